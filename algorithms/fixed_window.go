@@ -1,0 +1,117 @@
+package algorithms
+
+import (
+	_ "embed"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func init() { caddy.RegisterModule((*FixedWindow)(nil)) }
+
+// FixedWindow counts in a window that starts at the first request after the
+// last one ended, or, with align, at whole multiples of the window since
+// 1970-01-01 UTC.
+//
+// Within one of its windows at most limit pass, in any window at most twice
+// the limit. A start and a count per key are kept.
+type FixedWindow struct {
+	// Let windows start at multiples of their length since 1970-01-01 UTC
+	// instead of at the first request. Default: false.
+	Align bool `json:"align,omitempty"`
+}
+
+//go:embed fixed_window.lua
+var fixedWindowLua string
+
+// CaddyModule returns the Caddy module information.
+func (*FixedWindow) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: Namespace + ".fixed_window", New: func() caddy.Module { return new(FixedWindow) }}
+}
+
+// Kind implements [Algorithm].
+func (f *FixedWindow) Kind() string {
+	if f.Align {
+		return "fixed_window/align"
+	}
+	return "fixed_window"
+}
+
+// Lua implements [Algorithm].
+func (*FixedWindow) Lua() string { return fixedWindowLua }
+
+// Compile implements [Algorithm].
+func (f *FixedWindow) Compile(sp Spec) (Rule, error) {
+	if err := checkLimit(sp); err != nil {
+		return nil, err
+	}
+	return &fixedWindow{windowed{sp.share(sp.Limit), sp.Window}, f.Align}, nil
+}
+
+// fixedWindow keeps {start, used}; used is 0 while there is no window.
+type fixedWindow struct {
+	windowed
+	align bool
+}
+
+func (f *fixedWindow) Words() int { return 2 }
+
+func (f *fixedWindow) Args() []int64 {
+	align := int64(0)
+	if f.align {
+		align = 1
+	}
+	return []int64{f.limit, f.window, align}
+}
+
+// start is when a window that begins at now began.
+func (f *fixedWindow) start(now int64) int64 {
+	if f.align {
+		return now - now%f.window
+	}
+	return now
+}
+
+// used is what the window that is open at now has taken, and when it ends.
+func (f *fixedWindow) used(s State, now int64) (used, end int64) {
+	if end = s[0] + f.window; s[1] == 0 || now >= end {
+		return 0, now
+	}
+	return s[1], end
+}
+
+func (f *fixedWindow) Repair(s State, now int64) bool {
+	if s[1] == 0 || s[0] <= now {
+		return false
+	}
+	s[0] = f.start(now)
+	return true
+}
+
+func (f *fixedWindow) Judge(s State, now, cost, held int64) Verdict {
+	used, end := f.used(s, now)
+	return f.judge(used, cost, held, func() int64 { return end - now })
+}
+
+func (f *fixedWindow) add(s State, now, cost int64) {
+	used, _ := f.used(s, now)
+	if used == 0 {
+		s[0] = f.start(now)
+	}
+	s[1] = used + cost
+}
+
+func (f *fixedWindow) Charge(s State, now, cost, _ int64) { f.add(s, now, cost) }
+
+func (f *fixedWindow) Owe(s State, now, cost int64) {
+	used, _ := f.used(s, now)
+	if cost = f.owed(used, cost); cost > 0 {
+		f.add(s, now, cost)
+	}
+}
+
+func (f *fixedWindow) Numbers(s State, now int64) (remaining, reset int64) {
+	used, end := f.used(s, now)
+	return max(0, f.limit-used), end - now
+}
+
+var _ Algorithm = (*FixedWindow)(nil)

@@ -1,0 +1,26 @@
+-- The arithmetic of fixed_window.go.
+return function(v, i, s, j, t, n, p)
+  local L, W, align
+  L, W, align, i = unpack('<ddd', v, i)
+  local S, u, stepped = 0, 0, false
+  if s then
+    S, u = unpack('<dd', s, j)
+    if u > 0 and S > t then
+      S, stepped = align == 1 and t - t % W or t, true
+    end
+    if t >= S + W then u = 0 end
+  end
+  local ok = true
+  if not p then
+    n = min(n, max(0, 2 * L - u))
+  else
+    ok = u + n + p <= L
+  end
+  if not ok then n = 0 end
+  local new, reset
+  if ok or stepped then
+    if u == 0 then S = align == 1 and t - t % W or t end
+    new, reset = pack('<dd', S, u + n), S + W - t
+  end
+  return ok, new, i, j + 16, reset, stepped
+end

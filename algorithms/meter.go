@@ -1,0 +1,216 @@
+package algorithms
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+)
+
+// meter is what gcra, token_bucket and leaky_bucket have in common: a level
+// that rises with every charge and drains steadily. One unit of cost is w
+// units of level, and l units drain per microsecond, with l/w the limit over
+// the window in lowest terms, so that every level is an integer.
+//
+// The state is the instant at which the level will have drained to less than
+// one microsecond's worth (the theoretical arrival time of GCRA), what is left
+// of the level then, and the limit in force when it was written:
+// {a, f, limit}, where the level at t is (a-t)*l + f.
+type meter struct {
+	limit, window int64
+	burst         int64
+	l, w          int64
+	capacity      int64 // burst in units of level
+	step          int64 // refill only at multiples of this; 0: continuously
+	maxDelay      int64 // queue of a pacing leaky bucket; -1: it does not pace
+	over          int64 // a level above this was written by a clock ahead of ours
+}
+
+const (
+	meterWords = 3
+	maxDrain   = 1 << 32
+	noDelay    = -1
+)
+
+//go:embed meter.lua
+var meterLua string
+
+// newMeter returns the meter of a limit and a burst, both already shared out.
+func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
+	limit := sp.share(sp.Limit)
+	if sp.ShareOf > 1e6 {
+		burst = sp.share(burst)
+	}
+	m := &meter{limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay}
+	m.l, m.w = ratio(limit, sp.Window)
+	if m.l >= maxDrain {
+		return nil, fmt.Errorf("limit %d in %d microseconds: the arithmetic would lose precision; want a shorter window or a limit that divides it", limit, sp.Window)
+	}
+	turn := max(maxDelay, 0)
+	if maxDelay != noDelay {
+		turn = max(turn, sp.MaxTurn)
+	}
+	room := int64(maxExact)
+	for _, p := range [][2]int64{{burst, m.w}, {turn, m.l}, {step, m.l}} {
+		if p[0] > 0 && p[1] > room/p[0] {
+			return nil, fmt.Errorf("limit %d, burst %d: the arithmetic would leave 2^52 for this window; want smaller numbers or a window that the limit divides", limit, burst)
+		}
+		room -= p[0] * p[1]
+	}
+	m.capacity = burst * m.w
+	m.over = m.capacity + turn*m.l
+	if sp.Debt {
+		m.over += m.capacity
+	}
+	return m, nil
+}
+
+// ratio returns limit and window in lowest terms.
+func ratio(limit, window int64) (l, w int64) {
+	g := gcd(limit, window)
+	return limit / g, window / g
+}
+
+// checkBurst returns the burst to use: the limit if none was said.
+func checkBurst(burst int64, sp Spec) (int64, error) {
+	if err := sp.check(); err != nil {
+		return 0, err
+	}
+	switch {
+	case burst < 0:
+		return 0, fmt.Errorf("burst %d: want at least 1", burst)
+	case burst == 0:
+		burst = sp.Limit
+	}
+	if sp.Cost > burst {
+		return 0, fmt.Errorf("cost %d is above the burst %d: no request could pass", sp.Cost, burst)
+	}
+	return burst, nil
+}
+
+func (m *meter) Limit() int64    { return m.limit }
+func (m *meter) Window() int64   { return m.window }
+func (m *meter) Capacity() int64 { return m.burst }
+func (m *meter) Words() int      { return meterWords }
+
+func (m *meter) Args() []int64 {
+	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.over}
+}
+
+// at is the instant at which the meter is read and written: now, or the last
+// step of a bucket that refills in steps.
+func (m *meter) at(now int64) int64 {
+	if m.step > 0 {
+		return now - now%m.step
+	}
+	return now
+}
+
+// level is how full the meter is at t, which at returned.
+func (m *meter) level(s State, t int64) int64 {
+	a, f, limit := s[0], s[1], s[2]
+	if a < t || limit == 0 {
+		return 0
+	}
+	if limit != m.limit {
+		return m.rescale(a-t, f, limit)
+	}
+	return (a-t)*m.l + f
+}
+
+// rescale converts a level written under another limit, so that what was used
+// stays used: the same cost, in our units, rounded up. The same floating point
+// operations in the same order stand in meter.lua.
+func (m *meter) rescale(ahead, f, limit int64) int64 {
+	l0, w0 := ratio(limit, m.window)
+	if ahead > maxExact/l0 {
+		return m.capacity
+	}
+	d := ahead*l0 + f
+	used, part := d/w0, d%w0
+	if used >= m.burst {
+		return m.capacity
+	}
+	level := used * m.w
+	if part > 0 {
+		level += int64(float64(part)*float64(m.w)/float64(w0)) + 1
+	}
+	return min(level, m.capacity)
+}
+
+func (m *meter) write(s State, t, level int64) {
+	s[0], s[1], s[2] = t+level/m.l, level%m.l, m.limit
+}
+
+func (m *meter) Repair(s State, now int64) bool {
+	t := m.at(now)
+	if s[2] != m.limit || s[0]-t <= m.over/m.l+1 {
+		return false
+	}
+	m.write(s, t, m.capacity)
+	return true
+}
+
+func (m *meter) Judge(s State, now, cost, held int64) Verdict {
+	if cost > m.burst {
+		return Verdict{Retry: Never}
+	}
+	t := m.at(now)
+	d := m.level(s, t)
+	over := d + cost*m.w - m.capacity
+	if m.maxDelay != noDelay {
+		over = max(over, d-m.maxDelay*m.l)
+		if over <= 0 {
+			return Verdict{Admit: true, Delay: cd(d, m.l)}
+		}
+	}
+	switch {
+	case over > 0:
+		return Verdict{Retry: m.drained(over, now, t)}
+	case held > 0 && over+min(held, m.burst)*m.w > 0:
+		return Verdict{Held: true}
+	}
+	return Verdict{Admit: true}
+}
+
+// drained is how long after now a level of d, read at t, has gone.
+func (m *meter) drained(d, now, t int64) int64 {
+	if d <= 0 {
+		return 0
+	}
+	if m.step > 0 {
+		return t + cd(d, m.step*m.l)*m.step - now
+	}
+	return cd(d, m.l)
+}
+
+func (m *meter) Charge(s State, now, cost, turn int64) {
+	t := m.at(now)
+	if m.maxDelay != noDelay {
+		m.write(s, t, turn*m.l+cost*m.w)
+		return
+	}
+	m.write(s, t, m.level(s, t)+cost*m.w)
+}
+
+func (m *meter) Owe(s State, now, cost int64) {
+	t := m.at(now)
+	d := m.level(s, t)
+	m.write(s, t, max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity)))
+}
+
+func (m *meter) Numbers(s State, now int64) (remaining, reset int64) {
+	t := m.at(now)
+	d := m.level(s, t)
+	remaining = max(0, m.capacity-d) / m.w
+	if m.maxDelay != noDelay {
+		queue := m.maxDelay*m.l - d
+		if queue < 0 {
+			remaining = 0
+		} else {
+			remaining = min(remaining, queue/m.w+1)
+		}
+	}
+	return remaining, m.drained(d, now, t)
+}
+
+var errStepAndWindow = errors.New("want a step that divides the window")

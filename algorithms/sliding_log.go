@@ -1,0 +1,192 @@
+package algorithms
+
+import (
+	_ "embed"
+	"fmt"
+	"sort"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func init() { caddy.RegisterModule((*SlidingLog)(nil)) }
+
+// SlidingLog remembers the instant of every admitted request for one window.
+// It is exact: in any window, wherever it begins, at most limit pass, and no
+// request is denied that would have kept within that.
+//
+// 8 bytes are kept for each remembered unit of cost, so at most 8 times the
+// limit per key.
+type SlidingLog struct{}
+
+// maxLog bounds the memory of one key to 8 MiB.
+const maxLog = 1 << 20
+
+//go:embed sliding_log.lua
+var slidingLogLua string
+
+// CaddyModule returns the Caddy module information.
+func (*SlidingLog) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: Namespace + ".sliding_log", New: func() caddy.Module { return new(SlidingLog) }}
+}
+
+// Kind implements [Algorithm].
+func (*SlidingLog) Kind() string { return "sliding_log" }
+
+// Lua implements [Algorithm].
+func (*SlidingLog) Lua() string { return slidingLogLua }
+
+// Compile implements [Algorithm].
+func (*SlidingLog) Compile(sp Spec) (Rule, error) {
+	if err := checkLimit(sp); err != nil {
+		return nil, err
+	}
+	if sp.Limit > maxLog {
+		return nil, fmt.Errorf("limit %d: a sliding_log remembers every request, at most %d; want sliding_window", sp.Limit, maxLog)
+	}
+	return &slidingLog{windowed{sp.share(sp.Limit), sp.Window}}, nil
+}
+
+// slidingLog keeps {count, ring...}: how many stamps were ever written, and
+// the latest of them, stamp i at ring[i % len(ring)].
+type slidingLog struct {
+	windowed
+}
+
+const (
+	minRing   = 4
+	firstRing = 128 // places of a new ring in Redis, which grows by doubling
+)
+
+func (l *slidingLog) Words() int          { return 1 }
+func (l *slidingLog) Args() []int64       { return []int64{l.limit, l.window, min(l.limit, firstRing)} }
+func (l *slidingLog) View() Rule          { return &logView{l.windowed} }
+func stamp(s State, i int64) int64        { return s[1+i%int64(len(s)-1)] }
+func setStamp(s State, i, at int64)       { s[1+i%int64(len(s)-1)] = at }
+func oldest(s State, n int64) int64       { return max(0, s[0]-min(n, int64(len(s)-1))) }
+func (l *slidingLog) first(s State) int64 { return oldest(s, l.limit) }
+
+// live is how many of the stamps that count are still in the window.
+func (l *slidingLog) live(s State, now int64) int64 {
+	lo, n := l.first(s), s[0]
+	return n - lo - int64(sort.Search(int(n-lo), func(i int) bool {
+		return stamp(s, lo+int64(i)) > now-l.window
+	}))
+}
+
+func (l *slidingLog) Repair(s State, now int64) bool {
+	if s[0] == 0 {
+		return false
+	}
+	excess := stamp(s, s[0]-1) - now
+	if excess <= 0 {
+		return false
+	}
+	for i := oldest(s, s[0]); i < s[0]; i++ {
+		setStamp(s, i, stamp(s, i)-excess)
+	}
+	return true
+}
+
+// leaves is when the n-th oldest of the limit's places is free.
+func (l *slidingLog) leaves(s State, n int64) int64 {
+	i := s[0] - l.limit + n - 1
+	if i < l.first(s) {
+		return 0
+	}
+	return stamp(s, i) + l.window
+}
+
+func (l *slidingLog) Judge(s State, now, cost, held int64) Verdict {
+	switch {
+	case cost > l.limit:
+		return Verdict{Retry: Never}
+	case l.leaves(s, cost) > now:
+		return Verdict{Retry: l.leaves(s, cost) - now}
+	case held > 0 && (held > l.limit-cost || l.leaves(s, cost+held) > now):
+		return Verdict{Held: true}
+	}
+	return Verdict{Admit: true}
+}
+
+func (l *slidingLog) Need(s State, now, cost int64) int {
+	size := int64(len(s) - 1)
+	cost = min(cost, l.limit)
+	if size >= l.limit || s[0]+cost <= size {
+		return len(s)
+	}
+	want := min(l.live(s, now)+cost, l.limit)
+	for size = max(size, minRing); size < want; {
+		size *= 2
+	}
+	return int(size) + 1
+}
+
+func (l *slidingLog) Move(dst, src State) {
+	dst[0] = src[0]
+	for i := oldest(src, src[0]); i < src[0]; i++ {
+		setStamp(dst, i, stamp(src, i))
+	}
+}
+
+func (l *slidingLog) Charge(s State, now, cost, _ int64) {
+	for range cost {
+		setStamp(s, s[0], now)
+		s[0]++
+	}
+}
+
+func (l *slidingLog) Owe(s State, now, cost int64) {
+	l.Charge(s, now, min(cost, l.limit), 0)
+}
+
+func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
+	if s[0] > 0 {
+		reset = max(0, stamp(s, s[0]-1)+l.window-now)
+	}
+	return l.limit - l.live(s, now), reset
+}
+
+// logView judges by what Lua reports of a log: {free places, when the place
+// that the cost asks for is free, the last stamp, whether there is one}.
+type logView struct {
+	windowed
+}
+
+func (v *logView) Words() int                   { return 4 }
+func (v *logView) Args() []int64                { return nil }
+func (v *logView) Repair(State, int64) bool     { return false }
+func (v *logView) Owe(s State, now, cost int64) { v.Charge(s, now, cost, 0) }
+
+func (v *logView) Judge(s State, now, cost, held int64) Verdict {
+	if s[3] == 0 {
+		s = State{v.limit, 0, 0, 0}
+	}
+	switch {
+	case cost > v.limit:
+		return Verdict{Retry: Never}
+	case s[0] < cost:
+		return Verdict{Retry: s[1] - now}
+	case s[0] < cost+held:
+		return Verdict{Held: true}
+	}
+	return Verdict{Admit: true}
+}
+
+func (v *logView) Charge(s State, now, cost, _ int64) {
+	if s[3] == 0 {
+		s[0], s[3] = v.limit, 1
+	}
+	s[0], s[2] = max(0, s[0]-cost), now
+}
+
+func (v *logView) Numbers(s State, now int64) (remaining, reset int64) {
+	if s[3] == 0 {
+		return v.limit, 0
+	}
+	return s[0], max(0, s[2]+v.window-now)
+}
+
+var (
+	_ Algorithm = (*SlidingLog)(nil)
+	_ Growing   = (*slidingLog)(nil)
+)

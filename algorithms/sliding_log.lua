@@ -1,0 +1,99 @@
+-- The arithmetic of sliding_log.go. The state is a header {count, size, offset,
+-- last}; the stamps lie in a ring of size places further on in the value, and
+-- are read and written one by one, in place.
+
+-- stamp i of the ring of C places at off
+local function stamp(s, off, C, i)
+  local pos = off + i % C * 8
+  if #s >= pos + 8 then return (unpack('<d', s, pos + 1)) end
+  return (unpack('<d', call('GETRANGE', key, pos, pos + 7), 1))
+end
+
+-- Queue the writing of stamps, packed, from stamp i on.
+local function write(off, C, i, stamps)
+  local at, room = i % C, (C - i % C) * 8
+  if #stamps <= room then
+    write_at(off + at * 8, stamps)
+  else
+    write_at(off + at * 8, sub(stamps, 1, room))
+    write_at(off, sub(stamps, room + 1))
+  end
+end
+
+-- The last count stamps up to h, in order, packed.
+local function read(off, C, h, count)
+  local from = (h - count) % C
+  local ring = call('GETRANGE', key, off, off + C * 8 - 1)
+  if from + count <= C then return sub(ring, from * 8 + 1, (from + count) * 8) end
+  return sub(ring, from * 8 + 1) .. sub(ring, 1, (from + count - C) * 8)
+end
+
+local function shift(stamps, by)
+  local out = {}
+  for x = 1, #stamps, 8 do out[#out + 1] = pack('<d', unpack('<d', stamps, x) - by) end
+  return concat(out)
+end
+
+return function(v, i, s, j, t, n, p)
+  local L, W, C0
+  L, W, C0, i = unpack('<ddd', v, i)
+  local h, C, off, last = 0, 0, 0, 0
+  if s then h, C, off, last = unpack('<dddd', s, j) end
+  local excess = 0
+  if h > 0 and last > t then excess = last - t end
+  -- The stamps that are still in the window: those after t + excess - W.
+  local edge = t + excess - W
+  local lo = max(0, h - C, h - L)
+  local live = 0
+  if h > 0 and last > edge then
+    if stamp(s, off, C, lo) > edge then
+      live = h - lo
+    else
+      local a, b = lo, h - 1
+      while b - a > 1 do
+        local m = floor((a + b) / 2)
+        if stamp(s, off, C, m) > edge then b = m else a = m end
+      end
+      live = h - b
+    end
+  end
+  local leaves = 0
+  local place = h - L + n - 1
+  if n >= 1 and n <= L and place >= lo and place < h then
+    leaves = stamp(s, off, C, place) + W - excess
+  end
+  local view = pack('<dddd', L - live, leaves, last - excess, h > 0 and 1 or 0)
+  local ok = true
+  if not p then
+    n = min(n, L)
+  else
+    ok = live + n + p <= L
+  end
+  if not ok then n = 0 end
+  local new, reset
+  if ok or excess > 0 then
+    if excess > 0 then
+      local count = min(h, C)
+      write(off, C, h - count, shift(read(off, C, h, count), excess))
+      last = last - excess
+    end
+    if C < L and C < h + n and C < live + n then
+      local size = max(C, C0)
+      while size < min(live + n, L) do size = size * 2 end
+      if h == C and C > 0 and off + C * 8 == tail then
+        tail = tail + (size - C) * 8 -- the last ring, not yet wrapped, grows where it is
+        C = size
+      else
+        local to = reserve(size * 8)
+        if live > 0 then write(to, size, h - live, shift(read(off, C, h, live), excess)) end
+        off, C = to, size
+      end
+    end
+    if n > 0 then
+      write(off, C, h, rep(pack('<d', t), n))
+      h, last = h + n, t
+    end
+    new, reset = pack('<dddd', h, C, off, last), max(0, last + W - t)
+  end
+  return ok, new, i, j + 32, reset, excess > 0, nil, view
+end

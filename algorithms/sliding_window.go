@@ -1,0 +1,142 @@
+package algorithms
+
+import (
+	_ "embed"
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func init() { caddy.RegisterModule((*SlidingWindow)(nil)) }
+
+// SlidingWindow divides the window into parts and keeps a counter for each.
+// The oldest part, which has partly left the window, counts whole, so that
+// never more than the limit passes in any window, wherever it begins; a client
+// that paces itself exactly at the limit sees about one request in
+// buckets + 1 denied.
+//
+// buckets + 1 counters per key are kept.
+type SlidingWindow struct {
+	// Into how many parts the window is divided, 1 to 1000. Default: 10.
+	Buckets int `json:"buckets,omitempty"`
+}
+
+const (
+	defaultBuckets = 10
+	maxBuckets     = 1000
+)
+
+//go:embed sliding_window.lua
+var slidingWindowLua string
+
+// CaddyModule returns the Caddy module information.
+func (*SlidingWindow) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: Namespace + ".sliding_window", New: func() caddy.Module { return new(SlidingWindow) }}
+}
+
+// Parts is the number of parts of the window.
+func (w *SlidingWindow) Parts() int64 {
+	if w.Buckets == 0 {
+		return defaultBuckets
+	}
+	return int64(w.Buckets)
+}
+
+// Kind implements [Algorithm].
+func (w *SlidingWindow) Kind() string { return fmt.Sprintf("sliding_window/%d", w.Parts()) }
+
+// Lua implements [Algorithm].
+func (*SlidingWindow) Lua() string { return slidingWindowLua }
+
+// Compile implements [Algorithm].
+func (w *SlidingWindow) Compile(sp Spec) (Rule, error) {
+	if err := checkLimit(sp); err != nil {
+		return nil, err
+	}
+	k := w.Parts()
+	if k < 1 || k > maxBuckets || k > sp.Window {
+		return nil, fmt.Errorf("buckets %d: want 1 to %d, and no more than the window has microseconds", k, maxBuckets)
+	}
+	return &slidingWindow{windowed{sp.share(sp.Limit), sp.Window}, k, cd(sp.Window, k)}, nil
+}
+
+// slidingWindow keeps {newest, c[0], ..., c[parts]}: the index of the newest
+// part that was charged, and what each part took, the newest first.
+type slidingWindow struct {
+	windowed
+	parts int64
+	width int64 // of a part, in microseconds, rounded up: rounded down it would admit 2L
+}
+
+func (w *slidingWindow) Words() int { return int(w.parts) + 2 }
+
+func (w *slidingWindow) Args() []int64 {
+	return []int64{w.limit, w.parts, w.width}
+}
+
+func (w *slidingWindow) Repair(s State, now int64) bool {
+	if j := now / w.width; s[0] > j {
+		s[0] = j
+		return true
+	}
+	return false
+}
+
+// live are the counters that are still in the window at now, newest first, and
+// what they add up to.
+func (w *slidingWindow) live(s State, now int64) (counters []int64, used int64) {
+	age := now/w.width - s[0]
+	if age > w.parts {
+		return nil, 0
+	}
+	counters = s[1 : 2+w.parts-age]
+	for _, c := range counters {
+		used += c
+	}
+	return counters, used
+}
+
+func (w *slidingWindow) Judge(s State, now, cost, held int64) Verdict {
+	counters, used := w.live(s, now)
+	return w.judge(used, cost, held, func() int64 {
+		// The oldest parts leave first, one with each step.
+		m := int64(0)
+		for x := len(counters) - 1; used+cost > w.limit; x-- {
+			used -= counters[x]
+			m++
+		}
+		return (now/w.width+m)*w.width - now
+	})
+}
+
+func (w *slidingWindow) add(s State, now, cost int64) {
+	j := now / w.width
+	if age := j - s[0]; age > 0 {
+		c := s[1:]
+		kept := max(0, int64(len(c))-age)
+		copy(c[int64(len(c))-kept:], c[:kept])
+		clear(c[:int64(len(c))-kept])
+		s[0] = j
+	}
+	s[1] += cost
+}
+
+func (w *slidingWindow) Charge(s State, now, cost, _ int64) { w.add(s, now, cost) }
+
+func (w *slidingWindow) Owe(s State, now, cost int64) {
+	_, used := w.live(s, now)
+	w.add(s, now, w.owed(used, cost))
+}
+
+func (w *slidingWindow) Numbers(s State, now int64) (remaining, reset int64) {
+	counters, used := w.live(s, now)
+	for x, c := range counters {
+		if c > 0 {
+			reset = (s[0]-int64(x)+w.parts+1)*w.width - now
+			break
+		}
+	}
+	return max(0, w.limit-used), reset
+}
+
+var _ Algorithm = (*SlidingWindow)(nil)

@@ -1,0 +1,60 @@
+package algorithms
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func init() { caddy.RegisterModule((*TokenBucket)(nil)) }
+
+// TokenBucket holds at most burst tokens and is full at first. A request takes
+// its cost in tokens; limit tokens come back per window, continuously or, with
+// a step, only at every whole step.
+//
+// In any window at most burst + limit pass. One time per key is kept.
+//
+// Source: J. S. Turner, New Directions in Communications, 1986.
+type TokenBucket struct {
+	// How many tokens the bucket holds. Default: the limit.
+	Burst int64 `json:"burst,omitempty"`
+
+	// Tokens come back only at multiples of this duration since 1970-01-01
+	// UTC. It must divide the window. Default: continuously.
+	Step caddy.Duration `json:"step,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*TokenBucket) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: Namespace + ".token_bucket", New: func() caddy.Module { return new(TokenBucket) }}
+}
+
+// Kind implements [Algorithm].
+func (b *TokenBucket) Kind() string {
+	if b.Step == 0 {
+		return "token_bucket"
+	}
+	return fmt.Sprintf("token_bucket/step=%d", b.step())
+}
+
+func (b *TokenBucket) step() int64 { return time.Duration(b.Step).Microseconds() }
+
+// Lua implements [Algorithm].
+func (*TokenBucket) Lua() string { return meterLua }
+
+// Compile implements [Algorithm].
+func (b *TokenBucket) Compile(sp Spec) (Rule, error) {
+	burst, err := checkBurst(b.Burst, sp)
+	if err != nil {
+		return nil, err
+	}
+	if d := time.Duration(b.Step); d != 0 {
+		if d < time.Microsecond || d%time.Microsecond != 0 || sp.Window%b.step() != 0 {
+			return nil, fmt.Errorf("step %v: %w", d, errStepAndWindow)
+		}
+	}
+	return newMeter(sp, burst, b.step(), noDelay)
+}
+
+var _ Algorithm = (*TokenBucket)(nil)

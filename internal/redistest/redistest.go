@@ -1,0 +1,107 @@
+// Package redistest starts real Redis servers for tests.
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Server is a running redis-server.
+type Server struct {
+	Addr string
+	Port int
+	cmd  *exec.Cmd
+	args []string
+	tb   testing.TB
+}
+
+// Start runs redis-server on a free port of the loopback, without persistence,
+// and stops it when the test ends. It fails the test if there is none: a test
+// that needs Redis is never skipped.
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	s := &Server{Port: freePort(tb), tb: tb}
+	s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
+	s.args = append([]string{
+		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		"--dir", tb.TempDir(), "--enable-debug-command", "yes",
+	}, args...)
+	s.Run()
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// Run starts the server again after Kill, on the same port, and waits for it.
+func (s *Server) Run() {
+	s.tb.Helper()
+	s.cmd = exec.Command("redis-server", s.args...)
+	if err := s.cmd.Start(); err != nil {
+		s.tb.Fatalf("redis-server: %v (make test installs it)", err)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		c, err := net.DialTimeout("tcp", s.Addr, 100*time.Millisecond)
+		if err == nil {
+			_ = c.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			s.tb.Fatalf("redis-server does not listen on %s: %v", s.Addr, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Kill ends the server as a crash would.
+func (s *Server) Kill() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+		s.cmd = nil
+	}
+}
+
+// Pid is the server's process.
+func (s *Server) Pid() int { return s.cmd.Process.Pid }
+
+// Client returns a client that is closed when the test ends.
+func (s *Server) Client() *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true})
+	s.tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// CheckTTLs fails the test if a key would stay for ever.
+func (s *Server) CheckTTLs() {
+	s.tb.Helper()
+	c := s.Client()
+	keys, err := c.Keys(context.Background(), "*").Result()
+	if err != nil {
+		s.tb.Fatal(err)
+	}
+	for _, k := range keys {
+		if ttl := c.PTTL(context.Background(), k).Val(); ttl == -1 {
+			s.tb.Errorf("key %s has no time to live", k)
+		}
+	}
+}
+
+func freePort(tb testing.TB) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		tb.Fatal(fmt.Errorf("listener's address is %T", l.Addr()))
+	}
+	return addr.Port
+}

@@ -1,0 +1,206 @@
+-- One call carries one or more asks, an ARGV each; KEYS are theirs in order.
+-- scripts/README.md has the formats.
+local EXP = 8 -- bytes before the states: when the key expires, in milliseconds
+
+-- Read a zone at position i of ask v, its keys from KEYS[k] on. Returns the
+-- zone with its state, and where the next one begins. Its rules are not read.
+local function zone_read(v, i, k)
+  local z = {}
+  z.rules, z.shadow, z.hold, z.logs, z.n, i = unpack('<BBBBd', v, i)
+  z.key, k = KEYS[k], k + 1
+  z.first = EXP + 1
+  if z.logs == 1 then
+    local prefix, fixed
+    prefix, fixed, i = unpack('<dd', v, i)
+    z.s = call('GETRANGE', z.key, 0, prefix - 1)
+    z.tail, z.first = fixed, EXP + 9
+  else
+    z.s = call('GET', z.key)
+  end
+  if not z.s or z.s == '' then
+    z.s, z.exp = nil, 0
+  elseif z.logs == 1 then
+    z.exp, z.tail = unpack('<dd', z.s, 1)
+  else
+    z.exp = unpack('<d', z.s, 1)
+  end
+  if z.hold > 0 then
+    z.limit, z.id, i = unpack('<dc8', v, i)
+    z.holds, k = holds_read(KEYS[k]), k + 1
+  end
+  z.at = i
+  return z, k
+end
+
+-- Judge the rules of a zone for cost n beside p held; p nil charges whatever
+-- the verdict, n 0 only mends. The result waits in the zone for commit.
+local function zone_judge(z, v, n, p, turn)
+  local i, j, s = z.at, z.first, z.s
+  key, writes, tail = z.key, {}, z.tail
+  z.ok, z.stepped, z.reset, z.delay, z.least = true, false, 0, nil, nil
+  local new, views = {}, {}
+  for r = 1, z.rules do
+    local ok, state, i2, j2, reset, stepped, delay, view =
+      judges[byte(v, i)](v, i + 1, s, j, t, n, p, turn)
+    if n == 0 and not stepped then state = sub(s, j, j2 - 1) end
+    new[r] = state
+    views[r] = view or (s and sub(s, j, j2 - 1)) or ''
+    if not ok then z.ok = false end
+    if stepped then z.stepped = true end
+    if reset and reset > z.reset then z.reset = reset end
+    if delay then
+      z.delay = max(delay, z.delay or 0)
+      z.least = min(delay, z.least or delay)
+    end
+    i, j = i2, j2
+  end
+  z.new, z.writes, z.end_of, z.next = new, writes, tail, i
+  if not z.view then z.view = s and (z.logs == 1 and concat(views) or s) or '' end
+end
+
+-- Write the states in z.new. The time to live is rewritten only when what the
+-- rules need has left the second that it was set with.
+local function zone_commit(z)
+  local need = ceil((t + z.reset) / 1000)
+  local keep = z.s and z.exp >= need and z.exp <= need + 999
+  local exp = keep and z.exp or need + 999
+  local ttl = exp - floor(t / 1000)
+  local states = concat(z.new)
+  if z.logs ~= 1 then
+    states = pack('<d', exp) .. states
+    if keep then
+      call('SET', z.key, states, 'KEEPTTL')
+    else
+      call('SET', z.key, states, 'PX', ttl)
+    end
+    return
+  end
+  states = pack('<dd', exp, z.end_of) .. states
+  if z.s then
+    if not keep then call('PEXPIRE', z.key, ttl) end
+    call('SETRANGE', z.key, 0, states)
+  else
+    call('SET', z.key, states, 'PX', ttl)
+  end
+  for x = 1, #z.writes, 2 do call('SETRANGE', z.key, z.writes[x], z.writes[x + 1]) end
+end
+
+-- Write the states that a clock ahead of ours left, mended, and charge nothing.
+local function zone_repair(z, v)
+  zone_judge(z, v, 0, 0)
+  zone_commit(z)
+end
+
+local function zone_admits(z)
+  z.full = z.limit and z.limit > 0 and z.holds.count >= z.limit
+  return z.ok and not z.full
+end
+
+-- Charge an admitted zone, or hold its cost until the request is answered.
+-- Hold 1 is a place only, 2 holds the cost instead of charging it.
+local function zone_take(z, v, turn)
+  if z.hold < 2 and z.rules > 0 then
+    if z.least and z.least ~= turn then zone_judge(z, v, z.n, 0, turn) end
+    zone_commit(z)
+  elseif z.stepped then
+    zone_repair(z, v)
+  end
+  if z.hold > 0 then
+    holds_add(z.holds, z.id, z.hold == 2 and z.n or 0)
+    holds_write(z.holds)
+  end
+  z.charged = true
+end
+
+local function zone_reply(z)
+  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
+  local held = ''
+  if z.hold > 0 then held = pack('<dd', z.held, z.count) end
+  return pack('<BI4', flags, #z.view) .. z.view .. held
+end
+
+-- All zones that are no shadows are judged at one instant and charged only if
+-- all admit; then each shadow on its own, if they did.
+local function decide(v, i, k, out)
+  local count
+  count, i = unpack('<B', v, i)
+  local zones, all, turn = {}, true, nil
+  for x = 1, count do
+    local z
+    z, k = zone_read(v, i, k)
+    z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
+    zone_judge(z, v, z.n, z.held)
+    i = z.next
+    z.admits = zone_admits(z)
+    zones[x] = z
+    if z.shadow == 0 then
+      all = all and z.admits
+      if z.delay and z.delay > (turn or -1) then turn = z.delay end
+    end
+  end
+  for x = 1, count do
+    local z = zones[x]
+    local mended = z.stepped
+    if all and z.admits then
+      zone_take(z, v, z.shadow == 0 and turn or z.delay)
+    elseif mended then
+      zone_repair(z, v)
+    end
+    z.stepped = mended
+    out[#out + 1] = zone_reply(z)
+  end
+  return k
+end
+
+-- Count this instance among the living: {id, last seen} each. Returns how many
+-- there are.
+local SEEN = 5000000
+
+local function beat(v, i, k, out)
+  local id = unpack('<c8', v, i)
+  local s, kept = call('GET', KEYS[k]) or '', {}
+  for x = 1, #s, 16 do
+    local other, seen = unpack('<c8d', s, x)
+    if other ~= id and seen > t - SEEN and seen <= t then kept[#kept + 1] = sub(s, x, x + 15) end
+  end
+  kept[#kept + 1] = pack('<c8d', id, t)
+  call('SET', KEYS[k], concat(kept), 'PX', SEEN / 1000)
+  out[#out + 1] = pack('<I4', #kept)
+  return k + 1
+end
+
+-- A request was answered: give back its place and charge what it is to pay.
+-- Without a place (hold 0) the cost is charged on top of what was. A place that
+-- is no longer there was given back before, so this may be sent again.
+local function finish(v, i, k, out)
+  local z
+  z, k = zone_read(v, i, k)
+  local due = true
+  if z.hold > 0 then
+    due = holds_remove(z.holds, z.id)
+    if due then holds_write(z.holds) end
+  end
+  if due and z.n > 0 then
+    zone_judge(z, v, z.n, nil)
+    zone_commit(z)
+  end
+  out[#out + 1] = pack('<B', due and 1 or 0)
+  return k
+end
+
+local seq = unpack('<d', ARGV[1], 1)
+local out, k = { pack('<dd', seq, t) }, 1
+for a = 2, #ARGV do
+  local v = ARGV[a]
+  local op = byte(v, 1)
+  if op == 1 then
+    k = decide(v, 2, k, out)
+  elseif op == 2 then
+    k = finish(v, 2, k, out)
+  elseif op == 3 then
+    k = holds_renew(v, 2, k)
+  else
+    k = beat(v, 2, k, out)
+  end
+end
+return concat(out)

@@ -1,0 +1,58 @@
+package stores
+
+import (
+	"sync/atomic"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// Counter is a set of rules that are counted under one key: those of a zone,
+// of one of its overrides, or its memory of duplicates.
+type Counter struct {
+	// Zone is the zone's name.
+	Zone string
+
+	// Kinds is a short fingerprint of what gives the states their meaning: it
+	// ends the names of the keys in Redis.
+	Kinds string
+
+	// Rules are judged in this order.
+	Rules []algorithms.Rule
+
+	// Codes are the numbers of the rules' judges in the script.
+	Codes []byte
+
+	// InFlight is how many requests of one key may be unanswered at a time;
+	// 0: any number.
+	InFlight int64
+
+	// HoldCost keeps the cost of a request back until it is answered, instead
+	// of charging it.
+	HoldCost bool
+
+	// Table keeps the counts in this process, and while Redis is away.
+	Table *Table
+
+	// Split compiles the rules for one of n instances that enforce them each
+	// alone, n in millionths.
+	Split func(n int64) []algorithms.Rule
+
+	shares atomic.Pointer[shares]
+	packed atomic.Pointer[packed]
+}
+
+// shares are the rules divided among a number of instances.
+type shares struct {
+	of    int64
+	rules []algorithms.Rule
+}
+
+// share returns the rules for one of n instances, n in millionths.
+func (c *Counter) share(n int64) []algorithms.Rule {
+	if s := c.shares.Load(); s != nil && s.of == n {
+		return s.rules
+	}
+	s := &shares{n, c.Split(n)}
+	c.shares.Store(s)
+	return s.rules
+}

@@ -1,0 +1,203 @@
+package stores
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// Local keeps the counts in this process.
+type Local struct {
+	// Clock returns the present instant in microseconds and never goes back.
+	Clock func() int64
+}
+
+// Decide implements [Store].
+func (l Local) Decide(_ context.Context, a *Ask) {
+	for i := range a.Items {
+		a.Items[i].Rules = a.Items[i].Counter.Rules
+	}
+	a.Mode = ModeLocal
+	decideLocal(a, l.Clock)
+}
+
+// Finish implements [Store].
+func (l Local) Finish(_ context.Context, it *Item, charge int64) {
+	finishLocal(it, l.Clock, charge)
+}
+
+// place is where an item is counted in its table.
+type place struct {
+	table *Table
+	shard *shard
+	at    int // number of the shard
+	mix   uint64
+	slot  []int64 // the key's own; nil: none yet
+	from  []int64 // what it is judged by: its own, a shared counter, or nil
+}
+
+// decideLocal decides by the tables of the items' counters, with the rules that
+// the items name. All tables are locked together, always in the same order, so
+// that the decision is made at one instant. The clock is read behind the locks:
+// read before them, it would seem to go back whenever two requests change places.
+func decideLocal(a *Ask, clock func() int64) {
+	a.room()
+	var room [4]place
+	places := room[:0]
+	for i := range a.Items {
+		places = append(places, locate(&a.Items[i]))
+	}
+	locked := inOrder(places)
+	for _, p := range locked {
+		p.shard.mu.Lock()
+	}
+	now := clock()
+	a.Now = now
+	for i := range a.Items {
+		places[i].judge(&a.Items[i], now)
+	}
+	a.settle()
+	for i := range a.Items {
+		it := &a.Items[i]
+		if a.Admitted && it.Admits {
+			places[i].take(it, now, a.turn(it))
+		}
+		places[i].numbers(it, now)
+	}
+	for _, p := range locked {
+		p.shard.mu.Unlock()
+	}
+}
+
+func locate(it *Item) place {
+	t := it.Counter.Table
+	mix := t.mix(it.Key)
+	at := int(mix & uint64(len(t.shards)-1))
+	return place{table: t, mix: mix, at: at, shard: &t.shards[at]}
+}
+
+// inOrder returns the places in the order of locking, each shard once.
+func inOrder(places []place) []place {
+	if len(places) == 1 {
+		return places
+	}
+	sorted := slices.Clone(places)
+	slices.SortFunc(sorted, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.table.serial, b.table.serial), cmp.Compare(a.at, b.at))
+	})
+	return slices.CompactFunc(sorted, func(a, b place) bool { return a.shard == b.shard })
+}
+
+func (p *place) judge(it *Item, now int64) {
+	t, s := p.table, p.shard
+	p.slot = t.find(s, it.Key, p.mix)
+	if p.from = p.slot; p.slot == nil {
+		if b := t.bucket(s, it.Group); b != nil && !t.unused(s, b, it.Rules, now) {
+			p.from = b
+		}
+	}
+	places, held := t.layout.held(p.from)
+	it.Full = it.Counter.InFlight > 0 && places >= it.Counter.InFlight
+	it.Admits = !it.Full
+	for i, r := range it.Rules {
+		st := t.state(s, p.from, i)
+		if r.Repair(st, now) {
+			t.steps.Add(1)
+		}
+		it.judge(i, st, now, held)
+	}
+}
+
+// take charges the item, or takes its place.
+func (p *place) take(it *Item, now, turn int64) {
+	t, s := p.table, p.shard
+	p.own(it, now)
+	holds, cost := it.holds()
+	if holds && t.layout.places > 0 {
+		it.hold = hold{taken: true, mode: ModeLocal, overflow: p.slot == nil}
+		p.from[t.layout.places]++
+		if cost {
+			p.from[t.layout.places+1] += it.Cost
+		}
+	}
+	if !cost {
+		for i, r := range it.Rules {
+			t.room(s, p.from, i, r, now, it.Cost)
+			r.Charge(t.state(s, p.from, i), now, it.Cost, turn)
+		}
+	}
+	it.Charged = true
+}
+
+// own gives the item's key a slot of its own, or else a shared counter.
+func (p *place) own(it *Item, now int64) {
+	if p.slot != nil {
+		return
+	}
+	t, s := p.table, p.shard
+	bucket := p.from
+	if held, _ := t.layout.held(bucket); held == 0 {
+		if p.slot = t.insert(s, it.Key, p.mix, it.Rules, now); p.slot != nil {
+			if bucket != nil {
+				t.inherit(s, p.slot, bucket)
+			}
+			p.from = p.slot
+			return
+		}
+	}
+	t.shared.Add(1)
+	p.from = t.makeBucket(s, it.Group)
+}
+
+// numbers says what is left after the decision.
+func (p *place) numbers(it *Item, now int64) {
+	_, held := p.table.layout.held(p.from)
+	for i, r := range it.Rules {
+		res := &it.Results[i]
+		res.Remaining, res.Reset = r.Numbers(p.table.state(p.shard, p.from, i), now)
+		res.Remaining = max(0, res.Remaining-held)
+	}
+}
+
+// finishLocal gives back an item's place and charges what it owes.
+func finishLocal(it *Item, clock func() int64, charge int64) {
+	if !it.hold.taken && charge == 0 {
+		return
+	}
+	p := locate(it)
+	t, s := p.table, p.shard
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := clock()
+	if p.slot = t.find(s, it.Key, p.mix); p.slot != nil && !it.hold.overflow {
+		p.from = p.slot
+	} else if p.from = t.bucket(s, it.Group); !it.hold.taken {
+		p.slot = nil
+		p.own(it, now)
+	}
+	if it.hold.taken {
+		_, cost := it.holds()
+		p.from[t.layout.places]--
+		if cost {
+			p.from[t.layout.places+1] -= it.Cost
+		}
+		it.hold.taken = false
+	}
+	if charge > 0 {
+		owe(t, s, p.from, it.Rules, now, charge)
+	}
+}
+
+// owe charges a slot whatever a verdict would be.
+func owe(t *Table, s *shard, slot []int64, rules []algorithms.Rule, now, charge int64) {
+	for i, r := range rules {
+		t.room(s, slot, i, r, now, charge)
+		st := t.state(s, slot, i)
+		r.Repair(st, now)
+		r.Owe(st, now, charge)
+	}
+}
+
+var _ Store = Local{}

@@ -1,0 +1,226 @@
+package stores
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/dianalimiter/diana/scripts"
+)
+
+// RedisOptions say how to reach a Redis and how long to wait for it.
+type RedisOptions struct {
+	Addresses []string
+	Network   string // "tcp" or "unix"
+	Username  string
+	Password  string
+	DB        int
+
+	// Cluster says that the addresses are nodes of a Redis Cluster.
+	Cluster bool
+
+	// Master is the name that Sentinels, whose addresses these are, know the
+	// server by.
+	Master           string
+	SentinelUsername string
+	SentinelPassword string
+
+	TLS *tls.Config
+
+	// Prefix begins the name of every key.
+	Prefix string
+
+	// Timeout is the longest that one decision waits for Redis.
+	Timeout time.Duration
+
+	// DialTimeout is the longest that a connection may take. No request waits
+	// for it longer than Timeout.
+	DialTimeout time.Duration
+
+	// PoolSize is how many connections are open at most. Default: 10 a core.
+	PoolSize int
+}
+
+// conn speaks with a Redis: one script, loaded once, called by its hash.
+type conn struct {
+	client redis.UniversalClient
+	prefix string
+	text   string
+	sha    string
+	seq    atomic.Uint64
+}
+
+func newConn(o *RedisOptions) *conn {
+	sum := sha1.Sum([]byte(scripts.Decide().Text)) //nolint:gosec // see above
+	return &conn{
+		client: newClient(o),
+		prefix: o.Prefix,
+		text:   scripts.Decide().Text,
+		sha:    hex.EncodeToString(sum[:]),
+	}
+}
+
+// newClient returns a client that never repeats a command, because a decision
+// that is made twice is charged twice, and that keeps the deadline of a context.
+func newClient(o *RedisOptions) redis.UniversalClient {
+	size := o.PoolSize
+	if size == 0 {
+		size = 10 * runtime.GOMAXPROCS(0)
+	}
+	u := &redis.UniversalOptions{
+		Addrs: o.Addresses, MasterName: o.Master, IsClusterMode: o.Cluster,
+		Username: o.Username, Password: o.Password, DB: o.DB,
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+		Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: o.DialTimeout, PoolTimeout: o.Timeout,
+		PoolSize: size, MinIdleConns: min(2, size), MaxActiveConns: size,
+		TLSConfig:                o.TLS,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	switch {
+	case o.Cluster:
+		return redis.NewClusterClient(u.Cluster())
+	case o.Master != "":
+		return redis.NewFailoverClient(u.Failover())
+	}
+	simple := u.Simple()
+	simple.Network = o.Network
+	return redis.NewClient(simple)
+}
+
+// call runs the script over the asks, and returns its answer behind the header
+// and Redis' time in microseconds. A reply is taken only if it names this call.
+func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, int64, error) {
+	seq := int64(c.seq.Add(1) & (1<<52 - 1))
+	args := make([]any, 0, 4+len(keys)+len(asks))
+	args = append(args, "evalsha", c.sha, len(keys))
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	args = append(args, appendNumber(nil, seq))
+	for _, a := range asks {
+		args = append(args, a)
+	}
+	text, err := c.eval(ctx, args)
+	if err != nil {
+		return reply{}, 0, err
+	}
+	r := reply{b: text}
+	if got, now := r.number(), r.number(); r.err == nil && got == seq {
+		return r, now, nil
+	}
+	return reply{}, 0, errReply
+}
+
+// eval calls the script. If Redis does not know it, it is loaded and called
+// again in one more round trip: nothing was charged by the first call.
+func (c *conn) eval(ctx context.Context, args []any) (string, error) {
+	cmd := redis.NewCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3)
+	err := c.client.Process(ctx, cmd)
+	if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+		return textOf(cmd, err)
+	}
+	again := redis.NewCmd(ctx, args...)
+	again.SetFirstKeyPos(3)
+	if cluster, ok := c.client.(*redis.ClusterClient); ok {
+		if err := cluster.ScriptLoad(ctx, c.text).Err(); err != nil {
+			return "", err
+		}
+		return textOf(again, cluster.Process(ctx, again))
+	}
+	pipe := c.client.Pipeline()
+	load := pipe.ScriptLoad(ctx, c.text)
+	_ = pipe.Process(ctx, again)
+	_, err = pipe.Exec(ctx)
+	if load.Err() != nil {
+		return "", load.Err()
+	}
+	return textOf(again, err)
+}
+
+func textOf(cmd *redis.Cmd, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	text, err := cmd.Text()
+	if err != nil {
+		return "", errReply
+	}
+	return text, nil
+}
+
+// Failure is a class of what can go wrong with Redis.
+type Failure string
+
+// The classes of failures, which are label values of a metric.
+const (
+	FailTimeout Failure = "timeout" // no answer in time
+	FailAway    Failure = "away"    // nobody there, or not ready
+	FailRefused Failure = "refused" // there, and refusing: rights, memory, disk
+	FailWrong   Failure = "wrong"   // an answer that should not be: another tenant's key, a bug
+)
+
+var refusals = []string{"OOM", "MISCONF", "NOAUTH", "WRONGPASS", "NOPERM", "NOREPLICAS", "BUSY"}
+
+var absences = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN"}
+
+// classify says what kind of failure an error is.
+func classify(err error) Failure {
+	if errors.Is(err, errReply) || errors.Is(err, errDisagree) {
+		return FailWrong
+	}
+	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+		return FailTimeout
+	}
+	var answered redis.Error
+	if !errors.As(err, &answered) || errors.Is(err, redis.ErrClosed) {
+		return FailAway
+	}
+	text := answered.Error()
+	for _, p := range refusals {
+		if strings.HasPrefix(text, p) || strings.Contains(text, "-"+p+" ") {
+			return FailRefused
+		}
+	}
+	for _, p := range absences {
+		if strings.HasPrefix(text, p) {
+			return FailAway
+		}
+	}
+	for _, p := range []string{"can't run this command", "executing script can't", "No permissions", "max number of clients"} {
+		if strings.Contains(text, p) {
+			return FailRefused
+		}
+	}
+	return FailWrong
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout() || errors.Is(err, redis.ErrPoolTimeout)
+}
+
+// advice says what an operator can do about a failure.
+func advice(f Failure, timeout time.Duration) string {
+	switch f {
+	case FailTimeout:
+		return fmt.Sprintf("Redis did not answer within %v: look at its load, at the network, or raise timeout", timeout)
+	case FailAway:
+		return "Redis cannot be reached or is not ready: see that it runs and that the address is right"
+	case FailRefused:
+		return "Redis refuses: look at the error, and at the user's rights, maxmemory and persistence"
+	}
+	return "Redis gave an answer that Diana did not expect: see that no other program writes keys under key_prefix"
+}

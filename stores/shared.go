@@ -1,0 +1,271 @@
+package stores
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// OnFailure says what becomes of requests while Redis is away.
+type OnFailure uint8
+
+// What becomes of requests while Redis is away.
+const (
+	FailLocal OnFailure = iota // this instance goes on alone, with its share
+	FailAllow                  // everything passes
+	FailDeny                   // nothing passes
+)
+
+// SharedOptions say how a [Shared] store behaves beside its connection.
+type SharedOptions struct {
+	RedisOptions
+
+	// Name is the store's name in logs and metrics.
+	Name string
+
+	// OnFailure says what becomes of requests while Redis is away.
+	OnFailure OnFailure
+
+	// ShareOf is the number of instances, in millionths, among which the
+	// limits are divided while Redis is away. Zero: as many as were last seen.
+	ShareOf int64
+
+	// Clock is this process' clock, for going on alone.
+	Clock func() int64
+}
+
+// Watcher is told what happens to a store. Its methods return at once.
+type Watcher interface {
+	// StoreUp is called when Redis is asked again, StoreDown when it no longer
+	// is; advice says what an operator can do.
+	StoreUp(name string)
+	StoreDown(name string, cause error, advice string)
+
+	// StoreError counts a failed call.
+	StoreError(name string, f Failure, err error)
+
+	// ClockSteps counts states that were mended after a step of Redis' clock.
+	ClockSteps(name string)
+
+	// Live is called when the number of live instances changes.
+	Live(name string, instances int)
+}
+
+// Shared keeps the counts in Redis, where all instances share them. No call
+// takes longer than the timeout. While Redis is away the instance goes on
+// alone, and finds it again by itself.
+type Shared struct {
+	o       SharedOptions
+	conn    *conn
+	breaker *breaker
+	watcher atomic.Pointer[Watcher]
+	id      uint64 // this instance
+	holdSeq atomic.Uint64
+	live    atomic.Int64 // instances; 0: never seen
+	places  heldPlaces
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// NewShared returns a store and begins to look for its Redis in the background.
+// It does not wait for it. live is how many instances were last seen, or 0.
+func NewShared(o SharedOptions, live int, w Watcher) *Shared {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Shared{o: o, conn: newConn(&o.RedisOptions), id: rand.Uint64(), stop: stop}
+	s.Watch(w)
+	s.live.Store(int64(live))
+	s.breaker = newBreaker(func(up bool, cause error) {
+		if up {
+			s.watch().StoreUp(o.Name)
+		} else {
+			s.watch().StoreDown(o.Name, cause, advice(classify(cause), o.Timeout))
+		}
+	})
+	s.places.held = make(map[uint64]string)
+	s.done.Go(func() { s.tend(ctx) })
+	return s
+}
+
+// Watch changes who is told what happens.
+func (s *Shared) Watch(w Watcher) { s.watcher.Store(&w) }
+
+func (s *Shared) watch() Watcher { return *s.watcher.Load() }
+
+// State says whether Redis is being asked, and since when that is so.
+func (s *Shared) State() (up bool, since time.Time) { return s.breaker.state() }
+
+// Instances is how many live instances were last seen, 0 if none ever was.
+func (s *Shared) Instances() int64 { return s.live.Load() }
+
+// Destruct closes the connections. It implements caddy.Destructor.
+func (s *Shared) Destruct() error {
+	s.stop()
+	s.done.Wait()
+	return s.conn.client.Close()
+}
+
+// Decide implements [Store].
+func (s *Shared) Decide(ctx context.Context, a *Ask) {
+	if !s.breaker.open.Load() {
+		err := s.decide(ctx, a)
+		if err == nil {
+			s.breaker.success()
+			return
+		}
+		s.fail(err)
+	}
+	switch s.o.OnFailure {
+	case FailAllow:
+		s.unjudged(a, ModeAllow, true)
+	case FailDeny:
+		s.unjudged(a, ModeDeny, false)
+	default:
+		s.alone(a)
+	}
+}
+
+func (s *Shared) fail(err error) {
+	f := classify(err)
+	s.watch().StoreError(s.o.Name, f, err)
+	s.breaker.failure(f, err)
+}
+
+// unjudged answers without having counted anything.
+func (s *Shared) unjudged(a *Ask, m Mode, admit bool) {
+	a.Mode, a.Admitted, a.Turn, a.Now = m, admit, 0, s.o.Clock()
+	for i := range a.Items {
+		it := &a.Items[i]
+		it.Rules, it.Results = nil, it.Results[:0]
+		it.Admits, it.Charged, it.Full, it.hold = admit, false, false, hold{}
+	}
+}
+
+// alone decides by this process' own counts, with its share of every limit.
+func (s *Shared) alone(a *Ask) {
+	of := s.o.ShareOf
+	if of == 0 {
+		of = max(1, s.live.Load()) * 1e6
+	}
+	for i := range a.Items {
+		it := &a.Items[i]
+		it.Rules = it.Counter.share(of)
+	}
+	decideLocal(a, s.o.Clock)
+	a.Mode = ModeAlone
+	for i := range a.Items {
+		a.Items[i].hold.mode = ModeAlone
+	}
+}
+
+// decide asks Redis.
+func (s *Shared) decide(ctx context.Context, a *Ask) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeout)
+	defer cancel()
+	keys := make([]string, 0, 4)
+	ask := append(make([]byte, 0, 256), opDecide, byte(len(a.Items)))
+	for i := range a.Items {
+		it := &a.Items[i]
+		it.Rules = it.Counter.Rules
+	}
+	a.room()
+	for i := range a.Items {
+		it := &a.Items[i]
+		if place, _ := it.holds(); place {
+			it.hold.id = s.id ^ s.holdSeq.Add(1)
+		}
+		keys = appendKeys(keys, s.conn.prefix, it)
+		ask = appendZone(ask, it, it.Cost)
+	}
+	r, now, err := s.conn.call(ctx, keys, ask)
+	if err == nil {
+		err = s.read(a, &r, now)
+	}
+	s.keepPlaces(a, err)
+	return err
+}
+
+// read takes the script's answer.
+func (s *Shared) read(a *Ask, r *reply, now int64) error {
+	a.Mode, a.Now = ModeShared, now
+	for i := range a.Items {
+		stepped, err := r.readZone(&a.Items[i], now)
+		if errors.Is(err, errDisagree) { // Redis has charged by its own verdict, which stands
+			s.watch().StoreError(s.o.Name, FailWrong, err)
+		} else if err != nil {
+			return err
+		}
+		if stepped {
+			s.watch().ClockSteps(s.o.Name)
+		}
+	}
+	a.settle()
+	for i := range a.Items {
+		a.Items[i].numbers(now, a.turn(&a.Items[i]))
+	}
+	return nil
+}
+
+// Finish implements [Store].
+func (s *Shared) Finish(ctx context.Context, it *Item, charge int64) {
+	switch {
+	case it.hold.mode == ModeAlone:
+		finishLocal(it, s.o.Clock, charge)
+	case it.hold.taken:
+		it.hold.taken = false
+		s.release(ctx, it, charge)
+	case charge > 0 && it.Charged:
+		// Nothing tells whether a charge that was not answered was made, so it
+		// is made once.
+		if err := s.finish(ctx, finishOf(s.conn.prefix, it, charge)); err != nil {
+			s.fail(err)
+		}
+	}
+}
+
+// finishing is a call that ends one request's place.
+type finishing struct {
+	keys []string
+	ask  []byte
+}
+
+func finishOf(prefix string, it *Item, charge int64) finishing {
+	return finishing{
+		keys: appendKeys(nil, prefix, it),
+		ask:  appendZone([]byte{opFinish}, it, charge),
+	}
+}
+
+func (s *Shared) finish(ctx context.Context, f finishing) error {
+	if s.breaker.open.Load() {
+		return errOpen
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeout)
+	defer cancel()
+	_, _, err := s.conn.call(ctx, f.keys, f.ask)
+	return err
+}
+
+// beat tells Redis that this instance lives, and learns how many do.
+func (s *Shared) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
+	defer cancel()
+	ask := binary.LittleEndian.AppendUint64([]byte{opBeat}, s.id)
+	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":instances"}, ask)
+	if err != nil {
+		return err
+	}
+	n := int64(r.uint32())
+	if r.err != nil {
+		return r.err
+	}
+	if s.live.Swap(n) != n {
+		s.watch().Live(s.o.Name, int(n))
+	}
+	return nil
+}
+
+var _ Store = (*Shared)(nil)

@@ -1,0 +1,262 @@
+package stores
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// What an ask of the script is.
+const (
+	opDecide = 1
+	opFinish = 2
+	opRenew  = 3
+	opBeat   = 4
+)
+
+// What a zone's requests hold until they are answered.
+const (
+	holdNothing = 0
+	holdPlace   = 1
+	holdCost    = 2
+)
+
+// packed is the part of a counter's asks that is the same every time.
+type packed struct {
+	logs  bool
+	logAt []byte // bytes to read, and bytes before the first ring
+	rules []byte // code and arguments of each rule
+}
+
+const (
+	logPrefix  = 2048 // read this much of a value with logs at once
+	headerLogs = 16   // bytes before the states of a value with logs
+	header     = 8    // and of one without
+)
+
+// pack returns the constant part of a counter's asks.
+func (c *Counter) pack() *packed {
+	if p := c.packed.Load(); p != nil {
+		return p
+	}
+	p := new(packed)
+	fixed, rings := int64(headerLogs), int64(0)
+	for i, r := range c.Rules {
+		p.rules = append(p.rules, c.Codes[i])
+		for _, v := range r.Args() {
+			p.rules = appendNumber(p.rules, v)
+		}
+		if g, ok := r.(algorithms.Growing); ok {
+			p.logs = true
+			fixed += 8 * int64(g.View().Words())
+			rings += 8 * r.Limit()
+		} else {
+			fixed += 8 * int64(r.Words())
+		}
+	}
+	if p.logs {
+		prefix := fixed
+		if rings <= logPrefix {
+			prefix += rings
+		}
+		p.logAt = appendNumber(appendNumber(nil, prefix), fixed)
+	}
+	c.packed.Store(p)
+	return p
+}
+
+// appendNumber appends an integer as the double that Lua calculates with.
+func appendNumber(b []byte, v int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// appendZone appends an item as the script's zone_read expects it.
+func appendZone(b []byte, it *Item, cost int64) []byte {
+	p := it.Counter.pack()
+	b = append(b, byte(len(it.Counter.Rules)))
+	b = appendBool(b, it.Shadow)
+	hold := byte(holdNothing)
+	if place, cost := it.holds(); cost {
+		hold = holdCost
+	} else if place {
+		hold = holdPlace
+	}
+	b = append(b, hold)
+	b = appendBool(b, p.logs)
+	b = appendNumber(b, cost)
+	b = append(b, p.logAt...)
+	if hold != holdNothing {
+		b = appendNumber(b, it.Counter.InFlight)
+		b = binary.LittleEndian.AppendUint64(b, it.hold.id)
+	}
+	return append(b, p.rules...)
+}
+
+// appendKeys appends the names of an item's keys.
+func appendKeys(keys []string, prefix string, it *Item) []string {
+	b := make([]byte, 0, 96)
+	b = append(b, prefix...)
+	b = append(b, ":{"...)
+	b = appendKey(b, it.Tag)
+	b = append(b, "}:"...)
+	b = append(b, it.Counter.Zone...)
+	b = append(b, ':')
+	zone := len(b)
+	b = append(b, it.Counter.Kinds...)
+	if it.Tag != it.Key {
+		b = append(b, '-')
+		b = appendKey(b, it.Key)
+	}
+	keys = append(keys, string(b))
+	if place, _ := it.holds(); place {
+		keys = append(keys, string(append(b[:zone], "holds"...)))
+	}
+	return keys
+}
+
+func appendKey(b []byte, k Key) []byte {
+	var raw [16]byte
+	binary.BigEndian.PutUint64(raw[:8], k.Hi)
+	binary.BigEndian.PutUint64(raw[8:], k.Lo)
+	return base64.RawURLEncoding.AppendEncode(b, raw[:])
+}
+
+// reply reads what the script answered.
+type reply struct {
+	b   string
+	err error
+}
+
+var errReply = errors.New("a reply from Redis is not one of this script's")
+
+func (r *reply) take(n int) string {
+	if r.err != nil || n < 0 || len(r.b) < n {
+		r.err = errReply
+		return ""
+	}
+	s := r.b[:n]
+	r.b = r.b[n:]
+	return s
+}
+
+func (r *reply) byte() byte {
+	if s := r.take(1); r.err == nil {
+		return s[0]
+	}
+	return 0
+}
+
+func (r *reply) uint32() uint32 {
+	if s := r.take(4); r.err == nil {
+		return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+	}
+	return 0
+}
+
+// number reads a double that must be an integer.
+func (r *reply) number() int64 {
+	s := r.take(8)
+	if r.err != nil {
+		return 0
+	}
+	var bits uint64
+	for i := range 8 {
+		bits |= uint64(s[i]) << (8 * i)
+	}
+	f := math.Float64frombits(bits)
+	if !(math.Abs(f) <= 1<<53) || f != math.Trunc(f) {
+		r.err = errReply
+		return 0
+	}
+	return int64(f)
+}
+
+// What the script says of a zone.
+const (
+	flagAdmits  = 1
+	flagCharged = 2
+	flagStepped = 4
+	flagFull    = 8
+)
+
+// readZone reads the answer to an item. The rules' numbers are calculated from
+// the states as they were, with the same arithmetic, which must come to the
+// same verdict.
+func (r *reply) readZone(it *Item, now int64) (stepped bool, err error) {
+	flags := r.byte()
+	view := reply{b: r.take(int(r.uint32()))}
+	it.held = 0
+	if place, _ := it.holds(); place {
+		it.held = r.number()
+		r.number() // how many places: the script compared it
+	}
+	if r.err != nil {
+		return false, r.err
+	}
+	it.Charged, it.Full = flags&flagCharged != 0, flags&flagFull != 0
+	it.Admits = !it.Full
+	if err := view.readRules(it, now); err != nil {
+		return false, err
+	}
+	if admits := flags&flagAdmits != 0; admits != it.Admits {
+		it.Admits = admits
+		return false, fmt.Errorf("zone %s: %w", it.Counter.Zone, errDisagree)
+	}
+	return flags&flagStepped != 0, nil
+}
+
+var errDisagree = errors.New("Redis and this instance come to different verdicts from the same state")
+
+// readRules reads the rules' states and judges by them.
+func (r *reply) readRules(it *Item, now int64) error {
+	seen := len(r.b) > 0
+	p := it.Counter.pack()
+	if seen && !p.logs {
+		r.take(header)
+	}
+	for i, rule := range it.Rules {
+		if g, ok := rule.(algorithms.Growing); ok {
+			rule = g.View()
+		}
+		s := make(algorithms.State, rule.Words())
+		if seen {
+			for w := range s {
+				s[w] = r.number()
+			}
+		}
+		rule.Repair(s, now)
+		v := rule.Judge(s, now, it.Cost, it.held)
+		it.Results[i].Verdict = v
+		it.Admits = it.Admits && v.Admit
+		it.Results[i].state, it.Results[i].rule = s, rule
+	}
+	return r.err
+}
+
+// numbers says what is left after the decision.
+func (it *Item) numbers(now, turn int64) {
+	held := it.held
+	_, holds := it.holds()
+	if it.Charged && holds {
+		held += it.Cost
+	}
+	for i := range it.Results {
+		res := &it.Results[i]
+		if it.Charged && !holds {
+			res.rule.Charge(res.state, now, it.Cost, turn)
+		}
+		res.Remaining, res.Reset = res.rule.Numbers(res.state, now)
+		res.Remaining = max(0, res.Remaining-held)
+	}
+}
