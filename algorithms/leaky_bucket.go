@@ -52,8 +52,11 @@ func (b *LeakyBucket) MaxDelay(sp Spec) int64 {
 		return 0
 	case sp.MaxWait > 0:
 		return sp.MaxWait
-	case b.Burst > 0 && sp.Limit > 0 && sp.Window <= maxExact/b.Burst:
-		return cd((b.Burst-1)*sp.Window, sp.Limit)
+	case b.Burst > 0 && sp.Limit > 0 && sp.Window > 0:
+		if l, w := ratio(sp.Limit, sp.Window); w <= maxExact/b.Burst {
+			return cd((b.Burst-1)*w, l)
+		}
+		return maxExact // refused by Compile
 	}
 	return defaultQueue
 }
@@ -80,7 +83,9 @@ func (b *LeakyBucket) Compile(sp Spec) (Rule, error) {
 	}
 	burst := b.Burst
 	if burst == 0 {
-		burst = max(wait*l/w+1, sp.Cost)
+		if burst = wait*l/w + 1; burst < sp.Cost {
+			return nil, fmt.Errorf("cost %d: a queue of %v holds at most %d at this rate; want a longer max_wait", sp.Cost, time.Duration(wait)*time.Microsecond, burst)
+		}
 	}
 	burst, err := checkBurst(burst, sp)
 	if err != nil {

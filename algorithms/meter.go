@@ -185,11 +185,13 @@ func (m *meter) drained(d, now, t int64) int64 {
 
 func (m *meter) Charge(s State, now, cost, turn int64) {
 	t := m.at(now)
-	if m.maxDelay != noDelay {
-		m.write(s, t, turn*m.l+cost*m.w)
-		return
+	d := m.level(s, t)
+	// A request that leaves later than this queue alone would have it is charged
+	// when it leaves, or the departures of a lighter rule would bunch.
+	if m.maxDelay != noDelay && turn > cd(d, m.l) {
+		d = turn * m.l
 	}
-	m.write(s, t, m.level(s, t)+cost*m.w)
+	m.write(s, t, d+cost*m.w)
 }
 
 func (m *meter) Owe(s State, now, cost int64) {

@@ -42,7 +42,8 @@ return function(v, i, s, j, now, n, p, turn)
     ok = D + n * w <= cap and D <= M * l
     if ok and n > 0 then
       delay = ceil(D / l)
-      D = (turn or delay) * l + n * w
+      if turn and turn > delay then D = turn * l end
+      D = D + n * w
     end
   else
     ok = D + (n + p) * w <= cap

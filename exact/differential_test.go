@@ -1,0 +1,101 @@
+package exact_test
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/dianalimiter/diana/exact/oracle"
+	"pgregory.net/rapid"
+)
+
+// operations is how many verdicts each differential test compares at least. A
+// verdict is that of one rule on one request.
+func operations(t *testing.T) int {
+	s := os.Getenv("DIANA_OPS")
+	if s == "" {
+		return 200_000
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 {
+		t.Fatalf("DIANA_OPS %q: want a number of at least 1", s)
+	}
+	return n
+}
+
+// tally is what a differential test has compared so far.
+type tally struct {
+	verdicts, requests, admitted, peeks int
+}
+
+func TestGCRA(t *testing.T)          { differential(t, alone("gcra")) }
+func TestTokenBucket(t *testing.T)   { differential(t, alone("token_bucket")) }
+func TestLeakyBucket(t *testing.T)   { differential(t, alone("leaky_bucket")) }
+func TestFixedWindow(t *testing.T)   { differential(t, alone("fixed_window")) }
+func TestSlidingWindow(t *testing.T) { differential(t, alone("sliding_window")) }
+func TestSlidingLog(t *testing.T)    { differential(t, alone("sliding_log")) }
+func TestQueues(t *testing.T)        { differential(t, drawQueues) }
+func TestMixed(t *testing.T)         { differential(t, drawMixed) }
+
+func alone(algorithm string) func(*rapid.T) []oracle.Rule {
+	return func(t *rapid.T) []oracle.Rule { return []oracle.Rule{drawRule(t, algorithm)} }
+}
+
+// differential compares oracle and arithmetic on random traces for the rules
+// that draw draws, until enough verdicts were compared.
+func differential(t *testing.T, draw func(*rapid.T) []oracle.Rule) {
+	t.Parallel()
+	var sum tally
+	for want := operations(t); sum.verdicts < want; {
+		rapid.Check(t, func(t *rapid.T) { compare(t, draw(t), &sum) })
+	}
+	t.Logf("compared %d verdicts on %d requests, of which %d were admitted and %d only looked at",
+		sum.verdicts, sum.requests, sum.admitted, sum.peeks)
+}
+
+// compare draws a trace and gives it to both.
+func compare(t *rapid.T, rules []oracle.Rule, sum *tally) {
+	compiled, err := compile(rules)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	want, got := oracle.New(rules...), newKey(t, compiled)
+	tr := newTrace(beginning(t), rules, compiled)
+	kinds, sizes := requests(t)
+	for i := range kinds {
+		if kinds[i] == 0 {
+			continue
+		}
+		e := tr.next(kinds[i], sizes[i])
+		wantAdmit, wantVerdicts := decide(want.Ask, want.Peek, e)
+		gotAdmit, gotVerdicts := decide(got.ask, got.peek, e)
+		tr.done(e, wantAdmit, wantVerdicts)
+		if gotAdmit != wantAdmit || !slices.Equal(gotVerdicts, wantVerdicts) {
+			t.Fatalf("go and oracle differ on the last request:\ngo     %v %+v\noracle %v %+v%v", gotAdmit, gotVerdicts, wantAdmit, wantVerdicts, tr)
+		}
+		if sizes[i]%4 == 0 {
+			keepsItsWord(t, got, e, gotVerdicts, tr)
+		}
+		sum.add(e, wantAdmit, len(rules))
+	}
+}
+
+// decide asks, or only looks.
+func decide(ask func(now, cost int64) (bool, []oracle.Verdict), peek func(now, cost int64) []oracle.Verdict, e event) (bool, []oracle.Verdict) {
+	if e.peek {
+		return false, peek(e.now, e.cost)
+	}
+	return ask(e.now, e.cost)
+}
+
+func (s *tally) add(e event, admitted bool, rules int) {
+	s.verdicts += rules
+	s.requests++
+	if admitted {
+		s.admitted++
+	}
+	if e.peek {
+		s.peeks++
+	}
+}

@@ -1,0 +1,109 @@
+package oracle
+
+import "math/bits"
+
+// leak is a vessel that every admitted request is poured into and that leaks
+// limit per window while there is anything in it. What it holds is what was
+// poured in since it was last empty, less what leaked out since then.
+//
+// Parts of a cost leak too, so every comparison is made between products, of a
+// cost with the window and of a time with the limit, and nothing is rounded.
+type leak struct {
+	limit, window int64
+	step          int64 // leaks only at the multiples of this; 0: continuously
+	poured        journal
+}
+
+// leaked is for how long it has leaked at t. A queue may begin to leak only
+// some time after now; it has leaked for less than nothing then.
+func (l *leak) leaked(t int64) int64 {
+	if l.step > 0 {
+		return (t/l.step - l.poured.start()/l.step) * l.step
+	}
+	return t - l.poured.start()
+}
+
+// fits says whether what is in the vessel at t, and more on top, is at most
+// the cost of bound and what leaks in the time of ahead.
+func (l *leak) fits(t, more, bound, ahead int64) bool {
+	alone := atMost(more-bound, l.window, ahead, l.limit)
+	return alone && (l.poured.empty() ||
+		atMost(l.poured.total()+more-bound, l.window, l.leaked(t)+ahead, l.limit))
+}
+
+func (l *leak) empty(t int64) bool { return l.fits(t, 0, 0, 0) }
+
+// bucket is gcra, token_bucket, and leaky_bucket with nodelay: a request passes
+// if the vessel does not overflow. Seen from the other side, what is missing
+// in it are tokens, of which there are burst at first.
+type bucket struct {
+	leak
+	burst int64
+}
+
+func newBucket(r Rule, step int64) *bucket {
+	b := &bucket{leak: leak{limit: r.Limit, window: r.Window, step: step}, burst: r.Burst}
+	if b.burst == 0 {
+		b.burst = r.Limit
+	}
+	return b
+}
+
+func (b *bucket) capacity() int64 { return b.burst }
+
+func (b *bucket) admits(t, before, cost int64) bool { return b.fits(t, before+cost, b.burst, 0) }
+
+func (b *bucket) wait(int64) int64 { return 0 }
+
+func (b *bucket) remember(t, cost, _ int64) {
+	if b.empty(t) {
+		b.poured.clear()
+	}
+	b.poured.add(t, cost)
+}
+
+// queue is a leaky_bucket that delays: the vessel is a line of requests, each
+// of which leaves when those before it have leaked out.
+type queue struct {
+	leak
+	burst    int64
+	patience int64 // longest wait; 0: any, the burst alone is the bound
+}
+
+func newQueue(r Rule) *queue {
+	q := &queue{leak: leak{limit: r.Limit, window: r.Window}, burst: r.Burst, patience: r.MaxWait}
+	if q.burst > 0 {
+		return q
+	}
+	if q.patience == 0 {
+		q.patience = defaultMaxWait
+	}
+	// What drains while the last one waits, and one that leaves at once.
+	hi, lo := bits.Mul64(uint64(q.patience), uint64(r.Limit))
+	drains, _ := bits.Div64(hi, lo, uint64(r.Window))
+	q.burst = int64(drains) + 1
+	return q
+}
+
+func (q *queue) capacity() int64 { return q.burst }
+
+func (q *queue) admits(t, before, cost int64) bool {
+	room := q.fits(t, before+cost, q.burst, 0)
+	return room && (q.patience == 0 || q.fits(t, before, 0, q.patience))
+}
+
+// wait is how long it takes, in whole microseconds, until all that is in the
+// line has leaked out.
+func (q *queue) wait(t int64) int64 {
+	return after(func(d int64) bool { return q.empty(t + d) })
+}
+
+// remember puts the request at the end of the line. If it leaves later than
+// its place in this line would have it, the line stands still until then, and
+// what follows it waits from there.
+func (q *queue) remember(t, cost, turn int64) {
+	if q.empty(t) || turn > q.wait(t) {
+		q.poured.clear()
+	}
+	q.poured.add(t+turn, cost)
+}
