@@ -31,7 +31,8 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Shar
 	s := NewShared(SharedOptions{
 		Name: "redis", Clock: clock,
 		RedisOptions: RedisOptions{Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second},
-	}, 0, quiet{tb})
+	}, quiet{tb})
+	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
 	return s
 }
@@ -119,7 +120,7 @@ func TestStoresAgree(t *testing.T) {
 	now := int64(0)
 	clock := func() int64 { return now }
 	shared := newTestShared(t, srv, clock)
-	local := Local{Clock: clock}
+	local := &Local{Clock: clock}
 	r := seeded(t)
 	for round := range 60 {
 		zones := 1 + r.IntN(3)
@@ -182,7 +183,7 @@ func TestStoresAgree(t *testing.T) {
 }
 
 // finishBoth ends a request in both stores at the instant that Redis gives.
-func finishBoth(t *testing.T, shared *Shared, local Local, o [2]*Ask, charge int64, now *int64) {
+func finishBoth(t *testing.T, shared *Shared, local *Local, o [2]*Ask, charge int64, now *int64) {
 	t.Helper()
 	for i := range o[0].Items {
 		a, b := &o[0].Items[i], &o[1].Items[i]

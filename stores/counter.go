@@ -26,6 +26,11 @@ type Counter struct {
 	// 0: any number.
 	InFlight int64
 
+	// Last says that the counter has to be decided after those of other
+	// stores, because it paces, or keeps places of its own: neither can be
+	// held until the others have decided.
+	Last bool
+
 	// HoldCost keeps the cost of a request back until it is answered, instead
 	// of charging it.
 	HoldCost bool

@@ -15,7 +15,7 @@ type Local struct {
 }
 
 // Decide implements [Store].
-func (l Local) Decide(_ context.Context, a *Ask) {
+func (l *Local) Decide(_ context.Context, a *Ask) {
 	for i := range a.Items {
 		a.Items[i].Rules = a.Items[i].Counter.Rules
 	}
@@ -24,7 +24,7 @@ func (l Local) Decide(_ context.Context, a *Ask) {
 }
 
 // Finish implements [Store].
-func (l Local) Finish(_ context.Context, it *Item, charge int64) {
+func (l *Local) Finish(_ context.Context, it *Item, charge int64) {
 	finishLocal(it, l.Clock, charge)
 }
 
@@ -200,4 +200,4 @@ func owe(t *Table, s *shard, slot []int64, rules []algorithms.Rule, now, charge 
 	}
 }
 
-var _ Store = Local{}
+var _ Store = (*Local)(nil)

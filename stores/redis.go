@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -212,11 +211,11 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout() || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-// advice says what an operator can do about a failure.
-func advice(f Failure, timeout time.Duration) string {
+// Advice says what an operator can do about a failure.
+func Advice(f Failure) string {
 	switch f {
 	case FailTimeout:
-		return fmt.Sprintf("Redis did not answer within %v: look at its load, at the network, or raise timeout", timeout)
+		return "Redis did not answer within the store's timeout: look at its load and at the network, or raise timeout"
 	case FailAway:
 		return "Redis cannot be reached or is not ready: see that it runs and that the address is right"
 	case FailRefused:

@@ -20,6 +20,9 @@ const (
 	FailDeny                   // nothing passes
 )
 
+// String is the word for it in the configuration.
+func (f OnFailure) String() string { return [...]string{"local", "allow", "deny"}[f] }
+
 // SharedOptions say how a [Shared] store behaves beside its connection.
 type SharedOptions struct {
 	RedisOptions
@@ -63,6 +66,7 @@ type Shared struct {
 	conn    *conn
 	breaker *breaker
 	watcher atomic.Pointer[Watcher]
+	start   sync.Once
 	id      uint64 // this instance
 	holdSeq atomic.Uint64
 	live    atomic.Int64 // instances; 0: never seen
@@ -71,23 +75,31 @@ type Shared struct {
 	done    sync.WaitGroup
 }
 
-// NewShared returns a store and begins to look for its Redis in the background.
-// It does not wait for it. live is how many instances were last seen, or 0.
-func NewShared(o SharedOptions, live int, w Watcher) *Shared {
-	ctx, stop := context.WithCancel(context.Background())
-	s := &Shared{o: o, conn: newConn(&o.RedisOptions), id: rand.Uint64(), stop: stop}
+// NewShared returns a store that has not yet reached out.
+func NewShared(o SharedOptions, w Watcher) *Shared {
+	s := &Shared{o: o, id: rand.Uint64()}
 	s.Watch(w)
-	s.live.Store(int64(live))
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
 			s.watch().StoreUp(o.Name)
 		} else {
-			s.watch().StoreDown(o.Name, cause, advice(classify(cause), o.Timeout))
+			s.watch().StoreDown(o.Name, cause, Advice(classify(cause)))
 		}
 	})
 	s.places.held = make(map[uint64]string)
-	s.done.Go(func() { s.tend(ctx) })
 	return s
+}
+
+// Start begins to look for Redis in the background, if that was not done yet.
+// It does not wait for it. live is how many instances were last seen, or 0.
+func (s *Shared) Start(live int) {
+	s.start.Do(func() {
+		s.live.CompareAndSwap(0, int64(live))
+		s.conn = newConn(&s.o.RedisOptions)
+		ctx, stop := context.WithCancel(context.Background())
+		s.stop = stop
+		s.done.Go(func() { s.tend(ctx) })
+	})
 }
 
 // Watch changes who is told what happens.
@@ -98,11 +110,21 @@ func (s *Shared) watch() Watcher { return *s.watcher.Load() }
 // State says whether Redis is being asked, and since when that is so.
 func (s *Shared) State() (up bool, since time.Time) { return s.breaker.state() }
 
+// Name is the store's name.
+func (s *Shared) Name() string { return s.o.Name }
+
+// OnFailure says what becomes of requests while Redis is away.
+func (s *Shared) OnFailure() OnFailure { return s.o.OnFailure }
+
 // Instances is how many live instances were last seen, 0 if none ever was.
 func (s *Shared) Instances() int64 { return s.live.Load() }
 
 // Destruct closes the connections. It implements caddy.Destructor.
 func (s *Shared) Destruct() error {
+	s.start.Do(func() {}) // what was never started is not started any more
+	if s.stop == nil {
+		return nil
+	}
 	s.stop()
 	s.done.Wait()
 	return s.conn.client.Close()
@@ -110,7 +132,8 @@ func (s *Shared) Destruct() error {
 
 // Decide implements [Store].
 func (s *Shared) Decide(ctx context.Context, a *Ask) {
-	if !s.breaker.open.Load() {
+	s.Start(0)
+	if s.conn != nil && !s.breaker.open.Load() {
 		err := s.decide(ctx, a)
 		if err == nil {
 			s.breaker.success()

@@ -1,0 +1,92 @@
+package diana
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/stores"
+)
+
+// StoreUp implements stores.Watcher.
+func (a *App) StoreUp(name string) {
+	a.metrics.storeUp.WithLabelValues(name).Set(1)
+	a.logger.Info("Redis is back: limits are shared again", zap.String("store", name))
+	a.emit("rate_limit_store_up", map[string]any{"store": name})
+}
+
+// StoreDown implements stores.Watcher.
+func (a *App) StoreDown(name string, cause error, advice string) {
+	a.metrics.storeUp.WithLabelValues(name).Set(0)
+	fields := []zap.Field{zap.String("store", name), zap.Error(cause), zap.String("advice", advice)}
+	if s := a.byName[name]; s != nil {
+		fields = append(fields, zap.String("on_failure", s.OnFailure().String()))
+		if n := s.Instances(); n > 0 {
+			fields = append(fields, zap.Int64("instances", n))
+		} else if s.OnFailure() == stores.FailLocal {
+			a.logger.Warn("no instance was ever counted: this one enforces the whole of every limit while it is alone", zap.String("store", name))
+		}
+	}
+	a.logger.Error("Redis is away: going on without it", fields...)
+	a.emit("rate_limit_store_down", map[string]any{"store": name, "error": cause.Error(), "advice": advice})
+}
+
+// StoreError implements stores.Watcher.
+func (a *App) StoreError(name string, f stores.Failure, err error) {
+	a.metrics.storeErrors.WithLabelValues(name, string(f)).Inc()
+	if f == stores.FailWrong && a.wrong.allow() {
+		a.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err), zap.String("advice", stores.Advice(f)))
+	}
+}
+
+// ClockSteps implements stores.Watcher.
+func (a *App) ClockSteps(name string) { a.metrics.clockSteps.WithLabelValues(name).Inc() }
+
+// Live implements stores.Watcher.
+func (a *App) Live(name string, n int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := a.storage.Store(ctx, instancesKey(name), []byte(strconv.Itoa(n))); err != nil {
+		a.logger.Warn("keeping the number of instances", zap.String("store", name), zap.Error(err))
+	}
+}
+
+func (a *App) emit(event string, data map[string]any) {
+	if a.events != nil && a.events.ShouldEmit(event) {
+		a.events.Emit(a.ctx, event, data)
+	}
+}
+
+// nowhere is told of a store before its configuration runs.
+type nowhere struct{}
+
+func (nowhere) StoreUp(string)                           {}
+func (nowhere) StoreDown(string, error, string)          {}
+func (nowhere) StoreError(string, stores.Failure, error) {}
+func (nowhere) ClockSteps(string)                        {}
+func (nowhere) Live(string, int)                         {}
+
+// runningZones remembers the kinds of the zones that run, to tell when a reload
+// starts a zone's counts anew.
+type runningZones struct {
+	mu    sync.Mutex
+	kinds map[string]string
+}
+
+var running runningZones
+
+func (r *runningZones) tell(a *App) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kinds := make(map[string]string, len(a.zones))
+	for name, d := range a.zones {
+		if was, ok := r.kinds[name]; ok && was != d.kinds {
+			a.logger.Info("the zone's rules or key are of another kind than before: its counts start anew", zap.String("zone", name))
+		}
+		kinds[name] = d.kinds
+	}
+	r.kinds = kinds
+}

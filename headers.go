@@ -1,0 +1,177 @@
+package diana
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// maxHeaderRules is how many rules the headers tell of.
+const maxHeaderRules = 4
+
+// headers are what a response tells its client of where it stands.
+type headers struct {
+	policy, limit                      string // RateLimit-Policy, RateLimit
+	legacyLimit, legacyLeft, legacyEnd string // X-RateLimit-*
+}
+
+const (
+	headerPolicy       = "Ratelimit-Policy" // canonical forms
+	headerLimit        = "Ratelimit"
+	headerLegacyLimit  = "X-Ratelimit-Limit"
+	headerLegacyLeft   = "X-Ratelimit-Remaining"
+	headerLegacyEnd    = "X-Ratelimit-Reset"
+	headerRetryAfter   = "Retry-After"
+	headerCacheControl = "Cache-Control"
+	headerContentType  = "Content-Type"
+)
+
+func (h *headers) empty() bool { return h.policy == "" && h.legacyLimit == "" }
+
+// with appends the headers of a handler inside this one.
+func (h headers) with(inner *headers) headers {
+	if inner == nil {
+		return h
+	}
+	join := func(a, b string) string {
+		if a == "" || b == "" {
+			return a + b
+		}
+		return a + ", " + b
+	}
+	h.policy, h.limit = join(h.policy, inner.policy), join(h.limit, inner.limit)
+	if h.legacyLimit == "" {
+		h.legacyLimit, h.legacyLeft, h.legacyEnd = inner.legacyLimit, inner.legacyLeft, inner.legacyEnd
+	}
+	return h
+}
+
+// set puts the headers in place of any others of their names.
+func (h headers) set(to http.Header) {
+	for _, f := range [...][2]string{
+		{headerPolicy, h.policy}, {headerLimit, h.limit}, {headerLegacyLimit, h.legacyLimit},
+		{headerLegacyLeft, h.legacyLeft}, {headerLegacyEnd, h.legacyEnd},
+	} {
+		if f[1] != "" {
+			to[f[0]] = []string{f[1]}
+		}
+	}
+}
+
+// headers says where the client stands after the decision.
+func (q *request) headers() (h headers) {
+	if q.h.headers == headersOff || !q.counted() {
+		return h
+	}
+	if q.h.headers != headersLegacy {
+		q.draft(&h)
+	}
+	if q.h.headers != headersDraft {
+		q.legacy(&h)
+	}
+	return h
+}
+
+// draft writes RateLimit and RateLimit-Policy, of
+// draft-ietf-httpapi-ratelimit-headers-10, for the first rules in the order of
+// the configuration.
+func (q *request) draft(h *headers) {
+	var limitRoom, policyRoom [256]byte
+	limit, policy := limitRoom[:0], policyRoom[:0]
+	left := maxHeaderRules
+	for i := range q.uses {
+		u := &q.uses[i]
+		if u.z.Shadow || u.item < 0 || left == 0 {
+			continue
+		}
+		it := &q.ask.Items[u.item]
+		n := min(len(it.Results), left)
+		left -= n
+		for r := range n {
+			limit = appendLimit(separate(limit), u.set.names[r], &it.Results[r])
+		}
+		if len(q.uses) == 1 && q.ask.Mode != stores.ModeAlone {
+			h.policy = u.set.policy // built once
+		} else {
+			policy = appendPolicy(policy, u.set.names, it.Rules, n)
+		}
+	}
+	if len(policy) > 0 {
+		h.policy = string(policy)
+	}
+	h.limit = string(limit)
+}
+
+func separate(b []byte) []byte {
+	if len(b) > 0 {
+		b = append(b, ", "...)
+	}
+	return b
+}
+
+// appendPolicy appends the first n rules as RateLimit-Policy has them.
+func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int) []byte {
+	for i, r := range rules[:min(n, len(rules))] {
+		b = append(separate(b), '"')
+		b = append(b, names[i]...)
+		b = append(b, `";q=`...)
+		b = strconv.AppendInt(b, r.Limit(), 10)
+		if w := r.Window(); w >= second {
+			b = append(b, ";w="...)
+			b = strconv.AppendInt(b, seconds(w), 10)
+		}
+	}
+	return b
+}
+
+func appendLimit(b []byte, name string, r *stores.Result) []byte {
+	b = append(b, '"')
+	b = append(b, name...)
+	b = append(b, `";r=`...)
+	b = strconv.AppendInt(b, r.Remaining, 10)
+	b = append(b, ";t="...)
+	return strconv.AppendInt(b, seconds(r.Reset), 10)
+}
+
+// legacy writes X-RateLimit-*, of the rule that is nearest to its limit.
+func (q *request) legacy(h *headers) {
+	var nearest *stores.Result
+	var limit int64
+	for i := range q.uses {
+		u := &q.uses[i]
+		if u.z.Shadow || u.item < 0 {
+			continue
+		}
+		if res, l := nearestOf(&q.ask.Items[u.item]); res != nil && (nearest == nil || nearer(res, l, nearest, limit)) {
+			nearest, limit = res, l
+		}
+	}
+	if nearest != nil {
+		h.legacyLimit = strconv.FormatInt(limit, 10)
+		h.legacyLeft = strconv.FormatInt(nearest.Remaining, 10)
+		h.legacyEnd = strconv.FormatInt(seconds(nearest.Reset), 10)
+	}
+}
+
+// nearestOf is the item's rule with the smallest part of its limit left.
+func nearestOf(it *stores.Item) (nearest *stores.Result, limit int64) {
+	for i := range it.Results {
+		res, l := &it.Results[i], it.Rules[i].Limit()
+		if nearest == nil || nearer(res, l, nearest, limit) {
+			nearest, limit = res, l
+		}
+	}
+	return nearest, limit
+}
+
+func nearer(a *stores.Result, limitA int64, b *stores.Result, limitB int64) bool {
+	return float64(a.Remaining)/float64(limitA) < float64(b.Remaining)/float64(limitB)
+}
+
+const second = int64(time.Second / time.Microsecond)
+
+// seconds are whole seconds, rounded up.
+func seconds(us int64) int64 { return (us + second - 1) / second }

@@ -1,0 +1,251 @@
+package diana
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// handlerState is what a handler keeps besides its configuration.
+type handlerState struct {
+	app     *App
+	logger  *zap.Logger
+	zones   []*zone
+	across  bool // the zones lie in more than one store
+	headers string
+	refs    references
+	shown   []*stores.Table
+}
+
+// Provision implements caddy.Provisioner.
+func (h *Handler) Provision(ctx caddy.Context) error {
+	app, err := ctx.App("rate_limit")
+	if err != nil {
+		return err
+	}
+	var ok bool
+	if h.app, ok = app.(*App); !ok {
+		return fmt.Errorf("app rate_limit is a %T", app)
+	}
+	h.logger = ctx.Logger()
+	h.headers = orDefault(orDefault(h.Headers, h.app.Headers), headersDraft)
+	if err := errors.Join(checkHeaders(h.Headers), h.checkJitter()); err != nil {
+		return err
+	}
+	if len(h.Zones) == 0 {
+		return errors.New("no zone: want at least one, such as rate_limit {client_ip} 10/s")
+	}
+	for _, c := range h.Zones {
+		z, err := h.newZone(ctx, c)
+		if err != nil {
+			return err
+		}
+		h.zones = append(h.zones, z)
+	}
+	if err := h.checkStores(); err != nil {
+		return err
+	}
+	for _, z := range h.zones {
+		if err := h.provisionCounters(z); err != nil {
+			return fmt.Errorf("zone %s: %w", z.Name, err)
+		}
+		h.advise(z)
+	}
+	return nil
+}
+
+func (h *Handler) checkJitter() error {
+	if !(h.Jitter >= 0 && h.Jitter <= 1) {
+		return fmt.Errorf("jitter %v: want 0 to 1", h.Jitter)
+	}
+	return nil
+}
+
+// newZone makes a zone ready but for its counters.
+func (h *Handler) newZone(ctx caddy.Context, c *Zone) (*zone, error) {
+	z, err := newZone(c)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range h.zones {
+		if other.Name == z.Name {
+			return nil, fmt.Errorf("zone %s stands twice in one handler: want another name", z.Name)
+		}
+	}
+	if z.matchers, err = loadMatchers(ctx, c, "MatcherSetsRaw"); err != nil {
+		return nil, fmt.Errorf("zone %s: match: %w", z.Name, err)
+	}
+	if z.exempt, err = loadMatchers(ctx, c, "ExemptRaw"); err != nil {
+		return nil, fmt.Errorf("zone %s: exempt: %w", z.Name, err)
+	}
+	if z.store, z.hasher, err = h.app.store(z.Zone.Store); err != nil {
+		return nil, fmt.Errorf("zone %s: %w", z.Name, err)
+	}
+	z.queue.max = maxWaiting
+	if !h.DisableMetrics {
+		z.metrics = h.app.metrics.zone(z.Name, h.storeName(z))
+	}
+	return z, h.app.define(z.Name, z.definition())
+}
+
+func loadMatchers(ctx caddy.Context, c *Zone, field string) (sets caddyhttp.MatcherSets, err error) {
+	v, err := ctx.LoadModule(c, field)
+	if err != nil {
+		return nil, err
+	}
+	return sets, sets.FromInterface(v)
+}
+
+func (h *Handler) storeName(z *zone) string {
+	if s, ok := z.store.(*stores.Shared); ok {
+		return s.Name()
+	}
+	return localStore
+}
+
+// definition is what other handlers that name the zone must say too.
+func (z *zone) definition() definition {
+	c := z.Zone
+	text, err := json.Marshal(struct {
+		Key         []string    `json:"key,omitempty"`
+		KeyMissing  string      `json:"key_missing"`
+		V4          int         `json:"ipv4_prefix"`
+		V6          int         `json:"ipv6_prefix"`
+		Algorithm   string      `json:"algorithm,omitempty"`
+		Rules       []*Rule     `json:"rules"`
+		InFlight    int64       `json:"in_flight,omitempty"`
+		CountStatus []Value     `json:"count_status,omitempty"`
+		Overrides   []*Override `json:"overrides,omitempty"`
+		Store       string      `json:"store,omitempty"`
+	}{c.Key, z.key.missing, z.key.v4, z.key.v6, c.Algorithm, c.Rules, c.InFlight, c.CountStatus, c.Overrides, c.Store})
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	return definition{text: string(text), kinds: z.rules.kinds() + z.key.identity(c)}
+}
+
+// identity tells keys apart that are built in different ways.
+func (p *keyPlan) identity(c *Zone) string {
+	return fmt.Sprintf("%q %s %d %d", c.Key, p.missing, p.v4, p.v6)
+}
+
+// checkStores sees what zones in different stores cannot have.
+func (h *Handler) checkStores() error {
+	var last *zone
+	for _, z := range h.zones {
+		h.across = h.across || z.store != h.zones[0].store
+		if z.Shadow || z.maxDelay() == 0 && z.InFlight == 0 {
+			continue
+		}
+		if last != nil && last.store != z.store {
+			return fmt.Errorf("zones %s and %s: in_flight, or a leaky_bucket that delays, in two stores of one handler: want them in the same store", last.Name, z.Name)
+		}
+		last = z
+	}
+	return nil
+}
+
+// provisionCounters takes a table for each set of rules.
+func (h *Handler) provisionCounters(z *zone) error {
+	var turn int64
+	for _, other := range h.zones {
+		turn = max(turn, other.maxDelay())
+	}
+	if err := z.rules.compile(z.Zone, turn, h.table(z, z.rules, "")); err != nil {
+		return err
+	}
+	for _, v := range z.list {
+		if v.set == nil {
+			continue
+		}
+		name, err := json.Marshal(v.config.Key)
+		if err != nil {
+			return err
+		}
+		if err := v.set.compile(z.Zone, turn, h.table(z, v.set, string(name))); err != nil {
+			return err
+		}
+	}
+	if z.duplicates != nil {
+		if err := z.duplicates.compile(z.Zone, 0, h.table(z, z.duplicates, ruleDuplicates)); err != nil {
+			return err
+		}
+	}
+	return z.overrides.index(z.list, z.hasher)
+}
+
+// table takes the table of a set of rules from the pool, so that its counts
+// survive a reload and are one for all handlers that name the zone.
+func (h *Handler) table(z *zone, s *ruleSet, override string) func([]algorithms.Rule) *stores.Table {
+	return func(rules []algorithms.Rule) *stores.Table {
+		// With a shared store about, another handler may decide the same zone
+		// together with one in another store, which takes places too.
+		holds := len(h.app.shared) > 0 || !s.duplicates && (z.InFlight > 0 || len(z.CountStatus) > 0)
+		key := tableKey{z.Name, z.key.identity(z.Zone), override, s.kinds(), holds}
+		maxKeys := orDefault(orDefault(z.Zone.MaxKeys, h.app.MaxKeys), defaultMaxKeys)
+		v, _, _ := tables.LoadOrNew(key, func() (caddy.Destructor, error) {
+			return stores.NewTable(rules, holds, maxKeys), nil
+		})
+		h.refs.add(tables, key)
+		t, _ := v.(*stores.Table) // nothing else is put there
+		h.app.started = append(h.app.started, func() {
+			t.SetMax(maxKeys)
+			h.logger.Debug("counts in this process", zap.String("zone", z.Name),
+				zap.Int64("max_keys", maxKeys), zap.Int64("max_bytes", t.Memory()))
+		})
+		if !h.DisableMetrics {
+			h.app.metrics.tables.add(z.Name, t)
+			h.shown = append(h.shown, t)
+		}
+		return t
+	}
+}
+
+// advise warns of what is allowed and seldom meant.
+func (h *Handler) advise(z *zone) {
+	_, shared := z.store.(*stores.Shared)
+	if shared && strings.HasPrefix(z.Name, "auto-") {
+		h.logger.Warn("the zone has an automatic name, which other instances share only while their rules are the same: give it one", zap.String("zone", z.Name))
+	}
+	for _, t := range z.key.parts {
+		if t.uses("http.auth.") {
+			h.logger.Warn("the key uses what authentication finds out, and rate_limit runs before it by default: order it after, or use route", zap.String("zone", z.Name))
+		}
+		if !t.single() && t.uses(clientIPVar) {
+			h.logger.Warn("a key part mixes the client's address with text, so that prefixes do not apply: make it a part of its own", zap.String("zone", z.Name))
+		}
+	}
+	for _, s := range z.sets() {
+		for i, a := range s.algs {
+			if w, ok := a.(*algorithms.SlidingWindow); ok && s.specs[i].Limit < w.Parts() {
+				h.logger.Warn("a sliding_window with a limit below its buckets: a sliding_log is exact and smaller",
+					zap.String("zone", z.Name), zap.String("rule", s.labels[i]))
+			}
+		}
+	}
+}
+
+// Cleanup implements caddy.CleanerUpper.
+func (h *Handler) Cleanup() error {
+	for _, t := range h.shown {
+		h.app.metrics.tables.remove(t)
+	}
+	h.shown = nil
+	return h.refs.release()
+}
+
+// Interface guards
+var (
+	_ caddy.Module                = (*Handler)(nil)
+	_ caddy.Provisioner           = (*Handler)(nil)
+	_ caddy.CleanerUpper          = (*Handler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
+)

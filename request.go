@@ -1,0 +1,213 @@
+package diana
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// request is one request on its way through the zones of one handler.
+type request struct {
+	h   *Handler
+	r   *http.Request
+	ask stores.Ask
+
+	uses     []use          // the zones that apply, in order
+	stores   []stores.Store // the store of each item of the ask
+	outright *use           // the first zone that denies whatever is counted
+	key      built
+	waited   bool
+
+	results []stores.Result // room for the items' results
+}
+
+// use is one zone's part in a request.
+type use struct {
+	z       *zone
+	set     *ruleSet // the rules that apply: the zone's or an override's
+	item    int      // of the rules in the ask; -1: none
+	twin    int      // of the memory of duplicates in the ask; -1: none
+	label   string   // of the rule that denies outright
+	outcome outcome
+}
+
+// outcome is what a zone decided.
+type outcome uint8
+
+const (
+	allowed outcome = iota
+	denied
+	delayed
+	skipped
+	shadowDenied
+	refusedElsewhere
+	numOutcomes
+)
+
+// String is the outcome as it stands in metrics and placeholders.
+func (o outcome) String() string {
+	return [...]string{"allowed", "denied", "delayed", "skipped", "shadow_denied", "refused_elsewhere"}[o]
+}
+
+// Names of what denies beside the rules.
+const (
+	ruleInFlight   = "in_flight"
+	ruleDuplicates = "prevent_duplicates"
+	ruleKeyMissing = "key_missing"
+	ruleStore      = "store" // it is away, and on_failure is deny
+)
+
+var requests = sync.Pool{New: func() any {
+	return &request{results: make([]stores.Result, 0, 16), key: built{b: make([]byte, 0, 256)}}
+}}
+
+func newRequest(h *Handler, r *http.Request) *request {
+	q, _ := requests.Get().(*request)
+	q.h, q.r = h, r
+	return q
+}
+
+// maxKept bounds what a pooled request keeps of a long key.
+const maxKept = 4096
+
+// release gives the request back. Nothing that outlives the handler refers to it.
+func (q *request) release() {
+	clear(q.uses)
+	clear(q.ask.Items)
+	clear(q.stores)
+	b := q.key.b[:0]
+	if cap(b) > maxKept {
+		b = make([]byte, 0, 256)
+	}
+	*q = request{
+		ask:  stores.Ask{Items: q.ask.Items[:0]},
+		uses: q.uses[:0], stores: q.stores[:0], results: q.results[:0],
+		key: built{b: b},
+	}
+	requests.Put(q)
+}
+
+// collect finds the zones that apply and what they count by.
+func (q *request) collect() error {
+	for _, z := range q.h.zones {
+		if len(z.matchers) > 0 {
+			match, err := z.matchers.AnyMatchWithError(q.r)
+			if err != nil {
+				return err
+			}
+			if !match {
+				continue
+			}
+		}
+		if len(z.exempt) > 0 {
+			match, err := z.exempt.AnyMatchWithError(q.r)
+			if err != nil {
+				return err
+			}
+			if match {
+				q.skip(z)
+				continue
+			}
+		}
+		q.add(z)
+	}
+	return nil
+}
+
+func (q *request) skip(z *zone) {
+	q.uses = append(q.uses, use{z: z, item: -1, twin: -1, outcome: skipped})
+}
+
+// add enters a zone into the ask.
+func (q *request) add(z *zone) {
+	q.key.b, q.key.group = q.key.b[:0], q.key.group.Unmap()
+	switch z.key.build(&q.key, q.r) {
+	case keySkip:
+		q.skip(z)
+		return
+	case keyDenied:
+		q.deny(z, ruleKeyMissing)
+		return
+	}
+	key := z.hasher.key(q.key.b)
+	set := z.rules
+	if v := z.overrides.find(&q.key, key, len(z.key.parts)); v != nil {
+		if v.unlimited {
+			q.skip(z)
+			return
+		}
+		if set = v.set; set.blocked >= 0 {
+			q.deny(z, set.labels[set.blocked])
+			return
+		}
+	}
+	u := use{z: z, set: set, item: -1, twin: -1}
+	group := z.hasher.groupOf(&q.key, key)
+	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
+		u.item = q.count(z, set.counter, key, key, group, z.costOf(q.r))
+	}
+	if z.duplicates != nil {
+		if twin, ok := z.duplicateKey(q, key); ok {
+			u.twin = q.count(z, z.duplicates.counter, twin, key, group, 1)
+		}
+	}
+	q.uses = append(q.uses, u)
+}
+
+// deny denies a request whatever is counted.
+func (q *request) deny(z *zone, label string) {
+	q.uses = append(q.uses, use{z: z, item: -1, twin: -1, label: label, outcome: denied})
+	if z.Shadow {
+		q.uses[len(q.uses)-1].outcome = shadowDenied
+	}
+}
+
+// count enters an item into the ask and returns its number.
+func (q *request) count(z *zone, c *stores.Counter, key, tag stores.Key, group uint32, cost int64) int {
+	it := stores.Item{Counter: c, Key: key, Tag: tag, Group: group, Cost: cost, Shadow: z.Shadow}
+	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
+		it.Results = q.results[n : n : n+m]
+		q.results = q.results[:n+m]
+	}
+	q.ask.Items = append(q.ask.Items, it)
+	q.stores = append(q.stores, z.store)
+	return len(q.ask.Items) - 1
+}
+
+// costOf is what a request takes from the zone's rules. What is no number of at
+// least 1 counts as 1.
+func (z *zone) costOf(r *http.Request) int64 {
+	if z.fixed > 0 {
+		return z.fixed
+	}
+	n, ok := amount(z.cost, r)
+	if !ok || n < 1 {
+		z.metrics.countBadCost()
+		return 1
+	}
+	return n
+}
+
+// amount reads a number from a template.
+func amount(t template, r *http.Request) (int64, bool) {
+	var text string
+	if t.single() {
+		text = t.value(r)
+	} else {
+		text = string(t.append(nil, r))
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	return min(n, maxCost), err == nil
+}
+
+// rulesOf are the rules that were enforced for a use, if any were.
+func (q *request) rulesOf(u *use) []algorithms.Rule {
+	if u.item < 0 {
+		return nil
+	}
+	return q.ask.Items[u.item].Rules
+}

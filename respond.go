@@ -1,0 +1,159 @@
+package diana
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// responder answers denied requests in a zone's own way.
+type responder struct {
+	*Respond
+}
+
+// Problem types of RFC 9457 that denied requests are answered with, of
+// draft-ietf-httpapi-ratelimit-headers-10.
+const (
+	problemQuota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	problemReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+func newResponder(c *Respond) (*responder, error) {
+	if c == nil {
+		return nil, nil //nolint:nilnil // no answer of its own
+	}
+	if s := c.Status; s != 0 && s != http.StatusOK && (s < 400 || s > 599) {
+		return nil, fmt.Errorf("respond %d: want 400 to 599, or 200", s)
+	}
+	if c.Problem && c.Body != "" {
+		return nil, errors.New("respond: want a body or problem, not both")
+	}
+	for name := range c.Headers {
+		if !validHeader(name) {
+			return nil, fmt.Errorf("respond: header %q: want a header field's name", name)
+		}
+	}
+	return &responder{c}, nil
+}
+
+func validHeader(name string) bool {
+	return name != "" && strings.Trim(name, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
+}
+
+var (
+	errExceeded = errors.New("rate limit exceeded")
+	errReduced  = errors.New("rate limits cannot be decided for the moment")
+)
+
+// refuse answers a request that does not pass: by the site's error routes, or
+// as the zone that denied it says.
+func (q *request) refuse(w http.ResponseWriter, rec *record) error {
+	status, cause := http.StatusTooManyRequests, errExceeded
+	retry := rec.exceeded.retry
+	if q.unjudged() {
+		status, cause = http.StatusServiceUnavailable, errReduced
+	}
+	h := w.Header()
+	if retry != algorithms.Never {
+		h.Set(headerRetryAfter, strconv.FormatInt(q.h.retryAfter(retry), 10))
+	}
+	if h.Get(headerCacheControl) == "" {
+		h.Set(headerCacheControl, "no-store")
+	}
+	all := rec.headers
+	if outer := outerWriter(w); outer != nil {
+		outer.inner = &all
+	} else {
+		all.set(h)
+	}
+	if z := rec.exceeded.zone; z != nil && z.respond != nil {
+		return z.respond.answer(w, q, status)
+	}
+	return caddyhttp.Error(status, cause)
+}
+
+// retryAfter is the header's value: whole seconds, rounded up, at least 1, and
+// longer at random by the handler's jitter.
+func (h *Handler) retryAfter(us int64) int64 {
+	s := max(1, seconds(us))
+	if h.Jitter > 0 {
+		s += int64(rand.Float64() * h.Jitter * float64(s)) //nolint:gosec // spreads load, hides nothing
+	}
+	return s
+}
+
+func (p *responder) answer(w http.ResponseWriter, q *request, status int) error {
+	repl := replacer(q.r)
+	h := w.Header()
+	for name, values := range p.Headers {
+		h.Del(name)
+		for _, v := range values {
+			h.Add(name, repl.ReplaceAll(v, ""))
+		}
+	}
+	if status == http.StatusTooManyRequests {
+		status = orDefault(p.Status, status)
+	}
+	if p.Problem {
+		return q.problem(w, status)
+	}
+	resp := caddyhttp.StaticResponse{StatusCode: caddyhttp.WeakString(strconv.Itoa(status)), Body: p.Body}
+	return resp.ServeHTTP(w, q.r, nil)
+}
+
+// problem writes a problem detail.
+func (q *request) problem(w http.ResponseWriter, status int) error {
+	body := struct {
+		Type     string   `json:"type"`
+		Title    string   `json:"title"`
+		Status   int      `json:"status"`
+		Violated []string `json:"violated-policies,omitempty"`
+	}{problemQuota, "Request cannot be satisfied as assigned quota has been exceeded", status, q.violated()}
+	if q.unjudged() {
+		body.Type, body.Title = problemReduced, "Request cannot be satisfied due to temporary server capacity constraints"
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(headerContentType, "application/problem+json")
+	w.WriteHeader(status)
+	_, err = w.Write(b)
+	return err
+}
+
+// violated are the names of all rules that deny.
+func (q *request) violated() (names []string) {
+	if q.outright != nil {
+		return []string{q.outright.z.Name + "." + q.outright.label}
+	}
+	for i := range q.uses {
+		u := &q.uses[i]
+		if u.z.Shadow || u.item < 0 && u.twin < 0 {
+			continue
+		}
+		if u.item >= 0 {
+			it := &q.ask.Items[u.item]
+			for r, res := range it.Results {
+				if !res.Admit {
+					names = append(names, u.set.names[r])
+				}
+			}
+			if it.Full {
+				names = append(names, u.z.Name+"."+ruleInFlight)
+			}
+		}
+		if u.twin >= 0 && !q.ask.Items[u.twin].Admits {
+			names = append(names, u.z.Name+"."+ruleDuplicates)
+		}
+	}
+	return names
+}

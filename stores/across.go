@@ -1,0 +1,117 @@
+package stores
+
+import (
+	"context"
+	"slices"
+)
+
+// Across decides an ask whose items lie in several stores; of names the store
+// of each item. The instant is not one, but the promise is the same: all
+// stores but the last hold the cost until the last has decided, so that either
+// every item is charged or none, and no bound is exceeded in between.
+func Across(ctx context.Context, a *Ask, of []Store) {
+	groups := groupByStore(a, of)
+	a.Admitted, a.Mode = true, ModeLocal
+	last := len(groups) - 1
+	for i := range groups {
+		g := &groups[i]
+		if i < last {
+			g.reserve(true)
+		}
+		g.ask.Now = a.Now
+		g.store.Decide(ctx, &g.ask)
+		a.Mode, a.Now = max(a.Mode, g.ask.Mode), g.ask.Now
+		if !g.ask.Admitted {
+			a.Admitted = false
+			break
+		}
+		a.Turn = max(a.Turn, g.ask.Turn)
+	}
+	for i := range groups {
+		g := &groups[i]
+		if i < last {
+			g.settle(ctx, a.Admitted)
+		}
+		g.copyTo(a)
+	}
+	if a.Admitted {
+		shadows(ctx, a, of)
+	}
+}
+
+// group is the items of an ask that lie in one store.
+type group struct {
+	store Store
+	ask   Ask
+	at    []int // their places in the whole ask
+	last  bool
+}
+
+// groupByStore divides the items that are no shadows. The store of those that
+// have to come last does.
+func groupByStore(a *Ask, of []Store) (groups []group) {
+	for i := range a.Items {
+		if a.Items[i].Shadow {
+			continue
+		}
+		x := 0
+		for x < len(groups) && groups[x].store != of[i] {
+			x++
+		}
+		if x == len(groups) {
+			groups = append(groups, group{store: of[i]})
+		}
+		groups[x].ask.Items = append(groups[x].ask.Items, a.Items[i])
+		groups[x].at = append(groups[x].at, i)
+		groups[x].last = groups[x].last || a.Items[i].Counter.Last
+	}
+	slices.SortStableFunc(groups, func(a, b group) int {
+		if a.last == b.last {
+			return 0
+		} else if a.last {
+			return 1
+		}
+		return -1
+	})
+	return groups
+}
+
+func (g *group) reserve(on bool) {
+	for i := range g.ask.Items {
+		g.ask.Items[i].Reserve = on
+	}
+}
+
+// settle charges what was held, or gives it back. A place that the counter
+// itself wants held stays.
+func (g *group) settle(ctx context.Context, admitted bool) {
+	for i := range g.ask.Items {
+		it := &g.ask.Items[i]
+		switch {
+		case !it.Charged:
+		case !admitted:
+			g.store.Finish(ctx, it, 0)
+			it.Charged = false
+		case it.Counter.HoldCost:
+		default:
+			g.store.Finish(ctx, it, it.Cost)
+		}
+		it.Reserve = false
+	}
+}
+
+func (g *group) copyTo(a *Ask) {
+	for i, at := range g.at {
+		a.Items[at] = g.ask.Items[i]
+	}
+}
+
+// shadows judges and charges each shadow on its own.
+func shadows(ctx context.Context, a *Ask, of []Store) {
+	for i := range a.Items {
+		if a.Items[i].Shadow {
+			one := Ask{Items: a.Items[i : i+1]}
+			of[i].Decide(ctx, &one)
+		}
+	}
+}
