@@ -135,6 +135,8 @@ func (a *App) Start() error {
 	for _, s := range a.shared {
 		s.Watch(a)
 		s.Start(a.lastSeen(s.Name()))
+		up, _ := s.State()
+		a.metrics.setStoreUp(s.Name(), up)
 	}
 	for _, f := range a.started {
 		f()

@@ -13,14 +13,14 @@ import (
 
 // StoreUp implements stores.Watcher.
 func (a *App) StoreUp(name string) {
-	a.metrics.storeUp.WithLabelValues(name).Set(1)
+	a.metrics.setStoreUp(name, true)
 	a.logger.Info("Redis is back: limits are shared again", zap.String("store", name))
 	a.emit("rate_limit_store_up", map[string]any{"store": name})
 }
 
 // StoreDown implements stores.Watcher.
 func (a *App) StoreDown(name string, cause error, advice string) {
-	a.metrics.storeUp.WithLabelValues(name).Set(0)
+	a.metrics.setStoreUp(name, false)
 	fields := []zap.Field{zap.String("store", name), zap.Error(cause), zap.String("advice", advice)}
 	if s := a.byName[name]; s != nil {
 		fields = append(fields, zap.String("on_failure", s.OnFailure().String()))

@@ -172,3 +172,11 @@ func (z *zoneMetrics) observe(seconds float64, m stores.Mode) {
 		z.fallback.Inc()
 	}
 }
+
+func (m *metrics) setStoreUp(store string, up bool) {
+	v := 0.0
+	if up {
+		v = 1
+	}
+	m.storeUp.WithLabelValues(store).Set(v)
+}

@@ -4,6 +4,9 @@ import (
 	_ "embed"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 func init() { caddy.RegisterModule((*FixedWindow)(nil)) }
@@ -26,6 +29,11 @@ var fixedWindowLua string
 // CaddyModule returns the Caddy module information.
 func (*FixedWindow) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: Namespace + ".fixed_window", New: func() caddy.Module { return new(FixedWindow) }}
+}
+
+// UnmarshalCaddyfile reads [align].
+func (f *FixedWindow) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readOptions(d, map[string]option.Parse{"align": option.Flag(&f.Align)})
 }
 
 // Kind implements [Algorithm].

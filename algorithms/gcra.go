@@ -1,6 +1,9 @@
 package algorithms
 
-import "github.com/caddyserver/caddy/v2"
+import (
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
 
 func init() { caddy.RegisterModule((*GCRA)(nil)) }
 
@@ -19,6 +22,11 @@ type GCRA struct {
 // CaddyModule returns the Caddy module information.
 func (*GCRA) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: Namespace + ".gcra", New: func() caddy.Module { return new(GCRA) }}
+}
+
+// UnmarshalCaddyfile reads [burst <n>].
+func (g *GCRA) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readOptions(d, burstOption(&g.Burst))
 }
 
 // Kind implements [Algorithm].

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 func init() { caddy.RegisterModule((*LeakyBucket)(nil)) }
@@ -36,6 +39,13 @@ const defaultQueue = 1_000_000 // microseconds
 // CaddyModule returns the Caddy module information.
 func (*LeakyBucket) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: Namespace + ".leaky_bucket", New: func() caddy.Module { return new(LeakyBucket) }}
+}
+
+// UnmarshalCaddyfile reads [burst <n>] [nodelay].
+func (b *LeakyBucket) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	options := burstOption(&b.Burst)
+	options["nodelay"] = option.Flag(&b.NoDelay)
+	return readOptions(d, options)
 }
 
 // Kind implements [Algorithm].

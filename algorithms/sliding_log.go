@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
 func init() { caddy.RegisterModule((*SlidingLog)(nil)) }
@@ -27,6 +28,11 @@ var slidingLogLua string
 // CaddyModule returns the Caddy module information.
 func (*SlidingLog) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: Namespace + ".sliding_log", New: func() caddy.Module { return new(SlidingLog) }}
+}
+
+// UnmarshalCaddyfile reads the options of a sliding_log, of which there are none.
+func (*SlidingLog) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readOptions(d, nil)
 }
 
 // Kind implements [Algorithm].
@@ -57,18 +63,17 @@ const (
 	firstRing = 128 // places of a new ring in Redis, which grows by doubling
 )
 
-func (l *slidingLog) Words() int          { return 1 }
-func (l *slidingLog) Args() []int64       { return []int64{l.limit, l.window, min(l.limit, firstRing)} }
-func (l *slidingLog) View() Rule          { return &logView{l.windowed} }
-func stamp(s State, i int64) int64        { return s[1+i%int64(len(s)-1)] }
-func setStamp(s State, i, at int64)       { s[1+i%int64(len(s)-1)] = at }
-func oldest(s State, n int64) int64       { return max(0, s[0]-min(n, int64(len(s)-1))) }
-func (l *slidingLog) first(s State) int64 { return oldest(s, l.limit) }
+func (l *slidingLog) Words() int    { return 1 }
+func (l *slidingLog) Args() []int64 { return []int64{l.limit, l.window, min(l.limit, firstRing)} }
+func (l *slidingLog) View() Rule    { return &logView{l.windowed} }
+func stamp(s State, i int64) int64  { return s[1+i%int64(len(s)-1)] }
+func setStamp(s State, i, at int64) { s[1+i%int64(len(s)-1)] = at }
+func oldest(s State, n int64) int64 { return max(0, s[0]-min(n, int64(len(s)-1))) }
 
-// live is how many of the stamps that count are still in the window.
-func (l *slidingLog) live(s State, now int64) int64 {
-	lo, n := l.first(s), s[0]
-	return n - lo - int64(sort.Search(int(n-lo), func(i int) bool {
+// live is how many of the stamps from lo on are still in the window.
+func (l *slidingLog) live(s State, lo, now int64) int64 {
+	n := s[0] - lo
+	return n - int64(sort.Search(int(n), func(i int) bool {
 		return stamp(s, lo+int64(i)) > now-l.window
 	}))
 }
@@ -90,7 +95,7 @@ func (l *slidingLog) Repair(s State, now int64) bool {
 // leaves is when the n-th oldest of the limit's places is free.
 func (l *slidingLog) leaves(s State, n int64) int64 {
 	i := s[0] - l.limit + n - 1
-	if i < l.first(s) {
+	if i < oldest(s, l.limit) {
 		return 0
 	}
 	return stamp(s, i) + l.window
@@ -108,13 +113,14 @@ func (l *slidingLog) Judge(s State, now, cost, held int64) Verdict {
 	return Verdict{Admit: true}
 }
 
+// Need makes room for every stamp in the window, also those beyond the limit
+// that were owed, or charged under another limit.
 func (l *slidingLog) Need(s State, now, cost int64) int {
-	size := int64(len(s) - 1)
-	cost = min(cost, l.limit)
-	if size >= l.limit || s[0]+cost <= size {
+	size, cost := int64(len(s)-1), min(cost, l.limit)
+	if last := s[0] + cost - 1 - size; cost <= size && (last < 0 || stamp(s, last) <= now-l.window) {
 		return len(s)
 	}
-	want := min(l.live(s, now)+cost, l.limit)
+	want := l.live(s, oldest(s, size), now) + cost
 	for size = max(size, minRing); size < want; {
 		size *= 2
 	}
@@ -143,7 +149,7 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 	if s[0] > 0 {
 		reset = max(0, stamp(s, s[0]-1)+l.window-now)
 	}
-	return l.limit - l.live(s, now), reset
+	return l.limit - l.live(s, oldest(s, l.limit), now), reset
 }
 
 // logView judges by what Lua reports of a log: {free places, when the place

@@ -2,11 +2,14 @@
 -- last}; the stamps lie in a ring of size places further on in the value, and
 -- are read and written one by one, in place.
 
--- stamp i of the ring of C places at off
+-- Stamp i of the ring of C places at off. A place that was never written, after
+-- the ring has grown, is as one written long ago.
 local function stamp(s, off, C, i)
   local pos = off + i % C * 8
   if #s >= pos + 8 then return (unpack('<d', s, pos + 1)) end
-  return (unpack('<d', call('GETRANGE', key, pos, pos + 7), 1))
+  local bytes = call('GETRANGE', key, pos, pos + 7)
+  if #bytes < 8 then return 0 end
+  return (unpack('<d', bytes, 1))
 end
 
 -- Queue the writing of stamps, packed, from stamp i on.
@@ -24,8 +27,21 @@ end
 local function read(off, C, h, count)
   local from = (h - count) % C
   local ring = call('GETRANGE', key, off, off + C * 8 - 1)
+  ring = ring .. rep('\0', C * 8 - #ring)
   if from + count <= C then return sub(ring, from * 8 + 1, (from + count) * 8) end
   return sub(ring, from * 8 + 1) .. sub(ring, 1, (from + count - C) * 8)
+end
+
+-- How many stamps from lo to h - 1 are after edge.
+local function count(s, off, C, lo, h, edge)
+  if lo >= h or stamp(s, off, C, h - 1) <= edge then return 0 end
+  if stamp(s, off, C, lo) > edge then return h - lo end
+  local a, b = lo, h - 1
+  while b - a > 1 do
+    local m = floor((a + b) / 2)
+    if stamp(s, off, C, m) > edge then b = m else a = m end
+  end
+  return h - b
 end
 
 local function shift(stamps, by)
@@ -44,19 +60,7 @@ return function(v, i, s, j, t, n, p)
   -- The stamps that are still in the window: those after t + excess - W.
   local edge = t + excess - W
   local lo = max(0, h - C, h - L)
-  local live = 0
-  if h > 0 and last > edge then
-    if stamp(s, off, C, lo) > edge then
-      live = h - lo
-    else
-      local a, b = lo, h - 1
-      while b - a > 1 do
-        local m = floor((a + b) / 2)
-        if stamp(s, off, C, m) > edge then b = m else a = m end
-      end
-      live = h - b
-    end
-  end
+  local live = count(s, off, C, lo, h, edge)
   local leaves = 0
   local place = h - L + n - 1
   if n >= 1 and n <= L and place >= lo and place < h then
@@ -73,19 +77,24 @@ return function(v, i, s, j, t, n, p)
   local new, reset
   if ok or excess > 0 then
     if excess > 0 then
-      local count = min(h, C)
-      write(off, C, h - count, shift(read(off, C, h, count), excess))
+      local all = min(h, C)
+      write(off, C, h - all, shift(read(off, C, h, all), excess))
       last = last - excess
     end
-    if C < L and C < h + n and C < live + n then
+    -- Room for every stamp in the window, also those beyond the limit that were
+    -- owed, or charged under another limit.
+    local over = h + n - 1 - C
+    if n > C or over >= 0 and n > 0 and stamp(s, off, C, over) > edge then
+      local kept = count(s, off, C, max(0, h - C), h, edge)
       local size = max(C, C0)
-      while size < min(live + n, L) do size = size * 2 end
+      while size < kept + n do size = size * 2 end
+      if size > L and kept + n <= L then size = L end
       if h == C and C > 0 and off + C * 8 == tail then
         tail = tail + (size - C) * 8 -- the last ring, not yet wrapped, grows where it is
         C = size
-      else
+      elseif size > C then
         local to = reserve(size * 8)
-        if live > 0 then write(to, size, h - live, shift(read(off, C, h, live), excess)) end
+        if kept > 0 then write(to, size, h - kept, shift(read(off, C, h, kept), excess)) end
         off, C = to, size
       end
     end

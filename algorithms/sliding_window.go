@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 func init() { caddy.RegisterModule((*SlidingWindow)(nil)) }
@@ -32,6 +35,11 @@ var slidingWindowLua string
 // CaddyModule returns the Caddy module information.
 func (*SlidingWindow) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: Namespace + ".sliding_window", New: func() caddy.Module { return new(SlidingWindow) }}
+}
+
+// UnmarshalCaddyfile reads [buckets <n>].
+func (w *SlidingWindow) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return readOptions(d, map[string]option.Parse{"buckets": option.Whole(&w.Buckets, 1, maxBuckets)})
 }
 
 // Parts is the number of parts of the window.

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 func init() { caddy.RegisterModule((*TokenBucket)(nil)) }
@@ -28,6 +31,13 @@ type TokenBucket struct {
 // CaddyModule returns the Caddy module information.
 func (*TokenBucket) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: Namespace + ".token_bucket", New: func() caddy.Module { return new(TokenBucket) }}
+}
+
+// UnmarshalCaddyfile reads [burst <n>] [step <duration>].
+func (b *TokenBucket) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	options := burstOption(&b.Burst)
+	options["step"] = option.Duration(&b.Step)
+	return readOptions(d, options)
 }
 
 // Kind implements [Algorithm].

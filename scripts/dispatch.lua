@@ -62,8 +62,8 @@ end
 -- rules need has left the second that it was set with.
 local function zone_commit(z)
   local need = ceil((t + z.reset) / 1000)
-  local keep = z.s and z.exp >= need and z.exp <= need + 999
-  local exp = keep and z.exp or need + 999
+  local keep = z.s and z.exp >= need and z.exp <= need + 998
+  local exp = keep and z.exp or need + 998
   local ttl = exp - floor(t / 1000)
   local states = concat(z.new)
   if z.logs ~= 1 then

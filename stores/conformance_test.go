@@ -2,227 +2,218 @@ package stores
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/scripts"
 )
 
-// quiet is a Watcher that fails the test on what should not happen.
-type quiet struct{ tb testing.TB }
-
-func (quiet) StoreUp(string) {}
-func (q quiet) StoreDown(_ string, err error, advice string) {
-	q.tb.Errorf("store down: %v: %s", err, advice)
-}
-func (q quiet) StoreError(_ string, f Failure, err error) { q.tb.Errorf("store error %s: %v", f, err) }
-func (quiet) ClockSteps(string)                           {}
-func (quiet) Live(string, int)                            {}
-
-func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Shared {
-	tb.Helper()
-	s := NewShared(SharedOptions{
-		Name: "redis", Clock: clock,
-		RedisOptions: RedisOptions{Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second},
-	}, quiet{tb})
-	s.Start(0)
-	tb.Cleanup(func() { _ = s.Destruct() })
-	return s
+// zoneTrace is a random zone with a successor whose limits differ.
+type zoneTrace struct {
+	counters [2]*Counter
 }
 
-// ruleSpec is a rule of a random zone.
-type ruleSpec struct {
-	alg  algorithms.Algorithm
-	spec algorithms.Spec
-}
-
-func newTestCounter(tb testing.TB, name string, inFlight int64, hold bool, specs ...ruleSpec) *Counter {
-	tb.Helper()
-	c := &Counter{Zone: name, InFlight: inFlight, HoldCost: hold}
-	for _, sp := range specs {
-		r, err := sp.alg.Compile(sp.spec)
-		if err != nil {
-			tb.Fatalf("%T %+v: %v", sp.alg, sp.spec, err)
-		}
-		c.Rules = append(c.Rules, r)
-		c.Codes = append(c.Codes, scripts.Decide().Code(sp.alg))
-		c.Kinds += "." + sp.alg.Kind() + "/" + strconv.FormatInt(sp.spec.Window, 10)
-	}
-	c.Split = func(n int64) []algorithms.Rule {
-		var rules []algorithms.Rule
-		for _, sp := range specs {
-			sp.spec.ShareOf = n
-			r, err := sp.alg.Compile(sp.spec)
-			if err != nil {
-				tb.Error(err)
+func randomZones(tb testing.TB, r *rand.Rand, name string, changes bool) []zoneTrace {
+	zones := make([]zoneTrace, 1+r.IntN(3))
+	hold := r.IntN(4) == 0
+	for z := range zones {
+		var specs, later []ruleSpec
+		for range r.IntN(5) + 1 {
+			s := randomRule(r, !hold, hold)
+			specs = append(specs, s)
+			if changes {
+				s = s.changed(r)
 			}
-			rules = append(rules, r)
+			later = append(later, s)
 		}
-		return rules
-	}
-	c.Table = NewTable(c.Rules, inFlight > 0 || hold, 10_000)
-	return c
-}
-
-func randomRule(r *rand.Rand, delays, debt bool) ruleSpec {
-	// Windows are short, so that a trace in real time meets their edges.
-	sp := algorithms.Spec{Limit: 1 + r.Int64N(20), Window: 200 + r.Int64N(40_000), Cost: 1, Debt: debt}
-	if r.IntN(4) == 0 {
-		sp.Limit = 1 + r.Int64N(300)
-	}
-	burst := int64(0)
-	if r.IntN(2) == 0 {
-		burst = 1 + r.Int64N(30)
-	}
-	switch r.IntN(7) {
-	case 0:
-		return ruleSpec{&algorithms.GCRA{Burst: burst}, sp}
-	case 1:
-		return ruleSpec{&algorithms.TokenBucket{Burst: burst}, sp}
-	case 2:
-		step := 1 + r.Int64N(10)
-		sp.Window = step * (20 + r.Int64N(1000))
-		return ruleSpec{&algorithms.TokenBucket{Burst: burst, Step: caddy.Duration(time.Duration(step) * time.Microsecond)}, sp}
-	case 3:
-		if !delays || debt {
-			return ruleSpec{&algorithms.LeakyBucket{Burst: burst, NoDelay: true}, sp}
+		inFlight := int64(0)
+		if r.IntN(5) == 0 {
+			inFlight = 1 + r.Int64N(5)
 		}
-		sp.MaxTurn = 1_000_000
-		return ruleSpec{&algorithms.LeakyBucket{Burst: burst}, sp}
-	case 4:
-		return ruleSpec{&algorithms.FixedWindow{Align: r.IntN(2) == 0}, sp}
-	case 5:
-		return ruleSpec{&algorithms.SlidingWindow{Buckets: 1 + r.IntN(20)}, sp}
+		zone := name + "-" + strconv.Itoa(z)
+		first := newTestCounter(tb, zone, inFlight, hold, nil, specs...)
+		zones[z].counters = [2]*Counter{first, newTestCounter(tb, zone, inFlight, hold, first.Table, later...)}
 	}
-	return ruleSpec{&algorithms.SlidingLog{}, sp}
+	return zones
 }
 
-func seeded(tb testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("DIANA_SEED"); s != "" {
-		seed, _ = strconv.ParseUint(s, 10, 64)
+func askOf(zones []zoneTrace, which int, key uint64, cost int64) *Ask {
+	a := &Ask{}
+	for z := range zones {
+		k := Key{key, 7}
+		a.Items = append(a.Items, Item{Counter: zones[z].counters[which], Key: k, Tag: k, Cost: cost, Shadow: z == 2})
 	}
-	tb.Logf("DIANA_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a trace that can be made again
+	return a
 }
 
-// TestStoresAgree asks Redis, and then the local store at the instant that
-// Redis gave: same verdicts, same numbers, over random zones and traces.
+// TestStoresAgree takes random zones over random traces with explicit time:
+// edges to the microsecond, long gaps, steps of the clock both ways, limits that
+// change to and fro. Redis and the local store give the same verdicts and
+// numbers and keep the same states.
 func TestStoresAgree(t *testing.T) {
 	srv := redistest.Start(t)
-	now := int64(0)
-	clock := func() int64 { return now }
-	shared := newTestShared(t, srv, clock)
-	local := &Local{Clock: clock}
+	v := &virtual{client: srv.Client(), tb: t}
+	shared := newTestShared(t, srv, v.clock, virtualScript(t))
+	local := &Local{Clock: v.clock}
 	r := seeded(t)
-	for round := range 60 {
-		zones := 1 + r.IntN(3)
-		counters := make([]*Counter, zones)
-		hold := r.IntN(4) == 0
-		for z := range counters {
-			var specs []ruleSpec
-			for range r.IntN(5) + 1 {
-				specs = append(specs, randomRule(r, !hold, hold))
-			}
-			inFlight := int64(0)
-			if r.IntN(5) == 0 {
-				inFlight = 1 + r.Int64N(5)
-			}
-			counters[z] = newTestCounter(t, "z"+strconv.Itoa(round)+"-"+strconv.Itoa(z), inFlight, hold, specs...)
-		}
-		var open [][2]*Ask
-		for step := range 150 {
-			ask := func() *Ask {
-				a := &Ask{}
-				for z, c := range counters {
-					k := Key{uint64(step%2) + 1, 7}
-					a.Items = append(a.Items, Item{Counter: c, Key: k, Tag: k, Cost: 1, Shadow: z == 2})
-				}
-				return a
-			}
-			cost := 1 + r.Int64N(3)
-			a, b := ask(), ask()
-			for i := range a.Items {
-				a.Items[i].Cost, b.Items[i].Cost = cost, cost
-			}
-			shared.Decide(context.Background(), a)
-			now = a.Now
-			local.Decide(context.Background(), b)
-			compareAsks(t, round, step, a, b)
+	const perRound = 200
+	ops := operations(t, 20_000)
+	for round := range ops / perRound {
+		tr := &trace{t: t, v: v, shared: shared, local: local, r: r, steps: round%3 == 1, changes: round%2 == 1}
+		tr.zones = randomZones(t, r, "z"+strconv.Itoa(round), tr.changes)
+		v.set(1_700_000_000_000_000 + r.Int64N(1_000_000))
+		for step := range perRound {
+			tr.step(fmt.Sprintf("round %d step %d", round, step))
 			if t.Failed() {
-				for _, c := range counters {
-					t.Logf("%s: %s", c.Zone, c.Kinds)
+				for _, z := range tr.zones {
+					t.Logf("limits %d %d", z.counters[0].Rules[0].Limit(), z.counters[1].Rules[0].Limit())
+					t.Logf("%s: %s in flight %d hold %v", z.counters[0].Zone, z.counters[0].Kinds, z.counters[0].InFlight, z.counters[0].HoldCost)
 				}
 				t.FailNow()
 			}
-			if a.Admitted {
-				open = append(open, [2]*Ask{a, b})
+		}
+		for len(tr.open) > 0 {
+			tr.finish(0)
+		}
+	}
+	t.Logf("%d asks compared", ops)
+}
+
+// trace is one trace through both stores.
+type trace struct {
+	t       *testing.T
+	v       *virtual
+	shared  *Shared
+	local   *Local
+	r       *rand.Rand
+	zones   []zoneTrace
+	steps   bool // the clock steps, too
+	changes bool // the limits change to and fro
+	open    [][2]*Ask
+	hints   []int64 // instants at which something happens
+}
+
+func (tr *trace) step(what string) {
+	tr.pass()
+	which, key, cost := tr.r.IntN(2), uint64(1+tr.r.IntN(2)), int64(1)
+	if tr.r.IntN(3) == 0 {
+		cost = 1 + tr.r.Int64N(4)
+	}
+	a, b := askOf(tr.zones, which, key, cost), askOf(tr.zones, which, key, cost)
+	tr.shared.Decide(context.Background(), a)
+	tr.local.Decide(context.Background(), b)
+	compareAsks(tr.t, what, a, b)
+	for i := range a.Items {
+		compareStates(tr.t, what, tr.v, "diana", &a.Items[i])
+		for _, res := range a.Items[i].Results {
+			tr.hints = append(tr.hints, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
+		}
+	}
+	if n := len(tr.hints); n > 20 {
+		tr.hints = tr.hints[n-20:]
+	}
+	if a.Admitted {
+		tr.open = append(tr.open, [2]*Ask{a, b})
+	}
+	for len(tr.open) > 0 && (tr.r.IntN(3) == 0 || len(tr.open) > 8) {
+		tr.finish(tr.r.Int64N(4))
+	}
+}
+
+// pass lets time pass: mostly to where something happens, or next to it.
+func (tr *trace) pass() {
+	next := tr.v.now
+	switch n := tr.r.IntN(10); {
+	case n < 4 || len(tr.hints) == 0:
+	case n < 7:
+		next = max(next, tr.hints[tr.r.IntN(len(tr.hints))]+tr.r.Int64N(3)-1)
+	case n < 9:
+		next += tr.r.Int64N(5000)
+	default:
+		next += tr.r.Int64N(200_000)
+	}
+	if tr.steps && tr.r.IntN(50) == 0 {
+		next += tr.r.Int64N(7_200_000_000) - 3_600_000_000
+	}
+	if d := next - tr.v.now; d < 0 || d > 5_000_000 {
+		for len(tr.open) > 0 { // in Redis their places would lapse
+			tr.finish(0)
+		}
+	}
+	if next != tr.v.now {
+		tr.v.set(next)
+	}
+}
+
+// finish ends one of the open requests in both stores.
+func (tr *trace) finish(charge int64) {
+	i := tr.r.IntN(len(tr.open))
+	o := tr.open[i]
+	tr.open = append(tr.open[:i], tr.open[i+1:]...)
+	for z := range o[0].Items {
+		a, b := &o[0].Items[z], &o[1].Items[z]
+		place, _ := a.holds()
+		if !a.Charged || !place && charge == 0 {
+			continue
+		}
+		tr.shared.Finish(context.Background(), a, charge)
+		tr.local.Finish(context.Background(), b, charge)
+	}
+}
+
+// TestStoresAgreeInRealTime does the same by Redis' own clock, with the script
+// exactly as it is, and looks at the keys' times to live.
+func TestStoresAgreeInRealTime(t *testing.T) {
+	srv := redistest.Start(t)
+	now := int64(0)
+	clock := func() int64 { return now }
+	shared, local := newTestShared(t, srv, clock, ""), &Local{Clock: clock}
+	client := srv.Client()
+	r := seeded(t)
+	for round := range 20 {
+		zones := randomZones(t, r, "z"+strconv.Itoa(round), false)
+		for step := range 100 {
+			what := fmt.Sprintf("round %d step %d", round, step)
+			a, b := askOf(zones, 0, 1, 1), askOf(zones, 0, 1, 1)
+			shared.Decide(context.Background(), a)
+			now = a.Now
+			local.Decide(context.Background(), b)
+			compareAsks(t, what, a, b)
+			for i := range a.Items {
+				it := &a.Items[i]
+				if place, _ := it.holds(); it.Charged && place {
+					shared.Finish(context.Background(), it, 0)
+					local.Finish(context.Background(), &b.Items[i], 0)
+				} else if it.Charged {
+					checkTTL(t, what, client.PTTL(context.Background(), appendKeys(nil, "diana", it)[0]).Val(), it)
+				}
 			}
-			for len(open) > 0 && (r.IntN(3) == 0 || len(open) > 8) {
-				i := r.IntN(len(open))
-				charge := r.Int64N(3)
-				finishBoth(t, shared, local, open[i], charge, &now)
-				open = append(open[:i], open[i+1:]...)
+			if t.Failed() {
+				t.FailNow()
 			}
 			if r.IntN(5) == 0 {
-				time.Sleep(time.Duration(r.IntN(3000)) * time.Microsecond)
+				time.Sleep(time.Duration(r.IntN(2000)) * time.Microsecond)
 			}
-		}
-		for _, o := range open {
-			finishBoth(t, shared, local, o, 0, &now)
 		}
 	}
 	srv.CheckTTLs()
 }
 
-// finishBoth ends a request in both stores at the instant that Redis gives.
-func finishBoth(t *testing.T, shared *Shared, local *Local, o [2]*Ask, charge int64, now *int64) {
+// checkTTL sees that a key lives as long as its rules need, and at most a
+// second longer. The call that asked came a little later.
+func checkTTL(t *testing.T, what string, ttl time.Duration, it *Item) {
 	t.Helper()
-	for i := range o[0].Items {
-		a, b := &o[0].Items[i], &o[1].Items[i]
-		if place, cost := a.holds(); !place || !a.Charged {
-			continue
-		} else if !cost {
-			charge = 0
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		f := finishOf(shared.conn.prefix, a, charge)
-		_, at, err := shared.conn.call(ctx, f.keys, f.ask)
-		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
-		*now = at
-		local.Finish(context.Background(), b, charge)
+	var need time.Duration
+	for _, res := range it.Results {
+		need = max(need, time.Duration(res.Reset)*time.Microsecond)
 	}
-}
-
-func compareAsks(t *testing.T, round, step int, a, b *Ask) {
-	t.Helper()
-	if a.Mode != ModeShared {
-		t.Fatalf("round %d step %d: mode %v", round, step, a.Mode)
+	if most := (need + time.Millisecond - 1).Truncate(time.Millisecond) + time.Second; ttl > most {
+		t.Errorf("%s: the key lives for %v, its rules need %v", what, ttl, need)
 	}
-	if a.Admitted != b.Admitted || a.Admitted && a.Turn != b.Turn {
-		t.Errorf("round %d step %d: redis admitted %v turn %d, local %v turn %d", round, step, a.Admitted, a.Turn, b.Admitted, b.Turn)
-	}
-	for i := range a.Items {
-		x, y := &a.Items[i], &b.Items[i]
-		if x.Admits != y.Admits || x.Charged != y.Charged || x.Full != y.Full {
-			t.Errorf("round %d step %d zone %d: redis admits %v charged %v full %v, local %v %v %v", round, step, i, x.Admits, x.Charged, x.Full, y.Admits, y.Charged, y.Full)
-		}
-		for k := range x.Results {
-			p, q := x.Results[k], y.Results[k]
-			p.state, p.rule = nil, nil
-			if p.Verdict != q.Verdict || p.Remaining != q.Remaining || p.Reset != q.Reset {
-				t.Errorf("round %d step %d zone %d rule %d (%T): redis %+v, local %+v", round, step, i, k, x.Rules[k], p, q)
-			}
-		}
+	if late := 50 * time.Millisecond; ttl < need-late {
+		t.Errorf("%s: the key lives for only %v, its rules need %v", what, ttl, need)
 	}
 }

@@ -1,0 +1,80 @@
+package algorithms
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/dianalimiter/diana/internal/option"
+)
+
+// In a Caddyfile an algorithm's options stand on the line of its rule, in its
+// block, or in both. A module reads them in UnmarshalCaddyfile from a dispenser
+// whose first token is the algorithm's name:
+//
+//	gcra burst 20
+//	gcra {
+//		burst 20
+//	}
+
+// readOptions reads all options of an algorithm.
+func readOptions(d *caddyfile.Dispenser, options map[string]option.Parse) error {
+	d.Next() // the algorithm's name
+	name := d.Val()
+	s := option.Set{One: options, Unknown: func(word string) error { return unknownWord(name, word, options) }}
+	for d.NextArg() || d.NextBlock(0) {
+		if err := s.Read(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unknownWord says what is wrong with a word that is no option of the
+// algorithm: it belongs to others, or is misspelled.
+func unknownWord(algorithm, word string, options map[string]option.Parse) error {
+	if with := WithOption(word); len(with) > 0 {
+		return fmt.Errorf("%s: %s has no such option: want %s for it", word, algorithm, option.Or(with))
+	}
+	known := "none"
+	if len(options) > 0 {
+		known = option.Or(slices.Sorted(maps.Keys(options)))
+	}
+	return fmt.Errorf("%q is neither an option of %s nor an algorithm: want an option (%s) or an algorithm (%s)", word, algorithm, known, option.Or(Names()))
+}
+
+// Names are the names of all algorithms there are.
+func Names() []string {
+	var names []string
+	for _, m := range caddy.GetModules(Namespace) {
+		names = append(names, m.ID.Name())
+	}
+	return names
+}
+
+// WithOption are the names of the algorithms that have an option, as their JSON
+// has it.
+func WithOption(option string) []string {
+	var names []string
+	for _, m := range caddy.GetModules(Namespace) {
+		t := reflect.TypeOf(m.New())
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+		for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
+			if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == option {
+				names = append(names, m.ID.Name())
+			}
+		}
+	}
+	return names
+}
+
+func burstOption(dst *int64) map[string]option.Parse {
+	return map[string]option.Parse{"burst": option.Whole(dst, 1, option.Max)}
+}

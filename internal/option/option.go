@@ -1,0 +1,240 @@
+// Package option reads options from Caddyfiles: words with their values, which
+// by default may stand once. Every error says where it is, names the value and
+// says what is wanted.
+package option
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// Parse reads what follows an option's name, which is d's current token.
+type Parse func(d *caddyfile.Dispenser) error
+
+// Set is the options of one place of a Caddyfile.
+type Set struct {
+	// One are the options that may stand once, Many those that may be repeated.
+	One, Many map[string]Parse
+
+	// Check, if set, runs after every line of a block, so that what options
+	// make together is refused at the line that made it so.
+	Check func() error
+
+	// Unknown, if set, may have a better error for a word that is no option.
+	Unknown func(word string) error
+
+	seen map[string]caddyfile.Token
+}
+
+// Has says whether a word is one of the options.
+func (s *Set) Has(word string) bool { return s.One[word] != nil || s.Many[word] != nil }
+
+// Given notes that an option that may stand once was given at t.
+func (s *Set) Given(word string, t caddyfile.Token) {
+	if s.seen == nil {
+		s.seen = make(map[string]caddyfile.Token)
+	}
+	s.seen[word] = t
+}
+
+// Read reads the option whose name is d's current token.
+func (s *Set) Read(d *caddyfile.Dispenser) error {
+	word := d.Val()
+	if parse := s.Many[word]; parse != nil {
+		return parse(d)
+	}
+	parse := s.One[word]
+	if parse == nil {
+		return s.unknown(d, word)
+	}
+	if t, ok := s.seen[word]; ok {
+		return d.Errf("%s stands twice, first at %s:%d: want it once", word, t.File, t.Line)
+	}
+	s.Given(word, d.Token())
+	return parse(d)
+}
+
+func (s *Set) unknown(d *caddyfile.Dispenser, word string) error {
+	if s.Unknown != nil {
+		if err := s.Unknown(word); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	names := slices.Concat(slices.Collect(maps.Keys(s.One)), slices.Collect(maps.Keys(s.Many)))
+	if len(names) == 0 {
+		return d.Errf("unknown option %q: none is wanted here", word)
+	}
+	slices.Sort(names)
+	return d.Errf("unknown option %q: want %s", word, Or(names))
+}
+
+// Block reads the block that follows, if there is one: an option a line. An
+// option that leaves something of its line or of its block is refused.
+func (s *Set) Block(d *caddyfile.Dispenser) error {
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		l := d.NewFromNextSegment()
+		l.Next()
+		at := l.Token()
+		if err := s.Read(l); err != nil {
+			return err
+		}
+		if err := End(l, at.Text); err != nil {
+			return err
+		}
+		if s.Check == nil {
+			continue
+		}
+		if err := s.Check(); err != nil {
+			return At(at, err)
+		}
+	}
+	return nil
+}
+
+// End refuses what is left of an option after its values were read.
+func End(d *caddyfile.Dispenser, name string) error {
+	switch {
+	case !d.Next():
+		return nil
+	case d.Val() == "{" && !d.Token().Quoted():
+		return d.Errf("%s: unexpected block: want none here", name)
+	}
+	return d.Errf("%s: unexpected %q: want nothing more here", name, d.Val())
+}
+
+// Or joins words to "a, b or c".
+func Or(words []string) string {
+	if n := len(words) - 1; n > 0 {
+		return strings.Join(words[:n], ", ") + " or " + words[n]
+	}
+	return strings.Join(words, "")
+}
+
+// At says of an error where it is.
+func At(t caddyfile.Token, err error) error {
+	d := caddyfile.NewDispenser([]caddyfile.Token{t})
+	d.Next()
+	return d.WrapErr(err)
+}
+
+// Located says of an error where it is, if it does not say so itself.
+func Located(d *caddyfile.Dispenser, err error) error {
+	if strings.Contains(err.Error(), fmt.Sprintf("%s:", d.File())) {
+		return err
+	}
+	return d.WrapErr(err)
+}
+
+// arg returns the one value of an option.
+func arg(d *caddyfile.Dispenser, want string) (name, value string, err error) {
+	name = d.Val()
+	if !d.NextArg() || d.Val() == "" {
+		return name, "", d.Errf("%s: want %s", name, want)
+	}
+	return name, d.Val(), nil
+}
+
+// Text reads one value that is not empty.
+func Text[T ~string](dst *T, want string) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		_, v, err := arg(d, want)
+		*dst = T(v)
+		return err
+	}
+}
+
+// Secret reads one value that no error shows.
+func Secret(dst *string) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		name, v, err := arg(d, "a value")
+		if err == nil && d.NextArg() {
+			return d.Errf("%s: want one value, in quotes if it has spaces", name)
+		}
+		*dst = v
+		return err
+	}
+}
+
+// Max is for [Whole] without an upper bound.
+const Max = math.MaxInt64
+
+// Whole reads a whole number.
+func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
+	want := fmt.Sprintf("a whole number from %d to %d", least, most)
+	if most == Max {
+		want = fmt.Sprintf("a whole number of at least %d", least)
+	}
+	return func(d *caddyfile.Dispenser) error {
+		name, v, err := arg(d, want)
+		if err != nil {
+			return err
+		}
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || n < least || n > most || int64(T(n)) != n || v[0] == '+' {
+			return d.Errf("%s %q: want %s", name, v, want)
+		}
+		*dst = T(n)
+		return nil
+	}
+}
+
+// Bits reads the length of an address prefix.
+func Bits(dst **int, most int64) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		*dst = new(int)
+		return Whole(*dst, 0, most)(d)
+	}
+}
+
+// Duration reads a duration above zero.
+func Duration(dst *caddy.Duration) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		const want = "a duration above zero, such as 10s, 1h30m or 1d"
+		name, v, err := arg(d, want)
+		if err != nil {
+			return err
+		}
+		n, err := caddy.ParseDuration(v)
+		if err != nil || n <= 0 {
+			return d.Errf("%s %q: want %s", name, v, want)
+		}
+		*dst = caddy.Duration(n)
+		return nil
+	}
+}
+
+// Flag reads an option that has no value.
+func Flag(dst *bool) Parse {
+	return func(*caddyfile.Dispenser) error {
+		*dst = true
+		return nil
+	}
+}
+
+// Checked reads one value that check does not refuse.
+func Checked[T ~string](dst *T, want string, check func(string) error) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		_, v, err := arg(d, want)
+		if err != nil {
+			return err
+		}
+		if err := check(v); err != nil {
+			return d.WrapErr(err)
+		}
+		*dst = T(v)
+		return nil
+	}
+}
+
+// NotBuilt refuses an option that is described but does not exist.
+func NotBuilt(d *caddyfile.Dispenser) error {
+	return d.WrapErr(errors.New(d.Val() + " is not built yet"))
+}

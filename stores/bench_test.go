@@ -1,0 +1,143 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/scripts"
+)
+
+// benchKey is the i-th of any number of keys, which are not kept anywhere.
+func benchKey(i uint64) Key { return Key{scramble(i), scramble(^i)} }
+
+// scramble is the finalizer of splitmix64: what a keyed hash makes of a client.
+func scramble(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// benchRule is a rule that admits everything that a benchmark can ask for.
+type benchRule struct {
+	alg    algorithms.Algorithm
+	limit  int64
+	window time.Duration
+}
+
+var (
+	benchGCRA          = benchRule{new(algorithms.GCRA), 1_000_000, time.Second}
+	benchFixedWindow   = benchRule{new(algorithms.FixedWindow), 1_000_000, time.Hour}
+	benchSlidingWindow = benchRule{&algorithms.SlidingWindow{Buckets: 10}, 1_000_000, time.Minute}
+)
+
+func newBenchCounter(b *testing.B, name string, maxKeys int64, rules ...benchRule) *Counter {
+	b.Helper()
+	c := &Counter{Zone: name, Kinds: "bench"}
+	for _, r := range rules {
+		rule, err := r.alg.Compile(algorithms.Spec{Limit: r.limit, Window: r.window.Microseconds(), Cost: 1})
+		if err != nil {
+			b.Fatal(err)
+		}
+		c.Rules = append(c.Rules, rule)
+		c.Codes = append(c.Codes, scripts.Decide().Code(r.alg))
+	}
+	c.Table = NewTable(c.Rules, false, maxKeys)
+	return c
+}
+
+// benchTable is a local store and a counter with that many keys in its table.
+type benchTable struct {
+	store Local
+	ask   Ask
+	now   int64
+}
+
+func newBenchTable(b *testing.B, keys uint64, rules ...benchRule) *benchTable {
+	b.Helper()
+	t := &benchTable{now: 1_700_000_000_000_000}
+	t.store.Clock = func() int64 { t.now++; return t.now }
+	c := newBenchCounter(b, "bench", int64(keys)+int64(keys)/10, rules...)
+	t.ask.Items = []Item{{Counter: c, Cost: 1}}
+	for i := range keys {
+		t.decide(b, i)
+	}
+	if n := c.Table.Keys(); n != int64(keys) {
+		b.Fatalf("the table holds %d keys, want %d", n, keys)
+	}
+	return t
+}
+
+func (t *benchTable) decide(b *testing.B, i uint64) {
+	t.ask.Items[0].Key = benchKey(i)
+	t.store.Decide(context.Background(), &t.ask)
+	if !t.ask.Admitted {
+		b.Fatal("a request was denied: want none")
+	}
+}
+
+// BenchmarkTable shows what the number of keys does to a decision and to the
+// garbage collector.
+func BenchmarkTable(b *testing.B) {
+	b.Run("keys=0/gc", benchGC)
+	for _, n := range []struct {
+		name string
+		keys uint64
+	}{{"10k", 10_000}, {"10M", 10_000_000}} {
+		t := newBenchTable(b, n.keys, benchGCRA)
+		b.Run("keys="+n.name+"/decide", func(b *testing.B) {
+			b.ReportAllocs()
+			for i := uint64(0); b.Loop(); i++ {
+				t.decide(b, scramble(i)%n.keys)
+			}
+		})
+		b.Run("keys="+n.name+"/gc", benchGC)
+		runtime.KeepAlive(t)
+	}
+}
+
+// benchGC times full garbage collections.
+func benchGC(b *testing.B) {
+	for b.Loop() {
+		runtime.GC()
+	}
+}
+
+// BenchmarkMemory reports what a key takes, with everything that is kept for
+// it, and how long it takes to put one there.
+func BenchmarkMemory(b *testing.B) {
+	for _, n := range []struct {
+		name string
+		keys uint64
+	}{{"1M", 1_000_000}, {"10M", 10_000_000}} {
+		for _, rule := range []benchRule{benchGCRA, benchFixedWindow, benchSlidingWindow} {
+			name := rule.alg.CaddyModule().ID.Name()
+			b.Run(fmt.Sprintf("%s/keys=%s", name, n.name), func(b *testing.B) {
+				var bytes uint64
+				for range b.N {
+					before := heapAlloc()
+					t := newBenchTable(b, n.keys, rule)
+					bytes += heapAlloc() - before
+					runtime.KeepAlive(t)
+				}
+				all := float64(n.keys) * float64(b.N)
+				b.ReportMetric(float64(bytes)/all, "B/key")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/all, "ns/key")
+				b.ReportMetric(0, "ns/op") // says nothing beside ns/key
+			})
+		}
+	}
+}
+
+// heapAlloc is what is in use after everything unused was given back.
+func heapAlloc() uint64 {
+	runtime.GC()
+	runtime.GC() // also what the first has yet to sweep
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,296 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/scripts"
+)
+
+// quiet is a Watcher that fails the test on what should not happen.
+type quiet struct{ tb testing.TB }
+
+func (quiet) StoreUp(string) {}
+
+func (q quiet) StoreDown(_ string, err error, advice string) {
+	q.tb.Errorf("store down: %v: %s", err, advice)
+}
+
+func (q quiet) StoreError(_ string, f Failure, err error) { q.tb.Errorf("store error %s: %v", f, err) }
+func (quiet) ClockSteps(string)                           {}
+func (quiet) Live(string, int)                            {}
+
+func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64, script string) *Shared {
+	tb.Helper()
+	s := NewShared(SharedOptions{
+		Name: "redis", Clock: clock,
+		RedisOptions: RedisOptions{
+			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second, Script: script,
+		},
+	}, quiet{tb})
+	s.Start(0)
+	tb.Cleanup(func() { _ = s.Destruct() })
+	return s
+}
+
+// virtual is a clock that the trace sets, for this process and for Redis: the
+// script is the product's, but that it reads the time from a key, and that its
+// keys live a thousand times as long, because the time they count on does not
+// pass.
+type virtual struct {
+	now    int64
+	client *redis.Client
+	tb     testing.TB
+}
+
+func (v *virtual) clock() int64 { return v.now }
+
+func (v *virtual) set(now int64) {
+	v.now = now
+	if err := v.client.Set(context.Background(), "now", now, 0).Err(); err != nil {
+		v.tb.Fatal(err)
+	}
+}
+
+func virtualScript(tb testing.TB) string {
+	text := scripts.Decide().Text
+	for _, change := range [][2]string{
+		{"local time = call('TIME')\nlocal t = time[1] * 1000000 + time[2]", "local t = tonumber(call('GET', 'now') or 0)"},
+		{"local ttl = exp - floor(t / 1000)", "local ttl = (exp - floor(t / 1000)) * 1000"},
+	} {
+		if strings.Count(text, change[0]) != 1 {
+			tb.Fatalf("the script does not hold %q once", change[0])
+		}
+		text = strings.Replace(text, change[0], change[1], 1)
+	}
+	return text
+}
+
+// ruleSpec is a rule of a random zone.
+type ruleSpec struct {
+	alg  algorithms.Algorithm
+	spec algorithms.Spec
+}
+
+// newTestCounter compiles rules. Counters of the same kinds can share a table,
+// as those of a configuration and its successor do.
+func newTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table *Table, specs ...ruleSpec) *Counter {
+	tb.Helper()
+	c := &Counter{Zone: name, InFlight: inFlight, HoldCost: hold, Table: table}
+	for _, sp := range specs {
+		r, err := sp.alg.Compile(sp.spec)
+		if err != nil {
+			tb.Fatalf("%T %+v: %v", sp.alg, sp.spec, err)
+		}
+		c.Rules = append(c.Rules, r)
+		c.Codes = append(c.Codes, scripts.Decide().Code(sp.alg))
+		c.Kinds += "." + sp.alg.Kind() + "/" + strconv.FormatInt(sp.spec.Window, 10)
+	}
+	c.Split = func(n int64) []algorithms.Rule {
+		var rules []algorithms.Rule
+		for _, sp := range specs {
+			sp.spec.ShareOf = n
+			r, err := sp.alg.Compile(sp.spec)
+			if err != nil {
+				tb.Error(err)
+			}
+			rules = append(rules, r)
+		}
+		return rules
+	}
+	if table == nil {
+		c.Table = NewTable(c.Rules, inFlight > 0 || hold, 10_000)
+	}
+	return c
+}
+
+// randomRule is a rule whose window is short, so that a trace meets its edges.
+func randomRule(r *rand.Rand, delays, debt bool) ruleSpec {
+	sp := algorithms.Spec{Limit: randomLimit(r), Window: 200 + r.Int64N(40_000), Cost: 1, Debt: debt}
+	burst := int64(0)
+	if r.IntN(2) == 0 {
+		burst = 1 + r.Int64N(30)
+	}
+	switch r.IntN(7) {
+	case 0:
+		return ruleSpec{&algorithms.GCRA{Burst: burst}, sp}
+	case 1:
+		return ruleSpec{&algorithms.TokenBucket{Burst: burst}, sp}
+	case 2:
+		step := 1 + r.Int64N(10)
+		sp.Window = step * (20 + r.Int64N(1000))
+		return ruleSpec{&algorithms.TokenBucket{Burst: burst, Step: caddy.Duration(time.Duration(step) * time.Microsecond)}, sp}
+	case 3:
+		if !delays || debt {
+			return ruleSpec{&algorithms.LeakyBucket{Burst: burst, NoDelay: true}, sp}
+		}
+		sp.MaxTurn = 10_000_000
+		return ruleSpec{&algorithms.LeakyBucket{Burst: burst}, sp}
+	case 4:
+		return ruleSpec{&algorithms.FixedWindow{Align: r.IntN(2) == 0}, sp}
+	case 5:
+		return ruleSpec{&algorithms.SlidingWindow{Buckets: 1 + r.IntN(20)}, sp}
+	}
+	return ruleSpec{&algorithms.SlidingLog{}, sp}
+}
+
+func randomLimit(r *rand.Rand) int64 {
+	switch r.IntN(8) {
+	case 0:
+		return 1 + r.Int64N(300)
+	case 1:
+		return 100 + r.Int64N(900)
+	}
+	return 1 + r.Int64N(20)
+}
+
+// changed is the rule with another limit and burst, which keep its counts.
+func (s ruleSpec) changed(r *rand.Rand) ruleSpec {
+	s.spec.Limit = randomLimit(r)
+	switch a := s.alg.(type) {
+	case *algorithms.GCRA:
+		s.alg = &algorithms.GCRA{Burst: 1 + r.Int64N(30)}
+	case *algorithms.TokenBucket:
+		s.alg = &algorithms.TokenBucket{Burst: 1 + r.Int64N(30), Step: a.Step}
+	}
+	return s
+}
+
+func seeded(tb testing.TB) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("DIANA_SEED"); s != "" {
+		seed, _ = strconv.ParseUint(s, 10, 64)
+	}
+	tb.Logf("DIANA_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a trace that can be made again
+}
+
+// operations is how many asks a differential test makes.
+func operations(tb testing.TB, def int) int {
+	s := os.Getenv("DIANA_OPS")
+	if s == "" {
+		return def
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		tb.Fatalf("DIANA_OPS %q: want a number", s)
+	}
+	return n
+}
+
+// compareAsks fails the test where Redis and the local store differ.
+func compareAsks(t *testing.T, what string, a, b *Ask) {
+	t.Helper()
+	if a.Mode != ModeShared {
+		t.Fatalf("%s: mode %v", what, a.Mode)
+	}
+	if a.Admitted != b.Admitted || a.Admitted && a.Turn != b.Turn {
+		t.Errorf("%s: redis admitted %v turn %d, local %v turn %d", what, a.Admitted, a.Turn, b.Admitted, b.Turn)
+	}
+	for i := range a.Items {
+		x, y := &a.Items[i], &b.Items[i]
+		if x.Admits != y.Admits || x.Charged != y.Charged || x.Full != y.Full {
+			t.Errorf("%s: zone %d: redis admits %v charged %v full %v, local %v %v %v", what, i, x.Admits, x.Charged, x.Full, y.Admits, y.Charged, y.Full)
+		}
+		for k := range x.Results {
+			p, q := x.Results[k], y.Results[k]
+			if p.Verdict != q.Verdict || p.Remaining != q.Remaining || p.Reset != q.Reset {
+				t.Errorf("%s: zone %d rule %d (%T): redis %+v %d %d, local %+v %d %d", what, i, k, x.Rules[k],
+					p.Verdict, p.Remaining, p.Reset, q.Verdict, q.Remaining, q.Reset)
+			}
+		}
+	}
+}
+
+// compareStates compares the words that Redis keeps for an item with those of
+// the local table. They are equal but for where a log's ring lies.
+func compareStates(t *testing.T, what string, v *virtual, prefix string, it *Item) {
+	t.Helper()
+	value, err := v.client.Get(context.Background(), appendKeys(nil, prefix, it)[0]).Result()
+	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
+		t.Fatal(err)
+	}
+	p := locate(it)
+	slot := p.table.find(p.shard, it.Key, p.mix)
+	if value == "" { // never charged; a place alone is kept elsewhere
+		for i := range it.Counter.Rules {
+			if s := p.table.state(p.shard, slot, i); slices.ContainsFunc(s, func(w int64) bool { return w != 0 }) {
+				t.Errorf("%s: redis has no state, the local table %v", what, s)
+			}
+		}
+		return
+	}
+	if slot == nil {
+		t.Errorf("%s: redis has a state, the local table none", what)
+		return
+	}
+	r := &reply{b: value}
+	r.take(header)
+	if it.Counter.pack().logs {
+		r.take(headerLogs - header)
+	}
+	for i, rule := range it.Counter.Rules {
+		local := p.table.state(p.shard, slot, i)
+		got := redisState(r, value, rule, v.now)
+		want := fmt.Sprint([]int64(local))
+		if _, ok := rule.(algorithms.Growing); ok {
+			want = fmt.Sprint(liveStamps(local, rule, v.now))
+		}
+		if got != want {
+			t.Errorf("%s: rule %d (%T): redis keeps %s, the local table %s", what, i, rule, got, want)
+		}
+	}
+	if r.err != nil {
+		t.Errorf("%s: %v", what, r.err)
+	}
+}
+
+func redisState(r *reply, value string, rule algorithms.Rule, now int64) string {
+	g, ok := rule.(algorithms.Growing)
+	if !ok {
+		words := make([]int64, rule.Words())
+		for i := range words {
+			words[i] = r.number()
+		}
+		return fmt.Sprint(words)
+	}
+	head := make([]int64, g.View().Words())
+	for i := range head {
+		head[i] = r.number()
+	}
+	count, size, offset := head[0], head[1], head[2]
+	log := algorithms.State{count}
+	for i := range size {
+		if ring := (&reply{b: value}); ring.take(int(offset+8*i)) != "" && len(ring.b) >= 8 {
+			log = append(log, ring.number())
+		} else {
+			log = append(log, 0)
+		}
+	}
+	return fmt.Sprint(liveStamps(log, rule, now))
+}
+
+// liveStamps are the count and the stamps of a log that are in the window,
+// oldest first: what is older may be forgotten or not.
+func liveStamps(s algorithms.State, rule algorithms.Rule, now int64) []int64 {
+	stamps := []int64{s[0]}
+	size := int64(len(s) - 1)
+	for i := max(0, s[0]-min(size, rule.Limit())); i < s[0]; i++ {
+		if at := s[1+i%size]; at > now-rule.Window() {
+			stamps = append(stamps, at)
+		}
+	}
+	return stamps
+}
