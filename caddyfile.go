@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/option"
 )
 
@@ -98,6 +99,9 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	if err := option.Checked(&z.zone.Name, "a name", checkName)(d); err != nil {
 		return err
 	}
+	if d.NextArg() {
+		return d.Errf("zone %s: unexpected %q: want one name", z.zone.Name, d.Val())
+	}
 	if first, ok := c.zones[z.zone.Name]; ok {
 		return d.Errf("zone %s stands twice, first at %s:%d: want another name", z.zone.Name, first.File, first.Line)
 	}
@@ -117,19 +121,27 @@ func (c *directive) add(z *zoneParser) error {
 	return nil
 }
 
-// parseLine reads the one-line form.
-func (c *directive) parseLine() error {
-	z := newZoneParser(c.Helper, c.at)
-	s := c.options()
-	maps.Copy(s.One, z.options().One)
-	s.Many, s.Check = z.options().Many, z.checkOptions
+// lineOptions are those of the block of the one-line form.
+func (c *directive) lineOptions(z *zoneParser) *option.Set {
+	s := z.options()
+	maps.Copy(s.One, c.options().One)
 	s.One["name"] = option.Checked(&z.zone.Name, "a name", checkName)
 	s.Unknown = func(word string) error {
-		if word == "zone" {
+		switch {
+		case word == "zone":
 			return errors.New("a zone beside a rate on the line: want one or the other")
+		case len(algorithms.WithOption(word)) > 0:
+			return fmt.Errorf("%s is an option of a rule: want it on the line, after the rate", word)
 		}
 		return nil
 	}
+	return s
+}
+
+// parseLine reads the one-line form.
+func (c *directive) parseLine() error {
+	z := newZoneParser(c.Helper, c.at)
+	s := c.lineOptions(z)
 	args := c.RemainingArgsAsTokens()
 	at, err := rateAt(args)
 	if err != nil {
@@ -170,12 +182,14 @@ func rateAt(args []caddyfile.Token) (int, error) {
 		return err == nil
 	}
 	switch first := args[0].Text; {
+	case isRate(0) && len(args) == 2 && strings.HasPrefix(args[1].Text, "{"):
+		return 0, option.At(args[1], fmt.Errorf("%s: want the key before the rate", args[1].Text))
 	case isRate(0):
 		return 0, nil
 	case isRate(1):
 		return 1, nil
 	case isRate(2):
-		return 0, option.At(args[1], fmt.Errorf("%q: want one key at most before the rate; more stand in a zone: key %s %s", args[1].Text, first, args[1].Text))
+		return 0, option.At(args[1], fmt.Errorf("%q: want at most one key on the line; more stand in a block: key %s %s", args[1].Text, first, args[1].Text))
 	case len(args) == 1 && strings.HasPrefix(first, "{"):
 		return 0, option.At(args[0], fmt.Errorf("%s: want a rate after the key, such as 10/s", first))
 	case len(args) == 1 || first != "" && first[0] >= '0' && first[0] <= '9':

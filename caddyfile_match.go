@@ -11,7 +11,10 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-const wantMatcher = "@name, a path, or a matcher such as path, method or header"
+const (
+	wantModule  = "a matcher such as path, method or header"
+	wantMatcher = "@name, a path, or " + wantModule
+)
 
 // parseMatch reads match <matcher> [<args...>] or a block of matchers.
 func (p *zoneParser) parseMatch(d *caddyfile.Dispenser) error {
@@ -26,12 +29,13 @@ func (p *zoneParser) parseExempt(d *caddyfile.Dispenser) error {
 	for range args {
 		d.Prev()
 	}
-	set, err := caddy.ModuleMap(nil), error(nil)
-	if len(args) > 0 && isAddress(args[0].Text) {
-		set, err = p.addresses(d)
-	} else {
-		set, err = p.matcherSet(d, "addresses, CIDRs, "+wantMatcher)
+	read := p.addresses
+	if len(args) == 0 || !isAddress(args[0].Text) {
+		read = func(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
+			return p.matcherSet(d, "addresses, CIDRs, "+wantMatcher)
+		}
 	}
+	set, err := read(d)
 	p.zone.ExemptRaw = append(p.zone.ExemptRaw, set)
 	return err
 }
@@ -95,6 +99,9 @@ func checkMatchers(tokens []caddyfile.Token, want string) error {
 			continue
 		}
 		if _, err := caddy.GetModule("http.matchers." + d.Val()); err != nil {
+			if d.Nesting() > nesting {
+				want = wantModule
+			}
 			return d.Errf("%s %q: want %s", name, d.Val(), want)
 		}
 		d.NextSegment()

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	_ "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
+	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 )
 
 // The goldens are in Caddy's own form: a Caddyfile, a line of ten dashes, and
@@ -54,7 +55,7 @@ func TestCaddyfileGoldens(t *testing.T) {
 			if bad := strings.HasPrefix(name, "bad_"); bad != (err != nil) {
 				t.Fatalf("error: %v, want one: %v", err, bad)
 			}
-			got := ""
+			var got string
 			if err != nil {
 				got = err.Error()
 				if !place.MatchString(got) {
@@ -171,7 +172,36 @@ func handlersIn(t testing.TB, b json.RawMessage) (found []json.RawMessage) {
 	return found
 }
 
-// nameOf adapts a site of the given lines and returns the names of its zones.
+// What is adapted is also provisioned, but for stores that need files.
+func TestCaddyfileGoldensLoad(t *testing.T) {
+	for _, name := range []string{"PASSWORD", "REDIS_PASSWORD", "SENTINEL_PASSWORD"} {
+		t.Setenv(name, "secret")
+	}
+	t.Setenv("MODE", "allow")
+	t.Setenv("EXEMPT", "192.0.2.9")
+	t.Setenv("XDG_DATA_HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	for file, g := range goldens(t) {
+		if strings.HasPrefix(filepath.Base(file), "bad_") || strings.Contains(g[0], "/etc/") {
+			continue
+		}
+		b, err := adapt(t, g[0])
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		var config caddy.Config
+		if err := caddy.StrictUnmarshalJSON(b, &config); err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if err := caddy.Validate(&config); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// namesOf adapts a site of the given lines and returns the names of its zones.
 func namesOf(t *testing.T, lines ...string) (names []string) {
 	t.Helper()
 	b, err := adapt(t, ":8080 {\n"+strings.Join(lines, "\n")+"\n}\n")
@@ -280,7 +310,6 @@ func TestCaddyfileErrorsShowNoSecret(t *testing.T) {
 	for _, line := range []string{
 		"store redis localhost {\n password " + secret + " " + secret + "\n}",
 		"store redis localhost {\n password x\n password " + secret + "\n}",
-		"store redis localhost {\n password " + secret + " {\n}\n}",
 		"store redis localhost {\n key_secret x " + secret + "\n}",
 		"store rediss://u:" + secret + "@localhost:6379",
 		"store redis rediss://u:" + secret + "@localhost:port",

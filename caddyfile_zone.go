@@ -2,7 +2,6 @@ package diana
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -131,12 +130,11 @@ func (p *zoneParser) parseStatuses(d *caddyfile.Dispenser) error {
 func (p *zoneParser) parseRespond(d *caddyfile.Dispenser) error {
 	r := new(Respond)
 	p.zone.Respond = r
-	at := d.Token()
 	args := d.RemainingArgs()
 	if len(args) > 0 {
 		if n, err := strconv.Atoi(args[0]); err == nil {
-			if (n < 400 || n > 599) && n != http.StatusOK {
-				return d.Errf("respond %q: want a status from 400 to 599, or 200", args[0])
+			if n == 0 { // which in JSON is the default
+				return d.Errf("respond 0: want 400 to 599, or 200")
 			}
 			r.Status, args = n, args[1:]
 		}
@@ -151,13 +149,7 @@ func (p *zoneParser) parseRespond(d *caddyfile.Dispenser) error {
 		One:  map[string]option.Parse{"problem": option.Flag(&r.Problem)},
 		Many: map[string]option.Parse{"header": r.parseHeader},
 	}
-	if err := s.Block(d); err != nil {
-		return err
-	}
-	if r.Problem && r.Body != "" {
-		return option.At(at, fmt.Errorf("respond: problem beside the body %q: want one of them", r.Body))
-	}
-	return nil
+	return s.Block(d)
 }
 
 // parseHeader reads header <name> <value>.

@@ -28,9 +28,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	gone := q.decide(r.Context())
 	rec := q.report()
 	status := 0
+	var rw *writer
 	if q.finishes() {
-		// Also when the rest of the chain panics: a place must not stay taken.
-		defer func() { q.finish(status) }()
+		// Also when the rest of the chain panics: a place must not stay taken,
+		// and what was written before counts.
+		defer func() {
+			if status == 0 && rw != nil {
+				status = rw.status
+			}
+			q.finish(status)
+		}()
 	}
 	if !q.passes() {
 		if gone {
@@ -46,7 +53,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		status = statusOf(err)
 		return err
 	}
-	rw := newWriter(w, rec)
+	rw = newWriter(w, rec)
 	err := next.ServeHTTP(rw, r)
 	rw.finish(err)
 	if status = rw.status; status == 0 {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -51,6 +52,9 @@ func (q *request) report() *record {
 	}
 	rec.headers = q.headers()
 	repl := replacer(q.r)
+	if rec.exceeded.zone != nil {
+		rec.exceeded.outdo(repl)
+	}
 	repl.Map(rec.placeholder)
 	q.tell(rec)
 	return rec
@@ -165,6 +169,19 @@ func (e *exceeded) placeholder(field string) (any, bool) {
 		return "", true
 	}
 	return max(1, seconds(e.retry)), true
+}
+
+// outdo puts the placeholders of a denial before those of a directive that the
+// request passed earlier, which would be asked first and say that nothing denied.
+func (e *exceeded) outdo(repl *caddy.Replacer) {
+	const prefix = "http.rate_limit.exceeded."
+	if _, passed := repl.Get(prefix + "name"); !passed {
+		return
+	}
+	for _, field := range []string{"name", "rule", "retry_after"} {
+		v, _ := e.placeholder(field)
+		repl.Set(prefix+field, v)
+	}
 }
 
 func (z *zoneRecord) placeholder(field string) (any, bool) {

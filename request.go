@@ -1,6 +1,7 @@
 package diana
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -201,6 +202,9 @@ func amount(t template, r *http.Request) (int64, bool) {
 		text = string(t.append(nil, r))
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if errors.Is(err, strconv.ErrRange) {
+		err = nil // n is the nearest number there is
+	}
 	return min(n, maxCost), err == nil
 }
 

@@ -60,7 +60,7 @@ func loadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	}
 	info, err := caddy.GetModule(algorithms.Namespace + "." + name)
 	if err != nil {
-		return nil, fmt.Errorf("algorithm %q: want one of %s", name, strings.Join(algorithmNames(), ", "))
+		return nil, fmt.Errorf("algorithm %q: want one of %s", name, strings.Join(algorithms.Names(), ", "))
 	}
 	a, ok := info.New().(algorithms.Algorithm)
 	if !ok {
@@ -76,14 +76,6 @@ func loadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 		return nil, fmt.Errorf("algorithm %s: %w", name, err)
 	}
 	return a, nil
-}
-
-func algorithmNames() []string {
-	var names []string
-	for _, m := range caddy.GetModules(algorithms.Namespace) {
-		names = append(names, m.ID.Name())
-	}
-	return names
 }
 
 // newRuleSet loads and checks rules. In an override a limit may be 0.

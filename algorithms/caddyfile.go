@@ -66,8 +66,11 @@ func WithOption(option string) []string {
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
-		for i := 0; t.Kind() == reflect.Struct && i < t.NumField(); i++ {
-			if tag, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); tag == option {
+		if t.Kind() != reflect.Struct {
+			continue
+		}
+		for _, f := range reflect.VisibleFields(t) {
+			if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == option {
 				names = append(names, m.ID.Name())
 			}
 		}

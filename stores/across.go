@@ -23,6 +23,7 @@ func Across(ctx context.Context, a *Ask, of []Store) {
 		a.Mode, a.Now = max(a.Mode, g.ask.Mode), g.ask.Now
 		if !g.ask.Admitted {
 			a.Admitted = false
+			skip(groups[i+1:])
 			break
 		}
 		a.Turn = max(a.Turn, g.ask.Turn)
@@ -92,11 +93,25 @@ func (g *group) settle(ctx context.Context, admitted bool) {
 		case !admitted:
 			g.store.Finish(ctx, it, 0)
 			it.Charged = false
+			for r := range it.Results {
+				it.Results[r].Remaining += it.Cost // which was held when this was counted
+			}
 		case it.Counter.HoldCost:
 		default:
 			g.store.Finish(ctx, it, it.Cost)
 		}
 		it.Reserve = false
+	}
+}
+
+// skip notes that nothing was asked of the remaining stores: they deny nothing.
+func skip(groups []group) {
+	for i := range groups {
+		for j := range groups[i].ask.Items {
+			it := &groups[i].ask.Items[j]
+			it.Admits, it.Charged, it.Full = true, false, false
+			it.Rules, it.Results = it.Counter.Rules, it.Results[:0]
+		}
 	}
 }
 

@@ -3,11 +3,13 @@ package stores
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/benchtest"
 	"github.com/dianalimiter/diana/scripts"
 )
 
@@ -80,20 +82,24 @@ func (t *benchTable) decide(b *testing.B, i uint64) {
 	}
 }
 
+type tableSize struct {
+	name string
+	keys uint64
+}
+
 // BenchmarkTable shows what the number of keys does to a decision and to the
 // garbage collector.
 func BenchmarkTable(b *testing.B) {
 	b.Run("keys=0/gc", benchGC)
-	for _, n := range []struct {
-		name string
-		keys uint64
-	}{{"10k", 10_000}, {"10M", 10_000_000}} {
+	for _, n := range []tableSize{{"10k", 10_000}, {"10M", 10_000_000}} {
 		t := newBenchTable(b, n.keys, benchGCRA)
 		b.Run("keys="+n.name+"/decide", func(b *testing.B) {
 			b.ReportAllocs()
+			cpu := benchtest.StartCPU()
 			for i := uint64(0); b.Loop(); i++ {
 				t.decide(b, scramble(i)%n.keys)
 			}
+			cpu.Report(b, b.N)
 		})
 		b.Run("keys="+n.name+"/gc", benchGC)
 		runtime.KeepAlive(t)
@@ -102,26 +108,30 @@ func BenchmarkTable(b *testing.B) {
 
 // benchGC times full garbage collections.
 func benchGC(b *testing.B) {
+	cpu := benchtest.StartCPU()
 	for b.Loop() {
 		runtime.GC()
 	}
+	cpu.Report(b, b.N)
 }
 
 // BenchmarkMemory reports what a key takes, with everything that is kept for
-// it, and how long it takes to put one there.
+// it, and how long it takes to put one there. Ten million keys take a while and
+// come to the same, so they are left to DIANA_BENCH=long.
 func BenchmarkMemory(b *testing.B) {
-	for _, n := range []struct {
-		name string
-		keys uint64
-	}{{"1M", 1_000_000}, {"10M", 10_000_000}} {
+	sizes := []tableSize{{"1M", 1_000_000}}
+	if os.Getenv("DIANA_BENCH") == "long" {
+		sizes = append(sizes, tableSize{"10M", 10_000_000})
+	}
+	for _, n := range sizes {
 		for _, rule := range []benchRule{benchGCRA, benchFixedWindow, benchSlidingWindow} {
 			name := rule.alg.CaddyModule().ID.Name()
 			b.Run(fmt.Sprintf("%s/keys=%s", name, n.name), func(b *testing.B) {
 				var bytes uint64
 				for range b.N {
-					before := heapAlloc()
+					before := benchtest.HeapAlloc()
 					t := newBenchTable(b, n.keys, rule)
-					bytes += heapAlloc() - before
+					bytes += benchtest.HeapAlloc() - before
 					runtime.KeepAlive(t)
 				}
 				all := float64(n.keys) * float64(b.N)
@@ -131,13 +141,4 @@ func BenchmarkMemory(b *testing.B) {
 			})
 		}
 	}
-}
-
-// heapAlloc is what is in use after everything unused was given back.
-func heapAlloc() uint64 {
-	runtime.GC()
-	runtime.GC() // also what the first has yet to sweep
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

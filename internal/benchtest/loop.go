@@ -18,6 +18,7 @@ func Allow(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	b.Helper()
 	e := warm(b, h, keys)
 	b.ReportAllocs()
+	cpu := StartCPU()
 	i := 0
 	for b.Loop() {
 		if err := e.Do(h, keys[i]); err != nil {
@@ -27,6 +28,7 @@ func Allow(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 			i = 0
 		}
 	}
+	cpu.Report(b, b.N)
 }
 
 // AllowParallel does the same from as many goroutines as there are processors,
@@ -36,6 +38,7 @@ func AllowParallel(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	warm(b, h, keys)
 	b.ReportAllocs()
 	var goroutines atomic.Int64
+	cpu := StartCPU()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		e := NewExchange(b)
@@ -50,6 +53,7 @@ func AllowParallel(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 			}
 		}
 	})
+	cpu.Report(b, b.N)
 }
 
 // Deny puts requests of one client to h, of which the first uses up what its
@@ -61,11 +65,13 @@ func Deny(b *testing.B, h caddyhttp.MiddlewareHandler) {
 		_ = e.Do(h, "hot")
 	}
 	b.ReportAllocs()
+	cpu := StartCPU()
 	for b.Loop() {
 		if err := e.Do(h, "hot"); err == nil {
 			b.Fatal("a request passed: want all denied")
 		}
 	}
+	cpu.Report(b, b.N)
 }
 
 // DenyParallel does the same from as many goroutines as there are processors.
@@ -76,6 +82,7 @@ func DenyParallel(b *testing.B, h caddyhttp.MiddlewareHandler) {
 		_ = e.Do(h, "hot")
 	}
 	b.ReportAllocs()
+	cpu := StartCPU()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		e := NewExchange(b)
@@ -86,6 +93,7 @@ func DenyParallel(b *testing.B, h caddyhttp.MiddlewareHandler) {
 			}
 		}
 	})
+	cpu.Report(b, b.N)
 }
 
 func warm(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) *Exchange {

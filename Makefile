@@ -1,0 +1,34 @@
+# Everything a contributor types. The long parts are scripts in .ci/.
+
+# The same flags as xcaddy's, so that both builds share one build cache.
+CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint fmt bench clean
+
+help: ## Show what make can do
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## Build Caddy with Diana and serve examples/quickstart on port 8080
+	@.ci/howto
+	@exec bin/caddy run --config examples/quickstart/Caddyfile
+
+build: ## Build Caddy with Diana into bin/caddy
+	@echo "building bin/caddy (a minute or two the first time)"
+	@CGO_ENABLED=0 go build $(CADDY_FLAGS) -o bin/caddy ./cmd/caddy
+
+test: ## Run every test of every module (installs redis-server if it is missing)
+	@.ci/test
+
+lint: ## Check form, style and known vulnerabilities of every module
+	@.ci/lint
+
+fmt: ## Format every Go file
+	@.ci/tools gofumpt
+	@bin/tools/gofumpt -w .
+
+bench: ## Measure: in process and over HTTP, local and with Redis
+	@.ci/bench
+
+clean: ## Remove what the other targets built
+	@rm -rf bin

@@ -1,0 +1,77 @@
+package option_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	_ "github.com/dianalimiter/diana"
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// lottery is an algorithm of somebody else. It reads its options with nothing
+// but Caddy's own means, and one of them takes two values.
+type lottery struct {
+	algorithms.SlidingLog
+
+	Odds []string `json:"odds,omitempty"`
+}
+
+func (*lottery) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: algorithms.Namespace + ".lottery", New: func() caddy.Module { return new(lottery) }}
+}
+
+func (l *lottery) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	for d.NextArg() || d.NextBlock(0) {
+		var a, b string
+		if d.Val() != "odds" {
+			return d.Errf("lottery knows no %q", d.Val())
+		}
+		if !d.Args(&a, &b) {
+			return d.ArgErr()
+		}
+		l.Odds = append(l.Odds, a, b)
+	}
+	return nil
+}
+
+// terse is one that has options in JSON alone.
+type terse struct{ lottery }
+
+func (*terse) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: algorithms.Namespace + ".terse", New: func() caddy.Module { return new(terse) }}
+}
+
+func (*terse) UnmarshalCaddyfile() {}
+
+// Algorithms from elsewhere bring their own options. They are registered here
+// and not beside the parser's other tests, whose errors name all algorithms.
+func TestForeignAlgorithm(t *testing.T) {
+	caddy.RegisterModule((*lottery)(nil))
+	caddy.RegisterModule((*terse)(nil))
+	for _, c := range []struct{ rule, want string }{
+		{"10/s lottery", `"algorithm":{"name":"lottery"}`},
+		{"10/s lottery odds 1 2", `"algorithm":{"name":"lottery","odds":["1","2"]}`},
+		{"10/s name x odds 1 2 lottery {\n odds 3 4\n name2\n}", `lottery knows no "name2", at Caddyfile:6`},
+		{"10/s odds 1 2 lottery {\n odds 3 4\n}", `"algorithm":{"name":"lottery","odds":["1","2","3","4"]}`},
+		{"10/s lottery odds 1", "wrong argument count"},
+		{"10/s gcra odds 1 2", "odds: gcra has no such option: want lottery or terse for it, at Caddyfile:4"},
+		{"10/s terse", `"algorithm":{"name":"terse"}`},
+		{"10/s terse odds 1 2", "algorithm terse: want no options"},
+		{"10/s sortition", "lottery, sliding_log, sliding_window, terse or token_bucket"},
+	} {
+		in := ":8080 {\nrate_limit {\nzone z {\nrule " + c.rule + "\n}\n}\n}\n"
+		b, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(in), nil)
+		got := string(b)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("rule %s: %s, want %s", c.rule, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package option
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// values are one of each kind of option.
+type values struct {
+	text, secret, checked string
+	whole                 int
+	bits                  *int
+	duration              caddy.Duration
+	flag                  bool
+	many                  []string
+}
+
+func (v *values) set() *Set {
+	return &Set{
+		One: map[string]Parse{
+			"text":     Text(&v.text, "a text"),
+			"secret":   Secret(&v.secret),
+			"whole":    Whole(&v.whole, 1, 9),
+			"bits":     Bits(&v.bits, 32),
+			"duration": Duration(&v.duration),
+			"flag":     Flag(&v.flag),
+			"later":    NotBuilt,
+			"checked":  Checked(&v.checked, "a name", func(string) error { return nil }),
+		},
+		Many: map[string]Parse{"many": func(d *caddyfile.Dispenser) error {
+			v.many = append(v.many, d.RemainingArgs()...)
+			return nil
+		}},
+	}
+}
+
+func read(v *values, lines string) error {
+	d := caddyfile.NewTestDispenser("here {\n" + lines + "\n}")
+	d.Next()
+	return v.set().Block(d)
+}
+
+func TestBlock(t *testing.T) {
+	var v values
+	err := read(&v, "text a\nsecret b\nchecked c\nwhole 9\nbits 0\nduration 1d\nflag\nmany a b\nmany c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.text != "a" || v.secret != "b" || v.checked != "c" || v.whole != 9 || *v.bits != 0 ||
+		v.duration != 24*3600*1e9 || !v.flag || strings.Join(v.many, "") != "abc" {
+		t.Errorf("read %+v", v)
+	}
+}
+
+func TestBlockErrors(t *testing.T) {
+	for _, c := range []struct{ lines, want string }{
+		{"flag\ntext", "text: want a text, at Testfile:3"},
+		{`text ""`, "text: want a text"},
+		{"text a b", `text: unexpected "b": want nothing more here, at Testfile:2`},
+		{"flag {\nx\n}", "flag: unexpected block: want none here, at Testfile:2"},
+		{"flag\nmany a\nflag", "flag stands twice, first at Testfile:2: want it once, at Testfile:4"},
+		{"whole 0", `whole "0": want a whole number from 1 to 9`},
+		{"whole 10", "from 1 to 9"},
+		{"whole +5", "from 1 to 9"},
+		{"whole 5.0", "from 1 to 9"},
+		{"whole 99999999999999999999", "from 1 to 9"},
+		{"bits -1", "bits \"-1\": want a whole number from 0 to 32"},
+		{"duration 0s", `duration "0s": want a duration above zero`},
+		{"duration 10", "want a duration above zero"},
+		{"later x", "later is not built yet, at Testfile:2"},
+		{"secret a hidden", "secret: want one value"},
+		{"other", `unknown option "other": want bits, checked, duration, flag, later, many, secret, text or whole, at Testfile:2`},
+	} {
+		err := read(new(values), c.lines)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.lines, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "hidden") {
+			t.Errorf("%s: %v shows a secret", c.lines, err)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+var (
+	threeBenchRules = []benchRule{benchGCRA, benchSlidingWindow, benchFixedWindow}
+	eightBenchRules = append(threeBenchRules,
+		benchRule{new(algorithms.TokenBucket), 1_000_000, time.Second},
+		benchRule{&algorithms.LeakyBucket{NoDelay: true}, 1_000_000, time.Second},
+		benchRule{&algorithms.FixedWindow{Align: true}, 1_000_000, time.Hour},
+		benchRule{&algorithms.SlidingWindow{Buckets: 6}, 1_000_000, time.Hour},
+		benchRule{new(algorithms.SlidingLog), 100_000, time.Minute},
+	)
+)
+
+// benchRedis is a shared store on a Redis of its own.
+type benchRedis struct {
+	*Shared
+	server  *redistest.Server
+	client  *redis.Client
+	counter *Counter
+}
+
+func newBenchRedis(b *testing.B, name string, rules ...benchRule) *benchRedis {
+	b.Helper()
+	srv := redistest.Start(b)
+	start := time.Now()
+	s := NewShared(SharedOptions{
+		Name: "redis", Clock: func() int64 { return time.Since(start).Microseconds() },
+		RedisOptions: RedisOptions{
+			// A busy machine must not look like a Redis that is away.
+			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second,
+		},
+	}, quiet{b})
+	s.Start(0)
+	b.Cleanup(func() { _ = s.Destruct() })
+	r := &benchRedis{s, srv, srv.Client(), newBenchCounter(b, name, 1000, rules...)}
+	for i := range uint64(benchtest.Clients) { // loads the script, and makes the keys
+		r.decide(b, r.newAsk(), i)
+	}
+	return r
+}
+
+func (r *benchRedis) newAsk() *Ask { return &Ask{Items: []Item{{Counter: r.counter, Cost: 1}}} }
+
+// decide asks as a request does.
+func (r *benchRedis) decide(b *testing.B, a *Ask, i uint64) {
+	k := benchKey(i % benchtest.Clients)
+	a.Items[0].Key, a.Items[0].Tag = k, k
+	r.Decide(context.Background(), a)
+	if a.Mode != ModeShared || !a.Admitted {
+		b.Errorf("mode %d, admitted %v: want all admitted by Redis", a.Mode, a.Admitted)
+	}
+}
+
+// packed is an ask as it goes to the script.
+func (r *benchRedis) packed(i uint64) (keys []string, ask []byte) {
+	k := benchKey(i % benchtest.Clients)
+	it := &Item{Counter: r.counter, Key: k, Tag: k, Cost: 1}
+	return appendKeys(nil, r.conn.prefix, it), appendZone([]byte{opDecide, 1}, it, 1)
+}
+
+// BenchmarkRedis shows what a decision takes of Redis: one at a time, as a lone
+// request asks; 32 in one call of the script; and 32 calls in one pipeline. A
+// script that does nothing tells how fast the machine is.
+func BenchmarkRedis(b *testing.B) {
+	long := os.Getenv("DIANA_BENCH") == "long"
+	for _, v := range []struct {
+		name  string
+		rules []benchRule
+	}{
+		{"gcra", []benchRule{benchGCRA}},
+		{"sliding_window", []benchRule{benchSlidingWindow}},
+		{"three_rules", threeBenchRules},
+		{"eight_rules", eightBenchRules},
+	} {
+		r := newBenchRedis(b, v.name, v.rules...)
+		if v.name == "gcra" {
+			r.run(b, "noop/alone", r.benchNoop)
+		}
+		r.run(b, v.name+"/alone", r.benchAlone)
+		if v.name == "gcra" || long {
+			r.run(b, v.name+"/together=32", r.benchTogether)
+			r.run(b, v.name+"/pipelined=32", r.benchPipelined)
+		}
+	}
+}
+
+// run runs a benchmark and reports what it took of Redis.
+func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
+	b.Run(name, func(b *testing.B) {
+		m := benchtest.StartRedis(b, r.client, r.server.Pid())
+		cpu := benchtest.StartCPU()
+		b.ResetTimer()
+		bench(b)
+		cpu.Report(b, b.N)
+		m.Report(b, b.N)
+	})
+}
+
+// BenchmarkRedisCallers shows what many callers at once get out of one Redis.
+func BenchmarkRedisCallers(b *testing.B) {
+	r := newBenchRedis(b, "callers", benchGCRA)
+	for _, callers := range []int{16, 512} {
+		r.run(b, fmt.Sprintf("gcra/callers=%d", callers), func(b *testing.B) { r.benchCallers(b, callers) })
+	}
+}
+
+func (r *benchRedis) benchNoop(b *testing.B) {
+	sha, err := r.client.ScriptLoad(b.Context(), "return 1").Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range b.N {
+		if err := r.client.EvalSha(b.Context(), sha, []string{"noop"}, i).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (r *benchRedis) benchAlone(b *testing.B) {
+	a := r.newAsk()
+	for i := range b.N {
+		r.decide(b, a, scramble(uint64(i)))
+	}
+}
+
+const batch = 32
+
+func (r *benchRedis) benchTogether(b *testing.B) {
+	for i := 0; i < b.N; i += batch {
+		var keys []string
+		var asks [][]byte
+		for j := range batch {
+			k, ask := r.packed(scramble(uint64(i + j)))
+			keys, asks = append(keys, k...), append(asks, ask)
+		}
+		if _, _, err := r.conn.call(context.Background(), keys, asks...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (r *benchRedis) benchPipelined(b *testing.B) {
+	for i := 0; i < b.N; i += batch {
+		pipe := r.client.Pipeline()
+		for j := range batch {
+			keys, ask := r.packed(scramble(uint64(i + j)))
+			pipe.Do(context.Background(), "evalsha", r.conn.sha, len(keys), keys[0], appendNumber(nil, int64(i+j)), ask)
+		}
+		if _, err := pipe.Exec(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (r *benchRedis) benchCallers(b *testing.B, callers int) {
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			a := r.newAsk()
+			for i := next.Add(1); i <= uint64(b.N); i = next.Add(1) {
+				r.decide(b, a, scramble(i))
+			}
+		})
+	}
+	wg.Wait()
+}

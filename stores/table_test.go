@@ -1,0 +1,284 @@
+package stores
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+const hour = 3_600_000_000
+
+func localAsk(c *Counter, k uint64, cost int64) *Ask {
+	key := Key{k, k * 31}
+	return &Ask{Items: []Item{{Counter: c, Key: key, Tag: key, Group: uint32(k % 7), Cost: cost}}}
+}
+
+// TestTableKeepsWhatIsInIt inserts and removes random keys and compares with a
+// map: the index has to be right after every removal and every growth.
+func TestTableKeepsWhatIsInIt(t *testing.T) {
+	r := seeded(t)
+	c := newTestCounter(t, "z", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 30, Window: hour, Cost: 1}})
+	table := NewTable(c.Rules, false, 1_000_000)
+	want := make(map[uint64]int64)
+	for range 20_000 {
+		k := 1 + r.Uint64N(3000) // a slot of zeros is empty
+		key := Key{k, k * 31}
+		mix := table.mix(key)
+		s := &table.shards[mix&uint64(len(table.shards)-1)]
+		slot := table.find(s, key, mix)
+		n, in := want[k]
+		if in != (slot != nil) {
+			t.Fatalf("key %d: in the table %v, want %v", k, slot != nil, in)
+		}
+		switch {
+		case !in:
+			slot = table.insert(s, key, mix, c.Rules, 0)
+			fallthrough
+		case r.IntN(3) > 0:
+			table.room(s, slot, 0, c.Rules[0], 1, 1)
+			c.Rules[0].Charge(table.state(s, slot, 0), 1, 1, 0)
+			want[k]++
+		default:
+			if got := table.state(s, slot, 0)[0]; got != n {
+				t.Fatalf("key %d: count %d, want %d", k, got, n)
+			}
+			for i := range s.next {
+				if table.keyOf(s, i) == key {
+					table.remove(s, i)
+				}
+			}
+			delete(want, k)
+		}
+		if table.Keys() != int64(len(want)) {
+			t.Fatalf("%d keys, want %d", table.Keys(), len(want))
+		}
+	}
+}
+
+// TestFullTableNeverAdmitsTooMuch floods a small table with more keys than it
+// holds. No key may pass more often than its rules say, though it moves between
+// slots of its own and shared counters, and a key in debt is never forgotten.
+func TestFullTableNeverAdmitsTooMuch(t *testing.T) {
+	for name, alg := range map[string]algorithms.Algorithm{
+		"sliding_log": &algorithms.SlidingLog{}, "gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{},
+		"sliding_window": &algorithms.SlidingWindow{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := seeded(t)
+			now := int64(hour)
+			local := &Local{Clock: func() int64 { return now }}
+			const limit, window = 3, 1_000_000
+			c := newTestCounter(t, "z", 0, false, nil, ruleSpec{alg, algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
+			c.Table = NewTable(c.Rules, false, 50)
+			bound := map[string]int{"gcra": 2 * limit, "fixed_window": 2 * limit}[name]
+			if bound == 0 {
+				bound = limit
+			}
+			passed := make(map[uint64][]int64)
+			for range 40_000 {
+				now += r.Int64N(3000)
+				k := r.Uint64N(200)
+				a := localAsk(c, k, 1)
+				local.Decide(context.Background(), a)
+				if !a.Admitted {
+					continue
+				}
+				times := append(passed[k], now)
+				for times[0] <= now-window {
+					times = times[1:]
+				}
+				passed[k] = times
+				if len(times) > bound {
+					t.Fatalf("key %d passed %d times within a window, bound %d", k, len(times), bound)
+				}
+			}
+			if c.Table.Overflows() == 0 {
+				t.Error("no key ever shared a counter: the table was not full")
+			}
+			if n := c.Table.Keys(); n > 50 {
+				t.Errorf("%d keys in a table of 50", n)
+			}
+		})
+	}
+}
+
+// TestHonestClientOutsideTheFlood floods a table from one network. A client of
+// another network still passes, and the flooder's victim stays in debt.
+func TestHonestClientOutsideTheFlood(t *testing.T) {
+	now := int64(hour)
+	local := &Local{Clock: func() int64 { return now }}
+	c := newTestCounter(t, "z", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 2, Window: hour, Cost: 1}})
+	c.Table = NewTable(c.Rules, false, 100)
+	ask := func(k uint64, group uint32) bool {
+		a := localAsk(c, k, 1)
+		a.Items[0].Group = group
+		local.Decide(context.Background(), a)
+		return a.Admitted
+	}
+	ask(1, 1)
+	ask(1, 1)
+	for k := range uint64(5000) {
+		now++
+		ask(1000+k, 2)
+	}
+	if ask(1, 1) {
+		t.Error("a key in debt was forgotten in the flood")
+	}
+	if !ask(2, 3) {
+		t.Error("a client of another network was denied because of the flood")
+	}
+	if ask(3, 2) {
+		t.Error("a new key of the flooding network passed, though its shared counter is used up")
+	}
+}
+
+// TestTableForgetsWhatIsUnused lets keys recover and sees their slots used again.
+func TestTableForgetsWhatIsUnused(t *testing.T) {
+	now := int64(hour)
+	local := &Local{Clock: func() int64 { return now }}
+	c := newTestCounter(t, "z", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 2, Window: 1000, Cost: 1}})
+	c.Table = NewTable(c.Rules, false, 64)
+	for k := range uint64(10_000) {
+		now += 1000
+		if a := localAsk(c, k, 1); true {
+			if local.Decide(context.Background(), a); !a.Admitted {
+				t.Fatalf("key %d was denied", k)
+			}
+		}
+	}
+	if n := c.Table.Overflows(); n != 0 {
+		t.Errorf("%d charges went to shared counters, though old keys could be forgotten", n)
+	}
+}
+
+// TestPlacesInAFullTable holds places, also in shared counters, and gives them
+// back to where they were taken.
+func TestPlacesInAFullTable(t *testing.T) {
+	r := seeded(t)
+	now := int64(hour)
+	local := &Local{Clock: func() int64 { return now }}
+	c := newTestCounter(t, "z", 2, true, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 5, Window: 1_000_000, Cost: 1}})
+	c.Table = NewTable(c.Rules, true, 10)
+	inFlight := make(map[uint64]int)
+	var open []*Ask
+	for range 20_000 {
+		now += r.Int64N(50_000)
+		if len(open) > 0 && r.IntN(2) == 0 {
+			i := r.IntN(len(open))
+			it := &open[i].Items[0]
+			local.Finish(context.Background(), it, r.Int64N(2))
+			inFlight[it.Key.Hi]--
+			open = append(open[:i], open[i+1:]...)
+			continue
+		}
+		k := r.Uint64N(40)
+		a := localAsk(c, k, 1)
+		if local.Decide(context.Background(), a); a.Admitted {
+			if inFlight[k]++; inFlight[k] > 2 {
+				t.Fatalf("key %d has %d requests in flight, want at most 2", k, inFlight[k])
+			}
+			open = append(open, a)
+		}
+	}
+	for _, a := range open {
+		local.Finish(context.Background(), &a.Items[0], 0)
+	}
+	for i := range c.Table.shards {
+		s := &c.Table.shards[i]
+		for n := range s.next {
+			if places, cost := c.Table.layout.held(c.Table.slot(s, n)); places != 0 || cost != 0 {
+				t.Errorf("slot %d keeps %d places and a cost of %d after all were given back", n, places, cost)
+			}
+		}
+		for g, b := range s.overflow {
+			if places, cost := c.Table.layout.held(b); places != 0 || cost != 0 {
+				t.Errorf("shared counter %d keeps %d places and a cost of %d", g, places, cost)
+			}
+		}
+	}
+}
+
+// TestManyGoroutinesOneLimit lets many goroutines ask for several zones at
+// once: each zone's limit holds and no lock is taken in the wrong order.
+func TestManyGoroutinesOneLimit(t *testing.T) {
+	local := &Local{Clock: func() int64 { return hour }}
+	var counters []*Counter
+	for i, limit := range []int64{50, 70, 90} {
+		counters = append(counters, newTestCounter(t, string(rune('a'+i)), 0, false, nil,
+			ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: limit, Window: hour, Cost: 1}}))
+	}
+	var passed [3]atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 7)) //nolint:gosec // a test's choice
+			for range 500 {
+				var a Ask
+				in := r.Perm(3)[:1+r.IntN(3)]
+				for _, z := range in {
+					a.Items = append(a.Items, Item{Counter: counters[z], Key: Key{1, 1}, Cost: 1})
+				}
+				local.Decide(context.Background(), &a)
+				if a.Admitted {
+					for _, z := range in {
+						passed[z].Add(1)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for z, c := range counters {
+		if n := passed[z].Load(); n > c.Rules[0].Limit() {
+			t.Errorf("zone %d: %d passed, limit %d", z, n, c.Rules[0].Limit())
+		}
+	}
+	if passed[0].Load() != 50 {
+		t.Errorf("zone 0: %d passed, want its whole limit of 50", passed[0].Load())
+	}
+}
+
+// TestAcrossStoresAllOrNothing decides zones in two stores together.
+func TestAcrossStoresAllOrNothing(t *testing.T) {
+	one, two := &Local{Clock: func() int64 { return hour }}, &Local{Clock: func() int64 { return hour }}
+	r := seeded(t)
+	a := newTestCounter(t, "a", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 20, Window: hour, Cost: 1}})
+	b := newTestCounter(t, "b", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1}})
+	for _, c := range []*Counter{a, b} {
+		c.Table = NewTable(c.Rules, true, 100)
+	}
+	var used [2]int64
+	for range 200 {
+		both := r.IntN(2) == 0
+		ask := &Ask{Items: []Item{{Counter: a, Key: Key{1, 1}, Cost: 1}}}
+		of := []Store{one}
+		if both {
+			ask.Items = append(ask.Items, Item{Counter: b, Key: Key{1, 1}, Cost: 1})
+			of = append(of, two)
+		}
+		Across(context.Background(), ask, of)
+		want := used[0] < 20 && (!both || used[1] < 10)
+		if ask.Admitted != want {
+			t.Fatalf("admitted %v with %v used, both %v", ask.Admitted, used, both)
+		}
+		if ask.Admitted {
+			used[0]++
+			if both {
+				used[1]++
+			}
+		}
+		for i := range ask.Items {
+			if len(ask.Items[i].Results) == 0 {
+				continue // another store had already denied
+			}
+			limit := ask.Items[i].Rules[0].Limit()
+			if got := ask.Items[i].Results[0].Remaining; got != limit-used[i] {
+				t.Fatalf("item %d: remaining %d, want %d", i, got, limit-used[i])
+			}
+		}
+	}
+}

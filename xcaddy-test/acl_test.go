@@ -1,0 +1,161 @@
+package xcaddytest
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// aclBlock is the fenced block that follows the mark in the README.
+var aclBlock = regexp.MustCompile("(?s)<!-- acl -->\\s*```\\w*\\n(.*?)```")
+
+// readmeACL is the user that the README tells people to make: its name,
+// password and rights.
+func readmeACL(t *testing.T) (user, password string, rights []string) {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := aclBlock.FindSubmatch(readme)
+	if block == nil {
+		t.Fatal("no ACL in the README")
+	}
+	words := strings.Fields(string(block[1]))
+	if len(words) < 3 || words[0] != "user" {
+		t.Fatalf("the ACL in the README reads %q, want: user <name> on ><password> <rights>", block[1])
+	}
+	for _, word := range words[2:] {
+		if word, is := strings.CutPrefix(word, ">"); is {
+			password = word
+		} else {
+			rights = append(rights, word)
+		}
+	}
+	return words[1], password, rights
+}
+
+// everything uses all that asks anything of Redis.
+const everything = `	rate_limit /all {
+		zone all {
+			key {query.k}
+			rule 100000/1h fixed_window
+			rule 100000/1h sliding_log
+			rule 100000/1h sliding_window
+			rule 100000/1h token_bucket
+			rule 100000/1h token_bucket step 1m
+			rule 100000/1h leaky_bucket nodelay
+			rule 100000/1h gcra
+			cost 2
+		}
+		zone other {
+			rule 100000/1h sliding_log
+		}
+	}
+	rate_limit /held {
+		zone held {
+			rule 1000/1s
+			in_flight 100
+		}
+	}
+	rate_limit /failed {
+		zone failed {
+			rule 1000/1s
+			count_status 4xx
+		}
+	}
+	rate_limit /settled {
+		zone settled {
+			rule 1000/1s gcra
+			settle {http.response.header.X-Tokens}
+		}
+	}
+	rate_limit /twice {
+		zone twice {
+			rule 1000/1s
+			prevent_duplicates 1s
+		}
+	}
+	rate_limit /shadow {
+		zone shadow {
+			rule 2/1h
+			shadow
+		}
+	}
+	header /settled X-Tokens 3
+	respond /failed 404
+	respond ok`
+
+// The rights in the README are enough for all that Diana asks of Redis.
+func TestReadmeACLIsEnough(t *testing.T) {
+	redis, caddy := withRights(t, nil)
+	// Long enough for a key's TTL to be put off.
+	for more := harness.During(3 * time.Second); more(); {
+		askEverything(t, caddy)
+	}
+	if log, err := redis.ACLLog(context.Background(), 10).Result(); err != nil || len(log) > 0 {
+		t.Errorf("Redis refused something (%v): %v", err, log)
+	}
+	if strings.Contains(caddy.Log(), `"level":"error"`) {
+		t.Errorf("errors in the log:\n%s", caddy.Log())
+	}
+	neverAlone(t, []*harness.Caddy{caddy})
+}
+
+// One right less, whichever, is told in the log as an error, and no request is
+// refused for it.
+func TestOneRightLessFailsLoudly(t *testing.T) {
+	_, _, rights := readmeACL(t)
+	for _, right := range rights {
+		if !strings.HasPrefix(right, "+") && !strings.HasPrefix(right, "~") {
+			continue // says what is not allowed
+		}
+		t.Run(right, func(t *testing.T) {
+			t.Parallel()
+			_, caddy := withRights(t, []string{right})
+			harness.Until(t, 10*time.Second, "an error is logged", func() bool {
+				askEverything(t, caddy)
+				return strings.Contains(caddy.Log(), `"level":"error"`)
+			})
+		})
+	}
+}
+
+// withRights starts a Redis with the README's user, but for the rights left
+// out, and a Caddy that uses it.
+func withRights(t *testing.T, without []string) (*harness.Redis, *harness.Caddy) {
+	t.Helper()
+	user, password, rights := readmeACL(t)
+	redis := harness.StartRedis(t)
+	rights = slices.DeleteFunc(rights, func(right string) bool { return slices.Contains(without, right) })
+	set := []any{"acl", "setuser", user, ">" + password}
+	for _, right := range rights {
+		set = append(set, right)
+	}
+	if err := redis.Do(context.Background(), set...).Err(); err != nil {
+		t.Fatalf("the ACL in the README: %v", err)
+	}
+	caddy := harness.StartCaddy(t, harness.Config{
+		Global: onRedis(redis, "username "+user, "password {env.REDIS_PASSWORD}", "timeout 1s", "db 1"), Site: everything,
+	}, "REDIS_PASSWORD="+password)
+	return redis, caddy
+}
+
+// askEverything fails the test if a request is answered as if something were broken.
+func askEverything(t *testing.T, caddy *harness.Caddy) {
+	t.Helper()
+	for _, path := range []string{"/all", "/held", "/failed", "/settled", "/twice", "/shadow"} {
+		answer := caddy.Get(t, path+"?k=one")
+		if answer.Status >= http.StatusInternalServerError {
+			t.Fatalf("%s: status %d", path, answer.Status)
+		}
+	}
+	harness.Do(t, http.MethodPost, caddy.URL+"/twice", "")
+}

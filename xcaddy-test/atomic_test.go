@@ -1,0 +1,78 @@
+package xcaddytest
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// everyAlgorithm is a rule of each, with room for n requests.
+func everyAlgorithm(n int) string {
+	var rules strings.Builder
+	for _, algorithm := range algorithms {
+		fmt.Fprintf(&rules, "\t\t\trule %d/1h %s\n", n, algorithm)
+	}
+	return strings.Replace(rules.String(), "leaky_bucket", "leaky_bucket nodelay", 1)
+}
+
+// One request is one call of one script, however many rules and zones it
+// meets, and a denied one leaves everything in Redis as it was.
+func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
+	sites := map[string]string{
+		"all algorithms": "\trate_limit {\n\t\tzone mixed {\n\t\t\tkey one\n" + everyAlgorithm(20) + "\t\t}\n\t}",
+		"two zones": "\trate_limit {\n\t\tzone account {\n\t\t\tkey {header.X-Account}\n" + everyAlgorithm(20) +
+			"\t\t}\n\t\tzone address {\n\t\t\tkey {client_ip}\n\t\t\trule 1000/1h sliding_window\n\t\t\trule 1000/1h gcra\n\t\t}\n\t}",
+		// The first zone has room and would be charged if it were judged alone.
+		"second denies": "\trate_limit {\n\t\tzone wide {\n\t\t\tkey {client_ip}\n" + everyAlgorithm(1000) +
+			"\t\t}\n\t\tzone narrow {\n\t\t\tkey {header.X-Account}\n\t\t\trule 20/1h sliding_log\n\t\t}\n\t}",
+	}
+	for name, site := range sites {
+		t.Run(name, func(t *testing.T) {
+			redis := harness.StartRedis(t)
+			caddy := harness.StartCaddy(t, harness.Config{
+				Global: onRedis(redis, "timeout 2s"), Site: site + "\n\trespond ok",
+			})
+			get := func() int { return caddy.Get(t, "/", "X-Account", "alice").Status }
+
+			get() // loads the scripts
+			oneCallEach(t, redis, 19, get, http.StatusOK)
+			before := redis.Dumps(t)
+			oneCallEach(t, redis, 5, get, http.StatusTooManyRequests)
+			if after := redis.Dumps(t); !maps.Equal(before, after) {
+				t.Errorf("denied requests changed Redis:\nbefore %q\nafter  %q", before, after)
+			}
+			if len(before) == 0 {
+				t.Error("no keys in Redis: nothing was compared")
+			}
+			neverAlone(t, []*harness.Caddy{caddy})
+		})
+	}
+}
+
+// oneCallEach sends n requests, which must all get that status, and fails the
+// test unless Redis saw exactly n EVALSHA and nothing besides.
+func oneCallEach(t *testing.T, redis *harness.Redis, n int, get func() int, status int) {
+	t.Helper()
+	commands := redis.Watch(t, func() {
+		for i := range n {
+			if got := get(); got != status {
+				t.Errorf("request %d: status %d, want %d", i+1, got, status)
+			}
+		}
+	})
+	calls := 0
+	for _, command := range commands {
+		if strings.Contains(strings.ToLower(command), `] "evalsha" `) {
+			calls++
+		} else {
+			t.Errorf("Redis was also asked: %s", command)
+		}
+	}
+	if calls != n {
+		t.Errorf("%d requests made %d calls of EVALSHA", n, calls)
+	}
+}

@@ -1,0 +1,225 @@
+package xcaddytest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// examples says of each folder below examples/ what the commands in its
+// Caddyfile's comment must print, and what is wrong if they do not.
+var examples = map[string]func(printed string, took time.Duration) error{
+	"quickstart": func(printed string, _ time.Duration) error {
+		waits := regexp.MustCompile(`(?m)^Retry-After: ([1-9]|10)\r?$`).FindAllString(printed, -1)
+		return errors.Join(
+			wantStatuses(printed, times(10, 200), times(2, 429)),
+			wantf(len(waits) == 2, "%d lines Retry-After, want 2, of 1 to 10 seconds", len(waits)))
+	},
+	"account-and-address": func(printed string, _ time.Duration) error {
+		return wantStatuses(printed, times(5, 200), times(1, 429), times(15, 200), times(5, 429))
+	},
+	"sms-code": func(printed string, _ time.Duration) error {
+		return wantStatuses(printed, times(1, 200), times(1, 429), times(1, 200))
+	},
+	"login": func(printed string, _ time.Duration) error {
+		return wantStatuses(printed, times(10, 200), times(5, 401), times(1, 429))
+	},
+	"funnel": func(printed string, took time.Duration) error {
+		return errors.Join(
+			wantStatuses(printed, times(10, 200)),
+			wantf(took > 1800*time.Millisecond && took < 10*time.Second,
+				"ten requests at five a second took %v, want 1.8 s and little more", took))
+	},
+	"shared-redis": func(printed string, _ time.Duration) error {
+		return wantStatuses(printed, times(10, 200), times(2, 429))
+	},
+	"json-error": func(printed string, _ time.Duration) error {
+		problems := wantStatuses(printed, times(2, 200), times(1, 429), times(2, 200), times(1, 429))
+		for _, text := range []string{
+			`{"code":888,"message":"rate limit error"}`, "Content-Type: application/json", "Retry-After: ",
+		} {
+			n := strings.Count(printed, text)
+			problems = errors.Join(problems, wantf(n == 2, "%q stands there %d times, want 2", text, n))
+		}
+		return problems
+	},
+}
+
+// Every example adapts, validates, and does what its comment says, by the very
+// commands that stand there.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../examples/*/Caddyfile")
+	if err != nil || len(files) != len(examples) {
+		t.Fatalf("%d examples (%v), %d of them known here", len(files), err, len(examples))
+	}
+	for _, file := range files {
+		name := filepath.Base(filepath.Dir(file))
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			validates(t, file)
+			shell, serve, tries := commands(t, string(text)), runAlone, 1
+			if name == "shared-redis" {
+				// It waits for Redis no longer than the default of 25 ms. Where a
+				// busy machine takes longer, an instance rightly goes on alone.
+				serve, tries = runShared, 3
+			}
+			for try := 1; ; try++ {
+				printed, took := serve(t, file, shell)
+				problem := examples[name](printed, took)
+				if problem == nil {
+					break
+				}
+				if try == tries {
+					t.Fatalf("%v; printed:\n%s", problem, printed)
+				}
+			}
+		})
+	}
+}
+
+// The quickstart prints in .ci/howto what its Caddyfile says.
+func TestMakeRunPrintsTheQuickstartsCommand(t *testing.T) {
+	text, err := os.ReadFile("../examples/quickstart/Caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	howto, err := exec.Command("../.ci/howto").Output()
+	if err != nil || !strings.Contains(string(howto), strings.TrimSpace(commands(t, string(text)))) {
+		t.Errorf("make run prints (%v):\n%s", err, howto)
+	}
+}
+
+// commands is the shell that stands indented in a Caddyfile's first comment.
+func commands(t *testing.T, caddyfile string) string {
+	t.Helper()
+	var shell strings.Builder
+	for line := range strings.Lines(caddyfile) {
+		if !strings.HasPrefix(line, "#") {
+			break
+		}
+		if command, is := strings.CutPrefix(line, "#     "); is {
+			shell.WriteString(command)
+		}
+	}
+	if shell.Len() == 0 {
+		t.Fatal("the comment has no commands")
+	}
+	return shell.String()
+}
+
+func validates(t *testing.T, file string) {
+	t.Helper()
+	// Port 1: nobody is there, and nobody is to be asked.
+	cmd := harness.Command(t.TempDir(), "validate", "--config", file)
+	cmd.Env = append(cmd.Env, "REDIS=127.0.0.1:1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("validate: %v\n%s", err, out)
+	}
+}
+
+// runAlone serves an example on free ports and runs its commands.
+func runAlone(t *testing.T, file, shell string) (printed string, took time.Duration) {
+	t.Helper()
+	adapted, err := harness.Command(t.TempDir(), "adapt", "--config", file).Output()
+	if err != nil {
+		t.Fatalf("adapt: %v", err)
+	}
+	port, admin := harness.FreePort(t), harness.FreePort(t)
+	var config struct {
+		Admin map[string]any                        `json:"admin,omitempty"`
+		Apps  map[string]map[string]json.RawMessage `json:"apps"`
+	}
+	if err := json.Unmarshal(adapted, &config); err != nil {
+		t.Fatal(err)
+	}
+	servers := string(config.Apps["http"]["servers"])
+	if config.Admin != nil || strings.Count(servers, `":8080"`) != 1 {
+		t.Fatalf("want an example that listens on :8080 and leaves the admin endpoint alone: %s", adapted)
+	}
+	config.Admin = map[string]any{"listen": fmt.Sprintf("127.0.0.1:%d", admin)}
+	config.Apps["http"]["servers"] = json.RawMessage(
+		strings.Replace(servers, `":8080"`, fmt.Sprintf(`"127.0.0.1:%d"`, port), 1))
+	moved, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	harness.StartCaddyJSON(t, moved, port, admin)
+	return runShell(t, ".", strings.ReplaceAll(shell, "localhost:8080", fmt.Sprintf("127.0.0.1:%d", port)))
+}
+
+// runShared runs the commands of the example that starts its instances itself.
+func runShared(t *testing.T, file, shell string) (printed string, took time.Duration) {
+	t.Helper()
+	redis := harness.StartRedis(t)
+	shell = strings.ReplaceAll(shell, "caddy ", harness.Binary()+" ")
+	shell = strings.ReplaceAll(shell, "localhost:", "127.0.0.1:")
+	for _, port := range []string{"8081", "8082", "8083", "2021", "2022", "2023"} {
+		free := fmt.Sprint(harness.FreePort(t))
+		shell = strings.ReplaceAll(shell, port, free)
+		if port < "8" {
+			// The last command stops them, but only if those before it worked.
+			stop := harness.Command(t.TempDir(), "stop", "--address", "127.0.0.1:"+free)
+			t.Cleanup(func() { _ = stop.Run() })
+		}
+	}
+	return runShell(t, filepath.Dir(file), shell, "REDIS="+redis.Addr)
+}
+
+// runShell runs commands in dir; only what curl prints comes back.
+func runShell(t *testing.T, dir, shell string, env ...string) (printed string, took time.Duration) {
+	t.Helper()
+	home := t.TempDir()
+	cmd := exec.Command("bash", "-ec", shell)
+	cmd.Dir = dir
+	cmd.Env = slices.Concat(harness.Command(home).Env, env)
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	started := time.Now()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s%s", shell, err, out, problems.String())
+	}
+	return string(out), time.Since(started)
+}
+
+func times(n, status int) []int { return slices.Repeat([]int{status}, n) }
+
+// wantf is nil if it is so, else the error.
+func wantf(so bool, format string, args ...any) error {
+	if so {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+var printedStatus = regexp.MustCompile(`(?m)^(?:HTTP/\S+ )?([1-5]\d\d)\b`)
+
+// wantStatuses wants the statuses printed, alone on their line or in a status
+// line, to be these.
+func wantStatuses(printed string, parts ...[]int) error {
+	want := slices.Concat(parts...)
+	var got []int
+	for _, match := range printedStatus.FindAllStringSubmatch(printed, -1) {
+		status, err := strconv.Atoi(match[1])
+		if err != nil {
+			return err
+		}
+		got = append(got, status)
+	}
+	return wantf(slices.Equal(got, want), "statuses %v, want %v", got, want)
+}

@@ -1,0 +1,21 @@
+module github.com/dianalimiter/diana/xcaddy-test
+
+go 1.26.0
+
+tool github.com/caddyserver/xcaddy/cmd/xcaddy
+
+require github.com/redis/go-redis/v9 v9.23.0
+
+require (
+	github.com/Masterminds/semver/v3 v3.4.0 // indirect
+	github.com/akavel/rsrc v0.10.2 // indirect
+	github.com/caddyserver/xcaddy v0.4.5 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/google/shlex v0.0.0-20191202100458-e7afc7fbc510 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/josephspurrier/goversioninfo v1.5.0 // indirect
+	github.com/spf13/cobra v1.9.1 // indirect
+	github.com/spf13/pflag v1.0.6 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)

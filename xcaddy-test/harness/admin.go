@@ -1,0 +1,134 @@
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Answer is an HTTP answer with its body read.
+type Answer struct {
+	Status int
+	Header http.Header
+	Body   string
+}
+
+// Do sends one request on a connection of its own and reads the answer.
+// headers are names and values in turn.
+func Do(t testing.TB, method, url, body string, headers ...string) Answer {
+	t.Helper()
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Close = true
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	return Answer{resp.StatusCode, resp.Header, string(got)}
+}
+
+// Get gets a path of the site.
+func (c *Caddy) Get(t testing.TB, path string, headers ...string) Answer {
+	t.Helper()
+	return Do(t, http.MethodGet, c.URL+path, "", headers...)
+}
+
+// Statuses gets a path n times and returns the status of each answer.
+func (c *Caddy) Statuses(t testing.TB, path string, n int) []int {
+	t.Helper()
+	statuses := make([]int, n)
+	for i := range statuses {
+		statuses[i] = c.Get(t, path).Status
+	}
+	return statuses
+}
+
+// Running is the configuration that Caddy runs, as JSON.
+func (c *Caddy) Running(t testing.TB) string {
+	t.Helper()
+	return Do(t, http.MethodGet, c.Admin+"/config/", "").Body
+}
+
+// Load has Caddy reload with config, JSON, even if it is the one that runs.
+func (c *Caddy) Load(t testing.TB, config string) Answer {
+	t.Helper()
+	return Do(t, http.MethodPost, c.Admin+"/load", config,
+		"Content-Type", "application/json", "Cache-Control", "must-revalidate")
+}
+
+// Goroutines counts Caddy's goroutines.
+func (c *Caddy) Goroutines(t testing.TB) int {
+	t.Helper()
+	profile := Do(t, http.MethodGet, c.Admin+"/debug/pprof/goroutine?debug=1", "").Body
+	first, _, _ := strings.Cut(profile, "\n")
+	n, err := strconv.Atoi(strings.TrimPrefix(first, "goroutine profile: total "))
+	if err != nil {
+		t.Fatalf("goroutine profile: %q", first)
+	}
+	return n
+}
+
+// Metric is the value of the one series of that name whose labels have all the
+// given pairs, label="value"; ok is false if there is none.
+func (c *Caddy) Metric(t testing.TB, name string, labels ...string) (value float64, ok bool) {
+	t.Helper()
+	metrics := Do(t, http.MethodGet, c.Admin+"/metrics", "").Body
+	series := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `(\{[^}]*\})? (\S+)$`)
+	for _, match := range series.FindAllStringSubmatch(metrics, -1) {
+		if containsAll(match[1], labels) {
+			value, err := strconv.ParseFloat(match[2], 64)
+			if err != nil {
+				t.Fatalf("metric %s: %v", name, err)
+			}
+			return value, true
+		}
+	}
+	return 0, false
+}
+
+// HandlerPath is the path below /config of the one Diana handler in config,
+// JSON, such as /apps/http/servers/srv0/routes/0/handle/0.
+func HandlerPath(t testing.TB, config string) string {
+	t.Helper()
+	var tree any
+	if err := json.Unmarshal([]byte(config), &tree); err != nil {
+		t.Fatalf("config: %v", err)
+	}
+	paths := findHandlers("", tree)
+	if len(paths) != 1 {
+		t.Fatalf("handlers in the config: %v, want one", paths)
+	}
+	return paths[0]
+}
+
+func findHandlers(path string, node any) (paths []string) {
+	switch node := node.(type) {
+	case map[string]any:
+		if node["handler"] == "rate_limit" {
+			return []string{path}
+		}
+		for key, child := range node {
+			paths = append(paths, findHandlers(path+"/"+key, child)...)
+		}
+	case []any:
+		for i, child := range node {
+			paths = append(paths, findHandlers(fmt.Sprintf("%s/%d", path, i), child)...)
+		}
+	}
+	return paths
+}

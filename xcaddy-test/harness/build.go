@@ -1,0 +1,56 @@
+// Package harness starts what the tests are about, as users get it: a Caddy
+// that the real xcaddy built, and real Redis servers. It looks at them from
+// outside only: HTTP, Caddy's admin endpoint, log lines, Redis commands.
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// CaddyVersion is the Caddy that the plugin is built into.
+const CaddyVersion = "v2.11.9"
+
+// buildTime is what a build on a slow machine with nothing cached may take.
+const buildTime = 10 * time.Minute
+
+// binary is the Caddy that Start runs.
+var binary string
+
+// Build has xcaddy build Caddy with the plugin from the folder above into dir.
+func Build(dir string) error {
+	root, err := filepath.Abs("..")
+	if err != nil {
+		return err
+	}
+	binary = filepath.Join(dir, "caddy")
+	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
+	defer cancel()
+
+	// The version is only a name for what lies at the path: xcaddy would look
+	// for a published one without it.
+	cmd := exec.CommandContext(ctx, "go", "tool", "xcaddy", "build", CaddyVersion,
+		"--with", "github.com/dianalimiter/diana@v0.0.0="+root, "--output", binary)
+	// xcaddy works in a folder of its own below this one and may not find a
+	// repository there that its build could stamp.
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GOFLAGS=-buildvcs=false")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("xcaddy build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Command is the built Caddy with args, its files kept below dir.
+func Command(dir string, args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+	return cmd
+}
+
+// Binary is the path of the built Caddy.
+func Binary() string { return binary }

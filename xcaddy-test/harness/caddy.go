@@ -1,0 +1,177 @@
+package harness
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Config is a Caddyfile of one site, in parts; Start adds the ports.
+type Config struct {
+	Global string // lines for the block of global options
+	Site   string // lines for the site
+}
+
+// Caddyfile is the whole of it, for an instance on those ports.
+func (c Config) Caddyfile(admin string, port int) string {
+	return fmt.Sprintf("{\n\tadmin %s\n%s\n}\n\n:%d {\n\tbind 127.0.0.1\n%s\n}\n",
+		admin, c.Global, port, c.Site)
+}
+
+// Caddy is a running Caddy.
+type Caddy struct {
+	URL   string // of its site, without a slash at the end
+	Admin string // URL of its admin endpoint, likewise
+	Port  int
+	Dir   string // what it keeps between runs, autosaved config included
+
+	cmd    *exec.Cmd
+	log    logBuffer
+	exited chan struct{}
+}
+
+// StartCaddy runs config on free ports until the test ends and returns once it
+// serves. env are further variables, KEY=value.
+func StartCaddy(t testing.TB, config Config, env ...string) *Caddy {
+	t.Helper()
+	port, adminPort := FreePort(t), FreePort(t)
+	text := config.Caddyfile(fmt.Sprintf("127.0.0.1:%d", adminPort), port)
+	return start(t, "Caddyfile", []byte(text), port, adminPort, env)
+}
+
+// StartCaddyJSON does the same with a whole JSON configuration that already
+// has both ports in it.
+func StartCaddyJSON(t testing.TB, config []byte, port, adminPort int, env ...string) *Caddy {
+	t.Helper()
+	return start(t, "caddy.json", config, port, adminPort, env)
+}
+
+func start(t testing.TB, name string, config []byte, port, adminPort int, env []string) *Caddy {
+	t.Helper()
+	c := &Caddy{
+		URL:   fmt.Sprintf("http://127.0.0.1:%d", port),
+		Admin: fmt.Sprintf("http://127.0.0.1:%d", adminPort),
+		Port:  port, Dir: t.TempDir(), exited: make(chan struct{}),
+	}
+	path := filepath.Join(c.Dir, name)
+	if err := os.WriteFile(path, config, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.cmd = Command(c.Dir, "run", "--config", path)
+	c.cmd.Env = append(c.cmd.Env, env...)
+	c.cmd.Stderr = &c.log
+	c.cmd.Stdout = &c.log
+	if err := c.cmd.Start(); err != nil {
+		t.Fatalf("start caddy: %v", err)
+	}
+	go func() {
+		defer close(c.exited)
+		_ = c.cmd.Wait() // its log says why it ended
+	}()
+	t.Cleanup(func() { c.end(t) })
+	Until(t, 20*time.Second, "caddy serves", func() bool {
+		c.mustRun(t)
+		return strings.Contains(c.Log(), "serving initial configuration")
+	})
+	return c
+}
+
+// Log is everything that Caddy has logged so far.
+func (c *Caddy) Log() string { return c.log.String() }
+
+// WaitLog waits for a log line that has all the parts in it and returns it.
+func (c *Caddy) WaitLog(t testing.TB, within time.Duration, parts ...string) string {
+	t.Helper()
+	var found string
+	Until(t, within, fmt.Sprintf("a log line with %q", parts), func() bool {
+		for line := range strings.Lines(c.Log()) {
+			if containsAll(line, parts) {
+				found = line
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+func (c *Caddy) mustRun(t testing.TB) {
+	t.Helper()
+	select {
+	case <-c.exited:
+		t.Fatalf("caddy ended:\n%s", c.Log())
+	default:
+	}
+}
+
+// end stops Caddy, and fails the test if it panicked or does not stop.
+func (c *Caddy) end(t testing.TB) {
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended, which is as good
+	select {
+	case <-c.exited:
+	case <-time.After(15 * time.Second):
+		t.Error("caddy does not stop")
+		_ = c.cmd.Process.Kill()
+		<-c.exited
+	}
+	log := c.Log()
+	if strings.Contains(log, "panic") {
+		t.Errorf("caddy panicked:\n%s", log)
+	} else if t.Failed() {
+		t.Logf("the end of caddy's log:\n%s", telling(log))
+	}
+}
+
+// telling is the end of a log without the lines that every denial writes.
+func telling(log string) string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, `"rate limit exceeded"`) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines[max(0, len(lines)-15):], "")
+}
+
+// Client is an HTTP client for that many requests at once, each on a
+// connection that stays open.
+func Client(connections int) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections},
+		Timeout:   30 * time.Second,
+	}
+}
+
+func containsAll(s string, parts []string) bool {
+	for _, part := range parts {
+		if !strings.Contains(s, part) {
+			return false
+		}
+	}
+	return true
+}
+
+// logBuffer collects what a process writes while others read it.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

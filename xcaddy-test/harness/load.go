@@ -1,0 +1,186 @@
+package harness
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Shot is one request of a load: when it was sent, when its answer was there,
+// and what it was. The instant at which it was charged lies between the two.
+type Shot struct {
+	Sent, Got  time.Time
+	Status     int
+	RetryAfter string
+	Err        error
+}
+
+// Took is how long the answer took.
+func (s Shot) Took() time.Duration { return s.Got.Sub(s.Sent) }
+
+// Shoot sends one GET.
+func Shoot(client *http.Client, url string) Shot {
+	s := Shot{Sent: time.Now()}
+	resp, err := client.Get(url)
+	if err != nil {
+		s.Got, s.Err = time.Now(), err
+		return s
+	}
+	_, s.Err = io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	s.Got = time.Now()
+	s.Status, s.RetryAfter = resp.StatusCode, resp.Header.Get("Retry-After")
+	return s
+}
+
+// During says yes until that time from now is over.
+func During(d time.Duration) func() bool {
+	end := time.Now().Add(d)
+	return func() bool { return time.Now().Before(end) }
+}
+
+// Saturate has that many clients send one request after another, each to the
+// urls in turn, as long as more says so.
+func Saturate(clients int, more func() bool, urls ...string) []Shot {
+	client := Client(clients)
+	defer client.CloseIdleConnections()
+	return gather(clients, func(i int, add func(Shot)) {
+		for more() {
+			add(Shoot(client, urls[i%len(urls)]))
+			i++
+		}
+	})
+}
+
+// Pace sends rate requests a second, to the urls in turn, however long the
+// answers take, as long as more says so.
+func Pace(rate int, more func() bool, urls ...string) []Shot {
+	client := Client(rate)
+	defer client.CloseIdleConnections()
+	var (
+		mu    sync.Mutex
+		wg    sync.WaitGroup
+		shots []Shot
+	)
+	start, gap := time.Now(), time.Second/time.Duration(rate)
+	for i := 0; more(); i++ {
+		time.Sleep(time.Until(start.Add(time.Duration(i) * gap)))
+		wg.Go(func() {
+			s := Shoot(client, urls[i%len(urls)])
+			mu.Lock()
+			defer mu.Unlock()
+			shots = append(shots, s)
+		})
+	}
+	wg.Wait()
+	slices.SortFunc(shots, bySent)
+	return shots
+}
+
+// AtOnce sends n requests at the same time, to the urls in turn.
+func AtOnce(n int, urls ...string) []Shot {
+	client := Client(n)
+	defer client.CloseIdleConnections()
+	gun := make(chan struct{})
+	time.AfterFunc(50*time.Millisecond, func() { close(gun) })
+	return gather(n, func(i int, add func(Shot)) {
+		<-gun
+		add(Shoot(client, urls[i%len(urls)]))
+	})
+}
+
+// gather runs do n times at once and returns what they all add, in the order sent.
+func gather(n int, do func(i int, add func(Shot))) []Shot {
+	all := make([][]Shot, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			do(i, func(s Shot) { all[i] = append(all[i], s) })
+		})
+	}
+	wg.Wait()
+	shots := slices.Concat(all...)
+	slices.SortFunc(shots, bySent)
+	return shots
+}
+
+func bySent(a, b Shot) int { return a.Sent.Compare(b.Sent) }
+
+// With returns the shots that were answered with that status.
+func With(status int, shots []Shot) []Shot {
+	return slices.DeleteFunc(slices.Clone(shots), func(s Shot) bool {
+		return s.Err != nil || s.Status != status
+	})
+}
+
+// ByStatus counts the shots by what came of them.
+func ByStatus(shots []Shot) map[string]int {
+	counts := map[string]int{}
+	for _, s := range shots {
+		if s.Err != nil {
+			counts["no answer: "+s.Err.Error()]++
+		} else {
+			counts[fmt.Sprint(s.Status)]++
+		}
+	}
+	return counts
+}
+
+// OnlyStatuses fails the test if anything but these came of a shot.
+func OnlyStatuses(t testing.TB, shots []Shot, statuses ...int) {
+	t.Helper()
+	for _, s := range shots {
+		if s.Err != nil || !slices.Contains(statuses, s.Status) {
+			t.Fatalf("answers %v, want only %v", ByStatus(shots), statuses)
+		}
+	}
+}
+
+// clockSlack is how far the clock that the limiter reads and the test's own may
+// run apart within one window.
+const clockSlack = time.Millisecond
+
+// Between returns the shots that were sent at or after from and answered before to.
+func Between(shots []Shot, from, to time.Time) []Shot {
+	return slices.DeleteFunc(slices.Clone(shots), func(s Shot) bool {
+		return s.Sent.Before(from) || !s.Got.Before(to)
+	})
+}
+
+// MostWithin is the greatest number of shots that were certainly charged within
+// one interval of the length of window: those sent and answered in it. (One
+// that was on its way at either end may have been charged outside.)
+func MostWithin(shots []Shot, window time.Duration) int {
+	most := 0
+	for i, first := range shots {
+		end := first.Sent.Add(window - clockSlack)
+		n := 0
+		for _, s := range shots[i:] {
+			if !s.Sent.Before(end) {
+				break
+			}
+			if s.Got.Before(end) {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// Quantiles describes how long the answers took.
+func Quantiles(shots []Shot) (p50, p99, most time.Duration) {
+	if len(shots) == 0 {
+		return 0, 0, 0
+	}
+	took := make([]time.Duration, len(shots))
+	for i, s := range shots {
+		took[i] = s.Took()
+	}
+	slices.Sort(took)
+	return took[len(took)/2], took[len(took)*99/100], took[len(took)-1]
+}

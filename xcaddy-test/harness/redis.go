@@ -1,0 +1,170 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// observer is the name of the harness's own connections, which tests that
+// count connections leave out.
+const observer = "observer"
+
+// Redis is a running redis-server.
+type Redis struct {
+	*redis.Client // as the administrator, to look and to make trouble
+
+	Addr string
+
+	port int
+	dir  string
+	args []string
+	cmd  *exec.Cmd
+}
+
+// StartRedis starts a redis-server on a free port; args are further options of
+// its command line. When the test ends, every key must have a TTL.
+func StartRedis(t testing.TB, args ...string) *Redis {
+	t.Helper()
+	r := &Redis{port: FreePort(t), dir: t.TempDir(), args: args}
+	r.Addr = fmt.Sprintf("127.0.0.1:%d", r.port)
+	r.Client = redis.NewClient(&redis.Options{
+		Addr: r.Addr, ClientName: observer, Password: option(args, "--requirepass"), MaxRetries: -1,
+	})
+	r.Start(t)
+	t.Cleanup(func() {
+		if r.cmd != nil {
+			r.CheckTTLs(t)
+			r.Kill(t)
+		}
+		_ = r.Close()
+	})
+	return r
+}
+
+// Start starts the server, anew after Kill: on the same port, with nothing in it.
+func (r *Redis) Start(t testing.TB) {
+	t.Helper()
+	args := append([]string{
+		"--port", strconv.Itoa(r.port), "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", r.dir, "--logfile", "redis.log",
+	}, r.args...)
+	cmd := exec.Command("redis-server", args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start redis-server: %v", err)
+	}
+	r.cmd = cmd
+	Until(t, 10*time.Second, "redis-server answers", func() bool {
+		return r.Ping(context.Background()).Err() == nil
+	})
+}
+
+// Kill ends the server as a crash would.
+func (r *Redis) Kill(t testing.TB) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatalf("kill redis-server: %v", err)
+	}
+	_ = r.cmd.Wait() // reports the kill
+	r.cmd = nil
+}
+
+// Stall stops the server without ending it: connections stay open and nothing
+// is answered.
+func (r *Redis) Stall(t testing.TB) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatalf("stall redis-server: %v", err)
+	}
+}
+
+// Resume lets a stalled server go on.
+func (r *Redis) Resume(t testing.TB) {
+	t.Helper()
+	if err := r.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatalf("resume redis-server: %v", err)
+	}
+	Until(t, 10*time.Second, "redis-server answers", func() bool {
+		return r.Ping(context.Background()).Err() == nil
+	})
+}
+
+// CheckTTLs fails the test if a key in any database has no TTL.
+func (r *Redis) CheckTTLs(t testing.TB) {
+	t.Helper()
+	ctx := context.Background()
+	for db := range 16 {
+		conn := r.Conn()
+		if err := conn.Select(ctx, db).Err(); err != nil {
+			t.Fatalf("select %d: %v", db, err)
+		}
+		keys := conn.Scan(ctx, 0, "*", 1000).Iterator()
+		for keys.Next(ctx) {
+			if ttl := conn.PTTL(ctx, keys.Val()).Val(); ttl == -1 {
+				t.Errorf("key %q in database %d has no TTL", keys.Val(), db)
+			}
+		}
+		if err := keys.Err(); err != nil {
+			t.Fatalf("scan: %v", err)
+		}
+		// The database is a state of the connection, which goes back to the pool.
+		conn.Select(ctx, 0)
+		_ = conn.Close()
+	}
+}
+
+// Heartbeat is the end of the key by which live instances are counted. They
+// write it about every second, whatever requests come.
+const Heartbeat = ":instances"
+
+// Dumps returns what every key holds, but for the heartbeat.
+func (r *Redis) Dumps(t testing.TB) map[string]string {
+	t.Helper()
+	ctx := context.Background()
+	dumps := map[string]string{}
+	keys := r.Scan(ctx, 0, "*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if strings.HasSuffix(keys.Val(), Heartbeat) {
+			continue
+		}
+		// A key may expire between the two commands and is then not there.
+		if dump, err := r.Dump(ctx, keys.Val()).Result(); err == nil {
+			dumps[keys.Val()] = dump
+		}
+	}
+	if err := keys.Err(); err != nil {
+		t.Fatalf("scan: %v", err)
+	}
+	return dumps
+}
+
+// Connections lists the connections of others than the harness.
+func (r *Redis) Connections(t testing.TB) (others []string) {
+	t.Helper()
+	list, err := r.ClientList(context.Background()).Result()
+	if err != nil {
+		t.Fatalf("client list: %v", err)
+	}
+	for line := range strings.Lines(list) {
+		if !strings.Contains(line, " name="+observer+" ") {
+			others = append(others, line)
+		}
+	}
+	return others
+}
+
+func option(args []string, name string) string {
+	for i, arg := range args[:max(0, len(args)-1)] {
+		if arg == name {
+			return args[i+1]
+		}
+	}
+	return ""
+}

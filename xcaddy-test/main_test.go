@@ -1,0 +1,80 @@
+// Package xcaddytest holds the plugin to what its README promises, as its
+// users get it: built by xcaddy, run as real processes, shared through a real
+// Redis, and looked at from outside only.
+package xcaddytest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "diana")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := harness.Build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// algorithms are the six, as a rule names them.
+var algorithms = []string{
+	"fixed_window", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra",
+}
+
+func TestModulesAreListed(t *testing.T) {
+	out, err := harness.Command(t.TempDir(), "list-modules").CombinedOutput()
+	if err != nil {
+		t.Fatalf("list-modules: %v\n%s", err, out)
+	}
+	listed := strings.Fields(string(out))
+	want := []string{"http.handlers.rate_limit", "rate_limit"}
+	for _, algorithm := range algorithms {
+		want = append(want, "http.rate_limit.algorithms."+algorithm)
+	}
+	for _, module := range want {
+		if !slices.Contains(listed, module) {
+			t.Errorf("%s is not listed", module)
+		}
+	}
+}
+
+// onRedis is the global option for a store in that Redis; options are further
+// lines of the store.
+func onRedis(r *harness.Redis, options ...string) string {
+	return fmt.Sprintf("\trate_limit {\n\t\tstore redis %s {\n%s\n\t\t}\n\t}",
+		r.Addr, strings.Join(options, "\n"))
+}
+
+// urls are the addresses of one path on each of the instances.
+func urls(caddys []*harness.Caddy, path string) []string {
+	all := make([]string, len(caddys))
+	for i, c := range caddys {
+		all[i] = c.URL + path
+	}
+	return all
+}
+
+// startMany starts n instances of one configuration.
+func startMany(t *testing.T, n int, config harness.Config) []*harness.Caddy {
+	t.Helper()
+	all := make([]*harness.Caddy, n)
+	for i := range all {
+		all[i] = harness.StartCaddy(t, config)
+	}
+	return all
+}

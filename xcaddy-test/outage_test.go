@@ -1,0 +1,203 @@
+package xcaddytest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+const (
+	outageRate    = 500
+	controlRate   = 100 // of requests that no limit applies to
+	outageLimit   = 100
+	outageBound   = 2 * outageLimit // of gcra with its default burst
+	outageTimeout = 25 * time.Millisecond
+)
+
+// Redis is killed, or stalls, under load and comes back: every request is
+// answered, in time, the limits hold throughout, and counts are shared again
+// soon.
+func TestOutageIsSurvived(t *testing.T) {
+	t.Run("killed", func(t *testing.T) { outage(t, (*harness.Redis).Kill, (*harness.Redis).Start) })
+	t.Run("stalled", func(t *testing.T) { outage(t, (*harness.Redis).Stall, (*harness.Redis).Resume) })
+}
+
+func outage(t *testing.T, begin, end func(*harness.Redis, testing.TB)) {
+	redis := harness.StartRedis(t)
+	instances := startMany(t, 2, harness.Config{
+		Global: onRedis(redis),
+		Site: fmt.Sprintf("\trate_limit /rate {\n\t\tzone rate {\n\t\t\tkey one\n\t\t\trule %d/s gcra\n\t\t}\n\t}\n", outageLimit) +
+			"\trate_limit /count {\n\t\tzone count {\n\t\t\tkey {query.k}\n\t\t\trule 10/1h sliding_log\n\t\t}\n\t}\n\trespond ok",
+	})
+	shared(t, instances, 10*time.Second)
+
+	shots, control := make(chan []harness.Shot), make(chan []harness.Shot)
+	over := make(chan struct{})
+	go func() {
+		shots <- harness.Pace(outageRate, open(over), urls(instances, "/rate")...)
+	}()
+	go func() {
+		control <- harness.Pace(controlRate, open(over), urls(instances, "/free")...)
+	}()
+	m := goThrough(t, redis, instances, begin, end)
+	close(over)
+	judgeOutage(t, <-shots, <-control, m)
+}
+
+// goThrough takes the instances through an outage; the pauses are the scenario.
+func goThrough(t *testing.T, redis *harness.Redis, instances []*harness.Caddy, begin, end func(*harness.Redis, testing.TB)) (m moments) {
+	t.Helper()
+	m.healthy, m.before = time.Now(), fallbacks(t, instances)
+	time.Sleep(2 * time.Second)
+	m.gone = time.Now()
+	m.before = fallbacks(t, instances) - m.before
+	begin(redis, t)
+	away(t, instances)
+	time.Sleep(3 * time.Second)
+	end(redis, t)
+	m.back = time.Now()
+	for _, c := range instances {
+		harness.Until(t, 2*time.Second-time.Since(m.back), "the store is up again", func() bool {
+			up, _ := c.Metric(t, "caddy_rate_limit_store_up")
+			return up == 1
+		})
+	}
+	m.rejoined = time.Now()
+	t.Logf("store up again on both instances %v after Redis was", m.rejoined.Sub(m.back))
+	shared(t, instances, 2*time.Second-time.Since(m.back))
+	time.Sleep(time.Until(m.rejoined.Add(time.Second)))
+	m.settled, m.after = time.Now(), fallbacks(t, instances)
+	time.Sleep(1500 * time.Millisecond)
+	m.end = time.Now()
+	m.after = fallbacks(t, instances) - m.after
+	return m
+}
+
+// moments are those of one outage.
+type moments struct {
+	healthy, gone, back, rejoined, settled, end time.Time
+
+	// Decisions made without Redis while it was there, before and after: a
+	// machine that is too busy to answer within the timeout is an outage too.
+	before, after float64
+}
+
+// fallbacks counts the decisions of the loaded zone that were made without Redis.
+func fallbacks(t *testing.T, instances []*harness.Caddy) (sum float64) {
+	t.Helper()
+	for _, c := range instances {
+		n, ok := c.Metric(t, "caddy_rate_limit_fallback_total", `zone="rate"`)
+		if !ok {
+			t.Error("no metric caddy_rate_limit_fallback_total")
+		}
+		sum += n
+	}
+	return sum
+}
+
+// open says yes until over is closed.
+func open(over chan struct{}) func() bool {
+	return func() bool {
+		select {
+		case <-over:
+			return false
+		default:
+			return true
+		}
+	}
+}
+
+// shared fails the test unless, soon enough, what the first instance admits of
+// a key counts on the second one. Each try takes a new key: on a busy machine
+// one answer of Redis may be late, and the limit then rightly kept alone.
+func shared(t *testing.T, instances []*harness.Caddy, within time.Duration) {
+	t.Helper()
+	harness.Until(t, within, "counts are shared", func() bool {
+		path := fmt.Sprintf("/count?k=%d", time.Now().UnixNano())
+		return slices.Equal(instances[0].Statuses(t, path, 11), slices.Concat(times(10, 200), times(1, 429))) &&
+			instances[1].Get(t, path).Status == http.StatusTooManyRequests
+	})
+}
+
+// away fails the test unless the instances say that they are alone and enforce
+// their share of the limit, half of it each.
+func away(t *testing.T, instances []*harness.Caddy) {
+	t.Helper()
+	passed := 0
+	for _, c := range instances {
+		harness.Until(t, 2*time.Second, "the store is down", func() bool {
+			up, ok := c.Metric(t, "caddy_rate_limit_store_up")
+			return ok && up == 0
+		})
+		for _, status := range c.Statuses(t, "/count?k=meanwhile", 12) {
+			if status == http.StatusOK {
+				passed++
+			}
+		}
+	}
+	if passed != 10 {
+		t.Errorf("alone, both instances together admitted %d, want half of 10 each", passed)
+	}
+}
+
+// judgeOutage looks at what was recorded over the whole of it.
+func judgeOutage(t *testing.T, shots, control []harness.Shot, m moments) {
+	t.Helper()
+	harness.OnlyStatuses(t, shots, http.StatusOK, http.StatusTooManyRequests)
+	calm := func(fallbacks float64) int {
+		if fallbacks > 0 {
+			t.Logf("%v decisions were made alone because the machine was busy: twice the bound may pass", fallbacks)
+			return 2 * outageBound
+		}
+		return outageBound
+	}
+	phases := []struct {
+		name     string
+		from, to time.Time
+		bound    int // in any second of it
+	}{
+		{"healthy", m.healthy, m.gone, calm(m.before)},
+		{"away, the first second", m.gone, m.gone.Add(time.Second), 2 * outageBound},
+		{"alone", m.gone.Add(1100 * time.Millisecond), m.back, outageBound},
+		{"back, the first two seconds", m.back, m.settled, 2 * outageBound},
+		{"shared again", m.settled, m.end, calm(m.after)},
+	}
+	for _, phase := range phases {
+		all := harness.Between(shots, phase.from, phase.to)
+		passed := harness.With(http.StatusOK, all)
+		most := harness.MostWithin(passed, time.Second)
+		t.Logf("%-28s %5d requests, %4d passed, at most %3d a second", phase.name, len(all), len(passed), most)
+		if len(passed) == 0 || len(passed) == len(all) {
+			t.Errorf("%s: %d of %d passed, want some but not all", phase.name, len(passed), len(all))
+		}
+		if most > phase.bound {
+			t.Errorf("%s: %d passed within a second, bound %d", phase.name, most, phase.bound)
+		}
+		judgeWaits(t, phase.name, all, harness.Between(control, phase.from, phase.to))
+	}
+	if most := harness.MostWithin(harness.With(http.StatusOK, shots), time.Second); most > 2*outageBound {
+		t.Errorf("%d passed within a second, want at most twice the bound of %d", most, outageBound)
+	}
+}
+
+// judgeWaits compares with requests that had nothing to do with Redis at the
+// same time, so that what a busy machine adds is not held against the limiter.
+func judgeWaits(t *testing.T, phase string, shots, control []harness.Shot) {
+	t.Helper()
+	p50, p99, slowest := harness.Quantiles(shots)
+	free50, free99, freeSlowest := harness.Quantiles(control)
+	t.Logf("%-28s p50 %v, p99 %v, slowest %v; without a limit p50 %v, p99 %v, slowest %v",
+		phase, p50, p99, slowest, free50, free99, freeSlowest)
+	if allowed := outageTimeout + 10*time.Millisecond + 2*free99; p99 > allowed {
+		t.Errorf("%s: p99 %v, want at most %v", phase, p99, allowed)
+	}
+	// The one slowest request says less of the limiter than of the machine,
+	// but a wait for a connection, of two seconds, would show here.
+	if allowed := time.Second + freeSlowest; slowest > allowed {
+		t.Errorf("%s: slowest %v, want at most %v", phase, slowest, allowed)
+	}
+}

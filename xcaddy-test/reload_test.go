@@ -1,0 +1,194 @@
+package xcaddytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+const (
+	reloads     = 100
+	reloadFails = 20 // of them, evenly spread
+	reloadGap   = 50 * time.Millisecond
+	reloadRate  = 300
+	reloadPool  = 5 // connections to Redis, at most
+	reloadExact = 250
+	reloadLimit = 40
+)
+
+// A hundred reloads under load, a fifth of which fail, change nothing: the
+// limits hold as if there had been none, and nothing is left behind.
+func TestReloadsUnderLoadChangeNothing(t *testing.T) {
+	redis := harness.StartRedis(t)
+	caddy := harness.StartCaddy(t, reloadConfig(redis))
+	config := caddy.Running(t)
+
+	// What stands after some load and one reload is what stands after a hundred.
+	harness.Pace(reloadRate, harness.During(time.Second), caddy.URL+"/warm")
+	mustLoad(t, caddy, config)
+	goroutines, connections := settled(t, caddy), len(redis.Connections(t))
+
+	paths := []string{"/exact-redis", "/exact-local", "/paced-redis", "/paced-local"}
+	shots := make([][]harness.Shot, len(paths))
+	var loads sync.WaitGroup
+	over := make(chan struct{})
+	for i, path := range paths {
+		loads.Go(func() {
+			shots[i] = harness.Pace(reloadRate/len(paths), open(over), caddy.URL+path)
+		})
+	}
+	started := time.Now()
+	reloadManyTimes(t, caddy, config)
+	took := time.Since(started)
+	close(over)
+	loads.Wait()
+
+	t.Logf("%d reloads in %v", reloads, took)
+	for i, path := range paths {
+		if strings.HasPrefix(path, "/exact") {
+			checkExact(t, path, shots[i])
+		} else {
+			checkPaced(t, path, shots[i], took)
+		}
+	}
+	neverAlone(t, []*harness.Caddy{caddy})
+	harness.Until(t, 15*time.Second, fmt.Sprintf("as many goroutines as before, %d", goroutines), func() bool {
+		return caddy.Goroutines(t) <= goroutines
+	})
+	// The client may dial one or two more than its pool keeps when many want one
+	// at once; a connection left behind by each reload would be a hundred.
+	if now := redis.Connections(t); len(now) < 1 || len(now) > max(connections, reloadPool)+2 {
+		t.Errorf("%d connections to Redis before, %d after: %q", connections, len(now), now)
+	}
+}
+
+// reloadConfig has a limit whose window does not end during the test and one
+// that refills all the time, on both stores.
+func reloadConfig(redis *harness.Redis) harness.Config {
+	var site strings.Builder
+	for _, store := range []string{"redis", "local"} {
+		for name, rule := range map[string]string{
+			"exact": fmt.Sprintf("%d/1h sliding_log", reloadExact),
+			"paced": fmt.Sprintf("%d/s gcra", reloadLimit),
+		} {
+			fmt.Fprintf(&site, "\trate_limit /%[1]s-%[2]s {\n\t\tzone %[1]s-%[2]s {\n\t\t\tkey one\n\t\t\trule %[3]s\n\t\t\tstore %[2]s\n\t\t}\n\t}\n",
+				name, store, rule)
+		}
+	}
+	site.WriteString("\trate_limit /warm {\n\t\tzone warm {\n\t\t\tkey one\n\t\t\trule 1000/s\n\t\t}\n\t}\n\trespond ok")
+	return harness.Config{
+		Global: onRedis(redis, "timeout 2s", fmt.Sprintf("pool_size %d", reloadPool)), Site: site.String(),
+	}
+}
+
+// settled waits until Caddy has let go of what the last reload replaced and
+// returns how many goroutines are left.
+func settled(t *testing.T, caddy *harness.Caddy) int {
+	t.Helper()
+	last, same := caddy.Goroutines(t), 0
+	harness.Until(t, 15*time.Second, "the number of goroutines settles", func() bool {
+		n := caddy.Goroutines(t)
+		if n == last {
+			same++
+		} else {
+			last, same = n, 0
+		}
+		return same >= 50
+	})
+	return last
+}
+
+// reloadManyTimes reloads; every fifth time with a configuration that fails to
+// provision, before or after Diana's own modules were.
+func reloadManyTimes(t *testing.T, caddy *harness.Caddy, config string) {
+	t.Helper()
+	broken := []string{
+		withRoute(t, config, `{"handle":[{"handler":"rate_limit","zones":[{"name":"bad","rules":[{"limit":0,"window":"1s"}]}]}]}`),
+		withRoute(t, config, `{"handle":[{"handler":"templates","delimiters":["one"]}]}`),
+	}
+	started := time.Now()
+	for i := range reloads {
+		// They come evenly while the load runs.
+		time.Sleep(time.Until(started.Add(time.Duration(i) * reloadGap)))
+		if every := reloads / reloadFails; i%every != every-1 {
+			mustLoad(t, caddy, config)
+		} else if answer := caddy.Load(t, broken[i/every%len(broken)]); answer.Status != http.StatusBadRequest {
+			t.Errorf("a broken configuration is answered %d, want 400: %s", answer.Status, answer.Body)
+		}
+	}
+}
+
+func mustLoad(t *testing.T, caddy *harness.Caddy, config string) {
+	t.Helper()
+	if answer := caddy.Load(t, config); answer.Status != http.StatusOK {
+		t.Fatalf("load: %d %s", answer.Status, answer.Body)
+	}
+}
+
+// withRoute is config with one more route at the end of its server's.
+func withRoute(t *testing.T, config, route string) string {
+	t.Helper()
+	var tree map[string]any
+	if err := json.Unmarshal([]byte(config), &tree); err != nil {
+		t.Fatal(err)
+	}
+	server := tree["apps"].(map[string]any)["http"].(map[string]any)["servers"].(map[string]any)["srv0"].(map[string]any)
+	server["routes"] = append(server["routes"].([]any), json.RawMessage(route))
+	out, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// answered sorts out the shots that got no answer: when Caddy reloads, with or
+// without Diana, it may close a connection on which a request is just arriving.
+func answered(t *testing.T, path string, shots []harness.Shot) (passed []harness.Shot, unanswered int) {
+	t.Helper()
+	var all []harness.Shot
+	for _, s := range shots {
+		if s.Err == nil {
+			all = append(all, s)
+		}
+	}
+	unanswered = len(shots) - len(all)
+	if unanswered > reloads/2 {
+		t.Errorf("%s: answers %v, want hardly any missing", path, harness.ByStatus(shots))
+	}
+	harness.OnlyStatuses(t, all, http.StatusOK, http.StatusTooManyRequests)
+	passed = harness.With(http.StatusOK, all)
+	t.Logf("%s: %d of %d passed, %d without an answer", path, len(passed), len(shots), unanswered)
+	return passed, unanswered
+}
+
+// checkExact holds a limit whose window does not end meanwhile to the number. A
+// request without an answer may have been charged or not.
+func checkExact(t *testing.T, path string, shots []harness.Shot) {
+	t.Helper()
+	passed, unanswered := answered(t, path, shots)
+	if len(passed) > reloadExact || len(passed)+unanswered < reloadExact {
+		t.Errorf("%s: %d passed, want exactly the limit, %d", path, len(passed), reloadExact)
+	}
+	if len(passed)+unanswered == len(shots) {
+		t.Errorf("%s: nothing was denied: the limit was not reached", path)
+	}
+}
+
+// checkPaced holds a limit that refills to its bound and to what it allows.
+func checkPaced(t *testing.T, path string, shots []harness.Shot, took time.Duration) {
+	t.Helper()
+	passed, _ := answered(t, path, shots)
+	if most := harness.MostWithin(passed, time.Second); most > 2*reloadLimit {
+		t.Errorf("%s: %d passed within a second, bound %d", path, most, 2*reloadLimit)
+	}
+	allowed := reloadLimit * (1 + took.Seconds())
+	if float64(len(passed)) < 0.9*allowed {
+		t.Errorf("%s: %d passed in %v, want nearly %.0f", path, len(passed), took, allowed)
+	}
+}
