@@ -2,10 +2,12 @@ package diana
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/stores"
@@ -19,7 +21,8 @@ func (a *App) StoreUp(name string) {
 }
 
 // StoreDown implements stores.Watcher.
-func (a *App) StoreDown(name string, cause error, advice string) {
+func (a *App) StoreDown(name string, f stores.Failure, cause error) {
+	advice := stores.Advice(f)
 	a.metrics.setStoreUp(name, false)
 	fields := []zap.Field{zap.String("store", name), zap.Error(cause), zap.String("advice", advice)}
 	if s := a.byName[name]; s != nil {
@@ -30,7 +33,11 @@ func (a *App) StoreDown(name string, cause error, advice string) {
 			a.logger.Warn("no instance was ever counted: this one enforces the whole of every limit while it is alone", zap.String("store", name))
 		}
 	}
-	a.logger.Error("Redis is away: going on without it", fields...)
+	what := "Redis is away: going on without it"
+	if f == stores.FailRefused || f == stores.FailWrong {
+		what = "Redis refuses: going on without it"
+	}
+	a.logger.Error(what, fields...)
 	a.emit("rate_limit_store_down", map[string]any{"store": name, "error": cause.Error(), "advice": advice})
 }
 
@@ -60,11 +67,20 @@ func (a *App) emit(event string, data map[string]any) {
 	}
 }
 
+// redisLog takes what the Redis client says of itself, which it would otherwise
+// write to standard error, past Caddy's logs.
+type redisLog struct{}
+
+// Printf implements go-redis' logger.
+func (redisLog) Printf(_ context.Context, format string, v ...any) {
+	caddy.Log().Named("rate_limit.redis").Debug(fmt.Sprintf(format, v...))
+}
+
 // nowhere is told of a store before its configuration runs.
 type nowhere struct{}
 
 func (nowhere) StoreUp(string)                           {}
-func (nowhere) StoreDown(string, error, string)          {}
+func (nowhere) StoreDown(string, stores.Failure, error)  {}
 func (nowhere) StoreError(string, stores.Failure, error) {}
 func (nowhere) ClockSteps(string)                        {}
 func (nowhere) Live(string, int)                         {}

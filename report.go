@@ -64,15 +64,15 @@ func (q *request) outcomeOf(u *use) outcome {
 	switch {
 	case u.outcome != allowed: // skipped, or denied outright
 		return u.outcome
+	case q.outright != nil: // nothing else was judged
+		return refusedElsewhere
 	case u.z.Shadow && q.denies(u):
 		return shadowDenied
-	case u.z.Shadow:
-		return allowed
-	case !q.passes() && q.outright == nil && (q.denies(u) || q.unjudged()):
+	case q.denies(u):
 		return denied
 	case !q.passes():
 		return refusedElsewhere
-	case q.waited || q.ask.Turn > 0:
+	case !u.z.Shadow && (q.waited || q.ask.Turn > 0):
 		return delayed
 	}
 	return allowed
@@ -201,29 +201,41 @@ func (z *zoneRecord) placeholder(field string) (any, bool) {
 // tell writes the log lines and events of a decision, and adds to the access
 // log what was not simply allowed.
 func (q *request) tell(rec *record) {
+	u := q.notable(rec)
+	if u == nil {
+		return
+	}
+	label := ""
+	switch {
+	case rec.exceeded.zone == u.z:
+		label = rec.exceeded.label
+	case u.label != "":
+		label = u.label
+	case u.outcome != delayed && q.counted():
+		label = q.labelOf(u)
+	}
+	if extra, ok := q.r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Set(zap.Object("rate_limit", logDecision{u.z.Name, label, u.outcome}))
+	}
+	if rec.exceeded.zone == u.z {
+		q.exceeds(rec)
+	}
+}
+
+// notable is the zone that the access log tells of: the one that denied, or the
+// first that delayed, or the first shadow that would have denied.
+func (q *request) notable(rec *record) (found *use) {
 	for i := range q.uses {
 		u := &q.uses[i]
-		switch u.outcome {
-		case denied, delayed, shadowDenied:
-		default:
-			continue
-		}
-		label := ""
 		switch {
-		case rec.exceeded.zone == u.z:
-			label = rec.exceeded.label
-		case u.label != "":
-			label = u.label
-		case u.outcome != delayed && q.counted():
-			label = q.labelOf(u)
-		}
-		if extra, ok := q.r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-			extra.Set(zap.Object("rate_limit", logDecision{u.z.Name, label, u.outcome}))
-		}
-		if rec.exceeded.zone == u.z {
-			q.exceeds(rec)
+		case u.z == rec.exceeded.zone:
+			return u
+		case u.outcome == delayed && (found == nil || found.outcome == shadowDenied),
+			u.outcome == shadowDenied && found == nil:
+			found = u
 		}
 	}
+	return found
 }
 
 // logDecision is what the access log says of a request.

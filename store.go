@@ -177,8 +177,11 @@ func (c *RedisStore) setAddresses(o *stores.SharedOptions) error {
 		default:
 			addr, err := caddy.ParseNetworkAddressWithDefaults(a, "tcp", 6379)
 			if err != nil || addr.PortRangeSize() != 1 {
-				// The address may hold a password in a wrong place: it is not shown.
-				return fmt.Errorf("address %d: want host:port, a redis:// or rediss:// URL, or unix//path", i+1)
+				_, shown, found := strings.Cut(a, "@") // what is before it may be a password
+				if !found {
+					shown = a
+				}
+				return fmt.Errorf("address %q: want host:port, a redis:// or rediss:// URL, or unix//path", shown)
 			}
 			o.Addresses = append(o.Addresses, addr.JoinHostPort(0))
 		}

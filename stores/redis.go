@@ -6,9 +6,12 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"errors"
+	"net"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -98,8 +101,57 @@ func newClient(o *RedisOptions) redis.UniversalClient {
 	}
 	simple := u.Simple()
 	simple.Network = o.Network
+	simple.Dialer = boundedDialer(redis.NewDialer(simple), size)
 	return redis.NewClient(simple)
 }
+
+type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// boundedDialer keeps no more than n connections open: the pool's own bound
+// lets a few more through while it dials.
+func boundedDialer(dial dialer, n int) dialer {
+	open := make(chan struct{}, n)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		select {
+		case open <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			<-open
+			return nil, err
+		}
+		b := boundedConn{Conn: c, closed: sync.OnceFunc(func() { <-open })}
+		if raw, ok := c.(syscall.Conn); ok {
+			return &boundedRawConn{b, raw}, nil
+		}
+		return &b, nil
+	}
+}
+
+// boundedConn gives back its place when it is closed.
+type boundedConn struct {
+	net.Conn
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c *boundedConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+// boundedRawConn lets the pool see, too, whether the server has closed the
+// connection. One with TLS must not, or its own records would be taken for
+// replies.
+type boundedRawConn struct {
+	boundedConn
+	raw syscall.Conn
+}
+
+// SyscallConn implements syscall.Conn.
+func (c *boundedRawConn) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
 
 // call runs the script over the asks, and returns its answer behind the header
 // and Redis' time in microseconds. A reply is taken only if it names this call.

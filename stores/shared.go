@@ -44,9 +44,9 @@ type SharedOptions struct {
 // Watcher is told what happens to a store. Its methods return at once.
 type Watcher interface {
 	// StoreUp is called when Redis is asked again, StoreDown when it no longer
-	// is; advice says what an operator can do.
+	// is.
 	StoreUp(name string)
-	StoreDown(name string, cause error, advice string)
+	StoreDown(name string, f Failure, cause error)
 
 	// StoreError counts a failed call.
 	StoreError(name string, f Failure, err error)
@@ -83,7 +83,7 @@ func NewShared(o SharedOptions, w Watcher) *Shared {
 		if up {
 			s.watch().StoreUp(o.Name)
 		} else {
-			s.watch().StoreDown(o.Name, cause, Advice(classify(cause)))
+			s.watch().StoreDown(o.Name, classify(cause), cause)
 		}
 	})
 	s.places.held = make(map[uint64]string)
@@ -277,7 +277,7 @@ func (s *Shared) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
 	defer cancel()
 	ask := binary.LittleEndian.AppendUint64([]byte{opBeat}, s.id)
-	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":instances"}, ask)
+	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":{instances}"}, ask)
 	if err != nil {
 		return err
 	}

@@ -24,8 +24,8 @@ type quiet struct{ tb testing.TB }
 
 func (quiet) StoreUp(string) {}
 
-func (q quiet) StoreDown(_ string, err error, advice string) {
-	q.tb.Errorf("store down: %v: %s", err, advice)
+func (q quiet) StoreDown(_ string, f Failure, err error) {
+	q.tb.Errorf("store down: %s: %v", f, err)
 }
 
 func (q quiet) StoreError(_ string, f Failure, err error) { q.tb.Errorf("store error %s: %v", f, err) }
