@@ -52,8 +52,11 @@ func (h headers) with(inner *headers) headers {
 // set puts the headers in place of any others of their names.
 func (h headers) set(to http.Header) {
 	for _, f := range [...][2]string{
-		{headerPolicy, h.policy}, {headerLimit, h.limit}, {headerLegacyLimit, h.legacyLimit},
-		{headerLegacyLeft, h.legacyLeft}, {headerLegacyEnd, h.legacyEnd},
+		{headerPolicy, h.policy},
+		{headerLimit, h.limit},
+		{headerLegacyLimit, h.legacyLimit},
+		{headerLegacyLeft, h.legacyLeft},
+		{headerLegacyEnd, h.legacyEnd},
 	} {
 		if f[1] != "" {
 			to[f[0]] = []string{f[1]}

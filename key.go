@@ -109,7 +109,7 @@ func (p *keyPlan) build(k *built, r *http.Request) keyState {
 	start := len(k.b)
 	k.b = append(k.b, keyOfParts)
 	for i, t := range p.parts {
-		empty := false
+		var empty bool
 		if t.single() {
 			v := t.value(r)
 			empty = v == ""
@@ -186,13 +186,13 @@ func appendText(b []byte, t template, r *http.Request) (_ []byte, empty bool) {
 	at := len(b)
 	b = t.append(append(b, tagMixed, 0, 0, 0, 0), r)
 	n := len(b) - at - 5
-	binary.BigEndian.PutUint32(b[at+1:], uint32(n)) //nolint:gosec // a request's size is bounded
+	binary.BigEndian.PutUint32(b[at+1:], uint32(n))
 	return b, n == 0
 }
 
 // appendMixed appends what such a part would be if it came to v.
 func appendMixed(b []byte, v string) []byte {
-	b = binary.BigEndian.AppendUint32(append(b, tagMixed), uint32(len(v))) //nolint:gosec // from the configuration
+	b = binary.BigEndian.AppendUint32(append(b, tagMixed), uint32(len(v)))
 	return append(b, v...)
 }
 
@@ -232,12 +232,12 @@ func (h hasher) key(b []byte) stores.Key {
 // or the /48 of an IPv6 address. A key without an address is its own group.
 func (h hasher) groupOf(k *built, key stores.Key) uint32 {
 	if !k.group.IsValid() {
-		return uint32(key.Lo) //nolint:gosec // any bits will do
+		return uint32(key.Lo)
 	}
 	bits := 48
 	if k.group.Is4() {
 		bits = 16
 	}
 	net := netip.PrefixFrom(k.group, bits).Masked().Addr().As16()
-	return uint32(h.key(net[:]).Lo) //nolint:gosec // any bits will do
+	return uint32(h.key(net[:]).Lo)
 }

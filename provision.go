@@ -86,7 +86,7 @@ func (h *Handler) newZone(ctx caddy.Context, c *Zone) (*zone, error) {
 	if z.exempt, err = loadMatchers(ctx, c, "ExemptRaw"); err != nil {
 		return nil, fmt.Errorf("zone %s: exempt: %w", z.Name, err)
 	}
-	if z.store, z.hasher, err = h.app.store(z.Zone.Store); err != nil {
+	if z.store, z.hasher, err = h.app.store(z.Store); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", z.Name, err)
 	}
 	z.queue.max = maxWaiting
@@ -190,7 +190,7 @@ func (h *Handler) table(z *zone, s *ruleSet, override string) func([]algorithms.
 		// together with one in another store, which takes places too.
 		holds := len(h.app.shared) > 0 || !s.duplicates && (z.InFlight > 0 || len(z.CountStatus) > 0)
 		key := tableKey{z.Name, z.key.identity(z.Zone), override, s.kinds(), holds}
-		maxKeys := orDefault(orDefault(z.Zone.MaxKeys, h.app.MaxKeys), defaultMaxKeys)
+		maxKeys := orDefault(orDefault(z.MaxKeys, h.app.MaxKeys), defaultMaxKeys)
 		v, _, _ := tables.LoadOrNew(key, func() (caddy.Destructor, error) {
 			return stores.NewTable(rules, holds, maxKeys), nil
 		})

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -206,12 +205,4 @@ func amount(t template, r *http.Request) (int64, bool) {
 		err = nil // n is the nearest number there is
 	}
 	return min(n, maxCost), err == nil
-}
-
-// rulesOf are the rules that were enforced for a use, if any were.
-func (q *request) rulesOf(u *use) []algorithms.Rule {
-	if u.item < 0 {
-		return nil
-	}
-	return q.ask.Items[u.item].Rules
 }

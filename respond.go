@@ -74,8 +74,8 @@ func (q *request) refuse(w http.ResponseWriter, rec *record) error {
 	} else {
 		all.set(h)
 	}
-	if z := rec.exceeded.zone; z != nil && z.respond != nil {
-		return z.respond.answer(w, q, status)
+	if z := rec.exceeded.zone; z != nil && z.responder != nil {
+		return z.responder.answer(w, q, status)
 	}
 	return caddyhttp.Error(status, cause)
 }

@@ -78,7 +78,6 @@ func (rw *writer) ReadFrom(r io.Reader) (int64, error) {
 // FlushError lets http.ResponseController flush, which writes the header.
 func (rw *writer) FlushError() error {
 	rw.implicit()
-	//nolint:bodyclose // there is no body here
 	return http.NewResponseController(rw.ResponseWriter).Flush()
 }
 

@@ -32,7 +32,7 @@ type zone struct {
 	queue            waitQueue
 	metrics          zoneMetrics
 	log              lineLimit
-	respond          *responder
+	responder        *responder
 }
 
 const (
@@ -108,8 +108,8 @@ func (z *zone) provisionCharges() (err error) {
 		return fmt.Errorf("max_wait %v: want a positive duration", z.maxWait)
 	case z.maxWait > maxMaxWait:
 		return fmt.Errorf("max_wait %v: want at most %v", z.maxWait, maxMaxWait)
-	case z.Zone.MaxKeys < 0:
-		return fmt.Errorf("max_keys %d: want at least 1", z.Zone.MaxKeys)
+	case z.MaxKeys < 0:
+		return fmt.Errorf("max_keys %d: want at least 1", z.MaxKeys)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (z *zone) provisionCharges() (err error) {
 const maxMaxWait = time.Hour
 
 func (z *zone) provisionAnswers() (err error) {
-	z.respond, err = newResponder(z.Zone.Respond)
+	z.responder, err = newResponder(z.Respond)
 	return err
 }
 

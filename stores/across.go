@@ -35,9 +35,7 @@ func Across(ctx context.Context, a *Ask, of []Store) {
 		}
 		g.copyTo(a)
 	}
-	if a.Admitted {
-		shadows(ctx, a, of)
-	}
+	shadows(ctx, a, of)
 }
 
 // group is the items of an ask that lie in one store.
@@ -99,6 +97,7 @@ func (g *group) settle(ctx context.Context, admitted bool) {
 		case it.Counter.HoldCost:
 		default:
 			g.store.Finish(ctx, it, it.Cost)
+			it.recount(g.ask.Now)
 		}
 		it.Reserve = false
 	}
@@ -108,11 +107,14 @@ func (g *group) settle(ctx context.Context, admitted bool) {
 func skip(groups []group) {
 	for i := range groups {
 		for j := range groups[i].ask.Items {
-			it := &groups[i].ask.Items[j]
-			it.Admits, it.Charged, it.Full = true, false, false
-			it.Rules, it.Results = it.Counter.Rules, it.Results[:0]
+			groups[i].ask.Items[j].skip()
 		}
 	}
+}
+
+func (it *Item) skip() {
+	it.Admits, it.Charged, it.Full = true, false, false
+	it.Rules, it.Results = it.Counter.Rules, it.Results[:0]
 }
 
 func (g *group) copyTo(a *Ask) {
@@ -121,12 +123,16 @@ func (g *group) copyTo(a *Ask) {
 	}
 }
 
-// shadows judges and charges each shadow on its own.
+// shadows judges and charges each shadow on its own, if the others admit.
 func shadows(ctx context.Context, a *Ask, of []Store) {
 	for i := range a.Items {
-		if a.Items[i].Shadow {
+		switch {
+		case !a.Items[i].Shadow:
+		case a.Admitted:
 			one := Ask{Items: a.Items[i : i+1]}
 			of[i].Decide(ctx, &one)
+		default:
+			a.Items[i].skip()
 		}
 	}
 }

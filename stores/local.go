@@ -187,6 +187,7 @@ func finishLocal(it *Item, clock func() int64, charge int64) {
 	}
 	if charge > 0 {
 		owe(t, s, p.from, it.Rules, now, charge)
+		p.numbers(it, now)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,7 +76,7 @@ type Shared struct {
 
 // NewShared returns a store that has not yet reached out.
 func NewShared(o SharedOptions, w Watcher) *Shared {
-	s := &Shared{o: o, id: rand.Uint64()}
+	s := &Shared{o: o, id: randomWord()}
 	s.Watch(w)
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {

@@ -1,8 +1,9 @@
 package stores
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"math/bits"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 
@@ -46,12 +47,18 @@ func NewTable(rules []algorithms.Rule, holds bool, maxKeys int64) *Table {
 	t := &Table{
 		layout: newLayout(rules, holds),
 		rules:  rules,
-		seed:   [2]uint64{rand.Uint64(), rand.Uint64()},
+		seed:   [2]uint64{randomWord(), randomWord()},
 		serial: tableSerial.Add(1),
 		shards: make([]shard, n),
 	}
 	t.max.Store(maxKeys)
 	return t
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.NativeEndian.Uint64(b[:])
 }
 
 // SetMax changes how many keys the table holds at most.

@@ -3,6 +3,7 @@ package stores
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,9 +13,9 @@ import (
 
 const hour = 3_600_000_000
 
-func localAsk(c *Counter, k uint64, cost int64) *Ask {
+func localAsk(c *Counter, k uint64) *Ask {
 	key := Key{k, k * 31}
-	return &Ask{Items: []Item{{Counter: c, Key: key, Tag: key, Group: uint32(k % 7), Cost: cost}}}
+	return &Ask{Items: []Item{{Counter: c, Key: key, Tag: key, Group: uint32(k % 7), Cost: 1}}}
 }
 
 // TestTableKeepsWhatIsInIt inserts and removes random keys and compares with a
@@ -82,12 +83,12 @@ func TestFullTableNeverAdmitsTooMuch(t *testing.T) {
 			for range 40_000 {
 				now += r.Int64N(3000)
 				k := r.Uint64N(200)
-				a := localAsk(c, k, 1)
+				a := localAsk(c, k)
 				local.Decide(context.Background(), a)
 				if !a.Admitted {
 					continue
 				}
-				times := append(passed[k], now)
+				times := slices.Concat(passed[k], []int64{now})
 				for times[0] <= now-window {
 					times = times[1:]
 				}
@@ -114,7 +115,7 @@ func TestHonestClientOutsideTheFlood(t *testing.T) {
 	c := newTestCounter(t, "z", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 2, Window: hour, Cost: 1}})
 	c.Table = NewTable(c.Rules, false, 100)
 	ask := func(k uint64, group uint32) bool {
-		a := localAsk(c, k, 1)
+		a := localAsk(c, k)
 		a.Items[0].Group = group
 		local.Decide(context.Background(), a)
 		return a.Admitted
@@ -144,7 +145,7 @@ func TestTableForgetsWhatIsUnused(t *testing.T) {
 	c.Table = NewTable(c.Rules, false, 64)
 	for k := range uint64(10_000) {
 		now += 1000
-		if a := localAsk(c, k, 1); true {
+		if a := localAsk(c, k); true {
 			if local.Decide(context.Background(), a); !a.Admitted {
 				t.Fatalf("key %d was denied", k)
 			}
@@ -176,7 +177,7 @@ func TestPlacesInAFullTable(t *testing.T) {
 			continue
 		}
 		k := r.Uint64N(40)
-		a := localAsk(c, k, 1)
+		a := localAsk(c, k)
 		if local.Decide(context.Background(), a); a.Admitted {
 			if inFlight[k]++; inFlight[k] > 2 {
 				t.Fatalf("key %d has %d requests in flight, want at most 2", k, inFlight[k])
@@ -215,7 +216,7 @@ func TestManyGoroutinesOneLimit(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(g), 7)) //nolint:gosec // a test's choice
+			r := rand.New(rand.NewPCG(uint64(g), 7))
 			for range 500 {
 				var a Ask
 				in := r.Perm(3)[:1+r.IntN(3)]

@@ -18,7 +18,7 @@ const (
 	maxLate     = 10_000           // releases that wait for Redis at most
 )
 
-var errOpen = errors.New("Redis is not being asked")
+var errOpen = errors.New("the store is not being asked")
 
 // tend does what has to be done beside requests, one thing at a time: it tells
 // Redis that the instance lives, looks for a Redis that is away, renews places
@@ -45,7 +45,7 @@ func (s *Shared) tend(ctx context.Context) {
 			wait = probeEvery
 		}
 		// Jitter keeps many instances from asking at the same moment.
-		wait = wait*3/4 + rand.N(wait/2)
+		wait = wait*3/4 + rand.N(wait/2) //nolint:gosec // it only spreads load
 		select {
 		case <-ctx.Done():
 			return

@@ -174,7 +174,7 @@ func seeded(tb testing.TB) *rand.Rand {
 		seed, _ = strconv.ParseUint(s, 10, 64)
 	}
 	tb.Logf("DIANA_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a trace that can be made again
+	return rand.New(rand.NewPCG(seed, 1))
 }
 
 // operations is how many asks a differential test makes.

@@ -138,7 +138,7 @@ type reply struct {
 	err error
 }
 
-var errReply = errors.New("a reply from Redis is not one of this script's")
+var errReply = errors.New("a reply is not one of this script's")
 
 func (r *reply) take(n int) string {
 	if r.err != nil || n < 0 || len(r.b) < n {
@@ -216,7 +216,7 @@ func (r *reply) readZone(it *Item, now int64) (stepped bool, err error) {
 	return flags&flagStepped != 0, nil
 }
 
-var errDisagree = errors.New("Redis and this instance come to different verdicts from the same state")
+var errDisagree = errors.New("the script and this instance come to different verdicts from the same state")
 
 // readRules reads the rules' states and judges by them.
 func (r *reply) readRules(it *Item, now int64) error {
@@ -258,5 +258,17 @@ func (it *Item) numbers(now, turn int64) {
 		}
 		res.Remaining, res.Reset = res.rule.Numbers(res.state, now)
 		res.Remaining = max(0, res.Remaining-held)
+	}
+}
+
+// recount brings the numbers up to a cost that was held when Redis said them,
+// and has been charged since.
+func (it *Item) recount(now int64) {
+	for i := range it.Results {
+		if res := &it.Results[i]; res.rule != nil {
+			res.rule.Charge(res.state, now, it.Cost, 0)
+			res.Remaining, res.Reset = res.rule.Numbers(res.state, now)
+			res.Remaining = max(0, res.Remaining-it.held)
+		}
 	}
 }

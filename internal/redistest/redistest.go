@@ -41,7 +41,7 @@ func Start(tb testing.TB, args ...string) *Server {
 // Run starts the server again after Kill, on the same port, and waits for it.
 func (s *Server) Run() {
 	s.tb.Helper()
-	s.cmd = exec.Command("redis-server", s.args...)
+	s.cmd = exec.Command("redis-server", s.args...) //nolint:gosec // a test's own arguments
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatalf("redis-server: %v (make test installs it)", err)
 	}

@@ -1,4 +1,5 @@
-package benchtest
+// Package usage tells what running servers take of the machine.
+package usage
 
 import (
 	"bytes"
@@ -8,16 +9,15 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// ProcessCPU is what a process has taken from the processors so far. Linux
+// CPU is what a process has taken from the processors so far. Linux
 // tells it to the nanosecond for each of the process' threads; /proc/<pid>/stat
 // counts in hundredths of a second, too coarse for what a handler adds.
-func ProcessCPU(pid int) (time.Duration, error) {
+func CPU(pid int) (time.Duration, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(threads) == 0 {
 		return 0, fmt.Errorf("process %d: no schedstat in /proc: want a running process, on Linux", pid)
@@ -38,15 +38,15 @@ func ProcessCPU(pid int) (time.Duration, error) {
 	return time.Duration(all), nil
 }
 
-// RedisUse is what a Redis has done so far.
-type RedisUse struct {
+// Redis is what a Redis has done so far.
+type Redis struct {
 	Calls  int64         // of scripts
 	Inside time.Duration // spent in those calls
 	CPU    time.Duration // of the whole server
 }
 
 // ReadRedis reads it. The server of that client has that process number.
-func ReadRedis(ctx context.Context, c redis.UniversalClient, pid int) (u RedisUse, err error) {
+func ReadRedis(ctx context.Context, c redis.UniversalClient, pid int) (u Redis, err error) {
 	text, err := c.Info(ctx, "commandstats").Result()
 	if err != nil {
 		return u, err
@@ -62,43 +62,11 @@ func ReadRedis(ctx context.Context, c redis.UniversalClient, pid int) (u RedisUs
 		}
 		u.Inside = time.Duration(usec) * time.Microsecond
 	}
-	u.CPU, err = ProcessCPU(pid)
+	u.CPU, err = CPU(pid)
 	return u, err
 }
 
 // Since is what was done between before and u.
-func (u RedisUse) Since(before RedisUse) RedisUse {
-	return RedisUse{u.Calls - before.Calls, u.Inside - before.Inside, u.CPU - before.CPU}
-}
-
-// RedisMeter measures what a benchmark takes from a Redis.
-type RedisMeter struct {
-	client redis.UniversalClient
-	pid    int
-	start  RedisUse
-}
-
-// StartRedis begins to measure.
-func StartRedis(b *testing.B, c redis.UniversalClient, pid int) *RedisMeter {
-	b.Helper()
-	start, err := ReadRedis(b.Context(), c, pid)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return &RedisMeter{c, pid, start}
-}
-
-// Report reports, for each of n decisions, the script calls, Redis' own time in
-// them and the whole server's time on the processors.
-func (m *RedisMeter) Report(b *testing.B, n int) {
-	b.Helper()
-	now, err := ReadRedis(b.Context(), m.client, m.pid)
-	if err != nil {
-		b.Fatal(err)
-	}
-	d := now.Since(m.start)
-	each := func(v float64) float64 { return v / float64(n) }
-	b.ReportMetric(each(float64(d.Calls)), "redis-calls/op")
-	b.ReportMetric(each(float64(d.Inside.Nanoseconds())/1e3), "redis-us/op")
-	b.ReportMetric(each(float64(d.CPU.Nanoseconds())/1e3), "redis-cpu-us/op")
+func (u Redis) Since(before Redis) Redis {
+	return Redis{u.Calls - before.Calls, u.Inside - before.Inside, u.CPU - before.CPU}
 }

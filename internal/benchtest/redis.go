@@ -1,0 +1,41 @@
+package benchtest
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/usage"
+)
+
+// RedisMeter measures what a benchmark takes from a Redis.
+type RedisMeter struct {
+	client redis.UniversalClient
+	pid    int
+	start  usage.Redis
+}
+
+// StartRedis begins to measure.
+func StartRedis(b *testing.B, c redis.UniversalClient, pid int) *RedisMeter {
+	b.Helper()
+	start, err := usage.ReadRedis(b.Context(), c, pid)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &RedisMeter{c, pid, start}
+}
+
+// Report reports, for each of n decisions, the script calls, Redis' own time in
+// them and the whole server's time on the processors.
+func (m *RedisMeter) Report(b *testing.B, n int) {
+	b.Helper()
+	now, err := usage.ReadRedis(b.Context(), m.client, m.pid)
+	if err != nil {
+		b.Fatal(err)
+	}
+	d := now.Since(m.start)
+	each := func(v float64) float64 { return v / float64(n) }
+	b.ReportMetric(each(float64(d.Calls)), "redis-calls/op")
+	b.ReportMetric(each(float64(d.Inside.Nanoseconds())/1e3), "redis-us/op")
+	b.ReportMetric(each(float64(d.CPU.Nanoseconds())/1e3), "redis-cpu-us/op")
+}
