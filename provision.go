@@ -137,20 +137,27 @@ func (p *keyPlan) identity(c *Zone) string {
 	return fmt.Sprintf("%q %s %d %d", c.Key, p.missing, p.v4, p.v6)
 }
 
-// checkStores sees what zones in different stores cannot have.
+// checkStores sees what zones in different stores, or in different slots of a
+// cluster, cannot have.
 func (h *Handler) checkStores() error {
 	var last *zone
 	for _, z := range h.zones {
-		h.across = h.across || z.store != h.zones[0].store
-		if z.Shadow || z.maxDelay() == 0 && z.InFlight == 0 {
+		h.across = h.across || z.store != h.zones[0].store || z.clustered() && len(h.zones) > 1
+		if z.Shadow || z.maxDelay() == 0 {
 			continue
 		}
-		if last != nil && last.store != z.store {
-			return fmt.Errorf("zones %s and %s: in_flight, or a leaky_bucket that delays, in two stores of one handler: want them in the same store", last.Name, z.Name)
+		if last != nil && (last.store != z.store || z.clustered() && last.key.identity(last.Zone) != z.key.identity(z.Zone)) {
+			return fmt.Errorf("zones %s and %s: a leaky_bucket that delays in both, which are not decided in one place: want the same store, and in a cluster the same key", last.Name, z.Name)
 		}
 		last = z
 	}
 	return nil
+}
+
+// clustered says whether the zone's keys are spread over a cluster.
+func (z *zone) clustered() bool {
+	s, ok := z.store.(*stores.Shared)
+	return ok && s.Clustered()
 }
 
 // provisionCounters takes a table for each set of rules.

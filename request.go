@@ -174,7 +174,11 @@ func (q *request) count(z *zone, c *stores.Counter, key, tag stores.Key, group u
 		q.results = q.results[:n+m]
 	}
 	q.ask.Items = append(q.ask.Items, it)
-	q.stores = append(q.stores, z.store)
+	store := z.store
+	if z.clustered() {
+		store = z.store.(*stores.Shared).At(tag) //nolint:forcetypeassert // clustered looked
+	}
+	q.stores = append(q.stores, store)
 	return len(q.ask.Items) - 1
 }
 

@@ -154,7 +154,7 @@ func (s *ruleSet) compile(z *Zone, maxTurn int64, table func(rules []algorithms.
 	c := &stores.Counter{Zone: z.Name, Kinds: s.kinds()}
 	if !s.duplicates {
 		c.InFlight, c.HoldCost = z.InFlight, len(z.CountStatus) > 0
-		c.Last = c.InFlight > 0 || s.maxDelay > 0
+		c.Last = s.maxDelay > 0
 	}
 	for i := range s.specs {
 		s.specs[i].MaxTurn = maxTurn

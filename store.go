@@ -117,8 +117,6 @@ func (c *RedisStore) checkBounds() error {
 		return errors.New("cluster and sentinel: want one of them")
 	case c.Cluster && c.DB != 0:
 		return errors.New("db: a Redis Cluster has only database 0")
-	case c.Cluster:
-		return errors.New("cluster is not built yet: want a single server or sentinel")
 	case c.Sentinel != nil && c.Sentinel.Master == "":
 		return errors.New("sentinel: want the name of the master")
 	case strings.ContainsAny(c.KeyPrefix, "{} \t\r\n"):

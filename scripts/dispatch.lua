@@ -159,7 +159,7 @@ local SEEN = 5000000
 
 local function beat(v, i, k, out)
   local id = unpack('<c8', v, i)
-  local try = KEYS[k] .. ':try'
+  local try = KEYS[k + 1]
   call('SET', try, '', 'PX', 1000)
   call('SETRANGE', try, 0, 'x')
   call('PEXPIRE', try, 1000)
@@ -173,18 +173,20 @@ local function beat(v, i, k, out)
   kept[#kept + 1] = pack('<c8d', id, t)
   call('SET', KEYS[k], concat(kept), 'PX', SEEN / 1000)
   out[#out + 1] = pack('<I4', #kept)
-  return k + 1
+  return k + 2
 end
 
 -- A request was answered: give back its place and charge what it is to pay.
 -- Without a place (hold 0) the cost is charged on top of what was. A place that
--- is no longer there was given back before, so this may be sent again.
-local function finish(v, i, k, out)
+-- is no longer there was given back before, so this may be sent again. With keep
+-- the place stays, but no longer holds a cost.
+local function finish(v, i, k, out, keep)
   local z
   z, k = zone_read(v, i, k)
   local due = true
   if z.hold > 0 then
     due = holds_remove(z.holds, z.id)
+    if due and keep then holds_add(z.holds, z.id, 0) end
     if due then holds_write(z.holds) end
   end
   if due and z.n > 0 then
@@ -202,8 +204,8 @@ for a = 2, #ARGV do
   local op = byte(v, 1)
   if op == 1 then
     k = decide(v, 2, k, out)
-  elseif op == 2 then
-    k = finish(v, 2, k, out)
+  elseif op == 2 or op == 5 then
+    k = finish(v, 2, k, out, op == 5)
   elseif op == 3 then
     k = holds_renew(v, 2, k)
   else

@@ -3,6 +3,7 @@ package stores
 import (
 	"context"
 	"slices"
+	"time"
 )
 
 // Across decides an ask whose items lie in several stores; of names the store
@@ -11,6 +12,8 @@ import (
 // every item is charged or none, and no bound is exceeded in between.
 func Across(ctx context.Context, a *Ask, of []Store) {
 	groups := groupByStore(a, of)
+	ctx, cancel := deadlineOf(ctx, groups)
+	defer cancel()
 	a.Admitted, a.Mode = true, ModeLocal
 	last := len(groups) - 1
 	for i := range groups {
@@ -36,6 +39,20 @@ func Across(ctx context.Context, a *Ask, of []Store) {
 		g.copyTo(a)
 	}
 	shadows(ctx, a, of)
+}
+
+// deadlineOf is that of the most impatient store: the whole decision keeps it.
+func deadlineOf(ctx context.Context, groups []group) (context.Context, context.CancelFunc) {
+	var least time.Duration
+	for i := range groups {
+		if t, ok := groups[i].store.(interface{ Timeout() time.Duration }); ok && (least == 0 || t.Timeout() < least) {
+			least = t.Timeout()
+		}
+	}
+	if least == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, least)
 }
 
 // group is the items of an ask that lie in one store.

@@ -125,6 +125,12 @@ func (it *Item) holds() (place, cost bool) {
 	return cost || it.Counter.InFlight > 0, cost
 }
 
+// keepsPlace says that a charge ends only the cost that was held for the sake
+// of other stores, and that the request's place stays.
+func (it *Item) keepsPlace(charge int64) bool {
+	return it.Reserve && charge > 0 && it.Counter.InFlight > 0
+}
+
 // judge fills in what the rules say of a state, beside what is held.
 func (it *Item) judge(i int, s algorithms.State, now, held int64) {
 	v := it.Rules[i].Judge(s, now, it.Cost, held)

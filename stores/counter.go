@@ -27,8 +27,7 @@ type Counter struct {
 	InFlight int64
 
 	// Last says that the counter has to be decided after those of other
-	// stores, because it paces, or keeps places of its own: neither can be
-	// held until the others have decided.
+	// stores, because it paces: a turn cannot be held until they have decided.
 	Last bool
 
 	// HoldCost keeps the cost of a request back until it is answered, instead

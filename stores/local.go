@@ -178,12 +178,13 @@ func finishLocal(it *Item, clock func() int64, charge int64) {
 		p.own(it, now)
 	}
 	if it.hold.taken {
-		_, cost := it.holds()
-		p.from[t.layout.places]--
-		if cost {
+		if _, cost := it.holds(); cost {
 			p.from[t.layout.places+1] -= it.Cost
 		}
-		it.hold.taken = false
+		if !it.keepsPlace(charge) {
+			p.from[t.layout.places]--
+			it.hold.taken = false
+		}
 	}
 	if charge > 0 {
 		owe(t, s, p.from, it.Rules, now, charge)

@@ -89,13 +89,21 @@ func newClient(o *RedisOptions) redis.UniversalClient {
 		Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: o.DialTimeout, PoolTimeout: o.Timeout,
-		PoolSize: size, MinIdleConns: min(2, size), MaxActiveConns: size,
+		PipelinePoolSize: -1, // loading the script takes no connections beside these
+		PoolSize:         size, MinIdleConns: min(2, size), MaxActiveConns: size,
 		TLSConfig:                o.TLS,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	switch {
 	case o.Cluster:
-		return redis.NewClusterClient(u.Cluster())
+		c := u.Cluster()
+		c.DisableRoutingPolicies = true // they would ask for COMMAND
+		c.ClusterStateReloadInterval = time.Second
+		c.NewClient = func(node *redis.Options) *redis.Client {
+			node.Dialer = boundedDialer(redis.NewDialer(node), size)
+			return redis.NewClient(node)
+		}
+		return redis.NewClusterClient(c)
 	case o.Master != "":
 		return redis.NewFailoverClient(u.Failover())
 	}
@@ -180,14 +188,12 @@ func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, 
 // eval calls the script. If Redis does not know it, it is loaded and called
 // again in one more round trip: nothing was charged by the first call.
 func (c *conn) eval(ctx context.Context, args []any) (string, error) {
-	cmd := redis.NewCmd(ctx, args...)
-	cmd.SetFirstKeyPos(3)
+	cmd := newOnce(ctx, args)
 	err := c.client.Process(ctx, cmd)
 	if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
 		return textOf(cmd, err)
 	}
-	again := redis.NewCmd(ctx, args...)
-	again.SetFirstKeyPos(3)
+	again := newOnce(ctx, args)
 	if cluster, ok := c.client.(*redis.ClusterClient); ok {
 		if err := cluster.ScriptLoad(ctx, c.text).Err(); err != nil {
 			return "", err
@@ -204,7 +210,21 @@ func (c *conn) eval(ctx context.Context, args []any) (string, error) {
 	return textOf(again, err)
 }
 
-func textOf(cmd *redis.Cmd, err error) (string, error) {
+// once is a command that is never repeated after a network error, after which
+// nobody knows whether it ran. A cluster's redirections are followed: the node
+// that redirects has not run it.
+type once struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+func newOnce(ctx context.Context, args []any) once {
+	cmd := redis.NewCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3)
+	return once{cmd}
+}
+
+func textOf(cmd once, err error) (string, error) {
 	if err != nil {
 		return "", err
 	}

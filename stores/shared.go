@@ -115,6 +115,27 @@ func (s *Shared) Name() string { return s.o.Name }
 // OnFailure says what becomes of requests while Redis is away.
 func (s *Shared) OnFailure() OnFailure { return s.o.OnFailure }
 
+// Timeout is the longest that a decision takes.
+func (s *Shared) Timeout() time.Duration { return s.o.Timeout }
+
+// Clustered says whether keys are spread over a Redis Cluster.
+func (s *Shared) Clustered() bool { return s.o.Cluster }
+
+// At is the store as far as one key is concerned: in a Redis Cluster keys lie
+// in slots, and only those of one slot are decided in one call.
+func (s *Shared) At(tag Key) Store {
+	if s.o.Cluster {
+		return slot{s, tag}
+	}
+	return s
+}
+
+// slot is the part of a cluster where the keys of one tag lie.
+type slot struct {
+	*Shared
+	tag Key
+}
+
 // Instances is how many live instances were last seen, 0 if none ever was.
 func (s *Shared) Instances() int64 { return s.live.Load() }
 
@@ -183,9 +204,19 @@ func (s *Shared) alone(a *Ask) {
 	}
 }
 
+// deadline ends a call after the timeout, or earlier if the caller wants so. A
+// client that goes away does not end it: what it asked for is charged.
+func (s *Shared) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(s.o.Timeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(end) {
+		end = d
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), end)
+}
+
 // decide asks Redis.
 func (s *Shared) decide(ctx context.Context, a *Ask) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeout)
+	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	keys := make([]string, 0, 4)
 	ask := append(make([]byte, 0, 256), opDecide, byte(len(a.Items)))
@@ -237,7 +268,7 @@ func (s *Shared) Finish(ctx context.Context, it *Item, charge int64) {
 	case it.hold.mode == ModeAlone:
 		finishLocal(it, s.o.Clock, charge)
 	case it.hold.taken:
-		it.hold.taken = false
+		it.hold.taken = it.keepsPlace(charge)
 		s.release(ctx, it, charge)
 	case charge > 0 && it.Charged:
 		// Nothing tells whether a charge that was not answered was made, so it
@@ -255,9 +286,13 @@ type finishing struct {
 }
 
 func finishOf(prefix string, it *Item, charge int64) finishing {
+	op := byte(opFinish)
+	if it.keepsPlace(charge) {
+		op = opKeep
+	}
 	return finishing{
 		keys: appendKeys(nil, prefix, it),
-		ask:  appendZone([]byte{opFinish}, it, charge),
+		ask:  appendZone([]byte{op}, it, charge),
 	}
 }
 
@@ -265,7 +300,7 @@ func (s *Shared) finish(ctx context.Context, f finishing) error {
 	if s.breaker.open.Load() {
 		return errOpen
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.Timeout)
+	ctx, cancel := s.deadline(ctx)
 	defer cancel()
 	_, _, err := s.conn.call(ctx, f.keys, f.ask)
 	return err
@@ -276,7 +311,7 @@ func (s *Shared) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
 	defer cancel()
 	ask := binary.LittleEndian.AppendUint64([]byte{opBeat}, s.id)
-	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":{instances}"}, ask)
+	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":{instances}", s.conn.prefix + ":{instances}:try"}, ask)
 	if err != nil {
 		return err
 	}

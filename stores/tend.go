@@ -91,9 +91,11 @@ func (s *Shared) keepPlaces(a *Ask, err error) {
 // release gives back a place. The script knows a place that was given back
 // before, so that this may be tried again until it is certain.
 func (s *Shared) release(ctx context.Context, it *Item, charge int64) {
-	s.places.mu.Lock()
-	delete(s.places.held, it.hold.id)
-	s.places.mu.Unlock()
+	if !it.keepsPlace(charge) {
+		s.places.mu.Lock()
+		delete(s.places.held, it.hold.id)
+		s.places.mu.Unlock()
+	}
 	f := finishOf(s.conn.prefix, it, charge)
 	if err := s.finish(ctx, f); err != nil {
 		if !errors.Is(err, errOpen) {

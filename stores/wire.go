@@ -16,6 +16,7 @@ const (
 	opFinish = 2
 	opRenew  = 3
 	opBeat   = 4
+	opKeep   = 5
 )
 
 // What a zone's requests hold until they are answered.

@@ -27,7 +27,12 @@ type Server struct {
 // that needs Redis is never skipped.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	s := &Server{Port: freePort(tb), tb: tb}
+	return startOn(tb, freePort(tb), args...)
+}
+
+func startOn(tb testing.TB, port int, args ...string) *Server {
+	tb.Helper()
+	s := &Server{Port: port, tb: tb}
 	s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
 	s.args = append([]string{
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",

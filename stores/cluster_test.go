@@ -1,0 +1,147 @@
+package stores
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+func newClusterStore(t *testing.T, nodes []*redistest.Server) *Shared {
+	t.Helper()
+	o := RedisOptions{Cluster: true, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second}
+	for _, n := range nodes {
+		o.Addresses = append(o.Addresses, n.Addr)
+	}
+	s := NewShared(SharedOptions{Name: "cluster", Clock: func() int64 { return hour }, RedisOptions: o}, quiet{t})
+	s.Start(0)
+	t.Cleanup(func() { _ = s.Destruct() })
+	return s
+}
+
+// decideInCluster asks for items whose keys may lie in several slots.
+func decideInCluster(s *Shared, items ...Item) *Ask {
+	a := &Ask{Items: items}
+	of := make([]Store, len(items))
+	for i := range items {
+		of[i] = s.At(items[i].Tag)
+	}
+	Across(context.Background(), a, of)
+	return a
+}
+
+// TestClusterKeepsLimitsOverSlots decides a zone, two zones of one key, and two
+// zones of different keys, many at a time: no limit is exceeded, what one zone
+// denies is charged to no other, nothing stays held, and no call mixes slots.
+func TestClusterKeepsLimitsOverSlots(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3)
+	s := newClusterStore(t, nodes)
+	account := newTestCounter(t, "account", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 40, Window: hour, Cost: 1}})
+	address := newTestCounter(t, "address", 5, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 15, Window: hour, Cost: 1}})
+	item := func(c *Counter, k uint64) Item {
+		key := Key{k * 0x9E3779B97F4A7C15, k}
+		return Item{Counter: c, Key: key, Tag: key, Cost: 1}
+	}
+	var byAccount [4]atomic.Int64
+	var byAddress [8]atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 60 {
+				acc, addr := uint64(i%4), uint64(10+(g*7+i)%8)
+				a := decideInCluster(s, item(account, acc), item(address, addr))
+				if a.Admitted {
+					byAccount[acc].Add(1)
+					byAddress[addr-10].Add(1)
+					s.Finish(context.Background(), &a.Items[1], 0)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range byAccount {
+		checkUsed(t, s, item(account, uint64(k)), byAccount[k].Load())
+	}
+	for k := range byAddress {
+		checkUsed(t, s, item(address, uint64(10+k)), byAddress[k].Load())
+	}
+	both := decideInCluster(s, item(account, 50), item(address, 50))
+	if !both.Admitted || both.Mode != ModeShared {
+		t.Errorf("two zones of one key: admitted %v, mode %v", both.Admitted, both.Mode)
+	}
+	s.Finish(context.Background(), &both.Items[1], 0)
+	checkNothingHeld(t, nodes)
+}
+
+// checkUsed asks once more, for more than there can be, and reads what is left.
+func checkUsed(t *testing.T, s *Shared, it Item, passed int64) {
+	t.Helper()
+	limit := it.Counter.Rules[0].Limit()
+	if passed > limit {
+		t.Errorf("zone %s key %d: %d passed, limit %d", it.Counter.Zone, it.Key.Lo, passed, limit)
+	}
+	it.Cost = limit
+	a := decideInCluster(s, it)
+	if left := a.Items[0].Results[0].Remaining; passed > 0 && left != limit-passed {
+		t.Errorf("zone %s key %d: %d passed and %d are left of %d", it.Counter.Zone, it.Key.Lo, passed, left, limit)
+	}
+}
+
+func checkNothingHeld(t *testing.T, nodes []*redistest.Server) {
+	t.Helper()
+	for _, n := range nodes {
+		n.CheckTTLs()
+		keys, err := n.Client().Keys(context.Background(), "*:holds").Result()
+		if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
+			t.Fatal(err)
+		}
+		if len(keys) > 0 {
+			t.Errorf("places are still held: %s", strings.Join(keys, " "))
+		}
+	}
+}
+
+// TestPlaceOutlivesTheReserve reserves a zone with in_flight for the sake of
+// another store: the place is kept until the request is answered.
+func TestPlaceOutlivesTheReserve(t *testing.T) {
+	srv := redistest.Start(t)
+	clock := func() int64 { return hour }
+	shared := newTestShared(t, srv, clock, "")
+	local := &Local{Clock: clock}
+	for name, stores := range map[string][2]Store{"redis first": {shared, local}, "local first": {local, shared}} {
+		t.Run(name, func(t *testing.T) {
+			first := newTestCounter(t, strings.ReplaceAll(name, " ", "-"), 1, false, nil,
+				ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1}})
+			second := newTestCounter(t, "other", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 100, Window: hour, Cost: 1}})
+			second.Table = NewTable(second.Rules, true, 100)
+			ask := func() *Ask {
+				a := &Ask{Items: []Item{{Counter: first, Key: Key{1, 1}, Tag: Key{1, 1}, Cost: 1}, {Counter: second, Key: Key{2, 2}, Tag: Key{2, 2}, Cost: 1}}}
+				Across(context.Background(), a, stores[:])
+				return a
+			}
+			a := ask()
+			if !a.Admitted {
+				t.Fatal("the first request was denied")
+			}
+			if b := ask(); b.Admitted || !b.Items[0].Full {
+				t.Errorf("a second request at the same time: admitted %v, full %v", b.Admitted, b.Items[0].Full)
+			}
+			stores[0].Finish(context.Background(), &a.Items[0], 0)
+			c := ask()
+			if !c.Admitted {
+				t.Fatal("a request after the first was answered was denied")
+			}
+			if left := c.Items[0].Results[0].Remaining; left != 8 {
+				t.Errorf("%d left of 10 after two requests", left)
+			}
+			stores[0].Finish(context.Background(), &c.Items[0], 0)
+		})
+	}
+}
