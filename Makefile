@@ -4,10 +4,10 @@
 CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench clean
+.PHONY: help run build test lint fmt bench clean exact exact-long
 
 help: ## Show what make can do
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## Build Caddy with Diana and serve examples/quickstart on port 8080
 	@.ci/howto
@@ -19,6 +19,12 @@ build: ## Build Caddy with Diana into bin/caddy
 
 test: ## Run every test of every module (installs redis-server if it is missing)
 	@.ci/test
+
+exact: ## Prove the arithmetic: a million verdicts for each algorithm, 0 differences
+	@.ci/exact
+
+exact-long: ## The same with ten times as many
+	@.ci/exact 12000000
 
 lint: ## Check form, style and known vulnerabilities of every module
 	@.ci/lint

@@ -92,8 +92,10 @@ func NewShared(o SharedOptions, w Watcher) *Shared {
 // Start begins to look for Redis in the background, if that was not done yet.
 // It does not wait for it. live is how many instances were last seen, or 0.
 func (s *Shared) Start(live int) {
-	s.start.Do(func() {
+	if live > 0 { // also after a request has come first
 		s.live.CompareAndSwap(0, int64(live))
+	}
+	s.start.Do(func() {
 		s.conn = newConn(&s.o.RedisOptions)
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
@@ -179,11 +181,12 @@ func (s *Shared) fail(err error) {
 
 // unjudged answers without having counted anything.
 func (s *Shared) unjudged(a *Ask, m Mode, admit bool) {
-	a.Mode, a.Admitted, a.Turn, a.Now = m, admit, 0, s.o.Clock()
+	a.Mode, a.Admitted, a.Turn, a.Now = m, true, 0, s.o.Clock()
 	for i := range a.Items {
 		it := &a.Items[i]
 		it.Rules, it.Results = nil, it.Results[:0]
 		it.Admits, it.Charged, it.Full, it.hold = admit, false, false, hold{}
+		a.Admitted = a.Admitted && (admit || it.Shadow)
 	}
 }
 

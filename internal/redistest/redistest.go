@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -19,6 +20,7 @@ type Server struct {
 	Port int
 	cmd  *exec.Cmd
 	args []string
+	env  []string
 	tb   testing.TB
 }
 
@@ -32,21 +34,28 @@ func Start(tb testing.TB, args ...string) *Server {
 
 func startOn(tb testing.TB, port int, args ...string) *Server {
 	tb.Helper()
-	s := &Server{Port: port, tb: tb}
+	s := &Server{tb: tb}
+	s.begin(port, args)
+	return s
+}
+
+func (s *Server) begin(port int, args []string) {
+	s.tb.Helper()
+	s.Port = port
 	s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
 	s.args = append([]string{
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", tb.TempDir(), "--enable-debug-command", "yes",
+		"--dir", s.tb.TempDir(), "--enable-debug-command", "yes",
 	}, args...)
 	s.Run()
-	tb.Cleanup(s.Kill)
-	return s
+	s.tb.Cleanup(s.Kill)
 }
 
 // Run starts the server again after Kill, on the same port, and waits for it.
 func (s *Server) Run() {
 	s.tb.Helper()
 	s.cmd = exec.Command("redis-server", s.args...) //nolint:gosec // a test's own arguments
+	s.cmd.Env = append(os.Environ(), s.env...)
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatalf("redis-server: %v (make test installs it)", err)
 	}

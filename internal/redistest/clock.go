@@ -1,0 +1,53 @@
+package redistest
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+//go:embed testdata/clock.c
+var clockSource []byte
+
+// Clock is the system's clock as one server sees it.
+type Clock struct {
+	tb   testing.TB
+	file string
+}
+
+// Set moves the server's clock to that much ahead of the system's.
+func (c *Clock) Set(ahead time.Duration) {
+	c.tb.Helper()
+	b := binary.NativeEndian.AppendUint64(nil, uint64(ahead.Microseconds())) //nolint:gosec // two's complement is meant
+	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600) // the server has it mapped: it must not shrink
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(b, 0); err != nil {
+		c.tb.Fatal(err)
+	}
+}
+
+// StartWithClock is Start with a clock that the test can step. It needs a C
+// compiler, as the race detector does.
+func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
+	tb.Helper()
+	dir := tb.TempDir()
+	c := &Clock{tb: tb, file: filepath.Join(dir, "shift")}
+	c.Set(0)
+	source, lib := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
+	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", lib, source, "-ldl").CombinedOutput(); err != nil { //nolint:gosec // a test's own files
+		tb.Fatalf("cc: %v\n%s", err, out)
+	}
+	s := &Server{tb: tb, env: []string{"LD_PRELOAD=" + lib, "REDISTEST_CLOCK=" + c.file}}
+	s.begin(freePort(tb), args)
+	return s, c
+}

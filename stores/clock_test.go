@@ -1,0 +1,127 @@
+package stores
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// stepCounter counts the states that were mended.
+type stepCounter struct {
+	quiet
+	steps atomic.Int64
+}
+
+func (c *stepCounter) ClockSteps(string) { c.steps.Add(1) }
+
+const clockLimit = 5
+
+// clockRules are one rule of each algorithm, 5 in 2 s.
+func clockRules() map[string]ruleSpec {
+	sp := algorithms.Spec{Limit: clockLimit, Window: 2_000_000, Cost: 1}
+	return map[string]ruleSpec{
+		"fixed_window":         {&algorithms.FixedWindow{}, sp},
+		"fixed_window-align":   {&algorithms.FixedWindow{Align: true}, sp},
+		"sliding_log":          {&algorithms.SlidingLog{}, sp},
+		"sliding_window":       {&algorithms.SlidingWindow{}, sp},
+		"gcra":                 {&algorithms.GCRA{}, sp},
+		"token_bucket":         {&algorithms.TokenBucket{}, sp},
+		"leaky_bucket-nodelay": {&algorithms.LeakyBucket{NoDelay: true}, sp},
+	}
+}
+
+// burst asks until it is denied and returns how often it passed, and the retry.
+func burst(t *testing.T, s *Shared, c *Counter, most int) (passed int, retry int64) {
+	t.Helper()
+	for passed <= most {
+		a := localAsk(c, 1)
+		s.Decide(context.Background(), a)
+		if a.Mode != ModeShared {
+			t.Fatalf("mode %v", a.Mode)
+		}
+		if !a.Admitted {
+			return passed, a.Items[0].Results[0].Retry
+		}
+		passed++
+	}
+	t.Fatalf("%d passed and none was denied", passed)
+	return passed, 0
+}
+
+// TestRedisClockSteps steps the clock of a real Redis by an hour, forward and
+// back: each step costs at most one further limit, nobody is locked out longer
+// than one window, every key lives as long as its rules need, and the mended
+// states are counted.
+func TestRedisClockSteps(t *testing.T) {
+	srv, clock := redistest.StartWithClock(t)
+	s := newTestShared(t, srv, func() int64 { return hour }, "")
+	counter := &stepCounter{quiet: quiet{t}}
+	s.Watch(counter)
+	client := srv.Client()
+	for name, spec := range clockRules() {
+		t.Run(name, func(t *testing.T) {
+			clock.Set(0)
+			c := newTestCounter(t, name, 0, false, nil, spec)
+			most := 2 * clockLimit // an edge of a window may pass meanwhile
+			burst(t, s, c, most)
+			for i, ahead := range []time.Duration{time.Hour, 0, -time.Hour, 0} {
+				clock.Set(ahead)
+				passed, retry := burst(t, s, c, most)
+				if passed > most {
+					t.Errorf("step %d: %d passed, want at most one further limit", i, passed)
+				}
+				if retry <= 0 || retry > 2_200_000 {
+					t.Errorf("step %d: denied for %d microseconds, want at most one window", i, retry)
+				}
+				for _, k := range client.Keys(context.Background(), "*:"+name+":*").Val() {
+					if ttl := client.PTTL(context.Background(), k).Val(); ttl <= 0 || ttl > 3300*time.Millisecond {
+						t.Errorf("step %d: key %s lives for %v, its rule needs at most 2s", i, k, ttl)
+					}
+				}
+			}
+		})
+	}
+	if counter.steps.Load() == 0 {
+		t.Error("no mended state was counted")
+	}
+}
+
+// TestPromotedReplicaWithALateClock promotes a replica whose clock is an hour
+// behind its master's. What it inherits holds nobody longer than one window.
+func TestPromotedReplicaWithALateClock(t *testing.T) {
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	replica, clock := redistest.StartWithClock(t)
+	clock.Set(-time.Hour)
+	s := newTestShared(t, master, func() int64 { return hour }, "")
+	host, port, _ := strings.Cut(master.Addr, ":")
+	follower := replica.Client()
+	if err := follower.SlaveOf(context.Background(), host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	counters := make(map[string]*Counter)
+	for name, spec := range clockRules() {
+		counters[name] = newTestCounter(t, name, 0, false, nil, spec)
+		burst(t, s, counters[name], 2*clockLimit)
+	}
+	if n, err := master.Client().Wait(context.Background(), 1, 10*time.Second).Result(); err != nil || n != 1 {
+		t.Fatalf("%d replicas have caught up: %v", n, err)
+	}
+	if err := follower.SlaveOf(context.Background(), "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	after := newTestShared(t, replica, func() int64 { return hour }, "")
+	for name, c := range counters {
+		passed, retry := burst(t, after, c, 2*clockLimit)
+		if passed > clockLimit {
+			t.Errorf("%s: %d passed after the promotion, want at most one further limit", name, passed)
+		}
+		if retry > 2_200_000 {
+			t.Errorf("%s: denied for %d microseconds, want at most one window", name, retry)
+		}
+	}
+}
