@@ -91,6 +91,10 @@ type Item struct {
 	// Full says that as many requests are in flight as may be.
 	Full bool
 
+	// Crowded says that the table is full, and that the item was charged to a
+	// counter which its key shares with others.
+	Crowded bool
+
 	hold hold
 	held int64 // cost held by others in Redis
 }
@@ -168,7 +172,7 @@ func (a *Ask) turn(it *Item) int64 {
 func (a *Ask) room() {
 	for i := range a.Items {
 		it := &a.Items[i]
-		it.Admits, it.Charged, it.Full, it.hold = true, false, false, hold{}
+		it.Admits, it.Charged, it.Full, it.Crowded, it.hold = true, false, false, false, hold{}
 		if n := len(it.Rules); cap(it.Results) >= n {
 			it.Results = it.Results[:n]
 			clear(it.Results)

@@ -113,7 +113,7 @@ func checkNothingHeld(t *testing.T, nodes []*redistest.Server) {
 func TestPlaceOutlivesTheReserve(t *testing.T) {
 	srv := redistest.Start(t)
 	clock := func() int64 { return hour }
-	shared := newTestShared(t, srv, clock, "")
+	shared := newTestShared(t, srv, clock)
 	local := &Local{Clock: clock}
 	for name, stores := range map[string][2]Store{"redis first": {shared, local}, "local first": {local, shared}} {
 		t.Run(name, func(t *testing.T) {

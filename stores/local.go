@@ -148,6 +148,7 @@ func (p *place) own(it *Item, now int64) {
 		}
 	}
 	t.shared.Add(1)
+	it.Crowded = true
 	p.from = t.makeBucket(s, it.Group)
 }
 

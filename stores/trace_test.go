@@ -32,12 +32,12 @@ func (q quiet) StoreError(_ string, f Failure, err error) { q.tb.Errorf("store e
 func (quiet) ClockSteps(string)                           {}
 func (quiet) Live(string, int)                            {}
 
-func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64, script string) *Shared {
+func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Shared {
 	tb.Helper()
 	s := NewShared(SharedOptions{
 		Name: "redis", Clock: clock,
 		RedisOptions: RedisOptions{
-			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second, Script: script,
+			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
 		},
 	}, quiet{tb})
 	s.Start(0)

@@ -35,7 +35,7 @@ func Handler(tb testing.TB, name, config string, apps map[string]string) caddyht
 	c := &caddy.Config{
 		// Log lines about denied requests would come between the figures.
 		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{
-			caddy.DefaultLoggerName: {BaseLog: caddy.BaseLog{WriterRaw: json.RawMessage(`{"output":"discard"}`)}},
+			caddy.DefaultLoggerName: {BaseLog: caddy.BaseLog{Level: "ERROR"}},
 		}},
 		StorageRaw: json.RawMessage(fmt.Sprintf(`{"module":"file_system","root":%q}`, tb.TempDir())),
 	}
