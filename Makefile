@@ -4,7 +4,7 @@
 CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench clean exact exact-long
+.PHONY: help run build test lint fmt bench clean exact exact-long fuzz mutants
 
 help: ## Show what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -25,6 +25,13 @@ exact: ## Prove the arithmetic: a million verdicts for each algorithm, 0 differe
 
 exact-long: ## The same with ten times as many
 	@.ci/exact 12000000
+
+fuzz: ## Fuzz every target for FUZZTIME (30s) each
+	@.ci/fuzz
+
+mutants: ## Break one thing at a time and see a test fail: docs/mutants.md
+	@.ci/need-redis
+	@cd exact && go run ./mutants -o ../docs/mutants.md
 
 lint: ## Check form, style and known vulnerabilities of every module
 	@.ci/lint

@@ -29,13 +29,13 @@ type appState struct {
 	events  *caddyevents.App
 	metrics *metrics
 
-	local   *stores.Local
-	shared  []*client
-	byName  map[string]*client
-	zones   map[string]definition
-	refs    references
-	started []func()   // what is done once the configuration runs
-	wrong   *lineLimit // of log lines about unexpected answers
+	local  *stores.Local
+	shared []*client
+	byName map[string]*client
+	zones  map[string]definition
+	refs   references
+	bounds map[*stores.Table]bound
+	wrong  *lineLimit // of log lines about unexpected answers
 }
 
 // definition is what a zone of one name must have in common everywhere.
@@ -44,12 +44,19 @@ type definition struct {
 	kinds string
 }
 
+// bound is how much a table may hold.
+type bound struct {
+	zone    string
+	maxKeys int64
+}
+
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.logger, a.storage = ctx, ctx.Logger(), ctx.Storage()
 	a.local = &stores.Local{Clock: clock}
 	a.byName = make(map[string]*client)
 	a.zones = make(map[string]definition)
+	a.bounds = make(map[*stores.Table]bound)
 	a.wrong = new(lineLimit)
 	if err := checkHeaders(a.Headers); err != nil {
 		return err
@@ -66,6 +73,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	for i, s := range a.Stores {
+		if s == nil {
+			return fmt.Errorf("store %d: null: want an object with addresses", i+1)
+		}
 		if err := a.addStore(s); err != nil {
 			return fmt.Errorf("store %s: %w", orDefault(s.Name, strconv.Itoa(i+1)), err)
 		}
@@ -134,22 +144,35 @@ func (a *App) define(name string, d definition) error {
 
 // Start implements caddy.App.
 func (a *App) Start() error {
+	running.start(a)
+	for t, b := range a.bounds {
+		a.logger.Info("counts in this process", zap.String("zone", b.zone),
+			zap.Int64("max_keys", b.maxKeys), zap.Int64("max_bytes", t.Memory()))
+	}
 	for _, s := range a.shared {
-		s.Watch(a)
 		s.Start(a.lastSeen(s.Name()))
-		up, _ := s.State()
-		a.metrics.setStoreUp(s.Name(), up)
 	}
-	for _, f := range a.started {
-		f()
-	}
-	a.started = nil
-	running.tell(a)
 	return nil
 }
 
 // Stop implements caddy.App.
-func (a *App) Stop() error { return nil }
+func (a *App) Stop() error {
+	running.stop(a)
+	return nil
+}
+
+// take makes this app the one that stores tell of themselves, and its settings
+// those of the tables. It may be called again.
+func (a *App) take() {
+	for _, s := range a.shared {
+		s.Watch(a)
+		up, _ := s.State()
+		a.metrics.setStoreUp(s.Name(), up)
+	}
+	for t, b := range a.bounds {
+		t.SetMax(b.maxKeys)
+	}
+}
 
 // Cleanup implements caddy.CleanerUpper.
 func (a *App) Cleanup() error { return a.refs.release() }

@@ -85,24 +85,49 @@ func (nowhere) StoreError(string, stores.Failure, error) {}
 func (nowhere) ClockSteps(string)                        {}
 func (nowhere) Live(string, int)                         {}
 
-// runningZones remembers the kinds of the zones that run, to tell when a reload
-// starts a zone's counts anew.
-type runningZones struct {
-	mu    sync.Mutex
-	kinds map[string]string
+// runningApp is the app of the configuration that runs. The next one starts
+// before it is stopped, and gives everything back to it if the rest of its
+// configuration does not start.
+type runningApp struct {
+	mu     sync.Mutex
+	app    *App
+	before *App // app's predecessor, while it has not been stopped
+	kinds  map[string]string
 }
 
-var running runningZones
+var running runningApp
 
-func (r *runningZones) tell(a *App) {
+func (r *runningApp) start(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kinds := make(map[string]string, len(a.zones))
 	for name, d := range a.zones {
 		if was, ok := r.kinds[name]; ok && was != d.kinds {
 			a.logger.Info("the zone's rules or key are of another kind than before: its counts start anew", zap.String("zone", name))
 		}
+	}
+	r.before, r.app, r.kinds = r.app, a, a.kinds()
+	a.take()
+}
+
+func (r *runningApp) stop(a *App) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.app != a { // another one runs in its place
+		r.before = nil
+		return
+	}
+	r.app, r.before = r.before, nil
+	if r.app != nil {
+		r.kinds = r.app.kinds()
+		r.app.take()
+	}
+}
+
+// kinds are those of the zones, to tell when a change starts their counts anew.
+func (a *App) kinds() map[string]string {
+	kinds := make(map[string]string, len(a.zones))
+	for name, d := range a.zones {
 		kinds[name] = d.kinds
 	}
-	r.kinds = kinds
+	return kinds
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/dianalimiter/diana/stores"
 )
 
 // statusGone is what Caddy notes of a client that did not wait for its answer.
@@ -128,6 +126,13 @@ func (q *request) finish(status int) {
 
 // counted says whether a store decided by what it counts.
 func (q *request) counted() bool {
-	return q.outright == nil && len(q.ask.Items) > 0 &&
-		q.ask.Mode != stores.ModeAllow && q.ask.Mode != stores.ModeDeny
+	if q.outright != nil {
+		return false
+	}
+	for i := range q.ask.Items {
+		if len(q.ask.Items[i].Results) > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -92,6 +92,9 @@ func (q *request) draft(h *headers) {
 		}
 		it := &q.ask.Items[u.item]
 		n := min(len(it.Results), left)
+		if n == 0 {
+			continue // its store is away and was not replaced
+		}
 		left -= n
 		for r := range n {
 			limit = appendLimit(separate(limit), u.set.names[r], &it.Results[r])
@@ -121,10 +124,10 @@ func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int) []by
 		b = append(separate(b), '"')
 		b = append(b, names[i]...)
 		b = append(b, `";q=`...)
-		b = strconv.AppendInt(b, r.Limit(), 10)
+		b = appendInteger(b, r.Limit())
 		if w := r.Window(); w >= second {
 			b = append(b, ";w="...)
-			b = strconv.AppendInt(b, seconds(w), 10)
+			b = appendInteger(b, seconds(w))
 		}
 	}
 	return b
@@ -134,9 +137,17 @@ func appendLimit(b []byte, name string, r *stores.Result) []byte {
 	b = append(b, '"')
 	b = append(b, name...)
 	b = append(b, `";r=`...)
-	b = strconv.AppendInt(b, r.Remaining, 10)
+	b = appendInteger(b, r.Remaining)
 	b = append(b, ";t="...)
-	return strconv.AppendInt(b, seconds(r.Reset), 10)
+	return appendInteger(b, seconds(r.Reset))
+}
+
+// maxInteger is the greatest number that a structured field (RFC 9651) holds.
+// A limit may be greater.
+const maxInteger = 999_999_999_999_999
+
+func appendInteger(b []byte, v int64) []byte {
+	return strconv.AppendInt(b, min(v, maxInteger), 10)
 }
 
 // legacy writes X-RateLimit-*, of the rule that is nearest to its limit.

@@ -119,7 +119,7 @@ func (p *keyPlan) build(k *built, r *http.Request) keyState {
 		}
 		k.ends[i] = len(k.b)
 		if empty && p.missing != missingShare {
-			k.b = k.b[:start]
+			k.b, k.group = k.b[:start], netip.Addr{}
 			return p.instead(k, r)
 		}
 	}
@@ -196,23 +196,27 @@ func appendMixed(b []byte, v string) []byte {
 	return append(b, v...)
 }
 
+// maxAddr is the length of the longest address, an IPv4-mapped one in full.
+const maxAddr = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
+
 // parseAddr reads an IP address, brings an IPv4-mapped one to IPv4 and cuts the
-// zone off. It rejects what is no address without an allocation.
+// zone off, however long. It rejects what is no address without an allocation.
 func parseAddr(s string) (netip.Addr, bool) {
-	if len(s) < 2 || len(s) > 64 || strings.IndexByte(s, '.') < 0 && strings.IndexByte(s, ':') < 0 {
+	s, zone, zoned := strings.Cut(s, "%")
+	if len(s) < 2 || len(s) > maxAddr || strings.IndexByte(s, '.') < 0 && strings.IndexByte(s, ':') < 0 {
 		return netip.Addr{}, false
 	}
-	for i := 0; i < len(s) && s[i] != '%'; i++ {
+	for i := range len(s) {
 		c := s[i]
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') && c != '.' && c != ':' {
 			return netip.Addr{}, false
 		}
 	}
 	addr, err := netip.ParseAddr(s)
-	if err != nil {
+	if err != nil || zoned && (zone == "" || addr.Is4()) {
 		return netip.Addr{}, false
 	}
-	return addr.WithZone("").Unmap(), true
+	return addr.Unmap(), true
 }
 
 // hasher makes the names of keys: 128 bits of SipHash-2-4 under a secret.

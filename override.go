@@ -33,6 +33,9 @@ type overrides struct {
 
 // newOverride checks the key of an override against its zone's.
 func newOverride(o *Override, p *keyPlan) (*override, error) {
+	if o == nil {
+		return nil, errors.New("override null: want an object with a key")
+	}
 	if len(o.Key) != len(p.parts) {
 		return nil, fmt.Errorf("override %q: %d parts: want %d, as the zone's key has", o.Key, len(o.Key), len(p.parts))
 	}
@@ -51,7 +54,7 @@ func newOverride(o *Override, p *keyPlan) (*override, error) {
 	return v, nil
 }
 
-const exactWeight = 1000 // above the bits of any prefix
+const exactWeight = 1 << 16 // above the prefixes of all other parts
 
 func newOverride1(s string, p *keyPlan, part template) (partMatch, int, error) {
 	if s == "*" {

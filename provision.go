@@ -93,7 +93,11 @@ func (h *Handler) newZone(ctx caddy.Context, c *Zone) (*zone, error) {
 	if !h.DisableMetrics {
 		z.metrics = h.app.metrics.zone(z.Name, h.storeName(z))
 	}
-	return z, h.app.define(z.Name, z.definition())
+	d := z.definition()
+	if z.store == h.app.local && h.holds(z, z.rules) {
+		d.kinds += " places" // a table with room for them is another one
+	}
+	return z, h.app.define(z.Name, d)
 }
 
 func loadMatchers(ctx caddy.Context, c *Zone, field string) (sets caddyhttp.MatcherSets, err error) {
@@ -120,7 +124,7 @@ func (z *zone) definition() definition {
 		V4          int         `json:"ipv4_prefix"`
 		V6          int         `json:"ipv6_prefix"`
 		Algorithm   string      `json:"algorithm,omitempty"`
-		Rules       []*Rule     `json:"rules"`
+		Rules       []*Rule     `json:"rules,omitempty"`
 		InFlight    int64       `json:"in_flight,omitempty"`
 		CountStatus []Value     `json:"count_status,omitempty"`
 		Overrides   []*Override `json:"overrides,omitempty"`
@@ -193,9 +197,7 @@ func (h *Handler) provisionCounters(z *zone) error {
 // survive a reload and are one for all handlers that name the zone.
 func (h *Handler) table(z *zone, s *ruleSet, override string) func([]algorithms.Rule) *stores.Table {
 	return func(rules []algorithms.Rule) *stores.Table {
-		// With a shared store about, another handler may decide the same zone
-		// together with one in another store, which takes places too.
-		holds := len(h.app.shared) > 0 || !s.duplicates && (z.InFlight > 0 || len(z.CountStatus) > 0)
+		holds := h.holds(z, s)
 		key := tableKey{z.Name, z.key.identity(z.Zone), override, s.kinds(), holds}
 		maxKeys := orDefault(orDefault(z.MaxKeys, h.app.MaxKeys), defaultMaxKeys)
 		v, _, _ := tables.LoadOrNew(key, func() (caddy.Destructor, error) {
@@ -203,17 +205,20 @@ func (h *Handler) table(z *zone, s *ruleSet, override string) func([]algorithms.
 		})
 		h.refs.add(tables, key)
 		t, _ := v.(*stores.Table) // nothing else is put there
-		h.app.started = append(h.app.started, func() {
-			t.SetMax(maxKeys)
-			h.logger.Debug("counts in this process", zap.String("zone", z.Name),
-				zap.Int64("max_keys", maxKeys), zap.Int64("max_bytes", t.Memory()))
-		})
+		h.app.bounds[t] = bound{z.Name, maxKeys}
 		if !h.DisableMetrics {
 			h.app.metrics.tables.add(z.Name, t)
 			h.shown = append(h.shown, t)
 		}
 		return t
 	}
+}
+
+// holds says whether requests may take places in a table: where the zone asks
+// for it and, with a shared store about, everywhere, because another handler may
+// decide the zone together with one in another store.
+func (h *Handler) holds(z *zone, s *ruleSet) bool {
+	return len(h.app.shared) > 0 || !s.duplicates && (z.InFlight > 0 || len(z.CountStatus) > 0)
 }
 
 // advise warns of what is allowed and seldom meant.

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // record is what is known of a request after the decision. Placeholders, the
@@ -48,6 +49,7 @@ func (q *request) report() *record {
 		u := &q.uses[i]
 		u.outcome = q.outcomeOf(u)
 		u.z.metrics.count(u.outcome)
+		q.tellCrowded(u)
 		rec.zones = append(rec.zones, q.recordOf(u))
 	}
 	rec.headers = q.headers()
@@ -78,8 +80,10 @@ func (q *request) outcomeOf(u *use) outcome {
 	return allowed
 }
 
-// unjudged says that the store denies everything, because it is away.
-func (q *request) unjudged() bool { return q.outright == nil && !q.counted() }
+// unjudged says that a store denies everything, because it is away.
+func (q *request) unjudged() bool {
+	return q.outright == nil && q.ask.Mode == stores.ModeDeny && !q.ask.Admitted
+}
 
 func (q *request) recordOf(u *use) zoneRecord {
 	z := zoneRecord{name: u.z.Name, outcome: u.outcome}
@@ -125,7 +129,10 @@ func (q *request) labelOf(u *use) string {
 			return ruleInFlight
 		}
 	}
-	return ruleDuplicates
+	if u.twin >= 0 && len(q.ask.Items[u.twin].Results) > 0 {
+		return ruleDuplicates
+	}
+	return ruleStore
 }
 
 // placeholder implements caddy.ReplacerFunc.
@@ -211,7 +218,7 @@ func (q *request) tell(rec *record) {
 		label = rec.exceeded.label
 	case u.label != "":
 		label = u.label
-	case u.outcome != delayed && q.counted():
+	case u.outcome != delayed:
 		label = q.labelOf(u)
 	}
 	if extra, ok := q.r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
@@ -236,6 +243,21 @@ func (q *request) notable(rec *record) (found *use) {
 		}
 	}
 	return found
+}
+
+// crowdedEvery is how often a zone says that it is full.
+const crowdedEvery = time.Minute
+
+// tellCrowded logs that a zone is full of keys, now and then.
+func (q *request) tellCrowded(u *use) {
+	if !(u.item >= 0 && q.ask.Items[u.item].Crowded || u.twin >= 0 && q.ask.Items[u.twin].Crowded) {
+		return
+	}
+	now, last := time.Now().UnixNano(), u.z.crowded.Load()
+	if now-last > int64(crowdedEvery) && u.z.crowded.CompareAndSwap(last, now) {
+		q.h.logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
+			zap.String("zone", u.z.Name), zap.String("advice", "raise max_keys"))
+	}
 }
 
 // logDecision is what the access log says of a request.

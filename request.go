@@ -3,6 +3,7 @@ package diana
 import (
 	"errors"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,7 +125,7 @@ func (q *request) skip(z *zone) {
 
 // add enters a zone into the ask.
 func (q *request) add(z *zone) {
-	q.key.b, q.key.group = q.key.b[:0], q.key.group.Unmap()
+	q.key.b, q.key.group = q.key.b[:0], netip.Addr{}
 	switch z.key.build(&q.key, q.r) {
 	case keySkip:
 		q.skip(z)

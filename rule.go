@@ -95,6 +95,9 @@ func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*ruleSet, error) {
 }
 
 func (s *ruleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
+	if r == nil {
+		return errors.New("rule null: want an object with a limit and a window")
+	}
 	label, name := strconv.Itoa(i+1), z.Name
 	if i > 0 {
 		name += "." + label
@@ -107,8 +110,11 @@ func (s *ruleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	}
 	s.labels, s.names = append(s.labels, label), append(s.names, name)
 	window := time.Duration(r.Window)
-	if window < time.Microsecond || window%time.Microsecond != 0 {
+	switch {
+	case window < time.Microsecond || window%time.Microsecond != 0:
 		return fmt.Errorf("window %v: want at least 1us, in whole microseconds", window)
+	case window > maxWindow:
+		return fmt.Errorf("window %v: want at most %v", window, maxWindow)
 	}
 	if r.Limit == 0 && inOverride {
 		if s.blocked < 0 {
@@ -137,6 +143,10 @@ func (s *ruleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	s.maxDelay = max(s.maxDelay, delay)
 	return nil
 }
+
+// maxWindow is a hundred years and more: beyond it instants leave what Lua
+// calculates exactly.
+const maxWindow = 1 << 52 * time.Microsecond
 
 // kinds is a short fingerprint of what gives the rules' states their meaning.
 // The key's parts are in it through their hash; the limits never are.

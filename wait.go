@@ -29,7 +29,7 @@ func (q *request) decide(ctx context.Context) (gone bool) {
 		return false
 	}
 	q.decideOnce(ctx)
-	if q.ask.Admitted {
+	if q.ask.Admitted || q.unjudged() {
 		return false
 	}
 	return q.wait(ctx)
@@ -74,7 +74,7 @@ func (q *request) wait(ctx context.Context) (gone bool) {
 		}
 		q.waited = true
 		q.decideOnce(ctx)
-		if q.ask.Admitted {
+		if q.ask.Admitted || q.unjudged() {
 			return false
 		}
 		if _, _, b := q.patience(); b == 0 {

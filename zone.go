@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -32,6 +33,7 @@ type zone struct {
 	queue            waitQueue
 	metrics          zoneMetrics
 	log              lineLimit
+	crowded          atomic.Int64 // when it last said that it is full, in nanoseconds
 	responder        *responder
 }
 
@@ -49,6 +51,9 @@ func (z *Zone) check() error {
 
 // newZone checks a zone and cuts it into what requests need.
 func newZone(c *Zone) (*zone, error) {
+	if c == nil {
+		return nil, errors.New("zone null: want an object with a name and rules")
+	}
 	z := &zone{Zone: c, maxWait: time.Duration(c.MaxWait)}
 	if err := checkName(c.Name); err != nil {
 		return nil, fmt.Errorf("zone %w", err)
@@ -145,8 +150,11 @@ func (z *zone) provisionRules() (err error) {
 		if window == 0 {
 			window = defaultDuplicates
 		}
-		if window < time.Microsecond {
+		switch {
+		case window < time.Microsecond:
 			return fmt.Errorf("prevent_duplicates %v: want a positive duration", window)
+		case window > maxWindow:
+			return fmt.Errorf("prevent_duplicates %v: want at most %v", window, maxWindow)
 		}
 		z.duplicates = &ruleSet{
 			duplicates: true, blocked: -1, labels: []string{ruleDuplicates}, names: []string{z.Name},
@@ -154,7 +162,29 @@ func (z *zone) provisionRules() (err error) {
 			specs: []algorithms.Spec{{Limit: 1, Window: window.Microseconds(), Cost: 1}},
 		}
 	}
-	return z.checkDelays()
+	if err := z.checkDelays(); err != nil {
+		return err
+	}
+	return z.checkTurns()
+}
+
+// checkTurns compiles rules that are decided together with a queue as they will
+// be: a rule that paces may be charged at the longest turn of them all.
+func (z *zone) checkTurns() error {
+	turn := z.maxDelay()
+	if turn == 0 {
+		return nil
+	}
+	for _, s := range z.sets() {
+		for i, a := range s.algs {
+			sp := s.specs[i]
+			sp.MaxTurn = turn
+			if _, err := a.Compile(sp); err != nil {
+				return fmt.Errorf("rule %s, beside one with a wait of %v: %w", s.labels[i], time.Duration(turn)*time.Microsecond, err)
+			}
+		}
+	}
+	return nil
 }
 
 // checkDelays refuses what cannot be kept beside a queue: a charge after the

@@ -114,16 +114,21 @@ func appendKeys(keys []string, prefix string, it *Item) []string {
 	b = append(b, it.Counter.Zone...)
 	b = append(b, ':')
 	zone := len(b)
-	b = append(b, it.Counter.Kinds...)
-	if it.Tag != it.Key {
-		b = append(b, '-')
-		b = appendKey(b, it.Key)
-	}
+	b = appendTwin(append(b, it.Counter.Kinds...), it)
 	keys = append(keys, string(b))
 	if place, _ := it.holds(); place {
-		keys = append(keys, string(append(b[:zone], "holds"...)))
+		keys = append(keys, string(appendTwin(append(b[:zone], "holds"...), it)))
 	}
 	return keys
+}
+
+// appendTwin tells what is counted beside a zone's key from the key itself, in
+// the counts as in the places: one call may take both.
+func appendTwin(b []byte, it *Item) []byte {
+	if it.Tag == it.Key {
+		return b
+	}
+	return appendKey(append(b, '-'), it.Key)
 }
 
 func appendKey(b []byte, k Key) []byte {
@@ -241,6 +246,9 @@ func (r *reply) readRules(it *Item, now int64) error {
 		it.Results[i].Verdict = v
 		it.Admits = it.Admits && v.Admit
 		it.Results[i].state, it.Results[i].rule = s, rule
+	}
+	if len(r.b) > 0 {
+		r.err = errReply
 	}
 	return r.err
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a server that runs beside this program.
+type process struct {
+	name string
+	addr string
+	pid  int
+
+	cmd   *exec.Cmd
+	log   string // the file that it writes to
+	ended chan struct{}
+}
+
+const (
+	bootTime = 30 * time.Second // what a server may take to listen, on a busy machine
+	stopTime = 10 * time.Second
+)
+
+// startProcess runs a server and returns when it listens at addr.
+func startProcess(ctx context.Context, dir, name, addr, program string, args ...string) (*process, error) {
+	p := &process{name: name, addr: addr, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+	file, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()                // the server has its own
+	p.cmd = exec.CommandContext(ctx, program, args...) //nolint:gosec // one of our own
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, file, file
+	p.cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+	if err := p.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	p.pid = p.cmd.Process.Pid
+	go func() {
+		defer close(p.ended)
+		_ = p.cmd.Wait() // its log says why it ended
+	}()
+	if err := p.listens(ctx); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return p, nil
+}
+
+// listens waits until the server accepts connections.
+func (p *process) listens(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, bootTime)
+	defer cancel()
+	for {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
+		if err == nil {
+			return c.Close()
+		}
+		select {
+		case <-p.ended:
+			return fmt.Errorf("%s ended:\n%s", p.name, p.lines(""))
+		case <-ctx.Done():
+			return fmt.Errorf("%s does not listen on %s:\n%s", p.name, p.addr, p.lines(""))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// lines are those of the server's log that hold a text.
+func (p *process) lines(text string) string {
+	all, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	var found strings.Builder
+	for line := range strings.Lines(string(all)) {
+		if strings.Contains(line, text) {
+			found.WriteString(line)
+		}
+	}
+	return found.String()
+}
+
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended, which is as good
+	select {
+	case <-p.ended:
+	case <-time.After(stopTime):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// startRedis runs a Redis that keeps nothing on disk.
+func startRedis(ctx context.Context, dir string) (*process, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	return startProcess(ctx, dir, "redis", loopback(port), "redis-server",
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir)
+}
+
+// startCaddy runs the Caddy of a variant.
+func (v *variant) startCaddy(ctx context.Context, o options, dir, redisAddr string) (*process, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, v.name+".Caddyfile")
+	if err := os.WriteFile(file, []byte(v.caddyfile(port, redisAddr)), 0o600); err != nil {
+		return nil, err
+	}
+	program := o.diana
+	if v.peer {
+		program = o.peers
+	}
+	return startProcess(ctx, dir, v.name, loopback(port), program, "run", "--config", file, "--adapter", "caddyfile")
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = l.Close() }()
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok {
+		return 0, fmt.Errorf("listener's address is a %T", l.Addr())
+	}
+	return addr.Port, nil
+}

@@ -1,0 +1,57 @@
+// Command table reads the output of Go benchmarks and prints one Markdown table
+// of what Diana's users and engineers ask about: medians over the rounds, and
+// what stands beside them in the same round.
+package main
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"runtime"
+	"strings"
+)
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("table: ")
+	s, err := read(os.Stdin)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := write(os.Stdout, machine(), rows(s)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// row is one line of the table.
+type row struct {
+	what   string
+	figure string
+	beside string // what it is compared with, and how it compares
+	goal   string
+}
+
+func write(w io.Writer, title string, rows []row) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | figure | beside | goal |\n|---|---|---|---|\n", title)
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.what, r.figure, r.beside, r.goal)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// machine names what the figures are from.
+func machine() string {
+	cpu := runtime.GOARCH
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(info)) {
+			if name, value, _ := strings.Cut(line, ":"); strings.TrimSpace(name) == "model name" {
+				cpu = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%s, %d cores, %s, %s", cpu, runtime.NumCPU(), runtime.GOOS, runtime.Version())
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// rows are all lines of the table, in the order of the goals.
+func rows(s samples) []row {
+	var all []row
+	for _, part := range []func(samples) []row{inProcess, growth, memory, peers, redis, http, denied, latency} {
+		all = append(all, part(s)...)
+	}
+	return all
+}
+
+const (
+	cpu    = "cpu-ns/op"
+	allocs = "allocs/op"
+)
+
+// inProcess is what one request costs in this process, handler and all.
+func inProcess(s samples) []row {
+	var all []row
+	for _, v := range []struct{ name, what, goal string }{
+		{"Allow/gcra", "gcra", "≤ 250 ns, 0 allocs"},
+		{"Allow/sliding_window", "sliding_window", "≤ 350 ns, 0"},
+		{"Allow/three_rules", "three rules mixed", "≤ 500 ns, 0"},
+		{"Allow/fixed_window", "fixed_window", ""},
+		{"Allow/token_bucket", "token_bucket", ""},
+		{"Allow/leaky_bucket", "leaky_bucket nodelay", ""},
+		{"Allow/sliding_log", "sliding_log", ""},
+		{"Allow/six_rules", "all six algorithms", ""},
+	} {
+		all = append(all, row{"in process, allowed, " + v.what, perCall(s, v.name), "", v.goal})
+	}
+	for _, v := range []struct{ name, than, what, goal string }{
+		{"Allow/gcra/headers=draft", "Allow/gcra", "in process, allowed, gcra, headers draft", "≤ +300 ns, ≤ 4 allocs"},
+		{"AllowZones/zones=2", "AllowZones/zones=1", "in process, allowed, two zones of gcra", ""},
+		{"AllowZones/zones=4", "AllowZones/zones=1", "in process, allowed, four zones of gcra", ""},
+		{"Deny/gcra", "Allow/gcra", "in process, denied, gcra", "≤ 700 ns, ≤ 4 allocs"},
+	} {
+		more := s.paired(v.name, v.than, cpu, difference)
+		all = append(all, row{v.what, perCall(s, v.name), number(more, "%+.0f ns"), v.goal})
+	}
+	return all
+}
+
+// perCall is the time and the allocations of one call.
+func perCall(s samples, name string) string {
+	return number(s.median(name, cpu), "%.0f ns") + ", " + number(s.median(name, allocs), "%.0f allocs")
+}
+
+// growth is what more processors and more keys do.
+func growth(s samples) []row {
+	one, two := "AllowParallel/gcra@1", "AllowParallel/gcra@2"
+	faster := s.paired(one, two, "ns/op", ratio)
+	// What both processors together spend on a request cannot be disturbed by
+	// other programs' share of them.
+	could := 2 * s.median(one, cpu) / s.median(two, cpu)
+	small, big := "Table/keys=10k/decide", "Table/keys=10M/decide"
+	return []row{
+		{
+			"in process, allowed, gcra, two cores", number(1e9/s.median(two, "ns/op"), "%.0f decisions/s"),
+			number(faster, "%.2f times one core") + number(could, "; %.2f by CPU time"), "≥ 1.7 times",
+		},
+		{
+			"store alone, 10 million keys", number(s.median(big, cpu), "%.0f ns a decision"),
+			number(s.paired(big, small, cpu, ratio), "%.1f times 10 thousand keys"), "≤ 3 times",
+		},
+		{
+			"full GC, 10 million keys", number(s.median("Table/keys=10M/gc", cpu)/1e6, "%.1f ms CPU"),
+			number(s.median("Table/keys=0/gc", cpu)/1e6, "%.1f ms without keys"), "≤ +2 ms",
+		},
+	}
+}
+
+func memory(s samples) []row {
+	var all []row
+	for _, v := range []struct{ name, goal string }{
+		{"gcra", "≤ 48 B"}, {"fixed_window", "≤ 56 B"}, {"sliding_window", "≤ 128 B"},
+	} {
+		one, ten := s.median("Memory/"+v.name+"/keys=1M", "B/key"), s.median("Memory/"+v.name+"/keys=10M", "B/key")
+		beside := ""
+		if !math.IsNaN(ten) {
+			beside = number(ten, "%.1f B at 10 million")
+		}
+		all = append(all, row{"memory per key, " + v.name, number(one, "%.1f B at 1 million"), beside, v.goal})
+	}
+	return all
+}
+
+// peers are those that can be used in this process, the same requests put to all.
+func peers(s samples) []row {
+	var all []row
+	for _, v := range []struct{ name, what string }{
+		{"diana", "Diana, the whole handler"},
+		{"mholt", "mholt/caddy-ratelimit, the whole handler"},
+		{"x-time-rate", "x/time/rate in a map"},
+		{"throttled", "throttled"},
+		{"go-limiter", "sethvargo/go-limiter"},
+		{"bare", "none"},
+	} {
+		r := row{what: "peers: " + v.what, figure: "allowed " + perCall(s, "PeersAllow/"+v.name)}
+		if v.name != "bare" {
+			r.beside = "denied " + perCall(s, "PeersDeny/"+v.name) + number(s.median("PeersMemory/"+v.name, "B/key"), "; %.0f B a key")
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// redis is what a decision takes of Redis.
+func redis(s samples) []row {
+	var all []row
+	for _, v := range []struct{ name, what, goal string }{
+		{"noop/alone", "a script that does nothing", ""},
+		{"gcra/alone", "gcra, one at a time", "≤ 6.5 us"},
+		{"gcra/together=32", "gcra, 32 together", "≤ 4 us"},
+		{"sliding_window/alone", "sliding_window", "≤ 9 us"},
+		{"three_rules/alone", "three rules mixed", "≤ 10 us"},
+		{"eight_rules/alone", "eight rules mixed", "≤ 15 us"},
+	} {
+		name := "Redis/" + v.name
+		all = append(all, row{
+			"Redis' own time, " + v.what, number(s.median(name, "redis-us/op"), "%.1f us"),
+			number(s.median(name, "redis-cpu-us/op"), "%.1f us CPU of the server"), v.goal,
+		})
+	}
+	together, pipelined := "Redis/gcra/together=32", "Redis/gcra/pipelined=32"
+	return append(all, row{
+		"one Redis core, gcra, 32 together", number(1e6/s.median(together, "redis-cpu-us/op"), "%.0f decisions/s"),
+		number(s.paired(pipelined, together, "redis-cpu-us/op", ratio), "%.2f times pipelined calls"), "≥ 220000, ≥ 1.6 times",
+	}, row{
+		"one Redis core, gcra, 512 callers", number(1e6/s.median("RedisCallers/gcra/callers=512", "redis-cpu-us/op"), "%.0f decisions/s"),
+		number(s.median("RedisCallers/gcra/callers=512", "redis-calls/op"), "%.3f calls a decision"), "",
+	})
+}
+
+// http is a whole Caddy under load.
+func http(s samples) []row {
+	var all []row
+	for _, v := range []struct{ name, what, goal string }{
+		{"bare", "bare Caddy", ""},
+		{"local", "Diana, local, headers off", "≤ +1.0 us"},
+		{"local-draft", "Diana, local, headers draft", "≤ +2.0 us"},
+		{"mholt", "mholt/caddy-ratelimit", ""},
+		{"redis-gcra", "Diana, Redis, gcra", "≤ +18 us, ≥ 65%"},
+		{"redis-sliding_window", "Diana, Redis, sliding_window", "≤ +20 us, ≥ 62%"},
+		{"redis_rate", "go-redis/redis_rate", ""},
+	} {
+		all = append(all, row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name), v.goal})
+	}
+	return all
+}
+
+// denied is a client that is over its limit all the time.
+func denied(s samples) []row {
+	var all []row
+	for _, v := range []struct{ name, what, goal string }{
+		{"bare-denied", "Caddy's own error 429", ""},
+		{"local-denied", "Diana, local, hot key denied", ""},
+		{"redis-denied", "Diana, Redis, hot key denied", "≤ +2 us, ≤ 0.01 calls"},
+	} {
+		r := row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name), v.goal}
+		if v.name != "bare-denied" {
+			r.beside += number(s.paired("HTTP/"+v.name, "HTTP/bare-denied", "cpu-us/op", difference), "; %+.1f us beside error 429")
+		}
+		if calls := s.median("HTTP/"+v.name, "redis-calls/op"); !math.IsNaN(calls) {
+			r.beside += number(calls, "; %.3f Redis calls a request")
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func underLoad(s samples, name string) string {
+	name = "HTTP/" + name
+	parts := []string{number(s.median(name, "cpu-us/op"), "%.1f us CPU")}
+	if of := s.median(name, "redis-cpu-us/op"); !math.IsNaN(of) {
+		parts[0] += number(of, " (Redis %.1f)")
+	}
+	return strings.Join(append(parts,
+		number(s.median(name, "req/s"), "%.0f req/s"),
+		number(s.median(name, "p50-us")/1e3, "p50 %.2f ms"),
+		number(s.median(name, "p99-us")/1e3, "p99 %.2f ms")), ", ")
+}
+
+func besideBare(s samples, name string) string {
+	if name == "bare" {
+		return ""
+	}
+	name = "HTTP/" + name
+	return number(s.paired(name, "HTTP/bare", "cpu-us/op", difference), "%+.1f us") +
+		number(100*s.paired(name, "HTTP/bare", "req/s", ratio), ", %.0f%% req/s of bare")
+}
+
+// latency is what one request at a time takes.
+func latency(s samples) []row {
+	ping := s.median("Latency/ping", "p50-us")
+	all := []row{{"one connection, Redis PING", number(ping, "p50 %.0f us"), "", ""}}
+	for _, v := range []struct{ name, what, goal string }{
+		{"bare", "bare Caddy", ""},
+		{"local", "Diana, local", ""},
+		{"redis-gcra", "Diana, Redis, gcra", "≤ 1.2 PINGs"},
+		{"redis_rate", "go-redis/redis_rate", ""},
+	} {
+		r := row{"one connection, " + v.what, number(s.median("Latency/"+v.name, "p50-us"), "p50 %.0f us"), "", v.goal}
+		if v.name != "bare" {
+			added := s.paired("Latency/"+v.name, "Latency/bare", "p50-us", difference)
+			r.beside = number(added, "%+.0f us") + number(added/ping, ", %.1f PINGs")
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// number formats a figure, and says so where there is none.
+func number(v float64, format string) string {
+	if math.IsNaN(v) {
+		return "not measured"
+	}
+	return fmt.Sprintf(format, v)
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// samples are the values of benchmarks by name and unit, a value for each round.
+// A benchmark stands there by its name and by name@processors.
+type samples map[string]map[string][]float64
+
+var processors = regexp.MustCompile(`-\d+$`)
+
+// read reads lines as Go's benchmarks write them, and passes over all others.
+func read(r io.Reader) (samples, error) {
+	s := make(samples)
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 4 || len(fields)%2 != 0 {
+			continue
+		}
+		name, ok := strings.CutPrefix(fields[0], "Benchmark")
+		if !ok {
+			continue
+		}
+		procs := strings.TrimPrefix(processors.FindString(name), "-")
+		name = processors.ReplaceAllString(name, "")
+		if procs == "" {
+			procs = "1"
+		}
+		for i := 2; i < len(fields); i += 2 {
+			v, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				return nil, fmt.Errorf("%q: %w", lines.Text(), err)
+			}
+			s.add(name, fields[i+1], v)
+			s.add(name+"@"+procs, fields[i+1], v)
+		}
+	}
+	return s, lines.Err()
+}
+
+func (s samples) add(name, unit string, v float64) {
+	if s[name] == nil {
+		s[name] = make(map[string][]float64)
+	}
+	s[name][unit] = append(s[name][unit], v)
+}
+
+// median is that over all rounds, NaN if the benchmark did not run.
+func (s samples) median(name, unit string) float64 { return median(s[name][unit]) }
+
+// paired is the median over the rounds of what f makes of two benchmarks of the
+// same round, so that what slows down a round as a whole falls out.
+func (s samples) paired(a, b, unit string, f func(a, b float64) float64) float64 {
+	x, y := s[a][unit], s[b][unit]
+	var all []float64
+	for i := range min(len(x), len(y)) {
+		all = append(all, f(x[i], y[i]))
+	}
+	return median(all)
+}
+
+func difference(a, b float64) float64 { return a - b }
+func ratio(a, b float64) float64      { return a / b }
+
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	v := slices.Sorted(slices.Values(values))
+	if n := len(v); n%2 == 0 {
+		return (v[n/2-1] + v[n/2]) / 2
+	}
+	return v[len(v)/2]
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"math"
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestMediansAreOfRounds(t *testing.T) {
+	s, err := read(strings.NewReader(`goos: linux
+{"level":"info"}
+BenchmarkHTTP/bare	100	20.0 cpu-us/op	1000 req/s
+BenchmarkHTTP/local	100	22.0 cpu-us/op	900 req/s
+BenchmarkHTTP/local	100	90.0 cpu-us/op	300 req/s
+BenchmarkHTTP/bare	100	89.5 cpu-us/op	300 req/s
+BenchmarkHTTP/bare	100	30.0 cpu-us/op	600 req/s
+BenchmarkHTTP/local	100	31.0 cpu-us/op	600 req/s
+BenchmarkAllowParallel/gcra   	     100	       800 ns/op	       3 B/op
+BenchmarkAllowParallel/gcra-2   	     100	       500 ns/op	       3 B/op
+PASS
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		what      string
+		got, want float64
+	}{
+		{"median", s.median("HTTP/local", "cpu-us/op"), 31},
+		{"difference to bare of the same round", s.paired("HTTP/local", "HTTP/bare", "cpu-us/op", difference), 1},
+		{"ratio to bare of the same round", s.paired("HTTP/local", "HTTP/bare", "req/s", ratio), 1},
+		{"one processor", s.median("AllowParallel/gcra@1", "ns/op"), 800},
+		{"two processors", s.median("AllowParallel/gcra@2", "ns/op"), 500},
+		{"an even number of rounds", s.median("AllowParallel/gcra", "ns/op"), 650},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: %v, want %v", c.what, c.got, c.want)
+		}
+	}
+	if v := s.median("HTTP/none", "req/s"); !math.IsNaN(v) {
+		t.Errorf("a benchmark that did not run: %v", v)
+	}
+}
+
+// TestEveryRowHasItsFigures reads one round of everything that benchmarks/run
+// measures.
+func TestEveryRowHasItsFigures(t *testing.T) {
+	f, err := os.Open("testdata/results.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	s, err := read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := write(&b, machine(), rows(s)); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if strings.Contains(line, "not measured") || strings.Count(line, "|") != 5 {
+			t.Errorf("row %q", line)
+		}
+	}
+}

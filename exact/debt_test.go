@@ -1,0 +1,185 @@
+package exact_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/dianalimiter/diana/algorithms"
+	"pgregory.net/rapid"
+)
+
+// undelaying are the algorithms that can be charged after the fact.
+var undelaying = map[string]algorithms.Algorithm{
+	"gcra":                      &algorithms.GCRA{},
+	"token_bucket":              &algorithms.TokenBucket{},
+	"token_bucket with a step":  &algorithms.TokenBucket{Step: caddy.Duration(time.Second)},
+	"leaky_bucket with nodelay": &algorithms.LeakyBucket{NoDelay: true},
+	"fixed_window":              &algorithms.FixedWindow{},
+	"fixed_window with align":   &algorithms.FixedWindow{Align: true},
+	"sliding_window":            &algorithms.SlidingWindow{},
+	"sliding_log":               &algorithms.SlidingLog{},
+}
+
+func compiled(t *testing.T, a algorithms.Algorithm, sp algorithms.Spec) algorithms.Rule {
+	t.Helper()
+	r, err := a.Compile(sp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const paidAt = 1_800_000 * second
+
+// owe charges the only rule of a key after the fact.
+func (k *key) owe(cost int64) {
+	now := paidAt
+	if g, ok := k.rules[0].(algorithms.Growing); ok {
+		longer := make(algorithms.State, g.Need(k.states[0], now, cost))
+		g.Move(longer, k.states[0])
+		k.states[0] = longer
+	}
+	k.rules[0].Owe(k.states[0], now, cost)
+}
+
+// TestDebt charges far more than a rule can hold. Of that one further capacity
+// is owed, which the next judgement does not take for a step of the clock; it
+// is paid off like anything else, and nothing is left in the meantime.
+func TestDebt(t *testing.T) {
+	const limit, window, huge = 7, 3600 * second, 1 << 50
+	for name, alg := range undelaying {
+		t.Run(name, func(t *testing.T) {
+			k := newKey(t, []algorithms.Rule{compiled(t, alg, algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true})})
+			now, most := paidAt, 2*window
+			if name == "sliding_log" {
+				k.owe(100 * limit)
+				most = window
+			} else {
+				k.owe(huge)
+				owed := slices.Clone(k.states[0])
+				if k.owe(1); !slices.Equal(owed, k.states[0]) {
+					t.Errorf("a debt of %v can be raised to %v", owed, k.states[0])
+				}
+			}
+			v := k.peek(now, 1)[0]
+			if v.Admit || v.Remaining != 0 || v.RetryAfter <= 0 || v.RetryAfter > most || v.ResetAfter > most {
+				t.Errorf("in debt it says %+v: want no admission and nothing left for at most %d", v, most)
+			}
+			if ok, _ := k.clone().ask(now+v.RetryAfter, 1); !ok {
+				t.Errorf("the debt is not paid off after %d", v.RetryAfter)
+			}
+		})
+	}
+}
+
+// TestDebtIsNotForgiven charges under a smaller limit what was owed under a
+// larger one, which is more than may be owed now: it stays.
+func TestDebtIsNotForgiven(t *testing.T) {
+	const limit, window = 5, 3600 * second
+	for name, alg := range undelaying {
+		t.Run(name, func(t *testing.T) {
+			large := algorithms.Spec{Limit: 4 * limit, Window: window, Cost: 1, Debt: true}
+			small := algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true}
+			larger := alg
+			if _, ok := alg.(*algorithms.GCRA); ok { // a level counts under its limit, whatever the burst
+				large.Limit, larger = limit, &algorithms.GCRA{Burst: 4 * limit}
+			}
+			k := newKey(t, []algorithms.Rule{compiled(t, larger, large)})
+			k.owe(8 * limit)
+			k.rules[0] = compiled(t, alg, small)
+			_, before := k.rules[0].Numbers(k.states[0], paidAt)
+			k.owe(1)
+			if remaining, after := k.rules[0].Numbers(k.states[0], paidAt); remaining != 0 || after < before {
+				t.Errorf("after one more %d are left and all is forgotten in %d, before in %d", remaining, after, before)
+			}
+			if name == "sliding_window" && k.states[0][1] < 8*limit {
+				t.Errorf("%d are still owed, want %d", k.states[0][1], 8*limit)
+			}
+		})
+	}
+}
+
+// TestClockBackOneMicrosecond fills a meter and sets the clock back by the
+// least there is: that is no step to be repaired, or full meters would be found
+// at every turn of a clock.
+func TestClockBackOneMicrosecond(t *testing.T) {
+	for _, name := range []string{"gcra", "token_bucket", "leaky_bucket with nodelay"} {
+		k := newKey(t, []algorithms.Rule{compiled(t, undelaying[name], algorithms.Spec{Limit: 10, Window: 1000, Cost: 1})})
+		if ok, _ := k.ask(5000, 10); !ok {
+			t.Fatalf("%s: a whole burst is denied", name)
+		}
+		if v := k.peek(4999, 1)[0]; v.RetryAfter != 101 { // fails the test if it repairs
+			t.Errorf("%s: a microsecond back it says %+v", name, v)
+		}
+	}
+}
+
+// TestRescaleFarAhead reads a level that a clock far ahead wrote under a limit
+// whose units are tiny: it is full, and no product leaves the integers.
+func TestRescaleFarAhead(t *testing.T) {
+	const window = 1_000_003 // a prime
+	r := compiled(t, &algorithms.GCRA{}, algorithms.Spec{Limit: 2, Window: window, Cost: 1})
+	s := algorithms.State{5000 + 1<<32, 0, 1<<31 + 1}
+	if remaining, reset := r.Numbers(s, 5000); remaining != 0 || reset != window {
+		t.Errorf("%d are left and all is forgotten in %d, want 0 and %d", remaining, reset, window)
+	}
+}
+
+// TestShares divides rules among instances. Together these admit no more than
+// one would, unless each has to admit a single request; and each keeps its word.
+func TestShares(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cost := rapid.Int64Range(1, 5).Draw(t, "cost")
+		limit := cost + rapid.Int64Range(0, 100).Draw(t, "limit")
+		burst := cost + rapid.Int64Range(0, 100).Draw(t, "burst")
+		of := rapid.Int64Range(1e6, 40e6).Draw(t, "millionths")
+		for name, alg := range map[string]algorithms.Algorithm{
+			"gcra": &algorithms.GCRA{Burst: burst}, "fixed_window": &algorithms.FixedWindow{}, "sliding_log": &algorithms.SlidingLog{},
+			"sliding_window": &algorithms.SlidingWindow{}, "leaky_bucket": &algorithms.LeakyBucket{Burst: burst},
+		} {
+			sp := algorithms.Spec{Limit: limit, Window: 3 * second, Cost: cost}
+			whole, err := alg.Compile(sp)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			sp.ShareOf = of
+			r, err := alg.Compile(sp)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			checkShare(t, name+": limit", r.Limit(), whole.Limit(), of, cost)
+			checkShare(t, name+": capacity", r.Capacity(), whole.Capacity(), of, cost)
+			k := newKey(t, []algorithms.Rule{r})
+			longest := int64(0)
+			if b, ok := alg.(*algorithms.LeakyBucket); ok {
+				longest = b.MaxDelay(sp)
+			}
+			checkQueue(t, name, k, longest)
+		}
+	})
+}
+
+func checkShare(t *rapid.T, what string, got, whole, of, cost int64) {
+	if got < cost || got > cost && got*of > whole*1e6 {
+		t.Fatalf("%s: a share of %d millionths of %d is %d, with a cost of %d", what, of, whole, got, cost)
+	}
+}
+
+// checkQueue takes all that remains, one by one, none of which may be delayed
+// for longer than the whole rule would.
+func checkQueue(t *rapid.T, name string, k *key, longest int64) {
+	for left := k.peek(second, 1)[0].Remaining; ; left-- {
+		ok, verdicts := k.ask(second, 1)
+		if ok != (left > 0) {
+			t.Fatalf("%s: admitted %v with %d left", name, ok, left)
+		}
+		if !ok {
+			return
+		}
+		if d := verdicts[0].Delay; d > longest {
+			t.Fatalf("%s: delayed by %d, want at most %d", name, d, longest)
+		}
+	}
+}

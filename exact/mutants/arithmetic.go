@@ -1,0 +1,346 @@
+//go:build unix
+
+package main
+
+// goRules are the suites that look at the arithmetic in Go: against the oracle
+// first, then against the arithmetic in Lua.
+var goRules = []suite{arithmetic, stores}
+
+const (
+	meterGo    = "algorithms/meter.go"
+	leakyGo    = "algorithms/leaky_bucket.go"
+	windowedGo = "algorithms/windowed.go"
+	fixedGo    = "algorithms/fixed_window.go"
+	slidingGo  = "algorithms/sliding_window.go"
+	logGo      = "algorithms/sliding_log.go"
+	specGo     = "algorithms/algorithms.go"
+)
+
+// arithmeticMutants break the arithmetic in Go.
+var arithmeticMutants = []mutant{
+	{
+		name: "meter-edge", breaks: "what fills a meter exactly is denied (>= for >)", file: meterGo, suites: goRules,
+		old: "case over > 0:", new: "case over >= 0:",
+	},
+	{
+		name: "meter-cost", breaks: "the verdict ignores the cost", file: meterGo, suites: goRules,
+		old: "over := d + cost*m.w - m.capacity", new: "over := d + m.w - m.capacity",
+	},
+	{
+		name: "meter-sign", breaks: "the cost is taken from the level (- for +)", file: meterGo, suites: goRules,
+		old: "over := d + cost*m.w - m.capacity", new: "over := d - cost*m.w - m.capacity",
+	},
+	{
+		name: "meter-never", breaks: "a cost of the whole burst is never admitted (>= for >)", file: meterGo, suites: goRules,
+		old: "if cost > m.burst {", new: "if cost >= m.burst {",
+	},
+	{
+		name: "meter-delay-unbounded", breaks: "a queue may delay for longer than its longest wait", file: meterGo, suites: goRules,
+		old: "over = max(over, d-m.maxDelay*m.l)", new: "over += 0",
+	},
+	{
+		name: "meter-delay-alone", breaks: "a queue is bounded by its wait and not by its burst (a dropped max)", file: meterGo, suites: goRules,
+		old: "over = max(over, d-m.maxDelay*m.l)", new: "over = d - m.maxDelay*m.l",
+	},
+	{
+		name: "meter-delay-floor", breaks: "a delay is rounded down", file: meterGo, suites: goRules,
+		old: "Delay: cd(d, m.l)}", new: "Delay: d / m.l}",
+	},
+	{
+		name: "meter-held-ignored", breaks: "what unanswered requests hold does not count", file: meterGo, suites: goRules,
+		old: "case held > 0 && over", new: "case held < 0 && over",
+	},
+	{
+		name: "meter-held-edge", breaks: "what fills a meter exactly beside what is held is denied", file: meterGo, suites: goRules,
+		old: "min(held, m.burst)*m.w > 0:", new: "min(held, m.burst)*m.w >= 0:",
+	},
+	{
+		name: "meter-retry-floor", breaks: "retry and reset are rounded down", file: meterGo, suites: goRules,
+		old: "\treturn cd(d, m.l)\n}", new: "\treturn d / m.l\n}",
+	},
+	{
+		name: "meter-retry-one", breaks: "retry and reset are a microsecond too long", file: meterGo, suites: goRules,
+		old: "\treturn cd(d, m.l)\n}", new: "\treturn cd(d, m.l) + 1\n}",
+	},
+	{
+		name: "meter-step-retry", breaks: "retry and reset round down to a step", file: meterGo, suites: goRules,
+		old: "return t + cd(d, m.step*m.l)*m.step - now", new: "return t + d/(m.step*m.l)*m.step - now",
+	},
+	{
+		name: "meter-step-now", breaks: "retry and reset count from now instead of the last step", file: meterGo, suites: goRules,
+		old: "return t + cd(d, m.step*m.l)*m.step - now", new: "return cd(d, m.step*m.l) * m.step",
+	},
+	{
+		name: "meter-step-ignored", breaks: "a bucket with a step refills continuously", file: meterGo, suites: goRules,
+		old: "return now - now%m.step", new: "return now",
+	},
+	{
+		name: "meter-turn-ignored", breaks: "a queue is not charged as of the common turn", file: meterGo, suites: goRules,
+		old: "turn > cd(d, m.l) {", new: "turn < 0 {",
+	},
+	{
+		name: "meter-turn-edge", breaks: "a queue's own turn loses its rest (>= for >)", file: meterGo, suites: goRules,
+		old: "turn > cd(d, m.l) {", new: "turn >= cd(d, m.l) {",
+	},
+	{
+		name: "meter-charge-cost", breaks: "a charge ignores the cost", file: meterGo, suites: goRules,
+		old: "m.write(s, t, d+cost*m.w)", new: "m.write(s, t, d+m.w)",
+	},
+	{
+		name: "meter-rest", breaks: "the rest of a level below one microsecond is lost when written", file: meterGo, suites: goRules,
+		old: "t+level/m.l, level%m.l, m.limit", new: "t+level/m.l, level%m.l-level%m.l, m.limit",
+	},
+	{
+		name: "meter-last-rest", breaks: "the rest of a level below one microsecond is lost when read (<= for <)", file: meterGo, suites: goRules,
+		old: "if a < t || limit == 0 {", new: "if a <= t || limit == 0 {",
+	},
+	{
+		name: "meter-remaining", breaks: "a queue has one place too few left", file: meterGo, suites: goRules,
+		old: "queue/m.w+1)", new: "queue/m.w)",
+	},
+	{
+		name: "meter-remaining-queue", breaks: "what is left ignores the longest wait (a dropped min)", file: meterGo, suites: goRules,
+		old: "remaining = min(remaining, queue/m.w+1)", new: "remaining += 0",
+	},
+	{
+		name: "meter-remaining-debt", breaks: "in debt less than nothing is left (a dropped max)", file: meterGo, suites: goRules,
+		old: "max(0, m.capacity-d) / m.w", new: "(m.capacity - d) / m.w",
+	},
+	{
+		name: "meter-step-back", breaks: "a level ahead of the clock is not repaired", file: meterGo, suites: goRules,
+		old: "s[0]-t <= m.over/m.l+1 {", new: "s[0]-t <= 8*(m.over/m.l+1) {",
+	},
+	{
+		name: "meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", file: meterGo, suites: goRules,
+		old: "s[0]-t <= m.over/m.l+1 {", new: "s[0]-t <= m.over/m.l {",
+	},
+	{
+		name: "meter-repair", breaks: "a repaired meter is empty instead of full", file: meterGo, suites: goRules,
+		old: "m.write(s, t, m.capacity)", new: "m.write(s, t, 0)",
+	},
+	{
+		name: "meter-over-turn", breaks: "a queue at its turn is taken for a step of the clock", file: meterGo, suites: goRules,
+		old: "m.over = m.capacity + turn*m.l", new: "m.over = m.capacity",
+	},
+	{
+		name: "meter-over-debt", breaks: "a debt is taken for a step of the clock, and forgiven", file: meterGo, suites: goRules,
+		old: "m.over += m.capacity", new: "m.over += 0",
+	},
+	{
+		name: "meter-max-turn", breaks: "the turn of the other rules is not allowed for", file: meterGo, suites: goRules,
+		old: "turn = max(turn, sp.MaxTurn)", new: "turn += 0",
+	},
+	{
+		name: "meter-room", breaks: "products beyond 2^52 are not refused", file: meterGo, suites: goRules,
+		old: "room -= p[0] * p[1]", new: "room -= 0",
+	},
+	{
+		name: "meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterGo, suites: goRules,
+		old: "max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "d+min(cost, 2*m.burst)*m.w",
+	},
+	{
+		name: "meter-debt-forgiven", breaks: "a charge lowers what is owed under a larger burst (a dropped max)", file: meterGo, suites: goRules,
+		old: "max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity)",
+	},
+	{
+		name: "meter-debt-overflow", breaks: "a huge charge overflows (a dropped min)", file: meterGo, suites: goRules,
+		old: "min(cost, 2*m.burst)*m.w, 2*m.capacity", new: "cost*m.w, 2*m.capacity",
+	},
+	{
+		name: "meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterGo, suites: goRules,
+		old: "float64(w0)) + 1", new: "float64(w0))",
+	},
+	{
+		name: "meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", file: meterGo, suites: goRules,
+		old: "\tif used >= m.burst {\n\t\treturn m.capacity\n\t}\n\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn min(level, m.capacity)",
+		new: "\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn level",
+	},
+	{
+		name: "meter-rescale-overflow", breaks: "a level far ahead under another limit overflows", file: meterGo, suites: goRules,
+		old: "if ahead > maxExact/l0 {", new: "if ahead > maxExact {",
+	},
+	{
+		name: "meter-rescale-ignored", breaks: "a level keeps its number when the limit changes", file: meterGo, suites: goRules,
+		old: "if limit != m.limit {", new: "if limit < 0 {",
+	},
+	{
+		name: "meter-share-burst", breaks: "the burst is not divided among the instances", file: meterGo, suites: goRules,
+		old: "if sp.ShareOf > 1e6 {", new: "if sp.ShareOf < 0 {",
+	},
+	{
+		name: "leaky-queue", breaks: "the request that leaves at once takes a place in the queue", file: leakyGo, suites: goRules,
+		old: "burst = wait*l/w + 1; burst", new: "burst = wait * l / w; burst",
+	},
+	{
+		name: "leaky-wait", breaks: "the wait of a burst is rounded down (floor for ceil)", file: leakyGo, suites: goRules,
+		old: "return cd((b.Burst-1)*w, l)", new: "return (b.Burst - 1) * w / l",
+	},
+	{
+		name: "leaky-long-burst", breaks: "a burst that max_wait has no room for is accepted", file: leakyGo, suites: goRules,
+		old: "if burst-1 > wait*l/w {", new: "if burst < 0 {",
+	},
+	{
+		name: "share-round", breaks: "shares are rounded up, so that together they are more than the whole", file: specGo, suites: goRules,
+		old: "q*1e6+r*1e6/sp.ShareOf)", new: "q*1e6+cd(r*1e6, sp.ShareOf))",
+	},
+	{
+		name: "share-none", breaks: "a share can be less than one request needs (a dropped max)", file: specGo, suites: goRules,
+		old: "return max(sp.Cost, q*1e6+r*1e6/sp.ShareOf)", new: "return q*1e6 + r*1e6/sp.ShareOf",
+	},
+	{
+		name: "windowed-edge", breaks: "the last of a limit is denied (>= for >)", file: windowedGo, suites: goRules,
+		old: "case used > c.limit-cost:", new: "case used >= c.limit-cost:",
+	},
+	{
+		name: "windowed-cost", breaks: "the verdict ignores the cost", file: windowedGo, suites: goRules,
+		old: "case used > c.limit-cost:", new: "case used > c.limit-1:",
+	},
+	{
+		name: "windowed-never", breaks: "a cost of the whole limit is never admitted (>= for >)", file: windowedGo, suites: goRules,
+		old: "case cost > c.limit:", new: "case cost >= c.limit:",
+	},
+	{
+		name: "windowed-held-ignored", breaks: "what unanswered requests hold does not count", file: windowedGo, suites: goRules,
+		old: "case held > c.limit-cost-used:", new: "case held < 0:",
+	},
+	{
+		name: "windowed-held-edge", breaks: "the last of a limit beside what is held is denied (>= for >)", file: windowedGo, suites: goRules,
+		old: "case held > c.limit-cost-used:", new: "case held >= c.limit-cost-used:",
+	},
+	{
+		name: "windowed-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: windowedGo, suites: goRules,
+		old: "min(cost, max(0, 2*c.limit-used))", new: "cost",
+	},
+	{
+		name: "windowed-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: windowedGo, suites: goRules,
+		old: "min(cost, max(0, 2*c.limit-used))", new: "min(cost, 2*c.limit-used)",
+	},
+	{
+		name: "fixed-end", breaks: "a window lasts a microsecond longer (> for >=)", file: fixedGo, suites: goRules,
+		old: "now >= end {", new: "now > end {",
+	},
+	{
+		name: "fixed-align", breaks: "align is ignored", file: fixedGo, suites: goRules,
+		old: "return now - now%f.window", new: "return now",
+	},
+	{
+		name: "fixed-step-back", breaks: "a window that begins ahead of the clock is not repaired", file: fixedGo, suites: goRules,
+		old: "if s[1] == 0 || s[0] <= now {", new: "if s[1] == 0 || s[0] <= now+f.window {",
+	},
+	{
+		name: "fixed-repair-always", breaks: "a window that begins now is taken for a step of the clock (< for <=)", file: fixedGo, suites: goRules,
+		old: "if s[1] == 0 || s[0] <= now {", new: "if s[1] == 0 || s[0] < now {",
+	},
+	{
+		name: "fixed-charge-cost", breaks: "a charge ignores the cost", file: fixedGo, suites: goRules,
+		old: "s[1] = used + cost", new: "s[1] = used + 1",
+	},
+	{
+		name: "fixed-remaining", breaks: "in debt less than nothing is left (a dropped max)", file: fixedGo, suites: goRules,
+		old: "return max(0, f.limit-used), end - now", new: "return f.limit - used, end - now",
+	},
+	{
+		name: "fixed-reset", breaks: "reset is a microsecond too long", file: fixedGo, suites: goRules,
+		old: "return max(0, f.limit-used), end - now", new: "return max(0, f.limit-used), end - now + 1",
+	},
+	{
+		name: "sliding-width", breaks: "the width of a part is rounded down (floor for ceil)", file: slidingGo, suites: goRules,
+		old: "k, cd(sp.Window, k)}", new: "k, sp.Window / k}",
+	},
+	{
+		name: "sliding-oldest", breaks: "the oldest part does not count (>= for >)", file: slidingGo, suites: goRules,
+		old: "if age > w.parts {", new: "if age >= w.parts {",
+	},
+	{
+		name: "sliding-retry", breaks: "retry is a part too long (>= for >)", file: slidingGo, suites: goRules,
+		old: "used+cost > w.limit; x--", new: "used+cost >= w.limit && x >= 0; x--",
+	},
+	{
+		name: "sliding-retry-one", breaks: "retry is a microsecond too short", file: slidingGo, suites: goRules,
+		old: "return (now/w.width+m)*w.width - now", new: "return (now/w.width+m)*w.width - now - 1",
+	},
+	{
+		name: "sliding-step-back", breaks: "parts ahead of the clock are not repaired", file: slidingGo, suites: goRules,
+		old: "w.width; s[0] > j {", new: "w.width; s[0] > j+w.parts {",
+	},
+	{
+		name: "sliding-clear", breaks: "parts in which nothing passed keep old counts", file: slidingGo, suites: goRules,
+		old: "clear(c[:int64(len(c))-kept])", new: "clear(c[:0])",
+	},
+	{
+		name: "sliding-charge-cost", breaks: "a charge ignores the cost", file: slidingGo, suites: goRules,
+		old: "s[1] += cost", new: "s[1]++",
+	},
+	{
+		name: "sliding-reset", breaks: "reset is a part too short", file: slidingGo, suites: goRules,
+		old: "w.parts+1)*w.width - now", new: "w.parts)*w.width - now",
+	},
+	{
+		name: "sliding-remaining", breaks: "in debt less than nothing is left (a dropped max)", file: slidingGo, suites: goRules,
+		old: "return max(0, w.limit-used), reset", new: "return w.limit - used, reset",
+	},
+	{
+		name: "log-edge", breaks: "a stamp counts a microsecond too long (>= for >)", file: logGo, suites: goRules,
+		old: "> now-l.window\n\t}))", new: ">= now-l.window\n\t}))",
+	},
+	{
+		name: "log-place", breaks: "the wrong stamp decides (off by one)", file: logGo, suites: goRules,
+		old: "i := s[0] - l.limit + n - 1", new: "i := s[0] - l.limit + n",
+	},
+	{
+		name: "log-retry", breaks: "a place that is free now is not (>= for >)", file: logGo, suites: goRules,
+		old: "case l.leaves(s, cost) > now:", new: "case l.leaves(s, cost) >= now:",
+	},
+	{
+		name: "log-held-ignored", breaks: "what unanswered requests hold does not count", file: logGo, suites: goRules,
+		old: "case held > 0 && (held", new: "case held < 0 && (held",
+	},
+	{
+		name: "log-held-limit", breaks: "what is held beyond the limit is looked for in the ring", file: logGo, suites: goRules,
+		old: "(held > l.limit-cost || l.leaves(s, cost+held) > now)", new: "l.leaves(s, cost+held) > now",
+	},
+	{
+		name: "log-overwrite", breaks: "stamps that are still in the window are overwritten", file: logGo, suites: goRules,
+		old: "cost <= size && (last < 0 || stamp(s, last) <= now-l.window) {", new: "cost <= size && (last < 0 || last >= 0) {",
+	},
+	{
+		name: "log-need-one", breaks: "the ring grows a stamp too late", file: logGo, suites: goRules,
+		old: "last := s[0] + cost - 1 - size", new: "last := s[0] + cost - 2 - size",
+	},
+	{
+		name: "log-need-cost", breaks: "the ring grows without room for the cost", file: logGo, suites: goRules,
+		old: "now) + cost\n\tfor", new: "now)\n\tfor",
+	},
+	{
+		name: "log-move", breaks: "a ring that grows loses its oldest stamp", file: logGo, suites: goRules,
+		old: "for i := oldest(src, src[0]); i < src[0]; i++ {", new: "for i := oldest(src, src[0]) + 1; i < src[0]; i++ {",
+	},
+	{
+		name: "log-step-back", breaks: "stamps ahead of the clock are not repaired", file: logGo, suites: goRules,
+		old: "\tif excess <= 0 {\n\t\treturn false", new: "\tif excess <= l.window {\n\t\treturn false",
+	},
+	{
+		name: "log-repair", breaks: "a repair moves only the newest stamp", file: logGo, suites: goRules,
+		old: "for i := oldest(s, s[0]); i < s[0]; i++ {", new: "for i := s[0] - 1; i < s[0]; i++ {",
+	},
+	{
+		name: "log-charge-cost", breaks: "a charge ignores the cost", file: logGo, suites: goRules,
+		old: "for range cost {", new: "for range min(cost, 1) {",
+	},
+	{
+		name: "log-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: logGo, suites: goRules,
+		old: "l.Charge(s, now, min(cost, l.limit), 0)", new: "l.Charge(s, now, cost, 0)",
+	},
+	{
+		name: "log-reset", breaks: "reset is a microsecond too short", file: logGo, suites: goRules,
+		old: "stamp(s, s[0]-1)+l.window-now)", new: "stamp(s, s[0]-1)+l.window-now-1)",
+	},
+	{
+		name: "log-view-edge", breaks: "Go denies the last free place that Redis reports (<= for <)", file: logGo, suites: []suite{stores},
+		old: "case s[0] < cost:", new: "case s[0] <= cost:",
+	},
+	{
+		name: "log-view-held", breaks: "Go ignores what is held beside what Redis reports", file: logGo, suites: []suite{stores},
+		old: "case s[0] < cost+held:", new: "case s[0] < cost:",
+	},
+}

@@ -1,0 +1,193 @@
+//go:build unix
+
+package main
+
+const (
+	dispatchLua = "scripts/dispatch.lua"
+	holdsLua    = "scripts/holds.lua"
+	preludeLua  = "scripts/prelude.lua"
+)
+
+// scriptMutants break the script around the judges.
+var scriptMutants = []mutant{
+	{
+		name: "lua-commit", breaks: "a zone is charged before all have admitted", file: dispatchLua, suites: redis,
+		old: "if all and z.admits then", new: "if z.admits then",
+	},
+	{
+		name: "lua-all", breaks: "only the last zone decides", file: dispatchLua, suites: redis,
+		old: "all = all and z.admits", new: "all = z.admits",
+	},
+	{
+		name: "lua-rules", breaks: "only the last rule of a zone decides", file: dispatchLua, suites: redis,
+		old: "if not ok then z.ok = false end", new: "z.ok = ok",
+	},
+	{
+		name: "lua-shadow", breaks: "a shadow denies the live zones", file: dispatchLua, suites: redis,
+		old: "if z.shadow == 0 then\n      all", new: "if z.shadow >= 0 then\n      all",
+	},
+	{
+		name: "lua-shadow-turn", breaks: "a shadow is charged at the turn of the live zones", file: dispatchLua, suites: redis,
+		old: "z.shadow == 0 and turn or z.delay)", new: "turn)",
+	},
+	{
+		name: "lua-turn", breaks: "a queue is not charged as of the common turn", file: dispatchLua, suites: redis,
+		old: "if z.least and z.least ~= turn then", new: "if z.least and z.least > turn then",
+	},
+	{
+		name: "lua-turn-max", breaks: "the last delay of a zone is its turn, not the longest (a dropped max)", file: dispatchLua, suites: redis,
+		old: "z.delay = max(delay, z.delay or 0)", new: "z.delay = delay",
+	},
+	{
+		name: "lua-turn-zones", breaks: "the last zone's delay is the turn (a dropped comparison)", file: dispatchLua, suites: redis,
+		old: "if z.delay and z.delay > (turn or -1) then", new: "if z.delay then",
+	},
+	{
+		name: "lua-held", breaks: "what unanswered requests hold does not count", file: dispatchLua, suites: redis,
+		old: "zone_judge(z, v, z.n, z.held)", new: "zone_judge(z, v, z.n, 0)",
+	},
+	{
+		name: "lua-in-flight", breaks: "one request too many is in flight (> for >=)", file: dispatchLua, suites: redis,
+		old: "z.holds.count >= z.limit", new: "z.holds.count > z.limit",
+	},
+	{
+		name: "lua-hold-charged", breaks: "a cost is charged and held", file: dispatchLua, suites: redis,
+		old: "if z.hold < 2 and z.rules > 0 then", new: "if z.hold < 3 and z.rules > 0 then",
+	},
+	{
+		name: "lua-hold-cost", breaks: "a place holds no cost", file: dispatchLua, suites: redis,
+		old: "holds_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "holds_add(z.holds, z.id, 0)",
+	},
+	{
+		name: "lua-place-cost", breaks: "a mere place holds the cost", file: dispatchLua, suites: redis,
+		old: "holds_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "holds_add(z.holds, z.id, z.n)",
+	},
+	{
+		name: "lua-repair-denied", breaks: "a denial does not repair what a step of the clock left", file: dispatchLua, suites: redis,
+		old: "elseif mended then\n      zone_repair(z, v)", new: "elseif mended and all then\n      zone_repair(z, v)",
+	},
+	{
+		name: "lua-repair-held", breaks: "a zone that only holds does not repair what a step of the clock left", file: dispatchLua, suites: redis,
+		old: "elseif z.stepped then\n    zone_repair(z, v)", new: "elseif z.stepped and z.hold == 0 then\n    zone_repair(z, v)",
+	},
+	{
+		name: "lua-repair-unreported", breaks: "a step of the clock is not reported", file: dispatchLua, suites: redis,
+		old: "    z.stepped = mended\n", new: "    z.stepped = false\n",
+	},
+	{
+		name: "lua-ttl-floor", breaks: "a time to live is rounded down (floor for ceil)", file: dispatchLua, suites: redis,
+		old: "local need = ceil((t + z.reset) / 1000)", new: "local need = floor((t + z.reset) / 1000)",
+	},
+	{
+		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: dispatchLua, suites: redis,
+		old: "local exp = keep and z.exp or need + 998", new: "local exp = keep and z.exp or need - 2",
+	},
+	{
+		name: "lua-ttl-long", breaks: "a key stays a minute longer", file: dispatchLua, suites: redis,
+		old: "local exp = keep and z.exp or need + 998", new: "local exp = keep and z.exp or need + 60998",
+	},
+	{
+		name: "lua-ttl-keep-short", breaks: "a time to live is kept though more is needed", file: dispatchLua, suites: redis,
+		old: "z.s and z.exp >= need and z.exp <= need + 998", new: "z.s and z.exp <= need + 998",
+	},
+	{
+		name: "lua-ttl-keep-long", breaks: "a time to live is kept though less is needed", file: dispatchLua, suites: redis,
+		old: "z.s and z.exp >= need and z.exp <= need + 998", new: "z.s and z.exp >= need",
+	},
+	{
+		name: "lua-ttl-lost", breaks: "a key whose time to live is kept lives for ever", file: dispatchLua, suites: redis,
+		old: "call('SET', z.key, states, 'KEEPTTL')", new: "call('SET', z.key, states)",
+	},
+	{
+		name: "lua-ttl-log", breaks: "the time to live of a log is not put off", file: dispatchLua, suites: redis,
+		old: "if not keep then call('PEXPIRE', z.key, ttl) end", new: "if keep then call('PEXPIRE', z.key, ttl) end",
+	},
+	{
+		name: "lua-ttl-last-rule", breaks: "the last rule says how long a key lives, not the longest (a dropped max)", file: dispatchLua, suites: redis,
+		old: "if reset and reset > z.reset then z.reset = reset end", new: "if reset then z.reset = reset end",
+	},
+	{
+		name: "lua-log-writes", breaks: "what a log writes is lost", file: dispatchLua, suites: redis,
+		old: "for x = 1, #z.writes, 2 do", new: "for x = 1, #z.writes - 2, 2 do",
+	},
+	{
+		name: "lua-finish-twice", breaks: "a request that is finished again is charged again", file: dispatchLua, suites: redis,
+		old: "if due and z.n > 0 then", new: "if z.n > 0 then",
+	},
+	{
+		name: "lua-finish-place", breaks: "an answered request keeps its place", file: dispatchLua, suites: redis,
+		old: "if due then holds_write(z.holds) end", new: "if not due then holds_write(z.holds) end",
+	},
+	{
+		name: "lua-finish-keep", breaks: "a place does not outlive the end of a reserve", file: dispatchLua, suites: redis,
+		old: "if due and keep then", new: "if due and not keep then",
+	},
+	{
+		name: "lua-beat-dead", breaks: "instances that died are counted", file: dispatchLua, suites: redis,
+		old: "seen > t - SEEN and seen <= t", new: "seen <= t",
+	},
+	{
+		name: "lua-beat-future", breaks: "instances are counted that a clock since set back has seen", file: dispatchLua, suites: redis,
+		old: "seen > t - SEEN and seen <= t", new: "seen > t - SEEN",
+	},
+	{
+		name: "lua-beat-twice", breaks: "an instance is counted with each beat", file: dispatchLua, suites: redis,
+		old: "if other ~= id and", new: "if other ~= '' and",
+	},
+	{
+		name: "lua-holds-lapse", breaks: "a place that is not renewed never lapses", file: holdsLua, suites: redis,
+		old: "if first <= t or first", new: "if first < 0 or first",
+	},
+	{
+		name: "lua-holds-lapse-early", breaks: "all places lapse with the first", file: holdsLua, suites: redis,
+		old: "if lapse > t then", new: "if lapse > t + LAPSE then",
+	},
+	{
+		name: "lua-holds-lapse-cost", breaks: "what lapsed places held stays held", file: holdsLua, suites: redis,
+		old: "h.cost, h.first = 0, t + LAPSE\n", new: "h.first = t + LAPSE\n",
+	},
+	{
+		name: "lua-holds-clock", breaks: "places taken before the clock was set back lapse hours later", file: holdsLua, suites: redis,
+		old: "if first <= t or first > t + LAPSE then", new: "if first <= t then",
+	},
+	{
+		name: "lua-holds-clock-min", breaks: "places taken before the clock was set back keep their lapse (a dropped min)", file: holdsLua, suites: redis,
+		old: "lapse = min(lapse, t + LAPSE)", new: "lapse = lapse + 0",
+	},
+	{
+		name: "lua-holds-first", breaks: "the earliest lapse is forgotten (a dropped min)", file: holdsLua, suites: redis,
+		old: "h.cost + held, min(h.first, lapse)", new: "h.cost + held, h.first",
+	},
+	{
+		name: "lua-holds-cost", breaks: "a place that is given back keeps its cost", file: holdsLua, suites: redis,
+		old: "h.cost, h.count = h.cost - cost, h.count - 1", new: "h.count = h.count - 1",
+	},
+	{
+		name: "lua-holds-remove", breaks: "giving back a place removes another one's, too", file: holdsLua, suites: redis,
+		old: "h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 24)\n", new: "h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 48)\n",
+	},
+	{
+		name: "lua-holds-find", breaks: "a place is found in the middle of another", file: holdsLua, suites: redis,
+		old: "if x % 24 == 1 then return x end", new: "if x % 24 > 0 then return x end",
+	},
+	{
+		name: "lua-holds-renew", breaks: "renewing a place does not put off its lapse", file: holdsLua, suites: redis,
+		old: "pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)", new: "pack('<c8dd', id, t, cost) .. sub(h.s, x + 24)",
+	},
+	{
+		name: "lua-holds-renew-first", breaks: "renewing one place puts off the lapse of all (a dropped min)", file: holdsLua, suites: redis,
+		old: "    h.first = min(h.first, lapse)\n", new: "    h.first = max(h.first, lapse)\n",
+	},
+	{
+		name: "lua-holds-renew-cost", breaks: "a renewed place holds nothing", file: holdsLua, suites: redis,
+		old: "pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)", new: "pack('<c8dd', id, t + LAPSE, 0) .. sub(h.s, x + 24)",
+	},
+	{
+		name: "lua-holds-gone", breaks: "the last place that is given back leaves a key", file: holdsLua, suites: redis,
+		old: "if h.s == '' then", new: "if h.s == 'x' then",
+	},
+	{
+		name: "lua-reserve", breaks: "two rings lie on top of each other", file: preludeLua, suites: redis,
+		old: "tail = tail + size\n", new: "tail = tail + 0\n",
+	},
+}

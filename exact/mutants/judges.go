@@ -1,0 +1,241 @@
+//go:build unix
+
+package main
+
+// redis is the suite that runs the Lua.
+var redis = []suite{stores}
+
+const (
+	meterLua   = "algorithms/meter.lua"
+	fixedLua   = "algorithms/fixed_window.lua"
+	slidingLua = "algorithms/sliding_window.lua"
+	logLua     = "algorithms/sliding_log.lua"
+)
+
+// judgeMutants break the arithmetic in Lua.
+var judgeMutants = []mutant{
+	{
+		name: "lua-meter-edge", breaks: "what fills a meter exactly is denied (< for <=)", file: meterLua, suites: redis,
+		old: "ok = D + (n + p) * w <= cap", new: "ok = D + (n + p) * w < cap",
+	},
+	{
+		name: "lua-meter-held", breaks: "what unanswered requests hold does not count", file: meterLua, suites: redis,
+		old: "ok = D + (n + p) * w <= cap", new: "ok = D + n * w <= cap",
+	},
+	{
+		name: "lua-meter-cost", breaks: "the verdict ignores the cost", file: meterLua, suites: redis,
+		old: "ok = D + (n + p) * w <= cap", new: "ok = D + (1 + p) * w <= cap",
+	},
+	{
+		name: "lua-meter-queue-edge", breaks: "the last place of a queue is denied (< for <=)", file: meterLua, suites: redis,
+		old: "ok = D + n * w <= cap and D <= M * l", new: "ok = D + n * w < cap and D <= M * l",
+	},
+	{
+		name: "lua-meter-delay-unbounded", breaks: "a queue may delay for longer than its longest wait", file: meterLua, suites: redis,
+		old: "ok = D + n * w <= cap and D <= M * l", new: "ok = D + n * w <= cap",
+		equivalent: "a burst is refused if max_wait has no room for it, so that what keeps within the burst keeps within the wait; only a share of it may not, and shares are judged in Go",
+	},
+	{
+		name: "lua-meter-delay-floor", breaks: "a delay is rounded down (floor for ceil)", file: meterLua, suites: redis,
+		old: "delay = ceil(D / l)", new: "delay = floor(D / l)",
+	},
+	{
+		name: "lua-meter-turn-ignored", breaks: "a queue is not charged as of the common turn", file: meterLua, suites: redis,
+		old: "if turn and turn > delay then", new: "if turn and turn < 0 then",
+	},
+	{
+		name: "lua-meter-turn-edge", breaks: "a queue's own turn loses its rest (>= for >)", file: meterLua, suites: redis,
+		old: "if turn and turn > delay then", new: "if turn and turn >= delay then",
+	},
+	{
+		name: "lua-meter-sign", breaks: "a charge lowers the level (- for +)", file: meterLua, suites: redis,
+		old: "if ok then D = D + n * w end", new: "if ok then D = D - n * w end",
+	},
+	{
+		name: "lua-meter-step-ignored", breaks: "a bucket with a step refills continuously", file: meterLua, suites: redis,
+		old: "t = now - now % step", new: "t = now",
+	},
+	{
+		name: "lua-meter-last-rest", breaks: "the rest of a level below one microsecond is lost (> for >=)", file: meterLua, suites: redis,
+		old: "if a >= t and L0 > 0 then", new: "if a > t and L0 > 0 then",
+	},
+	{
+		name: "lua-meter-step-back", breaks: "a level ahead of the clock is not repaired", file: meterLua, suites: redis,
+		old: "elseif a - t > floor(over / l) + 1 then", new: "elseif a - t > 8 * floor(over / l) + 8 then",
+	},
+	{
+		name: "lua-meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", file: meterLua, suites: redis,
+		old: "elseif a - t > floor(over / l) + 1 then", new: "elseif a - t > floor(over / l) then",
+	},
+	{
+		name: "lua-meter-repair", breaks: "a repaired meter is empty instead of full", file: meterLua, suites: redis,
+		old: "D, stepped = cap, true", new: "D, stepped = 0, true",
+	},
+	{
+		name: "lua-meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterLua, suites: redis,
+		old: "floor(part * w / w0) + 1 end", new: "floor(part * w / w0) end",
+	},
+	{
+		name: "lua-meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", file: meterLua, suites: redis,
+		old: "  if used >= cap / w then return cap end\n  local level = used * w\n  if part > 0 then level = level + floor(part * w / w0) + 1 end\n  return min(level, cap)",
+		new: "  local level = used * w\n  if part > 0 then level = level + floor(part * w / w0) + 1 end\n  return level",
+	},
+	{
+		name: "lua-meter-rescale-min", breaks: "a level in new units is capped by whole units only (a dropped min)", file: meterLua, suites: redis,
+		old: "return min(level, cap)", new: "return level",
+		equivalent: "less than the burst in whole units and less than a unit more, rounded up, is at most the burst; the min says so",
+	},
+	{
+		name: "lua-meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
+		old: "D = max(D, min(D + min(n, 2 * cap / w) * w, 2 * cap))", new: "D = D + min(n, 2 * cap / w) * w",
+	},
+	{
+		name: "lua-meter-debt-forgiven", breaks: "a charge lowers what is owed under a larger burst (a dropped max)", file: meterLua, suites: redis,
+		old: "D = max(D, min(D + min(n, 2 * cap / w) * w, 2 * cap))", new: "D = min(D + min(n, 2 * cap / w) * w, 2 * cap)",
+	},
+	{
+		name: "lua-meter-debt-overflow", breaks: "a huge charge is not cut before it is multiplied (a dropped min)", file: meterLua, suites: redis,
+		old: "min(D + min(n, 2 * cap / w) * w, 2 * cap)", new: "min(D + n * w, 2 * cap)",
+		equivalent: "doubles do not wrap: a product that is no longer exact is above twice the capacity, to which it is cut; Go's integers wrap, and need it",
+	},
+	{
+		name: "lua-meter-rest", breaks: "the rest of a level below one microsecond is lost when written", file: meterLua, suites: redis,
+		old: "t + floor(D / l), D % l, L)", new: "t + floor(D / l), 0, L)",
+	},
+	{
+		name: "lua-fixed-edge", breaks: "the last of a limit is denied (< for <=)", file: fixedLua, suites: redis,
+		old: "ok = u + n + p <= L", new: "ok = u + n + p < L",
+	},
+	{
+		name: "lua-fixed-held", breaks: "what unanswered requests hold does not count", file: fixedLua, suites: redis,
+		old: "ok = u + n + p <= L", new: "ok = u + n <= L",
+	},
+	{
+		name: "lua-fixed-cost", breaks: "the verdict ignores the cost", file: fixedLua, suites: redis,
+		old: "ok = u + n + p <= L", new: "ok = u + min(n, 1) + p <= L",
+	},
+	{
+		name: "lua-fixed-end", breaks: "a window lasts a microsecond longer (> for >=)", file: fixedLua, suites: redis,
+		old: "if t >= S + W then u = 0 end", new: "if t > S + W then u = 0 end",
+	},
+	{
+		name: "lua-fixed-align", breaks: "align is ignored when a window opens", file: fixedLua, suites: redis,
+		old: "if u == 0 then S = align == 1 and t - t % W or t end", new: "if u == 0 then S = t end",
+	},
+	{
+		name: "lua-fixed-step-back", breaks: "a window that begins ahead of the clock is not repaired", file: fixedLua, suites: redis,
+		old: "if u > 0 and S > t then", new: "if u > 0 and S > t + W then",
+	},
+	{
+		name: "lua-fixed-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: fixedLua, suites: redis,
+		old: "n = min(n, max(0, 2 * L - u))", new: "n = n + 0",
+	},
+	{
+		name: "lua-fixed-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: fixedLua, suites: redis,
+		old: "n = min(n, max(0, 2 * L - u))", new: "n = min(n, 2 * L - u)",
+	},
+	{
+		name: "lua-sliding-edge", breaks: "the last of a limit is denied (< for <=)", file: slidingLua, suites: redis,
+		old: "ok = u + n + p <= L", new: "ok = u + n + p < L",
+	},
+	{
+		name: "lua-sliding-held", breaks: "what unanswered requests hold does not count", file: slidingLua, suites: redis,
+		old: "ok = u + n + p <= L", new: "ok = u + n <= L",
+	},
+	{
+		name: "lua-sliding-oldest", breaks: "the oldest part does not count", file: slidingLua, suites: redis,
+		old: "for x = 2, k + 2 - age do u", new: "for x = 2, k + 1 - age do u",
+	},
+	{
+		name: "lua-sliding-age", breaks: "the oldest part is dropped when its time moves on (>= for >)", file: slidingLua, suites: redis,
+		old: "elseif age > k then", new: "elseif age >= k then",
+	},
+	{
+		name: "lua-sliding-shift", breaks: "parts move by one too many", file: slidingLua, suites: redis,
+		old: "rep('\\0', (age - 1) * 8)", new: "rep('\\0', age * 8)",
+	},
+	{
+		name: "lua-sliding-step-back", breaks: "parts ahead of the clock are not repaired", file: slidingLua, suites: redis,
+		old: "if newest > at then newest, stepped = at, true end", new: "if newest > at + k then newest, stepped = at, true end",
+	},
+	{
+		name: "lua-sliding-reset", breaks: "a time to live is a part too short", file: slidingLua, suites: redis,
+		old: "      if n > 0 then\n        reset = (at + k + 1) * b - t", new: "      if n > 0 then\n        reset = (at + k) * b - t",
+	},
+	{
+		name: "lua-sliding-reset-first", breaks: "a new key's time to live is a part too short", file: slidingLua, suites: redis,
+		old: "reset = n > 0 and (at + k + 1) * b - t or 0", new: "reset = n > 0 and (at + k) * b - t or 0",
+	},
+	{
+		name: "lua-sliding-reset-mended", breaks: "the time to live of a mended key is a part too short", file: slidingLua, suites: redis,
+		old: "reset = (newest - x + 2 + k + 1) * b - t break", new: "reset = (newest - x + 2 + k) * b - t break",
+	},
+	{
+		name: "lua-sliding-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: slidingLua, suites: redis,
+		old: "n = min(n, max(0, 2 * L - u))", new: "n = min(n, 2 * L - u)",
+	},
+	{
+		name: "lua-log-edge", breaks: "a stamp counts a microsecond too long", file: logLua, suites: redis,
+		old: "local edge = t + excess - W", new: "local edge = t + excess - W - 1",
+	},
+	{
+		name: "lua-log-cost", breaks: "the verdict ignores the cost", file: logLua, suites: redis,
+		old: "ok = live + n + p <= L", new: "ok = live + min(n, 1) + p <= L",
+	},
+	{
+		name: "lua-log-limit", breaks: "the last of a limit is denied (< for <=)", file: logLua, suites: redis,
+		old: "ok = live + n + p <= L", new: "ok = live + n + p < L",
+	},
+	{
+		name: "lua-log-held", breaks: "what unanswered requests hold does not count", file: logLua, suites: redis,
+		old: "ok = live + n + p <= L", new: "ok = live + n <= L",
+	},
+	{
+		name: "lua-log-place", breaks: "the wrong stamp says when to retry (off by one)", file: logLua, suites: redis,
+		old: "local place = h - L + n - 1", new: "local place = h - L + n",
+	},
+	{
+		name: "lua-log-overwrite", breaks: "stamps that are still in the window are overwritten", file: logLua, suites: redis,
+		old: "if n > C or over >= 0 and n > 0 and stamp(s, off, C, over) > edge then", new: "if n > C then",
+	},
+	{
+		name: "lua-log-grow", breaks: "the ring grows a stamp too late", file: logLua, suites: redis,
+		old: "local over = h + n - 1 - C", new: "local over = h + n - 2 - C",
+	},
+	{
+		name: "lua-log-move", breaks: "a ring that grows loses its oldest stamp", file: logLua, suites: redis,
+		old: "shift(read(off, C, h, kept), excess)) end", new: "shift(read(off, C, h, kept - 1), excess)) end",
+	},
+	{
+		name: "lua-log-size", breaks: "a ring grows to the limit though more is owed (a dropped condition)", file: logLua, suites: redis,
+		old: "if size > L and kept + n <= L then size = L end", new: "if size > L then size = L end",
+	},
+	{
+		name: "lua-log-in-place", breaks: "a ring that has wrapped grows where it is", file: logLua, suites: redis,
+		old: "if h == C and C > 0 and", new: "if h >= C and C > 0 and",
+	},
+	{
+		name: "lua-log-step-back", breaks: "a repair leaves the stamps where they are", file: logLua, suites: redis,
+		old: "write(off, C, h - all, shift(read(off, C, h, all), excess))", new: "write(off, C, h - all, shift(read(off, C, h, all), 0))",
+	},
+	{
+		name: "lua-log-moved-excess", breaks: "a ring that grows is not repaired", file: logLua, suites: redis,
+		old: "shift(read(off, C, h, kept), excess)) end", new: "shift(read(off, C, h, kept), 0)) end",
+	},
+	{
+		name: "lua-log-last", breaks: "the last stamp is not moved back by a repair", file: logLua, suites: redis,
+		old: "last = last - excess\n", new: "last = last - 0\n",
+	},
+	{
+		name: "lua-log-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: logLua, suites: redis,
+		old: "n = min(n, L)", new: "n = n + 0",
+	},
+	{
+		name: "lua-log-wrap", breaks: "what is written past the end of a ring goes to the wrong place", file: logLua, suites: redis,
+		old: "write_at(off, sub(stamps, room + 1))", new: "write_at(off + 8, sub(stamps, room + 1))",
+	},
+	{
+		name: "lua-log-reset", breaks: "a time to live is a window too short", file: logLua, suites: redis,
+		old: "max(0, last + W - t)", new: "max(0, last - t)",
+	},
+}

@@ -1,0 +1,283 @@
+//go:build unix
+
+package main
+
+const (
+	localGo  = "stores/local.go"
+	askGo    = "stores/ask.go"
+	tableGo  = "stores/table.go"
+	arenaGo  = "stores/arena.go"
+	acrossGo = "stores/across.go"
+	wireGo   = "stores/wire.go"
+	sharedGo = "stores/shared.go"
+	tendGo   = "stores/tend.go"
+	redisGo  = "stores/redis.go"
+)
+
+// storeMutants break what keeps the counts.
+var storeMutants = []mutant{
+	{
+		name: "local-commit", breaks: "a zone is charged before all have admitted", file: localGo, suites: redis,
+		old: "if a.Admitted && it.Admits {", new: "if it.Admits {",
+	},
+	{
+		name: "local-in-flight", breaks: "one request too many is in flight (> for >=)", file: localGo, suites: redis,
+		old: "places >= it.Counter.InFlight", new: "places > it.Counter.InFlight",
+	},
+	{
+		name: "local-held-ignored", breaks: "what unanswered requests hold does not count", file: localGo, suites: redis,
+		old: "it.judge(i, st, now, held)", new: "it.judge(i, st, now, held-held)",
+	},
+	{
+		name: "local-hold-cost", breaks: "a place holds 1 instead of the cost", file: localGo, suites: redis,
+		old: "p.from[t.layout.places+1] += it.Cost", new: "p.from[t.layout.places+1]++",
+	},
+	{
+		name: "local-hold-kept", breaks: "an answered request keeps its place", file: localGo, suites: redis,
+		old: "p.from[t.layout.places]--", new: "p.from[t.layout.places] -= 0",
+	},
+	{
+		name: "local-hold-cost-kept", breaks: "an answered request keeps its cost", file: localGo, suites: redis,
+		old: "p.from[t.layout.places+1] -= it.Cost", new: "p.from[t.layout.places+1] -= 0",
+	},
+	{
+		name: "local-hold-twice", breaks: "a place is given back twice", file: localGo, suites: redis,
+		old: "p.from[t.layout.places]--\n\t\t\tit.hold.taken = false", new: "p.from[t.layout.places]--",
+	},
+	{
+		name: "local-finish-twice", breaks: "a charge after the response is made twice", file: localGo, suites: redis,
+		old: "\t\towe(t, s, p.from, it.Rules, now, charge)", new: "\t\towe(t, s, p.from, it.Rules, now, charge)\n\t\towe(t, s, p.from, it.Rules, now, charge)",
+	},
+	{
+		name: "local-finish-repair", breaks: "a charge after the response is made on a state that is not repaired", file: localGo, suites: redis,
+		old: "\t\tr.Repair(st, now)\n\t\tr.Owe", new: "\t\tr.Owe",
+	},
+	{
+		name: "local-remaining", breaks: "what is held is said to be left", file: localGo, suites: redis,
+		old: "res.Remaining = max(0, res.Remaining-held)", new: "res.Remaining = max(0, res.Remaining)",
+	},
+	{
+		name: "local-turn", breaks: "requests are charged without their turn", file: localGo, suites: redis,
+		old: "r.Charge(t.state(s, p.from, i), now, it.Cost, turn)", new: "r.Charge(t.state(s, p.from, i), now, it.Cost, turn-turn)",
+	},
+	{
+		name: "ask-shadow", breaks: "a shadow denies the live zones", file: askGo, suites: redis,
+		old: "if it := &a.Items[i]; !it.Shadow {", new: "if it := &a.Items[i]; it != nil {",
+	},
+	{
+		name: "ask-shadow-turn", breaks: "a shadow is charged at the turn of the live zones", file: askGo, suites: redis,
+		old: "if !it.Shadow {\n\t\treturn a.Turn", new: "if it != nil {\n\t\treturn a.Turn",
+	},
+	{
+		name: "ask-all-rules", breaks: "only the last rule of a zone decides", file: askGo, suites: redis,
+		old: "it.Admits = it.Admits && v.Admit", new: "it.Admits = v.Admit",
+	},
+	{
+		name: "ask-turn-max", breaks: "the last delay is the turn, not the longest (a dropped max)", file: askGo, suites: redis,
+		old: "a.Turn = max(a.Turn, it.Results[r].Delay)", new: "a.Turn = it.Results[r].Delay",
+	},
+	{
+		name: "table-inherit", breaks: "a key that leaves a shared counter forgets what was charged there", file: tableGo, suites: redis,
+		old: "for i, grows := range t.layout.grows {\n\t\tat := t.layout.offsets[i]", new: "for i, grows := range t.layout.grows[:0] {\n\t\tat := t.layout.offsets[i]",
+	},
+	{
+		name: "table-inherit-log", breaks: "a log that leaves a shared counter is empty", file: tableGo, suites: redis,
+		old: "copy(s.arena.state(slot[at]), s.arena.state(bucket[at]))", new: "copy(s.arena.state(slot[at]), never)",
+	},
+	{
+		name: "table-bucket", breaks: "a new key is not judged by its shared counter", file: localGo, suites: redis,
+		old: "b != nil && !t.unused(s, b, it.Rules, now)", new: "b != nil && t.unused(s, b, it.Rules, now)",
+	},
+	{
+		name: "table-evict-debt", breaks: "a key in debt is forgotten to make room", file: tableGo, suites: redis,
+		old: "now); reset > 0 {", new: "now); reset > r.Window()/2 {",
+	},
+	{
+		name: "table-evict-held", breaks: "a key with places is forgotten to make room", file: tableGo, suites: redis,
+		old: "places != 0 || cost != 0 {", new: "places < 0 || cost < 0 {",
+	},
+	{
+		name: "table-full", breaks: "the table holds one key too many (>= for >)", file: tableGo, suites: redis,
+		old: "if t.keys.Add(1) > t.max.Load() {", new: "if t.keys.Add(1) > t.max.Load()+1 {",
+	},
+	{
+		name: "table-remove", breaks: "a key behind a removed one is not found any more", file: tableGo, suites: redis,
+		old: ">= (j-i+len(s.index))%len(s.index) {", new: "> (j-i+len(s.index))%len(s.index) {",
+	},
+	{
+		name: "table-places-kept", breaks: "held places move to a slot of their own", file: localGo, suites: redis,
+		old: "t.layout.held(bucket); held == 0 {", new: "t.layout.held(bucket); held >= 0 {",
+	},
+	{
+		name: "arena-clear", breaks: "a block that is used again keeps the stamps of another key", file: arenaGo, suites: redis,
+		old: "clear(a.state(ref))", new: "clear(a.state(ref)[:0])",
+	},
+	{
+		name: "arena-move", breaks: "a state that grows is lost", file: arenaGo, suites: redis,
+		old: "rule.Move(a.state(bigger), a.state(ref))", new: "rule.Move(a.state(bigger), never)",
+	},
+	{
+		name: "across-not-given-back", breaks: "what one store charged stays when another denies", file: acrossGo, suites: redis,
+		old: "g.store.Finish(ctx, it, 0)", new: "_ = ctx",
+	},
+	{
+		name: "across-not-charged", breaks: "what was held until all had decided is given back instead of charged", file: acrossGo, suites: redis,
+		old: "g.store.Finish(ctx, it, it.Cost)", new: "g.store.Finish(ctx, it, 0)",
+	},
+	{
+		name: "across-no-reserve", breaks: "a store charges before the others have decided", file: acrossGo, suites: redis,
+		old: "\t\t\tg.reserve(true)", new: "\t\t\tg.reserve(false)",
+	},
+	{
+		name: "across-all", breaks: "the stores behind one that denies are asked, too", file: acrossGo, suites: redis,
+		old: "skip(groups[i+1:])\n\t\t\tbreak", new: "skip(groups[i+1:])",
+	},
+	{
+		name: "across-last", breaks: "a queue's store is not decided last", file: acrossGo, suites: redis,
+		old: "} else if a.last {\n\t\t\treturn 1", new: "} else if b.last {\n\t\t\treturn 1",
+	},
+	{
+		name: "across-shadow", breaks: "a shadow is charged though the live zones deny", file: acrossGo, suites: redis,
+		old: "case a.Admitted:\n", new: "case a.Admitted || a.Items[i].Shadow:\n",
+	},
+	{
+		name: "across-remaining", breaks: "what was held and given back is said to be gone", file: acrossGo, suites: redis,
+		old: "it.Results[r].Remaining += it.Cost", new: "it.Results[r].Remaining += 0",
+	},
+	{
+		name: "across-hold-cost", breaks: "a zone that holds its cost until the answer is charged at once", file: acrossGo, suites: redis,
+		old: "case it.Counter.HoldCost:\n", new: "case it.Counter.HoldCost && !it.Reserve:\n",
+	},
+	{
+		name: "across-deadline", breaks: "the most patient store says how long a decision may take", file: acrossGo, suites: redis,
+		old: "t.Timeout() < least)", new: "t.Timeout() > least)",
+	},
+	{
+		name: "wire-zone", breaks: "keys of two zones have one name", file: wireGo, suites: redis,
+		old: "b = append(b, it.Counter.Zone...)", new: "b = append(b, it.Counter.Zone[:0]...)",
+	},
+	{
+		name: "wire-kinds", breaks: "keys of rules of other kinds have one name", file: wireGo, suites: redis,
+		old: "appendTwin(append(b, it.Counter.Kinds...), it)", new: "appendTwin(b, it)",
+	},
+	{
+		name: "wire-key", breaks: "keys that lie in one slot have one name", file: wireGo, suites: redis,
+		old: "if it.Tag == it.Key {", new: "if it.Tag != (Key{}) {",
+	},
+	{
+		name: "wire-tag", breaks: "what belongs together lies in different slots", file: wireGo, suites: redis,
+		old: "b = append(b, \":{\"...)\n\tb = appendKey(b, it.Tag)", new: "b = append(b, \":{\"...)\n\tb = appendKey(b, it.Key)",
+	},
+	{
+		name: "wire-holds", breaks: "places have the name of the counts", file: wireGo, suites: redis,
+		old: "append(b[:zone], \"holds\"...)", new: "append(b[:zone], it.Counter.Kinds...)",
+	},
+	{
+		name: "wire-holds-twin", breaks: "places beside a zone's key are those of the key", file: wireGo, suites: redis,
+		old: "appendTwin(append(b[:zone], \"holds\"...), it)", new: "append(b[:zone], \"holds\"...)",
+	},
+	{
+		name: "wire-rest", breaks: "what a reply has to spare is not noticed", file: wireGo, suites: redis,
+		old: "if len(r.b) > 0 {\n\t\tr.err", new: "if len(r.b) > 8 {\n\t\tr.err",
+	},
+	{
+		name: "wire-hold", breaks: "what holds a cost is sent as holding a place only", file: wireGo, suites: redis,
+		old: "\t\thold = holdCost", new: "\t\thold = holdPlace",
+	},
+	{
+		name: "wire-shadow", breaks: "a shadow is not sent as one", file: wireGo, suites: redis,
+		old: "appendBool(b, it.Shadow)", new: "appendBool(b, it.Shadow && !it.Shadow)",
+	},
+	{
+		name: "wire-cost", breaks: "the cost is not sent", file: wireGo, suites: redis,
+		old: "b = appendNumber(b, cost)", new: "b = appendNumber(b, min(cost, 1))",
+	},
+	{
+		name: "wire-short", breaks: "a reply that ends early is read on", file: wireGo, suites: redis,
+		old: "n < 0 || len(r.b) < n {", new: "n < 0 || len(r.b) < n-1 {",
+	},
+	{
+		name: "wire-number", breaks: "a number that is no integer is taken", file: wireGo, suites: redis,
+		old: "|| f != math.Trunc(f) {", new: "{",
+	},
+	{
+		name: "wire-large", breaks: "a number above 2^53 is taken", file: wireGo, suites: redis,
+		old: "!(math.Abs(f) <= 1<<53) ||", new: "math.Abs(f) > 1<<60 ||",
+	},
+	{
+		name: "wire-charged", breaks: "the flag of a charge is not read", file: wireGo, suites: redis,
+		old: "flags&flagCharged != 0,", new: "flags&flagAdmits != 0,",
+	},
+	{
+		name: "wire-full", breaks: "the flag of a full zone is not read", file: wireGo, suites: redis,
+		old: "flags&flagFull != 0\n", new: "false\n",
+	},
+	{
+		name: "wire-stepped", breaks: "a state that was mended is not reported", file: wireGo, suites: redis,
+		old: "return flags&flagStepped != 0, nil", new: "return false, nil",
+	},
+	{
+		name: "wire-disagree", breaks: "a verdict that differs from Redis' is not reported", file: wireGo, suites: redis,
+		old: "return false, fmt.Errorf(\"zone %s: %w\", it.Counter.Zone, errDisagree)", new: "return fmt.Sprint() != \"\", nil",
+	},
+	{
+		name: "wire-repair", breaks: "Go judges by a state that is not repaired", file: wireGo, suites: redis,
+		old: "rule.Repair(s, now)", new: "_ = now",
+	},
+	{
+		name: "wire-held", breaks: "what Redis says to be held is ignored", file: wireGo, suites: redis,
+		old: "it.held = r.number()", new: "it.held = r.number() * 0",
+	},
+	{
+		name: "wire-own-hold", breaks: "a request's own hold is said to be left", file: wireGo, suites: redis,
+		old: "held += it.Cost", new: "held += 0",
+	},
+	{
+		name: "wire-recount", breaks: "what was reserved and then charged is said to be left", file: wireGo, suites: redis,
+		old: "res.rule.Charge(res.state, now, it.Cost, 0)", new: "_ = now",
+	},
+	{
+		name: "redis-sequence", breaks: "a reply to another call is taken", file: redisGo, suites: redis,
+		old: "r.err == nil && got == seq {", new: "r.err == nil && got != 0 {",
+	},
+	{
+		name: "shared-share", breaks: "an instance alone takes the whole limit", file: sharedGo, suites: redis,
+		old: "of = max(1, s.live.Load()) * 1e6", new: "of = 1e6",
+	},
+	{
+		name: "shared-share-said", breaks: "the number of instances that was configured is ignored", file: sharedGo, suites: redis,
+		old: "if of == 0 {", new: "if of >= 0 {",
+	},
+	{
+		name: "shared-place-kept", breaks: "a place is given back twice", file: sharedGo, suites: redis,
+		old: "it.hold.taken = it.keepsPlace(charge)", new: "it.hold.taken = true",
+	},
+	{
+		name: "shared-keep", breaks: "a place does not outlive the end of a reserve", file: askGo, suites: redis,
+		old: "return it.Reserve && charge > 0 && it.Counter.InFlight > 0", new: "return it.Reserve && charge < 0 && it.Counter.InFlight > 0",
+	},
+	{
+		name: "shared-alone", breaks: "a place taken alone is given back in Redis", file: sharedGo, suites: redis,
+		old: "a.Items[i].hold.mode = ModeAlone", new: "a.Items[i].hold.mode = ModeShared",
+	},
+	{
+		name: "tend-unknown", breaks: "a place that may have been taken is not given back", file: tendGo, suites: redis,
+		old: "s.places.giveBack(finishOf(s.conn.prefix, it, 0))\n\t\t\tit.hold", new: "it.hold",
+	},
+	{
+		name: "tend-late", breaks: "a place that could not be given back is forgotten", file: tendGo, suites: redis,
+		old: "p.late = append(p.late, late[i:]...)", new: "p.late = append(p.late, late[i+1:]...)",
+	},
+	{
+		name: "tend-release", breaks: "what Redis did not take back is not tried again", file: tendGo, suites: redis,
+		old: "\t\ts.places.giveBack(f)\n", new: "",
+	},
+	{
+		name: "tend-renew", breaks: "only the first of several places is renewed", file: tendGo, suites: redis,
+		old: "binary.LittleEndian.Uint32(ask[1:])+1)", new: "1)",
+	},
+	{
+		name: "tend-held", breaks: "a place that was given back is renewed for ever", file: tendGo, suites: redis,
+		old: "delete(s.places.held, it.hold.id)", new: "_ = it.hold.id",
+	},
+}

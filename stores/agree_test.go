@@ -1,0 +1,143 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// twins are both stores on one clock: what one is asked, the other is, too.
+type twins struct {
+	*virtualAt
+	t     *testing.T
+	local *Local
+}
+
+func newTwins(t *testing.T) *twins {
+	t.Helper()
+	s := newVirtualAt(t)
+	return &twins{s, t, &Local{Clock: s.v.clock}}
+}
+
+// ask decides in both, which have to agree in words and in what they keep, and
+// returns Redis' answer.
+func (w *twins) ask(seconds float64, cost int64, zones ...*Counter) *Ask {
+	w.t.Helper()
+	w.set(seconds)
+	a, b := items(cost, zones...), items(cost, zones...)
+	for _, ask := range []*Ask{a, b} {
+		for i := range ask.Items {
+			ask.Items[i].Shadow = ask.Items[i].Counter.Zone == "shadow"
+		}
+	}
+	w.Decide(context.Background(), a)
+	w.local.Decide(context.Background(), b)
+	what := fmt.Sprintf("at %v", seconds)
+	compareAsks(w.t, what, a, b)
+	for i := range a.Items {
+		compareStates(w.t, what, w.v, "diana", &a.Items[i])
+	}
+	if w.t.Failed() {
+		w.t.FailNow()
+	}
+	return a
+}
+
+// owe charges the first item of an ask more, in both.
+func (w *twins) owe(it *Item, cost int64) {
+	again := *it
+	w.v.tick()
+	w.Finish(context.Background(), it, cost)
+	w.local.Finish(context.Background(), &again, cost)
+}
+
+// TestSmallStepsOfTheClock sets the clock back by parts of a window, where some
+// of what was used lies ahead and some does not.
+func TestSmallStepsOfTheClock(t *testing.T) {
+	w := newTwins(t)
+	for name, spec := range clockRules() {
+		c := newTestCounter(t, name, 0, false, nil, spec)
+		at := 600.0
+		for _, step := range []float64{0, 7, 20, -6, -1, -13, 0, -30, 50, -59, -61, 61} {
+			at += step
+			w.ask(at, 2, c)
+			w.ask(at, 1, c)
+		}
+	}
+}
+
+// TestLogGrows fills logs that are longer than a new ring, with the clock set
+// back now and then just as a ring has to grow.
+func TestLogGrows(t *testing.T) {
+	r := seeded(t)
+	for round := range 6 {
+		w := newTwins(t)
+		c := newTestCounter(t, "log", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 300 + r.Int64N(300), Window: 1_000_000, Cost: 1}})
+		at := 100.0
+		for i := range 500 {
+			switch at += r.Float64() / float64(200+100*round); {
+			case i == 128 && round == 1, i%125 == 124 && round > 3:
+				at -= 0.3 * r.Float64()
+			}
+			cost := int64(1)
+			if round%2 == 0 && r.IntN(4) == 0 {
+				cost = 1 + r.Int64N(5)
+			}
+			w.ask(at, cost, c)
+		}
+	}
+}
+
+// TestOwedOutlivesAChange owes more than a limit, which is then raised: all of
+// it counts.
+func TestOwedOutlivesAChange(t *testing.T) {
+	w := newTwins(t)
+	for name, alg := range map[string]algorithms.Algorithm{"log": &algorithms.SlidingLog{}, "window": &algorithms.SlidingWindow{}, "fixed": &algorithms.FixedWindow{}} {
+		sp := algorithms.Spec{Limit: 5, Window: hour, Cost: 1, Debt: true}
+		low := newTestCounter(t, name, 0, false, nil, ruleSpec{alg, sp})
+		sp.Limit = 20
+		high := newTestCounter(t, name, 0, false, low.Table, ruleSpec{alg, sp})
+		a := w.ask(1, 5, low)
+		w.owe(&a.Items[0], 5)
+		if left := w.ask(1, 1, high).Items[0].Results[0].Remaining; left != 9 {
+			t.Errorf("%s: %d left of 20 after 5, 5 and 1", name, left)
+		}
+	}
+}
+
+// TestTimeToLiveOfWhatIsMended denies what a clock since set back has filled:
+// the key that is mended lives as long as its rule needs from now on.
+func TestTimeToLiveOfWhatIsMended(t *testing.T) {
+	w := newTwins(t)
+	c := newTestCounter(t, "mended", 0, false, nil, ruleSpec{&algorithms.SlidingWindow{}, algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}})
+	w.ask(25, 2, c)
+	it := &w.ask(18, 1, c).Items[0]
+	if it.Charged {
+		t.Fatal("it passed, though the window is full")
+	}
+	w.expiry(t, it)
+}
+
+// TestZonesInOneCall decides three zones at once: a shadow denies nobody, and
+// all leave after the longest of their queues, wherever it stands.
+func TestZonesInOneCall(t *testing.T) {
+	w := newTwins(t)
+	zone := func(name string, alg algorithms.Algorithm, limit, wait int64) *Counter {
+		sp := algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1, MaxWait: wait, MaxTurn: 10_000_000}
+		return newTestCounter(t, name, 0, false, nil, ruleSpec{alg, sp})
+	}
+	slow, quick := zone("slow", &algorithms.LeakyBucket{}, 2, 5_000_000), zone("quick", &algorithms.LeakyBucket{}, 100, 5_000_000)
+	shadow, plain := zone("shadow", &algorithms.LeakyBucket{}, 1, 2_000_000), zone("plain", &algorithms.GCRA{}, 100, 0)
+	for i := range int64(5) {
+		a := w.ask(1, 1, slow, quick, plain, shadow)
+		if !a.Admitted || a.Turn != i*500_000 {
+			t.Errorf("request %d: admitted %v, leaves after %d", i, a.Admitted, a.Turn)
+		}
+		if admits := a.Items[3].Admits; admits != (i < 3) {
+			t.Errorf("request %d: the shadow admits: %v", i, admits)
+		}
+		w.ask(1, 1, quick)
+	}
+}

@@ -1,0 +1,378 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+const holdsBegin = 1_700_000_000_000_000
+
+// virtualAt is a shared store and the clock that the test sets. at decides one
+// item at an instant, told in seconds since the test began.
+type virtualAt struct {
+	*Shared
+	v *virtual
+}
+
+func newVirtualAt(t *testing.T) *virtualAt {
+	t.Helper()
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	return &virtualAt{newVirtualShared(t, srv, v), v}
+}
+
+func (s *virtualAt) set(seconds float64) {
+	s.v.now = holdsBegin + int64(seconds*1e6)
+	s.v.tick()
+}
+
+func (s *virtualAt) at(seconds float64, c *Counter, cost int64) *Item {
+	s.set(seconds)
+	a := localAsk(c, 1)
+	a.Items[0].Cost = cost
+	s.Decide(context.Background(), a)
+	return &a.Items[0]
+}
+
+// expect fails the test if the item was not charged, or not denied, as wanted;
+// left is what remains after it.
+func expect(t *testing.T, what string, it *Item, admit bool, left int64) {
+	t.Helper()
+	if it.Charged != admit || it.Full == admit || it.Results[0].Remaining != left {
+		t.Errorf("%s: charged %v, full %v, %d left; want charged %v, %d left", what, it.Charged, it.Full, it.Results[0].Remaining, admit, left)
+	}
+}
+
+// holding is a counter of 10 an hour, with two places of which each holds its
+// cost.
+func holding(t *testing.T, name string) *Counter {
+	t.Helper()
+	return newTestCounter(t, name, 2, true, nil, ruleSpec{&algorithms.FixedWindow{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1, Debt: true}})
+}
+
+// TestPlacesLapse takes places that nobody renews. Each lapses 30 seconds after
+// it was taken, to the microsecond, with the cost that it held and no other.
+func TestPlacesLapse(t *testing.T) {
+	s, c := newVirtualAt(t), holding(t, "lapse")
+	first := s.at(0, c, 2)
+	expect(t, "the first", first, true, 8)
+	expect(t, "the second", s.at(20, c, 3), true, 5)
+	expect(t, "before the first lapses", s.at(29.999999, c, 1), false, 5)
+	third := s.at(30, c, 1)
+	expect(t, "when the first has lapsed", third, true, 6)
+	expect(t, "before the second lapses", s.at(49.999999, c, 1), false, 6)
+	expect(t, "when the second has lapsed", s.at(50, c, 1), true, 8)
+
+	// What is finished twice, because the answer to the first was lost, or has
+	// lapsed, gives back nothing and pays nothing.
+	for _, it := range []*Item{first, third, third} {
+		s.set(50)
+		if err := s.finish(context.Background(), finishOf("diana", it, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(t, "after the third has paid 1", s.at(50, c, 1), true, 7)
+	expect(t, "with two places taken", s.at(50, c, 1), false, 7)
+}
+
+// TestPlacesAreRenewed renews those of one instance. They go on to hold what
+// they held, and those of another lapse as they would have.
+func TestPlacesAreRenewed(t *testing.T) {
+	s, c := newVirtualAt(t), holding(t, "renew")
+	first, second := s.at(0, c, 2), s.at(0, c, 3)
+	s.set(20)
+	s.places.renew(context.Background(), s.Shared)
+	expect(t, "with two renewed", s.at(49.999999, c, 1), false, 5)
+	s.set(49.999999)
+	s.Finish(context.Background(), first, 0)
+	s.set(49.999999)
+	s.Finish(context.Background(), second, 0)
+	if n := len(s.places.held); n != 0 {
+		t.Errorf("%d places are still renewed, though none is held", n)
+	}
+
+	c = holding(t, "renew-one")
+	s.at(0, c, 2)
+	other := s.at(0, c, 3)
+	delete(s.places.held, other.hold.id)
+	s.set(20)
+	s.places.renew(context.Background(), s.Shared)
+	expect(t, "before the other's lapses", s.at(29.999999, c, 1), false, 5)
+	expect(t, "when the other's has lapsed", s.at(30, c, 1), true, 7)
+}
+
+// TestPlacesWhenTheClockIsSetBack takes a place an hour ahead. It lapses within
+// 30 seconds of the first one that is taken then.
+func TestPlacesWhenTheClockIsSetBack(t *testing.T) {
+	s, c := newVirtualAt(t), holding(t, "back")
+	s.at(3600, c, 2)
+	expect(t, "an hour back", s.at(0, c, 3), true, 5)
+	expect(t, "half a minute later", s.at(30, c, 1), true, 9)
+	expect(t, "again", s.at(30, c, 1), true, 8)
+}
+
+// TestPlaceIsFoundByItsWholeNumber gives back a place whose number is the bytes
+// of another's lapse: there is none, and the other stays.
+func TestPlaceIsFoundByItsWholeNumber(t *testing.T) {
+	s, c := newVirtualAt(t), holding(t, "number")
+	s.at(0, c, 2)
+	lapses := float64(holdsBegin + lapse.Microseconds())
+	no := &Item{Counter: c, Key: Key{1, 31}, Tag: Key{1, 31}, Cost: 2}
+	no.hold.id = math.Float64bits(lapses)
+	s.set(1)
+	if err := s.finish(context.Background(), finishOf("diana", no, 1)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, "after the first", s.at(1, c, 1), true, 7)
+	expect(t, "with two places taken", s.at(1, c, 1), false, 7)
+}
+
+// TestFinishTwice finishes a request twice, in both stores: its place is given
+// back once.
+func TestFinishTwice(t *testing.T) {
+	s := newVirtualAt(t)
+	for name, store := range map[string]Store{"local": &Local{Clock: s.v.clock}, "redis": s.Shared} {
+		c := holding(t, name)
+		ask := func() *Item {
+			s.set(1)
+			a := localAsk(c, 1)
+			store.Decide(context.Background(), a)
+			return &a.Items[0]
+		}
+		finish := func(it *Item, charge int64) {
+			s.set(1)
+			store.Finish(context.Background(), it, charge)
+		}
+		first := ask()
+		expect(t, name+", the second", ask(), true, 8)
+		finish(first, 0)
+		finish(first, 0)
+		expect(t, name+", a third", ask(), true, 8)
+		expect(t, name+", with two places taken", ask(), false, 8)
+	}
+}
+
+// TestChargeAfterAReserve charges a request once more whose cost was reserved
+// and has been charged. It holds nothing any more, so that this is not tried
+// again when nobody knows whether it was done.
+func TestChargeAfterAReserve(t *testing.T) {
+	s := newVirtualAt(t)
+	c := newTestCounter(t, "reserve", 0, false, nil, ruleSpec{&algorithms.FixedWindow{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1, Debt: true}})
+	s.set(0)
+	a := localAsk(c, 1)
+	it := &a.Items[0]
+	it.Reserve = true
+	s.Decide(context.Background(), a)
+	s.set(0)
+	s.Finish(context.Background(), it, 1)
+	it.Reserve = false
+	s.set(0)
+	s.Finish(context.Background(), it, 3)
+	if left := s.at(0, c, 1).Results[0].Remaining; left != 5 {
+		t.Errorf("%d are left of 10 after 1, 3 and 1", left)
+	}
+	s.Watch(deaf{})
+	s.breaker.set(true, errOpen)
+	s.Finish(context.Background(), it, 3)
+	if n := len(s.places.late); n != 0 {
+		t.Errorf("%d charges wait to be made again", n)
+	}
+}
+
+// TestPlaceNobodyKnowsOf loses the answer to a decision. The place that it may
+// have taken is given back, again and again until Redis has said so.
+func TestPlaceNobodyKnowsOf(t *testing.T) {
+	s := newVirtualAt(t)
+	s.Watch(deaf{})
+	c := holding(t, "unknown")
+	a := localAsk(c, 1)
+	s.set(0)
+	s.Shared.Decide(context.Background(), a)
+	s.keepPlaces(a, errReply)
+	it := s.at(0, c, 1)
+	s.breaker.set(true, errOpen)
+	s.Finish(context.Background(), it, 0)
+	if n := len(s.places.late); n != 2 {
+		t.Fatalf("%d places wait to be given back, want 2", n)
+	}
+	s.places.retry(context.Background(), s.Shared)
+	if n := len(s.places.late); n != 2 {
+		t.Fatalf("%d places wait to be given back while Redis is away, want 2", n)
+	}
+	s.breaker.set(false, nil)
+	s.set(0)
+	for len(s.places.late) > 0 { // each call has to be given the time
+		late := s.places.late
+		s.places.late = late[:1]
+		s.set(0)
+		s.places.retry(context.Background(), s.Shared)
+		s.places.late = late[1:]
+	}
+	expect(t, "afterwards", s.at(0, c, 10), true, 0)
+}
+
+// deaf is a Watcher that nothing matters to.
+type deaf struct{}
+
+func (deaf) StoreUp(string)                    {}
+func (deaf) StoreDown(string, Failure, error)  {}
+func (deaf) StoreError(string, Failure, error) {}
+func (deaf) ClockSteps(string)                 {}
+func (deaf) Live(string, int)                  {}
+
+// TestInstancesAlive counts instances by their beats: once each, while they
+// were seen in the last five seconds, and not in the future.
+func TestInstancesAlive(t *testing.T) {
+	srv := redistest.Start(t)
+	one := &virtualAt{v: &virtual{client: srv.Client()}}
+	two := &virtualAt{v: &virtual{client: srv.Client()}}
+	one.Shared, two.Shared = newVirtualShared(t, srv, one.v), newVirtualShared(t, srv, two.v)
+	for _, b := range []struct {
+		who  *virtualAt
+		at   float64
+		live int64
+	}{{one, 0, 1}, {two, 1, 2}, {one, 2, 2}, {one, 5.999999, 2}, {one, 6, 1}, {two, 10, 2}, {one, 9, 1}} {
+		b.who.set(b.at)
+		if err := b.who.beat(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.who.Instances(); n != b.live {
+			t.Errorf("at %v: %d instances, want %d", b.at, n, b.live)
+		}
+	}
+}
+
+// TestTimeToLive looks at when keys are said to expire. That is never before
+// the rules have forgotten, at most a second later, and the same while that
+// holds.
+func TestTimeToLive(t *testing.T) {
+	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "sliding_log": &algorithms.SlidingLog{}, "sliding_window": &algorithms.SlidingWindow{}} {
+		t.Run(name, func(t *testing.T) {
+			s := newVirtualAt(t)
+			long, short := algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}, algorithms.Spec{Limit: 100, Window: 1000, Cost: 1}
+			c := newTestCounter(t, name, 0, false, nil, ruleSpec{alg, long}, ruleSpec{&algorithms.FixedWindow{}, short})
+			first := s.expires(t, c, 0.0000005)
+			if again := s.expires(t, c, 0.05); name == "sliding_log" && again != first {
+				t.Errorf("it expires at %d instead of %d, though both will do", again, first)
+			}
+			if name == "sliding_log" {
+				s.expires(t, c, float64(first-holdsBegin)/1e6-10+0.0005) // what it needs ends half a millisecond late
+				s.expires(t, c, 20)
+				s.expires(t, c, 12) // the clock is set back
+			}
+			s.expires(t, c, 40)
+		})
+	}
+}
+
+// expires charges 1 and returns when the key is said to expire, in microseconds.
+func (s *virtualAt) expires(t *testing.T, c *Counter, seconds float64) int64 {
+	t.Helper()
+	it := s.at(seconds, c, 1)
+	if !it.Charged {
+		t.Fatalf("at %v it is denied", seconds)
+	}
+	return s.expiry(t, it)
+}
+
+// expiry returns when the item's key is said to expire, in microseconds.
+func (s *virtualAt) expiry(t *testing.T, it *Item) int64 {
+	t.Helper()
+	value, err := s.v.client.Get(context.Background(), appendKeys(nil, "diana", it)[0]).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &reply{b: value}
+	at, need := r.number()*1000, s.v.now
+	for _, res := range it.Results {
+		need = max(need, s.v.now+res.Reset)
+	}
+	if at < need || at > need+1_000_000 {
+		t.Errorf("at %d it expires %d after what its rules need, want 0 to a second", s.v.now, at-need)
+	}
+	return at
+}
+
+// TestDebtOfARuleSetBack charges a rule that owes all it may, by a clock that
+// was set back by the least there is. Nothing is given back, in both stores.
+func TestDebtOfARuleSetBack(t *testing.T) {
+	s := newVirtualAt(t)
+	local := &Local{Clock: s.v.clock}
+	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_window": &algorithms.SlidingWindow{}} {
+		large := newTestCounter(t, name, 0, false, nil, ruleSpec{alg, algorithms.Spec{Limit: 40, Window: hour, Cost: 1, Debt: true}})
+		same := algorithms.Spec{Limit: 40, Window: hour, Cost: 1, Debt: true}
+		if name != "gcra" { // whose units change with the limit, and are cut to it
+			same.Limit = 10
+		}
+		small := newTestCounter(t, name, 0, false, large.Table, ruleSpec{alg, same})
+		for i, c := range []*Counter{large, small, small} {
+			now := holdsBegin + 100 - int64(i)
+			both := [2]*Ask{localAsk(c, 1), localAsk(c, 1)}
+			for x, store := range []Store{s.Shared, local} {
+				s.v.now = now
+				s.v.tick()
+				it := &both[x].Items[0]
+				it.Rules, it.Charged, it.Results = c.Rules, true, make([]Result, 1)
+				store.Finish(context.Background(), it, 1000)
+			}
+			compareStates(t, name, s.v, "diana", &both[0].Items[0])
+		}
+	}
+}
+
+// TestNamesOfKeys are such that nothing is counted twice, and what is decided
+// in one call lies in one slot.
+func TestNamesOfKeys(t *testing.T) {
+	tag, key := Key{1, 2}, Key{3, 4}
+	item := func(zone, kinds string, k Key) *Item {
+		return &Item{Counter: &Counter{Zone: zone, Kinds: kinds, InFlight: 1}, Key: k, Tag: tag}
+	}
+	names := make(map[string]bool)
+	for _, it := range []*Item{item("a", "x", tag), item("b", "x", tag), item("a", "y", tag), item("a", "x", key)} {
+		keys := appendKeys(nil, "diana", it)
+		if names[keys[0]] || names[keys[1]] && it.Counter.Kinds != "y" || keys[0] == keys[1] {
+			t.Errorf("%v names something else already", keys)
+		}
+		names[keys[0]], names[keys[1]] = true, true
+		if want := "diana:{" + string(appendKey(nil, tag)) + "}:"; !strings.HasPrefix(keys[0], want) || !strings.HasPrefix(keys[1], want) {
+			t.Errorf("%v do not begin with %s", keys, want)
+		}
+	}
+}
+
+// TestRepliesThatAreNone reads what no script of ours answers.
+func TestRepliesThatAreNone(t *testing.T) {
+	for _, f := range []float64{1.5, 1<<53 + 2, -(1<<53 + 2), math.NaN(), math.Inf(1)} {
+		var b [8]byte
+		for i := range b {
+			b[i] = byte(math.Float64bits(f) >> (8 * i))
+		}
+		r := reply{b: string(b[:])}
+		if n := r.number(); !errors.Is(r.err, errReply) {
+			t.Errorf("%v is read as %d", f, n)
+		}
+	}
+	c := &Counter{Rules: []algorithms.Rule{}}
+	spare := reply{b: "1234567812345678"}
+	if err := spare.readRules(&Item{Counter: c}, 0); !errors.Is(err, errReply) {
+		t.Error("more than the rules' states is read as them")
+	}
+	r := reply{b: string(appendNumber(nil, 1))[:7]}
+	if r.number(); !errors.Is(r.err, errReply) {
+		t.Error("seven bytes are read as a number")
+	}
+
+	srv := redistest.Start(t)
+	conn := newConn(&RedisOptions{Addresses: []string{srv.Addr}, Timeout: 5 * time.Second, DialTimeout: time.Second, Script: "return struct.pack('<dd', 12345, 1)"})
+	t.Cleanup(func() { _ = conn.client.Close() })
+	if _, _, err := conn.call(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
+		t.Errorf("a reply to another call is taken: %v", err)
+	}
+}

@@ -1,0 +1,195 @@
+package stores
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// listening is a store that writes down when it is asked.
+type listening struct {
+	Local
+	name  string
+	asked *[]string
+	waits time.Duration
+}
+
+func (l *listening) Decide(ctx context.Context, a *Ask) {
+	*l.asked = append(*l.asked, l.name)
+	l.Local.Decide(ctx, a)
+}
+
+func (l *listening) Timeout() time.Duration { return l.waits }
+
+func pair() (stores []Store, asked *[]string) {
+	asked = new([]string)
+	clock := func() int64 { return hour }
+	return []Store{
+		&listening{Local{clock}, "one", asked, time.Second},
+		&listening{Local{clock}, "two", asked, time.Minute},
+	}, asked
+}
+
+func tenAnHour(t *testing.T, name string, hold bool) *Counter {
+	t.Helper()
+	c := newTestCounter(t, name, 0, hold, nil, ruleSpec{&algorithms.FixedWindow{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1, Debt: true}})
+	c.Table = NewTable(c.Rules, true, 100)
+	return c
+}
+
+func items(cost int64, counters ...*Counter) *Ask {
+	a := new(Ask)
+	for _, c := range counters {
+		a.Items = append(a.Items, Item{Counter: c, Key: Key{1, 1}, Tag: Key{1, 1}, Cost: cost})
+	}
+	return a
+}
+
+// TestAcrossAsksTheQueueLast decides a zone that paces and one that does not.
+// The queue is asked last, and not at all if the other denies.
+func TestAcrossAsksTheQueueLast(t *testing.T) {
+	stores, asked := pair()
+	queue, plain := tenAnHour(t, "queue", false), tenAnHour(t, "plain", false)
+	queue.Last = true
+	for _, c := range []struct {
+		counters []*Counter
+		cost     int64
+		want     string
+	}{
+		{[]*Counter{queue, plain}, 1, "two one"},
+		{[]*Counter{plain, queue}, 1, "one two"},
+		{[]*Counter{queue, plain}, 11, "two"},
+	} {
+		*asked = nil
+		Across(context.Background(), items(c.cost, c.counters...), stores)
+		if got := strings.Join(*asked, " "); got != c.want {
+			t.Errorf("%s first, cost %d: asked %s, want %s", c.counters[0].Zone, c.cost, got, c.want)
+		}
+	}
+}
+
+// TestAcrossShadow counts a shadow in another store if the live zone admits,
+// and leaves it alone if that denies.
+func TestAcrossShadow(t *testing.T) {
+	stores, _ := pair()
+	live, shadow := tenAnHour(t, "live", false), tenAnHour(t, "shadow", false)
+	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, -1}, {6, 0}} {
+		a := items(c.cost, live, shadow)
+		a.Items[1].Shadow = true
+		Across(context.Background(), a, stores)
+		if res := a.Items[1].Results; len(res) > 0 && res[0].Remaining != c.left || len(res) == 0 && c.left >= 0 {
+			t.Errorf("cost %d: the shadow says %+v, want %d left", c.cost, res, c.left)
+		}
+	}
+}
+
+// TestAcrossKeepsWhatIsHeld decides a zone that holds its cost until the answer
+// beside one in another store: it goes on to hold it, and nothing is charged.
+func TestAcrossKeepsWhatIsHeld(t *testing.T) {
+	stores, _ := pair()
+	holds, plain := tenAnHour(t, "holds", true), tenAnHour(t, "plain", false)
+	a := items(4, holds, plain)
+	Across(context.Background(), a, stores)
+	b := items(1, holds)
+	if stores[0].Decide(context.Background(), b); b.Items[0].Results[0].Remaining != 5 {
+		t.Errorf("%d are left while 4 and 1 are held of 10", b.Items[0].Results[0].Remaining)
+	}
+	stores[0].Finish(context.Background(), &b.Items[0], 0)
+	stores[0].Finish(context.Background(), &a.Items[0], 0)
+	c := items(10, holds)
+	if stores[0].Decide(context.Background(), c); !c.Admitted {
+		t.Error("what was held was charged, though the answer was not to be paid for")
+	}
+}
+
+// TestAcrossDeadline gives the whole decision the time of the most impatient
+// store, whichever comes first.
+func TestAcrossDeadline(t *testing.T) {
+	stores, _ := pair()
+	for _, order := range [][]group{{{store: stores[0]}, {store: stores[1]}}, {{store: stores[1]}, {store: stores[0]}}} {
+		ctx, cancel := deadlineOf(context.Background(), order)
+		if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Second {
+			t.Errorf("the deadline is %v, want a second at most", time.Until(end))
+		}
+		cancel()
+	}
+}
+
+// TestShareAlone takes Redis away. The instance admits its share of the limit:
+// of as many as were last seen, or as many as it was told of.
+func TestShareAlone(t *testing.T) {
+	for _, c := range []struct{ live, told, want int64 }{{0, 0, 10}, {5, 0, 2}, {5, 2e6, 5}} {
+		s := NewShared(SharedOptions{Name: "away", Clock: func() int64 { return hour }, ShareOf: c.told}, deaf{})
+		s.start.Do(func() {}) // it has no connection
+		s.live.Store(c.live)
+		counter, passed := tenAnHour(t, "share", false), int64(0)
+		for a := items(1, counter); ; a = items(1, counter) {
+			s.Decide(context.Background(), a)
+			if a.Mode != ModeAlone {
+				t.Fatalf("mode %v", a.Mode)
+			}
+			if !a.Admitted {
+				break
+			}
+			passed++
+		}
+		if passed != c.want {
+			t.Errorf("of %d instances, told of %d millionths, it admits %d of 10, want %d", c.live, c.told, passed, c.want)
+		}
+	}
+}
+
+// TestPlaceAlone takes a place while Redis is away and gives it back after it
+// has come again: here, where it was taken.
+func TestPlaceAlone(t *testing.T) {
+	s := newTestShared(t, redistest.Start(t), func() int64 { return hour })
+	s.Watch(deaf{})
+	counter := newTestCounter(t, "alone", 1, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1}})
+	first, second := items(1, counter), items(1, counter)
+	s.alone(first)
+	s.Finish(context.Background(), &first.Items[0], 0)
+	if s.alone(second); !second.Admitted {
+		t.Error("the place of an answered request is not free")
+	}
+}
+
+// verdictWatcher counts the verdicts that differ.
+type verdictWatcher struct {
+	deaf
+	wrong int
+}
+
+func (w *verdictWatcher) StoreError(_ string, f Failure, _ error) {
+	if f == FailWrong {
+		w.wrong++
+	}
+}
+
+// TestRedisVerdictStands runs a script that denies what the rules admit. What
+// Redis says stands, because it has charged by it, and the difference is told.
+func TestRedisVerdictStands(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{now: hour, client: srv.Client()}
+	s := newVirtualShared(t, srv, v)
+	const verdict = "z.admits = zone_admits(z)"
+	text := virtualScript(t)
+	if strings.Count(text, verdict) != 1 {
+		t.Fatalf("the script does not hold %q once", verdict)
+	}
+	s.conn = newConn(&RedisOptions{
+		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
+		Script: strings.Replace(text, verdict, "z.admits = false", 1),
+	})
+	v.conn = s.conn
+	w := new(verdictWatcher)
+	s.Watch(w)
+	a := items(1, tenAnHour(t, "differ", false))
+	v.tick()
+	if s.Decide(context.Background(), a); a.Admitted || a.Mode != ModeShared || w.wrong != 1 {
+		t.Errorf("admitted %v, mode %v, told %d times; want Redis' denial, told once", a.Admitted, a.Mode, w.wrong)
+	}
+}
