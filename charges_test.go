@@ -105,7 +105,7 @@ func TestSettle(t *testing.T) {
 						settle {http.response.header.X-Tokens}
 					}
 				}
-				` + handle(t, func(w http.ResponseWriter, _ *http.Request) error {
+				` + handle(t, "*", func(w http.ResponseWriter, _ *http.Request) error {
 				w.Header().Set("X-Tokens", tokens)
 				_, err := w.Write([]byte("ok"))
 				return err
@@ -143,10 +143,17 @@ func TestCountStatus(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, config{app: b.app(), site: `
 			rate_limit {
-				zone z {
+				zone bad {
+					match query z=bad
 					key {query.k}
 					rule 1/1h
-					count_status 401 5xx 200
+					count_status 401 5xx
+				}
+				zone good {
+					match query z=good
+					key {query.k}
+					rule 1/1h
+					count_status 200
 				}
 			}
 			basic_auth /auth {
@@ -155,39 +162,44 @@ func TestCountStatus(t *testing.T) {
 			error /error/503 503
 			error /error/404 404
 			reverse_proxy /up ` + up.Listener.Addr().String() + `
-			handle_path /implicit {
-				` + handle(t, func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }) + `
-			}
-			handle_path /silent {
-				` + handle(t, func(http.ResponseWriter, *http.Request) error { return nil }) + `
-			}
-			handle_path /fails {
-				` + handle(t, func(http.ResponseWriter, *http.Request) error { return http.ErrBodyNotAllowed }) + `
-			}
+			` + handle(t, "/implicit", func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }) + `
+			` + handle(t, "/silent", func(http.ResponseWriter, *http.Request) error { return nil }) + `
+			` + handle(t, "/fails", func(http.ResponseWriter, *http.Request) error { return http.ErrBodyNotAllowed }) + `
 			respond /204 204
 			respond /499 499
 			handle_errors {
 				respond "the page for errors" 418
 			}`})
 		for i, c := range []struct {
-			path    string
-			status  int
-			counted bool
+			path   string
+			status int
+			counts string // in which zone
 		}{
-			{"/auth?", 418, true}, {"/error/503?", 418, true}, {"/error/404?", 418, false}, {"/fails?", 418, true},
-			{"/up?s=401&", 401, true}, {"/up?s=502&", 502, true}, {"/up?s=403&", 403, false}, {"/up?s=200&", 200, true},
-			{"/implicit?", 200, true}, {"/silent?", 200, true}, {"/204?", 204, false}, {"/499?", 499, false},
+			{"/auth?", 418, "bad"},
+			{"/error/503?", 418, "bad"},
+			{"/error/404?", 418, ""},
+			{"/fails?", 418, "bad"},
+			{"/up?s=401&", 401, "bad"},
+			{"/up?s=502&", 502, "bad"},
+			{"/up?s=403&", 403, ""},
+			{"/up?s=200&", 200, "good"},
+			{"/implicit?", 200, "good"},
+			{"/silent?", 200, "good"},
+			{"/204?", 204, ""},
+			{"/499?", 499, ""},
 		} {
-			q := req{path: c.path + "k=" + strconv.Itoa(i)}
-			a := s.want(q, c.status)
-			s.wantHeader(a, "RateLimit", `"z";r=0;t=0`) // its own place is taken
-			if !c.counted {
-				s.want(q, c.status, c.status)
-				continue
-			}
-			denied := s.send(q)
-			if got := denied.get("RateLimit"); got != `"z";r=0;t=3600` || denied.get("Retry-After") == "" {
-				t.Errorf("%s: RateLimit %s, want it counted", c.path, got)
+			for _, zone := range []string{"bad", "good"} {
+				q := req{path: c.path + "z=" + zone + "&k=" + strconv.Itoa(i)}
+				a := s.want(q, c.status)
+				s.wantHeader(a, "RateLimit", `"`+zone+`";r=0;t=0`) // its own place is taken
+				if c.counts != zone {
+					s.want(q, c.status, c.status)
+					continue
+				}
+				denied := s.send(q)
+				if got := denied.get("RateLimit"); got != `"`+zone+`";r=0;t=3600` || denied.get("Retry-After") == "" {
+					t.Errorf("%s: RateLimit %s, want it counted as %s", c.path, got, zone)
+				}
 			}
 		}
 	})
@@ -239,7 +251,7 @@ func TestHeldPlacesDenyForASecond(t *testing.T) {
 					count_status 401
 				}
 			}
-			` + handle(t, func(w http.ResponseWriter, r *http.Request) error {
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
 			entered <- true
 			<-goOn
 			w.WriteHeader(200)
@@ -288,7 +300,7 @@ func TestAbortedAnswerIsCounted(t *testing.T) {
 					count_status 401
 				}
 			}
-			` + handle(t, func(w http.ResponseWriter, r *http.Request) error {
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
 			if r.URL.Path == "/written" {
 				w.WriteHeader(401)
 			}

@@ -103,7 +103,7 @@ type Rule struct {
 	// which blocks the key.
 	Limit int64 `json:"limit"`
 
-	// The length of the window, at least a microsecond.
+	// The length of the window, from a microsecond to 142 years.
 	Window caddy.Duration `json:"window"`
 
 	// The algorithm and its options. Default: the zone's algorithm.

@@ -69,7 +69,7 @@ func TestDuplicatesWithBody(t *testing.T) {
 					prevent_duplicates 1h body
 				}
 			}
-			` + handle(t, func(w http.ResponseWriter, r *http.Request) error {
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
 			body, err := io.ReadAll(r.Body)
 			if err != nil {
 				return err
@@ -81,10 +81,14 @@ func TestDuplicatesWithBody(t *testing.T) {
 			body string
 			twin int // the status of the same once more
 		}{
-			{"", 429}, {"a", 429}, {"b", 429},
-			{strings.Repeat("a", edge-1), 429}, {strings.Repeat("a", edge), 429},
+			{"", 429},
+			{"a", 429},
+			{"b", 429},
+			{strings.Repeat("a", edge-1), 429},
+			{strings.Repeat("a", edge), 429},
 			{strings.Repeat("a", edge-1) + "b", 429},
-			{strings.Repeat("a", edge+1), 200}, {strings.Repeat("a", 4*edge), 200},
+			{strings.Repeat("a", edge+1), 200},
+			{strings.Repeat("a", 4*edge), 200},
 		} {
 			for _, chunked := range []bool{false, true} {
 				want := 200

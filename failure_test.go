@@ -22,14 +22,14 @@ const (
 )
 
 // failing is a site whose store is at addr, and the events of it.
-func failing(t *testing.T, addr, site string, options ...string) (*site_, *events) {
+func failing(t *testing.T, addr, site string, options ...string) (*storeSite, *events) {
 	seen, subscribe := listen(t, "rate_limit_store_down", "rate_limit_store_up")
 	c := config{app: redisStore(addr, append(options, "timeout 2s", "dial_timeout 2s")...), global: subscribe, site: site}
-	return &site_{serve(t, c), c}, seen
+	return &storeSite{serve(t, c), c}, seen
 }
 
-// site_ is a site that can be loaded again.
-type site_ struct {
+// storeSite is a site that can be loaded again.
+type storeSite struct {
 	*site
 	config config
 }
@@ -43,14 +43,14 @@ const fiveAnHour = `
 	respond ok`
 
 // down waits until the store is known to be away, up until it is back.
-func (s *site_) down() {
+func (s *storeSite) down() {
 	s.Helper()
 	until(s.T, "the store to be down", func() bool {
 		return s.metric("store_up", "store", "redis") == 0 && len(s.log.lines(s.T, storeIsDown)) > 0
 	})
 }
 
-func (s *site_) up(times int) {
+func (s *storeSite) up(times int) {
 	s.Helper()
 	until(s.T, "the store to be up", func() bool {
 		return s.metric("store_up", "store", "redis") == 1 && len(s.log.lines(s.T, storeIsUp)) >= times
@@ -300,7 +300,7 @@ func TestShareOfOneInstance(t *testing.T) {
 	})
 	t.Run("kept over a restart", func(t *testing.T) {
 		s := newSite(t)
-		path := (&site_{site: s}).instances()
+		path := (&storeSite{site: s}).instances()
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -316,7 +316,7 @@ func TestShareOfOneInstance(t *testing.T) {
 }
 
 // instances is where the number of live instances is kept.
-func (s *site_) instances() string {
+func (s *storeSite) instances() string {
 	return filepath.Join(s.storage, "rate_limit", "instances", "redis")
 }
 

@@ -218,15 +218,15 @@ func TestHeadersOnEveryAnswer(t *testing.T) {
 			error /error 500
 			respond /304 304
 			respond /204 204
-			` + strings.NewReplacer("test_hook", "test_hook /nothing").Replace(handle(t, func(http.ResponseWriter, *http.Request) error { return nil })) + `
-			` + strings.NewReplacer("test_hook", "test_hook /flush").Replace(handle(t, func(w http.ResponseWriter, _ *http.Request) error {
+			` + handle(t, "/nothing", func(http.ResponseWriter, *http.Request) error { return nil }) + `
+			` + handle(t, "/flush", func(w http.ResponseWriter, _ *http.Request) error {
 			return http.NewResponseController(w).Flush()
-		})) + `
-			` + strings.NewReplacer("test_hook", "test_hook /copy").Replace(handle(t, func(w http.ResponseWriter, _ *http.Request) error {
+		}) + `
+			` + handle(t, "/copy", func(w http.ResponseWriter, _ *http.Request) error {
 			_, err := io.Copy(w, strings.NewReader("text"))
 			return err
-		})) + `
-			` + strings.NewReplacer("test_hook", "test_hook /failed").Replace(handle(t, func(http.ResponseWriter, *http.Request) error { return io.ErrUnexpectedEOF })) + `
+		}) + `
+			` + handle(t, "/failed", func(http.ResponseWriter, *http.Request) error { return io.ErrUnexpectedEOF }) + `
 			file_server
 			handle_errors 500 {
 				respond "sorry" 200

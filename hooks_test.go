@@ -131,12 +131,12 @@ func (w *logWriter) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 type handlerFunc func(w http.ResponseWriter, r *http.Request) error
 
-// handle makes the directive test_hook <name> run f.
-func handle(t *testing.T, f handlerFunc) (directive string) {
+// handle returns a directive that runs f for the requests of a path; * is all.
+func handle(t *testing.T, path string, f handlerFunc) (directive string) {
 	name := newName("hook")
 	hooks.Store(name, f)
 	t.Cleanup(func() { hooks.Delete(name) })
-	return "test_hook " + name
+	return "test_hook " + path + " " + name
 }
 
 // hook is a handler of a test.

@@ -27,9 +27,24 @@ func TestKeyPartsDoNotRunTogether(t *testing.T) {
 			respond ok`})
 		long := strings.Repeat("x", 5000)
 		for _, c := range [][2]string{
-			{"ab", "c"}, {"a", "bc"}, {"abc", ""}, {"", "abc"}, {"", ""}, {"a,b", "c"}, {"a", "b,c"},
-			{"a|b", ""}, {"a", "|b"}, {`a"`, `"b`}, {"t\x01a", ""}, {"10.0.0.1", "a"}, {"a", "10.0.0.1"},
-			{long + "1", ""}, {long + "2", ""}, {long, "1"}, {"A", "B"}, {"a", "B"},
+			{"ab", "c"},
+			{"a", "bc"},
+			{"abc", ""},
+			{"", "abc"},
+			{"", ""},
+			{"a,b", "c"},
+			{"a", "b,c"},
+			{"a|b", ""},
+			{"a", "|b"},
+			{`a"`, `"b`},
+			{"t\x01a", ""},
+			{"10.0.0.1", "a"},
+			{"a", "10.0.0.1"},
+			{long + "1", ""},
+			{long + "2", ""},
+			{long, "1"},
+			{"A", "B"},
+			{"a", "B"},
 		} {
 			s.want(req{path: "/?" + url.Values{"a": {c[0]}, "b": {c[1]}}.Encode()}, 200, 429)
 		}
@@ -127,7 +142,12 @@ func TestAddresses(t *testing.T) {
 				{"2001:db8:0:1::1"},
 				{"fe80::1%eth0", "fe80::1%eth1", "fe80::2"},
 				{"::1", "::2"},
-				{"10.0.0.1 "}, {"010.0.0.1"}, {"10.0.0.1:80"}, {"10.0.0"}, {"[::1]"}, {"10.0.0.1/32"},
+				{"10.0.0.1 "},
+				{"010.0.0.1"},
+				{"10.0.0.1:80"},
+				{"10.0.0"},
+				{"[::1]"},
+				{"10.0.0.1/32"},
 			}},
 			{"ipv4_prefix 24\nipv6_prefix 128", [][]string{
 				{"10.0.0.1", "10.0.0.255", "::ffff:10.0.0.77"},
@@ -236,7 +256,9 @@ func TestMatchAndExempt(t *testing.T) {
 			s.wantNoHeader(s.want(q, 200, 200), "RateLimit")
 		}
 		for _, q := range []req{ // exempt
-			{path: "/in/a/", ip: "192.168.7.7"}, {path: "/in/a/", ip: "2001:db8::1"}, {path: "/in/a/free", method: "PUT"},
+			{path: "/in/a/", ip: "192.168.7.7"},
+			{path: "/in/a/", ip: "2001:db8::1"},
+			{path: "/in/a/free", method: "PUT"},
 			{path: "/in/a/", header: map[string]string{"X-Free": "yes"}},
 		} {
 			if a := s.want(q, 200, 200); a.body != "skipped" {

@@ -70,7 +70,7 @@ func inFlight(limit int, handler string) string {
 func TestInFlight(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g := newGate()
-		s := serve(t, config{app: b.app(), site: inFlight(2, handle(t, g.ServeHTTP))})
+		s := serve(t, config{app: b.app(), site: inFlight(2, handle(t, "*", g.ServeHTTP))})
 		first, second := s.open(g, req{}), s.open(g, req{})
 		a := s.want(req{}, 429)
 		s.wantHeader(a, "Retry-After", "1")
@@ -99,7 +99,7 @@ func TestInFlightBound(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g := newGate()
 		close(g.goOn)
-		s := serve(t, config{app: b.app(), site: inFlight(3, handle(t, g.ServeHTTP))})
+		s := serve(t, config{app: b.app(), site: inFlight(3, handle(t, "*", g.ServeHTTP))})
 		var passed atomic.Int64
 		parallel(20, func(int) {
 			for range 20 {
@@ -123,7 +123,7 @@ func TestPlaceIsGivenBack(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, config{app: b.app(), site: inFlight(1, `
 			error /error 500
-			`+handle(t, func(_ http.ResponseWriter, r *http.Request) error {
+			`+handle(t, "*", func(_ http.ResponseWriter, r *http.Request) error {
 			switch r.URL.Path {
 			case "/abort":
 				panic(http.ErrAbortHandler)
@@ -174,7 +174,7 @@ func TestPlaceIsHeldByConnection(t *testing.T) {
 // client goes away.
 func TestPlaceIsHeldByStream(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
-		s := serve(t, config{app: b.app(), site: inFlight(1, handle(t, func(w http.ResponseWriter, r *http.Request) error {
+		s := serve(t, config{app: b.app(), site: inFlight(1, handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Content-Type", "text/event-stream")
 			fmt.Fprint(w, "data: 1\n\n")
 			_ = http.NewResponseController(w).Flush()
@@ -207,7 +207,7 @@ func TestPlaceIsHeldByStream(t *testing.T) {
 func TestPlaceIsHeldOverReload(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g := newGate()
-		handler := handle(t, g.ServeHTTP)
+		handler := handle(t, "*", g.ServeHTTP)
 		s := serve(t, config{app: b.app(), site: inFlight(1, handler)})
 		first := s.open(g, req{})
 		s.reload(config{app: b.app(), site: inFlight(2, handler) + "\nheader X-New yes"})
@@ -248,7 +248,7 @@ func TestDeniedRequestTakesNoPlace(t *testing.T) {
 					rule 2/1h
 				}
 			}
-			` + handle(t, g.ServeHTTP)})
+			` + handle(t, "*", g.ServeHTTP)})
 		inside := s.open(g, req{})
 		s.want(req{}, 429, 429, 429)
 		g.goOn <- true

@@ -250,7 +250,8 @@ const crowdedEvery = time.Minute
 
 // tellCrowded logs that a zone is full of keys, now and then.
 func (q *request) tellCrowded(u *use) {
-	if !(u.item >= 0 && q.ask.Items[u.item].Crowded || u.twin >= 0 && q.ask.Items[u.twin].Crowded) {
+	crowded := u.item >= 0 && q.ask.Items[u.item].Crowded || u.twin >= 0 && q.ask.Items[u.twin].Crowded
+	if !crowded {
 		return
 	}
 	now, last := time.Now().UnixNano(), u.z.crowded.Load()

@@ -22,6 +22,7 @@ import (
 type ruleSet struct {
 	names     []string // in headers: zone, zone.2 or zone.name
 	labels    []string // in logs and metrics: name or number
+	from      []*Rule  // what they were made of
 	algs      []algorithms.Algorithm
 	specs     []algorithms.Spec
 	blocked   int // number of the rule with limit 0, or -1
@@ -138,7 +139,7 @@ func (s *ruleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	if d, ok := alg.(delayer); ok {
 		delay = d.MaxDelay(sp)
 	}
-	s.algs, s.specs = append(s.algs, alg), append(s.specs, sp)
+	s.from, s.algs, s.specs = append(s.from, r), append(s.algs, alg), append(s.specs, sp)
 	s.isDelayed = append(s.isDelayed, delay > 0)
 	s.maxDelay = max(s.maxDelay, delay)
 	return nil

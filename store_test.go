@@ -45,7 +45,7 @@ func TestWaysToRedis(t *testing.T) {
 	keysOf := func(db int, prefix string) func() []string {
 		return func() []string {
 			conn := client.Conn()
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			ctx := context.Background()
 			if err := conn.Auth(ctx, "canary").Err(); err != nil {
 				t.Fatal(err)

@@ -30,8 +30,8 @@ func TestRedisInTrouble(t *testing.T) {
 			func(c *redis.Client) error { return c.ConfigSet(ctx, "min-replicas-to-write", "0").Err() },
 		},
 		"read only": {
-			func(c *redis.Client) error { return c.SlaveOf(ctx, "127.0.0.1", fmt.Sprint(other.Port)).Err() },
-			func(c *redis.Client) error { return c.SlaveOf(ctx, "NO", "ONE").Err() },
+			func(c *redis.Client) error { return c.ReplicaOf(ctx, "127.0.0.1", fmt.Sprint(other.Port)).Err() },
+			func(c *redis.Client) error { return c.ReplicaOf(ctx, "NO", "ONE").Err() },
 		},
 		"rights": {
 			func(c *redis.Client) error { return c.Do(ctx, "ACL", "SETUSER", "default", "-evalsha").Err() },
@@ -121,7 +121,7 @@ func TestForeignKeyInRedis(t *testing.T) {
 func TestPlaceIsGivenBackLate(t *testing.T) {
 	srv := redistest.Start(t)
 	g := newGate()
-	s := serve(t, config{app: redisStore(srv.Addr, "timeout 200ms"), site: inFlight(2, handle(t, g.ServeHTTP))})
+	s := serve(t, config{app: redisStore(srv.Addr, "timeout 200ms"), site: inFlight(2, handle(t, "*", g.ServeHTTP))})
 	until(t, "Redis", func() bool { return s.metric("store_up", "store", "redis") == 1 })
 	first, second := s.open(g, req{}), s.open(g, req{})
 	s.want(req{}, 429)
@@ -151,7 +151,7 @@ func TestPlaceIsGivenBackLate(t *testing.T) {
 func TestPlaceOutlivesAnOutage(t *testing.T) {
 	srv := redistest.Start(t)
 	g := newGate()
-	s, _ := failing(t, srv.Addr, inFlight(1, handle(t, g.ServeHTTP)))
+	s, _ := failing(t, srv.Addr, inFlight(1, handle(t, "*", g.ServeHTTP)))
 	inside := s.open(g, req{})
 	srv.Kill()
 	alone := s.open(g, req{}) // nobody knows of the other here

@@ -262,7 +262,7 @@ func TestPlacesAreWaitedFor(t *testing.T) {
 					max_wait 20s
 				}
 			}
-			` + handle(t, g.ServeHTTP)})
+			` + handle(t, "*", g.ServeHTTP)})
 		first := s.open(g, req{})
 		second := make(chan int)
 		go func() { a, _ := s.try(req{}); second <- a.status }()

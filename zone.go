@@ -180,7 +180,7 @@ func (z *zone) checkTurns() error {
 			sp := s.specs[i]
 			sp.MaxTurn = turn
 			if _, err := a.Compile(sp); err != nil {
-				return fmt.Errorf("rule %s, beside one with a wait of %v: %w", s.labels[i], time.Duration(turn)*time.Microsecond, err)
+				return &configError{s.from[i], fmt.Errorf("beside a rule with a wait of %v: %w", time.Duration(turn)*time.Microsecond, err)}
 			}
 		}
 	}

@@ -250,7 +250,7 @@ func TestDenialOverStores(t *testing.T) {
 func TestPlacesOverStores(t *testing.T) {
 	inTwoStores(t, func(t *testing.T, p pair) {
 		g := newGate()
-		s := serve(t, config{app: p.app, site: p.zones("in_flight 1\nrule 100/1h", "in_flight 2\nrule 3/1h\ncount_status 200") + handle(t, g.ServeHTTP)})
+		s := serve(t, config{app: p.app, site: p.zones("in_flight 1\nrule 100/1h", "in_flight 2\nrule 3/1h\ncount_status 200") + handle(t, "*", g.ServeHTTP)})
 		inside := s.open(g, req{})
 		s.wantHeader(s.want(req{}, 429, 429), "Retry-After", "1")
 		g.goOn <- true

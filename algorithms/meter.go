@@ -13,8 +13,9 @@ import (
 //
 // The state is the instant at which the level will have drained to less than
 // one microsecond's worth (the theoretical arrival time of GCRA), what is left
-// of the level then, and the limit in force when it was written:
-// {a, f, limit}, where the level at t is (a-t)*l + f.
+// of the level then, and the limit and burst in force when it was written:
+// {a, f, limit, burst}, where the level at t is (a-t)*l + f. Without the burst a
+// level that is right under a larger one would look like a step of the clock.
 type meter struct {
 	limit, window int64
 	burst         int64
@@ -22,11 +23,12 @@ type meter struct {
 	capacity      int64 // burst in units of level
 	step          int64 // refill only at multiples of this; 0: continuously
 	maxDelay      int64 // queue of a pacing leaky bucket; -1: it does not pace
-	over          int64 // a level above this was written by a clock ahead of ours
+	turn          int64 // the longest delay that it may be charged at, in microseconds
+	debt          int64 // how many capacities the level can be: 2 if it may owe, else 1
 }
 
 const (
-	meterWords = 3
+	meterWords = 4
 	maxDrain   = 1 << 32
 	noDelay    = -1
 )
@@ -40,26 +42,24 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 	if sp.ShareOf > 1e6 {
 		burst = sp.share(burst)
 	}
-	m := &meter{limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay}
+	m := &meter{limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay, debt: 1}
 	m.l, m.w = ratio(limit, sp.Window)
 	if m.l >= maxDrain {
 		return nil, fmt.Errorf("limit %d in %d microseconds: the arithmetic would lose precision; want a shorter window or a limit that divides it", limit, sp.Window)
 	}
-	turn := max(maxDelay, 0)
 	if maxDelay != noDelay {
-		turn = max(turn, sp.MaxTurn)
+		m.turn = max(maxDelay, sp.MaxTurn)
 	}
 	room := int64(maxExact)
-	for _, p := range [][2]int64{{burst, m.w}, {turn, m.l}, {step, m.l}} {
+	for _, p := range [][2]int64{{burst, m.w}, {m.turn, m.l}, {step, m.l}} {
 		if p[0] > 0 && p[1] > room/p[0] {
 			return nil, fmt.Errorf("limit %d, burst %d: the arithmetic would leave 2^52 for this window; want smaller numbers or a window that the limit divides", limit, burst)
 		}
 		room -= p[0] * p[1]
 	}
 	m.capacity = burst * m.w
-	m.over = m.capacity + turn*m.l
 	if sp.Debt {
-		m.over += m.capacity
+		m.debt = 2
 	}
 	return m, nil
 }
@@ -93,7 +93,7 @@ func (m *meter) Capacity() int64 { return m.burst }
 func (m *meter) Words() int      { return meterWords }
 
 func (m *meter) Args() []int64 {
-	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.over}
+	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.turn, m.debt}
 }
 
 // at is the instant at which the meter is read and written: now, or the last
@@ -107,12 +107,14 @@ func (m *meter) at(now int64) int64 {
 
 // level is how full the meter is at t, which at returned.
 func (m *meter) level(s State, t int64) int64 {
-	a, f, limit := s[0], s[1], s[2]
-	if a < t || limit == 0 {
+	a, f := s[0], s[1]
+	switch {
+	case a < t || s[2] < 1:
 		return 0
-	}
-	if limit != m.limit {
-		return m.rescale(a-t, f, limit)
+	case s[2] != m.limit:
+		return m.rescale(a-t, f, s[2])
+	case s[3] != m.burst:
+		return min((a-t)*m.l+f, m.capacity)
 	}
 	return (a-t)*m.l + f
 }
@@ -138,16 +140,29 @@ func (m *meter) rescale(ahead, f, limit int64) int64 {
 }
 
 func (m *meter) write(s State, t, level int64) {
-	s[0], s[1], s[2] = t+level/m.l, level%m.l, m.limit
+	s[0], s[1], s[2], s[3] = t+level/m.l, level%m.l, m.limit, m.burst
 }
 
 func (m *meter) Repair(s State, now int64) bool {
 	t := m.at(now)
-	if s[2] != m.limit || s[0]-t <= m.over/m.l+1 {
+	if s[0]-t <= m.turn || s[2] < 1 || s[0]-t <= m.ahead(s) {
 		return false
 	}
 	m.write(s, t, m.capacity)
 	return true
+}
+
+// ahead is how far in the future a state can lie, by the limit and the burst
+// that it was written under. A burst that no rule can have allows nothing.
+func (m *meter) ahead(s State) int64 {
+	l, w := m.l, m.w
+	if s[2] != m.limit {
+		l, w = ratio(s[2], m.window)
+	}
+	if s[3] > maxExact/w {
+		return 0
+	}
+	return s[3]*w*m.debt/l + m.turn + 1
 }
 
 func (m *meter) Judge(s State, now, cost, held int64) Verdict {

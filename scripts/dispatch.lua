@@ -143,8 +143,9 @@ local function decide(v, i, k, out)
     local mended = z.stepped
     if all and z.admits then
       zone_take(z, v, z.shadow == 0 and turn or z.delay)
-    elseif mended then
-      zone_repair(z, v)
+    else
+      if mended then zone_repair(z, v) end
+      if z.holds and z.holds.mended then holds_write(z.holds) end
     end
     z.stepped = mended
     out[#out + 1] = zone_reply(z)

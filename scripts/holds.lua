@@ -12,6 +12,7 @@ local function holds_read(hold_key)
   -- since been set back.
   if first <= t or first > t + LAPSE then
     local kept = {}
+    h.mended = first > t + LAPSE
     h.cost, h.first = 0, t + LAPSE
     for x = 1, #h.s, 24 do
       local id, lapse, held = unpack('<c8dd', h.s, x)

@@ -68,13 +68,17 @@ func TestSmallStepsOfTheClock(t *testing.T) {
 	}
 }
 
-// TestLogGrows fills logs that are longer than a new ring, with the clock set
-// back now and then just as a ring has to grow.
+// TestLogGrows fills logs that are longer than a new ring, one alone and two
+// beside each other, with the clock set back just as a ring has to grow.
 func TestLogGrows(t *testing.T) {
 	r := seeded(t)
 	for round := range 6 {
 		w := newTwins(t)
-		c := newTestCounter(t, "log", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 300 + r.Int64N(300), Window: 1_000_000, Cost: 1}})
+		var specs []ruleSpec
+		for range 1 + round%2 {
+			specs = append(specs, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 300 + r.Int64N(300), Window: 1_000_000, Cost: 1}})
+		}
+		c := newTestCounter(t, "log", 0, false, nil, specs...)
 		at := 100.0
 		for i := range 500 {
 			switch at += r.Float64() / float64(200+100*round); {

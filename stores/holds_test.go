@@ -376,3 +376,33 @@ func TestRepliesThatAreNone(t *testing.T) {
 		t.Errorf("a reply to another call is taken: %v", err)
 	}
 }
+
+// TestPlaceOfADeadInstanceAfterTheClockWasSetBack takes the only place at a time
+// an hour ahead and never gives it back: 30 s after the clock was set back it has
+// lapsed, though nobody but denied requests came meanwhile.
+func TestPlaceOfADeadInstanceAfterTheClockWasSetBack(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	s := newVirtualShared(t, srv, v)
+	c := newTestCounter(t, "z", 1, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
+	ask := func(now int64) *Ask {
+		v.now = now
+		v.tick()
+		a := localAsk(c, 1)
+		s.Decide(context.Background(), a)
+		return a
+	}
+	const start, second = 10 * hour, 1_000_000
+	if !ask(start + hour).Admitted {
+		t.Fatal("the first request was denied")
+	}
+	if !ask(start).Items[0].Full {
+		t.Fatal("a second request took the same place")
+	}
+	if a := ask(start + 29*second); a.Admitted {
+		t.Error("the place lapsed early")
+	}
+	if a := ask(start + 31*second); !a.Admitted {
+		t.Error("the place has not lapsed 30 s after the clock was set back")
+	}
+}

@@ -285,6 +285,10 @@ func FuzzReply(f *testing.F) {
 			binary.LittleEndian.PutUint64(changed[5+8*(int(word)%n):], bits)
 			c.checkAny(changed, c.now)
 			c.checkAny(changed, now)
+			whole := float64(int64(bits) >> 10) // in the range of what is taken
+			binary.LittleEndian.PutUint64(changed[5+8*(int(word)%n):], math.Float64bits(whole))
+			c.checkAny(changed, c.now)
+			c.checkAny(changed, now)
 		}
 	})
 }

@@ -223,3 +223,29 @@ func burstOf(s ruleSpec) int64 {
 	}
 	return 0
 }
+
+// TestOneLimitTwoBursts asks, all at one instant, by turns under a large burst
+// and under a small one with the same limit: no more passes than the large one.
+func TestOneLimitTwoBursts(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	local, shared := &Local{Clock: v.clock}, newVirtualShared(t, srv, v)
+	for i, s := range []Store{local, shared} {
+		sp := algorithms.Spec{Limit: 4, Window: 1_000_000, Cost: 1}
+		large := newTestCounter(t, "b", 0, false, nil, ruleSpec{&algorithms.GCRA{Burst: 23}, sp})
+		small := newTestCounter(t, "b", 0, false, large.Table, ruleSpec{&algorithms.GCRA{Burst: 1}, sp})
+		passed := 0
+		for n := range 200 {
+			c := large
+			if n%2 == 1 {
+				c = small
+			}
+			if ok, _ := take(v, s, []*Shared{shared}, c, hour, 1); ok {
+				passed++
+			}
+		}
+		if passed != 23 {
+			t.Errorf("store %d: %d passed at one instant, want the burst of 23", i, passed)
+		}
+	}
+}

@@ -66,9 +66,12 @@ func oneCallEach(t *testing.T, redis *harness.Redis, n int, get func() int, stat
 	})
 	calls := 0
 	for _, command := range commands {
-		if strings.Contains(strings.ToLower(command), `] "evalsha" `) {
+		switch _, name, _ := strings.Cut(strings.ToLower(command), `] "`); {
+		case strings.HasPrefix(name, `evalsha" `):
 			calls++
-		} else {
+		case strings.HasPrefix(name, `hello" `) || strings.HasPrefix(name, `auth" `):
+			// The pool opens a connection; no request waits for that.
+		default:
 			t.Errorf("Redis was also asked: %s", command)
 		}
 	}

@@ -92,7 +92,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-last-rest", breaks: "the rest of a level below one microsecond is lost when read (<= for <)", file: meterGo, suites: goRules,
-		old: "if a < t || limit == 0 {", new: "if a <= t || limit == 0 {",
+		old: "case a < t || s[2] < 1:", new: "case a <= t || s[2] < 1:",
 	},
 	{
 		name: "meter-remaining", breaks: "a queue has one place too few left", file: meterGo, suites: goRules,
@@ -108,11 +108,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-step-back", breaks: "a level ahead of the clock is not repaired", file: meterGo, suites: goRules,
-		old: "s[0]-t <= m.over/m.l+1 {", new: "s[0]-t <= 8*(m.over/m.l+1) {",
+		old: "s[0]-t <= m.ahead(s) {", new: "s[0]-t <= 8*m.ahead(s) {",
 	},
 	{
 		name: "meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", file: meterGo, suites: goRules,
-		old: "s[0]-t <= m.over/m.l+1 {", new: "s[0]-t <= m.over/m.l {",
+		old: "s[0]-t <= m.ahead(s) {", new: "s[0]-t < m.ahead(s) {",
 	},
 	{
 		name: "meter-repair", breaks: "a repaired meter is empty instead of full", file: meterGo, suites: goRules,
@@ -120,15 +120,19 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-over-turn", breaks: "a queue at its turn is taken for a step of the clock", file: meterGo, suites: goRules,
-		old: "m.over = m.capacity + turn*m.l", new: "m.over = m.capacity",
+		old: "m.turn = max(maxDelay, sp.MaxTurn)", new: "m.turn = 0",
 	},
 	{
 		name: "meter-over-debt", breaks: "a debt is taken for a step of the clock, and forgiven", file: meterGo, suites: goRules,
-		old: "m.over += m.capacity", new: "m.over += 0",
+		old: "m.debt = 2", new: "m.debt = 1",
+	},
+	{
+		name: "meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", file: meterGo, suites: redis,
+		old: "return s[3]*w*m.debt/l", new: "return m.burst*w*m.debt/l",
 	},
 	{
 		name: "meter-max-turn", breaks: "the turn of the other rules is not allowed for", file: meterGo, suites: goRules,
-		old: "turn = max(turn, sp.MaxTurn)", new: "turn += 0",
+		old: "m.turn = max(maxDelay, sp.MaxTurn)", new: "m.turn = maxDelay",
 	},
 	{
 		name: "meter-room", breaks: "products beyond 2^52 are not refused", file: meterGo, suites: goRules,
@@ -161,7 +165,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-rescale-ignored", breaks: "a level keeps its number when the limit changes", file: meterGo, suites: goRules,
-		old: "if limit != m.limit {", new: "if limit < 0 {",
+		old: "case s[2] != m.limit:", new: "case s[2] < 0:",
 	},
 	{
 		name: "meter-share-burst", breaks: "the burst is not divided among the instances", file: meterGo, suites: goRules,

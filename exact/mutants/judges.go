@@ -61,15 +61,19 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-step-back", breaks: "a level ahead of the clock is not repaired", file: meterLua, suites: redis,
-		old: "elseif a - t > floor(over / l) + 1 then", new: "elseif a - t > 8 * floor(over / l) + 8 then",
+		old: "if a - t > floor(B0 * w0 * debt / l0) + most + 1 then", new: "if a - t > 8 * floor(B0 * w0 * debt / l0) + 8 * most + 8 then",
 	},
 	{
 		name: "lua-meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", file: meterLua, suites: redis,
-		old: "elseif a - t > floor(over / l) + 1 then", new: "elseif a - t > floor(over / l) then",
+		old: "if a - t > floor(B0 * w0 * debt / l0) + most + 1 then", new: "if a - t > floor(B0 * w0 * debt / l0) + most then",
 	},
 	{
 		name: "lua-meter-repair", breaks: "a repaired meter is empty instead of full", file: meterLua, suites: redis,
 		old: "D, stepped = cap, true", new: "D, stepped = 0, true",
+	},
+	{
+		name: "lua-meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", file: meterLua, suites: redis,
+		old: "floor(B0 * w0 * debt / l0)", new: "floor(cap / w * w0 * debt / l0)",
 	},
 	{
 		name: "lua-meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterLua, suites: redis,
@@ -100,7 +104,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-rest", breaks: "the rest of a level below one microsecond is lost when written", file: meterLua, suites: redis,
-		old: "t + floor(D / l), D % l, L)", new: "t + floor(D / l), 0, L)",
+		old: "t + floor(D / l), D % l, L, cap / w)", new: "t + floor(D / l), 0, L, cap / w)",
 	},
 	{
 		name: "lua-fixed-edge", breaks: "the last of a limit is denied (< for <=)", file: fixedLua, suites: redis,

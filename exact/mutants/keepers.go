@@ -54,7 +54,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-remaining", breaks: "what is held is said to be left", file: localGo, suites: redis,
-		old: "res.Remaining = max(0, res.Remaining-held)", new: "res.Remaining = max(0, res.Remaining)",
+		old: "res.Remaining = max(0, res.Remaining-held)", new: "res.Remaining = max(held-held, res.Remaining)",
 	},
 	{
 		name: "local-turn", breaks: "requests are charged without their turn", file: localGo, suites: redis,

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -54,101 +53,76 @@ const (
 type lab struct {
 	root string
 	dir  string // for what is built
-	lua  func() (string, error)
 }
 
-func newLab(root, dir string) *lab {
-	l := &lab{root: root, dir: dir}
-	l.lua = sync.OnceValues(l.buildForLua)
-	return l
-}
-
-// apply returns the mutated file.
-func (l *lab) apply(m mutant) (string, error) {
-	text, err := os.ReadFile(filepath.Join(l.root, m.file))
+// apply returns the text of the mutant's file, as it is and mutated.
+func (l *lab) apply(m mutant) (text, changed string, err error) {
+	b, err := os.ReadFile(filepath.Join(l.root, m.file))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
-	if n := strings.Count(string(text), m.old); n != 1 {
-		return "", fmt.Errorf("mutant %s: its text occurs %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
+	text = string(b)
+	if n := strings.Count(text, m.old); n != 1 {
+		return "", "", fmt.Errorf("mutant %s: its text occurs %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
 	}
-	return strings.Replace(string(text), m.old, m.new, 1), nil
+	return text, strings.Replace(text, m.old, m.new, 1), nil
 }
+
+// build builds the tests, once, with all mutants in them. Files of our own are
+// laid over the work tree, or added to it, for the build alone.
+func (l *lab) build(all []mutant) error {
+	replace, err := l.infect(all)
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return err
+	}
+	overlay := filepath.Join(l.dir, "overlay.json")
+	if err := os.WriteFile(overlay, b, 0o600); err != nil {
+		return err
+	}
+	for _, s := range []suite{arithmetic, stores} {
+		cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", l.binary(s), ".") //nolint:gosec // paths of our own
+		cmd.Dir = filepath.Join(l.root, s.dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("a mutant does not build: %s", bytes.TrimSpace(out))
+		}
+	}
+	return nil
+}
+
+func (l *lab) binary(s suite) string { return filepath.Join(l.dir, s.name+".test") }
 
 // try runs the suites over one mutant until a test fails.
 func (l *lab) try(m mutant) outcome {
-	o := outcome{mutant: m}
-	dir := filepath.Join(l.dir, m.name)
-	if o.err = os.Mkdir(dir, 0o700); o.err != nil {
-		return o
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	changed := filepath.Join(dir, filepath.Base(m.file))
-	if text, err := l.apply(m); err != nil {
-		o.err = err
-		return o
-	} else if o.err = os.WriteFile(changed, []byte(text), 0o600); o.err != nil {
-		return o
-	}
+	env := infected + "=" + m.name
 	if strings.HasSuffix(m.file, ".lua") {
-		var binary string
-		if binary, o.err = l.lua(); o.err == nil {
-			o.killer = l.test(stores, binary, mutatedLua+"="+changed)
-		}
-		return o
+		env = infected + "=" + l.luaFile(m)
 	}
 	for _, s := range m.suites {
-		binary := filepath.Join(dir, s.name)
-		if o.err = l.build(s, dir, binary, map[string]string{m.file: changed}); o.err != nil {
-			return o
-		}
-		if o.killer = l.test(s, binary); o.killer != "" {
-			return o
+		if killer := l.test(s, env); killer != "" {
+			return outcome{m, killer}
 		}
 	}
-	return o
+	return outcome{m, ""}
 }
 
 // healthy says whether the tests pass on the code as it is.
 func (l *lab) healthy() error {
 	for _, s := range []suite{arithmetic, stores} {
-		binary := filepath.Join(l.dir, s.name)
-		if err := l.build(s, l.dir, binary, nil); err != nil {
-			return err
-		}
-		if killer := l.test(s, binary); killer != "" {
+		if killer := l.test(s, infected+"="); killer != "" {
 			return fmt.Errorf("the unbroken code fails %s", killer)
 		}
 	}
 	return nil
 }
 
-// build builds the tests with files of dir laid over those of the work tree.
-func (l *lab) build(s suite, dir, binary string, changed map[string]string) error {
-	replace := make(map[string]string)
-	for file, by := range changed {
-		replace[filepath.Join(l.root, file)] = by
-	}
-	b, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return err
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, b, 0o600); err != nil {
-		return err
-	}
-	cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", binary, ".") //nolint:gosec // paths of our own
-	cmd.Dir = filepath.Join(l.root, s.dir)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("does not build: %s", bytes.TrimSpace(out))
-	}
-	return nil
-}
-
 // test returns the first test that failed.
-func (l *lab) test(s suite, binary string, env ...string) string {
+func (l *lab) test(s suite, env string) string {
 	for _, args := range s.runs {
-		if killer := l.testSome(s, binary, args, env); killer != "" {
+		if killer := l.testSome(s, args, env); killer != "" {
 			return killer
 		}
 	}
@@ -158,13 +132,13 @@ func (l *lab) test(s suite, binary string, env ...string) string {
 // testSome returns the first of some tests that failed. What it started, such
 // as Redis, is stopped with it even if it ended in a panic: all of it is one
 // process group.
-func (l *lab) testSome(s suite, binary string, args, env []string) string {
+func (l *lab) testSome(s suite, args []string, env string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience+grace)
 	defer cancel()
 	args = append([]string{"-test.failfast", "-test.v", "-test.timeout=" + patience.String()}, args...)
-	cmd := exec.CommandContext(ctx, binary, args...) //nolint:gosec // the tests that were just built
+	cmd := exec.CommandContext(ctx, l.binary(s), args...) //nolint:gosec // the tests that were just built
 	cmd.Dir = filepath.Join(l.root, s.dir)
-	cmd.Env = append(append(os.Environ(), s.env, "DIANA_SEED=1"), env...)
+	cmd.Env = append(os.Environ(), s.env, "DIANA_SEED=1", env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

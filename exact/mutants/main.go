@@ -5,17 +5,20 @@
 //
 //	go run ./mutants [-only regexp] [-workers n] [-o file]
 //
-// The work tree is never touched: a changed Go file is laid over it for one
-// build, a changed Lua file is read by one build for all of them. A mutant whose text is no longer there, or there twice, is an error.
+// The work tree is never touched: changed files are laid over it for one build
+// of the tests, which has all mutants in it, asleep. A mutant whose text is no
+// longer there, or there twice, or that does not build is an error.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -38,13 +41,12 @@ type mutant struct {
 type outcome struct {
 	mutant
 	killer string // the test that noticed; empty: none
-	err    error  // it does not apply or does not build
 }
 
 func main() {
 	only := flag.String("only", "", "run only the mutants whose name matches this regular expression")
 	workers := flag.Int("workers", 2, "how many mutants to try at a time")
-	out := flag.String("o", "", "write the table to this file instead of the output")
+	out := flag.String("o", "", "write the table to this file, in which rows of other mutants stay")
 	flag.Parse()
 	if err := run(*only, *workers, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
@@ -66,11 +68,9 @@ func run(only string, workers int, out string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	l := newLab(root, dir)
-	for _, m := range chosen { // before minutes are spent on the others
-		if _, err := l.apply(m); err != nil {
-			return err
-		}
+	l := &lab{root, dir}
+	if err := l.build(chosen); err != nil {
+		return err
 	}
 	if err := l.healthy(); err != nil {
 		return err
@@ -78,16 +78,32 @@ func run(only string, workers int, out string) error {
 	began := time.Now()
 	outcomes := l.tryAll(chosen, workers)
 	fmt.Fprintf(os.Stderr, "%d mutants in %v\n", len(chosen), time.Since(began).Round(time.Second))
-	table, bad := report(outcomes)
-	if out == "" {
-		fmt.Print(table)
-	} else if err := os.WriteFile(out, []byte(table), 0o644); err != nil { //nolint:gosec // a document for everyone
+	bad := 0
+	for _, o := range outcomes {
+		if !o.good() {
+			bad++
+		}
+	}
+	if err := write(out, outcomes); err != nil {
 		return err
 	}
 	if bad > 0 {
 		return fmt.Errorf("%d mutants are not as they should be", bad)
 	}
 	return nil
+}
+
+// write writes the table, over that of the last run.
+func write(out string, outcomes []outcome) error {
+	if out == "" {
+		fmt.Print(report(outcomes, ""))
+		return nil
+	}
+	last, err := os.ReadFile(out) //nolint:gosec // named by who runs this
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(out, []byte(report(outcomes, string(last))), 0o644) //nolint:gosec // a document for everyone
 }
 
 // repository is the root of the work tree, from anywhere within it.
@@ -99,6 +115,11 @@ func repository() (string, error) {
 	return filepath.Clean(strings.TrimSpace(string(mod))), nil
 }
 
+// mutants are all there are.
+func mutants() []mutant {
+	return slices.Concat(arithmeticMutants, judgeMutants, scriptMutants, storeMutants)
+}
+
 func choose(only string) ([]mutant, error) {
 	want, err := regexp.Compile(only)
 	if err != nil {
@@ -106,15 +127,13 @@ func choose(only string) ([]mutant, error) {
 	}
 	var chosen []mutant
 	seen := make(map[string]bool)
-	for _, list := range [][]mutant{arithmeticMutants, storeMutants, judgeMutants, scriptMutants} {
-		for _, m := range list {
-			if seen[m.name] {
-				return nil, fmt.Errorf("mutant %s: there are two of this name", m.name)
-			}
-			seen[m.name] = true
-			if want.MatchString(m.name) {
-				chosen = append(chosen, m)
-			}
+	for _, m := range mutants() {
+		if seen[m.name] {
+			return nil, fmt.Errorf("mutant %s: there are two of this name", m.name)
+		}
+		seen[m.name] = true
+		if want.MatchString(m.name) {
+			chosen = append(chosen, m)
 		}
 	}
 	return chosen, nil

@@ -18,8 +18,6 @@ This table is the output of ` + "`make mutants`" + `, which runs ` + "`go run ./
 // verdict says what became of a mutant.
 func (o *outcome) verdict() string {
 	switch {
-	case o.err != nil:
-		return "DOES NOT BUILD"
 	case o.killer != "" && o.equivalent != "":
 		return "KILLED by " + o.killer + " though it is said to be equivalent: " + o.equivalent
 	case o.killer != "":
@@ -32,31 +30,41 @@ func (o *outcome) verdict() string {
 
 // good says whether it is as it should be.
 func (o *outcome) good() bool {
-	return o.err == nil && (o.killer == "") == (o.equivalent != "")
+	return (o.killer == "") == (o.equivalent != "")
 }
 
-// report returns the table, and how many mutants are not as they should be.
-func report(outcomes []outcome) (table string, bad int) {
-	var b strings.Builder
-	killed, equivalent := 0, 0
+// row is the mutant's line of the table.
+func (o *outcome) row() string {
+	return fmt.Sprintf("| %s | %s | %s | %s |", o.name, o.file, o.breaks, o.verdict())
+}
+
+// report returns the table, with the rows of mutants that were not tried now
+// taken from the last one.
+func report(outcomes []outcome, last string) string {
+	rows := make(map[string]string)
+	for line := range strings.Lines(last) {
+		if cells := strings.SplitN(line, " ", 3); cells[0] == "|" {
+			rows[cells[1]] = strings.TrimSpace(line)
+		}
+	}
 	for _, o := range outcomes {
-		switch {
-		case !o.good():
-			bad++
-		case o.killer != "":
+		rows[o.name] = o.row()
+	}
+	var body strings.Builder
+	killed, equivalent, all := 0, 0, 0
+	for _, m := range mutants() {
+		row, ok := rows[m.name]
+		if !ok {
+			continue
+		}
+		fmt.Fprintln(&body, row)
+		all++
+		if strings.Contains(row, "| killed by ") {
 			killed++
-		default:
+		} else if strings.Contains(row, "| equivalent: ") {
 			equivalent++
 		}
 	}
-	b.WriteString(header)
-	fmt.Fprintf(&b, "%d mutants: %d killed, %d equivalent, %d neither.\n", len(outcomes), killed, equivalent, bad)
-	b.WriteString("\n| mutant | in | what it breaks | verdict |\n|---|---|---|---|\n")
-	for _, o := range outcomes {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", o.name, o.file, o.breaks, o.verdict())
-		if o.err != nil {
-			fmt.Fprintf(&b, "\n    %s\n", strings.ReplaceAll(o.err.Error(), "\n", "\n    "))
-		}
-	}
-	return b.String(), bad
+	return fmt.Sprintf("%s%d mutants: %d killed, %d equivalent, %d neither.\n\n| mutant | in | what it breaks | verdict |\n|---|---|---|---|\n%s",
+		header, all, killed, equivalent, all-killed-equivalent, body.String())
 }

@@ -15,10 +15,7 @@ func rows(s samples) []row {
 	return all
 }
 
-const (
-	cpu    = "cpu-ns/op"
-	allocs = "allocs/op"
-)
+const cpu = "cpu-ns/op"
 
 // inProcess is what one request costs in this process, handler and all.
 func inProcess(s samples) []row {
@@ -49,7 +46,8 @@ func inProcess(s samples) []row {
 
 // perCall is the time and the allocations of one call.
 func perCall(s samples, name string) string {
-	return number(s.median(name, cpu), "%.0f ns") + ", " + number(s.median(name, allocs), "%.0f allocs")
+	return number(s.median(name, cpu), "%.0f ns") + ", " + number(s.median(name, "allocs/op"), "%.0f allocs") +
+		number(s.median(name, "B/op"), " (%.0f B)")
 }
 
 // growth is what more processors and more keys do.

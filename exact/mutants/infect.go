@@ -1,0 +1,178 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// infected is the environment variable that says which mutant is awake: one in
+// Go by its name, one in Lua by the path of its file. Linking takes longer than
+// testing, so all of them are built together.
+const infected = "DIANA_MUTANT"
+
+// luaIn are the variables in which the product's code keeps its Lua.
+var luaIn = map[string]string{
+	"algorithms": `"meter.lua": &meterLua, "fixed_window.lua": &fixedWindowLua, "sliding_window.lua": &slidingWindowLua, "sliding_log.lua": &slidingLogLua`,
+	"scripts":    `"prelude.lua": &prelude, "holds.lua": &holds, "dispatch.lua": &dispatch`,
+	"stores":     "",
+}
+
+// awake is the file that is added to each of these packages.
+const awake = `package %s
+
+import (
+	"os"
+	"path/filepath"
+)
+
+var mutation = os.Getenv(%q)
+
+func init() {
+	v := map[string]*string{%s}[filepath.Base(mutation)]
+	if v == nil {
+		return
+	}
+	b, err := os.ReadFile(mutation)
+	if err != nil || string(b) == *v {
+		panic("no mutant at " + mutation)
+	}
+	*v = string(b)
+}
+`
+
+// infect writes all mutants to files of our own and returns by which of them
+// files of the work tree are to be replaced.
+func (l *lab) infect(all []mutant) (map[string]string, error) {
+	replace := make(map[string]string)
+	for pkg, vars := range luaIn {
+		by := filepath.Join(l.dir, pkg+".go")
+		if err := os.WriteFile(by, fmt.Appendf(nil, awake, pkg, infected, vars), 0o600); err != nil {
+			return nil, err
+		}
+		replace[filepath.Join(l.root, pkg, "mutation.go")] = by
+	}
+	perFile := make(map[string][]mutant)
+	for _, m := range all {
+		_, changed, err := l.apply(m)
+		if err != nil {
+			return nil, err
+		}
+		if !strings.HasSuffix(m.file, ".lua") {
+			perFile[m.file] = append(perFile[m.file], m)
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(l.luaFile(m)), 0o700); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(l.luaFile(m), []byte(changed), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	for file, ms := range perFile {
+		text, err := l.twins(file, ms)
+		if err != nil {
+			return nil, err
+		}
+		by := filepath.Join(l.dir, strings.ReplaceAll(file, "/", "_"))
+		if err := os.WriteFile(by, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		replace[filepath.Join(l.root, file)] = by
+	}
+	return replace, nil
+}
+
+func (l *lab) luaFile(m mutant) string { return filepath.Join(l.dir, m.name, filepath.Base(m.file)) }
+
+// twins returns a Go file in which each function that mutants change has a twin
+// for each of them, and begins by asking whether one is awake.
+func (l *lab) twins(file string, ms []mutant) (string, error) {
+	b, err := os.ReadFile(filepath.Join(l.root, file)) //nolint:gosec // the code that is broken
+	if err != nil {
+		return "", err
+	}
+	src := source{string(b), token.NewFileSet()}
+	tree, err := parser.ParseFile(src.set, file, src.text, 0)
+	if err != nil {
+		return "", err
+	}
+	asks := make(map[int]string) // by the place that they go to
+	var twins strings.Builder
+	for _, m := range ms {
+		f := src.around(tree, m.old)
+		if f == nil {
+			return "", fmt.Errorf("mutant %s: want a change within one function", m.name)
+		}
+		twin := f.Name.Name + "_" + strings.ReplaceAll(m.name, "-", "_")
+		at := src.offset(f.Body.Lbrace) + 1
+		asks[at] += src.ask(f, m.name, twin)
+		body := strings.Replace(src.cut(f.Body.Pos(), f.Body.End()), m.old, m.new, 1)
+		fmt.Fprintf(&twins, "\nfunc %s %s%s %s\n", src.receiver(f), twin, src.cut(f.Type.Params.Pos(), f.Type.End()), body)
+	}
+	var out strings.Builder
+	for i := range len(src.text) {
+		out.WriteString(asks[i])
+		out.WriteByte(src.text[i])
+	}
+	return out.String() + twins.String(), nil
+}
+
+// source is the text of a file with the places in it.
+type source struct {
+	text string
+	set  *token.FileSet
+}
+
+func (s source) offset(p token.Pos) int { return s.set.Position(p).Offset }
+
+func (s source) cut(from, to token.Pos) string { return s.text[s.offset(from):s.offset(to)] }
+
+// around returns the function whose body holds a text.
+func (s source) around(tree *ast.File, text string) *ast.FuncDecl {
+	at := strings.Index(s.text, text)
+	for _, d := range tree.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && s.offset(f.Body.Pos()) <= at && at+len(text) <= s.offset(f.Body.End()) {
+			return f
+		}
+	}
+	return nil
+}
+
+func (s source) receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	return s.cut(f.Recv.Pos(), f.Recv.End())
+}
+
+// ask is the statement that calls the twin instead if its mutant is awake.
+func (s source) ask(f *ast.FuncDecl, name, twin string) string {
+	if f.Recv != nil {
+		twin = f.Recv.List[0].Names[0].Name + "." + twin
+	}
+	var args []string
+	for _, p := range f.Type.Params.List {
+		for _, n := range p.Names {
+			arg := n.Name
+			if arg == "_" { // which the twin does not read, either
+				arg = "*new(" + s.cut(p.Type.Pos(), p.Type.End()) + ")"
+			}
+			if _, ok := p.Type.(*ast.Ellipsis); ok {
+				arg += "..."
+			}
+			args = append(args, arg)
+		}
+	}
+	call := twin + "(" + strings.Join(args, ", ") + ")"
+	if f.Type.Results == nil {
+		return fmt.Sprintf("if mutation == %q { %s; return };", name, call)
+	}
+	return fmt.Sprintf("if mutation == %q { return %s };", name, call)
+}
