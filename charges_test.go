@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -202,6 +203,39 @@ func TestCountStatus(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestSettleOfCountedStatus settles what is counted, and nothing else.
+func TestSettleOfCountedStatus(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, config{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					rule 100/1h
+					cost 5
+					count_status 200
+					settle {query.tokens}
+				}
+			}
+			respond /bad 400
+			respond ok`})
+		left := func(want int) {
+			t.Helper()
+			a := s.want(req{path: "/bad"}, 400)
+			if got := a.get("RateLimit"); !strings.HasPrefix(got, fmt.Sprintf(`"z";r=%d;`, want-5)) { // its own are held
+				t.Errorf("RateLimit %s, want %d left", got, want)
+			}
+		}
+		left(100)
+		s.want(req{path: "/bad?tokens=50"}, 400)
+		left(100)
+		s.want(req{path: "/?tokens=3"}, 200) // less than the cost, which is not given back
+		left(95)
+		s.want(req{path: "/?tokens=25"}, 200)
+		left(70)
+		s.want(req{path: "/"}, 200)
+		left(65)
 	})
 }
 

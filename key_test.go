@@ -102,6 +102,19 @@ func keyMissing(what string) string {
 		respond {http.rate_limit.` + what + `.decision}`
 }
 
+// TestKeyMissingOfOnePart: who lacks the only part is counted by address, which
+// is not the same as a part with that address.
+func TestKeyMissingOfOnePart(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, config{app: b.app(), site: "rate_limit {\nzone z {\nkey {query.a}\nrule 1/1h\n}\n}\nrespond ok"})
+		for _, ip := range []string{"10.0.0.1", "2001:db8::1"} {
+			s.want(req{ip: ip}, 200, 429)
+			s.want(req{ip: ip, path: "/?a=" + ip}, 200, 429)
+			s.want(req{ip: ip}, 429)
+		}
+	})
+}
+
 // TestKeyMissingWithoutAddress asks over a unix socket, where there is no
 // client's address either.
 func TestKeyMissingWithoutAddress(t *testing.T) {

@@ -202,7 +202,7 @@ func TestClockStepsAreCounted(t *testing.T) {
 			t.Fatalf("keys %q %v", keys, err)
 		}
 		state, err := c.Get(context.Background(), keys[0]).Bytes()
-		if err != nil || len(state) != 8+24 {
+		if err != nil || len(state) != 8+32 {
 			t.Fatalf("state of %d bytes, %v", len(state), err)
 		}
 		state[8+6]++ // of a double: some powers of two later
