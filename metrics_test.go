@@ -1,13 +1,15 @@
 package diana
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/redistest"
 )
 
 // metric is the sum of a metric's series that have these labels.
@@ -188,32 +190,21 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestClockStepsAreCounted writes a state of the future into Redis.
+// TestClockStepsAreCounted sets Redis' clock back by an hour: nobody is held
+// longer than one window from then on.
 func TestClockStepsAreCounted(t *testing.T) {
-	onBoth(t, func(t *testing.T, b backend) {
-		if b.redis == nil {
-			return // the local clock never goes back
-		}
-		s := serve(t, zoneOf(b, "rule 1/1s gcra"))
-		s.want(req{}, 200)
-		c := b.redis.Client()
-		keys, err := c.Keys(context.Background(), "*:z:*").Result()
-		if err != nil || len(keys) != 1 {
-			t.Fatalf("keys %q %v", keys, err)
-		}
-		state, err := c.Get(context.Background(), keys[0]).Bytes()
-		if err != nil || len(state) != 8+32 {
-			t.Fatalf("state of %d bytes, %v", len(state), err)
-		}
-		state[8+6]++ // of a double: some powers of two later
-		if err := c.Set(context.Background(), keys[0], state, 1e12).Err(); err != nil {
-			t.Fatal(err)
-		}
-		before := s.metric("clock_steps_total", "store", "redis")
-		a := s.want(req{}, 429)
-		s.wantHeader(a, "Retry-After", "1") // nobody is held longer than one window
-		if n := s.metric("clock_steps_total", "store", "redis") - before; n != 1 {
-			t.Errorf("clock_steps_total rose by %v, want 1", n)
-		}
-	})
+	srv, clock := redistest.StartWithClock(t)
+	clock.Set(time.Hour)
+	s := serve(t, zoneOf(backend{srv}, "rule 1/30s gcra"))
+	s.want(req{}, 200)
+	before := s.metric("clock_steps_total", "store", "redis")
+	clock.Set(0)
+	s.between(s.want(req{}, 429), "Retry-After", 20, 30)
+	if n := s.metric("clock_steps_total", "store", "redis") - before; n != 1 {
+		t.Errorf("clock_steps_total rose by %v, want 1", n)
+	}
+	s.between(s.want(req{}, 429), "Retry-After", 20, 30)
+	if n := s.metric("clock_steps_total", "store", "redis") - before; n != 1 {
+		t.Errorf("clock_steps_total rose by %v, want 1: the state was mended", n)
+	}
 }

@@ -23,64 +23,100 @@ func TestTimelines(t *testing.T) {
 		visits []visit
 	}{
 		// A time to live of whole milliseconds, rounded down to none.
-		{"what is forgotten within a millisecond counts until then",
+		{
+			"what is forgotten within a millisecond counts until then",
 			[]oracle.Rule{{Algorithm: "gcra", Limit: 5000, Window: second, Burst: 1}},
-			[]visit{{0, 1, true, 0, 0}, {0, 1, false, 0, 200}, {199, 1, false, 0, 1}, {200, 1, true, 0, 0}, {399, 1, false, 0, 1}}},
+			[]visit{{0, 1, true, 0, 0}, {0, 1, false, 0, 200}, {199, 1, false, 0, 1}, {200, 1, true, 0, 0}, {399, 1, false, 0, 1}},
+		},
 
 		// The count so far compared with the limit, without this request's cost.
-		{"a fixed window counts the cost that comes",
+		{
+			"a fixed window counts the cost that comes",
 			[]oracle.Rule{{Algorithm: "fixed_window", Limit: 10, Window: 100}},
-			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 99}, {2, 2, true, 0, 0}, {3, 1, false, 0, 97}, {100, 10, true, 0, 0}}},
-		{"a sliding window counts the cost that comes",
+			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 99}, {2, 2, true, 0, 0}, {3, 1, false, 0, 97}, {100, 10, true, 0, 0}},
+		},
+		{
+			"a sliding window counts the cost that comes",
 			[]oracle.Rule{{Algorithm: "sliding_window", Limit: 10, Window: 100}},
-			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 109}, {2, 2, true, 0, 0}, {3, 1, false, 0, 107}, {110, 10, true, 0, 0}}},
-		{"a sliding log counts the cost that comes",
+			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 109}, {2, 2, true, 0, 0}, {3, 1, false, 0, 107}, {110, 10, true, 0, 0}},
+		},
+		{
+			"a sliding log counts the cost that comes",
 			[]oracle.Rule{{Algorithm: "sliding_log", Limit: 10, Window: 100}},
-			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 99}, {2, 2, true, 0, 0}, {3, 1, false, 0, 97}, {100, 8, true, 0, 0}, {101, 2, false, 0, 1}}},
+			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 99}, {2, 2, true, 0, 0}, {3, 1, false, 0, 97}, {100, 8, true, 0, 0}, {101, 2, false, 0, 1}},
+		},
 
 		// Tokens refused only when there are none at all.
-		{"a token bucket does not go below zero",
+		{
+			"a token bucket does not go below zero",
 			[]oracle.Rule{{Algorithm: "token_bucket", Limit: 10, Window: 1000}},
-			[]visit{{0, 9, true, 1, 0}, {0, 2, false, 1, 100}, {0, 1, true, 0, 0}, {99, 1, false, 0, 1}, {100, 2, false, 1, 100}, {100, 1, true, 0, 0}}},
-		{"a cost that can never fit is never promised",
+			[]visit{{0, 9, true, 1, 0}, {0, 2, false, 1, 100}, {0, 1, true, 0, 0}, {99, 1, false, 0, 1}, {100, 2, false, 1, 100}, {100, 1, true, 0, 0}},
+		},
+		{
+			"a cost that can never fit is never promised",
 			[]oracle.Rule{{Algorithm: "token_bucket", Limit: 10, Window: 1000}},
-			[]visit{{0, 11, false, 10, oracle.Never}, {0, 10, true, 0, 0}, {0, 11, false, 0, oracle.Never}}},
+			[]visit{{0, 11, false, 10, oracle.Never}, {0, 10, true, 0, 0}, {0, 11, false, 0, oracle.Never}},
+		},
 
 		// The rules before the one that denies stay charged.
-		{"a rule is not charged when a later one denies",
+		{
+			"a rule is not charged when a later one denies",
 			[]oracle.Rule{{Algorithm: "sliding_log", Limit: 10, Window: 1000}, {Algorithm: "fixed_window", Limit: 1, Window: 100}},
-			[]visit{{0, 1, true, 9, 0}, {1, 1, false, 9, 99}, {2, 1, false, 9, 98}, {99, 1, false, 9, 1}, {100, 1, true, 8, 0}}},
-		{"a rule is not charged when an earlier one denies",
+			[]visit{{0, 1, true, 9, 0}, {1, 1, false, 9, 99}, {2, 1, false, 9, 98}, {99, 1, false, 9, 1}, {100, 1, true, 8, 0}},
+		},
+		{
+			"a rule is not charged when an earlier one denies",
 			[]oracle.Rule{{Algorithm: "gcra", Limit: 1, Window: 100}, {Algorithm: "fixed_window", Limit: 2, Window: 1000}},
-			[]visit{{0, 1, true, 0, 0}, {1, 1, false, 0, 99}, {2, 1, false, 0, 98}, {100, 1, true, 0, 0}, {200, 1, false, 1, 800}}},
+			[]visit{{0, 1, true, 0, 0}, {1, 1, false, 0, 99}, {2, 1, false, 0, 98}, {100, 1, true, 0, 0}, {200, 1, false, 1, 800}},
+		},
 
 		// Denied requests logged like admitted ones: who keeps asking stays out.
-		{"asking in vain does not lengthen the wait in a log",
+		{
+			"asking in vain does not lengthen the wait in a log",
 			[]oracle.Rule{{Algorithm: "sliding_log", Limit: 2, Window: 100}},
-			[]visit{{0, 2, true, 0, 0}, {30, 1, false, 0, 70}, {60, 1, false, 0, 40}, {99, 1, false, 0, 1}, {100, 1, true, 1, 0}}},
-		{"asking in vain does not lengthen the wait in a sliding window",
+			[]visit{{0, 2, true, 0, 0}, {30, 1, false, 0, 70}, {60, 1, false, 0, 40}, {99, 1, false, 0, 1}, {100, 1, true, 1, 0}},
+		},
+		{
+			"asking in vain does not lengthen the wait in a sliding window",
 			[]oracle.Rule{{Algorithm: "sliding_window", Limit: 2, Window: 100}},
-			[]visit{{0, 2, true, 0, 0}, {30, 1, false, 0, 80}, {60, 1, false, 0, 50}, {109, 1, false, 0, 1}, {110, 1, true, 1, 0}}},
-		{"asking in vain does not lengthen the wait in a meter",
+			[]visit{{0, 2, true, 0, 0}, {30, 1, false, 0, 80}, {60, 1, false, 0, 50}, {109, 1, false, 0, 1}, {110, 1, true, 1, 0}},
+		},
+		{
+			"asking in vain does not lengthen the wait in a meter",
 			[]oracle.Rule{{Algorithm: "gcra", Limit: 2, Window: 100, Burst: 1}},
-			[]visit{{0, 1, true, 0, 0}, {10, 1, false, 0, 40}, {30, 1, false, 0, 20}, {49, 1, false, 0, 1}, {50, 1, true, 0, 0}}},
+			[]visit{{0, 1, true, 0, 0}, {10, 1, false, 0, 40}, {30, 1, false, 0, 20}, {49, 1, false, 0, 1}, {50, 1, true, 0, 0}},
+		},
 
 		// Times too fine for a double.
-		{"a microsecond counts in the year 2100, in a window of a month",
+		{
+			"a microsecond counts in the year 2100, in a window of a month",
 			[]oracle.Rule{{Algorithm: "sliding_log", Limit: 3, Window: 30 * day}},
-			[]visit{{year2100, 1, true, 2, 0}, {year2100 + 1, 1, true, 1, 0}, {year2100 + 2, 1, true, 0, 0},
-				{year2100 + 30*day - 1, 1, false, 0, 1}, {year2100 + 30*day, 1, true, 0, 0}, {year2100 + 30*day, 1, false, 0, 1}}},
-		{"a third of a microsecond counts, too, over a month",
+			[]visit{
+				{year2100, 1, true, 2, 0},
+				{year2100 + 1, 1, true, 1, 0},
+				{year2100 + 2, 1, true, 0, 0},
+				{year2100 + 30*day - 1, 1, false, 0, 1},
+				{year2100 + 30*day, 1, true, 0, 0},
+				{year2100 + 30*day, 1, false, 0, 1},
+			},
+		},
+		{
+			"a third of a microsecond counts, too, over a month",
 			[]oracle.Rule{{Algorithm: "gcra", Limit: 3, Window: 30*day + 1, Burst: 1}},
-			[]visit{{year2100, 1, true, 0, 0}, {year2100, 1, false, 0, 10*day + 1}, {year2100 + 10*day, 1, false, 0, 1}, {year2100 + 10*day + 1, 1, true, 0, 0}}},
+			[]visit{{year2100, 1, true, 0, 0}, {year2100, 1, false, 0, 10*day + 1}, {year2100 + 10*day, 1, false, 0, 1}, {year2100 + 10*day + 1, 1, true, 0, 0}},
+		},
 
 		// A share of the last window taken for what is left of it.
-		{"the oldest part of a sliding window counts whole until it is gone",
+		{
+			"the oldest part of a sliding window counts whole until it is gone",
 			[]oracle.Rule{{Algorithm: "sliding_window", Limit: 100, Window: 100}},
-			[]visit{{99, 100, true, 0, 0}, {150, 1, false, 0, 50}, {190, 1, false, 0, 10}, {199, 1, false, 0, 1}, {200, 100, true, 0, 0}}},
-		{"parts that do not divide the window are longer, not shorter",
+			[]visit{{99, 100, true, 0, 0}, {150, 1, false, 0, 50}, {190, 1, false, 0, 10}, {199, 1, false, 0, 1}, {200, 100, true, 0, 0}},
+		},
+		{
+			"parts that do not divide the window are longer, not shorter",
 			[]oracle.Rule{{Algorithm: "sliding_window", Limit: 1, Window: 19, Buckets: 10}},
-			[]visit{{0, 1, true, 0, 0}, {18, 1, false, 0, 4}, {19, 1, false, 0, 3}, {21, 1, false, 0, 1}, {22, 1, true, 0, 0}}},
+			[]visit{{0, 1, true, 0, 0}, {18, 1, false, 0, 4}, {19, 1, false, 0, 3}, {21, 1, false, 0, 1}, {22, 1, true, 0, 0}},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			compiled, err := compile(c.rules)
