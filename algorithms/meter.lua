@@ -1,20 +1,4 @@
 -- The arithmetic of meter.go: gcra, token_bucket and leaky_bucket.
-local function gcd(a, b)
-  while b ~= 0 do a, b = b, a % b end
-  return a
-end
-
--- A level written under another limit, in our units: the same cost, rounded up.
-local function rescale(ahead, f, l0, w0, w, cap)
-  if ahead > floor(4503599627370496 / l0) then return cap end
-  local d = ahead * l0 + f
-  local used, part = floor(d / w0), d % w0
-  if used >= cap / w then return cap end
-  local level = used * w
-  if part > 0 then level = level + floor(part * w / w0) + 1 end
-  return min(level, cap)
-end
-
 return function(v, i, s, j, now, n, p, turn)
   local L, l, w, cap, W, step, M, most, debt
   L, l, w, cap, W, step, M, most, debt, i = unpack('<ddddddddd', v, i)
@@ -26,17 +10,25 @@ return function(v, i, s, j, now, n, p, turn)
     if a >= t and L0 > 0 then
       local l0, w0 = l, w
       if L0 ~= L then
-        local g = gcd(L0, W)
+        local g, b = L0, W
+        while b ~= 0 do g, b = b, g % b end
         l0, w0 = L0 / g, W / g
       end
       -- Further ahead than the rule that wrote it allows: the clock was set back.
-      if a - t > floor(B0 * w0 * debt / l0) + most + 1 then
+      if a - t - most - 1 > B0 * w0 * debt / l0 then
         D, stepped = cap, true
-      elseif L0 ~= L then
-        D = rescale(a - t, f, l0, w0, w, cap)
-      else
+      elseif L0 == L then
         D = (a - t) * l + f
-        if B0 * w ~= cap then D = min(D, cap) end
+        if B0 * w ~= cap and D > cap then D = cap end
+      elseif a - t > 4503599627370496 / l0 then
+        D = cap
+      else
+        -- Written under another limit; in our units the same cost, rounded up.
+        local d = (a - t) * l0 + f
+        local used, part = floor(d / w0), d % w0
+        D = used * w
+        if part > 0 then D = D + floor(part * w / w0) + 1 end
+        if used >= cap / w or D > cap then D = cap end
       end
     end
   end
@@ -56,11 +48,15 @@ return function(v, i, s, j, now, n, p, turn)
   end
   local new, reset
   if ok or stepped then
-    new = pack('<dddd', t + floor(D / l), D % l, L, cap / w)
+    local f = D % l
+    local q = (D - f) / l
+    new = pack('<dddd', t + q, f, L, cap / w)
     if step > 0 then
       reset = t + ceil(D / (step * l)) * step - now
+    elseif f > 0 then
+      reset = q + 1
     else
-      reset = ceil(D / l)
+      reset = q
     end
   end
   return ok, new, i, j + 32, reset, stepped, delay

@@ -2,6 +2,18 @@
 -- last}; the stamps lie in a ring of size places further on in the value, and
 -- are read and written one by one, in place.
 
+local function write_at(offset, bytes)
+  writes[#writes + 1] = offset
+  writes[#writes + 1] = bytes
+end
+
+-- Take room at the end of the value.
+local function reserve(size)
+  local offset = tail
+  tail = tail + size
+  return offset
+end
+
 -- Stamp i of the ring of C places at off. A place that was never written, after
 -- the ring has grown, is as one written long ago.
 local function stamp(s, off, C, i)

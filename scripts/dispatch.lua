@@ -1,24 +1,26 @@
--- One call carries one or more asks, an ARGV each; KEYS are theirs in order.
--- scripts/README.md has the formats.
+-- What plain.lua has left. scripts/README.md has the formats.
 local EXP = 8 -- bytes before the states: when the key expires, in milliseconds
 
 -- Read a zone at position i of ask v, its keys from KEYS[k] on. Returns the
 -- zone with its state, and where the next one begins. Its rules are not read.
 local function zone_read(v, i, k)
   local z = {}
-  z.rules, z.shadow, z.hold, z.logs, z.n, i = unpack('<BBBBd', v, i)
+  local size
+  z.rules, z.shadow, z.hold, z.logs, z.n, size, i = unpack('<BBBBdI4', v, i)
   z.key, k = KEYS[k], k + 1
   z.first = EXP + 1
   if z.logs == 1 then
-    local prefix, fixed
-    prefix, fixed, i = unpack('<dd', v, i)
+    local prefix
+    prefix, i = unpack('<I4', v, i)
     z.s = call('GETRANGE', z.key, 0, prefix - 1)
-    z.tail, z.first = fixed, EXP + 9
+    z.tail, z.first = size, EXP + 9
   else
     z.s = call('GET', z.key)
   end
   if not z.s or z.s == '' then
     z.s, z.exp = nil, 0
+  elseif #z.s < size or #z.s > size and z.logs == 0 then
+    error({ err = 'WRONGTYPE ' .. z.key .. ' does not hold the states of its rules' })
   elseif z.logs == 1 then
     z.exp, z.tail = unpack('<dd', z.s, 1)
   else
@@ -41,7 +43,7 @@ local function zone_judge(z, v, n, p, turn)
   local new, views = {}, {}
   for r = 1, z.rules do
     local ok, state, i2, j2, reset, stepped, delay, view =
-      judges[byte(v, i)](v, i + 1, s, j, t, n, p, turn)
+      (judges[byte(v, i)] or load(byte(v, i)))(v, i + 1, s, j, t, n, p, turn)
     if n == 0 and not stepped then state = sub(s, j, j2 - 1) end
     new[r] = state
     views[r] = view or (s and sub(s, j, j2 - 1)) or ''
@@ -58,26 +60,22 @@ local function zone_judge(z, v, n, p, turn)
   if not z.view then z.view = s and (z.logs == 1 and concat(views) or s) or '' end
 end
 
--- Write the states in z.new. The time to live is rewritten only when what the
--- rules need has left the second that it was set with.
+-- Write the states in z.new.
 local function zone_commit(z)
-  local need = ceil((t + z.reset) / 1000)
-  local keep = z.s and z.exp >= need and z.exp <= need + 998
-  local exp = keep and z.exp or need + 998
-  local ttl = exp - floor(t / 1000)
+  local exp, ttl = expiry(z.exp, z.reset)
   local states = concat(z.new)
   if z.logs ~= 1 then
     states = pack('<d', exp) .. states
-    if keep then
-      call('SET', z.key, states, 'KEEPTTL')
-    else
+    if ttl then
       call('SET', z.key, states, 'PX', ttl)
+    else
+      call('SET', z.key, states, 'KEEPTTL')
     end
     return
   end
   states = pack('<dd', exp, z.end_of) .. states
   if z.s then
-    if not keep then call('PEXPIRE', z.key, ttl) end
+    if ttl then call('PEXPIRE', z.key, ttl) end
     call('SETRANGE', z.key, 0, states)
   else
     call('SET', z.key, states, 'PX', ttl)
@@ -114,16 +112,14 @@ end
 
 local function zone_reply(z)
   local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
-  local held = ''
-  if z.hold > 0 then held = pack('<dd', z.held, z.count) end
-  return pack('<BI4', flags, #z.view) .. z.view .. held
+  local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
+  return char(z.view ~= '' and flags + 32 or flags) .. z.view .. held
 end
 
 -- All zones that are no shadows are judged at one instant and charged only if
 -- all admit; then each shadow on its own, if they did.
-local function decide(v, i, k, out)
-  local count
-  count, i = unpack('<B', v, i)
+local function decide(v, k)
+  local count, i = unpack('<xxB', v)
   local zones, all, turn = {}, true, nil
   for x = 1, count do
     local z
@@ -148,9 +144,9 @@ local function decide(v, i, k, out)
       if z.holds and z.holds.mended then holds_write(z.holds) end
     end
     z.stepped = mended
-    out[#out + 1] = zone_reply(z)
+    zones[x] = zone_reply(z)
   end
-  return k
+  return concat(zones)
 end
 
 -- Count this instance among the living: {id, last seen} each. Returns how many
@@ -158,8 +154,8 @@ end
 -- would refuse one is not taken for well.
 local SEEN = 5000000
 
-local function beat(v, i, k, out)
-  local id = unpack('<c8', v, i)
+local function beat(v, k)
+  local id = unpack('<xxc8', v)
   local try = KEYS[k + 1]
   call('SET', try, '', 'PX', 1000)
   call('SETRANGE', try, 0, 'x')
@@ -173,17 +169,15 @@ local function beat(v, i, k, out)
   end
   kept[#kept + 1] = pack('<c8d', id, t)
   call('SET', KEYS[k], concat(kept), 'PX', SEEN / 1000)
-  out[#out + 1] = pack('<I4', #kept)
-  return k + 2
+  return pack('<BI4', 0, #kept)
 end
 
 -- A request was answered: give back its place and charge what it is to pay.
 -- Without a place (hold 0) the cost is charged on top of what was. A place that
 -- is no longer there was given back before, so this may be sent again. With keep
 -- the place stays, but no longer holds a cost.
-local function finish(v, i, k, out, keep)
-  local z
-  z, k = zone_read(v, i, k)
+local function finish(v, k, keep)
+  local z = zone_read(v, 3, k)
   local due = true
   if z.hold > 0 then
     due = holds_remove(z.holds, z.id)
@@ -194,23 +188,33 @@ local function finish(v, i, k, out, keep)
     zone_judge(z, v, z.n, nil)
     zone_commit(z)
   end
-  out[#out + 1] = pack('<B', due and 1 or 0)
-  return k
+  return char(due and 1 or 0)
 end
 
-local seq = unpack('<d', ARGV[1], 1)
-local out, k = { pack('<dd', seq, t) }, 1
-for a = 2, #ARGV do
-  local v = ARGV[a]
+local function answer(v, k)
   local op = byte(v, 1)
-  if op == 1 then
-    k = decide(v, 2, k, out)
+  if op == 1 or op == PLAIN then
+    return decide(v, k)
   elseif op == 2 or op == 5 then
-    k = finish(v, 2, k, out, op == 5)
+    return finish(v, k, op == 5)
   elseif op == 3 then
-    k = holds_renew(v, 2, k)
-  else
-    k = beat(v, 2, k, out)
+    return holds_renew(v, k)
   end
+  return beat(v, k)
+end
+
+-- A key that holds something else is told to its own ask alone. Any other error
+-- would meet the other asks too, and fails the call. Redis 7 gives pcall its text.
+local FAILED = 16
+
+for x = 1, #rest, 2 do
+  local a = rest[x]
+  local done, text = pcall(answer, ARGV[a], rest[x + 1])
+  if not done then
+    local cause = type(text) == 'table' and text.err or text
+    if not find(cause, 'WRONGTYPE', 1, true) then return { err = cause } end
+    text = pack('<BI4', FAILED, #cause) .. cause
+  end
+  out[2 * a - 1], out[2 * a] = text, ''
 end
 return concat(out)

@@ -62,10 +62,9 @@ end
 
 -- Renew the places of one instance. One that is gone stays gone: it was given
 -- back a moment ago.
-local function holds_renew(v, i, k)
+local function holds_renew(v, k)
   local h = holds_read(KEYS[k])
-  local count
-  count, i = unpack('<I4', v, i)
+  local count, i = unpack('<xxI4', v)
   for _ = 1, count do
     local id
     id, i = unpack('<c8', v, i)
@@ -81,5 +80,5 @@ local function holds_renew(v, i, k)
     h.first = min(h.first, lapse)
   end
   holds_write(h)
-  return k + 1
+  return '\0'
 end

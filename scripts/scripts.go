@@ -16,11 +16,21 @@ import (
 //go:embed prelude.lua
 var prelude string
 
+//go:embed plain.lua
+var plain string
+
 //go:embed holds.lua
 var holds string
 
 //go:embed dispatch.lua
 var dispatch string
+
+// The judges are made when an ask needs them: each call of the script would make
+// all of them anew.
+const (
+	loadBegin = "local judges = {}\nlocal function load(code)\n  local judge\n"
+	loadEnd   = "  judges[code] = judge\n  return judge\nend\n"
+)
 
 // Script is the assembled script and the numbers by which an ask names an
 // algorithm in it.
@@ -38,6 +48,7 @@ var Decide = sync.OnceValue(func() *Script {
 	s := &Script{codes: make(map[string]byte)}
 	var b strings.Builder
 	b.WriteString(prelude)
+	b.WriteString(loadBegin)
 	chunks := make(map[string]byte)
 	for _, m := range caddy.GetModules(algorithms.Namespace) { // sorted by name
 		a, ok := m.New().(algorithms.Algorithm)
@@ -48,10 +59,12 @@ var Decide = sync.OnceValue(func() *Script {
 		if !written {
 			code = byte(len(chunks) + 1)
 			chunks[a.Lua()] = code
-			fmt.Fprintf(&b, "judges[%d] = (function()\n%send)()\n", code, a.Lua())
+			fmt.Fprintf(&b, "  if code == %d then judge = (function()\n%send)() end\n", code, a.Lua())
 		}
 		s.codes[string(m.ID)] = code
 	}
+	b.WriteString(loadEnd)
+	b.WriteString(plain)
 	b.WriteString(holds)
 	b.WriteString(dispatch)
 	s.Text = b.String()

@@ -70,8 +70,7 @@ func (r *benchRedis) decide(b *testing.B, a *Ask, i uint64) {
 // packed is an ask as it goes to the script.
 func (r *benchRedis) packed(i uint64) (keys []string, ask []byte) {
 	k := benchKey(i % benchtest.Clients)
-	it := &Item{Counter: r.counter, Key: k, Tag: k, Cost: 1}
-	return appendKeys(nil, r.conn.prefix, it), appendZone([]byte{opDecide, 1}, it, 1)
+	return decideAsk(r.conn.prefix, &Ask{Items: []Item{{Counter: r.counter, Key: k, Tag: k, Cost: 1}}})
 }
 
 // BenchmarkRedis shows what a decision takes of Redis: one at a time, as a lone

@@ -180,7 +180,7 @@ func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, 
 	}
 	r := reply{b: text}
 	if got, now := r.number(), r.number(); r.err == nil && got == seq {
-		return r, now, nil
+		return r, now, r.failed()
 	}
 	return reply{}, 0, errReply
 }

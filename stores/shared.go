@@ -221,8 +221,6 @@ func (s *Shared) deadline(ctx context.Context) (context.Context, context.CancelF
 func (s *Shared) decide(ctx context.Context, a *Ask) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
-	keys := make([]string, 0, 4)
-	ask := append(make([]byte, 0, 256), opDecide, byte(len(a.Items)))
 	for i := range a.Items {
 		it := &a.Items[i]
 		it.Rules = it.Counter.Rules
@@ -233,9 +231,8 @@ func (s *Shared) decide(ctx context.Context, a *Ask) error {
 		if place, _ := it.holds(); place {
 			it.hold.id = s.id ^ s.holdSeq.Add(1)
 		}
-		keys = appendKeys(keys, s.conn.prefix, it)
-		ask = appendZone(ask, it, it.Cost)
 	}
+	keys, ask := decideAsk(s.conn.prefix, a)
 	r, now, err := s.conn.call(ctx, keys, ask)
 	if err == nil {
 		err = s.read(a, &r, now)
@@ -257,6 +254,9 @@ func (s *Shared) read(a *Ask, r *reply, now int64) error {
 		if stepped {
 			s.watch().ClockSteps(s.o.Name)
 		}
+	}
+	if len(r.b) > 0 {
+		return errReply
 	}
 	a.settle()
 	for i := range a.Items {
@@ -293,10 +293,8 @@ func finishOf(prefix string, it *Item, charge int64) finishing {
 	if it.keepsPlace(charge) {
 		op = opKeep
 	}
-	return finishing{
-		keys: appendKeys(nil, prefix, it),
-		ask:  appendZone([]byte{op}, it, charge),
-	}
+	keys := appendKeys(nil, prefix, it)
+	return finishing{keys, appendZone([]byte{op, byte(len(keys))}, it, charge)}
 }
 
 func (s *Shared) finish(ctx context.Context, f finishing) error {
@@ -313,11 +311,12 @@ func (s *Shared) finish(ctx context.Context, f finishing) error {
 func (s *Shared) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
 	defer cancel()
-	ask := binary.LittleEndian.AppendUint64([]byte{opBeat}, s.id)
+	ask := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, s.id)
 	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":{instances}", s.conn.prefix + ":{instances}:try"}, ask)
 	if err != nil {
 		return err
 	}
+	r.byte() // nothing failed
 	n := int64(r.uint32())
 	if r.err != nil {
 		return r.err

@@ -140,9 +140,9 @@ func (p *heldPlaces) renew(ctx context.Context, s *Shared) {
 	for id, key := range p.held {
 		ask := asks[key]
 		if ask == nil {
-			ask = []byte{opRenew, 0, 0, 0, 0}
+			ask = []byte{opRenew, 1, 0, 0, 0, 0}
 		}
-		binary.LittleEndian.PutUint32(ask[1:], binary.LittleEndian.Uint32(ask[1:])+1)
+		binary.LittleEndian.PutUint32(ask[2:], binary.LittleEndian.Uint32(ask[2:])+1)
 		asks[key] = binary.LittleEndian.AppendUint64(ask, id)
 	}
 	p.mu.Unlock()

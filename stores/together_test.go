@@ -175,14 +175,14 @@ func TestRedisVerdictStands(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{now: hour, client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	const verdict = "z.admits = zone_admits(z)"
+	const verdict = "ok = ok and admits"
 	text := virtualScript(t)
 	if strings.Count(text, verdict) != 1 {
 		t.Fatalf("the script does not hold %q once", verdict)
 	}
 	s.conn = newConn(&RedisOptions{
 		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
-		Script: strings.Replace(text, verdict, "z.admits = false", 1),
+		Script: strings.Replace(text, verdict, "ok = false", 1),
 	})
 	v.conn = s.conn
 	w := new(verdictWatcher)

@@ -17,6 +17,7 @@ const (
 	opRenew  = 3
 	opBeat   = 4
 	opKeep   = 5
+	opPlain  = 6 // decide one zone without places and logs
 )
 
 // What a zone's requests hold until they are answered.
@@ -29,7 +30,8 @@ const (
 // packed is the part of a counter's asks that is the same every time.
 type packed struct {
 	logs  bool
-	logAt []byte // bytes to read, and bytes before the first ring
+	view  int    // bytes of what is said of the states
+	sizes []byte // of the value; with logs to the first ring, and how much to read
 	rules []byte // code and arguments of each rule
 }
 
@@ -45,7 +47,7 @@ func (c *Counter) pack() *packed {
 		return p
 	}
 	p := new(packed)
-	fixed, rings := int64(headerLogs), int64(0)
+	fixed, rings := 0, int64(0)
 	for i, r := range c.Rules {
 		p.rules = append(p.rules, c.Codes[i])
 		for _, v := range r.Args() {
@@ -53,18 +55,23 @@ func (c *Counter) pack() *packed {
 		}
 		if g, ok := r.(algorithms.Growing); ok {
 			p.logs = true
-			fixed += 8 * int64(g.View().Words())
+			fixed += 8 * g.View().Words()
 			rings += 8 * r.Limit()
 		} else {
-			fixed += 8 * int64(r.Words())
+			fixed += 8 * r.Words()
 		}
 	}
 	if p.logs {
+		p.view = fixed
+		fixed += headerLogs
 		prefix := fixed
 		if rings <= logPrefix {
-			prefix += rings
+			prefix += int(rings)
 		}
-		p.logAt = appendNumber(appendNumber(nil, prefix), fixed)
+		p.sizes = appendSize(appendSize(nil, fixed), prefix)
+	} else {
+		p.view = header + fixed
+		p.sizes = appendSize(nil, p.view)
 	}
 	c.packed.Store(p)
 	return p
@@ -75,11 +82,30 @@ func appendNumber(b []byte, v int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
 }
 
+func appendSize(b []byte, n int) []byte {
+	return binary.LittleEndian.AppendUint32(b, uint32(n)) //nolint:gosec // at most some thousand words
+}
+
 func appendBool(b []byte, v bool) []byte {
 	if v {
 		return append(b, 1)
 	}
 	return append(b, 0)
+}
+
+// decideAsk is the ask to decide all items, and the names of its keys.
+func decideAsk(prefix string, a *Ask) (keys []string, ask []byte) {
+	keys = make([]string, 0, 4)
+	ask = append(make([]byte, 0, 256), opDecide, 0, byte(len(a.Items)))
+	for i := range a.Items {
+		keys = appendKeys(keys, prefix, &a.Items[i])
+		ask = appendZone(ask, &a.Items[i], a.Items[i].Cost)
+	}
+	ask[1] = byte(len(keys))
+	if len(keys) == 1 && !a.Items[0].Counter.pack().logs {
+		ask[0] = opPlain
+	}
+	return keys, ask
 }
 
 // appendZone appends an item as the script's zone_read expects it.
@@ -96,7 +122,7 @@ func appendZone(b []byte, it *Item, cost int64) []byte {
 	b = append(b, hold)
 	b = appendBool(b, p.logs)
 	b = appendNumber(b, cost)
-	b = append(b, p.logAt...)
+	b = append(b, p.sizes...)
 	if hold != holdNothing {
 		b = appendNumber(b, it.Counter.InFlight)
 		b = binary.LittleEndian.AppendUint64(b, it.hold.id)
@@ -188,12 +214,33 @@ func (r *reply) number() int64 {
 	return int64(f)
 }
 
+// failedAsk is what Redis says of one ask that it could not decide, in an answer
+// to several.
+type failedAsk string
+
+// Error implements error.
+func (e failedAsk) Error() string { return string(e) }
+
+// RedisError marks it as one of Redis' own.
+func (failedAsk) RedisError() {}
+
+// failed says whether the answer to the next ask is that it failed.
+func (r *reply) failed() error {
+	if r.err != nil || len(r.b) == 0 || r.b[0] != flagFailed {
+		return r.err
+	}
+	r.byte()
+	return failedAsk(r.take(int(r.uint32())))
+}
+
 // What the script says of a zone.
 const (
 	flagAdmits  = 1
 	flagCharged = 2
 	flagStepped = 4
 	flagFull    = 8
+	flagFailed  = 16 // the ask was not decided; the cause follows
+	flagSeen    = 32 // the key was, and what is said of its states follows
 )
 
 // readZone reads the answer to an item. The rules' numbers are calculated from
@@ -201,7 +248,10 @@ const (
 // same verdict.
 func (r *reply) readZone(it *Item, now int64) (stepped bool, err error) {
 	flags := r.byte()
-	view := reply{b: r.take(int(r.uint32()))}
+	var view reply
+	if flags&flagSeen != 0 {
+		view.b = r.take(it.Counter.pack().view)
+	}
 	it.held = 0
 	if place, _ := it.holds(); place {
 		it.held = r.number()

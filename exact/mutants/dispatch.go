@@ -6,6 +6,7 @@ const (
 	dispatchLua = "scripts/dispatch.lua"
 	holdsLua    = "scripts/holds.lua"
 	preludeLua  = "scripts/prelude.lua"
+	plainLua    = "scripts/plain.lua"
 )
 
 // scriptMutants break the script around the judges.
@@ -64,7 +65,7 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-repair-denied", breaks: "a denial does not repair what a step of the clock left", file: dispatchLua, suites: redis,
-		old: "elseif mended then\n      zone_repair(z, v)", new: "elseif mended and all then\n      zone_repair(z, v)",
+		old: "if mended then zone_repair(z, v) end", new: "if mended and all then zone_repair(z, v) end",
 	},
 	{
 		name: "lua-repair-held", breaks: "a zone that only holds does not repair what a step of the clock left", file: dispatchLua, suites: redis,
@@ -75,24 +76,24 @@ var scriptMutants = []mutant{
 		old: "    z.stepped = mended\n", new: "    z.stepped = false\n",
 	},
 	{
-		name: "lua-ttl-floor", breaks: "a time to live is rounded down (floor for ceil)", file: dispatchLua, suites: redis,
-		old: "local need = ceil((t + z.reset) / 1000)", new: "local need = floor((t + z.reset) / 1000)",
+		name: "lua-ttl-floor", breaks: "a time to live is rounded down (floor for ceil)", file: preludeLua, suites: redis,
+		old: "local need = ceil((t + reset) / 1000)", new: "local need = floor((t + reset) / 1000)",
 	},
 	{
-		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: dispatchLua, suites: redis,
-		old: "local exp = keep and z.exp or need + 998", new: "local exp = keep and z.exp or need - 2",
+		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: preludeLua, suites: redis,
+		old: "exp = need + 998\n", new: "exp = need - 2\n",
 	},
 	{
-		name: "lua-ttl-long", breaks: "a key stays a minute longer", file: dispatchLua, suites: redis,
-		old: "local exp = keep and z.exp or need + 998", new: "local exp = keep and z.exp or need + 60998",
+		name: "lua-ttl-long", breaks: "a key stays a minute longer", file: preludeLua, suites: redis,
+		old: "exp = need + 998\n", new: "exp = need + 60998\n",
 	},
 	{
-		name: "lua-ttl-keep-short", breaks: "a time to live is kept though more is needed", file: dispatchLua, suites: redis,
-		old: "z.s and z.exp >= need and z.exp <= need + 998", new: "z.s and z.exp <= need + 998",
+		name: "lua-ttl-keep-short", breaks: "a time to live is kept though more is needed", file: preludeLua, suites: redis,
+		old: "exp >= need and exp <= need + 998", new: "exp > 0 and exp <= need + 998",
 	},
 	{
-		name: "lua-ttl-keep-long", breaks: "a time to live is kept though less is needed", file: dispatchLua, suites: redis,
-		old: "z.s and z.exp >= need and z.exp <= need + 998", new: "z.s and z.exp >= need",
+		name: "lua-ttl-keep-long", breaks: "a time to live is kept though less is needed", file: preludeLua, suites: redis,
+		old: "exp >= need and exp <= need + 998", new: "exp >= need",
 	},
 	{
 		name: "lua-ttl-lost", breaks: "a key whose time to live is kept lives for ever", file: dispatchLua, suites: redis,
@@ -100,11 +101,51 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-ttl-log", breaks: "the time to live of a log is not put off", file: dispatchLua, suites: redis,
-		old: "if not keep then call('PEXPIRE', z.key, ttl) end", new: "if keep then call('PEXPIRE', z.key, ttl) end",
+		old: "if ttl then call('PEXPIRE', z.key, ttl) end", new: "",
 	},
 	{
 		name: "lua-ttl-last-rule", breaks: "the last rule says how long a key lives, not the longest (a dropped max)", file: dispatchLua, suites: redis,
 		old: "if reset and reset > z.reset then z.reset = reset end", new: "if reset then z.reset = reset end",
+	},
+	{
+		name: "lua-wrong-value", breaks: "a value that is none of ours is read as one", file: dispatchLua, suites: redis,
+		old: "elseif #z.s < size or #z.s > size and z.logs == 0 then", new: "elseif #z.s < size then",
+	},
+	{
+		name: "lua-failed-all", breaks: "a key that holds something else fails the other asks, too", file: dispatchLua, suites: redis,
+		old: "if not find(cause, 'WRONGTYPE', 1, true) then", new: "if cause then",
+	},
+	{
+		name: "lua-failed-hidden", breaks: "an error that meets all asks is told to one", file: dispatchLua, suites: redis,
+		old: "if not find(cause, 'WRONGTYPE', 1, true) then", new: "if not cause then",
+	},
+	{
+		name: "lua-plain-rules", breaks: "only the last rule of a plain zone decides", file: plainLua, suites: redis,
+		old: "ok = ok and admits", new: "ok = admits",
+	},
+	{
+		name: "lua-plain-mended", breaks: "a plain zone's state is not mended by a denial", file: plainLua, suites: redis,
+		old: "if stepped or delay and rules > 1 then", new: "if delay and rules > 1 then",
+	},
+	{
+		name: "lua-plain-turn", breaks: "a plain zone's queues are not charged as of the common turn", file: plainLua, suites: redis,
+		old: "if stepped or delay and rules > 1 then", new: "if stepped then",
+	},
+	{
+		name: "lua-plain-size", breaks: "a plain zone takes a longer value for its own", file: plainLua, suites: redis,
+		old: "elseif #s == size then", new: "elseif #s >= size then",
+	},
+	{
+		name: "lua-plain-ttl-last", breaks: "the last rule of a plain zone says how long a key lives, not the longest", file: plainLua, suites: redis,
+		old: "if left and left > reset then", new: "if left then",
+	},
+	{
+		name: "lua-plain-ttl-lost", breaks: "a plain zone's key whose time to live is kept lives for ever", file: plainLua, suites: redis,
+		old: "call('SET', key, value, 'KEEPTTL')", new: "call('SET', key, value)",
+	},
+	{
+		name: "lua-plain-keys", breaks: "asks of one call take each other's keys", file: plainLua, suites: redis,
+		old: "k = k + keys", new: "k = k + 1",
 	},
 	{
 		name: "lua-log-writes", breaks: "what a log writes is lost", file: dispatchLua, suites: redis,
@@ -185,9 +226,5 @@ var scriptMutants = []mutant{
 	{
 		name: "lua-holds-gone", breaks: "the last place that is given back leaves a key", file: holdsLua, suites: redis,
 		old: "if h.s == '' then", new: "if h.s == 'x' then",
-	},
-	{
-		name: "lua-reserve", breaks: "two rings lie on top of each other", file: preludeLua, suites: redis,
-		old: "tail = tail + size\n", new: "tail = tail + 0\n",
 	},
 }

@@ -61,11 +61,11 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-step-back", breaks: "a level ahead of the clock is not repaired", file: meterLua, suites: redis,
-		old: "if a - t > floor(B0 * w0 * debt / l0) + most + 1 then", new: "if a - t > 8 * floor(B0 * w0 * debt / l0) + 8 * most + 8 then",
+		old: "if a - t - most - 1 > B0 * w0 * debt / l0 then", new: "if a - t - 8 * most - 8 > 8 * B0 * w0 * debt / l0 then",
 	},
 	{
 		name: "lua-meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", file: meterLua, suites: redis,
-		old: "if a - t > floor(B0 * w0 * debt / l0) + most + 1 then", new: "if a - t > floor(B0 * w0 * debt / l0) + most then",
+		old: "if a - t - most - 1 > B0 * w0 * debt / l0 then", new: "if a - t - most > B0 * w0 * debt / l0 then",
 	},
 	{
 		name: "lua-meter-repair", breaks: "a repaired meter is empty instead of full", file: meterLua, suites: redis,
@@ -73,7 +73,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", file: meterLua, suites: redis,
-		old: "floor(B0 * w0 * debt / l0)", new: "floor(cap / w * w0 * debt / l0)",
+		old: "> B0 * w0 * debt / l0", new: "> cap / w * w0 * debt / l0",
 	},
 	{
 		name: "lua-meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterLua, suites: redis,
@@ -81,13 +81,12 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", file: meterLua, suites: redis,
-		old: "  if used >= cap / w then return cap end\n  local level = used * w\n  if part > 0 then level = level + floor(part * w / w0) + 1 end\n  return min(level, cap)",
-		new: "  local level = used * w\n  if part > 0 then level = level + floor(part * w / w0) + 1 end\n  return level",
+		old: "if used >= cap / w or D > cap then D = cap end", new: "if used < 0 then D = cap end",
 	},
 	{
-		name: "lua-meter-rescale-min", breaks: "a level in new units is capped by whole units only (a dropped min)", file: meterLua, suites: redis,
-		old: "return min(level, cap)", new: "return level",
-		equivalent: "less than the burst in whole units and less than a unit more, rounded up, is at most the burst; the min says so",
+		name: "lua-meter-rescale-min", breaks: "a level in new units is capped by whole units only (a dropped condition)", file: meterLua, suites: redis,
+		old: "if used >= cap / w or D > cap then D = cap end", new: "if used >= cap / w then D = cap end",
+		equivalent: "less than the burst in whole units and less than a unit more, rounded up, is at most the burst; the comparison says so",
 	},
 	{
 		name: "lua-meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
@@ -104,7 +103,11 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-rest", breaks: "the rest of a level below one microsecond is lost when written", file: meterLua, suites: redis,
-		old: "t + floor(D / l), D % l, L, cap / w)", new: "t + floor(D / l), 0, L, cap / w)",
+		old: "pack('<dddd', t + q, f, L, cap / w)", new: "pack('<dddd', t + q, 0, L, cap / w)",
+	},
+	{
+		name: "lua-meter-reset-floor", breaks: "a time to live is a microsecond too short (floor for ceil)", file: meterLua, suites: redis,
+		old: "reset = q + 1", new: "reset = q",
 	},
 	{
 		name: "lua-fixed-edge", breaks: "the last of a limit is denied (< for <=)", file: fixedLua, suites: redis,
@@ -237,6 +240,10 @@ var judgeMutants = []mutant{
 	{
 		name: "lua-log-wrap", breaks: "what is written past the end of a ring goes to the wrong place", file: logLua, suites: redis,
 		old: "write_at(off, sub(stamps, room + 1))", new: "write_at(off + 8, sub(stamps, room + 1))",
+	},
+	{
+		name: "lua-reserve", breaks: "two rings lie on top of each other", file: logLua, suites: redis,
+		old: "tail = tail + size\n", new: "tail = tail + 0\n",
 	},
 	{
 		name: "lua-log-reset", breaks: "a time to live is a window too short", file: logLua, suites: redis,

@@ -274,7 +274,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "tend-renew", breaks: "only the first of several places is renewed", file: tendGo, suites: redis,
-		old: "binary.LittleEndian.Uint32(ask[1:])+1)", new: "1)",
+		old: "binary.LittleEndian.Uint32(ask[2:])+1)", new: "1)",
 	},
 	{
 		name: "tend-held", breaks: "a place that was given back is renewed for ever", file: tendGo, suites: redis,
