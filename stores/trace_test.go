@@ -60,6 +60,15 @@ func (v *virtual) clock() int64 { return v.now }
 // tick gives the next call the present time.
 func (v *virtual) tick() { v.conn.seq.Store(uint64(v.now) - 1) }
 
+// forget empties Redis between traces: their keys outlive them, and a server
+// that holds a million of them is slow.
+func (v *virtual) forget(tb testing.TB) {
+	tb.Helper()
+	if err := v.client.FlushDB(context.Background()).Err(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // newVirtualShared is a shared store on a virtual clock. Nothing but the trace
 // calls its script: a heartbeat in between would take the trace's time.
 func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Shared {

@@ -130,6 +130,7 @@ func TestWorstWindows(t *testing.T) {
 				}
 			}
 		}
+		v.forget(t)
 	}
 	printWorst(t, worst, sites)
 }
