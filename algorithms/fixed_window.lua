@@ -3,15 +3,22 @@ return function(v, i, s, j, t, n, p)
   local L, W, align
   L, W, align, i = unpack('<ddd', v, i)
   local S, u, stepped = 0, 0, false
+  local start = align == 1 and t - t % W or t
   if s then
     S, u = unpack('<dd', s, j)
     if u > 0 and S > t then
-      S, stepped = align == 1 and t - t % W or t, true
+      S, stepped = start, true
     end
     if t >= S + W then u = 0 end
   end
   local ok = true
-  if not p then
+  if p == false then
+    local from
+    from, n, i = unpack('<dd', v, i)
+    start = min(from, start)
+    if start + W > t then n = min(n, max(0, L - u)) else n = 0 end
+    if n == 0 and not stepped then return true, s and sub(s, j, j + 15) or rep('\0', 16), i, j + 16, max(0, S + W - t), stepped end
+  elseif not p then
     n = min(n, max(0, 2 * L - u))
   else
     ok = u + n + p <= L
@@ -19,7 +26,7 @@ return function(v, i, s, j, t, n, p)
   if not ok then n = 0 end
   local new, reset
   if ok or stepped then
-    if u == 0 then S = align == 1 and t - t % W or t end
+    if u == 0 then S = start end
     new, reset = pack('<dd', S, u + n), S + W - t
   end
   return ok, new, i, j + 16, reset, stepped

@@ -33,7 +33,11 @@ return function(v, i, s, j, now, n, p, turn)
     end
   end
   local ok, delay = true, nil
-  if not p then
+  if p == false then
+    local owed
+    owed, i = unpack('<d', v, i)
+    D = max(D, min(D + min(owed, cap / w) * w, cap))
+  elseif not p then
     D = max(D, min(D + min(n, 2 * cap / w) * w, 2 * cap))
   elseif M >= 0 then
     ok = D + n * w <= cap and D <= M * l

@@ -62,6 +62,40 @@ local function shift(stamps, by)
   return concat(out)
 end
 
+-- Put the stamps of a debt among those that are still in the window, by age, as
+-- merge in portable.go does. Returns the state, when it is as if unused, and
+-- where the next rule's arguments begin.
+local function owe(v, i, s, t, L, W, C0, h, C, off, last, excess)
+  local edge = t + excess - W
+  local live = count(s, off, C, max(0, h - C), h, edge)
+  local all, m = {}, nil
+  if live > 0 then
+    local kept = read(off, C, h, live)
+    for x = 1, #kept, 8 do all[#all + 1] = unpack('<d', kept, x) - excess end
+  end
+  m, i = unpack('<d', v, i)
+  for _ = 1, m do
+    local at
+    at, i = unpack('<d', v, i)
+    if at > t - W then all[#all + 1] = min(at, t) end
+  end
+  table.sort(all)
+  local first = max(1, #all - max(live, L) + 1)
+  local n = #all - first + 1
+  if n > C or excess > 0 then -- a new ring, without the stamps that were not mended
+    C = max(C, C0)
+    while C < n do C = C * 2 end
+    off = reserve(C * 8)
+  end
+  h, last = h + n - live, last - excess
+  if n > 0 then
+    last = all[#all]
+    for x = first, #all do all[x] = pack('<d', all[x]) end
+    write(off, C, h - n, concat(all, '', first))
+  end
+  return pack('<dddd', h, C, off, last), max(0, last + W - t), i
+end
+
 return function(v, i, s, j, t, n, p)
   local L, W, C0
   L, W, C0, i = unpack('<ddd', v, i)
@@ -69,6 +103,11 @@ return function(v, i, s, j, t, n, p)
   if s then h, C, off, last = unpack('<dddd', s, j) end
   local excess = 0
   if h > 0 and last > t then excess = last - t end
+  if p == false then
+    local new, reset
+    new, reset, i = owe(v, i, s, t, L, W, C0, h, C, off, last, excess)
+    return true, new, i, j + 32, reset, excess > 0
+  end
   -- The stamps that are still in the window: those after t + excess - W.
   local edge = t + excess - W
   local lo = max(0, h - C, h - L)

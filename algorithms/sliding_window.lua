@@ -1,6 +1,30 @@
 -- The arithmetic of sliding_window.go. Formats are made once per number of parts.
 local formats = {}
 
+-- Charge every counter of a debt by its age, the newest first. c are the counters
+-- as they are, age how many parts ago their newest was, u what they hold.
+local function owe(v, i, c, age, u, L, k, at)
+  local owed, counters, newest = {}, {}, nil
+  newest, i = unpack('<d', v, i)
+  for x = 0, k do
+    counters[x] = c and x >= age and c[2 + x - age] or 0
+    owed[x], i = unpack('<d', v, i)
+  end
+  for x = 0, k do
+    local y = max(0, at - newest + x)
+    local d = min(owed[x], max(0, 2 * L - u))
+    if d > 0 and y <= k then
+      counters[y], u = counters[y] + d, u + d
+    end
+  end
+  local new, reset = { pack('<d', at) }, 0
+  for x = 0, k do
+    new[x + 2] = pack('<d', counters[x])
+    if reset == 0 and counters[x] > 0 then reset = at - x + k + 1 end
+  end
+  return concat(new), reset, i
+end
+
 return function(v, i, s, j, t, n, p)
   local L, k, b
   L, k, b, i = unpack('<ddd', v, i)
@@ -22,6 +46,11 @@ return function(v, i, s, j, t, n, p)
     if age == 0 then first = c[2] end
   end
   local ok = true
+  if p == false then
+    local new, reset
+    new, reset, i = owe(v, i, c, at - newest, u, L, k, at)
+    return true, new, i, j + size, max(0, reset * b - t), stepped
+  end
   if not p then
     n = min(n, max(0, 2 * L - u))
   else

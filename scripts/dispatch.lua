@@ -191,6 +191,15 @@ local function finish(v, k, keep)
   return char(due and 1 or 0)
 end
 
+-- Charge what an instance admitted while it was alone, whatever a verdict would
+-- be. Each rule's debt follows its arguments.
+local function owe(v, k)
+  local z = zone_read(v, 3, k)
+  zone_judge(z, v, 1, false)
+  zone_commit(z)
+  return ''
+end
+
 local function answer(v, k)
   local op = byte(v, 1)
   if op == 1 or op == PLAIN then
@@ -199,6 +208,8 @@ local function answer(v, k)
     return finish(v, k, op == 5)
   elseif op == 3 then
     return holds_renew(v, k)
+  elseif op == 7 then
+    return owe(v, k)
   end
   return beat(v, k)
 end

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
@@ -82,6 +83,7 @@ func TestStoresAgree(t *testing.T) {
 		for len(tr.open) > 0 {
 			tr.finish(0)
 		}
+		v.forget(t)
 	}
 	t.Logf("%d asks, 0 differences; verdicts compared: %v", ops, verdicts)
 }
@@ -104,6 +106,9 @@ type trace struct {
 
 func (tr *trace) step(what string) {
 	tr.pass()
+	if tr.r.IntN(30) == 0 {
+		tr.owe(what)
+	}
 	which, key, cost := tr.r.IntN(2), uint64(1+tr.r.IntN(2)), int64(1)
 	if tr.r.IntN(3) == 0 {
 		cost = 1 + tr.r.Int64N(4)
@@ -175,6 +180,53 @@ func (tr *trace) finish(charge int64) {
 		tr.shared.Finish(context.Background(), a, charge)
 		tr.local.Finish(context.Background(), b, charge)
 	}
+}
+
+// owe charges in both stores what an instance with half of the limits might have
+// admitted alone.
+func (tr *trace) owe(what string) {
+	k := Key{uint64(1 + tr.r.IntN(2)), 7}
+	it := &Item{Counter: tr.zones[tr.r.IntN(len(tr.zones))].counters[tr.r.IntN(2)], Key: k, Tag: k}
+	it.Rules = it.Counter.Rules
+	debts := make([][]int64, len(it.Rules))
+	for i, r := range it.Counter.share(2e6) {
+		debts[i] = randomDebt(tr.r, r.(algorithms.Portable), tr.v.now)
+	}
+	tr.v.tick()
+	if _, _, err := tr.shared.conn.call(context.Background(), appendKeys(nil, "diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
+		tr.t.Fatalf("%s: %v", what, err)
+	}
+	p := locate(it)
+	p.slot = p.table.find(p.shard, k, p.mix)
+	p.from = p.slot
+	p.own(it, tr.v.now)
+	for i, r := range it.Rules {
+		p.table.room(p.shard, p.from, i, r, tr.v.now, int64(len(debts[i])))
+		s := p.table.state(p.shard, p.from, i)
+		r.Repair(s, tr.v.now)
+		r.(algorithms.Portable).Merge(s, debts[i], tr.v.now)
+	}
+	compareStates(tr.t, what+", after a debt", tr.v, "diana", it)
+}
+
+// randomDebt charges a rule at random instants of the last window or two.
+func randomDebt(r *rand.Rand, rule algorithms.Portable, now int64) []int64 {
+	words := rule.Words()
+	if _, ok := rule.(algorithms.Growing); ok {
+		words = 2048
+	}
+	s, base := make(algorithms.State, words), make([]int64, rule.NoteWords())
+	at := now - r.Int64N(2*rule.Window())
+	for range r.IntN(5) {
+		cost := min(1+r.Int64N(4), rule.Capacity())
+		rule.Repair(s, at)
+		if rule.Judge(s, at, cost, 0).Admit {
+			rule.Charge(s, at, cost, 0)
+		}
+		at += r.Int64N(now - at + 1)
+	}
+	debt, _ := rule.Debt(s, base, now)
+	return debt
 }
 
 // TestStoresAgreeInRealTime does the same by Redis' own clock, with the script

@@ -70,6 +70,9 @@ type Shared struct {
 	holdSeq atomic.Uint64
 	live    atomic.Int64 // instances; 0: never seen
 	places  heldPlaces
+	debts   debtors
+	ahead   atomic.Int64 // microseconds that Redis' clock is ahead of ours
+	back    atomic.Int64 // when Redis came back, by our clock; 0: all keys are asked of it
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
@@ -80,6 +83,7 @@ func NewShared(o SharedOptions, w Watcher) *Shared {
 	s.Watch(w)
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
+			s.back.Store(o.Clock())
 			s.watch().StoreUp(o.Name)
 		} else {
 			s.watch().StoreDown(o.Name, classify(cause), cause)
@@ -155,12 +159,14 @@ func (s *Shared) Destruct() error {
 // Decide implements [Store].
 func (s *Shared) Decide(ctx context.Context, a *Ask) {
 	s.Start(0)
-	if s.conn != nil && !s.breaker.open.Load() {
+	unknown := false
+	if s.asks(a) {
 		err := s.decide(ctx, a)
 		if err == nil {
 			s.breaker.success()
 			return
 		}
+		unknown = mayHaveRun(err)
 		s.fail(err)
 	}
 	switch s.o.OnFailure {
@@ -169,7 +175,7 @@ func (s *Shared) Decide(ctx context.Context, a *Ask) {
 	case FailDeny:
 		s.unjudged(a, ModeDeny, false)
 	default:
-		s.alone(a)
+		s.alone(a, unknown)
 	}
 }
 
@@ -190,23 +196,6 @@ func (s *Shared) unjudged(a *Ask, m Mode, admit bool) {
 	}
 }
 
-// alone decides by this process' own counts, with its share of every limit.
-func (s *Shared) alone(a *Ask) {
-	of := s.o.ShareOf
-	if of == 0 {
-		of = max(1, s.live.Load()) * 1e6
-	}
-	for i := range a.Items {
-		it := &a.Items[i]
-		it.Rules = it.Counter.share(of)
-	}
-	decideLocal(a, s.o.Clock)
-	a.Mode = ModeAlone
-	for i := range a.Items {
-		a.Items[i].hold.mode = ModeAlone
-	}
-}
-
 // deadline ends a call after the timeout, or earlier if the caller wants so. A
 // client that goes away does not end it: what it asked for is charged.
 func (s *Shared) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -221,6 +210,7 @@ func (s *Shared) deadline(ctx context.Context) (context.Context, context.CancelF
 func (s *Shared) decide(ctx context.Context, a *Ask) error {
 	ctx, cancel := s.deadline(ctx)
 	defer cancel()
+	owes, names, asks := s.takeDebts(a)
 	for i := range a.Items {
 		it := &a.Items[i]
 		it.Rules = it.Counter.Rules
@@ -233,7 +223,11 @@ func (s *Shared) decide(ctx context.Context, a *Ask) error {
 		}
 	}
 	keys, ask := decideAsk(s.conn.prefix, a)
-	r, now, err := s.conn.call(ctx, keys, ask)
+	if len(owes) > 0 {
+		ask[0] = opDecide // plain asks come before all others
+	}
+	r, now, err := s.conn.call(ctx, append(names, keys...), append(asks, ask)...)
+	settled(owes, err)
 	if err == nil {
 		err = s.read(a, &r, now)
 	}
@@ -244,6 +238,7 @@ func (s *Shared) decide(ctx context.Context, a *Ask) error {
 // read takes the script's answer.
 func (s *Shared) read(a *Ask, r *reply, now int64) error {
 	a.Mode, a.Now = ModeShared, now
+	s.setClock(now)
 	for i := range a.Items {
 		stepped, err := r.readZone(&a.Items[i], now)
 		if errors.Is(err, errDisagree) { // Redis has charged by its own verdict, which stands
@@ -260,7 +255,11 @@ func (s *Shared) read(a *Ask, r *reply, now int64) error {
 	}
 	a.settle()
 	for i := range a.Items {
-		a.Items[i].numbers(now, a.turn(&a.Items[i]))
+		it := &a.Items[i]
+		it.numbers(now, a.turn(it))
+		if n := it.Counter.Table.notes(); n != nil && s.o.OnFailure == FailLocal {
+			n.learn(it, now)
+		}
 	}
 	return nil
 }
@@ -269,7 +268,7 @@ func (s *Shared) read(a *Ask, r *reply, now int64) error {
 func (s *Shared) Finish(ctx context.Context, it *Item, charge int64) {
 	switch {
 	case it.hold.mode == ModeAlone:
-		finishLocal(it, s.o.Clock, charge)
+		s.finishAlone(it, charge)
 	case it.hold.taken:
 		it.hold.taken = it.keepsPlace(charge)
 		s.release(ctx, it, charge)

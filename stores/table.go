@@ -27,6 +27,8 @@ type Table struct {
 	seed   [2]uint64
 	serial uint64 // orders the locks of several tables
 	shards []shard
+	noted  sync.Once
+	note   *notes // see notes
 }
 
 // keysPerShard is how many keys make another shard worth it.

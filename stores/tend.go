@@ -34,6 +34,7 @@ func (s *Shared) tend(ctx context.Context) {
 		if err == nil {
 			s.breaker.close()
 			s.places.retry(ctx, s)
+			s.payDebts(ctx)
 			if time.Since(renewed) >= renewEvery {
 				renewed = time.Now()
 				s.places.renew(ctx, s)

@@ -150,9 +150,9 @@ func TestPlaceAlone(t *testing.T) {
 	s.Watch(deaf{})
 	counter := newTestCounter(t, "alone", 1, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1}})
 	first, second := items(1, counter), items(1, counter)
-	s.alone(first)
+	s.alone(first, false)
 	s.Finish(context.Background(), &first.Items[0], 0)
-	if s.alone(second); !second.Admitted {
+	if s.alone(second, false); !second.Admitted {
 		t.Error("the place of an answered request is not free")
 	}
 }

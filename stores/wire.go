@@ -18,6 +18,7 @@ const (
 	opBeat   = 4
 	opKeep   = 5
 	opPlain  = 6 // decide one zone without places and logs
+	opOwe    = 7
 )
 
 // What a zone's requests hold until they are answered.

@@ -1,0 +1,293 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// Going on without Redis, and coming back. An instance enforces its share of
+// every limit alone, beginning with its share of what Redis last said of a key.
+// What it admits meanwhile is charged in Redis with the key's first ask there,
+// or, if none comes, in the background.
+
+// ramp is how long it takes until all keys are asked of Redis again.
+const ramp = time.Second
+
+// What keys owe that nobody asks for is charged in calls of debtsPerCall keys,
+// for payFor after a heartbeat, so that requests and the heartbeat hardly notice.
+const (
+	debtsPerCall = 32
+	payFor       = 200 * time.Millisecond
+)
+
+// now is the instant on Redis' clock, as far as it is known, so that what Redis
+// said and what is counted alone lie on one line of time.
+func (s *Shared) now() int64 { return s.o.Clock() + s.ahead.Load() }
+
+// maxDrift is by how much Redis' clock may be misjudged, in microseconds.
+const maxDrift = 50_000
+
+// setClock learns by how much Redis' clock is ahead of this process'.
+func (s *Shared) setClock(redis int64) {
+	d := redis - s.o.Clock()
+	if was := s.ahead.Load(); d > was+maxDrift || d < was-maxDrift {
+		s.ahead.Store(d)
+	}
+}
+
+// asks says whether Redis is to be asked now. After an outage more and more keys
+// are, always the same ones first: a key that changed to and fro would have two
+// limits.
+func (s *Shared) asks(a *Ask) bool {
+	if s.conn == nil || s.breaker.open.Load() {
+		return false
+	}
+	back := s.back.Load()
+	if back == 0 || s.o.OnFailure != FailLocal {
+		return true
+	}
+	elapsed := s.o.Clock() - back
+	if elapsed >= ramp.Microseconds() {
+		s.back.CompareAndSwap(back, 0)
+		return true
+	}
+	for i := range a.Items {
+		// 20 bits of the hash against a million microseconds.
+		if int64(a.Items[i].Key.Lo>>44) >= elapsed {
+			return false
+		}
+	}
+	return true
+}
+
+// share is this instance's part of the counter's rules.
+func (s *Shared) share(c *Counter) []algorithms.Rule {
+	of := s.o.ShareOf
+	if of == 0 {
+		of = max(1, s.live.Load()) * 1e6
+	}
+	return c.share(of)
+}
+
+// alone decides by this process' own counts, with its share of every limit.
+// unknown says that Redis may have charged the ask, though it did not answer.
+func (s *Shared) alone(a *Ask, unknown bool) {
+	now := s.now()
+	for i := range a.Items {
+		it := &a.Items[i]
+		it.Rules = s.share(it.Counter)
+		s.warm(it, now)
+	}
+	decideLocal(a, s.now)
+	a.Mode = ModeAlone
+	for i := range a.Items {
+		it := &a.Items[i]
+		it.hold.mode = ModeAlone
+		if _, held := it.holds(); unknown && it.Charged && !held {
+			if n := it.Counter.Table.notes(); n != nil {
+				n.forgive(it, a.Now, a.turn(it))
+			}
+		}
+	}
+}
+
+// warm prepares an item for being counted alone.
+func (s *Shared) warm(it *Item, now int64) {
+	if n := it.Counter.Table.notes(); n != nil && n.warm(it, now) {
+		s.debts.add(it)
+	}
+}
+
+// finishAlone ends a request that was decided alone. What it is charged now is
+// owed, too.
+func (s *Shared) finishAlone(it *Item, charge int64) {
+	if charge > 0 {
+		s.warm(it, s.now())
+	}
+	finishLocal(it, s.now, charge)
+}
+
+// mayHaveRun says whether a call that failed may have been, or may still be,
+// carried out by Redis.
+func mayHaveRun(err error) bool {
+	var answered redis.Error
+	var dial *net.OpError
+	switch {
+	case errors.Is(err, errReply):
+		return true
+	case errors.Is(err, errOpen), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+		return false
+	case errors.As(err, &answered):
+		return false
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return false
+	}
+	return true
+}
+
+// payment is a key's debt on its way to Redis.
+type payment struct {
+	notes *notes
+	key   Key
+	ask   []byte
+	names []string
+}
+
+// takeDebt takes what an item owes, if anything.
+func (s *Shared) takeDebt(it *Item) (payment, bool) {
+	n := it.Counter.Table.notes()
+	if n == nil || n.owing.Load() == 0 {
+		return payment{}, false
+	}
+	it.Rules = s.share(it.Counter)
+	debts := n.owed(it, s.now())
+	if debts == nil {
+		return payment{}, false
+	}
+	return payment{
+		notes: n, key: it.Key,
+		ask:   appendDebts(nil, it, debts),
+		names: appendKeys(nil, s.conn.prefix, it)[:1],
+	}, true
+}
+
+// takeDebts takes what an ask's items owe, and the names and asks that charge
+// it in one call with the ask itself.
+func (s *Shared) takeDebts(a *Ask) (owes []payment, names []string, asks [][]byte) {
+	names = make([]string, 0, 4)
+	for i := range a.Items {
+		it := &a.Items[i]
+		if o, ok := s.takeDebt(it); ok {
+			owes, names, asks = append(owes, o), append(names, o.names...), append(asks, o.ask)
+		}
+	}
+	return owes, names, asks
+}
+
+// settled ends a call that carried debts. Those that Redis has certainly not
+// charged are owed again; whatever it may have is not charged twice.
+func settled(owes []payment, err error) {
+	if err == nil || mayHaveRun(err) {
+		return
+	}
+	for _, o := range owes {
+		o.notes.restore(o.key)
+	}
+}
+
+// debtors are the tables in which keys may owe.
+type debtors struct {
+	mu     sync.Mutex
+	tables map[*Table]*Counter
+}
+
+// add remembers the item's table. What is counted beside a zone's key has names
+// that cannot be told from the key alone: it owes until it is asked for.
+func (d *debtors) add(it *Item) {
+	if it.Tag != it.Key {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tables == nil {
+		d.tables = make(map[*Table]*Counter)
+	}
+	d.tables[it.Counter.Table] = it.Counter
+}
+
+// take returns the tables, which are then forgotten.
+func (d *debtors) take() map[*Table]*Counter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tables
+	d.tables = nil
+	return t
+}
+
+// payDebts charges, table by table, what keys still owe that nobody asks for.
+func (s *Shared) payDebts(ctx context.Context) {
+	if s.back.Load() != 0 && s.o.Clock()-s.back.Load() < ramp.Microseconds() {
+		return
+	}
+	end := time.Now().Add(payFor)
+	for _, c := range s.debts.take() {
+		if time.Now().After(end) {
+			s.debts.add(&Item{Counter: c})
+		} else if err := s.payTable(ctx, c, end); err != nil {
+			s.debts.add(&Item{Counter: c})
+			if ctx.Err() == nil {
+				s.fail(err)
+			}
+		}
+	}
+}
+
+// payTable charges what the keys of one table owe, until the time is up.
+func (s *Shared) payTable(ctx context.Context, c *Counter, end time.Time) error {
+	perCall := debtsPerCall
+	if s.o.Cluster {
+		perCall = 1 // their keys lie in different slots
+	}
+	for from, done := (noteCursor{}), false; !done; {
+		var keys []Key
+		keys, from, done = c.Table.notes().debtors(make([]Key, 0, perCall), from)
+		var owes []payment
+		for _, k := range keys {
+			it := Item{Counter: c, Key: k, Tag: k}
+			if o, ok := s.takeDebt(&it); ok {
+				owes = append(owes, o)
+			}
+		}
+		if err := s.pay(ctx, owes); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			s.debts.add(&Item{Counter: c}) // goes on after the next heartbeat
+			break
+		}
+	}
+	return nil
+}
+
+func (s *Shared) pay(ctx context.Context, owes []payment) error {
+	if len(owes) == 0 {
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
+	defer cancel()
+	var names []string
+	var asks [][]byte
+	for _, o := range owes {
+		names, asks = append(names, o.names...), append(asks, o.ask)
+	}
+	_, _, err := s.conn.call(ctx, names, asks...)
+	settled(owes, err)
+	return err
+}
+
+// appendDebts appends an ask that charges debts, each behind its rule's
+// arguments.
+func appendDebts(b []byte, it *Item, debts [][]int64) []byte {
+	p := it.Counter.pack()
+	b = append(b, opOwe, 1, byte(len(it.Counter.Rules)), 0, holdNothing)
+	b = appendBool(b, p.logs)
+	b = appendNumber(b, 1)
+	b = append(b, p.sizes...)
+	for i, r := range it.Counter.Rules {
+		b = append(b, it.Counter.Codes[i])
+		for _, v := range r.Args() {
+			b = appendNumber(b, v)
+		}
+		for _, v := range debts[i] {
+			b = appendNumber(b, v)
+		}
+	}
+	return b
+}

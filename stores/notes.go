@@ -1,0 +1,285 @@
+package stores
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// notes keep what an instance has to know of keys in Redis to go on alone, and
+// to come back: a few integers for each key beside its hash. They are never
+// needed for a bound, so that one may be missing: a key without a note goes on
+// from zero.
+type notes struct {
+	table   *Table
+	offsets []int // of each rule's words
+	stride  int
+	owing   atomic.Int64 // notes that say noteOwes
+	shards  [noteShards]noteShard
+}
+
+// What a note is.
+const (
+	noteNothing = iota // its words mean nothing
+	noteKnown          // what Redis last said
+	noteOwes           // the part of the local state that is not owed to Redis
+)
+
+const (
+	noteShards   = 64
+	noteKind     = keyWords // where the kind stands
+	noteWords    = keyWords + 1
+	notesInPage  = 1024
+	notesToTry   = 16 // are looked at to make room for one
+	noteOverhead = 32 // bytes of a note's entry in the index, at the most
+)
+
+// note is {key, key, kind, words of each rule...}.
+type note []int64
+
+type noteShard struct {
+	mu    sync.Mutex
+	index map[Key]uint32
+	pages [][]int64
+	used  uint32
+	hand  uint32 // where the search for one to give up goes on
+	_     [24]byte
+}
+
+// notes returns the table's notes, nil if a rule's counts cannot be carried.
+func (t *Table) notes() *notes {
+	t.noted.Do(func() {
+		n := &notes{table: t, stride: noteWords}
+		for _, r := range t.rules {
+			p, ok := r.(algorithms.Portable)
+			if !ok {
+				return
+			}
+			n.offsets = append(n.offsets, n.stride)
+			n.stride += p.NoteWords()
+		}
+		if len(t.rules) > 0 {
+			t.note = n
+		}
+	})
+	return t.note
+}
+
+func (n *notes) shard(mix uint64) *noteShard { return &n.shards[mix>>32%noteShards] }
+
+// words are those of one rule.
+func (n *notes) words(x note, rule int) []int64 {
+	if rule+1 < len(n.offsets) {
+		return x[n.offsets[rule]:n.offsets[rule+1]]
+	}
+	return x[n.offsets[rule]:]
+}
+
+func (n *notes) at(s *noteShard, i uint32) note {
+	from := int(i%notesInPage) * n.stride
+	return s.pages[i/notesInPage][from : from+n.stride : from+n.stride]
+}
+
+// find returns a key's note, or nil.
+func (n *notes) find(s *noteShard, k Key) note {
+	if i, ok := s.index[k]; ok {
+		return n.at(s, i)
+	}
+	return nil
+}
+
+// make returns a key's note, a new one if it has none, or nil if there is no
+// room: what an instance owes is not given up for what it knows.
+func (n *notes) make(s *noteShard, k Key) note {
+	if x := n.find(s, k); x != nil {
+		return x
+	}
+	i := s.used
+	if int64(i) < max(1, n.table.max.Load()/noteShards) {
+		if i%notesInPage == 0 {
+			s.pages = append(s.pages, make([]int64, notesInPage*n.stride))
+		}
+		s.used++
+	} else if i = n.giveUp(s); i == s.used {
+		return nil
+	}
+	if s.index == nil {
+		s.index = make(map[Key]uint32)
+	}
+	s.index[k] = i
+	x := n.at(s, i)
+	clear(x)
+	x[0], x[1] = int64(k.Hi), int64(k.Lo)
+	return x
+}
+
+// giveUp takes a note from its key, and returns its number, or the number of
+// notes if none was found that could be.
+func (n *notes) giveUp(s *noteShard) uint32 {
+	for range min(notesToTry, s.used) {
+		i := s.hand
+		if s.hand++; s.hand >= s.used {
+			s.hand = 0
+		}
+		if x := n.at(s, i); x[noteKind] != noteOwes {
+			delete(s.index, x.key())
+			return i
+		}
+	}
+	return s.used
+}
+
+func (x note) key() Key { return Key{uint64(x[0]), uint64(x[1])} }
+
+// set changes what a note is.
+func (n *notes) set(x note, kind int64) {
+	if x[noteKind] == noteOwes {
+		n.owing.Add(-1)
+	}
+	if kind == noteOwes {
+		n.owing.Add(1)
+	}
+	x[noteKind] = kind
+}
+
+// learn writes down what Redis said of an item.
+func (n *notes) learn(it *Item, now int64) {
+	s := n.shard(n.table.mix(it.Key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := n.make(s, it.Key)
+	if x == nil || x[noteKind] == noteOwes {
+		return
+	}
+	for i, r := range it.Rules {
+		if p, ok := r.(algorithms.Portable); ok {
+			p.Note(n.words(x, i), it.Results[i].state, now)
+		}
+	}
+	n.set(x, noteKnown)
+}
+
+// warm prepares an item for being decided alone: its own state is raised to its
+// share of what was known, and from here on it owes what is charged. It reports
+// whether it did not before.
+func (n *notes) warm(it *Item, now int64) bool {
+	p := locate(it)
+	p.shard.mu.Lock()
+	defer p.shard.mu.Unlock()
+	s := n.shard(p.mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := n.make(s, it.Key)
+	if x == nil || x[noteKind] == noteOwes {
+		return false
+	}
+	t := p.table
+	if p.slot = t.find(p.shard, it.Key, p.mix); p.slot == nil {
+		if p.from = t.bucket(p.shard, it.Group); p.from != nil {
+			return false // it will inherit what others were charged, and not owe it
+		}
+		if x[noteKind] == noteKnown {
+			p.slot = t.insert(p.shard, it.Key, p.mix, it.Rules, now)
+		}
+	}
+	known := x[noteKind] == noteKnown && p.slot != nil
+	n.set(x, noteOwes)
+	if p.slot == nil {
+		clear(x[noteWords:])
+		return true
+	}
+	for i, r := range it.Rules {
+		pr, w := r.(algorithms.Portable), n.words(x, i)
+		if known {
+			t.room(p.shard, p.slot, i, r, now, pr.Room(w))
+		}
+		st := t.state(p.shard, p.slot, i)
+		r.Repair(st, now)
+		if known {
+			pr.Warm(st, w, it.Counter.Rules[i], now)
+		}
+		pr.Base(w, st)
+	}
+	return true
+}
+
+// forgive takes what an item was just charged alone out of what it owes.
+func (n *notes) forgive(it *Item, now, turn int64) {
+	s := n.shard(n.table.mix(it.Key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := n.find(s, it.Key); x != nil && x[noteKind] == noteOwes {
+		for i, r := range it.Rules {
+			r.(algorithms.Portable).Forgive(n.words(x, i), now, it.Cost, turn)
+		}
+	}
+}
+
+// owed takes what a key owes out of its note, a debt for each rule, or nil if
+// that is nothing.
+func (n *notes) owed(it *Item, now int64) [][]int64 {
+	if n.owing.Load() == 0 {
+		return nil
+	}
+	p := locate(it)
+	p.shard.mu.Lock()
+	defer p.shard.mu.Unlock()
+	s := n.shard(p.mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := n.find(s, it.Key)
+	if x == nil || x[noteKind] != noteOwes {
+		return nil
+	}
+	n.set(x, noteNothing)
+	if p.slot = p.table.find(p.shard, it.Key, p.mix); p.slot == nil {
+		return nil
+	}
+	debts, any := make([][]int64, len(it.Rules)), false
+	for i, r := range it.Rules {
+		st := p.table.state(p.shard, p.slot, i)
+		r.Repair(st, now)
+		debt, owes := r.(algorithms.Portable).Debt(st, n.words(x, i), now)
+		debts[i], any = debt, any || owes
+	}
+	if !any {
+		return nil
+	}
+	return debts
+}
+
+// restore makes a key owe again what owed returned, because it was not charged.
+func (n *notes) restore(k Key) {
+	s := n.shard(n.table.mix(k))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := n.find(s, k); x != nil && x[noteKind] == noteNothing {
+		n.set(x, noteOwes)
+	}
+}
+
+// debtors returns keys that owe, at most as many as fit in keys, and where to
+// go on; done says that all were looked at.
+func (n *notes) debtors(keys []Key, from noteCursor) (_ []Key, next noteCursor, done bool) {
+	for ; from.shard < noteShards; from = (noteCursor{from.shard + 1, 0}) {
+		s := &n.shards[from.shard]
+		s.mu.Lock()
+		for ; from.at < s.used && len(keys) < cap(keys); from.at++ {
+			if x := n.at(s, from.at); x[noteKind] == noteOwes {
+				keys = append(keys, x.key())
+			}
+		}
+		more := from.at < s.used
+		s.mu.Unlock()
+		if more {
+			return keys, from, false
+		}
+	}
+	return keys, from, true
+}
+
+type noteCursor struct {
+	shard int
+	at    uint32
+}
