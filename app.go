@@ -1,6 +1,8 @@
 package diana
 
 import (
+	"encoding/json"
+
 	"github.com/caddyserver/caddy/v2"
 )
 
@@ -18,6 +20,10 @@ type App struct {
 	// The headers that tell clients where they stand, where a handler does not
 	// say: "draft", "legacy", "all" or "off". Default: "draft".
 	Headers string `json:"headers,omitempty"`
+
+	// Rules from outside, which win over those of the zones: a module that says
+	// where they are. Default: none.
+	RulesRaw json.RawMessage `json:"rules,omitempty" caddy:"namespace=http.rate_limit.rule_sources inline_key=source"`
 
 	appState
 }

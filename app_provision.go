@@ -34,18 +34,18 @@ type appState struct {
 	byName map[string]*client
 	zones  map[string]definition
 	refs   references
-	bounds map[*stores.Table]bound
+	remote remote
 	wrong  *lineLimit // of log lines about unexpected answers
 }
 
 // definition is what a zone of one name must have in common everywhere.
 type definition struct {
-	text  string // as it is shown
-	kinds string
+	text string // as it is shown
 }
 
 // bound is how much a table may hold.
 type bound struct {
+	table   *stores.Table
 	zone    string
 	maxKeys int64
 }
@@ -56,7 +56,6 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.local = &stores.Local{Clock: clock}
 	a.byName = make(map[string]*client)
 	a.zones = make(map[string]definition)
-	a.bounds = make(map[*stores.Table]bound)
 	a.wrong = new(lineLimit)
 	if err := checkHeaders(a.Headers); err != nil {
 		return err
@@ -80,7 +79,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 			return fmt.Errorf("store %s: %w", orDefault(s.Name, strconv.Itoa(i+1)), err)
 		}
 	}
-	return nil
+	return a.provisionRules()
 }
 
 func (a *App) addStore(c *RedisStore) error {
@@ -145,9 +144,9 @@ func (a *App) define(name string, d definition) error {
 // Start implements caddy.App.
 func (a *App) Start() error {
 	running.start(a)
-	for t, b := range a.bounds {
+	for _, b := range a.bounds() {
 		a.logger.Info("counts in this process", zap.String("zone", b.zone),
-			zap.Int64("max_keys", b.maxKeys), zap.Int64("max_bytes", t.Memory()))
+			zap.Int64("max_keys", b.maxKeys), zap.Int64("max_bytes", b.table.Memory()))
 	}
 	for _, s := range a.shared {
 		s.Start(a.lastSeen(s.Name()))
@@ -169,9 +168,10 @@ func (a *App) take() {
 		up, _ := s.State()
 		a.metrics.setStoreUp(s.Name(), up)
 	}
-	for t, b := range a.bounds {
-		t.SetMax(b.maxKeys)
+	for _, b := range a.bounds() {
+		b.table.SetMax(b.maxKeys)
 	}
+	a.takeRules()
 }
 
 // Cleanup implements caddy.CleanerUpper.

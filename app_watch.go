@@ -91,8 +91,8 @@ func (nowhere) Live(string, int)                         {}
 type runningApp struct {
 	mu     sync.Mutex
 	app    *App
-	before *App // app's predecessor, while it has not been stopped
-	kinds  map[string]string
+	before *App              // app's predecessor, while it has not been stopped
+	kinds  map[string]string // of the last one
 }
 
 var running runningApp
@@ -100,13 +100,28 @@ var running runningApp
 func (r *runningApp) start(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, d := range a.zones {
-		if was, ok := r.kinds[name]; ok && was != d.kinds {
-			a.logger.Info("the zone's rules or key are of another kind than before: its counts start anew", zap.String("zone", name))
+	if r.app != nil {
+		r.kinds = r.app.kinds()
+	}
+	for name, is := range a.kinds() {
+		if was, ok := r.kinds[name]; ok && was != is {
+			a.tellAnew(name)
 		}
 	}
-	r.before, r.app, r.kinds = r.app, a, a.kinds()
+	r.before, r.app = r.app, a
 	a.take()
+}
+
+// tellAnew says that a zone's counts start anew.
+func (a *App) tellAnew(zone string) {
+	a.logger.Info("the zone's rules or key are of another kind than before: its counts start anew", zap.String("zone", zone))
+}
+
+// current is the app of the configuration that runs; nil if none does.
+func (r *runningApp) current() *App {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.app
 }
 
 func (r *runningApp) stop(a *App) {
@@ -116,18 +131,23 @@ func (r *runningApp) stop(a *App) {
 		r.before = nil
 		return
 	}
+	r.kinds = a.kinds()
 	r.app, r.before = r.before, nil
 	if r.app != nil {
-		r.kinds = r.app.kinds()
 		r.app.take()
+	} else {
+		a.releaseRules()
 	}
 }
 
-// kinds are those of the zones, to tell when a change starts their counts anew.
+// kinds are those of the zones' rules in force, to tell when a change starts
+// their counts anew.
 func (a *App) kinds() map[string]string {
 	kinds := make(map[string]string, len(a.zones))
-	for name, d := range a.zones {
-		kinds[name] = d.kinds
+	for _, h := range a.remote.list() {
+		for _, z := range h.zones {
+			kinds[z.Name] = z.terms.Load().kinds
+		}
 	}
 	return kinds
 }

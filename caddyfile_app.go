@@ -22,6 +22,9 @@ import (
 //		}
 //		max_keys <n>
 //		headers  draft|legacy|all|off
+//		rules    redis|http|file <source> {
+//			interval <duration>
+//		}
 //	}
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	d.Next()
@@ -34,7 +37,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 		One: map[string]option.Parse{
 			"max_keys": option.Whole(&app.MaxKeys, 1, option.Max),
 			"headers":  option.Checked(&app.Headers, "draft, legacy, all or off", checkHeaders),
-			"rules":    option.NotBuilt,
+			"rules":    app.parseRules,
 		},
 		Many: map[string]option.Parse{"store": app.parseStore},
 	}

@@ -177,6 +177,8 @@ func TestCaddyfileGoldensLoad(t *testing.T) {
 	for _, name := range []string{"PASSWORD", "REDIS_PASSWORD", "SENTINEL_PASSWORD"} {
 		t.Setenv(name, "secret")
 	}
+	t.Setenv("RULES_REDIS", "redis://localhost:6379")
+	t.Setenv("RULES_TOKEN", "secret")
 	t.Setenv("MODE", "allow")
 	t.Setenv("EXEMPT", "192.0.2.9")
 	t.Setenv("XDG_DATA_HOME", t.TempDir())

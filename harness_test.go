@@ -275,6 +275,9 @@ func onBoth(t *testing.T, test func(t *testing.T, b backend)) {
 }
 
 // wantPools checks how many tables and clients are held.
+// stopCaddy ends the configuration that runs.
+func stopCaddy() error { return caddy.Stop() }
+
 func wantPools(t testing.TB, wantTables, wantClients int) {
 	t.Helper()
 	for pool, want := range map[*caddy.UsagePool]int{tables: wantTables, clients: wantClients} {

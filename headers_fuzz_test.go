@@ -125,7 +125,7 @@ func (c *headerCase) add(config *Zone) {
 	if err != nil {
 		return
 	}
-	u := use{z: z, set: z.rules, item: -1, twin: -1}
+	u := use{z: z, shadow: z.Shadow, set: z.rules, item: -1, twin: -1}
 	table := func(rules []algorithms.Rule) *stores.Table { return stores.NewTable(rules, true, 10) }
 	if err := z.rules.compile(config, z.maxDelay(), table); err != nil {
 		c.Fatal(err)

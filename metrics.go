@@ -22,6 +22,7 @@ type metrics struct {
 	fallback    *prometheus.CounterVec
 	clockSteps  *prometheus.CounterVec
 	tables      *tableCollector
+	rulesErrors prometheus.Counter
 }
 
 const metricsNamespace = "caddy_rate_limit"
@@ -47,13 +48,16 @@ var theMetrics = sync.OnceValue(func() *metrics {
 		fallback:    counter("fallback_total", "Decisions that were made without the zone's store.", "zone"),
 		clockSteps:  counter("clock_steps_total", "States that were mended after the clock was set back.", "store"),
 		tables:      &tableCollector{tables: make(map[*stores.Table]*tableUse)},
+		rulesErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "rules_errors_total", Help: "Readings of the source of rules that failed, and documents that were refused.",
+		}),
 	}
 })
 
 // newMetrics returns the metrics, shown in a configuration's registry.
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := theMetrics()
-	for _, c := range []prometheus.Collector{m.decisions, m.denied, m.seconds, m.badCost, m.storeUp, m.storeErrors, m.fallback, m.clockSteps, m.tables} {
+	for _, c := range []prometheus.Collector{m.decisions, m.denied, m.seconds, m.badCost, m.storeUp, m.storeErrors, m.fallback, m.clockSteps, m.tables, m.rulesErrors, rulesCollector{}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := reg.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err

@@ -21,8 +21,6 @@ type handlerState struct {
 	zones   []*zone
 	across  bool // the zones lie in more than one store
 	headers string
-	refs    references
-	shown   []*stores.Table
 }
 
 // Provision implements caddy.Provisioner.
@@ -50,15 +48,15 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		}
 		h.zones = append(h.zones, z)
 	}
-	if err := h.checkStores(); err != nil {
+	// What is given from outside comes second, so that a configuration whose own
+	// rules are wrong does not load, whatever a document says.
+	if err := h.provisionTerms(); err != nil {
 		return err
 	}
 	for _, z := range h.zones {
-		if err := h.provisionCounters(z); err != nil {
-			return fmt.Errorf("zone %s: %w", z.Name, err)
-		}
 		h.advise(z)
 	}
+	h.app.join(h)
 	return nil
 }
 
@@ -93,11 +91,7 @@ func (h *Handler) newZone(ctx caddy.Context, c *Zone) (*zone, error) {
 	if !h.DisableMetrics {
 		z.metrics = h.app.metrics.zone(z.Name, h.storeName(z))
 	}
-	d := z.definition()
-	if z.store == h.app.local && h.holds(z, z.rules) {
-		d.kinds += " places" // a table with room for them is another one
-	}
-	return z, h.app.define(z.Name, d)
+	return z, h.app.define(z.Name, z.definition())
 }
 
 func loadMatchers(ctx caddy.Context, c *Zone, field string) (sets caddyhttp.MatcherSets, err error) {
@@ -133,7 +127,7 @@ func (z *zone) definition() definition {
 	if err != nil {
 		text = []byte(err.Error())
 	}
-	return definition{text: string(text), kinds: z.rules.kinds() + z.key.identity(c)}
+	return definition{text: string(text)}
 }
 
 // identity tells keys apart that are built in different ways.
@@ -142,12 +136,12 @@ func (p *keyPlan) identity(c *Zone) string {
 }
 
 // checkStores sees what zones in different stores, or in different slots of a
-// cluster, cannot have.
-func (h *Handler) checkStores() error {
+// cluster, cannot have. all are the zones as they will be.
+func (h *Handler) checkStores(all []*terms) error {
 	var last *zone
-	for _, z := range h.zones {
+	for i, z := range h.zones {
 		h.across = h.across || z.store != h.zones[0].store || z.clustered() && len(h.zones) > 1
-		if z.Shadow || z.maxDelay() == 0 {
+		if all[i].shadow || all[i].maxDelay == 0 {
 			continue
 		}
 		if last != nil && (last.store != z.store || z.clustered() && last.key.identity(last.Zone) != z.key.identity(z.Zone)) {
@@ -162,56 +156,6 @@ func (h *Handler) checkStores() error {
 func (z *zone) clustered() bool {
 	s, ok := z.store.(*stores.Shared)
 	return ok && s.Clustered()
-}
-
-// provisionCounters takes a table for each set of rules.
-func (h *Handler) provisionCounters(z *zone) error {
-	var turn int64
-	for _, other := range h.zones {
-		turn = max(turn, other.maxDelay())
-	}
-	if err := z.rules.compile(z.Zone, turn, h.table(z, z.rules, "")); err != nil {
-		return err
-	}
-	for _, v := range z.list {
-		if v.set == nil {
-			continue
-		}
-		name, err := json.Marshal(v.config.Key)
-		if err != nil {
-			return err
-		}
-		if err := v.set.compile(z.Zone, turn, h.table(z, v.set, string(name))); err != nil {
-			return err
-		}
-	}
-	if z.duplicates != nil {
-		if err := z.duplicates.compile(z.Zone, 0, h.table(z, z.duplicates, ruleDuplicates)); err != nil {
-			return err
-		}
-	}
-	return z.overrides.index(z.list, z.hasher)
-}
-
-// table takes the table of a set of rules from the pool, so that its counts
-// survive a reload and are one for all handlers that name the zone.
-func (h *Handler) table(z *zone, s *ruleSet, override string) func([]algorithms.Rule) *stores.Table {
-	return func(rules []algorithms.Rule) *stores.Table {
-		holds := h.holds(z, s)
-		key := tableKey{z.Name, z.key.identity(z.Zone), override, s.kinds(), holds}
-		maxKeys := orDefault(orDefault(z.MaxKeys, h.app.MaxKeys), defaultMaxKeys)
-		v, _, _ := tables.LoadOrNew(key, func() (caddy.Destructor, error) {
-			return stores.NewTable(rules, holds, maxKeys), nil
-		})
-		h.refs.add(tables, key)
-		t, _ := v.(*stores.Table) // nothing else is put there
-		h.app.bounds[t] = bound{z.Name, maxKeys}
-		if !h.DisableMetrics {
-			h.app.metrics.tables.add(z.Name, t)
-			h.shown = append(h.shown, t)
-		}
-		return t
-	}
 }
 
 // holds says whether requests may take places in a table: where the zone asks
@@ -247,11 +191,10 @@ func (h *Handler) advise(z *zone) {
 
 // Cleanup implements caddy.CleanerUpper.
 func (h *Handler) Cleanup() error {
-	for _, t := range h.shown {
-		h.app.metrics.tables.remove(t)
+	if h.app == nil {
+		return nil
 	}
-	h.shown = nil
-	return h.refs.release()
+	return h.app.leave(h)
 }
 
 // Interface guards

@@ -68,13 +68,13 @@ func (q *request) outcomeOf(u *use) outcome {
 		return u.outcome
 	case q.outright != nil: // nothing else was judged
 		return refusedElsewhere
-	case u.z.Shadow && q.denies(u):
+	case u.shadow && q.denies(u):
 		return shadowDenied
 	case q.denies(u):
 		return denied
 	case !q.passes():
 		return refusedElsewhere
-	case !u.z.Shadow && (q.waited || q.ask.Turn > 0):
+	case !u.shadow && (q.waited || q.ask.Turn > 0):
 		return delayed
 	}
 	return allowed
@@ -102,7 +102,7 @@ func (q *request) exceeded() (e exceeded) {
 		return exceeded{q.outright.z, q.outright.label, algorithms.Never}
 	}
 	for i := range q.uses {
-		if u := &q.uses[i]; !u.z.Shadow && q.denies(u) {
+		if u := &q.uses[i]; !u.shadow && q.denies(u) {
 			e.zone, e.label = u.z, q.labelOf(u)
 			break
 		}

@@ -29,6 +29,7 @@ type request struct {
 // use is one zone's part in a request.
 type use struct {
 	z       *zone
+	shadow  bool     // as it was in force when the request came
 	set     *ruleSet // the rules that apply: the zone's or an override's
 	item    int      // of the rules in the ask; -1: none
 	twin    int      // of the memory of duplicates in the ask; -1: none
@@ -125,59 +126,64 @@ func (q *request) skip(z *zone) {
 
 // add enters a zone into the ask.
 func (q *request) add(z *zone) {
+	t := z.terms.Load()
+	if t.off {
+		q.skip(z)
+		return
+	}
 	q.key.b, q.key.group = q.key.b[:0], netip.Addr{}
 	switch z.key.build(&q.key, q.r) {
 	case keySkip:
 		q.skip(z)
 		return
 	case keyDenied:
-		q.deny(z, ruleKeyMissing)
+		q.deny(z, t, ruleKeyMissing)
 		return
 	}
 	key := z.hasher.key(q.key.b)
-	set := z.rules
-	if v := z.overrides.find(&q.key, key, len(z.key.parts)); v != nil {
+	set := t.rules
+	if v := t.overrides.find(&q.key, key, len(z.key.parts)); v != nil {
 		if v.unlimited {
 			q.skip(z)
 			return
 		}
 		if set = v.set; set.blocked >= 0 {
-			q.deny(z, set.labels[set.blocked])
+			q.deny(z, t, set.labels[set.blocked])
 			return
 		}
 	}
-	u := use{z: z, set: set, item: -1, twin: -1}
+	u := use{z: z, shadow: t.shadow, set: set, item: -1, twin: -1}
 	group := z.hasher.groupOf(&q.key, key)
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
-		u.item = q.count(z, set.counter, key, key, group, z.costOf(q.r))
+		u.item = q.count(&u, set.counter, key, key, group, z.costOf(q.r))
 	}
-	if z.duplicates != nil {
+	if t.duplicates != nil {
 		if twin, ok := z.duplicateKey(q, key); ok {
-			u.twin = q.count(z, z.duplicates.counter, twin, key, group, 1)
+			u.twin = q.count(&u, t.duplicates.counter, twin, key, group, 1)
 		}
 	}
 	q.uses = append(q.uses, u)
 }
 
 // deny denies a request whatever is counted.
-func (q *request) deny(z *zone, label string) {
-	q.uses = append(q.uses, use{z: z, item: -1, twin: -1, label: label, outcome: denied})
-	if z.Shadow {
+func (q *request) deny(z *zone, t *terms, label string) {
+	q.uses = append(q.uses, use{z: z, shadow: t.shadow, item: -1, twin: -1, label: label, outcome: denied})
+	if t.shadow {
 		q.uses[len(q.uses)-1].outcome = shadowDenied
 	}
 }
 
 // count enters an item into the ask and returns its number.
-func (q *request) count(z *zone, c *stores.Counter, key, tag stores.Key, group uint32, cost int64) int {
-	it := stores.Item{Counter: c, Key: key, Tag: tag, Group: group, Cost: cost, Shadow: z.Shadow}
+func (q *request) count(u *use, c *stores.Counter, key, tag stores.Key, group uint32, cost int64) int {
+	it := stores.Item{Counter: c, Key: key, Tag: tag, Group: group, Cost: cost, Shadow: u.shadow}
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
 		it.Results = q.results[n : n : n+m]
 		q.results = q.results[:n+m]
 	}
 	q.ask.Items = append(q.ask.Items, it)
-	store := z.store
-	if z.clustered() {
-		store = z.store.(*stores.Shared).At(tag) //nolint:forcetypeassert // clustered looked
+	store := u.z.store
+	if u.z.clustered() {
+		store = u.z.store.(*stores.Shared).At(tag) //nolint:forcetypeassert // clustered looked
 	}
 	q.stores = append(q.stores, store)
 	return len(q.ask.Items) - 1

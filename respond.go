@@ -137,7 +137,7 @@ func (q *request) violated() (names []string) {
 	}
 	for i := range q.uses {
 		u := &q.uses[i]
-		if u.z.Shadow || u.item < 0 && u.twin < 0 {
+		if u.shadow || u.item < 0 && u.twin < 0 {
 			continue
 		}
 		if u.item >= 0 {

@@ -19,7 +19,7 @@ const heldRetry = time.Second
 // reports whether the client went away meanwhile.
 func (q *request) decide(ctx context.Context) (gone bool) {
 	for i := range q.uses {
-		if u := &q.uses[i]; u.label != "" && !u.z.Shadow {
+		if u := &q.uses[i]; u.label != "" && !u.shadow {
 			q.outright = u
 			return false // nothing is charged, so nothing need be asked
 		}
@@ -90,8 +90,8 @@ func (q *request) wait(ctx context.Context) (gone bool) {
 func (q *request) patience() (first *zone, key stores.Key, budget time.Duration) {
 	for i := range q.uses {
 		u := &q.uses[i]
-		if u.z.Shadow || u.z.maxWait == 0 && q.denies(u) {
-			if u.z.Shadow {
+		if u.shadow || u.z.maxWait == 0 && q.denies(u) {
+			if u.shadow {
 				continue
 			}
 			return nil, key, 0

@@ -23,6 +23,7 @@ type zone struct {
 	overrides        overrides
 	list             []*override
 	duplicates       *ruleSet
+	terms            atomic.Pointer[terms] // what is in force of the above
 	cost             template
 	fixed            int64 // the cost, if it is a number, else 0
 	settle           template

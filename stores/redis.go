@@ -75,6 +75,9 @@ func newConn(o *RedisOptions) *conn {
 	return &conn{client: newClient(o), prefix: o.Prefix, text: text, sha: hex.EncodeToString(sum[:])}
 }
 
+// NewClient returns a client for other uses of the same Redis.
+func NewClient(o *RedisOptions) redis.UniversalClient { return newClient(o) }
+
 // newClient returns a client that never repeats a command, because a decision
 // that is made twice is charged twice, and that keeps the deadline of a context.
 func newClient(o *RedisOptions) redis.UniversalClient {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
@@ -114,7 +116,7 @@ func TestReadmeACLIsEnough(t *testing.T) {
 func TestOneRightLessFailsLoudly(t *testing.T) {
 	_, _, rights := readmeACL(t)
 	for _, right := range rights {
-		if !strings.HasPrefix(right, "+") && !strings.HasPrefix(right, "~") {
+		if !strings.ContainsAny(right[:1], "+~&") {
 			continue // says what is not allowed
 		}
 		t.Run(right, func(t *testing.T) {
@@ -142,8 +144,13 @@ func withRights(t *testing.T, without []string) (*harness.Redis, *harness.Caddy)
 	if err := redis.Do(context.Background(), set...).Err(); err != nil {
 		t.Fatalf("the ACL in the README: %v", err)
 	}
+	one := goredis.NewClient(&goredis.Options{Addr: redis.Addr, DB: 1})
+	defer one.Close()
+	if err := one.Set(context.Background(), "diana:rules", `{"zones": {}}`, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
 	caddy := harness.StartCaddy(t, harness.Config{
-		Global: onRedis(redis, "username "+user, "password {env.REDIS_PASSWORD}", "timeout 1s", "db 1"), Site: everything,
+		Global: onRedisWith(redis, "rules redis diana:rules", "username "+user, "password {env.REDIS_PASSWORD}", "timeout 1s", "db 1"), Site: everything,
 	}, "REDIS_PASSWORD="+password)
 	return redis, caddy
 }

@@ -46,6 +46,9 @@ func TestModulesAreListed(t *testing.T) {
 	for _, algorithm := range algorithms {
 		want = append(want, "http.rate_limit.algorithms."+algorithm)
 	}
+	for _, source := range []string{"redis", "http", "file"} {
+		want = append(want, "http.rate_limit.rule_sources."+source)
+	}
 	for _, module := range want {
 		if !slices.Contains(listed, module) {
 			t.Errorf("%s is not listed", module)
@@ -55,9 +58,12 @@ func TestModulesAreListed(t *testing.T) {
 
 // onRedis is the global option for a store in that Redis; options are further
 // lines of the store.
-func onRedis(r *harness.Redis, options ...string) string {
-	return fmt.Sprintf("\trate_limit {\n\t\tstore redis %s {\n%s\n\t\t}\n\t}",
-		r.Addr, strings.Join(options, "\n"))
+func onRedis(r *harness.Redis, options ...string) string { return onRedisWith(r, "", options...) }
+
+// onRedisWith has further lines beside the store.
+func onRedisWith(r *harness.Redis, lines string, options ...string) string {
+	return fmt.Sprintf("\trate_limit {\n\t\tstore redis %s {\n%s\n\t\t}\n%s\n\t}",
+		r.Addr, strings.Join(options, "\n"), lines)
 }
 
 // urls are the addresses of one path on each of the instances.

@@ -1,0 +1,88 @@
+package rules
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+func TestParse(t *testing.T) {
+	d, err := Parse([]byte(`{"zones": {"a": {"enabled": false, "shadow": true, "rules": [{"limit": 1, "window": "1s"}], "overrides": []}, "b": {"rules": null}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := d.Of("a"), d.Of("b")
+	if a == nil || a.Enabled == nil || *a.Enabled || a.Shadow == nil || !*a.Shadow || len(a.Rules) != 1 || !a.HasOverrides {
+		t.Errorf("zone a: %+v", a)
+	}
+	if b == nil || b.Enabled != nil || b.HasRules || b.HasOverrides {
+		t.Errorf("zone b: %+v", b)
+	}
+	if d.Of("c") != nil || (*Document)(nil).Of("a") != nil {
+		t.Error("a zone of which nothing is said")
+	}
+}
+
+// What is wrong is named, and where it is.
+func TestParseErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                                     "line 1, column 1: no JSON",
+		`{"zones": {}`:                         "line 1, column 13: no JSON",
+		"{\"zones\":\n  {\"a\" 1}}":            "line 2, column",
+		`{"zones": {}} x`:                      "no JSON",
+		`{"zones": {}} {}`:                     "line 1, column 16: more than one document",
+		`[]`:                                   "[]: want an object",
+		`{}`:                                   `no "zones"`,
+		`{"zones": null}`:                      `no "zones"`,
+		`{"zones": 7}`:                         "/zones: 7: want an object",
+		`{"zone": {}}`:                         "/zone: unknown: want zones",
+		`{"zones": {"a": 7}}`:                  "/zones/a: 7: want an object",
+		`{"zones": {"a": {"enabled": "yes"}}}`: `/zones/a/enabled: "yes": want true or false`,
+		`{"zones": {"a": {"key": ["x"]}}}`:     "/zones/a/key: unknown: want enabled, overrides, rules or shadow",
+		`{"zones": {"a": {"rules": {}}}}`:      "/zones/a/rules: {}: want a list",
+		`{"zones": {"a": {"overrides": "x"}}}`: `/zones/a/overrides: "x": want a list`,
+		`{"zones": {"a": {}, "a": {}}}`:        "/zones/a: stands twice",
+		`{"zones": {"a/b~c": 1}}`:              "/zones/a~1b~0c: 1: want an object",
+		"{\"zones\": {\"\\u0000\\u001b[31m\": 1}}":              `/zones/\x00\x1b[31m: 1: want an object`,
+		strings.Repeat("[", 100_000):                            "nests deeper than 32",
+		strings.Repeat(`{"zones":`, 500_000)[:MaxSize]:          "nests deeper than 32",
+		strings.Repeat(" ", MaxSize+1):                          "over 1048576 bytes",
+		`{"zones": {"` + strings.Repeat("x", 10_000) + `": 1}}`: "/zones/xxx",
+	} {
+		_, err := Parse([]byte(text))
+		if err == nil {
+			t.Errorf("%.60q: no error", text)
+			continue
+		}
+		got := err.Error()
+		if !strings.Contains(got, want) || len(got) > 400 {
+			t.Errorf("%.60q: %q, want %q", text, got, want)
+		}
+		if strings.IndexFunc(got, unicode.IsControl) >= 0 {
+			t.Errorf("%.60q: control characters in %q", text, got)
+		}
+	}
+}
+
+func TestAtJoinsPointers(t *testing.T) {
+	err := At("/zones", At("/a", At("/rules/0", errors.New("wrong"))))
+	if err.Error() != "/zones/a/rules/0: wrong" {
+		t.Error(err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"zones": {"a": {"enabled": false, "rules": [{"limit": 1, "window": "1s"}]}}}`))
+	f.Add([]byte(`{"zones": {"a": {"overrides": [{"key": ["x"], "rules": [{"limit": 0, "window": 1}]}]}}}`))
+	f.Add([]byte("{\"zones\":\x00}"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		d, err := Parse(text)
+		if (d == nil) == (err == nil) {
+			t.Fatalf("%v and %v", d, err)
+		}
+		if err != nil && len(err.Error()) > 2000 {
+			t.Errorf("an error of %d bytes", len(err.Error()))
+		}
+	})
+}

@@ -1,0 +1,153 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func init() {
+	caddy.RegisterModule((*HTTP)(nil))
+}
+
+// HTTP reads rules from an https URL.
+type HTTP struct {
+	// The URL, https, or http to this machine itself (localhost, 127.0.0.1,
+	// [::1]). {env.*} and {file.*} are replaced. Redirects are followed only to
+	// the same host.
+	URL string `json:"url"`
+
+	// A bearer token to send, better written as {env.*} or {file.*}, which is
+	// read again for every request. Default: none.
+	BearerToken string `json:"bearer_token,omitempty"`
+
+	// How often to ask, at least 1s. A server that sends an ETag is asked
+	// whether it changed. Default: 30s.
+	Interval caddy.Duration `json:"interval,omitempty"`
+
+	url    *url.URL
+	client *http.Client
+	etag   string
+}
+
+const maxRedirects = 5
+
+// CaddyModule returns the Caddy module information.
+func (*HTTP) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: Namespace + ".http", New: func() caddy.Module { return new(HTTP) }}
+}
+
+// Provision implements caddy.Provisioner.
+func (h *HTTP) Provision(caddy.Context) error {
+	if h.URL == "" {
+		return errors.New("url: want such as https://rules.example.com/limits.json")
+	}
+	text, err := resolve("url", h.URL)
+	if err != nil {
+		return err
+	}
+	if h.url, err = url.Parse(text); err != nil || h.url.Host == "" {
+		return errors.New("url: cannot be read: want such as https://rules.example.com/limits.json") // it may hold a secret
+	}
+	if h.url.Scheme != "https" && !(h.url.Scheme == "http" && thisMachine(h.url.Hostname())) {
+		return fmt.Errorf("url %s: want https; http only to this machine itself", h.url.Redacted())
+	}
+	if h.BearerToken != "" {
+		if _, err := resolve("bearer_token", h.BearerToken); err != nil {
+			return err
+		}
+	}
+	h.client = &http.Client{Timeout: fetchTimeout, CheckRedirect: h.redirect}
+	return checkInterval(h.Interval)
+}
+
+// thisMachine says whether nobody else can read what is sent to the host.
+func thisMachine(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+var errRedirect = errors.New("redirects to another host or scheme: want the document's own URL")
+
+// redirect keeps the token, and what rules are believed, at the one host.
+func (h *HTTP) redirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case r.URL.Host != h.url.Host || r.URL.Scheme != h.url.Scheme:
+		return errRedirect
+	case len(via) >= maxRedirects:
+		return fmt.Errorf("redirects more than %d times", maxRedirects)
+	}
+	return nil
+}
+
+// Fetch implements [Source].
+func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url.String(), nil)
+	if err != nil {
+		return nil, errors.New("url: cannot be asked")
+	}
+	r.Header.Set("Accept", "application/json")
+	if h.etag != "" {
+		r.Header.Set("If-None-Match", h.etag)
+	}
+	if h.BearerToken != "" {
+		token, err := resolve("bearer_token", h.BearerToken)
+		if err != nil {
+			return nil, err
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := h.client.Do(r)
+	if err != nil {
+		return nil, h.plain(err)
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotModified && h.etag != "":
+		return nil, ErrUnchanged
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s: status %d: want 200", h.url.Host, resp.StatusCode)
+	case resp.ContentLength > MaxSize:
+		return nil, fmt.Errorf("%s: %w", h.url.Host, errTooLarge)
+	}
+	text, err := limited(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", h.url.Host, h.plain(err))
+	}
+	h.etag = resp.Header.Get("ETag")
+	return text, nil
+}
+
+// plain leaves the URL, which may hold a secret, out of an error.
+func (h *HTTP) plain(err error) error {
+	var u *url.Error
+	if !errors.As(err, &u) {
+		return err
+	}
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("%s: no answer within %v", h.url.Host, fetchTimeout)
+	}
+	return fmt.Errorf("%s: %w", h.url.Host, u.Err)
+}
+
+// Notify implements [Source]: an HTTP server tells of no changes.
+func (*HTTP) Notify(context.Context, func(), func(error)) {}
+
+// Every implements [Source].
+func (h *HTTP) Every() time.Duration { return interval(h.Interval) }
+
+// Identity implements [Source].
+func (h *HTTP) Identity() string { return "http " + h.url.String() + " " + h.BearerToken }
+
+var (
+	_ Source            = (*HTTP)(nil)
+	_ caddy.Provisioner = (*HTTP)(nil)
+)

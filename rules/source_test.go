@@ -1,0 +1,286 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// heard is a sink that remembers.
+type heard struct {
+	mu        sync.Mutex
+	documents []string
+	unchanged int
+	errs      []error
+}
+
+func (h *heard) Document(text []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.documents = append(h.documents, string(text))
+}
+
+func (h *heard) Unchanged() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unchanged++
+}
+
+func (h *heard) Failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.errs = append(h.errs, err)
+}
+
+func (h *heard) last() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.documents) == 0 {
+		return ""
+	}
+	return h.documents[len(h.documents)-1]
+}
+
+func (h *heard) count() (documents, errs int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.documents), len(h.errs)
+}
+
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// watch follows a source until the test ends.
+func watch(t *testing.T, s Source) *heard {
+	t.Helper()
+	if p, ok := s.(caddy.Provisioner); ok {
+		if err := p.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := new(heard)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() { Watch(ctx, s, h) })
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return h
+}
+
+func TestFileIsWatched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.json")
+	h := watch(t, &File{Path: path, Interval: caddy.Duration(time.Hour)})
+	until(t, "an error, for there is no file", func() bool { _, errs := h.count(); return errs > 0 })
+	for i, text := range []string{"one", "two!", "three"} {
+		if i == 1 { // replaced, as editors do
+			if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		until(t, text, func() bool { return h.last() == text })
+	}
+}
+
+func TestFileRefusesWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe, large, empty := filepath.Join(dir, "pipe"), filepath.Join(dir, "large"), filepath.Join(dir, "empty")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(large, make([]byte, 2*MaxSize), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{dir: "regular file", pipe: "regular file", large: "over 1048576", empty: "nothing there"} {
+		f := &File{Path: path}
+		if err := f.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Fetch(context.Background()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestHTTPAsksWhetherItChanged(t *testing.T) {
+	var asked, sent atomic.Int64
+	t.Setenv("RULES_TOKEN", "secret")
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if r.Header.Get("If-None-Match") == `"1"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		sent.Add(1)
+		w.Header().Set("ETag", `"1"`)
+		fmt.Fprint(w, "document")
+	}))
+	defer srv.Close()
+	h := watch(t, &HTTP{URL: srv.URL, BearerToken: "{env.RULES_TOKEN}", Interval: caddy.Duration(time.Second)})
+	until(t, "three questions", func() bool { return asked.Load() >= 3 })
+	if n, errs := h.count(); n != 1 || errs != 0 || sent.Load() != 1 || h.last() != "document" {
+		t.Errorf("%d documents, %d errors, %d sent", n, errs, sent.Load())
+	}
+}
+
+// TestHTTPHostile has servers that do all they can.
+func TestHTTPHostile(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("another host was asked, with %q", r.Header.Get("Authorization"))
+	}))
+	defer other.Close()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*MaxSize)) })
+	mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
+		for b := make([]byte, 1<<16); ; {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	mux.HandleFunc("/round", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/round", http.StatusTemporaryRedirect)
+	})
+	mux.HandleFunc("/drip", func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			_, _ = w.Write([]byte(" "))
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	mux.HandleFunc("/empty", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("/unasked", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
+	mux.HandleFunc("/here", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/fine", http.StatusFound) })
+	mux.HandleFunc("/fine", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "fine") })
+	srv := httptest.NewServer(mux)
+	defer srv.Close()
+	for path, want := range map[string]string{
+		"/large": "over 1048576", "/endless": "over 1048576", "/away": "redirects to another host", "/round": "more than 5 times",
+		"/drip": "", "/empty": "nothing there", "/unasked": "status 304", "/nothing": "status 404", "/here": "fine", "/fine": "fine",
+	} {
+		s := &HTTP{URL: strings.Replace(srv.URL, "//", "//user:canary@", 1) + path, BearerToken: "canary"}
+		if err := s.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+		if path != "/drip" {
+			ctx = context.Background()
+		}
+		text, err := s.Fetch(ctx)
+		cancel()
+		switch {
+		case want == "fine" && (err != nil || string(text) != want):
+			t.Errorf("%s: %q, %v", path, text, err)
+		case want != "fine" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary")):
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+}
+
+func TestHTTPURLs(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://rules.example.com/x": "", "http://localhost:1/x": "", "http://127.0.0.1/x": "", "http://[::1]:8/x": "",
+		"http://rules.example.com/x": "want https", "http://localhost.example.com/x": "want https", "http://10.0.0.1/x": "want https",
+		"ftp://localhost/x": "want https", "": "want such as", "rules.json": "want such as", "{env.NO_SUCH}": "resolves to nothing",
+	} {
+		err := (&HTTP{URL: url}).Provision(caddy.Context{})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", url, err, want)
+		}
+	}
+}
+
+func TestRedisIsHeard(t *testing.T) {
+	srv := redistest.Start(t)
+	ctx := context.Background()
+	c := redis.NewClient(&redis.Options{Addr: srv.Addr})
+	defer c.Close()
+	h := watch(t, &Redis{Key: "diana:rules", Address: "redis://" + srv.Addr, Interval: caddy.Duration(time.Hour)})
+	until(t, "an error, for there is no key", func() bool { _, errs := h.count(); return errs > 0 })
+	for _, text := range []string{"one", "two"} {
+		c.Set(ctx, "diana:rules", text, 0)
+		c.Publish(ctx, "diana:rules", "")
+		until(t, text, func() bool { return h.last() == text })
+	}
+	c.Set(ctx, "diana:rules", strings.Repeat("x", 2*MaxSize), 0)
+	c.Publish(ctx, "diana:rules", "")
+	until(t, "an error, for it is too large", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return errors.Is(h.errs[len(h.errs)-1], errTooLarge)
+	})
+	// A message that is lost with its connection is made good by the next one.
+	c.Set(ctx, "diana:rules", "three", 0)
+	c.ClientKillByFilter(ctx, "TYPE", "pubsub")
+	until(t, "three", func() bool { return h.last() == "three" })
+}
+
+// TestManyChanges changes a document a hundred times a second and more: it is
+// read ten times a second at most, and the last one is never missed.
+func TestManyChanges(t *testing.T) {
+	srv := redistest.Start(t)
+	ctx := context.Background()
+	c := redis.NewClient(&redis.Options{Addr: srv.Addr})
+	defer c.Close()
+	h := watch(t, &Redis{Key: "r", Address: "redis://" + srv.Addr, Interval: caddy.Duration(time.Hour)})
+	begun := time.Now()
+	last := ""
+	for i := range 300 {
+		last = fmt.Sprint("document ", i)
+		c.Set(ctx, "r", last, 0)
+		c.Publish(ctx, "r", "")
+		time.Sleep(5 * time.Millisecond)
+	}
+	until(t, last, func() bool { return h.last() == last })
+	n, _ := h.count()
+	if most := int(time.Since(begun)/minGap) + 2; n > most {
+		t.Errorf("%d documents in %v, want at most %d", n, time.Since(begun), most)
+	}
+}
+
+func TestRedisWithoutAddressOrStore(t *testing.T) {
+	r := &Redis{Key: "k"}
+	if err := r.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.UseStore("", nil); err == nil || !strings.Contains(err.Error(), "no address and no store") {
+		t.Error(err)
+	}
+	for _, r := range []*Redis{{}, {Key: "k", Address: "redis://canary:canary@[x"}, {Key: "k", Interval: 5}} {
+		if err := r.Provision(caddy.Context{}); err == nil || strings.Contains(err.Error(), "canary") {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
