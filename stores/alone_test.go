@@ -1,0 +1,399 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// line is the way from one instance to Redis, which a test can cut.
+type line struct{ state lineState }
+
+type lineState int
+
+const (
+	lineWorks   lineState = iota
+	lineCut               // nothing gets through
+	lineSilent            // nothing gets through, and nobody says so
+	lineOneWay            // what is asked gets through, the answer does not
+	lineRefuses           // Redis answers that it does not want to
+)
+
+func (l *line) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := l.fate(func() error { return next(ctx, cmd) })
+		cmd.SetErr(err)
+		return err
+	}
+}
+
+func (l *line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return l.fate(func() error { return next(ctx, cmds) })
+	}
+}
+
+// refusal is an error that Redis answered.
+type refusal string
+
+func (e refusal) Error() string { return string(e) }
+func (refusal) RedisError()     {}
+
+func (l *line) fate(do func() error) error {
+	switch l.state {
+	case lineWorks:
+		return do()
+	case lineOneWay:
+		_ = do()
+		return context.DeadlineExceeded
+	case lineSilent:
+		return context.DeadlineExceeded
+	case lineRefuses:
+		return refusal("OOM command not allowed when used memory > 'maxmemory'.")
+	}
+	return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+}
+
+// fleet is some instances before one Redis, all on one clock that the test sets.
+type fleet struct {
+	v     *virtual
+	of    []*Shared
+	lines []*line
+}
+
+func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
+	t.Helper()
+	f := &fleet{v: &virtual{client: srv.Client(), now: hour}}
+	for range n {
+		s, l := newVirtualShared(t, srv, f.v), new(line)
+		s.Watch(deaf{})
+		s.live.Store(int64(n))
+		s.conn.client.AddHook(l)
+		f.of, f.lines = append(f.of, s), append(f.lines, l)
+	}
+	return f
+}
+
+// set cuts or mends the way of one instance, and of all if i is negative. One
+// that is mended is noticed at once, as the next heartbeat would.
+func (f *fleet) set(i int, to lineState) {
+	for n, l := range f.lines {
+		if i < 0 || n == i {
+			l.state = to
+			if to == lineWorks {
+				f.of[n].breaker.close()
+			}
+		}
+	}
+}
+
+// ask decides one item at one instance.
+func (f *fleet) ask(i int, c *Counter, k Key, cost int64) *Ask {
+	for _, s := range f.of {
+		s.conn.seq.Store(uint64(f.v.now) - 1)
+	}
+	a := &Ask{Items: []Item{{Counter: c, Key: k, Tag: k, Cost: cost}}}
+	f.of[i].Decide(context.Background(), a)
+	return a
+}
+
+// most is how much passes at once, in requests of 1.
+func (f *fleet) most(i int, c *Counter, k Key) (n int) {
+	for f.ask(i, c, k, 1).Admitted {
+		n++
+	}
+	return n
+}
+
+// counters gives every instance a counter of its own for the same zone.
+func (f *fleet) counters(t *testing.T, name string, spec ruleSpec) []*Counter {
+	t.Helper()
+	var cs []*Counter
+	for range f.of {
+		cs = append(cs, newTestCounter(t, name, 0, false, nil, spec))
+	}
+	return cs
+}
+
+// TestPromiseUnderFailures lets instances lose Redis and find it again, in every
+// way there is, under attack. Through Redis no more passes than the bound, and
+// alone no instance lets more pass than the bound of its share: in any window,
+// over any number of outages. Nobody is locked out afterwards.
+func TestPromiseUnderFailures(t *testing.T) {
+	srv := redistest.Start(t)
+	r := seeded(t)
+	worst := make(map[string]float64)
+	for budget, trial := operations(t, 20_000), 0; budget > 0; trial++ {
+		for name, vic := range victims(r) {
+			n := 1 + r.IntN(4)
+			f := newFleet(t, srv, n)
+			h := &history{fleet: f, r: r, counters: f.counters(t, fmt.Sprintf("p%d", trial), vic.spec), window: vic.spec.spec.Window}
+			h.key = Key{1, r.Uint64() >> r.IntN(40)}
+			h.alone = make([][]charge, n)
+			const asks = 120
+			budget -= asks
+			attack(r, vic, asks, h.decide)
+			h.check(t, name, vic, worst)
+			for _, s := range f.of {
+				_ = s.conn.client.Close()
+			}
+			if t.Failed() {
+				return
+			}
+		}
+		(&virtual{client: srv.Client()}).forget(t)
+	}
+	t.Logf("the most that was admitted in a window, of what is promised: %v", worst)
+}
+
+// history is what was admitted, and by whom.
+type history struct {
+	*fleet
+	r        *rand.Rand
+	counters []*Counter
+	key      Key
+	window   int64
+	through  []charge // Redis
+	alone    [][]charge
+	all      []charge
+}
+
+func (h *history) decide(at, cost int64) (bool, int64) {
+	h.v.now = at
+	if h.r.IntN(12) == 0 {
+		who := h.r.IntN(len(h.of)+1) - 1
+		h.set(who, lineState(h.r.IntN(5)))
+	}
+	i := h.r.IntN(len(h.of))
+	if h.r.IntN(20) == 0 && !h.of[i].breaker.open.Load() {
+		h.of[i].conn.seq.Store(uint64(at) - 1)
+		_ = h.of[i].payTable(context.Background(), h.counters[i], time.Now().Add(time.Minute))
+	}
+	a := h.ask(i, h.counters[i], h.key, cost)
+	if a.Admitted {
+		h.all = append(h.all, charge{at, cost})
+		if a.Mode == ModeAlone {
+			h.alone[i] = append(h.alone[i], charge{at, cost})
+		} else {
+			h.through = append(h.through, charge{at, cost})
+		}
+	}
+	var retry int64
+	for _, res := range a.Items[0].Results {
+		retry = max(retry, res.Retry)
+	}
+	return a.Admitted, retry
+}
+
+func (h *history) check(t *testing.T, name string, vic victim, worst map[string]float64) {
+	t.Helper()
+	promise := vic.bound
+	if found := worstWindow(h.through, h.window); found > vic.bound {
+		t.Errorf("%s: %d passed through Redis in a window, bound %d: %+v", name, found, vic.bound, vic.spec)
+	}
+	for i := range h.of {
+		bound := aloneBound(name, h.counters[i].share(int64(len(h.of)) * 1e6)[0])
+		if len(h.alone[i]) > 0 {
+			promise += bound
+		}
+		if found := worstWindow(h.alone[i], h.window); found > bound {
+			t.Errorf("%s: %d passed alone at one of %d instances in a window, bound %d: %+v", name, found, len(h.of), bound, vic.spec)
+		}
+	}
+	found := worstWindow(h.all, h.window)
+	worst[name] = max(worst[name], float64(int(100*float64(found)/float64(promise)))/100)
+	h.v.now += 10 * (h.window + 1_000_000)
+	for i := range h.of {
+		if a := h.ask(i, h.counters[i], h.key, 1); !a.Admitted {
+			t.Errorf("%s: instance %d of %d denies long after, in mode %v: %+v", name, i, len(h.of), a.Mode, a.Items[0].Results)
+		}
+		h.v.now += 10 * h.window
+	}
+}
+
+// aloneBound is the bound of a rule, which is a share of another.
+func aloneBound(name string, share algorithms.Rule) int64 {
+	l, b := share.Limit(), share.Capacity()
+	switch {
+	case name == "fixed_window":
+		return 2*l - 1
+	case strings.HasPrefix(name, "fixed"):
+		return 2 * l
+	case strings.HasPrefix(name, "sliding"):
+		return l
+	}
+	return l + b
+}
+
+// everyKind is one rule of 12 in a minute for each algorithm.
+func everyKind() map[string]ruleSpec {
+	sp := algorithms.Spec{Limit: 12, Window: 60_000_000, Cost: 1}
+	return map[string]ruleSpec{
+		"fixed_window":   {&algorithms.FixedWindow{}, sp},
+		"sliding_log":    {&algorithms.SlidingLog{}, sp},
+		"sliding_window": {&algorithms.SlidingWindow{}, sp},
+		"token_bucket":   {&algorithms.TokenBucket{}, sp},
+		"leaky_bucket":   {&algorithms.LeakyBucket{NoDelay: true}, sp},
+		"gcra":           {&algorithms.GCRA{}, sp},
+	}
+}
+
+// TestStartsAloneWarm uses parts of a limit through Redis, and then loses it:
+// each of three instances has as much of its third left as was left of the whole.
+func TestStartsAloneWarm(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range everyKind() {
+		for used, want := range map[int]int{0: 4, 6: 2, 9: 1, 12: 0} {
+			f := newFleet(t, srv, 3)
+			c := f.counters(t, fmt.Sprintf("%s-%d", name, used), spec)
+			for range used {
+				f.ask(0, c[0], Key{1, 2}, 1)
+			}
+			f.set(-1, lineRefuses)
+			if n := f.most(0, c[0], Key{1, 2}); n != want {
+				t.Errorf("%s: alone after %d of 12, %d pass, want %d", name, used, n, want)
+			}
+			if n := f.most(1, c[1], Key{1, 2}); n != 4 {
+				t.Errorf("%s: at an instance that never asked for the key %d pass, want 4", name, n)
+			}
+		}
+	}
+}
+
+// TestDebtsAreCharged admits alone, and finds it charged in Redis: with the key's
+// own next ask, or in the background if none comes. What is unknown to have been
+// charged is not charged twice.
+func TestDebtsAreCharged(t *testing.T) {
+	srv := redistest.Start(t)
+	k := Key{1, 2}
+	for name, spec := range everyKind() {
+		for _, background := range []bool{false, true} {
+			f := newFleet(t, srv, 3)
+			c := f.counters(t, fmt.Sprintf("%s-%v", name, background), spec)
+			f.ask(0, c[0], k, 1) // through Redis
+			f.set(-1, lineCut)
+			for i := range f.of {
+				f.v.now += 1000
+				f.ask(i, c[i], k, 3)
+			}
+			f.set(-1, lineWorks)
+			f.v.now += 2_000_000
+			for i, s := range f.of {
+				f.lines[i].state = lineRefuses // once more: what is refused is still owed
+				if background {
+					s.payDebts(context.Background())
+				} else {
+					f.ask(i, c[i], k, 13)
+				}
+				f.set(i, lineWorks)
+			}
+			f.v.now += 2_000_000
+			for i, s := range f.of {
+				if background {
+					s.conn.seq.Store(uint64(f.v.now) - 1)
+					s.payDebts(context.Background())
+				} else if i > 0 {
+					f.ask(i, c[i], k, 12) // denied, and yet its debt is charged
+				}
+			}
+			// 1 and three times 3 of 12 are used; a meter has drained by less than 1.
+			if n := f.most(0, c[0], k); n != 2 {
+				t.Errorf("%s, in the background %v: %d pass, want 2", name, background, n)
+			}
+			for i := range f.of {
+				if n := c[i].Table.notes().owing.Load(); n != 0 {
+					t.Errorf("%s: %d keys still owe", name, n)
+				}
+			}
+		}
+	}
+}
+
+// TestGhostIsNotChargedTwice loses the answer to an ask that Redis has charged.
+// What the instance admits in its place is not charged there again, and what a
+// refused one left to the instance is.
+func TestGhostIsNotChargedTwice(t *testing.T) {
+	srv := redistest.Start(t)
+	k := Key{1, 2}
+	for name, spec := range everyKind() {
+		for state, want := range map[lineState]int{lineOneWay: 8, lineRefuses: 8, lineSilent: 12} {
+			f := newFleet(t, srv, 1)
+			c := f.counters(t, fmt.Sprintf("%s-%d", name, state), spec)
+			f.of[0].conn.client.ScriptLoad(context.Background(), f.of[0].conn.text)
+			f.set(0, state)
+			if a := f.ask(0, c[0], k, 4); !a.Admitted || a.Mode != ModeAlone {
+				t.Fatalf("%s: admitted %v in mode %v", name, a.Admitted, a.Mode)
+			}
+			f.set(0, lineWorks)
+			f.v.now += 1_000_000
+			if n := f.most(0, c[0], k); n != want {
+				t.Errorf("%s, line %d: %d pass, want %d", name, state, n, want)
+			}
+		}
+	}
+}
+
+// TestCountedAloneIsOwed answers a request after Redis has come back that was let
+// through without it: what it is to pay is charged there.
+func TestCountedAloneIsOwed(t *testing.T) {
+	srv := redistest.Start(t)
+	k := Key{1, 2}
+	for name, spec := range everyKind() {
+		f := newFleet(t, srv, 1)
+		spec.spec.Debt = true
+		c := newTestCounter(t, name, 0, true, nil, spec)
+		f.set(0, lineRefuses)
+		a := f.ask(0, c, k, 5)
+		f.set(0, lineWorks)
+		f.v.now += 1_000_000
+		f.ask(0, c, Key{2, 2}, 1) // the first debt would be paid now
+		f.of[0].Finish(context.Background(), &a.Items[0], 5)
+		open := f.ask(0, c, k, 1)
+		if left := open.Items[0].Results[0].Remaining; open.Mode != ModeShared || left != 6 {
+			t.Errorf("%s: %d left, want 12 less the 5 counted alone and the 1 that is held", name, left)
+		}
+	}
+}
+
+// TestKeysComeBackOneByOne asks for many keys while a second passes after an
+// outage: each goes over to Redis once, and all have at its end.
+func TestKeysComeBackOneByOne(t *testing.T) {
+	srv := redistest.Start(t)
+	f := newFleet(t, srv, 1)
+	c := f.counters(t, "ramp", everyKind()["gcra"])
+	f.set(0, lineRefuses)
+	f.ask(0, c[0], Key{}, 1)
+	f.set(0, lineWorks)
+	keys, shared := make([]Key, 200), make(map[Key]bool)
+	for i := range keys {
+		keys[i] = Key{uint64(i), rand.Uint64()}
+	}
+	for _, percent := range []int{10, 50, 90, 100} {
+		f.v.now = hour + int64(percent)*10_000
+		for _, k := range keys {
+			if mode := f.ask(0, c[0], k, 1).Mode; mode == ModeShared {
+				shared[k] = true
+			} else if shared[k] {
+				t.Fatalf("a key went back to mode %v", mode)
+			}
+		}
+		if n := len(shared) / 2; n < percent-15 || n > percent+15 {
+			t.Errorf("after %d%% of the time %d%% of the keys are asked of Redis", percent, n)
+		}
+	}
+	if len(shared) != len(keys) {
+		t.Errorf("in the end %d of %d keys", len(shared), len(keys))
+	}
+}
