@@ -127,7 +127,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-fixed-align", breaks: "align is ignored when a window opens", file: fixedLua, suites: redis,
-		old: "if u == 0 then S = align == 1 and t - t % W or t end", new: "if u == 0 then S = t end",
+		old: "local start = align == 1 and t - t % W or t", new: "local start = t",
 	},
 	{
 		name: "lua-fixed-step-back", breaks: "a window that begins ahead of the clock is not repaired", file: fixedLua, suites: redis,
@@ -183,7 +183,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-log-edge", breaks: "a stamp counts a microsecond too long", file: logLua, suites: redis,
-		old: "local edge = t + excess - W", new: "local edge = t + excess - W - 1",
+		old: "W.\n  local edge = t + excess - W", new: "W.\n  local edge = t + excess - W - 1",
 	},
 	{
 		name: "lua-log-cost", breaks: "the verdict ignores the cost", file: logLua, suites: redis,
@@ -247,6 +247,6 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-log-reset", breaks: "a time to live is a window too short", file: logLua, suites: redis,
-		old: "max(0, last + W - t)", new: "max(0, last - t)",
+		old: "new, reset = pack('<dddd', h, C, off, last), max(0, last + W - t)", new: "new, reset = pack('<dddd', h, C, off, last), max(0, last - t)",
 	},
 }

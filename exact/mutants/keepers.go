@@ -241,24 +241,12 @@ var storeMutants = []mutant{
 		old: "r.err == nil && got == seq {", new: "r.err == nil && got != 0 {",
 	},
 	{
-		name: "shared-share", breaks: "an instance alone takes the whole limit", file: sharedGo, suites: redis,
-		old: "of = max(1, s.live.Load()) * 1e6", new: "of = 1e6",
-	},
-	{
-		name: "shared-share-said", breaks: "the number of instances that was configured is ignored", file: sharedGo, suites: redis,
-		old: "if of == 0 {", new: "if of >= 0 {",
-	},
-	{
 		name: "shared-place-kept", breaks: "a place is given back twice", file: sharedGo, suites: redis,
 		old: "it.hold.taken = it.keepsPlace(charge)", new: "it.hold.taken = true",
 	},
 	{
 		name: "shared-keep", breaks: "a place does not outlive the end of a reserve", file: askGo, suites: redis,
 		old: "return it.Reserve && charge > 0 && it.Counter.InFlight > 0", new: "return it.Reserve && charge < 0 && it.Counter.InFlight > 0",
-	},
-	{
-		name: "shared-alone", breaks: "a place taken alone is given back in Redis", file: sharedGo, suites: redis,
-		old: "a.Items[i].hold.mode = ModeAlone", new: "a.Items[i].hold.mode = ModeShared",
 	},
 	{
 		name: "tend-unknown", breaks: "a place that may have been taken is not given back", file: tendGo, suites: redis,

@@ -117,7 +117,7 @@ func repository() (string, error) {
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(arithmeticMutants, judgeMutants, scriptMutants, storeMutants)
+	return slices.Concat(arithmeticMutants, judgeMutants, scriptMutants, storeMutants, aloneMutants)
 }
 
 func choose(only string) ([]mutant, error) {

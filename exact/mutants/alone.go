@@ -1,0 +1,105 @@
+//go:build unix
+
+package main
+
+const (
+	aloneGo    = "stores/alone.go"
+	notesGo    = "stores/notes.go"
+	portableGo = "algorithms/portable.go"
+)
+
+// aloneMutants break going on without Redis, and coming back.
+var aloneMutants = []mutant{
+	{
+		name: "alone-share", breaks: "an instance alone takes the whole limit", file: aloneGo, suites: redis,
+		old: "of = max(1, s.live.Load()) * 1e6", new: "of = 1e6",
+	},
+	{
+		name: "alone-share-said", breaks: "the number of instances that was configured is ignored", file: aloneGo, suites: redis,
+		old: "if of == 0 {", new: "if of >= 0 {",
+	},
+	{
+		name: "alone-place", breaks: "a place taken alone is given back in Redis", file: aloneGo, suites: redis,
+		old: "it.hold.mode = ModeAlone", new: "it.hold.mode = ModeShared",
+	},
+	{
+		name: "alone-cold", breaks: "an instance alone begins from zero", file: notesGo, suites: redis,
+		old: "pr.Warm(st, w, it.Counter.Rules[i], now)", new: "_ = w",
+	},
+	{
+		name: "alone-base", breaks: "what was known is owed, too", file: notesGo, suites: redis,
+		old: "pr.Base(w, st)", new: "clear(w)",
+	},
+	{
+		name: "alone-paid-twice", breaks: "a debt that was charged is owed again", file: notesGo, suites: redis,
+		old: "n.set(x, noteNothing)\n\tif p.slot", new: "if p.slot",
+	},
+	{
+		name: "alone-ghost", breaks: "what Redis may have charged is charged again", file: notesGo, suites: redis,
+		old: "r.(algorithms.Portable).Forgive(n.words(x, i), now, it.Cost, turn)", new: "_, _ = r, n.words(x, i)",
+	},
+	{
+		name: "alone-refused", breaks: "a debt that Redis refused is forgotten", file: aloneGo, suites: redis,
+		old: "o.notes.restore(o.key)", new: "_ = o",
+	},
+	{
+		name: "alone-finish", breaks: "what is charged after the answer is not owed", file: aloneGo, suites: redis,
+		old: "\t\ts.warm(it, s.now())\n", new: "",
+	},
+	{
+		name: "alone-ramp", breaks: "all keys go back to Redis at once", file: aloneGo, suites: redis,
+		old: "if elapsed >= ramp.Microseconds() {", new: "if elapsed >= 0 {",
+	},
+	{
+		name: "alone-background", breaks: "a debt that nobody asks for is not paid", file: aloneGo, suites: redis,
+		old: "if err := s.pay(ctx, owes); err != nil {", new: "if err := s.pay(ctx, owes[:0]); err != nil {",
+	},
+	{
+		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: portableGo, suites: redis,
+		old: "max(d, min(d+min(debt[0], m.burst)*m.w, m.capacity))", new: "d+min(debt[0], m.burst)*m.w",
+	},
+	{
+		name: "debt-meter-base", breaks: "what was known is owed, too", file: portableGo, suites: redis,
+		old: "owed := max(0, m.level(s, t)-m.level(note, t))", new: "owed := m.level(s, t)",
+	},
+	{
+		name: "debt-fixed-closed", breaks: "a debt of a window that is over is charged", file: portableGo, suites: redis,
+		old: "if cost == 0 || start+f.window <= now {", new: "if cost == 0 {",
+	},
+	{
+		name: "debt-fixed-limit", breaks: "a debt goes beyond the limit", file: portableGo, suites: redis,
+		old: "cost := min(debt[1], max(0, f.limit-used))", new: "cost := debt[1]",
+	},
+	{
+		name: "debt-sliding-age", breaks: "a debt is charged as if it were new", file: portableGo, suites: redis,
+		old: "age := max(0, s[0]-debt[0]+int64(x))", new: "age := int64(0)",
+	},
+	{
+		name: "debt-log-order", breaks: "stamps are not merged by age", file: portableGo, suites: redis,
+		old: "slices.Sort(all)", new: "_ = all",
+	},
+	{
+		name: "debt-log-base", breaks: "what was known is owed, too", file: portableGo, suites: redis,
+		old: "func (l *slidingLog) Base(note []int64, s State)             { note[0] = s[0] }", new: "func (l *slidingLog) Base(note []int64, s State)             { note[0] = 0 }",
+	},
+	{
+		name: "lua-debt-meter", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
+		old: "D = max(D, min(D + min(owed, cap / w) * w, cap))", new: "D = D + min(owed, cap / w) * w",
+	},
+	{
+		name: "lua-debt-fixed", breaks: "a debt of a window that is over is charged", file: fixedLua, suites: redis,
+		old: "if start + W > t then n = min(n, max(0, L - u)) else n = 0 end", new: "n = min(n, max(0, L - u))",
+	},
+	{
+		name: "lua-debt-sliding", breaks: "a debt is charged one part too late", file: slidingLua, suites: redis,
+		old: "local y = max(0, at - newest + x)", new: "local y = max(0, at - newest + x + 1)",
+	},
+	{
+		name: "lua-debt-log", breaks: "stamps are not merged by age", file: logLua, suites: redis,
+		old: "  table.sort(all)\n", new: "",
+	},
+	{
+		name: "lua-debt-log-step", breaks: "stamps that were not mended stay in a ring", file: logLua, suites: redis,
+		old: "if n > C or excess > 0 then", new: "if n > C then",
+	},
+}
