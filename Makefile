@@ -4,7 +4,7 @@
 CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench clean exact exact-long fuzz mutants
+.PHONY: help run build test lint fmt bench chaos clean exact exact-long fuzz mutants
 
 help: ## Show what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,6 +19,9 @@ build: ## Build Caddy with Diana into bin/caddy
 
 test: ## Run every test of every module (installs redis-server if it is missing)
 	@.ci/test
+
+chaos: ## Break Redis under load in every way: a table of promises and results
+	@.ci/chaos
 
 exact: ## Prove the arithmetic: a million verdicts for each algorithm, 0 differences
 	@.ci/exact

@@ -48,6 +48,6 @@ func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 		tb.Fatalf("cc: %v\n%s", err, out)
 	}
 	s := &Server{tb: tb, env: []string{"LD_PRELOAD=" + lib, "REDISTEST_CLOCK=" + c.file}}
-	s.begin(freePort(tb), args)
+	s.begin(FreePort(tb), args)
 	return s, c
 }

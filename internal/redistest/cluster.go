@@ -6,41 +6,56 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // StartCluster runs a Redis Cluster of masters without replicas and waits until
 // it serves all slots.
 func StartCluster(tb testing.TB, masters int) []*Server {
 	tb.Helper()
-	var nodes []*Server
-	create := []string{"--cluster", "create"}
-	for i := range masters {
-		port := clusterPort(tb)
-		n := startOn(tb, port, "--cluster-enabled", "yes", "--cluster-config-file", "nodes-"+strconv.Itoa(i)+".conf",
-			"--cluster-node-timeout", "1000")
-		nodes = append(nodes, n)
-		create = append(create, n.Addr)
-	}
-	out, err := exec.Command("redis-cli", append(create, "--cluster-yes")...).CombinedOutput() //nolint:gosec // a test's own arguments
-	if err != nil {
-		tb.Fatalf("redis-cli --cluster create: %v\n%s", err, out)
-	}
-	deadline := time.Now().Add(20 * time.Second)
-	for _, n := range nodes {
-		for !clusterReady(n) {
-			if time.Now().After(deadline) {
-				tb.Fatalf("the cluster is not ready on %s", n.Addr)
+	return startCluster(tb, masters, 0)
+}
+
+// StartReplicatedCluster is StartCluster with a replica for each master, which
+// takes over about two seconds after its master is gone. The masters come
+// first.
+func StartReplicatedCluster(tb testing.TB, masters int) []*Server {
+	tb.Helper()
+	nodes := startCluster(tb, masters, 1)
+	until(tb, "the replicas are in step", func() bool {
+		for _, n := range nodes[masters:] {
+			if !strings.Contains(n.cli("info", "replication"), "master_link_status:up") {
+				return false
 			}
-			time.Sleep(20 * time.Millisecond)
 		}
-	}
+		return true
+	})
 	return nodes
 }
 
-func clusterReady(n *Server) bool {
-	out, err := exec.Command("redis-cli", "-p", strconv.Itoa(n.Port), "cluster", "info").Output() //nolint:gosec // a test's own arguments
-	return err == nil && strings.Contains(string(out), "cluster_state:ok")
+func startCluster(tb testing.TB, masters, replicas int) []*Server {
+	tb.Helper()
+	var nodes []*Server
+	create := []string{"--cluster", "create"}
+	for i := range masters * (1 + replicas) {
+		n := startOn(tb, clusterPort(tb), "--cluster-enabled", "yes", "--cluster-config-file", "nodes-"+strconv.Itoa(i)+".conf",
+			"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0")
+		nodes = append(nodes, n)
+		create = append(create, n.Addr)
+	}
+	create = append(create, "--cluster-replicas", strconv.Itoa(replicas), "--cluster-yes")
+	out, err := exec.Command("redis-cli", create...).CombinedOutput()
+	if err != nil {
+		tb.Fatalf("redis-cli --cluster create: %v\n%s", err, out)
+	}
+	until(tb, "the cluster is ready", func() bool {
+		for _, n := range nodes {
+			if !strings.Contains(n.cli("cluster", "info"), "cluster_state:ok") {
+				return false
+			}
+		}
+		return true
+	})
+	return nodes
 }
 
 // clusterPort is a free port whose cluster bus port, 10000 above, exists and is
@@ -48,10 +63,7 @@ func clusterReady(n *Server) bool {
 func clusterPort(tb testing.TB) int {
 	tb.Helper()
 	for range 100 {
-		port := freePort(tb)
-		if port >= 55_000 {
-			continue
-		}
+		port := FreePort(tb)
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+10_000))); err == nil {
 			_ = l.Close()
 			return port

@@ -3,11 +3,11 @@ package redistest
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,7 +29,7 @@ type Server struct {
 // that needs Redis is never skipped.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
-	return startOn(tb, freePort(tb), args...)
+	return startOn(tb, FreePort(tb), args...)
 }
 
 func startOn(tb testing.TB, port int, args ...string) *Server {
@@ -41,14 +41,17 @@ func startOn(tb testing.TB, port int, args ...string) *Server {
 
 func (s *Server) begin(port int, args []string) {
 	s.tb.Helper()
-	s.Port = port
-	s.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
+	s.place(port)
 	s.args = append([]string{
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 		"--dir", s.tb.TempDir(), "--enable-debug-command", "yes",
 	}, args...)
 	s.Run()
 	s.tb.Cleanup(s.Kill)
+}
+
+func (s *Server) place(port int) {
+	s.Port, s.Addr = port, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
 // Run starts the server again after Kill, on the same port, and waits for it.
@@ -85,6 +88,20 @@ func (s *Server) Kill() {
 // Pid is the server's process.
 func (s *Server) Pid() int { return s.cmd.Process.Pid }
 
+// Stall stops the server without ending it: its connections stay open and
+// nothing is answered. Resume lets it go on.
+func (s *Server) Stall() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a stalled server go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.tb.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.tb.Fatalf("redis-server on %s: %v: %v", s.Addr, sig, err)
+	}
+}
+
 // Client returns a client that is closed when the test ends.
 func (s *Server) Client() *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true})
@@ -107,15 +124,17 @@ func (s *Server) CheckTTLs() {
 	}
 }
 
-func freePort(tb testing.TB) int {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+// cli is what redis-cli prints, nothing if the server does not answer.
+func (s *Server) cli(args ...string) string {
+	out, _ := exec.Command("redis-cli", append([]string{"-p", strconv.Itoa(s.Port)}, args...)...).Output() //nolint:gosec // a test's own arguments
+	return string(out)
+}
+
+func until(tb testing.TB, what string, ok func() bool) {
+	tb.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			tb.Fatalf("redistest: not within 30s: %s", what)
+		}
 	}
-	defer func() { _ = l.Close() }()
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		tb.Fatal(fmt.Errorf("listener's address is %T", l.Addr()))
-	}
-	return addr.Port
 }

@@ -45,6 +45,25 @@ func Build(dir string) error {
 	return nil
 }
 
+// BuildHere has Go build the Caddy of this repository, the plugin in it, into
+// dir. It takes the flags of `make build`, so that both share one build cache,
+// and these.
+func BuildHere(dir string, flags ...string) error {
+	binary = filepath.Join(dir, "caddy")
+	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
+	defer cancel()
+	args := append([]string{"build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-buildvcs=false"}, flags...)
+	cmd := exec.CommandContext(ctx, "go", append(args, "-o", binary, "./cmd/caddy")...)
+	cmd.Dir = ".."
+	if len(flags) == 0 {
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
+	}
+	return nil
+}
+
 // Command is the built Caddy with args, its files kept below dir.
 func Command(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)

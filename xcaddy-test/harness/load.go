@@ -13,9 +13,11 @@ import (
 // Shot is one request of a load: when it was sent, when its answer was there,
 // and what it was. The instant at which it was charged lies between the two.
 type Shot struct {
+	URL        string
 	Sent, Got  time.Time
 	Status     int
 	RetryAfter string
+	Policy     string // RateLimit-Policy, which tells whose limit was enforced
 	Err        error
 }
 
@@ -24,7 +26,7 @@ func (s Shot) Took() time.Duration { return s.Got.Sub(s.Sent) }
 
 // Shoot sends one GET.
 func Shoot(client *http.Client, url string) Shot {
-	s := Shot{Sent: time.Now()}
+	s := Shot{URL: url, Sent: time.Now()}
 	resp, err := client.Get(url)
 	if err != nil {
 		s.Got, s.Err = time.Now(), err
@@ -33,7 +35,7 @@ func Shoot(client *http.Client, url string) Shot {
 	_, s.Err = io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
 	s.Got = time.Now()
-	s.Status, s.RetryAfter = resp.StatusCode, resp.Header.Get("Retry-After")
+	s.Status, s.RetryAfter, s.Policy = resp.StatusCode, resp.Header.Get("Retry-After"), resp.Header.Get("RateLimit-Policy")
 	return s
 }
 

@@ -1,0 +1,94 @@
+// Package chaos breaks what Diana depends on while requests come, three real
+// Caddys on a real Redis, and holds what their clients saw against
+// what is promised.
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// full says that all rows are run, for as long as they take, and not only those
+// that are part of every test run.
+var full = os.Getenv("DIANA_CHAOS") == "full"
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "diana")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := harness.BuildHere(dir, strings.Fields(os.Getenv("DIANA_CHAOS_BUILD"))...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	code := m.Run()
+	results.print()
+	return code
+}
+
+// row is one fault: what is broken, what is promised, and how to see it.
+type row struct {
+	name, fault, target string
+	quick               bool // part of every test run
+	run                 func(t *testing.T, r *result)
+}
+
+// result collects what a row has shown, in the order in which it is said.
+type result struct {
+	row
+	parts []string
+	ok    bool
+}
+
+func (r *result) say(format string, args ...any) {
+	r.parts = append(r.parts, fmt.Sprintf(format, args...))
+}
+
+type table []*result
+
+var results table
+
+func (t table) print() {
+	if len(t) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 1, ' ', 0)
+	fmt.Fprintln(w, "\n| fault\t| target\t| result\t| \t|")
+	fmt.Fprintln(w, "|---\t|---\t|---\t|---\t|")
+	for _, r := range t {
+		verdict := "ok"
+		if !r.ok {
+			verdict = "FAIL"
+		}
+		fmt.Fprintf(w, "| %s\t| %s\t| %s\t| %s\t|\n", r.fault, r.target, strings.Join(r.parts, ", "), verdict)
+	}
+	_ = w.Flush()
+}
+
+// TestChaos runs the rows one after another, so that none disturbs another's
+// timing.
+func TestChaos(t *testing.T) {
+	for _, row := range rows() {
+		if !full && !row.quick {
+			continue
+		}
+		t.Run(row.name, func(t *testing.T) {
+			r := &result{row: row}
+			results = append(results, r)
+			defer func() {
+				r.ok = !t.Failed()
+				t.Logf("%s: %s", r.fault, strings.Join(r.parts, ", "))
+			}()
+			row.run(t, r)
+		})
+	}
+}

@@ -1,0 +1,183 @@
+package chaos
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+const (
+	instances   = 3
+	rate        = 500 // limited requests a second, over all instances
+	controlRate = 100 // of requests that no limit applies to, sent meanwhile
+	timeout     = 25 * time.Millisecond
+	countedKeys = 30
+	longKeys    = 2
+)
+
+// zone is a limit that the load runs into, with what it promises.
+type zone struct {
+	name   string
+	limit  int
+	bound  int // the most in any window
+	window time.Duration
+	rule   string
+}
+
+// The limits are multiples of the number of instances, so that the shares of
+// all together are the limit.
+var zones = []zone{
+	{"hot", 90, 180, time.Second, "90/1s gcra"},
+	{"keys", 6, 6, 2 * time.Second, "6/2s sliding_log"},
+	{"long", 300, 300, time.Hour, "300/1h sliding_window"},
+}
+
+// site limits each zone's path, and nothing else.
+func site() string {
+	var b strings.Builder
+	for _, z := range zones {
+		fmt.Fprintf(&b, "\trate_limit /%[1]s {\n\t\tzone %[1]s {\n\t\t\tkey {query.k}\n\t\t\tkey_missing share\n\t\t\trule %[2]s\n\t\t}\n\t}\n", z.name, z.rule)
+	}
+	return b.String() + "\trespond ok"
+}
+
+// paths are what the load asks for, in turn.
+func paths() (all []string) {
+	for i := range countedKeys {
+		all = append(all, "/hot", fmt.Sprintf("/keys?k=%d", i), "/hot", fmt.Sprintf("/keys?k=%d", (i+7)%countedKeys), fmt.Sprintf("/long?k=%d", i%longKeys))
+	}
+	return all
+}
+
+// scene is three instances that share one store.
+type scene struct {
+	t      *testing.T
+	caddys []*harness.Caddy
+}
+
+// global has the denied requests' own lines left out of the log: there may be a
+// hundred a second and they are not what is looked at.
+func global(store string) string {
+	return "\tlog {\n\t\texclude http.handlers.rate_limit\n\t}\n\trate_limit {\n\t\tstore redis " + store + "\n\t}"
+}
+
+// begin starts the instances and waits until each knows of all and shares its
+// counts.
+func begin(t *testing.T, store string) *scene {
+	t.Helper()
+	s := &scene{t: t}
+	for range instances {
+		s.caddys = append(s.caddys, harness.StartCaddy(t, harness.Config{Global: global(store), Site: site()}))
+	}
+	for _, c := range s.caddys {
+		file := filepath.Join(c.Dir, "caddy", "rate_limit", "instances", "redis")
+		harness.Until(t, 20*time.Second, "every instance knows of all", func() bool {
+			b, _ := os.ReadFile(file)
+			return string(b) == fmt.Sprint(instances)
+		})
+		harness.Until(t, 10*time.Second, "counts are shared", func() bool {
+			return !alone(harness.Shoot(harness.Client(1), c.URL+"/keys?k=begin"))
+		})
+	}
+	return s
+}
+
+func (s *scene) urls(paths ...string) (all []string) {
+	for i := range len(s.caddys) * len(paths) {
+		all = append(all, s.caddys[i%len(s.caddys)].URL+paths[i%len(paths)])
+	}
+	return all
+}
+
+// rotated is urls in which every path meets every instance, also when the
+// numbers of both have a common divisor.
+func (s *scene) rotated(paths []string) (all []string) {
+	for turn := range s.caddys {
+		for i, p := range paths {
+			all = append(all, s.caddys[(i+turn)%len(s.caddys)].URL+p)
+		}
+	}
+	return all
+}
+
+// play is a fault in three acts.
+type play struct {
+	calm, fault, after time.Duration
+	begin, end         func()
+}
+
+// record is what clients saw of a play.
+type record struct {
+	start, gone, ended, over time.Time
+	shots, control           []harness.Shot
+	marks                    []int // how far each log was when it began
+}
+
+// play runs the load through a fault.
+func (s *scene) play(p play) *record {
+	r := &record{start: time.Now()}
+	for _, c := range s.caddys {
+		r.marks = append(r.marks, len(c.Log()))
+	}
+	over := make(chan struct{})
+	more := func() bool {
+		select {
+		case <-over:
+			return false
+		default:
+			return true
+		}
+	}
+	shots, control := make(chan []harness.Shot), make(chan []harness.Shot)
+	go func() { shots <- harness.Pace(rate, more, s.rotated(paths())...) }()
+	go func() { control <- harness.Pace(controlRate, more, s.urls("/free")...) }()
+	time.Sleep(p.calm)
+	r.gone = time.Now()
+	p.begin()
+	time.Sleep(time.Until(r.gone.Add(p.fault)))
+	if p.end != nil {
+		p.end()
+	}
+	r.ended = time.Now()
+	time.Sleep(p.after)
+	r.over = time.Now()
+	close(over)
+	r.shots, r.control = <-shots, <-control
+	return r
+}
+
+// zoneOf is the zone whose limit applies to a shot.
+func zoneOf(s harness.Shot) *zone {
+	path := pathOf(s)
+	for i := range zones {
+		if rest, ok := strings.CutPrefix(path, "/"+zones[i].name); ok && (rest == "" || rest[0] == '?') {
+			return &zones[i]
+		}
+	}
+	return nil
+}
+
+func pathOf(s harness.Shot) string {
+	_, rest, _ := strings.Cut(s.URL, "://")
+	_, path, _ := strings.Cut(rest, "/")
+	return "/" + path
+}
+
+// alone says whether a shot was decided without Redis: the limit that its
+// answer tells of is then that of one instance.
+func alone(s harness.Shot) bool {
+	return s.Policy != "" && !strings.Contains(s.Policy, fmt.Sprintf(";q=%d;", zoneOf(s).limit))
+}
+
+// during are the shots sent in that time.
+func during(shots []harness.Shot, from, to time.Time) []harness.Shot {
+	first, _ := slices.BinarySearchFunc(shots, from, func(s harness.Shot, at time.Time) int { return s.Sent.Compare(at) })
+	last, _ := slices.BinarySearchFunc(shots, to, func(s harness.Shot, at time.Time) int { return s.Sent.Compare(at) })
+	return shots[first:max(first, last)]
+}

@@ -1,0 +1,70 @@
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// SentinelMaster is the name by which the Sentinels of StartSentinel know their
+// master.
+const SentinelMaster = "main"
+
+// Watched is a master and its replica, watched by three Sentinels that take the
+// master for down after a second.
+type Watched struct {
+	Master, Replica *Server
+	Sentinels       []*Server
+}
+
+// StartSentinel starts them and waits until a failover would succeed.
+func StartSentinel(tb testing.TB) *Watched {
+	tb.Helper()
+	w := &Watched{Master: Start(tb, "--repl-diskless-sync-delay", "0")}
+	w.Replica = Start(tb, "--replicaof", "127.0.0.1 "+strconv.Itoa(w.Master.Port), "--replica-priority", "10")
+	for range 3 {
+		w.Sentinels = append(w.Sentinels, w.sentinel(tb))
+	}
+	until(tb, "the Sentinels know each other and the replica", func() bool {
+		for _, s := range w.Sentinels {
+			info := s.cli("info", "sentinel")
+			if !strings.Contains(info, "status=ok") || !strings.Contains(info, "slaves=1,sentinels=3") {
+				return false
+			}
+		}
+		return strings.Contains(w.Replica.cli("info", "replication"), "master_link_status:up")
+	})
+	return w
+}
+
+func (w *Watched) sentinel(tb testing.TB) *Server {
+	tb.Helper()
+	s := &Server{tb: tb}
+	s.place(FreePort(tb))
+	config := fmt.Sprintf(`port %d
+bind 127.0.0.1
+sentinel monitor %[2]s 127.0.0.1 %d 2
+sentinel down-after-milliseconds %[2]s 1000
+sentinel failover-timeout %[2]s 3000
+`, s.Port, SentinelMaster, w.Master.Port)
+	dir := tb.TempDir()
+	file := filepath.Join(dir, "sentinel.conf") // Sentinels write into it
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	s.args = []string{file, "--sentinel", "--dir", dir}
+	s.Run()
+	tb.Cleanup(s.Kill)
+	return s
+}
+
+// Addrs are the Sentinels' addresses.
+func (w *Watched) Addrs() (all []string) {
+	for _, s := range w.Sentinels {
+		all = append(all, s.Addr)
+	}
+	return all
+}
