@@ -22,7 +22,7 @@ func (a *App) StoreUp(name string) {
 
 // StoreDown implements stores.Watcher.
 func (a *App) StoreDown(name string, f stores.Failure, cause error) {
-	advice := stores.Advice(f)
+	advice := stores.Advice(f, cause)
 	a.metrics.setStoreUp(name, false)
 	fields := []zap.Field{zap.String("store", name), zap.Error(cause), zap.String("advice", advice)}
 	if s := a.byName[name]; s != nil {
@@ -45,7 +45,7 @@ func (a *App) StoreDown(name string, f stores.Failure, cause error) {
 func (a *App) StoreError(name string, f stores.Failure, err error) {
 	a.metrics.storeErrors.WithLabelValues(name, string(f)).Inc()
 	if f == stores.FailWrong && a.wrong.allow() {
-		a.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err), zap.String("advice", stores.Advice(f)))
+		a.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err), zap.String("advice", stores.Advice(f, err)))
 	}
 }
 

@@ -181,6 +181,7 @@ func (s *Shared) Decide(ctx context.Context, a *Ask) {
 
 func (s *Shared) fail(err error) {
 	f := classify(err)
+	s.conn.failed(f)
 	s.watch().StoreError(s.o.Name, f, err)
 	s.breaker.failure(f, err)
 }

@@ -40,7 +40,9 @@ func (s *Shared) tend(ctx context.Context) {
 				s.places.renew(ctx, s)
 			}
 		} else {
-			if !s.breaker.open.Load() {
+			if s.breaker.open.Load() {
+				s.conn.failed(classify(err))
+			} else {
 				s.fail(err)
 			}
 			wait = probeEvery

@@ -1,0 +1,137 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+type (
+	connection = net.Conn
+	dialer     = func(ctx context.Context, network, addr string) (connection, error)
+)
+
+// links are the connections of one client to its servers.
+type links struct {
+	grace time.Duration // how long a call may take
+
+	mu   sync.Mutex
+	open map[*link]struct{} // those that may be used
+}
+
+func newLinks(grace time.Duration) *links {
+	return &links{grace: grace, open: make(map[*link]struct{})}
+}
+
+// retire has no connection used again that is open now: after a failure it may
+// lead to a server that is gone, or that is no longer the master, and the pool
+// would offer it to one request after another. Calls that are under way are
+// left to end.
+func (l *links) retire() {
+	l.mu.Lock()
+	retired := l.open
+	l.open = make(map[*link]struct{})
+	l.mu.Unlock()
+	if len(retired) == 0 {
+		return
+	}
+	for c := range retired {
+		c.retired.Store(true)
+	}
+	time.AfterFunc(l.grace, func() {
+		for c := range retired {
+			_ = c.Close()
+		}
+	})
+}
+
+func (l *links) forget(c *link) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, c)
+}
+
+// dialer keeps no more than n connections open to one server: the pool's own
+// bound lets a few more through while it dials.
+//
+// It never fails, but returns a connection that does: after as many failures to
+// dial as the pool is large the pool would try only once a second, however
+// often it is asked. How often a Redis that is away is asked is the breaker's
+// business.
+func (l *links) dialer(dial dialer, n int) dialer {
+	places := make(chan struct{}, n)
+	return func(ctx context.Context, network, addr string) (connection, error) {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return broken{err: ctx.Err()}, nil
+		}
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			<-places
+			return broken{err: err}, nil
+		}
+		k := &link{Conn: c}
+		k.closed = sync.OnceFunc(func() {
+			l.forget(k)
+			<-places
+		})
+		l.mu.Lock()
+		l.open[k] = struct{}{}
+		l.mu.Unlock()
+		return k, nil
+	}
+}
+
+// link is a connection that gives back its place when it is closed.
+type link struct {
+	net.Conn
+	closed  func()
+	retired atomic.Bool
+}
+
+// Close implements net.Conn.
+func (c *link) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+var errRetired = errors.New("the connection was opened before a failure")
+
+// SyscallConn lets the pool see, before it offers a connection, whether it may
+// be used and whether the server has closed it. With TLS it sees only the
+// former, or it would take TLS' own records for replies.
+func (c *link) SyscallConn() (syscall.RawConn, error) {
+	if c.retired.Load() {
+		return nil, errRetired
+	}
+	if raw, ok := c.Conn.(syscall.Conn); ok {
+		return raw.SyscallConn()
+	}
+	return unseen{}, nil
+}
+
+// unseen is a connection into which nobody may look.
+type unseen struct{}
+
+func (unseen) Control(func(uintptr)) error    { return nil }
+func (unseen) Read(func(uintptr) bool) error  { return nil }
+func (unseen) Write(func(uintptr) bool) error { return nil }
+
+// broken is a connection that could not be opened. Whoever uses it learns why;
+// the pool takes it for one that the server has closed.
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error)              { return 0, b.err }
+func (b broken) Write([]byte) (int, error)             { return 0, b.err }
+func (b broken) SyscallConn() (syscall.RawConn, error) { return nil, b.err }
+func (broken) Close() error                            { return nil }
+func (broken) LocalAddr() net.Addr                     { return &net.TCPAddr{} }
+func (broken) RemoteAddr() net.Addr                    { return &net.TCPAddr{} }
+func (broken) SetDeadline(time.Time) error             { return nil }
+func (broken) SetReadDeadline(time.Time) error         { return nil }
+func (broken) SetWriteDeadline(time.Time) error        { return nil }
