@@ -3,7 +3,6 @@ package stores
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"time"
 
@@ -118,7 +117,7 @@ func (s *Shared) finishAlone(it *Item, charge int64) {
 // carried out by Redis.
 func mayHaveRun(err error) bool {
 	var answered redis.Error
-	var dial *net.OpError
+	var dial unopened
 	switch {
 	case errors.Is(err, errReply):
 		return true
@@ -126,7 +125,7 @@ func mayHaveRun(err error) bool {
 		return false
 	case errors.As(err, &answered):
 		return false
-	case errors.As(err, &dial) && dial.Op == "dial":
+	case errors.As(err, &dial):
 		return false
 	}
 	return true

@@ -68,12 +68,12 @@ func (l *links) dialer(dial dialer, n int) dialer {
 		select {
 		case places <- struct{}{}:
 		case <-ctx.Done():
-			return broken{err: ctx.Err()}, nil
+			return broken{unopened{ctx.Err()}}, nil
 		}
 		c, err := dial(ctx, network, addr)
 		if err != nil {
 			<-places
-			return broken{err: err}, nil
+			return broken{unopened{err}}, nil //nolint:nilerr // see above
 		}
 		k := &link{Conn: c}
 		k.closed = sync.OnceFunc(func() {
@@ -122,9 +122,17 @@ func (unseen) Control(func(uintptr)) error    { return nil }
 func (unseen) Read(func(uintptr) bool) error  { return nil }
 func (unseen) Write(func(uintptr) bool) error { return nil }
 
+// unopened is why a connection could not be opened: what was to be sent on it
+// never was.
+type unopened struct{ error }
+
+// Is and As look into the error. Unwrap would let the client throw this one away.
+func (u unopened) Is(target error) bool { return errors.Is(u.error, target) }
+func (u unopened) As(target any) bool   { return errors.As(u.error, target) }
+
 // broken is a connection that could not be opened. Whoever uses it learns why;
 // the pool takes it for one that the server has closed.
-type broken struct{ err error }
+type broken struct{ err unopened }
 
 func (b broken) Read([]byte) (int, error)              { return 0, b.err }
 func (b broken) Write([]byte) (int, error)             { return 0, b.err }
