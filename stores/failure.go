@@ -19,9 +19,9 @@ const (
 	FailWrong   Failure = "wrong"   // an answer that should not be: another tenant's key, a bug
 )
 
-// refusal is an error that Redis answers, known by its first word or by a part
+// knownAnswer is an error that Redis answers, known by its first word or by a part
 // of it, and what an operator can do about it.
-type refusal struct {
+type knownAnswer struct {
 	words  []string
 	class  Failure
 	advice string
@@ -29,7 +29,7 @@ type refusal struct {
 
 // An error of a command within the script may stand behind others' words, after
 // a dash.
-var refusals = []refusal{
+var refusals = []knownAnswer{
 	{[]string{"OOM"}, FailRefused, "Redis' memory is full: raise its maxmemory, or see what fills it"},
 	{[]string{"MISCONF"}, FailRefused, "Redis cannot save to its disk and takes no writes: look at its log and its disk"},
 	{[]string{"NOAUTH"}, FailRefused, "Redis wants a password: set password, and username if it has users"},
@@ -45,7 +45,7 @@ var refusals = []refusal{
 }
 
 // phrases are of errors that have no word of their own.
-var phrases = []refusal{
+var phrases = []knownAnswer{
 	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRefused, missingRight},
 	{[]string{"max number of clients"}, FailRefused, "Redis has too many clients: raise its maxclients, or lower pool_size"},
 	{[]string{"without any password configured"}, FailRefused, "Redis has no password: leave password out, or set one there"},
@@ -69,7 +69,7 @@ func classify(err error) Failure {
 	if !errors.As(err, &answered) || errors.Is(err, redis.ErrClosed) {
 		return FailAway
 	}
-	if r := refusalOf(answered.Error()); r != nil {
+	if r := answerOf(answered.Error()); r != nil {
 		return r.class
 	}
 	return FailWrong
@@ -80,7 +80,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout() || errors.Is(err, redis.ErrPoolTimeout)
 }
 
-func refusalOf(text string) *refusal {
+func answerOf(text string) *knownAnswer {
 	for i := range refusals {
 		for _, w := range refusals[i].words {
 			if strings.HasPrefix(text, w+" ") || strings.Contains(text, "-"+w+" ") {
@@ -102,7 +102,7 @@ func refusalOf(text string) *refusal {
 func Advice(f Failure, cause error) string {
 	var answered redis.Error
 	if errors.As(cause, &answered) {
-		if r := refusalOf(answered.Error()); r != nil {
+		if r := answerOf(answered.Error()); r != nil {
 			return r.advice
 		}
 	}
