@@ -63,7 +63,7 @@ func (l *line) fate(do func() error) error {
 	case lineRefuses:
 		return refusal("OOM command not allowed when used memory > 'maxmemory'.")
 	}
-	return &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	return unopened{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 }
 
 // fleet is some instances before one Redis, all on one clock that the test sets.
