@@ -1,4 +1,6 @@
 -- The arithmetic of fixed_window.go.
+local unpack, pack = struct.unpack, struct.pack
+
 return function(v, i, s, j, t, n, p)
   local L, W, align
   L, W, align, i = unpack('<ddd', v, i)
@@ -15,11 +17,11 @@ return function(v, i, s, j, t, n, p)
   if p == false then
     local from
     from, n, i = unpack('<dd', v, i)
-    start = min(from, start)
-    if start + W > t then n = min(n, max(0, L - u)) else n = 0 end
-    if n == 0 and not stepped then return true, s and sub(s, j, j + 15) or rep('\0', 16), i, j + 16, max(0, S + W - t), stepped end
+    start = math.min(from, start)
+    if start + W > t then n = math.min(n, math.max(0, L - u)) else n = 0 end
+    if n == 0 and not stepped then return true, s and string.sub(s, j, j + 15) or string.rep('\0', 16), i, j + 16, math.max(0, S + W - t), stepped end
   elseif not p then
-    n = min(n, max(0, 2 * L - u))
+    n = math.min(n, math.max(0, 2 * L - u))
   else
     ok = u + n + p <= L
   end

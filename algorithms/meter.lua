@@ -1,4 +1,6 @@
 -- The arithmetic of meter.go: gcra, token_bucket and leaky_bucket.
+local unpack, pack = struct.unpack, struct.pack
+
 return function(v, i, s, j, now, n, p, turn)
   local L, l, w, cap, W, step, M, most, debt
   L, l, w, cap, W, step, M, most, debt, i = unpack('<ddddddddd', v, i)
@@ -25,9 +27,9 @@ return function(v, i, s, j, now, n, p, turn)
       else
         -- Written under another limit; in our units the same cost, rounded up.
         local d = (a - t) * l0 + f
-        local used, part = floor(d / w0), d % w0
+        local used, part = math.floor(d / w0), d % w0
         D = used * w
-        if part > 0 then D = D + floor(part * w / w0) + 1 end
+        if part > 0 then D = D + math.floor(part * w / w0) + 1 end
         if used >= cap / w or D > cap then D = cap end
       end
     end
@@ -36,13 +38,13 @@ return function(v, i, s, j, now, n, p, turn)
   if p == false then
     local owed
     owed, i = unpack('<d', v, i)
-    D = max(D, min(D + min(owed, cap / w) * w, cap))
+    D = math.max(D, math.min(D + math.min(owed, cap / w) * w, cap))
   elseif not p then
-    D = max(D, min(D + min(n, 2 * cap / w) * w, 2 * cap))
+    D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))
   elseif M >= 0 then
     ok = D + n * w <= cap and D <= M * l
     if ok and n > 0 then
-      delay = ceil(D / l)
+      delay = math.ceil(D / l)
       if turn and turn > delay then D = turn * l end
       D = D + n * w
     end
@@ -56,7 +58,7 @@ return function(v, i, s, j, now, n, p, turn)
     local q = (D - f) / l
     new = pack('<dddd', t + q, f, L, cap / w)
     if step > 0 then
-      reset = t + ceil(D / (step * l)) * step - now
+      reset = t + math.ceil(D / (step * l)) * step - now
     elseif f > 0 then
       reset = q + 1
     else

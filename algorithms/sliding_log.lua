@@ -1,77 +1,61 @@
 -- The arithmetic of sliding_log.go. The state is a header {count, size, offset,
 -- last}; the stamps lie in a ring of size places further on in the value, and
 -- are read and written one by one, in place.
-
-local function write_at(offset, bytes)
-  writes[#writes + 1] = offset
-  writes[#writes + 1] = bytes
-end
-
--- Take room at the end of the value.
-local function reserve(size)
-  local offset = tail
-  tail = tail + size
-  return offset
-end
+local unpack, pack, sub, rep, call = struct.unpack, struct.pack, string.sub, string.rep, redis.call
+local max, min = math.max, math.min
 
 -- Stamp i of the ring of C places at off. A place that was never written, after
 -- the ring has grown, is as one written long ago.
-local function stamp(s, off, C, i)
+local function stamp(z, s, off, C, i)
   local pos = off + i % C * 8
   if #s >= pos + 8 then return (unpack('<d', s, pos + 1)) end
-  local bytes = call('GETRANGE', key, pos, pos + 7)
+  local bytes = call('GETRANGE', z.key, pos, pos + 7)
   if #bytes < 8 then return 0 end
   return (unpack('<d', bytes, 1))
 end
 
 -- Queue the writing of stamps, packed, from stamp i on.
-local function write(off, C, i, stamps)
-  local at, room = i % C, (C - i % C) * 8
+local function write(z, off, C, i, stamps)
+  local at, room, w = i % C, (C - i % C) * 8, z.writes
   if #stamps <= room then
-    write_at(off + at * 8, stamps)
+    w[#w + 1], w[#w + 2] = off + at * 8, stamps
   else
-    write_at(off + at * 8, sub(stamps, 1, room))
-    write_at(off, sub(stamps, room + 1))
+    w[#w + 1], w[#w + 2] = off + at * 8, sub(stamps, 1, room)
+    w[#w + 1], w[#w + 2] = off, sub(stamps, room + 1)
   end
 end
 
--- The last count stamps up to h, in order, packed.
-local function read(off, C, h, count)
-  local from = (h - count) % C
-  local ring = call('GETRANGE', key, off, off + C * 8 - 1)
+-- The last count stamps up to h, in order, packed, put back by a time.
+local function read(z, off, C, h, count, by)
+  local ring = call('GETRANGE', z.key, off, off + C * 8 - 1)
   ring = ring .. rep('\0', C * 8 - #ring)
-  if from + count <= C then return sub(ring, from * 8 + 1, (from + count) * 8) end
-  return sub(ring, from * 8 + 1) .. sub(ring, 1, (from + count - C) * 8)
+  local out = {}
+  for x = 1, count do out[x] = pack('<d', unpack('<d', ring, (h - count + x - 1) % C * 8 + 1) - by) end
+  return table.concat(out)
 end
 
 -- How many stamps from lo to h - 1 are after edge.
-local function count(s, off, C, lo, h, edge)
-  if lo >= h or stamp(s, off, C, h - 1) <= edge then return 0 end
-  if stamp(s, off, C, lo) > edge then return h - lo end
+local function count(z, s, off, C, lo, h, edge)
+  if lo >= h or stamp(z, s, off, C, h - 1) <= edge then return 0 end
+  if stamp(z, s, off, C, lo) > edge then return h - lo end
   local a, b = lo, h - 1
   while b - a > 1 do
-    local m = floor((a + b) / 2)
-    if stamp(s, off, C, m) > edge then b = m else a = m end
+    local m = math.floor((a + b) / 2)
+    if stamp(z, s, off, C, m) > edge then b = m else a = m end
   end
   return h - b
-end
-
-local function shift(stamps, by)
-  local out = {}
-  for x = 1, #stamps, 8 do out[#out + 1] = pack('<d', unpack('<d', stamps, x) - by) end
-  return concat(out)
 end
 
 -- Put the stamps of a debt among those that are still in the window, by age, as
 -- merge in portable.go does. Returns the state, when it is as if unused, and
 -- where the next rule's arguments begin.
-local function owe(v, i, s, t, L, W, C0, h, C, off, last, excess)
+local function owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
   local edge = t + excess - W
-  local live = count(s, off, C, max(0, h - C), h, edge)
+  local live = count(z, s, off, C, max(0, h - C), h, edge)
   local all, m = {}, nil
   if live > 0 then
-    local kept = read(off, C, h, live)
-    for x = 1, #kept, 8 do all[#all + 1] = unpack('<d', kept, x) - excess end
+    local kept = read(z, off, C, h, live, excess)
+    for x = 1, #kept, 8 do all[#all + 1] = unpack('<d', kept, x) end
   end
   m, i = unpack('<d', v, i)
   for _ = 1, m do
@@ -85,18 +69,19 @@ local function owe(v, i, s, t, L, W, C0, h, C, off, last, excess)
   if n > C or excess > 0 then -- a new ring, without the stamps that were not mended
     C = max(C, C0)
     while C < n do C = C * 2 end
-    off = reserve(C * 8)
+    off = z.tail
+    z.tail = off + C * 8
   end
   h, last = h + n - live, last - excess
   if n > 0 then
     last = all[#all]
     for x = first, #all do all[x] = pack('<d', all[x]) end
-    write(off, C, h - n, concat(all, '', first))
+    write(z, off, C, h - n, table.concat(all, '', first))
   end
   return pack('<dddd', h, C, off, last), max(0, last + W - t), i
 end
 
-return function(v, i, s, j, t, n, p)
+return function(v, i, s, j, t, n, p, _, z)
   local L, W, C0
   L, W, C0, i = unpack('<ddd', v, i)
   local h, C, off, last = 0, 0, 0, 0
@@ -105,17 +90,17 @@ return function(v, i, s, j, t, n, p)
   if h > 0 and last > t then excess = last - t end
   if p == false then
     local new, reset
-    new, reset, i = owe(v, i, s, t, L, W, C0, h, C, off, last, excess)
+    new, reset, i = owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
     return true, new, i, j + 32, reset, excess > 0
   end
   -- The stamps that are still in the window: those after t + excess - W.
   local edge = t + excess - W
   local lo = max(0, h - C, h - L)
-  local live = count(s, off, C, lo, h, edge)
+  local live = count(z, s, off, C, lo, h, edge)
   local leaves = 0
   local place = h - L + n - 1
   if n >= 1 and n <= L and place >= lo and place < h then
-    leaves = stamp(s, off, C, place) + W - excess
+    leaves = stamp(z, s, off, C, place) + W - excess
   end
   local view = pack('<dddd', L - live, leaves, last - excess, h > 0 and 1 or 0)
   local ok = true
@@ -129,28 +114,29 @@ return function(v, i, s, j, t, n, p)
   if ok or excess > 0 then
     if excess > 0 then
       local all = min(h, C)
-      write(off, C, h - all, shift(read(off, C, h, all), excess))
+      write(z, off, C, h - all, read(z, off, C, h, all, excess))
       last = last - excess
     end
     -- Room for every stamp in the window, also those beyond the limit that were
     -- owed, or charged under another limit.
     local over = h + n - 1 - C
-    if n > C or over >= 0 and n > 0 and stamp(s, off, C, over) > edge then
-      local kept = count(s, off, C, max(0, h - C), h, edge)
+    if n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
+      local kept = count(z, s, off, C, max(0, h - C), h, edge)
       local size = max(C, C0)
       while size < kept + n do size = size * 2 end
       if size > L and kept + n <= L then size = L end
-      if h == C and C > 0 and off + C * 8 == tail then
-        tail = tail + (size - C) * 8 -- the last ring, not yet wrapped, grows where it is
+      if h == C and C > 0 and off + C * 8 == z.tail then
+        z.tail = z.tail + (size - C) * 8 -- the last ring, not yet wrapped, grows where it is
         C = size
       elseif size > C then
-        local to = reserve(size * 8)
-        if kept > 0 then write(to, size, h - kept, shift(read(off, C, h, kept), excess)) end
+        local to = z.tail
+        z.tail = to + size * 8
+        if kept > 0 then write(z, to, size, h - kept, read(z, off, C, h, kept, excess)) end
         off, C = to, size
       end
     end
     if n > 0 then
-      write(off, C, h, rep(pack('<d', t), n))
+      write(z, off, C, h, rep(pack('<d', t), n))
       h, last = h + n, t
     end
     new, reset = pack('<dddd', h, C, off, last), max(0, last + W - t)

@@ -1,4 +1,6 @@
 -- The arithmetic of sliding_window.go. Formats are made once per number of parts.
+local unpack, pack, sub, rep = struct.unpack, struct.pack, string.sub, string.rep
+local max, min = math.max, math.min
 local formats = {}
 
 -- Charge every counter of a debt by its age, the newest first. c are the counters
@@ -22,14 +24,14 @@ local function owe(v, i, c, age, u, L, k, at)
     new[x + 2] = pack('<d', counters[x])
     if reset == 0 and counters[x] > 0 then reset = at - x + k + 1 end
   end
-  return concat(new), reset, i
+  return table.concat(new), reset, i
 end
 
 return function(v, i, s, j, t, n, p)
   local L, k, b
   L, k, b, i = unpack('<ddd', v, i)
   local size = (k + 2) * 8
-  local at = floor(t / b)
+  local at = (t - t % b) / b
   local newest, u, stepped, first = at, 0, false, 0
   local c
   if s then

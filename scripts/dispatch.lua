@@ -1,31 +1,18 @@
 -- What plain.lua has left. scripts/README.md has the formats.
-local EXP = 8 -- bytes before the states: when the key expires, in milliseconds
 
 -- Read a zone at position i of ask v, its keys from KEYS[k] on. Returns the
--- zone with its state, and where the next one begins. Its rules are not read.
+-- zone with its state, and where the next key is. Its rules are not read.
 local function zone_read(v, i, k)
-  local z = {}
-  local size
-  z.rules, z.shadow, z.hold, z.logs, z.n, size, i = unpack('<BBBBdI4', v, i)
+  local z, logs, size, s = {}, nil, nil, nil
+  z.rules, z.shadow, z.hold, logs, z.n, size, i = unpack('<BBBBdI4', v, i)
   z.key, k = KEYS[k], k + 1
-  z.first = EXP + 1
-  if z.logs == 1 then
-    local prefix
-    prefix, i = unpack('<I4', v, i)
-    z.s = call('GETRANGE', z.key, 0, prefix - 1)
-    z.tail, z.first = size, EXP + 9
-  else
-    z.s = call('GET', z.key)
+  s, z.exp, i, z.log = read(z.key, logs, size, v, i)
+  if s == false then
+    local cause = type(z.exp) == 'table' and z.exp.err or 'WRONGTYPE ' .. z.key .. ' does not hold the states of its rules'
+    error({ err = cause })
   end
-  if not z.s or z.s == '' then
-    z.s, z.exp = nil, 0
-  elseif #z.s < size or #z.s > size and z.logs == 0 then
-    error({ err = 'WRONGTYPE ' .. z.key .. ' does not hold the states of its rules' })
-  elseif z.logs == 1 then
-    z.exp, z.tail = unpack('<dd', z.s, 1)
-  else
-    z.exp = unpack('<d', z.s, 1)
-  end
+  z.s, z.first, z.tail = s, 9 + 8 * logs, z.log and z.log.tail
+  z.view = s and (z.log and sub(s, z.first, size) or s) or ''
   if z.hold > 0 then
     z.limit, z.id, i = unpack('<dc8', v, i)
     z.holds, k = holds_read(KEYS[k]), k + 1
@@ -37,16 +24,17 @@ end
 -- Judge the rules of a zone for cost n beside p held; p nil charges whatever
 -- the verdict, n 0 only mends. The result waits in the zone for commit.
 local function zone_judge(z, v, n, p, turn)
-  local i, j, s = z.at, z.first, z.s
-  key, writes, tail = z.key, {}, z.tail
+  local i, j, s, log = z.at, z.first, z.s, z.log
+  local new, views = {}, ''
+  if log then log.tail, log.writes = z.tail, {} end
   z.ok, z.stepped, z.reset, z.delay, z.least = true, false, 0, nil, nil
-  local new, views = {}, {}
   for r = 1, z.rules do
+    local code = byte(v, i)
     local ok, state, i2, j2, reset, stepped, delay, view =
-      (judges[byte(v, i)] or load(byte(v, i)))(v, i + 1, s, j, t, n, p, turn)
+      (judges[code] or load(code))(v, i + 1, s, j, t, n, p, turn, log)
     if n == 0 and not stepped then state = sub(s, j, j2 - 1) end
     new[r] = state
-    views[r] = view or (s and sub(s, j, j2 - 1)) or ''
+    views = views .. (s and view or '')
     if not ok then z.ok = false end
     if stepped then z.stepped = true end
     if reset and reset > z.reset then z.reset = reset end
@@ -56,31 +44,11 @@ local function zone_judge(z, v, n, p, turn)
     end
     i, j = i2, j2
   end
-  z.new, z.writes, z.end_of, z.next = new, writes, tail, i
-  if not z.view then z.view = s and (z.logs == 1 and concat(views) or s) or '' end
+  z.new, z.views, z.next = new, z.views or views, i
 end
 
--- Write the states in z.new.
 local function zone_commit(z)
-  local exp, ttl = expiry(z.exp, z.reset)
-  local states = concat(z.new)
-  if z.logs ~= 1 then
-    states = pack('<d', exp) .. states
-    if ttl then
-      call('SET', z.key, states, 'PX', ttl)
-    else
-      call('SET', z.key, states, 'KEEPTTL')
-    end
-    return
-  end
-  states = pack('<dd', exp, z.end_of) .. states
-  if z.s then
-    if ttl then call('PEXPIRE', z.key, ttl) end
-    call('SETRANGE', z.key, 0, states)
-  else
-    call('SET', z.key, states, 'PX', ttl)
-  end
-  for x = 1, #z.writes, 2 do call('SETRANGE', z.key, z.writes[x], z.writes[x + 1]) end
+  write(z.key, z.exp, z.reset, concat(z.new), z.log)
 end
 
 -- Write the states that a clock ahead of ours left, mended, and charge nothing.
@@ -113,7 +81,7 @@ end
 local function zone_reply(z)
   local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
-  return char(z.view ~= '' and flags + 32 or flags) .. z.view .. held
+  return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held
 end
 
 -- All zones that are no shadows are judged at one instant and charged only if
@@ -226,6 +194,6 @@ for x = 1, #rest, 2 do
     if not find(cause, 'WRONGTYPE', 1, true) then return { err = cause } end
     text = pack('<BI4', FAILED, #cause) .. cause
   end
-  out[2 * a - 1], out[2 * a] = text, ''
+  out[a] = text
 end
 return concat(out)

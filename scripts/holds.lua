@@ -1,3 +1,5 @@
+local char, sub, find, min, max = string.char, string.sub, string.find, math.min, math.max
+
 -- Places held by requests that have not been answered: {earliest lapse, cost
 -- held} and then {id, lapse, cost} each. A place that its instance does not
 -- renew lapses, so that a killed instance gives back what it held.

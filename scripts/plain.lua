@@ -1,50 +1,55 @@
--- Plain asks, one zone without places and logs, are decided here, before the
--- functions are made that the others need: Redis runs all of the script with
--- each call, and making them takes longer than deciding. What is out of the
--- ordinary is left to them: a value that has to be mended, or is not ours, and
--- rules that leave together.
+-- Plain asks, one zone without places, are decided here, before the functions
+-- are made that the others need: Redis runs all of the script with each call,
+-- and making them takes longer than deciding. What is out of the ordinary is left
+-- to them: a state that has to be mended, a value that is none of ours, and
+-- queues that leave together.
 local PLAIN = 6
 
-local out, rest = { ARGV[1], pack('<d', t) }, nil
-local states, k = {}, 1
-for a = 2, #ARGV do
+local asks, head, out, rest = #ARGV, ARGV[1] .. pack('<d', t), nil, nil
+local new, k = nil, 1
+for a = 2, asks do
   local v = ARGV[a]
   local op, keys = byte(v, 1, 2)
-  local plain = op == PLAIN
+  local plain, answer = op == PLAIN, nil
   if plain then
-    local rules, n, size, i = unpack('<BxxxdI4', v, 4)
-    key = KEYS[k]
-    local s, j, exp = redis.pcall('GET', key), 9, 0
-    if not s then
-      s = nil
-    elseif #s == size then
-      exp = unpack('<d', s)
+    local rules, logs, n, size, i = unpack('<BxxBdI4', v, 4)
+    local key, s, exp, seen, log = KEYS[k], nil, 0, '', nil
+    if logs == 0 then
+      s = redis.pcall('GET', key)
+      if not s then
+        s = nil
+      elseif #s == size then
+        exp, seen = unpack('<d', s), s
+      else
+        plain = false -- it is none of ours, or an error
+      end
     else
-      plain = false -- also an error, which is an empty table
+      s, exp, i, log = read(key, logs, size, v, i)
+      if s then seen = string.sub(s, 17, size) end
+      plain = s ~= false
     end
-    local ok, reset = true, 0
+    local j, ok, reset, state = 9 + 8 * logs, true, 0, nil
     for r = 1, plain and rules or 0 do
       local code = byte(v, i)
-      local admits, left, stepped, delay
-      admits, states[r], i, j, left, stepped, delay = (judges[code] or load(code))(v, i + 1, s, j, t, n, 0)
+      local admits, left, stepped, delay, view
+      admits, state, i, j, left, stepped, delay, view = (judges[code] or load(code))(v, i + 1, s, j, t, n, 0, nil, log)
       ok = ok and admits
       if stepped or delay and rules > 1 then plain = false end
       if left and left > reset then reset = left end
-    end
-    if plain and ok then
-      local ttl
-      exp, ttl = expiry(exp, reset)
-      local value = pack('<d', exp) .. concat(states, '', 1, rules)
-      if ttl then
-        call('SET', key, value, 'PX', ttl)
-      else
-        call('SET', key, value, 'KEEPTTL')
+      if view and s then seen = seen .. view end
+      if rules > 1 then
+        new = new or { state, state, state, state }
+        new[r] = state
       end
-      out[2 * a - 1], out[2 * a] = s and '\35' or '\3', s or ''
-    elseif plain then
-      out[2 * a - 1], out[2 * a] = s and '\32' or '\0', s or ''
+    end
+    if plain then
+      if ok then write(key, exp, reset, rules == 1 and state or concat(new, '', 1, rules), log) end
+      answer = (ok and (s and '\35' or '\3') or s and '\32' or '\0') .. seen
     end
   end
+  if plain and asks == 2 then return head .. answer end
+  out = out or { head }
+  out[a] = answer or ''
   if not plain then
     rest = rest or {}
     rest[#rest + 1], rest[#rest + 2] = a, k

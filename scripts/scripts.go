@@ -28,7 +28,7 @@ var dispatch string
 // The judges are made when an ask needs them: each call of the script would make
 // all of them anew.
 const (
-	loadBegin = "local judges = {}\nlocal function load(code)\n  local judge\n"
+	loadBegin = "local judges = { false, false, false, false }\nlocal function load(code)\n  local judge\n"
 	loadEnd   = "  judges[code] = judge\n  return judge\nend\n"
 )
 

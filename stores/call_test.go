@@ -72,7 +72,7 @@ func TestStrangeValues(t *testing.T) {
 			}
 			places := i >= 5 && i < 10
 			if round > 0 {
-				r.take([]int{8 + 8*(4+2), 8 + 8*12, 8 * 4}[min(i/5, 2)])
+				r.take([]int{8 + 8*(4+2), 8 + 8*12, 8 * (4 + 4)}[min(i/5, 2)])
 			}
 			if places {
 				r.take(16)

@@ -86,7 +86,7 @@ func virtualScript(tb testing.TB) string {
 	text := scripts.Decide().Text
 	for _, change := range [][2]string{
 		{"local time = call('TIME')\nlocal t = time[1] * 1000000 + time[2]", "local t = unpack('<d', ARGV[1], 1)"},
-		{"local ttl = exp - floor(t / 1000)", "local ttl = (exp - floor(t / 1000)) * 1000"},
+		{"local ttl = exp - (t - t % 1000) / 1000", "local ttl = exp * 1000 - (t - t % 1000)"},
 	} {
 		if strings.Count(text, change[0]) != 1 {
 			tb.Fatalf("the script does not hold %q once", change[0])

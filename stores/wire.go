@@ -17,7 +17,7 @@ const (
 	opRenew  = 3
 	opBeat   = 4
 	opKeep   = 5
-	opPlain  = 6 // decide one zone without places and logs
+	opPlain  = 6 // decide one zone without places
 	opOwe    = 7
 )
 
@@ -32,6 +32,7 @@ const (
 type packed struct {
 	logs  bool
 	view  int    // bytes of what is said of the states
+	views int    // of them, behind the others, what is said of logs
 	sizes []byte // of the value; with logs to the first ring, and how much to read
 	rules []byte // code and arguments of each rule
 }
@@ -48,7 +49,7 @@ func (c *Counter) pack() *packed {
 		return p
 	}
 	p := new(packed)
-	fixed, rings := 0, int64(0)
+	fixed := 0
 	for i, r := range c.Rules {
 		p.rules = append(p.rules, c.Codes[i])
 		for _, v := range r.Args() {
@@ -57,19 +58,15 @@ func (c *Counter) pack() *packed {
 		if g, ok := r.(algorithms.Growing); ok {
 			p.logs = true
 			fixed += 8 * g.View().Words()
-			rings += 8 * r.Limit()
+			p.views += 8 * g.View().Words()
 		} else {
 			fixed += 8 * r.Words()
 		}
 	}
 	if p.logs {
-		p.view = fixed
+		p.view = fixed + p.views
 		fixed += headerLogs
-		prefix := fixed
-		if rings <= logPrefix {
-			prefix += int(rings)
-		}
-		p.sizes = appendSize(appendSize(nil, fixed), prefix)
+		p.sizes = appendSize(appendSize(nil, fixed), max(fixed, logPrefix))
 	} else {
 		p.view = header + fixed
 		p.sizes = appendSize(nil, p.view)
@@ -103,7 +100,7 @@ func decideAsk(prefix string, a *Ask) (keys []string, ask []byte) {
 		ask = appendZone(ask, &a.Items[i], a.Items[i].Cost)
 	}
 	ask[1] = byte(len(keys))
-	if len(keys) == 1 && !a.Items[0].Counter.pack().logs {
+	if len(keys) == 1 {
 		ask[0] = opPlain
 	}
 	return keys, ask
@@ -279,17 +276,26 @@ var errDisagree = errors.New("the script and this instance come to different ver
 func (r *reply) readRules(it *Item, now int64) error {
 	seen := len(r.b) > 0
 	p := it.Counter.pack()
-	if seen && !p.logs {
-		r.take(header)
+	var views reply
+	if seen {
+		if !p.logs {
+			r.take(header)
+		}
+		states := max(0, len(r.b)-p.views)
+		r.b, views.b = r.b[:states], r.b[states:]
 	}
 	for i, rule := range it.Rules {
+		from := r
 		if g, ok := rule.(algorithms.Growing); ok {
-			rule = g.View()
+			rule, from = g.View(), &views
+			if seen {
+				r.take(8 * rule.Words()) // where its ring is
+			}
 		}
 		s := make(algorithms.State, rule.Words())
 		if seen {
 			for w := range s {
-				s[w] = r.number()
+				s[w] = from.number()
 			}
 		}
 		rule.Repair(s, now)
@@ -298,7 +304,7 @@ func (r *reply) readRules(it *Item, now int64) error {
 		it.Admits = it.Admits && v.Admit
 		it.Results[i].state, it.Results[i].rule = s, rule
 	}
-	if len(r.b) > 0 {
+	if len(r.b) > 0 || views.err != nil {
 		r.err = errReply
 	}
 	return r.err

@@ -96,16 +96,20 @@ func (c *replyCase) view() (b []byte) {
 	if !c.logs {
 		b = appendDouble(b, float64(c.now/1000+1998)) // when it expires
 	}
+	var views []byte
 	for i, rule := range c.it.Rules {
-		s := c.states[i]
 		if _, ok := rule.(algorithms.Growing); ok {
-			s = c.report(rule, s)
+			for _, w := range c.report(rule, c.states[i]) {
+				views = appendDouble(views, float64(w))
+			}
+			b = append(b, make([]byte, 32)...) // where the ring is
+			continue
 		}
-		for _, w := range s {
+		for _, w := range c.states[i] {
 			b = appendDouble(b, float64(w))
 		}
 	}
-	return b
+	return append(b, views...)
 }
 
 // report is what the script says of a log.
@@ -224,26 +228,37 @@ func (c *replyCase) wellFormed(b []byte) bool {
 	if len(b) == 0 {
 		return false
 	}
-	n, head := 0, 0
-	if b[0]&32 != 0 {
-		for _, rule := range c.it.Rules {
-			if g, ok := rule.(algorithms.Growing); ok {
-				rule = g.View()
-			}
-			n += 8 * rule.Words()
+	seen := b[0]&32 != 0
+	b = b[1:]
+	take := func(n int) []byte {
+		if !seen {
+			n = 0
 		}
-		if !c.logs {
-			head = 8
+		if n > len(b) {
+			seen, b = false, nil
+			return []byte{1} // no integers
+		}
+		got := b[:n]
+		b = b[n:]
+		return got
+	}
+	if !c.logs {
+		take(8)
+	}
+	ok, logs := true, 0
+	for _, rule := range c.it.Rules {
+		if g, grows := rule.(algorithms.Growing); grows {
+			logs += 8 * g.View().Words()
+			ok = len(take(8*g.View().Words())) != 1 && ok
+		} else {
+			ok = integral(take(8*rule.Words())) && ok
 		}
 	}
-	if b = b[1:]; len(b) < head+n {
-		return false
+	ok = integral(take(logs)) && ok
+	if place, _ := c.it.holds(); place {
+		return ok && len(b) >= 16 && integral(b[:16])
 	}
-	states, rest := b[head:head+n], b[head+n:]
-	if place, _ := c.it.holds(); place && (len(rest) < 16 || !integral(rest[:16])) {
-		return false
-	}
-	return integral(states)
+	return ok
 }
 
 // FuzzReply reads anything as the script's answer, and answers that are the

@@ -84,11 +84,11 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "lua-debt-meter", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
-		old: "D = max(D, min(D + min(owed, cap / w) * w, cap))", new: "D = D + min(owed, cap / w) * w",
+		old: "D = math.max(D, math.min(D + math.min(owed, cap / w) * w, cap))", new: "D = D + math.min(owed, cap / w) * w",
 	},
 	{
 		name: "lua-debt-fixed", breaks: "a debt of a window that is over is charged", file: fixedLua, suites: redis,
-		old: "if start + W > t then n = min(n, max(0, L - u)) else n = 0 end", new: "n = min(n, max(0, L - u))",
+		old: "if start + W > t then n = math.min(n, math.max(0, L - u)) else n = 0 end", new: "n = math.min(n, math.max(0, L - u))",
 	},
 	{
 		name: "lua-debt-sliding", breaks: "a debt is charged one part too late", file: slidingLua, suites: redis,

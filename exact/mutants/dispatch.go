@@ -77,15 +77,15 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-ttl-floor", breaks: "a time to live is rounded down (floor for ceil)", file: preludeLua, suites: redis,
-		old: "local need = ceil((t + reset) / 1000)", new: "local need = floor((t + reset) / 1000)",
+		old: "local need = math.ceil((t + reset) / 1000)", new: "local need = math.floor((t + reset) / 1000)",
 	},
 	{
 		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: preludeLua, suites: redis,
-		old: "exp = need + 998\n", new: "exp = need - 2\n",
+		old: "then exp = need + 998 end", new: "then exp = need - 2 end",
 	},
 	{
 		name: "lua-ttl-long", breaks: "a key stays a minute longer", file: preludeLua, suites: redis,
-		old: "exp = need + 998\n", new: "exp = need + 60998\n",
+		old: "then exp = need + 998 end", new: "then exp = need + 60998 end",
 	},
 	{
 		name: "lua-ttl-keep-short", breaks: "a time to live is kept though more is needed", file: preludeLua, suites: redis,
@@ -96,20 +96,20 @@ var scriptMutants = []mutant{
 		old: "exp >= need and exp <= need + 998", new: "exp >= need",
 	},
 	{
-		name: "lua-ttl-lost", breaks: "a key whose time to live is kept lives for ever", file: dispatchLua, suites: redis,
-		old: "call('SET', z.key, states, 'KEEPTTL')", new: "call('SET', z.key, states)",
+		name: "lua-ttl-lost", breaks: "a key whose time to live is kept lives for ever", file: preludeLua, suites: redis,
+		old: "call('SET', key, pack('<d', exp) .. states, 'KEEPTTL')", new: "call('SET', key, pack('<d', exp) .. states)",
 	},
 	{
-		name: "lua-ttl-log", breaks: "the time to live of a log is not put off", file: dispatchLua, suites: redis,
-		old: "if ttl then call('PEXPIRE', z.key, ttl) end", new: "",
+		name: "lua-ttl-log", breaks: "the time to live of a log is not put off", file: preludeLua, suites: redis,
+		old: "if not keep then call('PEXPIRE', key, ttl) end", new: "if keep then call('PEXPIRE', key, ttl) end",
 	},
 	{
 		name: "lua-ttl-last-rule", breaks: "the last rule says how long a key lives, not the longest (a dropped max)", file: dispatchLua, suites: redis,
 		old: "if reset and reset > z.reset then z.reset = reset end", new: "if reset then z.reset = reset end",
 	},
 	{
-		name: "lua-wrong-value", breaks: "a value that is none of ours is read as one", file: dispatchLua, suites: redis,
-		old: "elseif #z.s < size or #z.s > size and z.logs == 0 then", new: "elseif #z.s < size then",
+		name: "lua-wrong-value", breaks: "a value that is none of ours is read as one", file: preludeLua, suites: redis,
+		old: "if #s ~= size and (not log or #s < size) then", new: "if #s < size then",
 	},
 	{
 		name: "lua-failed-all", breaks: "a key that holds something else fails the other asks, too", file: dispatchLua, suites: redis,
@@ -140,16 +140,12 @@ var scriptMutants = []mutant{
 		old: "if left and left > reset then", new: "if left then",
 	},
 	{
-		name: "lua-plain-ttl-lost", breaks: "a plain zone's key whose time to live is kept lives for ever", file: plainLua, suites: redis,
-		old: "call('SET', key, value, 'KEEPTTL')", new: "call('SET', key, value)",
-	},
-	{
 		name: "lua-plain-keys", breaks: "asks of one call take each other's keys", file: plainLua, suites: redis,
 		old: "k = k + keys", new: "k = k + 1",
 	},
 	{
-		name: "lua-log-writes", breaks: "what a log writes is lost", file: dispatchLua, suites: redis,
-		old: "for x = 1, #z.writes, 2 do", new: "for x = 1, #z.writes - 2, 2 do",
+		name: "lua-log-writes", breaks: "what a log writes is lost", file: preludeLua, suites: redis,
+		old: "for x = 1, #log.writes, 2 do", new: "for x = 1, #log.writes - 2, 2 do",
 	},
 	{
 		name: "lua-finish-twice", breaks: "a request that is finished again is charged again", file: dispatchLua, suites: redis,

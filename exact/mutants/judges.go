@@ -37,7 +37,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-delay-floor", breaks: "a delay is rounded down (floor for ceil)", file: meterLua, suites: redis,
-		old: "delay = ceil(D / l)", new: "delay = floor(D / l)",
+		old: "delay = math.ceil(D / l)", new: "delay = math.floor(D / l)",
 	},
 	{
 		name: "lua-meter-turn-ignored", breaks: "a queue is not charged as of the common turn", file: meterLua, suites: redis,
@@ -90,15 +90,15 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
-		old: "D = max(D, min(D + min(n, 2 * cap / w) * w, 2 * cap))", new: "D = D + min(n, 2 * cap / w) * w",
+		old: "D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))", new: "D = D + math.min(n, 2 * cap / w) * w",
 	},
 	{
 		name: "lua-meter-debt-forgiven", breaks: "a charge lowers what is owed under a larger burst (a dropped max)", file: meterLua, suites: redis,
-		old: "D = max(D, min(D + min(n, 2 * cap / w) * w, 2 * cap))", new: "D = min(D + min(n, 2 * cap / w) * w, 2 * cap)",
+		old: "D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))", new: "D = math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap)",
 	},
 	{
 		name: "lua-meter-debt-overflow", breaks: "a huge charge is not cut before it is multiplied (a dropped min)", file: meterLua, suites: redis,
-		old: "min(D + min(n, 2 * cap / w) * w, 2 * cap)", new: "min(D + n * w, 2 * cap)",
+		old: "math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap)", new: "math.min(D + n * w, 2 * cap)",
 		equivalent: "doubles do not wrap: a product that is no longer exact is above twice the capacity, to which it is cut; Go's integers wrap, and need it",
 	},
 	{
@@ -135,11 +135,11 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-fixed-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: fixedLua, suites: redis,
-		old: "n = min(n, max(0, 2 * L - u))", new: "n = n + 0",
+		old: "n = math.min(n, math.max(0, 2 * L - u))", new: "n = n + 0",
 	},
 	{
 		name: "lua-fixed-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: fixedLua, suites: redis,
-		old: "n = min(n, max(0, 2 * L - u))", new: "n = min(n, 2 * L - u)",
+		old: "n = math.min(n, math.max(0, 2 * L - u))", new: "n = math.min(n, 2 * L - u)",
 	},
 	{
 		name: "lua-sliding-edge", breaks: "the last of a limit is denied (< for <=)", file: slidingLua, suites: redis,
@@ -203,7 +203,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-log-overwrite", breaks: "stamps that are still in the window are overwritten", file: logLua, suites: redis,
-		old: "if n > C or over >= 0 and n > 0 and stamp(s, off, C, over) > edge then", new: "if n > C then",
+		old: "if n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then", new: "if n > C then",
 	},
 	{
 		name: "lua-log-grow", breaks: "the ring grows a stamp too late", file: logLua, suites: redis,
@@ -211,7 +211,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-log-move", breaks: "a ring that grows loses its oldest stamp", file: logLua, suites: redis,
-		old: "shift(read(off, C, h, kept), excess)) end", new: "shift(read(off, C, h, kept - 1), excess)) end",
+		old: "read(z, off, C, h, kept, excess)) end", new: "read(z, off, C, h, kept - 1, excess)) end",
 	},
 	{
 		name: "lua-log-size", breaks: "a ring grows to the limit though more is owed (a dropped condition)", file: logLua, suites: redis,
@@ -223,11 +223,11 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-log-step-back", breaks: "a repair leaves the stamps where they are", file: logLua, suites: redis,
-		old: "write(off, C, h - all, shift(read(off, C, h, all), excess))", new: "write(off, C, h - all, shift(read(off, C, h, all), 0))",
+		old: "read(z, off, C, h, all, excess)", new: "read(z, off, C, h, all, 0)",
 	},
 	{
 		name: "lua-log-moved-excess", breaks: "a ring that grows is not repaired", file: logLua, suites: redis,
-		old: "shift(read(off, C, h, kept), excess)) end", new: "shift(read(off, C, h, kept), 0)) end",
+		old: "read(z, off, C, h, kept, excess)) end", new: "read(z, off, C, h, kept, 0)) end",
 	},
 	{
 		name: "lua-log-last", breaks: "the last stamp is not moved back by a repair", file: logLua, suites: redis,
@@ -239,11 +239,11 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-log-wrap", breaks: "what is written past the end of a ring goes to the wrong place", file: logLua, suites: redis,
-		old: "write_at(off, sub(stamps, room + 1))", new: "write_at(off + 8, sub(stamps, room + 1))",
+		old: "= off, sub(stamps, room + 1)", new: "= off + 8, sub(stamps, room + 1)",
 	},
 	{
 		name: "lua-reserve", breaks: "two rings lie on top of each other", file: logLua, suites: redis,
-		old: "tail = tail + size\n", new: "tail = tail + 0\n",
+		old: "z.tail = to + size * 8", new: "z.tail = to",
 	},
 	{
 		name: "lua-log-reset", breaks: "a time to live is a window too short", file: logLua, suites: redis,

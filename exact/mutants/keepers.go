@@ -178,7 +178,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-rest", breaks: "what a reply has to spare is not noticed", file: wireGo, suites: redis,
-		old: "if len(r.b) > 0 {\n\t\tr.err", new: "if len(r.b) > 8 {\n\t\tr.err",
+		old: "if len(r.b) > 0 || views.err", new: "if len(r.b) > 8 || views.err",
 	},
 	{
 		name: "wire-hold", breaks: "what holds a cost is sent as holding a place only", file: wireGo, suites: redis,
