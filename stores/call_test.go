@@ -94,6 +94,7 @@ func TestStrangeValues(t *testing.T) {
 func TestErrorsThatMeetAll(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return hour }), srv.Client()
+	s.Watch(deaf{}) // the heartbeat is refused, too
 	keys, asks, _ := mixedCall(t, client)
 	if err := client.ConfigSet(context.Background(), "maxmemory", strconv.Itoa(1)).Err(); err != nil {
 		t.Fatal(err)

@@ -190,7 +190,11 @@ func (tr *trace) owe(what string) {
 	it.Rules = it.Counter.Rules
 	debts := make([][]int64, len(it.Rules))
 	for i, r := range it.Counter.share(2e6) {
-		debts[i] = randomDebt(tr.r, r.(algorithms.Portable), tr.v.now)
+		// It took a while to arrive, or that instance's clock is ahead.
+		debts[i] = randomDebt(tr.r, r.(algorithms.Portable), tr.v.now-tr.r.Int64N(r.Window())+tr.r.Int64N(1+r.Window()/4))
+	}
+	if tr.steps && len(tr.open) == 0 && tr.r.IntN(4) == 0 {
+		tr.v.now -= tr.r.Int64N(50_000)
 	}
 	tr.v.tick()
 	if _, _, err := tr.shared.conn.call(context.Background(), appendKeys(nil, "diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
