@@ -48,6 +48,7 @@ type bound struct {
 	table   *stores.Table
 	zone    string
 	maxKeys int64
+	shared  bool // the keys are counted in Redis
 }
 
 // Provision implements caddy.Provisioner.
@@ -146,7 +147,7 @@ func (a *App) Start() error {
 	running.start(a)
 	for _, b := range a.bounds() {
 		a.logger.Info("counts in this process", zap.String("zone", b.zone),
-			zap.Int64("max_keys", b.maxKeys), zap.Int64("max_bytes", b.table.Memory()))
+			zap.Int64("max_keys", b.maxKeys), zap.Int64("max_bytes", b.table.Memory(b.shared)))
 	}
 	for _, s := range a.shared {
 		s.Start(a.lastSeen(s.Name()))

@@ -85,7 +85,7 @@ func TestRedisAwayAtStart(t *testing.T) {
 	s.up(1)
 	until(t, "an event", func() bool { return len(seen.named("rate_limit_store_up")) == 1 })
 	s.want(req{ip: "10.0.0.1"}, 200)
-	s.want(req{}, 429) // what was admitted without Redis is charged there
+	s.want(req{}, 429)                                               // what was admitted without Redis is charged there
 	if n := srv.Client().DBSize(context.Background()).Val(); n < 2 { // the zone's key and the instances
 		t.Errorf("%d keys in Redis", n)
 	}

@@ -322,7 +322,7 @@ func (h *Handler) table(z *zone, t *terms, s *ruleSet, override string, one bool
 		})
 		t.refs.add(tables, key)
 		table, _ := v.(*stores.Table) // nothing else is put there
-		t.bounds = append(t.bounds, bound{table, z.Name, maxKeys})
+		t.bounds = append(t.bounds, bound{table, z.Name, maxKeys, z.store != stores.Store(h.app.local)})
 		return table
 	}
 }

@@ -30,9 +30,9 @@ const (
 	noteShards   = 64
 	noteKind     = keyWords // where the kind stands
 	noteWords    = keyWords + 1
-	notesInPage  = 1024
+	notesInPage  = 256
 	notesToTry   = 16 // are looked at to make room for one
-	noteOverhead = 32 // bytes of a note's entry in the index, at the most
+	noteOverhead = 72 // bytes of a note's entry in the index, at the most
 )
 
 // note is {key, key, kind, words of each rule...}.

@@ -78,8 +78,9 @@ func (t *Table) Steps() uint64 { return t.steps.Load() }
 // Destruct implements caddy.Destructor: a table needs no closing.
 func (t *Table) Destruct() error { return nil }
 
-// Memory is the most bytes that the table can take for its keys.
-func (t *Table) Memory() int64 {
+// Memory is the most bytes that the table can take for its keys. One whose keys
+// are counted in Redis also has a note of each.
+func (t *Table) Memory(shared bool) int64 {
 	perKey := int64(t.layout.stride)*8 + indexBytes
 	for i, grows := range t.layout.grows {
 		if grows {
@@ -89,6 +90,9 @@ func (t *Table) Memory() int64 {
 			}
 			perKey += 8 * (1 + words)
 		}
+	}
+	if n := t.notes(); shared && n != nil {
+		perKey += int64(n.stride)*8 + noteOverhead
 	}
 	return perKey * t.max.Load()
 }
