@@ -36,6 +36,7 @@ type appState struct {
 	refs   references
 	remote remote
 	wrong  *lineLimit // of log lines about unexpected answers
+	deaf   everySo    // of log lines about a channel that cannot be heard
 }
 
 // definition is what a zone of one name must have in common everywhere.

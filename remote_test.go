@@ -246,7 +246,7 @@ func TestRulesUnderLoad(t *testing.T) {
 					}
 					a, e := s.try(req{ip: fmt.Sprintf("10.%d.0.1", i)})
 					if e != nil || a.status != 200 {
-						err = fmt.Errorf("request %d: %v %+v", n, e, a)
+						err = fmt.Errorf("request %d: %w %+v", n, e, a)
 					}
 				}
 			}()
@@ -274,7 +274,7 @@ func TestRulesOfTheStoresRedis(t *testing.T) {
 		c.app += "\nrules redis diana:rules {\ninterval 1h\n}"
 		s := serve(t, c)
 		rdb := redis.NewClient(&redis.Options{Addr: b.redis.Addr})
-		defer rdb.Close()
+		defer func() { _ = rdb.Close() }()
 		until(t, "the subscription", func() bool {
 			return rdb.PubSubNumSub(context.Background(), "diana:rules").Val()["diana:rules"] == 1
 		})

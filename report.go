@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -355,6 +356,14 @@ func (l *lineLimit) next() (suppressed uint64, ok bool) {
 	l.lines++
 	suppressed, l.suppressed = l.suppressed, 0
 	return suppressed, true
+}
+
+// everySo lets through one line a minute.
+type everySo struct{ last atomic.Int64 }
+
+func (e *everySo) allow() bool {
+	now, last := time.Now().UnixNano(), e.last.Load()
+	return now-last > int64(time.Minute) && e.last.CompareAndSwap(last, now)
 }
 
 func (l *lineLimit) allow() bool {

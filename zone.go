@@ -20,7 +20,6 @@ type zone struct {
 	matchers, exempt caddyhttp.MatcherSets
 	key              *keyPlan
 	rules            *ruleSet
-	overrides        overrides
 	list             []*override
 	duplicates       *ruleSet
 	terms            atomic.Pointer[terms] // what is in force of the above

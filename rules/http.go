@@ -56,7 +56,7 @@ func (h *HTTP) Provision(caddy.Context) error {
 	if h.url, err = url.Parse(text); err != nil || h.url.Host == "" {
 		return errors.New("url: cannot be read: want such as https://rules.example.com/limits.json") // it may hold a secret
 	}
-	if h.url.Scheme != "https" && !(h.url.Scheme == "http" && thisMachine(h.url.Hostname())) {
+	if h.url.Scheme != "https" && (h.url.Scheme != "http" || !thisMachine(h.url.Hostname())) {
 		return fmt.Errorf("url %s: want https; http only to this machine itself", h.url.Redacted())
 	}
 	if h.BearerToken != "" {

@@ -226,7 +226,7 @@ func TestRedisIsHeard(t *testing.T) {
 	srv := redistest.Start(t)
 	ctx := context.Background()
 	c := redis.NewClient(&redis.Options{Addr: srv.Addr})
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	h := watch(t, &Redis{Key: "diana:rules", Address: "redis://" + srv.Addr, Interval: caddy.Duration(time.Hour)})
 	until(t, "an error, for there is no key", func() bool { _, errs := h.count(); return errs > 0 })
 	for _, text := range []string{"one", "two"} {
@@ -253,7 +253,7 @@ func TestManyChanges(t *testing.T) {
 	srv := redistest.Start(t)
 	ctx := context.Background()
 	c := redis.NewClient(&redis.Options{Addr: srv.Addr})
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	h := watch(t, &Redis{Key: "r", Address: "redis://" + srv.Addr, Interval: caddy.Duration(time.Hour)})
 	begun := time.Now()
 	last := ""

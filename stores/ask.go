@@ -37,6 +37,9 @@ const (
 	ModeDeny               // nobody: Redis is away and nothing passes
 )
 
+// String is the mode as it is shown.
+func (m Mode) String() string { return [...]string{"local", "shared", "alone", "allow", "deny"}[m] }
+
 // Ask is what one request wants: to be counted under every item, or none.
 type Ask struct {
 	Items []Item

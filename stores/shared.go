@@ -104,6 +104,7 @@ func (s *Shared) Start(live int) {
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
 		s.done.Go(func() { s.tend(ctx) })
+		s.done.Go(func() { s.listen(ctx) })
 	})
 }
 

@@ -165,4 +165,5 @@ func askEverything(t *testing.T, caddy *harness.Caddy) {
 		}
 	}
 	harness.Do(t, http.MethodPost, caddy.URL+"/twice", "")
+	harness.Do(t, http.MethodDelete, caddy.Admin+"/rate_limit/zones/all/key?part=one", "")
 }

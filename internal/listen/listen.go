@@ -55,7 +55,7 @@ func Listen(ctx context.Context, client redis.UniversalClient, channel string, t
 // hear listens over one connection until it fails.
 func hear(ctx context.Context, client redis.UniversalClient, channel string, to Ears) error {
 	sub := client.Subscribe(ctx, channel)
-	defer sub.Close()
+	defer func() { _ = sub.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // Receive looks at no context
 	defer stop()
 	if _, err := sub.ReceiveTimeout(ctx, subscribes); err != nil {

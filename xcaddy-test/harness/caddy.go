@@ -32,6 +32,8 @@ type Caddy struct {
 	Port  int
 	Dir   string // what it keeps between runs, autosaved config included
 
+	path   string // of its configuration
+	env    []string
 	cmd    *exec.Cmd
 	log    logBuffer
 	exited chan struct{}
@@ -58,29 +60,47 @@ func start(t testing.TB, name string, config []byte, port, adminPort int, env []
 	c := &Caddy{
 		URL:   fmt.Sprintf("http://127.0.0.1:%d", port),
 		Admin: fmt.Sprintf("http://127.0.0.1:%d", adminPort),
-		Port:  port, Dir: t.TempDir(), exited: make(chan struct{}),
+		Port:  port, Dir: t.TempDir(),
 	}
 	path := filepath.Join(c.Dir, name)
 	if err := os.WriteFile(path, config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.cmd = Command(c.Dir, "run", "--config", path)
-	c.cmd.Env = append(c.cmd.Env, env...)
-	c.cmd.Stderr = &c.log
-	c.cmd.Stdout = &c.log
-	if err := c.cmd.Start(); err != nil {
+	c.path, c.env = path, env
+	t.Cleanup(func() { c.end(t) })
+	c.run(t, 1)
+	return c
+}
+
+// run starts the process, for the nth time, and returns once it serves.
+func (c *Caddy) run(t testing.TB, nth int) {
+	t.Helper()
+	exited := make(chan struct{})
+	cmd := Command(c.Dir, "run", "--config", c.path)
+	cmd.Env = append(cmd.Env, c.env...)
+	cmd.Stderr = &c.log
+	cmd.Stdout = &c.log
+	c.cmd, c.exited = cmd, exited
+	if err := cmd.Start(); err != nil {
 		t.Fatalf("start caddy: %v", err)
 	}
 	go func() {
-		defer close(c.exited)
-		_ = c.cmd.Wait() // its log says why it ended
+		defer close(exited)
+		_ = cmd.Wait() // its log says why it ended
 	}()
-	t.Cleanup(func() { c.end(t) })
 	Until(t, 20*time.Second, "caddy serves", func() bool {
 		c.mustRun(t)
-		return strings.Contains(c.Log(), "serving initial configuration")
+		return strings.Count(c.Log(), "serving initial configuration") >= nth
 	})
-	return c
+}
+
+// Restart ends Caddy as a stop of its service would, and starts it anew with
+// what it keeps.
+func (c *Caddy) Restart(t testing.TB) {
+	t.Helper()
+	before := strings.Count(c.Log(), "serving initial configuration")
+	c.stop(t)
+	c.run(t, before+1)
 }
 
 // Log is everything that Caddy has logged so far.
@@ -111,8 +131,7 @@ func (c *Caddy) mustRun(t testing.TB) {
 	}
 }
 
-// end stops Caddy, and fails the test if it panicked or does not stop.
-func (c *Caddy) end(t testing.TB) {
+func (c *Caddy) stop(t testing.TB) {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended, which is as good
 	select {
 	case <-c.exited:
@@ -120,6 +139,13 @@ func (c *Caddy) end(t testing.TB) {
 		t.Error("caddy does not stop")
 		_ = c.cmd.Process.Kill()
 		<-c.exited
+	}
+}
+
+// end stops Caddy, and fails the test if it panicked or does not stop.
+func (c *Caddy) end(t testing.TB) {
+	if c.cmd != nil && c.cmd.Process != nil {
+		c.stop(t)
 	}
 	log := c.Log()
 	if strings.Contains(log, "panic") {

@@ -1,0 +1,122 @@
+package diana
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func init() {
+	caddy.RegisterModule((*adminAPI)(nil))
+}
+
+// adminAPI is what Caddy's admin endpoint answers about rate limits, below
+// /rate_limit/. Who may ask is Caddy's to say: by its address, its origins and,
+// for a remote endpoint, its access control.
+//
+//	GET    /rate_limit/                     a live page
+//	GET    /rate_limit/zones                rules in force, stores, counts
+//	GET    /rate_limit/zones/<zone>/key     where a key stands; nothing is charged
+//	DELETE /rate_limit/zones/<zone>/key     forgets a key, everywhere
+//	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
+//	POST   /rate_limit/explain              what would become of a request
+type adminAPI struct{}
+
+// CaddyModule returns the Caddy module information.
+func (*adminAPI) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.rate_limit", New: func() caddy.Module { return new(adminAPI) }}
+}
+
+const adminPrefix = "/rate_limit/"
+
+// Routes implements caddy.AdminRouter.
+func (api *adminAPI) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{{Pattern: adminPrefix, Handler: caddy.AdminHandlerFunc(api.serve)}}
+}
+
+// serve finds the endpoint. Only exact paths are answered.
+func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	path := strings.Split(strings.TrimPrefix(r.URL.Path, adminPrefix), "/")
+	app := running.current()
+	if app == nil {
+		return adminError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration"))
+	}
+	switch {
+	case len(path) == 1 && path[0] == "zones":
+		return answerGet(w, r, func() (any, error) { return app.statusOfAll(), nil })
+	case len(path) == 1 && path[0] == "explain":
+		return api.explain(w, r, app)
+	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
+		return api.key(w, r, app, path[1])
+	}
+	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, zones/<zone>/key or explain", r.URL.EscapedPath()))
+}
+
+// key answers for, or forgets, the key that a query names.
+func (api *adminAPI) key(w http.ResponseWriter, r *http.Request, app *App, zone string) error {
+	z := app.zone(zone)
+	if z == nil {
+		return adminError(http.StatusNotFound, fmt.Errorf("zone %q: there is none of this name", zone))
+	}
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return adminError(http.StatusBadRequest, err)
+	}
+	k, err := z.named(q)
+	if err != nil {
+		return adminError(http.StatusBadRequest, err)
+	}
+	switch r.Method {
+	case http.MethodGet:
+		return answerJSON(w, z.look(r.Context(), k))
+	case http.MethodDelete:
+		return answerJSON(w, app.forget(r.Context(), z, k))
+	}
+	return wrongMethod(w, "GET, DELETE")
+}
+
+func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return wrongMethod(w, "GET")
+	}
+	v, err := get()
+	if err != nil {
+		return err
+	}
+	return answerJSON(w, v)
+}
+
+// answerJSON writes JSON in which nothing can be taken for HTML.
+func answerJSON(w http.ResponseWriter, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetIndent("", " ")
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	w.Header().Set(headerContentType, "application/json")
+	w.Header().Set(headerCacheControl, "no-store")
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func wrongMethod(w http.ResponseWriter, allow string) error {
+	w.Header().Set("Allow", allow)
+	return adminError(http.StatusMethodNotAllowed, errors.New("want "+allow))
+}
+
+func adminError(status int, err error) error {
+	return caddy.APIError{HTTPStatus: status, Err: errors.New(short(err))}
+}
+
+var (
+	_ caddy.Module      = (*adminAPI)(nil)
+	_ caddy.AdminRouter = (*adminAPI)(nil)
+)

@@ -1,0 +1,133 @@
+package stores
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/listen"
+)
+
+// Forgetting a key: in Redis, in this process, and in the other instances, which
+// hear of it by a message.
+
+// Listener is a [Watcher] that also wants to know what other instances say.
+type Listener interface {
+	// Forget is called when another instance, or this one, was told to forget a
+	// key. The zone's counters have to be given to [Shared.Drop].
+	Forget(store, zone string, k Key)
+
+	// Deaf is called when other instances cannot be heard though Redis answers.
+	Deaf(store string, err error)
+}
+
+// ErrAway says that a key was forgotten in this process only.
+var ErrAway = errors.New("Redis is away: the key is forgotten by this instance only") //nolint:staticcheck // a name
+
+// Drop forgets what this process keeps of a key. Places that requests hold stay.
+func (c *Counter) Drop(k Key) { c.Table.drop(k) }
+
+// Drop forgets what this process keeps of a key under counters of this store.
+func (s *Shared) Drop(counters []*Counter, k Key) {
+	for _, c := range counters {
+		c.Drop(k)
+	}
+}
+
+// Forget forgets a key under all counters of a zone: here, in Redis, and, by a
+// message, in every other instance. With [ErrAway] it is still there elsewhere.
+func (s *Shared) Forget(ctx context.Context, zone string, counters []*Counter, k Key) error {
+	s.Start(0)
+	s.Drop(counters, k)
+	if s.conn == nil || s.breaker.open.Load() {
+		return ErrAway
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, forgetTimeout))
+	defer cancel()
+	names := make([]string, 0, len(counters))
+	for _, c := range counters {
+		names = append(names, appendKeys(nil, s.conn.prefix, &Item{Counter: c, Key: k, Tag: k})[0])
+	}
+	if err := s.conn.client.Del(ctx, names...).Err(); err != nil {
+		return errors.Join(ErrAway, err)
+	}
+	return s.conn.client.Publish(ctx, s.resets(), appendKey([]byte(zone+" "), k)).Err()
+}
+
+const forgetTimeout = time.Second
+
+// resets is the channel on which instances tell each other of forgotten keys.
+func (s *Shared) resets() string { return s.o.Prefix + ":{resets}" }
+
+// listen hears what other instances say until ctx ends, over a connection of
+// its own.
+func (s *Shared) listen(ctx context.Context) {
+	o := s.o.RedisOptions
+	o.PoolSize, o.Timeout = 2, o.DialTimeout
+	client := NewClient(&o)
+	defer func() { _ = client.Close() }()
+	listen.Listen(ctx, client, s.resets(), listen.Ears{
+		Subscribed: func() {}, // whatever was missed while Redis was away is gone with it
+		Message:    s.hear,
+		Failed: func(err error) {
+			if l, ok := s.watch().(Listener); ok && classify(err) == FailRefused {
+				l.Deaf(s.o.Name, err)
+			}
+		},
+	})
+}
+
+// hear takes a message. What is no zone and key is nobody's.
+func (s *Shared) hear(payload string) {
+	zone, text, _ := strings.Cut(payload, " ")
+	k, ok := ParseKey(text)
+	if l, listens := s.watch().(Listener); ok && listens {
+		l.Forget(s.o.Name, zone, k)
+	}
+}
+
+// String is the key as it stands in the names of keys in Redis.
+func (k Key) String() string { return string(appendKey(nil, k)) }
+
+// ParseKey reads what [Key.String] writes.
+func ParseKey(s string) (Key, bool) {
+	raw, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil || len(raw) != 16 {
+		return Key{}, false
+	}
+	return Key{binary.BigEndian.Uint64(raw), binary.BigEndian.Uint64(raw[8:])}, true
+}
+
+// drop forgets the states of a key, and what is noted of it. Its slot stays, for
+// it may hold places, and is soon another's.
+func (t *Table) drop(k Key) {
+	mix := t.mix(k)
+	s := &t.shards[mix&uint64(len(t.shards)-1)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slot := t.find(s, k, mix); slot != nil {
+		for i := range t.layout.offsets {
+			if st := t.state(s, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
+				clear(st) // one of zeros may be shared
+			}
+		}
+	}
+	if n := t.notes(); n != nil {
+		n.drop(k, mix)
+	}
+}
+
+// drop forgets what is known of a key and what it owes.
+func (n *notes) drop(k Key, mix uint64) {
+	s := n.shard(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := n.find(s, k); x != nil {
+		n.set(x, noteNothing)
+		clear(x[noteWords:])
+	}
+}

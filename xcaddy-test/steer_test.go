@@ -1,0 +1,305 @@
+package xcaddytest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// soon is how long a push may take until it is in force everywhere.
+const soon = time.Second
+
+const steered = `	rate_limit /limited {
+		zone api {
+			key {query.k}
+			rule 100000/1h sliding_window
+		}
+	}
+	rate_limit /tight {
+		zone tight {
+			key {query.k}
+			rule 3/1h
+		}
+	}
+	respond ok`
+
+// admin is what the admin API says of everything, as far as the tests look.
+type admin struct {
+	Rules struct {
+		Source, Error string
+		Unknown       []string `json:"unknown_zones"`
+	}
+	Zones []struct {
+		Name, Origin string
+		Rules        []struct{ Limit int64 }
+	}
+}
+
+func zonesOf(t *testing.T, c *harness.Caddy) (a admin) {
+	t.Helper()
+	got := harness.Do(t, http.MethodGet, c.Admin+"/rate_limit/zones", "")
+	if err := json.Unmarshal([]byte(got.Body), &a); err != nil {
+		t.Fatalf("status %d: %s", got.Status, got.Body)
+	}
+	return a
+}
+
+// limitOf is the limit of the first rule of a zone that is in force.
+func limitOf(t *testing.T, c *harness.Caddy, zone string) int64 {
+	t.Helper()
+	for _, z := range zonesOf(t, c).Zones {
+		if z.Name == zone {
+			return z.Rules[0].Limit
+		}
+	}
+	return 0
+}
+
+func limitDocument(zone string, limit int) string {
+	return fmt.Sprintf(`{"zones": {%q: {"rules": [{"limit": %d, "window": "1h", "algorithm": {"name": "sliding_window"}}]}}}`, zone, limit)
+}
+
+// push puts a document into Redis and says so.
+func push(t *testing.T, r *harness.Redis, document string) {
+	t.Helper()
+	ctx := context.Background()
+	if err := r.Set(ctx, "diana:rules", document, time.Hour).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Publish(ctx, "diana:rules", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everywhere waits until all instances have a limit and returns how long it took.
+func everywhere(t *testing.T, all []*harness.Caddy, zone string, limit int64, within time.Duration) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	harness.Until(t, within, fmt.Sprintf("limit %d on all instances", limit), func() bool {
+		for _, c := range all {
+			if limitOf(t, c, zone) != limit {
+				return false
+			}
+		}
+		return true
+	})
+	return time.Since(begun)
+}
+
+// Rules that are pushed under load are in force on three instances within a
+// second, and no request is lost, denied or counted twice for it.
+func TestPushedRules(t *testing.T) {
+	redis := harness.StartRedis(t)
+	all := startMany(t, 3, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: steered})
+	push(t, redis, `{"zones": {}}`)
+	done := make(chan []harness.Shot)
+	load := harness.During(8 * time.Second)
+	go func() { done <- harness.Pace(200, load, urls(all, "/limited?k=a")...) }()
+	for i := range 5 {
+		limit := 90_000 + i
+		push(t, redis, limitDocument("api", limit))
+		took := everywhere(t, all, "api", int64(limit), 10*time.Second)
+		t.Logf("push %d: in force on all after %v", i, took.Round(time.Millisecond))
+		if took > soon {
+			t.Errorf("push %d took %v, want at most %v", i, took, soon)
+		}
+	}
+	shots := <-done
+	if ok := len(harness.With(http.StatusOK, shots)); ok != len(shots) {
+		t.Errorf("%d of %d requests passed", ok, len(shots))
+	}
+	// What was used before every change is still used.
+	var k struct {
+		Rules []struct{ Limit, Remaining int64 }
+	}
+	got := harness.Do(t, http.MethodGet, all[0].Admin+"/rate_limit/zones/api/key?part=a", "")
+	if err := json.Unmarshal([]byte(got.Body), &k); err != nil || len(k.Rules) != 1 {
+		t.Fatal(got.Body)
+	}
+	if used := k.Rules[0].Limit - k.Rules[0].Remaining; used != int64(len(shots)) {
+		t.Errorf("%d used of %d, want the %d requests that passed", used, k.Rules[0].Limit, len(shots))
+	}
+
+	// A broken document changes nothing and says what is wrong.
+	push(t, redis, `{"zones": {"api": {"rules": [{"limit": 0, "window": "1h"}]}}}`)
+	for _, c := range all {
+		harness.Until(t, 10*time.Second, "the error to be named", func() bool {
+			return strings.HasPrefix(zonesOf(t, c).Rules.Error, "/zones/api/rules/0: limit 0: want at least 1")
+		})
+		if limit := limitOf(t, c, "api"); limit != 90_004 {
+			t.Errorf("limit %d after a broken document", limit)
+		}
+		if n, ok := c.Metric(t, "caddy_rate_limit_rules_errors_total"); !ok || n < 1 {
+			t.Errorf("rules_errors_total: %v", n)
+		}
+		if _, ok := c.Metric(t, "caddy_rate_limit_rules_info", `zone="api"`, `source="redis"`); !ok {
+			t.Error("no rules_info of zone api from redis")
+		}
+	}
+
+	// With the source gone the last good rules outlive a restart.
+	redis.Kill(t)
+	for _, c := range all {
+		c.Restart(t)
+		if limit := limitOf(t, c, "api"); limit != 90_004 {
+			t.Errorf("limit %d after a restart with the source away", limit)
+		}
+		if status := c.Get(t, "/limited?k=b").Status; status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+	}
+	redis.Start(t)
+}
+
+// Rules at a URL are in force within their interval.
+func TestPolledRules(t *testing.T) {
+	const interval = 2 * time.Second
+	var document atomic.Value
+	document.Store(`{"zones": {}}`)
+	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, document.Load())
+	}))
+	defer source.Close()
+	all := startMany(t, 3, harness.Config{
+		Global: fmt.Sprintf("rate_limit {\nrules http %s {\ninterval %v\n}\n}", source.URL, interval), Site: steered,
+	})
+	for i := range 3 {
+		document.Store(limitDocument("api", 80_000+i))
+		if took := everywhere(t, all, "api", int64(80_000+i), 3*interval); took > interval+soon {
+			t.Errorf("took %v, want at most %v and %v", took, interval, soon)
+		}
+	}
+	source.Close()
+	for _, c := range all {
+		c.Restart(t)
+		if limit := limitOf(t, c, "api"); limit != 80_002 {
+			t.Errorf("limit %d after a restart with the source away", limit)
+		}
+	}
+}
+
+// rateLimit runs caddy rate-limit against an instance.
+func rateLimit(t *testing.T, c *harness.Caddy, args ...string) string {
+	t.Helper()
+	args = append([]string{"rate-limit"}, append(args, "--address", strings.TrimPrefix(c.Admin, "http://"))...)
+	out, err := harness.Command(t.TempDir(), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("caddy %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// A key that is limited is shown as such by every instance, and free on all of
+// them within a second of its reset on one.
+func TestResetIsSeenEverywhere(t *testing.T) {
+	redis := harness.StartRedis(t)
+	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 2s"), Site: steered})
+	for round := range 3 {
+		for i, want := range []int{200, 200, 200, 429, 429, 429} {
+			if got := all[i%3].Get(t, "/tight?k=a").Status; got != want {
+				t.Fatalf("round %d, request %d: status %d, want %d", round, i, got, want)
+			}
+		}
+		for _, c := range all {
+			if out := rateLimit(t, c, "key", "tight", "a"); !strings.Contains(out, "denied by 1, again in ") || !strings.Contains(out, "3/1h   0  ") {
+				t.Errorf("key:\n%s", out)
+			}
+			if out := rateLimit(t, c, "explain", c.URL+"/tight?k=a"); !strings.Contains(out, "denied by zone tight, rule 1, again in ") {
+				t.Errorf("explain:\n%s", out)
+			}
+		}
+		if out := rateLimit(t, all[round], "reset", "tight", "a"); !strings.Contains(out, "forgotten everywhere") {
+			t.Errorf("reset:\n%s", out)
+		}
+		reset := time.Now()
+		for _, c := range all {
+			for c.Get(t, "/tight?k=a").Status != http.StatusOK {
+				if time.Since(reset) > soon {
+					t.Fatalf("round %d: still denied after %v", round, time.Since(reset))
+				}
+			}
+		}
+		rateLimit(t, all[0], "reset", "tight", "a")
+		time.Sleep(100 * time.Millisecond) // for the message to reach the others before the next round
+	}
+
+	// While Redis is away the reset is this instance's own, and says so.
+	redis.Kill(t)
+	harness.Until(t, 10*time.Second, "going alone", func() bool {
+		return strings.Contains(rateLimit(t, all[0], "zones"), "store redis: local for")
+	})
+	cmd := harness.Command(t.TempDir(), "rate-limit", "reset", "tight", "a", "--address", strings.TrimPrefix(all[0].Admin, "http://"))
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "forgotten in this instance") {
+		t.Errorf("%v: %s", err, out)
+	}
+	redis.Start(t)
+}
+
+// The commands find the admin endpoint in a configuration, and print JSON.
+func TestCommandFindsTheAdminEndpoint(t *testing.T) {
+	c := harness.StartCaddy(t, harness.Config{Site: steered})
+	out, err := harness.Command(t.TempDir(), "rate-limit", "zones", "--json", "--config", c.Dir+"/Caddyfile", "--adapter", "caddyfile").Output()
+	var a admin
+	if err != nil || json.Unmarshal(out, &a) != nil || len(a.Zones) != 2 || a.Zones[0].Name != "api" {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, err = harness.Command(t.TempDir(), "rate-limit", "key", "api", "--address", strings.TrimPrefix(c.Admin, "http://")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "0 parts: want 1") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// What a page elsewhere makes a browser send is refused, whatever it asks for.
+func TestCrossOriginCallsAreRefused(t *testing.T) {
+	c := harness.StartCaddy(t, harness.Config{Site: steered})
+	for range 3 {
+		c.Get(t, "/tight?k=a")
+	}
+	key := c.Admin + "/rate_limit/zones/tight/key?part=a"
+	for _, headers := range [][]string{
+		{"Origin", "https://evil.example"},
+		{"Origin", "null"},
+		{"Referer", "https://evil.example/page", "Sec-Fetch-Mode", "cors"},
+		{"Sec-Fetch-Mode", "no-cors"},
+		{"Host", "evil.example"},
+		{"Origin", "https://evil.example", "Access-Control-Request-Method", "DELETE"},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodDelete, http.MethodOptions} {
+			got := hostile(t, method, key, headers)
+			if got.StatusCode != http.StatusForbidden && got.StatusCode != http.StatusBadRequest || got.Header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("%s with %v: status %d, %v", method, headers, got.StatusCode, got.Header)
+			}
+		}
+	}
+	if status := c.Get(t, "/tight?k=a").Status; status != http.StatusTooManyRequests {
+		t.Errorf("status %d: the key was forgotten", status)
+	}
+}
+
+func hostile(t *testing.T, method, url string, headers []string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp
+}
