@@ -220,12 +220,14 @@ func (s *Shared) decide(ctx context.Context, a *Ask) error {
 	a.room()
 	for i := range a.Items {
 		it := &a.Items[i]
-		if place, _ := it.holds(); place {
+		if place, _ := it.holds(); place && !a.Look {
 			it.hold.id = s.id ^ s.holdSeq.Add(1)
 		}
 	}
 	keys, ask := decideAsk(s.conn.prefix, a)
-	if len(owes) > 0 {
+	if a.Look {
+		ask[0] = opLook
+	} else if len(owes) > 0 {
 		ask[0] = opDecide // plain asks come before all others
 	}
 	r, now, err := s.conn.call(ctx, append(names, keys...), append(asks, ask)...)
