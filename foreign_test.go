@@ -59,7 +59,7 @@ func (s *site) run(text string) (requests int) {
 	return n
 }
 
-func read(t *testing.T, file string) string {
+func textOf(t *testing.T, file string) string {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -73,7 +73,7 @@ func read(t *testing.T, file string) string {
 func TestForeignConfigurations(t *testing.T) {
 	requests := 0
 	for _, file := range foreignFiles(t, "*/*.Caddyfile") {
-		text := read(t, file)
+		text := textOf(t, file)
 		name := strings.TrimPrefix(strings.TrimSuffix(file, ".Caddyfile"), "testdata/foreign/")
 		try := func(t *testing.T, config []byte) {
 			s, p := newSite(t), trace.Place{}
@@ -344,19 +344,19 @@ func TestPartsJSON(t *testing.T) {
 // TestForeignTable holds the table of options in docs/migrating.md to name every
 // option of both plugins, a file that has it, and tests that exist.
 func TestForeignTable(t *testing.T) {
-	_, table, ok := strings.Cut(read(t, "docs/migrating.md"), "<!-- foreign options -->")
+	_, table, ok := strings.Cut(textOf(t, "docs/migrating.md"), "<!-- foreign options -->")
 	if !ok {
 		t.Fatal("no table")
 	}
 	sources := ""
 	for _, f := range []string{"foreign_test.go", "benchmarks/mholt/foreign_test.go", "benchmarks/russellluo/foreign_test.go"} {
-		sources += read(t, f)
+		sources += textOf(t, f)
 	}
 	seen := make(map[string]bool)
 	for _, m := range regexp.MustCompile("(?m)^\\| (\\w+) \\| `([^`]+)` \\| \\[\\w+\\]\\(\\.\\./([^)]+)\\) \\| (.+) \\|$").FindAllStringSubmatch(table, -1) {
 		plugin, word, file, tests := m[1], m[2], m[3], m[4]
 		seen[plugin+" "+word] = true
-		if !strings.Contains(file, strings.ToLower(plugin)) || !strings.Contains(read(t, file), word) {
+		if !strings.Contains(file, strings.ToLower(plugin)) || !strings.Contains(textOf(t, file), word) {
 			t.Errorf("%s: no %s in %s", plugin, word, file)
 		}
 		for _, test := range strings.Split(tests, ", ") {
