@@ -146,7 +146,8 @@ type slot struct {
 // Instances is how many live instances were last seen, 0 if none ever was.
 func (s *Shared) Instances() int64 { return s.live.Load() }
 
-// Destruct closes the connections. It implements caddy.Destructor.
+// Destruct closes the connections, once no request holds a place through them.
+// It implements caddy.Destructor.
 func (s *Shared) Destruct() error {
 	s.start.Do(func() {}) // what was never started is not started any more
 	if s.stop == nil {
@@ -154,6 +155,10 @@ func (s *Shared) Destruct() error {
 	}
 	s.stop()
 	s.done.Wait()
+	if s.places.any() {
+		go s.linger()
+		return nil
+	}
 	return s.conn.client.Close()
 }
 

@@ -14,6 +14,7 @@ const (
 	probeEvery  = 300 * time.Millisecond
 	beatTimeout = 250 * time.Millisecond
 	renewEvery  = 10 * time.Second
+	lingerEvery = 250 * time.Millisecond
 	lapse       = 30 * time.Second // the script's LAPSE
 	maxLate     = 10_000           // releases that wait for Redis at most
 )
@@ -55,6 +56,22 @@ func (s *Shared) tend(ctx context.Context) {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// linger keeps the places of requests that outlive the store, as a WebSocket does
+// a reload that changes the store's options, until the last was given back.
+func (s *Shared) linger() {
+	ctx := context.Background()
+	renewed := time.Time{}
+	for s.places.any() {
+		s.places.retry(ctx, s)
+		if time.Since(renewed) >= renewEvery {
+			renewed = time.Now()
+			s.places.renew(ctx, s)
+		}
+		time.Sleep(lingerEvery)
+	}
+	_ = s.conn.client.Close()
 }
 
 // heldPlaces are the places that this instance's requests hold in Redis.
@@ -106,6 +123,13 @@ func (s *Shared) release(ctx context.Context, it *Item, charge int64) {
 		}
 		s.places.giveBack(f)
 	}
+}
+
+// any says whether requests hold places, or places have to be given back.
+func (p *heldPlaces) any() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.held)+len(p.late) > 0
 }
 
 func (p *heldPlaces) giveBack(f finishing) {
