@@ -221,13 +221,7 @@ func TestPlaceNobodyKnowsOf(t *testing.T) {
 }
 
 // deaf is a Watcher that nothing matters to.
-type deaf struct{}
-
-func (deaf) StoreUp(string)                    {}
-func (deaf) StoreDown(string, Failure, error)  {}
-func (deaf) StoreError(string, Failure, error) {}
-func (deaf) ClockSteps(string)                 {}
-func (deaf) Live(string, int)                  {}
+type deaf = nobody
 
 // TestInstancesAlive counts instances by their beats: once each, while they
 // were seen in the last five seconds, and not in the future.

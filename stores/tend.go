@@ -61,9 +61,11 @@ func (s *Shared) tend(ctx context.Context) {
 // linger keeps the places of requests that outlive the store, as a WebSocket does
 // a reload that changes the store's options, until the last was given back.
 func (s *Shared) linger() {
+	s.Watch(nobody{}) // another store may have its name by now
 	ctx := context.Background()
 	renewed := time.Time{}
 	for s.places.any() {
+		s.breaker.close() // nothing else is asked through here
 		s.places.retry(ctx, s)
 		if time.Since(renewed) >= renewEvery {
 			renewed = time.Now()
@@ -73,6 +75,15 @@ func (s *Shared) linger() {
 	}
 	_ = s.conn.client.Close()
 }
+
+// nobody is told anything.
+type nobody struct{}
+
+func (nobody) StoreUp(string)                    {}
+func (nobody) StoreDown(string, Failure, error)  {}
+func (nobody) StoreError(string, Failure, error) {}
+func (nobody) ClockSteps(string)                 {}
+func (nobody) Live(string, int)                  {}
 
 // heldPlaces are the places that this instance's requests hold in Redis.
 type heldPlaces struct {
