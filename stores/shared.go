@@ -74,6 +74,8 @@ type Shared struct {
 	ahead   atomic.Int64 // microseconds that Redis' clock is ahead of ours
 	back    atomic.Int64 // when Redis came back, by our clock; 0: all keys are asked of it
 	stop    context.CancelFunc
+	hearing atomic.Pointer[context.CancelFunc] // ends the connection that messages come by
+	unheard atomic.Int64                       // when that was last done
 	done    sync.WaitGroup
 }
 
@@ -187,6 +189,9 @@ func (s *Shared) Decide(ctx context.Context, a *Ask) {
 
 func (s *Shared) fail(err error) {
 	f := classify(err)
+	if f == FailAway || f == FailTimeout {
+		s.unhear()
+	}
 	s.conn.failed(f)
 	s.watch().StoreError(s.o.Name, f, err)
 	s.breaker.failure(f, err)
