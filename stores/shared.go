@@ -69,6 +69,7 @@ type Shared struct {
 	id      uint64 // this instance
 	holdSeq atomic.Uint64
 	live    atomic.Int64 // instances; 0: never seen
+	fewer   time.Time    // since when fewer are counted; zero: they are not
 	places  heldPlaces
 	debts   debtors
 	ahead   atomic.Int64 // microseconds that Redis' clock is ahead of ours
@@ -322,22 +323,51 @@ func (s *Shared) finish(ctx context.Context, f finishing) error {
 
 // beat tells Redis that this instance lives, and learns how many do.
 func (s *Shared) beat(ctx context.Context) error {
+	n, err := s.count(ctx)
+	if err == nil {
+		s.countLive(n, time.Now())
+	}
+	return err
+}
+
+// count asks Redis how many instances live, this one among them.
+func (s *Shared) count(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
 	defer cancel()
 	ask := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, s.id)
 	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":{instances}", s.conn.prefix + ":{instances}:try"}, ask)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.byte() // nothing failed
 	n := int64(r.uint32())
 	if r.err != nil {
-		return r.err
+		return 0, r.err
 	}
-	if s.live.Swap(n) != n {
+	return n, nil
+}
+
+// believeFewer is for how long fewer instances than before have to be counted
+// until that is believed: a Redis that lost its memory counts anew, and shares of
+// an outage in that moment would be too large.
+const believeFewer = 5 * time.Second
+
+// countLive takes how many instances Redis counts. Only the heartbeat calls it.
+func (s *Shared) countLive(n int64, now time.Time) {
+	was := s.live.Load()
+	switch {
+	case n >= was:
+		s.fewer = time.Time{}
+	case s.fewer.IsZero():
+		s.fewer = now
+		return
+	case now.Sub(s.fewer) < believeFewer:
+		return
+	}
+	if n != was {
+		s.live.Store(n)
 		s.watch().Live(s.o.Name, int(n))
 	}
-	return nil
 }
 
 var _ Store = (*Shared)(nil)

@@ -41,6 +41,7 @@ func (s *Shared) tend(ctx context.Context) {
 				s.places.renew(ctx, s)
 			}
 		} else {
+			s.fewer = time.Time{}
 			if s.breaker.open.Load() {
 				s.conn.failed(classify(err))
 			} else {
