@@ -44,8 +44,12 @@ func (a *App) StoreDown(name string, f stores.Failure, cause error) {
 // StoreError implements stores.Watcher.
 func (a *App) StoreError(name string, f stores.Failure, err error) {
 	a.metrics.storeErrors.WithLabelValues(name, string(f)).Inc()
-	if f == stores.FailWrong && a.wrong.allow() {
-		a.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err), zap.String("advice", stores.Advice(f, err)))
+	if f != stores.FailWrong {
+		return
+	}
+	if suppressed, ok := a.wrong.next(1); ok {
+		a.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err),
+			zap.String("advice", stores.Advice(f, err)), zap.Uint64("suppressed", suppressed))
 	}
 }
 

@@ -283,7 +283,7 @@ func (q *request) exceeds(rec *record) {
 	e := &rec.exceeded
 	e.zone.metrics.countDenied(e.label)
 	events := q.h.app.events != nil && q.h.app.events.ShouldEmit(eventExceeded)
-	suppressed, log := e.zone.log.next()
+	suppressed, log := e.zone.log.next(maxLines)
 	if !log && !events {
 		return
 	}
@@ -331,7 +331,7 @@ func remoteIP(addr string) string {
 	return host
 }
 
-// lineLimit lets through at most maxLines a second, and then counts.
+// lineLimit lets through so many lines a second, and then counts.
 type lineLimit struct {
 	mu         sync.Mutex
 	second     int64
@@ -341,15 +341,16 @@ type lineLimit struct {
 
 const maxLines = 100
 
-// next says whether a line may be written, and how many were not since the last.
-func (l *lineLimit) next() (suppressed uint64, ok bool) {
+// next says whether a line may be written, most of them a second, and how many
+// were not since the last.
+func (l *lineLimit) next(most int) (suppressed uint64, ok bool) {
 	now := time.Now().Unix()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now != l.second {
 		l.second, l.lines = now, 0
 	}
-	if l.lines >= maxLines {
+	if l.lines >= most {
 		l.suppressed++
 		return 0, false
 	}
@@ -364,9 +365,4 @@ type everySo struct{ last atomic.Int64 }
 func (e *everySo) allow() bool {
 	now, last := time.Now().UnixNano(), e.last.Load()
 	return now-last > int64(time.Minute) && e.last.CompareAndSwap(last, now)
-}
-
-func (l *lineLimit) allow() bool {
-	_, ok := l.next()
-	return ok
 }

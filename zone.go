@@ -35,7 +35,6 @@ type zone struct {
 	log              lineLimit
 	crowded          atomic.Int64 // when it last said that it is full, in nanoseconds
 	responder        *responder
-	quiet            bool // no headers tell of it
 }
 
 const (
@@ -46,10 +45,7 @@ const (
 // check checks everything about a zone that can be told without the rest of
 // the configuration.
 func (z *Zone) check() error {
-	own, err := z.own()
-	if err == nil {
-		_, err = newZone(own)
-	}
+	_, err := newZone(z)
 	return err
 }
 

@@ -40,6 +40,7 @@ type row struct {
 	name, fault, target string
 	quick               bool // part of every test run
 	run                 func(t *testing.T, r *result)
+	several             func(t *testing.T) // instead: runs rows itself
 }
 
 // result collects what a row has shown, in the order in which it is said.
@@ -77,18 +78,26 @@ func (t table) print() {
 // TestChaos runs the rows one after another, so that none disturbs another's
 // timing.
 func TestChaos(t *testing.T) {
-	for _, row := range rows() {
-		if !full && !row.quick {
+	for _, r := range rows() {
+		if !full && !r.quick {
 			continue
 		}
-		t.Run(row.name, func(t *testing.T) {
-			r := &result{row: row}
-			results = append(results, r)
-			defer func() {
-				r.ok = !t.Failed()
-				t.Logf("%s: %s", r.fault, strings.Join(r.parts, ", "))
-			}()
-			row.run(t, r)
-		})
+		if r.several != nil {
+			t.Run(r.name, r.several)
+		} else {
+			runRow(t, r)
+		}
 	}
+}
+
+func runRow(t *testing.T, r row) {
+	t.Run(r.name, func(t *testing.T) {
+		out := &result{row: r}
+		results = append(results, out)
+		defer func() {
+			out.ok = !t.Failed()
+			t.Logf("%s: %s", r.fault, strings.Join(out.parts, ", "))
+		}()
+		r.run(t, out)
+	})
 }

@@ -118,6 +118,7 @@ func (s *Shared) finishAlone(it *Item, charge int64) {
 func mayHaveRun(err error) bool {
 	var answered redis.Error
 	var dial unopened
+	var hung hungUp
 	switch {
 	case errors.Is(err, errReply):
 		return true
@@ -125,7 +126,7 @@ func mayHaveRun(err error) bool {
 		return false
 	case errors.As(err, &answered):
 		return false
-	case errors.As(err, &dial):
+	case errors.As(err, &dial), errors.As(err, &hung):
 		return false
 	}
 	return true

@@ -55,7 +55,8 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// clients are the ids of the connections to a server, but for the one that asks.
+// clients are the ids of the connections to a server by which it was asked to
+// decide.
 func clients(t *testing.T, srv *redistest.Server) (ids []string) {
 	t.Helper()
 	list, err := srv.Client().ClientList(context.Background()).Result()
@@ -63,7 +64,7 @@ func clients(t *testing.T, srv *redistest.Server) (ids []string) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(list) {
-		if !strings.Contains(line, "cmd=client|list") {
+		if strings.Contains(line, " cmd=evalsha ") {
 			id, _, _ := strings.Cut(line, " ")
 			ids = append(ids, id)
 		}
@@ -88,6 +89,24 @@ func TestFoundAtOnce(t *testing.T) {
 	srv.Run()
 	if err := c.client.Ping(context.Background()).Err(); err != nil {
 		t.Errorf("the first call after Redis is back: %v", err)
+	}
+}
+
+// TestTooManyClients is told so, though Redis hangs up before it is asked.
+func TestTooManyClients(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client().Conn()
+	defer func() { _ = admin.Close() }()
+	if err := admin.ConfigSet(context.Background(), "maxclients", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	c := newConn(&RedisOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2})
+	defer func() { _ = c.client.Close() }()
+	for range 50 {
+		err := c.client.Ping(context.Background()).Err()
+		if err == nil || classify(err) != FailRefused || !strings.Contains(Advice(FailRefused, err), "maxclients") {
+			t.Fatalf("error %v of class %s, want that there are too many clients", err, classify(err))
+		}
 	}
 }
 

@@ -65,6 +65,10 @@ func classify(err error) Failure {
 	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
 		return FailTimeout
 	}
+	var hung hungUp
+	if errors.As(err, &hung) {
+		return FailRefused
+	}
 	var answered redis.Error
 	if !errors.As(err, &answered) || errors.Is(err, redis.ErrClosed) {
 		return FailAway
@@ -105,6 +109,13 @@ func Advice(f Failure, cause error) string {
 		if r := answerOf(answered.Error()); r != nil {
 			return r.advice
 		}
+	}
+	var hung hungUp
+	if errors.As(cause, &hung) {
+		if r := answerOf(hung.said); r != nil {
+			return r.advice
+		}
+		return "Redis takes connections and closes them: it may have reached its maxclients (raise that, or lower pool_size) or be shutting down"
 	}
 	switch f {
 	case FailTimeout:

@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -92,6 +93,8 @@ type link struct {
 	net.Conn
 	closed  func()
 	retired atomic.Bool
+	heard   bool   // whether the server ever said anything but
+	said    string // an error, at first
 }
 
 // Close implements net.Conn.
@@ -99,6 +102,54 @@ func (c *link) Close() error {
 	defer c.closed()
 	return c.Conn.Close()
 }
+
+// Read implements net.Conn.
+func (c *link) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard {
+		if text, is := bytes.CutPrefix(b[:n], []byte("-")); is && c.said == "" {
+			text, _, _ = bytes.Cut(text, []byte("\r\n"))
+			c.said = string(text)
+		} else {
+			c.heard = true
+		}
+	}
+	return n, c.explain(err)
+}
+
+// Write implements net.Conn.
+func (c *link) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.explain(err)
+}
+
+// explain tells a server that hangs up on a new connection from one that goes
+// away. A Redis with too many clients does so, and says why; but the client
+// takes that for the answer to its greeting, and it may be lost on the way.
+func (c *link) explain(err error) error {
+	if err == nil || c.heard || c.retired.Load() || errors.Is(err, net.ErrClosed) || isTimeout(err) {
+		return err
+	}
+	return hungUp{err, c.said}
+}
+
+// hungUp is why a server took a connection and closed it before it was asked
+// anything.
+type hungUp struct {
+	error
+	said string // by the server, if it was heard
+}
+
+func (h hungUp) Error() string {
+	if h.said != "" {
+		return h.said
+	}
+	return "hung up on a new connection: " + h.error.Error()
+}
+
+// Is and As look into the error. Unwrap would let the client throw this one away.
+func (h hungUp) Is(target error) bool { return errors.Is(h.error, target) }
+func (h hungUp) As(target any) bool   { return errors.As(h.error, target) }
 
 var errRetired = errors.New("the connection was opened before a failure")
 
@@ -126,7 +177,7 @@ func (unseen) Write(func(uintptr) bool) error { return nil }
 // never was.
 type unopened struct{ error }
 
-// Is and As look into the error. Unwrap would let the client throw this one away.
+// Is and As are as those of hungUp.
 func (u unopened) Is(target error) bool { return errors.Is(u.error, target) }
 func (u unopened) As(target any) bool   { return errors.As(u.error, target) }
 

@@ -1,0 +1,332 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// trouble is a way in which Redis answers, but not as it should.
+type trouble struct {
+	says   string // the error
+	kind   string // its class
+	advice string // a part of what the log says
+	losses int    // how often Redis loses its memory by it
+	quick  bool
+	begin  func(t *testing.T, c *redis.Conn)
+	end    func(t *testing.T, c *redis.Conn)
+}
+
+// do runs commands, each a line.
+func do(commands ...string) func(t *testing.T, c *redis.Conn) {
+	return func(t *testing.T, c *redis.Conn) {
+		t.Helper()
+		for _, line := range commands {
+			command(t, c, line)
+		}
+	}
+}
+
+func command(t *testing.T, c *redis.Conn, line string) any {
+	t.Helper()
+	var args []any
+	for _, word := range strings.Fields(line) {
+		args = append(args, strings.Trim(word, `'`))
+	}
+	v, err := c.Do(context.Background(), args...).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		t.Errorf("%s: %v", line, err)
+	}
+	return v
+}
+
+// apart runs a command that takes its time on a connection of its own.
+func apart(srv *redistest.Server, args ...any) {
+	c := redis.NewClient(&redis.Options{Addr: srv.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
+	go func() {
+		defer c.Close()
+		c.Do(context.Background(), args...)
+	}()
+}
+
+// everybodyOut closes all connections but the one that asks.
+const everybodyOut = "client kill type normal skipme yes"
+
+// busy is a script that takes some time.
+const busy = `local t = redis.call('TIME') local s = t[1] * 1000000 + t[2] repeat t = redis.call('TIME') until t[1] * 1000000 + t[2] - s > tonumber(ARGV[1])`
+
+func troubles(srv, other *redistest.Server) []trouble {
+	return []trouble{
+		{says: "OOM", kind: "refused", advice: "maxmemory", quick: true, begin: do("config set maxmemory 1"), end: do("config set maxmemory 0")},
+		{says: "NOAUTH", kind: "refused", advice: "password", begin: do("config set requirepass x", "auth x", everybodyOut), end: do("config set requirepass ''")},
+		{says: "NOPERM", kind: "refused", advice: "right", quick: true, begin: do("acl setuser default -evalsha"), end: do("acl setuser default +@all")},
+		{says: "NOPERM in the script", kind: "refused", advice: "right", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
+		{says: "BUSY", kind: "refused", advice: "SCRIPT KILL", begin: func(t *testing.T, c *redis.Conn) {
+			command(t, c, "config set busy-reply-threshold 1")
+			apart(srv, "eval", busy, 0, 1_200_000)
+		}, end: ready},
+		{says: "NOREPLICAS", kind: "refused", advice: "min-replicas-to-write", begin: do("config set min-replicas-to-write 1"), end: do("config set min-replicas-to-write 0")},
+		{says: "max clients", kind: "refused", advice: "maxclients", begin: do("config set maxclients 1", everybodyOut), end: do("config set maxclients 10000")},
+		{says: "MISCONF", kind: "refused", advice: "disk", begin: misconfigured, end: do("config set stop-writes-on-bgsave-error no", "config set dbfilename dump.rdb")},
+		{says: "MASTERDOWN", kind: "away", advice: "replica", begin: do("config set replica-serve-stale-data no", "replicaof 127.0.0.1 1"), end: do("replicaof no one")},
+		{says: "READONLY", kind: "away", advice: "replica", losses: 1, begin: do("replicaof 127.0.0.1 " + strconv.Itoa(other.Port)), end: do("replicaof no one")},
+		{says: "WRONGTYPE", kind: "wrong", advice: "key_prefix", quick: true, begin: spoil, end: unspoil},
+	}
+}
+
+// loading kills Redis and starts it again with so much to load that it takes a
+// while.
+func loading(t *testing.T, out *result) {
+	srv := redistest.Start(t, "--dbfilename", "slow.rdb", "--key-load-delay", "400", "--loading-process-events-interval-bytes", "1024")
+	s, c := begin(t, srv.Addr), srv.Client().Conn()
+	defer c.Close()
+	do("debug populate 3000 junk 200", "save")(t, c)
+	before := s.errors()
+	r := s.play(play{
+		calm: 500 * time.Millisecond, fault: 600 * time.Millisecond, after: 2500 * time.Millisecond,
+		begin: srv.Kill, end: func() {
+			srv.Run()
+			ready(t, c)
+		},
+	})
+	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond, losses: 1})
+	judgeBack(t, r, out, r.ended, 1500*time.Millisecond)
+	s.judgeKinds(before, out, "away")
+}
+
+// misconfigured has Redis fail to save: where its file belongs is a folder.
+func misconfigured(t *testing.T, c *redis.Conn) {
+	dir := fmt.Sprint(command(t, c, "config get dir").([]any)[1])
+	if err := os.MkdirAll(filepath.Join(dir, "folder", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.ConfigSet(context.Background(), "save", "3600 1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	do("config set dbfilename folder", "config set stop-writes-on-bgsave-error yes", "bgsave")(t, c)
+}
+
+// ready waits until Redis takes commands again.
+func ready(t *testing.T, c *redis.Conn) {
+	harness.Until(t, 10*time.Second, "Redis takes commands", func() bool { return c.Ping(context.Background()).Err() == nil })
+}
+
+// spoil puts another program's values where the keys of one zone are.
+func spoil(t *testing.T, c *redis.Conn) {
+	const text = `redis.call('del', KEYS[1]) redis.call('lpush', KEYS[1], 'x') redis.call('expire', KEYS[1], 100)`
+	for _, k := range zoneKeys(t, c) {
+		if err := c.Eval(context.Background(), text, []string{k}).Err(); err != nil && !errors.Is(err, redis.Nil) {
+			t.Error(err)
+		}
+	}
+}
+
+func unspoil(t *testing.T, c *redis.Conn) {
+	for _, k := range zoneKeys(t, c) {
+		do("del "+k)(t, c)
+	}
+}
+
+func zoneKeys(t *testing.T, c *redis.Conn) []string {
+	t.Helper()
+	keys, err := c.Keys(context.Background(), "*:hot:*").Result()
+	if err != nil {
+		t.Error(err)
+	}
+	return keys
+}
+
+// errors have a row each, on the same instances.
+func errorRows(t *testing.T) {
+	srv, other := redistest.Start(t, "--enable-protected-configs", "yes"), redistest.Start(t)
+	s := begin(t, srv.Addr)
+	for _, tr := range troubles(srv, other) {
+		if full || tr.quick {
+			runRow(t, row{
+				name: strings.ReplaceAll(tr.says, " ", "_"), fault: "Redis answers " + tr.says, target: errorPromise + tr.kind,
+				run: func(t *testing.T, out *result) { s.in(t, out, srv, tr) },
+			})
+		}
+	}
+}
+
+const errorPromise = "as above; the log says what to do, errors are counted as "
+
+// in goes through trouble.
+func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr trouble) {
+	s.t = t
+	c := srv.Client().Conn()
+	defer c.Close()
+	if err := c.Ping(context.Background()).Err(); err != nil { // connected before it begins
+		t.Fatal(err)
+	}
+	before := s.errors()
+	r := s.play(play{
+		calm: 500 * time.Millisecond, fault: 1200 * time.Millisecond, after: 2500 * time.Millisecond,
+		begin: func() { tr.begin(t, c) }, end: func() { tr.end(t, c) },
+	})
+	s.judged(r, out, promise{losses: tr.losses, wait: timeout + 10*time.Millisecond})
+	judgeBack(t, r, out, r.ended, 1500*time.Millisecond)
+	s.judgeKinds(before, out, tr.kind)
+	s.judgeAdvice(r, tr)
+}
+
+// errors counts the failed calls of all instances by class.
+func (s *scene) errors() map[string]float64 {
+	kinds := make(map[string]float64)
+	for _, c := range s.caddys {
+		for _, k := range []string{"timeout", "away", "refused", "wrong"} {
+			n, _ := c.Metric(s.t, "caddy_rate_limit_store_errors_total", `kind="`+k+`"`)
+			kinds[k] += n
+		}
+	}
+	return kinds
+}
+
+// judgeKinds sees that the right class was counted, and that nothing was taken
+// for an answer that should not be.
+func (s *scene) judgeKinds(before map[string]float64, out *result, kind string) {
+	s.t.Helper()
+	after := s.errors()
+	var all []string
+	for k := range after {
+		after[k] -= before[k]
+		if after[k] > 0 {
+			all = append(all, fmt.Sprintf("%s %.0f", k, after[k]))
+		}
+	}
+	out.say("errors counted: %s", strings.Join(all, ", "))
+	if after[kind] == 0 || kind != "wrong" && after["wrong"] > 0 {
+		s.t.Errorf("errors counted %v, want of class %s", all, kind)
+	}
+}
+
+// judgeAdvice sees that every instance's log says what to do.
+func (s *scene) judgeAdvice(r *record, tr trouble) {
+	s.t.Helper()
+	for i := range s.caddys {
+		found := false
+		var seen []storeLine
+		for _, l := range s.lines(r, i) {
+			found = found || strings.Contains(l.Advice, tr.advice)
+			seen = append(seen, l)
+		}
+		if !found {
+			s.t.Errorf("instance %d: no advice with %q in %+v", i, tr.advice, seen)
+		}
+	}
+}
+
+// scriptFlushed takes the script away all the time: no decision fails.
+func scriptFlushed(t *testing.T, out *result) {
+	srv := redistest.Start(t)
+	s := begin(t, srv.Addr)
+	before, stop := s.errors(), make(chan struct{})
+	client := srv.Client()
+	r := s.play(play{
+		calm: 500 * time.Millisecond, fault: pick(4*time.Second, 2*time.Second), after: 2500 * time.Millisecond,
+		begin: func() {
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(100 * time.Millisecond):
+						client.ScriptFlush(context.Background())
+					}
+				}
+			}()
+		},
+		end: func() { close(stop) },
+	})
+	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond})
+	judgeBack(t, r, out, r.ended, 0)
+	after, lone := s.errors(), 0
+	for _, shot := range r.shots {
+		if alone(shot) {
+			lone++
+		}
+	}
+	late := after["timeout"] - before["timeout"] // a busy machine's
+	out.say("%d of %d decided alone, %.0f calls late", lone, len(r.shots), late)
+	for _, k := range []string{"away", "refused", "wrong"} {
+		if after[k] > before[k] {
+			t.Errorf("%v errors %s, want none", after[k]-before[k], k)
+		}
+	}
+	if late == 0 && lone > 0 {
+		t.Errorf("%d decided alone though no call was late", lone)
+	}
+}
+
+// wrongPassword changes Redis' password while connections are made anew.
+func wrongPassword(t *testing.T, out *result) {
+	srv := redistest.Start(t, "--requirepass", "first")
+	s := begin(t, srv.Addr+" {\n\t\t\tpassword first\n\t\t}")
+	admin := redis.NewClient(&redis.Options{Addr: srv.Addr, Password: "first"})
+	defer admin.Close()
+	c := admin.Conn()
+	defer c.Close()
+	before := s.errors()
+	r := s.play(play{
+		calm: 500 * time.Millisecond, fault: 1200 * time.Millisecond, after: 2500 * time.Millisecond,
+		begin: func() { do("config set requirepass second", everybodyOut)(t, c) },
+		end:   func() { do("config set requirepass first")(t, c) },
+	})
+	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond})
+	judgeBack(t, r, out, r.ended, 1500*time.Millisecond)
+	s.judgeKinds(before, out, "refused")
+	s.judgeAdvice(r, trouble{advice: "password"})
+	for _, caddy := range s.caddys {
+		if strings.Contains(caddy.Log(), "first") {
+			t.Error("the log shows the password")
+		}
+	}
+}
+
+// clusterDown has all nodes of a cluster disown their slots for a while.
+func clusterDown(t *testing.T, out *result) {
+	nodes := redistest.StartCluster(t, 3)
+	s := begin(t, nodes[0].Addr+" {\n\t\t\tcluster\n\t\t}")
+	before := s.errors()
+	ctx := context.Background()
+	var slots []redis.ClusterSlot
+	r := s.play(play{
+		calm: 500 * time.Millisecond, fault: 1200 * time.Millisecond, after: 5 * time.Second,
+		begin: func() {
+			slots = nodes[0].Client().ClusterSlots(ctx).Val()
+			for _, n := range nodes {
+				if err := n.Client().ClusterDelSlotsRange(ctx, 0, 16383).Err(); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+		end: func() {
+			for _, sl := range slots {
+				for _, n := range nodes {
+					if n.Addr != sl.Nodes[0].Addr {
+						continue
+					}
+					if err := n.Client().ClusterAddSlotsRange(ctx, sl.Start, sl.End).Err(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		},
+	})
+	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond})
+	judgeBack(t, r, out, r.ended, 4*time.Second)
+	s.judgeKinds(before, out, "away")
+	s.judgeAdvice(r, trouble{advice: "slots"})
+}
