@@ -37,6 +37,9 @@ type appState struct {
 	remote remote
 	wrong  *lineLimit // of log lines about unexpected answers
 	deaf   everySo    // of log lines about a channel that cannot be heard
+
+	warned    map[string]bool // see App.warn
+	autoNames map[string]int  // how often each was given
 }
 
 // definition is what a zone of one name must have in common everywhere.
@@ -59,6 +62,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.byName = make(map[string]*client)
 	a.zones = make(map[string]definition)
 	a.wrong = new(lineLimit)
+	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
 	if err := checkHeaders(a.Headers); err != nil {
 		return err
 	}

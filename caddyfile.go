@@ -72,6 +72,9 @@ func (c *directive) options() *option.Set {
 		"jitter":          fraction(&c.handler.Jitter),
 		"log_key":         option.Flag(&c.handler.LogKey),
 		"disable_metrics": option.Flag(&c.handler.DisableMetrics),
+		"distributed":     c.parseDistributed,
+		"storage":         c.parseStorage,
+		"sweep_interval":  option.Duration(&c.handler.SweepInterval),
 	}}
 }
 
@@ -88,7 +91,7 @@ func (c *directive) parseBlock() error {
 	if err := s.Block(c.Dispenser); err != nil {
 		return err
 	}
-	if len(c.handler.Zones) == 0 {
+	if len(c.zones) == 0 {
 		return option.At(c.at, errors.New("rate_limit: want a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
 	}
 	return nil
@@ -96,20 +99,43 @@ func (c *directive) parseBlock() error {
 
 func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	z := newZoneParser(c.Helper, d.Token())
-	if err := option.Checked(&z.zone.Name, "a name", checkName)(d); err != nil {
+	if err := option.Text(&z.zone.Name, "a name")(d); err != nil {
 		return err
 	}
+	at := d.Token()
 	if d.NextArg() {
 		return d.Errf("zone %s: unexpected %q: want one name", z.zone.Name, d.Val())
 	}
-	if first, ok := c.zones[z.zone.Name]; ok {
-		return d.Errf("zone %s stands twice, first at %s:%d: want another name", z.zone.Name, first.File, first.Line)
+	name := safeName(z.zone.Name)
+	if first, ok := c.zones[name]; ok {
+		return d.Errf("zone %s stands twice, first at %s:%d: want another name", name, first.File, first.Line)
 	}
-	c.zones[z.zone.Name] = d.Token()
+	c.zones[name] = at
 	if err := z.options().Block(d); err != nil {
 		return err
 	}
+	if z.zone.inherited() {
+		return c.inherit(z, name)
+	}
+	if err := checkName(z.zone.Name); err != nil {
+		return option.At(at, err)
+	}
 	return c.add(z)
+}
+
+// inherit takes a zone that is written for another plugin.
+func (c *directive) inherit(z *zoneParser, safe string) error {
+	name := z.zone.Name
+	z.zone.Name = safe
+	if err := z.check(); err != nil {
+		return err
+	}
+	z.zone.Name = "" // it is its key
+	if c.handler.RateLimits == nil {
+		c.handler.RateLimits = make(map[string]*Zone)
+	}
+	c.handler.RateLimits[name] = z.zone
+	return nil
 }
 
 // add takes a zone that was read to its end.
@@ -154,7 +180,11 @@ func (c *directive) parseLine() error {
 			return option.At(args[0], err)
 		}
 	}
-	rule, err := z.parseRule(args[at], args[at+1:])
+	rest, err := c.parseSize(z.zone, args[at], args[at+1:])
+	if err != nil {
+		return err
+	}
+	rule, err := z.parseRule(args[at], rest)
 	if err != nil {
 		return err
 	}
@@ -209,14 +239,10 @@ const autoNames = "rate_limit.names"
 // The same line read again, as a snippet's is for each of its imports, has the
 // same name; an equal one elsewhere has its own.
 func (c *directive) autoName(z *Zone) string {
-	key := z.Key
-	if len(key) == 0 {
-		key = []string{expandShorthands("{client_ip}")}
-	}
 	// Named routes have a state of their own, in which the names given to
 	// sites are not seen.
-	def, _ := json.Marshal([]any{c.matcher, z.MatcherSetsRaw, key, z.Rules, c.IsNamedRoute()})
-	name := fmt.Sprintf("auto-%x", sha256.Sum256(def))[:len("auto-")+8]
+	def := definitionOf(c.matcher, z, c.IsNamedRoute())
+	name := nameOf(c.matcher, z, c.IsNamedRoute())
 
 	given, _ := c.State[autoNames].(map[string][]string)
 	if given == nil {
@@ -236,6 +262,20 @@ func (c *directive) autoName(z *Zone) string {
 		name += "-" + strconv.Itoa(n+1)
 	}
 	return name
+}
+
+// definitionOf is what an automatic name is made from.
+func definitionOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) []byte {
+	key := z.Key
+	if len(key) == 0 {
+		key = Parts{expandShorthands("{client_ip}")}
+	}
+	def, _ := json.Marshal([]any{matcher, z.MatcherSetsRaw, key, z.Rules, inNamedRoute})
+	return def
+}
+
+func nameOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) string {
+	return fmt.Sprintf("auto-%x", sha256.Sum256(definitionOf(matcher, z, inNamedRoute)))[:len("auto-")+8]
 }
 
 // fraction reads a number from 0 to 1.

@@ -104,8 +104,15 @@ func checkAdapted(t testing.TB, b []byte) {
 	for _, raw := range handlersIn(t, config.Apps["http"]) {
 		h := new(Handler)
 		roundTrip(t, raw, h)
-		if len(h.Zones) == 0 {
+		if len(h.Zones)+len(h.RateLimits) == 0 {
 			t.Errorf("no zones in %s", raw)
+		}
+		for name, z := range h.RateLimits {
+			named := *z
+			named.Name = safeName(name)
+			if err := named.check(); err != nil {
+				t.Errorf("zone %s: %v", name, err)
+			}
 		}
 		for _, z := range h.Zones {
 			if err := z.check(); err != nil {

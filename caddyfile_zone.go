@@ -46,6 +46,8 @@ func (p *zoneParser) options() *option.Set {
 			"respond":            p.parseRespond,
 			"store":              option.Text(&z.Store, "the name of a store, or local"),
 			"max_keys":           option.Whole(&z.MaxKeys, 1, option.Max),
+			"events":             option.Whole(&z.MaxEvents, 1, option.Max),
+			"window":             option.Duration(&z.Window),
 		},
 		Many: map[string]option.Parse{
 			"match":    p.parseMatch,

@@ -16,7 +16,7 @@ type Zone struct {
 	// The zone's name, 1 to 64 of A-Z a-z 0-9 _ and -, but not "exceeded". It
 	// stands once in a handler. Handlers that name the same zone with the same
 	// definition share its counts.
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	// The requests that the zone applies to. Default: all that reach the
 	// handler.
@@ -28,7 +28,7 @@ type Zone struct {
 	// What the zone counts by: placeholders, constants, or both in one part.
 	// A part whose whole value is an IP address is brought to one form, and
 	// cut to its prefix. Default: ["{client_ip}"].
-	Key []string `json:"key,omitempty"`
+	Key Parts `json:"key,omitempty"`
 
 	// What to do when a part of the key is empty: "client_ip" counts by the
 	// client's address instead, "share" keeps the empty part, "skip" lets the
@@ -91,6 +91,29 @@ type Zone struct {
 	// How many keys are kept in this process at most. Default: the app's
 	// max_keys.
 	MaxKeys int64 `json:"max_keys,omitempty"`
+
+	// With window, instead of rules, one sliding_log with this limit, and the
+	// defaults of github.com/mholt/caddy-ratelimit: no key counts all requests
+	// together, an empty part is shared, addresses are taken whole, and no
+	// headers are set unless headers says so.
+	MaxEvents int64 `json:"max_events,omitempty"`
+
+	// The window of max_events.
+	Window caddy.Duration `json:"window,omitempty"`
+
+	quiet bool // no headers unless the configuration asks for them
+}
+
+// Parts are those of a key: a list of strings, or one string for one part.
+type Parts []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Parts) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		*p = Parts{""}
+		return json.Unmarshal(b, &(*p)[0])
+	}
+	return json.Unmarshal(b, (*[]string)(p))
 }
 
 // Rule is a limit over a window under one algorithm.
@@ -173,9 +196,11 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(v))
 }
 
+const maxName = 64
+
 // checkName checks the name of a zone or of a rule.
 func checkName(name string) error {
-	ok := len(name) >= 1 && len(name) <= 64
+	ok := len(name) >= 1 && len(name) <= maxName
 	for i := 0; ok && i < len(name); i++ {
 		c := name[i]
 		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'

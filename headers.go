@@ -87,7 +87,7 @@ func (q *request) draft(h *headers) {
 	left := maxHeaderRules
 	for i := range q.uses {
 		u := &q.uses[i]
-		if u.shadow || u.item < 0 || left == 0 {
+		if u.shadow || u.z.quiet || u.item < 0 || left == 0 {
 			continue
 		}
 		it := &q.ask.Items[u.item]
@@ -156,7 +156,7 @@ func (q *request) legacy(h *headers) {
 	var limit int64
 	for i := range q.uses {
 		u := &q.uses[i]
-		if u.shadow || u.item < 0 {
+		if u.shadow || u.z.quiet || u.item < 0 {
 			continue
 		}
 		if res, l := nearestOf(&q.ask.Items[u.item]); res != nil && (nearest == nil || nearer(res, l, nearest, limit)) {

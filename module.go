@@ -3,6 +3,8 @@
 package diana
 
 import (
+	"encoding/json"
+
 	"github.com/caddyserver/caddy/v2"
 )
 
@@ -47,6 +49,35 @@ type Handler struct {
 
 	// Leave this handler's requests out of the metrics. Default: false.
 	DisableMetrics bool `json:"disable_metrics,omitempty"`
+
+	// The status of denied requests that no zone answers in its own way, 400 to
+	// 599 or 200. Default: 429.
+	RejectStatus int `json:"reject_status,omitempty"`
+
+	// More zones, by name, as github.com/mholt/caddy-ratelimit has them. They
+	// follow the others, the one that admits the most in its window first. In
+	// their names other characters than those of a zone's name become "_".
+	RateLimits map[string]*Zone `json:"rate_limits,omitempty"`
+
+	// That plugin's distributed mode: the zones must be counted in a Redis, which
+	// is one of the app's stores. Its intervals mean nothing here.
+	Distributed *Distributed `json:"distributed,omitempty"`
+
+	// Read and ignored: what is over is forgotten without being swept.
+	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
+
+	// Read and ignored: counts are shared through the app's stores.
+	Storage json.RawMessage `json:"storage,omitempty"`
+
+	// With rate, one zone as github.com/RussellLuo/caddy-ext/ratelimit has it:
+	// what it counts by, such as "{query.id}". A request without it passes.
+	Key string `json:"key,omitempty"`
+
+	// The rate of that zone, such as "10r/s".
+	Rate string `json:"rate,omitempty"`
+
+	// The max_keys of that zone. Default: the app's max_keys.
+	ZoneSize int64 `json:"zone_size,omitempty"`
 
 	handlerState
 }

@@ -35,13 +35,17 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.logger = ctx.Logger()
 	h.headers = orDefault(orDefault(h.Headers, h.app.Headers), headersDraft)
-	if err := errors.Join(checkHeaders(h.Headers), h.checkJitter()); err != nil {
+	if err := errors.Join(checkHeaders(h.Headers), h.checkJitter(), h.checkForeign()); err != nil {
 		return err
 	}
-	if len(h.Zones) == 0 {
+	list, err := h.allZones()
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
 		return errors.New("no zone: want at least one, such as rate_limit {client_ip} 10/s")
 	}
-	for _, c := range h.Zones {
+	for _, c := range list {
 		z, err := h.newZone(ctx, c)
 		if err != nil {
 			return err
@@ -87,6 +91,7 @@ func (h *Handler) newZone(ctx caddy.Context, c *Zone) (*zone, error) {
 	if z.store, z.hasher, err = h.app.store(z.Store); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", z.Name, err)
 	}
+	z.quiet = c.quiet && h.Headers == "" && h.app.Headers == ""
 	z.queue.max = maxWaiting
 	if !h.DisableMetrics {
 		z.metrics = h.app.metrics.zone(z.Name, h.storeName(z))
@@ -175,7 +180,7 @@ func (h *Handler) advise(z *zone) {
 		if t.uses("http.auth.") {
 			h.logger.Warn("the key uses what authentication finds out, and rate_limit runs before it by default: order it after, or use route", zap.String("zone", z.Name))
 		}
-		if !t.single() && t.uses(clientIPVar) {
+		if !t.single() && t.uses(clientIPVar) && !z.Zone.quiet {
 			h.logger.Warn("a key part mixes the client's address with text, so that prefixes do not apply: make it a part of its own", zap.String("zone", z.Name))
 		}
 	}

@@ -56,7 +56,7 @@ var (
 // refuse answers a request that does not pass: by the site's error routes, or
 // as the zone that denied it says.
 func (q *request) refuse(w http.ResponseWriter, rec *record) error {
-	status, cause := http.StatusTooManyRequests, errExceeded
+	status, cause := orDefault(q.h.RejectStatus, http.StatusTooManyRequests), errExceeded
 	retry := rec.exceeded.retry
 	if q.unjudged() {
 		status, cause = http.StatusServiceUnavailable, errReduced
@@ -99,7 +99,7 @@ func (p *responder) answer(w http.ResponseWriter, q *request, status int) error 
 			h.Add(name, repl.ReplaceAll(v, ""))
 		}
 	}
-	if status == http.StatusTooManyRequests {
+	if !q.unjudged() {
 		status = orDefault(p.Status, status)
 	}
 	if p.Problem {

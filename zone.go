@@ -35,6 +35,7 @@ type zone struct {
 	log              lineLimit
 	crowded          atomic.Int64 // when it last said that it is full, in nanoseconds
 	responder        *responder
+	quiet            bool // no headers tell of it
 }
 
 const (
@@ -45,7 +46,10 @@ const (
 // check checks everything about a zone that can be told without the rest of
 // the configuration.
 func (z *Zone) check() error {
-	_, err := newZone(z)
+	own, err := z.own()
+	if err == nil {
+		_, err = newZone(own)
+	}
 	return err
 }
 

@@ -3,6 +3,7 @@ module github.com/dianalimiter/diana/benchmarks
 go 1.26.0
 
 require (
+	github.com/RussellLuo/caddy-ext/ratelimit v0.3.0
 	github.com/caddyserver/caddy/v2 v2.11.9
 	github.com/dianalimiter/diana v0.0.0
 	github.com/go-redis/redis_rate/v10 v10.0.1
@@ -29,6 +30,7 @@ require (
 	github.com/Masterminds/goutils v1.1.1 // indirect
 	github.com/Masterminds/semver/v3 v3.5.0 // indirect
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
+	github.com/RussellLuo/slidingwindow v0.0.0-20200528002341-535bb99d338b // indirect
 	github.com/alecthomas/chroma/v2 v2.27.0 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.1 // indirect
 	github.com/aryann/difflib v0.0.0-20210328193216-ff5ff6dc229b // indirect

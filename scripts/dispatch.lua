@@ -86,9 +86,9 @@ end
 
 -- All zones that are no shadows are judged at one instant and charged only if
 -- all admit; then each shadow on its own, if they did.
-local function decide(v, k)
+local function decide(v, k, look)
   local count, i = unpack('<xxB', v)
-  local zones, all, turn = {}, true, nil
+  local zones, all, turn = {}, not look, nil
   for x = 1, count do
     local z
     z, k = zone_read(v, i, k)
@@ -178,6 +178,8 @@ local function answer(v, k)
     return holds_renew(v, k)
   elseif op == 7 then
     return owe(v, k)
+  elseif op == 8 then
+    return decide(v, k, true)
   end
   return beat(v, k)
 end

@@ -26,7 +26,7 @@ func Across(ctx context.Context, a *Ask, of []Store) {
 		a.Mode, a.Now = max(a.Mode, g.ask.Mode), g.ask.Now
 		if !g.ask.Admitted {
 			a.Admitted = false
-			skip(groups[i+1:])
+			look(ctx, a, groups[i+1:])
 			break
 		}
 		a.Turn = max(a.Turn, g.ask.Turn)
@@ -120,12 +120,14 @@ func (g *group) settle(ctx context.Context, admitted bool) {
 	}
 }
 
-// skip notes that nothing was asked of the remaining stores: they deny nothing.
-func skip(groups []group) {
+// look asks the stores behind one that denies what they would have said, so that
+// a denial tells of all of its rules. They charge nothing.
+func look(ctx context.Context, a *Ask, groups []group) {
 	for i := range groups {
-		for j := range groups[i].ask.Items {
-			groups[i].ask.Items[j].skip()
-		}
+		g := &groups[i]
+		g.ask.Look = true
+		g.store.Decide(ctx, &g.ask)
+		a.Mode = max(a.Mode, g.ask.Mode)
 	}
 }
 

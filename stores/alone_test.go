@@ -397,3 +397,21 @@ func TestKeysComeBackOneByOne(t *testing.T) {
 		t.Errorf("in the end %d of %d keys", len(shared), len(keys))
 	}
 }
+
+// TestFewerInstancesAreBelievedLater counts fewer instances for a moment, as after
+// Redis has lost its memory, and then for good.
+func TestFewerInstancesAreBelievedLater(t *testing.T) {
+	s := NewShared(SharedOptions{Name: "redis"}, deaf{})
+	begin := time.Now()
+	for _, step := range []struct {
+		second     float64
+		seen, want int64
+	}{
+		{0, 3, 3}, {1, 1, 3}, {2, 2, 3}, {3, 3, 3}, {4, 2, 3}, {8.9, 2, 3}, {9, 2, 2}, {10, 4, 4}, {11, 1, 4}, {16, 1, 1}, {17, 2, 2},
+	} {
+		s.countLive(step.seen, begin.Add(time.Duration(step.second*float64(time.Second))))
+		if n := s.Instances(); n != step.want {
+			t.Errorf("after %v s, when %d are counted: %d, want %d", step.second, step.seen, n, step.want)
+		}
+	}
+}

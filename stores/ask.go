@@ -44,6 +44,9 @@ func (m Mode) String() string { return [...]string{"local", "shared", "alone", "
 type Ask struct {
 	Items []Item
 
+	// Look judges the items and charges nothing.
+	Look bool
+
 	// Now is the instant of the decision in microseconds, on the store's clock.
 	Now int64
 

@@ -64,8 +64,26 @@ const forgetTimeout = time.Second
 func (s *Shared) resets() string { return s.o.Prefix + ":{resets}" }
 
 // listen hears what other instances say until ctx ends, over a connection of
-// its own.
+// its own. Like those of requests it is given up when Redis fails: it may lead
+// to a server that is no longer the master.
 func (s *Shared) listen(ctx context.Context) {
+	for ctx.Err() == nil {
+		one, stop := context.WithCancel(ctx)
+		s.hearing.Store(&stop)
+		s.listenOnce(one)
+		stop()
+	}
+}
+
+// unhear has the channel listened to anew, at most once a second.
+func (s *Shared) unhear() {
+	now, last := s.o.Clock(), s.unheard.Load()
+	if stop := s.hearing.Load(); stop != nil && now-last >= 1e6 && s.unheard.CompareAndSwap(last, now) {
+		(*stop)()
+	}
+}
+
+func (s *Shared) listenOnce(ctx context.Context) {
 	o := s.o.RedisOptions
 	o.PoolSize, o.Timeout = 2, o.DialTimeout
 	client := NewClient(&o)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
@@ -219,13 +221,7 @@ func TestPlaceNobodyKnowsOf(t *testing.T) {
 }
 
 // deaf is a Watcher that nothing matters to.
-type deaf struct{}
-
-func (deaf) StoreUp(string)                    {}
-func (deaf) StoreDown(string, Failure, error)  {}
-func (deaf) StoreError(string, Failure, error) {}
-func (deaf) ClockSteps(string)                 {}
-func (deaf) Live(string, int)                  {}
+type deaf = nobody
 
 // TestInstancesAlive counts instances by their beats: once each, while they
 // were seen in the last five seconds, and not in the future.
@@ -240,10 +236,11 @@ func TestInstancesAlive(t *testing.T) {
 		live int64
 	}{{one, 0, 1}, {two, 1, 2}, {one, 2, 2}, {one, 5.999999, 2}, {one, 6, 1}, {two, 10, 2}, {one, 9, 1}} {
 		b.who.set(b.at)
-		if err := b.who.beat(context.Background()); err != nil {
+		n, err := b.who.count(context.Background())
+		if err != nil {
 			t.Fatal(err)
 		}
-		if n := b.who.Instances(); n != b.live {
+		if n != b.live {
 			t.Errorf("at %v: %d instances, want %d", b.at, n, b.live)
 		}
 	}
@@ -405,4 +402,34 @@ func TestPlaceOfADeadInstanceAfterTheClockWasSetBack(t *testing.T) {
 	if a := ask(start + 31*second); !a.Admitted {
 		t.Error("the place has not lapsed 30 s after the clock was set back")
 	}
+}
+
+// TestPlaceOutlivesTheStore closes a store, as a reload that changes its options
+// does, while a request holds a place: that is renewed, and given back at its end.
+func TestPlaceOutlivesTheStore(t *testing.T) {
+	srv := redistest.Start(t)
+	client, ctx := srv.Client(), context.Background()
+	s := newTestShared(t, srv, func() int64 { return hour })
+	c := newTestCounter(t, "outlives", 1, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1}})
+	a := items(1, c)
+	s.Decide(ctx, a)
+	name := appendKeys(nil, "diana", &a.Items[0])[1]
+	if err := client.PExpire(ctx, name, 20*time.Second).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Destruct(); err != nil {
+		t.Fatal(err)
+	}
+	wait := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("waiting for %s", what)
+			}
+		}
+	}
+	wait("the place to be renewed", func() bool { return client.PTTL(ctx, name).Val() > 25*time.Second })
+	s.Finish(ctx, &a.Items[0], 0)
+	wait("the place to be given back", func() bool { return client.Exists(ctx, name).Val() == 0 })
+	wait("the connections to be closed", func() bool { return errors.Is(s.conn.client.Ping(ctx).Err(), redis.ErrClosed) })
 }

@@ -61,7 +61,7 @@ func decideLocal(a *Ask, clock func() int64) {
 	a.settle()
 	for i := range a.Items {
 		it := &a.Items[i]
-		if a.Admitted && it.Admits {
+		if a.Admitted && it.Admits && !a.Look {
 			places[i].take(it, now, a.turn(it))
 		}
 		places[i].numbers(it, now)

@@ -69,11 +69,14 @@ type Shared struct {
 	id      uint64 // this instance
 	holdSeq atomic.Uint64
 	live    atomic.Int64 // instances; 0: never seen
+	fewer   time.Time    // since when fewer are counted; zero: they are not
 	places  heldPlaces
 	debts   debtors
 	ahead   atomic.Int64 // microseconds that Redis' clock is ahead of ours
 	back    atomic.Int64 // when Redis came back, by our clock; 0: all keys are asked of it
 	stop    context.CancelFunc
+	hearing atomic.Pointer[context.CancelFunc] // ends the connection that messages come by
+	unheard atomic.Int64                       // when that was last done
 	done    sync.WaitGroup
 }
 
@@ -146,7 +149,8 @@ type slot struct {
 // Instances is how many live instances were last seen, 0 if none ever was.
 func (s *Shared) Instances() int64 { return s.live.Load() }
 
-// Destruct closes the connections. It implements caddy.Destructor.
+// Destruct closes the connections, once no request holds a place through them.
+// It implements caddy.Destructor.
 func (s *Shared) Destruct() error {
 	s.start.Do(func() {}) // what was never started is not started any more
 	if s.stop == nil {
@@ -154,6 +158,10 @@ func (s *Shared) Destruct() error {
 	}
 	s.stop()
 	s.done.Wait()
+	if s.places.any() {
+		go s.linger()
+		return nil
+	}
 	return s.conn.client.Close()
 }
 
@@ -182,6 +190,9 @@ func (s *Shared) Decide(ctx context.Context, a *Ask) {
 
 func (s *Shared) fail(err error) {
 	f := classify(err)
+	if f == FailAway || f == FailTimeout {
+		s.unhear()
+	}
 	s.conn.failed(f)
 	s.watch().StoreError(s.o.Name, f, err)
 	s.breaker.failure(f, err)
@@ -220,12 +231,14 @@ func (s *Shared) decide(ctx context.Context, a *Ask) error {
 	a.room()
 	for i := range a.Items {
 		it := &a.Items[i]
-		if place, _ := it.holds(); place {
+		if place, _ := it.holds(); place && !a.Look {
 			it.hold.id = s.id ^ s.holdSeq.Add(1)
 		}
 	}
 	keys, ask := decideAsk(s.conn.prefix, a)
-	if len(owes) > 0 {
+	if a.Look {
+		ask[0] = opLook
+	} else if len(owes) > 0 {
 		ask[0] = opDecide // plain asks come before all others
 	}
 	r, now, err := s.conn.call(ctx, append(names, keys...), append(asks, ask)...)
@@ -310,22 +323,51 @@ func (s *Shared) finish(ctx context.Context, f finishing) error {
 
 // beat tells Redis that this instance lives, and learns how many do.
 func (s *Shared) beat(ctx context.Context) error {
+	n, err := s.count(ctx)
+	if err == nil {
+		s.countLive(n, time.Now())
+	}
+	return err
+}
+
+// count asks Redis how many instances live, this one among them.
+func (s *Shared) count(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
 	defer cancel()
 	ask := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, s.id)
 	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":{instances}", s.conn.prefix + ":{instances}:try"}, ask)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.byte() // nothing failed
 	n := int64(r.uint32())
 	if r.err != nil {
-		return r.err
+		return 0, r.err
 	}
-	if s.live.Swap(n) != n {
+	return n, nil
+}
+
+// believeFewer is for how long fewer instances than before have to be counted
+// until that is believed: a Redis that lost its memory counts anew, and shares of
+// an outage in that moment would be too large.
+const believeFewer = 5 * time.Second
+
+// countLive takes how many instances Redis counts. Only the heartbeat calls it.
+func (s *Shared) countLive(n int64, now time.Time) {
+	was := s.live.Load()
+	switch {
+	case n >= was:
+		s.fewer = time.Time{}
+	case s.fewer.IsZero():
+		s.fewer = now
+		return
+	case now.Sub(s.fewer) < believeFewer:
+		return
+	}
+	if n != was {
+		s.live.Store(n)
 		s.watch().Live(s.o.Name, int(n))
 	}
-	return nil
 }
 
 var _ Store = (*Shared)(nil)

@@ -14,6 +14,7 @@ const (
 	probeEvery  = 300 * time.Millisecond
 	beatTimeout = 250 * time.Millisecond
 	renewEvery  = 10 * time.Second
+	lingerEvery = 250 * time.Millisecond
 	lapse       = 30 * time.Second // the script's LAPSE
 	maxLate     = 10_000           // releases that wait for Redis at most
 )
@@ -40,6 +41,7 @@ func (s *Shared) tend(ctx context.Context) {
 				s.places.renew(ctx, s)
 			}
 		} else {
+			s.fewer = time.Time{}
 			if s.breaker.open.Load() {
 				s.conn.failed(classify(err))
 			} else {
@@ -56,6 +58,33 @@ func (s *Shared) tend(ctx context.Context) {
 		}
 	}
 }
+
+// linger keeps the places of requests that outlive the store, as a WebSocket does
+// a reload that changes the store's options, until the last was given back.
+func (s *Shared) linger() {
+	s.Watch(nobody{}) // another store may have its name by now
+	ctx := context.Background()
+	renewed := time.Time{}
+	for s.places.any() {
+		s.breaker.close() // nothing else is asked through here
+		s.places.retry(ctx, s)
+		if time.Since(renewed) >= renewEvery {
+			renewed = time.Now()
+			s.places.renew(ctx, s)
+		}
+		time.Sleep(lingerEvery)
+	}
+	_ = s.conn.client.Close()
+}
+
+// nobody is told anything.
+type nobody struct{}
+
+func (nobody) StoreUp(string)                    {}
+func (nobody) StoreDown(string, Failure, error)  {}
+func (nobody) StoreError(string, Failure, error) {}
+func (nobody) ClockSteps(string)                 {}
+func (nobody) Live(string, int)                  {}
 
 // heldPlaces are the places that this instance's requests hold in Redis.
 type heldPlaces struct {
@@ -106,6 +135,13 @@ func (s *Shared) release(ctx context.Context, it *Item, charge int64) {
 		}
 		s.places.giveBack(f)
 	}
+}
+
+// any says whether requests hold places, or places have to be given back.
+func (p *heldPlaces) any() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.held)+len(p.late) > 0
 }
 
 func (p *heldPlaces) giveBack(f finishing) {

@@ -2,6 +2,7 @@ package stores
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func items(cost int64, counters ...*Counter) *Ask {
 }
 
 // TestAcrossAsksTheQueueLast decides a zone that paces and one that does not.
-// The queue is asked last, and not at all if the other denies.
+// The queue is asked last, and only looked at if the other denies.
 func TestAcrossAsksTheQueueLast(t *testing.T) {
 	stores, asked := pair()
 	queue, plain := tenAnHour(t, "queue", false), tenAnHour(t, "plain", false)
@@ -62,12 +63,45 @@ func TestAcrossAsksTheQueueLast(t *testing.T) {
 	}{
 		{[]*Counter{queue, plain}, 1, "two one"},
 		{[]*Counter{plain, queue}, 1, "one two"},
-		{[]*Counter{queue, plain}, 11, "two"},
+		{[]*Counter{queue, plain}, 11, "two one"},
 	} {
 		*asked = nil
 		Across(context.Background(), items(c.cost, c.counters...), stores)
 		if got := strings.Join(*asked, " "); got != c.want {
 			t.Errorf("%s first, cost %d: asked %s, want %s", c.counters[0].Zone, c.cost, got, c.want)
+		}
+	}
+}
+
+// TestDenialTellsOfAllStores denies in the first of two stores. The second is
+// looked at: it says what it would have, and is left as it was.
+func TestDenialTellsOfAllStores(t *testing.T) {
+	srv := redistest.Start(t)
+	shared := newTestShared(t, srv, func() int64 { return hour })
+	for name, second := range map[string]Store{"local": &Local{func() int64 { return hour }}, "redis": shared} {
+		for _, inFlight := range []int64{0, 2} {
+			full := tenAnHour(t, "full", false)
+			open := newTestCounter(t, fmt.Sprintf("open-%s-%d", name, inFlight), inFlight, false, nil,
+				ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 20, Window: hour, Cost: 1}})
+			of := []Store{&Local{func() int64 { return hour }}, second}
+			a := items(4, full, open)
+			Across(context.Background(), a, of)
+			second.Finish(context.Background(), &a.Items[1], 0) // an answered request's place
+			for range 2 {
+				a := items(7, full, open)
+				Across(context.Background(), a, of)
+				first, looked := a.Items[0], a.Items[1]
+				if a.Admitted || first.Admits || first.Charged || first.Results[0].Remaining != 6 {
+					t.Errorf("%s, in flight %d: %+v; want a denial that says 6 are left", name, inFlight, first)
+				}
+				if !looked.Admits || looked.Charged || len(looked.Results) != 1 || looked.Results[0].Remaining != 16 {
+					t.Errorf("%s, in flight %d: %+v; want that it would admit, and that 16 are left", name, inFlight, looked)
+				}
+			}
+			b := items(16, open)
+			if second.Decide(context.Background(), b); !b.Admitted {
+				t.Errorf("%s, in flight %d: what was only looked at was charged, or its place taken", name, inFlight)
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ const (
 	opKeep   = 5
 	opPlain  = 6 // decide one zone without places
 	opOwe    = 7
+	opLook   = 8 // decide, and charge nothing
 )
 
 // What a zone's requests hold until they are answered.

@@ -129,8 +129,12 @@ var storeMutants = []mutant{
 		old: "\t\t\tg.reserve(true)", new: "\t\t\tg.reserve(false)",
 	},
 	{
-		name: "across-all", breaks: "the stores behind one that denies are asked, too", file: acrossGo, suites: redis,
-		old: "skip(groups[i+1:])\n\t\t\tbreak", new: "skip(groups[i+1:])",
+		name: "across-look", breaks: "the stores behind one that denies charge", file: acrossGo, suites: redis,
+		old: "g.ask.Look = true", new: "g.ask.Look = false",
+	},
+	{
+		name: "across-lua-look", breaks: "Redis charges what it was only to look at", file: "scripts/dispatch.lua", suites: redis,
+		old: "{}, not look, nil", new: "{}, true, nil",
 	},
 	{
 		name: "across-last", breaks: "a queue's store is not decided last", file: acrossGo, suites: redis,

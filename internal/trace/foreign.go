@@ -1,0 +1,92 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Foreign runs the Caddyfiles of a folder as they stand in a Caddy that has the
+// plugin for which they were written, puts their traces to it, and holds the
+// JSON beside them to be what that plugin's adapter makes of them. With
+// UPDATE_GOLDENS=1 it writes the JSON. What differs may be tried again tries
+// times, for a plugin whose windows begin with the minute.
+func Foreign(t *testing.T, folder string, tries int) {
+	files, err := filepath.Glob(filepath.Join(folder, "*.Caddyfile"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no Caddyfile in %s: %v", folder, err)
+	}
+	requests := 0
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file) //nolint:gosec // a file of the test
+			if err != nil {
+				t.Fatal(err)
+			}
+			adapted, err := Adapt(string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			holdJSON(t, strings.TrimSuffix(file, ".Caddyfile")+".json", adapted)
+			for try := 1; ; try++ {
+				n, err := runOnce(t, adapted, string(text))
+				requests += n
+				if err == nil {
+					break
+				}
+				if try == tries {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	t.Logf("%d files, %d requests", len(files), requests)
+}
+
+func runOnce(t *testing.T, adapted []byte, text string) (requests int, err error) {
+	t.Helper()
+	steps, err := Parse(Comments(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved, _, err := Place{Storage: t.TempDir()}.Move(adapted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	urls, err := Load(moved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	client := &http.Client{Transport: new(http.Transport)}
+	defer client.CloseIdleConnections()
+	return Run(client, urls[0], steps)
+}
+
+func holdJSON(t *testing.T, file string, adapted []byte) {
+	t.Helper()
+	var want bytes.Buffer
+	if err := json.Indent(&want, adapted, "", "\t"); err != nil {
+		t.Fatal(err)
+	}
+	want.WriteByte('\n')
+	if os.Getenv("UPDATE_GOLDENS") != "" {
+		if err := os.WriteFile(file, want.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file) //nolint:gosec // a file of the test
+	if err != nil || !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("%s (%v):\n%s\nwant what the plugin makes of its Caddyfile:\n%s", file, err, got, &want)
+	}
+}
