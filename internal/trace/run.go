@@ -21,6 +21,7 @@ type answer struct {
 	status int
 	header http.Header
 	body   string
+	close  func() // ends a connection that was upgraded
 }
 
 // Run puts the steps to the server at url and returns the first difference.
@@ -62,6 +63,7 @@ func (s *Step) runOneByOne(client *http.Client, url string) (n int, last *answer
 		if last, err = s.send(client, url); err != nil {
 			return n, nil, err
 		}
+		last.close()
 		n++
 		if last.status != want {
 			return n, nil, fmt.Errorf("request %d: status %d %q, want %d", i+1, last.status, last.body, want)
@@ -75,6 +77,7 @@ func (s *Step) runUntil(client *http.Client, url string) (n int, last *answer, e
 		if last, err = s.send(client, url); err != nil {
 			return n, nil, err
 		}
+		last.close()
 		n++
 		if last.status == s.Statuses[0] {
 			return n, last, nil
@@ -93,6 +96,11 @@ func (s *Step) runTogether(client *http.Client, url string) (last *answer, err e
 		wg.Go(func() { answers[i], errs[i] = s.send(client, url) })
 	}
 	wg.Wait()
+	for _, a := range answers {
+		if a != nil {
+			a.close() // not before all are answered
+		}
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -132,15 +140,16 @@ func (s *Step) send(client *http.Client, url string) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
-	a := &answer{status: resp.StatusCode, header: resp.Header}
-	if a.status != http.StatusSwitchingProtocols {
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return nil, err
-		}
-		a.body = string(body)
+	a := &answer{status: resp.StatusCode, header: resp.Header, close: func() { _ = resp.Body.Close() }}
+	if a.status == http.StatusSwitchingProtocols {
+		return a, nil
 	}
+	defer a.close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	a.body = string(body)
 	return a, nil
 }
 
