@@ -19,6 +19,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/trace"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // snippet is a fenced block of a document.
@@ -224,7 +225,11 @@ func TestDocumentedJSON(t *testing.T) {
 			}
 		case fields["apps"] != nil:
 			validateText(newSite(t), []byte(sn.text), trace.Place{})
-		case fields["zones"] == nil:
+		case fields["zones"] != nil:
+			if _, err := rules.Parse([]byte(sn.text)); err != nil {
+				t.Errorf("%v: %v", sn, err)
+			}
+		default:
 			t.Errorf("%v: neither a handler, a configuration nor a document of rules", sn)
 		}
 	}
@@ -392,7 +397,7 @@ func TestDocumentedLinks(t *testing.T) {
 func headings(text string) (anchors []string) {
 	seen := make(map[string]int)
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
-		a := strings.ToLower(regexp.MustCompile("[^\\p{L}\\p{N} _-]").ReplaceAllString(m[1], ""))
+		a := strings.ToLower(regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(m[1], ""))
 		a = strings.ReplaceAll(a, " ", "-")
 		seen[a]++
 		if n := seen[a]; n > 1 {

@@ -136,7 +136,7 @@ func (s *Step) send(client *http.Client, url string) (*answer, error) {
 	if s.User != "" {
 		r.SetBasicAuth(s.User, s.Password)
 	}
-	resp, err := client.Do(r)
+	resp, err := client.Do(r) //nolint:bodyclose // answer.close does
 	if err != nil {
 		return nil, err
 	}
