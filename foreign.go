@@ -64,7 +64,7 @@ func (h *Handler) allZones() ([]*Zone, error) {
 	}
 	for i, z := range all {
 		if z == nil {
-			continue // newZone has an error for it
+			continue
 		}
 		if all[i], err = z.own(); err != nil {
 			return nil, fmt.Errorf("zone %s: %w", z.Name, err)
@@ -150,8 +150,11 @@ func safeName(name string) string {
 // inherited says whether the zone has the other plugin's events and window.
 func (z *Zone) inherited() bool { return z.MaxEvents != 0 || z.Window != 0 }
 
-// own is the zone in this plugin's own words.
+// own is the zone in this plugin's own words. Nil is left to [newZone].
 func (z *Zone) own() (*Zone, error) {
+	if z == nil {
+		return nil, nil //nolint:nilnil // newZone has an error for it
+	}
 	c := *z
 	if err := c.ownKey(); err != nil {
 		return nil, err
