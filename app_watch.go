@@ -47,7 +47,7 @@ func (a *App) StoreError(name string, f stores.Failure, err error) {
 	if f != stores.FailWrong {
 		return
 	}
-	if suppressed, ok := a.wrong.next(1); ok {
+	if suppressed, ok := a.wrong.next(clock(), 1); ok {
 		a.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err),
 			zap.String("advice", stores.Advice(f, err)), zap.Uint64("suppressed", suppressed))
 	}

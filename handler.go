@@ -24,7 +24,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return next.ServeHTTP(w, r)
 	}
 	gone := q.decide(r.Context())
-	rec := q.report()
+	q.report()
 	status := 0
 	var rw *writer
 	if q.finishes() {
@@ -41,17 +41,17 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		if gone {
 			return caddyhttp.Error(statusGone, errGone)
 		}
-		return q.refuse(w, rec)
+		return q.refuse(w)
 	}
 	if q.ask.Turn > 0 && pause(r.Context(), time.Duration(q.ask.Turn)*time.Microsecond) {
 		return caddyhttp.Error(statusGone, errGone)
 	}
-	if rec.headers.empty() && !q.counts() {
+	if q.told.empty() && !q.counts() {
 		err := next.ServeHTTP(w, r)
 		status = statusOf(err)
 		return err
 	}
-	rw = newWriter(w, rec)
+	rw = newWriter(w, q.told)
 	err := next.ServeHTTP(rw, r)
 	rw.finish(err)
 	if status = rw.status; status == 0 {

@@ -12,54 +12,52 @@ import (
 // maxHeaderRules is how many rules the headers tell of.
 const maxHeaderRules = 4
 
-// headers are what a response tells its client of where it stands.
-type headers struct {
-	policy, limit                      string // RateLimit-Policy, RateLimit
-	legacyLimit, legacyLeft, legacyEnd string // X-RateLimit-*
-}
+// headers are what a response tells its client of where it stands: the values
+// of headerNames, empty where there is none.
+type headers [numHeaders]string
 
 const (
-	headerPolicy       = "Ratelimit-Policy" // canonical forms
-	headerLimit        = "Ratelimit"
-	headerLegacyLimit  = "X-Ratelimit-Limit"
-	headerLegacyLeft   = "X-Ratelimit-Remaining"
-	headerLegacyEnd    = "X-Ratelimit-Reset"
+	atPolicy = iota
+	atLimit
+	atLegacyLimit
+	atLegacyLeft
+	atLegacyEnd
+	numHeaders
+)
+
+// headerNames are in canonical form.
+var headerNames = [numHeaders]string{"Ratelimit-Policy", "Ratelimit", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+
+const (
 	headerRetryAfter   = "Retry-After"
 	headerCacheControl = "Cache-Control"
 	headerContentType  = "Content-Type"
 )
 
-func (h *headers) empty() bool { return h.policy == "" && h.legacyLimit == "" }
+func (h *headers) empty() bool { return h[atPolicy] == "" && h[atLegacyLimit] == "" }
 
-// with appends the headers of a handler inside this one.
-func (h headers) with(inner *headers) headers {
+// add appends the headers of a handler inside this one.
+func (h *headers) add(inner *headers) {
 	if inner == nil {
-		return h
+		return
 	}
-	join := func(a, b string) string {
-		if a == "" || b == "" {
-			return a + b
+	for _, i := range [...]int{atPolicy, atLimit} {
+		if h[i] != "" && inner[i] != "" {
+			h[i] += ", "
 		}
-		return a + ", " + b
+		h[i] += inner[i]
 	}
-	h.policy, h.limit = join(h.policy, inner.policy), join(h.limit, inner.limit)
-	if h.legacyLimit == "" {
-		h.legacyLimit, h.legacyLeft, h.legacyEnd = inner.legacyLimit, inner.legacyLeft, inner.legacyEnd
+	if h[atLegacyLimit] == "" {
+		copy(h[atLegacyLimit:], inner[atLegacyLimit:])
 	}
-	return h
 }
 
-// set puts the headers in place of any others of their names.
-func (h headers) set(to http.Header) {
-	for _, f := range [...][2]string{
-		{headerPolicy, h.policy},
-		{headerLimit, h.limit},
-		{headerLegacyLimit, h.legacyLimit},
-		{headerLegacyLeft, h.legacyLeft},
-		{headerLegacyEnd, h.legacyEnd},
-	} {
-		if f[1] != "" {
-			to[f[0]] = []string{f[1]}
+// set puts the headers in place of any others of their names. The values stay
+// where they are, each with no room behind it.
+func (h *headers) set(to http.Header) {
+	for i, name := range headerNames {
+		if h[i] != "" {
+			to[name] = h[i : i+1 : i+1]
 		}
 	}
 }
@@ -100,15 +98,15 @@ func (q *request) draft(h *headers) {
 			limit = appendLimit(separate(limit), u.set.names[r], &it.Results[r])
 		}
 		if len(q.uses) == 1 && q.ask.Mode != stores.ModeAlone {
-			h.policy = u.set.policy // built once
+			h[atPolicy] = u.set.policy // built once
 		} else {
 			policy = appendPolicy(policy, u.set.names, it.Rules, n)
 		}
 	}
 	if len(policy) > 0 {
-		h.policy = string(policy)
+		h[atPolicy] = string(policy)
 	}
-	h.limit = string(limit)
+	h[atLimit] = string(limit)
 }
 
 func separate(b []byte) []byte {
@@ -164,9 +162,9 @@ func (q *request) legacy(h *headers) {
 		}
 	}
 	if nearest != nil {
-		h.legacyLimit = strconv.FormatInt(limit, 10)
-		h.legacyLeft = strconv.FormatInt(nearest.Remaining, 10)
-		h.legacyEnd = strconv.FormatInt(seconds(nearest.Reset), 10)
+		h[atLegacyLimit] = strconv.FormatInt(limit, 10)
+		h[atLegacyLeft] = strconv.FormatInt(nearest.Remaining, 10)
+		h[atLegacyEnd] = strconv.FormatInt(seconds(nearest.Reset), 10)
 	}
 }
 

@@ -3,6 +3,7 @@ package diana
 import (
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,7 +14,7 @@ import (
 // runs, so that they are still true after a reload. No label has a value that
 // an outsider could choose.
 type metrics struct {
-	decisions   *prometheus.CounterVec
+	decisions   *tallyCollector
 	denied      *prometheus.CounterVec
 	seconds     *prometheus.HistogramVec
 	badCost     *prometheus.CounterVec
@@ -34,10 +35,10 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 // theMetrics are made once.
 var theMetrics = sync.OnceValue(func() *metrics {
 	return &metrics{
-		decisions: counter("decisions_total", "Decisions, by zone and outcome.", "zone", "decision"),
+		decisions: &tallyCollector{zones: make(map[string]*tally)},
 		denied:    counter("denied_total", "Denied requests, by the zone and rule that denied them.", "zone", "rule"),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: metricsNamespace, Name: "decision_seconds", Help: "How long decisions took, by store.",
+			Namespace: metricsNamespace, Name: "decision_seconds", Help: "How long decisions took, by store. Of those made in this process, one in 16 is timed.",
 			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
 		}, []string{"store"}),
 		badCost: counter("bad_cost_total", "Costs that were no number of at least 1 and counted as 1.", "zone"),
@@ -69,7 +70,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 // zoneMetrics are the counters of one zone, looked up once. Their zero value
 // counts nothing.
 type zoneMetrics struct {
-	decisions [numOutcomes]prometheus.Counter
+	decisions *tally
 	seconds   prometheus.Observer
 	badCost   prometheus.Counter
 	fallback  prometheus.Counter
@@ -77,16 +78,13 @@ type zoneMetrics struct {
 }
 
 func (m *metrics) zone(name, store string) zoneMetrics {
-	z := zoneMetrics{
-		seconds:  m.seconds.WithLabelValues(store),
-		badCost:  m.badCost.WithLabelValues(name),
-		fallback: m.fallback.WithLabelValues(name),
-		denied:   m.denied.MustCurryWith(prometheus.Labels{"zone": name}),
+	return zoneMetrics{
+		decisions: m.decisions.zone(name),
+		seconds:   m.seconds.WithLabelValues(store),
+		badCost:   m.badCost.WithLabelValues(name),
+		fallback:  m.fallback.WithLabelValues(name),
+		denied:    m.denied.MustCurryWith(prometheus.Labels{"zone": name}),
 	}
-	for o := range z.decisions {
-		z.decisions[o] = m.decisions.WithLabelValues(name, outcome(o).String())
-	}
-	return z
 }
 
 // tableCollector reads the tables of the zones that run when it is asked.
@@ -146,9 +144,10 @@ func (c *tableCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (z *zoneMetrics) count(o outcome) {
-	if c := z.decisions[o]; c != nil {
-		c.Inc()
+// count counts a decision in one of the lanes.
+func (z *zoneMetrics) count(o outcome, lane uint32) {
+	if z.decisions != nil {
+		z.decisions[lane%tallyLanes].decided[o].Add(1)
 	}
 }
 
@@ -164,13 +163,15 @@ func (z *zoneMetrics) countBadCost() {
 	}
 }
 
-// observe notes how long a decision took, and whether it was made without the
-// zone's store.
-func (z *zoneMetrics) observe(seconds float64, m stores.Mode) {
+// observe notes how long a decision took, if that was timed, and whether it was
+// made without the zone's store.
+func (z *zoneMetrics) observe(took time.Duration, m stores.Mode) {
 	if z.seconds == nil {
 		return
 	}
-	z.seconds.Observe(seconds)
+	if took >= 0 {
+		z.seconds.Observe(took.Seconds())
+	}
 	switch m {
 	case stores.ModeAlone, stores.ModeAllow, stores.ModeDeny:
 		z.fallback.Inc()

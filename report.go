@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -17,50 +16,28 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// record is what is known of a request after the decision. Placeholders, the
-// response's headers and the logs read it, also after the handler has returned.
-type record struct {
-	zones    []zoneRecord
-	one      [1]zoneRecord // room for the usual case
-	headers  headers
-	exceeded exceeded
-}
-
-type zoneRecord struct {
-	name                    string
-	limit, remaining, reset int64
-	outcome                 outcome
-}
-
-// exceeded is what denied a request.
-type exceeded struct {
-	zone  *zone
-	label string
-	retry int64 // microseconds, or algorithms.Never
+// denial is what is told of a denied request. Like the placeholders it outlives
+// the handler.
+type denial struct {
+	exceeded
+	answer [2]string // the values of the headers that go with it
+	line   logDecision
 }
 
 // report settles what every zone decided and tells of it.
-func (q *request) report() *record {
-	rec := &record{}
-	rec.zones = rec.one[:0]
+func (q *request) report() {
 	if !q.passes() {
-		rec.exceeded = q.exceeded()
+		q.denial = &denial{exceeded: q.exceeded()}
 	}
 	for i := range q.uses {
 		u := &q.uses[i]
 		u.outcome = q.outcomeOf(u)
-		u.z.metrics.count(u.outcome)
+		u.z.metrics.count(u.outcome, q.lane)
 		q.tellCrowded(u)
-		rec.zones = append(rec.zones, q.recordOf(u))
 	}
-	rec.headers = q.headers()
-	repl := replacer(q.r)
-	if rec.exceeded.zone != nil {
-		rec.exceeded.outdo(repl)
-	}
-	repl.Map(rec.placeholder)
-	q.tell(rec)
-	return rec
+	q.told = q.headers()
+	q.show()
+	q.tell()
 }
 
 func (q *request) outcomeOf(u *use) outcome {
@@ -84,16 +61,6 @@ func (q *request) outcomeOf(u *use) outcome {
 // unjudged says that a store denies everything, because it is away.
 func (q *request) unjudged() bool {
 	return q.outright == nil && q.ask.Mode == stores.ModeDeny && !q.ask.Admitted
-}
-
-func (q *request) recordOf(u *use) zoneRecord {
-	z := zoneRecord{name: u.z.Name, outcome: u.outcome}
-	if u.item >= 0 && q.outright == nil {
-		if res, limit := nearestOf(&q.ask.Items[u.item]); res != nil {
-			z.limit, z.remaining, z.reset = limit, res.Remaining, seconds(res.Reset)
-		}
-	}
-	return z
 }
 
 // exceeded finds the first rule that denies, as written, and the longest retry
@@ -136,107 +103,49 @@ func (q *request) labelOf(u *use) string {
 	return ruleStore
 }
 
-// placeholder implements caddy.ReplacerFunc.
-func (rec *record) placeholder(key string) (any, bool) {
-	rest, ok := strings.CutPrefix(key, "http.rate_limit.")
-	if !ok {
-		return nil, false
-	}
-	name, field, ok := strings.Cut(rest, ".")
-	if !ok {
-		return nil, false
-	}
-	if name == "exceeded" {
-		return rec.exceeded.placeholder(field)
-	}
-	for i := range rec.zones {
-		if z := &rec.zones[i]; z.name == name {
-			return z.placeholder(field)
-		}
-	}
-	return nil, false
-}
-
-// placeholder is empty, and not unknown, on a request that was not denied.
-func (e *exceeded) placeholder(field string) (any, bool) {
-	switch field {
-	case "name", "rule", "retry_after":
-	default:
-		return nil, false
-	}
-	if e.zone == nil {
-		return "", true
-	}
-	switch field {
-	case "name":
-		return e.zone.Name, true
-	case "rule":
-		return e.label, true
-	}
-	if e.retry == algorithms.Never {
-		return "", true
-	}
-	return max(1, seconds(e.retry)), true
-}
-
-// outdo puts the placeholders of a denial before those of a directive that the
-// request passed earlier, which would be asked first and say that nothing denied.
-func (e *exceeded) outdo(repl *caddy.Replacer) {
-	const prefix = "http.rate_limit.exceeded."
-	if _, passed := repl.Get(prefix + "name"); !passed {
-		return
-	}
-	for _, field := range []string{"name", "rule", "retry_after"} {
-		v, _ := e.placeholder(field)
-		repl.Set(prefix+field, v)
-	}
-}
-
-func (z *zoneRecord) placeholder(field string) (any, bool) {
-	switch field {
-	case "limit":
-		return z.limit, true
-	case "remaining":
-		return z.remaining, true
-	case "reset":
-		return z.reset, true
-	case "decision":
-		return z.outcome.String(), true
-	}
-	return nil, false
-}
-
 // tell writes the log lines and events of a decision, and adds to the access
 // log what was not simply allowed.
-func (q *request) tell(rec *record) {
-	u := q.notable(rec)
+func (q *request) tell() {
+	u := q.notable()
 	if u == nil {
 		return
 	}
-	label := ""
+	line := new(logDecision)
+	denies := q.denial != nil && q.denial.zone == u.z
+	if denies {
+		line = &q.denial.line
+	}
+	*line = logDecision{u.z.Name, u.label, u.outcome}
 	switch {
-	case rec.exceeded.zone == u.z:
-		label = rec.exceeded.label
-	case u.label != "":
-		label = u.label
-	case u.outcome != delayed:
-		label = q.labelOf(u)
+	case denies:
+		line.rule = q.denial.label
+	case u.label == "" && u.outcome != delayed:
+		line.rule = q.labelOf(u)
 	}
-	if extra, ok := q.r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Set(zap.Object("rate_limit", logDecision{u.z.Name, label, u.outcome}))
+	if extra := accessLog(q.r); extra != nil {
+		extra.Set(zap.Object("rate_limit", line))
 	}
-	if rec.exceeded.zone == u.z {
-		q.exceeds(rec)
+	if denies {
+		q.exceeds()
 	}
+}
+
+// accessLog is where to add to the access log's line, nil if there is no such log.
+func accessLog(r *http.Request) *caddyhttp.ExtraLogFields {
+	if srv, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); srv == nil || srv.Logs == nil {
+		return nil
+	}
+	extra, _ := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
+	return extra
 }
 
 // notable is the zone that the access log tells of: the one that denied, or the
 // first that delayed, or the first shadow that would have denied.
-func (q *request) notable(rec *record) (found *use) {
+func (q *request) notable() (found *use) {
 	for i := range q.uses {
 		u := &q.uses[i]
 		switch {
-		case u.z == rec.exceeded.zone:
+		case q.denial != nil && u.z == q.denial.zone:
 			return u
 		case u.outcome == delayed && (found == nil || found.outcome == shadowDenied),
 			u.outcome == shadowDenied && found == nil:
@@ -269,7 +178,7 @@ type logDecision struct {
 }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
-func (d logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+func (d *logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("zone", d.zone)
 	enc.AddString("rule", d.rule)
 	enc.AddString("decision", d.outcome.String())
@@ -279,11 +188,11 @@ func (d logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 const eventExceeded = "rate_limit_exceeded"
 
 // exceeds logs a denial and emits its event.
-func (q *request) exceeds(rec *record) {
-	e := &rec.exceeded
+func (q *request) exceeds() {
+	e := &q.denial.exceeded
 	e.zone.metrics.countDenied(e.label)
 	events := q.h.app.events != nil && q.h.app.events.ShouldEmit(eventExceeded)
-	suppressed, log := e.zone.log.next(maxLines)
+	suppressed, log := e.zone.log.next(q.now(), maxLines)
 	if !log && !events {
 		return
 	}
@@ -331,32 +240,46 @@ func remoteIP(addr string) string {
 	return host
 }
 
+// now is the present instant in microseconds: that of the decision, if it was
+// made by the clock of this process.
+func (q *request) now() int64 {
+	if q.outright == nil && q.ask.Mode == stores.ModeLocal && !q.h.across {
+		return q.ask.Now
+	}
+	return clock()
+}
+
 // lineLimit lets through so many lines a second, and then counts.
 type lineLimit struct {
+	full       atomic.Int64 // the second in which no more lines may be written
+	suppressed atomic.Uint64
 	mu         sync.Mutex
 	second     int64
 	lines      int
-	suppressed uint64
 }
 
 const maxLines = 100
 
-// next says whether a line may be written, most of them a second, and how many
-// were not since the last.
-func (l *lineLimit) next(most int) (suppressed uint64, ok bool) {
-	now := time.Now().Unix()
+// next says whether a line may be written at now, most of them a second, and how
+// many were not since the last. Once there were enough it takes no lock.
+func (l *lineLimit) next(now int64, most int) (suppressed uint64, ok bool) {
+	at := now / second
+	if l.full.Load() == at {
+		l.suppressed.Add(1)
+		return 0, false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now != l.second {
-		l.second, l.lines = now, 0
+	if at != l.second {
+		l.second, l.lines = at, 0
 	}
 	if l.lines >= most {
-		l.suppressed++
+		l.full.Store(at)
+		l.suppressed.Add(1)
 		return 0, false
 	}
 	l.lines++
-	suppressed, l.suppressed = l.suppressed, 0
-	return suppressed, true
+	return l.suppressed.Swap(0), true
 }
 
 // everySo lets through one line a minute.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dianalimiter/diana/stores"
 )
@@ -20,10 +21,15 @@ type request struct {
 	uses     []use          // the zones that apply, in order
 	stores   []stores.Store // the store of each item of the ask
 	outright *use           // the first zone that denies whatever is counted
+	denial   *denial // nil: it passes
+	told     headers
 	key      built
 	waited   bool
 
 	results []stores.Result // room for the items' results
+
+	lane    uint32 // of the tallies: the pool keeps requests by processor
+	decided uint32 // decisions so far, to time some of them
 }
 
 // use is one zone's part in a request.
@@ -64,8 +70,10 @@ const (
 )
 
 var requests = sync.Pool{New: func() any {
-	return &request{results: make([]stores.Result, 0, 16), key: built{b: make([]byte, 0, 256)}}
+	return &request{results: make([]stores.Result, 0, 16), key: built{b: make([]byte, 0, 256)}, lane: lanes.Add(1)}
 }}
+
+var lanes atomic.Uint32
 
 func newRequest(h *Handler, r *http.Request) *request {
 	q, _ := requests.Get().(*request)
@@ -81,15 +89,12 @@ func (q *request) release() {
 	clear(q.uses)
 	clear(q.ask.Items)
 	clear(q.stores)
-	b := q.key.b[:0]
-	if cap(b) > maxKept {
-		b = make([]byte, 0, 256)
+	q.uses, q.stores, q.results = q.uses[:0], q.stores[:0], q.results[:0]
+	q.ask = stores.Ask{Items: q.ask.Items[:0]}
+	if cap(q.key.b) > maxKept {
+		q.key.b = make([]byte, 0, 256)
 	}
-	*q = request{
-		ask:  stores.Ask{Items: q.ask.Items[:0]},
-		uses: q.uses[:0], stores: q.stores[:0], results: q.results[:0],
-		key: built{b: b},
-	}
+	q.h, q.r, q.outright, q.denial, q.waited, q.told = nil, nil, nil, nil, false, headers{}
 	requests.Put(q)
 }
 

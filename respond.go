@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -55,30 +56,53 @@ var (
 
 // refuse answers a request that does not pass: by the site's error routes, or
 // as the zone that denied it says.
-func (q *request) refuse(w http.ResponseWriter, rec *record) error {
+func (q *request) refuse(w http.ResponseWriter) error {
+	d := q.denial
 	status, cause := orDefault(q.h.RejectStatus, http.StatusTooManyRequests), errExceeded
-	retry := rec.exceeded.retry
 	if q.unjudged() {
 		status, cause = http.StatusServiceUnavailable, errReduced
 	}
+	id, retry := q.h.answerOf(d.retry)
 	h := w.Header()
-	if retry != algorithms.Never {
-		h.Set(headerRetryAfter, strconv.FormatInt(q.h.retryAfter(retry), 10))
+	if d.answer = [...]string{retry, "no-store"}; retry != "" {
+		h[headerRetryAfter] = d.answer[:1:1]
 	}
-	if h.Get(headerCacheControl) == "" {
-		h.Set(headerCacheControl, "no-store")
+	if v := h[headerCacheControl]; len(v) == 0 || v[0] == "" {
+		h[headerCacheControl] = d.answer[1:]
 	}
-	all := rec.headers
 	if outer := outerWriter(w); outer != nil {
-		outer.inner = &all
-	} else {
-		all.set(h)
+		told := q.told
+		outer.inner = &told
+	} else if !q.told.empty() {
+		told := q.told
+		told.set(h)
 	}
-	if z := rec.exceeded.zone; z != nil && z.responder != nil {
+	if z := d.zone; z != nil && z.responder != nil {
 		return z.responder.answer(w, q, status)
 	}
-	return caddyhttp.Error(status, cause)
+	return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: refusedAt()}
 }
+
+// answerOf makes an error's id, as caddyhttp.Error does, and the value of
+// Retry-After, in one piece. The latter is empty if no waiting would help.
+func (h *Handler) answerOf(retry int64) (id, after string) {
+	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
+	var room [32]byte
+	b := room[:9]
+	for i, bits := 0, rand.Uint64(); i < len(b); i++ { //nolint:gosec // it only has to tell errors apart
+		b[i] = letters[bits%uint64(len(letters))]
+		bits /= uint64(len(letters))
+	}
+	if retry != algorithms.Never {
+		b = strconv.AppendInt(b, h.retryAfter(retry), 10)
+	}
+	s := string(b)
+	return s[:9], s[9:]
+}
+
+// refusedAt is where Caddy's log says that a denial came from. Finding out for
+// each would take longer than all the rest of it.
+var refusedAt = sync.OnceValue(func() string { return caddyhttp.Error(0, errExceeded).Trace })
 
 // retryAfter is the header's value: whole seconds, rounded up, at least 1, and
 // longer at random by the handler's jitter.

@@ -11,14 +11,14 @@ import (
 // replace an upstream's, and notes the status.
 type writer struct {
 	caddyhttp.ResponseWriterWrapper
-	rec    *record
+	told   headers
 	outer  *writer // of a handler of ours that this one runs in; it writes for both
 	inner  *headers
 	status int // 0: nothing was written yet
 }
 
-func newWriter(w http.ResponseWriter, rec *record) *writer {
-	rw := &writer{rec: rec, outer: outerWriter(w)}
+func newWriter(w http.ResponseWriter, told headers) *writer {
+	rw := &writer{told: told, outer: outerWriter(w)}
 	rw.ResponseWriter = w
 	return rw
 }
@@ -39,12 +39,12 @@ func outerWriter(w http.ResponseWriter) *writer {
 
 // setHeaders sets the headers, or leaves them to the handler around this one.
 func (rw *writer) setHeaders() {
-	h := rw.rec.headers.with(rw.inner)
+	rw.told.add(rw.inner)
 	if rw.outer != nil {
-		rw.outer.inner = &h
+		rw.outer.inner = &rw.told
 		return
 	}
-	h.set(rw.Header())
+	rw.told.set(rw.Header())
 }
 
 // WriteHeader implements http.ResponseWriter. Informational responses come
