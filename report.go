@@ -21,7 +21,6 @@ import (
 type denial struct {
 	exceeded
 	answer [2]string // the values of the headers that go with it
-	line   logDecision
 }
 
 // report settles what every zone decided and tells of it.
@@ -110,24 +109,25 @@ func (q *request) tell() {
 	if u == nil {
 		return
 	}
-	line := new(logDecision)
 	denies := q.denial != nil && q.denial.zone == u.z
-	if denies {
-		line = &q.denial.line
-	}
-	*line = logDecision{u.z.Name, u.label, u.outcome}
-	switch {
-	case denies:
-		line.rule = q.denial.label
-	case u.label == "" && u.outcome != delayed:
-		line.rule = q.labelOf(u)
-	}
 	if extra := accessLog(q.r); extra != nil {
-		extra.Set(zap.Object("rate_limit", line))
+		extra.Set(zap.Object("rate_limit", q.line(u, denies)))
 	}
 	if denies {
 		q.exceeds()
 	}
+}
+
+// line is what the access log says of a zone.
+func (q *request) line(u *use, denies bool) logDecision {
+	d := logDecision{u.z.Name, u.label, u.outcome}
+	switch {
+	case denies:
+		d.rule = q.denial.label
+	case u.label == "" && u.outcome != delayed:
+		d.rule = q.labelOf(u)
+	}
+	return d
 }
 
 // accessLog is where to add to the access log's line, nil if there is no such log.
@@ -178,7 +178,7 @@ type logDecision struct {
 }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
-func (d *logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+func (d logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("zone", d.zone)
 	enc.AddString("rule", d.rule)
 	enc.AddString("decision", d.outcome.String())

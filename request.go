@@ -21,7 +21,7 @@ type request struct {
 	uses     []use          // the zones that apply, in order
 	stores   []stores.Store // the store of each item of the ask
 	outright *use           // the first zone that denies whatever is counted
-	denial   *denial // nil: it passes
+	denial   *denial        // nil: it passes
 	told     headers
 	key      built
 	waited   bool
