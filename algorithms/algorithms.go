@@ -185,6 +185,17 @@ type Growing interface {
 	View() Rule
 }
 
+// Paired is a [Rule] whose state is four words, of which the second is at least 0
+// and below 2^32 and the last two are the same for all keys that were last
+// charged under the same limit and burst. So a store that holds many keys need
+// not keep those two for each.
+type Paired interface {
+	Rule
+
+	// Pair is what the states end in that this rule has written.
+	Pair() [2]int64
+}
+
 // cd is ceiling division of a non-negative by a positive number.
 func cd(a, b int64) int64 { return (a + b - 1) / b }
 

@@ -91,6 +91,7 @@ func (m *meter) Limit() int64    { return m.limit }
 func (m *meter) Window() int64   { return m.window }
 func (m *meter) Capacity() int64 { return m.burst }
 func (m *meter) Words() int      { return meterWords }
+func (m *meter) Pair() [2]int64  { return [2]int64{m.limit, m.burst} }
 
 func (m *meter) Args() []int64 {
 	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.turn, m.debt}
@@ -229,5 +230,7 @@ func (m *meter) Numbers(s State, now int64) (remaining, reset int64) {
 	}
 	return remaining, m.drained(d, now, t)
 }
+
+var _ Paired = (*meter)(nil)
 
 var errStepAndWindow = errors.New("want a step that divides the window")

@@ -209,6 +209,7 @@ func (tr *trace) owe(what string) {
 		s := p.table.state(p.shard, p.from, i)
 		r.Repair(s, tr.v.now)
 		r.(algorithms.Portable).Merge(s, debts[i], tr.v.now)
+		p.table.keep(p.shard, p.from, i, s)
 	}
 	compareStates(tr.t, what+", after a debt", tr.v, "diana", it)
 }

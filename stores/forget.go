@@ -128,9 +128,10 @@ func (t *Table) drop(k Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slot := t.find(s, k, mix); slot != nil {
-		for i := range t.layout.offsets {
+		for i := range t.layout.rules {
 			if st := t.state(s, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
 				clear(st) // one of zeros may be shared
+				t.keep(s, slot, i, st)
 			}
 		}
 	}

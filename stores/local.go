@@ -104,6 +104,7 @@ func (p *place) judge(it *Item, now int64) {
 	for i, r := range it.Rules {
 		st := t.state(s, p.from, i)
 		if r.Repair(st, now) {
+			t.keep(s, p.from, i, st)
 			t.steps.Add(1)
 		}
 		it.judge(i, st, now, held)
@@ -125,7 +126,9 @@ func (p *place) take(it *Item, now, turn int64) {
 	if !cost {
 		for i, r := range it.Rules {
 			t.room(s, p.from, i, r, now, it.Cost)
-			r.Charge(t.state(s, p.from, i), now, it.Cost, turn)
+			st := t.state(s, p.from, i)
+			r.Charge(st, now, it.Cost, turn)
+			t.keep(s, p.from, i, st)
 		}
 	}
 	it.Charged = true
@@ -200,6 +203,7 @@ func owe(t *Table, s *shard, slot []int64, rules []algorithms.Rule, now, charge 
 		st := t.state(s, slot, i)
 		r.Repair(st, now)
 		r.Owe(st, now, charge)
+		t.keep(s, slot, i, st)
 	}
 }
 

@@ -200,6 +200,7 @@ func (n *notes) warm(it *Item, now int64) bool {
 			pr.Warm(st, w, it.Counter.Rules[i], now)
 		}
 		pr.Base(w, st)
+		t.keep(p.shard, p.slot, i, st)
 	}
 	return true
 }
@@ -239,7 +240,9 @@ func (n *notes) owed(it *Item, now int64) [][]int64 {
 	debts, any := make([][]int64, len(it.Rules)), false
 	for i, r := range it.Rules {
 		st := p.table.state(p.shard, p.slot, i)
-		r.Repair(st, now)
+		if r.Repair(st, now) {
+			p.table.keep(p.shard, p.slot, i, st)
+		}
 		debt, owes := r.(algorithms.Portable).Debt(st, n.words(x, i), now)
 		debts[i], any = debt, any || owes
 	}

@@ -19,6 +19,7 @@ import (
 // never admit too much.
 type Table struct {
 	layout layout
+	slots  slots
 	rules  []algorithms.Rule // any with the table's kinds, for their layout
 	max    atomic.Int64
 	keys   atomic.Int64
@@ -31,10 +32,10 @@ type Table struct {
 	note   *notes // see notes
 }
 
-// keysPerShard is how many keys make another shard worth it.
+// oneShard is below how many keys a table has a single shard.
 const (
-	keysPerShard = 1024
-	maxShards    = 256
+	oneShard  = 2048
+	maxShards = 1024
 )
 
 var tableSerial atomic.Uint64
@@ -42,19 +43,35 @@ var tableSerial atomic.Uint64
 // NewTable returns an empty table for rules of these kinds, for at most maxKeys
 // keys. With holds its keys can hold places of unanswered requests.
 func NewTable(rules []algorithms.Rule, holds bool, maxKeys int64) *Table {
-	n := 1
-	for n < maxShards && int64(n)*keysPerShard*2 <= maxKeys {
-		n *= 2
-	}
 	t := &Table{
 		layout: newLayout(rules, holds),
 		rules:  rules,
 		seed:   [2]uint64{randomWord(), randomWord()},
 		serial: tableSerial.Add(1),
-		shards: make([]shard, n),
+		shards: make([]shard, shardsFor(maxKeys)),
 	}
-	t.max.Store(maxKeys)
+	t.slots.init(t.layout.stride)
+	for i := range t.shards {
+		s := &t.shards[i]
+		if t.layout.grows {
+			s.arena = new(arena)
+		}
+		if t.layout.paired {
+			s.scratch = make(algorithms.State, pairedWords*len(rules))
+		}
+	}
+	t.SetMax(maxKeys)
 	return t
+}
+
+// shardsFor is the number of shards, a power of two: more for more keys, so that
+// requests seldom meet, and so that none waits long for a shard to grow.
+func shardsFor(maxKeys int64) int64 {
+	n := int64(1)
+	for maxKeys >= oneShard && n < maxShards && 16*n*n <= maxKeys {
+		n *= 2
+	}
+	return n
 }
 
 func randomWord() uint64 {
@@ -64,7 +81,7 @@ func randomWord() uint64 {
 }
 
 // SetMax changes how many keys the table holds at most.
-func (t *Table) SetMax(n int64) { t.max.Store(n) }
+func (t *Table) SetMax(n int64) { t.max.Store(min(n, maxSlots)) }
 
 // Keys is how many keys the table holds.
 func (t *Table) Keys() int64 { return t.keys.Load() }
@@ -81,9 +98,10 @@ func (t *Table) Destruct() error { return nil }
 // Memory is the most bytes that the table can take for its keys. One whose keys
 // are counted in Redis also has a note of each.
 func (t *Table) Memory(shared bool) int64 {
-	perKey := int64(t.layout.stride)*8 + indexBytes
-	for i, grows := range t.layout.grows {
-		if grows {
+	slot := int64(t.layout.stride) * 8
+	perKey := slot + indexBytes
+	for i, l := range t.layout.rules {
+		if l.grows {
 			words := int64(arenaSmall)
 			for words < t.rules[i].Limit() {
 				words *= 2
@@ -94,7 +112,8 @@ func (t *Table) Memory(shared bool) int64 {
 	if n := t.notes(); shared && n != nil {
 		perKey += int64(n.stride)*8 + noteOverhead
 	}
-	return perKey * t.max.Load()
+	// Every shard can have a page, and all of them a chunk, that has just begun.
+	return perKey*t.max.Load() + slot*(int64(len(t.shards))*pageSlots+int64(t.slots.most))
 }
 
 // mix spreads a key over shards and places in a way that nobody outside can
@@ -104,54 +123,49 @@ func (t *Table) mix(k Key) uint64 {
 	return hi ^ lo
 }
 
-// shard is a part of a table: an index by open addressing over slots in pages.
+// shard is a part of a table.
 type shard struct {
 	mu       sync.Mutex
-	index    []uint32 // slot + 1; 0: empty
-	pages    [][]int64
-	next     uint32 // slots handed out
-	free     []uint32
+	index    index
 	used     int
+	pages    []uint32 // numbers of its pages
+	next     uint32   // slots handed out
+	free     []uint32
 	hand     uint32 // where the search for forgettable keys goes on
-	arena    arena
+	pairs    pairs
+	scratch  algorithms.State // room for paired states
+	arena    *arena
 	overflow [][]int64 // shared counters, by group
 	_        [64]byte  // keep the locks of two shards apart
 }
 
 const (
-	pageSlots      = 64
 	overflowGroups = 256
 	sweep          = 64 // slots looked at to make room for one key
-	minIndex       = 16
-	indexBytes     = 8 // of index and pages, per key, at the most
+	indexBytes     = 8  // of index and page numbers, per key, at the most
 )
 
-func (t *Table) slot(s *shard, i uint32) []int64 {
-	w := t.layout.stride
-	at := int(i%pageSlots) * w
-	return s.pages[i/pageSlots][at : at+w : at+w]
-}
-
-// home is where the search for a key begins.
-func home(mix uint64, size int) int {
-	h, _ := bits.Mul64(mix, uint64(size))
-	return int(h)
-}
+// nth is the number of the shard's i-th slot.
+func (s *shard) nth(i uint32) uint32 { return s.pages[i/pageSlots]*pageSlots + i%pageSlots }
 
 // find returns the slot of a key, or nil.
 func (t *Table) find(s *shard, k Key, mix uint64) []int64 {
 	if s.used == 0 {
 		return nil
 	}
-	for i := home(mix, len(s.index)); ; {
-		n := s.index[i]
-		if n == 0 {
+	x := &s.index
+	tag, entries := x.tag(mix), x.entries
+	for i := x.home(mix); ; {
+		e := entries[i]
+		if e == 0 {
 			return nil
 		}
-		if slot := t.slot(s, n-1); slot[0] == int64(k.Hi) && slot[1] == int64(k.Lo) {
-			return slot
+		if e&^(1<<x.bits-1) == tag {
+			if slot := t.slots.at(x.slot(e)); slot[0] == int64(k.Hi) && slot[1] == int64(k.Lo) {
+				return slot
+			}
 		}
-		if i++; i == len(s.index) {
+		if i++; i == len(entries) {
 			i = 0
 		}
 	}
@@ -167,49 +181,52 @@ func (t *Table) insert(s *shard, k Key, mix uint64, rules []algorithms.Rule, now
 		}
 		t.keys.Add(1)
 	}
-	if (s.used+1)*8 > len(s.index)*7 {
-		t.reindex(s, max(minIndex, len(s.index)+len(s.index)/4))
-	}
-	var n uint32
-	if f := len(s.free); f > 0 {
-		n = s.free[f-1]
-		s.free = s.free[:f-1]
-	} else {
-		if n = s.next; n%pageSlots == 0 {
-			s.pages = append(s.pages, make([]int64, pageSlots*t.layout.stride))
-		}
-		s.next++
+	n := t.take(s)
+	if !s.index.room(s.used, n) {
+		t.reindex(s, n)
 	}
 	s.used++
-	slot := t.slot(s, n)
-	clear(slot)
+	slot := t.slots.at(n)
 	slot[0], slot[1] = int64(k.Hi), int64(k.Lo)
-	t.link(s, n, mix)
+	s.index.link(n, mix)
 	return slot
 }
 
-func (t *Table) link(s *shard, n uint32, mix uint64) {
-	i := home(mix, len(s.index))
-	for s.index[i] != 0 {
-		if i++; i == len(s.index) {
-			i = 0
-		}
+// take returns the number of an unused slot, whose words are all zero.
+func (t *Table) take(s *shard) uint32 {
+	if f := len(s.free); f > 0 {
+		n := s.free[f-1]
+		s.free = s.free[:f-1]
+		return n
 	}
-	s.index[i] = n + 1
+	if s.next%pageSlots == 0 {
+		s.pages = append(s.pages, t.slots.page())
+	}
+	s.next++
+	return s.nth(s.next - 1)
 }
 
-func (t *Table) reindex(s *shard, size int) {
-	old := s.index
-	s.index = make([]uint32, size)
-	for _, n := range old {
-		if n != 0 {
-			t.link(s, n-1, t.mix(t.keyOf(s, n-1)))
+// reindex makes the index large enough for another key, in a slot up to most.
+// It goes through the slots in the order in which they lie, which is much faster
+// than in the order of the old index.
+func (t *Table) reindex(s *shard, most uint32) {
+	size := len(s.index.entries)
+	if !s.index.room(s.used, 0) {
+		size = max(minIndex, size+size/4)
+	}
+	all := uint64(t.max.Load()) + uint64(len(t.shards))*pageSlots // the greatest number to be expected
+	s.index = index{make([]uint32, size), bits.Len64(max(all, uint64(most)+1))}
+	for i := range s.next {
+		n := s.nth(i)
+		if k := t.keyOf(n); k != (Key{}) {
+			s.index.link(n, t.mix(k))
 		}
 	}
 }
 
-func (t *Table) keyOf(s *shard, n uint32) Key {
-	slot := t.slot(s, n)
+// keyOf is the key in a slot, zero if there is none.
+func (t *Table) keyOf(n uint32) Key {
+	slot := t.slots.at(n)
 	return Key{uint64(slot[0]), uint64(slot[1])}
 }
 
@@ -217,11 +234,11 @@ func (t *Table) keyOf(s *shard, n uint32) Key {
 // bounded number of slots and goes on from there the next time.
 func (t *Table) evict(s *shard, rules []algorithms.Rule, now int64) bool {
 	for range min(sweep, s.next) {
-		n := s.hand
+		n := s.nth(s.hand)
 		if s.hand++; s.hand >= s.next {
 			s.hand = 0
 		}
-		if slot := t.slot(s, n); (slot[0] != 0 || slot[1] != 0) && t.unused(s, slot, rules, now) {
+		if t.keyOf(n) != (Key{}) && t.unused(s, t.slots.at(n), rules, now) {
 			t.remove(s, n)
 			return true
 		}
@@ -242,66 +259,15 @@ func (t *Table) unused(s *shard, slot []int64, rules []algorithms.Rule, now int6
 	return true
 }
 
-// remove forgets a slot. The entries behind it in the index move up, so that
-// every search still ends at the first gap.
+// remove forgets a slot.
 func (t *Table) remove(s *shard, n uint32) {
-	i := home(t.mix(t.keyOf(s, n)), len(s.index))
-	for s.index[i] != n+1 {
-		i = (i + 1) % len(s.index)
-	}
-	for j := i; ; {
-		j = (j + 1) % len(s.index)
-		if s.index[j] == 0 {
-			break
-		}
-		// An entry may move to the gap unless its search begins after the gap.
-		at := home(t.mix(t.keyOf(s, s.index[j]-1)), len(s.index))
-		if (j-at+len(s.index))%len(s.index) >= (j-i+len(s.index))%len(s.index) {
-			s.index[i] = s.index[j]
-			i = j
-		}
-	}
-	s.index[i] = 0
-	slot := t.slot(s, n)
+	s.index.unlink(n, t.mix(t.keyOf(n)), func(n uint32) uint64 { return t.mix(t.keyOf(n)) })
+	slot := t.slots.at(n)
 	t.dropStates(s, slot)
 	clear(slot)
 	s.free = append(s.free, n)
 	s.used--
 	t.keys.Add(-1)
-}
-
-// state is what rule i keeps in a slot; nil is the slot of a key never seen.
-func (t *Table) state(s *shard, slot []int64, i int) algorithms.State {
-	if t.layout.grows[i] {
-		if slot == nil {
-			return never
-		}
-		return s.arena.state(slot[t.layout.offsets[i]])
-	}
-	w := t.rules[i].Words()
-	if slot == nil {
-		return zeros(w)
-	}
-	at := t.layout.offsets[i]
-	return slot[at : at+w : at+w]
-}
-
-// room makes the state of a growing rule long enough for a charge.
-func (t *Table) room(s *shard, slot []int64, i int, rule algorithms.Rule, now, cost int64) {
-	if !t.layout.grows[i] {
-		return
-	}
-	g := rule.(algorithms.Growing)
-	ref := &slot[t.layout.offsets[i]]
-	*ref = s.arena.grow(*ref, g.Need(s.arena.state(*ref), now, cost), g)
-}
-
-func (t *Table) dropStates(s *shard, slot []int64) {
-	for i, grows := range t.layout.grows {
-		if grows {
-			s.arena.drop(slot[t.layout.offsets[i]])
-		}
-	}
 }
 
 // bucket is the counter that keys of a group share, nil if there is none yet.
@@ -321,28 +287,4 @@ func (t *Table) makeBucket(s *shard, group uint32) []int64 {
 		*b = make([]int64, t.layout.stride)
 	}
 	return *b
-}
-
-// inherit copies the states of a shared counter into a key's own slot, for the
-// key may be one of those that were charged there.
-func (t *Table) inherit(s *shard, slot, bucket []int64) {
-	for i, grows := range t.layout.grows {
-		at := t.layout.offsets[i]
-		if !grows {
-			copy(slot[at:at+t.rules[i].Words()], bucket[at:])
-		} else if src := s.arena.state(bucket[at]); len(src) > 1 {
-			slot[at] = s.arena.take(len(src))
-			copy(s.arena.state(slot[at]), s.arena.state(bucket[at]))
-		}
-	}
-}
-
-var zeroWords [64]int64
-
-// zeros is the state of a key never seen. Nobody writes to it.
-func zeros(words int) algorithms.State {
-	if words > len(zeroWords) {
-		return make(algorithms.State, words)
-	}
-	return zeroWords[:words:words]
 }

@@ -48,8 +48,8 @@ func TestTableKeepsWhatIsInIt(t *testing.T) {
 				t.Fatalf("key %d: count %d, want %d", k, got, n)
 			}
 			for i := range s.next {
-				if table.keyOf(s, i) == key {
-					table.remove(s, i)
+				if n := s.nth(i); table.keyOf(n) == key {
+					table.remove(s, n)
 				}
 			}
 			delete(want, k)
@@ -190,8 +190,9 @@ func TestPlacesInAFullTable(t *testing.T) {
 	}
 	for i := range c.Table.shards {
 		s := &c.Table.shards[i]
-		for n := range s.next {
-			if places, cost := c.Table.layout.held(c.Table.slot(s, n)); places != 0 || cost != 0 {
+		for i := range s.next {
+			n := s.nth(i)
+			if places, cost := c.Table.layout.held(c.Table.slots.at(n)); places != 0 || cost != 0 {
 				t.Errorf("slot %d keeps %d places and a cost of %d after all were given back", n, places, cost)
 			}
 		}

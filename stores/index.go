@@ -1,0 +1,69 @@
+package stores
+
+import "math/bits"
+
+// index finds the slots of a shard's keys by open addressing. An entry is the
+// slot's number + 1 in its lower bits and a part of the key's hash above them,
+// so that a search hardly ever looks at another key's slot. 0 is empty.
+type index struct {
+	entries []uint32
+	bits    int // of an entry that are the slot's number
+}
+
+const minIndex = 16
+
+// home is where the search for a key begins.
+func (x *index) home(mix uint64) int {
+	h, _ := bits.Mul64(mix, uint64(len(x.entries)))
+	return int(h)
+}
+
+// tag is the part of a key's hash that its entry holds: bits that choose
+// neither the shard nor, but for a huge table, the home.
+func (x *index) tag(mix uint64) uint32 { return uint32(mix>>10) << x.bits }
+
+func (x *index) next(i int) int {
+	if i++; i == len(x.entries) {
+		return 0
+	}
+	return i
+}
+
+// link enters a slot that is not in the index. There has to be room.
+func (x *index) link(slot uint32, mix uint64) {
+	i := x.home(mix)
+	for x.entries[i] != 0 {
+		i = x.next(i)
+	}
+	x.entries[i] = x.tag(mix) | slot + 1
+}
+
+// unlink takes a slot out. The entries behind it move up, so that every search
+// still ends at the first gap. mixOf tells the hash of another slot's key.
+func (x *index) unlink(slot uint32, mix uint64, mixOf func(slot uint32) uint64) {
+	i, n := x.home(mix), len(x.entries)
+	for x.entries[i] != x.tag(mix)|slot+1 {
+		i = x.next(i)
+	}
+	for j := i; ; {
+		j = x.next(j)
+		if x.entries[j] == 0 {
+			break
+		}
+		// An entry may move to the gap unless its search begins after the gap.
+		at := x.home(mixOf(x.slot(x.entries[j])))
+		if (j-at+n)%n >= (j-i+n)%n {
+			x.entries[i] = x.entries[j]
+			i = j
+		}
+	}
+	x.entries[i] = 0
+}
+
+// slot is the slot that an entry names.
+func (x *index) slot(entry uint32) uint32 { return entry&(1<<x.bits-1) - 1 }
+
+// room says whether used slots leave room for one more with this number.
+func (x *index) room(used int, slot uint32) bool {
+	return (used+1)*8 <= len(x.entries)*7 && slot+1 < 1<<x.bits
+}

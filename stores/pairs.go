@@ -1,0 +1,74 @@
+package stores
+
+// pairs are the words in which the states of many keys end, such as a meter's
+// limit and burst: each pair is kept once in a shard, for as long as a state
+// has it. There are as many as there were different rules that the shard's keys
+// were last charged under.
+type pairs struct {
+	list []keptPair // the first is that of a state of zeros
+	last uint32     // the one that was found last
+}
+
+type keptPair struct {
+	words [2]int64
+	uses  int
+}
+
+// words are those of a pair.
+func (p *pairs) words(id uint32) [2]int64 {
+	if id == 0 {
+		return [2]int64{}
+	}
+	return p.list[id].words
+}
+
+// change returns the number of the pair of words, for a state that had the pair
+// was.
+func (p *pairs) change(was uint32, words [2]int64) uint32 {
+	if p.words(was) == words {
+		return was
+	}
+	id := p.find(words)
+	p.use(id)
+	p.drop(was)
+	return id
+}
+
+// find returns the number of a pair, which is new if there is none.
+func (p *pairs) find(words [2]int64) uint32 {
+	if p.words(p.last) == words {
+		return p.last
+	}
+	if len(p.list) == 0 {
+		p.list = append(p.list, keptPair{})
+	}
+	free := uint32(0)
+	for id := range p.list {
+		switch {
+		case p.list[id].words == words:
+			p.last = uint32(id)
+			return p.last
+		case id > 0 && p.list[id].uses == 0:
+			free = uint32(id)
+		}
+	}
+	if free == 0 {
+		free = uint32(len(p.list))
+		p.list = append(p.list, keptPair{})
+	}
+	p.list[free] = keptPair{words: words}
+	p.last = free
+	return free
+}
+
+func (p *pairs) use(id uint32) {
+	if id > 0 {
+		p.list[id].uses++
+	}
+}
+
+func (p *pairs) drop(id uint32) {
+	if id > 0 {
+		p.list[id].uses--
+	}
+}

@@ -1,0 +1,67 @@
+package stores
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// slots is the memory of a table: slots of equal length in a few large chunks
+// of integers, so that the garbage collector has next to nothing to look at. The
+// shards take them in pages. A slot stays where it is.
+type slots struct {
+	stride int
+	most   uint32 // slots of the largest chunks, a power of two
+	chunks atomic.Pointer[[][]int64]
+	mu     sync.Mutex
+	pages  uint32 // that were taken
+}
+
+// The first chunk has firstSlots slots and every further one twice as many as
+// the one before it, up to about chunkBytes, which is the most that one request
+// may have to clear for a new key.
+const (
+	pageSlots  = 64
+	firstSlots = 512
+	chunkBytes = 1 << 20
+	maxSlots   = 1 << 31
+)
+
+func (m *slots) init(stride int) {
+	m.stride = stride
+	m.most = uint32(max(firstSlots, 1<<(bits.Len(uint(chunkBytes/8/stride))-1)))
+	m.chunks.Store(new([][]int64))
+}
+
+// where says in which chunk a slot is, and where there.
+func (m *slots) where(slot uint32) (chunk int, at uint32) {
+	x := slot + firstSlots
+	chunk = min(bits.Len32(x), bits.Len32(m.most)) - bits.Len32(firstSlots)
+	if x < m.most {
+		return chunk, x - firstSlots<<chunk
+	}
+	x -= m.most
+	return chunk + int(x/m.most), x % m.most
+}
+
+func (m *slots) at(slot uint32) []int64 {
+	chunk, at := m.where(slot)
+	w := m.stride
+	from := int(at) * w
+	return (*m.chunks.Load())[chunk][from : from+w : from+w]
+}
+
+// page takes the next page and returns its number.
+func (m *slots) page() uint32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	page := m.pages
+	m.pages++
+	chunks := *m.chunks.Load()
+	if c, _ := m.where(page * pageSlots); c == len(chunks) {
+		size := min(int(m.most), firstSlots<<min(c, 16))
+		chunks = append(chunks[:c:c], make([]int64, size*m.stride)) // readers keep the old list
+		m.chunks.Store(&chunks)
+	}
+	return page
+}
