@@ -21,15 +21,18 @@ type slots struct {
 // the one before it, up to about chunkBytes, which is the most that one request
 // may have to clear for a new key.
 const (
-	pageSlots  = 64
-	firstSlots = 512
+	pageSlots  = 16
+	firstSlots = 64
 	chunkBytes = 1 << 20
 	maxSlots   = 1 << 31
 )
 
 func (m *slots) init(stride int) {
 	m.stride = stride
-	m.most = uint32(max(firstSlots, 1<<(bits.Len(uint(chunkBytes/8/stride))-1)))
+	m.most = firstSlots
+	for int(m.most)*stride*8*2 <= chunkBytes {
+		m.most *= 2
+	}
 	m.chunks.Store(new([][]int64))
 }
 
@@ -59,7 +62,7 @@ func (m *slots) page() uint32 {
 	m.pages++
 	chunks := *m.chunks.Load()
 	if c, _ := m.where(page * pageSlots); c == len(chunks) {
-		size := min(int(m.most), firstSlots<<min(c, 16))
+		size := min(int(m.most), firstSlots<<min(c, 20))
 		chunks = append(chunks[:c:c], make([]int64, size*m.stride)) // readers keep the old list
 		m.chunks.Store(&chunks)
 	}

@@ -14,7 +14,7 @@ import (
 const hour = 3_600_000_000
 
 func localAsk(c *Counter, k uint64) *Ask {
-	key := Key{k, k * 31}
+	key := Key{k, k*31 + 1} // a slot of zeros is empty
 	return &Ask{Items: []Item{{Counter: c, Key: key, Tag: key, Group: uint32(k % 7), Cost: 1}}}
 }
 
@@ -27,7 +27,7 @@ func TestTableKeepsWhatIsInIt(t *testing.T) {
 	want := make(map[uint64]int64)
 	for range 20_000 {
 		k := 1 + r.Uint64N(3000) // a slot of zeros is empty
-		key := Key{k, k * 31}
+		key := Key{k, k*31 + 1} // a slot of zeros is empty
 		mix := table.mix(key)
 		s := &table.shards[mix&uint64(len(table.shards)-1)]
 		slot := table.find(s, key, mix)

@@ -6,6 +6,9 @@ const (
 	localGo  = "stores/local.go"
 	askGo    = "stores/ask.go"
 	tableGo  = "stores/table.go"
+	statesGo = "stores/states.go"
+	pairsGo  = "stores/pairs.go"
+	indexGo  = "stores/index.go"
 	arenaGo  = "stores/arena.go"
 	acrossGo = "stores/across.go"
 	wireGo   = "stores/wire.go"
@@ -58,7 +61,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-turn", breaks: "requests are charged without their turn", file: localGo, suites: redis,
-		old: "r.Charge(t.state(s, p.from, i), now, it.Cost, turn)", new: "r.Charge(t.state(s, p.from, i), now, it.Cost, turn-turn)",
+		old: "r.Charge(st, now, it.Cost, turn)", new: "r.Charge(st, now, it.Cost, turn-turn)",
 	},
 	{
 		name: "ask-shadow", breaks: "a shadow denies the live zones", file: askGo, suites: redis,
@@ -77,12 +80,28 @@ var storeMutants = []mutant{
 		old: "a.Turn = max(a.Turn, it.Results[r].Delay)", new: "a.Turn = it.Results[r].Delay",
 	},
 	{
-		name: "table-inherit", breaks: "a key that leaves a shared counter forgets what was charged there", file: tableGo, suites: redis,
-		old: "for i, grows := range t.layout.grows {\n\t\tat := t.layout.offsets[i]", new: "for i, grows := range t.layout.grows[:0] {\n\t\tat := t.layout.offsets[i]",
+		name: "table-inherit", breaks: "a key that leaves a shared counter forgets what was charged there", file: statesGo, suites: redis,
+		old: "for i := range t.layout.rules {\n\t\tl := &t.layout.rules[i]", new: "for i := range t.layout.rules[:0] {\n\t\tl := &t.layout.rules[i]",
 	},
 	{
-		name: "table-inherit-log", breaks: "a log that leaves a shared counter is empty", file: tableGo, suites: redis,
-		old: "copy(s.arena.state(slot[at]), s.arena.state(bucket[at]))", new: "copy(s.arena.state(slot[at]), never)",
+		name: "table-pair", breaks: "a level keeps the limit that it was first written under", file: statesGo, suites: redis,
+		old: "int64(uint64(id)<<32|uint64(st[1]))", new: "int64(uint64(max(was, id*(1-min(was, 1))))<<32|uint64(st[1]))",
+	},
+	{
+		name: "pair-inherited", breaks: "a pair is let go while an inherited level still has it", file: statesGo, suites: redis,
+		old: "s.pairs.use(uint32(uint64(slot[l.at+1]) >> 32))", new: "_ = s",
+	},
+	{
+		name: "pair-dropped", breaks: "a pair is kept for states that are gone", file: statesGo, suites: redis,
+		old: "s.pairs.drop(uint32(uint64(slot[l.at+1]) >> 32))", new: "_ = l",
+	},
+	{
+		name: "pair-changed", breaks: "a pair is kept for states that have another", file: pairsGo, suites: redis,
+		old: "p.drop(was)", new: "_ = was",
+	},
+	{
+		name: "table-inherit-log", breaks: "a log that leaves a shared counter is empty", file: statesGo, suites: redis,
+		old: "copy(s.arena.state(slot[l.at]), s.arena.state(bucket[l.at]))", new: "copy(s.arena.state(slot[l.at]), never)",
 	},
 	{
 		name: "table-bucket", breaks: "a new key is not judged by its shared counter", file: localGo, suites: redis,
@@ -101,8 +120,8 @@ var storeMutants = []mutant{
 		old: "if t.keys.Add(1) > t.max.Load() {", new: "if t.keys.Add(1) > t.max.Load()+1 {",
 	},
 	{
-		name: "table-remove", breaks: "a key behind a removed one is not found any more", file: tableGo, suites: redis,
-		old: ">= (j-i+len(s.index))%len(s.index) {", new: "> (j-i+len(s.index))%len(s.index) {",
+		name: "table-remove", breaks: "a key behind a removed one is not found any more", file: indexGo, suites: redis,
+		old: ">= (j-i+n)%n {", new: "> (j-i+n)%n {",
 	},
 	{
 		name: "table-places-kept", breaks: "held places move to a slot of their own", file: localGo, suites: redis,

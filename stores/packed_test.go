@@ -1,0 +1,225 @@
+package stores
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// unpaired hides from a table that a rule's states are paired, so that it keeps
+// every word of them.
+type unpaired struct{ algorithms.Rule }
+
+// packedTwins are a table as it is and one that keeps its states whole, which are
+// asked the same.
+type packedTwins struct {
+	*testing.T
+	r        *rand.Rand
+	now      int64
+	counters [2]*Counter
+	open     [][2]*Ask
+	crowded  int
+}
+
+// versions are what the rules of a zone may come to be, without changing kind.
+func versions(t *testing.T, r *rand.Rand) (all [][]algorithms.Rule) {
+	compile := func(a algorithms.Algorithm, limit, window int64, share int64) algorithms.Rule {
+		rule, err := a.Compile(algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true, ShareOf: share})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rule
+	}
+	for range 12 {
+		limit := 1 + r.Int64N(40)
+		share := int64(1_000_000 + r.IntN(2)*r.IntN(3_000_000))
+		all = append(all, []algorithms.Rule{
+			compile(&algorithms.GCRA{Burst: r.Int64N(20)}, limit, 1_000_000, share),
+			compile(&algorithms.SlidingWindow{Buckets: 4}, limit+5, 700_000, share),
+			compile(&algorithms.TokenBucket{Burst: 1 + r.Int64N(1<<20)}, 1+r.Int64N(1<<31), 999_983, share),
+			compile(&algorithms.SlidingLog{}, limit+9, 500_000, share),
+			compile(&algorithms.LeakyBucket{Burst: 30, NoDelay: true}, limit, 3_000_017, share),
+		})
+	}
+	return all
+}
+
+func (w *packedTwins) use(rules []algorithms.Rule) {
+	for _, c := range w.counters {
+		c.Rules = rules
+	}
+}
+
+// ask puts the same ask to both tables.
+func (w *packedTwins) ask() {
+	k, cost, reserve := w.r.Uint64N(150), 1+w.r.Int64N(3), w.r.IntN(5) == 0
+	var pair [2]*Ask
+	for i, c := range w.counters {
+		a := localAsk(c, k)
+		a.Items[0].Cost, a.Items[0].Reserve = cost, reserve
+		(&Local{Clock: func() int64 { return w.now }}).Decide(context.Background(), a)
+		pair[i] = a
+	}
+	w.same("an ask", pair)
+	if pair[0].Items[0].Crowded {
+		w.crowded++
+	}
+	if pair[0].Items[0].Charged {
+		w.open = append(w.open, pair)
+	}
+}
+
+// finish gives back what an open ask holds, or charges it after the fact.
+func (w *packedTwins) finish() {
+	if len(w.open) == 0 {
+		return
+	}
+	i := w.r.IntN(len(w.open))
+	pair, charge := w.open[i], w.r.Int64N(4)
+	w.open = slices.Delete(w.open, i, i+1)
+	for _, a := range pair {
+		(&Local{Clock: func() int64 { return w.now }}).Finish(context.Background(), &a.Items[0], charge)
+	}
+	w.same("a finish", pair)
+}
+
+func (w *packedTwins) same(what string, pair [2]*Ask) {
+	w.Helper()
+	x, y := &pair[0].Items[0], &pair[1].Items[0]
+	if pair[0].Admitted != pair[1].Admitted || x.Charged != y.Charged || x.Full != y.Full || x.Crowded != y.Crowded {
+		w.Fatalf("%s of %v: packed %+v, whole %+v", what, x.Key, x, y)
+	}
+	for i := range x.Results {
+		p, q := x.Results[i], y.Results[i]
+		if p.Verdict != q.Verdict || p.Remaining != q.Remaining || p.Reset != q.Reset {
+			w.Fatalf("%s of %v, rule %d: packed %+v, whole %+v", what, x.Key, i, p, q)
+		}
+	}
+}
+
+// states compares everything that the tables hold, and counts who has which pair.
+func (w *packedTwins) states() {
+	p, q := w.counters[0].Table, w.counters[1].Table
+	for i := range p.shards {
+		s, other := &p.shards[i], &q.shards[i]
+		uses := make([]int, len(s.pairs.list))
+		compare := func(what string, a, b []int64) {
+			if (a == nil) != (b == nil) {
+				w.Fatalf("%s: packed %v, whole %v", what, a, b)
+			}
+			if a == nil {
+				return
+			}
+			for rule := range p.rules {
+				x := p.state(s, a, rule)
+				if y := q.state(other, b, rule); !slices.Equal(x, y) {
+					w.Fatalf("%s, rule %d: packed %v, whole %v", what, rule, x, y)
+				}
+				if l := p.layout.rules[rule]; l.paired {
+					if id := uint64(a[l.at+1]) >> 32; id > 0 {
+						uses[id]++
+					}
+				}
+			}
+		}
+		for n := range s.next {
+			if k := p.keyOf(s.nth(n)); k != (Key{}) {
+				compare("a key", p.slots.at(s.nth(n)), q.find(other, k, q.mix(k)))
+			}
+		}
+		for g := range s.overflow {
+			compare("a shared counter", s.overflow[g], other.overflow[g])
+		}
+		for id, pair := range s.pairs.list {
+			if pair.uses != uses[id] {
+				w.Fatalf("pair %v: %d uses, want %d", pair.words, pair.uses, uses[id])
+			}
+		}
+	}
+}
+
+// TestPackedStates asks a table and one that keeps its states whole the same,
+// over changes of the rules, floods, evictions, shared counters, places, debts,
+// forgotten keys and steps of the clock.
+func TestPackedStates(t *testing.T) {
+	r := seeded(t)
+	w := &packedTwins{T: t, r: r, now: hour}
+	all := versions(t, r)
+	var whole []algorithms.Rule
+	for _, rule := range all[0] {
+		if _, ok := rule.(algorithms.Paired); ok {
+			rule = unpaired{rule}
+		}
+		whole = append(whole, rule)
+	}
+	for i, rules := range [][]algorithms.Rule{all[0], whole} {
+		w.counters[i] = &Counter{Zone: "z", Rules: all[0], InFlight: 5, Table: NewTable(rules, true, 60)}
+	}
+	p, q := w.counters[0].Table, w.counters[1].Table
+	if !p.layout.paired || q.layout.paired || p.layout.stride >= q.layout.stride {
+		t.Fatalf("strides %d and %d: want the packed one shorter", p.layout.stride, q.layout.stride)
+	}
+	q.seed = p.seed
+	for i := range 60_000 {
+		switch w.r.IntN(40) {
+		case 0:
+			w.use(all[r.IntN(len(all))])
+		case 1:
+			w.now += r.Int64N(2_000_000)
+		case 2:
+			w.now -= min(w.now, r.Int64N(50_000))
+		case 3:
+			k := r.Uint64N(150)
+			for _, c := range w.counters {
+				c.Drop(Key{k, k*31 + 1})
+			}
+		case 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15:
+			w.finish()
+		default:
+			w.now += r.Int64N(5000)
+			w.ask()
+		}
+		if i%500 == 0 {
+			w.states()
+		}
+	}
+	w.states()
+	if w.crowded == 0 || p.Keys() == 0 || p.Keys() != q.Keys() {
+		t.Errorf("%d asks on shared counters, %d and %d keys: want some, and as many of the one as of the other", w.crowded, p.Keys(), q.Keys())
+	}
+}
+
+// TestSlotsLieOnceEach sees that every slot has a place of its own, and that the
+// chunks are as long as they need be.
+func TestSlotsLieOnceEach(t *testing.T) {
+	for _, stride := range []int{2, 4, 14, 1009, 200_000} {
+		var m slots
+		m.init(stride)
+		chunk, at := -1, uint32(0)
+		for n := range uint32(300_000) {
+			c, i := m.where(n)
+			if c == chunk && i == at+1 || c == chunk+1 && i == 0 {
+				chunk, at = c, i
+				continue
+			}
+			t.Fatalf("stride %d: slot %d in chunk %d at %d, behind %d at %d", stride, n, c, i, chunk, at)
+		}
+	}
+	var m slots
+	m.init(4)
+	for page := range uint32(3000) {
+		if got := m.page(); got != page {
+			t.Fatalf("page %d, want %d", got, page)
+		}
+		for i := range uint32(pageSlots) {
+			slot := m.at(page*pageSlots + i)
+			if slot[0] != 0 {
+				t.Fatalf("slot %d of page %d was given out before", i, page)
+			}
+			slot[0] = 1
+		}
+	}
+}
