@@ -27,7 +27,7 @@ func TestTableKeepsWhatIsInIt(t *testing.T) {
 	want := make(map[uint64]int64)
 	for range 20_000 {
 		k := 1 + r.Uint64N(3000) // a slot of zeros is empty
-		key := Key{k, k*31 + 1} // a slot of zeros is empty
+		key := Key{k, k*31 + 1}  // a slot of zeros is empty
 		mix := table.mix(key)
 		s := &table.shards[mix&uint64(len(table.shards)-1)]
 		slot := table.find(s, key, mix)
