@@ -237,16 +237,16 @@ func (n *notes) owed(it *Item, now int64) [][]int64 {
 	if p.slot = p.table.find(p.shard, it.Key, p.mix); p.slot == nil {
 		return nil
 	}
-	debts, any := make([][]int64, len(it.Rules)), false
+	debts, owing := make([][]int64, len(it.Rules)), false
 	for i, r := range it.Rules {
 		st := p.table.state(p.shard, p.slot, i)
 		if r.Repair(st, now) {
 			p.table.keep(p.shard, p.slot, i, st)
 		}
 		debt, owes := r.(algorithms.Portable).Debt(st, n.words(x, i), now)
-		debts[i], any = debt, any || owes
+		debts[i], owing = debt, owing || owes
 	}
-	if !any {
+	if !owing {
 		return nil
 	}
 	return debts

@@ -82,7 +82,7 @@ func appendNumber(b []byte, v int64) []byte {
 }
 
 func appendSize(b []byte, n int) []byte {
-	return binary.LittleEndian.AppendUint32(b, uint32(n)) //nolint:gosec // at most some thousand words
+	return binary.LittleEndian.AppendUint32(b, uint32(n))
 }
 
 func appendBool(b []byte, v bool) []byte {

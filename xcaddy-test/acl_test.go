@@ -145,7 +145,7 @@ func withRights(t *testing.T, without []string) (*harness.Redis, *harness.Caddy)
 		t.Fatalf("the ACL in the README: %v", err)
 	}
 	one := goredis.NewClient(&goredis.Options{Addr: redis.Addr, DB: 1})
-	defer one.Close()
+	defer func() { _ = one.Close() }()
 	if err := one.Set(context.Background(), "diana:rules", `{"zones": {}}`, time.Hour).Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -55,6 +55,10 @@ var aloneMutants = []mutant{
 		old: "if err := s.pay(ctx, owes); err != nil {", new: "if err := s.pay(ctx, owes[:0]); err != nil {",
 	},
 	{
+		name: "alone-fewer", breaks: "fewer instances are believed at once", file: sharedGo, suites: redis,
+		old: "case s.fewer.IsZero():\n\t\ts.fewer = now\n\t\treturn", new: "case s.fewer.IsZero():",
+	},
+	{
 		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: portableGo, suites: redis,
 		old: "max(d, min(d+min(debt[0], m.burst)*m.w, m.capacity))", new: "d+min(debt[0], m.burst)*m.w",
 	},

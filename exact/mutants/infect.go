@@ -60,7 +60,7 @@ func (l *lab) infect(all []mutant) (map[string]string, error) {
 	}
 	perFile := make(map[string][]mutant)
 	for _, m := range all {
-		_, changed, err := l.apply(m)
+		changed, err := l.apply(m)
 		if err != nil {
 			return nil, err
 		}

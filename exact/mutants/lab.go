@@ -55,17 +55,17 @@ type lab struct {
 	dir  string // for what is built
 }
 
-// apply returns the text of the mutant's file, as it is and mutated.
-func (l *lab) apply(m mutant) (text, changed string, err error) {
+// apply returns the text of the mutant's file, mutated.
+func (l *lab) apply(m mutant) (string, error) {
 	b, err := os.ReadFile(filepath.Join(l.root, m.file))
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
-	text = string(b)
+	text := string(b)
 	if n := strings.Count(text, m.old); n != 1 {
-		return "", "", fmt.Errorf("mutant %s: its text occurs %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
+		return "", fmt.Errorf("mutant %s: its text occurs %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
 	}
-	return text, strings.Replace(text, m.old, m.new, 1), nil
+	return strings.Replace(text, m.old, m.new, 1), nil
 }
 
 // build builds the tests, once, with all mutants in them. Files of our own are

@@ -46,7 +46,7 @@ type set struct {
 }
 
 // Epoch is that of an instant in microseconds.
-func Epoch(us int64) uint32 { return uint32(us >> EpochBits) } //nolint:gosec // they are only compared
+func Epoch(us int64) uint32 { return uint32(us >> EpochBits) }
 
 // Add counts a key, the bits of whose hash are hi and lo. It returns how often
 // the key certainly came, or 0 if it was not counted. Epoch 0 stands for the
