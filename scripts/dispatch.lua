@@ -165,7 +165,7 @@ local function owe(v, k)
   local z = zone_read(v, 3, k)
   zone_judge(z, v, 1, false)
   zone_commit(z)
-  return ''
+  return '\0'
 end
 
 local function answer(v, k)

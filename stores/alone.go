@@ -122,7 +122,7 @@ func mayHaveRun(err error) bool {
 	switch {
 	case errors.Is(err, errReply):
 		return true
-	case errors.Is(err, errOpen), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
 		return false
 	case errors.As(err, &answered):
 		return false
@@ -154,21 +154,19 @@ func (s *Shared) takeDebt(it *Item) (payment, bool) {
 	return payment{
 		notes: n, key: it.Key,
 		ask:   appendDebts(nil, it, debts),
-		names: appendKeys(nil, s.conn.prefix, it)[:1],
+		names: namesOf(s.conn.prefix, it)[:1],
 	}, true
 }
 
-// takeDebts takes what an ask's items owe, and the names and asks that charge
-// it in one call with the ask itself.
-func (s *Shared) takeDebts(a *Ask) (owes []payment, names []string, asks [][]byte) {
-	names = make([]string, 0, 4)
+// takeDebts takes what an ask's items owe, to be charged in one call with the ask
+// itself.
+func (s *Shared) takeDebts(a *Ask) (owes []payment) {
 	for i := range a.Items {
-		it := &a.Items[i]
-		if o, ok := s.takeDebt(it); ok {
-			owes, names, asks = append(owes, o), append(names, o.names...), append(asks, o.ask)
+		if o, ok := s.takeDebt(&a.Items[i]); ok {
+			owes = append(owes, o)
 		}
 	}
-	return owes, names, asks
+	return owes
 }
 
 // settled ends a call that carried debts. Those that Redis has certainly not

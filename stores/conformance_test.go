@@ -197,7 +197,7 @@ func (tr *trace) owe(what string) {
 		tr.v.now -= tr.r.Int64N(50_000)
 	}
 	tr.v.tick()
-	if _, _, err := tr.shared.conn.call(context.Background(), appendKeys(nil, "diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
+	if _, _, err := tr.shared.conn.call(context.Background(), namesOf("diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
 	}
 	p := locate(it)
@@ -258,7 +258,7 @@ func TestStoresAgreeInRealTime(t *testing.T) {
 					shared.Finish(context.Background(), it, 0)
 					local.Finish(context.Background(), &b.Items[i], 0)
 				} else if it.Charged {
-					checkTTL(t, what, client.PTTL(context.Background(), appendKeys(nil, "diana", it)[0]).Val(), it)
+					checkTTL(t, what, client.PTTL(context.Background(), namesOf("diana", it)[0]).Val(), it)
 				}
 			}
 			if t.Failed() {

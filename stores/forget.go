@@ -50,7 +50,7 @@ func (s *Shared) Forget(ctx context.Context, zone string, counters []*Counter, k
 	defer cancel()
 	names := make([]string, 0, len(counters))
 	for _, c := range counters {
-		names = append(names, appendKeys(nil, s.conn.prefix, &Item{Counter: c, Key: k, Tag: k})[0])
+		names = append(names, namesOf(s.conn.prefix, &Item{Counter: c, Key: k, Tag: k})[0])
 	}
 	if err := s.conn.client.Del(ctx, names...).Err(); err != nil {
 		return errors.Join(ErrAway, err)

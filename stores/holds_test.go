@@ -282,7 +282,7 @@ func (s *virtualAt) expires(t *testing.T, c *Counter, seconds float64) int64 {
 // expiry returns when the item's key is said to expire, in microseconds.
 func (s *virtualAt) expiry(t *testing.T, it *Item) int64 {
 	t.Helper()
-	value, err := s.v.client.Get(context.Background(), appendKeys(nil, "diana", it)[0]).Result()
+	value, err := s.v.client.Get(context.Background(), namesOf("diana", it)[0]).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,7 +333,7 @@ func TestNamesOfKeys(t *testing.T) {
 	}
 	names := make(map[string]bool)
 	for _, it := range []*Item{item("a", "x", tag), item("b", "x", tag), item("a", "y", tag), item("a", "x", key)} {
-		keys := appendKeys(nil, "diana", it)
+		keys := namesOf("diana", it)
 		if names[keys[0]] || names[keys[1]] && it.Counter.Kinds != "y" || keys[0] == keys[1] {
 			t.Errorf("%v names something else already", keys)
 		}
@@ -413,7 +413,7 @@ func TestPlaceOutlivesTheStore(t *testing.T) {
 	c := newTestCounter(t, "outlives", 1, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1}})
 	a := items(1, c)
 	s.Decide(ctx, a)
-	name := appendKeys(nil, "diana", &a.Items[0])[1]
+	name := namesOf("diana", &a.Items[0])[1]
 	if err := client.PExpire(ctx, name, 20*time.Second).Err(); err != nil {
 		t.Fatal(err)
 	}

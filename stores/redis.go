@@ -56,8 +56,14 @@ type conn struct {
 	links  *links
 	prefix string
 	text   string
-	sha    string
+	name   any // of the script: its hash
 	seq    atomic.Uint64
+	lanes  []lane
+
+	// What the store keeps of failures: whether Redis is left alone for now, and
+	// who is told of a call that failed.
+	stopped func() bool
+	report  func(error)
 }
 
 func newConn(o *RedisOptions) *conn {
@@ -67,15 +73,18 @@ func newConn(o *RedisOptions) *conn {
 	}
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
 	client, links := newClient(o)
-	return &conn{client: client, links: links, prefix: o.Prefix, text: text, sha: hex.EncodeToString(sum[:])}
+	return &conn{
+		client: client, links: links, prefix: o.Prefix, text: text, name: hex.EncodeToString(sum[:]),
+		lanes: newLanes(o.Cluster),
+	}
 }
 
-// call runs the script over the asks, and returns its answer behind the header
-// and Redis' time in microseconds. A reply is taken only if it names this call.
+// call runs the script over asks that share their call with no others. It
+// returns the answer behind the header and Redis' time in microseconds.
 func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, int64, error) {
-	seq := int64(c.seq.Add(1) & (1<<52 - 1))
+	seq := c.number()
 	args := make([]any, 0, 4+len(keys)+len(asks))
-	args = append(args, "evalsha", c.sha, len(keys))
+	args = append(args, "evalsha", c.name, len(keys))
 	for _, k := range keys {
 		args = append(args, k)
 	}
@@ -83,20 +92,32 @@ func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, 
 	for _, a := range asks {
 		args = append(args, a)
 	}
-	text, err := c.eval(ctx, args)
+	r, now, err := c.eval(ctx, args, seq)
+	if err != nil {
+		return reply{}, 0, err
+	}
+	return r, now, r.failed()
+}
+
+// number is that of the next call.
+func (c *conn) number() int64 { return int64(c.seq.Add(1) & (1<<52 - 1)) }
+
+// eval calls the script. Its reply is taken only if it names this call.
+func (c *conn) eval(ctx context.Context, args []any, seq int64) (reply, int64, error) {
+	text, err := c.evalsha(ctx, args)
 	if err != nil {
 		return reply{}, 0, err
 	}
 	r := reply{b: text}
 	if got, now := r.number(), r.number(); r.err == nil && got == seq {
-		return r, now, r.failed()
+		return r, now, nil
 	}
 	return reply{}, 0, errReply
 }
 
-// eval calls the script. If Redis does not know it, it is loaded and called
+// evalsha calls the script. If Redis does not know it, it is loaded and called
 // again in one more round trip: nothing was charged by the first call.
-func (c *conn) eval(ctx context.Context, args []any) (string, error) {
+func (c *conn) evalsha(ctx context.Context, args []any) (string, error) {
 	cmd := newOnce(ctx, args)
 	err := c.client.Process(ctx, cmd)
 	if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {

@@ -104,6 +104,7 @@ func (s *Shared) Start(live int) {
 	}
 	s.start.Do(func() {
 		s.conn = newConn(&s.o.RedisOptions)
+		s.conn.stopped, s.conn.report = s.breaker.open.Load, s.fail
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
 		s.done.Go(func() { s.tend(ctx) })
@@ -189,12 +190,18 @@ func (s *Shared) Decide(ctx context.Context, a *Ask) {
 }
 
 func (s *Shared) fail(err error) {
+	if errors.As(err, new(reported)) || errors.Is(err, errOpen) {
+		return // it was counted with the call that failed
+	}
 	f := classify(err)
+	s.watch().StoreError(s.o.Name, f, err)
+	if err == errUnsent || err == errUnanswered { //nolint:errorlint // they are never wrapped
+		return // the call that it waited for tells how Redis is
+	}
 	if f == FailAway || f == FailTimeout {
 		s.unhear()
 	}
 	s.conn.failed(f)
-	s.watch().StoreError(s.o.Name, f, err)
 	s.breaker.failure(f, err)
 }
 
@@ -209,21 +216,19 @@ func (s *Shared) unjudged(a *Ask, m Mode, admit bool) {
 	}
 }
 
-// deadline ends a call after the timeout, or earlier if the caller wants so. A
-// client that goes away does not end it: what it asked for is charged.
-func (s *Shared) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+// end is when a caller leaves: after the timeout, or earlier if it wants so. A
+// client that goes away does not end a call: what it asked for is charged.
+func (s *Shared) end(ctx context.Context) time.Time {
 	end := time.Now().Add(s.o.Timeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(end) {
 		end = d
 	}
-	return context.WithDeadline(context.WithoutCancel(ctx), end)
+	return end
 }
 
 // decide asks Redis.
 func (s *Shared) decide(ctx context.Context, a *Ask) error {
-	ctx, cancel := s.deadline(ctx)
-	defer cancel()
-	owes, names, asks := s.takeDebts(a)
+	owes := s.takeDebts(a)
 	for i := range a.Items {
 		it := &a.Items[i]
 		it.Rules = it.Counter.Rules
@@ -235,19 +240,33 @@ func (s *Shared) decide(ctx context.Context, a *Ask) error {
 			it.hold.id = s.id ^ s.holdSeq.Add(1)
 		}
 	}
-	keys, ask := decideAsk(s.conn.prefix, a)
-	if a.Look {
-		ask[0] = opLook
-	} else if len(owes) > 0 {
-		ask[0] = opDecide // plain asks come before all others
+	q := newQuestion(s.end(ctx), a.Items[0].Tag)
+	for _, o := range owes {
+		q.add(o.names, o.ask)
 	}
-	r, now, err := s.conn.call(ctx, append(names, keys...), append(asks, ask)...)
+	q.decide(s.conn.prefix, a)
+	r, now, err := s.ask(q)
 	settled(owes, err)
 	if err == nil {
+		for range owes {
+			r.byte()
+		}
 		err = s.read(a, &r, now)
 	}
 	s.keepPlaces(a, err)
 	return err
+}
+
+// ask asks a question, which is not used any more after it.
+func (s *Shared) ask(q *question) (r reply, now int64, err error) {
+	if err = s.conn.ask(q); err == nil {
+		r, now = reply{b: q.text}, q.now
+		err = r.failed()
+	}
+	if err != errUnanswered { //nolint:errorlint // it is never wrapped; another call may still read the question then
+		q.release()
+	}
+	return r, now, err
 }
 
 // read takes the script's answer.
@@ -298,6 +317,7 @@ func (s *Shared) Finish(ctx context.Context, it *Item, charge int64) {
 
 // finishing is a call that ends one request's place.
 type finishing struct {
+	tag  Key
 	keys []string
 	ask  []byte
 }
@@ -307,17 +327,17 @@ func finishOf(prefix string, it *Item, charge int64) finishing {
 	if it.keepsPlace(charge) {
 		op = opKeep
 	}
-	keys := appendKeys(nil, prefix, it)
-	return finishing{keys, appendZone([]byte{op, byte(len(keys))}, it, charge)}
+	keys := namesOf(prefix, it)
+	return finishing{it.Tag, keys, appendZone([]byte{op, byte(len(keys))}, it, charge)}
 }
 
 func (s *Shared) finish(ctx context.Context, f finishing) error {
 	if s.breaker.open.Load() {
 		return errOpen
 	}
-	ctx, cancel := s.deadline(ctx)
-	defer cancel()
-	_, _, err := s.conn.call(ctx, f.keys, f.ask)
+	q := newQuestion(s.end(ctx), f.tag)
+	q.add(f.keys, f.ask)
+	_, _, err := s.ask(q)
 	return err
 }
 

@@ -112,7 +112,7 @@ func (s *Shared) keepPlaces(a *Ask, err error) {
 			it.hold = hold{}
 		case it.Charged:
 			it.hold.taken, it.hold.mode = true, ModeShared
-			keys := appendKeys(nil, s.conn.prefix, it)
+			keys := namesOf(s.conn.prefix, it)
 			s.places.mu.Lock()
 			s.places.held[it.hold.id] = keys[1]
 			s.places.mu.Unlock()

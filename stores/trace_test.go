@@ -236,7 +236,7 @@ func compareAsks(t *testing.T, what string, a, b *Ask) {
 // the local table. They are equal but for where a log's ring lies.
 func compareStates(t *testing.T, what string, v *virtual, prefix string, it *Item) {
 	t.Helper()
-	value, err := v.client.Get(context.Background(), appendKeys(nil, prefix, it)[0]).Result()
+	value, err := v.client.Get(context.Background(), namesOf(prefix, it)[0]).Result()
 	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
 		t.Fatal(err)
 	}
@@ -311,4 +311,14 @@ func liveStamps(s algorithms.State, rule algorithms.Rule, now int64) []int64 {
 		}
 	}
 	return stamps
+}
+
+// decideAsk is the ask to decide all items, and the names of its keys.
+func decideAsk(prefix string, a *Ask) (keys []string, ask []byte) {
+	q := newQuestion(time.Time{}, Key{})
+	q.decide(prefix, a)
+	for _, n := range q.names {
+		keys = append(keys, string(n.b))
+	}
+	return keys, q.asks[0].b
 }

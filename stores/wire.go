@@ -92,21 +92,6 @@ func appendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// decideAsk is the ask to decide all items, and the names of its keys.
-func decideAsk(prefix string, a *Ask) (keys []string, ask []byte) {
-	keys = make([]string, 0, 4)
-	ask = append(make([]byte, 0, 256), opDecide, 0, byte(len(a.Items)))
-	for i := range a.Items {
-		keys = appendKeys(keys, prefix, &a.Items[i])
-		ask = appendZone(ask, &a.Items[i], a.Items[i].Cost)
-	}
-	ask[1] = byte(len(keys))
-	if len(keys) == 1 {
-		ask[0] = opPlain
-	}
-	return keys, ask
-}
-
 // appendZone appends an item as the script's zone_read expects it.
 func appendZone(b []byte, it *Item, cost int64) []byte {
 	p := it.Counter.pack()
@@ -129,22 +114,33 @@ func appendZone(b []byte, it *Item, cost int64) []byte {
 	return append(b, p.rules...)
 }
 
-// appendKeys appends the names of an item's keys.
-func appendKeys(keys []string, prefix string, it *Item) []string {
-	b := make([]byte, 0, 96)
+// appendName appends the name of an item's key.
+func appendName(b []byte, prefix string, it *Item) []byte {
+	return appendTwin(append(appendHash(b, prefix, it), it.Counter.Kinds...), it)
+}
+
+// appendPlaces appends the name of the key of an item's places.
+func appendPlaces(b []byte, prefix string, it *Item) []byte {
+	return appendTwin(append(appendHash(b, prefix, it), "holds"...), it)
+}
+
+// appendHash appends what all names of an item's keys begin with.
+func appendHash(b []byte, prefix string, it *Item) []byte {
 	b = append(b, prefix...)
 	b = append(b, ":{"...)
 	b = appendKey(b, it.Tag)
 	b = append(b, "}:"...)
 	b = append(b, it.Counter.Zone...)
-	b = append(b, ':')
-	zone := len(b)
-	b = appendTwin(append(b, it.Counter.Kinds...), it)
-	keys = append(keys, string(b))
+	return append(b, ':')
+}
+
+// namesOf are the names of an item's keys.
+func namesOf(prefix string, it *Item) []string {
+	names := []string{string(appendName(nil, prefix, it))}
 	if place, _ := it.holds(); place {
-		keys = append(keys, string(appendTwin(append(b[:zone], "holds"...), it)))
+		names = append(names, string(appendPlaces(nil, prefix, it)))
 	}
-	return keys
+	return names
 }
 
 // appendTwin tells what is counted beside a zone's key from the key itself, in

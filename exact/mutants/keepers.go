@@ -15,6 +15,9 @@ const (
 	sharedGo = "stores/shared.go"
 	tendGo   = "stores/tend.go"
 	redisGo  = "stores/redis.go"
+
+	combineGo  = "stores/combine.go"
+	questionGo = "stores/question.go"
 )
 
 // storeMutants break what keeps the counts.
@@ -181,7 +184,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-kinds", breaks: "keys of rules of other kinds have one name", file: wireGo, suites: redis,
-		old: "appendTwin(append(b, it.Counter.Kinds...), it)", new: "appendTwin(b, it)",
+		old: "appendTwin(append(appendHash(b, prefix, it), it.Counter.Kinds...), it)", new: "appendTwin(appendHash(b, prefix, it), it)",
 	},
 	{
 		name: "wire-key", breaks: "keys that lie in one slot have one name", file: wireGo, suites: redis,
@@ -193,11 +196,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-holds", breaks: "places have the name of the counts", file: wireGo, suites: redis,
-		old: "append(b[:zone], \"holds\"...)", new: "append(b[:zone], it.Counter.Kinds...)",
+		old: "append(appendHash(b, prefix, it), \"holds\"...)", new: "append(appendHash(b, prefix, it), it.Counter.Kinds...)",
 	},
 	{
 		name: "wire-holds-twin", breaks: "places beside a zone's key are those of the key", file: wireGo, suites: redis,
-		old: "appendTwin(append(b[:zone], \"holds\"...), it)", new: "append(b[:zone], \"holds\"...)",
+		old: "appendTwin(append(appendHash(b, prefix, it), \"holds\"...), it)", new: "append(appendHash(b, prefix, it), \"holds\"...)",
 	},
 	{
 		name: "wire-rest", breaks: "what a reply has to spare is not noticed", file: wireGo, suites: redis,
@@ -258,6 +261,38 @@ var storeMutants = []mutant{
 	{
 		name: "wire-recount", breaks: "what was reserved and then charged is said to be left", file: wireGo, suites: redis,
 		old: "res.rule.Charge(res.state, now, it.Cost, 0)", new: "_ = now",
+	},
+	{
+		name: "combine-calls", breaks: "calls share no bound on how many are under way", file: combineGo, suites: redis,
+		old: "if l.calls < callsInFlight {", new: "if l.calls >= 0 {",
+	},
+	{
+		name: "combine-rules", breaks: "a call asks for all that wait, however many rules they have", file: combineGo, suites: redis,
+		old: "rules+q.rules > rulesPerCall ||", new: "rules+q.rules < 0 ||",
+	},
+	{
+		name: "combine-leave", breaks: "what has left the queue is said to be perhaps charged", file: combineGo, suites: redis,
+		old: "q.state, q.err = answered, errUnsent", new: "q.state, q.err = answered, errUnanswered",
+	},
+	{
+		name: "combine-next", breaks: "a call that ends takes no other in its place", file: combineGo, suites: redis,
+		old: "\t\tl.calls--\n", new: "\t\tl.calls -= 0\n",
+	},
+	{
+		name: "combine-once", breaks: "a call that fails counts for all that it asked for", file: combineGo, suites: redis,
+		old: "return reported{err}", new: "return err",
+	},
+	{
+		name: "combine-rest", breaks: "what an answer has to spare is not noticed", file: combineGo, suites: redis,
+		old: "if r.err != nil || len(r.b) > 0 {", new: "if r.err != nil {",
+	},
+	{
+		name: "question-cut", breaks: "the answers to several questions are mixed up", file: questionGo, suites: redis,
+		old: "r.take(zones[z].seen)", new: "r.take(0)",
+	},
+	{
+		name: "question-failed", breaks: "an ask that failed takes the answer of the next", file: questionGo, suites: redis,
+		old: "if z == 0 && flags == flagFailed {", new: "if z < 0 && flags == flagFailed {",
 	},
 	{
 		name: "redis-sequence", breaks: "a reply to another call is taken", file: redisGo, suites: redis,

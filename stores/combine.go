@@ -1,0 +1,234 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Requests that come while others ask Redis share the next call of the script:
+// a call for many asks takes little more than one for one of them, of this
+// process and of Redis. A request that finds fewer than callsInFlight calls under
+// way asks at once, so that nobody waits while there is little to do. Any other
+// joins the queue; when a call is answered, one of those that wait asks for all
+// of them. No goroutine is started, and no lock is held while Redis is asked.
+//
+// So when Redis stalls, no more than callsInFlight calls, of rulesPerCall rules
+// each, have been sent of which nobody knows whether they will be carried out.
+const (
+	callsInFlight = 2
+	rulesPerCall  = 128 // or a call would hold up Redis for too long
+	clusterLanes  = 1024
+)
+
+var (
+	// errUnsent says that nothing was sent, and nothing charged.
+	errUnsent = notInTime{errors.New("Redis was not asked in time: it still had to answer others")}
+
+	// errUnanswered says that the answer came too late for this caller.
+	errUnanswered = notInTime{errors.New("Redis did not answer in time")}
+)
+
+// notInTime is an error that is a timeout.
+type notInTime struct{ error }
+
+// Timeout says that it is one.
+func (notInTime) Timeout() bool { return true }
+
+// reported is the error of a call that several asked for. It is counted once, by
+// the one who made the call.
+type reported struct{ error }
+
+// Unwrap returns the error itself.
+func (r reported) Unwrap() error { return r.error }
+
+// state is how far a question has come.
+type state uint8
+
+const (
+	queued   state = iota
+	taken          // another one asks for it
+	asking         // it asks, for all in its batch
+	answered       // the answer or the error is there
+	left           // its caller has gone before that
+)
+
+// lane is a queue of questions, and how many calls are under way for it.
+type lane struct {
+	mu     sync.Mutex
+	calls  int
+	queue  []*question
+	oneTag bool // only those with the same tag can share a call
+}
+
+// newLanes returns the lanes that lead to a Redis. In a Cluster, questions can
+// share a call if their keys lie in one slot, as those of one tag do.
+func newLanes(cluster bool) []lane {
+	if !cluster {
+		return make([]lane, 1)
+	}
+	lanes := make([]lane, clusterLanes)
+	for i := range lanes {
+		lanes[i].oneTag = true
+	}
+	return lanes
+}
+
+// ask answers a question, or says by its error what is known of it.
+func (c *conn) ask(q *question) error {
+	l := &c.lanes[q.tag.Lo%uint64(len(c.lanes))]
+	if !l.enter(q) {
+		switch l.wait(q) {
+		case answered:
+			return q.err
+		case left:
+			return errUnanswered
+		}
+	}
+	switch {
+	case c.stopped != nil && c.stopped():
+		q.err = errOpen
+	case !time.Now().Before(q.end):
+		q.err = errUnsent
+	default:
+		q.err = c.askForAll(q)
+	}
+	if next := l.next(); next != nil {
+		next.ready <- struct{}{}
+	}
+	l.answer(q)
+	return q.err
+}
+
+// enter says whether a question is to be asked at once.
+func (l *lane) enter(q *question) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls < callsInFlight {
+		l.calls++
+		q.state, q.batch = asking, append(q.batch[:0], q)
+		return true
+	}
+	q.state = queued
+	l.queue = append(l.queue, q)
+	return false
+}
+
+// wait waits until a question is answered, is to be asked, or has to leave.
+func (l *lane) wait(q *question) state {
+	q.timer.Reset(time.Until(q.end))
+	select {
+	case <-q.ready:
+		q.timer.Stop()
+		return q.state
+	case <-q.timer.C:
+	}
+	if !l.leave(q) {
+		<-q.ready
+	}
+	return q.state
+}
+
+// leave lets a question go whose time is up, unless it is answered, or is to be
+// asked, at this moment.
+func (l *lane) leave(q *question) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch q.state {
+	case queued:
+		i := slices.Index(l.queue, q)
+		l.queue = slices.Delete(l.queue, i, i+1)
+		q.state, q.err = answered, errUnsent
+	case taken:
+		q.state = left
+	default:
+		return false
+	}
+	return true
+}
+
+// next ends a call, and chooses who makes the next one, and for whom: those that
+// have waited longest and can share it. The youngest of them asks, because it can
+// wait longest for the answer.
+func (l *lane) next() *question {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.calls--
+		return nil
+	}
+	first, all, rules := l.queue[0], l.queue, 0
+	batch, rest := first.batch[:0], l.queue[:0]
+	for _, q := range all {
+		if len(batch) > 0 && (rules+q.rules > rulesPerCall || l.oneTag && q.tag != first.tag) {
+			rest = append(rest, q)
+			continue
+		}
+		q.state = taken
+		batch, rules = append(batch, q), rules+q.rules
+	}
+	clear(all[len(rest):])
+	l.queue = rest
+	leader := batch[len(batch)-1]
+	first.batch, leader.batch = leader.batch, batch
+	leader.state = asking
+	return leader
+}
+
+// answer tells those that a question was asked for. Who has left is no more.
+func (l *lane) answer(q *question) {
+	l.mu.Lock()
+	for i, o := range q.batch {
+		if o == q || o.state == left {
+			q.batch[i] = nil
+			continue
+		}
+		o.state, o.err = answered, q.err
+	}
+	l.mu.Unlock()
+	for _, o := range q.batch {
+		if o != nil {
+			o.ready <- struct{}{}
+		}
+	}
+}
+
+// askForAll makes one call for a batch.
+func (c *conn) askForAll(q *question) error {
+	ctx, cancel := context.WithDeadline(context.Background(), q.end)
+	defer cancel()
+	seq := c.number()
+	q.head.b = appendNumber(q.head.b[:0], seq)
+	args, keys := append(q.args[:0], "evalsha", c.name, nil), 0
+	for _, o := range q.batch {
+		for i := range o.names {
+			args = append(args, &o.names[i])
+		}
+		keys += len(o.names)
+	}
+	args[2] = keys
+	args = append(args, &q.head)
+	for _, o := range q.batch {
+		for i := range o.asks {
+			args = append(args, &o.asks[i])
+		}
+	}
+	q.args = args
+	r, now, err := c.eval(ctx, args, seq)
+	if err == nil {
+		for _, o := range q.batch {
+			o.now = now
+			o.cut(&r)
+		}
+		if r.err != nil || len(r.b) > 0 {
+			err = errReply
+		}
+	}
+	if err != nil && c.report != nil {
+		c.report(err)
+		return reported{err}
+	}
+	return err
+}

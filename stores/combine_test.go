@@ -1,0 +1,263 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// pause keeps a Redis from answering any other client until the function that it
+// returns is called.
+func pause(t *testing.T, c *redis.Client) (resume func()) {
+	t.Helper()
+	if err := c.Do(context.Background(), "client", "pause", "60000", "write").Err(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := c.Do(context.Background(), "client", "unpause").Err(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// calls is how often a Redis has run a script.
+func calls(t *testing.T, c *redis.Client) (n int) {
+	t.Helper()
+	info, err := c.InfoMap(context.Background(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(strings.TrimPrefix(info["Commandstats"]["cmdstat_evalsha"], "calls="), ",")
+	for _, d := range text {
+		n = 10*n + int(d-'0')
+	}
+	return n
+}
+
+// waiting waits until so many questions are in the queue.
+func waiting(t *testing.T, l *lane, n int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		got := len(l.queue)
+		l.mu.Unlock()
+		if got == n {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d questions wait, want %d", got, n)
+		}
+	}
+}
+
+// TestAsksShareCalls keeps Redis from answering while many ask. Those that wait
+// are asked for in as few calls as the bound on rules allows.
+func TestAsksShareCalls(t *testing.T) {
+	srv := redistest.Start(t)
+	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: hour}), srv.Client()
+	s.conn.seq.Store(hour)
+	s.o.Timeout = time.Minute
+	one := newTestCounter(t, "one", 0, false, nil, ruleSpec{&algorithms.FixedWindow{}, algorithms.Spec{Limit: 100, Window: hour, Cost: 1}})
+	s.Decide(context.Background(), items(1, one)) // loads the script
+	before := calls(t, client)
+	resume := pause(t, client)
+	const asks = 2*rulesPerCall + callsInFlight
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for range asks {
+		wg.Go(func() {
+			a := items(1, one)
+			if s.Decide(context.Background(), a); a.Mode == ModeShared && a.Admitted {
+				admitted.Add(1)
+			}
+		})
+	}
+	waiting(t, &s.conn.lanes[0], asks-callsInFlight)
+	resume()
+	wg.Wait()
+	if n := admitted.Load(); n != 99 {
+		t.Errorf("%d were admitted after the first, want 99", n)
+	}
+	// Both calls that were under way may end before the other has taken as much
+	// as it may.
+	if n := calls(t, client) - before; n > callsInFlight+3 {
+		t.Errorf("%d asks took %d calls", asks, n)
+	}
+}
+
+// TestManyTogetherKeepTheBound has many goroutines of several instances ask for
+// few keys. Exactly what the rules allow passes, of every key.
+func TestManyTogetherKeepTheBound(t *testing.T) {
+	srv := redistest.Start(t)
+	instances := []*Shared{newTestShared(t, srv, func() int64 { return hour }), newTestShared(t, srv, func() int64 { return hour })}
+	sp := algorithms.Spec{Limit: 150, Window: 24 * hour, Cost: 1}
+	for name, specs := range map[string][]ruleSpec{
+		"gcra":           {{&algorithms.GCRA{}, sp}},
+		"sliding_window": {{&algorithms.SlidingWindow{}, sp}},
+		"sliding_log":    {{&algorithms.SlidingLog{}, sp}},
+		"three":          {{&algorithms.TokenBucket{}, sp}, {&algorithms.FixedWindow{}, sp}, {&algorithms.SlidingWindow{}, sp}},
+	} {
+		c := newTestCounter(t, name, 0, false, nil, specs...)
+		const keys, workers, each = 3, 48, 30
+		var admitted [keys]atomic.Int64
+		var wg sync.WaitGroup
+		for w := range workers {
+			wg.Go(func() {
+				for i := range each {
+					k := (w + i) % keys
+					a := localAsk(c, 1)
+					a.Items[0].Key, a.Items[0].Tag = Key{uint64(k), 9}, Key{uint64(k), 9}
+					if instances[w%2].Decide(context.Background(), a); a.Mode != ModeShared {
+						t.Errorf("mode %v", a.Mode)
+					}
+					if a.Admitted {
+						admitted[k].Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		for k := range admitted {
+			if n := admitted[k].Load(); n != sp.Limit {
+				t.Errorf("%s: %d of key %d were admitted, want %d", name, n, k, sp.Limit)
+			}
+		}
+	}
+	srv.CheckTTLs()
+}
+
+// TestStrangeKeyBesideOthers has many ask in one call, of which one finds a key
+// that holds a list. It alone is decided without Redis.
+func TestStrangeKeyBesideOthers(t *testing.T) {
+	srv := redistest.Start(t)
+	s, client := newTestShared(t, srv, func() int64 { return hour }), srv.Client()
+	s.Watch(deaf{})
+	c := newTestCounter(t, "beside", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 100, Window: hour, Cost: 1}})
+	s.Decide(context.Background(), items(1, c))
+	strange := items(1, c)
+	strange.Items[0].Key, strange.Items[0].Tag = Key{7, 7}, Key{7, 7}
+	client.RPush(context.Background(), namesOf("diana", &strange.Items[0])[0], "a list")
+	resume := pause(t, client)
+	var shared atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 22 {
+		a := items(1, c)
+		if i == 11 {
+			a = strange
+		}
+		wg.Go(func() {
+			if s.Decide(context.Background(), a); a.Mode == ModeShared {
+				shared.Add(1)
+			}
+		})
+	}
+	waiting(t, &s.conn.lanes[0], 22-callsInFlight)
+	resume()
+	wg.Wait()
+	if shared.Load() != 21 || strange.Mode != ModeAlone {
+		t.Errorf("%d of 21 were decided by Redis, the strange one in mode %v", shared.Load(), strange.Mode)
+	}
+	if up, _ := s.State(); !up {
+		t.Error("the store is taken for down")
+	}
+}
+
+// failures counts what a Watcher is told.
+type failures struct {
+	deaf
+	errors, downs atomic.Int64
+}
+
+func (f *failures) StoreError(string, Failure, error) { f.errors.Add(1) }
+func (f *failures) StoreDown(string, Failure, error)  { f.downs.Add(1) }
+
+// TestQueueWhenRedisStalls lets everyone's time run out. What was not sent is
+// known not to be charged, and what may have been sent is no more than a few
+// calls carry. A call that fails counts once, however many it asked for.
+func TestQueueWhenRedisStalls(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client(), now: hour}
+	s := newVirtualShared(t, srv, v)
+	w := new(failures)
+	s.Watch(w)
+	s.conn.stopped, s.conn.report = s.breaker.open.Load, s.fail
+	client := srv.Client()
+	c := newTestCounter(t, "stall", 0, false, nil, ruleSpec{&algorithms.FixedWindow{}, algorithms.Spec{Limit: 1000, Window: hour, Cost: 1}})
+	s.o.Timeout = 20 * time.Second
+	s.conn.seq.Store(hour)
+	s.Decide(context.Background(), items(1, c))
+	resume := pause(t, client)
+	var unsent, unknown atomic.Int64
+	var wg sync.WaitGroup
+	ask := func(patience time.Duration) {
+		wg.Go(func() {
+			a := items(1, c)
+			a.Items[0].Rules = c.Rules
+			a.room()
+			q := newQuestion(time.Now().Add(patience), Key{1, 1})
+			q.decide("diana", a)
+			switch _, _, err := s.ask(q); {
+			case err == nil:
+				t.Error("an answer while Redis is paused")
+			case mayHaveRun(err):
+				unknown.Add(1)
+			case errors.Is(err, errUnsent), errors.Is(err, errOpen):
+				unsent.Add(1)
+			default:
+				t.Errorf("%v is neither unsent nor unknown", err)
+			}
+		})
+	}
+	for range callsInFlight {
+		ask(time.Second)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		l := &s.conn.lanes[0]
+		l.mu.Lock()
+		n := l.calls
+		l.mu.Unlock()
+		if n == callsInFlight || time.Now().After(end) {
+			break
+		}
+	}
+	const impatient, patient = 40, 30
+	for range impatient {
+		ask(300 * time.Millisecond) // gone before the first calls fail
+	}
+	waiting(t, &s.conn.lanes[0], impatient)
+	waiting(t, &s.conn.lanes[0], 0)
+	if unsent.Load() != impatient || unknown.Load() != 0 {
+		t.Errorf("%d left the queue unsent and %d unknown, want %d and 0", unsent.Load(), unknown.Load(), impatient)
+	}
+	for range patient {
+		ask(2 * time.Second) // sent when the first calls have failed
+	}
+	wg.Wait()
+	resume()
+	if n := w.downs.Load(); n != 1 {
+		t.Errorf("the store went down %d times, want once", n)
+	}
+	if got := unsent.Load() + unknown.Load(); got != callsInFlight+impatient+patient {
+		t.Errorf("%d of %d have an outcome", got, callsInFlight+impatient+patient)
+	}
+	// Redis may carry out what it was sent, and nothing else.
+	s.breaker.close()
+	s.back.Store(0)
+	a := items(1, c)
+	s.conn.seq.Store(hour)
+	if s.Decide(context.Background(), a); a.Mode != ModeShared {
+		t.Fatalf("mode %v", a.Mode)
+	}
+	if charged := 1000 - 2 - a.Items[0].Results[0].Remaining; charged < 0 || charged > unknown.Load() {
+		t.Errorf("%d were charged that nobody knows of, and %d asks may have been", charged, unknown.Load())
+	}
+}
