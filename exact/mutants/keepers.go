@@ -24,7 +24,7 @@ const (
 var storeMutants = []mutant{
 	{
 		name: "local-commit", breaks: "a zone is charged before all have admitted", file: localGo, suites: redis,
-		old: "if a.Admitted && it.Admits {", new: "if it.Admits {",
+		old: "if a.Admitted && it.Admits && !a.Look {", new: "if it.Admits && !a.Look {",
 	},
 	{
 		name: "local-in-flight", breaks: "one request too many is in flight (> for >=)", file: localGo, suites: redis,
