@@ -157,6 +157,7 @@ func (a *App) Start() error {
 	for _, s := range a.shared {
 		s.Start(a.lastSeen(s.Name()))
 	}
+	a.adviseProxies()
 	return nil
 }
 

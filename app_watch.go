@@ -88,6 +88,7 @@ func (nowhere) StoreDown(string, stores.Failure, error)  {}
 func (nowhere) StoreError(string, stores.Failure, error) {}
 func (nowhere) ClockSteps(string)                        {}
 func (nowhere) Live(string, int)                         {}
+func (nowhere) StoreAdvice(string, string, string)       {}
 
 // runningApp is the app of the configuration that runs. The next one starts
 // before it is stopped, and gives everything back to it if the rest of its

@@ -53,6 +53,10 @@ type Watcher interface {
 	// ClockSteps counts states that were mended after a step of Redis' clock.
 	ClockSteps(name string)
 
+	// StoreAdvice tells what is wrong with a Redis that works, and what to do
+	// about it.
+	StoreAdvice(name, what, advice string)
+
 	// Live is called when the number of live instances changes.
 	Live(name string, instances int)
 }

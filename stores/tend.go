@@ -25,7 +25,7 @@ var errOpen = errors.New("the store is not being asked")
 // Redis that the instance lives, looks for a Redis that is away, renews places
 // and gives back those that could not be given back.
 func (s *Shared) tend(ctx context.Context) {
-	renewed := time.Now()
+	renewed, inspected, refused := time.Now(), false, false
 	for {
 		err := s.beat(ctx)
 		if ctx.Err() != nil {
@@ -40,12 +40,19 @@ func (s *Shared) tend(ctx context.Context) {
 				renewed = time.Now()
 				s.places.renew(ctx, s)
 			}
+			if !inspected {
+				inspected = s.inspect(ctx)
+			}
 		} else {
 			s.fewer = time.Time{}
 			if s.breaker.open.Load() {
 				s.conn.failed(classify(err))
 			} else {
 				s.fail(err)
+			}
+			if !refused && classify(err) == FailRefused { // it may lack a right
+				refused = true
+				s.inspect(ctx)
 			}
 			wait = probeEvery
 		}
@@ -80,11 +87,12 @@ func (s *Shared) linger() {
 // nobody is told anything.
 type nobody struct{}
 
-func (nobody) StoreUp(string)                    {}
-func (nobody) StoreDown(string, Failure, error)  {}
-func (nobody) StoreError(string, Failure, error) {}
-func (nobody) ClockSteps(string)                 {}
-func (nobody) Live(string, int)                  {}
+func (nobody) StoreUp(string)                     {}
+func (nobody) StoreDown(string, Failure, error)   {}
+func (nobody) StoreError(string, Failure, error)  {}
+func (nobody) ClockSteps(string)                  {}
+func (nobody) Live(string, int)                   {}
+func (nobody) StoreAdvice(string, string, string) {}
 
 // heldPlaces are the places that this instance's requests hold in Redis.
 type heldPlaces struct {

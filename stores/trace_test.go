@@ -31,6 +31,7 @@ func (q quiet) StoreDown(_ string, f Failure, err error) {
 func (q quiet) StoreError(_ string, f Failure, err error) { q.tb.Errorf("store error %s: %v", f, err) }
 func (quiet) ClockSteps(string)                           {}
 func (quiet) Live(string, int)                            {}
+func (quiet) StoreAdvice(string, string, string)          {}
 
 func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Shared {
 	tb.Helper()

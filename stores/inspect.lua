@@ -1,0 +1,10 @@
+-- What Redis is, and which of the commands in ARGV its user may not run: asked
+-- without running any, so that none of it is refused and noted as such.
+-- KEYS[1] is a key as Diana's are. Redis before 7.0 knows none of this.
+local missing = {}
+local may = redis.acl_check_cmd
+for i = 1, #ARGV do
+  if may and not may(ARGV[i], KEYS[1], KEYS[1]) then missing[#missing + 1] = ARGV[i] end
+end
+local info = may and may('info', 'server') and '1' or may and '0' or ''
+return {rawget(_G, 'server') and 'valkey' or 'redis', redis.REDIS_VERSION or '', info, table.concat(missing, ' +')}
