@@ -43,6 +43,7 @@ type Counter struct {
 
 	shares atomic.Pointer[shares]
 	packed atomic.Pointer[packed]
+	serial atomic.Uint64
 }
 
 // shares are the rules divided among a number of instances.

@@ -36,6 +36,7 @@ func (s *Shared) Drop(counters []*Counter, k Key) {
 	for _, c := range counters {
 		c.Drop(k)
 	}
+	s.denials.drop()
 }
 
 // Forget forgets a key under all counters of a zone: here, in Redis, and, by a

@@ -22,6 +22,8 @@ type links struct {
 
 	mu   sync.Mutex
 	open map[*link]struct{} // those that may be used
+
+	opened atomic.Uint64 // how many there ever were
 }
 
 func newLinks(grace time.Duration) *links {
@@ -76,6 +78,7 @@ func (l *links) dialer(dial dialer, n int) dialer {
 			<-places
 			return broken{unopened{err}}, nil //nolint:nilerr // see above
 		}
+		l.opened.Add(1)
 		k := &link{Conn: c}
 		k.closed = sync.OnceFunc(func() {
 			l.forget(k)

@@ -75,6 +75,7 @@ type Shared struct {
 	live    atomic.Int64 // instances; 0: never seen
 	fewer   time.Time    // since when fewer are counted; zero: they are not
 	places  heldPlaces
+	denials *denials // nil: none are remembered
 	debts   debtors
 	ahead   atomic.Int64 // microseconds that Redis' clock is ahead of ours
 	back    atomic.Int64 // when Redis came back, by our clock; 0: all keys are asked of it
@@ -86,7 +87,7 @@ type Shared struct {
 
 // NewShared returns a store that has not yet reached out.
 func NewShared(o SharedOptions, w Watcher) *Shared {
-	s := &Shared{o: o, id: randomWord()}
+	s := &Shared{o: o, id: randomWord(), denials: new(denials)}
 	s.Watch(w)
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
@@ -175,8 +176,13 @@ func (s *Shared) Decide(ctx context.Context, a *Ask) {
 	s.Start(0)
 	unknown := false
 	if s.asks(a) {
+		if s.denied(a) {
+			return
+		}
+		sent, epoch := s.o.Clock(), s.epoch()
 		err := s.decide(ctx, a)
 		if err == nil {
+			s.remember(a, sent, epoch)
 			s.breaker.success()
 			return
 		}
@@ -198,6 +204,7 @@ func (s *Shared) fail(err error) {
 		return // it was counted with the call that failed
 	}
 	f := classify(err)
+	s.denials.drop()
 	s.watch().StoreError(s.o.Name, f, err)
 	if err == errUnsent || err == errUnanswered { //nolint:errorlint // they are never wrapped
 		return // the call that it waited for tells how Redis is

@@ -41,6 +41,7 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Shar
 			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
 		},
 	}, quiet{tb})
+	s.denials = nil // the tests' clocks stand still
 	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
 	return s
@@ -77,6 +78,7 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Shared {
 	s := NewShared(SharedOptions{Name: "redis", Clock: v.clock, RedisOptions: RedisOptions{
 		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second, Script: virtualScript(tb),
 	}}, quiet{tb})
+	s.denials = nil // every ask is to come to Redis
 	s.start.Do(func() { s.conn = newConn(&s.o.RedisOptions) })
 	tb.Cleanup(func() { _ = s.conn.client.Close() })
 	v.conn = s.conn

@@ -17,6 +17,7 @@ const (
 	redisGo  = "stores/redis.go"
 
 	combineGo  = "stores/combine.go"
+	denialsGo  = "stores/denials.go"
 	questionGo = "stores/question.go"
 )
 
@@ -261,6 +262,34 @@ var storeMutants = []mutant{
 	{
 		name: "wire-recount", breaks: "what was reserved and then charged is said to be left", file: wireGo, suites: redis,
 		old: "res.rule.Charge(res.state, now, it.Cost, 0)", new: "_ = now",
+	},
+	{
+		name: "denials-cost", breaks: "a denial is remembered for a lower cost, too", file: denialsGo, suites: redis,
+		old: "|| it.Cost < n.cost {", new: "{",
+	},
+	{
+		name: "denials-age", breaks: "a denial is remembered until its retry, however long that is", file: denialsGo, suites: redis,
+		old: "age < 0 || age >= denialLasts {", new: "age < 0 {",
+	},
+	{
+		name: "denials-until", breaks: "a denial is remembered for a second, however short its retry is", file: denialsGo, suites: redis,
+		old: "!it.Shadow && n.until > now", new: "!it.Shadow && n.until > 0",
+	},
+	{
+		name: "denials-shadow", breaks: "a shadow's denial denies", file: denialsGo, suites: redis,
+		old: "!it.Shadow && n.until > now", new: "n.until > now",
+	},
+	{
+		name: "denials-holds", breaks: "what unanswered requests hold is remembered", file: denialsGo, suites: redis,
+		old: "place, _ := a.Items[i].holds(); place {", new: "place, _ := a.Items[i].holds(); place && i < 0 {",
+	},
+	{
+		name: "denials-epoch", breaks: "a denial outlives its connection and what it was answered", file: denialsGo, suites: redis,
+		old: "n.epoch != epoch ||", new: "n.epoch > epoch ||",
+	},
+	{
+		name: "denials-retry", breaks: "the time that has passed is not taken off a retry", file: denialsGo, suites: redis,
+		old: "r.Retry -= passed", new: "r.Retry -= 0",
 	},
 	{
 		name: "combine-calls", breaks: "calls share no bound on how many are under way", file: combineGo, suites: redis,

@@ -1,0 +1,146 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// asked says whether the last decision came to Redis: its time is the number of
+// its call.
+func (v *virtual) asked() bool { return v.conn.seq.Load() != uint64(v.now)-1 }
+
+// TestDeniedFromMemory has two instances ask for the same keys, of which one
+// remembers denials. Its verdicts are those of the local store, which sees all
+// that is charged, and its retries are never too long.
+func TestDeniedFromMemory(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	remembers := newVirtualShared(t, srv, v)
+	remembers.denials = new(denials)
+	local := &Local{Clock: v.clock}
+	r := seeded(t)
+	saved, denied := 0, 0
+	for round := range operations(t, 10_000) / 200 {
+		zones := randomZones(t, r, fmt.Sprint("d", round), false)
+		tr := &trace{t: t, v: v, r: r, zones: zones}
+		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
+		for step := range 200 {
+			tr.pass()
+			key, cost := uint64(1+r.IntN(2)), 1+r.Int64N(3)*r.Int64N(2)
+			a, b := askOf(zones, 0, key, cost), askOf(zones, 0, key, cost)
+			v.tick()
+			if other := step%3 == 0; other {
+				memory := remembers.denials
+				remembers.denials = nil // is another instance, that is
+				remembers.Decide(context.Background(), a)
+				remembers.denials = memory
+			} else {
+				remembers.Decide(context.Background(), a)
+			}
+			local.Decide(context.Background(), b)
+			if a.Admitted != b.Admitted || a.Mode != ModeShared {
+				t.Fatalf("round %d step %d: admitted %v in mode %v, the local store says %v", round, step, a.Admitted, a.Mode, b.Admitted)
+			}
+			if !a.Admitted {
+				denied++
+				if !v.asked() {
+					saved++
+				}
+				if x, y := longestRetry(a), longestRetry(b); x > y && y != algorithms.Never || x == 0 && y > 0 {
+					t.Fatalf("round %d step %d: denied for %d, want at most %d", round, step, x, y)
+				}
+			}
+			for i := range a.Items {
+				for _, res := range b.Items[i].Results {
+					tr.hints = append(tr.hints, v.now+max(0, res.Retry), v.now+res.Reset)
+				}
+				if place, _ := a.Items[i].holds(); place && a.Items[i].Charged {
+					v.tick()
+					remembers.Finish(context.Background(), &a.Items[i], 0)
+					local.Finish(context.Background(), &b.Items[i], 0)
+				}
+			}
+			tr.hints = tr.hints[max(0, len(tr.hints)-20):]
+		}
+	}
+	t.Logf("%d denials, %d of them from memory", denied, saved)
+	if saved < denied/20 {
+		t.Errorf("%d of %d denials were from memory", saved, denied)
+	}
+}
+
+// longestRetry is that of the live items' rules, or Never.
+func longestRetry(a *Ask) (retry int64) {
+	for i := range a.Items {
+		if a.Items[i].Shadow {
+			continue
+		}
+		for _, res := range a.Items[i].Results {
+			if res.Retry == algorithms.Never {
+				return algorithms.Never
+			}
+			retry = max(retry, res.Retry)
+		}
+	}
+	return retry
+}
+
+// TestDenialsAreForgotten changes, after a denial, what it depends on. The next
+// ask comes to Redis again.
+func TestDenialsAreForgotten(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	s := newVirtualShared(t, srv, v)
+	s.Watch(deaf{})
+	s.denials = new(denials)
+	c := tenAnHour(t, "forget", false)
+	ask := func(cost int64) (a *Ask, asked bool) {
+		a = items(cost, c)
+		v.tick()
+		s.Decide(context.Background(), a)
+		return a, v.asked()
+	}
+	v.now = hour
+	ask(9)
+	for name, change := range map[string]func() (cost int64){
+		"nothing":    func() int64 { return 2 },
+		"more cost":  func() int64 { return 3 },
+		"never":      func() int64 { return 11 },
+		"less cost":  func() int64 { return 1 },
+		"time":       func() int64 { v.now += denialLasts; return 2 },
+		"connection": func() int64 { s.conn.links.opened.Add(1); return 2 },
+		"failure":    func() int64 { s.fail(errors.New("gone")); s.breaker.close(); return 2 },
+		"reset": func() int64 {
+			s.Drop([]*Counter{c}, Key{1, 1})
+			v.client.Del(context.Background(), namesOf("diana", &items(1, c).Items[0])...)
+			return 2
+		},
+	} {
+		s.Drop([]*Counter{c}, Key{1, 1})
+		s.back.Store(0)
+		if a, asked := ask(2); a.Admitted || !asked {
+			t.Fatalf("%s: admitted %v, asked %v before", name, a.Admitted, asked)
+		}
+		cost := change()
+		s.back.Store(0)
+		memory := name == "nothing" || name == "more cost" || name == "never"
+		a, asked := ask(cost)
+		if asked == memory {
+			t.Errorf("%s: asked %v", name, asked)
+		}
+		if admitted := name == "less cost" || name == "reset"; a.Admitted != admitted {
+			t.Errorf("%s: admitted %v", name, a.Admitted)
+		}
+		if never := a.Items[0].Results[0].Retry == algorithms.Never; never != (name == "never") {
+			t.Errorf("%s: retry %d", name, a.Items[0].Results[0].Retry)
+		}
+		v.client.FlushDB(context.Background())
+		s.denials.drop()
+		ask(9)
+	}
+}
