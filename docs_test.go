@@ -241,13 +241,14 @@ func TestDocumentedJSON(t *testing.T) {
 var commands = map[string]string{
 	`make run\b.*`: "make run",
 	`make (test|help|lint|fmt|bench|build|exact|exact-long|fuzz|mutants|chaos)\b.*`: "make $1",
-	`xcaddy build \S+ --with \S+`:         "xcaddy-test TestModulesAreListed",
-	`bin/caddy run --config examples/\S+`: "xcaddy-test TestExamples",
-	`benchmarks/run\b.*`:                  "make bench",
-	`DIANA_BENCH=long benchmarks/run.*`:   "make bench",
-	`caddy rate-limit \S+.*`:              "xcaddy-test TestOperatingCommands",
-	`curl localhost:2019/rate_limit/.*`:   "xcaddy-test TestOperatingCommands",
-	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`: ". TestDocumentedPush",
+	`xcaddy build \S+ --with \S+ --with \S+/examples/algorithm`:                     "xcaddy-test TestSeventhAlgorithm",
+	`xcaddy build \S+ --with \S+`:                                                   "xcaddy-test TestModulesAreListed",
+	`bin/caddy run --config examples/\S+`:                                           "xcaddy-test TestExamples",
+	`benchmarks/run\b.*`:                                                            "make bench",
+	`DIANA_BENCH=long benchmarks/run.*`:                                             "make bench",
+	`caddy rate-limit \S+.*`:                                                        "xcaddy-test TestOperatingCommands",
+	`curl localhost:2019/rate_limit/.*`:                                             "xcaddy-test TestOperatingCommands",
+	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`:  ". TestDocumentedPush",
 }
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)

@@ -79,9 +79,9 @@ type Spec struct {
 	ShareOf int64
 }
 
-// share returns this instance's part of a quantity, at least as much as one
+// Share returns this instance's part of a quantity, at least as much as one
 // request needs.
-func (sp Spec) share(v int64) int64 {
+func (sp Spec) Share(v int64) int64 {
 	if sp.ShareOf <= 1e6 {
 		return v
 	}

@@ -49,10 +49,10 @@ func (*FixedWindow) Lua() string { return fixedWindowLua }
 
 // Compile implements [Algorithm].
 func (f *FixedWindow) Compile(sp Spec) (Rule, error) {
-	if err := checkLimit(sp); err != nil {
+	if err := CheckLimit(sp); err != nil {
 		return nil, err
 	}
-	return &fixedWindow{windowed{sp.share(sp.Limit), sp.Window}, f.Align}, nil
+	return &fixedWindow{windowed{sp.Share(sp.Limit), sp.Window}, f.Align}, nil
 }
 
 // fixedWindow keeps {start, used}; used is 0 while there is no window.

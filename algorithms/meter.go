@@ -38,9 +38,9 @@ var meterLua string
 
 // newMeter returns the meter of a limit and a burst, both already shared out.
 func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
-	limit := sp.share(sp.Limit)
+	limit := sp.Share(sp.Limit)
 	if sp.ShareOf > 1e6 {
-		burst = sp.share(burst)
+		burst = sp.Share(burst)
 	}
 	m := &meter{limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay, debt: 1}
 	m.l, m.w = ratio(limit, sp.Window)

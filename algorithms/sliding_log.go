@@ -43,13 +43,13 @@ func (*SlidingLog) Lua() string { return slidingLogLua }
 
 // Compile implements [Algorithm].
 func (*SlidingLog) Compile(sp Spec) (Rule, error) {
-	if err := checkLimit(sp); err != nil {
+	if err := CheckLimit(sp); err != nil {
 		return nil, err
 	}
 	if sp.Limit > maxLog {
 		return nil, fmt.Errorf("limit %d: a sliding_log remembers every request, at most %d; want sliding_window", sp.Limit, maxLog)
 	}
-	return &slidingLog{windowed{sp.share(sp.Limit), sp.Window}}, nil
+	return &slidingLog{windowed{sp.Share(sp.Limit), sp.Window}}, nil
 }
 
 // slidingLog keeps {count, ring...}: how many stamps were ever written, and

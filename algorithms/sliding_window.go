@@ -58,14 +58,14 @@ func (*SlidingWindow) Lua() string { return slidingWindowLua }
 
 // Compile implements [Algorithm].
 func (w *SlidingWindow) Compile(sp Spec) (Rule, error) {
-	if err := checkLimit(sp); err != nil {
+	if err := CheckLimit(sp); err != nil {
 		return nil, err
 	}
 	k := w.Parts()
 	if k < 1 || k > maxBuckets || k > sp.Window {
 		return nil, fmt.Errorf("buckets %d: want 1 to %d, and no more than the window has microseconds", k, maxBuckets)
 	}
-	return &slidingWindow{windowed{sp.share(sp.Limit), sp.Window}, k, cd(sp.Window, k)}, nil
+	return &slidingWindow{windowed{sp.Share(sp.Limit), sp.Window}, k, cd(sp.Window, k)}, nil
 }
 
 // slidingWindow keeps {newest, c[0], ..., c[parts]}: the index of the newest

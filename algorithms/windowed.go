@@ -31,7 +31,9 @@ func (c *windowed) owed(used, cost int64) int64 {
 	return min(cost, max(0, 2*c.limit-used))
 }
 
-func checkLimit(sp Spec) error {
+// CheckLimit checks what all algorithms want of a limit and a window, and that a
+// rule which holds no more than its limit could admit the cost.
+func CheckLimit(sp Spec) error {
 	if err := sp.check(); err != nil {
 		return err
 	}

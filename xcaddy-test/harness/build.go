@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -23,18 +24,26 @@ var binary string
 
 // Build has xcaddy build Caddy with the plugin from the folder above into dir.
 func Build(dir string) error {
+	binary = filepath.Join(dir, "caddy")
+	return BuildWith(dir, binary, "github.com/dianalimiter/diana")
+}
+
+// BuildWith has xcaddy build Caddy with these modules of this repository.
+func BuildWith(dir, output string, modules ...string) error {
 	root, err := filepath.Abs("..")
 	if err != nil {
 		return err
 	}
-	binary = filepath.Join(dir, "caddy")
 	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
 	defer cancel()
 
 	// The version is only a name for what lies at the path: xcaddy would look
 	// for a published one without it.
-	cmd := exec.CommandContext(ctx, "go", "tool", "xcaddy", "build", CaddyVersion,
-		"--with", "github.com/dianalimiter/diana@v0.0.0="+root, "--output", binary)
+	args := []string{"tool", "xcaddy", "build", CaddyVersion, "--output", output}
+	for _, m := range modules {
+		args = append(args, "--with", m+"@v0.0.0="+root+strings.TrimPrefix(m, "github.com/dianalimiter/diana"))
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	// xcaddy works in a folder of its own below this one and may not find a
 	// repository there that its build could stamp.
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GOFLAGS=-buildvcs=false")

@@ -1,0 +1,140 @@
+// Package algorithm adds a seventh algorithm to Diana, in this one file: a model
+// for others. docs/new-algorithm.md explains it.
+//
+//	xcaddy build --with github.com/dianalimiter/diana --with github.com/dianalimiter/diana/examples/algorithm
+package algorithm
+
+import (
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+func init() { caddy.RegisterModule((*QuietWindow)(nil)) }
+
+// QuietWindow admits limit requests until the client has been quiet for a whole
+// window, counted from the last request that was admitted: a rule such as
+// 5/15m quiet_window gives a client five attempts, and five more only after it
+// has left off for a quarter of an hour.
+//
+// In any window at most limit pass. The time of the last request and a count are
+// kept for each key.
+type QuietWindow struct{}
+
+// CaddyModule returns the Caddy module information.
+func (*QuietWindow) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{
+		ID:  algorithms.Namespace + ".quiet_window",
+		New: func() caddy.Module { return new(QuietWindow) },
+	}
+}
+
+// Kind implements [algorithms.Algorithm]. There are no options that would give
+// the state another meaning.
+func (*QuietWindow) Kind() string { return "quiet_window" }
+
+// Compile implements [algorithms.Algorithm].
+func (*QuietWindow) Compile(sp algorithms.Spec) (algorithms.Rule, error) {
+	if err := algorithms.CheckLimit(sp); err != nil {
+		return nil, err
+	}
+	return &rule{sp.Share(sp.Limit), sp.Window}, nil
+}
+
+// rule keeps {last, used}: when the last request was admitted, and how many were
+// since the client was quiet. used is 0 in a state that was never written.
+type rule struct{ limit, window int64 }
+
+func (q *rule) Limit() int64    { return q.limit }
+func (q *rule) Window() int64   { return q.window }
+func (q *rule) Capacity() int64 { return q.limit }
+func (q *rule) Words() int      { return 2 }
+func (q *rule) Args() []int64   { return []int64{q.limit, q.window} }
+
+// used is what counts at now, and for how long if nobody comes.
+func (q *rule) used(s algorithms.State, now int64) (used, left int64) {
+	if left = s[0] + q.window - now; s[1] == 0 || left <= 0 {
+		return 0, 0
+	}
+	return s[1], left
+}
+
+// Repair implements [algorithms.Rule]: nobody is held longer than a window
+// because the clock was set back.
+func (q *rule) Repair(s algorithms.State, now int64) bool {
+	if s[1] == 0 || s[0] <= now {
+		return false
+	}
+	s[0] = now
+	return true
+}
+
+// Judge implements [algorithms.Rule].
+func (q *rule) Judge(s algorithms.State, now, cost, held int64) algorithms.Verdict {
+	used, left := q.used(s, now)
+	switch {
+	case cost > q.limit:
+		return algorithms.Verdict{Retry: algorithms.Never}
+	case used > q.limit-cost:
+		return algorithms.Verdict{Retry: left}
+	case held > q.limit-cost-used:
+		return algorithms.Verdict{Held: true}
+	}
+	return algorithms.Verdict{Admit: true}
+}
+
+// Charge implements [algorithms.Rule].
+func (q *rule) Charge(s algorithms.State, now, cost, _ int64) {
+	used, _ := q.used(s, now)
+	s[0], s[1] = now, used+cost
+}
+
+// Owe implements [algorithms.Rule]: at most one further limit of debt.
+func (q *rule) Owe(s algorithms.State, now, cost int64) {
+	used, _ := q.used(s, now)
+	if cost = min(cost, max(0, 2*q.limit-used)); cost > 0 {
+		q.Charge(s, now, cost, 0)
+	}
+}
+
+// Numbers implements [algorithms.Rule].
+func (q *rule) Numbers(s algorithms.State, now int64) (remaining, reset int64) {
+	used, left := q.used(s, now)
+	return max(0, q.limit-used), left
+}
+
+// Lua implements [algorithms.Algorithm]: the same, in the same order.
+// scripts/README.md says what comes in and what goes out.
+func (*QuietWindow) Lua() string {
+	return `
+local unpack, pack = struct.unpack, struct.pack
+
+return function(v, i, s, j, t, n, p)
+  local L, W
+  L, W, i = unpack('<dd', v, i)
+  local last, used, stepped = t, 0, false
+  if s then
+    last, used = unpack('<dd', s, j)
+    if used > 0 and last > t then last, stepped = t, true end
+    if t >= last + W then used = 0 end
+  end
+  local ok = true
+  if not p then
+    n = math.min(n, math.max(0, 2 * L - used))
+  else
+    ok = used + n + p <= L
+  end
+  if not ok then n = 0 end
+  if n > 0 then last = t end
+  local new, reset
+  if ok or stepped then new, reset = pack('<dd', last, used + n), math.max(0, last + W - t) end
+  return ok, new, i, j + 16, reset, stepped
+end
+`
+}
+
+// Interface guards
+var (
+	_ algorithms.Algorithm = (*QuietWindow)(nil)
+	_ algorithms.Rule      = (*rule)(nil)
+)

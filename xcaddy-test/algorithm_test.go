@@ -1,0 +1,26 @@
+package xcaddytest
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// The command of docs/new-algorithm.md builds a Caddy that has the algorithm of
+// examples/algorithm, and takes it in a rule.
+func TestSeventhAlgorithm(t *testing.T) {
+	dir := t.TempDir()
+	caddy := filepath.Join(dir, "caddy")
+	err := harness.BuildWith(dir, caddy, "github.com/dianalimiter/diana", "github.com/dianalimiter/diana/examples/algorithm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	adapt := exec.Command(caddy, "adapt", "--config", "-", "--adapter", "caddyfile")
+	adapt.Stdin = strings.NewReader(":8080\nrate_limit 5/15m quiet_window\n")
+	if out, err := adapt.CombinedOutput(); err != nil || !strings.Contains(string(out), `{"name":"quiet_window"}`) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
