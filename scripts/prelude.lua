@@ -7,6 +7,9 @@ local KEYS, ARGV = KEYS, ARGV
 local time = call('TIME')
 local t = time[1] * 1000000 + time[2]
 
+-- Who asked has stopped waiting: nothing is done any more.
+if t > unpack('<d', ARGV[1], 9) then return ARGV[1] .. pack('<d', -t) end
+
 -- Read a value of that size, or with logs of at least that size, of which ask v
 -- says at i how much to read. Returns it, nil if there is none or false if it is
 -- none of ours; when it expires; where the ask goes on; and what a value with

@@ -26,21 +26,6 @@ const (
 	payFor       = 200 * time.Millisecond
 )
 
-// now is the instant on Redis' clock, as far as it is known, so that what Redis
-// said and what is counted alone lie on one line of time.
-func (s *Shared) now() int64 { return s.o.Clock() + s.ahead.Load() }
-
-// maxDrift is by how much Redis' clock may be misjudged, in microseconds.
-const maxDrift = 50_000
-
-// setClock learns by how much Redis' clock is ahead of this process'.
-func (s *Shared) setClock(redis int64) {
-	d := redis - s.o.Clock()
-	if was := s.ahead.Load(); d > was+maxDrift || d < was-maxDrift {
-		s.ahead.Store(d)
-	}
-}
-
 // asks says whether Redis is to be asked now. After an outage more and more keys
 // are, always the same ones first: a key that changed to and fro would have two
 // limits.
@@ -78,13 +63,13 @@ func (s *Shared) share(c *Counter) []algorithms.Rule {
 // alone decides by this process' own counts, with its share of every limit.
 // unknown says that Redis may have charged the ask, though it did not answer.
 func (s *Shared) alone(a *Ask, unknown bool) {
-	now := s.now()
+	now := s.time.now()
 	for i := range a.Items {
 		it := &a.Items[i]
 		it.Rules = s.share(it.Counter)
 		s.warm(it, now)
 	}
-	decideLocal(a, s.now)
+	decideLocal(a, s.time.now)
 	a.Mode = ModeAlone
 	for i := range a.Items {
 		it := &a.Items[i]
@@ -108,9 +93,9 @@ func (s *Shared) warm(it *Item, now int64) {
 // owed, too.
 func (s *Shared) finishAlone(it *Item, charge int64) {
 	if charge > 0 {
-		s.warm(it, s.now())
+		s.warm(it, s.time.now())
 	}
-	finishLocal(it, s.now, charge)
+	finishLocal(it, s.time.now, charge)
 }
 
 // mayHaveRun says whether a call that failed may have been, or may still be,
@@ -122,7 +107,7 @@ func mayHaveRun(err error) bool {
 	switch {
 	case errors.Is(err, errReply):
 		return true
-	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
 		return false
 	case errors.As(err, &answered):
 		return false
@@ -147,7 +132,7 @@ func (s *Shared) takeDebt(it *Item) (payment, bool) {
 		return payment{}, false
 	}
 	it.Rules = s.share(it.Counter)
-	debts := n.owed(it, s.now())
+	debts := n.owed(it, s.time.now())
 	if debts == nil {
 		return payment{}, false
 	}

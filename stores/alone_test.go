@@ -415,3 +415,61 @@ func TestFewerInstancesAreBelievedLater(t *testing.T) {
 		}
 	}
 }
+
+// TestLateCallChangesNothing stops Redis while calls are on their way. When Redis
+// goes on, it takes them up, and charges nothing: who asked has long gone.
+func TestLateCallChangesNothing(t *testing.T) {
+	srv := redistest.Start(t)
+	began := time.Now()
+	s := newTestShared(t, srv, func() int64 { return hour + time.Since(began).Microseconds() })
+	s.Watch(deaf{})
+	client, ctx := srv.Client(), context.Background()
+	c := newTestCounter(t, "late", 0, false, nil, everyKind()["fixed_window"])
+	call := func(n uint64) error {
+		k := Key{n, 1}
+		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		keys, ask := decideAsk("diana", &Ask{Items: []Item{{Counter: c, Key: k, Tag: k, Cost: 1}}})
+		_, _, err := s.conn.call(ctx, keys, ask)
+		return err
+	}
+	exists := func(n uint64) bool {
+		k := Key{n, 1}
+		return client.Exists(ctx, namesOf("diana", &Item{Counter: c, Key: k, Tag: k})[0]).Val() == 1
+	}
+	waitFor(t, "Redis answers", func() bool { return call(0) == nil })
+	srv.Stall()
+	for n := range uint64(5) {
+		if err := call(1 + n); !mayHaveRun(err) {
+			t.Errorf("%v from a Redis that is stopped", err)
+		}
+	}
+	srv.Resume()
+	waitFor(t, "Redis answers", func() bool { return call(100) == nil })
+	if !exists(0) || !exists(100) {
+		t.Error("what was answered was not charged")
+	}
+	for n := range uint64(5) {
+		if exists(1 + n) {
+			t.Errorf("call %d was carried out though it came too late", n)
+		}
+	}
+}
+
+// TestClockAheadIsLearned lets Redis' clock run ahead of what was known: the call
+// that it takes for late is made again, and answered.
+func TestClockAheadIsLearned(t *testing.T) {
+	srv := redistest.Start(t)
+	f := newFleet(t, srv, 1)
+	c := f.counters(t, "ahead", everyKind()["gcra"])
+	f.ask(0, c[0], Key{1, 2}, 1)
+	s := f.of[0]
+	for _, step := range []int64{3_600_000_000, -3_600_000_000, 40_000_000} {
+		s.conn.seq.Store(uint64(f.v.now+step) - 1)
+		a := &Ask{Items: []Item{{Counter: c[0], Key: Key{1, 2}, Tag: Key{1, 2}, Cost: 1}}}
+		s.Decide(context.Background(), a)
+		if a.Mode != ModeShared || a.Now < f.v.now+step {
+			t.Errorf("clock stepped by %d: mode %v at %d", step, a.Mode, a.Now-f.v.now)
+		}
+	}
+}

@@ -159,7 +159,7 @@ func (r *benchRedis) benchPipelined(b *testing.B) {
 		pipe := r.client.Pipeline()
 		for j := range batch {
 			keys, ask := r.packed(scramble(uint64(i + j)))
-			pipe.Do(context.Background(), "evalsha", r.conn.name, len(keys), keys[0], appendNumber(nil, int64(i+j)), ask)
+			pipe.Do(context.Background(), "evalsha", r.conn.name, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), ask)
 		}
 		if _, err := pipe.Exec(context.Background()); err != nil {
 			b.Fatal(err)

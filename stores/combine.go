@@ -27,6 +27,9 @@ var (
 	// errUnsent says that nothing was sent, and nothing charged.
 	errUnsent = notInTime{errors.New("Redis was not asked in time: it still had to answer others")}
 
+	// errLate says that Redis refused a call that came too late to be answered.
+	errLate = notInTime{errors.New("Redis took up the call when it was too late, and charged nothing")}
+
 	// errUnanswered says that the answer came too late for this caller.
 	errUnanswered = notInTime{errors.New("Redis did not answer in time")}
 )
@@ -199,8 +202,6 @@ func (l *lane) answer(q *question) {
 func (c *conn) askForAll(q *question) error {
 	ctx, cancel := context.WithDeadline(context.Background(), q.end)
 	defer cancel()
-	seq := c.number()
-	q.head.b = appendNumber(q.head.b[:0], seq)
 	args, keys := append(q.args[:0], "evalsha", c.name, nil), 0
 	for _, o := range q.batch {
 		for i := range o.names {
@@ -216,7 +217,7 @@ func (c *conn) askForAll(q *question) error {
 		}
 	}
 	q.args = args
-	r, now, err := c.eval(ctx, args, seq)
+	r, now, err := c.eval(ctx, args, &q.head)
 	if err == nil {
 		for _, o := range q.batch {
 			o.now = now

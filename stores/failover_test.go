@@ -76,7 +76,7 @@ func clients(t *testing.T, srv *redistest.Server) (ids []string) {
 // large: the first call after it is back reaches it.
 func TestFoundAtOnce(t *testing.T) {
 	srv := redistest.Start(t)
-	c := newConn(&RedisOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2})
+	c := newConn(&RedisOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2}, &timeline{clock: func() int64 { return hour }})
 	defer func() { _ = c.client.Close() }()
 	srv.Kill()
 	for range 20 {
@@ -100,7 +100,7 @@ func TestTooManyClients(t *testing.T) {
 	if err := admin.ConfigSet(context.Background(), "maxclients", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	c := newConn(&RedisOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2})
+	c := newConn(&RedisOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2}, &timeline{clock: func() int64 { return hour }})
 	defer func() { _ = c.client.Close() }()
 	for range 50 {
 		err := c.client.Ping(context.Background()).Err()

@@ -27,7 +27,7 @@ type question struct {
 	ready chan struct{} // told when it is asking or answered
 	timer *time.Timer
 	batch []*question // that it asks for, itself among them
-	head  argument    // the number of that call
+	head  argument    // of that call: its number, and until when it is carried out
 	args  []any       // of that call
 }
 

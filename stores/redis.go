@@ -59,6 +59,7 @@ type conn struct {
 	name   any // of the script: its hash
 	seq    atomic.Uint64
 	lanes  []lane
+	time   *timeline
 
 	// What the store keeps of failures: whether Redis is left alone for now, and
 	// who is told of a call that failed.
@@ -66,7 +67,7 @@ type conn struct {
 	report  func(error)
 }
 
-func newConn(o *RedisOptions) *conn {
+func newConn(o *RedisOptions, l *timeline) *conn {
 	text := o.Script
 	if text == "" {
 		text = scripts.Decide().Text
@@ -75,24 +76,24 @@ func newConn(o *RedisOptions) *conn {
 	client, links := newClient(o)
 	return &conn{
 		client: client, links: links, prefix: o.Prefix, text: text, name: hex.EncodeToString(sum[:]),
-		lanes: newLanes(o.Cluster),
+		lanes: newLanes(o.Cluster), time: l,
 	}
 }
 
 // call runs the script over asks that share their call with no others. It
 // returns the answer behind the header and Redis' time in microseconds.
 func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, int64, error) {
-	seq := c.number()
 	args := make([]any, 0, 4+len(keys)+len(asks))
 	args = append(args, "evalsha", c.name, len(keys))
 	for _, k := range keys {
 		args = append(args, k)
 	}
-	args = append(args, appendNumber(nil, seq))
+	head := new(argument)
+	args = append(args, head)
 	for _, a := range asks {
 		args = append(args, a)
 	}
-	r, now, err := c.eval(ctx, args, seq)
+	r, now, err := c.eval(ctx, args, head)
 	if err != nil {
 		return reply{}, 0, err
 	}
@@ -102,17 +103,33 @@ func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, 
 // number is that of the next call.
 func (c *conn) number() int64 { return int64(c.seq.Add(1) & (1<<52 - 1)) }
 
-// eval calls the script. Its reply is taken only if it names this call.
-func (c *conn) eval(ctx context.Context, args []any, seq int64) (reply, int64, error) {
-	text, err := c.evalsha(ctx, args)
-	if err != nil {
-		return reply{}, 0, err
+// eval calls the script. Its reply is taken only if it names this call. head is
+// the argument that does, and that says until when the call is worth carrying
+// out: one that Redis takes up later changes nothing.
+func (c *conn) eval(ctx context.Context, args []any, head *argument) (reply, int64, error) {
+	end, limited := ctx.Deadline()
+	for range 2 {
+		seq, last := c.number(), int64(noEnd)
+		if limited {
+			last = c.time.at(end)
+		}
+		head.b = appendNumber(appendNumber(head.b[:0], seq), last)
+		text, err := c.evalsha(ctx, args)
+		if err != nil {
+			return reply{}, 0, err
+		}
+		r := reply{b: text}
+		got, _, now := r.number(), r.number(), r.number()
+		if r.err != nil || got != seq {
+			return reply{}, 0, errReply
+		}
+		if now >= 0 {
+			c.time.learn(now)
+			return r, now, nil
+		}
+		c.time.learn(-now) // its clock is further ahead than it was
 	}
-	r := reply{b: text}
-	if got, now := r.number(), r.number(); r.err == nil && got == seq {
-		return r, now, nil
-	}
-	return reply{}, 0, errReply
+	return reply{}, 0, errLate
 }
 
 // evalsha calls the script. If Redis does not know it, it is loaded and called

@@ -77,7 +77,7 @@ type Shared struct {
 	places  heldPlaces
 	denials *denials // nil: none are remembered
 	debts   debtors
-	ahead   atomic.Int64 // microseconds that Redis' clock is ahead of ours
+	time    *timeline
 	back    atomic.Int64 // when Redis came back, by our clock; 0: all keys are asked of it
 	stop    context.CancelFunc
 	hearing atomic.Pointer[context.CancelFunc] // ends the connection that messages come by
@@ -87,7 +87,7 @@ type Shared struct {
 
 // NewShared returns a store that has not yet reached out.
 func NewShared(o SharedOptions, w Watcher) *Shared {
-	s := &Shared{o: o, id: randomWord(), denials: new(denials)}
+	s := &Shared{o: o, id: randomWord(), time: &timeline{clock: o.Clock}, denials: new(denials)}
 	s.Watch(w)
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
@@ -108,7 +108,7 @@ func (s *Shared) Start(live int) {
 		s.live.CompareAndSwap(0, int64(live))
 	}
 	s.start.Do(func() {
-		s.conn = newConn(&s.o.RedisOptions)
+		s.conn = newConn(&s.o.RedisOptions, s.time)
 		s.conn.stopped, s.conn.report = s.breaker.open.Load, s.fail
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
@@ -283,7 +283,6 @@ func (s *Shared) ask(q *question) (r reply, now int64, err error) {
 // read takes the script's answer.
 func (s *Shared) read(a *Ask, r *reply, now int64) error {
 	a.Mode, a.Now = ModeShared, now
-	s.setClock(now)
 	for i := range a.Items {
 		stepped, err := r.readZone(&a.Items[i], now)
 		if errors.Is(err, errDisagree) { // Redis has charged by its own verdict, which stands

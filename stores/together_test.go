@@ -217,7 +217,7 @@ func TestRedisVerdictStands(t *testing.T) {
 	s.conn = newConn(&RedisOptions{
 		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
 		Script: strings.Replace(text, verdict, "ok = false", 1),
-	})
+	}, s.time)
 	v.conn = s.conn
 	w := new(verdictWatcher)
 	s.Watch(w)

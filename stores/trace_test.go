@@ -79,7 +79,7 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Shared {
 		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second, Script: virtualScript(tb),
 	}}, quiet{tb})
 	s.denials = nil // every ask is to come to Redis
-	s.start.Do(func() { s.conn = newConn(&s.o.RedisOptions) })
+	s.start.Do(func() { s.conn = newConn(&s.o.RedisOptions, s.time) })
 	tb.Cleanup(func() { _ = s.conn.client.Close() })
 	v.conn = s.conn
 	return s

@@ -55,6 +55,14 @@ var aloneMutants = []mutant{
 		old: "if err := s.pay(ctx, owes); err != nil {", new: "if err := s.pay(ctx, owes[:0]); err != nil {",
 	},
 	{
+		name: "late-call", breaks: "a call that nobody waits for any more is carried out", file: "scripts/prelude.lua", suites: redis,
+		old: "if t > unpack('<d', ARGV[1], 9) then return", new: "if t < 0 then return",
+	},
+	{
+		name: "late-clock", breaks: "a clock that has gone ahead makes every call late", file: "stores/redis.go", suites: redis,
+		old: "c.time.learn(-now)", new: "_ = now",
+	},
+	{
 		name: "alone-fewer", breaks: "fewer instances are believed at once", file: sharedGo, suites: redis,
 		old: "case s.fewer.IsZero():\n\t\ts.fewer = now\n\t\treturn", new: "case s.fewer.IsZero():",
 	},
