@@ -250,7 +250,7 @@ func (s *Shared) pay(ctx context.Context, owes []payment) error {
 	for _, o := range owes {
 		names, asks = append(names, o.names...), append(asks, o.ask)
 	}
-	_, _, err := s.conn.call(ctx, names, asks...)
+	_, err := s.conn.call(ctx, names, asks...)
 	settled(owes, err)
 	return err
 }

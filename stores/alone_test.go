@@ -430,7 +430,7 @@ func TestLateCallChangesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		keys, ask := decideAsk("diana", &Ask{Items: []Item{{Counter: c, Key: k, Tag: k, Cost: 1}}})
-		_, _, err := s.conn.call(ctx, keys, ask)
+		_, err := s.conn.call(ctx, keys, ask)
 		return err
 	}
 	exists := func(n uint64) bool {

@@ -114,7 +114,7 @@ func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
 // BenchmarkRedisCallers shows what many callers at once get out of one Redis.
 func BenchmarkRedisCallers(b *testing.B) {
 	r := newBenchRedis(b, "callers", benchGCRA)
-	for _, callers := range []int{16, 512} {
+	for _, callers := range []int{16, 32, 512} {
 		r.run(b, fmt.Sprintf("gcra/callers=%d", callers), func(b *testing.B) { r.benchCallers(b, callers) })
 	}
 }
@@ -148,7 +148,7 @@ func (r *benchRedis) benchTogether(b *testing.B) {
 			k, ask := r.packed(scramble(uint64(i + j)))
 			keys, asks = append(keys, k...), append(asks, ask)
 		}
-		if _, _, err := r.conn.call(context.Background(), keys, asks...); err != nil {
+		if _, err := r.conn.call(context.Background(), keys, asks...); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -51,7 +51,7 @@ func TestStrangeValues(t *testing.T) {
 	s, client := newTestShared(t, srv, func() int64 { return hour }), srv.Client()
 	keys, asks, broken := mixedCall(t, client)
 	for round := range 2 {
-		r, _, err := s.conn.call(context.Background(), keys, asks...)
+		r, err := s.conn.call(context.Background(), keys, asks...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,13 +100,13 @@ func TestErrorsThatMeetAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, from := range []int{0, 5, 10} { // a plain ask, one with places, one with logs
-		_, _, err := s.conn.call(context.Background(), keysOf(keys, from), asks[from])
+		_, err := s.conn.call(context.Background(), keysOf(keys, from), asks[from])
 		if classify(err) != FailRefused {
 			t.Errorf("ask %d: %v is %s, want %s", from, err, classify(err), FailRefused)
 		}
 	}
 	var failed failedAsk
-	if _, _, err := s.conn.call(context.Background(), keys, asks...); classify(err) != FailRefused || errors.As(err, &failed) {
+	if _, err := s.conn.call(context.Background(), keys, asks...); classify(err) != FailRefused || errors.As(err, &failed) {
 		t.Errorf("all: %v is %s, want %s", err, classify(err), FailRefused)
 	}
 }

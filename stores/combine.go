@@ -25,13 +25,13 @@ const (
 
 var (
 	// errUnsent says that nothing was sent, and nothing charged.
-	errUnsent = notInTime{errors.New("Redis was not asked in time: it still had to answer others")}
+	errUnsent = notInTime{errors.New("not asked in time: Redis still had to answer others")}
 
 	// errLate says that Redis refused a call that came too late to be answered.
 	errLate = notInTime{errors.New("Redis took up the call when it was too late, and charged nothing")}
 
 	// errUnanswered says that the answer came too late for this caller.
-	errUnanswered = notInTime{errors.New("Redis did not answer in time")}
+	errUnanswered = notInTime{errors.New("no answer from Redis in time")}
 )
 
 // notInTime is an error that is a timeout.
@@ -202,22 +202,22 @@ func (l *lane) answer(q *question) {
 func (c *conn) askForAll(q *question) error {
 	ctx, cancel := context.WithDeadline(context.Background(), q.end)
 	defer cancel()
-	args, keys := append(q.args[:0], "evalsha", c.name, nil), 0
+	q.args = append(q.args[:0], "evalsha", c.name, nil)
+	keys := 0
 	for _, o := range q.batch {
 		for i := range o.names {
-			args = append(args, &o.names[i])
+			q.args = append(q.args, &o.names[i])
 		}
 		keys += len(o.names)
 	}
-	args[2] = keys
-	args = append(args, &q.head)
+	q.args[2] = keys
+	q.args = append(q.args, &q.head)
 	for _, o := range q.batch {
 		for i := range o.asks {
-			args = append(args, &o.asks[i])
+			q.args = append(q.args, &o.asks[i])
 		}
 	}
-	q.args = args
-	r, now, err := c.eval(ctx, args, &q.head)
+	r, now, err := c.eval(ctx, q.args, &q.head)
 	if err == nil {
 		for _, o := range q.batch {
 			o.now = now

@@ -197,7 +197,7 @@ func (tr *trace) owe(what string) {
 		tr.v.now -= tr.r.Int64N(50_000)
 	}
 	tr.v.tick()
-	if _, _, err := tr.shared.conn.call(context.Background(), namesOf("diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
+	if _, err := tr.shared.conn.call(context.Background(), namesOf("diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
 	}
 	p := locate(it)

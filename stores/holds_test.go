@@ -369,7 +369,7 @@ func TestRepliesThatAreNone(t *testing.T) {
 	srv := redistest.Start(t)
 	conn := newConn(&RedisOptions{Addresses: []string{srv.Addr}, Timeout: 5 * time.Second, DialTimeout: time.Second, Script: "return struct.pack('<ddd', 12345, 0, 1)"}, &timeline{clock: func() int64 { return hour }})
 	t.Cleanup(func() { _ = conn.client.Close() })
-	if _, _, err := conn.call(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
+	if _, err := conn.call(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
 		t.Errorf("a reply to another call is taken: %v", err)
 	}
 }

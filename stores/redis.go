@@ -81,8 +81,8 @@ func newConn(o *RedisOptions, l *timeline) *conn {
 }
 
 // call runs the script over asks that share their call with no others. It
-// returns the answer behind the header and Redis' time in microseconds.
-func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, int64, error) {
+// returns the answer behind the header.
+func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, error) {
 	args := make([]any, 0, 4+len(keys)+len(asks))
 	args = append(args, "evalsha", c.name, len(keys))
 	for _, k := range keys {
@@ -93,11 +93,11 @@ func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, 
 	for _, a := range asks {
 		args = append(args, a)
 	}
-	r, now, err := c.eval(ctx, args, head)
+	r, _, err := c.eval(ctx, args, head)
 	if err != nil {
-		return reply{}, 0, err
+		return reply{}, err
 	}
-	return r, now, r.failed()
+	return r, r.failed()
 }
 
 // number is that of the next call.

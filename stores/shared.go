@@ -365,7 +365,7 @@ func (s *Shared) count(ctx context.Context) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
 	defer cancel()
 	ask := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, s.id)
-	r, _, err := s.conn.call(ctx, []string{s.conn.prefix + ":{instances}", s.conn.prefix + ":{instances}:try"}, ask)
+	r, err := s.conn.call(ctx, []string{s.conn.prefix + ":{instances}", s.conn.prefix + ":{instances}:try"}, ask)
 	if err != nil {
 		return 0, err
 	}

@@ -195,7 +195,7 @@ func (p *heldPlaces) renew(ctx context.Context, s *Shared) {
 	p.mu.Unlock()
 	for key, ask := range asks {
 		call, cancel := context.WithTimeout(ctx, max(s.o.Timeout, beatTimeout))
-		_, _, err := s.conn.call(call, []string{key}, ask)
+		_, err := s.conn.call(call, []string{key}, ask)
 		cancel()
 		if err != nil {
 			s.fail(err)
