@@ -44,7 +44,7 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "alone-finish", breaks: "what is charged after the answer is not owed", file: aloneGo, suites: redis,
-		old: "\t\ts.warm(it, s.now())\n", new: "",
+		old: "\t\ts.warm(it, s.time.now())\n", new: "",
 	},
 	{
 		name: "alone-ramp", breaks: "all keys go back to Redis at once", file: aloneGo, suites: redis,

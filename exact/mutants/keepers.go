@@ -325,7 +325,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "redis-sequence", breaks: "a reply to another call is taken", file: redisGo, suites: redis,
-		old: "r.err == nil && got == seq {", new: "r.err == nil && got != 0 {",
+		old: "r.err != nil || got != seq {", new: "r.err != nil || got == 0 {",
 	},
 	{
 		name: "shared-place-kept", breaks: "a place is given back twice", file: sharedGo, suites: redis,
