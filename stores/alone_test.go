@@ -80,6 +80,7 @@ func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 		s, l := newVirtualShared(t, srv, f.v), new(line)
 		s.Watch(deaf{})
 		s.live.Store(int64(n))
+		s.denials = new(denials)
 		s.conn.client.AddHook(l)
 		f.of, f.lines = append(f.of, s), append(f.lines, l)
 	}
@@ -464,6 +465,7 @@ func TestClockAheadIsLearned(t *testing.T) {
 	c := f.counters(t, "ahead", everyKind()["gcra"])
 	f.ask(0, c[0], Key{1, 2}, 1)
 	s := f.of[0]
+	s.denials = nil // every ask is to come to Redis
 	for _, step := range []int64{3_600_000_000, -3_600_000_000, 40_000_000} {
 		s.conn.seq.Store(uint64(f.v.now+step) - 1)
 		a := &Ask{Items: []Item{{Counter: c[0], Key: Key{1, 2}, Tag: Key{1, 2}, Cost: 1}}}
