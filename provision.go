@@ -20,6 +20,7 @@ type handlerState struct {
 	logger  *zap.Logger
 	zones   []*zone
 	across  bool // the zones lie in more than one store
+	unread  bool // nobody reads the placeholders
 	headers string
 }
 
@@ -33,7 +34,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.app, ok = app.(*App); !ok {
 		return fmt.Errorf("app rate_limit is a %T", app)
 	}
-	h.logger = ctx.Logger()
+	h.logger, h.unread = ctx.Logger(), unread(ctx)
 	h.headers = orDefault(orDefault(h.Headers, h.app.Headers), headersDraft)
 	if err := errors.Join(checkHeaders(h.Headers), h.checkJitter(), h.checkForeign()); err != nil {
 		return err

@@ -35,7 +35,9 @@ func (q *request) report() {
 		q.tellCrowded(u)
 	}
 	q.told = q.headers()
-	q.show()
+	if !q.h.unread {
+		q.show()
+	}
 	q.tell()
 }
 

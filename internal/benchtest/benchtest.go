@@ -47,16 +47,36 @@ func Handler(tb testing.TB, name, config string, apps map[string]string) caddyht
 	for app, text := range apps {
 		c.AppsRaw[app] = json.RawMessage(text)
 	}
+	c.AppsRaw["http"] = site(tb, name, config)
 	ctx, cancel := caddy.NewContext(root) // this one can be cancelled
 	tb.Cleanup(cancel)
-	v, err := ctx.LoadModuleByID("http.handlers."+name, json.RawMessage(config))
+	v, err := ctx.App("http")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	for app := range apps {
 		start(tb, ctx, app)
 	}
-	return v.(caddyhttp.MiddlewareHandler)
+	return v.(*caddyhttp.App).Servers["bench"].Routes[0].Handlers[0]
+}
+
+// site is the configuration of an HTTP app with that handler alone. It is
+// provisioned, and never started.
+func site(tb testing.TB, name, config string) json.RawMessage {
+	tb.Helper()
+	handler := map[string]any{}
+	if err := json.Unmarshal([]byte(config), &handler); err != nil {
+		tb.Fatal(err)
+	}
+	handler["handler"] = name
+	text, err := json.Marshal(map[string]any{"servers": map[string]any{"bench": map[string]any{
+		"listen": []string{"127.0.0.1:0"}, "automatic_https": map[string]bool{"disable": true},
+		"routes": []any{map[string]any{"handle": []any{handler}}},
+	}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return text
 }
 
 func start(tb testing.TB, ctx caddy.Context, name string) {
