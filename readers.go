@@ -28,7 +28,7 @@ func unread(ctx caddy.Context) bool {
 	}
 	for _, id := range caddy.Modules() {
 		m, err := caddy.GetModule(id)
-		if err != nil || foreign(m) && bytes.Contains(config, []byte(`"`+m.ID.Name()+`"`)) {
+		if err != nil || bytes.Contains(config, []byte(`"`+m.ID.Name()+`"`)) && foreign(m) {
 			return false // it may read whatever it likes
 		}
 	}
