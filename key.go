@@ -202,16 +202,21 @@ const maxAddr = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 // parseAddr reads an IP address, brings an IPv4-mapped one to IPv4 and cuts the
 // zone off, however long. It rejects what is no address without an allocation.
 func parseAddr(s string) (netip.Addr, bool) {
-	s, zone, zoned := strings.Cut(s, "%")
-	if len(s) < 2 || len(s) > maxAddr || strings.IndexByte(s, '.') < 0 && strings.IndexByte(s, ':') < 0 {
-		return netip.Addr{}, false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F') && c != '.' && c != ':' {
+	n, separated := 0, false
+	for ; n < len(s) && s[n] != '%'; n++ {
+		switch c := s[n]; {
+		case n == maxAddr:
+			return netip.Addr{}, false
+		case c == '.' || c == ':':
+			separated = true
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F'):
 			return netip.Addr{}, false
 		}
 	}
+	if !separated {
+		return netip.Addr{}, false
+	}
+	s, zone, zoned := strings.Cut(s, "%")
 	addr, err := netip.ParseAddr(s)
 	if err != nil || zoned && (zone == "" || addr.Is4()) {
 		return netip.Addr{}, false

@@ -3,6 +3,7 @@ package diana
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -75,6 +76,14 @@ type zoneMetrics struct {
 	badCost   prometheus.Counter
 	fallback  prometheus.Counter
 	denied    *prometheus.CounterVec
+	recent    *atomic.Pointer[deniedRule]
+}
+
+// deniedRule is the counter of the rule that denied last, which is mostly the
+// one that denies next.
+type deniedRule struct {
+	rule  string
+	count prometheus.Counter
 }
 
 func (m *metrics) zone(name, store string) zoneMetrics {
@@ -84,6 +93,7 @@ func (m *metrics) zone(name, store string) zoneMetrics {
 		badCost:   m.badCost.WithLabelValues(name),
 		fallback:  m.fallback.WithLabelValues(name),
 		denied:    m.denied.MustCurryWith(prometheus.Labels{"zone": name}),
+		recent:    new(atomic.Pointer[deniedRule]),
 	}
 }
 
@@ -152,9 +162,15 @@ func (z *zoneMetrics) count(o outcome, lane uint32) {
 }
 
 func (z *zoneMetrics) countDenied(rule string) {
-	if z.denied != nil {
-		z.denied.WithLabelValues(rule).Inc()
+	if z.denied == nil {
+		return
 	}
+	d := z.recent.Load()
+	if d == nil || d.rule != rule {
+		d = &deniedRule{rule, z.denied.WithLabelValues(rule)}
+		z.recent.Store(d)
+	}
+	d.count.Inc()
 }
 
 func (z *zoneMetrics) countBadCost() {

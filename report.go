@@ -20,7 +20,8 @@ import (
 // the handler.
 type denial struct {
 	exceeded
-	answer [2]string // the values of the headers that go with it
+	answer [2]string // the values of Retry-After and Cache-Control
+	told   headers
 }
 
 // report settles what every zone decided and tells of it.

@@ -94,7 +94,10 @@ func (q *request) release() {
 	if cap(q.key.b) > maxKept {
 		q.key.b = make([]byte, 0, 256)
 	}
-	q.h, q.r, q.outright, q.denial, q.waited, q.told = nil, nil, nil, nil, false, headers{}
+	if !q.told.empty() {
+		q.told = headers{}
+	}
+	q.h, q.r, q.outright, q.denial, q.waited = nil, nil, nil, nil, false
 	requests.Put(q)
 }
 
@@ -157,17 +160,18 @@ func (q *request) add(z *zone) {
 			return
 		}
 	}
-	u := use{z: z, shadow: t.shadow, set: set, item: -1, twin: -1}
+	q.uses = append(q.uses, use{})
+	u := &q.uses[len(q.uses)-1]
+	u.z, u.shadow, u.set, u.item, u.twin = z, t.shadow, set, -1, -1
 	group := z.hasher.groupOf(&q.key, key)
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
-		u.item = q.count(&u, set.counter, key, key, group, z.costOf(q.r))
+		u.item = q.count(u, set.counter, key, key, group, z.costOf(q.r))
 	}
 	if t.duplicates != nil {
 		if twin, ok := z.duplicateKey(q, key); ok {
-			u.twin = q.count(&u, t.duplicates.counter, twin, key, group, 1)
+			u.twin = q.count(u, t.duplicates.counter, twin, key, group, 1)
 		}
 	}
-	q.uses = append(q.uses, u)
 }
 
 // deny denies a request whatever is counted.
@@ -180,12 +184,13 @@ func (q *request) deny(z *zone, t *terms, label string) {
 
 // count enters an item into the ask and returns its number.
 func (q *request) count(u *use, c *stores.Counter, key, tag stores.Key, group uint32, cost int64) int {
-	it := stores.Item{Counter: c, Key: key, Tag: tag, Group: group, Cost: cost, Shadow: u.shadow}
+	q.ask.Items = append(q.ask.Items, stores.Item{})
+	it := &q.ask.Items[len(q.ask.Items)-1]
+	it.Counter, it.Key, it.Tag, it.Group, it.Cost, it.Shadow = c, key, tag, group, cost, u.shadow
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
 		it.Results = q.results[n : n : n+m]
 		q.results = q.results[:n+m]
 	}
-	q.ask.Items = append(q.ask.Items, it)
 	store := u.z.store
 	if u.z.clustered() {
 		store = u.z.store.(*stores.Shared).At(tag) //nolint:forcetypeassert // clustered looked

@@ -44,7 +44,7 @@ type place struct {
 // read before them, it would seem to go back whenever two requests change places.
 func decideLocal(a *Ask, clock func() int64) {
 	a.room()
-	var room [4]place
+	var room [2]place
 	places := room[:0]
 	for i := range a.Items {
 		places = append(places, locate(&a.Items[i]))
