@@ -55,15 +55,22 @@ func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 		return api.explain(w, r, app)
 	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
 		return api.key(w, r, app, path[1])
+	case len(path) == 3 && path[0] == "zones" && path[2] == "top":
+		return answerGet(w, r, func() (any, error) {
+			if z := app.zone(path[1]); z != nil {
+				return z.top(maxTop), nil
+			}
+			return nil, noZone(path[1])
+		})
 	}
-	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, zones/<zone>/key or explain", r.URL.EscapedPath()))
+	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, zones/<zone>/key, zones/<zone>/top or explain", r.URL.EscapedPath()))
 }
 
 // key answers for, or forgets, the key that a query names.
 func (api *adminAPI) key(w http.ResponseWriter, r *http.Request, app *App, zone string) error {
 	z := app.zone(zone)
 	if z == nil {
-		return adminError(http.StatusNotFound, fmt.Errorf("zone %q: there is none of this name", zone))
+		return noZone(zone)
 	}
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -105,6 +112,10 @@ func answerJSON(w http.ResponseWriter, v any) error {
 	w.Header().Set(headerCacheControl, "no-store")
 	_, err := w.Write(b.Bytes())
 	return err
+}
+
+func noZone(name string) error {
+	return adminError(http.StatusNotFound, fmt.Errorf("zone %q: there is none of this name", name))
 }
 
 func wrongMethod(w http.ResponseWriter, allow string) error {

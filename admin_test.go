@@ -156,6 +156,47 @@ func TestPlacesOutliveForgetting(t *testing.T) {
 	})
 }
 
+// TestAdminTop ranks keys, by their hashes unless log_key is on.
+func TestAdminTop(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, logKey := range []bool{false, true} {
+			zone := fmt.Sprintf("z%t", logKey)
+			c := config{app: b.app(), site: "rate_limit {\nzone " + zone + " {\nrule 3/100h\noverride 10.0.0.66 {\nrule 0/1s\n}\noverride 10.0.0.99 unlimited\n}\n}\nrespond ok"}
+			if logKey {
+				c.site = strings.Replace(c.site, "rate_limit {", "rate_limit {\nlog_key", 1)
+			}
+			s := serve(t, c)
+			for i, n := range []int{2, 6, 4} {
+				for range n {
+					s.send(req{ip: fmt.Sprintf("10.0.1.%d", i)})
+				}
+			}
+			for range 8 {
+				s.send(req{ip: "10.0.0.66"})
+				s.send(req{ip: "10.0.0.99"})
+			}
+			var top statusOfTop
+			s.ask("GET", "zones/"+zone+"/top", "", &top)
+			want := []uint32{8, 6, 4, 2}
+			for i, h := range top.Busy {
+				if h.Times != want[i] || (h.Name != "") != logKey {
+					t.Errorf("place %d: %+v", i, h)
+				}
+			}
+			if len(top.Busy) != 4 || len(top.Denied) < 2 || top.Denied[0].Times != 8 || top.Denied[0].Key != s.key("GET", zone, "10.0.0.66").Key {
+				t.Errorf("%+v", top)
+			}
+			if logKey && top.Busy[0].Name != "10.0.0.66" {
+				t.Errorf("%+v", top.Busy[0])
+			}
+			s.reload(c)
+			if s.ask("GET", "zones/"+zone+"/top", "", &top); len(top.Busy) != 4 {
+				t.Errorf("after a reload: %+v", top)
+			}
+		}
+	})
+}
+
 func TestAdminRefusals(t *testing.T) {
 	s := serve(t, zoneOf(backend{}, "rule 2/100h\nkey {client_ip} a{http.request.method}"))
 	for _, c := range []struct {

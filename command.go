@@ -60,6 +60,9 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return c.key(http.MethodDelete, args[0], args[1:], hash)
 	})
 	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
+	add("top <zone>", "Lists the busiest and the most denied keys of this instance", cobra.ExactArgs(1), func(args []string) error {
+		return c.top(args[0])
+	})
 	var d explainRequest
 	var headers []string
 	explain := add("explain <url>", "Says which zones a request would come to and which rule would deny it; nothing is charged",
@@ -113,6 +116,14 @@ func (c *adminClient) zones() error {
 		return err
 	}
 	return printZones(c.out, &all)
+}
+
+func (c *adminClient) top(zone string) error {
+	var top statusOfTop
+	if printed, err := c.ask(http.MethodGet, "zones/"+url.PathEscape(zone)+"/top", nil, &top); printed || err != nil {
+		return err
+	}
+	return printTop(c.out, &top)
 }
 
 func (c *adminClient) key(method, zone string, parts []string, hash string) error {

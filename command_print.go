@@ -129,6 +129,20 @@ func (s *statusOfKey) print(w io.Writer) {
 	}
 }
 
+func printTop(to io.Writer, top *statusOfTop) error {
+	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
+	for _, list := range []struct {
+		title string
+		hits  []statusOfHit
+	}{{"BUSIEST", top.Busy}, {"MOST DENIED", top.Denied}} {
+		fmt.Fprintf(w, "%s\tTIMES\tKEY\n", list.title)
+		for i, h := range list.hits {
+			fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", i+1, h.Times, h.Key, safe(h.Name))
+		}
+	}
+	return w.Flush()
+}
+
 func printExplanation(to io.Writer, e *explanation) error {
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	switch {

@@ -52,6 +52,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 			return err
 		}
 		h.zones = append(h.zones, z)
+		if !h.DisableMetrics {
+			z.provisionTops()
+		}
 	}
 	// What is given from outside comes second, so that a configuration whose own
 	// rules are wrong does not load, whatever a document says.

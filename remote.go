@@ -126,6 +126,7 @@ func (a *App) leave(h *Handler) error {
 		if t := z.terms.Load(); t != nil {
 			err = errors.Join(err, h.release([]*terms{t}, nil))
 		}
+		err = errors.Join(err, z.refs.release())
 	}
 	return err
 }

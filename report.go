@@ -34,6 +34,7 @@ func (q *request) report() {
 		u.outcome = q.outcomeOf(u)
 		u.z.metrics.count(u.outcome, q.lane)
 		q.tellCrowded(u)
+		q.rank(u)
 	}
 	q.told = q.headers()
 	if !q.h.unread {

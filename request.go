@@ -36,6 +36,7 @@ type request struct {
 type use struct {
 	z       *zone
 	shadow  bool     // as it was in force when the request came
+	key     stores.Key
 	set     *ruleSet // the rules that apply: the zone's or an override's
 	item    int      // of the rules in the ask; -1: none
 	twin    int      // of the memory of duplicates in the ask; -1: none
@@ -157,12 +158,13 @@ func (q *request) add(z *zone) {
 		}
 		if set = v.set; set.blocked >= 0 {
 			q.deny(z, t, set.labels[set.blocked])
+			q.uses[len(q.uses)-1].key = key
 			return
 		}
 	}
 	q.uses = append(q.uses, use{})
 	u := &q.uses[len(q.uses)-1]
-	u.z, u.shadow, u.set, u.item, u.twin = z, t.shadow, set, -1, -1
+	u.z, u.shadow, u.key, u.set, u.item, u.twin = z, t.shadow, key, set, -1, -1
 	group := z.hasher.groupOf(&q.key, key)
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		u.item = q.count(u, set.counter, key, key, group, z.costOf(q.r))

@@ -35,7 +35,9 @@ type zone struct {
 	log              lineLimit
 	crowded          atomic.Int64 // when it last said that it is full, in nanoseconds
 	responder        *responder
-	quiet            bool // no headers tell of it
+	quiet            bool  // no headers tell of it
+	tops             *tops // nil: not counted
+	refs             references
 }
 
 const (

@@ -208,6 +208,9 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 				t.Fatalf("round %d, request %d: status %d, want %d", round, i, got, want)
 			}
 		}
+		if out := rateLimit(t, all[0], "top", "tight"); !strings.Contains(out, "MOST DENIED") {
+			t.Errorf("top:\n%s", out)
+		}
 		for _, c := range all {
 			if out := rateLimit(t, c, "key", "tight", "a"); !strings.Contains(out, "denied by 1, again in ") || !strings.Contains(out, "3/1h   0  ") {
 				t.Errorf("key:\n%s", out)
