@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/page"
 )
 
 func init() {
@@ -43,6 +45,9 @@ func (api *adminAPI) Routes() []caddy.AdminRoute {
 // serve finds the endpoint. Only exact paths are answered.
 func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if r.URL.Path == adminPrefix {
+		return servePage(w, r)
+	}
 	path := strings.Split(strings.TrimPrefix(r.URL.Path, adminPrefix), "/")
 	app := running.current()
 	if app == nil {
@@ -111,6 +116,22 @@ func answerJSON(w http.ResponseWriter, v any) error {
 	w.Header().Set(headerContentType, "application/json")
 	w.Header().Set(headerCacheControl, "no-store")
 	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// servePage sends the live page. Caddy's admin endpoint answers a browser only
+// from its own origin, which the page's own requests name by their referrer.
+func servePage(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return wrongMethod(w, "GET")
+	}
+	file := page.Get()
+	h := w.Header()
+	h.Set(headerContentType, "text/html; charset=utf-8")
+	h.Set(headerCacheControl, "no-cache")
+	h.Set("Content-Security-Policy", file.Policy)
+	h.Set("Referrer-Policy", "same-origin")
+	_, err := w.Write(file.HTML)
 	return err
 }
 

@@ -331,3 +331,26 @@ func TestAdminZones(t *testing.T) {
 		}
 	})
 }
+
+// TestPageIsSelfContained: the page names nothing outside itself, and its policy
+// allows nothing else.
+func TestPageIsSelfContained(t *testing.T) {
+	s := serve(t, zoneOf(backend{}, "rule 2/100h"))
+	_, html := s.ask("GET", "", "", nil)
+	if len(html) < 50_000 || len(html) > 200_000 || strings.Count(html, "<script") != 1 || strings.Contains(html, "/*script*/") {
+		t.Errorf("a page of %d bytes", len(html))
+	}
+	for _, not := range []string{"<script src", "<link rel=\"stylesheet", "@import", "url(", "innerHTML =", "eval(", "style=\""} {
+		if strings.Contains(html, not) {
+			t.Errorf("the page has %q", not)
+		}
+	}
+	w := httptest.NewRecorder()
+	if err := new(adminAPI).serve(w, httptest.NewRequest(http.MethodGet, "/rate_limit/", nil)); err != nil {
+		t.Fatal(err)
+	}
+	policy := w.Header().Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; script-src 'sha256-") || strings.Contains(policy, "unsafe") {
+		t.Error(policy)
+	}
+}

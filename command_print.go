@@ -53,7 +53,7 @@ func (r *statusOfRule) String() string {
 func printZones(to io.Writer, all *statusOfAll) error {
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	for _, s := range all.Stores {
-		fmt.Fprintf(w, "store %s: %s for %s, %d instances\n", safe(s.Name), s.Mode, span(all.Now.Sub(s.Since).Seconds()), s.Instances)
+		fmt.Fprintf(w, "store %s: %s for %s, instances: %d\n", safe(s.Name), s.Mode, span(all.Now.Sub(s.Since).Seconds()), s.Instances)
 	}
 	if r := all.Rules; r != nil {
 		fmt.Fprintf(w, "rules from %s", safe(r.Source))

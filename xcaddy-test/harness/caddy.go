@@ -17,12 +17,21 @@ import (
 type Config struct {
 	Global string // lines for the block of global options
 	Site   string // lines for the site
+	Admin  string // lines for the block of the admin option
 }
+
+// AdminAddress stands in a configuration for that of its admin endpoint.
+const AdminAddress = "admin.address"
 
 // Caddyfile is the whole of it, for an instance on those ports.
 func (c Config) Caddyfile(admin string, port int) string {
-	return fmt.Sprintf("{\n\tadmin %s\n%s\n}\n\n:%d {\n\tbind 127.0.0.1\n%s\n}\n",
-		admin, c.Global, port, c.Site)
+	block := ""
+	if c.Admin != "" {
+		block = " {\n" + c.Admin + "\n}"
+	}
+	text := fmt.Sprintf("{\n\tadmin %s%s\n%s\n}\n\n:%d {\n\tbind 127.0.0.1\n%s\n}\n",
+		admin, block, c.Global, port, c.Site)
+	return strings.ReplaceAll(text, AdminAddress, admin)
 }
 
 // Caddy is a running Caddy.
