@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -55,7 +56,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if !h.DisableMetrics {
 			z.provisionTops()
 		}
+		h.across = h.across || z.store != h.zones[0].store
 	}
+	h.across = h.across || len(h.zones) > 1 && slices.ContainsFunc(h.zones, (*zone).clustered)
 	// What is given from outside comes second, so that a configuration whose own
 	// rules are wrong does not load, whatever a document says.
 	if err := h.provisionTerms(); err != nil {
@@ -149,7 +152,6 @@ func (p *keyPlan) identity(c *Zone) string {
 func (h *Handler) checkStores(all []*terms) error {
 	var last *zone
 	for i, z := range h.zones {
-		h.across = h.across || z.store != h.zones[0].store || z.clustered() && len(h.zones) > 1
 		if all[i].shadow || all[i].maxDelay == 0 {
 			continue
 		}
