@@ -218,7 +218,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 		})
 	}
 	for range callsInFlight {
-		ask(time.Second)
+		ask(3 * time.Second)
 	}
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		l := &s.conn.lanes[0]
@@ -239,7 +239,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 		t.Errorf("%d left the queue unsent and %d unknown, want %d and 0", unsent.Load(), unknown.Load(), impatient)
 	}
 	for range patient {
-		ask(2 * time.Second) // sent when the first calls have failed
+		ask(4 * time.Second) // sent when the first calls have failed
 	}
 	wg.Wait()
 	resume()
