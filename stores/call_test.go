@@ -99,13 +99,13 @@ func TestErrorsThatMeetAll(t *testing.T) {
 	if err := client.ConfigSet(context.Background(), "maxmemory", strconv.Itoa(1)).Err(); err != nil {
 		t.Fatal(err)
 	}
+	var failed failedAsk
 	for _, from := range []int{0, 5, 10} { // a plain ask, one with places, one with logs
 		_, err := s.conn.call(context.Background(), keysOf(keys, from), asks[from])
-		if classify(err) != FailRefused {
-			t.Errorf("ask %d: %v is %s, want %s", from, err, classify(err), FailRefused)
+		if classify(err) != FailRefused || errors.As(err, &failed) {
+			t.Errorf("ask %d: %v is %s, want %s of the call", from, err, classify(err), FailRefused)
 		}
 	}
-	var failed failedAsk
 	if _, err := s.conn.call(context.Background(), keys, asks...); classify(err) != FailRefused || errors.As(err, &failed) {
 		t.Errorf("all: %v is %s, want %s", err, classify(err), FailRefused)
 	}

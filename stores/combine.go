@@ -28,7 +28,7 @@ var (
 	errUnsent = notInTime{errors.New("not asked in time: Redis still had to answer others")}
 
 	// errLate says that Redis refused a call that came too late to be answered.
-	errLate = notInTime{errors.New("Redis took up the call when it was too late, and charged nothing")}
+	errLate = notInTime{errors.New("taken up by Redis when it was too late, and not charged")}
 
 	// errUnanswered says that the answer came too late for this caller.
 	errUnanswered = notInTime{errors.New("no answer from Redis in time")}

@@ -234,6 +234,27 @@ func randomDebt(r *rand.Rand, rule algorithms.Portable, now int64) []int64 {
 	return debt
 }
 
+// TestQueuesOfOneZone has several queues of one zone delay a request. All of them
+// are charged as of the longest delay, in both stores.
+func TestQueuesOfOneZone(t *testing.T) {
+	s := newVirtualAt(t)
+	local := &Local{Clock: s.v.clock}
+	sp := algorithms.Spec{Limit: 10, Window: 1000, Cost: 1, MaxWait: 100_000, MaxTurn: 1_000_000}
+	slow := sp
+	slow.Limit = 3
+	c := newTestCounter(t, "queues", 0, false, nil, ruleSpec{&algorithms.LeakyBucket{}, slow}, ruleSpec{&algorithms.LeakyBucket{}, sp})
+	for step := range 20 {
+		s.v.now = holdsBegin + int64(step/4)*700
+		a, b := items(1, c), items(1, c)
+		s.v.tick()
+		s.Decide(context.Background(), a)
+		local.Decide(context.Background(), b)
+		what := fmt.Sprint("step ", step)
+		compareAsks(t, what, a, b)
+		compareStates(t, what, s.v, "diana", &a.Items[0])
+	}
+}
+
 // TestStoresAgreeInRealTime does the same by Redis' own clock, with the script
 // exactly as it is, and looks at the keys' times to live.
 func TestStoresAgreeInRealTime(t *testing.T) {
