@@ -89,8 +89,64 @@ func TestAsksShareCalls(t *testing.T) {
 	}
 	// Both calls that were under way may end before the other has taken as much
 	// as it may.
-	if n := calls(t, client) - before; n > callsInFlight+3 {
+	if n := calls(t, client) - before; n < callsInFlight+2 || n > callsInFlight+3 {
 		t.Errorf("%d asks took %d calls", asks, n)
+	}
+}
+
+// TestCallsThatFailCountOnce has many wait for a Redis that then refuses. Each
+// call that was made counts once, and opens the breaker for those that wait.
+func TestCallsThatFailCountOnce(t *testing.T) {
+	srv := redistest.Start(t)
+	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: hour}), srv.Client()
+	w := new(failures)
+	s.Watch(w)
+	s.conn.stopped, s.conn.report = s.breaker.open.Load, s.fail
+	s.conn.seq.Store(hour)
+	s.o.Timeout = time.Minute
+	one := tenAnHour(t, "refused", false)
+	s.Decide(context.Background(), items(1, one))
+	resume := pause(t, client)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			a := items(1, one)
+			if s.Decide(context.Background(), a); a.Mode != ModeAlone {
+				t.Errorf("mode %v", a.Mode)
+			}
+		})
+	}
+	waiting(t, &s.conn.lanes[0], 20-callsInFlight)
+	if err := client.ConfigSet(context.Background(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	resume()
+	wg.Wait()
+	if errs, downs := w.errors.Load(), w.downs.Load(); errs != callsInFlight || downs != 1 {
+		t.Errorf("%d errors and %d times down, want %d and once", errs, downs, callsInFlight)
+	}
+}
+
+// TestAnswerWithMoreThanWasAsked has the script say more than the asks' answers.
+func TestAnswerWithMoreThanWasAsked(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client(), now: hour}
+	s := newVirtualShared(t, srv, v)
+	s.Watch(deaf{})
+	const end = "return head .. answer end"
+	text := virtualScript(t)
+	if strings.Count(text, end) != 1 {
+		t.Fatalf("the script does not hold %q once", end)
+	}
+	s.conn = newConn(&RedisOptions{
+		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
+		Script: strings.Replace(text, end, "return head .. answer .. 'x' end", 1),
+	}, s.time)
+	v.conn = s.conn
+	v.tick()
+	a := items(1, tenAnHour(t, "more", false))
+	if s.Decide(context.Background(), a); a.Mode != ModeAlone {
+		t.Errorf("an answer with a byte to spare is taken: mode %v", a.Mode)
 	}
 }
 

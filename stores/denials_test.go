@@ -90,6 +90,47 @@ func longestRetry(a *Ask) (retry int64) {
 	return retry
 }
 
+// TestShadowsDenialIsNobodysElse has a shadow deny for longer than the live zone
+// does. What it said denies nobody.
+func TestShadowsDenialIsNobodysElse(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client(), now: hour}
+	s := newVirtualShared(t, srv, v)
+	s.denials = new(denials)
+	live := newTestCounter(t, "live", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 1, Window: 1000, Cost: 1}})
+	shadow := newTestCounter(t, "shadow", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 1, Window: hour, Cost: 1}})
+	for i, admitted := range []bool{true, false, false, true} {
+		v.now = hour + []int64{0, 1, 999, 1000}[i]
+		a := items(1, live, shadow)
+		a.Items[1].Shadow = true
+		v.tick()
+		if s.Decide(context.Background(), a); a.Admitted != admitted || v.asked() != (i != 2) {
+			t.Errorf("ask %d: admitted %v, asked %v", i, a.Admitted, v.asked())
+		}
+	}
+}
+
+// TestNothingIsRememberedOfPlaces denies requests of zones in which others hold
+// something: all of them come to Redis.
+func TestNothingIsRememberedOfPlaces(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client(), now: hour}
+	s := newVirtualShared(t, srv, v)
+	s.denials = new(denials)
+	sp := algorithms.Spec{Limit: 1, Window: hour, Cost: 1}
+	places := newTestCounter(t, "places", 5, false, nil, ruleSpec{&algorithms.FixedWindow{}, sp})
+	costs := newTestCounter(t, "costs", 0, true, nil, ruleSpec{&algorithms.FixedWindow{}, sp})
+	for i := range 4 {
+		for _, c := range []*Counter{places, costs} {
+			v.tick()
+			a := items(1, c)
+			if s.Decide(context.Background(), a); a.Admitted != (i == 0) || !v.asked() {
+				t.Errorf("%s, ask %d: admitted %v, asked %v", c.Zone, i, a.Admitted, v.asked())
+			}
+		}
+	}
+}
+
 // TestDenialsAreForgotten changes, after a denial, what it depends on. The next
 // ask comes to Redis again.
 func TestDenialsAreForgotten(t *testing.T) {
