@@ -4,15 +4,18 @@ go 1.26.0
 
 tool github.com/caddyserver/xcaddy/cmd/xcaddy
 
-require github.com/redis/go-redis/v9 v9.23.0
+require (
+	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327
+	github.com/chromedp/chromedp v0.14.2
+	github.com/redis/go-redis/v9 v9.23.0
+	go.yaml.in/yaml/v3 v3.0.6
+)
 
 require (
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect
 	github.com/akavel/rsrc v0.10.2 // indirect
 	github.com/caddyserver/xcaddy v0.4.5 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
-	github.com/chromedp/cdproto v0.0.0-20250724212937-08a3db8b4327 // indirect
-	github.com/chromedp/chromedp v0.14.2 // indirect
 	github.com/chromedp/sysutil v1.1.0 // indirect
 	github.com/go-json-experiment/json v0.0.0-20250725192818-e39067aee2d2 // indirect
 	github.com/gobwas/httphead v0.1.0 // indirect

@@ -1,0 +1,231 @@
+package xcaddytest
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+func file(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join("..", path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// The image cannot be built where there is no Docker. What can be told without
+// it: it is built with the flags of the Makefile, from files that exist and are
+// not left out, and runs without root what it copied.
+func TestDockerfile(t *testing.T) {
+	text := strings.ReplaceAll(file(t, "Dockerfile"), "\\\n", " ")
+	ignored := strings.Fields(file(t, ".dockerignore"))
+	stages, user, copied := map[string]bool{}, "", map[string]bool{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		switch words[0] {
+		case "FROM":
+			user = words[len(words)-1][strings.LastIndex(words[len(words)-1], ":")+1:]
+			if i := slices.Index(words, "AS"); i > 0 {
+				stages[words[i+1]] = true
+			}
+		case "COPY":
+			from, args := "", words[1:]
+			for strings.HasPrefix(args[0], "--") {
+				from, args = from+strings.TrimPrefix(args[0], "--from="), args[1:]
+			}
+			for _, src := range args[:len(args)-1] {
+				if from == "" {
+					if _, err := os.Stat(filepath.Join("..", src)); err != nil || slices.Contains(ignored, strings.Split(src, "/")[0]) {
+						t.Errorf("%s: %v, or left out by .dockerignore", line, err)
+					}
+				} else if !stages[strings.Split(from, "--")[0]] {
+					t.Errorf("%s: no such stage in %v", line, stages)
+				}
+			}
+			copied[args[len(args)-1]] = true
+		case "USER":
+			user = words[1]
+		case "ENTRYPOINT":
+			var command []string
+			if err := json.Unmarshal([]byte(strings.Join(words[1:], " ")), &command); err != nil || !copied[command[0]] {
+				t.Errorf("%s: %v, or not copied: %v", line, err, copied)
+			}
+		case "ARG", "WORKDIR", "RUN", "ENV", "VOLUME", "EXPOSE", "CMD":
+		default:
+			t.Errorf("%s: unknown instruction", line)
+		}
+	}
+	if user == "" || strings.HasPrefix(user, "root") || strings.HasPrefix(user, "0") || len(stages) != 1 {
+		t.Errorf("runs as %q, stages %v", user, stages)
+	}
+	flags := regexp.MustCompile(`(?m)^CADDY_FLAGS := (.*)$`).FindStringSubmatch(file(t, "Makefile"))[1]
+	for _, of := range []string{"Dockerfile", ".ci/release"} {
+		for _, flag := range []string{"-trimpath", "-tags nobadger,nomysql,nopgx", "-s -w"} {
+			if !strings.Contains(flags, flag) || !strings.Contains(file(t, of), flag) {
+				t.Errorf("%s: %s not in the Makefile and in %s", flag, flags, of)
+			}
+		}
+	}
+}
+
+// compose is what the test reads of compose.yaml.
+type compose struct {
+	Services map[string]struct {
+		Image, Build string
+		Command      any
+		Environment  map[string]string
+		Volumes      []string
+		Ports        []string
+		DependsOn    []string `yaml:"depends_on"`
+		ReadOnly     bool     `yaml:"read_only"`
+		Tmpfs        []string
+		CapDrop      []string `yaml:"cap_drop"`
+		SecurityOpt  []string `yaml:"security_opt"`
+		Restart      string
+	}
+	Volumes map[string]any
+}
+
+// The compose file names what exists, and its Caddyfile is valid with the
+// environment that it gives.
+func TestCompose(t *testing.T) {
+	var c compose
+	dec := yaml.NewDecoder(strings.NewReader(file(t, "packaging/compose.yaml")))
+	dec.KnownFields(true)
+	if err := dec.Decode(&c); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Services) != 3 || c.Services["one"].Build != ".." || c.Services["two"].Build != ".." {
+		t.Fatalf("services %+v", c.Services)
+	}
+	for name, s := range c.Services {
+		for _, v := range s.Volumes {
+			from := strings.Split(v, ":")[0]
+			_, named := c.Volumes[from]
+			if _, err := os.Stat(filepath.Join("../packaging", from)); err != nil && !named {
+				t.Errorf("%s: volume %s: %v", name, v, err)
+			}
+		}
+		for _, d := range s.DependsOn {
+			if _, ok := c.Services[d]; !ok {
+				t.Errorf("%s depends on %s, which is not there", name, d)
+			}
+		}
+	}
+	cmd := harness.Command(t.TempDir(), "validate", "--config", "../packaging/Caddyfile")
+	for name := range c.Services["one"].Environment {
+		cmd.Env = append(cmd.Env, name+"=any")
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// The systemd drop-in replaces the commands of Caddy's unit, and hands over the
+// credential that docs/install.md reads.
+func TestSystemdDropIn(t *testing.T) {
+	text, doc := file(t, "packaging/diana.conf"), file(t, "docs/install.md")
+	for _, key := range []string{"ExecStart", "ExecReload"} {
+		all := regexp.MustCompile(`(?m)^`+key+`=(.*)$`).FindAllStringSubmatch(text, -1)
+		if len(all) != 2 || all[0][1] != "" || !strings.HasPrefix(all[1][1], "/usr/local/bin/caddy ") {
+			t.Errorf("%s: %q: want it emptied, and then the other binary", key, all)
+		}
+	}
+	name := regexp.MustCompile(`(?m)^LoadCredential=([\w-]+):/`).FindStringSubmatch(text)
+	if name == nil || !strings.Contains(doc, "{file./run/credentials/caddy.service/"+name[1]+"}") {
+		t.Errorf("credential %q is not what docs/install.md reads", name)
+	}
+	for _, m := range regexp.MustCompile(`install .*-m \d+ (\S+) (\S+)`).FindAllStringSubmatch(doc, -1) {
+		if !strings.Contains(text, m[1]+" "+m[2]) {
+			t.Errorf("%s is installed elsewhere in packaging/diana.conf", m[1])
+		}
+	}
+}
+
+// All YAML of the repository's face is YAML, and dependabot looks at every module.
+func TestRepositoryFiles(t *testing.T) {
+	for _, pattern := range []string{"../.github/*.yml", "../.github/*/*.yml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", pattern, err)
+		}
+		for _, f := range files {
+			var v map[string]any
+			if err := yaml.Unmarshal([]byte(file(t, strings.TrimPrefix(f, "../"))), &v); err != nil || len(v) == 0 {
+				t.Errorf("%s: %v", f, err)
+			}
+		}
+	}
+	out, err := exec.Command("../.ci/modules").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, module := range append(strings.Fields(string(out)), "./tools") {
+		if want := `"` + strings.TrimPrefix(module+"/", ".")[:max(1, len(module)-1)] + `"`; !strings.Contains(file(t, ".github/dependabot.yml"), want) {
+			t.Errorf("dependabot does not look at %s", want)
+		}
+	}
+}
+
+// A release is built from a tag whose notes stand in the changelog, and nothing
+// else. The script works in a copy of the repository.
+func TestRelease(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "clone")
+	if out, err := exec.Command("git", "clone", "-q", "..", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	changelog := filepath.Join(dir, "CHANGELOG.md")
+	notes := "# Changelog\n\n## [9.9.9] - 2030-01-01\n\n- what is new\n\n## [9.9.8]\n\n- what was\n"
+	if err := os.WriteFile(changelog, []byte(notes), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script, err := filepath.Abs("../.ci/release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(script)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, ".ci/release"), text, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := func(version string) (string, error) {
+		cmd := exec.Command(".ci/release", version)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PLATFORMS=linux/amd64")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, bad := range []string{"", "1.2.3", "v1", "v1.2.3", "v9.9"} {
+		if out, err := release(bad); err == nil {
+			t.Errorf("%q is released: %s", bad, out)
+		}
+	}
+	if out, err := release("v9.9.9"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "dist/notes.md")); err != nil || string(bytes.TrimSpace(b)) != "- what is new" {
+		t.Errorf("notes %q: %v", b, err)
+	}
+	check := exec.Command("bash", "-ec", "cd dist && sha256sum -c checksums.txt && tar -xzf *.tar.gz && ./caddy version && test -f LICENSE")
+	check.Dir = dir
+	if out, err := check.CombinedOutput(); err != nil || !strings.Contains(string(out), harness.CaddyVersion+"+diana.9.9.9") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
