@@ -258,14 +258,14 @@ const sharedPage = `	handle /rate_limit/* {
 		basic_auth {
 			ops $2a$14$a8FK9rGDthsefNF8LiEZ7uOFYy8wOllKpoCaY4jpx0IxcCoQtJgHK
 		}
-		@read method GET
-		reverse_proxy @read ` + harness.AdminAddress + ` {
+		@write not method GET
+		respond @write 405
+		reverse_proxy ` + harness.AdminAddress + ` {
 			header_up Host ` + harness.AdminAddress + `
 			header_up -Origin
 			header_up -Referer
 			header_up -Sec-Fetch-Mode
 		}
-		respond 405
 	}
 	handle {
 		rate_limit {query.k} 2/1h {

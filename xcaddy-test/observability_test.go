@@ -1,0 +1,106 @@
+package xcaddytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+const observability = "../examples/observability/"
+
+// promtool runs Prometheus' own checks.
+func promtool(t *testing.T, stdin string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("promtool", args...)
+	cmd.Stdin = strings.NewReader(stdin)
+	if out, err := cmd.CombinedOutput(); err != nil || stdin != "" && len(out) > 0 {
+		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func TestAlerts(t *testing.T) {
+	promtool(t, "", "check", "rules", observability+"alerts.yml")
+	promtool(t, "", "test", "rules", observability+"alerts_test.yml")
+	promtool(t, "", "check", "config", "--syntax-only", observability+"prometheus.yml")
+}
+
+var (
+	metricName = regexp.MustCompile(`caddy_rate_limit_\w+`)
+	help       = regexp.MustCompile(`(?m)^# TYPE (caddy_rate_limit_\w+) (\w+)$`)
+)
+
+// Every metric that the examples name is there in a Caddy that runs their
+// configuration, in a form that Prometheus likes, also after a reload.
+func TestObservedMetricsExist(t *testing.T) {
+	redis := harness.StartRedis(t)
+	port, admin, metrics := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
+	text, err := os.ReadFile(observability + "limits.caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := harness.Command(t.TempDir(), "adapt", "--adapter", "caddyfile", "--config", observability+"limits.caddyfile")
+	cmd.Env = append(cmd.Env, fmt.Sprint("PORT=", port), fmt.Sprint("METRICS=", metrics), "REDIS="+redis.Addr)
+	config, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	config = []byte(strings.Replace(string(config), "{", fmt.Sprintf(`{"admin":{"listen":"127.0.0.1:%d"},`, admin), 1))
+	c := harness.StartCaddyJSON(t, config, port, admin)
+	push(t, redis, `{"zones": {"site": {"rules": [{"limit": 5, "window": "1h"}]}}}`)
+	everywhere(t, []*harness.Caddy{c}, "site", 5, 10*soon)
+	push(t, redis, `{"zones": 1}`)
+	c.Statuses(t, "/", 20)
+	scrape := func() string {
+		return harness.Do(t, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics), "").Body
+	}
+	harness.Until(t, 10*soon, "the refused document to be counted", func() bool {
+		return strings.Contains(scrape(), "caddy_rate_limit_rules_errors_total 1")
+	})
+	c.Load(t, c.Running(t))
+	got := scrape()
+	var ours strings.Builder
+	kinds := make(map[string]string)
+	for line := range strings.Lines(got) {
+		if strings.Contains(line, "caddy_rate_limit_") {
+			ours.WriteString(line)
+		}
+	}
+	for _, m := range help.FindAllStringSubmatch(got, -1) {
+		kinds[m[1]] = m[2]
+	}
+	promtool(t, ours.String(), "check", "metrics")
+	if !strings.Contains(got, `caddy_rate_limit_denied_total{rule="1",zone="site"} 15`) {
+		t.Errorf("denied requests are not told of after a reload:\n%s", ours.String())
+	}
+	for _, file := range []string{"alerts.yml", "grafana/dashboards/rate-limits.json"} {
+		text, err := os.ReadFile(observability + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := metricName.FindAllString(string(text), -1)
+		if len(names) < 8 {
+			t.Errorf("%s names %q", file, names)
+		}
+		for _, name := range names {
+			// These come with the first failure of their kind.
+			if slices.Contains([]string{"caddy_rate_limit_store_errors_total", "caddy_rate_limit_clock_steps_total"}, name) {
+				continue
+			}
+			if kinds[strings.TrimSuffix(name, "_bucket")] == "" {
+				t.Errorf("%s names %s, which is no metric of Caddy's", file, name)
+			}
+		}
+	}
+	board, err := os.ReadFile(observability + "grafana/dashboards/rate-limits.json")
+	if err != nil || !json.Valid(board) {
+		t.Errorf("the dashboard: %v", err)
+	}
+}
