@@ -1,0 +1,75 @@
+package xcaddytest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// Documents that are too large, too deep, full of control characters, or that
+// change a hundred times a second disturb no request and fill no log, and the
+// last good one is in force in the end.
+func TestHostileDocuments(t *testing.T) {
+	redis := harness.StartRedis(t)
+	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: steered})
+	push(t, redis, limitDocument("api", 70_000))
+	everywhere(t, []*harness.Caddy{c}, "api", 70_000, 10*time.Second)
+	load := harness.During(9 * time.Second)
+	done := make(chan []harness.Shot)
+	go func() { done <- harness.Pace(100, load, c.URL+"/limited?k=a") }()
+	for document, want := range map[string]string{
+		strings.Repeat(" ", 2<<20):                                         "over 1048576 bytes",
+		strings.Repeat(`{"zones":`, 100_000):                               "nests deeper than 32",
+		strings.Repeat("[", 1<<20):                                         "nests deeper than 32",
+		`{"zones": {"` + "\\u0000\\u001b[2J\\n" + `": 7}}`:                 `/zones/\x00\x1b[2J\n: 7: want an object`,
+		`{"zones": {"api": {"rules": [{"limit": 1e99, "window": "1s"}]}}}`: "/zones/api/rules/0/limit: ",
+		`{"zones": {"` + strings.Repeat("x", 1<<19) + `": 7}}`:             "/zones/xxx",
+		"\xff\xfe\x00":  "no JSON",
+		"<html></html>": "no JSON",
+	} {
+		push(t, redis, document)
+		harness.Until(t, 10*time.Second, fmt.Sprintf("%.40q to be refused", document), func() bool {
+			return strings.Contains(zonesOf(t, c).Rules.Error, want)
+		})
+	}
+	unknown := `{"zones": {"\u0000\u001b[31m<script>": {}, "api": {}}}`
+	push(t, redis, unknown)
+	harness.Until(t, 10*time.Second, "the unknown zone to be listed", func() bool {
+		u := zonesOf(t, c).Rules.Unknown
+		return len(u) == 1 && u[0] == "\x00\x1b[31m<script>"
+	})
+	if out := rateLimit(t, c, "zones"); strings.ContainsAny(out, "\x00\x1b") || !strings.Contains(out, `"\x00\x1b[31m<script>"`) {
+		t.Errorf("control characters reach the terminal: %q", out)
+	}
+	ctx := context.Background()
+	for i := range 300 {
+		document := limitDocument("api", 60_000+i)
+		if i%3 == 0 {
+			document = limitDocument("api", 0) // refused
+		}
+		redis.Set(ctx, "diana:rules", document, time.Hour)
+		redis.Publish(ctx, "diana:rules", "")
+		time.Sleep(10 * time.Millisecond)
+	}
+	if took := everywhere(t, []*harness.Caddy{c}, "api", 60_299, 10*time.Second); took > soon {
+		t.Errorf("the last of many changes took %v", took)
+	}
+	shots := <-done
+	if ok := len(harness.With(http.StatusOK, shots)); ok != len(shots) {
+		t.Errorf("%d of %d requests passed", ok, len(shots))
+	}
+	lines, longest := 0, 0
+	for line := range strings.Lines(c.Log()) {
+		if strings.Contains(line, "rules from outside") {
+			lines, longest = lines+1, max(longest, len(line))
+		}
+	}
+	if lines > 100 || longest > 2000 {
+		t.Errorf("%d log lines about rules, the longest of %d bytes", lines, longest)
+	}
+}
