@@ -58,7 +58,7 @@ func BenchmarkAllow(b *testing.B) {
 // BenchmarkAllowZones shows what each further zone of a handler costs.
 func BenchmarkAllowZones(b *testing.B) {
 	keys := benchtest.Keys(benchtest.Clients)
-	for _, n := range []int{1, 2, 4} {
+	for _, n := range []int{1, 2, 4, 8} {
 		b.Run(fmt.Sprintf("zones=%d", n), func(b *testing.B) {
 			zones := make([]string, n)
 			for i := range zones {
@@ -66,6 +66,21 @@ func BenchmarkAllowZones(b *testing.B) {
 			}
 			config := fmt.Sprintf(`{"headers":"off","zones":[%s]}`, strings.Join(zones, ","))
 			benchtest.Allow(b, benchtest.Handler(b, "rate_limit", config, nil), keys)
+		})
+	}
+}
+
+// BenchmarkAllowRules shows what each further rule of a zone costs.
+func BenchmarkAllowRules(b *testing.B) {
+	keys := benchtest.Keys(benchtest.Clients)
+	kinds := []string{ruleGCRA, ruleSlidingWindow, ruleFixedWindow, ruleTokenBucket}
+	for _, n := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
+			rules := make([]string, n)
+			for i := range rules {
+				rules[i] = kinds[i%len(kinds)]
+			}
+			benchtest.Allow(b, benchHandler(b, headersOff, rules...), keys)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,11 +88,12 @@ type tableSize struct {
 	keys uint64
 }
 
-// BenchmarkTable shows what the number of keys does to a decision and to the
-// garbage collector.
+// BenchmarkTable shows what the number of keys does to a decision, to the garbage
+// collector, and to who has to make a shard's index larger. A map of Go with the
+// same keys is what a decision can be compared with.
 func BenchmarkTable(b *testing.B) {
 	b.Run("keys=0/gc", benchGC)
-	for _, n := range []tableSize{{"10k", 10_000}, {"10M", 10_000_000}} {
+	for _, n := range []tableSize{{"10k", 10_000}, {"100k", 100_000}, {"1M", 1_000_000}, {"10M", 10_000_000}} {
 		t := newBenchTable(b, n.keys, benchGCRA)
 		b.Run("keys="+n.name+"/decide", func(b *testing.B) {
 			b.ReportAllocs()
@@ -102,8 +104,40 @@ func BenchmarkTable(b *testing.B) {
 			cpu.Report(b, b.N)
 		})
 		b.Run("keys="+n.name+"/gc", benchGC)
+		b.Run("keys="+n.name+"/grow", t.benchGrow)
 		runtime.KeepAlive(t)
 	}
+	for _, n := range []tableSize{{"10k", 10_000}, {"10M", 10_000_000}} {
+		b.Run("keys="+n.name+"/map", func(b *testing.B) { benchMap(b, n.keys) })
+	}
+}
+
+// benchGrow times what the request has to do that makes a shard grow.
+func (t *benchTable) benchGrow(b *testing.B) {
+	table := t.ask.Items[0].Counter.Table
+	cpu := benchtest.StartCPU()
+	for i := 0; b.Loop(); i++ {
+		s := &table.shards[i%len(table.shards)]
+		table.reindex(s, 0)
+	}
+	cpu.Report(b, b.N)
+}
+
+// benchMap looks keys up in a map of Go and changes what is there, behind a lock.
+func benchMap(b *testing.B, keys uint64) {
+	m := make(map[Key]*[2]int64)
+	for i := range keys {
+		m[benchKey(i)] = new([2]int64)
+	}
+	var mu sync.Mutex
+	b.ResetTimer()
+	cpu := benchtest.StartCPU()
+	for i := uint64(0); b.Loop(); i++ {
+		mu.Lock()
+		m[benchKey(scramble(i)%keys)][0]++
+		mu.Unlock()
+	}
+	cpu.Report(b, b.N)
 }
 
 // benchGC times full garbage collections.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"log"
@@ -15,12 +16,19 @@ import (
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("table: ")
+	plots := flag.String("plots", "", "also draw what grows with what, as SVG files in this folder")
+	flag.Parse()
 	s, err := read(os.Stdin)
 	if err != nil {
 		log.Fatal(err)
 	}
 	if err := write(os.Stdout, machine(), rows(s)); err != nil {
 		log.Fatal(err)
+	}
+	if *plots != "" {
+		if err := draw(s, *plots); err != nil {
+			log.Fatal(err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -62,6 +63,34 @@ func TestEveryRowHasItsFigures(t *testing.T) {
 	for line := range strings.Lines(b.String()) {
 		if strings.Contains(line, "not measured") || strings.Count(line, "|") != 5 {
 			t.Errorf("row %q", line)
+		}
+	}
+}
+
+// TestPlots draws the charts and looks for what they say.
+func TestPlots(t *testing.T) {
+	f, err := os.Open("testdata/results.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	s, err := read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	if err := draw(s, folder); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range charts {
+		svg, err := os.ReadFile(filepath.Join(folder, c.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range append(c.ticks, c.title, c.y) {
+			if !strings.Contains(string(svg), ">"+text+"<") {
+				t.Errorf("%s: no %q", c.file, text)
+			}
 		}
 	}
 }
