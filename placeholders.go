@@ -52,7 +52,7 @@ func (q *request) show() {
 // show keeps the placeholders in the function itself, which is all that is
 // allocated for them.
 func show(repl *caddy.Replacer, p placeholders) {
-	repl.Map(func(key string) (any, bool) { return p.value(key) })
+	repl.Map(p.value)
 }
 
 func (q *request) numbersOf(u *use) zoneNumbers {

@@ -28,16 +28,16 @@ func unread(ctx caddy.Context) bool {
 	}
 	for _, id := range caddy.Modules() {
 		m, err := caddy.GetModule(id)
-		if err != nil || bytes.Contains(config, []byte(`"`+m.ID.Name()+`"`)) && foreign(m) {
+		if err != nil || bytes.Contains(config, []byte(`"`+m.ID.Name()+`"`)) && others(m) {
 			return false // it may read whatever it likes
 		}
 	}
 	return true
 }
 
-// foreign says that a module may read what stands in no configuration: that it
+// others says that a module may read what stands in no configuration: that it
 // is neither Caddy's own nor a part of ours.
-func foreign(m caddy.ModuleInfo) bool {
+func others(m caddy.ModuleInfo) bool {
 	id := string(m.ID)
 	if id == "rate_limit" || strings.HasSuffix(id, ".rate_limit") || strings.Contains(id, ".rate_limit.") {
 		return false
