@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -44,14 +43,23 @@ type place struct {
 // read before them, it would seem to go back whenever two requests change places.
 func decideLocal(a *Ask, clock func() int64) {
 	a.room()
-	var room [2]place
+	if len(a.Items) == 1 { // most have one, and clearing room for more takes time
+		place := [1]place{locate(&a.Items[0])}
+		decideAt(a, clock, place[:], place[:])
+		return
+	}
+	var room, order [8]place
 	places := room[:0]
 	for i := range a.Items {
 		places = append(places, locate(&a.Items[i]))
 	}
-	locked := inOrder(places)
-	for _, p := range locked {
-		p.shard.mu.Lock()
+	decideAt(a, clock, places, inOrder(order[:0], places))
+}
+
+// decideAt decides at the items' places, of which locked are to be locked.
+func decideAt(a *Ask, clock func() int64, places, locked []place) {
+	for i := range locked {
+		locked[i].shard.mu.Lock()
 	}
 	now := clock()
 	a.Now = now
@@ -66,8 +74,8 @@ func decideLocal(a *Ask, clock func() int64) {
 		}
 		places[i].numbers(it, now)
 	}
-	for _, p := range locked {
-		p.shard.mu.Unlock()
+	for i := range locked {
+		locked[i].shard.mu.Unlock()
 	}
 }
 
@@ -78,16 +86,23 @@ func locate(it *Item) place {
 	return place{table: t, mix: mix, at: at, shard: &t.shards[at]}
 }
 
-// inOrder returns the places in the order of locking, each shard once.
-func inOrder(places []place) []place {
-	if len(places) == 1 {
-		return places
+// inOrder appends the places to room in the order of locking, each shard once.
+func inOrder(room, places []place) []place {
+	for _, p := range places {
+		i := len(room)
+		for i > 0 && p.before(&room[i-1]) {
+			i--
+		}
+		if i == 0 || room[i-1].shard != p.shard {
+			room = slices.Insert(room, i, p)
+		}
 	}
-	sorted := slices.Clone(places)
-	slices.SortFunc(sorted, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.table.serial, b.table.serial), cmp.Compare(a.at, b.at))
-	})
-	return slices.CompactFunc(sorted, func(a, b place) bool { return a.shard == b.shard })
+	return room
+}
+
+// before says whether the place is locked before another. All lock in this order.
+func (p *place) before(o *place) bool {
+	return p.table.serial < o.table.serial || p.table == o.table && p.at < o.at
 }
 
 func (p *place) judge(it *Item, now int64) {
