@@ -371,6 +371,58 @@ func TestDocumentedPush(t *testing.T) {
 	until(t, "the pushed rule", func() bool { return s.send(req{}).status == 200 })
 }
 
+// TestChineseReadme holds both READMEs to have the same blocks, the same words in
+// code, the same links, headings and figures. What one of them says, the other must.
+func TestChineseReadme(t *testing.T) {
+	english, chinese := textOf(t, "README.md"), textOf(t, "README.zh-CN.md")
+	figure := regexp.MustCompile(`\d[\d.,]*(?: us| %|x)?`)
+	for what, of := range map[string]func(text string) []string{
+		"block": func(text string) []string { return regexp.MustCompile("(?s)```.*?```").FindAllString(text, -1) },
+		"word":  func(text string) []string { return regexp.MustCompile("`[^`\n]+`").FindAllString(outside(text), -1) },
+		"link": func(text string) []string {
+			return regexp.MustCompile(`\]\((?:https|docs|[A-Z]+\b)[^)]*\)`).FindAllString(text, -1)
+		},
+		"headings": func(text string) []string { return regexp.MustCompile(`(?m)^#+ `).FindAllString(outside(text), -1) },
+		"figure": func(text string) []string {
+			_, figures, _ := strings.Cut(text, "`make bench`")
+			figures, _, _ = strings.Cut(figures, "\n## ")
+			return figure.FindAllString(figures, -1)
+		},
+	} {
+		// Sentences may name them in another order.
+		a, b := slices.Sorted(slices.Values(of(english))), slices.Sorted(slices.Values(of(chinese)))
+		a, b = slices.Compact(a), slices.Compact(b)
+		a, b = slices.DeleteFunc(a, ofReadme), slices.DeleteFunc(b, ofReadme)
+		if len(a) == 0 {
+			t.Errorf("no %s", what)
+		}
+		for _, v := range a {
+			if !slices.Contains(b, v) {
+				t.Errorf("%s %q stands in README.md, and not in README.zh-CN.md", what, v)
+			}
+		}
+		for _, v := range b {
+			if !slices.Contains(a, v) {
+				t.Errorf("%s %q stands in README.zh-CN.md, and not in README.md", what, v)
+			}
+		}
+	}
+	if n, m := strings.Count(english, "\n## "), strings.Count(chinese, "\n## "); n != m {
+		t.Errorf("README.md has %d sections, README.zh-CN.md %d", n, m)
+	}
+	if n, m := strings.Count(english, "\n|"), strings.Count(chinese, "\n|"); n != m {
+		t.Errorf("README.md has %d lines of tables, README.zh-CN.md %d", n, m)
+	}
+}
+
+// outside is a text without its fenced blocks.
+func outside(text string) string {
+	return regexp.MustCompile("(?s)```.*?```").ReplaceAllString(text, "")
+}
+
+// ofReadme says of a link that it leads to the other language.
+func ofReadme(v string) bool { return strings.Contains(v, "](README") }
+
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
 // TestDocumentedLinks follows every link to a file of this repository, and to a
