@@ -79,13 +79,13 @@ func (a *App) lendStore(s storeUser) error {
 	if err != nil {
 		return err
 	}
-	o.PoolSize = rulesConnections
+	o.PoolSize, o.Lazy = rulesConnections, true
 	o.Timeout = o.DialTimeout
 	return s.UseStore(id, func() redis.UniversalClient { return stores.NewClient(&o.RedisOptions) })
 }
 
 // rulesConnections are enough for one reading, and one for its notices.
-const rulesConnections = 3
+const rulesConnections = 2
 
 // join enters a handler whose own rules are in force, and gives it those from
 // outside. A document that the configuration has no use for is left aside until

@@ -28,6 +28,10 @@ func newClient(o *RedisOptions) (redis.UniversalClient, *links) {
 	if size == 0 {
 		size = 10 * runtime.GOMAXPROCS(0)
 	}
+	idle := min(2, size)
+	if o.Lazy {
+		idle = 0
+	}
 	answer := max(o.Timeout, silence)
 	u := &redis.UniversalOptions{
 		Addrs: o.Addresses, MasterName: o.Master, IsClusterMode: o.Cluster,
@@ -37,7 +41,7 @@ func newClient(o *RedisOptions) (redis.UniversalClient, *links) {
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
 		DialTimeout: o.DialTimeout, PoolTimeout: o.Timeout, ReadTimeout: answer, WriteTimeout: answer,
 		PipelinePoolSize: -1, // loading the script takes no connections beside these
-		PoolSize:         size, MinIdleConns: min(2, size), MaxActiveConns: size,
+		PoolSize:         size, MinIdleConns: idle, MaxActiveConns: size,
 		TLSConfig:                o.TLS,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

@@ -86,7 +86,7 @@ func (s *Shared) unhear() {
 
 func (s *Shared) listenOnce(ctx context.Context) {
 	o := s.o.RedisOptions
-	o.PoolSize, o.Timeout = 2, o.DialTimeout
+	o.PoolSize, o.Lazy, o.Timeout = 1, true, o.DialTimeout
 	client := NewClient(&o)
 	defer func() { _ = client.Close() }()
 	listen.Listen(ctx, client, s.resets(), listen.Ears{

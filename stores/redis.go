@@ -45,6 +45,9 @@ type RedisOptions struct {
 	// PoolSize is how many connections are open at most. Default: 10 a core.
 	PoolSize int
 
+	// Lazy opens no connection before one is needed.
+	Lazy bool
+
 	// Script is what Redis runs. Default: that of scripts.Decide. Proofs run it
 	// with a clock of their own.
 	Script string
