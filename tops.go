@@ -58,12 +58,11 @@ func (q *request) rank(u *use) {
 	if now == 0 { // nobody was asked
 		now = clock()
 	}
-	epoch := topk.Epoch(now)
-	times := sketchIn(&u.z.tops.busy).Add(u.key.Hi, u.key.Lo, epoch)
+	times := sketchIn(&u.z.tops.busy).Add(u.key.Hi, u.key.Lo, now)
 	if u.outcome == denied || u.outcome == shadowDenied {
-		times = max(times, sketchIn(&u.z.tops.denied).Add(u.key.Hi, u.key.Lo, epoch))
+		times = max(times, sketchIn(&u.z.tops.denied).Add(u.key.Hi, u.key.Lo, now))
 	}
-	if q.h.LogKey && times > 1 && bits.OnesCount32(times) == 1 {
+	if q.h.LogKey && times > 1 && bits.OnesCount32(times) <= 2 {
 		u.z.tops.name(u.key, u.z, q.r)
 	}
 }
@@ -123,7 +122,7 @@ func (t *tops) list(p *atomic.Pointer[topk.Sketch], n int) []statusOfHit {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, c := range sketch.Top(n, topk.Epoch(clock())) {
+	for _, c := range sketch.Top(n, clock()) {
 		k := stores.Key{Hi: c.Hi, Lo: c.Lo}
 		hits = append(hits, statusOfHit{k.String(), t.names[k], c.Times})
 	}

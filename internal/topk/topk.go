@@ -15,9 +15,15 @@ import (
 // with a randomized admission, in small sets, of which a key's hash chooses one.
 // Counts halve with each [Epoch], so that they tell of the last minutes.
 //
-// A set that is being counted in by somebody else is left alone: that one time is
+// While keys come more than ten thousand times a second one in sixteen is counted,
+// for all of them. A set that is being counted in by somebody else is left alone: that one time is
 // not counted. The zero value is empty and ready.
 type Sketch struct {
+	skip  atomic.Uint32 // how many of sixteen are not counted: 0 or 15
+	adds  atomic.Uint32 // counted since
+	since atomic.Int64  // in microseconds
+	_     [48]byte      // what changes seldom apart from what changes always
+
 	sets [numSets]set
 }
 
@@ -48,10 +54,44 @@ type set struct {
 // Epoch is that of an instant in microseconds.
 func Epoch(us int64) uint32 { return uint32(us >> EpochBits) }
 
-// Add counts a key, the bits of whose hash are hi and lo. It returns how often
-// the key certainly came, or 0 if it was not counted. Epoch 0 stands for the
-// last one that was seen.
-func (s *Sketch) Add(hi, lo uint64, epoch uint32) uint32 {
+const (
+	sampled  = 16      // one in so many is counted while keys come fast
+	fast     = 10_000  // a second
+	slow     = 5_000   // a second, from which on all are counted again
+	lookAdds = 1024    // how fast is looked at after so many
+	lookTime = 1 << 20 // or after so many microseconds
+)
+
+// Add counts a key, the bits of whose hash are hi and lo, at an instant in
+// microseconds. It returns how often the key certainly came, or 0 if it was not
+// counted.
+func (s *Sketch) Add(hi, lo uint64, now int64) uint32 {
+	skip := s.skip.Load()
+	if skip > 0 && rand.Uint32()&skip != 0 { //nolint:gosec // it only samples
+		return 0
+	}
+	n, took := s.adds.Add(1), now-s.since.Load()
+	if n >= lookAdds || took < 0 || took > lookTime {
+		s.pace(now, took, n*(skip+1))
+	}
+	return s.add(hi, lo, Epoch(now), skip+1)
+}
+
+// pace looks at how fast keys come: n in so many microseconds.
+func (s *Sketch) pace(now, took int64, n uint32) {
+	s.since.Store(now)
+	s.adds.Store(0)
+	switch perSecond := int64(n) * 1_000_000 / max(1, took); {
+	case took < 0: // the clock was set back
+	case perSecond > fast:
+		s.skip.Store(sampled - 1)
+	case perSecond < slow:
+		s.skip.Store(0)
+	}
+}
+
+// add counts a key for times of them.
+func (s *Sketch) add(hi, lo uint64, epoch, times uint32) uint32 {
 	x := &s.sets[(hi^lo>>32)%numSets]
 	if !x.busy.CompareAndSwap(0, 1) {
 		return 0
@@ -63,7 +103,7 @@ func (s *Sketch) Add(hi, lo uint64, epoch uint32) uint32 {
 	for i := range x.entries {
 		e := &x.entries[i]
 		if e.lo == lo && e.hi == hi && e.count > 0 {
-			e.count++
+			e.count += times
 			n := e.count - e.over
 			x.busy.Store(0)
 			return n
@@ -76,9 +116,9 @@ func (s *Sketch) Add(hi, lo uint64, epoch uint32) uint32 {
 	// its place (Ben Basat et al., Randomized Admission Policy, 2017): millions of
 	// keys that come once leave those in peace that come often.
 	e, n := &x.entries[least], uint32(0)
-	if rand.Uint32() < math.MaxUint32/(e.count+1) { //nolint:gosec // it only samples
-		e.hi, e.lo, e.over, n = hi, lo, e.count, 1
-		e.count++
+	if rand.Uint32() <= math.MaxUint32/(e.count/times+1) { //nolint:gosec // it only samples
+		e.hi, e.lo, e.over, n = hi, lo, e.count, times
+		e.count += times
 	}
 	x.busy.Store(0)
 	return n
@@ -103,7 +143,8 @@ type Count struct {
 
 // Top returns at most n of the keys that certainly came, the most frequent
 // first, with how often.
-func (s *Sketch) Top(n int, epoch uint32) []Count {
+func (s *Sketch) Top(n int, now int64) []Count {
+	epoch := Epoch(now)
 	all := make([]Count, 0, Kept)
 	for i := range s.sets {
 		x := &s.sets[i]

@@ -19,15 +19,17 @@ func mixed(i uint64) (hi, lo uint64) {
 
 func TestFewKeysAreExact(t *testing.T) {
 	var s Sketch
+	now := int64(9) << EpochBits
 	for i := range uint64(50) {
 		hi, lo := mixed(i)
 		for n := range i + 1 {
-			if got := s.Add(hi, lo, 9); uint64(got) != n+1 {
+			now += 1000
+			if got := s.Add(hi, lo, now); uint64(got) != n+1 {
 				t.Fatalf("key %d: counted %d, want %d", i, got, n+1)
 			}
 		}
 	}
-	top := s.Top(100, 9)
+	top := s.Top(100, now)
 	if len(top) != 50 {
 		t.Fatalf("%d keys, want 50", len(top))
 	}
@@ -37,7 +39,7 @@ func TestFewKeysAreExact(t *testing.T) {
 			t.Errorf("place %d: %+v, want key %d", i, c, 49-i)
 		}
 	}
-	if got := s.Top(3, 9); len(got) != 3 {
+	if got := s.Top(3, now); len(got) != 3 {
 		t.Errorf("%d keys, want 3", len(got))
 	}
 }
@@ -49,16 +51,17 @@ func TestBusyAmongMillions(t *testing.T) {
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	const distinct = 10_000_000
+	now := func(i uint64) int64 { return int64(i) * 5 } // within a minute
 	for i := range uint64(distinct) {
 		if i%50 == 0 { // the busy ones are 2 % of all, 0.1 % each
 			hi, lo := mixed(r.Uint64N(20))
-			s.Add(hi, lo, 1)
+			s.Add(hi, lo, now(i))
 		}
 		hi, lo := hash(i<<20 | 1<<60)
-		s.Add(hi, lo, 1)
+		s.Add(hi, lo, now(i))
 	}
 	found := 0
-	for _, c := range s.Top(100, 1) {
+	for _, c := range s.Top(100, now(distinct)) {
 		for i := range uint64(20) {
 			if hi, lo := mixed(i); c.Hi == hi && c.Lo == lo {
 				found++
@@ -83,9 +86,9 @@ func TestHeavyKeysAreFound(t *testing.T) {
 			k = r.Uint64N(20) // 1.7 % each
 		}
 		hi, lo := mixed(k)
-		s.Add(hi, lo, 1)
+		s.Add(hi, lo, int64(i)*20)
 	}
-	top := s.Top(100, 1)
+	top := s.Top(100, 40_000_000)
 	for i := range uint64(20) {
 		hi, lo := mixed(i)
 		found := false
@@ -101,22 +104,59 @@ func TestHeavyKeysAreFound(t *testing.T) {
 func TestCountsFade(t *testing.T) {
 	var s Sketch
 	hi, lo := mixed(1)
+	at := func(epoch int64) int64 { return epoch << EpochBits }
 	for range 64 {
-		s.Add(hi, lo, 5)
+		s.Add(hi, lo, at(5))
 	}
-	for epoch, want := range map[uint32]uint32{5: 64, 0: 64} {
-		if top := s.Top(1, epoch); top[0].Times != want {
-			t.Errorf("epoch %d: %d, want %d", epoch, top[0].Times, want)
+	for _, epoch := range []int64{5, 0} {
+		if top := s.Top(1, at(epoch)); top[0].Times != 64 {
+			t.Errorf("epoch %d: %d, want 64", epoch, top[0].Times)
 		}
 	}
-	if n := s.Add(hi, lo, 7); n != 17 {
+	if n := s.Add(hi, lo, at(7)); n != 17 {
 		t.Errorf("two epochs later: %d, want 17", n)
 	}
-	if n := s.Add(hi, lo, 6); n != 18 { // a clock that went back
+	if n := s.Add(hi, lo, at(6)); n != 18 { // a clock that went back
 		t.Errorf("an epoch back: %d, want 18", n)
 	}
-	if top := s.Top(1, 100); len(top) != 0 {
+	if top := s.Top(1, at(100)); len(top) != 0 {
 		t.Errorf("long after: %v, want none", top)
+	}
+}
+
+// TestFastKeysAreSampled: the counts are right, about, at any pace, and exact
+// again when it slows down.
+func TestFastKeysAreSampled(t *testing.T) {
+	var s Sketch
+	now := int64(1) << 40
+	add := func(key uint64, n int, gap int64) {
+		hi, lo := mixed(key)
+		for range n {
+			now += gap
+			s.Add(hi, lo, now)
+		}
+	}
+	times := func(key uint64) uint32 {
+		hi, lo := mixed(key)
+		for _, c := range s.Top(Kept, now) {
+			if c.Hi == hi && c.Lo == lo {
+				return c.Times
+			}
+		}
+		return 0
+	}
+	add(1, 100_000, 10)
+	if n := times(1); n < 90_000 || n > 110_000 || s.skip.Load() == 0 {
+		t.Errorf("100000 within a second count as %d, skip %d", n, s.skip.Load())
+	}
+	add(2, 3000, 1000)
+	if s.skip.Load() != 0 {
+		t.Error("a thousand a second are sampled")
+	}
+	before := times(3)
+	add(3, 500, 1000)
+	if n := times(3) - before; n != 500 {
+		t.Errorf("500 at a thousand a second count as %d", n)
 	}
 }
 
@@ -127,7 +167,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range uint64(20_000) {
 				hi, lo := mixed((i * (g + 1)) % 300)
-				s.Add(hi, lo, uint32(1+i/10_000))
+				s.Add(hi, lo, int64(i)*500)
 				if i%1000 == 0 {
 					s.Top(10, 0)
 				}
@@ -145,17 +185,18 @@ func BenchmarkAdd(b *testing.B) {
 	for i := range keys {
 		keys[i][0], keys[i][1] = mixed(uint64(i))
 	}
+	const now = 1 << 40 // as fast as can be
 	b.Run("one key", func(b *testing.B) {
 		var s Sketch
 		for b.Loop() {
-			s.Add(keys[0][0], keys[0][1], 1)
+			s.Add(keys[0][0], keys[0][1], now)
 		}
 	})
 	b.Run("65536 keys", func(b *testing.B) {
 		var s Sketch
 		for i := 0; b.Loop(); i++ {
 			k := &keys[i&(1<<16-1)]
-			s.Add(k[0], k[1], 1)
+			s.Add(k[0], k[1], now)
 		}
 	})
 	b.Run("65536 keys parallel", func(b *testing.B) {
@@ -163,7 +204,7 @@ func BenchmarkAdd(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			for i := 0; pb.Next(); i++ {
 				k := &keys[i&(1<<16-1)]
-				s.Add(k[0], k[1], 1)
+				s.Add(k[0], k[1], now)
 			}
 		})
 	})
