@@ -41,6 +41,13 @@ func rows() []row {
 		{name: "LOADING", fault: "Redis started again answers LOADING", target: errorPromise + "away", run: loading},
 		{name: "CLUSTERDOWN", fault: "Redis Cluster answers CLUSTERDOWN", target: errorPromise + "away", run: clusterDown},
 		{name: "script-flush", fault: "SCRIPT FLUSH every 100 ms", target: "no decision fails", quick: true, run: scriptFlushed},
+		{name: "flap", fault: "Redis killed and started 10 times in 30 s", target: "one probe an instance at a time; connections <= pool_size (8) + 2 for notices; one limit more a flap at most", run: flapping},
+		{name: "pool", fault: "pool of 2, 200 clients, answers 5 ms late", target: "waits <= timeout (+ 10 ms); nothing stuck after", run: tightPool},
+		{name: "flushall", fault: "FLUSHALL", target: "one limit more at most; the next requests as ever", run: forgotten(flushed)},
+		{name: "evict", fault: "Redis evicts half of all keys", target: "one limit more at most; the next requests as ever", run: forgotten(evicted)},
+		{name: "flood", fault: "10 million clients in process, max_keys 1 million", target: "memory <= stated + 10 %; who is denied stays so; new clients elsewhere pass", run: flood},
+		{name: "vanish", fault: "clients vanish while they wait, reset HTTP/2 streams, stop in their bodies", target: "what started is charged; 1000 wait at most; nothing leaks", run: vanishing},
+		{name: "soak", fault: "load, reloads and flaps for " + soakTime().String(), target: "0 5xx; goroutines, connections, memory flat", quick: true, run: soak},
 	}
 }
 

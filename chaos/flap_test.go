@@ -1,0 +1,100 @@
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// flapping kills Redis again and again, and starts it after a while.
+func flapping(t *testing.T, out *result) {
+	const flaps, pool = 10, 8
+	srv := redistest.Start(t)
+	p := startProxy(t, srv.Addr)
+	s := begin(t, fmt.Sprintf("%s {\n\t\t\tpool_size %d\n\t\t}", p.Addr, pool))
+	r := s.play(play{
+		calm: 2 * time.Second, after: 4 * time.Second,
+		begin: func() {
+			for range flaps {
+				srv.Kill()
+				time.Sleep(1500 * time.Millisecond)
+				srv.Run()
+				time.Sleep(1500 * time.Millisecond)
+			}
+		},
+	})
+	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond, losses: flaps})
+	judgeBack(t, r, out, r.ended, soonBack)
+	passed := make(map[string]int)
+	for _, shot := range harness.With(http.StatusOK, r.shots) {
+		passed[pathOf(shot)]++
+	}
+	for i := range longKeys {
+		n, bound := passed[fmt.Sprintf("/long?k=%d", i)], zones[2].bound
+		out.say("of a limit of %d an hour %d passed", bound, n)
+		if n > (1+flaps)*bound {
+			t.Errorf("%d passed, want at most one limit more each flap", n)
+		}
+	}
+	out.say("at most %d connections, %d probes at a time", p.mostOpen.Load(), p.mostProbes.Load())
+	// Beside the pool there is one connection for notices and one to open it.
+	if n := p.mostOpen.Load(); n > instances*(pool+2) {
+		t.Errorf("%d connections, want at most %d an instance", n, pool+2)
+	}
+	if n := p.mostProbes.Load(); n > instances {
+		t.Errorf("%d probes at a time, want one an instance", n)
+	}
+}
+
+// tightPool lets many clients share two connections to a slow Redis.
+func tightPool(t *testing.T, out *result) {
+	const pool, clients = 2, 200
+	srv := redistest.Start(t)
+	p := startProxy(t, srv.Addr)
+	s := begin(t, fmt.Sprintf("%s {\n\t\t\tpool_size %d\n\t\t}", p.Addr, pool))
+	goroutines := s.goroutines()
+	p.delay.Store(int64(5 * time.Millisecond))
+	r := &record{start: time.Now(), gone: time.Now()}
+	for _, c := range s.caddys {
+		r.marks = append(r.marks, len(c.Log()))
+	}
+	control := make(chan []harness.Shot)
+	over := make(chan struct{})
+	go func() {
+		control <- harness.Pace(controlRate, func() bool {
+			select {
+			case <-over:
+				return false
+			default:
+				return true
+			}
+		}, s.urls("/free")...)
+	}()
+	r.shots = harness.Saturate(clients, harness.During(pick(5*time.Second, 2*time.Second)), s.rotated(paths())...)
+	close(over)
+	r.control, r.ended, r.over = <-control, time.Now(), time.Now()
+	harness.OnlyStatuses(t, r.shots, http.StatusOK, http.StatusTooManyRequests)
+	out.say("%d requests, 0 5xx", len(r.shots))
+	judgeWaits(t, r, out, timeout+10*time.Millisecond)
+	judgeBounds(t, r, out, promise{})
+	p.delay.Store(0)
+	harness.Until(t, 5*time.Second, "nothing is stuck", func() bool { return s.goroutines() <= goroutines+10*instances })
+	again := s.play(play{calm: time.Second, after: 3 * time.Second, begin: func() {}})
+	judgeBack(t, again, out, again.ended, soonBack)
+	if n := p.mostOpen.Load(); n > instances*(pool+2) {
+		t.Errorf("%d connections, want at most %d an instance", n, pool+2)
+	}
+	out.say("at most %d connections", p.mostOpen.Load())
+}
+
+// goroutines are those of all instances.
+func (s *scene) goroutines() (n int) {
+	for _, c := range s.caddys {
+		n += c.Goroutines(s.t)
+	}
+	return n
+}

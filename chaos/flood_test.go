@@ -1,0 +1,80 @@
+package chaos
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/dianalimiter/diana"
+	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+const floodKeys = 1_000_000
+
+// flood puts ten times as many clients to a handler as its zone has room for,
+// all of them counting.
+func flood(t *testing.T, out *result) {
+	stated := statedMemory(t)
+	before := benchtest.HeapAlloc()
+	h := benchtest.Handler(t, "rate_limit", fmt.Sprintf(
+		`{"headers": "off", "zones": [{"name": "flood", "key": ["{http.request.header.%s}"], "max_keys": %d, "rules": [{"limit": 5, "window": "24h", "algorithm": {"name": "gcra"}}]}]}`,
+		benchtest.KeyHeader, floodKeys), map[string]string{"rate_limit": "{}"})
+	e := benchtest.NewExchange(t)
+	passes := func(key string) bool { return e.Do(h, key) == nil }
+	victim, attacker := "192.0.2.7", "100.0.0.1"
+	for _, key := range []string{victim, attacker} {
+		for range 5 {
+			if !passes(key) {
+				t.Fatalf("%s was denied at once", key)
+			}
+		}
+	}
+	begun := time.Now()
+	first := netip.MustParseAddr("100.1.0.0").As4()
+	for i := range 10 * floodKeys {
+		a := [4]byte{first[0], first[1] + byte(i>>16), byte(i >> 8), byte(i)}
+		passes(netip.AddrFrom4(a).String())
+	}
+	took := time.Since(begun)
+	if used := benchtest.HeapAlloc() - before; used > stated+stated/10 {
+		t.Errorf("%d bytes used, %d stated", used, stated)
+	} else {
+		out.say("%.1f million clients in %.0f s, %.0f MB used of %.0f MB stated", 10.0, took.Seconds(), float64(used)/1e6, float64(stated)/1e6)
+	}
+	if passes(victim) {
+		t.Error("a client that had used up its limit passes after the flood")
+	}
+	if passes(attacker) {
+		t.Error("the attacker has reset his own limit")
+	}
+	honest := 0
+	for i := range 100 {
+		if passes(fmt.Sprintf("198.%d.0.9", i)) {
+			honest++
+		}
+	}
+	out.say("who was denied still is, %d of 100 new clients elsewhere pass", honest)
+	if honest < 100 {
+		t.Errorf("%d of 100 new clients outside the attacker's networks pass", honest)
+	}
+}
+
+// statedMemory is what the same zone says that it takes at most, when it is
+// loaded.
+func statedMemory(t *testing.T) uint64 {
+	t.Helper()
+	c := harness.StartCaddy(t, harness.Config{Site: fmt.Sprintf(
+		"\trate_limit {\n\t\tzone flood {\n\t\t\tkey {header.X-Key}\n\t\t\tmax_keys %d\n\t\t\trule 5/24h gcra\n\t\t}\n\t}\n\trespond ok", floodKeys)})
+	var line struct {
+		MaxBytes uint64 `json:"max_bytes"`
+	}
+	text := c.WaitLog(t, 10*time.Second, `"counts in this process"`)
+	if err := json.Unmarshal([]byte(strings.TrimSpace(text)), &line); err != nil || line.MaxBytes == 0 {
+		t.Fatalf("line %s: %v", text, err)
+	}
+	return line.MaxBytes
+}
