@@ -74,7 +74,7 @@ func troubles(srv, other *redistest.Server) []trouble {
 		{says: "NOPERM in the script", kind: "refused", advice: "right", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
 		{says: "BUSY", kind: "refused", advice: "SCRIPT KILL", begin: func(t *testing.T, c *redis.Conn) {
 			command(t, c, "config set busy-reply-threshold 1")
-			apart(srv, "eval", busy, 0, 1_200_000)
+			apart(srv, "eval", busy, 0, 1_000_000)
 		}, end: ready},
 		{says: "NOREPLICAS", kind: "refused", advice: "min-replicas-to-write", begin: do("config set min-replicas-to-write 1"), end: do("config set min-replicas-to-write 0")},
 		{says: "max clients", kind: "refused", advice: "maxclients", begin: do("config set maxclients 1", everybodyOut), end: do("config set maxclients 10000")},
@@ -97,7 +97,8 @@ func loading(t *testing.T, out *result) {
 		calm: 500 * time.Millisecond, fault: 600 * time.Millisecond, after: 2500 * time.Millisecond,
 		begin: srv.Kill, end: func() {
 			srv.Run()
-			ready(t, c)
+			again := srv.Client()
+			harness.Until(t, 10*time.Second, "Redis has loaded", func() bool { return again.Ping(context.Background()).Err() == nil })
 		},
 	})
 	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond, losses: 1})
@@ -173,7 +174,7 @@ func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr trouble)
 	}
 	before := s.errors()
 	r := s.play(play{
-		calm: 500 * time.Millisecond, fault: 1200 * time.Millisecond, after: 2500 * time.Millisecond,
+		calm: 500 * time.Millisecond, fault: time.Second, after: 2300 * time.Millisecond,
 		begin: func() { tr.begin(t, c) }, end: func() { tr.end(t, c) },
 	})
 	s.judged(r, out, promise{losses: tr.losses, wait: timeout + 10*time.Millisecond})

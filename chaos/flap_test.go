@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func flapping(t *testing.T, out *result) {
 		}
 	}
 	out.say("at most %d connections, %d probes at a time", p.mostOpen.Load(), p.mostProbes.Load())
-	// Beside the pool there is one connection for notices and one to open it.
+	// Beside the pool there are those for notices.
 	if n := p.mostOpen.Load(); n > instances*(pool+2) {
 		t.Errorf("%d connections, want at most %d an instance", n, pool+2)
 	}
@@ -74,7 +75,11 @@ func tightPool(t *testing.T, out *result) {
 			}
 		}, s.urls("/free")...)
 	}()
-	r.shots = harness.Saturate(clients, harness.During(pick(5*time.Second, 2*time.Second)), s.rotated(paths())...)
+	more := harness.During(pick(5*time.Second, 2*time.Second))
+	r.shots = harness.Saturate(clients, func() bool {
+		time.Sleep(rand.N(600 * time.Millisecond)) // all at once are more than a small machine can do
+		return more()
+	}, s.rotated(paths())...)
 	close(over)
 	r.control, r.ended, r.over = <-control, time.Now(), time.Now()
 	harness.OnlyStatuses(t, r.shots, http.StatusOK, http.StatusTooManyRequests)
