@@ -55,7 +55,7 @@ func command(t *testing.T, c *redis.Conn, line string) any {
 func apart(srv *redistest.Server, args ...any) {
 	c := redis.NewClient(&redis.Options{Addr: srv.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
 	go func() {
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		c.Do(context.Background(), args...)
 	}()
 }
@@ -90,7 +90,7 @@ func troubles(srv, other *redistest.Server) []trouble {
 func loading(t *testing.T, out *result) {
 	srv := redistest.Start(t, "--dbfilename", "slow.rdb", "--key-load-delay", "400", "--loading-process-events-interval-bytes", "1024")
 	s, c := begin(t, srv.Addr), srv.Client().Conn()
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	do("debug populate 3000 junk 200", "save")(t, c)
 	before := s.errors()
 	r := s.play(play{
@@ -168,7 +168,7 @@ const errorPromise = "as above; the log says what to do, errors are counted as "
 func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr trouble) {
 	s.t = t
 	c := srv.Client().Conn()
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	if err := c.Ping(context.Background()).Err(); err != nil { // connected before it begins
 		t.Fatal(err)
 	}
@@ -276,9 +276,9 @@ func wrongPassword(t *testing.T, out *result) {
 	srv := redistest.Start(t, "--requirepass", "first")
 	s := begin(t, srv.Addr+" {\n\t\t\tpassword first\n\t\t}")
 	admin := redis.NewClient(&redis.Options{Addr: srv.Addr, Password: "first"})
-	defer admin.Close()
+	defer func() { _ = admin.Close() }()
 	c := admin.Conn()
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	before := s.errors()
 	r := s.play(play{
 		calm: 500 * time.Millisecond, fault: 1200 * time.Millisecond, after: 2500 * time.Millisecond,
@@ -306,7 +306,7 @@ func clusterDown(t *testing.T, out *result) {
 	r := s.play(play{
 		calm: 500 * time.Millisecond, fault: 1200 * time.Millisecond, after: 5 * time.Second,
 		begin: func() {
-			slots = nodes[0].Client().ClusterSlots(ctx).Val()
+			slots = nodes[0].Client().ClusterSlots(ctx).Val() //nolint:staticcheck // Redis 6.2 has nothing newer
 			for _, n := range nodes {
 				if err := n.Client().ClusterDelSlotsRange(ctx, 0, 16383).Err(); err != nil {
 					t.Error(err)

@@ -49,7 +49,7 @@ func evicted(t *testing.T, c *redis.Client) {
 		t.Error(err)
 	}
 	conn := c.Conn()
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	do("config set maxmemory-policy allkeys-random", "config set maxmemory 2500000", "config set maxmemory 0", "config set maxmemory-policy noeviction")(t, conn)
 	if info := c.Info(ctx, "stats").Val(); !strings.Contains(info, "evicted_keys:") || strings.Contains(info, "evicted_keys:0\r") {
 		t.Error("nothing was evicted")
