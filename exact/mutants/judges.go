@@ -106,10 +106,6 @@ var judgeMutants = []mutant{
 		old: "pack('<dddd', t + q, f, L, cap / w)", new: "pack('<dddd', t + q, 0, L, cap / w)",
 	},
 	{
-		name: "lua-meter-reset-floor", breaks: "a time to live is a microsecond too short (floor for ceil)", file: meterLua, suites: redis,
-		old: "reset = q + 1", new: "reset = q",
-	},
-	{
 		name: "lua-fixed-edge", breaks: "the last of a limit is denied (< for <=)", file: fixedLua, suites: redis,
 		old: "ok = u + n + p <= L", new: "ok = u + n + p < L",
 	},
