@@ -41,6 +41,9 @@ func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (l *line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if l.state == lineOneWay { // a new connection's greeting, without which nothing is asked
+			return next(ctx, cmds)
+		}
 		return l.fate(func() error { return next(ctx, cmds) })
 	}
 }
