@@ -33,6 +33,9 @@ func (l *line) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if l.state == lineOneWay && cmd.Name() != "evalsha" { // a new connection's greeting
+			return next(ctx, cmd)
+		}
 		err := l.fate(func() error { return next(ctx, cmd) })
 		cmd.SetErr(err)
 		return err
@@ -41,7 +44,7 @@ func (l *line) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 func (l *line) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if l.state == lineOneWay { // a new connection's greeting, without which nothing is asked
+		if l.state == lineOneWay { // as above
 			return next(ctx, cmds)
 		}
 		return l.fate(func() error { return next(ctx, cmds) })
