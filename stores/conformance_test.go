@@ -261,7 +261,7 @@ func TestStoresAgreeInRealTime(t *testing.T) {
 	srv := redistest.Start(t)
 	now := int64(0)
 	clock := func() int64 { return now }
-	shared, local := newTestShared(t, srv, clock), &Local{Clock: clock}
+	shared, local := newTestShared(t, srv, func() int64 { return hour }), &Local{Clock: clock}
 	client := srv.Client()
 	r := seeded(t)
 	for round := range 20 {
