@@ -39,9 +39,9 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 			get := func() int { return caddy.Get(t, "/", "X-Account", "alice").Status }
 
 			get() // loads the scripts
-			oneCallEach(t, redis, 19, get, http.StatusOK)
+			oneCallEach(t, redis, 19, 19, get, http.StatusOK)
 			before := redis.Dumps(t)
-			oneCallEach(t, redis, 5, get, http.StatusTooManyRequests)
+			oneCallEach(t, redis, 5, 1, get, http.StatusTooManyRequests) // the others may be denied from memory
 			if after := redis.Dumps(t); !maps.Equal(before, after) {
 				t.Errorf("denied requests changed Redis:\nbefore %q\nafter  %q", before, after)
 			}
@@ -54,8 +54,9 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 }
 
 // oneCallEach sends n requests, which must all get that status, and fails the
-// test unless Redis saw exactly n EVALSHA and nothing besides.
-func oneCallEach(t *testing.T, redis *harness.Redis, n int, get func() int, status int) {
+// test unless Redis saw at most n EVALSHA, at least as many as said, and nothing
+// besides.
+func oneCallEach(t *testing.T, redis *harness.Redis, n, least int, get func() int, status int) {
 	t.Helper()
 	commands := redis.Watch(t, func() {
 		for i := range n {
@@ -64,18 +65,25 @@ func oneCallEach(t *testing.T, redis *harness.Redis, n int, get func() int, stat
 			}
 		}
 	})
-	calls := 0
+	calls := make(map[string]int)
 	for _, command := range commands {
 		switch _, name, _ := strings.Cut(strings.ToLower(command), `] "`); {
 		case strings.HasPrefix(name, `evalsha" `):
-			calls++
+			sha, _, _ := strings.Cut(strings.TrimPrefix(name, `evalsha" "`), `"`)
+			calls[sha]++
 		case strings.HasPrefix(name, `hello" `) || strings.HasPrefix(name, `auth" `):
 			// The pool opens a connection; no request waits for that.
+		case strings.Contains(name, "what redis is") || name == `info"`:
+			// Asked once, beside all requests, for what Diana warns of.
 		default:
 			t.Errorf("Redis was also asked: %s", command)
 		}
 	}
-	if calls != n {
-		t.Errorf("%d requests made %d calls of EVALSHA", n, calls)
+	most, all := 0, 0
+	for _, c := range calls {
+		most, all = max(most, c), all+c
+	}
+	if most < least || most > n || all > most+1 {
+		t.Errorf("%d requests made calls of EVALSHA by script: %v", n, calls)
 	}
 }
