@@ -35,7 +35,7 @@ type request struct {
 // use is one zone's part in a request.
 type use struct {
 	z       *zone
-	shadow  bool     // as it was in force when the request came
+	shadow  bool // as it was in force when the request came
 	key     stores.Key
 	set     *ruleSet // the rules that apply: the zone's or an override's
 	item    int      // of the rules in the ask; -1: none

@@ -64,15 +64,15 @@ func decideAt(a *Ask, clock func() int64, places, locked []place) {
 	now := clock()
 	a.Now = now
 	for i := range a.Items {
-		places[i].judge(&a.Items[i], now)
+		places[i].judge(&a.Items[i], now) //nolint:gosec // there is one for each item
 	}
 	a.settle()
 	for i := range a.Items {
 		it := &a.Items[i]
 		if a.Admitted && it.Admits && !a.Look {
-			places[i].take(it, now, a.turn(it))
+			places[i].take(it, now, a.turn(it)) //nolint:gosec // as above
 		}
-		places[i].numbers(it, now)
+		places[i].numbers(it, now) //nolint:gosec // as above
 	}
 	for i := range locked {
 		locked[i].shard.mu.Unlock()
