@@ -17,7 +17,7 @@ import (
 // or, if none comes, in the background.
 
 // ramp is how long it takes until all keys are asked of Redis again.
-const ramp = time.Second
+const ramp = 500 * time.Millisecond
 
 // What keys owe that nobody asks for is charged in calls of debtsPerCall keys,
 // for payFor after a heartbeat, so that requests and the heartbeat hardly notice.
@@ -43,8 +43,7 @@ func (s *Shared) asks(a *Ask) bool {
 		return true
 	}
 	for i := range a.Items {
-		// 20 bits of the hash against a million microseconds.
-		if int64(a.Items[i].Key.Lo>>44) >= elapsed {
+		if int64(a.Items[i].Key.Lo>>44)*ramp.Microseconds() >= elapsed<<20 {
 			return false
 		}
 	}

@@ -374,7 +374,7 @@ func TestCountedAloneIsOwed(t *testing.T) {
 	}
 }
 
-// TestKeysComeBackOneByOne asks for many keys while a second passes after an
+// TestKeysComeBackOneByOne asks for many keys while time passes after an
 // outage: each goes over to Redis once, and all have at its end.
 func TestKeysComeBackOneByOne(t *testing.T) {
 	srv := redistest.Start(t)
@@ -388,7 +388,7 @@ func TestKeysComeBackOneByOne(t *testing.T) {
 		keys[i] = Key{uint64(i), rand.Uint64()}
 	}
 	for _, percent := range []int{10, 50, 90, 100} {
-		f.v.now = hour + int64(percent)*10_000
+		f.v.now = hour + int64(percent)*ramp.Microseconds()/100
 		for _, k := range keys {
 			if mode := f.ask(0, c[0], k, 1).Mode; mode == ModeShared {
 				shared[k] = true
