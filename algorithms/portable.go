@@ -225,8 +225,9 @@ func (l *slidingLog) Debt(s State, note []int64, now int64) ([]int64, bool) {
 
 func (l *slidingLog) Merge(s State, debt []int64, now int64) { l.merge(s, debt[1:], now) }
 
-// merge puts stamps among those that are still in the window, by age. The
-// newest that the limit looks at are kept, and none is lost that was there.
+// merge puts stamps among those that are still in the window, by age. None is
+// lost, even beyond the limit: a larger one may look at it. What instances admit
+// alone in a window is no more than their shares, so that it stays bounded.
 func (l *slidingLog) merge(s State, stamps []int64, now int64) {
 	live := l.live(s, oldest(s, s[0]), now)
 	all := make([]int64, 0, live+int64(len(stamps)))
@@ -239,9 +240,6 @@ func (l *slidingLog) merge(s State, stamps []int64, now int64) {
 		}
 	}
 	slices.Sort(all)
-	if most := max(live, l.limit); int64(len(all)) > most {
-		all = all[int64(len(all))-most:]
-	}
 	s[0] += int64(len(all)) - live
 	for i, at := range all {
 		setStamp(s, s[0]-int64(len(all)-i), at)

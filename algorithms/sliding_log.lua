@@ -64,8 +64,7 @@ local function owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
     if at > t - W then all[#all + 1] = min(at, t) end
   end
   table.sort(all)
-  local first = max(1, #all - max(live, L) + 1)
-  local n = #all - first + 1
+  local n = #all
   if n > C or excess > 0 then -- a new ring, without the stamps that were not mended
     C = max(C, C0)
     while C < n do C = C * 2 end
@@ -75,8 +74,8 @@ local function owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
   h, last = h + n - live, last - excess
   if n > 0 then
     last = all[#all]
-    for x = first, #all do all[x] = pack('<d', all[x]) end
-    write(z, off, C, h - n, table.concat(all, '', first))
+    for x = 1, n do all[x] = pack('<d', all[x]) end
+    write(z, off, C, h - n, table.concat(all))
   end
   return pack('<dddd', h, C, off, last), max(0, last + W - t), i
 end
