@@ -193,9 +193,6 @@ func (tr *trace) owe(what string) {
 		// It took a while to arrive, or that instance's clock is ahead.
 		debts[i] = randomDebt(tr.r, r.(algorithms.Portable), tr.v.now-tr.r.Int64N(r.Window())+tr.r.Int64N(1+r.Window()/4))
 	}
-	if tr.steps && len(tr.open) == 0 && tr.r.IntN(4) == 0 {
-		tr.v.now -= 3_600_000_000 + tr.r.Int64N(50_000)
-	}
 	tr.v.tick()
 	if _, err := tr.shared.conn.call(context.Background(), namesOf("diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
