@@ -42,10 +42,10 @@ func judgeWaits(t *testing.T, r *record, out *result, most time.Duration) {
 	out.say("99.9%% in %v, %v over an unlimited request beside it, slowest %v (unlimited %v)",
 		ms(p999), ms(max(0, over)), ms(slowest), ms(freeSlowest))
 	if over > most {
-		t.Errorf("99.9%% of the answers within %v of an unlimited request, want %v", over, most)
+		out.late(t, "99.9%% of the answers within %v of an unlimited request, want %v", over, most)
 	}
 	if allowed := time.Second + freeSlowest; slowest > allowed {
-		t.Errorf("slowest answer after %v, want at most %v", slowest, allowed)
+		out.late(t, "slowest answer after %v, want at most %v", slowest, allowed)
 	}
 }
 
@@ -163,7 +163,7 @@ func judgeBack(t *testing.T, r *record, out *result, from time.Time, want time.D
 	out.say("shared again after %.2f s", took.Seconds())
 	_, freeSlowest := tail(during(r.control, from, r.over), harness.Shot.Took)
 	if took > want+freeSlowest {
-		t.Errorf("shared again after %v, want %v", took, want)
+		out.late(t, "shared again after %v, want %v", took, want)
 	}
 	end := during(r.shots, r.over.Add(-2*time.Second), r.over)
 	passed := make(map[string]int)

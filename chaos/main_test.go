@@ -54,6 +54,17 @@ func (r *result) say(format string, args ...any) {
 	r.parts = append(r.parts, fmt.Sprintf(format, args...))
 }
 
+// late is a time beyond its target. A whole run fails by it. Every test run only
+// says so: on a machine that does other work as well it would fail by chance.
+func (r *result) late(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if full {
+		t.Errorf(format, args...)
+		return
+	}
+	r.say("LATE: "+format, args...)
+}
+
 type table []*result
 
 var results table

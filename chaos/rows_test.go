@@ -45,7 +45,7 @@ func rows() []row {
 		{name: "pool", fault: "pool of 2, 200 clients, answers 5 ms late", target: "waits <= timeout (+ 10 ms); nothing stuck after", run: tightPool},
 		{name: "flushall", fault: "FLUSHALL", target: "one limit more at most; the next requests as ever", run: forgotten(flushed)},
 		{name: "evict", fault: "Redis evicts half of all keys", target: "one limit more at most; the next requests as ever", run: forgotten(evicted)},
-		{name: "flood", fault: "10 million keys of one /48 in process, max_keys 1 million", target: "memory <= stated + 10 %; who is denied stays so; new clients elsewhere pass", run: flood},
+		{name: "flood", fault: "10 million keys of one /48 and 1 million of 100 /16 in process, max_keys 1 million", target: "memory <= stated + 10 %; who is denied stays so; new clients elsewhere pass", run: flood},
 		{name: "vanish", fault: "clients vanish while they wait, reset HTTP/2 streams, stop in their bodies", target: "what started is charged; 1000 wait at most; nothing leaks", run: vanishing},
 		{name: "soak", fault: "load, reloads and flaps for " + soakTime().String(), target: "0 5xx; goroutines, connections, memory flat", quick: true, run: soak},
 	}

@@ -109,7 +109,7 @@ func (p *place) judge(it *Item, now int64) {
 	t, s := p.table, p.shard
 	p.slot = t.find(s, it.Key, p.mix)
 	if p.from = p.slot; p.slot == nil {
-		if b := t.bucket(s, it.Group); b != nil && !t.unused(s, b, it.Rules, now) {
+		if b := t.counter(s, it.Group, it.Rules, now); b != nil && !t.unused(s, b, it.Rules, now) {
 			p.from = b
 		}
 	}
@@ -167,7 +167,7 @@ func (p *place) own(it *Item, now int64) {
 	}
 	t.shared.Add(1)
 	it.Crowded = true
-	p.from = t.makeBucket(s, it.Group)
+	p.from = t.makeCounter(s, it.Group, it.Rules, now)
 }
 
 // numbers says what is left after the decision.
@@ -192,7 +192,7 @@ func finishLocal(it *Item, clock func() int64, charge int64) {
 	now := clock()
 	if p.slot = t.find(s, it.Key, p.mix); p.slot != nil && !it.hold.overflow {
 		p.from = p.slot
-	} else if p.from = t.bucket(s, it.Group); !it.hold.taken {
+	} else if p.from = t.counter(s, it.Group, it.Rules, now); !it.hold.taken {
 		p.slot = nil
 		p.own(it, now)
 	}

@@ -176,7 +176,7 @@ func (n *notes) warm(it *Item, now int64) bool {
 	}
 	t := p.table
 	if p.slot = t.find(p.shard, it.Key, p.mix); p.slot == nil {
-		if p.from = t.bucket(p.shard, it.Group); p.from != nil {
+		if p.from = t.counter(p.shard, it.Group, it.Rules, now); p.from != nil {
 			return false // it will inherit what others were charged, and not owe it
 		}
 		if x[noteKind] == noteKnown {

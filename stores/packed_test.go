@@ -130,8 +130,8 @@ func (w *packedTwins) states() {
 				compare("a key", p.slots.at(s.nth(n)), q.find(other, k, q.mix(k)))
 			}
 		}
-		for g := range s.overflow {
-			compare("a shared counter", s.overflow[g], other.overflow[g])
+		for g := range s.overflow.counters {
+			compare("a shared counter", s.overflow.counters[g], other.overflow.counters[g])
 		}
 		for id, pair := range s.pairs.list {
 			if pair.uses != uses[id] {

@@ -112,8 +112,9 @@ func (t *Table) Memory(shared bool) int64 {
 	if n := t.notes(); shared && n != nil {
 		perKey += int64(n.stride)*8 + noteOverhead
 	}
+	counters := int64(len(t.shards)) * overflowGroups * (perKey + overflowBytes)
 	// Every shard can have a page, and all of them a chunk, that has just begun.
-	return perKey*t.max.Load() + slot*(int64(len(t.shards))*pageSlots+int64(t.slots.most))
+	return counters + perKey*t.max.Load() + slot*(int64(len(t.shards))*pageSlots+int64(t.slots.most))
 }
 
 // mix spreads a key over shards and places in a way that nobody outside can
@@ -135,14 +136,13 @@ type shard struct {
 	pairs    pairs
 	scratch  algorithms.State // room for paired states
 	arena    *arena
-	overflow [][]int64 // shared counters, by group
-	_        [64]byte  // keep the locks of two shards apart
+	overflow overflow
+	_        [64]byte // keep the locks of two shards apart
 }
 
 const (
-	overflowGroups = 256
-	sweep          = 64 // slots looked at to make room for one key
-	indexBytes     = 8  // of index and page numbers, per key, at the most
+	sweep      = 64 // slots looked at to make room for one key
+	indexBytes = 8  // of index and page numbers, per key, at the most
 )
 
 // nth is the number of the shard's i-th slot.
@@ -268,23 +268,4 @@ func (t *Table) remove(s *shard, n uint32) {
 	s.free = append(s.free, n)
 	s.used--
 	t.keys.Add(-1)
-}
-
-// bucket is the counter that keys of a group share, nil if there is none yet.
-func (t *Table) bucket(s *shard, group uint32) []int64 {
-	if s.overflow == nil {
-		return nil
-	}
-	return s.overflow[group%overflowGroups]
-}
-
-func (t *Table) makeBucket(s *shard, group uint32) []int64 {
-	if s.overflow == nil {
-		s.overflow = make([][]int64, overflowGroups)
-	}
-	b := &s.overflow[group%overflowGroups]
-	if *b == nil {
-		*b = make([]int64, t.layout.stride)
-	}
-	return *b
 }

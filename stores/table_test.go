@@ -64,6 +64,13 @@ func TestTableKeepsWhatIsInIt(t *testing.T) {
 // holds. No key may pass more often than its rules say, though it moves between
 // slots of its own and shared counters, and a key in debt is never forgotten.
 func TestFullTableNeverAdmitsTooMuch(t *testing.T) {
+	t.Run("7 networks", func(t *testing.T) { floodSmallTable(t, 200, 7) })
+	t.Run("more networks than counters", func(t *testing.T) { floodSmallTable(t, 1200, 600) })
+}
+
+// floodSmallTable lets so many keys of so many networks ask, at times more of
+// them than at others, so that shared counters become unused and others'.
+func floodSmallTable(t *testing.T, keys, networks uint64) {
 	for name, alg := range map[string]algorithms.Algorithm{
 		"sliding_log": &algorithms.SlidingLog{}, "gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{},
 		"sliding_window": &algorithms.SlidingWindow{},
@@ -80,10 +87,16 @@ func TestFullTableNeverAdmitsTooMuch(t *testing.T) {
 				bound = limit
 			}
 			passed := make(map[uint64][]int64)
-			for range 40_000 {
-				now += r.Int64N(3000)
-				k := r.Uint64N(200)
+			for range 60_000 {
+				if now += r.Int64N(600_000 / int64(keys)); r.IntN(1000) == 0 {
+					now += r.Int64N(window)
+				}
+				k := r.Uint64N(keys)
+				if r.IntN(3) > 0 {
+					k %= 40 // some come often
+				}
 				a := localAsk(c, k)
+				a.Items[0].Group = uint32(k % networks)
 				local.Decide(context.Background(), a)
 				if !a.Admitted {
 					continue
@@ -196,7 +209,7 @@ func TestPlacesInAFullTable(t *testing.T) {
 				t.Errorf("slot %d keeps %d places and a cost of %d after all were given back", n, places, cost)
 			}
 		}
-		for g, b := range s.overflow {
+		for g, b := range s.overflow.counters {
 			if places, cost := c.Table.layout.held(b); places != 0 || cost != 0 {
 				t.Errorf("shared counter %d keeps %d places and a cost of %d", g, places, cost)
 			}

@@ -166,17 +166,18 @@ func runAlone(t *testing.T, file, shell string) (printed string, took time.Durat
 func runShared(t *testing.T, file, shell string) (printed string, took time.Duration) {
 	t.Helper()
 	redis := harness.StartRedis(t)
-	shell = strings.ReplaceAll(shell, "caddy ", harness.Binary()+" ")
-	shell = strings.ReplaceAll(shell, "localhost:", "127.0.0.1:")
+	places := []string{"caddy ", harness.Binary() + " ", "localhost:", "127.0.0.1:"}
 	for _, port := range []string{"8081", "8082", "8083", "2021", "2022", "2023"} {
 		free := fmt.Sprint(harness.FreePort(t))
-		shell = strings.ReplaceAll(shell, port, free)
+		places = append(places, port, free)
 		if port < "8" {
 			// The last command stops them, but only if those before it worked.
 			stop := harness.Command(t.TempDir(), "stop", "--address", "127.0.0.1:"+free)
 			t.Cleanup(func() { _ = stop.Run() })
 		}
 	}
+	// All at once: a path or a port may have another's digits.
+	shell = strings.NewReplacer(places...).Replace(shell)
 	return runShell(t, filepath.Dir(file), shell, "REDIS="+redis.Addr)
 }
 

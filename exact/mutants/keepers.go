@@ -6,6 +6,7 @@ const (
 	localGo  = "stores/local.go"
 	askGo    = "stores/ask.go"
 	tableGo  = "stores/table.go"
+	flowGo   = "stores/overflow.go"
 	statesGo = "stores/states.go"
 	pairsGo  = "stores/pairs.go"
 	indexGo  = "stores/index.go"
@@ -26,6 +27,18 @@ var storeMutants = []mutant{
 	{
 		name: "local-commit", breaks: "a zone is charged before all have admitted", file: localGo, suites: redis,
 		old: "if a.Admitted && it.Admits && !a.Look {", new: "if it.Admits && !a.Look {",
+	},
+	{
+		name: "overflow-leaves", breaks: "a group leaves a shared counter that it may have charged", file: flowGo, suites: redis,
+		old: "if s.overflow.owners[home]&shared == 0 {", new: "if s.overflow.owners[home] != 0 {",
+	},
+	{
+		name: "overflow-takes", breaks: "a group takes a counter where others still owe", file: flowGo, suites: redis,
+		old: "if i := (home + 1 + n) % overflowGroups; unused(i) {", new: "if i := (home + 1 + n) % overflowGroups; unused(i) || i&1 == 0 {",
+	},
+	{
+		name: "overflow-forgets", breaks: "a group does not find the counter that it owns", file: flowGo, suites: redis,
+		old: "if o&^shared == ownerOf(group) {", new: "if o == ownerOf(group)|shared {",
 	},
 	{
 		name: "local-in-flight", breaks: "one request too many is in flight (> for >=)", file: localGo, suites: redis,
