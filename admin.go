@@ -24,6 +24,7 @@ func init() {
 //
 //	GET    /rate_limit/                     a live page
 //	GET    /rate_limit/zones                rules in force, stores, counts
+//	GET    /rate_limit/history              what zones let pass and denied in the last minutes
 //	GET    /rate_limit/zones/<zone>/key     where a key stands; nothing is charged
 //	DELETE /rate_limit/zones/<zone>/key     forgets a key, everywhere
 //	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
@@ -56,6 +57,14 @@ func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case len(path) == 1 && path[0] == "zones":
 		return answerGet(w, r, func() (any, error) { return app.statusOfAll(), nil })
+	case len(path) == 1 && path[0] == "history":
+		return answerGet(w, r, func() (any, error) {
+			zones, since, err := historyOf(r.URL.Query())
+			if err != nil {
+				return nil, adminError(http.StatusBadRequest, err)
+			}
+			return theHistory.status(zones, since), nil
+		})
 	case len(path) == 1 && path[0] == "explain":
 		return api.explain(w, r, app)
 	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
@@ -68,7 +77,7 @@ func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 			return nil, noZone(path[1])
 		})
 	}
-	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, zones/<zone>/key, zones/<zone>/top or explain", r.URL.EscapedPath()))
+	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, history, zones/<zone>/key, zones/<zone>/top or explain", r.URL.EscapedPath()))
 }
 
 // key answers for, or forgets, the key that a query names.
@@ -109,7 +118,9 @@ func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) 
 func answerJSON(w http.ResponseWriter, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetIndent("", " ")
+	if _, numbers := v.(statusOfHistory); !numbers { // which would stand one to a line
+		enc.SetIndent("", " ")
+	}
 	if err := enc.Encode(v); err != nil {
 		return err
 	}

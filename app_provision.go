@@ -178,6 +178,7 @@ func (a *App) take() {
 	for _, b := range a.bounds() {
 		b.table.SetMax(b.maxKeys)
 	}
+	theHistory.follow(a.tallies(), clock())
 	a.takeRules()
 }
 

@@ -141,6 +141,7 @@ func (r *runningApp) stop(a *App) {
 	if r.app != nil {
 		r.app.take()
 	} else {
+		theHistory.follow(nil, clock())
 		a.releaseRules()
 	}
 }

@@ -2,6 +2,7 @@ package xcaddytest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -166,32 +167,46 @@ func TestLivePage(t *testing.T) {
 	})
 	push(t, redis, `{"zones": {"watch": {"rules": [{"limit": 2, "window": "1h"}]}, "else<b>where": {}}}`)
 	evil := url.QueryEscape(`<img src=x onerror="document.title='owned'">` + "\x00\x1b[31m")
-	load := harness.During(40 * time.Second)
+	load := harness.During(time.Minute)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		harness.Pace(60, load, c.URL+"/api?k=a", c.URL+"/api?k=a", c.URL+"/api?k=b", c.URL+"/api?k="+evil, c.URL+"/login?k=eve")
 	}()
 	defer func() { <-done }()
+	harness.Until(t, 30*time.Second, "ten seconds of history", func() bool {
+		var h struct {
+			Zones map[string]struct{ Allowed, Denied []int }
+		}
+		got := harness.Do(t, http.MethodGet, c.Admin+"/rate_limit/history?zone=api", "")
+		if err := json.Unmarshal([]byte(got.Body), &h); err != nil {
+			t.Fatalf("%v: %s", err, got.Body)
+		}
+		return len(h.Zones["api"].Denied) >= 5
+	})
 	b := startBrowser(t)
 	b.run(t, network.Enable(), runtime.Enable(), screen(1280, 800, false, "light"), chromedp.Navigate(c.Admin+"/rate_limit/"))
-	b.until(t, "#zones", "api", "login", "watch", "10/1s gcra", "100000/1h", "3/1h", "2/1h", "shadow", "redis")
+	b.until(t, "#zones", "api", "login", "watch", "10/1s gcra burst 5", "100000/1h", "3/1h", "2/1h", "shadow", "redis")
 	b.until(t, "#health", "redis: shared for", "1 instance", "rules from redis", "confirmed", "else<b>where", "decisions redis")
 	harness.Until(t, 20*time.Second, "allowed and denied requests to be shown", func() bool {
 		rate := b.text(t, `[data-zone="api"] .rate`)
 		return !strings.HasPrefix(rate, "0/s") && !strings.HasSuffix(rate, " 0/s")
 	})
-	// Both curves are drawn.
-	var drawn bool
-	b.run(t, chromedp.Sleep(8*time.Second), chromedp.Evaluate(`(() => {
-		const c = document.querySelector('[data-zone="api"] canvas'), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
-		let blue = 0, red = 0;
-		for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200) { if (d[i + 2] > d[i] + 80) blue++; if (d[i] > d[i + 2] + 80) red++; }
-		return blue > 20 && red > 20;
-	})()`, &drawn))
-	if !drawn {
-		t.Error("the graph of zone api does not show both curves")
-	}
+	// Both curves are drawn, and show more than there was to see since the page
+	// was opened.
+	harness.Until(t, 20*time.Second, "the graph of zone api to show both curves, and the past", func() (drawn bool) {
+		b.run(t, chromedp.Evaluate(`(() => {
+			const c = document.querySelector('[data-zone="api"] canvas'), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+			let red = 0, first = c.width, last = 0;
+			for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 200) {
+				if (d[i] > d[i + 2] + 80) red++;
+				if (d[i + 2] > d[i] + 80) first = Math.min(first, i / 4 % c.width), last = Math.max(last, i / 4 % c.width);
+			}
+			// A minute or more from left to right.
+			return red > 20 && (last - first) / c.width * 60 > performance.now() / 1000 + 4;
+		})()`, &drawn))
+		return drawn
+	})
 	b.shot(t, "light")
 
 	b.click(t, `[data-zone="login"]`)

@@ -2,22 +2,22 @@
 (() => {
 // The page asks the API beside it. Nothing that comes from there becomes markup:
 // all of it is put into text nodes.
-const every = 2000, kept = 150, cards = 24; // 150 samples of 2 s are five minutes
+const every = 2000, kept = 150, cards = 24; // 150 steps of 2 s are five minutes, as the API keeps them
 const $ = (id) => document.getElementById(id);
 const el = (tag, props, ...children) => {
 	const e = Object.assign(document.createElement(tag), props);
 	e.append(...children);
 	return e;
 };
-const times = [];
-const zones = new Map(); // name → {status, last, allowed[], denied[], card, plot}
-let open = "", last = null, timer = 0;
+const zones = new Map(); // name → {status, card, plot, upto, allowed[], denied[]}, of which the last are those of step upto
+let open = "", last = null, timer = 0, step = 2, head = 0; // seconds a step; the last one
 
 const span = (s) => s < 1 ? `${Math.round(s * 1000)} ms` : s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : s < 129600 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d`;
-const micro = (s) => s < 1e-3 ? `${(s * 1e6).toFixed(s < 1e-5 ? 1 : 0)} µs` : `${(s * 1e3).toFixed(1)} ms`;
+const micro = (s) => s < 1e-3 ? `${(s * 1e6).toFixed(s < 1e-5 ? 1 : 0)} µs` : `${(s * 1e3).toFixed(s < .01 ? 1 : 0)} ms`;
 const windowOf = (s) => s % 86400 === 0 ? `${s / 86400}d` : s % 3600 === 0 ? `${s / 3600}h` : s % 60 === 0 ? `${s / 60}m` : s < 1 ? `${s * 1000}ms` : `${s}s`;
 const rate = (n) => n >= 1e4 ? `${(n / 1e3).toFixed(0)}k` : n >= 1e3 ? `${(n / 1e3).toFixed(1)}k` : n >= 10 || n === 0 ? n.toFixed(0) : n.toFixed(1);
-const rulesOf = (z) => z.rules.map((r) => `${r.limit}/${windowOf(r.window)} ${r.algorithm}`).concat(z.in_flight ? [`in flight ${z.in_flight}`] : []).join(", ");
+const optionsOf = (r) => Object.entries(r.options || {}).map(([k, v]) => v === true ? ` ${k}` : ` ${k} ${k === "step" ? windowOf(v / 1e9) : v}`).join("");
+const rulesOf = (z) => z.rules.map((r) => `${r.limit}/${windowOf(r.window)} ${r.algorithm}${optionsOf(r)}`).concat(z.in_flight ? [`in flight ${z.in_flight}`] : []).join(", ");
 const passed = (z) => ((z.decisions || {}).allowed || 0) + ((z.decisions || {}).delayed || 0);
 const refused = (z) => ((z.decisions || {}).denied || 0) + ((z.decisions || {}).shadow_denied || 0);
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -53,39 +53,57 @@ function health(all) {
 	$("health").replaceChildren(...list);
 }
 
-function sample(all) {
-	const now = Date.parse(all.now) / 1000;
-	const before = times.length ? times[times.length - 1] : null;
-	if (before !== null && now <= before) return;
-	times.push(now);
+function take(all) {
 	const seen = new Set();
 	for (const z of all.zones) {
 		seen.add(z.name);
-		let e = zones.get(z.name);
-		if (!e) zones.set(z.name, e = { allowed: Array(times.length - 1).fill(null), denied: Array(times.length - 1).fill(null) });
-		const grown = (f) => e.status && f(z) >= f(e.status) ? (f(z) - f(e.status)) / (now - before) : null;
-		e.allowed.push(grown(passed));
-		e.denied.push(grown(refused));
-		e.status = z;
+		const e = zones.get(z.name);
+		if (e) e.status = z;
+		else zones.set(z.name, { status: z, upto: 0, allowed: [], denied: [] });
 	}
 	for (const [name, e] of zones) {
-		if (!seen.has(name)) {
-			if (e.card) e.card.remove();
-			zones.delete(name);
-		} else if (times.length > kept) {
-			e.allowed.shift();
-			e.denied.shift();
-		}
+		if (seen.has(name)) continue;
+		drop(e);
+		zones.delete(name);
 	}
-	if (times.length > kept) times.shift();
 }
 
-function plotOptions(width) {
+// What the zones let pass and denied in each step is asked of those that are shown.
+async function past(names) {
+	const query = new URLSearchParams(names.map((n) => ["zone", n]));
+	query.set("since", names.reduce((least, n) => Math.min(least, zones.get(n)?.upto || 0), head));
+	if (!names.length) return;
+	const h = await ask(`history?${query}`);
+	step = h.step;
+	if (h.last < head) { // another clock: what is known is no longer where it was
+		for (const e of zones.values()) e.upto = 0;
+		head = 0;
+		return past(names);
+	}
+	head = h.last;
+	for (const n of names) {
+		const e = zones.get(n), given = h.zones[n] || { allowed: [], denied: [] }; // it may be left out of the metrics
+		if (!e) continue;
+		for (const list of ["allowed", "denied"]) {
+			const at = given[list].map((count) => count / step), missing = head - at.length - e.upto;
+			if (!e.upto) e[list] = [];
+			if (missing >= 0) e[list].push(...Array(Math.min(missing, kept)).fill(null));
+			else at.splice(0, -missing); // known already
+			e[list].push(...at);
+			e[list].splice(0, e[list].length - kept);
+		}
+		e.upto = head;
+	}
+}
+
+const times = (upto) => Array.from({ length: kept }, (_, i) => (upto + 2 - kept + i) * step); // when each step ended
+
+function plotOptions(e, width) {
 	const soft = color("--soft"), axis = { stroke: soft, grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
 	const line = (name) => ({ stroke: color(name), width: 1.5, fill: color(name) + "22", points: { show: false } });
 	return {
 		width, height: 110, cursor: { show: false }, legend: { show: false }, padding: [6, 4, 0, 0],
-		scales: { x: { time: true, range: () => { const end = times[times.length - 1]; return [Math.min(times[0], end - 60), end]; } }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] } },
+		scales: { x: { time: true, range: (_, __, end) => [Math.min(end - 60, end - step * (kept - 1 - Math.max(0, e.allowed.findIndex((v) => v !== null)))), end] }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] } },
 		axes: [{ ...axis, size: 22, space: 70 }, { ...axis, size: 38, space: 30, values: (_, v) => v.map(rate) }],
 		series: [{}, line("--allowed"), line("--denied")],
 	};
@@ -99,36 +117,48 @@ function card(name) {
 	return Object.assign(c, { parts });
 }
 
-function render() {
-	const wanted = $("filter").value.trim().toLowerCase();
-	const now = (e, list) => e[list][e[list].length - 1] || 0;
+// drop takes a zone's card away.
+function drop(e) {
+	if (e.card) e.card.remove();
+	if (e.plot) e.plot.destroy();
+	e.card = e.plot = null;
+}
+
+// chosen are the zones to show, the busiest if they are many.
+function chosen() {
+	const wanted = $("filter").value.trim().toLowerCase(), all = (n) => passed(zones.get(n).status) + refused(zones.get(n).status);
 	const list = [...zones.keys()].filter((n) => n.toLowerCase().includes(wanted)).sort();
-	if (list.length > cards) list.sort((a, b) => passed(zones.get(b).status) + refused(zones.get(b).status) - passed(zones.get(a).status) - refused(zones.get(a).status) || (a < b ? -1 : 1));
-	const shown = list.slice(0, cards);
+	if (list.length > cards) list.sort((a, b) => all(b) - all(a) || (a < b ? -1 : 1));
 	$("shown").textContent = list.length > cards ? `the busiest ${cards} of ${list.length}` : `${list.length}`;
-	for (const [name, e] of zones) {
-		if (e.card && !shown.includes(name)) {
-			e.card.remove();
-			if (e.plot) e.plot.destroy();
-			e.card = e.plot = null;
-		}
-	}
-	shown.forEach((name, i) => {
-		const e = zones.get(name), z = e.status;
+	return list.slice(0, cards);
+}
+
+function render(names) {
+	for (const [name, e] of zones) if (e.card && !names.includes(name)) drop(e);
+	names.forEach((name, i) => {
+		const e = zones.get(name), z = e.status, now = (list) => rate(e[list][e[list].length - 1] || 0);
 		e.card = e.card || card(name);
 		if ($("zones").children[i] !== e.card) $("zones").insertBefore(e.card, $("zones").children[i] || null);
 		const p = e.card.parts;
 		const badges = [z.enabled ? "" : "off", z.shadow ? "shadow" : "", z.origin !== "config" ? z.origin : ""].filter(Boolean);
 		p.badges.replaceChildren(...badges.flatMap((b) => [el("span", { className: "badge", textContent: b }), " "]));
-		p.rate.replaceChildren(el("b", { textContent: rate(now(e, "allowed")) }), "/s  ", el("em", { textContent: rate(now(e, "denied")) }), "/s");
+		p.rate.replaceChildren(el("b", { textContent: now("allowed") }), "/s  ", el("em", { textContent: now("denied") }), "/s");
 		p.rules.textContent = rulesOf(z);
-		const data = [times, e.allowed, e.denied], width = p.plot.clientWidth;
-		if (!e.plot && width) e.plot = new uPlot(plotOptions(width), data, p.plot);
+		const data = [times(e.upto), e.allowed, e.denied], width = p.plot.clientWidth;
+		if (!e.plot && width) e.plot = new uPlot(plotOptions(e, width), data, p.plot);
 		else if (e.plot) {
 			if (e.plot.width !== width) e.plot.setSize({ width, height: 110 });
 			e.plot.setData(data);
 		}
 	});
+}
+
+function redraw() { render(chosen()); }
+
+async function refresh() {
+	const names = chosen();
+	await past(names);
+	render(names.filter((n) => zones.has(n)));
 }
 
 function row(...cells) { return el("tr", {}, ...cells); }
@@ -183,7 +213,7 @@ async function lookAt(q, method = "GET") {
 		const head = el("p", {}, el("span", { className: `verdict ${k.decision}`, textContent: k.decision }),
 			` ${k.rule ? `by ${k.rule}` : ""}${k.retry_after !== undefined ? `, again in ${span(k.retry_after)}` : ""} (${k.parts ? k.parts.join(" ") + ", " : ""}${k.key}${k.mode ? `, ${k.mode}` : ""})${k.forgotten ? `; forgotten ${k.forgotten}` : ""}${k.error ? `: ${k.error}` : ""}`);
 		const table = el("table", {}, row(cell("rule", false, "th"), cell("limit", true, "th"), cell("left", true, "th"), cell("reset", true, "th")),
-			...k.rules.map((r) => row(cell(r.name), cell(`${r.limit}/${windowOf(r.window)}`, true), cell(String(r.remaining), true), cell(span(r.reset_after), true))));
+			...k.rules.map((r) => row(cell(r.name), cell(`${r.limit}/${windowOf(r.window)}`, true), cell(String(r.remaining), true), cell(r.reset_after ? span(r.reset_after) : "unused", true))));
 		box.replaceChildren(head, ...(k.rules.length ? [table] : []));
 	} catch (e) {
 		box.replaceChildren(el("p", { className: "verdict denied", textContent: e.message }));
@@ -199,9 +229,9 @@ async function tick() {
 	clearTimeout(timer);
 	try {
 		const all = await ask("zones");
-		sample(all);
+		take(all);
 		health(all);
-		render();
+		await refresh();
 		facts();
 		last = all;
 		$("state").className = "";
@@ -213,9 +243,9 @@ async function tick() {
 	timer = setTimeout(tick, document.hidden ? 5 * every : every);
 }
 
-$("filter").addEventListener("input", render);
+$("filter").addEventListener("input", () => refresh().catch(failed));
 $("find").addEventListener("submit", (e) => e.preventDefault());
-$("zone").addEventListener("close", () => { open = ""; });
+$("zone").addEventListener("close", (e) => { if (!e.target.open) open = ""; }); // another may be shown by now
 $("key").addEventListener("submit", (e) => {
 	e.preventDefault();
 	lookAt(new URLSearchParams(new FormData(e.target)).toString());
@@ -231,9 +261,9 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 		if (e.plot) e.plot.destroy();
 		e.plot = null;
 	}
-	render();
+	redraw();
 });
-addEventListener("resize", render);
+addEventListener("resize", redraw);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
 tick();
 })();
