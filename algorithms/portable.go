@@ -227,7 +227,9 @@ func (l *slidingLog) Merge(s State, debt []int64, now int64) { l.merge(s, debt[1
 
 // merge puts stamps among those that are still in the window, by age. None is
 // lost, even beyond the limit: a larger one may look at it. What instances admit
-// alone in a window is no more than their shares, so that it stays bounded.
+// alone in a window is no more than their shares, so that it stays bounded. What
+// has left the window is wiped out: the last stamp is not of now, so a clock set
+// back would find again as much of it as the ring happens to have kept.
 func (l *slidingLog) merge(s State, stamps []int64, now int64) {
 	live := l.live(s, oldest(s, s[0]), now)
 	all := make([]int64, 0, live+int64(len(stamps)))
@@ -238,6 +240,12 @@ func (l *slidingLog) merge(s State, stamps []int64, now int64) {
 		if at > now-l.window {
 			all = append(all, min(at, now))
 		}
+	}
+	if int64(len(all)) == live {
+		return
+	}
+	for i := oldest(s, s[0]); i < s[0]-live; i++ {
+		setStamp(s, i, 0)
 	}
 	slices.Sort(all)
 	s[0] += int64(len(all)) - live

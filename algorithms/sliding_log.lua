@@ -64,18 +64,20 @@ local function owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
     if at > t - W then all[#all + 1] = min(at, t) end
   end
   table.sort(all)
-  local n = #all
+  local n, over = #all, 0
   if n > C or excess > 0 then -- a new ring, without the stamps that were not mended
     C = max(C, C0)
     while C < n do C = C * 2 end
     off = z.tail
     z.tail = off + C * 8
+  elseif n > live then -- those that have left the window, but would not have when the last came, are wiped out
+    over = min(count(z, s, off, C, max(0, h - C), h, last - W) - live, C - n)
   end
   h, last = h + n - live, last - excess
-  if n > 0 then
-    last = all[#all]
+  if n > live or excess > 0 then
+    last = all[n]
     for x = 1, n do all[x] = pack('<d', all[x]) end
-    write(z, off, C, h - n, table.concat(all))
+    write(z, off, C, h - n - over, rep('\0', over * 8) .. table.concat(all))
   end
   return pack('<dddd', h, C, off, last), max(0, last + W - t), i
 end

@@ -53,6 +53,37 @@ func (w *twins) owe(it *Item, cost int64) {
 	w.local.Finish(context.Background(), &again, cost)
 }
 
+// TestDebtForgetsWhatIsOver charges a debt to a log, some of which had left the
+// window by then, and sets the clock back to where it had not: what the ring of
+// one store happens to hold still, and that of the other does not, counts in
+// neither.
+func TestDebtForgetsWhatIsOver(t *testing.T) {
+	w := newTwins(t)
+	for _, owed := range []int64{0, 1, 140} { // the last is more than a new ring in Redis has room for
+		limit := 10 + 2*owed
+		sp := algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}
+		c := newTestCounter(t, fmt.Sprint("log-", limit), 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, sp})
+		for _, at := range []float64{100, 110, 150, 155} {
+			w.ask(at, 1, c)
+		}
+		w.set(175) // 100 and 110 are over
+		it := &items(1, c).Items[0]
+		it.Rules = c.Rules
+		debt := []int64{owed}
+		for range owed {
+			debt = append(debt, holdsBegin+145_000_000)
+		}
+		oweBoth(t, "at 175", w.v, w.Shared, it, [][]int64{debt})
+		want := limit - owed - 3
+		if owed == 0 {
+			want -= 2 // nothing was charged, so nothing has changed
+		}
+		if left := w.ask(156, 1, c).Items[0].Results[0].Remaining; left != want {
+			t.Errorf("limit %d: %d left, want %d", limit, left, want)
+		}
+	}
+}
+
 // TestSmallStepsOfTheClock sets the clock back by parts of a window, where some
 // of what was used lies ahead and some does not.
 func TestSmallStepsOfTheClock(t *testing.T) {

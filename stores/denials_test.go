@@ -26,7 +26,7 @@ func TestDeniedFromMemory(t *testing.T) {
 	r := seeded(t)
 	saved, denied := 0, 0
 	for round := range operations(t, 10_000) / 200 {
-		zones := randomZones(t, r, fmt.Sprint("d", round), false)
+		zones := randomZones(t, r, fmt.Sprint("d", round), false, false)
 		tr := &trace{t: t, v: v, r: r, zones: zones}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
 		for step := range 200 {

@@ -111,6 +111,14 @@ var aloneMutants = []mutant{
 		old: "  table.sort(all)\n", new: "",
 	},
 	{
+		name: "debt-log-over", breaks: "what has left the window is found again by a clock set back", file: portableGo, suites: redis,
+		old: "		setStamp(s, i, 0)\n", new: "		_ = i\n",
+	},
+	{
+		name: "lua-debt-log-over", breaks: "what has left the window is found again by a clock set back", file: logLua, suites: redis,
+		old: "over = min(count(z, s, off, C, max(0, h - C), h, last - W) - live, C - n)", new: "over = 0",
+	},
+	{
 		name: "lua-debt-log-step", breaks: "stamps that were not mended stay in a ring", file: logLua, suites: redis,
 		old: "if n > C or excess > 0 then", new: "if n > C then",
 	},
