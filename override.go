@@ -9,6 +9,24 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
+// limits are what a zone limits by.
+type limits struct {
+	rules      *ruleSet
+	list       []*override
+	duplicates *ruleSet // nil: it does not prevent them
+}
+
+// sets are the rules and those of the overrides.
+func (l *limits) sets() []*ruleSet {
+	sets := []*ruleSet{l.rules}
+	for _, v := range l.list {
+		if v.set != nil {
+			sets = append(sets, v.set)
+		}
+	}
+	return sets
+}
+
 // override is other rules for some keys.
 type override struct {
 	config    *Override

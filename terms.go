@@ -15,12 +15,10 @@ import (
 // terms are the rules of a zone that are in force: its own, or what a document
 // from outside makes of them. They do not change; others take their place.
 type terms struct {
-	off        bool
-	shadow     bool
-	rules      *ruleSet
-	list       []*override
-	overrides  overrides
-	duplicates *ruleSet
+	limits
+	off       bool
+	shadow    bool
+	overrides overrides // the list, by key
 
 	text     string // what the document says of the zone; empty: nothing
 	from     *Zone  // what they were made of
@@ -132,7 +130,7 @@ func (h *Handler) draft(z *zone, d *rules.Zone) (*terms, error) {
 	if now := z.terms.Load(); now != nil && now.text == text {
 		return now, nil
 	}
-	t := &terms{shadow: z.Shadow, rules: z.rules, list: z.list, duplicates: z.duplicates, from: z.Zone, text: text}
+	t := &terms{limits: z.limits, shadow: z.Shadow, from: z.Zone, text: text}
 	if d != nil {
 		var err error
 		if t.from, err = z.given(d); err != nil {
@@ -142,14 +140,14 @@ func (h *Handler) draft(z *zone, d *rules.Zone) (*terms, error) {
 		if err != nil {
 			return nil, t.place(unnamed(err))
 		}
-		t.shadow, t.rules, t.list, t.duplicates = t.from.Shadow, b.rules, b.list, b.duplicates
+		t.shadow, t.limits = t.from.Shadow, b.limits
 		t.off = d.Enabled != nil && !*d.Enabled
 	} else if z.terms.Load() != nil {
 		b, err := newZone(z.Zone) // compiled rules belong to the terms they are in
 		if err != nil {
 			return nil, err
 		}
-		t.rules, t.list, t.duplicates = b.rules, b.list, b.duplicates
+		t.limits = b.limits
 	}
 	t.kinds = h.kindsOf(z, t.rules)
 	for _, s := range t.sets() {
@@ -165,7 +163,7 @@ func (t *terms) again() *terms {
 		return t
 	}
 	return &terms{
-		off: t.off, shadow: t.shadow, rules: b.rules, list: b.list, duplicates: b.duplicates,
+		limits: b.limits, off: t.off, shadow: t.shadow,
 		text: t.text, from: t.from, kinds: t.kinds, maxDelay: t.maxDelay,
 	}
 }
@@ -258,17 +256,6 @@ func (t *terms) place(err error) error {
 		}
 	}
 	return &rules.Error{Err: at.err}
-}
-
-// sets are the zone's rules and those of its overrides.
-func (t *terms) sets() []*ruleSet {
-	sets := []*ruleSet{t.rules}
-	for _, v := range t.list {
-		if v.set != nil {
-			sets = append(sets, v.set)
-		}
-	}
-	return sets
 }
 
 // compile takes a table for each set of rules.

@@ -19,25 +19,23 @@ type zone struct {
 	*Zone
 	matchers, exempt caddyhttp.MatcherSets
 	key              *keyPlan
-	rules            *ruleSet
-	list             []*override
-	duplicates       *ruleSet
-	terms            atomic.Pointer[terms] // what is in force of the above
-	cost             template
-	fixed            int64 // the cost, if it is a number, else 0
-	settle           template
-	statuses         statuses
-	maxWait          time.Duration
-	store            stores.Store
-	hasher           hasher
-	queue            waitQueue
-	metrics          zoneMetrics
-	log              lineLimit
-	crowded          atomic.Int64 // when it last said that it is full, in nanoseconds
-	responder        *responder
-	quiet            bool  // no headers tell of it
-	tops             *tops // nil: not counted
-	refs             references
+	limits
+	terms     atomic.Pointer[terms] // what is in force of the above
+	cost      template
+	fixed     int64 // the cost, if it is a number, else 0
+	settle    template
+	statuses  statuses
+	maxWait   time.Duration
+	store     stores.Store
+	hasher    hasher
+	queue     waitQueue
+	metrics   zoneMetrics
+	log       lineLimit
+	crowded   atomic.Int64 // when it last said that it is full, in nanoseconds
+	responder *responder
+	quiet     bool  // no headers tell of it
+	tops      *tops // nil: not counted
+	refs      references
 }
 
 const (
@@ -205,17 +203,6 @@ func (z *zone) checkDelays() error {
 		}
 	}
 	return nil
-}
-
-// sets are the zone's rules and those of its overrides.
-func (z *zone) sets() []*ruleSet {
-	sets := []*ruleSet{z.rules}
-	for _, v := range z.list {
-		if v.set != nil {
-			sets = append(sets, v.set)
-		}
-	}
-	return sets
 }
 
 // maxDelay is the longest turn that a rule of the zone gives, in microseconds.

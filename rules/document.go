@@ -15,7 +15,7 @@ import (
 
 // Document is what a source says of zones.
 type Document struct {
-	Zones map[string]*Zone
+	Zones map[string]*Zone // by name
 }
 
 // Of is what the document says of a zone; nil if nothing, or there is none.
@@ -47,8 +47,8 @@ type Zone struct {
 // Error says where in a document something is wrong, as a JSON pointer (RFC
 // 6901), and what.
 type Error struct {
-	Pointer string
-	Err     error
+	Pointer string // empty: the whole document
+	Err     error  // what was wrong, and what is wanted
 }
 
 // Error implements error.

@@ -35,7 +35,7 @@ const (
 // Script is the assembled script and the numbers by which an ask names an
 // algorithm in it.
 type Script struct {
-	Text  string
+	Text  string // Lua, loaded by SCRIPT LOAD as it stands
 	codes map[string]byte
 }
 

@@ -11,7 +11,9 @@ import (
 )
 
 // Key is 128 bits of a keyed hash of everything that one client is counted by.
-type Key struct{ Hi, Lo uint64 }
+type Key struct {
+	Hi, Lo uint64 // the first and the last 64 bits
+}
 
 // Store answers asks.
 type Store interface {
@@ -42,6 +44,7 @@ func (m Mode) String() string { return [...]string{"local", "shared", "alone", "
 
 // Ask is what one request wants: to be counted under every item, or none.
 type Ask struct {
+	// Items are the zones that apply, in the order in which they are written.
 	Items []Item
 
 	// Look judges the items and charges nothing.
@@ -62,8 +65,8 @@ type Ask struct {
 
 // Item is one zone of an ask, with the answer.
 type Item struct {
-	Counter *Counter
-	Key     Key
+	Counter *Counter // what counts
+	Key     Key      // whom it counts
 
 	// Tag is the key that decides the slot in a Redis Cluster: the same as
 	// Key, but for what is counted beside a zone's key, such as duplicates.

@@ -143,6 +143,15 @@ func (n *notes) set(x note, kind int64) {
 	x[noteKind] = kind
 }
 
+// lock takes the locks of an item's counts and of its note, in this order.
+func (n *notes) lock(it *Item) (p place, s *noteShard) {
+	p = locate(it)
+	p.shard.mu.Lock()
+	s = n.shard(p.mix)
+	s.mu.Lock()
+	return p, s
+}
+
 // learn writes down what Redis said of an item.
 func (n *notes) learn(it *Item, now int64) {
 	s := n.shard(n.table.mix(it.Key))
@@ -164,11 +173,8 @@ func (n *notes) learn(it *Item, now int64) {
 // share of what was known, and from here on it owes what is charged. It reports
 // whether it did not before.
 func (n *notes) warm(it *Item, now int64) bool {
-	p := locate(it)
-	p.shard.mu.Lock()
+	p, s := n.lock(it)
 	defer p.shard.mu.Unlock()
-	s := n.shard(p.mix)
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := n.make(s, it.Key)
 	if x == nil || x[noteKind] == noteOwes {
@@ -223,11 +229,8 @@ func (n *notes) owed(it *Item, now int64) [][]int64 {
 	if n.owing.Load() == 0 {
 		return nil
 	}
-	p := locate(it)
-	p.shard.mu.Lock()
+	p, s := n.lock(it)
 	defer p.shard.mu.Unlock()
-	s := n.shard(p.mix)
-	s.mu.Lock()
 	defer s.mu.Unlock()
 	x := n.find(s, it.Key)
 	if x == nil || x[noteKind] != noteOwes {

@@ -15,11 +15,11 @@ import (
 
 // RedisOptions say how to reach a Redis and how long to wait for it.
 type RedisOptions struct {
-	Addresses []string
-	Network   string // "tcp" or "unix"
-	Username  string
-	Password  string
-	DB        int
+	Addresses []string // host:port, or the path of a socket
+	Network   string   // "tcp" or "unix"
+	Username  string   // empty: the default user
+	Password  string   // empty: none is sent
+	DB        int      // its number; 0 in a Cluster
 
 	// Cluster says that the addresses are nodes of a Redis Cluster.
 	Cluster bool
@@ -27,9 +27,10 @@ type RedisOptions struct {
 	// Master is the name that Sentinels, whose addresses these are, know the
 	// server by.
 	Master           string
-	SentinelUsername string
-	SentinelPassword string
+	SentinelUsername string // for the Sentinels themselves
+	SentinelPassword string // likewise
 
+	// TLS is nil for a connection in the clear.
 	TLS *tls.Config
 
 	// Prefix begins the name of every key.

@@ -42,9 +42,10 @@ type SharedOptions struct {
 
 // Watcher is told what happens to a store. Its methods return at once.
 type Watcher interface {
-	// StoreUp is called when Redis is asked again, StoreDown when it no longer
-	// is.
+	// StoreUp is called when Redis is asked again.
 	StoreUp(name string)
+
+	// StoreDown is called when Redis is no longer asked.
 	StoreDown(name string, f Failure, cause error)
 
 	// StoreError counts a failed call.

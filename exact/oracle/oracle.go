@@ -122,7 +122,7 @@ func newMemory(r Rule) memory {
 	case "sliding_window":
 		return newSlidingWindow(r)
 	case "sliding_log":
-		return &slidingLog{limit: r.Limit, window: r.Window}
+		return newSlidingLog(r)
 	}
 	panic(fmt.Sprintf("algorithm %q does not exist", r.Algorithm))
 }

@@ -1,6 +1,7 @@
 package benchtest
 
 import (
+	"fmt"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -16,16 +17,12 @@ const warmUps = 3
 // them must pass.
 func Allow(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	b.Helper()
-	e := warm(b, h, keys)
+	r := round{e: warm(b, h, keys), keys: keys}
 	b.ReportAllocs()
 	cpu := StartCPU()
-	i := 0
 	for b.Loop() {
-		if err := e.Do(h, keys[i]); err != nil {
-			b.Fatalf("request of %s: %v", keys[i], err)
-		}
-		if i++; i == len(keys) {
-			i = 0
+		if err := r.next(h); err != nil {
+			b.Fatal(err)
 		}
 	}
 	cpu.Report(b, b.N)
@@ -41,33 +38,45 @@ func AllowParallel(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	cpu := StartCPU()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
-		e := NewExchange(b)
-		i := int(goroutines.Add(1)) * 4099 % len(keys)
+		r := round{NewExchange(b), keys, int(goroutines.Add(1)) * 4099 % len(keys)}
 		for pb.Next() {
-			if err := e.Do(h, keys[i]); err != nil {
-				b.Errorf("request of %s: %v", keys[i], err)
+			if err := r.next(h); err != nil {
+				b.Error(err)
 				return
-			}
-			if i++; i == len(keys) {
-				i = 0
 			}
 		}
 	})
 	cpu.Report(b, b.N)
 }
 
+// round goes through the clients again and again.
+type round struct {
+	e    *Exchange
+	keys []string
+	at   int
+}
+
+// next puts a request of the client whose turn it is.
+func (r *round) next(h caddyhttp.MiddlewareHandler) error {
+	key := r.keys[r.at]
+	if r.at++; r.at == len(r.keys) {
+		r.at = 0
+	}
+	if err := r.e.Do(h, key); err != nil {
+		return fmt.Errorf("request of %s: %w", key, err)
+	}
+	return nil
+}
+
 // Deny puts requests of one client to h, of which the first uses up what its
 // limit allows. All others must be refused.
 func Deny(b *testing.B, h caddyhttp.MiddlewareHandler) {
 	b.Helper()
-	e := NewExchange(b)
-	for range warmUps {
-		_ = e.Do(h, "hot")
-	}
+	e := useUp(b, h)
 	b.ReportAllocs()
 	cpu := StartCPU()
 	for b.Loop() {
-		if err := e.Do(h, "hot"); err == nil {
+		if err := e.Do(h, hot); err == nil {
 			b.Fatal("a request passed: want all denied")
 		}
 	}
@@ -77,23 +86,33 @@ func Deny(b *testing.B, h caddyhttp.MiddlewareHandler) {
 // DenyParallel does the same from as many goroutines as there are processors.
 func DenyParallel(b *testing.B, h caddyhttp.MiddlewareHandler) {
 	b.Helper()
-	e := NewExchange(b)
-	for range warmUps {
-		_ = e.Do(h, "hot")
-	}
+	useUp(b, h)
 	b.ReportAllocs()
 	cpu := StartCPU()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		e := NewExchange(b)
 		for pb.Next() {
-			if err := e.Do(h, "hot"); err == nil {
+			if err := e.Do(h, hot); err == nil {
 				b.Error("a request passed: want all denied")
 				return
 			}
 		}
 	})
 	cpu.Report(b, b.N)
+}
+
+// hot is the client that is denied.
+const hot = "hot"
+
+// useUp takes what the client's limit allows.
+func useUp(b *testing.B, h caddyhttp.MiddlewareHandler) *Exchange {
+	b.Helper()
+	e := NewExchange(b)
+	for range warmUps {
+		_ = e.Do(h, hot)
+	}
+	return e
 }
 
 func warm(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) *Exchange {

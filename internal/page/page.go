@@ -26,7 +26,7 @@ var (
 
 // File is the page, ready to be sent.
 type File struct {
-	HTML []byte
+	HTML []byte // all of it; it loads nothing else
 
 	// Policy is the Content-Security-Policy that it is to be sent with: nothing
 	// runs and nothing is loaded but what is in the file.

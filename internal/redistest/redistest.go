@@ -16,8 +16,8 @@ import (
 
 // Server is a running redis-server.
 type Server struct {
-	Addr string
-	Port int
+	Addr string // host:port
+	Port int    // free when it was started
 	cmd  *exec.Cmd
 	args []string
 	env  []string

@@ -16,8 +16,8 @@ const SentinelMaster = "main"
 // Watched is a master and its replica, watched by three Sentinels that take the
 // master for down after a second.
 type Watched struct {
-	Master, Replica *Server
-	Sentinels       []*Server
+	Master, Replica *Server   // as they were started
+	Sentinels       []*Server // three
 }
 
 // StartSentinel starts them and waits until a failover would succeed.

@@ -137,8 +137,8 @@ func (x *set) age(epoch uint32) {
 
 // Count is how often a key came.
 type Count struct {
-	Hi, Lo uint64
-	Times  uint32
+	Hi, Lo uint64 // the key's hash
+	Times  uint32 // about how often, lately
 }
 
 // Top returns at most n of the keys that certainly came, the most frequent

@@ -27,22 +27,22 @@ import (
 
 // Step is one line.
 type Step struct {
-	Text     string // as it was written
-	Method   string
-	Target   string
-	Header   map[string]string
-	From     string
-	Host     string
-	Body     string
-	User     string
-	Password string
-	Together bool
-	Until    bool
-	Statuses []int
+	Text     string            // as it was written
+	Method   string            // in capitals
+	Target   string            // path and query
+	Header   map[string]string // of the request
+	From     string            // X-Forwarded-For; empty: none
+	Host     string            // empty: the site's
+	Body     string            // empty: none
+	User     string            // of basic authentication; empty: none
+	Password string            // beside User
+	Together bool              // all requests at once, answered in any order
+	Until    bool              // again and again, until Statuses[0] is answered
+	Statuses []int             // one for each request
 	Last     map[string]string // headers of the last answer
 	Retry    string            // seconds at most, "none", or "" for anything
-	Has      []string
-	Took     time.Duration
+	Has      []string          // in the last answer's body
+	Took     time.Duration     // of all requests, at least
 }
 
 // Parse reads a trace.

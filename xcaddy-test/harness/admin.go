@@ -13,9 +13,9 @@ import (
 
 // Answer is an HTTP answer with its body read.
 type Answer struct {
-	Status int
-	Header http.Header
-	Body   string
+	Status int         // of HTTP
+	Header http.Header // as it came
+	Body   string      // all of it
 }
 
 // Do sends one request on a connection of its own and reads the answer.

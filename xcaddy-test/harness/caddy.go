@@ -38,7 +38,7 @@ func (c Config) Caddyfile(admin string, port int) string {
 type Caddy struct {
 	URL   string // of its site, without a slash at the end
 	Admin string // URL of its admin endpoint, likewise
-	Port  int
+	Port  int    // of the site
 	Dir   string // what it keeps between runs, autosaved config included
 
 	path   string // of its configuration

@@ -13,12 +13,12 @@ import (
 // Shot is one request of a load: when it was sent, when its answer was there,
 // and what it was. The instant at which it was charged lies between the two.
 type Shot struct {
-	URL        string
-	Sent, Got  time.Time
-	Status     int
-	RetryAfter string
-	Policy     string // RateLimit-Policy, which tells whose limit was enforced
-	Err        error
+	URL        string    // which instance it was sent to
+	Sent, Got  time.Time // before the request, and after the answer
+	Status     int       // 0: there was no answer
+	RetryAfter string    // the header as it came
+	Policy     string    // RateLimit-Policy, which tells whose limit was enforced
+	Err        error     // why there was no answer
 }
 
 // Took is how long the answer took.

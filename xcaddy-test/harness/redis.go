@@ -21,7 +21,7 @@ const observer = "observer"
 type Redis struct {
 	*redis.Client // as the administrator, to look and to make trouble
 
-	Addr string
+	Addr string // host:port
 
 	port int
 	dir  string
