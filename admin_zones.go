@@ -26,7 +26,7 @@ type statusOfAll struct {
 type statusOfStore struct {
 	Name      string    `json:"name"`
 	Up        bool      `json:"up"`
-	Mode      string    `json:"mode"` // shared, or what on_failure says
+	Mode      string    `json:"mode"` // shared, or what on_failure makes of it: alone, allow, deny
 	Since     time.Time `json:"since"`
 	OnFailure string    `json:"on_failure"`
 	Instances int64     `json:"instances"`
@@ -79,11 +79,11 @@ func (a *App) statusOfAll() statusOfAll {
 	all := statusOfAll{Now: time.Now(), Stores: []statusOfStore{}, Zones: []statusOfZone{}, Rules: a.statusOfRules(), Took: a.timings()}
 	for _, s := range a.shared {
 		up, since := s.State()
-		mode := "shared"
+		mode := stores.ModeShared
 		if !up {
-			mode = s.OnFailure().String()
+			mode = s.OnFailure().Mode()
 		}
-		all.Stores = append(all.Stores, statusOfStore{s.Name(), up, mode, since, s.OnFailure().String(), s.Instances()})
+		all.Stores = append(all.Stores, statusOfStore{s.Name(), up, mode.String(), since, s.OnFailure().String(), s.Instances()})
 	}
 	decisions, denials := a.metrics.byZone(a.metrics.decisions, "decision"), a.metrics.byZone(a.metrics.denied, "rule")
 	at := make(map[string]int)

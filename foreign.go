@@ -207,6 +207,10 @@ func (z *Zone) ownKey() error {
 	for i, part := range z.Key {
 		m := foreignKey.FindStringSubmatch(part)
 		if m == nil {
+			// Caddy has no placeholders of this name: it would always be empty.
+			if strings.Contains(part, "{remote.") {
+				return fmt.Errorf("key %s: want {remote.host}, {remote.ip}, {remote.port}, {remote.host_prefix.N} or {remote.ip_prefix.N}, and nothing beside it", part)
+			}
 			continue
 		}
 		switch cmp.Or(m[1], m[2]) {

@@ -22,6 +22,9 @@ const (
 // String is the word for it in the configuration.
 func (f OnFailure) String() string { return [...]string{"local", "allow", "deny"}[f] }
 
+// Mode says who decides then.
+func (f OnFailure) Mode() Mode { return [...]Mode{ModeAlone, ModeAllow, ModeDeny}[f] }
+
 // SharedOptions say how a [Shared] store behaves beside its connection.
 type SharedOptions struct {
 	RedisOptions

@@ -237,7 +237,7 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 	// While Redis is away the reset is this instance's own, and says so.
 	redis.Kill(t)
 	harness.Until(t, 10*time.Second, "going alone", func() bool {
-		return strings.Contains(rateLimit(t, all[0], "zones"), "store redis: local for")
+		return strings.Contains(rateLimit(t, all[0], "zones"), "store redis: alone for")
 	})
 	cmd := harness.Command(t.TempDir(), "rate-limit", "reset", "tight", "a", "--address", strings.TrimPrefix(all[0].Admin, "http://"))
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "forgotten in this instance") {

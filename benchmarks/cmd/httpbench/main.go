@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"regexp"
 	"runtime"
+	"syscall"
 	"time"
 )
 
@@ -39,7 +40,7 @@ func main() {
 	only := flag.String("only", "", "measure only the variants that this regular expression matches, and bare")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := measure(ctx, o, *only)
 	stop()
 	if err != nil {
