@@ -12,6 +12,7 @@ import (
 	"log"
 	"os"
 	"os/signal"
+	"syscall"
 	"regexp"
 	"runtime"
 	"syscall"
