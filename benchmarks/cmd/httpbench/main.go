@@ -12,7 +12,6 @@ import (
 	"log"
 	"os"
 	"os/signal"
-	"syscall"
 	"regexp"
 	"runtime"
 	"syscall"
