@@ -7,8 +7,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"go.uber.org/zap"
-
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -29,6 +27,10 @@ type statusOfKey struct {
 	Rules     []statusOfKeyRule `json:"rules"`
 	Forgotten string            `json:"forgotten,omitempty"` // everywhere, or only in this instance
 	Error     string            `json:"error,omitempty"`
+
+	// The zone is full of keys in this process, and this one counts together with
+	// others. What they share no reset forgets.
+	Crowded bool `json:"shared_counter,omitempty"`
 }
 
 type statusOfKeyRule struct {
@@ -166,7 +168,7 @@ func (s *statusOfKey) judge(ctx context.Context, z *zone, set *ruleSet, it *stor
 		store = shared.At(it.Tag)
 	}
 	mode := stores.Look(ctx, store, it)
-	s.Mode, s.Decision = mode.String(), allowed.String()
+	s.Mode, s.Decision, s.Crowded = mode.String(), allowed.String(), it.Crowded
 	longest, can := int64(0), true
 	for i, res := range it.Results {
 		r := statusOfKeyRule{
@@ -202,75 +204,5 @@ func (s *statusOfKey) judge(ctx context.Context, z *zone, set *ruleSet, it *stor
 		s.RetryIn = &retry
 	}
 }
-
-const (
-	forgottenEverywhere = "everywhere"
-	forgottenHere       = "in this instance"
-)
-
-// forget forgets a key: in this process, and with a shared store in Redis and
-// in the other instances.
-func (a *App) forget(ctx context.Context, z *zone, k namedKey) statusOfKey {
-	s := statusOfKey{Zone: z.Name, Key: k.key.String(), Parts: k.parts, Forgotten: forgottenEverywhere, Rules: []statusOfKeyRule{}}
-	shared, ok := z.store.(*stores.Shared)
-	if !ok {
-		for _, c := range a.counters(z.Name, nil) {
-			c.Drop(k.key)
-		}
-		s.Forgotten = forgottenHere
-	} else if err := shared.Forget(ctx, z.Name, a.counters(z.Name, shared), k.key); err != nil {
-		s.Forgotten, s.Error = forgottenHere, short(err)
-		a.logger.Error("a key is forgotten in this instance only", zap.String("zone", z.Name), zap.String("key", s.Key), errField(err))
-		return s.next(ctx, z, k)
-	}
-	a.logger.Info("a key is forgotten", zap.String("zone", z.Name), zap.String("key", s.Key), zap.String("where", s.Forgotten))
-	return s.next(ctx, z, k)
-}
-
-// next adds where the key stands now.
-func (s statusOfKey) next(ctx context.Context, z *zone, k namedKey) statusOfKey {
-	now := z.look(ctx, k)
-	now.Forgotten, now.Error = s.Forgotten, s.Error
-	return now
-}
-
-// counters are those of a zone's rules and overrides, each once, of all handlers
-// that count in a store; nil: any.
-func (a *App) counters(zone string, in *stores.Shared) (list []*stores.Counter) {
-	seen := make(map[*stores.Table]bool)
-	for _, h := range a.remote.list() {
-		for _, z := range h.zones {
-			if z.Name != zone || in != nil && z.store != stores.Store(in) {
-				continue
-			}
-			for _, set := range z.terms.Load().sets() {
-				if c := set.counter; c != nil && !seen[c.Table] {
-					seen[c.Table] = true
-					list = append(list, c)
-				}
-			}
-		}
-	}
-	return list
-}
-
-// Forget implements stores.Listener.
-func (a *App) Forget(store, zone string, k stores.Key) {
-	s := a.byName[store]
-	if s == nil || checkName(zone) != nil {
-		return
-	}
-	s.Drop(a.counters(zone, s.Shared), k)
-}
-
-// Deaf implements stores.Listener.
-func (a *App) Deaf(store string, err error) {
-	if a.deaf.allow() {
-		a.logger.Error("Redis refuses the channel on which other instances say which keys to forget", zap.String("store", store), zap.Error(err),
-			zap.String("advice", "give the user +subscribe, +ping and its channels: the README has the whole line"))
-	}
-}
-
-var _ stores.Listener = (*App)(nil)
 
 var errNoRequest = errors.New(`want a request such as {"method": "GET", "url": "https://example.com/path", "client_ip": "192.0.2.1"}`)

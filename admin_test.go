@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // ask asks the admin API, past Caddy's own protection, and reads the answer
@@ -123,6 +124,66 @@ func TestAdminForget(t *testing.T) {
 			s.want(mine, 200, 200, 429)
 		}
 	})
+}
+
+// TestForgetDuplicates: with a key the requests are forgotten that it made, its
+// own alone, also after a reload.
+func TestForgetDuplicates(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "prevent_duplicates 1h\nrule 9/1h"))
+		post := func(ip, path string) req { return req{method: "POST", ip: ip, path: path, host: "x.example"} }
+		for _, path := range []string{"/a", "/b"} {
+			s.want(post("10.0.0.1", path), 200, 429)
+		}
+		s.want(post("10.0.0.2", "/a"), 200, 429)
+		s.reload(zoneOf(b, "prevent_duplicates 1h\nrule 8/1h"))
+		for range 2 {
+			if k := s.key("DELETE", "z", "10.0.0.1"); k.Rules[0].Remaining != 8 || k.Error != "" {
+				t.Errorf("%+v", k)
+			}
+			for _, path := range []string{"/a", "/b", "/c"} {
+				s.want(post("10.0.0.1", path), 200, 429)
+			}
+			s.want(post("10.0.0.2", "/a"), 429)
+		}
+	})
+}
+
+// TestTwinsAreBounded keeps the last ones.
+func TestTwinsAreBounded(t *testing.T) {
+	var list twins
+	key := func(i int) stores.Key { return stores.Key{Hi: uint64(i), Lo: 1} }
+	for i := range maxTwins + 10 {
+		list.add(key(i), key(-i))
+	}
+	for i, want := range map[int]int{0: 0, 9: 0, 10: 1, maxTwins: 1, maxTwins + 9: 1, maxTwins + 10: 0} {
+		if got := list.of(key(i)); len(got) != want || want > 0 && got[0] != key(-i) {
+			t.Errorf("%d: %v, want %d", i, got, want)
+		}
+	}
+	if len(list.list) != maxTwins {
+		t.Errorf("%d are kept", len(list.list))
+	}
+}
+
+// TestSharedCountersStay: what is counted for others, too, no reset forgets, and
+// the answer tells of it.
+func TestSharedCountersStay(t *testing.T) {
+	s := serve(t, zoneOf(backend{}, "rule 2/100h\nmax_keys 1"))
+	s.want(req{ip: "10.0.0.1"}, 200)
+	s.want(req{ip: "10.0.0.2"}, 200)
+	s.want(req{ip: "10.0.0.3"}, 200, 429)
+	for _, method := range []string{"GET", "DELETE"} {
+		if k := s.key(method, "z", "10.0.0.2"); !k.Crowded || k.Decision != "denied" {
+			t.Errorf("%s: %+v", method, k)
+		}
+	}
+	s.want(req{ip: "10.0.0.2"}, 429)
+	for ip, left := range map[string]int64{"10.0.0.1": 1, "11.0.0.1": 2} {
+		if k := s.key("GET", "z", ip); k.Crowded || k.Rules[0].Remaining != left {
+			t.Errorf("%s: %+v", ip, k)
+		}
+	}
 }
 
 // TestForgetWhileRedisIsAway says that it could not be done everywhere.

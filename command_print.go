@@ -108,6 +108,9 @@ func (s *statusOfKey) print(w io.Writer) {
 	if s.RetryIn != nil {
 		fmt.Fprintf(w, ", again in %s", span(*s.RetryIn))
 	}
+	if s.Crowded {
+		fmt.Fprint(w, ", counted together with others, for the zone is full")
+	}
 	if s.Mode != "" {
 		fmt.Fprintf(w, " (%s)", s.Mode)
 	}

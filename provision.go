@@ -56,6 +56,9 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		if !h.DisableMetrics {
 			z.provisionTops()
 		}
+		if z.PreventDuplicates != nil {
+			z.provisionTwins()
+		}
 		h.across = h.across || z.store != h.zones[0].store
 	}
 	h.across = h.across || len(h.zones) > 1 && slices.ContainsFunc(h.zones, (*zone).clustered)

@@ -35,6 +35,9 @@ func (q *request) report() {
 		u.z.metrics.count(u.outcome, q.lane)
 		q.tellCrowded(u)
 		q.rank(u)
+		if u.twin >= 0 && q.ask.Items[u.twin].Charged {
+			u.z.twins.add(u.key, q.ask.Items[u.twin].Key)
+		}
 	}
 	q.told = q.headers()
 	if !q.h.unread {

@@ -33,9 +33,11 @@ type sketchKey struct {
 	hasher    hasher
 }
 
+func (z *zone) identity() sketchKey { return sketchKey{z.Name, z.key.identity(z.Zone), z.hasher} }
+
 // provisionTops takes the zone's sketches.
 func (z *zone) provisionTops() {
-	key := sketchKey{z.Name, z.key.identity(z.Zone), z.hasher}
+	key := z.identity()
 	v, _, _ := sketches.LoadOrNew(key, func() (caddy.Destructor, error) { return new(tops), nil })
 	z.refs.add(sketches, key)
 	z.tops, _ = v.(*tops) // nothing else is put there

@@ -33,8 +33,9 @@ type zone struct {
 	log       lineLimit
 	crowded   atomic.Int64 // when it last said that it is full, in nanoseconds
 	responder *responder
-	quiet     bool  // no headers tell of it
-	tops      *tops // nil: not counted
+	quiet     bool   // no headers tell of it
+	tops      *tops  // nil: not counted
+	twins     *twins // nil: without prevent_duplicates
 	refs      references
 }
 

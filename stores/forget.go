@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 
 // Listener is a [Watcher] that also wants to know what other instances say.
 type Listener interface {
-	// Forget is called when another instance, or this one, was told to forget a
-	// key. The zone's counters have to be given to [Shared.Drop].
+	// Forget is called when another instance was told to forget a key. The zone's
+	// counters have to be given to [Shared.Drop].
 	Forget(store, zone string, k Key)
 
 	// Deaf is called when other instances cannot be heard though Redis answers.
@@ -56,8 +57,36 @@ func (s *Shared) Forget(ctx context.Context, zone string, counters []*Counter, k
 	if err := s.conn.client.Del(ctx, names...).Err(); err != nil {
 		return errors.Join(ErrAway, err)
 	}
-	return s.conn.client.Publish(ctx, s.resets(), appendKey([]byte(zone+" "), k)).Err()
+	return s.conn.client.Publish(ctx, s.resets(), zone+" "+k.String()+" "+s.name()).Err()
 }
+
+// ForgetTwins forgets what is counted under a counter beside a key itself, with
+// the key as its tag, here and in Redis. With [ErrAway] it is still there.
+func (s *Shared) ForgetTwins(ctx context.Context, c *Counter, k Key, twins []Key) error {
+	s.Start(0)
+	names := make([]string, 0, len(twins))
+	for _, twin := range twins {
+		c.Drop(twin)
+		names = append(names, string(appendName(nil, s.o.Prefix, &Item{Counter: c, Key: twin, Tag: k})))
+	}
+	if s.conn == nil {
+		return ErrAway
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(s.o.Timeout, forgetTimeout))
+	defer cancel()
+	for some := range slices.Chunk(names, maxForgotten) {
+		if s.breaker.open.Load() {
+			return ErrAway
+		}
+		if err := s.conn.client.Del(ctx, some...).Err(); err != nil {
+			return errors.Join(ErrAway, err)
+		}
+	}
+	return nil
+}
+
+// maxForgotten is how many keys one command deletes at most.
+const maxForgotten = 1000
 
 const forgetTimeout = time.Second
 
@@ -100,9 +129,18 @@ func (s *Shared) listenOnce(ctx context.Context) {
 	})
 }
 
-// hear takes a message. What is no zone and key is nobody's.
+// name tells this instance from others.
+func (s *Shared) name() string { return strconv.FormatUint(s.id, 16) }
+
+// hear takes a message: a zone, a key, and who says it. What is no zone and key
+// is nobody's, and what this instance said itself it has done: what came since
+// is not to be forgotten.
 func (s *Shared) hear(payload string) {
 	zone, text, _ := strings.Cut(payload, " ")
+	text, from, _ := strings.Cut(text, " ")
+	if from == s.name() {
+		return
+	}
 	k, ok := ParseKey(text)
 	if l, listens := s.watch().(Listener); ok && listens {
 		l.Forget(s.o.Name, zone, k)

@@ -31,7 +31,7 @@ func (l *told) text() string {
 	return strings.Join(l.said, "\n")
 }
 
-// TestForgettingIsHeard by every instance, over one connection beside the pool,
+// TestForgettingIsHeard by every other instance, over one connection beside the pool,
 // and what is no message of ours by nobody.
 func TestForgettingIsHeard(t *testing.T) {
 	srv := redistest.Start(t)
@@ -64,10 +64,16 @@ func TestForgettingIsHeard(t *testing.T) {
 	if err := all[1].Forget(ctx, "z", []*Counter{counter}, k); err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range ears {
-		waitFor(t, "the message", func() bool { return l.text() != "" })
-		if got := l.text(); got != "redis z "+k.String() {
-			t.Errorf("heard %q", got)
+	waitFor(t, "the message", func() bool { return ears[0].text() != "" })
+	if got := ears[0].text(); got != "redis z "+k.String() {
+		t.Errorf("heard %q", got)
+	}
+	other := Key{Hi: 3, Lo: 4} // by somebody who is no instance
+	admin.Publish(ctx, "diana:{resets}", "z "+other.String())
+	for i, want := range []string{"redis z " + k.String() + "\nredis z " + other.String(), "redis z " + other.String()} {
+		waitFor(t, "the message", func() bool { return strings.Contains(ears[i].text(), other.String()) })
+		if got := ears[i].text(); got != want {
+			t.Errorf("instance %d heard %q, want %q", i, got, want)
 		}
 	}
 	if all[0].Decide(ctx, &a); !a.Admitted {

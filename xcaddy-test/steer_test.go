@@ -246,6 +246,38 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 	redis.Start(t)
 }
 
+// A reset forgets what prevent_duplicates remembers of a key, whichever instance
+// admitted it.
+func TestResetForgetsDuplicatesEverywhere(t *testing.T) {
+	redis := harness.StartRedis(t)
+	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 2s"), Site: `	rate_limit {
+		zone orders {
+			key {query.k}
+			prevent_duplicates 1h
+		}
+	}
+	respond ok`})
+	post := func(c *harness.Caddy, n int) int {
+		return hostile(t, http.MethodPost, fmt.Sprint(c.URL, "/?k=a&n=", n), []string{"Host", "shop.example"}).StatusCode
+	}
+	for n, c := range all {
+		if got := post(c, n); got != http.StatusOK {
+			t.Fatalf("status %d", got)
+		}
+		if got := post(all[(n+1)%3], n); got != http.StatusTooManyRequests {
+			t.Fatalf("a duplicate elsewhere: status %d", got)
+		}
+	}
+	if out := rateLimit(t, all[0], "reset", "orders", "a"); !strings.Contains(out, "forgotten everywhere") {
+		t.Errorf("reset:\n%s", out)
+	}
+	reset := time.Now()
+	for n := range all {
+		harness.Until(t, 10*time.Second, "the request to be forgotten", func() bool { return post(all[(n+1)%3], n) == http.StatusOK })
+	}
+	t.Logf("forgotten everywhere within %v", time.Since(reset))
+}
+
 // The commands find the admin endpoint in a configuration, and print JSON.
 func TestCommandFindsTheAdminEndpoint(t *testing.T) {
 	c := harness.StartCaddy(t, harness.Config{Site: steered})

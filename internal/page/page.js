@@ -211,7 +211,7 @@ async function lookAt(q, method = "GET") {
 	try {
 		const k = await ask(zonePath(open, `key?${q}`), { method });
 		const head = el("p", {}, el("span", { className: `verdict ${k.decision}`, textContent: k.decision }),
-			` ${k.rule ? `by ${k.rule}` : ""}${k.retry_after !== undefined ? `, again in ${span(k.retry_after)}` : ""} (${k.parts ? k.parts.join(" ") + ", " : ""}${k.key}${k.mode ? `, ${k.mode}` : ""})${k.forgotten ? `; forgotten ${k.forgotten}` : ""}${k.error ? `: ${k.error}` : ""}`);
+			` ${k.rule ? `by ${k.rule}` : ""}${k.retry_after !== undefined ? `, again in ${span(k.retry_after)}` : ""} (${k.parts ? k.parts.join(" ") + ", " : ""}${k.key}${k.mode ? `, ${k.mode}` : ""}${k.shared_counter ? ", counted together with others: the zone is full" : ""})${k.forgotten ? `; forgotten ${k.forgotten}` : ""}${k.error ? `: ${k.error}` : ""}`);
 		const table = el("table", {}, row(cell("rule", false, "th"), cell("limit", true, "th"), cell("left", true, "th"), cell("reset", true, "th")),
 			...k.rules.map((r) => row(cell(r.name), cell(`${r.limit}/${windowOf(r.window)}`, true), cell(String(r.remaining), true), cell(r.reset_after ? span(r.reset_after) : "unused", true))));
 		box.replaceChildren(head, ...(k.rules.length ? [table] : []));
