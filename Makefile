@@ -17,7 +17,7 @@ build: ## Build Caddy with Diana into bin/caddy
 	@echo "building bin/caddy (a minute or two the first time)"
 	@CGO_ENABLED=0 go build $(CADDY_FLAGS) -o bin/caddy ./cmd/caddy
 
-test: ## Run every test of every module (installs redis-server, chromium and promtool if missing)
+test: ## Run every test of every module (installs redis-server, chromium and prometheus if missing)
 	@.ci/test
 
 chaos: ## Break Redis under load in every way: a table of promises and results

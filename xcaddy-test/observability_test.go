@@ -32,6 +32,24 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "", "check", "config", "--syntax-only", observability+"prometheus.yml")
 }
 
+// seldom are metrics that come with the first failure of their kind.
+var seldom = []string{"caddy_rate_limit_store_errors_total", "caddy_rate_limit_clock_steps_total"}
+
+// startObserved starts one of the instances of compose.yml, and returns it with
+// the address of its metrics.
+func startObserved(t *testing.T, redis *harness.Redis) (c *harness.Caddy, metrics string) {
+	t.Helper()
+	port, admin, metricsPort := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
+	cmd := harness.Command(t.TempDir(), "adapt", "--adapter", "caddyfile", "--config", observability+"limits.caddyfile")
+	cmd.Env = append(cmd.Env, fmt.Sprint("PORT=", port), fmt.Sprint("METRICS=", metricsPort), "REDIS="+redis.Addr)
+	config, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = []byte(strings.Replace(string(config), "{", fmt.Sprintf(`{"admin":{"listen":"127.0.0.1:%d"},`, admin), 1))
+	return harness.StartCaddyJSON(t, config, port, admin), fmt.Sprint("127.0.0.1:", metricsPort)
+}
+
 var (
 	metricName = regexp.MustCompile(`caddy_rate_limit_\w+`)
 	help       = regexp.MustCompile(`(?m)^# TYPE (caddy_rate_limit_\w+) (\w+)$`)
@@ -41,25 +59,13 @@ var (
 // configuration, in a form that Prometheus likes, also after a reload.
 func TestObservedMetricsExist(t *testing.T) {
 	redis := harness.StartRedis(t)
-	port, admin, metrics := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
-	text, err := os.ReadFile(observability + "limits.caddyfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := harness.Command(t.TempDir(), "adapt", "--adapter", "caddyfile", "--config", observability+"limits.caddyfile")
-	cmd.Env = append(cmd.Env, fmt.Sprint("PORT=", port), fmt.Sprint("METRICS=", metrics), "REDIS="+redis.Addr)
-	config, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
-	config = []byte(strings.Replace(string(config), "{", fmt.Sprintf(`{"admin":{"listen":"127.0.0.1:%d"},`, admin), 1))
-	c := harness.StartCaddyJSON(t, config, port, admin)
+	c, metrics := startObserved(t, redis)
 	push(t, redis, `{"zones": {"site": {"rules": [{"limit": 5, "window": "1h"}]}}}`)
 	everywhere(t, []*harness.Caddy{c}, "site", 5, 10*soon)
 	push(t, redis, `{"zones": 1}`)
 	c.Statuses(t, "/", 20)
 	scrape := func() string {
-		return harness.Do(t, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics), "").Body
+		return harness.Do(t, http.MethodGet, "http://"+metrics+"/metrics", "").Body
 	}
 	harness.Until(t, 10*soon, "the refused document to be counted", func() bool {
 		return strings.Contains(scrape(), "caddy_rate_limit_rules_errors_total 1")
@@ -90,8 +96,7 @@ func TestObservedMetricsExist(t *testing.T) {
 			t.Errorf("%s names %q", file, names)
 		}
 		for _, name := range names {
-			// These come with the first failure of their kind.
-			if slices.Contains([]string{"caddy_rate_limit_store_errors_total", "caddy_rate_limit_clock_steps_total"}, name) {
+			if slices.Contains(seldom, name) {
 				continue
 			}
 			if kinds[strings.TrimSuffix(name, "_bucket")] == "" {
