@@ -9,12 +9,13 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 help: ## Show what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# What it writes stays in bin: another Caddy of this user keeps its files.
 run: build ## Build Caddy with Diana and serve examples/quickstart on port 8080
 	@.ci/howto
-	@exec bin/caddy run --config examples/quickstart/Caddyfile
+	@XDG_DATA_HOME='$(CURDIR)/bin/data' XDG_CONFIG_HOME='$(CURDIR)/bin/config' exec bin/caddy run --config examples/quickstart/Caddyfile
 
 build: ## Build Caddy with Diana into bin/caddy
-	@echo "building bin/caddy (a minute or two the first time)"
+	@echo "building bin/caddy (some minutes the first time: all of Caddy is downloaded and compiled)"
 	@CGO_ENABLED=0 go build $(CADDY_FLAGS) -o bin/caddy ./cmd/caddy
 
 test: ## Run every test of every module (installs redis-server, chromium and prometheus if missing)

@@ -135,13 +135,7 @@ func (s *site) post(body string, chunked bool) *answer {
 // the next is admitted when it ends.
 func TestDeniedDuplicateDoesNotLengthen(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
-		s := serve(t, config{app: b.app(), site: `
-			rate_limit {
-				zone z {
-					prevent_duplicates 500ms
-				}
-			}
-			respond ok`})
+		s := serve(t, zoneOf(b, "prevent_duplicates 500ms"))
 		s.want(req{method: "POST"}, 200)
 		begun, denied := time.Now(), 0
 		for s.send(req{method: "POST"}).status == 429 {

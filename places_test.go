@@ -181,24 +181,22 @@ func TestPlaceIsHeldByStream(t *testing.T) {
 			<-r.Context().Done()
 			return nil
 		}))})
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		resp, err := s.client.Do(req{ctx: ctx}.http(s))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		s.want(req{}, 429)
-		cancel()
-		until(t, "the place", func() bool {
+		stream := func() (status int, leave func()) {
 			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
 			resp, err := s.client.Do(req{ctx: ctx}.http(s))
 			if err != nil {
+				cancel()
 				t.Fatal(err)
 			}
-			defer resp.Body.Close()
-			return resp.StatusCode == 200
+			return resp.StatusCode, func() { cancel(); _ = resp.Body.Close() }
+		}
+		_, leave := stream()
+		s.want(req{}, 429)
+		leave()
+		until(t, "the place", func() bool {
+			status, leave := stream()
+			leave()
+			return status == 200
 		})
 	})
 }
@@ -265,15 +263,7 @@ func TestDeniedRequestTakesNoPlace(t *testing.T) {
 // frees its place, and stays charged.
 func TestClientGoesAwayInQueue(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
-		s := serve(t, config{app: b.app(), site: `
-			rate_limit {
-				zone z {
-					rule 2/2h leaky_bucket
-					max_wait 1h
-					in_flight 1
-				}
-			}
-			respond ok`})
+		s := serve(t, zoneOf(b, "rule 2/2h leaky_bucket\nmax_wait 1h\nin_flight 1"))
 		s.want(req{}, 200)
 		until(t, "the place", func() bool {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)

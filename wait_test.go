@@ -211,14 +211,7 @@ func TestThousandWait(t *testing.T) {
 // TestWhoWaitsAndGoesIsNotCharged leaves before there is room.
 func TestWhoWaitsAndGoesIsNotCharged(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
-		s := serve(t, config{app: b.app(), site: `
-			rate_limit {
-				zone z {
-					rule 1/2s
-					max_wait 20s
-				}
-			}
-			respond {http.rate_limit.z.decision}`})
+		s := serve(t, zoneOf(b, "rule 1/2s\nmax_wait 20s"))
 		s.want(req{}, 200)
 		for range 2 {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)

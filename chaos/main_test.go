@@ -17,22 +17,12 @@ import (
 // that are part of every test run.
 var full = os.Getenv("DIANA_CHAOS") == "full"
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "diana")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := harness.BuildHere(dir, strings.Fields(os.Getenv("DIANA_CHAOS_BUILD"))...); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
+func TestMain(m *testing.M) {
+	code := harness.Run(m, func(dir string) error {
+		return harness.BuildHere(dir, strings.Fields(os.Getenv("DIANA_CHAOS_BUILD"))...)
+	})
 	results.print()
-	return code
+	os.Exit(code)
 }
 
 // row is one fault: what is broken, what is promised, and how to see it.

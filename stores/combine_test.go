@@ -133,16 +133,7 @@ func TestAnswerWithMoreThanWasAsked(t *testing.T) {
 	v := &virtual{client: srv.Client(), now: hour}
 	s := newVirtualShared(t, srv, v)
 	s.Watch(deaf{})
-	const end = "return head .. answer end"
-	text := virtualScript(t)
-	if strings.Count(text, end) != 1 {
-		t.Fatalf("the script does not hold %q once", end)
-	}
-	s.conn = newConn(&RedisOptions{
-		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
-		Script: strings.Replace(text, end, "return head .. answer .. 'x' end", 1),
-	}, s.time)
-	v.conn = s.conn
+	v.runChanged(t, s, "return head .. answer end", "return head .. answer .. 'x' end")
 	v.tick()
 	a := items(1, tenAnHour(t, "more", false))
 	if s.Decide(context.Background(), a); a.Mode != ModeAlone {

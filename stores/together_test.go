@@ -203,22 +203,25 @@ func (w *verdictWatcher) StoreError(_ string, f Failure, _ error) {
 	}
 }
 
+// runChanged has the store run the script with a change of what stands in it once.
+func (v *virtual) runChanged(t *testing.T, s *Shared, from, to string) {
+	t.Helper()
+	o := s.o.RedisOptions
+	if strings.Count(o.Script, from) != 1 {
+		t.Fatalf("the script does not hold %q once", from)
+	}
+	o.Script = strings.Replace(o.Script, from, to, 1)
+	s.conn = newConn(&o, s.time)
+	v.conn = s.conn
+}
+
 // TestRedisVerdictStands runs a script that denies what the rules admit. What
 // Redis says stands, because it has charged by it, and the difference is told.
 func TestRedisVerdictStands(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{now: hour, client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	const verdict = "ok = ok and admits"
-	text := virtualScript(t)
-	if strings.Count(text, verdict) != 1 {
-		t.Fatalf("the script does not hold %q once", verdict)
-	}
-	s.conn = newConn(&RedisOptions{
-		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
-		Script: strings.Replace(text, verdict, "ok = false", 1),
-	}, s.time)
-	v.conn = s.conn
+	v.runChanged(t, s, "ok = ok and admits", "ok = false")
 	w := new(verdictWatcher)
 	s.Watch(w)
 	a := items(1, tenAnHour(t, "differ", false))

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -71,6 +72,22 @@ func BuildHere(dir string, flags ...string) error {
 		return fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// Run has build make the Caddy of a package's tests in a folder of their own, and
+// runs them. It returns the code to exit with.
+func Run(m *testing.M, build func(dir string) error) int {
+	dir, err := os.MkdirTemp("", "diana")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // Command is the built Caddy with args, its files kept below dir.

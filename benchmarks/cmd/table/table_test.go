@@ -44,9 +44,9 @@ PASS
 	}
 }
 
-// TestEveryRowHasItsFigures reads one round of everything that benchmarks/run
-// measures.
-func TestEveryRowHasItsFigures(t *testing.T) {
+// results are those of one round.
+func results(t *testing.T) samples {
+	t.Helper()
 	f, err := os.Open("testdata/results.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +56,13 @@ func TestEveryRowHasItsFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// TestEveryRowHasItsFigures reads one round of everything that benchmarks/run
+// measures.
+func TestEveryRowHasItsFigures(t *testing.T) {
+	s := results(t)
 	var b strings.Builder
 	if err := write(&b, machine(), rows(s)); err != nil {
 		t.Fatal(err)
@@ -69,15 +76,7 @@ func TestEveryRowHasItsFigures(t *testing.T) {
 
 // TestPlots draws the charts and looks for what they say.
 func TestPlots(t *testing.T) {
-	f, err := os.Open("testdata/results.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	s, err := read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := results(t)
 	folder := t.TempDir()
 	if err := draw(s, folder); err != nil {
 		t.Fatal(err)
