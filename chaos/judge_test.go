@@ -223,7 +223,11 @@ func (l storeLine) up() bool   { return strings.HasPrefix(l.Msg, "Redis is back"
 
 // lines are what the i-th instance has logged of its store since.
 func (s *scene) lines(r *record, i int) (all []storeLine) {
-	for text := range strings.Lines(s.caddys[i].Log()[r.marks[i]:]) {
+	return storeLines(s.caddys[i].Log()[r.marks[i]:])
+}
+
+func storeLines(log string) (all []storeLine) {
+	for text := range strings.Lines(log) {
 		var l storeLine
 		if json.Unmarshal([]byte(text), &l) == nil && l.Logger == "rate_limit" {
 			all = append(all, l)
@@ -238,7 +242,10 @@ func (s *scene) judgeLogs(r *record, out *result) {
 	s.t.Helper()
 	changes, others := 0, 0
 	for i := range s.caddys {
-		up := true
+		up := true // unless the row before, or a busy machine, left it away
+		for _, l := range storeLines(s.caddys[i].Log()[:r.marks[i]]) {
+			up = l.up() || up && !l.down()
+		}
 		for _, l := range s.lines(r, i) {
 			switch {
 			case l.down():
