@@ -338,12 +338,19 @@ func TestGhostIsNotChargedTwice(t *testing.T) {
 		for state, want := range map[lineState]int{lineOneWay: 8, lineRefuses: 8, lineSilent: 12} {
 			f := newFleet(t, srv, 1)
 			c := f.counters(t, fmt.Sprintf("%s-%d", name, state), spec)
-			f.of[0].conn.client.ScriptLoad(context.Background(), f.of[0].conn.text)
+			if err := f.of[0].conn.client.ScriptLoad(context.Background(), f.of[0].conn.text).Err(); err != nil {
+				t.Fatal(err)
+			}
+			f.of[0].conn.links.retire() // so that the ask is always made on a new connection
 			f.set(0, state)
 			if a := f.ask(0, c[0], k, 4); !a.Admitted || a.Mode != ModeAlone {
 				t.Fatalf("%s: admitted %v in mode %v", name, a.Admitted, a.Mode)
 			}
 			f.set(0, lineWorks)
+			key := namesOf("diana", &Item{Counter: c[0], Key: k, Tag: k})[0]
+			if charged := f.v.client.Exists(context.Background(), key).Val() == 1; charged != (state == lineOneWay) {
+				t.Fatalf("%s, line %d: charged in Redis: %v", name, state, charged)
+			}
 			f.v.now += 1_000_000
 			if n := f.most(0, c[0], k); n != want {
 				t.Errorf("%s, line %d: %d pass, want %d", name, state, n, want)

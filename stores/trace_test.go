@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -48,9 +47,7 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Shar
 }
 
 // virtual is a clock that the trace sets, for this process and for Redis: the
-// script is the product's, but that it takes the call's number for the time,
-// and that its keys live a thousand times as long, because the time they count
-// on does not pass.
+// script is the product's, but that it takes the call's number for the time.
 type virtual struct {
 	now    int64
 	client *redis.Client
@@ -86,17 +83,8 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Shared {
 }
 
 func virtualScript(tb testing.TB) string {
-	text := scripts.Decide().Text
-	for _, change := range [][2]string{
-		{"local time = call('TIME')\nlocal t = time[1] * 1000000 + time[2]", "local t = unpack('<d', ARGV[1], 1)"},
-		{"local ttl = exp - (t - t % 1000) / 1000", "local ttl = exp * 1000 - (t - t % 1000)"},
-	} {
-		if strings.Count(text, change[0]) != 1 {
-			tb.Fatalf("the script does not hold %q once", change[0])
-		}
-		text = strings.Replace(text, change[0], change[1], 1)
-	}
-	return text
+	tb.Helper()
+	return redistest.VirtualTime(tb, scripts.Decide().Text, "unpack('<d', ARGV[1], 1)")
 }
 
 // ruleSpec is a rule of a random zone.

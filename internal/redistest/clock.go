@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -17,6 +18,23 @@ var clockSource []byte
 type Clock struct {
 	tb   testing.TB
 	file string
+}
+
+// VirtualTime is a script that takes the time from an expression instead of from
+// Redis' clock. Its keys live a thousand times as long, because the time that they
+// count on does not pass.
+func VirtualTime(tb testing.TB, script, now string) string {
+	tb.Helper()
+	for _, change := range [][2]string{
+		{"local time = call('TIME')\nlocal t = time[1] * 1000000 + time[2]", "local t = " + now},
+		{"local ttl = exp - (t - t % 1000) / 1000", "local ttl = exp * 1000 - (t - t % 1000)"},
+	} {
+		if strings.Count(script, change[0]) != 1 {
+			tb.Fatalf("the script does not hold %q once", change[0])
+		}
+		script = strings.Replace(script, change[0], change[1], 1)
+	}
+	return script
 }
 
 // Set moves the server's clock to that much ahead of the system's.

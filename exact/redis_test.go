@@ -1,0 +1,143 @@
+package exact_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/exact/oracle"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/scripts"
+	"github.com/dianalimiter/diana/stores"
+	"pgregory.net/rapid"
+)
+
+// TestRedisAgainstTheOracle gives random traces to the oracle and to both
+// stores as the handler asks them: the table of this process, and the script on
+// a real Redis whose time is the trace's. All three say the same.
+func TestRedisAgainstTheOracle(t *testing.T) {
+	all := newSites(t)
+	var sum tally
+	for want := operations(t) / 4; sum.verdicts < want; {
+		rapid.Check(t, func(t *rapid.T) {
+			rules := drawMixed(t)
+			compiled, err := compile(rules)
+			if err != nil {
+				t.Fatalf("%v", err)
+			}
+			asked := all.begin(rules, compiled)
+			want := oracle.New(rules...)
+			tr := newTrace(rapid.Int64Range(1_700_000_000*second, 1<<51).Draw(t, "beginning"), rules, compiled)
+			kinds, sizes := requests(t)
+			for i := range kinds {
+				if kinds[i] == 0 {
+					continue
+				}
+				e := tr.next(kinds[i], sizes[i])
+				admit, verdicts := decide(want.Ask, want.Peek, e)
+				tr.done(e, admit, verdicts)
+				for name, ask := range asked {
+					gotAdmit, got := ask(t, e)
+					if gotAdmit != admit || !slices.Equal(got, verdicts) {
+						t.Fatalf("%s and oracle differ on the last request:\n%s %v %+v\noracle %v %+v%v", name, name, gotAdmit, got, admit, verdicts, tr)
+					}
+				}
+				sum.add(e, admit, len(rules))
+			}
+		})
+	}
+	t.Logf("compared %d verdicts of oracle, local store and Redis on %d requests, of which %d were admitted and %d only looked at",
+		sum.verdicts, sum.requests, sum.admitted, sum.peeks)
+}
+
+// sites are both stores, on one clock that a trace sets.
+type sites struct {
+	now    int64
+	set    func(now int64) error // Redis' clock
+	local  *stores.Local
+	shared *stores.Shared
+	zones  int
+}
+
+func newSites(t *testing.T) *sites {
+	srv := redistest.Start(t)
+	client, ctx := srv.Client(), context.Background()
+	s := &sites{set: func(now int64) error { return client.Set(ctx, "clock", strconv.FormatInt(now, 10), 0).Err() }}
+	s.local = &stores.Local{Clock: func() int64 { return s.now }}
+	if err := s.set(0); err != nil { // before the first heartbeat
+		t.Fatal(err)
+	}
+	// Ten seconds go by with each look at the clock of this process, so that no
+	// denial is remembered and every ask comes to Redis.
+	var looked atomic.Int64
+	s.shared = stores.NewShared(stores.SharedOptions{
+		Name: "redis", Clock: func() int64 { return looked.Add(10 * second) },
+		RedisOptions: stores.RedisOptions{
+			Addresses: []string{srv.Addr}, Prefix: "exact", Timeout: time.Minute, DialTimeout: time.Minute,
+			Script: redistest.VirtualTime(t, scripts.Decide().Text, "tonumber(call('GET', 'clock'))"),
+		},
+	}, watcher{t})
+	t.Cleanup(func() { _ = s.shared.Destruct() })
+	return s
+}
+
+// begin returns how either store decides by the rules, for a new key.
+func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[string]func(*rapid.T, event) (bool, []oracle.Verdict) {
+	s.zones++
+	c := &stores.Counter{Zone: "z" + strconv.Itoa(s.zones), Rules: compiled}
+	for _, r := range rules {
+		c.Codes = append(c.Codes, scripts.Decide().Code(algorithm(r)))
+		c.Kinds += fmt.Sprint(".", algorithm(r).Kind(), "/", r.Window)
+	}
+	c.Split = func(int64) []algorithms.Rule { return compiled }
+	c.Table = stores.NewTable(compiled, false, 100)
+	return map[string]func(*rapid.T, event) (bool, []oracle.Verdict){
+		"redis": func(t *rapid.T, e event) (bool, []oracle.Verdict) {
+			if err := s.set(e.now); err != nil {
+				t.Fatalf("%v", err)
+			}
+			return ask(t, s.shared, stores.ModeShared, c, e)
+		},
+		"local": func(t *rapid.T, e event) (bool, []oracle.Verdict) {
+			s.now = e.now
+			return ask(t, s.local, stores.ModeLocal, c, e)
+		},
+	}
+}
+
+// ask asks a store as the handler does.
+func ask(t *rapid.T, s stores.Store, mode stores.Mode, c *stores.Counter, e event) (bool, []oracle.Verdict) {
+	k := stores.Key{Hi: 1, Lo: 2}
+	a := &stores.Ask{Look: e.peek, Items: []stores.Item{{Counter: c, Key: k, Tag: k, Cost: e.cost}}}
+	s.Decide(context.Background(), a)
+	it := &a.Items[0]
+	if a.Mode != mode || a.Now != e.now || it.Charged != (a.Admitted && !e.peek) {
+		t.Fatalf("at %d: decided in mode %v at %d, admitted %v and charged %v", e.now, a.Mode, a.Now, a.Admitted, it.Charged)
+	}
+	var verdicts []oracle.Verdict
+	for _, r := range it.Results {
+		verdicts = append(verdicts, oracle.Verdict{Admit: r.Admit, Remaining: r.Remaining, RetryAfter: r.Retry, ResetAfter: r.Reset, Delay: r.Delay})
+	}
+	return a.Admitted && !e.peek, verdicts
+}
+
+// watcher fails the test on what should not happen.
+type watcher struct{ t *testing.T }
+
+func (watcher) StoreUp(string)                     {}
+func (watcher) Live(string, int)                   {}
+func (watcher) StoreAdvice(string, string, string) {}
+func (w watcher) ClockSteps(string)                { w.t.Error("a state was mended though no clock was set back") }
+
+func (w watcher) StoreDown(_ string, f stores.Failure, err error) {
+	w.t.Errorf("store down: %s: %v", f, err)
+}
+
+func (w watcher) StoreError(_ string, f stores.Failure, err error) {
+	w.t.Errorf("store error: %s: %v", f, err)
+}
