@@ -107,15 +107,19 @@ func (m *meter) at(now int64) int64 {
 }
 
 // level is how full the meter is at t, which at returned.
-func (m *meter) level(s State, t int64) int64 {
+func (m *meter) level(s State, t int64) int64 { return m.levelUpTo(s, t, m.burst) }
+
+// levelUpTo is the level, of which no more than most units of cost count if it
+// was written under another rule.
+func (m *meter) levelUpTo(s State, t, most int64) int64 {
 	a, f := s[0], s[1]
 	switch {
 	case a < t || s[2] < 1:
 		return 0
 	case s[2] != m.limit:
-		return m.rescale(a-t, f, s[2])
+		return m.rescale(a-t, f, s[2], most)
 	case s[3] != m.burst:
-		return min((a-t)*m.l+f, m.capacity)
+		return min((a-t)*m.l+f, most*m.w)
 	}
 	return (a-t)*m.l + f
 }
@@ -123,21 +127,21 @@ func (m *meter) level(s State, t int64) int64 {
 // rescale converts a level written under another limit, so that what was used
 // stays used: the same cost, in our units, rounded up. The same floating point
 // operations in the same order stand in meter.lua.
-func (m *meter) rescale(ahead, f, limit int64) int64 {
+func (m *meter) rescale(ahead, f, limit, most int64) int64 {
 	l0, w0 := ratio(limit, m.window)
 	if ahead > maxExact/l0 {
-		return m.capacity
+		return most * m.w
 	}
 	d := ahead*l0 + f
 	used, part := d/w0, d%w0
-	if used >= m.burst {
-		return m.capacity
+	if used >= most {
+		return most * m.w
 	}
 	level := used * m.w
 	if part > 0 {
 		level += int64(float64(part)*float64(m.w)/float64(w0)) + 1
 	}
-	return min(level, m.capacity)
+	return min(level, most*m.w)
 }
 
 func (m *meter) write(s State, t, level int64) {
@@ -210,10 +214,22 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 	m.write(s, t, d+cost*m.w)
 }
 
-func (m *meter) Owe(s State, now, cost int64) {
-	t := m.at(now)
-	d := m.level(s, t)
-	m.write(s, t, max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity)))
+func (m *meter) Owe(s State, now, cost int64) { m.raise(s, now, cost, 2) }
+
+// raise charges cost whatever a verdict would be, up to so many capacities. What
+// was used under a larger burst stays used, and that burst stays in the state if
+// without it the level would look like a step of the clock.
+func (m *meter) raise(s State, now, cost, capacities int64) {
+	t, most, burst := m.at(now), m.burst, min(s[3], maxExact/m.w)
+	if burst > m.burst {
+		most = burst * m.debt
+	}
+	d := m.levelUpTo(s, t, most)
+	d = max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))
+	m.write(s, t, d)
+	if burst > m.burst && d > m.capacity*m.debt {
+		s[3] = burst
+	}
 }
 
 func (m *meter) Numbers(s State, now int64) (remaining, reset int64) {

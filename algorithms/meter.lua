@@ -6,9 +6,14 @@ return function(v, i, s, j, now, n, p, turn)
   L, l, w, cap, W, step, M, most, debt, i = unpack('<ddddddddd', v, i)
   local t = now
   if step > 0 then t = now - now % step end
-  local D, stepped = 0, false
+  local D, stepped, top, burst = 0, false, cap, cap / w
   if s then
     local a, f, L0, B0 = unpack('<dddd', s, j)
+    -- What is charged whatever the verdict leaves what was used under a larger burst.
+    if not p then
+      local b = math.min(B0, math.floor(4503599627370496 / w))
+      if b > burst then top, burst = b * w * debt, b end
+    end
     if a >= t and L0 > 0 then
       local l0, w0 = l, w
       if L0 ~= L then
@@ -18,19 +23,19 @@ return function(v, i, s, j, now, n, p, turn)
       end
       -- Further ahead than the rule that wrote it allows: the clock was set back.
       if a - t - most - 1 > B0 * w0 * debt / l0 then
-        D, stepped = cap, true
+        D, stepped, burst = cap, true, cap / w
       elseif L0 == L then
         D = (a - t) * l + f
-        if B0 * w ~= cap and D > cap then D = cap end
+        if B0 * w ~= cap and D > top then D = top end
       elseif a - t > 4503599627370496 / l0 then
-        D = cap
+        D = top
       else
         -- Written under another limit; in our units the same cost, rounded up.
         local d = (a - t) * l0 + f
         local used, part = math.floor(d / w0), d % w0
         D = used * w
         if part > 0 then D = D + math.floor(part * w / w0) + 1 end
-        if used >= cap / w or D > cap then D = cap end
+        if used >= top / w or D > top then D = top end
       end
     end
   end
@@ -56,7 +61,7 @@ return function(v, i, s, j, now, n, p, turn)
   if ok or stepped then
     local f = D % l
     local q = (D - f) / l
-    new = pack('<dddd', t + q, f, L, cap / w)
+    new = pack('<dddd', t + q, f, L, D > cap * debt and burst or cap / w)
     if step > 0 then
       reset = t + math.ceil(D / (step * l)) * step - now
     elseif f > 0 then

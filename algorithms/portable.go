@@ -82,11 +82,7 @@ func (m *meter) Debt(s State, note []int64, now int64) ([]int64, bool) {
 	return []int64{cd(owed, m.w)}, owed > 0
 }
 
-func (m *meter) Merge(s State, debt []int64, now int64) {
-	t := m.at(now)
-	d := m.level(s, t)
-	m.write(s, t, max(d, min(d+min(debt[0], m.burst)*m.w, m.capacity)))
-}
+func (m *meter) Merge(s State, debt []int64, now int64) { m.raise(s, now, debt[0], 1) }
 
 func (f *fixedWindow) Room([]int64) int64                  { return 0 }
 func (f *fixedWindow) NoteWords() int                      { return f.Words() }

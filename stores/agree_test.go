@@ -142,6 +142,32 @@ func TestOwedOutlivesAChange(t *testing.T) {
 	}
 }
 
+// TestOwedUnderASmallerBurst charges after the fact, through a rule with a small
+// burst, what was used under a large one: all of it stays used.
+func TestOwedUnderASmallerBurst(t *testing.T) {
+	w := newTwins(t)
+	for _, limits := range [][2]int64{{40, 40}, {40, 7}, {7, 40}} {
+		for _, debt := range []bool{false, true} {
+			sp := algorithms.Spec{Limit: limits[0], Window: hour, Cost: 1, Debt: debt}
+			name := fmt.Sprint("z", limits[0], "-", limits[1], "-", debt)
+			large := newTestCounter(t, name, 0, false, nil, ruleSpec{&algorithms.GCRA{Burst: 23}, sp})
+			sp.Limit = limits[1]
+			small := newTestCounter(t, name, 0, false, large.Table, ruleSpec{&algorithms.GCRA{Burst: 5}, sp})
+			w.ask(1, 20, large)
+			it := &items(1, small).Items[0]
+			it.Rules, it.Charged, it.Results = small.Rules, true, make([]Result, 1)
+			w.owe(it, 1)
+			oweBoth(t, name, w.v, w.Shared, it, [][]int64{{1}})
+			if left := w.ask(1, 1, large).Items[0].Results[0].Remaining; left > 2 {
+				t.Errorf("%s: %d left of 23 after 20 and more", name, left)
+			}
+			if a := w.ask(1, 1, small); a.Admitted {
+				t.Errorf("%s: one passes where 20 of 5 are used", name)
+			}
+		}
+	}
+}
+
 // TestTimeToLiveOfWhatIsMended denies what a clock since set back has filled:
 // the key that is mended lives as long as its rule needs from now on.
 func TestTimeToLiveOfWhatIsMended(t *testing.T) {

@@ -68,7 +68,7 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: portableGo, suites: redis,
-		old: "max(d, min(d+min(debt[0], m.burst)*m.w, m.capacity))", new: "d+min(debt[0], m.burst)*m.w",
+		old: "m.raise(s, now, debt[0], 1)", new: "m.raise(s, now, debt[0], 2)",
 	},
 	{
 		name: "debt-meter-base", breaks: "what was known is owed, too", file: portableGo, suites: redis,

@@ -140,15 +140,23 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterGo, suites: goRules,
-		old: "max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "d+min(cost, 2*m.burst)*m.w",
+		old: "max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))", new: "d+min(cost, capacities*m.burst)*m.w",
 	},
 	{
 		name: "meter-debt-forgiven", breaks: "a charge lowers what is owed under a larger burst (a dropped max)", file: meterGo, suites: goRules,
-		old: "max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity)",
+		old: "max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))", new: "min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity)",
 	},
 	{
 		name: "meter-debt-overflow", breaks: "a huge charge overflows (a dropped min)", file: meterGo, suites: goRules,
-		old: "min(cost, 2*m.burst)*m.w, 2*m.capacity", new: "cost*m.w, 2*m.capacity",
+		old: "min(cost, capacities*m.burst)*m.w", new: "cost*m.w",
+	},
+	{
+		name: "meter-debt-smaller", breaks: "a charge through a smaller burst forgets what was used above it", file: meterGo, suites: redis,
+		old: "most = burst * m.debt", new: "most = m.burst",
+	},
+	{
+		name: "meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", file: meterGo, suites: redis,
+		old: "s[3] = burst\n", new: "s[3] = m.burst\n",
 	},
 	{
 		name: "meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterGo, suites: goRules,
@@ -156,7 +164,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", file: meterGo, suites: goRules,
-		old: "\tif used >= m.burst {\n\t\treturn m.capacity\n\t}\n\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn min(level, m.capacity)",
+		old: "\tif used >= most {\n\t\treturn most * m.w\n\t}\n\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn min(level, most*m.w)",
 		new: "\tlevel := used * m.w\n\tif part > 0 {\n\t\tlevel += int64(float64(part)*float64(m.w)/float64(w0)) + 1\n\t}\n\treturn level",
 	},
 	{

@@ -69,7 +69,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-repair", breaks: "a repaired meter is empty instead of full", file: meterLua, suites: redis,
-		old: "D, stepped = cap, true", new: "D, stepped = 0, true",
+		old: "D, stepped, burst = cap, true", new: "D, stepped, burst = 0, true",
 	},
 	{
 		name: "lua-meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", file: meterLua, suites: redis,
@@ -81,11 +81,11 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", file: meterLua, suites: redis,
-		old: "if used >= cap / w or D > cap then D = cap end", new: "if used < 0 then D = cap end",
+		old: "if used >= top / w or D > top then D = top end", new: "if used < 0 then D = top end",
 	},
 	{
 		name: "lua-meter-rescale-min", breaks: "a level in new units is capped by whole units only (a dropped condition)", file: meterLua, suites: redis,
-		old: "if used >= cap / w or D > cap then D = cap end", new: "if used >= cap / w then D = cap end",
+		old: "if used >= top / w or D > top then D = top end", new: "if used >= top / w then D = top end",
 		equivalent: "less than the burst in whole units and less than a unit more, rounded up, is at most the burst; the comparison says so",
 	},
 	{
@@ -102,8 +102,16 @@ var judgeMutants = []mutant{
 		equivalent: "doubles do not wrap: a product that is no longer exact is above twice the capacity, to which it is cut; Go's integers wrap, and need it",
 	},
 	{
+		name: "lua-meter-debt-smaller", breaks: "a charge through a smaller burst forgets what was used above it", file: meterLua, suites: redis,
+		old: "if b > burst then top, burst = b * w * debt, b end", new: "",
+	},
+	{
+		name: "lua-meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", file: meterLua, suites: redis,
+		old: "D > cap * debt and burst or cap / w", new: "cap / w",
+	},
+	{
 		name: "lua-meter-rest", breaks: "the rest of a level below one microsecond is lost when written", file: meterLua, suites: redis,
-		old: "pack('<dddd', t + q, f, L, cap / w)", new: "pack('<dddd', t + q, 0, L, cap / w)",
+		old: "pack('<dddd', t + q, f, L", new: "pack('<dddd', t + q, 0, L",
 	},
 	{
 		name: "lua-fixed-edge", breaks: "the last of a limit is denied (< for <=)", file: fixedLua, suites: redis,
