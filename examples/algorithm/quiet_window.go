@@ -1,7 +1,5 @@
 // Package algorithm adds a seventh algorithm to Diana, in this one file: a model
-// for others. docs/new-algorithm.md explains it.
-//
-//	xcaddy build --with github.com/dianalimiter/diana --with github.com/dianalimiter/diana/examples/algorithm
+// for others. docs/new-algorithm.md explains it, and how to build a Caddy with it.
 package algorithm
 
 import (
