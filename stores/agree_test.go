@@ -99,6 +99,20 @@ func TestSmallStepsOfTheClock(t *testing.T) {
 	}
 }
 
+// TestHeldZoneIsMended sets the clock back between two requests of a zone that
+// holds costs until they are answered: the second one charges nothing yet, and
+// still mends the state.
+func TestHeldZoneIsMended(t *testing.T) {
+	w := newTwins(t)
+	for _, name := range []string{"fixed_window", "sliding_window", "sliding_log"} { // a meter is full then, and denies
+		c := newTestCounter(t, name, 0, true, nil, clockRules()[name])
+		w.owe(&w.ask(600, 1, c).Items[0], 1)
+		if a := w.ask(300, 1, c); !a.Admitted {
+			t.Errorf("%s: denied after one of %d", name, clockLimit)
+		}
+	}
+}
+
 // TestLogGrows fills logs that are longer than a new ring, one alone and two
 // beside each other, with the clock set back just as a ring has to grow.
 func TestLogGrows(t *testing.T) {
