@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -150,15 +152,26 @@ func (a *App) define(name string, d definition) error {
 // Start implements caddy.App.
 func (a *App) Start() error {
 	running.start(a)
-	for _, b := range a.bounds() {
-		a.logger.Info("counts in this process", zap.String("zone", b.zone),
-			zap.Int64("max_keys", b.maxKeys), zap.Int64("max_bytes", b.table.Memory(b.shared)))
-	}
+	a.tellBounds()
 	for _, s := range a.shared {
 		s.Start(a.lastSeen(s.Name()))
 	}
 	a.adviseProxies()
 	return nil
+}
+
+// tellBounds says what the zones take at most.
+func (a *App) tellBounds() {
+	type most struct{ keys, bytes int64 }
+	zones := make(map[string]most)
+	for _, b := range a.bounds() {
+		z := zones[b.zone]
+		zones[b.zone] = most{z.keys + b.maxKeys, z.bytes + b.table.Memory(b.shared)}
+	}
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		a.logger.Info("counts in this process", zap.String("zone", name),
+			zap.Int64("max_keys", zones[name].keys), zap.Int64("max_bytes", zones[name].bytes))
+	}
 }
 
 // Stop implements caddy.App.

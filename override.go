@@ -36,6 +36,9 @@ type override struct {
 	weight    int         // the more exact, the greater
 }
 
+// single says that the override is of one key.
+func (v *override) single() bool { return v.weight == exactWeight*len(v.parts) }
+
 // partMatch matches one part of a key.
 type partMatch struct {
 	any    bool
@@ -106,7 +109,7 @@ func newOverride1(s string, p *keyPlan, part template) (partMatch, int, error) {
 func (o *overrides) index(list []*override, h hasher) error {
 	o.exact = make(map[stores.Key]*override)
 	for _, v := range list {
-		if v.weight < exactWeight*len(v.parts) {
+		if !v.single() {
 			o.patterns = append(o.patterns, v)
 			continue
 		}

@@ -79,6 +79,10 @@ func loadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	return a, nil
 }
 
+// maxRules is how many rules a zone or an override has at most: all of them are
+// judged with every request, in Redis while nothing else is.
+const maxRules = 128
+
 // newRuleSet loads and checks rules. In an override a limit may be 0.
 func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*ruleSet, error) {
 	s := &ruleSet{blocked: -1}
@@ -98,6 +102,9 @@ func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*ruleSet, error) {
 func (s *ruleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	if r == nil {
 		return errors.New("rule null: want an object with a limit and a window")
+	}
+	if i >= maxRules {
+		return fmt.Errorf("more than %d rules: want at most as many", maxRules)
 	}
 	label, name := strconv.Itoa(i+1), z.Name
 	if i > 0 {

@@ -23,6 +23,7 @@ type terms struct {
 	text     string // what the document says of the zone; empty: nothing
 	from     *Zone  // what they were made of
 	kinds    string
+	many     int64 // overrides with rules of more than one key: see table
 	maxDelay int64 // the longest turn that a rule gives, in microseconds
 	turn     int64 // the longest of all zones of the handler, for which they were compiled
 
@@ -261,6 +262,11 @@ func (t *terms) place(err error) error {
 // compile takes a table for each set of rules.
 func (h *Handler) compile(z *zone, t *terms, turn int64) error {
 	t.turn = turn
+	for _, v := range t.list {
+		if v.set != nil && !v.single() {
+			t.many++
+		}
+	}
 	if err := t.rules.compile(z.Zone, turn, h.table(z, t, t.rules, "", false)); err != nil {
 		return err
 	}
@@ -272,8 +278,7 @@ func (h *Handler) compile(z *zone, t *terms, turn int64) error {
 		if err != nil {
 			return err
 		}
-		one := v.weight == exactWeight*len(v.parts)
-		if err := v.set.compile(z.Zone, turn, h.table(z, t, v.set, string(name), one)); err != nil {
+		if err := v.set.compile(z.Zone, turn, h.table(z, t, v.set, string(name), v.single())); err != nil {
 			return &configError{v.config, err}
 		}
 	}
@@ -295,7 +300,9 @@ func (h *Handler) compile(z *zone, t *terms, turn int64) error {
 
 // table takes the table of a set of rules from the pool, so that its counts
 // survive a reload and are one for all handlers that name the zone. one says
-// that a single key is counted there.
+// that a single key is counted there. Those of overrides of more keys begin the
+// smaller the more they are: thousands that are ready for a million keys would
+// take gigabytes before the first.
 func (h *Handler) table(z *zone, t *terms, s *ruleSet, override string, one bool) func([]algorithms.Rule) *stores.Table {
 	return func(list []algorithms.Rule) *stores.Table {
 		holds := h.holds(z, s)
@@ -305,7 +312,9 @@ func (h *Handler) table(z *zone, t *terms, s *ruleSet, override string, one bool
 			maxKeys = 1
 		}
 		v, _, _ := tables.LoadOrNew(key, func() (caddy.Destructor, error) {
-			return stores.NewTable(list, holds, maxKeys), nil
+			table := stores.NewTable(list, holds, max(1, maxKeys/(1+t.many)))
+			table.SetMax(maxKeys)
+			return table, nil
 		})
 		t.refs.add(tables, key)
 		table, _ := v.(*stores.Table) // nothing else is put there

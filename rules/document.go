@@ -145,14 +145,16 @@ func parseZone(text json.RawMessage) (*Zone, error) {
 	return z, nil
 }
 
-// wellFormed refuses what is no JSON, or nests deeper than any document can
-// mean to, and says where.
+// wellFormed refuses what is no JSON, has a member twice, or nests deeper than
+// any document can mean to, and says where.
 func wellFormed(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
-	for depth, values := 0, 0; ; {
+	dec.UseNumber() // one that is too large is for its member to refuse
+	var in levels
+	for values := 0; ; {
 		t, err := dec.Token()
 		switch {
-		case errors.Is(err, io.EOF) && values == 1 && depth == 0:
+		case errors.Is(err, io.EOF) && values == 1 && len(in) == 0:
 			return nil
 		case err != nil:
 			line, column := place(text, dec.InputOffset())
@@ -161,22 +163,67 @@ func wellFormed(text []byte) error {
 			}
 			return fmt.Errorf("line %d, column %d: no JSON: %w", line, column, err)
 		}
-		if depth == 0 {
+		if len(in) == 0 {
 			if values++; values > 1 {
 				line, column := place(text, dec.InputOffset())
 				return fmt.Errorf("line %d, column %d: more than one document: want one", line, column)
 			}
 		}
-		switch t {
-		case json.Delim('{'), json.Delim('['):
-			if depth++; depth > maxDepth {
-				line, column := place(text, dec.InputOffset())
-				return fmt.Errorf("line %d, column %d: nests deeper than %d: want {\"zones\": {...}}", line, column, maxDepth)
-			}
-		case json.Delim('}'), json.Delim(']'):
-			depth--
+		if err := in.take(t); err != nil {
+			return err
+		}
+		if len(in) > maxDepth {
+			line, column := place(text, dec.InputOffset())
+			return fmt.Errorf("line %d, column %d: nests deeper than %d: want {\"zones\": {...}}", line, column, maxDepth)
 		}
 	}
+}
+
+// levels are the objects and lists that a place in a document lies in.
+type levels []level
+
+type level struct {
+	names map[string]bool // seen in an object; nil: a list
+	name  string          // the last of them
+	n     int             // names and values so far
+}
+
+// pointer is where the place is.
+func (l levels) pointer() string {
+	names := make([]string, len(l))
+	for i, in := range l {
+		if names[i] = in.name; in.names == nil {
+			names[i] = strconv.Itoa(in.n - 1)
+		}
+	}
+	return Pointer(names...)
+}
+
+// take goes on by one token.
+func (l *levels) take(t json.Token) error {
+	switch t {
+	case json.Delim('}'), json.Delim(']'):
+		*l = (*l)[:len(*l)-1]
+		return nil
+	}
+	if n := len(*l); n > 0 {
+		in := &(*l)[n-1]
+		in.n++
+		if name, is := t.(string); is && in.names != nil && in.n%2 == 1 {
+			if in.name = name; in.names[name] {
+				return &Error{l.pointer(), errors.New("stands twice: want it once")}
+			}
+			in.names[name] = true
+			return nil
+		}
+	}
+	switch t {
+	case json.Delim('{'):
+		*l = append(*l, level{names: make(map[string]bool)})
+	case json.Delim('['):
+		*l = append(*l, level{})
+	}
+	return nil
 }
 
 func place(text []byte, offset int64) (line, column int) {
@@ -213,7 +260,6 @@ func members(text json.RawMessage, each func(name string, value json.RawMessage)
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return &Error{"", fmt.Errorf("%s: want an object", shown(text))}
 	}
-	seen := make(map[string]bool)
 	for dec.More() {
 		t, err := dec.Token()
 		if err != nil {
@@ -224,10 +270,6 @@ func members(text json.RawMessage, each func(name string, value json.RawMessage)
 		if err := dec.Decode(&value); err != nil {
 			return &Error{Pointer(name), err}
 		}
-		if seen[name] {
-			return &Error{Pointer(name), errors.New("stands twice: want it once")}
-		}
-		seen[name] = true
 		if err := each(name, value); err != nil {
 			return err
 		}

@@ -19,6 +19,11 @@ func TestParse(t *testing.T) {
 	if b == nil || b.Enabled != nil || b.HasRules || b.HasOverrides {
 		t.Errorf("zone b: %+v", b)
 	}
+	for _, fine := range []string{`{"zones": {"a": {"rules": ["x", "x", {"name": "name"}, {"name": "name"}]}, "b": {"shadow": true}}}`, `{"zones": {"zones": {}}}`} {
+		if _, err := Parse([]byte(fine)); err != nil {
+			t.Errorf("%s: %v", fine, err)
+		}
+	}
 	if d.Of("c") != nil || (*Document)(nil).Of("a") != nil {
 		t.Error("a zone of which nothing is said")
 	}
@@ -43,7 +48,10 @@ func TestParseErrors(t *testing.T) {
 		`{"zones": {"a": {"rules": {}}}}`:      "/zones/a/rules: {}: want a list",
 		`{"zones": {"a": {"overrides": "x"}}}`: `/zones/a/overrides: "x": want a list`,
 		`{"zones": {"a": {}, "a": {}}}`:        "/zones/a: stands twice",
-		`{"zones": {"a/b~c": 1}}`:              "/zones/a~1b~0c: 1: want an object",
+		`{"zones": {"a": {"rules": [1, {"algorithm": {"name": "gcra", "burst": {"a": 1}, "burst": 2}}]}}}`: "/zones/a/rules/1/algorithm/burst: stands twice",
+		`{"zones": {"a": {}}, "zones": {}}`:                     "/zones: stands twice",
+		`[{"a": [], "b": "a", "a": 1}]`:                         "/0/a: stands twice",
+		`{"zones": {"a/b~c": 1}}`:                               "/zones/a~1b~0c: 1: want an object",
 		"{\"zones\": {\"\\u0000\\u001b[31m\": 1}}":              `/zones/\x00\x1b[31m: 1: want an object`,
 		strings.Repeat("[", 100_000):                            "nests deeper than 32",
 		strings.Repeat(`{"zones":`, 500_000)[:MaxSize]:          "nests deeper than 32",
