@@ -42,6 +42,8 @@ type appState struct {
 
 	warned    map[string]bool // see App.warn
 	autoNames map[string]int  // how often each was given
+
+	unreadable *bool // see unread; nil: nobody asked
 }
 
 // definition is what a zone of one name must have in common everywhere.

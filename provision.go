@@ -35,7 +35,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if h.app, ok = app.(*App); !ok {
 		return fmt.Errorf("app rate_limit is a %T", app)
 	}
-	h.logger, h.unread = ctx.Logger(), unread(ctx)
+	h.logger, h.unread = ctx.Logger(), h.app.unread(ctx)
 	h.headers = orDefault(orDefault(h.Headers, h.app.Headers), headersDraft)
 	if err := errors.Join(checkHeaders(h.Headers), h.checkJitter(), h.checkForeign()); err != nil {
 		return err

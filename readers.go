@@ -14,10 +14,22 @@ import (
 // it is made of takes placeholders only from there.
 
 // unread says that nobody can read the placeholders of a handler that is
-// provisioned in ctx. In doubt somebody can.
-func unread(ctx caddy.Context) bool {
+// provisioned in ctx. In doubt somebody can. It is the same for all handlers of a
+// configuration, which is looked through once.
+func (a *App) unread(ctx caddy.Context) bool {
 	config := httpConfig(ctx)
-	if len(config) == 0 || bytes.Contains(config, []byte("rate_limit.")) {
+	if len(config) == 0 {
+		return false
+	}
+	if a.unreadable == nil {
+		none := unreadIn(config)
+		a.unreadable = &none
+	}
+	return *a.unreadable
+}
+
+func unreadIn(config []byte) bool {
+	if bytes.Contains(config, []byte("rate_limit.")) {
 		return false
 	}
 	// Templates name placeholders, too, and are files.

@@ -230,6 +230,7 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 				}
 			}
 		}
+		t.Logf("round %d: free on all instances %v after the answer to its reset", round, time.Since(reset).Round(time.Microsecond))
 		rateLimit(t, all[0], "reset", "tight", "a")
 		time.Sleep(100 * time.Millisecond) // for the message to reach the others before the next round
 	}
