@@ -64,7 +64,7 @@ func (h *headers) set(to http.Header) {
 
 // headers says where the client stands after the decision.
 func (q *request) headers() (h headers) {
-	if q.h.headers == headersOff || !q.counted() {
+	if !q.counted() {
 		return h
 	}
 	if q.h.headers != headersLegacy {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -243,10 +244,11 @@ func (h hasher) groupOf(k *built, key stores.Key) uint32 {
 	if !k.group.IsValid() {
 		return uint32(key.Lo)
 	}
-	bits := 48
+	a := k.group.As16()
+	net := binary.BigEndian.Uint64(a[:]) >> 16
 	if k.group.Is4() {
-		bits = 16
+		net = 1<<63 | uint64(a[12])<<8 | uint64(a[13])
 	}
-	net := netip.PrefixFrom(k.group, bits).Masked().Addr().As16()
-	return uint32(h.key(net[:]).Lo)
+	hi, lo := bits.Mul64(net^h.k0, h.k1|1)
+	return uint32(hi ^ lo)
 }

@@ -129,8 +129,10 @@ func (o *overrides) index(list []*override, h hasher) error {
 
 // find returns the most exact override of a key, or nil.
 func (o *overrides) find(k *built, key stores.Key, parts int) *override {
-	if v := o.exact[key]; v != nil {
-		return v
+	if len(o.exact) > 0 {
+		if v := o.exact[key]; v != nil {
+			return v
+		}
 	}
 	if len(o.patterns) == 0 || k.b[0] != keyOfParts {
 		return nil

@@ -53,8 +53,11 @@ func (r *references) release() (err error) {
 	return err
 }
 
-var started = time.Now()
+var (
+	started   = time.Now()
+	startedAt = started.UnixMicro()
+)
 
 // clock is this process' time in microseconds since 1970. It begins with the
 // system's clock and then only goes forward, whatever is done to that.
-func clock() int64 { return started.UnixMicro() + time.Since(started).Microseconds() }
+func clock() int64 { return startedAt + time.Since(started).Microseconds() }

@@ -21,13 +21,26 @@ import (
 type denial struct {
 	exceeded
 	answer [2]string // the values of Retry-After and Cache-Control
-	told   headers
+	told   *headers  // nil: none
+}
+
+// newDenial has room for headers where there can be any.
+func newDenial(e exceeded, told bool) *denial {
+	if !told {
+		return &denial{exceeded: e}
+	}
+	d := new(struct {
+		denial
+		room headers
+	})
+	d.exceeded, d.told = e, &d.room
+	return &d.denial
 }
 
 // report settles what every zone decided and tells of it.
 func (q *request) report() {
 	if !q.passes() {
-		q.denial = &denial{exceeded: q.exceeded()}
+		q.denial = newDenial(q.exceeded(), q.h.headers != headersOff)
 	}
 	for i := range q.uses {
 		u := &q.uses[i]
@@ -39,7 +52,9 @@ func (q *request) report() {
 			u.z.twins.add(u.key, q.ask.Items[u.twin].Key)
 		}
 	}
-	q.told = q.headers()
+	if q.h.headers != headersOff {
+		q.told = q.headers()
+	}
 	if !q.h.unread {
 		q.show()
 	}

@@ -79,6 +79,7 @@ var lanes atomic.Uint32
 func newRequest(h *Handler, r *http.Request) *request {
 	q, _ := requests.Get().(*request)
 	q.h, q.r = h, r
+	q.ask.Brief = h.headers == headersOff && h.unread
 	return q
 }
 

@@ -70,11 +70,13 @@ func (q *request) refuse(w http.ResponseWriter) error {
 	if v := h[headerCacheControl]; len(v) == 0 || v[0] == "" {
 		h[headerCacheControl] = d.answer[1:]
 	}
-	d.told = q.told
-	if outer := outerWriter(w); outer != nil {
-		outer.inner = &d.told
-	} else {
-		d.told.set(h)
+	if d.told != nil {
+		*d.told = q.told
+		if outer := outerWriter(w); outer != nil {
+			outer.inner = d.told
+		} else {
+			d.told.set(h)
+		}
 	}
 	if z := d.zone; z != nil && z.responder != nil {
 		return z.responder.answer(w, q, status)

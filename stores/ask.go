@@ -50,6 +50,10 @@ type Ask struct {
 	// Look judges the items and charges nothing.
 	Look bool
 
+	// Brief says that nobody reads the results' Remaining and Reset: a store may
+	// leave them 0.
+	Brief bool
+
 	// Now is the instant of the decision in microseconds, on the store's clock.
 	Now int64
 

@@ -109,6 +109,7 @@ func BenchmarkTable(b *testing.B) {
 	}
 	for _, n := range []tableSize{{"10k", 10_000}, {"10M", 10_000_000}} {
 		b.Run("keys="+n.name+"/map", func(b *testing.B) { benchMap(b, n.keys) })
+		b.Run("keys="+n.name+"/floor", func(b *testing.B) { benchFloor(b, n.keys) })
 	}
 }
 
@@ -138,6 +139,30 @@ func benchMap(b *testing.B, keys uint64) {
 		mu.Unlock()
 	}
 	cpu.Report(b, b.N)
+}
+
+// benchFloor reads an entry of an index and then the slot that it names, in memory
+// of the same sizes, and does nothing else: no table that finds keys by an index
+// does it in less.
+func benchFloor(b *testing.B, keys uint64) {
+	const words = keyWords + 2
+	index, slots := make([]uint32, keys+keys/8), make([]int64, words*keys)
+	preferHuge(slots)
+	for i := range index {
+		index[i] = uint32(scramble(uint64(i)) % keys)
+	}
+	for i := range keys {
+		slots[words*i] = int64(i & 1)
+	}
+	cpu := benchtest.StartCPU()
+	at := uint64(0)
+	for b.Loop() {
+		at = scramble(at)
+		slot := index[at%uint64(len(index))]
+		at += uint64(slots[words*slot])
+	}
+	cpu.Report(b, b.N)
+	runtime.KeepAlive(at)
 }
 
 // benchGC times full garbage collections.

@@ -72,7 +72,9 @@ func decideAt(a *Ask, clock func() int64, places, locked []place) {
 		if a.Admitted && it.Admits && !a.Look {
 			places[i].take(it, now, a.turn(it)) //nolint:gosec // as above
 		}
-		places[i].numbers(it, now) //nolint:gosec // as above
+		if !a.Brief {
+			places[i].numbers(it, now) //nolint:gosec // as above
+		}
 		if a.Look {
 			it.Crowded = places[i].slot == nil && places[i].from != nil //nolint:gosec // as above
 		}

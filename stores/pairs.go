@@ -5,8 +5,9 @@ package stores
 // has it. There are as many as there were different rules that the shard's keys
 // were last charged under.
 type pairs struct {
-	list []keptPair // the first is that of a state of zeros
-	last uint32     // the one that was found last
+	recent [2]int64   // the words of last: looked up without going to the list
+	last   uint32     // the one that was found last
+	list   []keptPair // the first is that of a state of zeros
 }
 
 type keptPair struct {
@@ -16,8 +17,8 @@ type keptPair struct {
 
 // words are those of a pair.
 func (p *pairs) words(id uint32) [2]int64 {
-	if id == 0 {
-		return [2]int64{}
+	if id == p.last {
+		return p.recent
 	}
 	return p.list[id].words
 }
@@ -36,7 +37,7 @@ func (p *pairs) change(was uint32, words [2]int64) uint32 {
 
 // find returns the number of a pair, which is new if there is none.
 func (p *pairs) find(words [2]int64) uint32 {
-	if p.words(p.last) == words {
+	if p.recent == words {
 		return p.last
 	}
 	if len(p.list) == 0 {
@@ -46,7 +47,7 @@ func (p *pairs) find(words [2]int64) uint32 {
 	for id := range p.list {
 		switch {
 		case p.list[id].words == words:
-			p.last = uint32(id)
+			p.last, p.recent = uint32(id), words
 			return p.last
 		case id > 0 && p.list[id].uses == 0:
 			free = uint32(id)
@@ -57,7 +58,7 @@ func (p *pairs) find(words [2]int64) uint32 {
 		p.list = append(p.list, keptPair{})
 	}
 	p.list[free] = keptPair{words: words}
-	p.last = free
+	p.last, p.recent = free, words
 	return free
 }
 

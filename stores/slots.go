@@ -12,6 +12,7 @@ import (
 type slots struct {
 	stride int
 	most   uint32 // slots of the largest chunks, a power of two
+	bits   int    // whose power it is
 	chunks atomic.Pointer[[][]int64]
 	mu     sync.Mutex
 	pages  uint32 // that were taken
@@ -19,7 +20,7 @@ type slots struct {
 
 // The first chunk has firstSlots slots and every further one twice as many as
 // the one before it, up to about chunkBytes, which is the most that one request
-// may have to clear for a new key.
+// may have to clear for a new key. Those of that size are to lie in huge pages.
 const (
 	pageSlots  = 16
 	firstSlots = 64
@@ -33,6 +34,7 @@ func (m *slots) init(stride int) {
 	for int(m.most)*stride*8*2 <= chunkBytes {
 		m.most *= 2
 	}
+	m.bits = bits.TrailingZeros32(m.most)
 	m.chunks.Store(new([][]int64))
 }
 
@@ -44,7 +46,7 @@ func (m *slots) where(slot uint32) (chunk int, at uint32) {
 		return chunk, x - firstSlots<<chunk
 	}
 	x -= m.most
-	return chunk + int(x/m.most), x % m.most
+	return chunk + int(x>>m.bits), x & (m.most - 1)
 }
 
 func (m *slots) at(slot uint32) []int64 {
@@ -63,7 +65,11 @@ func (m *slots) page() uint32 {
 	chunks := *m.chunks.Load()
 	if c, _ := m.where(page * pageSlots); c == len(chunks) {
 		size := min(int(m.most), firstSlots<<min(c, 20))
-		chunks = append(chunks[:c:c], make([]int64, size*m.stride)) // readers keep the old list
+		chunk := make([]int64, size*m.stride)
+		if size == int(m.most) {
+			preferHuge(chunk)
+		}
+		chunks = append(chunks[:c:c], chunk) // readers keep the old list
 		m.chunks.Store(&chunks)
 	}
 	return page

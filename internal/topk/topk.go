@@ -20,9 +20,10 @@ import (
 // not counted. The zero value is empty and ready.
 type Sketch struct {
 	skip  atomic.Uint32 // how many of sixteen are not counted: 0 or 15
+	_     [124]byte     // what changes seldom apart from what changes always
 	adds  atomic.Uint32 // counted since
 	since atomic.Int64  // in microseconds
-	_     [48]byte      // what changes seldom apart from what changes always
+	_     [112]byte
 
 	sets [numSets]set
 }

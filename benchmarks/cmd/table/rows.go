@@ -67,6 +67,7 @@ func growth(s samples) []row {
 		{
 			"store alone, 10 million keys", number(s.median(big, cpu), "%.0f ns a decision"),
 			number(s.paired(big, small, cpu, ratio), "%.1f times 10 thousand keys") +
+				number(s.median("Table/keys=10M/floor", cpu), "; %.0f ns are two waits for memory") +
 				number(s.paired("Table/keys=10M/map", "Table/keys=10k/map", cpu, ratio), "; a map of Go: %.1f times"), "≤ 3 times",
 		},
 		{
