@@ -5,6 +5,7 @@ package scripts
 import (
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -16,6 +17,12 @@ import (
 //go:embed prelude.lua
 var prelude string
 
+//go:embed read.lua
+var read string
+
+//go:embed write.lua
+var write string
+
 //go:embed plain.lua
 var plain string
 
@@ -24,13 +31,6 @@ var holds string
 
 //go:embed dispatch.lua
 var dispatch string
-
-// The judges are made when an ask needs them: each call of the script would make
-// all of them anew.
-const (
-	loadBegin = "local judges = { false, false, false, false }\nlocal function load(code)\n  local judge\n"
-	loadEnd   = "  judges[code] = judge\n  return judge\nend\n"
-)
 
 // Script is the assembled script and the numbers by which an ask names an
 // algorithm in it.
@@ -46,9 +46,7 @@ func (s *Script) Code(a algorithms.Algorithm) byte { return s.codes[string(a.Cad
 // instance that was built from the same algorithms.
 var Decide = sync.OnceValue(func() *Script {
 	s := &Script{codes: make(map[string]byte)}
-	var b strings.Builder
-	b.WriteString(prelude)
-	b.WriteString(loadBegin)
+	var judges, quick strings.Builder
 	chunks := make(map[string]byte)
 	for _, m := range caddy.GetModules(algorithms.Namespace) { // sorted by name
 		a, ok := m.New().(algorithms.Algorithm)
@@ -59,14 +57,26 @@ var Decide = sync.OnceValue(func() *Script {
 		if !written {
 			code = byte(len(chunks) + 1)
 			chunks[a.Lua()] = code
-			fmt.Fprintf(&b, "  if code == %d then judge = (function()\n%send)() end\n", code, a.Lua())
+			fmt.Fprintf(&judges, "if not judge and code == %d then\n%send\n", code, judge(a.Lua()))
+			if q, ok := a.(algorithms.Quick); ok {
+				quick.WriteString(strings.ReplaceAll(q.QuickLua(), "CODE", strconv.Itoa(int(code))))
+			}
 		}
 		s.codes[string(m.ID)] = code
 	}
-	b.WriteString(loadEnd)
-	b.WriteString(plain)
-	b.WriteString(holds)
-	b.WriteString(dispatch)
-	s.Text = b.String()
+	judges.WriteString("judges[code] = judge\n")
+	inserts := strings.NewReplacer(
+		"insert read\n", read, "insert write\n", write, "insert judge\n", judges.String(), "insert quick\n", quick.String(),
+	)
+	s.Text = inserts.Replace(prelude + plain + holds + dispatch)
 	return s
 })
+
+// judge is a chunk that keeps the function which it would return, if that is
+// how it ends, so that it need not be a function itself.
+func judge(chunk string) string {
+	if before, function, ok := strings.Cut(chunk, "\nreturn function("); ok && strings.HasSuffix(function, "\nend\n") {
+		return before + "\njudge = function(" + function
+	}
+	return "judge = (function()\n" + chunk + "end)()\n"
+}

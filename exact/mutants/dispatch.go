@@ -7,6 +7,9 @@ const (
 	holdsLua    = "scripts/holds.lua"
 	preludeLua  = "scripts/prelude.lua"
 	plainLua    = "scripts/plain.lua"
+	readLua     = "scripts/read.lua"
+	writeLua    = "scripts/write.lua"
+	quickLua    = "algorithms/meter_quick.lua"
 )
 
 // scriptMutants break the script around the judges.
@@ -76,31 +79,31 @@ var scriptMutants = []mutant{
 		old: "    z.stepped = mended\n", new: "    z.stepped = false\n",
 	},
 	{
-		name: "lua-ttl-floor", breaks: "a time to live is rounded down (floor for ceil)", file: preludeLua, suites: redis,
+		name: "lua-ttl-floor", breaks: "a time to live is rounded down (floor for ceil)", file: writeLua, suites: redis,
 		old: "local need = math.ceil((t + reset) / 1000)", new: "local need = math.floor((t + reset) / 1000)",
 	},
 	{
-		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: preludeLua, suites: redis,
+		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: writeLua, suites: redis,
 		old: "then exp = need + 998 end", new: "then exp = need - 2 end",
 	},
 	{
-		name: "lua-ttl-long", breaks: "a key stays a minute longer", file: preludeLua, suites: redis,
+		name: "lua-ttl-long", breaks: "a key stays a minute longer", file: writeLua, suites: redis,
 		old: "then exp = need + 998 end", new: "then exp = need + 60998 end",
 	},
 	{
-		name: "lua-ttl-keep-short", breaks: "a time to live is kept though more is needed", file: preludeLua, suites: redis,
+		name: "lua-ttl-keep-short", breaks: "a time to live is kept though more is needed", file: writeLua, suites: redis,
 		old: "exp >= need and exp <= need + 998", new: "exp > 0 and exp <= need + 998",
 	},
 	{
-		name: "lua-ttl-keep-long", breaks: "a time to live is kept though less is needed", file: preludeLua, suites: redis,
+		name: "lua-ttl-keep-long", breaks: "a time to live is kept though less is needed", file: writeLua, suites: redis,
 		old: "exp >= need and exp <= need + 998", new: "exp >= need",
 	},
 	{
-		name: "lua-ttl-lost", breaks: "a key whose time to live is kept lives for ever", file: preludeLua, suites: redis,
+		name: "lua-ttl-lost", breaks: "a key whose time to live is kept lives for ever", file: writeLua, suites: redis,
 		old: "call('SET', key, pack('<d', exp) .. states, 'KEEPTTL')", new: "call('SET', key, pack('<d', exp) .. states)",
 	},
 	{
-		name: "lua-ttl-log", breaks: "the time to live of a log is not put off", file: preludeLua, suites: redis,
+		name: "lua-ttl-log", breaks: "the time to live of a log is not put off", file: writeLua, suites: redis,
 		old: "if not keep then call('PEXPIRE', key, ttl) end", new: "if keep then call('PEXPIRE', key, ttl) end",
 	},
 	{
@@ -108,8 +111,8 @@ var scriptMutants = []mutant{
 		old: "if reset and reset > z.reset then z.reset = reset end", new: "if reset then z.reset = reset end",
 	},
 	{
-		name: "lua-wrong-value", breaks: "a value that is none of ours is read as one", file: preludeLua, suites: redis,
-		old: "if #s ~= size and (not log or #s < size) then", new: "if #s < size then",
+		name: "lua-wrong-value", breaks: "a value that is none of ours is read as one", file: readLua, suites: redis,
+		old: "elseif #s ~= size and (not log or #s < size) then", new: "elseif #s < size then",
 	},
 	{
 		name: "lua-failed-all", breaks: "a key that holds something else fails the other asks, too", file: dispatchLua, suites: redis,
@@ -132,8 +135,40 @@ var scriptMutants = []mutant{
 		old: "if stepped or delay and rules > 1 then", new: "if stepped then",
 	},
 	{
-		name: "lua-plain-size", breaks: "a plain zone takes a longer value for its own", file: plainLua, suites: redis,
-		old: "elseif #s == size then", new: "elseif #s >= size then",
+		name: "lua-quick-size", breaks: "a plain zone of one meter takes a longer value for its own", file: quickLua, suites: redis,
+		old: "usual = #s == 40", new: "usual = #s >= 40",
+	},
+	{
+		name: "lua-quick-limit", breaks: "a level written under another limit is read as one of this", file: quickLua, suites: redis,
+		old: "usual = L0 == L and B0", new: "usual = B0",
+	},
+	{
+		name: "lua-quick-burst", breaks: "a level written under a larger burst is kept", file: quickLua, suites: redis,
+		old: " and B0 * w == cap and a - t", new: " and a - t",
+	},
+	{
+		name: "lua-quick-mended", breaks: "what a clock ahead of ours left is believed", file: quickLua, suites: redis,
+		old: " and a - t - most - 1 <= cap * debt / l", new: "",
+	},
+	{
+		name: "lua-quick-step", breaks: "a meter that fills by steps fills all the time", file: quickLua, suites: redis,
+		old: "and step == 0 and", new: "and",
+	},
+	{
+		name: "lua-quick-delay", breaks: "a queue does not delay", file: quickLua, suites: redis,
+		old: " and M < 0 then", new: " then",
+	},
+	{
+		name: "lua-quick-cost", breaks: "the verdict ignores the cost", file: quickLua, suites: redis,
+		old: "D + n * w <= cap", new: "D + w <= cap",
+	},
+	{
+		name: "lua-quick-keep-short", breaks: "a time to live is kept though more is needed", file: quickLua, suites: redis,
+		old: "if left >= 0 and left < 999000 then", new: "if exp > 0 and left < 999000 then",
+	},
+	{
+		name: "lua-quick-keep-long", breaks: "a time to live is kept though less is needed", file: quickLua, suites: redis,
+		old: "if left >= 0 and left < 999000 then", new: "if left >= 0 then",
 	},
 	{
 		name: "lua-plain-ttl-last", breaks: "the last rule of a plain zone says how long a key lives, not the longest", file: plainLua, suites: redis,
@@ -144,7 +179,7 @@ var scriptMutants = []mutant{
 		old: "k = k + keys", new: "k = k + 1",
 	},
 	{
-		name: "lua-log-writes", breaks: "what a log writes is lost", file: preludeLua, suites: redis,
+		name: "lua-log-writes", breaks: "what a log writes is lost", file: writeLua, suites: redis,
 		old: "for x = 1, #log.writes, 2 do", new: "for x = 1, #log.writes - 2, 2 do",
 	},
 	{

@@ -29,10 +29,10 @@ func VirtualTime(tb testing.TB, script, now string) string {
 		{"local time = call('TIME')\nlocal t = time[1] * 1000000 + time[2]", "local t = " + now},
 		{"local ttl = exp - (t - t % 1000) / 1000", "local ttl = exp * 1000 - (t - t % 1000)"},
 	} {
-		if strings.Count(script, change[0]) != 1 {
-			tb.Fatalf("the script does not hold %q once", change[0])
+		if !strings.Contains(script, change[0]) {
+			tb.Fatalf("the script does not hold %q", change[0])
 		}
-		script = strings.Replace(script, change[0], change[1], 1)
+		script = strings.ReplaceAll(script, change[0], change[1])
 	}
 	return script
 }
