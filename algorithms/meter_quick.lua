@@ -1,6 +1,7 @@
 -- What meter.lua does in the usual case, for an ask of that one rule (no other is
--- as long): without a step or a delay, and written under the limit and the burst
--- that it has now. It unpacks and packs all at once.
+-- as long): without a step or a delay, and written under the limit that it has
+-- now. It unpacks and packs all at once. A level above the burst admits nothing,
+-- so that it need not be cut to it.
 if #v == 92 then
   local op, logs, n, code, L, l, w, cap, _, step, M, most, debt = unpack('<BxxxxxBdxxxxBddddddddd', v)
   if op == PLAIN and code == CODE and logs == 0 and step == 0 and M < 0 then
@@ -12,7 +13,7 @@ if #v == 92 then
         exp, a, f, L0, B0 = unpack('<ddddd', s)
         if a >= t then
           D = (a - t) * l + f
-          usual = L0 == L and B0 * w == cap and a - t - most - 1 <= cap * debt / l
+          usual = L0 == L and a - t - most - 1 <= B0 * w * debt / l
         end
       end
     end

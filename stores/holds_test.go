@@ -267,6 +267,13 @@ func TestTimeToLive(t *testing.T) {
 			s.expires(t, c, 40)
 		})
 	}
+	t.Run("one meter", func(t *testing.T) {
+		s := newVirtualAt(t)
+		c := newTestCounter(t, "one", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}})
+		for _, at := range []float64{0.0000005, 0.05, 0.1, 20, 12, 40} {
+			s.expires(t, c, at)
+		}
+	})
 }
 
 // expires charges 1 and returns when the key is said to expire, in microseconds.

@@ -140,15 +140,11 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-quick-limit", breaks: "a level written under another limit is read as one of this", file: quickLua, suites: redis,
-		old: "usual = L0 == L and B0", new: "usual = B0",
-	},
-	{
-		name: "lua-quick-burst", breaks: "a level written under a larger burst is kept", file: quickLua, suites: redis,
-		old: " and B0 * w == cap and a - t", new: " and a - t",
+		old: "usual = L0 == L and a", new: "usual = a",
 	},
 	{
 		name: "lua-quick-mended", breaks: "what a clock ahead of ours left is believed", file: quickLua, suites: redis,
-		old: " and a - t - most - 1 <= cap * debt / l", new: "",
+		old: " and a - t - most - 1 <= B0 * w * debt / l", new: "",
 	},
 	{
 		name: "lua-quick-step", breaks: "a meter that fills by steps fills all the time", file: quickLua, suites: redis,
