@@ -24,8 +24,7 @@ if #v == 92 then
         local f = D % l
         local q = (D - f) / l
         local reset = f > 0 and q + 1 or q
-        local left = exp * 1000 - t - reset
-        if left >= 0 and left < 999000 then
+        if exp * 1000 >= t + reset then -- under one limit the need never falls
           call('SET', key, pack('<ddddd', exp, t + q, f, L, cap / w), 'KEEPTTL')
         else
           exp = math.ceil((t + reset) / 1000) + 998

@@ -151,20 +151,12 @@ var scriptMutants = []mutant{
 		old: "and step == 0 and", new: "and",
 	},
 	{
-		name: "lua-quick-delay", breaks: "a queue does not delay", file: quickLua, suites: redis,
-		old: " and M < 0 then", new: " then",
-	},
-	{
 		name: "lua-quick-cost", breaks: "the verdict ignores the cost", file: quickLua, suites: redis,
 		old: "D + n * w <= cap", new: "D + w <= cap",
 	},
 	{
-		name: "lua-quick-keep-short", breaks: "a time to live is kept though more is needed", file: quickLua, suites: redis,
-		old: "if left >= 0 and left < 999000 then", new: "if exp > 0 and left < 999000 then",
-	},
-	{
-		name: "lua-quick-keep-long", breaks: "a time to live is kept though less is needed", file: quickLua, suites: redis,
-		old: "if left >= 0 and left < 999000 then", new: "if left >= 0 then",
+		name: "lua-quick-keep", breaks: "a time to live is kept though more is needed", file: quickLua, suites: redis,
+		old: "if exp * 1000 >= t + reset then", new: "if exp > 0 then",
 	},
 	{
 		name: "lua-plain-ttl-last", breaks: "the last rule of a plain zone says how long a key lives, not the longest", file: plainLua, suites: redis,
