@@ -51,6 +51,7 @@ const (
 
 // lab is where mutants are built and tried.
 type lab struct {
+	ctx  context.Context // ends when the program is told to stop
 	root string
 	dir  string // for what is built
 }
@@ -133,7 +134,7 @@ func (l *lab) test(s suite, env string) string {
 // as Redis, is stopped with it even if it ended in a panic: all of it is one
 // process group.
 func (l *lab) testSome(s suite, args []string, env string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), patience+grace)
+	ctx, cancel := context.WithTimeout(l.ctx, patience+grace)
 	defer cancel()
 	args = append([]string{"-test.failfast", "-test.v", "-test.timeout=" + patience.String()}, args...)
 	cmd := exec.CommandContext(ctx, l.binary(s), args...) //nolint:gosec // the tests that were just built

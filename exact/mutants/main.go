@@ -11,16 +11,19 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -68,7 +71,10 @@ func run(only string, workers int, out string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	l := &lab{root, dir}
+	// The tests have process groups of their own: they have to be told to stop, too.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	l := &lab{ctx, root, dir}
 	if err := l.build(chosen); err != nil {
 		return err
 	}
@@ -77,6 +83,9 @@ func run(only string, workers int, out string) error {
 	}
 	began := time.Now()
 	outcomes := l.tryAll(chosen, workers)
+	if ctx.Err() != nil {
+		return errors.New("told to stop")
+	}
 	fmt.Fprintf(os.Stderr, "%d mutants in %v\n", len(chosen), time.Since(began).Round(time.Second))
 	bad := 0
 	for _, o := range outcomes {

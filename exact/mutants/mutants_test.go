@@ -14,7 +14,7 @@ func TestMutantsApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{root, t.TempDir()}
+	l := &lab{t.Context(), root, t.TempDir()}
 	for _, m := range all {
 		if _, err := l.apply(m); err != nil {
 			t.Error(err)
