@@ -220,14 +220,11 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 func (m *meter) Owe(s State, now, cost int64) { m.raise(s, now, cost, 2) }
 
 // raise charges cost whatever a verdict would be, up to so many capacities. What
-// was used under a larger burst stays used, and that burst stays in the state if
-// without it the level would look like a step of the clock.
+// was used or owed under another rule stays so, and the larger burst stays in the
+// state if without it the level would look like a step of the clock.
 func (m *meter) raise(s State, now, cost, capacities int64) {
-	t, most, burst := m.at(now), m.burst, min(s[3], maxExact/m.w)
-	if burst > m.burst {
-		most = burst * m.debt
-	}
-	d := m.levelUpTo(s, t, most)
+	t, burst := m.at(now), min(s[3], maxExact/m.w)
+	d := m.levelUpTo(s, t, max(burst, m.burst)*m.debt)
 	d = max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))
 	m.write(s, t, d)
 	if burst > m.burst && d > m.capacity*m.debt {

@@ -9,10 +9,10 @@ return function(v, i, s, j, now, n, p, turn)
   local D, stepped, top, burst = 0, false, cap, cap / w
   if s then
     local a, f, L0, B0 = unpack('<dddd', s, j)
-    -- What is charged whatever the verdict leaves what was used under a larger burst.
+    -- What is charged whatever the verdict leaves what was used under another rule.
     if not p then
-      local b = math.min(B0, math.floor(4503599627370496 / w))
-      if b > burst then top, burst = b * w * debt, b end
+      burst = math.max(burst, math.min(B0, math.floor(4503599627370496 / w)))
+      top = burst * w * debt
     end
     if a >= t and L0 > 0 then
       local l0, w0 = l, w

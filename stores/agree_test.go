@@ -182,6 +182,26 @@ func TestOwedUnderASmallerBurst(t *testing.T) {
 	}
 }
 
+// TestOwedUnderAnotherLimit charges after the fact, by turns under two limits,
+// more than either may owe: nothing that is owed is given back.
+func TestOwedUnderAnotherLimit(t *testing.T) {
+	w := newTwins(t)
+	sp := algorithms.Spec{Limit: 40, Window: hour, Cost: 1, Debt: true}
+	high := newTestCounter(t, "other", 0, false, nil, ruleSpec{&algorithms.GCRA{Burst: 10}, sp})
+	sp.Limit = 7
+	low := newTestCounter(t, "other", 0, false, high.Table, ruleSpec{&algorithms.GCRA{Burst: 10}, sp})
+	for i, c := range []*Counter{high, low, high, low} {
+		w.set(1)
+		it := &items(1, c).Items[0]
+		it.Rules, it.Charged, it.Results = c.Rules, true, make([]Result, 1)
+		w.owe(it, []int64{1000, 1, 1, 1}[i])
+		compareStates(t, fmt.Sprint("limit ", c.Rules[0].Limit()), w.v, "diana", it)
+		if left := w.ask(1, 1, c).Items[0].Results[0]; left.Reset < 20*hour/c.Rules[0].Limit() {
+			t.Errorf("limit %d: forgotten in %d, want that to take as long as 20 requests", c.Rules[0].Limit(), left.Reset)
+		}
+	}
+}
+
 // TestTimeToLiveOfWhatIsMended denies what a clock since set back has filled:
 // the key that is mended lives as long as its rule needs from now on.
 func TestTimeToLiveOfWhatIsMended(t *testing.T) {

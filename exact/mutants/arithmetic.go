@@ -152,7 +152,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-smaller", breaks: "a charge through a smaller burst forgets what was used above it", file: meterGo, suites: redis,
-		old: "most = burst * m.debt", new: "most = m.burst",
+		old: "m.levelUpTo(s, t, max(burst, m.burst)*m.debt)", new: "m.level(s, t)",
 	},
 	{
 		name: "meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", file: meterGo, suites: redis,

@@ -82,6 +82,7 @@ var judgeMutants = []mutant{
 	{
 		name: "lua-meter-rescale-uncapped", breaks: "a level of a larger burst stays above the new one", file: meterLua, suites: redis,
 		old: "if used >= top / w or D > top then D = top end", new: "if used < 0 then D = top end",
+		equivalent: "what is above the capacity is denied however much it is, nothing is written then, and Go finds the retry; a charge after the fact keeps all that a rule can have written",
 	},
 	{
 		name: "lua-meter-rescale-min", breaks: "a level in new units is capped by whole units only (a dropped condition)", file: meterLua, suites: redis,
@@ -103,7 +104,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-meter-debt-smaller", breaks: "a charge through a smaller burst forgets what was used above it", file: meterLua, suites: redis,
-		old: "if b > burst then top, burst = b * w * debt, b end", new: "",
+		old: "top = burst * w * debt", new: "",
 	},
 	{
 		name: "lua-meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", file: meterLua, suites: redis,
