@@ -38,6 +38,9 @@ func (t *Table) room(s *shard, slot []int64, i int, rule algorithms.Rule, now, c
 	if l := &t.layout.rules[i]; l.grows {
 		g := rule.(algorithms.Growing)
 		ref := &slot[l.at]
+		if s.arena == nil { // an idle table has none: a thousand zones would take hundreds of megabytes
+			s.arena = new(arena)
+		}
 		*ref = s.arena.grow(*ref, g.Need(s.arena.state(*ref), now, cost), g)
 	}
 }

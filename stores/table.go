@@ -53,9 +53,6 @@ func NewTable(rules []algorithms.Rule, holds bool, maxKeys int64) *Table {
 	t.slots.init(t.layout.stride)
 	for i := range t.shards {
 		s := &t.shards[i]
-		if t.layout.grows {
-			s.arena = new(arena)
-		}
 		if t.layout.paired {
 			s.scratch = s.first[:]
 			if len(rules) > 1 {
@@ -143,7 +140,7 @@ type shard struct {
 	next     uint32   // slots handed out
 	free     []uint32
 	hand     uint32 // where the search for forgettable keys goes on
-	arena    *arena
+	arena    *arena // nil until a state grows
 	overflow overflow
 	_        [48]byte // keep two shards apart, and each at the beginning of a line
 }

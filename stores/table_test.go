@@ -3,6 +3,7 @@ package stores
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -148,6 +149,29 @@ func TestHonestClientOutsideTheFlood(t *testing.T) {
 	if ask(3, 2) {
 		t.Error("a new key of the flooding network passed, though its shared counter is used up")
 	}
+}
+
+// TestIdleTablesAreSmall: a thousand zones that nobody asks for take no more than
+// what their locks need.
+func TestIdleTablesAreSmall(t *testing.T) {
+	c := newTestCounter(t, "z", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 30, Window: hour, Cost: 1}})
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	all := make([]*Table, 100)
+	for i := range all {
+		all[i] = NewTable(c.Rules, true, 1_000_000)
+	}
+	took := (heap() - before) / int64(len(all))
+	t.Logf("an idle table takes %d bytes", took)
+	if took > 128<<10 {
+		t.Errorf("an idle table takes %d bytes, want at most 128 KiB", took)
+	}
+	runtime.KeepAlive(all)
 }
 
 // TestTableForgetsWhatIsUnused lets keys recover and sees their slots used again.
