@@ -88,6 +88,12 @@ type RedisStore struct {
 	// one over the number of instances last seen, or a fraction such as "0.25".
 	// Default: "auto".
 	FallbackShare Value `json:"fallback_share,omitempty"`
+
+	// For how long a part of the limit of a key that comes often may be charged
+	// in advance, and spent by one instance without asking Redis: 1ms to 10s. The
+	// rules keep back what that could add to their bounds, and one to which
+	// nothing would be left is refused. Default: nothing is charged in advance.
+	Lease caddy.Duration `json:"lease,omitempty"`
 }
 
 // Sentinel says how to ask Redis Sentinels for the server.

@@ -100,7 +100,7 @@ func (c *RedisStore) parser() *option.Set {
 			"pool_size":      option.Whole(&c.PoolSize, 1, math.MaxInt32),
 			"on_failure":     option.Text(&c.OnFailure, "local, allow or deny"),
 			"fallback_share": option.Text(&c.FallbackShare, "auto, or a fraction such as 0.25"),
-			"lease":          option.NotBuilt,
+			"lease":          option.Duration(&c.Lease),
 		},
 		Check: func() error { return c.checkWritten(false) },
 	}

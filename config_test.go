@@ -33,6 +33,7 @@ func handlerOf(zones ...string) string {
 
 const (
 	zoneA   = `{"name": "a", "rules": [{"limit": 1, "window": "1h"}]}`
+	leased  = `"stores": [{"addresses": ["127.0.0.1:1"], "lease": "50ms"}]`
 	oneRule = `"rules": [{"limit": 1, "window": "1h"}]`
 )
 
@@ -40,7 +41,7 @@ const (
 func TestJSONIsRead(t *testing.T) {
 	if err := validate(t, `
 		"stores": [{"name": "r", "addresses": ["127.0.0.1:1"], "db": 1, "key_prefix": "p", "key_secret": "s", "timeout": "30ms",
-			"dial_timeout": "1s", "pool_size": 3, "on_failure": "deny", "fallback_share": 0.25},
+			"dial_timeout": "1s", "pool_size": 3, "on_failure": "deny", "fallback_share": 0.25, "lease": "20ms"},
 			{"name": "u", "addresses": ["unix//run/redis.sock"], "fallback_share": "auto", "timeout": 30000000}],
 		"max_keys": 10, "headers": "all"`,
 		handlerOf(`{
@@ -130,6 +131,12 @@ func TestBadJSON(t *testing.T) {
 		{`"stores": [{"addresses": ["a:1"], "on_failure": "nope"}]`, "", `on_failure "nope": want local, allow or deny`},
 		{`"stores": [{"addresses": ["a:1"], "fallback_share": 0}]`, "", `fallback_share "0": want auto, or a fraction`},
 		{`"stores": [{"addresses": ["a:1"], "fallback_share": 1.5}]`, "", `fallback_share "1.5"`},
+		{`"stores": [{"addresses": ["a:1"], "lease": -1}]`, "", "lease -1ns: want 1ms to 10s"},
+		{`"stores": [{"addresses": ["a:1"], "lease": "900us"}]`, "", "lease 900µs: want 1ms to 10s"},
+		{leased, zone(`"rules": [{"limit": 1000, "window": "1s", "algorithm": {"name": "gcra", "burst": 50}}]`), "lease 50ms: it keeps back 50 of the burst 50, which leaves less than the cost 1 of a request; want a shorter lease"},
+		{leased, zone(`"rules": [{"limit": 10, "window": "1s"}, {"limit": 1000, "window": "1s", "algorithm": {"name": "gcra", "burst": 55}}], "cost": 6`), "rule 2: lease 50ms: it keeps back 50 of the burst 55, which leaves less than the cost 6"},
+		{leased, zone(`"rules": [{"limit": 1000, "window": "100ms"}]`), "lease 50ms: it is longer than a part of the window, 10ms"},
+		{leased, zone(`"overrides": [{"key": ["a"], "rules": [{"limit": 9, "window": "1s", "algorithm": {"name": "token_bucket", "burst": 1}}]}], ` + oneRule), "zone a: rule 1: lease 50ms: it keeps back 1 of the burst 1"},
 		{`"stores": [{"addresses": ["a:1"], "timeout": -1}]`, "", "timeout -1ns: want a positive duration"},
 		{`"stores": [{"addresses": ["a:1"], "pool_size": -1}]`, "", "pool_size -1"},
 		{`"stores": [{"addresses": ["a:1"], "db": -1}]`, "", "db -1"},

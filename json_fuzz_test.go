@@ -32,7 +32,7 @@ var jsonValues = []string{
 var jsonNames = []string{
 	"name", "limit", "window", "algorithm", "burst", "step", "buckets", "align", "nodelay", "key", "key_missing", "ipv4_prefix", "ipv6_prefix",
 	"rules", "in_flight", "prevent_duplicates", "body", "cost", "settle", "count_status", "max_wait", "shadow", "respond", "status", "headers",
-	"overrides", "unlimited", "store", "max_keys", "match", "stores", "addresses", "cluster", "sentinel", "timeout", "fallback_share", "jitter",
+	"overrides", "unlimited", "store", "max_keys", "match", "stores", "addresses", "cluster", "sentinel", "timeout", "fallback_share", "lease", "jitter",
 }
 
 // otherJSON is another value, most often of the kind that v is of.

@@ -28,6 +28,7 @@ type ruleSet struct {
 	blocked   int // number of the rule with limit 0, or -1
 	counter   *stores.Counter
 	policy    string // RateLimit-Policy of the first rules
+	lease     int64  // for how long parts of the limits may be charged in advance
 	maxDelay  int64  // the longest turn that a rule gives, in microseconds
 	isDelayed []bool // by rule: whether it paces
 
@@ -161,15 +162,40 @@ const maxWindow = 1 << 52 * time.Microsecond
 func (s *ruleSet) kinds() string {
 	h := sha256.New()
 	for i, a := range s.algs {
-		fmt.Fprintf(h, "%s %d\n", a.Kind(), s.specs[i].Window)
+		kind := a.Kind()
+		if l, ok := a.(algorithms.Leasable); ok && s.lease > 0 {
+			kind, _ = l.LeasedKind()
+		}
+		fmt.Fprintf(h, "%s %d\n", kind, s.specs[i].Window)
 	}
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:6])
+}
+
+// setLease lets parts of the limits be charged in advance, if that goes with all
+// rules and with what else the zone wants.
+func (s *ruleSet) setLease(z *Zone, lease int64) {
+	if len(s.algs) == 0 || z.InFlight > 0 || z.Settle != "" || len(z.CountStatus) > 0 {
+		return
+	}
+	for _, a := range s.algs {
+		l, ok := a.(algorithms.Leasable)
+		if ok {
+			_, ok = l.LeasedKind()
+		}
+		if !ok {
+			return
+		}
+	}
+	s.lease = lease
+	for i := range s.specs {
+		s.specs[i].Lease = lease
+	}
 }
 
 // compile makes the counter. maxTurn is the longest turn of any rule that is
 // decided together with these.
 func (s *ruleSet) compile(z *Zone, maxTurn int64, table func(rules []algorithms.Rule) *stores.Table) error {
-	c := &stores.Counter{Zone: z.Name, Kinds: s.kinds()}
+	c := &stores.Counter{Zone: z.Name, Kinds: s.kinds(), Lease: s.lease}
 	if !s.duplicates {
 		c.InFlight, c.HoldCost = z.InFlight, len(z.CountStatus) > 0
 		c.Last = s.maxDelay > 0
@@ -177,7 +203,9 @@ func (s *ruleSet) compile(z *Zone, maxTurn int64, table func(rules []algorithms.
 	for i := range s.specs {
 		s.specs[i].MaxTurn = maxTurn
 		r, err := s.algs[i].Compile(s.specs[i])
-		if err != nil {
+		if err != nil && s.lease > 0 {
+			return &configError{s.from[i], fmt.Errorf("rule %s: %w", s.labels[i], err)}
+		} else if err != nil {
 			return err
 		}
 		c.Rules = append(c.Rules, r)

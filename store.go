@@ -27,6 +27,9 @@ const (
 	defaultTimeout     = 25 * time.Millisecond
 	defaultDialTimeout = 2 * time.Second
 	shareMillionths    = 1_000_000
+
+	minLease = caddy.Duration(time.Millisecond)
+	maxLease = caddy.Duration(10 * time.Second)
 )
 
 // resolve returns the store's configuration with {env.*} and {file.*} replaced.
@@ -75,6 +78,7 @@ func (c *RedisStore) options() (o stores.SharedOptions, h hasher, err error) {
 	}
 	o = stores.SharedOptions{
 		Name:  orDefault(r.Name, defaultStoreName),
+		Lease: time.Duration(r.Lease),
 		Clock: clock,
 		RedisOptions: stores.RedisOptions{
 			Username: r.Username, Password: r.Password, DB: r.DB, Cluster: r.Cluster,
@@ -109,6 +113,8 @@ func (c *RedisStore) checkBounds() error {
 		return fmt.Errorf("timeout %v: want a positive duration", time.Duration(c.Timeout))
 	case c.DialTimeout < 0:
 		return fmt.Errorf("dial_timeout %v: want a positive duration", time.Duration(c.DialTimeout))
+	case c.Lease < 0 || c.Lease != 0 && c.Lease < minLease || c.Lease > maxLease:
+		return fmt.Errorf("lease %v: want %v to %v", time.Duration(c.Lease), time.Duration(minLease), time.Duration(maxLease))
 	case c.PoolSize < 0:
 		return fmt.Errorf("pool_size %d: want at least 1", c.PoolSize)
 	case c.DB < 0:

@@ -25,6 +25,7 @@ type terms struct {
 	kinds    string
 	many     int64 // overrides with rules of more than one key: see table
 	maxDelay int64 // the longest turn that a rule gives, in microseconds
+	lease    int64 // of the zone's store, in microseconds
 	turn     int64 // the longest of all zones of the handler, for which they were compiled
 
 	refs   references
@@ -150,6 +151,10 @@ func (h *Handler) draft(z *zone, d *rules.Zone) (*terms, error) {
 		}
 		t.limits = b.limits
 	}
+	if s, ok := z.store.(*stores.Shared); ok {
+		t.lease = s.Lease()
+	}
+	t.leaseAll()
 	t.kinds = h.kindsOf(z, t.rules)
 	for _, s := range t.sets() {
 		t.maxDelay = max(t.maxDelay, s.maxDelay)
@@ -163,9 +168,18 @@ func (t *terms) again() *terms {
 	if err != nil { // they were checked before
 		return t
 	}
-	return &terms{
+	next := &terms{
 		limits: b.limits, off: t.off, shadow: t.shadow,
-		text: t.text, from: t.from, kinds: t.kinds, maxDelay: t.maxDelay,
+		text: t.text, from: t.from, kinds: t.kinds, maxDelay: t.maxDelay, lease: t.lease,
+	}
+	next.leaseAll()
+	return next
+}
+
+// leaseAll lets parts of all limits be charged in advance, if the store wants it.
+func (t *terms) leaseAll() {
+	for _, s := range t.sets() {
+		s.setLease(t.from, t.lease)
 	}
 }
 

@@ -81,6 +81,12 @@ type Spec struct {
 	// to one further capacity.
 	Debt bool
 
+	// Lease is for how many microseconds an instance may spend what it was
+	// charged in advance; 0: it is charged for each request. A rule keeps back
+	// what such a delay could add to its bound. Only a [Leasable] algorithm takes
+	// it. Shares keep nothing back, because they are never leased.
+	Lease int64
+
 	// ShareOf is the number of instances that the limit is divided among when
 	// each enforces it alone, in millionths: 3_000_000 is a third of the limit
 	// each. Zero and 1_000_000 mean the whole limit.
@@ -163,7 +169,8 @@ type Rule interface {
 	Charge(s State, now, cost, turn int64)
 
 	// Owe takes cost at now, whatever a verdict would be. It leaves at most
-	// one capacity of debt.
+	// one capacity of debt. A rule with a lease takes it so that it may be spent
+	// until the lease ends.
 	Owe(s State, now, cost int64)
 
 	// Numbers returns what could still pass now, and after how many

@@ -53,6 +53,12 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 	if maxDelay != noDelay {
 		m.turn = max(maxDelay, sp.MaxTurn)
 	}
+	if sp.Lease > 0 && sp.ShareOf == 0 && maxDelay == noDelay {
+		if err := m.keepBack(sp); err != nil {
+			return nil, err
+		}
+		burst = m.burst
+	}
 	room := int64(maxExact)
 	for _, p := range [][2]int64{{burst, m.w}, {m.turn, m.l}, {step, m.l}} {
 		if p[0] > 0 && p[1] > room/p[0] {
@@ -65,6 +71,24 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 		m.debt = 2
 	}
 	return m, nil
+}
+
+// keepBack lowers the burst by what may drain while a lease lasts: what was
+// charged before a window began may be spent in it.
+func (m *meter) keepBack(sp Spec) error {
+	lease := sp.Lease
+	if m.step > 0 {
+		lease = cd(lease, m.step) * m.step
+	}
+	kept := int64(maxExact)
+	if lease <= maxExact/m.l {
+		kept = cd(lease*m.l, m.w)
+	}
+	if kept > m.burst-sp.Cost {
+		return errLease(sp.Lease, "it keeps back %d of the burst %d, which leaves less than the cost %d of a request", kept, m.burst, sp.Cost)
+	}
+	m.burst -= kept
+	return nil
 }
 
 // ratio returns limit and window in lowest terms.

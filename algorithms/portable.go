@@ -134,6 +134,11 @@ func (w *slidingWindow) Base(note []int64, s State)          { copy(note, s) }
 // less than one request in all.
 func (w *slidingWindow) Warm(s State, note []int64, full Rule, now int64) {
 	w.add(s, now, 0)
+	if note[0] == s[0]+1 { // charged in advance: what that part has taken counts now
+		note[2] += note[1]
+		copy(note[1:], note[2:])
+		note[len(note)-1] = 0
+	}
 	note[0] = min(note[0], s[0])
 	counters, _ := w.live(note, now)
 	offset := s[0] - note[0]
@@ -171,7 +176,7 @@ func (w *slidingWindow) Merge(s State, debt []int64, now int64) {
 	_, used := w.live(s, now)
 	for x, c := range debt[1:] {
 		age := max(0, s[0]-debt[0]+int64(x))
-		if c = w.owed(used, c); c > 0 && age <= w.parts {
+		if c = w.owed(used, c); c > 0 && age < int64(len(s)-1) {
 			s[1+age] += c
 			used += c
 		}

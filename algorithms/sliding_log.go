@@ -49,13 +49,15 @@ func (*SlidingLog) Compile(sp Spec) (Rule, error) {
 	if sp.Limit > maxLog {
 		return nil, fmt.Errorf("limit %d: a sliding_log remembers every request, at most %d; want sliding_window", sp.Limit, maxLog)
 	}
-	return &slidingLog{windowed{sp.Share(sp.Limit), sp.Window}}, nil
+	return &slidingLog{windowed{sp.Share(sp.Limit), sp.Window}, sp.Lease}, nil
 }
 
 // slidingLog keeps {count, ring...}: how many stamps were ever written, and
-// the latest of them, stamp i at ring[i % len(ring)].
+// the latest of them, stamp i at ring[i % len(ring)]. They never go back: what was
+// leased is stamped with the end of the lease, and what comes before that too.
 type slidingLog struct {
 	windowed
+	lease int64
 }
 
 const (
@@ -63,9 +65,11 @@ const (
 	firstRing = 128 // places of a new ring in Redis, which grows by doubling
 )
 
-func (l *slidingLog) Words() int    { return 1 }
-func (l *slidingLog) Args() []int64 { return []int64{l.limit, l.window, min(l.limit, firstRing)} }
-func (l *slidingLog) View() Rule    { return &logView{l.windowed} }
+func (l *slidingLog) Words() int { return 1 }
+func (l *slidingLog) Args() []int64 {
+	return []int64{l.limit, l.window, min(l.limit, firstRing), l.lease}
+}
+func (l *slidingLog) View() Rule    { return &logView{l.windowed, l.lease} }
 func stamp(s State, i int64) int64  { return s[1+i%int64(len(s)-1)] }
 func setStamp(s State, i, at int64) { s[1+i%int64(len(s)-1)] = at }
 func oldest(s State, n int64) int64 { return max(0, s[0]-min(n, int64(len(s)-1))) }
@@ -82,7 +86,7 @@ func (l *slidingLog) Repair(s State, now int64) bool {
 	if s[0] == 0 {
 		return false
 	}
-	excess := stamp(s, s[0]-1) - now
+	excess := stamp(s, s[0]-1) - now - l.lease
 	if excess <= 0 {
 		return false
 	}
@@ -135,6 +139,9 @@ func (l *slidingLog) Move(dst, src State) {
 }
 
 func (l *slidingLog) Charge(s State, now, cost, _ int64) {
+	if s[0] > 0 {
+		now = max(now, stamp(s, s[0]-1))
+	}
 	for range cost {
 		setStamp(s, s[0], now)
 		s[0]++
@@ -142,7 +149,7 @@ func (l *slidingLog) Charge(s State, now, cost, _ int64) {
 }
 
 func (l *slidingLog) Owe(s State, now, cost int64) {
-	l.Charge(s, now, min(cost, l.limit), 0)
+	l.Charge(s, now+l.lease, min(cost, l.limit), 0)
 }
 
 func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
@@ -156,12 +163,13 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 // that the cost asks for is free, the last stamp, whether there is one}.
 type logView struct {
 	windowed
+	lease int64
 }
 
 func (v *logView) Words() int                   { return 4 }
 func (v *logView) Args() []int64                { return nil }
 func (v *logView) Repair(State, int64) bool     { return false }
-func (v *logView) Owe(s State, now, cost int64) { v.Charge(s, now, cost, 0) }
+func (v *logView) Owe(s State, now, cost int64) { v.Charge(s, now+v.lease, cost, 0) }
 
 func (v *logView) Judge(s State, now, cost, held int64) Verdict {
 	if s[3] == 0 {
@@ -182,7 +190,7 @@ func (v *logView) Charge(s State, now, cost, _ int64) {
 	if s[3] == 0 {
 		s[0], s[3] = v.limit, 1
 	}
-	s[0], s[2] = max(0, s[0]-cost), now
+	s[0], s[2] = max(0, s[0]-cost), max(now, s[2])
 }
 
 func (v *logView) Numbers(s State, now int64) (remaining, reset int64) {

@@ -83,12 +83,12 @@ local function owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
 end
 
 return function(v, i, s, j, t, n, p, _, z)
-  local L, W, C0
-  L, W, C0, i = unpack('<ddd', v, i)
+  local L, W, C0, d
+  L, W, C0, d, i = unpack('<dddd', v, i)
   local h, C, off, last = 0, 0, 0, 0
   if s then h, C, off, last = unpack('<dddd', s, j) end
   local excess = 0
-  if h > 0 and last > t then excess = last - t end
+  if h > 0 and last > t + d then excess = last - t - d end
   if p == false then
     local new, reset
     new, reset, i = owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
@@ -137,8 +137,9 @@ return function(v, i, s, j, t, n, p, _, z)
       end
     end
     if n > 0 then
-      write(z, off, C, h, rep(pack('<d', t), n))
-      h, last = h + n, t
+      last = max(p and t or t + d, last)
+      write(z, off, C, h, rep(pack('<d', last), n))
+      h = h + n
     end
     new, reset = pack('<dddd', h, C, off, last), max(0, last + W - t)
   end

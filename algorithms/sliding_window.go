@@ -3,6 +3,7 @@ package algorithms
 import (
 	_ "embed"
 	"fmt"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -65,25 +66,36 @@ func (w *SlidingWindow) Compile(sp Spec) (Rule, error) {
 	if k < 1 || k > maxBuckets || k > sp.Window {
 		return nil, fmt.Errorf("buckets %d: want 1 to %d, and no more than the window has microseconds", k, maxBuckets)
 	}
-	return &slidingWindow{windowed{sp.Share(sp.Limit), sp.Window}, k, cd(sp.Window, k)}, nil
+	width := cd(sp.Window, k)
+	if sp.Lease > width {
+		return nil, errLease(sp.Lease, "it is longer than a part of the window, %v", time.Duration(width)*time.Microsecond)
+	}
+	return &slidingWindow{windowed{sp.Share(sp.Limit), sp.Window}, k, width, sp.Lease}, nil
 }
 
 // slidingWindow keeps {newest, c[0], ..., c[parts]}: the index of the newest
-// part that was charged, and what each part took, the newest first.
+// part that was charged, and what each part took, the newest first. With a lease
+// the newest may be the next part, and there is one counter more.
 type slidingWindow struct {
 	windowed
 	parts int64
 	width int64 // of a part, in microseconds, rounded up: rounded down it would admit 2L
+	lease int64
 }
 
-func (w *slidingWindow) Words() int { return int(w.parts) + 2 }
+func (w *slidingWindow) Words() int {
+	if w.lease > 0 {
+		return int(w.parts) + 3
+	}
+	return int(w.parts) + 2
+}
 
 func (w *slidingWindow) Args() []int64 {
-	return []int64{w.limit, w.parts, w.width}
+	return []int64{w.limit, w.parts, w.width, w.lease}
 }
 
 func (w *slidingWindow) Repair(s State, now int64) bool {
-	if j := now / w.width; s[0] > j {
+	if j := (now + w.lease) / w.width; s[0] > j {
 		s[0] = j
 		return true
 	}
@@ -119,21 +131,22 @@ func (w *slidingWindow) Judge(s State, now, cost, held int64) Verdict {
 
 func (w *slidingWindow) add(s State, now, cost int64) {
 	j := now / w.width
-	if age := j - s[0]; age > 0 {
+	age := j - s[0]
+	if age > 0 {
 		c := s[1:]
 		kept := max(0, int64(len(c))-age)
 		copy(c[int64(len(c))-kept:], c[:kept])
 		clear(c[:int64(len(c))-kept])
-		s[0] = j
+		s[0], age = j, 0
 	}
-	s[1] += cost
+	s[1-age] += cost
 }
 
 func (w *slidingWindow) Charge(s State, now, cost, _ int64) { w.add(s, now, cost) }
 
 func (w *slidingWindow) Owe(s State, now, cost int64) {
 	_, used := w.live(s, now)
-	w.add(s, now, w.owed(used, cost))
+	w.add(s, now+w.lease, w.owed(used, cost))
 }
 
 func (w *slidingWindow) Numbers(s State, now int64) (remaining, reset int64) {

@@ -95,15 +95,31 @@ local function zone_take(z, v, turn)
   z.charged = true
 end
 
+-- Charge an admitted zone together with a lease of up to z.want, which is at most
+-- half of what is left then: the rest is for other instances.
+local function zone_lease(z, v)
+  local views, more = z.views, z.want
+  while more > 0 do
+    zone_judge(z, v, z.n + 2 * more, 0)
+    if z.ok then break end
+    more = (more - more % 2) / 2
+  end
+  zone_judge(z, v, z.n + more, nil)
+  zone_commit(z)
+  z.views, z.leased, z.charged = views, more, true
+end
+
 local function zone_reply(z)
   local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
-  return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held
+  local leased = z.want and pack('<d', z.leased or 0) or ''
+  return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held .. leased
 end
 
 -- All zones that are no shadows are judged at one instant and charged only if
--- all admit; then each shadow on its own, if they did.
-local function decide(v, k, look)
+-- all admit; then each shadow on its own, if they did. With lease, each zone is
+-- followed by how much of it is wanted in advance.
+local function decide(v, k, look, lease)
   local count, i = unpack('<xxB', v)
   local zones, all, turn = {}, not look, nil
   for x = 1, count do
@@ -112,6 +128,7 @@ local function decide(v, k, look)
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
     zone_judge(z, v, z.n, z.held)
     i = z.next
+    if lease then z.want, i = unpack('<d', v, i) end
     z.admits = zone_admits(z)
     zones[x] = z
     if z.shadow == 0 then
@@ -122,7 +139,9 @@ local function decide(v, k, look)
   for x = 1, count do
     local z = zones[x]
     local mended = z.stepped
-    if all and z.admits then
+    if all and z.admits and lease then
+      zone_lease(z, v)
+    elseif all and z.admits then
       zone_take(z, v, z.shadow == 0 and turn or z.delay)
     else
       if mended then zone_repair(z, v) end
@@ -197,6 +216,8 @@ local function answer(v, k)
     return owe(v, k)
   elseif op == 8 then
     return decide(v, k, true)
+  elseif op == 9 then
+    return decide(v, k, false, true)
   end
   return beat(v, k)
 end

@@ -110,6 +110,10 @@ type Item struct {
 
 	hold hold
 	held int64 // cost held by others in Redis
+
+	// What is wanted beside the cost, to be spent later, and what was granted of
+	// it; -1: Redis did not say.
+	want, granted int64
 }
 
 // Result is what one rule says.
@@ -133,6 +137,7 @@ type hold struct {
 	mode     Mode
 	overflow bool
 	taken    bool
+	lease    int64 // the end of the lease that the cost was taken from
 }
 
 // holds says whether the item takes a place until Finish, and whether that

@@ -34,6 +34,10 @@ type Counter struct {
 	// of charging it.
 	HoldCost bool
 
+	// Lease is for how many microseconds part of the limit may be charged in
+	// advance, with rules that were compiled for it; 0: none is.
+	Lease int64
+
 	// Table keeps the counts in this process, and while Redis is away.
 	Table *Table
 

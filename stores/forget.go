@@ -38,6 +38,7 @@ func (s *Shared) Drop(counters []*Counter, k Key) {
 		c.Drop(k)
 	}
 	s.denials.drop()
+	s.leases.drop()
 }
 
 // Forget forgets a key under all counters of a zone: here, in Redis, and, by a

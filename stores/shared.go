@@ -39,6 +39,9 @@ type SharedOptions struct {
 	// limits are divided while Redis is away. Zero: as many as were last seen.
 	ShareOf int64
 
+	// Lease is for how long hot keys are charged in advance; 0: they are not.
+	Lease time.Duration
+
 	// Clock is this process' clock, for going on alone.
 	Clock func() int64
 }
@@ -80,6 +83,7 @@ type Shared struct {
 	fewer   time.Time    // since when fewer are counted; zero: they are not
 	places  heldPlaces
 	denials *denials // nil: none are remembered
+	leases  *leases  // nil: none are asked for
 	debts   debtors
 	time    *timeline
 	back    atomic.Int64 // when Redis came back, by our clock; 0: all keys are asked of it
@@ -92,6 +96,9 @@ type Shared struct {
 // NewShared returns a store that has not yet reached out.
 func NewShared(o SharedOptions, w Watcher) *Shared {
 	s := &Shared{o: o, id: randomWord(), time: &timeline{clock: o.Clock}, denials: new(denials)}
+	if o.Lease > 0 {
+		s.leases = &leases{lasts: o.Lease.Microseconds()}
+	}
 	s.Watch(w)
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
@@ -138,6 +145,10 @@ func (s *Shared) OnFailure() OnFailure { return s.o.OnFailure }
 // Timeout is the longest that a decision takes.
 func (s *Shared) Timeout() time.Duration { return s.o.Timeout }
 
+// Lease is for how long hot keys are charged in advance, in microseconds; 0: they
+// are not.
+func (s *Shared) Lease() int64 { return s.o.Lease.Microseconds() }
+
 // Clustered says whether keys are spread over a Redis Cluster.
 func (s *Shared) Clustered() bool { return s.o.Cluster }
 
@@ -178,6 +189,13 @@ func (s *Shared) Destruct() error {
 // Decide implements [Store].
 func (s *Shared) Decide(ctx context.Context, a *Ask) {
 	s.Start(0)
+	if s.leases == nil || !s.lease(ctx, a) {
+		s.decideUnleased(ctx, a)
+	}
+}
+
+// decideUnleased decides with nothing in hand.
+func (s *Shared) decideUnleased(ctx context.Context, a *Ask) {
 	unknown := false
 	if s.asks(a) {
 		if s.denied(a) {
@@ -315,6 +333,8 @@ func (s *Shared) read(a *Ask, r *reply, now int64) error {
 // Finish implements [Store].
 func (s *Shared) Finish(ctx context.Context, it *Item, charge int64) {
 	switch {
+	case it.hold.lease != 0:
+		s.finishLeased(it, charge)
 	case it.hold.mode == ModeAlone:
 		s.finishAlone(it, charge)
 	case it.hold.taken:

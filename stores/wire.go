@@ -20,6 +20,7 @@ const (
 	opPlain  = 6 // decide one zone without places
 	opOwe    = 7
 	opLook   = 8 // decide, and charge nothing
+	opLease  = 9 // decide zones without places, and charge more in advance
 )
 
 // What a zone's requests hold until they are answered.
@@ -252,6 +253,9 @@ func (r *reply) readZone(it *Item, now int64) (stepped bool, err error) {
 		it.held = r.number()
 		r.number() // how many places: the script compared it
 	}
+	if it.want > 0 {
+		it.granted = r.number()
+	}
 	if r.err != nil {
 		return false, r.err
 	}
@@ -263,6 +267,9 @@ func (r *reply) readZone(it *Item, now int64) (stepped bool, err error) {
 	if admits := flags&flagAdmits != 0; admits != it.Admits {
 		it.Admits = admits
 		return false, fmt.Errorf("zone %s: %w", it.Counter.Zone, errDisagree)
+	}
+	if it.Charged && it.want > 0 && it.granted != it.leasable(now) {
+		return false, fmt.Errorf("zone %s: lease of %d: %w", it.Counter.Zone, it.granted, errDisagree)
 	}
 	return flags&flagStepped != 0, nil
 }
@@ -307,6 +314,22 @@ func (r *reply) readRules(it *Item, now int64) error {
 	return r.err
 }
 
+// leasable is how much of what an item wants can be charged in advance: the
+// script halves it until as much again would be left for others.
+func (it *Item) leasable(now int64) (more int64) {
+	for more = it.want; more > 0; more /= 2 {
+		admits := true
+		for i := range it.Results {
+			res := &it.Results[i]
+			admits = admits && res.rule.Judge(res.state, now, it.Cost+2*more, 0).Admit
+		}
+		if admits {
+			break
+		}
+	}
+	return more
+}
+
 // numbers says what is left after the decision.
 func (it *Item) numbers(now, turn int64) {
 	held := it.held
@@ -316,7 +339,11 @@ func (it *Item) numbers(now, turn int64) {
 	}
 	for i := range it.Results {
 		res := &it.Results[i]
-		if it.Charged && !holds {
+		switch {
+		case !it.Charged || holds:
+		case it.want > 0:
+			res.rule.Owe(res.state, now, it.Cost+it.granted)
+		default:
 			res.rule.Charge(res.state, now, it.Cost, turn)
 		}
 		res.Remaining, res.Reset = res.rule.Numbers(res.state, now)

@@ -4,7 +4,6 @@
 package option
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -232,9 +231,4 @@ func Checked[T ~string](dst *T, want string, check func(string) error) Parse {
 		*dst = T(v)
 		return nil
 	}
-}
-
-// NotBuilt refuses an option that is described but does not exist.
-func NotBuilt(d *caddyfile.Dispenser) error {
-	return d.WrapErr(errors.New(d.Val() + " is not built yet"))
 }

@@ -27,7 +27,6 @@ func (v *values) set() *Set {
 			"bits":     Bits(&v.bits, 32),
 			"duration": Duration(&v.duration),
 			"flag":     Flag(&v.flag),
-			"later":    NotBuilt,
 			"checked":  Checked(&v.checked, "a name", func(string) error { return nil }),
 		},
 		Many: map[string]Parse{"many": func(d *caddyfile.Dispenser) error {
@@ -70,9 +69,8 @@ func TestBlockErrors(t *testing.T) {
 		{"bits -1", "bits \"-1\": want a whole number from 0 to 32"},
 		{"duration 0s", `duration "0s": want a duration above zero`},
 		{"duration 10", "want a duration above zero"},
-		{"later x", "later is not built yet, at Testfile:2"},
 		{"secret a hidden", "secret: want one value"},
-		{"other", `unknown option "other": want bits, checked, duration, flag, later, many, secret, text or whole, at Testfile:2`},
+		{"other", `unknown option "other": want bits, checked, duration, flag, many, secret, text or whole, at Testfile:2`},
 	} {
 		err := read(new(values), c.lines)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
