@@ -59,7 +59,7 @@ var theMetrics = sync.OnceValue(func() *metrics {
 // newMetrics returns the metrics, shown in a configuration's registry.
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := theMetrics()
-	for _, c := range []prometheus.Collector{m.decisions, m.denied, m.seconds, m.badCost, m.storeUp, m.storeErrors, m.fallback, m.clockSteps, m.tables, m.rulesErrors, rulesCollector{}} {
+	for _, c := range []prometheus.Collector{m.decisions, m.denied, m.seconds, m.badCost, m.storeUp, m.storeErrors, m.fallback, m.clockSteps, m.tables, m.rulesErrors, rulesCollector{}, leasesCollector{}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := reg.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err

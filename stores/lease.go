@@ -79,7 +79,7 @@ type leaseTerms struct {
 // leaseTerms returns them. A pause is so short that nothing is lost by it: what
 // drains meanwhile has room.
 func (c *Counter) leaseTerms() leaseTerms {
-	t := leaseTerms{math.MaxInt64, leaseCost, c.Lease / 8}
+	t := leaseTerms{math.MaxInt64, leaseCost, c.Lease / 5}
 	for _, r := range c.Rules {
 		capacity, perLease := r.Capacity(), float64(r.Limit())/float64(r.Window())*float64(c.Lease)
 		t.capacity = min(t.capacity, capacity)

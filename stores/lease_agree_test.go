@@ -1,0 +1,106 @@
+package stores
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// TestStoresAgreeOnLeases takes random zones with leases over random traces, in
+// which part of the asks want something in advance: Redis grants what the Go
+// arithmetic would, says the same of what is left and keeps the same states.
+func TestStoresAgreeOnLeases(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	shared := newVirtualShared(t, srv, v)
+	r := seeded(t)
+	granted := int64(0)
+	for round := range operations(t, 12_000) / 150 {
+		var specs []ruleSpec
+		for range 1 + r.IntN(4) {
+			if s, ok := leasedSpec(r, randomRule(r, false, false)); ok {
+				specs = append(specs, s)
+			}
+		}
+		if len(specs) == 0 {
+			continue
+		}
+		c := newTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
+		tr := &trace{
+			t: t, v: v, shared: shared, local: &Local{Clock: v.clock}, r: r, steps: round%3 == 1, verdicts: make(map[string]int),
+			zones: []zoneTrace{{counters: [2]*Counter{c, c}}},
+		}
+		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
+		for step := range 150 {
+			what := fmt.Sprintf("round %d step %d", round, step)
+			if r.IntN(2) == 0 {
+				tr.step(what)
+			} else {
+				granted += tr.lease(what)
+			}
+			if t.Failed() {
+				t.Logf("%+v", specs)
+				t.FailNow()
+			}
+		}
+		v.forget(t)
+	}
+	if granted == 0 {
+		t.Error("nothing was granted")
+	}
+	t.Logf("%d granted in advance", granted)
+}
+
+// lease asks Redis for more than the cost, and does the same to the local table.
+func (tr *trace) lease(what string) int64 {
+	tr.pass()
+	a, b := askOf(tr.zones, 0, uint64(1+tr.r.IntN(2)), 1+tr.r.Int64N(3)), &Ask{Look: true}
+	b.Items = append(b.Items, a.Items...)
+	it, twin := &a.Items[0], &b.Items[0]
+	it.want = 1 + tr.r.Int64N(30)
+	tr.v.tick()
+	if err := tr.shared.decide(context.Background(), a); err != nil {
+		tr.t.Fatalf("%s: %v", what, err)
+	}
+	tr.local.Decide(context.Background(), b)
+	if b.Admitted {
+		tr.grant(twin, it.want)
+	}
+	compareAsks(tr.t, what+", leasing", a, b)
+	compareStates(tr.t, what+", leasing", tr.v, "diana", it)
+	if twin.granted != it.granted {
+		tr.t.Errorf("%s: %d of %d granted by Redis, %d by the local table", what, it.granted, it.want, twin.granted)
+	}
+	for _, res := range it.Results {
+		tr.hints = append(tr.hints, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
+	}
+	return it.granted
+}
+
+// grant charges an item that was found admitted, and what it wants in advance, to
+// the local table.
+func (tr *trace) grant(it *Item, want int64) {
+	p := locate(it)
+	p.slot = p.table.find(p.shard, it.Key, p.mix)
+	p.from = p.slot
+	p.own(it, tr.v.now)
+	for it.granted = want; it.granted > 0; it.granted /= 2 {
+		fits := true
+		for i, r := range it.Rules {
+			fits = fits && r.Judge(p.table.state(p.shard, p.from, i), tr.v.now, it.Cost+2*it.granted, 0).Admit
+		}
+		if fits {
+			break
+		}
+	}
+	for i, r := range it.Rules {
+		p.table.room(p.shard, p.from, i, r, tr.v.now, it.Cost+it.granted)
+		s := p.table.state(p.shard, p.from, i)
+		r.Owe(s, tr.v.now, it.Cost+it.granted)
+		p.table.keep(p.shard, p.from, i, s)
+	}
+	it.Charged = true
+	p.numbers(it, tr.v.now)
+}
