@@ -204,7 +204,7 @@ func (s *ruleSet) compile(z *Zone, maxTurn int64, table func(rules []algorithms.
 		s.specs[i].MaxTurn = maxTurn
 		r, err := s.algs[i].Compile(s.specs[i])
 		if err != nil && s.lease > 0 {
-			return &configError{s.from[i], fmt.Errorf("rule %s: %w", s.labels[i], err)}
+			return &configError{s.from[i], fmt.Errorf("zone %s: rule %s: %w", z.Name, s.labels[i], err)}
 		} else if err != nil {
 			return err
 		}

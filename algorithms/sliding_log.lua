@@ -49,7 +49,7 @@ end
 -- Put the stamps of a debt among those that are still in the window, by age, as
 -- merge in portable.go does. Returns the state, when it is as if unused, and
 -- where the next rule's arguments begin.
-local function owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
+local function owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
   local edge = t + excess - W
   local live = count(z, s, off, C, max(0, h - C), h, edge)
   local all, m = {}, nil
@@ -71,7 +71,7 @@ local function owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
     off = z.tail
     z.tail = off + C * 8
   elseif n > live then -- those that have left the window, but would not have when the last came, are wiped out
-    over = min(count(z, s, off, C, max(0, h - C), h, last - W) - live, C - n)
+    over = min(count(z, s, off, C, max(0, h - C), h, last - d - W) - live, C - n)
   end
   h, last = h + n - live, last - excess
   if n > live or excess > 0 then
@@ -91,7 +91,7 @@ return function(v, i, s, j, t, n, p, _, z)
   if h > 0 and last > t + d then excess = last - t - d end
   if p == false then
     local new, reset
-    new, reset, i = owe(z, v, i, s, t, L, W, C0, h, C, off, last, excess)
+    new, reset, i = owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
     return true, new, i, j + 32, reset, excess > 0
   end
   -- The stamps that are still in the window: those after t + excess - W.

@@ -269,7 +269,16 @@ func (l *leases) drop() {
 
 // Leases is how often something was leased to this instance, how much, and how
 // much of it was spent.
-type Leases struct{ Times, Granted, Spent uint64 }
+type Leases struct {
+	// Times is how often there was a lease.
+	Times uint64
+
+	// Granted is the cost that was charged in advance.
+	Granted uint64
+
+	// Spent is the cost that requests took of that.
+	Spent uint64
+}
 
 // Leases tells of the store's leases; false if it has none.
 func (s *Shared) Leases() (sum Leases, has bool) {

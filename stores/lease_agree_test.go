@@ -29,7 +29,7 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 		}
 		c := newTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
 		tr := &trace{
-			t: t, v: v, shared: shared, local: &Local{Clock: v.clock}, r: r, steps: round%3 == 1, verdicts: make(map[string]int),
+			t: t, v: v, shared: shared, local: &Local{Clock: v.clock}, r: r, owes: 15, steps: round%3 == 1, verdicts: make(map[string]int),
 			zones: []zoneTrace{{counters: [2]*Counter{c, c}}},
 		}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
