@@ -86,8 +86,8 @@ func (l *slidingLog) Repair(s State, now int64) bool {
 	if s[0] == 0 {
 		return false
 	}
-	excess := stamp(s, s[0]-1) - now - l.lease
-	if excess <= 0 {
+	excess := stamp(s, s[0]-1) - now
+	if excess <= l.lease {
 		return false
 	}
 	for i := oldest(s, s[0]); i < s[0]; i++ {

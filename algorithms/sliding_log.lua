@@ -88,7 +88,7 @@ return function(v, i, s, j, t, n, p, _, z)
   local h, C, off, last = 0, 0, 0, 0
   if s then h, C, off, last = unpack('<dddd', s, j) end
   local excess = 0
-  if h > 0 and last > t + d then excess = last - t - d end
+  if h > 0 and last > t + d then excess = last - t end
   if p == false then
     local new, reset
     new, reset, i = owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)

@@ -3,8 +3,10 @@ package stores
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
@@ -27,9 +29,12 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 		if len(specs) == 0 {
 			continue
 		}
+		// A clock that is set back by less than a lease mends no log, and wakes up
+		// stamps that one ring still has and another has used again.
+		logs := slices.ContainsFunc(specs, func(s ruleSpec) bool { _, is := s.alg.(*algorithms.SlidingLog); return is })
 		c := newTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
 		tr := &trace{
-			t: t, v: v, shared: shared, local: &Local{Clock: v.clock}, r: r, owes: 15, steps: round%3 == 1, verdicts: make(map[string]int),
+			t: t, v: v, shared: shared, local: &Local{Clock: v.clock}, r: r, owes: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
 			zones: []zoneTrace{{counters: [2]*Counter{c, c}}},
 		}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
