@@ -104,7 +104,7 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "lua-debt-sliding", breaks: "a debt is charged one part too late", file: slidingLua, suites: redis,
-		old: "local y = max(0, at - newest + x)", new: "local y = max(0, at - newest + x + 1)",
+		old: "local y = max(0, top - newest + x)", new: "local y = max(0, top - newest + x + 1)",
 	},
 	{
 		name: "lua-debt-log", breaks: "stamps are not merged by age", file: logLua, suites: redis,
@@ -116,7 +116,7 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "lua-debt-log-over", breaks: "what has left the window is found again by a clock set back", file: logLua, suites: redis,
-		old: "over = min(count(z, s, off, C, max(0, h - C), h, last - W) - live, C - n)", new: "over = 0",
+		old: "over = min(count(z, s, off, C, max(0, h - C), h, last - d - W) - live, C - n)", new: "over = 0",
 	},
 	{
 		name: "lua-debt-log-step", breaks: "stamps that were not mended stay in a ring", file: logLua, suites: redis,

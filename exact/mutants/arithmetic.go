@@ -257,7 +257,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "sliding-width", breaks: "the width of a part is rounded down (floor for ceil)", file: slidingGo, suites: goRules,
-		old: "k, cd(sp.Window, k)}", new: "k, sp.Window / k}",
+		old: "width := cd(sp.Window, k)", new: "width := sp.Window / k",
 	},
 	{
 		name: "sliding-oldest", breaks: "the oldest part does not count (>= for >)", file: slidingGo, suites: goRules,
@@ -281,7 +281,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "sliding-charge-cost", breaks: "a charge ignores the cost", file: slidingGo, suites: goRules,
-		old: "s[1] += cost", new: "s[1]++",
+		old: "s[1-age] += cost", new: "s[1-age]++",
 	},
 	{
 		name: "sliding-reset", breaks: "reset is a part too short", file: slidingGo, suites: goRules,
@@ -329,7 +329,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "log-step-back", breaks: "stamps ahead of the clock are not repaired", file: logGo, suites: goRules,
-		old: "\tif excess <= 0 {\n\t\treturn false", new: "\tif excess <= l.window {\n\t\treturn false",
+		old: "\tif excess <= l.lease {\n\t\treturn false", new: "\tif excess <= l.lease+l.window {\n\t\treturn false",
 	},
 	{
 		name: "log-repair", breaks: "a repair moves only the newest stamp", file: logGo, suites: goRules,
@@ -341,7 +341,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "log-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: logGo, suites: goRules,
-		old: "l.Charge(s, now, min(cost, l.limit), 0)", new: "l.Charge(s, now, cost, 0)",
+		old: "l.Charge(s, now+l.lease, min(cost, l.limit), 0)", new: "l.Charge(s, now+l.lease, cost, 0)",
 	},
 	{
 		name: "log-reset", breaks: "reset is a microsecond too short", file: logGo, suites: goRules,

@@ -156,11 +156,11 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-sliding-oldest", breaks: "the oldest part does not count", file: slidingLua, suites: redis,
-		old: "for x = 2, k + 2 - age do u", new: "for x = 2, k + 1 - age do u",
+		old: "for x = 2, k + 2 - at + newest do u", new: "for x = 2, k + 1 - at + newest do u",
 	},
 	{
 		name: "lua-sliding-age", breaks: "the oldest part is dropped when its time moves on (>= for >)", file: slidingLua, suites: redis,
-		old: "elseif age > k then", new: "elseif age >= k then",
+		old: "elseif age > words - 2 then", new: "elseif age >= words - 2 then",
 	},
 	{
 		name: "lua-sliding-shift", breaks: "parts move by one too many", file: slidingLua, suites: redis,
@@ -168,11 +168,11 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-sliding-step-back", breaks: "parts ahead of the clock are not repaired", file: slidingLua, suites: redis,
-		old: "if newest > at then newest, stepped = at, true end", new: "if newest > at + k then newest, stepped = at, true end",
+		old: "if newest > ahead then newest, stepped = ahead, true end", new: "if newest > ahead + k then newest, stepped = ahead, true end",
 	},
 	{
 		name: "lua-sliding-reset", breaks: "a time to live is a part too short", file: slidingLua, suites: redis,
-		old: "      if n > 0 then\n        reset = (at + k + 1) * b - t", new: "      if n > 0 then\n        reset = (at + k) * b - t",
+		old: "      if n > 0 and (age >= 0 or c[2] == 0) then\n        reset = (at + k + 1) * b - t", new: "      if n > 0 and (age >= 0 or c[2] == 0) then\n        reset = (at + k) * b - t",
 	},
 	{
 		name: "lua-sliding-reset-first", breaks: "a new key's time to live is a part too short", file: slidingLua, suites: redis,
@@ -184,7 +184,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-sliding-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: slidingLua, suites: redis,
-		old: "n = min(n, max(0, 2 * L - u))", new: "n = min(n, 2 * L - u)",
+		old: "n, at = min(n, max(0, 2 * L - u)), ahead", new: "n, at = min(n, 2 * L - u), ahead",
 	},
 	{
 		name: "lua-log-edge", breaks: "a stamp counts a microsecond too long", file: logLua, suites: redis,

@@ -126,7 +126,7 @@ func repository() (string, error) {
 
 // mutants are all there are.
 func mutants() []mutant {
-	return slices.Concat(arithmeticMutants, judgeMutants, scriptMutants, storeMutants, aloneMutants)
+	return slices.Concat(arithmeticMutants, judgeMutants, scriptMutants, storeMutants, aloneMutants, leaseMutants)
 }
 
 func choose(only string) ([]mutant, error) {

@@ -1,0 +1,60 @@
+//go:build unix
+
+package main
+
+const (
+	leaseGo   = "stores/lease.go"
+	leasingGo = "stores/leasing.go"
+)
+
+// leaseMutants break what is charged in advance.
+var leaseMutants = []mutant{
+	{
+		name: "lease-burst", breaks: "nothing of a burst is kept back", file: meterGo, suites: redis,
+		old: "m.burst -= kept", new: "m.burst -= 0 * kept",
+	},
+	{
+		name: "lease-step", breaks: "a step is not rounded up in what is kept back", file: meterGo, suites: redis,
+		old: "lease = cd(lease, m.step) * m.step", new: "lease += 0",
+	},
+	{
+		name: "lua-lease-part", breaks: "a lease is charged in the part in which it begins", file: slidingLua, suites: redis,
+		old: "max(0, 2 * L - u)), ahead", new: "max(0, 2 * L - u)), at",
+	},
+	{
+		name: "lua-lease-stamp", breaks: "a lease is stamped with its beginning", file: logLua, suites: redis,
+		old: "max(p and t or t + d, last)", new: "max(t, last)",
+	},
+	{
+		name: "lua-lease-half", breaks: "a lease may be all that is left", file: dispatchLua, suites: redis,
+		old: "z.n + 2 * more, 0", new: "z.n + more, 0",
+	},
+	{
+		name: "lease-window", breaks: "a lease outlives its window", file: "algorithms/lease.go", suites: redis,
+		old: "return min(lease, end-now)", new: "return max(lease, end-now)",
+	},
+	{
+		name: "lease-end", breaks: "a lease does not end", file: leaseGo, suites: redis,
+		old: "p.left >= cost && now < p.end", new: "p.left >= cost",
+	},
+	{
+		name: "lease-long", breaks: "a lease lasts twice as long", file: leaseGo, suites: redis,
+		old: "sent + lasts - (lasts+999)/1000", new: "sent + 2*lasts",
+	},
+	{
+		name: "lease-epoch", breaks: "what is in hand outlives a reset", file: leaseGo, suites: redis,
+		old: "x.epoch, x.parts, x.thin = epoch, [2]leasePiece{}, false", new: "x.epoch, x.thin = epoch, false",
+	},
+	{
+		name: "lease-pause", breaks: "a key that is used up is asked for all the time", file: leaseGo, suites: redis,
+		old: "x.thin = got < it.want/4; x.thin", new: "x.thin = false; x.thin",
+	},
+	{
+		name: "lease-back", breaks: "what was taken for a denied request is lost", file: leasingGo, suites: redis,
+		old: "s.leases.giveBack(it, it.Cost, g.end)", new: "_ = g",
+	},
+	{
+		name: "lease-low", breaks: "Redis is asked only when nothing is in hand", file: leaseGo, suites: redis,
+		old: "x.low = x.left(sent) / 4", new: "x.low = -1",
+	},
+}
