@@ -156,7 +156,9 @@ func (l *lab) tryAll(chosen []mutant, workers int) []outcome {
 		wg.Go(func() {
 			for i := range next {
 				outcomes[i] = l.try(chosen[i])
-				fmt.Fprintf(os.Stderr, "%s: %s\n", chosen[i].name, outcomes[i].verdict())
+				if l.ctx.Err() == nil { // else the test was only stopped
+					fmt.Fprintf(os.Stderr, "%s: %s\n", chosen[i].name, outcomes[i].verdict())
+				}
 			}
 		})
 	}
