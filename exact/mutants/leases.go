@@ -53,8 +53,4 @@ var leaseMutants = []mutant{
 		name: "lease-back", breaks: "what was taken for a denied request is lost", file: leasingGo, suites: redis,
 		old: "s.leases.giveBack(it, it.Cost, g.end)", new: "_ = g",
 	},
-	{
-		name: "lease-low", breaks: "Redis is asked only when nothing is in hand", file: leaseGo, suites: redis,
-		old: "x.low = x.left(sent) / 4", new: "x.low = -1",
-	},
 }
