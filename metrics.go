@@ -194,10 +194,16 @@ func (z *zoneMetrics) observe(took time.Duration, m stores.Mode) {
 	}
 }
 
+// setStoreUp says whether a store is asked. What may go wrong with it is told of
+// from the start, as 0: a counter that begins with 1 has no rate.
 func (m *metrics) setStoreUp(store string, up bool) {
 	v := 0.0
 	if up {
 		v = 1
 	}
 	m.storeUp.WithLabelValues(store).Set(v)
+	for _, f := range stores.Failures {
+		m.storeErrors.WithLabelValues(store, string(f))
+	}
+	m.clockSteps.WithLabelValues(store)
 }

@@ -19,6 +19,9 @@ const (
 	FailWrong   Failure = "wrong"   // an answer that should not be: another tenant's key, a bug
 )
 
+// Failures are all classes.
+var Failures = []Failure{FailTimeout, FailAway, FailRefused, FailWrong}
+
 // knownAnswer is an error that Redis answers, known by its first word or by a part
 // of it, and what an operator can do about it.
 type knownAnswer struct {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,9 +30,6 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "", "test", "rules", observability+"alerts_test.yml")
 	promtool(t, "", "check", "config", "--syntax-only", observability+"prometheus.yml")
 }
-
-// seldom are metrics that come with the first failure of their kind.
-var seldom = []string{"caddy_rate_limit_store_errors_total", "caddy_rate_limit_clock_steps_total"}
 
 // startObserved starts one of the instances of compose.yml, and returns it with
 // the address of its metrics.
@@ -96,9 +92,6 @@ func TestObservedMetricsExist(t *testing.T) {
 			t.Errorf("%s names %q", file, names)
 		}
 		for _, name := range names {
-			if slices.Contains(seldom, name) {
-				continue
-			}
 			if kinds[strings.TrimSuffix(name, "_bucket")] == "" {
 				t.Errorf("%s names %s, which is no metric of Caddy's", file, name)
 			}

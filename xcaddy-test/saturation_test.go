@@ -69,7 +69,7 @@ func TestThreeInstancesKeepTheBoundUnderSaturation(t *testing.T) {
 			for try := 1; ; try++ {
 				path := fmt.Sprintf("/%d?try=%d", i, try) // a new key each time
 				shots := harness.Saturate(satClients, harness.During(during), urls(instances, path)...)
-				most, share := keptBound(t, s.bound, s.burst, shots, during)
+				most, share := keptBound(t, satLimit, s.bound, s.burst, shots, during)
 				t.Logf("at most %d in %v, bound %d; %.1f%% of what the limit allows", most, satWindow, s.bound, 100*share)
 				if share >= s.share {
 					break
@@ -87,7 +87,7 @@ func TestThreeInstancesKeepTheBoundUnderSaturation(t *testing.T) {
 
 // keptBound fails the test if more than the bound passed in any window. It
 // returns the most that did, and the part of what the limit allows that passed.
-func keptBound(t *testing.T, bound, burst int, shots []harness.Shot, during time.Duration) (most int, share float64) {
+func keptBound(t *testing.T, limit, bound, burst int, shots []harness.Shot, during time.Duration) (most int, share float64) {
 	t.Helper()
 	harness.OnlyStatuses(t, shots, http.StatusOK, http.StatusTooManyRequests)
 	passed := harness.With(http.StatusOK, shots)
@@ -98,7 +98,7 @@ func keptBound(t *testing.T, bound, burst int, shots []harness.Shot, during time
 		t.Errorf("all of %d requests passed: that is no saturation", len(shots))
 	}
 	windows := float64(during) / float64(satWindow)
-	return most, float64(len(passed)) / (windows*satLimit + float64(burst))
+	return most, float64(len(passed)) / (windows*float64(limit) + float64(burst))
 }
 
 // neverAlone fails the test if an instance decided without Redis: what it then

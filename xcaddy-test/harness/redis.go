@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -47,6 +48,22 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 		_ = r.Close()
 	})
 	return r
+}
+
+var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
+
+// Calls is how many calls of scripts the server has answered since it was started.
+func (r *Redis) Calls(t testing.TB) int {
+	t.Helper()
+	stats, err := r.Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	if m := scriptCalls.FindStringSubmatch(stats); m != nil {
+		n, _ = strconv.Atoi(m[1])
+	}
+	return n
 }
 
 // Start starts the server, anew after Kill: on the same port, with nothing in it.

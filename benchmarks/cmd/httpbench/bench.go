@@ -25,10 +25,10 @@ type bench struct {
 	pings   *pinger
 }
 
-// caddy is the running Caddy of a variant.
+// caddy is the running Caddy of a variant, or several that share its load.
 type caddy struct {
 	variant
-	server       *process
+	servers      []*process
 	load, single *load
 }
 
@@ -55,10 +55,14 @@ func start(ctx context.Context, o options, dir string) (b *bench, err error) {
 			continue
 		}
 		c := &caddy{variant: v}
-		if c.server, err = v.startCaddy(ctx, o, dir, b.redis.addr); err != nil {
-			return b, err
-		}
 		b.running = append(b.running, c)
+		for i := range max(1, v.instances) {
+			server, err := v.startCaddy(ctx, o, dir, fmt.Sprint(v.name, i), b.redis.addr)
+			if err != nil {
+				return b, err
+			}
+			c.servers = append(c.servers, server)
+		}
 		if err := c.connect(o); err != nil {
 			return b, err
 		}
@@ -68,13 +72,13 @@ func start(ctx context.Context, o options, dir string) (b *bench, err error) {
 
 // connect opens the connections, and uses up what a hot client may send.
 func (c *caddy) connect(o options) (err error) {
-	if c.load, err = dial(c.server.addr, o.connections, c.hot); err != nil {
+	if c.load, err = dial(c.servers, o.connections, c.hot); err != nil {
 		return err
 	}
-	if c.single, err = dial(c.server.addr, 1, c.hot); err != nil {
+	if c.single, err = dial(c.servers, 1, c.hot); err != nil {
 		return err
 	}
-	if c.hot {
+	if c.denied {
 		// Before the first request of all there is nothing to deny.
 		first := c.single.conns[0]
 		if _, err := first.Write(first.request); err != nil {
@@ -93,7 +97,9 @@ func (b *bench) stop() {
 		if c.single != nil {
 			c.single.close()
 		}
-		c.server.stop()
+		for _, s := range c.servers {
+			s.stop()
+		}
 	}
 	if b.client != nil {
 		_ = b.client.Close()
@@ -144,8 +150,14 @@ func (b *bench) read(c *caddy) (cpu time.Duration, use usage.Redis, err error) {
 			return 0, use, err
 		}
 	}
-	cpu, err = usage.CPU(c.server.pid)
-	return cpu, use, err
+	for _, s := range c.servers {
+		one, err := usage.CPU(s.pid)
+		if err != nil {
+			return 0, use, err
+		}
+		cpu += one
+	}
+	return cpu, use, nil
 }
 
 // latencies measures, one request at a time, what a request takes, beside what
@@ -178,9 +190,11 @@ func latency(out io.Writer, name string, r *result) {
 // a moment makes the figures wrong.
 func (b *bench) complaints() error {
 	for _, c := range b.running {
-		// Warnings are of the configuration, and of the version of Redis.
-		if lines := c.server.lines(`"logger":"rate_limit"`); strings.Contains(lines, `"level":"error"`) {
-			return fmt.Errorf("%s: the figures are not what they should be:\n%s", c.name, lines)
+		for _, s := range c.servers {
+			// Warnings are of the configuration, and of the version of Redis.
+			if lines := s.lines(`"logger":"rate_limit"`); strings.Contains(lines, `"level":"error"`) {
+				return fmt.Errorf("%s: the figures are not what they should be:\n%s", c.name, lines)
+			}
 		}
 	}
 	return nil

@@ -109,13 +109,13 @@ func startRedis(ctx context.Context, dir string) (*process, error) {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir)
 }
 
-// startCaddy runs the Caddy of a variant.
-func (v *variant) startCaddy(ctx context.Context, o options, dir, redisAddr string) (*process, error) {
+// startCaddy runs a Caddy of a variant.
+func (v *variant) startCaddy(ctx context.Context, o options, dir, name, redisAddr string) (*process, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, v.name+".Caddyfile")
+	file := filepath.Join(dir, name+".Caddyfile")
 	if err := os.WriteFile(file, []byte(v.caddyfile(port, redisAddr)), 0o600); err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (v *variant) startCaddy(ctx context.Context, o options, dir, redisAddr stri
 	if v.peer {
 		program = o.peers
 	}
-	return startProcess(ctx, dir, v.name, loopback(port), program, "run", "--config", file, "--adapter", "caddyfile")
+	return startProcess(ctx, dir, name, loopback(port), program, "run", "--config", file, "--adapter", "caddyfile")
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

@@ -12,8 +12,12 @@ type variant struct {
 	site  string // what the site has before its answer
 	peer  bool   // it runs in the Caddy without Diana
 	redis bool   // it needs Redis
-	hot   bool   // all requests are of one client, and denied
+	hot   bool   // all requests are of one client
 	alone bool   // its latency is measured too, with one connection
+
+	denied    bool   // all requests but the first are
+	lease     string // the store's lease, if it has one
+	instances int    // how many Caddys share the load; 0: one
 }
 
 // Rules that every request passes, and one that every request but the first
@@ -40,9 +44,13 @@ var variants = []variant{
 	{name: "redis_rate", peer: true, site: "redis_rate " + redisAddress + " {header.X-Key} 1000000", redis: true, alone: true},
 
 	// What a refusal costs Caddy whoever refuses, and Diana's.
-	{name: "bare-denied", site: "error 429", hot: true},
-	{name: "local-denied", site: diana("off", ruleOnce), hot: true},
-	{name: "redis-denied", site: diana("off", ruleOnce), redis: true, hot: true},
+	{name: "bare-denied", site: "error 429", hot: true, denied: true},
+	{name: "local-denied", site: diana("off", ruleOnce), hot: true, denied: true},
+	{name: "redis-denied", site: diana("off", ruleOnce), redis: true, hot: true, denied: true},
+
+	// One client, who may, of three instances.
+	{name: "bare-three", instances: 3},
+	{name: "redis-leased", site: diana("off", ruleGCRA), redis: true, hot: true, lease: "50ms", instances: 3},
 }
 
 // diana is the directive with one zone.
@@ -56,7 +64,11 @@ func (v *variant) caddyfile(port int, redisAddr string) string {
 	if v.redis && !v.peer {
 		// Every variant has keys of its own. A machine that is busy for a moment
 		// must not look like a Redis that is away.
-		global = fmt.Sprintf("rate_limit {\n store redis %s {\n key_prefix %s\n timeout 2s\n }\n }", redisAddr, v.name)
+		lease := ""
+		if v.lease != "" {
+			lease = "lease " + v.lease
+		}
+		global = fmt.Sprintf("rate_limit {\n store redis %s {\n key_prefix %s\n timeout 2s\n %s\n }\n }", redisAddr, v.name, lease)
 	}
 	return fmt.Sprintf(`{
  admin off
@@ -74,7 +86,7 @@ http://:%d {
 
 // want is the status of every answer.
 func (v *variant) want() int {
-	if v.hot {
+	if v.denied {
 		return http.StatusTooManyRequests
 	}
 	return http.StatusOK

@@ -9,7 +9,7 @@ import (
 // rows are all lines of the table, in the order of the goals.
 func rows(s samples) []row {
 	var all []row
-	for _, part := range []func(samples) []row{inProcess, growth, memory, peers, redis, http, denied, latency} {
+	for _, part := range []func(samples) []row{inProcess, growth, memory, peers, redis, http, denied, leased, latency} {
 		all = append(all, part(s)...)
 	}
 	return all
@@ -178,6 +178,17 @@ func denied(s samples) []row {
 		all = append(all, r)
 	}
 	return all
+}
+
+// leased is a client that may, and whose limit three instances lease.
+func leased(s samples) []row {
+	name, goal := "HTTP/redis-leased", "≤ +2 us, ≤ 0.02 calls"
+	return []row{
+		{"HTTP, three instances, bare Caddy", underLoad(s, "bare-three"), "", ""},
+		{"HTTP, three instances, Diana, Redis, hot key allowed, lease 50ms", underLoad(s, "redis-leased"), number(s.paired(name, "HTTP/bare-three", "cpu-us/op", difference), "%+.1f us") +
+			number(100*s.paired(name, "HTTP/bare-three", "req/s", ratio), ", %.0f%% req/s of bare") +
+			number(s.median(name, "redis-calls/op"), "; %.3f Redis calls a request"), goal},
+	}
 }
 
 func underLoad(s samples, name string) string {

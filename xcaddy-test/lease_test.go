@@ -1,0 +1,60 @@
+package xcaddytest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+const (
+	leaseLimit = 1000 // in satWindow
+	leaseShare = 0.90 // the least of what the limit allows that must pass
+)
+
+// Three instances lease one key, of which many clients want far more than is
+// allowed: never more than the bound passes, nearly all that the limit allows
+// does, and few requests ask Redis.
+func TestLeasedKeyUnderSaturation(t *testing.T) {
+	redis := harness.StartRedis(t)
+	rules := []struct {
+		rule         string
+		bound, burst int
+	}{
+		{"gcra", 2 * leaseLimit, leaseLimit},
+		{"fixed_window", 2 * leaseLimit, 0},
+		{"sliding_window buckets 10", leaseLimit, 0},
+	}
+	var site strings.Builder
+	for i, r := range rules {
+		fmt.Fprintf(&site, "\trate_limit /%[1]d {\n\t\tzone z%[1]d {\n\t\t\tkey {query.try}\n\t\t\trule %[2]d/%[3]v %[4]s\n\t\t}\n\t}\n",
+			i, leaseLimit, satWindow, r.rule)
+	}
+	site.WriteString("\trespond ok")
+	instances := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 2s", "lease 50ms"), Site: site.String()})
+	during := satDuration(t)
+
+	for i, r := range rules {
+		t.Run(strings.Fields(r.rule)[0], func(t *testing.T) {
+			for try := 1; ; try++ {
+				before := redis.Calls(t)
+				shots := harness.Saturate(satClients, harness.During(during), urls(instances, fmt.Sprintf("/%d?try=%d", i, try))...)
+				asked := redis.Calls(t) - before
+				most, share := keptBound(t, leaseLimit, r.bound, r.burst, shots, during)
+				t.Logf("at most %d in %v, bound %d; %.1f%% of what the limit allows; %d calls for %d requests",
+					most, satWindow, r.bound, 100*share, asked, len(shots))
+				if asked*4 > len(shots) {
+					t.Errorf("%d calls for %d requests, want a quarter at most", asked, len(shots))
+				}
+				if share >= leaseShare {
+					break
+				}
+				if try == 3 { // a machine that stands still now and then wastes room
+					t.Fatalf("%.1f%% of what the limit allows passed, want at least %.0f%%", 100*share, 100*leaseShare)
+				}
+			}
+		})
+	}
+	neverAlone(t, instances)
+}
