@@ -26,7 +26,8 @@ const (
 func rows() []row {
 	slow := "no decision later than timeout + 5 ms"
 	return []row{
-		{name: "kill", fault: "Redis killed (kill -9), back after 10 s", target: wholePromise + "; shared again <= 1.5 s", quick: true, run: killed},
+		{name: "kill", fault: "Redis killed (kill -9), back after 10 s", target: wholePromise + "; shared again <= 1.5 s", quick: true, run: killed("")},
+		{name: "kill-leased", fault: "the same, with lease 50ms", target: wholePromise + "; shared again <= 1.5 s", run: killed("lease 50ms")},
 		{name: "stall", fault: "Redis stopped (SIGSTOP) for 5 s", target: "as above; late charges <= pool_size (20) an instance", run: stalled},
 		{name: "half-open", fault: "packets vanish for 4 s", target: "as above, but shared again <= 2 s", run: halfOpen},
 		{name: "slow-20ms", fault: "answers 20 ms late", target: slow, run: slowBy(20 * time.Millisecond)},
@@ -70,13 +71,15 @@ func (s *scene) through(o outage, out *result) *record {
 	return r
 }
 
-func killed(t *testing.T, out *result) {
-	srv := redistest.Start(t)
-	begin(t, srv.Addr).through(outage{
-		play:    play{fault: pick(10*time.Second, 3*time.Second), begin: srv.Kill, end: srv.Run},
-		promise: promise{losses: 1}, back: soonBack,
-	}, out)
-	srv.CheckTTLs()
+func killed(option string) func(t *testing.T, out *result) {
+	return func(t *testing.T, out *result) {
+		srv := redistest.Start(t)
+		begin(t, srv.Addr+" {\n\t\t\t"+option+"\n\t\t}").through(outage{
+			play:    play{fault: pick(10*time.Second, 3*time.Second), begin: srv.Kill, end: srv.Run},
+			promise: promise{losses: 1}, back: soonBack,
+		}, out)
+		srv.CheckTTLs()
+	}
 }
 
 func stalled(t *testing.T, out *result) {
