@@ -126,7 +126,8 @@ func TestPlaceIsFoundByItsWholeNumber(t *testing.T) {
 	s, c := newVirtualAt(t), holding(t, "number")
 	s.at(0, c, 2)
 	lapses := float64(holdsBegin + lapse.Microseconds())
-	no := &Item{Counter: c, Key: Key{1, 31}, Tag: Key{1, 31}, Cost: 2}
+	no := &localAsk(c, 1).Items[0]
+	no.Cost = 2
 	no.hold.id = math.Float64bits(lapses)
 	s.set(1)
 	if err := s.finish(context.Background(), finishOf("diana", no, 1)); err != nil {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
@@ -288,5 +290,21 @@ func TestLeaseLooks(t *testing.T) {
 	}
 	if lease := (&Shared{o: SharedOptions{Lease: 50 * time.Millisecond}}).Lease(); lease != testLease {
 		t.Errorf("a lease of %d", lease)
+	}
+}
+
+// TestLeaseKeepsWholeStepsBack: a bucket that is refilled step by step keeps back
+// what all steps give that may begin while a lease lasts.
+func TestLeaseKeepsWholeStepsBack(t *testing.T) {
+	for lease, left := range map[time.Duration]int64{
+		0: 100, time.Millisecond: 90, 50 * time.Millisecond: 90, 100 * time.Millisecond: 90, 101 * time.Millisecond: 80,
+	} {
+		c := newTestCounter(t, "z", 0, false, nil, ruleSpec{
+			&algorithms.TokenBucket{Step: caddy.Duration(100 * time.Millisecond)},
+			algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1, Lease: lease.Microseconds()},
+		})
+		if got, _ := c.Rules[0].Numbers(zeros(c.Rules[0].Words()), hour); got != left {
+			t.Errorf("lease %v: %d left of an unused bucket, want %d", lease, got, left)
+		}
 	}
 }
