@@ -14,7 +14,7 @@ func FuzzCaddyfile(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		// Imports read files, of which there are some that never end.
 		if strings.Contains(in, "import") || strings.Contains(in, "{$") {
-			t.Skip()
+			return // not an input of this target
 		}
 		if b, err := adapt(t, in); err == nil {
 			checkAdapted(t, b)

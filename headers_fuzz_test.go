@@ -262,7 +262,7 @@ func FuzzHeaders(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, zone, rule string, limit, window, now int64, seed uint64) {
 		if window > int64(maxWindow/time.Microsecond) || now < 0 || now > 1<<52 {
-			t.Skip()
+			return // not an input of this target
 		}
 		r := rand.New(rand.NewPCG(seed, 3))
 		c := &headerCase{T: t, r: r, now: now, alone: r.IntN(3) == 0}
