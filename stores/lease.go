@@ -96,7 +96,7 @@ func (l *leases) at(it *Item) *lease {
 
 // leaseAnswer is what there is for a request without asking Redis.
 type leaseAnswer struct {
-	taken bool      // its cost was taken, from what is good until end
+	taken bool // its cost was taken, from what is good until end
 	end   int64
 	left  int64     // in hand after that
 	last  *lastWord // if taken, or if denied
