@@ -48,14 +48,6 @@ type Algorithm interface {
 	Lua() string
 }
 
-// Quick is an [Algorithm] with a shorter way to the usual answer in Redis.
-type Quick interface {
-	// QuickLua returns the statements that decide a plain ask of one rule of the
-	// algorithm, or leave it to the judge; scripts/README.md has their contract.
-	// Algorithms with the same Lua have the same.
-	QuickLua() string
-}
-
 // Spec is what a rule is compiled from besides its algorithm's own options.
 type Spec struct {
 	// Limit is the cost that may pass in one window, at least 1.

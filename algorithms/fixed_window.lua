@@ -2,8 +2,7 @@
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, t, n, p)
-  local L, W, align
-  L, W, align, i = unpack('<ddd', v, i)
+  local L, W, align, i = unpack('<ddd', v, i)
   local S, u, stepped = 0, 0, false
   local start = align == 1 and t - t % W or t
   if s then
@@ -19,7 +18,6 @@ return function(v, i, s, j, t, n, p)
     from, n, i = unpack('<dd', v, i)
     start = math.min(from, start)
     if start + W > t then n = math.min(n, math.max(0, L - u)) else n = 0 end
-    if n == 0 and not stepped then return true, s and string.sub(s, j, j + 15) or string.rep('\0', 16), i, j + 16, math.max(0, S + W - t), stepped end
   elseif not p then
     n = math.min(n, math.max(0, 2 * L - u))
   else
@@ -27,7 +25,9 @@ return function(v, i, s, j, t, n, p)
   end
   if not ok then n = 0 end
   local new, reset
-  if ok or stepped then
+  if p == false and n == 0 and not stepped then
+    new, reset = s and '' or string.rep('\0', 16), math.max(0, S + W - t)
+  elseif ok or stepped then
     if u == 0 then S = start end
     new, reset = pack('<dd', S, u + n), S + W - t
   end

@@ -35,9 +35,6 @@ func (*GCRA) Kind() string { return "gcra" }
 // Lua implements [Algorithm].
 func (*GCRA) Lua() string { return meterLua }
 
-// QuickLua implements [Quick].
-func (*GCRA) QuickLua() string { return meterQuickLua }
-
 // Compile implements [Algorithm].
 func (g *GCRA) Compile(sp Spec) (Rule, error) {
 	burst, err := checkBurst(g.Burst, sp)

@@ -54,9 +54,6 @@ func (*LeakyBucket) Kind() string { return "leaky_bucket" }
 // Lua implements [Algorithm].
 func (*LeakyBucket) Lua() string { return meterLua }
 
-// QuickLua implements [Quick].
-func (*LeakyBucket) QuickLua() string { return meterQuickLua }
-
 // MaxDelay is the longest, in microseconds, that a request may have to wait
 // for its turn; 0 with nodelay.
 func (b *LeakyBucket) MaxDelay(sp Spec) int64 {

@@ -36,9 +36,6 @@ const (
 //go:embed meter.lua
 var meterLua string
 
-//go:embed meter_quick.lua
-var meterQuickLua string
-
 // newMeter returns the meter of a limit and a burst, both already shared out.
 func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 	limit := sp.Share(sp.Limit)

@@ -2,8 +2,7 @@
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, now, n, p, turn)
-  local L, l, w, cap, W, step, M, most, debt
-  L, l, w, cap, W, step, M, most, debt, i = unpack('<ddddddddd', v, i)
+  local L, l, w, cap, W, step, M, most, debt, i = unpack('<ddddddddd', v, i)
   local t = now
   if step > 0 then t = now - now % step end
   local D, stepped, top, burst = 0, false, cap, cap / w

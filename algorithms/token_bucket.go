@@ -53,9 +53,6 @@ func (b *TokenBucket) step() int64 { return time.Duration(b.Step).Microseconds()
 // Lua implements [Algorithm].
 func (*TokenBucket) Lua() string { return meterLua }
 
-// QuickLua implements [Quick].
-func (*TokenBucket) QuickLua() string { return meterQuickLua }
-
 // Compile implements [Algorithm].
 func (b *TokenBucket) Compile(sp Spec) (Rule, error) {
 	burst, err := checkBurst(b.Burst, sp)

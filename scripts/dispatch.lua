@@ -1,10 +1,10 @@
 -- What plain.lua has left. scripts/README.md has the formats.
-judges = judges or { false, false, false, false }
+judges = judges or {}
 
-local function read(key, logs, size, v, i)
+local function read(key, logs, size, prefix)
   local s, exp, log
   insert read
-  return s, exp, i, log
+  return s, exp, log
 end
 
 local function write(key, exp, reset, states, log)
@@ -12,18 +12,16 @@ local function write(key, exp, reset, states, log)
 end
 
 local function load(code)
-  local judge
-  insert judge
-  return judge
+  insert judge function
 end
 
 -- Read a zone at position i of ask v, its keys from KEYS[k] on. Returns the
 -- zone with its state, and where the next key is. Its rules are not read.
 local function zone_read(v, i, k)
-  local z, logs, size, s = {}, nil, nil, nil
-  z.rules, z.shadow, z.hold, logs, z.n, size, i = unpack('<BBBBdI4', v, i)
+  local z, logs, size, prefix, s = {}, nil, nil, nil, nil
+  z.rules, z.shadow, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
   z.key, k = KEYS[k], k + 1
-  s, z.exp, i, z.log = read(z.key, logs, size, v, i)
+  s, z.exp, z.log = read(z.key, logs, size, prefix)
   if s == false then
     local cause = type(z.exp) == 'table' and z.exp.err or 'WRONGTYPE ' .. z.key .. ' does not hold the states of its rules'
     error({ err = cause })
@@ -49,7 +47,8 @@ local function zone_judge(z, v, n, p, turn)
     local code = byte(v, i)
     local ok, state, i2, j2, reset, stepped, delay, view =
       (judges[code] or load(code))(v, i + 1, s, j, t, n, p, turn, log)
-    if n == 0 and not stepped then state = sub(s, j, j2 - 1) end
+    if n == 0 and not stepped then state = '' end
+    if state and #state < j2 - j then state = state .. sub(s, j + #state, j2 - 1) end
     new[r] = state
     views = views .. (s and view or '')
     if not ok then z.ok = false end
@@ -226,14 +225,13 @@ end
 -- would meet the other asks too, and fails the call. Redis 7 gives pcall its text.
 local FAILED = 16
 
-for x = 1, #rest, 2 do
-  local a = rest[x]
-  local done, text = pcall(answer, ARGV[a], rest[x + 1])
+for x = 1, #rest, 3 do
+  local done, text = pcall(answer, rest[x], rest[x + 1])
   if not done then
     local cause = type(text) == 'table' and text.err or text
     if not find(cause, 'WRONGTYPE', 1, true) then return { err = cause } end
     text = pack('<BI4', FAILED, #cause) .. cause
   end
-  out[a] = text
+  out[rest[x + 2]] = text
 end
 return concat(out)

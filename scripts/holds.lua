@@ -1,4 +1,5 @@
-local char, sub, find, min, max = string.char, string.sub, string.find, math.min, math.max
+local byte, char, sub, find, concat = string.byte, string.char, string.sub, string.find, table.concat
+local min, max = math.min, math.max
 
 -- Places held by requests that have not been answered: {earliest lapse, cost
 -- held} and then {id, lapse, cost} each. A place that its instance does not

@@ -1,7 +1,7 @@
 -- What all asks need. A decision calls Redis' clock once; t is its microseconds.
 -- Numbers that are the same each time go to Redis as text, which it would
 -- otherwise have to make of them.
-local unpack, pack, byte, concat, call = struct.unpack, struct.pack, string.byte, table.concat, redis.call
+local unpack, pack, call, try = struct.unpack, struct.pack, redis.call, redis.pcall
 local KEYS, ARGV = KEYS, ARGV
 
 local time = call('TIME')

@@ -5,7 +5,6 @@ package scripts
 import (
 	_ "embed"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -25,6 +24,15 @@ var write string
 
 //go:embed plain.lua
 var plain string
+
+//go:embed run.lua
+var run string
+
+//go:embed several.lua
+var several string
+
+//go:embed answer.lua
+var answer string
 
 //go:embed holds.lua
 var holds string
@@ -46,7 +54,7 @@ func (s *Script) Code(a algorithms.Algorithm) byte { return s.codes[string(a.Cad
 // instance that was built from the same algorithms.
 var Decide = sync.OnceValue(func() *Script {
 	s := &Script{codes: make(map[string]byte)}
-	var judges, quick strings.Builder
+	var lone, judges, makers strings.Builder
 	chunks := make(map[string]byte)
 	for _, m := range caddy.GetModules(algorithms.Namespace) { // sorted by name
 		a, ok := m.New().(algorithms.Algorithm)
@@ -57,26 +65,26 @@ var Decide = sync.OnceValue(func() *Script {
 		if !written {
 			code = byte(len(chunks) + 1)
 			chunks[a.Lua()] = code
-			fmt.Fprintf(&judges, "if not judge and code == %d then\n%send\n", code, judge(a.Lua()))
-			if q, ok := a.(algorithms.Quick); ok {
-				quick.WriteString(strings.ReplaceAll(q.QuickLua(), "CODE", strconv.Itoa(int(code))))
-			}
+			j := newJudge(a.Lua(), code)
+			fmt.Fprintf(&lone, "if code == %d then\n%selse", code, j.lone())
+			fmt.Fprintf(&judges, "if code == %d then\n%selse", code, j.oneOfSeveral())
+			fmt.Fprintf(&makers, "if code == %d then\n%send\n", code, j.function())
 		}
 		s.codes[string(m.ID)] = code
 	}
-	judges.WriteString("judges[code] = judge\n")
-	inserts := strings.NewReplacer(
-		"insert read\n", read, "insert write\n", write, "insert judge\n", judges.String(), "insert quick\n", quick.String(),
-	)
-	s.Text = inserts.Replace(prelude + plain + holds + dispatch)
+	const none = " error('no algorithm ' .. code) end\n"
+	s.Text = insert(prelude+plain+holds+dispatch,
+		"lone", lone.String()+none,
+		"several", insert(run, "judge", insert(several, "judges", judges.String()+none)),
+		"judge function", makers.String()+"return judges[code]\n")
+	s.Text = insert(s.Text, "read", read, "write", write, "answer", answer)
 	return s
 })
 
-// judge is a chunk that keeps the function which it would return, if that is
-// how it ends, so that it need not be a function itself.
-func judge(chunk string) string {
-	if before, function, ok := strings.Cut(chunk, "\nreturn function("); ok && strings.HasSuffix(function, "\nend\n") {
-		return before + "\njudge = function(" + function
+// insert puts texts where a line says so by their names.
+func insert(text string, namesAndTexts ...string) string {
+	for i := 0; i < len(namesAndTexts); i += 2 {
+		text = strings.ReplaceAll(text, "insert "+namesAndTexts[i]+"\n", namesAndTexts[i+1])
 	}
-	return "judge = (function()\n" + chunk + "end)()\n"
+	return text
 }

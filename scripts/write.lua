@@ -1,21 +1,20 @@
 -- Write the states of a zone whose rules forget in reset microseconds. A time to
 -- live is rewritten only when the need has left the second that it was set with
--- (exp; 0: there is none).
-local need = math.ceil((t + reset) / 1000)
-local keep = exp >= need and exp <= need + 998
-if not keep then exp = need + 998 end
-local ttl = exp - (t - t % 1000) / 1000
-if log then
-  states = pack('<dd', exp, log.tail) .. states
-  if not log.seen then
+-- (exp; 0: there is no value yet), and of a value that is there only what changes.
+local due = t + reset
+local keep = exp * 1000 >= due and (exp - 999) * 1000 < due
+if keep and (not log or log.tail == log.old) then
+  call('SETRANGE', key, log and '16' or '8', states)
+else
+  local fresh = exp == 0
+  if not keep then exp = math.ceil(due / 1000) + 998 end
+  local ttl = exp - (t - t % 1000) / 1000
+  states = (log and pack('<dd', exp, log.tail) or pack('<d', exp)) .. states
+  if fresh then
     call('SET', key, states, 'PX', ttl)
   else
-    if not keep then call('PEXPIRE', key, ttl) end
     call('SETRANGE', key, '0', states)
+    if not keep then call('PEXPIRE', key, ttl) end
   end
-  for x = 1, #log.writes, 2 do call('SETRANGE', key, log.writes[x], log.writes[x + 1]) end
-elseif keep then
-  call('SET', key, pack('<d', exp) .. states, 'KEEPTTL')
-else
-  call('SET', key, pack('<d', exp) .. states, 'PX', ttl)
 end
+for x = 1, log and #log.writes or 0, 2 do call('SETRANGE', key, log.writes[x], log.writes[x + 1]) end

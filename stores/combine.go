@@ -212,9 +212,10 @@ func (c *conn) askForAll(q *question) error {
 	}
 	q.args[2] = keys
 	q.args = append(q.args, &q.head)
+	var before *argument
 	for _, o := range q.batch {
 		for i := range o.asks {
-			q.args = append(q.args, &o.asks[i])
+			q.args, before = appendAsk(q.args, before, &o.asks[i])
 		}
 	}
 	r, now, err := c.eval(ctx, q.args, &q.head)

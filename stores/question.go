@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"bytes"
 	"sync"
 	"time"
 )
@@ -43,6 +44,16 @@ func (a *argument) MarshalBinary() ([]byte, error) { return a.b, nil }
 
 // String is the name of a key, by which a Cluster's slot is found.
 func (a *argument) String() string { return string(a.b) }
+
+// appendAsk appends an ask to the arguments of a call, and returns it. One that is
+// the same as the one before, as those of one zone often are, goes as an empty
+// argument: Redis would have to read, keep and hash it again.
+func appendAsk(args []any, before, ask *argument) ([]any, *argument) {
+	if before != nil && bytes.Equal(before.b, ask.b) {
+		return append(args, ""), before
+	}
+	return append(args, ask), ask
+}
 
 // shape says how long the answer for a zone is.
 type shape struct {

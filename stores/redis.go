@@ -94,8 +94,9 @@ func (c *conn) call(ctx context.Context, keys []string, asks ...[]byte) (reply, 
 	}
 	head := new(argument)
 	args = append(args, head)
+	var before *argument
 	for _, a := range asks {
-		args = append(args, a)
+		args, before = appendAsk(args, before, &argument{b: a})
 	}
 	r, _, err := c.eval(ctx, args, head)
 	if err != nil {

@@ -35,7 +35,7 @@ type packed struct {
 	logs  bool
 	view  int    // bytes of what is said of the states
 	views int    // of them, behind the others, what is said of logs
-	sizes []byte // of the value; with logs to the first ring, and how much to read
+	sizes []byte // of the value, and 0; with logs to the first ring, and how much to read
 	rules []byte // code and arguments of each rule
 }
 
@@ -71,7 +71,7 @@ func (c *Counter) pack() *packed {
 		p.sizes = appendSize(appendSize(nil, fixed), max(fixed, logPrefix))
 	} else {
 		p.view = header + fixed
-		p.sizes = appendSize(nil, p.view)
+		p.sizes = appendSize(appendSize(nil, p.view), 0)
 	}
 	c.packed.Store(p)
 	return p

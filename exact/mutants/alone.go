@@ -104,7 +104,7 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "lua-debt-sliding", breaks: "a debt is charged one part too late", file: slidingLua, suites: redis,
-		old: "local y = max(0, top - newest + x)", new: "local y = max(0, top - newest + x + 1)",
+		old: "local y = math.max(0, top - from + x)", new: "local y = math.max(0, top - from + x + 1)",
 	},
 	{
 		name: "lua-debt-log", breaks: "stamps are not merged by age", file: logLua, suites: redis,

@@ -9,7 +9,9 @@ const (
 	plainLua    = "scripts/plain.lua"
 	readLua     = "scripts/read.lua"
 	writeLua    = "scripts/write.lua"
-	quickLua    = "algorithms/meter_quick.lua"
+	runLua      = "scripts/run.lua"
+	severalLua  = "scripts/several.lua"
+	answerLua   = "scripts/answer.lua"
 )
 
 // scriptMutants break the script around the judges.
@@ -80,30 +82,30 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-ttl-floor", breaks: "a time to live is rounded down (floor for ceil)", file: writeLua, suites: redis,
-		old: "local need = math.ceil((t + reset) / 1000)", new: "local need = math.floor((t + reset) / 1000)",
+		old: "math.ceil(due / 1000)", new: "math.floor(due / 1000)",
 	},
 	{
 		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: writeLua, suites: redis,
-		old: "then exp = need + 998 end", new: "then exp = need - 2 end",
+		old: "math.ceil(due / 1000) + 998", new: "math.ceil(due / 1000) - 2",
 	},
 	{
 		name: "lua-ttl-long", breaks: "a key stays a minute longer", file: writeLua, suites: redis,
-		old: "then exp = need + 998 end", new: "then exp = need + 60998 end",
+		old: "math.ceil(due / 1000) + 998", new: "math.ceil(due / 1000) + 60998",
 	},
 	{
 		name: "lua-ttl-keep-short", breaks: "a time to live is kept though more is needed", file: writeLua, suites: redis,
-		old: "exp >= need and exp <= need + 998", new: "exp > 0 and exp <= need + 998",
+		old: "exp * 1000 >= due and", new: "exp > 0 and",
 	},
 	{
 		name: "lua-ttl-keep-long", breaks: "a time to live is kept though less is needed", file: writeLua, suites: redis,
-		old: "exp >= need and exp <= need + 998", new: "exp >= need",
+		old: " and (exp - 999) * 1000 < due", new: "",
 	},
 	{
-		name: "lua-ttl-lost", breaks: "a key whose time to live is kept lives for ever", file: writeLua, suites: redis,
-		old: "call('SET', key, pack('<d', exp) .. states, 'KEEPTTL')", new: "call('SET', key, pack('<d', exp) .. states)",
+		name: "lua-ttl-lost", breaks: "a new key lives for ever", file: writeLua, suites: redis,
+		old: "call('SET', key, states, 'PX', ttl)", new: "call('SET', key, states)",
 	},
 	{
-		name: "lua-ttl-log", breaks: "the time to live of a log is not put off", file: writeLua, suites: redis,
+		name: "lua-ttl-put-off", breaks: "a time to live is not put off", file: writeLua, suites: redis,
 		old: "if not keep then call('PEXPIRE', key, ttl) end", new: "if keep then call('PEXPIRE', key, ttl) end",
 	},
 	{
@@ -123,52 +125,60 @@ var scriptMutants = []mutant{
 		old: "if not find(cause, 'WRONGTYPE', 1, true) then", new: "if not cause then",
 	},
 	{
-		name: "lua-plain-rules", breaks: "only the last rule of a plain zone decides", file: plainLua, suites: redis,
-		old: "ok = ok and admits", new: "ok = admits",
+		name: "lua-plain-rules", breaks: "only the last rule of a plain zone decides", file: severalLua, suites: redis,
+		old: "if not ok_ then\n    ok = false", new: "ok = ok_\n  if not ok_ then\n    ok = false",
 	},
 	{
-		name: "lua-plain-mended", breaks: "a plain zone's state is not mended by a denial", file: plainLua, suites: redis,
-		old: "if stepped or delay and rules > 1 then", new: "if delay and rules > 1 then",
+		name: "lua-plain-mended", breaks: "a plain zone's state is not mended by a denial", file: severalLua, suites: redis,
+		old: "if stepped_ or delay_ then", new: "if delay_ then",
 	},
 	{
-		name: "lua-plain-turn", breaks: "a plain zone's queues are not charged as of the common turn", file: plainLua, suites: redis,
-		old: "if stepped or delay and rules > 1 then", new: "if stepped then",
+		name: "lua-plain-turn", breaks: "a plain zone's queues are not charged as of the common turn", file: severalLua, suites: redis,
+		old: "if stepped_ or delay_ then", new: "if stepped_ then",
 	},
 	{
-		name: "lua-quick-size", breaks: "a plain zone of one meter takes a longer value for its own", file: quickLua, suites: redis,
-		old: "usual = #s == 40", new: "usual = #s >= 40",
+		name: "lua-plain-ttl-last", breaks: "the last rule of a plain zone says how long a key lives, not the longest", file: severalLua, suites: redis,
+		old: "elseif reset_ > reset then", new: "else",
 	},
 	{
-		name: "lua-quick-limit", breaks: "a level written under another limit is read as one of this", file: quickLua, suites: redis,
-		old: "usual = L0 == L and a", new: "usual = a",
+		name: "lua-plain-kept", breaks: "what a rule did not change of its state is lost", file: severalLua, suites: redis,
+		old: "if #state_ < from_ - from then", new: "if #state_ < 0 then",
 	},
 	{
-		name: "lua-quick-mended", breaks: "what a clock ahead of ours left is believed", file: quickLua, suites: redis,
-		old: " and a - t - most - 1 <= B0 * w * debt / l", new: "",
+		name: "lua-lone-mended", breaks: "the state of a lone rule is not mended by a denial", file: runLua, suites: redis,
+		old: "if not stepped_ then", new: "if true then",
 	},
 	{
-		name: "lua-quick-step", breaks: "a meter that fills by steps fills all the time", file: quickLua, suites: redis,
-		old: "and step == 0 and", new: "and",
+		name: "lua-lone-foreign", breaks: "a value that is none of ours is judged", file: runLua, suites: redis,
+		old: "if s ~= false then", new: "if true then",
 	},
 	{
-		name: "lua-quick-cost", breaks: "the verdict ignores the cost", file: quickLua, suites: redis,
-		old: "D + n * w <= cap", new: "D + w <= cap",
+		name: "lua-same-ask", breaks: "an ask that is the same as the one before it is not decided", file: runLua, suites: redis,
+		old: "until ARGV[a] ~= ''", new: "until true",
 	},
 	{
-		name: "lua-quick-keep", breaks: "a time to live is kept though more is needed", file: quickLua, suites: redis,
-		old: "if exp * 1000 >= t + reset then", new: "if exp > 0 then",
+		name: "lua-plain-keys", breaks: "asks of one call take each other's keys", file: answerLua, suites: redis,
+		old: "a, k = a + 1, k + keys", new: "a, k = a + 1, k + 1",
 	},
 	{
-		name: "lua-plain-ttl-last", breaks: "the last rule of a plain zone says how long a key lives, not the longest", file: plainLua, suites: redis,
-		old: "if left and left > reset then", new: "if left then",
+		name: "lua-answer-order", breaks: "an ask that is left to the others is answered in another's place", file: answerLua, suites: redis,
+		old: "m = m + 1\n  out[m], rest = '', rest or {}", new: "out[m + 1], rest = '', rest or {}",
 	},
 	{
-		name: "lua-plain-keys", breaks: "asks of one call take each other's keys", file: plainLua, suites: redis,
-		old: "k = k + keys", new: "k = k + 1",
+		name: "lua-write-part", breaks: "a charge is written a word too early", file: writeLua, suites: redis,
+		old: "log and '16' or '8'", new: "log and '16' or '0'",
+	},
+	{
+		name: "lua-write-log-part", breaks: "a log's states are written a word too early", file: writeLua, suites: redis,
+		old: "log and '16' or '8'", new: "'8'",
+	},
+	{
+		name: "lua-write-tail", breaks: "where a log's value ends is not written when it grows", file: writeLua, suites: redis,
+		old: "if keep and (not log or log.tail == log.old) then", new: "if keep then",
 	},
 	{
 		name: "lua-log-writes", breaks: "what a log writes is lost", file: writeLua, suites: redis,
-		old: "for x = 1, #log.writes, 2 do", new: "for x = 1, #log.writes - 2, 2 do",
+		old: "log and #log.writes or 0, 2 do", new: "log and #log.writes - 2 or 0, 2 do",
 	},
 	{
 		name: "lua-finish-twice", breaks: "a request that is finished again is charged again", file: dispatchLua, suites: redis,

@@ -19,8 +19,8 @@ const infected = "DIANA_MUTANT"
 
 // luaIn are the variables in which the product's code keeps its Lua.
 var luaIn = map[string]string{
-	"algorithms": `"meter.lua": &meterLua, "meter_quick.lua": &meterQuickLua, "fixed_window.lua": &fixedWindowLua, "sliding_window.lua": &slidingWindowLua, "sliding_log.lua": &slidingLogLua`,
-	"scripts":    `"prelude.lua": &prelude, "plain.lua": &plain, "read.lua": &read, "write.lua": &write, "holds.lua": &holds, "dispatch.lua": &dispatch`,
+	"algorithms": `"meter.lua": &meterLua, "fixed_window.lua": &fixedWindowLua, "sliding_window.lua": &slidingWindowLua, "sliding_log.lua": &slidingLogLua`,
+	"scripts":    `"prelude.lua": &prelude, "plain.lua": &plain, "run.lua": &run, "several.lua": &several, "answer.lua": &answer, "read.lua": &read, "write.lua": &write, "holds.lua": &holds, "dispatch.lua": &dispatch`,
 	"stores":     "",
 }
 

@@ -160,7 +160,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-sliding-age", breaks: "the oldest part is dropped when its time moves on (>= for >)", file: slidingLua, suites: redis,
-		old: "elseif age > words - 2 then", new: "elseif age >= words - 2 then",
+		old: "not c or age > words - 2 then", new: "not c or age >= words - 2 then",
 	},
 	{
 		name: "lua-sliding-shift", breaks: "parts move by one too many", file: slidingLua, suites: redis,
@@ -172,19 +172,15 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-sliding-reset", breaks: "a time to live is a part too short", file: slidingLua, suites: redis,
-		old: "      if n > 0 and (age >= 0 or c[2] == 0) then\n        reset = (at + k + 1) * b - t", new: "      if n > 0 and (age >= 0 or c[2] == 0) then\n        reset = (at + k) * b - t",
-	},
-	{
-		name: "lua-sliding-reset-first", breaks: "a new key's time to live is a part too short", file: slidingLua, suites: redis,
-		old: "reset = n > 0 and (at + k + 1) * b - t or 0", new: "reset = n > 0 and (at + k) * b - t or 0",
+		old: "reset = (at + k + 1) * b - t", new: "reset = (at + k) * b - t",
 	},
 	{
 		name: "lua-sliding-reset-mended", breaks: "the time to live of a mended key is a part too short", file: slidingLua, suites: redis,
-		old: "reset = (newest - x + 2 + k + 1) * b - t break", new: "reset = (newest - x + 2 + k) * b - t break",
+		old: "reset = (newest - x + 2 + k + 1) * b - t", new: "reset = (newest - x + 2 + k) * b - t",
 	},
 	{
 		name: "lua-sliding-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: slidingLua, suites: redis,
-		old: "n, at = min(n, max(0, 2 * L - u)), ahead", new: "n, at = min(n, 2 * L - u), ahead",
+		old: "n, at = math.min(n, math.max(0, 2 * L - u)), ahead", new: "n, at = math.min(n, 2 * L - u), ahead",
 	},
 	{
 		name: "lua-log-edge", breaks: "a stamp counts a microsecond too long", file: logLua, suites: redis,

@@ -108,8 +108,7 @@ func (*QuietWindow) Lua() string {
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, t, n, p)
-  local L, W
-  L, W, i = unpack('<dd', v, i)
+  local L, W, i = unpack('<dd', v, i)
   local last, used, stepped = t, 0, false
   if s then
     last, used = unpack('<dd', s, j)
