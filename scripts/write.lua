@@ -7,7 +7,7 @@ if keep and (not log or log.tail == log.old) then
   call('SETRANGE', key, log and '16' or '8', states)
 else
   local fresh = exp == 0
-  if not keep then exp = math.ceil(due / 1000) + 998 end
+  if not keep then exp = (due - due % 1000) / 1000 + 998 end
   local ttl = exp - (t - t % 1000) / 1000
   states = (log and pack('<dd', exp, log.tail) or pack('<d', exp)) .. states
   if fresh then

@@ -133,7 +133,7 @@ func TestAnswerWithMoreThanWasAsked(t *testing.T) {
 	v := &virtual{client: srv.Client(), now: hour}
 	s := newVirtualShared(t, srv, v)
 	s.Watch(deaf{})
-	v.runChanged(t, s, "flags .. seen end", "flags .. seen .. 'x' end")
+	v.runChanged(t, s, "flags .. seen .. (views or '') end", "flags .. seen .. 'x' end")
 	v.tick()
 	a := items(1, tenAnHour(t, "more", false))
 	if s.Decide(context.Background(), a); a.Mode != ModeAlone {
