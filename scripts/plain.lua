@@ -10,12 +10,7 @@ local PLAIN = 6
 local asks, a, k, m, out, rest, judges = #ARGV, 2, 1, 1, nil, nil, nil
 while a <= asks do
   local v = ARGV[a] -- and those that are empty behind it are the same
-  local op, keys, rules, logs, n, size, prefix, code, i
-  if #v > 23 then
-    op, keys, rules, logs, n, size, prefix, code, i = unpack('<BBxBxxBdI4I4B', v)
-  else
-    op, keys = string.byte(v, 1, 2)
-  end
+  local op, keys, rules, logs, n, size, prefix, code, i = unpack(#v > 23 and '<BBxBxxBdI4I4B' or '<BB', v)
   if op ~= PLAIN then
     repeat
       local flags, seen, views

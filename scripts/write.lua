@@ -17,4 +17,6 @@ else
     if not keep then call('PEXPIRE', key, ttl) end
   end
 end
-for x = 1, log and #log.writes or 0, 2 do call('SETRANGE', key, log.writes[x], log.writes[x + 1]) end
+if log then
+  for x = 1, #log.writes, 2 do call('SETRANGE', key, log.writes[x], log.writes[x + 1]) end
+end
