@@ -3,6 +3,7 @@ package stores
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,11 @@ import (
 // way asks at once, so that nobody waits while there is little to do. Any other
 // joins the queue; when a call is answered, one of those that wait asks for all
 // of them. No goroutine is started, and no lock is held while Redis is asked.
+//
+// Where others are asking already, those that are ready to run do so before a
+// call leaves, because they may want to come along: on a busy machine there are
+// some, and they would have the processor sooner or later; on any other there
+// are none, and nothing is waited for.
 //
 // So when Redis stalls, no more than callsInFlight calls, of rulesPerCall rules
 // each, have been sent of which nobody knows whether they will be carried out.
@@ -82,13 +88,18 @@ func newLanes(cluster bool) []lane {
 // ask answers a question, or says by its error what is known of it.
 func (c *conn) ask(q *question) error {
 	l := &c.lanes[q.tag.Lo%uint64(len(c.lanes))]
-	if !l.enter(q) {
+	asks, alone := l.enter(q)
+	if !asks {
 		switch l.wait(q) {
 		case answered:
 			return q.err
 		case left:
 			return errUnanswered
 		}
+	}
+	if !alone {
+		runtime.Gosched()
+		l.join(q)
 	}
 	switch {
 	case c.stopped != nil && c.stopped():
@@ -105,18 +116,19 @@ func (c *conn) ask(q *question) error {
 	return q.err
 }
 
-// enter says whether a question is to be asked at once.
-func (l *lane) enter(q *question) bool {
+// enter says whether a question is to be asked at once, and whether no other is
+// being asked.
+func (l *lane) enter(q *question) (asks, alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.calls < callsInFlight {
 		l.calls++
 		q.state, q.batch = asking, append(q.batch[:0], q)
-		return true
+		return true, l.calls == 1
 	}
 	q.state = queued
 	l.queue = append(l.queue, q)
-	return false
+	return false, false
 }
 
 // wait waits until a question is answered, is to be asked, or has to leave.
@@ -162,10 +174,29 @@ func (l *lane) next() *question {
 		l.calls--
 		return nil
 	}
-	first, all, rules := l.queue[0], l.queue, 0
-	batch, rest := first.batch[:0], l.queue[:0]
+	first := l.queue[0]
+	batch := l.take(first.batch[:0])
+	leader := batch[len(batch)-1]
+	first.batch, leader.batch = leader.batch, batch
+	leader.state = asking
+	return leader
+}
+
+// join takes those along that have come since it was chosen who asks.
+func (l *lane) join(q *question) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q.batch = l.take(q.batch)
+}
+
+// take moves from the queue to a batch what can share a call with it.
+func (l *lane) take(batch []*question) []*question {
+	all, rest, rules := l.queue, l.queue[:0], 0
+	for _, q := range batch {
+		rules += q.rules
+	}
 	for _, q := range all {
-		if len(batch) > 0 && (rules+q.rules > rulesPerCall || l.oneTag && q.tag != first.tag) {
+		if len(batch) > 0 && (rules+q.rules > rulesPerCall || l.oneTag && q.tag != batch[0].tag) {
 			rest = append(rest, q)
 			continue
 		}
@@ -174,10 +205,7 @@ func (l *lane) next() *question {
 	}
 	clear(all[len(rest):])
 	l.queue = rest
-	leader := batch[len(batch)-1]
-	first.batch, leader.batch = leader.batch, batch
-	leader.state = asking
-	return leader
+	return batch
 }
 
 // answer tells those that a question was asked for. Who has left is no more.

@@ -3,6 +3,7 @@ package stores
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -59,6 +60,20 @@ func waiting(t *testing.T, l *lane, n int) {
 	}
 }
 
+// occupy has as many ask as may at once, and returns when their calls have left.
+func occupy(t *testing.T, s *Shared, ask func()) {
+	t.Helper()
+	last := s.conn.seq.Load() + callsInFlight
+	for range callsInFlight {
+		ask()
+	}
+	for end := time.Now().Add(20 * time.Second); s.conn.seq.Load() < last; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d calls have not left", last-s.conn.seq.Load())
+		}
+	}
+}
+
 // TestAsksShareCalls keeps Redis from answering while many ask. Those that wait
 // are asked for in as few calls as the bound on rules allows.
 func TestAsksShareCalls(t *testing.T) {
@@ -73,13 +88,17 @@ func TestAsksShareCalls(t *testing.T) {
 	const asks = 2*rulesPerCall + callsInFlight
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
-	for range asks {
+	ask := func() {
 		wg.Go(func() {
 			a := items(1, one)
 			if s.Decide(context.Background(), a); a.Mode == ModeShared && a.Admitted {
 				admitted.Add(1)
 			}
 		})
+	}
+	occupy(t, s, ask)
+	for range asks - callsInFlight {
+		ask()
 	}
 	waiting(t, &s.conn.lanes[0], asks-callsInFlight)
 	resume()
@@ -91,6 +110,65 @@ func TestAsksShareCalls(t *testing.T) {
 	// as it may.
 	if n := calls(t, client) - before; n < callsInFlight+2 || n > callsInFlight+3 {
 		t.Errorf("%d asks took %d calls", asks, n)
+	}
+}
+
+// TestLateAskComesAlong has one ask after it was chosen who asks for those that
+// wait, but before that call has left.
+func TestLateAskComesAlong(t *testing.T) {
+	l := &newLanes(false)[0]
+	question := func(rules int) *question {
+		q := newQuestion(time.Now().Add(time.Minute), Key{})
+		q.rules = rules
+		return q
+	}
+	for i := range callsInFlight {
+		if asks, alone := l.enter(question(1)); !asks || alone != (i == 0) {
+			t.Fatalf("question %d: asks %v, alone %v", i, asks, alone)
+		}
+	}
+	first, late, large := question(1), question(1), question(rulesPerCall-1)
+	l.enter(first)
+	if l.next() != first {
+		t.Fatal("who waits alone does not ask")
+	}
+	l.enter(late)
+	l.enter(large)
+	l.join(first)
+	if late.state != taken || large.state != queued || len(l.queue) != 1 {
+		t.Fatalf("late is %v, what would be too much is %v, %d wait", late.state, large.state, len(l.queue))
+	}
+	l.answer(first)
+	select {
+	case <-late.ready:
+	default:
+		t.Error("who came along is not answered")
+	}
+}
+
+// TestReadyAsksComeAlong has several ask at the same time on one processor while
+// a call is under way. They take one call.
+func TestReadyAsksComeAlong(t *testing.T) {
+	srv := redistest.Start(t)
+	s, client := newTestShared(t, srv, func() int64 { return hour }), srv.Client()
+	c := newTestCounter(t, "ready", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 10_000, Window: hour, Cost: 1}})
+	s.Decide(context.Background(), items(1, c))
+	s.conn.lanes[0].enter(newQuestion(time.Now(), Key{})) // which is never answered
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for end := time.Now().Add(20 * time.Second); ; {
+		before := calls(t, client)
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() { s.Decide(context.Background(), items(1, c)) })
+		}
+		wg.Wait()
+		n := calls(t, client) - before
+		if n == 1 {
+			return
+		}
+		if time.Now().After(end) { // the runtime may have had other plans once
+			t.Fatalf("8 asks took %d calls every time", n)
+		}
 	}
 }
 
@@ -108,13 +186,17 @@ func TestCallsThatFailCountOnce(t *testing.T) {
 	s.Decide(context.Background(), items(1, one))
 	resume := pause(t, client)
 	var wg sync.WaitGroup
-	for range 20 {
+	ask := func() {
 		wg.Go(func() {
 			a := items(1, one)
 			if s.Decide(context.Background(), a); a.Mode != ModeAlone {
 				t.Errorf("mode %v", a.Mode)
 			}
 		})
+	}
+	occupy(t, s, ask)
+	for range 20 - callsInFlight {
+		ask()
 	}
 	waiting(t, &s.conn.lanes[0], 20-callsInFlight)
 	if err := client.ConfigSet(context.Background(), "maxmemory", "1").Err(); err != nil {
@@ -196,16 +278,22 @@ func TestStrangeKeyBesideOthers(t *testing.T) {
 	resume := pause(t, client)
 	var shared atomic.Int64
 	var wg sync.WaitGroup
-	for i := range 22 {
-		a := items(1, c)
-		if i == 11 {
-			a = strange
-		}
+	next := items(1, c)
+	ask := func() {
+		a := next
+		next = items(1, c)
 		wg.Go(func() {
 			if s.Decide(context.Background(), a); a.Mode == ModeShared {
 				shared.Add(1)
 			}
 		})
+	}
+	occupy(t, s, ask)
+	for i := range 22 - callsInFlight {
+		if i == 11 {
+			next = strange
+		}
+		ask()
 	}
 	waiting(t, &s.conn.lanes[0], 22-callsInFlight)
 	resume()
@@ -264,18 +352,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 			}
 		})
 	}
-	for range callsInFlight {
-		ask(3 * time.Second)
-	}
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		l := &s.conn.lanes[0]
-		l.mu.Lock()
-		n := l.calls
-		l.mu.Unlock()
-		if n == callsInFlight || time.Now().After(end) {
-			break
-		}
-	}
+	occupy(t, s, func() { ask(3 * time.Second) })
 	const impatient, patient = 40, 30
 	for range impatient {
 		ask(300 * time.Millisecond) // gone before the first calls fail

@@ -313,6 +313,10 @@ var storeMutants = []mutant{
 		old: "rules+q.rules > rulesPerCall ||", new: "rules+q.rules < 0 ||",
 	},
 	{
+		name: "combine-join", breaks: "who is ready to ask does not come along", file: combineGo, suites: redis,
+		old: "\t\tl.join(q)\n", new: "",
+	},
+	{
 		name: "combine-leave", breaks: "what has left the queue is said to be perhaps charged", file: combineGo, suites: redis,
 		old: "q.state, q.err = answered, errUnsent", new: "q.state, q.err = answered, errUnanswered",
 	},
