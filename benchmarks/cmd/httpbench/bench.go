@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -21,19 +23,27 @@ type bench struct {
 	ctx     context.Context // of the one run that this is
 	redis   *process
 	client  *redis.Client
-	running []*caddy
+	servers []*process
+	running []*group
 	pings   *pinger
 }
 
-// caddy is the running Caddy of a variant, or several that share its load.
-type caddy struct {
-	variant
-	servers      []*process
+// group is the sites of one server, which are measured one after the other.
+type group struct {
+	sites []*site
+	every int // rounds
+}
+
+// site is a variant that runs, in one process or in several that share its load.
+type site struct {
+	*variant
+	in           []*process
 	load, single *load
 }
 
-// warmUp is how long a variant is under load before it is measured.
-const warmUp = 50 * time.Millisecond
+// warmUp is how long a variant is under load before it is measured, after another
+// of the same server.
+const warmUp = 10 * time.Millisecond
 
 // start starts Redis and all Caddys.
 func start(ctx context.Context, o options, dir string) (b *bench, err error) {
@@ -50,32 +60,73 @@ func start(ctx context.Context, o options, dir string) (b *bench, err error) {
 	if b.pings, err = newPinger(b.redis.addr); err != nil {
 		return b, err
 	}
-	for _, v := range variants {
-		if v.name != bare && !o.only.MatchString(v.name) {
-			continue
-		}
-		c := &caddy{variant: v}
-		b.running = append(b.running, c)
-		for i := range max(1, v.instances) {
-			server, err := v.startCaddy(ctx, o, dir, fmt.Sprint(v.name, i), b.redis.addr)
-			if err != nil {
+	for i := range servers {
+		if s := servers[i].only(o.only); s != nil {
+			if err := b.startServer(s, dir); err != nil {
 				return b, err
 			}
-			c.servers = append(c.servers, server)
-		}
-		if err := c.connect(o); err != nil {
-			return b, err
 		}
 	}
 	return b, nil
 }
 
+// only is the server with the variants that are asked for, and with what they are
+// compared with; nil if none is asked for.
+func (s *server) only(names *regexp.Regexp) *server {
+	some := *s
+	some.variants, some.asked = s.variants[:1:1], names.MatchString(s.variants[0].name)
+	for _, v := range s.variants[1:] {
+		if names.MatchString(v.name) {
+			some.variants, some.asked = append(some.variants, v), true
+		}
+	}
+	if !some.asked {
+		return nil
+	}
+	return &some
+}
+
+// startServer starts a server, and opens the connections to its variants.
+func (b *bench) startServer(s *server, dir string) error {
+	ports := make([][]int, max(1, s.instances)) // of each instance, one for each variant
+	var in []*process
+	for i := range ports {
+		for range s.variants {
+			port, err := freePort()
+			if err != nil {
+				return err
+			}
+			ports[i] = append(ports[i], port)
+		}
+		p, err := s.startCaddy(b.ctx, b.o, dir, fmt.Sprint(s.name, i), ports[i], b.redis.addr)
+		if err != nil {
+			return err
+		}
+		in = append(in, p)
+		b.servers = append(b.servers, p)
+	}
+	g := &group{every: max(1, s.every)}
+	b.running = append(b.running, g)
+	for i := range s.variants {
+		v := &site{variant: &s.variants[i], in: in}
+		g.sites = append(g.sites, v)
+		var addrs []string
+		for _, of := range ports {
+			addrs = append(addrs, loopback(of[i]))
+		}
+		if err := v.connect(addrs, b.o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // connect opens the connections, and uses up what a hot client may send.
-func (c *caddy) connect(o options) (err error) {
-	if c.load, err = dial(c.servers, o.connections, c.hot); err != nil {
+func (c *site) connect(addrs []string, o options) (err error) {
+	if c.load, err = dial(addrs, o.connections, c.hot); err != nil {
 		return err
 	}
-	if c.single, err = dial(c.servers, 1, c.hot); err != nil {
+	if c.single, err = dial(addrs, 1, c.hot); err != nil {
 		return err
 	}
 	if c.denied {
@@ -90,16 +141,16 @@ func (c *caddy) connect(o options) (err error) {
 }
 
 func (b *bench) stop() {
-	for _, c := range b.running {
+	for c := range b.sites() {
 		if c.load != nil {
 			c.load.close()
 		}
 		if c.single != nil {
 			c.single.close()
 		}
-		for _, s := range c.servers {
-			s.stop()
-		}
+	}
+	for _, p := range b.servers {
+		p.stop()
 	}
 	if b.client != nil {
 		_ = b.client.Close()
@@ -112,16 +163,54 @@ func (b *bench) stop() {
 	}
 }
 
+// sites are those of all servers.
+func (b *bench) sites() iter.Seq[*site] {
+	return func(yield func(*site) bool) {
+		for _, g := range b.running {
+			for _, c := range g.sites {
+				if !yield(c) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// round measures everything once that has its turn in this round. Who comes first
+// changes from round to round, because a processor that has just run something
+// else is slower at first.
+func (b *bench) round(out io.Writer, round int) error {
+	for i := range b.running {
+		g := b.running[(i+round)%len(b.running)]
+		if round%g.every != 0 {
+			continue
+		}
+		first, long := round/g.every, time.Duration(g.every)*b.o.each
+		warm := long
+		for j := range g.sites {
+			c := g.sites[(first+j)%len(g.sites)]
+			if c.lone {
+				continue
+			}
+			if err := b.throughput(out, c, warm, long); err != nil {
+				return err
+			}
+			warm = time.Duration(g.every) * warmUp
+		}
+	}
+	return b.latencies(out)
+}
+
 // throughput puts one variant under load and writes what it took.
-func (b *bench) throughput(out io.Writer, c *caddy) error {
-	if _, err := c.load.run(warmUp, c.want()); err != nil {
+func (b *bench) throughput(out io.Writer, c *site, warm, long time.Duration) error {
+	if _, err := c.load.run(warm, c.want()); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
 	cpu, use, err := b.read(c)
 	if err != nil {
 		return err
 	}
-	r, err := c.load.run(b.o.each, c.want())
+	r, err := c.load.run(long, c.want())
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
 	}
@@ -144,13 +233,13 @@ func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 // read says what a variant's Caddy and, if it needs one, Redis have taken so
 // far.
-func (b *bench) read(c *caddy) (cpu time.Duration, use usage.Redis, err error) {
+func (b *bench) read(c *site) (cpu time.Duration, use usage.Redis, err error) {
 	if c.redis {
 		if use, err = usage.ReadRedis(b.ctx, b.client, b.redis.pid); err != nil {
 			return 0, use, err
 		}
 	}
-	for _, s := range c.servers {
+	for _, s := range c.in {
 		one, err := usage.CPU(s.pid)
 		if err != nil {
 			return 0, use, err
@@ -163,17 +252,16 @@ func (b *bench) read(c *caddy) (cpu time.Duration, use usage.Redis, err error) {
 // latencies measures, one request at a time, what a request takes, beside what
 // Redis takes to answer a PING over a connection like that.
 func (b *bench) latencies(out io.Writer) error {
-	each := b.o.each / 2
-	r, err := b.pings.run(each)
+	r, err := b.pings.run(b.o.lone)
 	if err != nil {
 		return err
 	}
 	latency(out, "ping", r)
-	for _, c := range b.running {
-		if !c.alone {
+	for c := range b.sites() {
+		if !c.alone && !c.lone {
 			continue
 		}
-		r, err := c.single.run(each, c.want())
+		r, err := c.single.run(b.o.lone, c.want())
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -189,12 +277,10 @@ func latency(out io.Writer, name string, r *result) {
 // complaints are the errors that the Caddys have told of: a Redis that was away for
 // a moment makes the figures wrong.
 func (b *bench) complaints() error {
-	for _, c := range b.running {
-		for _, s := range c.servers {
-			// Warnings are of the configuration, and of the version of Redis.
-			if lines := s.lines(`"logger":"rate_limit"`); strings.Contains(lines, `"level":"error"`) {
-				return fmt.Errorf("%s: the figures are not what they should be:\n%s", c.name, lines)
-			}
+	for _, p := range b.servers {
+		// Warnings are of the configuration, and of the version of Redis.
+		if lines := p.lines(`"logger":"rate_limit"`); strings.Contains(lines, `"level":"error"`) {
+			return fmt.Errorf("%s: the figures are not what they should be:\n%s", p.name, lines)
 		}
 	}
 	return nil

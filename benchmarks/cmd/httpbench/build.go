@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,25 +12,28 @@ import (
 )
 
 // build builds Caddy with Diana and Caddy with the others into dir, both as
-// the repository's Makefile does.
-func build(ctx context.Context, dir string) (diana, peers string, err error) {
-	root, err := goTool(ctx, "list", "-m", "-f", "{{.Dir}}", "github.com/dianalimiter/diana")
-	if err != nil {
-		return "", "", err
-	}
-	here, err := goTool(ctx, "list", "-m", "-f", "{{.Dir}}")
-	if err != nil {
-		return "", "", err
-	}
-	diana, peers = filepath.Join(dir, "caddy-diana"), filepath.Join(dir, "caddy-peers")
-	for _, b := range [][3]string{{root, diana, "./cmd/caddy"}, {here, peers, "./cmd/peercaddy"}} {
-		_, err := goTool(ctx, "build", "-C", b[0], "-trimpath", "-tags", "nobadger,nomysql,nopgx",
-			"-ldflags", "-s -w", "-o", b[1], b[2])
+// the repository's Makefile does, where they are not built yet.
+func build(ctx context.Context, dir string, o *options) error {
+	for _, b := range []struct {
+		file            *string
+		module, command string
+	}{{&o.diana, "github.com/dianalimiter/diana", "./cmd/caddy"}, {&o.peers, "github.com/dianalimiter/diana/benchmarks", "./cmd/peercaddy"}} {
+		if *b.file != "" {
+			continue
+		}
+		log.Printf("building %s of %s", b.command, b.module)
+		root, err := goTool(ctx, "list", "-m", "-f", "{{.Dir}}", b.module)
 		if err != nil {
-			return "", "", err
+			return err
+		}
+		*b.file = filepath.Join(dir, filepath.Base(b.command))
+		_, err = goTool(ctx, "build", "-C", root, "-trimpath", "-tags", "nobadger,nomysql,nopgx",
+			"-ldflags", "-s -w", "-o", *b.file, b.command)
+		if err != nil {
+			return err
 		}
 	}
-	return diana, peers, nil
+	return nil
 }
 
 func goTool(ctx context.Context, args ...string) (string, error) {

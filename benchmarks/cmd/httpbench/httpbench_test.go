@@ -15,6 +15,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	_ "github.com/dianalimiter/diana"
 
+	_ "github.com/dianalimiter/diana/benchmarks/floor"
 	_ "github.com/dianalimiter/diana/benchmarks/redisrate"
 )
 
@@ -37,8 +38,8 @@ func TestVariantsAreMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(asCaddy, "1")
-	some := regexp.MustCompile("^(bare|redis-gcra|redis_rate|redis-denied|redis-leased)$")
-	o := options{rounds: 2, each: 20 * time.Millisecond, connections: 4, only: some, diana: self, peers: self}
+	some := regexp.MustCompile("^(bare-again|redis-gcra|redis_rate|redis-denied|redis-leased|floor-.*)$")
+	o := options{rounds: 2, each: 20 * time.Millisecond, lone: 20 * time.Millisecond, connections: 4, only: some, diana: self, peers: self}
 	var out bytes.Buffer
 	if err := run(t.Context(), o, t.TempDir(), &out); err != nil {
 		t.Fatal(err)
@@ -48,33 +49,50 @@ func TestVariantsAreMeasured(t *testing.T) {
 		name, _, _ := strings.Cut(line, "\t")
 		lines[name]++
 	}
-	want := []string{"BenchmarkLatency/ping"}
-	for _, v := range variants {
-		if !some.MatchString(v.name) {
+	want := map[string]int{"BenchmarkLatency/ping": o.rounds}
+	for i := range servers {
+		s := servers[i].only(some)
+		if s == nil {
 			continue
 		}
-		want = append(want, "BenchmarkHTTP/"+v.name)
-		if v.alone {
-			want = append(want, "BenchmarkLatency/"+v.name)
+		for _, v := range s.variants {
+			if !v.lone {
+				want["BenchmarkHTTP/"+v.name] = 2
+				if s.every > 1 {
+					want["BenchmarkHTTP/"+v.name] = 1 // the first round is for all
+				}
+			}
+			if v.alone || v.lone {
+				want["BenchmarkLatency/"+v.name] = o.rounds
+			}
 		}
 	}
-	for _, name := range want {
-		if lines[name] != o.rounds {
-			t.Errorf("%s stands there %d times, want once a round:\n%s", name, lines[name], out.String())
+	for name, n := range want {
+		if lines[name] != n {
+			t.Errorf("%s stands there %d times, want %d:\n%s", name, lines[name], n, out.String())
+		}
+	}
+	for _, other := range []string{"local", "mholt", "bare-mholt"} {
+		if lines["BenchmarkHTTP/"+other] > 0 {
+			t.Errorf("%s was not asked for", other)
 		}
 	}
 }
 
-// TestVariantsAreRead reads the Caddyfiles of all variants but those of the
-// Caddy that has another rate_limit.
+// TestVariantsAreRead reads the Caddyfiles of all servers but that of the Caddy
+// that has another rate_limit.
 func TestVariantsAreRead(t *testing.T) {
-	for _, v := range variants {
-		if v.name == "mholt" {
+	for _, s := range servers {
+		if s.name == "mholt" {
 			continue
 		}
-		text := v.caddyfile(8080, "127.0.0.1:6379")
+		var ports []int
+		for i := range s.variants {
+			ports = append(ports, 8080+i)
+		}
+		text := s.caddyfile(ports, "127.0.0.1:6379")
 		if _, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), nil); err != nil {
-			t.Errorf("%s: %v\n%s", v.name, err, text)
+			t.Errorf("%s: %v\n%s", s.name, err, text)
 		}
 	}
 }

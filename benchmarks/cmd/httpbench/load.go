@@ -37,12 +37,12 @@ func (r *result) quantile(q float64) time.Duration {
 	return r.sorted[min(len(r.sorted)-1, int(q*float64(len(r.sorted))))]
 }
 
-// dial opens the connections, to the servers in turn. Requests are of many
+// dial opens the connections, to the addresses in turn. Requests are of many
 // clients, or all of one.
-func dial(servers []*process, connections int, oneClient bool) (*load, error) {
+func dial(addrs []string, connections int, oneClient bool) (*load, error) {
 	l := new(load)
 	for i := range connections {
-		addr := servers[i%len(servers)].addr
+		addr := addrs[i%len(addrs)]
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
 			l.close()

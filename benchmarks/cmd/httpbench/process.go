@@ -109,21 +109,17 @@ func startRedis(ctx context.Context, dir string) (*process, error) {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir)
 }
 
-// startCaddy runs a Caddy of a variant.
-func (v *variant) startCaddy(ctx context.Context, o options, dir, name, redisAddr string) (*process, error) {
-	port, err := freePort()
-	if err != nil {
-		return nil, err
-	}
+// startCaddy runs one instance of a server.
+func (s *server) startCaddy(ctx context.Context, o options, dir, name string, ports []int, redisAddr string) (*process, error) {
 	file := filepath.Join(dir, name+".Caddyfile")
-	if err := os.WriteFile(file, []byte(v.caddyfile(port, redisAddr)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(s.caddyfile(ports, redisAddr)), 0o600); err != nil {
 		return nil, err
 	}
 	program := o.diana
-	if v.peer {
+	if s.peer {
 		program = o.peers
 	}
-	return startProcess(ctx, dir, name, loopback(port), program, "run", "--config", file, "--adapter", "caddyfile")
+	return startProcess(ctx, dir, name, loopback(ports[0]), program, "run", "--config", file, "--adapter", "caddyfile")
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

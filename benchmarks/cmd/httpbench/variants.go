@@ -6,18 +6,30 @@ import (
 	"strings"
 )
 
-// variant is one configuration of one Caddy.
-type variant struct {
-	name  string
-	site  string // what the site has before its answer
-	peer  bool   // it runs in the Caddy without Diana
-	redis bool   // it needs Redis
-	hot   bool   // all requests are of one client
-	alone bool   // its latency is measured too, with one connection
+// server is one Caddy, or several alike that share their load. All its variants
+// run in it at once, each on a port of its own, so that they differ by nothing
+// else: a process with more in its memory, say, collects garbage less often, and
+// each of its requests takes less.
+type server struct {
+	name      string
+	peer      bool   // it is the Caddy without Diana
+	store     string // Diana's, if it has one
+	instances int    // 0: one
+	every     int    // it is measured in every so many-th round, for as many times as long; 0: in each
+	variants  []variant
+	asked     bool // for any of them
+}
 
-	denied    bool   // all requests but the first are
-	lease     string // the store's lease, if it has one
-	instances int    // how many Caddys share the load; 0: one
+// variant is a site of a server. The first one of each server is bare, and the
+// others are compared with it in the same round.
+type variant struct {
+	name   string
+	site   string // what it has before its answer
+	redis  bool   // it needs Redis
+	hot    bool   // all requests are of one client
+	denied bool   // all requests but the first are
+	alone  bool   // its latency is measured too, with one connection
+	lone   bool   // and nothing else is
 }
 
 // Rules that every request passes, and one that every request but the first
@@ -28,60 +40,62 @@ const (
 	ruleOnce    = "rule 1/10h gcra"
 )
 
-// bare is what all others are compared with, in the same round.
-const bare = "bare"
-
 // redisAddress stands in a configuration for where Redis is.
 const redisAddress = "REDIS_ADDRESS"
 
-var variants = []variant{
-	{name: bare, alone: true},
-	{name: "local", site: diana("off", ruleGCRA), alone: true},
-	{name: "local-draft", site: diana("draft", ruleGCRA)},
-	{name: "mholt", peer: true, site: "rate_limit {\n zone bench {\n key {header.X-Key}\n events 100\n window 1s\n }\n }"},
-	{name: "redis-gcra", site: diana("off", ruleGCRA), redis: true, alone: true},
-	{name: "redis-sliding_window", site: diana("off", ruleSliding), redis: true},
-	{name: "redis_rate", peer: true, site: "redis_rate " + redisAddress + " {header.X-Key} 1000000", redis: true, alone: true},
-
-	// What a refusal costs Caddy whoever refuses, and Diana's.
-	{name: "bare-denied", site: "error 429", hot: true, denied: true},
-	{name: "local-denied", site: diana("off", ruleOnce), hot: true, denied: true},
-	{name: "redis-denied", site: diana("off", ruleOnce), redis: true, hot: true, denied: true},
-
-	// One client, who may, of three instances.
-	{name: "bare-three", instances: 3},
-	{name: "redis-leased", site: diana("off", ruleGCRA), redis: true, hot: true, lease: "50ms", instances: 3},
+var servers = []server{
+	{name: "local", variants: []variant{
+		{name: "bare", alone: true},
+		{name: "bare-again"}, // what differs from itself is not measured
+		{name: "local", site: diana("local", "off", ruleGCRA), alone: true},
+		{name: "local-draft", site: diana("local-draft", "draft", ruleGCRA)},
+		// What a refusal costs Caddy whoever refuses, and Diana's.
+		{name: "bare-denied", site: "error 429", hot: true, denied: true},
+		{name: "local-denied", site: diana("local-denied", "off", ruleOnce), hot: true, denied: true},
+	}},
+	// A machine that is busy for a moment must not look like a Redis that is away.
+	{name: "redis", store: "timeout 2s", every: 4, variants: []variant{
+		{name: "bare-redis", alone: true},
+		{name: "redis-gcra", site: diana("redis-gcra", "off", ruleGCRA), redis: true, alone: true},
+		{name: "redis-sliding_window", site: diana("redis-sliding_window", "off", ruleSliding), redis: true},
+		{name: "redis-denied", site: diana("redis-denied", "off", ruleOnce), redis: true, hot: true, denied: true},
+	}},
+	// One client, who may, of three instances. What they lease grows with what they use.
+	{name: "three", store: "timeout 2s\n lease 50ms", instances: 3, every: 10, variants: []variant{
+		{name: "bare-three"},
+		{name: "redis-leased", site: diana("redis-leased", "off", ruleGCRA), redis: true, hot: true},
+	}},
+	{name: "mholt", peer: true, variants: []variant{
+		{name: "bare-mholt"},
+		{name: "mholt", site: "rate_limit {\n zone bench {\n key {header.X-Key}\n events 100\n window 1s\n }\n }"},
+	}},
+	{name: "peers", peer: true, every: 4, variants: []variant{
+		{name: "bare-peers", alone: true},
+		{name: "redis_rate", site: "redis_rate " + redisAddress + " {header.X-Key} 1000000", redis: true, alone: true},
+		{name: "floor-nothing", site: "floor nothing"},
+		{name: "floor-error", site: "floor error", hot: true, denied: true},
+		{name: "floor-ping", site: "floor ping " + redisAddress, redis: true, lone: true},
+		{name: "floor-script", site: "floor script " + redisAddress, redis: true, lone: true},
+	}},
 }
 
 // diana is the directive with one zone.
-func diana(headers, rule string) string {
-	return fmt.Sprintf("rate_limit {\n headers %s\n zone bench {\n key {header.X-Key}\n %s\n }\n }", headers, rule)
+func diana(zone, headers, rule string) string {
+	return fmt.Sprintf("rate_limit {\n headers %s\n zone %s {\n key {header.X-Key}\n %s\n }\n }", headers, zone, rule)
 }
 
-// caddyfile is the variant's whole configuration.
-func (v *variant) caddyfile(port int, redisAddr string) string {
-	global := ""
-	if v.redis && !v.peer {
-		// Every variant has keys of its own. A machine that is busy for a moment
-		// must not look like a Redis that is away.
-		lease := ""
-		if v.lease != "" {
-			lease = "lease " + v.lease
-		}
-		global = fmt.Sprintf("rate_limit {\n store redis %s {\n key_prefix %s\n timeout 2s\n %s\n }\n }", redisAddr, v.name, lease)
+// caddyfile is the server's whole configuration, with a port for each variant.
+func (s *server) caddyfile(ports []int, redisAddr string) string {
+	var b strings.Builder
+	b.WriteString("{\n admin off\n auto_https off\n persist_config off\n")
+	if s.store != "" {
+		fmt.Fprintf(&b, " rate_limit {\n store redis %s {\n key_prefix %s\n %s\n }\n }\n", redisAddr, s.name, s.store)
 	}
-	return fmt.Sprintf(`{
- admin off
- auto_https off
- persist_config off
- %s
-}
-http://:%d {
- bind 127.0.0.1
- %s
- respond hello
-}
-`, global, port, strings.ReplaceAll(v.site, redisAddress, redisAddr))
+	b.WriteString("}\n")
+	for i, v := range s.variants {
+		fmt.Fprintf(&b, "http://:%d {\n bind 127.0.0.1\n %s\n respond hello\n}\n", ports[i], strings.ReplaceAll(v.site, redisAddress, redisAddr))
+	}
+	return b.String()
 }
 
 // want is the status of every answer.

@@ -8,6 +8,7 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	_ "github.com/mholt/caddy-ratelimit"
 
+	_ "github.com/dianalimiter/diana/benchmarks/floor"
 	_ "github.com/dianalimiter/diana/benchmarks/redisrate"
 )
 

@@ -10,6 +10,7 @@ import (
 	"log"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -17,12 +18,17 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("table: ")
 	plots := flag.String("plots", "", "also draw what grows with what, as SVG files in this folder")
+	part := flag.Bool("part", false, "leave out what was not measured")
 	flag.Parse()
 	s, err := read(os.Stdin)
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := write(os.Stdout, machine(), rows(s)); err != nil {
+	all := rows(s)
+	if *part {
+		all = slices.DeleteFunc(all, func(r row) bool { return strings.Contains(r.figure, notMeasured) })
+	}
+	if err := write(os.Stdout, machine(), all); err != nil {
 		log.Fatal(err)
 	}
 	if *plots != "" {

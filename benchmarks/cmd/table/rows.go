@@ -143,35 +143,37 @@ func redis(s samples) []row {
 	})
 }
 
-// http is a whole Caddy under load.
+// http is a whole Caddy under load, beside one that does nothing else and shares
+// its process.
 func http(s samples) []row {
 	var all []row
-	for _, v := range []struct{ name, what, goal string }{
-		{"bare", "bare Caddy", ""},
-		{"local", "Diana, local, headers off", "≤ +1.0 us"},
-		{"local-draft", "Diana, local, headers draft", "≤ +2.0 us"},
-		{"mholt", "mholt/caddy-ratelimit", ""},
-		{"redis-gcra", "Diana, Redis, gcra", "≤ +18 us, ≥ 65%"},
-		{"redis-sliding_window", "Diana, Redis, sliding_window", "≤ +20 us, ≥ 62%"},
-		{"redis_rate", "go-redis/redis_rate", ""},
+	for _, v := range []struct{ name, beside, what, goal string }{
+		{"bare", "", "bare Caddy", ""},
+		{"bare-again", "bare", "bare Caddy, beside itself", ""},
+		{"floor-nothing", "bare-peers", "a handler that does nothing", ""},
+		{"local", "bare", "Diana, local, headers off", "≤ +1.0 us"},
+		{"local-draft", "bare", "Diana, local, headers draft", "≤ +2.0 us"},
+		{"mholt", "bare-mholt", "mholt/caddy-ratelimit", ""},
+		{"redis-gcra", "bare-redis", "Diana, Redis, gcra", "≤ +18 us, ≥ 65%"},
+		{"redis-sliding_window", "bare-redis", "Diana, Redis, sliding_window", "≤ +20 us, ≥ 62%"},
+		{"redis_rate", "bare-peers", "go-redis/redis_rate", ""},
 	} {
-		all = append(all, row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name), v.goal})
+		all = append(all, row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name, v.beside), v.goal})
 	}
 	return all
 }
 
-// denied is a client that is over its limit all the time.
+// denied is a client that is over its limit all the time, or whom a handler
+// denies that does nothing else.
 func denied(s samples) []row {
 	var all []row
-	for _, v := range []struct{ name, what, goal string }{
-		{"bare-denied", "Caddy's own error 429", ""},
-		{"local-denied", "Diana, local, hot key denied", ""},
-		{"redis-denied", "Diana, Redis, hot key denied", "≤ +2 us, ≤ 0.01 calls"},
+	for _, v := range []struct{ name, beside, what, goal string }{
+		{"bare-denied", "bare", "Caddy's own error 429", ""},
+		{"floor-error", "bare-peers", "a handler that returns an error 429", ""},
+		{"local-denied", "bare", "Diana, local, hot key denied", ""},
+		{"redis-denied", "bare-redis", "Diana, Redis, hot key denied", "≤ +2 us, ≤ 0.01 calls"},
 	} {
-		r := row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name), v.goal}
-		if v.name != "bare-denied" {
-			r.beside += number(s.paired("HTTP/"+v.name, "HTTP/bare-denied", "cpu-us/op", difference), "; %+.1f us beside error 429")
-		}
+		r := row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name, v.beside), v.goal}
 		if calls := s.median("HTTP/"+v.name, "redis-calls/op"); !math.IsNaN(calls) {
 			r.beside += number(calls, "; %.3f Redis calls a request")
 		}
@@ -182,12 +184,11 @@ func denied(s samples) []row {
 
 // leased is a client that may, and whose limit three instances lease.
 func leased(s samples) []row {
-	name, goal := "HTTP/redis-leased", "≤ +2 us, ≤ 0.02 calls"
+	name, goal := "redis-leased", "≤ +2 us, ≤ 0.02 calls"
 	return []row{
 		{"HTTP, three instances, bare Caddy", underLoad(s, "bare-three"), "", ""},
-		{"HTTP, three instances, Diana, Redis, hot key allowed, lease 50ms", underLoad(s, "redis-leased"), number(s.paired(name, "HTTP/bare-three", "cpu-us/op", difference), "%+.1f us") +
-			number(100*s.paired(name, "HTTP/bare-three", "req/s", ratio), ", %.0f%% req/s of bare") +
-			number(s.median(name, "redis-calls/op"), "; %.3f Redis calls a request"), goal},
+		{"HTTP, three instances, Diana, Redis, hot key allowed, lease 50ms", underLoad(s, name), besideBare(s, name, "bare-three") +
+			number(s.median("HTTP/"+name, "redis-calls/op"), "; %.3f Redis calls a request"), goal},
 	}
 }
 
@@ -203,39 +204,52 @@ func underLoad(s samples, name string) string {
 		number(s.median(name, "p99-us")/1e3, "p99 %.2f ms")), ", ")
 }
 
-func besideBare(s samples, name string) string {
-	if name == "bare" {
+func besideBare(s samples, name, bare string) string {
+	if bare == "" {
 		return ""
 	}
-	name = "HTTP/" + name
-	return number(s.paired(name, "HTTP/bare", "cpu-us/op", difference), "%+.1f us") +
-		number(100*s.paired(name, "HTTP/bare", "req/s", ratio), ", %.0f%% req/s of bare")
+	return more(s.pairs("HTTP/"+name, "HTTP/"+bare, "cpu-us/op", difference)) +
+		number(100*s.paired("HTTP/"+name, "HTTP/"+bare, "req/s", ratio), ", %.0f%% req/s of bare")
+}
+
+// more is by how many microseconds something takes more, and how sure that is.
+func more(all []float64) string {
+	text := number(median(all), "%+.1f us")
+	if low, high := interval(all); !math.IsNaN(low) {
+		text += fmt.Sprintf(" (%+.1f to %+.1f)", low, high)
+	}
+	return text
 }
 
 // latency is what one request at a time takes.
 func latency(s samples) []row {
 	ping := s.median("Latency/ping", "p50-us")
+	least := s.paired("Latency/floor-script", "Latency/bare-peers", "p50-us", difference)
 	all := []row{{"one connection, Redis PING", number(ping, "p50 %.0f us"), "", ""}}
-	for _, v := range []struct{ name, what, goal string }{
-		{"bare", "bare Caddy", ""},
-		{"local", "Diana, local", ""},
-		{"redis-gcra", "Diana, Redis, gcra", "≤ 1.2 PINGs"},
-		{"redis_rate", "go-redis/redis_rate", ""},
+	for _, v := range []struct{ name, beside, what, goal string }{
+		{"bare", "", "bare Caddy", ""},
+		{"local", "bare", "Diana, local", ""},
+		{"floor-ping", "bare-peers", "a handler that asks Redis for a PING", ""},
+		{"floor-script", "bare-peers", "a handler that asks Redis for a script of one word", ""},
+		{"redis-gcra", "bare-redis", "Diana, Redis, gcra", "≤ 1.2 PINGs"},
+		{"redis_rate", "bare-peers", "go-redis/redis_rate", ""},
 	} {
 		r := row{"one connection, " + v.what, number(s.median("Latency/"+v.name, "p50-us"), "p50 %.0f us"), "", v.goal}
-		if v.name != "bare" {
-			added := s.paired("Latency/"+v.name, "Latency/bare", "p50-us", difference)
-			r.beside = number(added, "%+.0f us") + number(added/ping, ", %.1f PINGs")
+		if v.beside != "" {
+			all := s.pairs("Latency/"+v.name, "Latency/"+v.beside, "p50-us", difference)
+			r.beside = more(all) + number(median(all)/ping, ", %.1f PINGs") + number(median(all)/least, ", %.1f scripts in a Caddy")
 		}
 		all = append(all, r)
 	}
 	return all
 }
 
+const notMeasured = "not measured"
+
 // number formats a figure, and says so where there is none.
 func number(v float64, format string) string {
 	if math.IsNaN(v) {
-		return "not measured"
+		return notMeasured
 	}
 	return fmt.Sprintf(format, v)
 }

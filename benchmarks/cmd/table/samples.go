@@ -60,12 +60,28 @@ func (s samples) median(name, unit string) float64 { return median(s[name][unit]
 // paired is the median over the rounds of what f makes of two benchmarks of the
 // same round, so that what slows down a round as a whole falls out.
 func (s samples) paired(a, b, unit string, f func(a, b float64) float64) float64 {
+	return median(s.pairs(a, b, unit, f))
+}
+
+func (s samples) pairs(a, b, unit string, f func(a, b float64) float64) (all []float64) {
 	x, y := s[a][unit], s[b][unit]
-	var all []float64
 	for i := range min(len(x), len(y)) {
 		all = append(all, f(x[i], y[i]))
 	}
-	return median(all)
+	return all
+}
+
+// interval is where the median lies with 95% certainty, whatever the values'
+// distribution: between two of them, in their order. It is NaN where there are
+// too few.
+func interval(values []float64) (low, high float64) {
+	n := float64(len(values))
+	rank := int(math.Floor((n - 1.96*math.Sqrt(n)) / 2))
+	if rank < 1 {
+		return math.NaN(), math.NaN()
+	}
+	v := slices.Sorted(slices.Values(values))
+	return v[rank-1], v[len(v)-rank]
 }
 
 func difference(a, b float64) float64 { return a - b }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,8 +40,34 @@ PASS
 			t.Errorf("%s: %v, want %v", c.what, c.got, c.want)
 		}
 	}
+	if low, high := interval(s["HTTP/local"]["cpu-us/op"]); !math.IsNaN(low) || !math.IsNaN(high) {
+		t.Errorf("of three values the median is taken to be certain: %v to %v", low, high)
+	}
 	if v := s.median("HTTP/none", "req/s"); !math.IsNaN(v) {
 		t.Errorf("a benchmark that did not run: %v", v)
+	}
+}
+
+// TestIntervalHoldsTheMedian draws many samples. The median of what they are drawn
+// from lies outside of their intervals in one of twenty.
+func TestIntervalHoldsTheMedian(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, n := range []int{9, 20, 81} {
+		const tries = 4000
+		outside := 0
+		for range tries {
+			all := make([]float64, n)
+			for i := range all {
+				all[i] = math.Exp(3 * random.NormFloat64()) // whose median is 1
+			}
+			low, high := interval(all)
+			if low > 1 || high < 1 {
+				outside++
+			}
+		}
+		if part := float64(outside) / tries; part > 0.06 || n == 81 && part < 0.02 {
+			t.Errorf("%.3f of the intervals of %d values do not hold the median, want 0.05, of few values less", part, n)
+		}
 	}
 }
 
