@@ -122,7 +122,7 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-plain-rules", breaks: "only the last rule of a plain zone decides", file: severalLua, suites: redis,
-		old: "if not ok_ then\n    ok = false", new: "ok = ok_\n  if not ok_ then\n    ok = false",
+		old: "if not ok_ then\n      ok = false", new: "ok = ok_\n    if not ok_ then\n      ok = false",
 	},
 	{
 		name: "lua-plain-mended", breaks: "a plain zone's state is not mended by a denial", file: severalLua, suites: redis,
