@@ -88,11 +88,9 @@ const maxKept = 4096
 
 // release gives the request back. Nothing that outlives the handler refers to it.
 func (q *request) release() {
-	clear(q.uses)
-	clear(q.ask.Items)
-	clear(q.stores)
-	q.uses, q.stores, q.results = q.uses[:0], q.stores[:0], q.results[:0]
-	q.ask = stores.Ask{Items: q.ask.Items[:0]}
+	q.uses, q.ask.Items, q.stores = empty(q.uses), empty(q.ask.Items), empty(q.stores)
+	q.results = q.results[:0]
+	q.ask = stores.Ask{Items: q.ask.Items}
 	if cap(q.key.b) > maxKept {
 		q.key.b = make([]byte, 0, 256)
 	}
@@ -101,6 +99,29 @@ func (q *request) release() {
 	}
 	q.h, q.r, q.outright, q.denial, q.waited = nil, nil, nil, nil, false
 	requests.Put(q)
+}
+
+// empty forgets what is in a list. One element after the other: for the few that
+// there are, clear would take longer to find out whether the garbage collector
+// has to hear of it.
+func empty[T any](list []T) []T {
+	for i := range list {
+		e := &list[i]
+		*e = *new(T)
+	}
+	return list[:0]
+}
+
+// another appends a zero element to a list of which nothing was left behind its end
+// but zeros.
+func another[T any](list []T) ([]T, *T) {
+	n := len(list)
+	if n < cap(list) {
+		list = list[:n+1]
+	} else {
+		list = append(list, *new(T))
+	}
+	return list, &list[n]
 }
 
 // collect finds the zones that apply and what they count by.
@@ -163,8 +184,8 @@ func (q *request) add(z *zone) {
 			return
 		}
 	}
-	q.uses = append(q.uses, use{})
-	u := &q.uses[len(q.uses)-1]
+	var u *use
+	q.uses, u = another(q.uses)
 	u.z, u.shadow, u.key, u.set, u.item, u.twin = z, t.shadow, key, set, -1, -1
 	group := z.hasher.groupOf(&q.key, key)
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
@@ -187,8 +208,8 @@ func (q *request) deny(z *zone, t *terms, label string) {
 
 // count enters an item into the ask and returns its number.
 func (q *request) count(u *use, c *stores.Counter, key, tag stores.Key, group uint32, cost int64) int {
-	q.ask.Items = append(q.ask.Items, stores.Item{})
-	it := &q.ask.Items[len(q.ask.Items)-1]
+	var it *stores.Item
+	q.ask.Items, it = another(q.ask.Items)
 	it.Counter, it.Key, it.Tag, it.Group, it.Cost, it.Shadow = c, key, tag, group, cost, u.shadow
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
 		it.Results = q.results[n : n : n+m]

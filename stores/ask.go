@@ -193,7 +193,10 @@ func (a *Ask) room() {
 		it.Admits, it.Charged, it.Full, it.Crowded, it.hold = true, false, false, false, hold{}
 		if n := len(it.Rules); cap(it.Results) >= n {
 			it.Results = it.Results[:n]
-			clear(it.Results)
+			for r := range it.Results {
+				res := &it.Results[r]
+				*res = Result{}
+			}
 		} else {
 			it.Results = make([]Result, n)
 		}
