@@ -190,7 +190,8 @@ func (a *Ask) turn(it *Item) int64 {
 func (a *Ask) room() {
 	for i := range a.Items {
 		it := &a.Items[i]
-		it.Admits, it.Charged, it.Full, it.Crowded, it.hold = true, false, false, false, hold{}
+		it.Admits, it.Charged, it.Full, it.Crowded = true, false, false, false
+		it.hold = hold{}
 		if n := len(it.Rules); cap(it.Results) >= n {
 			it.Results = it.Results[:n]
 			for r := range it.Results {

@@ -226,7 +226,8 @@ func oweBoth(t *testing.T, what string, v *virtual, shared *Shared, it *Item, de
 	if _, err := shared.conn.call(context.Background(), namesOf("diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
-	p := locate(it)
+	var p place
+	p.locate(it)
 	p.slot = p.table.find(p.shard, it.Key, p.mix)
 	p.from = p.slot
 	p.own(it, v.now)

@@ -87,7 +87,8 @@ func (tr *trace) lease(what string) int64 {
 // grant charges an item that was found admitted, and what it wants in advance, to
 // the local table.
 func (tr *trace) grant(it *Item, want int64) {
-	p := locate(it)
+	var p place
+	p.locate(it)
 	p.slot = p.table.find(p.shard, it.Key, p.mix)
 	p.from = p.slot
 	p.own(it, tr.v.now)

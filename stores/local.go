@@ -44,14 +44,16 @@ type place struct {
 func decideLocal(a *Ask, clock func() int64) {
 	a.room()
 	if len(a.Items) == 1 { // most have one, and clearing room for more takes time
-		place := [1]place{locate(&a.Items[0])}
+		var place [1]place
+		place[0].locate(&a.Items[0])
 		decideAt(a, clock, place[:], place[:])
 		return
 	}
 	var room, order [8]place
 	places := room[:0]
 	for i := range a.Items {
-		places = append(places, locate(&a.Items[i]))
+		places = append(places, place{})
+		places[i].locate(&a.Items[i])
 	}
 	decideAt(a, clock, places, inOrder(order[:0], places))
 }
@@ -84,11 +86,13 @@ func decideAt(a *Ask, clock func() int64, places, locked []place) {
 	}
 }
 
-func locate(it *Item) place {
+// locate finds the item's shard. It fills in what is there instead of returning it:
+// reading back what was just written, in larger pieces, makes a processor wait.
+func (p *place) locate(it *Item) {
 	t := it.Counter.Table
-	mix := t.mix(it.Key)
-	at := int(mix & uint64(len(t.shards)-1))
-	return place{table: t, mix: mix, at: at, shard: &t.shards[at]}
+	p.table, p.mix = t, t.mix(it.Key)
+	p.at = int(p.mix & uint64(len(t.shards)-1))
+	p.shard = &t.shards[p.at]
 }
 
 // inOrder appends the places to room in the order of locking, each shard once.
@@ -190,7 +194,8 @@ func finishLocal(it *Item, clock func() int64, charge int64) {
 	if !it.hold.taken && charge == 0 {
 		return
 	}
-	p := locate(it)
+	var p place
+	p.locate(it)
 	t, s := p.table, p.shard
 	s.mu.Lock()
 	defer s.mu.Unlock()

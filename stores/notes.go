@@ -145,7 +145,7 @@ func (n *notes) set(x note, kind int64) {
 
 // lock takes the locks of an item's counts and of its note, in this order.
 func (n *notes) lock(it *Item) (p place, s *noteShard) {
-	p = locate(it)
+	p.locate(it)
 	p.shard.mu.Lock()
 	s = n.shard(p.mix)
 	s.mu.Lock()

@@ -5,18 +5,21 @@ package stores
 // has it. There are as many as there were different rules that the shard's keys
 // were last charged under.
 type pairs struct {
-	recent [2]int64   // the words of last: looked up without going to the list
+	recent ending     // the words of last: looked up without going to the list
 	last   uint32     // the one that was found last
 	list   []keptPair // the first is that of a state of zeros
 }
 
+// ending is the two words of a pair. An array of two would not be kept in registers.
+type ending struct{ first, second int64 }
+
 type keptPair struct {
-	words [2]int64
+	words ending
 	uses  int
 }
 
 // words are those of a pair.
-func (p *pairs) words(id uint32) [2]int64 {
+func (p *pairs) words(id uint32) ending {
 	if id == p.last {
 		return p.recent
 	}
@@ -25,7 +28,7 @@ func (p *pairs) words(id uint32) [2]int64 {
 
 // change returns the number of the pair of words, for a state that had the pair
 // was.
-func (p *pairs) change(was uint32, words [2]int64) uint32 {
+func (p *pairs) change(was uint32, words ending) uint32 {
 	if p.words(was) == words {
 		return was
 	}
@@ -36,7 +39,7 @@ func (p *pairs) change(was uint32, words [2]int64) uint32 {
 }
 
 // find returns the number of a pair, which is new if there is none.
-func (p *pairs) find(words [2]int64) uint32 {
+func (p *pairs) find(words ending) uint32 {
 	if p.recent == words {
 		return p.last
 	}

@@ -18,7 +18,7 @@ func (t *Table) state(s *shard, slot []int64, i int) algorithms.State {
 		ref := uint64(slot[l.at+1])
 		words := s.pairs.words(uint32(ref >> 32))
 		st := s.scratch[i*pairedWords : (i+1)*pairedWords : (i+1)*pairedWords]
-		st[0], st[1], st[2], st[3] = slot[l.at], int64(uint32(ref)), words[0], words[1]
+		st[0], st[1], st[2], st[3] = slot[l.at], int64(uint32(ref)), words.first, words.second
 		return st
 	}
 	return slot[l.at : l.at+l.words : l.at+l.words]
@@ -28,7 +28,7 @@ func (t *Table) state(s *shard, slot []int64, i int) algorithms.State {
 func (t *Table) keep(s *shard, slot []int64, i int, st algorithms.State) {
 	if l := &t.layout.rules[i]; l.paired {
 		was := uint32(uint64(slot[l.at+1]) >> 32)
-		id := s.pairs.change(was, [2]int64{st[2], st[3]})
+		id := s.pairs.change(was, ending{st[2], st[3]})
 		slot[l.at], slot[l.at+1] = st[0], int64(uint64(id)<<32|uint64(st[1]))
 	}
 }

@@ -231,7 +231,8 @@ func compareStates(t *testing.T, what string, v *virtual, prefix string, it *Ite
 	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
 		t.Fatal(err)
 	}
-	p := locate(it)
+	var p place
+	p.locate(it)
 	slot := p.table.find(p.shard, it.Key, p.mix)
 	if value == "" { // never charged; a place alone is kept elsewhere
 		for i := range it.Counter.Rules {
