@@ -179,15 +179,13 @@ func (z *zoneMetrics) countBadCost() {
 	}
 }
 
-// observe notes how long a decision took, if that was timed, and whether it was
-// made without the zone's store.
+// observe notes how long a decision took, and whether it was made without the
+// zone's store.
 func (z *zoneMetrics) observe(took time.Duration, m stores.Mode) {
 	if z.seconds == nil {
 		return
 	}
-	if took >= 0 {
-		z.seconds.Observe(took.Seconds())
-	}
+	z.seconds.Observe(took.Seconds())
 	switch m {
 	case stores.ModeAlone, stores.ModeAllow, stores.ModeDeny:
 		z.fallback.Inc()
