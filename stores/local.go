@@ -35,6 +35,10 @@ type place struct {
 	mix   uint64
 	slot  []int64 // the key's own; nil: none yet
 	from  []int64 // what it is judged by: its own, a shared counter, or nil
+
+	// judged is the state of an only rule, as long as nobody can have asked the shard
+	// for another; nil: it has to be looked up again.
+	judged algorithms.State
 }
 
 // decideLocal decides by the tables of the items' counters, with the rules that
@@ -43,10 +47,16 @@ type place struct {
 // read before them, it would seem to go back whenever two requests change places.
 func decideLocal(a *Ask, clock func() int64) {
 	a.room()
-	if len(a.Items) == 1 { // most have one, and clearing room for more takes time
-		var place [1]place
-		place[0].locate(&a.Items[0])
-		decideAt(a, clock, place[:], place[:])
+	if len(a.Items) == 1 { // most have one
+		it := &a.Items[0]
+		var p place
+		p.locate(it)
+		p.shard.mu.Lock()
+		a.Now = clock()
+		p.judge(it, a.Now)
+		a.settle()
+		p.conclude(a, it)
+		p.shard.mu.Unlock()
 		return
 	}
 	var room, order [8]place
@@ -63,26 +73,30 @@ func decideAt(a *Ask, clock func() int64, places, locked []place) {
 	for i := range locked {
 		locked[i].shard.mu.Lock()
 	}
-	now := clock()
-	a.Now = now
+	a.Now = clock()
 	for i := range a.Items {
-		places[i].judge(&a.Items[i], now) //nolint:gosec // there is one for each item
+		places[i].judge(&a.Items[i], a.Now)
+		places[i].judged = nil // the next may lie in the same shard
 	}
 	a.settle()
 	for i := range a.Items {
-		it := &a.Items[i]
-		if a.Admitted && it.Admits && !a.Look {
-			places[i].take(it, now, a.turn(it)) //nolint:gosec // as above
-		}
-		if !a.Brief {
-			places[i].numbers(it, now) //nolint:gosec // as above
-		}
-		if a.Look {
-			it.Crowded = places[i].slot == nil && places[i].from != nil //nolint:gosec // as above
-		}
+		places[i].conclude(a, &a.Items[i])
 	}
 	for i := range locked {
 		locked[i].shard.mu.Unlock()
+	}
+}
+
+// conclude does to the item what was decided for the whole ask.
+func (p *place) conclude(a *Ask, it *Item) {
+	if a.Admitted && it.Admits && !a.Look {
+		p.take(it, a.Now, a.turn(it))
+	}
+	if !a.Brief {
+		p.numbers(it, a.Now)
+	}
+	if a.Look {
+		it.Crowded = p.slot == nil && p.from != nil
 	}
 }
 
@@ -132,6 +146,9 @@ func (p *place) judge(it *Item, now int64) {
 			t.steps.Add(1)
 		}
 		it.judge(i, st, now, held)
+		if p.slot != nil && len(it.Rules) == 1 && !t.layout.grows {
+			p.judged = st
+		}
 	}
 }
 
@@ -149,8 +166,11 @@ func (p *place) take(it *Item, now, turn int64) {
 	}
 	if !cost {
 		for i, r := range it.Rules {
-			t.room(s, p.from, i, r, now, it.Cost)
-			st := t.state(s, p.from, i)
+			st := p.judged
+			if st == nil {
+				t.room(s, p.from, i, r, now, it.Cost)
+				st = t.state(s, p.from, i)
+			}
 			r.Charge(st, now, it.Cost, turn)
 			t.keep(s, p.from, i, st)
 		}
@@ -183,8 +203,12 @@ func (p *place) own(it *Item, now int64) {
 func (p *place) numbers(it *Item, now int64) {
 	_, held := p.table.layout.held(p.from)
 	for i, r := range it.Rules {
+		st := p.judged
+		if st == nil {
+			st = p.table.state(p.shard, p.from, i)
+		}
 		res := &it.Results[i]
-		res.Remaining, res.Reset = r.Numbers(p.table.state(p.shard, p.from, i), now)
+		res.Remaining, res.Reset = r.Numbers(st, now)
 		res.Remaining = max(0, res.Remaining-held)
 	}
 }

@@ -146,8 +146,16 @@ func (w *packedTwins) states() {
 // forgotten keys and steps of the clock.
 func TestPackedStates(t *testing.T) {
 	r := seeded(t)
-	w := &packedTwins{T: t, r: r, now: hour}
 	all := versions(t, r)
+	t.Run("five rules", func(t *testing.T) { testPacked(t, r, all) })
+	for i := range all {
+		all[i] = all[i][:1] // whose state is looked up once
+	}
+	t.Run("one rule", func(t *testing.T) { testPacked(t, r, all) })
+}
+
+func testPacked(t *testing.T, r *rand.Rand, all [][]algorithms.Rule) {
+	w := &packedTwins{T: t, r: r, now: hour}
 	var whole []algorithms.Rule
 	for _, rule := range all[0] {
 		if _, ok := rule.(algorithms.Paired); ok {
@@ -189,6 +197,39 @@ func TestPackedStates(t *testing.T) {
 	w.states()
 	if w.crowded == 0 || p.Keys() == 0 || p.Keys() != q.Keys() {
 		t.Errorf("%d asks on shared counters, %d and %d keys: want some, and as many of the one as of the other", w.crowded, p.Keys(), q.Keys())
+	}
+}
+
+// TestItemsOfOneShard charges keys of one shard together and apart: what was looked
+// up for the one is not taken for the other's.
+func TestItemsOfOneShard(t *testing.T) {
+	now := int64(hour)
+	local := &Local{Clock: func() int64 { return now }}
+	for name, rule := range map[string]algorithms.Algorithm{
+		"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_log": &algorithms.SlidingLog{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newTestCounter(t, "z", 0, false, nil, ruleSpec{rule, algorithms.Spec{Limit: 100, Window: hour, Cost: 1}})
+			c.Table = NewTable(c.Rules, false, 100)
+			left := []int64{100, 100}
+			for range 10 {
+				a := localAsk(c, 1)
+				a.Items = append(a.Items, localAsk(c, 2).Items[0])
+				for i, cost := range []int64{2, 3} {
+					a.Items[i].Cost = cost
+					left[i] -= cost
+				}
+				local.Decide(context.Background(), a)
+				alone := localAsk(c, 2)
+				local.Decide(context.Background(), alone)
+				left[1]--
+				for i, got := range []int64{a.Items[0].Results[0].Remaining, alone.Items[0].Results[0].Remaining} {
+					if got != left[i] {
+						t.Fatalf("key %d has %d left, want %d", i+1, got, left[i])
+					}
+				}
+			}
+		})
 	}
 }
 
