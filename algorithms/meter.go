@@ -169,7 +169,10 @@ func (m *meter) rescale(ahead, f, limit, most int64) int64 {
 }
 
 func (m *meter) write(s State, t, level int64) {
-	s[0], s[1], s[2], s[3] = t+level/m.l, level%m.l, m.limit, m.burst
+	s[0], s[1], s[2], s[3] = t+level, 0, m.limit, m.burst
+	if m.l > 1 { // most limits divide their window, and a division takes long
+		s[0], s[1] = t+level/m.l, level%m.l
+	}
 }
 
 func (m *meter) Repair(s State, now int64) bool {

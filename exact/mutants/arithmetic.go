@@ -88,7 +88,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-rest", breaks: "the rest of a level below one microsecond is lost when written", file: meterGo, suites: goRules,
-		old: "t+level/m.l, level%m.l, m.limit", new: "t+level/m.l, level%m.l-level%m.l, m.limit",
+		old: "t+level/m.l, level%m.l\n", new: "t+level/m.l, level%m.l-level%m.l\n",
 	},
 	{
 		name: "meter-last-rest", breaks: "the rest of a level below one microsecond is lost when read (<= for <)", file: meterGo, suites: goRules,
