@@ -2,6 +2,7 @@ package diana
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dianalimiter/diana/internal/topk"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -30,6 +32,7 @@ type request struct {
 
 	lane    uint32 // of the tallies: the pool keeps requests by processor
 	decided uint32 // decisions so far, to time some of them
+	dice    topk.Dice
 }
 
 // use is one zone's part in a request.
@@ -71,7 +74,7 @@ const (
 )
 
 var requests = sync.Pool{New: func() any {
-	return &request{results: make([]stores.Result, 0, 16), key: built{b: make([]byte, 0, 256)}, lane: lanes.Add(1)}
+	return &request{results: make([]stores.Result, 0, 16), key: built{b: make([]byte, 0, 256)}, lane: lanes.Add(1), dice: topk.Dice(rand.Uint64())} //nolint:gosec // it only samples
 }}
 
 var lanes atomic.Uint32

@@ -60,9 +60,10 @@ func (q *request) rank(u *use) {
 	if now == 0 { // nobody was asked
 		now = clock()
 	}
-	times := sketchIn(&u.z.tops.busy).Add(u.key.Hi, u.key.Lo, now)
+	random := q.dice.Throw()
+	times := sketchIn(&u.z.tops.busy).Add(u.key.Hi, u.key.Lo, now, random)
 	if u.outcome == denied || u.outcome == shadowDenied {
-		times = max(times, sketchIn(&u.z.tops.denied).Add(u.key.Hi, u.key.Lo, now))
+		times = max(times, sketchIn(&u.z.tops.denied).Add(u.key.Hi, u.key.Lo, now, random))
 	}
 	if q.h.LogKey && times > 1 && bits.OnesCount32(times) <= 2 {
 		u.z.tops.name(u.key, u.z, q.r)

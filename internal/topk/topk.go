@@ -63,14 +63,30 @@ const (
 	lookTime = 1 << 20 // or after so many microseconds
 )
 
+// Dice are random enough to sample by and quicker than math/rand/v2: a linear
+// congruential generator with the constants of Knuth's MMIX, of which the upper bits
+// are used. Whoever makes one begins with a random number.
+type Dice uint64
+
+// Throw returns random bits.
+func (d *Dice) Throw() uint32 {
+	*d = *d*6364136223846793005 + 1442695040888963407
+	return uint32(*d >> 32)
+}
+
 // Add counts a key, the bits of whose hash are hi and lo, at an instant in
 // microseconds. It returns how often the key certainly came, or 0 if it was not
-// counted.
-func (s *Sketch) Add(hi, lo uint64, now int64) uint32 {
-	skip := s.skip.Load()
-	if skip > 0 && rand.Uint32()&skip != 0 { //nolint:gosec // it only samples
+// counted, which random bits from [Dice] decide while keys come fast.
+func (s *Sketch) Add(hi, lo uint64, now int64, random uint32) uint32 {
+	if random&s.skip.Load() != 0 {
 		return 0
 	}
+	return s.count(hi, lo, now)
+}
+
+// count counts a key for itself and for those that were skipped.
+func (s *Sketch) count(hi, lo uint64, now int64) uint32 {
+	skip := s.skip.Load()
 	n, took := s.adds.Add(1), now-s.since.Load()
 	if n >= lookAdds || took < 0 || took > lookTime {
 		s.pace(now, took, n*(skip+1))

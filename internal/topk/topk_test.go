@@ -17,14 +17,42 @@ func mixed(i uint64) (hi, lo uint64) {
 	return r.Uint64(), r.Uint64()
 }
 
+func newDice() *Dice {
+	d := Dice(rand.Uint64())
+	return &d
+}
+
+// TestDice takes every n-th throw, as keys do that come in turn: each of them is
+// as likely as any to count.
+func TestDice(t *testing.T) {
+	dice := newDice()
+	t.Log("seed", *dice)
+	for _, n := range []int{1, 2, 3, 7, 16, 64, 256} {
+		const each = 160_000
+		counted := make([]int, n)
+		for i := range n * each {
+			if dice.Throw()&(sampled-1) == 0 {
+				counted[i%n]++
+			}
+		}
+		for key, got := range counted {
+			// Six standard deviations from 10,000.
+			if got < 9_400 || got > 10_600 {
+				t.Errorf("key %d of %d was counted %d times of %d, want about %d", key, n, got, each, each/sampled)
+			}
+		}
+	}
+}
+
 func TestFewKeysAreExact(t *testing.T) {
 	var s Sketch
+	dice := newDice()
 	now := int64(9) << EpochBits
 	for i := range uint64(50) {
 		hi, lo := mixed(i)
 		for n := range i + 1 {
 			now += 1000
-			if got := s.Add(hi, lo, now); uint64(got) != n+1 {
+			if got := s.Add(hi, lo, now, dice.Throw()); uint64(got) != n+1 {
 				t.Fatalf("key %d: counted %d, want %d", i, got, n+1)
 			}
 		}
@@ -47,6 +75,7 @@ func TestFewKeysAreExact(t *testing.T) {
 // TestBusyAmongMillions hides twenty busy keys among ten million that come once.
 func TestBusyAmongMillions(t *testing.T) {
 	var s Sketch
+	dice := newDice()
 	seed := rand.Uint64()
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -55,10 +84,10 @@ func TestBusyAmongMillions(t *testing.T) {
 	for i := range uint64(distinct) {
 		if i%50 == 0 { // the busy ones are 2 % of all, 0.1 % each
 			hi, lo := mixed(r.Uint64N(20))
-			s.Add(hi, lo, now(i))
+			s.Add(hi, lo, now(i), dice.Throw())
 		}
 		hi, lo := hash(i<<20 | 1<<60)
-		s.Add(hi, lo, now(i))
+		s.Add(hi, lo, now(i), dice.Throw())
 	}
 	found := 0
 	for _, c := range s.Top(100, now(distinct)) {
@@ -80,13 +109,14 @@ func TestHeavyKeysAreFound(t *testing.T) {
 	t.Log("seed", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
 	var s Sketch
+	dice := newDice()
 	for i := range uint64(2_000_000) {
 		k := 1000 + i // comes once
 		if i%3 == 0 {
 			k = r.Uint64N(20) // 1.7 % each
 		}
 		hi, lo := mixed(k)
-		s.Add(hi, lo, int64(i)*20)
+		s.Add(hi, lo, int64(i)*20, dice.Throw())
 	}
 	top := s.Top(100, 40_000_000)
 	for i := range uint64(20) {
@@ -103,20 +133,21 @@ func TestHeavyKeysAreFound(t *testing.T) {
 
 func TestCountsFade(t *testing.T) {
 	var s Sketch
+	dice := newDice()
 	hi, lo := mixed(1)
 	at := func(epoch int64) int64 { return epoch << EpochBits }
 	for range 64 {
-		s.Add(hi, lo, at(5))
+		s.Add(hi, lo, at(5), dice.Throw())
 	}
 	for _, epoch := range []int64{5, 0} {
 		if top := s.Top(1, at(epoch)); top[0].Times != 64 {
 			t.Errorf("epoch %d: %d, want 64", epoch, top[0].Times)
 		}
 	}
-	if n := s.Add(hi, lo, at(7)); n != 17 {
+	if n := s.Add(hi, lo, at(7), dice.Throw()); n != 17 {
 		t.Errorf("two epochs later: %d, want 17", n)
 	}
-	if n := s.Add(hi, lo, at(6)); n != 18 { // a clock that went back
+	if n := s.Add(hi, lo, at(6), dice.Throw()); n != 18 { // a clock that went back
 		t.Errorf("an epoch back: %d, want 18", n)
 	}
 	if top := s.Top(1, at(100)); len(top) != 0 {
@@ -128,12 +159,13 @@ func TestCountsFade(t *testing.T) {
 // again when it slows down.
 func TestFastKeysAreSampled(t *testing.T) {
 	var s Sketch
+	dice := newDice()
 	now := int64(1) << 40
 	add := func(key uint64, n int, gap int64) {
 		hi, lo := mixed(key)
 		for range n {
 			now += gap
-			s.Add(hi, lo, now)
+			s.Add(hi, lo, now, dice.Throw())
 		}
 	}
 	times := func(key uint64) uint32 {
@@ -165,9 +197,10 @@ func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range uint64(4) {
 		wg.Go(func() {
+			dice := newDice()
 			for i := range uint64(20_000) {
 				hi, lo := mixed((i * (g + 1)) % 300)
-				s.Add(hi, lo, int64(i)*500)
+				s.Add(hi, lo, int64(i)*500, dice.Throw())
 				if i%1000 == 0 {
 					s.Top(10, 0)
 				}
@@ -188,23 +221,26 @@ func BenchmarkAdd(b *testing.B) {
 	const now = 1 << 40 // as fast as can be
 	b.Run("one key", func(b *testing.B) {
 		var s Sketch
+		dice := newDice()
 		for b.Loop() {
-			s.Add(keys[0][0], keys[0][1], now)
+			s.Add(keys[0][0], keys[0][1], now, dice.Throw())
 		}
 	})
 	b.Run("65536 keys", func(b *testing.B) {
 		var s Sketch
+		dice := newDice()
 		for i := 0; b.Loop(); i++ {
 			k := &keys[i&(1<<16-1)]
-			s.Add(k[0], k[1], now)
+			s.Add(k[0], k[1], now, dice.Throw())
 		}
 	})
 	b.Run("65536 keys parallel", func(b *testing.B) {
 		var s Sketch
 		b.RunParallel(func(pb *testing.PB) {
+			dice := newDice()
 			for i := 0; pb.Next(); i++ {
 				k := &keys[i&(1<<16-1)]
-				s.Add(k[0], k[1], now)
+				s.Add(k[0], k[1], now, dice.Throw())
 			}
 		})
 	})
