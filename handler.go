@@ -46,12 +46,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if q.ask.Turn > 0 && pause(r.Context(), time.Duration(q.ask.Turn)*time.Microsecond) {
 		return caddyhttp.Error(statusGone, errGone)
 	}
-	if q.told.empty() && !q.counts() {
+	told := q.tells()
+	if !told && !q.counts() {
 		err := next.ServeHTTP(w, r)
 		status = statusOf(err)
 		return err
 	}
-	rw = newWriter(w, q.told)
+	rw = newWriter(w)
+	if told {
+		q.fill(&rw.told)
+	}
 	err := next.ServeHTTP(rw, r)
 	rw.finish(err)
 	if status = rw.status; status == 0 {
@@ -122,17 +126,4 @@ func (q *request) finish(status int) {
 		}
 		u.z.store.Finish(q.r.Context(), it, charge)
 	}
-}
-
-// counted says whether a store decided by what it counts.
-func (q *request) counted() bool {
-	if q.outright != nil {
-		return false
-	}
-	for i := range q.ask.Items {
-		if len(q.ask.Items[i].Results) > 0 {
-			return true
-		}
-	}
-	return false
 }

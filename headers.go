@@ -12,21 +12,29 @@ import (
 // maxHeaderRules is how many rules the headers tell of.
 const maxHeaderRules = 4
 
-// headers are what a response tells its client of where it stands: the values
-// of headerNames, empty where there is none.
-type headers [numHeaders]string
+// headers are what a response tells its client of where it stands: the values of
+// draftNames, empty where there is none, and of legacyNames.
+type headers struct {
+	draft  [2]string
+	legacy *[3]string // nil: none, as in most responses
+}
 
 const (
 	atPolicy = iota
 	atLimit
-	atLegacyLimit
-	atLegacyLeft
-	atLegacyEnd
-	numHeaders
 )
 
-// headerNames are in canonical form.
-var headerNames = [numHeaders]string{"Ratelimit-Policy", "Ratelimit", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+const (
+	atLegacyLimit = iota
+	atLegacyLeft
+	atLegacyEnd
+)
+
+// Names in canonical form.
+var (
+	draftNames  = [...]string{"Ratelimit-Policy", "Ratelimit"}
+	legacyNames = [...]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+)
 
 const (
 	headerRetryAfter   = "Retry-After"
@@ -34,79 +42,101 @@ const (
 	headerContentType  = "Content-Type"
 )
 
-func (h *headers) empty() bool { return h[atPolicy] == "" && h[atLegacyLimit] == "" }
-
 // add appends the headers of a handler inside this one.
 func (h *headers) add(inner *headers) {
 	if inner == nil {
 		return
 	}
-	for _, i := range [...]int{atPolicy, atLimit} {
-		if h[i] != "" && inner[i] != "" {
-			h[i] += ", "
+	for i := range h.draft {
+		if h.draft[i] != "" && inner.draft[i] != "" {
+			h.draft[i] += ", "
 		}
-		h[i] += inner[i]
+		h.draft[i] += inner.draft[i]
 	}
-	if h[atLegacyLimit] == "" {
-		copy(h[atLegacyLimit:], inner[atLegacyLimit:])
+	if h.legacy == nil {
+		h.legacy = inner.legacy
 	}
 }
 
 // set puts the headers in place of any others of their names. The values stay
 // where they are, each with no room behind it.
 func (h *headers) set(to http.Header) {
-	for i, name := range headerNames {
-		if h[i] != "" {
-			to[name] = h[i : i+1 : i+1]
+	for i, name := range draftNames {
+		if h.draft[i] != "" {
+			to[name] = h.draft[i : i+1 : i+1]
+		}
+	}
+	if h.legacy != nil {
+		for i, name := range legacyNames {
+			to[name] = h.legacy[i : i+1 : i+1]
 		}
 	}
 }
 
-// headers says where the client stands after the decision.
-func (q *request) headers() (h headers) {
-	if !q.counted() {
-		return h
+// tells says whether there is anything for headers to tell of.
+func (q *request) tells() bool {
+	if q.h.headers == headersOff || q.outright != nil {
+		return false
 	}
+	for i := range q.uses {
+		if u := &q.uses[i]; u.isTold() && len(q.ask.Items[u.item].Results) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isTold says that headers may tell of the zone.
+func (u *use) isTold() bool { return !u.shadow && !u.z.quiet && u.item >= 0 }
+
+// fill writes into h where the client stands after the decision.
+func (q *request) fill(h *headers) {
 	if q.h.headers != headersLegacy {
-		q.draft(&h)
+		q.draft(h)
 	}
 	if q.h.headers != headersDraft {
-		q.legacy(&h)
+		q.legacy(h)
 	}
-	return h
 }
 
 // draft writes RateLimit and RateLimit-Policy, of
 // draft-ietf-httpapi-ratelimit-headers-10, for the first rules in the order of
 // the configuration.
 func (q *request) draft(h *headers) {
-	var limitRoom, policyRoom [256]byte
-	limit, policy := limitRoom[:0], policyRoom[:0]
-	left := maxHeaderRules
+	b, left := q.text[:0], maxHeaderRules
 	for i := range q.uses {
 		u := &q.uses[i]
-		if u.shadow || u.z.quiet || u.item < 0 || left == 0 {
+		if !u.isTold() {
 			continue
 		}
-		it := &q.ask.Items[u.item]
+		it := &q.ask.Items[u.item] // without results its store is away and was not replaced
 		n := min(len(it.Results), left)
-		if n == 0 {
-			continue // its store is away and was not replaced
-		}
 		left -= n
 		for r := range n {
-			limit = appendLimit(separate(limit), u.set.names[r], &it.Results[r])
-		}
-		if len(q.uses) == 1 && q.ask.Mode != stores.ModeAlone {
-			h[atPolicy] = u.set.policy // built once
-		} else {
-			policy = appendPolicy(policy, u.set.names, it.Rules, n)
+			b = appendLimit(separate(b), u.set.names[r], &it.Results[r])
 		}
 	}
-	if len(policy) > 0 {
-		h[atPolicy] = string(policy)
+	h.draft[atLimit] = string(b)
+	h.draft[atPolicy], b = q.policy(b[:0])
+	q.text = b
+}
+
+// policy is the value of RateLimit-Policy for the same rules. What had to be
+// written for it is in the room that is returned.
+func (q *request) policy(room []byte) (string, []byte) {
+	if len(q.uses) == 1 && q.ask.Mode != stores.ModeAlone {
+		return q.uses[0].set.policy, room // built once
 	}
-	h[atLimit] = string(limit)
+	b, left := room, maxHeaderRules
+	for i := range q.uses {
+		if u := &q.uses[i]; u.isTold() {
+			it := &q.ask.Items[u.item]
+			n := min(len(it.Results), left)
+			left -= n
+			b = appendPolicy(b, u.set.names, it.Rules, n)
+		}
+	}
+	return string(b), b
 }
 
 func separate(b []byte) []byte {
@@ -154,18 +184,24 @@ func (q *request) legacy(h *headers) {
 	var limit int64
 	for i := range q.uses {
 		u := &q.uses[i]
-		if u.shadow || u.z.quiet || u.item < 0 {
+		if !u.isTold() {
 			continue
 		}
 		if res, l := nearestOf(&q.ask.Items[u.item]); res != nil && (nearest == nil || nearer(res, l, nearest, limit)) {
 			nearest, limit = res, l
 		}
 	}
-	if nearest != nil {
-		h[atLegacyLimit] = strconv.FormatInt(limit, 10)
-		h[atLegacyLeft] = strconv.FormatInt(nearest.Remaining, 10)
-		h[atLegacyEnd] = strconv.FormatInt(seconds(nearest.Reset), 10)
+	if nearest == nil {
+		return
 	}
+	b := strconv.AppendInt(q.text[:0], limit, 10)
+	toLeft := len(b)
+	b = strconv.AppendInt(b, nearest.Remaining, 10)
+	toEnd := len(b)
+	b = strconv.AppendInt(b, seconds(nearest.Reset), 10)
+	text := string(b)
+	h.legacy = &[...]string{text[:toLeft], text[toLeft:toEnd], text[toEnd:]}
+	q.text = b
 }
 
 // nearestOf is the item's rule with the smallest part of its limit left.

@@ -21,26 +21,26 @@ import (
 type denial struct {
 	exceeded
 	answer [2]string // the values of Retry-After and Cache-Control
-	told   *headers  // nil: none
 }
 
-// newDenial has room for headers where there can be any.
-func newDenial(e exceeded, told bool) *denial {
-	if !told {
-		return &denial{exceeded: e}
+// newDenial has room for headers where there are any.
+func (q *request) newDenial() {
+	if !q.tells() {
+		q.denial = &denial{exceeded: q.exceeded()}
+		return
 	}
 	d := new(struct {
 		denial
-		room headers
+		told headers
 	})
-	d.exceeded, d.told = e, &d.room
-	return &d.denial
+	d.exceeded = q.exceeded()
+	q.denial, q.told = &d.denial, &d.told
 }
 
 // report settles what every zone decided and tells of it.
 func (q *request) report() {
 	if !q.passes() {
-		q.denial = newDenial(q.exceeded(), q.h.headers != headersOff)
+		q.newDenial()
 	}
 	for i := range q.uses {
 		u := &q.uses[i]
@@ -51,9 +51,6 @@ func (q *request) report() {
 		if u.twin >= 0 && q.ask.Items[u.twin].Charged {
 			u.z.twins.add(u.key, q.ask.Items[u.twin].Key)
 		}
-	}
-	if q.h.headers != headersOff {
-		q.told = q.headers()
 	}
 	if !q.h.unread {
 		q.show()

@@ -24,11 +24,12 @@ type request struct {
 	stores   []stores.Store // the store of each item of the ask
 	outright *use           // the first zone that denies whatever is counted
 	denial   *denial        // nil: it passes
-	told     headers
+	told     *headers       // of a denial; nil: none
 	key      built
 	waited   bool
 
 	results []stores.Result // room for the items' results
+	text    []byte          // room for what headers say
 
 	lane    uint32 // of the tallies: the pool keeps requests by processor
 	decided uint32 // decisions so far, to time some of them
@@ -97,10 +98,7 @@ func (q *request) release() {
 	if cap(q.key.b) > maxKept {
 		q.key.b = make([]byte, 0, 256)
 	}
-	if !q.told.empty() {
-		q.told = headers{}
-	}
-	q.h, q.r, q.outright, q.denial, q.waited = nil, nil, nil, nil, false
+	q.h, q.r, q.outright, q.denial, q.told, q.waited = nil, nil, nil, nil, nil, false
 	requests.Put(q)
 }
 

@@ -70,12 +70,12 @@ func (q *request) refuse(w http.ResponseWriter) error {
 	if v := h[headerCacheControl]; len(v) == 0 || v[0] == "" {
 		h[headerCacheControl] = d.answer[1:]
 	}
-	if d.told != nil {
-		*d.told = q.told
+	if q.told != nil {
+		q.fill(q.told)
 		if outer := outerWriter(w); outer != nil {
-			outer.inner = d.told
+			outer.inner = q.told
 		} else {
-			d.told.set(h)
+			q.told.set(h)
 		}
 	}
 	if z := d.zone; z != nil && z.responder != nil {

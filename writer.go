@@ -17,8 +17,8 @@ type writer struct {
 	status int // 0: nothing was written yet
 }
 
-func newWriter(w http.ResponseWriter, told headers) *writer {
-	rw := &writer{told: told, outer: outerWriter(w)}
+func newWriter(w http.ResponseWriter) *writer {
+	rw := &writer{outer: outerWriter(w)}
 	rw.ResponseWriter = w
 	return rw
 }
