@@ -174,6 +174,9 @@ func denied(s samples) []row {
 		{"redis-denied", "bare-redis", "Diana, Redis, hot key denied", "≤ +2 us, ≤ 0.01 calls"},
 	} {
 		r := row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name, v.beside), v.goal}
+		if v.name == "local-denied" {
+			r.beside += "; " + more(s.pairs("HTTP/"+v.name, "HTTP/bare-denied", "cpu-us/op", difference)) + " beside error 429"
+		}
 		if calls := s.median("HTTP/"+v.name, "redis-calls/op"); !math.IsNaN(calls) {
 			r.beside += number(calls, "; %.3f Redis calls a request")
 		}
