@@ -19,6 +19,10 @@ func build(ctx context.Context, dir string, o *options) error {
 		module, command string
 	}{{&o.diana, "github.com/dianalimiter/diana", "./cmd/caddy"}, {&o.peers, "github.com/dianalimiter/diana/benchmarks", "./cmd/peercaddy"}} {
 		if *b.file != "" {
+			var err error
+			if *b.file, err = filepath.Abs(*b.file); err != nil { // it runs in a folder of its own
+				return err
+			}
 			continue
 		}
 		log.Printf("building %s of %s", b.command, b.module)
