@@ -16,7 +16,7 @@ import (
 // runs it or, after "make ", with the target that it is.
 var commands = map[string]string{
 	`make run\b.*`:                        "make run",
-	`go (run|test) .*`:                    ". TestDocumentedGoCommands",
+	`go (run|test|tool pprof) .*`:         ". TestDocumentedGoCommands",
 	`(\.ci/tools |bin/tools/)benchstat.*`: "make bench",
 	`make (test|help|lint|fmt|bench|build|exact|exact-long|fuzz|mutants|chaos)\b.*`: "make $1",
 	`xcaddy build \S+ --with \S+ --with \S+/examples/algorithm`:                     "xcaddy-test TestSeventhAlgorithm",
