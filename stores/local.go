@@ -59,7 +59,8 @@ func decideLocal(a *Ask, clock func() int64) {
 		p.shard.mu.Unlock()
 		return
 	}
-	var room, order [8]place
+	var room [8]place
+	var order [8]int
 	places := room[:0]
 	for i := range a.Items {
 		places = append(places, place{})
@@ -68,10 +69,11 @@ func decideLocal(a *Ask, clock func() int64) {
 	decideAt(a, clock, places, inOrder(order[:0], places))
 }
 
-// decideAt decides at the items' places, of which locked are to be locked.
-func decideAt(a *Ask, clock func() int64, places, locked []place) {
-	for i := range locked {
-		locked[i].shard.mu.Lock()
+// decideAt decides at the items' places, of which those with the numbers locked are
+// to be locked.
+func decideAt(a *Ask, clock func() int64, places []place, locked []int) {
+	for _, i := range locked {
+		places[i].shard.mu.Lock()
 	}
 	a.Now = clock()
 	for i := range a.Items {
@@ -82,8 +84,8 @@ func decideAt(a *Ask, clock func() int64, places, locked []place) {
 	for i := range a.Items {
 		places[i].conclude(a, &a.Items[i])
 	}
-	for i := range locked {
-		locked[i].shard.mu.Unlock()
+	for _, i := range locked {
+		places[i].shard.mu.Unlock()
 	}
 }
 
@@ -109,15 +111,16 @@ func (p *place) locate(it *Item) {
 	p.shard = &t.shards[p.at]
 }
 
-// inOrder appends the places to room in the order of locking, each shard once.
-func inOrder(room, places []place) []place {
-	for _, p := range places {
-		i := len(room)
-		for i > 0 && p.before(&room[i-1]) {
+// inOrder appends the numbers of the places to room in the order of locking, each
+// shard once.
+func inOrder(room []int, places []place) []int {
+	for n := range places {
+		p, i := &places[n], len(room)
+		for i > 0 && p.before(&places[room[i-1]]) {
 			i--
 		}
-		if i == 0 || room[i-1].shard != p.shard {
-			room = slices.Insert(room, i, p)
+		if i == 0 || places[room[i-1]].shard != p.shard {
+			room = slices.Insert(room, i, n)
 		}
 	}
 	return room
