@@ -24,12 +24,6 @@ const (
 	atLimit
 )
 
-const (
-	atLegacyLimit = iota
-	atLegacyLeft
-	atLegacyEnd
-)
-
 // Names in canonical form.
 var (
 	draftNames  = [...]string{"Ratelimit-Policy", "Ratelimit"}
