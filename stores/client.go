@@ -34,7 +34,8 @@ func newClient(o *RedisOptions) (redis.UniversalClient, *links) {
 	}
 	answer := max(o.Timeout, silence)
 	u := &redis.UniversalOptions{
-		Addrs: o.Addresses, MasterName: o.Master, IsClusterMode: o.Cluster,
+		Addrs:      slices.Clip(o.Addresses), // a Cluster's client appends to them
+		MasterName: o.Master, IsClusterMode: o.Cluster,
 		Username: o.Username, Password: o.Password, DB: o.DB,
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		Protocol: 2, DisableIdentity: true,
