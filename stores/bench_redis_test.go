@@ -3,7 +3,6 @@ package stores
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,7 +76,6 @@ func (r *benchRedis) packed(i uint64) (keys []string, ask []byte) {
 // request asks; 32 in one call of the script; and 32 calls in one pipeline. A
 // script that does nothing tells how fast the machine is.
 func BenchmarkRedis(b *testing.B) {
-	long := os.Getenv("DIANA_BENCH") == "long"
 	for _, v := range []struct {
 		name  string
 		rules []benchRule
@@ -92,10 +90,8 @@ func BenchmarkRedis(b *testing.B) {
 			r.run(b, "noop/alone", r.benchNoop)
 		}
 		r.run(b, v.name+"/alone", r.benchAlone)
-		if v.name == "gcra" || long {
-			r.run(b, v.name+"/together=32", r.benchTogether)
-			r.run(b, v.name+"/pipelined=32", r.benchPipelined)
-		}
+		r.run(b, v.name+"/together=32", r.benchTogether)
+		r.run(b, v.name+"/pipelined=32", r.benchPipelined)
 	}
 }
 

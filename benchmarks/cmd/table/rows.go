@@ -122,10 +122,17 @@ func redis(s samples) []row {
 	for _, v := range []struct{ name, what, goal string }{
 		{"noop/alone", "a script that does nothing", ""},
 		{"gcra/alone", "gcra, one at a time", "≤ 6.5 us"},
+		{"gcra/pipelined=32", "gcra, 32 calls in a pipeline", ""},
 		{"gcra/together=32", "gcra, 32 together", "≤ 4 us"},
 		{"sliding_window/alone", "sliding_window", "≤ 9 us"},
+		{"sliding_window/pipelined=32", "sliding_window, 32 calls in a pipeline", ""},
+		{"sliding_window/together=32", "sliding_window, 32 together", ""},
 		{"three_rules/alone", "three rules mixed", "≤ 10 us"},
+		{"three_rules/pipelined=32", "three rules mixed, 32 calls in a pipeline", ""},
+		{"three_rules/together=32", "three rules mixed, 32 together", ""},
 		{"eight_rules/alone", "eight rules mixed", "≤ 15 us"},
+		{"eight_rules/pipelined=32", "eight rules mixed, 32 calls in a pipeline", ""},
+		{"eight_rules/together=32", "eight rules mixed, 32 together", ""},
 	} {
 		name := "Redis/" + v.name
 		all = append(all, row{
