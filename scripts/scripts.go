@@ -84,7 +84,7 @@ var Decide = sync.OnceValue(func() *Script {
 // insert puts texts where a line says so by their names.
 func insert(text string, namesAndTexts ...string) string {
 	for i := 0; i < len(namesAndTexts); i += 2 {
-		text = strings.ReplaceAll(text, "insert "+namesAndTexts[i]+"\n", namesAndTexts[i+1])
+		text = strings.ReplaceAll(text, "insert "+namesAndTexts[i]+"\n", namesAndTexts[i+1]) //nolint:gosec // they come in pairs
 	}
 	return text
 }
