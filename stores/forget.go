@@ -185,7 +185,7 @@ func (n *notes) drop(k Key, mix uint64) {
 	s := n.shard(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := n.find(s, k); x != nil {
+	if x := n.find(s, k, mix); x != nil {
 		n.set(x, noteNothing)
 		clear(x[noteWords:])
 	}

@@ -22,6 +22,9 @@ func (x *index) home(mix uint64) int {
 // neither the shard nor, but for a huge table, the home.
 func (x *index) tag(mix uint64) uint32 { return uint32(mix>>10) << x.bits }
 
+// tagOf is the tag in an entry.
+func (x *index) tagOf(entry uint32) uint32 { return entry &^ (1<<x.bits - 1) }
+
 func (x *index) next(i int) int {
 	if i++; i == len(x.entries) {
 		return 0
@@ -66,4 +69,15 @@ func (x *index) slot(entry uint32) uint32 { return entry&(1<<x.bits-1) - 1 }
 // room says whether used slots leave room for one more with this number.
 func (x *index) room(used int, slot uint32) bool {
 	return (used+1)*8 <= len(x.entries)*7 && slot+1 < 1<<x.bits
+}
+
+// grow empties the index, which is full or whose entries have no room for a slot
+// with the number most, and makes it large enough for one more than are used. all
+// is the greatest number to be expected.
+func (x *index) grow(used int, all uint64, most uint32) {
+	size := len(x.entries)
+	if !x.room(used, 0) {
+		size = max(minIndex, size+size/4)
+	}
+	*x = index{make([]uint32, size), bits.Len64(max(all, uint64(most)+1))}
 }

@@ -14,9 +14,9 @@ import (
 type notes struct {
 	table   *Table
 	offsets []int // of each rule's words
-	stride  int
+	slots   slots
 	owing   atomic.Int64 // notes that say noteOwes
-	shards  [noteShards]noteShard
+	shards  []noteShard  // as many as the table has
 }
 
 // What a note is.
@@ -27,12 +27,9 @@ const (
 )
 
 const (
-	noteShards   = 64
-	noteKind     = keyWords // where the kind stands
-	noteWords    = keyWords + 1
-	notesInPage  = 256
-	notesToTry   = 16 // are looked at to make room for one
-	noteOverhead = 72 // bytes of a note's entry in the index, at the most
+	noteKind   = keyWords // where the kind stands
+	noteWords  = keyWords + 1
+	notesToTry = 16 // are looked at to make room for one
 )
 
 // note is {key, key, kind, words of each rule...}.
@@ -40,33 +37,34 @@ type note []int64
 
 type noteShard struct {
 	mu    sync.Mutex
-	index map[Key]uint32
-	pages [][]int64
+	index index
+	pages pages
 	used  uint32
 	hand  uint32 // where the search for one to give up goes on
-	_     [24]byte
+	_     [56]byte
 }
 
 // notes returns the table's notes, nil if a rule's counts cannot be carried.
 func (t *Table) notes() *notes {
 	t.noted.Do(func() {
-		n := &notes{table: t, stride: noteWords}
+		n, stride := &notes{table: t, shards: make([]noteShard, len(t.shards))}, noteWords
 		for _, r := range t.rules {
 			p, ok := r.(algorithms.Portable)
 			if !ok {
 				return
 			}
-			n.offsets = append(n.offsets, n.stride)
-			n.stride += p.NoteWords()
+			n.offsets = append(n.offsets, stride)
+			stride += p.NoteWords()
 		}
 		if len(t.rules) > 0 {
+			n.slots.init(stride)
 			t.note = n
 		}
 	})
 	return t.note
 }
 
-func (n *notes) shard(mix uint64) *noteShard { return &n.shards[mix>>32%noteShards] }
+func (n *notes) shard(mix uint64) *noteShard { return &n.shards[mix&uint64(len(n.shards)-1)] }
 
 // words are those of one rule.
 func (n *notes) words(x note, rule int) []int64 {
@@ -76,43 +74,62 @@ func (n *notes) words(x note, rule int) []int64 {
 	return x[n.offsets[rule]:]
 }
 
-func (n *notes) at(s *noteShard, i uint32) note {
-	from := int(i%notesInPage) * n.stride
-	return s.pages[i/notesInPage][from : from+n.stride : from+n.stride]
-}
+// at is a shard's i-th note.
+func (n *notes) at(s *noteShard, i uint32) note { return n.slots.at(s.pages.nth(i)) }
 
 // find returns a key's note, or nil.
-func (n *notes) find(s *noteShard, k Key) note {
-	if i, ok := s.index[k]; ok {
-		return n.at(s, i)
+func (n *notes) find(s *noteShard, k Key, mix uint64) note {
+	x := &s.index
+	if len(x.entries) == 0 {
+		return nil
+	}
+	for i := x.home(mix); x.entries[i] != 0; i = x.next(i) {
+		if e := x.entries[i]; x.tagOf(e) == x.tag(mix) {
+			if found := note(n.slots.at(x.slot(e))); found.key() == k {
+				return found
+			}
+		}
 	}
 	return nil
 }
 
 // make returns a key's note, a new one if it has none, or nil if there is no
 // room: what an instance owes is not given up for what it knows.
-func (n *notes) make(s *noteShard, k Key) note {
-	if x := n.find(s, k); x != nil {
+func (n *notes) make(s *noteShard, k Key, mix uint64) note {
+	if x := n.find(s, k, mix); x != nil {
 		return x
 	}
 	i := s.used
-	if int64(i) < max(1, n.table.max.Load()/noteShards) {
-		if i%notesInPage == 0 {
-			s.pages = append(s.pages, make([]int64, notesInPage*n.stride))
+	if int64(i) < n.most() {
+		if i%pageSlots == 0 {
+			s.pages = append(s.pages, n.slots.page())
+		}
+		if slot := s.pages.nth(i); !s.index.room(int(i), slot) {
+			n.reindex(s, slot)
 		}
 		s.used++
 	} else if i = n.giveUp(s); i == s.used {
 		return nil
 	}
-	if s.index == nil {
-		s.index = make(map[Key]uint32)
-	}
-	s.index[k] = i
+	s.index.link(s.pages.nth(i), mix)
 	x := n.at(s, i)
 	clear(x)
 	x[0], x[1] = int64(k.Hi), int64(k.Lo)
 	return x
 }
+
+// most is how many notes a shard has at most.
+func (n *notes) most() int64 { return max(1, n.table.max.Load()/int64(len(n.shards))) }
+
+// reindex makes the index large enough for another note, in a slot up to most.
+func (n *notes) reindex(s *noteShard, most uint32) {
+	s.index.grow(int(s.used), uint64(len(n.shards))*uint64(n.most()+pageSlots), most)
+	for i := range s.used {
+		s.index.link(s.pages.nth(i), n.mixAt(s.pages.nth(i)))
+	}
+}
+
+func (n *notes) mixAt(slot uint32) uint64 { return n.table.mix(note(n.slots.at(slot)).key()) }
 
 // giveUp takes a note from its key, and returns its number, or the number of
 // notes if none was found that could be.
@@ -123,7 +140,7 @@ func (n *notes) giveUp(s *noteShard) uint32 {
 			s.hand = 0
 		}
 		if x := n.at(s, i); x[noteKind] != noteOwes {
-			delete(s.index, x.key())
+			s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)
 			return i
 		}
 	}
@@ -154,10 +171,11 @@ func (n *notes) lock(it *Item) (p place, s *noteShard) {
 
 // learn writes down what Redis said of an item.
 func (n *notes) learn(it *Item, now int64) {
-	s := n.shard(n.table.mix(it.Key))
+	mix := n.table.mix(it.Key)
+	s := n.shard(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := n.make(s, it.Key)
+	x := n.make(s, it.Key, mix)
 	if x == nil || x[noteKind] == noteOwes {
 		return
 	}
@@ -176,7 +194,7 @@ func (n *notes) warm(it *Item, now int64) bool {
 	p, s := n.lock(it)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
-	x := n.make(s, it.Key)
+	x := n.make(s, it.Key, p.mix)
 	if x == nil || x[noteKind] == noteOwes {
 		return false
 	}
@@ -213,10 +231,11 @@ func (n *notes) warm(it *Item, now int64) bool {
 
 // forgive takes what an item was just charged alone out of what it owes.
 func (n *notes) forgive(it *Item, now, turn int64) {
-	s := n.shard(n.table.mix(it.Key))
+	mix := n.table.mix(it.Key)
+	s := n.shard(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := n.find(s, it.Key); x != nil && x[noteKind] == noteOwes {
+	if x := n.find(s, it.Key, mix); x != nil && x[noteKind] == noteOwes {
 		for i, r := range it.Rules {
 			r.(algorithms.Portable).Forgive(n.words(x, i), now, it.Cost, turn)
 		}
@@ -232,7 +251,7 @@ func (n *notes) owed(it *Item, now int64) [][]int64 {
 	p, s := n.lock(it)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
-	x := n.find(s, it.Key)
+	x := n.find(s, it.Key, p.mix)
 	if x == nil || x[noteKind] != noteOwes {
 		return nil
 	}
@@ -257,10 +276,11 @@ func (n *notes) owed(it *Item, now int64) [][]int64 {
 
 // restore makes a key owe again what owed returned, because it was not charged.
 func (n *notes) restore(k Key) {
-	s := n.shard(n.table.mix(k))
+	mix := n.table.mix(k)
+	s := n.shard(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := n.find(s, k); x != nil && x[noteKind] == noteNothing {
+	if x := n.find(s, k, mix); x != nil && x[noteKind] == noteNothing {
 		n.set(x, noteOwes)
 	}
 }
@@ -268,7 +288,7 @@ func (n *notes) restore(k Key) {
 // debtors returns keys that owe, at most as many as fit in keys, and where to
 // go on; done says that all were looked at.
 func (n *notes) debtors(keys []Key, from noteCursor) (_ []Key, next noteCursor, done bool) {
-	for ; from.shard < noteShards; from = (noteCursor{from.shard + 1, 0}) {
+	for ; from.shard < len(n.shards); from = (noteCursor{from.shard + 1, 0}) {
 		s := &n.shards[from.shard]
 		s.mu.Lock()
 		for ; from.at < s.used && len(keys) < cap(keys); from.at++ {

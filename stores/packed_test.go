@@ -126,8 +126,8 @@ func (w *packedTwins) states() {
 			}
 		}
 		for n := range s.next {
-			if k := p.keyOf(s.nth(n)); k != (Key{}) {
-				compare("a key", p.slots.at(s.nth(n)), q.find(other, k, q.mix(k)))
+			if k := p.keyOf(s.pages.nth(n)); k != (Key{}) {
+				compare("a key", p.slots.at(s.pages.nth(n)), q.find(other, k, q.mix(k)))
 			}
 		}
 		for g := range s.overflow.counters {

@@ -38,6 +38,15 @@ func (m *slots) init(stride int) {
 	m.chunks.Store(new([][]int64))
 }
 
+// bytes are those of a slot.
+func (m *slots) bytes() int64 { return int64(m.stride) * 8 }
+
+// begun is the most bytes of slots that are not yet used: each shard can have a
+// page, and all of them a chunk, that has just begun.
+func (m *slots) begun(shards int) int64 {
+	return m.bytes() * (int64(shards)*pageSlots + int64(m.most))
+}
+
 // where says in which chunk a slot is, and where there.
 func (m *slots) where(slot uint32) (chunk int, at uint32) {
 	x := slot + firstSlots
@@ -55,6 +64,12 @@ func (m *slots) at(slot uint32) []int64 {
 	from := int(at) * w
 	return (*m.chunks.Load())[chunk][from : from+w : from+w]
 }
+
+// pages are the numbers of a shard's pages, in the order in which it took them.
+type pages []uint32
+
+// nth is the number of the i-th slot in them.
+func (p pages) nth(i uint32) uint32 { return p[i/pageSlots]*pageSlots + i%pageSlots }
 
 // page takes the next page and returns its number.
 func (m *slots) page() uint32 {

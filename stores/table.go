@@ -98,8 +98,7 @@ func (t *Table) Destruct() error { return nil }
 // Memory is the most bytes that the table can take for its keys. One whose keys
 // are counted in Redis also has a note of each.
 func (t *Table) Memory(shared bool) int64 {
-	slot := int64(t.layout.stride) * 8
-	perKey := slot + indexBytes
+	perKey := t.slots.bytes() + indexBytes
 	for i, l := range t.layout.rules {
 		if l.grows {
 			words := int64(arenaSmall)
@@ -109,12 +108,13 @@ func (t *Table) Memory(shared bool) int64 {
 			perKey += 8 * (1 + words)
 		}
 	}
+	begun := t.slots.begun(len(t.shards))
 	if n := t.notes(); shared && n != nil {
-		perKey += int64(n.stride)*8 + noteOverhead
+		perKey += n.slots.bytes() + indexBytes
+		begun += n.slots.begun(len(n.shards))
 	}
 	counters := int64(len(t.shards)) * overflowGroups * (perKey + overflowBytes)
-	// Every shard can have a page, and all of them a chunk, that has just begun.
-	return counters + perKey*t.max.Load() + slot*(int64(len(t.shards))*pageSlots+int64(t.slots.most))
+	return counters + perKey*t.max.Load() + begun
 }
 
 // mix spreads a key over shards and places in a way that nobody outside can
@@ -136,8 +136,8 @@ type shard struct {
 	first   [pairedWords]int64 // the scratch of a single rule
 	pairs   pairs
 
-	pages    []uint32 // numbers of its pages
-	next     uint32   // slots handed out
+	pages    pages
+	next     uint32 // slots handed out
 	free     []uint32
 	hand     uint32 // where the search for forgettable keys goes on
 	arena    *arena // nil until a state grows
@@ -149,9 +149,6 @@ const (
 	sweep      = 64 // slots looked at to make room for one key
 	indexBytes = 8  // of index and page numbers, per key, at the most
 )
-
-// nth is the number of the shard's i-th slot.
-func (s *shard) nth(i uint32) uint32 { return s.pages[i/pageSlots]*pageSlots + i%pageSlots }
 
 // find returns the slot of a key, or nil.
 func (t *Table) find(s *shard, k Key, mix uint64) []int64 {
@@ -165,7 +162,7 @@ func (t *Table) find(s *shard, k Key, mix uint64) []int64 {
 		if e == 0 {
 			return nil
 		}
-		if e&^(1<<x.bits-1) == tag {
+		if x.tagOf(e) == tag {
 			if slot := t.slots.at(x.slot(e)); slot[0] == int64(k.Hi) && slot[1] == int64(k.Lo) {
 				return slot
 			}
@@ -208,21 +205,16 @@ func (t *Table) take(s *shard) uint32 {
 		s.pages = append(s.pages, t.slots.page())
 	}
 	s.next++
-	return s.nth(s.next - 1)
+	return s.pages.nth(s.next - 1)
 }
 
 // reindex makes the index large enough for another key, in a slot up to most.
 // It goes through the slots in the order in which they lie, which is much faster
 // than in the order of the old index.
 func (t *Table) reindex(s *shard, most uint32) {
-	size := len(s.index.entries)
-	if !s.index.room(s.used, 0) {
-		size = max(minIndex, size+size/4)
-	}
-	all := uint64(t.max.Load()) + uint64(len(t.shards))*pageSlots // the greatest number to be expected
-	s.index = index{make([]uint32, size), bits.Len64(max(all, uint64(most)+1))}
+	s.index.grow(s.used, uint64(t.max.Load())+uint64(len(t.shards))*pageSlots, most)
 	for i := range s.next {
-		n := s.nth(i)
+		n := s.pages.nth(i)
 		if k := t.keyOf(n); k != (Key{}) {
 			s.index.link(n, t.mix(k))
 		}
@@ -239,7 +231,7 @@ func (t *Table) keyOf(n uint32) Key {
 // bounded number of slots and goes on from there the next time.
 func (t *Table) evict(s *shard, rules []algorithms.Rule, now int64) bool {
 	for range min(sweep, s.next) {
-		n := s.nth(s.hand)
+		n := s.pages.nth(s.hand)
 		if s.hand++; s.hand >= s.next {
 			s.hand = 0
 		}

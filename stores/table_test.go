@@ -49,7 +49,7 @@ func TestTableKeepsWhatIsInIt(t *testing.T) {
 				t.Fatalf("key %d: count %d, want %d", k, got, n)
 			}
 			for i := range s.next {
-				if n := s.nth(i); table.keyOf(n) == key {
+				if n := s.pages.nth(i); table.keyOf(n) == key {
 					table.remove(s, n)
 				}
 			}
@@ -228,7 +228,7 @@ func TestPlacesInAFullTable(t *testing.T) {
 	for i := range c.Table.shards {
 		s := &c.Table.shards[i]
 		for i := range s.next {
-			n := s.nth(i)
+			n := s.pages.nth(i)
 			if places, cost := c.Table.layout.held(c.Table.slots.at(n)); places != 0 || cost != 0 {
 				t.Errorf("slot %d keeps %d places and a cost of %d after all were given back", n, places, cost)
 			}

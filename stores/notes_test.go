@@ -1,0 +1,51 @@
+package stores
+
+import (
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// TestNotesKeepWhatIsOwed makes and changes random notes of more keys than there
+// is room for. A note is that of its key, as it was left; what is owed is never
+// given up for another key, and while there is room nothing is.
+func TestNotesKeepWhatIsOwed(t *testing.T) {
+	r := seeded(t)
+	c := newTestCounter(t, "z", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 30, Window: hour, Cost: 1}})
+	for _, most := range []int64{1, 640, 1_000_000} {
+		table := NewTable(c.Rules, false, most)
+		n := table.notes()
+		type state struct{ kind, word int64 }
+		want, owing := make(map[Key]state), int64(0)
+		for range 20_000 {
+			k := Key{1 + r.Uint64N(3000), 7}
+			mix := table.mix(k)
+			s := n.shard(mix)
+			x, was := n.find(s, k, mix), want[k]
+			if x == nil && was.kind == noteOwes {
+				t.Fatalf("room for %d: key %d owes, and its note is gone", most, k.Hi)
+			}
+			if x == nil && was.word != 0 && most == 1_000_000 {
+				t.Fatalf("room for %d: the note of key %d is gone", most, k.Hi)
+			}
+			if x != nil && (x.key() != k || x[noteKind] != was.kind || x[noteWords] != was.word) {
+				t.Fatalf("room for %d: key %d: %v, want %v", most, k.Hi, x, was)
+			}
+			if x = n.make(s, k, mix); x == nil {
+				continue
+			}
+			if was.kind == noteOwes {
+				owing--
+			}
+			now := state{1 + r.Int64N(2), 1 + r.Int64()>>1}
+			if now.kind == noteOwes {
+				owing++
+			}
+			n.set(x, now.kind)
+			x[noteWords], want[k] = now.word, now
+			if n.owing.Load() != owing || int64(s.used) > n.most() {
+				t.Fatalf("room for %d: %d owe, want %d; %d notes in a shard of %d", most, n.owing.Load(), owing, s.used, n.most())
+			}
+		}
+	}
+}
