@@ -64,12 +64,17 @@ const (
 	left           // its caller has gone before that
 )
 
-// lane is a queue of questions, and how many calls are under way for it.
+// lane is a queue of questions, and the calls that are under way for it.
 type lane struct {
 	mu     sync.Mutex
-	calls  int
+	calls  [callsInFlight]*question // who asks, for all in its batch
 	queue  []*question
 	oneTag bool // only those with the same tag can share a call
+
+	// One clock for all who wait: most are answered long before their time is up,
+	// and would have set clocks of their own for nothing.
+	timer *time.Timer
+	fires time.Time // zero: it is not set
 }
 
 // newLanes returns the lanes that lead to a Redis. In a Cluster, questions can
@@ -90,11 +95,8 @@ func (c *conn) ask(q *question) error {
 	l := &c.lanes[q.tag.Lo%uint64(len(c.lanes))]
 	asks, alone := l.enter(q)
 	if !asks {
-		switch l.wait(q) {
-		case answered:
+		if <-q.ready; q.state != asking {
 			return q.err
-		case left:
-			return errUnanswered
 		}
 	}
 	if !alone {
@@ -109,10 +111,14 @@ func (c *conn) ask(q *question) error {
 	default:
 		q.err = c.askForAll(q)
 	}
-	if next := l.next(); next != nil {
+	if next := l.end(q); next != nil {
 		next.ready <- struct{}{}
 	}
-	l.answer(q)
+	for _, o := range q.batch {
+		if o != nil {
+			o.ready <- struct{}{}
+		}
+	}
 	return q.err
 }
 
@@ -121,65 +127,86 @@ func (c *conn) ask(q *question) error {
 func (l *lane) enter(q *question) (asks, alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.calls < callsInFlight {
-		l.calls++
-		q.state, q.batch = asking, append(q.batch[:0], q)
-		return true, l.calls == 1
+	if i := slices.Index(l.calls[:], nil); i >= 0 {
+		alone = l.calls == [callsInFlight]*question{}
+		l.calls[i], q.state, q.batch = q, asking, append(q.batch[:0], q)
+		return true, alone
 	}
 	q.state = queued
 	l.queue = append(l.queue, q)
+	l.wake(q.end)
 	return false, false
 }
 
-// wait waits until a question is answered, is to be asked, or has to leave.
-func (l *lane) wait(q *question) state {
-	q.timer.Reset(time.Until(q.end))
-	select {
-	case <-q.ready:
-		q.timer.Stop()
-		return q.state
-	case <-q.timer.C:
+// wake sets the clock to when the first of those that wait has to leave.
+func (l *lane) wake(end time.Time) {
+	switch {
+	case !l.fires.IsZero() && !end.Before(l.fires):
+		return
+	case l.timer == nil:
+		l.timer = time.AfterFunc(time.Until(end), l.expire)
+	default:
+		l.timer.Reset(time.Until(end))
 	}
-	if !l.leave(q) {
-		<-q.ready
-	}
-	return q.state
+	l.fires = end
 }
 
-// leave lets a question go whose time is up, unless it is answered, or is to be
+// expire lets those go whose time is up, unless they are answered, or are to be
 // asked, at this moment.
-func (l *lane) leave(q *question) bool {
+func (l *lane) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch q.state {
-	case queued:
-		i := slices.Index(l.queue, q)
-		l.queue = slices.Delete(l.queue, i, i+1)
-		q.state, q.err = answered, errUnsent
-	case taken:
-		q.state = left
-	default:
+	l.fires = time.Time{}
+	now := time.Now()
+	l.queue = slices.DeleteFunc(l.queue, func(q *question) bool {
+		return l.leaves(q, now, answered, errUnsent)
+	})
+	for _, asks := range l.calls {
+		if asks == nil {
+			continue
+		}
+		for _, q := range asks.batch {
+			if q.state == taken {
+				l.leaves(q, now, left, errUnanswered)
+			}
+		}
+	}
+}
+
+// leaves lets a question go if its time is up, and looks again later if not.
+func (l *lane) leaves(q *question, now time.Time, s state, err error) bool {
+	if now.Before(q.end) {
+		l.wake(q.end)
 		return false
 	}
+	q.state, q.err = s, err
+	q.ready <- struct{}{}
 	return true
 }
 
-// next ends a call, and chooses who makes the next one, and for whom: those that
-// have waited longest and can share it. The youngest of them asks, because it can
-// wait longest for the answer.
-func (l *lane) next() *question {
+// end ends a call: those that it asked for are answered, but for those that have
+// left. It returns who makes the next one, if any wait: the youngest of those that
+// have waited longest and can share a call, because it can wait longest for the
+// answer.
+func (l *lane) end(q *question) (next *question) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.queue) == 0 {
-		l.calls--
-		return nil
+	for i, o := range q.batch {
+		if o == q || o.state == left {
+			q.batch[i] = nil
+			continue
+		}
+		o.state, o.err = answered, q.err
 	}
-	first := l.queue[0]
-	batch := l.take(first.batch[:0])
-	leader := batch[len(batch)-1]
-	first.batch, leader.batch = leader.batch, batch
-	leader.state = asking
-	return leader
+	if len(l.queue) > 0 {
+		first := l.queue[0]
+		batch := l.take(first.batch[:0])
+		next = batch[len(batch)-1]
+		first.batch, next.batch = next.batch, batch
+		next.state = asking
+	}
+	l.calls[slices.Index(l.calls[:], q)] = next
+	return next
 }
 
 // join takes those along that have come since it was chosen who asks.
@@ -206,24 +233,6 @@ func (l *lane) take(batch []*question) []*question {
 	clear(all[len(rest):])
 	l.queue = rest
 	return batch
-}
-
-// answer tells those that a question was asked for. Who has left is no more.
-func (l *lane) answer(q *question) {
-	l.mu.Lock()
-	for i, o := range q.batch {
-		if o == q || o.state == left {
-			q.batch[i] = nil
-			continue
-		}
-		o.state, o.err = answered, q.err
-	}
-	l.mu.Unlock()
-	for _, o := range q.batch {
-		if o != nil {
-			o.ready <- struct{}{}
-		}
-	}
 }
 
 // askForAll makes one call for a batch.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -129,7 +130,7 @@ func TestLateAskComesAlong(t *testing.T) {
 	}
 	first, late, large := question(1), question(1), question(rulesPerCall-1)
 	l.enter(first)
-	if l.next() != first {
+	if l.end(l.calls[0]) != first {
 		t.Fatal("who waits alone does not ask")
 	}
 	l.enter(late)
@@ -138,12 +139,53 @@ func TestLateAskComesAlong(t *testing.T) {
 	if late.state != taken || large.state != queued || len(l.queue) != 1 {
 		t.Fatalf("late is %v, what would be too much is %v, %d wait", late.state, large.state, len(l.queue))
 	}
-	l.answer(first)
-	select {
-	case <-late.ready:
-	default:
-		t.Error("who came along is not answered")
+	if l.end(first) != large || late.state != answered {
+		t.Errorf("who came along is %v, want %v; what was too much does not ask", late.state, answered)
 	}
+}
+
+// TestEveryoneLeavesInTime has questions with ends of their own wait, in the queue
+// and for an answer. Each leaves at the instant at which its time is up, and knows
+// whether it may have been charged.
+func TestEveryoneLeavesInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, start := &newLanes(false)[0], time.Now()
+		question := func(end time.Duration) *question { return &question{end: start.Add(end), ready: make(chan struct{}, 1)} }
+		for range callsInFlight {
+			l.enter(question(time.Hour))
+		}
+		waits := func(end, leaves time.Duration, want error) {
+			q := question(end)
+			l.enter(q)
+			go func() {
+				<-q.ready
+				if at := time.Since(start); at != leaves || q.err != want { //nolint:errorlint // they are never wrapped
+					t.Errorf("until %v: left after %v with %v, want %v with %v", end, at, q.err, leaves, want)
+				}
+			}()
+		}
+		const ms = time.Millisecond
+		waits(30*ms, 30*ms, errUnanswered)
+		waits(10*ms, 10*ms, errUnsent)
+		waits(20*ms, 20*ms, errUnanswered)
+		asks := question(40 * ms)
+		l.enter(asks)
+		time.Sleep(15 * ms)
+		if next := l.end(l.calls[0]); next != asks || len(next.batch) != 3 {
+			t.Fatal("who came last does not ask for all that wait")
+		}
+		waits(60*ms, 60*ms, errUnsent)
+		waits(50*ms, 50*ms, errUnsent)
+		time.Sleep(50 * ms)
+		if l.end(asks) != nil || len(asks.ready) != 0 {
+			t.Error("who asks is let go by the clock")
+		}
+		for _, o := range asks.batch {
+			if o != nil {
+				t.Error("who has left is answered")
+			}
+		}
+	})
 }
 
 // TestReadyAsksComeAlong has several ask at the same time on one processor while

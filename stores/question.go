@@ -26,10 +26,9 @@ type question struct {
 
 	state state         // kept by its lane
 	ready chan struct{} // told when it is asking or answered
-	timer *time.Timer
-	batch []*question // that it asks for, itself among them
-	head  argument    // of that call: its number, and until when it is carried out
-	args  []any       // of that call
+	batch []*question   // that it asks for, itself among them
+	head  argument      // of that call: its number, and until when it is carried out
+	args  []any         // of that call
 }
 
 // argument is an argument of a command that is written as it stands.
@@ -62,9 +61,7 @@ type shape struct {
 }
 
 var questions = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return &question{b: make([]byte, 0, 512), ready: make(chan struct{}, 1), timer: t}
+	return &question{b: make([]byte, 0, 512), ready: make(chan struct{}, 1)}
 }}
 
 // maxQuestion bounds what is kept of the memory of a long question.
@@ -84,7 +81,7 @@ func (q *question) release() {
 	clear(q.args)
 	*q = question{
 		b: q.b[:0], names: q.names[:0], asks: q.asks[:0], zones: q.zones[:0],
-		ready: q.ready, timer: q.timer, batch: q.batch[:0], args: q.args[:0], head: argument{b: q.head.b[:0]},
+		ready: q.ready, batch: q.batch[:0], args: q.args[:0], head: argument{b: q.head.b[:0]},
 	}
 	questions.Put(q)
 }

@@ -306,7 +306,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-calls", breaks: "calls share no bound on how many are under way", file: combineGo, suites: redis,
-		old: "if l.calls < callsInFlight {", new: "if l.calls >= 0 {",
+		old: "if i := slices.Index(l.calls[:], nil); i >= 0 {", new: "if i := max(0, slices.Index(l.calls[:], nil)); i >= 0 {",
 	},
 	{
 		name: "combine-rules", breaks: "a call asks for all that wait, however many rules they have", file: combineGo, suites: redis,
@@ -318,11 +318,19 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-leave", breaks: "what has left the queue is said to be perhaps charged", file: combineGo, suites: redis,
-		old: "q.state, q.err = answered, errUnsent", new: "q.state, q.err = answered, errUnanswered",
+		old: "now, answered, errUnsent)", new: "now, answered, errUnanswered)",
 	},
 	{
 		name: "combine-next", breaks: "a call that ends takes no other in its place", file: combineGo, suites: redis,
-		old: "\t\tl.calls--\n", new: "\t\tl.calls -= 0\n",
+		old: "if len(l.queue) > 0 {", new: "if len(l.queue) < 0 {",
+	},
+	{
+		name: "combine-clock", breaks: "the clock goes off once, for whoever had to leave first", file: combineGo, suites: redis,
+		old: "\t\tl.wake(q.end)\n\t\treturn false", new: "\t\treturn false",
+	},
+	{
+		name: "combine-asked", breaks: "who is asked for waits until the call is over", file: combineGo, suites: redis,
+		old: "if q.state == taken {", new: "if q.state == queued {",
 	},
 	{
 		name: "combine-once", breaks: "a call that fails counts for all that it asked for", file: combineGo, suites: redis,
