@@ -28,11 +28,12 @@ const (
 	doError   = "error"   // answers with an error that handle_errors can catch
 	doPing    = "ping"    // asks Redis for a PING
 	doScript  = "script"  // asks Redis for a script that returns 1
+	doShared  = "shared"  // the same, in one call for all who have come meanwhile
 )
 
 // Handler does one thing to each request.
 type Handler struct {
-	// What it does: nothing, error, ping or script.
+	// What it does: nothing, error, ping, script or shared.
 	Does string `json:"does"`
 
 	// Where Redis is, host:port.
@@ -43,6 +44,7 @@ type Handler struct {
 	r     *bufio.Reader
 	ask   []byte
 	reply string
+	queue queue
 }
 
 // CaddyModule returns the Caddy module information.
@@ -57,10 +59,10 @@ func (h *Handler) Provision(caddy.Context) (err error) {
 		return nil
 	case doPing:
 		h.ask, h.reply = []byte("PING\r\n"), "+PONG\r\n"
-	case doScript:
+	case doScript, doShared:
 		h.reply = ":1\r\n"
 	default:
-		return fmt.Errorf("floor %q: want nothing, error, ping or script", h.Does)
+		return fmt.Errorf("floor %q: want nothing, error, ping, script or shared", h.Does)
 	}
 	if h.conn, err = net.Dial("tcp", h.Address); err != nil {
 		return err
@@ -96,11 +98,63 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return caddyhttp.HandlerError{Err: errFloor, StatusCode: http.StatusTooManyRequests}
 	}
 	if h.conn != nil {
-		if err := h.roundTrip(); err != nil {
+		ask := h.roundTrip
+		if h.Does == doShared {
+			ask = h.share
+		}
+		if err := ask(); err != nil {
 			return caddyhttp.Error(http.StatusInternalServerError, err)
 		}
 	}
 	return next.ServeHTTP(w, r)
+}
+
+// queue is of those who wait while another one asks.
+type queue struct {
+	sync.Mutex
+	asked   bool
+	waiting []chan asker
+}
+
+// asker is told to who waits: to ask for these and itself, or the answer.
+type asker struct {
+	others []chan asker
+	asks   bool
+	err    error
+}
+
+var turns = sync.Pool{New: func() any { return make(chan asker, 1) }}
+
+// share asks for all who have come while another one did.
+func (h *Handler) share() error {
+	q, a := &h.queue, asker{asks: true}
+	q.Lock()
+	if q.asked {
+		turn, _ := turns.Get().(chan asker)
+		q.waiting = append(q.waiting, turn)
+		q.Unlock()
+		a = <-turn
+		turns.Put(turn)
+	} else {
+		q.asked = true
+		q.Unlock()
+	}
+	if !a.asks {
+		return a.err
+	}
+	err := h.roundTrip()
+	q.Lock()
+	if n := len(q.waiting); n > 0 {
+		q.waiting[n-1] <- asker{others: q.waiting[:n-1], asks: true}
+		q.waiting = nil
+	} else {
+		q.asked = false
+	}
+	q.Unlock()
+	for _, o := range a.others {
+		o <- asker{err: err}
+	}
+	return err
 }
 
 // roundTrip is one write and one read, with no deadline and no pool.

@@ -74,6 +74,7 @@ var servers = []server{
 		{name: "redis_rate", site: "redis_rate " + redisAddress + " {header.X-Key} 1000000", redis: true, alone: true},
 		{name: "floor-nothing", site: "floor nothing"},
 		{name: "floor-error", site: "floor error", hot: true, denied: true},
+		{name: "floor-shared", site: "floor shared " + redisAddress, redis: true},
 		{name: "floor-ping", site: "floor ping " + redisAddress, redis: true, lone: true},
 		{name: "floor-script", site: "floor script " + redisAddress, redis: true, lone: true},
 	}},

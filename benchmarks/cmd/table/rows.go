@@ -163,6 +163,7 @@ func http(s samples) []row {
 		{"mholt", "bare-mholt", "mholt/caddy-ratelimit", ""},
 		{"redis-gcra", "bare-redis", "Diana, Redis, gcra", "≤ +18 us, ≥ 65%"},
 		{"redis-sliding_window", "bare-redis", "Diana, Redis, sliding_window", "≤ +20 us, ≥ 62%"},
+		{"floor-shared", "bare-peers", "a handler that shares calls of a script of one word", ""},
 		{"redis_rate", "bare-peers", "go-redis/redis_rate", ""},
 	} {
 		all = append(all, row{"HTTP, " + v.what, underLoad(s, v.name), besideBare(s, v.name, v.beside), v.goal})
