@@ -14,51 +14,93 @@ const statusGone = 499
 var errGone = errors.New("the client went away while it waited for its turn")
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
+//
+// What the rest of the chain needs of a connection's stack comes on top of what
+// this takes, and stacks grow by doubling, again after each garbage collection.
+// So nothing stays on it that is not needed any more.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	q := newRequest(h, r)
-	defer q.release()
-	if err := q.collect(); err != nil {
+	later, rw, passes, err := h.admit(w, r)
+	switch {
+	case later != nil:
+		return later.serve(w, next)
+	case !passes:
 		return err
-	}
-	if len(q.uses) == 0 {
+	case rw == nil:
 		return next.ServeHTTP(w, r)
 	}
-	gone := q.decide(r.Context())
-	q.report()
-	status := 0
-	var rw *writer
-	if q.finishes() {
-		// Also when the rest of the chain panics: a place must not stay taken,
-		// and what was written before counts.
-		defer func() {
-			if status == 0 && rw != nil {
-				status = rw.status
-			}
-			q.finish(status)
-		}()
-	}
-	if !q.passes() {
-		if gone {
-			return caddyhttp.Error(statusGone, errGone)
+	err = next.ServeHTTP(rw, r)
+	rw.finish(err)
+	return err
+}
+
+// admit decides about a request, and refuses it if it does not pass. It returns the
+// request, of which nothing else was done yet, if something is to be done after the
+// response; and the writer that the response goes through, if any.
+func (h *Handler) admit(w http.ResponseWriter, r *http.Request) (later *request, rw *writer, passes bool, err error) {
+	q := newRequest(h, r)
+	defer func() {
+		if later == nil {
+			q.release()
 		}
-		return q.refuse(w)
+	}()
+	if err = q.collect(); err != nil || len(q.uses) == 0 {
+		return nil, nil, err == nil, err
 	}
-	if q.ask.Turn > 0 && pause(r.Context(), time.Duration(q.ask.Turn)*time.Microsecond) {
-		return caddyhttp.Error(statusGone, errGone)
+	q.gone = q.decide(r.Context())
+	q.report()
+	if q.finishes() {
+		return q, nil, false, nil
+	}
+	rw, passes, err = q.open(w)
+	return nil, rw, passes, err
+}
+
+// open lets a request pass when it is its turn, or refuses it.
+func (q *request) open(w http.ResponseWriter) (rw *writer, passes bool, err error) {
+	if !q.passes() {
+		if q.gone {
+			return nil, false, caddyhttp.Error(statusGone, errGone)
+		}
+		return nil, false, q.refuse(w)
+	}
+	if q.ask.Turn > 0 && pause(q.r.Context(), time.Duration(q.ask.Turn)*time.Microsecond) {
+		return nil, false, caddyhttp.Error(statusGone, errGone)
 	}
 	told := q.tells()
 	if !told && !q.counts() {
-		err := next.ServeHTTP(w, r)
-		status = statusOf(err)
-		return err
+		return nil, true, nil
 	}
 	rw = newWriter(w)
 	if told {
 		q.fill(&rw.told)
 	}
-	err := next.ServeHTTP(rw, r)
-	rw.finish(err)
-	if status = rw.status; status == 0 {
+	return rw, true, nil
+}
+
+// serve does after the response what is to be done then. Also when the rest of the
+// chain panics: a place must not stay taken, and what was written before counts.
+func (q *request) serve(w http.ResponseWriter, next caddyhttp.Handler) error {
+	defer q.release()
+	status := 0
+	var rw *writer
+	defer func() {
+		if status == 0 && rw != nil {
+			status = rw.status
+		}
+		q.finish(status)
+	}()
+	rw, passes, err := q.open(w)
+	switch {
+	case !passes:
+		return err
+	case rw == nil:
+		err = next.ServeHTTP(w, q.r)
+	default:
+		err = next.ServeHTTP(rw, q.r)
+		rw.finish(err)
+		status = rw.status
+	}
+	if status == 0 {
 		status = statusOf(err)
 	}
 	return err

@@ -27,6 +27,7 @@ type request struct {
 	told     *headers       // of a denial; nil: none
 	key      built
 	waited   bool
+	gone     bool // the client went away meanwhile
 
 	results []stores.Result // room for the items' results
 	text    []byte          // room for what headers say
@@ -98,7 +99,7 @@ func (q *request) release() {
 	if cap(q.key.b) > maxKept {
 		q.key.b = make([]byte, 0, 256)
 	}
-	q.h, q.r, q.outright, q.denial, q.told, q.waited = nil, nil, nil, nil, nil, false
+	q.h, q.r, q.outright, q.denial, q.told, q.waited, q.gone = nil, nil, nil, nil, nil, false, false
 	requests.Put(q)
 }
 

@@ -150,7 +150,9 @@ func TestLateAskComesAlong(t *testing.T) {
 func TestEveryoneLeavesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, start := &newLanes(false)[0], time.Now()
-		question := func(end time.Duration) *question { return &question{end: start.Add(end), ready: make(chan struct{}, 1)} }
+		question := func(end time.Duration) *question {
+			return &question{end: start.Add(end), ready: make(chan struct{}, 1)}
+		}
 		for range callsInFlight {
 			l.enter(question(time.Hour))
 		}

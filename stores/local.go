@@ -59,6 +59,12 @@ func decideLocal(a *Ask, clock func() int64) {
 		p.shard.mu.Unlock()
 		return
 	}
+	decideSeveral(a, clock)
+}
+
+// decideSeveral decides an ask of several items. The stack that it takes is no
+// part of what one of a single item does.
+func decideSeveral(a *Ask, clock func() int64) {
 	var room [8]place
 	var order [8]int
 	places := room[:0]
