@@ -32,9 +32,10 @@ type benchRedis struct {
 	server  *redistest.Server
 	client  *redis.Client
 	counter *Counter
+	clients uint64
 }
 
-func newBenchRedis(b *testing.B, name string, rules ...benchRule) *benchRedis {
+func newBenchRedis(b *testing.B, name string, clients uint64, rules ...benchRule) *benchRedis {
 	b.Helper()
 	srv := redistest.Start(b)
 	start := time.Now()
@@ -47,8 +48,8 @@ func newBenchRedis(b *testing.B, name string, rules ...benchRule) *benchRedis {
 	}, quiet{b})
 	s.Start(0)
 	b.Cleanup(func() { _ = s.Destruct() })
-	r := &benchRedis{s, srv, srv.Client(), newBenchCounter(b, name, 1000, rules...)}
-	for i := range uint64(benchtest.Clients) { // loads the script, and makes the keys
+	r := &benchRedis{s, srv, srv.Client(), newBenchCounter(b, name, 1000, rules...), clients}
+	for i := range clients { // loads the script, and makes the keys
 		r.decide(b, r.newAsk(), i)
 	}
 	return r
@@ -58,7 +59,7 @@ func (r *benchRedis) newAsk() *Ask { return &Ask{Items: []Item{{Counter: r.count
 
 // decide asks as a request does.
 func (r *benchRedis) decide(b *testing.B, a *Ask, i uint64) {
-	k := benchKey(i % benchtest.Clients)
+	k := benchKey(i % r.clients)
 	a.Items[0].Key, a.Items[0].Tag = k, k
 	r.Decide(context.Background(), a)
 	if a.Mode != ModeShared || !a.Admitted {
@@ -68,7 +69,7 @@ func (r *benchRedis) decide(b *testing.B, a *Ask, i uint64) {
 
 // packed is an ask as it goes to the script.
 func (r *benchRedis) packed(i uint64) (keys []string, ask []byte) {
-	k := benchKey(i % benchtest.Clients)
+	k := benchKey(i % r.clients)
 	return decideAsk(r.conn.prefix, &Ask{Items: []Item{{Counter: r.counter, Key: k, Tag: k, Cost: 1}}})
 }
 
@@ -85,9 +86,9 @@ func BenchmarkRedis(b *testing.B) {
 		{"three_rules", threeBenchRules},
 		{"eight_rules", eightBenchRules},
 	} {
-		r := newBenchRedis(b, v.name, v.rules...)
+		r := newBenchRedis(b, v.name, benchtest.Clients, v.rules...)
 		if v.name == "gcra" {
-			r.run(b, "noop/alone", r.benchNoop)
+			r.run(b, "noop/alone", func(b *testing.B) { r.benchScript(b, "return 1") })
 		}
 		r.run(b, v.name+"/alone", r.benchAlone)
 		r.run(b, v.name+"/together=32", r.benchTogether)
@@ -109,21 +110,9 @@ func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
 
 // BenchmarkRedisCallers shows what many callers at once get out of one Redis.
 func BenchmarkRedisCallers(b *testing.B) {
-	r := newBenchRedis(b, "callers", benchGCRA)
+	r := newBenchRedis(b, "callers", benchtest.Clients, benchGCRA)
 	for _, callers := range []int{16, 32, 512} {
 		r.run(b, fmt.Sprintf("gcra/callers=%d", callers), func(b *testing.B) { r.benchCallers(b, callers) })
-	}
-}
-
-func (r *benchRedis) benchNoop(b *testing.B) {
-	sha, err := r.client.ScriptLoad(b.Context(), "return 1").Result()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for i := range b.N {
-		if err := r.client.EvalSha(b.Context(), sha, []string{"noop"}, i).Err(); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 
