@@ -19,7 +19,7 @@ import (
 // server, which no other program disturbs: Redis runs in valgrind, which has to be
 // there. Every key was seen a moment before.
 //
-//	go test -run '^$' -bench Instructions -benchtime 1000x ./stores
+//	go test -run '^$' -bench Instructions -benchtime 3200x ./stores
 func BenchmarkInstructions(b *testing.B) {
 	underCallgrind(b)
 	for _, v := range []struct {

@@ -14,7 +14,7 @@ import (
 // process and of Redis. A request that finds fewer than callsInFlight calls under
 // way asks at once, so that nobody waits while there is little to do. Any other
 // joins the queue; when a call is answered, one of those that wait asks for all
-// of them. No goroutine is started, and no lock is held while Redis is asked.
+// of them. No request starts a goroutine, and no lock is held while Redis is asked.
 //
 // Where others are asking already, those that are ready to run do so before a
 // call leaves, because they may want to come along: on a busy machine there are
@@ -61,7 +61,7 @@ const (
 	taken          // another one asks for it
 	asking         // it asks, for all in its batch
 	answered       // the answer or the error is there
-	left           // its caller has gone before that
+	left           // its caller was let go before that
 )
 
 // lane is a queue of questions, and the calls that are under way for it.

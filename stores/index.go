@@ -68,7 +68,7 @@ func (x *index) slot(entry uint32) uint32 { return entry&(1<<x.bits-1) - 1 }
 
 // room says whether used slots leave room for one more with this number.
 func (x *index) room(used int, slot uint32) bool {
-	return (used+1)*8 <= len(x.entries)*7 && slot+1 < 1<<x.bits
+	return (used+1)*8 <= len(x.entries)*7 && uint64(slot)+1 < 1<<x.bits
 }
 
 // grow empties the index, which is full or whose entries have no room for a slot

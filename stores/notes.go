@@ -27,6 +27,7 @@ const (
 )
 
 const (
+	noteShards = 64       // at the least: a table that was made for few keys may grow
 	noteKind   = keyWords // where the kind stands
 	noteWords  = keyWords + 1
 	notesToTry = 16 // are looked at to make room for one
@@ -47,7 +48,7 @@ type noteShard struct {
 // notes returns the table's notes, nil if a rule's counts cannot be carried.
 func (t *Table) notes() *notes {
 	t.noted.Do(func() {
-		n, stride := &notes{table: t, shards: make([]noteShard, len(t.shards))}, noteWords
+		n, stride := &notes{table: t, shards: make([]noteShard, max(noteShards, len(t.shards)))}, noteWords
 		for _, r := range t.rules {
 			p, ok := r.(algorithms.Portable)
 			if !ok {

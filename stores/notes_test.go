@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"math"
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -47,5 +48,26 @@ func TestNotesKeepWhatIsOwed(t *testing.T) {
 				t.Fatalf("room for %d: %d owe, want %d; %d notes in a shard of %d", most, n.owing.Load(), owing, s.used, n.most())
 			}
 		}
+	}
+}
+
+// TestIndexOfAHugeTable puts a few keys into a table that may hold as many as there
+// can be, and has its notes made: what is allocated is for those few.
+func TestIndexOfAHugeTable(t *testing.T) {
+	c := newTestCounter(t, "z", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 30, Window: hour, Cost: 1}})
+	table := NewTable(c.Rules, false, math.MaxInt64)
+	n, shards := table.notes(), uint64(len(table.shards))
+	for i, keys := uint64(0), 0; keys < 40; i++ {
+		k := Key{i + 1, 7}
+		mix := table.mix(k)
+		if mix%shards != 0 {
+			continue // all in the first shard
+		}
+		keys++
+		n.make(n.shard(mix), k, mix)
+		table.insert(&table.shards[0], k, mix, c.Rules, 0)
+	}
+	if a, b := len(n.shards[0].index.entries), len(table.shards[0].index.entries); a > 80 || b > 80 {
+		t.Errorf("the indexes of 40 keys have %d and %d entries", a, b)
 	}
 }

@@ -25,7 +25,7 @@ type question struct {
 	err  error
 
 	state state         // kept by its lane
-	ready chan struct{} // told when it is asking or answered
+	ready chan struct{} // told when it is asking or answered, or has left
 	batch []*question   // that it asks for, itself among them
 	head  argument      // of that call: its number, and until when it is carried out
 	args  []any         // of that call

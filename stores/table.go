@@ -109,9 +109,11 @@ func (t *Table) Memory(shared bool) int64 {
 		}
 	}
 	begun := t.slots.begun(len(t.shards))
-	if n := t.notes(); shared && n != nil {
-		perKey += n.slots.bytes() + indexBytes
-		begun += n.slots.begun(len(n.shards))
+	if shared {
+		if n := t.notes(); n != nil {
+			perKey += n.slots.bytes() + indexBytes
+			begun += n.slots.begun(len(n.shards))
+		}
 	}
 	counters := int64(len(t.shards)) * overflowGroups * (perKey + overflowBytes)
 	return counters + perKey*t.max.Load() + begun
