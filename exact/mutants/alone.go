@@ -23,6 +23,22 @@ var aloneMutants = []mutant{
 		old: "it.hold.mode = ModeAlone", new: "it.hold.mode = ModeShared",
 	},
 	{
+		name: "notes-owed", breaks: "what an instance owes is given up for what it knows", file: notesGo, suites: redis,
+		old: "if x := n.at(s, i); x[noteKind] != noteOwes {", new: "if x := n.at(s, i); x[noteKind] != noteNothing || i >= 0 {",
+	},
+	{
+		name: "notes-unlinked", breaks: "a note that is given up is still found in its place", file: notesGo, suites: redis,
+		old: "s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)", new: "_ = n.mixAt",
+	},
+	{
+		name: "notes-reindexed", breaks: "notes are lost when their index grows", file: notesGo, suites: redis,
+		old: "for i := range s.used {\n\t\ts.index.link", new: "for i := range s.used / 2 {\n\t\ts.index.link",
+	},
+	{
+		name: "index-huge", breaks: "the index of a huge table grows with every key", file: indexGo, suites: redis,
+		old: "uint64(slot)+1 < 1<<x.bits", new: "slot+1 < 1<<x.bits",
+	},
+	{
 		name: "alone-cold", breaks: "an instance alone begins from zero", file: notesGo, suites: redis,
 		old: "pr.Warm(st, w, it.Counter.Rules[i], now)", new: "_ = w",
 	},
