@@ -57,7 +57,7 @@ func underCallgrind(b *testing.B) {
 	}
 	dir := b.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\nexec valgrind -q --tool=callgrind --callgrind-out-file=/dev/null %s \"$@\"\n", server)
-	if err := os.WriteFile(filepath.Join(dir, "redis-server"), []byte(script), 0o700); err != nil { //nolint:gosec // it has to run
+	if err := os.WriteFile(filepath.Join(dir, "redis-server"), []byte(script), 0o700); err != nil {
 		b.Fatal(err)
 	}
 	b.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
@@ -78,7 +78,7 @@ var threadTotal = regexp.MustCompile(`(?m)^ *Th +\d+ +([\d,]+)`)
 // instructions is how many the server has executed.
 func (r *benchRedis) instructions(b *testing.B) (all float64) {
 	b.Helper()
-	out, err := exec.Command("callgrind_control", "-e", strconv.Itoa(r.server.Pid())).CombinedOutput() //nolint:gosec // our own server
+	out, err := exec.Command("callgrind_control", "-e", strconv.Itoa(r.server.Pid())).CombinedOutput()
 	found := threadTotal.FindAllStringSubmatch(string(out), -1)
 	if err != nil || len(found) == 0 {
 		b.Fatalf("callgrind_control: %v\n%s", err, out)
