@@ -49,7 +49,7 @@ func BenchmarkInstructions(b *testing.B) {
 func underCallgrind(b *testing.B) {
 	b.Helper()
 	if _, err := exec.LookPath("valgrind"); err != nil {
-		b.Skipf("install valgrind: %v", err)
+		b.Fatalf("install valgrind: %v", err)
 	}
 	server, err := exec.LookPath("redis-server")
 	if err != nil {
