@@ -16,7 +16,7 @@ type notes struct {
 	offsets []int // of each rule's words
 	slots   slots
 	owing   atomic.Int64 // notes that say noteOwes
-	shards  []noteShard  // as many as the table has
+	shards  []noteShard  // noteShards, or as many as the table has
 }
 
 // What a note is.
@@ -79,20 +79,7 @@ func (n *notes) words(x note, rule int) []int64 {
 func (n *notes) at(s *noteShard, i uint32) note { return n.slots.at(s.pages.nth(i)) }
 
 // find returns a key's note, or nil.
-func (n *notes) find(s *noteShard, k Key, mix uint64) note {
-	x := &s.index
-	if len(x.entries) == 0 {
-		return nil
-	}
-	for i := x.home(mix); x.entries[i] != 0; i = x.next(i) {
-		if e := x.entries[i]; x.tagOf(e) == x.tag(mix) {
-			if found := note(n.slots.at(x.slot(e))); found.key() == k {
-				return found
-			}
-		}
-	}
-	return nil
-}
+func (n *notes) find(s *noteShard, k Key, mix uint64) note { return n.slots.find(&s.index, k, mix) }
 
 // make returns a key's note, a new one if it has none, or nil if there is no
 // room: what an instance owes is not given up for what it knows.

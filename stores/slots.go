@@ -65,6 +65,29 @@ func (m *slots) at(slot uint32) []int64 {
 	return (*m.chunks.Load())[chunk][from : from+w : from+w]
 }
 
+// find returns the slot of a key that an index leads to, or nil. A slot begins with
+// its key.
+func (m *slots) find(x *index, k Key, mix uint64) []int64 {
+	tag, entries := x.tag(mix), x.entries
+	if len(entries) == 0 {
+		return nil
+	}
+	for i := x.home(mix); ; {
+		e := entries[i]
+		if e == 0 {
+			return nil
+		}
+		if x.tagOf(e) == tag {
+			if slot := m.at(x.slot(e)); slot[0] == int64(k.Hi) && slot[1] == int64(k.Lo) {
+				return slot
+			}
+		}
+		if i++; i == len(entries) {
+			i = 0
+		}
+	}
+}
+
 // pages are the numbers of a shard's pages, in the order in which it took them.
 type pages []uint32
 

@@ -153,27 +153,7 @@ const (
 )
 
 // find returns the slot of a key, or nil.
-func (t *Table) find(s *shard, k Key, mix uint64) []int64 {
-	if s.used == 0 {
-		return nil
-	}
-	x := &s.index
-	tag, entries := x.tag(mix), x.entries
-	for i := x.home(mix); ; {
-		e := entries[i]
-		if e == 0 {
-			return nil
-		}
-		if x.tagOf(e) == tag {
-			if slot := t.slots.at(x.slot(e)); slot[0] == int64(k.Hi) && slot[1] == int64(k.Lo) {
-				return slot
-			}
-		}
-		if i++; i == len(entries) {
-			i = 0
-		}
-	}
-}
+func (t *Table) find(s *shard, k Key, mix uint64) []int64 { return t.slots.find(&s.index, k, mix) }
 
 // insert returns a new slot for a key that is not in the table, or nil if there
 // is no room.
