@@ -35,13 +35,13 @@ fuzz: ## Fuzz every target for FUZZTIME (30s) each
 
 mutants: ## Break one thing at a time and see a test fail: docs/mutants.md
 	@.ci/need-redis
-	@cd exact && go run ./mutants -o ../docs/mutants.md
+	@cd test/exact && go run ./mutants -o ../../docs/mutants.md
 
 lint: ## Check form, style and known vulnerabilities of every module
 	@.ci/lint
 
 fmt: ## Format every Go file
-	@.ci/tools gofumpt
+	@.ci/build-tools gofumpt
 	@bin/tools/gofumpt -w .
 
 bench: ## Measure: in process and over HTTP, local and with Redis

@@ -17,7 +17,7 @@ import (
 var commands = map[string]string{
 	`make run\b.*`:                        "make run",
 	`go (run|test|tool pprof) .*`:         ". TestDocumentedGoCommands",
-	`(\.ci/tools |bin/tools/)benchstat.*`: "make bench",
+	`(\.ci/build-tools |bin/tools/)benchstat.*`: "make bench",
 	`make (test|help|lint|fmt|bench|build|exact|exact-long|fuzz|mutants|chaos)\b.*`: "make $1",
 	`xcaddy build \S+ --with \S+ --with \S+/examples/algorithm`:                     "xcaddy-test TestSeventhAlgorithm",
 	`xcaddy build \S+ --with \S+`:                                                   "xcaddy-test TestModulesAreListed",
@@ -139,7 +139,7 @@ func TestDocumentedGoCommands(t *testing.T) {
 func hasSelected(t *testing.T, folder, command string) error {
 	t.Helper()
 	within := strings.TrimSuffix(strings.TrimSuffix(folder, "..."), "/")
-	for _, module := range []string{".", "benchmarks", "exact", "chaos", "xcaddy-test"} {
+	for _, module := range []string{".", "benchmarks", "test/exact", "test/chaos", "xcaddy-test"} {
 		files, err := filepath.Glob(filepath.Join(module, within, "*.go"))
 		if err != nil {
 			return err

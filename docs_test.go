@@ -35,7 +35,7 @@ func (s snippet) String() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 // documents are those whose every Caddyfile and command is run.
 func documents(t *testing.T) (files []string) {
 	t.Helper()
-	for _, pattern := range []string{"README*.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "examples/*.md", "examples/*/*.md", "benchmarks/*.md", "scripts/*.md"} {
+	for _, pattern := range []string{"README*.md", ".github/*.md", "docs/*.md", "examples/*.md", "examples/*/*.md", "benchmarks/*.md", "scripts/*.md"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -238,13 +238,13 @@ func TestDocumentedJSON(t *testing.T) {
 // TestChineseReadme holds both READMEs to have the same blocks, the same words in
 // code, the same links, headings and figures. What one of them says, the other must.
 func TestChineseReadme(t *testing.T) {
-	english, chinese := textOf(t, "README.md"), textOf(t, "README.zh-CN.md")
+	english, chinese := textOf(t, "README.md"), fromRoot(textOf(t, "docs/README.zh-CN.md"))
 	figure := regexp.MustCompile(`\d[\d.,]*(?: us| %|x)?`)
 	for what, of := range map[string]func(text string) []string{
 		"block": func(text string) []string { return regexp.MustCompile("(?s)```.*?```").FindAllString(text, -1) },
 		"word":  func(text string) []string { return regexp.MustCompile("`[^`\n]+`").FindAllString(outside(text), -1) },
 		"link": func(text string) []string {
-			return regexp.MustCompile(`\]\((?:https|docs|[A-Z]+\b)[^)]*\)`).FindAllString(text, -1)
+			return regexp.MustCompile(`\]\((?:https|docs|\.github|[A-Z]+\b)[^)]*\)`).FindAllString(text, -1)
 		},
 		"headings": func(text string) []string { return regexp.MustCompile(`(?m)^#+ `).FindAllString(outside(text), -1) },
 		"figure": func(text string) []string {
@@ -272,11 +272,17 @@ func TestChineseReadme(t *testing.T) {
 		}
 	}
 	if n, m := strings.Count(english, "\n## "), strings.Count(chinese, "\n## "); n != m {
-		t.Errorf("README.md has %d sections, README.zh-CN.md %d", n, m)
+		t.Errorf("README.md has %d sections, docs/README.zh-CN.md %d", n, m)
 	}
 	if n, m := strings.Count(english, "\n|"), strings.Count(chinese, "\n|"); n != m {
-		t.Errorf("README.md has %d lines of tables, README.zh-CN.md %d", n, m)
+		t.Errorf("README.md has %d lines of tables, docs/README.zh-CN.md %d", n, m)
 	}
+}
+
+// fromRoot is a text of docs/ with its links as they would be in the root.
+func fromRoot(text string) string {
+	text = regexp.MustCompile(`\]\(([a-z-]+\.md)`).ReplaceAllString(text, "](docs/$1")
+	return strings.ReplaceAll(text, "](../", "](")
 }
 
 // outside is a text without its fenced blocks.
@@ -285,7 +291,7 @@ func outside(text string) string {
 }
 
 // ofReadme says of a link that it leads to the other language.
-func ofReadme(v string) bool { return strings.Contains(v, "](README") }
+func ofReadme(v string) bool { return strings.Contains(v, "README.") }
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 

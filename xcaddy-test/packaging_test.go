@@ -29,7 +29,7 @@ func file(t *testing.T, path string) string {
 // it: it is built with the flags of the Makefile, from files that exist and are
 // not left out, and runs without root what it copied.
 func TestDockerfile(t *testing.T) {
-	text := strings.ReplaceAll(file(t, "Dockerfile"), "\\\n", " ")
+	text := strings.ReplaceAll(file(t, "packaging/Dockerfile"), "\\\n", " ")
 	ignored := strings.Fields(file(t, ".dockerignore"))
 	stages, user, copied := map[string]bool{}, "", map[string]bool{}
 	for line := range strings.Lines(text) {
@@ -74,7 +74,7 @@ func TestDockerfile(t *testing.T) {
 		t.Errorf("runs as %q, stages %v", user, stages)
 	}
 	flags := regexp.MustCompile(`(?m)^CADDY_FLAGS := (.*)$`).FindStringSubmatch(file(t, "Makefile"))[1]
-	for _, of := range []string{"Dockerfile", ".ci/release"} {
+	for _, of := range []string{"packaging/Dockerfile", ".ci/release"} {
 		for _, flag := range []string{"-trimpath", "-tags nobadger,nomysql,nopgx", "-s -w"} {
 			if !strings.Contains(flags, flag) || !strings.Contains(file(t, of), flag) {
 				t.Errorf("%s: %s not in the Makefile and in %s", flag, flags, of)
@@ -86,7 +86,8 @@ func TestDockerfile(t *testing.T) {
 // compose is what the test reads of compose.yaml.
 type compose struct {
 	Services map[string]struct {
-		Image, Build string
+		Image        string
+		Build        struct{ Context, Dockerfile string }
 		Command      any
 		Environment  map[string]string
 		Volumes      []string
@@ -110,9 +111,10 @@ func TestCompose(t *testing.T) {
 	if err := dec.Decode(&c); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Services) != 3 || c.Services["one"].Build != ".." || c.Services["two"].Build != ".." {
+	if len(c.Services) != 3 || c.Services["one"].Build != c.Services["two"].Build || c.Services["one"].Build.Context != ".." {
 		t.Fatalf("services %+v", c.Services)
 	}
+	file(t, c.Services["one"].Build.Dockerfile) // it exists
 	for name, s := range c.Services {
 		for _, v := range s.Volumes {
 			from := strings.Split(v, ":")[0]

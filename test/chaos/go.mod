@@ -1,4 +1,4 @@
-module github.com/dianalimiter/diana/chaos
+module github.com/dianalimiter/diana/test/chaos
 
 go 1.26.0
 
@@ -157,6 +157,6 @@ require (
 )
 
 replace (
-	github.com/dianalimiter/diana => ../
-	github.com/dianalimiter/diana/xcaddy-test => ../xcaddy-test
+	github.com/dianalimiter/diana => ../../
+	github.com/dianalimiter/diana/xcaddy-test => ../../xcaddy-test
 )

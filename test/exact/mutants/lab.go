@@ -27,7 +27,7 @@ type suite struct {
 // The seeds are fixed, so that a mutant that was killed is killed again.
 var (
 	arithmetic = suite{
-		"arithmetic", "exact", "DIANA_OPS=20000",
+		"arithmetic", "test/exact", "DIANA_OPS=20000",
 		[][]string{{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=1ms"}},
 	}
 	stores = suite{

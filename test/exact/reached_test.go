@@ -3,7 +3,7 @@ package exact_test
 import (
 	"testing"
 
-	"github.com/dianalimiter/diana/exact/oracle"
+	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
 // TestBoundIsReached shows for each algorithm the trace that a bound is there

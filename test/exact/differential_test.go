@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/dianalimiter/diana/exact/oracle"
+	"github.com/dianalimiter/diana/test/exact/oracle"
 	"pgregory.net/rapid"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/exact/oracle"
+	"github.com/dianalimiter/diana/test/exact/oracle"
 	"pgregory.net/rapid"
 )
 

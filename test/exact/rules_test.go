@@ -1,7 +1,7 @@
 package exact_test
 
 import (
-	"github.com/dianalimiter/diana/exact/oracle"
+	"github.com/dianalimiter/diana/test/exact/oracle"
 	"pgregory.net/rapid"
 )
 

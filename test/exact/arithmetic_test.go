@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/exact/oracle"
+	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
 // fataler is what *testing.T and *rapid.T have in common here.

@@ -1,4 +1,4 @@
-module github.com/dianalimiter/diana/exact
+module github.com/dianalimiter/diana/test/exact
 
 go 1.26.0
 
@@ -40,4 +40,4 @@ require (
 	google.golang.org/protobuf v1.36.12 // indirect
 )
 
-replace github.com/dianalimiter/diana => ../
+replace github.com/dianalimiter/diana => ../../

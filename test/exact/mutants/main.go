@@ -119,7 +119,7 @@ func write(out string, outcomes []outcome) error {
 func repository() (string, error) {
 	mod, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dianalimiter/diana").Output()
 	if err != nil {
-		return "", fmt.Errorf("go list: %w; want to be run in exact/", err)
+		return "", fmt.Errorf("go list: %w; want to be run in test/exact/", err)
 	}
 	return filepath.Clean(strings.TrimSpace(string(mod))), nil
 }

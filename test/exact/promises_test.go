@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/exact/oracle"
+	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
 // keepsItsWord takes the numbers of a decision at their word, on copies of the

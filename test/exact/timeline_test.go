@@ -3,7 +3,7 @@ package exact_test
 import (
 	"testing"
 
-	"github.com/dianalimiter/diana/exact/oracle"
+	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
 // visit is one request of a timeline and what has to become of it: what the

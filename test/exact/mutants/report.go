@@ -11,7 +11,7 @@ const header = `# Mutants
 
 One thing is broken at a time, in Go and in Lua, and the tests have to notice.
 This table is the output of ` + "`make mutants`" + `, which runs ` + "`go run ./mutants`" + ` in
-` + "`exact/`" + `. A mutant that no test can notice has its reason beside it.
+` + "`test/exact/`" + `. A mutant that no test can notice has its reason beside it.
 
 `
 
