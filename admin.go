@@ -11,6 +11,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/page"
 )
 
@@ -36,34 +39,32 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.rate_limit", New: func() caddy.Module { return new(adminAPI) }}
 }
 
-const adminPrefix = "/rate_limit/"
-
 // Routes implements caddy.AdminRouter.
 func (api *adminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: adminPrefix, Handler: caddy.AdminHandlerFunc(api.serve)}}
+	return []caddy.AdminRoute{{Pattern: cli.Prefix, Handler: caddy.AdminHandlerFunc(api.serve)}}
 }
 
 // serve finds the endpoint. Only exact paths are answered.
 func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if r.URL.Path == adminPrefix {
+	if r.URL.Path == cli.Prefix {
 		return servePage(w, r)
 	}
-	path := strings.Split(strings.TrimPrefix(r.URL.Path, adminPrefix), "/")
+	path := strings.Split(strings.TrimPrefix(r.URL.Path, cli.Prefix), "/")
 	app := running.current()
 	if app == nil {
 		return adminError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration"))
 	}
 	switch {
 	case len(path) == 1 && path[0] == "zones":
-		return answerGet(w, r, func() (any, error) { return app.statusOfAll(), nil })
+		return answerGet(w, r, func() (any, error) { return app.answerZones(), nil })
 	case len(path) == 1 && path[0] == "history":
 		return answerGet(w, r, func() (any, error) {
-			zones, since, err := historyOf(r.URL.Query())
+			zones, since, err := historyQuery(r.URL.Query())
 			if err != nil {
 				return nil, adminError(http.StatusBadRequest, err)
 			}
-			return theHistory.status(zones, since), nil
+			return history.Since(zones, since), nil
 		})
 	case len(path) == 1 && path[0] == "explain":
 		return api.explain(w, r, app)
@@ -71,8 +72,8 @@ func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 		return api.key(w, r, app, path[1])
 	case len(path) == 3 && path[0] == "zones" && path[2] == "top":
 		return answerGet(w, r, func() (any, error) {
-			if z := app.zone(path[1]); z != nil {
-				return z.top(maxTop), nil
+			if z := app.registry.Zone(path[1]); z != nil {
+				return answerTop(z), nil
 			}
 			return nil, noZone(path[1])
 		})
@@ -80,9 +81,9 @@ func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, history, zones/<zone>/key, zones/<zone>/top or explain", r.URL.EscapedPath()))
 }
 
-// key answers for, or forgets, the key that a query names.
+// key answers for, or resets, the key that a query names.
 func (api *adminAPI) key(w http.ResponseWriter, r *http.Request, app *App, zone string) error {
-	z := app.zone(zone)
+	z := app.registry.Zone(zone)
 	if z == nil {
 		return noZone(zone)
 	}
@@ -90,15 +91,15 @@ func (api *adminAPI) key(w http.ResponseWriter, r *http.Request, app *App, zone 
 	if err != nil {
 		return adminError(http.StatusBadRequest, err)
 	}
-	k, err := z.named(q)
+	t, err := targetIn(z, q)
 	if err != nil {
 		return adminError(http.StatusBadRequest, err)
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return answerJSON(w, z.look(r.Context(), k))
+		return answerJSON(w, answerKey(z.Peek(r.Context(), t)))
 	case http.MethodDelete:
-		return answerJSON(w, app.forget(r.Context(), z, k))
+		return answerJSON(w, app.reset(r.Context(), z, t))
 	}
 	return wrongMethod(w, "GET, DELETE")
 }
@@ -118,14 +119,14 @@ func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) 
 func answerJSON(w http.ResponseWriter, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	if _, numbers := v.(statusOfHistory); !numbers { // which would stand one to a line
+	if _, numbers := v.(metrics.Minutes); !numbers { // which would stand one to a line
 		enc.SetIndent("", " ")
 	}
 	if err := enc.Encode(v); err != nil {
 		return err
 	}
-	w.Header().Set(headerContentType, "application/json")
-	w.Header().Set(headerCacheControl, "no-store")
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -138,8 +139,8 @@ func servePage(w http.ResponseWriter, r *http.Request) error {
 	}
 	file := page.Get()
 	h := w.Header()
-	h.Set(headerContentType, "text/html; charset=utf-8")
-	h.Set(headerCacheControl, "no-cache")
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Cache-Control", "no-cache")
 	h.Set("Content-Security-Policy", file.Policy)
 	h.Set("Referrer-Policy", "same-origin")
 	_, err := w.Write(file.HTML)
@@ -156,7 +157,7 @@ func wrongMethod(w http.ResponseWriter, allow string) error {
 }
 
 func adminError(status int, err error) error {
-	return caddy.APIError{HTTPStatus: status, Err: errors.New(short(err))}
+	return caddy.APIError{HTTPStatus: status, Err: errors.New(logs.Short(err))}
 }
 
 var (

@@ -1,6 +1,7 @@
 package diana
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -17,44 +18,11 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/metrics"
 )
-
-// explainRequest describes a request.
-type explainRequest struct {
-	Method   string                 `json:"method"`    // default GET
-	URL      string                 `json:"url"`       // with scheme and host
-	ClientIP string                 `json:"client_ip"` // as Caddy would find it
-	RemoteIP string                 `json:"remote_ip"` // default: the client's
-	Headers  map[string]stringOrAll `json:"headers"`
-}
-
-// stringOrAll is a header's value, or a list of them.
-type stringOrAll []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *stringOrAll) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		*s = make(stringOrAll, 1)
-		return json.Unmarshal(b, &(*s)[0])
-	}
-	return json.Unmarshal(b, (*[]string)(s))
-}
-
-// explanation says what would become of a request.
-type explanation struct {
-	Decision string             `json:"decision"` // allowed, denied, or none: no zone applies
-	Zone     string             `json:"zone,omitempty"`
-	Rule     string             `json:"rule,omitempty"`
-	RetryIn  *float64           `json:"retry_after,omitempty"`
-	Handlers []explainedHandler `json:"handlers"` // that the request would come to, in order
-}
-
-type explainedHandler struct {
-	Server  string        `json:"server"`
-	Zones   []statusOfKey `json:"zones"`
-	Without []string      `json:"not_matching,omitempty"` // zones that do not apply
-	Error   string        `json:"error,omitempty"`
-}
 
 const maxExplain = 64 << 10
 
@@ -65,12 +33,12 @@ func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error
 		return wrongMethod(w, "POST")
 	}
 	// A page elsewhere can send a form without asking first, but no JSON.
-	if kind, _, err := mime.ParseMediaType(r.Header.Get(headerContentType)); err != nil || kind != "application/json" {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return adminError(http.StatusUnsupportedMediaType, errors.New("want Content-Type: application/json"))
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxExplain))
 	dec.DisallowUnknownFields()
-	var d explainRequest
+	var d cli.Request
 	if err := dec.Decode(&d); err != nil {
 		return adminError(http.StatusBadRequest, fmt.Errorf("%w: %w", err, errNoRequest))
 	}
@@ -81,7 +49,7 @@ func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error
 	if err != nil {
 		return err
 	}
-	e := explainer{ctx: r.Context(), out: explanation{Decision: "none", Handlers: []explainedHandler{}}}
+	e := explainer{ctx: r.Context(), out: cli.Explanation{Decision: "none", Handlers: []cli.Handler{}}}
 	if err := e.describe(&d); err != nil {
 		return adminError(http.StatusBadRequest, err)
 	}
@@ -107,7 +75,7 @@ func (a *App) servers() (map[string]*caddyhttp.Server, error) {
 // explainer walks the routes as a request would, without running anything.
 type explainer struct {
 	ctx    context.Context
-	d      *explainRequest
+	d      *cli.Request
 	url    *url.URL
 	ip     string
 	remote string
@@ -115,10 +83,10 @@ type explainer struct {
 	srv    *caddyhttp.Server
 	r      *http.Request
 	depth  int
-	out    explanation
+	out    cli.Explanation
 }
 
-func (e *explainer) describe(d *explainRequest) (err error) {
+func (e *explainer) describe(d *cli.Request) (err error) {
 	e.d = d
 	if e.url, err = url.Parse(d.URL); err != nil || e.url.Host == "" {
 		return fmt.Errorf("url %q: want such as https://example.com/path", d.URL[:min(len(d.URL), 200)])
@@ -126,7 +94,7 @@ func (e *explainer) describe(d *explainRequest) (err error) {
 	for _, ip := range []struct {
 		name, value string
 		to          *string
-	}{{"client_ip", d.ClientIP, &e.ip}, {"remote_ip", orDefault(d.RemoteIP, d.ClientIP), &e.remote}} {
+	}{{"client_ip", d.ClientIP, &e.ip}, {"remote_ip", cmp.Or(d.RemoteIP, d.ClientIP), &e.remote}} {
 		addr, err := netip.ParseAddr(ip.value)
 		if err != nil {
 			return fmt.Errorf("%s %q: want an IP address", ip.name, ip.value[:min(len(ip.value), 64)])
@@ -158,9 +126,9 @@ func (e *explainer) chosen(servers map[string]*caddyhttp.Server) (names []string
 
 func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	e.name, e.srv = name, srv
-	r, err := http.NewRequestWithContext(e.ctx, orDefault(e.d.Method, http.MethodGet), e.url.String(), http.NoBody)
+	r, err := http.NewRequestWithContext(e.ctx, cmp.Or(e.d.Method, http.MethodGet), e.url.String(), http.NoBody)
 	if err != nil {
-		e.out.Handlers = append(e.out.Handlers, explainedHandler{Server: name, Error: short(err)})
+		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Error: logs.Short(err)})
 		return
 	}
 	r.RemoteAddr, r.RequestURI = net.JoinHostPort(e.remote, "0"), e.url.RequestURI()
@@ -170,7 +138,7 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	for k, v := range e.d.Headers {
 		r.Header[http.CanonicalHeaderKey(k)] = v
 	}
-	e.r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), nowhereWriter{}, srv)
+	e.r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), discardWriter{}, srv)
 	caddyhttp.SetVar(e.r.Context(), caddyhttp.ClientIPVarKey, e.ip)
 	e.routes(srv.Routes)
 }
@@ -221,76 +189,42 @@ func (e *explainer) route(route *caddyhttp.Route) (ends bool) {
 
 // handler says what a handler would decide, and reports whether it denies.
 func (e *explainer) handler(h *Handler) (denies bool) {
-	q := newRequest(h, e.r)
-	defer q.release()
-	out := explainedHandler{Server: e.name, Zones: []statusOfKey{}}
-	err := q.collect()
+	out := cli.Handler{Server: e.name, Zones: []cli.Key{}}
+	applies, others, err := h.limiter.Explain(e.ctx, e.r)
 	if err != nil {
-		out.Error = short(err)
+		out.Error = logs.Short(err)
 	}
-	applies := make(map[string]bool)
-	for i := range q.uses {
-		u := &q.uses[i]
-		applies[u.z.Name] = true
-		s := e.use(q, u)
-		out.Zones = append(out.Zones, s)
-		e.sum(&s)
+	for _, p := range applies {
+		k := answerKey(p)
+		out.Zones = append(out.Zones, k)
+		e.sum(&k)
 	}
-	for _, z := range h.zones {
-		if !applies[z.Name] {
-			out.Without = append(out.Without, z.Name)
-		}
-	}
+	out.Without = others
 	e.out.Handlers = append(e.out.Handlers, out)
-	return e.out.Decision == denied.String()
+	return e.out.Decision == metrics.Denied.String()
 }
 
 // sum adds a zone to the whole: the first that denies is named, and the longest
 // retry of all that do.
-func (e *explainer) sum(s *statusOfKey) {
+func (e *explainer) sum(k *cli.Key) {
 	if e.out.Decision == "none" {
-		e.out.Decision = allowed.String()
+		e.out.Decision = metrics.Allowed.String()
 	}
-	if s.Decision != denied.String() {
+	if k.Decision != metrics.Denied.String() {
 		return
 	}
 	if e.out.Zone == "" {
-		e.out.Decision, e.out.Zone, e.out.Rule, e.out.RetryIn = s.Decision, s.Zone, s.Rule, s.RetryIn
-	} else if s.RetryIn != nil && e.out.RetryIn != nil && *s.RetryIn > *e.out.RetryIn {
-		e.out.RetryIn = s.RetryIn
+		e.out.Decision, e.out.Zone, e.out.Rule, e.out.RetryIn = k.Decision, k.Zone, k.Rule, k.RetryIn
+	} else if k.RetryIn != nil && e.out.RetryIn != nil && *k.RetryIn > *e.out.RetryIn {
+		e.out.RetryIn = k.RetryIn
 	}
 }
 
-// use says what a zone that applies would decide.
-func (e *explainer) use(q *request, u *use) statusOfKey {
-	s := statusOfKey{Zone: u.z.Name, Shadow: u.shadow, Parts: u.z.keyTexts(e.r), Decision: skipped.String(), Rules: []statusOfKeyRule{}}
-	switch {
-	case u.outcome == skipped:
-	case u.label != "":
-		s.deny(u.shadow, u.label)
-	case u.item < 0:
-		s.Decision = allowed.String()
-	default:
-		it := q.ask.Items[u.item]
-		it.Results = nil // the request's own room is not for what is only looked at
-		s.Key, s.Cost = it.Key.String(), it.Cost
-		s.judge(e.ctx, u.z, u.set, &it)
-	}
-	return s
-}
+// discardWriter discards the answer to a request that is not made.
+type discardWriter struct{}
 
-// keyTexts are the parts of a request's key.
-func (z *zone) keyTexts(r *http.Request) []string {
-	parts := make([]string, len(z.key.parts))
-	for i, t := range z.key.parts {
-		parts[i] = string(t.append(nil, r))
-	}
-	return parts
-}
+func (discardWriter) Header() http.Header         { return make(http.Header) }
+func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }
+func (discardWriter) WriteHeader(int)             {}
 
-// nowhereWriter is where the answer to a request would go that is not made.
-type nowhereWriter struct{}
-
-func (nowhereWriter) Header() http.Header         { return make(http.Header) }
-func (nowhereWriter) Write(b []byte) (int, error) { return len(b), nil }
-func (nowhereWriter) WriteHeader(int)             {}
+var errNoRequest = errors.New(`want a request such as {"method": "GET", "url": "https://example.com/path", "client_ip": "192.0.2.1"}`)

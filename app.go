@@ -1,128 +1,203 @@
 package diana
 
 import (
-	"encoding/json"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/rules"
 )
 
-// App holds what all rate_limit handlers of a configuration share: the stores,
-// and their defaults.
-type App struct {
-	// Stores that instances share. The first is what zones use that name none.
-	// Default: none; the counts are kept in this process.
-	Stores []*RedisStore `json:"stores,omitempty"`
+const defaultMaxKeys = 1_000_000
 
-	// How many keys are kept in this process at most, per zone. Default:
-	// 1000000.
-	MaxKeys int64 `json:"max_keys,omitempty"`
+// appState is what the app keeps besides its configuration.
+type appState struct {
+	ctx      caddy.Context
+	logger   *zap.Logger
+	env      limiter.Environment
+	registry *limiter.Registry
+	stores   redisStores
+	follower *rules.Follower // nil: no source of rules is configured
+	refs     pool.References
 
-	// The headers that tell clients where they stand, where a handler does not
-	// say: "draft", "legacy", "all" or "off". Default: "draft".
-	Headers string `json:"headers,omitempty"`
-
-	// Rules from outside, which win over those of the zones: a module that says
-	// where they are. Default: none.
-	RulesRaw json.RawMessage `json:"rules,omitempty" caddy:"namespace=http.rate_limit.rule_sources inline_key=source"`
-
-	appState
+	warned    map[string]bool // see App.warn
+	autoNames map[string]int  // how often each was given
 }
 
-// CaddyModule returns the Caddy module information.
-func (*App) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "rate_limit", New: func() caddy.Module { return new(App) }}
+// Provision implements caddy.Provisioner.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.ctx, a.logger = ctx, ctx.Logger()
+	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
+	if err := config.CheckHeaders(a.Headers); err != nil {
+		return err
+	}
+	if a.MaxKeys < 0 {
+		return fmt.Errorf("max_keys %d: want at least 1", a.MaxKeys)
+	}
+	events, err := ctx.App("events")
+	if err != nil {
+		return err
+	}
+	e := emitter{ctx: ctx}
+	e.app, _ = events.(*caddyevents.App)
+	m := metrics.Get()
+	if err := m.Register(ctx.GetMetricsRegistry(), metrics.LeasesCollector(runningLeases), metrics.RulesCollector(runningRules)); err != nil {
+		return err
+	}
+	a.stores.events = &storeEvents{
+		ctx: ctx, logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, stores: a.stores.find,
+		unsubscribed: rate.Sometimes{Interval: time.Minute},
+	}
+	for i, s := range a.Stores {
+		if s == nil {
+			return fmt.Errorf("store %d: null: want an object with addresses", i+1)
+		}
+		if err := a.stores.add(s, &a.refs); err != nil {
+			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, strconv.Itoa(i+1)), err)
+		}
+		warnOfPassword(a.logger, s)
+	}
+	a.env = limiter.Environment{
+		Store: a.stores.get, Shared: len(a.Stores) > 0, MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
+		Metrics: m, Listens: e.listens, Emit: e.emit,
+	}
+	if err := a.provisionRules(); err != nil {
+		return err
+	}
+	a.stores.events.registry = a.registry
+	return nil
 }
 
-// RedisStore is a Redis that keeps the counts of several instances. In every
-// string {env.*} and {file.*} are replaced when the configuration is loaded.
-type RedisStore struct {
-	// The name by which zones choose it. Default: "redis".
-	Name string `json:"name,omitempty"`
-
-	// Where it is: host:port, a redis:// or rediss:// URL, or unix//path. With
-	// cluster the nodes to begin with, with sentinel the Sentinels.
-	Addresses []string `json:"addresses,omitempty"`
-
-	// The user, for Redis' access control lists.
-	Username string `json:"username,omitempty"`
-
-	// The password.
-	Password string `json:"password,omitempty"`
-
-	// The number of the database. Default: 0.
-	DB int `json:"db,omitempty"`
-
-	// The addresses are nodes of a Redis Cluster. Default: false.
-	Cluster bool `json:"cluster,omitempty"`
-
-	// The addresses are Sentinels, which know where the server is.
-	Sentinel *Sentinel `json:"sentinel,omitempty"`
-
-	// Encrypt the connection.
-	TLS *TLS `json:"tls,omitempty"`
-
-	// What the names of all keys begin with. Default: "diana".
-	KeyPrefix string `json:"key_prefix,omitempty"`
-
-	// The secret of the hash that names keys in Redis, the same on every
-	// instance. Without it, who can read the names can try out which client
-	// they stand for.
-	KeySecret string `json:"key_secret,omitempty"`
-
-	// The most that one decision waits for Redis. Default: 25ms.
-	Timeout caddy.Duration `json:"timeout,omitempty"`
-
-	// The most that a new connection may take; no request waits for it longer
-	// than timeout. Default: 2s.
-	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
-
-	// How many connections are open at most. Default: 10 per core.
-	PoolSize int `json:"pool_size,omitempty"`
-
-	// What becomes of requests while Redis is away: "local" lets this instance
-	// go on alone with its share of every limit, "allow" lets everything pass,
-	// "deny" answers 503. Default: "local".
-	OnFailure string `json:"on_failure,omitempty"`
-
-	// The part of each limit that one instance enforces alone: "auto", which is
-	// one over the number of instances last seen, or a fraction such as "0.25".
-	// Default: "auto".
-	FallbackShare Value `json:"fallback_share,omitempty"`
-
-	// For how long a part of the limit of a key that comes often may be charged
-	// in advance, and spent by one instance without asking Redis: 1ms to 10s. The
-	// rules keep back what that could add to their bounds, and one to which
-	// nothing would be left is refused. Default: nothing is charged in advance.
-	Lease caddy.Duration `json:"lease,omitempty"`
+// emitter emits events of the app.
+type emitter struct {
+	ctx caddy.Context
+	app *caddyevents.App // nil: there are none
 }
 
-// Sentinel says how to ask Redis Sentinels for the server.
-type Sentinel struct {
-	// The name by which the Sentinels know the server.
-	Master string `json:"master"`
+// listens reports whether somebody subscribed to an event.
+func (e emitter) listens(event string) bool { return e.app != nil && e.app.ShouldEmit(event) }
 
-	// The user to give to the Sentinels.
-	Username string `json:"username,omitempty"`
-
-	// The password to give to the Sentinels.
-	Password string `json:"password,omitempty"`
+// emit emits an event if somebody subscribed to it.
+func (e emitter) emit(event string, data map[string]any) {
+	if e.listens(event) {
+		e.app.Emit(e.ctx, event, data)
+	}
 }
 
-// TLS says how to encrypt the connection to Redis.
-type TLS struct {
-	// A PEM file of the authorities to trust. Default: the system's.
-	CA string `json:"ca,omitempty"`
-
-	// A PEM file with the client's certificate.
-	Cert string `json:"cert,omitempty"`
-
-	// A PEM file with the certificate's key.
-	Key string `json:"key,omitempty"`
-
-	// The name that the server's certificate must have. Default: the host of
-	// the address.
-	ServerName string `json:"server_name,omitempty"`
-
-	// Do not check the server's certificate. Default: false.
-	InsecureSkipVerify bool `json:"insecure_skip_verify,omitempty"`
+// Start implements caddy.App.
+func (a *App) Start() error {
+	running.start(a)
+	a.logBounds()
+	a.stores.start()
+	warnOfProxies(a.ctx, a.logger)
+	return nil
 }
+
+// logBounds logs what the zones take at most.
+func (a *App) logBounds() {
+	type bound struct{ keys, bytes int64 }
+	zones := make(map[string]bound)
+	for _, b := range a.registry.Bounds() {
+		z := zones[b.Zone]
+		zones[b.Zone] = bound{z.keys + b.MaxKeys, z.bytes + b.Table.Memory(b.Shared)}
+	}
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		a.logger.Info("counts in this process", zap.String("zone", name),
+			zap.Int64("max_keys", zones[name].keys), zap.Int64("max_bytes", zones[name].bytes))
+	}
+}
+
+// Stop implements caddy.App.
+func (a *App) Stop() error {
+	running.stop(a)
+	return nil
+}
+
+// Cleanup implements caddy.CleanerUpper.
+func (a *App) Cleanup() error { return a.refs.Release() }
+
+// running is the app of the configuration that runs. The next one starts before it is
+// stopped, and gives everything back to it if the rest of its configuration does not
+// start.
+var running runningApp
+
+type runningApp struct {
+	mu     sync.Mutex
+	app    *App
+	before *App              // app's predecessor, while it has not been stopped
+	kinds  map[string]string // of the last one
+}
+
+// history is that of the process.
+var history metrics.History
+
+func (r *runningApp) start(a *App) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.app != nil {
+		r.kinds = r.app.registry.Kinds()
+	}
+	a.registry.LogRestarts(r.kinds)
+	r.before, r.app = r.app, a
+	a.lead()
+}
+
+// current returns the app of the configuration that runs; nil if none does.
+func (r *runningApp) current() *App {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.app
+}
+
+func (r *runningApp) stop(a *App) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.app != a { // another one runs in its place
+		r.before = nil
+		return
+	}
+	r.kinds = a.registry.Kinds()
+	r.app, r.before = r.before, nil
+	if r.app != nil {
+		r.app.lead()
+		return
+	}
+	history.Follow(nil, clock.Now())
+	if a.follower != nil {
+		a.follower.Leave(a.registry)
+	}
+}
+
+// lead makes this app the one that stores and the source of rules report to, and its
+// settings those of the tables. It may be called again.
+func (a *App) lead() {
+	a.stores.lead()
+	for _, b := range a.registry.Bounds() {
+		b.Table.SetMax(b.MaxKeys)
+	}
+	history.Follow(a.registry.Counters(), clock.Now())
+	if a.follower != nil {
+		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
+	}
+}
+
+// Interface guards
+var (
+	_ caddy.App          = (*App)(nil)
+	_ caddy.Provisioner  = (*App)(nil)
+	_ caddy.CleanerUpper = (*App)(nil)
+)

@@ -1,20 +1,28 @@
 package diana
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"math"
+	"net/http"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/rules"
 )
 
 func init() {
@@ -23,6 +31,183 @@ func init() {
 	httpcaddyfile.RegisterDirective("rate_limit", parseDirective)
 	httpcaddyfile.RegisterDirectiveOrder("rate_limit", httpcaddyfile.Before, "basic_auth")
 	httpcaddyfile.RegisterGlobalOption("rate_limit", parseGlobalOption)
+}
+
+// parseGlobalOption reads the global option:
+//
+//	rate_limit {
+//		store redis <address...> {
+//			<store options>
+//		}
+//		max_keys <n>
+//		headers  draft|legacy|all|off
+//		rules    redis|http|file <source> {
+//			interval <duration>
+//		}
+//	}
+func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
+	d.Next()
+	at := d.Token()
+	if existing != nil {
+		return nil, d.Errf("rate_limit stands twice among the global options: want all of it in one block")
+	}
+	var app App
+	s := &option.Set{
+		One: map[string]option.Parse{
+			"max_keys": option.Whole(&app.MaxKeys, 1, option.Max),
+			"headers":  option.Checked(&app.Headers, "draft, legacy, all or off", config.CheckHeaders),
+			"rules":    app.parseRules,
+		},
+		Many: map[string]option.Parse{"store": app.parseStore},
+	}
+	if err := s.Block(d); err != nil {
+		return nil, err
+	}
+	if err := option.End(d, at.Text); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "rate_limit", Value: caddyconfig.JSON(&app, nil)}, nil
+}
+
+// parseStore reads store redis <address...> and its block.
+func (a *App) parseStore(d *caddyfile.Dispenser) error {
+	at := d.Token()
+	const want = "redis and its address, such as store redis localhost:6379"
+	if !d.NextArg() {
+		return d.Errf("store: want %s", want)
+	}
+	if v := d.Val(); v != "redis" {
+		if strings.Contains(v, "@") { // a URL with a password, perhaps
+			return d.Errf("store: want %s", want)
+		}
+		return d.Errf("store %q: want %s", v, want)
+	}
+	c := &config.RedisStore{Addresses: d.RemainingArgs()}
+	if len(c.Addresses) == 0 {
+		return d.Errf("store redis: want an address, such as localhost:6379")
+	}
+	s := storeOptions(c)
+	if err := s.Block(d); err != nil {
+		return err
+	}
+	if err := c.CheckWritten(true); err != nil {
+		return option.At(at, fmt.Errorf("store: %w", err))
+	}
+	for _, other := range a.Stores {
+		if name := cmp.Or(c.Name, config.DefaultStoreName); name == cmp.Or(other.Name, config.DefaultStoreName) {
+			return option.At(at, fmt.Errorf("store %q stands twice: want another name", name))
+		}
+	}
+	a.Stores = append(a.Stores, c)
+	return nil
+}
+
+// storeOptions are those of a store.
+func storeOptions(c *config.RedisStore) *option.Set {
+	return &option.Set{
+		One: map[string]option.Parse{
+			"name":           option.Text(&c.Name, "a name"),
+			"username":       option.Text(&c.Username, "a user"),
+			"password":       option.Secret(&c.Password),
+			"db":             option.Whole(&c.DB, 0, math.MaxInt32),
+			"cluster":        option.Flag(&c.Cluster),
+			"sentinel":       parseSentinel(c),
+			"tls":            parseTLS(c),
+			"key_prefix":     option.Text(&c.KeyPrefix, "a prefix"),
+			"key_secret":     option.Secret(&c.KeySecret),
+			"timeout":        option.Duration(&c.Timeout),
+			"dial_timeout":   option.Duration(&c.DialTimeout),
+			"pool_size":      option.Whole(&c.PoolSize, 1, math.MaxInt32),
+			"on_failure":     option.Text(&c.OnFailure, "local, allow or deny"),
+			"fallback_share": option.Text(&c.FallbackShare, "auto, or a fraction such as 0.25"),
+			"lease":          option.Duration(&c.Lease),
+		},
+		Check: func() error { return c.CheckWritten(false) },
+	}
+}
+
+func parseSentinel(c *config.RedisStore) option.Parse {
+	return func(d *caddyfile.Dispenser) error {
+		c.Sentinel = new(config.Sentinel)
+		if err := option.Text(&c.Sentinel.Master, "the name of the master")(d); err != nil {
+			return err
+		}
+		s := &option.Set{One: map[string]option.Parse{
+			"username": option.Text(&c.Sentinel.Username, "a user"),
+			"password": option.Secret(&c.Sentinel.Password),
+		}}
+		return s.Block(d)
+	}
+}
+
+func parseTLS(c *config.RedisStore) option.Parse {
+	return func(d *caddyfile.Dispenser) error {
+		c.TLS = new(config.TLS)
+		s := &option.Set{One: map[string]option.Parse{
+			"ca":                   option.Text(&c.TLS.CA, "a file"),
+			"cert":                 option.Text(&c.TLS.Cert, "a file"),
+			"key":                  option.Text(&c.TLS.Key, "a file"),
+			"server_name":          option.Text(&c.TLS.ServerName, "a name"),
+			"insecure_skip_verify": option.Flag(&c.TLS.InsecureSkipVerify),
+		}}
+		return s.Block(d)
+	}
+}
+
+// parseRules reads where rules from outside are:
+//
+//	rules redis <key> {
+//		address  <url>
+//		interval <duration>
+//	}
+//	rules http <url> {
+//		bearer_token <token>
+//		interval     <duration>
+//	}
+//	rules file <path> {
+//		interval <duration>
+//	}
+//
+// Another source is a module that reads itself from a Caddyfile.
+func (a *App) parseRules(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.Errf("rules: want redis, http or file and where, such as rules redis diana:rules")
+	}
+	var (
+		kind   = d.Val()
+		source any
+		where  option.Parse
+		s      option.Set
+	)
+	switch kind {
+	case "redis":
+		r := new(rules.Redis)
+		source, where = r, option.Text(&r.Key, "the name of a key")
+		s.One = map[string]option.Parse{"address": option.Secret(&r.Address), "interval": option.Duration(&r.Interval)}
+	case "http":
+		h := new(rules.HTTP)
+		source, where = h, option.Text(&h.URL, "an https URL")
+		s.One = map[string]option.Parse{"bearer_token": option.Secret(&h.BearerToken), "interval": option.Duration(&h.Interval)}
+	case "file":
+		f := new(rules.File)
+		source, where = f, option.Text(&f.Path, "a path")
+		s.One = map[string]option.Parse{"interval": option.Duration(&f.Interval)}
+	default:
+		m, err := caddyfile.UnmarshalModule(d, rules.Namespace+"."+kind)
+		if err != nil {
+			return d.Errf("rules %q: want redis, http or file", kind)
+		}
+		a.RulesRaw = caddyconfig.JSONModuleObject(m, "source", kind, nil)
+		return nil
+	}
+	if err := where(d); err != nil {
+		return err
+	}
+	if err := s.Block(d); err != nil {
+		return err
+	}
+	a.RulesRaw = caddyconfig.JSONModuleObject(source, "source", kind, nil)
+	return nil
 }
 
 // directive is a rate_limit in a site. It has two forms:
@@ -68,7 +253,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 // options are those of the handler.
 func (c *directive) options() *option.Set {
 	return &option.Set{One: map[string]option.Parse{
-		"headers":         option.Checked(&c.handler.Headers, "draft, legacy, all or off", checkHeaders),
+		"headers":         option.Checked(&c.handler.Headers, "draft, legacy, all or off", config.CheckHeaders),
 		"jitter":          fraction(&c.handler.Jitter),
 		"log_key":         option.Flag(&c.handler.LogKey),
 		"disable_metrics": option.Flag(&c.handler.DisableMetrics),
@@ -106,7 +291,7 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("zone %s: unexpected %q: want one name", z.zone.Name, d.Val())
 	}
-	name := safeName(z.zone.Name)
+	name := config.SafeName(z.zone.Name)
 	if first, ok := c.zones[name]; ok {
 		return d.Errf("zone %s stands twice, first at %s:%d: want another name", name, first.File, first.Line)
 	}
@@ -114,10 +299,10 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	if err := z.options().Block(d); err != nil {
 		return err
 	}
-	if z.zone.inherited() {
+	if z.zone.Inherited() {
 		return c.inherit(z, name)
 	}
-	if err := checkName(z.zone.Name); err != nil {
+	if err := config.CheckName(z.zone.Name); err != nil {
 		return option.At(at, err)
 	}
 	return c.add(z)
@@ -132,7 +317,7 @@ func (c *directive) inherit(z *zoneParser, safe string) error {
 	}
 	z.zone.Name = "" // it is its key
 	if c.handler.RateLimits == nil {
-		c.handler.RateLimits = make(map[string]*Zone)
+		c.handler.RateLimits = make(map[string]*config.Zone)
 	}
 	c.handler.RateLimits[name] = z.zone
 	return nil
@@ -151,7 +336,7 @@ func (c *directive) add(z *zoneParser) error {
 func (c *directive) lineOptions(z *zoneParser) *option.Set {
 	s := z.options()
 	maps.Copy(s.One, c.options().One)
-	s.One["name"] = option.Checked(&z.zone.Name, "a name", checkName)
+	s.One["name"] = option.Checked(&z.zone.Name, "a name", config.CheckName)
 	s.Unknown = func(word string) error {
 		switch {
 		case word == "zone":
@@ -208,7 +393,7 @@ func rateAt(args []caddyfile.Token) (int, error) {
 		if i >= len(args) {
 			return false
 		}
-		_, _, err := parseRate(args[i].Text)
+		_, _, err := config.ParseRate(args[i].Text)
 		return err == nil
 	}
 	switch first := args[0].Text; {
@@ -223,10 +408,10 @@ func rateAt(args []caddyfile.Token) (int, error) {
 	case len(args) == 1 && strings.HasPrefix(first, "{"):
 		return 0, option.At(args[0], fmt.Errorf("%s: want a rate after the key, such as 10/s", first))
 	case len(args) == 1 || first != "" && first[0] >= '0' && first[0] <= '9':
-		_, _, err := parseRate(first)
+		_, _, err := config.ParseRate(first)
 		return 0, option.At(args[0], err)
 	}
-	_, _, err := parseRate(args[1].Text)
+	_, _, err := config.ParseRate(args[1].Text)
 	return 0, option.At(args[1], err)
 }
 
@@ -238,11 +423,11 @@ const autoNames = "rate_limit.names"
 // it stands, so that moving lines about does not rename it and lose its counts.
 // The same line read again, as a snippet's is for each of its imports, has the
 // same name; an equal one elsewhere has its own.
-func (c *directive) autoName(z *Zone) string {
+func (c *directive) autoName(z *config.Zone) string {
 	// Named routes have a state of their own, in which the names given to
 	// sites are not seen.
-	def := definitionOf(c.matcher, z, c.IsNamedRoute())
-	name := nameOf(c.matcher, z, c.IsNamedRoute())
+	def := config.DefinitionOf(c.matcher, z, c.IsNamedRoute())
+	name := config.AutoName(c.matcher, z, c.IsNamedRoute())
 
 	given, _ := c.State[autoNames].(map[string][]string)
 	if given == nil {
@@ -264,20 +449,6 @@ func (c *directive) autoName(z *Zone) string {
 	return name
 }
 
-// definitionOf is what an automatic name is made from.
-func definitionOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) []byte {
-	key := z.Key
-	if len(key) == 0 {
-		key = Parts{expandShorthands("{client_ip}")}
-	}
-	def, _ := json.Marshal([]any{matcher, z.MatcherSetsRaw, key, z.Rules, inNamedRoute})
-	return def
-}
-
-func nameOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) string {
-	return fmt.Sprintf("auto-%x", sha256.Sum256(definitionOf(matcher, z, inNamedRoute)))[:len("auto-")+8]
-}
-
 // fraction reads a number from 0 to 1.
 func fraction(dst *float64) option.Parse {
 	return func(d *caddyfile.Dispenser) error {
@@ -289,4 +460,511 @@ func fraction(dst *float64) option.Parse {
 			return nil
 		})(d)
 	}
+}
+
+// zoneParser reads a zone.
+type zoneParser struct {
+	httpcaddyfile.Helper
+	zone  *config.Zone
+	rules []*ruleParser           // of the zone and of its overrides
+	lines map[any]caddyfile.Token // where rules and overrides stand
+	at    caddyfile.Token
+}
+
+func newZoneParser(h httpcaddyfile.Helper, at caddyfile.Token) *zoneParser {
+	return &zoneParser{Helper: h, zone: new(config.Zone), lines: make(map[any]caddyfile.Token), at: at}
+}
+
+// options are those of a zone.
+func (p *zoneParser) options() *option.Set {
+	z := p.zone
+	return &option.Set{
+		One: map[string]option.Parse{
+			"key":                p.parseKey,
+			"key_missing":        option.Text(&z.KeyMissing, "client_ip, share, skip or deny"),
+			"ipv4_prefix":        option.Bits(&z.IPv4Prefix, 32),
+			"ipv6_prefix":        option.Bits(&z.IPv6Prefix, 128),
+			"algorithm":          option.Checked(&z.Algorithm, "the name of an algorithm", checkAlgorithm),
+			"in_flight":          option.Whole(&z.InFlight, 1, option.Max),
+			"prevent_duplicates": p.parseDuplicates,
+			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
+			"settle":             option.Text(&z.Settle, "a placeholder, such as {http.response.header.X-Tokens}"),
+			"count_status":       p.parseStatuses,
+			"max_wait":           option.Duration(&z.MaxWait),
+			"shadow":             option.Flag(&z.Shadow),
+			"respond":            p.parseRespond,
+			"store":              option.Text(&z.Store, "the name of a store, or local"),
+			"max_keys":           option.Whole(&z.MaxKeys, 1, option.Max),
+			"events":             option.Whole(&z.MaxEvents, 1, option.Max),
+			"window":             option.Duration(&z.Window),
+		},
+		Many: map[string]option.Parse{
+			"match":    p.parseMatch,
+			"exempt":   p.parseExempt,
+			"rule":     p.parseRuleLine,
+			"override": p.parseOverride,
+		},
+		Check: p.checkOptions,
+	}
+}
+
+// checkOptions checks what the options that were read so far make together.
+// Rules are left to [zoneParser.check], because they depend on options that
+// may follow them.
+func (p *zoneParser) checkOptions() error { return p.zone.CheckOptions() }
+
+// check checks the zone when all of it was read. An error names the line of the
+// rule or override that is wrong, or else of the zone.
+func (p *zoneParser) check() error {
+	if err := p.chooseAlgorithms(); err != nil {
+		return err
+	}
+	err := checkZone(p.zone)
+	if err == nil {
+		return nil
+	}
+	at := p.at
+	var c *config.Error
+	if errors.As(err, &c) {
+		if t, ok := p.lines[c.At]; ok {
+			at = t
+		}
+	}
+	return option.At(at, err)
+}
+
+// checkZone checks a zone in whichever words it is written.
+func checkZone(z *config.Zone) error {
+	native, err := z.Native()
+	if err == nil {
+		_, err = native.Check()
+	}
+	return err
+}
+
+func checkAlgorithm(name string) error {
+	_, err := config.LoadAlgorithm(new(config.Rule), name)
+	return err
+}
+
+func (p *zoneParser) parseKey(d *caddyfile.Dispenser) error {
+	if p.zone.Key = d.RemainingArgs(); len(p.zone.Key) == 0 {
+		return d.Errf("key: want one part or more, such as {client_ip}")
+	}
+	return nil
+}
+
+// parseDuplicates reads prevent_duplicates [<window>] [body].
+func (p *zoneParser) parseDuplicates(d *caddyfile.Dispenser) error {
+	pd := new(config.PreventDuplicates)
+	p.zone.PreventDuplicates = pd
+	for d.NextArg() {
+		v := d.Val()
+		if v == "body" && !pd.Body {
+			pd.Body = true
+			continue
+		}
+		n, err := caddy.ParseDuration(v)
+		if err != nil || n <= 0 || pd.Window != 0 {
+			return d.Errf("prevent_duplicates %q: want [<duration>] [body], such as 5s body", v)
+		}
+		pd.Window = caddy.Duration(n)
+	}
+	return nil
+}
+
+func (p *zoneParser) parseStatuses(d *caddyfile.Dispenser) error {
+	for d.NextArg() {
+		p.zone.CountStatus = append(p.zone.CountStatus, config.Value(d.Val()))
+	}
+	if len(p.zone.CountStatus) == 0 {
+		return d.Errf("count_status: want one status or more, such as 401 or 4xx")
+	}
+	return nil
+}
+
+// parseRespond reads respond [<status>] [<body>] and its block.
+func (p *zoneParser) parseRespond(d *caddyfile.Dispenser) error {
+	r := new(config.Respond)
+	p.zone.Respond = r
+	args := d.RemainingArgs()
+	if len(args) > 0 {
+		if n, err := strconv.Atoi(args[0]); err == nil {
+			if n == 0 { // which in JSON is the default
+				return d.Errf("respond 0: want 400 to 599, or 200")
+			}
+			r.Status, args = n, args[1:]
+		}
+	}
+	if len(args) > 0 {
+		r.Body, args = args[0], args[1:]
+	}
+	if len(args) > 0 {
+		return d.Errf("respond: unexpected %q: want [<status>] [<body>]", args[0])
+	}
+	s := &option.Set{
+		One:  map[string]option.Parse{"problem": option.Flag(&r.Problem)},
+		Many: map[string]option.Parse{"header": parseHeader(r)},
+	}
+	return s.Block(d)
+}
+
+// parseHeader reads header <name> <value>.
+func parseHeader(r *config.Respond) option.Parse {
+	return func(d *caddyfile.Dispenser) error {
+		var name, value string
+		if !d.Args(&name, &value) || name == "" {
+			return d.Errf("header: want a name and a value")
+		}
+		if r.Headers == nil {
+			r.Headers = make(map[string][]string)
+		}
+		name = http.CanonicalHeaderKey(name)
+		r.Headers[name] = append(r.Headers[name], value)
+		return nil
+	}
+}
+
+const (
+	wantModule  = "a matcher such as path, method or header"
+	wantMatcher = "@name, a path, or " + wantModule
+)
+
+// parseMatch reads match <matcher> [<args...>] or a block of matchers.
+func (p *zoneParser) parseMatch(d *caddyfile.Dispenser) error {
+	set, err := p.matcherSet(d, wantMatcher)
+	p.zone.MatcherSetsRaw = append(p.zone.MatcherSetsRaw, set)
+	return err
+}
+
+// parseExempt reads the same, or exempt <cidr...>.
+func (p *zoneParser) parseExempt(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgsAsTokens()
+	for range args {
+		d.Prev()
+	}
+	read := p.addresses
+	if len(args) == 0 || !isAddress(args[0].Text) {
+		read = func(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
+			return p.matcherSet(d, "addresses, CIDRs, "+wantMatcher)
+		}
+	}
+	set, err := read(d)
+	p.zone.ExemptRaw = append(p.zone.ExemptRaw, set)
+	return err
+}
+
+// isAddress says whether the client_ip matcher would take s. A placeholder is
+// taken for an address.
+func isAddress(s string) bool {
+	_, err := netip.ParseAddr(s)
+	if err != nil {
+		_, err = netip.ParsePrefix(s)
+	}
+	return err == nil || s == "private_ranges" || strings.HasPrefix(s, "{")
+}
+
+// addresses makes a client_ip matcher of what follows.
+func (p *zoneParser) addresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
+	tokens := []caddyfile.Token{d.Token(), d.Token()}
+	tokens[1].Text = "client_ip"
+	for d.NextArg() {
+		if !isAddress(d.Val()) {
+			return nil, d.Errf("exempt %q: want addresses or CIDRs only, such as 10.0.0.0/8", d.Val())
+		}
+		tokens = append(tokens, d.Token())
+	}
+	return matcherModules(tokens)
+}
+
+// matcherSet reads one set of matchers, all of which must match.
+func (p *zoneParser) matcherSet(d *caddyfile.Dispenser, want string) (caddy.ModuleMap, error) {
+	name := d.Val()
+	if d.CountRemainingArgs() > 0 {
+		set, ok, err := p.WithDispenser(d).MatcherToken()
+		switch {
+		case err != nil:
+			return nil, d.WrapErr(err)
+		case ok && set == nil: // *
+			return caddy.ModuleMap{}, nil
+		case ok:
+			return set, nil
+		}
+		d.Prev()
+	}
+	tokens := d.NextSegment()
+	if len(tokens) == 1 {
+		return nil, d.Errf("%s: want %s", name, want)
+	}
+	if err := checkMatchers(tokens, want); err != nil {
+		return nil, err
+	}
+	return matcherModules(tokens)
+}
+
+// checkMatchers refuses unknown matchers with their line, which Caddy itself
+// would not know.
+func checkMatchers(tokens []caddyfile.Token, want string) error {
+	d := caddyfile.NewDispenser(tokens)
+	d.Next()
+	name := d.Val()
+	for nesting := d.Nesting(); d.NextArg() || d.NextBlock(nesting); {
+		if d.Token().Quoted() { // an expression
+			continue
+		}
+		if _, err := caddy.GetModule("http.matchers." + d.Val()); err != nil {
+			if d.Nesting() > nesting {
+				want = wantModule
+			}
+			return d.Errf("%s %q: want %s", name, d.Val(), want)
+		}
+		d.NextSegment()
+	}
+	return nil
+}
+
+// matcherModules reads the matchers that follow the first token.
+func matcherModules(tokens []caddyfile.Token) (caddy.ModuleMap, error) {
+	d := caddyfile.NewDispenser(tokens)
+	d.Next()
+	set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
+	if err != nil {
+		return nil, option.Located(d, err)
+	}
+	return set, nil
+}
+
+// ruleParser is a rule as it was read, until the zone's algorithm is known.
+type ruleParser struct {
+	rule      *config.Rule
+	rate      caddyfile.Token
+	algorithm string            // the one named on the rule, if any
+	options   []caddyfile.Token // with the braces of their block
+}
+
+// parseRuleLine reads rule <rate> [<algorithm>] [<options>] and its block.
+func (p *zoneParser) parseRuleLine(d *caddyfile.Dispenser) error {
+	r, err := p.parseRuleSegment(d)
+	p.zone.Rules = append(p.zone.Rules, r)
+	return err
+}
+
+func (p *zoneParser) parseRuleSegment(d *caddyfile.Dispenser) (*config.Rule, error) {
+	tokens := d.NextSegment()
+	if len(tokens) < 2 || isBrace(tokens[1]) {
+		return nil, option.At(tokens[0], errors.New("rule: want a rate, such as rule 10/s"))
+	}
+	return p.parseRule(tokens[1], tokens[2:])
+}
+
+// parseRule reads a rate and what follows it: an algorithm and its options and
+// the rule's name, in any order, on the line and in a block.
+func (p *zoneParser) parseRule(rate caddyfile.Token, rest []caddyfile.Token) (*config.Rule, error) {
+	limit, window, err := config.ParseRate(rate.Text)
+	if err != nil {
+		return nil, option.At(rate, err)
+	}
+	r := &ruleParser{rule: &config.Rule{Limit: limit, Window: caddy.Duration(window)}, rate: rate}
+	p.rules = append(p.rules, r)
+	p.lines[r.rule] = rate
+	for len(rest) > 0 {
+		n, err := r.parseWord(rest)
+		if err != nil {
+			return nil, option.At(rest[0], err)
+		}
+		rest = rest[n:]
+	}
+	return r.rule, nil
+}
+
+// parseWord reads the first of the tokens and returns how many it took.
+func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
+	t := tokens[0]
+	switch {
+	case t.Text == "name":
+		if r.rule.Name != "" {
+			return 0, fmt.Errorf("name stands twice, first name %s: want it once", r.rule.Name)
+		}
+		if len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != t.Line {
+			return 0, errors.New("name: want a name after it")
+		}
+		r.rule.Name = tokens[1].Text
+		return 2, config.CheckName(tokens[1].Text)
+	case !isBrace(t) && slices.Contains(algorithms.Names(), t.Text):
+		if r.algorithm != "" {
+			return 0, fmt.Errorf("algorithm %s beside %s: want one", t.Text, r.algorithm)
+		}
+		r.algorithm = t.Text
+		return 1, nil
+	}
+	r.options = append(r.options, t)
+	return 1, nil
+}
+
+func isBrace(t caddyfile.Token) bool {
+	return !t.Quoted() && (t.Text == "{" || t.Text == "}")
+}
+
+// chooseAlgorithms gives the options of every rule to its algorithm, which is
+// the rule's, the zone's or the default. A rule that says nothing is left to
+// provisioning.
+func (p *zoneParser) chooseAlgorithms() error {
+	for _, r := range p.rules {
+		if err := r.chooseAlgorithm(p.zone.Algorithm); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
+	hasOptions := slices.ContainsFunc(r.options, func(t caddyfile.Token) bool { return !isBrace(t) })
+	if r.algorithm == "" && !hasOptions {
+		return nil
+	}
+	name := cmp.Or(r.algorithm, zoneAlgorithm, config.DefaultAlgorithm(r.rule.Limit))
+	info, err := caddy.GetModule(algorithms.Namespace + "." + name)
+	if err != nil {
+		return option.At(r.rate, err)
+	}
+	a := info.New()
+	if hasOptions {
+		u, ok := a.(caddyfile.Unmarshaler)
+		if !ok {
+			return option.At(r.rate, fmt.Errorf("algorithm %s: want no options: it has none for a Caddyfile", name))
+		}
+		first := r.rate.Clone() // so that the options stand on the line of what is before them
+		first.Text = name
+		d := caddyfile.NewDispenser(append([]caddyfile.Token{first}, r.options...))
+		if err := u.UnmarshalCaddyfile(d); err != nil {
+			return err
+		}
+		if err := option.End(d, name); err != nil {
+			return err
+		}
+	}
+	r.rule.AlgorithmRaw, err = moduleJSON(a, "name", name)
+	return err
+}
+
+// moduleJSON is a module's JSON with its name. Unlike Caddy's own it takes no
+// number through a float.
+func moduleJSON(m caddy.Module, key, name string) (json.RawMessage, error) {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	fields := make(map[string]json.RawMessage)
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return nil, err
+	}
+	if fields[key], err = json.Marshal(name); err != nil {
+		return nil, err
+	}
+	return json.Marshal(fields)
+}
+
+// parseOverride reads override <part...> unlimited, or a block of rules.
+func (p *zoneParser) parseOverride(d *caddyfile.Dispenser) error {
+	o := new(config.Override)
+	p.zone.Overrides = append(p.zone.Overrides, o)
+	at := d.Token()
+	p.lines[o] = at
+	o.Key = d.RemainingArgs()
+	s := &option.Set{Many: map[string]option.Parse{"rule": func(d *caddyfile.Dispenser) error {
+		r, err := p.parseRuleSegment(d)
+		o.Rules = append(o.Rules, r)
+		return err
+	}}}
+	if err := s.Block(d); err != nil || len(o.Rules) > 0 {
+		return err
+	}
+	last := len(o.Key) - 1
+	if last < 0 || o.Key[last] != "unlimited" {
+		return option.At(at, fmt.Errorf("override %q: want unlimited after the parts, or a block of rule lines", o.Key))
+	}
+	o.Key, o.Unlimited = o.Key[:last], true
+	return nil
+}
+
+// parseDistributed reads distributed and its block.
+func (c *directive) parseDistributed(d *caddyfile.Dispenser) error {
+	at := d.Token()
+	v := new(config.Distributed)
+	c.handler.Distributed = v
+	s := &option.Set{One: map[string]option.Parse{
+		"read_interval":  option.Duration(&v.ReadInterval),
+		"write_interval": option.Duration(&v.WriteInterval),
+		"purge_age":      option.Duration(&v.PurgeAge),
+	}}
+	if err := s.Block(d); err != nil {
+		return err
+	}
+	if !c.shares() {
+		return option.At(at, config.ErrNotShared)
+	}
+	return nil
+}
+
+// shares says whether the global options have a store.
+func (c *directive) shares() bool {
+	app, _ := c.Option("rate_limit").(httpcaddyfile.App)
+	var stores struct {
+		Stores []json.RawMessage `json:"stores"`
+	}
+	return json.Unmarshal(app.Value, &stores) == nil && len(stores.Stores) > 0
+}
+
+// parseStorage reads storage <module...>, whose options may hold passwords and
+// are left behind. The module need not be there.
+func (c *directive) parseStorage(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.Errf("storage: want the name of a module")
+	}
+	var err error
+	c.handler.Storage, err = json.Marshal(map[string]string{"module": d.Val()})
+	for d.Next() { // everything to the end of its block
+	}
+	return err
+}
+
+// parseSize reads [<zone_size> [<reject_status>]] at the end of a line, and
+// returns what else is there.
+func (c *directive) parseSize(z *config.Zone, rate caddyfile.Token, rest []caddyfile.Token) ([]caddyfile.Token, error) {
+	if !config.SimpleRate.MatchString(rate.Text) || len(z.Key) == 0 {
+		return rest, nil
+	}
+	if len(rest) == 0 || isNumber(rest[0].Text) {
+		z.KeyMissing = config.MissingIn(z.Key[0])
+	}
+	if len(rest) > 0 && isNumber(rest[0].Text) {
+		if err := option.Whole(&z.MaxKeys, 0, option.Max)(valueOf("zone_size", rest[0])); err != nil {
+			return nil, err
+		}
+		rest = rest[1:]
+		if len(rest) > 0 && isNumber(rest[0].Text) {
+			if err := option.Whole(&c.handler.RejectStatus, 200, 599)(valueOf("reject_status", rest[0])); err != nil {
+				return nil, err
+			}
+			if err := config.CheckRejectStatus(c.handler.RejectStatus); err != nil {
+				return nil, option.At(rest[0], err)
+			}
+			rest = rest[1:]
+		}
+	}
+	return rest, nil
+}
+
+func isNumber(s string) bool {
+	_, err := strconv.Atoi(s)
+	return err == nil
+}
+
+// valueOf is an option's value as if its name stood before it.
+func valueOf(name string, value caddyfile.Token) *caddyfile.Dispenser {
+	option := value.Clone()
+	option.Text = name
+	d := caddyfile.NewDispenser([]caddyfile.Token{option, value})
+	d.Next()
+	return d
 }

@@ -6,6 +6,10 @@ import (
 	"encoding/json"
 
 	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/limiter"
 )
 
 func init() {
@@ -33,7 +37,7 @@ func init() {
 // `{http.rate_limit.<zone>.decision}` | What the zone decided: allowed, delayed, denied, skipped, shadow_denied or refused_elsewhere
 type Handler struct {
 	// The zones, in the order in which a denial is looked for.
-	Zones []*Zone `json:"zones,omitempty"`
+	Zones []*config.Zone `json:"zones,omitempty"`
 
 	// The headers that tell clients where they stand: "draft" (RateLimit and
 	// RateLimit-Policy), "legacy" (X-RateLimit-*), "all" or "off". Default:
@@ -57,11 +61,11 @@ type Handler struct {
 	// More zones, by name, as github.com/mholt/caddy-ratelimit has them. They
 	// follow the others, the one that admits the most in its window first. In
 	// their names other characters than those of a zone's name become "_".
-	RateLimits map[string]*Zone `json:"rate_limits,omitempty"`
+	RateLimits map[string]*config.Zone `json:"rate_limits,omitempty"`
 
 	// That plugin's distributed mode: the zones must be counted in a Redis, which
 	// is one of the app's stores. Its intervals mean nothing here.
-	Distributed *Distributed `json:"distributed,omitempty"`
+	Distributed *config.Distributed `json:"distributed,omitempty"`
 
 	// Read and ignored: what is over is forgotten without being swept.
 	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
@@ -79,10 +83,39 @@ type Handler struct {
 	// The max_keys of that zone. Default: the app's max_keys.
 	ZoneSize int64 `json:"zone_size,omitempty"`
 
-	handlerState
+	app     *App
+	logger  *zap.Logger
+	limiter *limiter.Limiter
 }
 
 // CaddyModule returns the Caddy module information.
 func (*Handler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.rate_limit", New: func() caddy.Module { return new(Handler) }}
+}
+
+// App holds what all rate_limit handlers of a configuration share: the stores,
+// and their defaults.
+type App struct {
+	// Stores that instances share. The first is what zones use that name none.
+	// Default: none; the counts are kept in this process.
+	Stores []*config.RedisStore `json:"stores,omitempty"`
+
+	// How many keys are kept in this process at most, per zone. Default:
+	// 1000000.
+	MaxKeys int64 `json:"max_keys,omitempty"`
+
+	// The headers that tell clients where they stand, where a handler does not
+	// say: "draft", "legacy", "all" or "off". Default: "draft".
+	Headers string `json:"headers,omitempty"`
+
+	// Rules from outside, which win over those of the zones: a module that says
+	// where they are. Default: none.
+	RulesRaw json.RawMessage `json:"rules,omitempty" caddy:"namespace=http.rate_limit.rule_sources inline_key=source"`
+
+	appState
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "rate_limit", New: func() caddy.Module { return new(App) }}
 }

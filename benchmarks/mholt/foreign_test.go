@@ -10,4 +10,4 @@ import (
 
 // TestForeign puts to the plugin itself what Diana's own tests put to Diana:
 // both must give the same answers.
-func TestForeign(t *testing.T) { trace.Foreign(t, "../../testdata/foreign/mholt", 1) }
+func TestForeign(t *testing.T) { trace.Foreign(t, "../../test/testdata/foreign/mholt", 1) }

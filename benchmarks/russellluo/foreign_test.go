@@ -14,4 +14,4 @@ import (
 
 // TestForeign tries again, because that plugin's windows begin with the minute
 // on the clock, and lets more pass when the next one does.
-func TestForeign(t *testing.T) { trace.Foreign(t, "../../testdata/foreign/russellluo", 3) }
+func TestForeign(t *testing.T) { trace.Foreign(t, "../../test/testdata/foreign/russellluo", 3) }

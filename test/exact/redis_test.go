@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/test/exact/oracle"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/scripts"
 	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/test/exact/oracle"
 	"pgregory.net/rapid"
 )
 

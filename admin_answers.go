@@ -1,0 +1,208 @@
+package diana
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// What the admin API answers, made from what the configuration that runs knows.
+
+func inSeconds(us int64) float64 { return float64(us) / 1e6 }
+
+// answerZones answers with everything that is in force.
+func (a *App) answerZones() cli.Zones {
+	all := cli.Zones{Now: time.Now(), Stores: a.stores.answer(), Zones: []cli.Zone{}, Rules: a.answerSource(), Took: []cli.Timing{}}
+	for _, t := range metrics.Get().Timings() {
+		all.Took = append(all.Took, cli.Timing{Store: t.Store, Count: t.Count, Sum: t.Sum, P50: t.P50, P99: t.P99})
+	}
+	decisions, denied := metrics.Get().Decisions(), metrics.Get().Denied()
+	at := make(map[string]int)
+	tables := make(map[*stores.Table]bool)
+	for _, z := range a.registry.Zones() {
+		i, ok := at[z.Name]
+		if !ok {
+			i = len(all.Zones)
+			at[z.Name] = i
+			all.Zones = append(all.Zones, a.answerZone(z))
+			all.Zones[i].Decisions, all.Zones[i].Denied = decisions[z.Name], denied[z.Name]
+		}
+		all.Zones[i].Handlers++
+		for _, b := range z.Tables() {
+			if !tables[b.Table] {
+				tables[b.Table] = true
+				all.Zones[i].Keys += b.Table.Keys()
+			}
+		}
+	}
+	slices.SortFunc(all.Zones, func(a, b cli.Zone) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (s *redisStores) answer() []cli.Store {
+	list := make([]cli.Store, len(s.list))
+	for i, c := range s.list {
+		up, since := c.State()
+		mode := stores.ModeShared
+		if !up {
+			mode = c.OnFailure().Mode()
+		}
+		list[i] = cli.Store{Name: c.Name(), Up: up, Mode: mode.String(), Since: since, OnFailure: c.OnFailure().String(), Instances: c.Instances()}
+	}
+	return list
+}
+
+func (a *App) answerSource() *cli.Source {
+	if a.follower == nil {
+		return nil
+	}
+	st := a.follower.Status()
+	s := &cli.Source{Source: a.follower.Name(), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
+	if st.Err != nil {
+		s.Error, s.ErrorSince = logs.Short(st.Err), optional(st.Failed)
+	}
+	s.Unknown = rules.FirstNames(a.registry.Unknown(a.registry.Document()))
+	return s
+}
+
+func optional(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
+func (a *App) answerZone(z *limiter.Zone) cli.Zone {
+	s := z.Status()
+	answer := cli.Zone{
+		Name: z.Name, Store: z.StoreName(), Origin: a.origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
+		Key: z.KeyParts(), Rules: []cli.Rule{}, Overrides: s.Overrides, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
+	}
+	for i, alg := range s.Rules.Algorithms {
+		answer.Rules = append(answer.Rules, cli.Rule{
+			Name: s.Rules.Labels[i], Limit: s.Rules.Specs[i].Limit, Window: inSeconds(s.Rules.Specs[i].Window),
+			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
+		})
+	}
+	return answer
+}
+
+// optionsOf returns an algorithm's own options, if any are set.
+func optionsOf(alg algorithms.Algorithm) json.RawMessage {
+	b, err := json.Marshal(alg)
+	if err != nil || string(b) == "{}" {
+		return nil
+	}
+	return b
+}
+
+// historyQuery reads a query: zone for each zone that is wanted, and since.
+func historyQuery(q url.Values) (zones []string, since int64, err error) {
+	if text := q.Get("since"); text != "" {
+		if since, err = strconv.ParseInt(text, 10, 64); err != nil || since < 0 || since == math.MaxInt64 {
+			return nil, 0, fmt.Errorf("since %q: want the number of a step, as last was", text[:min(len(text), 64)])
+		}
+	}
+	return q["zone"], since, nil
+}
+
+// targetIn reads a key from a query: part for each of its parts, or hash; and cost.
+func targetIn(z *limiter.Zone, q url.Values) (t limiter.Target, err error) {
+	cost := max(1, z.Config.Charge.Fixed)
+	if text := q.Get("cost"); text != "" {
+		if cost, err = strconv.ParseInt(text, 10, 64); err != nil || cost < 1 {
+			return t, fmt.Errorf("cost %q: want a number of at least 1", text)
+		}
+		cost = min(cost, config.MaxCost)
+	}
+	if text := q.Get("hash"); text != "" {
+		k, ok := stores.ParseKey(text)
+		if !ok {
+			return t, fmt.Errorf("hash %q: want a key as zones/%s/top shows it", text[:min(len(text), 64)], z.Name)
+		}
+		return limiter.Target{Key: k, Cost: cost}, nil
+	}
+	return z.Target(q["part"], cost)
+}
+
+// answerKey answers with what a zone would decide.
+func answerKey(p limiter.Peeked) cli.Key {
+	k := cli.Key{
+		Zone: p.Zone.Name, Parts: p.Parts, Override: p.Override, Decision: p.Outcome.String(), Rule: p.Label,
+		Cost: p.Cost, Shadow: p.Shadow, Rules: []cli.KeyRule{}, Overflowed: p.Overflowed,
+	}
+	if p.Key != (stores.Key{}) {
+		k.Key = p.Key.String()
+	}
+	if p.Checked {
+		k.Mode = p.Mode.String()
+	}
+	if p.Retry > 0 {
+		k.RetryIn = new(inSeconds(p.Retry))
+	}
+	for _, r := range p.Rules {
+		rule := cli.KeyRule{
+			Name: r.Label, Limit: r.Limit, Window: inSeconds(r.Window),
+			Remaining: r.Remaining, Reset: inSeconds(r.Reset), Admits: r.Admits,
+		}
+		if !r.Admits && r.Retry != algorithms.Never {
+			rule.RetryIn = new(inSeconds(r.Retry))
+		}
+		k.Rules = append(k.Rules, rule)
+	}
+	return k
+}
+
+// Where a key was reset.
+const (
+	resetEverywhere = "everywhere"
+	resetHere       = "in this instance"
+)
+
+// reset resets a key, and answers with where it stands now.
+func (a *App) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.Key {
+	where, failed := resetEverywhere, ""
+	err := a.registry.Reset(ctx, z, t.Key)
+	if err != nil || !z.Shared() {
+		where = resetHere
+	}
+	if err != nil {
+		failed = logs.Short(err)
+		a.logger.Error("a key is forgotten in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), logs.Error(err))
+	} else {
+		a.logger.Info("a key is forgotten", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
+	}
+	k := answerKey(z.Peek(ctx, t))
+	k.Reset, k.Error = where, failed
+	return k
+}
+
+const maxTop = 100
+
+// answerTop answers with a zone's busiest and most denied keys in this instance.
+func answerTop(z *limiter.Zone) cli.Top {
+	t := cli.Top{Zone: z.Name, Busy: []cli.Hit{}, Denied: []cli.Hit{}}
+	if keys := z.TopKeys(); keys != nil {
+		now := clock.Now()
+		t.Busy, t.Denied = cli.Hits(keys.Busiest(maxTop, now)), cli.Hits(keys.MostDenied(maxTop, now))
+	}
+	return t
+}

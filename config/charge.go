@@ -1,0 +1,115 @@
+package config
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/dianalimiter/diana/internal/key"
+)
+
+// MaxCost is the greatest cost of one request: above any capacity, and exact in Lua.
+const MaxCost = 1 << 52
+
+// Charge is what a request is charged, before and after its response.
+type Charge struct {
+	Fixed    int64    // the cost; 0: it is what a placeholder says
+	Statuses Statuses // of the responses that are charged
+
+	cost, settle key.Template
+	settles      bool
+}
+
+// Charge checks cost, settle and count_status.
+func (z *Zone) Charge() (c Charge, err error) {
+	c.Fixed = z.fixedCost()
+	if c.cost, err = key.Parse(Expand(string(z.Cost))); err != nil {
+		return c, fmt.Errorf("cost: %w", err)
+	}
+	if text, ok := c.cost.Constant(); !ok {
+		c.Fixed = 0
+	} else if text != "" {
+		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
+			return c, fmt.Errorf("cost %q: want a number of at least 1, or a placeholder", text)
+		}
+	}
+	if c.settle, err = key.Parse(Expand(z.Settle)); err != nil {
+		return c, fmt.Errorf("settle: %w", err)
+	}
+	if c.settles = z.Settle != ""; c.settles {
+		if _, constant := c.settle.Constant(); constant {
+			return c, fmt.Errorf("settle %q: want a placeholder, such as {http.response.header.X-Tokens}", z.Settle)
+		}
+	}
+	c.Statuses, err = parseStatuses(z.CountStatus)
+	return c, err
+}
+
+// fixedCost is the cost of a request if it is a number, else 1.
+func (z *Zone) fixedCost() int64 {
+	if n, err := strconv.ParseInt(string(z.Cost), 10, 64); err == nil {
+		return n
+	}
+	return 1
+}
+
+// Cost returns what a request is charged before its response. It returns 1 and
+// false if a placeholder's value is no number of at least 1.
+func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
+	if c.Fixed > 0 {
+		return c.Fixed, true
+	}
+	n, ok := c.cost.Number(r)
+	if !ok || n < 1 {
+		return 1, false
+	}
+	return min(n, MaxCost), true
+}
+
+// AfterResponse reports whether something is charged only after the response.
+func (c *Charge) AfterResponse() bool { return c.settles || c.Statuses.Set }
+
+// Settlement returns what a request that was admitted with a cost is charged after a
+// response with that status.
+func (c *Charge) Settlement(r *http.Request, cost int64, status int) (charge int64) {
+	if c.Statuses.Set && c.Statuses.Counts(status) {
+		charge = cost
+	}
+	if c.settles && (charge > 0 || !c.Statuses.Set) {
+		if n, ok := c.settle.Number(r); ok {
+			charge += max(0, min(n, MaxCost)-cost)
+		}
+	}
+	return charge
+}
+
+// Statuses are the statuses of the responses that are charged. The zero value is all.
+type Statuses struct {
+	Set bool // whether there are any; false: all responses are charged
+
+	codes   map[int]bool
+	classes [6]bool
+}
+
+func parseStatuses(list []Value) (s Statuses, err error) {
+	s.codes, s.Set = make(map[int]bool), len(list) > 0
+	for _, v := range list {
+		text := strings.ToLower(string(v))
+		if class, ok := strings.CutSuffix(text, "xx"); ok && len(class) == 1 && class[0] >= '1' && class[0] <= '5' {
+			s.classes[class[0]-'0'] = true
+			continue
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 100 || n > 599 {
+			return s, fmt.Errorf("count_status %q: want a status such as 401, or a class such as 4xx", v)
+		}
+		s.codes[n] = true
+	}
+	return s, nil
+}
+
+// Counts reports whether a response with the status is charged.
+func (s *Statuses) Counts(status int) bool {
+	return s.codes[status] || status/100 < len(s.classes) && s.classes[status/100]
+}

@@ -1,0 +1,198 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/dianalimiter/diana/internal/key"
+)
+
+const (
+	defaultDuplicates = 5 * time.Second
+	maxMaxWait        = time.Hour
+)
+
+// LabelDuplicates is the name of prevent_duplicates among a zone's rules.
+const LabelDuplicates = "prevent_duplicates"
+
+// errNoRules is the error of a zone without a limit.
+var errNoRules = errors.New("no rule: want at least one, such as rule 10/s, or in_flight or prevent_duplicates")
+
+// Checked is a zone whose every part was found right, cut into what deciding needs.
+// It does not change.
+type Checked struct {
+	*Zone
+	Plan   *key.Plan // how its key is built
+	Charge Charge    // what it charges
+
+	Rules      *RuleSet           // its own
+	Overrides  []*CheckedOverride // in order
+	Duplicates *RuleSet           // nil: without prevent_duplicates
+}
+
+// Check checks everything about a zone that can be told without the rest of the
+// configuration. An error is an [*Error].
+func (z *Zone) Check() (*Checked, error) {
+	if z == nil {
+		return nil, errors.New("zone null: want an object with a name and rules")
+	}
+	if err := CheckName(z.Name); err != nil {
+		return nil, fmt.Errorf("zone %w", err)
+	}
+	c := &Checked{Zone: z}
+	err := c.checkOptions()
+	if err == nil {
+		err = c.checkRules()
+	}
+	if err != nil {
+		var at *Error
+		if errors.As(err, &at) {
+			return nil, &Error{at.At, fmt.Errorf("zone %s: %w", z.Name, at.Err)}
+		}
+		return nil, &Error{nil, fmt.Errorf("zone %s: %w", z.Name, err)}
+	}
+	return c, nil
+}
+
+// CheckOptions checks what the options make together, but for the rules.
+func (z *Zone) CheckOptions() error { return (&Checked{Zone: z}).checkOptions() }
+
+func (c *Checked) checkOptions() error {
+	var errs [4]error
+	c.Plan, errs[0] = c.KeyPlan()
+	c.Charge, errs[1] = c.Zone.Charge()
+	if errs[1] == nil {
+		errs[2] = c.checkBounds()
+	}
+	errs[3] = c.Respond.Check()
+	return errors.Join(errs[:]...)
+}
+
+// KeyPlan checks the key and how it is built.
+func (z *Zone) KeyPlan() (*key.Plan, error) {
+	return key.NewPlan(z.KeyParts(), Expand, z.KeyMissing, z.IPv4Prefix, z.IPv6Prefix)
+}
+
+// KeyParts returns the parts of the key, by default the client's address.
+func (z *Zone) KeyParts() []string {
+	if len(z.Key) == 0 {
+		return []string{"{client_ip}"}
+	}
+	return z.Key
+}
+
+// Expand writes the Caddyfile's shorthands in full, which Caddy itself does only in
+// site blocks.
+func Expand(s string) string {
+	segment := caddyfile.Segment{{Text: s}}
+	shorthands.ApplyToSegment(&segment)
+	return segment[0].Text
+}
+
+var shorthands = httpcaddyfile.NewShorthandReplacer()
+
+func (z *Zone) checkBounds() error {
+	switch wait := time.Duration(z.MaxWait); {
+	case z.InFlight < 0:
+		return fmt.Errorf("in_flight %d: want at least 1", z.InFlight)
+	case wait < 0:
+		return fmt.Errorf("max_wait %v: want a positive duration", wait)
+	case wait > maxMaxWait:
+		return fmt.Errorf("max_wait %v: want at most %v", wait, maxMaxWait)
+	case z.MaxKeys < 0:
+		return fmt.Errorf("max_keys %d: want at least 1", z.MaxKeys)
+	}
+	return nil
+}
+
+func (c *Checked) checkRules() (err error) {
+	if c.Rules, err = newRuleSet(c.Zone, c.Zone.Rules, false); err != nil {
+		return err
+	}
+	if len(c.Zone.Rules) == 0 && c.InFlight == 0 && c.PreventDuplicates == nil {
+		return errNoRules
+	}
+	for _, o := range c.Zone.Overrides {
+		checked, err := o.check(c.Zone, c.Plan)
+		if err != nil {
+			return err
+		}
+		c.Overrides = append(c.Overrides, checked)
+	}
+	if err := c.checkDuplicates(); err != nil {
+		return err
+	}
+	if err := c.checkDelays(); err != nil {
+		return err
+	}
+	return c.checkTurns()
+}
+
+func (c *Checked) checkDuplicates() error {
+	if c.PreventDuplicates == nil {
+		return nil
+	}
+	window := time.Duration(c.PreventDuplicates.Window)
+	if window == 0 {
+		window = defaultDuplicates
+	}
+	switch {
+	case window < time.Microsecond:
+		return fmt.Errorf("prevent_duplicates %v: want a positive duration", window)
+	case window > MaxWindow:
+		return fmt.Errorf("prevent_duplicates %v: want at most %v", window, MaxWindow)
+	}
+	c.Duplicates = duplicateRules(c.Name, window)
+	return nil
+}
+
+// Sets returns the zone's rules and those of its overrides.
+func (c *Checked) Sets() []*RuleSet {
+	sets := []*RuleSet{c.Rules}
+	for _, o := range c.Overrides {
+		if o.Set != nil {
+			sets = append(sets, o.Set)
+		}
+	}
+	return sets
+}
+
+// MaxDelay returns the longest delay of the zone's rules, in microseconds.
+func (c *Checked) MaxDelay() (d int64) {
+	for _, s := range c.Sets() {
+		d = max(d, s.MaxDelay)
+	}
+	return d
+}
+
+// checkDelays rejects a charge after the response beside a queue: it would come
+// before the turn of requests that wait.
+func (c *Checked) checkDelays() error {
+	if c.Charge.AfterResponse() && c.MaxDelay() > 0 {
+		return errors.New("settle and count_status do not go with a leaky_bucket that delays: want nodelay, or another algorithm")
+	}
+	return nil
+}
+
+// checkTurns compiles the rules that are decided together with a queue as they will
+// be: each may be charged at the longest turn of all.
+func (c *Checked) checkTurns() error {
+	turn := c.MaxDelay()
+	if turn == 0 {
+		return nil
+	}
+	for _, s := range c.Sets() {
+		for i, a := range s.Algorithms {
+			sp := s.Specs[i]
+			sp.MaxTurn = turn
+			if _, err := a.Compile(sp); err != nil {
+				return &Error{s.From[i], fmt.Errorf("beside a rule with a wait of %v: %w", time.Duration(turn)*time.Microsecond, err)}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// Rule is a limit over a window under one algorithm.
+type Rule struct {
+	// A name for headers, logs and metrics, 1 to 64 of A-Z a-z 0-9 _ and -.
+	// Default: the rule's number in its zone, from 1.
+	Name string `json:"name,omitempty"`
+
+	// The cost that may pass in one window, at least 1; in an override also 0,
+	// which blocks the key.
+	Limit int64 `json:"limit"`
+
+	// The length of the window, from a microsecond to 142 years.
+	Window caddy.Duration `json:"window"`
+
+	// The algorithm and its options. Default: the zone's algorithm.
+	AlgorithmRaw json.RawMessage `json:"algorithm,omitempty" caddy:"namespace=http.rate_limit.algorithms inline_key=name"`
+}
+
+// MaxWindow is a hundred years and more: beyond it instants leave what Lua
+// calculates exactly.
+const MaxWindow = 1 << 52 * time.Microsecond
+
+// ParseRate reads <count>[r]/<window>, such as 10/s, 100r/m or 1000/1h30m.
+func ParseRate(s string) (limit int64, window time.Duration, err error) {
+	count, rest, found := strings.Cut(s, "/")
+	if !found {
+		return 0, 0, fmt.Errorf("rate %q: want <count>/<window>, such as 10/s", s)
+	}
+	limit, err = strconv.ParseInt(strings.TrimSuffix(count, "r"), 10, 64)
+	if err != nil || limit < 0 || strings.HasPrefix(count, "+") {
+		return 0, 0, fmt.Errorf("rate %q: count %q: want a whole number, as in 10/s", s, count)
+	}
+	if rest != "" && (rest[0] < '0' || rest[0] > '9') {
+		rest = "1" + rest
+	}
+	window, err = parseWindow(rest)
+	if err != nil || window <= 0 {
+		return 0, 0, fmt.Errorf("rate %q: window %q: want a positive duration such as s, 10s, 1h30m, d or w", s, strings.TrimPrefix(rest, "1"))
+	}
+	return limit, window, nil
+}
+
+// parseWindow reads a duration as Caddy writes them, and weeks.
+func parseWindow(s string) (time.Duration, error) {
+	if weeks, ok := strings.CutSuffix(s, "w"); ok {
+		n, err := strconv.ParseInt(weeks, 10, 64)
+		if err != nil || n < 0 || n > math.MaxInt64/int64(7*24*time.Hour) {
+			return 0, fmt.Errorf("duration %q: want such as 10s, 1h30m, 1d or 2w", s)
+		}
+		return time.Duration(n) * 7 * 24 * time.Hour, nil
+	}
+	return caddy.ParseDuration(s)
+}
+
+// DefaultAlgorithm is the algorithm of a rule for which none is named: exact
+// while that costs at most 1 KiB a key.
+func DefaultAlgorithm(limit int64) string {
+	if limit <= 128 {
+		return "sliding_log"
+	}
+	return "sliding_window"
+}
+
+// delayer is an algorithm that can make a request wait for its turn.
+type delayer interface {
+	MaxDelay(algorithms.Spec) int64
+}
+
+// LoadAlgorithm returns a rule's algorithm with its options.
+func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) {
+	raw := map[string]json.RawMessage{}
+	name := zoneAlgorithm
+	if name == "" {
+		name = DefaultAlgorithm(r.Limit)
+	}
+	if len(r.AlgorithmRaw) > 0 {
+		if err := json.Unmarshal(r.AlgorithmRaw, &raw); err != nil {
+			return nil, fmt.Errorf("algorithm: %w: want an object such as {\"name\": \"gcra\"}", err)
+		}
+		if n, ok := raw["name"]; ok {
+			if err := json.Unmarshal(n, &name); err != nil {
+				return nil, fmt.Errorf("algorithm: name: %w", err)
+			}
+			delete(raw, "name")
+		}
+	}
+	info, err := caddy.GetModule(algorithms.Namespace + "." + name)
+	if err != nil {
+		return nil, fmt.Errorf("algorithm %q: want one of %s", name, strings.Join(algorithms.Names(), ", "))
+	}
+	a, ok := info.New().(algorithms.Algorithm)
+	if !ok {
+		return nil, fmt.Errorf("algorithm %q: the module is no rate limiting algorithm", name)
+	}
+	options, err := json.Marshal(raw)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(options))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(a); err != nil {
+		return nil, fmt.Errorf("algorithm %s: %w", name, err)
+	}
+	return a, nil
+}

@@ -1,0 +1,168 @@
+// Package cli is the command caddy rate-limit, and the JSON that it shares with the
+// admin API.
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+)
+
+func init() {
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "rate-limit",
+		Usage: "zones|key|reset|top|explain",
+		Short: "Shows and steers the rate limits of the running Caddy",
+		Long: `
+Asks the admin endpoint of the running Caddy about its rate limits. The endpoint
+is found as by caddy reload: --address, else that of the configuration in
+--config, else the default.`,
+		CobraFunc: rateLimitCommands,
+	})
+}
+
+// adminClient is how a command reaches Caddy.
+type adminClient struct {
+	address, config, adapter string
+	json                     bool
+	out                      io.Writer
+}
+
+func rateLimitCommands(cmd *cobra.Command) {
+	c := new(adminClient)
+	f := cmd.PersistentFlags()
+	f.StringVar(&c.address, "address", "", "Address of the administration listener, if different from config")
+	f.StringVarP(&c.config, "config", "c", "", "Configuration file")
+	f.StringVarP(&c.adapter, "adapter", "a", "", "Name of config adapter to apply")
+	f.BoolVar(&c.json, "json", false, "Print the answer as JSON, for machines")
+	add := func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
+		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+			cmd.SilenceUsage = true
+			c.out = cmd.OutOrStdout()
+			return run(args)
+		}}
+		cmd.AddCommand(sub)
+		return sub
+	}
+	add("zones", "Lists the zones, the rules in force and the stores", cobra.NoArgs, func([]string) error { return c.zones() })
+	var hash string
+	key := add("key <zone> <part>...", "Shows where a key stands; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
+		return c.key(http.MethodGet, args[0], args[1:], hash)
+	})
+	key.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
+	reset := add("reset <zone> <part>...", "Forgets a key, everywhere", cobra.MinimumNArgs(1), func(args []string) error {
+		return c.key(http.MethodDelete, args[0], args[1:], hash)
+	})
+	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
+	add("top <zone>", "Lists the busiest and the most denied keys of this instance", cobra.ExactArgs(1), func(args []string) error {
+		return c.top(args[0])
+	})
+	var d Request
+	var headers []string
+	explain := add("explain <url>", "Says which zones a request would come to and which rule would deny it; nothing is charged",
+		cobra.ExactArgs(1), func(args []string) error {
+			d.URL = args[0]
+			return c.explain(d, headers)
+		})
+	explain.Flags().StringVarP(&d.Method, "method", "X", http.MethodGet, "The request's method")
+	explain.Flags().StringVar(&d.ClientIP, "client-ip", "127.0.0.1", "The client's address, as Caddy would find it")
+	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address that the connection comes from (default: the client's)")
+	explain.Flags().StringArrayVarP(&headers, "header", "H", nil, "A header, such as 'X-Account: 7'; may be repeated")
+}
+
+// maxAnswer bounds what is read of an answer: a thousand zones take one MiB.
+const maxAnswer = 64 << 20
+
+// ask asks the admin endpoint and reads the answer into v. With --json it is
+// printed as it is, and printed is true.
+func (c *adminClient) ask(method, path string, body, v any) (printed bool, err error) {
+	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
+	if err != nil {
+		return false, fmt.Errorf("couldn't determine admin API address: %w", err)
+	}
+	var reader io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return false, err
+		}
+		reader = bytes.NewReader(b)
+	}
+	resp, err := caddycmd.AdminAPIRequest(address, method, Prefix+path, nil, reader)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return false, err
+	}
+	if c.json {
+		_, err := c.out.Write(b)
+		return true, err
+	}
+	return false, json.Unmarshal(b, v)
+}
+
+func (c *adminClient) zones() error {
+	var all Zones
+	if printed, err := c.ask(http.MethodGet, "zones", nil, &all); printed || err != nil {
+		return err
+	}
+	return printZones(c.out, &all)
+}
+
+func (c *adminClient) top(zone string) error {
+	var top Top
+	if printed, err := c.ask(http.MethodGet, "zones/"+url.PathEscape(zone)+"/top", nil, &top); printed || err != nil {
+		return err
+	}
+	return printTop(c.out, &top)
+}
+
+func (c *adminClient) key(method, zone string, parts []string, hash string) error {
+	q := url.Values{"part": parts}
+	if hash != "" {
+		if len(parts) > 0 {
+			return errors.New("--hash: want no parts beside it")
+		}
+		q = url.Values{"hash": {hash}}
+	}
+	var k Key
+	if printed, err := c.ask(method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, &k); err != nil {
+		return err
+	} else if !printed {
+		if err := printKey(c.out, &k); err != nil {
+			return err
+		}
+	}
+	if k.Error != "" {
+		return errors.New(k.Error)
+	}
+	return nil
+}
+
+func (c *adminClient) explain(d Request, headers []string) error {
+	d.Headers = make(map[string]Values)
+	for _, h := range headers {
+		name, value, ok := strings.Cut(h, ":")
+		if !ok {
+			return fmt.Errorf("--header %q: want such as 'X-Account: 7'", h)
+		}
+		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
+		d.Headers[name] = append(d.Headers[name], strings.TrimSpace(value))
+	}
+	var e Explanation
+	if printed, err := c.ask(http.MethodPost, "explain", &d, &e); printed || err != nil {
+		return err
+	}
+	return printExplanation(c.out, &e)
+}

@@ -1,0 +1,68 @@
+package key
+
+import (
+	"slices"
+
+	"github.com/dianalimiter/diana/stores"
+)
+
+// Index finds the value of the most exact pattern that matches a key.
+type Index[T any] struct {
+	exact    map[stores.Key]T
+	patterns []indexed[T] // the most exact first
+}
+
+type indexed[T any] struct {
+	pattern *Pattern
+	value   T
+}
+
+// Add enters a pattern. It returns false if a pattern of the same single key is
+// there already.
+func (x *Index[T]) Add(p *Pattern, h Hasher, value T) bool {
+	if !p.Single() {
+		at, _ := slices.BinarySearchFunc(x.patterns, p.weight, func(e indexed[T], weight int) int {
+			if e.pattern.weight < weight {
+				return 1
+			}
+			return -1 // behind those of the same weight
+		})
+		x.patterns = slices.Insert(x.patterns, at, indexed[T]{p, value})
+		return true
+	}
+	b := []byte{keyOfParts}
+	for _, part := range p.parts {
+		b = append(b, part.exact...)
+	}
+	k := h.Hash(b)
+	if _, twice := x.exact[k]; twice {
+		return false
+	}
+	if x.exact == nil {
+		x.exact = make(map[stores.Key]T)
+	}
+	x.exact[k] = value
+	return true
+}
+
+// Exact returns the value of the pattern of a single key.
+func (x *Index[T]) Exact(key stores.Key) (value T, ok bool) {
+	value, ok = x.exact[key]
+	return value, ok
+}
+
+// Find returns the value of the most exact pattern that matches a key, whose hash
+// is given too.
+func (x *Index[T]) Find(k *Encoded, key stores.Key) (value T, ok bool) {
+	if len(x.exact) > 0 {
+		if value, ok = x.exact[key]; ok {
+			return value, true
+		}
+	}
+	for i := range x.patterns {
+		if e := &x.patterns[i]; e.pattern.matches(k) {
+			return e.value, true
+		}
+	}
+	return value, false
+}

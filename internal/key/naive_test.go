@@ -1,0 +1,218 @@
+package key
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// Addresses once more, from the text of RFC 4291 and 4007 alone, for the fuzz
+// targets to compare with. Nothing here is made for speed.
+
+var (
+	octet = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})$`)
+	group = regexp.MustCompile(`^[0-9a-fA-F]{1,4}$`)
+)
+
+// naiveAddr returns the 4 or 16 bytes of an address, the zone cut off and an
+// IPv4-mapped one as IPv4, or nil.
+func naiveAddr(s string) []byte {
+	text, zone, zoned := strings.Cut(s, "%")
+	if !strings.Contains(text, ":") {
+		if zoned {
+			return nil
+		}
+		return naiveV4(text)
+	}
+	if zoned && zone == "" {
+		return nil
+	}
+	b := naiveV6(text)
+	mapped := append(make([]byte, 10), 0xff, 0xff)
+	return bytes.TrimPrefix(b, mapped)
+}
+
+func naiveV4(s string) (b []byte) {
+	fields := strings.Split(s, ".")
+	if len(fields) != 4 {
+		return nil
+	}
+	for _, f := range fields {
+		n, err := strconv.Atoi(f)
+		if !octet.MatchString(f) || err != nil || n > 255 {
+			return nil
+		}
+		b = append(b, byte(n))
+	}
+	return b
+}
+
+func naiveV6(s string) []byte {
+	if at := strings.LastIndex(s, ":"); strings.Contains(s[at:], ".") {
+		v4 := naiveV4(s[at+1:])
+		if v4 == nil {
+			return nil
+		}
+		s = fmt.Sprintf("%s:%x%02x:%x%02x", s[:at], v4[0], v4[1], v4[2], v4[3])
+	}
+	sides := strings.Split(s, "::")
+	if len(sides) > 2 {
+		return nil
+	}
+	var groups [2][]string
+	n := 0
+	for i, side := range sides {
+		if side != "" {
+			groups[i] = strings.Split(side, ":")
+		}
+		n += len(groups[i])
+	}
+	if len(sides) == 1 && n != 8 || len(sides) == 2 && n > 7 {
+		return nil
+	}
+	for n < 8 {
+		groups[0] = append(groups[0], "0")
+		n++
+	}
+	var b []byte
+	for _, g := range append(groups[0], groups[1]...) {
+		v, err := strconv.ParseUint(g, 16, 16)
+		if !group.MatchString(g) || err != nil {
+			return nil
+		}
+		b = append(b, byte(v>>8), byte(v))
+	}
+	return b
+}
+
+// naiveMask keeps the first bits of an address.
+func naiveMask(b []byte, bits int) []byte {
+	drop := uint(8*len(b) - bits)
+	x := new(big.Int).SetBytes(b)
+	x.Lsh(x.Rsh(x, drop), drop)
+	return x.FillBytes(make([]byte, len(b)))
+}
+
+// naivePlan is a key as its zone describes it.
+type naivePlan struct {
+	mixed   []bool
+	missing string
+	v4, v6  int
+}
+
+func (p *naivePlan) bits(addr []byte) int {
+	if len(addr) == 4 {
+		return p.v4
+	}
+	return p.v6
+}
+
+// part is what a value is as part i of a key: equal ones are one client.
+func (p *naivePlan) part(i int, v string) string {
+	if p.mixed[i] {
+		return "mixed " + v
+	}
+	if addr := naiveAddr(v); addr != nil {
+		return fmt.Sprintf("address %x", naiveMask(addr, p.bits(addr)))
+	}
+	return "text " + v
+}
+
+// key is what a list of values is as a key, and the first address in it.
+func (p *naivePlan) key(values []string, ip string) (state State, key, first string) {
+	var parts []string
+	for i, v := range values {
+		if v == "" && p.missing != MissingShare {
+			return p.instead(ip)
+		}
+		part := p.part(i, v)
+		if addr, ok := strings.CutPrefix(part, "address "); ok && first == "" {
+			first = addr
+		}
+		parts = append(parts, part)
+	}
+	return Complete, fmt.Sprintf("parts %q", parts), first
+}
+
+func (p *naivePlan) instead(ip string) (state State, key, first string) {
+	switch p.missing {
+	case MissingSkip:
+		return Skipped, "", ""
+	case missingDeny:
+		return Rejected, "", ""
+	}
+	if addr := naiveAddr(ip); addr != nil {
+		first = fmt.Sprintf("%x", naiveMask(addr, p.bits(addr)))
+	}
+	return Complete, "instead " + first, first
+}
+
+// A part's placeholders by its kind, and what is constant in it.
+const (
+	kindHeader   = iota // one placeholder
+	kindPrefixed        // a constant before it
+	kindHalves          // two placeholders
+	kindConstant        // nothing else
+	numKinds
+)
+
+const constantPart = "::ffff:192.0.2.1"
+
+// parts are a key as a zone has it.
+type parts struct {
+	Key     []string
+	missing string
+	v4, v6  int
+}
+
+// expand writes the one shorthand that these tests use in full.
+func expand(s string) string { return strings.ReplaceAll(s, "{header.", "{http.request.header.") }
+
+func (z *parts) plan() (*Plan, error) { return NewPlan(z.Key, expand, z.missing, &z.v4, &z.v6) }
+
+// keyOfKinds is a key that has parts of those kinds, and the plan that a
+// naive reader makes of it.
+func keyOfKinds(kinds []int, missing string, v4, v6 int) (*parts, *naivePlan) {
+	z := &parts{missing: missing, v4: v4, v6: v6}
+	p := &naivePlan{missing: missing, v4: v4, v6: v6}
+	for i, kind := range kinds {
+		a := fmt.Sprintf("{http.request.header.A%d}", i)
+		part := map[int]string{
+			kindHeader: a, kindPrefixed: "x" + a, kindHalves: fmt.Sprintf("%s{header.B%d}", a, i), kindConstant: constantPart,
+		}[kind]
+		z.Key = append(z.Key, part)
+		p.mixed = append(p.mixed, kind == kindPrefixed || kind == kindHalves)
+	}
+	return z, p
+}
+
+// requestOfParts is a request with those parts, and the parts that it has, to
+// which the constants belong.
+func requestOfParts(kinds []int, values []string, ip string) (*http.Request, []string) {
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}}
+	r = r.WithContext(context.WithValue(context.Background(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: ip}))
+	var parts []string
+	for i, kind := range kinds {
+		v, half := values[i], len(values[i])
+		switch kind {
+		case kindPrefixed:
+			values[i] = "x" + v
+		case kindHalves:
+			half /= 2
+		case kindConstant:
+			values[i] = constantPart
+		}
+		r.Header[fmt.Sprintf("A%d", i)] = []string{v[:half]}
+		r.Header[fmt.Sprintf("B%d", i)] = []string{v[half:]}
+		parts = append(parts, values[i])
+	}
+	return r, parts
+}

@@ -1,0 +1,263 @@
+package key
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// naiveOverride is how exact an override is in each part, if it matches: 0 for
+// any, 1 and more for a network, exactly for the part itself.
+const exactly = 1 << 10
+
+// naiveMatch says how exact an override is for a key, or nil if it is for
+// others.
+func (p *naivePlan) naiveMatch(override, values []string) (exact []int) {
+	for i, s := range override {
+		e, ok := p.naiveMatch1(i, s, values[i])
+		if !ok {
+			return nil
+		}
+		exact = append(exact, e)
+	}
+	return exact
+}
+
+func (p *naivePlan) naiveMatch1(i int, s, value string) (exact int, ok bool) {
+	if s == "*" {
+		return 0, true
+	}
+	if net, bits := naivePrefix(s); net != nil && !p.mixed[i] {
+		bits = min(bits, p.bits(net))
+		addr := naiveAddr(value)
+		if len(addr) != len(net) {
+			return 0, false
+		}
+		return 1 + bits, string(naiveMask(addr, bits)) == string(naiveMask(net, bits))
+	}
+	return exactly, p.part(i, s) == p.part(i, value)
+}
+
+// naivePrefix reads a CIDR.
+func naivePrefix(s string) (addr []byte, bits int) {
+	text, length, ok := strings.Cut(s, "/")
+	bits, err := strconv.Atoi(length)
+	if !ok || err != nil || strconv.Itoa(bits) != length || strings.Contains(text, "%") {
+		return nil, 0
+	}
+	if addr = naiveAddr(text); bits < 0 || bits > 8*len(addr) {
+		return nil, 0
+	}
+	return addr, bits
+}
+
+// beats says whether an override that is as exact as a wins over one that is as
+// b for sure: it has more exact parts, or is more exact in one part and in none
+// less. Two that are neither are for the implementation to order.
+func beats(a, b []int) bool {
+	exactA, exactB, more, less := 0, 0, false, false
+	for i := range a {
+		if a[i] == exactly {
+			exactA++
+		}
+		if b[i] == exactly {
+			exactB++
+		}
+		more, less = more || a[i] > b[i], less || a[i] < b[i]
+	}
+	return exactA > exactB || more && !less
+}
+
+// randomOverrides are overrides and a key in which much is alike. A number
+// chooses them all.
+func randomOverrides(seed uint64) (list []string, key string) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	parts := 1 + r.IntN(3)
+	if r.IntN(4) == 0 {
+		parts = 1 + r.IntN(maxKeyParts)
+	}
+	pool := []string{"10.1.2.3", "10.1.2.4", "10.200.0.1", "::ffff:10.1.2.3", "2001:db8::1", "2001:db8::2:1", "gold", "10.1.2.3/32"}
+	line := func(word func() string) string {
+		words := make([]string, parts)
+		for i := range words {
+			words[i] = word()
+		}
+		return strings.Join(words, " ")
+	}
+	value := func() string { return pool[r.IntN(len(pool))] }
+	pattern := func() string {
+		switch r.IntN(4) {
+		case 0:
+			return "*"
+		case 1:
+			return fmt.Sprintf("10.1.2.3/%d", r.IntN(33))
+		case 2:
+			return fmt.Sprintf("2001:db8::1/%d", r.IntN(129))
+		}
+		return value()
+	}
+	for range 1 + r.IntN(12) {
+		list = append(list, line(pattern))
+	}
+	return list, line(value)
+}
+
+// FuzzOverride looks for the override of a key among many. The lists have an
+// override on each line, its parts between spaces; without a list the seed
+// makes one.
+func FuzzOverride(f *testing.F) {
+	for i, c := range [][2]string{
+		{"10.0.0.0/8 *\n10.1.0.0/16 *\n10.1.0.1 *\n10.1.0.1 gold\n* blocked", "10.1.0.1 blocked"},
+		{"* *\n10.1.0.0/16 *\n10.0.0.0/8 gold", "::ffff:10.1.0.1 gold"},
+		{"0.0.0.0/0\n::/0\n*", "text"},
+		{"10.0.0.0/24\n10.0.0.5\n10.0.0.0/32", "10.0.0.77"},
+		{"2001:db8::/32\n2001:db8::/48\n2001:db8::1/128", "2001:db8::2"},
+		{"::ffff:10.0.0.0/104\n10.0.0.0/8", "10.1.1.1"},
+		{"fe80::%eth0/10\n10.0.0.0/08\n*", "fe80::1%eth1"},
+		{"* * *\n* a *\nb * *\n* * c", "b a c"},
+		{strings.Repeat("10.1.2.3/32 ", 15) + "*\n" + strings.Repeat("* ", 15) + "gold", strings.Repeat("10.1.2.3 ", 15) + "gold"},
+	} {
+		f.Add(c[0], c[1], uint8(32-8*(i%2)), uint8(64), uint16(0), uint64(0))
+		f.Add(c[0], c[1], uint8(32), uint8(128), uint16(0x1234), uint64(i))
+		f.Add("", "", uint8(32-i), uint8(128-8*i), uint16(i), uint64(i))
+	}
+	f.Fuzz(func(t *testing.T, lines, key string, v4, v6 uint8, kinds uint16, seed uint64) {
+		list := strings.Split(lines, "\n")
+		if lines == "" {
+			list, key = randomOverrides(seed)
+		}
+		values := strings.Split(key, " ")
+		if len(values) > maxKeyParts || len(list) > 50 {
+			return // not an input of this target
+		}
+		k := newOverrideCase(t, values, kinds, int(v4)%33, int(v6)%129)
+		for _, line := range list {
+			k.add(strings.Split(line, " "))
+		}
+		k.check()
+	})
+}
+
+// overrideCase is a key and the overrides that a zone has.
+type overrideCase struct {
+	*testing.T
+	zone   *parts
+	naive  *naivePlan
+	plan   *Plan
+	values []string
+	built  Encoded
+	list   []*Pattern
+	keys   [][]string
+}
+
+func newOverrideCase(t *testing.T, values []string, shape uint16, v4, v6 int) *overrideCase {
+	kinds := make([]int, len(values))
+	for i := range kinds {
+		kinds[i] = []int{kindHeader, kindHalves}[shape>>i&1]
+	}
+	k := &overrideCase{T: t}
+	k.zone, k.naive = keyOfKinds(kinds, MissingShare, v4, v6)
+	var err error
+	if k.plan, err = k.zone.plan(); err != nil {
+		t.Fatal(err)
+	}
+	r, parts := requestOfParts(kinds, values, "")
+	k.values = parts
+	k.plan.Encode(&k.built, r)
+	return k
+}
+
+// add gives the zone one override more, if that is one.
+func (k *overrideCase) add(key []string) {
+	k.Helper()
+	v, err := k.plan.Pattern(key)
+	if wrong := len(key) != len(k.values) || slices.Contains(key, ""); err != nil {
+		if !wrong && !slices.ContainsFunc(key, isMappedPrefix) {
+			k.Errorf("override %q: %v", key, err)
+		}
+		return
+	} else if wrong {
+		k.Errorf("override %q of a key with %d parts is taken", key, len(k.values))
+		return
+	}
+	k.list, k.keys = append(k.list, v), append(k.keys, key)
+}
+
+// isMappedPrefix says whether s is a network of IPv4-mapped addresses, which
+// has to be written as the IPv4 network it is.
+func isMappedPrefix(s string) bool {
+	text, _, ok := strings.Cut(s, "/")
+	return ok && strings.Contains(text, ":") && len(naiveAddr(text)) == 4
+}
+
+// same says whether two overrides are for the same keys in all their parts.
+func (k *overrideCase) same(a, b []string) bool {
+	for i := range a {
+		if k.naive.part(i, a[i]) != k.naive.part(i, b[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// allExact says whether an override is for one key.
+func (k *overrideCase) allExact(key []string) bool {
+	for i, s := range key {
+		if net, _ := naivePrefix(s); s == "*" || net != nil && !k.naive.mixed[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// stands says whether one of the overrides for one key stands twice.
+func (k *overrideCase) stands() bool {
+	for i, a := range k.keys {
+		for _, b := range k.keys[:i] {
+			if k.allExact(a) && k.allExact(b) && k.same(a, b) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// check looks for the override and compares it with what a walk over all finds.
+func (k *overrideCase) check() {
+	k.Helper()
+	var x Index[int]
+	h := NewHasher("s")
+	twice := false
+	for i, p := range k.list {
+		twice = !x.Add(p, h, i) || twice
+	}
+	if twice != k.stands() {
+		k.Fatalf("overrides %q: one stands twice: %v, want %v", k.keys, twice, k.stands())
+	} else if twice {
+		return
+	}
+	at, ok := x.Find(&k.built, h.Hash(k.built.b))
+	if !ok {
+		at = -1
+	}
+	for i, key := range k.keys {
+		exact := k.naive.naiveMatch(key, k.values)
+		if i == at && exact == nil {
+			k.Errorf("key %q: override %q, which is for others", k.values, key)
+		}
+		if exact == nil || i == at {
+			continue
+		}
+		if at < 0 {
+			k.Errorf("key %q: no override, want %q", k.values, key)
+			continue
+		}
+		of := k.naive.naiveMatch(k.keys[at], k.values)
+		if beats(exact, of) || i < at && slices.Equal(exact, of) {
+			k.Errorf("key %q: override %q, want %q", k.values, k.keys[at], key)
+		}
+	}
+}

@@ -1,0 +1,290 @@
+package key
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// What to do when a part of a key is empty.
+const (
+	missingClientIP = "client_ip"
+	MissingShare    = "share"
+	MissingSkip     = "skip"
+	missingDeny     = "deny"
+)
+
+// Plan says how a zone's key is built from a request.
+type Plan struct {
+	parts   []Template
+	words   []string // the parts as they are configured
+	Missing string   // what happens if a part is empty: client_ip, share, skip or deny
+	V4, V6  int      // bits of an address that tell clients apart
+}
+
+// Default lengths of address prefixes, in bits.
+const (
+	defaultV4 = 32
+	defaultV6 = 64
+)
+
+// NewPlan returns the plan of a key with these parts; expand writes a part's
+// shorthands in full. An empty missing is "client_ip"; v4 and v6 are the bits of
+// addresses to keep, nil for 32 and 64.
+func NewPlan(parts []string, expand func(string) string, missing string, v4, v6 *int) (*Plan, error) {
+	p := &Plan{words: parts, Missing: cmp.Or(missing, missingClientIP), V4: defaultV4, V6: defaultV6}
+	switch p.Missing {
+	case missingClientIP, MissingShare, MissingSkip, missingDeny:
+	default:
+		return nil, fmt.Errorf("key_missing %q: want client_ip, share, skip or deny", missing)
+	}
+	if v4 != nil {
+		p.V4 = *v4
+	}
+	if v6 != nil {
+		p.V6 = *v6
+	}
+	if p.V4 < 0 || p.V4 > 32 {
+		return nil, fmt.Errorf("ipv4_prefix %d: want 0 to 32", p.V4)
+	}
+	if p.V6 < 0 || p.V6 > 128 {
+		return nil, fmt.Errorf("ipv6_prefix %d: want 0 to 128", p.V6)
+	}
+	if len(parts) > maxKeyParts {
+		return nil, fmt.Errorf("key: %d parts: want at most %d", len(parts), maxKeyParts)
+	}
+	for _, s := range parts {
+		t, err := Parse(expand(s))
+		if err != nil {
+			return nil, fmt.Errorf("key: %w", err)
+		}
+		if s == "" {
+			return nil, errors.New(`key: an empty part: want a placeholder or a constant`)
+		}
+		p.parts = append(p.parts, t)
+	}
+	return p, nil
+}
+
+// Identity tells keys apart that are built in different ways.
+func (p *Plan) Identity() string {
+	return fmt.Sprintf("%q %s %d %d", p.words, p.Missing, p.V4, p.V6)
+}
+
+// Uses reports whether a part has a placeholder whose name begins with prefix.
+func (p *Plan) Uses(prefix string) bool {
+	return slices.ContainsFunc(p.parts, func(t Template) bool { return t.uses(prefix) })
+}
+
+// Mixes reports whether a part has such a placeholder and text beside it.
+func (p *Plan) Mixes(prefix string) bool {
+	return slices.ContainsFunc(p.parts, func(t Template) bool { return !t.single() && t.uses(prefix) })
+}
+
+// Describe returns the parts of a request's key as text.
+func (p *Plan) Describe(r *http.Request) []string {
+	parts := make([]string, len(p.parts))
+	for i, t := range p.parts {
+		parts[i] = string(t.append(nil, r))
+	}
+	return parts
+}
+
+// maxPart is the longest part of a named key, in bytes.
+const maxPart = 8 << 10
+
+// Named encodes the key whose parts somebody has written.
+func (p *Plan) Named(parts []string) (k Encoded, err error) {
+	if len(parts) != len(p.parts) {
+		return k, fmt.Errorf("%d parts: want %d, each as part=... of %q, or hash=... alone", len(parts), len(p.parts), p.words)
+	}
+	k.b = append(k.b, keyOfParts)
+	for i, s := range parts {
+		if len(s) > maxPart {
+			return k, fmt.Errorf("part %d: want at most %d bytes", i+1, maxPart)
+		}
+		if s == "" && p.Missing != MissingShare {
+			return k, fmt.Errorf("part %d is empty: want a value of %s", i+1, p.words[i])
+		}
+		if p.parts[i].single() {
+			k.b = p.appendValue(k.b, s, &k.group)
+		} else {
+			k.b = appendMixed(k.b, s)
+		}
+		k.ends[i] = len(k.b)
+	}
+	return k, nil
+}
+
+const maxKeyParts = 16
+
+// A key is encoded as its kind and then every part as a tag, its length and its
+// bytes, so that no two different lists of parts are encoded alike.
+const (
+	keyOfParts   = 0
+	keyOfAddress = 1 // key_missing client_ip: no list of parts is encoded so
+	keyUnknown   = 2 // and there is not even an address
+)
+
+const (
+	tagText  = 't'
+	tagMixed = 'm'
+	tagV4    = '4'
+	tagV6    = '6'
+)
+
+// State is what came of building a key.
+type State uint8
+
+// What comes of building a key.
+const (
+	Complete State = iota // it is built
+	Skipped               // a part is empty, and the request passes uncounted
+	Rejected              // a part is empty, and the request is denied
+)
+
+// Encoded is an encoded key.
+type Encoded struct {
+	b     []byte
+	ends  [maxKeyParts]int // where each part ends
+	group netip.Addr       // the first address in it
+}
+
+// Bytes returns the encoded key.
+func (k *Encoded) Bytes() []byte { return k.b }
+
+// maxKept is how much room a key keeps for the next one, in bytes.
+const maxKept = 4096
+
+// Reset makes room for another key.
+func (k *Encoded) Reset() {
+	if cap(k.b) > maxKept || k.b == nil {
+		k.b = make([]byte, 0, 256)
+	}
+	k.b, k.group = k.b[:0], netip.Addr{}
+}
+
+// Encode encodes the key of a request into k.b, which it appends to.
+func (p *Plan) Encode(k *Encoded, r *http.Request) State {
+	start := len(k.b)
+	k.b = append(k.b, keyOfParts)
+	for i, t := range p.parts {
+		var empty bool
+		if t.single() {
+			v := t.value(r)
+			empty = v == ""
+			k.b = p.appendValue(k.b, v, &k.group)
+		} else {
+			k.b, empty = appendText(k.b, t, r)
+		}
+		k.ends[i] = len(k.b)
+		if empty && p.Missing != MissingShare {
+			k.b, k.group = k.b[:start], netip.Addr{}
+			return p.instead(k, r)
+		}
+	}
+	return Complete
+}
+
+// instead is the key of a request that lacks a part.
+func (p *Plan) instead(k *Encoded, r *http.Request) State {
+	switch p.Missing {
+	case MissingSkip:
+		return Skipped
+	case missingDeny:
+		return Rejected
+	}
+	addr, ok := parseAddr(ClientIP(r))
+	if !ok {
+		k.b = append(k.b, keyUnknown)
+		return Complete
+	}
+	k.b = append(k.b, keyOfAddress)
+	k.b = p.appendAddr(k.b, addr, &k.group)
+	return Complete
+}
+
+// appendValue appends a part that is one value: an address in one form, cut to
+// its prefix, anything else as it is.
+func (p *Plan) appendValue(b []byte, v string, group *netip.Addr) []byte {
+	if addr, ok := parseAddr(v); ok {
+		return p.appendAddr(b, addr, group)
+	}
+	b = append(b, tagText)
+	b = binary.AppendUvarint(b, uint64(len(v)))
+	return append(b, v...)
+}
+
+func (p *Plan) appendAddr(b []byte, addr netip.Addr, group *netip.Addr) []byte {
+	addr = p.mask(addr)
+	if !group.IsValid() {
+		*group = addr
+	}
+	if addr.Is4() {
+		a := addr.As4()
+		return append(append(b, tagV4), a[:]...)
+	}
+	a := addr.As16()
+	return append(append(b, tagV6), a[:]...)
+}
+
+func (p *Plan) mask(addr netip.Addr) netip.Addr {
+	bits := p.V6
+	if addr.Is4() {
+		bits = p.V4
+	}
+	if bits == addr.BitLen() {
+		return addr
+	}
+	return netip.PrefixFrom(addr, bits).Masked().Addr()
+}
+
+// appendText appends a part that mixes constants and placeholders: a text,
+// whatever it looks like. Its length is known only afterwards and so has a
+// fixed size.
+func appendText(b []byte, t Template, r *http.Request) (_ []byte, empty bool) {
+	at := len(b)
+	b = t.append(append(b, tagMixed, 0, 0, 0, 0), r)
+	n := len(b) - at - 5
+	binary.BigEndian.PutUint32(b[at+1:], uint32(n))
+	return b, n == 0
+}
+
+// appendMixed appends what such a part would be if it came to v.
+func appendMixed(b []byte, v string) []byte {
+	b = binary.BigEndian.AppendUint32(append(b, tagMixed), uint32(len(v)))
+	return append(b, v...)
+}
+
+// maxAddr is the length of the longest address, an IPv4-mapped one in full.
+const maxAddr = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
+
+// parseAddr reads an IP address, brings an IPv4-mapped one to IPv4 and cuts the
+// zone off, however long. It rejects what is no address without an allocation.
+func parseAddr(s string) (netip.Addr, bool) {
+	n, separated := 0, false
+	for ; n < len(s) && s[n] != '%'; n++ {
+		switch c := s[n]; {
+		case n == maxAddr:
+			return netip.Addr{}, false
+		case c == '.' || c == ':':
+			separated = true
+		case (c < '0' || c > '9') && (c < 'a' || c > 'f') && (c < 'A' || c > 'F'):
+			return netip.Addr{}, false
+		}
+	}
+	if !separated {
+		return netip.Addr{}, false
+	}
+	s, zone, zoned := strings.Cut(s, "%")
+	addr, err := netip.ParseAddr(s)
+	if err != nil || zoned && (zone == "" || addr.Is4()) {
+		return netip.Addr{}, false
+	}
+	return addr.Unmap(), true
+}

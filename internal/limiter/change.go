@@ -1,0 +1,120 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dianalimiter/diana/rules"
+)
+
+// change is what a document makes of a limiter's zones: compiled, but not yet in
+// force. One of commit and undo must be called.
+type change struct {
+	zones     []*Zone
+	old, next []*activeRules
+}
+
+// newChange prepares to put a document in force, or without one the zones' own
+// rules.
+func newChange(zones []*Zone, d *rules.Document) (*change, error) {
+	c := &change{zones: zones, old: make([]*activeRules, len(zones)), next: make([]*activeRules, len(zones))}
+	var turn int64
+	for i, z := range zones {
+		c.old[i] = z.active.Load()
+		a, err := draft(z, d.Of(z.Name))
+		if err != nil {
+			return nil, inZone(z.Name, err)
+		}
+		c.next[i] = a
+		turn = max(turn, a.from.MaxDelay())
+	}
+	if err := c.checkStores(); err != nil {
+		return nil, &rules.Error{Pointer: "/zones", Err: err}
+	}
+	for i, z := range zones {
+		if a := c.next[i]; a == c.old[i] {
+			if a.turn == turn {
+				continue
+			}
+			c.next[i] = a.copy()
+		}
+		if err := c.next[i].compile(z, turn); err != nil {
+			return nil, errors.Join(inZone(z.Name, locate(c.next[i].from.Zone, err)), c.undo())
+		}
+	}
+	return c, nil
+}
+
+// draft reads what a document says of a zone. Without a change it returns the active
+// rules, else rules that are yet to be compiled.
+func draft(z *Zone, d *rules.Zone) (*activeRules, error) {
+	text := ""
+	if d != nil {
+		text = string(d.Text)
+	}
+	if now := z.active.Load(); now != nil && now.text == text {
+		return now, nil
+	}
+	a := &activeRules{text: text, from: z.Config, shadow: z.Shadow}
+	if d != nil {
+		c, err := zoneOf(z.Zone, d)
+		if err != nil {
+			return nil, err
+		}
+		if a.from, err = c.Check(); err != nil {
+			return nil, locate(c, unnamed(err))
+		}
+		a.shadow, a.off = c.Shadow, d.Enabled != nil && !*d.Enabled
+	}
+	a.kinds = z.kinds(a.from)
+	return a, nil
+}
+
+// checkStores rejects what zones in different stores, or in different slots of a
+// cluster, cannot have.
+func (c *change) checkStores() error {
+	var last *Zone
+	for i, z := range c.zones {
+		if c.next[i].shadow || c.next[i].from.MaxDelay() == 0 {
+			continue
+		}
+		if last != nil && (last.store != z.store || z.clustered() && last.Config.Plan.Identity() != z.Config.Plan.Identity()) {
+			return fmt.Errorf("zones %s and %s: a leaky_bucket that delays in both, which are not decided in one place: want the same store, and in a cluster the same key", last.Name, z.Name)
+		}
+		last = z
+	}
+	return nil
+}
+
+// restarted returns the names of the zones whose counts start anew.
+func (c *change) restarted() (names []string) {
+	for i, z := range c.zones {
+		if c.next[i].kinds != c.old[i].kinds {
+			names = append(names, z.Name)
+		}
+	}
+	return names
+}
+
+// commit puts the change in force.
+func (c *change) commit() error {
+	for i, z := range c.zones {
+		if c.next[i] != c.old[i] {
+			z.active.Store(c.next[i])
+		}
+	}
+	return release(c.old, c.next)
+}
+
+// undo gives back what the change took.
+func (c *change) undo() error { return release(c.next, c.old) }
+
+// release gives back what rules took, but for those that are kept.
+func release(all, kept []*activeRules) (err error) {
+	for i, a := range all {
+		if a != nil && a != kept[i] {
+			err = errors.Join(err, a.release())
+		}
+	}
+	return err
+}

@@ -1,0 +1,123 @@
+package limiter
+
+import (
+	"context"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// decide has the stores decide, and again after waiting where the zones allow it. It
+// reports whether the client went away meanwhile.
+func (q *request) decide(ctx context.Context) (gone bool) {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.label != "" && !z.shadow {
+			q.immediate = z // nothing is charged, so the stores need not decide
+			return false
+		}
+	}
+	if len(q.check.Items) == 0 {
+		q.check.Admitted = true
+		return false
+	}
+	q.decideOnce(ctx)
+	if q.check.Admitted || q.unavailable() {
+		return false
+	}
+	return q.wait(ctx)
+}
+
+// timedEvery is how many decisions in this process come to one that is timed: reading
+// the clock twice more would take a good part of the time of a decision.
+const timedEvery = 16
+
+func (q *request) decideOnce(ctx context.Context) {
+	local := !q.l.across && q.l.zones[0].store.local()
+	timed := !local || q.decided%timedEvery == 0
+	q.decided++
+	var begun time.Duration
+	if timed {
+		begun = clock.Elapsed()
+	}
+	if q.l.across {
+		stores.Across(ctx, &q.check, q.stores)
+	} else {
+		q.stores[0].Decide(ctx, &q.check)
+	}
+	if !timed {
+		return
+	}
+	took := clock.Elapsed() - begun
+	for i := range q.zones {
+		if z := &q.zones[i]; z.rules >= 0 || z.duplicate >= 0 {
+			z.zone.metrics.Observe(took, q.check.Mode)
+		}
+	}
+}
+
+// wait waits for room, as long as every zone that denies allows, and decides again.
+// It reports whether the client went away.
+func (q *request) wait(ctx context.Context) (gone bool) {
+	z, k, budget := q.patience()
+	if budget == 0 {
+		return false
+	}
+	begun := time.Now()
+	w, ok := z.queue.join(k)
+	if !ok {
+		return false
+	}
+	defer z.queue.leave(k, w)
+	for {
+		left := budget - time.Since(begun)
+		retry, can := q.retryIn()
+		if !can || retry > left {
+			return false
+		}
+		if gone, late := w.wait(ctx, retry, left); gone || late {
+			return gone
+		}
+		q.waited = true
+		q.decideOnce(ctx)
+		if q.check.Admitted || q.unavailable() {
+			return false
+		}
+		_, _, b := q.patience()
+		if b == 0 {
+			return false
+		}
+		budget = min(budget, b)
+	}
+}
+
+// patience returns how long the request may wait in all, 0 if it may not, and whose
+// queue it joins: that of the first zone that denies.
+func (d *decision) patience() (first *Zone, k stores.Key, budget time.Duration) {
+	for i := range d.zones {
+		z := &d.zones[i]
+		if z.shadow || !d.denies(z) {
+			continue
+		}
+		// A duplicate is never waited for, nor a queue that is full: waiting for a
+		// queue is no queue.
+		if z.zone.maxWait == 0 || d.deniesDuplicate(z) || d.queueIsFull(z) {
+			return nil, k, 0
+		}
+		if first == nil {
+			first, k, budget = z.zone, d.check.Items[z.rules].Key, z.zone.maxWait
+		}
+		budget = min(budget, z.zone.maxWait)
+	}
+	return first, k, budget
+}
+
+// queueIsFull reports whether a leaky_bucket that delays denies.
+func (d *decision) queueIsFull(z *zoneResult) bool {
+	for r, res := range d.check.Items[z.rules].Results {
+		if !res.Admit && z.set.Delays[r] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,121 @@
+package limiter
+
+import (
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/metrics"
+)
+
+// placeholders are what {http.rate_limit.*} says of a request. They may be evaluated
+// after the handler has returned, by error routes, the access log or a handler that
+// wraps this one, so they are immutable and unpooled.
+type placeholders struct {
+	first    zoneNumbers
+	more     []zoneNumbers
+	exceeded *exceeded // nil: nothing denied
+}
+
+// zoneNumbers is where a zone stands after a decision.
+type zoneNumbers struct {
+	zone                    *Zone
+	limit, remaining, reset int64
+	outcome                 metrics.Outcome
+}
+
+// setPlaceholders makes the placeholders of a decision known to the request's
+// replacer. e is what denied the request, if anything did.
+func (d *decision) setPlaceholders(repl *caddy.Replacer, e *exceeded) {
+	p := placeholders{first: d.numbersOf(&d.zones[0]), exceeded: e}
+	for i := range d.zones[1:] {
+		p.more = append(p.more, d.numbersOf(&d.zones[i+1]))
+	}
+	if e != nil {
+		e.replaceEarlier(repl)
+	}
+	repl.Map(p.value)
+}
+
+func (d *decision) numbersOf(z *zoneResult) zoneNumbers {
+	n := zoneNumbers{zone: z.zone, outcome: z.outcome}
+	if z.rules >= 0 && d.immediate == nil {
+		if res, limit := nearestOf(&d.check.Items[z.rules]); res != nil {
+			n.limit, n.remaining, n.reset = limit, res.Remaining, res.Reset
+		}
+	}
+	return n
+}
+
+// value implements caddy.ReplacerFunc.
+func (p placeholders) value(key string) (any, bool) {
+	rest, ok := strings.CutPrefix(key, "http.rate_limit.")
+	if !ok {
+		return nil, false
+	}
+	name, field, ok := strings.Cut(rest, ".")
+	switch {
+	case !ok:
+		return nil, false
+	case name == "exceeded":
+		return p.exceeded.value(field)
+	case name == p.first.zone.Name:
+		return p.first.value(field)
+	}
+	for i := range p.more {
+		if p.more[i].zone.Name == name {
+			return p.more[i].value(field)
+		}
+	}
+	return nil, false
+}
+
+func (n zoneNumbers) value(field string) (any, bool) {
+	switch field {
+	case "limit":
+		return n.limit, true
+	case "remaining":
+		return n.remaining, true
+	case "reset":
+		return seconds(n.reset), true
+	case "decision":
+		return n.outcome.String(), true
+	}
+	return nil, false
+}
+
+// value is empty, not unknown, for a request that was not denied.
+func (e *exceeded) value(field string) (any, bool) {
+	switch field {
+	case "name", "rule", "retry_after":
+	default:
+		return nil, false
+	}
+	if e == nil || e.zone == nil {
+		return "", true
+	}
+	switch field {
+	case "name":
+		return e.zone.Name, true
+	case "rule":
+		return e.label, true
+	}
+	if e.retry == algorithms.Never {
+		return "", true
+	}
+	return max(1, seconds(e.retry)), true
+}
+
+// replaceEarlier lets the placeholders of a denial win over those of a directive that
+// the request passed earlier, which come first and say that nothing denied.
+func (e *exceeded) replaceEarlier(repl *caddy.Replacer) {
+	const prefix = "http.rate_limit.exceeded."
+	if _, passed := repl.Get(prefix + "name"); !passed {
+		return
+	}
+	for _, field := range []string{"name", "rule", "retry_after"} {
+		v, _ := e.value(field)
+		repl.Set(prefix+field, v)
+	}
+}

@@ -1,0 +1,103 @@
+package limiter
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dianalimiter/diana/stores"
+)
+
+// maxWaiting is how many requests wait in a zone at most.
+const maxWaiting = 1000
+
+// waitQueue lets the waiting requests of a key check again one after the other, the
+// oldest first. The zero value is ready.
+type waitQueue struct {
+	mu      sync.Mutex
+	waiting int
+	keys    map[stores.Key][]*waiter
+}
+
+// waiter is a waiting request. turn is closed when it is the oldest of its key.
+type waiter struct {
+	turn chan struct{}
+}
+
+// join queues a request. It returns false if too many wait already.
+func (w *waitQueue) join(k stores.Key) (*waiter, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiting >= maxWaiting {
+		return nil, false
+	}
+	w.waiting++
+	if w.keys == nil {
+		w.keys = make(map[stores.Key][]*waiter)
+	}
+	p := &waiter{turn: make(chan struct{})}
+	w.keys[k] = append(w.keys[k], p)
+	if len(w.keys[k]) == 1 {
+		close(p.turn)
+	}
+	return p, true
+}
+
+// leave takes a request out of the queue. If it was the oldest of its key, it is
+// the next one's turn.
+func (w *waitQueue) leave(k stores.Key, p *waiter) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waiting--
+	list := w.keys[k]
+	for i := range list {
+		if list[i] != p {
+			continue
+		}
+		list = append(list[:i:i], list[i+1:]...)
+		if i == 0 && len(list) > 0 {
+			close(list[0].turn)
+		}
+		break
+	}
+	if len(list) == 0 {
+		delete(w.keys, k)
+	} else {
+		w.keys[k] = list
+	}
+}
+
+// wait waits until the request may check again: it is the oldest, and its retry
+// has passed. It reports whether the client went away, or the time that is left was
+// over before it was the oldest.
+func (p *waiter) wait(ctx context.Context, retry, left time.Duration) (gone, late bool) {
+	deadline := time.NewTimer(left)
+	defer deadline.Stop()
+	ready := time.NewTimer(retry)
+	defer ready.Stop()
+	select {
+	case <-p.turn:
+	case <-ctx.Done():
+		return true, false
+	case <-deadline.C:
+		return false, true
+	}
+	select {
+	case <-ready.C:
+	case <-ctx.Done():
+		return true, false
+	}
+	return false, false
+}
+
+// sleep waits for d. It reports whether the client went away.
+func sleep(ctx context.Context, d time.Duration) (gone bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return false
+	case <-ctx.Done():
+		return true
+	}
+}

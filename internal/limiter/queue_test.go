@@ -1,0 +1,49 @@
+package limiter
+
+import (
+	"testing"
+
+	"github.com/dianalimiter/diana/stores"
+)
+
+// TestQueueKeepsNoKeys: what leaves the queue leaves nothing behind, and it is the
+// next one's turn.
+func TestQueueKeepsNoKeys(t *testing.T) {
+	var q waitQueue
+	isTurn := func(w *waiter) bool {
+		select {
+		case <-w.turn:
+			return true
+		default:
+			return false
+		}
+	}
+	type queued struct {
+		key stores.Key
+		w   *waiter
+	}
+	var all []queued
+	for i := range maxWaiting {
+		k := stores.Key{Lo: uint64(i % 20)}
+		w, ok := q.join(k)
+		if !ok {
+			t.Fatalf("%d wait, one more does not", i)
+		}
+		if isTurn(w) != (i < 20) {
+			t.Errorf("%d: its turn: %v", i, isTurn(w))
+		}
+		all = append(all, queued{k, w})
+	}
+	if _, ok := q.join(stores.Key{}); ok {
+		t.Errorf("%d wait, and one more", maxWaiting)
+	}
+	for i, w := range all {
+		if !isTurn(w.w) {
+			t.Errorf("%d: not its turn, though it is the oldest", i)
+		}
+		q.leave(w.key, w.w)
+	}
+	if q.waiting != 0 || len(q.keys) != 0 {
+		t.Errorf("%d wait under %d keys, want none", q.waiting, len(q.keys))
+	}
+}

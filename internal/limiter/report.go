@@ -1,0 +1,185 @@
+package limiter
+
+import (
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// report counts, logs and emits what the zones decided, and sets the placeholders. e
+// is what denied the request; nil: nothing did.
+func (q *request) report(e *exceeded) {
+	for i := range q.zones {
+		z := &q.zones[i]
+		z.outcome = q.outcomeOf(z)
+		z.zone.metrics.Count(z.outcome, q.shard)
+		q.logOverflow(z)
+		q.countKey(z)
+		if z.duplicate >= 0 && q.check.Items[z.duplicate].Charged {
+			z.zone.fingerprints.add(z.key, q.check.Items[z.duplicate].Key)
+		}
+	}
+	q.setPlaceholders(key.Replacer(q.r), e)
+	q.addToAccessLog(e)
+	if e != nil {
+		q.reportDenial(e)
+	}
+}
+
+// countKey counts a request for the busiest keys of a zone.
+func (q *request) countKey(z *zoneResult) {
+	if z.zone.topKeys == nil || z.outcome == metrics.Skipped || z.key == (stores.Key{}) {
+		return
+	}
+	now := q.check.Now
+	if now == 0 { // no store decided
+		now = clock.Now()
+	}
+	denied := z.outcome == metrics.Denied || z.outcome == metrics.ShadowDenied
+	if z.zone.topKeys.Count(z.key, denied, now, q.dice.Throw()) && q.l.o.LogKey {
+		z.zone.topKeys.Name(z.key, func() string { return z.zone.keyText(q.r) })
+	}
+}
+
+// keyText is a zone's key as it is written to a log on request.
+func (z *Zone) keyText(r *http.Request) string {
+	return strings.Join(z.Config.Plan.Describe(r), " ")
+}
+
+// logOverflow logs now and then that a zone is full of keys.
+func (q *request) logOverflow(z *zoneResult) {
+	if z.rules >= 0 && q.check.Items[z.rules].Crowded || z.duplicate >= 0 && q.check.Items[z.duplicate].Crowded {
+		z.zone.overflowLog.Do(func() {
+			q.l.o.Logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
+				zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
+		})
+	}
+}
+
+// addToAccessLog adds to the access log's line what was not simply allowed.
+func (q *request) addToAccessLog(e *exceeded) {
+	z := q.notable(e)
+	if z == nil {
+		return
+	}
+	extra := accessLog(q.r)
+	if extra == nil {
+		return
+	}
+	line := logDecision{z.zone.Name, z.label, z.outcome}
+	switch {
+	case e != nil && e.zone == z.zone:
+		line.rule = e.label
+	case z.label == "" && z.outcome != metrics.Delayed:
+		line.rule = q.labelOf(z)
+	}
+	extra.Set(zap.Object("rate_limit", line))
+}
+
+// notable returns the zone that the access log names: the one that denied, or the
+// first that delayed, or the first shadow that would have denied.
+func (d *decision) notable(e *exceeded) (found *zoneResult) {
+	for i := range d.zones {
+		z := &d.zones[i]
+		switch {
+		case e != nil && z.zone == e.zone:
+			return z
+		case z.outcome == metrics.Delayed && (found == nil || found.outcome == metrics.ShadowDenied),
+			z.outcome == metrics.ShadowDenied && found == nil:
+			found = z
+		}
+	}
+	return found
+}
+
+// accessLog returns where to add to the access log's line; nil if there is no such
+// log.
+func accessLog(r *http.Request) *caddyhttp.ExtraLogFields {
+	if srv, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); srv == nil || srv.Logs == nil {
+		return nil
+	}
+	extra, _ := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields)
+	return extra
+}
+
+// logDecision is what the access log says of a request.
+type logDecision struct {
+	zone, rule string
+	outcome    metrics.Outcome
+}
+
+// MarshalLogObject implements zapcore.ObjectMarshaler.
+func (d logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+	enc.AddString("zone", d.zone)
+	enc.AddString("rule", d.rule)
+	enc.AddString("decision", d.outcome.String())
+	return nil
+}
+
+const (
+	eventExceeded = "rate_limit_exceeded"
+	maxLines      = 100 // a second and zone
+)
+
+// reportDenial counts and logs a denial, and emits its event.
+func (q *request) reportDenial(e *exceeded) {
+	if e.zone == nil {
+		return
+	}
+	e.zone.metrics.CountDenied(e.label)
+	events := q.l.env.Listens(eventExceeded)
+	suppressed, log := e.zone.logLimit.Next(q.now(), maxLines)
+	if !log && !events {
+		return
+	}
+	fields := []zap.Field{
+		zap.String("zone", e.zone.Name), zap.String("rule", e.label),
+		zap.Duration("wait", time.Duration(max(0, e.retry))*time.Microsecond),
+		zap.String("remote_ip", remoteIP(q.r.RemoteAddr)), zap.String("client_ip", key.ClientIP(q.r)),
+		zap.String("method", q.r.Method), zap.String("host", q.r.Host),
+	}
+	if q.l.o.LogKey {
+		fields = append(fields, zap.String("key", e.zone.keyText(q.r)))
+	}
+	if events {
+		q.l.env.Emit(eventExceeded, eventData(fields))
+	}
+	if !log {
+		return
+	}
+	if suppressed > 0 {
+		fields = append(fields, zap.Uint64("suppressed", suppressed))
+	}
+	q.l.o.Logger.Info("rate limit exceeded", fields...)
+}
+
+// eventData returns the fields of a log line as the data of an event.
+func eventData(fields []zap.Field) map[string]any {
+	data := make(map[string]any, len(fields))
+	for _, f := range fields {
+		if f.Type == zapcore.DurationType {
+			data[f.Key] = time.Duration(f.Integer)
+		} else {
+			data[f.Key] = f.String
+		}
+	}
+	return data
+}
+
+func remoteIP(addr string) string {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	return host
+}

@@ -1,0 +1,162 @@
+package limiter
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/topk"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// request is one request on its way through the zones of a limiter. Requests are
+// pooled: nothing that outlives the handler may refer to one.
+type request struct {
+	decision
+	l *Limiter
+	r *http.Request
+
+	stores  []stores.Store  // the store of each zone check
+	key     key.Encoded     // that is being built
+	results []stores.Result // room for the results of the zone checks
+	text    []byte          // room for the values of headers
+
+	// The pool keeps requests by processor, so these differ by processor too.
+	shard   uint32 // of the counters
+	decided uint32 // decisions so far, to time some of them
+	dice    topk.Dice
+}
+
+var requests = sync.Pool{New: func() any {
+	return &request{results: make([]stores.Result, 0, 16), shard: shards.Add(1), dice: topk.Dice(rand.Uint64())} //nolint:gosec // it only samples
+}}
+
+var shards atomic.Uint32
+
+func newRequest(l *Limiter, r *http.Request) *request {
+	q, _ := requests.Get().(*request)
+	q.l, q.r = l, r
+	return q
+}
+
+// release gives the request back to the pool.
+func (q *request) release() {
+	clear(q.zones)
+	clear(q.check.Items)
+	clear(q.stores)
+	q.decision = decision{zones: q.zones[:0], check: stores.Ask{Items: q.check.Items[:0]}}
+	q.stores, q.results = q.stores[:0], q.results[:0]
+	q.l, q.r = nil, nil
+	requests.Put(q)
+}
+
+// collect finds the zones that apply and what they count by.
+func (q *request) collect() error {
+	for _, z := range q.l.zones {
+		if len(z.matchers) > 0 {
+			match, err := z.matchers.AnyMatchWithError(q.r)
+			if err != nil {
+				return err
+			}
+			if !match {
+				continue
+			}
+		}
+		if len(z.exempt) > 0 {
+			match, err := z.exempt.AnyMatchWithError(q.r)
+			if err != nil {
+				return err
+			}
+			if match {
+				q.skip(z)
+				continue
+			}
+		}
+		q.add(z)
+	}
+	return nil
+}
+
+// skip enters a zone that counts nothing of the request.
+func (q *request) skip(z *Zone) {
+	q.zones = append(q.zones, zoneResult{zone: z, rules: -1, duplicate: -1, outcome: metrics.Skipped})
+}
+
+// deny enters a zone that denies the request whatever is counted.
+func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string) {
+	outcome := metrics.Denied
+	if a.shadow {
+		outcome = metrics.ShadowDenied
+	}
+	q.zones = append(q.zones, zoneResult{zone: z, shadow: a.shadow, key: k, rules: -1, duplicate: -1, label: label, outcome: outcome})
+}
+
+// add enters a zone that applies.
+func (q *request) add(z *Zone) {
+	a := z.active.Load()
+	if a.off {
+		q.skip(z)
+		return
+	}
+	q.key.Reset()
+	switch z.Config.Plan.Encode(&q.key, q.r) {
+	case key.Skipped:
+		q.skip(z)
+		return
+	case key.Rejected:
+		q.deny(z, a, stores.Key{}, labelKeyMissing)
+		return
+	}
+	k := z.store.Hasher.Hash(q.key.Bytes())
+	set := a.rules
+	if o, ok := a.overrides.Find(&q.key, k); ok {
+		if set = o.set; set == nil { // unlimited
+			q.skip(z)
+			return
+		}
+		if set.Blocked >= 0 {
+			q.deny(z, a, k, set.Labels[set.Blocked])
+			return
+		}
+	}
+	q.zones = append(q.zones, zoneResult{zone: z, shadow: a.shadow, key: k, set: set, rules: -1, duplicate: -1})
+	res := &q.zones[len(q.zones)-1]
+	group := z.store.Hasher.Group(&q.key, k)
+	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
+		cost, ok := z.Config.Charge.Cost(q.r)
+		if !ok {
+			z.metrics.CountBadCost()
+		}
+		res.rules = q.count(res, set.counter, k, k, group, cost)
+	}
+	if a.duplicates != nil {
+		if print, ok := fingerprint(z.store.Hasher, q.r, k, z.PreventDuplicates.Body); ok {
+			res.duplicate = q.count(res, a.duplicates.counter, print, k, group, 1)
+		}
+	}
+}
+
+// count enters a zone check and returns its number.
+func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, group uint32, cost int64) int {
+	check := stores.Item{Counter: c, Key: k, Tag: tag, Group: group, Cost: cost, Shadow: z.shadow}
+	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
+		check.Results = q.results[n : n : n+m]
+		q.results = q.results[:n+m]
+	}
+	q.check.Items = append(q.check.Items, check)
+	q.stores = append(q.stores, z.zone.store.of(tag))
+	return len(q.check.Items) - 1
+}
+
+// now returns the present instant in microseconds: that of the decision, if it was
+// made by the clock of this process.
+func (q *request) now() int64 {
+	if q.immediate == nil && q.check.Mode == stores.ModeLocal && !q.l.across && q.check.Now != 0 {
+		return q.check.Now
+	}
+	return clock.Now()
+}

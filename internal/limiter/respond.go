@@ -1,0 +1,108 @@
+package limiter
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
+)
+
+// Problem types of RFC 9457 for denied requests, of
+// draft-ietf-httpapi-ratelimit-headers-10.
+const (
+	problemQuota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	problemReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+var (
+	errExceeded = errors.New("rate limit exceeded")
+	errReduced  = errors.New("rate limits cannot be decided for the moment")
+)
+
+// reject answers a request that is denied: by the site's error routes, or as the
+// zone that denies it says.
+func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
+	status, cause := cmp.Or(q.l.o.RejectStatus, http.StatusTooManyRequests), errExceeded
+	if q.unavailable() {
+		status, cause = http.StatusServiceUnavailable, errReduced
+	}
+	h := w.Header()
+	if e.retry != algorithms.Never {
+		h.Set(headerRetryAfter, strconv.FormatInt(retryAfter(e.retry, q.l.o.Jitter), 10))
+	}
+	if h.Get(headerCacheControl) == "" {
+		h.Set(headerCacheControl, "no-store")
+	}
+	if q.hasHeaders() {
+		told := new(headers)
+		q.fillHeaders(told)
+		if outer := outerWriter(w); outer != nil {
+			outer.inner = told
+		} else {
+			told.set(h)
+		}
+	}
+	if e.zone != nil && e.zone.Respond != nil {
+		return q.respond(w, e.zone.Respond, status)
+	}
+	return caddyhttp.Error(status, cause)
+}
+
+// retryAfter returns the value of Retry-After: whole seconds, rounded up, at least 1,
+// and longer at random by the handler's jitter.
+func retryAfter(us int64, jitter float64) int64 {
+	s := max(1, seconds(us))
+	if jitter > 0 {
+		s += int64(rand.Float64() * jitter * float64(s)) //nolint:gosec // spreads load, hides nothing
+	}
+	return s
+}
+
+// respond answers as a zone's respond says.
+func (q *request) respond(w http.ResponseWriter, c *config.Respond, status int) error {
+	repl := key.Replacer(q.r)
+	h := w.Header()
+	for name, values := range c.Headers {
+		h.Del(name)
+		for _, v := range values {
+			h.Add(name, repl.ReplaceAll(v, ""))
+		}
+	}
+	if !q.unavailable() {
+		status = cmp.Or(c.Status, status)
+	}
+	if c.Problem {
+		return q.problem(w, status)
+	}
+	resp := caddyhttp.StaticResponse{StatusCode: caddyhttp.WeakString(strconv.Itoa(status)), Body: c.Body}
+	return resp.ServeHTTP(w, q.r, nil)
+}
+
+// problem writes a problem detail.
+func (d *decision) problem(w http.ResponseWriter, status int) error {
+	body := struct {
+		Type     string   `json:"type"`
+		Title    string   `json:"title"`
+		Status   int      `json:"status"`
+		Violated []string `json:"violated-policies,omitempty"`
+	}{problemQuota, "Request cannot be satisfied as assigned quota has been exceeded", status, d.violated()}
+	if d.unavailable() {
+		body.Type, body.Title = problemReduced, "Request cannot be satisfied due to temporary server capacity constraints"
+	}
+	b, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(status)
+	_, err = w.Write(b)
+	return err
+}

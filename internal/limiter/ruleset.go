@@ -1,0 +1,63 @@
+package limiter
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/scripts"
+	"github.com/dianalimiter/diana/stores"
+)
+
+// ruleSet is the rules of a zone or of an override, compiled, with their counter.
+type ruleSet struct {
+	*config.RuleSet
+	counter *stores.Counter
+	policy  string // RateLimit-Policy of the first rules
+
+	specs []algorithms.Spec // as they were compiled
+}
+
+// newRuleSet compiles rules. lease is the store's lease and maxTurn the longest turn
+// of any rule that is decided together with these, both in microseconds. table
+// returns where the rules are counted in this process.
+func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table func([]algorithms.Rule) *stores.Table) (*ruleSet, error) {
+	lease = c.Lease(z, lease)
+	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
+	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Split: s.split}
+	if !c.Duplicates {
+		s.counter.InFlight, s.counter.HoldCost = z.InFlight, len(z.CountStatus) > 0
+		s.counter.Last = c.MaxDelay > 0
+	}
+	for i, a := range c.Algorithms {
+		s.specs[i].Lease, s.specs[i].MaxTurn = lease, maxTurn
+		r, err := a.Compile(s.specs[i])
+		if err != nil && lease > 0 {
+			return nil, &config.Error{At: c.From[i], Err: fmt.Errorf("zone %s: rule %s: %w", z.Name, c.Labels[i], err)}
+		} else if err != nil {
+			return nil, err
+		}
+		s.counter.Rules = append(s.counter.Rules, r)
+		s.counter.Codes = append(s.counter.Codes, scripts.Decide().Code(a))
+	}
+	s.counter.Table = table(s.counter.Rules)
+	s.policy = string(appendPolicy(nil, c.Names, s.counter.Rules, maxHeaderRules))
+	return s, nil
+}
+
+// split compiles the rules for an instance that enforces one of n shares, in
+// millionths. A share that an algorithm rejects is enforced whole.
+func (s *ruleSet) split(n int64) []algorithms.Rule {
+	rules := make([]algorithms.Rule, len(s.Algorithms))
+	for i, a := range s.Algorithms {
+		sp := s.specs[i]
+		sp.ShareOf = n
+		r, err := a.Compile(sp)
+		if err != nil {
+			r = s.counter.Rules[i]
+		}
+		rules[i] = r
+	}
+	return rules
+}

@@ -1,0 +1,93 @@
+package limiter
+
+import (
+	"io"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// writer sets the headers when the response's header is written, so that they
+// replace an upstream's, and notes the status.
+type writer struct {
+	caddyhttp.ResponseWriterWrapper
+	headers headers
+	outer   *writer  // of a rate_limit handler that wraps this one; it writes for both
+	inner   *headers // of a rate_limit handler that this one wraps
+	status  int      // 0: nothing was written yet
+}
+
+func newWriter(w http.ResponseWriter) *writer {
+	rw := &writer{outer: outerWriter(w)}
+	rw.ResponseWriter = w
+	return rw
+}
+
+// outerWriter finds a writer of this type among those that w wraps.
+func outerWriter(w http.ResponseWriter) *writer {
+	for {
+		switch t := w.(type) {
+		case *writer:
+			return t
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = t.Unwrap()
+		default:
+			return nil
+		}
+	}
+}
+
+// setHeaders sets the headers, or leaves them to the handler around this one.
+func (rw *writer) setHeaders() {
+	rw.headers.add(rw.inner)
+	if rw.outer != nil {
+		rw.outer.inner = &rw.headers
+		return
+	}
+	rw.headers.set(rw.Header())
+}
+
+// WriteHeader implements http.ResponseWriter. Informational responses come
+// before the one that counts; 101 is the last of a connection.
+func (rw *writer) WriteHeader(status int) {
+	if rw.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+		rw.status = status
+		rw.setHeaders()
+	}
+	rw.ResponseWriter.WriteHeader(status)
+}
+
+func (rw *writer) implicit() {
+	if rw.status == 0 {
+		rw.WriteHeader(http.StatusOK)
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (rw *writer) Write(b []byte) (int, error) {
+	rw.implicit()
+	return rw.ResponseWriter.Write(b)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (rw *writer) ReadFrom(r io.Reader) (int64, error) {
+	rw.implicit()
+	return rw.ResponseWriterWrapper.ReadFrom(r)
+}
+
+// FlushError lets http.ResponseController flush, which writes the header.
+func (rw *writer) FlushError() error {
+	rw.implicit()
+	return http.NewResponseController(rw.ResponseWriter).Flush()
+}
+
+// finish sets the headers of a response that is yet to be written: by the error
+// routes, which write around this writer, or by the server.
+func (rw *writer) finish(err error) {
+	if rw.status == 0 {
+		rw.setHeaders()
+		if err == nil {
+			rw.status = http.StatusOK
+		}
+	}
+}

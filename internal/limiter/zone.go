@@ -1,0 +1,149 @@
+package limiter
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/time/rate"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/pool"
+)
+
+// Zone is a zone at run time.
+type Zone struct {
+	*config.Zone
+
+	// Config is the zone as it was checked.
+	Config *config.Checked
+
+	env              *Environment
+	matchers, exempt caddyhttp.MatcherSets
+	store            *Store
+	maxKeys          int64 // that a set of rules counts in this process
+	maxWait          time.Duration
+	noHeaders        bool // the zone is in no headers
+	counted          bool // the zone is in the metrics
+
+	active atomic.Pointer[activeRules]
+	queue  waitQueue
+
+	metrics      metrics.Zone
+	topKeys      *metrics.TopKeys // nil: not counted
+	fingerprints *fingerprints    // nil: without prevent_duplicates
+	logLimit     logs.Limit
+	overflowLog  rate.Sometimes
+	refs         pool.References
+}
+
+// newZone returns a zone that has no active rules yet.
+func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
+	checked, err := c.Check()
+	if err != nil {
+		return nil, err
+	}
+	z := &Zone{
+		Zone: c, Config: checked, env: env, maxWait: time.Duration(c.MaxWait),
+		noHeaders: c.NoHeaders && o.DefaultHeaders, counted: !o.DisableMetrics,
+		overflowLog: rate.Sometimes{Interval: time.Minute},
+	}
+	if z.matchers, z.exempt, err = o.Matchers(c); err != nil {
+		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
+	}
+	if z.store, err = env.Store(c.Store); err != nil {
+		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
+	}
+	if z.maxKeys = c.MaxKeys; z.maxKeys == 0 {
+		z.maxKeys = env.MaxKeys
+	}
+	id := zoneID{c.Name, checked.Plan.Identity(), z.store.Hasher}
+	if z.counted {
+		z.metrics = env.Metrics.Zone(c.Name, z.store.Name)
+		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
+	}
+	if c.PreventDuplicates != nil {
+		z.fingerprints = recent.Take(&z.refs, id, func() *fingerprints { return new(fingerprints) })
+	}
+	return z, nil
+}
+
+// What zones keep over a reload beside their counts.
+var (
+	topKeys = pool.New[*metrics.TopKeys]("top keys")  // by zoneID
+	recent  = pool.New[*fingerprints]("fingerprints") // by zoneID
+)
+
+// zoneID tells zones apart by what gives the hashes of their keys a meaning.
+type zoneID struct {
+	zone, key string
+	hasher    key.Hasher
+}
+
+// StoreName returns the name of the store that has the zone's counts.
+func (z *Zone) StoreName() string { return z.store.Name }
+
+// Shared reports whether the zone's counts are shared by several instances.
+func (z *Zone) Shared() bool { return !z.store.local() }
+
+// Counters returns the zone's counters of decisions; nil: they are not counted.
+func (z *Zone) Counters() *metrics.Counters { return z.metrics.Counters }
+
+// TopKeys returns the zone's busiest keys; nil: they are not counted.
+func (z *Zone) TopKeys() *metrics.TopKeys { return z.topKeys }
+
+// clustered reports whether the zone's keys are spread over a cluster.
+func (z *Zone) clustered() bool { return z.store.At != nil }
+
+// permits reports whether requests may hold permits in the tables of a set of rules:
+// where the zone asks for it and, with a shared store configured, everywhere, because
+// another handler may decide the zone together with one in another store.
+func (z *Zone) permits(s *config.RuleSet) bool {
+	return z.env.Shared || !s.Duplicates && (z.InFlight > 0 || len(z.CountStatus) > 0)
+}
+
+// kinds tells rules apart that count in different ways.
+func (z *Zone) kinds(c *config.Checked) string {
+	kinds := c.Rules.Kinds(c.Rules.Lease(c.Zone, z.store.Lease)) + z.Config.Plan.Identity()
+	if z.store.local() && z.permits(c.Rules) {
+		kinds += " permits" // a table with room for permits is another one
+	}
+	return kinds
+}
+
+// definition is what other handlers that name the zone must say too.
+func (z *Zone) definition() string {
+	c, p := z.Zone, z.Config.Plan
+	text, err := json.Marshal(struct {
+		Key         []string           `json:"key,omitempty"`
+		KeyMissing  string             `json:"key_missing"`
+		V4          int                `json:"ipv4_prefix"`
+		V6          int                `json:"ipv6_prefix"`
+		Algorithm   string             `json:"algorithm,omitempty"`
+		Rules       []*config.Rule     `json:"rules,omitempty"`
+		InFlight    int64              `json:"in_flight,omitempty"`
+		CountStatus []config.Value     `json:"count_status,omitempty"`
+		Overrides   []*config.Override `json:"overrides,omitempty"`
+		Store       string             `json:"store,omitempty"`
+	}{c.Key, p.Missing, p.V4, p.V6, c.Algorithm, c.Rules, c.InFlight, c.CountStatus, c.Overrides, c.Store})
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// release gives back what the zone took.
+func (z *Zone) release() error {
+	err := z.refs.Release()
+	if a := z.active.Load(); a != nil {
+		if e := a.release(); e != nil {
+			err = e
+		}
+	}
+	return err
+}

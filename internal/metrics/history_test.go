@@ -1,0 +1,107 @@
+package metrics
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+)
+
+// count adds decisions to a tally, in any lanes.
+func (c *Counters) add(o Outcome, n int) {
+	z := Zone{Counters: c}
+	for range n {
+		z.Count(o, rand.Uint32())
+	}
+}
+
+// at is an instant within a step.
+func at(step int64) int64 { return step*historyStep + historyStep/3 }
+
+func wantPast(t *testing.T, h *History, zone string, since int64, passed, denied []uint32) {
+	t.Helper()
+	p := h.Since([]string{zone}, since).Zones[zone]
+	if !slices.Equal(p.Passed, passed) || !slices.Equal(p.Denied, denied) {
+		t.Errorf("%s since %d: %v and %v, want %v and %v", zone, since, p.Passed, p.Denied, passed, denied)
+	}
+}
+
+// TestHistory goes through minutes of a zone, step by step.
+func TestHistory(t *testing.T) {
+	a, b := new(Counters), new(Counters)
+	a.add(Allowed, 7) // before anybody looked
+	h := History{stop: func() {}}
+	h.Follow(map[string]*Counters{"a": a}, at(1000))
+	a.add(Denied, 5) // in a step that was not seen from its beginning
+	h.sample(at(1001))
+	wantPast(t, &h, "a", 0, nil, nil)
+	a.add(Allowed, 2)
+	a.add(Delayed, 1)
+	a.add(Denied, 4)
+	a.add(ShadowDenied, 2)
+	a.add(Skipped, 9)
+	a.add(RefusedElsewhere, 9)
+	h.sample(at(1001) + 1)
+	wantPast(t, &h, "a", 0, nil, nil) // it has not ended
+	h.sample(at(1002))
+	wantPast(t, &h, "a", 0, []uint32{3}, []uint32{6})
+	h.sample(at(1003))
+	a.add(Allowed, 10)
+	h.sample(at(1007)) // the process was stopped: nobody knows when they came
+	wantPast(t, &h, "a", 0, []uint32{3, 0, 2, 3, 2, 3}, []uint32{6, 0, 0, 0, 0, 0})
+	wantPast(t, &h, "a", 1004, []uint32{2, 3}, []uint32{0, 0})
+	wantPast(t, &h, "a", 1006, nil, nil)
+	wantPast(t, &h, "a", 9999, nil, nil)
+
+	// Another configuration: what is known stays.
+	h.Follow(map[string]*Counters{"a": a, "b": b}, at(1007))
+	b.add(Allowed, 1)
+	h.sample(at(1009))
+	wantPast(t, &h, "a", 1005, []uint32{3, 0, 0}, []uint32{0, 0, 0})
+	wantPast(t, &h, "b", 0, []uint32{1}, []uint32{0})
+	if s := h.Since(nil, 1007); len(s.Zones) != 2 || s.Last != 1008 || s.Step != 2 {
+		t.Errorf("%+v", s)
+	}
+	h.Follow(map[string]*Counters{"b": b}, at(1009))
+	if s := h.Since([]string{"a", "none"}, 0); len(s.Zones) != 0 {
+		t.Errorf("zones that are gone: %+v", s)
+	}
+
+	// Nothing is kept for longer than it may be, and nothing of a time when
+	// nobody could look is made up.
+	for i := range int64(2 * historySteps) {
+		b.add(Denied, int(i%7))
+		h.sample(at(1010 + i))
+	}
+	p := h.Since(nil, 0).Zones["b"]
+	if len(p.Passed) != historySteps || len(p.Denied) != historySteps {
+		t.Errorf("%d and %d steps, want %d", len(p.Passed), len(p.Denied), historySteps)
+	}
+	for i, n := range p.Denied {
+		if want := uint32(i+historySteps) % 7; n != want {
+			t.Fatalf("step %d: %d Denied, want %d", i, n, want)
+		}
+	}
+	b.add(Allowed, 1000*historySteps)
+	h.sample(at(1_000_000))
+	if p := h.Since(nil, 0).Zones["b"]; p.Passed[0] != 1000 || p.Passed[historySteps-1] != 1000 {
+		t.Errorf("after a long time: %v", p.Passed)
+	}
+	if size := unsafe.Sizeof(zoneHistory{}); size > 1280 {
+		t.Errorf("a zone's history has %d bytes", size)
+	}
+}
+
+// BenchmarkHistory is what sampling a thousand zones takes, every two seconds.
+func BenchmarkHistory(b *testing.B) {
+	zones := make(map[string]*Counters)
+	for i := range 1000 {
+		zones[fmt.Sprint(i)] = new(Counters)
+	}
+	h := History{stop: func() {}}
+	h.Follow(zones, at(1000))
+	for i := int64(1001); b.Loop(); i++ {
+		h.sample(at(i))
+	}
+}

@@ -1,0 +1,167 @@
+// Package metrics counts what rate limits decide: for Prometheus, for the admin API
+// and for the live page. Everything is counted for the process, and shown by
+// whichever configuration runs, so that it is still true after a reload. No label
+// has a value that a client could choose.
+package metrics
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/dianalimiter/diana/stores"
+)
+
+// Namespace is what the names of all metrics begin with.
+const Namespace = "caddy_rate_limit"
+
+// Metrics are the metrics of the process.
+type Metrics struct {
+	// Tables shows the tables of the zones that run.
+	Tables *Tables
+
+	// StoreErrors counts failed calls to a store, by name and kind.
+	StoreErrors *prometheus.CounterVec
+
+	// ClockSteps counts states that were repaired after the clock of a store was
+	// set back.
+	ClockSteps *prometheus.CounterVec
+
+	// RulesErrors counts failed readings of the source of rules, and documents
+	// that were rejected.
+	RulesErrors prometheus.Counter
+
+	decisions *zoneCounters
+	denied    *deniedCounters
+	seconds   *prometheus.HistogramVec
+	badCost   *prometheus.CounterVec
+	storeUp   *prometheus.GaugeVec
+	fallback  *prometheus.CounterVec
+
+	mu    sync.Mutex
+	timed map[string]prometheus.Histogram // by store
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: Namespace, Name: name, Help: help}, labels)
+}
+
+// Get returns the metrics of the process.
+var Get = sync.OnceValue(func() *Metrics {
+	return &Metrics{
+		Tables:      &Tables{tables: make(map[Table]*tableUse)},
+		StoreErrors: counter("store_errors_total", "Failed calls to the store, by kind.", "store", "kind"),
+		ClockSteps:  counter("clock_steps_total", "States that were mended after the clock was set back.", "store"),
+		RulesErrors: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: Namespace, Name: "rules_errors_total", Help: "Readings of the source of rules that failed, and documents that were refused.",
+		}),
+		decisions: &zoneCounters{zones: make(map[string]*Counters)},
+		denied:    &deniedCounters{zones: make(map[string]*DeniedCounters)},
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: Namespace, Name: "decision_seconds", Help: "How long decisions took, by store. Of those made in this process, one in 16 is timed.",
+			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
+		}, []string{"store"}),
+		badCost: counter("bad_cost_total", "Costs that were no number of at least 1 and counted as 1.", "zone"),
+		storeUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: Namespace, Name: "store_up", Help: "Whether the store is asked (1) or this instance goes on without it (0).",
+		}, []string{"store"}),
+		fallback: counter("fallback_total", "Decisions that were made without the zone's store.", "zone"),
+		timed:    make(map[string]prometheus.Histogram),
+	}
+})
+
+// Register shows the metrics of the process, and more, in the registry of a
+// configuration.
+func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collector) error {
+	own := []prometheus.Collector{m.decisions, m.denied, m.seconds, m.badCost, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
+	for _, c := range slices.Concat(own, more) {
+		var already prometheus.AlreadyRegisteredError
+		if err := reg.Register(c); err != nil && !errors.As(err, &already) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Zone returns the metrics of a zone whose counts are in a store.
+func (m *Metrics) Zone(name, store string) Zone {
+	return Zone{
+		Counters: m.decisions.zone(name),
+		denied:   m.denied.zone(name),
+		seconds:  m.histogram(store),
+		badCost:  m.badCost.WithLabelValues(name),
+		fallback: m.fallback.WithLabelValues(name),
+	}
+}
+
+func (m *Metrics) histogram(store string) prometheus.Histogram {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h := m.timed[store]
+	if h == nil {
+		h, _ = m.seconds.WithLabelValues(store).(prometheus.Histogram) // documented to be one
+		m.timed[store] = h
+	}
+	return h
+}
+
+// SetStoreUp says whether a store is asked. Its other counters are shown from the
+// start, as 0: a counter that begins with 1 has no rate.
+func (m *Metrics) SetStoreUp(store string, up bool) {
+	v := 0.0
+	if up {
+		v = 1
+	}
+	m.storeUp.WithLabelValues(store).Set(v)
+	for _, f := range stores.Failures {
+		m.StoreErrors.WithLabelValues(store, string(f))
+	}
+	m.ClockSteps.WithLabelValues(store)
+}
+
+// Decisions returns how often each zone decided what, by outcome.
+func (m *Metrics) Decisions() map[string]map[string]uint64 { return m.decisions.read() }
+
+// Denied returns how often each rule of each zone denied.
+func (m *Metrics) Denied() map[string]map[string]uint64 { return m.denied.read() }
+
+// Timing is how long the decisions of one store took since the process began.
+type Timing struct {
+	Store    string  // its name
+	Count    uint64  // of the decisions that were timed
+	Sum      float64 // seconds
+	P50, P99 float64 // upper bounds, in seconds
+}
+
+// Timings returns how long decisions took, ordered by store.
+func (m *Metrics) Timings() (all []Timing) {
+	m.mu.Lock()
+	timed := maps.Clone(m.timed)
+	m.mu.Unlock()
+	for _, store := range slices.Sorted(maps.Keys(timed)) {
+		var sample dto.Metric
+		if err := timed[store].Write(&sample); err != nil {
+			continue
+		}
+		h := sample.GetHistogram()
+		if h.GetSampleCount() > 0 {
+			all = append(all, Timing{store, h.GetSampleCount(), h.GetSampleSum(), quantile(h, 0.5), quantile(h, 0.99)})
+		}
+	}
+	return all
+}
+
+// quantile returns the upper bound of the bucket that a quantile is in.
+func quantile(h *dto.Histogram, q float64) float64 {
+	rank := uint64(q * float64(h.GetSampleCount()))
+	for _, b := range h.GetBucket() {
+		if b.GetCumulativeCount() > rank {
+			return b.GetUpperBound()
+		}
+	}
+	return 1
+}

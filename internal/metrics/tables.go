@@ -1,0 +1,75 @@
+package metrics
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Table is a table of keys in this process.
+type Table interface {
+	// Keys returns how many keys are kept.
+	Keys() int64
+
+	// Overflows returns how many charges went to counters that several keys share.
+	Overflows() uint64
+}
+
+// Tables shows the tables of the zones that run.
+type Tables struct {
+	mu     sync.Mutex
+	tables map[Table]*tableUse
+}
+
+// tableUse is the zone of a table, and how many handlers use it.
+type tableUse struct {
+	zone  string
+	users int
+}
+
+// Add shows a table of a zone until it is removed as often.
+func (c *Tables) Add(zone string, t Table) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tables[t] == nil {
+		c.tables[t] = &tableUse{zone: zone}
+	}
+	c.tables[t].users++
+}
+
+// Remove undoes one Add.
+func (c *Tables) Remove(t Table) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if u := c.tables[t]; u != nil {
+		if u.users--; u.users == 0 {
+			delete(c.tables, t)
+		}
+	}
+}
+
+var (
+	keysDesc     = prometheus.NewDesc(Namespace+"_keys", "Keys kept in this process, by zone.", []string{"zone"}, nil)
+	overflowDesc = prometheus.NewDesc(Namespace+"_overflow_total", "Charges to counters that several keys share, because the zone is full.", []string{"zone"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (c *Tables) Describe(ch chan<- *prometheus.Desc) {
+	ch <- keysDesc
+	ch <- overflowDesc
+}
+
+// Collect implements prometheus.Collector.
+func (c *Tables) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keys, overflows := make(map[string]float64), make(map[string]float64)
+	for t, u := range c.tables {
+		keys[u.zone] += float64(t.Keys())
+		overflows[u.zone] += float64(t.Overflows())
+	}
+	for zone := range keys {
+		ch <- prometheus.MustNewConstMetric(keysDesc, prometheus.GaugeValue, keys[zone], zone)
+		ch <- prometheus.MustNewConstMetric(overflowDesc, prometheus.CounterValue, overflows[zone], zone)
+	}
+}

@@ -1,0 +1,125 @@
+package diana
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/stores"
+)
+
+const localStore = "local"
+
+// clients are the shared stores of the configurations that run.
+var clients = pool.New[*client]("stores") // by identity
+
+// client is a shared store. It is opened when the configuration runs, because a
+// configuration that is only validated must not connect.
+type client struct {
+	*stores.Shared
+	hasher key.Hasher
+}
+
+// localHasher hashes the keys that never leave the process.
+var localHasher = key.NewHasher(strconv.FormatInt(time.Now().UnixNano(), 36))
+
+// redisStores are the stores of a configuration.
+type redisStores struct {
+	events *storeEvents
+	list   []*client
+	byName map[string]*limiter.Store
+	local  *limiter.Store
+}
+
+// add takes the store of a configuration from the pool.
+func (s *redisStores) add(c *config.RedisStore, refs *pool.References) error {
+	o, h, err := c.Options()
+	if err != nil {
+		return err
+	}
+	if s.byName[o.Name] != nil {
+		return errors.New("the name stands twice: want a name for each store")
+	}
+	id, err := c.Identity()
+	if err != nil {
+		return err
+	}
+	o.Clock = clock.Now
+	redis.SetLogger(redisLog{})
+	shared := clients.Take(refs, id, func() *client {
+		return &client{stores.NewShared(o, ignore{}), h}
+	})
+	s.list = append(s.list, shared)
+	if s.byName == nil {
+		s.byName = make(map[string]*limiter.Store)
+	}
+	store := &limiter.Store{Store: shared.Shared, Name: o.Name, Hasher: h, Lease: shared.Lease(), Shared: shared}
+	if shared.Clustered() {
+		store.At = shared.At
+	}
+	s.byName[o.Name] = store
+	return nil
+}
+
+// get returns the store that a zone names.
+func (s *redisStores) get(name string) (*limiter.Store, error) {
+	switch {
+	case name == localStore || name == "" && len(s.list) == 0:
+		if s.local == nil {
+			s.local = &limiter.Store{Store: &stores.Local{Clock: clock.Now}, Name: localStore, Hasher: localHasher}
+		}
+		return s.local, nil
+	case name == "":
+		name = s.list[0].Name()
+	}
+	if store := s.byName[name]; store != nil {
+		return store, nil
+	}
+	return nil, fmt.Errorf("store %q: want local, or the name of a store in the global option rate_limit", name)
+}
+
+// find returns a shared store by its name.
+func (s *redisStores) find(name string) (*client, *limiter.Store) {
+	for _, c := range s.list {
+		if c.Name() == name {
+			return c, s.byName[name]
+		}
+	}
+	return nil, nil
+}
+
+// start connects the stores. How many instances are alive is what was last seen, by
+// this process or one before it.
+func (s *redisStores) start() {
+	for _, c := range s.list {
+		c.Start(s.events.lastLive(c.Name()))
+	}
+}
+
+// lead makes these the stores that report to the configuration.
+func (s *redisStores) lead() {
+	for _, c := range s.list {
+		c.Watch(s.events)
+		up, _ := c.State()
+		s.events.metrics.SetStoreUp(c.Name(), up)
+	}
+}
+
+// redisLog takes what the Redis client logs, which it would otherwise write to
+// standard error, past Caddy's logs.
+type redisLog struct{}
+
+// Printf implements go-redis' logger.
+func (redisLog) Printf(_ context.Context, format string, v ...any) {
+	caddy.Log().Named("rate_limit.redis").Debug(fmt.Sprintf(format, v...))
+}

@@ -1,0 +1,419 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// adminAPI is what answers below /rate_limit/ at Caddy's admin endpoint.
+func adminAPI(t *testing.T) caddy.AdminHandler {
+	t.Helper()
+	info, err := caddy.GetModule("admin.api.rate_limit")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.New().(caddy.AdminRouter).Routes()[0].Handler
+}
+
+// ask asks the admin API, past Caddy's own protection, and reads the answer
+// into out.
+func (s *site) ask(method, path, body string, out any) (status int, text string) {
+	s.Helper()
+	r := httptest.NewRequestWithContext(s.Context(), method, "http://localhost:2019/rate_limit/"+path, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	w := httptest.NewRecorder()
+	err := adminAPI(s.T).ServeHTTP(w, r)
+	var wrong caddy.APIError
+	if errors.As(err, &wrong) {
+		return wrong.HTTPStatus, wrong.Err.Error()
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(w.Body.Bytes(), out); err != nil {
+			s.Fatalf("%s: %v", w.Body, err)
+		}
+	}
+	return w.Code, w.Body.String()
+}
+
+// zones is what the admin API says of everything.
+func (s *site) zones() (all cli.Zones) {
+	s.Helper()
+	if status, text := s.ask("GET", "zones", "", &all); status != 200 {
+		s.Fatal(text)
+	}
+	return all
+}
+
+func (s *site) key(method, zone string, parts ...string) (k cli.Key) {
+	s.Helper()
+	q := url.Values{"part": parts}
+	if status, text := s.ask(method, "zones/"+zone+"/key?"+q.Encode(), "", &k); status != 200 {
+		s.Fatalf("status %d: %s", status, text)
+	}
+	return k
+}
+
+// TestAdminKey looks at keys with every algorithm and override, and takes
+// nothing from them by it.
+func TestAdminKey(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, alg := range []string{"sliding_log", "fixed_window", "sliding_window", "gcra", "token_bucket", "leaky_bucket nodelay"} {
+			s := serve(t, zoneOf(b, "rule 3/100h "+alg+" name hard\nrule 1000/200h\noverride 10.0.0.9 unlimited\noverride 10.0.0.8 {\nrule 0/1s\n}\noverride 10.1.0.0/16 {\nrule 7/100h\n}"))
+			mode := "local"
+			if b.redis != nil {
+				mode = "shared"
+			}
+			ip := fmt.Sprintf("10.0.1.%d", len(alg)) // Redis keeps the counts of the round before
+			for left := int64(3); left >= 0; left-- {
+				for range 3 {
+					k := s.key("GET", "z", ip)
+					if k.Mode != mode || len(k.Rules) != 2 || k.Rules[0].Remaining != left || k.Rules[0].Limit != 3 || k.Rules[0].Admits != (left > 0) {
+						t.Fatalf("%s: %d left: %+v", alg, left, k)
+					}
+					if (k.Decision == "allowed") != (left > 0) || left == 0 && (k.Rule != "hard" || k.RetryIn == nil || *k.RetryIn < 1000) {
+						t.Errorf("%s: %d left: %+v", alg, left, k)
+					}
+				}
+				if left > 0 {
+					s.want(req{ip: ip}, 200)
+				}
+			}
+			s.want(req{ip: ip}, 429)
+			if k := s.key("GET", "z", "10.0.0.9"); k.Decision != "skipped" {
+				t.Errorf("unlimited: %+v", k)
+			}
+			if k := s.key("GET", "z", "10.0.0.8"); k.Decision != "denied" || k.Rule != "1" {
+				t.Errorf("blocked: %+v", k)
+			}
+			if k := s.key("GET", "z", "10.1.2.3"); len(k.Rules) != 1 || k.Rules[0].Limit != 7 || k.Override[0] != "10.1.0.0/16" {
+				t.Errorf("override: %+v", k)
+			}
+			// The mapped address is the same client.
+			if k := s.key("GET", "z", "::ffff:"+ip); k.Decision != "denied" {
+				t.Errorf("mapped: %+v", k)
+			}
+		}
+	})
+}
+
+// TestAdminForget frees a key and leaves the others.
+func TestAdminForget(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, alg := range []string{"sliding_log", "fixed_window", "sliding_window", "gcra"} {
+			s := serve(t, zoneOf(b, "rule 2/100h "+alg+"\noverride 10.9.0.0/16 {\nrule 1/100h "+alg+"\n}"))
+			mine, other, special := req{ip: "10.0.1." + fmt.Sprint(len(alg))}, req{ip: "10.0.2." + fmt.Sprint(len(alg))}, req{ip: "10.9.1." + fmt.Sprint(len(alg))}
+			s.want(mine, 200, 200, 429)
+			s.want(other, 200, 200, 429)
+			s.want(special, 200, 429)
+			k := s.key("DELETE", "z", mine.ip)
+			want := "in this instance"
+			if b.redis != nil {
+				want = "everywhere"
+			}
+			if k.Reset != want || k.Decision != "allowed" || k.Rules[0].Remaining != 2 {
+				t.Errorf("%s: %+v", alg, k)
+			}
+			s.want(mine, 200, 200, 429)
+			s.want(other, 429)
+			if k := s.key("DELETE", "z", special.ip); k.Decision != "allowed" {
+				t.Errorf("%+v", k)
+			}
+			s.want(special, 200, 429)
+			// By its hash, as the busiest keys are shown.
+			if status, text := s.ask("DELETE", "zones/z/key?hash="+s.key("GET", "z", mine.ip).Key, "", nil); status != 200 {
+				t.Error(text)
+			}
+			s.want(mine, 200, 200, 429)
+		}
+	})
+}
+
+// TestForgetDuplicates: with a key the requests are forgotten that it made, its
+// own alone, also after a reload.
+func TestForgetDuplicates(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "prevent_duplicates 1h\nrule 9/1h"))
+		post := func(ip, path string) req { return req{method: "POST", ip: ip, path: path, host: "x.example"} }
+		for _, path := range []string{"/a", "/b"} {
+			s.want(post("10.0.0.1", path), 200, 429)
+		}
+		s.want(post("10.0.0.2", "/a"), 200, 429)
+		s.reload(zoneOf(b, "prevent_duplicates 1h\nrule 8/1h"))
+		for range 2 {
+			if k := s.key("DELETE", "z", "10.0.0.1"); k.Rules[0].Remaining != 8 || k.Error != "" {
+				t.Errorf("%+v", k)
+			}
+			for _, path := range []string{"/a", "/b", "/c"} {
+				s.want(post("10.0.0.1", path), 200, 429)
+			}
+			s.want(post("10.0.0.2", "/a"), 429)
+		}
+	})
+}
+
+// TestSharedCountersStay: what is counted for others, too, no reset forgets, and
+// the answer tells of it.
+func TestSharedCountersStay(t *testing.T) {
+	s := serve(t, zoneOf(backend{}, "rule 2/100h\nmax_keys 1"))
+	s.want(req{ip: "10.0.0.1"}, 200)
+	s.want(req{ip: "10.0.0.2"}, 200)
+	s.want(req{ip: "10.0.0.3"}, 200, 429)
+	for _, method := range []string{"GET", "DELETE"} {
+		if k := s.key(method, "z", "10.0.0.2"); !k.Overflowed || k.Decision != "denied" {
+			t.Errorf("%s: %+v", method, k)
+		}
+	}
+	s.want(req{ip: "10.0.0.2"}, 429)
+	for ip, left := range map[string]int64{"10.0.0.1": 1, "11.0.0.1": 2} {
+		if k := s.key("GET", "z", ip); k.Overflowed || k.Rules[0].Remaining != left {
+			t.Errorf("%s: %+v", ip, k)
+		}
+	}
+}
+
+// TestForgetWhileRedisIsAway says that it could not be done everywhere.
+func TestForgetWhileRedisIsAway(t *testing.T) {
+	r := redistest.Start(t)
+	c := zoneOf(backend{r}, "rule 1/100h")
+	s := serve(t, c)
+	s.want(req{}, 200, 429)
+	r.Kill()
+	until(t, "going alone", func() bool { return !s.zones().Stores[0].Up })
+	k := s.key("DELETE", "z", "127.0.0.1")
+	if k.Reset != "in this instance" || !strings.Contains(k.Error, "Redis is away") || k.Mode != "alone" || k.Decision != "allowed" {
+		t.Errorf("%+v", k)
+	}
+	s.want(req{}, 200, 429)
+}
+
+// TestPlacesOutliveForgetting: a request that is under way keeps its place.
+func TestPlacesOutliveForgetting(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		g := newGate()
+		s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone z {\nin_flight 1\nrule 5/100h\n}\n}\n" + handle(t, "*", g.ServeHTTP)})
+		first := s.open(g, req{})
+		if k := s.key("DELETE", "z", "127.0.0.1"); k.Decision != "denied" || k.Rule != "in_flight" || k.Rules[0].Remaining != 5 {
+			t.Errorf("%+v", k)
+		}
+		s.want(req{}, 429)
+		g.goOn <- true
+		<-first
+		until(t, "the place to be free", func() bool { return s.key("GET", "z", "127.0.0.1").Decision == "allowed" })
+	})
+}
+
+// TestAdminTop ranks keys, by their hashes unless log_key is on.
+func TestAdminTop(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, logKey := range []bool{false, true} {
+			zone := fmt.Sprintf("z%t", logKey)
+			c := setup{app: b.app(), site: "rate_limit {\nzone " + zone + " {\nrule 3/100h\noverride 10.0.0.66 {\nrule 0/1s\n}\noverride 10.0.0.99 unlimited\n}\n}\nrespond ok"}
+			if logKey {
+				c.site = strings.Replace(c.site, "rate_limit {", "rate_limit {\nlog_key", 1)
+			}
+			s := serve(t, c)
+			for i, n := range []int{2, 6, 4} {
+				for range n {
+					s.send(req{ip: fmt.Sprintf("10.0.1.%d", i)})
+				}
+			}
+			for range 8 {
+				s.send(req{ip: "10.0.0.66"})
+				s.send(req{ip: "10.0.0.99"})
+			}
+			var top cli.Top
+			s.ask("GET", "zones/"+zone+"/top", "", &top)
+			want := []uint32{8, 6, 4, 2}
+			for i, h := range top.Busy {
+				if h.Times != want[i] || (h.Name != "") != logKey {
+					t.Errorf("place %d: %+v", i, h)
+				}
+			}
+			if len(top.Busy) != 4 || len(top.Denied) < 2 || top.Denied[0].Times != 8 || top.Denied[0].Key != s.key("GET", zone, "10.0.0.66").Key {
+				t.Errorf("%+v", top)
+			}
+			if logKey && top.Busy[0].Name != "10.0.0.66" {
+				t.Errorf("%+v", top.Busy[0])
+			}
+			s.reload(c)
+			if s.ask("GET", "zones/"+zone+"/top", "", &top); len(top.Busy) != 4 {
+				t.Errorf("after a reload: %+v", top)
+			}
+		}
+	})
+}
+
+func TestAdminRefusals(t *testing.T) {
+	s := serve(t, zoneOf(backend{}, "rule 2/100h\nkey {client_ip} a{http.request.method}"))
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "nothing", "", 404, "no such endpoint"},
+		{"GET", "zones/", "", 404, "no such endpoint"},
+		{"GET", "zones/z", "", 404, "no such endpoint"},
+		{"GET", "zones/nobody/key?part=1", "", 404, `zone "nobody": there is none`},
+		{"GET", "zones/z%0a%00/key?part=1", "", 404, `zone "z\n\x00"`},
+		{"POST", "zones", "", 405, "want GET"},
+		{"POST", "zones/z/key?part=1&part=2", "", 405, "want GET, DELETE"},
+		{"GET", "zones/z/key", "", 400, "0 parts: want 2"},
+		{"GET", "zones/z/key?part=1", "", 400, "1 parts: want 2"},
+		{"GET", "zones/z/key?part=&part=b", "", 400, "part 1 is empty"},
+		{"GET", "zones/z/key?part=a&part=" + strings.Repeat("x", 9000), "", 400, "at most 8192"},
+		{"GET", "zones/z/key?part=a&part=b&cost=0", "", 400, `cost "0"`},
+		{"GET", "zones/z/key?hash=x", "", 400, `hash "x"`},
+		{"DELETE", "zones/z/key?hash=" + strings.Repeat("A", 21), "", 400, "want a key"},
+		{"GET", "explain", "", 405, "want POST"},
+		{"POST", "explain", "{}", 400, "url"},
+		{"POST", "explain", `{"url": "http://x/", "client_ip": "y"}`, 400, `client_ip "y"`},
+		{"POST", "explain", `{"url": "http://x/", "client_ip": "1.2.3.4", "body": 1}`, 400, "unknown field"},
+		{"POST", "explain", `{"url": "http://x/", "client_ip": "1.2.3.4"} {}`, 400, "want a request"},
+		{"POST", "explain", `{"url": "` + strings.Repeat("x", 100_000) + `"}`, 400, "too large"},
+	} {
+		status, text := s.ask(c.method, c.path, c.body, nil)
+		if status != c.status || !strings.Contains(text, c.want) {
+			t.Errorf("%s %.80s: %d %q, want %d %q", c.method, c.path, status, text, c.status, c.want)
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/rate_limit/explain", strings.NewReader(`{"url": "http://x/", "client_ip": "1.2.3.4"}`))
+	r.Header.Set("Content-Type", "text/plain")
+	if err := adminAPI(t).ServeHTTP(httptest.NewRecorder(), r); err == nil || !strings.Contains(err.Error(), "application/json") {
+		t.Errorf("a form's content type: %v", err)
+	}
+}
+
+// TestExplain walks routes and matchers as requests do, and charges nothing.
+func TestExplain(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+	rate_limit /api/* {
+		zone api {
+			match path /api/v1/*
+			exempt 10.9.0.0/16
+			key {header.X-Account}
+			key_missing deny
+			rule 2/100h name few
+		}
+		zone all {
+			rule 10/100h
+		}
+		zone watch {
+			rule 1/100h
+			shadow
+		}
+	}
+	handle /other {
+		rate_limit {client_ip} 1/100h {
+			name other
+		}
+	}
+	respond ok`})
+		explain := func(path, ip, account string) (e cli.Explanation) {
+			body := fmt.Sprintf(`{"url": "http://localhost:8001%s", "client_ip": %q, "headers": {"x-account": %q}}`, path, ip, account)
+			if status, text := s.ask("POST", "explain", body, &e); status != 200 {
+				t.Fatal(text)
+			}
+			return e
+		}
+		q := req{path: "/api/v1/x", ip: "10.0.0.1", header: map[string]string{"X-Account": "a"}}
+		for range 3 {
+			if e := explain(q.path, q.ip, "a"); e.Decision != "allowed" || len(e.Handlers) != 1 || len(e.Handlers[0].Zones) != 3 || e.Handlers[0].Zones[0].Rules[0].Remaining != 2 {
+				t.Fatalf("%+v", e)
+			}
+		}
+		s.want(q, 200, 200)
+		e := explain(q.path, q.ip, "a")
+		if e.Decision != "denied" || e.Zone != "api" || e.Rule != "few" || e.RetryIn == nil || e.Handlers[0].Zones[2].Decision != "shadow_denied" {
+			t.Fatalf("%+v", e)
+		}
+		s.want(q, 429)
+		if e := explain(q.path, q.ip, ""); e.Rule != "key_missing" {
+			t.Errorf("%+v", e)
+		}
+		if e := explain(q.path, "10.9.0.1", "a"); e.Decision != "allowed" || e.Handlers[0].Zones[0].Decision != "skipped" {
+			t.Errorf("%+v", e)
+		}
+		if e := explain("/api/v2", q.ip, "a"); e.Decision != "allowed" || e.Handlers[0].Without[0] != "api" || len(e.Handlers[0].Zones) != 2 {
+			t.Errorf("%+v", e)
+		}
+		if e := explain("/else", q.ip, "a"); e.Decision != "none" || len(e.Handlers) != 0 {
+			t.Errorf("%+v", e)
+		}
+		s.want(req{path: "/other"}, 200)
+		if e := explain("/other", "127.0.0.1", ""); e.Decision != "denied" || e.Zone != "other" {
+			t.Errorf("%+v", e)
+		}
+	})
+}
+
+func TestAdminZones(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		c := zoneOf(b, "rule 3/100h gcra burst 2 name r\nkey {client_ip} x\noverride 1.1.1.1 x unlimited")
+		s := serveRuled(t, c)
+		s.want(req{ip: "10.0.0.77"}, 200, 200, 429)
+		var all cli.Zones
+		s.ask("GET", "zones", "", &all)
+		z := all.Zones[0]
+		if len(all.Zones) != 1 || z.Name != "z" || z.Origin != "config" || !z.Enabled || z.Overrides != 1 || z.Handlers != 1 ||
+			z.Rules[0].Name != "r" || z.Rules[0].Limit != 3 || z.Rules[0].Window != 360000 || z.Rules[0].Algorithm != "gcra" || string(z.Rules[0].Options) == "" {
+			t.Errorf("%+v", z)
+		}
+		if z.Decisions["allowed"] < 2 || z.Decisions["denied"] < 1 || z.Denied["r"] < 1 {
+			t.Errorf("%+v", z)
+		}
+		if (len(all.Stores) == 1) != (b.redis != nil) || all.Rules == nil || all.Rules.Source != "file" || len(all.Took) == 0 {
+			t.Errorf("%+v", all)
+		}
+		s.give(`{"zones": {"z": {"rules": [{"limit": 9, "window": "100h"}], "shadow": true}, "elsewhere": {}}}`)
+		s.ask("GET", "zones", "", &all)
+		if z := all.Zones[0]; z.Origin != "file" || z.Rules[0].Limit != 9 || !z.Shadow || all.Rules.Unknown[0] != "elsewhere" || all.Rules.Confirmed == nil || time.Since(*all.Rules.Since) > time.Minute {
+			t.Errorf("%+v %+v", z, all.Rules)
+		}
+		s.refused(`{"zones": {"z": 1}}`)
+		s.ask("GET", "zones", "", &all)
+		if all.Rules.Error != "/zones/z: 1: want an object" || all.Rules.ErrorSince == nil {
+			t.Errorf("%+v", all.Rules)
+		}
+	})
+}
+
+// TestPageIsSelfContained: the page names nothing outside itself, and its policy
+// allows nothing else.
+func TestPageIsSelfContained(t *testing.T) {
+	s := serve(t, zoneOf(backend{}, "rule 2/100h"))
+	_, html := s.ask("GET", "", "", nil)
+	if len(html) < 50_000 || len(html) > 200_000 || strings.Count(html, "<script") != 1 || strings.Contains(html, "/*script*/") {
+		t.Errorf("a page of %d bytes", len(html))
+	}
+	for _, not := range []string{"<script src", "<link rel=\"stylesheet", "@import", "url(", "innerHTML =", "eval(", "style=\""} {
+		if strings.Contains(html, not) {
+			t.Errorf("the page has %q", not)
+		}
+	}
+	w := httptest.NewRecorder()
+	if err := adminAPI(t).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/rate_limit/", nil)); err != nil {
+		t.Fatal(err)
+	}
+	policy := w.Header().Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none'; script-src 'sha256-") || strings.Contains(policy, "unsafe") {
+		t.Error(policy)
+	}
+}

@@ -1,0 +1,111 @@
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/benchtest"
+)
+
+// The rules of the benchmarks admit everything that a benchmark can ask for.
+const (
+	ruleGCRA          = `{"limit":1000000,"window":"1s","algorithm":{"name":"gcra"}}`
+	ruleSlidingWindow = `{"limit":1000000,"window":"1s","algorithm":{"name":"sliding_window","buckets":10}}`
+	ruleFixedWindow   = `{"limit":1000000,"window":"1s","algorithm":{"name":"fixed_window"}}`
+	ruleTokenBucket   = `{"limit":1000000,"window":"1s","algorithm":{"name":"token_bucket"}}`
+	ruleLeakyBucket   = `{"limit":1000000,"window":"1s","algorithm":{"name":"leaky_bucket","nodelay":true}}`
+	// A log is as long as what came in its window: about 40 at full speed.
+	ruleSlidingLog = `{"limit":1000,"window":"100ms","algorithm":{"name":"sliding_log"}}`
+
+	ruleOnce = `{"limit":1,"window":"10h","algorithm":{"name":"gcra"}}`
+)
+
+// benchHandler is a handler with one zone of these rules.
+func benchHandler(b *testing.B, headers string, rules ...string) caddyhttp.MiddlewareHandler {
+	b.Helper()
+	config := fmt.Sprintf(`{"headers":%q,"zones":[{"name":"bench","key":["{header.X-Key}"],"rules":[%s]}]}`,
+		headers, strings.Join(rules, ","))
+	return benchtest.Handler(b, "rate_limit", config, nil)
+}
+
+func BenchmarkAllow(b *testing.B) {
+	keys := benchtest.Keys(benchtest.Clients)
+	three := []string{ruleGCRA, ruleSlidingWindow, ruleFixedWindow}
+	for _, v := range []struct {
+		name, headers string
+		rules         []string
+	}{
+		{"gcra", config.HeadersOff, []string{ruleGCRA}},
+		{"sliding_window", config.HeadersOff, []string{ruleSlidingWindow}},
+		{"fixed_window", config.HeadersOff, []string{ruleFixedWindow}},
+		{"token_bucket", config.HeadersOff, []string{ruleTokenBucket}},
+		{"leaky_bucket", config.HeadersOff, []string{ruleLeakyBucket}},
+		{"sliding_log", config.HeadersOff, []string{ruleSlidingLog}},
+		{"three_rules", config.HeadersOff, three},
+		{"six_rules", config.HeadersOff, append(three, ruleTokenBucket, ruleLeakyBucket, ruleSlidingLog)},
+		{"gcra/headers=draft", config.HeadersDraft, []string{ruleGCRA}},
+		{"three_rules/headers=draft", config.HeadersDraft, three},
+	} {
+		b.Run(v.name, func(b *testing.B) {
+			benchtest.Allow(b, benchHandler(b, v.headers, v.rules...), keys)
+		})
+	}
+}
+
+// BenchmarkAllowZones shows what each further zone of a handler costs.
+func BenchmarkAllowZones(b *testing.B) {
+	keys := benchtest.Keys(benchtest.Clients)
+	for _, n := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprintf("zones=%d", n), func(b *testing.B) {
+			zones := make([]string, n)
+			for i := range zones {
+				zones[i] = fmt.Sprintf(`{"name":"bench%d","key":["{header.X-Key}"],"rules":[%s]}`, i, ruleGCRA)
+			}
+			config := fmt.Sprintf(`{"headers":"off","zones":[%s]}`, strings.Join(zones, ","))
+			benchtest.Allow(b, benchtest.Handler(b, "rate_limit", config, nil), keys)
+		})
+	}
+}
+
+// BenchmarkAllowRules shows what each further rule of a zone costs.
+func BenchmarkAllowRules(b *testing.B) {
+	keys := benchtest.Keys(benchtest.Clients)
+	kinds := []string{ruleGCRA, ruleSlidingWindow, ruleFixedWindow, ruleTokenBucket}
+	for _, n := range []int{1, 2, 4, 8} {
+		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
+			rules := make([]string, n)
+			for i := range rules {
+				rules[i] = kinds[i%len(kinds)]
+			}
+			benchtest.Allow(b, benchHandler(b, config.HeadersOff, rules...), keys)
+		})
+	}
+}
+
+// BenchmarkAllowParallel is meant for -cpu 1,2: shared counters and locks show
+// as less than twice the decisions.
+func BenchmarkAllowParallel(b *testing.B) {
+	keys := benchtest.Keys(benchtest.Clients)
+	b.Run("gcra", func(b *testing.B) {
+		benchtest.AllowParallel(b, benchHandler(b, config.HeadersOff, ruleGCRA), keys)
+	})
+	b.Run("gcra/headers=draft", func(b *testing.B) {
+		benchtest.AllowParallel(b, benchHandler(b, config.HeadersDraft, ruleGCRA), keys)
+	})
+}
+
+// BenchmarkDeny denies one client all the time.
+func BenchmarkDeny(b *testing.B) {
+	b.Run("gcra", func(b *testing.B) { benchtest.Deny(b, benchHandler(b, config.HeadersOff, ruleOnce)) })
+	b.Run("gcra/headers=draft", func(b *testing.B) { benchtest.Deny(b, benchHandler(b, config.HeadersDraft, ruleOnce)) })
+}
+
+// BenchmarkDenyParallel denies one client on all processors, who all want the
+// same lock.
+func BenchmarkDenyParallel(b *testing.B) {
+	b.Run("gcra", func(b *testing.B) { benchtest.DenyParallel(b, benchHandler(b, config.HeadersOff, ruleOnce)) })
+}

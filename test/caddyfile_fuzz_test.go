@@ -1,0 +1,23 @@
+package test
+
+import (
+	"strings"
+	"testing"
+)
+
+// FuzzCaddyfile adapts anything. Nothing may panic, and what is adapted must
+// load.
+func FuzzCaddyfile(f *testing.F) {
+	for _, g := range goldens(f) {
+		f.Add(g[0])
+	}
+	f.Fuzz(func(t *testing.T, in string) {
+		// Imports read files, of which there are some that never end.
+		if strings.Contains(in, "import") || strings.Contains(in, "{$") {
+			return // not an input of this target
+		}
+		if b, err := adapt(t, in); err == nil {
+			checkAdapted(t, b)
+		}
+	})
+}

@@ -1,0 +1,352 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+func TestCost(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone fixed {
+					match path /fixed
+					rule 10/1h
+					rule 20/2h gcra burst 10
+					cost 3
+				}
+				zone asked {
+					match path /asked
+					rule 10/1h
+					cost {header.X-Cost}
+				}
+			}
+			respond ok`})
+		a := s.want(req{path: "/fixed"}, 200, 200, 200, 429)
+		s.wantHeader(a, "RateLimit", `"fixed";r=1;t=3600, "fixed.2";r=1;t=3240`)
+
+		asked := func(cost string) req { return req{path: "/asked", header: map[string]string{"X-Cost": cost}} }
+		for _, c := range []struct {
+			cost   string
+			status int
+			left   int
+		}{
+			{"4", 200, 6}, {"7", 429, 6}, {"6", 200, 0}, {"1", 429, 0},
+		} {
+			a := s.want(asked(c.cost), c.status)
+			s.wantHeader(a, "RateLimit", fmt.Sprintf(`"asked";r=%d;t=3600`, c.left))
+			if c.status == 429 {
+				s.between(a, "Retry-After", 3590, 3600)
+			}
+		}
+	})
+}
+
+// TestBadCostCountsAsOne sends what is no integer of at least 1.
+func TestBadCostCountsAsOne(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: costAsked("badcost")})
+		bad := []string{"", "0", "-1", "-99999999999999999999", "1.5", "1e3", "0x10", "many", "٣", "5 5"}
+		before := s.metric("bad_cost_total", "zone", "badcost")
+		for i, v := range bad {
+			a := s.want(req{header: map[string]string{"X-Cost": v}}, 200)
+			s.wantHeader(a, "RateLimit", fmt.Sprintf(`"badcost";r=%d;t=3600`, 99-i))
+		}
+		if got := s.metric("bad_cost_total", "zone", "badcost") - before; got != float64(len(bad)) {
+			t.Errorf("bad_cost_total rose by %v, want %d", got, len(bad))
+		}
+		s.want(req{header: map[string]string{"X-Cost": " 10 "}}, 200)
+		s.want(req{header: map[string]string{"X-Cost": "+10"}}, 200)
+		if got := s.metric("bad_cost_total", "zone", "badcost") - before; got != float64(len(bad)) {
+			t.Error("a good cost counts as bad")
+		}
+	})
+}
+
+func costAsked(zone string) string {
+	return `
+		rate_limit {
+			zone ` + zone + ` {
+				rule 100/1h
+				cost {header.X-Cost}
+			}
+		}
+		respond ok`
+}
+
+// TestCostAboveLimit asks for more than could ever pass: no waiting helps.
+func TestCostAboveLimit(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: costAsked("z")})
+		for _, v := range []string{"101", "9007199254740993", "9223372036854775807", "9223372036854775808", "99999999999999999999999"} {
+			a := s.want(req{header: map[string]string{"X-Cost": v}}, 429)
+			s.wantNoHeader(a, "Retry-After")
+			s.wantHeader(a, "RateLimit", `"z";r=100;t=0`)
+		}
+		s.want(req{header: map[string]string{"X-Cost": "100"}}, 200)
+	})
+}
+
+// TestSettle charges after the response what it says beyond the cost, which may
+// leave a debt; nothing is given back.
+func TestSettle(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, rule := range []string{"fixed_window", "sliding_window", "sliding_log", "gcra", "token_bucket"} {
+			tokens := "0"
+			s := serve(t, setup{app: b.app(), site: `
+				rate_limit {
+					zone ` + rule + ` {
+						rule 100/100h ` + rule + `
+						cost 10
+						settle {http.response.header.X-Tokens}
+					}
+				}
+				` + handle(t, "*", func(w http.ResponseWriter, _ *http.Request) error {
+				w.Header().Set("X-Tokens", tokens)
+				_, err := w.Write([]byte("ok"))
+				return err
+			})})
+			for _, c := range []struct {
+				tokens string
+				left   int // of which the answer tells, before it is settled
+			}{
+				{"30", 90}, {"5", 60}, {"-50", 50}, {"none", 40}, {"", 30}, {"1000000", 20},
+			} {
+				tokens = c.tokens
+				a := s.want(req{}, 200)
+				if got := a.get("RateLimit"); !like(fmt.Sprintf(`"%s";r=%d;t=*`, rule, c.left), got) {
+					t.Errorf("tokens %q: RateLimit %s, want %d left", c.tokens, got, c.left)
+				}
+			}
+			// The debt is at most one more capacity, beyond which nobody waits.
+			a := s.want(req{}, 429)
+			s.between(a, "Retry-After", 1, 2*100*3600)
+			if rule == "gcra" || rule == "token_bucket" {
+				s.between(a, "Retry-After", 110*3600-10, 110*3600) // (200 - 100 + 10) / 100 of the window
+			}
+		}
+	})
+}
+
+// TestCountStatus answers in all ways that there are: only the counted ones
+// are charged.
+func TestCountStatus(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, _ := strconv.Atoi(r.URL.Query().Get("s"))
+		w.WriteHeader(status)
+	}))
+	defer up.Close()
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone bad {
+					match query z=bad
+					key {query.k}
+					rule 1/1h
+					count_status 401 5xx
+				}
+				zone good {
+					match query z=good
+					key {query.k}
+					rule 1/1h
+					count_status 200
+				}
+			}
+			basic_auth /auth {
+				user $2a$04$e5zdgH4ep2BC6pX5Ei49xe6O8GIkjY8ve9w6Q0yTAiPyzVpDGzPOK
+			}
+			error /error/503 503
+			error /error/404 404
+			reverse_proxy /up ` + up.Listener.Addr().String() + `
+			` + handle(t, "/implicit", func(w http.ResponseWriter, _ *http.Request) error { _, err := w.Write([]byte("x")); return err }) + `
+			` + handle(t, "/silent", func(http.ResponseWriter, *http.Request) error { return nil }) + `
+			` + handle(t, "/fails", func(http.ResponseWriter, *http.Request) error { return http.ErrBodyNotAllowed }) + `
+			respond /204 204
+			respond /499 499
+			handle_errors {
+				respond "the page for errors" 418
+			}`})
+		for i, c := range []struct {
+			path   string
+			status int
+			counts string // in which zone
+		}{
+			{"/auth?", 418, "bad"},
+			{"/error/503?", 418, "bad"},
+			{"/error/404?", 418, ""},
+			{"/fails?", 418, "bad"},
+			{"/up?s=401&", 401, "bad"},
+			{"/up?s=502&", 502, "bad"},
+			{"/up?s=403&", 403, ""},
+			{"/up?s=200&", 200, "good"},
+			{"/implicit?", 200, "good"},
+			{"/silent?", 200, "good"},
+			{"/204?", 204, ""},
+			{"/499?", 499, ""},
+		} {
+			for _, zone := range []string{"bad", "good"} {
+				q := req{path: c.path + "z=" + zone + "&k=" + strconv.Itoa(i)}
+				a := s.want(q, c.status)
+				s.wantHeader(a, "RateLimit", `"`+zone+`";r=0;t=0`) // its own place is taken
+				if c.counts != zone {
+					s.want(q, c.status, c.status)
+					continue
+				}
+				denied := s.send(q)
+				if got := denied.get("RateLimit"); got != `"`+zone+`";r=0;t=3600` || denied.get("Retry-After") == "" {
+					t.Errorf("%s: RateLimit %s, want it counted as %s", c.path, got, zone)
+				}
+			}
+		}
+	})
+}
+
+// TestSettleOfCountedStatus settles what is counted, and nothing else.
+func TestSettleOfCountedStatus(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					rule 100/1h
+					cost 5
+					count_status 200
+					settle {query.tokens}
+				}
+			}
+			respond /bad 400
+			respond ok`})
+		left := func(want int) {
+			t.Helper()
+			a := s.want(req{path: "/bad"}, 400)
+			if got := a.get("RateLimit"); !strings.HasPrefix(got, fmt.Sprintf(`"z";r=%d;`, want-5)) { // its own are held
+				t.Errorf("RateLimit %s, want %d left", got, want)
+			}
+		}
+		left(100)
+		s.want(req{path: "/bad?tokens=50"}, 400)
+		left(100)
+		s.want(req{path: "/?tokens=3"}, 200) // less than the cost, which is not given back
+		left(95)
+		s.want(req{path: "/?tokens=25"}, 200)
+		left(70)
+		s.want(req{path: "/"}, 200)
+		left(65)
+	})
+}
+
+// TestParallelLogins has a thousand wrong passwords at once: exactly as many
+// are looked at as the limit says, and right ones are not in the way.
+func TestParallelLogins(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone login {
+					key all
+					rule 5/1m
+					count_status 401
+				}
+			}
+			respond /right 200
+			respond 401`})
+		var statuses [600]atomic.Int64
+		parallel(50, func(int) {
+			for range 20 {
+				if a, err := s.try(req{path: "/wrong"}); err != nil {
+					t.Error(err)
+				} else {
+					statuses[a.status].Add(1)
+				}
+			}
+		})
+		if n := statuses[401].Load(); n != 5 {
+			t.Errorf("%d answers 401 of 1000, want exactly 5", n)
+		}
+		if n := statuses[401].Load() + statuses[429].Load(); n != 1000 {
+			t.Errorf("%d answers 401 or 429, want 1000", n)
+		}
+		s.between(s.want(req{path: "/right"}, 429), "Retry-After", 1, 60)
+	})
+}
+
+// TestHeldPlacesDenyForASecond has requests that are not answered yet stand in
+// the way of others: nobody knows for how long.
+func TestHeldPlacesDenyForASecond(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		entered, goOn := make(chan bool), make(chan bool)
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					rule 2/1h name r
+					count_status 401
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			entered <- true
+			<-goOn
+			w.WriteHeader(200)
+			return nil
+		}) + `
+			handle_errors {
+				respond {http.rate_limit.exceeded.rule}
+			}`})
+		done := make(chan int, 3)
+		for range 2 {
+			go func() { a, _ := s.try(req{}); done <- a.status }()
+			<-entered
+		}
+		a := s.want(req{}, 429)
+		s.wantHeader(a, "Retry-After", "1")
+		if a.body != "r" {
+			t.Errorf("rule %q", a.body)
+		}
+		goOn <- true
+		if status := <-done; status != 200 {
+			t.Errorf("status %d", status)
+		}
+		// One was answered, and not counted: there is room for another.
+		until(t, "room", func() bool {
+			go func() { a, _ := s.try(req{}); done <- a.status }()
+			select {
+			case <-entered:
+				return true
+			case status := <-done:
+				return status != 429
+			}
+		})
+		goOn <- true
+		goOn <- true
+	})
+}
+
+// TestAbortedAnswerIsCounted breaks the connection after a counted status was
+// written, which must not be a way round the limit.
+func TestAbortedAnswerIsCounted(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					rule 1/1h
+					count_status 401
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			if r.URL.Path == "/written" {
+				w.WriteHeader(401)
+			}
+			panic(http.ErrAbortHandler)
+		})})
+		for range 3 { // nothing was written, so nothing is counted
+			if a, err := s.try(req{path: "/nothing"}); err == nil {
+				t.Fatalf("status %d, want a broken connection", a.status)
+			}
+		}
+		until(t, "the places", func() bool { a, err := s.try(req{path: "/written"}); return err != nil || a.status != 429 })
+		until(t, "a denial", func() bool { a, err := s.try(req{path: "/written"}); return err == nil && a.status == 429 })
+		s.between(s.want(req{}, 429), "Retry-After", 3590, 3600)
+	})
+}

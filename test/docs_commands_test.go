@@ -1,0 +1,198 @@
+package test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// commands are those that stand in the documentation, each with the test that
+// runs it or, after "make ", with the target that it is.
+var commands = map[string]string{
+	`make run\b.*`:                              "make run",
+	`go (run|test|tool pprof) .*`:               "test TestDocumentedGoCommands",
+	`(\.ci/build-tools |bin/tools/)benchstat.*`: "make bench",
+	`make (test|help|lint|fmt|bench|build|exact|exact-long|fuzz|mutants|chaos)\b.*`: "make $1",
+	`xcaddy build \S+ --with \S+ --with \S+/examples/algorithm`:                     "xcaddy-test TestSeventhAlgorithm",
+	`xcaddy build \S+ --with \S+`:                                                   "xcaddy-test TestModulesAreListed",
+	`bin/caddy run --config examples/\S+`:                                           "xcaddy-test TestExamples",
+	`benchmarks/run\b.*`:                                                            "make bench",
+	`DIANA_BENCH=long benchmarks/run.*`:                                             "make bench",
+	`(DIANA_SOAK=\S+ )?\.ci/chaos .*`:                                               "make chaos",
+	`docker (build|run) .*`:                                                         "xcaddy-test TestDockerfile",
+	`docker compose .*`:                                                             "xcaddy-test TestCompose",
+	`export REDIS_PASSWORD=.*`:                                                      "xcaddy-test TestCompose",
+	`(install|systemctl) .*`:                                                        "xcaddy-test TestSystemdDropIn",
+	`caddy rate-limit \S+.*`:                                                        "xcaddy-test TestOperatingCommands",
+	`curl localhost:2019/rate_limit/.*`:                                             "xcaddy-test TestOperatingCommands",
+	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`: "test TestDocumentedPush",
+}
+
+var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+
+// TestDocumentedCommands looks up every command of the documentation in the
+// table of those that are run, and that what runs them exists.
+func TestDocumentedCommands(t *testing.T) {
+	makefile, n := textOf(t, "Makefile"), 0
+	for _, sn := range snippets(t) {
+		switch sn.lang {
+		case "sh", "bash", "shell", "console":
+		case "":
+			if !strings.Contains(textOf(t, sn.file), "<!-- acl -->\n```\n"+sn.text) {
+				t.Errorf("%v: a block of no language", sn)
+			}
+			continue
+		default:
+			continue
+		}
+		for _, line := range shellLines(sn.text) {
+			n++
+			if err := coveredBy(t, makefile, line); err != nil {
+				t.Errorf("%v: %v", sn, err)
+			}
+		}
+	}
+	t.Logf("%d commands", n)
+}
+
+// shellLines are a script's commands, without comments. One that is quoted over
+// several lines is one.
+func shellLines(text string) (list []string) {
+	whole := ""
+	for line := range strings.Lines(text) {
+		whole += strings.TrimSpace(line) + " "
+		if strings.Count(whole, "'")%2 == 1 {
+			continue
+		}
+		command, _, _ := strings.Cut(whole, "  #")
+		if command = strings.TrimSpace(command); command != "" && !strings.HasPrefix(command, "#") {
+			list = append(list, command)
+		}
+		whole = ""
+	}
+	return list
+}
+
+func coveredBy(t *testing.T, makefile, line string) error {
+	for pattern, by := range commands {
+		re := regexp.MustCompile("^(?:" + pattern + ")$")
+		if !re.MatchString(line) {
+			continue
+		}
+		if target, ok := strings.CutPrefix(re.ReplaceAllString(line, by), "make "); ok {
+			if !strings.Contains(makefile, "\n"+target+":") {
+				return fmt.Errorf("%q: make has no target %s", line, target)
+			}
+			return nil
+		}
+		folder, test, _ := strings.Cut(by, " ")
+		for _, f := range glob(t, folder+"/*_test.go") {
+			for _, m := range testFunc.FindAllStringSubmatch(textOf(t, f), -1) {
+				if m[1] == test {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("%q: no test %s in %s", line, test, folder)
+	}
+	return fmt.Errorf("%q is run by no test: want it in the table", line)
+}
+
+var (
+	goCommand  = regexp.MustCompile("(?m)\\bgo (run|test) ([^`\\n#]+)")
+	goFolder   = regexp.MustCompile(`(?:^| )(\.(?:/[\w/.]*)?)`)
+	goSelected = regexp.MustCompile(`-(run|bench) '?([\w^$]+)`)
+)
+
+// TestDocumentedGoCommands looks for what the go commands of the documentation
+// name: folders, and tests or benchmarks in them.
+func TestDocumentedGoCommands(t *testing.T) {
+	n := 0
+	for _, file := range documents(t) {
+		for _, m := range goCommand.FindAllStringSubmatch(textOf(t, file), -1) {
+			n++
+			for _, folder := range goFolder.FindAllStringSubmatch(m[2], -1) {
+				if err := hasSelected(t, folder[1], m[2]); err != nil {
+					t.Errorf("%s: go %s %s: %v", file, m[1], m[2], err)
+				}
+			}
+		}
+	}
+	if n < 8 {
+		t.Errorf("only %d commands", n)
+	}
+	t.Logf("%d go commands", n)
+}
+
+// hasSelected looks for a folder in the root or in one of the modules, and for
+// the tests and benchmarks that a command selects there.
+func hasSelected(t *testing.T, folder, command string) error {
+	t.Helper()
+	within := strings.TrimSuffix(strings.TrimSuffix(folder, "..."), "/")
+	for _, module := range []string{".", "benchmarks", "test/exact", "test/chaos", "xcaddy-test"} {
+		text := ""
+		for _, f := range glob(t, filepath.Join(module, within, "*.go")) {
+			text += textOf(t, f)
+		}
+		found := text != ""
+		for _, s := range goSelected.FindAllStringSubmatch(command, -1) {
+			kind := map[string]string{"run": "Test", "bench": "Benchmark"}[s[1]]
+			if s[2] != "^$" {
+				name := regexp.MustCompile(`(?m)^func ` + kind + `\w*` + regexp.QuoteMeta(strings.TrimPrefix(s[2], kind)))
+				found = found && name.MatchString(text)
+			}
+		}
+		if found {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has nothing of the kind, in any module", folder)
+}
+
+// TestDocumentedPush runs the push of docs/rules.md as it stands there.
+func TestDocumentedPush(t *testing.T) {
+	redis := redistest.Start(t)
+	cli, err := exec.LookPath("redis-cli")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	port := redis.Addr[strings.LastIndex(redis.Addr, ":")+1:]
+	// A redis-cli that finds the test's Redis where others find theirs.
+	wrapper := "#!/bin/sh\nexec " + cli + " -p " + port + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "redis-cli"), []byte(wrapper), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	document := `{"zones": {"z": {"rules": [{"limit": 3, "window": "1h"}]}}}`
+	if err := os.WriteFile(filepath.Join(dir, "rules.json"), []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, setup{
+		app:  redisStore(redis.Addr, "timeout 10s") + "rules redis diana:rules",
+		site: "rate_limit {\nzone z {\nkey all\nrule 1/1h\n}\n}",
+	})
+	s.want(req{}, 200, 429)
+	found := false
+	for _, sn := range snippets(t) {
+		if sn.file != "docs/rules.md" || !strings.Contains(sn.text, "PUBLISH") {
+			continue
+		}
+		found = true
+		cmd := exec.Command("sh", "-ec", sn.text)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if !found {
+		t.Fatal("docs/rules.md has no push")
+	}
+	until(t, "the pushed rule", func() bool { return s.send(req{}).status == 200 })
+}

@@ -1,0 +1,189 @@
+package test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestDuplicates(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					prevent_duplicates 1h
+					respond 409 "{http.rate_limit.exceeded.rule}"
+				}
+			}
+			respond ok`})
+		base := req{method: "POST", path: "/a?b=c", host: "x.example", ip: "10.0.0.1", body: "body"}
+		s.want(base, 200)
+		a := s.want(base, 409)
+		if a.body != "prevent_duplicates" {
+			t.Errorf("rule %q", a.body)
+		}
+		s.between(a, "Retry-After", 3590, 3600)
+		s.wantNoHeader(a, "RateLimit")
+		other := func(change func(*req)) {
+			t.Helper()
+			q := base
+			change(&q)
+			s.want(q, 200, 409)
+		}
+		other(func(q *req) { q.method = "PUT" })
+		other(func(q *req) { q.method = "DELETE" })
+		other(func(q *req) { q.path = "/a?b=d" })
+		other(func(q *req) { q.path = "/a" })
+		other(func(q *req) { q.path = "/a/?b=c" })
+		other(func(q *req) { q.path = "/a%2F?b=c" })
+		other(func(q *req) { q.host = "y.example" })
+		other(func(q *req) { q.ip = "10.0.0.2" })
+		same := base
+		same.body = "another body" // which nobody asked to compare
+		s.want(same, 409)
+		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
+			q := base
+			q.method = method
+			s.want(q, 200, 200, 200)
+		}
+	})
+}
+
+// TestDuplicatesOfFiveSeconds says nothing of the window.
+func TestDuplicatesOfFiveSeconds(t *testing.T) {
+	s := serve(t, setup{site: "rate_limit {\nzone z {\nprevent_duplicates\n}\n}\nrespond ok"})
+	s.want(req{method: "POST"}, 200)
+	s.wantHeader(s.want(req{method: "POST"}, 429), "Retry-After", "5")
+}
+
+// TestDuplicatesWithBody compares bodies, up to 64 KiB, which the next handler
+// reads whole all the same.
+func TestDuplicatesWithBody(t *testing.T) {
+	const edge = 64 << 10
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					prevent_duplicates 1h body
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return err
+			}
+			_, err = w.Write(body)
+			return err
+		})})
+		for _, c := range []struct {
+			body string
+			twin int // the status of the same once more
+		}{
+			{"", 429},
+			{"a", 429},
+			{"b", 429},
+			{strings.Repeat("a", edge-1), 429},
+			{strings.Repeat("a", edge), 429},
+			{strings.Repeat("a", edge-1) + "b", 429},
+			{strings.Repeat("a", edge+1), 200},
+			{strings.Repeat("a", 4*edge), 200},
+		} {
+			for _, chunked := range []bool{false, true} {
+				want := 200
+				if chunked {
+					want = c.twin // the length is no part of the body
+				}
+				for i := range 2 {
+					if i == 1 {
+						want = c.twin
+					}
+					a := s.post(c.body, chunked)
+					if a.status != want {
+						t.Fatalf("%d bytes, chunked %v: status %d, want %d", len(c.body), chunked, a.status, want)
+					}
+					if a.status == 200 && a.body != c.body {
+						t.Errorf("%d bytes, chunked %v: the handler read %d", len(c.body), chunked, len(a.body))
+					}
+				}
+			}
+		}
+	})
+}
+
+// post sends a body whose length is told beforehand, or not.
+func (s *site) post(body string, chunked bool) *answer {
+	s.Helper()
+	r := req{method: "POST", body: body}.http(s)
+	if chunked {
+		r.Body, r.ContentLength, r.GetBody = io.NopCloser(strings.NewReader(body)), -1, nil
+	}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return &answer{resp.StatusCode, resp.Header, string(got)}
+}
+
+// TestDeniedDuplicateDoesNotLengthen sends duplicates all through the window:
+// the next is admitted when it ends.
+func TestDeniedDuplicateDoesNotLengthen(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "prevent_duplicates 500ms"))
+		s.want(req{method: "POST"}, 200)
+		begun, denied := time.Now(), 0
+		for s.send(req{method: "POST"}).status == 429 {
+			denied++
+			if time.Since(begun) > 10*time.Second {
+				t.Fatal("denied for ten seconds")
+			}
+		}
+		if denied == 0 {
+			t.Error("a duplicate was admitted")
+		}
+	})
+}
+
+// TestDuplicatesAreChargedWithRules: a duplicate charges no rule, and what a
+// rule denies is not remembered.
+func TestDuplicatesAreChargedWithRules(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					prevent_duplicates 1h
+					rule 2/1h name r
+				}
+				zone gate {
+					match header X-Deny *
+					key {header.X-None}
+					key_missing deny
+					rule 1/1h
+				}
+			}
+			respond ok
+			handle_errors {
+				respond "{http.rate_limit.exceeded.name} {http.rate_limit.exceeded.rule} {http.rate_limit.z.remaining}"
+			}`})
+		post := func(path string, status int, body string) {
+			t.Helper()
+			if a := s.want(req{method: "POST", path: path}, status); a.body != body {
+				t.Errorf("%s: %q, want %q", path, a.body, body)
+			}
+		}
+		deny := req{method: "POST", path: "/1", header: map[string]string{"X-Deny": "x"}}
+		s.want(deny, 429, 429)
+		post("/1", 200, "ok")
+		post("/1", 429, "z prevent_duplicates 1")
+		post("/1", 429, "z prevent_duplicates 1")
+		post("/2", 200, "ok")
+		post("/3", 429, "z r 0")
+		post("/2", 429, "z r 0")
+	})
+}

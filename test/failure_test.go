@@ -1,0 +1,396 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/stores"
+)
+
+const (
+	storeIsDown = "Redis is away: going on without it"
+	storeIsUp   = "Redis is back: limits are shared again"
+)
+
+// failing is a site whose store is at addr, and the events of it.
+func failing(t *testing.T, addr, site string, options ...string) (*storeSite, *events) {
+	seen, subscribe := listen(t, "rate_limit_store_down", "rate_limit_store_up")
+	c := setup{app: redisStore(addr, append(options, "timeout 2s", "dial_timeout 2s")...), global: subscribe, site: site}
+	return &storeSite{serve(t, c), c}, seen
+}
+
+// storeSite is a site that can be loaded again.
+type storeSite struct {
+	*site
+	config setup
+}
+
+const fiveAnHour = `
+	rate_limit {
+		zone z {
+			rule 6/1h
+		}
+	}
+	respond ok`
+
+// down waits until the store is known to be away, up until it is back.
+func (s *storeSite) down() {
+	s.Helper()
+	until(s.T, "the store to be down", func() bool {
+		return s.metric("store_up", "store", "redis") == 0 && len(s.log.lines(s.T, storeIsDown)) > 0
+	})
+}
+
+func (s *storeSite) up(times int) {
+	s.Helper()
+	until(s.T, "the store to be up", func() bool {
+		return s.metric("store_up", "store", "redis") == 1 && len(s.log.lines(s.T, storeIsUp)) >= times
+	})
+	time.Sleep(1100 * time.Millisecond) // from then on every key is asked of Redis
+}
+
+// TestRedisAwayAtStart starts Caddy first: limits hold all the same, and are
+// shared as soon as there is a Redis.
+func TestRedisAwayAtStart(t *testing.T) {
+	srv := redistest.Start(t)
+	srv.Kill()
+	s, seen := failing(t, srv.Addr, fiveAnHour)
+	fallback := s.metric("fallback_total", "zone", "z")
+	s.want(req{}, 200, 200, 200, 200, 200, 200, 429)
+	if n := s.metric("fallback_total", "zone", "z") - fallback; n != 7 {
+		t.Errorf("fallback_total rose by %v, want 7", n)
+	}
+	s.down()
+	line := s.log.lines(t, storeIsDown)[0]
+	if line["store"] != "redis" || line["on_failure"] != "local" || line["advice"] == "" || line["error"] == "" {
+		t.Errorf("log line %v", line)
+	}
+	if n := len(s.log.lines(t, "no instance was ever counted: this one enforces the whole of every limit while it is alone")); n != 1 {
+		t.Errorf("%d warnings that no instance was ever counted, want 1", n)
+	}
+	until(t, "an event", func() bool { return len(seen.named("rate_limit_store_down")) == 1 })
+	if e := seen.named("rate_limit_store_down")[0]; e.Data["store"] != "redis" || e.Data["error"] == "" {
+		t.Errorf("event %v", e.Data)
+	}
+	srv.Run()
+	s.up(1)
+	until(t, "an event", func() bool { return len(seen.named("rate_limit_store_up")) == 1 })
+	s.want(req{ip: "10.0.0.1"}, 200)
+	s.want(req{}, 429)                                               // what was admitted without Redis is charged there
+	if n := srv.Client().DBSize(context.Background()).Val(); n < 2 { // the zone's key and the instances
+		t.Errorf("%d keys in Redis", n)
+	}
+	srv.CheckTTLs()
+}
+
+// TestRedisGoesAndComesBack kills Redis under load: no request is answered 5xx,
+// none waits for long, and each limit holds.
+func TestRedisGoesAndComesBack(t *testing.T) {
+	srv := redistest.Start(t)
+	s, seen := failing(t, srv.Addr, fiveAnHour)
+	s.want(req{}, 200, 200, 200, 200, 200, 200, 429)
+	for round := 1; round <= 2; round++ {
+		srv.Kill()
+		admitted := 0
+		ip := fmt.Sprintf("10.0.0.%d", round)
+		for range 20 {
+			a, took := s.timed(req{ip: ip})
+			switch {
+			case took > 10*time.Second:
+				t.Errorf("answered after %v", took)
+			case a.status == 200:
+				admitted++
+			case a.status != 429:
+				t.Errorf("status %d", a.status)
+			}
+		}
+		if admitted != 6 {
+			t.Errorf("%d admitted while Redis is away, want 6", admitted)
+		}
+		s.down()
+		srv.Run()
+		s.up(round)
+		// What was admitted without Redis is charged there: with the next request,
+		// or in the background, which may be under way at the same moment.
+		passed := 0
+		until(t, "a denial", func() bool {
+			if s.send(req{ip: ip}).status == 429 {
+				return true
+			}
+			passed++
+			return false
+		})
+		if passed > 5 {
+			t.Errorf("%d passed although 6 were admitted while Redis was away", passed)
+		}
+	}
+	if down, up := len(seen.named("rate_limit_store_down")), len(seen.named("rate_limit_store_up")); down != 2 || up != 2 {
+		t.Errorf("%d events down, %d up, want 2 of each", down, up)
+	}
+	if s.metric("store_errors_total", "store", "redis") == 0 {
+		t.Error("store_errors_total is 0")
+	}
+	s.want(req{}, 200, 200, 200, 200, 200, 200, 429) // Redis has lost its memory
+}
+
+// TestNoDecisionWaitsLonger stops Redis without closing its connections: each
+// decision is made within the timeout, and after a few nobody asks any more.
+func TestNoDecisionWaitsLonger(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 300ms"), site: fiveAnHour})
+	s.want(req{}, 200, 200)
+	if err := syscall.Kill(srv.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waits := 0
+	for range 20 {
+		a, took := s.timed(req{ip: "10.0.0.1"})
+		if a.status != 200 && a.status != 429 {
+			t.Errorf("status %d", a.status)
+		}
+		if took > 290*time.Millisecond {
+			waits++
+		}
+		if took > 10*time.Second {
+			t.Errorf("decided after %v, want 300ms at the most", took)
+		}
+	}
+	if waits > 4 {
+		t.Errorf("%d decisions waited for Redis, want it left alone after 3", waits)
+	}
+	if err := syscall.Kill(srv.Pid(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	s.log.wait(t, storeIsUp)
+	s.want(req{ip: "10.0.0.2"}, 200, 200, 200, 200, 200, 200, 429)
+}
+
+func TestOnFailureAllow(t *testing.T) {
+	s, _ := failing(t, nobody(t), `
+		rate_limit {
+			zone z {
+				rule 1/1h
+				in_flight 1
+				prevent_duplicates 1h
+			}
+			headers all
+		}
+		respond {http.rate_limit.z.decision}`, "on_failure allow")
+	for range 10 {
+		a := s.want(req{method: "POST"}, 200)
+		s.wantNoHeader(a, "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit")
+		if a.body != "allowed" {
+			t.Errorf("decision %q", a.body)
+		}
+	}
+}
+
+// TestOnFailureDeny answers 503, at once even where requests may wait, and
+// never for the sake of a shadow.
+func TestOnFailureDeny(t *testing.T) {
+	s, _ := failing(t, nobody(t), `
+		rate_limit {
+			zone plain {
+				match path /plain
+				rule 1/1h
+			}
+			zone problem {
+				match path /problem
+				rule 1/1h
+				respond 429 {
+					problem
+				}
+			}
+			zone patient {
+				match path /patient
+				rule 1/1h
+				max_wait 30s
+			}
+			zone dark {
+				match path /dark
+				shadow
+				rule 1/1h
+			}
+		}
+		respond ok
+		handle_errors {
+			respond "{err.status_code} {http.rate_limit.exceeded.name} {http.rate_limit.exceeded.rule}"
+		}`, "on_failure deny")
+	a := s.want(req{path: "/plain"}, 503, 503)
+	s.wantHeader(a, "Retry-After", "1")
+	s.wantHeader(a, "Cache-Control", "no-store")
+	s.wantNoHeader(a, "RateLimit", "RateLimit-Policy")
+	if a.body != "503 plain store" {
+		t.Errorf("body %q", a.body)
+	}
+	a = s.want(req{path: "/problem"}, 503)
+	var p struct {
+		Type   string `json:"type"`
+		Status int    `json:"status"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || p.Type != "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity" || p.Status != 503 {
+		t.Errorf("problem %s %v", a.body, err)
+	}
+	s.wantHeader(a, "Retry-After", "1")
+	a, took := s.timed(req{path: "/patient"})
+	if a.status != 503 || took > 5*time.Second {
+		t.Errorf("status %d after %v, want 503 at once", a.status, took)
+	}
+	if n := s.metric("fallback_total", "zone", "patient"); n != 1 {
+		t.Errorf("a request that may wait was decided %v times, want once", n)
+	}
+	s.want(req{path: "/dark"}, 200, 200)
+	s.want(req{path: "/else"}, 200)
+}
+
+// TestFailureBesideOtherStores has one zone in a store that is away, and others
+// elsewhere, which count on.
+func TestFailureBesideOtherStores(t *testing.T) {
+	for _, failure := range []string{"allow", "deny", "local"} {
+		for _, order := range []string{"away here", "here away"} {
+			zones := ""
+			for _, name := range strings.Fields(order) {
+				zones += map[string]string{
+					"away": "zone away {\nrule 5/1h\n}\n", "here": "zone here {\nstore local\nrule 2/1h\n}\n",
+				}[name]
+			}
+			t.Run(failure+" "+order, func(t *testing.T) {
+				s, _ := failing(t, nobody(t), "rate_limit {\n"+zones+"}\nrespond ok", "on_failure "+failure)
+				if failure == "deny" {
+					s.wantHeader(s.want(req{}, 503, 503, 503), "Retry-After", "1")
+					return
+				}
+				a := s.want(req{}, 200, 200)
+				if got := a.get("RateLimit"); failure == "allow" && got != `"here";r=0;t=3600` {
+					t.Errorf("RateLimit %q", got)
+				}
+				s.between(s.want(req{}, 429), "Retry-After", 3590, 3600)
+			})
+		}
+	}
+}
+
+// TestShareOfOneInstance divides every limit while Redis is away.
+func TestShareOfOneInstance(t *testing.T) {
+	zone := `
+		rate_limit {
+			zone z {
+				rule 6/1h
+				rule 100/1h gcra burst 50
+				rule 1/2h name least
+			}
+			zone big {
+				match path /big
+				rule 600/1h
+			}
+		}
+		respond ok`
+	t.Run("fraction", func(t *testing.T) {
+		s, _ := failing(t, nobody(t), zone, "fallback_share 0.5")
+		a := s.want(req{}, 200) // a share below one request is one
+		s.wantHeader(a, "RateLimit-Policy", `"z";q=3;w=3600, "z.2";q=50;w=3600, "z.least";q=1;w=7200`)
+		s.wantHeader(a, "RateLimit", `"z";r=2;t=3600, "z.2";r=24;t=72, "z.least";r=0;t=7200`)
+		s.want(req{}, 429)
+	})
+	t.Run("as many as were last seen", func(t *testing.T) {
+		srv := redistest.Start(t)
+		s, _ := failing(t, srv.Addr, fiveAnHour)
+		others := startInstances(t, srv, 2)
+		until(t, "three instances", func() bool { b, _ := os.ReadFile(s.instances()); return string(b) == "3" })
+		srv.Kill()
+		s.want(req{}, 200, 200, 429)
+		s.wantHeader(s.want(req{}, 429), "RateLimit-Policy", `"z";q=2;w=3600`)
+		for _, o := range others {
+			_ = o.Destruct()
+		}
+	})
+	t.Run("kept over a restart", func(t *testing.T) {
+		s := newSite(t)
+		path := (&storeSite{site: s}).instances()
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("3"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.reload(setup{app: redisStore(nobody(t)), site: fiveAnHour})
+		s.want(req{}, 200, 200, 429)
+		if n := len(s.log.lines(t, "no instance was ever counted: this one enforces the whole of every limit while it is alone")); n != 0 {
+			t.Errorf("%d warnings that no instance was ever counted", n)
+		}
+	})
+}
+
+// instances is where the number of live instances is kept.
+func (s *storeSite) instances() string {
+	return filepath.Join(s.storage, "rate_limit", "instances", "redis")
+}
+
+// ignored is what happens to stores that nobody watches.
+type ignored struct{}
+
+func (ignored) StoreUp(string)                           {}
+func (ignored) StoreDown(string, stores.Failure, error)  {}
+func (ignored) StoreError(string, stores.Failure, error) {}
+func (ignored) ClockSteps(string)                        {}
+func (ignored) Live(string, int)                         {}
+func (ignored) StoreAdvice(string, string, string)       {}
+
+// startInstances lets others live in the same Redis.
+func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*stores.Shared) {
+	t.Helper()
+	for range n {
+		o := stores.SharedOptions{Name: "other", Clock: clock.Now, RedisOptions: stores.RedisOptions{
+			Addresses: []string{srv.Addr}, Prefix: config.DefaultKeyPrefix, Timeout: time.Second, DialTimeout: time.Second,
+		}}
+		s := stores.NewShared(o, ignored{})
+		s.Start(0)
+		t.Cleanup(func() { _ = s.Destruct() })
+		all = append(all, s)
+	}
+	return all
+}
+
+// TestStoreIsWatchedOverReload loads configurations that keep the store, also
+// one that fails when it starts: what runs is told of the store.
+func TestStoreIsWatchedOverReload(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	srv := redistest.Start(t)
+	s, seen := failing(t, srv.Addr, fiveAnHour)
+	until(t, "store_up", func() bool { return s.metric("store_up", "store", "redis") == 1 })
+	s.want(req{}, 200, 200)
+	s.reload(s.config)
+	s.want(req{}, 200, 200)
+	bad := s.config
+	bad.more = "http://:" + port(taken) + " {\nbind 127.0.0.1\n}"
+	for range 8 { // apps start in no order
+		if err := s.load(bad); err == nil {
+			t.Fatal("listens where somebody else does")
+		}
+	}
+	s.want(req{}, 200, 200, 429)
+	srv.Kill()
+	s.send(req{})
+	s.down()
+	until(t, "an event", func() bool { return len(seen.named("rate_limit_store_down")) == 1 })
+	srv.Run()
+	s.up(1)
+	if ctx := seen.named("rate_limit_store_down")[0].Origin(); ctx == nil {
+		t.Error("the event has no origin")
+	}
+}

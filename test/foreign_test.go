@@ -1,0 +1,405 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/trace"
+)
+
+// foreignFiles are configurations of the other plugins. The lines "#:" in them
+// are requests and what both plugins answer: the module benchmarks puts the same
+// requests to the plugins themselves.
+func foreignFiles(t *testing.T, pattern string) []string {
+	t.Helper()
+	files := glob(t, "test/testdata/foreign/"+pattern)
+	if len(files) == 0 {
+		t.Fatalf("no %s", pattern)
+	}
+	return files
+}
+
+// loadText runs a configuration of somebody else in place of the one that runs.
+func (s *site) loadText(config []byte, p trace.Place) (host string, err error) {
+	s.Helper()
+	p.Storage, p.Log = s.storage, map[string]any{"output": "test_log", "id": s.log.id}
+	moved, host, err := p.Move(config)
+	if err != nil {
+		return "", err
+	}
+	urls, err := trace.Load(moved)
+	if err != nil {
+		return "", err
+	}
+	s.url = urls[0]
+	if len(urls) > 1 {
+		s.second = urls[1]
+	}
+	return host, nil
+}
+
+// run puts a trace to the running site.
+func (s *site) run(text string) (requests int) {
+	s.Helper()
+	steps, err := trace.Parse(text)
+	if err != nil || len(steps) == 0 {
+		s.Fatalf("%d steps: %v", len(steps), err)
+	}
+	n, err := trace.Run(s.client, s.url, steps)
+	if err != nil {
+		s.Error(err)
+	}
+	return n
+}
+
+// root is the root of the repository, in which tests name files.
+const root = ".."
+
+func textOf(t *testing.T, file string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// glob finds files of the repository.
+func glob(t *testing.T, pattern string) (files []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(root, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		files = append(files, strings.TrimPrefix(f, root+"/"))
+	}
+	return files
+}
+
+// TestForeignConfigurations runs every file of the other plugins, as a Caddyfile
+// and as the JSON that their own adapters make of it.
+func TestForeignConfigurations(t *testing.T) {
+	requests := 0
+	for _, file := range foreignFiles(t, "*/*.Caddyfile") {
+		text := textOf(t, file)
+		name := strings.TrimPrefix(strings.TrimSuffix(file, ".Caddyfile"), "test/testdata/foreign/")
+		try := func(t *testing.T, config []byte) {
+			s, p := newSite(t), trace.Place{}
+			if strings.Contains(text, "store redis") {
+				p.Redis = redistest.Start(t).Addr
+			}
+			if _, err := s.loadText(config, p); err != nil {
+				t.Fatal(err)
+			}
+			requests += s.run(trace.Comments(text))
+		}
+		t.Run(name, func(t *testing.T) {
+			adapted, err := trace.Adapt(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkAdapted(t, adapted)
+			try(t, adapted)
+		})
+		if theirs, err := os.ReadFile(filepath.Join(root, strings.TrimSuffix(file, ".Caddyfile")+".json")); err == nil {
+			t.Run(name+".json", func(t *testing.T) { try(t, theirs) })
+		} else if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(name, "mholt-later/") {
+			t.Errorf("%s: no JSON: %v", name, err)
+		}
+	}
+	t.Logf("%d requests", requests)
+}
+
+// TestForeignMarks looks for what users of the first plugin rely on besides the
+// answers: the log line, the event and the placeholder.
+func TestForeignMarks(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		seen, global := listen(t, "rate_limit_exceeded")
+		s := serve(t, setup{global: global, app: b.app(), site: `
+			rate_limit {
+				zone my.zone {
+					key {header.X-Id}
+					events 1
+					window 1h
+				}
+				log_key
+			}
+			handle_errors {
+				respond "{http.rate_limit.exceeded.name}"
+			}
+			respond hello`})
+		s.wantNoHeader(s.want(req{header: map[string]string{"X-Id": "a"}}, 200), "RateLimit", "RateLimit-Policy")
+		a := s.want(req{header: map[string]string{"X-Id": "a"}}, 429)
+		s.wantNoHeader(a, "RateLimit", "RateLimit-Policy")
+		if a.body != "my_zone" {
+			t.Errorf("placeholder: %q", a.body)
+		}
+		line := s.log.wait(t, "rate limit exceeded")
+		if line["zone"] != "my_zone" || line["remote_ip"] != "127.0.0.1" || line["key"] != "a" || line["wait"] == nil ||
+			line["logger"] != "http.handlers.rate_limit" {
+			t.Errorf("log line %v", line)
+		}
+		events := seen.named("rate_limit_exceeded")
+		if len(events) != 1 {
+			t.Fatalf("%d events, want 1", len(events))
+		}
+		for _, field := range []string{"zone", "wait", "remote_ip"} {
+			if events[0].Data[field] == nil {
+				t.Errorf("event without %s: %v", field, events[0].Data)
+			}
+		}
+	})
+}
+
+// TestForeignHeaders asks for headers where the other plugin sends none.
+func TestForeignHeaders(t *testing.T) {
+	const zone = "zone z {\nkey static\nevents 50\nwindow 1h\n}\n"
+	for _, c := range []struct {
+		app, site string
+		want      bool
+	}{
+		{"", "rate_limit {\n" + zone + "}", false},
+		{"", "rate_limit {\n" + zone + "headers draft\n}", true},
+		{"headers draft", "rate_limit {\n" + zone + "}", true},
+		{"", "rate_limit {\n" + zone + "headers off\n}", false},
+	} {
+		s := serve(t, setup{app: c.app, site: c.site})
+		if got := s.want(req{}, 200).get("RateLimit") != ""; got != c.want {
+			t.Errorf("%s %s: headers %v, want %v", c.app, c.site, got, c.want)
+		}
+	}
+	s := serve(t, setup{site: "rate_limit {\n" + zone + "zone own {\nrule 9/1h\n}\n}"})
+	s.wantHeader(s.want(req{}, 200), "RateLimit-Policy", `"own";q=9;w=3600`)
+	s = serve(t, setup{site: "rate_limit {\n" + zone + "headers legacy\n}"})
+	s.wantHeader(s.want(req{}, 200), "X-RateLimit-Limit", "50")
+}
+
+// TestForeignAdvice counts the warnings about options that are ignored or read
+// in another way: one each, however many handlers have them.
+func TestForeignAdvice(t *testing.T) {
+	const handler = `
+		rate_limit {
+			zone a.b {
+				key static
+				events 1
+				window 1h
+			}
+			distributed {
+				read_interval 1s
+				write_interval 1s
+				purge_age 1h
+			}
+			storage redis localhost
+			sweep_interval 1m
+		}
+		rate_limit {remote.ip} 100r/s {
+			name ip
+		}`
+	s := serve(t, setup{app: redisStore(nobody(t)), site: handler, more: "http://:8002 {\n" + handler + "\n}"})
+	for _, want := range []string{
+		"read_interval is ignored", "write_interval is ignored", "purge_age is ignored",
+		"storage is ignored", "sweep_interval is ignored", "characters that a name cannot have", "believed any X-Forwarded-For",
+	} {
+		if n := strings.Count(s.log.text(), want); n != 1 {
+			t.Errorf("%d warnings of %q, want 1", n, want)
+		}
+	}
+}
+
+// TestForeignAddress sends an address that nobody vouches for.
+func TestForeignAddress(t *testing.T) {
+	s := newSite(t)
+	adapted, err := trace.Adapt(`
+		{
+			servers {
+				trusted_proxies static 192.0.2.0/24
+			}
+		}
+		:8080
+		rate_limit {remote.ip} 1r/m`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.loadText(adapted, trace.Place{}); err != nil {
+		t.Fatal(err)
+	}
+	s.run("GET / from=203.0.113.1 => 200\nGET / from=203.0.113.2 => 429")
+}
+
+// TestForeignPrefixes counts by networks, and by whole addresses where no
+// prefix is said.
+func TestForeignPrefixes(t *testing.T) {
+	for key, want := range map[string][2]int{
+		"{remote.ip}": {32, 128}, "{remote.host}": {32, 128}, "{remote.ip_prefix.24}": {24, 24},
+		"{remote.ip_prefix.64}": {32, 64}, "{remote.host_prefix.0}": {0, 0}, "{client_ip}": {32, 64},
+	} {
+		s := serve(t, setup{site: "rate_limit " + key + " 10r/s"})
+		z, err := s.handlers()[0].Zones[0].Native()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := z.KeyPlan(); err != nil || p.V4 != want[0] || p.V6 != want[1] {
+			t.Errorf("%s: %+v %v, want /%d and /%d", key, p, err, want[0], want[1])
+		}
+	}
+	s := serve(t, setup{site: "rate_limit {remote.ip_prefix.24} 1r/m"})
+	s.want(req{ip: "203.0.113.1"}, 200)
+	s.want(req{ip: "203.0.113.2"}, 429)
+	s.want(req{ip: "203.0.114.2"}, 200)
+}
+
+// TestForeignSize looks at what becomes of zone_size.
+func TestForeignSize(t *testing.T) {
+	s := serve(t, setup{site: "rate_limit {query.id} 2r/m 500"})
+	var all cli.Zones
+	if status, text := s.ask("GET", "zones", "", &all); status != 200 || all.Zones[0].MaxKeys != 500 {
+		t.Errorf("%s, want a max_keys of 500", text)
+	}
+	if err := validate(t, "", `{"handler": "rate_limit", "key": "{query.id}", "rate": "2r/m", "zone_size": 500, "reject_status": 503}`); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestForeignTwins has two handlers in JSON that are alike: each counts alone.
+func TestForeignTwins(t *testing.T) {
+	const one = `{"match": [{"path": [%q]}], "handle": [{"handler": "rate_limit", "key": "{http.request.uri.query.id}", "rate": "1r/m"}, {"handler": "static_response"}]}`
+	s := newSite(t)
+	_, err := s.loadText(fmt.Appendf(nil, `{"apps": {"http": {"servers": {"srv0": {"routes": [`+one+`, `+one+`]}}}}}`, "/a", "/b"), trace.Place{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.run("GET /a?id=1 => 200 429\nGET /b?id=1 => 200 429\nGET /b => 200*3")
+}
+
+// TestForeignOrder has several zones deny at once: the one that permits most is
+// named, as that plugin names it.
+func TestForeignOrder(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone few {
+				key static
+				events 1
+				window 1h
+			}
+			zone many {
+				key static
+				events 1
+				window 1m
+			}
+		}
+		handle_errors {
+			respond "{http.rate_limit.exceeded.name}"
+		}`})
+	if a := s.want(req{}, 200, 429); a.body != "many" {
+		t.Errorf("named %q, want many", a.body)
+	}
+}
+
+// TestBadForeignJSON loads what is wrong in one thing.
+func TestBadForeignJSON(t *testing.T) {
+	limits := func(zones string) string { return `{"handler": "rate_limit", "rate_limits": {` + zones + `}}` }
+	for _, c := range []struct{ handlers, want string }{
+		{limits(`"a": {"max_events": 0, "window": "1m"}`), "zone a: events 0: want at least 1"},
+		{limits(`"a": {"max_events": -1, "window": "1m"}`), "events -1: want at least 1"},
+		{limits(`"a": {"max_events": 1}`), "events without a window"},
+		{limits(`"a": null`), `zone "a" null`},
+		{limits(`"a": {}`), "no rule: want at least one"},
+		{limits(`"a": {"max_events": 1, "window": "1m", "name": "b"}`), `has the name "b" too`},
+		{limits(`"a.b": {"max_events": 1, "window": "1m"}, "a:b": {"max_events": 1, "window": "1m"}`), "zone a_b stands twice"},
+		{limits(`"a": {"max_events": 1, "window": "1m", "rules": [{"limit": 1, "window": "1m"}]}`), "events and window beside rule"},
+		{limits(`"a": {"max_events": 1, "window": "1m", "key": "{nope}"}`), "{nope} is no placeholder"},
+		{limits(`"a": {"max_events": 1, "window": "1m", "key": 5}`), "cannot unmarshal"},
+		{`{"handler": "rate_limit", "zones": [` + zoneA + `], "distributed": {}}`, "write `store redis <address>` into the global option rate_limit"},
+		{`{"handler": "rate_limit", "zones": [` + zoneA + `], "reject_status": 99}`, "reject_status 99: want 400 to 599, or 200"},
+		{`{"handler": "rate_limit", "key": "{query.id}"}`, `with rate "": want both`},
+		{`{"handler": "rate_limit", "rate": "10r/s"}`, `key "" with rate "10r/s": want both`},
+		{`{"handler": "rate_limit", "zone_size": 5}`, "want both"},
+		{`{"handler": "rate_limit", "key": "{query.id}", "rate": "0r/s"}`, "limit 0: want at least 1"},
+		{`{"handler": "rate_limit", "key": "{query.id}", "rate": "10"}`, `rate "10": want <count>/<window>`},
+		{`{"handler": "rate_limit", "key": "{query.id}", "rate": "10r/s", "zone_size": -1}`, "max_keys -1: want at least 1"},
+		{`{"handler": "rate_limit", "key": "{remote.ip_prefix.129}", "rate": "10r/s"}`, "want a prefix of 0 to 128"},
+		{`{"handler": "rate_limit", "key": "{remote.ipp}", "rate": "10r/s"}`, "key {remote.ipp}: want {remote.host}, {remote.ip}"},
+		{`{"handler": "rate_limit", "zones": [{"name": "a", "key": ["at-{remote.ip}"], "rules": [{"limit": 1, "window": "1m"}]}]}`, "and nothing beside it"},
+	} {
+		err := validate(t, "", c.handlers)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.handlers, err, c.want)
+		}
+	}
+	wantPools(t, 0, 0)
+}
+
+func TestSafeName(t *testing.T) {
+	for name, want := range map[string]string{
+		"a-B_9": "a-B_9", "a.b c": "a_b_c", "exceeded": "exceeded_", "": "_", "é": "_", strings.Repeat("x", 70): strings.Repeat("x", 64),
+	} {
+		got := config.SafeName(name)
+		if got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+		if err := config.CheckName(got); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// The JSON of a key may be one string, as the other plugin writes it.
+func TestPartsJSON(t *testing.T) {
+	for text, want := range map[string]string{`"a b"`: `["a b"]`, `["a","b"]`: `["a","b"]`, `""`: `[""]`, `null`: `null`} {
+		var p config.Parts
+		if err := json.Unmarshal([]byte(text), &p); err != nil {
+			t.Error(err)
+		}
+		if got, err := json.Marshal(p); err != nil || string(got) != want {
+			t.Errorf("%s: %s %v, want %s", text, got, err, want)
+		}
+	}
+}
+
+// TestForeignTable holds the table of options in docs/migrating.md to name every
+// option of both plugins, a file that has it, and tests that exist.
+func TestForeignTable(t *testing.T) {
+	_, table, ok := strings.Cut(textOf(t, "docs/migrating.md"), "<!-- foreign options -->")
+	if !ok {
+		t.Fatal("no table")
+	}
+	sources := ""
+	for _, f := range []string{"test/foreign_test.go", "benchmarks/mholt/foreign_test.go", "benchmarks/russellluo/foreign_test.go"} {
+		sources += textOf(t, f)
+	}
+	seen := make(map[string]bool)
+	for _, m := range regexp.MustCompile("(?m)^\\| (\\w+) \\| `([^`]+)` \\| \\[\\w+\\]\\(\\.\\./([^)]+)\\) \\| (.+) \\|$").FindAllStringSubmatch(table, -1) {
+		plugin, word, file, tests := m[1], m[2], m[3], m[4]
+		seen[plugin+" "+word] = true
+		if !strings.Contains(file, strings.ToLower(plugin)) || !strings.Contains(textOf(t, file), word) {
+			t.Errorf("%s: no %s in %s", plugin, word, file)
+		}
+		for _, test := range strings.Split(tests, ", ") {
+			if !strings.Contains(sources, "func "+test+"(t *testing.T)") {
+				t.Errorf("%s: no test %s", word, test)
+			}
+		}
+	}
+	for plugin, words := range map[string]string{
+		"mholt": "zone match key events window ipv4_prefix ipv6_prefix distributed read_interval write_interval purge_age " +
+			"storage jitter sweep_interval log_key disable_metrics rate_limits max_events http.rate_limit.exceeded.name",
+		"RussellLuo": "path query header cookie remote.host remote.port remote.ip remote.host_prefix remote.ip_prefix rate zone_size reject_status",
+	} {
+		for _, word := range strings.Fields(words) {
+			if !seen[plugin+" "+word] {
+				t.Errorf("%s of %s is not in the table", word, plugin)
+			}
+		}
+	}
+	t.Logf("%d options", len(seen))
+}

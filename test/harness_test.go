@@ -1,0 +1,339 @@
+package test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+
+	"github.com/dianalimiter/diana"
+	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// Caddy keeps one configuration for the process, so that no two tests with a
+// site may run at the same time: none of them is parallel.
+
+// setup is a Caddyfile in parts. What every test needs is added to it.
+type setup struct {
+	global string // lines among the global options
+	app    string // lines in the global option rate_limit
+	site   string // lines of the first site
+	more   string // further sites: http://:8002 is the second server
+}
+
+// The servers listen wherever there is room, so that no two configurations
+// want the same port. Caddy wants their addresses to be different.
+var listeners = strings.NewReplacer(`":8001"`, `"127.0.0.1:0"`, `":8002"`, `"127.0.0.2:0"`)
+
+func (c setup) caddyfile(s *site) string {
+	return fmt.Sprintf(`{
+	admin off
+	persist_config off
+	auto_https off
+	skip_install_trust
+	storage file_system %s
+	log default {
+		output test_log %s
+		format json
+	}
+	servers {
+		trusted_proxies static 127.0.0.0/8
+		trusted_proxies_strict
+	}
+	%s
+	rate_limit {
+		%s
+	}
+}
+http://:8001 {
+	log
+	%s
+}
+%s
+`, s.storage, s.log.id, c.global, c.app, c.site, c.more)
+}
+
+// site is a running Caddy, asked over HTTP.
+type site struct {
+	*testing.T
+	url     string // of the first server
+	second  string // of the second, if there is one
+	storage string
+	log     *testLog
+	client  *http.Client
+}
+
+// serve runs a configuration until the test ends.
+func serve(t *testing.T, c setup) *site {
+	t.Helper()
+	s := newSite(t)
+	if err := s.load(c); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newSite(t *testing.T) *site {
+	s := &site{T: t, storage: t.TempDir(), log: newTestLog(t)}
+	transport := &http.Transport{MaxIdleConnsPerHost: 100}
+	s.client = &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		if err := caddy.Stop(); err != nil {
+			t.Error(err)
+		}
+		wantPools(t, 0, 0)
+		if t.Failed() {
+			t.Logf("the log:\n%s", s.log.text())
+		}
+	})
+	return s
+}
+
+// load runs another configuration in place of the one that runs.
+func (s *site) load(c setup) error {
+	s.Helper()
+	adapted, err := adapt(s.T, c.caddyfile(s))
+	if err != nil {
+		return err
+	}
+	return s.loadJSON(adapted)
+}
+
+func (s *site) loadJSON(adapted []byte) error {
+	if err := caddy.Load([]byte(listeners.Replace(string(adapted))), true); err != nil {
+		return err
+	}
+	app, err := caddy.ActiveContext().App("http")
+	if err != nil {
+		return err
+	}
+	address := func(server string) string {
+		srv := app.(*caddyhttp.App).Servers[server]
+		if srv == nil {
+			return ""
+		}
+		return "http://" + srv.Listeners()[0].Addr().String()
+	}
+	s.url, s.second = address("srv0"), address("srv1")
+	return nil
+}
+
+// reload is load for a configuration that is right.
+func (s *site) reload(c setup) {
+	s.Helper()
+	if err := s.load(c); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// req is a request. What is left out: a GET of / from 127.0.0.1.
+type req struct {
+	method, path, body string
+	ip                 string // the client's address, as a proxy before us says
+	host               string
+	header             map[string]string
+	to                 string // the server's URL; default: the first server
+	ctx                context.Context
+}
+
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a *answer) get(name string) string { return a.header.Get(name) }
+
+func (q req) http(s *site) *http.Request {
+	ctx := q.ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	r, err := http.NewRequestWithContext(ctx, cmp.Or(q.method, http.MethodGet),
+		cmp.Or(q.to, s.url)+cmp.Or(q.path, "/"), strings.NewReader(q.body))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if q.ip != "" {
+		r.Header.Set("X-Forwarded-For", q.ip)
+	}
+	for k, v := range q.header {
+		r.Header.Set(k, v)
+	}
+	r.Host = cmp.Or(q.host, r.Host)
+	return r
+}
+
+// try sends a request, which may fail.
+func (s *site) try(q req) (*answer, error) {
+	resp, err := s.client.Do(q.http(s))
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return &answer{resp.StatusCode, resp.Header, string(body)}, err
+}
+
+// send sends a request and returns its answer.
+func (s *site) send(q req) *answer {
+	s.Helper()
+	a, err := s.try(q)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return a
+}
+
+// want sends a request once for each status, one after the other, and returns
+// the last answer.
+func (s *site) want(q req, statuses ...int) (last *answer) {
+	s.Helper()
+	for i, want := range statuses {
+		last = s.send(q)
+		if last.status != want {
+			s.Fatalf("request %d of %+v: status %d %q, want %d", i+1, q, last.status, last.body, want)
+		}
+	}
+	return last
+}
+
+// wantHeader checks a header that must stand once.
+func (s *site) wantHeader(a *answer, name, want string) {
+	s.Helper()
+	if got := a.header.Values(name); len(got) != 1 || got[0] != want {
+		s.Errorf("%s: %q, want %q", name, got, want)
+	}
+}
+
+func (s *site) wantNoHeader(a *answer, names ...string) {
+	s.Helper()
+	for _, name := range names {
+		if got := a.header.Values(name); len(got) > 0 {
+			s.Errorf("%s: %q, want none", name, got)
+		}
+	}
+}
+
+// parallel runs f that many times at once.
+func parallel(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}
+
+// until waits for something to become true.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// backend is where a test's zones are counted.
+type backend struct {
+	redis *redistest.Server // nil: in this process
+}
+
+// app is the lines that choose the backend, with a timeout that a busy machine
+// keeps.
+func (b backend) app() string {
+	if b.redis == nil {
+		return ""
+	}
+	return redisStore(b.redis.Addr, "timeout 10s")
+}
+
+func redisStore(addr string, options ...string) string {
+	return "store redis " + addr + " {\n" + strings.Join(options, "\n") + "\n}\n"
+}
+
+// onBoth runs a test with the counts in this process, and in a Redis. What is
+// left there must have a time to live, and show nothing of the keys' parts.
+func onBoth(t *testing.T, test func(t *testing.T, b backend)) {
+	t.Run("local", func(t *testing.T) { test(t, backend{}) })
+	t.Run("redis", func(t *testing.T) {
+		b := backend{redistest.Start(t)}
+		test(t, b)
+		b.redis.CheckTTLs()
+	})
+}
+
+// stopCaddy ends the configuration that runs.
+func stopCaddy() error { return caddy.Stop() }
+
+// wantPools checks how many tables and clients are held.
+func wantPools(t testing.TB, wantTables, wantClients int) {
+	t.Helper()
+	for name, want := range map[string]int{"tables": wantTables, "stores": wantClients} {
+		if n := len(pool.Values(name)); n != want {
+			t.Errorf("%d %s are held: want %d", n, name, want)
+		}
+	}
+}
+
+// unixSocket returns a path for a socket, which must be short.
+func unixSocket(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// nobody is an address where nobody listens.
+func nobody(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// handlers are those of the running configuration.
+func (s *site) handlers() (found []*diana.Handler) {
+	s.Helper()
+	app, err := caddy.ActiveContext().App("http")
+	if err != nil {
+		s.Fatal(err)
+	}
+	var look func(routes caddyhttp.RouteList)
+	look = func(routes caddyhttp.RouteList) {
+		for _, route := range routes {
+			for _, h := range route.Handlers {
+				switch h := h.(type) {
+				case *diana.Handler:
+					found = append(found, h)
+				case *caddyhttp.Subroute:
+					look(h.Routes)
+				}
+			}
+		}
+	}
+	for _, srv := range app.(*caddyhttp.App).Servers {
+		look(srv.Routes)
+	}
+	return found
+}

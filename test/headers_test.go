@@ -1,0 +1,345 @@
+package test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestDraftHeaders(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone api {
+					rule 3/1h fixed_window
+					rule 100/90m gcra name g burst 7
+					rule 1000/500ms token_bucket
+					rule 10/1500ms leaky_bucket nodelay
+				}
+			}
+			respond ok`})
+		const policy = `"api";q=3;w=3600, "api.g";q=100;w=5400, "api.3";q=1000, "api.4";q=10;w=2`
+		for i, want := range []string{
+			`"api";r=2;t=3600, "api.g";r=6;t=54, "api.3";r=999;t=1, "api.4";r=9;t=1`,
+			`"api";r=1;t=3600, "api.g";r=5;t=108, "api.3";r=99*;t=1, "api.4";r=[89];t=1`,
+		} {
+			a := s.want(req{}, 200)
+			s.wantHeader(a, "RateLimit-Policy", policy)
+			if got := a.get("RateLimit"); !like(want, got) {
+				t.Errorf("request %d: RateLimit %s, want %s", i+1, got, want)
+			}
+			s.wantNoHeader(a, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+		}
+		a := s.want(req{}, 200, 429)
+		s.wantHeader(a, "RateLimit-Policy", policy)
+		if got := a.get("RateLimit"); !strings.HasPrefix(got, `"api";r=0;t=3600, "api.g";r=4;t=16`) {
+			t.Errorf("RateLimit of a denial: %s", got) // it charged nothing
+		}
+	})
+}
+
+// like compares with a pattern in which * stands for anything and [xy] for one
+// of the two, where time may have passed.
+func like(pattern, s string) bool {
+	for i := 0; i < len(pattern); i++ {
+		switch {
+		case pattern[i] == '*':
+			for j := range len(s) + 1 {
+				if like(pattern[i+1:], s[j:]) {
+					return true
+				}
+			}
+			return false
+		case pattern[i] == '[' && len(s) > 0:
+			if s[0] != pattern[i+1] && s[0] != pattern[i+2] {
+				return false
+			}
+			i += 3
+		case len(s) == 0 || s[0] != pattern[i]:
+			return false
+		}
+		s = s[1:]
+	}
+	return s == ""
+}
+
+func TestAtMostFourRulesInHeaders(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone a {
+					rule 10/1h
+					rule 11/1h
+					rule 12/1h
+				}
+				zone shown {
+					shadow
+					rule 5/1h
+				}
+				zone b {
+					rule 20/1h
+					rule 21/1h
+				}
+			}
+			respond ok`})
+		a := s.want(req{}, 200)
+		s.wantHeader(a, "RateLimit-Policy", `"a";q=10;w=3600, "a.2";q=11;w=3600, "a.3";q=12;w=3600, "b";q=20;w=3600`)
+		s.wantHeader(a, "RateLimit", `"a";r=9;t=3600, "a.2";r=10;t=3600, "a.3";r=11;t=3600, "b";r=19;t=3600`)
+	})
+}
+
+func TestLegacyHeaders(t *testing.T) {
+	zone := `zone api {
+		rule 100/2h fixed_window
+		rule 3/1h fixed_window
+	}`
+	onBoth(t, func(t *testing.T, b backend) {
+		for i, c := range []struct {
+			app, headers  string
+			draft, legacy bool
+		}{
+			{"", "headers legacy", false, true},
+			{"", "headers all", true, true},
+			{"", "headers off", false, false},
+			{"headers legacy", "", false, true},
+			{"headers off", "headers draft", true, false},
+		} {
+			t.Run(c.app+" "+c.headers, func(t *testing.T) {
+				s := serve(t, setup{app: b.app() + "\n" + c.app, site: "rate_limit {\n" + zone + "\n" + c.headers + "\n}\nrespond ok"})
+				// Redis remembers the configurations before.
+				client := req{ip: fmt.Sprintf("10.0.0.%d", i)}
+				for i, a := range []*answer{s.want(client, 200), s.want(client, 200, 200, 429)} {
+					if c.legacy {
+						s.wantHeader(a, "X-RateLimit-Limit", "3")
+						s.wantHeader(a, "X-RateLimit-Remaining", []string{"2", "0"}[i])
+						s.wantHeader(a, "X-RateLimit-Reset", "3600")
+					} else {
+						s.wantNoHeader(a, "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+					}
+					if c.draft {
+						s.wantHeader(a, "RateLimit-Policy", `"api";q=100;w=7200, "api.2";q=3;w=3600`)
+					} else {
+						s.wantNoHeader(a, "RateLimit", "RateLimit-Policy")
+					}
+				}
+			})
+		}
+	})
+}
+
+// TestHeadersReplaceUpstreams proxies to a server that sets them itself.
+func TestHeadersReplaceUpstreams(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, name := range []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+			w.Header().Set(name, "the upstream's")
+		}
+		if r.URL.Path == "/hints" {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		w.WriteHeader(http.StatusTeapot)
+		fmt.Fprint(w, "tea")
+	}))
+	defer up.Close()
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone api {
+					rule 5/1h
+				}
+				headers all
+			}
+			reverse_proxy ` + up.Listener.Addr().String()})
+		for i, path := range []string{"/", "/hints"} {
+			a := s.want(req{path: path}, 418)
+			s.wantHeader(a, "RateLimit", fmt.Sprintf(`"api";r=%d;t=3600`, 4-i))
+			s.wantHeader(a, "RateLimit-Policy", `"api";q=5;w=3600`)
+			s.wantHeader(a, "X-RateLimit-Limit", "5")
+			s.wantHeader(a, "X-RateLimit-Remaining", fmt.Sprint(4-i))
+			s.wantHeader(a, "X-RateLimit-Reset", "3600")
+		}
+	})
+}
+
+// TestSecondDirectiveAppends has two directives tell of themselves, on answers
+// that are written, that are errors, and that are denials of either.
+func TestSecondDirectiveAppends(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			route {
+				rate_limit {
+					zone outer {
+						rule 4/1h
+					}
+					headers all
+				}
+				rate_limit {
+					zone inner {
+						rule 3/1h
+					}
+					headers all
+				}
+				error /error 503
+				respond ok
+			}`})
+		const policy = `"outer";q=4;w=3600, "inner";q=3;w=3600`
+		for _, c := range []struct {
+			path, limit string
+			status      int
+		}{
+			{"/", `"outer";r=3;t=3600, "inner";r=2;t=3600`, 200},
+			{"/error", `"outer";r=2;t=3600, "inner";r=1;t=3600`, 503},
+			{"/", `"outer";r=1;t=3600, "inner";r=0;t=3600`, 200},
+			{"/", `"outer";r=0;t=3600, "inner";r=0;t=3600`, 429},
+			{"/", `"outer";r=0;t=3600`, 429},
+		} {
+			a := s.want(req{path: c.path}, c.status)
+			s.wantHeader(a, "RateLimit", c.limit)
+			s.wantHeader(a, "RateLimit-Policy", policy[:len(policy)*len(c.limit)/len(`"outer";r=3;t=3600, "inner";r=2;t=3600`)])
+			s.wantHeader(a, "X-RateLimit-Limit", "4")
+		}
+	})
+}
+
+// TestHeadersOnEveryAnswer asks for answers of all kinds.
+func TestHeadersOnEveryAnswer(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone api {
+					rule 100/1h
+				}
+			}
+			root testdata
+			error /error 500
+			respond /304 304
+			respond /204 204
+			` + handle(t, "/nothing", func(http.ResponseWriter, *http.Request) error { return nil }) + `
+			` + handle(t, "/flush", func(w http.ResponseWriter, _ *http.Request) error {
+			return http.NewResponseController(w).Flush()
+		}) + `
+			` + handle(t, "/copy", func(w http.ResponseWriter, _ *http.Request) error {
+			_, err := io.Copy(w, strings.NewReader("text"))
+			return err
+		}) + `
+			` + handle(t, "/failed", func(http.ResponseWriter, *http.Request) error { return io.ErrUnexpectedEOF }) + `
+			file_server
+			handle_errors 500 {
+				respond "sorry" 200
+			}`})
+		left := 100
+		for path, status := range map[string]int{
+			"/nothing": 200, "/flush": 200, "/copy": 200, "/failed": 500, "/error": 200,
+			"/missing": 404, "/304": 304, "/204": 204,
+		} {
+			left--
+			a := s.want(req{path: path}, status)
+			s.wantHeader(a, "RateLimit", fmt.Sprintf(`"api";r=%d;t=3600`, left))
+			s.wantHeader(a, "RateLimit-Policy", `"api";q=100;w=3600`)
+		}
+	})
+}
+
+// TestHeadersOnUpgrade proxies a connection that switches protocols.
+func TestHeadersOnUpgrade(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(echo))
+	defer up.Close()
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone api {
+					rule 5/1h
+				}
+			}
+			reverse_proxy ` + up.Listener.Addr().String()})
+		conn, resp := s.upgrade(req{})
+		defer conn.Close()
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("status %d", resp.StatusCode)
+		}
+		s.wantHeader(&answer{header: resp.Header}, "RateLimit", `"api";r=4;t=3600`)
+		fmt.Fprint(conn, "hello\n")
+		if line, err := bufio.NewReader(conn).ReadString('\n'); line != "hello\n" {
+			t.Errorf("echo %q %v", line, err)
+		}
+	})
+}
+
+// echo switches to a protocol that says everything twice.
+func echo(w http.ResponseWriter, _ *http.Request) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), 500)
+		return
+	}
+	defer conn.Close()
+	fmt.Fprint(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\nRateLimit: mine\r\n\r\n")
+	_ = rw.Flush()
+	_, _ = io.Copy(conn, rw)
+}
+
+// upgrade asks to switch protocols, on a connection of its own.
+func (s *site) upgrade(q req) (net.Conn, *http.Response) {
+	s.Helper()
+	r := q.http(s)
+	conn, err := net.Dial("tcp", r.URL.Host)
+	if err != nil {
+		s.Fatal(err)
+	}
+	r.Header.Set("Connection", "Upgrade")
+	r.Header.Set("Upgrade", "echo")
+	if err := r.Write(conn); err != nil {
+		s.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), r)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return conn, resp
+}
+
+func TestNoHeadersWhereNothingIsCounted(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone shadow {
+					match path /shadow
+					shadow
+					rule 1/1h
+				}
+				zone places {
+					match path /places
+					in_flight 5
+				}
+				zone twins {
+					match path /twins
+					prevent_duplicates 1h
+				}
+				zone skipped {
+					match path /skipped
+					key {header.X-None}
+					key_missing skip
+					rule 1/1h
+				}
+				zone missing {
+					match path /missing
+					key {header.X-None}
+					key_missing deny
+					rule 1/1h
+				}
+				headers all
+			}
+			respond ok`})
+		for _, q := range []req{{path: "/shadow"}, {path: "/places"}, {path: "/twins"}, {path: "/skipped"}, {path: "/missing"}, {path: "/else"}} {
+			q.method = "POST"
+			first, second := s.send(q), s.send(q)
+			for _, a := range []*answer{first, second} {
+				s.wantNoHeader(a, "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+			}
+		}
+	})
+}

@@ -1,0 +1,73 @@
+package test
+
+import (
+	"bytes"
+	"fmt"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/metrics"
+)
+
+// watchers are the goroutines that sample.
+func watchers() int {
+	var b bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
+	return strings.Count(b.String(), "metrics.(*History).run(")
+}
+
+// TestHistoryOverReloads: what zones let pass and denied is told also after a
+// reload, one goroutine samples, and none when nothing runs any more.
+func TestHistoryOverReloads(t *testing.T) {
+	s := serve(t, zoneOf(backend{}, "rule 2/100h"))
+	seen := func(zone string) (passed, denied uint32) {
+		var all metrics.Minutes
+		if status, text := s.ask("GET", "history?zone="+zone, "", &all); status != 200 {
+			t.Fatal(text)
+		}
+		for i := range all.Zones[zone].Passed {
+			passed += all.Zones[zone].Passed[i]
+			denied += all.Zones[zone].Denied[i]
+		}
+		return passed, denied
+	}
+	const step = 2_000_000                                              // microseconds
+	time.Sleep(time.Duration(step-clock.Now()%step) * time.Microsecond) // zones are watched from the beginning of a step on
+	s.want(req{}, 200, 200, 429, 429, 429)
+	wait := func(passed, denied uint32) {
+		t.Helper()
+		until(t, fmt.Sprintf("%d and %d requests to be told of", passed, denied), func() bool {
+			p, d := seen("z")
+			return p == passed && d == denied
+		})
+	}
+	wait(2, 3)
+	s.reload(zoneOf(backend{}, "rule 3/100h\nrule 5/1h gcra"))
+	s.want(req{ip: "10.0.0.1"}, 200)
+	wait(3, 3)
+	if n := watchers(); n != 1 {
+		t.Errorf("%d goroutines sample, want 1", n)
+	}
+	if err := s.load(setup{site: "rate_limit {client_ip} nonsense"}); err == nil {
+		t.Error("it loads")
+	}
+	s.want(req{ip: "10.0.0.1"}, 200)
+	wait(4, 3)
+	for query, want := range map[string]int{"?since=x": 400, "?since=-1": 400, "?since=9223372036854775807": 400, "?zone=none": 200, "": 200, "?since=1&zone=z&zone=z": 200} {
+		if status, text := s.ask("GET", "history"+query, "", nil); status != want {
+			t.Errorf("%s: %d %s", query, status, text)
+		}
+	}
+	if status, _ := s.ask("POST", "history", "", nil); status != 405 {
+		t.Errorf("POST: %d", status)
+	}
+	if err := stopCaddy(); err != nil {
+		t.Fatal(err)
+	}
+	if n := watchers(); n != 0 {
+		t.Errorf("%d goroutines sample when nothing runs", n)
+	}
+}

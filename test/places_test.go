@@ -1,0 +1,292 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// gate is a handler that answers only when it is told to.
+type gate struct {
+	entered chan *http.Request
+	goOn    chan bool
+	now     atomic.Int64 // requests inside
+	most    atomic.Int64
+}
+
+func newGate() *gate {
+	return &gate{entered: make(chan *http.Request, 1000), goOn: make(chan bool, 1000)}
+}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	n := g.now.Add(1)
+	defer g.now.Add(-1)
+	for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
+	}
+	g.entered <- r
+	<-g.goOn
+	_, err := io.WriteString(w, "ok")
+	return err
+}
+
+// open sends a request that stays unanswered until the gate opens, and waits
+// until it is inside.
+func (s *site) open(g *gate, q req) (status <-chan int) {
+	s.Helper()
+	done := make(chan int, 1)
+	go func() {
+		a, err := s.try(q)
+		if err != nil {
+			a = new(answer)
+		}
+		done <- a.status
+	}()
+	select {
+	case <-g.entered:
+	case status := <-done:
+		s.Fatalf("status %d, want the request inside", status)
+	}
+	return done
+}
+
+func inFlight(limit int, handler string) string {
+	return fmt.Sprintf(`
+		rate_limit {
+			zone z {
+				in_flight %d
+			}
+		}
+		%s
+		handle_errors {
+			respond "{http.rate_limit.exceeded.name} {http.rate_limit.exceeded.rule}"
+		}`, limit, handler)
+}
+
+func TestInFlight(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		g := newGate()
+		s := serve(t, setup{app: b.app(), site: inFlight(2, handle(t, "*", g.ServeHTTP))})
+		first, second := s.open(g, req{}), s.open(g, req{})
+		a := s.want(req{}, 429)
+		s.wantHeader(a, "Retry-After", "1")
+		s.wantNoHeader(a, "RateLimit", "RateLimit-Policy")
+		if a.body != "z in_flight" {
+			t.Errorf("denied by %q", a.body)
+		}
+		other := s.open(g, req{ip: "10.0.0.2"}) // another key has places of its own
+		for range 3 {
+			g.goOn <- true
+		}
+		for _, c := range []<-chan int{first, second, other} {
+			if status := <-c; status != 200 {
+				t.Errorf("status %d", status)
+			}
+		}
+		// All were given back, after the answers were sent.
+		g.goOn <- true
+		until(t, "a place", func() bool { return s.send(req{}).status == 200 })
+	})
+}
+
+// TestInFlightBound has many requests at once, of which never more than the
+// limit may be inside.
+func TestInFlightBound(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		g := newGate()
+		close(g.goOn)
+		s := serve(t, setup{app: b.app(), site: inFlight(3, handle(t, "*", g.ServeHTTP))})
+		var passed atomic.Int64
+		parallel(20, func(int) {
+			for range 20 {
+				if a, err := s.try(req{}); err != nil {
+					t.Error(err)
+				} else if a.status == 200 {
+					passed.Add(1)
+				}
+			}
+		})
+		if most := g.most.Load(); most > 3 || most == 0 {
+			t.Errorf("%d at the same time, want at most 3", most)
+		}
+		t.Logf("%d passed", passed.Load())
+		until(t, "three places", func() bool { return s.send(req{}).status == 200 })
+	})
+}
+
+// TestPlaceIsGivenBack ends the chain in other ways than with an answer.
+func TestPlaceIsGivenBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: inFlight(1, `
+			error /error 500
+			`+handle(t, "*", func(_ http.ResponseWriter, r *http.Request) error {
+			switch r.URL.Path {
+			case "/abort":
+				panic(http.ErrAbortHandler)
+			case "/panic":
+				panic("on purpose")
+			}
+			return nil
+		}))})
+		for range 3 {
+			for _, path := range []string{"/abort", "/panic", "/error", "/"} {
+				until(t, "a place for "+path, func() bool {
+					a, err := s.try(req{path: path})
+					return err != nil || a.status != 429
+				})
+			}
+		}
+		if b.redis != nil {
+			until(t, "no place in Redis", func() bool {
+				keys, err := b.redis.Client().Keys(context.Background(), "*:z:*").Result()
+				return err == nil && len(keys) == 0
+			})
+		}
+	})
+}
+
+// TestPlaceIsHeldByConnection switches protocols: the place is held until the
+// connection ends, whoever reads and writes it.
+func TestPlaceIsHeldByConnection(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(echo))
+	defer up.Close()
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: inFlight(1, "reverse_proxy "+up.Listener.Addr().String())})
+		conn, resp := s.upgrade(req{})
+		if resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("status %d", resp.StatusCode)
+		}
+		s.want(req{}, 429, 429)
+		conn.Close()
+		until(t, "the place", func() bool {
+			conn, resp := s.upgrade(req{})
+			defer conn.Close()
+			return resp.StatusCode == http.StatusSwitchingProtocols
+		})
+	})
+}
+
+// TestPlaceIsHeldByStream holds it while an event stream is open, until the
+// client goes away.
+func TestPlaceIsHeldByStream(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: inFlight(1, handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Type", "text/event-stream")
+			fmt.Fprint(w, "data: 1\n\n")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return nil
+		}))})
+		stream := func() (status int, leave func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			resp, err := s.client.Do(req{ctx: ctx}.http(s))
+			if err != nil {
+				cancel()
+				t.Fatal(err)
+			}
+			return resp.StatusCode, func() { cancel(); _ = resp.Body.Close() }
+		}
+		_, leave := stream()
+		s.want(req{}, 429)
+		leave()
+		until(t, "the place", func() bool {
+			status, leave := stream()
+			leave()
+			return status == 200
+		})
+	})
+}
+
+// TestPlaceIsHeldOverReload changes the configuration while a request is inside.
+func TestPlaceIsHeldOverReload(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		g := newGate()
+		handler := handle(t, "*", g.ServeHTTP)
+		s := serve(t, setup{app: b.app(), site: inFlight(1, handler)})
+		first := s.open(g, req{})
+		s.reload(setup{app: b.app(), site: inFlight(2, handler) + "\nheader X-New yes"})
+		second := s.open(g, req{})
+		s.want(req{}, 429) // of two places, two are held
+		g.goOn <- true
+		g.goOn <- true
+		if a, b := <-first, <-second; a != 200 || b != 200 {
+			t.Errorf("statuses %d and %d", a, b)
+		}
+		// Both places are free again.
+		until(t, "two places", func() bool {
+			g.most.Store(0)
+			for range 2 {
+				g.goOn <- true
+			}
+			one, two := make(chan int), make(chan int)
+			for _, c := range []chan int{one, two} {
+				go func() { a, _ := s.try(req{}); c <- a.status }()
+			}
+			return <-one == 200 && <-two == 200
+		})
+	})
+}
+
+// TestDeniedRequestTakesNoPlace: a rule denies, so the place stays free, and a
+// full zone charges no rule.
+func TestDeniedRequestTakesNoPlace(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		g := newGate()
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone places {
+					key all
+					in_flight 1
+				}
+				zone rule {
+					rule 2/1h
+				}
+			}
+			` + handle(t, "*", g.ServeHTTP)})
+		inside := s.open(g, req{})
+		s.want(req{}, 429, 429, 429)
+		g.goOn <- true
+		<-inside
+		g.goOn <- true
+		until(t, "the place", func() bool { return s.send(req{}).status == 200 })
+		s.between(s.want(req{}, 429, 429), "Retry-After", 3590, 3600) // the second rule now
+		g.goOn <- true
+		until(t, "the place", func() bool { return s.send(req{ip: "10.0.0.2"}).status == 200 })
+	})
+}
+
+// TestClientGoesAwayInQueue lets a client leave while it waits for its turn: it
+// frees its place, and stays charged.
+func TestClientGoesAwayInQueue(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 2/2h leaky_bucket\nmax_wait 1h\nin_flight 1"))
+		s.want(req{}, 200)
+		until(t, "the place", func() bool {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			a, err := s.try(req{ctx: ctx})
+			return err != nil || a.get("RateLimit") == `"z";r=0;t=7200`
+		})
+		until(t, "the place again", func() bool {
+			a := s.want(req{}, 429)
+			return a.get("Retry-After") != "1"
+		})
+		s.between(s.want(req{}, 429), "Retry-After", 3590, 3600)
+		var gone map[string]any
+		until(t, "the line of the one who left", func() bool {
+			for _, line := range s.log.lines(t, "handled request") {
+				if line["status"] == 499.0 {
+					gone = line
+				}
+			}
+			return gone != nil
+		})
+		if d, _ := gone["rate_limit"].(map[string]any); d["decision"] != "delayed" {
+			t.Errorf("access log line %v", gone)
+		}
+	})
+}

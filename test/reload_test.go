@@ -1,0 +1,222 @@
+package test
+
+import (
+	"encoding/json"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+const startsAnew = "the zone's rules or key are of another kind than before: its counts start anew"
+
+func zoneOf(b backend, lines string) setup {
+	return setup{app: b.app(), site: "rate_limit {\nzone z {\n" + lines + "\n}\n}\nrespond {http.rate_limit.z.remaining}"}
+}
+
+// TestCountsSurviveReload uses a part of each rule, loads the same and other
+// configurations, and finds what was used.
+func TestCountsSurviveReload(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, alg := range []string{"sliding_log", "fixed_window", "sliding_window", "gcra", "token_bucket", "leaky_bucket nodelay"} {
+			s := serve(t, zoneOf(b, "rule 10/100h "+alg))
+			before := len(s.log.lines(t, startsAnew))       // the process remembers the test before
+			ip := "10.0.0." + string(rune('0'+len(alg)%10)) // Redis keeps the counts of the round before
+			q := req{ip: ip}
+			s.want(q, 200, 200, 200, 200)
+			for _, c := range []struct{ lines, left string }{
+				{"rule 10/100h " + alg, "5"},
+				{"rule 8/100h " + alg + " name other", "2"}, // 5 were used
+				{"rule 8/100h " + alg + "\ncost 2", "0"},
+				{"rule 20/100h " + alg, "11"}, // 8
+				{"rule 20/100h " + alg + "\nrespond 420 x\nmax_wait 1s", "10"},
+			} {
+				s.reload(zoneOf(b, c.lines))
+				if a := s.want(q, 200); a.body != c.left {
+					t.Errorf("%s after 10/100h: %s left, want %s", c.lines, a.body, c.left)
+				}
+			}
+			s.reload(zoneOf(b, "rule 10/100h "+alg)) // all 10 of them and nothing more
+			s.want(q, 429)
+			s.reload(zoneOf(b, "rule 11/100h "+alg))
+			s.want(q, 200, 429)
+			if n := len(s.log.lines(t, startsAnew)) - before; n != 0 {
+				t.Errorf("%s: %d lines say that counts start anew, want none", alg, n)
+			}
+		}
+	})
+}
+
+// TestBurstChangeKeepsCounts changes the burst alone.
+func TestBurstChangeKeepsCounts(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 10/100h gcra burst 6"))
+		s.want(req{}, 200, 200, 200)
+		s.reload(zoneOf(b, "rule 10/100h gcra burst 4"))
+		s.want(req{}, 200, 429)
+		s.reload(zoneOf(b, "rule 10/100h gcra burst 6"))
+		s.want(req{}, 200, 200, 429)
+	})
+}
+
+// TestChangeOfKindStartsAnew: what counts in another way cannot keep counts,
+// and says so.
+func TestChangeOfKindStartsAnew(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 2/100h"))
+		before := len(s.log.lines(t, startsAnew))
+		for i, lines := range []string{
+			"rule 2/50h", "rule 2/50h gcra", "rule 2/50h sliding_window", "rule 2/50h sliding_window buckets 5",
+			"rule 2/50h fixed_window", "rule 2/50h fixed_window align", "rule 2/50h token_bucket", "rule 2/50h token_bucket step 5h",
+			"rule 2/50h\nrule 9/9h", "rule 2/9h\nkey {client_ip} x",
+		} {
+			s.want(req{}, 200, 200, 429)
+			s.reload(zoneOf(b, lines))
+			if got := s.log.lines(t, startsAnew)[before:]; len(got) != i+1 || got[i]["zone"] != "z" {
+				t.Fatalf("%s: log lines %v, want %d", lines, got, i+1)
+			}
+		}
+		s.want(req{}, 200, 200, 429)
+	})
+}
+
+// TestPlacesStartCountsAnew: to make room for places a zone in this process
+// starts anew and says so; in Redis they lie beside the counts.
+func TestPlacesStartCountsAnew(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 2/100h"))
+		before := len(s.log.lines(t, startsAnew))
+		s.want(req{}, 200, 200, 429)
+		s.reload(zoneOf(b, "rule 2/100h\nin_flight 5"))
+		told := len(s.log.lines(t, startsAnew)) - before
+		if status := s.send(req{}).status; (status == 200) != (told == 1) || b.redis != nil && status != 429 {
+			t.Errorf("status %d, and %d lines say that counts start anew", status, told)
+		}
+	})
+}
+
+// TestTwoVersionsSideBySide has two servers' worth of rules in one Redis, as
+// while instances are updated: neither misreads the other's counts.
+func TestTwoVersionsSideBySide(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 3/100h"))
+		s.want(req{}, 200)
+		for _, lines := range []string{"rule 3/100h gcra", "rule 3/100h fixed_window\nrule 3/9h", "rule 3/100h sliding_window"} {
+			s.reload(zoneOf(b, lines))
+			s.want(req{}, 200, 200, 200, 429)
+		}
+		s.reload(zoneOf(b, "rule 4/100h"))
+		if b.redis != nil { // locally the old counts are gone with the old rules
+			s.want(req{}, 200, 200, 200, 429)
+		} else {
+			s.want(req{}, 200, 200, 200, 200, 429)
+		}
+	})
+}
+
+// TestFailedLoadGivesBack loads configurations that go wrong at different
+// points: what runs goes on, with its counts, and nothing is held for the rest.
+func TestFailedLoadGivesBack(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 2/1h"))
+		held := 0
+		if b.redis != nil {
+			held = 1
+		}
+		s.want(req{}, 200)
+		url := s.url
+		for what, c := range map[string]setup{
+			"a store that is wrong": {app: b.app() + redisStore(nobody(t), "name other") + redisStore(nobody(t), "name wrong", "password {env.NO_SUCH_VARIABLE}"), site: "respond ok"},
+			"a zone that is wrong":  {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\nzone twice {\nrule 1/1h\n}\n}\nrate_limit {\nzone twice {\nrule 2/1h\n}\n}"},
+			"no such store":         {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\nzone other {\nrule 1/1h\nstore nowhere\n}\n}"},
+			"another handler":       {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\n}\nroot {\nheader {\n}\n}\nbasic_auth {\nuser nohash\n}"},
+			"no room to listen":     {app: b.app() + redisStore(nobody(t), "name other"), site: "rate_limit {\nzone z {\nrule 1/1h\n}\n}\nrate_limit {\nzone new {\nrule 1/1h\n}\n}", more: "http://:" + port(taken) + " {\nbind 127.0.0.1\n}"},
+		} {
+			if err := s.load(c); err == nil {
+				t.Fatalf("%s: loads", what)
+			}
+			wantPools(t, 1, held)
+		}
+		if s.url != url {
+			t.Fatal("the site moved")
+		}
+		s.want(req{}, 200, 429)
+	})
+}
+
+func port(l net.Listener) string {
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// TestPoolsFollowConfiguration drops zones and stores that are no longer there.
+func TestPoolsFollowConfiguration(t *testing.T) {
+	s := serve(t, setup{app: redisStore(nobody(t)), site: `
+		rate_limit {
+			zone one {
+				rule 1/1h
+				rule 2/2h
+				override 10.0.0.1 {
+					rule 3/1h
+				}
+				prevent_duplicates
+			}
+			zone two {
+				rule 1/1h
+			}
+		}`})
+	wantPools(t, 4, 1)
+	for range 3 {
+		s.reload(setup{site: "rate_limit {\nzone two {\nrule 1/1h\n}\n}"})
+		wantPools(t, 1, 0)
+	}
+	s.reload(setup{site: "respond ok"})
+	wantPools(t, 0, 0)
+}
+
+// TestValidateDialsNobody: a configuration that is only looked at must not
+// reach out.
+func TestValidateDialsNobody(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var dialed atomic.Int64
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			dialed.Add(1)
+			c.Close()
+		}
+	}()
+	s := newSite(t)
+	c := setup{app: redisStore(l.Addr().String()), site: "rate_limit {\nzone z {\nrule 1/1h\n}\n}"}
+	adapted, err := adapt(t, c.caddyfile(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cfg caddy.Config
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(string(adapted), ":8001", "127.0.0.1:0")), &cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Validate(&cfg); err != nil {
+		t.Fatal(err)
+	}
+	wantPools(t, 0, 0)
+	if n := dialed.Load(); n != 0 {
+		t.Errorf("dialed %d times", n)
+	}
+	s.reload(c) // and now it does
+	until(t, "a connection", func() bool { return dialed.Load() > 0 })
+}

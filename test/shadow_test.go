@@ -1,0 +1,136 @@
+package test
+
+import (
+	"testing"
+	"time"
+)
+
+func TestShadowOnlyReports(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		emitted, subscribe := listen(t, "rate_limit_exceeded")
+		s := serve(t, setup{app: b.app(), global: subscribe, site: `
+			rate_limit {
+				zone dark {
+					shadow
+					rule 1/1h name r
+					in_flight 1
+					prevent_duplicates 1h
+					max_wait 30s
+					respond 500 "never"
+				}
+				zone slow {
+					shadow
+					rule 1/1h leaky_bucket burst 3
+				}
+				zone blind {
+					shadow
+					key {header.X-None}
+					key_missing deny
+					rule 1/1h
+				}
+			}
+			respond "{http.rate_limit.dark.decision} {http.rate_limit.dark.remaining} {http.rate_limit.slow.decision} {http.rate_limit.blind.decision}"`})
+		before := s.metric("decisions_total", "zone", "dark", "decision", "shadow_denied")
+		for i, want := range []string{
+			"allowed 0 allowed shadow_denied", "shadow_denied 0 allowed shadow_denied",
+			"shadow_denied 0 allowed shadow_denied", "shadow_denied 0 shadow_denied shadow_denied",
+		} {
+			a, took := s.timed(req{method: "POST"})
+			if a.status != 200 || a.body != want || took > 10*time.Second {
+				t.Errorf("request %d: %d %q after %v, want %q", i+1, a.status, a.body, took, want)
+			}
+			s.wantNoHeader(a, "RateLimit", "RateLimit-Policy", "Retry-After", "Cache-Control")
+		}
+		if n := s.metric("decisions_total", "zone", "dark", "decision", "shadow_denied") - before; n != 3 {
+			t.Errorf("shadow_denied rose by %v, want 3", n)
+		}
+		if lines := s.log.lines(t, "rate limit exceeded"); len(lines) > 0 {
+			t.Errorf("log lines %v, want none", lines)
+		}
+		if n := len(emitted.named("rate_limit_exceeded")); n > 0 {
+			t.Errorf("%d events, want none", n)
+		}
+		line := s.log.access(t, 4)[3]
+		if d, _ := line["rate_limit"].(map[string]any); d["zone"] != "dark" || d["rule"] != "r" || d["decision"] != "shadow_denied" {
+			t.Errorf("access log line %v", line)
+		}
+	})
+}
+
+// TestShadowIsChargedIfOthersAdmit: what the others deny is not charged to a
+// shadow, and what a shadow denies is charged to the others.
+func TestShadowIsChargedIfOthersAdmit(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone dark {
+					shadow
+					key all
+					rule 3/1h
+				}
+				zone real {
+					rule 2/1h
+				}
+				zone far {
+					match header X-Deny *
+					key {header.X-None}
+					key_missing deny
+					rule 1/1h
+				}
+			}
+			respond "{http.rate_limit.dark.remaining} {http.rate_limit.dark.decision} {http.rate_limit.real.remaining}"
+			handle_errors {
+				respond "{http.rate_limit.dark.remaining} {http.rate_limit.dark.decision} {http.rate_limit.exceeded.name}"
+			}`})
+		for i, c := range []struct {
+			q      req
+			status int
+			want   string
+		}{
+			{req{ip: "10.0.0.1"}, 200, "2 allowed 1"},
+			{req{ip: "10.0.0.1"}, 200, "1 allowed 0"},
+			{req{ip: "10.0.0.1"}, 429, "1 refused_elsewhere real"},
+			{req{ip: "10.0.0.2", header: map[string]string{"X-Deny": "x"}}, 429, "0 refused_elsewhere far"},
+			{req{ip: "10.0.0.2"}, 200, "0 allowed 1"},
+			{req{ip: "10.0.0.2"}, 200, "0 shadow_denied 0"},
+			{req{ip: "10.0.0.3"}, 200, "0 shadow_denied 1"},
+		} {
+			if a := s.want(c.q, c.status); a.body != c.want {
+				t.Errorf("request %d: %q, want %q", i+1, a.body, c.want)
+			}
+		}
+	})
+}
+
+// TestAccessLogNamesTheDenial has one zone deny and shadows beside it: the line
+// tells of the one that denied.
+func TestAccessLogNamesTheDenial(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone before {
+					shadow
+					rule 1/1h
+				}
+				zone one {
+					rule 1/1h name first
+				}
+				zone two {
+					rule 1/1h name second
+				}
+				zone after {
+					shadow
+					rule 1/1h
+				}
+			}
+			respond ok`})
+		s.want(req{}, 200, 429)
+		lines := s.log.access(t, 2)
+		if lines[0]["rate_limit"] != nil {
+			t.Errorf("an admitted request has %v", lines[0]["rate_limit"])
+		}
+		if d, _ := lines[1]["rate_limit"].(map[string]any); d["zone"] != "one" || d["rule"] != "first" || d["decision"] != "denied" {
+			t.Errorf("access log %v, want zone one, rule first, denied", d)
+		}
+	})
+}

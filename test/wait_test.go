@@ -1,0 +1,296 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime/pprof"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// timed sends a request and says how long its answer took.
+func (s *site) timed(q req) (*answer, time.Duration) {
+	s.Helper()
+	begun := time.Now()
+	return s.send(q), time.Since(begun)
+}
+
+func TestMaxWait(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					rule 2/600ms fixed_window
+					max_wait 700ms
+				}
+				zone other {
+					match header X-Other *
+					key all
+					rule 1/1h name long
+				}
+			}
+			respond {http.rate_limit.z.decision}`})
+		for i := 1; ; i++ {
+			q := req{ip: fmt.Sprintf("10.0.1.%d", i)}
+			begun := time.Now()
+			s.want(q, 200, 200)
+			if time.Since(begun) > 400*time.Millisecond && i < 5 {
+				continue // too slow: there would be nothing to wait for
+			}
+			a := s.send(q)
+			if took := time.Since(begun); a.status != 200 || a.body != "delayed" || took < 600*time.Millisecond {
+				t.Errorf("status %d %q after %v, want 200 after the window", a.status, a.body, took)
+			}
+			s.wantHeader(a, "RateLimit", `"z";r=1;t=1`)
+			break
+		}
+		until(t, "the access log", func() bool {
+			for _, line := range s.log.lines(t, "handled request") {
+				if d, _ := line["rate_limit"].(map[string]any); d["decision"] == "delayed" && d["zone"] == "z" {
+					return true
+				}
+			}
+			return false
+		})
+		// What another zone denies for longer, or without a max_wait, is not waited for.
+		x := req{ip: "10.0.0.2", header: map[string]string{"X-Other": "x"}}
+		s.want(x, 200)
+		s.want(x, 429)
+		if n := s.metric("decisions_total", "zone", "z", "decision", "refused_elsewhere"); n < 1 {
+			t.Errorf("%v requests were refused elsewhere", n)
+		}
+	})
+}
+
+// TestMaxWaitIsTooShort denies at once: nobody waits for nothing.
+func TestMaxWaitIsTooShort(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					rule 1/1h
+					max_wait 30s
+				}
+				zone cost {
+					rule 3/1h
+					cost {header.X-Cost}
+					max_wait 30s
+				}
+			}
+			respond ok`})
+		s.want(req{}, 200)
+		a, took := s.timed(req{})
+		if a.status != 429 || took > 5*time.Second {
+			t.Errorf("status %d after %v, want 429 at once", a.status, took)
+		}
+		s.between(a, "Retry-After", 3590, 3600)
+		a, took = s.timed(req{ip: "10.0.0.2", header: map[string]string{"X-Cost": "4"}})
+		if a.status != 429 || took > 5*time.Second {
+			t.Errorf("status %d after %v, want 429 at once", a.status, took)
+		}
+	})
+}
+
+// TestOldestAsksFirst lines requests up: they pass in the order in which they
+// came, each in its window.
+func TestOldestAsksFirst(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					rule 1/150ms
+					max_wait 20s
+				}
+			}
+			respond ok`})
+		s.want(req{}, 200)
+		const n = 5
+		var passed atomic.Int64
+		came := make(chan int, n)
+		for i := range n {
+			go func() {
+				a, err := s.try(req{})
+				if err != nil || a.status != 200 {
+					t.Errorf("%v %v", a, err)
+				}
+				came <- i
+				passed.Add(1)
+			}()
+			until(t, "the request to line up", func() bool { return waiting()+int(passed.Load()) > i })
+		}
+		for i := range n {
+			if at := <-came; at != i {
+				t.Errorf("request %d passed as number %d", at, i)
+			}
+		}
+		if waiting() != 0 {
+			t.Errorf("%d wait, want nobody", waiting())
+		}
+	})
+}
+
+// maxWaiting is how many requests wait in a zone at most.
+const maxWaiting = 1000
+
+// waiting returns how many requests wait in this process: each in a goroutine of its
+// own.
+func waiting() int {
+	var b bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
+	return strings.Count(b.String(), "limiter.(*waiter).wait(")
+}
+
+// TestThousandWait fills the queue of a zone: one more is denied at once. It
+// also lets all of them go away, which must leave nothing behind.
+func TestThousandWait(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				rule 1/30m
+				max_wait 1h
+			}
+		}
+		respond ok`})
+	s.want(req{}, 200)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	answered := make(chan int, maxWaiting)
+	for i := range maxWaiting {
+		go func() {
+			q := req{ctx: ctx}
+			if i%20 == 1 { // one waits for another key, where there is room once
+				q.ip = fmt.Sprintf("10.1.0.%d", i/20)
+				_, _ = s.try(q)
+			}
+			a, err := s.try(q)
+			if err != nil {
+				a = new(answer)
+			}
+			answered <- a.status
+		}()
+	}
+	until(t, "a full queue", func() bool { return waiting() == maxWaiting })
+	for range 3 {
+		s.between(s.want(req{}, 429), "Retry-After", 1790, 1800)
+	}
+	s.want(req{ip: "10.0.0.2"}, 200) // who has room does not queue
+	cancel()
+	for range maxWaiting {
+		if status := <-answered; status != 0 {
+			t.Fatalf("status %d, want none for who went away", status)
+		}
+	}
+	until(t, "an empty queue", func() bool { return waiting() == 0 })
+}
+
+// TestWhoWaitsAndGoesIsNotCharged leaves before there is room.
+func TestWhoWaitsAndGoesIsNotCharged(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 1/2s\nmax_wait 20s"))
+		s.want(req{}, 200)
+		for range 2 {
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+			if a, err := s.try(req{ctx: ctx}); err == nil {
+				t.Errorf("status %d, want none", a.status)
+			}
+			cancel()
+		}
+		// Had they been charged, this one would wait for three windows.
+		if a, took := s.timed(req{}); a.status != 200 || took > 4*time.Second {
+			t.Errorf("status %d %q after %v", a.status, a.body, took)
+		}
+	})
+}
+
+// TestDuplicateIsNotWaitedFor: max_wait does not help a duplicate.
+func TestDuplicateIsNotWaitedFor(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				rule 10/1h
+				max_wait 30s
+				prevent_duplicates 20s
+			}
+		}
+		respond ok`})
+	s.want(req{method: "POST"}, 200)
+	if a, took := s.timed(req{method: "POST"}); a.status != 429 || took > 10*time.Second {
+		t.Errorf("status %d after %v, want 429 at once", a.status, took)
+	}
+}
+
+// TestPlacesAreWaitedFor: a place is free again when another request ends.
+func TestPlacesAreWaitedFor(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		g := newGate()
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					in_flight 1
+					max_wait 20s
+				}
+			}
+			` + handle(t, "*", g.ServeHTTP)})
+		first := s.open(g, req{})
+		second := make(chan int)
+		go func() { a, _ := s.try(req{}); second <- a.status }()
+		until(t, "the second to wait", func() bool { return waiting() == 1 })
+		g.goOn <- true
+		g.goOn <- true
+		if a, b := <-first, <-second; a != 200 || b != 200 {
+			t.Errorf("statuses %d and %d", a, b)
+		}
+	})
+}
+
+// TestLeakyBucketPaces: admitted requests leave evenly spaced, and what does not
+// fit into the queue is denied.
+func TestLeakyBucketPaces(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					rule 5/1s leaky_bucket burst 3
+				}
+				zone light {
+					rule 100/1s leaky_bucket burst 100
+				}
+			}
+			respond {http.rate_limit.z.decision}`})
+		begun := time.Now()
+		var left [6]time.Duration
+		var answers [6]*answer
+		parallel(len(left), func(i int) {
+			answers[i] = s.send(req{})
+			left[i] = time.Since(begun)
+		})
+		const gap = 200 * time.Millisecond
+		admitted, delayed, denied := 0, 0, time.Duration(0)
+		for i, d := range left {
+			if answers[i].status != 200 {
+				denied = max(denied, d)
+				continue
+			}
+			admitted++
+			if answers[i].body == "delayed" {
+				delayed++
+			}
+			earlier := 0 // of those that left, this one included
+			for k, other := range left {
+				if answers[k].status == 200 && other <= d {
+					earlier++
+				}
+			}
+			if least := time.Duration(earlier-1) * gap; d < least-time.Millisecond {
+				t.Errorf("number %d left after %v, want %v at the least: %v", earlier, d, least, left)
+			}
+		}
+		// While the requests arrive the queue drains a little.
+		if most := 4 + int(denied/gap); admitted < 3 || admitted > most || delayed == 0 {
+			t.Errorf("%d of 6 were admitted, %d of them delayed: want 3 to %d, most of them delayed", admitted, delayed, most)
+		}
+	})
+}
