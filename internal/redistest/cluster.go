@@ -66,7 +66,9 @@ func clusterPort(tb testing.TB) int {
 		port := FreePort(tb)
 		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+10_000))); err == nil {
 			_ = l.Close()
-			return port
+			if reserve(port + 10_000) {
+				return port
+			}
 		}
 	}
 	tb.Fatal("no free port for a cluster node")

@@ -5,6 +5,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -31,7 +32,7 @@ func Build(dir string) error {
 
 // BuildWith has xcaddy build Caddy with these modules of this repository.
 func BuildWith(dir, output string, modules ...string) error {
-	root, err := filepath.Abs("..")
+	root, err := repository()
 	if err != nil {
 		return err
 	}
@@ -59,12 +60,16 @@ func BuildWith(dir, output string, modules ...string) error {
 // dir. It takes the flags of `make build`, so that both share one build cache,
 // and these.
 func BuildHere(dir string, flags ...string) error {
+	root, err := repository()
+	if err != nil {
+		return err
+	}
 	binary = filepath.Join(dir, "caddy")
 	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
 	defer cancel()
 	args := append([]string{"build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-buildvcs=false"}, flags...)
 	cmd := exec.CommandContext(ctx, "go", append(args, "-o", binary, "./cmd/caddy")...)
-	cmd.Dir = ".."
+	cmd.Dir = root
 	if len(flags) == 0 {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
@@ -72,6 +77,25 @@ func BuildHere(dir string, flags ...string) error {
 		return fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// repository is the folder of the plugin: the first one above the tests that has
+// its main package.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "caddy")); err == nil {
+			return dir, nil
+		}
+		above := filepath.Dir(dir)
+		if above == dir {
+			return "", errors.New("no folder above the tests has cmd/caddy")
+		}
+		dir = above
+	}
 }
 
 // Run has build make the Caddy of a package's tests in a folder of their own, and

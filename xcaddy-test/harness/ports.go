@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -29,12 +32,32 @@ func FreePort(t testing.TB) int {
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			l.Close()
-			return port
+			if reserve(port) {
+				return port
+			}
 		}
 	}
 	t.Fatal("no free port")
 	return 0
 }
+
+// reserve keeps a port from other test processes, which would find it free
+// until the server listens. It holds until the process ends. The tests of other
+// modules use the same files.
+func reserve(port int) bool {
+	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("diana-port-%d", port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false
+	}
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		f.Close()
+		return false
+	}
+	reserved.Store(port, f) // or the collector would close it
+	return true
+}
+
+var reserved sync.Map
 
 // Until asks again and again whether something has come true, and fails the
 // test if it has not by the end of the time given.
