@@ -2,6 +2,7 @@
 
 # The same flags as xcaddy's, so that both builds share one build cache.
 CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
+CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
 .PHONY: help run build test lint fmt bench chaos clean exact exact-long fuzz mutants
@@ -15,8 +16,8 @@ run: build ## Build Caddy with Diana and serve examples/quickstart on port 8080
 	@XDG_DATA_HOME='$(CURDIR)/bin/data' XDG_CONFIG_HOME='$(CURDIR)/bin/config' exec bin/caddy run --config examples/quickstart/Caddyfile
 
 build: ## Build Caddy with Diana into bin/caddy
-	@echo "building bin/caddy (some minutes the first time: all of Caddy is downloaded and compiled)"
-	@CGO_ENABLED=0 go build $(CADDY_FLAGS) -o bin/caddy ./cmd/caddy
+	@echo "building $(CADDY) (some minutes the first time: all of Caddy is downloaded and compiled)"
+	@CGO_ENABLED=0 go build $(CADDY_FLAGS) -o $(CADDY) ./cmd/caddy
 
 test: ## Run every test of every module (installs redis-server, chromium and prometheus if missing)
 	@.ci/test

@@ -363,6 +363,7 @@ func (f *failures) StoreDown(string, Failure, error)  { f.downs.Add(1) }
 // known not to be charged, and what may have been sent is no more than a few
 // calls carry. A call that fails counts once, however many it asked for.
 func TestQueueWhenRedisStalls(t *testing.T) {
+	t.Parallel()
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: hour}
 	s := newVirtualShared(t, srv, v)

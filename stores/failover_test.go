@@ -113,6 +113,7 @@ func TestTooManyClients(t *testing.T) {
 // TestNoStaleConnection makes a master a replica for a moment while many
 // connections to it are open: none of them is used again, and all are closed.
 func TestNoStaleConnection(t *testing.T) {
+	t.Parallel()
 	srv, other := redistest.Start(t), redistest.Start(t)
 	s := startAt(t, RedisOptions{Addresses: []string{srv.Addr}, PoolSize: 10})
 	counter := manyKeys(t)
@@ -149,6 +150,7 @@ func TestNoStaleConnection(t *testing.T) {
 // decided, counts are shared at the new master, and when the old one is back as
 // a replica nobody speaks with it.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	w := redistest.StartSentinel(t)
 	s := startAt(t, RedisOptions{Addresses: w.Addrs(), Master: redistest.SentinelMaster})
 	counter := manyKeys(t)
@@ -183,6 +185,7 @@ func TestSentinelFailover(t *testing.T) {
 // keys of other slots stay shared or are soon again, and those of that slot are
 // once its replica has taken over.
 func TestClusterFailover(t *testing.T) {
+	t.Parallel()
 	nodes := redistest.StartReplicatedCluster(t, 3)
 	o := RedisOptions{Cluster: true}
 	for _, n := range nodes[:3] {

@@ -12,6 +12,7 @@ import (
 // The command of docs/new-algorithm.md builds a Caddy that has the algorithm of
 // examples/algorithm, and takes it in a rule.
 func TestSeventhAlgorithm(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	caddy := filepath.Join(dir, "caddy")
 	err := harness.BuildWith(dir, caddy, "github.com/dianalimiter/diana", "github.com/dianalimiter/diana/examples/algorithm")

@@ -39,7 +39,8 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 			})
 			get := func() int { return caddy.Get(t, "/", "X-Account", "alice").Status }
 
-			get() // loads the scripts
+			get()          // loads the script,
+			beat(t, redis) // and so may the first heartbeat
 			oneCallEach(t, redis, 19, 19, get, http.StatusOK)
 			before := redis.Dumps(t)
 			oneCallEach(t, redis, 5, 1, get, http.StatusTooManyRequests) // the others may be denied from memory
@@ -61,6 +62,7 @@ func TestHeartbeatsAreNotCounted(t *testing.T) {
 	harness.StartCaddy(t, harness.Config{
 		Global: onRedis(redis, "timeout 2s"), Site: "\trate_limit 5/1h\n\trespond ok",
 	})
+	beat(t, redis)
 	commands := redis.Watch(t, func() {
 		before := redis.Calls(t)
 		harness.Until(t, 20*time.Second, "two heartbeats", func() bool { return redis.Calls(t) >= before+2 })
@@ -68,6 +70,14 @@ func TestHeartbeatsAreNotCounted(t *testing.T) {
 	if calls := scriptCalls(t, commands); len(calls) > 0 {
 		t.Errorf("without a request: calls of EVALSHA by script: %v", calls)
 	}
+}
+
+// beat waits until the first heartbeat has come.
+func beat(t *testing.T, redis *harness.Redis) {
+	t.Helper()
+	harness.Until(t, 20*time.Second, "a heartbeat", func() bool {
+		return redis.Exists(t.Context(), "diana"+harness.Maintenance).Val() == 1
+	})
 }
 
 // oneCallEach sends n requests, which must all get that status, and fails the
@@ -107,7 +117,7 @@ func scriptCalls(t *testing.T, commands []string) map[string]int {
 			// Asked once, beside all requests, for what Diana warns of, or by the
 			// harness.
 		default:
-			t.Errorf("Redis was also asked: %s", command)
+			t.Errorf("Redis was also asked: %.300s", command)
 		}
 	}
 	return calls

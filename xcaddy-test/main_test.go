@@ -4,6 +4,8 @@
 package xcaddytest
 
 import (
+	"context"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -13,7 +15,31 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-func TestMain(m *testing.M) { os.Exit(harness.Run(m, harness.Build)) }
+func TestMain(m *testing.M) {
+	// Most of what parallel tests do is to wait for others.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(harness.Run(m, harness.Build))
+}
+
+// late is a time beyond what is promised, or less passed than an idle machine lets
+// pass. `make chaos` fails by it. `make test` only says so: beside other work
+// on the machine it would fail by chance.
+func late(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("DIANA_CHAOS") == "full" {
+		t.Errorf(format, args...)
+		return
+	}
+	t.Logf("LATE: "+format, args...)
+}
+
+// untilStopped lets a load go on until stop is called, or the test ends.
+func untilStopped(t *testing.T) (more func() bool, stop func()) {
+	ctx, stop := context.WithCancel(t.Context())
+	return func() bool { return ctx.Err() == nil }, stop
+}
 
 // algorithms are the six, as a rule names them.
 var algorithms = []string{

@@ -57,18 +57,22 @@ func goThrough(t *testing.T, redis *harness.Redis, instances []*harness.Caddy, b
 	m.before = fallbacks(t, instances) - m.before
 	begin(redis, t)
 	away(t, instances)
+	m.alone = time.Now()
 	time.Sleep(3 * time.Second)
 	end(redis, t)
 	m.back = time.Now()
 	for _, c := range instances {
-		harness.Until(t, 2*time.Second-time.Since(m.back), "the store is up again", func() bool {
+		harness.Until(t, 30*time.Second, "the store is up again", func() bool {
 			up, _ := c.Metric(t, "caddy_rate_limit_store_up")
 			return up == 1
 		})
 	}
 	m.rejoined = time.Now()
 	t.Logf("store up again on both instances %v after Redis was", m.rejoined.Sub(m.back))
-	shared(t, instances, 2*time.Second-time.Since(m.back))
+	shared(t, instances, 30*time.Second)
+	if took := time.Since(m.back); took > 2*time.Second {
+		late(t, "counts are shared %v after Redis was back, want at most 2s", took)
+	}
 	time.Sleep(time.Until(m.rejoined.Add(time.Second)))
 	m.settled, m.after = time.Now(), fallbacks(t, instances)
 	time.Sleep(1500 * time.Millisecond)
@@ -79,7 +83,7 @@ func goThrough(t *testing.T, redis *harness.Redis, instances []*harness.Caddy, b
 
 // moments are those of one outage.
 type moments struct {
-	healthy, gone, back, rejoined, settled, end time.Time
+	healthy, gone, alone, back, rejoined, settled, end time.Time
 
 	// Decisions made without Redis while it was there, before and after: a
 	// machine that is too busy to answer within the timeout is an outage too.
@@ -129,7 +133,7 @@ func away(t *testing.T, instances []*harness.Caddy) {
 	t.Helper()
 	passed := 0
 	for _, c := range instances {
-		harness.Until(t, 2*time.Second, "the store is down", func() bool {
+		harness.Until(t, 30*time.Second, "the store is down", func() bool {
 			up, ok := c.Metric(t, "caddy_rate_limit_store_up")
 			return ok && up == 0
 		})
@@ -155,14 +159,18 @@ func judgeOutage(t *testing.T, shots, control []harness.Shot, m moments) {
 		}
 		return outageBound
 	}
+	alone := m.gone.Add(time.Second)
+	if m.alone.After(alone) { // a busy machine takes longer to see it
+		alone = m.alone
+	}
 	phases := []struct {
 		name     string
 		from, to time.Time
 		bound    int // in any second of it
 	}{
 		{"healthy", m.healthy, m.gone, calm(m.before)},
-		{"away, the first second", m.gone, m.gone.Add(time.Second), 2 * outageBound},
-		{"alone", m.gone.Add(1100 * time.Millisecond), m.back, outageBound},
+		{"away, the first second", m.gone, alone, 2 * outageBound},
+		{"alone", alone.Add(100 * time.Millisecond), m.back, outageBound},
 		{"back, the first two seconds", m.back, m.settled, 2 * outageBound},
 		{"shared again", m.settled, m.end, calm(m.after)},
 	}
@@ -193,11 +201,11 @@ func judgeWaits(t *testing.T, phase string, shots, control []harness.Shot) {
 	t.Logf("%-28s p50 %v, p99 %v, slowest %v; without a limit p50 %v, p99 %v, slowest %v",
 		phase, p50, p99, slowest, free50, free99, freeSlowest)
 	if allowed := outageTimeout + 10*time.Millisecond + 2*free99; p99 > allowed {
-		t.Errorf("%s: p99 %v, want at most %v", phase, p99, allowed)
+		late(t, "%s: p99 %v, want at most %v", phase, p99, allowed)
 	}
 	// The one slowest request says less of the limiter than of the machine,
 	// but a wait for a connection, of two seconds, would show here.
 	if allowed := time.Second + freeSlowest; slowest > allowed {
-		t.Errorf("%s: slowest %v, want at most %v", phase, slowest, allowed)
+		late(t, "%s: slowest %v, want at most %v", phase, slowest, allowed)
 	}
 }

@@ -177,7 +177,7 @@ func TestRepositoryFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, module := range append(strings.Fields(string(out)), "./tools") {
+	for _, module := range append(strings.Fields(string(out)), "./.ci/tools") {
 		if want := `"` + strings.TrimPrefix(module+"/", ".")[:max(1, len(module)-1)] + `"`; !strings.Contains(file(t, ".github/dependabot.yml"), want) {
 			t.Errorf("dependabot does not look at %s", want)
 		}
@@ -187,6 +187,7 @@ func TestRepositoryFiles(t *testing.T) {
 // A release is built from a tag whose notes stand in the changelog, and nothing
 // else. The script works in a copy of the repository.
 func TestRelease(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "clone")
 	if out, err := exec.Command("git", "clone", "-q", "..", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

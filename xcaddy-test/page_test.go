@@ -160,6 +160,7 @@ func screen(width, height int64, phone bool, scheme string) chromedp.Action {
 // The live page shows what happens, in a real browser, and its buttons do what
 // they say.
 func TestLivePage(t *testing.T) {
+	t.Parallel()
 	redis := harness.StartRedis(t)
 	c := harness.StartCaddy(t, harness.Config{
 		Global: onRedisWith(redis, "rules redis diana:rules", "timeout 1s"), Site: paged,
@@ -167,13 +168,16 @@ func TestLivePage(t *testing.T) {
 	})
 	push(t, redis, `{"zones": {"watch": {"rules": [{"limit": 2, "window": "1h"}]}, "else<b>where": {}}}`)
 	evil := url.QueryEscape(`<img src=x onerror="document.title='owned'">` + "\x00\x1b[31m")
-	load := harness.During(time.Minute)
+	more, stop := untilStopped(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		harness.Pace(60, load, c.URL+"/api?k=a", c.URL+"/api?k=a", c.URL+"/api?k=b", c.URL+"/api?k="+evil, c.URL+"/login?k=eve")
+		harness.Pace(60, more, c.URL+"/api?k=a", c.URL+"/api?k=a", c.URL+"/api?k=b", c.URL+"/api?k="+evil, c.URL+"/login?k=eve")
 	}()
-	defer func() { <-done }()
+	defer func() {
+		stop()
+		<-done
+	}()
 	harness.Until(t, 30*time.Second, "ten seconds of history", func() bool {
 		var h struct {
 			Zones map[string]struct{ Allowed, Denied []int }
@@ -291,6 +295,7 @@ const sharedPage = `	handle /rate_limit/* {
 
 // The page is shown on a site, behind a password, and can change nothing there.
 func TestLivePageOnASite(t *testing.T) {
+	t.Parallel()
 	c := harness.StartCaddy(t, harness.Config{Site: sharedPage})
 	if status := c.Get(t, "/rate_limit/").Status; status != http.StatusUnauthorized {
 		t.Fatalf("status %d without a password", status)

@@ -130,6 +130,7 @@ var legendLabel = regexp.MustCompile(`{{(\w+)}}`)
 // the compose file has them: each query of the dashboard finds something, with
 // the labels that its legend names, and an alert is raised when Redis is gone.
 func TestDashboardAndAlertsInPrometheus(t *testing.T) {
+	t.Parallel()
 	redis := harness.StartRedis(t)
 	var all []*harness.Caddy
 	var targets []string

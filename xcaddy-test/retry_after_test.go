@@ -14,6 +14,7 @@ import (
 // A client gets its 200s, then 429 with Retry-After, and 200 again after
 // waiting exactly that long: with every algorithm, on both stores.
 func TestRetryAfterIsExact(t *testing.T) {
+	t.Parallel()
 	redis := harness.StartRedis(t)
 	// Left alone, its queue is as long as one second drains, and the three
 	// that the others admit at once would not all find room in it.

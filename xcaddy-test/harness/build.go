@@ -58,8 +58,13 @@ func BuildWith(dir, output string, modules ...string) error {
 
 // BuildHere has Go build the Caddy of this repository, the plugin in it, into
 // dir. It takes the flags of `make build`, so that both share one build cache,
-// and these.
+// and these. Without flags, a Caddy that was built before is taken where
+// DIANA_CADDY names it.
 func BuildHere(dir string, flags ...string) error {
+	if built := os.Getenv("DIANA_CADDY"); built != "" && len(flags) == 0 {
+		binary = built
+		return nil
+	}
 	root, err := repository()
 	if err != nil {
 		return err

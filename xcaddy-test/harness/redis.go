@@ -137,9 +137,9 @@ func (r *Redis) CheckTTLs(t testing.TB) {
 	}
 }
 
-// maintenance is in every key that an instance uses beside requests. Its
+// Maintenance is in every key that an instance uses beside requests. Its
 // heartbeat writes one about every second, whatever requests come.
-const maintenance = ":{instances}"
+const Maintenance = ":{instances}"
 
 // Dumps returns what every key holds, but for those of maintenance.
 func (r *Redis) Dumps(t testing.TB) map[string]string {
@@ -148,7 +148,7 @@ func (r *Redis) Dumps(t testing.TB) map[string]string {
 	dumps := map[string]string{}
 	keys := r.Scan(ctx, 0, "*", 1000).Iterator()
 	for keys.Next(ctx) {
-		if strings.Contains(keys.Val(), maintenance) {
+		if strings.Contains(keys.Val(), Maintenance) {
 			continue
 		}
 		// A key may expire between the two commands and is then not there.

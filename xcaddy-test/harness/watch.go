@@ -47,7 +47,7 @@ func (r *Redis) Watch(t testing.TB, do func()) []string {
 		switch line := lines.Text(); {
 		case strings.Contains(line, end):
 			return seen
-		case !strings.Contains(line, " lua] ") && !strings.Contains(line, maintenance):
+		case !strings.Contains(line, " lua] ") && !strings.Contains(line, Maintenance):
 			seen = append(seen, line)
 		}
 	}
