@@ -8,15 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
 // startAt starts a store that is told of nothing.
 func startAt(t *testing.T, o RedisOptions) *Shared {
 	t.Helper()
-	o.Prefix, o.DialTimeout = "diana", time.Second
+	o.Prefix, o.DialTimeout = "diana", 5*time.Second
 	if o.Timeout == 0 {
-		o.Timeout = time.Second
+		o.Timeout = 5 * time.Second // a busy machine keeps it
 	}
 	start := time.Now()
 	clock := func() int64 { return hour + time.Since(start).Microseconds() }
@@ -48,9 +50,9 @@ func (s *Shared) mode(t *testing.T, c *Counter, key uint64) Mode {
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within 30s: %s", what)
+			t.Fatalf("not within a minute: %s", what)
 		}
 	}
 }
@@ -192,17 +194,46 @@ func TestClusterFailover(t *testing.T) {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
 	s := startAt(t, o)
+	t.Cleanup(func() {
+		for i, n := range nodes {
+			if t.Failed() {
+				text, err := n.Client().ClusterNodes(context.Background()).Result()
+				output, _ := n.Ended()
+				t.Logf("node %d on %s (%v):\n%s\n%s", i, n.Addr, err, text, output)
+			}
+		}
+	})
 	counter := manyKeys(t)
 	waitFor(t, "counts are shared in all slots", func() bool { return s.shares(t, counter) })
-	for _, victim := range nodes[:2] { // one of them may hold the instances
+	clients := make(map[*redistest.Server]*redis.Client)
+	for _, n := range nodes {
+		clients[n] = n.Client()
+	}
+	role := func(n *redistest.Server) []any {
+		said, _ := clients[n].Do(context.Background(), "role").Slice()
+		return append(said, make([]any, 4)...)
+	}
+	killed := make(map[*redistest.Server]bool)
+	for range 2 { // one of them may hold the instances
+		// Where all was still for longer than the nodes' timeout, another than the
+		// first three may be a master by now.
+		var victim *redistest.Server
+		waitFor(t, "a master to kill", func() bool {
+			i := slices.IndexFunc(nodes, func(n *redistest.Server) bool { return !killed[n] && role(n)[0] == "master" })
+			if i >= 0 {
+				victim = nodes[i]
+			}
+			return i >= 0
+		})
+		killed[victim] = true
 		victim.Kill()
 		begun := time.Now()
 		waitFor(t, "counts are shared in all slots", func() bool { return s.shares(t, counter) })
 		t.Logf("shared again %v after the master was killed", time.Since(begun))
 		victim.Run()
 		waitFor(t, "the old master is a replica", func() bool {
-			role, err := victim.Client().Do(context.Background(), "role").Slice()
-			return err == nil && len(role) > 3 && role[0] == "slave" && role[3] == "connected"
+			r := role(victim)
+			return r[0] == "slave" && r[3] == "connected"
 		})
 	}
 }

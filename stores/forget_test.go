@@ -41,7 +41,7 @@ func TestForgettingIsHeard(t *testing.T) {
 	for range 2 {
 		l := new(told)
 		s := NewShared(SharedOptions{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, RedisOptions: RedisOptions{
-			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second, PoolSize: 1,
+			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second, PoolSize: 1,
 		}}, l)
 		s.Start(1)
 		t.Cleanup(func() { _ = s.Destruct() })

@@ -148,7 +148,7 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 // decision is made within the timeout, and after a few nobody asks any more.
 func TestNoDecisionWaitsLonger(t *testing.T) {
 	srv := redistest.Start(t)
-	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 300ms"), site: fiveAnHour})
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 1s"), site: fiveAnHour})
 	s.want(req{}, 200, 200)
 	if err := syscall.Kill(srv.Pid(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -159,11 +159,11 @@ func TestNoDecisionWaitsLonger(t *testing.T) {
 		if a.status != 200 && a.status != 429 {
 			t.Errorf("status %d", a.status)
 		}
-		if took > 290*time.Millisecond {
+		if took > 950*time.Millisecond {
 			waits++
 		}
 		if took > 10*time.Second {
-			t.Errorf("decided after %v, want 300ms at the most", took)
+			t.Errorf("decided after %v, want 1s at the most", took)
 		}
 	}
 	if waits > 4 {

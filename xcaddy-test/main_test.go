@@ -17,8 +17,10 @@ import (
 
 func TestMain(m *testing.M) {
 	// Most of what parallel tests do is to wait for others.
-	if err := flag.Set("test.parallel", "8"); err != nil {
-		panic(err)
+	if os.Getenv("DIANA_CHAOS") != "full" {
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(harness.Run(m, harness.Build))
 }

@@ -86,18 +86,18 @@ func TestDockerfile(t *testing.T) {
 // compose is what the test reads of compose.yaml.
 type compose struct {
 	Services map[string]struct {
-		Image        string
-		Build        struct{ Context, Dockerfile string }
-		Command      any
-		Environment  map[string]string
-		Volumes      []string
-		Ports        []string
-		DependsOn    []string `yaml:"depends_on"`
-		ReadOnly     bool     `yaml:"read_only"`
-		Tmpfs        []string
-		CapDrop      []string `yaml:"cap_drop"`
-		SecurityOpt  []string `yaml:"security_opt"`
-		Restart      string
+		Image       string
+		Build       struct{ Context, Dockerfile string }
+		Command     any
+		Environment map[string]string
+		Volumes     []string
+		Ports       []string
+		DependsOn   []string `yaml:"depends_on"`
+		ReadOnly    bool     `yaml:"read_only"`
+		Tmpfs       []string
+		CapDrop     []string `yaml:"cap_drop"`
+		SecurityOpt []string `yaml:"security_opt"`
+		Restart     string
 	}
 	Volumes map[string]any
 }

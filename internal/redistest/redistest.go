@@ -2,6 +2,7 @@
 package redistest
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"os"
@@ -22,6 +23,9 @@ type Server struct {
 	args []string
 	env  []string
 	tb   testing.TB
+
+	output bytes.Buffer  // of the process, which may be read when it has ended
+	ended  chan struct{} // closed then
 }
 
 // Start runs redis-server on a free port of the loopback, without persistence,
@@ -59,15 +63,28 @@ func (s *Server) Run() {
 	s.tb.Helper()
 	s.cmd = exec.Command("redis-server", s.args...) //nolint:gosec // a test's own arguments
 	s.cmd.Env = append(os.Environ(), s.env...)
+	s.output.Reset()
+	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatalf("redis-server: %v (make test installs it)", err)
 	}
-	deadline := time.Now().Add(10 * time.Second)
+	cmd, ended := s.cmd, make(chan struct{})
+	s.ended = ended
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // its output says why it ended
+	}()
+	deadline := time.Now().Add(30 * time.Second)
 	for {
 		c, err := net.DialTimeout("tcp", s.Addr, 100*time.Millisecond)
 		if err == nil {
 			_ = c.Close()
 			return
+		}
+		select {
+		case <-ended:
+			s.tb.Fatalf("redis-server on %s ended:\n%s", s.Addr, &s.output)
+		default:
 		}
 		if time.Now().After(deadline) {
 			s.tb.Fatalf("redis-server does not listen on %s: %v", s.Addr, err)
@@ -80,8 +97,21 @@ func (s *Server) Run() {
 func (s *Server) Kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
+		<-s.ended
 		s.cmd = nil
+	}
+}
+
+// Ended is what the server wrote, if it ended without having been killed.
+func (s *Server) Ended() (output string, ended bool) {
+	if s.cmd == nil {
+		return "", false
+	}
+	select {
+	case <-s.ended:
+		return s.output.String(), true
+	default:
+		return "", false
 	}
 }
 
