@@ -57,7 +57,7 @@ func (s *storeSite) up(times int) {
 	until(s.T, "the store to be up", func() bool {
 		return s.metric("store_up", "store", "redis") == 1 && len(s.log.lines(s.T, storeIsUp)) >= times
 	})
-	time.Sleep(1100 * time.Millisecond) // from then on every key is asked of Redis
+	time.Sleep(700 * time.Millisecond) // longer than the half second from which on every key is asked of Redis
 }
 
 // TestRedisAwayAtStart starts Caddy first: limits hold all the same, and are
