@@ -39,8 +39,8 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 			})
 			get := func() int { return caddy.Get(t, "/", "X-Account", "alice").Status }
 
-			get()          // loads the script,
-			beat(t, redis) // and so may the first heartbeat
+			get()            // loads the script,
+			settle(t, redis) // and so may the first heartbeat
 			oneCallEach(t, redis, 19, 19, get, http.StatusOK)
 			before := redis.Dumps(t)
 			oneCallEach(t, redis, 5, 1, get, http.StatusTooManyRequests) // the others may be denied from memory
@@ -62,7 +62,7 @@ func TestHeartbeatsAreNotCounted(t *testing.T) {
 	harness.StartCaddy(t, harness.Config{
 		Global: onRedis(redis, "timeout 2s"), Site: "\trate_limit 5/1h\n\trespond ok",
 	})
-	beat(t, redis)
+	settle(t, redis)
 	commands := redis.Watch(t, func() {
 		before := redis.Calls(t)
 		harness.Until(t, 20*time.Second, "two heartbeats", func() bool { return redis.Calls(t) >= before+2 })
@@ -72,11 +72,14 @@ func TestHeartbeatsAreNotCounted(t *testing.T) {
 	}
 }
 
-// beat waits until the first heartbeat has come.
-func beat(t *testing.T, redis *harness.Redis) {
+// settle waits until an instance has done what it does once, beside all requests:
+// the first heartbeat has come, and it listens for resets.
+func settle(t *testing.T, redis *harness.Redis) {
 	t.Helper()
-	harness.Until(t, 20*time.Second, "a heartbeat", func() bool {
-		return redis.Exists(t.Context(), "diana"+harness.Maintenance).Val() == 1
+	harness.Until(t, 20*time.Second, "a heartbeat and a subscription", func() bool {
+		resets := "diana:{resets}"
+		return redis.Exists(t.Context(), "diana"+harness.Maintenance).Val() == 1 &&
+			redis.PubSubNumSub(t.Context(), resets).Val()[resets] == 1
 	})
 }
 
