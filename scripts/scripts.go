@@ -1,10 +1,11 @@
-// Package scripts assembles the Lua that decides in Redis: one dispatcher and
-// the judges of all algorithms that are registered with Caddy.
+// Package scripts holds the Lua script that makes all decisions in Redis:
+// decide.lua, to which the functions of third-party algorithms are added.
 package scripts
 
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -13,78 +14,60 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-//go:embed prelude.lua
-var prelude string
+//go:generate go run generate.go
 
-//go:embed read.lua
-var read string
+//go:embed decide.lua
+var decide string
 
-//go:embed write.lua
-var write string
+// builtIn lists one algorithm for each decision function in decide.lua, in the
+// order of their codes.
+var builtIn = []algorithms.Algorithm{
+	new(algorithms.FixedWindow), new(algorithms.GCRA), new(algorithms.SlidingLog), new(algorithms.SlidingWindow),
+}
 
-//go:embed plain.lua
-var plain string
+// thirdParty is the line of decide.lua before which functions are added.
+const thirdParty = "  -- The functions of third-party algorithms are added here.\n"
 
-//go:embed run.lua
-var run string
-
-//go:embed several.lua
-var several string
-
-//go:embed answer.lua
-var answer string
-
-//go:embed holds.lua
-var holds string
-
-//go:embed dispatch.lua
-var dispatch string
-
-// Script is the assembled script and the numbers by which an ask names an
-// algorithm in it.
+// Script is the script of a program and the codes of the algorithms in it.
 type Script struct {
-	Text  string // Lua, loaded by SCRIPT LOAD as it stands
+	Text  string // Lua, as SCRIPT LOAD takes it
 	codes map[string]byte
 }
 
-// Code is the number of an algorithm's judge in the script.
+// Code returns the code by which an entry names the algorithm.
 func (s *Script) Code(a algorithms.Algorithm) byte { return s.codes[string(a.CaddyModule().ID)] }
 
-// Decide returns the script of this program. It is the same text in every
-// instance that was built from the same algorithms.
+// Decide returns the script of this program. Programs with the same algorithms have
+// the same script.
 var Decide = sync.OnceValue(func() *Script {
-	s := &Script{codes: make(map[string]byte)}
-	var lone, judges, makers strings.Builder
-	chunks := make(map[string]byte)
-	for _, m := range caddy.GetModules(algorithms.Namespace) { // sorted by name
-		a, ok := m.New().(algorithms.Algorithm)
-		if !ok {
-			continue
+	var all []algorithms.Algorithm
+	for _, m := range caddy.GetModules(algorithms.Namespace) { // sorted by ID
+		if a, ok := m.New().(algorithms.Algorithm); ok {
+			all = append(all, a)
 		}
-		code, written := chunks[a.Lua()]
-		if !written {
-			code = byte(len(chunks) + 1)
-			chunks[a.Lua()] = code
-			j := newJudge(a.Lua(), code)
-			fmt.Fprintf(&lone, "if code == %d then\n%selse", code, j.lone())
-			fmt.Fprintf(&judges, "if code == %d then\n%selse", code, j.oneOfSeveral())
-			fmt.Fprintf(&makers, "if code == %d then\n%send\n", code, j.function())
-		}
-		s.codes[string(m.ID)] = code
 	}
-	const none = " error('no algorithm ' .. code) end\n"
-	s.Text = insert(prelude+plain+holds+dispatch,
-		"lone", lone.String()+none,
-		"several", insert(run, "judge", insert(several, "judges", judges.String()+none)),
-		"judge function", makers.String()+"return judges[code]\n")
-	s.Text = insert(s.Text, "read", read, "write", write, "answer", answer)
-	return s
+	return newScript(all)
 })
 
-// insert puts texts where a line says so by their names.
-func insert(text string, namesAndTexts ...string) string {
-	for i := 0; i < len(namesAndTexts); i += 2 {
-		text = strings.ReplaceAll(text, "insert "+namesAndTexts[i]+"\n", namesAndTexts[i+1]) //nolint:gosec // they come in pairs
+// newScript returns the script of these algorithms. Algorithms with the same Lua
+// share a function.
+func newScript(all []algorithms.Algorithm) *Script {
+	s := &Script{codes: make(map[string]byte)}
+	var chunks []string
+	for _, a := range builtIn {
+		chunks = append(chunks, a.Lua())
 	}
-	return text
+	var functions strings.Builder
+	for _, a := range all {
+		id, chunk := a.CaddyModule().ID, a.Lua()
+		i := slices.Index(chunks, chunk)
+		if i < 0 {
+			i = len(chunks)
+			chunks = append(chunks, chunk)
+			fmt.Fprintf(&functions, "  if code == %d then -- %s\n    return (function()\n%s\n    end)()\n  end\n", i+1, id.Name(), chunk)
+		}
+		s.codes[string(id)] = byte(i + 1)
+	}
+	s.Text = strings.Replace(decide, thirdParty, functions.String()+thirdParty, 1)
+	return s
 }

@@ -221,7 +221,7 @@ func TestRedisVerdictStands(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{now: hour, client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	v.runChanged(t, s, "if ok_ then", "ok_ = false if ok_ then")
+	v.runChanged(t, s, "if rule_ok then", "rule_ok = false if rule_ok then")
 	w := new(verdictWatcher)
 	s.Watch(w)
 	a := items(1, tenAnHour(t, "differ", false))

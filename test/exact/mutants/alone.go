@@ -71,7 +71,7 @@ var aloneMutants = []mutant{
 		old: "if err := s.pay(ctx, owes); err != nil {", new: "if err := s.pay(ctx, owes[:0]); err != nil {",
 	},
 	{
-		name: "late-call", breaks: "a call that nobody waits for any more is carried out", file: "scripts/prelude.lua", suites: redis,
+		name: "late-call", breaks: "a call that nobody waits for any more is carried out", file: mainLua, suites: redis,
 		old: "if t > unpack('<d', ARGV[1], 9) then return", new: "if t < 0 then return",
 	},
 	{

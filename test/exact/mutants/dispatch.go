@@ -3,82 +3,78 @@
 package main
 
 const (
-	dispatchLua = "scripts/dispatch.lua"
-	holdsLua    = "scripts/holds.lua"
-	preludeLua  = "scripts/prelude.lua"
-	plainLua    = "scripts/plain.lua"
-	readLua     = "scripts/read.lua"
-	writeLua    = "scripts/write.lua"
-	runLua      = "scripts/run.lua"
-	severalLua  = "scripts/several.lua"
-	answerLua   = "scripts/answer.lua"
+	mainLua    = "scripts/lua/main.lua"
+	generalLua = "scripts/lua/general.lua"
+	permitsLua = "scripts/lua/permits.lua"
+	readLua    = "scripts/lua/read.lua"
+	writeLua   = "scripts/lua/write.lua"
 )
 
 // scriptMutants break the script around the judges.
 var scriptMutants = []mutant{
 	{
-		name: "lua-commit", breaks: "a zone is charged before all have admitted", file: dispatchLua, suites: redis,
+		name: "lua-commit", breaks: "a zone is charged before all have admitted", file: generalLua, suites: redis,
 		old: "if all and z.admits then", new: "if z.admits then",
 	},
 	{
-		name: "lua-all", breaks: "only the last zone decides", file: dispatchLua, suites: redis,
+		name: "lua-all", breaks: "only the last zone decides", file: generalLua, suites: redis,
 		old: "all = all and z.admits", new: "all = z.admits",
 	},
 	{
-		name: "lua-rules", breaks: "only the last rule of a zone decides", file: dispatchLua, suites: redis,
+		name: "lua-rules", breaks: "only the last rule of a zone decides", file: generalLua, suites: redis,
 		old: "if not ok then z.ok = false end", new: "z.ok = ok",
 	},
 	{
-		name: "lua-shadow", breaks: "a shadow denies the live zones", file: dispatchLua, suites: redis,
+		name: "lua-shadow", breaks: "a shadow denies the live zones", file: generalLua, suites: redis,
 		old: "if z.shadow == 0 then\n      all", new: "if z.shadow >= 0 then\n      all",
 	},
 	{
-		name: "lua-shadow-turn", breaks: "a shadow is charged at the turn of the live zones", file: dispatchLua, suites: redis,
+		name: "lua-shadow-turn", breaks: "a shadow is charged at the turn of the live zones", file: generalLua, suites: redis,
 		old: "z.shadow == 0 and turn or z.delay)", new: "turn)",
 	},
 	{
-		name: "lua-turn", breaks: "a queue is not charged as of the common turn", file: dispatchLua, suites: redis,
+		name: "lua-turn", breaks: "a queue is not charged as of the common turn", file: generalLua, suites: redis,
 		old: "if z.least and z.least ~= turn then", new: "if z.least and z.least > turn then",
 	},
 	{
-		name: "lua-turn-max", breaks: "the last delay of a zone is its turn, not the longest (a dropped max)", file: dispatchLua, suites: redis,
+		name: "lua-turn-max", breaks: "the last delay of a zone is its turn, not the longest (a dropped max)", file: generalLua, suites: redis,
 		old: "z.delay = max(delay, z.delay or 0)", new: "z.delay = delay",
 	},
 	{
-		name: "lua-turn-zones", breaks: "the last zone's delay is the turn (a dropped comparison)", file: dispatchLua, suites: redis,
+		name: "lua-turn-zones", breaks: "the last zone's delay is the turn (a dropped comparison)", file: generalLua, suites: redis,
 		old: "if z.delay and z.delay > (turn or -1) then", new: "if z.delay then",
 	},
 	{
-		name: "lua-held", breaks: "what unanswered requests hold does not count", file: dispatchLua, suites: redis,
-		old: "zone_judge(z, v, z.n, z.held)", new: "zone_judge(z, v, z.n, 0)",
+		name: "lua-held", breaks: "what unanswered requests hold does not count", file: generalLua, suites: redis,
+		old: "zone_decide(z, v, z.n, z.held)", new: "zone_decide(z, v, z.n, 0)",
 	},
 	{
-		name: "lua-in-flight", breaks: "one request too many is in flight (> for >=)", file: dispatchLua, suites: redis,
+		name: "lua-in-flight", breaks: "one request too many is in flight (> for >=)", file: generalLua, suites: redis,
 		old: "z.holds.count >= z.limit", new: "z.holds.count > z.limit",
 	},
 	{
-		name: "lua-hold-charged", breaks: "a cost is charged and held", file: dispatchLua, suites: redis,
+		name: "lua-hold-charged", breaks: "a cost is charged and held", file: generalLua, suites: redis,
 		old: "if z.hold < 2 and z.rules > 0 then", new: "if z.hold < 3 and z.rules > 0 then",
 	},
 	{
-		name: "lua-hold-cost", breaks: "a place holds no cost", file: dispatchLua, suites: redis,
-		old: "holds_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "holds_add(z.holds, z.id, 0)",
+		name: "lua-hold-cost", breaks: "a place holds no cost", file: generalLua, suites: redis,
+		old: "permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "permits_add(z.holds, z.id, 0)",
 	},
 	{
-		name: "lua-place-cost", breaks: "a mere place holds the cost", file: dispatchLua, suites: redis,
-		old: "holds_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "holds_add(z.holds, z.id, z.n)",
+		name: "lua-place-cost", breaks: "a mere place holds the cost", file: generalLua, suites: redis,
+		old: "permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "permits_add(z.holds, z.id, z.n)",
 	},
 	{
-		name: "lua-repair-denied", breaks: "a denial does not repair what a step of the clock left", file: dispatchLua, suites: redis,
-		old: "if mended then zone_repair(z, v) end", new: "if mended and all then zone_repair(z, v) end",
+		name: "lua-repair-denied", breaks: "a denial does not repair what a step of the clock left", file: generalLua, suites: redis,
+		old: "if repaired then zone_repair(z, v) end", new: "if repaired and all then zone_repair(z, v) end",
 	},
 	{
-		name: "lua-repair-held", breaks: "a zone that only holds does not repair what a step of the clock left", file: dispatchLua, suites: redis,
+		name: "lua-repair-held", breaks: "a zone that only holds does not repair what a step of the clock left", file: generalLua, suites: redis,
 		old: "elseif z.stepped then\n    zone_repair(z, v)", new: "elseif z.stepped and z.hold == 0 then\n    zone_repair(z, v)",
 	},
 	{
-		name: "lua-repair-unreported", breaks: "a step of the clock is not reported", file: dispatchLua, suites: redis,
-		old: "    z.stepped = mended\n", new: "    z.stepped = false\n",
+		name: "lua-repair-unreported", breaks: "a step of the clock is not reported", file: generalLua, suites: redis,
+		old: "    z.stepped = repaired\n", new: "    z.stepped = false\n",
 	},
 	{
 		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: writeLua, suites: redis,
@@ -105,7 +101,7 @@ var scriptMutants = []mutant{
 		old: "if not keep then call('PEXPIRE', key, ttl) end", new: "if keep then call('PEXPIRE', key, ttl) end",
 	},
 	{
-		name: "lua-ttl-last-rule", breaks: "the last rule says how long a key lives, not the longest (a dropped max)", file: dispatchLua, suites: redis,
+		name: "lua-ttl-last-rule", breaks: "the last rule says how long a key lives, not the longest (a dropped max)", file: generalLua, suites: redis,
 		old: "if reset and reset > z.reset then z.reset = reset end", new: "if reset then z.reset = reset end",
 	},
 	{
@@ -113,52 +109,52 @@ var scriptMutants = []mutant{
 		old: "elseif #s ~= size and (not log or #s < size) then", new: "elseif #s < size then",
 	},
 	{
-		name: "lua-failed-all", breaks: "a key that holds something else fails the other asks, too", file: dispatchLua, suites: redis,
+		name: "lua-failed-all", breaks: "a key that holds something else fails the other asks, too", file: generalLua, suites: redis,
 		old: "if not find(cause, 'WRONGTYPE', 1, true) then", new: "if cause then",
 	},
 	{
-		name: "lua-failed-hidden", breaks: "an error that meets all asks is told to one", file: dispatchLua, suites: redis,
+		name: "lua-failed-hidden", breaks: "an error that meets all asks is told to one", file: generalLua, suites: redis,
 		old: "if not find(cause, 'WRONGTYPE', 1, true) then", new: "if not cause then",
 	},
 	{
-		name: "lua-plain-rules", breaks: "only the last rule of a plain zone decides", file: severalLua, suites: redis,
-		old: "if not ok_ then\n      ok = false", new: "ok = ok_\n    if not ok_ then\n      ok = false",
+		name: "lua-plain-rules", breaks: "only the last rule of a plain zone decides", file: mainLua, suites: redis,
+		old: "            denied = true\n          elseif", new: "            denied = r == rules\n          elseif",
 	},
 	{
-		name: "lua-plain-mended", breaks: "a plain zone's state is not mended by a denial", file: severalLua, suites: redis,
-		old: "if stepped_ or delay_ then", new: "if delay_ then",
+		name: "lua-plain-mended", breaks: "a plain zone's state is not mended by a denial", file: mainLua, suites: redis,
+		old: "if rule_stepped or rule_delay then", new: "if rule_delay then",
 	},
 	{
-		name: "lua-plain-turn", breaks: "a plain zone's queues are not charged as of the common turn", file: severalLua, suites: redis,
-		old: "if stepped_ or delay_ then", new: "if stepped_ then",
+		name: "lua-plain-turn", breaks: "a plain zone's queues are not charged as of the common turn", file: mainLua, suites: redis,
+		old: "if rule_stepped or rule_delay then", new: "if rule_stepped then",
 	},
 	{
-		name: "lua-plain-ttl-last", breaks: "the last rule of a plain zone says how long a key lives, not the longest", file: severalLua, suites: redis,
-		old: "elseif reset_ > reset then", new: "else",
+		name: "lua-plain-ttl-last", breaks: "the last rule of a plain zone says how long a key lives, not the longest", file: mainLua, suites: redis,
+		old: "elseif not reset or rule_reset > reset then", new: "else",
 	},
 	{
-		name: "lua-plain-kept", breaks: "what a rule did not change of its state is lost", file: severalLua, suites: redis,
-		old: "if #state_ < from_ - from then", new: "if #state_ < 0 then",
+		name: "lua-plain-kept", breaks: "what a rule did not change of its state is lost", file: mainLua, suites: redis,
+		old: "if #rule_state < rule_j - from then", new: "if #rule_state < 0 then",
 	},
 	{
-		name: "lua-lone-mended", breaks: "the state of a lone rule is not mended by a denial", file: runLua, suites: redis,
-		old: "if not stepped_ then", new: "if true then",
+		name: "lua-lone-mended", breaks: "the state of a lone rule is not mended by a denial", file: mainLua, suites: redis,
+		old: "if not rule_stepped then", new: "if true then",
 	},
 	{
-		name: "lua-lone-foreign", breaks: "a value that is none of ours is judged", file: runLua, suites: redis,
+		name: "lua-lone-foreign", breaks: "a value that is none of ours is judged", file: mainLua, suites: redis,
 		old: "if s ~= false then", new: "if true then",
 	},
 	{
-		name: "lua-same-ask", breaks: "an ask that is the same as the one before it is not decided", file: runLua, suites: redis,
+		name: "lua-same-ask", breaks: "an ask that is the same as the one before it is not decided", file: mainLua, suites: redis,
 		old: "until ARGV[a] ~= ''", new: "until true",
 	},
 	{
-		name: "lua-plain-keys", breaks: "asks of one call take each other's keys", file: answerLua, suites: redis,
+		name: "lua-plain-keys", breaks: "asks of one call take each other's keys", file: mainLua, suites: redis,
 		old: "a, k = a + 1, k + keys", new: "a, k = a + 1, k + 1",
 	},
 	{
-		name: "lua-answer-order", breaks: "an ask that is left to the others is answered in another's place", file: answerLua, suites: redis,
-		old: "m = m + 1\n  out[m], rest = '', rest or {}", new: "out[m + 1], rest = '', rest or {}",
+		name: "lua-answer-order", breaks: "an ask that is left to the others is answered in another's place", file: mainLua, suites: redis,
+		old: "m = m + 1\n      out[m], rest = '', rest or {}", new: "out[m + 1], rest = '', rest or {}",
 	},
 	{
 		name: "lua-write-part", breaks: "a charge is written a word too early", file: writeLua, suites: redis,
@@ -177,79 +173,79 @@ var scriptMutants = []mutant{
 		old: "for x = 1, #log.writes, 2 do", new: "for x = 1, #log.writes - 2, 2 do",
 	},
 	{
-		name: "lua-finish-twice", breaks: "a request that is finished again is charged again", file: dispatchLua, suites: redis,
+		name: "lua-finish-twice", breaks: "a request that is finished again is charged again", file: generalLua, suites: redis,
 		old: "if due and z.n > 0 then", new: "if z.n > 0 then",
 	},
 	{
-		name: "lua-finish-place", breaks: "an answered request keeps its place", file: dispatchLua, suites: redis,
-		old: "if due then holds_write(z.holds) end", new: "if not due then holds_write(z.holds) end",
+		name: "lua-finish-place", breaks: "an answered request keeps its place", file: generalLua, suites: redis,
+		old: "if due then permits_write(z.holds) end", new: "if not due then permits_write(z.holds) end",
 	},
 	{
-		name: "lua-finish-keep", breaks: "a place does not outlive the end of a reserve", file: dispatchLua, suites: redis,
+		name: "lua-finish-keep", breaks: "a place does not outlive the end of a reserve", file: generalLua, suites: redis,
 		old: "if due and keep then", new: "if due and not keep then",
 	},
 	{
-		name: "lua-beat-dead", breaks: "instances that died are counted", file: dispatchLua, suites: redis,
+		name: "lua-beat-dead", breaks: "instances that died are counted", file: generalLua, suites: redis,
 		old: "seen > t - SEEN and seen <= t", new: "seen <= t",
 	},
 	{
-		name: "lua-beat-future", breaks: "instances are counted that a clock since set back has seen", file: dispatchLua, suites: redis,
+		name: "lua-beat-future", breaks: "instances are counted that a clock since set back has seen", file: generalLua, suites: redis,
 		old: "seen > t - SEEN and seen <= t", new: "seen > t - SEEN",
 	},
 	{
-		name: "lua-beat-twice", breaks: "an instance is counted with each beat", file: dispatchLua, suites: redis,
+		name: "lua-beat-twice", breaks: "an instance is counted with each beat", file: generalLua, suites: redis,
 		old: "if other ~= id and", new: "if other ~= '' and",
 	},
 	{
-		name: "lua-holds-lapse", breaks: "a place that is not renewed never lapses", file: holdsLua, suites: redis,
+		name: "lua-holds-lapse", breaks: "a place that is not renewed never lapses", file: permitsLua, suites: redis,
 		old: "if first <= t or first", new: "if first < 0 or first",
 	},
 	{
-		name: "lua-holds-lapse-early", breaks: "all places lapse with the first", file: holdsLua, suites: redis,
+		name: "lua-holds-lapse-early", breaks: "all places lapse with the first", file: permitsLua, suites: redis,
 		old: "if lapse > t then", new: "if lapse > t + LAPSE then",
 	},
 	{
-		name: "lua-holds-lapse-cost", breaks: "what lapsed places held stays held", file: holdsLua, suites: redis,
+		name: "lua-holds-lapse-cost", breaks: "what lapsed places held stays held", file: permitsLua, suites: redis,
 		old: "h.cost, h.first = 0, t + LAPSE\n", new: "h.first = t + LAPSE\n",
 	},
 	{
-		name: "lua-holds-clock", breaks: "places taken before the clock was set back lapse hours later", file: holdsLua, suites: redis,
+		name: "lua-holds-clock", breaks: "places taken before the clock was set back lapse hours later", file: permitsLua, suites: redis,
 		old: "if first <= t or first > t + LAPSE then", new: "if first <= t then",
 	},
 	{
-		name: "lua-holds-clock-min", breaks: "places taken before the clock was set back keep their lapse (a dropped min)", file: holdsLua, suites: redis,
+		name: "lua-holds-clock-min", breaks: "places taken before the clock was set back keep their lapse (a dropped min)", file: permitsLua, suites: redis,
 		old: "lapse = min(lapse, t + LAPSE)", new: "lapse = lapse + 0",
 	},
 	{
-		name: "lua-holds-first", breaks: "the earliest lapse is forgotten (a dropped min)", file: holdsLua, suites: redis,
+		name: "lua-holds-first", breaks: "the earliest lapse is forgotten (a dropped min)", file: permitsLua, suites: redis,
 		old: "h.cost + held, min(h.first, lapse)", new: "h.cost + held, h.first",
 	},
 	{
-		name: "lua-holds-cost", breaks: "a place that is given back keeps its cost", file: holdsLua, suites: redis,
+		name: "lua-holds-cost", breaks: "a place that is given back keeps its cost", file: permitsLua, suites: redis,
 		old: "h.cost, h.count = h.cost - cost, h.count - 1", new: "h.count = h.count - 1",
 	},
 	{
-		name: "lua-holds-remove", breaks: "giving back a place removes another one's, too", file: holdsLua, suites: redis,
+		name: "lua-holds-remove", breaks: "giving back a place removes another one's, too", file: permitsLua, suites: redis,
 		old: "h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 24)\n", new: "h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 48)\n",
 	},
 	{
-		name: "lua-holds-find", breaks: "a place is found in the middle of another", file: holdsLua, suites: redis,
+		name: "lua-holds-find", breaks: "a place is found in the middle of another", file: permitsLua, suites: redis,
 		old: "if x % 24 == 1 then return x end", new: "if x % 24 > 0 then return x end",
 	},
 	{
-		name: "lua-holds-renew", breaks: "renewing a place does not put off its lapse", file: holdsLua, suites: redis,
+		name: "lua-holds-renew", breaks: "renewing a place does not put off its lapse", file: permitsLua, suites: redis,
 		old: "pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)", new: "pack('<c8dd', id, t, cost) .. sub(h.s, x + 24)",
 	},
 	{
-		name: "lua-holds-renew-first", breaks: "renewing one place puts off the lapse of all (a dropped min)", file: holdsLua, suites: redis,
+		name: "lua-holds-renew-first", breaks: "renewing one place puts off the lapse of all (a dropped min)", file: permitsLua, suites: redis,
 		old: "    h.first = min(h.first, lapse)\n", new: "    h.first = max(h.first, lapse)\n",
 	},
 	{
-		name: "lua-holds-renew-cost", breaks: "a renewed place holds nothing", file: holdsLua, suites: redis,
+		name: "lua-holds-renew-cost", breaks: "a renewed place holds nothing", file: permitsLua, suites: redis,
 		old: "pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)", new: "pack('<c8dd', id, t + LAPSE, 0) .. sub(h.s, x + 24)",
 	},
 	{
-		name: "lua-holds-gone", breaks: "the last place that is given back leaves a key", file: holdsLua, suites: redis,
+		name: "lua-holds-gone", breaks: "the last place that is given back leaves a key", file: permitsLua, suites: redis,
 		old: "if h.s == '' then", new: "if h.s == 'x' then",
 	},
 }

@@ -7,9 +7,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"testing/fstest"
+
+	"github.com/dianalimiter/diana/scripts/assemble"
 )
 
 // infected is the environment variable that says which mutant is awake: one in
@@ -17,10 +21,12 @@ import (
 // testing, so all of them are built together.
 const infected = "DIANA_MUTANT"
 
-// luaIn are the variables in which the product's code keeps its Lua.
-var luaIn = map[string]string{
-	"algorithms": `"meter.lua": &meterLua, "fixed_window.lua": &fixedWindowLua, "sliding_window.lua": &slidingWindowLua, "sliding_log.lua": &slidingLogLua`,
-	"scripts":    `"prelude.lua": &prelude, "plain.lua": &plain, "run.lua": &run, "several.lua": &several, "answer.lua": &answer, "read.lua": &read, "write.lua": &write, "holds.lua": &holds, "dispatch.lua": &dispatch`,
+// packages are those of the product that mutants change. The value is the
+// initializer of a map of the files that a mutant replaces at run time: only the
+// script, which a mutant in Lua is generated into.
+var packages = map[string]string{
+	"algorithms": "",
+	"scripts":    `"decide.lua": &decide`,
 	"stores":     "",
 }
 
@@ -51,7 +57,7 @@ func init() {
 // files of the work tree are to be replaced.
 func (l *lab) infect(all []mutant) (map[string]string, error) {
 	replace := make(map[string]string)
-	for pkg, vars := range luaIn {
+	for pkg, vars := range packages {
 		by := filepath.Join(l.dir, pkg+".go")
 		if err := os.WriteFile(by, fmt.Appendf(nil, awake, pkg, infected, vars), 0o600); err != nil {
 			return nil, err
@@ -71,7 +77,11 @@ func (l *lab) infect(all []mutant) (map[string]string, error) {
 		if err := os.MkdirAll(filepath.Dir(l.luaFile(m)), 0o700); err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(l.luaFile(m), []byte(changed), 0o600); err != nil {
+		script, err := assemble.Script(mutated{os.DirFS(l.root), m.file, changed})
+		if err != nil {
+			return nil, fmt.Errorf("mutant %s: %w", m.name, err)
+		}
+		if err := os.WriteFile(l.luaFile(m), []byte(script), 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -89,7 +99,22 @@ func (l *lab) infect(all []mutant) (map[string]string, error) {
 	return replace, nil
 }
 
-func (l *lab) luaFile(m mutant) string { return filepath.Join(l.dir, m.name, filepath.Base(m.file)) }
+// luaFile is the script with the mutant in it.
+func (l *lab) luaFile(m mutant) string { return filepath.Join(l.dir, m.name, "decide.lua") }
+
+// mutated is a file system in which one file has another text.
+type mutated struct {
+	fs.FS
+	file, text string
+}
+
+// Open implements [fs.FS].
+func (m mutated) Open(name string) (fs.File, error) {
+	if name == m.file {
+		return fstest.MapFS{name: {Data: []byte(m.text)}}.Open(name)
+	}
+	return m.FS.Open(name)
+}
 
 // twins returns a Go file in which each function that mutants change has a twin
 // for each of them, and begins by asking whether one is awake.

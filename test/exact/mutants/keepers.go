@@ -169,8 +169,8 @@ var storeMutants = []mutant{
 		old: "g.ask.Look = true", new: "g.ask.Look = false",
 	},
 	{
-		name: "across-lua-look", breaks: "Redis charges what it was only to look at", file: "scripts/dispatch.lua", suites: redis,
-		old: "{}, not look, nil", new: "{}, true, nil",
+		name: "across-lua-look", breaks: "Redis charges what it was only to look at", file: generalLua, suites: redis,
+		old: "{}, not peek, nil", new: "{}, true, nil",
 	},
 	{
 		name: "across-last", breaks: "a queue's store is not decided last", file: acrossGo, suites: redis,

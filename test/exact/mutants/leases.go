@@ -26,7 +26,7 @@ var leaseMutants = []mutant{
 		old: "max(p and t or t + d, last)", new: "max(t, last)",
 	},
 	{
-		name: "lua-lease-half", breaks: "a lease may be all that is left", file: dispatchLua, suites: redis,
+		name: "lua-lease-half", breaks: "a lease may be all that is left", file: generalLua, suites: redis,
 		old: "z.n + 2 * more, 0", new: "z.n + more, 0",
 	},
 	{

@@ -2,9 +2,17 @@
 
 package main
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
 
-// TestMutantsApply finds the text of every mutant in the product, once.
+	"github.com/dianalimiter/diana/scripts/assemble"
+)
+
+// TestMutantsApply finds the text of every mutant in the product, once, and
+// generates the script from every mutant in Lua.
 func TestMutantsApply(t *testing.T) {
 	root, err := repository()
 	if err != nil {
@@ -14,10 +22,25 @@ func TestMutantsApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	script, err := os.ReadFile(filepath.Join(root, "scripts", "decide.lua"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := &lab{t.Context(), root, t.TempDir()}
 	for _, m := range all {
-		if _, err := l.apply(m); err != nil {
+		changed, err := l.apply(m)
+		if err != nil {
 			t.Error(err)
+		}
+		if !strings.HasSuffix(m.file, ".lua") {
+			continue
+		}
+		text, err := assemble.Script(mutated{os.DirFS(root), m.file, changed})
+		if err != nil {
+			t.Errorf("mutant %s: %v", m.name, err)
+		}
+		if text == string(script) {
+			t.Errorf("mutant %s is not in the script", m.name)
 		}
 	}
 }

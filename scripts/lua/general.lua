@@ -1,22 +1,19 @@
--- What plain.lua has left. scripts/README.md has the formats.
-judges = judges or {}
+-- The general path carries out the entries that the fast path has left.
+functions = functions or {}
 
 local function read(key, logs, size, prefix)
   local s, exp, log
-  insert read
+  -- include read.lua
   return s, exp, log
 end
 
 local function write(key, exp, reset, states, log)
-  insert write
+  -- include write.lua
 end
 
-local function load(code)
-  insert judge function
-end
-
--- Read a zone at position i of ask v, its keys from KEYS[k] on. Returns the
--- zone with its state, and where the next key is. Its rules are not read.
+-- Read the zone at position i of entry v and its values, from KEYS[k] on. Returns
+-- the zone and the position of the next key. The rules are not read: they begin at
+-- z.at.
 local function zone_read(v, i, k)
   local z, logs, size, prefix, s = {}, nil, nil, nil, nil
   z.rules, z.shadow, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
@@ -30,23 +27,24 @@ local function zone_read(v, i, k)
   z.view = s and (z.log and sub(s, z.first, size) or s) or ''
   if z.hold > 0 then
     z.limit, z.id, i = unpack('<dc8', v, i)
-    z.holds, k = holds_read(KEYS[k]), k + 1
+    z.holds, k = permits_read(KEYS[k]), k + 1
   end
   z.at = i
   return z, k
 end
 
--- Judge the rules of a zone for cost n beside p held; p nil charges whatever
--- the verdict, n 0 only mends. The result waits in the zone for commit.
-local function zone_judge(z, v, n, p, turn)
+-- Decide the rules of a zone for cost n while unanswered requests hold p; n, p and
+-- turn are passed to the decision functions as they are. The result stays in the
+-- zone for zone_commit.
+local function zone_decide(z, v, n, p, turn)
   local i, j, s, log = z.at, z.first, z.s, z.log
   local new, views = {}, ''
   if log then log.tail, log.writes = z.tail, {} end
   z.ok, z.stepped, z.reset, z.delay, z.least = true, false, 0, nil, nil
   for r = 1, z.rules do
     local code = byte(v, i)
-    local ok, state, i2, j2, reset, stepped, delay, view =
-      (judges[code] or load(code))(v, i + 1, s, j, t, n, p, turn, log)
+    functions[code] = functions[code] or load(code)
+    local ok, state, i2, j2, reset, stepped, delay, view = functions[code](v, i + 1, s, j, t, n, p, turn, log)
     if n == 0 and not stepped then state = '' end
     if state and #state < j2 - j then state = state .. sub(s, j + #state, j2 - 1) end
     new[r] = state
@@ -67,9 +65,10 @@ local function zone_commit(z)
   write(z.key, z.exp, z.reset, concat(z.new), z.log)
 end
 
--- Write the states that a clock ahead of ours left, mended, and charge nothing.
+-- Write the repaired states of a zone, which a clock ahead of this one has written,
+-- and charge nothing.
 local function zone_repair(z, v)
-  zone_judge(z, v, 0, 0)
+  zone_decide(z, v, 0, 0)
   zone_commit(z)
 end
 
@@ -78,32 +77,32 @@ local function zone_admits(z)
   return z.ok and not z.full
 end
 
--- Charge an admitted zone, or hold its cost until the request is answered.
--- Hold 1 is a place only, 2 holds the cost instead of charging it.
-local function zone_take(z, v, turn)
+-- Charge an admitted zone and acquire its permit, if it has any. Hold 1 is a
+-- permit without a cost; 2 is one that holds the cost instead of charging it.
+local function zone_charge(z, v, turn)
   if z.hold < 2 and z.rules > 0 then
-    if z.least and z.least ~= turn then zone_judge(z, v, z.n, 0, turn) end
+    if z.least and z.least ~= turn then zone_decide(z, v, z.n, 0, turn) end
     zone_commit(z)
   elseif z.stepped then
     zone_repair(z, v)
   end
   if z.hold > 0 then
-    holds_add(z.holds, z.id, z.hold == 2 and z.n or 0)
-    holds_write(z.holds)
+    permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)
+    permits_write(z.holds)
   end
   z.charged = true
 end
 
--- Charge an admitted zone together with a lease of up to z.want, which is at most
--- half of what is left then: the rest is for other instances.
+-- Charge an admitted zone and a lease of up to z.want. The lease is at most half of
+-- what is left, so that the rest stays for other instances.
 local function zone_lease(z, v)
   local views, more = z.views, z.want
   while more > 0 do
-    zone_judge(z, v, z.n + 2 * more, 0)
+    zone_decide(z, v, z.n + 2 * more, 0)
     if z.ok then break end
     more = (more - more % 2) / 2
   end
-  zone_judge(z, v, z.n + more, nil)
+  zone_decide(z, v, z.n + more, nil)
   zone_commit(z)
   z.views, z.leased, z.charged = views, more, true
 end
@@ -115,17 +114,17 @@ local function zone_reply(z)
   return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held .. leased
 end
 
--- All zones that are no shadows are judged at one instant and charged only if
--- all admit; then each shadow on its own, if they did. With lease, each zone is
--- followed by how much of it is wanted in advance.
-local function decide(v, k, look, lease)
+-- Decide all zones of an entry at one instant. Zones that are not shadows are
+-- charged only if all of them admit; then each shadow that admits is charged. With
+-- peek, nothing is charged. With lease, each zone is followed by the lease wanted.
+local function decide(v, k, peek, lease)
   local count, i = unpack('<xxB', v)
-  local zones, all, turn = {}, not look, nil
+  local zones, all, turn = {}, not peek, nil
   for x = 1, count do
     local z
     z, k = zone_read(v, i, k)
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
-    zone_judge(z, v, z.n, z.held)
+    zone_decide(z, v, z.n, z.held)
     i = z.next
     if lease then z.want, i = unpack('<d', v, i) end
     z.admits = zone_admits(z)
@@ -137,27 +136,27 @@ local function decide(v, k, look, lease)
   end
   for x = 1, count do
     local z = zones[x]
-    local mended = z.stepped
+    local repaired = z.stepped
     if all and z.admits and lease then
       zone_lease(z, v)
     elseif all and z.admits then
-      zone_take(z, v, z.shadow == 0 and turn or z.delay)
+      zone_charge(z, v, z.shadow == 0 and turn or z.delay)
     else
-      if mended then zone_repair(z, v) end
-      if z.holds and z.holds.mended then holds_write(z.holds) end
+      if repaired then zone_repair(z, v) end
+      if z.holds and z.holds.repaired then permits_write(z.holds) end
     end
-    z.stepped = mended
+    z.stepped = repaired
     zones[x] = zone_reply(z)
   end
   return concat(zones)
 end
 
--- Count this instance among the living: {id, last seen} each. Returns how many
--- there are. It uses every right that a decision can need, so that a Redis which
--- would refuse one is not taken for well.
-local SEEN = 5000000
+-- Record the heartbeat of an instance in the list of instances, {id, last
+-- heartbeat} each, and return how many are alive. Run every command that a decision
+-- can need, so that missing permissions are found here.
+local SEEN = 5000000 -- microseconds
 
-local function beat(v, k)
+local function heartbeat(v, k)
   local id = unpack('<xxc8', v)
   local try = KEYS[k + 1]
   call('SET', try, '', 'PX', 1000)
@@ -175,54 +174,55 @@ local function beat(v, k)
   return pack('<BI4', 0, #kept)
 end
 
--- A request was answered: give back its place and charge what it is to pay.
--- Without a place (hold 0) the cost is charged on top of what was. A place that
--- is no longer there was given back before, so this may be sent again. With keep
--- the place stays, but no longer holds a cost.
+-- Finish an answered request: release its permit and charge the final cost. An
+-- entry without a permit (hold 0) only charges. A permit that is missing has been
+-- released before, and then nothing is charged: the entry may be sent again. With
+-- keep, the permit stays and no longer holds a cost.
 local function finish(v, k, keep)
   local z = zone_read(v, 3, k)
   local due = true
   if z.hold > 0 then
-    due = holds_remove(z.holds, z.id)
-    if due and keep then holds_add(z.holds, z.id, 0) end
-    if due then holds_write(z.holds) end
+    due = permits_remove(z.holds, z.id)
+    if due and keep then permits_add(z.holds, z.id, 0) end
+    if due then permits_write(z.holds) end
   end
   if due and z.n > 0 then
-    zone_judge(z, v, z.n, nil)
+    zone_decide(z, v, z.n, nil)
     zone_commit(z)
   end
   return char(due and 1 or 0)
 end
 
--- Charge what an instance admitted while it was alone, whatever a verdict would
--- be. Each rule's debt follows its arguments.
-local function owe(v, k)
+-- Charge the debt of an instance, what it has admitted while Redis was away,
+-- whatever the verdict. The debt of each rule follows its arguments.
+local function charge_debt(v, k)
   local z = zone_read(v, 3, k)
-  zone_judge(z, v, 1, false)
+  zone_decide(z, v, 1, false)
   zone_commit(z)
   return '\0'
 end
 
 local function answer(v, k)
   local op = byte(v, 1)
-  if op == 1 or op == PLAIN then
+  if op == 1 or op == CHECK then
     return decide(v, k)
   elseif op == 2 or op == 5 then
     return finish(v, k, op == 5)
   elseif op == 3 then
-    return holds_renew(v, k)
+    return permits_renew(v, k)
   elseif op == 7 then
-    return owe(v, k)
+    return charge_debt(v, k)
   elseif op == 8 then
     return decide(v, k, true)
   elseif op == 9 then
     return decide(v, k, false, true)
   end
-  return beat(v, k)
+  return heartbeat(v, k)
 end
 
--- A key that holds something else is told to its own ask alone. Any other error
--- would meet the other asks too, and fails the call. Redis 7 gives pcall its text.
+-- A value of another type or size fails its own entry alone. Any other error would
+-- occur in the other entries as well, and fails the call. pcall returns an error of
+-- Redis 7 as a string.
 local FAILED = 16
 
 for x = 1, #rest, 3 do

@@ -1,6 +1,7 @@
--- Write the states of a zone whose rules forget in reset microseconds. A time to
--- live is rewritten only when the need has left the second that it was set with
--- (exp; 0: there is no value yet), and of a value that is there only what changes.
+-- Write the states of a zone whose rules are as if unused after reset
+-- microseconds. exp is the time at which the value expires, in milliseconds, 0 if
+-- there is none. It is changed only if the second in which the value has to expire
+-- has changed; otherwise only the states are written.
 local due = t + reset
 local keep = exp * 1000 >= due and (exp - 999) * 1000 < due
 if keep and (not log or log.tail == log.old) then

@@ -1,0 +1,122 @@
+-- This script runs one call: it carries out the entries in ARGV and returns their
+-- replies. scripts/README.md describes the formats.
+--
+-- Redis runs the whole script with every call and keeps nothing between calls.
+-- Most of its time goes into creating functions, tables and strings; Lua 5.1 also
+-- hashes every byte of every string that it creates. The fast path therefore
+-- contains the text of the built-in algorithms and creates no functions. The
+-- functions of the general path are created only if an entry is left to it.
+local unpack, pack, call, try = struct.unpack, struct.pack, redis.call, redis.pcall
+local KEYS, ARGV = KEYS, ARGV
+
+-- t is the time in microseconds. A call reads the clock once.
+local time = call('TIME')
+local t = time[1] * 1000000 + time[2]
+
+-- The caller has stopped waiting for the reply: change nothing.
+if t > unpack('<d', ARGV[1], 9) then return ARGV[1] .. pack('<d', -t) end
+
+-- load creates the decision function of an algorithm. The fast path calls it only
+-- for algorithms that it does not contain.
+local function load(code)
+  -- include functions
+  -- The functions of third-party algorithms are added here.
+  error('no algorithm ' .. code)
+end
+
+-- The fast path decides checks of one zone without permits. It leaves an entry to
+-- the general path if it is of another kind, if a state has to be repaired, if
+-- one of several rules delays, or if the value has another type or size.
+local CHECK = 6
+
+-- args is the length of ARGV; a and k are positions in ARGV and KEYS. out collects
+-- the reply in m parts. rest lists the entries that are left to the general path:
+-- {entry, position in KEYS, position in out, ...}. functions holds the decision
+-- functions that load has created, by their codes.
+local args, a, k, m, out, rest, functions = #ARGV, 2, 1, 1, nil, nil, nil
+while a <= args do
+  local v = ARGV[a] -- the empty entries behind it repeat it
+  local op, keys, rules, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBxxBdI4I4B' or '<BB', v)
+  -- The arguments of the rule and the position behind them. Those of a single rule
+  -- are unpacked once for all entries that are the same.
+  local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
+  repeat
+    local flags, seen, views = nil, '', nil
+    if op == CHECK then
+      local key, s, exp, log = KEYS[k], nil, nil, nil
+      -- include read.lua
+      if s ~= false then
+        -- Decide the rules. The variables rule_* are the results of one rule, as a
+        -- decision function returns them; behind the loop, those of all rules.
+        local rule_ok, rule_state, rule_i, rule_j, rule_reset, rule_stepped, rule_delay, rule_view
+        local code, r, denied, reset, states, count, all_views = first, nil, nil, nil, nil, nil, nil
+        rule_i, rule_j = i, 9 + 8 * logs
+        while true do
+          local from = rule_j
+          -- include algorithms
+          if rules == 1 then break end
+          a1 = nil
+          if rule_stepped or rule_delay then
+            rule_stepped = true
+            break
+          end
+          if not rule_ok then
+            denied = true
+          elseif not reset or rule_reset > reset then
+            reset = rule_reset
+          end
+          if rule_view then all_views = (all_views or '') .. rule_view end
+          if not denied then
+            states, count = states or {}, (count or 0) + 1
+            states[count] = rule_state
+            if #rule_state < rule_j - from then -- the rest of the state is as before
+              count = count + 1
+              states[count] = string.sub(s, from + #rule_state, rule_j - 1)
+            end
+          end
+          r, rule_view = (r or 1) + 1, nil
+          if r > rules then
+            rule_ok, rule_reset, rule_view = not denied, reset, all_views
+            rule_state = rule_ok and table.concat(states)
+            break
+          end
+          code, rule_i = string.byte(v, rule_i), rule_i + 1
+        end
+        if not rule_stepped then
+          if s then
+            if log then
+              seen, views = string.sub(s, 17, size), rule_view
+            else
+              seen = s
+            end
+          end
+          if rule_ok then
+            local states, reset = rule_state, rule_reset
+            -- include write.lua
+          end
+          flags = rule_ok and (s and '\35' or '\3') or s and '\32' or '\0'
+          if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. seen .. (views or '') end
+        end
+      end
+    end
+    out = out or { ARGV[1] .. pack('<d', t) }
+    if flags then
+      out[m + 1], out[m + 2] = flags, seen
+      m = m + 2
+      if views then
+        m = m + 1
+        out[m] = views
+      end
+    else
+      m = m + 1
+      out[m], rest = '', rest or {}
+      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = v, k, m
+    end
+    a, k = a + 1, k + keys
+  until ARGV[a] ~= ''
+end
+if not rest then return table.concat(out) end
+
+-- include permits.lua
+
+-- include general.lua

@@ -1,0 +1,93 @@
+package scripts
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/scripts/assemble"
+)
+
+func TestDecideIsFresh(t *testing.T) {
+	want, err := assemble.Script(os.DirFS(".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if decide != want {
+		t.Error("decide.lua is not what its sources generate: run go generate ./scripts")
+	}
+}
+
+// TestCodes checks that each algorithm has the code of its own text in decide.lua.
+func TestCodes(t *testing.T) {
+	_, load, _ := strings.Cut(decide, "local function load(code)\n")
+	for code, a := range []algorithms.Algorithm{
+		1: new(algorithms.FixedWindow), 2: new(algorithms.GCRA), 3: new(algorithms.SlidingLog), 4: new(algorithms.SlidingWindow),
+	} {
+		if a == nil {
+			continue
+		}
+		_, text, _ := strings.Cut(load, "  if code == "+string(rune('0'+code))+" then -- ")
+		text, _, _ = strings.Cut(text, "\n    end)()\n")
+		_, text, _ = strings.Cut(text, "\n    return (function()\n")
+		if got := strings.ReplaceAll("\n"+text+"\n", "\n      ", "\n")[1:]; got != a.Lua() || Decide().Code(a) != byte(code) {
+			t.Errorf("code %d: %s has code %d, and the function is\n%s", code, a.CaddyModule().ID, Decide().Code(a), got)
+		}
+	}
+	for _, a := range []algorithms.Algorithm{new(algorithms.TokenBucket), new(algorithms.LeakyBucket)} {
+		if got, want := Decide().Code(a), Decide().Code(new(algorithms.GCRA)); got != want {
+			t.Errorf("%s has code %d, want that of gcra, %d", a.CaddyModule().ID, got, want)
+		}
+	}
+}
+
+// TestBuiltInScript checks that a program without third-party algorithms runs
+// decide.lua as it is.
+func TestBuiltInScript(t *testing.T) {
+	if Decide().Text != decide {
+		t.Error("the script is not decide.lua")
+	}
+}
+
+// other is an algorithm of another module.
+type other struct {
+	algorithms.Algorithm
+	name caddy.ModuleID
+	lua  string
+}
+
+func (o other) CaddyModule() caddy.ModuleInfo { return caddy.ModuleInfo{ID: o.name} }
+func (o other) Lua() string                   { return o.lua }
+
+// TestThirdPartyAlgorithms checks that functions are added and nothing else is
+// changed, and that algorithms with the same Lua share a function.
+func TestThirdPartyAlgorithms(t *testing.T) {
+	const long = "return [[\n\n two\n]]" // a text that must not be indented
+	a := other{name: "x.a", lua: long}
+	b := other{name: "x.b", lua: "return b -- no line end"}
+	c := other{name: "x.c", lua: long}
+	d := other{name: "x.d", lua: new(algorithms.GCRA).Lua()}
+	s := newScript([]algorithms.Algorithm{a, b, c, d, new(algorithms.SlidingWindow)})
+	for want, a := range map[algorithms.Algorithm]byte{a: 5, b: 6, c: 5, d: 2, new(algorithms.SlidingWindow): 4} {
+		if got := s.Code(want); got != a {
+			t.Errorf("%s has code %d, want %d", want.CaddyModule().ID, got, a)
+		}
+	}
+	const added = `  if code == 5 then -- a
+    return (function()
+` + long + `
+    end)()
+  end
+  if code == 6 then -- b
+    return (function()
+return b -- no line end
+    end)()
+  end
+`
+	if !strings.Contains(s.Text, added+thirdParty) || strings.Replace(s.Text, added, "", 1) != decide {
+		t.Errorf("want decide.lua and\n%s", added)
+	}
+}
