@@ -44,6 +44,9 @@ func (f *FixedWindow) Kind() string {
 	return "fixed_window"
 }
 
+// LeasedKind implements [Leasable].
+func (f *FixedWindow) LeasedKind() (string, bool) { return f.Kind(), true }
+
 // Lua implements [Algorithm].
 func (*FixedWindow) Lua() string { return fixedWindowLua }
 
@@ -87,6 +90,12 @@ func (f *fixedWindow) used(s State, now int64) (used, end int64) {
 	return s[1], end
 }
 
+// end implements [ending]: what was charged counts until its window ends.
+func (f *fixedWindow) end(s State, now int64) int64 {
+	_, end := f.used(s, now)
+	return end
+}
+
 func (f *fixedWindow) Repair(s State, now int64) bool {
 	if s[1] == 0 || s[0] <= now {
 		return false
@@ -122,4 +131,4 @@ func (f *fixedWindow) Numbers(s State, now int64) (remaining, reset int64) {
 	return max(0, f.limit-used), end - now
 }
 
-var _ Algorithm = (*FixedWindow)(nil)
+var _ Leasable = (*FixedWindow)(nil)

@@ -32,6 +32,9 @@ func (g *GCRA) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Kind implements [Algorithm].
 func (*GCRA) Kind() string { return "gcra" }
 
+// LeasedKind implements [Leasable].
+func (g *GCRA) LeasedKind() (string, bool) { return g.Kind(), true }
+
 // Lua implements [Algorithm].
 func (*GCRA) Lua() string { return meterLua }
 
@@ -44,4 +47,4 @@ func (g *GCRA) Compile(sp Spec) (Rule, error) {
 	return newMeter(sp, burst, 0, noDelay)
 }
 
-var _ Algorithm = (*GCRA)(nil)
+var _ Leasable = (*GCRA)(nil)

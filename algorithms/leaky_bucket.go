@@ -51,6 +51,10 @@ func (b *LeakyBucket) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Kind implements [Algorithm].
 func (*LeakyBucket) Kind() string { return "leaky_bucket" }
 
+// LeasedKind implements [Leasable]. A queue that delays cannot be leased: each
+// request has a turn of its own.
+func (b *LeakyBucket) LeasedKind() (string, bool) { return b.Kind(), b.NoDelay }
+
 // Lua implements [Algorithm].
 func (*LeakyBucket) Lua() string { return meterLua }
 
@@ -108,4 +112,4 @@ func (b *LeakyBucket) Compile(sp Spec) (Rule, error) {
 	return newMeter(sp, burst, 0, wait)
 }
 
-var _ Algorithm = (*LeakyBucket)(nil)
+var _ Leasable = (*LeakyBucket)(nil)

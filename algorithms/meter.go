@@ -2,7 +2,6 @@ package algorithms
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
 )
 
@@ -272,5 +271,3 @@ func (m *meter) Numbers(s State, now int64) (remaining, reset int64) {
 }
 
 var _ Paired = (*meter)(nil)
-
-var errStepAndWindow = errors.New("want a step that divides the window")

@@ -38,6 +38,9 @@ func (*SlidingLog) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Kind implements [Algorithm].
 func (*SlidingLog) Kind() string { return "sliding_log" }
 
+// LeasedKind implements [Leasable]. Timestamps may be ahead of the clock.
+func (l *SlidingLog) LeasedKind() (string, bool) { return l.Kind() + " leased", true }
+
 // Lua implements [Algorithm].
 func (*SlidingLog) Lua() string { return slidingLogLua }
 
@@ -201,6 +204,6 @@ func (v *logView) Numbers(s State, now int64) (remaining, reset int64) {
 }
 
 var (
-	_ Algorithm = (*SlidingLog)(nil)
-	_ Growing   = (*slidingLog)(nil)
+	_ Leasable = (*SlidingLog)(nil)
+	_ Growing  = (*slidingLog)(nil)
 )

@@ -47,7 +47,7 @@ local function count(z, s, off, C, lo, h, edge)
 end
 
 -- Put the stamps of a debt among those that are still in the window, by age, as
--- merge in portable.go does. Returns the state, when it is as if unused, and
+-- merge in handover.go does. Returns the state, when it is as if unused, and
 -- where the next rule's arguments begin.
 local function owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
   local edge = t + excess - W

@@ -54,6 +54,9 @@ func (w *SlidingWindow) Parts() int64 {
 // Kind implements [Algorithm].
 func (w *SlidingWindow) Kind() string { return fmt.Sprintf("sliding_window/%d", w.Parts()) }
 
+// LeasedKind implements [Leasable]. The state has one counter more.
+func (w *SlidingWindow) LeasedKind() (string, bool) { return w.Kind() + " leased", true }
+
 // Lua implements [Algorithm].
 func (*SlidingWindow) Lua() string { return slidingWindowLua }
 
@@ -160,4 +163,4 @@ func (w *slidingWindow) Numbers(s State, now int64) (remaining, reset int64) {
 	return max(0, w.limit-used), reset
 }
 
-var _ Algorithm = (*SlidingWindow)(nil)
+var _ Leasable = (*SlidingWindow)(nil)

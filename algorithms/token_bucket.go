@@ -50,6 +50,9 @@ func (b *TokenBucket) Kind() string {
 
 func (b *TokenBucket) step() int64 { return time.Duration(b.Step).Microseconds() }
 
+// LeasedKind implements [Leasable].
+func (b *TokenBucket) LeasedKind() (string, bool) { return b.Kind(), true }
+
 // Lua implements [Algorithm].
 func (*TokenBucket) Lua() string { return meterLua }
 
@@ -61,10 +64,10 @@ func (b *TokenBucket) Compile(sp Spec) (Rule, error) {
 	}
 	if d := time.Duration(b.Step); d != 0 {
 		if d < time.Microsecond || d%time.Microsecond != 0 || sp.Window%b.step() != 0 {
-			return nil, fmt.Errorf("step %v: %w", d, errStepAndWindow)
+			return nil, fmt.Errorf("step %v: want a step that divides the window", d)
 		}
 	}
 	return newMeter(sp, burst, b.step(), noDelay)
 }
 
-var _ Algorithm = (*TokenBucket)(nil)
+var _ Leasable = (*TokenBucket)(nil)

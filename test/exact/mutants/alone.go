@@ -5,7 +5,7 @@ package main
 const (
 	aloneGo    = "stores/alone.go"
 	notesGo    = "stores/notes.go"
-	portableGo = "algorithms/portable.go"
+	handoverGo = "algorithms/handover.go"
 )
 
 // aloneMutants break going on without Redis, and coming back.
@@ -83,31 +83,31 @@ var aloneMutants = []mutant{
 		old: "case s.fewer.IsZero():\n\t\ts.fewer = now\n\t\treturn", new: "case s.fewer.IsZero():",
 	},
 	{
-		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: portableGo, suites: redis,
+		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: handoverGo, suites: redis,
 		old: "m.raise(s, now, debt[0], 1)", new: "m.raise(s, now, debt[0], 2)",
 	},
 	{
-		name: "debt-meter-base", breaks: "what was known is owed, too", file: portableGo, suites: redis,
+		name: "debt-meter-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
 		old: "owed := max(0, m.level(s, t)-m.level(note, t))", new: "owed := m.level(s, t)",
 	},
 	{
-		name: "debt-fixed-closed", breaks: "a debt of a window that is over is charged", file: portableGo, suites: redis,
+		name: "debt-fixed-closed", breaks: "a debt of a window that is over is charged", file: handoverGo, suites: redis,
 		old: "if cost == 0 || start+f.window <= now {", new: "if cost == 0 {",
 	},
 	{
-		name: "debt-fixed-limit", breaks: "a debt goes beyond the limit", file: portableGo, suites: redis,
+		name: "debt-fixed-limit", breaks: "a debt goes beyond the limit", file: handoverGo, suites: redis,
 		old: "cost := min(debt[1], max(0, f.limit-used))", new: "cost := debt[1]",
 	},
 	{
-		name: "debt-sliding-age", breaks: "a debt is charged as if it were new", file: portableGo, suites: redis,
+		name: "debt-sliding-age", breaks: "a debt is charged as if it were new", file: handoverGo, suites: redis,
 		old: "age := max(0, s[0]-debt[0]+int64(x))", new: "age := int64(x) * 0",
 	},
 	{
-		name: "debt-log-order", breaks: "stamps are not merged by age", file: portableGo, suites: redis,
+		name: "debt-log-order", breaks: "stamps are not merged by age", file: handoverGo, suites: redis,
 		old: "slices.Sort(all)", new: "slices.Reverse(all)",
 	},
 	{
-		name: "debt-log-base", breaks: "what was known is owed, too", file: portableGo, suites: redis,
+		name: "debt-log-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
 		old: "max(0, min(l.limit, s[0]-note[0]))", new: "min(l.limit, s[0])",
 	},
 	{
@@ -127,7 +127,7 @@ var aloneMutants = []mutant{
 		old: "  table.sort(all)\n", new: "",
 	},
 	{
-		name: "debt-log-over", breaks: "what has left the window is found again by a clock set back", file: portableGo, suites: redis,
+		name: "debt-log-over", breaks: "what has left the window is found again by a clock set back", file: handoverGo, suites: redis,
 		old: "		setStamp(s, i, 0)\n", new: "		_ = i\n",
 	},
 	{
