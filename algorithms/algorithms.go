@@ -1,10 +1,10 @@
-// Package algorithms holds the arithmetic of rate limiting: integers in,
-// integers out. Nothing in it reads a clock, takes a lock or does I/O.
+// Package algorithms implements rate limiting algorithms on integers. It reads no
+// clock, takes no lock and does no I/O.
 //
 // Each algorithm is a Caddy module in the namespace
-// http.rate_limit.algorithms. It brings its options (the module's fields), its
+// http.rate_limit.algorithms. It has options (the module's fields), its
 // arithmetic in Go (a [Rule]) and the same arithmetic in Lua ([Algorithm.Lua]),
-// which Redis runs. Both give the same verdicts and leave the same state, to
+// which Redis runs. Both return the same verdicts and leave the same state, to
 // the integer. docs/algorithms.md states the formulas and their bounds.
 //
 // All times and durations are integer microseconds.
@@ -20,35 +20,35 @@ import (
 // Namespace is the Caddy module namespace of the algorithms.
 const Namespace = "http.rate_limit.algorithms"
 
-// Never is the RetryAfter of a request that no waiting would admit: its cost
-// is above what the rule can ever hold.
+// Never is the [Verdict.Retry] of a request that is never admitted: its cost is
+// above the rule's capacity.
 const Never = -1
 
 // maxExact bounds every product of the arithmetic. Lua numbers are doubles,
 // exact to 2^53; half of that leaves room for one addition.
 const maxExact = 1 << 52
 
-// Algorithm is what a module in http.rate_limit.algorithms implements. It
-// holds the algorithm's own options; limit and window come with the [Spec].
+// Algorithm is the interface of modules in http.rate_limit.algorithms. A module
+// holds the algorithm's own options; the [Spec] has the limit and the window.
 type Algorithm interface {
 	caddy.Module
 
 	// Compile checks the options against the limit and the window and returns
-	// the rule they make. Its errors name the value and say what would be right.
+	// the rule. Its errors name the value and what would be valid.
 	Compile(Spec) (Rule, error)
 
-	// Kind names everything of the options that gives the state its meaning,
-	// such as "sliding_window/10". Counts are kept over a change of
-	// configuration only while the kind and the window stay the same, so the
-	// limit, the burst and the cost are never part of it.
+	// Kind returns the name of the algorithm and the options that give the state
+	// its meaning, such as "sliding_window/10". A change of configuration keeps
+	// the state of a rule if its kind and window stay the same. The limit, the
+	// burst and the cost are therefore not part of the kind.
 	Kind() string
 
-	// Lua returns the chunk that does the same arithmetic in Redis. The chunk
-	// returns a function judge; scripts/README.md has its contract.
+	// Lua returns a chunk of Lua that returns the decision function, the same
+	// arithmetic in Redis. scripts/README.md specifies it.
 	Lua() string
 }
 
-// Spec is what a rule is compiled from besides its algorithm's own options.
+// Spec has the parameters of a rule besides its algorithm's own options.
 type Spec struct {
 	// Limit is the cost that may pass in one window, at least 1.
 	Limit int64
@@ -56,37 +56,36 @@ type Spec struct {
 	// Window is the window's length in microseconds, at least 1.
 	Window int64
 
-	// Cost is what one request takes if that is fixed, else 1. A rule that
-	// could never admit it is refused.
+	// Cost is the cost of one request if it is fixed, else 1. A rule that could
+	// never admit it is rejected.
 	Cost int64
 
 	// MaxWait is the longest a request may be made to wait, in microseconds.
-	// Zero: nothing was said.
+	// 0: not configured.
 	MaxWait int64
 
-	// MaxTurn is the longest delay that any rule decided together with this
-	// one can give, in microseconds. A delaying rule is charged at the common
-	// turn and so may be filled past its own queue.
+	// MaxTurn is the longest delay of all rules that are decided together with
+	// this one, in microseconds. A rule that delays is charged for the common turn,
+	// so its level may exceed its own queue.
 	MaxTurn int64
 
-	// Debt says that a rule may be charged after the fact, and so may owe up
-	// to one further capacity.
+	// Debt says that the rule may be charged after the response, which may exceed
+	// the capacity by up to one capacity.
 	Debt bool
 
 	// Lease is for how many microseconds an instance may spend what it was
-	// charged in advance; 0: it is charged for each request. A rule keeps back
-	// what such a delay could add to its bound. Only a [Leasable] algorithm takes
-	// it. Shares keep nothing back, because they are never leased.
+	// charged in advance; 0: every request is charged. A rule reserves what that
+	// delay could add to its bound. Only a [Leasable] algorithm supports it. Shares
+	// reserve nothing, because they are never leased.
 	Lease int64
 
-	// ShareOf is the number of instances that the limit is divided among when
-	// each enforces it alone, in millionths: 3_000_000 is a third of the limit
-	// each. Zero and 1_000_000 mean the whole limit.
+	// ShareOf is the number of instances among which the limit is divided while
+	// each enforces its share, in millionths: 3_000_000 is a third of the limit
+	// each. 0 and 1_000_000 mean the whole limit.
 	ShareOf int64
 }
 
-// Share returns this instance's part of a quantity, at least as much as one
-// request needs.
+// Share returns one instance's share of v, at least the cost of one request.
 func (sp Spec) Share(v int64) int64 {
 	if sp.ShareOf <= 1e6 {
 		return v
@@ -107,32 +106,32 @@ func (sp Spec) check() error {
 	return nil
 }
 
-// State is the words that a rule keeps for one key. Their meaning belongs to
-// the algorithm. A state of zeros is that of a key never seen.
+// State is the words that a rule keeps for one key. Their meaning is the
+// algorithm's. The state of an unused key is all zeros.
 type State []int64
 
-// Verdict is what one rule says of one request.
+// Verdict is the decision of one rule on one request.
 type Verdict struct {
-	// Admit says whether the request may pass.
+	// Admit reports whether the request is admitted.
 	Admit bool
 
-	// Retry is, for a denial, the microseconds after which the same request
-	// would pass if nobody else came, or [Never]; 0 for an admission.
+	// Retry is, for a denial, the microseconds after which the same request is
+	// admitted if there is no other until then, or [Never]; else 0.
 	Retry int64
 
-	// Delay is, for an admission, how many microseconds the request has to
-	// wait for its turn.
+	// Delay is, for an admission, how many microseconds the request waits for its
+	// turn.
 	Delay int64
 
-	// Held says that the rule itself would admit the request, and that only
-	// places held by unanswered requests stand in its way. Retry is 0 then,
-	// because nobody knows when they will be answered.
+	// Held reports that the request is denied only because of the cost that
+	// unanswered requests hold. Retry is 0 then, because it is not known when they
+	// will be answered.
 	Held bool
 }
 
-// Rule is an algorithm with its limit and window: what one rule of a zone
-// does to one key's state. A Rule has no state of its own and may be used by
-// any number of goroutines. Costs are at least 1, times never negative.
+// Rule is an algorithm with a limit and a window, which operates on the state of
+// one key. A Rule has no state of its own and is safe for concurrent use. Costs are
+// at least 1; times are not negative.
 type Rule interface {
 	// Limit is the cost that may pass in one window.
 	Limit() int64
@@ -143,33 +142,32 @@ type Rule interface {
 	// Capacity is the greatest cost that one request may have.
 	Capacity() int64
 
-	// Words is the length of the state. A [Growing] rule says here how many
-	// words its state has at the least.
+	// Words is the length of the state; of a [Growing] rule, its minimum.
 	Words() int
 
-	// Repair mends a state that was written by a clock ahead of now by more
-	// than the rule can explain, and reports whether it did. It comes before
-	// every Judge.
+	// Repair corrects a state that is further ahead of now than the rule can
+	// leave it, because the clock was set back. It reports whether it did. It is
+	// called before every Judge.
 	Repair(s State, now int64) bool
 
-	// Judge says whether cost may pass at now beside what unanswered requests
-	// hold. It changes nothing.
+	// Judge decides whether cost is admitted at now while unanswered requests
+	// hold held. It changes nothing.
 	Judge(s State, now, cost, held int64) Verdict
 
-	// Charge takes cost at now. For a request that waits for its turn, turn is
-	// how long, the greatest delay of the rules that are charged together.
+	// Charge charges cost at now. For a request that waits for its turn, turn is
+	// the longest delay of the rules that are charged together.
 	Charge(s State, now, cost, turn int64)
 
-	// Owe takes cost at now, whatever a verdict would be. It leaves at most
-	// one capacity of debt. A rule with a lease takes it so that it may be spent
+	// Owe charges cost at now, whatever the verdict. It leaves a debt of at most
+	// one capacity. A rule with a lease is charged so that the cost may be spent
 	// until the lease ends.
 	Owe(s State, now, cost int64)
 
-	// Numbers returns what could still pass now, and after how many
-	// microseconds the rule is as if unused.
+	// Numbers returns the cost that is left now, and the microseconds after which
+	// the state is as if unused.
 	Numbers(s State, now int64) (remaining, reset int64)
 
-	// Args are the numbers that the Lua judge unpacks, in its order.
+	// Args returns the arguments that the decision function in Lua unpacks.
 	Args() []int64
 }
 
@@ -177,33 +175,31 @@ type Rule interface {
 type Growing interface {
 	Rule
 
-	// Need is the length that the state must have for cost to be charged at
-	// now. It is never less than the present length.
+	// Need returns the length that the state must have for cost to be charged at
+	// now, at least the present length.
 	Need(s State, now, cost int64) int
 
-	// Move writes the state src into dst, which is longer and all zeros.
+	// Move copies the state src to dst, which is longer and all zeros.
 	Move(dst, src State)
 
-	// View is the rule as seen through what its Lua judge reports of a key
-	// instead of the whole state: its Judge, Charge and Numbers take that
-	// report as their State, for the instant and the cost that were judged.
-	// Its Words are the length of the report and of the state's header in
-	// Redis.
+	// View returns the rule on what the decision function in Lua returns of a
+	// state instead of the whole (its view). Judge, Charge and Numbers of that rule
+	// take the view as their State, for the instant and the cost that were decided.
+	// Its Words are the length of the view and of the state's header in Redis.
 	View() Rule
 }
 
-// Paired is a [Rule] whose state is four words, of which the second is at least 0
-// and below 2^32 and the last two are the same for all keys that were last
-// charged under the same limit and burst. So a store that holds many keys need
-// not keep those two for each.
+// Paired is a [Rule] whose state is four words. The second is at least 0 and below
+// 2^32. The last two are the same for all keys that were last charged under the
+// same limit and burst, so that a store can share them among keys.
 type Paired interface {
 	Rule
 
-	// Pair is what the states end in that this rule has written.
+	// Pair returns the last two words of the states that this rule writes.
 	Pair() [2]int64
 }
 
-// cd is ceiling division of a non-negative by a positive number.
+// cd returns a/b rounded up, for a non-negative a and a positive b.
 func cd(a, b int64) int64 { return (a + b - 1) / b }
 
 func gcd(a, b int64) int64 {

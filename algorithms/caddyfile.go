@@ -13,7 +13,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-// In a Caddyfile an algorithm's options stand on the line of its rule, in its
+// In a Caddyfile, the options of an algorithm are on the line of its rule, in its
 // block, or in both. A module reads them in UnmarshalCaddyfile from a dispenser
 // whose first token is the algorithm's name:
 //
@@ -35,8 +35,8 @@ func readOptions(d *caddyfile.Dispenser, options map[string]option.Parse) error 
 	return nil
 }
 
-// unknownWord says what is wrong with a word that is no option of the
-// algorithm: it belongs to others, or is misspelled.
+// unknownWord returns the error of a word that is not an option of the algorithm:
+// it is an option of others, or misspelled.
 func unknownWord(algorithm, word string, options map[string]option.Parse) error {
 	if with := WithOption(word); len(with) > 0 {
 		return fmt.Errorf("%s: %s has no such option: want %s for it", word, algorithm, option.Or(with))
@@ -48,7 +48,7 @@ func unknownWord(algorithm, word string, options map[string]option.Parse) error 
 	return fmt.Errorf("%q is neither an option of %s nor an algorithm: want an option (%s) or an algorithm (%s)", word, algorithm, known, option.Or(Names()))
 }
 
-// Names are the names of all algorithms there are.
+// Names returns the names of all registered algorithms.
 func Names() []string {
 	var names []string
 	for _, m := range caddy.GetModules(Namespace) {
@@ -57,8 +57,7 @@ func Names() []string {
 	return names
 }
 
-// WithOption are the names of the algorithms that have an option, as their JSON
-// has it.
+// WithOption returns the names of the algorithms whose JSON has an option.
 func WithOption(option string) []string {
 	var names []string
 	for _, m := range caddy.GetModules(Namespace) {

@@ -11,15 +11,15 @@ import (
 
 func init() { caddy.RegisterModule((*FixedWindow)(nil)) }
 
-// FixedWindow counts in a window that starts at the first request after the
-// last one ended, or, with align, at whole multiples of the window since
+// FixedWindow counts requests in a window that starts at the first request after
+// the previous one ended or, with align, at a multiple of its length since
 // 1970-01-01 UTC.
 //
-// Within one of its windows at most limit pass, in any window at most twice
-// the limit. A start and a count per key are kept.
+// At most limit are admitted in each of its windows, and at most twice the limit in
+// any interval of that length. The state is a start and a count.
 type FixedWindow struct {
-	// Let windows start at multiples of their length since 1970-01-01 UTC
-	// instead of at the first request. Default: false.
+	// Start windows at multiples of their length since 1970-01-01 UTC instead of
+	// at the first request. Default: false.
 	Align bool `json:"align,omitempty"`
 }
 
@@ -58,7 +58,7 @@ func (f *FixedWindow) Compile(sp Spec) (Rule, error) {
 	return &fixedWindow{windowed{sp.Share(sp.Limit), sp.Window}, f.Align}, nil
 }
 
-// fixedWindow keeps {start, used}; used is 0 while there is no window.
+// fixedWindow has the state {start, used}; used is 0 if there is no window.
 type fixedWindow struct {
 	windowed
 	align bool
@@ -74,7 +74,7 @@ func (f *fixedWindow) Args() []int64 {
 	return []int64{f.limit, f.window, align}
 }
 
-// start is when a window that begins at now began.
+// start returns the start of the window that is opened at now.
 func (f *fixedWindow) start(now int64) int64 {
 	if f.align {
 		return now - now%f.window
@@ -82,7 +82,7 @@ func (f *fixedWindow) start(now int64) int64 {
 	return now
 }
 
-// used is what the window that is open at now has taken, and when it ends.
+// used returns what is charged to the window that is open at now, and its end.
 func (f *fixedWindow) used(s State, now int64) (used, end int64) {
 	if end = s[0] + f.window; s[1] == 0 || now >= end {
 		return 0, now

@@ -1,4 +1,4 @@
--- The arithmetic of fixed_window.go.
+-- The decision function of fixed_window: see fixed_window.go.
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, t, n, p)

@@ -7,15 +7,15 @@ import (
 
 func init() { caddy.RegisterModule((*GCRA)(nil)) }
 
-// GCRA is the generic cell rate algorithm: one theoretical arrival time per
-// key, which each admitted request moves on by its share of the window. A
-// burst may pass back to back, after that the requests are spaced evenly.
+// GCRA is the generic cell rate algorithm: each admitted request moves the
+// theoretical arrival time of its key on by cost * window / limit. A burst is
+// admitted at once; further requests are admitted at even distances.
 //
-// In any window at most burst + limit pass. One time per key is kept.
+// At most burst + limit are admitted in any window. The state is one time.
 //
-// Source: ITU-T I.371, annex A.
+// Source: ITU-T I.371, annex A (https://www.itu.int/rec/T-REC-I.371).
 type GCRA struct {
-	// How much cost may pass back to back. Default: the limit.
+	// The cost that is admitted at once. Default: the limit.
 	Burst int64 `json:"burst,omitempty"`
 }
 

@@ -5,47 +5,47 @@ import (
 	"slices"
 )
 
-// Portable is a [Rule] whose counts can be carried from the store that all
-// instances share to one instance that has to go on alone, and back. A rule that
-// is not goes on from zero, and what it admits alone is forgotten.
+// Portable is a [Rule] whose state can be handed over from the shared store to the
+// local fallback of an instance, and back. A rule that is not portable starts at
+// zero in the fallback, and what is admitted there is not charged later.
 //
-// A note is the words that an instance keeps of one key for this: first what
-// the shared store last said of it, then, once the instance is alone, the part
-// of its own state that it does not owe.
+// For the handover, an instance keeps a snapshot of each key (note): first the
+// last known state in the shared store; in the fallback, the part of the local state
+// that is not to be charged to the shared store.
 type Portable interface {
 	Rule
 
-	// NoteWords is the length of a note.
+	// NoteWords returns the length of a snapshot.
 	NoteWords() int
 
-	// Note writes down s, a state of this rule as the shared store keeps it, or
-	// of its View if the rule is [Growing].
+	// Note sets the snapshot to s, a state of this rule in the shared store; of a
+	// [Growing] rule, a state of its View.
 	Note(note []int64, s State, now int64)
 
-	// Room is the cost that a growing state must have room for before Warm.
+	// Room returns the cost that a growing state must have room for before Warm.
 	Room(note []int64) int64
 
-	// Warm raises s, the state of this rule, which is a share of the rule
-	// full, to the same share of what was noted.
+	// Warm raises s to this rule's share of the snapshot. The rule is a share of
+	// the rule full.
 	Warm(s State, note []int64, full Rule, now int64)
 
-	// Base makes s the part of itself that is not owed.
+	// Base sets the snapshot to s: nothing of s is to be charged later.
 	Base(note []int64, s State)
 
-	// Forgive adds a charge to the part that is not owed, because the shared
-	// store may have it already.
+	// Forgive adds a charge to the snapshot, because the shared store may have been
+	// charged already.
 	Forgive(note []int64, now, cost, turn int64)
 
-	// Debt is what was charged to s and is owed, as numbers that Merge and the
-	// Lua judge take, and whether that is anything.
+	// Debt returns what was charged to s beyond the snapshot, as Merge and the
+	// decision function in Lua take it, and whether that is more than nothing.
 	Debt(s State, note []int64, now int64) (debt []int64, owes bool)
 
-	// Merge charges a debt to s, whatever a verdict would be. A growing state
-	// has room for it.
+	// Merge charges a debt to s, whatever the verdict. A growing state has room
+	// for it.
 	Merge(s State, debt []int64, now int64)
 }
 
-// scale is v times part over whole, rounded down; part is at most whole.
+// scale returns v*part/whole, rounded down. part is at most whole.
 func scale(v, part, whole int64) int64 {
 	hi, lo := bits.Mul64(uint64(v), uint64(part))
 	q, _ := bits.Div64(hi, lo, uint64(whole))
@@ -57,8 +57,8 @@ func (m *meter) NoteWords() int                      { return meterWords }
 func (m *meter) Note(note []int64, s State, _ int64) { copy(note, s) }
 func (m *meter) Base(note []int64, s State)          { copy(note, s) }
 
-// Warm takes over how long the shared level needs to drain: the share drains
-// as much slower as it holds less.
+// Warm implements [Portable]. The time that the shared level needs to drain is kept:
+// a share has a smaller capacity and drains as much slower.
 func (m *meter) Warm(s State, note []int64, _ Rule, now int64) {
 	t := m.at(now)
 	ahead := note[0] - t
@@ -111,7 +111,7 @@ func (f *fixedWindow) Debt(s State, note []int64, now int64) ([]int64, bool) {
 	return []int64{s[0], max(0, used)}, used > 0
 }
 
-// Merge charges only into a window that is still open, up to the limit.
+// Merge implements [Portable]. It charges a window that is open, up to the limit.
 func (f *fixedWindow) Merge(s State, debt []int64, now int64) {
 	start := min(debt[0], f.start(now))
 	used, _ := f.used(s, now)
@@ -130,11 +130,11 @@ func (w *slidingWindow) NoteWords() int                      { return w.Words() 
 func (w *slidingWindow) Note(note []int64, s State, _ int64) { copy(note, s) }
 func (w *slidingWindow) Base(note []int64, s State)          { copy(note, s) }
 
-// Warm scales the sum up to each counter, so that what is lost by rounding is
-// less than one request in all.
+// Warm implements [Portable]. It scales the running sums instead of the counters,
+// so that rounding loses less than one unit of cost in all.
 func (w *slidingWindow) Warm(s State, note []int64, full Rule, now int64) {
 	w.add(s, now, 0)
-	if note[0] == s[0]+1 { // charged in advance: what that part has taken counts now
+	if note[0] == s[0]+1 { // charged in advance: it counts in the present part
 		note[2] += note[1]
 		copy(note[1:], note[2:])
 		note[len(note)-1] = 0
@@ -170,7 +170,8 @@ func (w *slidingWindow) Debt(s State, note []int64, now int64) ([]int64, bool) {
 	return debt, owes
 }
 
-// Merge charges every counter by its age, up to twice the limit together.
+// Merge implements [Portable]. It charges each counter by its age, up to twice the
+// limit in all.
 func (w *slidingWindow) Merge(s State, debt []int64, now int64) {
 	w.add(s, now, 0)
 	_, used := w.live(s, now)
@@ -183,8 +184,9 @@ func (w *slidingWindow) Merge(s State, debt []int64, now int64) {
 	}
 }
 
-// The note of a log is {places in use, the last stamp, when that was said}, and
-// then the count of stamps that are not owed.
+// NoteWords implements [Portable]. The snapshot of a log is {cost used, the last
+// timestamp, when the snapshot was taken}; in the fallback, its first word is the
+// count of timestamps that are not to be charged later.
 func (l *slidingLog) NoteWords() int { return 3 }
 
 func (l *slidingLog) Room(note []int64) int64 { return note[0] }
@@ -199,8 +201,9 @@ func (l *slidingLog) Note(note []int64, s State, now int64) {
 func (l *slidingLog) Base(note []int64, s State)             { note[0] = s[0] }
 func (l *slidingLog) Forgive(note []int64, _, cost, _ int64) { note[0] += cost }
 
-// Warm adds stamps for what others were admitted. When each was is not known,
-// so they are spread over the window that they were in.
+// Warm implements [Portable]. It adds a timestamp for each unit of cost that other
+// instances have charged, spread over the window, because their times are not
+// known.
 func (l *slidingLog) Warm(s State, note []int64, full Rule, now int64) {
 	used, last, from := note[0], note[1], note[2]-l.window
 	n := scale(used, l.limit, full.Limit())
@@ -226,11 +229,11 @@ func (l *slidingLog) Debt(s State, note []int64, now int64) ([]int64, bool) {
 
 func (l *slidingLog) Merge(s State, debt []int64, now int64) { l.merge(s, debt[1:], now) }
 
-// merge puts stamps among those that are still in the window, by age. None is
-// lost, even beyond the limit: a larger one may look at it. What instances admit
-// alone in a window is no more than their shares, so that it stays bounded. What
-// has left the window is wiped out: the last stamp is not of now, so a clock set
-// back would find again as much of it as the ring happens to have kept.
+// merge inserts timestamps among those in the window, in order. It keeps those above
+// the limit as well, because the limit may be raised; their number is bounded by the
+// shares of the instances. It zeroes those that have left the window: the last
+// timestamp is before now, so that a clock that is set back would bring back as many
+// of them as the ring has.
 func (l *slidingLog) merge(s State, stamps []int64, now int64) {
 	live := l.live(s, oldest(s, s[0]), now)
 	all := make([]int64, 0, live+int64(len(stamps)))

@@ -14,23 +14,23 @@ import (
 func init() { caddy.RegisterModule((*LeakyBucket)(nil)) }
 
 // LeakyBucket is a queue that drains at limit per window. An admitted request
-// waits for its turn, so that requests leave evenly spaced; one that finds the
-// queue full is denied. With nodelay it passes at once and only the queue's
-// length is kept.
+// waits for its turn, so that requests leave at even distances; a request is denied
+// if the queue is full. With nodelay, admitted requests do not wait.
 //
 // A queue without a burst holds what drains in the zone's max_wait (default
-// 1s). One with a burst and no max_wait is as long as its burst.
+// 1s). A queue with a burst and no max_wait holds its burst.
 //
-// In any window at most burst + limit arrive, and at most limit plus the cost
-// of one request leave. One time per key is kept.
+// At most burst + limit are admitted in any window, and at most limit plus the cost
+// of one request leave. The state is one time.
 //
-// Source: ITU-T I.371, annex A; the shaping is that of nginx's limit_req.
+// Source: ITU-T I.371, annex A (https://www.itu.int/rec/T-REC-I.371); the delays are
+// those of https://nginx.org/en/docs/http/ngx_http_limit_req_module.html.
 type LeakyBucket struct {
-	// How much cost fits in the queue, with what leaves at once. Default: what
-	// drains in max_wait; with nodelay the limit.
+	// The cost that the queue holds, with the request that leaves at once.
+	// Default: what drains in max_wait; with nodelay, the limit.
 	Burst int64 `json:"burst,omitempty"`
 
-	// Let what is admitted pass at once. Default: false.
+	// Do not delay admitted requests. Default: false.
 	NoDelay bool `json:"nodelay,omitempty"`
 }
 
@@ -58,8 +58,7 @@ func (b *LeakyBucket) LeasedKind() (string, bool) { return b.Kind(), b.NoDelay }
 // Lua implements [Algorithm].
 func (*LeakyBucket) Lua() string { return meterLua }
 
-// MaxDelay is the longest, in microseconds, that a request may have to wait
-// for its turn; 0 with nodelay.
+// MaxDelay returns the longest delay of a request, in microseconds; 0 with nodelay.
 func (b *LeakyBucket) MaxDelay(sp Spec) int64 {
 	switch {
 	case b.NoDelay:
@@ -70,7 +69,7 @@ func (b *LeakyBucket) MaxDelay(sp Spec) int64 {
 		if l, w := ratio(sp.Limit, sp.Window); w <= maxExact/b.Burst {
 			return cd((b.Burst-1)*w, l)
 		}
-		return maxExact // refused by Compile
+		return maxExact // rejected by Compile
 	}
 	return defaultQueue
 }

@@ -5,25 +5,25 @@ import (
 	"fmt"
 )
 
-// meter is what gcra, token_bucket and leaky_bucket have in common: a level
-// that rises with every charge and drains steadily. One unit of cost is w
-// units of level, and l units drain per microsecond, with l/w the limit over
-// the window in lowest terms, so that every level is an integer.
+// meter is the arithmetic of gcra, token_bucket and leaky_bucket: a level that
+// every charge raises and that drains at a constant rate. One unit of cost is w
+// units of level, and l units drain per microsecond. l/w is the limit over the
+// window in lowest terms, so that every level is an integer.
 //
-// The state is the instant at which the level will have drained to less than
-// one microsecond's worth (the theoretical arrival time of GCRA), what is left
-// of the level then, and the limit and burst in force when it was written:
-// {a, f, limit, burst}, where the level at t is (a-t)*l + f. Without the burst a
-// level that is right under a larger one would look like a step of the clock.
+// The state is {a, f, limit, burst}: the level at t is (a-t)*l + f, so that a is the
+// theoretical arrival time of GCRA and f the remainder that is less than the level
+// of one microsecond. The limit and the burst are those under which the state was
+// written. Without the burst, a level that is valid under a larger one would be
+// taken for a step of the clock.
 type meter struct {
 	limit, window int64
 	burst         int64
 	l, w          int64
 	capacity      int64 // burst in units of level
 	step          int64 // refill only at multiples of this; 0: continuously
-	maxDelay      int64 // queue of a pacing leaky bucket; -1: it does not pace
-	turn          int64 // the longest delay that it may be charged at, in microseconds
-	debt          int64 // how many capacities the level can be: 2 if it may owe, else 1
+	maxDelay      int64 // longest delay of a leaky_bucket, in microseconds; noDelay: it does not delay
+	turn          int64 // longest delay that it may be charged for, in microseconds
+	debt          int64 // highest level, in capacities: 2 with Spec.Debt, else 1
 }
 
 const (
@@ -35,7 +35,8 @@ const (
 //go:embed meter.lua
 var meterLua string
 
-// newMeter returns the meter of a limit and a burst, both already shared out.
+// newMeter returns the meter of a spec and a burst. If the spec is of a share, it is
+// that share of both.
 func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 	limit := sp.Share(sp.Limit)
 	if sp.ShareOf > 1e6 {
@@ -69,8 +70,8 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 	return m, nil
 }
 
-// keepBack lowers the burst by what may drain while a lease lasts: what was
-// charged before a window began may be spent in it.
+// keepBack lowers the burst by what may drain during a lease: cost that was charged
+// before a window began may be spent in it.
 func (m *meter) keepBack(sp Spec) error {
 	lease := sp.Lease
 	if m.step > 0 {
@@ -87,13 +88,13 @@ func (m *meter) keepBack(sp Spec) error {
 	return nil
 }
 
-// ratio returns limit and window in lowest terms.
+// ratio returns the limit and the window in lowest terms.
 func ratio(limit, window int64) (l, w int64) {
 	g := gcd(limit, window)
 	return limit / g, window / g
 }
 
-// checkBurst returns the burst to use: the limit if none was said.
+// checkBurst returns the burst, which is the limit by default.
 func checkBurst(burst int64, sp Spec) (int64, error) {
 	if err := sp.check(); err != nil {
 		return 0, err
@@ -120,8 +121,8 @@ func (m *meter) Args() []int64 {
 	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.turn, m.debt}
 }
 
-// at is the instant at which the meter is read and written: now, or the last
-// step of a bucket that refills in steps.
+// at returns the time at which the meter is read and written: now, or the last
+// step of a bucket that is refilled in steps.
 func (m *meter) at(now int64) int64 {
 	if m.step > 0 {
 		return now - now%m.step
@@ -129,11 +130,11 @@ func (m *meter) at(now int64) int64 {
 	return now
 }
 
-// level is how full the meter is at t, which at returned.
+// level returns the level at t, which is a result of at.
 func (m *meter) level(s State, t int64) int64 { return m.levelUpTo(s, t, m.burst) }
 
-// levelUpTo is the level, of which no more than most units of cost count if it
-// was written under another rule.
+// levelUpTo returns the level at t. A level that was written under another rule is
+// limited to most units of cost.
 func (m *meter) levelUpTo(s State, t, most int64) int64 {
 	a, f := s[0], s[1]
 	switch {
@@ -147,9 +148,9 @@ func (m *meter) levelUpTo(s State, t, most int64) int64 {
 	return (a-t)*m.l + f
 }
 
-// rescale converts a level written under another limit, so that what was used
-// stays used: the same cost, in our units, rounded up. The same floating point
-// operations in the same order stand in meter.lua.
+// rescale converts a level that was written under another limit to the same cost
+// in units of this meter, rounded up. meter.lua has the same floating point
+// operations in the same order.
 func (m *meter) rescale(ahead, f, limit, most int64) int64 {
 	l0, w0 := ratio(limit, m.window)
 	if ahead > maxExact/l0 {
@@ -169,7 +170,7 @@ func (m *meter) rescale(ahead, f, limit, most int64) int64 {
 
 func (m *meter) write(s State, t, level int64) {
 	s[0], s[1], s[2], s[3] = t+level, 0, m.limit, m.burst
-	if m.l > 1 { // most limits divide their window, and a division takes long
+	if m.l > 1 { // most limits divide their window, and divisions are slow
 		s[0], s[1] = t+level/m.l, level%m.l
 	}
 }
@@ -183,8 +184,8 @@ func (m *meter) Repair(s State, now int64) bool {
 	return true
 }
 
-// ahead is how far in the future a state can lie, by the limit and the burst
-// that it was written under. A burst that no rule can have allows nothing.
+// ahead returns how far a state can be ahead of the clock, given the limit and the
+// burst under which it was written; 0 for a burst that is not valid.
 func (m *meter) ahead(s State) int64 {
 	l, w := m.l, m.w
 	if s[2] != m.limit {
@@ -218,7 +219,7 @@ func (m *meter) Judge(s State, now, cost, held int64) Verdict {
 	return Verdict{Admit: true}
 }
 
-// drained is how long after now a level of d, read at t, has gone.
+// drained returns how long after now a level d, which was read at t, has drained.
 func (m *meter) drained(d, now, t int64) int64 {
 	if d <= 0 {
 		return 0
@@ -232,8 +233,8 @@ func (m *meter) drained(d, now, t int64) int64 {
 func (m *meter) Charge(s State, now, cost, turn int64) {
 	t := m.at(now)
 	d := m.level(s, t)
-	// A request that leaves later than this queue alone would have it is charged
-	// when it leaves, or the departures of a lighter rule would bunch.
+	// A request that leaves later than the delay of this rule is charged as of when
+	// it leaves. Otherwise more requests than the limit could leave in a window.
 	if m.maxDelay != noDelay && turn > cd(d, m.l) {
 		d = turn * m.l
 	}
@@ -242,9 +243,9 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 
 func (m *meter) Owe(s State, now, cost int64) { m.raise(s, now, cost, 2) }
 
-// raise charges cost whatever a verdict would be, up to so many capacities. What
-// was used or owed under another rule stays so, and the larger burst stays in the
-// state if without it the level would look like a step of the clock.
+// raise charges cost, whatever the verdict, up to a number of capacities. A level
+// that was written under another rule is kept, and so is its larger burst if the
+// level would otherwise be taken for a step of the clock.
 func (m *meter) raise(s State, now, cost, capacities int64) {
 	t, burst := m.at(now), min(s[3], maxExact/m.w)
 	d := m.levelUpTo(s, t, max(burst, m.burst)*m.debt)

@@ -1,4 +1,4 @@
--- The arithmetic of meter.go: gcra, token_bucket and leaky_bucket.
+-- The decision function of gcra, token_bucket and leaky_bucket: see meter.go.
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, now, n, p, turn)
@@ -8,7 +8,7 @@ return function(v, i, s, j, now, n, p, turn)
   local D, stepped, top, burst = 0, false, cap, cap / w
   if s then
     local a, f, L0, B0 = unpack('<dddd', s, j)
-    -- What is charged whatever the verdict leaves what was used under another rule.
+    -- A charge whatever the verdict keeps a level that was written under another rule.
     if not p then
       burst = math.max(burst, math.min(B0, math.floor(4503599627370496 / w)))
       top = burst * w * debt
@@ -20,7 +20,7 @@ return function(v, i, s, j, now, n, p, turn)
         while b ~= 0 do g, b = b, g % b end
         l0, w0 = L0 / g, W / g
       end
-      -- Further ahead than the rule that wrote it allows: the clock was set back.
+      -- Further ahead than the rule that wrote it can be: the clock was set back.
       if a - t - most - 1 > B0 * w0 * debt / l0 then
         D, stepped, burst = cap, true, cap / w
       elseif L0 == L then
@@ -29,7 +29,7 @@ return function(v, i, s, j, now, n, p, turn)
       elseif a - t > 4503599627370496 / l0 then
         D = top
       else
-        -- Written under another limit; in our units the same cost, rounded up.
+        -- Written under another limit: convert it to the same cost, rounded up.
         local d = (a - t) * l0 + f
         local used, part = math.floor(d / w0), d % w0
         D = used * w

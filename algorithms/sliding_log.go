@@ -11,12 +11,11 @@ import (
 
 func init() { caddy.RegisterModule((*SlidingLog)(nil)) }
 
-// SlidingLog remembers the instant of every admitted request for one window.
-// It is exact: in any window, wherever it begins, at most limit pass, and no
-// request is denied that would have kept within that.
+// SlidingLog keeps the timestamp of every admitted request for one window. It is
+// exact: at most limit are admitted in any window, and no request is denied that
+// would keep within that.
 //
-// 8 bytes are kept for each remembered unit of cost, so at most 8 times the
-// limit per key.
+// The state has 8 bytes for each unit of cost, so at most 8 times the limit.
 type SlidingLog struct{}
 
 // maxLog bounds the memory of one key to 8 MiB.
@@ -30,7 +29,7 @@ func (*SlidingLog) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: Namespace + ".sliding_log", New: func() caddy.Module { return new(SlidingLog) }}
 }
 
-// UnmarshalCaddyfile reads the options of a sliding_log, of which there are none.
+// UnmarshalCaddyfile reads the options; there are none.
 func (*SlidingLog) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return readOptions(d, nil)
 }
@@ -55,9 +54,10 @@ func (*SlidingLog) Compile(sp Spec) (Rule, error) {
 	return &slidingLog{windowed{sp.Share(sp.Limit), sp.Window}, sp.Lease}, nil
 }
 
-// slidingLog keeps {count, ring...}: how many stamps were ever written, and
-// the latest of them, stamp i at ring[i % len(ring)]. They never go back: what was
-// leased is stamped with the end of the lease, and what comes before that too.
+// slidingLog has the state {count, ring...}: the number of timestamps ever written,
+// and the latest of them, timestamp i at ring[i % len(ring)]. Timestamps never
+// decrease: cost charged in advance has the end of the lease as its timestamp, and
+// so has what is charged before that end.
 type slidingLog struct {
 	windowed
 	lease int64
@@ -65,7 +65,7 @@ type slidingLog struct {
 
 const (
 	minRing   = 4
-	firstRing = 128 // places of a new ring in Redis, which grows by doubling
+	firstRing = 128 // length of a new ring in Redis, which grows by doubling
 )
 
 func (l *slidingLog) Words() int { return 1 }
@@ -77,7 +77,7 @@ func stamp(s State, i int64) int64  { return s[1+i%int64(len(s)-1)] }
 func setStamp(s State, i, at int64) { s[1+i%int64(len(s)-1)] = at }
 func oldest(s State, n int64) int64 { return max(0, s[0]-min(n, int64(len(s)-1))) }
 
-// live is how many of the stamps from lo on are still in the window.
+// live returns how many of the timestamps from lo on are in the window.
 func (l *slidingLog) live(s State, lo, now int64) int64 {
 	n := s[0] - lo
 	return n - int64(sort.Search(int(n), func(i int) bool {
@@ -99,7 +99,8 @@ func (l *slidingLog) Repair(s State, now int64) bool {
 	return true
 }
 
-// leaves is when the n-th oldest of the limit's places is free.
+// leaves returns when the n-th oldest of the last limit timestamps leaves the
+// window.
 func (l *slidingLog) leaves(s State, n int64) int64 {
 	i := s[0] - l.limit + n - 1
 	if i < oldest(s, l.limit) {
@@ -120,8 +121,8 @@ func (l *slidingLog) Judge(s State, now, cost, held int64) Verdict {
 	return Verdict{Admit: true}
 }
 
-// Need makes room for every stamp in the window, also those beyond the limit
-// that were owed, or charged under another limit.
+// Need implements [Growing]. The ring has room for every timestamp in the window,
+// including those above the limit: debts, and charges under another limit.
 func (l *slidingLog) Need(s State, now, cost int64) int {
 	size, cost := int64(len(s)-1), min(cost, l.limit)
 	if last := s[0] + cost - 1 - size; cost <= size && (last < 0 || stamp(s, last) <= now-l.window) {
@@ -162,8 +163,8 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 	return l.limit - l.live(s, oldest(s, l.limit), now), reset
 }
 
-// logView judges by what Lua reports of a log: {free places, when the place
-// that the cost asks for is free, the last stamp, whether there is one}.
+// logView is the view of a log: {cost left, when there is room for the cost that
+// was decided, the last timestamp, whether there is one}.
 type logView struct {
 	windowed
 	lease int64

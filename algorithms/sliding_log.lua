@@ -1,11 +1,11 @@
--- The arithmetic of sliding_log.go. The state is a header {count, size, offset,
--- last}; the stamps lie in a ring of size places further on in the value, and
--- are read and written one by one, in place.
+-- The decision function of sliding_log: see sliding_log.go. The state is {count,
+-- size, offset, last}. The timestamps are in a ring of that size at that offset of
+-- the value, and are read and written one by one, in place.
 local unpack, pack, sub, rep, call = struct.unpack, struct.pack, string.sub, string.rep, redis.call
 local max, min = math.max, math.min
 
--- Stamp i of the ring of C places at off. A place that was never written, after
--- the ring has grown, is as one written long ago.
+-- Return timestamp i of the ring of size C at off. After the ring has grown, its
+-- end may not have been written yet: that counts as written long ago.
 local function stamp(z, s, off, C, i)
   local pos = off + i % C * 8
   if #s >= pos + 8 then return (unpack('<d', s, pos + 1)) end
@@ -14,7 +14,7 @@ local function stamp(z, s, off, C, i)
   return (unpack('<d', bytes, 1))
 end
 
--- Queue the writing of stamps, packed, from stamp i on.
+-- Append packed timestamps, from timestamp i on, to the writes.
 local function write(z, off, C, i, stamps)
   local at, room, w = i % C, (C - i % C) * 8, z.writes
   if #stamps <= room then
@@ -25,7 +25,7 @@ local function write(z, off, C, i, stamps)
   end
 end
 
--- The last count stamps up to h, in order, packed, put back by a time.
+-- Return the last count timestamps before h, in order and packed, each less by.
 local function read(z, off, C, h, count, by)
   local ring = call('GETRANGE', z.key, off, off + C * 8 - 1)
   ring = ring .. rep('\0', C * 8 - #ring)
@@ -34,7 +34,7 @@ local function read(z, off, C, h, count, by)
   return table.concat(out)
 end
 
--- How many stamps from lo to h - 1 are after edge.
+-- Return how many of the timestamps from lo to h - 1 are after edge.
 local function count(z, s, off, C, lo, h, edge)
   if lo >= h or stamp(z, s, off, C, h - 1) <= edge then return 0 end
   if stamp(z, s, off, C, lo) > edge then return h - lo end
@@ -46,9 +46,9 @@ local function count(z, s, off, C, lo, h, edge)
   return h - b
 end
 
--- Put the stamps of a debt among those that are still in the window, by age, as
--- merge in handover.go does. Returns the state, when it is as if unused, and
--- where the next rule's arguments begin.
+-- Insert the timestamps of a debt among those in the window, in order, as merge in
+-- handover.go does. Return the state, when it is as if unused, and the position of
+-- the next rule's arguments.
 local function owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
   local edge = t + excess - W
   local live = count(z, s, off, C, max(0, h - C), h, edge)
@@ -65,12 +65,12 @@ local function owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
   end
   table.sort(all)
   local n, over = #all, 0
-  if n > C or excess > 0 then -- a new ring, without the stamps that were not mended
+  if n > C or excess > 0 then -- a new ring, without the timestamps that were not repaired
     C = max(C, C0)
     while C < n do C = C * 2 end
     off = z.tail
     z.tail = off + C * 8
-  elseif n > live then -- those that have left the window, but would not have when the last came, are wiped out
+  elseif n > live then -- zero those that have left the window since the last was written
     over = min(count(z, s, off, C, max(0, h - C), h, last - d - W) - live, C - n)
   end
   h, last = h + n - live, last - excess
@@ -94,7 +94,7 @@ return function(v, i, s, j, t, n, p, _, z)
     new, reset, i = owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
     return true, new, i, j + 32, reset, excess > 0
   end
-  -- The stamps that are still in the window: those after t + excess - W.
+  -- The timestamps in the window are those after edge.
   local edge = t + excess - W
   local lo = max(0, h - C, h - L)
   local live = count(z, s, off, C, lo, h, edge)
@@ -118,8 +118,8 @@ return function(v, i, s, j, t, n, p, _, z)
       write(z, off, C, h - all, read(z, off, C, h, all, excess))
       last = last - excess
     end
-    -- Room for every stamp in the window, also those beyond the limit that were
-    -- owed, or charged under another limit.
+    -- The ring has room for every timestamp in the window, including those above the
+    -- limit: debts, and charges under another limit.
     local over = h + n - 1 - C
     if n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
       local kept = count(z, s, off, C, max(0, h - C), h, edge)
@@ -127,7 +127,7 @@ return function(v, i, s, j, t, n, p, _, z)
       while size < kept + n do size = size * 2 end
       if size > L and kept + n <= L then size = L end
       if h == C and C > 0 and off + C * 8 == z.tail then
-        z.tail = z.tail + (size - C) * 8 -- the last ring, not yet wrapped, grows where it is
+        z.tail = z.tail + (size - C) * 8 -- the last ring of the value, not yet wrapped, grows in place
         C = size
       elseif size > C then
         local to = z.tail

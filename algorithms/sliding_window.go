@@ -13,15 +13,14 @@ import (
 
 func init() { caddy.RegisterModule((*SlidingWindow)(nil)) }
 
-// SlidingWindow divides the window into parts and keeps a counter for each.
-// The oldest part, which has partly left the window, counts whole, so that
-// never more than the limit passes in any window, wherever it begins; a client
-// that paces itself exactly at the limit sees about one request in
-// buckets + 1 denied.
+// SlidingWindow divides the window into parts and has a counter for each. The
+// oldest part, which has partly left the window, counts in full, so that at most
+// limit are admitted in any window. A client that sends exactly limit requests per
+// window is denied about one request in buckets + 1.
 //
-// buckets + 1 counters per key are kept.
+// The state is buckets + 1 counters.
 type SlidingWindow struct {
-	// Into how many parts the window is divided, 1 to 1000. Default: 10.
+	// The number of parts of the window, 1 to 1000. Default: 10.
 	Buckets int `json:"buckets,omitempty"`
 }
 
@@ -43,7 +42,7 @@ func (w *SlidingWindow) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return readOptions(d, map[string]option.Parse{"buckets": option.Whole(&w.Buckets, 1, maxBuckets)})
 }
 
-// Parts is the number of parts of the window.
+// Parts returns the number of parts of the window.
 func (w *SlidingWindow) Parts() int64 {
 	if w.Buckets == 0 {
 		return defaultBuckets
@@ -76,9 +75,9 @@ func (w *SlidingWindow) Compile(sp Spec) (Rule, error) {
 	return &slidingWindow{windowed{sp.Share(sp.Limit), sp.Window}, k, width, sp.Lease}, nil
 }
 
-// slidingWindow keeps {newest, c[0], ..., c[parts]}: the index of the newest
-// part that was charged, and what each part took, the newest first. With a lease
-// the newest may be the next part, and there is one counter more.
+// slidingWindow has the state {newest, c[0], ..., c[parts]}: the index of the newest
+// part that was charged, and the cost charged to each part, the newest first. With a
+// lease, the newest part may be the next one, and there is one counter more.
 type slidingWindow struct {
 	windowed
 	parts int64
@@ -105,8 +104,8 @@ func (w *slidingWindow) Repair(s State, now int64) bool {
 	return false
 }
 
-// live are the counters that are still in the window at now, newest first, and
-// what they add up to.
+// live returns the counters that are in the window at now, newest first, and their
+// sum.
 func (w *slidingWindow) live(s State, now int64) (counters []int64, used int64) {
 	age := now/w.width - s[0]
 	if age > w.parts {

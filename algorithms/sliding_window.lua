@@ -1,5 +1,5 @@
--- The arithmetic of sliding_window.go. A state has the part that its newest counter
--- counts, and the counters, the newest first.
+-- The decision function of sliding_window: see sliding_window.go. The state is
+-- {index of the newest part, counters...}, the newest first.
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, t, n, p)
@@ -17,8 +17,8 @@ return function(v, i, s, j, t, n, p)
   end
   local ok, new, reset = true, nil, nil
   if p == false then
-    -- Charge every counter of a debt by its age. A state has last + 1 counters, of
-    -- which those of k + 1 parts are in the window.
+    -- Charge the counters of a debt by their age. The state has last + 1 counters,
+    -- of which k + 1 are in the window.
     local top, last = math.max(at, newest), words - 2
     local age, owed, counters, from = top - newest, {}, {}, nil
     from, i = unpack('<d', v, i)
@@ -52,7 +52,7 @@ return function(v, i, s, j, t, n, p)
       new = pack('<dd', at, n) .. string.rep('\0', size - 16)
     elseif age == 0 then
       new = pack('<dd', newest, c[2] + n)
-    elseif age < 0 then -- something was charged in advance
+    elseif age < 0 then -- the newest part was charged in advance
       new = pack('<ddd', newest, c[2], c[3] + n)
     else
       new = pack('<dd', at, n) .. string.rep('\0', (age - 1) * 8) .. string.sub(s, j + 8, j + size - 1 - age * 8)

@@ -13,18 +13,19 @@ import (
 func init() { caddy.RegisterModule((*TokenBucket)(nil)) }
 
 // TokenBucket holds at most burst tokens and is full at first. A request takes
-// its cost in tokens; limit tokens come back per window, continuously or, with
-// a step, only at every whole step.
+// its cost in tokens. The bucket is refilled with limit tokens per window,
+// continuously or, with a step, at multiples of the step.
 //
-// In any window at most burst + limit pass. One time per key is kept.
+// At most burst + limit are admitted in any window. The state is one time.
 //
-// Source: J. S. Turner, New Directions in Communications, 1986.
+// Source: J. S. Turner, New directions in communications (or which way to the
+// information age?), IEEE Communications Magazine 24, 1986, pages 8-15.
 type TokenBucket struct {
-	// How many tokens the bucket holds. Default: the limit.
+	// The number of tokens that the bucket holds. Default: the limit.
 	Burst int64 `json:"burst,omitempty"`
 
-	// Tokens come back only at multiples of this duration since 1970-01-01
-	// UTC. It must divide the window. Default: continuously.
+	// Refill the bucket only at multiples of this duration since 1970-01-01 UTC.
+	// It must divide the window. Default: continuously.
 	Step caddy.Duration `json:"step,omitempty"`
 }
 

@@ -2,7 +2,7 @@ package algorithms
 
 import "fmt"
 
-// windowed is what the algorithms that count in windows have in common.
+// windowed is embedded in the rules that count in windows.
 type windowed struct {
 	limit, window int64
 }
@@ -11,8 +11,8 @@ func (c *windowed) Limit() int64    { return c.limit }
 func (c *windowed) Window() int64   { return c.window }
 func (c *windowed) Capacity() int64 { return c.limit }
 
-// judge compares what is used with the limit. retry is asked for only on a
-// denial that waiting can mend.
+// judge compares used with the limit. It calls retry only for a denial that waiting
+// resolves.
 func (c *windowed) judge(used, cost, held int64, retry func() int64) Verdict {
 	switch {
 	case cost > c.limit:
@@ -25,14 +25,14 @@ func (c *windowed) judge(used, cost, held int64, retry func() int64) Verdict {
 	return Verdict{Admit: true}
 }
 
-// owed is how much of a charge after the fact is taken, so that the debt stays
-// within one further limit.
+// owed returns how much of a charge after the response is taken, so that at most
+// one limit is owed.
 func (c *windowed) owed(used, cost int64) int64 {
 	return min(cost, max(0, 2*c.limit-used))
 }
 
-// CheckLimit checks what all algorithms want of a limit and a window, and that a
-// rule which holds no more than its limit could admit the cost.
+// CheckLimit checks the limit and the window, and that the cost is not above the
+// limit.
 func CheckLimit(sp Spec) error {
 	if err := sp.check(); err != nil {
 		return err

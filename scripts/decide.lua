@@ -27,7 +27,7 @@ if t > unpack('<d', ARGV[1], 9) then return ARGV[1] .. pack('<d', -t) end
 local function load(code)
   if code == 1 then -- fixed_window
     return (function()
-      -- The arithmetic of fixed_window.go.
+      -- The decision function of fixed_window: see fixed_window.go.
       local unpack, pack = struct.unpack, struct.pack
 
       return function(v, i, s, j, t, n, p)
@@ -66,7 +66,7 @@ local function load(code)
   end
   if code == 2 then -- meter
     return (function()
-      -- The arithmetic of meter.go: gcra, token_bucket and leaky_bucket.
+      -- The decision function of gcra, token_bucket and leaky_bucket: see meter.go.
       local unpack, pack = struct.unpack, struct.pack
 
       return function(v, i, s, j, now, n, p, turn)
@@ -76,7 +76,7 @@ local function load(code)
         local D, stepped, top, burst = 0, false, cap, cap / w
         if s then
           local a, f, L0, B0 = unpack('<dddd', s, j)
-          -- What is charged whatever the verdict leaves what was used under another rule.
+          -- A charge whatever the verdict keeps a level that was written under another rule.
           if not p then
             burst = math.max(burst, math.min(B0, math.floor(4503599627370496 / w)))
             top = burst * w * debt
@@ -88,7 +88,7 @@ local function load(code)
               while b ~= 0 do g, b = b, g % b end
               l0, w0 = L0 / g, W / g
             end
-            -- Further ahead than the rule that wrote it allows: the clock was set back.
+            -- Further ahead than the rule that wrote it can be: the clock was set back.
             if a - t - most - 1 > B0 * w0 * debt / l0 then
               D, stepped, burst = cap, true, cap / w
             elseif L0 == L then
@@ -97,7 +97,7 @@ local function load(code)
             elseif a - t > 4503599627370496 / l0 then
               D = top
             else
-              -- Written under another limit; in our units the same cost, rounded up.
+              -- Written under another limit: convert it to the same cost, rounded up.
               local d = (a - t) * l0 + f
               local used, part = math.floor(d / w0), d % w0
               D = used * w
@@ -143,14 +143,14 @@ local function load(code)
   end
   if code == 3 then -- sliding_log
     return (function()
-      -- The arithmetic of sliding_log.go. The state is a header {count, size, offset,
-      -- last}; the stamps lie in a ring of size places further on in the value, and
-      -- are read and written one by one, in place.
+      -- The decision function of sliding_log: see sliding_log.go. The state is {count,
+      -- size, offset, last}. The timestamps are in a ring of that size at that offset of
+      -- the value, and are read and written one by one, in place.
       local unpack, pack, sub, rep, call = struct.unpack, struct.pack, string.sub, string.rep, redis.call
       local max, min = math.max, math.min
 
-      -- Stamp i of the ring of C places at off. A place that was never written, after
-      -- the ring has grown, is as one written long ago.
+      -- Return timestamp i of the ring of size C at off. After the ring has grown, its
+      -- end may not have been written yet: that counts as written long ago.
       local function stamp(z, s, off, C, i)
         local pos = off + i % C * 8
         if #s >= pos + 8 then return (unpack('<d', s, pos + 1)) end
@@ -159,7 +159,7 @@ local function load(code)
         return (unpack('<d', bytes, 1))
       end
 
-      -- Queue the writing of stamps, packed, from stamp i on.
+      -- Append packed timestamps, from timestamp i on, to the writes.
       local function write(z, off, C, i, stamps)
         local at, room, w = i % C, (C - i % C) * 8, z.writes
         if #stamps <= room then
@@ -170,7 +170,7 @@ local function load(code)
         end
       end
 
-      -- The last count stamps up to h, in order, packed, put back by a time.
+      -- Return the last count timestamps before h, in order and packed, each less by.
       local function read(z, off, C, h, count, by)
         local ring = call('GETRANGE', z.key, off, off + C * 8 - 1)
         ring = ring .. rep('\0', C * 8 - #ring)
@@ -179,7 +179,7 @@ local function load(code)
         return table.concat(out)
       end
 
-      -- How many stamps from lo to h - 1 are after edge.
+      -- Return how many of the timestamps from lo to h - 1 are after edge.
       local function count(z, s, off, C, lo, h, edge)
         if lo >= h or stamp(z, s, off, C, h - 1) <= edge then return 0 end
         if stamp(z, s, off, C, lo) > edge then return h - lo end
@@ -191,9 +191,9 @@ local function load(code)
         return h - b
       end
 
-      -- Put the stamps of a debt among those that are still in the window, by age, as
-      -- merge in handover.go does. Returns the state, when it is as if unused, and
-      -- where the next rule's arguments begin.
+      -- Insert the timestamps of a debt among those in the window, in order, as merge in
+      -- handover.go does. Return the state, when it is as if unused, and the position of
+      -- the next rule's arguments.
       local function owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
         local edge = t + excess - W
         local live = count(z, s, off, C, max(0, h - C), h, edge)
@@ -210,12 +210,12 @@ local function load(code)
         end
         table.sort(all)
         local n, over = #all, 0
-        if n > C or excess > 0 then -- a new ring, without the stamps that were not mended
+        if n > C or excess > 0 then -- a new ring, without the timestamps that were not repaired
           C = max(C, C0)
           while C < n do C = C * 2 end
           off = z.tail
           z.tail = off + C * 8
-        elseif n > live then -- those that have left the window, but would not have when the last came, are wiped out
+        elseif n > live then -- zero those that have left the window since the last was written
           over = min(count(z, s, off, C, max(0, h - C), h, last - d - W) - live, C - n)
         end
         h, last = h + n - live, last - excess
@@ -239,7 +239,7 @@ local function load(code)
           new, reset, i = owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
           return true, new, i, j + 32, reset, excess > 0
         end
-        -- The stamps that are still in the window: those after t + excess - W.
+        -- The timestamps in the window are those after edge.
         local edge = t + excess - W
         local lo = max(0, h - C, h - L)
         local live = count(z, s, off, C, lo, h, edge)
@@ -263,8 +263,8 @@ local function load(code)
             write(z, off, C, h - all, read(z, off, C, h, all, excess))
             last = last - excess
           end
-          -- Room for every stamp in the window, also those beyond the limit that were
-          -- owed, or charged under another limit.
+          -- The ring has room for every timestamp in the window, including those above the
+          -- limit: debts, and charges under another limit.
           local over = h + n - 1 - C
           if n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
             local kept = count(z, s, off, C, max(0, h - C), h, edge)
@@ -272,7 +272,7 @@ local function load(code)
             while size < kept + n do size = size * 2 end
             if size > L and kept + n <= L then size = L end
             if h == C and C > 0 and off + C * 8 == z.tail then
-              z.tail = z.tail + (size - C) * 8 -- the last ring, not yet wrapped, grows where it is
+              z.tail = z.tail + (size - C) * 8 -- the last ring of the value, not yet wrapped, grows in place
               C = size
             elseif size > C then
               local to = z.tail
@@ -294,8 +294,8 @@ local function load(code)
   end
   if code == 4 then -- sliding_window
     return (function()
-      -- The arithmetic of sliding_window.go. A state has the part that its newest counter
-      -- counts, and the counters, the newest first.
+      -- The decision function of sliding_window: see sliding_window.go. The state is
+      -- {index of the newest part, counters...}, the newest first.
       local unpack, pack = struct.unpack, struct.pack
 
       return function(v, i, s, j, t, n, p)
@@ -313,8 +313,8 @@ local function load(code)
         end
         local ok, new, reset = true, nil, nil
         if p == false then
-          -- Charge every counter of a debt by its age. A state has last + 1 counters, of
-          -- which those of k + 1 parts are in the window.
+          -- Charge the counters of a debt by their age. The state has last + 1 counters,
+          -- of which k + 1 are in the window.
           local top, last = math.max(at, newest), words - 2
           local age, owed, counters, from = top - newest, {}, {}, nil
           from, i = unpack('<d', v, i)
@@ -348,7 +348,7 @@ local function load(code)
             new = pack('<dd', at, n) .. string.rep('\0', size - 16)
           elseif age == 0 then
             new = pack('<dd', newest, c[2] + n)
-          elseif age < 0 then -- something was charged in advance
+          elseif age < 0 then -- the newest part was charged in advance
             new = pack('<ddd', newest, c[2], c[3] + n)
           else
             new = pack('<dd', at, n) .. string.rep('\0', (age - 1) * 8) .. string.sub(s, j + 8, j + size - 1 - age * 8)
@@ -425,7 +425,7 @@ while a <= args do
         while true do
           local from = rule_j
           if code == 1 then -- fixed_window
-            -- The arithmetic of fixed_window.go.
+            -- The decision function of fixed_window: see fixed_window.go.
             local i, j, n, p = rule_i, rule_j, n, 0
             if not a1 then a1, a2, a3, behind = unpack('<ddd', v, i) end
             local L, W, align, i = a1, a2, a3, behind
@@ -464,7 +464,7 @@ while a <= args do
             rule_reset = reset
             rule_stepped = stepped
           elseif code == 2 then -- meter
-            -- The arithmetic of meter.go: gcra, token_bucket and leaky_bucket.
+            -- The decision function of gcra, token_bucket and leaky_bucket: see meter.go.
             local i, j, now, n, p, turn = rule_i, rule_j, t, n, 0, nil
             if not a1 then a1, a2, a3, a4, a5, a6, a7, a8, a9, behind = unpack('<ddddddddd', v, i) end
             local L, l, w, cap, W, step, M, most, debt, i = a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
@@ -473,7 +473,7 @@ while a <= args do
             local D, stepped, top, burst = 0, false, cap, cap / w
             if s then
               local a, f, L0, B0 = unpack('<dddd', s, j)
-              -- What is charged whatever the verdict leaves what was used under another rule.
+              -- A charge whatever the verdict keeps a level that was written under another rule.
               if not p then
                 burst = math.max(burst, math.min(B0, math.floor(4503599627370496 / w)))
                 top = burst * w * debt
@@ -485,7 +485,7 @@ while a <= args do
                   while b ~= 0 do g, b = b, g % b end
                   l0, w0 = L0 / g, W / g
                 end
-                -- Further ahead than the rule that wrote it allows: the clock was set back.
+                -- Further ahead than the rule that wrote it can be: the clock was set back.
                 if a - t - most - 1 > B0 * w0 * debt / l0 then
                   D, stepped, burst = cap, true, cap / w
                 elseif L0 == L then
@@ -494,7 +494,7 @@ while a <= args do
                 elseif a - t > 4503599627370496 / l0 then
                   D = top
                 else
-                  -- Written under another limit; in our units the same cost, rounded up.
+                  -- Written under another limit: convert it to the same cost, rounded up.
                   local d = (a - t) * l0 + f
                   local used, part = math.floor(d / w0), d % w0
                   D = used * w
@@ -542,8 +542,8 @@ while a <= args do
             rule_stepped = stepped
             rule_delay = delay
           elseif code == 4 then -- sliding_window
-            -- The arithmetic of sliding_window.go. A state has the part that its newest counter
-            -- counts, and the counters, the newest first.
+            -- The decision function of sliding_window: see sliding_window.go. The state is
+            -- {index of the newest part, counters...}, the newest first.
             local i, j, n, p = rule_i, rule_j, n, 0
             if not a1 then a1, a2, a3, a4, behind = unpack('<dddd', v, i) end
             local L, k, b, d, i = a1, a2, a3, a4, behind
@@ -560,8 +560,8 @@ while a <= args do
             end
             local ok, new, reset = true, nil, nil
             if p == false then
-              -- Charge every counter of a debt by its age. A state has last + 1 counters, of
-              -- which those of k + 1 parts are in the window.
+              -- Charge the counters of a debt by their age. The state has last + 1 counters,
+              -- of which k + 1 are in the window.
               local top, last = math.max(at, newest), words - 2
               local age, owed, counters, from = top - newest, {}, {}, nil
               from, i = unpack('<d', v, i)
@@ -595,7 +595,7 @@ while a <= args do
                 new = pack('<dd', at, n) .. string.rep('\0', size - 16)
               elseif age == 0 then
                 new = pack('<dd', newest, c[2] + n)
-              elseif age < 0 then -- something was charged in advance
+              elseif age < 0 then -- the newest part was charged in advance
                 new = pack('<ddd', newest, c[2], c[3] + n)
               else
                 new = pack('<dd', at, n) .. string.rep('\0', (age - 1) * 8) .. string.sub(s, j + 8, j + size - 1 - age * 8)

@@ -184,7 +184,7 @@ var judgeMutants = []mutant{
 	},
 	{
 		name: "lua-log-edge", breaks: "a stamp counts a microsecond too long", file: logLua, suites: redis,
-		old: "W.\n  local edge = t + excess - W", new: "W.\n  local edge = t + excess - W - 1",
+		old: "edge.\n  local edge = t + excess - W", new: "edge.\n  local edge = t + excess - W - 1",
 	},
 	{
 		name: "lua-log-cost", breaks: "the verdict ignores the cost", file: logLua, suites: redis,
