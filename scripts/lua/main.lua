@@ -4,8 +4,9 @@
 -- Redis runs the whole script with every call and keeps nothing between calls.
 -- Most of its time goes into creating functions, tables and strings; Lua 5.1 also
 -- hashes every byte of every string that it creates. The fast path therefore
--- contains the text of the built-in algorithms and creates no functions. The
--- functions of the general path are created only if an entry is left to it.
+-- contains the text of the built-in algorithms, but for sliding_log, and creates no
+-- functions for them. The functions of the general path are created only if an entry
+-- is left to it.
 local unpack, pack, call, try = struct.unpack, struct.pack, redis.call, redis.pcall
 local KEYS, ARGV = KEYS, ARGV
 
