@@ -45,11 +45,14 @@ type zoneResult struct {
 	outcome metrics.Outcome
 }
 
-// exceeded is what denied a request.
+// exceeded is what denied a request. Like the placeholders it outlives the handler.
 type exceeded struct {
 	zone  *Zone
 	label string
 	retry int64 // microseconds, or algorithms.Never
+
+	answer [2]string // the values of Retry-After and Cache-Control
+	limits headers   // the rate limit headers of the answer
 }
 
 // passes reports whether the request goes on.
@@ -100,7 +103,7 @@ func (d *decision) retryIn() (time.Duration, bool) {
 // all that do.
 func (d *decision) exceeded() (e exceeded) {
 	if d.immediate != nil {
-		return exceeded{d.immediate.zone, d.immediate.label, algorithms.Never}
+		return exceeded{zone: d.immediate.zone, label: d.immediate.label, retry: algorithms.Never}
 	}
 	for i := range d.zones {
 		if z := &d.zones[i]; !z.shadow && d.denies(z) {
@@ -109,7 +112,7 @@ func (d *decision) exceeded() (e exceeded) {
 		}
 	}
 	if d.unavailable() {
-		return exceeded{e.zone, labelStore, second}
+		return exceeded{zone: e.zone, label: labelStore, retry: second}
 	}
 	retry, can := d.retryIn()
 	if e.retry = retry.Microseconds(); !can {

@@ -1,67 +1,11 @@
 package limiter
 
 import (
-	"net/http"
 	"strconv"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/stores"
 )
-
-// headers are the rate limit headers of a response: the values of draftNames, empty
-// where there is none, and of legacyNames.
-type headers struct {
-	draft  [2]string
-	legacy *[3]string // nil: none, as in most responses
-}
-
-const (
-	atPolicy = iota
-	atLimit
-)
-
-// Names in canonical form.
-var (
-	draftNames  = [...]string{"Ratelimit-Policy", "Ratelimit"}
-	legacyNames = [...]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
-)
-
-const (
-	headerRetryAfter   = "Retry-After"
-	headerCacheControl = "Cache-Control"
-	headerContentType  = "Content-Type"
-)
-
-// add appends the headers of a handler that this one wraps.
-func (h *headers) add(inner *headers) {
-	if inner == nil {
-		return
-	}
-	for i := range h.draft {
-		if h.draft[i] != "" && inner.draft[i] != "" {
-			h.draft[i] += ", "
-		}
-		h.draft[i] += inner.draft[i]
-	}
-	if h.legacy == nil {
-		h.legacy = inner.legacy
-	}
-}
-
-// set replaces the headers of these names. The values are slices of h, each without
-// room behind it, so that nothing is allocated for them.
-func (h *headers) set(to http.Header) {
-	for i, name := range draftNames {
-		if h.draft[i] != "" {
-			to[name] = h.draft[i : i+1 : i+1]
-		}
-	}
-	if h.legacy != nil {
-		for i, name := range legacyNames {
-			to[name] = h.legacy[i : i+1 : i+1]
-		}
-	}
-}
 
 // inHeaders reports whether headers describe the zone.
 func (z *zoneResult) inHeaders() bool { return !z.shadow && !z.zone.noHeaders && z.rules >= 0 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -34,26 +35,53 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if q.unavailable() {
 		status, cause = http.StatusServiceUnavailable, errReduced
 	}
-	h := w.Header()
-	if e.retry != algorithms.Never {
-		h.Set(headerRetryAfter, strconv.FormatInt(retryAfter(e.retry, q.l.o.Jitter), 10))
-	}
-	if h.Get(headerCacheControl) == "" {
-		h.Set(headerCacheControl, "no-store")
-	}
+	id, after := identify(e.retry, q.l.o.Jitter)
+	e.setHeaders(w.Header(), after)
 	if q.hasHeaders() {
-		told := new(headers)
-		q.fillHeaders(told)
+		q.fillHeaders(&e.limits)
 		if outer := outerWriter(w); outer != nil {
-			outer.inner = told
+			outer.inner = &e.limits
 		} else {
-			told.set(h)
+			e.limits.set(w.Header())
 		}
 	}
 	if e.zone != nil && e.zone.Respond != nil {
 		return q.respond(w, e.zone.Respond, status)
 	}
-	return caddyhttp.Error(status, cause)
+	return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
+}
+
+// setHeaders sets Retry-After, if there is a value for it, and Cache-Control unless it
+// is set. The values are slices of e, so that nothing is allocated for them.
+func (e *exceeded) setHeaders(h http.Header, retryAfter string) {
+	if e.answer = [...]string{retryAfter, "no-store"}; retryAfter != "" {
+		h[headerRetryAfter] = e.answer[:1:1]
+	}
+	if v := h[headerCacheControl]; len(v) == 0 || v[0] == "" {
+		h[headerCacheControl] = e.answer[1:]
+	}
+}
+
+// trace is the place in the code that Caddy logs for an error. It is the same for
+// every denial: to find it each time takes longer than the rest of a denial.
+var trace = sync.OnceValue(func() string { return caddyhttp.Error(0, errExceeded).Trace })
+
+// identify returns a random identifier of an error, as caddyhttp.Error makes it, and
+// the value of Retry-After, which is empty if no waiting would help. Both are of one
+// string: they are allocated once.
+func identify(retry int64, jitter float64) (id, after string) {
+	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
+	var room [32]byte
+	b := room[:9]
+	for i, bits := 0, rand.Uint64(); i < len(b); i++ { //nolint:gosec // it only has to tell errors apart
+		b[i] = letters[bits%uint64(len(letters))]
+		bits /= uint64(len(letters))
+	}
+	if retry != algorithms.Never {
+		b = strconv.AppendInt(b, retryAfter(retry, jitter), 10)
+	}
+	s := string(b)
+	return s[:9], s[9:]
 }
 
 // retryAfter returns the value of Retry-After: whole seconds, rounded up, at least 1,
