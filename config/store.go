@@ -21,6 +21,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/stores"
 )
 
@@ -158,16 +159,12 @@ func (c *RedisStore) resolve() (*RedisStore, error) {
 		r.TLS = &t
 		fields["ca"], fields["cert"], fields["key"], fields["server_name"] = &t.CA, &t.Cert, &t.Key, &t.ServerName
 	}
-	repl := caddy.NewReplacer()
 	for name, s := range fields {
-		if !strings.Contains(*s, "{") {
-			continue
+		value, err := option.Resolve(strings.TrimRight(name, "0123456789"), *s)
+		if err != nil {
+			return nil, err
 		}
-		value, err := repl.ReplaceOrErr(*s, true, true)
-		if err != nil || value == "" {
-			return nil, fmt.Errorf("%s %s: the placeholder resolves to nothing", strings.TrimRight(name, "0123456789"), *s)
-		}
-		*s = strings.TrimRight(value, "\r\n") // a file's last line ends so
+		*s = value
 	}
 	return &r, nil
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 func init() {
@@ -42,7 +44,7 @@ func (f *File) Provision(caddy.Context) (err error) {
 	if f.Path == "" {
 		return errors.New("path: want the path of a file")
 	}
-	if f.path, err = resolve("path", f.Path); err != nil {
+	if f.path, err = option.Resolve("path", f.Path); err != nil {
 		return err
 	}
 	if f.path, err = filepath.Abs(f.path); err != nil {

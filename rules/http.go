@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 func init() {
@@ -49,7 +51,7 @@ func (h *HTTP) Provision(caddy.Context) error {
 	if h.URL == "" {
 		return errors.New("url: want such as https://rules.example.com/limits.json")
 	}
-	text, err := resolve("url", h.URL)
+	text, err := option.Resolve("url", h.URL)
 	if err != nil {
 		return err
 	}
@@ -60,7 +62,7 @@ func (h *HTTP) Provision(caddy.Context) error {
 		return fmt.Errorf("url %s: want https; http only to this machine itself", h.url.Redacted())
 	}
 	if h.BearerToken != "" {
-		if _, err := resolve("bearer_token", h.BearerToken); err != nil {
+		if _, err := option.Resolve("bearer_token", h.BearerToken); err != nil {
 			return err
 		}
 	}
@@ -98,7 +100,7 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 		r.Header.Set("If-None-Match", h.etag)
 	}
 	if h.BearerToken != "" {
-		token, err := resolve("bearer_token", h.BearerToken)
+		token, err := option.Resolve("bearer_token", h.BearerToken)
 		if err != nil {
 			return nil, err
 		}

@@ -199,13 +199,3 @@ func checkInterval(d caddy.Duration) error {
 	}
 	return nil
 }
-
-// resolve replaces {env.*} and {file.*}, of which none may come to nothing.
-func resolve(name, s string) (string, error) {
-	repl := caddy.NewReplacer()
-	value, err := repl.ReplaceOrErr(s, true, true)
-	if value = string(bytes.TrimRight([]byte(value), "\r\n")); err != nil || value == "" {
-		return "", fmt.Errorf("%s %s: the placeholder resolves to nothing", name, s)
-	}
-	return value, nil
-}

@@ -68,10 +68,6 @@ func (d *decision) denies(z *zoneResult) bool {
 	return z.rules >= 0 && !d.check.Items[z.rules].Admits || d.deniesDuplicate(z)
 }
 
-func (d *decision) deniesDuplicate(z *zoneResult) bool {
-	return z.duplicate >= 0 && !d.check.Items[z.duplicate].Admits
-}
-
 // retryIn returns after how long the request would pass if nobody else came; false
 // if it never would.
 func (d *decision) retryIn() (time.Duration, bool) {

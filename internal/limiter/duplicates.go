@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/stores"
@@ -15,6 +14,25 @@ import (
 
 // maxBody is how much of a body is compared, in bytes.
 const maxBody = 64 << 10
+
+// addFingerprint enters the check of a request that may be a duplicate.
+func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
+	if print, ok := fingerprint(z.zone.store.Hasher, q.r, z.key, z.zone.PreventDuplicates.Body); ok {
+		z.duplicate = q.count(z, set.counter, print, z.key, group, 1)
+	}
+}
+
+// deniesDuplicate reports whether a zone denies a request because it is a duplicate.
+func (d *decision) deniesDuplicate(z *zoneResult) bool {
+	return z.duplicate >= 0 && !d.check.Items[z.duplicate].Admits
+}
+
+// keepFingerprint keeps the fingerprint of a request that was admitted.
+func (q *request) keepFingerprint(z *zoneResult) {
+	if z.duplicate >= 0 && q.check.Items[z.duplicate].Charged {
+		z.zone.fingerprints.add(z.key, q.check.Items[z.duplicate].Key)
+	}
+}
 
 // fingerprint returns what equal requests of a zone key have in common: the key,
 // method, host, path and query, and with body the body's hash. It returns false for a
@@ -74,43 +92,4 @@ func (e errorReader) Read([]byte) (int, error) {
 		return 0, errors.New("reading the body failed")
 	}
 	return 0, e.err
-}
-
-// fingerprints are those of the requests that this instance admitted last to a zone
-// with prevent_duplicates, by zone key, so that a reset finds them: a fingerprint
-// does not tell its key. They outlive a reload. The zero value is ready.
-type fingerprints struct {
-	mu   sync.Mutex
-	list []keyPrint // of maxFingerprints at most
-	next int        // the oldest, when there are so many
-}
-
-type keyPrint struct{ key, print stores.Key }
-
-const maxFingerprints = 16_384
-
-// Destruct implements caddy.Destructor.
-func (*fingerprints) Destruct() error { return nil }
-
-func (f *fingerprints) add(k, print stores.Key) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.list) < maxFingerprints {
-		f.list = append(f.list, keyPrint{k, print})
-		return
-	}
-	f.list[f.next] = keyPrint{k, print}
-	f.next = (f.next + 1) % maxFingerprints
-}
-
-// of returns the fingerprints of a key.
-func (f *fingerprints) of(k stores.Key) (list []stores.Key) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, x := range f.list {
-		if x.key == k {
-			list = append(list, x.print)
-		}
-	}
-	return list
 }

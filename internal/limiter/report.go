@@ -25,9 +25,7 @@ func (q *request) report(e *exceeded) {
 		z.zone.metrics.Count(z.outcome, q.shard)
 		q.logOverflow(z)
 		q.countKey(z)
-		if z.duplicate >= 0 && q.check.Items[z.duplicate].Charged {
-			z.zone.fingerprints.add(z.key, q.check.Items[z.duplicate].Key)
-		}
+		q.keepFingerprint(z)
 	}
 	q.setPlaceholders(key.Replacer(q.r), e)
 	q.addToAccessLog(e)

@@ -134,9 +134,7 @@ func (q *request) add(z *Zone) {
 		res.rules = q.count(res, set.counter, k, k, group, cost)
 	}
 	if a.duplicates != nil {
-		if print, ok := fingerprint(z.store.Hasher, q.r, k, z.PreventDuplicates.Body); ok {
-			res.duplicate = q.count(res, a.duplicates.counter, print, k, group, 1)
-		}
+		q.addFingerprint(res, a.duplicates, group)
 	}
 }
 

@@ -68,16 +68,13 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
 	}
 	if c.PreventDuplicates != nil {
-		z.fingerprints = recent.Take(&z.refs, id, func() *fingerprints { return new(fingerprints) })
+		z.fingerprints = takeFingerprints(&z.refs, id)
 	}
 	return z, nil
 }
 
-// What zones keep over a reload beside their counts.
-var (
-	topKeys = pool.New[*metrics.TopKeys]("top keys")  // by zoneID
-	recent  = pool.New[*fingerprints]("fingerprints") // by zoneID
-)
+// topKeys are those of the zones that run, kept over a reload.
+var topKeys = pool.New[*metrics.TopKeys]("top keys") // by zoneID
 
 // zoneID tells zones apart by what gives the hashes of their keys a meaning.
 type zoneID struct {
