@@ -34,7 +34,6 @@ func (a *App) answerZones() cli.Zones {
 	for _, t := range metrics.Get().Timings() {
 		all.Took = append(all.Took, cli.Timing{Store: t.Store, Count: t.Count, Sum: t.Sum, P50: t.P50, P99: t.P99})
 	}
-	decisions, denied := metrics.Get().Decisions(), metrics.Get().Denied()
 	at := make(map[string]int)
 	tables := make(map[*stores.Table]bool)
 	for _, z := range a.registry.Zones() {
@@ -43,7 +42,7 @@ func (a *App) answerZones() cli.Zones {
 			i = len(all.Zones)
 			at[z.Name] = i
 			all.Zones = append(all.Zones, a.answerZone(z))
-			all.Zones[i].Decisions, all.Zones[i].Denied = decisions[z.Name], denied[z.Name]
+			all.Zones[i].Decisions, all.Zones[i].Denied = metrics.Get().Decisions(z.Name)
 		}
 		all.Zones[i].Handlers++
 		for _, b := range z.Tables() {

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -26,9 +27,16 @@ func (o Outcome) String() string {
 	return [...]string{"allowed", "denied", "delayed", "skipped", "shadow_denied", "refused_elsewhere"}[o]
 }
 
-// Counters count the decisions of a zone, in shards, so that processors that count
-// at the same time do not contend for a cache line.
-type Counters [counterShards]counterShard
+// Counters count the decisions of a zone by outcome, and its denials by rule. The zero
+// value is ready.
+type Counters struct {
+	// Processors that count at the same time would contend for one cache line.
+	shards [counterShards]counterShard
+
+	mu     sync.Mutex
+	denied map[string]*atomic.Uint64
+	recent atomic.Pointer[deniedRule] // the rule that denied last, which most often denies next
+}
 
 const counterShards = 16
 
@@ -37,14 +45,53 @@ type counterShard struct {
 	_       [128 - 8*numOutcomes]byte // two cache lines, which are fetched together
 }
 
-func (c *Counters) count(o Outcome, shard uint32) { c[shard%counterShards].decided[o].Add(1) }
+type deniedRule struct {
+	rule  string
+	count *atomic.Uint64
+}
+
+func (c *Counters) count(o Outcome, shard uint32) { c.shards[shard%counterShards].decided[o].Add(1) }
 
 // sum returns how often an outcome was decided.
 func (c *Counters) sum(o Outcome) (sum uint64) {
-	for i := range c {
-		sum += c[i].decided[o].Load()
+	for i := range c.shards {
+		sum += c.shards[i].decided[o].Load()
 	}
 	return sum
+}
+
+func (c *Counters) countDenied(rule string) {
+	r := c.recent.Load()
+	if r == nil || r.rule != rule {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.denied == nil {
+			c.denied = make(map[string]*atomic.Uint64)
+		}
+		if c.denied[rule] == nil {
+			c.denied[rule] = new(atomic.Uint64)
+		}
+		r = &deniedRule{rule, c.denied[rule]}
+		c.recent.Store(r)
+	}
+	r.count.Add(1)
+}
+
+// read returns the decisions by outcome and the denials by rule; nil: there are none.
+func (c *Counters) read() (decisions, denied map[string]uint64) {
+	decisions = make(map[string]uint64, numOutcomes)
+	for o := range numOutcomes {
+		decisions[o.String()] = c.sum(o)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for rule, n := range c.denied {
+		if denied == nil {
+			denied = make(map[string]uint64)
+		}
+		denied[rule] = n.Load()
+	}
+	return decisions, denied
 }
 
 // zoneCounters are the counters of all zones that were ever configured.
@@ -62,29 +109,32 @@ func (c *zoneCounters) zone(name string) *Counters {
 	return c.zones[name]
 }
 
-func (c *zoneCounters) read() map[string]map[string]uint64 {
+func (c *zoneCounters) list() map[string]*Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	zones := make(map[string]map[string]uint64, len(c.zones))
-	for name, z := range c.zones {
-		zones[name] = make(map[string]uint64, numOutcomes)
-		for o := range numOutcomes {
-			zones[name][o.String()] = z.sum(o)
-		}
-	}
-	return zones
+	return maps.Clone(c.zones)
 }
 
-var decisionsDesc = prometheus.NewDesc(Namespace+"_decisions_total", "Decisions, by zone and outcome.", []string{"zone", "decision"}, nil)
+var (
+	decisionsDesc = prometheus.NewDesc(Namespace+"_decisions_total", "Decisions, by zone and outcome.", []string{"zone", "decision"}, nil)
+	deniedDesc    = prometheus.NewDesc(Namespace+"_denied_total", "Denied requests, by the zone and rule that denied them.", []string{"zone", "rule"}, nil)
+)
 
 // Describe implements prometheus.Collector.
-func (c *zoneCounters) Describe(ch chan<- *prometheus.Desc) { ch <- decisionsDesc }
+func (c *zoneCounters) Describe(ch chan<- *prometheus.Desc) {
+	ch <- decisionsDesc
+	ch <- deniedDesc
+}
 
 // Collect implements prometheus.Collector.
 func (c *zoneCounters) Collect(ch chan<- prometheus.Metric) {
-	for zone, outcomes := range c.read() {
-		for outcome, n := range outcomes {
+	for zone, counters := range c.list() {
+		decisions, denied := counters.read()
+		for outcome, n := range decisions {
 			ch <- prometheus.MustNewConstMetric(decisionsDesc, prometheus.CounterValue, float64(n), zone, outcome)
+		}
+		for rule, n := range denied {
+			ch <- prometheus.MustNewConstMetric(deniedDesc, prometheus.CounterValue, float64(n), zone, rule)
 		}
 	}
 }

@@ -36,7 +36,6 @@ type Metrics struct {
 	RulesErrors prometheus.Counter
 
 	decisions *zoneCounters
-	denied    *deniedCounters
 	seconds   *prometheus.HistogramVec
 	badCost   *prometheus.CounterVec
 	storeUp   *prometheus.GaugeVec
@@ -60,7 +59,6 @@ var Get = sync.OnceValue(func() *Metrics {
 			Namespace: Namespace, Name: "rules_errors_total", Help: "Readings of the source of rules that failed, and documents that were refused.",
 		}),
 		decisions: &zoneCounters{zones: make(map[string]*Counters)},
-		denied:    &deniedCounters{zones: make(map[string]*DeniedCounters)},
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: Namespace, Name: "decision_seconds", Help: "How long decisions took, by store. Of those made in this process, one in 16 is timed.",
 			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
@@ -77,7 +75,7 @@ var Get = sync.OnceValue(func() *Metrics {
 // Register shows the metrics of the process, and more, in the registry of a
 // configuration.
 func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collector) error {
-	own := []prometheus.Collector{m.decisions, m.denied, m.seconds, m.badCost, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
+	own := []prometheus.Collector{m.decisions, m.seconds, m.badCost, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
 	for _, c := range slices.Concat(own, more) {
 		var already prometheus.AlreadyRegisteredError
 		if err := reg.Register(c); err != nil && !errors.As(err, &already) {
@@ -91,7 +89,6 @@ func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collect
 func (m *Metrics) Zone(name, store string) Zone {
 	return Zone{
 		Counters: m.decisions.zone(name),
-		denied:   m.denied.zone(name),
 		seconds:  m.histogram(store),
 		badCost:  m.badCost.WithLabelValues(name),
 		fallback: m.fallback.WithLabelValues(name),
@@ -123,11 +120,14 @@ func (m *Metrics) SetStoreUp(store string, up bool) {
 	m.ClockSteps.WithLabelValues(store)
 }
 
-// Decisions returns how often each zone decided what, by outcome.
-func (m *Metrics) Decisions() map[string]map[string]uint64 { return m.decisions.read() }
-
-// Denied returns how often each rule of each zone denied.
-func (m *Metrics) Denied() map[string]map[string]uint64 { return m.denied.read() }
+// Decisions returns how often a zone decided what, by outcome, and how often it denied,
+// by rule; nil: never.
+func (m *Metrics) Decisions(zone string) (decisions, denied map[string]uint64) {
+	if c := m.decisions.list()[zone]; c != nil {
+		return c.read()
+	}
+	return nil, nil
+}
 
 // Timing is how long the decisions of one store took since the process began.
 type Timing struct {

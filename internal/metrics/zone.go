@@ -13,7 +13,6 @@ type Zone struct {
 	// Counters are the zone's decisions; nil: they are not counted.
 	Counters *Counters
 
-	denied   *DeniedCounters
 	seconds  prometheus.Observer
 	badCost  prometheus.Counter
 	fallback prometheus.Counter
@@ -29,8 +28,8 @@ func (z *Zone) Count(o Outcome, shard uint32) {
 
 // CountDenied counts a denial by a rule.
 func (z *Zone) CountDenied(rule string) {
-	if z.denied != nil {
-		z.denied.count(rule)
+	if z.Counters != nil {
+		z.Counters.countDenied(rule)
 	}
 }
 
