@@ -6,7 +6,6 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -34,8 +33,13 @@ func TestHistoryOverReloads(t *testing.T) {
 		}
 		return passed, denied
 	}
-	const step = 2_000_000                                              // microseconds
-	time.Sleep(time.Duration(step-clock.Now()%step) * time.Microsecond) // zones are watched from the beginning of a step on
+	// Zones are watched from the beginning of a step on.
+	began := clock.Now() / 2_000_000
+	until(t, "the step to end in which the configuration began to run", func() bool {
+		var all metrics.Minutes
+		s.ask("GET", "history", "", &all)
+		return all.Last >= began
+	})
 	s.want(req{}, 200, 200, 429, 429, 429)
 	wait := func(passed, denied uint32) {
 		t.Helper()
