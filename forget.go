@@ -49,7 +49,7 @@ func (s statusOfKey) next(ctx context.Context, z *zone, k namedKey) statusOfKey 
 // counters are those of a zone's rules and overrides, each once, of all handlers
 // that count in a store; nil: any.
 func (a *App) counters(zone string, in *stores.Shared) (list []*stores.Counter) {
-	seen := make(map[*stores.Table]bool)
+	seen := make(map[any]bool)
 	for _, h := range a.remote.list() {
 		for _, z := range h.zones {
 			if z.Name != zone || in != nil && z.store != stores.Store(in) {

@@ -155,3 +155,15 @@ func shadows(ctx context.Context, a *Ask, of []Store) {
 		}
 	}
 }
+
+// recount brings the numbers up to a cost that was held when Redis said them,
+// and has been charged since.
+func (it *Item) recount(now int64) {
+	for i := range it.Results {
+		if res := &it.Results[i]; res.rule != nil {
+			res.rule.Charge(res.state, now, it.Cost, 0)
+			res.Remaining, res.Reset = res.rule.Numbers(res.state, now)
+			res.Remaining = max(0, res.Remaining-it.held)
+		}
+	}
+}

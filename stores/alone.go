@@ -56,7 +56,7 @@ func (s *Shared) share(c *Counter) []algorithms.Rule {
 	if of == 0 {
 		of = max(1, s.live.Load()) * 1e6
 	}
-	return c.share(of)
+	return shareOf(c, of)
 }
 
 // alone decides by this process' own counts, with its share of every limit.
@@ -74,7 +74,7 @@ func (s *Shared) alone(a *Ask, unknown bool) {
 		it := &a.Items[i]
 		it.hold.mode = ModeAlone
 		if _, held := it.holds(); unknown && it.Charged && !held {
-			if n := it.Counter.Table.notes(); n != nil {
+			if n := tableOf(it.Counter).notes(); n != nil {
 				n.forgive(it, a.Now, a.turn(it))
 			}
 		}
@@ -83,7 +83,7 @@ func (s *Shared) alone(a *Ask, unknown bool) {
 
 // warm prepares an item for being counted alone.
 func (s *Shared) warm(it *Item, now int64) {
-	if n := it.Counter.Table.notes(); n != nil && n.warm(it, now) {
+	if n := tableOf(it.Counter).notes(); n != nil && n.warm(it, now) {
 		s.debts.add(it)
 	}
 }
@@ -126,7 +126,7 @@ type payment struct {
 
 // takeDebt takes what an item owes, if anything.
 func (s *Shared) takeDebt(it *Item) (payment, bool) {
-	n := it.Counter.Table.notes()
+	n := tableOf(it.Counter).notes()
 	if n == nil || n.owing.Load() == 0 {
 		return payment{}, false
 	}
@@ -181,7 +181,7 @@ func (d *debtors) add(it *Item) {
 	if d.tables == nil {
 		d.tables = make(map[*Table]*Counter)
 	}
-	d.tables[it.Counter.Table] = it.Counter
+	d.tables[tableOf(it.Counter)] = it.Counter
 }
 
 // take returns the tables, which are then forgotten.
@@ -219,7 +219,7 @@ func (s *Shared) payTable(ctx context.Context, c *Counter, end time.Time) error 
 	}
 	for from, done := (noteCursor{}), false; !done; {
 		var keys []Key
-		keys, from, done = c.Table.notes().debtors(make([]Key, 0, perCall), from)
+		keys, from, done = tableOf(c).notes().debtors(make([]Key, 0, perCall), from)
 		var owes []payment
 		for _, k := range keys {
 			it := Item{Counter: c, Key: k, Tag: k}
@@ -257,7 +257,7 @@ func (s *Shared) pay(ctx context.Context, owes []payment) error {
 // appendDebts appends an ask that charges debts, each behind its rule's
 // arguments.
 func appendDebts(b []byte, it *Item, debts [][]int64) []byte {
-	p := it.Counter.pack()
+	p := &prepare(it.Counter).packed
 	b = append(b, opOwe, 1, byte(len(it.Counter.Rules)), 0, holdNothing)
 	b = appendBool(b, p.logs)
 	b = appendNumber(b, 1)

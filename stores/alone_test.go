@@ -211,7 +211,7 @@ func (h *history) check(t *testing.T, name string, vic victim, worst map[string]
 		t.Errorf("%s: %d passed through Redis in a window, bound %d: %+v", name, found, vic.bound, vic.spec)
 	}
 	for i := range h.of {
-		bound := aloneBound(name, h.counters[i].share(int64(len(h.of)) * 1e6)[0])
+		bound := aloneBound(name, shareOf(h.counters[i], int64(len(h.of))*1e6)[0])
 		if len(h.alone[i]) > 0 {
 			promise += bound
 		}
@@ -320,7 +320,7 @@ func TestDebtsAreCharged(t *testing.T) {
 				t.Errorf("%s, in the background %v: %d pass, want 2", name, background, n)
 			}
 			for i := range f.of {
-				if n := c[i].Table.notes().owing.Load(); n != 0 {
+				if n := tableOf(c[i]).notes().owing.Load(); n != 0 {
 					t.Errorf("%s: %d keys still owe", name, n)
 				}
 			}

@@ -10,11 +10,6 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// Key is 128 bits of a keyed hash of everything that one client is counted by.
-type Key struct {
-	Hi, Lo uint64 // the first and the last 64 bits
-}
-
 // Store answers asks.
 type Store interface {
 	// Decide judges all items of the ask at one instant and charges them if
@@ -111,9 +106,14 @@ type Item struct {
 	hold hold
 	held int64 // cost held by others in Redis
 
-	// What is wanted beside the cost, to be spent later, and what was granted of
-	// it; -1: Redis did not say.
-	want, granted int64
+	// lease is set by the store: a request for cost in advance.
+	lease leaseRequest
+}
+
+// leaseRequest asks for cost in advance.
+type leaseRequest struct {
+	want    int64 // beside the item's own cost, to be spent later
+	granted int64 // of that; -1: Redis did not say
 }
 
 // Result is what one rule says.
@@ -151,13 +151,6 @@ func (it *Item) holds() (place, cost bool) {
 // of other stores, and that the request's place stays.
 func (it *Item) keepsPlace(charge int64) bool {
 	return it.Reserve && charge > 0 && it.Counter.InFlight > 0
-}
-
-// judge fills in what the rules say of a state, beside what is held.
-func (it *Item) judge(i int, s algorithms.State, now, held int64) {
-	v := it.Rules[i].Judge(s, now, it.Cost, held)
-	it.Results[i].Verdict = v
-	it.Admits = it.Admits && v.Admit
 }
 
 // settle sums up what the items say.

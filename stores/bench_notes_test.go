@@ -15,7 +15,7 @@ func BenchmarkNotes(b *testing.B) {
 			c := newBenchCounter(b, "notes", int64(n.keys), benchGCRA)
 			it := &Item{Counter: c, Cost: 1, Rules: c.Rules, Results: make([]Result, 1)}
 			it.Results[0].state = make([]int64, c.Rules[0].Words())
-			notes, before := c.Table.notes(), benchtest.HeapAlloc()
+			notes, before := tableOf(c).notes(), benchtest.HeapAlloc()
 			for i := range n.keys {
 				it.Key = benchKey(i)
 				notes.learn(it, 1)

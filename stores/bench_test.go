@@ -7,51 +7,9 @@ import (
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/benchtest"
-	"github.com/dianalimiter/diana/scripts"
 )
-
-// benchKey is the i-th of any number of keys, which are not kept anywhere.
-func benchKey(i uint64) Key { return Key{scramble(i), scramble(^i)} }
-
-// scramble is the finalizer of splitmix64: what a keyed hash makes of a client.
-func scramble(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
-}
-
-// benchRule is a rule that admits everything that a benchmark can ask for.
-type benchRule struct {
-	alg    algorithms.Algorithm
-	limit  int64
-	window time.Duration
-}
-
-var (
-	benchGCRA          = benchRule{new(algorithms.GCRA), 1_000_000, time.Second}
-	benchFixedWindow   = benchRule{new(algorithms.FixedWindow), 1_000_000, time.Hour}
-	benchSlidingWindow = benchRule{&algorithms.SlidingWindow{Buckets: 10}, 1_000_000, time.Minute}
-)
-
-func newBenchCounter(b *testing.B, name string, maxKeys int64, rules ...benchRule) *Counter {
-	b.Helper()
-	c := &Counter{Zone: name, Kinds: "bench"}
-	for _, r := range rules {
-		rule, err := r.alg.Compile(algorithms.Spec{Limit: r.limit, Window: r.window.Microseconds(), Cost: 1})
-		if err != nil {
-			b.Fatal(err)
-		}
-		c.Rules = append(c.Rules, rule)
-		c.Codes = append(c.Codes, scripts.Decide().Code(r.alg))
-	}
-	c.Table = NewTable(c.Rules, false, maxKeys)
-	return c
-}
 
 // benchTable is a local store and a counter with that many keys in its table.
 type benchTable struct {
@@ -69,7 +27,7 @@ func newBenchTable(b *testing.B, keys uint64, rules ...benchRule) *benchTable {
 	for i := range keys {
 		t.decide(b, i)
 	}
-	if n := c.Table.Keys(); n != int64(keys) {
+	if n := tableOf(c).Keys(); n != int64(keys) {
 		b.Fatalf("the table holds %d keys, want %d", n, keys)
 	}
 	return t
@@ -115,7 +73,7 @@ func BenchmarkTable(b *testing.B) {
 
 // benchGrow times what the request has to do that makes a shard grow.
 func (t *benchTable) benchGrow(b *testing.B) {
-	table := t.ask.Items[0].Counter.Table
+	table := tableOf(t.ask.Items[0].Counter)
 	cpu := benchtest.StartCPU()
 	for i := 0; b.Loop(); i++ {
 		s := &table.shards[i%len(table.shards)]

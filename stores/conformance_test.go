@@ -210,7 +210,7 @@ func (tr *trace) owe(what string) {
 	it := &Item{Counter: tr.zones[tr.r.IntN(len(tr.zones))].counters[tr.r.IntN(2)], Key: k, Tag: k}
 	it.Rules = it.Counter.Rules
 	debts := make([][]int64, len(it.Rules))
-	for i, r := range it.Counter.share(2e6) {
+	for i, r := range shareOf(it.Counter, 2e6) {
 		// It took a while to arrive, or that instance's clock is ahead.
 		debts[i] = randomDebt(tr.r, r.(algorithms.Portable), tr.v.now-tr.r.Int64N(r.Window())+tr.r.Int64N(1+r.Window()/4))
 	}

@@ -39,29 +39,22 @@ type Counter struct {
 	Lease int64
 
 	// Table keeps the counts in this process, and while Redis is away.
-	Table *Table
+	Table tabler
 
 	// Split compiles the rules for one of n instances that enforce them each
 	// alone, n in millionths.
 	Split func(n int64) []algorithms.Rule
 
-	shares atomic.Pointer[shares]
-	packed atomic.Pointer[packed]
-	serial atomic.Uint64
+	// Prepared is set by the store that the counter belongs to: what it derives
+	// from the other fields once.
+	Prepared atomic.Value
 }
 
-// shares are the rules divided among a number of instances.
-type shares struct {
-	of    int64
-	rules []algorithms.Rule
+// tabler is a table as far as this package needs it.
+type tabler interface {
+	// drop clears the state of a key. Permits in use are kept.
+	drop(k Key)
 }
 
-// share returns the rules for one of n instances, n in millionths.
-func (c *Counter) share(n int64) []algorithms.Rule {
-	if s := c.shares.Load(); s != nil && s.of == n {
-		return s.rules
-	}
-	s := &shares{n, c.Split(n)}
-	c.shares.Store(s)
-	return s.rules
-}
+// Drop clears what this process keeps of a key. Permits in use are kept.
+func (c *Counter) Drop(k Key) { c.Table.drop(k) }

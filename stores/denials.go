@@ -47,25 +47,14 @@ func (d *denials) drop() {
 	}
 }
 
-var serials atomic.Uint64
-
-// number is the counter's own, and never another's.
-func (c *Counter) number() uint64 {
-	if n := c.serial.Load(); n != 0 {
-		return n
-	}
-	c.serial.CompareAndSwap(0, serials.Add(1))
-	return c.serial.Load()
-}
-
 func (d *denials) slot(it *Item) *atomic.Pointer[denial] {
-	return &d.slots[(it.Key.Lo^it.Counter.number()*0x9e3779b97f4a7c15)>>20%denialSlots]
+	return &d.slots[cacheSlot(it, denialSlots)]
 }
 
 // find returns what an item was answered not long ago, or nil.
 func (d *denials) find(it *Item, epoch uint64, now int64) *denial {
 	n := d.slot(it).Load()
-	if n == nil || n.key != it.Key || n.counter != it.Counter.number() || n.epoch != epoch || it.Cost < n.cost {
+	if n == nil || n.key != it.Key || n.counter != prepare(it.Counter).serial || n.epoch != epoch || it.Cost < n.cost {
 		return nil
 	}
 	if age := now - n.sent; age < 0 || age >= denialLasts {
@@ -118,7 +107,7 @@ func (s *Shared) denied(a *Ask) bool {
 	}
 	a.Mode, a.Turn, a.Admitted = ModeShared, 0, false
 	for i, n := range found {
-		a.Items[i].recall(n, now)
+		recall(&a.Items[i], n, now)
 		a.Now = n.now + now - n.sent
 	}
 	return true
@@ -126,7 +115,7 @@ func (s *Shared) denied(a *Ask) bool {
 
 // recall fills in what an item was answered, with the time that has passed taken
 // off.
-func (it *Item) recall(n *denial, now int64) {
+func recall(it *Item, n *denial, now int64) {
 	it.Rules = it.Counter.Rules
 	it.Admits, it.Charged, it.Full, it.Crowded, it.hold = true, false, false, false, hold{}
 	it.Results = append(it.Results[:0], n.results...)
@@ -155,7 +144,7 @@ func (s *Shared) remember(a *Ask, sent int64, epoch uint64) {
 	}
 	for i := range a.Items {
 		it := &a.Items[i]
-		n := &denial{counter: it.Counter.number(), key: it.Key, cost: it.Cost, epoch: epoch, sent: sent, now: a.Now}
+		n := &denial{counter: prepare(it.Counter).serial, key: it.Key, cost: it.Cost, epoch: epoch, sent: sent, now: a.Now}
 		n.results = make([]Result, len(it.Results))
 		for r := range it.Results {
 			res := &it.Results[r]

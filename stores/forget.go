@@ -2,8 +2,6 @@ package stores
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"strconv"
@@ -28,9 +26,6 @@ type Listener interface {
 
 // ErrAway says that a key was forgotten in this process only.
 var ErrAway = errors.New("Redis is away: the key is forgotten by this instance only") //nolint:staticcheck // a name
-
-// Drop forgets what this process keeps of a key. Places that requests hold stay.
-func (c *Counter) Drop(k Key) { c.Table.drop(k) }
 
 // Drop forgets what this process keeps of a key under counters of this store.
 func (s *Shared) Drop(counters []*Counter, k Key) {
@@ -145,48 +140,5 @@ func (s *Shared) hear(payload string) {
 	k, ok := ParseKey(text)
 	if l, listens := s.watch().(Listener); ok && listens {
 		l.Forget(s.o.Name, zone, k)
-	}
-}
-
-// String is the key as it stands in the names of keys in Redis.
-func (k Key) String() string { return string(appendKey(nil, k)) }
-
-// ParseKey reads what [Key.String] writes.
-func ParseKey(s string) (Key, bool) {
-	raw, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil || len(raw) != 16 {
-		return Key{}, false
-	}
-	return Key{binary.BigEndian.Uint64(raw), binary.BigEndian.Uint64(raw[8:])}, true
-}
-
-// drop forgets the states of a key, and what is noted of it. Its slot stays, for
-// it may hold places, and is soon another's.
-func (t *Table) drop(k Key) {
-	mix := t.mix(k)
-	s := &t.shards[mix&uint64(len(t.shards)-1)]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if slot := t.find(s, k, mix); slot != nil {
-		for i := range t.layout.rules {
-			if st := t.state(s, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
-				clear(st) // one of zeros may be shared
-				t.keep(s, slot, i, st)
-			}
-		}
-	}
-	if n := t.notes(); n != nil {
-		n.drop(k, mix)
-	}
-}
-
-// drop forgets what is known of a key and what it owes.
-func (n *notes) drop(k Key, mix uint64) {
-	s := n.shard(mix)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if x := n.find(s, k, mix); x != nil {
-		n.set(x, noteNothing)
-		clear(x[noteWords:])
 	}
 }

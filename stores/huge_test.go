@@ -26,8 +26,8 @@ func TestLargestChunks(t *testing.T) {
 			}
 		}
 	}
-	if full := len(*c.Table.slots.chunks.Load()); c.Table.Keys() != keys || full < 10 {
-		t.Errorf("%d keys in %d chunks", c.Table.Keys(), full)
+	if full := len(*tableOf(c).slots.chunks.Load()); tableOf(c).Keys() != keys || full < 10 {
+		t.Errorf("%d keys in %d chunks", tableOf(c).Keys(), full)
 	}
 }
 

@@ -76,9 +76,9 @@ type leaseTerms struct {
 	pause    int64 // how long not to ask when little was left, in microseconds
 }
 
-// leaseTerms returns them. A pause is so short that nothing is lost by it: what
+// leaseTermsOf returns them. A pause is so short that nothing is lost by it: what
 // drains meanwhile has room.
-func (c *Counter) leaseTerms() leaseTerms {
+func leaseTermsOf(c *Counter) leaseTerms {
 	t := leaseTerms{math.MaxInt64, leaseCost, c.Lease / 5}
 	for _, r := range c.Rules {
 		capacity, perLease := r.Capacity(), float64(r.Limit())/float64(r.Window())*float64(c.Lease)
@@ -91,7 +91,7 @@ func (c *Counter) leaseTerms() leaseTerms {
 }
 
 func (l *leases) at(it *Item) *lease {
-	return &l.slots[(it.Key.Lo^it.Counter.number()*0x9e3779b97f4a7c15)>>20%leaseSlots]
+	return &l.slots[cacheSlot(it, leaseSlots)]
 }
 
 // leaseAnswer is what there is for a request without asking Redis.
@@ -142,7 +142,7 @@ func (l *leases) retake(it *Item, now int64, epoch uint64) (a leaseAnswer) {
 }
 
 // is says whether the slot is that of the item's key.
-func (x *lease) is(it *Item) bool { return x.key == it.Key && x.counter == it.Counter.number() }
+func (x *lease) is(it *Item) bool { return x.key == it.Key && x.counter == prepare(it.Counter).serial }
 
 // own makes the slot that of the item's key, unless another one still uses it.
 func (x *lease) own(it *Item, now int64, epoch uint64, lasts int64) bool {
@@ -155,7 +155,7 @@ func (x *lease) own(it *Item, now int64, epoch uint64, lasts int64) bool {
 	if x.counter != 0 && now-x.seen < lasts {
 		return false
 	}
-	x.key, x.counter, x.epoch, x.terms = it.Key, it.Counter.number(), epoch, it.Counter.leaseTerms()
+	x.key, x.counter, x.epoch, x.terms = it.Key, prepare(it.Counter).serial, epoch, leaseTermsOf(it.Counter)
 	x.parts, x.last, x.low, x.asked, x.thin = [2]leasePiece{}, nil, 0, 0, false
 	x.rate, x.count, x.since = 0, 0, now
 	return true
@@ -221,18 +221,18 @@ func (l *leases) settle(it *Item, sent int64, now int64, epoch uint64, own bool)
 		return
 	}
 	x.asked = 0
-	if it.granted < 0 || x.epoch != epoch {
+	if it.lease.granted < 0 || x.epoch != epoch {
 		return
 	}
 	got := int64(0)
 	if it.Charged {
-		if got = it.granted; own {
+		if got = it.lease.granted; own {
 			got += it.Cost
 		}
 		x.times++
 		x.granted += uint64(got)
 	}
-	if x.thin = got < it.want/4; x.thin {
+	if x.thin = got < it.lease.want/4; x.thin {
 		x.until = sent + x.terms.pause - rand.Int64N(x.terms.pause/2+1) //nolint:gosec // instances take turns
 	}
 	lasts := l.lasts

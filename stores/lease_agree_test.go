@@ -64,24 +64,24 @@ func (tr *trace) lease(what string) int64 {
 	a, b := askOf(tr.zones, 0, uint64(1+tr.r.IntN(2)), 1+tr.r.Int64N(3)), &Ask{Look: true}
 	b.Items = append(b.Items, a.Items...)
 	it, twin := &a.Items[0], &b.Items[0]
-	it.want = 1 + tr.r.Int64N(30)
+	it.lease.want = 1 + tr.r.Int64N(30)
 	tr.v.tick()
 	if err := tr.shared.decide(context.Background(), a); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
 	}
 	tr.local.Decide(context.Background(), b)
 	if b.Admitted {
-		tr.grant(twin, it.want)
+		tr.grant(twin, it.lease.want)
 	}
 	compareAsks(tr.t, what+", leasing", a, b)
 	compareStates(tr.t, what+", leasing", tr.v, "diana", it)
-	if twin.granted != it.granted {
-		tr.t.Errorf("%s: %d of %d granted by Redis, %d by the local table", what, it.granted, it.want, twin.granted)
+	if twin.lease.granted != it.lease.granted {
+		tr.t.Errorf("%s: %d of %d granted by Redis, %d by the local table", what, it.lease.granted, it.lease.want, twin.lease.granted)
 	}
 	for _, res := range it.Results {
 		tr.hints = append(tr.hints, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
 	}
-	return it.granted
+	return it.lease.granted
 }
 
 // grant charges an item that was found admitted, and what it wants in advance, to
@@ -92,19 +92,19 @@ func (tr *trace) grant(it *Item, want int64) {
 	p.slot = p.table.find(p.shard, it.Key, p.mix)
 	p.from = p.slot
 	p.own(it, tr.v.now)
-	for it.granted = want; it.granted > 0; it.granted /= 2 {
+	for it.lease.granted = want; it.lease.granted > 0; it.lease.granted /= 2 {
 		fits := true
 		for i, r := range it.Rules {
-			fits = fits && r.Judge(p.table.state(p.shard, p.from, i), tr.v.now, it.Cost+2*it.granted, 0).Admit
+			fits = fits && r.Judge(p.table.state(p.shard, p.from, i), tr.v.now, it.Cost+2*it.lease.granted, 0).Admit
 		}
 		if fits {
 			break
 		}
 	}
 	for i, r := range it.Rules {
-		p.table.room(p.shard, p.from, i, r, tr.v.now, it.Cost+it.granted)
+		p.table.room(p.shard, p.from, i, r, tr.v.now, it.Cost+it.lease.granted)
 		s := p.table.state(p.shard, p.from, i)
-		r.Owe(s, tr.v.now, it.Cost+it.granted)
+		r.Owe(s, tr.v.now, it.Cost+it.lease.granted)
 		p.table.keep(p.shard, p.from, i, s)
 	}
 	it.Charged = true

@@ -36,21 +36,21 @@ func (s *Shared) leaseOne(ctx context.Context, a *Ask, it *Item) bool {
 	got := s.leases.take(it, now, epoch)
 	switch {
 	case got.taken:
-		it.takeLeased(&got, now)
-		a.leased(got.last, now)
+		takeLeased(it, &got, now)
+		decideLeased(a, got.last, now)
 		if got.want > 0 {
 			s.renew(ctx, it, got.want)
 		}
 	case got.until > 0:
 		if !s.denied(a) {
-			it.denyLeased(&got, now)
-			a.leased(got.last, now)
+			denyLeased(it, &got, now)
+			decideLeased(a, got.last, now)
 		}
 	case got.want > 0:
-		it.want, it.granted = got.want, -1
+		it.lease = leaseRequest{got.want, -1}
 		s.decideUnleased(ctx, a)
 		s.leases.settle(it, now, a.Now, epoch, false)
-		it.want = 0
+		it.lease.want = 0
 	default:
 		return false
 	}
@@ -60,7 +60,7 @@ func (s *Shared) leaseOne(ctx context.Context, a *Ask, it *Item) bool {
 // renew asks for a lease alone. What it costs, too, is to be spent later.
 func (s *Shared) renew(ctx context.Context, it *Item, want int64) {
 	one := Ask{Items: []Item{{
-		Counter: it.Counter, Key: it.Key, Tag: it.Tag, Group: it.Group, Cost: it.Cost, want: want, granted: -1,
+		Counter: it.Counter, Key: it.Key, Tag: it.Tag, Group: it.Group, Cost: it.Cost, lease: leaseRequest{want, -1},
 	}}}
 	sent, epoch := s.o.Clock(), s.leaseEpoch()
 	if s.asks(&one) {
@@ -107,7 +107,7 @@ func (s *Shared) leaseItem(ctx context.Context, it *Item, renewed *bool) leaseAn
 	switch {
 	case got.want == 0:
 	case *renewed:
-		it.granted = -1
+		it.lease.granted = -1
 		s.leases.settle(it, now, 0, epoch, false) // another request will
 	default:
 		*renewed = true
@@ -134,7 +134,7 @@ func (s *Shared) join(a, rest *Ask, got []leaseAnswer, now int64) {
 			asked++
 			continue
 		}
-		it.takeLeased(g, now)
+		takeLeased(it, g, now)
 		if len(rest.Items) == 0 {
 			a.Now = g.last.at(now)
 		}
@@ -142,7 +142,7 @@ func (s *Shared) join(a, rest *Ask, got []leaseAnswer, now int64) {
 		case !a.Admitted:
 			s.leases.giveBack(it, it.Cost, g.end)
 			it.Charged = false
-			it.putBack()
+			putBack(it)
 		case it.Reserve:
 			it.hold.lease = g.end
 		}
@@ -158,14 +158,14 @@ func (s *Shared) finishLeased(it *Item, charge int64) {
 }
 
 // putBack says that the cost is still there.
-func (it *Item) putBack() {
+func putBack(it *Item) {
 	for r := range it.Results {
 		it.Results[r].Remaining += it.Cost
 	}
 }
 
-// leased says what becomes of an ask of one item.
-func (a *Ask) leased(w *lastWord, now int64) {
+// decideLeased says what becomes of an ask of one item.
+func decideLeased(a *Ask, w *lastWord, now int64) {
 	it := &a.Items[0]
 	a.Mode, a.Turn, a.Now, a.Admitted = ModeShared, 0, w.at(now), it.Admits || it.Shadow
 }
@@ -174,7 +174,7 @@ func (a *Ask) leased(w *lastWord, now int64) {
 func (w *lastWord) at(now int64) int64 { return w.now + now - w.sent }
 
 // recite fills in what Redis last said, with the time that has passed taken off.
-func (it *Item) recite(w *lastWord, left, now int64) {
+func recite(it *Item, w *lastWord, left, now int64) {
 	it.Rules = it.Counter.Rules
 	it.Admits, it.Charged, it.Full, it.Crowded, it.hold = true, true, false, false, hold{}
 	it.Results = append(it.Results[:0], w.results...)
@@ -187,12 +187,12 @@ func (it *Item) recite(w *lastWord, left, now int64) {
 // takeLeased answers an item whose cost was taken from what is in hand. What could
 // still pass is what is left of that and what Redis last said; others may have
 // taken of it since.
-func (it *Item) takeLeased(a *leaseAnswer, now int64) { it.recite(a.last, a.left, now) }
+func takeLeased(it *Item, a *leaseAnswer, now int64) { recite(it, a.last, a.left, now) }
 
 // denyLeased answers an item whose key was nearly used up when Redis was last
 // asked.
-func (it *Item) denyLeased(a *leaseAnswer, now int64) {
-	it.recite(a.last, a.left, now)
+func denyLeased(it *Item, a *leaseAnswer, now int64) {
+	recite(it, a.last, a.left, now)
 	it.Charged, it.Admits = false, true
 	least := 0
 	for i := range it.Results {

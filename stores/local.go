@@ -111,7 +111,7 @@ func (p *place) conclude(a *Ask, it *Item) {
 // locate finds the item's shard. It fills in what is there instead of returning it:
 // reading back what was just written, in larger pieces, makes a processor wait.
 func (p *place) locate(it *Item) {
-	t := it.Counter.Table
+	t := tableOf(it.Counter)
 	p.table, p.mix = t, t.mix(it.Key)
 	p.at = int(p.mix & uint64(len(t.shards)-1))
 	p.shard = &t.shards[p.at]
@@ -154,7 +154,9 @@ func (p *place) judge(it *Item, now int64) {
 			t.keep(s, p.from, i, st)
 			t.steps.Add(1)
 		}
-		it.judge(i, st, now, held)
+		v := r.Judge(st, now, it.Cost, held)
+		it.Results[i].Verdict = v
+		it.Admits = it.Admits && v.Admit
 		if p.slot != nil && len(it.Rules) == 1 && !t.layout.grows {
 			p.judged = st
 		}

@@ -297,3 +297,14 @@ type noteCursor struct {
 	shard int
 	at    uint32
 }
+
+// drop forgets what is known of a key and what it owes.
+func (n *notes) drop(k Key, mix uint64) {
+	s := n.shard(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := n.find(s, k, mix); x != nil {
+		n.set(x, noteNothing)
+		clear(x[noteWords:])
+	}
+}

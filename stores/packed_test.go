@@ -102,7 +102,7 @@ func (w *packedTwins) same(what string, pair [2]*Ask) {
 
 // states compares everything that the tables hold, and counts who has which pair.
 func (w *packedTwins) states() {
-	p, q := w.counters[0].Table, w.counters[1].Table
+	p, q := tableOf(w.counters[0]), tableOf(w.counters[1])
 	for i := range p.shards {
 		s, other := &p.shards[i], &q.shards[i]
 		uses := make([]int, len(s.pairs.list))
@@ -166,7 +166,7 @@ func testPacked(t *testing.T, r *rand.Rand, all [][]algorithms.Rule) {
 	for i, rules := range [][]algorithms.Rule{all[0], whole} {
 		w.counters[i] = &Counter{Zone: "z", Rules: all[0], InFlight: 5, Table: NewTable(rules, true, 60)}
 	}
-	p, q := w.counters[0].Table, w.counters[1].Table
+	p, q := tableOf(w.counters[0]), tableOf(w.counters[1])
 	if !p.layout.paired || q.layout.paired || p.layout.stride >= q.layout.stride {
 		t.Fatalf("strides %d and %d: want the packed one shorter", p.layout.stride, q.layout.stride)
 	}

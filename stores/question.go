@@ -109,7 +109,7 @@ func (q *question) decide(prefix string, a *Ask) {
 	op, from := byte(opDecide), len(q.b)
 	if a.Look {
 		op = opLook
-	} else if a.Items[0].want > 0 { // the only one
+	} else if a.Items[0].lease.want > 0 { // the only one
 		op = opLease
 	} else if keys == 1 && len(q.asks) == 0 { // plain asks are decided before all others, and so before debts are charged
 		op = opPlain
@@ -119,9 +119,9 @@ func (q *question) decide(prefix string, a *Ask) {
 		it := &a.Items[i]
 		q.b = appendZone(q.b, it, it.Cost)
 		q.rules += max(1, len(it.Counter.Rules))
-		s := shape{seen: it.Counter.pack().view}
-		if it.want > 0 {
-			q.b = appendNumber(q.b, it.want)
+		s := shape{seen: prepare(it.Counter).packed.view}
+		if it.lease.want > 0 {
+			q.b = appendNumber(q.b, it.lease.want)
 			s.more = 8
 		}
 		if place, _ := it.holds(); place {

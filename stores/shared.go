@@ -322,8 +322,8 @@ func (s *Shared) read(a *Ask, r *reply, now int64) error {
 	a.settle()
 	for i := range a.Items {
 		it := &a.Items[i]
-		it.numbers(now, a.turn(it))
-		if n := it.Counter.Table.notes(); n != nil && s.o.OnFailure == FailLocal {
+		countResults(it, now, a.turn(it))
+		if n := tableOf(it.Counter).notes(); n != nil && s.o.OnFailure == FailLocal {
 			n.learn(it, now)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,11 @@ type Table struct {
 	shards []shard
 	noted  sync.Once
 	note   *notes // see notes
+}
+
+// tableOf returns a counter's table. The stores of this module have no other kind.
+func tableOf(c *Counter) *Table {
+	return c.Table.(*Table) //nolint:forcetypeassert // see above
 }
 
 // oneShard is below how many keys a table has a single shard.
@@ -247,4 +253,24 @@ func (t *Table) remove(s *shard, n uint32) {
 	s.free = append(s.free, n)
 	s.used--
 	t.keys.Add(-1)
+}
+
+// drop forgets the states of a key, and what is noted of it. Its slot stays, for
+// it may hold places, and is soon another's.
+func (t *Table) drop(k Key) {
+	mix := t.mix(k)
+	s := &t.shards[mix&uint64(len(t.shards)-1)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slot := t.find(s, k, mix); slot != nil {
+		for i := range t.layout.rules {
+			if st := t.state(s, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
+				clear(st) // one of zeros may be shared
+				t.keep(s, slot, i, st)
+			}
+		}
+	}
+	if n := t.notes(); n != nil {
+		n.drop(k, mix)
+	}
 }

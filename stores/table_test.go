@@ -12,13 +12,6 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-const hour = 3_600_000_000
-
-func localAsk(c *Counter, k uint64) *Ask {
-	key := Key{k, k*31 + 1} // a slot of zeros is empty
-	return &Ask{Items: []Item{{Counter: c, Key: key, Tag: key, Group: uint32(k % 7), Cost: 1}}}
-}
-
 // TestTableKeepsWhatIsInIt inserts and removes random keys and compares with a
 // map: the index has to be right after every removal and every growth.
 func TestTableKeepsWhatIsInIt(t *testing.T) {
@@ -111,10 +104,10 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 					t.Fatalf("key %d passed %d times within a window, bound %d", k, len(times), bound)
 				}
 			}
-			if c.Table.Overflows() == 0 {
+			if tableOf(c).Overflows() == 0 {
 				t.Error("no key ever shared a counter: the table was not full")
 			}
-			if n := c.Table.Keys(); n > 50 {
+			if n := tableOf(c).Keys(); n > 50 {
 				t.Errorf("%d keys in a table of 50", n)
 			}
 		})
@@ -188,7 +181,7 @@ func TestTableForgetsWhatIsUnused(t *testing.T) {
 			}
 		}
 	}
-	if n := c.Table.Overflows(); n != 0 {
+	if n := tableOf(c).Overflows(); n != 0 {
 		t.Errorf("%d charges went to shared counters, though old keys could be forgotten", n)
 	}
 }
@@ -225,16 +218,16 @@ func TestPlacesInAFullTable(t *testing.T) {
 	for _, a := range open {
 		local.Finish(context.Background(), &a.Items[0], 0)
 	}
-	for i := range c.Table.shards {
-		s := &c.Table.shards[i]
+	for i := range tableOf(c).shards {
+		s := &tableOf(c).shards[i]
 		for i := range s.next {
 			n := s.pages.nth(i)
-			if places, cost := c.Table.layout.held(c.Table.slots.at(n)); places != 0 || cost != 0 {
+			if places, cost := tableOf(c).layout.held(tableOf(c).slots.at(n)); places != 0 || cost != 0 {
 				t.Errorf("slot %d keeps %d places and a cost of %d after all were given back", n, places, cost)
 			}
 		}
 		for g, b := range s.overflow.counters {
-			if places, cost := c.Table.layout.held(b); places != 0 || cost != 0 {
+			if places, cost := tableOf(c).layout.held(b); places != 0 || cost != 0 {
 				t.Errorf("shared counter %d keeps %d places and a cost of %d", g, places, cost)
 			}
 		}
@@ -278,46 +271,5 @@ func TestManyGoroutinesOneLimit(t *testing.T) {
 	}
 	if passed[0].Load() != 50 {
 		t.Errorf("zone 0: %d passed, want its whole limit of 50", passed[0].Load())
-	}
-}
-
-// TestAcrossStoresAllOrNothing decides zones in two stores together.
-func TestAcrossStoresAllOrNothing(t *testing.T) {
-	one, two := &Local{Clock: func() int64 { return hour }}, &Local{Clock: func() int64 { return hour }}
-	r := seeded(t)
-	a := newTestCounter(t, "a", 0, false, nil, ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 20, Window: hour, Cost: 1}})
-	b := newTestCounter(t, "b", 0, false, nil, ruleSpec{&algorithms.SlidingLog{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1}})
-	for _, c := range []*Counter{a, b} {
-		c.Table = NewTable(c.Rules, true, 100)
-	}
-	var used [2]int64
-	for range 200 {
-		both := r.IntN(2) == 0
-		ask := &Ask{Items: []Item{{Counter: a, Key: Key{1, 1}, Cost: 1}}}
-		of := []Store{one}
-		if both {
-			ask.Items = append(ask.Items, Item{Counter: b, Key: Key{1, 1}, Cost: 1})
-			of = append(of, two)
-		}
-		Across(context.Background(), ask, of)
-		want := used[0] < 20 && (!both || used[1] < 10)
-		if ask.Admitted != want {
-			t.Fatalf("admitted %v with %v used, both %v", ask.Admitted, used, both)
-		}
-		if ask.Admitted {
-			used[0]++
-			if both {
-				used[1]++
-			}
-		}
-		for i := range ask.Items {
-			if len(ask.Items[i].Results) == 0 {
-				continue // another store had already denied
-			}
-			limit := ask.Items[i].Rules[0].Limit()
-			if got := ask.Items[i].Results[0].Remaining; got != limit-used[i] {
-				t.Fatalf("item %d: remaining %d, want %d", i, got, limit-used[i])
-			}
-		}
 	}
 }

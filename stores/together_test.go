@@ -5,73 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
-
-// listening is a store that writes down when it is asked.
-type listening struct {
-	Local
-	name  string
-	asked *[]string
-	waits time.Duration
-}
-
-func (l *listening) Decide(ctx context.Context, a *Ask) {
-	*l.asked = append(*l.asked, l.name)
-	l.Local.Decide(ctx, a)
-}
-
-func (l *listening) Timeout() time.Duration { return l.waits }
-
-func pair() (stores []Store, asked *[]string) {
-	asked = new([]string)
-	clock := func() int64 { return hour }
-	return []Store{
-		&listening{Local{clock}, "one", asked, time.Second},
-		&listening{Local{clock}, "two", asked, time.Minute},
-	}, asked
-}
-
-func tenAnHour(t *testing.T, name string, hold bool) *Counter {
-	t.Helper()
-	c := newTestCounter(t, name, 0, hold, nil, ruleSpec{&algorithms.FixedWindow{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1, Debt: true}})
-	c.Table = NewTable(c.Rules, true, 100)
-	return c
-}
-
-func items(cost int64, counters ...*Counter) *Ask {
-	a := new(Ask)
-	for _, c := range counters {
-		a.Items = append(a.Items, Item{Counter: c, Key: Key{1, 1}, Tag: Key{1, 1}, Cost: cost})
-	}
-	return a
-}
-
-// TestAcrossAsksTheQueueLast decides a zone that paces and one that does not.
-// The queue is asked last, and only looked at if the other denies.
-func TestAcrossAsksTheQueueLast(t *testing.T) {
-	stores, asked := pair()
-	queue, plain := tenAnHour(t, "queue", false), tenAnHour(t, "plain", false)
-	queue.Last = true
-	for _, c := range []struct {
-		counters []*Counter
-		cost     int64
-		want     string
-	}{
-		{[]*Counter{queue, plain}, 1, "two one"},
-		{[]*Counter{plain, queue}, 1, "one two"},
-		{[]*Counter{queue, plain}, 11, "two one"},
-	} {
-		*asked = nil
-		Across(context.Background(), items(c.cost, c.counters...), stores)
-		if got := strings.Join(*asked, " "); got != c.want {
-			t.Errorf("%s first, cost %d: asked %s, want %s", c.counters[0].Zone, c.cost, got, c.want)
-		}
-	}
-}
 
 // TestDenialTellsOfAllStores denies in the first of two stores. The second is
 // looked at: it says what it would have, and is left as it was.
@@ -103,53 +40,6 @@ func TestDenialTellsOfAllStores(t *testing.T) {
 				t.Errorf("%s, in flight %d: what was only looked at was charged, or its place taken", name, inFlight)
 			}
 		}
-	}
-}
-
-// TestAcrossShadow counts a shadow in another store if the live zone admits,
-// and leaves it alone if that denies.
-func TestAcrossShadow(t *testing.T) {
-	stores, _ := pair()
-	live, shadow := tenAnHour(t, "live", false), tenAnHour(t, "shadow", false)
-	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, -1}, {6, 0}} {
-		a := items(c.cost, live, shadow)
-		a.Items[1].Shadow = true
-		Across(context.Background(), a, stores)
-		if res := a.Items[1].Results; len(res) > 0 && res[0].Remaining != c.left || len(res) == 0 && c.left >= 0 {
-			t.Errorf("cost %d: the shadow says %+v, want %d left", c.cost, res, c.left)
-		}
-	}
-}
-
-// TestAcrossKeepsWhatIsHeld decides a zone that holds its cost until the answer
-// beside one in another store: it goes on to hold it, and nothing is charged.
-func TestAcrossKeepsWhatIsHeld(t *testing.T) {
-	stores, _ := pair()
-	holds, plain := tenAnHour(t, "holds", true), tenAnHour(t, "plain", false)
-	a := items(4, holds, plain)
-	Across(context.Background(), a, stores)
-	b := items(1, holds)
-	if stores[0].Decide(context.Background(), b); b.Items[0].Results[0].Remaining != 5 {
-		t.Errorf("%d are left while 4 and 1 are held of 10", b.Items[0].Results[0].Remaining)
-	}
-	stores[0].Finish(context.Background(), &b.Items[0], 0)
-	stores[0].Finish(context.Background(), &a.Items[0], 0)
-	c := items(10, holds)
-	if stores[0].Decide(context.Background(), c); !c.Admitted {
-		t.Error("what was held was charged, though the answer was not to be paid for")
-	}
-}
-
-// TestAcrossDeadline gives the whole decision the time of the most impatient
-// store, whichever comes first.
-func TestAcrossDeadline(t *testing.T) {
-	stores, _ := pair()
-	for _, order := range [][]group{{{store: stores[0]}, {store: stores[1]}}, {{store: stores[1]}, {store: stores[0]}}} {
-		ctx, cancel := deadlineOf(context.Background(), order)
-		if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Second {
-			t.Errorf("the deadline is %v, want a second at most", time.Until(end))
-		}
-		cancel()
 	}
 }
 

@@ -3,14 +3,10 @@ package stores
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -87,118 +83,6 @@ func virtualScript(tb testing.TB) string {
 	return redistest.VirtualTime(tb, scripts.Decide().Text, "unpack('<d', ARGV[1], 1)")
 }
 
-// ruleSpec is a rule of a random zone.
-type ruleSpec struct {
-	alg  algorithms.Algorithm
-	spec algorithms.Spec
-}
-
-// newTestCounter compiles rules. Counters of the same kinds can share a table,
-// as those of a configuration and its successor do.
-func newTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table *Table, specs ...ruleSpec) *Counter {
-	tb.Helper()
-	c := &Counter{Zone: name, InFlight: inFlight, HoldCost: hold, Table: table}
-	for _, sp := range specs {
-		r, err := sp.alg.Compile(sp.spec)
-		if err != nil {
-			tb.Fatalf("%T %+v: %v", sp.alg, sp.spec, err)
-		}
-		c.Rules = append(c.Rules, r)
-		c.Codes = append(c.Codes, scripts.Decide().Code(sp.alg))
-		c.Kinds += "." + sp.alg.Kind() + "/" + strconv.FormatInt(sp.spec.Window, 10)
-	}
-	c.Split = func(n int64) []algorithms.Rule {
-		var rules []algorithms.Rule
-		for _, sp := range specs {
-			sp.spec.ShareOf = n
-			r, err := sp.alg.Compile(sp.spec)
-			if err != nil {
-				tb.Error(err)
-			}
-			rules = append(rules, r)
-		}
-		return rules
-	}
-	if table == nil {
-		c.Table = NewTable(c.Rules, inFlight > 0 || hold, 10_000)
-	}
-	return c
-}
-
-// randomRule is a rule whose window is short, so that a trace meets its edges.
-func randomRule(r *rand.Rand, delays, debt bool) ruleSpec {
-	sp := algorithms.Spec{Limit: randomLimit(r), Window: 200 + r.Int64N(40_000), Cost: 1, Debt: debt}
-	burst := int64(0)
-	if r.IntN(2) == 0 {
-		burst = 1 + r.Int64N(30)
-	}
-	switch r.IntN(7) {
-	case 0:
-		return ruleSpec{&algorithms.GCRA{Burst: burst}, sp}
-	case 1:
-		return ruleSpec{&algorithms.TokenBucket{Burst: burst}, sp}
-	case 2:
-		step := 1 + r.Int64N(10)
-		sp.Window = step * (20 + r.Int64N(1000))
-		return ruleSpec{&algorithms.TokenBucket{Burst: burst, Step: caddy.Duration(time.Duration(step) * time.Microsecond)}, sp}
-	case 3:
-		if !delays || debt {
-			return ruleSpec{&algorithms.LeakyBucket{Burst: burst, NoDelay: true}, sp}
-		}
-		sp.MaxTurn = 10_000_000
-		return ruleSpec{&algorithms.LeakyBucket{Burst: burst}, sp}
-	case 4:
-		return ruleSpec{&algorithms.FixedWindow{Align: r.IntN(2) == 0}, sp}
-	case 5:
-		return ruleSpec{&algorithms.SlidingWindow{Buckets: 1 + r.IntN(20)}, sp}
-	}
-	return ruleSpec{&algorithms.SlidingLog{}, sp}
-}
-
-func randomLimit(r *rand.Rand) int64 {
-	switch r.IntN(8) {
-	case 0:
-		return 1 + r.Int64N(300)
-	case 1:
-		return 100 + r.Int64N(900)
-	}
-	return 1 + r.Int64N(20)
-}
-
-// changed is the rule with another limit and burst, which keep its counts.
-func (s ruleSpec) changed(r *rand.Rand) ruleSpec {
-	s.spec.Limit = randomLimit(r)
-	switch a := s.alg.(type) {
-	case *algorithms.GCRA:
-		s.alg = &algorithms.GCRA{Burst: 1 + r.Int64N(30)}
-	case *algorithms.TokenBucket:
-		s.alg = &algorithms.TokenBucket{Burst: 1 + r.Int64N(30), Step: a.Step}
-	}
-	return s
-}
-
-func seeded(tb testing.TB) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("DIANA_SEED"); s != "" {
-		seed, _ = strconv.ParseUint(s, 10, 64)
-	}
-	tb.Logf("DIANA_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
-}
-
-// operations is how many asks a differential test makes.
-func operations(tb testing.TB, def int) int {
-	s := os.Getenv("DIANA_OPS")
-	if s == "" {
-		return def
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		tb.Fatalf("DIANA_OPS %q: want a number", s)
-	}
-	return n
-}
-
 // compareAsks fails the test where Redis and the local store differ.
 func compareAsks(t *testing.T, what string, a, b *Ask) {
 	t.Helper()
@@ -248,7 +132,7 @@ func compareStates(t *testing.T, what string, v *virtual, prefix string, it *Ite
 	}
 	r := &reply{b: value}
 	r.take(header)
-	if it.Counter.pack().logs {
+	if prepare(it.Counter).packed.logs {
 		r.take(headerLogs - header)
 	}
 	for i, rule := range it.Counter.Rules {

@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -46,11 +45,7 @@ const (
 )
 
 // pack returns the constant part of a counter's asks.
-func (c *Counter) pack() *packed {
-	if p := c.packed.Load(); p != nil {
-		return p
-	}
-	p := new(packed)
+func pack(c *Counter) (p packed) {
 	fixed := 0
 	for i, r := range c.Rules {
 		p.rules = append(p.rules, c.Codes[i])
@@ -73,7 +68,6 @@ func (c *Counter) pack() *packed {
 		p.view = header + fixed
 		p.sizes = appendSize(appendSize(nil, p.view), 0)
 	}
-	c.packed.Store(p)
 	return p
 }
 
@@ -95,7 +89,7 @@ func appendBool(b []byte, v bool) []byte {
 
 // appendZone appends an item as the script's zone_read expects it.
 func appendZone(b []byte, it *Item, cost int64) []byte {
-	p := it.Counter.pack()
+	p := &prepare(it.Counter).packed
 	b = append(b, byte(len(it.Counter.Rules)))
 	b = appendBool(b, it.Shadow)
 	hold := byte(holdNothing)
@@ -151,13 +145,6 @@ func appendTwin(b []byte, it *Item) []byte {
 		return b
 	}
 	return appendKey(append(b, '-'), it.Key)
-}
-
-func appendKey(b []byte, k Key) []byte {
-	var raw [16]byte
-	binary.BigEndian.PutUint64(raw[:8], k.Hi)
-	binary.BigEndian.PutUint64(raw[8:], k.Lo)
-	return base64.RawURLEncoding.AppendEncode(b, raw[:])
 }
 
 // reply reads what the script answered.
@@ -246,15 +233,15 @@ func (r *reply) readZone(it *Item, now int64) (stepped bool, err error) {
 	flags := r.byte()
 	var view reply
 	if flags&flagSeen != 0 {
-		view.b = r.take(it.Counter.pack().view)
+		view.b = r.take(prepare(it.Counter).packed.view)
 	}
 	it.held = 0
 	if place, _ := it.holds(); place {
 		it.held = r.number()
 		r.number() // how many places: the script compared it
 	}
-	if it.want > 0 {
-		it.granted = r.number()
+	if it.lease.want > 0 {
+		it.lease.granted = r.number()
 	}
 	if r.err != nil {
 		return false, r.err
@@ -268,8 +255,8 @@ func (r *reply) readZone(it *Item, now int64) (stepped bool, err error) {
 		it.Admits = admits
 		return false, fmt.Errorf("zone %s: %w", it.Counter.Zone, errDisagree)
 	}
-	if it.Charged && it.want > 0 && it.granted != it.leasable(now) {
-		return false, fmt.Errorf("zone %s: lease of %d: %w", it.Counter.Zone, it.granted, errDisagree)
+	if it.Charged && it.lease.want > 0 && it.lease.granted != leasable(it, now) {
+		return false, fmt.Errorf("zone %s: lease of %d: %w", it.Counter.Zone, it.lease.granted, errDisagree)
 	}
 	return flags&flagStepped != 0, nil
 }
@@ -279,7 +266,7 @@ var errDisagree = errors.New("the script and this instance come to different ver
 // readRules reads the rules' states and judges by them.
 func (r *reply) readRules(it *Item, now int64) error {
 	seen := len(r.b) > 0
-	p := it.Counter.pack()
+	p := &prepare(it.Counter).packed
 	var views reply
 	if seen {
 		if !p.logs {
@@ -316,8 +303,8 @@ func (r *reply) readRules(it *Item, now int64) error {
 
 // leasable is how much of what an item wants can be charged in advance: the
 // script halves it until as much again would be left for others.
-func (it *Item) leasable(now int64) (more int64) {
-	for more = it.want; more > 0; more /= 2 {
+func leasable(it *Item, now int64) (more int64) {
+	for more = it.lease.want; more > 0; more /= 2 {
 		admits := true
 		for i := range it.Results {
 			res := &it.Results[i]
@@ -330,8 +317,8 @@ func (it *Item) leasable(now int64) (more int64) {
 	return more
 }
 
-// numbers says what is left after the decision.
-func (it *Item) numbers(now, turn int64) {
+// countResults says what is left after the decision.
+func countResults(it *Item, now, turn int64) {
 	held := it.held
 	_, holds := it.holds()
 	if it.Charged && holds {
@@ -341,24 +328,12 @@ func (it *Item) numbers(now, turn int64) {
 		res := &it.Results[i]
 		switch {
 		case !it.Charged || holds:
-		case it.want > 0:
-			res.rule.Owe(res.state, now, it.Cost+it.granted)
+		case it.lease.want > 0:
+			res.rule.Owe(res.state, now, it.Cost+it.lease.granted)
 		default:
 			res.rule.Charge(res.state, now, it.Cost, turn)
 		}
 		res.Remaining, res.Reset = res.rule.Numbers(res.state, now)
 		res.Remaining = max(0, res.Remaining-held)
-	}
-}
-
-// recount brings the numbers up to a cost that was held when Redis said them,
-// and has been charged since.
-func (it *Item) recount(now int64) {
-	for i := range it.Results {
-		if res := &it.Results[i]; res.rule != nil {
-			res.rule.Charge(res.state, now, it.Cost, 0)
-			res.Remaining, res.Reset = res.rule.Numbers(res.state, now)
-			res.Remaining = max(0, res.Remaining-it.held)
-		}
 	}
 }

@@ -165,7 +165,7 @@ func (c *replyCase) read(b []byte, now int64) (*Item, *reply, error) {
 	_, err := r.readZone(&a.Items[0], now)
 	if err == nil || errors.Is(err, errDisagree) {
 		a.settle()
-		a.Items[0].numbers(now, a.Turn)
+		countResults(&a.Items[0], now, a.Turn)
 	}
 	return &a.Items[0], r, err
 }

@@ -7,58 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
-
-// charge is an admitted cost and its instant.
-type charge struct{ at, cost int64 }
-
-// worstWindow is the most that was charged in any window microseconds.
-func worstWindow(charges []charge, window int64) (worst int64) {
-	var sum int64
-	from := 0
-	for _, c := range charges {
-		sum += c.cost
-		for charges[from].at <= c.at-window {
-			sum -= charges[from].cost
-			from++
-		}
-		worst = max(worst, sum)
-	}
-	return worst
-}
-
-// victim is a rule under attack, and the most that may pass in any window.
-type victim struct {
-	spec  ruleSpec
-	bound int64
-}
-
-// victims makes a random rule of each algorithm.
-func victims(r *rand.Rand) map[string]victim {
-	sp := algorithms.Spec{Limit: 1 + r.Int64N(25), Window: 50 + r.Int64N(5000), Cost: 1}
-	burst := 1 + r.Int64N(30)
-	step := 1 + r.Int64N(20)
-	stepped := sp
-	stepped.Window = step * (5 + r.Int64N(50))
-	l, b := sp.Limit, burst
-	return map[string]victim{
-		"fixed_window":         {ruleSpec{&algorithms.FixedWindow{}, sp}, 2*l - 1},
-		"fixed_window align":   {ruleSpec{&algorithms.FixedWindow{Align: true}, sp}, 2 * l},
-		"sliding_log":          {ruleSpec{&algorithms.SlidingLog{}, sp}, l},
-		"sliding_window":       {ruleSpec{&algorithms.SlidingWindow{Buckets: 1 + r.IntN(12)}, sp}, l},
-		"gcra":                 {ruleSpec{&algorithms.GCRA{Burst: b}, sp}, b + l},
-		"token_bucket":         {ruleSpec{&algorithms.TokenBucket{Burst: b}, sp}, b + l},
-		"token_bucket step":    {ruleSpec{&algorithms.TokenBucket{Burst: b, Step: caddy.Duration(time.Duration(step) * time.Microsecond)}, stepped}, b + l},
-		"leaky_bucket nodelay": {ruleSpec{&algorithms.LeakyBucket{Burst: b, NoDelay: true}, sp}, b + l},
-		"leaky_bucket":         {ruleSpec{&algorithms.LeakyBucket{Burst: b}, sp}, b + l},
-	}
-}
 
 // attack spends time and cost where it may pay: all that passes at once, just
 // when a retry has passed, and at the edges of windows. decide takes a cost at
