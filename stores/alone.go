@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 )
@@ -100,13 +100,13 @@ func (s *Shared) finishAlone(it *Item, charge int64) {
 // mayHaveRun says whether a call that failed may have been, or may still be,
 // carried out by Redis.
 func mayHaveRun(err error) bool {
-	var answered redis.Error
+	var answered goredis.Error
 	var dial unopened
 	var hung hungUp
 	switch {
 	case errors.Is(err, errReply):
 		return true
-	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted), errors.Is(err, goredis.ErrClosed):
 		return false
 	case errors.As(err, &answered):
 		return false
@@ -127,7 +127,7 @@ type payment struct {
 // takeDebt takes what an item owes, if anything.
 func (s *Shared) takeDebt(it *Item) (payment, bool) {
 	n := tableOf(it.Counter).notes()
-	if n == nil || n.owing.Load() == 0 {
+	if n == nil || !n.Owing() {
 		return payment{}, false
 	}
 	it.Rules = s.share(it.Counter)

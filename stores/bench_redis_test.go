@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/benchtest"
@@ -30,7 +30,7 @@ var (
 type benchRedis struct {
 	*Shared
 	server  *redistest.Server
-	client  *redis.Client
+	client  *goredis.Client
 	counter *Counter
 	clients uint64
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
@@ -15,7 +15,7 @@ import (
 
 // mixedCall is one call for several asks: of a plain zone, one with places, one
 // with logs and one of a meter alone, and for each a key whose value something else has written.
-func mixedCall(t *testing.T, client *redis.Client) (keys []string, asks [][]byte, broken []bool) {
+func mixedCall(t *testing.T, client *goredis.Client) (keys []string, asks [][]byte, broken []bool) {
 	t.Helper()
 	sp := algorithms.Spec{Limit: 5, Window: hour, Cost: 1}
 	for i, c := range []*Counter{
@@ -62,7 +62,7 @@ func TestStrangeValues(t *testing.T) {
 				t.Fatalf("round %d, ask %d: %v, want an error: %v", round, i, err, b)
 			}
 			if err != nil {
-				if classify(err) != FailWrong || !redis.HasErrorPrefix(err, "WRONGTYPE") {
+				if classify(err) != FailWrong || !goredis.HasErrorPrefix(err, "WRONGTYPE") {
 					t.Errorf("round %d, ask %d: %v is %s, want WRONGTYPE", round, i, err, classify(err))
 				}
 				continue

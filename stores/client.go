@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -16,14 +16,14 @@ import (
 const silence = 500 * time.Millisecond
 
 // NewClient returns a client for other uses of the same Redis.
-func NewClient(o *RedisOptions) redis.UniversalClient {
+func NewClient(o *RedisOptions) goredis.UniversalClient {
 	c, _ := newClient(o)
 	return c
 }
 
 // newClient returns a client that never repeats a command, because a decision
 // that is made twice is charged twice, and that keeps the deadline of a context.
-func newClient(o *RedisOptions) (redis.UniversalClient, *links) {
+func newClient(o *RedisOptions) (goredis.UniversalClient, *links) {
 	size := o.PoolSize
 	if size == 0 {
 		size = 10 * runtime.GOMAXPROCS(0)
@@ -33,7 +33,7 @@ func newClient(o *RedisOptions) (redis.UniversalClient, *links) {
 		idle = 0
 	}
 	answer := max(o.Timeout, silence)
-	u := &redis.UniversalOptions{
+	u := &goredis.UniversalOptions{
 		Addrs:      slices.Clip(o.Addresses), // a Cluster's client appends to them
 		MasterName: o.Master, IsClusterMode: o.Cluster,
 		Username: o.Username, Password: o.Password, DB: o.DB,
@@ -52,14 +52,14 @@ func newClient(o *RedisOptions) (redis.UniversalClient, *links) {
 		c := u.Cluster()
 		c.DisableRoutingPolicies = true // they would ask for COMMAND
 		c.ClusterStateReloadInterval = time.Second
-		c.NewClient = func(node *redis.Options) *redis.Client {
-			node.Dialer = all.dialer(redis.NewDialer(node), size)
-			return redis.NewClient(node)
+		c.NewClient = func(node *goredis.Options) *goredis.Client {
+			node.Dialer = all.dialer(goredis.NewDialer(node), size)
+			return goredis.NewClient(node)
 		}
-		return redis.NewClusterClient(c), all
+		return goredis.NewClusterClient(c), all
 	case o.Master != "":
 		f := u.Failover()
-		plain := redis.NewDialer(&redis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
+		plain := goredis.NewDialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
 		bounded := all.dialer(plain, size)
 		f.Dialer = func(ctx context.Context, network, addr string) (connection, error) {
 			if slices.Contains(o.Addresses, addr) {
@@ -67,12 +67,12 @@ func newClient(o *RedisOptions) (redis.UniversalClient, *links) {
 			}
 			return bounded(ctx, network, addr)
 		}
-		return redis.NewFailoverClient(f), all
+		return goredis.NewFailoverClient(f), all
 	}
 	simple := u.Simple()
 	simple.Network = o.Network
-	simple.Dialer = all.dialer(redis.NewDialer(simple), size)
-	return redis.NewClient(simple), all
+	simple.Dialer = all.dialer(goredis.NewDialer(simple), size)
+	return goredis.NewClient(simple), all
 }
 
 // failed is told of a call that went wrong. What Redis refused it said on a
@@ -84,7 +84,7 @@ func (c *conn) failed(f Failure) {
 		return
 	}
 	c.links.retire()
-	if cluster, ok := c.client.(*redis.ClusterClient); ok {
+	if cluster, ok := c.client.(*goredis.ClusterClient); ok {
 		cluster.ReloadState(context.Background())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
@@ -99,7 +99,7 @@ func checkNothingHeld(t *testing.T, nodes []*redistest.Server) {
 	for _, n := range nodes {
 		n.CheckTTLs()
 		keys, err := n.Client().Keys(context.Background(), "*:holds").Result()
-		if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
+		if err != nil && err != goredis.Nil { //nolint:errorlint // go-redis returns it as it is
 			t.Fatal(err)
 		}
 		if len(keys) > 0 {

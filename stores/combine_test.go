@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
@@ -19,7 +19,7 @@ import (
 
 // pause keeps a Redis from answering any other client until the function that it
 // returns is called.
-func pause(t *testing.T, c *redis.Client) (resume func()) {
+func pause(t *testing.T, c *goredis.Client) (resume func()) {
 	t.Helper()
 	if err := c.Do(context.Background(), "client", "pause", "60000", "write").Err(); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func pause(t *testing.T, c *redis.Client) (resume func()) {
 }
 
 // calls is how often a Redis has run a script.
-func calls(t *testing.T, c *redis.Client) (n int) {
+func calls(t *testing.T, c *goredis.Client) (n int) {
 	t.Helper()
 	info, err := c.InfoMap(context.Background(), "commandstats").Result()
 	if err != nil {

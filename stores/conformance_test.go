@@ -226,18 +226,11 @@ func oweBoth(t *testing.T, what string, v *virtual, shared *Shared, it *Item, de
 	if _, err := shared.conn.call(context.Background(), namesOf("diana", it)[:1], appendDebts(nil, it, debts)); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
-	var p place
-	p.locate(it)
-	p.slot = p.table.find(p.shard, it.Key, p.mix)
-	p.from = p.slot
-	p.own(it, v.now)
-	for i, r := range it.Rules {
-		p.table.room(p.shard, p.from, i, r, v.now, int64(len(debts[i])))
-		s := p.table.state(p.shard, p.from, i)
+	Update(it, v.now, func(i int) int64 { return int64(len(debts[i])) }, func(i int, s algorithms.State) {
+		r := it.Rules[i]
 		r.Repair(s, v.now)
 		r.(algorithms.Portable).Merge(s, debts[i], v.now)
-		p.table.keep(p.shard, p.from, i, s)
-	}
+	})
 	compareStates(t, what+", after a debt", v, "diana", it)
 }
 

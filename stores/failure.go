@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 )
 
 // Failure is a class of what can go wrong with Redis.
@@ -72,8 +72,8 @@ func classify(err error) Failure {
 	if errors.As(err, &hung) {
 		return FailRefused
 	}
-	var answered redis.Error
-	if !errors.As(err, &answered) || errors.Is(err, redis.ErrClosed) {
+	var answered goredis.Error
+	if !errors.As(err, &answered) || errors.Is(err, goredis.ErrClosed) {
 		return FailAway
 	}
 	if r := answerOf(answered.Error()); r != nil {
@@ -84,7 +84,7 @@ func classify(err error) Failure {
 
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout() || errors.Is(err, redis.ErrPoolTimeout)
+	return errors.As(err, &t) && t.Timeout() || errors.Is(err, goredis.ErrPoolTimeout)
 }
 
 func answerOf(text string) *knownAnswer {
@@ -107,7 +107,7 @@ func answerOf(text string) *knownAnswer {
 
 // Advice says what an operator can do about a failure.
 func Advice(f Failure, cause error) string {
-	var answered redis.Error
+	var answered goredis.Error
 	if errors.As(cause, &answered) {
 		if r := answerOf(answered.Error()); r != nil {
 			return r.advice

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
@@ -439,5 +439,5 @@ func TestPlaceOutlivesTheStore(t *testing.T) {
 	wait("the place to be renewed", func() bool { return client.PTTL(ctx, name).Val() > 25*time.Second })
 	s.Finish(ctx, &a.Items[0], 0)
 	wait("the place to be given back", func() bool { return client.Exists(ctx, name).Val() == 0 })
-	wait("the connections to be closed", func() bool { return errors.Is(s.conn.client.Ping(ctx).Err(), redis.ErrClosed) })
+	wait("the connections to be closed", func() bool { return errors.Is(s.conn.client.Ping(ctx).Err(), goredis.ErrClosed) })
 }

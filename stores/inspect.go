@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 )
 
 //go:embed inspect.lua
@@ -53,7 +53,7 @@ func (s *Shared) inspect(ctx context.Context) (done bool) {
 }
 
 func isAnswer(err error) bool {
-	var answered redis.Error
+	var answered goredis.Error
 	return errors.As(err, &answered)
 }
 

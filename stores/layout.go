@@ -19,6 +19,7 @@ type layout struct {
 type ruleLayout struct {
 	at     int
 	words  int // of the state in the slot
+	full   int // of the state itself
 	grows  bool
 	paired bool
 }
@@ -31,7 +32,7 @@ const (
 func newLayout(rules []algorithms.Rule, holds bool) layout {
 	l := layout{stride: keyWords}
 	for _, r := range rules {
-		x := ruleLayout{at: l.stride, words: r.Words()}
+		x := ruleLayout{at: l.stride, words: r.Words(), full: r.Words()}
 		if _, x.grows = r.(algorithms.Growing); x.grows {
 			x.words = 1
 		} else if _, x.paired = r.(algorithms.Paired); x.paired {

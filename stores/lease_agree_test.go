@@ -87,26 +87,22 @@ func (tr *trace) lease(what string) int64 {
 // grant charges an item that was found admitted, and what it wants in advance, to
 // the local table.
 func (tr *trace) grant(it *Item, want int64) {
-	var p place
-	p.locate(it)
-	p.slot = p.table.find(p.shard, it.Key, p.mix)
-	p.from = p.slot
-	p.own(it, tr.v.now)
+	nothing := func(int) int64 { return 0 }
 	for it.lease.granted = want; it.lease.granted > 0; it.lease.granted /= 2 {
 		fits := true
-		for i, r := range it.Rules {
-			fits = fits && r.Judge(p.table.state(p.shard, p.from, i), tr.v.now, it.Cost+2*it.lease.granted, 0).Admit
-		}
+		Update(it, tr.v.now, nothing, func(i int, s algorithms.State) {
+			fits = fits && it.Rules[i].Judge(s, tr.v.now, it.Cost+2*it.lease.granted, 0).Admit
+		})
 		if fits {
 			break
 		}
 	}
-	for i, r := range it.Rules {
-		p.table.room(p.shard, p.from, i, r, tr.v.now, it.Cost+it.lease.granted)
-		s := p.table.state(p.shard, p.from, i)
-		r.Owe(s, tr.v.now, it.Cost+it.lease.granted)
-		p.table.keep(p.shard, p.from, i, s)
-	}
+	charge := it.Cost + it.lease.granted
+	Update(it, tr.v.now, func(int) int64 { return charge }, func(i int, s algorithms.State) {
+		r, res := it.Rules[i], &it.Results[i]
+		r.Owe(s, tr.v.now, charge)
+		res.Remaining, res.Reset = r.Numbers(s, tr.v.now)
+		res.Remaining = max(0, res.Remaining)
+	})
 	it.Charged = true
-	p.numbers(it, tr.v.now)
 }

@@ -141,7 +141,7 @@ func (p *place) judge(it *Item, now int64) {
 	t, s := p.table, p.shard
 	p.slot = t.find(s, it.Key, p.mix)
 	if p.from = p.slot; p.slot == nil {
-		if b := t.counter(s, it.Group, it.Rules, now); b != nil && !t.unused(s, b, it.Rules, now) {
+		if b := s.overflow.counter(&t.layout, &s.states, it.Group, it.Rules, now); b != nil && !s.states.unused(&t.layout, b, it.Rules, now) {
 			p.from = b
 		}
 	}
@@ -149,9 +149,9 @@ func (p *place) judge(it *Item, now int64) {
 	it.Full = it.Counter.InFlight > 0 && places >= it.Counter.InFlight
 	it.Admits = !it.Full
 	for i, r := range it.Rules {
-		st := t.state(s, p.from, i)
+		st := s.states.at(&t.layout, p.from, i)
 		if r.Repair(st, now) {
-			t.keep(s, p.from, i, st)
+			s.states.keep(&t.layout, p.from, i, st)
 			t.steps.Add(1)
 		}
 		v := r.Judge(st, now, it.Cost, held)
@@ -179,11 +179,11 @@ func (p *place) take(it *Item, now, turn int64) {
 		for i, r := range it.Rules {
 			st := p.judged
 			if st == nil {
-				t.room(s, p.from, i, r, now, it.Cost)
-				st = t.state(s, p.from, i)
+				s.states.room(&t.layout, p.from, i, r, now, it.Cost)
+				st = s.states.at(&t.layout, p.from, i)
 			}
 			r.Charge(st, now, it.Cost, turn)
-			t.keep(s, p.from, i, st)
+			s.states.keep(&t.layout, p.from, i, st)
 		}
 	}
 	it.Charged = true
@@ -199,7 +199,7 @@ func (p *place) own(it *Item, now int64) {
 	if held, _ := t.layout.held(bucket); held == 0 {
 		if p.slot = t.insert(s, it.Key, p.mix, it.Rules, now); p.slot != nil {
 			if bucket != nil {
-				t.inherit(s, p.slot, bucket)
+				s.states.copy(&t.layout, p.slot, bucket)
 			}
 			p.from = p.slot
 			return
@@ -207,7 +207,7 @@ func (p *place) own(it *Item, now int64) {
 	}
 	t.shared.Add(1)
 	it.Crowded = true
-	p.from = t.makeCounter(s, it.Group, it.Rules, now)
+	p.from = s.overflow.make(&t.layout, &s.states, it.Group, it.Rules, now)
 }
 
 // numbers says what is left after the decision.
@@ -216,7 +216,7 @@ func (p *place) numbers(it *Item, now int64) {
 	for i, r := range it.Rules {
 		st := p.judged
 		if st == nil {
-			st = p.table.state(p.shard, p.from, i)
+			st = p.shard.states.at(&p.table.layout, p.from, i)
 		}
 		res := &it.Results[i]
 		res.Remaining, res.Reset = r.Numbers(st, now)
@@ -237,7 +237,7 @@ func finishLocal(it *Item, clock func() int64, charge int64) {
 	now := clock()
 	if p.slot = t.find(s, it.Key, p.mix); p.slot != nil && !it.hold.overflow {
 		p.from = p.slot
-	} else if p.from = t.counter(s, it.Group, it.Rules, now); !it.hold.taken {
+	} else if p.from = s.overflow.counter(&t.layout, &s.states, it.Group, it.Rules, now); !it.hold.taken {
 		p.slot = nil
 		p.own(it, now)
 	}
@@ -259,11 +259,11 @@ func finishLocal(it *Item, clock func() int64, charge int64) {
 // owe charges a slot whatever a verdict would be.
 func owe(t *Table, s *shard, slot []int64, rules []algorithms.Rule, now, charge int64) {
 	for i, r := range rules {
-		t.room(s, slot, i, r, now, charge)
-		st := t.state(s, slot, i)
+		s.states.room(&t.layout, slot, i, r, now, charge)
+		st := s.states.at(&t.layout, slot, i)
 		r.Repair(st, now)
 		r.Owe(st, now, charge)
-		t.keep(s, slot, i, st)
+		s.states.keep(&t.layout, slot, i, st)
 	}
 }
 

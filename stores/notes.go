@@ -65,6 +65,9 @@ func (t *Table) notes() *notes {
 	return t.note
 }
 
+// Owing says whether any key owes.
+func (n *notes) Owing() bool { return n.owing.Load() != 0 }
+
 func (n *notes) shard(mix uint64) *noteShard { return &n.shards[mix&uint64(len(n.shards)-1)] }
 
 // words are those of one rule.
@@ -188,7 +191,7 @@ func (n *notes) warm(it *Item, now int64) bool {
 	}
 	t := p.table
 	if p.slot = t.find(p.shard, it.Key, p.mix); p.slot == nil {
-		if p.from = t.counter(p.shard, it.Group, it.Rules, now); p.from != nil {
+		if p.from = p.shard.overflow.counter(&t.layout, &p.shard.states, it.Group, it.Rules, now); p.from != nil {
 			return false // it will inherit what others were charged, and not owe it
 		}
 		if x[noteKind] == noteKnown {
@@ -204,15 +207,15 @@ func (n *notes) warm(it *Item, now int64) bool {
 	for i, r := range it.Rules {
 		pr, w := r.(algorithms.Portable), n.words(x, i)
 		if known {
-			t.room(p.shard, p.slot, i, r, now, pr.Room(w))
+			p.shard.states.room(&t.layout, p.slot, i, r, now, pr.Room(w))
 		}
-		st := t.state(p.shard, p.slot, i)
+		st := p.shard.states.at(&t.layout, p.slot, i)
 		r.Repair(st, now)
 		if known {
 			pr.Warm(st, w, it.Counter.Rules[i], now)
 		}
 		pr.Base(w, st)
-		t.keep(p.shard, p.slot, i, st)
+		p.shard.states.keep(&t.layout, p.slot, i, st)
 	}
 	return true
 }
@@ -233,7 +236,7 @@ func (n *notes) forgive(it *Item, now, turn int64) {
 // owed takes what a key owes out of its note, a debt for each rule, or nil if
 // that is nothing.
 func (n *notes) owed(it *Item, now int64) [][]int64 {
-	if n.owing.Load() == 0 {
+	if !n.Owing() {
 		return nil
 	}
 	p, s := n.lock(it)
@@ -249,9 +252,9 @@ func (n *notes) owed(it *Item, now int64) [][]int64 {
 	}
 	debts, owing := make([][]int64, len(it.Rules)), false
 	for i, r := range it.Rules {
-		st := p.table.state(p.shard, p.slot, i)
+		st := p.shard.states.at(&p.table.layout, p.slot, i)
 		if r.Repair(st, now) {
-			p.table.keep(p.shard, p.slot, i, st)
+			p.shard.states.keep(&p.table.layout, p.slot, i, st)
 		}
 		debt, owes := r.(algorithms.Portable).Debt(st, n.words(x, i), now)
 		debts[i], owing = debt, owing || owes

@@ -27,58 +27,57 @@ const (
 
 func ownerOf(group uint32) owner { return owner(group)<<ownerShift | owned }
 
-// counterAt is the number of the counter where a group is or will be counted, and
+// find is the number of the counter where a group is or will be counted, and
 // whether it has to be emptied for the group first.
-func (t *Table) counterAt(s *shard, group uint32, rules []algorithms.Rule, now int64) (at int, fresh bool) {
+func (o *overflow) find(l *layout, m *states, group uint32, rules []algorithms.Rule, now int64) (at int, fresh bool) {
 	home := int(group % overflowGroups)
-	if s.overflow.owners == nil {
+	if o.owners == nil {
 		return home, true
 	}
 	// A group takes the first unused counter from its home on, and none becomes
 	// unowned again: it is found before the first that was never used.
 	unused := func(i int) bool {
-		return s.overflow.owners[i] == 0 || t.unused(s, s.overflow.counters[i], rules, now)
+		return o.owners[i] == 0 || m.unused(l, o.counters[i], rules, now)
 	}
 	for n := range overflowGroups {
 		i := (home + n) % overflowGroups
-		o := s.overflow.owners[i]
-		if o == 0 {
+		by := o.owners[i]
+		if by == 0 {
 			break
 		}
-		if o&^shared == ownerOf(group) {
+		if by&^shared == ownerOf(group) {
 			return i, false
 		}
 	}
 	if unused(home) {
 		return home, true
 	}
-	if s.overflow.owners[home]&shared == 0 {
+	if o.owners[home]&shared == 0 {
 		for n := range overflowGroups - 1 {
 			if i := (home + 1 + n) % overflowGroups; unused(i) {
 				return i, true
 			}
 		}
-		s.overflow.owners[home] |= shared
+		o.owners[home] |= shared
 	}
 	return home, false
 }
 
 // counter is the shared counter by which a group is judged, nil if it owes
 // nothing.
-func (t *Table) counter(s *shard, group uint32, rules []algorithms.Rule, now int64) []int64 {
-	if s.overflow.owners == nil {
+func (o *overflow) counter(l *layout, m *states, group uint32, rules []algorithms.Rule, now int64) []int64 {
+	if o.owners == nil {
 		return nil
 	}
-	if at, fresh := t.counterAt(s, group, rules, now); !fresh {
-		return s.overflow.counters[at]
+	if at, fresh := o.find(l, m, group, rules, now); !fresh {
+		return o.counters[at]
 	}
 	return nil
 }
 
-// makeCounter is the shared counter that a group is charged to.
-func (t *Table) makeCounter(s *shard, group uint32, rules []algorithms.Rule, now int64) []int64 {
-	at, fresh := t.counterAt(s, group, rules, now)
-	o := &s.overflow
+// make is the shared counter that a group is charged to.
+func (o *overflow) make(l *layout, m *states, group uint32, rules []algorithms.Rule, now int64) []int64 {
+	at, fresh := o.find(l, m, group, rules, now)
 	if o.owners == nil {
 		o.owners = make([]owner, overflowGroups)
 		o.counters = make([][]int64, overflowGroups)
@@ -87,9 +86,9 @@ func (t *Table) makeCounter(s *shard, group uint32, rules []algorithms.Rule, now
 		return o.counters[at]
 	}
 	if o.counters[at] == nil {
-		o.counters[at] = make([]int64, t.layout.stride)
+		o.counters[at] = make([]int64, l.stride)
 	} else {
-		t.dropStates(s, o.counters[at])
+		m.drop(l, o.counters[at])
 		clear(o.counters[at])
 	}
 	o.owners[at] = ownerOf(group)

@@ -105,7 +105,7 @@ func (w *packedTwins) states() {
 	p, q := tableOf(w.counters[0]), tableOf(w.counters[1])
 	for i := range p.shards {
 		s, other := &p.shards[i], &q.shards[i]
-		uses := make([]int, len(s.pairs.list))
+		uses := make([]int, len(s.states.pairs.list))
 		compare := func(what string, a, b []int64) {
 			if (a == nil) != (b == nil) {
 				w.Fatalf("%s: packed %v, whole %v", what, a, b)
@@ -114,8 +114,8 @@ func (w *packedTwins) states() {
 				return
 			}
 			for rule := range p.rules {
-				x := p.state(s, a, rule)
-				if y := q.state(other, b, rule); !slices.Equal(x, y) {
+				x := s.states.at(&p.layout, a, rule)
+				if y := other.states.at(&q.layout, b, rule); !slices.Equal(x, y) {
 					w.Fatalf("%s, rule %d: packed %v, whole %v", what, rule, x, y)
 				}
 				if l := p.layout.rules[rule]; l.paired {
@@ -133,7 +133,7 @@ func (w *packedTwins) states() {
 		for g := range s.overflow.counters {
 			compare("a shared counter", s.overflow.counters[g], other.overflow.counters[g])
 		}
-		for id, pair := range s.pairs.list {
+		for id, pair := range s.states.pairs.list {
 			if pair.uses != uses[id] {
 				w.Fatalf("pair %v: %d uses, want %d", pair.words, pair.uses, uses[id])
 			}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/scripts"
 )
@@ -56,7 +56,7 @@ type RedisOptions struct {
 
 // conn speaks with a Redis: one script, loaded once, called by its hash.
 type conn struct {
-	client redis.UniversalClient
+	client goredis.UniversalClient
 	links  *links
 	prefix string
 	text   string
@@ -142,11 +142,11 @@ func (c *conn) eval(ctx context.Context, args []any, head *argument) (reply, int
 func (c *conn) evalsha(ctx context.Context, args []any) (string, error) {
 	cmd := newOnce(ctx, args)
 	err := c.client.Process(ctx, cmd)
-	if err == nil || !redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if err == nil || !goredis.HasErrorPrefix(err, "NOSCRIPT") {
 		return textOf(cmd, err)
 	}
 	again := newOnce(ctx, args)
-	if cluster, ok := c.client.(*redis.ClusterClient); ok {
+	if cluster, ok := c.client.(*goredis.ClusterClient); ok {
 		if err := cluster.ScriptLoad(ctx, c.text).Err(); err != nil {
 			return "", err
 		}
@@ -165,13 +165,13 @@ func (c *conn) evalsha(ctx context.Context, args []any) (string, error) {
 // once is a command that is never repeated after a network error, after which
 // nobody knows whether it ran. A cluster's redirections are followed: the node
 // that redirects has not run it.
-type once struct{ *redis.Cmd }
+type once struct{ *goredis.Cmd }
 
-// NoRetry implements redis.Cmder.
+// NoRetry implements goredis.Cmder.
 func (once) NoRetry() bool { return true }
 
 func newOnce(ctx context.Context, args []any) once {
-	cmd := redis.NewCmd(ctx, args...)
+	cmd := goredis.NewCmd(ctx, args...)
 	cmd.SetFirstKeyPos(3)
 	return once{cmd}
 }

@@ -58,13 +58,7 @@ func NewTable(rules []algorithms.Rule, holds bool, maxKeys int64) *Table {
 	}
 	t.slots.init(t.layout.stride)
 	for i := range t.shards {
-		s := &t.shards[i]
-		if t.layout.paired {
-			s.scratch = s.first[:]
-			if len(rules) > 1 {
-				s.scratch = make(algorithms.State, pairedWords*len(rules))
-			}
-		}
+		t.shards[i].states.init(&t.layout)
 	}
 	t.SetMax(maxKeys)
 	return t
@@ -137,18 +131,15 @@ func (t *Table) mix(k Key) uint64 {
 // What every decision needs comes first, in two cache lines: a shard is seldom in
 // the processor's cache, least of all when another processor was there last.
 type shard struct {
-	mu      sync.Mutex
-	index   index
-	used    int
-	scratch algorithms.State   // room for paired states
-	first   [pairedWords]int64 // the scratch of a single rule
-	pairs   pairs
+	mu     sync.Mutex
+	index  index
+	used   int
+	states states
 
 	pages    pages
 	next     uint32 // slots handed out
 	free     []uint32
 	hand     uint32 // where the search for forgettable keys goes on
-	arena    *arena // nil until a state grows
 	overflow overflow
 	_        [48]byte // keep two shards apart, and each at the beginning of a line
 }
@@ -223,7 +214,7 @@ func (t *Table) evict(s *shard, rules []algorithms.Rule, now int64) bool {
 		if s.hand++; s.hand >= s.next {
 			s.hand = 0
 		}
-		if t.keyOf(n) != (Key{}) && t.unused(s, t.slots.at(n), rules, now) {
+		if t.keyOf(n) != (Key{}) && s.states.unused(&t.layout, t.slots.at(n), rules, now) {
 			t.remove(s, n)
 			return true
 		}
@@ -231,24 +222,11 @@ func (t *Table) evict(s *shard, rules []algorithms.Rule, now int64) bool {
 	return false
 }
 
-// unused says whether nothing would change if the slot were forgotten.
-func (t *Table) unused(s *shard, slot []int64, rules []algorithms.Rule, now int64) bool {
-	if places, cost := t.layout.held(slot); places != 0 || cost != 0 {
-		return false
-	}
-	for i, r := range rules {
-		if _, reset := r.Numbers(t.state(s, slot, i), now); reset > 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // remove forgets a slot.
 func (t *Table) remove(s *shard, n uint32) {
 	s.index.unlink(n, t.mix(t.keyOf(n)), func(n uint32) uint64 { return t.mix(t.keyOf(n)) })
 	slot := t.slots.at(n)
-	t.dropStates(s, slot)
+	s.states.drop(&t.layout, slot)
 	clear(slot)
 	s.free = append(s.free, n)
 	s.used--
@@ -264,9 +242,9 @@ func (t *Table) drop(k Key) {
 	defer s.mu.Unlock()
 	if slot := t.find(s, k, mix); slot != nil {
 		for i := range t.layout.rules {
-			if st := t.state(s, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
+			if st := s.states.at(&t.layout, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
 				clear(st) // one of zeros may be shared
-				t.keep(s, slot, i, st)
+				s.states.keep(&t.layout, slot, i, st)
 			}
 		}
 	}

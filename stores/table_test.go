@@ -34,11 +34,11 @@ func TestTableKeepsWhatIsInIt(t *testing.T) {
 			slot = table.insert(s, key, mix, c.Rules, 0)
 			fallthrough
 		case r.IntN(3) > 0:
-			table.room(s, slot, 0, c.Rules[0], 1, 1)
-			c.Rules[0].Charge(table.state(s, slot, 0), 1, 1, 0)
+			s.states.room(&table.layout, slot, 0, c.Rules[0], 1, 1)
+			c.Rules[0].Charge(s.states.at(&table.layout, slot, 0), 1, 1, 0)
 			want[k]++
 		default:
-			if got := table.state(s, slot, 0)[0]; got != n {
+			if got := s.states.at(&table.layout, slot, 0)[0]; got != n {
 				t.Fatalf("key %d: count %d, want %d", k, got, n)
 			}
 			for i := range s.next {

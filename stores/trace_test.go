@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
@@ -46,7 +46,7 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Shar
 // script is the product's, but that it takes the call's number for the time.
 type virtual struct {
 	now    int64
-	client *redis.Client
+	client *goredis.Client
 	conn   *conn
 }
 
@@ -112,21 +112,19 @@ func compareAsks(t *testing.T, what string, a, b *Ask) {
 func compareStates(t *testing.T, what string, v *virtual, prefix string, it *Item) {
 	t.Helper()
 	value, err := v.client.Get(context.Background(), namesOf(prefix, it)[0]).Result()
-	if err != nil && err != redis.Nil { //nolint:errorlint // go-redis returns it as it is
+	if err != nil && err != goredis.Nil { //nolint:errorlint // go-redis returns it as it is
 		t.Fatal(err)
 	}
-	var p place
-	p.locate(it)
-	slot := p.table.find(p.shard, it.Key, p.mix)
+	states := States(it)
 	if value == "" { // never charged; a place alone is kept elsewhere
-		for i := range it.Counter.Rules {
-			if s := p.table.state(p.shard, slot, i); slices.ContainsFunc(s, func(w int64) bool { return w != 0 }) {
+		for _, s := range states {
+			if slices.ContainsFunc(s, func(w int64) bool { return w != 0 }) {
 				t.Errorf("%s: redis has no state, the local table %v", what, s)
 			}
 		}
 		return
 	}
-	if slot == nil {
+	if states == nil {
 		t.Errorf("%s: redis has a state, the local table none", what)
 		return
 	}
@@ -136,7 +134,7 @@ func compareStates(t *testing.T, what string, v *virtual, prefix string, it *Ite
 		r.take(headerLogs - header)
 	}
 	for i, rule := range it.Counter.Rules {
-		local := p.table.state(p.shard, slot, i)
+		local := states[i]
 		got := redisState(r, value, rule, v.now)
 		want := fmt.Sprint([]int64(local))
 		if _, ok := rule.(algorithms.Growing); ok {
