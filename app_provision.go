@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/certmagic"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/stores"
@@ -104,7 +104,7 @@ func (a *App) addStore(c *RedisStore) error {
 	if err != nil {
 		return err
 	}
-	redis.SetLogger(redisLog{})
+	goredis.SetLogger(redisLog{})
 	v, _, err := clients.LoadOrNew(id, func() (caddy.Destructor, error) {
 		return &client{stores.NewShared(o, nowhere{}), h}, nil
 	})

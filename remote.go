@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
@@ -64,7 +64,7 @@ func (a *App) provisionRules() error {
 
 // storeUser is a source that can be read from a store's Redis.
 type storeUser interface {
-	UseStore(identity string, open func() redis.UniversalClient) error
+	UseStore(identity string, open func() goredis.UniversalClient) error
 }
 
 func (a *App) lendStore(s storeUser) error {
@@ -81,7 +81,7 @@ func (a *App) lendStore(s storeUser) error {
 	}
 	o.PoolSize, o.Lazy = rulesConnections, true
 	o.Timeout = o.DialTimeout
-	return s.UseStore(id, func() redis.UniversalClient { return stores.NewClient(&o.RedisOptions) })
+	return s.UseStore(id, func() goredis.UniversalClient { return stores.NewClient(&o.RedisOptions) })
 }
 
 // rulesConnections are enough for one reading, and one for its notices.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/stores"
 )
@@ -164,7 +164,7 @@ func (c *RedisStore) setAddresses(o *stores.SharedOptions) error {
 	for i, a := range c.Addresses {
 		switch {
 		case strings.Contains(a, "://"):
-			u, err := redis.ParseURL(a)
+			u, err := goredis.ParseURL(a)
 			if err != nil {
 				return fmt.Errorf("address %d: %w: want such as rediss://user:password@host:6379/0", i+1, hideURL(err))
 			}

@@ -24,7 +24,7 @@ func (l *listening) Decide(ctx context.Context, a *Ask) {
 
 func (l *listening) Timeout() time.Duration { return l.waits }
 
-func pair() (stores []Store, asked *[]string) {
+func pair() (both []Store, asked *[]string) {
 	asked = new([]string)
 	clock := func() int64 { return hour }
 	return []Store{
@@ -36,7 +36,7 @@ func pair() (stores []Store, asked *[]string) {
 // TestAcrossAsksTheQueueLast decides a zone that paces and one that does not.
 // The queue is asked last, and only looked at if the other denies.
 func TestAcrossAsksTheQueueLast(t *testing.T) {
-	stores, asked := pair()
+	both, asked := pair()
 	queue, plain := tenAnHour(t, "queue", false), tenAnHour(t, "plain", false)
 	queue.Last = true
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestAcrossAsksTheQueueLast(t *testing.T) {
 		{[]*Counter{queue, plain}, 11, "two one"},
 	} {
 		*asked = nil
-		Across(context.Background(), items(c.cost, c.counters...), stores)
+		Across(context.Background(), items(c.cost, c.counters...), both)
 		if got := strings.Join(*asked, " "); got != c.want {
 			t.Errorf("%s first, cost %d: asked %s, want %s", c.counters[0].Zone, c.cost, got, c.want)
 		}
@@ -59,12 +59,12 @@ func TestAcrossAsksTheQueueLast(t *testing.T) {
 // TestAcrossShadow counts a shadow in another store if the live zone admits,
 // and leaves it alone if that denies.
 func TestAcrossShadow(t *testing.T) {
-	stores, _ := pair()
+	both, _ := pair()
 	live, shadow := tenAnHour(t, "live", false), tenAnHour(t, "shadow", false)
 	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, -1}, {6, 0}} {
 		a := items(c.cost, live, shadow)
 		a.Items[1].Shadow = true
-		Across(context.Background(), a, stores)
+		Across(context.Background(), a, both)
 		if res := a.Items[1].Results; len(res) > 0 && res[0].Remaining != c.left || len(res) == 0 && c.left >= 0 {
 			t.Errorf("cost %d: the shadow says %+v, want %d left", c.cost, res, c.left)
 		}
@@ -74,18 +74,18 @@ func TestAcrossShadow(t *testing.T) {
 // TestAcrossKeepsWhatIsHeld decides a zone that holds its cost until the answer
 // beside one in another store: it goes on to hold it, and nothing is charged.
 func TestAcrossKeepsWhatIsHeld(t *testing.T) {
-	stores, _ := pair()
+	both, _ := pair()
 	holds, plain := tenAnHour(t, "holds", true), tenAnHour(t, "plain", false)
 	a := items(4, holds, plain)
-	Across(context.Background(), a, stores)
+	Across(context.Background(), a, both)
 	b := items(1, holds)
-	if stores[0].Decide(context.Background(), b); b.Items[0].Results[0].Remaining != 5 {
+	if both[0].Decide(context.Background(), b); b.Items[0].Results[0].Remaining != 5 {
 		t.Errorf("%d are left while 4 and 1 are held of 10", b.Items[0].Results[0].Remaining)
 	}
-	stores[0].Finish(context.Background(), &b.Items[0], 0)
-	stores[0].Finish(context.Background(), &a.Items[0], 0)
+	both[0].Finish(context.Background(), &b.Items[0], 0)
+	both[0].Finish(context.Background(), &a.Items[0], 0)
 	c := items(10, holds)
-	if stores[0].Decide(context.Background(), c); !c.Admitted {
+	if both[0].Decide(context.Background(), c); !c.Admitted {
 		t.Error("what was held was charged, though the answer was not to be paid for")
 	}
 }
@@ -93,8 +93,8 @@ func TestAcrossKeepsWhatIsHeld(t *testing.T) {
 // TestAcrossDeadline gives the whole decision the time of the most impatient
 // store, whichever comes first.
 func TestAcrossDeadline(t *testing.T) {
-	stores, _ := pair()
-	for _, order := range [][]group{{{store: stores[0]}, {store: stores[1]}}, {{store: stores[1]}, {store: stores[0]}}} {
+	both, _ := pair()
+	for _, order := range [][]group{{{store: both[0]}, {store: both[1]}}, {{store: both[1]}, {store: both[0]}}} {
 		ctx, cancel := deadlineOf(context.Background(), order)
 		if end, ok := ctx.Deadline(); !ok || time.Until(end) > time.Second {
 			t.Errorf("the deadline is %v, want a second at most", time.Until(end))

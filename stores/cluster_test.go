@@ -115,7 +115,7 @@ func TestPlaceOutlivesTheReserve(t *testing.T) {
 	clock := func() int64 { return hour }
 	shared := newTestShared(t, srv, clock)
 	local := &Local{Clock: clock}
-	for name, stores := range map[string][2]Store{"redis first": {shared, local}, "local first": {local, shared}} {
+	for name, both := range map[string][2]Store{"redis first": {shared, local}, "local first": {local, shared}} {
 		t.Run(name, func(t *testing.T) {
 			first := newTestCounter(t, strings.ReplaceAll(name, " ", "-"), 1, false, nil,
 				ruleSpec{&algorithms.GCRA{}, algorithms.Spec{Limit: 10, Window: hour, Cost: 1}})
@@ -123,7 +123,7 @@ func TestPlaceOutlivesTheReserve(t *testing.T) {
 			second.Table = NewTable(second.Rules, true, 100)
 			ask := func() *Ask {
 				a := &Ask{Items: []Item{{Counter: first, Key: Key{1, 1}, Tag: Key{1, 1}, Cost: 1}, {Counter: second, Key: Key{2, 2}, Tag: Key{2, 2}, Cost: 1}}}
-				Across(context.Background(), a, stores[:])
+				Across(context.Background(), a, both[:])
 				return a
 			}
 			a := ask()
@@ -133,7 +133,7 @@ func TestPlaceOutlivesTheReserve(t *testing.T) {
 			if b := ask(); b.Admitted || !b.Items[0].Full {
 				t.Errorf("a second request at the same time: admitted %v, full %v", b.Admitted, b.Items[0].Full)
 			}
-			stores[0].Finish(context.Background(), &a.Items[0], 0)
+			both[0].Finish(context.Background(), &a.Items[0], 0)
 			c := ask()
 			if !c.Admitted {
 				t.Fatal("a request after the first was answered was denied")
@@ -141,7 +141,7 @@ func TestPlaceOutlivesTheReserve(t *testing.T) {
 			if left := c.Items[0].Results[0].Remaining; left != 8 {
 				t.Errorf("%d left of 10 after two requests", left)
 			}
-			stores[0].Finish(context.Background(), &c.Items[0], 0)
+			both[0].Finish(context.Background(), &c.Items[0], 0)
 		})
 	}
 }
