@@ -271,7 +271,7 @@ func (e *explainer) use(q *request, u *use) statusOfKey {
 	case u.item < 0:
 		s.Decision = allowed.String()
 	default:
-		it := q.ask.Items[u.item]
+		it := q.ask.Zones[u.item]
 		it.Results = nil // the request's own room is not for what is only looked at
 		s.Key, s.Cost = it.Key.String(), it.Cost
 		s.judge(e.ctx, u.z, u.set, &it)

@@ -8,7 +8,8 @@ import (
 	"strconv"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // What the admin API says of one key.
@@ -140,7 +141,7 @@ func (z *zone) look(ctx context.Context, k namedKey) statusOfKey {
 		s.Decision = allowed.String()
 		return s
 	}
-	it := stores.Item{Counter: set.counter, Key: k.key, Tag: k.key, Group: z.hasher.groupOf(&k.built, k.key), Cost: k.cost}
+	it := stores.ZoneCheck{Counter: set.counter, Key: k.key, Tag: k.key, Group: z.hasher.groupOf(&k.built, k.key), Cost: k.cost}
 	s.judge(ctx, z, set, &it)
 	return s
 }
@@ -162,13 +163,13 @@ func (s *statusOfKey) deny(shadow bool, label string) {
 }
 
 // judge asks the zone's store about an item.
-func (s *statusOfKey) judge(ctx context.Context, z *zone, set *ruleSet, it *stores.Item) {
+func (s *statusOfKey) judge(ctx context.Context, z *zone, set *ruleSet, it *stores.ZoneCheck) {
 	store := z.store
-	if shared, ok := store.(*stores.Shared); ok {
+	if shared, ok := store.(*redis.Store); ok {
 		store = shared.At(it.Tag)
 	}
-	mode := stores.Look(ctx, store, it)
-	s.Mode, s.Decision, s.Crowded = mode.String(), allowed.String(), it.Crowded
+	mode := stores.Peek(ctx, store, it)
+	s.Mode, s.Decision, s.Crowded = mode.String(), allowed.String(), it.Overflowed
 	longest, can := int64(0), true
 	for i, res := range it.Results {
 		r := statusOfKeyRule{

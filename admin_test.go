@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // ask asks the admin API, past Caddy's own protection, and reads the answer

@@ -10,7 +10,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // What the admin API says of everything. Durations are seconds.
@@ -87,7 +88,7 @@ func (a *App) statusOfAll() statusOfAll {
 	}
 	decisions, denials := a.metrics.byZone(a.metrics.decisions, "decision"), a.metrics.byZone(a.metrics.denied, "rule")
 	at := make(map[string]int)
-	tables := make(map[*stores.Table]bool)
+	tables := make(map[*memory.Table]bool)
 	for _, h := range a.remote.list() {
 		for _, z := range h.zones {
 			t := z.terms.Load()

@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// StoreAdvice implements stores.Watcher.
-func (a *App) StoreAdvice(name, what, advice string) {
+// StoreWarning implements redis.Observer.
+func (a *App) StoreWarning(name, what, advice string) {
 	a.logger.Warn(what, zap.String("store", name), zap.String("advice", advice))
 }
 

@@ -15,7 +15,9 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 const (
@@ -31,7 +33,7 @@ type appState struct {
 	events  *caddyevents.App
 	metrics *metrics
 
-	local  *stores.Local
+	local  *memory.Store
 	shared []*client
 	byName map[string]*client
 	zones  map[string]definition
@@ -53,7 +55,7 @@ type definition struct {
 
 // bound is how much a table may hold.
 type bound struct {
-	table   *stores.Table
+	table   *memory.Table
 	zone    string
 	maxKeys int64
 	shared  bool // the keys are counted in Redis
@@ -62,7 +64,7 @@ type bound struct {
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.logger, a.storage = ctx, ctx.Logger(), ctx.Storage()
-	a.local = &stores.Local{Clock: clock}
+	a.local = &memory.Store{Clock: clock}
 	a.byName = make(map[string]*client)
 	a.zones = make(map[string]definition)
 	a.wrong = new(lineLimit)
@@ -106,7 +108,7 @@ func (a *App) addStore(c *RedisStore) error {
 	}
 	goredis.SetLogger(redisLog{})
 	v, _, err := clients.LoadOrNew(id, func() (caddy.Destructor, error) {
-		return &client{stores.NewShared(o, nowhere{}), h}, nil
+		return &client{redis.New(o, nowhere{}), h}, nil
 	})
 	if err != nil {
 		return err
@@ -130,10 +132,10 @@ func (a *App) store(name string) (stores.Store, hasher, error) {
 	case name == localStore || name == "" && len(a.shared) == 0:
 		return a.local, localHasher, nil
 	case name == "":
-		return a.shared[0].Shared, a.shared[0].hasher, nil
+		return a.shared[0].Store, a.shared[0].hasher, nil
 	}
 	if s := a.byName[name]; s != nil {
-		return s.Shared, s.hasher, nil
+		return s.Store, s.hasher, nil
 	}
 	return nil, hasher{}, fmt.Errorf("store %q: want local, or the name of a store in the global option rate_limit", name)
 }
@@ -186,7 +188,7 @@ func (a *App) Stop() error {
 // those of the tables. It may be called again.
 func (a *App) take() {
 	for _, s := range a.shared {
-		s.Watch(a)
+		s.Observe(a)
 		up, _ := s.State()
 		a.metrics.setStoreUp(s.Name(), up)
 	}
@@ -223,5 +225,5 @@ var (
 	_ caddy.App          = (*App)(nil)
 	_ caddy.Provisioner  = (*App)(nil)
 	_ caddy.CleanerUpper = (*App)(nil)
-	_ stores.Watcher     = (*App)(nil)
+	_ redis.Observer     = (*App)(nil)
 )

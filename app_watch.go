@@ -10,53 +10,53 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-// StoreUp implements stores.Watcher.
+// StoreUp implements redis.Observer.
 func (a *App) StoreUp(name string) {
 	a.metrics.setStoreUp(name, true)
 	a.logger.Info("Redis is back: limits are shared again", zap.String("store", name))
 	a.emit("rate_limit_store_up", map[string]any{"store": name})
 }
 
-// StoreDown implements stores.Watcher.
-func (a *App) StoreDown(name string, f stores.Failure, cause error) {
-	advice := stores.Advice(f, cause)
+// StoreDown implements redis.Observer.
+func (a *App) StoreDown(name string, f redis.Failure, cause error) {
+	advice := redis.Advice(f, cause)
 	a.metrics.setStoreUp(name, false)
 	fields := []zap.Field{zap.String("store", name), zap.Error(cause), zap.String("advice", advice)}
 	if s := a.byName[name]; s != nil {
 		fields = append(fields, zap.String("on_failure", s.OnFailure().String()))
 		if n := s.Instances(); n > 0 {
 			fields = append(fields, zap.Int64("instances", n))
-		} else if s.OnFailure() == stores.FailLocal {
+		} else if s.OnFailure() == redis.FailLocal {
 			a.logger.Warn("no instance was ever counted: this one enforces the whole of every limit while it is alone", zap.String("store", name))
 		}
 	}
 	what := "Redis is away: going on without it"
-	if f == stores.FailRefused || f == stores.FailWrong {
+	if f == redis.FailRefused || f == redis.FailWrong {
 		what = "Redis refuses: going on without it"
 	}
 	a.logger.Error(what, fields...)
 	a.emit("rate_limit_store_down", map[string]any{"store": name, "error": cause.Error(), "advice": advice})
 }
 
-// StoreError implements stores.Watcher.
-func (a *App) StoreError(name string, f stores.Failure, err error) {
+// StoreError implements redis.Observer.
+func (a *App) StoreError(name string, f redis.Failure, err error) {
 	a.metrics.storeErrors.WithLabelValues(name, string(f)).Inc()
-	if f != stores.FailWrong {
+	if f != redis.FailWrong {
 		return
 	}
 	if suppressed, ok := a.wrong.next(clock(), 1); ok {
 		a.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err),
-			zap.String("advice", stores.Advice(f, err)), zap.Uint64("suppressed", suppressed))
+			zap.String("advice", redis.Advice(f, err)), zap.Uint64("suppressed", suppressed))
 	}
 }
 
-// ClockSteps implements stores.Watcher.
+// ClockSteps implements redis.Observer.
 func (a *App) ClockSteps(name string) { a.metrics.clockSteps.WithLabelValues(name).Inc() }
 
-// Live implements stores.Watcher.
+// Live implements redis.Observer.
 func (a *App) Live(name string, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -83,12 +83,12 @@ func (redisLog) Printf(_ context.Context, format string, v ...any) {
 // nowhere is told of a store before its configuration runs.
 type nowhere struct{}
 
-func (nowhere) StoreUp(string)                           {}
-func (nowhere) StoreDown(string, stores.Failure, error)  {}
-func (nowhere) StoreError(string, stores.Failure, error) {}
-func (nowhere) ClockSteps(string)                        {}
-func (nowhere) Live(string, int)                         {}
-func (nowhere) StoreAdvice(string, string, string)       {}
+func (nowhere) StoreUp(string)                          {}
+func (nowhere) StoreDown(string, redis.Failure, error)  {}
+func (nowhere) StoreError(string, redis.Failure, error) {}
+func (nowhere) ClockSteps(string)                       {}
+func (nowhere) Live(string, int)                        {}
+func (nowhere) StoreWarning(string, string, string)      {}
 
 // runningApp is the app of the configuration that runs. The next one starts
 // before it is stopped, and gives everything back to it if the rest of its

@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // parseGlobalOption reads the global option:
@@ -115,7 +115,7 @@ func (c *RedisStore) checkWritten(end bool) error {
 			*s = ""
 		}
 	}
-	var o stores.SharedOptions
+	var o redis.Options
 	err := errors.Join(checkName(orDefault(w.Name, defaultStoreName)), w.checkBounds(), w.setFailure(&o))
 	if end && !strings.Contains(strings.Join(w.Addresses, " "), "{") {
 		err = errors.Join(err, w.setAddresses(&o))

@@ -8,7 +8,7 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // maxBody is how much of a body is compared.

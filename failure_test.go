@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 const (
@@ -336,13 +336,13 @@ func (s *storeSite) instances() string {
 }
 
 // startInstances lets others live in the same Redis.
-func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*stores.Shared) {
+func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.Store) {
 	t.Helper()
 	for range n {
-		o := stores.SharedOptions{Name: "other", Clock: clock, RedisOptions: stores.RedisOptions{
+		o := redis.Options{Name: "other", Clock: clock, ConnOptions: redis.ConnOptions{
 			Addresses: []string{srv.Addr}, Prefix: defaultKeyPrefix, Timeout: time.Second, DialTimeout: time.Second,
 		}}
-		s := stores.NewShared(o, nowhere{})
+		s := redis.New(o, nowhere{})
 		s.Start(0)
 		t.Cleanup(func() { _ = s.Destruct() })
 		all = append(all, s)

@@ -8,7 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // Forgetting a key: what is counted of it, and what prevent_duplicates remembers
@@ -23,14 +24,14 @@ const (
 // in the other instances.
 func (a *App) forget(ctx context.Context, z *zone, k namedKey) statusOfKey {
 	s := statusOfKey{Zone: z.Name, Key: k.key.String(), Parts: k.parts, Forgotten: forgottenEverywhere, Rules: []statusOfKeyRule{}}
-	shared, ok := z.store.(*stores.Shared)
+	shared, ok := z.store.(*redis.Store)
 	if !ok {
 		for _, c := range a.counters(z.Name, nil) {
-			c.Drop(k.key)
+			c.Reset(k.key)
 		}
 		_ = a.forgetTwins(ctx, z.Name, nil, k.key) // which only Redis can refuse
 		s.Forgotten = forgottenHere
-	} else if err := errors.Join(a.forgetTwins(ctx, z.Name, shared, k.key), shared.Forget(ctx, z.Name, a.counters(z.Name, shared), k.key)); err != nil {
+	} else if err := errors.Join(a.forgetTwins(ctx, z.Name, shared, k.key), shared.Reset(ctx, z.Name, a.counters(z.Name, shared), k.key)); err != nil {
 		s.Forgotten, s.Error = forgottenHere, short(err)
 		a.logger.Error("a key is forgotten in this instance only", zap.String("zone", z.Name), zap.String("key", s.Key), errField(err))
 		return s.next(ctx, z, k)
@@ -48,7 +49,7 @@ func (s statusOfKey) next(ctx context.Context, z *zone, k namedKey) statusOfKey 
 
 // counters are those of a zone's rules and overrides, each once, of all handlers
 // that count in a store; nil: any.
-func (a *App) counters(zone string, in *stores.Shared) (list []*stores.Counter) {
+func (a *App) counters(zone string, in *redis.Store) (list []*stores.Counter) {
 	seen := make(map[any]bool)
 	for _, h := range a.remote.list() {
 		for _, z := range h.zones {
@@ -66,27 +67,27 @@ func (a *App) counters(zone string, in *stores.Shared) (list []*stores.Counter) 
 	return list
 }
 
-// Forget implements stores.Listener.
-func (a *App) Forget(store, zone string, k stores.Key) {
+// Reset implements redis.ResetObserver.
+func (a *App) Reset(store, zone string, k stores.Key) {
 	s := a.byName[store]
 	if s == nil || checkName(zone) != nil {
 		return
 	}
-	defer s.Drop(a.counters(zone, s.Shared), k) // last: until then denials may be remembered anew
-	if err := a.forgetTwins(a.ctx, zone, s.Shared, k); err != nil && !errors.Is(err, stores.ErrAway) {
+	defer s.ResetLocal(a.counters(zone, s.Store), k) // last: until then denials may be remembered anew
+	if err := a.forgetTwins(a.ctx, zone, s.Store, k); err != nil && !errors.Is(err, redis.ErrAway) {
 		a.logger.Warn("what prevent_duplicates remembers of a key is forgotten in part", zap.String("zone", zone), errField(err))
 	}
 }
 
-// Deaf implements stores.Listener.
-func (a *App) Deaf(store string, err error) {
+// Unsubscribed implements redis.ResetObserver.
+func (a *App) Unsubscribed(store string, err error) {
 	if a.deaf.allow() {
 		a.logger.Error("Redis refuses the channel on which other instances say which keys to forget", zap.String("store", store), zap.Error(err),
 			zap.String("advice", "give the user +subscribe, +ping and its channels: the README has the whole line"))
 	}
 }
 
-var _ stores.Listener = (*App)(nil)
+var _ redis.ResetObserver = (*App)(nil)
 
 // twins are the requests that this instance admitted last to a zone with
 // prevent_duplicates: what they are remembered by says nothing of their key.
@@ -140,7 +141,7 @@ func (t *twins) of(key stores.Key) (list []stores.Key) {
 
 // forgetTwins forgets the requests of a key that this instance admitted to a zone
 // in a store, or in any.
-func (a *App) forgetTwins(ctx context.Context, zone string, in *stores.Shared, k stores.Key) (err error) {
+func (a *App) forgetTwins(ctx context.Context, zone string, in *redis.Store, k stores.Key) (err error) {
 	for _, h := range a.remote.list() {
 		for _, z := range h.zones {
 			if z.Name != zone || z.twins == nil || in != nil && z.store != stores.Store(in) {
@@ -148,11 +149,11 @@ func (a *App) forgetTwins(ctx context.Context, zone string, in *stores.Shared, k
 			}
 			list, c := z.twins.of(k), z.terms.Load().duplicates.counter
 			if in != nil {
-				err = errors.Join(err, in.ForgetTwins(ctx, c, k, list))
+				err = errors.Join(err, in.ResetFingerprints(ctx, c, k, list))
 				continue
 			}
 			for _, twin := range list {
-				c.Drop(twin)
+				c.Reset(twin)
 			}
 		}
 	}

@@ -138,7 +138,7 @@ func (q *request) finishes() bool {
 	}
 	for i := range q.uses {
 		u := &q.uses[i]
-		if u.item < 0 || !q.ask.Items[u.item].Charged {
+		if u.item < 0 || !q.ask.Zones[u.item].Charged {
 			continue
 		}
 		if u.z.Settle != "" || u.z.statuses.some || u.z.InFlight > 0 {
@@ -153,10 +153,10 @@ func (q *request) finishes() bool {
 func (q *request) finish(status int) {
 	for i := range q.uses {
 		u := &q.uses[i]
-		if u.item < 0 || !q.ask.Items[u.item].Charged {
+		if u.item < 0 || !q.ask.Zones[u.item].Charged {
 			continue
 		}
-		it := &q.ask.Items[u.item]
+		it := &q.ask.Zones[u.item]
 		charge := int64(0)
 		if u.z.statuses.some && u.z.statuses.counts(status) {
 			charge = it.Cost

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // maxHeaderRules is how many rules the headers tell of.
@@ -73,7 +73,7 @@ func (q *request) tells() bool {
 		return false
 	}
 	for i := range q.uses {
-		if u := &q.uses[i]; u.isTold() && len(q.ask.Items[u.item].Results) > 0 {
+		if u := &q.uses[i]; u.isTold() && len(q.ask.Zones[u.item].Results) > 0 {
 			return true
 		}
 	}
@@ -103,7 +103,7 @@ func (q *request) draft(h *headers) {
 		if !u.isTold() {
 			continue
 		}
-		it := &q.ask.Items[u.item] // without results its store is away and was not replaced
+		it := &q.ask.Zones[u.item] // without results its store is away and was not replaced
 		n := min(len(it.Results), left)
 		left -= n
 		for r := range n {
@@ -118,13 +118,13 @@ func (q *request) draft(h *headers) {
 // policy is the value of RateLimit-Policy for the same rules. What had to be
 // written for it is in the room that is returned.
 func (q *request) policy(room []byte) (string, []byte) {
-	if len(q.uses) == 1 && q.ask.Mode != stores.ModeAlone {
+	if len(q.uses) == 1 && q.ask.Mode != stores.ModeFallback {
 		return q.uses[0].set.policy, room // built once
 	}
 	b, left := room, maxHeaderRules
 	for i := range q.uses {
 		if u := &q.uses[i]; u.isTold() {
-			it := &q.ask.Items[u.item]
+			it := &q.ask.Zones[u.item]
 			n := min(len(it.Results), left)
 			left -= n
 			b = appendPolicy(b, u.set.names, it.Rules, n)
@@ -181,7 +181,7 @@ func (q *request) legacy(h *headers) {
 		if !u.isTold() {
 			continue
 		}
-		if res, l := nearestOf(&q.ask.Items[u.item]); res != nil && (nearest == nil || nearer(res, l, nearest, limit)) {
+		if res, l := nearestOf(&q.ask.Zones[u.item]); res != nil && (nearest == nil || nearer(res, l, nearest, limit)) {
 			nearest, limit = res, l
 		}
 	}
@@ -199,7 +199,7 @@ func (q *request) legacy(h *headers) {
 }
 
 // nearestOf is the item's rule with the smallest part of its limit left.
-func nearestOf(it *stores.Item) (nearest *stores.Result, limit int64) {
+func nearestOf(it *stores.ZoneCheck) (nearest *stores.Result, limit int64) {
 	for i := range it.Results {
 		res, l := &it.Results[i], it.Rules[i].Limit()
 		if nearest == nil || nearer(res, l, nearest, limit) {

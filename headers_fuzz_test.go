@@ -16,7 +16,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // sfString is a member of a structured field that is a string with parameters
@@ -90,7 +91,7 @@ type headerCase struct {
 	now   int64
 	names []string
 	rules []algorithms.Rule
-	items []*stores.Item // of each rule, with its number
+	items []*stores.ZoneCheck // of each rule, with its number
 	nth   []int
 }
 
@@ -125,7 +126,7 @@ func (c *headerCase) add(config *Zone) {
 		return
 	}
 	u := use{z: z, shadow: z.Shadow, set: z.rules, item: -1, twin: -1}
-	table := func(rules []algorithms.Rule) *stores.Table { return stores.NewTable(rules, true, 10) }
+	table := func(rules []algorithms.Rule) *memory.Table { return memory.NewTable(rules, true, 10) }
 	if err := z.rules.compile(config, z.maxDelay(), table); err != nil {
 		c.Fatal(err)
 	}
@@ -135,28 +136,28 @@ func (c *headerCase) add(config *Zone) {
 			share.counter = &stores.Counter{Rules: z.rules.split(1e6 * (1 + c.r.Int64N(9))), InFlight: config.InFlight, Table: counter.Table}
 			u.set = &share
 		}
-		u.item = len(c.q.ask.Items)
-		c.q.ask.Items = append(c.q.ask.Items, stores.Item{Counter: u.set.counter, Key: stores.Key{Lo: 1}, Cost: 1 + c.r.Int64N(3), Shadow: config.Shadow})
+		u.item = len(c.q.ask.Zones)
+		c.q.ask.Zones = append(c.q.ask.Zones, stores.ZoneCheck{Counter: u.set.counter, Key: stores.Key{Lo: 1}, Cost: 1 + c.r.Int64N(3), Shadow: config.Shadow})
 	}
 	c.q.uses = append(c.q.uses, u)
 }
 
 // decide asks a few times at random instants.
 func (c *headerCase) decide() {
-	store := stores.Local{Clock: func() int64 { return c.now }}
+	store := memory.Store{Clock: func() int64 { return c.now }}
 	for range 1 + c.r.IntN(5) {
 		store.Decide(context.Background(), &c.q.ask)
 		c.now += c.r.Int64N(1 << (1 + c.r.IntN(40)))
 	}
 	if c.alone {
-		c.q.ask.Mode = stores.ModeAlone
+		c.q.ask.Mode = stores.ModeFallback
 	}
 	for i := range c.q.uses {
 		u := &c.q.uses[i]
 		if u.item < 0 || u.z.Shadow {
 			continue
 		}
-		it := &c.q.ask.Items[u.item]
+		it := &c.q.ask.Zones[u.item]
 		for r := range it.Results {
 			c.names = append(c.names, headerName(u.z.Zone, r))
 			c.rules = append(c.rules, u.set.counter.Rules[r])

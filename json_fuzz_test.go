@@ -14,7 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // jsonValues are what a value in a configuration is replaced by.
@@ -206,7 +206,7 @@ func checkBounds(t *testing.T, z *zone, s *ruleSet) {
 	if s.blocked >= 0 {
 		return // nothing is ever counted by them
 	}
-	table := func(rules []algorithms.Rule) *stores.Table { return stores.NewTable(rules, z.InFlight > 0, 10) }
+	table := func(rules []algorithms.Rule) *memory.Table { return memory.NewTable(rules, z.InFlight > 0, 10) }
 	if err := s.compile(z.Zone, z.maxDelay(), table); err != nil {
 		t.Fatalf("zone %s: accepted, and then: %v", z.Name, err)
 	}

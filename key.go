@@ -12,7 +12,7 @@ import (
 
 	"github.com/dchest/siphash"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // What to do when a part of a key is empty.

@@ -8,7 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // metrics are counted for the process, and shown by whichever configuration
@@ -49,7 +51,7 @@ var theMetrics = sync.OnceValue(func() *metrics {
 		storeErrors: counter("store_errors_total", "Failed calls to the store, by kind.", "store", "kind"),
 		fallback:    counter("fallback_total", "Decisions that were made without the zone's store.", "zone"),
 		clockSteps:  counter("clock_steps_total", "States that were mended after the clock was set back.", "store"),
-		tables:      &tableCollector{tables: make(map[*stores.Table]*tableUse)},
+		tables:      &tableCollector{tables: make(map[*memory.Table]*tableUse)},
 		rulesErrors: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "rules_errors_total", Help: "Readings of the source of rules that failed, and documents that were refused.",
 		}),
@@ -100,7 +102,7 @@ func (m *metrics) zone(name, store string) zoneMetrics {
 // tableCollector reads the tables of the zones that run when it is asked.
 type tableCollector struct {
 	mu     sync.Mutex
-	tables map[*stores.Table]*tableUse
+	tables map[*memory.Table]*tableUse
 }
 
 // tableUse says which zone a table is of, and how many handlers use it.
@@ -109,7 +111,7 @@ type tableUse struct {
 	users int
 }
 
-func (c *tableCollector) add(zone string, t *stores.Table) {
+func (c *tableCollector) add(zone string, t *memory.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tables[t] == nil {
@@ -118,7 +120,7 @@ func (c *tableCollector) add(zone string, t *stores.Table) {
 	c.tables[t].users++
 }
 
-func (c *tableCollector) remove(t *stores.Table) {
+func (c *tableCollector) remove(t *memory.Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if u := c.tables[t]; u != nil {
@@ -187,7 +189,7 @@ func (z *zoneMetrics) observe(took time.Duration, m stores.Mode) {
 	}
 	z.seconds.Observe(took.Seconds())
 	switch m {
-	case stores.ModeAlone, stores.ModeAllow, stores.ModeDeny:
+	case stores.ModeFallback, stores.ModeAllow, stores.ModeDeny:
 		z.fallback.Inc()
 	}
 }
@@ -200,7 +202,7 @@ func (m *metrics) setStoreUp(store string, up bool) {
 		v = 1
 	}
 	m.storeUp.WithLabelValues(store).Set(v)
-	for _, f := range stores.Failures {
+	for _, f := range redis.Failures {
 		m.storeErrors.WithLabelValues(store, string(f))
 	}
 	m.clockSteps.WithLabelValues(store)

@@ -26,7 +26,7 @@ func (leasesCollector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	for _, s := range a.shared {
-		sum, has := s.Leases()
+		sum, has := s.LeaseStats()
 		if !has {
 			continue
 		}

@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // limits are what a zone limits by.

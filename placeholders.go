@@ -58,7 +58,7 @@ func show(repl *caddy.Replacer, p placeholders) {
 func (q *request) numbersOf(u *use) zoneNumbers {
 	n := zoneNumbers{zone: u.z, outcome: u.outcome}
 	if u.item >= 0 && q.outright == nil {
-		if res, limit := nearestOf(&q.ask.Items[u.item]); res != nil {
+		if res, limit := nearestOf(&q.ask.Zones[u.item]); res != nil {
 			n.limit, n.remaining, n.reset = limit, res.Remaining, res.Reset
 		}
 	}

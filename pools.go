@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // What outlives a reload. A new configuration is provisioned before the old one
@@ -25,12 +25,12 @@ type tableKey struct {
 // client is a shared store. It is opened when the configuration runs, because
 // a configuration that is only validated must not reach out.
 type client struct {
-	*stores.Shared
+	*redis.Store
 	hasher hasher
 }
 
 // Destruct implements caddy.Destructor.
-func (c *client) Destruct() error { return c.Shared.Destruct() }
+func (c *client) Destruct() error { return c.Store.Destruct() }
 
 // pooled remembers what was taken from a pool, to be given back once.
 type pooled struct {

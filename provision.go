@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // handlerState is what a handler keeps besides its configuration.
@@ -118,7 +118,7 @@ func loadMatchers(ctx caddy.Context, c *Zone, field string) (sets caddyhttp.Matc
 }
 
 func (h *Handler) storeName(z *zone) string {
-	if s, ok := z.store.(*stores.Shared); ok {
+	if s, ok := z.store.(*redis.Store); ok {
 		return s.Name()
 	}
 	return localStore
@@ -168,7 +168,7 @@ func (h *Handler) checkStores(all []*terms) error {
 
 // clustered says whether the zone's keys are spread over a cluster.
 func (z *zone) clustered() bool {
-	s, ok := z.store.(*stores.Shared)
+	s, ok := z.store.(*redis.Store)
 	return ok && s.Clustered()
 }
 
@@ -181,7 +181,7 @@ func (h *Handler) holds(z *zone, s *ruleSet) bool {
 
 // advise warns of what is allowed and seldom meant.
 func (h *Handler) advise(z *zone) {
-	_, shared := z.store.(*stores.Shared)
+	_, shared := z.store.(*redis.Store)
 	if shared && strings.HasPrefix(z.Name, "auto-") {
 		h.logger.Warn("the zone has an automatic name, which other instances share only while their rules are the same: give it one", zap.String("zone", z.Name))
 	}

@@ -10,8 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/rules"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // remote is what an app has to do with rules from outside.
@@ -81,7 +82,7 @@ func (a *App) lendStore(s storeUser) error {
 	}
 	o.PoolSize, o.Lazy = rulesConnections, true
 	o.Timeout = o.DialTimeout
-	return s.UseStore(id, func() goredis.UniversalClient { return stores.NewClient(&o.RedisOptions) })
+	return s.UseStore(id, func() goredis.UniversalClient { return redis.NewClient(&o.ConnOptions) })
 }
 
 // rulesConnections are enough for one reading, and one for its notices.
@@ -196,7 +197,7 @@ func (a *App) releaseRules() {
 
 // bounds are the tables of all zones.
 func (a *App) bounds() (all []bound) {
-	seen := make(map[*stores.Table]bool)
+	seen := make(map[*memory.Table]bool)
 	for _, h := range a.remote.list() {
 		for _, z := range h.zones {
 			for _, b := range z.terms.Load().bounds {

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // denial is what is told of a denied request. Like the placeholders it outlives
@@ -48,8 +48,8 @@ func (q *request) report() {
 		u.z.metrics.count(u.outcome, q.lane)
 		q.tellCrowded(u)
 		q.rank(u)
-		if u.twin >= 0 && q.ask.Items[u.twin].Charged {
-			u.z.twins.add(u.key, q.ask.Items[u.twin].Key)
+		if u.twin >= 0 && q.ask.Zones[u.twin].Charged {
+			u.z.twins.add(u.key, q.ask.Zones[u.twin].Key)
 		}
 	}
 	if !q.h.unread {
@@ -106,16 +106,16 @@ func (q *request) exceeded() (e exceeded) {
 // labelOf names the first rule of a zone that denies.
 func (q *request) labelOf(u *use) string {
 	if u.item >= 0 {
-		for r, res := range q.ask.Items[u.item].Results {
+		for r, res := range q.ask.Zones[u.item].Results {
 			if !res.Admit {
 				return u.set.labels[r]
 			}
 		}
-		if q.ask.Items[u.item].Full {
+		if q.ask.Zones[u.item].Full {
 			return ruleInFlight
 		}
 	}
-	if u.twin >= 0 && len(q.ask.Items[u.twin].Results) > 0 {
+	if u.twin >= 0 && len(q.ask.Zones[u.twin].Results) > 0 {
 		return ruleDuplicates
 	}
 	return ruleStore
@@ -179,7 +179,7 @@ const crowdedEvery = time.Minute
 
 // tellCrowded logs that a zone is full of keys, now and then.
 func (q *request) tellCrowded(u *use) {
-	crowded := u.item >= 0 && q.ask.Items[u.item].Crowded || u.twin >= 0 && q.ask.Items[u.twin].Crowded
+	crowded := u.item >= 0 && q.ask.Zones[u.item].Overflowed || u.twin >= 0 && q.ask.Zones[u.twin].Overflowed
 	if !crowded {
 		return
 	}

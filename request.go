@@ -10,15 +10,16 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/internal/topk"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // request is one request on its way through the zones of one handler.
 type request struct {
 	h   *Handler
 	r   *http.Request
-	ask stores.Ask
+	ask stores.Check
 
 	uses     []use          // the zones that apply, in order
 	stores   []stores.Store // the store of each item of the ask
@@ -93,9 +94,9 @@ const maxKept = 4096
 
 // release gives the request back. Nothing that outlives the handler refers to it.
 func (q *request) release() {
-	q.uses, q.ask.Items, q.stores = empty(q.uses), empty(q.ask.Items), empty(q.stores)
+	q.uses, q.ask.Zones, q.stores = empty(q.uses), empty(q.ask.Zones), empty(q.stores)
 	q.results = q.results[:0]
-	q.ask = stores.Ask{Items: q.ask.Items}
+	q.ask = stores.Check{Zones: q.ask.Zones}
 	if cap(q.key.b) > maxKept {
 		q.key.b = make([]byte, 0, 256)
 	}
@@ -210,8 +211,8 @@ func (q *request) deny(z *zone, t *terms, label string) {
 
 // count enters an item into the ask and returns its number.
 func (q *request) count(u *use, c *stores.Counter, key, tag stores.Key, group uint32, cost int64) int {
-	var it *stores.Item
-	q.ask.Items, it = another(q.ask.Items)
+	var it *stores.ZoneCheck
+	q.ask.Zones, it = another(q.ask.Zones)
 	it.Counter, it.Key, it.Tag, it.Group, it.Cost, it.Shadow = c, key, tag, group, cost, u.shadow
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
 		it.Results = q.results[n : n : n+m]
@@ -219,10 +220,10 @@ func (q *request) count(u *use, c *stores.Counter, key, tag stores.Key, group ui
 	}
 	store := u.z.store
 	if u.z.clustered() {
-		store = u.z.store.(*stores.Shared).At(tag) //nolint:forcetypeassert // clustered looked
+		store = u.z.store.(*redis.Store).At(tag) //nolint:forcetypeassert // clustered looked
 	}
 	q.stores = append(q.stores, store)
-	return len(q.ask.Items) - 1
+	return len(q.ask.Zones) - 1
 }
 
 // costOf is what a request takes from the zone's rules. What is no number of at

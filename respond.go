@@ -166,7 +166,7 @@ func (q *request) violated() (names []string) {
 			continue
 		}
 		if u.item >= 0 {
-			it := &q.ask.Items[u.item]
+			it := &q.ask.Zones[u.item]
 			for r, res := range it.Results {
 				if !res.Admit {
 					names = append(names, u.set.names[r])
@@ -176,7 +176,7 @@ func (q *request) violated() (names []string) {
 				names = append(names, u.z.Name+"."+ruleInFlight)
 			}
 		}
-		if u.twin >= 0 && !q.ask.Items[u.twin].Admits {
+		if u.twin >= 0 && !q.ask.Zones[u.twin].Admits {
 			names = append(names, u.z.Name+"."+ruleDuplicates)
 		}
 	}

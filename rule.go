@@ -14,8 +14,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/scripts"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // ruleSet is the rules of a zone or of an override, ready to be counted.
@@ -194,7 +195,7 @@ func (s *ruleSet) setLease(z *Zone, lease int64) {
 
 // compile makes the counter. maxTurn is the longest turn of any rule that is
 // decided together with these.
-func (s *ruleSet) compile(z *Zone, maxTurn int64, table func(rules []algorithms.Rule) *stores.Table) error {
+func (s *ruleSet) compile(z *Zone, maxTurn int64, table func(rules []algorithms.Rule) *memory.Table) error {
 	c := &stores.Counter{Zone: z.Name, Kinds: s.kinds(), Lease: s.lease}
 	if !s.duplicates {
 		c.InFlight, c.HoldCost = z.InFlight, len(z.CountStatus) > 0

@@ -18,7 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 const (
@@ -71,16 +71,16 @@ func (c *RedisStore) resolve() (*RedisStore, error) {
 }
 
 // options checks a store and says how to reach it.
-func (c *RedisStore) options() (o stores.SharedOptions, h hasher, err error) {
+func (c *RedisStore) options() (o redis.Options, h hasher, err error) {
 	r, err := c.resolve()
 	if err != nil {
 		return o, h, err
 	}
-	o = stores.SharedOptions{
+	o = redis.Options{
 		Name:  orDefault(r.Name, defaultStoreName),
 		Lease: time.Duration(r.Lease),
 		Clock: clock,
-		RedisOptions: stores.RedisOptions{
+		ConnOptions: redis.ConnOptions{
 			Username: r.Username, Password: r.Password, DB: r.DB, Cluster: r.Cluster,
 			Prefix:      orDefault(r.KeyPrefix, defaultKeyPrefix),
 			Timeout:     orDefault(time.Duration(r.Timeout), defaultTimeout),
@@ -131,14 +131,14 @@ func (c *RedisStore) checkBounds() error {
 	return nil
 }
 
-func (c *RedisStore) setFailure(o *stores.SharedOptions) error {
+func (c *RedisStore) setFailure(o *redis.Options) error {
 	switch c.OnFailure {
 	case "", "local":
-		o.OnFailure = stores.FailLocal
+		o.OnFailure = redis.FailLocal
 	case "allow":
-		o.OnFailure = stores.FailAllow
+		o.OnFailure = redis.FailAllow
 	case "deny":
-		o.OnFailure = stores.FailDeny
+		o.OnFailure = redis.FailDeny
 	default:
 		return fmt.Errorf("on_failure %q: want local, allow or deny", c.OnFailure)
 	}
@@ -154,7 +154,7 @@ func (c *RedisStore) setFailure(o *stores.SharedOptions) error {
 
 // setAddresses reads the addresses, which may be URLs that bring a user, a
 // password, a database and TLS.
-func (c *RedisStore) setAddresses(o *stores.SharedOptions) error {
+func (c *RedisStore) setAddresses(o *redis.Options) error {
 	if len(c.Addresses) == 0 {
 		return errors.New("no address: want such as localhost:6379")
 	}
@@ -202,7 +202,7 @@ func hideURL(err error) error {
 	return errors.New("cannot be read")
 }
 
-func (c *RedisStore) setTLS(o *stores.SharedOptions) error {
+func (c *RedisStore) setTLS(o *redis.Options) error {
 	t := c.TLS
 	if t == nil {
 		return nil

@@ -8,8 +8,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/rules"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // terms are the rules of a zone that are in force: its own, or what a document
@@ -151,7 +153,7 @@ func (h *Handler) draft(z *zone, d *rules.Zone) (*terms, error) {
 		}
 		t.limits = b.limits
 	}
-	if s, ok := z.store.(*stores.Shared); ok {
+	if s, ok := z.store.(*redis.Store); ok {
 		t.lease = s.Lease()
 	}
 	t.leaseAll()
@@ -317,8 +319,8 @@ func (h *Handler) compile(z *zone, t *terms, turn int64) error {
 // that a single key is counted there. Those of overrides of more keys begin the
 // smaller the more they are: thousands that are ready for a million keys would
 // take gigabytes before the first.
-func (h *Handler) table(z *zone, t *terms, s *ruleSet, override string, one bool) func([]algorithms.Rule) *stores.Table {
-	return func(list []algorithms.Rule) *stores.Table {
+func (h *Handler) table(z *zone, t *terms, s *ruleSet, override string, one bool) func([]algorithms.Rule) *memory.Table {
+	return func(list []algorithms.Rule) *memory.Table {
 		holds := h.holds(z, s)
 		key := tableKey{z.Name, z.key.identity(z.Zone), override, s.kinds(), holds}
 		maxKeys := h.maxKeys(z)
@@ -326,12 +328,12 @@ func (h *Handler) table(z *zone, t *terms, s *ruleSet, override string, one bool
 			maxKeys = 1
 		}
 		v, _, _ := tables.LoadOrNew(key, func() (caddy.Destructor, error) {
-			table := stores.NewTable(list, holds, max(1, maxKeys/(1+t.many)))
+			table := memory.NewTable(list, holds, max(1, maxKeys/(1+t.many)))
 			table.SetMax(maxKeys)
 			return table, nil
 		})
 		t.refs.add(tables, key)
-		table, _ := v.(*stores.Table) // nothing else is put there
+		table, _ := v.(*memory.Table) // nothing else is put there
 		t.bounds = append(t.bounds, bound{table, z.Name, maxKeys, z.store != stores.Store(h.app.local)})
 		return table
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/topk"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // tops are the busiest and the most denied keys of a zone, about, in a size

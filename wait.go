@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // maxWaiting is how many requests wait in a zone at most.
@@ -24,7 +24,7 @@ func (q *request) decide(ctx context.Context) (gone bool) {
 			return false // nothing is charged, so nothing need be asked
 		}
 	}
-	if len(q.ask.Items) == 0 {
+	if len(q.ask.Zones) == 0 {
 		q.ask.Admitted = true
 		return false
 	}
@@ -112,16 +112,16 @@ func (q *request) patience() (first *zone, key stores.Key, budget time.Duration)
 		if !q.denies(u) {
 			continue
 		}
-		if u.twin >= 0 && !q.ask.Items[u.twin].Admits {
+		if u.twin >= 0 && !q.ask.Zones[u.twin].Admits {
 			return nil, key, 0 // a duplicate is never waited for
 		}
 		if first == nil || u.z.maxWait < budget {
 			budget = u.z.maxWait
 		}
 		if first == nil {
-			first, key = u.z, q.ask.Items[u.item].Key
+			first, key = u.z, q.ask.Zones[u.item].Key
 		}
-		for r, res := range q.ask.Items[u.item].Results {
+		for r, res := range q.ask.Zones[u.item].Results {
 			if !res.Admit && u.set.isDelayed[r] {
 				return nil, key, 0 // its queue is full: waiting for the queue is no queue
 			}
@@ -132,15 +132,15 @@ func (q *request) patience() (first *zone, key stores.Key, budget time.Duration)
 
 // denies says whether a zone denies.
 func (q *request) denies(u *use) bool {
-	return u.item >= 0 && !q.ask.Items[u.item].Admits || u.twin >= 0 && !q.ask.Items[u.twin].Admits
+	return u.item >= 0 && !q.ask.Zones[u.item].Admits || u.twin >= 0 && !q.ask.Zones[u.twin].Admits
 }
 
 // retryIn is after how long the request would pass if nobody else came; false
 // if it never would.
 func (q *request) retryIn() (time.Duration, bool) {
 	var longest time.Duration
-	for i := range q.ask.Items {
-		it := &q.ask.Items[i]
+	for i := range q.ask.Zones {
+		it := &q.ask.Zones[i]
 		if it.Shadow || it.Admits {
 			continue
 		}

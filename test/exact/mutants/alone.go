@@ -3,8 +3,8 @@
 package main
 
 const (
-	aloneGo    = "stores/alone.go"
-	notesGo    = "stores/notes.go"
+	aloneGo    = "internal/stores/redis/fallback.go"
+	notesGo    = "internal/stores/memory/snapshots.go"
 	portableGo = "algorithms/portable.go"
 )
 
@@ -20,11 +20,11 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "alone-place", breaks: "a place taken alone is given back in Redis", file: aloneGo, suites: redis,
-		old: "it.hold.mode = ModeAlone", new: "it.hold.mode = ModeShared",
+		old: "z.Permit.Mode = stores.ModeFallback", new: "z.Permit.Mode = stores.ModeShared",
 	},
 	{
 		name: "notes-owed", breaks: "what an instance owes is given up for what it knows", file: notesGo, suites: redis,
-		old: "if x := n.at(s, i); x[noteKind] != noteOwes {", new: "if x := n.at(s, i); x[noteKind] != noteNothing || i >= 0 {",
+		old: "if x := n.at(s, i); x[snapshotKind] != snapshotOwes {", new: "if x := n.at(s, i); x[snapshotKind] != snapshotEmpty || i >= 0 {",
 	},
 	{
 		name: "notes-unlinked", breaks: "a note that is given up is still found in its place", file: notesGo, suites: redis,
@@ -40,7 +40,7 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "alone-cold", breaks: "an instance alone begins from zero", file: notesGo, suites: redis,
-		old: "pr.Warm(st, w, it.Counter.Rules[i], now)", new: "_ = w",
+		old: "pr.Warm(st, w, z.Counter.Rules[i], now)", new: "_ = w",
 	},
 	{
 		name: "alone-base", breaks: "what was known is owed, too", file: notesGo, suites: redis,
@@ -48,11 +48,11 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "alone-paid-twice", breaks: "a debt that was charged is owed again", file: notesGo, suites: redis,
-		old: "n.set(x, noteNothing)\n\tif p.slot", new: "if p.slot",
+		old: "n.set(x, snapshotEmpty)\n\tif p.slot", new: "if p.slot",
 	},
 	{
 		name: "alone-ghost", breaks: "what Redis may have charged is charged again", file: notesGo, suites: redis,
-		old: "r.(algorithms.Portable).Forgive(n.words(x, i), now, it.Cost, turn)", new: "_, _ = r, n.words(x, i)",
+		old: "r.(algorithms.Portable).Forgive(n.words(x, i), now, z.Cost, turn)", new: "_, _ = r, n.words(x, i)",
 	},
 	{
 		name: "alone-refused", breaks: "a debt that Redis refused is forgotten", file: aloneGo, suites: redis,
@@ -60,7 +60,7 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "alone-finish", breaks: "what is charged after the answer is not owed", file: aloneGo, suites: redis,
-		old: "\t\ts.warm(it, s.time.now())\n", new: "",
+		old: "\t\ts.warm(z, s.time.now())\n", new: "",
 	},
 	{
 		name: "alone-ramp", breaks: "all keys go back to Redis at once", file: aloneGo, suites: redis,
@@ -75,7 +75,7 @@ var aloneMutants = []mutant{
 		old: "if t > unpack('<d', ARGV[1], 9) then return", new: "if t < 0 then return",
 	},
 	{
-		name: "late-clock", breaks: "a clock that has gone ahead makes every call late", file: "stores/redis.go", suites: redis,
+		name: "late-clock", breaks: "a clock that has gone ahead makes every call late", file: "internal/stores/redis/conn.go", suites: redis,
 		old: "c.time.learn(-now)", new: "_ = now",
 	},
 	{

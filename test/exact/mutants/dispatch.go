@@ -58,7 +58,7 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-hold-charged", breaks: "a cost is charged and held", file: dispatchLua, suites: redis,
-		old: "if z.hold < 2 and z.rules > 0 then", new: "if z.hold < 3 and z.rules > 0 then",
+		old: "if z.hold < 2 and z.rules > 0 then", new: "if z.Permit < 3 and z.rules > 0 then",
 	},
 	{
 		name: "lua-hold-cost", breaks: "a place holds no cost", file: dispatchLua, suites: redis,
@@ -74,7 +74,7 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-repair-held", breaks: "a zone that only holds does not repair what a step of the clock left", file: dispatchLua, suites: redis,
-		old: "elseif z.stepped then\n    zone_repair(z, v)", new: "elseif z.stepped and z.hold == 0 then\n    zone_repair(z, v)",
+		old: "elseif z.stepped then\n    zone_repair(z, v)", new: "elseif z.stepped and z.Permit == 0 then\n    zone_repair(z, v)",
 	},
 	{
 		name: "lua-repair-unreported", breaks: "a step of the clock is not reported", file: dispatchLua, suites: redis,

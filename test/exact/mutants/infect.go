@@ -19,9 +19,11 @@ const infected = "DIANA_MUTANT"
 
 // luaIn are the variables in which the product's code keeps its Lua.
 var luaIn = map[string]string{
-	"algorithms": `"meter.lua": &meterLua, "fixed_window.lua": &fixedWindowLua, "sliding_window.lua": &slidingWindowLua, "sliding_log.lua": &slidingLogLua`,
-	"scripts":    `"prelude.lua": &prelude, "plain.lua": &plain, "run.lua": &run, "several.lua": &several, "answer.lua": &answer, "read.lua": &read, "write.lua": &write, "holds.lua": &holds, "dispatch.lua": &dispatch`,
-	"stores":     "",
+	"algorithms":             `"meter.lua": &meterLua, "fixed_window.lua": &fixedWindowLua, "sliding_window.lua": &slidingWindowLua, "sliding_log.lua": &slidingLogLua`,
+	"scripts":                `"prelude.lua": &prelude, "plain.lua": &plain, "run.lua": &run, "several.lua": &several, "answer.lua": &answer, "read.lua": &read, "write.lua": &write, "holds.lua": &holds, "dispatch.lua": &dispatch`,
+	"internal/stores":        "",
+	"internal/stores/memory": "",
+	"internal/stores/redis":  "",
 }
 
 // awake is the file that is added to each of these packages.
@@ -52,8 +54,8 @@ func init() {
 func (l *lab) infect(all []mutant) (map[string]string, error) {
 	replace := make(map[string]string)
 	for pkg, vars := range luaIn {
-		by := filepath.Join(l.dir, pkg+".go")
-		if err := os.WriteFile(by, fmt.Appendf(nil, awake, pkg, infected, vars), 0o600); err != nil {
+		by := filepath.Join(l.dir, strings.ReplaceAll(pkg, "/", "_")+".go")
+		if err := os.WriteFile(by, fmt.Appendf(nil, awake, filepath.Base(pkg), infected, vars), 0o600); err != nil {
 			return nil, err
 		}
 		replace[filepath.Join(l.root, pkg, "mutation.go")] = by

@@ -3,8 +3,8 @@
 package main
 
 const (
-	leaseGo   = "stores/lease.go"
-	leasingGo = "stores/leasing.go"
+	leaseGo   = "internal/stores/redis/leases.go"
+	leasingGo = "internal/stores/redis/leasing.go"
 )
 
 // leaseMutants break what is charged in advance.
@@ -47,10 +47,10 @@ var leaseMutants = []mutant{
 	},
 	{
 		name: "lease-pause", breaks: "a key that is used up is asked for all the time", file: leaseGo, suites: redis,
-		old: "x.thin = got < it.want/4; x.thin", new: "x.thin = false; x.thin",
+		old: "x.thin = got < z.Lease.Want/4; x.thin", new: "x.thin = false; x.thin",
 	},
 	{
 		name: "lease-back", breaks: "what was taken for a denied request is lost", file: leasingGo, suites: redis,
-		old: "s.leases.giveBack(it, it.Cost, g.end)", new: "_ = g",
+		old: "s.leases.giveBack(z, z.Cost, g.end)", new: "_ = g",
 	},
 }
