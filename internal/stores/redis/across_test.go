@@ -50,9 +50,9 @@ func TestDenialTellsOfAllStores(t *testing.T) {
 // of as many as were last seen, or as many as it was told of.
 func TestShareAlone(t *testing.T) {
 	for _, c := range []struct{ live, told, want int64 }{{0, 0, 10}, {5, 0, 2}, {5, 2e6, 5}} {
-		s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }, ShareOf: c.told}, deaf{})
+		s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }, ShareOf: c.told}, ignoring{})
 		s.start.Do(func() {}) // it has no connection
-		s.live.Store(c.live)
+		s.instances.live.Store(c.live)
 		counter, passed := storestest.TenAnHour(t, "share", false), int64(0)
 		for check := storestest.Items(1, counter); ; check = storestest.Items(1, counter) {
 			s.Decide(context.Background(), check)
@@ -74,19 +74,19 @@ func TestShareAlone(t *testing.T) {
 // has come again: here, where it was taken.
 func TestPlaceAlone(t *testing.T) {
 	s := newTestShared(t, redistest.Start(t), func() int64 { return storestest.Hour })
-	s.Observe(deaf{})
+	s.Observe(ignoring{})
 	counter := storestest.NewTestCounter(t, "alone", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
 	first, second := storestest.Items(1, counter), storestest.Items(1, counter)
-	s.alone(first, false)
+	s.fallback.decide(first, false)
 	s.Finish(context.Background(), &first.Zones[0], 0)
-	if s.alone(second, false); !second.Admitted {
+	if s.fallback.decide(second, false); !second.Admitted {
 		t.Error("the place of an answered request is not free")
 	}
 }
 
 // verdictWatcher counts the verdicts that differ.
 type verdictWatcher struct {
-	deaf
+	ignoring
 	wrong int
 }
 
@@ -99,13 +99,10 @@ func (w *verdictWatcher) StoreError(_ string, f Failure, _ error) {
 // runChanged has the store run the script with a change wherever a text stands in it.
 func (v *virtual) runChanged(t *testing.T, s *Store, from, to string) {
 	t.Helper()
-	o := s.o.ConnOptions
-	if !strings.Contains(o.Script, from) {
+	if !strings.Contains(s.conn.script, from) {
 		t.Fatalf("the script does not hold %q", from)
 	}
-	o.Script = strings.ReplaceAll(o.Script, from, to)
-	s.conn = newConn(&o, s.time)
-	v.conn = s.conn
+	s.conn.setScript(strings.ReplaceAll(s.conn.script, from, to))
 }
 
 // TestRedisVerdictStands runs a script that denies what the rules admit. What

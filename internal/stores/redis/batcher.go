@@ -1,136 +1,61 @@
 package redis
 
 import (
-	"context"
-	"errors"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Requests that come while others ask Redis share the next call of the script:
-// a call for many asks takes little more than one for one of them, of this
-// process and of Redis. A request that finds fewer than callsInFlight calls under
-// way asks at once, so that nobody waits while there is little to do. Any other
-// joins the queue; when a call is answered, one of those that wait asks for all
-// of them. No request starts a goroutine, and no lock is held while Redis is asked.
+// Requests that arrive during in-flight calls are batched into the next EVALSHA:
+// a call for many takes this process and Redis little more than a call for one. A
+// request that finds fewer than callsInFlight calls in flight sends its own at
+// once. All others join the queue. When a call is answered, one of those in the
+// queue sends the next for all of them. No request starts a goroutine, and no lock
+// is held during I/O.
 //
-// Where others are asking already, those that are ready to run do so before a
-// call leaves, because they may want to come along: on a busy machine there are
-// some, and they would have the processor sooner or later; on any other there
-// are none, and nothing is waited for.
-//
-// So when Redis stalls, no more than callsInFlight calls, of rulesPerCall rules
-// each, have been sent of which nobody knows whether they will be carried out.
+// So when Redis stalls, at most callsInFlight calls, of rulesPerCall rules each,
+// have been sent whose outcome is unknown.
 const (
 	callsInFlight   = 2
-	rulesPerCall    = 128 // or a call would hold up Redis for too long
+	rulesPerCall    = 128 // bounds how long a call blocks Redis
 	clusterBatchers = 1024
 )
 
-var (
-	// errUnsent says that nothing was sent, and nothing charged.
-	errUnsent = notInTime{errors.New("not asked in time: Redis still had to answer others")}
-
-	// errLate says that Redis refused a call that came too late to be answered.
-	errLate = notInTime{errors.New("taken up by Redis when it was too late, and not charged")}
-
-	// errUnanswered says that the answer came too late for this caller.
-	errUnanswered = notInTime{errors.New("no answer from Redis in time")}
-)
-
-// notInTime is an error that is a timeout.
-type notInTime struct{ error }
-
-// Timeout says that it is one.
-func (notInTime) Timeout() bool { return true }
-
-// reported is the error of a call that several asked for. It is counted once, by
-// the one who made the call.
-type reported struct{ error }
-
-// Unwrap returns the error itself.
-func (r reported) Unwrap() error { return r.error }
-
-// state is how far a question has come.
-type state uint8
-
-const (
-	queued   state = iota
-	taken          // another one asks for it
-	asking         // it asks, for all in its batch
-	answered       // the answer or the error is there
-	left           // its caller was let go before that
-)
-
-// batcher is a queue of questions, and the calls that are under way for it.
+// batcher is a queue of calls, and those that are in flight for it.
 type batcher struct {
 	mu     sync.Mutex
-	calls  [callsInFlight]*call // who asks, for all in its batch
+	calls  [callsInFlight]*call // those that send, each for all in its batch
 	queue  []*call
-	oneTag bool // only those with the same tag can share a call
+	oneTag bool // only calls with the same tag can be batched
 
-	// One clock for all who wait: most are answered long before their time is up,
-	// and would have set clocks of their own for nothing.
+	// One timer for all calls that wait: most are answered long before their
+	// deadline, and timers of their own would be set in vain.
 	timer *time.Timer
 	fires time.Time // zero: it is not set
 }
 
-// newBatchers returns the lanes that lead to a Redis. In a Cluster, questions can
-// share a call if their keys lie in one slot, as those of one tag do.
+// newBatchers returns the batchers of a Redis. In a Cluster, calls can be batched
+// if their keys lie in one slot, as those of one tag do.
 func newBatchers(cluster bool) []batcher {
 	if !cluster {
 		return make([]batcher, 1)
 	}
-	lanes := make([]batcher, clusterBatchers)
-	for i := range lanes {
-		lanes[i].oneTag = true
+	batchers := make([]batcher, clusterBatchers)
+	for i := range batchers {
+		batchers[i].oneTag = true
 	}
-	return lanes
+	return batchers
 }
 
-// ask answers a question, or says by its error what is known of it.
-func (c *conn) ask(q *call) error {
-	l := &c.batchers[q.tag.Lo%uint64(len(c.batchers))]
-	asks, alone := l.enter(q)
-	if !asks {
-		if <-q.ready; q.state != asking {
-			return q.err
-		}
-	}
-	if !alone {
-		runtime.Gosched()
-		l.join(q)
-	}
-	switch {
-	case c.stopped != nil && c.stopped():
-		q.err = errOpen
-	case !time.Now().Before(q.end):
-		q.err = errUnsent
-	default:
-		q.err = c.askForAll(q)
-	}
-	if next := l.end(q); next != nil {
-		next.ready <- struct{}{}
-	}
-	for _, o := range q.batch {
-		if o != nil {
-			o.ready <- struct{}{}
-		}
-	}
-	return q.err
-}
-
-// enter says whether a question is to be asked at once, and whether no other is
-// being asked.
-func (l *batcher) enter(q *call) (asks, alone bool) {
+// enter adds a call. It says whether the caller sends it at once, and whether no
+// other is in flight.
+func (l *batcher) enter(q *call) (sends, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if i := slices.Index(l.calls[:], nil); i >= 0 {
-		alone = l.calls == [callsInFlight]*call{}
-		l.calls[i], q.state, q.batch = q, asking, append(q.batch[:0], q)
-		return true, alone
+		idle = l.calls == [callsInFlight]*call{}
+		l.calls[i], q.state, q.batch = q, sending, append(q.batch[:0], q)
+		return true, idle
 	}
 	q.state = queued
 	l.queue = append(l.queue, q)
@@ -138,7 +63,7 @@ func (l *batcher) enter(q *call) (asks, alone bool) {
 	return false, false
 }
 
-// wake sets the clock to when the first of those that wait has to leave.
+// wake sets the timer to the earliest deadline of the calls that wait.
 func (l *batcher) wake(end time.Time) {
 	switch {
 	case !l.fires.IsZero() && !end.Before(l.fires):
@@ -151,30 +76,31 @@ func (l *batcher) wake(end time.Time) {
 	l.fires = end
 }
 
-// expire lets those go whose time is up, unless they are answered, or are to be
-// asked, at this moment.
+// expire ends the wait of calls whose deadline has passed, except those that are
+// being answered, or chosen to send.
 func (l *batcher) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fires = time.Time{}
 	now := time.Now()
 	l.queue = slices.DeleteFunc(l.queue, func(q *call) bool {
-		return l.leaves(q, now, answered, errUnsent)
+		return l.expireOne(q, now, answered, errUnsent)
 	})
-	for _, asks := range l.calls {
-		if asks == nil {
+	for _, sends := range l.calls {
+		if sends == nil {
 			continue
 		}
-		for _, q := range asks.batch {
-			if q.state == taken {
-				l.leaves(q, now, left, errUnanswered)
+		for _, q := range sends.batch {
+			if q.state == batched {
+				l.expireOne(q, now, expired, errUnanswered)
 			}
 		}
 	}
 }
 
-// leaves lets a question go if its time is up, and looks again later if not.
-func (l *batcher) leaves(q *call, now time.Time, s state, err error) bool {
+// expireOne ends a call's wait if its deadline has passed, and sets the timer
+// again if not.
+func (l *batcher) expireOne(q *call, now time.Time, s callState, err error) bool {
 	if now.Before(q.end) {
 		l.wake(q.end)
 		return false
@@ -184,15 +110,14 @@ func (l *batcher) leaves(q *call, now time.Time, s state, err error) bool {
 	return true
 }
 
-// end ends a call: those that it asked for are answered, but for those that have
-// left. It returns who makes the next one, if any wait: the youngest of those that
-// have waited longest and can share a call, because it can wait longest for the
-// answer.
+// end ends a batch: all calls in it are answered, except those that expired. It
+// returns the call that sends the next batch, if any wait: the last of those in
+// the batch, because it can wait longest for the answer.
 func (l *batcher) end(q *call) (next *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, o := range q.batch {
-		if o == q || o.state == left {
+		if o == q || o.state == expired {
 			q.batch[i] = nil
 			continue
 		}
@@ -203,20 +128,20 @@ func (l *batcher) end(q *call) (next *call) {
 		batch := l.take(first.batch[:0])
 		next = batch[len(batch)-1]
 		first.batch, next.batch = next.batch, batch
-		next.state = asking
+		next.state = sending
 	}
 	l.calls[slices.Index(l.calls[:], q)] = next
 	return next
 }
 
-// join takes those along that have come since it was chosen who asks.
+// join adds the calls to a batch that have arrived since its sender was chosen.
 func (l *batcher) join(q *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q.batch = l.take(q.batch)
 }
 
-// take moves from the queue to a batch what can share a call with it.
+// take moves calls from the queue to a batch as far as they fit.
 func (l *batcher) take(batch []*call) []*call {
 	all, rest, rules := l.queue, l.queue[:0], 0
 	for _, q := range batch {
@@ -227,47 +152,10 @@ func (l *batcher) take(batch []*call) []*call {
 			rest = append(rest, q)
 			continue
 		}
-		q.state = taken
+		q.state = batched
 		batch, rules = append(batch, q), rules+q.rules
 	}
 	clear(all[len(rest):])
 	l.queue = rest
 	return batch
-}
-
-// askForAll makes one call for a batch.
-func (c *conn) askForAll(q *call) error {
-	ctx, cancel := context.WithDeadline(context.Background(), q.end)
-	defer cancel()
-	q.args = append(q.args[:0], "evalsha", c.name, nil)
-	keys := 0
-	for _, o := range q.batch {
-		for i := range o.names {
-			q.args = append(q.args, &o.names[i])
-		}
-		keys += len(o.names)
-	}
-	q.args[2] = keys
-	q.args = append(q.args, &q.head)
-	var before *argument
-	for _, o := range q.batch {
-		for i := range o.asks {
-			q.args, before = appendAsk(q.args, before, &o.asks[i])
-		}
-	}
-	r, now, err := c.eval(ctx, q.args, &q.head)
-	if err == nil {
-		for _, o := range q.batch {
-			o.now = now
-			o.cut(&r)
-		}
-		if r.err != nil || len(r.b) > 0 {
-			err = errReply
-		}
-	}
-	if err != nil && c.report != nil {
-		c.report(err)
-		return reported{err}
-	}
-	return err
 }

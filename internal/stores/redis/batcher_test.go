@@ -138,7 +138,7 @@ func TestLateAskComesAlong(t *testing.T) {
 	l.enter(late)
 	l.enter(large)
 	l.join(first)
-	if late.state != taken || large.state != queued || len(l.queue) != 1 {
+	if late.state != batched || large.state != queued || len(l.queue) != 1 {
 		t.Fatalf("late is %v, what would be too much is %v, %d wait", late.state, large.state, len(l.queue))
 	}
 	if l.end(first) != large || late.state != answered {
@@ -153,7 +153,7 @@ func TestEveryoneLeavesInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, start := &newBatchers(false)[0], time.Now()
 		question := func(end time.Duration) *call {
-			return &call{end: start.Add(end), ready: make(chan struct{}, 1)}
+			return &call{end: start.Add(end), batching: batching{ready: make(chan struct{}, 1)}}
 		}
 		for range callsInFlight {
 			l.enter(question(time.Hour))
@@ -225,7 +225,6 @@ func TestCallsThatFailCountOnce(t *testing.T) {
 	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
 	w := new(failures)
 	s.Observe(w)
-	s.conn.stopped, s.conn.report = s.breaker.open.Load, s.fail
 	s.conn.seq.Store(storestest.Hour)
 	s.o.Timeout = time.Minute
 	one := storestest.TenAnHour(t, "refused", false)
@@ -260,7 +259,7 @@ func TestAnswerWithMoreThanWasAsked(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.Observe(deaf{})
+	s.Observe(ignoring{})
 	v.runChanged(t, s, "flags .. seen .. (views or '') end", "flags .. seen .. 'x' end")
 	v.tick()
 	check := storestest.Items(1, storestest.TenAnHour(t, "more", false))
@@ -315,7 +314,7 @@ func TestManyTogetherKeepTheBound(t *testing.T) {
 func TestStrangeKeyBesideOthers(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
-	s.Observe(deaf{})
+	s.Observe(ignoring{})
 	c := storestest.NewTestCounter(t, "beside", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
 	s.Decide(context.Background(), storestest.Items(1, c))
 	strange := storestest.Items(1, c)
@@ -354,7 +353,7 @@ func TestStrangeKeyBesideOthers(t *testing.T) {
 
 // failures counts what a Watcher is told.
 type failures struct {
-	deaf
+	ignoring
 	errors, downs atomic.Int64
 }
 
@@ -370,7 +369,6 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 	s := newVirtualShared(t, srv, v)
 	w := new(failures)
 	s.Observe(w)
-	s.conn.stopped, s.conn.report = s.breaker.open.Load, s.fail
 	client := srv.Client()
 	c := storestest.NewTestCounter(t, "stall", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1000, Window: storestest.Hour, Cost: 1}})
 	s.o.Timeout = 20 * time.Second
@@ -386,7 +384,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 			check.ResetResults()
 			q := newCall(time.Now().Add(patience), stores.Key{Hi: 1, Lo: 1})
 			q.decide("diana", check)
-			switch _, _, err := s.ask(q); {
+			switch _, _, err := s.conn.send(q); {
 			case err == nil:
 				t.Error("an answer while Redis is paused")
 			case mayHaveRun(err):
@@ -422,7 +420,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 	}
 	// Redis may carry out what it was sent, and nothing else.
 	s.breaker.close()
-	s.back.Store(0)
+	s.fallback.back.Store(0)
 	check := storestest.Items(1, c)
 	s.conn.seq.Store(storestest.Hour)
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeShared {

@@ -74,7 +74,7 @@ func (r *benchRedis) decide(b *testing.B, check *stores.Check, i uint64) {
 // packed is an ask as it goes to the script.
 func (r *benchRedis) packed(i uint64) (keys []string, ask []byte) {
 	k := storestest.BenchKey(i % r.clients)
-	return decideAsk(r.conn.prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Key: k, Tag: k, Cost: 1}}})
+	return decideAsk(r.conn.o.Prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Key: k, Tag: k, Cost: 1}}})
 }
 
 // BenchmarkRedis shows what a decision takes of Redis: one at a time, as a lone
@@ -148,7 +148,7 @@ func (r *benchRedis) benchPipelined(b *testing.B) {
 		pipe := r.client.Pipeline()
 		for j := range batch {
 			keys, ask := r.packed(storestest.Scramble(uint64(i + j)))
-			pipe.Do(context.Background(), "evalsha", r.conn.name, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), ask)
+			pipe.Do(context.Background(), "evalsha", r.conn.sha, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), ask)
 		}
 		if _, err := pipe.Exec(context.Background()); err != nil {
 			b.Fatal(err)

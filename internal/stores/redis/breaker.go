@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// breaker keeps requests from asking a Redis that does not answer. It opens
-// after a few failures in a row and closes when a probe succeeds.
+// breaker stops calls to a Redis that does not answer. It opens after
+// failuresToOpen failures in a row and closes when a heartbeat succeeds.
 type breaker struct {
 	open   atomic.Bool
 	failed atomic.Int64 // in a row
@@ -17,8 +17,8 @@ type breaker struct {
 	notify func(up bool, cause error)
 }
 
-// failuresToOpen is how many decisions in a row go wrong before Redis is left
-// alone: one can be bad luck.
+// failuresToOpen is how many failures in a row open the breaker. One may be an
+// accident.
 const failuresToOpen = 3
 
 func newBreaker(notify func(up bool, cause error)) *breaker {
@@ -31,8 +31,8 @@ func (b *breaker) success() {
 	}
 }
 
-// failure counts a failed call. One that says that Redis is there and refuses
-// opens the breaker at once: the next call would be refused as well.
+// failure counts a failed call. A refusal opens the breaker at once, because
+// the next call would be refused as well.
 func (b *breaker) failure(f Failure, cause error) {
 	if b.failed.Add(1) >= failuresToOpen || f == FailRefused {
 		b.set(true, cause)
@@ -44,7 +44,7 @@ func (b *breaker) close() {
 	b.set(false, nil)
 }
 
-// set changes the state and tells of it once.
+// set changes the state and notifies of each change once.
 func (b *breaker) set(open bool, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +56,7 @@ func (b *breaker) set(open bool, cause error) {
 	b.notify(!open, cause)
 }
 
-// state says whether Redis is asked, and since when that is so.
+// state says whether the breaker is closed, and since when.
 func (b *breaker) state() (up bool, since time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

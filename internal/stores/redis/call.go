@@ -8,66 +8,81 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// call is what one caller wants of the script: asks with their keys. Those
-// that belong together are put into one question, and all asks of a question
-// into one call. Its memory is used again, but for that of one whose caller left
-// before the call that carries it was over.
+// call is what one caller sends to the script: operations with their keys. What
+// belongs together is one call, and all operations of a call are in one EVALSHA.
+// Calls are pooled, except those that expired before their batch ended.
 type call struct {
-	b     []byte // what names and asks are written to
+	b     []byte // where names and operations are written
 	names []argument
-	asks  []argument
-	zones []shape // in the answers to the asks, in their order
-	rules int     // how many are judged
+	ops   []argument
+	zones []replySize // of the operations, in their order
+	rules int         // to be judged
 	tag   stores.Key
-	end   time.Time // when the caller leaves
+	end   time.Time // until when the caller waits
 
-	// The answers to its asks, or an error instead.
+	// The replies to its operations, or an error.
 	text string
 	now  int64 // on Redis' clock
 	err  error
 
-	state state         // kept by its lane
-	ready chan struct{} // told when it is asking or answered, or has left
-	batch []*call       // that it asks for, itself among them
-	head  argument      // of that call: its number, and until when it is carried out
-	args  []any         // of that call
+	batching
 }
 
-// argument is an argument of a command that is written as it stands.
+// batching is the part of a call that its batcher uses.
+type batching struct {
+	state callState
+	ready chan struct{} // receives when the call is to send, is answered, or expired
+	batch []*call       // what it sends, itself included
+	head  argument      // of the batch: its number, and until when it is worth running
+	args  []any         // of the batch
+}
+
+// callState is the state of a call in its batcher.
+type callState uint8
+
+const (
+	queued   callState = iota
+	batched            // another call sends it
+	sending            // it sends, for all in its batch
+	answered           // the reply or the error is there
+	expired            // its caller did not wait for that
+)
+
+// argument is an argument of a command that is sent as it is.
 type argument struct {
 	b     []byte
-	zones int // of the answer, if it is an ask
+	zones int // in the reply, if it is an operation
 }
 
-// MarshalBinary implements encoding.BinaryMarshaler, by which go-redis takes it
+// MarshalBinary implements encoding.BinaryMarshaler, by which go-redis sends it
 // without a copy.
 func (a *argument) MarshalBinary() ([]byte, error) { return a.b, nil }
 
-// String is the name of a key, by which a Cluster's slot is found.
+// String returns the name of a key, by which a Cluster's slot is found.
 func (a *argument) String() string { return string(a.b) }
 
-// appendAsk appends an ask to the arguments of a call, and returns it. One that is
-// the same as the one before, as those of one zone often are, goes as an empty
-// argument: Redis would have to read, keep and hash it again.
-func appendAsk(args []any, before, ask *argument) ([]any, *argument) {
-	if before != nil && bytes.Equal(before.b, ask.b) {
+// appendOp appends an operation to the arguments of a call, and returns it. One
+// that is equal to the operation before it, as those of one zone often are, is
+// sent as an empty argument: Redis would have to read, store and hash it again.
+func appendOp(args []any, before, op *argument) ([]any, *argument) {
+	if before != nil && bytes.Equal(before.b, op.b) {
 		return append(args, ""), before
 	}
-	return append(args, ask), ask
+	return append(args, op), op
 }
 
-// shape says how long the answer for a zone is.
-type shape struct {
-	seen int // bytes if its key was seen
-	more int // bytes in any case, behind the flags
+// replySize is the length of the reply for a zone.
+type replySize struct {
+	seen int // bytes if its key exists
+	more int // bytes in any case, after the flags
 }
 
 var callPool = sync.Pool{New: func() any {
-	return &call{b: make([]byte, 0, 512), ready: make(chan struct{}, 1)}
+	return &call{b: make([]byte, 0, 512), batching: batching{ready: make(chan struct{}, 1)}}
 }}
 
-// maxQuestion bounds what is kept of the memory of a long question.
-const maxQuestion = 16 << 10
+// maxPooled bounds the memory of a call that is pooled.
+const maxPooled = 16 << 10
 
 func newCall(end time.Time, tag stores.Key) *call {
 	q, _ := callPool.Get().(*call)
@@ -76,33 +91,33 @@ func newCall(end time.Time, tag stores.Key) *call {
 }
 
 func (q *call) release() {
-	if cap(q.b) > maxQuestion || cap(q.args) > maxQuestion {
+	if cap(q.b) > maxPooled || cap(q.args) > maxPooled {
 		return
 	}
 	clear(q.batch)
 	clear(q.args)
 	*q = call{
-		b: q.b[:0], names: q.names[:0], asks: q.asks[:0], zones: q.zones[:0],
-		ready: q.ready, batch: q.batch[:0], args: q.args[:0], head: argument{b: q.head.b[:0]},
+		b: q.b[:0], names: q.names[:0], ops: q.ops[:0], zones: q.zones[:0],
+		batching: batching{ready: q.ready, batch: q.batch[:0], args: q.args[:0], head: argument{b: q.head.b[:0]}},
 	}
 	callPool.Put(q)
 }
 
-// name adds the names of an item's keys, and returns how many there are.
+// name adds the names of a zone's keys, and returns their number.
 func (q *call) name(prefix string, z *stores.ZoneCheck) (keys byte) {
 	from := len(q.b)
 	q.b = appendName(q.b, prefix, z)
 	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
-	if place, _ := z.Holds(); !place {
+	if permit, _ := z.Holds(); !permit {
 		return 1
 	}
 	from = len(q.b)
-	q.b = appendPlaces(q.b, prefix, z)
+	q.b = appendPermits(q.b, prefix, z)
 	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
 	return 2
 }
 
-// decide adds the ask to decide all items.
+// decide adds the operation that decides all zones.
 func (q *call) decide(prefix string, check *stores.Check) {
 	var keys byte
 	for i := range check.Zones {
@@ -110,10 +125,10 @@ func (q *call) decide(prefix string, check *stores.Check) {
 	}
 	op, from := byte(opDecide), len(q.b)
 	if check.Peek {
-		op = opLook
-	} else if check.Zones[0].Lease.Want > 0 { // the only one
+		op = opPeek
+	} else if check.Zones[0].Lease.Want > 0 { // the only zone
 		op = opLease
-	} else if keys == 1 && len(q.asks) == 0 { // plain asks are decided before all others, and so before debts are charged
+	} else if keys == 1 && len(q.ops) == 0 { // the script runs plain operations first, and so before debts are charged
 		op = opPlain
 	}
 	q.b = append(q.b, op, keys, byte(len(check.Zones)))
@@ -121,34 +136,54 @@ func (q *call) decide(prefix string, check *stores.Check) {
 		z := &check.Zones[i]
 		q.b = appendZone(q.b, z, z.Cost)
 		q.rules += max(1, len(z.Counter.Rules))
-		s := shape{seen: prepare(z.Counter).packed.view}
+		s := replySize{seen: prepare(z.Counter).packed.view}
 		if z.Lease.Want > 0 {
 			q.b = appendNumber(q.b, z.Lease.Want)
 			s.more = 8
 		}
-		if place, _ := z.Holds(); place {
+		if permit, _ := z.Holds(); permit {
 			s.more = 16
 		}
 		q.zones = append(q.zones, s)
 	}
-	q.asks = append(q.asks, argument{b: q.b[from:len(q.b):len(q.b)], zones: len(check.Zones)})
+	q.ops = append(q.ops, argument{b: q.b[from:len(q.b):len(q.b)], zones: len(check.Zones)})
 }
 
-// add adds an ask that is answered by one byte.
-func (q *call) add(names []string, ask []byte) {
+// add adds an operation whose reply is one byte.
+func (q *call) add(names []string, op []byte) {
 	for _, n := range names {
 		q.names = append(q.names, argument{b: []byte(n)})
 	}
-	q.asks = append(q.asks, argument{b: ask, zones: 1})
-	q.zones = append(q.zones, shape{})
+	q.ops = append(q.ops, argument{b: op, zones: 1})
+	q.zones = append(q.zones, replySize{})
 	q.rules++
 }
 
-// cut takes the answer to a question from the answer to several.
+// batchArgs sets the arguments of the EVALSHA of a batch.
+func (q *call) batchArgs(sha any) {
+	q.args = append(q.args[:0], "evalsha", sha, nil)
+	keys := 0
+	for _, o := range q.batch {
+		for i := range o.names {
+			q.args = append(q.args, &o.names[i])
+		}
+		keys += len(o.names)
+	}
+	q.args[2] = keys
+	q.args = append(q.args, &q.head)
+	var before *argument
+	for _, o := range q.batch {
+		for i := range o.ops {
+			q.args, before = appendOp(q.args, before, &o.ops[i])
+		}
+	}
+}
+
+// cut takes the replies of a call from the reply of a batch.
 func (q *call) cut(r *reply) {
 	whole, zones := r.b, q.zones
-	for i := range q.asks {
-		for z := range q.asks[i].zones {
+	for i := range q.ops {
+		for z := range q.ops[i].zones {
 			flags := r.byte()
 			if z == 0 && flags == flagFailed {
 				r.take(int(r.uint32()))
@@ -159,7 +194,7 @@ func (q *call) cut(r *reply) {
 			}
 			r.take(zones[z].more)
 		}
-		zones = zones[q.asks[i].zones:]
+		zones = zones[q.ops[i].zones:]
 	}
 	q.text = whole[:len(whole)-len(r.b)]
 }

@@ -101,12 +101,12 @@ func TestStrangeValues(t *testing.T) {
 func TestErrorsThatMeetAll(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
-	s.Observe(deaf{}) // the heartbeat is refused, too
+	s.Observe(ignoring{}) // the heartbeat is refused, too
 	keys, asks, _ := mixedCall(t, client)
 	if err := client.ConfigSet(context.Background(), "maxmemory", strconv.Itoa(1)).Err(); err != nil {
 		t.Fatal(err)
 	}
-	var failed failedAsk
+	var failed failedOp
 	for _, from := range []int{0, 5, 10} { // a plain ask, one with places, one with logs
 		_, err := s.conn.call(context.Background(), keysOf(keys, from), asks[from])
 		if classify(err) != FailRefused || errors.As(err, &failed) {

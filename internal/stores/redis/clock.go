@@ -5,32 +5,33 @@ import (
 	"time"
 )
 
-// clock is this process' clock, and what answers have told of Redis'.
+// clock is the clock of this process, with an estimate of Redis' clock from its
+// replies.
 type clock struct {
-	clock func() int64
+	local func() int64
 	known atomic.Bool
 
-	// By how many microseconds Redis' clock is ahead of ours. kept changes only
-	// when it is off by maxDrift, so that what is counted by it does not seem to
-	// jump; near follows every answer.
+	// By how many microseconds Redis' clock is ahead. kept changes only when it
+	// is off by more than maxDrift, so that counts by this clock see no jumps.
+	// near follows every reply.
 	kept, near atomic.Int64
 }
 
 const (
-	// maxDrift is by how much Redis' clock may be misjudged, in microseconds.
+	// maxDrift is by how many microseconds Redis' clock may be misjudged.
 	maxDrift = 50_000
 
-	// slower is how slowly a lower estimate is taken: an answer that took long
-	// makes Redis' clock seem to be behind.
+	// slower is by how much lower estimates are damped: a slow reply makes
+	// Redis' clock appear to be behind.
 	slower = 64
 
-	// noEnd is a time that never comes.
+	// noEnd is a time that is never reached.
 	noEnd = 1 << 52
 )
 
-// learn takes the time that an answer tells, which has just arrived.
+// learn takes the time in a reply that has just arrived.
 func (l *clock) learn(redis int64) {
-	d := redis - l.clock()
+	d := redis - l.local()
 	if was := l.kept.Load(); d > was+maxDrift || d < was-maxDrift {
 		l.kept.Store(d)
 	}
@@ -42,15 +43,15 @@ func (l *clock) learn(redis int64) {
 	}
 }
 
-// now is the instant on Redis' clock, as far as it is known, so that what Redis
-// said and what is counted without it lie on one line of time.
-func (l *clock) now() int64 { return l.clock() + l.kept.Load() }
+// now returns the estimated time on Redis' clock, so that what Redis reported
+// and what is counted without it are on one timeline.
+func (l *clock) now() int64 { return l.local() + l.kept.Load() }
 
-// at is when it will be end on Redis' clock, at the latest, if answers are as
-// quick as the quickest lately.
+// at returns the latest time on Redis' clock at end, if replies are as fast as
+// the fastest of late.
 func (l *clock) at(end time.Time) int64 {
 	if !l.known.Load() {
 		return noEnd
 	}
-	return l.clock() + time.Until(end).Microseconds() + l.near.Load()
+	return l.local() + time.Until(end).Microseconds() + l.near.Load()
 }

@@ -16,24 +16,24 @@ type (
 	dialer     = func(ctx context.Context, network, addr string) (connection, error)
 )
 
-// connTracker are the connections of one client to its servers.
+// connTracker tracks the connections of one client.
 type connTracker struct {
 	grace time.Duration // how long a call may take
 
 	mu   sync.Mutex
-	open map[*trackedConn]struct{} // those that may be used
+	open map[*trackedConn]struct{} // those that the pool may use
 
-	opened atomic.Uint64 // how many there ever were
+	opened atomic.Uint64 // in total
 }
 
 func newConnTracker(grace time.Duration) *connTracker {
 	return &connTracker{grace: grace, open: make(map[*trackedConn]struct{})}
 }
 
-// retire has no connection used again that is open now: after a failure it may
-// lead to a server that is gone, or that is no longer the master, and the pool
-// would offer it to one request after another. Calls that are under way are
-// left to end.
+// retire stops the pool from using the connections that are open now: after a
+// failure they may lead to a server that is gone, or that is no longer the
+// master, and the pool would offer them to one request after another. Calls in
+// flight are not interrupted.
 func (l *connTracker) retire() {
 	l.mu.Lock()
 	retired := l.open
@@ -52,37 +52,37 @@ func (l *connTracker) retire() {
 	})
 }
 
-func (l *connTracker) forget(c *trackedConn) {
+func (l *connTracker) remove(c *trackedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, c)
 }
 
-// dialer keeps no more than n connections open to one server: the pool's own
-// bound lets a few more through while it dials.
+// dialer limits the connections to one server to n. The pool's own limit is
+// exceeded while it dials.
 //
-// It never fails, but returns a connection that does: after as many failures to
-// dial as the pool is large the pool would try only once a second, however
-// often it is asked. How often a Redis that is away is asked is the breaker's
-// business.
+// The dialer never fails, but returns a connection that does. After PoolSize
+// dial errors, go-redis' pool tries to dial only once a second, and OnConnect
+// and Limiter have no influence on that. How often an unavailable Redis is
+// dialed is decided by the breaker.
 func (l *connTracker) dialer(dial dialer, n int) dialer {
-	places := make(chan struct{}, n)
+	slots := make(chan struct{}, n)
 	return func(ctx context.Context, network, addr string) (connection, error) {
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
-			return broken{unopened{ctx.Err()}}, nil
+			return failedConn{dialError{ctx.Err()}}, nil
 		}
 		c, err := dial(ctx, network, addr)
 		if err != nil {
-			<-places
-			return broken{unopened{err}}, nil //nolint:nilerr // see above
+			<-slots
+			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
 		}
 		l.opened.Add(1)
 		k := &trackedConn{Conn: c}
 		k.closed = sync.OnceFunc(func() {
-			l.forget(k)
-			<-places
+			l.remove(k)
+			<-slots
 		})
 		l.mu.Lock()
 		l.open[k] = struct{}{}
@@ -91,13 +91,13 @@ func (l *connTracker) dialer(dial dialer, n int) dialer {
 	}
 }
 
-// trackedConn is a connection that gives back its place when it is closed.
+// trackedConn is a connection that frees its slot when it is closed.
 type trackedConn struct {
 	net.Conn
 	closed  func()
 	retired atomic.Bool
-	heard   bool   // whether the server ever said anything but
-	said    string // an error, at first
+	heard   bool   // whether the server has sent anything but said
+	said    string // an error, as the first reply
 }
 
 // Close implements net.Conn.
@@ -126,39 +126,39 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 	return n, c.explain(err)
 }
 
-// explain tells a server that hangs up on a new connection from one that goes
-// away. A Redis with too many clients does so, and says why; but the client
-// takes that for the answer to its greeting, and it may be lost on the way.
+// explain distinguishes a server that closes a new connection from one that
+// disappears. A Redis at its maxclients does the former, and sends the reason.
+// The client takes that reason for the reply to its greeting, and may lose it.
 func (c *trackedConn) explain(err error) error {
 	if err == nil || c.heard || c.retired.Load() || errors.Is(err, net.ErrClosed) || isTimeout(err) {
 		return err
 	}
-	return hungUp{err, c.said}
+	return earlyClose{err, c.said}
 }
 
-// hungUp is why a server took a connection and closed it before it was asked
-// anything.
-type hungUp struct {
+// earlyClose is the error of a connection that the server closed before it was
+// sent anything.
+type earlyClose struct {
 	error
-	said string // by the server, if it was heard
+	said string // the server's reason, if it was received
 }
 
-func (h hungUp) Error() string {
+func (h earlyClose) Error() string {
 	if h.said != "" {
 		return h.said
 	}
 	return "hung up on a new connection: " + h.error.Error()
 }
 
-// Is and As look into the error. Unwrap would let the client throw this one away.
-func (h hungUp) Is(target error) bool { return errors.Is(h.error, target) }
-func (h hungUp) As(target any) bool   { return errors.As(h.error, target) }
+// Is and As inspect the error. With Unwrap the client would discard this one.
+func (h earlyClose) Is(target error) bool { return errors.Is(h.error, target) }
+func (h earlyClose) As(target any) bool   { return errors.As(h.error, target) }
 
 var errRetired = errors.New("the connection was opened before a failure")
 
-// SyscallConn lets the pool see, before it offers a connection, whether it may
-// be used and whether the server has closed it. With TLS it sees only the
-// former, or it would take TLS' own records for replies.
+// SyscallConn lets the pool check, before it uses a connection, whether it is
+// retired and whether the server has closed it. With TLS it can only check the
+// former, because TLS' own records look like replies.
 func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
 	if c.retired.Load() {
 		return nil, errRetired
@@ -166,34 +166,35 @@ func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
 	if raw, ok := c.Conn.(syscall.Conn); ok {
 		return raw.SyscallConn()
 	}
-	return unseen{}, nil
+	return opaqueConn{}, nil
 }
 
-// unseen is a connection into which nobody may look.
-type unseen struct{}
+// opaqueConn is a connection that the pool cannot check.
+type opaqueConn struct{}
 
-func (unseen) Control(func(uintptr)) error    { return nil }
-func (unseen) Read(func(uintptr) bool) error  { return nil }
-func (unseen) Write(func(uintptr) bool) error { return nil }
+func (opaqueConn) Control(func(uintptr)) error    { return nil }
+func (opaqueConn) Read(func(uintptr) bool) error  { return nil }
+func (opaqueConn) Write(func(uintptr) bool) error { return nil }
 
-// unopened is why a connection could not be opened: what was to be sent on it
-// never was.
-type unopened struct{ error }
+// dialError says that a connection could not be opened, so that nothing was
+// sent.
+type dialError struct{ error }
 
-// Is and As are as those of hungUp.
-func (u unopened) Is(target error) bool { return errors.Is(u.error, target) }
-func (u unopened) As(target any) bool   { return errors.As(u.error, target) }
+// Is and As are as those of earlyClose.
+func (u dialError) Is(target error) bool { return errors.Is(u.error, target) }
+func (u dialError) As(target any) bool   { return errors.As(u.error, target) }
 
-// broken is a connection that could not be opened. Whoever uses it learns why;
-// the pool takes it for one that the server has closed.
-type broken struct{ err unopened }
+// failedConn stands for a connection that could not be opened. Its methods
+// return the error. The pool takes it for a connection that the server has
+// closed.
+type failedConn struct{ err dialError }
 
-func (b broken) Read([]byte) (int, error)              { return 0, b.err }
-func (b broken) Write([]byte) (int, error)             { return 0, b.err }
-func (b broken) SyscallConn() (syscall.RawConn, error) { return nil, b.err }
-func (broken) Close() error                            { return nil }
-func (broken) LocalAddr() net.Addr                     { return &net.TCPAddr{} }
-func (broken) RemoteAddr() net.Addr                    { return &net.TCPAddr{} }
-func (broken) SetDeadline(time.Time) error             { return nil }
-func (broken) SetReadDeadline(time.Time) error         { return nil }
-func (broken) SetWriteDeadline(time.Time) error        { return nil }
+func (b failedConn) Read([]byte) (int, error)              { return 0, b.err }
+func (b failedConn) Write([]byte) (int, error)             { return 0, b.err }
+func (b failedConn) SyscallConn() (syscall.RawConn, error) { return nil, b.err }
+func (failedConn) Close() error                            { return nil }
+func (failedConn) LocalAddr() net.Addr                     { return &net.TCPAddr{} }
+func (failedConn) RemoteAddr() net.Addr                    { return &net.TCPAddr{} }
+func (failedConn) SetDeadline(time.Time) error             { return nil }
+func (failedConn) SetReadDeadline(time.Time) error         { return nil }
+func (failedConn) SetWriteDeadline(time.Time) error        { return nil }

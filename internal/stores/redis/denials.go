@@ -7,52 +7,57 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// A denial stays one until its retry has passed, whatever others are charged
-// meanwhile. So a request that costs as much as one that was denied a moment ago
-// is denied without asking Redis. That is as exact as asking, while Redis keeps
-// its memory; the numbers that are told with it may be higher by now.
+// A denial stays valid until its retry time, whatever other requests are charged
+// meanwhile. So a request with at least the cost of a request that was denied
+// recently is denied without a call. The verdict is exact as long as Redis keeps
+// its memory; Remaining and Reset may be outdated.
 //
-// Nothing is remembered for longer than a second, nor when the connections to
-// Redis change, when a call fails, when keys are forgotten, and when the rules
-// are replaced. What unanswered requests hold may end at any moment, so that no
-// denial of theirs is remembered.
-
+// A denial is remembered for at most a second, and not after the connections
+// have changed, a call has failed, keys have been reset or the rules have been
+// replaced. A permit may be released at any moment, so that no denial of a zone
+// with permits is remembered.
 const (
 	denialSlots = 4096
-	denialLasts = 1_000_000 // microseconds, at the most
+	denialLasts = 1_000_000 // microseconds
 )
 
-// denials remember what items of denied asks were answered. Where two keys fall
-// together, the later one is remembered.
+// denials is the denial cache. Of two keys in one slot the later one is
+// remembered.
 type denials struct {
+	clock   func() int64
+	conn    *conn
 	slots   [denialSlots]atomic.Pointer[denial]
-	dropped atomic.Uint64
+	cleared atomic.Uint64
 }
 
-// denial is what an item was answered that was part of a denied ask.
+// denial is the result of a zone of a check that was denied.
 type denial struct {
-	counter uint64 // its serial: the counter itself may be given up
+	counter uint64 // its serial number: the counter itself may be gone
 	key     stores.Key
 	cost    int64
 	epoch   uint64
-	sent    int64 // when Redis was asked, on the local clock
+	sent    int64 // when Redis was called, on the local clock
 	now     int64 // on Redis' clock
-	until   int64 // when the last denying rule would admit; 0: the item admits
+	until   int64 // when the last denying rule would admit; 0: the zone admits
 	results []stores.Result
 }
 
 // clear forgets all denials.
-func (d *denials) clear() {
-	if d != nil {
-		d.dropped.Add(1)
+func (d *denials) clear() { d.cleared.Add(1) }
+
+// epoch changes whenever denials become invalid.
+func (d *denials) epoch() uint64 {
+	if d == nil {
+		return 0
 	}
+	return d.cleared.Load() + d.conn.failures.Load() + d.conn.tracker.opened.Load()
 }
 
 func (d *denials) slot(z *stores.ZoneCheck) *atomic.Pointer[denial] {
 	return &d.slots[cacheSlot(z, denialSlots)]
 }
 
-// find returns what an item was answered not long ago, or nil.
+// find returns the denial of a zone, or nil.
 func (d *denials) find(z *stores.ZoneCheck, epoch uint64, now int64) *denial {
 	n := d.slot(z).Load()
 	if n == nil || n.key != z.Key || n.counter != prepare(z.Counter).serial || n.epoch != epoch || z.Cost < n.cost {
@@ -64,39 +69,31 @@ func (d *denials) find(z *stores.ZoneCheck, epoch uint64, now int64) *denial {
 	return n
 }
 
-// epoch changes whenever denials are not to be believed any more.
-func (s *Store) epoch() uint64 {
-	if s.denials == nil {
-		return 0
-	}
-	return s.denials.dropped.Load() + s.conn.tracker.opened.Load()
-}
-
-// remembers says whether the ask's items can be denied from memory.
-func (s *Store) remembers(check *stores.Check) bool {
-	if s.denials == nil || check.Peek {
+// applies says whether denials of the check's zones are remembered.
+func (d *denials) applies(check *stores.Check) bool {
+	if d == nil || check.Peek {
 		return false
 	}
 	for i := range check.Zones {
-		if place, _ := check.Zones[i].Holds(); place {
+		if permit, _ := check.Zones[i].Holds(); permit {
 			return false
 		}
 	}
 	return true
 }
 
-// denied answers an ask that is certain to be denied without asking Redis: one of
-// its items still is, and of the others it is known what they said.
-func (s *Store) denied(check *stores.Check) bool {
-	if !s.remembers(check) {
+// answer denies a check without a call if one of its zones certainly denies, and
+// the results of the others are known.
+func (d *denials) answer(check *stores.Check) bool {
+	if !d.applies(check) {
 		return false
 	}
-	now, epoch, certain := s.o.Clock(), s.epoch(), false
+	now, epoch, certain := d.clock(), d.epoch(), false
 	var room [4]*denial
 	found := room[:0]
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		n := s.denials.find(z, epoch, now)
+		n := d.find(z, epoch, now)
 		if n == nil {
 			return false
 		}
@@ -114,8 +111,7 @@ func (s *Store) denied(check *stores.Check) bool {
 	return true
 }
 
-// recall fills in what an item was answered, with the time that has passed taken
-// off.
+// recall sets a zone's results from a denial, less the time that has passed.
 func recall(z *stores.ZoneCheck, n *denial, now int64) {
 	z.Rules = z.Counter.Rules
 	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit = true, false, false, false, stores.Permit{}
@@ -137,10 +133,10 @@ func recall(z *stores.ZoneCheck, n *denial, now int64) {
 	}
 }
 
-// remember notes what the items of a denied ask were answered, which was sent at
-// an instant of the local clock.
-func (s *Store) remember(check *stores.Check, sent int64, epoch uint64) {
-	if check.Admitted || !s.remembers(check) {
+// remember stores the results of a check's zones if it was denied. sent is when
+// Redis was called, on the local clock.
+func (d *denials) remember(check *stores.Check, sent int64, epoch uint64) {
+	if check.Admitted || !d.applies(check) {
 		return
 	}
 	for i := range check.Zones {
@@ -158,6 +154,6 @@ func (s *Store) remember(check *stores.Check, sent int64, epoch uint64) {
 				n.until = max(n.until, sent+res.Retry)
 			}
 		}
-		s.denials.slot(z).Store(n)
+		d.slot(z).Store(n)
 	}
 }

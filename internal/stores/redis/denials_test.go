@@ -24,7 +24,7 @@ func TestDeniedFromMemory(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	remembers := newVirtualShared(t, srv, v)
-	remembers.denials = new(denials)
+	remembers.decider.denials = remembers.resets.denials
 	local := &memory.Store{Clock: v.clock}
 	r := storestest.Seeded(t)
 	saved, denied := 0, 0
@@ -38,10 +38,10 @@ func TestDeniedFromMemory(t *testing.T) {
 			check, b := askOf(zones, 0, key, cost), askOf(zones, 0, key, cost)
 			v.tick()
 			if other := step%3 == 0; other {
-				memory := remembers.denials
-				remembers.denials = nil // is another instance, that is
+				memory := remembers.decider.denials
+				remembers.decider.denials = nil // is another instance, that is
 				remembers.Decide(context.Background(), check)
-				remembers.denials = memory
+				remembers.decider.denials = memory
 			} else {
 				remembers.Decide(context.Background(), check)
 			}
@@ -99,7 +99,7 @@ func TestShadowsDenialIsNobodysElse(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.denials = new(denials)
+	s.decider.denials = s.resets.denials
 	live := storestest.NewTestCounter(t, "live", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: 1000, Cost: 1}})
 	shadow := storestest.NewTestCounter(t, "shadow", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}})
 	for i, admitted := range []bool{true, false, false, true} {
@@ -119,7 +119,7 @@ func TestNothingIsRememberedOfPlaces(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.denials = new(denials)
+	s.decider.denials = s.resets.denials
 	sp := algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}
 	places := storestest.NewTestCounter(t, "places", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	costs := storestest.NewTestCounter(t, "costs", 0, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
@@ -140,8 +140,8 @@ func TestDenialsAreForgotten(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	s.Observe(deaf{})
-	s.denials = new(denials)
+	s.Observe(ignoring{})
+	s.decider.denials = s.resets.denials
 	c := storestest.TenAnHour(t, "forget", false)
 	ask := func(cost int64) (check *stores.Check, asked bool) {
 		check = storestest.Items(cost, c)
@@ -158,7 +158,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 		"less cost":  func() int64 { return 1 },
 		"time":       func() int64 { v.now += denialLasts; return 2 },
 		"connection": func() int64 { s.conn.tracker.opened.Add(1); return 2 },
-		"failure":    func() int64 { s.fail(errors.New("gone")); s.breaker.close(); return 2 },
+		"failure":    func() int64 { s.conn.fail(errors.New("gone")); s.breaker.close(); return 2 },
 		"reset": func() int64 {
 			s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
 			v.client.Del(context.Background(), namesOf("diana", &storestest.Items(1, c).Zones[0])...)
@@ -166,12 +166,12 @@ func TestDenialsAreForgotten(t *testing.T) {
 		},
 	} {
 		s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
-		s.back.Store(0)
+		s.fallback.back.Store(0)
 		if check, asked := ask(2); check.Admitted || !asked {
 			t.Fatalf("%s: admitted %v, asked %v before", name, check.Admitted, asked)
 		}
 		cost := change()
-		s.back.Store(0)
+		s.fallback.back.Store(0)
 		memory := name == "nothing" || name == "more cost" || name == "never"
 		check, asked := ask(cost)
 		if asked == memory {
@@ -184,7 +184,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 			t.Errorf("%s: retry %d", name, check.Zones[0].Results[0].Retry)
 		}
 		v.client.FlushDB(context.Background())
-		s.denials.clear()
+		s.decider.denials.clear()
 		ask(9)
 	}
 }

@@ -23,7 +23,7 @@ func startAt(t *testing.T, o ConnOptions) *Store {
 	}
 	start := time.Now()
 	clock := func() int64 { return storestest.Hour + time.Since(start).Microseconds() }
-	s := New(Options{Name: "redis", Clock: clock, ConnOptions: o}, deaf{})
+	s := New(Options{Name: "redis", Clock: clock, ConnOptions: o}, ignoring{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
 	return s
@@ -79,7 +79,7 @@ func clients(t *testing.T, srv *redistest.Server) (ids []string) {
 // large: the first call after it is back reaches it.
 func TestFoundAtOnce(t *testing.T) {
 	srv := redistest.Start(t)
-	c := newConn(&ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2}, &clock{clock: func() int64 { return storestest.Hour }})
+	c := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2})
 	defer func() { _ = c.client.Close() }()
 	srv.Kill()
 	for range 20 {
@@ -87,7 +87,7 @@ func TestFoundAtOnce(t *testing.T) {
 		if err == nil || classify(err) != FailAway || mayHaveRun(err) || !strings.Contains(err.Error(), srv.Addr) {
 			t.Fatalf("error %v, want that nobody is at %s", err, srv.Addr)
 		}
-		c.failed(classify(err))
+		c.distrust(classify(err))
 	}
 	srv.Run()
 	if err := c.client.Ping(context.Background()).Err(); err != nil {
@@ -103,7 +103,7 @@ func TestTooManyClients(t *testing.T) {
 	if err := admin.ConfigSet(context.Background(), "maxclients", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
-	c := newConn(&ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2}, &clock{clock: func() int64 { return storestest.Hour }})
+	c := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2})
 	defer func() { _ = c.client.Close() }()
 	for range 50 {
 		err := c.client.Ping(context.Background()).Err()

@@ -8,30 +8,55 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Failure is a class of what can go wrong with Redis.
+var (
+	// errOpen says that the breaker is open.
+	errOpen = errors.New("the store is not being asked")
+
+	// errUnsent says that nothing was sent, and nothing charged.
+	errUnsent = timeoutError{errors.New("not asked in time: Redis still had to answer others")}
+
+	// errLate says that Redis rejected a call whose caller no longer waits.
+	errLate = timeoutError{errors.New("taken up by Redis when it was too late, and not charged")}
+
+	// errUnanswered says that the reply did not arrive before the caller's deadline.
+	errUnanswered = timeoutError{errors.New("no answer from Redis in time")}
+)
+
+// timeoutError is an error whose Timeout method returns true.
+type timeoutError struct{ error }
+
+// Timeout implements the method of net.Error.
+func (timeoutError) Timeout() bool { return true }
+
+// reported is the error of a batch, which the caller that sent it has reported.
+type reported struct{ error }
+
+// Unwrap returns the error itself.
+func (r reported) Unwrap() error { return r.error }
+
+// Failure is a class of failures of Redis.
 type Failure string
 
 // The classes of failures, which are label values of a metric.
 const (
-	FailTimeout Failure = "timeout" // no answer in time
-	FailAway    Failure = "away"    // nobody there, or not ready
-	FailRefused Failure = "refused" // there, and refusing: rights, memory, disk
-	FailWrong   Failure = "wrong"   // an answer that should not be: another tenant's key, a bug
+	FailTimeout Failure = "timeout" // no reply in time
+	FailAway    Failure = "away"    // unreachable, or not ready
+	FailRefused Failure = "refused" // reachable, and refusing: rights, memory, disk
+	FailWrong   Failure = "wrong"   // an unexpected reply: another tenant's key, or a bug
 )
 
 // Failures are all classes.
 var Failures = []Failure{FailTimeout, FailAway, FailRefused, FailWrong}
 
-// knownAnswer is an error that Redis answers, known by its first word or by a part
-// of it, and what an operator can do about it.
+// knownAnswer is an error that Redis returns, known by its first word or by a
+// part of it, and what an operator can do about it.
 type knownAnswer struct {
 	words  []string
 	class  Failure
 	advice string
 }
 
-// An error of a command within the script may stand behind others' words, after
-// a dash.
+// An error of a command in the script may follow other words, after a dash.
 var refusals = []knownAnswer{
 	{[]string{"OOM"}, FailRefused, "Redis' memory is full: raise its maxmemory, or see what fills it"},
 	{[]string{"MISCONF"}, FailRefused, "Redis cannot save to its disk and takes no writes: look at its log and its disk"},
@@ -47,7 +72,7 @@ var refusals = []knownAnswer{
 	{[]string{"CLUSTERDOWN", "TRYAGAIN"}, FailAway, "the Cluster does not serve all slots: redis-cli --cluster check tells which"},
 }
 
-// phrases are of errors that have no word of their own.
+// phrases are errors that do not begin with a word of their own.
 var phrases = []knownAnswer{
 	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRefused, missingRight},
 	{[]string{"max number of clients"}, FailRefused, "Redis has too many clients: raise its maxclients, or lower pool_size"},
@@ -60,7 +85,7 @@ const (
 	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
 )
 
-// classify says what kind of failure an error is.
+// classify returns the class of an error.
 func classify(err error) Failure {
 	if errors.Is(err, errReply) || errors.Is(err, errDisagree) {
 		return FailWrong
@@ -68,15 +93,15 @@ func classify(err error) Failure {
 	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
 		return FailTimeout
 	}
-	var hung hungUp
-	if errors.As(err, &hung) {
+	var closed earlyClose
+	if errors.As(err, &closed) {
 		return FailRefused
 	}
 	var answered goredis.Error
 	if !errors.As(err, &answered) || errors.Is(err, goredis.ErrClosed) {
 		return FailAway
 	}
-	if r := answerOf(answered.Error()); r != nil {
+	if r := findAnswer(answered.Error()); r != nil {
 		return r.class
 	}
 	return FailWrong
@@ -87,7 +112,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout() || errors.Is(err, goredis.ErrPoolTimeout)
 }
 
-func answerOf(text string) *knownAnswer {
+func findAnswer(text string) *knownAnswer {
 	for i := range refusals {
 		for _, w := range refusals[i].words {
 			if strings.HasPrefix(text, w+" ") || strings.Contains(text, "-"+w+" ") {
@@ -105,17 +130,17 @@ func answerOf(text string) *knownAnswer {
 	return nil
 }
 
-// Advice says what an operator can do about a failure.
+// Advice returns what an operator can do about a failure.
 func Advice(f Failure, cause error) string {
 	var answered goredis.Error
 	if errors.As(cause, &answered) {
-		if r := answerOf(answered.Error()); r != nil {
+		if r := findAnswer(answered.Error()); r != nil {
 			return r.advice
 		}
 	}
-	var hung hungUp
-	if errors.As(cause, &hung) {
-		if r := answerOf(hung.said); r != nil {
+	var closed earlyClose
+	if errors.As(cause, &closed) {
+		if r := findAnswer(closed.said); r != nil {
 			return r.advice
 		}
 		return "Redis takes connections and closes them: it may have reached its maxclients (raise that, or lower pool_size) or be shutting down"
@@ -129,4 +154,23 @@ func Advice(f Failure, cause error) string {
 		return "Redis refuses: look at the error, and at the user's rights, maxmemory and persistence"
 	}
 	return "Redis gave an answer that Diana did not expect: see that no other program writes keys under key_prefix"
+}
+
+// mayHaveRun says whether Redis may have run a call that failed, or may still
+// run it.
+func mayHaveRun(err error) bool {
+	var answered goredis.Error
+	var dial dialError
+	var closed earlyClose
+	switch {
+	case errors.Is(err, errReply):
+		return true
+	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted), errors.Is(err, goredis.ErrClosed):
+		return false
+	case errors.As(err, &answered):
+		return false
+	case errors.As(err, &dial), errors.As(err, &closed):
+		return false
+	}
+	return true
 }

@@ -72,7 +72,7 @@ func (l *line) fate(do func() error) error {
 	case lineRefuses:
 		return refusal("OOM command not allowed when used memory > 'maxmemory'.")
 	}
-	return unopened{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+	return dialError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 }
 
 // fleet is some instances before one Redis, all on one clock that the test sets.
@@ -87,9 +87,9 @@ func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 	f := &fleet{v: &virtual{client: srv.Client(), now: storestest.Hour}}
 	for range n {
 		s, l := newVirtualShared(t, srv, f.v), new(line)
-		s.Observe(deaf{})
-		s.live.Store(int64(n))
-		s.denials = new(denials)
+		s.Observe(ignoring{})
+		s.instances.live.Store(int64(n))
+		s.decider.denials = s.resets.denials
 		s.conn.client.AddHook(l)
 		f.of, f.lines = append(f.of, s), append(f.lines, l)
 	}
@@ -189,7 +189,7 @@ func (h *history) decide(at, cost int64) (bool, int64) {
 	i := h.r.IntN(len(h.of))
 	if h.r.IntN(20) == 0 && !h.of[i].breaker.open.Load() {
 		h.of[i].conn.seq.Store(uint64(at) - 1)
-		_ = h.of[i].payTable(context.Background(), h.counters[i], time.Now().Add(time.Minute))
+		_ = h.of[i].fallback.debts.payTable(context.Background(), h.counters[i], time.Now().Add(time.Minute))
 	}
 	check := h.ask(i, h.counters[i], h.key, cost)
 	if check.Admitted {
@@ -303,7 +303,7 @@ func TestDebtsAreCharged(t *testing.T) {
 			for i, s := range f.of {
 				f.lines[i].state = lineRefuses // once more: what is refused is still owed
 				if background {
-					s.payDebts(context.Background())
+					s.fallback.debts.pay(context.Background())
 				} else {
 					f.ask(i, c[i], k, 13)
 				}
@@ -313,7 +313,7 @@ func TestDebtsAreCharged(t *testing.T) {
 			for i, s := range f.of {
 				if background {
 					s.conn.seq.Store(uint64(f.v.now) - 1)
-					s.payDebts(context.Background())
+					s.fallback.debts.pay(context.Background())
 				} else if i > 0 {
 					f.ask(i, c[i], k, 12) // denied, and yet its debt is charged
 				}
@@ -341,7 +341,7 @@ func TestGhostIsNotChargedTwice(t *testing.T) {
 		for state, want := range map[lineState]int{lineOneWay: 8, lineRefuses: 8, lineSilent: 12} {
 			f := newFleet(t, srv, 1)
 			c := f.counters(t, fmt.Sprintf("%s-%d", name, state), spec)
-			if err := f.of[0].conn.client.ScriptLoad(context.Background(), f.of[0].conn.text).Err(); err != nil {
+			if err := f.of[0].conn.client.ScriptLoad(context.Background(), f.of[0].conn.script).Err(); err != nil {
 				t.Fatal(err)
 			}
 			f.of[0].conn.tracker.retire() // so that the ask is always made on a new connection
@@ -418,7 +418,7 @@ func TestKeysComeBackOneByOne(t *testing.T) {
 // TestFewerInstancesAreBelievedLater counts fewer instances for a moment, as after
 // Redis has lost its memory, and then for good.
 func TestFewerInstancesAreBelievedLater(t *testing.T) {
-	s := New(Options{Name: "redis"}, deaf{})
+	s := New(Options{Name: "redis"}, ignoring{})
 	begin := time.Now()
 	for _, step := range []struct {
 		second     float64
@@ -426,7 +426,7 @@ func TestFewerInstancesAreBelievedLater(t *testing.T) {
 	}{
 		{0, 3, 3}, {1, 1, 3}, {2, 2, 3}, {3, 3, 3}, {4, 2, 3}, {8.9, 2, 3}, {9, 2, 2}, {10, 4, 4}, {11, 1, 4}, {16, 1, 1}, {17, 2, 2},
 	} {
-		s.countLive(step.seen, begin.Add(time.Duration(step.second*float64(time.Second))))
+		s.instances.set(step.seen, begin.Add(time.Duration(step.second*float64(time.Second))))
 		if n := s.Instances(); n != step.want {
 			t.Errorf("after %v s, when %d are counted: %d, want %d", step.second, step.seen, n, step.want)
 		}
@@ -439,7 +439,7 @@ func TestLateCallChangesNothing(t *testing.T) {
 	srv := redistest.Start(t)
 	began := time.Now()
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour + time.Since(began).Microseconds() })
-	s.Observe(deaf{})
+	s.Observe(ignoring{})
 	client, ctx := srv.Client(), context.Background()
 	c := storestest.NewTestCounter(t, "late", 0, false, nil, everyKind()["fixed_window"])
 	call := func(n uint64) error {
@@ -481,7 +481,7 @@ func TestClockAheadIsLearned(t *testing.T) {
 	c := f.counters(t, "ahead", everyKind()["gcra"])
 	f.ask(0, c[0], stores.Key{Hi: 1, Lo: 2}, 1)
 	s := f.of[0]
-	s.denials = nil // every ask is to come to Redis
+	s.decider.denials = nil // every ask is to come to Redis
 	for _, step := range []int64{3_600_000_000, -3_600_000_000, 40_000_000} {
 		s.conn.seq.Store(uint64(f.v.now+step) - 1)
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}}}

@@ -13,6 +13,7 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
 	"github.com/dianalimiter/diana/scripts"
 )
 
@@ -38,7 +39,7 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Stor
 			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
 		},
 	}, quiet{tb})
-	s.denials = nil // the tests' clocks stand still
+	s.decider.denials = nil // the tests' clocks stand still
 	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
 	return s
@@ -73,11 +74,20 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 	s := New(Options{Name: "redis", Clock: v.clock, ConnOptions: ConnOptions{
 		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second, Script: virtualScript(tb),
 	}}, quiet{tb})
-	s.denials = nil // every ask is to come to Redis
-	s.start.Do(func() { s.conn = newConn(&s.o.ConnOptions, s.time) })
+	s.decider.denials = nil // every ask is to come to Redis
+	s.start.Do(s.conn.connect)
 	tb.Cleanup(func() { _ = s.conn.client.Close() })
 	v.conn = s.conn
 	return s
+}
+
+// newTestConn is a connection without a store, whose clock stands still.
+func newTestConn(o ConnOptions) *conn {
+	to := &observer{name: "redis"}
+	to.set(noObserver{})
+	c := newConn(&o, &clock{local: func() int64 { return storestest.Hour }}, newBreaker(func(bool, error) {}), to)
+	c.connect()
+	return c
 }
 
 func virtualScript(tb testing.TB) string {
@@ -196,5 +206,5 @@ func decideAsk(prefix string, check *stores.Check) (keys []string, ask []byte) {
 	for _, n := range q.names {
 		keys = append(keys, string(n.b))
 	}
-	return keys, q.asks[0].b
+	return keys, q.ops[0].b
 }

@@ -15,27 +15,27 @@ import (
 //go:embed inspect.lua
 var inspectScript string
 
-// scriptCommands are what the script runs of Redis.
+// scriptCommands are the commands that the script calls.
 var scriptCommands = []any{"time", "get", "set", "setrange", "getrange", "del", "pexpire"}
 
-// inspect looks at Redis once, beside requests, and tells what an operator
-// should know. It asks for no right that a decision does not need, and says
-// nothing of what it may not ask. done says that it need not be tried again.
-func (s *Store) inspect(ctx context.Context) (done bool) {
+// inspect checks the version and the configuration of Redis, and warns of
+// problems. It needs no right that a decision does not need, and does not warn
+// of what it may not read. done says that it need not be repeated.
+func inspect(ctx context.Context, c *conn) (done bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	key := s.conn.prefix + ":{instances}:try"
-	sha, err := s.conn.client.ScriptLoad(ctx, inspectScript).Result()
+	key := c.o.Prefix + ":{instances}:try"
+	sha, err := c.client.ScriptLoad(ctx, inspectScript).Result()
 	if err != nil {
 		return isAnswer(err)
 	}
-	said, err := s.conn.client.EvalSha(ctx, sha, []string{key}, scriptCommands...).StringSlice()
+	said, err := c.client.EvalSha(ctx, sha, []string{key}, scriptCommands...).StringSlice()
 	if err != nil || len(said) != 4 {
 		return isAnswer(err)
 	}
 	about := server{name: said[0], version: said[1]}
 	if mayInfo := said[2]; mayInfo != "0" {
-		text, err := s.conn.client.Info(ctx).Result()
+		text, err := c.client.Info(ctx).Result()
 		switch {
 		case err == nil:
 			about = readInfo(text)
@@ -44,10 +44,10 @@ func (s *Store) inspect(ctx context.Context) (done bool) {
 		}
 	}
 	if missing := said[3]; missing != "" {
-		s.watch().StoreWarning(s.o.Name, "the user lacks rights in Redis: +"+missing, missingRight)
+		c.observer.get().StoreWarning(c.observer.name, "the user lacks rights in Redis: +"+missing, missingRight)
 	}
 	for _, what := range about.faults() {
-		s.watch().StoreWarning(s.o.Name, what[0], what[1])
+		c.observer.get().StoreWarning(c.observer.name, what[0], what[1])
 	}
 	return true
 }
@@ -57,14 +57,14 @@ func isAnswer(err error) bool {
 	return errors.As(err, &answered)
 }
 
-// server is what is known of a Redis, or of what speaks like one.
+// server is what is known of a Redis or a compatible server.
 type server struct {
 	name    string // redis or valkey
-	version string // its own; empty: not known
-	policy  string // of eviction; empty: not known
+	version string // empty: unknown
+	policy  string // of eviction; empty: unknown
 }
 
-// readInfo reads the answer to INFO. Valkey gives a version of Redis, too.
+// readInfo parses the reply of INFO. Valkey has the field redis_version, too.
 func readInfo(text string) server {
 	fields := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -79,19 +79,19 @@ func readInfo(text string) server {
 	return s
 }
 
-// mended are the first versions of each line of releases without the known holes
-// in Lua: CVE-2024-31449, CVE-2024-46981, CVE-2025-46817, CVE-2025-46818,
-// CVE-2025-46819 and CVE-2025-49844. Newer lines never had them; older ones
-// between these were given up.
-var mended = map[string][][3]int{
+// patched are the first versions of each release line without the known
+// vulnerabilities in Lua: CVE-2024-31449, CVE-2024-46981, CVE-2025-46817,
+// CVE-2025-46818, CVE-2025-46819 and CVE-2025-49844. Newer lines never had
+// them; older lines that are missing are not maintained.
+var patched = map[string][][3]int{
 	"redis":  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
 	"valkey": {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},
 }
 
-// compatible is the version of Redis that all of Valkey say they are.
+// compatible is the version of Redis that all of Valkey report.
 const compatible = "7.2.4"
 
-// faults are what is wrong with a server, and what to do about each.
+// faults returns the problems of a server, each with what to do about it.
 func (s server) faults() (all [][2]string) {
 	if s.policy != "" && s.policy != "noeviction" {
 		all = append(all, [2]string{
@@ -100,7 +100,7 @@ func (s server) faults() (all [][2]string) {
 		})
 	}
 	v, ok := readVersion(s.version)
-	if !ok || s.policy == "" && s.version == compatible { // without INFO that may be any Valkey
+	if !ok || s.policy == "" && s.version == compatible { // without INFO this may be any Valkey
 		return all
 	}
 	if s.name == "redis" && less(v, [3]int{6, 2, 0}) {
@@ -115,9 +115,9 @@ func (s server) faults() (all [][2]string) {
 	return all
 }
 
-// safe is the version to update to, empty if v is as safe as is known.
+// safe returns the version to update to, empty if v has no known vulnerability.
 func (s server) safe(v [3]int) string {
-	lines := mended[s.name]
+	lines := patched[s.name]
 	for _, m := range lines {
 		if less(v, m) {
 			return fmt.Sprintf("%d.%d.%d", m[0], m[1], m[2])

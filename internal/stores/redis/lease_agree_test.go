@@ -69,7 +69,7 @@ func (tr *trace) lease(what string) int64 {
 	z, twin := &check.Zones[0], &b.Zones[0]
 	z.Lease.Want = 1 + tr.r.Int64N(30)
 	tr.v.tick()
-	if err := tr.shared.decide(context.Background(), check); err != nil {
+	if err := tr.shared.decider.call(context.Background(), check); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
 	}
 	tr.local.Decide(context.Background(), b)

@@ -30,7 +30,7 @@ func newLeasingFleet(t *testing.T, n int) *leasingFleet {
 	f := &leasingFleet{&virtual{client: srv.Client(), now: storestest.Hour}, t, nil}
 	f.all = newLeasing(t, srv, f.virtual, n)
 	for _, s := range f.all {
-		s.Observe(deaf{})
+		s.Observe(ignoring{})
 	}
 	return f
 }
@@ -65,7 +65,7 @@ func (f *leasingFleet) heat(s *Store, counters ...*stores.Counter) {
 			f.t.Fatal("denied while the key was made hot")
 		}
 	}
-	if s.leases.at(&storestest.Items(1, counters...).Zones[0]).left(f.now) == 0 {
+	if s.leasing.leases.at(&storestest.Items(1, counters...).Zones[0]).left(f.now) == 0 {
 		f.t.Fatal("a hot key has nothing in hand")
 	}
 }
@@ -93,7 +93,7 @@ func TestSaturatedKeyIsLeased(t *testing.T) {
 			f := newLeasingFleet(t, 3)
 			c := f.counter("hot", v.Spec)
 			for _, s := range f.all {
-				s.denials = new(denials)
+				s.decider.denials = s.resets.denials
 			}
 			const requests, apart = 48_000, 42 // microseconds
 			var charges []storestest.Charge
@@ -170,10 +170,10 @@ func TestLeaseEnds(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	f.heat(s, c)
-	x := s.leases.at(&storestest.Items(1, c).Zones[0])
+	x := s.leasing.leases.at(&storestest.Items(1, c).Zones[0])
 	end := x.parts[1].end
 	for s.breaker.success(); ; {
-		s.fail(errors.New("gone"))
+		s.conn.fail(errors.New("gone"))
 		if s.breaker.open.Load() {
 			break
 		}
@@ -215,7 +215,7 @@ func TestLeaseOfSomeZones(t *testing.T) {
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
 	few := storestest.NewTestCounter(t, "few", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 3, Window: storestest.Hour, Cost: 1}})
 	f.heat(s, hot)
-	left := func() int64 { return s.leases.at(&storestest.Items(1, hot).Zones[0]).left(f.now) }
+	left := func() int64 { return s.leasing.leases.at(&storestest.Items(1, hot).Zones[0]).left(f.now) }
 	for i := range 6 {
 		before := left()
 		check := storestest.Items(1, hot, few)
@@ -264,7 +264,7 @@ func TestLeaseAcrossStores(t *testing.T) {
 	f.heat(s, hot)
 	local := &memory.Store{Clock: f.clock}
 	few := storestest.TenAnHour(t, "few", false)
-	left := func() int64 { return s.leases.at(&storestest.Items(1, hot).Zones[0]).left(f.now) }
+	left := func() int64 { return s.leasing.leases.at(&storestest.Items(1, hot).Zones[0]).left(f.now) }
 	before := left()
 	for i := range int64(15) {
 		check := storestest.Items(1, hot, few)
@@ -285,10 +285,10 @@ func TestLeaseLooks(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	f.heat(s, c)
-	before := s.leases.at(&storestest.Items(1, c).Zones[0]).left(f.now)
+	before := s.leasing.leases.at(&storestest.Items(1, c).Zones[0]).left(f.now)
 	check := storestest.Items(1, c)
 	check.Peek = true
-	if !f.ask(s, check) || s.leases.at(&storestest.Items(1, c).Zones[0]).left(f.now) != before {
+	if !f.ask(s, check) || s.leasing.leases.at(&storestest.Items(1, c).Zones[0]).left(f.now) != before {
 		t.Error("a look was answered from what is in hand")
 	}
 	if lease := (&Store{o: Options{Lease: 50 * time.Millisecond}}).Lease(); lease != testLease {

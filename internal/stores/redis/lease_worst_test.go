@@ -44,15 +44,16 @@ func newLeasing(tb testing.TB, srv *redistest.Server, v *virtual, n int) (all []
 func lend(all []*Store, c *stores.Counter, lease int64) {
 	c.Lease = lease
 	for _, s := range all {
-		s.leases = &leases{lasts: lease}
+		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: lease}}
+		s.resets.leasing = s.leasing
 	}
 }
 
 // eager makes an instance want all it can get of a key, whatever it asked for.
 func eager(s *Store, z *stores.ZoneCheck, most int64) {
 	now := s.o.Clock()
-	x := s.leases.at(z)
-	x.own(z, now, s.leaseEpoch(), s.leases.lasts)
+	x := s.leasing.leases.at(z)
+	x.own(z, now, s.leasing.epoch(), s.leasing.leases.lasts)
 	x.rate, x.since, x.terms.most, x.thin = leaseCost, now, most, false
 }
 
@@ -140,9 +141,9 @@ func (f *fleetOf) hoard(s *Store, at int64) {
 	f.v.now, f.v.conn = at, s.conn
 	z := &stores.ZoneCheck{Counter: f.counter, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}
 	eager(s, z, f.most)
-	s.leases.at(z).asked = at
+	s.leasing.leases.at(z).asked = at
 	f.v.tick()
-	s.renew(context.Background(), z, f.most)
+	s.leasing.renew(context.Background(), z, f.most)
 }
 
 // attack is that on other stores, with an eye on the lease: it also comes back

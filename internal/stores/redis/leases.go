@@ -10,75 +10,74 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// A lease is a part of a key's limit that one instance was charged in advance, and
-// may spend for a while without asking Redis. Only keys that come often enough
-// are leased any, as much as they will need by the look of it: what is not spent
-// in time is lost. Where Redis had little left, the key is used up everywhere, and
-// is not asked for again at once, or there would be a call for each unit that
-// comes free.
+// A lease is a part of a key's limit that is charged in advance for one
+// instance, which may spend it for a while without a call. Only hot keys get
+// leases, as large as they are expected to need: what is not spent in time is
+// lost. If Redis had little left, the key is used up on all instances, and no
+// lease is requested for a pause; otherwise there would be a call for each unit
+// that becomes available.
 
 const (
 	leaseSlots = 4096
 	leaseLeast = 4       // a key is hot if it needs this much within a lease
-	leaseCost  = 1 << 20 // more than this is neither leased nor taken note of
+	leaseCost  = 1 << 20 // a higher cost is neither leased nor counted
 	leaseCount = 1 << 30
-	leasePart  = 16 // of a capacity may be leased at once, however slowly it fills
+	leasePart  = 16 // a lease is at least capacity/leasePart, however slowly the limit refills
 )
 
-// leases are kept in a fixed number of slots. Of keys that fall together the one
-// that was there first is leased something, until it comes no more.
+// leases are stored in a fixed number of slots. Of two keys in one slot the
+// first has the leases until it is idle.
 type leases struct {
-	lasts   int64 // in microseconds
+	lasts   int64 // microseconds
 	slots   [leaseSlots]lease
-	dropped atomic.Uint64
+	cleared atomic.Uint64
 }
 
-// lease is what an instance has in hand of one key under one counter.
+// lease is the lease of one key under one counter.
 type lease struct {
 	mu      sync.Mutex
-	counter uint64 // its serial
+	counter uint64 // its serial number
 	key     stores.Key
 	epoch   uint64
-	seen    int64 // when it was last asked for
+	seen    int64 // when a request last checked the key
 
-	// How much is asked for: within one lease as of late, and since an instant.
+	// The cost that was requested within the last lease, and since an instant.
 	rate, count, since int64
 
-	parts [2]leasePiece // the older one first
-	last  *lastWord
-	low   int64 // with less than this in hand Redis is asked again
+	parts [2]leasedPart // the older one first
+	last  *lastReport
+	low   int64 // with less than this left, a lease is requested
 
-	asked int64 // since when Redis is being asked; 0: it is not
+	asked int64 // when the pending call began; 0: there is none
 	thin  bool  // there was little left
-	until int64 // until when it is not asked again, if so
+	until int64 // no lease is requested until then, if thin
 
 	terms leaseTerms
 
-	// Counted for metrics, whatever key is here.
-	times, granted, spent uint64
+	stats LeaseStats // of all keys that had this slot
 }
 
-// leasePiece is what one answer granted, and until when it is good.
-type leasePiece struct{ left, end int64 }
+// leasedPart is the rest of one grant, and until when it is valid.
+type leasedPart struct{ left, end int64 }
 
-// lastWord is what Redis last said of a key. It does not change.
-type lastWord struct {
-	sent    int64 // when it was asked, on the local clock
+// lastReport is what Redis last reported for a key. It is immutable.
+type lastReport struct {
+	sent    int64 // when Redis was called, on the local clock
 	now     int64 // on Redis' clock
 	results []stores.Result
-	states  []algorithms.State // after the charge, to judge by
+	states  []algorithms.State // after the charge
 	rules   []algorithms.Rule
 }
 
-// leaseTerms are what a counter's rules make of leases.
+// leaseTerms are the limits of leases under a counter's rules.
 type leaseTerms struct {
-	capacity int64 // the greatest cost that a request may have
-	most     int64 // to be leased at once
-	pause    int64 // how long not to ask when little was left, in microseconds
+	capacity int64 // the highest cost that is not always denied
+	most     int64 // the largest lease
+	pause    int64 // microseconds without requests for a lease after a thin one
 }
 
-// leaseTermsOf returns them. A pause is so short that nothing is lost by it: what
-// drains meanwhile has room.
+// leaseTermsOf returns the terms of a counter. The pause is so short that
+// nothing is lost by it: the rules have room for what refills meanwhile.
 func leaseTermsOf(c *stores.Counter) leaseTerms {
 	t := leaseTerms{math.MaxInt64, leaseCost, c.Lease / 5}
 	for _, r := range c.Rules {
@@ -95,17 +94,17 @@ func (l *leases) at(z *stores.ZoneCheck) *lease {
 	return &l.slots[cacheSlot(z, leaseSlots)]
 }
 
-// leaseAnswer is what there is for a request without asking Redis.
+// leaseAnswer is what a request gets without a call.
 type leaseAnswer struct {
-	taken bool // its cost was taken, from what is good until end
+	taken bool // the cost was taken from a part that is valid until end
 	end   int64
-	left  int64     // in hand after that
-	last  *lastWord // if taken, or if denied
-	until int64     // the key is used up, and denied until then; 0: it may not be
-	want  int64     // Redis is to be asked for this much; settle has to be called
+	left  int64       // of the lease after that
+	last  *lastReport // set if taken or until is
+	until int64       // the key is used up, and denied until then; 0: unknown
+	want  int64       // request a lease of this size, and call settle
 }
 
-// take answers for one item at an instant of the local clock.
+// take takes the cost of one zone from its lease. now is on the local clock.
 func (l *leases) take(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnswer) {
 	x := l.at(z)
 	x.mu.Lock()
@@ -118,7 +117,7 @@ func (l *leases) take(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnsw
 		a.taken, a.end = x.spend(z.Cost, now)
 	}
 	a.left, a.last = x.left(now), x.last
-	need := min(x.rate-x.rate/4, x.terms.most) // it must all be spent in time
+	need := min(x.rate-x.rate/4, x.terms.most) // all of it must be spent in time
 	paused := x.thin && now < x.until
 	switch {
 	case a.taken && (paused || a.left > x.low):
@@ -130,7 +129,7 @@ func (l *leases) take(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnsw
 	return a
 }
 
-// retake takes an item's cost from what was just granted.
+// retake takes a zone's cost from a lease that was just granted.
 func (l *leases) retake(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnswer) {
 	x := l.at(z)
 	x.mu.Lock()
@@ -142,16 +141,16 @@ func (l *leases) retake(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAn
 	return a
 }
 
-// is says whether the slot is that of the item's key.
+// is says whether the slot belongs to the zone's key.
 func (x *lease) is(z *stores.ZoneCheck) bool {
 	return x.key == z.Key && x.counter == prepare(z.Counter).serial
 }
 
-// own makes the slot that of the item's key, unless another one still uses it.
+// own assigns the slot to the zone's key, unless another key still uses it.
 func (x *lease) own(z *stores.ZoneCheck, now int64, epoch uint64, lasts int64) bool {
 	if x.is(z) {
 		if x.epoch != epoch {
-			x.epoch, x.parts, x.thin = epoch, [2]leasePiece{}, false
+			x.epoch, x.parts, x.thin = epoch, [2]leasedPart{}, false
 		}
 		return true
 	}
@@ -159,12 +158,12 @@ func (x *lease) own(z *stores.ZoneCheck, now int64, epoch uint64, lasts int64) b
 		return false
 	}
 	x.key, x.counter, x.epoch, x.terms = z.Key, prepare(z.Counter).serial, epoch, leaseTermsOf(z.Counter)
-	x.parts, x.last, x.low, x.asked, x.thin = [2]leasePiece{}, nil, 0, 0, false
+	x.parts, x.last, x.low, x.asked, x.thin = [2]leasedPart{}, nil, 0, 0, false
 	x.rate, x.count, x.since = 0, 0, now
 	return true
 }
 
-// note counts what is asked for.
+// note counts the cost that is requested.
 func (x *lease) note(cost, now, lasts int64) {
 	if age := now - x.since; age >= lasts {
 		x.rate = x.count * lasts / age
@@ -174,19 +173,19 @@ func (x *lease) note(cost, now, lasts int64) {
 	x.seen = now
 }
 
-// spend takes a cost from what is in hand.
+// spend takes a cost from the lease.
 func (x *lease) spend(cost, now int64) (taken bool, end int64) {
 	for i := range x.parts {
 		if p := &x.parts[i]; p.left >= cost && now < p.end {
 			p.left -= cost
-			x.spent += uint64(cost)
+			x.stats.Spent += uint64(cost)
 			return true, p.end
 		}
 	}
 	return false, 0
 }
 
-// left is what is in hand.
+// left returns what is left of the lease.
 func (x *lease) left(now int64) (left int64) {
 	for i := range x.parts {
 		if now < x.parts[i].end {
@@ -196,9 +195,9 @@ func (x *lease) left(now int64) (left int64) {
 	return left
 }
 
-// giveBack puts back what was taken for a request that was denied elsewhere, if
-// what it was taken from is still there.
-func (l *leases) giveBack(z *stores.ZoneCheck, cost, end int64) {
+// putBack puts back the cost of a request that was denied elsewhere, if the
+// part that it was taken from is still there.
+func (l *leases) putBack(z *stores.ZoneCheck, cost, end int64) {
 	x := l.at(z)
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -208,14 +207,14 @@ func (l *leases) giveBack(z *stores.ZoneCheck, cost, end int64) {
 	for i := range x.parts {
 		if x.parts[i].end == end {
 			x.parts[i].left += cost
-			x.spent -= uint64(cost)
+			x.stats.Spent -= uint64(cost)
 			return
 		}
 	}
 }
 
-// settle takes what an item that wanted a lease was answered. own says that its
-// cost, too, is to be spent later. sent is when Redis was asked.
+// settle takes the reply for a zone that requested a lease. own says that its
+// cost, too, is to be spent later. sent is when Redis was called.
 func (l *leases) settle(z *stores.ZoneCheck, sent int64, now int64, epoch uint64, own bool) {
 	x := l.at(z)
 	x.mu.Lock()
@@ -232,11 +231,11 @@ func (l *leases) settle(z *stores.ZoneCheck, sent int64, now int64, epoch uint64
 		if got = z.Lease.Granted; own {
 			got += z.Cost
 		}
-		x.times++
-		x.granted += uint64(got)
+		x.stats.Times++
+		x.stats.Granted += uint64(got)
 	}
 	if x.thin = got < z.Lease.Want/4; x.thin {
-		x.until = sent + x.terms.pause - rand.Int64N(x.terms.pause/2+1) //nolint:gosec // instances take turns
+		x.until = sent + x.terms.pause - rand.Int64N(x.terms.pause/2+1) //nolint:gosec // so that instances take turns
 	}
 	lasts := l.lasts
 	for i := range z.Results {
@@ -247,14 +246,17 @@ func (l *leases) settle(z *stores.ZoneCheck, sent int64, now int64, epoch uint64
 		if x.parts[0].left == 0 || x.parts[0].end <= sent || x.parts[1].left > 0 {
 			x.parts[0] = x.parts[1]
 		}
-		x.parts[1] = leasePiece{got, sent + lasts - (lasts+999)/1000}
+		x.parts[1] = leasedPart{got, sent + lasts - (lasts+999)/1000}
 		x.low = x.left(sent) / 4
 	}
-	x.last = lastWordOf(z, sent, now)
+	x.last = newLastReport(z, sent, now)
 }
 
-func lastWordOf(z *stores.ZoneCheck, sent, now int64) *lastWord {
-	w := &lastWord{sent: sent, now: now}
+// at returns the instant on Redis' clock.
+func (r *lastReport) at(now int64) int64 { return r.now + now - r.sent }
+
+func newLastReport(z *stores.ZoneCheck, sent, now int64) *lastReport {
+	w := &lastReport{sent: sent, now: now}
 	for i := range z.Results {
 		res := &z.Results[i]
 		w.results = append(w.results, stores.Result{Verdict: algorithms.Verdict{Admit: true}, Remaining: res.Remaining, Reset: res.Reset})
@@ -263,36 +265,25 @@ func lastWordOf(z *stores.ZoneCheck, sent, now int64) *lastWord {
 	return w
 }
 
-// clear forgets what is in hand of all keys.
-func (l *leases) clear() {
-	if l != nil {
-		l.dropped.Add(1)
-	}
-}
-
-// LeaseStats is how often something was leased to this instance, how much, and how
-// much of it was spent.
+// LeaseStats are the totals of a store's leases.
 type LeaseStats struct {
-	// Times is how often there was a lease.
+	// Times is the number of leases.
 	Times uint64
 
 	// Granted is the cost that was charged in advance.
 	Granted uint64
 
-	// Spent is the cost that requests took of that.
+	// Spent is the part of Granted that requests were charged.
 	Spent uint64
 }
 
-// LeaseStats tells of the store's leases; false if it has none.
-func (s *Store) LeaseStats() (sum LeaseStats, has bool) {
-	if s.leases == nil {
-		return sum, false
-	}
-	for i := range s.leases.slots {
-		x := &s.leases.slots[i]
+// stats returns the totals.
+func (l *leases) stats() (sum LeaseStats) {
+	for i := range l.slots {
+		x := &l.slots[i]
 		x.mu.Lock()
-		sum.Times, sum.Granted, sum.Spent = sum.Times+x.times, sum.Granted+x.granted, sum.Spent+x.spent
+		sum.Times, sum.Granted, sum.Spent = sum.Times+x.stats.Times, sum.Granted+x.stats.Granted, sum.Spent+x.stats.Spent
 		x.mu.Unlock()
 	}
-	return sum, true
+	return sum
 }

@@ -79,7 +79,7 @@ func TestPlacesLapse(t *testing.T) {
 	// lapsed, gives back nothing and pays nothing.
 	for _, z := range []*stores.ZoneCheck{first, third, third} {
 		s.set(50)
-		if err := s.finish(context.Background(), finishOf("diana", z, 1)); err != nil {
+		if err := s.permits.finish(context.Background(), finishOf("diana", z, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestPlacesAreRenewed(t *testing.T) {
 	s, c := newVirtualAt(t), holding(t, "renew")
 	first, second := s.at(0, c, 2), s.at(0, c, 3)
 	s.set(20)
-	s.permits.renew(context.Background(), s.Store)
+	s.permits.renew(context.Background())
 	expect(t, "with two renewed", s.at(49.999999, c, 1), false, 5)
 	s.set(49.999999)
 	s.Finish(context.Background(), first, 0)
@@ -108,7 +108,7 @@ func TestPlacesAreRenewed(t *testing.T) {
 	other := s.at(0, c, 3)
 	delete(s.permits.held, other.Permit.ID)
 	s.set(20)
-	s.permits.renew(context.Background(), s.Store)
+	s.permits.renew(context.Background())
 	expect(t, "before the other's lapses", s.at(29.999999, c, 1), false, 5)
 	expect(t, "when the other's has lapsed", s.at(30, c, 1), true, 7)
 }
@@ -133,7 +133,7 @@ func TestPlaceIsFoundByItsWholeNumber(t *testing.T) {
 	no.Cost = 2
 	no.Permit.ID = math.Float64bits(lapses)
 	s.set(1)
-	if err := s.finish(context.Background(), finishOf("diana", no, 1)); err != nil {
+	if err := s.permits.finish(context.Background(), finishOf("diana", no, 1)); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "after the first", s.at(1, c, 1), true, 7)
@@ -184,7 +184,7 @@ func TestChargeAfterAReserve(t *testing.T) {
 	if left := s.at(0, c, 1).Results[0].Remaining; left != 5 {
 		t.Errorf("%d are left of 10 after 1, 3 and 1", left)
 	}
-	s.Observe(deaf{})
+	s.Observe(ignoring{})
 	s.breaker.set(true, errOpen)
 	s.Finish(context.Background(), z, 3)
 	if n := len(s.permits.late); n != 0 {
@@ -196,19 +196,19 @@ func TestChargeAfterAReserve(t *testing.T) {
 // have taken is given back, again and again until Redis has said so.
 func TestPlaceNobodyKnowsOf(t *testing.T) {
 	s := newVirtualAt(t)
-	s.Observe(deaf{})
+	s.Observe(ignoring{})
 	c := holding(t, "unknown")
 	check := storestest.LocalAsk(c, 1)
 	s.set(0)
 	s.Store.Decide(context.Background(), check)
-	s.keepPlaces(check, errReply)
+	s.permits.record(check, errReply)
 	z := s.at(0, c, 1)
 	s.breaker.set(true, errOpen)
 	s.Finish(context.Background(), z, 0)
 	if n := len(s.permits.late); n != 2 {
 		t.Fatalf("%d places wait to be given back, want 2", n)
 	}
-	s.permits.retry(context.Background(), s.Store)
+	s.permits.retry(context.Background())
 	if n := len(s.permits.late); n != 2 {
 		t.Fatalf("%d places wait to be given back while Redis is away, want 2", n)
 	}
@@ -218,14 +218,14 @@ func TestPlaceNobodyKnowsOf(t *testing.T) {
 		late := s.permits.late
 		s.permits.late = late[:1]
 		s.set(0)
-		s.permits.retry(context.Background(), s.Store)
+		s.permits.retry(context.Background())
 		s.permits.late = late[1:]
 	}
 	expect(t, "afterwards", s.at(0, c, 10), true, 0)
 }
 
-// deaf is a Watcher that nothing matters to.
-type deaf = noObserver
+// ignoring is a Watcher that nothing matters to.
+type ignoring = noObserver
 
 // TestInstancesAlive counts instances by their beats: once each, while they
 // were seen in the last five seconds, and not in the future.
@@ -240,7 +240,7 @@ func TestInstancesAlive(t *testing.T) {
 		live int64
 	}{{one, 0, 1}, {two, 1, 2}, {one, 2, 2}, {one, 5.999999, 2}, {one, 6, 1}, {two, 10, 2}, {one, 9, 1}} {
 		b.who.set(b.at)
-		n, err := b.who.count(context.Background())
+		n, err := b.who.instances.count(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -378,7 +378,7 @@ func TestRepliesThatAreNone(t *testing.T) {
 	}
 
 	srv := redistest.Start(t)
-	conn := newConn(&ConnOptions{Addresses: []string{srv.Addr}, Timeout: 5 * time.Second, DialTimeout: time.Second, Script: "return struct.pack('<ddd', 12345, 0, 1)"}, &clock{clock: func() int64 { return storestest.Hour }})
+	conn := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Timeout: 5 * time.Second, DialTimeout: time.Second, Script: "return struct.pack('<ddd', 12345, 0, 1)"})
 	t.Cleanup(func() { _ = conn.client.Close() })
 	if _, err := conn.call(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
 		t.Errorf("a reply to another call is taken: %v", err)

@@ -7,10 +7,10 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// prepared is what this store derives from a counter once. It is the counter's
-// [Counter.Prepared].
+// prepared is what this package derives from a counter once: its
+// [stores.Counter.Prepared].
 type prepared struct {
-	serial uint64 // unique to the counter, and never reused
+	serial uint64 // never reused
 	packed packed
 	shares atomic.Pointer[shares]
 }
@@ -26,12 +26,12 @@ func prepare(c *stores.Counter) *prepared {
 	return c.Prepared.Load().(*prepared) //nolint:forcetypeassert // nothing else is stored there
 }
 
-// cacheSlot spreads the keys of all counters over the n slots of a cache.
+// cacheSlot distributes the keys of all counters over the n slots of a cache.
 func cacheSlot(z *stores.ZoneCheck, n uint64) uint64 {
 	return (z.Key.Lo ^ prepare(z.Counter).serial*0x9e3779b97f4a7c15) >> 20 % n
 }
 
-// shares are the rules divided among a number of instances.
+// shares are a counter's rules for one of several instances.
 type shares struct {
 	of    int64 // instances, in millionths
 	rules []algorithms.Rule

@@ -14,7 +14,7 @@ import (
 
 // told is a watcher that also listens.
 type told struct {
-	deaf
+	ignoring
 	mu   sync.Mutex
 	said []string
 }

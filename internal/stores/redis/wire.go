@@ -10,42 +10,42 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// What an ask of the script is.
+// The operations of the script.
 const (
 	opDecide = 1
 	opFinish = 2
 	opRenew  = 3
 	opBeat   = 4
 	opKeep   = 5
-	opPlain  = 6 // decide one zone without places
+	opPlain  = 6 // decide one zone without permits
 	opOwe    = 7
-	opLook   = 8 // decide, and charge nothing
-	opLease  = 9 // decide zones without places, and charge more in advance
+	opPeek   = 8 // decide, and charge nothing
+	opLease  = 9 // decide zones without permits, and charge more in advance
 )
 
-// What a zone's requests hold until they are answered.
+// What a request holds until its response.
 const (
 	holdNothing = 0
-	holdPlace   = 1
+	holdPermit  = 1
 	holdCost    = 2
 )
 
-// packed is the part of a counter's asks that is the same every time.
+// packed is the constant part of a counter's operations.
 type packed struct {
 	logs  bool
-	view  int    // bytes of what is said of the states
-	views int    // of them, behind the others, what is said of logs
-	sizes []byte // of the value, and 0; with logs to the first ring, and how much to read
+	view  int    // bytes of the states in a reply
+	views int    // of them, at the end, bytes of the logs
+	sizes []byte // of the value, and 0; with logs: up to the first ring, and how much to read
 	rules []byte // code and arguments of each rule
 }
 
 const (
-	logPrefix  = 2048 // read this much of a value with logs at once
+	logPrefix  = 2048 // bytes of a value with logs to read at once
 	headerLogs = 16   // bytes before the states of a value with logs
-	header     = 8    // and of one without
+	header     = 8    // bytes before the states of a value without logs
 )
 
-// pack returns the constant part of a counter's asks.
+// pack returns the constant part of a counter's operations.
 func pack(c *stores.Counter) (p packed) {
 	fixed := 0
 	for i, r := range c.Rules {
@@ -72,7 +72,7 @@ func pack(c *stores.Counter) (p packed) {
 	return p
 }
 
-// appendNumber appends an integer as the double that Lua calculates with.
+// appendNumber appends an integer as a double, the number type of Lua.
 func appendNumber(b []byte, v int64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
 }
@@ -88,16 +88,16 @@ func appendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// appendZone appends an item as the script's zone_read expects it.
+// appendZone appends a zone as the script's zone_read expects it.
 func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
 	p := &prepare(z.Counter).packed
 	b = append(b, byte(len(z.Counter.Rules)))
 	b = appendBool(b, z.Shadow)
 	hold := byte(holdNothing)
-	if place, cost := z.Holds(); cost {
+	if permit, cost := z.Holds(); cost {
 		hold = holdCost
-	} else if place {
-		hold = holdPlace
+	} else if permit {
+		hold = holdPermit
 	}
 	b = append(b, hold)
 	b = appendBool(b, p.logs)
@@ -110,17 +110,37 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
 	return append(b, p.rules...)
 }
 
-// appendName appends the name of an item's key.
+// appendDebts appends the operation that charges debts, each after its rule's
+// arguments.
+func appendDebts(b []byte, z *stores.ZoneCheck, debts [][]int64) []byte {
+	p := &prepare(z.Counter).packed
+	b = append(b, opOwe, 1, byte(len(z.Counter.Rules)), 0, holdNothing)
+	b = appendBool(b, p.logs)
+	b = appendNumber(b, 1)
+	b = append(b, p.sizes...)
+	for i, r := range z.Counter.Rules {
+		b = append(b, z.Counter.Codes[i])
+		for _, v := range r.Args() {
+			b = appendNumber(b, v)
+		}
+		for _, v := range debts[i] {
+			b = appendNumber(b, v)
+		}
+	}
+	return b
+}
+
+// appendName appends the name of a zone's key.
 func appendName(b []byte, prefix string, z *stores.ZoneCheck) []byte {
-	return appendTwin(append(appendHash(b, prefix, z), z.Counter.Kinds...), z)
+	return appendOwnKey(append(appendHash(b, prefix, z), z.Counter.Kinds...), z)
 }
 
-// appendPlaces appends the name of the key of an item's places.
-func appendPlaces(b []byte, prefix string, z *stores.ZoneCheck) []byte {
-	return appendTwin(append(appendHash(b, prefix, z), "holds"...), z)
+// appendPermits appends the name of the key of a zone's permits.
+func appendPermits(b []byte, prefix string, z *stores.ZoneCheck) []byte {
+	return appendOwnKey(append(appendHash(b, prefix, z), "holds"...), z)
 }
 
-// appendHash appends what all names of an item's keys begin with.
+// appendHash appends the common prefix of the names of a zone's keys.
 func appendHash(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 	b = append(b, prefix...)
 	b = append(b, ":{"...)
@@ -130,25 +150,25 @@ func appendHash(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 	return append(b, ':')
 }
 
-// namesOf are the names of an item's keys.
+// namesOf returns the names of a zone's keys.
 func namesOf(prefix string, z *stores.ZoneCheck) []string {
 	names := []string{string(appendName(nil, prefix, z))}
-	if place, _ := z.Holds(); place {
-		names = append(names, string(appendPlaces(nil, prefix, z)))
+	if permit, _ := z.Holds(); permit {
+		names = append(names, string(appendPermits(nil, prefix, z)))
 	}
 	return names
 }
 
-// appendTwin tells what is counted beside a zone's key from the key itself, in
-// the counts as in the places: one call may take both.
-func appendTwin(b []byte, z *stores.ZoneCheck) []byte {
+// appendOwnKey distinguishes what is counted in addition to a zone's key from
+// the key itself, for counts and for permits: one call may contain both.
+func appendOwnKey(b []byte, z *stores.ZoneCheck) []byte {
 	if z.Tag == z.Key {
 		return b
 	}
 	return stores.AppendKey(append(b, '-'), z.Key)
 }
 
-// reply reads what the script answered.
+// reply parses a reply of the script.
 type reply struct {
 	b   string
 	err error
@@ -198,37 +218,36 @@ func (r *reply) number() int64 {
 	return int64(f)
 }
 
-// failedAsk is what Redis says of one ask that it could not decide, in an answer
-// to several.
-type failedAsk string
+// failedOp is the error of one operation in a reply to several.
+type failedOp string
 
 // Error implements error.
-func (e failedAsk) Error() string { return string(e) }
+func (e failedOp) Error() string { return string(e) }
 
-// RedisError marks it as one of Redis' own.
-func (failedAsk) RedisError() {}
+// RedisError implements redis.Error.
+func (failedOp) RedisError() {}
 
-// failed says whether the answer to the next ask is that it failed.
+// failed returns the error of the next operation, if it failed.
 func (r *reply) failed() error {
 	if r.err != nil || len(r.b) == 0 || r.b[0] != flagFailed {
 		return r.err
 	}
 	r.byte()
-	return failedAsk(r.take(int(r.uint32())))
+	return failedOp(r.take(int(r.uint32())))
 }
 
-// What the script says of a zone.
+// The flags of a zone in a reply.
 const (
 	flagAdmits  = 1
 	flagCharged = 2
 	flagStepped = 4
 	flagFull    = 8
-	flagFailed  = 16 // the ask was not decided; the cause follows
-	flagSeen    = 32 // the key was, and what is said of its states follows
+	flagFailed  = 16 // the operation failed; the error follows
+	flagSeen    = 32 // the key exists, and its states follow
 )
 
-// readZone reads the answer to an item. The rules' numbers are calculated from
-// the states as they were, with the same arithmetic, which must come to the
+// readZone reads the reply for a zone. The results are calculated from the
+// states before the decision, with the same arithmetic, which must come to the
 // same verdict.
 func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err error) {
 	flags := r.byte()
@@ -237,9 +256,9 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 		view.b = r.take(prepare(z.Counter).packed.view)
 	}
 	z.Held = 0
-	if place, _ := z.Holds(); place {
+	if permit, _ := z.Holds(); permit {
 		z.Held = r.number()
-		r.number() // how many places: the script compared it
+		r.number() // the number of permits, which the script has compared
 	}
 	if z.Lease.Want > 0 {
 		z.Lease.Granted = r.number()
@@ -264,7 +283,7 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 
 var errDisagree = errors.New("the script and this instance come to different verdicts from the same state")
 
-// readRules reads the rules' states and judges by them.
+// readRules reads the states of the rules and judges them.
 func (r *reply) readRules(z *stores.ZoneCheck, now int64) error {
 	seen := len(r.b) > 0
 	p := &prepare(z.Counter).packed
@@ -281,7 +300,7 @@ func (r *reply) readRules(z *stores.ZoneCheck, now int64) error {
 		if g, ok := rule.(algorithms.Growing); ok {
 			rule, from = g.View(), &views
 			if seen {
-				r.take(8 * rule.Words()) // where its ring is
+				r.take(8 * rule.Words()) // the position of its ring
 			}
 		}
 		s := make(algorithms.State, rule.Words())
@@ -302,8 +321,9 @@ func (r *reply) readRules(z *stores.ZoneCheck, now int64) error {
 	return r.err
 }
 
-// leasable is how much of what an item wants can be charged in advance: the
-// script halves it until as much again would be left for others.
+// leasable returns how much of what a zone requests can be charged in advance:
+// like the script, it halves the request until as much again would be left for
+// others.
 func leasable(z *stores.ZoneCheck, now int64) (more int64) {
 	for more = z.Lease.Want; more > 0; more /= 2 {
 		admits := true
@@ -318,7 +338,7 @@ func leasable(z *stores.ZoneCheck, now int64) (more int64) {
 	return more
 }
 
-// countResults says what is left after the decision.
+// countResults sets Remaining and Reset of the results after the decision.
 func countResults(z *stores.ZoneCheck, now, turn int64) {
 	held := z.Held
 	_, holds := z.Holds()

@@ -152,7 +152,7 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 				budget -= asks
 				charges := attack(r, vic, asks, func(at, cost int64) (bool, int64) {
 					if owes && r.IntN(8) == 0 {
-						settle(v, s, shared, both[r.IntN(2)], at)
+						chargeLater(v, s, shared, both[r.IntN(2)], at)
 					}
 					return take(v, s, []*Store{shared}, both[r.IntN(2)], at, cost)
 				})
@@ -165,8 +165,8 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 	}
 }
 
-// settle charges one store one more, after the fact.
-func settle(v *virtual, s stores.Store, shared *Store, c *stores.Counter, at int64) {
+// chargeLater charges one store one more, after the fact.
+func chargeLater(v *virtual, s stores.Store, shared *Store, c *stores.Counter, at int64) {
 	v.now = at
 	shared.conn.seq.Store(uint64(at) - 1)
 	s.Finish(context.Background(), &stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Rules: c.Rules, Results: make([]stores.Result, 1), Charged: true}, 1)
