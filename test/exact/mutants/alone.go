@@ -3,6 +3,7 @@
 package main
 
 const (
+	debtsGo    = "internal/stores/redis/debts.go"
 	aloneGo    = "internal/stores/redis/fallback.go"
 	notesGo    = "internal/stores/memory/snapshots.go"
 	portableGo = "algorithms/portable.go"
@@ -12,7 +13,7 @@ const (
 var aloneMutants = []mutant{
 	{
 		name: "alone-share", breaks: "an instance alone takes the whole limit", file: aloneGo, suites: redis,
-		old: "of = max(1, s.live.Load()) * 1e6", new: "of = 1e6",
+		old: "of = max(1, f.live.Load()) * 1e6", new: "of = 1e6",
 	},
 	{
 		name: "alone-share-said", breaks: "the number of instances that was configured is ignored", file: aloneGo, suites: redis,
@@ -55,20 +56,20 @@ var aloneMutants = []mutant{
 		old: "r.(algorithms.Portable).Forgive(n.words(x, i), now, z.Cost, turn)", new: "_, _ = r, n.words(x, i)",
 	},
 	{
-		name: "alone-refused", breaks: "a debt that Redis refused is forgotten", file: aloneGo, suites: redis,
-		old: "o.notes.restore(o.key)", new: "_ = o",
+		name: "alone-refused", breaks: "a debt that Redis refused is forgotten", file: debtsGo, suites: redis,
+		old: "o.snapshots.Restore(o.key)", new: "_ = o",
 	},
 	{
 		name: "alone-finish", breaks: "what is charged after the answer is not owed", file: aloneGo, suites: redis,
-		old: "\t\ts.warm(z, s.time.now())\n", new: "",
+		old: "\t\tf.warm(z, f.conn.clock.now())\n", new: "",
 	},
 	{
 		name: "alone-ramp", breaks: "all keys go back to Redis at once", file: aloneGo, suites: redis,
 		old: "if elapsed >= ramp.Microseconds() {", new: "if elapsed >= 0 {",
 	},
 	{
-		name: "alone-background", breaks: "a debt that nobody asks for is not paid", file: aloneGo, suites: redis,
-		old: "if err := s.pay(ctx, owes); err != nil {", new: "if err := s.pay(ctx, owes[:0]); err != nil {",
+		name: "alone-background", breaks: "a debt that nobody asks for is not paid", file: debtsGo, suites: redis,
+		old: "if err := d.send(ctx, some); err != nil {", new: "if err := d.send(ctx, some[:0]); err != nil {",
 	},
 	{
 		name: "late-call", breaks: "a call that nobody waits for any more is carried out", file: "scripts/prelude.lua", suites: redis,
@@ -76,11 +77,11 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "late-clock", breaks: "a clock that has gone ahead makes every call late", file: "internal/stores/redis/conn.go", suites: redis,
-		old: "c.time.learn(-now)", new: "_ = now",
+		old: "c.clock.learn(-now)", new: "_ = now",
 	},
 	{
-		name: "alone-fewer", breaks: "fewer instances are believed at once", file: sharedGo, suites: redis,
-		old: "case s.fewer.IsZero():\n\t\ts.fewer = now\n\t\treturn", new: "case s.fewer.IsZero():",
+		name: "alone-fewer", breaks: "fewer instances are believed at once", file: "internal/stores/redis/instances.go", suites: redis,
+		old: "case i.fewer.IsZero():\n\t\ti.fewer = now\n\t\treturn", new: "case i.fewer.IsZero():",
 	},
 	{
 		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: portableGo, suites: redis,

@@ -43,7 +43,7 @@ var leaseMutants = []mutant{
 	},
 	{
 		name: "lease-epoch", breaks: "what is in hand outlives a reset", file: leaseGo, suites: redis,
-		old: "x.epoch, x.parts, x.thin = epoch, [2]leasePiece{}, false", new: "x.epoch, x.thin = epoch, false",
+		old: "x.epoch, x.parts, x.thin = epoch, [2]leasedPart{}, false", new: "x.epoch, x.thin = epoch, false",
 	},
 	{
 		name: "lease-pause", breaks: "a key that is used up is asked for all the time", file: leaseGo, suites: redis,
@@ -51,6 +51,6 @@ var leaseMutants = []mutant{
 	},
 	{
 		name: "lease-back", breaks: "what was taken for a denied request is lost", file: leasingGo, suites: redis,
-		old: "s.leases.giveBack(z, z.Cost, g.end)", new: "_ = g",
+		old: "l.leases.putBack(z, z.Cost, g.end)", new: "_ = g",
 	},
 }
