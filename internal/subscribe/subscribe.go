@@ -5,7 +5,7 @@ package subscribe
 import (
 	"context"
 	"errors"
-	"net"
+	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -73,7 +73,7 @@ func subscribe(ctx context.Context, client redis.UniversalClient, channel string
 			case *redis.Subscription:
 				to.Subscribed()
 			}
-		case isTimeout(err) && !pinged:
+		case errors.Is(err, os.ErrDeadlineExceeded) && !pinged:
 			if err := sub.Ping(ctx); err != nil {
 				return err
 			}
@@ -82,9 +82,4 @@ func subscribe(ctx context.Context, client redis.UniversalClient, channel string
 			return err
 		}
 	}
-}
-
-func isTimeout(err error) bool {
-	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// BenchmarkNotes writes down what Redis said of one key after the other, as each
-// request that Redis decides does, and tells what a note takes.
-func BenchmarkNotes(b *testing.B) {
+// BenchmarkSnapshots records what Redis reports for one key after the other, as
+// each decision in Redis does, and reports the size of a snapshot.
+func BenchmarkSnapshots(b *testing.B) {
 	for _, n := range []tableSize{{"10k", 10_000}, {"1M", 1_000_000}} {
 		b.Run("keys="+n.name, func(b *testing.B) {
 			c := storestest.NewBenchCounter(b, "notes", int64(n.keys), storestest.BenchGCRA)

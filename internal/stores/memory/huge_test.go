@@ -8,8 +8,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestLargestChunks lets a table grow past its first chunks of full size, which
-// are asked to lie in huge pages, and finds all of its keys again.
+// TestLargestChunks lets a table grow past its first chunks of the full size,
+// which should lie in huge pages, and finds all of its keys again.
 func TestLargestChunks(t *testing.T) {
 	const keys = 200_000
 	rule, err := new(algorithms.GCRA).Compile(algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1})
@@ -33,7 +33,8 @@ func TestLargestChunks(t *testing.T) {
 	}
 }
 
-// TestBrief leaves out what nobody reads, and decides the same.
+// TestBrief leaves out Remaining and Reset where they are not read, and decides
+// the same.
 func TestBrief(t *testing.T) {
 	rule, err := new(algorithms.GCRA).Compile(algorithms.Spec{Limit: 2, Window: 1_000_000, Cost: 1})
 	if err != nil {

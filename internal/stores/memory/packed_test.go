@@ -15,8 +15,8 @@ import (
 // every word of them.
 type unpaired struct{ algorithms.Rule }
 
-// packedTwins are a table as it is and one that keeps its states whole, which are
-// asked the same.
+// packedTwins are a table with paired states and one that stores all words,
+// which get the same checks.
 type packedTwins struct {
 	*testing.T
 	r        *rand.Rand
@@ -26,7 +26,7 @@ type packedTwins struct {
 	crowded  int
 }
 
-// versions are what the rules of a zone may come to be, without changing kind.
+// versions returns random rules of a zone, all of the same kinds.
 func versions(t *testing.T, r *rand.Rand) (all [][]algorithms.Rule) {
 	compile := func(a algorithms.Algorithm, limit, window int64, share int64) algorithms.Rule {
 		rule, err := a.Compile(algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true, ShareOf: share})
@@ -55,7 +55,7 @@ func (w *packedTwins) use(rules []algorithms.Rule) {
 	}
 }
 
-// ask puts the same ask to both tables.
+// ask makes the same check in both tables.
 func (w *packedTwins) ask() {
 	k, cost, reserve := w.r.Uint64N(150), 1+w.r.Int64N(3), w.r.IntN(5) == 0
 	var pair [2]*stores.Check
@@ -74,7 +74,7 @@ func (w *packedTwins) ask() {
 	}
 }
 
-// finish gives back what an open ask holds, or charges it after the fact.
+// finish releases what an open check holds, or charges it after the response.
 func (w *packedTwins) finish() {
 	if len(w.open) == 0 {
 		return
@@ -102,7 +102,7 @@ func (w *packedTwins) same(what string, pair [2]*stores.Check) {
 	}
 }
 
-// states compares everything that the tables hold, and counts who has which pair.
+// states compares the states in both tables, and counts the uses of each pair.
 func (w *packedTwins) states() {
 	p, q := TableOf(w.counters[0]), TableOf(w.counters[1])
 	for i := range p.shards {
@@ -143,9 +143,9 @@ func (w *packedTwins) states() {
 	}
 }
 
-// TestPackedStates asks a table and one that keeps its states whole the same,
-// over changes of the rules, floods, evictions, shared counters, permits, debts,
-// forgotten keys and steps of the clock.
+// TestPackedStates makes the same checks in a table with paired states and in
+// one that stores all words, with changes of the rules, floods, evictions,
+// shared counters, permits, debts, resets and clock steps.
 func TestPackedStates(t *testing.T) {
 	r := storestest.Seeded(t)
 	all := versions(t, r)
@@ -202,9 +202,9 @@ func testPacked(t *testing.T, r *rand.Rand, all [][]algorithms.Rule) {
 	}
 }
 
-// TestItemsOfOneShard charges keys of one shard together and apart: what was looked
-// up for the one is not taken for the other's.
-func TestItemsOfOneShard(t *testing.T) {
+// TestZonesOfOneShard charges keys of one shard together and separately: the
+// state that was looked up for one is not used for another.
+func TestZonesOfOneShard(t *testing.T) {
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	for name, rule := range map[string]algorithms.Algorithm{
@@ -235,9 +235,9 @@ func TestItemsOfOneShard(t *testing.T) {
 	}
 }
 
-// TestSlotsLieOnceEach sees that every slot has a place of its own, and that the
-// chunks are as long as they need be.
-func TestSlotsLieOnceEach(t *testing.T) {
+// TestSlotsDoNotOverlap checks that no two slots share memory, and that the
+// chunks are no longer than necessary.
+func TestSlotsDoNotOverlap(t *testing.T) {
 	for _, stride := range []int{2, 4, 14, 1009, 200_000} {
 		var m slots
 		m.init(stride)

@@ -10,9 +10,8 @@ import (
 )
 
 // TestHeldCostKeepsTheBound holds the cost of many requests at a time and
-// charges some of them when they are answered, as count_status does: what was
-// charged keeps the rule's bound in any window, counted at the instants of the
-// answers.
+// charges some of them at the response, as count_status does. The charges keep
+// the rule's bound in any window, counted at the times of the responses.
 func TestHeldCostKeepsTheBound(t *testing.T) {
 	r := storestest.Seeded(t)
 	now := int64(storestest.Hour)
@@ -52,10 +51,10 @@ func TestHeldCostKeepsTheBound(t *testing.T) {
 	}
 }
 
-// TestOwedIsWaitedOut charges more than was admitted, as settle does. The debt
-// is at most one further capacity: after two of them have drained, a request
-// passes, and never before the retry that a denial names.
-func TestOwedIsWaitedOut(t *testing.T) {
+// TestDebtIsBounded charges more than was admitted, as settle does. The debt is
+// at most one further capacity: after two capacities have drained a request is
+// admitted, and never before the retry of a denial.
+func TestDebtIsBounded(t *testing.T) {
 	r := storestest.Seeded(t)
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
@@ -103,7 +102,7 @@ func checkRetry(t *testing.T, name string, local *Store, c *stores.Counter, now 
 	}
 }
 
-// TestShadowsChangeNothing runs the same trace with shadow zones and without:
+// TestShadowsChangeNothing runs the same trace with and without shadow zones:
 // the live zones decide alike, and a shadow is charged only where they admit,
 // within its own bound.
 func TestShadowsChangeNothing(t *testing.T) {
@@ -114,7 +113,7 @@ func TestShadowsChangeNothing(t *testing.T) {
 		live, alone := storestest.RandomRule(r, true, false), storestest.RandomRule(r, false, false)
 		with, without := storestest.NewTestCounter(t, "z", 0, false, nil, live), storestest.NewTestCounter(t, "z", 0, false, nil, live)
 		shadow := storestest.NewTestCounter(t, "s", 0, false, nil, alone)
-		twin := storestest.NewTestCounter(t, "s", 0, false, nil, alone) // asked only when the live zone admits
+		twin := storestest.NewTestCounter(t, "s", 0, false, nil, alone) // checked only when the live zone admits
 		for step := range 100 {
 			now += r.Int64N(1 + live.Spec.Window/4)
 			k := stores.Key{Hi: 1, Lo: 1}
@@ -140,8 +139,9 @@ func TestShadowsChangeNothing(t *testing.T) {
 	}
 }
 
-// TestCostAboveTheBurstNeverPasses asks for more than a rule can ever hold,
-// beside a rule that could: it is denied for good, and nothing is charged.
+// TestCostAboveTheBurstNeverPasses checks a cost above a rule's capacity
+// together with a rule that would admit it: it is always denied, and nothing is
+// charged.
 func TestCostAboveTheBurstNeverPasses(t *testing.T) {
 	r := storestest.Seeded(t)
 	local := &Store{Clock: func() int64 { return storestest.Hour }}

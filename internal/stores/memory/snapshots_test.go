@@ -9,10 +9,10 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestNotesKeepWhatIsOwed makes and changes random notes of more keys than there
-// is room for. A note is that of its key, as it was left; what is owed is never
-// given up for another key, and while there is room nothing is.
-func TestNotesKeepWhatIsOwed(t *testing.T) {
+// TestSnapshotsKeepDebts makes and changes random snapshots of more keys than
+// there is room for. A key's snapshot is as it was left. A debt is never
+// evicted, and nothing is while there is room.
+func TestSnapshotsKeepDebts(t *testing.T) {
 	r := storestest.Seeded(t)
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
 	for _, most := range []int64{1, 640, 1_000_000} {
@@ -53,9 +53,9 @@ func TestNotesKeepWhatIsOwed(t *testing.T) {
 	}
 }
 
-// TestIndexOfAHugeTable puts a few keys into a table that may hold as many as there
-// can be, and has its notes made: what is allocated is for those few.
-func TestIndexOfAHugeTable(t *testing.T) {
+// TestIndexOfHugeTable puts a few keys into a table of the largest size, and
+// makes their snapshots: the indexes are sized for those few.
+func TestIndexOfHugeTable(t *testing.T) {
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
 	table := NewTable(c.Rules, false, math.MaxInt64)
 	n, shards := table.Snapshots(), uint64(len(table.shards))

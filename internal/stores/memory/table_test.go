@@ -14,9 +14,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestTableKeepsWhatIsInIt inserts and removes random keys and compares with a
-// map: the index has to be right after every removal and every growth.
-func TestTableKeepsWhatIsInIt(t *testing.T) {
+// TestTableEqualsMap inserts and removes random keys and compares the table
+// with a map: the index must be right after every removal and every growth.
+func TestTableEqualsMap(t *testing.T) {
 	r := storestest.Seeded(t)
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
 	table := NewTable(c.Rules, false, 1_000_000)
@@ -57,8 +57,8 @@ func TestTableKeepsWhatIsInIt(t *testing.T) {
 }
 
 // TestFullTableNeverAdmitsTooMuch floods a small table with more keys than it
-// holds. No key may pass more often than its rules say, though it moves between
-// slots of its own and shared counters, and a key in debt is never forgotten.
+// holds. No key is admitted more often than its rules allow, though it moves
+// between slots and shared counters, and no key in debt is evicted.
 func TestFullTableNeverAdmitsTooMuch(t *testing.T) {
 	t.Run("7 networks", func(t *testing.T) { floodSmallTable(t, 200, 7) })
 	t.Run("more networks than counters", func(t *testing.T) { floodSmallTable(t, 1200, 600) })
@@ -117,7 +117,7 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 }
 
 // TestHonestClientOutsideTheFlood floods a table from one network. A client of
-// another network still passes, and the flooder's victim stays in debt.
+// another network is still admitted, and keys stay in debt.
 func TestHonestClientOutsideTheFlood(t *testing.T) {
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
@@ -146,8 +146,8 @@ func TestHonestClientOutsideTheFlood(t *testing.T) {
 	}
 }
 
-// TestIdleTablesAreSmall: a thousand zones that nobody asks for take no more than
-// what their locks need.
+// TestIdleTablesAreSmall checks that a thousand unused zones take little
+// memory.
 func TestIdleTablesAreSmall(t *testing.T) {
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
 	heap := func() int64 {
@@ -169,8 +169,9 @@ func TestIdleTablesAreSmall(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// TestTableForgetsWhatIsUnused lets keys recover and sees their slots used again.
-func TestTableForgetsWhatIsUnused(t *testing.T) {
+// TestTableEvictsUnusedKeys lets keys recover and checks that their slots are
+// reused.
+func TestTableEvictsUnusedKeys(t *testing.T) {
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: 1000, Cost: 1}})
@@ -188,8 +189,8 @@ func TestTableForgetsWhatIsUnused(t *testing.T) {
 	}
 }
 
-// TestPermitsInAFullTable holds permits, also in shared counters, and gives them
-// back to where they were taken.
+// TestPermitsInAFullTable takes permits, also in shared counters, and releases
+// each where it was taken.
 func TestPermitsInAFullTable(t *testing.T) {
 	r := storestest.Seeded(t)
 	now := int64(storestest.Hour)
@@ -236,8 +237,8 @@ func TestPermitsInAFullTable(t *testing.T) {
 	}
 }
 
-// TestManyGoroutinesOneLimit lets many goroutines ask for several zones at
-// once: each zone's limit holds and no lock is taken in the wrong order.
+// TestManyGoroutinesOneLimit lets many goroutines check several zones at once:
+// each zone's limit holds, and the order of locking prevents deadlocks.
 func TestManyGoroutinesOneLimit(t *testing.T) {
 	local := &Store{Clock: func() int64 { return storestest.Hour }}
 	var counters []*stores.Counter

@@ -13,9 +13,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestDenialTellsOfAllStores denies in the first of two stores. The second is
-// looked at: it says what it would have, and is left as it was.
-func TestDenialTellsOfAllStores(t *testing.T) {
+// TestDenialHasResultsOfAllStores denies in the first of two stores. The second
+// only peeks: it reports its results, and its state does not change.
+func TestDenialHasResultsOfAllStores(t *testing.T) {
 	srv := redistest.Start(t)
 	shared := newTestShared(t, srv, func() int64 { return storestest.Hour })
 	for name, second := range map[string]stores.Store{"local": &memory.Store{Clock: func() int64 { return storestest.Hour }}, "redis": shared} {
@@ -46,9 +46,10 @@ func TestDenialTellsOfAllStores(t *testing.T) {
 	}
 }
 
-// TestShareAlone takes Redis away. The instance admits its share of the limit:
-// of as many as were last seen, or as many as it was told of.
-func TestShareAlone(t *testing.T) {
+// TestFallbackEnforcesShare decides without Redis. The instance admits its
+// share of the limit: of as many instances as were last seen, or as many as are
+// configured.
+func TestFallbackEnforcesShare(t *testing.T) {
 	for _, c := range []struct{ live, told, want int64 }{{0, 0, 10}, {5, 0, 2}, {5, 2e6, 5}} {
 		s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }, ShareOf: c.told}, ignoring{})
 		s.start.Do(func() {}) // it has no connection
@@ -70,9 +71,9 @@ func TestShareAlone(t *testing.T) {
 	}
 }
 
-// TestPlaceAlone takes a place while Redis is away and gives it back after it
-// has come again: here, where it was taken.
-func TestPlaceAlone(t *testing.T) {
+// TestFallbackPermit takes a permit without Redis and releases it after Redis
+// is available again: in this process, where it was taken.
+func TestFallbackPermit(t *testing.T) {
 	s := newTestShared(t, redistest.Start(t), func() int64 { return storestest.Hour })
 	s.Observe(ignoring{})
 	counter := storestest.NewTestCounter(t, "alone", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
@@ -105,8 +106,9 @@ func (v *virtual) runChanged(t *testing.T, s *Store, from, to string) {
 	s.conn.setScript(strings.ReplaceAll(s.conn.script, from, to))
 }
 
-// TestRedisVerdictStands runs a script that denies what the rules admit. What
-// Redis says stands, because it has charged by it, and the difference is told.
+// TestRedisVerdictStands runs a script that denies what the rules admit. The
+// verdict of Redis stands, because Redis has charged by it, and the difference
+// is reported.
 func TestRedisVerdictStands(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{now: storestest.Hour, client: srv.Client()}

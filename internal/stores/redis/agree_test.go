@@ -56,11 +56,10 @@ func (w *twins) owe(z *stores.ZoneCheck, cost int64) {
 	w.local.Finish(context.Background(), &again, cost)
 }
 
-// TestDebtForgetsWhatIsOver charges a debt to a log, some of which had left the
-// window by then, and sets the clock back to where it had not: what the ring of
-// one store happens to hold still, and that of the other does not, counts in
-// neither.
-func TestDebtForgetsWhatIsOver(t *testing.T) {
+// TestDebtIgnoresExpiredStamps charges a debt to a log of which some stamps had
+// left the window, and sets the clock back to where they had not. Neither store
+// counts stamps that only one of the rings still holds.
+func TestDebtIgnoresExpiredStamps(t *testing.T) {
 	w := newTwins(t)
 	for _, owed := range []int64{0, 1, 140} { // the last is more than a new ring in Redis has room for
 		limit := 10 + 2*owed
@@ -87,8 +86,8 @@ func TestDebtForgetsWhatIsOver(t *testing.T) {
 	}
 }
 
-// TestSmallStepsOfTheClock sets the clock back by parts of a window, where some
-// of what was used lies ahead and some does not.
+// TestSmallStepsOfTheClock sets the clock back by parts of a window, so that
+// only some of what was charged lies ahead.
 func TestSmallStepsOfTheClock(t *testing.T) {
 	w := newTwins(t)
 	for name, spec := range clockRules() {
@@ -102,10 +101,10 @@ func TestSmallStepsOfTheClock(t *testing.T) {
 	}
 }
 
-// TestHeldZoneIsMended sets the clock back between two requests of a zone that
-// holds costs until they are answered: the second one charges nothing yet, and
-// still mends the state.
-func TestHeldZoneIsMended(t *testing.T) {
+// TestHeldZoneIsRepaired sets the clock back between two requests of a zone
+// that holds costs until the response. The second charges nothing yet, and
+// still repairs the state.
+func TestHeldZoneIsRepaired(t *testing.T) {
 	w := newTwins(t)
 	for _, name := range []string{"fixed_window", "sliding_window", "sliding_log"} { // a meter is full then, and denies
 		c := storestest.NewTestCounter(t, name, 0, true, nil, clockRules()[name])
@@ -116,8 +115,8 @@ func TestHeldZoneIsMended(t *testing.T) {
 	}
 }
 
-// TestLogGrows fills logs that are longer than a new ring, one alone and two
-// beside each other, with the clock set back just as a ring has to grow.
+// TestLogGrows fills logs that are longer than a new ring, one alone and two in
+// one zone, with a clock step just as a ring has to grow.
 func TestLogGrows(t *testing.T) {
 	r := storestest.Seeded(t)
 	for round := range 6 {
@@ -142,9 +141,9 @@ func TestLogGrows(t *testing.T) {
 	}
 }
 
-// TestOwedOutlivesAChange owes more than a limit, which is then raised: all of
-// it counts.
-func TestOwedOutlivesAChange(t *testing.T) {
+// TestDebtSurvivesLimitChange owes more than a limit, which is then raised: all
+// of the debt counts.
+func TestDebtSurvivesLimitChange(t *testing.T) {
 	w := newTwins(t)
 	for name, alg := range map[string]algorithms.Algorithm{"log": &algorithms.SlidingLog{}, "window": &algorithms.SlidingWindow{}, "fixed": &algorithms.FixedWindow{}} {
 		sp := algorithms.Spec{Limit: 5, Window: storestest.Hour, Cost: 1, Debt: true}
@@ -159,8 +158,8 @@ func TestOwedOutlivesAChange(t *testing.T) {
 	}
 }
 
-// TestOwedUnderASmallerBurst charges after the fact, through a rule with a small
-// burst, what was used under a large one: all of it stays used.
+// TestOwedUnderASmallerBurst charges after the response, under a rule with a
+// small burst, what was admitted under a large one. All of it counts.
 func TestOwedUnderASmallerBurst(t *testing.T) {
 	w := newTwins(t)
 	for _, limits := range [][2]int64{{40, 40}, {40, 7}, {7, 40}} {
@@ -185,8 +184,8 @@ func TestOwedUnderASmallerBurst(t *testing.T) {
 	}
 }
 
-// TestOwedUnderAnotherLimit charges after the fact, by turns under two limits,
-// more than either may owe: nothing that is owed is given back.
+// TestOwedUnderAnotherLimit charges after the response, alternating between two
+// limits, more than either may owe. No debt is lost.
 func TestOwedUnderAnotherLimit(t *testing.T) {
 	w := newTwins(t)
 	sp := algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}
@@ -205,9 +204,9 @@ func TestOwedUnderAnotherLimit(t *testing.T) {
 	}
 }
 
-// TestTimeToLiveOfWhatIsMended denies what a clock since set back has filled:
-// the key that is mended lives as long as its rule needs from now on.
-func TestTimeToLiveOfWhatIsMended(t *testing.T) {
+// TestTimeToLiveAfterRepair denies at a key that was filled before the clock
+// was set back. The repaired key lives as long as its rule needs from now on.
+func TestTimeToLiveAfterRepair(t *testing.T) {
 	w := newTwins(t)
 	c := storestest.NewTestCounter(t, "mended", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}})
 	w.ask(25, 2, c)
@@ -218,8 +217,8 @@ func TestTimeToLiveOfWhatIsMended(t *testing.T) {
 	w.expiry(t, z)
 }
 
-// TestZonesInOneCall decides three zones at once: a shadow denies nobody, and
-// all leave after the longest of their queues, wherever it stands.
+// TestZonesInOneCall decides three zones at once: a shadow denies no request,
+// and all wait for the longest of their queues, whatever its index.
 func TestZonesInOneCall(t *testing.T) {
 	w := newTwins(t)
 	zone := func(name string, alg algorithms.Algorithm, limit, wait int64) *stores.Counter {

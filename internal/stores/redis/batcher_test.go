@@ -77,9 +77,9 @@ func occupy(t *testing.T, s *Store, ask func()) {
 	}
 }
 
-// TestAsksShareCalls keeps Redis from answering while many ask. Those that wait
-// are asked for in as few calls as the bound on rules allows.
-func TestAsksShareCalls(t *testing.T) {
+// TestChecksShareCalls pauses Redis while many requests arrive. Those that wait
+// are sent in as few calls as the bound on rules allows.
+func TestChecksShareCalls(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
 	s.conn.seq.Store(storestest.Hour)
@@ -116,9 +116,9 @@ func TestAsksShareCalls(t *testing.T) {
 	}
 }
 
-// TestLateAskComesAlong has one ask after it was chosen who asks for those that
-// wait, but before that call has left.
-func TestLateAskComesAlong(t *testing.T) {
+// TestLateCheckJoinsBatch adds a call after the sender of a batch was chosen,
+// but before it sends.
+func TestLateCheckJoinsBatch(t *testing.T) {
 	l := &newBatchers(false)[0]
 	question := func(rules int) *call {
 		q := newCall(time.Now().Add(time.Minute), stores.Key{})
@@ -146,10 +146,10 @@ func TestLateAskComesAlong(t *testing.T) {
 	}
 }
 
-// TestEveryoneLeavesInTime has questions with ends of their own wait, in the queue
-// and for an answer. Each leaves at the instant at which its time is up, and knows
-// whether it may have been charged.
-func TestEveryoneLeavesInTime(t *testing.T) {
+// TestCallsExpireAtTheirDeadline has calls with different deadlines wait, in
+// the queue and for a reply. Each expires at its deadline, with an error that
+// says whether it may have been charged.
+func TestCallsExpireAtTheirDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, start := &newBatchers(false)[0], time.Now()
 		question := func(end time.Duration) *call {
@@ -192,9 +192,9 @@ func TestEveryoneLeavesInTime(t *testing.T) {
 	})
 }
 
-// TestReadyAsksComeAlong has several ask at the same time on one processor while
-// a call is under way. They take one call.
-func TestReadyAsksComeAlong(t *testing.T) {
+// TestReadyChecksJoinBatch has several goroutines check at the same time on one
+// processor during a call. They share one call.
+func TestReadyChecksJoinBatch(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
 	c := storestest.NewTestCounter(t, "ready", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
@@ -218,8 +218,8 @@ func TestReadyAsksComeAlong(t *testing.T) {
 	}
 }
 
-// TestCallsThatFailCountOnce has many wait for a Redis that then refuses. Each
-// call that was made counts once, and opens the breaker for those that wait.
+// TestCallsThatFailCountOnce has many requests wait for a Redis that then
+// refuses. Each call counts once, and opens the breaker for those that wait.
 func TestCallsThatFailCountOnce(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
@@ -254,8 +254,8 @@ func TestCallsThatFailCountOnce(t *testing.T) {
 	}
 }
 
-// TestAnswerWithMoreThanWasAsked has the script say more than the asks' answers.
-func TestAnswerWithMoreThanWasAsked(t *testing.T) {
+// TestReplyWithExcessBytes has the script return more than the replies.
+func TestReplyWithExcessBytes(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
@@ -268,8 +268,8 @@ func TestAnswerWithMoreThanWasAsked(t *testing.T) {
 	}
 }
 
-// TestManyTogetherKeepTheBound has many goroutines of several instances ask for
-// few keys. Exactly what the rules allow passes, of every key.
+// TestManyTogetherKeepTheBound has many goroutines of several instances check
+// few keys. Exactly what the rules allow is admitted for every key.
 func TestManyTogetherKeepTheBound(t *testing.T) {
 	srv := redistest.Start(t)
 	instances := []*Store{newTestShared(t, srv, func() int64 { return storestest.Hour }), newTestShared(t, srv, func() int64 { return storestest.Hour })}
@@ -309,9 +309,9 @@ func TestManyTogetherKeepTheBound(t *testing.T) {
 	srv.CheckTTLs()
 }
 
-// TestStrangeKeyBesideOthers has many ask in one call, of which one finds a key
-// that holds a list. It alone is decided without Redis.
-func TestStrangeKeyBesideOthers(t *testing.T) {
+// TestForeignKeyInBatch has one of the checks of a call find a list at its key.
+// Only that check is decided without Redis.
+func TestForeignKeyInBatch(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
 	s.Observe(ignoring{})
@@ -360,9 +360,9 @@ type failures struct {
 func (f *failures) StoreError(string, Failure, error) { f.errors.Add(1) }
 func (f *failures) StoreDown(string, Failure, error)  { f.downs.Add(1) }
 
-// TestQueueWhenRedisStalls lets everyone's time run out. What was not sent is
-// known not to be charged, and what may have been sent is no more than a few
-// calls carry. A call that fails counts once, however many it asked for.
+// TestQueueWhenRedisStalls lets all deadlines pass. What was not sent is
+// reported as not charged, and at most a few calls may have been sent. A failed
+// call counts once, however many checks it carries.
 func TestQueueWhenRedisStalls(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}

@@ -46,10 +46,10 @@ func mixedCall(t *testing.T, client *goredis.Client) (keys []string, asks [][]by
 	return keys, asks, broken
 }
 
-// TestStrangeValues decides many asks in one call of which some find what is
-// none of ours. Those fail, the others are decided, and nothing strange is
-// changed.
-func TestStrangeValues(t *testing.T) {
+// TestForeignValues decides many checks in one call of which some find values
+// that are not the script's. Those fail, the others are decided, and no such
+// value changes.
+func TestForeignValues(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
 	keys, asks, broken := mixedCall(t, client)
@@ -96,9 +96,9 @@ func TestStrangeValues(t *testing.T) {
 	}
 }
 
-// TestErrorsThatMeetAll makes Redis refuse what the second ask needs: the whole
-// call fails, with Redis' own error.
-func TestErrorsThatMeetAll(t *testing.T) {
+// TestErrorsOfWholeCalls makes Redis refuse what the second check needs: the
+// whole call fails, with the error of Redis.
+func TestErrorsOfWholeCalls(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
 	s.Observe(ignoring{}) // the heartbeat is refused, too

@@ -41,8 +41,8 @@ func decideInCluster(s *Store, items ...stores.ZoneCheck) *stores.Check {
 }
 
 // TestClusterKeepsLimitsOverSlots decides a zone, two zones of one key, and two
-// zones of different keys, many at a time: no limit is exceeded, what one zone
-// denies is charged to no other, nothing stays held, and no call mixes slots.
+// zones of different keys, concurrently. No limit is exceeded, a denied check
+// charges no zone, nothing stays held, and no call mixes slots.
 func TestClusterKeepsLimitsOverSlots(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	s := newClusterStore(t, nodes)
@@ -111,9 +111,9 @@ func checkNothingHeld(t *testing.T, nodes []*redistest.Server) {
 	}
 }
 
-// TestPlaceOutlivesTheReserve reserves a zone with in_flight for the sake of
-// another store: the place is kept until the request is answered.
-func TestPlaceOutlivesTheReserve(t *testing.T) {
+// TestPermitOutlivesReserve reserves a zone with in_flight for the sake of
+// another store: the permit is held until the response.
+func TestPermitOutlivesReserve(t *testing.T) {
 	srv := redistest.Start(t)
 	clock := func() int64 { return storestest.Hour }
 	shared := newTestShared(t, srv, clock)

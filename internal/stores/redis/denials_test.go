@@ -17,9 +17,9 @@ import (
 // its call.
 func (v *virtual) asked() bool { return v.conn.seq.Load() != uint64(v.now)-1 }
 
-// TestDeniedFromMemory has two instances ask for the same keys, of which one
+// TestDeniedFromMemory has two instances check the same keys, one of which
 // remembers denials. Its verdicts are those of the local store, which sees all
-// that is charged, and its retries are never too long.
+// charges, and its retries are never too long.
 func TestDeniedFromMemory(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -93,9 +93,9 @@ func longestRetry(check *stores.Check) (retry int64) {
 	return retry
 }
 
-// TestShadowsDenialIsNobodysElse has a shadow deny for longer than the live zone
-// does. What it said denies nobody.
-func TestShadowsDenialIsNobodysElse(t *testing.T) {
+// TestShadowDenialIsNotRemembered has a shadow deny for longer than the live
+// zone. Its denial denies no request.
+func TestShadowDenialIsNotRemembered(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
@@ -113,9 +113,9 @@ func TestShadowsDenialIsNobodysElse(t *testing.T) {
 	}
 }
 
-// TestNothingIsRememberedOfPlaces denies requests of zones in which others hold
-// something: all of them come to Redis.
-func TestNothingIsRememberedOfPlaces(t *testing.T) {
+// TestDenialsWithPermitsAreNotRemembered denies requests of zones with permits:
+// all of them are decided by Redis.
+func TestDenialsWithPermitsAreNotRemembered(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
@@ -135,7 +135,7 @@ func TestNothingIsRememberedOfPlaces(t *testing.T) {
 }
 
 // TestDenialsAreForgotten changes, after a denial, what it depends on. The next
-// ask comes to Redis again.
+// check is decided by Redis.
 func TestDenialsAreForgotten(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}

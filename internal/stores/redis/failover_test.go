@@ -75,9 +75,9 @@ func clients(t *testing.T, srv *redistest.Server) (ids []string) {
 	return ids
 }
 
-// TestFoundAtOnce asks a Redis that is away far more often than the pool is
-// large: the first call after it is back reaches it.
-func TestFoundAtOnce(t *testing.T) {
+// TestReconnectsAtOnce calls an unavailable Redis far more often than the pool
+// is large. The first call after Redis is back succeeds.
+func TestReconnectsAtOnce(t *testing.T) {
 	srv := redistest.Start(t)
 	c := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2})
 	defer func() { _ = c.client.Close() }()
@@ -95,7 +95,8 @@ func TestFoundAtOnce(t *testing.T) {
 	}
 }
 
-// TestTooManyClients is told so, though Redis hangs up before it is asked.
+// TestTooManyClients reports a Redis at its maxclients, which closes
+// connections before they are used.
 func TestTooManyClients(t *testing.T) {
 	srv := redistest.Start(t)
 	admin := srv.Client().Conn()
@@ -148,9 +149,9 @@ func TestNoStaleConnection(t *testing.T) {
 	})
 }
 
-// TestSentinelFailover kills a master that Sentinels watch: every request is
-// decided, counts are shared at the new master, and when the old one is back as
-// a replica nobody speaks with it.
+// TestSentinelFailover kills a master that Sentinels monitor. Every request is
+// decided, counts are shared at the new master, and the old one gets no calls
+// after it is back as a replica.
 func TestSentinelFailover(t *testing.T) {
 	w := redistest.StartSentinel(t)
 	s := startAt(t, ConnOptions{Addresses: w.Addrs(), Master: redistest.SentinelMaster})
@@ -182,9 +183,9 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// TestClusterFailover kills the master of a slot: every request is decided,
-// keys of other slots stay shared or are soon again, and those of that slot are
-// once its replica has taken over.
+// TestClusterFailover kills the master of a slot. Every request is decided,
+// keys of other slots stay shared or soon are again, and those of that slot are
+// once its replica is promoted.
 func TestClusterFailover(t *testing.T) {
 	nodes := redistest.StartReplicatedCluster(t, 3)
 	o := ConnOptions{Cluster: true}

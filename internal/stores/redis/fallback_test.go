@@ -137,10 +137,10 @@ func (f *fleet) counters(t *testing.T, name string, spec storestest.RuleSpec) []
 	return cs
 }
 
-// TestPromiseUnderFailures lets instances lose Redis and find it again, in every
-// way there is, under attack. Through Redis no more passes than the bound, and
-// alone no instance lets more pass than the bound of its share: in any window,
-// over any number of outages. Nobody is locked out afterwards.
+// TestPromiseUnderFailures lets instances lose and regain Redis, in every way
+// there is, under attack. Redis admits no more than the bound, and no instance
+// without Redis more than the bound of its share: in any window, over any
+// number of outages. No key is locked out afterwards.
 func TestPromiseUnderFailures(t *testing.T) {
 	srv := redistest.Start(t)
 	r := storestest.Seeded(t)
@@ -260,9 +260,10 @@ func everyKind() map[string]storestest.RuleSpec {
 	}
 }
 
-// TestStartsAloneWarm uses parts of a limit through Redis, and then loses it:
-// each of three instances has as much of its third left as was left of the whole.
-func TestStartsAloneWarm(t *testing.T) {
+// TestFallbackStartsFromLastReport uses parts of a limit in Redis, and then
+// loses it. Each of three instances has as much left of its third as was left
+// of the whole.
+func TestFallbackStartsFromLastReport(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range everyKind() {
 		for used, want := range map[int]int{0: 4, 6: 2, 9: 1, 12: 0} {
@@ -282,9 +283,9 @@ func TestStartsAloneWarm(t *testing.T) {
 	}
 }
 
-// TestDebtsAreCharged admits alone, and finds it charged in Redis: with the key's
-// own next ask, or in the background if none comes. What is unknown to have been
-// charged is not charged twice.
+// TestDebtsAreCharged admits without Redis, and finds the debt charged in
+// Redis: with the next check of the key, or in the background if there is none.
+// What may have been charged is not charged twice.
 func TestDebtsAreCharged(t *testing.T) {
 	srv := redistest.Start(t)
 	k := stores.Key{Hi: 1, Lo: 2}
@@ -331,10 +332,10 @@ func TestDebtsAreCharged(t *testing.T) {
 	}
 }
 
-// TestGhostIsNotChargedTwice loses the answer to an ask that Redis has charged.
-// What the instance admits in its place is not charged there again, and what a
-// refused one left to the instance is.
-func TestGhostIsNotChargedTwice(t *testing.T) {
+// TestUnknownOutcomeIsNotChargedTwice loses the reply to a check that Redis has
+// charged. What the instance admits instead is not charged again. What it
+// admits after a refusal is.
+func TestUnknownOutcomeIsNotChargedTwice(t *testing.T) {
 	srv := redistest.Start(t)
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range everyKind() {
@@ -362,9 +363,9 @@ func TestGhostIsNotChargedTwice(t *testing.T) {
 	}
 }
 
-// TestCountedAloneIsOwed answers a request after Redis has come back that was let
-// through without it: what it is to pay is charged there.
-func TestCountedAloneIsOwed(t *testing.T) {
+// TestChargesDuringFallbackAreOwed ends a request that was decided without
+// Redis after Redis is available again: its charge becomes a debt.
+func TestChargesDuringFallbackAreOwed(t *testing.T) {
 	srv := redistest.Start(t)
 	k := stores.Key{Hi: 1, Lo: 2}
 	for name, spec := range everyKind() {
@@ -384,8 +385,8 @@ func TestCountedAloneIsOwed(t *testing.T) {
 	}
 }
 
-// TestKeysComeBackOneByOne asks for many keys while time passes after an
-// outage: each goes over to Redis once, and all have at its end.
+// TestKeysComeBackOneByOne checks many keys during the ramp after an outage.
+// Redis starts to decide each key once, and decides all of them at its end.
 func TestKeysComeBackOneByOne(t *testing.T) {
 	srv := redistest.Start(t)
 	f := newFleet(t, srv, 1)
@@ -415,9 +416,9 @@ func TestKeysComeBackOneByOne(t *testing.T) {
 	}
 }
 
-// TestFewerInstancesAreBelievedLater counts fewer instances for a moment, as after
-// Redis has lost its memory, and then for good.
-func TestFewerInstancesAreBelievedLater(t *testing.T) {
+// TestFewerInstancesAreAcceptedLater counts fewer instances for a moment, as
+// after Redis has lost its memory, and then for good.
+func TestFewerInstancesAreAcceptedLater(t *testing.T) {
 	s := New(Options{Name: "redis"}, ignoring{})
 	begin := time.Now()
 	for _, step := range []struct {
@@ -433,8 +434,9 @@ func TestFewerInstancesAreBelievedLater(t *testing.T) {
 	}
 }
 
-// TestLateCallChangesNothing stops Redis while calls are on their way. When Redis
-// goes on, it takes them up, and charges nothing: who asked has long gone.
+// TestLateCallChangesNothing stops Redis while calls are in flight. When Redis
+// continues, it takes them up, and charges nothing: their deadlines have
+// passed.
 func TestLateCallChangesNothing(t *testing.T) {
 	srv := redistest.Start(t)
 	began := time.Now()
@@ -473,8 +475,8 @@ func TestLateCallChangesNothing(t *testing.T) {
 	}
 }
 
-// TestClockAheadIsLearned lets Redis' clock run ahead of what was known: the call
-// that it takes for late is made again, and answered.
+// TestClockAheadIsLearned lets Redis' clock run ahead of the estimate: the call
+// that Redis takes for late is sent again, and answered.
 func TestClockAheadIsLearned(t *testing.T) {
 	srv := redistest.Start(t)
 	f := newFleet(t, srv, 1)

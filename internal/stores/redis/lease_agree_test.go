@@ -14,8 +14,8 @@ import (
 )
 
 // TestStoresAgreeOnLeases takes random zones with leases over random traces, in
-// which part of the asks want something in advance: Redis grants what the Go
-// arithmetic would, says the same of what is left and keeps the same states.
+// which part of the checks request a lease. Redis grants what the arithmetic in
+// Go would, reports the same Remaining and keeps the same states.
 func TestStoresAgreeOnLeases(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}

@@ -74,9 +74,9 @@ func perSecond(limit int64) storestest.RuleSpec {
 	return storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}}
 }
 
-// TestSaturatedKeyIsLeased has three instances ask for more than twice what a limit
-// allows for two seconds. What passes keeps the bound and is at least nine tenths
-// of the limit, and hardly any request comes to Redis.
+// TestSaturatedKeyIsLeased has three instances check more than twice the limit
+// for two seconds. What is admitted keeps the bound and is at least nine tenths
+// of the limit, and few requests lead to a call.
 func TestSaturatedKeyIsLeased(t *testing.T) {
 	sp := algorithms.Spec{Limit: 10_000, Window: 1_000_000, Cost: 1}
 	for _, v := range []struct {
@@ -141,8 +141,8 @@ func (f *leasingFleet) checkCounts(all []*Store) {
 	}
 }
 
-// TestColdKeyIsNotLeased asks for a key now and then, and for one whose limit is
-// low: every request comes to Redis.
+// TestColdKeyIsNotLeased checks a key now and then, and one with a low limit:
+// every request leads to a call.
 func TestColdKeyIsNotLeased(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	cold := f.counter("cold", perSecond(10_000))
@@ -164,8 +164,8 @@ func TestColdKeyIsNotLeased(t *testing.T) {
 	}
 }
 
-// TestLeaseEnds spends a lease for as long as it lasts, and no longer, also while
-// Redis is away.
+// TestLeaseEnds spends a lease until it expires, and not afterwards, also
+// without Redis.
 func TestLeaseEnds(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
@@ -188,7 +188,7 @@ func TestLeaseEnds(t *testing.T) {
 	}
 }
 
-// TestLeasesAreForgotten changes, with something in hand, what it depends on.
+// TestLeasesAreForgotten changes what a lease depends on.
 func TestLeasesAreForgotten(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
@@ -208,8 +208,8 @@ func TestLeasesAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLeaseOfSomeZones asks for two zones of which one is in hand: Redis is asked
-// for the other, and if that denies, nothing was spent.
+// TestLeaseOfSomeZones checks two zones of which one has a lease: Redis decides
+// the other, and if that denies, nothing was spent.
 func TestLeaseOfSomeZones(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
@@ -233,8 +233,8 @@ func TestLeaseOfSomeZones(t *testing.T) {
 	}
 }
 
-// TestLeaseOfAllZones asks for two hot zones: both are leased, and few requests
-// come to Redis.
+// TestLeaseOfAllZones checks two hot zones: both get leases, and few requests
+// lead to a call.
 func TestLeaseOfAllZones(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s := f.all[0]
@@ -256,7 +256,7 @@ func TestLeaseOfAllZones(t *testing.T) {
 	}
 }
 
-// TestLeaseAcrossStores holds a cost in hand until another store has decided. If
+// TestLeaseAcrossStores holds leased cost until another store has decided. If
 // that denies, it is put back.
 func TestLeaseAcrossStores(t *testing.T) {
 	f := newLeasingFleet(t, 1)
@@ -280,8 +280,9 @@ func TestLeaseAcrossStores(t *testing.T) {
 	}
 }
 
-// TestLeaseLooks looks at a leased key: Redis is asked, and nothing is spent.
-func TestLeaseLooks(t *testing.T) {
+// TestLeasePeeks peeks at a key with a lease: Redis decides, and nothing is
+// spent.
+func TestLeasePeeks(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	f.heat(s, c)
@@ -296,8 +297,8 @@ func TestLeaseLooks(t *testing.T) {
 	}
 }
 
-// TestLeaseKeepsWholeStepsBack: a bucket that is refilled step by step keeps back
-// what all steps give that may begin while a lease lasts.
+// TestLeaseKeepsWholeStepsBack checks that a bucket with steps keeps back what
+// all steps add that may begin during a lease.
 func TestLeaseKeepsWholeStepsBack(t *testing.T) {
 	for lease, left := range map[time.Duration]int64{
 		0: 100, time.Millisecond: 90, 50 * time.Millisecond: 90, 100 * time.Millisecond: 90, 101 * time.Millisecond: 80,

@@ -57,9 +57,9 @@ func eager(s *Store, z *stores.ZoneCheck, most int64) {
 	x.rate, x.since, x.terms.most, x.thin = leaseCost, now, most, false
 }
 
-// TestWorstWindowsLeased attacks every algorithm through instances that lease all
-// they can, some of which never lease anything, and prints the worst window that
-// it found beside the bound. Costs are asked for at the edges of leases, too.
+// TestWorstWindowsLeased attacks every algorithm through instances with the
+// largest leases, some of which lease nothing, and prints the worst window that
+// it found with the bound. Costs are also requested at the edges of leases.
 func TestWorstWindowsLeased(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}

@@ -62,9 +62,10 @@ func holding(t *testing.T, name string) *stores.Counter {
 	return storestest.NewTestCounter(t, name, 2, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1, Debt: true}})
 }
 
-// TestPlacesLapse takes places that nobody renews. Each lapses 30 seconds after
-// it was taken, to the microsecond, with the cost that it held and no other.
-func TestPlacesLapse(t *testing.T) {
+// TestPermitsExpire takes permits that are not renewed. Each expires 30 seconds
+// after it was taken, to the microsecond, with the cost that it held and no
+// other.
+func TestPermitsExpire(t *testing.T) {
 	s, c := newVirtualAt(t), holding(t, "lapse")
 	first := s.at(0, c, 2)
 	expect(t, "the first", first, true, 8)
@@ -87,9 +88,9 @@ func TestPlacesLapse(t *testing.T) {
 	expect(t, "with two places taken", s.at(50, c, 1), false, 7)
 }
 
-// TestPlacesAreRenewed renews those of one instance. They go on to hold what
-// they held, and those of another lapse as they would have.
-func TestPlacesAreRenewed(t *testing.T) {
+// TestPermitsAreRenewed renews the permits of one instance. They stay, and
+// those of another expire.
+func TestPermitsAreRenewed(t *testing.T) {
 	s, c := newVirtualAt(t), holding(t, "renew")
 	first, second := s.at(0, c, 2), s.at(0, c, 3)
 	s.set(20)
@@ -113,9 +114,9 @@ func TestPlacesAreRenewed(t *testing.T) {
 	expect(t, "when the other's has lapsed", s.at(30, c, 1), true, 7)
 }
 
-// TestPlacesWhenTheClockIsSetBack takes a place an hour ahead. It lapses within
-// 30 seconds of the first one that is taken then.
-func TestPlacesWhenTheClockIsSetBack(t *testing.T) {
+// TestPermitsAfterClockStepBack takes a permit an hour ahead. It expires within
+// 30 seconds of the first one that is taken after the step.
+func TestPermitsAfterClockStepBack(t *testing.T) {
 	s, c := newVirtualAt(t), holding(t, "back")
 	s.at(3600, c, 2)
 	expect(t, "an hour back", s.at(0, c, 3), true, 5)
@@ -123,9 +124,9 @@ func TestPlacesWhenTheClockIsSetBack(t *testing.T) {
 	expect(t, "again", s.at(30, c, 1), true, 8)
 }
 
-// TestPlaceIsFoundByItsWholeNumber gives back a place whose number is the bytes
-// of another's lapse: there is none, and the other stays.
-func TestPlaceIsFoundByItsWholeNumber(t *testing.T) {
+// TestPermitIsFoundByWholeID releases a permit whose ID is the bytes of
+// another's expiry: it does not exist, and the other stays.
+func TestPermitIsFoundByWholeID(t *testing.T) {
 	s, c := newVirtualAt(t), holding(t, "number")
 	s.at(0, c, 2)
 	lapses := float64(holdsBegin + lapse.Microseconds())
@@ -140,8 +141,8 @@ func TestPlaceIsFoundByItsWholeNumber(t *testing.T) {
 	expect(t, "with two places taken", s.at(1, c, 1), false, 7)
 }
 
-// TestFinishTwice finishes a request twice, in both stores: its place is given
-// back once.
+// TestFinishTwice finishes a request twice, in both stores: its permit is
+// released once.
 func TestFinishTwice(t *testing.T) {
 	s := newVirtualAt(t)
 	for name, store := range map[string]stores.Store{"local": &memory.Store{Clock: s.v.clock}, "redis": s.Store} {
@@ -165,9 +166,9 @@ func TestFinishTwice(t *testing.T) {
 	}
 }
 
-// TestChargeAfterAReserve charges a request once more whose cost was reserved
-// and has been charged. It holds nothing any more, so that this is not tried
-// again when nobody knows whether it was done.
+// TestChargeAfterAReserve charges a request again whose cost was reserved and
+// charged. It holds nothing any more, so that the charge is not retried when
+// its outcome is unknown.
 func TestChargeAfterAReserve(t *testing.T) {
 	s := newVirtualAt(t)
 	c := storestest.NewTestCounter(t, "reserve", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1, Debt: true}})
@@ -192,9 +193,9 @@ func TestChargeAfterAReserve(t *testing.T) {
 	}
 }
 
-// TestPlaceNobodyKnowsOf loses the answer to a decision. The place that it may
-// have taken is given back, again and again until Redis has said so.
-func TestPlaceNobodyKnowsOf(t *testing.T) {
+// TestPermitOfLostReplyIsReleased loses the reply to a decision. The permit
+// that it may have taken is released, with retries until Redis confirms it.
+func TestPermitOfLostReplyIsReleased(t *testing.T) {
 	s := newVirtualAt(t)
 	s.Observe(ignoring{})
 	c := holding(t, "unknown")
@@ -227,9 +228,9 @@ func TestPlaceNobodyKnowsOf(t *testing.T) {
 // ignoring is a Watcher that nothing matters to.
 type ignoring = noObserver
 
-// TestInstancesAlive counts instances by their beats: once each, while they
-// were seen in the last five seconds, and not in the future.
-func TestInstancesAlive(t *testing.T) {
+// TestLiveInstances counts instances by their heartbeats: once each, for five
+// seconds after the last, and not in the future.
+func TestLiveInstances(t *testing.T) {
 	srv := redistest.Start(t)
 	one := &virtualAt{v: &virtual{client: srv.Client()}}
 	two := &virtualAt{v: &virtual{client: srv.Client()}}
@@ -250,9 +251,8 @@ func TestInstancesAlive(t *testing.T) {
 	}
 }
 
-// TestTimeToLive looks at when keys are said to expire. That is never before
-// the rules have forgotten, at most a second later, and the same while that
-// holds.
+// TestTimeToLive checks when keys expire: never before the rules are in their
+// initial state, at most a second later, and at the same time while that holds.
 func TestTimeToLive(t *testing.T) {
 	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "sliding_log": &algorithms.SlidingLog{}, "sliding_window": &algorithms.SlidingWindow{}} {
 		t.Run(name, func(t *testing.T) {
@@ -308,9 +308,9 @@ func (s *virtualAt) expiry(t *testing.T, z *stores.ZoneCheck) int64 {
 	return at
 }
 
-// TestDebtOfARuleSetBack charges a rule that owes all it may, by a clock that
-// was set back by the least there is. Nothing is given back, in both stores.
-func TestDebtOfARuleSetBack(t *testing.T) {
+// TestDebtAfterClockStepBack charges a rule with the highest debt after the
+// clock was set back by a microsecond. No debt is lost, in both stores.
+func TestDebtAfterClockStepBack(t *testing.T) {
 	s := newVirtualAt(t)
 	local := &memory.Store{Clock: s.v.clock}
 	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_window": &algorithms.SlidingWindow{}} {
@@ -335,8 +335,8 @@ func TestDebtOfARuleSetBack(t *testing.T) {
 	}
 }
 
-// TestNamesOfKeys are such that nothing is counted twice, and what is decided
-// in one call lies in one slot.
+// TestNamesOfKeys checks that no two counts share a name, and that the keys of
+// one call lie in one slot.
 func TestNamesOfKeys(t *testing.T) {
 	tag, key := stores.Key{Hi: 1, Lo: 2}, stores.Key{Hi: 3, Lo: 4}
 	item := func(zone, kinds string, k stores.Key) *stores.ZoneCheck {
@@ -355,8 +355,8 @@ func TestNamesOfKeys(t *testing.T) {
 	}
 }
 
-// TestRepliesThatAreNone reads what no script of ours answers.
-func TestRepliesThatAreNone(t *testing.T) {
+// TestMalformedReplies reads replies that the script never sends.
+func TestMalformedReplies(t *testing.T) {
 	for _, f := range []float64{1.5, 1<<53 + 2, -(1<<53 + 2), math.NaN(), math.Inf(1)} {
 		var b [8]byte
 		for i := range b {
@@ -385,10 +385,10 @@ func TestRepliesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestPlaceOfADeadInstanceAfterTheClockWasSetBack takes the only place at a time
-// an hour ahead and never gives it back: 30 s after the clock was set back it has
-// lapsed, though nobody but denied requests came meanwhile.
-func TestPlaceOfADeadInstanceAfterTheClockWasSetBack(t *testing.T) {
+// TestPermitOfDeadInstanceAfterClockStepBack takes the only permit an hour
+// ahead and never releases it. 30 s after the clock was set back it has
+// expired, though only denied requests arrived meanwhile.
+func TestPermitOfDeadInstanceAfterClockStepBack(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
@@ -415,9 +415,10 @@ func TestPlaceOfADeadInstanceAfterTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// TestPlaceOutlivesTheStore closes a store, as a reload that changes its options
-// does, while a request holds a place: that is renewed, and given back at its end.
-func TestPlaceOutlivesTheStore(t *testing.T) {
+// TestPermitOutlivesStore closes a store, as a reload that changes its options
+// does, while a request holds a permit: the permit is renewed, and released at
+// its end.
+func TestPermitOutlivesStore(t *testing.T) {
 	srv := redistest.Start(t)
 	client, ctx := srv.Client(), context.Background()
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour })

@@ -33,9 +33,10 @@ func (l *told) text() string {
 	return strings.Join(l.said, "\n")
 }
 
-// TestForgettingIsHeard by every other instance, over one connection beside the pool,
-// and what is no message of ours by nobody.
-func TestForgettingIsHeard(t *testing.T) {
+// TestResetReachesOtherInstances resets a key. Every other instance receives
+// it, over one connection in addition to the pool. Other messages on the
+// channel are ignored.
+func TestResetReachesOtherInstances(t *testing.T) {
 	srv := redistest.Start(t)
 	counter := storestest.TenAnHour(t, "z", false)
 	var all []*Store

@@ -11,11 +11,11 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestAsksTogetherAsAlone puts asks into one call, alike and not, for few keys, by
-// a clock that steps back at times. Each is answered as in a call of its own, and
-// leaves the same value. (Queues beside other rules are not among them: those that
-// such a zone admits are decided after those that it denies.)
-func TestAsksTogetherAsAlone(t *testing.T) {
+// TestBatchedRepliesEqualSingleReplies sends checks in one call, equal and
+// different, for few keys, with clock steps. Each reply is that of a call of
+// its own, and leaves the same value. (Queues beside other rules are excluded:
+// the checks that such a zone admits are decided after those that it denies.)
+func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
 	s := newVirtualShared(t, srv, v)

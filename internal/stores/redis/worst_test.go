@@ -51,7 +51,7 @@ type site struct {
 
 // TestWorstWindows attacks every algorithm on the local store, on Redis, and
 // through three instances at once, and prints the worst window that it found
-// beside the bound.
+// with the bound.
 func TestWorstWindows(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -125,9 +125,8 @@ func printWorst(t *testing.T, worst map[string]string, sites []site) {
 }
 
 // TestOldAndNewRulesSideBySide lets instances with different limits and bursts
-// share keys: in no window passes more than the larger limit, plus the larger
-// burst where there is one. What either charges after the fact takes nothing of
-// that back.
+// share keys. No window admits more than the larger limit, plus the larger
+// burst where there is one. Charges after the response reduce nothing.
 func TestOldAndNewRulesSideBySide(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -195,8 +194,9 @@ func burstOf(s storestest.RuleSpec) int64 {
 	return 0
 }
 
-// TestOneLimitTwoBursts asks, all at one instant, by turns under a large burst
-// and under a small one with the same limit: no more passes than the large one.
+// TestOneLimitTwoBursts checks at one instant, alternating between a large
+// burst and a small one with the same limit: no more is admitted than the large
+// one.
 func TestOneLimitTwoBursts(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}

@@ -14,7 +14,7 @@ import (
 	"github.com/dianalimiter/diana/scripts"
 )
 
-// NewTable is set by the package under test to what makes a counter's table.
+// NewTable makes a counter's table. The package under test sets it.
 var NewTable func(rules []algorithms.Rule, holds bool, maxKeys int64) stores.Table
 
 const Hour = 3_600_000_000
@@ -39,14 +39,14 @@ func Items(cost int64, counters ...*stores.Counter) *stores.Check {
 	return check
 }
 
-// RuleSpec is a rule of a random zone.
+// RuleSpec is a rule before it is compiled.
 type RuleSpec struct {
 	Alg  algorithms.Algorithm
 	Spec algorithms.Spec
 }
 
 // NewTestCounter compiles rules. Counters of the same kinds can share a table,
-// as those of a configuration and its successor do.
+// like those of a configuration and of the one that replaces it.
 func NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table stores.Table, specs ...RuleSpec) *stores.Counter {
 	tb.Helper()
 	c := &stores.Counter{Zone: name, InFlight: inFlight, HoldCost: hold, Table: table}
@@ -77,7 +77,8 @@ func NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table
 	return c
 }
 
-// RandomRule is a rule whose window is short, so that a trace meets its edges.
+// RandomRule returns a rule with a short window, so that a trace meets its
+// edges.
 func RandomRule(r *rand.Rand, delays, debt bool) RuleSpec {
 	sp := algorithms.Spec{Limit: randomLimit(r), Window: 200 + r.Int64N(40_000), Cost: 1, Debt: debt}
 	burst := int64(0)
@@ -117,7 +118,8 @@ func randomLimit(r *rand.Rand) int64 {
 	return 1 + r.Int64N(20)
 }
 
-// Changed is the rule with another limit and burst, which keep its counts.
+// Changed returns the rule with another limit and burst, under which its counts
+// remain valid.
 func (s RuleSpec) Changed(r *rand.Rand) RuleSpec {
 	s.Spec.Limit = randomLimit(r)
 	switch a := s.Alg.(type) {
@@ -138,7 +140,8 @@ func Seeded(tb testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// Operations is how many asks a differential test makes.
+// Operations returns how many checks a differential test makes: DIANA_OPS, or
+// def.
 func Operations(tb testing.TB, def int) int {
 	s := os.Getenv("DIANA_OPS")
 	if s == "" {
@@ -151,10 +154,11 @@ func Operations(tb testing.TB, def int) int {
 	return n
 }
 
-// Charge is an admitted cost and its instant.
+// Charge is an admitted cost and its time.
 type Charge struct{ At, Cost int64 }
 
-// WorstWindow is the most that was charged in any window microseconds.
+// WorstWindow returns the highest cost that was charged within window
+// microseconds.
 func WorstWindow(charges []Charge, window int64) (worst int64) {
 	var sum int64
 	from := 0
@@ -169,13 +173,14 @@ func WorstWindow(charges []Charge, window int64) (worst int64) {
 	return worst
 }
 
-// Victim is a rule under attack, and the most that may pass in any window.
+// Victim is a rule under attack, and the most that may be admitted in any
+// window.
 type Victim struct {
 	Spec  RuleSpec
 	Bound int64
 }
 
-// Victims makes a random rule of each algorithm.
+// Victims returns a random rule of each algorithm.
 func Victims(r *rand.Rand) map[string]Victim {
 	sp := algorithms.Spec{Limit: 1 + r.Int64N(25), Window: 50 + r.Int64N(5000), Cost: 1}
 	burst := 1 + r.Int64N(30)
@@ -196,10 +201,11 @@ func Victims(r *rand.Rand) map[string]Victim {
 	}
 }
 
-// BenchKey is the i-th of any number of keys, which are not kept anywhere.
+// BenchKey returns the i-th of any number of keys, without storing them.
 func BenchKey(i uint64) stores.Key { return stores.Key{Hi: Scramble(i), Lo: Scramble(^i)} }
 
-// Scramble is the finalizer of splitmix64: what a keyed hash makes of a client.
+// Scramble is the finalizer of splitmix64. It stands for the keyed hash of a
+// client.
 func Scramble(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -207,7 +213,7 @@ func Scramble(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// BenchRule is a rule that admits everything that a benchmark can ask for.
+// BenchRule is a rule that admits every check of a benchmark.
 type BenchRule struct {
 	Alg    algorithms.Algorithm
 	Limit  int64
