@@ -20,8 +20,9 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/logs"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // What the admin API answers, made from what the configuration that runs knows.
@@ -35,7 +36,7 @@ func (a *App) answerZones() cli.Zones {
 		all.Took = append(all.Took, cli.Timing{Store: t.Store, Count: t.Count, Sum: t.Sum, P50: t.P50, P99: t.P99})
 	}
 	at := make(map[string]int)
-	tables := make(map[*stores.Table]bool)
+	tables := make(map[*memory.Table]bool)
 	for _, z := range a.registry.Zones() {
 		i, ok := at[z.Name]
 		if !ok {

@@ -3,13 +3,13 @@ package diana
 import (
 	"fmt"
 
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/rules"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // followers follow the sources of the configurations that run, so that a reload keeps
@@ -46,7 +46,7 @@ func (a *App) provisionRules() error {
 
 // storeUser is a source that can be read from a store's Redis.
 type storeUser interface {
-	UseStore(identity string, open func() redis.UniversalClient) error
+	UseStore(identity string, open func() goredis.UniversalClient) error
 }
 
 func (a *App) lendStore(s storeUser) error {
@@ -63,7 +63,7 @@ func (a *App) lendStore(s storeUser) error {
 	}
 	o.PoolSize, o.Lazy = rulesConnections, true
 	o.Timeout = o.DialTimeout
-	return s.UseStore(id, func() redis.UniversalClient { return stores.NewClient(&o.RedisOptions) })
+	return s.UseStore(id, func() goredis.UniversalClient { return redis.NewClient(&o.ConnOptions) })
 }
 
 // rulesConnections are enough for one reading and one subscription.
@@ -103,7 +103,7 @@ func runningLeases() (all []metrics.Leases) {
 		return nil
 	}
 	for _, s := range a.stores.list {
-		if sum, ok := s.Leases(); ok {
+		if sum, ok := s.LeaseStats(); ok {
 			all = append(all, metrics.Leases{Store: s.Name(), Times: sum.Times, Granted: sum.Granted, Spent: sum.Spent})
 		}
 	}

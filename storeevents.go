@@ -15,7 +15,8 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/logs"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // storeEvents logs, counts and emits what happens to the shared stores.
@@ -32,57 +33,57 @@ type storeEvents struct {
 	unsubscribed rate.Sometimes // of lines about a channel that cannot be subscribed to
 }
 
-// StoreUp implements stores.Watcher.
+// StoreUp implements redis.Observer.
 func (e *storeEvents) StoreUp(name string) {
 	e.metrics.SetStoreUp(name, true)
 	e.logger.Info("Redis is back: limits are shared again", zap.String("store", name))
 	e.emitter.emit("rate_limit_store_up", map[string]any{"store": name})
 }
 
-// StoreDown implements stores.Watcher.
-func (e *storeEvents) StoreDown(name string, f stores.Failure, cause error) {
-	advice := stores.Advice(f, cause)
+// StoreDown implements redis.Observer.
+func (e *storeEvents) StoreDown(name string, f redis.Failure, cause error) {
+	advice := redis.Advice(f, cause)
 	e.metrics.SetStoreUp(name, false)
 	fields := []zap.Field{zap.String("store", name), zap.Error(cause), zap.String("advice", advice)}
 	if c, _ := e.stores(name); c != nil {
 		fields = append(fields, zap.String("on_failure", c.OnFailure().String()))
 		if n := c.Instances(); n > 0 {
 			fields = append(fields, zap.Int64("instances", n))
-		} else if c.OnFailure() == stores.FailLocal {
+		} else if c.OnFailure() == redis.FailLocal {
 			e.logger.Warn("no instance was ever counted: this one enforces the whole of every limit while it is alone", zap.String("store", name))
 		}
 	}
 	what := "Redis is away: going on without it"
-	if f == stores.FailRefused || f == stores.FailWrong {
+	if f == redis.FailRefused || f == redis.FailWrong {
 		what = "Redis refuses: going on without it"
 	}
 	e.logger.Error(what, fields...)
 	e.emitter.emit("rate_limit_store_down", map[string]any{"store": name, "error": cause.Error(), "advice": advice})
 }
 
-// StoreError implements stores.Watcher.
-func (e *storeEvents) StoreError(name string, f stores.Failure, err error) {
+// StoreError implements redis.Observer.
+func (e *storeEvents) StoreError(name string, f redis.Failure, err error) {
 	e.metrics.StoreErrors.WithLabelValues(name, string(f)).Inc()
-	if f != stores.FailWrong {
+	if f != redis.FailWrong {
 		return
 	}
 	if suppressed, ok := e.wrong.Next(clock.Now(), 1); ok {
 		e.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err),
-			zap.String("advice", stores.Advice(f, err)), zap.Uint64("suppressed", suppressed))
+			zap.String("advice", redis.Advice(f, err)), zap.Uint64("suppressed", suppressed))
 	}
 }
 
-// StoreAdvice implements stores.Watcher.
-func (e *storeEvents) StoreAdvice(name, what, advice string) {
+// StoreWarning implements redis.Observer.
+func (e *storeEvents) StoreWarning(name, what, advice string) {
 	e.logger.Warn(what, zap.String("store", name), zap.String("advice", advice))
 }
 
-// ClockSteps implements stores.Watcher.
+// ClockSteps implements redis.Observer.
 func (e *storeEvents) ClockSteps(name string) { e.metrics.ClockSteps.WithLabelValues(name).Inc() }
 
 func liveKey(store string) string { return "rate_limit/instances/" + store }
 
-// Live implements stores.Watcher: it keeps the number of live instances for the next
+// Live implements redis.Observer: it keeps the number of live instances for the next
 // process.
 func (e *storeEvents) Live(name string, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -108,19 +109,19 @@ func (e *storeEvents) lastLive(store string) int {
 	return n
 }
 
-// Forget implements stores.Listener.
-func (e *storeEvents) Forget(store, zone string, k stores.Key) {
+// Reset implements redis.ResetObserver.
+func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 	_, s := e.stores(store)
 	if s == nil || config.CheckName(zone) != nil {
 		return
 	}
-	if err := e.registry.ResetElsewhere(e.ctx, s, zone, k); err != nil && !errors.Is(err, stores.ErrAway) {
+	if err := e.registry.ResetElsewhere(e.ctx, s, zone, k); err != nil && !errors.Is(err, redis.ErrAway) {
 		e.logger.Warn("what prevent_duplicates remembers of a key is forgotten in part", zap.String("zone", zone), logs.Error(err))
 	}
 }
 
-// Deaf implements stores.Listener.
-func (e *storeEvents) Deaf(store string, err error) {
+// Unsubscribed implements redis.ResetObserver.
+func (e *storeEvents) Unsubscribed(store string, err error) {
 	e.unsubscribed.Do(func() {
 		e.logger.Error("Redis refuses the channel on which other instances say which keys to forget", zap.String("store", store), zap.Error(err),
 			zap.String("advice", "give the user +subscribe, +ping and its channels: the README has the whole line"))
@@ -130,15 +131,15 @@ func (e *storeEvents) Deaf(store string, err error) {
 // ignore ignores what happens to a store before its configuration runs.
 type ignore struct{}
 
-func (ignore) StoreUp(string)                           {}
-func (ignore) StoreDown(string, stores.Failure, error)  {}
-func (ignore) StoreError(string, stores.Failure, error) {}
-func (ignore) ClockSteps(string)                        {}
-func (ignore) Live(string, int)                         {}
-func (ignore) StoreAdvice(string, string, string)       {}
+func (ignore) StoreUp(string)                          {}
+func (ignore) StoreDown(string, redis.Failure, error)  {}
+func (ignore) StoreError(string, redis.Failure, error) {}
+func (ignore) ClockSteps(string)                       {}
+func (ignore) Live(string, int)                        {}
+func (ignore) StoreWarning(string, string, string)      {}
 
 // Interface guards
 var (
-	_ stores.Watcher  = (*storeEvents)(nil)
-	_ stores.Listener = (*storeEvents)(nil)
+	_ redis.Observer      = (*storeEvents)(nil)
+	_ redis.ResetObserver = (*storeEvents)(nil)
 )

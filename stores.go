@@ -8,14 +8,15 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/pool"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 const localStore = "local"
@@ -26,7 +27,7 @@ var clients = pool.New[*client]("stores") // by identity
 // client is a shared store. It is opened when the configuration runs, because a
 // configuration that is only validated must not connect.
 type client struct {
-	*stores.Shared
+	*redis.Store
 	hasher key.Hasher
 }
 
@@ -55,15 +56,15 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) error {
 		return err
 	}
 	o.Clock = clock.Now
-	redis.SetLogger(redisLog{})
+	goredis.SetLogger(redisLog{})
 	shared := clients.Take(refs, id, func() *client {
-		return &client{stores.NewShared(o, ignore{}), h}
+		return &client{redis.New(o, ignore{}), h}
 	})
 	s.list = append(s.list, shared)
 	if s.byName == nil {
 		s.byName = make(map[string]*limiter.Store)
 	}
-	store := &limiter.Store{Store: shared.Shared, Name: o.Name, Hasher: h, Lease: shared.Lease(), Shared: shared}
+	store := &limiter.Store{Store: shared.Store, Name: o.Name, Hasher: h, Lease: shared.Lease(), Shared: shared}
 	if shared.Clustered() {
 		store.At = shared.At
 	}
@@ -76,7 +77,7 @@ func (s *redisStores) get(name string) (*limiter.Store, error) {
 	switch {
 	case name == localStore || name == "" && len(s.list) == 0:
 		if s.local == nil {
-			s.local = &limiter.Store{Store: &stores.Local{Clock: clock.Now}, Name: localStore, Hasher: localHasher}
+			s.local = &limiter.Store{Store: &memory.Store{Clock: clock.Now}, Name: localStore, Hasher: localHasher}
 		}
 		return s.local, nil
 	case name == "":
@@ -109,7 +110,7 @@ func (s *redisStores) start() {
 // lead makes these the stores that report to the configuration.
 func (s *redisStores) lead() {
 	for _, c := range s.list {
-		c.Watch(s.events)
+		c.Observe(s.events)
 		up, _ := c.State()
 		s.events.metrics.SetStoreUp(c.Name(), up)
 	}

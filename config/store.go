@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // RedisStore is a Redis that keeps the counts of several instances. In every
@@ -173,16 +173,16 @@ func (c *RedisStore) resolve() (*RedisStore, error) {
 func (c *RedisStore) StoreName() string { return cmp.Or(c.Name, DefaultStoreName) }
 
 // Options checks a store. It returns how to reach it, and how its keys are hashed.
-func (c *RedisStore) Options() (o stores.SharedOptions, h key.Hasher, err error) {
+func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
 	r, err := c.resolve()
 	if err != nil {
 		return o, h, err
 	}
-	o = stores.SharedOptions{
+	o = redis.Options{
 		Name:  cmp.Or(r.Name, DefaultStoreName),
 		Lease: time.Duration(r.Lease),
 		Clock: clock.Now,
-		RedisOptions: stores.RedisOptions{
+		ConnOptions: redis.ConnOptions{
 			Username: r.Username, Password: r.Password, DB: r.DB, Cluster: r.Cluster,
 			Prefix:      cmp.Or(r.KeyPrefix, DefaultKeyPrefix),
 			Timeout:     cmp.Or(time.Duration(r.Timeout), defaultTimeout),
@@ -225,14 +225,14 @@ func (c *RedisStore) checkBounds() error {
 	return nil
 }
 
-func (c *RedisStore) setFailure(o *stores.SharedOptions) error {
+func (c *RedisStore) setFailure(o *redis.Options) error {
 	switch c.OnFailure {
 	case "", "local":
-		o.OnFailure = stores.FailLocal
+		o.OnFailure = redis.FailLocal
 	case "allow":
-		o.OnFailure = stores.FailAllow
+		o.OnFailure = redis.FailAllow
 	case "deny":
-		o.OnFailure = stores.FailDeny
+		o.OnFailure = redis.FailDeny
 	default:
 		return fmt.Errorf("on_failure %q: want local, allow or deny", c.OnFailure)
 	}
@@ -248,7 +248,7 @@ func (c *RedisStore) setFailure(o *stores.SharedOptions) error {
 
 // setAddresses reads the addresses, which may be URLs that bring a user, a
 // password, a database and TLS.
-func (c *RedisStore) setAddresses(o *stores.SharedOptions) error {
+func (c *RedisStore) setAddresses(o *redis.Options) error {
 	if len(c.Addresses) == 0 {
 		return errors.New("no address: want such as localhost:6379")
 	}
@@ -258,7 +258,7 @@ func (c *RedisStore) setAddresses(o *stores.SharedOptions) error {
 	for i, a := range c.Addresses {
 		switch {
 		case strings.Contains(a, "://"):
-			u, err := redis.ParseURL(a)
+			u, err := goredis.ParseURL(a)
 			if err != nil {
 				return fmt.Errorf("address %d: %w: want such as rediss://user:password@host:6379/0", i+1, hideURL(err))
 			}
@@ -296,7 +296,7 @@ func hideURL(err error) error {
 	return errors.New("cannot be read")
 }
 
-func (c *RedisStore) setTLS(o *stores.SharedOptions) error {
+func (c *RedisStore) setTLS(o *redis.Options) error {
 	t := c.TLS
 	if t == nil {
 		return nil
@@ -371,7 +371,7 @@ func (c *RedisStore) CheckWritten(end bool) error {
 			*s = ""
 		}
 	}
-	var o stores.SharedOptions
+	var o redis.Options
 	err := errors.Join(CheckName(cmp.Or(w.Name, DefaultStoreName)), w.checkBounds(), w.setFailure(&o))
 	if end && !strings.Contains(strings.Join(w.Addresses, " "), "{") {
 		err = errors.Join(err, w.setAddresses(&o))

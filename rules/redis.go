@@ -10,8 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/listen"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/subscribe"
 )
 
 func init() {
@@ -104,7 +104,7 @@ func (r *Redis) Fetch(ctx context.Context) ([]byte, error) {
 // Notify implements [Source]. A subscription that was made anew may have missed
 // a message, and so is one.
 func (r *Redis) Notify(ctx context.Context, changed func(), failed func(error)) {
-	listen.Listen(ctx, r.redis(), r.key, listen.Ears{
+	subscribe.Subscribe(ctx, r.redis(), r.key, subscribe.Callbacks{
 		Subscribed: changed,
 		Message:    func(string) { changed() },
 		Failed:     func(err error) { failed(fmt.Errorf("channel %s: %w", r.key, err)) },

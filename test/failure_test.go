@@ -15,7 +15,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 const (
@@ -340,21 +340,21 @@ func (s *storeSite) instances() string {
 // ignored is what happens to stores that nobody watches.
 type ignored struct{}
 
-func (ignored) StoreUp(string)                           {}
-func (ignored) StoreDown(string, stores.Failure, error)  {}
-func (ignored) StoreError(string, stores.Failure, error) {}
-func (ignored) ClockSteps(string)                        {}
-func (ignored) Live(string, int)                         {}
-func (ignored) StoreAdvice(string, string, string)       {}
+func (ignored) StoreUp(string)                          {}
+func (ignored) StoreDown(string, redis.Failure, error)  {}
+func (ignored) StoreError(string, redis.Failure, error) {}
+func (ignored) ClockSteps(string)                       {}
+func (ignored) Live(string, int)                        {}
+func (ignored) StoreWarning(string, string, string)      {}
 
 // startInstances lets others live in the same Redis.
-func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*stores.Shared) {
+func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.Store) {
 	t.Helper()
 	for range n {
-		o := stores.SharedOptions{Name: "other", Clock: clock.Now, RedisOptions: stores.RedisOptions{
+		o := redis.Options{Name: "other", Clock: clock.Now, ConnOptions: redis.ConnOptions{
 			Addresses: []string{srv.Addr}, Prefix: config.DefaultKeyPrefix, Timeout: time.Second, DialTimeout: time.Second,
 		}}
-		s := stores.NewShared(o, ignored{})
+		s := redis.New(o, ignored{})
 		s.Start(0)
 		t.Cleanup(func() { _ = s.Destruct() })
 		all = append(all, s)

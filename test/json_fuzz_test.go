@@ -17,7 +17,7 @@ import (
 	"github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // jsonValues are what a value in a configuration is replaced by.
@@ -243,7 +243,7 @@ func checkBounds(t *testing.T, z *config.Checked, s *config.RuleSet) {
 			t.Errorf("zone %s rule %d: %T %+v needs %s units, at %s a microsecond", z.Name, i, a, sp, m, l)
 		}
 	}
-	stores.NewTable(rules, z.InFlight > 0, 10)
+	memory.NewTable(rules, z.InFlight > 0, 10)
 }
 
 // greatest is the greatest instant that a rule calculates with.

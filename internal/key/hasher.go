@@ -7,7 +7,7 @@ import (
 
 	"github.com/dchest/siphash"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // Hasher makes the names of keys: 128 bits of SipHash-2-4 under a secret.

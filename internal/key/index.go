@@ -3,7 +3,7 @@ package key
 import (
 	"slices"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // Index finds the value of the most exact pattern that matches a key.

@@ -9,7 +9,7 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // activeRules are the rules of a zone that are in force: its own, or what a document
@@ -42,7 +42,7 @@ type override struct {
 // Bound is how much a table may hold.
 type Bound struct {
 	// Table counts keys in this process.
-	Table *stores.Table
+	Table *memory.Table
 
 	// Zone is the name of the table's zone.
 	Zone string
@@ -110,7 +110,7 @@ func (a *activeRules) release() error {
 
 // tables are those of all configurations that run, so that counts survive a reload
 // and are one for all handlers that name a zone.
-var tables = pool.New[*stores.Table]("tables") // by tableKey
+var tables = pool.New[*memory.Table]("tables") // by tableKey
 
 // tableKey tells tables apart: by everything that gives their keys and states a
 // meaning, and nothing else, so that a changed limit finds its counts again.
@@ -139,15 +139,15 @@ func (t *tableTaker) duplicates(c *config.RuleSet) (*ruleSet, error) {
 // are: thousands that are ready for a million keys would take gigabytes at once.
 func (t *tableTaker) compile(c *config.RuleSet, override string, single bool, turn int64) (*ruleSet, error) {
 	z := t.zone
-	s, err := newRuleSet(z.Zone, c, z.store.Lease, turn, func(list []algorithms.Rule) *stores.Table {
+	s, err := newRuleSet(z.Zone, c, z.store.Lease, turn, func(list []algorithms.Rule) *memory.Table {
 		maxKeys := z.maxKeys
 		if single {
 			maxKeys = 1
 		}
 		permits := z.permits(c)
 		id := tableKey{z.Name, z.Config.Plan.Identity(), override, c.Kinds(c.Lease(z.Zone, z.store.Lease)), permits}
-		table := tables.Take(&t.active.refs, id, func() *stores.Table {
-			table := stores.NewTable(list, permits, max(1, maxKeys/(1+t.many)))
+		table := tables.Take(&t.active.refs, id, func() *memory.Table {
+			table := memory.NewTable(list, permits, max(1, maxKeys/(1+t.many)))
 			table.SetMax(maxKeys)
 			return table
 		})

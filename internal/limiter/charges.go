@@ -8,7 +8,7 @@ func (q *request) chargesLater() bool {
 	}
 	for i := range q.zones {
 		z := &q.zones[i]
-		if z.rules < 0 || !q.check.Items[z.rules].Charged {
+		if z.rules < 0 || !q.check.Zones[z.rules].Charged {
 			continue
 		}
 		if z.zone.Config.Charge.AfterResponse() || z.zone.InFlight > 0 {
@@ -33,10 +33,10 @@ func (q *request) countsStatus() bool {
 func (q *request) finish(status int) {
 	for i := range q.zones {
 		z := &q.zones[i]
-		if z.rules < 0 || !q.check.Items[z.rules].Charged {
+		if z.rules < 0 || !q.check.Zones[z.rules].Charged {
 			continue
 		}
-		c := &q.check.Items[z.rules]
+		c := &q.check.Zones[z.rules]
 		z.zone.store.Finish(q.r.Context(), c, z.zone.Config.Charge.Settlement(q.r, c.Cost, status))
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // decide has the stores decide, and again after waiting where the zones allow it. It
@@ -17,7 +17,7 @@ func (q *request) decide(ctx context.Context) (gone bool) {
 			return false
 		}
 	}
-	if len(q.check.Items) == 0 {
+	if len(q.check.Zones) == 0 {
 		q.check.Admitted = true
 		return false
 	}
@@ -105,7 +105,7 @@ func (d *decision) patience() (first *Zone, k stores.Key, budget time.Duration) 
 			return nil, k, 0
 		}
 		if first == nil {
-			first, k, budget = z.zone, d.check.Items[z.rules].Key, z.zone.maxWait
+			first, k, budget = z.zone, d.check.Zones[z.rules].Key, z.zone.maxWait
 		}
 		budget = min(budget, z.zone.maxWait)
 	}
@@ -114,7 +114,7 @@ func (d *decision) patience() (first *Zone, k stores.Key, budget time.Duration) 
 
 // queueIsFull reports whether a leaky_bucket that delays denies.
 func (d *decision) queueIsFull(z *zoneResult) bool {
-	for r, res := range d.check.Items[z.rules].Results {
+	for r, res := range d.check.Zones[z.rules].Results {
 		if !res.Admit && z.set.Delays[r] {
 			return true
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // Labels of what denies beside the rules.
@@ -22,7 +22,7 @@ const heldRetry = time.Second
 
 // decision is what the zones that apply decide about one request.
 type decision struct {
-	check stores.Ask
+	check stores.Check
 	zones []zoneResult // in order
 
 	// immediate is the first zone that denies whatever is counted; nil: none.
@@ -65,15 +65,15 @@ func (d *decision) unavailable() bool {
 
 // denies reports whether a zone's store denies.
 func (d *decision) denies(z *zoneResult) bool {
-	return z.rules >= 0 && !d.check.Items[z.rules].Admits || d.deniesDuplicate(z)
+	return z.rules >= 0 && !d.check.Zones[z.rules].Admits || d.deniesDuplicate(z)
 }
 
 // retryIn returns after how long the request would pass if nobody else came; false
 // if it never would.
 func (d *decision) retryIn() (time.Duration, bool) {
 	var longest time.Duration
-	for i := range d.check.Items {
-		c := &d.check.Items[i]
+	for i := range d.check.Zones {
+		c := &d.check.Zones[i]
 		if c.Shadow || c.Admits {
 			continue
 		}
@@ -120,7 +120,7 @@ func (d *decision) exceeded() (e exceeded) {
 // labelOf returns the first rule of a zone that denies.
 func (d *decision) labelOf(z *zoneResult) string {
 	if z.rules >= 0 {
-		c := &d.check.Items[z.rules]
+		c := &d.check.Zones[z.rules]
 		for r, res := range c.Results {
 			if !res.Admit {
 				return z.set.Labels[r]
@@ -130,7 +130,7 @@ func (d *decision) labelOf(z *zoneResult) string {
 			return labelInFlight
 		}
 	}
-	if z.duplicate >= 0 && len(d.check.Items[z.duplicate].Results) > 0 {
+	if z.duplicate >= 0 && len(d.check.Zones[z.duplicate].Results) > 0 {
 		return labelDuplicates
 	}
 	return labelStore
@@ -166,7 +166,7 @@ func (d *decision) violated() (names []string) {
 			continue
 		}
 		if z.rules >= 0 {
-			c := &d.check.Items[z.rules]
+			c := &d.check.Zones[z.rules]
 			for r, res := range c.Results {
 				if !res.Admit {
 					names = append(names, z.set.Names[r])
@@ -185,7 +185,7 @@ func (d *decision) violated() (names []string) {
 
 // nearestOf returns the result of the rule that has the smallest part of its limit
 // left, and the limit.
-func nearestOf(c *stores.Item) (nearest *stores.Result, limit int64) {
+func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, limit int64) {
 	for i := range c.Results {
 		res, l := &c.Results[i], c.Rules[i].Limit()
 		if nearest == nil || nearer(res, l, nearest, limit) {

@@ -9,7 +9,7 @@ import (
 	"net/http"
 
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // maxBody is how much of a body is compared, in bytes.
@@ -24,13 +24,13 @@ func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 
 // deniesDuplicate reports whether a zone denies a request because it is a duplicate.
 func (d *decision) deniesDuplicate(z *zoneResult) bool {
-	return z.duplicate >= 0 && !d.check.Items[z.duplicate].Admits
+	return z.duplicate >= 0 && !d.check.Zones[z.duplicate].Admits
 }
 
 // keepFingerprint keeps the fingerprint of a request that was admitted.
 func (q *request) keepFingerprint(z *zoneResult) {
-	if z.duplicate >= 0 && q.check.Items[z.duplicate].Charged {
-		z.zone.fingerprints.add(z.key, q.check.Items[z.duplicate].Key)
+	if z.duplicate >= 0 && q.check.Zones[z.duplicate].Charged {
+		z.zone.fingerprints.add(z.key, q.check.Zones[z.duplicate].Key)
 	}
 }
 

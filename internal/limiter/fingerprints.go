@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/dianalimiter/diana/internal/pool"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // fingerprints are those of the requests that this instance admitted last to a zone

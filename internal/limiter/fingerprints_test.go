@@ -3,7 +3,7 @@ package limiter
 import (
 	"testing"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // TestFingerprintsAreBounded keeps the last ones.

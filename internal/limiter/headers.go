@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // inHeaders reports whether headers describe the zone.
@@ -17,7 +17,7 @@ func (q *request) hasHeaders() bool {
 	}
 	for i := range q.zones {
 		// Without results the store is away, and nothing decided in its place.
-		if z := &q.zones[i]; z.inHeaders() && len(q.check.Items[z.rules].Results) > 0 {
+		if z := &q.zones[i]; z.inHeaders() && len(q.check.Zones[z.rules].Results) > 0 {
 			return true
 		}
 	}
@@ -44,7 +44,7 @@ func (d *decision) limits(b []byte) (string, []byte) {
 		if !z.inHeaders() {
 			continue
 		}
-		c := &d.check.Items[z.rules]
+		c := &d.check.Zones[z.rules]
 		n := min(len(c.Results), left)
 		left -= n
 		for r := range n {
@@ -56,13 +56,13 @@ func (d *decision) limits(b []byte) (string, []byte) {
 
 // policy returns the value of RateLimit-Policy for the same rules.
 func (d *decision) policy(b []byte) (string, []byte) {
-	if len(d.zones) == 1 && d.check.Mode != stores.ModeAlone {
+	if len(d.zones) == 1 && d.check.Mode != stores.ModeFallback {
 		return d.zones[0].set.policy, b // built once
 	}
 	left := maxHeaderRules
 	for i := range d.zones {
 		if z := &d.zones[i]; z.inHeaders() {
-			c := &d.check.Items[z.rules]
+			c := &d.check.Zones[z.rules]
 			n := min(len(c.Results), left)
 			left -= n
 			b = appendPolicy(b, z.set.Names, c.Rules, n)
@@ -81,7 +81,7 @@ func (d *decision) legacy(b []byte) (*[3]string, []byte) {
 		if !z.inHeaders() {
 			continue
 		}
-		if res, l := nearestOf(&d.check.Items[z.rules]); res != nil && (nearest == nil || nearer(res, l, nearest, limit)) {
+		if res, l := nearestOf(&d.check.Zones[z.rules]); res != nil && (nearest == nil || nearer(res, l, nearest, limit)) {
 			nearest, limit = res, l
 		}
 	}

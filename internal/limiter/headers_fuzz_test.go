@@ -17,7 +17,8 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // sfString is a member of a structured field that is a string with parameters
@@ -91,7 +92,7 @@ type headerCase struct {
 	now   int64
 	names []string
 	rules []algorithms.Rule
-	items []*stores.Item // of each rule, with its number
+	items []*stores.ZoneCheck // of each rule, with its number
 	nth   []int
 }
 
@@ -125,7 +126,7 @@ func (c *headerCase) add(z *config.Zone) {
 	if err != nil {
 		return
 	}
-	table := func(rules []algorithms.Rule) *stores.Table { return stores.NewTable(rules, true, 10) }
+	table := func(rules []algorithms.Rule) *memory.Table { return memory.NewTable(rules, true, 10) }
 	set, err := newRuleSet(z, checked.Rules, 0, checked.MaxDelay(), table)
 	if err != nil {
 		c.Fatal(err)
@@ -137,28 +138,28 @@ func (c *headerCase) add(z *config.Zone) {
 			share.counter = &stores.Counter{Rules: set.split(1e6 * (1 + c.r.Int64N(9))), InFlight: z.InFlight, Table: counter.Table}
 			res.set = &share
 		}
-		res.rules = len(c.q.check.Items)
-		c.q.check.Items = append(c.q.check.Items, stores.Item{Counter: res.set.counter, Key: stores.Key{Lo: 1}, Cost: 1 + c.r.Int64N(3), Shadow: z.Shadow})
+		res.rules = len(c.q.check.Zones)
+		c.q.check.Zones = append(c.q.check.Zones, stores.ZoneCheck{Counter: res.set.counter, Key: stores.Key{Lo: 1}, Cost: 1 + c.r.Int64N(3), Shadow: z.Shadow})
 	}
 	c.q.zones = append(c.q.zones, res)
 }
 
 // decide asks a few times at random instants.
 func (c *headerCase) decide() {
-	store := stores.Local{Clock: func() int64 { return c.now }}
+	store := memory.Store{Clock: func() int64 { return c.now }}
 	for range 1 + c.r.IntN(5) {
 		store.Decide(context.Background(), &c.q.check)
 		c.now += c.r.Int64N(1 << (1 + c.r.IntN(40)))
 	}
 	if c.alone {
-		c.q.check.Mode = stores.ModeAlone
+		c.q.check.Mode = stores.ModeFallback
 	}
 	for i := range c.q.zones {
 		z := &c.q.zones[i]
 		if z.rules < 0 || z.shadow {
 			continue
 		}
-		it := &c.q.check.Items[z.rules]
+		it := &c.q.check.Zones[z.rules]
 		for r := range it.Results {
 			c.names = append(c.names, headerName(z.zone.Zone, r))
 			c.rules = append(c.rules, z.set.counter.Rules[r])

@@ -8,7 +8,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // Target is a key of a zone and a cost, for which a zone can be asked what it would
@@ -89,7 +89,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Peeked {
 		return p
 	}
 	group := z.store.Hasher.Group(&t.encoded, t.Key)
-	p.peek(ctx, set, &stores.Item{Counter: set.counter, Key: t.Key, Tag: t.Key, Group: group, Cost: t.Cost})
+	p.peek(ctx, set, &stores.ZoneCheck{Counter: set.counter, Key: t.Key, Tag: t.Key, Group: group, Cost: t.Cost})
 	return p
 }
 
@@ -110,8 +110,8 @@ func (p *Peeked) deny(label string) {
 }
 
 // peek asks the zone's store.
-func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.Item) {
-	p.Checked, p.Mode, p.Overflowed = true, stores.Look(ctx, p.Zone.store.of(c.Tag), c), c.Crowded
+func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
+	p.Checked, p.Mode, p.Overflowed = true, stores.Peek(ctx, p.Zone.store.of(c.Tag), c), c.Overflowed
 	can := true
 	for i, res := range c.Results {
 		r := PeekedRule{
@@ -177,7 +177,7 @@ func (q *request) explain(ctx context.Context, z *zoneResult) Peeked {
 	case z.label != "":
 		p.deny(z.label)
 	case z.rules >= 0:
-		c := q.check.Items[z.rules]
+		c := q.check.Zones[z.rules]
 		c.Results = nil // the request's own room is not for a peek
 		p.Key, p.Cost = c.Key, c.Cost
 		p.peek(ctx, z.set, &c)

@@ -41,7 +41,7 @@ func (d *decision) setPlaceholders(repl *caddy.Replacer, e *exceeded) {
 func (d *decision) numbersOf(z *zoneResult) zoneNumbers {
 	n := zoneNumbers{zone: z.zone, outcome: z.outcome}
 	if z.rules >= 0 && d.immediate == nil {
-		if res, limit := nearestOf(&d.check.Items[z.rules]); res != nil {
+		if res, limit := nearestOf(&d.check.Zones[z.rules]); res != nil {
 			n.limit, n.remaining, n.reset = limit, res.Remaining, res.Reset
 		}
 	}

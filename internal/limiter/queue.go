@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // maxWaiting is how many requests wait in a zone at most.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/dianalimiter/diana/internal/logs"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // Registry knows the limiters of a configuration, and gives them rules from outside.
@@ -186,7 +186,7 @@ func (r *Registry) Counters() map[string]*metrics.Counters {
 
 // Bounds returns how much the tables of all zones may hold, each table once.
 func (r *Registry) Bounds() (all []Bound) {
-	seen := make(map[*stores.Table]bool)
+	seen := make(map[*memory.Table]bool)
 	for _, z := range r.Zones() {
 		for _, b := range z.active.Load().tables {
 			if !seen[b.Table] {

@@ -13,7 +13,7 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // report counts, logs and emits what the zones decided, and sets the placeholders. e
@@ -56,7 +56,7 @@ func (z *Zone) keyText(r *http.Request) string {
 
 // logOverflow logs now and then that a zone is full of keys.
 func (q *request) logOverflow(z *zoneResult) {
-	if z.rules >= 0 && q.check.Items[z.rules].Crowded || z.duplicate >= 0 && q.check.Items[z.duplicate].Crowded {
+	if z.rules >= 0 && q.check.Zones[z.rules].Overflowed || z.duplicate >= 0 && q.check.Zones[z.duplicate].Overflowed {
 		z.zone.overflowLog.Do(func() {
 			q.l.o.Logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
 				zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))

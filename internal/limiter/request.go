@@ -9,8 +9,8 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/topk"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // request is one request on its way through the zones of a limiter. Requests are
@@ -46,9 +46,9 @@ func newRequest(l *Limiter, r *http.Request) *request {
 // release gives the request back to the pool.
 func (q *request) release() {
 	clear(q.zones)
-	clear(q.check.Items)
+	clear(q.check.Zones)
 	clear(q.stores)
-	q.decision = decision{zones: q.zones[:0], check: stores.Ask{Items: q.check.Items[:0]}}
+	q.decision = decision{zones: q.zones[:0], check: stores.Check{Zones: q.check.Zones[:0]}}
 	q.stores, q.results = q.stores[:0], q.results[:0]
 	q.l, q.r = nil, nil
 	requests.Put(q)
@@ -140,14 +140,14 @@ func (q *request) add(z *Zone) {
 
 // count enters a zone check and returns its number.
 func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, group uint32, cost int64) int {
-	check := stores.Item{Counter: c, Key: k, Tag: tag, Group: group, Cost: cost, Shadow: z.shadow}
+	check := stores.ZoneCheck{Counter: c, Key: k, Tag: tag, Group: group, Cost: cost, Shadow: z.shadow}
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
 		check.Results = q.results[n : n : n+m]
 		q.results = q.results[:n+m]
 	}
-	q.check.Items = append(q.check.Items, check)
+	q.check.Zones = append(q.check.Zones, check)
 	q.stores = append(q.stores, z.zone.store.of(tag))
-	return len(q.check.Items) - 1
+	return len(q.check.Zones) - 1
 }
 
 // now returns the present instant in microseconds: that of the decision, if it was

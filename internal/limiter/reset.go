@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // Reset resets a key of a zone in this process and, if the counts are shared, in the
@@ -13,24 +13,24 @@ func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
 	counters := r.counters(z.Name, z.store)
 	if z.store.local() {
 		for _, c := range r.counters(z.Name, nil) {
-			c.Drop(k)
+			c.Reset(k)
 		}
 		return r.resetDuplicates(ctx, z.Name, nil, k)
 	}
-	return errors.Join(r.resetDuplicates(ctx, z.Name, z.store, k), z.store.Shared.Forget(ctx, z.Name, counters, k))
+	return errors.Join(r.resetDuplicates(ctx, z.Name, z.store, k), z.store.Shared.Reset(ctx, z.Name, counters, k))
 }
 
 // ResetElsewhere drops what this process knows of a key that another instance has
 // reset in a store.
 func (r *Registry) ResetElsewhere(ctx context.Context, in *Store, zone string, k stores.Key) error {
-	defer in.Shared.Drop(r.counters(zone, in), k) // last: until then denials may be remembered anew
+	defer in.Shared.ResetLocal(r.counters(zone, in), k) // last: until then denials may be remembered anew
 	return r.resetDuplicates(ctx, zone, in, k)
 }
 
 // counters returns those of a zone's rules and overrides, each once, of all limiters
 // that count in a store; nil: any.
 func (r *Registry) counters(zone string, in *Store) (list []*stores.Counter) {
-	seen := make(map[*stores.Table]bool)
+	seen := make(map[stores.Table]bool)
 	for _, z := range r.Zones() {
 		if z.Name != zone || in != nil && z.store != in {
 			continue
@@ -54,11 +54,11 @@ func (r *Registry) resetDuplicates(ctx context.Context, zone string, in *Store, 
 		}
 		list, c := z.fingerprints.of(k), z.active.Load().duplicates.counter
 		if in != nil {
-			err = errors.Join(err, in.Shared.ForgetTwins(ctx, c, k, list))
+			err = errors.Join(err, in.Shared.ResetFingerprints(ctx, c, k, list))
 			continue
 		}
 		for _, print := range list {
-			c.Drop(print)
+			c.Reset(print)
 		}
 	}
 	return err

@@ -6,8 +6,9 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/scripts"
-	"github.com/dianalimiter/diana/stores"
 )
 
 // ruleSet is the rules of a zone or of an override, compiled, with their counter.
@@ -22,7 +23,7 @@ type ruleSet struct {
 // newRuleSet compiles rules. lease is the store's lease and maxTurn the longest turn
 // of any rule that is decided together with these, both in microseconds. table
 // returns where the rules are counted in this process.
-func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table func([]algorithms.Rule) *stores.Table) (*ruleSet, error) {
+func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table func([]algorithms.Rule) *memory.Table) (*ruleSet, error) {
 	lease = c.Lease(z, lease)
 	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
 	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Split: s.split}

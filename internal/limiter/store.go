@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // Store is a store, and what deciding about zones in it needs to know of it. There is
@@ -34,15 +34,15 @@ type Store struct {
 
 // Shared is a store whose counts are shared by several instances.
 type Shared interface {
-	// Forget resets a key in the store, in this process and in the other
+	// Reset resets a key in the store, in this process and in the other
 	// instances.
-	Forget(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error
+	Reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error
 
-	// ForgetTwins resets what is remembered of the requests of a key.
-	ForgetTwins(ctx context.Context, c *stores.Counter, k stores.Key, twins []stores.Key) error
+	// ResetFingerprints resets what is remembered of the requests of a key.
+	ResetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error
 
-	// Drop drops what this process knows of a key.
-	Drop(counters []*stores.Counter, k stores.Key)
+	// ResetLocal drops what this process knows of a key.
+	ResetLocal(counters []*stores.Counter, k stores.Key)
 }
 
 // local reports whether the counts are those of this process.

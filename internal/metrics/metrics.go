@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // Namespace is what the names of all metrics begin with.
@@ -114,7 +114,7 @@ func (m *Metrics) SetStoreUp(store string, up bool) {
 		v = 1
 	}
 	m.storeUp.WithLabelValues(store).Set(v)
-	for _, f := range stores.Failures {
+	for _, f := range redis.Failures {
 		m.StoreErrors.WithLabelValues(store, string(f))
 	}
 	m.ClockSteps.WithLabelValues(store)

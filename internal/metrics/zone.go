@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dianalimiter/diana/stores"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // Zone is the metrics of one zone, looked up once. The zero value counts nothing.
@@ -48,7 +48,7 @@ func (z *Zone) Observe(took time.Duration, m stores.Mode) {
 	}
 	z.seconds.Observe(took.Seconds())
 	switch m {
-	case stores.ModeAlone, stores.ModeAllow, stores.ModeDeny:
+	case stores.ModeFallback, stores.ModeAllow, stores.ModeDeny:
 		z.fallback.Inc()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )

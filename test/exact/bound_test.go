@@ -6,9 +6,10 @@ import (
 	"slices"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/test/exact/oracle"
-	"pgregory.net/rapid"
 )
 
 // span measures the most cost in any half-open interval of one length.

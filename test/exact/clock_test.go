@@ -4,9 +4,10 @@ import (
 	"math/bits"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/test/exact/oracle"
-	"pgregory.net/rapid"
 )
 
 // TestClockSteps sets the clock forth and back under a rule. Nobody may be

@@ -6,8 +6,9 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/dianalimiter/diana/algorithms"
 	"pgregory.net/rapid"
+
+	"github.com/dianalimiter/diana/algorithms"
 )
 
 // undelaying are the algorithms that can be charged after the fact.

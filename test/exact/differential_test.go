@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/dianalimiter/diana/test/exact/oracle"
 	"pgregory.net/rapid"
+
+	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
 // operations is how many verdicts each differential test compares at least. A

@@ -9,12 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/scripts"
-	"github.com/dianalimiter/diana/stores"
 	"github.com/dianalimiter/diana/test/exact/oracle"
-	"pgregory.net/rapid"
 )
 
 // TestRedisAgainstTheOracle gives random traces to the oracle and to both
@@ -59,8 +62,8 @@ func TestRedisAgainstTheOracle(t *testing.T) {
 type sites struct {
 	now    int64
 	set    func(now int64) error // Redis' clock
-	local  *stores.Local
-	shared *stores.Shared
+	local  *memory.Store
+	shared *redis.Store
 	zones  int
 }
 
@@ -68,16 +71,16 @@ func newSites(t *testing.T) *sites {
 	srv := redistest.Start(t)
 	client, ctx := srv.Client(), context.Background()
 	s := &sites{set: func(now int64) error { return client.Set(ctx, "clock", strconv.FormatInt(now, 10), 0).Err() }}
-	s.local = &stores.Local{Clock: func() int64 { return s.now }}
+	s.local = &memory.Store{Clock: func() int64 { return s.now }}
 	if err := s.set(0); err != nil { // before the first heartbeat
 		t.Fatal(err)
 	}
 	// Ten seconds go by with each look at the clock of this process, so that no
 	// denial is remembered and every ask comes to Redis.
 	var looked atomic.Int64
-	s.shared = stores.NewShared(stores.SharedOptions{
+	s.shared = redis.New(redis.Options{
 		Name: "redis", Clock: func() int64 { return looked.Add(10 * second) },
-		RedisOptions: stores.RedisOptions{
+		ConnOptions: redis.ConnOptions{
 			Addresses: []string{srv.Addr}, Prefix: "exact", Timeout: time.Minute, DialTimeout: time.Minute,
 			Script: redistest.VirtualTime(t, scripts.Decide().Text, "tonumber(call('GET', 'clock'))"),
 		},
@@ -95,7 +98,7 @@ func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[strin
 		c.Kinds += fmt.Sprint(".", algorithm(r).Kind(), "/", r.Window)
 	}
 	c.Split = func(int64) []algorithms.Rule { return compiled }
-	c.Table = stores.NewTable(compiled, false, 100)
+	c.Table = memory.NewTable(compiled, false, 100)
 	return map[string]func(*rapid.T, event) (bool, []oracle.Verdict){
 		"redis": func(t *rapid.T, e event) (bool, []oracle.Verdict) {
 			if err := s.set(e.now); err != nil {
@@ -113,9 +116,9 @@ func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[strin
 // ask asks a store as the handler does.
 func ask(t *rapid.T, s stores.Store, mode stores.Mode, c *stores.Counter, e event) (bool, []oracle.Verdict) {
 	k := stores.Key{Hi: 1, Lo: 2}
-	a := &stores.Ask{Look: e.peek, Items: []stores.Item{{Counter: c, Key: k, Tag: k, Cost: e.cost}}}
+	a := &stores.Check{Peek: e.peek, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: e.cost}}}
 	s.Decide(context.Background(), a)
-	it := &a.Items[0]
+	it := &a.Zones[0]
 	if a.Mode != mode || a.Now != e.now || it.Charged != (a.Admitted && !e.peek) {
 		t.Fatalf("at %d: decided in mode %v at %d, admitted %v and charged %v", e.now, a.Mode, a.Now, a.Admitted, it.Charged)
 	}
@@ -131,13 +134,13 @@ type watcher struct{ t *testing.T }
 
 func (watcher) StoreUp(string)                     {}
 func (watcher) Live(string, int)                   {}
-func (watcher) StoreAdvice(string, string, string) {}
+func (watcher) StoreWarning(string, string, string) {}
 func (w watcher) ClockSteps(string)                { w.t.Error("a state was mended though no clock was set back") }
 
-func (w watcher) StoreDown(_ string, f stores.Failure, err error) {
+func (w watcher) StoreDown(_ string, f redis.Failure, err error) {
 	w.t.Errorf("store down: %s: %v", f, err)
 }
 
-func (w watcher) StoreError(_ string, f stores.Failure, err error) {
+func (w watcher) StoreError(_ string, f redis.Failure, err error) {
 	w.t.Errorf("store error: %s: %v", f, err)
 }

@@ -4,8 +4,9 @@ import (
 	"math/big"
 	"testing"
 
-	"github.com/dianalimiter/diana/test/exact/oracle"
 	"pgregory.net/rapid"
+
+	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
 // A limit of nothing divides by zero in what others have shipped.

@@ -1,8 +1,9 @@
 package exact_test
 
 import (
-	"github.com/dianalimiter/diana/test/exact/oracle"
 	"pgregory.net/rapid"
+
+	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
 const (

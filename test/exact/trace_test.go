@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"strings"
 
+	"pgregory.net/rapid"
+
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/test/exact/oracle"
-	"pgregory.net/rapid"
 )
 
 // event is one request of a trace.

@@ -3,8 +3,9 @@
 package main
 
 const (
-	aloneGo    = "stores/alone.go"
-	notesGo    = "stores/notes.go"
+	debtsGo    = "internal/stores/redis/debts.go"
+	aloneGo    = "internal/stores/redis/fallback.go"
+	notesGo    = "internal/stores/memory/snapshots.go"
 	handoverGo = "algorithms/handover.go"
 )
 
@@ -12,7 +13,7 @@ const (
 var aloneMutants = []mutant{
 	{
 		name: "alone-share", breaks: "an instance alone takes the whole limit", file: aloneGo, suites: redis,
-		old: "of = max(1, s.live.Load()) * 1e6", new: "of = 1e6",
+		old: "of = max(1, f.live.Load()) * 1e6", new: "of = 1e6",
 	},
 	{
 		name: "alone-share-said", breaks: "the number of instances that was configured is ignored", file: aloneGo, suites: redis,
@@ -20,11 +21,11 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "alone-place", breaks: "a place taken alone is given back in Redis", file: aloneGo, suites: redis,
-		old: "it.hold.mode = ModeAlone", new: "it.hold.mode = ModeShared",
+		old: "z.Permit.Mode = stores.ModeFallback", new: "z.Permit.Mode = stores.ModeShared",
 	},
 	{
 		name: "notes-owed", breaks: "what an instance owes is given up for what it knows", file: notesGo, suites: redis,
-		old: "if x := n.at(s, i); x[noteKind] != noteOwes {", new: "if x := n.at(s, i); x[noteKind] != noteNothing || i >= 0 {",
+		old: "if x := n.at(s, i); x[snapshotKind] != snapshotOwes {", new: "if x := n.at(s, i); x[snapshotKind] != snapshotEmpty || i >= 0 {",
 	},
 	{
 		name: "notes-unlinked", breaks: "a note that is given up is still found in its place", file: notesGo, suites: redis,
@@ -40,7 +41,7 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "alone-cold", breaks: "an instance alone begins from zero", file: notesGo, suites: redis,
-		old: "pr.Warm(st, w, it.Counter.Rules[i], now)", new: "_ = w",
+		old: "pr.Warm(st, w, z.Counter.Rules[i], now)", new: "_ = w",
 	},
 	{
 		name: "alone-base", breaks: "what was known is owed, too", file: notesGo, suites: redis,
@@ -48,39 +49,39 @@ var aloneMutants = []mutant{
 	},
 	{
 		name: "alone-paid-twice", breaks: "a debt that was charged is owed again", file: notesGo, suites: redis,
-		old: "n.set(x, noteNothing)\n\tif p.slot", new: "if p.slot",
+		old: "n.set(x, snapshotEmpty)\n\tif p.slot", new: "if p.slot",
 	},
 	{
 		name: "alone-ghost", breaks: "what Redis may have charged is charged again", file: notesGo, suites: redis,
-		old: "r.(algorithms.Portable).Forgive(n.words(x, i), now, it.Cost, turn)", new: "_, _ = r, n.words(x, i)",
+		old: "r.(algorithms.Portable).Forgive(n.words(x, i), now, z.Cost, turn)", new: "_, _ = r, n.words(x, i)",
 	},
 	{
-		name: "alone-refused", breaks: "a debt that Redis refused is forgotten", file: aloneGo, suites: redis,
-		old: "o.notes.restore(o.key)", new: "_ = o",
+		name: "alone-refused", breaks: "a debt that Redis refused is forgotten", file: debtsGo, suites: redis,
+		old: "o.snapshots.Restore(o.key)", new: "_ = o",
 	},
 	{
 		name: "alone-finish", breaks: "what is charged after the answer is not owed", file: aloneGo, suites: redis,
-		old: "\t\ts.warm(it, s.time.now())\n", new: "",
+		old: "\t\tf.warm(z, f.conn.clock.now())\n", new: "",
 	},
 	{
 		name: "alone-ramp", breaks: "all keys go back to Redis at once", file: aloneGo, suites: redis,
 		old: "if elapsed >= ramp.Microseconds() {", new: "if elapsed >= 0 {",
 	},
 	{
-		name: "alone-background", breaks: "a debt that nobody asks for is not paid", file: aloneGo, suites: redis,
-		old: "if err := s.pay(ctx, owes); err != nil {", new: "if err := s.pay(ctx, owes[:0]); err != nil {",
+		name: "alone-background", breaks: "a debt that nobody asks for is not paid", file: debtsGo, suites: redis,
+		old: "if err := d.send(ctx, some); err != nil {", new: "if err := d.send(ctx, some[:0]); err != nil {",
 	},
 	{
 		name: "late-call", breaks: "a call that nobody waits for any more is carried out", file: mainLua, suites: redis,
 		old: "if t > unpack('<d', ARGV[1], 9) then return", new: "if t < 0 then return",
 	},
 	{
-		name: "late-clock", breaks: "a clock that has gone ahead makes every call late", file: "stores/redis.go", suites: redis,
-		old: "c.time.learn(-now)", new: "_ = now",
+		name: "late-clock", breaks: "a clock that has gone ahead makes every call late", file: "internal/stores/redis/conn.go", suites: redis,
+		old: "c.clock.learn(-now)", new: "_ = now",
 	},
 	{
-		name: "alone-fewer", breaks: "fewer instances are believed at once", file: sharedGo, suites: redis,
-		old: "case s.fewer.IsZero():\n\t\ts.fewer = now\n\t\treturn", new: "case s.fewer.IsZero():",
+		name: "alone-fewer", breaks: "fewer instances are believed at once", file: "internal/stores/redis/instances.go", suites: redis,
+		old: "case i.fewer.IsZero():\n\t\ti.fewer = now\n\t\treturn", new: "case i.fewer.IsZero():",
 	},
 	{
 		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: handoverGo, suites: redis,

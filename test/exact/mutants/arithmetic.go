@@ -4,7 +4,7 @@ package main
 
 // goRules are the suites that look at the arithmetic in Go: against the oracle
 // first, then against the arithmetic in Lua.
-var goRules = []suite{arithmetic, stores}
+var goRules = []suite{arithmetic, redisStore, memoryStore, acrossStores}
 
 const (
 	meterGo    = "algorithms/meter.go"
@@ -348,11 +348,11 @@ var arithmeticMutants = []mutant{
 		old: "stamp(s, s[0]-1)+l.window-now)", new: "stamp(s, s[0]-1)+l.window-now-1)",
 	},
 	{
-		name: "log-view-edge", breaks: "Go denies the last free place that Redis reports (<= for <)", file: logGo, suites: []suite{stores},
+		name: "log-view-edge", breaks: "Go denies the last free place that Redis reports (<= for <)", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
 		old: "case s[0] < cost:", new: "case s[0] <= cost:",
 	},
 	{
-		name: "log-view-held", breaks: "Go ignores what is held beside what Redis reports", file: logGo, suites: []suite{stores},
+		name: "log-view-held", breaks: "Go ignores what is held beside what Redis reports", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
 		old: "case s[0] < cost+held:", new: "case s[0] < cost:",
 	},
 }

@@ -25,9 +25,11 @@ const infected = "DIANA_MUTANT"
 // initializer of a map of the files that a mutant replaces at run time: only the
 // script, which a mutant in Lua is generated into.
 var packages = map[string]string{
-	"algorithms": "",
-	"scripts":    `"decide.lua": &decide`,
-	"stores":     "",
+	"algorithms":             "",
+	"scripts":                `"decide.lua": &decide`,
+	"internal/stores":        "",
+	"internal/stores/memory": "",
+	"internal/stores/redis":  "",
 }
 
 // awake is the file that is added to each of these packages.
@@ -58,8 +60,8 @@ func init() {
 func (l *lab) infect(all []mutant) (map[string]string, error) {
 	replace := make(map[string]string)
 	for pkg, vars := range packages {
-		by := filepath.Join(l.dir, pkg+".go")
-		if err := os.WriteFile(by, fmt.Appendf(nil, awake, pkg, infected, vars), 0o600); err != nil {
+		by := filepath.Join(l.dir, strings.ReplaceAll(pkg, "/", "_")+".go")
+		if err := os.WriteFile(by, fmt.Appendf(nil, awake, filepath.Base(pkg), infected, vars), 0o600); err != nil {
 			return nil, err
 		}
 		replace[filepath.Join(l.root, pkg, "mutation.go")] = by

@@ -3,7 +3,7 @@
 package main
 
 // redis is the suite that runs the Lua.
-var redis = []suite{stores}
+var redis = []suite{redisStore, memoryStore, acrossStores}
 
 const (
 	meterLua   = "algorithms/meter.lua"

@@ -3,34 +3,34 @@
 package main
 
 const (
-	localGo  = "stores/local.go"
-	askGo    = "stores/ask.go"
-	tableGo  = "stores/table.go"
-	flowGo   = "stores/overflow.go"
-	statesGo = "stores/states.go"
-	pairsGo  = "stores/pairs.go"
-	indexGo  = "stores/index.go"
-	arenaGo  = "stores/arena.go"
-	acrossGo = "stores/across.go"
-	wireGo   = "stores/wire.go"
-	sharedGo = "stores/shared.go"
-	tendGo   = "stores/tend.go"
-	redisGo  = "stores/redis.go"
+	localGo   = "internal/stores/memory/decide.go"
+	askGo     = "internal/stores/check.go"
+	tableGo   = "internal/stores/memory/table.go"
+	flowGo    = "internal/stores/memory/overflow.go"
+	statesGo  = "internal/stores/memory/states.go"
+	pairsGo   = "internal/stores/memory/pairs.go"
+	indexGo   = "internal/stores/memory/index.go"
+	arenaGo   = "internal/stores/memory/arena.go"
+	acrossGo  = "internal/stores/across.go"
+	wireGo    = "internal/stores/redis/wire.go"
+	sharedGo  = "internal/stores/redis/store.go"
+	permitsGo = "internal/stores/redis/permits.go"
+	redisGo   = "internal/stores/redis/conn.go"
 
-	combineGo  = "stores/combine.go"
-	denialsGo  = "stores/denials.go"
-	questionGo = "stores/question.go"
+	combineGo  = "internal/stores/redis/batcher.go"
+	denialsGo  = "internal/stores/redis/denials.go"
+	questionGo = "internal/stores/redis/call.go"
 )
 
 // storeMutants break what keeps the counts.
 var storeMutants = []mutant{
 	{
 		name: "local-commit", breaks: "a zone is charged before all have admitted", file: localGo, suites: redis,
-		old: "if a.Admitted && it.Admits && !a.Look {", new: "if it.Admits && !a.Look {",
+		old: "if check.Admitted && z.Admits && !check.Peek {", new: "if z.Admits && !check.Peek {",
 	},
 	{
 		name: "overflow-leaves", breaks: "a group leaves a shared counter that it may have charged", file: flowGo, suites: redis,
-		old: "if s.overflow.owners[home]&shared == 0 {", new: "if s.overflow.owners[home] != 0 {",
+		old: "if o.owners[home]&shared == 0 {", new: "if o.owners[home] != 0 {",
 	},
 	{
 		name: "overflow-takes", breaks: "a group takes a counter where others still owe", file: flowGo, suites: redis,
@@ -38,35 +38,35 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "overflow-forgets", breaks: "a group does not find the counter that it owns", file: flowGo, suites: redis,
-		old: "if o&^shared == ownerOf(group) {", new: "if o == ownerOf(group)|shared {",
+		old: "if by&^shared == ownerOf(group) {", new: "if by == ownerOf(group)|shared {",
 	},
 	{
 		name: "local-in-flight", breaks: "one request too many is in flight (> for >=)", file: localGo, suites: redis,
-		old: "places >= it.Counter.InFlight", new: "places > it.Counter.InFlight",
+		old: "permits >= z.Counter.InFlight", new: "permits > z.Counter.InFlight",
 	},
 	{
 		name: "local-held-ignored", breaks: "what unanswered requests hold does not count", file: localGo, suites: redis,
-		old: "it.judge(i, st, now, held)", new: "it.judge(i, st, now, held-held)",
+		old: "v := r.Judge(st, now, z.Cost, held)", new: "v := r.Judge(st, now, z.Cost, held-held)",
 	},
 	{
 		name: "local-hold-cost", breaks: "a place holds 1 instead of the cost", file: localGo, suites: redis,
-		old: "p.from[t.layout.places+1] += it.Cost", new: "p.from[t.layout.places+1]++",
+		old: "p.from[t.layout.permits+1] += z.Cost", new: "p.from[t.layout.permits+1]++",
 	},
 	{
 		name: "local-hold-kept", breaks: "an answered request keeps its place", file: localGo, suites: redis,
-		old: "p.from[t.layout.places]--", new: "p.from[t.layout.places] -= 0",
+		old: "p.from[t.layout.permits]--", new: "p.from[t.layout.permits] -= 0",
 	},
 	{
 		name: "local-hold-cost-kept", breaks: "an answered request keeps its cost", file: localGo, suites: redis,
-		old: "p.from[t.layout.places+1] -= it.Cost", new: "p.from[t.layout.places+1] -= 0",
+		old: "p.from[t.layout.permits+1] -= z.Cost", new: "p.from[t.layout.permits+1] -= 0",
 	},
 	{
 		name: "local-hold-twice", breaks: "a place is given back twice", file: localGo, suites: redis,
-		old: "p.from[t.layout.places]--\n\t\t\tit.hold.taken = false", new: "p.from[t.layout.places]--",
+		old: "p.from[t.layout.permits]--\n\t\t\tz.Permit.Taken = false", new: "p.from[t.layout.permits]--",
 	},
 	{
 		name: "local-finish-twice", breaks: "a charge after the response is made twice", file: localGo, suites: redis,
-		old: "\t\towe(t, s, p.from, it.Rules, now, charge)", new: "\t\towe(t, s, p.from, it.Rules, now, charge)\n\t\towe(t, s, p.from, it.Rules, now, charge)",
+		old: "\t\towe(t, s, p.from, z.Rules, now, charge)", new: "\t\towe(t, s, p.from, z.Rules, now, charge)\n\t\towe(t, s, p.from, z.Rules, now, charge)",
 	},
 	{
 		name: "local-finish-repair", breaks: "a charge after the response is made on a state that is not repaired", file: localGo, suites: redis,
@@ -78,27 +78,27 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-turn", breaks: "requests are charged without their turn", file: localGo, suites: redis,
-		old: "r.Charge(st, now, it.Cost, turn)", new: "r.Charge(st, now, it.Cost, turn-turn)",
+		old: "r.Charge(st, now, z.Cost, turn)", new: "r.Charge(st, now, z.Cost, turn-turn)",
 	},
 	{
 		name: "ask-shadow", breaks: "a shadow denies the live zones", file: askGo, suites: redis,
-		old: "if it := &a.Items[i]; !it.Shadow {", new: "if it := &a.Items[i]; it != nil {",
+		old: "if z := &check.Zones[i]; !z.Shadow {", new: "if z := &check.Zones[i]; z != nil {",
 	},
 	{
 		name: "ask-shadow-turn", breaks: "a shadow is charged at the turn of the live zones", file: askGo, suites: redis,
-		old: "if !it.Shadow {\n\t\treturn a.Turn", new: "if it != nil {\n\t\treturn a.Turn",
+		old: "if !z.Shadow {\n\t\treturn check.Turn", new: "if z != nil {\n\t\treturn check.Turn",
 	},
 	{
-		name: "ask-all-rules", breaks: "only the last rule of a zone decides", file: askGo, suites: redis,
-		old: "it.Admits = it.Admits && v.Admit", new: "it.Admits = v.Admit",
+		name: "ask-all-rules", breaks: "only the last rule of a zone decides", file: localGo, suites: redis,
+		old: "z.Admits = z.Admits && v.Admit", new: "z.Admits = v.Admit",
 	},
 	{
 		name: "ask-turn-max", breaks: "the last delay is the turn, not the longest (a dropped max)", file: askGo, suites: redis,
-		old: "a.Turn = max(a.Turn, it.Results[r].Delay)", new: "a.Turn = it.Results[r].Delay",
+		old: "check.Turn = max(check.Turn, z.Results[r].Delay)", new: "check.Turn = z.Results[r].Delay",
 	},
 	{
 		name: "table-inherit", breaks: "a key that leaves a shared counter forgets what was charged there", file: statesGo, suites: redis,
-		old: "for i := range t.layout.rules {\n\t\tl := &t.layout.rules[i]", new: "for i := range t.layout.rules[:0] {\n\t\tl := &t.layout.rules[i]",
+		old: "for i := range l.rules {\n\t\tr := &l.rules[i]", new: "for i := range l.rules[:0] {\n\t\tr := &l.rules[i]",
 	},
 	{
 		name: "table-pair", breaks: "a level keeps the limit that it was first written under", file: statesGo, suites: redis,
@@ -106,31 +106,31 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "pair-inherited", breaks: "a pair is let go while an inherited level still has it", file: statesGo, suites: redis,
-		old: "s.pairs.use(uint32(uint64(slot[l.at+1]) >> 32))", new: "_ = s",
+		old: "m.pairs.retain(uint32(uint64(to[r.at+1]) >> 32))", new: "_ = m",
 	},
 	{
 		name: "pair-dropped", breaks: "a pair is kept for states that are gone", file: statesGo, suites: redis,
-		old: "s.pairs.drop(uint32(uint64(slot[l.at+1]) >> 32))", new: "_ = l",
+		old: "m.pairs.release(uint32(uint64(slot[r.at+1]) >> 32))", new: "_ = r",
 	},
 	{
 		name: "pair-changed", breaks: "a pair is kept for states that have another", file: pairsGo, suites: redis,
-		old: "p.drop(was)", new: "_ = was",
+		old: "p.release(was)", new: "_ = was",
 	},
 	{
 		name: "table-inherit-log", breaks: "a log that leaves a shared counter is empty", file: statesGo, suites: redis,
-		old: "copy(s.arena.state(slot[l.at]), s.arena.state(bucket[l.at]))", new: "copy(s.arena.state(slot[l.at]), never)",
+		old: "copy(m.arena.state(to[r.at]), m.arena.state(from[r.at]))", new: "copy(m.arena.state(to[r.at]), never)",
 	},
 	{
 		name: "table-bucket", breaks: "a new key is not judged by its shared counter", file: localGo, suites: redis,
-		old: "b != nil && !t.unused(s, b, it.Rules, now)", new: "b != nil && t.unused(s, b, it.Rules, now)",
+		old: "b != nil && !s.states.unused(&t.layout, b, z.Rules, now)", new: "b != nil && s.states.unused(&t.layout, b, z.Rules, now)",
 	},
 	{
-		name: "table-evict-debt", breaks: "a key in debt is forgotten to make room", file: tableGo, suites: redis,
+		name: "table-evict-debt", breaks: "a key in debt is forgotten to make room", file: statesGo, suites: redis,
 		old: "now); reset > 0 {", new: "now); reset > r.Window()/2 {",
 	},
 	{
-		name: "table-evict-held", breaks: "a key with places is forgotten to make room", file: tableGo, suites: redis,
-		old: "places != 0 || cost != 0 {", new: "places < 0 || cost < 0 {",
+		name: "table-evict-held", breaks: "a key with places is forgotten to make room", file: statesGo, suites: redis,
+		old: "permits != 0 || cost != 0 {", new: "permits < 0 || cost < 0 {",
 	},
 	{
 		name: "table-full", breaks: "the table holds one key too many (>= for >)", file: tableGo, suites: redis,
@@ -154,11 +154,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "across-not-given-back", breaks: "what one store charged stays when another denies", file: acrossGo, suites: redis,
-		old: "g.store.Finish(ctx, it, 0)", new: "_ = ctx",
+		old: "g.store.Finish(ctx, z, 0)", new: "_ = ctx",
 	},
 	{
 		name: "across-not-charged", breaks: "what was held until all had decided is given back instead of charged", file: acrossGo, suites: redis,
-		old: "g.store.Finish(ctx, it, it.Cost)", new: "g.store.Finish(ctx, it, 0)",
+		old: "g.store.Finish(ctx, z, z.Cost)", new: "g.store.Finish(ctx, z, 0)",
 	},
 	{
 		name: "across-no-reserve", breaks: "a store charges before the others have decided", file: acrossGo, suites: redis,
@@ -166,7 +166,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "across-look", breaks: "the stores behind one that denies charge", file: acrossGo, suites: redis,
-		old: "g.ask.Look = true", new: "g.ask.Look = false",
+		old: "g.check.Peek = true", new: "g.check.Peek = false",
 	},
 	{
 		name: "across-lua-look", breaks: "Redis charges what it was only to look at", file: generalLua, suites: redis,
@@ -178,15 +178,15 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "across-shadow", breaks: "a shadow is charged though the live zones deny", file: acrossGo, suites: redis,
-		old: "case a.Admitted:\n", new: "case a.Admitted || a.Items[i].Shadow:\n",
+		old: "case check.Admitted:\n", new: "case check.Admitted || check.Zones[i].Shadow:\n",
 	},
 	{
 		name: "across-remaining", breaks: "what was held and given back is said to be gone", file: acrossGo, suites: redis,
-		old: "it.Results[r].Remaining += it.Cost", new: "it.Results[r].Remaining += 0",
+		old: "z.Results[r].Remaining += z.Cost", new: "z.Results[r].Remaining += 0",
 	},
 	{
 		name: "across-hold-cost", breaks: "a zone that holds its cost until the answer is charged at once", file: acrossGo, suites: redis,
-		old: "case it.Counter.HoldCost:\n", new: "case it.Counter.HoldCost && !it.Reserve:\n",
+		old: "case z.Counter.HoldCost:\n", new: "case z.Counter.HoldCost && !z.Reserve:\n",
 	},
 	{
 		name: "across-deadline", breaks: "the most patient store says how long a decision may take", file: acrossGo, suites: redis,
@@ -194,27 +194,27 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-zone", breaks: "keys of two zones have one name", file: wireGo, suites: redis,
-		old: "b = append(b, it.Counter.Zone...)", new: "b = append(b, it.Counter.Zone[:0]...)",
+		old: "b = append(b, z.Counter.Zone...)", new: "b = append(b, z.Counter.Zone[:0]...)",
 	},
 	{
 		name: "wire-kinds", breaks: "keys of rules of other kinds have one name", file: wireGo, suites: redis,
-		old: "appendTwin(append(appendHash(b, prefix, it), it.Counter.Kinds...), it)", new: "appendTwin(appendHash(b, prefix, it), it)",
+		old: "appendOwnKey(append(appendHash(b, prefix, z), z.Counter.Kinds...), z)", new: "appendOwnKey(appendHash(b, prefix, z), z)",
 	},
 	{
 		name: "wire-key", breaks: "keys that lie in one slot have one name", file: wireGo, suites: redis,
-		old: "if it.Tag == it.Key {", new: "if it.Tag != (Key{}) {",
+		old: "if z.Tag == z.Key {", new: "if z.Tag != (stores.Key{}) {",
 	},
 	{
 		name: "wire-tag", breaks: "what belongs together lies in different slots", file: wireGo, suites: redis,
-		old: "b = append(b, \":{\"...)\n\tb = appendKey(b, it.Tag)", new: "b = append(b, \":{\"...)\n\tb = appendKey(b, it.Key)",
+		old: "b = append(b, \":{\"...)\n\tb = stores.AppendKey(b, z.Tag)", new: "b = append(b, \":{\"...)\n\tb = stores.AppendKey(b, z.Key)",
 	},
 	{
 		name: "wire-holds", breaks: "places have the name of the counts", file: wireGo, suites: redis,
-		old: "append(appendHash(b, prefix, it), \"holds\"...)", new: "append(appendHash(b, prefix, it), it.Counter.Kinds...)",
+		old: "append(appendHash(b, prefix, z), \"holds\"...)", new: "append(appendHash(b, prefix, z), z.Counter.Kinds...)",
 	},
 	{
 		name: "wire-holds-twin", breaks: "places beside a zone's key are those of the key", file: wireGo, suites: redis,
-		old: "appendTwin(append(appendHash(b, prefix, it), \"holds\"...), it)", new: "append(appendHash(b, prefix, it), \"holds\"...)",
+		old: "appendOwnKey(append(appendHash(b, prefix, z), \"holds\"...), z)", new: "append(appendHash(b, prefix, z), \"holds\"...)",
 	},
 	{
 		name: "wire-rest", breaks: "what a reply has to spare is not noticed", file: wireGo, suites: redis,
@@ -222,11 +222,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-hold", breaks: "what holds a cost is sent as holding a place only", file: wireGo, suites: redis,
-		old: "\t\thold = holdCost", new: "\t\thold = holdPlace",
+		old: "\t\thold = holdCost", new: "\t\thold = holdPermit",
 	},
 	{
 		name: "wire-shadow", breaks: "a shadow is not sent as one", file: wireGo, suites: redis,
-		old: "appendBool(b, it.Shadow)", new: "appendBool(b, it.Shadow && !it.Shadow)",
+		old: "appendBool(b, z.Shadow)", new: "appendBool(b, z.Shadow && !z.Shadow)",
 	},
 	{
 		name: "wire-cost", breaks: "the cost is not sent", file: wireGo, suites: redis,
@@ -258,7 +258,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-disagree", breaks: "a verdict that differs from Redis' is not reported", file: wireGo, suites: redis,
-		old: "return false, fmt.Errorf(\"zone %s: %w\", it.Counter.Zone, errDisagree)", new: "return fmt.Sprint() != \"\", nil",
+		old: "return false, fmt.Errorf(\"zone %s: %w\", z.Counter.Zone, errDisagree)", new: "return fmt.Sprint() != \"\", nil",
 	},
 	{
 		name: "wire-repair", breaks: "Go judges by a state that is not repaired", file: wireGo, suites: redis,
@@ -266,19 +266,19 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-held", breaks: "what Redis says to be held is ignored", file: wireGo, suites: redis,
-		old: "it.held = r.number()", new: "it.held = r.number() * 0",
+		old: "z.Held = r.number()", new: "z.Held = r.number() * 0",
 	},
 	{
 		name: "wire-own-hold", breaks: "a request's own hold is said to be left", file: wireGo, suites: redis,
-		old: "held += it.Cost", new: "held += 0",
+		old: "held += z.Cost", new: "held += 0",
 	},
 	{
-		name: "wire-recount", breaks: "what was reserved and then charged is said to be left", file: wireGo, suites: redis,
-		old: "res.rule.Charge(res.state, now, it.Cost, 0)", new: "_ = now",
+		name: "wire-recount", breaks: "what was reserved and then charged is said to be left", file: acrossGo, suites: redis,
+		old: "res.Rule.Charge(res.State, now, z.Cost, 0)", new: "_ = now",
 	},
 	{
 		name: "denials-cost", breaks: "a denial is remembered for a lower cost, too", file: denialsGo, suites: redis,
-		old: "|| it.Cost < n.cost {", new: "{",
+		old: "|| z.Cost < n.cost {", new: "{",
 	},
 	{
 		name: "denials-age", breaks: "a denial is remembered until its retry, however long that is", file: denialsGo, suites: redis,
@@ -286,15 +286,15 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "denials-until", breaks: "a denial is remembered for a second, however short its retry is", file: denialsGo, suites: redis,
-		old: "!it.Shadow && n.until > now", new: "!it.Shadow && n.until > 0",
+		old: "!z.Shadow && n.until > now", new: "!z.Shadow && n.until > 0",
 	},
 	{
 		name: "denials-shadow", breaks: "a shadow's denial denies", file: denialsGo, suites: redis,
-		old: "!it.Shadow && n.until > now", new: "n.until > now",
+		old: "!z.Shadow && n.until > now", new: "n.until > now",
 	},
 	{
 		name: "denials-holds", breaks: "what unanswered requests hold is remembered", file: denialsGo, suites: redis,
-		old: "place, _ := a.Items[i].holds(); place {", new: "place, _ := a.Items[i].holds(); place && i < 0 {",
+		old: "permit, _ := check.Zones[i].Holds(); permit {", new: "permit, _ := check.Zones[i].Holds(); permit && i < 0 {",
 	},
 	{
 		name: "denials-epoch", breaks: "a denial outlives its connection and what it was answered", file: denialsGo, suites: redis,
@@ -313,7 +313,7 @@ var storeMutants = []mutant{
 		old: "rules+q.rules > rulesPerCall ||", new: "rules+q.rules < 0 ||",
 	},
 	{
-		name: "combine-join", breaks: "who is ready to ask does not come along", file: combineGo, suites: redis,
+		name: "combine-join", breaks: "who is ready to ask does not come along", file: redisGo, suites: redis,
 		old: "\t\tl.join(q)\n", new: "",
 	},
 	{
@@ -330,14 +330,14 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-asked", breaks: "who is asked for waits until the call is over", file: combineGo, suites: redis,
-		old: "if q.state == taken {", new: "if q.state == queued {",
+		old: "if q.state == batched {", new: "if q.state == queued {",
 	},
 	{
-		name: "combine-once", breaks: "a call that fails counts for all that it asked for", file: combineGo, suites: redis,
+		name: "combine-once", breaks: "a call that fails counts for all that it asked for", file: redisGo, suites: redis,
 		old: "return reported{err}", new: "return err",
 	},
 	{
-		name: "combine-rest", breaks: "what an answer has to spare is not noticed", file: combineGo, suites: redis,
+		name: "combine-rest", breaks: "what an answer has to spare is not noticed", file: redisGo, suites: redis,
 		old: "if r.err != nil || len(r.b) > 0 {", new: "if r.err != nil {",
 	},
 	{
@@ -354,30 +354,30 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "shared-place-kept", breaks: "a place is given back twice", file: sharedGo, suites: redis,
-		old: "it.hold.taken = it.keepsPlace(charge)", new: "it.hold.taken = true",
+		old: "z.Permit.Taken = z.KeepsPermit(charge)", new: "z.Permit.Taken = true",
 	},
 	{
 		name: "shared-keep", breaks: "a place does not outlive the end of a reserve", file: askGo, suites: redis,
-		old: "return it.Reserve && charge > 0 && it.Counter.InFlight > 0", new: "return it.Reserve && charge < 0 && it.Counter.InFlight > 0",
+		old: "return z.Reserve && charge > 0 && z.Counter.InFlight > 0", new: "return z.Reserve && charge < 0 && z.Counter.InFlight > 0",
 	},
 	{
-		name: "tend-unknown", breaks: "a place that may have been taken is not given back", file: tendGo, suites: redis,
-		old: "s.places.giveBack(finishOf(s.conn.prefix, it, 0))\n\t\t\tit.hold", new: "it.hold",
+		name: "tend-unknown", breaks: "a place that may have been taken is not given back", file: permitsGo, suites: redis,
+		old: "p.releaseLater(finishOf(p.conn.o.Prefix, z, 0))\n\t\t\tz.Permit", new: "z.Permit",
 	},
 	{
-		name: "tend-late", breaks: "a place that could not be given back is forgotten", file: tendGo, suites: redis,
+		name: "tend-late", breaks: "a place that could not be given back is forgotten", file: permitsGo, suites: redis,
 		old: "p.late = append(p.late, late[i:]...)", new: "p.late = append(p.late, late[i+1:]...)",
 	},
 	{
-		name: "tend-release", breaks: "what Redis did not take back is not tried again", file: tendGo, suites: redis,
-		old: "\t\ts.places.giveBack(f)\n", new: "",
+		name: "tend-release", breaks: "what Redis did not take back is not tried again", file: permitsGo, suites: redis,
+		old: "\t\tp.releaseLater(f)\n", new: "",
 	},
 	{
-		name: "tend-renew", breaks: "only the first of several places is renewed", file: tendGo, suites: redis,
-		old: "binary.LittleEndian.Uint32(ask[2:])+1)", new: "1)",
+		name: "tend-renew", breaks: "only the first of several places is renewed", file: permitsGo, suites: redis,
+		old: "binary.LittleEndian.Uint32(op[2:])+1)", new: "1)",
 	},
 	{
-		name: "tend-held", breaks: "a place that was given back is renewed for ever", file: tendGo, suites: redis,
-		old: "delete(s.places.held, it.hold.id)", new: "_ = it.hold.id",
+		name: "tend-held", breaks: "a place that was given back is renewed for ever", file: permitsGo, suites: redis,
+		old: "delete(p.held, z.Permit.ID)", new: "_ = z.Permit.ID",
 	},
 }

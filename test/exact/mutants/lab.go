@@ -30,10 +30,14 @@ var (
 		"arithmetic", "test/exact", "DIANA_OPS=20000",
 		[][]string{{"-rapid.seed=1", "-rapid.nofailfile", "-rapid.shrinktime=1ms"}},
 	}
-	stores = suite{
-		"stores", "stores", "DIANA_OPS=4000",
+	redisStore = suite{
+		"redis", "internal/stores/redis", "DIANA_OPS=4000",
 		[][]string{{"-test.run=" + widest}, {"-test.skip=" + widest + "|" + slow}, {"-test.run=" + slow}},
 	}
+	memoryStore  = suite{"memory", "internal/stores/memory", "DIANA_OPS=4000", [][]string{{}}}
+	acrossStores = suite{"stores", "internal/stores", "DIANA_OPS=4000", [][]string{{}}}
+
+	suites = []suite{arithmetic, redisStore, memoryStore, acrossStores}
 )
 
 // widest is the test that notices most, slow are those that wait for servers or
@@ -84,7 +88,7 @@ func (l *lab) build(all []mutant) error {
 	if err := os.WriteFile(overlay, b, 0o600); err != nil {
 		return err
 	}
-	for _, s := range []suite{arithmetic, stores} {
+	for _, s := range suites {
 		cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", l.binary(s), ".") //nolint:gosec // paths of our own
 		cmd.Dir = filepath.Join(l.root, s.dir)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -112,7 +116,7 @@ func (l *lab) try(m mutant) outcome {
 
 // healthy says whether the tests pass on the code as it is.
 func (l *lab) healthy() error {
-	for _, s := range []suite{arithmetic, stores} {
+	for _, s := range suites {
 		if killer := l.test(s, infected+"="); killer != "" {
 			return fmt.Errorf("the unbroken code fails %s", killer)
 		}

@@ -3,8 +3,8 @@
 package main
 
 const (
-	leaseGo   = "stores/lease.go"
-	leasingGo = "stores/leasing.go"
+	leaseGo   = "internal/stores/redis/leases.go"
+	leasingGo = "internal/stores/redis/leasing.go"
 )
 
 // leaseMutants break what is charged in advance.
@@ -43,14 +43,14 @@ var leaseMutants = []mutant{
 	},
 	{
 		name: "lease-epoch", breaks: "what is in hand outlives a reset", file: leaseGo, suites: redis,
-		old: "x.epoch, x.parts, x.thin = epoch, [2]leasePiece{}, false", new: "x.epoch, x.thin = epoch, false",
+		old: "x.epoch, x.parts, x.thin = epoch, [2]leasedPart{}, false", new: "x.epoch, x.thin = epoch, false",
 	},
 	{
 		name: "lease-pause", breaks: "a key that is used up is asked for all the time", file: leaseGo, suites: redis,
-		old: "x.thin = got < it.want/4; x.thin", new: "x.thin = false; x.thin",
+		old: "x.thin = got < z.Lease.Want/4; x.thin", new: "x.thin = false; x.thin",
 	},
 	{
 		name: "lease-back", breaks: "what was taken for a denied request is lost", file: leasingGo, suites: redis,
-		old: "s.leases.giveBack(it, it.Cost, g.end)", new: "_ = g",
+		old: "l.leases.putBack(z, z.Cost, g.end)", new: "_ = g",
 	},
 }

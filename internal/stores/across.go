@@ -1,0 +1,170 @@
+package stores
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Across decides a check whose zones lie in several stores. of holds the store
+// of each zone. The stores do not decide at one instant, but the guarantee is the
+// same: all stores but the last hold the cost until the last has decided, so
+// that either every zone is charged or none, and no bound is exceeded meanwhile.
+func Across(ctx context.Context, check *Check, of []Store) {
+	groups := groupByStore(check, of)
+	ctx, cancel := withTimeout(ctx, groups)
+	defer cancel()
+	check.Admitted, check.Mode = true, ModeLocal
+	last := len(groups) - 1
+	for i := range groups {
+		g := &groups[i]
+		if i < last {
+			g.reserve(true)
+		}
+		g.check.Now = check.Now
+		g.store.Decide(ctx, &g.check)
+		check.Mode, check.Now = max(check.Mode, g.check.Mode), g.check.Now
+		if !g.check.Admitted {
+			check.Admitted = false
+			peek(ctx, check, groups[i+1:])
+			break
+		}
+		check.Turn = max(check.Turn, g.check.Turn)
+	}
+	for i := range groups {
+		g := &groups[i]
+		if i < last {
+			g.settle(ctx, check.Admitted)
+		}
+		g.copyTo(check)
+	}
+	decideShadows(ctx, check, of)
+}
+
+// withTimeout limits the whole decision to the shortest timeout of the stores.
+func withTimeout(ctx context.Context, groups []group) (context.Context, context.CancelFunc) {
+	var least time.Duration
+	for i := range groups {
+		if t, ok := groups[i].store.(interface{ Timeout() time.Duration }); ok && (least == 0 || t.Timeout() < least) {
+			least = t.Timeout()
+		}
+	}
+	if least == 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, least)
+}
+
+// group is the zones of a check that lie in one store.
+type group struct {
+	store Store
+	check Check
+	at    []int // their indexes in the whole check
+	last  bool
+}
+
+// groupByStore divides the zones that are no shadows by their stores. A store
+// with a zone whose counter is Last comes last.
+func groupByStore(check *Check, of []Store) (groups []group) {
+	for i := range check.Zones {
+		if check.Zones[i].Shadow {
+			continue
+		}
+		x := 0
+		for x < len(groups) && groups[x].store != of[i] {
+			x++
+		}
+		if x == len(groups) {
+			groups = append(groups, group{store: of[i]})
+		}
+		groups[x].check.Zones = append(groups[x].check.Zones, check.Zones[i])
+		groups[x].at = append(groups[x].at, i)
+		groups[x].last = groups[x].last || check.Zones[i].Counter.Last
+	}
+	slices.SortStableFunc(groups, func(a, b group) int {
+		if a.last == b.last {
+			return 0
+		} else if a.last {
+			return 1
+		}
+		return -1
+	})
+	return groups
+}
+
+func (g *group) reserve(on bool) {
+	for i := range g.check.Zones {
+		g.check.Zones[i].Reserve = on
+	}
+}
+
+// settle charges the cost that was held, or releases it. A permit that the
+// counter itself asks for remains.
+func (g *group) settle(ctx context.Context, admitted bool) {
+	for i := range g.check.Zones {
+		z := &g.check.Zones[i]
+		switch {
+		case !z.Charged:
+		case !admitted:
+			g.store.Finish(ctx, z, 0)
+			z.Charged = false
+			for r := range z.Results {
+				z.Results[r].Remaining += z.Cost // which was held when Remaining was set
+			}
+		case z.Counter.HoldCost:
+		default:
+			g.store.Finish(ctx, z, z.Cost)
+			z.recount(g.check.Now)
+		}
+		z.Reserve = false
+	}
+}
+
+// peek decides the zones of the stores after one that denies and charges
+// nothing, so that a denial has the results of all rules.
+func peek(ctx context.Context, check *Check, groups []group) {
+	for i := range groups {
+		g := &groups[i]
+		g.check.Peek = true
+		g.store.Decide(ctx, &g.check)
+		check.Mode = max(check.Mode, g.check.Mode)
+	}
+}
+
+func (g *group) copyTo(check *Check) {
+	for i, at := range g.at {
+		check.Zones[at] = g.check.Zones[i]
+	}
+}
+
+// decideShadows decides and charges each shadow on its own, if the others admit.
+func decideShadows(ctx context.Context, check *Check, of []Store) {
+	for i := range check.Zones {
+		switch {
+		case !check.Zones[i].Shadow:
+		case check.Admitted:
+			one := Check{Zones: check.Zones[i : i+1]}
+			of[i].Decide(ctx, &one)
+		default:
+			check.Zones[i].skip()
+		}
+	}
+}
+
+// skip leaves a shadow without results.
+func (z *ZoneCheck) skip() {
+	z.Admits, z.Charged, z.Full = true, false, false
+	z.Rules, z.Results = z.Counter.Rules, z.Results[:0]
+}
+
+// recount updates the results that Redis reported while the cost was held, and
+// that has been charged since.
+func (z *ZoneCheck) recount(now int64) {
+	for i := range z.Results {
+		if res := &z.Results[i]; res.Rule != nil {
+			res.Rule.Charge(res.State, now, z.Cost, 0)
+			res.Remaining, res.Reset = res.Rule.Numbers(res.State, now)
+			res.Remaining = max(0, res.Remaining-z.Held)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package stores
+
+import "github.com/dianalimiter/diana/algorithms"
+
+// Check is the check of one request: it is charged under every zone, or under
+// none.
+type Check struct {
+	// Zones are the zones that apply, in the order of the configuration.
+	Zones []ZoneCheck
+
+	// Peek decides and charges nothing.
+	Peek bool
+
+	// Brief allows the store to leave Remaining and Reset of the results 0,
+	// because they are not read.
+	Brief bool
+
+	// Now is set to the instant of the decision, in microseconds on the store's
+	// clock.
+	Now int64
+
+	// Admitted is set to whether every zone that is no shadow admits.
+	Admitted bool
+
+	// Turn is set to how many microseconds an admitted request has to wait.
+	Turn int64
+
+	// Mode is set to who decided.
+	Mode Mode
+}
+
+// ZoneCheck is one zone of a check, with its results.
+type ZoneCheck struct {
+	Counter *Counter // the rules
+	Key     Key      // that they are counted under
+
+	// Tag selects the slot in a Redis Cluster. It is Key, except for what is
+	// counted in addition to a zone's key, such as fingerprints of duplicates.
+	Tag Key
+
+	// Group is what the keys of one network have in common.
+	Group uint32
+
+	// Cost is charged to every rule. At least 1.
+	Cost int64
+
+	// Shadow decides and charges the zone on its own, after the others.
+	Shadow bool
+
+	// Reserve holds the cost, as Counter.HoldCost does, though the counter does
+	// not ask for it.
+	Reserve bool
+
+	// Rules are set to the rules that were enforced: the counter's, or this
+	// instance's share of them.
+	Rules []algorithms.Rule
+
+	// Results are the results of Rules, one each.
+	Results []Result
+
+	// Admits says whether the zone's rules and permits admit the request.
+	Admits bool
+
+	// Charged says that the zone was charged, or holds a permit.
+	Charged bool
+
+	// Full says that Counter.InFlight permits are in use.
+	Full bool
+
+	// Overflowed says that the table is full, and that the zone was charged to
+	// a counter that several keys share.
+	Overflowed bool
+
+	// Permit is set by the store.
+	Permit Permit
+
+	// Held is set by the store to the cost that other requests hold in Redis.
+	Held int64
+
+	// Lease is set by the store: a request for cost in advance.
+	Lease LeaseRequest
+}
+
+// Permit is what a request holds until [Store.Finish]. It is set by the store.
+type Permit struct {
+	ID       uint64 // in Redis
+	Mode     Mode   // which counts hold it
+	Overflow bool   // it is held by a counter that several keys share
+	Taken    bool   // until it is given back
+	Lease    int64  // the end of the lease that the cost was taken from; 0: none
+}
+
+// LeaseRequest asks Redis for cost in advance. It is set by the store.
+type LeaseRequest struct {
+	Want    int64 // in addition to the zone's own cost, to be spent later
+	Granted int64 // of that; -1: Redis did not say
+}
+
+// Result is the result of one rule.
+type Result struct {
+	algorithms.Verdict
+
+	// Remaining is the cost that could still be admitted after this decision.
+	Remaining int64
+
+	// Reset is after how many microseconds the rule is in its initial state.
+	Reset int64
+
+	// State and Rule are set by a store in Redis: the state that Redis reported,
+	// and the rule that reads it.
+	State algorithms.State
+	Rule  algorithms.Rule // that reads State
+}
+
+// Holds says whether the zone takes a permit until [Store.Finish], and whether
+// that permit holds the cost.
+func (z *ZoneCheck) Holds() (permit, cost bool) {
+	cost = z.Counter.HoldCost || z.Reserve
+	return cost || z.Counter.InFlight > 0, cost
+}
+
+// KeepsPermit says that a charge ends only the hold of the cost for the sake of
+// other stores, and that the request's permit remains.
+func (z *ZoneCheck) KeepsPermit(charge int64) bool {
+	return z.Reserve && charge > 0 && z.Counter.InFlight > 0
+}
+
+// ResetResults clears what a previous decision set and makes room for a result
+// of each of the zones' Rules.
+func (check *Check) ResetResults() {
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		z.Admits, z.Charged, z.Full, z.Overflowed = true, false, false, false
+		z.Permit = Permit{}
+		if n := len(z.Rules); cap(z.Results) >= n {
+			z.Results = z.Results[:n]
+			for r := range z.Results {
+				res := &z.Results[r]
+				*res = Result{}
+			}
+		} else {
+			z.Results = make([]Result, n)
+		}
+	}
+}
+
+// Settle sets Admitted and Turn from the results of the zones.
+func (check *Check) Settle() {
+	check.Admitted, check.Turn = true, 0
+	for i := range check.Zones {
+		if z := &check.Zones[i]; !z.Shadow {
+			check.Admitted = check.Admitted && z.Admits
+			for r := range z.Results {
+				check.Turn = max(check.Turn, z.Results[r].Delay)
+			}
+		}
+	}
+}
+
+// TurnOf returns how many microseconds the zone's request waits before it is
+// charged. A shadow has its own queues.
+func (check *Check) TurnOf(z *ZoneCheck) int64 {
+	if !z.Shadow {
+		return check.Turn
+	}
+	var t int64
+	for r := range z.Results {
+		t = max(t, z.Results[r].Delay)
+	}
+	return t
+}

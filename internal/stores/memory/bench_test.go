@@ -1,0 +1,163 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// benchTable is a local store and a counter with that many keys in its table.
+type benchTable struct {
+	store Store
+	ask   stores.Check
+	now   int64
+}
+
+func newBenchTable(b *testing.B, keys uint64, rules ...storestest.BenchRule) *benchTable {
+	b.Helper()
+	t := &benchTable{now: 1_700_000_000_000_000}
+	t.store.Clock = func() int64 { t.now++; return t.now }
+	c := storestest.NewBenchCounter(b, "bench", int64(keys)+int64(keys)/10, rules...)
+	t.ask.Zones = []stores.ZoneCheck{{Counter: c, Cost: 1}}
+	for i := range keys {
+		t.decide(b, i)
+	}
+	if n := TableOf(c).Keys(); n != int64(keys) {
+		b.Fatalf("the table holds %d keys, want %d", n, keys)
+	}
+	return t
+}
+
+func (t *benchTable) decide(b *testing.B, i uint64) {
+	t.ask.Zones[0].Key = storestest.BenchKey(i)
+	t.store.Decide(context.Background(), &t.ask)
+	if !t.ask.Admitted {
+		b.Fatal("a request was denied: want none")
+	}
+}
+
+type tableSize struct {
+	name string
+	keys uint64
+}
+
+// BenchmarkTable shows what the number of keys does to a decision, to the garbage
+// collector, and to who has to make a shard's index larger. A map of Go with the
+// same keys is what a decision can be compared with.
+func BenchmarkTable(b *testing.B) {
+	b.Run("keys=0/gc", benchGC)
+	for _, n := range []tableSize{{"10k", 10_000}, {"100k", 100_000}, {"1M", 1_000_000}, {"10M", 10_000_000}} {
+		t := newBenchTable(b, n.keys, storestest.BenchGCRA)
+		b.Run("keys="+n.name+"/decide", func(b *testing.B) {
+			b.ReportAllocs()
+			cpu := benchtest.StartCPU()
+			for i := uint64(0); b.Loop(); i++ {
+				t.decide(b, storestest.Scramble(i)%n.keys)
+			}
+			cpu.Report(b, b.N)
+		})
+		b.Run("keys="+n.name+"/gc", benchGC)
+		b.Run("keys="+n.name+"/grow", t.benchGrow)
+		runtime.KeepAlive(t)
+	}
+	for _, n := range []tableSize{{"10k", 10_000}, {"10M", 10_000_000}} {
+		b.Run("keys="+n.name+"/map", func(b *testing.B) { benchMap(b, n.keys) })
+		b.Run("keys="+n.name+"/floor", func(b *testing.B) { benchFloor(b, n.keys) })
+	}
+}
+
+// benchGrow times what the request has to do that makes a shard grow.
+func (t *benchTable) benchGrow(b *testing.B) {
+	table := TableOf(t.ask.Zones[0].Counter)
+	cpu := benchtest.StartCPU()
+	for i := 0; b.Loop(); i++ {
+		s := &table.shards[i%len(table.shards)]
+		table.reindex(s, 0)
+	}
+	cpu.Report(b, b.N)
+}
+
+// benchMap looks keys up in a map of Go and changes what is there, behind a lock.
+func benchMap(b *testing.B, keys uint64) {
+	m := make(map[stores.Key]*[2]int64)
+	for i := range keys {
+		m[storestest.BenchKey(i)] = new([2]int64)
+	}
+	var mu sync.Mutex
+	b.ResetTimer()
+	cpu := benchtest.StartCPU()
+	for i := uint64(0); b.Loop(); i++ {
+		mu.Lock()
+		m[storestest.BenchKey(storestest.Scramble(i)%keys)][0]++
+		mu.Unlock()
+	}
+	cpu.Report(b, b.N)
+}
+
+// benchFloor reads an entry of an index and then the slot that it names, in memory
+// of the same sizes, and does nothing else: no table that finds keys by an index
+// does it in less.
+func benchFloor(b *testing.B, keys uint64) {
+	const words = keyWords + 2
+	index, slots := make([]uint32, keys+keys/8), make([]int64, words*keys)
+	preferHuge(slots)
+	for i := range index {
+		index[i] = uint32(storestest.Scramble(uint64(i)) % keys)
+	}
+	for i := range keys {
+		slots[words*i] = int64(i & 1)
+	}
+	cpu := benchtest.StartCPU()
+	at := uint64(0)
+	for b.Loop() {
+		at = storestest.Scramble(at)
+		slot := index[at%uint64(len(index))]
+		at += uint64(slots[words*slot])
+	}
+	cpu.Report(b, b.N)
+	runtime.KeepAlive(at)
+}
+
+// benchGC times full garbage collections.
+func benchGC(b *testing.B) {
+	cpu := benchtest.StartCPU()
+	for b.Loop() {
+		runtime.GC()
+	}
+	cpu.Report(b, b.N)
+}
+
+// BenchmarkMemory reports what a key takes, with everything that is kept for
+// it, and how long it takes to put one there. Ten million keys take a while and
+// come to the same, so they are left to DIANA_BENCH=long.
+func BenchmarkMemory(b *testing.B) {
+	sizes := []tableSize{{"1M", 1_000_000}}
+	if os.Getenv("DIANA_BENCH") == "long" {
+		sizes = append(sizes, tableSize{"10M", 10_000_000})
+	}
+	for _, n := range sizes {
+		for _, rule := range []storestest.BenchRule{storestest.BenchGCRA, storestest.BenchFixedWindow, storestest.BenchSlidingWindow} {
+			name := rule.Alg.CaddyModule().ID.Name()
+			b.Run(fmt.Sprintf("%s/keys=%s", name, n.name), func(b *testing.B) {
+				var bytes uint64
+				for range b.N {
+					before := benchtest.HeapAlloc()
+					t := newBenchTable(b, n.keys, rule)
+					bytes += benchtest.HeapAlloc() - before
+					runtime.KeepAlive(t)
+				}
+				all := float64(n.keys) * float64(b.N)
+				b.ReportMetric(float64(bytes)/all, "B/key")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/all, "ns/key")
+				b.ReportMetric(0, "ns/op") // says nothing beside ns/key
+			})
+		}
+	}
+}

@@ -1,0 +1,13 @@
+package memory
+
+import (
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+func init() {
+	storestest.NewTable = func(rules []algorithms.Rule, holds bool, maxKeys int64) stores.Table {
+		return NewTable(rules, holds, maxKeys)
+	}
+}

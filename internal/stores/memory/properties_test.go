@@ -1,0 +1,160 @@
+package memory
+
+import (
+	"context"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestHeldCostKeepsTheBound holds the cost of many requests at a time and
+// charges some of them at the response, as count_status does. The charges keep
+// the rule's bound in any window, counted at the times of the responses.
+func TestHeldCostKeepsTheBound(t *testing.T) {
+	r := storestest.Seeded(t)
+	now := int64(storestest.Hour)
+	local := &Store{Clock: func() int64 { return now }}
+	for budget := storestest.Operations(t, 20_000); budget > 0; {
+		for name, vic := range storestest.Victims(r) {
+			if name == "leaky_bucket" {
+				continue // pacing does not go with charges after the response
+			}
+			c := storestest.NewTestCounter(t, "z", 0, true, nil, vic.Spec)
+			var open []*stores.Check
+			var charges []storestest.Charge
+			for range 100 {
+				budget--
+				now += []int64{0, 0, 1, r.Int64N(vic.Spec.Spec.Window), vic.Spec.Spec.Window}[r.IntN(5)]
+				if len(open) > 0 && r.IntN(2) == 0 {
+					i := r.IntN(len(open))
+					z := &open[i].Zones[0]
+					counted := int64(r.IntN(3)/2) * z.Cost
+					local.Finish(context.Background(), z, counted)
+					if counted > 0 {
+						charges = append(charges, storestest.Charge{At: now, Cost: counted})
+					}
+					open = append(open[:i], open[i+1:]...)
+					continue
+				}
+				check := storestest.LocalAsk(c, 1)
+				check.Zones[0].Cost = 1 + r.Int64N(2)
+				if local.Decide(context.Background(), check); check.Admitted {
+					open = append(open, check)
+				}
+			}
+			if found := storestest.WorstWindow(charges, vic.Spec.Spec.Window); found > vic.Bound {
+				t.Fatalf("%s: %d were charged in a window, bound %d: %+v %+v", name, found, vic.Bound, vic.Spec.Alg, vic.Spec.Spec)
+			}
+		}
+	}
+}
+
+// TestDebtIsBounded charges more than was admitted, as settle does. The debt is
+// at most one further capacity: after two capacities have drained a request is
+// admitted, and never before the retry of a denial.
+func TestDebtIsBounded(t *testing.T) {
+	r := storestest.Seeded(t)
+	now := int64(storestest.Hour)
+	local := &Store{Clock: func() int64 { return now }}
+	for range storestest.Operations(t, 20_000) / 100 {
+		for name, vic := range storestest.Victims(r) {
+			if name == "leaky_bucket" {
+				continue
+			}
+			vic.Spec.Spec.Debt = true
+			c := storestest.NewTestCounter(t, "z", 0, false, nil, vic.Spec)
+			rule := c.Rules[0]
+			for range 5 {
+				check := storestest.LocalAsk(c, 1)
+				if local.Decide(context.Background(), check); check.Admitted {
+					local.Finish(context.Background(), &check.Zones[0], r.Int64N(5*rule.Capacity()))
+				}
+				again := storestest.LocalAsk(c, 1)
+				again.Zones[0].Cost = 1 + r.Int64N(rule.Capacity())
+				local.Decide(context.Background(), again)
+				if !again.Admitted {
+					checkRetry(t, name, local, c, &now, again)
+				}
+				if most := 2*rule.Window()*(rule.Capacity()/rule.Limit()+1) + 2*rule.Window() + 2; again.Zones[0].Results[0].Reset > most {
+					t.Fatalf("%s: the debt lasts for %d microseconds, want at most %d", name, again.Zones[0].Results[0].Reset, most)
+				}
+				now += r.Int64N(rule.Window())
+			}
+		}
+	}
+}
+
+// checkRetry sees that a denied request passes when its retry has passed, and
+// not a microsecond earlier.
+func checkRetry(t *testing.T, name string, local *Store, c *stores.Counter, now *int64, denied *stores.Check) {
+	t.Helper()
+	retry, cost := denied.Zones[0].Results[0].Retry, denied.Zones[0].Cost
+	for _, early := range []int64{1, 0} {
+		*now = denied.Now + retry - early
+		check := storestest.LocalAsk(c, 1)
+		check.Zones[0].Cost = cost
+		local.Decide(context.Background(), check)
+		if check.Admitted != (early == 0) {
+			t.Fatalf("%s: retry %d, %d microseconds early: admitted %v", name, retry, early, check.Admitted)
+		}
+	}
+}
+
+// TestShadowsChangeNothing runs the same trace with and without shadow zones:
+// the live zones decide alike, and a shadow is charged only where they admit,
+// within its own bound.
+func TestShadowsChangeNothing(t *testing.T) {
+	r := storestest.Seeded(t)
+	now := int64(storestest.Hour)
+	local := &Store{Clock: func() int64 { return now }}
+	for range storestest.Operations(t, 20_000) / 100 {
+		live, alone := storestest.RandomRule(r, true, false), storestest.RandomRule(r, false, false)
+		with, without := storestest.NewTestCounter(t, "z", 0, false, nil, live), storestest.NewTestCounter(t, "z", 0, false, nil, live)
+		shadow := storestest.NewTestCounter(t, "s", 0, false, nil, alone)
+		twin := storestest.NewTestCounter(t, "s", 0, false, nil, alone) // checked only when the live zone admits
+		for step := range 100 {
+			now += r.Int64N(1 + live.Spec.Window/4)
+			k := stores.Key{Hi: 1, Lo: 1}
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: shadow, Key: k, Cost: 1, Shadow: true}, {Counter: with, Key: k, Cost: 1}}}
+			b := &stores.Check{Zones: []stores.ZoneCheck{{Counter: without, Key: k, Cost: 1}}}
+			local.Decide(context.Background(), check)
+			local.Decide(context.Background(), b)
+			if check.Admitted != b.Admitted || check.Turn != b.Turn {
+				t.Fatalf("step %d: with a shadow admitted %v turn %d, without %v %d", step, check.Admitted, check.Turn, b.Admitted, b.Turn)
+			}
+			if !b.Admitted {
+				if check.Zones[0].Charged {
+					t.Fatalf("step %d: the shadow was charged for a denied request", step)
+				}
+				continue
+			}
+			c := &stores.Check{Zones: []stores.ZoneCheck{{Counter: twin, Key: k, Cost: 1}}}
+			local.Decide(context.Background(), c)
+			if check.Zones[0].Charged != c.Admitted {
+				t.Fatalf("step %d: the shadow was charged: %v, on its own it admits: %v", step, check.Zones[0].Charged, c.Admitted)
+			}
+		}
+	}
+}
+
+// TestCostAboveTheBurstNeverPasses checks a cost above a rule's capacity
+// together with a rule that would admit it: it is always denied, and nothing is
+// charged.
+func TestCostAboveTheBurstNeverPasses(t *testing.T) {
+	r := storestest.Seeded(t)
+	local := &Store{Clock: func() int64 { return storestest.Hour }}
+	for name, vic := range storestest.Victims(r) {
+		c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1 << 20, Window: storestest.Hour, Cost: 1}}, vic.Spec)
+		check := storestest.LocalAsk(c, 1)
+		check.Zones[0].Cost = c.Rules[1].Capacity() + 1
+		local.Decide(context.Background(), check)
+		if check.Admitted || check.Zones[0].Results[1].Retry != algorithms.Never {
+			t.Errorf("%s: admitted %v, retry %d, want never", name, check.Admitted, check.Zones[0].Results[1].Retry)
+		}
+		if left := check.Zones[0].Results[0].Remaining; left != 1<<20 {
+			t.Errorf("%s: the other rule was charged: %d left", name, left)
+		}
+	}
+}

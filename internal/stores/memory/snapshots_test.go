@@ -1,0 +1,75 @@
+package memory
+
+import (
+	"math"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestSnapshotsKeepDebts makes and changes random snapshots of more keys than
+// there is room for. A key's snapshot is as it was left. A debt is never
+// evicted, and nothing is while there is room.
+func TestSnapshotsKeepDebts(t *testing.T) {
+	r := storestest.Seeded(t)
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
+	for _, most := range []int64{1, 640, 1_000_000} {
+		table := NewTable(c.Rules, false, most)
+		n := table.Snapshots()
+		type state struct{ kind, word int64 }
+		want, owing := make(map[stores.Key]state), int64(0)
+		for range 20_000 {
+			k := stores.Key{Hi: 1 + r.Uint64N(3000), Lo: 7}
+			mix := table.mix(k)
+			s := n.shard(mix)
+			x, was := n.find(s, k, mix), want[k]
+			if x == nil && was.kind == snapshotOwes {
+				t.Fatalf("room for %d: key %d owes, and its note is gone", most, k.Hi)
+			}
+			if x == nil && was.word != 0 && most == 1_000_000 {
+				t.Fatalf("room for %d: the note of key %d is gone", most, k.Hi)
+			}
+			if x != nil && (x.key() != k || x[snapshotKind] != was.kind || x[snapshotWords] != was.word) {
+				t.Fatalf("room for %d: key %d: %v, want %v", most, k.Hi, x, was)
+			}
+			if x = n.make(s, k, mix); x == nil {
+				continue
+			}
+			if was.kind == snapshotOwes {
+				owing--
+			}
+			now := state{1 + r.Int64N(2), 1 + r.Int64()>>1}
+			if now.kind == snapshotOwes {
+				owing++
+			}
+			n.set(x, now.kind)
+			x[snapshotWords], want[k] = now.word, now
+			if n.owing.Load() != owing || int64(s.used) > n.most() {
+				t.Fatalf("room for %d: %d owe, want %d; %d notes in a shard of %d", most, n.owing.Load(), owing, s.used, n.most())
+			}
+		}
+	}
+}
+
+// TestIndexOfHugeTable puts a few keys into a table of the largest size, and
+// makes their snapshots: the indexes are sized for those few.
+func TestIndexOfHugeTable(t *testing.T) {
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
+	table := NewTable(c.Rules, false, math.MaxInt64)
+	n, shards := table.Snapshots(), uint64(len(table.shards))
+	for i, keys := uint64(0), 0; keys < 40; i++ {
+		k := stores.Key{Hi: i + 1, Lo: 7}
+		mix := table.mix(k)
+		if mix%shards != 0 {
+			continue // all in the first shard
+		}
+		keys++
+		n.make(n.shard(mix), k, mix)
+		table.insert(&table.shards[0], k, mix, c.Rules, 0)
+	}
+	if a, b := len(n.shards[0].index.entries), len(table.shards[0].index.entries); a > 80 || b > 80 {
+		t.Errorf("the indexes of 40 keys have %d and %d entries", a, b)
+	}
+}

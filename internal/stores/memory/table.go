@@ -1,0 +1,258 @@
+package memory
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"math/bits"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Table counts one set of rules in this process, in shards that each have a
+// lock. It stores a few integers and a hash per key, no pointers and no text.
+//
+// It never removes a key whose rules are not in their initial state. When it is
+// full of such keys, new keys share counters by Group, which may deny too early
+// but never admits too much.
+type Table struct {
+	layout        layout
+	slots         slots
+	rules         []algorithms.Rule // with the table's kinds, for their layout
+	max           atomic.Int64
+	keys          atomic.Int64
+	overflows     atomic.Uint64 // charges to shared counters
+	repairs       atomic.Uint64 // states repaired after a clock step
+	seed          [2]uint64
+	serial        uint64 // the order in which several tables are locked
+	shards        []shard
+	snapshotsOnce sync.Once
+	snapshots     *Snapshots // see Snapshots
+}
+
+// TableOf returns a counter's table. There is no other implementation of
+// [stores.Table].
+func TableOf(c *stores.Counter) *Table {
+	return c.Table.(*Table) //nolint:forcetypeassert // see above
+}
+
+// A table for fewer than oneShard keys has a single shard.
+const (
+	oneShard  = 2048
+	maxShards = 1024
+)
+
+var tableSerial atomic.Uint64
+
+// NewTable returns an empty table for rules of these kinds and at most maxKeys
+// keys. With holds, requests can hold permits.
+func NewTable(rules []algorithms.Rule, holds bool, maxKeys int64) *Table {
+	t := &Table{
+		layout: newLayout(rules, holds),
+		rules:  rules,
+		seed:   [2]uint64{randomWord(), randomWord()},
+		serial: tableSerial.Add(1),
+		shards: make([]shard, shardsFor(maxKeys)),
+	}
+	t.slots.init(t.layout.stride)
+	for i := range t.shards {
+		t.shards[i].states.init(&t.layout)
+	}
+	t.SetMax(maxKeys)
+	return t
+}
+
+// shardsFor returns the number of shards, a power of two. It grows with the
+// number of keys, so that requests rarely contend for a lock, and that none
+// waits long for a shard's index to grow.
+func shardsFor(maxKeys int64) int64 {
+	n := int64(1)
+	for maxKeys >= oneShard && n < maxShards && 16*n*n <= maxKeys {
+		n *= 2
+	}
+	return n
+}
+
+func randomWord() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return binary.NativeEndian.Uint64(b[:])
+}
+
+// SetMax changes the highest number of keys.
+func (t *Table) SetMax(n int64) { t.max.Store(min(n, maxSlots)) }
+
+// Keys returns the number of keys in the table.
+func (t *Table) Keys() int64 { return t.keys.Load() }
+
+// Overflows returns the number of charges to counters that several keys share.
+func (t *Table) Overflows() uint64 { return t.overflows.Load() }
+
+// Repairs returns the number of states that were repaired after a clock step.
+func (t *Table) Repairs() uint64 { return t.repairs.Load() }
+
+// Destruct implements caddy.Destructor. A table needs no closing.
+func (t *Table) Destruct() error { return nil }
+
+// Memory returns the most bytes that the table's keys can take. With shared it
+// includes a snapshot of each key.
+func (t *Table) Memory(shared bool) int64 {
+	perKey := t.slots.bytes() + indexBytes
+	for i, l := range t.layout.rules {
+		if l.grows {
+			words := int64(arenaSmall)
+			for words < t.rules[i].Limit() {
+				words *= 2
+			}
+			perKey += 8 * (1 + words)
+		}
+	}
+	begun := t.slots.begun(len(t.shards))
+	if shared {
+		if n := t.Snapshots(); n != nil {
+			perKey += n.slots.bytes() + indexBytes
+			begun += n.slots.begun(len(n.shards))
+		}
+	}
+	counters := int64(len(t.shards)) * overflowGroups * (perKey + overflowBytes)
+	return counters + perKey*t.max.Load() + begun
+}
+
+// mix distributes keys over shards and index entries. It is seeded, so that
+// nobody who knows how keys are hashed can predict it.
+func (t *Table) mix(k stores.Key) uint64 {
+	hi, lo := bits.Mul64(k.Hi^t.seed[0], k.Lo^t.seed[1])
+	return hi ^ lo
+}
+
+// shard is a part of a table.
+//
+// What every decision reads comes first, in two cache lines: a shard is rarely
+// in the processor's cache, least of all after another processor used it.
+type shard struct {
+	mu     sync.Mutex
+	index  index
+	used   int
+	states states
+
+	pages    pages
+	next     uint32 // allocated so far
+	free     []uint32
+	hand     uint32 // where evict goes on
+	overflow overflow
+	_        [48]byte // pads a shard to whole cache lines
+}
+
+const (
+	sweep      = 64 // slots that evict looks at
+	indexBytes = 8  // of index and page numbers, per key, at most
+)
+
+// find returns the slot of a key, or nil.
+func (t *Table) find(s *shard, k stores.Key, mix uint64) []int64 {
+	return t.slots.find(&s.index, k, mix)
+}
+
+// insert returns a new slot for a key that is not in the table, or nil if there
+// is no room.
+func (t *Table) insert(s *shard, k stores.Key, mix uint64, rules []algorithms.Rule, now int64) []int64 {
+	if t.keys.Add(1) > t.max.Load() {
+		t.keys.Add(-1)
+		if !t.evict(s, rules, now) {
+			return nil
+		}
+		t.keys.Add(1)
+	}
+	n := t.take(s)
+	if !s.index.room(s.used, n) {
+		t.reindex(s, n)
+	}
+	s.used++
+	slot := t.slots.at(n)
+	slot[0], slot[1] = int64(k.Hi), int64(k.Lo)
+	s.index.link(n, mix)
+	return slot
+}
+
+// take returns the number of an unused slot, whose words are zero.
+func (t *Table) take(s *shard) uint32 {
+	if f := len(s.free); f > 0 {
+		n := s.free[f-1]
+		s.free = s.free[:f-1]
+		return n
+	}
+	if s.next%pageSlots == 0 {
+		s.pages = append(s.pages, t.slots.page())
+	}
+	s.next++
+	return s.pages.nth(s.next - 1)
+}
+
+// reindex makes the index large enough for another key, in a slot up to most.
+// It reads the slots in the order in which they lie in memory, which is much
+// faster than the order of the old index.
+func (t *Table) reindex(s *shard, most uint32) {
+	s.index.grow(s.used, uint64(t.max.Load())+uint64(len(t.shards))*pageSlots, most)
+	for i := range s.next {
+		n := s.pages.nth(i)
+		if k := t.keyOf(n); k != (stores.Key{}) {
+			s.index.link(n, t.mix(k))
+		}
+	}
+}
+
+// keyOf returns the key in a slot, zero if the slot is unused.
+func (t *Table) keyOf(n uint32) stores.Key {
+	slot := t.slots.at(n)
+	return stores.Key{Hi: uint64(slot[0]), Lo: uint64(slot[1])}
+}
+
+// evict removes one key of the shard that is in its initial state. It looks at
+// a bounded number of slots and goes on from there the next time.
+func (t *Table) evict(s *shard, rules []algorithms.Rule, now int64) bool {
+	for range min(sweep, s.next) {
+		n := s.pages.nth(s.hand)
+		if s.hand++; s.hand >= s.next {
+			s.hand = 0
+		}
+		if t.keyOf(n) != (stores.Key{}) && s.states.unused(&t.layout, t.slots.at(n), rules, now) {
+			t.remove(s, n)
+			return true
+		}
+	}
+	return false
+}
+
+// remove removes the key in a slot.
+func (t *Table) remove(s *shard, n uint32) {
+	s.index.unlink(n, t.mix(t.keyOf(n)), func(n uint32) uint64 { return t.mix(t.keyOf(n)) })
+	slot := t.slots.at(n)
+	s.states.release(&t.layout, slot)
+	clear(slot)
+	s.free = append(s.free, n)
+	s.used--
+	t.keys.Add(-1)
+}
+
+// Reset clears the states and the snapshot of a key. Its slot remains, because
+// it may hold permits, until evict removes it.
+func (t *Table) Reset(k stores.Key) {
+	mix := t.mix(k)
+	s := &t.shards[mix&uint64(len(t.shards)-1)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slot := t.find(s, k, mix); slot != nil {
+		for i := range t.layout.rules {
+			if st := s.states.at(&t.layout, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
+				clear(st) // a zero state may be shared
+				s.states.keep(&t.layout, slot, i, st)
+			}
+		}
+	}
+	if n := t.Snapshots(); n != nil {
+		n.reset(k, mix)
+	}
+}

@@ -1,0 +1,278 @@
+package memory
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestTableEqualsMap inserts and removes random keys and compares the table
+// with a map: the index must be right after every removal and every growth.
+func TestTableEqualsMap(t *testing.T) {
+	r := storestest.Seeded(t)
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
+	table := NewTable(c.Rules, false, 1_000_000)
+	want := make(map[uint64]int64)
+	for range 20_000 {
+		k := 1 + r.Uint64N(3000)               // a slot of zeros is empty
+		key := stores.Key{Hi: k, Lo: k*31 + 1} // a slot of zeros is empty
+		mix := table.mix(key)
+		s := &table.shards[mix&uint64(len(table.shards)-1)]
+		slot := table.find(s, key, mix)
+		n, in := want[k]
+		if in != (slot != nil) {
+			t.Fatalf("key %d: in the table %v, want %v", k, slot != nil, in)
+		}
+		switch {
+		case !in:
+			slot = table.insert(s, key, mix, c.Rules, 0)
+			fallthrough
+		case r.IntN(3) > 0:
+			s.states.room(&table.layout, slot, 0, c.Rules[0], 1, 1)
+			c.Rules[0].Charge(s.states.at(&table.layout, slot, 0), 1, 1, 0)
+			want[k]++
+		default:
+			if got := s.states.at(&table.layout, slot, 0)[0]; got != n {
+				t.Fatalf("key %d: count %d, want %d", k, got, n)
+			}
+			for i := range s.next {
+				if n := s.pages.nth(i); table.keyOf(n) == key {
+					table.remove(s, n)
+				}
+			}
+			delete(want, k)
+		}
+		if table.Keys() != int64(len(want)) {
+			t.Fatalf("%d keys, want %d", table.Keys(), len(want))
+		}
+	}
+}
+
+// TestFullTableNeverAdmitsTooMuch floods a small table with more keys than it
+// holds. No key is admitted more often than its rules allow, though it moves
+// between slots and shared counters, and no key in debt is evicted.
+func TestFullTableNeverAdmitsTooMuch(t *testing.T) {
+	t.Run("7 networks", func(t *testing.T) { floodSmallTable(t, 200, 7) })
+	t.Run("more networks than counters", func(t *testing.T) { floodSmallTable(t, 1200, 600) })
+}
+
+// floodSmallTable lets so many keys of so many networks ask, at times more of
+// them than at others, so that shared counters become unused and others'.
+func floodSmallTable(t *testing.T, keys, networks uint64) {
+	for name, alg := range map[string]algorithms.Algorithm{
+		"sliding_log": &algorithms.SlidingLog{}, "gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{},
+		"sliding_window": &algorithms.SlidingWindow{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := storestest.Seeded(t)
+			now := int64(storestest.Hour)
+			local := &Store{Clock: func() int64 { return now }}
+			const limit, window = 3, 1_000_000
+			c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
+			c.Table = NewTable(c.Rules, false, 50)
+			bound := map[string]int{"gcra": 2 * limit, "fixed_window": 2 * limit}[name]
+			if bound == 0 {
+				bound = limit
+			}
+			passed := make(map[uint64][]int64)
+			for range 60_000 {
+				if now += r.Int64N(600_000 / int64(keys)); r.IntN(1000) == 0 {
+					now += r.Int64N(window)
+				}
+				k := r.Uint64N(keys)
+				if r.IntN(3) > 0 {
+					k %= 40 // some come often
+				}
+				check := storestest.LocalAsk(c, k)
+				check.Zones[0].Group = uint32(k % networks)
+				local.Decide(context.Background(), check)
+				if !check.Admitted {
+					continue
+				}
+				times := slices.Concat(passed[k], []int64{now})
+				for times[0] <= now-window {
+					times = times[1:]
+				}
+				passed[k] = times
+				if len(times) > bound {
+					t.Fatalf("key %d passed %d times within a window, bound %d", k, len(times), bound)
+				}
+			}
+			if TableOf(c).Overflows() == 0 {
+				t.Error("no key ever shared a counter: the table was not full")
+			}
+			if n := TableOf(c).Keys(); n > 50 {
+				t.Errorf("%d keys in a table of 50", n)
+			}
+		})
+	}
+}
+
+// TestHonestClientOutsideTheFlood floods a table from one network. A client of
+// another network is still admitted, and keys stay in debt.
+func TestHonestClientOutsideTheFlood(t *testing.T) {
+	now := int64(storestest.Hour)
+	local := &Store{Clock: func() int64 { return now }}
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: storestest.Hour, Cost: 1}})
+	c.Table = NewTable(c.Rules, false, 100)
+	ask := func(k uint64, group uint32) bool {
+		check := storestest.LocalAsk(c, k)
+		check.Zones[0].Group = group
+		local.Decide(context.Background(), check)
+		return check.Admitted
+	}
+	ask(1, 1)
+	ask(1, 1)
+	for k := range uint64(5000) {
+		now++
+		ask(1000+k, 2)
+	}
+	if ask(1, 1) {
+		t.Error("a key in debt was forgotten in the flood")
+	}
+	if !ask(2, 3) {
+		t.Error("a client of another network was denied because of the flood")
+	}
+	if ask(3, 2) {
+		t.Error("a new key of the flooding network passed, though its shared counter is used up")
+	}
+}
+
+// TestIdleTablesAreSmall checks that a thousand unused zones take little
+// memory.
+func TestIdleTablesAreSmall(t *testing.T) {
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	all := make([]*Table, 100)
+	for i := range all {
+		all[i] = NewTable(c.Rules, true, 1_000_000)
+	}
+	took := (heap() - before) / int64(len(all))
+	t.Logf("an idle table takes %d bytes", took)
+	if took > 128<<10 {
+		t.Errorf("an idle table takes %d bytes, want at most 128 KiB", took)
+	}
+	runtime.KeepAlive(all)
+}
+
+// TestTableEvictsUnusedKeys lets keys recover and checks that their slots are
+// reused.
+func TestTableEvictsUnusedKeys(t *testing.T) {
+	now := int64(storestest.Hour)
+	local := &Store{Clock: func() int64 { return now }}
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: 1000, Cost: 1}})
+	c.Table = NewTable(c.Rules, false, 64)
+	for k := range uint64(10_000) {
+		now += 1000
+		if check := storestest.LocalAsk(c, k); true {
+			if local.Decide(context.Background(), check); !check.Admitted {
+				t.Fatalf("key %d was denied", k)
+			}
+		}
+	}
+	if n := TableOf(c).Overflows(); n != 0 {
+		t.Errorf("%d charges went to shared counters, though old keys could be forgotten", n)
+	}
+}
+
+// TestPermitsInAFullTable takes permits, also in shared counters, and releases
+// each where it was taken.
+func TestPermitsInAFullTable(t *testing.T) {
+	r := storestest.Seeded(t)
+	now := int64(storestest.Hour)
+	local := &Store{Clock: func() int64 { return now }}
+	c := storestest.NewTestCounter(t, "z", 2, true, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 5, Window: 1_000_000, Cost: 1}})
+	c.Table = NewTable(c.Rules, true, 10)
+	inFlight := make(map[uint64]int)
+	var open []*stores.Check
+	for range 20_000 {
+		now += r.Int64N(50_000)
+		if len(open) > 0 && r.IntN(2) == 0 {
+			i := r.IntN(len(open))
+			z := &open[i].Zones[0]
+			local.Finish(context.Background(), z, r.Int64N(2))
+			inFlight[z.Key.Hi]--
+			open = append(open[:i], open[i+1:]...)
+			continue
+		}
+		k := r.Uint64N(40)
+		check := storestest.LocalAsk(c, k)
+		if local.Decide(context.Background(), check); check.Admitted {
+			if inFlight[k]++; inFlight[k] > 2 {
+				t.Fatalf("key %d has %d requests in flight, want at most 2", k, inFlight[k])
+			}
+			open = append(open, check)
+		}
+	}
+	for _, check := range open {
+		local.Finish(context.Background(), &check.Zones[0], 0)
+	}
+	for i := range TableOf(c).shards {
+		s := &TableOf(c).shards[i]
+		for i := range s.next {
+			n := s.pages.nth(i)
+			if permits, cost := TableOf(c).layout.held(TableOf(c).slots.at(n)); permits != 0 || cost != 0 {
+				t.Errorf("slot %d keeps %d permits and a cost of %d after all were given back", n, permits, cost)
+			}
+		}
+		for g, b := range s.overflow.counters {
+			if permits, cost := TableOf(c).layout.held(b); permits != 0 || cost != 0 {
+				t.Errorf("shared counter %d keeps %d permits and a cost of %d", g, permits, cost)
+			}
+		}
+	}
+}
+
+// TestManyGoroutinesOneLimit lets many goroutines check several zones at once:
+// each zone's limit holds, and the order of locking prevents deadlocks.
+func TestManyGoroutinesOneLimit(t *testing.T) {
+	local := &Store{Clock: func() int64 { return storestest.Hour }}
+	var counters []*stores.Counter
+	for i, limit := range []int64{50, 70, 90} {
+		counters = append(counters, storestest.NewTestCounter(t, string(rune('a'+i)), 0, false, nil,
+			storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1}}))
+	}
+	var passed [3]atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 7))
+			for range 500 {
+				var check stores.Check
+				in := r.Perm(3)[:1+r.IntN(3)]
+				for _, z := range in {
+					check.Zones = append(check.Zones, stores.ZoneCheck{Counter: counters[z], Key: stores.Key{Hi: 1, Lo: 1}, Cost: 1})
+				}
+				local.Decide(context.Background(), &check)
+				if check.Admitted {
+					for _, z := range in {
+						passed[z].Add(1)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for z, c := range counters {
+		if n := passed[z].Load(); n > c.Rules[0].Limit() {
+			t.Errorf("zone %d: %d passed, limit %d", z, n, c.Rules[0].Limit())
+		}
+	}
+	if passed[0].Load() != 50 {
+		t.Errorf("zone 0: %d passed, want its whole limit of 50", passed[0].Load())
+	}
+}

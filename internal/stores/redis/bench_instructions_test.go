@@ -1,0 +1,111 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// BenchmarkInstructions counts the instructions that decisions take of the whole
+// server, which no other program disturbs: Redis runs in valgrind, which has to be
+// there. Every key was seen a moment before.
+//
+//	go test -run '^$' -bench Instructions -benchtime 3200x ./stores
+func BenchmarkInstructions(b *testing.B) {
+	underCallgrind(b)
+	for _, v := range []struct {
+		name  string
+		rules []storestest.BenchRule
+	}{
+		{"fixed_window", []storestest.BenchRule{storestest.BenchFixedWindow}},
+		{"gcra", []storestest.BenchRule{storestest.BenchGCRA}},
+		{"sliding_window", []storestest.BenchRule{storestest.BenchSlidingWindow}},
+		{"sliding_log", []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute}}},
+		{"three_rules", threeBenchRules},
+		{"eight_rules", eightBenchRules},
+	} {
+		r := newBenchRedis(b, v.name, 100, v.rules...)
+		if v.name == "fixed_window" {
+			r.count(b, "noop", func(b *testing.B) { r.benchScript(b, "return 1") })
+			r.count(b, "floor", func(b *testing.B) {
+				r.benchScript(b, "redis.call('TIME') redis.call('GET', KEYS[1]) redis.call('SETRANGE', KEYS[1], '8', 'changed.') return 1")
+			})
+		}
+		r.count(b, v.name+"/alone", r.benchAlone)
+		r.count(b, v.name+"/together=32", r.benchTogether)
+	}
+}
+
+// underCallgrind has a server started from here on run in valgrind.
+func underCallgrind(b *testing.B) {
+	b.Helper()
+	if _, err := exec.LookPath("valgrind"); err != nil {
+		b.Fatalf("install valgrind: %v", err)
+	}
+	server, err := exec.LookPath("redis-server")
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir := b.TempDir()
+	script := fmt.Sprintf("#!/bin/sh\nexec valgrind -q --tool=callgrind --callgrind-out-file=/dev/null %s \"$@\"\n", server)
+	if err := os.WriteFile(filepath.Join(dir, "redis-server"), []byte(script), 0o700); err != nil {
+		b.Fatal(err)
+	}
+	b.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// count runs a benchmark and reports the instructions of one decision.
+func (r *benchRedis) count(b *testing.B, name string, bench func(*testing.B)) {
+	b.Run(name, func(b *testing.B) {
+		before := r.instructions(b)
+		bench(b)
+		b.ReportMetric((r.instructions(b)-before)/float64(b.N), "instructions/op")
+		b.ReportMetric(0, "ns/op") // valgrind's, which says nothing
+	})
+}
+
+var threadTotal = regexp.MustCompile(`(?m)^ *Th +\d+ +([\d,]+)`)
+
+// instructions is how many the server has executed.
+func (r *benchRedis) instructions(b *testing.B) (all float64) {
+	b.Helper()
+	out, err := exec.Command("callgrind_control", "-e", strconv.Itoa(r.server.Pid())).CombinedOutput()
+	found := threadTotal.FindAllStringSubmatch(string(out), -1)
+	if err != nil || len(found) == 0 {
+		b.Fatalf("callgrind_control: %v\n%s", err, out)
+	}
+	for _, f := range found {
+		n, err := strconv.ParseFloat(strings.ReplaceAll(f[1], ",", ""), 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all += n
+	}
+	return all
+}
+
+// benchScript runs a script that decides nothing, with the arguments of one that
+// does, and a key of its own.
+func (r *benchRedis) benchScript(b *testing.B, script string) {
+	sha, err := r.client.ScriptLoad(context.Background(), script).Result()
+	if err != nil {
+		b.Fatal(err)
+	}
+	head := make([]byte, 16)
+	for i := range b.N {
+		keys, ask := r.packed(uint64(i))
+		if err := r.client.EvalSha(context.Background(), sha, []string{keys[0] + "x"}, head, ask).Err(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

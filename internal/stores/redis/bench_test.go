@@ -1,0 +1,171 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+var (
+	threeBenchRules = []storestest.BenchRule{storestest.BenchGCRA, storestest.BenchSlidingWindow, storestest.BenchFixedWindow}
+	eightBenchRules = append(threeBenchRules,
+		storestest.BenchRule{Alg: new(algorithms.TokenBucket), Limit: 1_000_000, Window: time.Second},
+		storestest.BenchRule{Alg: &algorithms.LeakyBucket{NoDelay: true}, Limit: 1_000_000, Window: time.Second},
+		storestest.BenchRule{Alg: &algorithms.FixedWindow{Align: true}, Limit: 1_000_000, Window: time.Hour},
+		storestest.BenchRule{Alg: &algorithms.SlidingWindow{Buckets: 6}, Limit: 1_000_000, Window: time.Hour},
+		storestest.BenchRule{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute},
+	)
+)
+
+// benchRedis is a shared store on a Redis of its own.
+type benchRedis struct {
+	*Store
+	server  *redistest.Server
+	client  *goredis.Client
+	counter *stores.Counter
+	clients uint64
+}
+
+func newBenchRedis(b *testing.B, name string, clients uint64, rules ...storestest.BenchRule) *benchRedis {
+	b.Helper()
+	srv := redistest.Start(b)
+	start := time.Now()
+	s := New(Options{
+		Name: "redis", Clock: func() int64 { return time.Since(start).Microseconds() },
+		ConnOptions: ConnOptions{
+			// A busy machine must not look like a Redis that is away.
+			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second,
+		},
+	}, quiet{b})
+	s.Start(0)
+	b.Cleanup(func() { _ = s.Destruct() })
+	r := &benchRedis{s, srv, srv.Client(), storestest.NewBenchCounter(b, name, 1000, rules...), clients}
+	for i := range clients { // loads the script, and makes the keys
+		r.decide(b, r.newAsk(), i)
+	}
+	return r
+}
+
+func (r *benchRedis) newAsk() *stores.Check {
+	return &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Cost: 1}}}
+}
+
+// decide asks as a request does.
+func (r *benchRedis) decide(b *testing.B, check *stores.Check, i uint64) {
+	k := storestest.BenchKey(i % r.clients)
+	check.Zones[0].Key, check.Zones[0].Tag = k, k
+	r.Decide(context.Background(), check)
+	if check.Mode != stores.ModeShared || !check.Admitted {
+		b.Errorf("mode %d, admitted %v: want all admitted by Redis", check.Mode, check.Admitted)
+	}
+}
+
+// packed is an ask as it goes to the script.
+func (r *benchRedis) packed(i uint64) (keys []string, ask []byte) {
+	k := storestest.BenchKey(i % r.clients)
+	return decideAsk(r.conn.o.Prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Key: k, Tag: k, Cost: 1}}})
+}
+
+// BenchmarkRedis shows what a decision takes of Redis: one at a time, as a lone
+// request asks; 32 in one call of the script; and 32 calls in one pipeline. A
+// script that does nothing tells how fast the machine is.
+func BenchmarkRedis(b *testing.B) {
+	for _, v := range []struct {
+		name  string
+		rules []storestest.BenchRule
+	}{
+		{"gcra", []storestest.BenchRule{storestest.BenchGCRA}},
+		{"sliding_window", []storestest.BenchRule{storestest.BenchSlidingWindow}},
+		{"three_rules", threeBenchRules},
+		{"eight_rules", eightBenchRules},
+	} {
+		r := newBenchRedis(b, v.name, benchtest.Clients, v.rules...)
+		if v.name == "gcra" {
+			r.run(b, "noop/alone", func(b *testing.B) { r.benchScript(b, "return 1") })
+		}
+		r.run(b, v.name+"/alone", r.benchAlone)
+		r.run(b, v.name+"/together=32", r.benchTogether)
+		r.run(b, v.name+"/pipelined=32", r.benchPipelined)
+	}
+}
+
+// run runs a benchmark and reports what it took of Redis.
+func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
+	b.Run(name, func(b *testing.B) {
+		m := benchtest.StartRedis(b, r.client, r.server.Pid())
+		cpu := benchtest.StartCPU()
+		b.ResetTimer()
+		bench(b)
+		cpu.Report(b, b.N)
+		m.Report(b, b.N)
+	})
+}
+
+// BenchmarkRedisCallers shows what many callers at once get out of one Redis.
+func BenchmarkRedisCallers(b *testing.B) {
+	r := newBenchRedis(b, "callers", benchtest.Clients, storestest.BenchGCRA)
+	for _, callers := range []int{16, 32, 512} {
+		r.run(b, fmt.Sprintf("gcra/callers=%d", callers), func(b *testing.B) { r.benchCallers(b, callers) })
+	}
+}
+
+func (r *benchRedis) benchAlone(b *testing.B) {
+	check := r.newAsk()
+	for i := range b.N {
+		r.decide(b, check, storestest.Scramble(uint64(i)))
+	}
+}
+
+const batch = 32
+
+func (r *benchRedis) benchTogether(b *testing.B) {
+	for i := 0; i < b.N; i += batch {
+		var keys []string
+		var asks [][]byte
+		for j := range batch {
+			k, ask := r.packed(storestest.Scramble(uint64(i + j)))
+			keys, asks = append(keys, k...), append(asks, ask)
+		}
+		if _, err := r.conn.call(context.Background(), keys, asks...); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (r *benchRedis) benchPipelined(b *testing.B) {
+	for i := 0; i < b.N; i += batch {
+		pipe := r.client.Pipeline()
+		for j := range batch {
+			keys, ask := r.packed(storestest.Scramble(uint64(i + j)))
+			pipe.Do(context.Background(), "evalsha", r.conn.sha, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), ask)
+		}
+		if _, err := pipe.Exec(context.Background()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func (r *benchRedis) benchCallers(b *testing.B, callers int) {
+	var next atomic.Uint64
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			check := r.newAsk()
+			for i := next.Add(1); i <= uint64(b.N); i = next.Add(1) {
+				r.decide(b, check, storestest.Scramble(i))
+			}
+		})
+	}
+	wg.Wait()
+}

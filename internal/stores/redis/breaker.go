@@ -1,0 +1,79 @@
+package redis
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// breaker stops calls to a Redis that does not answer. It opens after
+// failuresToOpen failures in a row and closes when a heartbeat succeeds.
+type breaker struct {
+	open   atomic.Bool
+	opened atomic.Uint64 // how often
+	failed atomic.Int64  // in a row
+
+	mu     sync.Mutex
+	since  time.Time // when the state last changed
+	notify func(up bool, cause error)
+}
+
+// failuresToOpen is how many failures in a row open the breaker. One may be an
+// accident.
+const failuresToOpen = 3
+
+func newBreaker(notify func(up bool, cause error)) *breaker {
+	return &breaker{since: time.Now(), notify: notify}
+}
+
+func (b *breaker) success() {
+	if b.failed.Load() != 0 {
+		b.failed.Store(0)
+	}
+}
+
+// failure counts a failed call. A refusal opens the breaker at once, because
+// the next call would be refused as well.
+func (b *breaker) failure(f Failure, cause error) {
+	if b.failed.Add(1) >= failuresToOpen || f == FailRefused {
+		b.trip(cause)
+	}
+}
+
+// close closes the breaker after a call that succeeded. opened is what b.opened was
+// when the call was sent: if the breaker has opened since, the reply is older than
+// the failures that opened it.
+func (b *breaker) close(opened uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.opened.Load() == opened {
+		b.failed.Store(0)
+		b.change(false, nil)
+	}
+}
+
+func (b *breaker) trip(cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.change(true, cause)
+}
+
+// change changes the state and notifies of each change once. b.mu is held.
+func (b *breaker) change(open bool, cause error) {
+	if b.open.Load() == open {
+		return
+	}
+	if open {
+		b.opened.Add(1)
+	}
+	b.open.Store(open)
+	b.since = time.Now()
+	b.notify(!open, cause)
+}
+
+// state says whether the breaker is closed, and since when.
+func (b *breaker) state() (up bool, since time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.open.Load(), b.since
+}

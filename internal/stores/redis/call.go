@@ -1,0 +1,200 @@
+package redis
+
+import (
+	"bytes"
+	"sync"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// call is what one caller sends to the script: operations with their keys. What
+// belongs together is one call, and all operations of a call are in one EVALSHA.
+// Calls are pooled, except those that expired before their batch ended.
+type call struct {
+	b     []byte // where names and operations are written
+	names []argument
+	ops   []argument
+	zones []replySize // of the operations, in their order
+	rules int         // to be judged
+	tag   stores.Key
+	end   time.Time // until when the caller waits
+
+	// The replies to its operations, or an error.
+	text string
+	now  int64 // on Redis' clock
+	err  error
+
+	batching
+}
+
+// batching is the part of a call that its batcher uses.
+type batching struct {
+	state callState
+	ready chan struct{} // receives when the call is to send, is answered, or expired
+	batch []*call       // what it sends, itself included
+	head  argument      // of the batch: its number, and until when it is worth running
+	args  []any         // of the batch
+}
+
+// callState is the state of a call in its batcher.
+type callState uint8
+
+const (
+	queued   callState = iota
+	batched            // another call sends it
+	sending            // it sends, for all in its batch
+	answered           // the reply or the error is there
+	expired            // its caller did not wait for that
+)
+
+// argument is an argument of a command that is sent as it is.
+type argument struct {
+	b     []byte
+	zones int // in the reply, if it is an operation
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler, by which go-redis sends it
+// without a copy.
+func (a *argument) MarshalBinary() ([]byte, error) { return a.b, nil }
+
+// String returns the name of a key, by which a Cluster's slot is found.
+func (a *argument) String() string { return string(a.b) }
+
+// appendOp appends an operation to the arguments of a call, and returns it. One
+// that is equal to the operation before it, as those of one zone often are, is
+// sent as an empty argument: Redis would have to read, store and hash it again.
+func appendOp(args []any, before, op *argument) ([]any, *argument) {
+	if before != nil && bytes.Equal(before.b, op.b) {
+		return append(args, ""), before
+	}
+	return append(args, op), op
+}
+
+// replySize is the length of the reply for a zone.
+type replySize struct {
+	seen int // bytes if its key exists
+	more int // bytes in any case, after the flags
+}
+
+var callPool = sync.Pool{New: func() any {
+	return &call{b: make([]byte, 0, 512), batching: batching{ready: make(chan struct{}, 1)}}
+}}
+
+// maxPooled bounds the memory of a call that is pooled.
+const maxPooled = 16 << 10
+
+func newCall(end time.Time, tag stores.Key) *call {
+	q, _ := callPool.Get().(*call)
+	q.end, q.tag = end, tag
+	return q
+}
+
+func (q *call) release() {
+	if cap(q.b) > maxPooled || cap(q.args) > maxPooled {
+		return
+	}
+	clear(q.batch)
+	clear(q.args)
+	*q = call{
+		b: q.b[:0], names: q.names[:0], ops: q.ops[:0], zones: q.zones[:0],
+		batching: batching{ready: q.ready, batch: q.batch[:0], args: q.args[:0], head: argument{b: q.head.b[:0]}},
+	}
+	callPool.Put(q)
+}
+
+// name adds the names of a zone's keys, and returns their number.
+func (q *call) name(prefix string, z *stores.ZoneCheck) (keys byte) {
+	from := len(q.b)
+	q.b = appendName(q.b, prefix, z)
+	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
+	if permit, _ := z.Holds(); !permit {
+		return 1
+	}
+	from = len(q.b)
+	q.b = appendPermits(q.b, prefix, z)
+	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
+	return 2
+}
+
+// decide adds the operation that decides all zones.
+func (q *call) decide(prefix string, check *stores.Check) {
+	var keys byte
+	for i := range check.Zones {
+		keys += q.name(prefix, &check.Zones[i])
+	}
+	op, from := byte(opDecide), len(q.b)
+	if check.Peek {
+		op = opPeek
+	} else if check.Zones[0].Lease.Want > 0 { // the only zone
+		op = opLease
+	} else if keys == 1 && len(q.ops) == 0 { // the script runs plain operations first, and so before debts are charged
+		op = opPlain
+	}
+	q.b = append(q.b, op, keys, byte(len(check.Zones)))
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		q.b = appendZone(q.b, z, z.Cost)
+		q.rules += max(1, len(z.Counter.Rules))
+		s := replySize{seen: prepare(z.Counter).packed.view}
+		if z.Lease.Want > 0 {
+			q.b = appendNumber(q.b, z.Lease.Want)
+			s.more = 8
+		}
+		if permit, _ := z.Holds(); permit {
+			s.more = 16
+		}
+		q.zones = append(q.zones, s)
+	}
+	q.ops = append(q.ops, argument{b: q.b[from:len(q.b):len(q.b)], zones: len(check.Zones)})
+}
+
+// add adds an operation whose reply is one byte.
+func (q *call) add(names []string, op []byte) {
+	for _, n := range names {
+		q.names = append(q.names, argument{b: []byte(n)})
+	}
+	q.ops = append(q.ops, argument{b: op, zones: 1})
+	q.zones = append(q.zones, replySize{})
+	q.rules++
+}
+
+// batchArgs sets the arguments of the EVALSHA of a batch.
+func (q *call) batchArgs(sha any) {
+	q.args = append(q.args[:0], "evalsha", sha, nil)
+	keys := 0
+	for _, o := range q.batch {
+		for i := range o.names {
+			q.args = append(q.args, &o.names[i])
+		}
+		keys += len(o.names)
+	}
+	q.args[2] = keys
+	q.args = append(q.args, &q.head)
+	var before *argument
+	for _, o := range q.batch {
+		for i := range o.ops {
+			q.args, before = appendOp(q.args, before, &o.ops[i])
+		}
+	}
+}
+
+// cut takes the replies of a call from the reply of a batch.
+func (q *call) cut(r *reply) {
+	whole, zones := r.b, q.zones
+	for i := range q.ops {
+		for z := range q.ops[i].zones {
+			flags := r.byte()
+			if z == 0 && flags == flagFailed {
+				r.take(int(r.uint32()))
+				break
+			}
+			if flags&flagSeen != 0 {
+				r.take(zones[z].seen)
+			}
+			r.take(zones[z].more)
+		}
+		zones = zones[q.ops[i].zones:]
+	}
+	q.text = whole[:len(whole)-len(r.b)]
+}

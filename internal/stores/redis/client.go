@@ -1,0 +1,74 @@
+package redis
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// minReadTimeout is the least read timeout of the client itself. It matters for
+// calls without a deadline: those to Sentinels, and those that look up a
+// Cluster's slots.
+const minReadTimeout = 500 * time.Millisecond
+
+// NewClient returns a client for other uses of the same Redis.
+func NewClient(o *ConnOptions) goredis.UniversalClient {
+	return newClient(o, newConnTracker(max(o.Timeout, minReadTimeout)))
+}
+
+// newClient returns a client that observes context deadlines and never retries
+// a command: a decision that is made twice is charged twice.
+func newClient(o *ConnOptions, tracker *connTracker) goredis.UniversalClient {
+	size := o.PoolSize
+	if size == 0 {
+		size = 10 * runtime.GOMAXPROCS(0)
+	}
+	idle := min(2, size)
+	if o.Lazy {
+		idle = 0
+	}
+	answer := max(o.Timeout, minReadTimeout)
+	u := &goredis.UniversalOptions{
+		Addrs:      slices.Clip(o.Addresses), // a Cluster's client appends to them
+		MasterName: o.Master, IsClusterMode: o.Cluster,
+		Username: o.Username, Password: o.Password, DB: o.DB,
+		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
+		Protocol: 2, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
+		DialTimeout: o.DialTimeout, PoolTimeout: o.Timeout, ReadTimeout: answer, WriteTimeout: answer,
+		PipelinePoolSize: -1, // the script is loaded over the connections of the pool
+		PoolSize:         size, MinIdleConns: idle, MaxActiveConns: size,
+		TLSConfig:                o.TLS,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	switch {
+	case o.Cluster:
+		c := u.Cluster()
+		c.DisableRoutingPolicies = true // they would need the right to run COMMAND
+		c.ClusterStateReloadInterval = time.Second
+		c.NewClient = func(node *goredis.Options) *goredis.Client {
+			node.Dialer = tracker.dialer(goredis.NewDialer(node), size)
+			return goredis.NewClient(node)
+		}
+		return goredis.NewClusterClient(c)
+	case o.Master != "":
+		f := u.Failover()
+		plain := goredis.NewDialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
+		bounded := tracker.dialer(plain, size)
+		f.Dialer = func(ctx context.Context, network, addr string) (connection, error) {
+			if slices.Contains(o.Addresses, addr) {
+				return plain(ctx, network, addr) // a Sentinel
+			}
+			return bounded(ctx, network, addr)
+		}
+		return goredis.NewFailoverClient(f)
+	}
+	simple := u.Simple()
+	simple.Network = o.Network
+	simple.Dialer = tracker.dialer(goredis.NewDialer(simple), size)
+	return goredis.NewClient(simple)
+}

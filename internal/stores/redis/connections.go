@@ -1,0 +1,200 @@
+package redis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+type (
+	connection = net.Conn
+	dialer     = func(ctx context.Context, network, addr string) (connection, error)
+)
+
+// connTracker tracks the connections of one client.
+type connTracker struct {
+	grace time.Duration // how long a call may take
+
+	mu   sync.Mutex
+	open map[*trackedConn]struct{} // those that the pool may use
+
+	opened atomic.Uint64 // in total
+}
+
+func newConnTracker(grace time.Duration) *connTracker {
+	return &connTracker{grace: grace, open: make(map[*trackedConn]struct{})}
+}
+
+// retire stops the pool from using the connections that are open now: after a
+// failure they may lead to a server that is gone, or that is no longer the
+// master, and the pool would offer them to one request after another. Calls in
+// flight are not interrupted.
+func (l *connTracker) retire() {
+	l.mu.Lock()
+	retired := l.open
+	l.open = make(map[*trackedConn]struct{})
+	l.mu.Unlock()
+	if len(retired) == 0 {
+		return
+	}
+	for c := range retired {
+		c.retired.Store(true)
+	}
+	time.AfterFunc(l.grace, func() {
+		for c := range retired {
+			_ = c.Close()
+		}
+	})
+}
+
+func (l *connTracker) remove(c *trackedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, c)
+}
+
+// dialer limits the connections to one server to n. The pool's own limit is
+// exceeded while it dials.
+//
+// The dialer never fails, but returns a connection that does. After PoolSize
+// dial errors, go-redis' pool tries to dial only once a second, and OnConnect
+// and Limiter have no influence on that. How often an unavailable Redis is
+// dialed is decided by the breaker.
+func (l *connTracker) dialer(dial dialer, n int) dialer {
+	slots := make(chan struct{}, n)
+	return func(ctx context.Context, network, addr string) (connection, error) {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return failedConn{dialError{ctx.Err()}}, nil
+		}
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			<-slots
+			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
+		}
+		l.opened.Add(1)
+		k := &trackedConn{Conn: c}
+		k.closed = sync.OnceFunc(func() {
+			l.remove(k)
+			<-slots
+		})
+		l.mu.Lock()
+		l.open[k] = struct{}{}
+		l.mu.Unlock()
+		return k, nil
+	}
+}
+
+// trackedConn is a connection that frees its slot when it is closed.
+type trackedConn struct {
+	net.Conn
+	closed  func()
+	retired atomic.Bool
+	heard   bool   // whether the server has sent anything but said
+	said    string // an error, as the first reply
+}
+
+// Close implements net.Conn.
+func (c *trackedConn) Close() error {
+	defer c.closed()
+	return c.Conn.Close()
+}
+
+// Read implements net.Conn.
+func (c *trackedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.heard {
+		if text, is := bytes.CutPrefix(b[:n], []byte("-")); is && c.said == "" {
+			text, _, _ = bytes.Cut(text, []byte("\r\n"))
+			c.said = string(text)
+		} else {
+			c.heard = true
+		}
+	}
+	return n, c.explain(err)
+}
+
+// Write implements net.Conn.
+func (c *trackedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	return n, c.explain(err)
+}
+
+// explain distinguishes a server that closes a new connection from one that
+// disappears. A Redis at its maxclients does the former, and sends the reason.
+// The client takes that reason for the reply to its greeting, and may lose it.
+func (c *trackedConn) explain(err error) error {
+	if err == nil || c.heard || c.retired.Load() || errors.Is(err, net.ErrClosed) || isTimeout(err) {
+		return err
+	}
+	return earlyClose{err, c.said}
+}
+
+// earlyClose is the error of a connection that the server closed before it was
+// sent anything.
+type earlyClose struct {
+	error
+	said string // the server's reason, if it was received
+}
+
+func (h earlyClose) Error() string {
+	if h.said != "" {
+		return h.said
+	}
+	return "hung up on a new connection: " + h.error.Error()
+}
+
+// Is and As inspect the error. With Unwrap the client would discard this one.
+func (h earlyClose) Is(target error) bool { return errors.Is(h.error, target) }
+func (h earlyClose) As(target any) bool   { return errors.As(h.error, target) }
+
+var errRetired = errors.New("the connection was opened before a failure")
+
+// SyscallConn lets the pool check, before it uses a connection, whether it is
+// retired and whether the server has closed it. With TLS it can only check the
+// former, because TLS' own records look like replies.
+func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
+	if c.retired.Load() {
+		return nil, errRetired
+	}
+	if raw, ok := c.Conn.(syscall.Conn); ok {
+		return raw.SyscallConn()
+	}
+	return opaqueConn{}, nil
+}
+
+// opaqueConn is a connection that the pool cannot check.
+type opaqueConn struct{}
+
+func (opaqueConn) Control(func(uintptr)) error    { return nil }
+func (opaqueConn) Read(func(uintptr) bool) error  { return nil }
+func (opaqueConn) Write(func(uintptr) bool) error { return nil }
+
+// dialError says that a connection could not be opened, so that nothing was
+// sent.
+type dialError struct{ error }
+
+// Is and As are as those of earlyClose.
+func (u dialError) Is(target error) bool { return errors.Is(u.error, target) }
+func (u dialError) As(target any) bool   { return errors.As(u.error, target) }
+
+// failedConn stands for a connection that could not be opened. Its methods
+// return the error. The pool takes it for a connection that the server has
+// closed.
+type failedConn struct{ err dialError }
+
+func (b failedConn) Read([]byte) (int, error)              { return 0, b.err }
+func (b failedConn) Write([]byte) (int, error)             { return 0, b.err }
+func (b failedConn) SyscallConn() (syscall.RawConn, error) { return nil, b.err }
+func (failedConn) Close() error                            { return nil }
+func (failedConn) LocalAddr() net.Addr                     { return &net.TCPAddr{} }
+func (failedConn) RemoteAddr() net.Addr                    { return &net.TCPAddr{} }
+func (failedConn) SetDeadline(time.Time) error             { return nil }
+func (failedConn) SetReadDeadline(time.Time) error         { return nil }
+func (failedConn) SetWriteDeadline(time.Time) error        { return nil }

@@ -1,0 +1,159 @@
+package redis
+
+import (
+	"sync/atomic"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// A denial stays valid until its retry time, whatever other requests are charged
+// meanwhile. So a request with at least the cost of a request that was denied
+// recently is denied without a call. The verdict is exact as long as Redis keeps
+// its memory; Remaining and Reset may be outdated.
+//
+// A denial is remembered for at most a second, and not after the connections
+// have changed, a call has failed, keys have been reset or the rules have been
+// replaced. A permit may be released at any moment, so that no denial of a zone
+// with permits is remembered.
+const (
+	denialSlots = 4096
+	denialLasts = 1_000_000 // microseconds
+)
+
+// denials is the denial cache. Of two keys in one slot the later one is
+// remembered.
+type denials struct {
+	clock   func() int64
+	conn    *conn
+	slots   [denialSlots]atomic.Pointer[denial]
+	cleared atomic.Uint64
+}
+
+// denial is the result of a zone of a check that was denied.
+type denial struct {
+	counter uint64 // its serial number: the counter itself may be gone
+	key     stores.Key
+	cost    int64
+	epoch   uint64
+	sent    int64 // when Redis was called, on the local clock
+	now     int64 // on Redis' clock
+	until   int64 // when the last denying rule would admit; 0: the zone admits
+	results []stores.Result
+}
+
+// clear forgets all denials.
+func (d *denials) clear() { d.cleared.Add(1) }
+
+// epoch changes whenever denials become invalid.
+func (d *denials) epoch() uint64 {
+	if d == nil {
+		return 0
+	}
+	return d.cleared.Load() + d.conn.failures.Load() + d.conn.tracker.opened.Load()
+}
+
+func (d *denials) slot(z *stores.ZoneCheck) *atomic.Pointer[denial] {
+	return &d.slots[cacheSlot(z, denialSlots)]
+}
+
+// find returns the denial of a zone, or nil.
+func (d *denials) find(z *stores.ZoneCheck, epoch uint64, now int64) *denial {
+	n := d.slot(z).Load()
+	if n == nil || n.key != z.Key || n.counter != prepare(z.Counter).serial || n.epoch != epoch || z.Cost < n.cost {
+		return nil
+	}
+	if age := now - n.sent; age < 0 || age >= denialLasts {
+		return nil
+	}
+	return n
+}
+
+// applies says whether denials of the check's zones are remembered.
+func (d *denials) applies(check *stores.Check) bool {
+	if d == nil || check.Peek {
+		return false
+	}
+	for i := range check.Zones {
+		if permit, _ := check.Zones[i].Holds(); permit {
+			return false
+		}
+	}
+	return true
+}
+
+// answer denies a check without a call if one of its zones certainly denies, and
+// the results of the others are known.
+func (d *denials) answer(check *stores.Check) bool {
+	if !d.applies(check) {
+		return false
+	}
+	now, epoch, certain := d.clock(), d.epoch(), false
+	var room [4]*denial
+	found := room[:0]
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		n := d.find(z, epoch, now)
+		if n == nil {
+			return false
+		}
+		certain = certain || !z.Shadow && n.until > now
+		found = append(found, n)
+	}
+	if !certain {
+		return false
+	}
+	check.Mode, check.Turn, check.Admitted = stores.ModeShared, 0, false
+	for i, n := range found {
+		recall(&check.Zones[i], n, now)
+		check.Now = n.now + now - n.sent
+	}
+	return true
+}
+
+// recall sets a zone's results from a denial, less the time that has passed.
+func recall(z *stores.ZoneCheck, n *denial, now int64) {
+	z.Rules = z.Counter.Rules
+	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit = true, false, false, false, stores.Permit{}
+	z.Results = append(z.Results[:0], n.results...)
+	passed := now - n.sent
+	for i := range z.Results {
+		r := &z.Results[i]
+		r.Reset = max(0, r.Reset-passed)
+		switch {
+		case z.Cost > z.Rules[i].Capacity():
+			r.Verdict = algorithms.Verdict{Retry: algorithms.Never}
+		case r.Admit || r.Retry == algorithms.Never:
+		case r.Retry > passed:
+			r.Retry -= passed
+		default:
+			r.Verdict = algorithms.Verdict{Admit: true}
+		}
+		z.Admits = z.Admits && r.Admit
+	}
+}
+
+// remember stores the results of a check's zones if it was denied. sent is when
+// Redis was called, on the local clock.
+func (d *denials) remember(check *stores.Check, sent int64, epoch uint64) {
+	if check.Admitted || !d.applies(check) {
+		return
+	}
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		n := &denial{counter: prepare(z.Counter).serial, key: z.Key, cost: z.Cost, epoch: epoch, sent: sent, now: check.Now}
+		n.results = make([]stores.Result, len(z.Results))
+		for r := range z.Results {
+			res := &z.Results[r]
+			n.results[r] = stores.Result{Verdict: res.Verdict, Remaining: res.Remaining, Reset: res.Reset}
+			switch {
+			case res.Admit:
+			case res.Retry == algorithms.Never:
+				n.until = sent + denialLasts
+			default:
+				n.until = max(n.until, sent+res.Retry)
+			}
+		}
+		d.slot(z).Store(n)
+	}
+}

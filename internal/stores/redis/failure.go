@@ -1,0 +1,176 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+var (
+	// errOpen says that the breaker is open.
+	errOpen = errors.New("the store is not being asked")
+
+	// errUnsent says that nothing was sent, and nothing charged.
+	errUnsent = timeoutError{errors.New("not asked in time: Redis still had to answer others")}
+
+	// errLate says that Redis rejected a call whose caller no longer waits.
+	errLate = timeoutError{errors.New("taken up by Redis when it was too late, and not charged")}
+
+	// errUnanswered says that the reply did not arrive before the caller's deadline.
+	errUnanswered = timeoutError{errors.New("no answer from Redis in time")}
+)
+
+// timeoutError is an error whose Timeout method returns true.
+type timeoutError struct{ error }
+
+// Timeout implements the method of net.Error.
+func (timeoutError) Timeout() bool { return true }
+
+// reported is the error of a batch, which the caller that sent it has reported.
+type reported struct{ error }
+
+// Unwrap returns the error itself.
+func (r reported) Unwrap() error { return r.error }
+
+// Failure is a class of failures of Redis.
+type Failure string
+
+// The classes of failures, which are label values of a metric.
+const (
+	FailTimeout Failure = "timeout" // no reply in time
+	FailAway    Failure = "away"    // unreachable, or not ready
+	FailRefused Failure = "refused" // reachable, and refusing: rights, memory, disk
+	FailWrong   Failure = "wrong"   // an unexpected reply: another tenant's key, or a bug
+)
+
+// Failures are all classes.
+var Failures = []Failure{FailTimeout, FailAway, FailRefused, FailWrong}
+
+// knownAnswer is an error that Redis returns, known by its first word or by a
+// part of it, and what an operator can do about it.
+type knownAnswer struct {
+	words  []string
+	class  Failure
+	advice string
+}
+
+// An error of a command in the script may follow other words, after a dash.
+var refusals = []knownAnswer{
+	{[]string{"OOM"}, FailRefused, "Redis' memory is full: raise its maxmemory, or see what fills it"},
+	{[]string{"MISCONF"}, FailRefused, "Redis cannot save to its disk and takes no writes: look at its log and its disk"},
+	{[]string{"NOAUTH"}, FailRefused, "Redis wants a password: set password, and username if it has users"},
+	{[]string{"WRONGPASS"}, FailRefused, "Redis does not take the password: see that username and password are right and the user is on"},
+	{[]string{"NOPERM"}, FailRefused, missingRight},
+	{[]string{"NOREPLICAS"}, FailRefused, "Redis has fewer replicas than its min-replicas-to-write: see to the replicas"},
+	{[]string{"BUSY"}, FailRefused, "a script runs in Redis for long: find out whose it is; SCRIPT KILL ends it"},
+	{[]string{"MOVED", "ASK", "CROSSSLOT"}, FailRefused, "Redis is a Cluster: write cluster into the store's block"},
+	{[]string{"LOADING"}, FailAway, "Redis is loading its data: it will be asked again as soon as it is ready"},
+	{[]string{"READONLY"}, FailAway, "this Redis is a replica: give the master's address, or write sentinel or cluster into the store's block"},
+	{[]string{"MASTERDOWN"}, FailAway, lostMaster},
+	{[]string{"CLUSTERDOWN", "TRYAGAIN"}, FailAway, "the Cluster does not serve all slots: redis-cli --cluster check tells which"},
+}
+
+// phrases are errors that do not begin with a word of their own.
+var phrases = []knownAnswer{
+	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRefused, missingRight},
+	{[]string{"max number of clients"}, FailRefused, "Redis has too many clients: raise its maxclients, or lower pool_size"},
+	{[]string{"without any password configured"}, FailRefused, "Redis has no password: leave password out, or set one there"},
+	{[]string{"on a stale replica"}, FailAway, lostMaster},
+}
+
+const (
+	missingRight = "the user lacks a right: give it those in Diana's README; ACL LOG in Redis tells which is missing"
+	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
+)
+
+// classify returns the class of an error.
+func classify(err error) Failure {
+	if errors.Is(err, errReply) || errors.Is(err, errDisagree) {
+		return FailWrong
+	}
+	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
+		return FailTimeout
+	}
+	var closed earlyClose
+	if errors.As(err, &closed) {
+		return FailRefused
+	}
+	var answered goredis.Error
+	if !errors.As(err, &answered) || errors.Is(err, goredis.ErrClosed) {
+		return FailAway
+	}
+	if r := findAnswer(answered.Error()); r != nil {
+		return r.class
+	}
+	return FailWrong
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout() || errors.Is(err, goredis.ErrPoolTimeout)
+}
+
+func findAnswer(text string) *knownAnswer {
+	for i := range refusals {
+		for _, w := range refusals[i].words {
+			if strings.HasPrefix(text, w+" ") || strings.Contains(text, "-"+w+" ") {
+				return &refusals[i]
+			}
+		}
+	}
+	for i := range phrases {
+		for _, p := range phrases[i].words {
+			if strings.Contains(text, p) {
+				return &phrases[i]
+			}
+		}
+	}
+	return nil
+}
+
+// Advice returns what an operator can do about a failure.
+func Advice(f Failure, cause error) string {
+	var answered goredis.Error
+	if errors.As(cause, &answered) {
+		if r := findAnswer(answered.Error()); r != nil {
+			return r.advice
+		}
+	}
+	var closed earlyClose
+	if errors.As(cause, &closed) {
+		if r := findAnswer(closed.said); r != nil {
+			return r.advice
+		}
+		return "Redis takes connections and closes them: it may have reached its maxclients (raise that, or lower pool_size) or be shutting down"
+	}
+	switch f {
+	case FailTimeout:
+		return "Redis did not answer within the store's timeout: look at its load and at the network, or raise timeout"
+	case FailAway:
+		return "Redis cannot be reached: see that it runs and that the address is right"
+	case FailRefused:
+		return "Redis refuses: look at the error, and at the user's rights, maxmemory and persistence"
+	}
+	return "Redis gave an answer that Diana did not expect: see that no other program writes keys under key_prefix"
+}
+
+// mayHaveRun says whether Redis may have run a call that failed, or may still
+// run it.
+func mayHaveRun(err error) bool {
+	var answered goredis.Error
+	var dial dialError
+	var closed earlyClose
+	switch {
+	case errors.Is(err, errReply):
+		return true
+	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted), errors.Is(err, goredis.ErrClosed):
+		return false
+	case errors.As(err, &answered):
+		return false
+	case errors.As(err, &dial), errors.As(err, &closed):
+		return false
+	}
+	return true
+}

@@ -1,0 +1,14 @@
+package redis
+
+import (
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+func init() {
+	storestest.NewTable = func(rules []algorithms.Rule, holds bool, maxKeys int64) stores.Table {
+		return memory.NewTable(rules, holds, maxKeys)
+	}
+}

@@ -1,0 +1,222 @@
+package redis
+
+import (
+	"context"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// leasing decides checks with leases: a zone whose cost is leased is charged
+// already, and Redis decides the others. If those are denied, the leased cost is
+// put back. A lease is valid while Redis is unavailable, too: it was charged.
+type leasing struct {
+	decider *decider
+	leases  *leases
+}
+
+// epoch changes whenever leases become invalid.
+func (l *leasing) epoch() uint64 {
+	return l.leases.cleared.Load() + l.decider.conn.tracker.opened.Load()
+}
+
+// clear forgets all leases.
+func (l *leasing) clear() {
+	if l != nil {
+		l.leases.cleared.Add(1)
+	}
+}
+
+// decide decides a check with leases. It returns false if none are involved.
+func (l *leasing) decide(ctx context.Context, check *stores.Check) bool {
+	if check.Peek || l.decider.conn.client == nil {
+		return false
+	}
+	if z := &check.Zones[0]; len(check.Zones) == 1 && !z.Reserve {
+		return z.Counter.Lease > 0 && l.decideOne(ctx, check, z)
+	}
+	for i := range check.Zones {
+		if check.Zones[i].Counter.Lease > 0 {
+			return l.decideSeveral(ctx, check)
+		}
+	}
+	return false
+}
+
+// decideOne decides a check of one zone.
+func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.ZoneCheck) bool {
+	now, epoch := l.decider.o.Clock(), l.epoch()
+	got := l.leases.take(z, now, epoch)
+	switch {
+	case got.taken:
+		admitLeased(z, &got, now)
+		settleLeased(check, got.last, now)
+		if got.want > 0 {
+			l.renew(ctx, z, got.want)
+		}
+	case got.until > 0:
+		if !l.decider.denials.answer(check) {
+			denyLeased(z, &got, now)
+			settleLeased(check, got.last, now)
+		}
+	case got.want > 0:
+		z.Lease = stores.LeaseRequest{Want: got.want, Granted: -1}
+		l.decider.decide(ctx, check)
+		l.leases.settle(z, now, check.Now, epoch, false)
+		z.Lease.Want = 0
+	default:
+		return false
+	}
+	return true
+}
+
+// renew requests a lease in a call of its own. The cost of that call, too, is to
+// be spent later.
+func (l *leasing) renew(ctx context.Context, z *stores.ZoneCheck, want int64) {
+	one := stores.Check{Zones: []stores.ZoneCheck{{
+		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, Lease: stores.LeaseRequest{Want: want, Granted: -1},
+	}}}
+	sent, epoch := l.decider.o.Clock(), l.epoch()
+	if l.decider.fallback.usesRedis(&one) {
+		if err := l.decider.ask(ctx, &one); err != nil {
+			l.decider.conn.fail(err)
+		}
+	}
+	l.leases.settle(&one.Zones[0], sent, one.Now, epoch, true)
+}
+
+// decideSeveral decides a check of several zones, or of one whose cost is only
+// held until another store has decided.
+func (l *leasing) decideSeveral(ctx context.Context, check *stores.Check) bool {
+	ctx, cancel := context.WithDeadline(ctx, l.decider.conn.end(ctx)) // there may be two calls
+	defer cancel()
+	got := make([]leaseAnswer, len(check.Zones))
+	rest := stores.Check{Zones: make([]stores.ZoneCheck, 0, len(check.Zones)), Admitted: true}
+	renewed := false
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		if z.Counter.Lease > 0 {
+			got[i] = l.take(ctx, z, &renewed)
+		}
+		if !got[i].taken {
+			rest.Zones = append(rest.Zones, *z)
+		}
+	}
+	if len(rest.Zones) > 0 {
+		l.decider.decide(ctx, &rest)
+	}
+	l.merge(check, &rest, got, l.decider.o.Clock())
+	return true
+}
+
+// take takes the cost of one of several zones from its lease. One of the zones
+// may request another lease.
+func (l *leasing) take(ctx context.Context, z *stores.ZoneCheck, renewed *bool) leaseAnswer {
+	now, epoch := l.decider.o.Clock(), l.epoch()
+	got := l.leases.take(z, now, epoch)
+	switch {
+	case got.want == 0:
+	case *renewed:
+		z.Lease.Granted = -1
+		l.leases.settle(z, now, 0, epoch, false) // another request will
+	default:
+		*renewed = true
+		l.renew(ctx, z, got.want)
+		if !got.taken {
+			got = l.leases.retake(z, l.decider.o.Clock(), epoch)
+		}
+	}
+	return got
+}
+
+// merge combines what was decided for some zones with what was leased of the
+// others.
+func (l *leasing) merge(check, rest *stores.Check, got []leaseAnswer, now int64) {
+	decided := 0
+	check.Admitted, check.Turn, check.Mode, check.Now = rest.Admitted, rest.Turn, stores.ModeShared, rest.Now
+	if len(rest.Zones) > 0 {
+		check.Mode = rest.Mode
+	}
+	for i := range check.Zones {
+		z, g := &check.Zones[i], &got[i]
+		if !g.taken {
+			*z = rest.Zones[decided]
+			decided++
+			continue
+		}
+		admitLeased(z, g, now)
+		if len(rest.Zones) == 0 {
+			check.Now = g.last.at(now)
+		}
+		switch {
+		case !check.Admitted:
+			l.leases.putBack(z, z.Cost, g.end)
+			z.Charged = false
+			for r := range z.Results {
+				z.Results[r].Remaining += z.Cost
+			}
+		case z.Reserve:
+			z.Permit.Lease = g.end
+		}
+	}
+}
+
+// finish ends the hold of a cost that was taken from a lease.
+func (l *leasing) finish(z *stores.ZoneCheck, charge int64) {
+	if charge == 0 {
+		l.leases.putBack(z, z.Cost, z.Permit.Lease)
+	}
+	z.Permit.Lease = 0
+}
+
+// settleLeased sets the results of a check of one zone.
+func settleLeased(check *stores.Check, s *lastReport, now int64) {
+	z := &check.Zones[0]
+	check.Mode, check.Turn, check.Now, check.Admitted = stores.ModeShared, 0, s.at(now), z.Admits || z.Shadow
+}
+
+// recite sets a zone's results from the last report, less the time that has
+// passed.
+func recite(z *stores.ZoneCheck, s *lastReport, left, now int64) {
+	z.Rules = z.Counter.Rules
+	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit = true, true, false, false, stores.Permit{}
+	z.Results = append(z.Results[:0], s.results...)
+	for i := range z.Results {
+		r := &z.Results[i]
+		r.Remaining, r.Reset = r.Remaining+left, max(0, r.Reset-(now-s.sent))
+	}
+}
+
+// admitLeased sets the results of a zone whose cost was taken from a lease.
+// Remaining is what is left of the lease and what Redis last reported; other
+// instances may have been charged since.
+func admitLeased(z *stores.ZoneCheck, a *leaseAnswer, now int64) { recite(z, a.last, a.left, now) }
+
+// denyLeased sets the results of a zone whose key was nearly used up when Redis
+// was last called.
+func denyLeased(z *stores.ZoneCheck, a *leaseAnswer, now int64) {
+	recite(z, a.last, a.left, now)
+	z.Charged, z.Admits = false, true
+	least := 0
+	for i := range z.Results {
+		r := &z.Results[i]
+		if r.Verdict = a.last.rules[i].Judge(a.last.states[i], a.last.at(now), z.Cost, 0); !r.Admit {
+			z.Admits = false
+			if r.Retry != algorithms.Never {
+				r.Retry = max(r.Retry, a.until-now)
+			}
+		}
+		if r.Remaining < z.Results[least].Remaining {
+			least = i
+		}
+	}
+	if z.Admits {
+		z.Admits = false
+		z.Results[least].Verdict = algorithms.Verdict{Retry: a.until - now}
+	}
+	for i := range z.Results {
+		if r := &z.Results[i]; !r.Admit {
+			r.Remaining = min(r.Remaining, z.Cost-1)
+		}
+	}
+}

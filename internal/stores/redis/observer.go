@@ -1,0 +1,61 @@
+package redis
+
+import (
+	"sync/atomic"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Observer is notified of the events of a store. Its methods must not block.
+type Observer interface {
+	// StoreUp is called when Redis is used again.
+	StoreUp(name string)
+
+	// StoreDown is called when Redis is no longer used.
+	StoreDown(name string, f Failure, cause error)
+
+	// StoreError is called for each failed call.
+	StoreError(name string, f Failure, err error)
+
+	// ClockSteps is called for each state that was repaired after a step of
+	// Redis' clock.
+	ClockSteps(name string)
+
+	// StoreWarning is called with a problem of a Redis that works, and what to do
+	// about it.
+	StoreWarning(name, what, advice string)
+
+	// Live is called when the number of live instances changes.
+	Live(name string, instances int)
+}
+
+// ResetObserver is an [Observer] that is notified of resets by other instances.
+type ResetObserver interface {
+	// Reset is called when another instance has reset a key. The receiver gives
+	// the zone's counters to [Store.ResetLocal].
+	Reset(store, zone string, k stores.Key)
+
+	// Unsubscribed is called when the resets of other instances cannot be
+	// received though Redis answers.
+	Unsubscribed(store string, err error)
+}
+
+// observer holds the current Observer of a store.
+type observer struct {
+	name    string // of the store
+	current atomic.Pointer[Observer]
+}
+
+func (o *observer) set(to Observer) { o.current.Store(&to) }
+
+func (o *observer) get() Observer { return *o.current.Load() }
+
+// noObserver ignores all events.
+type noObserver struct{}
+
+func (noObserver) StoreUp(string)                      {}
+func (noObserver) StoreDown(string, Failure, error)    {}
+func (noObserver) StoreError(string, Failure, error)   {}
+func (noObserver) ClockSteps(string)                   {}
+func (noObserver) Live(string, int)                    {}
+func (noObserver) StoreWarning(string, string, string) {}

@@ -1,0 +1,88 @@
+package redis
+
+import (
+	"crypto/tls"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Options configure a [Store].
+type Options struct {
+	ConnOptions
+
+	// Name is the store's name in logs and metrics.
+	Name string
+
+	// OnFailure says what happens to requests while Redis is unavailable.
+	OnFailure OnFailure
+
+	// ShareOf is the number of instances, in millionths, among which the limits
+	// are divided while Redis is unavailable. 0: as many as were last seen.
+	ShareOf int64
+
+	// Lease is for how long hot keys are charged in advance. 0: they are not.
+	Lease time.Duration
+
+	// Clock returns the time of this process in microseconds.
+	Clock func() int64
+}
+
+// ConnOptions configure the connections to a Redis.
+type ConnOptions struct {
+	Addresses []string // host:port, or the path of a socket
+	Network   string   // "tcp" or "unix"
+	Username  string   // empty: the default user
+	Password  string   // empty: none is sent
+	DB        int      // its number; 0 in a Cluster
+
+	// Cluster says that the addresses are nodes of a Redis Cluster.
+	Cluster bool
+
+	// Master is the server's name at the Sentinels, whose addresses Addresses
+	// then are.
+	Master           string
+	SentinelUsername string // for the Sentinels themselves
+	SentinelPassword string // for the Sentinels themselves
+
+	// TLS is nil for connections without TLS.
+	TLS *tls.Config
+
+	// Prefix begins the name of every key.
+	Prefix string
+
+	// Timeout is the longest that one decision waits for Redis.
+	Timeout time.Duration
+
+	// DialTimeout is the longest that opening a connection may take. No request
+	// waits for it longer than Timeout.
+	DialTimeout time.Duration
+
+	// PoolSize is the highest number of connections. Default: 10 per core.
+	PoolSize int
+
+	// Lazy opens no connection before one is needed.
+	Lazy bool
+
+	// Script is what Redis runs. Default: scripts.Decide. Tests run it with a
+	// clock of their own.
+	Script string
+}
+
+// OnFailure says what happens to requests while Redis is unavailable.
+type OnFailure uint8
+
+// What happens to requests while Redis is unavailable.
+const (
+	FailLocal OnFailure = iota // this instance decides, with its share of the limits
+	FailAllow                  // every request is admitted
+	FailDeny                   // every request is denied
+)
+
+// String returns the word for it in the configuration.
+func (f OnFailure) String() string { return [...]string{"local", "allow", "deny"}[f] }
+
+// Mode says who decides then.
+func (f OnFailure) Mode() stores.Mode {
+	return [...]stores.Mode{stores.ModeFallback, stores.ModeAllow, stores.ModeDeny}[f]
+}

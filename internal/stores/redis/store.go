@@ -1,0 +1,191 @@
+// Package redis counts in Redis, where all instances share the counts. Calls of
+// concurrent requests are batched into one script call. While Redis is
+// unavailable, this process decides with its share of the limits and what Redis
+// last reported; what it charges meanwhile is charged in Redis afterwards.
+package redis
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Store counts in Redis. No decision takes longer than the timeout. While Redis
+// is unavailable it decides as Options.OnFailure says and reconnects in the
+// background.
+type Store struct {
+	o         Options
+	conn      *conn
+	breaker   *breaker
+	observer  *observer
+	clock     *clock
+	permits   *permits
+	fallback  *fallback
+	decider   *decider
+	leasing   *leasing // nil: nothing is leased
+	resets    *resets
+	instances *instances
+
+	start sync.Once
+	stop  context.CancelFunc // nil until Start
+	done  sync.WaitGroup
+}
+
+// New returns a store that does not connect before [Store.Start].
+func New(o Options, to Observer) *Store {
+	s := &Store{o: o, clock: &clock{local: o.Clock}, observer: &observer{name: o.Name}}
+	s.Observe(to)
+	s.breaker = newBreaker(func(up bool, cause error) {
+		if up {
+			s.fallback.recovered()
+			s.observer.get().StoreUp(o.Name)
+		} else {
+			s.observer.get().StoreDown(o.Name, classify(cause), cause)
+		}
+	})
+	s.conn = newConn(&s.o.ConnOptions, s.clock, s.breaker, s.observer)
+	s.permits = &permits{conn: s.conn, held: make(map[uint64]string)}
+	s.instances = &instances{conn: s.conn}
+	s.fallback = newFallback(&s.o, s.conn, &s.instances.live)
+	d := &denials{clock: o.Clock, conn: s.conn}
+	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
+	if o.Lease > 0 {
+		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: o.Lease.Microseconds()}}
+	}
+	s.resets = &resets{o: &s.o, conn: s.conn, denials: d, leasing: s.leasing}
+	s.conn.onLost = s.resets.resubscribe
+	return s
+}
+
+// Start connects in the background, once. It does not wait. live is how many
+// instances were last seen, or 0.
+func (s *Store) Start(live int) {
+	if live > 0 { // also after a request has called Start(0)
+		s.instances.live.CompareAndSwap(0, int64(live))
+	}
+	s.start.Do(func() {
+		s.conn.connect()
+		ctx, stop := context.WithCancel(context.Background())
+		s.stop = stop
+		m := &maintainer{conn: s.conn, instances: s.instances, permits: s.permits, debts: s.fallback.debts}
+		s.done.Go(func() { m.run(ctx) })
+		s.done.Go(func() { s.resets.subscribe(ctx) })
+	})
+}
+
+// Destruct closes the connections once no request holds a permit in Redis. It
+// implements caddy.Destructor.
+func (s *Store) Destruct() error {
+	s.start.Do(func() {}) // a store that was never started stays so
+	if s.stop == nil {
+		return nil
+	}
+	s.stop()
+	s.done.Wait()
+	if s.permits.any() {
+		s.Observe(noObserver{}) // another store may have this name by now
+		go s.permits.drain()
+		return nil
+	}
+	return s.conn.client.Close()
+}
+
+// Decide implements [stores.Store].
+func (s *Store) Decide(ctx context.Context, check *stores.Check) {
+	s.Start(0)
+	if s.leasing == nil || !s.leasing.decide(ctx, check) {
+		s.decider.decide(ctx, check)
+	}
+}
+
+// Finish implements [stores.Store].
+func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
+	switch {
+	case z.Permit.Lease != 0:
+		s.leasing.finish(z, charge)
+	case z.Permit.Mode == stores.ModeFallback:
+		s.fallback.finish(z, charge)
+	case z.Permit.Taken:
+		z.Permit.Taken = z.KeepsPermit(charge)
+		s.permits.release(ctx, z, charge)
+	case charge > 0 && z.Charged:
+		// It is unknown whether a charge without a reply was made, so it is
+		// made once.
+		if err := s.permits.finish(ctx, finishOf(s.o.Prefix, z, charge)); err != nil {
+			s.conn.fail(err)
+		}
+	}
+}
+
+// At returns the store for the keys of one tag. In a Redis Cluster only keys of
+// one slot are decided in one call.
+func (s *Store) At(tag stores.Key) stores.Store {
+	if s.o.Cluster {
+		return slot{s, tag}
+	}
+	return s
+}
+
+// slot is the store for the keys of one tag in a Cluster.
+type slot struct {
+	*Store
+	tag stores.Key
+}
+
+// Reset clears a key under all counters of a zone: in this process, in Redis,
+// and, by a message, in all other instances. With [ErrAway] only this process has
+// cleared it.
+func (s *Store) Reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
+	s.Start(0)
+	return s.resets.reset(ctx, zone, counters, k)
+}
+
+// ResetFingerprints clears fingerprints that are counted under a key's tag, in
+// this process and in Redis. With [ErrAway] they are still in Redis.
+func (s *Store) ResetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error {
+	s.Start(0)
+	return s.resets.resetFingerprints(ctx, c, k, fingerprints)
+}
+
+// ResetLocal clears what this process knows of a key under counters of this
+// store.
+func (s *Store) ResetLocal(counters []*stores.Counter, k stores.Key) {
+	s.resets.resetLocal(counters, k)
+}
+
+// LeaseStats returns the totals of the store's leases; false if it has none.
+func (s *Store) LeaseStats() (sum LeaseStats, has bool) {
+	if s.leasing == nil {
+		return sum, false
+	}
+	return s.leasing.leases.stats(), true
+}
+
+// Observe replaces the observer.
+func (s *Store) Observe(to Observer) { s.observer.set(to) }
+
+// State says whether Redis is used, and since when that is so.
+func (s *Store) State() (up bool, since time.Time) { return s.breaker.state() }
+
+// Name returns the store's name.
+func (s *Store) Name() string { return s.o.Name }
+
+// OnFailure says what happens to requests while Redis is unavailable.
+func (s *Store) OnFailure() OnFailure { return s.o.OnFailure }
+
+// Timeout is the longest that a decision takes.
+func (s *Store) Timeout() time.Duration { return s.o.Timeout }
+
+// Lease is for how many microseconds hot keys are charged in advance. 0: they are
+// not.
+func (s *Store) Lease() int64 { return s.o.Lease.Microseconds() }
+
+// Clustered says whether keys are distributed over a Redis Cluster.
+func (s *Store) Clustered() bool { return s.o.Cluster }
+
+// Instances returns how many live instances were last seen, 0 if none ever was.
+func (s *Store) Instances() int64 { return s.instances.live.Load() }
+
+var _ stores.Store = (*Store)(nil)

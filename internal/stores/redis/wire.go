@@ -1,0 +1,360 @@
+package redis
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// The operations of the script.
+const (
+	opDecide = 1
+	opFinish = 2
+	opRenew  = 3
+	opBeat   = 4
+	opKeep   = 5
+	opPlain  = 6 // decide one zone without permits
+	opOwe    = 7
+	opPeek   = 8 // decide, and charge nothing
+	opLease  = 9 // decide zones without permits, and charge more in advance
+)
+
+// What a request holds until its response.
+const (
+	holdNothing = 0
+	holdPermit  = 1
+	holdCost    = 2
+)
+
+// packed is the constant part of a counter's operations.
+type packed struct {
+	logs  bool
+	view  int    // bytes of the states in a reply
+	views int    // of them, at the end, bytes of the logs
+	sizes []byte // of the value, and 0; with logs: up to the first ring, and how much to read
+	rules []byte // code and arguments of each rule
+}
+
+const (
+	logPrefix  = 2048 // bytes of a value with logs to read at once
+	headerLogs = 16   // bytes before the states of a value with logs
+	header     = 8    // bytes before the states of a value without logs
+)
+
+// pack returns the constant part of a counter's operations.
+func pack(c *stores.Counter) (p packed) {
+	fixed := 0
+	for i, r := range c.Rules {
+		p.rules = append(p.rules, c.Codes[i])
+		for _, v := range r.Args() {
+			p.rules = appendNumber(p.rules, v)
+		}
+		if g, ok := r.(algorithms.Growing); ok {
+			p.logs = true
+			fixed += 8 * g.View().Words()
+			p.views += 8 * g.View().Words()
+		} else {
+			fixed += 8 * r.Words()
+		}
+	}
+	if p.logs {
+		p.view = fixed + p.views
+		fixed += headerLogs
+		p.sizes = appendSize(appendSize(nil, fixed), max(fixed, logPrefix))
+	} else {
+		p.view = header + fixed
+		p.sizes = appendSize(appendSize(nil, p.view), 0)
+	}
+	return p
+}
+
+// appendNumber appends an integer as a double, the number type of Lua.
+func appendNumber(b []byte, v int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
+}
+
+func appendSize(b []byte, n int) []byte {
+	return binary.LittleEndian.AppendUint32(b, uint32(n))
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// appendZone appends a zone as the script's zone_read expects it.
+func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
+	p := &prepare(z.Counter).packed
+	b = append(b, byte(len(z.Counter.Rules)))
+	b = appendBool(b, z.Shadow)
+	hold := byte(holdNothing)
+	if permit, cost := z.Holds(); cost {
+		hold = holdCost
+	} else if permit {
+		hold = holdPermit
+	}
+	b = append(b, hold)
+	b = appendBool(b, p.logs)
+	b = appendNumber(b, cost)
+	b = append(b, p.sizes...)
+	if hold != holdNothing {
+		b = appendNumber(b, z.Counter.InFlight)
+		b = binary.LittleEndian.AppendUint64(b, z.Permit.ID)
+	}
+	return append(b, p.rules...)
+}
+
+// appendDebts appends the operation that charges debts, each after its rule's
+// arguments.
+func appendDebts(b []byte, z *stores.ZoneCheck, debts [][]int64) []byte {
+	p := &prepare(z.Counter).packed
+	b = append(b, opOwe, 1, byte(len(z.Counter.Rules)), 0, holdNothing)
+	b = appendBool(b, p.logs)
+	b = appendNumber(b, 1)
+	b = append(b, p.sizes...)
+	for i, r := range z.Counter.Rules {
+		b = append(b, z.Counter.Codes[i])
+		for _, v := range r.Args() {
+			b = appendNumber(b, v)
+		}
+		for _, v := range debts[i] {
+			b = appendNumber(b, v)
+		}
+	}
+	return b
+}
+
+// appendName appends the name of a zone's key.
+func appendName(b []byte, prefix string, z *stores.ZoneCheck) []byte {
+	return appendOwnKey(append(appendHash(b, prefix, z), z.Counter.Kinds...), z)
+}
+
+// appendPermits appends the name of the key of a zone's permits.
+func appendPermits(b []byte, prefix string, z *stores.ZoneCheck) []byte {
+	return appendOwnKey(append(appendHash(b, prefix, z), "holds"...), z)
+}
+
+// appendHash appends the common prefix of the names of a zone's keys.
+func appendHash(b []byte, prefix string, z *stores.ZoneCheck) []byte {
+	b = append(b, prefix...)
+	b = append(b, ":{"...)
+	b = stores.AppendKey(b, z.Tag)
+	b = append(b, "}:"...)
+	b = append(b, z.Counter.Zone...)
+	return append(b, ':')
+}
+
+// namesOf returns the names of a zone's keys.
+func namesOf(prefix string, z *stores.ZoneCheck) []string {
+	names := []string{string(appendName(nil, prefix, z))}
+	if permit, _ := z.Holds(); permit {
+		names = append(names, string(appendPermits(nil, prefix, z)))
+	}
+	return names
+}
+
+// appendOwnKey distinguishes what is counted in addition to a zone's key from
+// the key itself, for counts and for permits: one call may contain both.
+func appendOwnKey(b []byte, z *stores.ZoneCheck) []byte {
+	if z.Tag == z.Key {
+		return b
+	}
+	return stores.AppendKey(append(b, '-'), z.Key)
+}
+
+// reply parses a reply of the script.
+type reply struct {
+	b   string
+	err error
+}
+
+var errReply = errors.New("a reply is not one of this script's")
+
+func (r *reply) take(n int) string {
+	if r.err != nil || n < 0 || len(r.b) < n {
+		r.err = errReply
+		return ""
+	}
+	s := r.b[:n]
+	r.b = r.b[n:]
+	return s
+}
+
+func (r *reply) byte() byte {
+	if s := r.take(1); r.err == nil {
+		return s[0]
+	}
+	return 0
+}
+
+func (r *reply) uint32() uint32 {
+	if s := r.take(4); r.err == nil {
+		return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+	}
+	return 0
+}
+
+// number reads a double that must be an integer.
+func (r *reply) number() int64 {
+	s := r.take(8)
+	if r.err != nil {
+		return 0
+	}
+	var bits uint64
+	for i := range 8 {
+		bits |= uint64(s[i]) << (8 * i)
+	}
+	f := math.Float64frombits(bits)
+	if !(math.Abs(f) <= 1<<53) || f != math.Trunc(f) {
+		r.err = errReply
+		return 0
+	}
+	return int64(f)
+}
+
+// failedOp is the error of one operation in a reply to several.
+type failedOp string
+
+// Error implements error.
+func (e failedOp) Error() string { return string(e) }
+
+// RedisError implements redis.Error.
+func (failedOp) RedisError() {}
+
+// failed returns the error of the next operation, if it failed.
+func (r *reply) failed() error {
+	if r.err != nil || len(r.b) == 0 || r.b[0] != flagFailed {
+		return r.err
+	}
+	r.byte()
+	return failedOp(r.take(int(r.uint32())))
+}
+
+// The flags of a zone in a reply.
+const (
+	flagAdmits  = 1
+	flagCharged = 2
+	flagStepped = 4
+	flagFull    = 8
+	flagFailed  = 16 // the operation failed; the error follows
+	flagSeen    = 32 // the key exists, and its states follow
+)
+
+// readZone reads the reply for a zone. The results are calculated from the
+// states before the decision, with the same arithmetic, which must come to the
+// same verdict.
+func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err error) {
+	flags := r.byte()
+	var view reply
+	if flags&flagSeen != 0 {
+		view.b = r.take(prepare(z.Counter).packed.view)
+	}
+	z.Held = 0
+	if permit, _ := z.Holds(); permit {
+		z.Held = r.number()
+		r.number() // the number of permits, which the script has compared
+	}
+	if z.Lease.Want > 0 {
+		z.Lease.Granted = r.number()
+	}
+	if r.err != nil {
+		return false, r.err
+	}
+	z.Charged, z.Full = flags&flagCharged != 0, flags&flagFull != 0
+	z.Admits = !z.Full
+	if err := view.readRules(z, now); err != nil {
+		return false, err
+	}
+	if admits := flags&flagAdmits != 0; admits != z.Admits {
+		z.Admits = admits
+		return false, fmt.Errorf("zone %s: %w", z.Counter.Zone, errDisagree)
+	}
+	if z.Charged && z.Lease.Want > 0 && z.Lease.Granted != leasable(z, now) {
+		return false, fmt.Errorf("zone %s: lease of %d: %w", z.Counter.Zone, z.Lease.Granted, errDisagree)
+	}
+	return flags&flagStepped != 0, nil
+}
+
+var errDisagree = errors.New("the script and this instance come to different verdicts from the same state")
+
+// readRules reads the states of the rules and judges them.
+func (r *reply) readRules(z *stores.ZoneCheck, now int64) error {
+	seen := len(r.b) > 0
+	p := &prepare(z.Counter).packed
+	var views reply
+	if seen {
+		if !p.logs {
+			r.take(header)
+		}
+		states := max(0, len(r.b)-p.views)
+		r.b, views.b = r.b[:states], r.b[states:]
+	}
+	for i, rule := range z.Rules {
+		from := r
+		if g, ok := rule.(algorithms.Growing); ok {
+			rule, from = g.View(), &views
+			if seen {
+				r.take(8 * rule.Words()) // the position of its ring
+			}
+		}
+		s := make(algorithms.State, rule.Words())
+		if seen {
+			for w := range s {
+				s[w] = from.number()
+			}
+		}
+		rule.Repair(s, now)
+		v := rule.Judge(s, now, z.Cost, z.Held)
+		z.Results[i].Verdict = v
+		z.Admits = z.Admits && v.Admit
+		z.Results[i].State, z.Results[i].Rule = s, rule
+	}
+	if len(r.b) > 0 || views.err != nil {
+		r.err = errReply
+	}
+	return r.err
+}
+
+// leasable returns how much of what a zone requests can be charged in advance:
+// like the script, it halves the request until as much again would be left for
+// others.
+func leasable(z *stores.ZoneCheck, now int64) (more int64) {
+	for more = z.Lease.Want; more > 0; more /= 2 {
+		admits := true
+		for i := range z.Results {
+			res := &z.Results[i]
+			admits = admits && res.Rule.Judge(res.State, now, z.Cost+2*more, 0).Admit
+		}
+		if admits {
+			break
+		}
+	}
+	return more
+}
+
+// countResults sets Remaining and Reset of the results after the decision.
+func countResults(z *stores.ZoneCheck, now, turn int64) {
+	held := z.Held
+	_, holds := z.Holds()
+	if z.Charged && holds {
+		held += z.Cost
+	}
+	for i := range z.Results {
+		res := &z.Results[i]
+		switch {
+		case !z.Charged || holds:
+		case z.Lease.Want > 0:
+			res.Rule.Owe(res.State, now, z.Cost+z.Lease.Granted)
+		default:
+			res.Rule.Charge(res.State, now, z.Cost, turn)
+		}
+		res.Remaining, res.Reset = res.Rule.Numbers(res.State, now)
+		res.Remaining = max(0, res.Remaining-held)
+	}
+}

@@ -1,0 +1,222 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// attack spends time and cost where it may pay: all that passes at once, just
+// when a retry has passed, and at the edges of windows. decide takes a cost at
+// an instant and says whether it passed, and when to come back.
+func attack(r *rand.Rand, v storestest.Victim, asks int, decide func(at, cost int64) (bool, int64)) []storestest.Charge {
+	var charges []storestest.Charge
+	w := v.Spec.Spec.Window
+	now := 1_700_000_000_000_000 + r.Int64N(w)
+	greed := r.IntN(3) // how often it waits instead of taking all
+	for range asks {
+		cost := int64(1)
+		if r.IntN(3) == 0 {
+			cost += r.Int64N(3)
+		}
+		ok, retry := decide(now, cost)
+		if ok {
+			charges = append(charges, storestest.Charge{At: now, Cost: cost})
+		}
+		switch {
+		case ok && r.IntN(4) >= greed:
+		case !ok && r.IntN(3) > 0:
+			now += max(0, retry)
+		default:
+			now += []int64{0, 1, w - 1, w, w - now%w, w - now%w - 1, r.Int64N(w), r.Int64N(2*w + 1)}[r.IntN(8)]
+		}
+	}
+	return charges
+}
+
+// place is one of the ways to be counted.
+type site struct {
+	name  string
+	store func(r *rand.Rand) stores.Store
+}
+
+// TestWorstWindows attacks every algorithm on the local store, on Redis, and
+// through three instances at once, and prints the worst window that it found
+// with the bound.
+func TestWorstWindows(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	local := &memory.Store{Clock: v.clock}
+	var shared []*Store
+	for range 3 {
+		shared = append(shared, newVirtualShared(t, srv, v))
+	}
+	sites := []site{
+		{"local", func(*rand.Rand) stores.Store { return local }},
+		{"redis", func(*rand.Rand) stores.Store { return shared[0] }},
+		{"three instances", func(r *rand.Rand) stores.Store { return shared[r.IntN(3)] }},
+	}
+	r := storestest.Seeded(t)
+	worst := make(map[string]string)
+	closest := make(map[string][2]float64) // how close it came, and of what: a large bound tells more than a small one
+	budget := storestest.Operations(t, 12_000)
+	for trial := 0; budget > 0; trial++ {
+		for name, vic := range storestest.Victims(r) {
+			for i, s := range sites {
+				c := storestest.NewTestCounter(t, fmt.Sprintf("w%d-%d", trial, i), 0, false, nil, vic.Spec)
+				asks := 60
+				budget -= asks
+				charges := attack(r, vic, asks, func(at, cost int64) (bool, int64) { return take(v, s.store(r), shared, c, at, cost) })
+				found := storestest.WorstWindow(charges, vic.Spec.Spec.Window)
+				if found > vic.Bound {
+					t.Errorf("%s, %s: %d in a window of %d, bound %d: %+v %+v", name, s.name, found, vic.Spec.Spec.Window, vic.Bound, vic.Spec.Alg, vic.Spec.Spec)
+				}
+				key := name + "/" + s.name
+				end := [2]float64{float64(found) / float64(vic.Bound), float64(vic.Bound)}
+				if was := closest[key]; slices.Compare(end[:], was[:]) > 0 {
+					closest[key], worst[key] = end, fmt.Sprintf("%d of %d", found, vic.Bound)
+				}
+			}
+		}
+		v.forget(t)
+	}
+	printWorst(t, worst, sites)
+}
+
+// take asks one store at an instant.
+func take(v *virtual, s stores.Store, shared []*Store, c *stores.Counter, at, cost int64) (bool, int64) {
+	v.now = at
+	for _, sh := range shared {
+		sh.conn.seq.Store(uint64(at) - 1)
+	}
+	k := stores.Key{Hi: 1, Lo: 2}
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
+	s.Decide(context.Background(), check)
+	var retry int64
+	for _, res := range check.Zones[0].Results {
+		retry = max(retry, res.Retry)
+	}
+	return check.Admitted, retry
+}
+
+func printWorst(t *testing.T, worst map[string]string, sites []site) {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("worst windows found, of the bound:\n| algorithm |")
+	for _, s := range sites {
+		b.WriteString(" " + s.name + " |")
+	}
+	for _, name := range []string{"fixed_window", "fixed_window align", "sliding_log", "sliding_window", "gcra", "token_bucket", "token_bucket step", "leaky_bucket nodelay", "leaky_bucket"} {
+		b.WriteString("\n| " + name + " |")
+		for _, s := range sites {
+			b.WriteString(" " + worst[name+"/"+s.name] + " |")
+		}
+	}
+	t.Log(b.String())
+}
+
+// TestOldAndNewRulesSideBySide lets instances with different limits and bursts
+// share keys. No window admits more than the larger limit, plus the larger
+// burst where there is one. Charges after the response reduce nothing.
+func TestOldAndNewRulesSideBySide(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	local, shared := &memory.Store{Clock: v.clock}, newVirtualShared(t, srv, v)
+	r := storestest.Seeded(t)
+	budget := storestest.Operations(t, 12_000)
+	for trial := 0; budget > 0; trial++ {
+		for name, vic := range storestest.Victims(r) {
+			if name == "leaky_bucket" {
+				continue // its queue is as long as its wait, which is part of the zone
+			}
+			owes := r.IntN(2) == 0
+			vic.Spec.Spec.Debt = owes
+			later := vic.Spec.Changed(r)
+			later.Spec.Limit = 1 + r.Int64N(40)
+			bound := boundOf(name, vic.Spec, later)
+			for i, s := range []stores.Store{local, shared} {
+				zone := fmt.Sprintf("s%d-%d", trial, i)
+				old := storestest.NewTestCounter(t, zone, 0, false, nil, vic.Spec)
+				both := []*stores.Counter{old, storestest.NewTestCounter(t, zone, 0, false, old.Table, later)}
+				asks := 60
+				budget -= asks
+				charges := attack(r, vic, asks, func(at, cost int64) (bool, int64) {
+					if owes && r.IntN(8) == 0 {
+						chargeLater(v, s, shared, both[r.IntN(2)], at)
+					}
+					return take(v, s, []*Store{shared}, both[r.IntN(2)], at, cost)
+				})
+				if found := storestest.WorstWindow(charges, vic.Spec.Spec.Window); found > bound {
+					t.Errorf("%s, store %d: %d in a window of %d, bound %d: %+v %+v and %+v %+v", name, i, found, vic.Spec.Spec.Window, bound,
+						vic.Spec.Alg, vic.Spec.Spec, later.Alg, later.Spec)
+				}
+			}
+		}
+	}
+}
+
+// chargeLater charges one store one more, after the fact.
+func chargeLater(v *virtual, s stores.Store, shared *Store, c *stores.Counter, at int64) {
+	v.now = at
+	shared.conn.seq.Store(uint64(at) - 1)
+	s.Finish(context.Background(), &stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Rules: c.Rules, Results: make([]stores.Result, 1), Charged: true}, 1)
+}
+
+func boundOf(name string, a, b storestest.RuleSpec) int64 {
+	l := max(a.Spec.Limit, b.Spec.Limit)
+	switch {
+	case strings.HasPrefix(name, "fixed"):
+		return 2 * l
+	case strings.HasPrefix(name, "sliding"):
+		return l
+	}
+	return l + max(burstOf(a), burstOf(b))
+}
+
+func burstOf(s storestest.RuleSpec) int64 {
+	switch a := s.Alg.(type) {
+	case *algorithms.GCRA:
+		return a.Burst
+	case *algorithms.TokenBucket:
+		return a.Burst
+	case *algorithms.LeakyBucket:
+		return a.Burst
+	}
+	return 0
+}
+
+// TestOneLimitTwoBursts checks at one instant, alternating between a large
+// burst and a small one with the same limit: no more is admitted than the large
+// one.
+func TestOneLimitTwoBursts(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client()}
+	local, shared := &memory.Store{Clock: v.clock}, newVirtualShared(t, srv, v)
+	for i, s := range []stores.Store{local, shared} {
+		sp := algorithms.Spec{Limit: 4, Window: 1_000_000, Cost: 1}
+		large := storestest.NewTestCounter(t, "b", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
+		small := storestest.NewTestCounter(t, "b", 0, false, large.Table, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 1}, Spec: sp})
+		passed := 0
+		for n := range 200 {
+			c := large
+			if n%2 == 1 {
+				c = small
+			}
+			if ok, _ := take(v, s, []*Store{shared}, c, storestest.Hour, 1); ok {
+				passed++
+			}
+		}
+		if passed != 23 {
+			t.Errorf("store %d: %d passed at one instant, want the burst of 23", i, passed)
+		}
+	}
+}

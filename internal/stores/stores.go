@@ -1,0 +1,48 @@
+// Package stores defines what a store of rate limit counts is: the check that a
+// request makes, the results that it gets, and the [Store] that decides it.
+// [Across] decides a check whose zones lie in several stores. The stores
+// themselves are in the packages memory and redis. No package here knows HTTP.
+package stores
+
+import "context"
+
+// Store decides checks.
+type Store interface {
+	// Decide decides all zones of the check at one instant. If every zone that
+	// is no shadow admits, it charges them. It always answers; Check.Mode says
+	// who decided.
+	Decide(ctx context.Context, check *Check)
+
+	// Finish releases the permit of a zone, if it holds one, and charges cost
+	// charge unconditionally. Without a permit and with a charge of 0 it does
+	// nothing.
+	Finish(ctx context.Context, z *ZoneCheck, charge int64)
+}
+
+// Peek decides one zone as [Store.Decide] would and charges nothing. It returns
+// who decided. The zone has no results if nobody did.
+func Peek(ctx context.Context, s Store, z *ZoneCheck) Mode {
+	check := Check{Peek: true, Zones: []ZoneCheck{*z}}
+	check.Zones[0].Shadow = false
+	s.Decide(ctx, &check)
+	shadow := z.Shadow
+	*z = check.Zones[0]
+	z.Shadow = shadow
+	return check.Mode
+}
+
+// Mode says who decided a check. A higher mode is the one to report if several
+// stores took part.
+type Mode uint8
+
+// Who decided a check.
+const (
+	ModeLocal    Mode = iota // this process, whose counts are the only ones
+	ModeShared               // Redis
+	ModeFallback             // this process with its share of the limits, because Redis is unavailable
+	ModeAllow                // nobody: Redis is unavailable and every request is admitted
+	ModeDeny                 // nobody: Redis is unavailable and every request is denied
+)
+
+// String returns the mode as metrics, logs and the admin API show it.
+func (m Mode) String() string { return [...]string{"local", "shared", "alone", "allow", "deny"}[m] }

@@ -1,0 +1,85 @@
+// Package subscribe receives the messages of a channel in Redis and reconnects
+// when a connection is lost.
+package subscribe
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Callbacks are called with the events of a subscription, one at a time.
+type Callbacks struct {
+	// Subscribed is called when a subscription begins, also after a connection
+	// was lost: messages may have been missed before.
+	Subscribed func()
+
+	// Message is called with each message.
+	Message func(payload string)
+
+	// Failed is called when the subscription is lost, or cannot be made.
+	Failed func(err error)
+}
+
+const (
+	pingAfter  = 3 * time.Second // without a message
+	minRetry   = 250 * time.Millisecond
+	maxRetry   = 5 * time.Second
+	subscribes = 5 * time.Second // timeout of SUBSCRIBE
+)
+
+// Subscribe subscribes to a channel until ctx ends.
+func Subscribe(ctx context.Context, client redis.UniversalClient, channel string, to Callbacks) {
+	for gap := minRetry; ; {
+		begun := time.Now()
+		err := subscribe(ctx, client, channel, to)
+		if ctx.Err() != nil {
+			return
+		}
+		to.Failed(err)
+		if time.Since(begun) > 2*maxRetry {
+			gap = minRetry
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(gap):
+		}
+		gap = min(2*gap, maxRetry)
+	}
+}
+
+// subscribe uses one connection until it fails.
+func subscribe(ctx context.Context, client redis.UniversalClient, channel string, to Callbacks) error {
+	sub := client.Subscribe(ctx, channel)
+	defer func() { _ = sub.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = sub.Close() }) // ReceiveTimeout ignores the context
+	defer stop()
+	if _, err := sub.ReceiveTimeout(ctx, subscribes); err != nil {
+		return err
+	}
+	to.Subscribed()
+	for pinged := false; ; {
+		got, err := sub.ReceiveTimeout(ctx, pingAfter)
+		switch {
+		case err == nil:
+			pinged = false
+			switch m := got.(type) {
+			case *redis.Message:
+				to.Message(m.Payload)
+			case *redis.Subscription:
+				to.Subscribed()
+			}
+		case errors.Is(err, os.ErrDeadlineExceeded) && !pinged:
+			if err := sub.Ping(ctx); err != nil {
+				return err
+			}
+			pinged = true
+		default:
+			return err
+		}
+	}
+}
