@@ -11,10 +11,6 @@ type Check struct {
 	// Peek decides and charges nothing.
 	Peek bool
 
-	// Brief allows the store to leave Remaining and Reset of the results 0,
-	// because they are not read.
-	Brief bool
-
 	// Now is set to the instant of the decision, in microseconds on the store's
 	// clock.
 	Now int64

@@ -105,9 +105,7 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck) {
 	if check.Admitted && z.Admits && !check.Peek {
 		p.take(z, check.Now, check.TurnOf(z))
 	}
-	if !check.Brief {
-		p.count(z, check.Now)
-	}
+	p.count(z, check.Now)
 	if check.Peek {
 		z.Overflowed = p.slot == nil && p.from != nil
 	}
