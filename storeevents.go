@@ -136,7 +136,7 @@ func (ignore) StoreDown(string, redis.Failure, error)  {}
 func (ignore) StoreError(string, redis.Failure, error) {}
 func (ignore) ClockSteps(string)                       {}
 func (ignore) Live(string, int)                        {}
-func (ignore) StoreWarning(string, string, string)      {}
+func (ignore) StoreWarning(string, string, string)     {}
 
 // Interface guards
 var (

@@ -1,3 +1,5 @@
+// Package config is the JSON configuration: zones, rules, overrides and stores, with their
+// checks, and the configurations of other plugins in these words.
 package config
 
 import (

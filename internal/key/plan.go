@@ -1,3 +1,5 @@
+// Package key makes the keys that zones count by: templates of placeholders, the encoding
+// of a key and its hash, and the patterns of overrides.
 package key
 
 import (

@@ -17,8 +17,8 @@ const maxBody = 64 << 10
 
 // addFingerprint enters the check of a request that may be a duplicate.
 func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
-	if print, ok := fingerprint(z.zone.store.Hasher, q.r, z.key, z.zone.PreventDuplicates.Body); ok {
-		z.duplicate = q.count(z, set.counter, print, z.key, group, 1)
+	if fp, ok := fingerprint(z.zone.store.Hasher, q.r, z.key, z.zone.PreventDuplicates.Body); ok {
+		z.duplicate = q.count(z, set.counter, fp, z.key, group, 1)
 	}
 }
 
@@ -37,10 +37,10 @@ func (q *request) keepFingerprint(z *zoneResult) {
 // fingerprint returns what equal requests of a zone key have in common: the key,
 // method, host, path and query, and with body the body's hash. It returns false for a
 // request that equals no other.
-func fingerprint(h key.Hasher, r *http.Request, k stores.Key, body bool) (print stores.Key, ok bool) {
+func fingerprint(h key.Hasher, r *http.Request, k stores.Key, body bool) (fp stores.Key, ok bool) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
-		return print, false
+		return fp, false
 	}
 	b := make([]byte, 0, 256)
 	b = binary.BigEndian.AppendUint64(b, k.Hi)
@@ -52,7 +52,7 @@ func fingerprint(h key.Hasher, r *http.Request, k stores.Key, body bool) (print 
 	if body {
 		sum, ok := hashBody(r)
 		if !ok {
-			return print, false
+			return fp, false
 		}
 		b = append(b, sum[:]...)
 	}

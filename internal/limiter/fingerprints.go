@@ -24,21 +24,21 @@ func takeFingerprints(refs *pool.References, id zoneID) *fingerprints {
 	return recent.Take(refs, id, func() *fingerprints { return new(fingerprints) })
 }
 
-type keyPrint struct{ key, print stores.Key }
+type keyPrint struct{ key, fingerprint stores.Key }
 
 const maxFingerprints = 16_384
 
 // Destruct implements caddy.Destructor.
 func (*fingerprints) Destruct() error { return nil }
 
-func (f *fingerprints) add(k, print stores.Key) {
+func (f *fingerprints) add(k, fp stores.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.list) < maxFingerprints {
-		f.list = append(f.list, keyPrint{k, print})
+		f.list = append(f.list, keyPrint{k, fp})
 		return
 	}
-	f.list[f.next] = keyPrint{k, print}
+	f.list[f.next] = keyPrint{k, fp}
 	f.next = (f.next + 1) % maxFingerprints
 }
 
@@ -48,7 +48,7 @@ func (f *fingerprints) of(k stores.Key) (list []stores.Key) {
 	defer f.mu.Unlock()
 	for _, x := range f.list {
 		if x.key == k {
-			list = append(list, x.print)
+			list = append(list, x.fingerprint)
 		}
 	}
 	return list

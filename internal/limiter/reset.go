@@ -57,8 +57,8 @@ func (r *Registry) resetDuplicates(ctx context.Context, zone string, in *Store, 
 			err = errors.Join(err, in.Shared.ResetFingerprints(ctx, c, k, list))
 			continue
 		}
-		for _, print := range list {
-			c.Reset(print)
+		for _, fp := range list {
+			c.Reset(fp)
 		}
 	}
 	return err

@@ -38,9 +38,9 @@ func Values(name string) (list []any) {
 	return list
 }
 
-// Take returns the value of a key, which is made if nobody uses it yet.
-func (p *Pool[T]) Take(r *References, key any, make func() T) T {
-	v, _, _ := p.values.LoadOrNew(key, func() (caddy.Destructor, error) { return make(), nil })
+// Take returns the value of a key, which is created if it is not in use yet.
+func (p *Pool[T]) Take(r *References, key any, create func() T) T {
+	v, _, _ := p.values.LoadOrNew(key, func() (caddy.Destructor, error) { return create(), nil })
 	*r = append(*r, reference{p.values, key})
 	value, _ := v.(T) // nothing else is put there
 	return value
