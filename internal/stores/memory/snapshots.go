@@ -301,6 +301,7 @@ func (n *Snapshots) Debtors(keys []stores.Key, from Cursor) (_ []stores.Key, nex
 	return keys, from, true
 }
 
+// Cursor is how far a walk over the snapshots has come.
 type Cursor struct {
 	shard int
 	at    uint32
