@@ -17,7 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// adminAPI is what answers below /rate_limit/ at Caddy's admin endpoint.
+// adminAPI returns the handler of /rate_limit/ on Caddy's admin endpoint.
 func adminAPI(t *testing.T) caddy.AdminHandler {
 	t.Helper()
 	info, err := caddy.GetModule("admin.api.rate_limit")
@@ -27,9 +27,9 @@ func adminAPI(t *testing.T) caddy.AdminHandler {
 	return info.New().(caddy.AdminRouter).Routes()[0].Handler
 }
 
-// ask asks the admin API, past Caddy's own protection, and reads the answer
-// into out.
-func (s *site) ask(method, path, body string, out any) (status int, text string) {
+// admin calls the handler of the admin API directly, without Caddy's origin
+// checks, and decodes the response into out.
+func (s *site) admin(method, path, body string, out any) (status int, text string) {
 	s.Helper()
 	r := httptest.NewRequestWithContext(s.Context(), method, "http://localhost:2019/rate_limit/"+path, strings.NewReader(body))
 	if body != "" {
@@ -52,10 +52,10 @@ func (s *site) ask(method, path, body string, out any) (status int, text string)
 	return w.Code, w.Body.String()
 }
 
-// zones is what the admin API says of everything.
+// zones returns the admin API's report on all zones.
 func (s *site) zones() (all cli.Zones) {
 	s.Helper()
-	if status, text := s.ask("GET", "zones", "", &all); status != 200 {
+	if status, text := s.admin("GET", "zones", "", &all); status != 200 {
 		s.Fatal(text)
 	}
 	return all
@@ -64,14 +64,14 @@ func (s *site) zones() (all cli.Zones) {
 func (s *site) key(method, zone string, parts ...string) (k cli.Key) {
 	s.Helper()
 	q := url.Values{"part": parts}
-	if status, text := s.ask(method, "zones/"+zone+"/key?"+q.Encode(), "", &k); status != 200 {
+	if status, text := s.admin(method, "zones/"+zone+"/key?"+q.Encode(), "", &k); status != 200 {
 		s.Fatalf("status %d: %s", status, text)
 	}
 	return k
 }
 
-// TestAdminKey looks at keys with every algorithm and override, and takes
-// nothing from them by it.
+// TestAdminKey checks that reading a key reports its state under every algorithm
+// and override, and charges nothing.
 func TestAdminKey(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for _, alg := range []string{"sliding_log", "fixed_window", "sliding_window", "gcra", "token_bucket", "leaky_bucket nodelay"} {
@@ -80,7 +80,7 @@ func TestAdminKey(t *testing.T) {
 			if b.redis != nil {
 				mode = "shared"
 			}
-			ip := fmt.Sprintf("10.0.1.%d", len(alg)) // Redis keeps the counts of the round before
+			ip := fmt.Sprintf("10.0.1.%d", len(alg)) // Redis keeps the previous round's counts
 			for left := int64(3); left >= 0; left-- {
 				for range 3 {
 					k := s.key("GET", "z", ip)
@@ -105,7 +105,7 @@ func TestAdminKey(t *testing.T) {
 			if k := s.key("GET", "z", "10.1.2.3"); len(k.Rules) != 1 || k.Rules[0].Limit != 7 || k.Override[0] != "10.1.0.0/16" {
 				t.Errorf("override: %+v", k)
 			}
-			// The mapped address is the same client.
+			// An IPv4-mapped address is the same client.
 			if k := s.key("GET", "z", "::ffff:"+ip); k.Decision != "denied" {
 				t.Errorf("mapped: %+v", k)
 			}
@@ -113,8 +113,8 @@ func TestAdminKey(t *testing.T) {
 	})
 }
 
-// TestAdminForget frees a key and leaves the others.
-func TestAdminForget(t *testing.T) {
+// TestAdminReset checks that a reset frees one key and no other.
+func TestAdminReset(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for _, alg := range []string{"sliding_log", "fixed_window", "sliding_window", "gcra"} {
 			s := serve(t, zoneOf(b, "rule 2/100h "+alg+"\noverride 10.9.0.0/16 {\nrule 1/100h "+alg+"\n}"))
@@ -137,7 +137,7 @@ func TestAdminForget(t *testing.T) {
 			}
 			s.want(special, 200, 429)
 			// By its hash, as the busiest keys are shown.
-			if status, text := s.ask("DELETE", "zones/z/key?hash="+s.key("GET", "z", mine.ip).Key, "", nil); status != 200 {
+			if status, text := s.admin("DELETE", "zones/z/key?hash="+s.key("GET", "z", mine.ip).Key, "", nil); status != 200 {
 				t.Error(text)
 			}
 			s.want(mine, 200, 200, 429)
@@ -145,9 +145,9 @@ func TestAdminForget(t *testing.T) {
 	})
 }
 
-// TestForgetDuplicates: with a key the requests are forgotten that it made, its
-// own alone, also after a reload.
-func TestForgetDuplicates(t *testing.T) {
+// TestResetDuplicates checks that resetting a key removes its remembered requests
+// and no other key's, also after a reload.
+func TestResetDuplicates(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, zoneOf(b, "prevent_duplicates 1h\nrule 9/1h"))
 		post := func(ip, path string) req { return req{method: "POST", ip: ip, path: path, host: "x.example"} }
@@ -168,9 +168,9 @@ func TestForgetDuplicates(t *testing.T) {
 	})
 }
 
-// TestSharedCountersStay: what is counted for others, too, no reset forgets, and
-// the answer tells of it.
-func TestSharedCountersStay(t *testing.T) {
+// TestSharedCountersAreNotReset checks that a reset leaves a shared overflow
+// counter as it is and reports the overflow.
+func TestSharedCountersAreNotReset(t *testing.T) {
 	s := serve(t, zoneOf(backend{}, "rule 2/100h\nmax_keys 1"))
 	s.want(req{ip: "10.0.0.1"}, 200)
 	s.want(req{ip: "10.0.0.2"}, 200)
@@ -188,14 +188,15 @@ func TestSharedCountersStay(t *testing.T) {
 	}
 }
 
-// TestForgetWhileRedisIsAway says that it could not be done everywhere.
-func TestForgetWhileRedisIsAway(t *testing.T) {
+// TestResetWhileRedisIsDown checks that a reset reports that it reached only this
+// instance.
+func TestResetWhileRedisIsDown(t *testing.T) {
 	r := redistest.Start(t)
 	c := zoneOf(backend{r}, "rule 1/100h")
 	s := serve(t, c)
 	s.want(req{}, 200, 429)
 	r.Kill()
-	until(t, "going alone", func() bool { return !s.zones().Stores[0].Up })
+	until(t, "the store to be down", func() bool { return !s.zones().Stores[0].Up })
 	k := s.key("DELETE", "z", "127.0.0.1")
 	if k.Reset != "in this instance" || !strings.Contains(k.Error, "Redis is away") || k.Mode != "alone" || k.Decision != "allowed" {
 		t.Errorf("%+v", k)
@@ -203,8 +204,9 @@ func TestForgetWhileRedisIsAway(t *testing.T) {
 	s.want(req{}, 200, 429)
 }
 
-// TestPlacesOutliveForgetting: a request that is under way keeps its place.
-func TestPlacesOutliveForgetting(t *testing.T) {
+// TestResetKeepsPermits checks that a request in flight keeps its permit when its
+// key is reset.
+func TestResetKeepsPermits(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g := newGate()
 		s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone z {\nin_flight 1\nrule 5/100h\n}\n}\n" + handle(t, "*", g.ServeHTTP)})
@@ -215,11 +217,12 @@ func TestPlacesOutliveForgetting(t *testing.T) {
 		s.want(req{}, 429)
 		g.goOn <- true
 		<-first
-		until(t, "the place to be free", func() bool { return s.key("GET", "z", "127.0.0.1").Decision == "allowed" })
+		until(t, "the permit to be released", func() bool { return s.key("GET", "z", "127.0.0.1").Decision == "allowed" })
 	})
 }
 
-// TestAdminTop ranks keys, by their hashes unless log_key is on.
+// TestAdminTop checks the ranking of keys, which are shown as hashes unless
+// log_key is on.
 func TestAdminTop(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for _, logKey := range []bool{false, true} {
@@ -239,11 +242,11 @@ func TestAdminTop(t *testing.T) {
 				s.send(req{ip: "10.0.0.99"})
 			}
 			var top cli.Top
-			s.ask("GET", "zones/"+zone+"/top", "", &top)
+			s.admin("GET", "zones/"+zone+"/top", "", &top)
 			want := []uint32{8, 6, 4, 2}
 			for i, h := range top.Busy {
 				if h.Times != want[i] || (h.Name != "") != logKey {
-					t.Errorf("place %d: %+v", i, h)
+					t.Errorf("rank %d: %+v", i, h)
 				}
 			}
 			if len(top.Busy) != 4 || len(top.Denied) < 2 || top.Denied[0].Times != 8 || top.Denied[0].Key != s.key("GET", zone, "10.0.0.66").Key {
@@ -253,14 +256,14 @@ func TestAdminTop(t *testing.T) {
 				t.Errorf("%+v", top.Busy[0])
 			}
 			s.reload(c)
-			if s.ask("GET", "zones/"+zone+"/top", "", &top); len(top.Busy) != 4 {
+			if s.admin("GET", "zones/"+zone+"/top", "", &top); len(top.Busy) != 4 {
 				t.Errorf("after a reload: %+v", top)
 			}
 		}
 	})
 }
 
-func TestAdminRefusals(t *testing.T) {
+func TestAdminErrors(t *testing.T) {
 	s := serve(t, zoneOf(backend{}, "rule 2/100h\nkey {client_ip} a{http.request.method}"))
 	for _, c := range []struct {
 		method, path, body string
@@ -288,7 +291,7 @@ func TestAdminRefusals(t *testing.T) {
 		{"POST", "explain", `{"url": "http://x/", "client_ip": "1.2.3.4"} {}`, 400, "want a request"},
 		{"POST", "explain", `{"url": "` + strings.Repeat("x", 100_000) + `"}`, 400, "too large"},
 	} {
-		status, text := s.ask(c.method, c.path, c.body, nil)
+		status, text := s.admin(c.method, c.path, c.body, nil)
 		if status != c.status || !strings.Contains(text, c.want) {
 			t.Errorf("%s %.80s: %d %q, want %d %q", c.method, c.path, status, text, c.status, c.want)
 		}
@@ -300,7 +303,8 @@ func TestAdminRefusals(t *testing.T) {
 	}
 }
 
-// TestExplain walks routes and matchers as requests do, and charges nothing.
+// TestExplain checks that explain follows routes and matchers as a request does and
+// charges nothing.
 func TestExplain(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
@@ -328,7 +332,7 @@ func TestExplain(t *testing.T) {
 	respond ok`})
 		explain := func(path, ip, account string) (e cli.Explanation) {
 			body := fmt.Sprintf(`{"url": "http://localhost:8001%s", "client_ip": %q, "headers": {"x-account": %q}}`, path, ip, account)
-			if status, text := s.ask("POST", "explain", body, &e); status != 200 {
+			if status, text := s.admin("POST", "explain", body, &e); status != 200 {
 				t.Fatal(text)
 			}
 			return e
@@ -370,7 +374,7 @@ func TestAdminZones(t *testing.T) {
 		s := serveRuled(t, c)
 		s.want(req{ip: "10.0.0.77"}, 200, 200, 429)
 		var all cli.Zones
-		s.ask("GET", "zones", "", &all)
+		s.admin("GET", "zones", "", &all)
 		z := all.Zones[0]
 		if len(all.Zones) != 1 || z.Name != "z" || z.Origin != "config" || !z.Enabled || z.Overrides != 1 || z.Handlers != 1 ||
 			z.Rules[0].Name != "r" || z.Rules[0].Limit != 3 || z.Rules[0].Window != 360000 || z.Rules[0].Algorithm != "gcra" || string(z.Rules[0].Options) == "" {
@@ -382,30 +386,30 @@ func TestAdminZones(t *testing.T) {
 		if (len(all.Stores) == 1) != (b.redis != nil) || all.Rules == nil || all.Rules.Source != "file" || len(all.Took) == 0 {
 			t.Errorf("%+v", all)
 		}
-		s.give(`{"zones": {"z": {"rules": [{"limit": 9, "window": "100h"}], "shadow": true}, "elsewhere": {}}}`)
-		s.ask("GET", "zones", "", &all)
+		s.apply(`{"zones": {"z": {"rules": [{"limit": 9, "window": "100h"}], "shadow": true}, "elsewhere": {}}}`)
+		s.admin("GET", "zones", "", &all)
 		if z := all.Zones[0]; z.Origin != "file" || z.Rules[0].Limit != 9 || !z.Shadow || all.Rules.Unknown[0] != "elsewhere" || all.Rules.Confirmed == nil || time.Since(*all.Rules.Since) > time.Minute {
 			t.Errorf("%+v %+v", z, all.Rules)
 		}
-		s.refused(`{"zones": {"z": 1}}`)
-		s.ask("GET", "zones", "", &all)
+		s.rejected(`{"zones": {"z": 1}}`)
+		s.admin("GET", "zones", "", &all)
 		if all.Rules.Error != "/zones/z: 1: want an object" || all.Rules.ErrorSince == nil {
 			t.Errorf("%+v", all.Rules)
 		}
 	})
 }
 
-// TestPageIsSelfContained: the page names nothing outside itself, and its policy
-// allows nothing else.
+// TestPageIsSelfContained checks that the page references no external resource and
+// that its content security policy allows none.
 func TestPageIsSelfContained(t *testing.T) {
 	s := serve(t, zoneOf(backend{}, "rule 2/100h"))
-	_, html := s.ask("GET", "", "", nil)
+	_, html := s.admin("GET", "", "", nil)
 	if len(html) < 50_000 || len(html) > 200_000 || strings.Count(html, "<script") != 1 || strings.Contains(html, "/*script*/") {
 		t.Errorf("a page of %d bytes", len(html))
 	}
 	for _, not := range []string{"<script src", "<link rel=\"stylesheet", "@import", "url(", "innerHTML =", "eval(", "style=\""} {
 		if strings.Contains(html, not) {
-			t.Errorf("the page has %q", not)
+			t.Errorf("the page contains %q", not)
 		}
 	}
 	w := httptest.NewRecorder()

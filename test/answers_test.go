@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// between checks that a header is a number within bounds, and returns it.
+// between checks that a header is a number within bounds and returns it.
 func (s *site) between(a *answer, name string, from, to int) int {
 	s.Helper()
 	n, err := strconv.Atoi(a.get(name))
@@ -67,8 +67,8 @@ func TestPlaceholdersOfAdmittedRequest(t *testing.T) {
 	})
 }
 
-// TestRetryAfterIsRoundedUp uses windows whose rest would be rounded down or
-// to even by other roundings.
+// TestRetryAfterIsRoundedUp uses windows whose remaining time other rounding
+// modes would round down.
 func TestRetryAfterIsRoundedUp(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for window, want := range map[string]string{"300ms": "1", "1400ms": "2", "2500ms": "3"} {
@@ -81,7 +81,7 @@ func TestRetryAfterIsRoundedUp(t *testing.T) {
 				respond ok`})
 			for {
 				s.want(req{}, 200)
-				if a := s.send(req{}); a.status == 429 { // else the machine was too slow for the window
+				if a := s.send(req{}); a.status == 429 { // otherwise the window has already ended
 					s.wantHeader(a, "Retry-After", want)
 					break
 				}
@@ -197,7 +197,7 @@ func TestRespondWithProblem(t *testing.T) {
 		a := s.want(req{method: "POST"}, 429)
 		s.wantHeader(a, "Content-Type", "application/problem+json")
 		s.wantHeader(a, "X-Extra", "yes")
-		s.between(a, "Retry-After", 3*3600-10, 3*3600) // the longest of those that deny
+		s.between(a, "Retry-After", 3*3600-10, 3*3600) // the longest of the denying rules
 		var p struct {
 			Type     string   `json:"type"`
 			Title    string   `json:"title"`
@@ -216,9 +216,9 @@ func TestRespondWithProblem(t *testing.T) {
 	})
 }
 
-// TestFirstDenyingRuleAnswers has two zones that deny: the first as written
-// names the denial, though the other has to be waited for longer.
-func TestFirstDenyingRuleAnswers(t *testing.T) {
+// TestFirstDenyingRuleIsReported checks that, of two zones that deny, the first
+// in the configuration names the denial, even if the second has a longer retry.
+func TestFirstDenyingRuleIsReported(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -246,8 +246,8 @@ func TestFirstDenyingRuleAnswers(t *testing.T) {
 	})
 }
 
-// TestPlaceholdersOfSecondDirective has the denial come from the second of two
-// directives: what denied is told all the same.
+// TestPlaceholdersOfSecondDirective checks that the placeholders name the denying
+// rule when the second of two directives denies.
 func TestPlaceholdersOfSecondDirective(t *testing.T) {
 	s := serve(t, setup{site: `
 		route {

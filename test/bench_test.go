@@ -11,20 +11,20 @@ import (
 	"github.com/dianalimiter/diana/internal/benchtest"
 )
 
-// The rules of the benchmarks admit everything that a benchmark can ask for.
+// The benchmarks' rules admit every request that a benchmark can send.
 const (
 	ruleGCRA          = `{"limit":1000000,"window":"1s","algorithm":{"name":"gcra"}}`
 	ruleSlidingWindow = `{"limit":1000000,"window":"1s","algorithm":{"name":"sliding_window","buckets":10}}`
 	ruleFixedWindow   = `{"limit":1000000,"window":"1s","algorithm":{"name":"fixed_window"}}`
 	ruleTokenBucket   = `{"limit":1000000,"window":"1s","algorithm":{"name":"token_bucket"}}`
 	ruleLeakyBucket   = `{"limit":1000000,"window":"1s","algorithm":{"name":"leaky_bucket","nodelay":true}}`
-	// A log is as long as what came in its window: about 40 at full speed.
+	// A log holds the requests of its window: about 40 at full speed.
 	ruleSlidingLog = `{"limit":1000,"window":"100ms","algorithm":{"name":"sliding_log"}}`
 
 	ruleOnce = `{"limit":1,"window":"10h","algorithm":{"name":"gcra"}}`
 )
 
-// benchHandler is a handler with one zone of these rules.
+// benchHandler returns a handler that has one zone with the given rules.
 func benchHandler(b *testing.B, headers string, rules ...string) caddyhttp.MiddlewareHandler {
 	b.Helper()
 	config := fmt.Sprintf(`{"headers":%q,"zones":[{"name":"bench","key":["{header.X-Key}"],"rules":[%s]}]}`,
@@ -56,7 +56,7 @@ func BenchmarkAllow(b *testing.B) {
 	}
 }
 
-// BenchmarkAllowZones shows what each further zone of a handler costs.
+// BenchmarkAllowZones measures the cost of each additional zone of a handler.
 func BenchmarkAllowZones(b *testing.B) {
 	keys := benchtest.Keys(benchtest.Clients)
 	for _, n := range []int{1, 2, 4, 8} {
@@ -71,7 +71,7 @@ func BenchmarkAllowZones(b *testing.B) {
 	}
 }
 
-// BenchmarkAllowRules shows what each further rule of a zone costs.
+// BenchmarkAllowRules measures the cost of each additional rule of a zone.
 func BenchmarkAllowRules(b *testing.B) {
 	keys := benchtest.Keys(benchtest.Clients)
 	kinds := []string{ruleGCRA, ruleSlidingWindow, ruleFixedWindow, ruleTokenBucket}
@@ -86,8 +86,8 @@ func BenchmarkAllowRules(b *testing.B) {
 	}
 }
 
-// BenchmarkAllowParallel is meant for -cpu 1,2: shared counters and locks show
-// as less than twice the decisions.
+// BenchmarkAllowParallel is meant for -cpu 1,2: contention on counters and locks
+// shows as less than twice the decisions per second.
 func BenchmarkAllowParallel(b *testing.B) {
 	keys := benchtest.Keys(benchtest.Clients)
 	b.Run("gcra", func(b *testing.B) {
@@ -98,14 +98,14 @@ func BenchmarkAllowParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkDeny denies one client all the time.
+// BenchmarkDeny measures the denial of a single client.
 func BenchmarkDeny(b *testing.B) {
 	b.Run("gcra", func(b *testing.B) { benchtest.Deny(b, benchHandler(b, config.HeadersOff, ruleOnce)) })
 	b.Run("gcra/headers=draft", func(b *testing.B) { benchtest.Deny(b, benchHandler(b, config.HeadersDraft, ruleOnce)) })
 }
 
-// BenchmarkDenyParallel denies one client on all processors, who all want the
-// same lock.
+// BenchmarkDenyParallel measures the denial of a single client on all processors,
+// which contend for one lock.
 func BenchmarkDenyParallel(b *testing.B) {
 	b.Run("gcra", func(b *testing.B) { benchtest.DenyParallel(b, benchHandler(b, config.HeadersOff, ruleOnce)) })
 }

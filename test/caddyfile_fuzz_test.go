@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// FuzzCaddyfile adapts anything. Nothing may panic, and what is adapted must
-// load.
+// FuzzCaddyfile checks that adapting a Caddyfile never panics and that whatever
+// adapts also loads.
 func FuzzCaddyfile(f *testing.F) {
 	for _, g := range goldens(f) {
 		f.Add(g[0])
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		// Imports read files, of which there are some that never end.
+		// Imports read files, and some files never end.
 		if strings.Contains(in, "import") || strings.Contains(in, "{$") {
 			return // not an input of this target
 		}

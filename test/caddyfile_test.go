@@ -19,9 +19,9 @@ import (
 	"github.com/dianalimiter/diana/config"
 )
 
-// The goldens are in Caddy's own form: a Caddyfile, a line of ten dashes, and
-// the JSON that it becomes, or the error. Those named bad_* are errors. With
-// UPDATE_GOLDENS=1 the tests write what they get.
+// The golden files have Caddy's format: a Caddyfile, a line of ten dashes, and
+// the JSON it adapts to, or the error. Files named bad_* hold errors. With
+// UPDATE_GOLDENS=1 the tests rewrite them.
 const goldenRule = "\n----------\n"
 
 func goldens(t testing.TB) map[string][2]string {
@@ -48,7 +48,7 @@ func adapt(t testing.TB, in string) ([]byte, error) {
 	return b, err
 }
 
-var place = regexp.MustCompile(`Caddyfile:\d+`)
+var position = regexp.MustCompile(`Caddyfile:\d+`)
 
 func TestCaddyfileGoldens(t *testing.T) {
 	for file, g := range goldens(t) {
@@ -56,12 +56,12 @@ func TestCaddyfileGoldens(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, err := adapt(t, g[0])
 			if bad := strings.HasPrefix(name, "bad_"); bad != (err != nil) {
-				t.Fatalf("error: %v, want one: %v", err, bad)
+				t.Fatalf("error %v, want an error: %v", err, bad)
 			}
 			var got string
 			if err != nil {
 				got = err.Error()
-				if !place.MatchString(got) {
+				if !position.MatchString(got) {
 					t.Errorf("no file and line in %q", got)
 				}
 			} else {
@@ -91,8 +91,8 @@ func indent(t testing.TB, b []byte) string {
 	return buf.String()
 }
 
-// checkAdapted loads what a Caddyfile became as Caddy would, and checks that
-// nothing of it is unknown, lost or refused.
+// checkAdapted decodes adapted JSON as strictly as Caddy does and checks that
+// no field is unknown, lost or rejected.
 func checkAdapted(t testing.TB, b []byte) {
 	t.Helper()
 	var cfg struct {
@@ -125,7 +125,7 @@ func checkAdapted(t testing.TB, b []byte) {
 	}
 }
 
-// checkZone checks a zone in whichever words it is written.
+// checkZone checks a zone, after expanding the options of other plugins.
 func checkZone(z *config.Zone) error {
 	native, err := z.Native()
 	if err == nil {
@@ -163,7 +163,7 @@ func canonical(t testing.TB, b []byte) string {
 	return string(out)
 }
 
-// handlersIn finds the rate_limit handlers in JSON, wherever they are.
+// handlersIn returns the rate_limit handlers at any depth of a JSON document.
 func handlersIn(t testing.TB, b json.RawMessage) (found []json.RawMessage) {
 	t.Helper()
 	var list []json.RawMessage
@@ -191,7 +191,8 @@ func handlersIn(t testing.TB, b json.RawMessage) (found []json.RawMessage) {
 	return found
 }
 
-// What is adapted is also provisioned, but for stores that need files.
+// TestCaddyfileGoldensLoad checks that every adapted golden file provisions, except
+// those whose stores need files.
 func TestCaddyfileGoldensLoad(t *testing.T) {
 	for _, name := range []string{"PASSWORD", "REDIS_PASSWORD", "SENTINEL_PASSWORD"} {
 		t.Setenv(name, "secret")
@@ -222,7 +223,7 @@ func TestCaddyfileGoldensLoad(t *testing.T) {
 	}
 }
 
-// namesOf adapts a site of the given lines and returns the names of its zones.
+// namesOf adapts a site with the given lines and returns its zone names.
 func namesOf(t *testing.T, lines ...string) (names []string) {
 	t.Helper()
 	b, err := adapt(t, ":8080 {\n"+strings.Join(lines, "\n")+"\n}\n")
@@ -263,16 +264,17 @@ func TestCaddyfileAutoNames(t *testing.T) {
 		"rate_limit {client_ip} 10/s {\n\tmatch path /a\n}",
 	} {
 		if got := namesOf(t, other)[0]; got == first {
-			t.Errorf("%s: has the name of %s", other, line)
+			t.Errorf("%s: same name as %s, want another", other, line)
 		}
 	}
 	got := namesOf(t, line, "handle /a {\n"+line+"\n}", line)
 	if want := []string{first, first + "-2", first + "-3"}; !sameSet(got, want) {
-		t.Errorf("three alike: %v, want %v", got, want)
+		t.Errorf("three equal directives: names %v, want %v", got, want)
 	}
 }
 
-// A snippet's line is one zone, however often it is imported.
+// TestCaddyfileSnippetNames checks that a directive in a snippet is one zone,
+// however often the snippet is imported.
 func TestCaddyfileSnippetNames(t *testing.T) {
 	b, err := adapt(t, `
 (limited) {
@@ -325,7 +327,8 @@ func sameSet(a, b []string) bool {
 	return true
 }
 
-// A password in a line that is wrong must not be shown.
+// TestCaddyfileErrorsShowNoSecret checks that the error about an invalid line does
+// not show the line's password.
 func TestCaddyfileErrorsShowNoSecret(t *testing.T) {
 	const secret = "canary"
 	for _, line := range []string{

@@ -20,8 +20,8 @@ func TestCost(t *testing.T) {
 					rule 20/2h gcra burst 10
 					cost 3
 				}
-				zone asked {
-					match path /asked
+				zone priced {
+					match path /priced
 					rule 10/1h
 					cost {header.X-Cost}
 				}
@@ -30,7 +30,7 @@ func TestCost(t *testing.T) {
 		a := s.want(req{path: "/fixed"}, 200, 200, 200, 429)
 		s.wantHeader(a, "RateLimit", `"fixed";r=1;t=3600, "fixed.2";r=1;t=3240`)
 
-		asked := func(cost string) req { return req{path: "/asked", header: map[string]string{"X-Cost": cost}} }
+		priced := func(cost string) req { return req{path: "/priced", header: map[string]string{"X-Cost": cost}} }
 		for _, c := range []struct {
 			cost   string
 			status int
@@ -38,8 +38,8 @@ func TestCost(t *testing.T) {
 		}{
 			{"4", 200, 6}, {"7", 429, 6}, {"6", 200, 0}, {"1", 429, 0},
 		} {
-			a := s.want(asked(c.cost), c.status)
-			s.wantHeader(a, "RateLimit", fmt.Sprintf(`"asked";r=%d;t=3600`, c.left))
+			a := s.want(priced(c.cost), c.status)
+			s.wantHeader(a, "RateLimit", fmt.Sprintf(`"priced";r=%d;t=3600`, c.left))
 			if c.status == 429 {
 				s.between(a, "Retry-After", 3590, 3600)
 			}
@@ -47,10 +47,11 @@ func TestCost(t *testing.T) {
 	})
 }
 
-// TestBadCostCountsAsOne sends what is no integer of at least 1.
+// TestBadCostCountsAsOne checks that a cost that is not an integer of at least 1
+// is charged as 1 and counted in bad_cost_total.
 func TestBadCostCountsAsOne(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
-		s := serve(t, setup{app: b.app(), site: costAsked("badcost")})
+		s := serve(t, setup{app: b.app(), site: costZone("badcost")})
 		bad := []string{"", "0", "-1", "-99999999999999999999", "1.5", "1e3", "0x10", "many", "٣", "5 5"}
 		before := s.metric("bad_cost_total", "zone", "badcost")
 		for i, v := range bad {
@@ -63,12 +64,12 @@ func TestBadCostCountsAsOne(t *testing.T) {
 		s.want(req{header: map[string]string{"X-Cost": " 10 "}}, 200)
 		s.want(req{header: map[string]string{"X-Cost": "+10"}}, 200)
 		if got := s.metric("bad_cost_total", "zone", "badcost") - before; got != float64(len(bad)) {
-			t.Error("a good cost counts as bad")
+			t.Error("bad_cost_total rose for a valid cost")
 		}
 	})
 }
 
-func costAsked(zone string) string {
+func costZone(zone string) string {
 	return `
 		rate_limit {
 			zone ` + zone + ` {
@@ -79,10 +80,11 @@ func costAsked(zone string) string {
 		respond ok`
 }
 
-// TestCostAboveLimit asks for more than could ever pass: no waiting helps.
+// TestCostAboveLimit checks that a cost no wait could admit is denied without
+// Retry-After.
 func TestCostAboveLimit(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
-		s := serve(t, setup{app: b.app(), site: costAsked("z")})
+		s := serve(t, setup{app: b.app(), site: costZone("z")})
 		for _, v := range []string{"101", "9007199254740993", "9223372036854775807", "9223372036854775808", "99999999999999999999999"} {
 			a := s.want(req{header: map[string]string{"X-Cost": v}}, 429)
 			s.wantNoHeader(a, "Retry-After")
@@ -92,8 +94,8 @@ func TestCostAboveLimit(t *testing.T) {
 	})
 }
 
-// TestSettle charges after the response what it says beyond the cost, which may
-// leave a debt; nothing is given back.
+// TestSettle checks that the excess of the settled cost over the initial cost is
+// charged after the response, even into debt, and that nothing is refunded.
 func TestSettle(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for _, rule := range []string{"fixed_window", "sliding_window", "sliding_log", "gcra", "token_bucket"} {
@@ -113,7 +115,7 @@ func TestSettle(t *testing.T) {
 			})})
 			for _, c := range []struct {
 				tokens string
-				left   int // of which the answer tells, before it is settled
+				left   int // reported by the response, before settling
 			}{
 				{"30", 90}, {"5", 60}, {"-50", 50}, {"none", 40}, {"", 30}, {"1000000", 20},
 			} {
@@ -123,7 +125,7 @@ func TestSettle(t *testing.T) {
 					t.Errorf("tokens %q: RateLimit %s, want %d left", c.tokens, got, c.left)
 				}
 			}
-			// The debt is at most one more capacity, beyond which nobody waits.
+			// The debt is at most one capacity.
 			a := s.want(req{}, 429)
 			s.between(a, "Retry-After", 1, 2*100*3600)
 			if rule == "gcra" || rule == "token_bucket" {
@@ -133,8 +135,8 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// TestCountStatus answers in all ways that there are: only the counted ones
-// are charged.
+// TestCountStatus checks, for every way to respond, that only responses with a
+// counted status are charged.
 func TestCountStatus(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status, _ := strconv.Atoi(r.URL.Query().Get("s"))
@@ -174,7 +176,7 @@ func TestCountStatus(t *testing.T) {
 		for i, c := range []struct {
 			path   string
 			status int
-			counts string // in which zone
+			counts string // the zone that charges it, if any
 		}{
 			{"/auth?", 418, "bad"},
 			{"/error/503?", 418, "bad"},
@@ -192,21 +194,22 @@ func TestCountStatus(t *testing.T) {
 			for _, zone := range []string{"bad", "good"} {
 				q := req{path: c.path + "z=" + zone + "&k=" + strconv.Itoa(i)}
 				a := s.want(q, c.status)
-				s.wantHeader(a, "RateLimit", `"`+zone+`";r=0;t=0`) // its own place is taken
+				s.wantHeader(a, "RateLimit", `"`+zone+`";r=0;t=0`) // its own reservation
 				if c.counts != zone {
 					s.want(q, c.status, c.status)
 					continue
 				}
 				denied := s.send(q)
 				if got := denied.get("RateLimit"); got != `"`+zone+`";r=0;t=3600` || denied.get("Retry-After") == "" {
-					t.Errorf("%s: RateLimit %s, want it counted as %s", c.path, got, zone)
+					t.Errorf("%s: RateLimit %s, want it charged in %s", c.path, got, zone)
 				}
 			}
 		}
 	})
 }
 
-// TestSettleOfCountedStatus settles what is counted, and nothing else.
+// TestSettleOfCountedStatus checks that only responses with a counted status are
+// settled.
 func TestSettleOfCountedStatus(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
@@ -223,14 +226,14 @@ func TestSettleOfCountedStatus(t *testing.T) {
 		left := func(want int) {
 			t.Helper()
 			a := s.want(req{path: "/bad"}, 400)
-			if got := a.get("RateLimit"); !strings.HasPrefix(got, fmt.Sprintf(`"z";r=%d;`, want-5)) { // its own are held
+			if got := a.get("RateLimit"); !strings.HasPrefix(got, fmt.Sprintf(`"z";r=%d;`, want-5)) { // its own cost is reserved
 				t.Errorf("RateLimit %s, want %d left", got, want)
 			}
 		}
 		left(100)
 		s.want(req{path: "/bad?tokens=50"}, 400)
 		left(100)
-		s.want(req{path: "/?tokens=3"}, 200) // less than the cost, which is not given back
+		s.want(req{path: "/?tokens=3"}, 200) // less than the cost: nothing is refunded
 		left(95)
 		s.want(req{path: "/?tokens=25"}, 200)
 		left(70)
@@ -239,8 +242,8 @@ func TestSettleOfCountedStatus(t *testing.T) {
 	})
 }
 
-// TestParallelLogins has a thousand wrong passwords at once: exactly as many
-// are looked at as the limit says, and right ones are not in the way.
+// TestParallelLogins sends a thousand wrong passwords concurrently: exactly the
+// limit reaches the login.
 func TestParallelLogins(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
@@ -264,18 +267,18 @@ func TestParallelLogins(t *testing.T) {
 			}
 		})
 		if n := statuses[401].Load(); n != 5 {
-			t.Errorf("%d answers 401 of 1000, want exactly 5", n)
+			t.Errorf("%d of 1000 responses are 401, want exactly 5", n)
 		}
 		if n := statuses[401].Load() + statuses[429].Load(); n != 1000 {
-			t.Errorf("%d answers 401 or 429, want 1000", n)
+			t.Errorf("%d responses are 401 or 429, want 1000", n)
 		}
 		s.between(s.want(req{path: "/right"}, 429), "Retry-After", 1, 60)
 	})
 }
 
-// TestHeldPlacesDenyForASecond has requests that are not answered yet stand in
-// the way of others: nobody knows for how long.
-func TestHeldPlacesDenyForASecond(t *testing.T) {
+// TestPendingRequestsDenyForOneSecond checks that a denial caused by reservations
+// of unanswered requests, whose end is unknown, has a Retry-After of one second.
+func TestPendingRequestsDenyForOneSecond(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		entered, goOn := make(chan bool), make(chan bool)
 		s := serve(t, setup{app: b.app(), site: `
@@ -308,8 +311,8 @@ func TestHeldPlacesDenyForASecond(t *testing.T) {
 		if status := <-done; status != 200 {
 			t.Errorf("status %d", status)
 		}
-		// One was answered, and not counted: there is room for another.
-		until(t, "room", func() bool {
+		// One was answered with a status that is not counted: its reservation is released.
+		until(t, "the reservation to be released", func() bool {
 			go func() { a, _ := s.try(req{}); done <- a.status }()
 			select {
 			case <-entered:
@@ -323,9 +326,9 @@ func TestHeldPlacesDenyForASecond(t *testing.T) {
 	})
 }
 
-// TestAbortedAnswerIsCounted breaks the connection after a counted status was
-// written, which must not be a way round the limit.
-func TestAbortedAnswerIsCounted(t *testing.T) {
+// TestAbortedResponseIsCounted checks that a response aborted after its counted
+// status was written is charged: aborting must not bypass the limit.
+func TestAbortedResponseIsCounted(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -340,12 +343,12 @@ func TestAbortedAnswerIsCounted(t *testing.T) {
 			}
 			panic(http.ErrAbortHandler)
 		})})
-		for range 3 { // nothing was written, so nothing is counted
+		for range 3 { // no status was written, so nothing is charged
 			if a, err := s.try(req{path: "/nothing"}); err == nil {
-				t.Fatalf("status %d, want a broken connection", a.status)
+				t.Fatalf("status %d, want an aborted connection", a.status)
 			}
 		}
-		until(t, "the places", func() bool { a, err := s.try(req{path: "/written"}); return err != nil || a.status != 429 })
+		until(t, "the reservations to be released", func() bool { a, err := s.try(req{path: "/written"}); return err != nil || a.status != 429 })
 		until(t, "a denial", func() bool { a, err := s.try(req{path: "/written"}); return err == nil && a.status == 429 })
 		s.between(s.want(req{}, 429), "Retry-After", 3590, 3600)
 	})

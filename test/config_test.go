@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// validate checks a configuration in JSON as caddy validate does.
+// validate validates a JSON configuration as caddy validate does.
 func validate(t *testing.T, app, handlers string) error {
 	t.Helper()
 	text := fmt.Sprintf(`{
@@ -37,8 +37,8 @@ const (
 	oneRule = `"rules": [{"limit": 1, "window": "1h"}]`
 )
 
-// TestJSONIsRead loads a handler with everything in it.
-func TestJSONIsRead(t *testing.T) {
+// TestFullJSON checks that a handler with every option loads.
+func TestFullJSON(t *testing.T) {
 	if err := validate(t, `
 		"stores": [{"name": "r", "addresses": ["127.0.0.1:1"], "db": 1, "key_prefix": "p", "key_secret": "s", "timeout": "30ms",
 			"dial_timeout": "1s", "pool_size": 3, "on_failure": "deny", "fallback_share": 0.25, "lease": "20ms"},
@@ -58,7 +58,7 @@ func TestJSONIsRead(t *testing.T) {
 	wantPools(t, 0, 0)
 }
 
-// TestBadJSON loads what is wrong in one thing: the error names it.
+// TestBadJSON checks that the error for each invalid option names it.
 func TestBadJSON(t *testing.T) {
 	zone := func(fields string) string { return handlerOf(`{"name": "a", ` + fields + `}`) }
 	for _, c := range []struct{ app, handlers, want string }{
@@ -163,11 +163,12 @@ func TestBadJSON(t *testing.T) {
 	wantPools(t, 0, 0)
 }
 
-// TestAdviceAtLoad looks for a warning about what is seldom meant.
-func TestAdviceAtLoad(t *testing.T) {
+// TestConfigurationWarnings checks the warnings about options that are valid but
+// seldom intended.
+func TestConfigurationWarnings(t *testing.T) {
 	for _, c := range []struct{ app, site, want string }{
-		{redisStore(nobody(t)), "rate_limit 10/s", "automatic name"},
-		{redisStore(nobody(t), "password plain"), "", "a password stands in the configuration itself"},
+		{redisStore(unusedAddr(t)), "rate_limit 10/s", "automatic name"},
+		{redisStore(unusedAddr(t), "password plain"), "", "a password stands in the configuration itself"},
 		{"", "rate_limit {\nzone z {\nkey {http.auth.user.id}\nrule 1/1s\n}\n}", "rate_limit runs before it by default"},
 		{"", "rate_limit {\nzone z {\nkey a{client_ip}\nrule 1/1s\n}\n}", "mixes the client's address with text"},
 		{"", "rate_limit {\nzone z {\nrule 5/1s sliding_window\n}\n}", "a sliding_window with a limit below its buckets"},
@@ -177,10 +178,10 @@ func TestAdviceAtLoad(t *testing.T) {
 			t.Errorf("%s %s: %d warnings of %q, want 1", c.app, c.site, n, c.want)
 		}
 	}
-	s := serve(t, setup{app: redisStore(nobody(t)), site: "rate_limit {\nzone z {\nrule 5/1s\nrule 500/1s sliding_window\n}\n}"})
+	s := serve(t, setup{app: redisStore(unusedAddr(t)), site: "rate_limit {\nzone z {\nrule 5/1s\nrule 500/1s sliding_window\n}\n}"})
 	for line := range strings.Lines(s.log.text()) {
 		if strings.Contains(line, `"level":"warn"`) && strings.Contains(line, "rate_limit") && !strings.Contains(line, "instance") {
-			t.Errorf("warned for nothing: %s", line)
+			t.Errorf("unwanted warning: %s", line)
 		}
 	}
 }

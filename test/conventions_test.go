@@ -2,20 +2,24 @@ package test
 
 import (
 	"bytes"
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// longestFile is how long a file may be without a reason in docs/architecture.md.
+// longestFile is the maximum number of lines of a file, unless
+// docs/architecture.md gives a reason.
 const longestFile = 500
 
-// handwritten are the files of all modules that somebody has written, and reads.
+// handwritten returns the source and text files of all modules, except vendored
+// and built ones.
 func handwritten(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -36,7 +40,8 @@ func handwritten(t *testing.T) (files []string) {
 	return files
 }
 
-// TestNoFileIsTooLong: a file is one subject, and a long one says why it is long.
+// TestNoFileIsTooLong checks that every file longer than longestFile has a reason
+// in docs/architecture.md.
 func TestNoFileIsTooLong(t *testing.T) {
 	reasons := textOf(t, "docs/architecture.md")
 	for _, file := range handwritten(t) {
@@ -47,9 +52,9 @@ func TestNoFileIsTooLong(t *testing.T) {
 	}
 }
 
-// TestExportedNamesAreDocumented looks at what the linter does not: the members
-// of exported structs and interfaces. A comment before several names in one
-// declaration is for all of them.
+// TestExportedNamesAreDocumented checks what the linter does not: that members of
+// exported structs and interfaces have comments. One comment may document several
+// names of a declaration.
 func TestExportedNamesAreDocumented(t *testing.T) {
 	set, n := token.NewFileSet(), 0
 	for _, path := range handwritten(t) {
@@ -82,7 +87,7 @@ func TestExportedNamesAreDocumented(t *testing.T) {
 		})
 	}
 	if n < 200 {
-		t.Errorf("only %d names were looked at", n)
+		t.Errorf("only %d names were checked", n)
 	}
 }
 
@@ -94,4 +99,107 @@ func members(of ast.Expr) []*ast.Field {
 		return of.Methods.List
 	}
 	return nil
+}
+
+// caddyHTTP is Caddy's HTTP app, which stores must not know.
+const caddyHTTP = "github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+// TestArrows checks that every package of this module imports only the packages
+// of the module that the table allows, and that no store depends on Caddy's HTTP app. Imports run one way,
+// from the root package down to algorithms. Test files may import any package.
+func TestArrows(t *testing.T) {
+	const (
+		storeTypes = " stores internal/stores " // until stores is internal/stores
+		anyStore   = storeTypes + "internal/stores/memory internal/stores/redis "
+	)
+	// The names are relative to the root of the module, which is ".".
+	allowed := map[string]string{
+		".": "algorithms config internal/cli internal/clock internal/key internal/limiter internal/logs internal/metrics " +
+			"internal/option internal/page internal/pool rules" + anyStore,
+		"cmd/caddy": ".",
+
+		"internal/limiter": "algorithms config internal/clock internal/key internal/logs internal/metrics internal/pool " +
+			"internal/topk rules scripts" + anyStore,
+		"config":           "algorithms internal/clock internal/key" + anyStore,
+		"rules":            "internal/listen internal/logs internal/option",
+		"internal/metrics": "internal/clock internal/topk" + anyStore,
+		"internal/cli":     "internal/metrics",
+		"internal/key":     storeTypes,
+
+		"stores":                 "algorithms internal/listen scripts",
+		"internal/stores":        "algorithms internal/listen scripts",
+		"internal/stores/memory": "algorithms internal/stores",
+		"internal/stores/redis":  "algorithms internal/listen internal/stores internal/stores/memory scripts",
+
+		"scripts":          "algorithms",
+		"scripts/assemble": "",
+		"algorithms":       "internal/option",
+
+		"internal/clock": "", "internal/listen": "", "internal/logs": "", "internal/option": "",
+		"internal/page": "", "internal/pool": "", "internal/topk": "",
+
+		"internal/benchtest": "internal/usage", "internal/redistest": "", "internal/trace": "", "internal/usage": "",
+		"test": "",
+	}
+	for _, p := range modulePackages(t) {
+		list, known := allowed[p.name]
+		if !known {
+			t.Errorf("package %s is not in the table: add it with the packages that it may import", p.name)
+			continue
+		}
+		for _, other := range p.imports {
+			if !slices.Contains(strings.Fields(list), other) {
+				t.Errorf("package %s imports %s, want only %q", p.name, other, strings.Fields(list))
+			}
+		}
+		if slices.Contains(strings.Fields(anyStore), p.name) && slices.Contains(p.deps, caddyHTTP) {
+			t.Errorf("package %s depends on %s", p.name, caddyHTTP)
+		}
+	}
+}
+
+// modulePackage is a package of this module. The names in imports, too, are relative
+// to the root, and are only those of this module.
+type modulePackage struct {
+	name    string
+	imports []string
+	deps    []string // import paths of all dependencies
+}
+
+func modulePackages(t *testing.T) (list []modulePackage) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps,Module", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var p struct {
+			ImportPath    string
+			Imports, Deps []string
+			Module        struct{ Path string }
+		}
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		relative := func(path string) (name string, ours bool) {
+			if path == p.Module.Path {
+				return ".", true
+			}
+			return strings.CutPrefix(path, p.Module.Path+"/")
+		}
+		m := modulePackage{deps: p.Deps}
+		m.name, _ = relative(p.ImportPath)
+		for _, path := range p.Imports {
+			if name, ours := relative(path); ours {
+				m.imports = append(m.imports, name)
+			}
+		}
+		list = append(list, m)
+	}
+	if len(list) < 20 {
+		t.Errorf("only %d packages", len(list))
+	}
+	return list
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// commands are those that stand in the documentation, each with the test that
-// runs it or, after "make ", with the target that it is.
+// commands maps each command of the documentation, as a pattern, to the test that
+// runs it or, after "make ", to its Makefile target.
 var commands = map[string]string{
 	`make run\b.*`:                              "make run",
 	`go (run|test|tool pprof) .*`:               "test TestDocumentedGoCommands",
@@ -36,8 +36,8 @@ var commands = map[string]string{
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// TestDocumentedCommands looks up every command of the documentation in the
-// table of those that are run, and that what runs them exists.
+// TestDocumentedCommands checks that every command of the documentation is in the
+// table of commands and that the test or target named there exists.
 func TestDocumentedCommands(t *testing.T) {
 	makefile, n := textOf(t, "Makefile"), 0
 	for _, sn := range snippets(t) {
@@ -45,7 +45,7 @@ func TestDocumentedCommands(t *testing.T) {
 		case "sh", "bash", "shell", "console":
 		case "":
 			if !strings.Contains(textOf(t, sn.file), "<!-- acl -->\n```\n"+sn.text) {
-				t.Errorf("%v: a block of no language", sn)
+				t.Errorf("%v: the block has no language", sn)
 			}
 			continue
 		default:
@@ -61,8 +61,8 @@ func TestDocumentedCommands(t *testing.T) {
 	t.Logf("%d commands", n)
 }
 
-// shellLines are a script's commands, without comments. One that is quoted over
-// several lines is one.
+// shellLines returns a script's commands without comments. A command with a
+// multi-line quoted string is one command.
 func shellLines(text string) (list []string) {
 	whole := ""
 	for line := range strings.Lines(text) {
@@ -110,8 +110,8 @@ var (
 	goSelected = regexp.MustCompile(`-(run|bench) '?([\w^$]+)`)
 )
 
-// TestDocumentedGoCommands looks for what the go commands of the documentation
-// name: folders, and tests or benchmarks in them.
+// TestDocumentedGoCommands checks that the folders, tests and benchmarks named by
+// go commands in the documentation exist.
 func TestDocumentedGoCommands(t *testing.T) {
 	n := 0
 	for _, file := range documents(t) {
@@ -130,8 +130,8 @@ func TestDocumentedGoCommands(t *testing.T) {
 	t.Logf("%d go commands", n)
 }
 
-// hasSelected looks for a folder in the root or in one of the modules, and for
-// the tests and benchmarks that a command selects there.
+// hasSelected checks that a folder exists in the root or in one of the modules and
+// that it has the tests or benchmarks that a command selects.
 func hasSelected(t *testing.T, folder, command string) error {
 	t.Helper()
 	within := strings.TrimSuffix(strings.TrimSuffix(folder, "..."), "/")
@@ -152,10 +152,10 @@ func hasSelected(t *testing.T, folder, command string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has nothing of the kind, in any module", folder)
+	return fmt.Errorf("%s has no such test or benchmark in any module", folder)
 }
 
-// TestDocumentedPush runs the push of docs/rules.md as it stands there.
+// TestDocumentedPush runs the push command of docs/rules.md verbatim.
 func TestDocumentedPush(t *testing.T) {
 	redis := redistest.Start(t)
 	cli, err := exec.LookPath("redis-cli")
@@ -164,7 +164,7 @@ func TestDocumentedPush(t *testing.T) {
 	}
 	dir := t.TempDir()
 	port := redis.Addr[strings.LastIndex(redis.Addr, ":")+1:]
-	// A redis-cli that finds the test's Redis where others find theirs.
+	// This redis-cli connects to the test's Redis by default.
 	wrapper := "#!/bin/sh\nexec " + cli + " -p " + port + " \"$@\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "redis-cli"), []byte(wrapper), 0o700); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestDocumentedPush(t *testing.T) {
 		}
 	}
 	if !found {
-		t.Fatal("docs/rules.md has no push")
+		t.Fatal("docs/rules.md has no push command")
 	}
 	until(t, "the pushed rule", func() bool { return s.send(req{}).status == 200 })
 }

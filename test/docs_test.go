@@ -22,30 +22,30 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// snippet is a fenced block of a document.
+// snippet is a fenced code block of a document.
 type snippet struct {
 	file string
 	line int
 	lang string
 	text string
-	then string // the requests that follow a Caddyfile
+	then string // the trace that follows a Caddyfile
 }
 
 func (s snippet) String() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 
-// documents are those whose every Caddyfile and command is run.
+// documents returns the documents whose Caddyfiles and commands are run.
 func documents(t *testing.T) (files []string) {
 	t.Helper()
 	for _, pattern := range []string{"README*.md", ".github/*.md", "docs/*.md", "examples/*.md", "examples/*/*.md", "benchmarks/*.md", "scripts/*.md"} {
 		files = append(files, glob(t, pattern)...)
 	}
 	if len(files) < 8 {
-		t.Fatalf("only %v", files)
+		t.Fatalf("documents: only %v", files)
 	}
 	return files
 }
 
-// snippets are the fenced blocks of all documents.
+// snippets returns the fenced code blocks of all documents.
 func snippets(t *testing.T) (list []snippet) {
 	t.Helper()
 	for _, file := range documents(t) {
@@ -75,15 +75,14 @@ func snippets(t *testing.T) (list []snippet) {
 	return list
 }
 
-// TestDocumentedCaddyfiles loads every Caddyfile of the documentation, and puts
-// the requests below it to it, as many as there are. Where it has a store, that
-// is a real Redis.
+// TestDocumentedCaddyfiles loads every Caddyfile of the documentation and runs the
+// trace below it, if any. Its stores are a real Redis.
 func TestDocumentedCaddyfiles(t *testing.T) {
 	upstream := documentedUpstream(t)
 	caddyfiles, traced, requests := 0, 0, 0
 	for _, sn := range snippets(t) {
 		if sn.lang != "caddyfile" && sn.then != "" {
-			t.Errorf("%v: requests that follow no Caddyfile", sn)
+			t.Errorf("%v: the trace follows no Caddyfile", sn)
 		}
 		if sn.lang != "caddyfile" {
 			continue
@@ -91,7 +90,7 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 		caddyfiles++
 		t.Run(sn.String(), func(t *testing.T) {
 			s := newSite(t)
-			adapted, err := trace.Adapt(atHome(t, sn.text))
+			adapted, err := trace.Adapt(localize(t, sn.text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +114,8 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	t.Logf("%d Caddyfiles, %d of them with requests, %d requests", caddyfiles, traced, requests)
 }
 
-// runAs puts a trace to the running site, as to host where it names none.
+// runAs runs a trace against the site. Requests that name no host are sent to
+// host.
 func (s *site) runAs(host, text string) (requests int) {
 	s.Helper()
 	steps, err := trace.Parse(text)
@@ -132,9 +132,9 @@ func (s *site) runAs(host, text string) (requests int) {
 	return n
 }
 
-// atHome writes what a Caddyfile says of its machine so that it is true of this
-// one: files, and the environment.
-func atHome(t *testing.T, text string) string {
+// localize replaces the files and environment variables of a Caddyfile with ones
+// that exist on this machine.
+func localize(t *testing.T, text string) string {
 	t.Helper()
 	for _, name := range regexp.MustCompile(`\{\$?(?:env\.)?([A-Z_]+)(?::[^}]*)?\}`).FindAllStringSubmatch(text, -1) {
 		t.Setenv(name[1], "127.0.0.1")
@@ -144,7 +144,7 @@ func atHome(t *testing.T, text string) string {
 	return regexp.MustCompile(`/(?:etc|run|var)/[\w./-]+`).ReplaceAllStringFunc(text, func(path string) string {
 		switch {
 		case strings.HasPrefix(path, "/run/redis"):
-			return path // a socket, which nobody opens here
+			return path // a socket that is never opened
 		case strings.Contains(path, "key"):
 			return key
 		case strings.HasSuffix(path, ".json"):
@@ -154,7 +154,7 @@ func atHome(t *testing.T, text string) string {
 	})
 }
 
-// validateText does what caddy validate does.
+// validateText validates adapted JSON as caddy validate does.
 func validateText(s *site, adapted []byte, p trace.Place) {
 	s.Helper()
 	p.Storage = s.storage
@@ -171,9 +171,10 @@ func validateText(s *site, adapted []byte, p trace.Place) {
 	}
 }
 
-// documentedUpstream is what stands behind localhost:9000 in the documentation.
-// It answers with X-Tokens as asked by X-Ask, 401 to a password of "wrong", takes
-// its time for /slow, and takes WebSockets, which last until the client leaves.
+// documentedUpstream starts the server that the documentation has at
+// localhost:9000. It returns the value of X-Ask as X-Tokens, responds 401 to the
+// password "wrong", delays /slow, and accepts WebSockets until the client closes
+// them.
 func documentedUpstream(t *testing.T) (address string) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.Header.Get("X-Ask"); n != "" {
@@ -185,7 +186,7 @@ func documentedUpstream(t *testing.T) (address string) {
 			w.Header().Set("Upgrade", r.Header.Get("Upgrade"))
 			w.WriteHeader(http.StatusSwitchingProtocols)
 			if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
-				_, _ = c.Read(make([]byte, 1)) // until it ends
+				_, _ = c.Read(make([]byte, 1)) // until the client closes it
 				_ = c.Close()
 			}
 			return
@@ -200,8 +201,8 @@ func documentedUpstream(t *testing.T) (address string) {
 	return srv.Listener.Addr().String()
 }
 
-// TestDocumentedJSON reads every JSON of the documentation, and loads what is a
-// handler, a configuration or a document of rules.
+// TestDocumentedJSON parses every JSON block of the documentation and loads those
+// that are a handler, a configuration or a rules document.
 func TestDocumentedJSON(t *testing.T) {
 	n := 0
 	for _, sn := range snippets(t) {
@@ -226,45 +227,49 @@ func TestDocumentedJSON(t *testing.T) {
 				t.Errorf("%v: %v", sn, err)
 			}
 		default:
-			t.Errorf("%v: neither a handler, a configuration nor a document of rules", sn)
+			t.Errorf("%v: neither a handler, a configuration nor a rules document", sn)
 		}
 	}
 	t.Logf("%d blocks of JSON", n)
 }
 
-// TestChineseReadme holds both READMEs to have the same blocks, the same words in
-// code, the same links, headings and figures. What one of them says, the other must.
+// TestChineseReadme checks that both READMEs have the same code blocks, inline
+// code, links, numbers, headings and tables.
 func TestChineseReadme(t *testing.T) {
 	english, chinese := textOf(t, "README.md"), fromRoot(textOf(t, "docs/README.zh-CN.md"))
 	figure := regexp.MustCompile(`\d[\d.,]*(?: us| %|x)?`)
 	for what, of := range map[string]func(text string) []string{
 		"block": func(text string) []string { return regexp.MustCompile("(?s)```.*?```").FindAllString(text, -1) },
-		"word":  func(text string) []string { return regexp.MustCompile("`[^`\n]+`").FindAllString(outside(text), -1) },
+		"word": func(text string) []string {
+			return regexp.MustCompile("`[^`\n]+`").FindAllString(withoutBlocks(text), -1)
+		},
 		"link": func(text string) []string {
 			return regexp.MustCompile(`\]\((?:https|docs|\.github|[A-Z]+\b)[^)]*\)`).FindAllString(text, -1)
 		},
-		"headings": func(text string) []string { return regexp.MustCompile(`(?m)^#+ `).FindAllString(outside(text), -1) },
+		"headings": func(text string) []string {
+			return regexp.MustCompile(`(?m)^#+ `).FindAllString(withoutBlocks(text), -1)
+		},
 		"figure": func(text string) []string {
 			_, figures, _ := strings.Cut(text, "`make bench`")
 			figures, _, _ = strings.Cut(figures, "\n## ")
 			return figure.FindAllString(figures, -1)
 		},
 	} {
-		// Sentences may name them in another order.
+		// Sentences may have another order.
 		a, b := slices.Sorted(slices.Values(of(english))), slices.Sorted(slices.Values(of(chinese)))
 		a, b = slices.Compact(a), slices.Compact(b)
-		a, b = slices.DeleteFunc(a, ofReadme), slices.DeleteFunc(b, ofReadme)
+		a, b = slices.DeleteFunc(a, toOtherReadme), slices.DeleteFunc(b, toOtherReadme)
 		if len(a) == 0 {
-			t.Errorf("no %s", what)
+			t.Errorf("README.md has no %s", what)
 		}
 		for _, v := range a {
 			if !slices.Contains(b, v) {
-				t.Errorf("%s %q stands in README.md, and not in README.zh-CN.md", what, v)
+				t.Errorf("%s %q is in README.md but not in README.zh-CN.md", what, v)
 			}
 		}
 		for _, v := range b {
 			if !slices.Contains(a, v) {
-				t.Errorf("%s %q stands in README.zh-CN.md, and not in README.md", what, v)
+				t.Errorf("%s %q is in README.zh-CN.md but not in README.md", what, v)
 			}
 		}
 	}
@@ -276,24 +281,24 @@ func TestChineseReadme(t *testing.T) {
 	}
 }
 
-// fromRoot is a text of docs/ with its links as they would be in the root.
+// fromRoot rewrites the links of a document in docs/ to be relative to the root.
 func fromRoot(text string) string {
 	text = regexp.MustCompile(`\]\(([a-z-]+\.md)`).ReplaceAllString(text, "](docs/$1")
 	return strings.ReplaceAll(text, "](../", "](")
 }
 
-// outside is a text without its fenced blocks.
-func outside(text string) string {
+// withoutBlocks removes the fenced code blocks from a text.
+func withoutBlocks(text string) string {
 	return regexp.MustCompile("(?s)```.*?```").ReplaceAllString(text, "")
 }
 
-// ofReadme says of a link that it leads to the other language.
-func ofReadme(v string) bool { return strings.Contains(v, "README.") }
+// toOtherReadme reports whether a link leads to the other language's README.
+func toOtherReadme(v string) bool { return strings.Contains(v, "README.") }
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// TestDocumentedLinks follows every link to a file of this repository, and to a
-// heading in it.
+// TestDocumentedLinks checks that every link to a file of this repository, and to
+// a heading in it, has a target.
 func TestDocumentedLinks(t *testing.T) {
 	n := 0
 	for _, file := range documents(t) {
@@ -317,7 +322,7 @@ func TestDocumentedLinks(t *testing.T) {
 	t.Logf("%d links", n)
 }
 
-// headings are the anchors that GitHub makes of a document's headings.
+// headings returns the anchors that GitHub generates for a document's headings.
 func headings(text string) (anchors []string) {
 	seen := make(map[string]int)
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {

@@ -41,7 +41,7 @@ func TestDuplicates(t *testing.T) {
 		other(func(q *req) { q.host = "y.example" })
 		other(func(q *req) { q.ip = "10.0.0.2" })
 		same := base
-		same.body = "another body" // which nobody asked to compare
+		same.body = "another body" // bodies are not compared
 		s.want(same, 409)
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 			q := base
@@ -51,15 +51,15 @@ func TestDuplicates(t *testing.T) {
 	})
 }
 
-// TestDuplicatesOfFiveSeconds says nothing of the window.
-func TestDuplicatesOfFiveSeconds(t *testing.T) {
+// TestDefaultDuplicateWindow checks that the default window is five seconds.
+func TestDefaultDuplicateWindow(t *testing.T) {
 	s := serve(t, setup{site: "rate_limit {\nzone z {\nprevent_duplicates\n}\n}\nrespond ok"})
 	s.want(req{method: "POST"}, 200)
 	s.wantHeader(s.want(req{method: "POST"}, 429), "Retry-After", "5")
 }
 
-// TestDuplicatesWithBody compares bodies, up to 64 KiB, which the next handler
-// reads whole all the same.
+// TestDuplicatesWithBody checks that bodies of up to 64 KiB are compared and that
+// the next handler still reads the whole body.
 func TestDuplicatesWithBody(t *testing.T) {
 	const edge = 64 << 10
 	onBoth(t, func(t *testing.T, b backend) {
@@ -78,8 +78,8 @@ func TestDuplicatesWithBody(t *testing.T) {
 			return err
 		})})
 		for _, c := range []struct {
-			body string
-			twin int // the status of the same once more
+			body  string
+			again int // the status of the repeated request
 		}{
 			{"", 429},
 			{"a", 429},
@@ -93,11 +93,11 @@ func TestDuplicatesWithBody(t *testing.T) {
 			for _, chunked := range []bool{false, true} {
 				want := 200
 				if chunked {
-					want = c.twin // the length is no part of the body
+					want = c.again // the transfer encoding is not compared
 				}
 				for i := range 2 {
 					if i == 1 {
-						want = c.twin
+						want = c.again
 					}
 					a := s.post(c.body, chunked)
 					if a.status != want {
@@ -112,7 +112,7 @@ func TestDuplicatesWithBody(t *testing.T) {
 	})
 }
 
-// post sends a body whose length is told beforehand, or not.
+// post sends a body, chunked or with a Content-Length.
 func (s *site) post(body string, chunked bool) *answer {
 	s.Helper()
 	r := req{method: "POST", body: body}.http(s)
@@ -131,9 +131,9 @@ func (s *site) post(body string, chunked bool) *answer {
 	return &answer{resp.StatusCode, resp.Header, string(got)}
 }
 
-// TestDeniedDuplicateDoesNotLengthen sends duplicates all through the window:
-// the next is admitted when it ends.
-func TestDeniedDuplicateDoesNotLengthen(t *testing.T) {
+// TestDeniedDuplicateDoesNotExtendWindow sends duplicates throughout the window:
+// the first one after its end is admitted.
+func TestDeniedDuplicateDoesNotExtendWindow(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, zoneOf(b, "prevent_duplicates 500ms"))
 		s.want(req{method: "POST"}, 200)
@@ -150,9 +150,9 @@ func TestDeniedDuplicateDoesNotLengthen(t *testing.T) {
 	})
 }
 
-// TestDuplicatesAreChargedWithRules: a duplicate charges no rule, and what a
-// rule denies is not remembered.
-func TestDuplicatesAreChargedWithRules(t *testing.T) {
+// TestDuplicatesAndRulesAreAtomic checks that a duplicate charges no rule and that
+// a request denied by a rule is not remembered.
+func TestDuplicatesAndRulesAreAtomic(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {

@@ -23,14 +23,15 @@ const (
 	storeIsUp   = "Redis is back: limits are shared again"
 )
 
-// failing is a site whose store is at addr, and the events of it.
+// failing serves a site with a store at addr and returns the site and the store's
+// events.
 func failing(t *testing.T, addr, site string, options ...string) (*storeSite, *events) {
 	seen, subscribe := listen(t, "rate_limit_store_down", "rate_limit_store_up")
 	c := setup{app: redisStore(addr, append(options, "timeout 2s", "dial_timeout 2s")...), global: subscribe, site: site}
 	return &storeSite{serve(t, c), c}, seen
 }
 
-// storeSite is a site that can be loaded again.
+// storeSite is a site that can be reloaded.
 type storeSite struct {
 	*site
 	config setup
@@ -44,7 +45,8 @@ const fiveAnHour = `
 	}
 	respond ok`
 
-// down waits until the store is known to be away, up until it is back.
+// down waits until the store is reported down. up waits until it has been reported
+// up the given number of times.
 func (s *storeSite) down() {
 	s.Helper()
 	until(s.T, "the store to be down", func() bool {
@@ -57,12 +59,12 @@ func (s *storeSite) up(times int) {
 	until(s.T, "the store to be up", func() bool {
 		return s.metric("store_up", "store", "redis") == 1 && len(s.log.lines(s.T, storeIsUp)) >= times
 	})
-	time.Sleep(700 * time.Millisecond) // longer than the half second from which on every key is asked of Redis
+	time.Sleep(700 * time.Millisecond) // longer than the half second after which every key is checked in Redis
 }
 
-// TestRedisAwayAtStart starts Caddy first: limits hold all the same, and are
-// shared as soon as there is a Redis.
-func TestRedisAwayAtStart(t *testing.T) {
+// TestRedisDownAtStart starts Caddy before Redis: limits are enforced locally, and
+// shared as soon as Redis is up.
+func TestRedisDownAtStart(t *testing.T) {
 	srv := redistest.Start(t)
 	srv.Kill()
 	s, seen := failing(t, srv.Addr, fiveAnHour)
@@ -87,16 +89,16 @@ func TestRedisAwayAtStart(t *testing.T) {
 	s.up(1)
 	until(t, "an event", func() bool { return len(seen.named("rate_limit_store_up")) == 1 })
 	s.want(req{ip: "10.0.0.1"}, 200)
-	s.want(req{}, 429)                                               // what was admitted without Redis is charged there
-	if n := srv.Client().DBSize(context.Background()).Val(); n < 2 { // the zone's key and the instances
+	s.want(req{}, 429)                                               // requests admitted without Redis are charged to it
+	if n := srv.Client().DBSize(context.Background()).Val(); n < 2 { // the zone's key and the list of instances
 		t.Errorf("%d keys in Redis", n)
 	}
 	srv.CheckTTLs()
 }
 
-// TestRedisGoesAndComesBack kills Redis under load: no request is answered 5xx,
-// none waits for long, and each limit holds.
-func TestRedisGoesAndComesBack(t *testing.T) {
+// TestRedisOutageAndRecovery kills Redis under load: no response is a 5xx, no
+// request waits long, and every limit is enforced.
+func TestRedisOutageAndRecovery(t *testing.T) {
 	srv := redistest.Start(t)
 	s, seen := failing(t, srv.Addr, fiveAnHour)
 	s.want(req{}, 200, 200, 200, 200, 200, 200, 429)
@@ -116,13 +118,13 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 			}
 		}
 		if admitted != 6 {
-			t.Errorf("%d admitted while Redis is away, want 6", admitted)
+			t.Errorf("%d admitted during the outage, want 6", admitted)
 		}
 		s.down()
 		srv.Run()
 		s.up(round)
-		// What was admitted without Redis is charged there: with the next request,
-		// or in the background, which may be under way at the same moment.
+		// Requests admitted without Redis are charged to it, by the next request of
+		// the key or by a concurrent background call.
 		passed := 0
 		until(t, "a denial", func() bool {
 			if s.send(req{ip: ip}).status == 429 {
@@ -132,7 +134,7 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 			return false
 		})
 		if passed > 5 {
-			t.Errorf("%d passed although 6 were admitted while Redis was away", passed)
+			t.Errorf("%d passed although 6 were admitted during the outage", passed)
 		}
 	}
 	if down, up := len(seen.named("rate_limit_store_down")), len(seen.named("rate_limit_store_up")); down != 2 || up != 2 {
@@ -141,12 +143,12 @@ func TestRedisGoesAndComesBack(t *testing.T) {
 	if s.metric("store_errors_total", "store", "redis") == 0 {
 		t.Error("store_errors_total is 0")
 	}
-	s.want(req{}, 200, 200, 200, 200, 200, 200, 429) // Redis has lost its memory
+	s.want(req{}, 200, 200, 200, 200, 200, 200, 429) // Redis restarted empty
 }
 
-// TestNoDecisionWaitsLonger stops Redis without closing its connections: each
-// decision is made within the timeout, and after a few nobody asks any more.
-func TestNoDecisionWaitsLonger(t *testing.T) {
+// TestDecisionTimeout suspends Redis with its connections open: every decision is
+// made within the timeout, and after three timeouts Redis is no longer called.
+func TestDecisionTimeout(t *testing.T) {
 	srv := redistest.Start(t)
 	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 1s"), site: fiveAnHour})
 	s.want(req{}, 200, 200)
@@ -167,7 +169,7 @@ func TestNoDecisionWaitsLonger(t *testing.T) {
 		}
 	}
 	if waits > 4 {
-		t.Errorf("%d decisions waited for Redis, want it left alone after 3", waits)
+		t.Errorf("%d decisions waited for Redis, want at most 3", waits)
 	}
 	if err := syscall.Kill(srv.Pid(), syscall.SIGCONT); err != nil {
 		t.Fatal(err)
@@ -177,7 +179,7 @@ func TestNoDecisionWaitsLonger(t *testing.T) {
 }
 
 func TestOnFailureAllow(t *testing.T) {
-	s, _ := failing(t, nobody(t), `
+	s, _ := failing(t, unusedAddr(t), `
 		rate_limit {
 			zone z {
 				rule 1/1h
@@ -196,10 +198,10 @@ func TestOnFailureAllow(t *testing.T) {
 	}
 }
 
-// TestOnFailureDeny answers 503, at once even where requests may wait, and
-// never for the sake of a shadow.
+// TestOnFailureDeny checks that requests are denied with 503 immediately, even
+// where max_wait is set, and that a shadow zone denies nothing.
 func TestOnFailureDeny(t *testing.T) {
-	s, _ := failing(t, nobody(t), `
+	s, _ := failing(t, unusedAddr(t), `
 		rate_limit {
 			zone plain {
 				match path /plain
@@ -254,9 +256,9 @@ func TestOnFailureDeny(t *testing.T) {
 	s.want(req{path: "/else"}, 200)
 }
 
-// TestFailureBesideOtherStores has one zone in a store that is away, and others
-// elsewhere, which count on.
-func TestFailureBesideOtherStores(t *testing.T) {
+// TestFailureIsPerStore checks that zones in other stores continue to count while
+// one zone's store is down.
+func TestFailureIsPerStore(t *testing.T) {
 	for _, failure := range []string{"allow", "deny", "local"} {
 		for _, order := range []string{"away here", "here away"} {
 			zones := ""
@@ -266,7 +268,7 @@ func TestFailureBesideOtherStores(t *testing.T) {
 				}[name]
 			}
 			t.Run(failure+" "+order, func(t *testing.T) {
-				s, _ := failing(t, nobody(t), "rate_limit {\n"+zones+"}\nrespond ok", "on_failure "+failure)
+				s, _ := failing(t, unusedAddr(t), "rate_limit {\n"+zones+"}\nrespond ok", "on_failure "+failure)
 				if failure == "deny" {
 					s.wantHeader(s.want(req{}, 503, 503, 503), "Retry-After", "1")
 					return
@@ -281,8 +283,9 @@ func TestFailureBesideOtherStores(t *testing.T) {
 	}
 }
 
-// TestShareOfOneInstance divides every limit while Redis is away.
-func TestShareOfOneInstance(t *testing.T) {
+// TestFallbackShare checks the fraction of a limit that one instance enforces while
+// Redis is down.
+func TestFallbackShare(t *testing.T) {
 	zone := `
 		rate_limit {
 			zone z {
@@ -297,13 +300,13 @@ func TestShareOfOneInstance(t *testing.T) {
 		}
 		respond ok`
 	t.Run("fraction", func(t *testing.T) {
-		s, _ := failing(t, nobody(t), zone, "fallback_share 0.5")
-		a := s.want(req{}, 200) // a share below one request is one
+		s, _ := failing(t, unusedAddr(t), zone, "fallback_share 0.5")
+		a := s.want(req{}, 200) // a share is at least one request
 		s.wantHeader(a, "RateLimit-Policy", `"z";q=3;w=3600, "z.2";q=50;w=3600, "z.least";q=1;w=7200`)
 		s.wantHeader(a, "RateLimit", `"z";r=2;t=3600, "z.2";r=24;t=72, "z.least";r=0;t=7200`)
 		s.want(req{}, 429)
 	})
-	t.Run("as many as were last seen", func(t *testing.T) {
+	t.Run("last known number of instances", func(t *testing.T) {
 		srv := redistest.Start(t)
 		s, _ := failing(t, srv.Addr, fiveAnHour)
 		others := startInstances(t, srv, 2)
@@ -315,7 +318,7 @@ func TestShareOfOneInstance(t *testing.T) {
 			_ = o.Destruct()
 		}
 	})
-	t.Run("kept over a restart", func(t *testing.T) {
+	t.Run("persisted across restarts", func(t *testing.T) {
 		s := newSite(t)
 		path := (&storeSite{site: s}).instances()
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -324,7 +327,7 @@ func TestShareOfOneInstance(t *testing.T) {
 		if err := os.WriteFile(path, []byte("3"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s.reload(setup{app: redisStore(nobody(t)), site: fiveAnHour})
+		s.reload(setup{app: redisStore(unusedAddr(t)), site: fiveAnHour})
 		s.want(req{}, 200, 200, 429)
 		if n := len(s.log.lines(t, "no instance was ever counted: this one enforces the whole of every limit while it is alone")); n != 0 {
 			t.Errorf("%d warnings that no instance was ever counted", n)
@@ -332,12 +335,12 @@ func TestShareOfOneInstance(t *testing.T) {
 	})
 }
 
-// instances is where the number of live instances is kept.
+// instances returns the file that holds the number of live instances.
 func (s *storeSite) instances() string {
 	return filepath.Join(s.storage, "rate_limit", "instances", "redis")
 }
 
-// ignored is what happens to stores that nobody watches.
+// ignored discards the events of a store.
 type ignored struct{}
 
 func (ignored) StoreUp(string)                          {}
@@ -347,7 +350,7 @@ func (ignored) ClockSteps(string)                       {}
 func (ignored) Live(string, int)                        {}
 func (ignored) StoreWarning(string, string, string)      {}
 
-// startInstances lets others live in the same Redis.
+// startInstances starts n other instances that use the same Redis.
 func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.Store) {
 	t.Helper()
 	for range n {
@@ -362,9 +365,9 @@ func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.St
 	return all
 }
 
-// TestStoreIsWatchedOverReload loads configurations that keep the store, also
-// one that fails when it starts: what runs is told of the store.
-func TestStoreIsWatchedOverReload(t *testing.T) {
+// TestStoreEventsSurviveReload checks that the running configuration receives a
+// store's events after reloads that keep the store, including a failed one.
+func TestStoreEventsSurviveReload(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -378,9 +381,9 @@ func TestStoreIsWatchedOverReload(t *testing.T) {
 	s.want(req{}, 200, 200)
 	bad := s.config
 	bad.more = "http://:" + port(taken) + " {\nbind 127.0.0.1\n}"
-	for range 8 { // apps start in no order
+	for range 8 { // the order in which apps start is random
 		if err := s.load(bad); err == nil {
-			t.Fatal("listens where somebody else does")
+			t.Fatal("loads although the port is in use")
 		}
 	}
 	s.want(req{}, 200, 200, 429)

@@ -23,19 +23,18 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// Caddy keeps one configuration for the process, so that no two tests with a
-// site may run at the same time: none of them is parallel.
+// Caddy has one configuration per process, so tests with a site are not parallel.
 
-// setup is a Caddyfile in parts. What every test needs is added to it.
+// setup is a Caddyfile in parts, to which the options of every test are added.
 type setup struct {
-	global string // lines among the global options
+	global string // lines of the global options
 	app    string // lines in the global option rate_limit
 	site   string // lines of the first site
-	more   string // further sites: http://:8002 is the second server
+	more   string // additional sites; http://:8002 is the second server
 }
 
-// The servers listen wherever there is room, so that no two configurations
-// want the same port. Caddy wants their addresses to be different.
+// The servers listen on free ports, so that no two configurations contend for
+// one. Caddy requires their addresses to differ.
 var listeners = strings.NewReplacer(`":8001"`, `"127.0.0.1:0"`, `":8002"`, `"127.0.0.2:0"`)
 
 func (c setup) caddyfile(s *site) string {
@@ -66,17 +65,17 @@ http://:8001 {
 `, s.storage, s.log.id, c.global, c.app, c.site, c.more)
 }
 
-// site is a running Caddy, asked over HTTP.
+// site is a running Caddy, accessed over HTTP.
 type site struct {
 	*testing.T
 	url     string // of the first server
-	second  string // of the second, if there is one
+	second  string // of the second, if any
 	storage string
 	log     *testLog
 	client  *http.Client
 }
 
-// serve runs a configuration until the test ends.
+// serve runs a configuration until the end of the test.
 func serve(t *testing.T, c setup) *site {
 	t.Helper()
 	s := newSite(t)
@@ -103,7 +102,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// load runs another configuration in place of the one that runs.
+// load replaces the running configuration.
 func (s *site) load(c setup) error {
 	s.Helper()
 	adapted, err := adapt(s.T, c.caddyfile(s))
@@ -132,7 +131,7 @@ func (s *site) loadJSON(adapted []byte) error {
 	return nil
 }
 
-// reload is load for a configuration that is right.
+// reload is like load and fails the test on error.
 func (s *site) reload(c setup) {
 	s.Helper()
 	if err := s.load(c); err != nil {
@@ -140,10 +139,10 @@ func (s *site) reload(c setup) {
 	}
 }
 
-// req is a request. What is left out: a GET of / from 127.0.0.1.
+// req is a request. The zero value is GET / from 127.0.0.1.
 type req struct {
 	method, path, body string
-	ip                 string // the client's address, as a proxy before us says
+	ip                 string // the client's address, as a proxy forwards it
 	host               string
 	header             map[string]string
 	to                 string // the server's URL; default: the first server
@@ -178,7 +177,7 @@ func (q req) http(s *site) *http.Request {
 	return r
 }
 
-// try sends a request, which may fail.
+// try sends a request and returns any error.
 func (s *site) try(q req) (*answer, error) {
 	resp, err := s.client.Do(q.http(s))
 	if err != nil {
@@ -189,7 +188,7 @@ func (s *site) try(q req) (*answer, error) {
 	return &answer{resp.StatusCode, resp.Header, string(body)}, err
 }
 
-// send sends a request and returns its answer.
+// send sends a request and returns its response.
 func (s *site) send(q req) *answer {
 	s.Helper()
 	a, err := s.try(q)
@@ -199,8 +198,8 @@ func (s *site) send(q req) *answer {
 	return a
 }
 
-// want sends a request once for each status, one after the other, and returns
-// the last answer.
+// want sends a request once for each status, sequentially, and returns the last
+// response.
 func (s *site) want(q req, statuses ...int) (last *answer) {
 	s.Helper()
 	for i, want := range statuses {
@@ -212,7 +211,7 @@ func (s *site) want(q req, statuses ...int) (last *answer) {
 	return last
 }
 
-// wantHeader checks a header that must stand once.
+// wantHeader checks that a header has exactly one value and that it is want.
 func (s *site) wantHeader(a *answer, name, want string) {
 	s.Helper()
 	if got := a.header.Values(name); len(got) != 1 || got[0] != want {
@@ -229,7 +228,7 @@ func (s *site) wantNoHeader(a *answer, names ...string) {
 	}
 }
 
-// parallel runs f that many times at once.
+// parallel runs f n times concurrently.
 func parallel(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -238,23 +237,23 @@ func parallel(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// until waits for something to become true.
+// until waits until ok returns true.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
 }
 
-// backend is where a test's zones are counted.
+// backend is the store of a test's zones.
 type backend struct {
 	redis *redistest.Server // nil: in this process
 }
 
-// app is the lines that choose the backend, with a timeout that a busy machine
-// keeps.
+// app returns the options that select the backend, with a timeout long enough for
+// a loaded machine.
 func (b backend) app() string {
 	if b.redis == nil {
 		return ""
@@ -266,8 +265,8 @@ func redisStore(addr string, options ...string) string {
 	return "store redis " + addr + " {\n" + strings.Join(options, "\n") + "\n}\n"
 }
 
-// onBoth runs a test with the counts in this process, and in a Redis. What is
-// left there must have a time to live, and show nothing of the keys' parts.
+// onBoth runs a test with the local store and with Redis. Every key left in Redis
+// must have a TTL and must not reveal the parts of zone keys.
 func onBoth(t *testing.T, test func(t *testing.T, b backend)) {
 	t.Run("local", func(t *testing.T) { test(t, backend{}) })
 	t.Run("redis", func(t *testing.T) {
@@ -277,20 +276,20 @@ func onBoth(t *testing.T, test func(t *testing.T, b backend)) {
 	})
 }
 
-// stopCaddy ends the configuration that runs.
+// stopCaddy stops the running configuration.
 func stopCaddy() error { return caddy.Stop() }
 
-// wantPools checks how many tables and clients are held.
+// wantPools checks the number of pooled tables and clients.
 func wantPools(t testing.TB, wantTables, wantClients int) {
 	t.Helper()
 	for name, want := range map[string]int{"tables": wantTables, "stores": wantClients} {
 		if n := len(pool.Values(name)); n != want {
-			t.Errorf("%d %s are held: want %d", n, name, want)
+			t.Errorf("%d pooled %s, want %d", n, name, want)
 		}
 	}
 }
 
-// unixSocket returns a path for a socket, which must be short.
+// unixSocket returns a path short enough for a socket.
 func unixSocket(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "s")
@@ -301,8 +300,8 @@ func unixSocket(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// nobody is an address where nobody listens.
-func nobody(t *testing.T) string {
+// unusedAddr returns an address on which nothing listens.
+func unusedAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -312,7 +311,7 @@ func nobody(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// handlers are those of the running configuration.
+// handlers returns the rate_limit handlers of the running configuration.
 func (s *site) handlers() (found []*diana.Handler) {
 	s.Helper()
 	app, err := caddy.ActiveContext().App("http")

@@ -38,13 +38,13 @@ func TestDraftHeaders(t *testing.T) {
 		a := s.want(req{}, 200, 429)
 		s.wantHeader(a, "RateLimit-Policy", policy)
 		if got := a.get("RateLimit"); !strings.HasPrefix(got, `"api";r=0;t=3600, "api.g";r=4;t=16`) {
-			t.Errorf("RateLimit of a denial: %s", got) // it charged nothing
+			t.Errorf("RateLimit of a denial: %s", got) // a denial charges nothing
 		}
 	})
 }
 
-// like compares with a pattern in which * stands for anything and [xy] for one
-// of the two, where time may have passed.
+// like reports whether s matches a pattern in which * matches anything and [xy]
+// one of the two characters, for numbers that depend on elapsed time.
 func like(pattern, s string) bool {
 	for i := 0; i < len(pattern); i++ {
 		switch {
@@ -111,7 +111,7 @@ func TestLegacyHeaders(t *testing.T) {
 		} {
 			t.Run(c.app+" "+c.headers, func(t *testing.T) {
 				s := serve(t, setup{app: b.app() + "\n" + c.app, site: "rate_limit {\n" + zone + "\n" + c.headers + "\n}\nrespond ok"})
-				// Redis remembers the configurations before.
+				// Redis keeps the counts of earlier configurations.
 				client := req{ip: fmt.Sprintf("10.0.0.%d", i)}
 				for i, a := range []*answer{s.want(client, 200), s.want(client, 200, 200, 429)} {
 					if c.legacy {
@@ -132,8 +132,9 @@ func TestLegacyHeaders(t *testing.T) {
 	})
 }
 
-// TestHeadersReplaceUpstreams proxies to a server that sets them itself.
-func TestHeadersReplaceUpstreams(t *testing.T) {
+// TestHeadersReplaceUpstreamHeaders proxies to a server that sets rate limit
+// headers itself.
+func TestHeadersReplaceUpstreamHeaders(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
 			w.Header().Set(name, "the upstream's")
@@ -165,9 +166,9 @@ func TestHeadersReplaceUpstreams(t *testing.T) {
 	})
 }
 
-// TestSecondDirectiveAppends has two directives tell of themselves, on answers
-// that are written, that are errors, and that are denials of either.
-func TestSecondDirectiveAppends(t *testing.T) {
+// TestSecondDirectiveAppendsHeaders checks that two directives each add their
+// headers to responses, errors and denials by either.
+func TestSecondDirectiveAppendsHeaders(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			route {
@@ -205,8 +206,8 @@ func TestSecondDirectiveAppends(t *testing.T) {
 	})
 }
 
-// TestHeadersOnEveryAnswer asks for answers of all kinds.
-func TestHeadersOnEveryAnswer(t *testing.T) {
+// TestHeadersOnEveryResponse checks the headers on every kind of response.
+func TestHeadersOnEveryResponse(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -244,7 +245,7 @@ func TestHeadersOnEveryAnswer(t *testing.T) {
 	})
 }
 
-// TestHeadersOnUpgrade proxies a connection that switches protocols.
+// TestHeadersOnUpgrade checks the headers on a proxied protocol upgrade.
 func TestHeadersOnUpgrade(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(echo))
 	defer up.Close()
@@ -269,7 +270,7 @@ func TestHeadersOnUpgrade(t *testing.T) {
 	})
 }
 
-// echo switches to a protocol that says everything twice.
+// echo upgrades the connection to a protocol that echoes every line.
 func echo(w http.ResponseWriter, _ *http.Request) {
 	conn, rw, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -282,7 +283,7 @@ func echo(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.Copy(conn, rw)
 }
 
-// upgrade asks to switch protocols, on a connection of its own.
+// upgrade requests a protocol upgrade on a new connection.
 func (s *site) upgrade(q req) (net.Conn, *http.Response) {
 	s.Helper()
 	r := q.http(s)
@@ -302,7 +303,7 @@ func (s *site) upgrade(q req) (net.Conn, *http.Response) {
 	return conn, resp
 }
 
-func TestNoHeadersWhereNothingIsCounted(t *testing.T) {
+func TestUncountedRequestsHaveNoHeaders(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -311,12 +312,12 @@ func TestNoHeadersWhereNothingIsCounted(t *testing.T) {
 					shadow
 					rule 1/1h
 				}
-				zone places {
-					match path /places
+				zone permits {
+					match path /permits
 					in_flight 5
 				}
-				zone twins {
-					match path /twins
+				zone duplicates {
+					match path /duplicates
 					prevent_duplicates 1h
 				}
 				zone skipped {
@@ -334,7 +335,7 @@ func TestNoHeadersWhereNothingIsCounted(t *testing.T) {
 				headers all
 			}
 			respond ok`})
-		for _, q := range []req{{path: "/shadow"}, {path: "/places"}, {path: "/twins"}, {path: "/skipped"}, {path: "/missing"}, {path: "/else"}} {
+		for _, q := range []req{{path: "/shadow"}, {path: "/permits"}, {path: "/duplicates"}, {path: "/skipped"}, {path: "/missing"}, {path: "/else"}} {
 			q.method = "POST"
 			first, second := s.send(q), s.send(q)
 			for _, a := range []*answer{first, second} {

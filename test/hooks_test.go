@@ -19,8 +19,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Modules by which the tests look into Caddy: a log writer, a handler and an
-// event handler, each of which finds its test by a name in the configuration.
+// Modules that give the tests access to Caddy: a log writer, a handler and an
+// event handler. Each finds its test by a name in the configuration.
 func init() {
 	caddy.RegisterModule((*logWriter)(nil))
 	caddy.RegisterModule((*hook)(nil))
@@ -45,7 +45,7 @@ var (
 
 func newName(kind string) string { return fmt.Sprintf("%s%d", kind, names.Add(1)) }
 
-// testLog is what Caddy logs, in JSON.
+// testLog is Caddy's log, in JSON.
 type testLog struct {
 	id  string
 	mu  sync.Mutex
@@ -73,7 +73,7 @@ func (l *testLog) text() string {
 	return l.buf.String()
 }
 
-// lines are those with this message.
+// lines returns the lines with this message.
 func (l *testLog) lines(t testing.TB, msg string) (lines []map[string]any) {
 	t.Helper()
 	for text := range strings.Lines(l.text()) {
@@ -88,22 +88,22 @@ func (l *testLog) lines(t testing.TB, msg string) (lines []map[string]any) {
 	return lines
 }
 
-// wait waits for a line with this message.
+// wait waits for a line with this message and returns it.
 func (l *testLog) wait(t testing.TB, msg string) map[string]any {
 	t.Helper()
 	until(t, "the log line "+msg, func() bool { return len(l.lines(t, msg)) > 0 })
 	return l.lines(t, msg)[0]
 }
 
-// access waits for the access log lines of the requests so far, which are
-// written after the answers.
+// access waits for the access log lines of n requests, which are written after the
+// responses.
 func (l *testLog) access(t testing.TB, n int) []map[string]any {
 	t.Helper()
 	until(t, fmt.Sprint(n, " lines in the access log"), func() bool { return len(l.lines(t, "handled request")) >= n })
 	return l.lines(t, "handled request")
 }
 
-// logWriter writes into the test's log.
+// logWriter writes to the test's log.
 type logWriter struct {
 	ID string `json:"id"`
 }
@@ -131,7 +131,8 @@ func (w *logWriter) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 type handlerFunc func(w http.ResponseWriter, r *http.Request) error
 
-// handle returns a directive that runs f for the requests of a path; * is all.
+// handle returns a directive that runs f for requests of a path, or for all if the
+// path is *.
 func handle(t *testing.T, path string, f handlerFunc) (directive string) {
 	name := newName("hook")
 	hooks.Store(name, f)
@@ -139,7 +140,7 @@ func handle(t *testing.T, path string, f handlerFunc) (directive string) {
 	return "test_hook " + path + " " + name
 }
 
-// hook is a handler of a test.
+// hook is a handler that runs a function of the test.
 type hook struct {
 	Name string `json:"name"`
 }
@@ -156,14 +157,14 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 	return f.(handlerFunc)(w, r)
 }
 
-// events are those that were emitted.
+// events records emitted events.
 type events struct {
 	id   string
 	mu   sync.Mutex
 	seen []caddy.Event
 }
 
-// listen returns the global option that subscribes to events.
+// listen returns a recorder and the global option that subscribes it to events.
 func listen(t *testing.T, names ...string) (*events, string) {
 	e := &events{id: newName("events")}
 	eventLogs.Store(e.id, e)
@@ -186,7 +187,7 @@ func (e *events) named(name string) (found []caddy.Event) {
 	return found
 }
 
-// eventHook hands events to a test.
+// eventHook passes events to the test's recorder.
 type eventHook struct {
 	ID string `json:"id"`
 }

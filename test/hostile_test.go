@@ -11,7 +11,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 )
 
-// repeat joins n texts.
+// repeat joins n texts with commas.
 func repeat(n int, one func(i int) string) string {
 	all := make([]string, n)
 	for i := range all {
@@ -20,7 +20,7 @@ func repeat(n int, one func(i int) string) string {
 	return strings.Join(all, ",")
 }
 
-// heap is what is in use.
+// heap returns the heap bytes in use.
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -28,15 +28,15 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// TestManyOverridesTakeLittle: a document of half a megabyte may not take
-// gigabytes, whatever its overrides are of.
-func TestManyOverridesTakeLittle(t *testing.T) {
+// TestOverrideMemoryIsBounded checks that a document of half a megabyte does not
+// take gigabytes, whatever the keys of its overrides.
+func TestOverrideMemoryIsBounded(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serveRuled(t, setup{app: b.app(), site: "rate_limit {\nzone z {\nkey {client_ip} {query.k}\nrule 9/100h\n}\n}\nrespond ok"})
 		before := heap()
 		const n = 5000
 		for key, one := range map[string]string{`"10.%d.%d.0/24", "a"`: "10.0.7.1", `"*", "%[2]d-%[1]d"`: "10.0.0.1"} {
-			s.give(zoneDocument(`{"overrides": [` + repeat(n, func(i int) string {
+			s.apply(zoneDocument(`{"overrides": [` + repeat(n, func(i int) string {
 				return fmt.Sprintf(`{"key": [`+key+`], "rules": [{"limit": 1, "window": "100h"}]}`, i/256, i%256)
 			}) + `]}`))
 			if took := int64(heap()-before) >> 20; took > 100 {
@@ -48,12 +48,13 @@ func TestManyOverridesTakeLittle(t *testing.T) {
 			}
 			s.want(q, 200, 429)
 		}
-		s.give(`{"zones": {}}`)
+		s.apply(`{"zones": {}}`)
 		s.want(req{ip: "10.0.8.1", path: "/?k=a"}, 200, 200)
 	})
 }
 
-// TestHostileNumbersAndLists are refused, with the place named.
+// TestHostileNumbersAndLists checks that numbers and lists out of range are
+// rejected with an error that names their path.
 func TestHostileNumbersAndLists(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h"))
 	rule := func(i int) string { return fmt.Sprintf(`{"limit": 9, "window": "%ds"}`, i+1) }
@@ -74,20 +75,20 @@ func TestHostileNumbersAndLists(t *testing.T) {
 		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "gcra", "name": "gcra"}}]}`: "/zones/z/rules/0/algorithm/name: stands twice",
 		`{"shadow": true, "shadow": false}`:                                                        "/zones/z/shadow: stands twice",
 	} {
-		if said := s.refused(zoneDocument(zone)); !strings.Contains(said, want) || len(said) > 600 {
+		if said := s.rejected(zoneDocument(zone)); !strings.Contains(said, want) || len(said) > 600 {
 			t.Errorf("%.80s: %q, want %q", zone, said, want)
 		}
 	}
-	s.give(zoneDocument(`{"rules": [` + repeat(config.MaxRules, rule) + `]}`))
+	s.apply(zoneDocument(`{"rules": [` + repeat(config.MaxRules, rule) + `]}`))
 	s.want(req{}, 200)
 	if err := s.load(zoneOf(backend{}, strings.Repeat("rule 9/100h\n", config.MaxRules+1))); err == nil || !strings.Contains(err.Error(), "more than 128 rules") {
 		t.Error(err)
 	}
 }
 
-// TestHostileQuestions: whatever the admin API is asked, it answers briefly and
-// without a control character.
-func TestHostileQuestions(t *testing.T) {
+// TestHostileAdminRequests checks that responses of the admin API are short and
+// free of control characters, whatever the request.
+func TestHostileAdminRequests(t *testing.T) {
 	s := serve(t, zoneOf(backend{}, "key {query.k}\nrule 2/100h"))
 	long, evil := strings.Repeat("x", 1<<20), url.QueryEscape("\x00\x1b[2J\r\n\u202e<script>")
 	for _, q := range []struct{ method, path, body string }{
@@ -115,7 +116,7 @@ func TestHostileQuestions(t *testing.T) {
 		{"POST", "explain", `{"url": "http://x/?k=a", "client_ip": "1.2.3.4", "headers": {"\u0000": "\u001b\r\n"}}`},
 		{"POST", "explain", `{"url": "http://x/", "client_ip": "` + "fe80::1%" + strings.Repeat("e", 50_000) + `"}`},
 	} {
-		status, text := s.ask(q.method, q.path, q.body, nil)
+		status, text := s.admin(q.method, q.path, q.body, nil)
 		if status < 200 || status >= 500 || len(text) > 16<<10 {
 			t.Errorf("%s %.60s %.60s: status %d, %d bytes", q.method, q.path, q.body, status, len(text))
 		}

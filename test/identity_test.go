@@ -23,13 +23,13 @@ import (
 
 const identityDoc = "docs/security.md"
 
-// identity is a line of the table in docs/security.md.
+// identity is a row of the table in docs/security.md.
 type identity struct {
 	line                                       int
 	what, proxies, from, request, zone, wanted string
 }
 
-// settings are what lines with one zone have in common.
+// settings identifies the configuration that rows share.
 func (c identity) settings() string { return c.proxies + "|" + c.from + "|" + c.zone }
 
 func identities(t *testing.T, lines []string) (list []identity) {
@@ -55,11 +55,11 @@ func identities(t *testing.T, lines []string) (list []identity) {
 	return list
 }
 
-// TestIdentityTable sends each line of the table in docs/security.md to a Caddy
-// with its settings. What the line is counted as is read from the key that the
-// zone builds of that very request, and then seen in the answers: a line passes
-// if it is the first to be counted as that under its settings. With
-// UPDATE_GOLDENS=1 the last column is written.
+// TestIdentityTable sends the request of each row of the table in docs/security.md
+// to a Caddy with the row's settings. The identity is decoded from the key that the
+// zone builds for that request and confirmed by the response: a request passes if
+// it is the first with that identity under its settings. With UPDATE_GOLDENS=1 the
+// last column is rewritten.
 func TestIdentityTable(t *testing.T) {
 	lines := strings.Split(textOf(t, identityDoc), "\n")
 	list := identities(t, lines)
@@ -102,12 +102,12 @@ func TestIdentityTable(t *testing.T) {
 	}
 }
 
-// identityRun is a Caddy with the settings of some lines.
+// identityRun is a Caddy with the settings of a group of rows.
 type identityRun struct {
 	*testing.T
 	client *http.Client
 	url    string
-	got    string // what the last request to /describe is counted as
+	got    string // the identity of the last request to /describe
 }
 
 func newIdentityRun(t *testing.T, c identity) *identityRun {
@@ -190,7 +190,7 @@ func runningPlan(t *testing.T) *key.Plan {
 	return plan
 }
 
-// send sends a line's request and returns the status.
+// send sends a row's request and returns the status.
 func (r *identityRun) send(c identity, path string) int {
 	r.Helper()
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, r.url+path, nil)
@@ -217,9 +217,9 @@ func (r *identityRun) describe(c identity) string {
 	return r.got
 }
 
-// How a key is encoded: its kind, then each part as a tag and its bytes.
+// The encoding of a key: its kind, then each part as a tag and its bytes.
 const (
-	keyOfAddress = 1 // instead of the parts
+	keyOfAddress = 1 // the address replaces the parts
 	keyUnknown   = 2
 
 	tagText  = 't'
@@ -228,7 +228,7 @@ const (
 	tagV6    = '6'
 )
 
-// describeKey tells what a request is counted as.
+// describeKey returns the identity that a request is counted by.
 func describeKey(t *testing.T, plan *key.Plan, r *http.Request) string {
 	var k key.Encoded
 	switch plan.Encode(&k, r) {
@@ -260,9 +260,9 @@ func describeKey(t *testing.T, plan *key.Plan, r *http.Request) string {
 	return strings.Join(parts, ", ")
 }
 
-var errNoKey = errors.New("a key that nobody can have built")
+var errNoKey = errors.New("malformed key")
 
-// describePart reads the first part of an encoded key.
+// describePart decodes the first part of an encoded key.
 func describePart(p *key.Plan, b []byte) (part string, n int, err error) {
 	switch {
 	case b[0] == tagV4 && len(b) >= 5:
@@ -289,14 +289,16 @@ func network(a netip.Addr, bits int) string {
 	return netip.PrefixFrom(a, bits).String()
 }
 
-// The table says what is true of more than its own lines only if it can fail.
+// TestIdentityTableCanFail checks that a malformed key is an error and that the
+// attacked address is an identity in the table, so that TestIdentityTable is able
+// to fail.
 func TestIdentityTableCanFail(t *testing.T) {
 	for _, b := range []string{"4abc", "6abc", "t\x05ab", "m\x00\x00\x00\x09ab", "x", "t"} {
 		if part, _, err := describePart(&key.Plan{V4: 32, V6: 64}, []byte(b)); err == nil {
-			t.Errorf("%q: read as %s", b, part)
+			t.Errorf("malformed key %q: decoded as %s", b, part)
 		}
 	}
 	if !regexp.MustCompile(`(?m)^\| .* \| 203\.0\.113\.7 \|$`).MatchString(textOf(t, identityDoc)) {
-		t.Error("nobody is counted as 203.0.113.7")
+		t.Error("no row is counted as 203.0.113.7")
 	}
 }

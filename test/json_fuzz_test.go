@@ -20,7 +20,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
-// jsonValues are what a value in a configuration is replaced by.
+// jsonValues are replacements for values of a configuration.
 var jsonValues = []string{
 	"null", "true", "{}", "[]", "[null]", `""`, `"*"`, "0", "1", "-1", "1.5", "1e3", "128", "129", "599", "4294967296", "1000003",
 	"4503599627370496", "4503599627370497", "9007199254740993", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
@@ -31,14 +31,14 @@ var jsonValues = []string{
 	`["redis://u:p@localhost:1/2"]`, `["unix//r"]`, `"\ud800"`,
 }
 
-// jsonNames are options that may be missing where they are tried.
+// jsonNames are options to add to objects.
 var jsonNames = []string{
 	"name", "limit", "window", "algorithm", "burst", "step", "buckets", "align", "nodelay", "key", "key_missing", "ipv4_prefix", "ipv6_prefix",
 	"rules", "in_flight", "prevent_duplicates", "body", "cost", "settle", "count_status", "max_wait", "shadow", "respond", "status", "headers",
 	"overrides", "unlimited", "store", "max_keys", "match", "stores", "addresses", "cluster", "sentinel", "timeout", "fallback_share", "lease", "jitter",
 }
 
-// otherJSON is another value, most often of the kind that v is of.
+// otherJSON returns another value, usually of the same kind as v.
 func otherJSON(r *rand.Rand, v any) any {
 	kind := func(s string) byte {
 		if c := s[0]; c != '-' && (c < '0' || c > '9') {
@@ -46,7 +46,7 @@ func otherJSON(r *rand.Rand, v any) any {
 		}
 		return '0'
 	}
-	is, _ := json.Marshal(v) // it was read, so it can be written
+	is, _ := json.Marshal(v) // a decoded value can be encoded
 	for {
 		other := jsonValues[r.IntN(len(jsonValues))]
 		if r.IntN(16) == 0 || kind(other) == kind(string(is)) {
@@ -55,8 +55,8 @@ func otherJSON(r *rand.Rand, v any) any {
 	}
 }
 
-// changeJSON changes a part of a JSON value at random: it goes down to one, and
-// replaces it, doubles it, takes it away or gives it an option.
+// changeJSON changes a random part of a JSON value: it replaces, duplicates or
+// removes it, or adds an option to it.
 func changeJSON(r *rand.Rand, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -89,8 +89,8 @@ func changeJSON(r *rand.Rand, v any) any {
 	return otherJSON(r, v)
 }
 
-// changedJSON is in, changed a few times in ways that the seed chooses, or nil
-// if it is no JSON.
+// changedJSON returns in with a few changes chosen by the seed, or nil if in is not
+// JSON.
 func changedJSON(in []byte, seed uint64) []byte {
 	r := rand.New(rand.NewPCG(seed, 5))
 	for range 1 + r.IntN(4) {
@@ -109,10 +109,9 @@ func changedJSON(in []byte, seed uint64) []byte {
 	return in
 }
 
-// FuzzJSON reads anything as the JSON of a handler and of the app, as strictly
-// as Caddy does, and the same with values of it changed. What is accepted must
-// be whole: it becomes the same zones every time, and again after it was
-// written, and its arithmetic stays exact.
+// FuzzJSON decodes an input, and variants of it, as the JSON of a handler and of the
+// app, as strictly as Caddy does. An accepted input must yield the same zones every
+// time, also after encoding and decoding it again, and its arithmetic must be exact.
 func FuzzJSON(f *testing.F) {
 	for file, g := range goldens(f) {
 		b, err := adapt(f, g[0])
@@ -151,7 +150,7 @@ func checkHandlerJSON(t *testing.T, h *diana.Handler) {
 		z, err := c.Check()
 		other, err2 := again.Zones[i].Check()
 		if (err == nil) != (err2 == nil) {
-			t.Errorf("zone %d: %v, written and read again: %v", i, err, err2)
+			t.Errorf("zone %d: %v, after a round trip: %v", i, err, err2)
 		}
 		if err != nil {
 			continue
@@ -177,7 +176,7 @@ func mustCheck(t *testing.T, c *config.Zone) *config.Checked {
 	return z
 }
 
-// whole is all that a zone decides by.
+// whole describes everything that a zone's decisions depend on.
 func whole(z *config.Checked) string {
 	text := z.Plan.Identity() + fmt.Sprintf(" %d %d %v", z.Charge.Fixed, z.InFlight, z.CountStatus)
 	for _, s := range append(z.Sets(), z.Duplicates) {
@@ -188,7 +187,8 @@ func whole(z *config.Checked) string {
 	return text
 }
 
-// rewrite writes v and reads it into again, from which the same is written.
+// rewrite encodes v, decodes the result into again, and checks that again encodes
+// to the same JSON.
 func rewrite(t *testing.T, v, again any) {
 	first, err := json.Marshal(v)
 	if err != nil {
@@ -202,22 +202,22 @@ func rewrite(t *testing.T, v, again any) {
 		t.Fatal(err)
 	}
 	if string(first) != string(second) {
-		t.Fatalf("%s is read as %s", first, second)
+		t.Fatalf("%s is decoded as %s", first, second)
 	}
 }
 
-// The most that Lua calculates exactly, half of it, and an instant in 2041.
+// The largest integer that is exact in Lua, half of it, and an instant in 2041.
 var (
 	exactInLua = big.NewInt(1 << 53)
 	half       = big.NewInt(1 << 52)
 	instant    = big.NewInt(1 << 51)
 )
 
-// checkBounds compiles a zone's rules, which must succeed, and calculates what
-// their arithmetic comes to in numbers that have no bounds.
+// checkBounds compiles a zone's rules, which must succeed, and computes the largest
+// values of their arithmetic with arbitrary precision.
 func checkBounds(t *testing.T, z *config.Checked, s *config.RuleSet) {
 	if s.Blocked >= 0 {
-		return // nothing is ever counted by them
+		return // such rules never count
 	}
 	var rules []algorithms.Rule
 	for i, a := range s.Algorithms {
@@ -225,7 +225,7 @@ func checkBounds(t *testing.T, z *config.Checked, s *config.RuleSet) {
 		sp.MaxTurn = z.MaxDelay()
 		r, err := a.Compile(sp)
 		if err != nil {
-			t.Fatalf("zone %s: accepted, and then: %v", z.Name, err)
+			t.Fatalf("zone %s: accepted, but does not compile: %v", z.Name, err)
 		}
 		rules = append(rules, r)
 		if sp.Limit < 1 || sp.Window < 1 || sp.Cost < 1 || r.Limit() != sp.Limit || r.Window() != sp.Window || r.Capacity() < sp.Cost {
@@ -233,11 +233,11 @@ func checkBounds(t *testing.T, z *config.Checked, s *config.RuleSet) {
 		}
 		for _, v := range r.Args() {
 			if new(big.Int).Abs(big.NewInt(v)).Cmp(exactInLua) > 0 {
-				t.Errorf("zone %s rule %d: %d among its numbers is above 2^53", z.Name, i, v)
+				t.Errorf("zone %s rule %d: number %d is above 2^53", z.Name, i, v)
 			}
 		}
 		if most := greatest(a, sp); most.Cmp(exactInLua) > 0 {
-			t.Errorf("zone %s rule %d: %T %+v comes to %s, above 2^53", z.Name, i, a, sp, most)
+			t.Errorf("zone %s rule %d: %T %+v reaches %s, above 2^53", z.Name, i, a, sp, most)
 		}
 		if m, l := meterRoom(a, sp); m.Cmp(half) > 0 || l.BitLen() > 32 {
 			t.Errorf("zone %s rule %d: %T %+v needs %s units, at %s a microsecond", z.Name, i, a, sp, m, l)
@@ -246,7 +246,7 @@ func checkBounds(t *testing.T, z *config.Checked, s *config.RuleSet) {
 	memory.NewTable(rules, z.InFlight > 0, 10)
 }
 
-// greatest is the greatest instant that a rule calculates with.
+// greatest returns the latest instant that a rule computes with.
 func greatest(a algorithms.Algorithm, sp algorithms.Spec) *big.Int {
 	window := big.NewInt(sp.Window)
 	if w, ok := a.(*algorithms.SlidingWindow); ok {
@@ -262,8 +262,8 @@ func greatest(a algorithms.Algorithm, sp algorithms.Spec) *big.Int {
 	return new(big.Int).Add(instant, window)
 }
 
-// meterRoom is what a meter's formulas come to, B*w + max_wait*l + step*l, and
-// l. It is 0 and 1 for what is no meter.
+// meterRoom returns the largest value of a meter's formulas,
+// B*w + max_wait*l + step*l, and l. For other algorithms it returns 0 and 1.
 func meterRoom(a algorithms.Algorithm, sp algorithms.Spec) (room, l *big.Int) {
 	window, limit := big.NewInt(sp.Window), big.NewInt(sp.Limit)
 	g := new(big.Int).GCD(nil, nil, limit, window)
@@ -291,7 +291,7 @@ func meterRoom(a algorithms.Algorithm, sp algorithms.Spec) (room, l *big.Int) {
 	return room.Add(room, step.Mul(step, l)), l
 }
 
-// queue is the length of a leaky bucket's queue, in cost and in microseconds.
+// queue returns the length of a leaky bucket's queue, in cost and in microseconds.
 func queue(burst, maxWait int64, l, w *big.Int) (_, wait *big.Int) {
 	switch {
 	case maxWait > 0:
@@ -305,14 +305,14 @@ func queue(burst, maxWait int64, l, w *big.Int) (_, wait *big.Int) {
 	return room.Add(room.Div(room, w), big.NewInt(1)), wait
 }
 
-// ceil is a divided by b, rounded up.
+// ceil returns a/b, rounded up.
 func ceil(a, b *big.Int) *big.Int {
 	x := new(big.Int).Add(a, b)
 	return x.Div(x.Sub(x, big.NewInt(1)), b)
 }
 
-// checkAppJSON has what the app says of its stores read as it is when they are
-// provisioned. Files are left alone: there are some that never end.
+// checkAppJSON checks the options of the app's stores as provisioning does, without
+// reading files: some files never end.
 func checkAppJSON(t *testing.T, a *diana.App) {
 	again := new(diana.App)
 	rewrite(t, a, again)
@@ -326,7 +326,7 @@ func checkAppJSON(t *testing.T, a *diana.App) {
 		o, h, err := c.Options()
 		o2, h2, err2 := again.Stores[i].Options()
 		if (err == nil) != (err2 == nil) || h != h2 || o.Name != o2.Name || o.ShareOf != o2.ShareOf {
-			t.Errorf("store %d: %+v, %v, written and read again: %+v, %v", i, o, err, o2, err2)
+			t.Errorf("store %d: %+v, %v, after a round trip: %+v, %v", i, o, err, o2, err2)
 		}
 		if err != nil {
 			continue
@@ -340,9 +340,9 @@ func checkAppJSON(t *testing.T, a *diana.App) {
 	}
 }
 
-// TestJSONFuzzFound loads what the fuzzing found to panic, or to be accepted
-// and then lose precision.
-func TestJSONFuzzFound(t *testing.T) {
+// TestJSONFuzzRegressions loads inputs found by fuzzing that panicked, or that were
+// accepted and lost precision.
+func TestJSONFuzzRegressions(t *testing.T) {
 	rules := func(r string) string { return handlerOf(`{"name": "a", "rules": [` + r + `]}`) }
 	for _, c := range []struct{ app, handlers, want string }{
 		{"", handlerOf("null"), "zone null: want an object"},

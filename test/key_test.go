@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestKeyPartsDoNotRunTogether tries lists of parts that are alike when they
-// are joined carelessly.
-func TestKeyPartsDoNotRunTogether(t *testing.T) {
+// TestKeyPartsAreSeparate uses lists of parts that would collide if they were
+// concatenated.
+func TestKeyPartsAreSeparate(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -58,12 +58,12 @@ func TestKeyMissing(t *testing.T) {
 				s := serve(t, setup{app: b.app(), site: keyMissing(missing)})
 				s.want(req{path: "/?b=b", ip: "10.0.0.1"}, 200, 429)
 				if missing == "share" {
-					s.want(req{path: "/?b=b", ip: "10.0.0.2"}, 429) // all who lack the part are one
+					s.want(req{path: "/?b=b", ip: "10.0.0.2"}, 429) // requests without the part share one key
 				} else {
 					s.want(req{path: "/?b=b", ip: "10.0.0.2"}, 200, 429)
-					s.want(req{path: "/?a=a", ip: "10.0.0.2"}, 429) // whichever part it is
+					s.want(req{path: "/?a=a", ip: "10.0.0.2"}, 429) // whichever part is missing
 				}
-				// No value of a part is the same as a part that is missing.
+				// No value of a part is equal to a missing part.
 				for _, v := range []string{"10.0.0.1", "client_ip", "unknown", "\x01", "\x01\x0a\x00\x00\x01", " "} {
 					s.want(req{path: "/?b=b&a=" + url.QueryEscape(missing+v), ip: "10.0.0.1"}, 200, 429)
 					s.want(req{path: "/?b=b&a=" + url.QueryEscape(v), ip: "10.0.0.1"}, 200, 429)
@@ -102,8 +102,8 @@ func keyMissing(what string) string {
 		respond {http.rate_limit.` + what + `.decision}`
 }
 
-// TestKeyMissingOfOnePart: who lacks the only part is counted by address, which
-// is not the same as a part with that address.
+// TestKeyMissingOfOnePart checks that a request without the only part is counted by
+// address, separately from a part whose value is that address.
 func TestKeyMissingOfOnePart(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone z {\nkey {query.a}\nrule 1/1h\n}\n}\nrespond ok"})
@@ -115,8 +115,8 @@ func TestKeyMissingOfOnePart(t *testing.T) {
 	})
 }
 
-// TestKeyMissingWithoutAddress asks over a unix socket, where there is no
-// client's address either.
+// TestKeyMissingWithoutAddress sends requests over a Unix socket, which has no
+// client address.
 func TestKeyMissingWithoutAddress(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		socket := unixSocket(t)
@@ -140,8 +140,8 @@ func TestKeyMissingWithoutAddress(t *testing.T) {
 	})
 }
 
-// TestAddresses counts by addresses in their many forms: those of a line are
-// one client.
+// TestAddresses checks that different forms of one address are one client. Each
+// inner list is one client.
 func TestAddresses(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for _, c := range []struct {
@@ -197,7 +197,8 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestDefaultKeyIsClient counts by the address that trusted proxies tell.
+// TestDefaultKeyIsClient checks that the default key is the address forwarded by
+// trusted proxies.
 func TestDefaultKeyIsClient(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone z {\nrule 1/1h\n}\n}\nrespond ok"})
@@ -210,7 +211,8 @@ func TestDefaultKeyIsClient(t *testing.T) {
 	})
 }
 
-// TestMixedPartIsText: an address beside text is no address.
+// TestMixedPartIsText checks that a part of an address and other text is compared
+// as text.
 func TestMixedPartIsText(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
@@ -228,7 +230,7 @@ func TestMixedPartIsText(t *testing.T) {
 	}
 }
 
-// TestConstantKey counts everybody together.
+// TestConstantKey checks that all clients share a constant key.
 func TestConstantKey(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone z {\nkey all\nrule 2/1h\n}\n}\nrespond ok"})
@@ -238,8 +240,8 @@ func TestConstantKey(t *testing.T) {
 	})
 }
 
-// TestMatchAndExempt has matchers of all forms: sets are ORed, what is in a set
-// is ANDed, and what is exempt passes uncounted.
+// TestMatchAndExempt checks that matcher sets are ORed, that matchers in a set are
+// ANDed, and that exempt requests pass uncounted.
 func TestMatchAndExempt(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
@@ -287,12 +289,12 @@ func TestMatchAndExempt(t *testing.T) {
 	})
 }
 
-// TestRedisShowsNoKey looks at what stands in Redis: hashes, and the braces
-// only ours, whatever the parts hold.
-func TestRedisShowsNoKey(t *testing.T) {
+// TestRedisKeysAreHashed checks that names of Redis keys are hashes with no braces
+// but the hash tag's, whatever the parts contain.
+func TestRedisKeysAreHashed(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		if b.redis == nil {
-			return // the test beside this one
+			return // the Redis run covers this
 		}
 		s := serve(t, setup{app: redisStore(b.redis.Addr, "timeout 10s", "key_prefix mine", "key_secret s3cret"), site: `
 			rate_limit {
@@ -324,7 +326,8 @@ func TestRedisShowsNoKey(t *testing.T) {
 	})
 }
 
-// TestRandomKeysAreSeparate gives many clients random parts, each its own limit.
+// TestRandomKeysAreSeparate checks that clients with different random parts have
+// separate limits.
 func TestRandomKeysAreSeparate(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -48,8 +48,8 @@ func TestLogLine(t *testing.T) {
 	})
 }
 
-// TestLogLinesAreCapped denies much: at most a hundred lines a second for each
-// zone, and then one that says how many there were.
+// TestLogLinesAreCapped checks that denials log at most a hundred lines a second
+// for each zone, and then one line with the number of suppressed ones.
 func TestLogLinesAreCapped(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
@@ -68,7 +68,7 @@ func TestLogLinesAreCapped(t *testing.T) {
 			}
 		}
 	})
-	seconds := int(time.Since(begun)/time.Second) + 2 // at most, cut at any place
+	seconds := int(time.Since(begun)/time.Second) + 2 // an upper bound, whatever the fraction of a second at the start
 	count := func() (lines, suppressed int) {
 		for _, line := range s.log.lines(t, "rate limit exceeded") {
 			lines++
@@ -80,10 +80,10 @@ func TestLogLinesAreCapped(t *testing.T) {
 	}
 	lines, _ := count()
 	if lines < 100 || lines > 100*seconds {
-		t.Errorf("%d lines in less than %d s, want at most 100 a second", lines, seconds)
+		t.Errorf("%d lines in less than %d s, want at most 100 per second", lines, seconds)
 	}
 	denials := n
-	until(t, "all denials to be told of", func() bool {
+	until(t, "all denials to be logged", func() bool {
 		s.want(req{}, 429)
 		denials++
 		lines, suppressed := count()
@@ -91,7 +91,7 @@ func TestLogLinesAreCapped(t *testing.T) {
 	})
 }
 
-func TestEventOfDenial(t *testing.T) {
+func TestDenialEvent(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		seen, subscribe := listen(t, "rate_limit_exceeded")
 		s := serve(t, setup{app: b.app(), global: subscribe, site: `
@@ -128,8 +128,9 @@ func TestEventOfDenial(t *testing.T) {
 	})
 }
 
-// TestAccessLogOfDenial has rule, zone and decision in the line of the request.
-func TestAccessLogOfDenial(t *testing.T) {
+// TestDenialInAccessLog checks that the access log line of a request has rule, zone
+// and decision.
+func TestDenialInAccessLog(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {

@@ -13,13 +13,14 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// metric is the sum of a metric's series that have these labels.
+// metric returns the sum of a metric's series with these labels.
 func (s *site) metric(name string, labels ...string) float64 {
 	s.Helper()
 	return s.gather()(name, labels...)
 }
 
-// gather reads all metrics at once, to be asked for several.
+// gather reads all metrics once and returns a function like [site.metric] on that
+// snapshot.
 func (s *site) gather() func(name string, labels ...string) float64 {
 	s.Helper()
 	ctx := caddy.ActiveContext()
@@ -55,13 +56,13 @@ func hasLabels(has map[string]string, want []string) bool {
 	return true
 }
 
-// TestMetrics makes one decision of each kind, and looks at them before and
+// TestMetrics makes one decision of each kind and checks the metrics before and
 // after a reload.
 func TestMetrics(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		store := "local"
 		if b.redis != nil {
-			store = "metered" // no other test has a store of this name
+			store = "metered" // unique to this test
 		}
 		tag := "m" + store
 		c := setup{site: strings.ReplaceAll(`
@@ -102,7 +103,7 @@ func TestMetrics(t *testing.T) {
 		s.want(req{path: "/slow", ip: "10.0.0.2"}, 200, 200)
 		want := map[string]float64{
 			"decisions_total zone TAG decision skipped":           1,
-			"decisions_total zone TAG decision allowed":           4, // of /slow one went on at once, to the other zones' mind
+			"decisions_total zone TAG decision allowed":           4, // includes a request to /slow that this zone did not delay
 			"decisions_total zone TAG decision denied":            1,
 			"decisions_total zone TAG decision refused_elsewhere": 1,
 			"decisions_total zone TAG-dark decision allowed":      3,
@@ -120,7 +121,7 @@ func TestMetrics(t *testing.T) {
 		}
 		if b.redis == nil {
 			want["keys zone TAG"] = 2
-			want["store_up store STORE"] = 0 // there is nothing that could be down
+			want["store_up store STORE"] = 0 // the local store has no store_up
 		}
 		check := func(when string) {
 			t.Helper()
@@ -148,10 +149,10 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestScrape reads the metrics as Prometheus does: no series has a value that
-// came with a request.
+// TestScrape reads the metrics as Prometheus does and checks that no label value
+// comes from a request.
 func TestScrape(t *testing.T) {
-	s := serve(t, setup{app: redisStore(nobody(t)), site: `
+	s := serve(t, setup{app: redisStore(unusedAddr(t)), site: `
 		rate_limit {
 			zone scraped {
 				match path /api/*
@@ -191,8 +192,8 @@ func TestScrape(t *testing.T) {
 	}
 }
 
-// TestClockStepsAreCounted sets Redis' clock back by an hour: nobody is held
-// longer than one window from then on.
+// TestClockStepsAreCounted sets Redis' clock back by an hour: the step is counted,
+// and no client is denied for longer than one window from then on.
 func TestClockStepsAreCounted(t *testing.T) {
 	srv, clock := redistest.StartWithClock(t)
 	clock.Set(time.Hour)
@@ -206,6 +207,6 @@ func TestClockStepsAreCounted(t *testing.T) {
 	}
 	s.between(s.want(req{}, 429), "Retry-After", 20, 30)
 	if n := s.metric("clock_steps_total", "store", "redis") - before; n != 1 {
-		t.Errorf("clock_steps_total rose by %v, want 1: the state was mended", n)
+		t.Errorf("clock_steps_total rose by %v, want 1: the state was repaired", n)
 	}
 }

@@ -7,8 +7,9 @@ import (
 
 const zoneIsFull = "the zone is full of keys that still count: new ones share counters, and may be denied too early"
 
-// TestFullZone has more clients than keys: new ones share a counter with their
-// network, which may deny too early, and never admits too much.
+// TestFullZone checks that in a zone with more clients than keys, new clients share
+// an overflow counter with their network: it may deny too early but never admits
+// too much.
 func TestFullZone(t *testing.T) {
 	s := serve(t, setup{app: "max_keys 1000", site: `
 		rate_limit {
@@ -26,13 +27,13 @@ func TestFullZone(t *testing.T) {
 	}
 	s.want(req{ip: "10.0.0.2"}, 200, 200)
 	if a := s.want(req{ip: "10.0.9.9"}, 200); a.body != "0" {
-		t.Errorf("%s left, want 0: the network has used all", a.body)
+		t.Errorf("%s left, want 0: the network's counter is used up", a.body)
 	}
 	s.want(req{ip: "10.0.0.2"}, 429)
 	s.want(req{ip: "10.0.77.77"}, 429)
 	s.want(req{ip: "2001:db8:0:1::1"}, 200, 200, 200, 429)
 	s.want(req{ip: "2001:db8:0:ffff::1"}, 429)
-	s.want(req{ip: "10.0.0.1"}, 200, 200, 429) // who has a key of its own is not in the way
+	s.want(req{ip: "10.0.0.1"}, 200, 200, 429) // clients with a key of their own are unaffected
 	if n := s.metric("keys", "zone", "full"); n != 2 {
 		t.Errorf("%v keys, want 2", n)
 	}
@@ -43,12 +44,13 @@ func TestFullZone(t *testing.T) {
 		t.Errorf("log line %v", line)
 	}
 	if n := len(s.log.lines(t, zoneIsFull)); n != 1 {
-		t.Errorf("%d lines say that the zone is full, want one for a while", n)
+		t.Errorf("%d lines say that the zone is full, want 1", n)
 	}
 }
 
-// TestNetworksShareSeparately: other networks have counters of their own.
-func TestNetworksShareSeparately(t *testing.T) {
+// TestOverflowCountersPerNetwork checks that each network has its own overflow
+// counter.
+func TestOverflowCountersPerNetwork(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
 			zone full {
@@ -64,9 +66,9 @@ func TestNetworksShareSeparately(t *testing.T) {
 	}
 }
 
-// TestFullZoneOfAccounts: an account without an address shares the same counter
-// wherever it comes from, whatever another zone counts by.
-func TestFullZoneOfAccounts(t *testing.T) {
+// TestFullZoneWithoutAddress checks that keys without an address share one overflow
+// counter, whatever the client's network and the keys of other zones.
+func TestFullZoneWithoutAddress(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
 			zone address {
@@ -90,8 +92,8 @@ func TestFullZoneOfAccounts(t *testing.T) {
 	}
 }
 
-// TestRecoveredKeysMakeRoom: a key whose window is over is forgotten for a new one.
-func TestRecoveredKeysMakeRoom(t *testing.T) {
+// TestExpiredKeysAreReplaced checks that a new key takes the slot of an expired one.
+func TestExpiredKeysAreReplaced(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
 			zone z {
@@ -102,17 +104,17 @@ func TestRecoveredKeysMakeRoom(t *testing.T) {
 		respond ok`})
 	before := s.metric("overflow_total", "zone", "z")
 	s.want(req{ip: "10.0.0.1"}, 200)
-	until(t, "room", func() bool {
+	until(t, "a free slot", func() bool {
 		at := s.metric("overflow_total", "zone", "z")
 		return s.send(req{ip: "10.0.0.2"}).status == 200 && s.metric("overflow_total", "zone", "z") == at
 	})
 	if n := s.metric("keys", "zone", "z"); n != 1 {
 		t.Errorf("%v keys, want 1", n)
 	}
-	t.Logf("%v requests shared a counter", s.metric("overflow_total", "zone", "z")-before)
+	t.Logf("%v requests used an overflow counter", s.metric("overflow_total", "zone", "z")-before)
 }
 
-// TestMaxKeysAfterReload changes how many keys there may be.
+// TestMaxKeysAfterReload raises and lowers max_keys by reloads.
 func TestMaxKeysAfterReload(t *testing.T) {
 	with := func(n int) setup {
 		return setup{site: fmt.Sprintf("rate_limit {\nzone z {\nrule 1/1h\nmax_keys %d\n}\n}\nrespond ok", n)}
@@ -133,8 +135,8 @@ func TestMaxKeysAfterReload(t *testing.T) {
 	}
 }
 
-// TestMemoryIsToldAtLoad looks for the bound of each zone's memory.
-func TestMemoryIsToldAtLoad(t *testing.T) {
+// TestMemoryBoundIsLogged checks that loading a zone logs the bound of its memory.
+func TestMemoryBoundIsLogged(t *testing.T) {
 	s := serve(t, setup{app: "max_keys 5000", site: `
 		rate_limit {
 			zone z {

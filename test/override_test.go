@@ -54,19 +54,19 @@ func TestOverrides(t *testing.T) {
 		}
 		s.want(q("2001:db8:7::1", "x"), 200, 200, 429)
 		s.want(q("2001:db9::1", "x"), 200, 429)
-		// A limit of 0 blocks: no waiting helps.
+		// A limit of 0 blocks: there is no Retry-After.
 		a = s.want(q("192.168.0.1", "blocked"), 429, 429)
 		s.wantNoHeader(a, "Retry-After", "RateLimit")
 		if a.body != "never" {
 			t.Errorf("rule %q", a.body)
 		}
-		// The more exact wins: two exact parts over any pattern.
+		// The most specific override wins: two exact parts over any pattern.
 		s.want(q("10.1.0.9", "blocked"), 200, 429)
 	})
 }
 
-// TestOverrideKeepsCounts changes an override's limit, which keeps what was
-// used, and takes it away, after which the zone's own rules hold.
+// TestOverrideKeepsCounts checks that changing an override's limit keeps the counts
+// and that removing it restores the zone's own rules.
 func TestOverrideKeepsCounts(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		with := func(override string) setup {
@@ -83,8 +83,8 @@ func TestOverrideKeepsCounts(t *testing.T) {
 	})
 }
 
-// TestOverrideOfOnePart looks up many exact overrides and prefixes of all
-// lengths: the longest wins.
+// TestOverrideOfOnePart checks exact overrides and prefixes of all lengths: the
+// longest match wins.
 func TestOverrideOfOnePart(t *testing.T) {
 	lines := ""
 	for bits := 8; bits <= 32; bits++ {

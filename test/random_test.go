@@ -13,8 +13,8 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// randomZones makes zones of all that does not depend on real time. STORE and
-// TAG are to be replaced.
+// randomZones returns zones with random options, except those that depend on real
+// time. The caller replaces STORE and TAG.
 func randomZones(r *rand.Rand) string {
 	var b strings.Builder
 	for z := range 1 + r.IntN(3) {
@@ -72,9 +72,9 @@ func randomRequest(r *rand.Rand) req {
 	return q
 }
 
-// TestStoresAnswerAlike asks random requests of random zones that lie in this
-// process, in a Redis, and in both: all answer alike.
-func TestStoresAnswerAlike(t *testing.T) {
+// TestStoresGiveSameResponses sends random requests to random zones in the local
+// store, in Redis, and in both, and checks that the responses are equal.
+func TestStoresGiveSameResponses(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	if v := os.Getenv("DIANA_SEED"); v != "" {
 		seed, _ = strconv.ParseUint(v, 10, 64)
@@ -95,12 +95,12 @@ func TestStoresAnswerAlike(t *testing.T) {
 			s := serve(t, setup{app: redisStore(srv.Addr, "timeout 10s"), site: handlers})
 			for i := range 60 {
 				q := randomRequest(r)
-				ask := func(tag string) *answer {
+				send := func(tag string) *answer {
 					q := q
 					q.path = "/" + tag + q.path
 					return s.send(q)
 				}
-				l, rd, x := ask("l"), ask("r"), ask("x")
+				l, rd, x := send("l"), send("r"), send("x")
 				for _, other := range []*answer{rd, x} {
 					if what := differ(l, other); what != "" && !deniedSooner(l, other) {
 						t.Fatalf("request %d %+v: %s\nlocal %v\nother %v\n%s", i, q, what, l, other, zones)
@@ -112,15 +112,16 @@ func TestStoresAnswerAlike(t *testing.T) {
 	srv.CheckTTLs()
 }
 
-// deniedSooner says whether both were denied, and other for no longer than a.
+// deniedSooner reports whether both were denied and the Retry-After of other is no
+// longer than that of a.
 func deniedSooner(a, other *answer) bool {
 	return wasDenied(a) && wasDenied(other) && retryAfter(other) <= retryAfter(a)
 }
 
 func wasDenied(a *answer) bool { return a.get("Cache-Control") != "" }
 
-// retryAfter is that of a denial. One that is remembered for a moment, instead of
-// asking Redis again, tells what was denied then: what denies by now may be more.
+// retryAfter returns the Retry-After of a denial. A denial from the denial cache
+// reports the state at the time it was cached; more rules may deny by now.
 func retryAfter(a *answer) int {
 	n, _ := strconv.Atoi(a.get("Retry-After"))
 	return n
@@ -131,7 +132,8 @@ var (
 	numbers  = regexp.MustCompile(`t=(\d+)`)
 )
 
-// differ compares answers, but for the zones' names and a second of time.
+// differ returns the first difference between two responses, ignoring the names of
+// zones and a second of elapsed time, or "".
 func differ(a, b *answer) string {
 	if a.status != b.status {
 		return fmt.Sprintf("status %d and %d", a.status, b.status)
@@ -153,8 +155,8 @@ func differ(a, b *answer) string {
 	return ""
 }
 
-// near says whether two numbers of seconds are the same but for the time
-// between two requests. A window's parts begin at the clock's own multiples.
+// near reports whether two numbers of seconds are equal but for the time between
+// two requests. The parts of a window begin at multiples of the clock.
 func near(a, b string) bool {
 	if a == b {
 		return true

@@ -16,14 +16,14 @@ func zoneOf(b backend, lines string) setup {
 	return setup{app: b.app(), site: "rate_limit {\nzone z {\n" + lines + "\n}\n}\nrespond {http.rate_limit.z.remaining}"}
 }
 
-// TestCountsSurviveReload uses a part of each rule, loads the same and other
-// configurations, and finds what was used.
+// TestCountsSurviveReload checks that the counts of each algorithm survive reloads
+// with the same and with changed options.
 func TestCountsSurviveReload(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for _, alg := range []string{"sliding_log", "fixed_window", "sliding_window", "gcra", "token_bucket", "leaky_bucket nodelay"} {
 			s := serve(t, zoneOf(b, "rule 10/100h "+alg))
-			before := len(s.log.lines(t, startsAnew))       // the process remembers the test before
-			ip := "10.0.0." + string(rune('0'+len(alg)%10)) // Redis keeps the counts of the round before
+			before := len(s.log.lines(t, startsAnew))       // the process keeps tables of earlier tests
+			ip := "10.0.0." + string(rune('0'+len(alg)%10)) // Redis keeps the previous round's counts
 			q := req{ip: ip}
 			s.want(q, 200, 200, 200, 200)
 			for _, c := range []struct{ lines, left string }{
@@ -38,18 +38,18 @@ func TestCountsSurviveReload(t *testing.T) {
 					t.Errorf("%s after 10/100h: %s left, want %s", c.lines, a.body, c.left)
 				}
 			}
-			s.reload(zoneOf(b, "rule 10/100h "+alg)) // all 10 of them and nothing more
+			s.reload(zoneOf(b, "rule 10/100h "+alg)) // all 10 are used
 			s.want(q, 429)
 			s.reload(zoneOf(b, "rule 11/100h "+alg))
 			s.want(q, 200, 429)
 			if n := len(s.log.lines(t, startsAnew)) - before; n != 0 {
-				t.Errorf("%s: %d lines say that counts start anew, want none", alg, n)
+				t.Errorf("%s: %d lines say that counts were reset, want none", alg, n)
 			}
 		}
 	})
 }
 
-// TestBurstChangeKeepsCounts changes the burst alone.
+// TestBurstChangeKeepsCounts checks that a changed burst keeps the counts.
 func TestBurstChangeKeepsCounts(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, zoneOf(b, "rule 10/100h gcra burst 6"))
@@ -61,9 +61,9 @@ func TestBurstChangeKeepsCounts(t *testing.T) {
 	})
 }
 
-// TestChangeOfKindStartsAnew: what counts in another way cannot keep counts,
-// and says so.
-func TestChangeOfKindStartsAnew(t *testing.T) {
+// TestIncompatibleChangeResetsCounts checks that a change of algorithm or rules that
+// cannot keep the counts resets them and logs it.
+func TestIncompatibleChangeResetsCounts(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, zoneOf(b, "rule 2/100h"))
 		before := len(s.log.lines(t, startsAnew))
@@ -82,24 +82,24 @@ func TestChangeOfKindStartsAnew(t *testing.T) {
 	})
 }
 
-// TestPlacesStartCountsAnew: to make room for places a zone in this process
-// starts anew and says so; in Redis they lie beside the counts.
-func TestPlacesStartCountsAnew(t *testing.T) {
+// TestAddingInFlightResetsLocalCounts checks that adding in_flight to a local zone
+// resets its counts and logs it. In Redis, permits are stored beside the counts.
+func TestAddingInFlightResetsLocalCounts(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, zoneOf(b, "rule 2/100h"))
 		before := len(s.log.lines(t, startsAnew))
 		s.want(req{}, 200, 200, 429)
 		s.reload(zoneOf(b, "rule 2/100h\nin_flight 5"))
-		told := len(s.log.lines(t, startsAnew)) - before
-		if status := s.send(req{}).status; (status == 200) != (told == 1) || b.redis != nil && status != 429 {
-			t.Errorf("status %d, and %d lines say that counts start anew", status, told)
+		logged := len(s.log.lines(t, startsAnew)) - before
+		if status := s.send(req{}).status; (status == 200) != (logged == 1) || b.redis != nil && status != 429 {
+			t.Errorf("status %d, and %d lines say that counts were reset", status, logged)
 		}
 	})
 }
 
-// TestTwoVersionsSideBySide has two servers' worth of rules in one Redis, as
-// while instances are updated: neither misreads the other's counts.
-func TestTwoVersionsSideBySide(t *testing.T) {
+// TestTwoRuleVersionsInOneRedis uses two versions of the rules in one Redis, as
+// during a rolling update: neither misreads the other's counts.
+func TestTwoRuleVersionsInOneRedis(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, zoneOf(b, "rule 3/100h"))
 		s.want(req{}, 200)
@@ -108,7 +108,7 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 			s.want(req{}, 200, 200, 200, 429)
 		}
 		s.reload(zoneOf(b, "rule 4/100h"))
-		if b.redis != nil { // locally the old counts are gone with the old rules
+		if b.redis != nil { // the local store drops the counts of replaced rules
 			s.want(req{}, 200, 200, 200, 429)
 		} else {
 			s.want(req{}, 200, 200, 200, 200, 429)
@@ -116,9 +116,10 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	})
 }
 
-// TestFailedLoadGivesBack loads configurations that go wrong at different
-// points: what runs goes on, with its counts, and nothing is held for the rest.
-func TestFailedLoadGivesBack(t *testing.T) {
+// TestFailedLoadReleasesResources loads configurations that fail at different
+// points: the running one continues with its counts, and the failed ones keep
+// nothing in the pools.
+func TestFailedLoadReleasesResources(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -133,11 +134,11 @@ func TestFailedLoadGivesBack(t *testing.T) {
 		s.want(req{}, 200)
 		url := s.url
 		for what, c := range map[string]setup{
-			"a store that is wrong": {app: b.app() + redisStore(nobody(t), "name other") + redisStore(nobody(t), "name wrong", "password {env.NO_SUCH_VARIABLE}"), site: "respond ok"},
-			"a zone that is wrong":  {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\nzone twice {\nrule 1/1h\n}\n}\nrate_limit {\nzone twice {\nrule 2/1h\n}\n}"},
-			"no such store":         {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\nzone other {\nrule 1/1h\nstore nowhere\n}\n}"},
-			"another handler":       {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\n}\nroot {\nheader {\n}\n}\nbasic_auth {\nuser nohash\n}"},
-			"no room to listen":     {app: b.app() + redisStore(nobody(t), "name other"), site: "rate_limit {\nzone z {\nrule 1/1h\n}\n}\nrate_limit {\nzone new {\nrule 1/1h\n}\n}", more: "http://:" + port(taken) + " {\nbind 127.0.0.1\n}"},
+			"an invalid store": {app: b.app() + redisStore(unusedAddr(t), "name other") + redisStore(unusedAddr(t), "name wrong", "password {env.NO_SUCH_VARIABLE}"), site: "respond ok"},
+			"an invalid zone":  {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\nzone twice {\nrule 1/1h\n}\n}\nrate_limit {\nzone twice {\nrule 2/1h\n}\n}"},
+			"an unknown store": {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\nzone other {\nrule 1/1h\nstore nowhere\n}\n}"},
+			"another handler":  {app: b.app(), site: "rate_limit {\nzone new {\nrule 1/1h\n}\n}\nroot {\nheader {\n}\n}\nbasic_auth {\nuser nohash\n}"},
+			"a port in use":    {app: b.app() + redisStore(unusedAddr(t), "name other"), site: "rate_limit {\nzone z {\nrule 1/1h\n}\n}\nrate_limit {\nzone new {\nrule 1/1h\n}\n}", more: "http://:" + port(taken) + " {\nbind 127.0.0.1\n}"},
 		} {
 			if err := s.load(c); err == nil {
 				t.Fatalf("%s: loads", what)
@@ -145,7 +146,7 @@ func TestFailedLoadGivesBack(t *testing.T) {
 			wantPools(t, 1, held)
 		}
 		if s.url != url {
-			t.Fatal("the site moved")
+			t.Fatal("the site's address changed")
 		}
 		s.want(req{}, 200, 429)
 	})
@@ -156,9 +157,10 @@ func port(l net.Listener) string {
 	return port
 }
 
-// TestPoolsFollowConfiguration drops zones and stores that are no longer there.
-func TestPoolsFollowConfiguration(t *testing.T) {
-	s := serve(t, setup{app: redisStore(nobody(t)), site: `
+// TestReloadReleasesUnusedPools checks that a reload releases removed zones and
+// stores.
+func TestReloadReleasesUnusedPools(t *testing.T) {
+	s := serve(t, setup{app: redisStore(unusedAddr(t)), site: `
 		rate_limit {
 			zone one {
 				rule 1/1h
@@ -181,9 +183,9 @@ func TestPoolsFollowConfiguration(t *testing.T) {
 	wantPools(t, 0, 0)
 }
 
-// TestValidateDialsNobody: a configuration that is only looked at must not
-// reach out.
-func TestValidateDialsNobody(t *testing.T) {
+// TestValidateDoesNotDial checks that validating a configuration opens no
+// connection.
+func TestValidateDoesNotDial(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +219,6 @@ func TestValidateDialsNobody(t *testing.T) {
 	if n := dialed.Load(); n != 0 {
 		t.Errorf("dialed %d times", n)
 	}
-	s.reload(c) // and now it does
+	s.reload(c) // running it dials
 	until(t, "a connection", func() bool { return dialed.Load() > 0 })
 }

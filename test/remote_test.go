@@ -20,32 +20,32 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// ruled is a site whose rules a file may change.
-type ruled struct {
+// ruledSite is a site that follows a rules file.
+type ruledSite struct {
 	*site
 	path string
 }
 
-func serveRuled(t *testing.T, c setup) *ruled {
+func serveRuled(t *testing.T, c setup) *ruledSite {
 	t.Helper()
-	r := &ruled{path: filepath.Join(t.TempDir(), "rules.json")}
+	r := &ruledSite{path: filepath.Join(t.TempDir(), "rules.json")}
 	c.app += "\nrules file " + r.path
 	r.site = serve(t, c)
 	return r
 }
 
-// follower follows the source of the running configuration.
+// follower returns the follower of the running configuration's source.
 func (s *site) follower() *rules.Follower {
 	s.Helper()
 	list := pool.Values("followers")
 	if len(list) != 1 {
-		s.Fatalf("%d sources are followed", len(list))
+		s.Fatalf("%d followers, want 1", len(list))
 	}
 	return list[0].(*rules.Follower)
 }
 
-// refusals is how often a document was rejected, or could not be read.
-func refusals(t *testing.T) float64 {
+// rejections returns the number of times a document was rejected or unreadable.
+func rejections(t *testing.T) float64 {
 	t.Helper()
 	var m dto.Metric
 	if err := metrics.Get().RulesErrors.Write(&m); err != nil {
@@ -54,8 +54,9 @@ func refusals(t *testing.T) float64 {
 	return m.GetCounter().GetValue()
 }
 
-// write puts a document where the source is, at once: half of one would be another.
-func (r *ruled) write(document string) {
+// write replaces the source's document atomically: part of a document could be
+// another valid one.
+func (r *ruledSite) write(document string) {
 	r.Helper()
 	if err := os.WriteFile(r.path+".new", []byte(document), 0o600); err != nil {
 		r.Fatal(err)
@@ -65,37 +66,38 @@ func (r *ruled) write(document string) {
 	}
 }
 
-// give puts a document in force.
-func (r *ruled) give(document string) {
+// apply writes a document and waits until it is in force.
+func (r *ruledSite) apply(document string) {
 	r.Helper()
 	want, err := rules.Parse([]byte(document))
 	if err != nil {
 		r.Fatal(err)
 	}
-	before := refusals(r.T)
+	before := rejections(r.T)
 	r.write(document)
 	until(r, "the document to be in force", func() bool {
 		st := r.follower().Status()
-		if isRefusal(st.Err) && refusals(r.T) > before {
+		if isRejection(st.Err) && rejections(r.T) > before {
 			r.Fatal(st.Err)
 		}
 		return st.Err == nil && reflect.DeepEqual(r.follower().Good(), want)
 	})
 }
 
-// isRefusal says whether an error is one in a document, and not in reading it.
-func isRefusal(err error) bool {
+// isRejection reports whether err is an error in a document rather than in reading
+// it.
+func isRejection(err error) bool {
 	return err != nil && !errors.Is(err, fs.ErrNotExist)
 }
 
-// refused gives a document that must be refused and returns what is said of it.
-func (r *ruled) refused(document string) (said string) {
+// rejected writes a document that must be rejected and returns the error.
+func (r *ruledSite) rejected(document string) (said string) {
 	r.Helper()
-	before := refusals(r.T)
+	before := rejections(r.T)
 	r.write(document)
-	until(r, "the document to be refused: "+document, func() bool {
+	until(r, "the document to be rejected: "+document, func() bool {
 		err := r.follower().Status().Err
-		if refusals(r.T) == before || !isRefusal(err) {
+		if rejections(r.T) == before || !isRejection(err) {
 			return false
 		}
 		said = err.Error()
@@ -106,42 +108,42 @@ func (r *ruled) refused(document string) (said string) {
 
 func zoneDocument(zone string) string { return `{"zones": {"z": ` + zone + `}}` }
 
-// TestRulesFromOutside changes everything that a document can, while the counts
-// go on.
-func TestRulesFromOutside(t *testing.T) {
+// TestRemoteRules changes everything that a document can change, while the counts
+// continue.
+func TestRemoteRules(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serveRuled(t, zoneOf(b, "rule 4/100h\noverride 10.0.0.9 unlimited"))
 		q := req{ip: "10.0.0.1"}
 		s.want(q, 200, 200)
-		s.give(zoneDocument(`{"rules": [{"limit": 6, "window": "100h"}]}`))
+		s.apply(zoneDocument(`{"rules": [{"limit": 6, "window": "100h"}]}`))
 		s.want(q, 200, 200, 200, 200, 429) // two were used
-		s.give(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`))
+		s.apply(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`))
 		s.want(q, 429)
-		s.want(req{ip: "10.0.0.9"}, 200, 200, 200, 200) // what it leaves out stays
-		s.give(zoneDocument(`{"shadow": true}`))
+		s.want(req{ip: "10.0.0.9"}, 200, 200, 200, 200) // options that the document omits are kept
+		s.apply(zoneDocument(`{"shadow": true}`))
 		s.want(q, 200, 200)
-		s.give(zoneDocument(`{"enabled": false}`))
+		s.apply(zoneDocument(`{"enabled": false}`))
 		s.want(q, 200, 200)
-		s.give(zoneDocument(`{"rules": [{"limit": 100, "window": "100h"}], "overrides": [
+		s.apply(zoneDocument(`{"rules": [{"limit": 100, "window": "100h"}], "overrides": [
 			{"key": ["10.0.0.2"], "unlimited": true}, {"key": ["10.0.0.3"], "rules": [{"limit": 0, "window": "1s"}]},
 			{"key": ["10.1.0.0/16"], "rules": [{"limit": 1, "window": "100h"}]}]}`))
 		s.want(req{ip: "10.0.0.3"}, 429)
 		s.want(req{ip: "10.1.2.3"}, 200, 429)
 		s.want(req{ip: "10.0.0.2"}, 200)
-		s.give(`{"zones": {}}`)
-		s.want(q, 429) // the zone's own four
+		s.apply(`{"zones": {}}`)
+		s.want(q, 429) // the zone's configured limit of 4
 		s.want(req{ip: "10.0.0.3"}, 200, 200, 200, 200, 429)
 	})
 }
 
-// TestRulesOfAnotherKind start the counts anew, with one line for each change,
-// whose tables are given back.
-func TestRulesOfAnotherKind(t *testing.T) {
+// TestIncompatibleRemoteRulesResetCounts checks that rules that cannot keep the
+// counts reset them, log one line per change, and release the old tables.
+func TestIncompatibleRemoteRulesResetCounts(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h"))
 	before := len(s.log.lines(t, startsAnew))
 	for i, alg := range []string{"gcra", "fixed_window", "sliding_window", "gcra"} {
 		s.want(req{}, 200, 200, 429)
-		s.give(zoneDocument(`{"rules": [{"limit": 2, "window": "100h", "algorithm": {"name": "` + alg + `"}}]}`))
+		s.apply(zoneDocument(`{"rules": [{"limit": 2, "window": "100h", "algorithm": {"name": "` + alg + `"}}]}`))
 		if got := s.log.lines(t, startsAnew)[before:]; len(got) != i+1 || got[i]["zone"] != "z" {
 			t.Fatalf("%s: log lines %v, want %d", alg, got, i+1)
 		}
@@ -150,10 +152,11 @@ func TestRulesOfAnotherKind(t *testing.T) {
 	s.want(req{}, 200, 200, 429)
 }
 
-// TestRefusedDocuments leave everything as it was, and say what is wrong.
-func TestRefusedDocuments(t *testing.T) {
+// TestRejectedDocuments checks that a rejected document changes nothing and that
+// the error names the reason.
+func TestRejectedDocuments(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h\nkey {client_ip} {http.request.method}"))
-	s.give(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`))
+	s.apply(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`))
 	s.want(req{}, 200)
 	for zone, want := range map[string]string{
 		`{"rules": [{"limit": 1, "window": "1s"}, {"limit": 0, "window": "1s"}]}`: `/zones/z/rules/1: `,
@@ -168,11 +171,11 @@ func TestRefusedDocuments(t *testing.T) {
 		`{"overrides": [{"key": ["x", "y"], "unlimited": true}, {"key": ["x", "y"], "unlimited": true}]}`: `/zones/z/overrides/1: override ["x" "y"] stands twice`,
 		`{"match": []}`: `/zones/z/match: unknown`,
 	} {
-		if said := s.refused(zoneDocument(zone)); !strings.Contains(said, want) {
+		if said := s.rejected(zoneDocument(zone)); !strings.Contains(said, want) {
 			t.Errorf("%s: %q, want %q", zone, said, want)
 		}
 	}
-	if said := s.refused(`{"zones": {"z": {}, "y": 7}}`); said != "/zones/y: 7: want an object" {
+	if said := s.rejected(`{"zones": {"z": {}, "y": 7}}`); said != "/zones/y: 7: want an object" {
 		t.Errorf("%q", said)
 	}
 	s.want(req{}, 200, 200, 429)
@@ -182,10 +185,11 @@ func TestRefusedDocuments(t *testing.T) {
 	wantPools(t, 1, 0)
 }
 
-// TestUnknownZones are told of, and nothing else.
-func TestUnknownZones(t *testing.T) {
+// TestUnknownZonesAreReported checks that unknown zones in a document are logged
+// and otherwise ignored.
+func TestUnknownZonesAreReported(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h"))
-	s.give(`{"zones": {"z": {"rules": [{"limit": 1, "window": "100h"}]}, "gone": {}, "` + strings.Repeat("x", 300) + `\n": {}}}`)
+	s.apply(`{"zones": {"z": {"rules": [{"limit": 1, "window": "100h"}]}, "gone": {}, "` + strings.Repeat("x", 300) + `\n": {}}}`)
 	s.want(req{}, 200, 429)
 	lines := s.log.lines(t, "rules from outside name zones that this configuration does not have")
 	if len(lines) != 1 || !strings.HasPrefix(fmt.Sprint(lines[0]["zones"]), "[gone x") || len(fmt.Sprint(lines[0]["zones"])) > 80 {
@@ -193,17 +197,17 @@ func TestUnknownZones(t *testing.T) {
 	}
 }
 
-// TestLastGoodRules hold over a reload, a refusal and, from Caddy's storage, a
-// restart with the source gone.
+// TestLastGoodRules checks that the last valid rules survive a reload, a rejected
+// document and, from Caddy's storage, a restart without the source.
 func TestLastGoodRules(t *testing.T) {
 	c := zoneOf(backend{}, "rule 1/100h")
 	s := serveRuled(t, c)
 	c.app += "\nrules file " + s.path
-	s.give(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`))
+	s.apply(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`))
 	s.want(req{}, 200)
 	s.reload(c)
 	s.want(req{}, 200)
-	s.refused(`{"zones": 1}`)
+	s.rejected(`{"zones": 1}`)
 	s.reload(c)
 	s.want(req{}, 200, 429)
 	if err := os.Remove(s.path); err != nil {
@@ -214,16 +218,18 @@ func TestLastGoodRules(t *testing.T) {
 	}
 	wantPools(t, 0, 0)
 	s.reload(c)
-	s.want(req{}, 200, 200, 200, 429) // another process would begin with no counts, too
+	s.want(req{}, 200, 200, 200, 429) // a new process has no counts either
 	until(t, "the source to be missed", func() bool { return s.follower().Status().Err != nil })
 }
 
-// TestRulesThatDoNotFit the configuration that is loaded give way to its own.
-func TestRulesThatDoNotFit(t *testing.T) {
+// TestRemoteRulesInvalidAfterReload checks that a newly loaded configuration that
+// the remote rules do not fit uses its own rules, and that the remote rules are in
+// force again once a configuration fits.
+func TestRemoteRulesInvalidAfterReload(t *testing.T) {
 	c := zoneOf(backend{}, "rule 1/100h")
 	s := serveRuled(t, c)
 	c.app += "\nrules file " + s.path
-	s.give(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}], "overrides": [{"key": ["10.0.0.2"], "unlimited": true}]}`))
+	s.apply(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}], "overrides": [{"key": ["10.0.0.2"], "unlimited": true}]}`))
 	two := zoneOf(backend{}, "rule 2/100h\nkey {client_ip} x")
 	two.app = c.app
 	s.reload(two)
@@ -234,9 +240,9 @@ func TestRulesThatDoNotFit(t *testing.T) {
 	s.want(req{}, 200, 200, 200, 429)
 }
 
-// TestRulesChangeATurn: a queue in one zone changes what the others must reckon
-// with, whose counts stay.
-func TestRulesChangeATurn(t *testing.T) {
+// TestRemoteQueueKeepsOtherCounts checks that a queue added to one zone, which
+// recompiles the rules of the others, keeps their counts.
+func TestRemoteQueueKeepsOtherCounts(t *testing.T) {
 	s := serveRuled(t, setup{site: `rate_limit {
 		zone a {
 			rule 3/100h gcra
@@ -247,25 +253,26 @@ func TestRulesChangeATurn(t *testing.T) {
 	}
 	respond ok`})
 	s.want(req{}, 200)
-	s.give(`{"zones": {"b": {"rules": [{"limit": 1000, "window": "1s", "algorithm": {"name": "leaky_bucket"}}]}}}`)
+	s.apply(`{"zones": {"b": {"rules": [{"limit": 1000, "window": "1s", "algorithm": {"name": "leaky_bucket"}}]}}}`)
 	s.want(req{}, 200, 200, 429)
-	s.give(`{"zones": {}}`)
+	s.apply(`{"zones": {}}`)
 	s.want(req{}, 429)
 }
 
-// TestRulesOfTwoHandlers that name one zone change together.
-func TestRulesOfTwoHandlers(t *testing.T) {
+// TestRemoteRulesOfSharedZone checks that the rules of a zone shared by two handlers
+// change together.
+func TestRemoteRulesOfSharedZone(t *testing.T) {
 	zone := "rate_limit {\nzone z {\nrule 2/100h\n}\n}\nrespond ok"
 	s := serveRuled(t, setup{site: zone, more: "http://:8002 {\n" + zone + "\n}"})
-	s.give(zoneDocument(`{"rules": [{"limit": 3, "window": "100h", "algorithm": {"name": "gcra"}}]}`))
+	s.apply(zoneDocument(`{"rules": [{"limit": 3, "window": "100h", "algorithm": {"name": "gcra"}}]}`))
 	s.want(req{}, 200, 200)
 	s.want(req{to: s.second}, 200, 429)
 	wantPools(t, 1, 0)
 }
 
-// TestRulesUnderLoad: not a request is lost or wrongly denied while the rules
-// change.
-func TestRulesUnderLoad(t *testing.T) {
+// TestRemoteRulesUnderLoad checks that no request is lost or wrongly denied while
+// the rules change.
+func TestRemoteRulesUnderLoad(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serveRuled(t, zoneOf(b, "rule 1000000/100h"))
 		stop := make(chan struct{})
@@ -288,7 +295,7 @@ func TestRulesUnderLoad(t *testing.T) {
 			}()
 		}
 		for i := range 10 {
-			s.give(zoneDocument(fmt.Sprintf(`{"rules": [{"limit": %d, "window": "100h", "algorithm": {"name": "%s"}}]}`,
+			s.apply(zoneDocument(fmt.Sprintf(`{"rules": [{"limit": %d, "window": "100h", "algorithm": {"name": "%s"}}]}`,
 				100_000*(1+i), []string{"gcra", "sliding_window"}[i/2%2])))
 		}
 		close(stop)
@@ -300,8 +307,9 @@ func TestRulesUnderLoad(t *testing.T) {
 	})
 }
 
-// TestRulesOfTheStoresRedis are pushed by a message.
-func TestRulesOfTheStoresRedis(t *testing.T) {
+// TestRemoteRulesFromStoreRedis checks that rules in the store's Redis are pushed by
+// a Pub/Sub message.
+func TestRemoteRulesFromStoreRedis(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		if b.redis == nil {
 			return

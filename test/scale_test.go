@@ -17,9 +17,9 @@ import (
 	"github.com/dianalimiter/diana/internal/topk"
 )
 
-// TestThousandZones: a zone has a fixed number of time series and a fixed size
-// of its busiest keys, however many clients there are. DIANA_KEYS says how many;
-// ten million take a minute and 1 GiB.
+// TestThousandZones checks that the number of time series and the size of the
+// busiest keys of a zone do not depend on the number of clients. DIANA_KEYS sets
+// that number; ten million take a minute and 1 GiB.
 func TestThousandZones(t *testing.T) {
 	const zones = 1000
 	clients := 5000
@@ -70,31 +70,31 @@ func TestThousandZones(t *testing.T) {
 	}
 	before := count()
 	e := benchtest.NewExchange(t)
-	for i, h := range handlers { // other clients make no other series
+	for i, h := range handlers { // more clients add no series
 		if err := e.Do(h, fmt.Sprint("another ", i)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if after := count(); after != before || after > 12*zones {
-		t.Errorf("%d series, and %d after a thousand more clients: want at most 12 a zone", before, after)
+		t.Errorf("%d series, and %d after a thousand more clients: want at most 12 per zone", before, after)
 	}
-	ask := func(path string) (took time.Duration, size int) {
+	get := func(path string) (took time.Duration, size int) {
 		begun := time.Now()
-		status, text := s.ask("GET", path, "", nil)
+		status, text := s.admin("GET", path, "", nil)
 		if status != 200 {
 			t.Error(text)
 		}
 		return time.Since(begun).Round(time.Microsecond), len(text)
 	}
-	all, size := ask("zones")
+	all, size := get("zones")
 	shown := "history?since=0"
 	for i := range 24 {
 		shown += fmt.Sprint("&zone=z", i)
 	}
-	past, _ := ask(shown)
-	top, _ := ask("zones/z7/top")
+	past, _ := get(shown)
+	top, _ := get("zones/z7/top")
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	t.Logf("%d keys in %d zones: %d series; GET zones answers %d bytes in %v, history of 24 zones in %v, top in %v; two sketches take %d bytes a zone; heap %d MiB",
+	t.Logf("%d keys in %d zones: %d series; GET zones returns %d bytes in %v, history of 24 zones in %v, top in %v; two sketches take %d bytes per zone; heap %d MiB",
 		clients, zones, before, size, all, past, top, 2*unsafe.Sizeof(topk.Sketch{}), m.HeapAlloc>>20)
 }

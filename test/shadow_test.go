@@ -57,9 +57,9 @@ func TestShadowOnlyReports(t *testing.T) {
 	})
 }
 
-// TestShadowIsChargedIfOthersAdmit: what the others deny is not charged to a
-// shadow, and what a shadow denies is charged to the others.
-func TestShadowIsChargedIfOthersAdmit(t *testing.T) {
+// TestShadowIsChargedWhenAdmitted checks that a request denied by another zone is
+// not charged to a shadow zone and that a shadow denial is charged to the others.
+func TestShadowIsChargedWhenAdmitted(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -102,8 +102,8 @@ func TestShadowIsChargedIfOthersAdmit(t *testing.T) {
 	})
 }
 
-// TestAccessLogNamesTheDenial has one zone deny and shadows beside it: the line
-// tells of the one that denied.
+// TestAccessLogNamesTheDenial checks that the access log line names the denying zone
+// and not the shadow zones beside it.
 func TestAccessLogNamesTheDenial(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `

@@ -20,7 +20,7 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// wantStored checks that a site counts in Redis, where keys were before.
+// wantStored checks that a site counts in Redis, in which keys lists the keys.
 func wantStored(t *testing.T, srv *redistest.Server, c setup, keys func() []string) {
 	t.Helper()
 	s := serve(t, c)
@@ -36,9 +36,9 @@ func wantStored(t *testing.T, srv *redistest.Server, c setup, keys func() []stri
 	}
 }
 
-// TestWaysToRedis reaches a server by all forms of an address, with secrets
-// from all sources.
-func TestWaysToRedis(t *testing.T) {
+// TestRedisAddresses connects to a server by every form of address, with secrets
+// from every source.
+func TestRedisAddresses(t *testing.T) {
 	socket := unixSocket(t)
 	srv := redistest.Start(t, "--requirepass", "canary", "--unixsocket", socket, "--unixsocketperm", "700")
 	client := srv.Client()
@@ -86,7 +86,7 @@ func TestWaysToRedis(t *testing.T) {
 	}
 	t.Run("wrong password", func(t *testing.T) {
 		s := serve(t, setup{app: redisStore(srv.Addr, "password canary-wrong"), site: site})
-		s.want(req{}, 200, 429) // alone
+		s.want(req{}, 200, 429) // without Redis
 		line := s.log.wait(t, "Redis refuses: going on without it")
 		if text, _ := line["error"].(string); !strings.HasPrefix(text, "WRONGPASS") || strings.Contains(s.log.text(), "canary-wrong") {
 			t.Errorf("log line %v", line)
@@ -94,12 +94,12 @@ func TestWaysToRedis(t *testing.T) {
 	})
 }
 
-// TestRedisOverTLS reaches a server whose certificate a file vouches for, and
-// does not trust one that nobody vouches for.
+// TestRedisOverTLS checks that a server whose certificate is signed by the
+// configured CA is trusted and that no other one is.
 func TestRedisOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := writeCertificate(t, dir)
-	port := strings.TrimPrefix(nobody(t), "127.0.0.1:")
+	port := strings.TrimPrefix(unusedAddr(t), "127.0.0.1:")
 	srv := redistest.Start(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
 	site := "rate_limit {\nzone z {\nrule 1/1h\n}\n}\nrespond ok"
 	keys := func() []string { return srv.Client().Keys(context.Background(), "*:z:*").Val() }

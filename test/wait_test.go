@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// timed sends a request and says how long its answer took.
+// timed sends a request and returns its response and latency.
 func (s *site) timed(q req) (*answer, time.Duration) {
 	s.Helper()
 	begun := time.Now()
@@ -40,7 +40,7 @@ func TestMaxWait(t *testing.T) {
 			a := s.send(q)
 			took := time.Since(begun)
 			if a.body == "allowed" && took >= 600*time.Millisecond && i < 100 {
-				continue // too slow: there was nothing to wait for
+				continue // the window ended before the third request
 			}
 			if a.status != 200 || a.body != "delayed" || took < 600*time.Millisecond {
 				t.Errorf("status %d %q after %v, want 200 after the window", a.status, a.body, took)
@@ -56,18 +56,19 @@ func TestMaxWait(t *testing.T) {
 			}
 			return false
 		})
-		// What another zone denies for longer, or without a max_wait, is not waited for.
+		// A request does not wait if another zone denies for longer than, or without, max_wait.
 		x := req{ip: "10.0.0.2", header: map[string]string{"X-Other": "x"}}
 		s.want(x, 200)
 		s.want(x, 429)
 		if n := s.metric("decisions_total", "zone", "z", "decision", "refused_elsewhere"); n < 1 {
-			t.Errorf("%v requests were refused elsewhere", n)
+			t.Errorf("refused_elsewhere rose by %v", n)
 		}
 	})
 }
 
-// TestMaxWaitIsTooShort denies at once: nobody waits for nothing.
-func TestMaxWaitIsTooShort(t *testing.T) {
+// TestMaxWaitTooShort checks that a request is denied immediately if max_wait is
+// too short to admit it.
+func TestMaxWaitTooShort(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -95,9 +96,9 @@ func TestMaxWaitIsTooShort(t *testing.T) {
 	})
 }
 
-// TestOldestAsksFirst lines requests up: they pass in the order in which they
-// came, each in its window.
-func TestOldestAsksFirst(t *testing.T) {
+// TestWaitersAreServedInOrder checks that waiting requests are admitted in order of
+// arrival, one per window.
+func TestWaitersAreServedInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -124,29 +125,29 @@ func TestOldestAsksFirst(t *testing.T) {
 		}
 		for i := range n {
 			if at := <-came; at != i {
-				t.Errorf("request %d passed as number %d", at, i)
+				t.Errorf("request %d was admitted as number %d", at, i)
 			}
 		}
 		if waiting() != 0 {
-			t.Errorf("%d wait, want nobody", waiting())
+			t.Errorf("%d requests wait, want none", waiting())
 		}
 	})
 }
 
-// maxWaiting is how many requests wait in a zone at most.
+// maxWaiting is the maximum number of waiting requests in a zone.
 const maxWaiting = 1000
 
-// waiting returns how many requests wait in this process: each in a goroutine of its
-// own.
+// waiting returns the number of waiting requests, each of which has a goroutine in
+// this process.
 func waiting() int {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
 	return strings.Count(b.String(), "limiter.(*waiter).wait(")
 }
 
-// TestThousandWait fills the queue of a zone: one more is denied at once. It
-// also lets all of them go away, which must leave nothing behind.
-func TestThousandWait(t *testing.T) {
+// TestWaitQueueLimit fills the queue of a zone, checks that further requests are
+// denied immediately, cancels all and checks that the queue is empty.
+func TestWaitQueueLimit(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
 			zone z {
@@ -162,7 +163,7 @@ func TestThousandWait(t *testing.T) {
 	for i := range maxWaiting {
 		go func() {
 			q := req{ctx: ctx}
-			if i%20 == 1 { // one waits for another key, where there is room once
+			if i%20 == 1 { // another key, whose first request is admitted
 				q.ip = fmt.Sprintf("10.1.0.%d", i/20)
 				_, _ = s.try(q)
 			}
@@ -177,18 +178,18 @@ func TestThousandWait(t *testing.T) {
 	for range 3 {
 		s.between(s.want(req{}, 429), "Retry-After", 1790, 1800)
 	}
-	s.want(req{ip: "10.0.0.2"}, 200) // who has room does not queue
+	s.want(req{ip: "10.0.0.2"}, 200) // an admitted request does not queue
 	cancel()
 	for range maxWaiting {
 		if status := <-answered; status != 0 {
-			t.Fatalf("status %d, want none for who went away", status)
+			t.Fatalf("status %d, want no response to a canceled request", status)
 		}
 	}
 	until(t, "an empty queue", func() bool { return waiting() == 0 })
 }
 
-// TestWhoWaitsAndGoesIsNotCharged leaves before there is room.
-func TestWhoWaitsAndGoesIsNotCharged(t *testing.T) {
+// TestCanceledWaitIsNotCharged cancels requests that wait for a window.
+func TestCanceledWaitIsNotCharged(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, zoneOf(b, "rule 1/2s\nmax_wait 20s"))
 		s.want(req{}, 200)
@@ -199,15 +200,15 @@ func TestWhoWaitsAndGoesIsNotCharged(t *testing.T) {
 			}
 			cancel()
 		}
-		// Had they been charged, this one would wait for three windows.
+		// If they were charged, this request would wait for three windows.
 		if a, took := s.timed(req{}); a.status != 200 || took > 4*time.Second {
 			t.Errorf("status %d %q after %v", a.status, a.body, took)
 		}
 	})
 }
 
-// TestDuplicateIsNotWaitedFor: max_wait does not help a duplicate.
-func TestDuplicateIsNotWaitedFor(t *testing.T) {
+// TestDuplicateDoesNotWait checks that max_wait does not apply to duplicates.
+func TestDuplicateDoesNotWait(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
 			zone z {
@@ -223,8 +224,8 @@ func TestDuplicateIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// TestPlacesAreWaitedFor: a place is free again when another request ends.
-func TestPlacesAreWaitedFor(t *testing.T) {
+// TestWaitForPermit checks that a request waits for the permit of another one.
+func TestWaitForPermit(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g := newGate()
 		s := serve(t, setup{app: b.app(), site: `
@@ -247,9 +248,9 @@ func TestPlacesAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestLeakyBucketPaces: admitted requests leave evenly spaced, and what does not
-// fit into the queue is denied.
-func TestLeakyBucketPaces(t *testing.T) {
+// TestLeakyBucketPacing checks that admitted requests are evenly spaced and that
+// requests beyond the queue are denied.
+func TestLeakyBucketPacing(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
@@ -279,14 +280,14 @@ func TestLeakyBucketPaces(t *testing.T) {
 			if answers[i].body == "delayed" {
 				delayed++
 			}
-			earlier := 0 // of those that left, this one included
+			earlier := 0 // requests that left so far, including this one
 			for k, other := range left {
 				if answers[k].status == 200 && other <= d {
 					earlier++
 				}
 			}
 			if least := time.Duration(earlier-1) * gap; d < least-time.Millisecond {
-				t.Errorf("number %d left after %v, want %v at the least: %v", earlier, d, least, left)
+				t.Errorf("request %d left after %v, want at least %v: %v", earlier, d, least, left)
 			}
 		}
 		// While the requests arrive the queue drains a little.

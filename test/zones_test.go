@@ -9,8 +9,8 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// TestZoneSharedByName names one zone in two sites on two servers, which count
-// as one; another name does not.
+// TestZoneSharedByName checks that zones of one name in sites on two servers share
+// their counts and that zones of other names do not.
 func TestZoneSharedByName(t *testing.T) {
 	const shared = "rate_limit {\nzone shared {\nrule 3/1h\n}\n}\n"
 	onBoth(t, func(t *testing.T, b backend) {
@@ -33,15 +33,15 @@ func TestZoneSharedByName(t *testing.T) {
 	})
 }
 
-// TestZoneDefinedTwice: the same name with another definition is an error that
-// names both.
+// TestZoneDefinedTwice checks that two different definitions of one name are an
+// error that shows both.
 func TestZoneDefinedTwice(t *testing.T) {
 	for _, change := range []string{
 		"rule 4/1h", "rule 3/2h", "rule 3/1h gcra", "rule 3/1h\nrule 9/9h", "rule 3/1h\nkey {header.A}",
 		"rule 3/1h\nipv4_prefix 24", "rule 3/1h\nipv6_prefix 48", "rule 3/1h\nkey_missing deny", "rule 3/1h\nstore local",
 	} {
 		s := newSite(t)
-		err := s.load(setup{app: redisStore(nobody(t)), site: `
+		err := s.load(setup{app: redisStore(unusedAddr(t)), site: `
 			rate_limit {
 				zone z {
 					rule 3/1h
@@ -57,8 +57,9 @@ func TestZoneDefinedTwice(t *testing.T) {
 	}
 }
 
-// TestZoneOfSameMeaning writes the same zone in two ways.
-func TestZoneOfSameMeaning(t *testing.T) {
+// TestEquivalentZoneDefinitions checks that a zone may be written in two equivalent
+// ways.
+func TestEquivalentZoneDefinitions(t *testing.T) {
 	s := serve(t, setup{site: "rate_limit {\nzone z {\nrule 3/1h\nmatch path /a\n}\n}\nrespond ok", more: `
 		http://:8002 {
 			rate_limit {
@@ -78,8 +79,9 @@ func TestZoneOfSameMeaning(t *testing.T) {
 	s.want(req{path: "/a"}, 429)
 }
 
-// TestDirectivesOneAfterTheOther: the first charges what the second denies.
-func TestDirectivesOneAfterTheOther(t *testing.T) {
+// TestDirectivesChargeSeparately checks that the first directive charges a request
+// that the second denies.
+func TestDirectivesChargeSeparately(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			route {
@@ -103,8 +105,7 @@ func TestDirectivesOneAfterTheOther(t *testing.T) {
 	})
 }
 
-// TestAllOrNothing has zones that deny at different times: a denied request is
-// charged nowhere.
+// TestAllOrNothing checks that a request denied by any zone is charged in none.
 func TestAllOrNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
@@ -135,7 +136,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// stores that a handler's zones may lie in, two of them in Redis.
+// pair is two stores for a handler's zones, with the options that define them.
 type pair struct{ app, one, two string }
 
 func inTwoStores(t *testing.T, test func(t *testing.T, p pair)) {
@@ -143,7 +144,7 @@ func inTwoStores(t *testing.T, test func(t *testing.T, p pair)) {
 	both := redisStore(first.Addr, "name a", "timeout 10s") + redisStore(second.Addr, "name b", "timeout 10s")
 	for _, p := range []pair{{both, "local", "a"}, {both, "a", "local"}, {both, "a", "b"}} {
 		t.Run(p.one+" and "+p.two, func(t *testing.T) {
-			// Each run has zones of its own, for Redis remembers.
+			// Redis keeps counts, so each run has zones of its own.
 			test(t, p)
 		})
 	}
@@ -162,9 +163,9 @@ func (p pair) limits(one, two string) string {
 	return fmt.Sprintf(`"one-%s";%s, "two-%s";%s`, tag, one, tag, two)
 }
 
-// TestAllOrNothingOverStores denies in either store: nothing is charged in the
-// other, and the numbers are right.
-func TestAllOrNothingOverStores(t *testing.T) {
+// TestAllOrNothingAcrossStores checks that a denial in one store charges nothing in
+// the other and that the headers are correct.
+func TestAllOrNothingAcrossStores(t *testing.T) {
 	inTwoStores(t, func(t *testing.T, p pair) {
 		s := serve(t, setup{app: p.app, site: p.zones("key all\nrule 10/1h", "rule 2/1h") + "respond ok"})
 		s.wantHeader(s.want(req{ip: "10.0.0.1"}, 200), "RateLimit", p.limits("r=9;t=3600", "r=1;t=3600"))
@@ -172,7 +173,7 @@ func TestAllOrNothingOverStores(t *testing.T) {
 		for range 3 {
 			a := s.want(req{ip: "10.0.0.1"}, 429)
 			s.between(a, "Retry-After", 3590, 3600)
-			// The store that was not asked says nothing.
+			// A store that was not called has no header item.
 			if got := a.get("RateLimit"); got != p.limits("r=8;t=3600", "r=0;t=3600") && !strings.HasPrefix(got, `"two`) {
 				t.Errorf("RateLimit %s", got)
 			}
@@ -186,9 +187,9 @@ func TestAllOrNothingOverStores(t *testing.T) {
 	})
 }
 
-// TestBoundOverStores sends many requests at once: as many pass as both limits
-// allow, and no more.
-func TestBoundOverStores(t *testing.T) {
+// TestBoundAcrossStores sends many concurrent requests: exactly as many pass as both
+// limits allow.
+func TestBoundAcrossStores(t *testing.T) {
 	inTwoStores(t, func(t *testing.T, p pair) {
 		s := serve(t, setup{app: p.app, site: p.zones("key all\nrule 7/1h fixed_window", "key all\nrule 5/1h") + "respond ok"})
 		var passed atomic.Int64
@@ -210,9 +211,9 @@ func TestBoundOverStores(t *testing.T) {
 	})
 }
 
-// TestDenialOverStores names the zone that denied, though one that is written
-// before it was never asked, and no shadow.
-func TestDenialOverStores(t *testing.T) {
+// TestDenialAcrossStores checks that the denying zone is named, rather than an
+// earlier zone that was not decided or a shadow zone.
+func TestDenialAcrossStores(t *testing.T) {
 	inTwoStores(t, func(t *testing.T, p pair) {
 		tag := p.one + "-" + p.two
 		s := serve(t, setup{app: p.app, site: fmt.Sprintf(`
@@ -222,7 +223,7 @@ func TestDenialOverStores(t *testing.T) {
 					store %[2]s
 					rule 100/1h
 				}
-				zone places-%[1]s {
+				zone permits-%[1]s {
 					store %[2]s
 					in_flight 100
 					respond 500 "not this one"
@@ -230,10 +231,10 @@ func TestDenialOverStores(t *testing.T) {
 				zone rule-%[1]s {
 					store %[3]s
 					rule 1/1h name r
-					respond 420 "{http.rate_limit.exceeded.name} {http.rate_limit.dark-%[1]s.decision} {http.rate_limit.places-%[1]s.decision}"
+					respond 420 "{http.rate_limit.exceeded.name} {http.rate_limit.dark-%[1]s.decision} {http.rate_limit.permits-%[1]s.decision}"
 				}
 			}
-			respond "{http.rate_limit.dark-%[1]s.decision} {http.rate_limit.places-%[1]s.decision}"`, tag, p.one, p.two)})
+			respond "{http.rate_limit.dark-%[1]s.decision} {http.rate_limit.permits-%[1]s.decision}"`, tag, p.one, p.two)})
 		if a := s.want(req{}, 200); a.body != "allowed allowed" {
 			t.Errorf("body %q", a.body)
 		}
@@ -245,9 +246,9 @@ func TestDenialOverStores(t *testing.T) {
 	})
 }
 
-// TestPlacesOverStores holds places in both stores, and in one of them the cost
-// as well, until the request is answered.
-func TestPlacesOverStores(t *testing.T) {
+// TestPermitsAcrossStores checks that permits in both stores, and a reserved cost in
+// one of them, are held until the response.
+func TestPermitsAcrossStores(t *testing.T) {
 	inTwoStores(t, func(t *testing.T, p pair) {
 		g := newGate()
 		s := serve(t, setup{app: p.app, site: p.zones("in_flight 1\nrule 100/1h", "in_flight 2\nrule 3/1h\ncount_status 200") + handle(t, "*", g.ServeHTTP)})
@@ -259,16 +260,16 @@ func TestPlacesOverStores(t *testing.T) {
 		}
 		for range 2 {
 			g.goOn <- true
-			until(t, "the place", func() bool { return s.send(req{}).status == 200 })
+			until(t, "the permit", func() bool { return s.send(req{}).status == 200 })
 		}
 		until(t, "the charge", func() bool { return s.want(req{}, 429).get("Retry-After") != "1" })
 		s.between(s.want(req{}, 429), "Retry-After", 3590, 3600)
 	})
 }
 
-// TestDuplicatesOverStores has a zone count requests and remember them while
-// another store decides: both are charged.
-func TestDuplicatesOverStores(t *testing.T) {
+// TestDuplicatesAcrossStores checks that a zone that prevents duplicates and a zone
+// in another store are both charged.
+func TestDuplicatesAcrossStores(t *testing.T) {
 	inTwoStores(t, func(t *testing.T, p pair) {
 		const remember = "rule 3/1h\nprevent_duplicates 1h"
 		s := serve(t, setup{app: p.app, site: p.zones(remember, remember) + "respond ok"})
@@ -281,11 +282,12 @@ func TestDuplicatesOverStores(t *testing.T) {
 	})
 }
 
-// TestTurnsInTwoStores: a request cannot wait for its turn in two places.
-func TestTurnsInTwoStores(t *testing.T) {
-	p := pair{app: redisStore(nobody(t), "name a"), one: "local", two: "a"}
+// TestPacingAcrossStoresIsRejected checks that a request cannot be paced by two
+// stores.
+func TestPacingAcrossStoresIsRejected(t *testing.T) {
+	p := pair{app: redisStore(unusedAddr(t), "name a"), one: "local", two: "a"}
 	err := newSite(t).load(setup{app: p.app, site: p.zones("rule 5/1s leaky_bucket", "rule 1/1h leaky_bucket burst 2")})
 	if err == nil || !strings.Contains(err.Error(), "want the same store") {
-		t.Errorf("turns in two stores: %v", err)
+		t.Errorf("pacing in two stores: %v", err)
 	}
 }

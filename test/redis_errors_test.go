@@ -12,10 +12,9 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// TestRedisInTrouble makes a running Redis refuse in many ways: no request is
-// answered 5xx, each limit holds, and when the trouble is over limits are
-// shared again.
-func TestRedisInTrouble(t *testing.T) {
+// TestRedisErrors makes a running Redis return errors of every class: no response is
+// a 5xx, every limit is enforced, and limits are shared again afterwards.
+func TestRedisErrors(t *testing.T) {
 	ctx := context.Background()
 	other := redistest.Start(t)
 	for name, c := range map[string]struct {
@@ -56,7 +55,7 @@ func TestRedisInTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.up(1)
-			if name != "read only" { // a replica takes over what the other has: nothing
+			if name != "read only" { // a replica copies its empty master
 				s.want(req{}, 200, 200, 200, 200, 200, 429)
 			}
 			srv.CheckTTLs()
@@ -64,9 +63,9 @@ func TestRedisInTrouble(t *testing.T) {
 	}
 }
 
-// TestScriptIsLoadedAgain takes the script away between requests: none fails,
-// and none is counted twice or not at all.
-func TestScriptIsLoadedAgain(t *testing.T) {
+// TestScriptIsReloaded flushes the script between requests: none fails, and each is
+// counted exactly once.
+func TestScriptIsReloaded(t *testing.T) {
 	srv := redistest.Start(t)
 	s, _ := failing(t, srv.Addr, fiveAnHour)
 	for i := range 6 {
@@ -81,9 +80,9 @@ func TestScriptIsLoadedAgain(t *testing.T) {
 	}
 }
 
-// TestForeignKeyInRedis finds another program's value under a zone's key: the
-// request is decided without Redis, and the log says what is wrong.
-func TestForeignKeyInRedis(t *testing.T) {
+// TestKeyOfAnotherProgram checks that a request whose Redis key holds another
+// program's value is decided locally and that the log names the problem.
+func TestKeyOfAnotherProgram(t *testing.T) {
 	ctx := context.Background()
 	for name, spoil := range map[string]func(c *redis.Client, key string) error{
 		"another type": func(c *redis.Client, key string) error { return c.LPush(ctx, key, "x").Err() },
@@ -109,16 +108,16 @@ func TestForeignKeyInRedis(t *testing.T) {
 			if err := c.Del(ctx, keys[0]).Err(); err != nil {
 				t.Fatal(err)
 			}
-			until(t, "Redis to be asked again", func() bool {
+			until(t, "Redis to be used again", func() bool {
 				return s.send(req{}).status == 200 && len(c.Keys(ctx, "*:z:*").Val()) == 1
 			})
 		})
 	}
 }
 
-// TestPlaceIsGivenBackLate answers requests while Redis does not: their places
-// are free when it is back, long before they would lapse.
-func TestPlaceIsGivenBackLate(t *testing.T) {
+// TestPermitReleasedAfterOutage ends requests during an outage: their permits are
+// released when Redis is back, long before they would expire.
+func TestPermitReleasedAfterOutage(t *testing.T) {
 	srv := redistest.Start(t)
 	g := newGate()
 	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 200ms"), site: inFlight(2, handle(t, "*", g.ServeHTTP))})
@@ -137,40 +136,40 @@ func TestPlaceIsGivenBackLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	until(t, "no place in Redis", func() bool {
+	until(t, "no permit in Redis", func() bool {
 		n, err := srv.Client().Exists(context.Background(), srv.Client().Keys(context.Background(), "*:holds").Val()...).Result()
 		return err != nil || n == 0
 	})
 	if took := time.Since(begun); took > 10*time.Second {
-		t.Errorf("given back after %v", took)
+		t.Errorf("released after %v", took)
 	}
 }
 
-// TestPlaceOutlivesAnOutage takes a place while Redis is away and gives it back
-// when it is there, and the other way round.
-func TestPlaceOutlivesAnOutage(t *testing.T) {
+// TestPermitsAcrossOutage takes a permit during an outage and releases it after,
+// and vice versa.
+func TestPermitsAcrossOutage(t *testing.T) {
 	srv := redistest.Start(t)
 	g := newGate()
 	s, _ := failing(t, srv.Addr, inFlight(1, handle(t, "*", g.ServeHTTP)))
 	inside := s.open(g, req{})
 	srv.Kill()
-	alone := s.open(g, req{}) // nobody knows of the other here
+	local := s.open(g, req{}) // the local store does not know the permit in Redis
 	s.want(req{}, 429)
 	s.down()
 	srv.Run()
 	s.up(1)
 	g.goOn <- true
 	g.goOn <- true
-	if a, b := <-inside, <-alone; a != 200 || b != 200 {
+	if a, b := <-inside, <-local; a != 200 || b != 200 {
 		t.Errorf("statuses %d and %d", a, b)
 	}
 	for range 2 {
 		g.goOn <- true
-		until(t, "a place", func() bool { return s.send(req{}).status == 200 })
+		until(t, "a permit", func() bool { return s.send(req{}).status == 200 })
 	}
 	srv.Kill()
 	for range 2 {
 		g.goOn <- true
-		until(t, "a place alone", func() bool { return s.send(req{}).status == 200 })
+		until(t, "a local permit", func() bool { return s.send(req{}).status == 200 })
 	}
 }

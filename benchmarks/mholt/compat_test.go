@@ -8,6 +8,6 @@ import (
 	"github.com/dianalimiter/diana/internal/trace"
 )
 
-// TestForeign puts to the plugin itself what Diana's own tests put to Diana:
+// TestCompat puts to the plugin itself what Diana's own tests put to Diana:
 // both must give the same answers.
-func TestForeign(t *testing.T) { trace.Foreign(t, "../../test/testdata/foreign/mholt", 1) }
+func TestCompat(t *testing.T) { trace.Compat(t, "../../test/testdata/compat/mholt", 1) }

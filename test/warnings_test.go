@@ -9,14 +9,15 @@ import (
 )
 
 const (
-	mayEvict   = "Redis may evict counts when its memory is full: maxmemory-policy is allkeys-lru"
-	trustsAll  = "trusted_proxies covers every address: any client can say which address it has, and escape its limits"
-	notStrict  = "trusted_proxies without trusted_proxies_strict: a client behind a proxy can say which address it has, and escape its limits"
-	advisedKey = "advice"
+	mayEvict    = "Redis may evict counts when its memory is full: maxmemory-policy is allkeys-lru"
+	trustsAll   = "trusted_proxies covers every address: any client can say which address it has, and escape its limits"
+	notStrict   = "trusted_proxies without trusted_proxies_strict: a client behind a proxy can say which address it has, and escape its limits"
+	adviceField = "advice"
 )
 
-// TestAdviceOnProxies warns of servers whose clients can choose their address.
-func TestAdviceOnProxies(t *testing.T) {
+// TestProxyWarnings checks the warnings about servers whose clients can forge their
+// address.
+func TestProxyWarnings(t *testing.T) {
 	for options, want := range map[string]string{
 		"name none": "",
 		"trusted_proxies static private_ranges\ntrusted_proxies_strict":       "",
@@ -28,25 +29,25 @@ func TestAdviceOnProxies(t *testing.T) {
 		for _, msg := range []string{trustsAll, notStrict} {
 			lines := s.log.lines(t, msg)
 			if n := len(lines); msg == want && n != 1 || msg != want && n != 0 {
-				t.Errorf("%q: %d times %q", options, n, msg)
+				t.Errorf("%q: %d lines %q", options, n, msg)
 			}
-			if len(lines) > 0 && (lines[0]["level"] != "warn" || lines[0][advisedKey] == "") {
+			if len(lines) > 0 && (lines[0]["level"] != "warn" || lines[0][adviceField] == "") {
 				t.Errorf("%q: line %v", options, lines[0])
 			}
 		}
 	}
 }
 
-// TestAdviceOnRedis warns of a Redis that evicts and of one with known holes,
-// once, also after a reload, and says what to do.
-func TestAdviceOnRedis(t *testing.T) {
+// TestRedisWarnings checks that an eviction policy and a Redis version with known
+// vulnerabilities are warned about once, also across a reload, with advice.
+func TestRedisWarnings(t *testing.T) {
 	srv := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	info := srv.Client().Info(context.Background(), "server").Val()
 	s, _ := failing(t, srv.Addr, fiveAnHour)
-	if line := s.log.wait(t, mayEvict); line["level"] != "warn" || !strings.Contains(line[advisedKey].(string), "noeviction") {
+	if line := s.log.wait(t, mayEvict); line["level"] != "warn" || !strings.Contains(line[adviceField].(string), "noeviction") {
 		t.Errorf("line %v", line)
 	}
-	if strings.Contains(info, "redis_version:7.0.15\r") { // the version of which this is certain
+	if strings.Contains(info, "redis_version:7.0.15\r") { // a version known to be vulnerable
 		s.log.wait(t, "redis 7.0.15 has known security holes in Lua, CVE-2025-49844 among them")
 	}
 	s.reload(s.config)
@@ -56,9 +57,10 @@ func TestAdviceOnRedis(t *testing.T) {
 	}
 }
 
-// TestAdviceAsksForNoMoreRights has only the rights that the README lists: what
-// may not be asked is not, and nothing is said of it.
-func TestAdviceAsksForNoMoreRights(t *testing.T) {
+// TestRedisWarningsNeedNoMorePermissions checks that with only the permissions listed
+// in the README, Redis denies no command, and a check that lacks its permission is
+// skipped silently.
+func TestRedisWarningsNeedNoMorePermissions(t *testing.T) {
 	ctx := context.Background()
 	srv := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	admin := srv.Client()
@@ -69,37 +71,37 @@ func TestAdviceAsksForNoMoreRights(t *testing.T) {
 		return strings.Contains(admin.Info(ctx, "memory").Val(), "number_of_cached_scripts:2\r")
 	})
 	if n := len(s.log.lines(t, mayEvict)); n != 0 {
-		t.Errorf("%d warnings of what may not be asked", n)
+		t.Errorf("%d warnings from checks without permission", n)
 	}
 	if log := admin.Do(ctx, "acl", "log").Val().([]any); len(log) != 0 {
-		t.Errorf("Redis refused something: %v", log)
+		t.Errorf("Redis denied a command: %v", log)
 	}
 }
 
-// TestAdviceNamesTheMissingRight takes one right away that the script needs.
-func TestAdviceNamesTheMissingRight(t *testing.T) {
+// TestMissingRedisPermissionIsNamed revokes a permission that the script needs.
+func TestMissingRedisPermissionIsNamed(t *testing.T) {
 	srv := redistest.Start(t)
 	setUser(t, srv, readmeRights(t)+" -setrange")
 	s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
 	line := s.log.wait(t, "the user lacks rights in Redis: +setrange")
-	if line["level"] != "warn" || !strings.Contains(line[advisedKey].(string), "README") {
+	if line["level"] != "warn" || !strings.Contains(line[adviceField].(string), "README") {
 		t.Errorf("line %v", line)
 	}
 	s.want(req{}, 200)
 }
 
-// readmeRights are those of the user that the README tells people to make.
+// readmeRights returns the permissions of the Redis user in the README.
 func readmeRights(t *testing.T) string {
 	t.Helper()
 	_, rest, found := strings.Cut(textOf(t, "README.md"), "user diana on >change-me ")
 	if !found {
-		t.Fatal("no rights in the README")
+		t.Fatal("the README has no permissions")
 	}
 	rights, _, _ := strings.Cut(rest, "\n")
 	return rights
 }
 
-// setUser gives the user diana these rights.
+// setUser sets the permissions of the user diana.
 func setUser(t *testing.T, srv *redistest.Server, rights string) {
 	t.Helper()
 	t.Setenv("DIANA_TEST_SECRET", "canary")

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// gate is a handler that answers only when it is told to.
+// gate is a handler that holds each request until the test releases it.
 type gate struct {
 	entered chan *http.Request
 	goOn    chan bool
-	now     atomic.Int64 // requests inside
+	now     atomic.Int64 // requests in the handler
 	most    atomic.Int64
 }
 
@@ -34,8 +34,8 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// open sends a request that stays unanswered until the gate opens, and waits
-// until it is inside.
+// open sends a request, waits until it is in the handler, and returns the channel
+// that receives its status.
 func (s *site) open(g *gate, q req) (status <-chan int) {
 	s.Helper()
 	done := make(chan int, 1)
@@ -49,7 +49,7 @@ func (s *site) open(g *gate, q req) (status <-chan int) {
 	select {
 	case <-g.entered:
 	case status := <-done:
-		s.Fatalf("status %d, want the request inside", status)
+		s.Fatalf("status %d, want the request in the handler", status)
 	}
 	return done
 }
@@ -78,7 +78,7 @@ func TestInFlight(t *testing.T) {
 		if a.body != "z in_flight" {
 			t.Errorf("denied by %q", a.body)
 		}
-		other := s.open(g, req{ip: "10.0.0.2"}) // another key has places of its own
+		other := s.open(g, req{ip: "10.0.0.2"}) // another key has its own permits
 		for range 3 {
 			g.goOn <- true
 		}
@@ -87,14 +87,14 @@ func TestInFlight(t *testing.T) {
 				t.Errorf("status %d", status)
 			}
 		}
-		// All were given back, after the answers were sent.
+		// All permits are released after the responses are sent.
 		g.goOn <- true
-		until(t, "a place", func() bool { return s.send(req{}).status == 200 })
+		until(t, "a permit", func() bool { return s.send(req{}).status == 200 })
 	})
 }
 
-// TestInFlightBound has many requests at once, of which never more than the
-// limit may be inside.
+// TestInFlightBound sends many concurrent requests, of which at most the limit may
+// be in the handler.
 func TestInFlightBound(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g := newGate()
@@ -111,15 +111,16 @@ func TestInFlightBound(t *testing.T) {
 			}
 		})
 		if most := g.most.Load(); most > 3 || most == 0 {
-			t.Errorf("%d at the same time, want at most 3", most)
+			t.Errorf("%d in flight, want at most 3", most)
 		}
 		t.Logf("%d passed", passed.Load())
-		until(t, "three places", func() bool { return s.send(req{}).status == 200 })
+		until(t, "three permits", func() bool { return s.send(req{}).status == 200 })
 	})
 }
 
-// TestPlaceIsGivenBack ends the chain in other ways than with an answer.
-func TestPlaceIsGivenBack(t *testing.T) {
+// TestPermitIsReleased checks that a permit is released when the handler chain
+// ends without a response.
+func TestPermitIsReleased(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: inFlight(1, `
 			error /error 500
@@ -134,14 +135,14 @@ func TestPlaceIsGivenBack(t *testing.T) {
 		}))})
 		for range 3 {
 			for _, path := range []string{"/abort", "/panic", "/error", "/"} {
-				until(t, "a place for "+path, func() bool {
+				until(t, "a permit for "+path, func() bool {
 					a, err := s.try(req{path: path})
 					return err != nil || a.status != 429
 				})
 			}
 		}
 		if b.redis != nil {
-			until(t, "no place in Redis", func() bool {
+			until(t, "no permit in Redis", func() bool {
 				keys, err := b.redis.Client().Keys(context.Background(), "*:z:*").Result()
 				return err == nil && len(keys) == 0
 			})
@@ -149,9 +150,9 @@ func TestPlaceIsGivenBack(t *testing.T) {
 	})
 }
 
-// TestPlaceIsHeldByConnection switches protocols: the place is held until the
-// connection ends, whoever reads and writes it.
-func TestPlaceIsHeldByConnection(t *testing.T) {
+// TestUpgradedConnectionHoldsPermit checks that a request that upgrades its
+// connection holds its permit until the connection is closed.
+func TestUpgradedConnectionHoldsPermit(t *testing.T) {
 	up := httptest.NewServer(http.HandlerFunc(echo))
 	defer up.Close()
 	onBoth(t, func(t *testing.T, b backend) {
@@ -162,7 +163,7 @@ func TestPlaceIsHeldByConnection(t *testing.T) {
 		}
 		s.want(req{}, 429, 429)
 		conn.Close()
-		until(t, "the place", func() bool {
+		until(t, "the permit", func() bool {
 			conn, resp := s.upgrade(req{})
 			defer conn.Close()
 			return resp.StatusCode == http.StatusSwitchingProtocols
@@ -170,9 +171,9 @@ func TestPlaceIsHeldByConnection(t *testing.T) {
 	})
 }
 
-// TestPlaceIsHeldByStream holds it while an event stream is open, until the
-// client goes away.
-func TestPlaceIsHeldByStream(t *testing.T) {
+// TestStreamHoldsPermit checks that an event stream holds its permit until the
+// client disconnects.
+func TestStreamHoldsPermit(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: inFlight(1, handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Content-Type", "text/event-stream")
@@ -193,7 +194,7 @@ func TestPlaceIsHeldByStream(t *testing.T) {
 		_, leave := stream()
 		s.want(req{}, 429)
 		leave()
-		until(t, "the place", func() bool {
+		until(t, "the permit", func() bool {
 			status, leave := stream()
 			leave()
 			return status == 200
@@ -201,8 +202,9 @@ func TestPlaceIsHeldByStream(t *testing.T) {
 	})
 }
 
-// TestPlaceIsHeldOverReload changes the configuration while a request is inside.
-func TestPlaceIsHeldOverReload(t *testing.T) {
+// TestPermitSurvivesReload reloads the configuration while a request holds a
+// permit.
+func TestPermitSurvivesReload(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g := newGate()
 		handler := handle(t, "*", g.ServeHTTP)
@@ -210,14 +212,14 @@ func TestPlaceIsHeldOverReload(t *testing.T) {
 		first := s.open(g, req{})
 		s.reload(setup{app: b.app(), site: inFlight(2, handler) + "\nheader X-New yes"})
 		second := s.open(g, req{})
-		s.want(req{}, 429) // of two places, two are held
+		s.want(req{}, 429) // both permits are held
 		g.goOn <- true
 		g.goOn <- true
 		if a, b := <-first, <-second; a != 200 || b != 200 {
 			t.Errorf("statuses %d and %d", a, b)
 		}
-		// Both places are free again.
-		until(t, "two places", func() bool {
+		// Both permits are released.
+		until(t, "two permits", func() bool {
 			g.most.Store(0)
 			for range 2 {
 				g.goOn <- true
@@ -231,14 +233,14 @@ func TestPlaceIsHeldOverReload(t *testing.T) {
 	})
 }
 
-// TestDeniedRequestTakesNoPlace: a rule denies, so the place stays free, and a
-// full zone charges no rule.
-func TestDeniedRequestTakesNoPlace(t *testing.T) {
+// TestDeniedRequestTakesNoPermit checks that a request denied by a rule takes no
+// permit and that one denied for lack of permits charges no rule.
+func TestDeniedRequestTakesNoPermit(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g := newGate()
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
-				zone places {
+				zone permits {
 					key all
 					in_flight 1
 				}
@@ -252,32 +254,32 @@ func TestDeniedRequestTakesNoPlace(t *testing.T) {
 		g.goOn <- true
 		<-inside
 		g.goOn <- true
-		until(t, "the place", func() bool { return s.send(req{}).status == 200 })
-		s.between(s.want(req{}, 429, 429), "Retry-After", 3590, 3600) // the second rule now
+		until(t, "the permit", func() bool { return s.send(req{}).status == 200 })
+		s.between(s.want(req{}, 429, 429), "Retry-After", 3590, 3600) // denied by the rule
 		g.goOn <- true
-		until(t, "the place", func() bool { return s.send(req{ip: "10.0.0.2"}).status == 200 })
+		until(t, "the permit", func() bool { return s.send(req{ip: "10.0.0.2"}).status == 200 })
 	})
 }
 
-// TestClientGoesAwayInQueue lets a client leave while it waits for its turn: it
-// frees its place, and stays charged.
-func TestClientGoesAwayInQueue(t *testing.T) {
+// TestCanceledPacedRequestReleasesPermit cancels a request that a leaky bucket
+// delays: it releases its permit and stays charged.
+func TestCanceledPacedRequestReleasesPermit(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, zoneOf(b, "rule 2/2h leaky_bucket\nmax_wait 1h\nin_flight 1"))
 		s.want(req{}, 200)
-		until(t, "the place", func() bool {
+		until(t, "the permit", func() bool {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
 			a, err := s.try(req{ctx: ctx})
 			return err != nil || a.get("RateLimit") == `"z";r=0;t=7200`
 		})
-		until(t, "the place again", func() bool {
+		until(t, "the released permit", func() bool {
 			a := s.want(req{}, 429)
 			return a.get("Retry-After") != "1"
 		})
 		s.between(s.want(req{}, 429), "Retry-After", 3590, 3600)
 		var gone map[string]any
-		until(t, "the line of the one who left", func() bool {
+		until(t, "the log line of the canceled request", func() bool {
 			for _, line := range s.log.lines(t, "handled request") {
 				if line["status"] == 499.0 {
 					gone = line

@@ -16,19 +16,20 @@ import (
 	"github.com/dianalimiter/diana/internal/trace"
 )
 
-// foreignFiles are configurations of the other plugins. The lines "#:" in them
-// are requests and what both plugins answer: the module benchmarks puts the same
-// requests to the plugins themselves.
-func foreignFiles(t *testing.T, pattern string) []string {
+// compatFiles returns configurations written for other plugins. Their "#:" lines
+// are a trace: requests, and the responses of both plugins. The benchmarks module
+// runs the same traces against the original plugins.
+func compatFiles(t *testing.T, pattern string) []string {
 	t.Helper()
-	files := glob(t, "test/testdata/foreign/"+pattern)
+	files := glob(t, "test/testdata/compat/"+pattern)
 	if len(files) == 0 {
 		t.Fatalf("no %s", pattern)
 	}
 	return files
 }
 
-// loadText runs a configuration of somebody else in place of the one that runs.
+// loadText replaces the running configuration with one that was written for
+// another machine.
 func (s *site) loadText(config []byte, p trace.Place) (host string, err error) {
 	s.Helper()
 	p.Storage, p.Log = s.storage, map[string]any{"output": "test_log", "id": s.log.id}
@@ -47,7 +48,7 @@ func (s *site) loadText(config []byte, p trace.Place) (host string, err error) {
 	return host, nil
 }
 
-// run puts a trace to the running site.
+// run runs a trace against the site and returns the number of requests.
 func (s *site) run(text string) (requests int) {
 	s.Helper()
 	steps, err := trace.Parse(text)
@@ -61,7 +62,7 @@ func (s *site) run(text string) (requests int) {
 	return n
 }
 
-// root is the root of the repository, in which tests name files.
+// root is the root of the repository, to which file names are relative.
 const root = ".."
 
 func textOf(t *testing.T, file string) string {
@@ -73,7 +74,7 @@ func textOf(t *testing.T, file string) string {
 	return string(b)
 }
 
-// glob finds files of the repository.
+// glob returns the files of the repository that match a pattern.
 func glob(t *testing.T, pattern string) (files []string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(root, pattern))
@@ -86,13 +87,13 @@ func glob(t *testing.T, pattern string) (files []string) {
 	return files
 }
 
-// TestForeignConfigurations runs every file of the other plugins, as a Caddyfile
-// and as the JSON that their own adapters make of it.
-func TestForeignConfigurations(t *testing.T) {
+// TestCompatConfigurations runs every configuration of the other plugins, as a
+// Caddyfile and as the JSON that the plugin's own adapter produces.
+func TestCompatConfigurations(t *testing.T) {
 	requests := 0
-	for _, file := range foreignFiles(t, "*/*.Caddyfile") {
+	for _, file := range compatFiles(t, "*/*.Caddyfile") {
 		text := textOf(t, file)
-		name := strings.TrimPrefix(strings.TrimSuffix(file, ".Caddyfile"), "test/testdata/foreign/")
+		name := strings.TrimPrefix(strings.TrimSuffix(file, ".Caddyfile"), "test/testdata/compat/")
 		try := func(t *testing.T, config []byte) {
 			s, p := newSite(t), trace.Place{}
 			if strings.Contains(text, "store redis") {
@@ -120,9 +121,9 @@ func TestForeignConfigurations(t *testing.T) {
 	t.Logf("%d requests", requests)
 }
 
-// TestForeignMarks looks for what users of the first plugin rely on besides the
-// answers: the log line, the event and the placeholder.
-func TestForeignMarks(t *testing.T) {
+// TestCompatLogEventAndPlaceholder checks what users of mholt/caddy-ratelimit rely
+// on besides responses: the log line, the event and the placeholder.
+func TestCompatLogEventAndPlaceholder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		seen, global := listen(t, "rate_limit_exceeded")
 		s := serve(t, setup{global: global, app: b.app(), site: `
@@ -161,8 +162,9 @@ func TestForeignMarks(t *testing.T) {
 	})
 }
 
-// TestForeignHeaders asks for headers where the other plugin sends none.
-func TestForeignHeaders(t *testing.T) {
+// TestCompatHeaders checks that a configuration in another plugin's options sends
+// rate limit headers only where this plugin's headers option is set.
+func TestCompatHeaders(t *testing.T) {
 	const zone = "zone z {\nkey static\nevents 50\nwindow 1h\n}\n"
 	for _, c := range []struct {
 		app, site string
@@ -184,9 +186,9 @@ func TestForeignHeaders(t *testing.T) {
 	s.wantHeader(s.want(req{}, 200), "X-RateLimit-Limit", "50")
 }
 
-// TestForeignAdvice counts the warnings about options that are ignored or read
-// in another way: one each, however many handlers have them.
-func TestForeignAdvice(t *testing.T) {
+// TestCompatWarnings checks that each option that is ignored or has another
+// meaning is warned about once, however many handlers set it.
+func TestCompatWarnings(t *testing.T) {
 	const handler = `
 		rate_limit {
 			zone a.b {
@@ -205,7 +207,7 @@ func TestForeignAdvice(t *testing.T) {
 		rate_limit {remote.ip} 100r/s {
 			name ip
 		}`
-	s := serve(t, setup{app: redisStore(nobody(t)), site: handler, more: "http://:8002 {\n" + handler + "\n}"})
+	s := serve(t, setup{app: redisStore(unusedAddr(t)), site: handler, more: "http://:8002 {\n" + handler + "\n}"})
 	for _, want := range []string{
 		"read_interval is ignored", "write_interval is ignored", "purge_age is ignored",
 		"storage is ignored", "sweep_interval is ignored", "characters that a name cannot have", "believed any X-Forwarded-For",
@@ -216,8 +218,8 @@ func TestForeignAdvice(t *testing.T) {
 	}
 }
 
-// TestForeignAddress sends an address that nobody vouches for.
-func TestForeignAddress(t *testing.T) {
+// TestCompatAddress sends a forwarded address through an untrusted peer.
+func TestCompatAddress(t *testing.T) {
 	s := newSite(t)
 	adapted, err := trace.Adapt(`
 		{
@@ -236,9 +238,9 @@ func TestForeignAddress(t *testing.T) {
 	s.run("GET / from=203.0.113.1 => 200\nGET / from=203.0.113.2 => 429")
 }
 
-// TestForeignPrefixes counts by networks, and by whole addresses where no
-// prefix is said.
-func TestForeignPrefixes(t *testing.T) {
+// TestCompatPrefixes checks that clients are counted by network, and by whole
+// address where no prefix is given.
+func TestCompatPrefixes(t *testing.T) {
 	for key, want := range map[string][2]int{
 		"{remote.ip}": {32, 128}, "{remote.host}": {32, 128}, "{remote.ip_prefix.24}": {24, 24},
 		"{remote.ip_prefix.64}": {32, 64}, "{remote.host_prefix.0}": {0, 0}, "{client_ip}": {32, 64},
@@ -258,11 +260,11 @@ func TestForeignPrefixes(t *testing.T) {
 	s.want(req{ip: "203.0.114.2"}, 200)
 }
 
-// TestForeignSize looks at what becomes of zone_size.
-func TestForeignSize(t *testing.T) {
+// TestCompatZoneSize checks that zone_size becomes max_keys.
+func TestCompatZoneSize(t *testing.T) {
 	s := serve(t, setup{site: "rate_limit {query.id} 2r/m 500"})
 	var all cli.Zones
-	if status, text := s.ask("GET", "zones", "", &all); status != 200 || all.Zones[0].MaxKeys != 500 {
+	if status, text := s.admin("GET", "zones", "", &all); status != 200 || all.Zones[0].MaxKeys != 500 {
 		t.Errorf("%s, want a max_keys of 500", text)
 	}
 	if err := validate(t, "", `{"handler": "rate_limit", "key": "{query.id}", "rate": "2r/m", "zone_size": 500, "reject_status": 503}`); err != nil {
@@ -270,8 +272,9 @@ func TestForeignSize(t *testing.T) {
 	}
 }
 
-// TestForeignTwins has two handlers in JSON that are alike: each counts alone.
-func TestForeignTwins(t *testing.T) {
+// TestCompatIdenticalHandlers checks that two identical handlers in JSON count
+// separately.
+func TestCompatIdenticalHandlers(t *testing.T) {
 	const one = `{"match": [{"path": [%q]}], "handle": [{"handler": "rate_limit", "key": "{http.request.uri.query.id}", "rate": "1r/m"}, {"handler": "static_response"}]}`
 	s := newSite(t)
 	_, err := s.loadText(fmt.Appendf(nil, `{"apps": {"http": {"servers": {"srv0": {"routes": [`+one+`, `+one+`]}}}}}`, "/a", "/b"), trace.Place{})
@@ -281,9 +284,9 @@ func TestForeignTwins(t *testing.T) {
 	s.run("GET /a?id=1 => 200 429\nGET /b?id=1 => 200 429\nGET /b => 200*3")
 }
 
-// TestForeignOrder has several zones deny at once: the one that permits most is
-// named, as that plugin names it.
-func TestForeignOrder(t *testing.T) {
+// TestCompatDenialOrder checks that, of several zones that deny, the one with the
+// highest rate is named, as mholt/caddy-ratelimit does.
+func TestCompatDenialOrder(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
 			zone few {
@@ -305,8 +308,8 @@ func TestForeignOrder(t *testing.T) {
 	}
 }
 
-// TestBadForeignJSON loads what is wrong in one thing.
-func TestBadForeignJSON(t *testing.T) {
+// TestBadCompatJSON checks the error for each invalid option.
+func TestBadCompatJSON(t *testing.T) {
 	limits := func(zones string) string { return `{"handler": "rate_limit", "rate_limits": {` + zones + `}}` }
 	for _, c := range []struct{ handlers, want string }{
 		{limits(`"a": {"max_events": 0, "window": "1m"}`), "zone a: events 0: want at least 1"},
@@ -353,7 +356,8 @@ func TestSafeName(t *testing.T) {
 	}
 }
 
-// The JSON of a key may be one string, as the other plugin writes it.
+// TestPartsJSON checks that a key in JSON may be a single string, as
+// mholt/caddy-ratelimit writes it.
 func TestPartsJSON(t *testing.T) {
 	for text, want := range map[string]string{`"a b"`: `["a b"]`, `["a","b"]`: `["a","b"]`, `""`: `[""]`, `null`: `null`} {
 		var p config.Parts
@@ -366,15 +370,15 @@ func TestPartsJSON(t *testing.T) {
 	}
 }
 
-// TestForeignTable holds the table of options in docs/migrating.md to name every
-// option of both plugins, a file that has it, and tests that exist.
-func TestForeignTable(t *testing.T) {
-	_, table, ok := strings.Cut(textOf(t, "docs/migrating.md"), "<!-- foreign options -->")
+// TestCompatTable checks that the table of options in docs/migrating.md names every
+// option of both plugins, with a file that sets it and tests that exist.
+func TestCompatTable(t *testing.T) {
+	_, table, ok := strings.Cut(textOf(t, "docs/migrating.md"), "<!-- compat options -->")
 	if !ok {
 		t.Fatal("no table")
 	}
 	sources := ""
-	for _, f := range []string{"test/foreign_test.go", "benchmarks/mholt/foreign_test.go", "benchmarks/russellluo/foreign_test.go"} {
+	for _, f := range []string{"test/compat_test.go", "benchmarks/mholt/compat_test.go", "benchmarks/russellluo/compat_test.go"} {
 		sources += textOf(t, f)
 	}
 	seen := make(map[string]bool)

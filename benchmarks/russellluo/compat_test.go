@@ -12,6 +12,6 @@ import (
 	"github.com/dianalimiter/diana/internal/trace"
 )
 
-// TestForeign tries again, because that plugin's windows begin with the minute
+// TestCompat tries again, because that plugin's windows begin with the minute
 // on the clock, and lets more pass when the next one does.
-func TestForeign(t *testing.T) { trace.Foreign(t, "../../test/testdata/foreign/russellluo", 3) }
+func TestCompat(t *testing.T) { trace.Compat(t, "../../test/testdata/compat/russellluo", 3) }

@@ -12,12 +12,12 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Foreign runs the Caddyfiles of a folder as they stand in a Caddy that has the
+// Compat runs the Caddyfiles of a folder as they stand in a Caddy that has the
 // plugin for which they were written, puts their traces to it, and holds the
 // JSON beside them to be what that plugin's adapter makes of them. With
 // UPDATE_GOLDENS=1 it writes the JSON. What differs may be tried again tries
 // times, for a plugin whose windows begin with the minute.
-func Foreign(t *testing.T, folder string, tries int) {
+func Compat(t *testing.T, folder string, tries int) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.Caddyfile"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no Caddyfile in %s: %v", folder, err)
