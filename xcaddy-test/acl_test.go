@@ -15,11 +15,11 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// aclBlock is the fenced block that follows the mark in the README.
+// aclBlock matches the fenced block that follows the marker in the README.
 var aclBlock = regexp.MustCompile("(?s)<!-- acl -->\\s*```\\w*\\n(.*?)```")
 
-// readmeACL is the user that the README tells people to make: its name,
-// password and rights.
+// readmeACL returns the Redis user in the README: its name, password and
+// permissions.
 func readmeACL(t *testing.T) (user, password string, rights []string) {
 	t.Helper()
 	readme, err := os.ReadFile("../README.md")
@@ -32,7 +32,7 @@ func readmeACL(t *testing.T) (user, password string, rights []string) {
 	}
 	words := strings.Fields(string(block[1]))
 	if len(words) < 3 || words[0] != "user" {
-		t.Fatalf("the ACL in the README reads %q, want: user <name> on ><password> <rights>", block[1])
+		t.Fatalf("the ACL in the README is %q, want: user <name> on ><password> <permissions>", block[1])
 	}
 	for _, word := range words[2:] {
 		if word, is := strings.CutPrefix(word, ">"); is {
@@ -44,7 +44,7 @@ func readmeACL(t *testing.T) (user, password string, rights []string) {
 	return words[1], password, rights
 }
 
-// everything uses all that asks anything of Redis.
+// everything uses every option that sends commands to Redis.
 const everything = `	rate_limit /all {
 		zone all {
 			key {query.k}
@@ -95,44 +95,45 @@ const everything = `	rate_limit /all {
 	respond /failed 404
 	respond ok`
 
-// The rights in the README are enough for all that Diana asks of Redis.
-func TestReadmeACLIsEnough(t *testing.T) {
-	redis, caddy := withRights(t, nil)
-	// Long enough for a key's TTL to be put off.
+// TestReadmeACLIsSufficient checks that the permissions in the README cover every
+// command that Diana sends to Redis.
+func TestReadmeACLIsSufficient(t *testing.T) {
+	redis, caddy := withPermissions(t, nil)
+	// Long enough for a key's TTL to be extended.
 	for more := harness.During(3 * time.Second); more(); {
-		askEverything(t, caddy)
+		sendAll(t, caddy)
 	}
 	if log, err := redis.ACLLog(context.Background(), 10).Result(); err != nil || len(log) > 0 {
-		t.Errorf("Redis refused something (%v): %v", err, log)
+		t.Errorf("Redis denied a command (%v): %v", err, log)
 	}
 	if strings.Contains(caddy.Log(), `"level":"error"`) {
 		t.Errorf("errors in the log:\n%s", caddy.Log())
 	}
-	neverAlone(t, []*harness.Caddy{caddy})
+	wantNoFallback(t, []*harness.Caddy{caddy})
 }
 
-// One right less, whichever, is told in the log as an error, and no request is
-// refused for it.
-func TestOneRightLessFailsLoudly(t *testing.T) {
+// TestMissingPermissionIsLogged checks that any missing permission is logged as an
+// error and that no request is rejected because of it.
+func TestMissingPermissionIsLogged(t *testing.T) {
 	_, _, rights := readmeACL(t)
 	for _, right := range rights {
 		if !strings.ContainsAny(right[:1], "+~&") {
-			continue // says what is not allowed
+			continue // a denied permission
 		}
 		t.Run(right, func(t *testing.T) {
 			t.Parallel()
-			_, caddy := withRights(t, []string{right})
+			_, caddy := withPermissions(t, []string{right})
 			harness.Until(t, 10*time.Second, "an error is logged", func() bool {
-				askEverything(t, caddy)
+				sendAll(t, caddy)
 				return strings.Contains(caddy.Log(), `"level":"error"`)
 			})
 		})
 	}
 }
 
-// withRights starts a Redis with the README's user, but for the rights left
-// out, and a Caddy that uses it.
-func withRights(t *testing.T, without []string) (*harness.Redis, *harness.Caddy) {
+// withPermissions starts a Redis that has the README's user without the listed
+// permissions, and a Caddy that uses it.
+func withPermissions(t *testing.T, without []string) (*harness.Redis, *harness.Caddy) {
 	t.Helper()
 	user, password, rights := readmeACL(t)
 	redis := harness.StartRedis(t)
@@ -155,8 +156,8 @@ func withRights(t *testing.T, without []string) (*harness.Redis, *harness.Caddy)
 	return redis, caddy
 }
 
-// askEverything fails the test if a request is answered as if something were broken.
-func askEverything(t *testing.T, caddy *harness.Caddy) {
+// sendAll sends requests to every path and fails the test on a 5xx status.
+func sendAll(t *testing.T, caddy *harness.Caddy) {
 	t.Helper()
 	for _, path := range []string{"/all", "/held", "/failed", "/settled", "/twice", "/shadow"} {
 		answer := caddy.Get(t, path+"?k=one")

@@ -14,10 +14,10 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// soon is how long a push may take until it is in force everywhere.
+// soon is the maximum time for a push to be in force on all instances.
 const soon = time.Second
 
-const steered = `	rate_limit /limited {
+const limitedSite = `	rate_limit /limited {
 		zone api {
 			key {query.k}
 			rule 100000/1h sliding_window
@@ -31,7 +31,7 @@ const steered = `	rate_limit /limited {
 	}
 	respond ok`
 
-// admin is what the admin API says of everything, as far as the tests look.
+// admin is the part of the admin API's report that the tests read.
 type admin struct {
 	Rules struct {
 		Source, Error string
@@ -52,7 +52,7 @@ func zonesOf(t *testing.T, c *harness.Caddy) (a admin) {
 	return a
 }
 
-// limitOf is the limit of the first rule of a zone that is in force.
+// limitOf returns the limit of the first active rule of a zone.
 func limitOf(t *testing.T, c *harness.Caddy, zone string) int64 {
 	t.Helper()
 	for _, z := range zonesOf(t, c).Zones {
@@ -67,7 +67,7 @@ func limitDocument(zone string, limit int) string {
 	return fmt.Sprintf(`{"zones": {%q: {"rules": [{"limit": %d, "window": "1h", "algorithm": {"name": "sliding_window"}}]}}}`, zone, limit)
 }
 
-// push puts a document into Redis and says so.
+// push stores a document in Redis and publishes the change.
 func push(t *testing.T, r *harness.Redis, document string) {
 	t.Helper()
 	ctx := context.Background()
@@ -79,7 +79,8 @@ func push(t *testing.T, r *harness.Redis, document string) {
 	}
 }
 
-// everywhere waits until all instances have a limit and returns how long it took.
+// everywhere waits until a limit is in force on all instances and returns the time
+// that took.
 func everywhere(t *testing.T, all []*harness.Caddy, zone string, limit int64, within time.Duration) time.Duration {
 	t.Helper()
 	begun := time.Now()
@@ -94,12 +95,12 @@ func everywhere(t *testing.T, all []*harness.Caddy, zone string, limit int64, wi
 	return time.Since(begun)
 }
 
-// Rules that are pushed under load are in force on three instances within a
-// second, and no request is lost, denied or counted twice for it.
+// TestPushedRules checks that rules pushed under load are in force on three instances
+// within a second and that no request is lost, denied or counted twice.
 func TestPushedRules(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	all := startMany(t, 3, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: steered})
+	all := startMany(t, 3, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: limitedSite})
 	push(t, redis, `{"zones": {}}`)
 	done := make(chan []harness.Shot)
 	more, stop := untilStopped(t)
@@ -112,14 +113,14 @@ func TestPushedRules(t *testing.T) {
 		if took > soon {
 			late(t, "push %d took %v, want at most %v", i, took, soon)
 		}
-		time.Sleep(100 * time.Millisecond) // requests under each of the rules
+		time.Sleep(100 * time.Millisecond) // send requests under each rule
 	}
 	stop()
 	shots := <-done
 	if ok := len(harness.With(http.StatusOK, shots)); ok != len(shots) {
 		t.Errorf("%d of %d requests passed", ok, len(shots))
 	}
-	// What was used before every change is still used.
+	// The counts survive every change.
 	var k struct {
 		Rules []struct{ Limit, Remaining int64 }
 	}
@@ -131,14 +132,14 @@ func TestPushedRules(t *testing.T) {
 		t.Errorf("%d used of %d, want the %d requests that passed", used, k.Rules[0].Limit, len(shots))
 	}
 
-	// A broken document changes nothing and says what is wrong.
+	// An invalid document changes nothing and is reported.
 	push(t, redis, `{"zones": {"api": {"rules": [{"limit": 0, "window": "1h"}]}}}`)
 	for _, c := range all {
 		harness.Until(t, 10*time.Second, "the error to be named", func() bool {
 			return strings.HasPrefix(zonesOf(t, c).Rules.Error, "/zones/api/rules/0: limit 0: want at least 1")
 		})
 		if limit := limitOf(t, c, "api"); limit != 90_004 {
-			t.Errorf("limit %d after a broken document", limit)
+			t.Errorf("limit %d after an invalid document", limit)
 		}
 		if n, ok := c.Metric(t, "caddy_rate_limit_rules_errors_total"); !ok || n < 1 {
 			t.Errorf("rules_errors_total: %v", n)
@@ -148,12 +149,12 @@ func TestPushedRules(t *testing.T) {
 		}
 	}
 
-	// With the source gone the last good rules outlive a restart.
+	// Without the source, the last valid rules survive a restart.
 	redis.Kill(t)
 	for _, c := range all {
 		c.Restart(t)
 		if limit := limitOf(t, c, "api"); limit != 90_004 {
-			t.Errorf("limit %d after a restart with the source away", limit)
+			t.Errorf("limit %d after a restart without the source", limit)
 		}
 		if status := c.Get(t, "/limited?k=b").Status; status != http.StatusOK {
 			t.Errorf("status %d", status)
@@ -162,7 +163,7 @@ func TestPushedRules(t *testing.T) {
 	redis.Start(t)
 }
 
-// Rules at a URL are in force within their interval.
+// TestPolledRules checks that rules at a URL are in force within their interval.
 func TestPolledRules(t *testing.T) {
 	t.Parallel()
 	const interval = 2 * time.Second
@@ -173,7 +174,7 @@ func TestPolledRules(t *testing.T) {
 	}))
 	defer source.Close()
 	all := startMany(t, 3, harness.Config{
-		Global: fmt.Sprintf("rate_limit {\nrules http %s {\ninterval %v\n}\n}", source.URL, interval), Site: steered,
+		Global: fmt.Sprintf("rate_limit {\nrules http %s {\ninterval %v\n}\n}", source.URL, interval), Site: limitedSite,
 	})
 	for i := range 3 {
 		document.Store(limitDocument("api", 80_000+i))
@@ -185,12 +186,12 @@ func TestPolledRules(t *testing.T) {
 	for _, c := range all {
 		c.Restart(t)
 		if limit := limitOf(t, c, "api"); limit != 80_002 {
-			t.Errorf("limit %d after a restart with the source away", limit)
+			t.Errorf("limit %d after a restart without the source", limit)
 		}
 	}
 }
 
-// rateLimit runs caddy rate-limit against an instance.
+// rateLimit runs caddy rate-limit on an instance.
 func rateLimit(t *testing.T, c *harness.Caddy, args ...string) string {
 	t.Helper()
 	args = append([]string{"rate-limit"}, append(args, "--address", strings.TrimPrefix(c.Admin, "http://"))...)
@@ -201,12 +202,12 @@ func rateLimit(t *testing.T, c *harness.Caddy, args ...string) string {
 	return string(out)
 }
 
-// A key that is limited is shown as such by every instance, and free on all of
-// them within a second of its reset on one.
+// TestResetIsSeenEverywhere checks that every instance reports a limited key and that
+// a reset on one instance frees it on all within a second.
 func TestResetIsSeenEverywhere(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 2s"), Site: steered})
+	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 2s"), Site: limitedSite})
 	for round := range 3 {
 		for i, want := range []int{200, 200, 200, 429, 429, 429} {
 			if got := all[i%3].Get(t, "/tight?k=a").Status; got != want {
@@ -237,12 +238,12 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 			late(t, "round %d: free after %v, want at most %v", round, took, soon)
 		}
 		rateLimit(t, all[0], "reset", "tight", "a")
-		time.Sleep(100 * time.Millisecond) // for the message to reach the others before the next round
+		time.Sleep(100 * time.Millisecond) // let the message reach the others before the next round
 	}
 
-	// While Redis is away the reset is this instance's own, and says so.
+	// During an outage the reset is local, and its output says so.
 	redis.Kill(t)
-	harness.Until(t, 10*time.Second, "going alone", func() bool {
+	harness.Until(t, 10*time.Second, "the store to be down", func() bool {
 		return strings.Contains(rateLimit(t, all[0], "zones"), "store redis: alone for")
 	})
 	cmd := harness.Command(t.TempDir(), "rate-limit", "reset", "tight", "a", "--address", strings.TrimPrefix(all[0].Admin, "http://"))
@@ -252,9 +253,9 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 	redis.Start(t)
 }
 
-// A reset forgets what prevent_duplicates remembers of a key, whichever instance
-// admitted it.
-func TestResetForgetsDuplicatesEverywhere(t *testing.T) {
+// TestResetClearsDuplicatesEverywhere checks that a reset removes the requests that
+// prevent_duplicates remembers for a key, whichever instance admitted them.
+func TestResetClearsDuplicatesEverywhere(t *testing.T) {
 	redis := harness.StartRedis(t)
 	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 2s"), Site: `	rate_limit {
 		zone orders {
@@ -271,7 +272,7 @@ func TestResetForgetsDuplicatesEverywhere(t *testing.T) {
 			t.Fatalf("status %d", got)
 		}
 		if got := post(all[(n+1)%3], n); got != http.StatusTooManyRequests {
-			t.Fatalf("a duplicate elsewhere: status %d", got)
+			t.Fatalf("a duplicate on another instance: status %d", got)
 		}
 	}
 	if out := rateLimit(t, all[0], "reset", "orders", "a"); !strings.Contains(out, "forgotten everywhere") {
@@ -279,14 +280,15 @@ func TestResetForgetsDuplicatesEverywhere(t *testing.T) {
 	}
 	reset := time.Now()
 	for n := range all {
-		harness.Until(t, 10*time.Second, "the request to be forgotten", func() bool { return post(all[(n+1)%3], n) == http.StatusOK })
+		harness.Until(t, 10*time.Second, "the remembered request to be removed", func() bool { return post(all[(n+1)%3], n) == http.StatusOK })
 	}
-	t.Logf("forgotten everywhere within %v", time.Since(reset))
+	t.Logf("removed on all instances within %v", time.Since(reset))
 }
 
-// The commands find the admin endpoint in a configuration, and print JSON.
-func TestCommandFindsTheAdminEndpoint(t *testing.T) {
-	c := harness.StartCaddy(t, harness.Config{Site: steered})
+// TestCommandFindsAdminEndpoint checks that the commands read the admin endpoint's
+// address from a configuration and print JSON.
+func TestCommandFindsAdminEndpoint(t *testing.T) {
+	c := harness.StartCaddy(t, harness.Config{Site: limitedSite})
 	out, err := harness.Command(t.TempDir(), "rate-limit", "zones", "--json", "--config", c.Dir+"/Caddyfile", "--adapter", "caddyfile").Output()
 	var a admin
 	if err != nil || json.Unmarshal(out, &a) != nil || len(a.Zones) != 2 || a.Zones[0].Name != "api" {
@@ -298,9 +300,10 @@ func TestCommandFindsTheAdminEndpoint(t *testing.T) {
 	}
 }
 
-// What a page elsewhere makes a browser send is refused, whatever it asks for.
-func TestCrossOriginCallsAreRefused(t *testing.T) {
-	c := harness.StartCaddy(t, harness.Config{Site: steered})
+// TestCrossOriginRequestsAreRejected checks that requests that another site makes a
+// browser send are rejected, whatever the method.
+func TestCrossOriginRequestsAreRejected(t *testing.T) {
+	c := harness.StartCaddy(t, harness.Config{Site: limitedSite})
 	for range 3 {
 		c.Get(t, "/tight?k=a")
 	}
@@ -321,7 +324,7 @@ func TestCrossOriginCallsAreRefused(t *testing.T) {
 		}
 	}
 	if status := c.Get(t, "/tight?k=a").Status; status != http.StatusTooManyRequests {
-		t.Errorf("status %d: the key was forgotten", status)
+		t.Errorf("status %d: the key was reset", status)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// The command of docs/new-algorithm.md builds a Caddy that has the algorithm of
-// examples/algorithm, and takes it in a rule.
+// TestSeventhAlgorithm checks that the command in docs/new-algorithm.md builds a
+// Caddy that accepts the algorithm of examples/algorithm in a rule.
 func TestSeventhAlgorithm(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

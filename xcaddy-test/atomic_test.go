@@ -11,7 +11,7 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// everyAlgorithm is a rule of each, with room for n requests.
+// everyAlgorithm returns one rule of each algorithm that admits n requests.
 func everyAlgorithm(n int) string {
 	var rules strings.Builder
 	for _, algorithm := range algorithms {
@@ -20,14 +20,15 @@ func everyAlgorithm(n int) string {
 	return strings.Replace(rules.String(), "leaky_bucket", "leaky_bucket nodelay", 1)
 }
 
-// One request is one call of one script, however many rules and zones it
-// meets, and a denied one leaves everything in Redis as it was.
+// TestOneScriptCallAndNothingChargedOnDenial checks that a request is one call of
+// one script, however many rules and zones apply, and that a denied request changes
+// nothing in Redis.
 func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 	sites := map[string]string{
 		"all algorithms": "\trate_limit {\n\t\tzone mixed {\n\t\t\tkey one\n" + everyAlgorithm(20) + "\t\t}\n\t}",
 		"two zones": "\trate_limit {\n\t\tzone account {\n\t\t\tkey {header.X-Account}\n" + everyAlgorithm(20) +
 			"\t\t}\n\t\tzone address {\n\t\t\tkey {client_ip}\n\t\t\trule 1000/1h sliding_window\n\t\t\trule 1000/1h gcra\n\t\t}\n\t}",
-		// The first zone has room and would be charged if it were judged alone.
+		// Decided separately, the first zone would admit and charge the request.
 		"second denies": "\trate_limit {\n\t\tzone wide {\n\t\t\tkey {client_ip}\n" + everyAlgorithm(1000) +
 			"\t\t}\n\t\tzone narrow {\n\t\t\tkey {header.X-Account}\n\t\t\trule 20/1h sliding_log\n\t\t}\n\t}",
 	}
@@ -40,23 +41,23 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 			get := func() int { return caddy.Get(t, "/", "X-Account", "alice").Status }
 
 			get()            // loads the script,
-			settle(t, redis) // and so may the first heartbeat
+			settle(t, redis) // and the first heartbeat may, too
 			oneCallEach(t, redis, 19, 19, get, http.StatusOK)
 			before := redis.Dumps(t)
-			oneCallEach(t, redis, 5, 1, get, http.StatusTooManyRequests) // the others may be denied from memory
+			oneCallEach(t, redis, 5, 1, get, http.StatusTooManyRequests) // the others may be denied from the denial cache
 			if after := redis.Dumps(t); !maps.Equal(before, after) {
 				t.Errorf("denied requests changed Redis:\nbefore %q\nafter  %q", before, after)
 			}
 			if len(before) == 0 {
 				t.Error("no keys in Redis: nothing was compared")
 			}
-			neverAlone(t, []*harness.Caddy{caddy})
+			wantNoFallback(t, []*harness.Caddy{caddy})
 		})
 	}
 }
 
-// A heartbeat is not taken for a request's call: no request is sent while two
-// heartbeats come.
+// TestHeartbeatsAreNotCounted checks that a heartbeat is not mistaken for a
+// request's call: two heartbeats run while no request is sent.
 func TestHeartbeatsAreNotCounted(t *testing.T) {
 	redis := harness.StartRedis(t)
 	harness.StartCaddy(t, harness.Config{
@@ -72,8 +73,8 @@ func TestHeartbeatsAreNotCounted(t *testing.T) {
 	}
 }
 
-// settle waits until an instance has done what it does once, beside all requests:
-// the first heartbeat has come, and it listens for resets.
+// settle waits until an instance has sent its first heartbeat and has subscribed to
+// resets.
 func settle(t *testing.T, redis *harness.Redis) {
 	t.Helper()
 	harness.Until(t, 20*time.Second, "a heartbeat and a subscription", func() bool {
@@ -83,9 +84,9 @@ func settle(t *testing.T, redis *harness.Redis) {
 	})
 }
 
-// oneCallEach sends n requests, which must all get that status, and fails the
-// test unless Redis saw at most n EVALSHA of one script, at least as many as
-// said, and nothing besides.
+// oneCallEach sends n requests, each of which must return status, and fails the
+// test unless Redis ran at least least and at most n EVALSHA, all of one script, and
+// no other command.
 func oneCallEach(t *testing.T, redis *harness.Redis, n, least int, get func() int, status int) {
 	t.Helper()
 	commands := redis.Watch(t, func() {
@@ -104,8 +105,8 @@ func oneCallEach(t *testing.T, redis *harness.Redis, n, least int, get func() in
 	}
 }
 
-// scriptCalls counts the EVALSHA among commands by their scripts. It fails the
-// test if there is any other command that a request could have caused.
+// scriptCalls counts the EVALSHA commands by script. It fails the test on any other
+// command that a request could have caused.
 func scriptCalls(t *testing.T, commands []string) map[string]int {
 	t.Helper()
 	calls := make(map[string]int)
@@ -115,12 +116,11 @@ func scriptCalls(t *testing.T, commands []string) map[string]int {
 			sha, _, _ := strings.Cut(strings.TrimPrefix(name, `evalsha" "`), `"`)
 			calls[sha]++
 		case strings.HasPrefix(name, `hello" `) || strings.HasPrefix(name, `auth" `):
-			// The pool opens a connection; no request waits for that.
+			// The pool opens a connection in the background.
 		case strings.Contains(name, "what redis is") || name == `info"` || strings.HasPrefix(name, `info" "commandstats"`):
-			// Asked once, beside all requests, for what Diana warns of, or by the
-			// harness.
+			// Sent once in the background for warnings, or by the harness.
 		default:
-			t.Errorf("Redis was also asked: %.300s", command)
+			t.Errorf("unexpected command: %.300s", command)
 		}
 	}
 	return calls

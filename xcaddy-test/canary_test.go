@@ -19,9 +19,10 @@ const (
 	canaryPlain  = "canary-written-plain"
 )
 
-// A password from the environment or a file is used, and seen nowhere: not in
-// what Caddy adapts, logs, measures, answers or saves, nor if it is wrong.
-func TestPasswordsAreSeenNowhere(t *testing.T) {
+// TestPasswordsAreNotDisclosed checks that a password from the environment or a file
+// is used and never appears in adapted JSON, logs, metrics, responses or saved
+// files, even if it is wrong.
+func TestPasswordsAreNotDisclosed(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(secret, []byte(canaryInFile), 0o600); err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func TestPasswordsAreSeenNowhere(t *testing.T) {
 			if name == "wrong" {
 				caddy.WaitLog(t, 5*time.Second, `"level":"error"`, "WRONGPASS")
 			}
-			lookEverywhere(t, caddy, config, env)
+			wantUndisclosed(t, caddy, config, env)
 		})
 	}
 }
@@ -62,8 +63,8 @@ func canaryConfig(byEnv, byFile *harness.Redis, envPassword, filePassword string
 	}
 }
 
-// lookEverywhere fails the test wherever it finds a password.
-func lookEverywhere(t *testing.T, caddy *harness.Caddy, config harness.Config, env string) {
+// wantUndisclosed fails the test for each output that contains a password.
+func wantUndisclosed(t *testing.T, caddy *harness.Caddy, config harness.Config, env string) {
 	t.Helper()
 	seen := map[string]string{}
 	text := config.Caddyfile(strings.TrimPrefix(caddy.Admin, "http://"), caddy.Port)
@@ -98,7 +99,7 @@ func lookEverywhere(t *testing.T, caddy *harness.Caddy, config harness.Config, e
 	seen["log"] = caddy.Log()
 	for where, text := range seen {
 		if text == "" && !strings.HasPrefix(where, "a successful") {
-			t.Errorf("%s: nothing there to look at", where)
+			t.Errorf("%s: no output to check", where)
 		}
 		for _, canary := range []string{canaryInEnv, canaryInFile} {
 			if strings.Contains(text, canary) {
@@ -108,7 +109,7 @@ func lookEverywhere(t *testing.T, caddy *harness.Caddy, config harness.Config, e
 	}
 }
 
-// filesBelow adds what Caddy has saved.
+// filesBelow adds the files that Caddy has saved below dir to seen.
 func filesBelow(t *testing.T, dir string, seen map[string]string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -126,8 +127,8 @@ func filesBelow(t *testing.T, dir string, seen map[string]string) {
 	}
 }
 
-// A password written plain is in the configuration, by its owner's choice, but
-// what is said about that does not repeat it.
+// TestPlainPasswordIsNotRepeated checks that the warning about a password written
+// into the configuration does not repeat it.
 func TestPlainPasswordIsNotRepeated(t *testing.T) {
 	redis := harness.StartRedis(t, "--requirepass", "another")
 	for name, store := range map[string]string{

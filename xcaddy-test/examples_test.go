@@ -17,8 +17,8 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// examples says of each folder below examples/ what the commands in its
-// Caddyfile's comment must print, and what is wrong if they do not.
+// examples checks, for each folder below examples/, the output of the commands in
+// its Caddyfile's comment.
 var examples = map[string]func(printed string, took time.Duration) error{
 	"quickstart": func(printed string, _ time.Duration) error {
 		waits := regexp.MustCompile(`(?m)^Retry-After: ([1-9]|10)\r?$`).FindAllString(printed, -1)
@@ -39,7 +39,7 @@ var examples = map[string]func(printed string, took time.Duration) error{
 		return errors.Join(
 			wantStatuses(printed, times(10, 200)),
 			wantf(took > 1800*time.Millisecond && took < 10*time.Second,
-				"ten requests at five a second took %v, want 1.8 s and little more", took))
+				"ten requests at five per second took %v, want slightly more than 1.8 s", took))
 	},
 	"shared-redis": func(printed string, _ time.Duration) error {
 		return wantStatuses(printed, times(10, 200), times(2, 429))
@@ -50,18 +50,18 @@ var examples = map[string]func(printed string, took time.Duration) error{
 			`{"code":888,"message":"rate limit error"}`, "Content-Type: application/json", "Retry-After: ",
 		} {
 			n := strings.Count(printed, text)
-			problems = errors.Join(problems, wantf(n == 2, "%q stands there %d times, want 2", text, n))
+			problems = errors.Join(problems, wantf(n == 2, "%q is printed %d times, want 2", text, n))
 		}
 		return problems
 	},
 }
 
-// Every example adapts, validates, and does what its comment says, by the very
-// commands that stand there.
+// TestExamples checks that every example adapts, validates, and that the commands in
+// its comment have the documented output.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/Caddyfile")
 	if err != nil || len(files) != len(examples) {
-		t.Fatalf("%d examples (%v), %d of them known here", len(files), err, len(examples))
+		t.Fatalf("%d examples (%v), %d of them in the table", len(files), err, len(examples))
 	}
 	for _, file := range files {
 		name := filepath.Base(filepath.Dir(file))
@@ -72,10 +72,10 @@ func TestExamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			validates(t, file)
-			shell, serve, tries := commands(t, string(text)), runAlone, 1
+			shell, serve, tries := commands(t, string(text)), runSingle, 1
 			if name == "shared-redis" {
-				// It waits for Redis no longer than the default of 25 ms. Where a
-				// busy machine takes longer, an instance rightly goes on alone.
+				// The default timeout is 25 ms. On a loaded machine an instance
+				// may exceed it and decide locally.
 				serve, tries = runShared, 3
 			}
 			for try := 1; ; try++ {
@@ -92,8 +92,9 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// The quickstart prints in .ci/howto what its Caddyfile says.
-func TestMakeRunPrintsTheQuickstartsCommand(t *testing.T) {
+// TestMakeRunPrintsQuickstartCommand checks that .ci/howto prints the command of the
+// quickstart's Caddyfile.
+func TestMakeRunPrintsQuickstartCommand(t *testing.T) {
 	text, err := os.ReadFile("../examples/quickstart/Caddyfile")
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +105,7 @@ func TestMakeRunPrintsTheQuickstartsCommand(t *testing.T) {
 	}
 }
 
-// commands is the shell that stands indented in a Caddyfile's first comment.
+// commands returns the indented shell commands of a Caddyfile's first comment.
 func commands(t *testing.T, caddyfile string) string {
 	t.Helper()
 	var shell strings.Builder
@@ -124,7 +125,7 @@ func commands(t *testing.T, caddyfile string) string {
 
 func validates(t *testing.T, file string) {
 	t.Helper()
-	// Port 1: nobody is there, and nobody is to be asked.
+	// Nothing listens on port 1: validating must not dial.
 	cmd := harness.Command(t.TempDir(), "validate", "--config", file)
 	cmd.Env = append(cmd.Env, "REDIS=127.0.0.1:1")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -132,8 +133,8 @@ func validates(t *testing.T, file string) {
 	}
 }
 
-// runAlone serves an example on free ports and runs its commands.
-func runAlone(t *testing.T, file, shell string) (printed string, took time.Duration) {
+// runSingle serves an example in one instance on free ports and runs its commands.
+func runSingle(t *testing.T, file, shell string) (printed string, took time.Duration) {
 	t.Helper()
 	adapted, err := harness.Command(t.TempDir(), "adapt", "--config", file).Output()
 	if err != nil {
@@ -149,7 +150,7 @@ func runAlone(t *testing.T, file, shell string) (printed string, took time.Durat
 	}
 	servers := string(config.Apps["http"]["servers"])
 	if config.Admin != nil || strings.Count(servers, `":8080"`) != 1 {
-		t.Fatalf("want an example that listens on :8080 and leaves the admin endpoint alone: %s", adapted)
+		t.Fatalf("want an example that listens on :8080 and does not configure the admin endpoint: %s", adapted)
 	}
 	config.Admin = map[string]any{"listen": fmt.Sprintf("127.0.0.1:%d", admin)}
 	config.Apps["http"]["servers"] = json.RawMessage(
@@ -162,7 +163,7 @@ func runAlone(t *testing.T, file, shell string) (printed string, took time.Durat
 	return runShell(t, ".", strings.ReplaceAll(shell, "localhost:8080", fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
-// runShared runs the commands of the example that starts its instances itself.
+// runShared runs the commands of the example, which start its instances.
 func runShared(t *testing.T, file, shell string) (printed string, took time.Duration) {
 	t.Helper()
 	redis := harness.StartRedis(t)
@@ -171,17 +172,17 @@ func runShared(t *testing.T, file, shell string) (printed string, took time.Dura
 		free := fmt.Sprint(harness.FreePort(t))
 		places = append(places, port, free)
 		if port < "8" {
-			// The last command stops them, but only if those before it worked.
+			// The last command stops them, but runs only if the others succeed.
 			stop := harness.Command(t.TempDir(), "stop", "--address", "127.0.0.1:"+free)
 			t.Cleanup(func() { _ = stop.Run() })
 		}
 	}
-	// All at once: a path or a port may have another's digits.
+	// One replacer, because one port may contain another's digits.
 	shell = strings.NewReplacer(places...).Replace(shell)
 	return runShell(t, filepath.Dir(file), shell, "REDIS="+redis.Addr)
 }
 
-// runShell runs commands in dir; only what curl prints comes back.
+// runShell runs commands in dir and returns the output of curl.
 func runShell(t *testing.T, dir, shell string, env ...string) (printed string, took time.Duration) {
 	t.Helper()
 	home := t.TempDir()
@@ -200,9 +201,9 @@ func runShell(t *testing.T, dir, shell string, env ...string) (printed string, t
 
 func times(n, status int) []int { return slices.Repeat([]int{status}, n) }
 
-// wantf is nil if it is so, else the error.
-func wantf(so bool, format string, args ...any) error {
-	if so {
+// wantf returns nil if ok is true, and otherwise the error.
+func wantf(ok bool, format string, args ...any) error {
+	if ok {
 		return nil
 	}
 	return fmt.Errorf(format, args...)
@@ -210,8 +211,8 @@ func wantf(so bool, format string, args ...any) error {
 
 var printedStatus = regexp.MustCompile(`(?m)^(?:HTTP/\S+ )?([1-5]\d\d)\b`)
 
-// wantStatuses wants the statuses printed, alone on their line or in a status
-// line, to be these.
+// wantStatuses checks the printed statuses, each on its own line or in a status
+// line.
 func wantStatuses(printed string, parts ...[]int) error {
 	want := slices.Concat(parts...)
 	var got []int

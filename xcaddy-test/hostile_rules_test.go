@@ -11,13 +11,13 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// Documents that are too large, too deep, full of control characters, or that
-// change a hundred times a second disturb no request and fill no log, and the
-// last good one is in force in the end.
+// TestHostileDocuments checks that documents that are too large, too deep, full of
+// control characters or changed a hundred times per second affect no request and do
+// not flood the log, and that the last valid one is in force in the end.
 func TestHostileDocuments(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: steered})
+	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: limitedSite})
 	push(t, redis, limitDocument("api", 70_000))
 	everywhere(t, []*harness.Caddy{c}, "api", 70_000, 10*time.Second)
 	more, stop := untilStopped(t)
@@ -34,7 +34,7 @@ func TestHostileDocuments(t *testing.T) {
 		"<html></html>": "no JSON",
 	} {
 		push(t, redis, document)
-		harness.Until(t, 10*time.Second, fmt.Sprintf("%.40q to be refused", document), func() bool {
+		harness.Until(t, 10*time.Second, fmt.Sprintf("%.40q to be rejected", document), func() bool {
 			return strings.Contains(zonesOf(t, c).Rules.Error, want)
 		})
 	}
@@ -45,13 +45,13 @@ func TestHostileDocuments(t *testing.T) {
 		return len(u) == 1 && u[0] == "\x00\x1b[31m<script>"
 	})
 	if out := rateLimit(t, c, "zones"); strings.ContainsAny(out, "\x00\x1b") || !strings.Contains(out, `"\x00\x1b[31m<script>"`) {
-		t.Errorf("control characters reach the terminal: %q", out)
+		t.Errorf("control characters in the output: %q", out)
 	}
 	ctx := context.Background()
 	for i := range 300 {
 		document := limitDocument("api", 60_000+i)
 		if i%3 == 0 {
-			document = limitDocument("api", 0) // refused
+			document = limitDocument("api", 0) // rejected
 		}
 		redis.Set(ctx, "diana:rules", document, time.Hour)
 		redis.Publish(ctx, "diana:rules", "")

@@ -12,10 +12,10 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// One limit, changed three ways while it runs: by POST /load of a Caddyfile, of
-// JSON, and by PATCH of one number. Each change is in force on the next
-// request, and what was used stays used.
-func TestChangedRuleIsInForceAtOnce(t *testing.T) {
+// TestChangedRuleAppliesToNextRequest changes a running limit in three ways: by POST
+// /load of a Caddyfile, by POST /load of JSON, and by PATCH of one number. Each
+// change applies to the next request and keeps the counts.
+func TestChangedRuleAppliesToNextRequest(t *testing.T) {
 	redis := harness.StartRedis(t)
 	for _, store := range []string{"redis", "local"} {
 		for _, algorithm := range []string{"sliding_log", "sliding_window buckets 2", "fixed_window", "gcra", "token_bucket"} {
@@ -56,17 +56,16 @@ func changeLimit(t *testing.T, redis *harness.Redis, store, algorithm string) {
 	wantPassing(t, caddy, "after PATCH to 3, below what was used", 0)
 }
 
-// wantPassing fails the test unless just n of the next requests pass, the
-// first ones.
+// wantPassing fails the test unless exactly the first n of the next requests pass.
 func wantPassing(t *testing.T, caddy *harness.Caddy, when string, n int) {
 	t.Helper()
 	want := slices.Concat(slices.Repeat([]int{http.StatusOK}, n), []int{http.StatusTooManyRequests, http.StatusTooManyRequests})
 	if got := caddy.Statuses(t, "/", n+2); !slices.Equal(got, want) {
-		t.Errorf("%s: answers %v, want %v", when, got, want)
+		t.Errorf("%s: statuses %v, want %v", when, got, want)
 	}
 }
 
-// adaptedJSON is what `caddy adapt` makes of a Caddyfile.
+// adaptedJSON returns the JSON that caddy adapt produces from a Caddyfile.
 func adaptedJSON(t *testing.T, caddyfile string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,13 +12,13 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// A thousand guesses at once, at a login that takes its time: five are
-// answered 401, whichever instance they reach, and never one more.
-func TestParallelLoginsKeepTheLimitOfFailures(t *testing.T) {
+// TestParallelLoginsKeepFailureLimit sends a thousand concurrent guesses to a slow
+// login: exactly five are answered with 401, whichever instances they reach.
+func TestParallelLoginsKeepFailureLimit(t *testing.T) {
 	var guesses atomic.Int64
 	login := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		guesses.Add(1)
-		// Long enough that all the others arrive while the first are undecided.
+		// Long enough for all others to arrive before the first responses.
 		time.Sleep(300 * time.Millisecond)
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
@@ -28,9 +28,9 @@ func TestParallelLoginsKeepTheLimitOfFailures(t *testing.T) {
 		"\t\t\tcount_status 401\n\t\t\tstore %[3]s\n\t\t}\n\t}\n"
 	var site strings.Builder
 	fmt.Fprintf(&site, zone, "shared", "", "redis")
-	fmt.Fprintf(&site, zone, "alone", "", "local")
+	fmt.Fprintf(&site, zone, "local", "", "local")
 	for _, algorithm := range algorithms {
-		if algorithm != "leaky_bucket" { // which delays, and is refused here
+		if algorithm != "leaky_bucket" { // it delays, which count_status rejects
 			fmt.Fprintf(&site, zone, algorithm, algorithm, "redis")
 		}
 	}
@@ -43,15 +43,15 @@ func TestParallelLoginsKeepTheLimitOfFailures(t *testing.T) {
 		shots := harness.AtOnce(n, urls...)
 		harness.OnlyStatuses(t, shots, http.StatusUnauthorized, http.StatusTooManyRequests)
 		if failed := len(harness.With(http.StatusUnauthorized, shots)); failed != 5 || guesses.Load() != 5 {
-			t.Errorf("%d answers 401, %d guesses reached the login, want 5 of both", failed, guesses.Load())
+			t.Errorf("%d responses are 401, %d guesses reached the login, want 5 of both", failed, guesses.Load())
 		}
 	}
 	t.Run("shared", func(t *testing.T) { try(t, 1000, urls(instances, "/shared")...) })
-	t.Run("alone", func(t *testing.T) { try(t, 1000, instances[0].URL+"/alone") })
+	t.Run("local", func(t *testing.T) { try(t, 1000, instances[0].URL+"/local") })
 	for _, algorithm := range algorithms {
 		if algorithm != "leaky_bucket" {
 			t.Run(algorithm, func(t *testing.T) { try(t, 100, urls(instances, "/"+algorithm)...) })
 		}
 	}
-	neverAlone(t, instances)
+	wantNoFallback(t, instances)
 }

@@ -1,6 +1,6 @@
-// Package xcaddytest holds the plugin to what its README promises, as its
-// users get it: built by xcaddy, run as real processes, shared through a real
-// Redis, and looked at from outside only.
+// Package xcaddytest tests what the README promises of the plugin as users run it:
+// built by xcaddy, in real processes, with a real Redis, and observed only from
+// outside.
 package xcaddytest
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Most of what parallel tests do is to wait for others.
+	// Parallel tests mostly wait.
 	if os.Getenv("DIANA_CHAOS") != "full" {
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err)
@@ -25,9 +25,9 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Run(m, harness.Build))
 }
 
-// late is a time beyond what is promised, or less passed than an idle machine lets
-// pass. `make chaos` fails by it. `make test` only says so: beside other work
-// on the machine it would fail by chance.
+// late reports a time or a share that misses its target on an idle machine. It fails
+// the test under make chaos. Under make test, which may share the machine with other
+// work, it only logs.
 func late(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("DIANA_CHAOS") == "full" {
@@ -37,13 +37,14 @@ func late(t *testing.T, format string, args ...any) {
 	t.Logf("LATE: "+format, args...)
 }
 
-// untilStopped lets a load go on until stop is called, or the test ends.
+// untilStopped returns a condition that is true until stop is called or the test
+// ends.
 func untilStopped(t *testing.T) (more func() bool, stop func()) {
 	ctx, stop := context.WithCancel(t.Context())
 	return func() bool { return ctx.Err() == nil }, stop
 }
 
-// algorithms are the six, as a rule names them.
+// algorithms are the names of the six built-in algorithms.
 var algorithms = []string{
 	"fixed_window", "sliding_log", "sliding_window", "token_bucket", "leaky_bucket", "gcra",
 }
@@ -68,17 +69,16 @@ func TestModulesAreListed(t *testing.T) {
 	}
 }
 
-// onRedis is the global option for a store in that Redis; options are further
-// lines of the store.
+// onRedis returns the global option for a store in r with additional options.
 func onRedis(r *harness.Redis, options ...string) string { return onRedisWith(r, "", options...) }
 
-// onRedisWith has further lines beside the store.
+// onRedisWith is like onRedis, with additional lines beside the store.
 func onRedisWith(r *harness.Redis, lines string, options ...string) string {
 	return fmt.Sprintf("\trate_limit {\n\t\tstore redis %s {\n%s\n\t\t}\n%s\n\t}",
 		r.Addr, strings.Join(options, "\n"), lines)
 }
 
-// urls are the addresses of one path on each of the instances.
+// urls returns the URL of a path on each instance.
 func urls(caddys []*harness.Caddy, path string) []string {
 	all := make([]string, len(caddys))
 	for i, c := range caddys {
@@ -87,7 +87,7 @@ func urls(caddys []*harness.Caddy, path string) []string {
 	return all
 }
 
-// startMany starts n instances of one configuration.
+// startMany starts n instances with the same configuration.
 func startMany(t *testing.T, n int, config harness.Config) []*harness.Caddy {
 	t.Helper()
 	all := make([]*harness.Caddy, n)

@@ -15,7 +15,7 @@ import (
 
 const observability = "../examples/observability/"
 
-// promtool runs Prometheus' own checks.
+// promtool runs promtool, which must succeed.
 func promtool(t *testing.T, stdin string, args ...string) {
 	t.Helper()
 	cmd := exec.Command("promtool", args...)
@@ -31,8 +31,8 @@ func TestAlerts(t *testing.T) {
 	promtool(t, "", "check", "config", "--syntax-only", observability+"prometheus.yml")
 }
 
-// startObserved starts one of the instances of compose.yml, and returns it with
-// the address of its metrics.
+// startObserved starts one instance of compose.yml and returns it with the address
+// of its metrics.
 func startObserved(t *testing.T, redis *harness.Redis) (c *harness.Caddy, metrics string) {
 	t.Helper()
 	port, admin, metricsPort := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
@@ -51,8 +51,9 @@ var (
 	help       = regexp.MustCompile(`(?m)^# TYPE (caddy_rate_limit_\w+) (\w+)$`)
 )
 
-// Every metric that the examples name is there in a Caddy that runs their
-// configuration, in a form that Prometheus likes, also after a reload.
+// TestObservedMetricsExist checks that every metric named by the examples exists in
+// a Caddy with their configuration and passes promtool's checks, also after a
+// reload.
 func TestObservedMetricsExist(t *testing.T) {
 	redis := harness.StartRedis(t)
 	c, metrics := startObserved(t, redis)
@@ -63,7 +64,7 @@ func TestObservedMetricsExist(t *testing.T) {
 	scrape := func() string {
 		return harness.Do(t, http.MethodGet, "http://"+metrics+"/metrics", "").Body
 	}
-	harness.Until(t, 10*soon, "the refused document to be counted", func() bool {
+	harness.Until(t, 10*soon, "the rejected document to be counted", func() bool {
 		return strings.Contains(scrape(), "caddy_rate_limit_rules_errors_total 1")
 	})
 	c.Load(t, c.Running(t))
@@ -80,7 +81,7 @@ func TestObservedMetricsExist(t *testing.T) {
 	}
 	promtool(t, ours.String(), "check", "metrics")
 	if !strings.Contains(got, `caddy_rate_limit_denied_total{rule="1",zone="site"} 15`) {
-		t.Errorf("denied requests are not told of after a reload:\n%s", ours.String())
+		t.Errorf("no denied requests in the metrics after a reload:\n%s", ours.String())
 	}
 	for _, file := range []string{"alerts.yml", "grafana/dashboards/rate-limits.json"} {
 		text, err := os.ReadFile(observability + file)
@@ -93,7 +94,7 @@ func TestObservedMetricsExist(t *testing.T) {
 		}
 		for _, name := range names {
 			if kinds[strings.TrimSuffix(name, "_bucket")] == "" {
-				t.Errorf("%s names %s, which is no metric of Caddy's", file, name)
+				t.Errorf("%s names %s, which is not a metric of Caddy", file, name)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// Every command of docs/operating.md runs as it stands there, but for where the
-// admin endpoint is.
+// TestOperatingCommands runs every command of docs/operating.md verbatim, except for
+// the address of the admin endpoint.
 func TestOperatingCommands(t *testing.T) {
 	doc, err := os.ReadFile("../docs/operating.md")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestOperatingCommands(t *testing.T) {
 			t.Errorf("%s prints nothing", shell)
 		}
 		if strings.Contains(shell, "rate-limit reset") {
-			reset = true // what was used up is forgotten
+			reset = true // the limit is available again
 			got := harness.Do(t, http.MethodGet, caddy.URL+"/api/x", "", "X-Account", "customer-7")
 			if got.Status != http.StatusOK {
 				t.Errorf("after the reset: status %d", got.Status)

@@ -12,15 +12,15 @@ import (
 
 const (
 	outageRate    = 500
-	controlRate   = 100 // of requests that no limit applies to
+	controlRate   = 100 // requests per second without a limit
 	outageLimit   = 100
-	outageBound   = 2 * outageLimit // of gcra with its default burst
+	outageBound   = 2 * outageLimit // gcra with its default burst
 	outageTimeout = 25 * time.Millisecond
 )
 
-// Redis is killed, or stalls, under load and comes back: every request is
-// answered, in time, the limits hold throughout, and counts are shared again
-// soon.
+// TestOutageIsSurvived kills or suspends Redis under load and brings it back: every
+// request is answered in time, the limits hold throughout, and counts are soon
+// shared again.
 func TestOutageIsSurvived(t *testing.T) {
 	t.Run("killed", func(t *testing.T) { outage(t, (*harness.Redis).Kill, (*harness.Redis).Start) })
 	t.Run("stalled", func(t *testing.T) { outage(t, (*harness.Redis).Stall, (*harness.Redis).Resume) })
@@ -45,10 +45,11 @@ func outage(t *testing.T, begin, end func(*harness.Redis, testing.TB)) {
 	}()
 	m := goThrough(t, redis, instances, begin, end)
 	close(over)
-	judgeOutage(t, <-shots, <-control, m)
+	checkOutage(t, <-shots, <-control, m)
 }
 
-// goThrough takes the instances through an outage; the pauses are the scenario.
+// goThrough puts the instances through an outage. Its sleeps are part of the
+// scenario.
 func goThrough(t *testing.T, redis *harness.Redis, instances []*harness.Caddy, begin, end func(*harness.Redis, testing.TB)) (m moments) {
 	t.Helper()
 	m.healthy, m.before = time.Now(), fallbacks(t, instances)
@@ -57,7 +58,7 @@ func goThrough(t *testing.T, redis *harness.Redis, instances []*harness.Caddy, b
 	m.before = fallbacks(t, instances) - m.before
 	begin(redis, t)
 	away(t, instances)
-	m.alone = time.Now()
+	m.fallback = time.Now()
 	time.Sleep(3 * time.Second)
 	end(redis, t)
 	m.back = time.Now()
@@ -68,7 +69,7 @@ func goThrough(t *testing.T, redis *harness.Redis, instances []*harness.Caddy, b
 		})
 	}
 	m.rejoined = time.Now()
-	t.Logf("store up again on both instances %v after Redis was", m.rejoined.Sub(m.back))
+	t.Logf("store up again on both instances %v after Redis", m.rejoined.Sub(m.back))
 	shared(t, instances, 30*time.Second)
 	if took := time.Since(m.back); took > 2*time.Second {
 		late(t, "counts are shared %v after Redis was back, want at most 2s", took)
@@ -81,12 +82,12 @@ func goThrough(t *testing.T, redis *harness.Redis, instances []*harness.Caddy, b
 	return m
 }
 
-// moments are those of one outage.
+// moments are the phases of one outage.
 type moments struct {
-	healthy, gone, alone, back, rejoined, settled, end time.Time
+	healthy, gone, fallback, back, rejoined, settled, end time.Time
 
-	// Decisions made without Redis while it was there, before and after: a
-	// machine that is too busy to answer within the timeout is an outage too.
+	// Decisions made without Redis before and after the outage: on a loaded machine
+	// that exceeds the timeout.
 	before, after float64
 }
 
@@ -103,7 +104,7 @@ func fallbacks(t *testing.T, instances []*harness.Caddy) (sum float64) {
 	return sum
 }
 
-// open says yes until over is closed.
+// open returns a condition that is true until over is closed.
 func open(over chan struct{}) func() bool {
 	return func() bool {
 		select {
@@ -115,9 +116,9 @@ func open(over chan struct{}) func() bool {
 	}
 }
 
-// shared fails the test unless, soon enough, what the first instance admits of
-// a key counts on the second one. Each try takes a new key: on a busy machine
-// one answer of Redis may be late, and the limit then rightly kept alone.
+// shared fails the test unless, in time, requests admitted by the first instance
+// count on the second. Each attempt uses a new key: on a loaded machine a reply of
+// Redis may be late, and an instance then decides locally.
 func shared(t *testing.T, instances []*harness.Caddy, within time.Duration) {
 	t.Helper()
 	harness.Until(t, within, "counts are shared", func() bool {
@@ -127,8 +128,8 @@ func shared(t *testing.T, instances []*harness.Caddy, within time.Duration) {
 	})
 }
 
-// away fails the test unless the instances say that they are alone and enforce
-// their share of the limit, half of it each.
+// away fails the test unless both instances report the store down and each enforces
+// half of the limit.
 func away(t *testing.T, instances []*harness.Caddy) {
 	t.Helper()
 	passed := 0
@@ -144,24 +145,24 @@ func away(t *testing.T, instances []*harness.Caddy) {
 		}
 	}
 	if passed != 10 {
-		t.Errorf("alone, both instances together admitted %d, want half of 10 each", passed)
+		t.Errorf("without Redis both instances admitted %d, want half of 10 each", passed)
 	}
 }
 
-// judgeOutage looks at what was recorded over the whole of it.
-func judgeOutage(t *testing.T, shots, control []harness.Shot, m moments) {
+// checkOutage checks the requests recorded throughout an outage.
+func checkOutage(t *testing.T, shots, control []harness.Shot, m moments) {
 	t.Helper()
 	harness.OnlyStatuses(t, shots, http.StatusOK, http.StatusTooManyRequests)
 	calm := func(fallbacks float64) int {
 		if fallbacks > 0 {
-			t.Logf("%v decisions were made alone because the machine was busy: twice the bound may pass", fallbacks)
+			t.Logf("%v decisions were made without Redis because the machine was loaded: twice the bound may pass", fallbacks)
 			return 2 * outageBound
 		}
 		return outageBound
 	}
-	alone := m.gone.Add(time.Second)
-	if m.alone.After(alone) { // a busy machine takes longer to see it
-		alone = m.alone
+	fallback := m.gone.Add(time.Second)
+	if m.fallback.After(fallback) { // a loaded machine detects it later
+		fallback = m.fallback
 	}
 	phases := []struct {
 		name     string
@@ -169,32 +170,32 @@ func judgeOutage(t *testing.T, shots, control []harness.Shot, m moments) {
 		bound    int // in any second of it
 	}{
 		{"healthy", m.healthy, m.gone, calm(m.before)},
-		{"away, the first second", m.gone, alone, 2 * outageBound},
-		{"alone", alone.Add(100 * time.Millisecond), m.back, outageBound},
-		{"back, the first two seconds", m.back, m.settled, 2 * outageBound},
+		{"outage, first second", m.gone, fallback, 2 * outageBound},
+		{"fallback", fallback.Add(100 * time.Millisecond), m.back, outageBound},
+		{"recovery, first two seconds", m.back, m.settled, 2 * outageBound},
 		{"shared again", m.settled, m.end, calm(m.after)},
 	}
 	for _, phase := range phases {
 		all := harness.Between(shots, phase.from, phase.to)
 		passed := harness.With(http.StatusOK, all)
 		most := harness.MostWithin(passed, time.Second)
-		t.Logf("%-28s %5d requests, %4d passed, at most %3d a second", phase.name, len(all), len(passed), most)
+		t.Logf("%-28s %5d requests, %4d passed, at most %3d per second", phase.name, len(all), len(passed), most)
 		if len(passed) == 0 || len(passed) == len(all) {
 			t.Errorf("%s: %d of %d passed, want some but not all", phase.name, len(passed), len(all))
 		}
 		if most > phase.bound {
 			t.Errorf("%s: %d passed within a second, bound %d", phase.name, most, phase.bound)
 		}
-		judgeWaits(t, phase.name, all, harness.Between(control, phase.from, phase.to))
+		checkWaits(t, phase.name, all, harness.Between(control, phase.from, phase.to))
 	}
 	if most := harness.MostWithin(harness.With(http.StatusOK, shots), time.Second); most > 2*outageBound {
 		t.Errorf("%d passed within a second, want at most twice the bound of %d", most, outageBound)
 	}
 }
 
-// judgeWaits compares with requests that had nothing to do with Redis at the
-// same time, so that what a busy machine adds is not held against the limiter.
-func judgeWaits(t *testing.T, phase string, shots, control []harness.Shot) {
+// checkWaits compares the latency with that of simultaneous requests that did not
+// use Redis, so that the load of the machine does not count.
+func checkWaits(t *testing.T, phase string, shots, control []harness.Shot) {
 	t.Helper()
 	p50, p99, slowest := harness.Quantiles(shots)
 	free50, free99, freeSlowest := harness.Quantiles(control)
@@ -203,8 +204,8 @@ func judgeWaits(t *testing.T, phase string, shots, control []harness.Shot) {
 	if allowed := outageTimeout + 10*time.Millisecond + 2*free99; p99 > allowed {
 		late(t, "%s: p99 %v, want at most %v", phase, p99, allowed)
 	}
-	// The one slowest request says less of the limiter than of the machine,
-	// but a wait for a connection, of two seconds, would show here.
+	// The slowest request depends mostly on the machine, but a wait of two seconds
+	// for a connection would show here.
 	if allowed := time.Second + freeSlowest; slowest > allowed {
 		late(t, "%s: slowest %v, want at most %v", phase, slowest, allowed)
 	}

@@ -25,9 +25,9 @@ func file(t *testing.T, path string) string {
 	return string(b)
 }
 
-// The image cannot be built where there is no Docker. What can be told without
-// it: it is built with the flags of the Makefile, from files that exist and are
-// not left out, and runs without root what it copied.
+// TestDockerfile checks what can be checked without Docker: the image is built with
+// the flags of the Makefile from files that exist and that .dockerignore does not
+// exclude, and runs a copied binary without root.
 func TestDockerfile(t *testing.T) {
 	text := strings.ReplaceAll(file(t, "packaging/Dockerfile"), "\\\n", " ")
 	ignored := strings.Fields(file(t, ".dockerignore"))
@@ -83,7 +83,7 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// compose is what the test reads of compose.yaml.
+// compose is the part of compose.yaml that the tests read.
 type compose struct {
 	Services map[string]struct {
 		Image       string
@@ -102,8 +102,8 @@ type compose struct {
 	Volumes map[string]any
 }
 
-// The compose file names what exists, and its Caddyfile is valid with the
-// environment that it gives.
+// TestCompose checks that the files named by compose.yaml exist and that its
+// Caddyfile is valid with its environment.
 func TestCompose(t *testing.T) {
 	var c compose
 	dec := yaml.NewDecoder(strings.NewReader(file(t, "packaging/compose.yaml")))
@@ -125,7 +125,7 @@ func TestCompose(t *testing.T) {
 		}
 		for _, d := range s.DependsOn {
 			if _, ok := c.Services[d]; !ok {
-				t.Errorf("%s depends on %s, which is not there", name, d)
+				t.Errorf("%s depends on %s, which does not exist", name, d)
 			}
 		}
 	}
@@ -138,19 +138,19 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// The systemd drop-in replaces the commands of Caddy's unit, and hands over the
-// credential that docs/install.md reads.
+// TestSystemdDropIn checks that the systemd drop-in replaces the commands of Caddy's
+// unit and passes the credential that docs/install.md reads.
 func TestSystemdDropIn(t *testing.T) {
 	text, doc := file(t, "packaging/diana.conf"), file(t, "docs/install.md")
 	for _, key := range []string{"ExecStart", "ExecReload"} {
 		all := regexp.MustCompile(`(?m)^`+key+`=(.*)$`).FindAllStringSubmatch(text, -1)
 		if len(all) != 2 || all[0][1] != "" || !strings.HasPrefix(all[1][1], "/usr/local/bin/caddy ") {
-			t.Errorf("%s: %q: want it emptied, and then the other binary", key, all)
+			t.Errorf("%s: %q: want an empty value, then the other binary", key, all)
 		}
 	}
 	name := regexp.MustCompile(`(?m)^LoadCredential=([\w-]+):/`).FindStringSubmatch(text)
 	if name == nil || !strings.Contains(doc, "{file./run/credentials/caddy.service/"+name[1]+"}") {
-		t.Errorf("credential %q is not what docs/install.md reads", name)
+		t.Errorf("docs/install.md does not read credential %q", name)
 	}
 	for _, m := range regexp.MustCompile(`install .*-m \d+ (\S+) (\S+)`).FindAllStringSubmatch(doc, -1) {
 		if !strings.Contains(text, m[1]+" "+m[2]) {
@@ -159,7 +159,8 @@ func TestSystemdDropIn(t *testing.T) {
 	}
 }
 
-// All YAML of the repository's face is YAML, and dependabot looks at every module.
+// TestRepositoryFiles checks that the YAML of the repository's metadata parses and
+// that dependabot covers every module.
 func TestRepositoryFiles(t *testing.T) {
 	for _, pattern := range []string{"../.github/*.yml", "../.github/*/*.yml"} {
 		files, err := filepath.Glob(pattern)
@@ -179,13 +180,13 @@ func TestRepositoryFiles(t *testing.T) {
 	}
 	for _, module := range append(strings.Fields(string(out)), "./.ci/tools") {
 		if want := `"` + strings.TrimPrefix(module+"/", ".")[:max(1, len(module)-1)] + `"`; !strings.Contains(file(t, ".github/dependabot.yml"), want) {
-			t.Errorf("dependabot does not look at %s", want)
+			t.Errorf("dependabot does not cover %s", want)
 		}
 	}
 }
 
-// A release is built from a tag whose notes stand in the changelog, and nothing
-// else. The script works in a copy of the repository.
+// TestRelease checks that the release script accepts only a version that has notes
+// in the changelog. It runs in a copy of the repository.
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "clone")

@@ -43,26 +43,26 @@ const paged = `	rate_limit {
 	}
 	respond ok`
 
-// browser is a headless Chromium, and what went wrong in its page.
+// browser is a headless Chromium with the errors of its page.
 type browser struct {
 	context.Context
 
-	mu       sync.Mutex
-	problems []string
-	asked    map[string]bool // hosts
+	mu        sync.Mutex
+	problems  []string
+	requested map[string]bool // hosts
 }
 
-// startBrowser starts Chromium until the test ends.
+// startBrowser starts Chromium, which runs until the end of the test.
 func startBrowser(t *testing.T) *browser {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // it does not know every event
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // chromedp does not know every event
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(cancel)
-	b := &browser{Context: ctx, asked: make(map[string]bool)}
+	b := &browser{Context: ctx, requested: make(map[string]bool)}
 	chromedp.ListenTarget(ctx, func(event any) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -75,7 +75,7 @@ func startBrowser(t *testing.T) *browser {
 			}
 		case *network.EventRequestWillBeSent:
 			if u, err := url.Parse(e.Request.URL); err == nil && u.Scheme != "data" {
-				b.asked[u.Host] = true
+				b.requested[u.Host] = true
 			}
 		}
 	})
@@ -91,7 +91,7 @@ func (b *browser) run(t *testing.T, actions ...chromedp.Action) {
 	}
 }
 
-// click clicks in the middle of an element.
+// click clicks the center of an element.
 func (b *browser) click(t *testing.T, selector string) {
 	t.Helper()
 	var at []float64
@@ -111,14 +111,14 @@ func (b *browser) enter(t *testing.T, selector, text string) {
 	b.run(t, input.InsertText(text))
 }
 
-// text is what an element shows.
+// text returns the text of an element.
 func (b *browser) text(t *testing.T, selector string) (text string) {
 	t.Helper()
 	b.run(t, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector), &text))
 	return text
 }
 
-// until waits for an element to show a text.
+// until waits until an element's text contains all parts.
 func (b *browser) until(t *testing.T, selector string, parts ...string) {
 	t.Helper()
 	var got string
@@ -135,7 +135,7 @@ func (b *browser) until(t *testing.T, selector string, parts ...string) {
 	t.Fatalf("%s shows %q, want %q; the page says %q, its console %v", selector, got, parts, b.text(t, "body"), b.problems)
 }
 
-// shot keeps a screenshot in the folder that DIANA_SHOTS names.
+// shot saves a screenshot in the folder DIANA_SHOTS.
 func (b *browser) shot(t *testing.T, name string) {
 	t.Helper()
 	var png []byte
@@ -157,14 +157,14 @@ func screen(width, height int64, phone bool, scheme string) chromedp.Action {
 	}
 }
 
-// The live page shows what happens, in a real browser, and its buttons do what
-// they say.
+// TestLivePage checks in a real browser that the live page shows current decisions
+// and that its buttons work.
 func TestLivePage(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
 	c := harness.StartCaddy(t, harness.Config{
 		Global: onRedisWith(redis, "rules redis diana:rules", "timeout 1s"), Site: paged,
-		Admin: `origins ` + harness.AdminAddress + ` ""`, // as docs/operating.md says
+		Admin: `origins ` + harness.AdminAddress + ` ""`, // from docs/operating.md
 	})
 	push(t, redis, `{"zones": {"watch": {"rules": [{"limit": 2, "window": "1h"}]}, "else<b>where": {}}}`)
 	evil := url.QueryEscape(`<img src=x onerror="document.title='owned'">` + "\x00\x1b[31m")
@@ -196,8 +196,7 @@ func TestLivePage(t *testing.T) {
 		rate := b.text(t, `[data-zone="api"] .rate`)
 		return !strings.HasPrefix(rate, "0/s") && !strings.HasSuffix(rate, " 0/s")
 	})
-	// Both curves are drawn, and show more than there was to see since the page
-	// was opened.
+	// Both curves are drawn and include the time before the page was opened.
 	harness.Until(t, 20*time.Second, "the graph of zone api to show both curves, and the past", func() (drawn bool) {
 		b.run(t, chromedp.Evaluate(`(() => {
 			const c = document.querySelector('[data-zone="api"] canvas'), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
@@ -206,7 +205,7 @@ func TestLivePage(t *testing.T) {
 				if (d[i] > d[i + 2] + 80) red++;
 				if (d[i + 2] > d[i] + 80) first = Math.min(first, i / 4 % c.width), last = Math.max(last, i / 4 % c.width);
 			}
-			// A minute or more from left to right.
+			// The chart covers at least a minute.
 			return red > 20 && (last - first) / c.width * 60 > performance.now() / 1000 + 4;
 		})()`, &drawn))
 		return drawn
@@ -259,20 +258,19 @@ func TestLivePage(t *testing.T) {
 	redis.Start(t)
 	b.until(t, "#health", "redis: shared for")
 	if title := b.text(t, "title"); title == "owned" {
-		t.Error("a key became markup")
+		t.Error("a key is rendered as markup")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.problems) > 0 {
-		t.Errorf("the page complains: %v", b.problems)
+		t.Errorf("errors of the page: %v", b.problems)
 	}
-	if u, _ := url.Parse(c.Admin); len(b.asked) != 1 || !b.asked[u.Host] {
-		t.Errorf("the page asks %v, want %s alone", b.asked, u.Host)
+	if u, _ := url.Parse(c.Admin); len(b.requested) != 1 || !b.requested[u.Host] {
+		t.Errorf("the page requests hosts %v, want only %s", b.requested, u.Host)
 	}
 }
 
-// sharedPage is a site of its own for the page, for people who may look: as
-// docs/operating.md has it.
+// sharedPage is the read-only site for the page from docs/operating.md.
 const sharedPage = `	handle /rate_limit/* {
 		basic_auth {
 			ops $2a$14$a8FK9rGDthsefNF8LiEZ7uOFYy8wOllKpoCaY4jpx0IxcCoQtJgHK
@@ -293,7 +291,8 @@ const sharedPage = `	handle /rate_limit/* {
 		respond ok
 	}`
 
-// The page is shown on a site, behind a password, and can change nothing there.
+// TestLivePageOnASite checks that the page works on a site behind a password and
+// cannot change anything there.
 func TestLivePageOnASite(t *testing.T) {
 	t.Parallel()
 	c := harness.StartCaddy(t, harness.Config{Site: sharedPage})

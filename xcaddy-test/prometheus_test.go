@@ -22,8 +22,8 @@ import (
 // prometheus is a running Prometheus.
 type prometheus struct{ url string }
 
-// startPrometheus starts Prometheus with the configuration of the example, for
-// instances at these addresses, until the test ends.
+// startPrometheus starts Prometheus with the configuration of the example and these
+// targets. It runs until the end of the test.
 func startPrometheus(t *testing.T, targets []string) *prometheus {
 	t.Helper()
 	text, err := os.ReadFile(observability + "prometheus.yml")
@@ -58,8 +58,8 @@ func startPrometheus(t *testing.T, targets []string) *prometheus {
 	return &prometheus{fmt.Sprint("http://127.0.0.1:", port)}
 }
 
-// get asks Prometheus' API, and reads what it answers into out. It reports
-// whether there was an answer.
+// get calls Prometheus' API and decodes the response into out. It reports whether
+// there was a response.
 func (p *prometheus) get(t *testing.T, path string, out any) bool {
 	t.Helper()
 	resp, err := http.Get(p.url + "/api/v1/" + path)
@@ -80,7 +80,7 @@ func (p *prometheus) get(t *testing.T, path string, out any) bool {
 	return answer.Status == "success"
 }
 
-// query returns the labels of each series that a query finds.
+// query returns the labels of each series that a query returns.
 func (p *prometheus) query(t *testing.T, query string) (labels []map[string]string) {
 	t.Helper()
 	var data struct {
@@ -96,7 +96,7 @@ func (p *prometheus) query(t *testing.T, query string) (labels []map[string]stri
 // panelQuery is a query of the dashboard.
 type panelQuery struct{ Expr, LegendFormat string }
 
-// panelQueries are those of the dashboard, for all instances and zones.
+// panelQueries returns the queries of the dashboard, for all instances and zones.
 func panelQueries(t *testing.T) (list []panelQuery) {
 	t.Helper()
 	var board struct {
@@ -113,7 +113,7 @@ func panelQueries(t *testing.T) (list []panelQuery) {
 		for _, q := range p.Targets {
 			q.Expr = strings.NewReplacer("$instance", ".*", "$zone", ".*", "$__rate_interval", "1m").Replace(q.Expr)
 			if strings.Contains(q.Expr, "$") {
-				t.Errorf("%s: a variable that Grafana is not asked for", q.Expr)
+				t.Errorf("%s: unknown variable", q.Expr)
 			}
 			list = append(list, q)
 		}
@@ -126,9 +126,9 @@ func panelQueries(t *testing.T) (list []panelQuery) {
 
 var legendLabel = regexp.MustCompile(`{{(\w+)}}`)
 
-// The three instances of the example with their Redis, and Prometheus, run as
-// the compose file has them: each query of the dashboard finds something, with
-// the labels that its legend names, and an alert is raised when Redis is gone.
+// TestDashboardAndAlertsInPrometheus runs the three instances of the example, their
+// Redis and Prometheus: every query of the dashboard returns series that have the
+// labels of its legend, and an alert fires when Redis is down.
 func TestDashboardAndAlertsInPrometheus(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
@@ -193,7 +193,8 @@ func TestDashboardAndAlertsInPrometheus(t *testing.T) {
 	redis.Start(t)
 }
 
-// Compose reads the file of the example, and everything that it names is there.
+// TestObservabilityCompose checks that the compose file of the example parses and
+// that everything it names exists.
 func TestObservabilityCompose(t *testing.T) {
 	options, err := cli.NewProjectOptions([]string{observability + "compose.yml"}, cli.WithResolvedPaths(true), cli.WithName("observability"))
 	if err != nil {
@@ -232,7 +233,7 @@ func TestObservabilityCompose(t *testing.T) {
 		}
 		if at := s.Environment["REDIS"]; at != nil {
 			if host, _, _ := strings.Cut(*at, ":"); project.Services[host].Image == "" {
-				t.Errorf("%s: REDIS %s is no service", name, *at)
+				t.Errorf("%s: REDIS %s is not a service", name, *at)
 			}
 			if !strings.Contains(string(config), name+":2020") {
 				t.Errorf("Prometheus does not scrape %s", name)

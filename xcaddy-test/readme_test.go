@@ -9,7 +9,8 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// Every configuration in the README can be copied as it stands.
+// TestReadmeConfigurationsAreValid checks that every configuration in the README is
+// valid as it is.
 func TestReadmeConfigurationsAreValid(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {

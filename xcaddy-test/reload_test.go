@@ -14,22 +14,23 @@ import (
 
 const (
 	reloads     = 100
-	reloadFails = 20 // of them, evenly spread
+	reloadFails = 20 // failing reloads, evenly distributed
 	reloadGap   = 50 * time.Millisecond
 	reloadRate  = 300
-	reloadPool  = 5 // connections to Redis, at most
+	reloadPool  = 5 // maximum number of connections to Redis
 	reloadExact = 250
 	reloadLimit = 40
 )
 
-// A hundred reloads under load, a fifth of which fail, change nothing: the
-// limits hold as if there had been none, and nothing is left behind.
+// TestReloadsUnderLoadChangeNothing checks that after a hundred reloads under load,
+// of which a fifth fail, the limits have held and no goroutine or connection is
+// leaked.
 func TestReloadsUnderLoadChangeNothing(t *testing.T) {
 	redis := harness.StartRedis(t)
 	caddy := harness.StartCaddy(t, reloadConfig(redis))
 	config := caddy.Running(t)
 
-	// What stands after some load and one reload is what stands after a hundred.
+	// The baseline is taken after some load and one reload.
 	harness.Pace(reloadRate, harness.During(time.Second), caddy.URL+"/warm")
 	mustLoad(t, caddy, config)
 	goroutines, connections := settled(t, caddy), len(redis.Connections(t))
@@ -57,19 +58,19 @@ func TestReloadsUnderLoadChangeNothing(t *testing.T) {
 			checkPaced(t, path, shots[i], took)
 		}
 	}
-	neverAlone(t, []*harness.Caddy{caddy})
+	wantNoFallback(t, []*harness.Caddy{caddy})
 	harness.Until(t, 15*time.Second, fmt.Sprintf("as many goroutines as before, %d", goroutines), func() bool {
 		return caddy.Goroutines(t) <= goroutines
 	})
-	// The client may dial one or two more than its pool keeps when many want one
-	// at once; a connection left behind by each reload would be a hundred.
+	// Under contention the client may dial one or two connections more than its pool
+	// keeps; one leaked by each reload would be a hundred.
 	if now := redis.Connections(t); len(now) < 1 || len(now) > max(connections, reloadPool)+2 {
 		t.Errorf("%d connections to Redis before, %d after: %q", connections, len(now), now)
 	}
 }
 
-// reloadConfig has a limit whose window does not end during the test and one
-// that refills all the time, on both stores.
+// reloadConfig has, in both stores, a limit whose window does not end during the
+// test and one that refills continuously.
 func reloadConfig(redis *harness.Redis) harness.Config {
 	var site strings.Builder
 	for _, store := range []string{"redis", "local"} {
@@ -87,8 +88,8 @@ func reloadConfig(redis *harness.Redis) harness.Config {
 	}
 }
 
-// settled waits until Caddy has let go of what the last reload replaced and
-// returns how many goroutines are left.
+// settled waits until Caddy has released what the last reload replaced and returns
+// the number of goroutines.
 func settled(t *testing.T, caddy *harness.Caddy) int {
 	t.Helper()
 	last, same := caddy.Goroutines(t), 0
@@ -104,8 +105,8 @@ func settled(t *testing.T, caddy *harness.Caddy) int {
 	return last
 }
 
-// reloadManyTimes reloads; every fifth time with a configuration that fails to
-// provision, before or after Diana's own modules were.
+// reloadManyTimes reloads Caddy. Every fifth configuration fails to provision, before
+// or after Diana's modules are provisioned.
 func reloadManyTimes(t *testing.T, caddy *harness.Caddy, config string) {
 	t.Helper()
 	broken := []string{
@@ -114,12 +115,12 @@ func reloadManyTimes(t *testing.T, caddy *harness.Caddy, config string) {
 	}
 	started := time.Now()
 	for i := range reloads {
-		// They come evenly while the load runs.
+		// The reloads are evenly distributed over the load.
 		time.Sleep(time.Until(started.Add(time.Duration(i) * reloadGap)))
 		if every := reloads / reloadFails; i%every != every-1 {
 			mustLoad(t, caddy, config)
 		} else if answer := caddy.Load(t, broken[i/every%len(broken)]); answer.Status != http.StatusBadRequest {
-			t.Errorf("a broken configuration is answered %d, want 400: %s", answer.Status, answer.Body)
+			t.Errorf("status %d for an invalid configuration, want 400: %s", answer.Status, answer.Body)
 		}
 	}
 }
@@ -131,7 +132,7 @@ func mustLoad(t *testing.T, caddy *harness.Caddy, config string) {
 	}
 }
 
-// withRoute is config with one more route at the end of its server's.
+// withRoute appends a route to those of config's server.
 func withRoute(t *testing.T, config, route string) string {
 	t.Helper()
 	var tree map[string]any
@@ -147,8 +148,8 @@ func withRoute(t *testing.T, config, route string) string {
 	return string(out)
 }
 
-// answered sorts out the shots that got no answer: when Caddy reloads, with or
-// without Diana, it may close a connection on which a request is just arriving.
+// answered separates the shots without a response: when Caddy reloads, with or
+// without Diana, it may close a connection on which a request is arriving.
 func answered(t *testing.T, path string, shots []harness.Shot) (passed []harness.Shot, unanswered int) {
 	t.Helper()
 	var all []harness.Shot
@@ -159,16 +160,16 @@ func answered(t *testing.T, path string, shots []harness.Shot) (passed []harness
 	}
 	unanswered = len(shots) - len(all)
 	if unanswered > reloads {
-		t.Errorf("%s: answers %v, want hardly any missing", path, harness.ByStatus(shots))
+		t.Errorf("%s: results %v, want hardly any without a response", path, harness.ByStatus(shots))
 	}
 	harness.OnlyStatuses(t, all, http.StatusOK, http.StatusTooManyRequests)
 	passed = harness.With(http.StatusOK, all)
-	t.Logf("%s: %d of %d passed, %d without an answer", path, len(passed), len(shots), unanswered)
+	t.Logf("%s: %d of %d passed, %d without a response", path, len(passed), len(shots), unanswered)
 	return passed, unanswered
 }
 
-// checkExact holds a limit whose window does not end meanwhile to the number. A
-// request without an answer may have been charged or not.
+// checkExact checks that exactly the limit passed of a window that does not end
+// meanwhile. A request without a response may or may not be charged.
 func checkExact(t *testing.T, path string, shots []harness.Shot) {
 	t.Helper()
 	passed, unanswered := answered(t, path, shots)
@@ -180,7 +181,8 @@ func checkExact(t *testing.T, path string, shots []harness.Shot) {
 	}
 }
 
-// checkPaced holds a limit that refills to its bound and to what it allows.
+// checkPaced checks that a limit that refills kept its bound and admitted nearly its
+// rate.
 func checkPaced(t *testing.T, path string, shots []harness.Shot, took time.Duration) {
 	t.Helper()
 	passed, _ := answered(t, path, shots)

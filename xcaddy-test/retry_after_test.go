@@ -11,13 +11,13 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// A client gets its 200s, then 429 with Retry-After, and 200 again after
-// waiting exactly that long: with every algorithm, on both stores.
+// TestRetryAfterIsExact checks, for every algorithm and both stores, that a denied
+// request is admitted after waiting exactly its Retry-After.
 func TestRetryAfterIsExact(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	// Left alone, its queue is as long as one second drains, and the three
-	// that the others admit at once would not all find room in it.
+	// Its default queue drains in one second, too short for the three requests
+	// that the other algorithms admit immediately.
 	options := map[string]string{"leaky_bucket": " burst 3"}
 	var site strings.Builder
 	for _, store := range []string{"redis", "local"} {
@@ -29,7 +29,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 	site.WriteString("\trespond ok")
 	caddy := harness.StartCaddy(t, harness.Config{Global: onRedis(redis, "timeout 1s"), Site: site.String()})
 
-	// The limits differ in nothing but store and algorithm, so they wait together.
+	// The limits differ only in store and algorithm, so they wait in parallel.
 	t.Run("all", func(t *testing.T) {
 		for _, store := range []string{"redis", "local"} {
 			for _, algorithm := range algorithms {
@@ -42,14 +42,14 @@ func TestRetryAfterIsExact(t *testing.T) {
 	})
 }
 
-// waitsExactly sends one request after another until one is denied, waits, and
+// waitsExactly sends requests until one is denied, waits for its Retry-After, and
 // sends it again.
 func waitsExactly(t *testing.T, url string) {
 	client := harness.Client(20)
 	defer client.CloseIdleConnections()
 	began := time.Now()
 	denied, passed := untilDenied(t, client, url)
-	// Three a second, and each algorithm lets as many pass once more at most.
+	// Three per second, plus at most one more burst of three.
 	if most := 5 + int(3*denied.Got.Sub(began).Seconds()); passed < 3 || passed > most {
 		t.Errorf("%d passed before the first denial, want the limit of 3, and at most %d in %v", passed, most, denied.Got.Sub(began))
 	}
@@ -57,16 +57,16 @@ func waitsExactly(t *testing.T, url string) {
 	if err != nil || seconds < 1 || seconds > 4 {
 		t.Fatalf("Retry-After %q, want whole seconds, at least 1 and at most two windows", denied.RetryAfter)
 	}
-	// Not a pause to let something settle: how long to wait is what is tested.
+	// This wait is the subject of the test.
 	time.Sleep(time.Until(denied.Got.Add(time.Duration(seconds) * time.Second)))
 	if again := harness.Shoot(client, url); again.Err != nil || again.Status != http.StatusOK {
 		t.Errorf("after waiting %d s: %v, want 200", seconds, harness.ByStatus([]harness.Shot{again}))
 	}
 }
 
-// untilDenied returns the first denial and how many requests passed before it.
-// A pacing rule answers late what it admits, so a request that is not answered
-// soon does not hold up the next one.
+// untilDenied returns the first denial and the number of requests that passed before
+// it. A pacing rule delays what it admits, so a request without an early response
+// does not hold up the next one.
 func untilDenied(t *testing.T, client *http.Client, url string) (denied harness.Shot, passed int) {
 	answers := make(chan harness.Shot, 20)
 	for sent := range cap(answers) {

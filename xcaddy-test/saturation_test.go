@@ -15,17 +15,17 @@ const (
 	satClients = 200
 	satLimit   = 200
 	satWindow  = time.Second
-	satQueue   = 20 // places of the leaky bucket, a tenth of a second's worth
+	satQueue   = 20 // length of the leaky bucket's queue: a tenth of a second
 )
 
-// saturations says what each algorithm promises for satLimit in satWindow.
+// saturations lists the guarantees of each algorithm for satLimit in satWindow.
 var saturations = []struct {
 	rule  string
-	bound int     // the most in any window
-	burst int     // what may pass beyond the rate, once, at the start
-	share float64 // the least of what the limit allows that must pass
+	bound int     // maximum in any window
+	burst int     // excess over the rate, once, at the start
+	share float64 // minimum share of the limit that must pass
 
-	// Nobody is denied unless so many have passed in so long a time before.
+	// A request is denied only if at least full passed in the time back before it.
 	full int
 	back time.Duration
 }{
@@ -37,8 +37,8 @@ var saturations = []struct {
 	{"gcra", 2 * satLimit, satLimit, 0.90, satLimit - 1, satWindow},
 }
 
-// satDuration is how long each algorithm is saturated: DIANA_SATURATE if that
-// is set, such as 10s.
+// satDuration returns how long each algorithm is saturated: DIANA_SATURATE if set,
+// such as 10s.
 func satDuration(t *testing.T) time.Duration {
 	text := os.Getenv("DIANA_SATURATE")
 	if text == "" {
@@ -51,9 +51,9 @@ func satDuration(t *testing.T) time.Duration {
 	return d
 }
 
-// Three instances share one limit, many clients want far more than it allows:
-// never more than the bound passes, in any window, and nearly all that the
-// limit allows does.
+// TestThreeInstancesKeepTheBoundUnderSaturation checks that with three instances that
+// share one saturated limit, never more than the bound passes in any window, and
+// nearly the whole limit does.
 func TestThreeInstancesKeepTheBoundUnderSaturation(t *testing.T) {
 	redis := harness.StartRedis(t)
 	var site strings.Builder
@@ -62,8 +62,8 @@ func TestThreeInstancesKeepTheBoundUnderSaturation(t *testing.T) {
 			i, satLimit, satWindow, s.rule)
 	}
 	site.WriteString("\trespond ok")
-	// On a busy machine a decision may take longer than the default timeout;
-	// going alone then would be right, but is not what this test is about.
+	// On a loaded machine a decision may exceed the default timeout and fall back to
+	// the local store, which this test does not cover.
 	config := harness.Config{Global: onRedis(redis, "timeout 2s"), Site: site.String()}
 	instances := startMany(t, 3, config)
 	during := satDuration(t)
@@ -74,13 +74,13 @@ func TestThreeInstancesKeepTheBoundUnderSaturation(t *testing.T) {
 				path := fmt.Sprintf("/%d?try=%d", i, try) // a new key each time
 				shots := harness.Saturate(satClients, harness.During(during), urls(instances, path)...)
 				most, share := keptBound(t, satLimit, s.bound, s.burst, shots, during)
-				t.Logf("at most %d in %v, bound %d; %.1f%% of what the limit allows", most, satWindow, s.bound, 100*share)
+				t.Logf("at most %d in %v, bound %d; %.1f%% of the limit", most, satWindow, s.bound, 100*share)
 				deniedRightly(t, shots, s.full, s.back)
 				if share >= s.share {
 					break
 				}
-				// While a busy machine stands still nobody asks, and the room of
-				// that moment is lost. The bound, though, holds each time.
+				// While a loaded machine stalls, part of the limit is unused. The
+				// bound must hold nevertheless.
 				if try == 3 {
 					late(t, "%.1f%% of what the limit allows passed, want at least %.0f%%", 100*share, 100*s.share)
 					break
@@ -88,11 +88,11 @@ func TestThreeInstancesKeepTheBoundUnderSaturation(t *testing.T) {
 			}
 		})
 	}
-	neverAlone(t, instances)
+	wantNoFallback(t, instances)
 }
 
-// keptBound fails the test if more than the bound passed in any window. It
-// returns the most that did, and the part of what the limit allows that passed.
+// keptBound fails the test if more than the bound passed in any window. It returns
+// the maximum and the share of the limit that passed.
 func keptBound(t *testing.T, limit, bound, burst int, shots []harness.Shot, during time.Duration) (most int, share float64) {
 	t.Helper()
 	harness.OnlyStatuses(t, shots, http.StatusOK, http.StatusTooManyRequests)
@@ -101,15 +101,15 @@ func keptBound(t *testing.T, limit, bound, burst int, shots []harness.Shot, duri
 		t.Errorf("%d passed within %v, bound %d", most, satWindow, bound)
 	}
 	if len(passed) == len(shots) {
-		t.Errorf("all of %d requests passed: that is no saturation", len(shots))
+		t.Errorf("all of %d requests passed: the limit was not saturated", len(shots))
 	}
 	windows := float64(during) / float64(satWindow)
 	return most, float64(len(passed)) / (windows*float64(limit) + float64(burst))
 }
 
-// deniedRightly fails the test if a request was denied though fewer than full
-// had passed in the time before. One that was on its way at either end of that
-// time may have been charged in it.
+// deniedRightly fails the test if a request was denied although fewer than full had
+// passed in the time before. A request in flight at either end of that time may have
+// been charged in it.
 func deniedRightly(t *testing.T, shots []harness.Shot, full int, back time.Duration) {
 	t.Helper()
 	passed := harness.With(http.StatusOK, shots)
@@ -127,16 +127,16 @@ func deniedRightly(t *testing.T, shots []harness.Shot, full int, back time.Durat
 	}
 }
 
-// neverAlone fails the test if an instance decided without Redis: what it then
-// showed would not be about the shared limit.
-func neverAlone(t *testing.T, instances []*harness.Caddy) {
+// wantNoFallback fails the test if an instance decided without Redis: its results
+// would not be those of the shared limit.
+func wantNoFallback(t *testing.T, instances []*harness.Caddy) {
 	t.Helper()
 	for _, c := range instances {
 		if up, ok := c.Metric(t, "caddy_rate_limit_store_up"); !ok || up != 1 {
-			t.Errorf("caddy_rate_limit_store_up is %v (there: %v), want 1", up, ok)
+			t.Errorf("caddy_rate_limit_store_up is %v (found: %v), want 1", up, ok)
 		}
 		if strings.Contains(c.Log(), "going on without it") {
-			t.Errorf("the store was lost meanwhile:\n%s", c.Log())
+			t.Errorf("the store went down:\n%s", c.Log())
 		}
 	}
 }

@@ -11,20 +11,20 @@ import (
 	"testing"
 )
 
-// Answer is an HTTP answer with its body read.
+// Answer is an HTTP response whose body has been read.
 type Answer struct {
-	Status int         // of HTTP
-	Header http.Header // as it came
-	Body   string      // all of it
+	Status int         // HTTP status
+	Header http.Header // as received
+	Body   string      // whole body
 }
 
-// Do sends one request on a connection of its own and reads the answer.
-// headers are names and values in turn.
+// Do sends one request on a new connection and reads the response. headers are
+// alternating names and values.
 func Do(t testing.TB, method, url, body string, headers ...string) Answer {
 	t.Helper()
 	answer, err := do(method, url, body, headers)
-	// With Diana or without, a Caddy that has just reloaded may close a
-	// connection that it accepted before and never read from.
+	// With or without Diana, a Caddy that has just reloaded may close a
+	// connection that it has accepted but not read from.
 	for range 3 {
 		if err == nil || method != http.MethodGet {
 			break
@@ -61,7 +61,7 @@ func (c *Caddy) Get(t testing.TB, path string, headers ...string) Answer {
 	return Do(t, http.MethodGet, c.URL+path, "", headers...)
 }
 
-// Statuses gets a path n times and returns the status of each answer.
+// Statuses gets a path n times and returns the status of each response.
 func (c *Caddy) Statuses(t testing.TB, path string, n int) []int {
 	t.Helper()
 	statuses := make([]int, n)
@@ -71,20 +71,20 @@ func (c *Caddy) Statuses(t testing.TB, path string, n int) []int {
 	return statuses
 }
 
-// Running is the configuration that Caddy runs, as JSON.
+// Running returns Caddy's running configuration as JSON.
 func (c *Caddy) Running(t testing.TB) string {
 	t.Helper()
 	return Do(t, http.MethodGet, c.Admin+"/config/", "").Body
 }
 
-// Load has Caddy reload with config, JSON, even if it is the one that runs.
+// Load makes Caddy load config, which is JSON, even if it is unchanged.
 func (c *Caddy) Load(t testing.TB, config string) Answer {
 	t.Helper()
 	return Do(t, http.MethodPost, c.Admin+"/load", config,
 		"Content-Type", "application/json", "Cache-Control", "must-revalidate")
 }
 
-// Goroutines counts Caddy's goroutines.
+// Goroutines returns the number of Caddy's goroutines.
 func (c *Caddy) Goroutines(t testing.TB) int {
 	t.Helper()
 	profile := Do(t, http.MethodGet, c.Admin+"/debug/pprof/goroutine?debug=1", "").Body
@@ -96,8 +96,8 @@ func (c *Caddy) Goroutines(t testing.TB) int {
 	return n
 }
 
-// Metric is the value of the one series of that name whose labels have all the
-// given pairs, label="value"; ok is false if there is none.
+// Metric returns the value of the series of that name whose labels include all the
+// given pairs, label="value". ok is false if there is none.
 func (c *Caddy) Metric(t testing.TB, name string, labels ...string) (value float64, ok bool) {
 	t.Helper()
 	metrics := Do(t, http.MethodGet, c.Admin+"/metrics", "").Body
@@ -114,8 +114,8 @@ func (c *Caddy) Metric(t testing.TB, name string, labels ...string) (value float
 	return 0, false
 }
 
-// HandlerPath is the path below /config of the one Diana handler in config,
-// JSON, such as /apps/http/servers/srv0/routes/0/handle/0.
+// HandlerPath returns the path below /config of the only Diana handler in config,
+// which is JSON, such as /apps/http/servers/srv0/routes/0/handle/0.
 func HandlerPath(t testing.TB, config string) string {
 	t.Helper()
 	var tree any

@@ -1,6 +1,6 @@
-// Package harness starts what the tests are about, as users get it: a Caddy
-// that the real xcaddy built, and real Redis servers. It looks at them from
-// outside only: HTTP, Caddy's admin endpoint, log lines, Redis commands.
+// Package harness runs Caddy, built by xcaddy as users build it, and real Redis
+// servers. It observes them only from outside: by HTTP, Caddy's admin endpoint, log
+// lines and Redis commands.
 package harness
 
 import (
@@ -15,22 +15,22 @@ import (
 	"time"
 )
 
-// CaddyVersion is the Caddy that the plugin is built into.
+// CaddyVersion is the version of Caddy that the plugin is built into.
 const CaddyVersion = "v2.11.9"
 
-// buildTime is what a build on a slow machine with nothing cached may take.
+// buildTime is the maximum time of a build on a slow machine without a cache.
 const buildTime = 10 * time.Minute
 
-// binary is the Caddy that Start runs.
+// binary is the path of the Caddy that StartCaddy runs.
 var binary string
 
-// Build has xcaddy build Caddy with the plugin from the folder above into dir.
+// Build runs xcaddy to build Caddy with the plugin in the folder above into dir.
 func Build(dir string) error {
 	binary = filepath.Join(dir, "caddy")
 	return BuildWith(dir, binary, "github.com/dianalimiter/diana")
 }
 
-// BuildWith has xcaddy build Caddy with these modules of this repository.
+// BuildWith runs xcaddy to build Caddy with the given modules of this repository.
 func BuildWith(dir, output string, modules ...string) error {
 	root, err := repository()
 	if err != nil {
@@ -39,15 +39,15 @@ func BuildWith(dir, output string, modules ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
 	defer cancel()
 
-	// The version is only a name for what lies at the path: xcaddy would look
-	// for a published one without it.
+	// The version is only a name for the module at the path. Without it xcaddy
+	// would look for a published version.
 	args := []string{"tool", "xcaddy", "build", CaddyVersion, "--output", output}
 	for _, m := range modules {
 		args = append(args, "--with", m+"@v0.0.0="+root+strings.TrimPrefix(m, "github.com/dianalimiter/diana"))
 	}
 	cmd := exec.CommandContext(ctx, "go", args...)
-	// xcaddy works in a folder of its own below this one and may not find a
-	// repository there that its build could stamp.
+	// xcaddy builds in a temporary folder below this one, where it must not find a
+	// repository for the version stamp.
 	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GOFLAGS=-buildvcs=false")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -56,10 +56,9 @@ func BuildWith(dir, output string, modules ...string) error {
 	return nil
 }
 
-// BuildHere has Go build the Caddy of this repository, the plugin in it, into
-// dir. It takes the flags of `make build`, so that both share one build cache,
-// and these. Without flags, a Caddy that was built before is taken where
-// DIANA_CADDY names it.
+// BuildHere builds cmd/caddy of this repository into dir. It uses the flags of make
+// build, so that both share one build cache, and the given flags. Without flags it
+// uses the binary DIANA_CADDY instead, if set.
 func BuildHere(dir string, flags ...string) error {
 	if built := os.Getenv("DIANA_CADDY"); built != "" && len(flags) == 0 {
 		binary = built
@@ -84,8 +83,8 @@ func BuildHere(dir string, flags ...string) error {
 	return nil
 }
 
-// repository is the folder of the plugin: the first one above the tests that has
-// its main package.
+// repository returns the root of the repository: the first folder above the tests
+// that has cmd/caddy.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -103,8 +102,8 @@ func repository() (string, error) {
 	}
 }
 
-// Run has build make the Caddy of a package's tests in a folder of their own, and
-// runs them. It returns the code to exit with.
+// Run calls build to build the Caddy of a package's tests in a temporary folder and
+// runs the tests. It returns the exit code.
 func Run(m *testing.M, build func(dir string) error) int {
 	dir, err := os.MkdirTemp("", "diana")
 	if err != nil {
@@ -119,12 +118,13 @@ func Run(m *testing.M, build func(dir string) error) int {
 	return m.Run()
 }
 
-// Command is the built Caddy with args, its files kept below dir.
+// Command returns a command that runs the built Caddy with args and keeps its files
+// below dir.
 func Command(dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
 	return cmd
 }
 
-// Binary is the path of the built Caddy.
+// Binary returns the path of the built Caddy.
 func Binary() string { return binary }

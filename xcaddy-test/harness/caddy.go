@@ -13,17 +13,18 @@ import (
 	"time"
 )
 
-// Config is a Caddyfile of one site, in parts; Start adds the ports.
+// Config is a Caddyfile of one site, in parts, to which StartCaddy adds the ports.
 type Config struct {
-	Global string // lines for the block of global options
-	Site   string // lines for the site
-	Admin  string // lines for the block of the admin option
+	Global string // lines of the global options
+	Site   string // lines of the site
+	Admin  string // lines of the admin option
 }
 
-// AdminAddress stands in a configuration for that of its admin endpoint.
+// AdminAddress is a placeholder in a configuration for the address of its admin
+// endpoint.
 const AdminAddress = "admin.address"
 
-// Caddyfile is the whole of it, for an instance on those ports.
+// Caddyfile returns the whole Caddyfile of an instance on the given ports.
 func (c Config) Caddyfile(admin string, port int) string {
 	block := ""
 	if c.Admin != "" {
@@ -36,20 +37,20 @@ func (c Config) Caddyfile(admin string, port int) string {
 
 // Caddy is a running Caddy.
 type Caddy struct {
-	URL   string // of its site, without a slash at the end
-	Admin string // URL of its admin endpoint, likewise
+	URL   string // of the site, without a trailing slash
+	Admin string // URL of the admin endpoint, likewise
 	Port  int    // of the site
-	Dir   string // what it keeps between runs, autosaved config included
+	Dir   string // persistent files, including the autosaved configuration
 
-	path   string // of its configuration
+	path   string // of the configuration
 	env    []string
 	cmd    *exec.Cmd
 	log    logBuffer
 	exited chan struct{}
 }
 
-// StartCaddy runs config on free ports until the test ends and returns once it
-// serves. env are further variables, KEY=value.
+// StartCaddy runs config on free ports until the end of the test and returns when it
+// serves. env are additional environment variables, KEY=value.
 func StartCaddy(t testing.TB, config Config, env ...string) *Caddy {
 	t.Helper()
 	port, adminPort := FreePort(t), FreePort(t)
@@ -57,8 +58,8 @@ func StartCaddy(t testing.TB, config Config, env ...string) *Caddy {
 	return start(t, "Caddyfile", []byte(text), port, adminPort, env)
 }
 
-// StartCaddyJSON does the same with a whole JSON configuration that already
-// has both ports in it.
+// StartCaddyJSON is like StartCaddy for a complete JSON configuration that already
+// contains both ports.
 func StartCaddyJSON(t testing.TB, config []byte, port, adminPort int, env ...string) *Caddy {
 	t.Helper()
 	return start(t, "caddy.json", config, port, adminPort, env)
@@ -81,7 +82,7 @@ func start(t testing.TB, name string, config []byte, port, adminPort int, env []
 	return c
 }
 
-// run starts the process, for the nth time, and returns once it serves.
+// run starts the process for the nth time and returns when it serves.
 func (c *Caddy) run(t testing.TB, nth int) {
 	t.Helper()
 	exited := make(chan struct{})
@@ -95,7 +96,7 @@ func (c *Caddy) run(t testing.TB, nth int) {
 	}
 	go func() {
 		defer close(exited)
-		_ = cmd.Wait() // its log says why it ended
+		_ = cmd.Wait() // the log has the reason
 	}()
 	Until(t, 20*time.Second, "caddy serves", func() bool {
 		c.mustRun(t)
@@ -103,8 +104,8 @@ func (c *Caddy) run(t testing.TB, nth int) {
 	})
 }
 
-// Restart ends Caddy as a stop of its service would, and starts it anew with
-// what it keeps.
+// Restart stops Caddy as its service manager would and starts it again with its
+// persistent files.
 func (c *Caddy) Restart(t testing.TB) {
 	t.Helper()
 	before := strings.Count(c.Log(), "serving initial configuration")
@@ -112,10 +113,10 @@ func (c *Caddy) Restart(t testing.TB) {
 	c.run(t, before+1)
 }
 
-// Log is everything that Caddy has logged so far.
+// Log returns everything that Caddy has logged so far.
 func (c *Caddy) Log() string { return c.log.String() }
 
-// WaitLog waits for a log line that has all the parts in it and returns it.
+// WaitLog waits for a log line that contains all parts and returns it.
 func (c *Caddy) WaitLog(t testing.TB, within time.Duration, parts ...string) string {
 	t.Helper()
 	var found string
@@ -141,7 +142,7 @@ func (c *Caddy) mustRun(t testing.TB) {
 }
 
 func (c *Caddy) stop(t testing.TB) {
-	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended, which is as good
+	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
 	select {
 	case <-c.exited:
 	case <-time.After(15 * time.Second):
@@ -151,7 +152,7 @@ func (c *Caddy) stop(t testing.TB) {
 	}
 }
 
-// end stops Caddy, and fails the test if it panicked or does not stop.
+// end stops Caddy and fails the test if Caddy panicked or does not stop.
 func (c *Caddy) end(t testing.TB) {
 	if c.cmd != nil && c.cmd.Process != nil {
 		c.stop(t)
@@ -164,7 +165,7 @@ func (c *Caddy) end(t testing.TB) {
 	}
 }
 
-// telling is the end of a log without the lines that every denial writes.
+// telling returns the end of a log without the lines of single denials.
 func telling(log string) string {
 	var lines []string
 	for line := range strings.Lines(log) {
@@ -175,8 +176,8 @@ func telling(log string) string {
 	return strings.Join(lines[max(0, len(lines)-15):], "")
 }
 
-// Client is an HTTP client for that many requests at once, each on a
-// connection that stays open.
+// Client returns an HTTP client for the given number of concurrent requests, each on
+// a persistent connection.
 func Client(connections int) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections},
@@ -193,7 +194,7 @@ func containsAll(s string, parts []string) bool {
 	return true
 }
 
-// logBuffer collects what a process writes while others read it.
+// logBuffer is the output of a process, safe for concurrent use.
 type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// Shot is one request of a load: when it was sent, when its answer was there,
-// and what it was. The instant at which it was charged lies between the two.
+// Shot is one request of a load and its result. It was charged at an instant between
+// Sent and Got.
 type Shot struct {
-	URL        string    // which instance it was sent to
-	Sent, Got  time.Time // before the request, and after the answer
-	Status     int       // 0: there was no answer
-	RetryAfter string    // the header as it came
-	Policy     string    // RateLimit-Policy, which tells whose limit was enforced
-	Err        error     // why there was no answer
+	URL        string    // of the instance
+	Sent, Got  time.Time // before the request, after the response
+	Status     int       // 0: no response
+	RetryAfter string    // header as received
+	Policy     string    // RateLimit-Policy, which shows the enforced limit
+	Err        error     // why there was no response
 }
 
-// Took is how long the answer took.
+// Took returns the latency of the response.
 func (s Shot) Took() time.Duration { return s.Got.Sub(s.Sent) }
 
 // Shoot sends one GET.
@@ -39,14 +39,14 @@ func Shoot(client *http.Client, url string) Shot {
 	return s
 }
 
-// During says yes until that time from now is over.
+// During returns a condition that is true for the duration d from now.
 func During(d time.Duration) func() bool {
 	end := time.Now().Add(d)
 	return func() bool { return time.Now().Before(end) }
 }
 
-// Saturate has that many clients send one request after another, each to the
-// urls in turn, as long as more says so.
+// Saturate runs clients that each send requests sequentially, to the urls in turn,
+// as long as more returns true.
 func Saturate(clients int, more func() bool, urls ...string) []Shot {
 	client := Client(clients)
 	defer client.CloseIdleConnections()
@@ -58,8 +58,8 @@ func Saturate(clients int, more func() bool, urls ...string) []Shot {
 	})
 }
 
-// Pace sends rate requests a second, to the urls in turn, however long the
-// answers take, as long as more says so.
+// Pace sends rate requests per second, to the urls in turn, whatever the latency of
+// the responses, as long as more returns true.
 func Pace(rate int, more func() bool, urls ...string) []Shot {
 	client := Client(rate)
 	defer client.CloseIdleConnections()
@@ -83,7 +83,7 @@ func Pace(rate int, more func() bool, urls ...string) []Shot {
 	return shots
 }
 
-// AtOnce sends n requests at the same time, to the urls in turn.
+// AtOnce sends n concurrent requests, to the urls in turn.
 func AtOnce(n int, urls ...string) []Shot {
 	client := Client(n)
 	defer client.CloseIdleConnections()
@@ -95,7 +95,7 @@ func AtOnce(n int, urls ...string) []Shot {
 	})
 }
 
-// gather runs do n times at once and returns what they all add, in the order sent.
+// gather runs do n times concurrently and returns the added shots, ordered by Sent.
 func gather(n int, do func(i int, add func(Shot))) []Shot {
 	all := make([][]Shot, n)
 	var wg sync.WaitGroup
@@ -112,14 +112,14 @@ func gather(n int, do func(i int, add func(Shot))) []Shot {
 
 func bySent(a, b Shot) int { return a.Sent.Compare(b.Sent) }
 
-// With returns the shots that were answered with that status.
+// With returns the shots with the given status.
 func With(status int, shots []Shot) []Shot {
 	return slices.DeleteFunc(slices.Clone(shots), func(s Shot) bool {
 		return s.Err != nil || s.Status != status
 	})
 }
 
-// ByStatus counts the shots by what came of them.
+// ByStatus counts the shots by status or error.
 func ByStatus(shots []Shot) map[string]int {
 	counts := map[string]int{}
 	for _, s := range shots {
@@ -132,30 +132,30 @@ func ByStatus(shots []Shot) map[string]int {
 	return counts
 }
 
-// OnlyStatuses fails the test if anything but these came of a shot.
+// OnlyStatuses fails the test if a shot has a status other than the given ones.
 func OnlyStatuses(t testing.TB, shots []Shot, statuses ...int) {
 	t.Helper()
 	for _, s := range shots {
 		if s.Err != nil || !slices.Contains(statuses, s.Status) {
-			t.Fatalf("answers %v, want only %v", ByStatus(shots), statuses)
+			t.Fatalf("results %v, want only %v", ByStatus(shots), statuses)
 		}
 	}
 }
 
-// clockSlack is how far the clock that the limiter reads and the test's own may
-// run apart within one window.
+// clockSlack is the maximum drift between the limiter's and the test's clock within
+// one window.
 const clockSlack = time.Millisecond
 
-// Between returns the shots that were sent at or after from and answered before to.
+// Between returns the shots sent at or after from and answered before to.
 func Between(shots []Shot, from, to time.Time) []Shot {
 	return slices.DeleteFunc(slices.Clone(shots), func(s Shot) bool {
 		return s.Sent.Before(from) || !s.Got.Before(to)
 	})
 }
 
-// MostWithin is the greatest number of shots that were certainly charged within
-// one interval of the length of window: those sent and answered in it. (One
-// that was on its way at either end may have been charged outside.)
+// MostWithin returns the maximum number of shots that were certainly charged within
+// one window: those both sent and answered in it. (A request in flight at either end
+// may have been charged outside.)
 func MostWithin(shots []Shot, window time.Duration) int {
 	most := 0
 	for i, first := range shots {
@@ -174,7 +174,7 @@ func MostWithin(shots []Shot, window time.Duration) int {
 	return most
 }
 
-// Quantiles describes how long the answers took.
+// Quantiles returns quantiles of the latency.
 func Quantiles(shots []Shot) (p50, p99, most time.Duration) {
 	if len(shots) == 0 {
 		return 0, 0, 0

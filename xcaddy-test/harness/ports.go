@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// Ports are handed out below the range from which systems take the ports of
-// outgoing connections; a load test would otherwise take one that a server is
-// about to listen on.
+// Ports are allocated below the ephemeral range: an outgoing connection of a load
+// test could otherwise take the port that a server is about to listen on.
 const (
 	firstPort = 20000
 	lastPort  = 32000
@@ -24,7 +23,7 @@ var nextPort atomic.Int64
 
 func init() { nextPort.Store(firstPort + int64(os.Getpid())*37%(lastPort-firstPort)) }
 
-// FreePort returns a port on which nothing listens, a different one each time.
+// FreePort returns a port on which nothing listens, a different one for each call.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for range lastPort - firstPort {
@@ -41,9 +40,9 @@ func FreePort(t testing.TB) int {
 	return 0
 }
 
-// reserve keeps a port from other test processes, which would find it free
-// until the server listens. It holds until the process ends. The tests of other
-// modules use the same files.
+// reserve reserves a port among test processes, for which it would be free until
+// the server listens, by a file lock that lasts until the process ends. The tests of
+// other modules use the same files.
 func reserve(port int) bool {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("diana-port-%d", port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -53,14 +52,13 @@ func reserve(port int) bool {
 		f.Close()
 		return false
 	}
-	reserved.Store(port, f) // or the collector would close it
+	reserved.Store(port, f) // keep the file from being garbage collected and closed
 	return true
 }
 
 var reserved sync.Map
 
-// Until asks again and again whether something has come true, and fails the
-// test if it has not by the end of the time given.
+// Until polls ok until it returns true and fails the test if it does not in time.
 func Until(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)

@@ -14,13 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// observer is the name of the harness's own connections, which tests that
-// count connections leave out.
+// observer is the client name of the harness's connections, which [Redis.Connections]
+// omits.
 const observer = "observer"
 
 // Redis is a running redis-server.
 type Redis struct {
-	*redis.Client // as the administrator, to look and to make trouble
+	*redis.Client // the harness's own, with all permissions
 
 	Addr string // host:port
 
@@ -30,8 +30,8 @@ type Redis struct {
 	cmd  *exec.Cmd
 }
 
-// StartRedis starts a redis-server on a free port; args are further options of
-// its command line. When the test ends, every key must have a TTL.
+// StartRedis starts a redis-server on a free port with the additional command-line
+// options args. At the end of the test every key must have a TTL.
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	r := &Redis{port: FreePort(t), dir: t.TempDir(), args: args}
@@ -52,7 +52,7 @@ func StartRedis(t testing.TB, args ...string) *Redis {
 
 var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
 
-// Calls is how many calls of scripts the server has answered since it was started.
+// Calls returns the number of script calls since the start of the server.
 func (r *Redis) Calls(t testing.TB) int {
 	t.Helper()
 	stats, err := r.Info(context.Background(), "commandstats").Result()
@@ -66,7 +66,7 @@ func (r *Redis) Calls(t testing.TB) int {
 	return n
 }
 
-// Start starts the server, anew after Kill: on the same port, with nothing in it.
+// Start starts the server. After Kill it has the same port and is empty.
 func (r *Redis) Start(t testing.TB) {
 	t.Helper()
 	args := append([]string{
@@ -83,18 +83,17 @@ func (r *Redis) Start(t testing.TB) {
 	})
 }
 
-// Kill ends the server as a crash would.
+// Kill kills the server with SIGKILL.
 func (r *Redis) Kill(t testing.TB) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatalf("kill redis-server: %v", err)
 	}
-	_ = r.cmd.Wait() // reports the kill
+	_ = r.cmd.Wait() // always an error: killed
 	r.cmd = nil
 }
 
-// Stall stops the server without ending it: connections stay open and nothing
-// is answered.
+// Stall suspends the server: connections stay open and nothing is answered.
 func (r *Redis) Stall(t testing.TB) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -102,7 +101,7 @@ func (r *Redis) Stall(t testing.TB) {
 	}
 }
 
-// Resume lets a stalled server go on.
+// Resume resumes a stalled server.
 func (r *Redis) Resume(t testing.TB) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGCONT); err != nil {
@@ -131,17 +130,17 @@ func (r *Redis) CheckTTLs(t testing.TB) {
 		if err := keys.Err(); err != nil {
 			t.Fatalf("scan: %v", err)
 		}
-		// The database is a state of the connection, which goes back to the pool.
+		// SELECT is a state of the connection, which returns to the pool.
 		conn.Select(ctx, 0)
 		_ = conn.Close()
 	}
 }
 
-// Maintenance is in every key that an instance uses beside requests. Its
-// heartbeat writes one about every second, whatever requests come.
+// Maintenance is a part of every key that an instance uses for maintenance, such as
+// its heartbeat about every second, and not for requests.
 const Maintenance = ":{instances}"
 
-// Dumps returns what every key holds, but for those of maintenance.
+// Dumps returns the DUMP of every key, except those of maintenance.
 func (r *Redis) Dumps(t testing.TB) map[string]string {
 	t.Helper()
 	ctx := context.Background()
@@ -151,7 +150,7 @@ func (r *Redis) Dumps(t testing.TB) map[string]string {
 		if strings.Contains(keys.Val(), Maintenance) {
 			continue
 		}
-		// A key may expire between the two commands and is then not there.
+		// A key may expire between the two commands.
 		if dump, err := r.Dump(ctx, keys.Val()).Result(); err == nil {
 			dumps[keys.Val()] = dump
 		}
@@ -162,7 +161,7 @@ func (r *Redis) Dumps(t testing.TB) map[string]string {
 	return dumps
 }
 
-// Connections lists the connections of others than the harness.
+// Connections returns the connections except those of the harness.
 func (r *Redis) Connections(t testing.TB) (others []string) {
 	t.Helper()
 	list, err := r.ClientList(context.Background()).Result()

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Watch returns every command that Redis executes while do runs, as MONITOR
-// prints them, without the commands that scripts run and without maintenance,
-// which runs at times of its own.
+// Watch returns the commands that Redis executes while do runs, in MONITOR's format,
+// except those of scripts and of maintenance, which is independent of requests.
 func (r *Redis) Watch(t testing.TB, do func()) []string {
 	t.Helper()
 	const end = "end-of-watch"
@@ -30,7 +29,7 @@ func (r *Redis) Watch(t testing.TB, do func()) []string {
 	fmt.Fprintf(conn, "MONITOR\r\n")
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, 1<<20)
-	// It watches from the moment it says OK, not from when it was asked to.
+	// Monitoring begins with the OK, not with the request.
 	for started := false; !started; started = lines.Text() == "+OK" {
 		if !lines.Scan() {
 			t.Fatalf("watch: monitor did not start: %v", lines.Err())
@@ -38,7 +37,7 @@ func (r *Redis) Watch(t testing.TB, do func()) []string {
 	}
 
 	do()
-	// Everything that Redis ran before this, it has shown before this.
+	// MONITOR shows this command after all earlier ones.
 	if err := r.Echo(context.Background(), end).Err(); err != nil {
 		t.Fatalf("watch: %v", err)
 	}
@@ -51,6 +50,6 @@ func (r *Redis) Watch(t testing.TB, do func()) []string {
 			seen = append(seen, line)
 		}
 	}
-	t.Fatalf("watch: monitor did not show the end: %v", lines.Err())
+	t.Fatalf("watch: monitor did not show the last command: %v", lines.Err())
 	return nil
 }
