@@ -1,6 +1,5 @@
-// Package exact_test holds the arithmetic in Go to what it means: to the
-// verdicts of an oracle that remembers every request, and to the bounds that
-// docs/algorithms.md promises.
+// Package exact_test checks the arithmetic in Go against the verdicts of an oracle
+// that remembers every request, and against the bounds in docs/algorithms.md.
 package exact_test
 
 import (
@@ -14,12 +13,12 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// fataler is what *testing.T and *rapid.T have in common here.
+// fataler is the part of *testing.T and *rapid.T that the tests use.
 type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// algorithm returns the module that a rule of the oracle stands for.
+// algorithm returns the algorithm of an oracle's rule.
 func algorithm(r oracle.Rule) algorithms.Algorithm {
 	switch r.Algorithm {
 	case "gcra":
@@ -63,12 +62,12 @@ func compile(rules []oracle.Rule) ([]algorithms.Rule, error) {
 	return compiled, nil
 }
 
-// key is what a store keeps of one key, and what it does with it.
+// key is the state of one key, with the operations that a store runs on it.
 type key struct {
 	t      fataler
 	rules  []algorithms.Rule
 	states []algorithms.State
-	before algorithms.State // of the rule that is being judged
+	before algorithms.State // state of the current rule before judging
 }
 
 func newKey(t fataler, rules []algorithms.Rule) *key {
@@ -79,7 +78,7 @@ func newKey(t fataler, rules []algorithms.Rule) *key {
 	return k
 }
 
-// clone is a key of its own in the same state.
+// clone returns an independent copy of k.
 func (k *key) clone() *key {
 	c := &key{t: k.t, rules: k.rules}
 	for _, s := range k.states {
@@ -88,18 +87,18 @@ func (k *key) clone() *key {
 	return c
 }
 
-// peek judges by every rule and fails the test if that changes a state, or if
-// a clock that ran on steadily is taken for one that was set back.
+// peek returns every rule's verdict and fails the test if judging changes a state or
+// detects a clock step where there was none.
 func (k *key) peek(now, cost int64) []oracle.Verdict {
 	verdicts := make([]oracle.Verdict, len(k.rules))
 	for i, r := range k.rules {
 		k.before = append(k.before[:0], k.states[i]...)
 		if r.Repair(k.states[i], now) {
-			k.t.Fatalf("at %d: rule %d was repaired though no clock was set: %v", now, i, k.before)
+			k.t.Fatalf("at %d: rule %d was repaired without a clock step: %v", now, i, k.before)
 		}
 		v := r.Judge(k.states[i], now, cost, 0)
 		if v.Held || v.Admit && v.Retry != 0 || !v.Admit && v.Delay != 0 {
-			k.t.Fatalf("at %d: rule %d says %+v, which contradicts itself", now, i, v)
+			k.t.Fatalf("at %d: rule %d: inconsistent verdict %+v", now, i, v)
 		}
 		verdicts[i] = oracle.Verdict{Admit: v.Admit, RetryAfter: v.Retry, Delay: v.Delay}
 		verdicts[i].Remaining, verdicts[i].ResetAfter = r.Numbers(k.states[i], now)
@@ -110,8 +109,8 @@ func (k *key) peek(now, cost int64) []oracle.Verdict {
 	return verdicts
 }
 
-// ask judges by every rule, and charges all of them if all admit.
-func (k *key) ask(now, cost int64) (bool, []oracle.Verdict) {
+// decide judges by every rule and charges all of them if all admit.
+func (k *key) decide(now, cost int64) (bool, []oracle.Verdict) {
 	verdicts := k.peek(now, cost)
 	turn := int64(0)
 	for _, v := range verdicts {
@@ -127,7 +126,7 @@ func (k *key) ask(now, cost int64) (bool, []oracle.Verdict) {
 	return true, verdicts
 }
 
-// charge charges one rule, whose state is made longer first if it has to be.
+// charge charges one rule, after growing its state if necessary.
 func (k *key) charge(i int, now, cost, turn int64) {
 	if g, ok := k.rules[i].(algorithms.Growing); ok {
 		need := g.Need(k.states[i], now, cost)

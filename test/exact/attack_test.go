@@ -6,15 +6,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// attack is a client that wants the most out of a window. What it did is its
-// trace.
+// attack is a client that maximizes what passes in a window, with the trace of its
+// requests.
 type attack struct {
 	*watched
 	*trace
 	requests *int
 }
 
-// moves are what such a client does, one after the other.
+// moves are the strategies of an attack.
 var moves = []func(a *attack, size int64){
 	(*attack).drip,
 	(*attack).burst,
@@ -24,7 +24,7 @@ var moves = []func(a *attack, size int64){
 	(*attack).almost,
 }
 
-// attacked lets such a client loose on the key.
+// attacked runs an attack on the key.
 func (w *watched) attacked(t *rapid.T, requests *int) fmt.Stringer {
 	a := &attack{w, newTrace(beginning(t), w.rules, w.key.rules), requests}
 	for range rapid.IntRange(1, 12).Draw(t, "moves") {
@@ -35,13 +35,13 @@ func (w *watched) attacked(t *rapid.T, requests *int) fmt.Stringer {
 }
 
 func (a *attack) take(cost int64) bool {
-	ok, verdicts := a.watched.ask(a.now, cost)
+	ok, verdicts := a.watched.decide(a.now, cost)
 	a.done(event{now: a.now, cost: cost}, ok, verdicts)
 	*a.requests++
 	return ok
 }
 
-// left is what all rules have left.
+// left returns the minimum of what remains in all rules.
 func (a *attack) left() int64 {
 	left := a.most[0]
 	for _, v := range a.watched.peek(a.now, 1) {
@@ -50,7 +50,7 @@ func (a *attack) left() int64 {
 	return left
 }
 
-// drip sends single requests, each as soon as it can pass.
+// drip sends requests of cost 1, each as soon as it can pass.
 func (a *attack) drip(int64) {
 	for range 40 {
 		if !a.take(1) {
@@ -59,12 +59,12 @@ func (a *attack) drip(int64) {
 	}
 }
 
-// burst takes all that is left, in one.
+// burst takes all that remains in one request.
 func (a *attack) burst(int64) {
 	a.take(max(1, a.left()))
 }
 
-// gulp sends requests of one size, each as soon as it can pass.
+// gulp sends requests of one cost, each as soon as it can pass.
 func (a *attack) gulp(size int64) {
 	cost := 1 + size%a.most[0]
 	for range 20 {
@@ -74,8 +74,8 @@ func (a *attack) gulp(size int64) {
 	}
 }
 
-// straddle opens a window with one request, takes the rest of it at its very
-// end and all of the next one at its beginning.
+// straddle opens a window with one request, takes the rest at the end of the window
+// and all of the next window at its beginning.
 func (a *attack) straddle(size int64) {
 	r := a.trace.rules[int(size)%len(a.trace.rules)]
 	if size%2 == 0 {
@@ -88,7 +88,7 @@ func (a *attack) straddle(size int64) {
 	a.burst(0)
 }
 
-// rest waits until everything is forgotten.
+// rest waits until nothing counts any more.
 func (a *attack) rest(int64) {
 	for _, v := range a.watched.peek(a.now, 1) {
 		a.now += v.ResetAfter

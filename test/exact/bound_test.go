@@ -12,15 +12,15 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// span measures the most cost in any half-open interval of one length.
+// span measures the maximum cost in any half-open interval of a length.
 type span struct {
 	length   int64
-	at, cost []int64 // what is in the interval that ends now
+	at, cost []int64 // the requests in the interval that ends now
 	sum      int64
 	most     int64
 }
 
-// add takes note of a cost at an instant that is not before the last one.
+// add records a cost at an instant that is not before the last one.
 func (s *span) add(at, cost int64) {
 	s.at, s.cost, s.sum = append(s.at, at), append(s.cost, cost), s.sum+cost
 	for s.at[0] <= at-s.length {
@@ -30,8 +30,8 @@ func (s *span) add(at, cost int64) {
 	s.most = max(s.most, s.sum)
 }
 
-// bound is the most cost that a rule may admit in any interval as long as its
-// window, as docs/algorithms.md has it.
+// bound returns the maximum cost that a rule may admit in any interval of the length
+// of its window, by docs/algorithms.md.
 func bound(r oracle.Rule, c algorithms.Rule) int64 {
 	switch {
 	case r.Algorithm == "fixed_window" && r.Align:
@@ -44,13 +44,13 @@ func bound(r oracle.Rule, c algorithms.Rule) int64 {
 	return c.Capacity() + r.Limit
 }
 
-// worst is the interval that came nearest to its bound.
+// worst is the interval that came closest to its bound.
 type worst struct {
 	most, bound int64
 	rule        oracle.Rule
 }
 
-// worsts are the worst found of each kind of rule.
+// worsts are the worst intervals by kind of rule.
 type worsts map[string]worst
 
 func (w worsts) see(what string, most, bound int64, r oracle.Rule) {
@@ -68,7 +68,7 @@ func (w worsts) see(what string, most, bound int64, r oracle.Rule) {
 	}
 }
 
-// watched is a key all of whose admissions are measured.
+// watched is a key whose admissions are measured.
 type watched struct {
 	*key
 	rules              []oracle.Rule
@@ -89,9 +89,9 @@ func watch(t fataler, rules []oracle.Rule) *watched {
 	return w
 }
 
-// ask decides, and measures what is admitted.
-func (w *watched) ask(now, cost int64) (bool, []oracle.Verdict) {
-	ok, verdicts := w.key.ask(now, cost)
+// decide decides and measures what is admitted.
+func (w *watched) decide(now, cost int64) (bool, []oracle.Verdict) {
+	ok, verdicts := w.key.decide(now, cost)
 	if !ok {
 		return ok, verdicts
 	}
@@ -107,8 +107,8 @@ func (w *watched) ask(now, cost int64) (bool, []oracle.Verdict) {
 	return ok, verdicts
 }
 
-// check fails the test if a rule admitted more than its bound, or let more
-// than that leave.
+// check fails the test if more than a rule's bound was admitted, or left, in one
+// window.
 func (w *watched) check(found worsts, tr fmt.Stringer) {
 	for i, r := range w.rules {
 		most := bound(r, w.key.rules[i])
@@ -127,16 +127,16 @@ func (w *watched) check(found worsts, tr fmt.Stringer) {
 	}
 }
 
-func TestBoundOfGCRA(t *testing.T)          { bounded(t, alone("gcra")) }
-func TestBoundOfTokenBucket(t *testing.T)   { bounded(t, alone("token_bucket")) }
-func TestBoundOfLeakyBucket(t *testing.T)   { bounded(t, alone("leaky_bucket")) }
-func TestBoundOfFixedWindow(t *testing.T)   { bounded(t, alone("fixed_window")) }
-func TestBoundOfSlidingWindow(t *testing.T) { bounded(t, alone("sliding_window")) }
-func TestBoundOfSlidingLog(t *testing.T)    { bounded(t, alone("sliding_log")) }
+func TestBoundOfGCRA(t *testing.T)          { bounded(t, single("gcra")) }
+func TestBoundOfTokenBucket(t *testing.T)   { bounded(t, single("token_bucket")) }
+func TestBoundOfLeakyBucket(t *testing.T)   { bounded(t, single("leaky_bucket")) }
+func TestBoundOfFixedWindow(t *testing.T)   { bounded(t, single("fixed_window")) }
+func TestBoundOfSlidingWindow(t *testing.T) { bounded(t, single("sliding_window")) }
+func TestBoundOfSlidingLog(t *testing.T)    { bounded(t, single("sliding_log")) }
 func TestBoundOfQueues(t *testing.T)        { bounded(t, drawQueues) }
 func TestBoundOfMixed(t *testing.T)         { bounded(t, drawMixed) }
 
-// bounded measures random and greedy traces against the bound.
+// bounded checks random and greedy traces against the bound.
 func bounded(t *testing.T, draw func(*rapid.T) []oracle.Rule) {
 	t.Parallel()
 	found, requests := make(worsts), 0
@@ -152,14 +152,14 @@ func bounded(t *testing.T, draw func(*rapid.T) []oracle.Rule) {
 			w.check(found, tr)
 		})
 	}
-	t.Logf("%d requests; the most in any window, of what is allowed:", requests)
+	t.Logf("%d requests; the worst windows, of the bound:", requests)
 	for _, what := range slices.Sorted(maps.Keys(found)) {
 		f := found[what]
 		t.Logf("%s: %d of %d, by %+v", what, f.most, f.bound, f.rule)
 	}
 }
 
-// random gives the key the same kind of trace that the comparison uses.
+// random runs a trace of the kind that differential uses.
 func (w *watched) random(t *rapid.T, n *int) fmt.Stringer {
 	tr := newTrace(beginning(t), w.rules, w.key.rules)
 	kinds, sizes := requests(t)
@@ -168,7 +168,7 @@ func (w *watched) random(t *rapid.T, n *int) fmt.Stringer {
 			continue
 		}
 		e := tr.next(kinds[i], sizes[i])
-		ok, verdicts := w.ask(e.now, e.cost)
+		ok, verdicts := w.decide(e.now, e.cost)
 		tr.done(e, ok, verdicts)
 		*n++
 	}

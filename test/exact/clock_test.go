@@ -10,9 +10,9 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// TestClockSteps sets the clock forth and back under a rule. Nobody may be
-// held longer than one full bucket or window from then, and every step may
-// cost at most one further bound.
+// TestClockSteps sets the clock forward and back. From then on, no request may be
+// denied for longer than one full bucket or window, and every step may admit at most
+// one additional bound.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	sent, repairs := 0, 0
@@ -33,21 +33,21 @@ func TestClockSteps(t *testing.T) {
 	}
 	t.Logf("%d requests, %d repairs", sent, repairs)
 	if repairs == 0 {
-		t.Error("no state was ever repaired: want steps that are noticed")
+		t.Error("no state was ever repaired: want detected steps")
 	}
 }
 
-// stepped is a key under a clock that is set now and then.
+// stepped is a key whose clock is set at random.
 type stepped struct {
 	*key
 	rule           oracle.Rule
-	clock, elapsed int64 // what the clock says, and how long it really was
+	clock, elapsed int64 // the clock, and the real time
 	passed         []event
 	steps          []int64 // when the clock was set
 	repairs        int
 }
 
-// next lets some time pass or sets the clock, and sends a request.
+// next advances the time or sets the clock, and sends a request.
 func (c *stepped) next(kind, size int64) {
 	r := c.rules[0]
 	full := held(c.rule, r)
@@ -70,8 +70,8 @@ func (c *stepped) next(kind, size int64) {
 	c.request(s, 1+size%r.Capacity()*(kind%2), full)
 }
 
-// repaired checks that the last admission now counts as of this instant, or a
-// meter as full, and that the state needs no second repair.
+// repaired checks that the last admission counts as of this instant, or that a meter
+// is full, and that the state needs no second repair.
 func (c *stepped) repaired(s algorithms.State) {
 	r, now := c.rule, c.clock
 	want := r.Window
@@ -99,7 +99,7 @@ func (c *stepped) request(s algorithms.State, cost, full int64) {
 	v := r.Judge(s, c.clock, cost, 0)
 	remaining, reset := r.Numbers(s, c.clock)
 	if v.Retry > full || reset > full || remaining < 0 || remaining > r.Capacity() {
-		c.t.Fatalf("%+v: after a step of the clock it says %+v, %d remain, reset %d: want nobody held longer than %d",
+		c.t.Fatalf("%+v: after a clock step: verdict %+v, %d remain, reset %d: want at most %d until admission",
 			c.rule, v, remaining, reset, full)
 	}
 	if !v.Admit {
@@ -125,7 +125,7 @@ func (c *stepped) withinBound() {
 	}
 }
 
-// held is the longest that a full bucket or window holds anyone.
+// held returns the maximum time that a full bucket or window denies.
 func held(r oracle.Rule, c algorithms.Rule) int64 {
 	switch r.Algorithm {
 	case "fixed_window", "sliding_log":
@@ -133,12 +133,12 @@ func held(r oracle.Rule, c algorithms.Rule) int64 {
 	case "sliding_window":
 		return part(r) * (parts(r) + 1)
 	}
-	// A meter tells steps from its own levels to two microseconds, or to a
-	// whole step of its own, and a queue is as much longer as it may wait.
+	// A meter detects clock steps to two microseconds, or to a refill step, and a
+	// queue is longer by its maximum wait.
 	return drain(r, c.Capacity()) + 2 + r.Step + patience(r)
 }
 
-// drain is how long a meter takes to get rid of a cost.
+// drain returns the time in which a cost leaks from a meter.
 func drain(r oracle.Rule, cost int64) int64 {
 	hi, lo := bits.Mul64(uint64(cost), uint64(r.Window))
 	whole, rest := bits.Div64(hi, lo, uint64(r.Limit))

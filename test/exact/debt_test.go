@@ -11,7 +11,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// undelaying are the algorithms that can be charged after the fact.
+// undelaying are the algorithms that can be charged after the response.
 var undelaying = map[string]algorithms.Algorithm{
 	"gcra":                      &algorithms.GCRA{},
 	"token_bucket":              &algorithms.TokenBucket{},
@@ -34,7 +34,7 @@ func compiled(t *testing.T, a algorithms.Algorithm, sp algorithms.Spec) algorith
 
 const paidAt = 1_800_000 * second
 
-// owe charges the only rule of a key after the fact.
+// owe charges the only rule of a key after the response.
 func (k *key) owe(cost int64) {
 	now := paidAt
 	if g, ok := k.rules[0].(algorithms.Growing); ok {
@@ -45,9 +45,9 @@ func (k *key) owe(cost int64) {
 	k.rules[0].Owe(k.states[0], now, cost)
 }
 
-// TestDebt charges far more than a rule can hold. Of that one further capacity
-// is owed, which the next judgement does not take for a step of the clock; it
-// is paid off like anything else, and nothing is left in the meantime.
+// TestDebt charges far more than a rule's capacity: the debt is one additional
+// capacity, is not mistaken for a clock step, drains like any charge, and until then
+// nothing remains.
 func TestDebt(t *testing.T) {
 	const limit, window, huge = 7, 3600 * second, 1 << 50
 	for name, alg := range undelaying {
@@ -61,22 +61,22 @@ func TestDebt(t *testing.T) {
 				k.owe(huge)
 				owed := slices.Clone(k.states[0])
 				if k.owe(1); !slices.Equal(owed, k.states[0]) {
-					t.Errorf("a debt of %v can be raised to %v", owed, k.states[0])
+					t.Errorf("a maximal debt of %v grew to %v", owed, k.states[0])
 				}
 			}
 			v := k.peek(now, 1)[0]
 			if v.Admit || v.Remaining != 0 || v.RetryAfter <= 0 || v.RetryAfter > most || v.ResetAfter > most {
-				t.Errorf("in debt it says %+v: want no admission and nothing left for at most %d", v, most)
+				t.Errorf("in debt: verdict %+v, want a denial for at most %d", v, most)
 			}
-			if ok, _ := k.clone().ask(now+v.RetryAfter, 1); !ok {
-				t.Errorf("the debt is not paid off after %d", v.RetryAfter)
+			if ok, _ := k.clone().decide(now+v.RetryAfter, 1); !ok {
+				t.Errorf("denied after the retry of %d", v.RetryAfter)
 			}
 		})
 	}
 }
 
-// TestDebtIsNotForgiven charges under a smaller limit what was owed under a
-// larger one, which is more than may be owed now: it stays.
+// TestDebtIsNotForgiven checks that a charge under a smaller limit keeps a debt from
+// a larger one, even if it exceeds the smaller limit's maximum.
 func TestDebtIsNotForgiven(t *testing.T) {
 	const limit, window = 5, 3600 * second
 	for name, alg := range undelaying {
@@ -93,43 +93,43 @@ func TestDebtIsNotForgiven(t *testing.T) {
 			_, before := k.rules[0].Numbers(k.states[0], paidAt)
 			k.owe(1)
 			if remaining, after := k.rules[0].Numbers(k.states[0], paidAt); remaining != 0 || after < before {
-				t.Errorf("after one more %d are left and all is forgotten in %d, before in %d", remaining, after, before)
+				t.Errorf("after one more charge %d remain and reset is %d, before %d", remaining, after, before)
 			}
 			if name == "sliding_window" && k.states[0][1] < 8*limit {
-				t.Errorf("%d are still owed, want %d", k.states[0][1], 8*limit)
+				t.Errorf("debt %d, want %d", k.states[0][1], 8*limit)
 			}
 		})
 	}
 }
 
-// TestClockBackOneMicrosecond fills a meter and sets the clock back by the
-// least there is: that is no step to be repaired, or full meters would be found
-// at every turn of a clock.
+// TestClockBackOneMicrosecond fills a meter and sets the clock back by one
+// microsecond: that is within the clock's resolution and must not be repaired.
 func TestClockBackOneMicrosecond(t *testing.T) {
 	for _, name := range []string{"gcra", "token_bucket", "leaky_bucket with nodelay"} {
 		k := newKey(t, []algorithms.Rule{compiled(t, undelaying[name], algorithms.Spec{Limit: 10, Window: 1000, Cost: 1})})
-		if ok, _ := k.ask(5000, 10); !ok {
+		if ok, _ := k.decide(5000, 10); !ok {
 			t.Fatalf("%s: a whole burst is denied", name)
 		}
-		if v := k.peek(4999, 1)[0]; v.RetryAfter != 101 { // fails the test if it repairs
-			t.Errorf("%s: a microsecond back it says %+v", name, v)
+		if v := k.peek(4999, 1)[0]; v.RetryAfter != 101 { // peek fails the test on a repair
+			t.Errorf("%s: one microsecond earlier: verdict %+v", name, v)
 		}
 	}
 }
 
-// TestRescaleFarAhead reads a level that a clock far ahead wrote under a limit
-// whose units are tiny: it is full, and no product leaves the integers.
+// TestRescaleFarAhead rescales a level that a clock far ahead wrote in tiny units:
+// the meter is full, and no product overflows.
 func TestRescaleFarAhead(t *testing.T) {
 	const window = 1_000_003 // a prime
 	r := compiled(t, &algorithms.GCRA{}, algorithms.Spec{Limit: 2, Window: window, Cost: 1})
 	s := algorithms.State{5000 + 1<<32, 0, 1<<31 + 1}
 	if remaining, reset := r.Numbers(s, 5000); remaining != 0 || reset != window {
-		t.Errorf("%d are left and all is forgotten in %d, want 0 and %d", remaining, reset, window)
+		t.Errorf("%d remain and reset is %d, want 0 and %d", remaining, reset, window)
 	}
 }
 
-// TestShares divides rules among instances. Together these admit no more than
-// one would, unless each has to admit a single request; and each keeps its word.
+// TestShares checks that rules divided among instances together admit no more than
+// the whole rule, except that each admits at least one request, and that the numbers
+// of each share are consistent.
 func TestShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cost := rapid.Int64Range(1, 5).Draw(t, "cost")
@@ -168,11 +168,11 @@ func checkShare(t *rapid.T, what string, got, whole, of, cost int64) {
 	}
 }
 
-// checkQueue takes all that remains, one by one, none of which may be delayed
-// for longer than the whole rule would.
+// checkQueue takes all that remains in requests of cost 1, none of which may be
+// delayed for longer than longest.
 func checkQueue(t *rapid.T, name string, k *key, longest int64) {
 	for left := k.peek(second, 1)[0].Remaining; ; left-- {
-		ok, verdicts := k.ask(second, 1)
+		ok, verdicts := k.decide(second, 1)
 		if ok != (left > 0) {
 			t.Fatalf("%s: admitted %v with %d left", name, ok, left)
 		}

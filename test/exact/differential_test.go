@@ -11,8 +11,8 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// operations is how many verdicts each differential test compares at least. A
-// verdict is that of one rule on one request.
+// operations returns the minimum number of verdicts that each differential test
+// compares. A verdict is one rule's on one request.
 func operations(t *testing.T) int {
 	s := os.Getenv("DIANA_OPS")
 	if s == "" {
@@ -25,38 +25,38 @@ func operations(t *testing.T) int {
 	return n
 }
 
-// tally is what a differential test has compared so far.
-type tally struct {
+// totals counts what a differential test has compared.
+type totals struct {
 	verdicts, requests, admitted, peeks int
 }
 
-func TestGCRA(t *testing.T)          { differential(t, alone("gcra")) }
-func TestTokenBucket(t *testing.T)   { differential(t, alone("token_bucket")) }
-func TestLeakyBucket(t *testing.T)   { differential(t, alone("leaky_bucket")) }
-func TestFixedWindow(t *testing.T)   { differential(t, alone("fixed_window")) }
-func TestSlidingWindow(t *testing.T) { differential(t, alone("sliding_window")) }
-func TestSlidingLog(t *testing.T)    { differential(t, alone("sliding_log")) }
+func TestGCRA(t *testing.T)          { differential(t, single("gcra")) }
+func TestTokenBucket(t *testing.T)   { differential(t, single("token_bucket")) }
+func TestLeakyBucket(t *testing.T)   { differential(t, single("leaky_bucket")) }
+func TestFixedWindow(t *testing.T)   { differential(t, single("fixed_window")) }
+func TestSlidingWindow(t *testing.T) { differential(t, single("sliding_window")) }
+func TestSlidingLog(t *testing.T)    { differential(t, single("sliding_log")) }
 func TestQueues(t *testing.T)        { differential(t, drawQueues) }
 func TestMixed(t *testing.T)         { differential(t, drawMixed) }
 
-func alone(algorithm string) func(*rapid.T) []oracle.Rule {
+func single(algorithm string) func(*rapid.T) []oracle.Rule {
 	return func(t *rapid.T) []oracle.Rule { return []oracle.Rule{drawRule(t, algorithm)} }
 }
 
-// differential compares oracle and arithmetic on random traces for the rules
-// that draw draws, until enough verdicts were compared.
+// differential compares the oracle with the arithmetic on random traces for drawn
+// rules until enough verdicts are compared.
 func differential(t *testing.T, draw func(*rapid.T) []oracle.Rule) {
 	t.Parallel()
-	var sum tally
+	var sum totals
 	for want := operations(t); sum.verdicts < want; {
 		rapid.Check(t, func(t *rapid.T) { compare(t, draw(t), &sum) })
 	}
-	t.Logf("compared %d verdicts on %d requests, of which %d were admitted and %d only looked at",
+	t.Logf("compared %d verdicts on %d requests, of which %d were admitted and %d were peeks",
 		sum.verdicts, sum.requests, sum.admitted, sum.peeks)
 }
 
-// compare draws a trace and gives it to both.
-func compare(t *rapid.T, rules []oracle.Rule, sum *tally) {
+// compare runs a random trace on both.
+func compare(t *rapid.T, rules []oracle.Rule, sum *totals) {
 	compiled, err := compile(rules)
 	if err != nil {
 		t.Fatalf("%v", err)
@@ -69,8 +69,8 @@ func compare(t *rapid.T, rules []oracle.Rule, sum *tally) {
 			continue
 		}
 		e := tr.next(kinds[i], sizes[i])
-		wantAdmit, wantVerdicts := decide(want.Ask, want.Peek, e)
-		gotAdmit, gotVerdicts := decide(got.ask, got.peek, e)
+		wantAdmit, wantVerdicts := apply(want.Decide, want.Peek, e)
+		gotAdmit, gotVerdicts := apply(got.decide, got.peek, e)
 		tr.done(e, wantAdmit, wantVerdicts)
 		if gotAdmit != wantAdmit || !slices.Equal(gotVerdicts, wantVerdicts) {
 			t.Fatalf("go and oracle differ on the last request:\ngo     %v %+v\noracle %v %+v%v", gotAdmit, gotVerdicts, wantAdmit, wantVerdicts, tr)
@@ -82,15 +82,15 @@ func compare(t *rapid.T, rules []oracle.Rule, sum *tally) {
 	}
 }
 
-// decide asks, or only looks.
-func decide(ask func(now, cost int64) (bool, []oracle.Verdict), peek func(now, cost int64) []oracle.Verdict, e event) (bool, []oracle.Verdict) {
+// apply decides or peeks, as the event says.
+func apply(decide func(now, cost int64) (bool, []oracle.Verdict), peek func(now, cost int64) []oracle.Verdict, e event) (bool, []oracle.Verdict) {
 	if e.peek {
 		return false, peek(e.now, e.cost)
 	}
-	return ask(e.now, e.cost)
+	return decide(e.now, e.cost)
 }
 
-func (s *tally) add(e event, admitted bool, rules int) {
+func (s *totals) add(e event, admitted bool, rules int) {
 	s.verdicts += rules
 	s.requests++
 	if admitted {

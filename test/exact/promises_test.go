@@ -8,9 +8,9 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// keepsItsWord takes the numbers of a decision at their word, on copies of the
-// key: it waits as long as they say and a microsecond less, and takes what they
-// say is left and one more.
+// keepsItsWord checks the numbers of a decision on copies of the key: a request
+// passes after the retry and not one microsecond before, and exactly the remaining
+// requests pass.
 func keepsItsWord(t fataler, k *key, e event, verdicts []oracle.Verdict, tr *trace) {
 	longest := int64(0)
 	for i, v := range verdicts {
@@ -32,17 +32,17 @@ func keepsItsWord(t fataler, k *key, e event, verdicts []oracle.Verdict, tr *tra
 	if longest == 0 {
 		return
 	}
-	if ok, verdicts := k.clone().ask(e.now+longest, e.cost); !ok {
+	if ok, verdicts := k.clone().decide(e.now+longest, e.cost); !ok {
 		t.Fatalf("after the longest retry, %d, not all rules admit: %+v%v", longest, verdicts, tr)
 	}
 }
 
-// only is a copy of the key with the i-th rule alone.
+// only returns a copy of the key with only the i-th rule.
 func (k *key) only(i int) *key {
 	return &key{t: k.t, rules: k.rules[i : i+1], states: []algorithms.State{slices.Clone(k.states[i])}}
 }
 
-// admits is one rule's verdict, as it would be if nobody came until then.
+// admits reports one rule's verdict at now, with no requests until then.
 func (k *key) admits(i int, now, cost int64) bool {
 	return k.rules[i].Judge(k.states[i], now, cost, 0).Admit
 }
@@ -58,8 +58,8 @@ func (k *key) retry(i int, e event, retry int64) string {
 	return ""
 }
 
-// remaining takes all that is said to be left in single requests or, where
-// that would take long, the most of it at once.
+// remaining takes all that remains, in requests of cost 1 or, if there are too many,
+// most of it in one request.
 func (k *key) remaining(i int, now, remaining int64) string {
 	one := k.only(i)
 	const few = 20
@@ -83,7 +83,7 @@ func (k *key) remaining(i int, now, remaining int64) string {
 	return ""
 }
 
-// takes lets one request come to the first rule of the key.
+// takes sends one request to the first rule of the key.
 func (k *key) takes(now, cost int64) bool {
 	v := k.rules[0].Judge(k.states[0], now, cost, 0)
 	if v.Admit {
@@ -105,8 +105,8 @@ func (k *key) reset(i int, now, reset int64) string {
 	return ""
 }
 
-// holds lets unanswered requests hold as much again: a rule that does not delay
-// has to judge a request beside them as it would one of the sum of both.
+// holds reserves the same cost again: a rule that does not delay must judge a request
+// beside the reservation like one with the sum of both costs.
 func (k *key) holds(i int, e event, r oracle.Rule) string {
 	if delays(r) {
 		return ""

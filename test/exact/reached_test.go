@@ -6,9 +6,9 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// TestBoundIsReached shows for each algorithm the trace that a bound is there
-// for, so that a bound is neither too high nor the measuring blind. A meter
-// that refills continuously comes as near as one microsecond's worth.
+// TestBoundIsReached runs, for each algorithm, a trace that reaches its bound, so that
+// the bound is tight and the measurement can fail. A meter that refills continuously
+// comes within the refill of one microsecond.
 func TestBoundIsReached(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -97,5 +97,5 @@ func TestBoundIsReached(t *testing.T) {
 	}
 }
 
-// tick lets a microsecond pass.
+// tick advances the time by one microsecond.
 func (a *attack) tick(int64) { a.now++ }

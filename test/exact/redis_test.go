@@ -20,12 +20,12 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// TestRedisAgainstTheOracle gives random traces to the oracle and to both
-// stores as the handler asks them: the table of this process, and the script on
-// a real Redis whose time is the trace's. All three say the same.
+// TestRedisAgainstTheOracle runs random traces on the oracle and, as the handler does,
+// on both stores: the local table, and the script on a real Redis with virtual time.
+// All three must agree.
 func TestRedisAgainstTheOracle(t *testing.T) {
 	all := newSites(t)
-	var sum tally
+	var sum totals
 	for want := operations(t) / 4; sum.verdicts < want; {
 		rapid.Check(t, func(t *rapid.T) {
 			rules := drawMixed(t)
@@ -33,7 +33,7 @@ func TestRedisAgainstTheOracle(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v", err)
 			}
-			asked := all.begin(rules, compiled)
+			deciders := all.begin(rules, compiled)
 			want := oracle.New(rules...)
 			tr := newTrace(rapid.Int64Range(1_700_000_000*second, 1<<51).Draw(t, "beginning"), rules, compiled)
 			kinds, sizes := requests(t)
@@ -42,10 +42,10 @@ func TestRedisAgainstTheOracle(t *testing.T) {
 					continue
 				}
 				e := tr.next(kinds[i], sizes[i])
-				admit, verdicts := decide(want.Ask, want.Peek, e)
+				admit, verdicts := apply(want.Decide, want.Peek, e)
 				tr.done(e, admit, verdicts)
-				for name, ask := range asked {
-					gotAdmit, got := ask(t, e)
+				for name, decide := range deciders {
+					gotAdmit, got := decide(t, e)
 					if gotAdmit != admit || !slices.Equal(got, verdicts) {
 						t.Fatalf("%s and oracle differ on the last request:\n%s %v %+v\noracle %v %+v%v", name, name, gotAdmit, got, admit, verdicts, tr)
 					}
@@ -54,14 +54,14 @@ func TestRedisAgainstTheOracle(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("compared %d verdicts of oracle, local store and Redis on %d requests, of which %d were admitted and %d only looked at",
+	t.Logf("compared %d verdicts of oracle, local store and Redis on %d requests, of which %d were admitted and %d were peeks",
 		sum.verdicts, sum.requests, sum.admitted, sum.peeks)
 }
 
-// sites are both stores, on one clock that a trace sets.
+// sites are both stores, with a virtual clock.
 type sites struct {
 	now    int64
-	set    func(now int64) error // Redis' clock
+	set    func(now int64) error // sets Redis' clock
 	local  *memory.Store
 	shared *redis.Store
 	zones  int
@@ -75,8 +75,8 @@ func newSites(t *testing.T) *sites {
 	if err := s.set(0); err != nil { // before the first heartbeat
 		t.Fatal(err)
 	}
-	// Ten seconds go by with each look at the clock of this process, so that no
-	// denial is remembered and every ask comes to Redis.
+	// The clock of this process advances by ten seconds with each reading, so that
+	// the denial cache is never used and every check reaches Redis.
 	var looked atomic.Int64
 	s.shared = redis.New(redis.Options{
 		Name: "redis", Clock: func() int64 { return looked.Add(10 * second) },
@@ -89,7 +89,7 @@ func newSites(t *testing.T) *sites {
 	return s
 }
 
-// begin returns how either store decides by the rules, for a new key.
+// begin returns, for each store, a function that decides by the rules for a new key.
 func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[string]func(*rapid.T, event) (bool, []oracle.Verdict) {
 	s.zones++
 	c := &stores.Counter{Zone: "z" + strconv.Itoa(s.zones), Rules: compiled}
@@ -104,17 +104,17 @@ func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[strin
 			if err := s.set(e.now); err != nil {
 				t.Fatalf("%v", err)
 			}
-			return ask(t, s.shared, stores.ModeShared, c, e)
+			return decideIn(t, s.shared, stores.ModeShared, c, e)
 		},
 		"local": func(t *rapid.T, e event) (bool, []oracle.Verdict) {
 			s.now = e.now
-			return ask(t, s.local, stores.ModeLocal, c, e)
+			return decideIn(t, s.local, stores.ModeLocal, c, e)
 		},
 	}
 }
 
-// ask asks a store as the handler does.
-func ask(t *rapid.T, s stores.Store, mode stores.Mode, c *stores.Counter, e event) (bool, []oracle.Verdict) {
+// decideIn decides in a store as the handler does.
+func decideIn(t *rapid.T, s stores.Store, mode stores.Mode, c *stores.Counter, e event) (bool, []oracle.Verdict) {
 	k := stores.Key{Hi: 1, Lo: 2}
 	a := &stores.Check{Peek: e.peek, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: e.cost}}}
 	s.Decide(context.Background(), a)
@@ -129,13 +129,14 @@ func ask(t *rapid.T, s stores.Store, mode stores.Mode, c *stores.Counter, e even
 	return a.Admitted && !e.peek, verdicts
 }
 
-// watcher fails the test on what should not happen.
+// watcher fails the test on unexpected events of the store.
 type watcher struct{ t *testing.T }
 
 func (watcher) StoreUp(string)                     {}
 func (watcher) Live(string, int)                   {}
-func (watcher) StoreWarning(string, string, string) {}
-func (w watcher) ClockSteps(string)                { w.t.Error("a state was mended though no clock was set back") }
+	set    func(now int64) error // sets Redis' clock
+	local  *memory.Store
+	shared *redis.Store
 
 func (w watcher) StoreDown(_ string, f redis.Failure, err error) {
 	w.t.Errorf("store down: %s: %v", f, err)

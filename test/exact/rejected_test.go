@@ -9,8 +9,9 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// A limit of nothing divides by zero in what others have shipped.
-func TestZeroAndLessAreRefused(t *testing.T) {
+// TestNonPositiveRulesAreRejected checks values of zero and below. A limit of zero has
+// caused divisions by zero in other limiters.
+func TestNonPositiveRulesAreRejected(t *testing.T) {
 	for _, name := range everyAlgorithm {
 		for _, r := range []oracle.Rule{
 			{Algorithm: name, Limit: 0, Window: second},
@@ -39,9 +40,9 @@ func TestZeroAndLessAreRefused(t *testing.T) {
 	}
 }
 
-// TestRefusals draws rules on both sides of what can be counted, and expects
-// exactly those to be refused that a double could not hold.
-func TestRefusals(t *testing.T) {
+// TestRejectedRules draws rules on both sides of the arithmetic's range and checks
+// that exactly those are rejected whose numbers exceed a double's integers.
+func TestRejectedRules(t *testing.T) {
 	accepted, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 20 {
@@ -57,9 +58,9 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d accepted, %d refused", accepted, refused)
+	t.Logf("%d accepted, %d rejected", accepted, refused)
 	if accepted == 0 || refused == 0 {
-		t.Errorf("%d accepted and %d refused: want some of both", accepted, refused)
+		t.Errorf("%d accepted and %d rejected: want some of both", accepted, refused)
 	}
 }
 
@@ -86,8 +87,8 @@ func drawHuge(t *rapid.T) oracle.Rule {
 	return r
 }
 
-// holds says whether burst, wait and step keep within 2^52 in units in which
-// limit and window are whole, and the drain within 2^32.
+// holds reports whether burst, wait and step are within 2^52 in units in which limit
+// and window are integers, and the drain within 2^32.
 func holds(r oracle.Rule) bool {
 	common := gcd(r.Limit, r.Window)
 	l, w := big.NewInt(r.Limit/common), big.NewInt(r.Window/common)

@@ -16,20 +16,20 @@ const (
 var (
 	everyAlgorithm = []string{"gcra", "token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"}
 
-	// The windows that people write, and some that nothing divides.
+	// Common windows, and some primes.
 	someWindows = []int64{1, 2, 3, 7, 10, 64, 97, 100, 1000, 9973, second, 10 * second, 999_983, minute, hour, day, 7 * day, 30 * day}
 )
 
-// Generators are made anew for every draw: rapid may not share them between
-// tests that run at the same time.
+// Generators are created for every draw: rapid cannot share them between parallel
+// tests.
 
-// Small windows make traces that come to every edge, large ones go to the end
-// of what a double can count.
+// window draws a window. Small windows make traces reach every edge; large ones reach
+// the limits of a double.
 func window() *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Int64Range(1, 50), rapid.SampledFrom(someWindows), rapid.Int64Range(1, 7*day))
 }
 
-// limit draws up to most: a log pays for its limit in memory.
+// limit draws a limit up to most: a log's memory grows with its limit.
 func limit(most int64) *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Int64Range(1, 12), rapid.Int64Range(1, 300), rapid.Int64Range(1, most))
 }
@@ -75,7 +75,7 @@ func drawBurst(t *rapid.T, r *oracle.Rule) {
 	r.Burst = rapid.OneOf(rapid.Just[int64](0), rapid.Int64Range(1, 12), rapid.Int64Range(1, 2*r.Limit)).Draw(t, "burst")
 }
 
-// drawStep draws a part of the window that divides it.
+// drawStep draws a divisor of the window.
 func drawStep(t *rapid.T, window int64) int64 {
 	parts := rapid.Int64Range(1, min(window, 60)).Draw(t, "steps")
 	for window%parts != 0 {
@@ -84,8 +84,8 @@ func drawStep(t *rapid.T, window int64) int64 {
 	return window / parts
 }
 
-// drawQueue draws the two lengths of a queue that delays, either of which may
-// be left to the other.
+// drawQueue draws the burst and the maximum wait of a queue that delays. Either may be
+// left to its default.
 func drawQueue(t *rapid.T, r *oracle.Rule) {
 	if rapid.Bool().Draw(t, "with a wait") {
 		r.MaxWait = rapid.OneOf(rapid.Int64Range(1, 100), rapid.Int64Range(1, 2*r.Window)).Draw(t, "wait")
@@ -96,8 +96,8 @@ func drawQueue(t *rapid.T, r *oracle.Rule) {
 	r.Burst = reachable(*r)
 }
 
-// reachable is the burst of a rule, shortened to what its wait has room for:
-// a longer one is refused.
+// reachable returns the burst of a rule, limited to what its wait can drain. A larger
+// one is rejected.
 func reachable(r oracle.Rule) int64 {
 	if !delays(r) || r.MaxWait == 0 || r.Burst == 0 {
 		return r.Burst
@@ -106,10 +106,10 @@ func reachable(r oracle.Rule) int64 {
 	return max(1, int64(min(float64(r.Burst), room)))
 }
 
-// delays says whether what the rule admits waits for its turn.
+// delays reports whether the rule delays what it admits.
 func delays(r oracle.Rule) bool { return r.Algorithm == "leaky_bucket" && !r.NoDelay }
 
-// patience is about the longest that a rule may delay a request.
+// patience returns approximately the maximum delay of a rule.
 func patience(r oracle.Rule) int64 {
 	switch {
 	case !delays(r):
@@ -122,7 +122,7 @@ func patience(r oracle.Rule) int64 {
 	return second
 }
 
-// parts is how many parts a sliding window has, part how long each of them is.
+// parts returns the number of parts of a sliding window, part the length of each.
 func parts(r oracle.Rule) int64 {
 	if r.Buckets == 0 {
 		return 10
@@ -132,9 +132,9 @@ func parts(r oracle.Rule) int64 {
 
 func part(r oracle.Rule) int64 { return (r.Window + parts(r) - 1) / parts(r) }
 
-// countable says whether the arithmetic keeps within 2^52 when the rule is
-// charged at a turn of that length. It leaves a hundredth to the rounding of
-// its own; what is beyond is refused, which TestRefusals tests.
+// countable reports whether the arithmetic stays within 2^52 when the rule is charged
+// with a delay of turn. It keeps a margin of one percent for its own rounding.
+// TestRejectedRules tests the exact limits.
 func countable(r oracle.Rule, turn int64) bool {
 	const most = 0.99 * (1 << 52)
 	if r.Algorithm == "fixed_window" || r.Algorithm == "sliding_window" || r.Algorithm == "sliding_log" {
@@ -159,7 +159,7 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// drawMixed draws 1 to 8 rules of any algorithms that are decided together.
+// drawMixed draws 1 to 8 rules of any algorithm that are decided together.
 func drawMixed(t *rapid.T) []oracle.Rule {
 	names := rapid.SliceOfN(rapid.SampledFrom(everyAlgorithm), 1, 8).Draw(t, "algorithms")
 	var drawn []oracle.Rule
@@ -171,8 +171,8 @@ func drawMixed(t *rapid.T) []oracle.Rule {
 	return fitting(drawn, turn)
 }
 
-// drawQueues draws leaky buckets of about the same pace that delay together, so
-// that now the one and now the other decides when a request leaves.
+// drawQueues draws leaky buckets of similar rates that delay together, so that each of
+// them sometimes determines the delay.
 func drawQueues(t *rapid.T) []oracle.Rule {
 	var drawn []oracle.Rule
 	turn := int64(0)
@@ -186,8 +186,8 @@ func drawQueues(t *rapid.T) []oracle.Rule {
 	return fitting(drawn, turn)
 }
 
-// fitting leaves out the queues that the turn of a much slower one would take
-// beyond what can be counted.
+// fitting omits the queues that the delay of a much slower one would take out of the
+// arithmetic's range.
 func fitting(drawn []oracle.Rule, turn int64) []oracle.Rule {
 	var rules []oracle.Rule
 	for _, r := range drawn {

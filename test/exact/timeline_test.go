@@ -6,8 +6,8 @@ import (
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
-// visit is one request of a timeline and what has to become of it: what the
-// first rule has left then, and how long the denying rules ask to wait.
+// visit is one request of a timeline and its expected verdict: what remains in the
+// first rule, and the retry of the denying rules.
 type visit struct {
 	t, cost   int64
 	admit     bool
@@ -15,50 +15,50 @@ type visit struct {
 	retry     int64
 }
 
-// TestTimelines walks through mistakes that rate limiters have shipped with.
+// TestTimelines checks for known bugs of other rate limiters.
 func TestTimelines(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		rules  []oracle.Rule
 		visits []visit
 	}{
-		// A time to live of whole milliseconds, rounded down to none.
+		// A TTL in milliseconds rounded down to zero.
 		{
-			"what is forgotten within a millisecond counts until then",
+			"a state with a TTL below one millisecond counts until its end",
 			[]oracle.Rule{{Algorithm: "gcra", Limit: 5000, Window: second, Burst: 1}},
 			[]visit{{0, 1, true, 0, 0}, {0, 1, false, 0, 200}, {199, 1, false, 0, 1}, {200, 1, true, 0, 0}, {399, 1, false, 0, 1}},
 		},
 
-		// The count so far compared with the limit, without this request's cost.
+		// The count is compared with the limit without the request's cost.
 		{
-			"a fixed window counts the cost that comes",
+			"a fixed window includes the request's cost",
 			[]oracle.Rule{{Algorithm: "fixed_window", Limit: 10, Window: 100}},
 			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 99}, {2, 2, true, 0, 0}, {3, 1, false, 0, 97}, {100, 10, true, 0, 0}},
 		},
 		{
-			"a sliding window counts the cost that comes",
+			"a sliding window includes the request's cost",
 			[]oracle.Rule{{Algorithm: "sliding_window", Limit: 10, Window: 100}},
 			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 109}, {2, 2, true, 0, 0}, {3, 1, false, 0, 107}, {110, 10, true, 0, 0}},
 		},
 		{
-			"a sliding log counts the cost that comes",
+			"a sliding log includes the request's cost",
 			[]oracle.Rule{{Algorithm: "sliding_log", Limit: 10, Window: 100}},
 			[]visit{{0, 8, true, 2, 0}, {1, 3, false, 2, 99}, {2, 2, true, 0, 0}, {3, 1, false, 0, 97}, {100, 8, true, 0, 0}, {101, 2, false, 0, 1}},
 		},
 
-		// Tokens refused only when there are none at all.
+		// Tokens are denied only when there are none.
 		{
 			"a token bucket does not go below zero",
 			[]oracle.Rule{{Algorithm: "token_bucket", Limit: 10, Window: 1000}},
 			[]visit{{0, 9, true, 1, 0}, {0, 2, false, 1, 100}, {0, 1, true, 0, 0}, {99, 1, false, 0, 1}, {100, 2, false, 1, 100}, {100, 1, true, 0, 0}},
 		},
 		{
-			"a cost that can never fit is never promised",
+			"a cost above the capacity has no retry",
 			[]oracle.Rule{{Algorithm: "token_bucket", Limit: 10, Window: 1000}},
 			[]visit{{0, 11, false, 10, oracle.Never}, {0, 10, true, 0, 0}, {0, 11, false, 0, oracle.Never}},
 		},
 
-		// The rules before the one that denies stay charged.
+		// The rules before the denying rule stay charged.
 		{
 			"a rule is not charged when a later one denies",
 			[]oracle.Rule{{Algorithm: "sliding_log", Limit: 10, Window: 1000}, {Algorithm: "fixed_window", Limit: 1, Window: 100}},
@@ -70,24 +70,24 @@ func TestTimelines(t *testing.T) {
 			[]visit{{0, 1, true, 0, 0}, {1, 1, false, 0, 99}, {2, 1, false, 0, 98}, {100, 1, true, 0, 0}, {200, 1, false, 1, 800}},
 		},
 
-		// Denied requests logged like admitted ones: who keeps asking stays out.
+		// Denied requests are recorded like admitted ones and extend the denial.
 		{
-			"asking in vain does not lengthen the wait in a log",
+			"denied requests do not extend the retry of a log",
 			[]oracle.Rule{{Algorithm: "sliding_log", Limit: 2, Window: 100}},
 			[]visit{{0, 2, true, 0, 0}, {30, 1, false, 0, 70}, {60, 1, false, 0, 40}, {99, 1, false, 0, 1}, {100, 1, true, 1, 0}},
 		},
 		{
-			"asking in vain does not lengthen the wait in a sliding window",
+			"denied requests do not extend the retry of a sliding window",
 			[]oracle.Rule{{Algorithm: "sliding_window", Limit: 2, Window: 100}},
 			[]visit{{0, 2, true, 0, 0}, {30, 1, false, 0, 80}, {60, 1, false, 0, 50}, {109, 1, false, 0, 1}, {110, 1, true, 1, 0}},
 		},
 		{
-			"asking in vain does not lengthen the wait in a meter",
+			"denied requests do not extend the retry of a meter",
 			[]oracle.Rule{{Algorithm: "gcra", Limit: 2, Window: 100, Burst: 1}},
 			[]visit{{0, 1, true, 0, 0}, {10, 1, false, 0, 40}, {30, 1, false, 0, 20}, {49, 1, false, 0, 1}, {50, 1, true, 0, 0}},
 		},
 
-		// Times too fine for a double.
+		// Times exceed the precision of a double.
 		{
 			"a microsecond counts in the year 2100, in a window of a month",
 			[]oracle.Rule{{Algorithm: "sliding_log", Limit: 3, Window: 30 * day}},
@@ -106,9 +106,9 @@ func TestTimelines(t *testing.T) {
 			[]visit{{year2100, 1, true, 0, 0}, {year2100, 1, false, 0, 10*day + 1}, {year2100 + 10*day, 1, false, 0, 1}, {year2100 + 10*day + 1, 1, true, 0, 0}},
 		},
 
-		// A share of the last window taken for what is left of it.
+		// The previous window is approximated by a share of its count.
 		{
-			"the oldest part of a sliding window counts whole until it is gone",
+			"the oldest part of a sliding window counts in full until it expires",
 			[]oracle.Rule{{Algorithm: "sliding_window", Limit: 100, Window: 100}},
 			[]visit{{99, 100, true, 0, 0}, {150, 1, false, 0, 50}, {190, 1, false, 0, 10}, {199, 1, false, 0, 1}, {200, 100, true, 0, 0}},
 		},
@@ -123,17 +123,17 @@ func TestTimelines(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v", err)
 			}
-			t.Run("go", func(t *testing.T) { walk(t, newKey(t, compiled).ask, c.visits) })
-			t.Run("oracle", func(t *testing.T) { walk(t, oracle.New(c.rules...).Ask, c.visits) })
+			t.Run("go", func(t *testing.T) { walk(t, newKey(t, compiled).decide, c.visits) })
+			t.Run("oracle", func(t *testing.T) { walk(t, oracle.New(c.rules...).Decide, c.visits) })
 		})
 	}
 }
 
 const year2100 = 4_102_444_800 * second
 
-func walk(t *testing.T, ask func(now, cost int64) (bool, []oracle.Verdict), visits []visit) {
+func walk(t *testing.T, decide func(now, cost int64) (bool, []oracle.Verdict), visits []visit) {
 	for _, want := range visits {
-		admit, verdicts := ask(want.t, want.cost)
+		admit, verdicts := decide(want.t, want.cost)
 		got := visit{want.t, want.cost, admit, verdicts[0].Remaining, verdicts[0].RetryAfter}
 		for _, v := range verdicts {
 			if got.retry != oracle.Never && (v.RetryAfter == oracle.Never || v.RetryAfter > got.retry) {

@@ -17,18 +17,18 @@ type event struct {
 	admitted  bool
 }
 
-// trace draws requests for a set of rules. It looks at the verdicts it got to
-// come back exactly when they said, or a microsecond early.
+// trace draws requests for a set of rules. It uses the verdicts so far to send
+// requests exactly at their retry or one microsecond before.
 type trace struct {
 	rules  []oracle.Rule
-	most   []int64 // that each rule ever admits
+	most   []int64 // maximum cost that each rule ever admits
 	now    int64
 	last   []oracle.Verdict
 	events []event
 }
 
-// beginning draws an instant to begin at: those of today's clocks, and those
-// of a clock that began when the machine did.
+// beginning draws the first instant: of today's clocks, or of a clock that started
+// with the machine.
 func beginning(t *rapid.T) int64 {
 	return rapid.OneOf(
 		rapid.SampledFrom([]int64{0, 1, 1_800_000_000 * second, 1_900_000_000*second - 1}),
@@ -36,9 +36,9 @@ func beginning(t *rapid.T) int64 {
 	).Draw(t, "beginning")
 }
 
-// requests draws the requests of one trace, two numbers each: what kind of
-// request it is, and a size to draw gaps and costs from. A kind of 0 is no
-// request at all, so that a failing trace shrinks to the few that it needs.
+// requests draws the requests of a trace as two numbers each: a kind, and a size from
+// which gaps and costs are derived. Kind 0 is no request, so that a failing trace
+// shrinks to the requests it needs.
 func requests(t *rapid.T) (kinds, sizes []int64) {
 	n := rapid.SampledFrom([]int{120, 30, 400}).Draw(t, "requests")
 	return rapid.SliceOfN(rapid.Int64Range(0, 1<<11-1), n, n).Draw(t, "kinds"), rapid.SliceOfN(size(), n, n).Draw(t, "sizes")
@@ -54,7 +54,7 @@ func newTrace(beginning int64, rules []oracle.Rule, compiled []algorithms.Rule) 
 	return tr
 }
 
-// next makes a request of the two numbers, and moves the clock to it.
+// next returns the request of two numbers and advances the clock to it.
 func (tr *trace) next(kind, size int64) event {
 	i := int(kind>>8&7) % len(tr.rules)
 	tr.now += tr.gap(kind&15, size, i)
@@ -62,15 +62,15 @@ func (tr *trace) next(kind, size int64) event {
 	return e
 }
 
-// done takes note of what became of a request.
+// done records the result of a request.
 func (tr *trace) done(e event, admitted bool, verdicts []oracle.Verdict) {
 	e.admitted = admitted
 	tr.events = append(tr.events, e)
 	tr.last = verdicts
 }
 
-// gap is the time to the next request: none, any, or the edges of the i-th
-// rule and of its last verdict.
+// gap returns the time to the next request: zero, random, or an edge of the i-th rule
+// or of its last verdict.
 func (tr *trace) gap(kind, size int64, i int) int64 {
 	r, last := tr.rules[i], tr.last[i]
 	pace := (r.Window + r.Limit - 1) / r.Limit
@@ -107,7 +107,7 @@ func (tr *trace) gap(kind, size int64, i int) int64 {
 	return 0
 }
 
-// longest is how long it takes until all rules admit.
+// longest returns the time until all rules admit.
 func (tr *trace) longest() (longest int64) {
 	for _, v := range tr.last {
 		longest = max(longest, v.RetryAfter)
@@ -115,7 +115,7 @@ func (tr *trace) longest() (longest int64) {
 	return longest
 }
 
-// toNext is the time to the next multiple of what the rule counts time in.
+// toNext returns the time to the next multiple of the rule's time unit.
 func toNext(now int64, r oracle.Rule) int64 {
 	unit := r.Window
 	switch {
@@ -127,8 +127,8 @@ func toNext(now int64, r oracle.Rule) int64 {
 	return unit - now%unit
 }
 
-// cost is mostly 1, and else about what the i-th rule has left, or about what
-// all rules can ever admit.
+// cost returns mostly 1, otherwise about what remains in the i-th rule or about the
+// maximum that all rules ever admit.
 func (tr *trace) cost(kind, size int64, i int) int64 {
 	smallest := tr.most[0]
 	for _, most := range tr.most {
@@ -147,7 +147,7 @@ func (tr *trace) cost(kind, size int64, i int) int64 {
 	return 1
 }
 
-// String is the trace as far as it went, for a reader.
+// String returns the trace so far, one request per line.
 func (tr *trace) String() string {
 	var b strings.Builder
 	for _, r := range tr.rules {

@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// suite is a package of tests and how it is run.
+// suite is a test package and how it is run.
 type suite struct {
 	name string
-	dir  string // of the package, relative to the root
+	dir  string // folder of the package, relative to the root
 	env  string
-	runs [][]string // one after the other, the quickest first
+	runs [][]string // arguments of consecutive runs, fastest first
 }
 
-// The seeds are fixed, so that a mutant that was killed is killed again.
+// The seeds are fixed, so that results are reproducible.
 var (
 	arithmetic = suite{
 		"arithmetic", "test/exact", "DIANA_OPS=20000",
@@ -40,27 +40,27 @@ var (
 	suites = []suite{arithmetic, redisStore, memoryStore, acrossStores}
 )
 
-// widest is the test that notices most, slow are those that wait for servers or
-// for the real time.
+// widest is the test that kills most mutants. slow are tests that wait for servers or
+// for real time.
 const (
 	widest = "^TestStoresAgree$"
 	slow   = "^Test(Cluster|Promoted|StoresAgreeInRealTime)"
 )
 
-// Mutants may loop for ever, in Go and in Redis.
+// Mutants may loop forever, in Go and in Redis.
 const (
 	patience = 45 * time.Second
 	grace    = 15 * time.Second
 )
 
-// lab is where mutants are built and tried.
+// lab builds and tries mutants.
 type lab struct {
-	ctx  context.Context // ends when the program is told to stop
+	ctx  context.Context // canceled when the program is interrupted
 	root string
-	dir  string // for what is built
+	dir  string // temporary folder
 }
 
-// apply returns the text of the mutant's file, mutated.
+// apply returns the text of the mutant's file with its change.
 func (l *lab) apply(m mutant) (string, error) {
 	b, err := os.ReadFile(filepath.Join(l.root, m.file))
 	if err != nil {
@@ -68,15 +68,14 @@ func (l *lab) apply(m mutant) (string, error) {
 	}
 	text := string(b)
 	if n := strings.Count(text, m.old); n != 1 {
-		return "", fmt.Errorf("mutant %s: its text occurs %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
+		return "", fmt.Errorf("mutant %s: the text occurs %d times in %s, want once:\n%s", m.name, n, m.file, m.old)
 	}
 	return strings.Replace(text, m.old, m.new, 1), nil
 }
 
-// build builds the tests, once, with all mutants in them. Files of our own are
-// laid over the work tree, or added to it, for the build alone.
+// build builds the tests once, with all mutants, by an overlay of the work tree.
 func (l *lab) build(all []mutant) error {
-	replace, err := l.infect(all)
+	replace, err := l.overlay(all)
 	if err != nil {
 		return err
 	}
@@ -89,7 +88,7 @@ func (l *lab) build(all []mutant) error {
 		return err
 	}
 	for _, s := range suites {
-		cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", l.binary(s), ".") //nolint:gosec // paths of our own
+		cmd := exec.Command("go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", l.binary(s), ".") //nolint:gosec // our own paths
 		cmd.Dir = filepath.Join(l.root, s.dir)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("a mutant does not build: %s", bytes.TrimSpace(out))
@@ -100,11 +99,11 @@ func (l *lab) build(all []mutant) error {
 
 func (l *lab) binary(s suite) string { return filepath.Join(l.dir, s.name+".test") }
 
-// try runs the suites over one mutant until a test fails.
+// try runs the suites with one active mutant until a test fails.
 func (l *lab) try(m mutant) outcome {
-	env := infected + "=" + m.name
+	env := mutantVariable + "=" + m.name
 	if strings.HasSuffix(m.file, ".lua") {
-		env = infected + "=" + l.luaFile(m)
+		env = mutantVariable + "=" + l.luaFile(m)
 	}
 	for _, s := range m.suites {
 		if killer := l.test(s, env); killer != "" {
@@ -114,17 +113,17 @@ func (l *lab) try(m mutant) outcome {
 	return outcome{m, ""}
 }
 
-// healthy says whether the tests pass on the code as it is.
+// healthy checks that the tests pass without a mutant.
 func (l *lab) healthy() error {
 	for _, s := range suites {
-		if killer := l.test(s, infected+"="); killer != "" {
-			return fmt.Errorf("the unbroken code fails %s", killer)
+		if killer := l.test(s, mutantVariable+"="); killer != "" {
+			return fmt.Errorf("the unchanged code fails %s", killer)
 		}
 	}
 	return nil
 }
 
-// test returns the first test that failed.
+// test runs a suite and returns the first test that failed.
 func (l *lab) test(s suite, env string) string {
 	for _, args := range s.runs {
 		if killer := l.testSome(s, args, env); killer != "" {
@@ -134,14 +133,14 @@ func (l *lab) test(s suite, env string) string {
 	return ""
 }
 
-// testSome returns the first of some tests that failed. What it started, such
-// as Redis, is stopped with it even if it ended in a panic: all of it is one
-// process group.
+// testSome runs some tests and returns the first that failed. The tests and their
+// subprocesses, such as Redis, are one process group, which is killed at the end, even
+// after a panic.
 func (l *lab) testSome(s suite, args []string, env string) string {
 	ctx, cancel := context.WithTimeout(l.ctx, patience+grace)
 	defer cancel()
 	args = append([]string{"-test.failfast", "-test.v", "-test.timeout=" + patience.String()}, args...)
-	cmd := exec.CommandContext(ctx, l.binary(s), args...) //nolint:gosec // the tests that were just built
+	cmd := exec.CommandContext(ctx, l.binary(s), args...) //nolint:gosec // the tests built before
 	cmd.Dir = filepath.Join(l.root, s.dir)
 	cmd.Env = append(os.Environ(), s.env, "DIANA_SEED=1", env)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -165,7 +164,7 @@ var (
 	started = regexp.MustCompile(`(?m)^=== (?:RUN|CONT)\s+(\S+)`)
 )
 
-// killer names the test that failed, or that was under way when all ended.
+// killer returns the name of the test that failed, or that was running at the end.
 func killer(out string, err error) string {
 	if m := running.FindStringSubmatch(out); m != nil {
 		return m[1] + ", which does not end"

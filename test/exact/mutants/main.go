@@ -1,13 +1,13 @@
 //go:build unix
 
-// Mutants breaks the product in one place at a time and sees that a test
-// notices. A mutant that survives is a test that is missing.
+// Mutants breaks the product in one place at a time and checks that a test fails. A
+// mutant that survives is a missing test.
 //
 //	go run ./mutants [-only regexp] [-workers n] [-o file]
 //
-// The work tree is never touched: changed files are laid over it for one build
-// of the tests, which has all mutants in it, asleep. A mutant whose text is no
-// longer there, or there twice, or that does not build is an error.
+// The work tree is not changed: go build's -overlay replaces files for one build of
+// the tests that contains all mutants, inactive. It is an error if the text of a mutant
+// does not occur exactly once or does not build.
 package main
 
 import (
@@ -27,23 +27,23 @@ import (
 	"time"
 )
 
-// mutant is one thing that is broken.
+// mutant is one change that breaks the product.
 type mutant struct {
 	name   string
-	breaks string // what is wrong with it, for a reader
+	breaks string // the resulting bug, for the table
 	file   string // relative to the root of the repository
 	old    string // occurs exactly once in the file
 	new    string
-	suites []suite // that could notice, the quickest first
+	suites []suite // that may fail, fastest first
 
-	// equivalent says why no test can notice; such a mutant has to survive.
+	// equivalent explains why no test can fail. Such a mutant must survive.
 	equivalent string
 }
 
-// outcome is what became of a mutant.
+// outcome is the result of a mutant.
 type outcome struct {
 	mutant
-	killer string // the test that noticed; empty: none
+	killer string // the test that failed; empty: none
 }
 
 func main() {
@@ -71,7 +71,7 @@ func run(only string, workers int, out string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	// The tests have process groups of their own: they have to be told to stop, too.
+	// The tests run in their own process groups, which must be stopped, too.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l := &lab{ctx, root, dir}
@@ -84,7 +84,7 @@ func run(only string, workers int, out string) error {
 	began := time.Now()
 	outcomes := l.tryAll(chosen, workers)
 	if ctx.Err() != nil {
-		return errors.New("told to stop")
+		return errors.New("interrupted")
 	}
 	fmt.Fprintf(os.Stderr, "%d mutants in %v\n", len(chosen), time.Since(began).Round(time.Second))
 	bad := 0
@@ -97,34 +97,34 @@ func run(only string, workers int, out string) error {
 		return err
 	}
 	if bad > 0 {
-		return fmt.Errorf("%d mutants are not as they should be", bad)
+		return fmt.Errorf("%d mutants have an unexpected outcome", bad)
 	}
 	return nil
 }
 
-// write writes the table, over that of the last run.
+// write updates the table of the last run.
 func write(out string, outcomes []outcome) error {
 	if out == "" {
 		fmt.Print(report(outcomes, ""))
 		return nil
 	}
-	last, err := os.ReadFile(out) //nolint:gosec // named by who runs this
+	last, err := os.ReadFile(out) //nolint:gosec // named on the command line
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return os.WriteFile(out, []byte(report(outcomes, string(last))), 0o644) //nolint:gosec // a document for everyone
 }
 
-// repository is the root of the work tree, from anywhere within it.
+// repository returns the root of the work tree.
 func repository() (string, error) {
 	mod, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/dianalimiter/diana").Output()
 	if err != nil {
-		return "", fmt.Errorf("go list: %w; want to be run in test/exact/", err)
+		return "", fmt.Errorf("go list: %w; run it in test/exact/", err)
 	}
 	return filepath.Clean(strings.TrimSpace(string(mod))), nil
 }
 
-// mutants are all there are.
+// mutants returns all mutants.
 func mutants() []mutant {
 	return slices.Concat(arithmeticMutants, judgeMutants, scriptMutants, storeMutants, aloneMutants, leaseMutants)
 }
@@ -138,7 +138,7 @@ func choose(only string) ([]mutant, error) {
 	seen := make(map[string]bool)
 	for _, m := range mutants() {
 		if seen[m.name] {
-			return nil, fmt.Errorf("mutant %s: there are two of this name", m.name)
+			return nil, fmt.Errorf("mutant %s: duplicate name", m.name)
 		}
 		seen[m.name] = true
 		if want.MatchString(m.name) {
@@ -156,7 +156,7 @@ func (l *lab) tryAll(chosen []mutant, workers int) []outcome {
 		wg.Go(func() {
 			for i := range next {
 				outcomes[i] = l.try(chosen[i])
-				if l.ctx.Err() == nil { // else the test was only stopped
+				if l.ctx.Err() == nil { // otherwise the test was interrupted
 					fmt.Fprintf(os.Stderr, "%s: %s\n", chosen[i].name, outcomes[i].verdict())
 				}
 			}

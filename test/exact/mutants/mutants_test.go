@@ -11,8 +11,8 @@ import (
 	"github.com/dianalimiter/diana/scripts/assemble"
 )
 
-// TestMutantsApply finds the text of every mutant in the product, once, and
-// generates the script from every mutant in Lua.
+// TestMutantsApply checks that the text of every mutant occurs exactly once in the
+// product and that every mutant in Lua changes the generated script.
 func TestMutantsApply(t *testing.T) {
 	root, err := repository()
 	if err != nil {

@@ -16,14 +16,13 @@ import (
 	"github.com/dianalimiter/diana/scripts/assemble"
 )
 
-// infected is the environment variable that says which mutant is awake: one in
-// Go by its name, one in Lua by the path of its file. Linking takes longer than
-// testing, so all of them are built together.
-const infected = "DIANA_MUTANT"
+// mutantVariable is the environment variable that selects the active mutant: by name
+// for Go, by the path of its file for Lua. Linking takes longer than testing, so all
+// mutants are built into one binary.
+const mutantVariable = "DIANA_MUTANT"
 
-// packages are those of the product that mutants change. The value is the
-// initializer of a map of the files that a mutant replaces at run time: only the
-// script, which a mutant in Lua is generated into.
+// packages are the packages that mutants change. The value initializes a map of the
+// embedded files that a mutant in Lua replaces at run time.
 var packages = map[string]string{
 	"algorithms":             "",
 	"scripts":                `"decide.lua": &decide`,
@@ -32,8 +31,8 @@ var packages = map[string]string{
 	"internal/stores/redis":  "",
 }
 
-// awake is the file that is added to each of these packages.
-const awake = `package %s
+// mutationFile is the file added to each of these packages.
+const mutationFile = `package %s
 
 import (
 	"os"
@@ -55,13 +54,13 @@ func init() {
 }
 `
 
-// infect writes all mutants to files of our own and returns by which of them
-// files of the work tree are to be replaced.
-func (l *lab) infect(all []mutant) (map[string]string, error) {
+// overlay writes all mutants to temporary files and returns the overlay: for each
+// replaced file of the work tree, its replacement.
+func (l *lab) overlay(all []mutant) (map[string]string, error) {
 	replace := make(map[string]string)
 	for pkg, vars := range packages {
 		by := filepath.Join(l.dir, strings.ReplaceAll(pkg, "/", "_")+".go")
-		if err := os.WriteFile(by, fmt.Appendf(nil, awake, filepath.Base(pkg), infected, vars), 0o600); err != nil {
+		if err := os.WriteFile(by, fmt.Appendf(nil, mutationFile, filepath.Base(pkg), mutantVariable, vars), 0o600); err != nil {
 			return nil, err
 		}
 		replace[filepath.Join(l.root, pkg, "mutation.go")] = by
@@ -88,7 +87,7 @@ func (l *lab) infect(all []mutant) (map[string]string, error) {
 		}
 	}
 	for file, ms := range perFile {
-		text, err := l.twins(file, ms)
+		text, err := l.addMutants(file, ms)
 		if err != nil {
 			return nil, err
 		}
@@ -101,10 +100,10 @@ func (l *lab) infect(all []mutant) (map[string]string, error) {
 	return replace, nil
 }
 
-// luaFile is the script with the mutant in it.
+// luaFile returns the path of the script with the mutant.
 func (l *lab) luaFile(m mutant) string { return filepath.Join(l.dir, m.name, "decide.lua") }
 
-// mutated is a file system in which one file has another text.
+// mutated is a file system in which one file is replaced.
 type mutated struct {
 	fs.FS
 	file, text string
@@ -118,10 +117,10 @@ func (m mutated) Open(name string) (fs.File, error) {
 	return m.FS.Open(name)
 }
 
-// twins returns a Go file in which each function that mutants change has a twin
-// for each of them, and begins by asking whether one is awake.
-func (l *lab) twins(file string, ms []mutant) (string, error) {
-	b, err := os.ReadFile(filepath.Join(l.root, file)) //nolint:gosec // the code that is broken
+// addMutants returns a Go file in which each mutant is a copy of the function that it
+// changes. The original function first calls the copy of the active mutant, if any.
+func (l *lab) addMutants(file string, ms []mutant) (string, error) {
+	b, err := os.ReadFile(filepath.Join(l.root, file)) //nolint:gosec // the code to change
 	if err != nil {
 		return "", err
 	}
@@ -130,8 +129,8 @@ func (l *lab) twins(file string, ms []mutant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	asks := make(map[int]string) // by the place that they go to
-	var twins strings.Builder
+	calls := make(map[int]string) // by offset
+	var functions strings.Builder
 	for _, m := range ms {
 		f := src.around(tree, m.old)
 		if f == nil {
@@ -139,19 +138,19 @@ func (l *lab) twins(file string, ms []mutant) (string, error) {
 		}
 		twin := f.Name.Name + "_" + strings.ReplaceAll(m.name, "-", "_")
 		at := src.offset(f.Body.Lbrace) + 1
-		asks[at] += src.ask(f, m.name, twin)
+		calls[at] += src.call(f, m.name, twin)
 		body := strings.Replace(src.cut(f.Body.Pos(), f.Body.End()), m.old, m.new, 1)
-		fmt.Fprintf(&twins, "\nfunc %s %s%s %s\n", src.receiver(f), twin, src.cut(f.Type.Params.Pos(), f.Type.End()), body)
+		fmt.Fprintf(&functions, "\nfunc %s %s%s %s\n", src.receiver(f), twin, src.cut(f.Type.Params.Pos(), f.Type.End()), body)
 	}
 	var out strings.Builder
 	for i := range len(src.text) {
-		out.WriteString(asks[i])
+		out.WriteString(calls[i])
 		out.WriteByte(src.text[i])
 	}
-	return out.String() + twins.String(), nil
+	return out.String() + functions.String(), nil
 }
 
-// source is the text of a file with the places in it.
+// source is the text of a file with its positions.
 type source struct {
 	text string
 	set  *token.FileSet
@@ -161,7 +160,7 @@ func (s source) offset(p token.Pos) int { return s.set.Position(p).Offset }
 
 func (s source) cut(from, to token.Pos) string { return s.text[s.offset(from):s.offset(to)] }
 
-// around returns the function whose body holds a text.
+// around returns the function whose body contains a text.
 func (s source) around(tree *ast.File, text string) *ast.FuncDecl {
 	at := strings.Index(s.text, text)
 	for _, d := range tree.Decls {
@@ -179,8 +178,8 @@ func (s source) receiver(f *ast.FuncDecl) string {
 	return s.cut(f.Recv.Pos(), f.Recv.End())
 }
 
-// ask is the statement that calls the twin instead if its mutant is awake.
-func (s source) ask(f *ast.FuncDecl, name, twin string) string {
+// call returns the statement that calls a mutant's copy of f if the mutant is active.
+func (s source) call(f *ast.FuncDecl, name, twin string) string {
 	if f.Recv != nil {
 		twin = f.Recv.List[0].Names[0].Name + "." + twin
 	}
@@ -188,7 +187,7 @@ func (s source) ask(f *ast.FuncDecl, name, twin string) string {
 	for _, p := range f.Type.Params.List {
 		for _, n := range p.Names {
 			arg := n.Name
-			if arg == "_" { // which the twin does not read, either
+			if arg == "_" { // unused by the copy, too
 				arg = "*new(" + s.cut(p.Type.Pos(), p.Type.End()) + ")"
 			}
 			if _, ok := p.Type.(*ast.Ellipsis); ok {

@@ -15,7 +15,7 @@ This table is the output of ` + "`make mutants`" + `, which runs ` + "`go run ./
 
 `
 
-// verdict says what became of a mutant.
+// verdict describes the outcome.
 func (o *outcome) verdict() string {
 	switch {
 	case o.killer != "" && o.equivalent != "":
@@ -28,18 +28,18 @@ func (o *outcome) verdict() string {
 	return "SURVIVED"
 }
 
-// good says whether it is as it should be.
+// good reports whether the outcome is the expected one.
 func (o *outcome) good() bool {
 	return (o.killer == "") == (o.equivalent != "")
 }
 
-// row is the mutant's line of the table.
+// row returns the mutant's row of the table.
 func (o *outcome) row() string {
 	return fmt.Sprintf("| %s | %s | %s | %s |", o.name, o.file, o.breaks, o.verdict())
 }
 
-// report returns the table, with the rows of mutants that were not tried now
-// taken from the last one.
+// report returns the table. Rows of mutants that were not tried are taken from the
+// last one.
 func report(outcomes []outcome, last string) string {
 	rows := make(map[string]string)
 	for line := range strings.Lines(last) {

@@ -2,20 +2,20 @@ package oracle
 
 import "math/bits"
 
-// leak is a vessel that every admitted request is poured into and that leaks
-// limit per window while there is anything in it. What it holds is what was
-// poured in since it was last empty, less what leaked out since then.
+// leak is a bucket into which every admitted request is poured and that leaks limit
+// per window until it is empty. Its level is what was poured in since it was last
+// empty, less what has leaked since.
 //
-// Parts of a cost leak too, so every comparison is made between products, of a
-// cost with the window and of a time with the limit, and nothing is rounded.
+// Fractions of a cost leak too, so comparisons are between products, of a cost and
+// the window and of a time and the limit, without rounding.
 type leak struct {
 	limit, window int64
 	step          int64 // leaks only at the multiples of this; 0: continuously
 	poured        journal
 }
 
-// leaked is for how long it has leaked at t. A queue may begin to leak only
-// some time after now; it has leaked for less than nothing then.
+// leaked returns for how long the bucket has leaked at t. The result is negative for
+// a queue that begins to leak after t.
 func (l *leak) leaked(t int64) int64 {
 	if l.step > 0 {
 		return (t/l.step - l.poured.start()/l.step) * l.step
@@ -23,8 +23,8 @@ func (l *leak) leaked(t int64) int64 {
 	return t - l.poured.start()
 }
 
-// fits says whether what is in the vessel at t, and more on top, is at most
-// the cost of bound and what leaks in the time of ahead.
+// fits reports whether the level at t plus more is at most bound plus what leaks in
+// the time ahead.
 func (l *leak) fits(t, more, bound, ahead int64) bool {
 	alone := atMost(more-bound, l.window, ahead, l.limit)
 	return alone && (l.poured.empty() ||
@@ -33,9 +33,9 @@ func (l *leak) fits(t, more, bound, ahead int64) bool {
 
 func (l *leak) empty(t int64) bool { return l.fits(t, 0, 0, 0) }
 
-// bucket is gcra, token_bucket, and leaky_bucket with nodelay: a request passes
-// if the vessel does not overflow. Seen from the other side, what is missing
-// in it are tokens, of which there are burst at first.
+// bucket is gcra, token_bucket, and leaky_bucket with nodelay: a request passes if
+// the bucket does not overflow. Tokens are the free capacity of the bucket, initially
+// burst.
 type bucket struct {
 	leak
 	burst int64
@@ -62,8 +62,8 @@ func (b *bucket) remember(t, cost, _ int64) {
 	b.poured.add(t, cost)
 }
 
-// queue is a leaky_bucket that delays: the vessel is a line of requests, each
-// of which leaves when those before it have leaked out.
+// queue is a leaky_bucket that delays: the bucket is a queue of requests, each of
+// which leaves when those before it have leaked.
 type queue struct {
 	leak
 	burst    int64
@@ -78,7 +78,7 @@ func newQueue(r Rule) *queue {
 	if q.patience == 0 {
 		q.patience = defaultMaxWait
 	}
-	// What drains while the last one waits, and one that leaves at once.
+	// What drains during the longest wait, plus one request that leaves immediately.
 	hi, lo := bits.Mul64(uint64(q.patience), uint64(r.Limit))
 	drains, _ := bits.Div64(hi, lo, uint64(r.Window))
 	q.burst = int64(drains) + 1
@@ -92,15 +92,14 @@ func (q *queue) admits(t, before, cost int64) bool {
 	return room && (q.patience == 0 || q.fits(t, before, 0, q.patience))
 }
 
-// wait is how long it takes, in whole microseconds, until all that is in the
-// line has leaked out.
+// wait returns the time, in whole microseconds, until everything in the queue has
+// leaked.
 func (q *queue) wait(t int64) int64 {
 	return after(func(d int64) bool { return q.empty(t + d) })
 }
 
-// remember puts the request at the end of the line. If it leaves later than
-// its place in this line would have it, the line stands still until then, and
-// what follows it waits from there.
+// remember appends the request to the queue. If it leaves later than its position
+// requires, the queue does not leak until then, which also delays later requests.
 func (q *queue) remember(t, cost, turn int64) {
 	if q.empty(t) || turn > q.wait(t) {
 		q.poured.clear()

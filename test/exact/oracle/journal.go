@@ -2,12 +2,12 @@ package oracle
 
 // request is an admitted request.
 type request struct {
-	at   int64 // when it was admitted or, in a queue, when it leaves
+	at   int64 // when it was admitted or, from a queue, leaves
 	cost int64
 	sum  int64 // of its cost and that of all before it
 }
 
-// journal is every admitted request that can still matter, oldest first.
+// journal holds every admitted request that still counts, oldest first.
 type journal struct {
 	requests []request
 }
@@ -22,7 +22,7 @@ func (j *journal) add(at, cost int64) {
 
 func (j *journal) empty() bool { return len(j.requests) == 0 }
 
-// total is the cost of all that is remembered.
+// total returns the cost of all requests.
 func (j *journal) total() int64 {
 	if j.empty() {
 		return 0
@@ -30,7 +30,7 @@ func (j *journal) total() int64 {
 	return j.after(0)
 }
 
-// start is when the oldest remembered request was, 0 if there is none.
+// start returns the time of the oldest request, or 0 if there is none.
 func (j *journal) start() int64 {
 	if j.empty() {
 		return 0
@@ -38,12 +38,12 @@ func (j *journal) start() int64 {
 	return j.requests[0].at
 }
 
-// index returns where the requests at or after t begin.
+// index returns the index of the first request at or after t.
 func (j *journal) index(t int64) int {
 	return int(first(int64(len(j.requests)), func(i int64) bool { return j.requests[i].at >= t }))
 }
 
-// from is the cost of the requests at or after t.
+// from returns the cost of the requests at or after t.
 func (j *journal) from(t int64) int64 {
 	i := j.index(t)
 	if i == len(j.requests) {
@@ -52,14 +52,14 @@ func (j *journal) from(t int64) int64 {
 	return j.after(i)
 }
 
-// after is the cost of the i-th request and all after it. The sums count from
-// further back than what is remembered, so only their difference has a meaning.
+// after returns the cost of the i-th and all later requests. The sums include dropped
+// requests, so only their difference is meaningful.
 func (j *journal) after(i int) int64 {
 	return j.requests[len(j.requests)-1].sum - j.requests[i].sum + j.requests[i].cost
 }
 
-// forget drops the requests before t.
-func (j *journal) forget(t int64) { j.requests = j.requests[j.index(t):] }
+// drop drops the requests before t.
+func (j *journal) drop(t int64) { j.requests = j.requests[j.index(t):] }
 
 // clear drops all requests.
 func (j *journal) clear() { j.requests = j.requests[:0] }

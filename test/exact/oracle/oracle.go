@@ -1,22 +1,21 @@
-// Package oracle decides rate limits the slow and obvious way. It exists to be
-// compared with: it shares no code and no formula with the arithmetic it
-// checks.
+// Package oracle decides rate limits in the slow and obvious way, as a reference for
+// the arithmetic, with which it shares no code and no formula.
 //
-// Each algorithm is written down as what it means, as one question: would this
-// request pass at this instant, given the requests that were admitted before?
-// Everything else (how much is left, how long to wait, when all is forgotten)
-// is found by asking that question again of other costs and other instants,
-// because a verdict only ever turns from no to yes while nobody comes.
+// Each algorithm is defined by one predicate: would this request pass at this instant,
+// given the requests admitted before? Everything else (what remains, how long to wait,
+// when nothing counts any more) is found by searching for other costs and instants
+// that satisfy the predicate, because without further requests a verdict only changes
+// from false to true.
 //
 // All times and durations are integer microseconds.
 package oracle
 
 import "fmt"
 
-// Never is the RetryAfter of a request that no waiting would admit.
+// Never is the RetryAfter of a request that would never be admitted.
 const Never = -1
 
-// The defaults of what a [Rule] leaves at zero.
+// The defaults of the zero fields of a [Rule].
 const (
 	defaultBuckets = 10
 	defaultMaxWait = 1_000_000
@@ -31,9 +30,9 @@ type Rule struct {
 	// Limit is the cost that passes per Window.
 	Limit, Window int64
 
-	// Burst is how much passes back to back, for gcra, token_bucket and
+	// Burst is the cost that passes at once, for gcra, token_bucket and
 	// leaky_bucket. 0: the limit or, for a leaky bucket that delays, what
-	// drains in MaxWait and the one that leaves at once.
+	// drains in MaxWait plus one request that leaves immediately.
 	Burst int64
 
 	// Buckets is the number of parts of a sliding window. 0: 10.
@@ -45,59 +44,57 @@ type Rule struct {
 	// Align makes fixed windows start at multiples of their length.
 	Align bool
 
-	// NoDelay lets what a leaky bucket admits pass at once.
+	// NoDelay makes a leaky bucket not delay what it admits.
 	NoDelay bool
 
-	// MaxWait is the longest that a leaky bucket may delay a request. 0: as
-	// long as its burst takes, or a second without a burst.
+	// MaxWait is the maximum delay of a leaky bucket. 0: the time that its burst
+	// takes, or a second without a burst.
 	MaxWait int64
 }
 
-// Verdict is what one rule says of one request.
+// Verdict is the result of one rule for one request.
 type Verdict struct {
-	// Admit says whether the rule lets the request pass.
+	// Admit reports whether the rule admits the request.
 	Admit bool
 
-	// Remaining is how many requests of cost 1 could still pass now.
+	// Remaining is the number of requests of cost 1 that would still pass now.
 	Remaining int64
 
-	// RetryAfter is, for a denial, after how long the same request would pass
-	// if nobody else came, or [Never]. 0 for an admission.
+	// RetryAfter is, for a denial, the time after which the same request would
+	// pass without further requests, or [Never]. 0 for an admission.
 	RetryAfter int64
 
-	// ResetAfter is after how long the rule is as if unused.
+	// ResetAfter is the time after which the rule is as if unused.
 	ResetAfter int64
 
-	// Delay is, for an admission, how long the request waits for its turn.
+	// Delay is, for an admission, how long the request is delayed.
 	Delay int64
 }
 
-// memory is what a rule remembers of the requests it admitted.
+// memory is the state of a rule: the requests it admitted.
 type memory interface {
-	// capacity is the most that an unused rule would admit.
+	// capacity is the maximum cost that an unused rule admits.
 	capacity() int64
 
-	// admits says whether cost would pass at t, if before had been admitted at
-	// the same instant just ahead of it, in requests of any size.
+	// admits reports whether cost would pass at t after a total cost of before had
+	// been admitted at the same instant.
 	admits(t, before, cost int64) bool
 
-	// wait is how long a request admitted at t waits for its turn.
+	// wait is the delay of a request admitted at t.
 	wait(t int64) int64
 
-	// remember takes note of a request admitted at t. turn is how long it
-	// waits in the end, which is longer than wait(t) where it has to leave
-	// together with the verdict of a slower rule.
+	// remember records a request admitted at t. turn is its final delay, which is
+	// longer than wait(t) if a slower rule delays the request.
 	remember(t, cost, turn int64)
 }
 
-// Limiter decides requests of one key by all of its rules together. Time must
-// not run backwards between its calls.
+// Limiter decides requests of one key by all of its rules together. Time must not
+// decrease between calls.
 type Limiter struct {
 	rules []memory
 }
 
-// New returns a limiter that has seen no requests. It panics on a rule whose
-// algorithm does not exist.
+// New returns an unused limiter. It panics on an unknown algorithm.
 func New(rules ...Rule) *Limiter {
 	l := new(Limiter)
 	for _, r := range rules {
@@ -127,9 +124,9 @@ func newMemory(r Rule) memory {
 	panic(fmt.Sprintf("algorithm %q does not exist", r.Algorithm))
 }
 
-// Ask judges a request by every rule at one instant. Only if all admit it, all
-// are charged. Remaining and ResetAfter are those after the decision.
-func (l *Limiter) Ask(now, cost int64) (bool, []Verdict) {
+// Decide judges a request by every rule and charges all of them if all admit it.
+// Remaining and ResetAfter are the values after the decision.
+func (l *Limiter) Decide(now, cost int64) (bool, []Verdict) {
 	verdicts := l.Peek(now, cost)
 	turn := int64(0)
 	for _, v := range verdicts {
@@ -160,13 +157,12 @@ func (l *Limiter) Peek(now, cost int64) []Verdict {
 	return verdicts
 }
 
-// remaining lets requests of cost 1 come one after the other, all now, until
-// one of them does not pass.
+// remaining counts the requests of cost 1 that pass now.
 func remaining(m memory, now int64) int64 {
 	return first(m.capacity(), func(passed int64) bool { return !m.admits(now, passed, 1) })
 }
 
-// retryAfter waits until the same request passes.
+// retryAfter returns the time until the same request passes.
 func retryAfter(m memory, now, cost int64) int64 {
 	if cost > m.capacity() {
 		return Never
@@ -174,7 +170,7 @@ func retryAfter(m memory, now, cost int64) int64 {
 	return after(func(d int64) bool { return m.admits(now+d, 0, cost) })
 }
 
-// resetAfter waits until all that an unused rule admits would pass at once.
+// resetAfter returns the time until the whole capacity would pass at once.
 func resetAfter(m memory, now int64) int64 {
 	return after(func(d int64) bool { return m.admits(now+d, 0, m.capacity()) })
 }

@@ -5,14 +5,14 @@ import (
 	"sort"
 )
 
-// first returns the least i in [0, n) for which yes, which stays true once it
-// is true, or n if there is none.
+// first returns the smallest i in [0, n) for which yes returns true, or n if there is
+// none. yes must be monotonic.
 func first(n int64, yes func(int64) bool) int64 {
 	return int64(sort.Search(int(n), func(i int) bool { return yes(int64(i)) }))
 }
 
-// after returns the least time to wait until yes, which stays true once it is
-// true and has to become true some day.
+// after returns the shortest wait for which yes returns true. yes must be monotonic
+// and become true eventually.
 func after(yes func(wait int64) bool) int64 {
 	enough := int64(1)
 	for !yes(enough) {
@@ -21,8 +21,8 @@ func after(yes func(wait int64) bool) int64 {
 	return first(enough, yes)
 }
 
-// atMost says whether a*b <= c*d, for b and d above zero. The products are
-// never cut: they are compared in 128 bits.
+// atMost reports whether a*b <= c*d, for b and d above zero. The products are compared
+// in 128 bits.
 func atMost(a, b, c, d int64) bool {
 	switch {
 	case a <= 0 && c >= 0:

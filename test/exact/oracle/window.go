@@ -1,10 +1,10 @@
 package oracle
 
-// fixedWindow counts in windows that follow each other.
+// fixedWindow counts in consecutive windows.
 type fixedWindow struct {
 	limit, window int64
 	align         bool
-	opened        int64 // when the window of what is remembered began
+	opened        int64 // begin of the current window
 	taken         journal
 }
 
@@ -35,10 +35,10 @@ func (f *fixedWindow) remember(t, cost, _ int64) {
 	f.taken.add(t, cost)
 }
 
-// lookback counts what was taken since a moment that depends on now alone.
+// lookback counts the requests since an instant that depends only on the time.
 type lookback struct {
 	limit  int64
-	oldest func(t int64) int64 // since when
+	oldest func(t int64) int64 // the instant
 	taken  journal
 }
 
@@ -51,24 +51,24 @@ func (l *lookback) admits(t, before, cost int64) bool {
 func (l *lookback) wait(int64) int64 { return 0 }
 
 func (l *lookback) remember(t, cost, _ int64) {
-	l.taken.forget(l.oldest(t))
+	l.taken.drop(l.oldest(t))
 	l.taken.add(t, cost)
 }
 
-// newSlidingLog looks back at the window microseconds that end with this one.
+// newSlidingLog counts the last window microseconds, including the current one.
 func newSlidingLog(r Rule) *lookback {
 	return &lookback{limit: r.Limit, oldest: func(t int64) int64 { return t - r.Window + 1 }}
 }
 
-// newSlidingWindow looks back as far as the beginning of a part of the window:
-// the part it is in and as many before it as the window has, of which the
-// oldest has partly expired and counts whole.
+// newSlidingWindow counts from the beginning of a part of the window: the current part
+// and as many before it as a window has, of which the oldest has partly expired and
+// counts in full.
 func newSlidingWindow(r Rule) *lookback {
 	parts := r.Buckets
 	if parts == 0 {
 		parts = defaultBuckets
 	}
-	// A part that is not whole microseconds is made longer, never shorter.
+	// The length of a part is rounded up to whole microseconds.
 	part := r.Window / parts
 	if part*parts < r.Window {
 		part++
