@@ -12,28 +12,27 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// promise is what of it depends on the fault.
+// promise holds the guarantees that depend on the fault.
 type promise struct {
-	wait   time.Duration // 99.9 % of the answers come so soon after an unlimited one
-	losses int           // how often Redis loses its memory in the course of it
-	lost   []time.Time   // when it did so while counts were shared
+	wait   time.Duration // latency above an unlimited request's, for 99.9 % of the responses
+	losses int           // how often Redis loses its data during the fault
+	lost   []time.Time   // when it did while counts were shared
 }
 
-// judged are the promises that hold through every fault.
-func (s *scene) judged(r *record, out *result, p promise) {
+// checkAll checks the guarantees that hold through every fault.
+func (s *scene) checkAll(r *record, out *result, p promise) {
 	s.t.Helper()
 	harness.OnlyStatuses(s.t, r.shots, http.StatusOK, http.StatusTooManyRequests)
 	harness.OnlyStatuses(s.t, r.control, http.StatusOK)
 	out.say("%d requests, 0 5xx", len(r.shots))
-	judgeWaits(s.t, r, out, p.wait)
-	judgeBounds(s.t, r, out, p)
-	s.judgeLogs(r, out)
+	checkWaits(s.t, r, out, p.wait)
+	checkBounds(s.t, r, out, p)
+	s.checkLogs(r, out)
 }
 
-// judgeWaits compares each answer with the slowest of the requests that were
-// under way at the same moments and had nothing to do with Redis, so that what a
-// busy machine adds is not held against the limiter.
-func judgeWaits(t *testing.T, r *record, out *result, most time.Duration) {
+// checkWaits compares the latency of each request with the slowest simultaneous
+// request that did not use Redis, so that the load of the machine does not count.
+func checkWaits(t *testing.T, r *record, out *result, most time.Duration) {
 	t.Helper()
 	shots := during(r.shots, r.gone, r.over)
 	p999, slowest := tail(shots, harness.Shot.Took)
@@ -49,9 +48,9 @@ func judgeWaits(t *testing.T, r *record, out *result, most time.Duration) {
 	}
 }
 
-// slowestBeside is how long the slowest of the control requests took that were
-// under way while a shot was, or just before or after it. None took longer than
-// longest.
+// slowestBeside returns the latency of the slowest control request that was in flight
+// during a shot, or just before or after it. longest is the maximum of all control
+// requests.
 func slowestBeside(s harness.Shot, control []harness.Shot, longest time.Duration) (took time.Duration) {
 	const beside = 30 * time.Millisecond
 	for _, c := range during(control, s.Sent.Add(-beside-longest), s.Got.Add(beside)) {
@@ -62,7 +61,7 @@ func slowestBeside(s harness.Shot, control []harness.Shot, longest time.Duration
 	return took
 }
 
-// tail is the value that 99.9 % of the shots do not exceed, and the greatest.
+// tail returns the 99.9th percentile and the maximum of a duration of the shots.
 func tail(shots []harness.Shot, of func(harness.Shot) time.Duration) (p999, most time.Duration) {
 	if len(shots) == 0 {
 		return 0, 0
@@ -77,16 +76,16 @@ func tail(shots []harness.Shot, of func(harness.Shot) time.Duration) (p999, most
 
 func ms(d time.Duration) string { return fmt.Sprintf("%.0f ms", float64(d.Microseconds())/1000) }
 
-// judgeBounds counts what passed of each key in every window. One that touches
-// an outage may hold twice the bound, and the bound once more for each time
-// that Redis has lost its memory; one in which all shared, or all were alone,
-// for a window before it, only the bound.
-func judgeBounds(t *testing.T, r *record, out *result, p promise) {
+// checkBounds checks how many requests of each key passed in every window. A window
+// that overlaps an outage may contain twice the bound, plus the bound for each time
+// that Redis lost its data. A window preceded by a whole window in one mode, shared
+// or fallback, may contain only the bound.
+func checkBounds(t *testing.T, r *record, out *result, p promise) {
 	t.Helper()
 	var aloneAt, sharedAt []time.Time
 	byKey := make(map[string][]harness.Shot)
 	for _, s := range r.shots {
-		if alone(s) {
+		if decidedLocally(s) {
 			aloneAt = append(aloneAt, s.Got)
 		} else {
 			sharedAt = append(sharedAt, s.Got)
@@ -97,7 +96,7 @@ func judgeBounds(t *testing.T, r *record, out *result, p promise) {
 	}
 	slices.SortFunc(aloneAt, time.Time.Compare)
 	slices.SortFunc(sharedAt, time.Time.Compare)
-	var touching, settled float64 // the most that passed, in bounds
+	var touching, settled float64 // the maximum that passed, as a multiple of the bound
 	for key, passed := range byKey {
 		z := zoneOf(passed[0])
 		if z.window >= time.Hour {
@@ -121,10 +120,10 @@ func judgeBounds(t *testing.T, r *record, out *result, p promise) {
 	out.say("most in a window %.2f of the bound, touching the outage %.2f", settled, touching)
 }
 
-// begunBy is how many of the shots were certainly charged in the window that
-// begins with the first of them.
+// begunBy returns the number of shots certainly charged in the window that begins
+// with the first of them.
 func begunBy(shots []harness.Shot, window time.Duration) (n int) {
-	end := shots[0].Sent.Add(window - time.Millisecond) // the limiter's clock is another
+	end := shots[0].Sent.Add(window - time.Millisecond) // the limiter reads another clock
 	for _, s := range shots {
 		if !s.Sent.Before(end) {
 			break
@@ -144,16 +143,16 @@ func check(t *testing.T, key, where string, n, allowed, bound int) float64 {
 	return float64(n) / float64(bound)
 }
 
-// within says whether any of the sorted times lies between the two, or so
-// little later that what it stands for may have happened between them.
+// within reports whether any of the sorted times is between from and to, or so
+// shortly after that its event may have happened between them.
 func within(sorted []time.Time, from, to time.Time) bool {
 	i, _ := slices.BinarySearchFunc(sorted, from, time.Time.Compare)
 	return i < len(sorted) && sorted[i].Before(to.Add(100*time.Millisecond))
 }
 
-// judgeBack sees that counts are shared again soon after Redis was there again,
-// that nobody is locked out then, and says how soon it was.
-func judgeBack(t *testing.T, r *record, out *result, from time.Time, want time.Duration) {
+// checkRecovery checks that counts are shared soon after Redis has recovered and that
+// no zone denies everything then, and reports the delay.
+func checkRecovery(t *testing.T, r *record, out *result, from time.Time, want time.Duration) {
 	t.Helper()
 	took, ok := sharedAgain(r.shots, later(from, r.ended))
 	took += later(from, r.ended).Sub(from)
@@ -170,7 +169,7 @@ func judgeBack(t *testing.T, r *record, out *result, from time.Time, want time.D
 	for _, s := range harness.With(http.StatusOK, end) {
 		passed[zoneOf(s).name]++
 	}
-	// Half of what the limits let pass in two seconds of what is asked for.
+	// Half of the requests that the limits admit in two seconds of this load.
 	for name, least := range map[string]int{"hot": 90, "keys": 90} {
 		if passed[name] < least {
 			t.Errorf("zone %s: %d passed in the last two seconds, want %d or more", name, passed[name], least)
@@ -185,33 +184,33 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// sharedAgain is how long after that time nearly all answers were given by
-// Redis, for half a second.
+// sharedAgain returns the time after from when nearly all decisions were Redis' for
+// half a second.
 func sharedAgain(shots []harness.Shot, from time.Time) (time.Duration, bool) {
 	const steady = 500 * time.Millisecond
 	rest := during(shots, from, from.Add(time.Hour))
 	for i, s := range rest {
-		if alone(s) {
+		if decidedLocally(s) {
 			continue
 		}
 		next := during(rest[i:], s.Sent, s.Sent.Add(steady))
 		if len(next) < rate/4 {
 			break
 		}
-		lone := 0
+		local := 0
 		for _, n := range next {
-			if alone(n) {
-				lone++
+			if decidedLocally(n) {
+				local++
 			}
 		}
-		if lone*50 <= len(next) {
+		if local*50 <= len(next) {
 			return s.Got.Sub(from), true
 		}
 	}
 	return 0, false
 }
 
-// storeLine is a line that Diana logs of a store.
+// storeLine is a log line about a store.
 type storeLine struct {
 	Level, Logger, Msg, Error, Advice string
 
@@ -221,7 +220,8 @@ type storeLine struct {
 func (l storeLine) down() bool { return strings.HasSuffix(l.Msg, "going on without it") }
 func (l storeLine) up() bool   { return strings.HasPrefix(l.Msg, "Redis is back") }
 
-// lines are what the i-th instance has logged of its store since.
+// lines returns the lines about the store that the i-th instance logged since the
+// begin of r.
 func (s *scene) lines(r *record, i int) (all []storeLine) {
 	return storeLines(s.caddys[i].Log()[r.marks[i]:])
 }
@@ -236,13 +236,13 @@ func storeLines(log string) (all []storeLine) {
 	return all
 }
 
-// judgeLogs sees that each change of mode is one line, which says what to do,
-// and that there is no line for every request.
-func (s *scene) judgeLogs(r *record, out *result) {
+// checkLogs checks that each change of mode is one line with advice and that lines
+// are not logged per request.
+func (s *scene) checkLogs(r *record, out *result) {
 	s.t.Helper()
 	changes, others := 0, 0
 	for i := range s.caddys {
-		up := true // unless the row before, or a busy machine, left it away
+		up := true // unless the previous row, or a loaded machine, left it down
 		for _, l := range storeLines(s.caddys[i].Log()[:r.marks[i]]) {
 			up = l.up() || up && !l.down()
 		}
@@ -250,12 +250,12 @@ func (s *scene) judgeLogs(r *record, out *result) {
 			switch {
 			case l.down():
 				if !up || l.Advice == "" || l.Error == "" {
-					s.t.Errorf("instance %d: line %+v, want advice, and one line a change", i, l)
+					s.t.Errorf("instance %d: line %+v, want advice, and one line per change", i, l)
 				}
 				up, changes = false, changes+1
 			case l.up():
 				if up {
-					s.t.Errorf("instance %d: line %+v without one that Redis is away", i, l)
+					s.t.Errorf("instance %d: line %+v without a line that Redis is down before it", i, l)
 				}
 				up, changes = true, changes+1
 			default:

@@ -17,18 +17,18 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// trouble is a way in which Redis answers, but not as it should.
-type trouble struct {
+// redisError is an error reply of a running Redis, and how to cause it.
+type redisError struct {
 	says   string // the error
-	kind   string // its class
-	advice string // a part of what the log says
-	losses int    // how often Redis loses its memory by it
+	kind   string // the class by which it is counted
+	advice string // part of the advice in the log
+	losses int    // how often Redis loses its data
 	quick  bool
 	begin  func(t *testing.T, c *redis.Conn)
 	end    func(t *testing.T, c *redis.Conn)
 }
 
-// do runs commands, each a line.
+// do returns a function that runs commands, one per line.
 func do(commands ...string) func(t *testing.T, c *redis.Conn) {
 	return func(t *testing.T, c *redis.Conn) {
 		t.Helper()
@@ -51,8 +51,8 @@ func command(t *testing.T, c *redis.Conn, line string) any {
 	return v
 }
 
-// apart runs a command that takes its time on a connection of its own.
-func apart(srv *redistest.Server, args ...any) {
+// inBackground runs a slow command on a new connection.
+func inBackground(srv *redistest.Server, args ...any) {
 	c := redis.NewClient(&redis.Options{Addr: srv.Addr, ReadTimeout: time.Minute, MaxRetries: -1})
 	go func() {
 		defer func() { _ = c.Close() }()
@@ -60,33 +60,32 @@ func apart(srv *redistest.Server, args ...any) {
 	}()
 }
 
-// everybodyOut closes all connections but the one that asks.
-const everybodyOut = "client kill type normal skipme yes"
+// killConnections closes all connections except the caller's.
+const killConnections = "client kill type normal skipme yes"
 
-// busy is a script that takes some time.
+// busy is a script that runs for ARGV[1] microseconds.
 const busy = `local t = redis.call('TIME') local s = t[1] * 1000000 + t[2] repeat t = redis.call('TIME') until t[1] * 1000000 + t[2] - s > tonumber(ARGV[1])`
 
-func troubles(srv, other *redistest.Server) []trouble {
-	return []trouble{
+func redisErrors(srv, other *redistest.Server) []redisError {
+	return []redisError{
 		{says: "OOM", kind: "refused", advice: "maxmemory", quick: true, begin: do("config set maxmemory 1"), end: do("config set maxmemory 0")},
-		{says: "NOAUTH", kind: "refused", advice: "password", begin: do("config set requirepass x", "auth x", everybodyOut), end: do("config set requirepass ''")},
+		{says: "NOAUTH", kind: "refused", advice: "password", begin: do("config set requirepass x", "auth x", killConnections), end: do("config set requirepass ''")},
 		{says: "NOPERM", kind: "refused", advice: "right", quick: true, begin: do("acl setuser default -evalsha"), end: do("acl setuser default +@all")},
 		{says: "NOPERM in the script", kind: "refused", advice: "right", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
 		{says: "BUSY", kind: "refused", advice: "SCRIPT KILL", begin: func(t *testing.T, c *redis.Conn) {
 			command(t, c, "config set busy-reply-threshold 1")
-			apart(srv, "eval", busy, 0, 1_000_000)
+			inBackground(srv, "eval", busy, 0, 1_000_000)
 		}, end: ready},
 		{says: "NOREPLICAS", kind: "refused", advice: "min-replicas-to-write", begin: do("config set min-replicas-to-write 1"), end: do("config set min-replicas-to-write 0")},
-		{says: "max clients", kind: "refused", advice: "maxclients", begin: do("config set maxclients 1", everybodyOut), end: do("config set maxclients 10000")},
+		{says: "max clients", kind: "refused", advice: "maxclients", begin: do("config set maxclients 1", killConnections), end: do("config set maxclients 10000")},
 		{says: "MISCONF", kind: "refused", advice: "disk", begin: misconfigured, end: do("config set stop-writes-on-bgsave-error no", "config set dbfilename dump.rdb")},
 		{says: "MASTERDOWN", kind: "away", advice: "replica", begin: do("config set replica-serve-stale-data no", "replicaof 127.0.0.1 1"), end: do("replicaof no one")},
 		{says: "READONLY", kind: "away", advice: "replica", losses: 1, begin: do("replicaof 127.0.0.1 " + strconv.Itoa(other.Port)), end: do("replicaof no one")},
-		{says: "WRONGTYPE", kind: "wrong", advice: "key_prefix", quick: true, begin: spoil, end: unspoil},
+		{says: "WRONGTYPE", kind: "wrong", advice: "key_prefix", quick: true, begin: spoil, end: removeSpoiled},
 	}
 }
 
-// loading kills Redis and starts it again with so much to load that it takes a
-// while.
+// loading kills Redis and restarts it with a data set that takes time to load.
 func loading(t *testing.T, out *result) {
 	srv := redistest.Start(t, "--dbfilename", "slow.rdb", "--key-load-delay", "400", "--loading-process-events-interval-bytes", "1024")
 	s, c := begin(t, srv.Addr), srv.Client().Conn()
@@ -101,12 +100,12 @@ func loading(t *testing.T, out *result) {
 			harness.Until(t, 10*time.Second, "Redis has loaded", func() bool { return again.Ping(context.Background()).Err() == nil })
 		},
 	})
-	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond, losses: 1})
-	judgeBack(t, r, out, r.ended, 1500*time.Millisecond)
-	s.judgeKinds(before, out, "away")
+	s.checkAll(r, out, promise{wait: timeout + 10*time.Millisecond, losses: 1})
+	checkRecovery(t, r, out, r.ended, 1500*time.Millisecond)
+	s.checkKinds(before, out, "away")
 }
 
-// misconfigured has Redis fail to save: where its file belongs is a folder.
+// misconfigured makes Redis fail to save, because a folder has the name of its file.
 func misconfigured(t *testing.T, c *redis.Conn) {
 	dir := fmt.Sprint(command(t, c, "config get dir").([]any)[1])
 	if err := os.MkdirAll(filepath.Join(dir, "folder", "x"), 0o700); err != nil {
@@ -118,12 +117,12 @@ func misconfigured(t *testing.T, c *redis.Conn) {
 	do("config set dbfilename folder", "config set stop-writes-on-bgsave-error yes", "bgsave")(t, c)
 }
 
-// ready waits until Redis takes commands again.
+// ready waits until Redis accepts commands again.
 func ready(t *testing.T, c *redis.Conn) {
 	harness.Until(t, 10*time.Second, "Redis takes commands", func() bool { return c.Ping(context.Background()).Err() == nil })
 }
 
-// spoil puts another program's values where the keys of one zone are.
+// spoil overwrites the keys of one zone with another program's values.
 func spoil(t *testing.T, c *redis.Conn) {
 	const text = `redis.call('del', KEYS[1]) redis.call('lpush', KEYS[1], 'x') redis.call('expire', KEYS[1], 100)`
 	for _, k := range zoneKeys(t, c) {
@@ -133,7 +132,7 @@ func spoil(t *testing.T, c *redis.Conn) {
 	}
 }
 
-func unspoil(t *testing.T, c *redis.Conn) {
+func removeSpoiled(t *testing.T, c *redis.Conn) {
 	for _, k := range zoneKeys(t, c) {
 		do("del "+k)(t, c)
 	}
@@ -148,11 +147,11 @@ func zoneKeys(t *testing.T, c *redis.Conn) []string {
 	return keys
 }
 
-// errors have a row each, on the same instances.
+// errorRows runs one row for each error, on the same instances.
 func errorRows(t *testing.T) {
 	srv, other := redistest.Start(t, "--enable-protected-configs", "yes"), redistest.Start(t)
 	s := begin(t, srv.Addr)
-	for _, tr := range troubles(srv, other) {
+	for _, tr := range redisErrors(srv, other) {
 		if full || tr.quick {
 			runRow(t, row{
 				name: strings.ReplaceAll(tr.says, " ", "_"), fault: "Redis answers " + tr.says, target: errorPromise + tr.kind,
@@ -164,12 +163,12 @@ func errorRows(t *testing.T) {
 
 const errorPromise = "as above; the log says what to do, errors are counted as "
 
-// in goes through trouble.
-func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr trouble) {
+// in runs the load through an error.
+func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr redisError) {
 	s.t = t
 	c := srv.Client().Conn()
 	defer func() { _ = c.Close() }()
-	if err := c.Ping(context.Background()).Err(); err != nil { // connected before it begins
+	if err := c.Ping(context.Background()).Err(); err != nil { // connect before the fault
 		t.Fatal(err)
 	}
 	before := s.errors()
@@ -177,13 +176,13 @@ func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr trouble)
 		calm: 500 * time.Millisecond, fault: time.Second, after: 2300 * time.Millisecond,
 		begin: func() { tr.begin(t, c) }, end: func() { tr.end(t, c) },
 	})
-	s.judged(r, out, promise{losses: tr.losses, wait: timeout + 10*time.Millisecond})
-	judgeBack(t, r, out, r.ended, 1500*time.Millisecond)
-	s.judgeKinds(before, out, tr.kind)
-	s.judgeAdvice(r, tr)
+	s.checkAll(r, out, promise{losses: tr.losses, wait: timeout + 10*time.Millisecond})
+	checkRecovery(t, r, out, r.ended, 1500*time.Millisecond)
+	s.checkKinds(before, out, tr.kind)
+	s.checkAdvice(r, tr)
 }
 
-// errors counts the failed calls of all instances by class.
+// errors returns the number of failed calls of all instances by class.
 func (s *scene) errors() map[string]float64 {
 	kinds := make(map[string]float64)
 	for _, c := range s.caddys {
@@ -195,9 +194,9 @@ func (s *scene) errors() map[string]float64 {
 	return kinds
 }
 
-// judgeKinds sees that the right class was counted, and that nothing was taken
-// for an answer that should not be.
-func (s *scene) judgeKinds(before map[string]float64, out *result, kind string) {
+// checkKinds checks that errors were counted by the expected class and that no reply
+// was counted as wrong unexpectedly.
+func (s *scene) checkKinds(before map[string]float64, out *result, kind string) {
 	s.t.Helper()
 	after := s.errors()
 	var all []string
@@ -213,8 +212,8 @@ func (s *scene) judgeKinds(before map[string]float64, out *result, kind string) 
 	}
 }
 
-// judgeAdvice sees that every instance's log says what to do.
-func (s *scene) judgeAdvice(r *record, tr trouble) {
+// checkAdvice checks that every instance's log has the advice.
+func (s *scene) checkAdvice(r *record, tr redisError) {
 	s.t.Helper()
 	for i := range s.caddys {
 		found := false
@@ -229,10 +228,10 @@ func (s *scene) judgeAdvice(r *record, tr trouble) {
 	}
 }
 
-// scriptFlushed takes the script away all the time: no decision fails.
+// scriptFlushed flushes the script continually: no decision fails.
 func scriptFlushed(t *testing.T, out *result) {
 	srv := redistest.Start(t)
-	// Whether decisions fail is not to be a matter of a busy machine's time.
+	// A long timeout keeps a loaded machine from failing decisions.
 	s := begin(t, srv.Addr+" {\n\t\t\ttimeout 250ms\n\t\t}")
 	before, stop := s.errors(), make(chan struct{})
 	client := srv.Client()
@@ -252,27 +251,27 @@ func scriptFlushed(t *testing.T, out *result) {
 		},
 		end: func() { close(stop) },
 	})
-	s.judged(r, out, promise{wait: 260 * time.Millisecond})
-	judgeBack(t, r, out, r.ended, 50*time.Millisecond)
-	after, lone := s.errors(), 0
+	s.checkAll(r, out, promise{wait: 260 * time.Millisecond})
+	checkRecovery(t, r, out, r.ended, 50*time.Millisecond)
+	after, local := s.errors(), 0
 	for _, shot := range r.shots {
-		if alone(shot) {
-			lone++
+		if decidedLocally(shot) {
+			local++
 		}
 	}
-	late := after["timeout"] - before["timeout"] // a busy machine's
-	out.say("%d of %d decided alone, %.0f calls late", lone, len(r.shots), late)
+	late := after["timeout"] - before["timeout"] // due to a loaded machine
+	out.say("%d of %d decided locally, %.0f calls late", local, len(r.shots), late)
 	for _, k := range []string{"away", "refused", "wrong"} {
 		if after[k] > before[k] {
 			t.Errorf("%v errors %s, want none", after[k]-before[k], k)
 		}
 	}
-	if late == 0 && lone > 0 {
-		t.Errorf("%d decided alone though no call was late", lone)
+	if late == 0 && local > 0 {
+		t.Errorf("%d decided locally though no call was late", local)
 	}
 }
 
-// wrongPassword changes Redis' password while connections are made anew.
+// wrongPassword changes Redis' password while the instances reconnect.
 func wrongPassword(t *testing.T, out *result) {
 	srv := redistest.Start(t, "--requirepass", "first")
 	s := begin(t, srv.Addr+" {\n\t\t\tpassword first\n\t\t}")
@@ -283,13 +282,13 @@ func wrongPassword(t *testing.T, out *result) {
 	before := s.errors()
 	r := s.play(play{
 		calm: 500 * time.Millisecond, fault: 1200 * time.Millisecond, after: 2500 * time.Millisecond,
-		begin: func() { do("config set requirepass second", everybodyOut)(t, c) },
+		begin: func() { do("config set requirepass second", killConnections)(t, c) },
 		end:   func() { do("config set requirepass first")(t, c) },
 	})
-	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond})
-	judgeBack(t, r, out, r.ended, 1500*time.Millisecond)
-	s.judgeKinds(before, out, "refused")
-	s.judgeAdvice(r, trouble{advice: "password"})
+	s.checkAll(r, out, promise{wait: timeout + 10*time.Millisecond})
+	checkRecovery(t, r, out, r.ended, 1500*time.Millisecond)
+	s.checkKinds(before, out, "refused")
+	s.checkAdvice(r, redisError{advice: "password"})
 	for _, caddy := range s.caddys {
 		if strings.Contains(caddy.Log(), "first") {
 			t.Error("the log shows the password")
@@ -297,7 +296,7 @@ func wrongPassword(t *testing.T, out *result) {
 	}
 }
 
-// clusterDown has all nodes of a cluster disown their slots for a while.
+// clusterDown temporarily removes the slots of all nodes of a cluster.
 func clusterDown(t *testing.T, out *result) {
 	nodes := redistest.StartCluster(t, 3)
 	s := begin(t, nodes[0].Addr+" {\n\t\t\tcluster\n\t\t}")
@@ -327,8 +326,8 @@ func clusterDown(t *testing.T, out *result) {
 			}
 		},
 	})
-	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond})
-	judgeBack(t, r, out, r.ended, 4*time.Second)
-	s.judgeKinds(before, out, "away")
-	s.judgeAdvice(r, trouble{advice: "slots"})
+	s.checkAll(r, out, promise{wait: timeout + 10*time.Millisecond})
+	checkRecovery(t, r, out, r.ended, 4*time.Second)
+	s.checkKinds(before, out, "away")
+	s.checkAdvice(r, redisError{advice: "slots"})
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// waiting limits clients who wait for their turn, and compares their bodies.
+// waiting is a site whose clients wait and whose request bodies are compared.
 const waiting = `	rate_limit /queue {
 		zone queue {
 			key one
@@ -42,8 +42,8 @@ const waiting = `	rate_limit /queue {
 	}
 	respond ok`
 
-// vanishing has clients go away while they wait, while they send their bodies,
-// and by resetting their streams.
+// vanishing disconnects clients while they wait, while they send their bodies, and by
+// resetting HTTP/2 streams.
 func vanishing(t *testing.T, out *result) {
 	srv := redistest.Start(t)
 	c := harness.StartCaddy(t, harness.Config{Global: "\tservers {\n\t\tprotocols h1 h2c\n\t}\n" + global(srv.Addr), Site: waiting})
@@ -59,7 +59,7 @@ func vanishing(t *testing.T, out *result) {
 	left := harness.Do(t, http.MethodGet, c.Admin+"/rate_limit/zones/queue/key?part=one", "")
 	out.say("%d waited and went away", 2*queued)
 	if used := 500 - remaining(t, left.Body); used < 2*queued-3 || used > 2*queued+1 {
-		t.Errorf("%d of 500 places used after %d asked and went away: %s", used, 2*queued, left.Body)
+		t.Errorf("%d of 500 charged after %d canceled requests: %s", used, 2*queued, left.Body)
 	}
 
 	slowBodies(t, c, 100)
@@ -70,7 +70,8 @@ func vanishing(t *testing.T, out *result) {
 	out.say("%d goroutines before, %d after", goroutines, c.Goroutines(t))
 }
 
-// remaining is what the admin endpoint says is left of a key's one rule.
+// remaining returns what remains of a key's only rule, from the admin endpoint's
+// response.
 func remaining(t *testing.T, text string) int {
 	t.Helper()
 	match := regexp.MustCompile(`"remaining": ?(\d+)`).FindStringSubmatch(text)
@@ -81,7 +82,7 @@ func remaining(t *testing.T, text string) int {
 	return n
 }
 
-// vanish has n clients ask and go away after a while.
+// vanish sends n requests and cancels each after a while.
 func vanish(t *testing.T, n int, after time.Duration, url string, h2 bool) {
 	t.Helper()
 	transport := &http.Transport{Protocols: new(http.Protocols)}
@@ -102,7 +103,7 @@ func vanish(t *testing.T, n int, after time.Duration, url string, h2 bool) {
 	wg.Wait()
 }
 
-// slowBodies have clients send the beginning of a body, wait, and hang up.
+// slowBodies runs clients that send part of a body, wait, and disconnect.
 func slowBodies(t *testing.T, c *harness.Caddy, n int) {
 	t.Helper()
 	var conns []net.Conn
@@ -120,7 +121,8 @@ func slowBodies(t *testing.T, c *harness.Caddy, n int) {
 	}
 }
 
-// bounded has more clients wait than a zone lets: the rest is denied at once.
+// bounded sends more requests than may wait in a zone: the excess is denied
+// immediately.
 func bounded(t *testing.T, c *harness.Caddy, out *result) {
 	t.Helper()
 	const clients, places = 1300, 1000
@@ -148,6 +150,6 @@ func bounded(t *testing.T, c *harness.Caddy, out *result) {
 	wg.Wait()
 	out.say("%d of %d may wait", clients-denied.Load(), clients)
 	if n := denied.Load(); n < clients-places {
-		t.Errorf("%d of %d denied at once, want at least %d", n, clients, clients-places)
+		t.Errorf("%d of %d denied immediately, want at least %d", n, clients, clients-places)
 	}
 }

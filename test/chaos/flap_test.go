@@ -11,7 +11,7 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// flapping kills Redis again and again, and starts it after a while.
+// flapping repeatedly kills and restarts Redis.
 func flapping(t *testing.T, out *result) {
 	const flaps, pool = 10, 8
 	srv := redistest.Start(t)
@@ -28,8 +28,8 @@ func flapping(t *testing.T, out *result) {
 			}
 		},
 	})
-	s.judged(r, out, promise{wait: timeout + 10*time.Millisecond, losses: flaps})
-	judgeBack(t, r, out, r.ended, soonBack)
+	s.checkAll(r, out, promise{wait: timeout + 10*time.Millisecond, losses: flaps})
+	checkRecovery(t, r, out, r.ended, soonBack)
 	passed := make(map[string]int)
 	for _, shot := range harness.With(http.StatusOK, r.shots) {
 		passed[pathOf(shot)]++
@@ -38,20 +38,20 @@ func flapping(t *testing.T, out *result) {
 		n, bound := passed[fmt.Sprintf("/long?k=%d", i)], zones[2].bound
 		out.say("of a limit of %d an hour %d passed", bound, n)
 		if n > (1+flaps)*bound {
-			t.Errorf("%d passed, want at most one limit more each flap", n)
+			t.Errorf("%d passed, want at most one additional limit per flap", n)
 		}
 	}
 	out.say("at most %d connections, %d probes at a time", p.mostOpen.Load(), p.mostProbes.Load())
-	// Beside the pool there are those for notices.
+	// Pub/Sub uses two connections beside the pool.
 	if n := p.mostOpen.Load(); n > instances*(pool+2) {
-		t.Errorf("%d connections, want at most %d an instance", n, pool+2)
+		t.Errorf("%d connections, want at most %d per instance", n, pool+2)
 	}
 	if n := p.mostProbes.Load(); n > instances {
-		t.Errorf("%d probes at a time, want one an instance", n)
+		t.Errorf("%d concurrent probes, want one per instance", n)
 	}
 }
 
-// tightPool lets many clients share two connections to a slow Redis.
+// tightPool runs many clients over a pool of two connections to a slow Redis.
 func tightPool(t *testing.T, out *result) {
 	const pool, clients = 2, 200
 	srv := redistest.Start(t)
@@ -77,26 +77,26 @@ func tightPool(t *testing.T, out *result) {
 	}()
 	more := harness.During(pick(5*time.Second, 2*time.Second))
 	r.shots = harness.Saturate(clients, func() bool {
-		time.Sleep(rand.N(600 * time.Millisecond)) // all at once are more than a small machine can do
+		time.Sleep(rand.N(600 * time.Millisecond)) // a small machine cannot start all at once
 		return more()
 	}, s.rotated(paths())...)
 	close(over)
 	r.control, r.ended, r.over = <-control, time.Now(), time.Now()
 	harness.OnlyStatuses(t, r.shots, http.StatusOK, http.StatusTooManyRequests)
 	out.say("%d requests, 0 5xx", len(r.shots))
-	judgeWaits(t, r, out, timeout+10*time.Millisecond)
-	judgeBounds(t, r, out, promise{})
+	checkWaits(t, r, out, timeout+10*time.Millisecond)
+	checkBounds(t, r, out, promise{})
 	p.delay.Store(0)
 	harness.Until(t, 5*time.Second, "nothing is stuck", func() bool { return s.goroutines() <= goroutines+10*instances })
 	again := s.play(play{calm: time.Second, after: 3 * time.Second, begin: func() {}})
-	judgeBack(t, again, out, again.ended, soonBack)
+	checkRecovery(t, again, out, again.ended, soonBack)
 	if n := p.mostOpen.Load(); n > instances*(pool+2) {
-		t.Errorf("%d connections, want at most %d an instance", n, pool+2)
+		t.Errorf("%d connections, want at most %d per instance", n, pool+2)
 	}
 	out.say("at most %d connections", p.mostOpen.Load())
 }
 
-// goroutines are those of all instances.
+// goroutines returns the number of goroutines of all instances.
 func (s *scene) goroutines() (n int) {
 	for _, c := range s.caddys {
 		n += c.Goroutines(s.t)

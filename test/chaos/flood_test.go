@@ -16,8 +16,8 @@ import (
 
 const floodKeys = 1_000_000
 
-// flood puts ten times as many keys to a handler as its zone has room for, all of
-// them counting, from one attacker's /48 and then from a hundred /16.
+// flood sends ten times as many active keys as the zone's max_keys, from one
+// attacker's /48 and then from a hundred /16.
 func flood(t *testing.T, out *result) {
 	stated := statedMemory(t)
 	before := benchtest.HeapAlloc()
@@ -30,7 +30,7 @@ func flood(t *testing.T, out *result) {
 	for _, key := range []string{victim, attacker} {
 		for range 5 {
 			if !passes(key) {
-				t.Fatalf("%s was denied at once", key)
+				t.Fatalf("the first request of %s was denied", key)
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func flood(t *testing.T, out *result) {
 		t.Error("a client that had used up its limit passes after the flood")
 	}
 	if passes(attacker) {
-		t.Error("the attacker has reset his own limit")
+		t.Error("the attacker's own limit was reset")
 	}
 	honest := 0
 	for i := range 100 {
@@ -69,8 +69,7 @@ func flood(t *testing.T, out *result) {
 	}
 }
 
-// statedMemory is what the same zone says that it takes at most, when it is
-// loaded.
+// statedMemory returns the memory bound that the zone logs when it is loaded.
 func statedMemory(t *testing.T) uint64 {
 	t.Helper()
 	c := harness.StartCaddy(t, harness.Config{Site: fmt.Sprintf(

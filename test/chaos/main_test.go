@@ -1,6 +1,6 @@
-// Package chaos breaks what Diana depends on while requests come, three real
-// Caddys on a real Redis, and holds what their clients saw against
-// what is promised.
+// Package chaos injects faults into what Diana depends on, under load, with three
+// real Caddy instances and a real Redis, and checks that clients saw what is
+// promised.
 package chaos
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// full says that all rows are run, for as long as they take, and not only those
-// that are part of every test run.
+// full selects all rows at their full length, rather than the quick ones that are
+// part of every test run.
 var full = os.Getenv("DIANA_CHAOS") == "full"
 
 func TestMain(m *testing.M) {
@@ -25,15 +25,15 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// row is one fault: what is broken, what is promised, and how to see it.
+// row is one fault, with its promise and the function that checks it.
 type row struct {
 	name, fault, target string
 	quick               bool // part of every test run
 	run                 func(t *testing.T, r *result)
-	several             func(t *testing.T) // instead: runs rows itself
+	several             func(t *testing.T) // instead of run: runs several rows
 }
 
-// result collects what a row has shown, in the order in which it is said.
+// result collects the measurements of a row, in order.
 type result struct {
 	row
 	parts []string
@@ -44,8 +44,8 @@ func (r *result) say(format string, args ...any) {
 	r.parts = append(r.parts, fmt.Sprintf(format, args...))
 }
 
-// late is a time beyond its target. A whole run fails by it. Every test run only
-// says so: on a machine that does other work as well it would fail by chance.
+// late reports a time beyond its target. It fails a full run. Other runs, which may
+// share the machine with other work, only log it.
 func (r *result) late(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if full {
@@ -76,8 +76,7 @@ func (t table) print() {
 	_ = w.Flush()
 }
 
-// TestChaos runs the rows one after another, so that none disturbs another's
-// timing.
+// TestChaos runs the rows sequentially, so that none affects another's timing.
 func TestChaos(t *testing.T) {
 	for _, r := range rows() {
 		if !full && !r.quick {

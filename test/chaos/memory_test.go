@@ -11,8 +11,8 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// forgotten has Redis lose counts while everybody shares them.
-func forgotten(lose func(t *testing.T, c *redis.Client)) func(t *testing.T, out *result) {
+// countsLost makes Redis lose counts while all instances share them.
+func countsLost(lose func(t *testing.T, c *redis.Client)) func(t *testing.T, out *result) {
 	return func(t *testing.T, out *result) {
 		srv := redistest.Start(t)
 		s, c := begin(t, srv.Addr), srv.Client()
@@ -22,8 +22,8 @@ func forgotten(lose func(t *testing.T, c *redis.Client)) func(t *testing.T, out 
 			lost = time.Now()
 			lose(t, c)
 		}})
-		s.judged(r, out, promise{wait: timeout + 10*time.Millisecond, lost: []time.Time{lost}})
-		judgeBack(t, r, out, r.ended, 50*time.Millisecond) // at once: some requests later
+		s.checkAll(r, out, promise{wait: timeout + 10*time.Millisecond, lost: []time.Time{lost}})
+		checkRecovery(t, r, out, r.ended, 50*time.Millisecond) // immediately: a few requests later
 		after := s.errors()
 		if n := after["away"] + after["refused"] + after["wrong"] - before["away"] - before["refused"] - before["wrong"]; n > 0 {
 			t.Errorf("%v calls failed, want none", n)
@@ -37,8 +37,8 @@ func flushed(t *testing.T, c *redis.Client) {
 	}
 }
 
-// evicted fills Redis' memory for a moment, so that it throws out about half of
-// all keys.
+// evicted fills Redis' memory for a moment, so that it evicts about half of the
+// keys.
 func evicted(t *testing.T, c *redis.Client) {
 	ctx := context.Background()
 	pipe := c.Pipeline()

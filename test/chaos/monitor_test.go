@@ -13,7 +13,7 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// monitor notes the commands that Redis runs, but for those within scripts.
+// monitor records the commands that Redis runs, except those within scripts.
 type monitor struct {
 	t     *testing.T
 	srv   *redistest.Server
@@ -46,12 +46,12 @@ func watch(t *testing.T, srv *redistest.Server) *monitor {
 	return m
 }
 
-// ghosts are the calls that Redis ran after it went on though nobody waited for
-// them any more: they came by connections that the instances had long closed.
-// Heartbeats are counted apart.
-func (m *monitor) ghosts(resumed time.Time) (calls, probes int) {
+// lateCalls counts the calls that Redis ran after it was resumed although their
+// callers had timed out: those on connections that the instances had closed.
+// Heartbeats are counted separately.
+func (m *monitor) lateCalls(resumed time.Time) (calls, probes int) {
 	m.t.Helper()
-	time.Sleep(100 * time.Millisecond) // the last lines come beside the last answers
+	time.Sleep(100 * time.Millisecond) // the last lines arrive with the last replies
 	m.conn.Close()
 	list, err := m.srv.Client().ClientList(context.Background()).Result()
 	if err != nil {

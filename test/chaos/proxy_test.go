@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// proxy is a way to a server that can be made slow, or swallow what is sent.
+// proxy is a TCP proxy that can delay replies or drop all data.
 type proxy struct {
 	Addr   string
 	target string
 
-	delay   atomic.Int64 // nanoseconds by which answers come later
-	swallow atomic.Bool  // as if packets vanished: nobody is told
+	delay   atomic.Int64 // delay of replies in nanoseconds
+	swallow atomic.Bool  // drop data without closing connections
 
 	open, mostOpen     atomic.Int64 // connections
-	probes, mostProbes atomic.Int64 // heartbeats that have not been answered
+	probes, mostProbes atomic.Int64 // heartbeats without a reply yet
 }
 
 func startProxy(t *testing.T, target string) *proxy {
@@ -47,8 +47,8 @@ func startProxy(t *testing.T, target string) *proxy {
 	return p
 }
 
-// serve carries one connection. One of which anything was swallowed stays
-// silent for ever, as after a firewall has forgotten it.
+// serve proxies one connection. A connection that has lost data stays silent, as
+// one whose entry a firewall has dropped.
 func (p *proxy) serve(c net.Conn, done chan struct{}) {
 	raise(&p.mostOpen, p.open.Add(1))
 	defer p.open.Add(-1)
@@ -78,7 +78,7 @@ func (p *proxy) serve(c net.Conn, done chan struct{}) {
 		})
 		ended <- struct{}{}
 	}()
-	go func() { // answers
+	go func() { // replies
 		copyAll(c, s, func([]byte) bool {
 			time.Sleep(time.Duration(p.delay.Load()))
 			if !p.carries(&silent) {
@@ -87,7 +87,7 @@ func (p *proxy) serve(c net.Conn, done chan struct{}) {
 			answered()
 			return true
 		})
-		if !silent.Load() { // who is silent does not say that he has gone, either
+		if !silent.Load() { // a silent connection is not closed either
 			ended <- struct{}{}
 		}
 	}()
@@ -104,7 +104,7 @@ func (p *proxy) carries(silent *atomic.Bool) bool {
 	return !silent.Load()
 }
 
-// copyAll carries what is read to where it is to go, if it is let through.
+// copyAll copies the chunks for which let returns true.
 func copyAll(to, from net.Conn, let func([]byte) bool) {
 	b := make([]byte, 64<<10)
 	for {
@@ -120,7 +120,7 @@ func copyAll(to, from net.Conn, let func([]byte) bool) {
 	}
 }
 
-// raise keeps the greatest value that was seen.
+// raise stores n in most if it is greater.
 func raise(most *atomic.Int64, n int64) {
 	for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
 	}

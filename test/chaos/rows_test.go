@@ -9,7 +9,7 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// pick is the first in a whole run and the second in that of every day.
+// pick returns whole in a full run and otherwise short.
 func pick[T any](whole, short T) T {
 	if full {
 		return whole
@@ -44,19 +44,19 @@ func rows() []row {
 		{name: "script-flush", fault: "SCRIPT FLUSH every 100 ms", target: "no decision fails", quick: true, run: scriptFlushed},
 		{name: "flap", fault: "Redis killed and started 10 times in 30 s", target: "one probe an instance at a time; connections <= pool_size (8) + 2 for notices; one limit more a flap at most", run: flapping},
 		{name: "pool", fault: "pool of 2, 200 clients, answers 5 ms late", target: "waits <= timeout (+ 10 ms); nothing stuck after", run: tightPool},
-		{name: "flushall", fault: "FLUSHALL", target: "one limit more at most; the next requests as ever", run: forgotten(flushed)},
-		{name: "evict", fault: "Redis evicts half of all keys", target: "one limit more at most; the next requests as ever", run: forgotten(evicted)},
+		{name: "flushall", fault: "FLUSHALL", target: "one limit more at most; the next requests as ever", run: countsLost(flushed)},
+		{name: "evict", fault: "Redis evicts half of all keys", target: "one limit more at most; the next requests as ever", run: countsLost(evicted)},
 		{name: "flood", fault: "10 million keys of one /48 and 1 million of 100 /16 in process, max_keys 1 million", target: "memory <= stated + 10 %; who is denied stays so; new clients elsewhere pass", run: flood},
 		{name: "vanish", fault: "clients vanish while they wait, reset HTTP/2 streams, stop in their bodies", target: "what started is charged; 1000 wait at most; nothing leaks", run: vanishing},
 		{name: "soak", fault: "load, reloads and flaps for " + soakTime().String(), target: "0 5xx; goroutines, connections, memory flat", quick: true, run: soak},
 	}
 }
 
-// outage is a fault and what is promised of it.
+// outage is a fault and its promises.
 type outage struct {
 	play
 	promise
-	back time.Duration // shared again so soon after its end
+	back time.Duration // maximum time until counts are shared again
 }
 
 func (s *scene) through(o outage, out *result) *record {
@@ -66,8 +66,8 @@ func (s *scene) through(o outage, out *result) *record {
 		o.wait = timeout + 10*time.Millisecond
 	}
 	r := s.play(o.play)
-	s.judged(r, out, o.promise)
-	judgeBack(s.t, r, out, r.ended, o.back)
+	s.checkAll(r, out, o.promise)
+	checkRecovery(s.t, r, out, r.ended, o.back)
 	return r
 }
 
@@ -91,10 +91,10 @@ func stalled(t *testing.T, out *result) {
 		resumed = time.Now()
 		srv.Resume()
 	}}, back: soonBack}, out)
-	calls, probes := m.ghosts(resumed)
+	calls, probes := m.lateCalls(resumed)
 	out.say("%d calls and %d probes ran late", calls, probes)
 	if calls > 20*instances {
-		t.Errorf("%d calls ran late, want at most the pools' size of %d", calls, 20*instances)
+		t.Errorf("%d calls ran late, want at most the pool sizes' sum of %d", calls, 20*instances)
 	}
 	srv.CheckTTLs()
 }
@@ -133,7 +133,7 @@ func paused(t *testing.T, out *result) {
 func longScript(t *testing.T, out *result) {
 	srv := redistest.Start(t)
 	begin(t, srv.Addr).through(outage{
-		play:    play{fault: 2 * time.Second, begin: func() { apart(srv, "eval", busy, 0, 2_000_000) }},
+		play:    play{fault: 2 * time.Second, begin: func() { inBackground(srv, "eval", busy, 0, 2_000_000) }},
 		promise: promise{wait: timeout + 5*time.Millisecond}, back: soonBack,
 	}, out)
 }
@@ -150,11 +150,11 @@ func clusterFailover(t *testing.T, out *result) {
 	s.failover(out, nodes[0].Kill)
 }
 
-// failover takes a master away for good. What it had not yet told its replica
-// is lost.
+// failover kills a master permanently. Writes that it had not yet replicated are
+// lost.
 func (s *scene) failover(out *result, kill func()) {
 	s.t.Helper()
 	r := s.play(play{calm: 2 * time.Second, fault: 300 * time.Millisecond, after: 6500 * time.Millisecond, begin: kill})
-	s.judged(r, out, promise{wait: 2*timeout + 10*time.Millisecond, losses: 1})
-	judgeBack(s.t, r, out, r.gone, 4*time.Second)
+	s.checkAll(r, out, promise{wait: 2*timeout + 10*time.Millisecond, losses: 1})
+	checkRecovery(s.t, r, out, r.gone, 4*time.Second)
 }

@@ -14,31 +14,31 @@ import (
 
 const (
 	instances   = 3
-	rate        = 500 // limited requests a second, over all instances
-	controlRate = 100 // of requests that no limit applies to, sent meanwhile
+	rate        = 500 // limited requests per second, over all instances
+	controlRate = 100 // simultaneous requests per second without a limit
 	timeout     = 25 * time.Millisecond
 	countedKeys = 30
 	longKeys    = 2
 )
 
-// zone is a limit that the load runs into, with what it promises.
+// zone is a limit that the load exceeds, with its bound.
 type zone struct {
 	name   string
 	limit  int
-	bound  int // the most in any window
+	bound  int // maximum in any window
 	window time.Duration
 	rule   string
 }
 
-// The limits are multiples of the number of instances, so that the shares of
-// all together are the limit.
+// The limits are multiples of the number of instances, so that the shares add up to
+// the limit.
 var zones = []zone{
 	{"hot", 90, 180, time.Second, "90/1s gcra"},
 	{"keys", 6, 6, 2 * time.Second, "6/2s sliding_log"},
 	{"long", 300, 300, time.Hour, "300/1h sliding_window"},
 }
 
-// site limits each zone's path, and nothing else.
+// site returns a site that limits the path of each zone and no other.
 func site() string {
 	var b strings.Builder
 	for _, z := range zones {
@@ -47,7 +47,7 @@ func site() string {
 	return b.String() + "\trespond ok"
 }
 
-// paths are what the load asks for, in turn.
+// paths returns the paths that the load requests in turn.
 func paths() (all []string) {
 	for i := range countedKeys {
 		all = append(all, "/hot", fmt.Sprintf("/keys?k=%d", i), "/hot", fmt.Sprintf("/keys?k=%d", (i+7)%countedKeys), fmt.Sprintf("/long?k=%d", i%longKeys))
@@ -61,13 +61,13 @@ type scene struct {
 	caddys []*harness.Caddy
 }
 
-// global has the denied requests' own lines left out of the log: there may be a
-// hundred a second and they are not what is looked at.
+// global returns global options that exclude the lines of single denials from the
+// log, of which there may be a hundred per second.
 func global(store string) string {
 	return "\tlog {\n\t\texclude http.handlers.rate_limit\n\t}\n\trate_limit {\n\t\tstore redis " + store + "\n\t}"
 }
 
-// begin starts the instances and waits until each knows of all and shares its
+// begin starts the instances and waits until each knows all others and shares its
 // counts.
 func begin(t *testing.T, store string) *scene {
 	t.Helper()
@@ -82,7 +82,7 @@ func begin(t *testing.T, store string) *scene {
 			return string(b) == fmt.Sprint(instances)
 		})
 		harness.Until(t, 10*time.Second, "counts are shared", func() bool {
-			return !alone(harness.Shoot(harness.Client(1), c.URL+"/keys?k=begin"))
+			return !decidedLocally(harness.Shoot(harness.Client(1), c.URL+"/keys?k=begin"))
 		})
 	}
 	return s
@@ -95,8 +95,8 @@ func (s *scene) urls(paths ...string) (all []string) {
 	return all
 }
 
-// rotated is urls in which every path meets every instance, also when the
-// numbers of both have a common divisor.
+// rotated is like urls but combines every path with every instance, even if their
+// numbers have a common divisor.
 func (s *scene) rotated(paths []string) (all []string) {
 	for turn := range s.caddys {
 		for i, p := range paths {
@@ -106,17 +106,17 @@ func (s *scene) rotated(paths []string) (all []string) {
 	return all
 }
 
-// play is a fault in three acts.
+// play is a fault with the load before, during and after it.
 type play struct {
 	calm, fault, after time.Duration
 	begin, end         func()
 }
 
-// record is what clients saw of a play.
+// record is the clients' view of a play.
 type record struct {
 	start, gone, ended, over time.Time
 	shots, control           []harness.Shot
-	marks                    []int // how far each log was when it began
+	marks                    []int // length of each log at its begin
 }
 
 // play runs the load through a fault.
@@ -152,7 +152,7 @@ func (s *scene) play(p play) *record {
 	return r
 }
 
-// zoneOf is the zone whose limit applies to a shot.
+// zoneOf returns the zone that limits a shot.
 func zoneOf(s harness.Shot) *zone {
 	path := pathOf(s)
 	for i := range zones {
@@ -169,13 +169,13 @@ func pathOf(s harness.Shot) string {
 	return "/" + path
 }
 
-// alone says whether a shot was decided without Redis: the limit that its
-// answer tells of is then that of one instance.
-func alone(s harness.Shot) bool {
+// decidedLocally reports whether a shot was decided without Redis: the limit in its
+// headers is then one instance's share.
+func decidedLocally(s harness.Shot) bool {
 	return s.Policy != "" && !strings.Contains(s.Policy, fmt.Sprintf(";q=%d;", zoneOf(s).limit))
 }
 
-// during are the shots sent in that time.
+// during returns the shots sent between from and to.
 func during(shots []harness.Shot, from, to time.Time) []harness.Shot {
 	first, _ := slices.BinarySearchFunc(shots, from, func(s harness.Shot, at time.Time) int { return s.Sent.Compare(at) })
 	last, _ := slices.BinarySearchFunc(shots, to, func(s harness.Shot, at time.Time) int { return s.Sent.Compare(at) })

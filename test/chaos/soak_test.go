@@ -13,7 +13,7 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// soakTime is how long the last row lasts: DIANA_SOAK if it is set, such as 20m.
+// soakTime returns the duration of the last row: DIANA_SOAK if set, such as 20m.
 func soakTime() time.Duration {
 	if text := os.Getenv("DIANA_SOAK"); text != "" {
 		if d, err := time.ParseDuration(text); err == nil && d >= 10*time.Second {
@@ -24,14 +24,14 @@ func soakTime() time.Duration {
 	return pick(time.Minute, 10*time.Second)
 }
 
-// level is what a process takes.
+// level is the resource usage of a process.
 type level struct {
 	goroutines, connections int
 	heap                    float64 // MB in use
 }
 
-// soak loads the instances for long, while they are reloaded and Redis comes
-// and goes. What they take at the end is what they took after a quarter of it.
+// soak loads the instances for a long time with reloads and outages of Redis. Their
+// resource usage at the end must be that after the first quarter.
 func soak(t *testing.T, out *result) {
 	srv := redistest.Start(t)
 	p := startProxy(t, srv.Addr)
@@ -60,8 +60,8 @@ func soak(t *testing.T, out *result) {
 	}
 }
 
-// mixed is load with everything going wrong: shots a quarter of it is sent
-// while Redis is stalled or killed, and one instance after another is reloaded.
+// mixed runs load with faults: for a quarter of it Redis is stalled or killed, and
+// the instances are reloaded in turn.
 func (s *scene) mixed(srv *redistest.Server, lasts time.Duration) (requests int) {
 	s.t.Helper()
 	var wg sync.WaitGroup
@@ -106,10 +106,10 @@ func (s *scene) mixed(srv *redistest.Server, lasts time.Duration) (requests int)
 
 var heapInUse = regexp.MustCompile(`# HeapInuse = (\d+)`)
 
-// level is taken when all is calm again.
+// level measures the resource usage after the load has settled.
 func (s *scene) level(p *proxy) (l level) {
 	s.t.Helper()
-	time.Sleep(3 * time.Second) // connections and requests of before end
+	time.Sleep(3 * time.Second) // let earlier connections and requests end
 	l.goroutines, l.connections = s.goroutines(), int(p.open.Load())
 	for _, c := range s.caddys {
 		profile := harness.Do(s.t, http.MethodGet, c.Admin+"/debug/pprof/heap?gc=1&debug=1", "").Body
