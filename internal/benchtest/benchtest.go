@@ -1,6 +1,5 @@
-// Package benchtest puts the same requests to any Caddy handler, prepared as
-// Caddy's server prepares them, so that the handlers alone make the difference
-// between two benchmarks.
+// Package benchtest sends the same requests to any Caddy handler, prepared as Caddy's
+// server prepares them, so that two benchmarks differ only in the handlers.
 package benchtest
 
 import (
@@ -11,29 +10,29 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	// The storage that Caddy's apps are given.
+	// The storage for Caddy's apps.
 	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
 )
 
-// Clients is how many different clients a benchmark has, unless it has one.
+// Clients is the number of clients of a benchmark with more than one.
 const Clients = 10_000
 
-// Keys returns n different keys of clients in an order that is the same every
-// time and has nothing to do with where a store put them.
+// Keys returns the keys of n clients in a fixed random order, which does not depend on
+// their position in a store.
 func Keys(n int) []string {
 	keys := make([]string, n)
-	for i, j := range rand.New(rand.NewPCG(1, 2)).Perm(n) { //nolint:gosec // the same every time
+	for i, j := range rand.New(rand.NewPCG(1, 2)).Perm(n) { //nolint:gosec // reproducible
 		keys[i] = fmt.Sprintf("client-%08d", j)
 	}
 	return keys
 }
 
-// Handler provisions the HTTP handler of that name with its JSON, in a
-// configuration with these apps, and lets it all go when tb ends.
+// Handler provisions the HTTP handler name with the JSON config, in a configuration
+// with the given apps. All is released at the end of tb.
 func Handler(tb testing.TB, name, config string, apps map[string]string) caddyhttp.MiddlewareHandler {
 	tb.Helper()
 	c := &caddy.Config{
-		// Log lines about denied requests would come between the figures.
+		// Log lines about denied requests would distort the results.
 		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{
 			caddy.DefaultLoggerName: {BaseLog: caddy.BaseLog{Level: "ERROR"}},
 		}},
@@ -48,7 +47,7 @@ func Handler(tb testing.TB, name, config string, apps map[string]string) caddyht
 		c.AppsRaw[app] = json.RawMessage(text)
 	}
 	c.AppsRaw["http"] = site(tb, name, config)
-	ctx, cancel := caddy.NewContext(root) // this one can be cancelled
+	ctx, cancel := caddy.NewContext(root) // a context that can be canceled
 	tb.Cleanup(cancel)
 	v, err := ctx.App("http")
 	if err != nil {
@@ -60,8 +59,8 @@ func Handler(tb testing.TB, name, config string, apps map[string]string) caddyht
 	return v.(*caddyhttp.App).Servers["bench"].Routes[0].Handlers[0]
 }
 
-// site is the configuration of an HTTP app with that handler alone. It is
-// provisioned, and never started.
+// site returns the configuration of an HTTP app with only that handler. It is
+// provisioned but never started.
 func site(tb testing.TB, name, config string) json.RawMessage {
 	tb.Helper()
 	handler := map[string]any{}

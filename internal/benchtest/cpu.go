@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// CPU measures what a benchmark takes from the processors, its garbage
-// collection included. Other programs on the same machine change the time that
-// passes far more than this.
+// CPU measures the CPU time of a benchmark, including garbage collection. It depends
+// much less than elapsed time on other programs on the machine.
 type CPU struct{ start time.Duration }
 
-// StartCPU begins to measure.
+// StartCPU starts a measurement.
 func StartCPU() CPU { return CPU{cpuTime()} }
 
-// Report reports the time for each of n operations as cpu-ns/op.
+// Report reports the CPU time per operation of n as cpu-ns/op.
 func (c CPU) Report(b *testing.B, n int) {
 	b.Helper()
 	if used := cpuTime() - c.start; used > 0 {

@@ -4,5 +4,5 @@ package benchtest
 
 import "time"
 
-// cpuTime is not known here; nothing is reported.
+// cpuTime is not available on this system. Nothing is reported.
 func cpuTime() time.Duration { return 0 }

@@ -11,17 +11,17 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// KeyHeader is the header that says who a request's client is.
+// KeyHeader is the header that identifies a request's client.
 const KeyHeader = "X-Key"
 
-// Exchange is one request and its response, used again and again: what a server
-// makes new for every request is put back to how it was, at next to no cost.
+// Exchange is a reusable request and response. Everything that a server creates for
+// each request is reset, at almost no cost.
 type Exchange struct {
 	r     *http.Request
 	w     response
 	key   []string // the values of KeyHeader
 	repl  *caddy.Replacer
-	fresh caddy.Replacer // repl as the server leaves it
+	fresh caddy.Replacer // initial state of repl
 	extra *caddyhttp.ExtraLogFields
 }
 
@@ -34,7 +34,7 @@ func NewExchange(tb testing.TB) *Exchange {
 	r.Header.Set("Accept", "*/*")
 	r.Header[KeyHeader] = e.key
 
-	// The contexts of net/http's server and its connection lie below Caddy's.
+	// net/http's server and connection contexts are parents of Caddy's.
 	ctx := context.WithValue(context.Background(), http.ServerContextKey, new(http.Server))
 	ctx = context.WithValue(ctx, http.LocalAddrContextKey, net.Addr(&net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80}))
 	ctx, cancel := context.WithCancel(ctx)
@@ -45,7 +45,7 @@ func NewExchange(tb testing.TB) *Exchange {
 	return e
 }
 
-// Do puts the request of one client to a handler and returns its error.
+// Do sends the request of one client to a handler and returns its error.
 func (e *Exchange) Do(h caddyhttp.MiddlewareHandler, key string) error {
 	e.key[0] = key
 	*e.repl = e.fresh
@@ -55,16 +55,16 @@ func (e *Exchange) Do(h caddyhttp.MiddlewareHandler, key string) error {
 	return h.ServeHTTP(&e.w, e.r, answer)
 }
 
-// Header is that of the last response.
+// Header returns the header of the last response.
 func (e *Exchange) Header() http.Header { return e.w.header }
 
-// answer stands for the rest of the site.
+// answer is the handler after the measured one.
 var answer = caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 	w.WriteHeader(http.StatusOK)
 	return nil
 })
 
-// response takes an answer and keeps nothing but its header and status.
+// response is a ResponseWriter that keeps only header and status.
 type response struct {
 	header http.Header
 	status int

@@ -10,12 +10,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// warmUps is how many requests each client makes before the clock runs, so that
-// every client is known and has the room that its counts need.
+// warmUps is the number of requests of each client before the timer starts, so that
+// every client's state exists in its full size.
 const warmUps = 3
 
-// Allow puts requests of these clients to h in turn, from one goroutine. All of
-// them must pass.
+// Allow sends requests of the clients to h in turn, from one goroutine. All must pass.
 func Allow(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	b.Helper()
 	r := round{e: warm(b, h, keys), keys: keys}
@@ -29,8 +28,8 @@ func Allow(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	cpu.Report(b, b.N)
 }
 
-// AllowParallel does the same from as many goroutines as there are processors,
-// which begin at different clients.
+// AllowParallel is like Allow, from one goroutine per processor. The goroutines start
+// at different clients.
 func AllowParallel(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	b.Helper()
 	warm(b, h, keys)
@@ -50,14 +49,14 @@ func AllowParallel(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	cpu.Report(b, b.N)
 }
 
-// round goes through the clients again and again.
+// round iterates over the clients cyclically.
 type round struct {
 	e    *Exchange
 	keys []string
 	at   int
 }
 
-// next puts a request of the client whose turn it is.
+// next sends a request of the next client.
 func (r *round) next(h caddyhttp.MiddlewareHandler) error {
 	key := r.keys[r.at]
 	if r.at++; r.at == len(r.keys) {
@@ -69,8 +68,8 @@ func (r *round) next(h caddyhttp.MiddlewareHandler) error {
 	return nil
 }
 
-// Deny puts requests of one client to h, of which the first uses up what its
-// limit allows. All others must be refused.
+// Deny sends requests of one client to h, of which the first uses up its limit. All
+// others must be denied.
 func Deny(b *testing.B, h caddyhttp.MiddlewareHandler) {
 	b.Helper()
 	e := useUp(b, h)
@@ -84,7 +83,7 @@ func Deny(b *testing.B, h caddyhttp.MiddlewareHandler) {
 	cpu.Report(b, b.N)
 }
 
-// DenyParallel does the same from as many goroutines as there are processors.
+// DenyParallel is like Deny, from one goroutine per processor.
 func DenyParallel(b *testing.B, h caddyhttp.MiddlewareHandler) {
 	b.Helper()
 	useUp(b, h)
@@ -106,7 +105,7 @@ func DenyParallel(b *testing.B, h caddyhttp.MiddlewareHandler) {
 // hot is the client that is denied.
 const hot = "hot"
 
-// useUp takes what the client's limit allows.
+// useUp uses up the client's limit.
 func useUp(b *testing.B, h caddyhttp.MiddlewareHandler) *Exchange {
 	b.Helper()
 	e := NewExchange(b)
@@ -131,12 +130,12 @@ func warm(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) *Exchange 
 	return e
 }
 
-// collect lets the garbage collector finish with what preparing left behind, which
-// would otherwise be counted as the handler's.
+// collect collects the garbage of the preparation, which would otherwise be
+// attributed to the handler.
 func collect() { runtime.GC() }
 
-// HandlerFunc makes a handler of a function that decides by the client alone,
-// as a limiter without a handler of its own would be used.
+// HandlerFunc returns a handler that calls admit, for limiters that have no Caddy
+// handler.
 func HandlerFunc(admit func(r *http.Request, key string) error) caddyhttp.MiddlewareHandler {
 	return decider(admit)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Memory reports what a handler keeps of each client, with everything that
-// belongs to it, as B/key. A handler must keep nothing of those before it.
+// Memory reports a handler's memory per client as B/key. New handlers must not share
+// state with earlier ones.
 func Memory(b *testing.B, clients int, newHandler func() caddyhttp.MiddlewareHandler) {
 	b.Helper()
 	keys := Keys(clients)
@@ -19,7 +19,7 @@ func Memory(b *testing.B, clients int, newHandler func() caddyhttp.MiddlewareHan
 		h := newHandler()
 		before := HeapAlloc()
 		for _, k := range keys {
-			// A request's own string, which a handler may keep.
+			// A new string, as in a request, which a handler may keep.
 			if err := e.Do(h, strings.Clone(k)); err != nil {
 				b.Fatalf("request of %s: %v", k, err)
 			}
@@ -31,10 +31,10 @@ func Memory(b *testing.B, clients int, newHandler func() caddyhttp.MiddlewareHan
 	b.ReportMetric(float64(bytes)/float64(clients*b.N), "B/key")
 }
 
-// HeapAlloc is what is in use after everything unused was given back.
+// HeapAlloc returns the bytes in use after garbage collection.
 func HeapAlloc() uint64 {
 	runtime.GC()
-	runtime.GC() // also what the first has yet to sweep
+	runtime.GC() // completes the sweep of the first
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc

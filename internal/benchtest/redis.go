@@ -8,14 +8,14 @@ import (
 	"github.com/dianalimiter/diana/internal/usage"
 )
 
-// RedisMeter measures what a benchmark takes from a Redis.
+// RedisMeter measures the resource usage of Redis in a benchmark.
 type RedisMeter struct {
 	client redis.UniversalClient
 	pid    int
 	start  usage.Redis
 }
 
-// StartRedis begins to measure.
+// StartRedis starts a measurement.
 func StartRedis(b *testing.B, c redis.UniversalClient, pid int) *RedisMeter {
 	b.Helper()
 	start, err := usage.ReadRedis(b.Context(), c, pid)
@@ -25,8 +25,8 @@ func StartRedis(b *testing.B, c redis.UniversalClient, pid int) *RedisMeter {
 	return &RedisMeter{c, pid, start}
 }
 
-// Report reports, for each of n decisions, the script calls, Redis' own time in
-// them and the whole server's time on the processors.
+// Report reports, per decision of n, the script calls, Redis' execution time in them,
+// and the CPU time of the whole server.
 func (m *RedisMeter) Report(b *testing.B, n int) {
 	b.Helper()
 	now, err := usage.ReadRedis(b.Context(), m.client, m.pid)

@@ -14,15 +14,15 @@ import (
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// Clock is the system's clock as one server sees it.
+// Clock controls the system clock as seen by one server.
 type Clock struct {
 	tb   testing.TB
 	file string
 }
 
-// VirtualTime is a script that takes the time from an expression instead of from
-// Redis' clock. Its keys live a thousand times as long, because the time that they
-// count on does not pass.
+// VirtualTime returns a script that takes the time from an expression instead of
+// Redis' clock. Its TTLs are a thousand times longer, because keys still expire in
+// real time.
 func VirtualTime(tb testing.TB, script, now string) string {
 	tb.Helper()
 	for _, change := range [][2]string{
@@ -30,18 +30,18 @@ func VirtualTime(tb testing.TB, script, now string) string {
 		{"local ttl = exp - (t - t % 1000) / 1000", "local ttl = exp * 1000 - (t - t % 1000)"},
 	} {
 		if !strings.Contains(script, change[0]) {
-			tb.Fatalf("the script does not hold %q", change[0])
+			tb.Fatalf("the script does not contain %q", change[0])
 		}
 		script = strings.ReplaceAll(script, change[0], change[1])
 	}
 	return script
 }
 
-// Set moves the server's clock to that much ahead of the system's.
+// Set sets the server's clock ahead of the system's.
 func (c *Clock) Set(ahead time.Duration) {
 	c.tb.Helper()
 	b := binary.NativeEndian.AppendUint64(nil, uint64(ahead.Microseconds()))
-	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600) // the server has it mapped: it must not shrink
+	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600) // mapped by the server, so it must not be truncated
 	if err != nil {
 		c.tb.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func (c *Clock) Set(ahead time.Duration) {
 	}
 }
 
-// StartWithClock is Start with a clock that the test can step. It needs a C
+// StartWithClock is like Start, with a clock that the test can step. It needs a C
 // compiler, as the race detector does.
 func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 	tb.Helper()

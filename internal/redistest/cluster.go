@@ -15,9 +15,8 @@ func StartCluster(tb testing.TB, masters int) []*Server {
 	return startCluster(tb, masters, 0)
 }
 
-// StartReplicatedCluster is StartCluster with a replica for each master, which
-// takes over about two seconds after its master is gone. The masters come
-// first.
+// StartReplicatedCluster is like StartCluster, with a replica for each master that is
+// promoted about two seconds after its master is down. The masters come first.
 func StartReplicatedCluster(tb testing.TB, masters int) []*Server {
 	tb.Helper()
 	nodes := startCluster(tb, masters, 1)
@@ -58,8 +57,8 @@ func startCluster(tb testing.TB, masters, replicas int) []*Server {
 	return nodes
 }
 
-// clusterPort is a free port whose cluster bus port, 10000 above, exists and is
-// free too.
+// clusterPort returns a free port whose cluster bus port, 10000 above, is valid and
+// also free.
 func clusterPort(tb testing.TB) int {
 	tb.Helper()
 	for range 100 {

@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// Ports are handed out below the range from which systems take those of
-// outgoing connections: under load one of these would otherwise take the port
-// of a server that is about to start again.
+// Ports are allocated below the ephemeral range: under load, an outgoing connection
+// could otherwise take the port of a server that is about to restart.
 const (
 	firstPort = 12000
 	lastPort  = 20000
@@ -24,7 +23,7 @@ var nextPort atomic.Int64
 
 func init() { nextPort.Store(int64(os.Getpid()) * 37 % (lastPort - firstPort)) }
 
-// FreePort returns a port on which nothing listens, a different one each time.
+// FreePort returns a port on which nothing listens, a different one for each call.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
 	for range lastPort - firstPort {
@@ -40,8 +39,8 @@ func FreePort(tb testing.TB) int {
 	return 0
 }
 
-// reserve keeps a port from other test processes, which would find it free
-// until the server listens. It holds until the process ends.
+// reserve reserves a port among test processes, for which it would be free until the
+// server listens, by a file lock that lasts until the process ends.
 func reserve(port int) bool {
 	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("diana-port-%d", port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -51,7 +50,7 @@ func reserve(port int) bool {
 		_ = f.Close()
 		return false
 	}
-	reserved.Store(port, f) // or the collector would close it
+	reserved.Store(port, f) // keep the file from being garbage collected and closed
 	return true
 }
 

@@ -18,19 +18,19 @@ import (
 // Server is a running redis-server.
 type Server struct {
 	Addr string // host:port
-	Port int    // free when it was started
+	Port int    // its port
 	cmd  *exec.Cmd
 	args []string
 	env  []string
 	tb   testing.TB
 
-	output bytes.Buffer  // of the process, which may be read when it has ended
-	ended  chan struct{} // closed then
+	output bytes.Buffer  // of the process; read only after ended is closed
+	ended  chan struct{} // closed when the process has ended
 }
 
-// Start runs redis-server on a free port of the loopback, without persistence,
-// and stops it when the test ends. It fails the test if there is none: a test
-// that needs Redis is never skipped.
+// Start runs redis-server on a free loopback port, without persistence, and stops it
+// at the end of the test. It fails the test if redis-server is not installed: tests
+// that need Redis are never skipped.
 func Start(tb testing.TB, args ...string) *Server {
 	tb.Helper()
 	return startOn(tb, FreePort(tb), args...)
@@ -58,7 +58,7 @@ func (s *Server) place(port int) {
 	s.Port, s.Addr = port, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// Run starts the server again after Kill, on the same port, and waits for it.
+// Run restarts the server after Kill, on the same port, and waits until it serves.
 func (s *Server) Run() {
 	s.tb.Helper()
 	s.cmd = exec.Command("redis-server", s.args...) //nolint:gosec // a test's own arguments
@@ -72,7 +72,7 @@ func (s *Server) Run() {
 	s.ended = ended
 	go func() {
 		defer close(ended)
-		_ = cmd.Wait() // its output says why it ended
+		_ = cmd.Wait() // the output has the reason
 	}()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
@@ -93,7 +93,7 @@ func (s *Server) Run() {
 	}
 }
 
-// Kill ends the server as a crash would.
+// Kill kills the server with SIGKILL.
 func (s *Server) Kill() {
 	if s.cmd != nil {
 		_ = s.cmd.Process.Kill()
@@ -102,7 +102,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Ended is what the server wrote, if it ended without having been killed.
+// Ended reports whether the server ended without Kill, and its output.
 func (s *Server) Ended() (output string, ended bool) {
 	if s.cmd == nil {
 		return "", false
@@ -115,14 +115,14 @@ func (s *Server) Ended() (output string, ended bool) {
 	}
 }
 
-// Pid is the server's process.
+// Pid returns the server's process ID.
 func (s *Server) Pid() int { return s.cmd.Process.Pid }
 
-// Stall stops the server without ending it: its connections stay open and
-// nothing is answered. Resume lets it go on.
+// Stall suspends the server: its connections stay open and nothing is answered until
+// Resume.
 func (s *Server) Stall() { s.signal(syscall.SIGSTOP) }
 
-// Resume lets a stalled server go on.
+// Resume resumes a stalled server.
 func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
@@ -132,14 +132,14 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// Client returns a client that is closed when the test ends.
+// Client returns a client that is closed at the end of the test.
 func (s *Server) Client() *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true})
 	s.tb.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// CheckTTLs fails the test if a key would stay for ever.
+// CheckTTLs fails the test if a key has no TTL.
 func (s *Server) CheckTTLs() {
 	s.tb.Helper()
 	c := s.Client()
@@ -149,12 +149,12 @@ func (s *Server) CheckTTLs() {
 	}
 	for _, k := range keys {
 		if ttl := c.PTTL(context.Background(), k).Val(); ttl == -1 {
-			s.tb.Errorf("key %s has no time to live", k)
+			s.tb.Errorf("key %s has no TTL", k)
 		}
 	}
 }
 
-// cli is what redis-cli prints, nothing if the server does not answer.
+// cli returns the output of redis-cli, or "" if the server does not respond.
 func (s *Server) cli(args ...string) string {
 	out, _ := exec.Command("redis-cli", append([]string{"-p", strconv.Itoa(s.Port)}, args...)...).Output() //nolint:gosec // a test's own arguments
 	return string(out)

@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-// SentinelMaster is the name by which the Sentinels of StartSentinel know their
-// master.
+// SentinelMaster is the name of the master that StartSentinel's Sentinels monitor.
 const SentinelMaster = "main"
 
-// Watched is a master and its replica, watched by three Sentinels that take the
-// master for down after a second.
+// Watched is a master and its replica, monitored by three Sentinels that consider the
+// master down after one second.
 type Watched struct {
-	Master, Replica *Server   // as they were started
+	Master, Replica *Server   // initial roles
 	Sentinels       []*Server // three
 }
 
-// StartSentinel starts them and waits until a failover would succeed.
+// StartSentinel starts a master, its replica and three Sentinels, and waits until a
+// failover would succeed.
 func StartSentinel(tb testing.TB) *Watched {
 	tb.Helper()
 	w := &Watched{Master: Start(tb, "--repl-diskless-sync-delay", "0")}
@@ -51,7 +51,7 @@ sentinel down-after-milliseconds %[2]s 1000
 sentinel failover-timeout %[2]s 3000
 `, s.Port, SentinelMaster, w.Master.Port)
 	dir := tb.TempDir()
-	file := filepath.Join(dir, "sentinel.conf") // Sentinels write into it
+	file := filepath.Join(dir, "sentinel.conf") // the Sentinel rewrites it
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		tb.Fatal(err)
 	}
@@ -61,7 +61,7 @@ sentinel failover-timeout %[2]s 3000
 	return s
 }
 
-// Addrs are the Sentinels' addresses.
+// Addrs returns the Sentinels' addresses.
 func (w *Watched) Addrs() (all []string) {
 	for _, s := range w.Sentinels {
 		all = append(all, s.Addr)

@@ -12,11 +12,11 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Compat runs the Caddyfiles of a folder as they stand in a Caddy that has the
-// plugin for which they were written, puts their traces to it, and holds the
-// JSON beside them to be what that plugin's adapter makes of them. With
-// UPDATE_GOLDENS=1 it writes the JSON. What differs may be tried again tries
-// times, for a plugin whose windows begin with the minute.
+// Compat runs the Caddyfiles of a folder in a Caddy with the plugin they were written
+// for, runs their traces, and checks that the JSON file beside each is what the
+// plugin's adapter produces. With UPDATE_GOLDENS=1 it rewrites the JSON. Each
+// Caddyfile is tried up to tries times, for a plugin whose windows are aligned to the
+// clock.
 func Compat(t *testing.T, folder string, tries int) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.Caddyfile"))
 	if err != nil || len(files) == 0 {
@@ -87,6 +87,6 @@ func holdJSON(t *testing.T, file string, adapted []byte) {
 	}
 	got, err := os.ReadFile(file) //nolint:gosec // a file of the test
 	if err != nil || !bytes.Equal(got, want.Bytes()) {
-		t.Errorf("%s (%v):\n%s\nwant what the plugin makes of its Caddyfile:\n%s", file, err, got, &want)
+		t.Errorf("%s (%v):\n%s\nwant the adapter's output:\n%s", file, err, got, &want)
 	}
 }

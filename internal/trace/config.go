@@ -12,23 +12,23 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Place is where a configuration runs that was written for another one.
+// Place describes where to run a configuration that was written for another machine.
 type Place struct {
 	Storage  string         // a folder
-	Log      map[string]any // a log writer; nil: nowhere
-	Redis    string         // the address that stands in for every store's; empty: as written
-	Upstream string         // the address that stands in for localhost:9000; empty: as written
+	Log      map[string]any // a log writer; nil: discard
+	Redis    string         // replaces the address of every store; empty: unchanged
+	Upstream string         // replaces localhost:9000; empty: unchanged
 }
 
-// Adapt makes JSON of a Caddyfile.
+// Adapt adapts a Caddyfile to JSON.
 func Adapt(caddyfile string) ([]byte, error) {
 	b, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), nil)
 	return b, err
 }
 
-// Move makes a configuration one that runs anywhere: on free ports, over plain
-// HTTP, without the admin endpoint, and trusting this machine as a proxy unless
-// it says whom to trust. host is the first that it serves, if it names one.
+// Move changes a configuration to run in p: on free ports, over plain HTTP, without
+// the admin endpoint, and with this machine as a trusted proxy unless it configures
+// trusted proxies. host is the first host that it matches, if any.
 func (p Place) Move(config []byte) (moved []byte, host string, err error) {
 	var c map[string]any
 	if err := json.Unmarshal(config, &c); err != nil {
@@ -74,8 +74,8 @@ func (p Place) moveServers(apps map[string]any) {
 	}
 }
 
-// moveStores puts a Redis in place of the stores' own, with a timeout that a
-// busy machine keeps.
+// moveStores replaces the stores' Redis, with a timeout long enough for a loaded
+// machine.
 func (p Place) moveStores(apps map[string]any) {
 	limit, _ := apps["rate_limit"].(map[string]any)
 	stores, _ := limit["stores"].([]any)
@@ -91,7 +91,7 @@ func (p Place) moveStores(apps map[string]any) {
 	}
 }
 
-// firstHost is the first host that a matcher names.
+// firstHost returns the first host of a host matcher.
 func firstHost(v any) string {
 	switch v := v.(type) {
 	case []any:
@@ -115,8 +115,8 @@ func firstHost(v any) string {
 	return ""
 }
 
-// Load runs a configuration and returns the URLs of its servers, by their names'
-// order. It ends with [caddy.Stop].
+// Load runs a configuration and returns the URLs of its servers, ordered by name. It
+// runs until [caddy.Stop].
 func Load(config []byte) (urls []string, err error) {
 	if err := caddy.Load(config, true); err != nil {
 		return nil, err
@@ -125,14 +125,14 @@ func Load(config []byte) (urls []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	servers := app.(*caddyhttp.App).Servers //nolint:forcetypeassert // it is that app
+	servers := app.(*caddyhttp.App).Servers //nolint:forcetypeassert // the http app
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		urls = append(urls, "http://"+servers[name].Listeners()[0].Addr().String())
 	}
 	return urls, nil
 }
 
-// Comments are the lines of a Caddyfile that begin with "#:".
+// Comments returns the lines of a Caddyfile that begin with "#:".
 func Comments(caddyfile string) string {
 	var b strings.Builder
 	for line := range strings.Lines(caddyfile) {

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// patience is how long an until may last.
+// patience is the maximum duration of an until step.
 const patience = 30 * time.Second
 
-// answer is what is looked at of a response.
+// answer is the part of a response that steps check.
 type answer struct {
 	status int
 	header http.Header
 	body   string
-	close  func() // ends a connection that was upgraded
+	close  func() // closes an upgraded connection
 }
 
-// Run puts the steps to the server at url and returns the first difference.
-// The number of requests that got their answer comes back too.
+// Run runs the steps against the server at url and returns the first difference and
+// the number of requests with the expected response.
 func Run(client *http.Client, url string, steps []Step) (n int, err error) {
 	for _, s := range steps {
 		m, err := s.run(client, url)
@@ -98,7 +98,7 @@ func (s *Step) runTogether(client *http.Client, url string) (last *answer, err e
 	wg.Wait()
 	for _, a := range answers {
 		if a != nil {
-			a.close() // not before all are answered
+			a.close() // only after all responses
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -153,7 +153,7 @@ func (s *Step) send(client *http.Client, url string) (*answer, error) {
 	return a, nil
 }
 
-// check looks at the last answer.
+// check checks the last response.
 func (s *Step) check(a *answer) error {
 	retry := a.header.Get("Retry-After")
 	switch s.Retry {
@@ -168,7 +168,7 @@ func (s *Step) check(a *answer) error {
 			return err
 		}
 		if n, err := strconv.Atoi(retry); err != nil || n < 1 || n > most || n <= most-10 {
-			return fmt.Errorf("retry-after %q, want at most %d seconds and hardly less", retry, most)
+			return fmt.Errorf("retry-after %q, want at most %d seconds and at most 10 less", retry, most)
 		}
 	}
 	for _, text := range s.Has {

@@ -1,19 +1,19 @@
-// Package trace reads requests and the answers that they must get, as they
-// stand in documentation and beside configurations, and puts them to a server:
+// Package trace parses requests with their expected responses, from documentation and
+// from comments in configurations, and runs them against a server:
 //
 //	GET /orders X-Account=7 from=203.0.113.9  => 200*3 429 retry=60
 //	POST /pay body=amount=5 host=example.com  => 200 429 "has=too many"
 //	together GET /slow                        => 200*2 429*3
 //	GET /orders                               => until 200
 //
-// A line is a request, which is sent once for each status after the arrow.
-// Before the arrow stand headers, and from (the address that a trusted proxy
-// tells), host, body, basic (user:password) and upgrade. After it stand the
-// statuses and what the last answer must have: retry=60 (Retry-After of at most
-// 60 seconds, and not 10 less), retry=none, has=<text in the body>, took=2s (all
-// of it took at least that long), and headers. "together" sends all at once, and
-// only counts the statuses; "until" sends until the status comes. A word with
-// spaces stands in quotes as a whole.
+// A line is a request, which is sent once for each status after the arrow. Before the
+// arrow are headers, and from (the address forwarded by a trusted proxy), host, body,
+// basic (user:password) and upgrade. After it are the statuses and the properties of
+// the last response: retry=60 (a Retry-After of at most 60 seconds and at most 10
+// less), retry=none, has=<text in the body>, took=2s (the minimum duration of all
+// requests), and headers. "together" sends all requests concurrently and ignores the
+// order of statuses. "until" repeats the request until the status is returned. A word
+// with spaces is quoted as a whole.
 package trace
 
 import (
@@ -25,27 +25,27 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// Step is one line.
+// Step is one line of a trace.
 type Step struct {
-	Text     string            // as it was written
-	Method   string            // in capitals
+	Text     string            // source line
+	Method   string            // upper case
 	Target   string            // path and query
 	Header   map[string]string // of the request
 	From     string            // X-Forwarded-For; empty: none
-	Host     string            // empty: the site's
+	Host     string            // empty: the site's host
 	Body     string            // empty: none
 	User     string            // of basic authentication; empty: none
-	Password string            // beside User
-	Together bool              // all requests at once, answered in any order
-	Until    bool              // again and again, until Statuses[0] is answered
-	Statuses []int             // one for each request
-	Last     map[string]string // headers of the last answer
-	Retry    string            // seconds at most, "none", or "" for anything
-	Has      []string          // in the last answer's body
-	Took     time.Duration     // of all requests, at least
+	Password string            // for User
+	Together bool              // concurrent requests, statuses in any order
+	Until    bool              // repeat until Statuses[0] is returned
+	Statuses []int             // one per request
+	Last     map[string]string // headers of the last response
+	Retry    string            // maximum seconds, "none", or "" for any
+	Has      []string          // texts in the last response's body
+	Took     time.Duration     // minimum duration of all requests
 }
 
-// Parse reads a trace.
+// Parse parses a trace.
 func Parse(text string) (steps []Step, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -79,7 +79,7 @@ func parseStep(line string) (s Step, err error) {
 	}
 	s.Method, s.Target, words = words[0], words[1], words[2:]
 	for ; len(words) > 0 && words[0] != "=>"; words = words[1:] {
-		if err := s.ask(words[0]); err != nil {
+		if err := s.parseRequestWord(words[0]); err != nil {
 			return s, err
 		}
 	}
@@ -94,7 +94,7 @@ func parseStep(line string) (s Step, err error) {
 	return s, nil
 }
 
-func (s *Step) ask(word string) error {
+func (s *Step) parseRequestWord(word string) error {
 	name, value, ok := strings.Cut(word, "=")
 	switch {
 	case word == "upgrade":

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Every expectation of a trace can fail.
+// TestRun checks that every expectation of a trace can succeed and fail.
 func TestRun(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -56,7 +56,7 @@ func TestRun(t *testing.T) {
 func TestParseErrors(t *testing.T) {
 	for _, line := range []string{"GET /", "GET / =>", "GET / X => 200", "GET / => 20", "GET / => 200*x", "GET / => until 200 429", "GET / => 200 took=x", `GET / "`} {
 		if s, err := Parse(line); err == nil {
-			t.Errorf("%s: read as %+v, want an error", line, s)
+			t.Errorf("%s: parsed as %+v, want an error", line, s)
 		}
 	}
 }

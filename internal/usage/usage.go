@@ -1,4 +1,4 @@
-// Package usage tells what running servers take of the machine.
+// Package usage measures the resource usage of running servers.
 package usage
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// CPU is what a process has taken from the processors so far. Linux
-// tells it to the nanosecond for each of the process' threads; /proc/<pid>/stat
-// counts in hundredths of a second, too coarse for what a handler adds.
+// CPU returns the CPU time of a process so far. It uses schedstat, in which Linux
+// reports nanoseconds for each thread; /proc/<pid>/stat has hundredths of a second,
+// too coarse for the cost of a handler.
 func CPU(pid int) (time.Duration, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil || len(threads) == 0 {
@@ -24,7 +24,7 @@ func CPU(pid int) (time.Duration, error) {
 	}
 	var all int64
 	for _, file := range threads {
-		text, err := os.ReadFile(file) //nolint:gosec // the glob above found it
+		text, err := os.ReadFile(file) //nolint:gosec // found by the glob above
 		if err != nil {
 			continue // the thread has ended
 		}
@@ -38,14 +38,14 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(all), nil
 }
 
-// Redis is what a Redis has done so far.
+// Redis is the usage of a Redis server so far.
 type Redis struct {
 	Calls  int64         // of scripts
 	Inside time.Duration // spent in those calls
 	CPU    time.Duration // of the whole server
 }
 
-// ReadRedis reads it. The server of that client has that process number.
+// ReadRedis reads the usage of the server of c, whose process ID is pid.
 func ReadRedis(ctx context.Context, c redis.UniversalClient, pid int) (u Redis, err error) {
 	text, err := c.Info(ctx, "commandstats").Result()
 	if err != nil {
@@ -66,7 +66,7 @@ func ReadRedis(ctx context.Context, c redis.UniversalClient, pid int) (u Redis, 
 	return u, err
 }
 
-// Since is what was done between before and u.
+// Since returns the usage between before and u.
 func (u Redis) Since(before Redis) Redis {
 	return Redis{u.Calls - before.Calls, u.Inside - before.Inside, u.CPU - before.CPU}
 }
