@@ -1,5 +1,5 @@
-// Package floor is a Caddy handler that does one thing of what a rate limiter has
-// to do and nothing else: what that takes, no limiter can take less.
+// Package floor provides a Caddy handler that does only one part of a rate limiter's
+// work. The cost of that part is a lower bound for any limiter.
 package floor
 
 import (
@@ -22,21 +22,21 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("floor", httpcaddyfile.Before, "basic_auth")
 }
 
-// What the handler does.
+// The values of Handler.Does.
 const (
-	doNothing = "nothing" // but hand on the request
-	doError   = "error"   // answers with an error that handle_errors can catch
-	doPing    = "ping"    // asks Redis for a PING
-	doScript  = "script"  // asks Redis for a script that returns 1
-	doShared  = "shared"  // the same, in one call for all who have come meanwhile
+	doNothing = "nothing" // calls the next handler
+	doError   = "error"   // returns an error for handle_errors
+	doPing    = "ping"    // sends PING to Redis
+	doScript  = "script"  // calls a script in Redis that returns 1
+	doShared  = "shared"  // like script, one call for all waiting requests
 )
 
-// Handler does one thing to each request.
+// Handler does one thing for each request.
 type Handler struct {
-	// What it does: nothing, error, ping, script or shared.
+	// The part of the work: nothing, error, ping, script or shared.
 	Does string `json:"does"`
 
-	// Where Redis is, host:port.
+	// The address of Redis, host:port.
 	Address string `json:"address,omitempty"`
 
 	mu    sync.Mutex
@@ -109,55 +109,56 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return next.ServeHTTP(w, r)
 }
 
-// queue is of those who wait while another one asks.
+// queue is the requests that wait during a call to Redis.
 type queue struct {
 	sync.Mutex
-	asked   bool
-	waiting []chan asker
+	calling bool
+	waiting []chan turn
 }
 
-// asker is told to who waits: to ask for these and itself, or the answer.
-type asker struct {
-	others []chan asker
-	asks   bool
+// turn is sent to a waiting request: either the requests to call Redis for, including
+// itself, or the result.
+type turn struct {
+	others []chan turn
+	calls  bool
 	err    error
 }
 
-var turns = sync.Pool{New: func() any { return make(chan asker, 1) }}
+var turns = sync.Pool{New: func() any { return make(chan turn, 1) }}
 
-// share asks for all who have come while another one did.
+// share calls Redis once for all requests that arrived during the previous call.
 func (h *Handler) share() error {
-	q, a := &h.queue, asker{asks: true}
+	q, a := &h.queue, turn{calls: true}
 	q.Lock()
-	if q.asked {
-		turn, _ := turns.Get().(chan asker)
-		q.waiting = append(q.waiting, turn)
+	if q.calling {
+		next, _ := turns.Get().(chan turn)
+		q.waiting = append(q.waiting, next)
 		q.Unlock()
-		a = <-turn
-		turns.Put(turn)
+		a = <-next
+		turns.Put(next)
 	} else {
-		q.asked = true
+		q.calling = true
 		q.Unlock()
 	}
-	if !a.asks {
+	if !a.calls {
 		return a.err
 	}
 	err := h.roundTrip()
 	q.Lock()
 	if n := len(q.waiting); n > 0 {
-		q.waiting[n-1] <- asker{others: q.waiting[:n-1], asks: true}
+		q.waiting[n-1] <- turn{others: q.waiting[:n-1], calls: true}
 		q.waiting = nil
 	} else {
-		q.asked = false
+		q.calling = false
 	}
 	q.Unlock()
 	for _, o := range a.others {
-		o <- asker{err: err}
+		o <- turn{err: err}
 	}
 	return err
 }
 
-// roundTrip is one write and one read, with no deadline and no pool.
+// roundTrip is one write and one read, without deadline or pool.
 func (h *Handler) roundTrip() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,12 +167,12 @@ func (h *Handler) roundTrip() error {
 	}
 	line, err := h.r.ReadSlice('\n')
 	if err == nil && string(line) != h.reply {
-		err = fmt.Errorf("answer %q: want %q", line, h.reply)
+		err = fmt.Errorf("reply %q: want %q", line, h.reply)
 	}
 	return err
 }
 
-// parse reads floor <does> [<address>].
+// parse parses floor <does> [<address>].
 func parse(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	c := new(Handler)
 	h.Next()

@@ -1,6 +1,6 @@
-// Package inprocess measures Diana beside limiters that can be used in its
-// place, in one binary, with the same requests of the same clients. The peers
-// get the key from the header and do nothing else; Diana is the whole handler.
+// Package inprocess compares Diana with other limiters in one binary, with the same
+// requests of the same clients. The other limiters only get the key from a header;
+// Diana is the complete handler.
 package inprocess
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/dianalimiter/diana/internal/benchtest"
 )
 
-// limit is what a client may do in window, far more than a benchmark asks for.
+// limit is a client's limit in window, far above what a benchmark sends.
 const (
 	limit  = 1_000_000
 	window = time.Second
@@ -30,7 +30,7 @@ const (
 
 var errDenied = errors.New("denied")
 
-// maker makes a limiter that allows n requests in a window of d.
+// maker creates a limiter that admits n requests in a window of d.
 type maker struct {
 	name string
 	make func(tb testing.TB, n int, d time.Duration) caddyhttp.MiddlewareHandler
@@ -42,8 +42,8 @@ var peers = []maker{
 	{"go-limiter", newGoLimiter},
 }
 
-// timeRate is how golang.org/x/time/rate is used for many clients: limiters in
-// a map behind a mutex. It never forgets a client.
+// timeRate is the common use of golang.org/x/time/rate for many clients: limiters in a
+// map with a mutex. It never removes a client.
 type timeRate struct {
 	mu      sync.Mutex
 	clients map[string]*rate.Limiter
@@ -107,12 +107,13 @@ func newGoLimiter(tb testing.TB, n int, d time.Duration) caddyhttp.MiddlewareHan
 	})
 }
 
-// newBare is the loop itself: a handler that lets everything pass.
+// newBare measures the loop itself: its handler admits everything.
 func newBare(testing.TB, int, time.Duration) caddyhttp.MiddlewareHandler {
 	return benchtest.HandlerFunc(func(*http.Request, string) error { return nil })
 }
 
-// newDiana is Diana's handler. Zones of one name would share their counts.
+// newDiana returns Diana's handler. Each has a new zone name, because zones of one name
+// share their counts.
 func newDiana(tb testing.TB, n int, d time.Duration) caddyhttp.MiddlewareHandler {
 	zones++
 	return benchtest.Handler(tb, "rate_limit", fmt.Sprintf(`{"headers":"off","zones":[{
@@ -147,8 +148,8 @@ func BenchmarkPeersDeny(b *testing.B) {
 	}
 }
 
-// TestPeersLimit sees that what is compared limits at all, and admits what the
-// benchmarks ask for.
+// TestPeersLimit checks that every compared limiter limits, and admits the requests of
+// the benchmarks.
 func TestPeersLimit(t *testing.T) {
 	for _, m := range everyone()[1:] {
 		e := benchtest.NewExchange(t)

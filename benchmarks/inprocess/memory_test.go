@@ -8,11 +8,11 @@ import (
 	"github.com/dianalimiter/diana/internal/benchtest"
 )
 
-// memoryKeys is how many clients the memory is measured with.
+// memoryKeys is the number of clients in the measurement of memory.
 const memoryKeys = 200_000
 
-// BenchmarkPeersMemory reports what each client takes, by everything that is
-// kept of it.
+// BenchmarkPeersMemory reports the memory per client, including everything that is
+// kept for it.
 func BenchmarkPeersMemory(b *testing.B) {
 	for _, m := range everyone()[1:] {
 		b.Run(m.name, func(b *testing.B) {

@@ -15,10 +15,10 @@ import (
 	"github.com/dianalimiter/diana/internal/usage"
 )
 
-// callers is how many requests are under way at once.
+// callers is the number of concurrent requests.
 const callers = 32
 
-// shared are the handlers that keep their counts in the Redis at addr.
+// shared are the handlers that keep their counts in Redis.
 var shared = []struct {
 	name string
 	make func(tb testing.TB, addr string) caddyhttp.MiddlewareHandler
@@ -35,14 +35,14 @@ func dianaOnRedis(algorithm, window string) func(testing.TB, string) caddyhttp.M
 	return func(tb testing.TB, addr string) caddyhttp.MiddlewareHandler {
 		zone := fmt.Sprintf(`{"headers":"off","zones":[{"name":%q,"key":["{header.X-Key}"],
 			"rules":[{"limit":%d,"window":%q,"algorithm":{"name":%q}}]}]}`, algorithm, limit, window, algorithm)
-		// A busy machine must not look like a Redis that is away.
+		// A loaded machine must not exceed the timeout.
 		app := fmt.Sprintf(`{"stores":[{"addresses":[%q],"timeout":"5s"}]}`, addr)
 		return benchtest.Handler(tb, "rate_limit", zone, map[string]string{"rate_limit": app})
 	}
 }
 
-// BenchmarkPeersRedis measures from one goroutine, where each decision is a
-// round trip, and from many.
+// BenchmarkPeersRedis measures with one goroutine, where each decision is a round
+// trip, and with many.
 func BenchmarkPeersRedis(b *testing.B) {
 	srv := redistest.Start(b)
 	client := srv.Client()
@@ -82,7 +82,7 @@ func benchShared(b *testing.B, h caddyhttp.MiddlewareHandler, callers int, clien
 	m.Report(b, b.N)
 }
 
-// TestSharedAdmit sees that each of them asks Redis once for a request.
+// TestSharedAdmit checks that every handler calls Redis once per request.
 func TestSharedAdmit(t *testing.T) {
 	srv := redistest.Start(t)
 	client := srv.Client()

@@ -1,6 +1,6 @@
-// Package mholt measures github.com/mholt/caddy-ratelimit as the package
-// inprocess measures Diana: with the same requests of the same clients. It is
-// a binary of its own because the two claim the same name in Caddy.
+// Package mholt measures github.com/mholt/caddy-ratelimit as package inprocess
+// measures Diana, with the same requests of the same clients. It is a separate binary
+// because both register the same Caddy module.
 package mholt
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/dianalimiter/diana/internal/benchtest"
 )
 
-// The plugin keeps the time of every event, so that its limit is also its
-// memory: a hundred events in a window that is too short to reach them.
+// The plugin keeps the time of every event, so the limit determines its memory. The
+// limit is a hundred events in a window too short to reach it.
 const (
 	many = `{"rate_limits":{"bench%d":{"key":"{http.request.header.X-Key}","max_events":100,"window":"5ms"}}}`
 	once = `{"rate_limits":{"once%d":{"key":"{http.request.header.X-Key}","max_events":1,"window":"10h"}}}`
@@ -23,8 +23,8 @@ const (
 
 var zones int
 
-// newHandler makes a handler with a zone of its own: the plugin's zones live
-// as long as the process.
+// newHandler returns a handler with a new zone: the plugin's zones live as long as the
+// process.
 func newHandler(tb testing.TB, config string) caddyhttp.MiddlewareHandler {
 	tb.Helper()
 	zones++
@@ -51,8 +51,8 @@ func BenchmarkPeersMemory(b *testing.B) {
 	})
 }
 
-// TestPeerLimits sees that the plugin limits at all, and admits what the
-// benchmarks ask for.
+// TestPeerLimits checks that the plugin limits, and admits the requests of the
+// benchmarks.
 func TestPeerLimits(t *testing.T) {
 	e := benchtest.NewExchange(t)
 	all, one := newHandler(t, many), newHandler(t, once)

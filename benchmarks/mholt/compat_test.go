@@ -8,6 +8,6 @@ import (
 	"github.com/dianalimiter/diana/internal/trace"
 )
 
-// TestCompat puts to the plugin itself what Diana's own tests put to Diana:
-// both must give the same answers.
+// TestCompat runs the traces of Diana's compatibility tests against the plugin itself:
+// both must give the same responses.
 func TestCompat(t *testing.T) { trace.Compat(t, "../../test/testdata/compat/mholt", 1) }

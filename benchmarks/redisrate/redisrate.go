@@ -1,5 +1,5 @@
-// Package redisrate is the Caddy handler that an operator would write around
-// github.com/go-redis/redis_rate: one script call for each request.
+// Package redisrate provides a minimal Caddy handler around
+// github.com/go-redis/redis_rate: one script call per request.
 package redisrate
 
 import (
@@ -22,15 +22,15 @@ func init() {
 	httpcaddyfile.RegisterDirectiveOrder("redis_rate", httpcaddyfile.Before, "basic_auth")
 }
 
-// Handler allows each key a number of requests a second, by GCRA, in Redis.
+// Handler limits the requests per second of each key by GCRA in Redis.
 type Handler struct {
-	// Where Redis is, host:port.
+	// The address of Redis, host:port.
 	Address string `json:"address"`
 
-	// What tells clients apart.
+	// The key that identifies clients.
 	Key string `json:"key"`
 
-	// How many requests may pass in a second.
+	// The number of requests per second.
 	Rate int `json:"rate"`
 
 	client  *redis.Client
@@ -76,7 +76,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return next.ServeHTTP(w, r)
 }
 
-// parse reads redis_rate <address> <key> <rate>.
+// parse parses redis_rate <address> <key> <rate>.
 func parse(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	var rate string
 	c := new(Handler)

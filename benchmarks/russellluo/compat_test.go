@@ -1,6 +1,6 @@
-// Package russellluo has github.com/RussellLuo/caddy-ext/ratelimit answer what
-// Diana's tests ask of Diana with the same configurations. It is a binary of its
-// own because the two claim the same name in Caddy.
+// Package russellluo runs the traces of Diana's compatibility tests against
+// github.com/RussellLuo/caddy-ext/ratelimit with the same configurations. It is a
+// separate binary because both register the same Caddy module.
 package russellluo
 
 import (
@@ -12,6 +12,6 @@ import (
 	"github.com/dianalimiter/diana/internal/trace"
 )
 
-// TestCompat tries again, because that plugin's windows begin with the minute
-// on the clock, and lets more pass when the next one does.
+// TestCompat retries, because the plugin's windows are aligned to the minute and more
+// requests pass when a new one begins.
 func TestCompat(t *testing.T) { trace.Compat(t, "../../test/testdata/compat/russellluo", 3) }

@@ -17,10 +17,10 @@ import (
 	"github.com/dianalimiter/diana/internal/usage"
 )
 
-// bench is everything that runs.
+// bench is the running servers.
 type bench struct {
 	o       options
-	ctx     context.Context // of the one run that this is
+	ctx     context.Context // of this run
 	redis   *process
 	client  *redis.Client
 	servers []*process
@@ -28,24 +28,23 @@ type bench struct {
 	pings   *pinger
 }
 
-// group is the sites of one server, which are measured one after the other.
+// group is the sites of one server, which are measured in sequence.
 type group struct {
 	sites []*site
-	every int // rounds
+	every int // interval in rounds
 }
 
-// site is a variant that runs, in one process or in several that share its load.
+// site is a running variant, in one process or in several that share its load.
 type site struct {
 	*variant
 	in           []*process
 	load, single *load
 }
 
-// warmUp is how long a variant is under load before it is measured, after another
-// of the same server.
+// warmUp is how long a variant is loaded before it is measured.
 const warmUp = 10 * time.Millisecond
 
-// start starts Redis and all Caddys.
+// start starts Redis and all Caddy processes.
 func start(ctx context.Context, o options, dir string) (b *bench, err error) {
 	b = &bench{o: o, ctx: ctx}
 	defer func() {
@@ -70,8 +69,8 @@ func start(ctx context.Context, o options, dir string) (b *bench, err error) {
 	return b, nil
 }
 
-// only is the server with the variants that are asked for, and with what they are
-// compared with; nil if none is asked for.
+// only returns the server with the selected variants and those they are compared with,
+// or nil if none is selected.
 func (s *server) only(names *regexp.Regexp) *server {
 	some := *s
 	some.variants, some.asked = s.variants[:1:1], names.MatchString(s.variants[0].name)
@@ -86,9 +85,9 @@ func (s *server) only(names *regexp.Regexp) *server {
 	return &some
 }
 
-// startServer starts a server, and opens the connections to its variants.
+// startServer starts a server and opens the connections to its variants.
 func (b *bench) startServer(s *server, dir string) error {
-	ports := make([][]int, max(1, s.instances)) // of each instance, one for each variant
+	ports := make([][]int, max(1, s.instances)) // by instance and variant
 	var in []*process
 	for i := range ports {
 		for range s.variants {
@@ -121,7 +120,7 @@ func (b *bench) startServer(s *server, dir string) error {
 	return nil
 }
 
-// connect opens the connections, and uses up what a hot client may send.
+// connect opens the connections and uses up the limit of a hot client.
 func (c *site) connect(addrs []string, o options) (err error) {
 	if c.load, err = dial(addrs, o.connections, c.hot); err != nil {
 		return err
@@ -130,7 +129,7 @@ func (c *site) connect(addrs []string, o options) (err error) {
 		return err
 	}
 	if c.denied {
-		// Before the first request of all there is nothing to deny.
+		// The first request is admitted.
 		first := c.single.conns[0]
 		if _, err := first.Write(first.request); err != nil {
 			return err
@@ -163,7 +162,7 @@ func (b *bench) stop() {
 	}
 }
 
-// sites are those of all servers.
+// sites returns the sites of all servers.
 func (b *bench) sites() iter.Seq[*site] {
 	return func(yield func(*site) bool) {
 		for _, g := range b.running {
@@ -176,9 +175,9 @@ func (b *bench) sites() iter.Seq[*site] {
 	}
 }
 
-// round measures everything once that has its turn in this round. Who comes first
-// changes from round to round, because a processor that has just run something
-// else is slower at first.
+// round measures once everything that is due in this round. The order changes from
+// round to round, because a processor that has just run something else is slower at
+// first.
 func (b *bench) round(out io.Writer, round int) error {
 	for i := range b.running {
 		g := b.running[(i+round)%len(b.running)]
@@ -201,7 +200,7 @@ func (b *bench) round(out io.Writer, round int) error {
 	return b.latencies(out)
 }
 
-// throughput puts one variant under load and writes what it took.
+// throughput loads one variant and writes its results.
 func (b *bench) throughput(out io.Writer, c *site, warm, long time.Duration) error {
 	if _, err := c.load.run(warm, c.want()); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)
@@ -231,8 +230,7 @@ func (b *bench) throughput(out io.Writer, c *site, warm, long time.Duration) err
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
-// read says what a variant's Caddy and, if it needs one, Redis have taken so
-// far.
+// read returns the usage so far of a variant's Caddy and, if it uses one, of Redis.
 func (b *bench) read(c *site) (cpu time.Duration, use usage.Redis, err error) {
 	if c.redis {
 		if use, err = usage.ReadRedis(b.ctx, b.client, b.redis.pid); err != nil {
@@ -249,8 +247,8 @@ func (b *bench) read(c *site) (cpu time.Duration, use usage.Redis, err error) {
 	return cpu, use, nil
 }
 
-// latencies measures, one request at a time, what a request takes, beside what
-// Redis takes to answer a PING over a connection like that.
+// latencies measures the latency of single requests, and of a PING to Redis over a
+// similar connection.
 func (b *bench) latencies(out io.Writer) error {
 	r, err := b.pings.run(b.o.lone)
 	if err != nil {
@@ -274,13 +272,13 @@ func latency(out io.Writer, name string, r *result) {
 	fmt.Fprintf(out, "BenchmarkLatency/%s\t%d\t%.1f p50-us\t%.1f p99-us\n", name, r.requests, micros(r.quantile(0.5)), micros(r.quantile(0.99)))
 }
 
-// complaints are the errors that the Caddys have told of: a Redis that was away for
-// a moment makes the figures wrong.
+// complaints returns an error if a Caddy has logged one: an outage of Redis, however
+// short, invalidates the figures.
 func (b *bench) complaints() error {
 	for _, p := range b.servers {
-		// Warnings are of the configuration, and of the version of Redis.
+		// Warnings are about the configuration and the version of Redis.
 		if lines := p.lines(`"logger":"rate_limit"`); strings.Contains(lines, `"level":"error"`) {
-			return fmt.Errorf("%s: the figures are not what they should be:\n%s", p.name, lines)
+			return fmt.Errorf("%s: errors invalidate the figures:\n%s", p.name, lines)
 		}
 	}
 	return nil

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// build builds Caddy with Diana and Caddy with the others into dir, both as
-// the repository's Makefile does, where they are not built yet.
+// build builds Caddy with Diana and Caddy with the other plugins into dir, with the
+// flags of the Makefile, unless they are given.
 func build(ctx context.Context, dir string, o *options) error {
 	for _, b := range []struct {
 		file            *string
@@ -20,7 +20,7 @@ func build(ctx context.Context, dir string, o *options) error {
 	}{{&o.diana, "github.com/dianalimiter/diana", "./cmd/caddy"}, {&o.peers, "github.com/dianalimiter/diana/benchmarks", "./cmd/peercaddy"}} {
 		if *b.file != "" {
 			var err error
-			if *b.file, err = filepath.Abs(*b.file); err != nil { // it runs in a folder of its own
+			if *b.file, err = filepath.Abs(*b.file); err != nil { // it runs in another folder
 				return err
 			}
 			continue

@@ -19,7 +19,7 @@ import (
 	_ "github.com/dianalimiter/diana/benchmarks/redisrate"
 )
 
-// asCaddy makes this test's binary a Caddy, so that nothing has to be built.
+// asCaddy makes this test binary run as Caddy, so that nothing has to be built.
 const asCaddy = "HTTPBENCH_AS_CADDY"
 
 func TestMain(m *testing.M) {
@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestVariantsAreMeasured runs two short rounds of some variants, as real
-// processes. What is measured is left open: only that it was.
+// TestVariantsAreMeasured runs two short rounds of some variants in real processes and
+// checks that the results are complete, whatever the figures.
 func TestVariantsAreMeasured(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -59,7 +59,7 @@ func TestVariantsAreMeasured(t *testing.T) {
 			if !v.lone {
 				want["BenchmarkHTTP/"+v.name] = 2
 				if s.every > 1 {
-					want["BenchmarkHTTP/"+v.name] = 1 // the first round is for all
+					want["BenchmarkHTTP/"+v.name] = 1 // all are measured in the first round
 				}
 			}
 			if v.alone || v.lone {
@@ -69,18 +69,18 @@ func TestVariantsAreMeasured(t *testing.T) {
 	}
 	for name, n := range want {
 		if lines[name] != n {
-			t.Errorf("%s stands there %d times, want %d:\n%s", name, lines[name], n, out.String())
+			t.Errorf("%s is listed %d times, want %d:\n%s", name, lines[name], n, out.String())
 		}
 	}
 	for _, other := range []string{"local", "mholt", "bare-mholt"} {
 		if lines["BenchmarkHTTP/"+other] > 0 {
-			t.Errorf("%s was not asked for", other)
+			t.Errorf("%s was not selected", other)
 		}
 	}
 }
 
-// TestVariantsAreRead reads the Caddyfiles of all servers but that of the Caddy
-// that has another rate_limit.
+// TestVariantsAreRead checks that the Caddyfiles of all servers adapt, except that of
+// the Caddy with another rate_limit.
 func TestVariantsAreRead(t *testing.T) {
 	for _, s := range servers {
 		if s.name == "mholt" {
@@ -116,7 +116,7 @@ func TestAnswersAreRead(t *testing.T) {
 			go func() {
 				defer func() { _ = server.Close() }()
 				for _, p := range c.pieces {
-					_, _ = server.Write([]byte(p)) // the client may have seen enough
+					_, _ = server.Write([]byte(p)) // the client may have closed the connection
 				}
 			}()
 			status, err := newConn(client, "test", 1, false).answer()

@@ -12,24 +12,24 @@ import (
 	"time"
 )
 
-// slack is what an answer may take beyond the end of a load.
+// slack is the maximum delay of a response beyond the end of a load.
 const slack = 20 * time.Second
 
-// load sends one request after another over each of some connections, which it
-// keeps. Requests are written and answers read by hand, because the load shares
-// the machine with what it measures.
+// load sends requests sequentially over each of its persistent connections. It writes
+// requests and parses responses itself, because it shares the machine with what it
+// measures.
 type load struct {
 	conns []*conn
 }
 
-// result is what came of a load.
+// result is the result of a load.
 type result struct {
 	requests int
 	took     time.Duration
-	sorted   []time.Duration // how long each answer took
+	sorted   []time.Duration // latencies
 }
 
-// quantile is the time within which that part of the requests was answered.
+// quantile returns a quantile of the latency.
 func (r *result) quantile(q float64) time.Duration {
 	if len(r.sorted) == 0 {
 		return 0
@@ -37,8 +37,8 @@ func (r *result) quantile(q float64) time.Duration {
 	return r.sorted[min(len(r.sorted)-1, int(q*float64(len(r.sorted))))]
 }
 
-// dial opens the connections, to the addresses in turn. Requests are of many
-// clients, or all of one.
+// dial opens connections to the addresses in turn. The requests come from many
+// clients, or all from one.
 func dial(addrs []string, connections int, oneClient bool) (*load, error) {
 	l := new(load)
 	for i := range connections {
@@ -59,7 +59,7 @@ func (l *load) close() {
 	}
 }
 
-// run sends requests for a time. Every answer must have that status.
+// run sends requests for the duration d. Every response must have the given status.
 func (l *load) run(d time.Duration, status int) (*result, error) {
 	start := time.Now()
 	errs := make([]error, len(l.conns))
@@ -77,11 +77,11 @@ func (l *load) run(d time.Duration, status int) (*result, error) {
 	return r, errors.Join(errs...)
 }
 
-// conn is one connection, and the client's side of it.
+// conn is the client side of one connection.
 type conn struct {
 	net.Conn
 	request []byte
-	key     []byte // the part of the request that tells clients apart
+	key     []byte // the part of the request that identifies the client
 	hot     bool
 	answers []byte
 	random  *rand.Rand
@@ -91,7 +91,7 @@ type conn struct {
 const (
 	keyHeader = "X-Key"
 	keyDigits = 8
-	clients   = 10_000 // that requests come from at random
+	clients   = 10_000 // requests come from random ones
 )
 
 func newConn(c net.Conn, host string, seed uint64, hot bool) *conn {
@@ -102,7 +102,7 @@ func newConn(c net.Conn, host string, seed uint64, hot bool) *conn {
 	return &conn{
 		Conn: c, request: request, key: request[at : at+keyDigits], hot: hot,
 		answers: make([]byte, 0, 4096),
-		random:  rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // the same clients every time
+		random:  rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // reproducible
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *conn) run(end time.Time, status int) error {
 			return err
 		}
 		if got != status {
-			return fmt.Errorf("an answer with status %d: want %d", got, status)
+			return fmt.Errorf("status %d: want %d", got, status)
 		}
 		then := now
 		now = time.Now()
@@ -132,7 +132,7 @@ func (c *conn) run(end time.Time, status int) error {
 	return nil
 }
 
-// choose writes a client's number into the request.
+// choose sets the client's number in the request.
 func (c *conn) choose(client int) {
 	for i := keyDigits - 1; i >= 0; i-- {
 		c.key[i] = '0' + byte(client%10)
@@ -145,7 +145,7 @@ var (
 	contentLength = []byte("\r\nContent-Length: ")
 )
 
-// answer reads one answer and returns its status.
+// answer reads one response and returns its status.
 func (c *conn) answer() (status int, err error) {
 	b := c.answers[:0]
 	for {
@@ -159,10 +159,10 @@ func (c *conn) answer() (status int, err error) {
 			continue
 		}
 		if head < 12 {
-			return 0, fmt.Errorf("%q: want an HTTP answer", b)
+			return 0, fmt.Errorf("%q: want an HTTP response", b)
 		}
 		if status, err = strconv.Atoi(string(b[9:12])); err != nil {
-			return 0, fmt.Errorf("%q: want an HTTP answer", b[:head])
+			return 0, fmt.Errorf("%q: want an HTTP response", b[:head])
 		}
 		want, err := bodyLength(b[:head])
 		if err != nil {
@@ -172,12 +172,12 @@ func (c *conn) answer() (status int, err error) {
 			return status, nil
 		}
 		if len(b) > head+len(endOfHeader)+want || len(b) == cap(b) {
-			return 0, fmt.Errorf("%q: want one answer of at most %d bytes", b, cap(b))
+			return 0, fmt.Errorf("%q: want one response of at most %d bytes", b, cap(b))
 		}
 	}
 }
 
-// bodyLength reads how long the body behind a header is.
+// bodyLength returns the length of the body from a response header.
 func bodyLength(header []byte) (int, error) {
 	at := bytes.Index(header, contentLength)
 	if at < 0 {

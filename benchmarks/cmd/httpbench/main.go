@@ -1,7 +1,6 @@
-// Command httpbench measures Diana over HTTP beside a bare Caddy and beside
-// what is used in its place, all of them running at once and measured in turn,
-// round after round. Its output is that of Go's benchmarks, one line for each
-// variant and round.
+// Command httpbench measures Diana over HTTP and compares it with a bare Caddy and with
+// other limiters. All of them run at once and are measured in turn, in rounds. The
+// output has the format of Go benchmarks, one line per variant and round.
 package main
 
 import (
@@ -20,12 +19,12 @@ import (
 
 type options struct {
 	rounds      int
-	each        time.Duration // of load, for each variant in each round
-	lone        time.Duration // of one request after the other, likewise
+	each        time.Duration // load per variant and round
+	lone        time.Duration // sequential requests per variant and round
 	connections int
 	only        *regexp.Regexp
 
-	diana, peers string // Caddy with Diana, and with what it is compared to; empty: not yet built
+	diana, peers string // Caddy with Diana, and with the other limiters; empty: build it
 }
 
 func main() {
@@ -68,9 +67,9 @@ func measure(ctx context.Context, o options, only string) (err error) {
 	return run(ctx, o, dir, os.Stdout)
 }
 
-// run measures all variants, in turn, round by round.
+// run measures all variants in turn, in rounds.
 func run(ctx context.Context, o options, dir string, out io.Writer) error {
-	// One thread for the load leaves the most to what is measured.
+	// A single thread for the load leaves most of the machine to what is measured.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	b, err := start(ctx, o, dir)
 	if err != nil {

@@ -13,31 +13,31 @@ import (
 	"time"
 )
 
-// process is a server that runs beside this program.
+// process is a server process.
 type process struct {
 	name string
 	addr string
 	pid  int
 
 	cmd   *exec.Cmd
-	log   string // the file that it writes to
+	log   string // file of its output
 	ended chan struct{}
 }
 
 const (
-	bootTime = 30 * time.Second // what a server may take to listen, on a busy machine
+	bootTime = 30 * time.Second // maximum time until a server listens, on a loaded machine
 	stopTime = 10 * time.Second
 )
 
-// startProcess runs a server and returns when it listens at addr.
+// startProcess starts a server and returns when it listens on addr.
 func startProcess(ctx context.Context, dir, name, addr, program string, args ...string) (*process, error) {
 	p := &process{name: name, addr: addr, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
 	file, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }()                // the server has its own
-	p.cmd = exec.CommandContext(ctx, program, args...) //nolint:gosec // one of our own
+	defer func() { _ = file.Close() }()                // the server has its own descriptor
+	p.cmd = exec.CommandContext(ctx, program, args...) //nolint:gosec // our own program
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, file, file
 	p.cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
 	if err := p.cmd.Start(); err != nil {
@@ -46,7 +46,7 @@ func startProcess(ctx context.Context, dir, name, addr, program string, args ...
 	p.pid = p.cmd.Process.Pid
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // its log says why it ended
+		_ = p.cmd.Wait() // the log has the reason
 	}()
 	if err := p.listens(ctx); err != nil {
 		p.stop()
@@ -74,7 +74,7 @@ func (p *process) listens(ctx context.Context) error {
 	}
 }
 
-// lines are those of the server's log that hold a text.
+// lines returns the lines of the server's log that contain a text.
 func (p *process) lines(text string) string {
 	all, err := os.ReadFile(p.log)
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *process) lines(text string) string {
 }
 
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended, which is as good
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
 	select {
 	case <-p.ended:
 	case <-time.After(stopTime):
@@ -99,7 +99,7 @@ func (p *process) stop() {
 	}
 }
 
-// startRedis runs a Redis that keeps nothing on disk.
+// startRedis starts a Redis without persistence.
 func startRedis(ctx context.Context, dir string) (*process, error) {
 	port, err := freePort()
 	if err != nil {
@@ -109,7 +109,7 @@ func startRedis(ctx context.Context, dir string) (*process, error) {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir)
 }
 
-// startCaddy runs one instance of a server.
+// startCaddy starts one instance of a server.
 func (s *server) startCaddy(ctx context.Context, o options, dir, name string, ports []int, redisAddr string) (*process, error) {
 	file := filepath.Join(dir, name+".Caddyfile")
 	if err := os.WriteFile(file, []byte(s.caddyfile(ports, redisAddr)), 0o600); err != nil {

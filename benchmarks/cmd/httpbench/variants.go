@@ -6,61 +6,60 @@ import (
 	"strings"
 )
 
-// server is one Caddy, or several alike that share their load. All its variants
-// run in it at once, each on a port of its own, so that they differ by nothing
-// else: a process with more in its memory, say, collects garbage less often, and
-// each of its requests takes less.
+// server is one Caddy, or several equal instances that share their load. All its
+// variants run in it at once, on different ports, so that they differ in nothing else:
+// a process with a larger heap, for example, collects garbage less often, and its
+// requests are cheaper.
 type server struct {
 	name      string
-	peer      bool   // it is the Caddy without Diana
-	store     string // Diana's, if it has one
+	peer      bool   // the Caddy without Diana
+	store     string // options of Diana's store, if any
 	instances int    // 0: one
-	every     int    // it is measured in every so many-th round, for as many times as long; 0: in each
+	every     int    // measured only in every n-th round, n times as long; 0: in each
 	variants  []variant
-	asked     bool // for any of them
+	asked     bool // for any instance
 }
 
-// variant is a site of a server. The first one of each server is bare, and the
-// others are compared with it in the same round.
+// variant is a site of a server. The first one of each server is bare; the others are
+// compared with it in the same round.
 type variant struct {
 	name   string
-	site   string // what it has before its answer
-	redis  bool   // it needs Redis
-	hot    bool   // all requests are of one client
-	denied bool   // all requests but the first are
-	alone  bool   // its latency is measured too, with one connection
-	lone   bool   // and nothing else is
+	site   string // directives before respond
+	redis  bool   // uses Redis
+	hot    bool   // all requests from one client
+	denied bool   // all requests but the first are denied
+	alone  bool   // latency with one connection is measured, too
+	lone   bool   // only latency is measured
 }
 
-// Rules that every request passes, and one that every request but the first
-// fails.
+// Rules that admit every request, and one that admits only the first.
 const (
 	ruleGCRA    = "rule 1000000/1s gcra"
 	ruleSliding = "rule 1000000/1m sliding_window"
 	ruleOnce    = "rule 1/10h gcra"
 )
 
-// redisAddress stands in a configuration for where Redis is.
+// redisAddress is a placeholder in a configuration for the address of Redis.
 const redisAddress = "REDIS_ADDRESS"
 
 var servers = []server{
 	{name: "local", variants: []variant{
 		{name: "bare", alone: true},
-		{name: "bare-again"}, // what differs from itself is not measured
+		{name: "bare-again"}, // shows the error of the measurement
 		{name: "local", site: diana("local", "off", ruleGCRA), alone: true},
 		{name: "local-draft", site: diana("local-draft", "draft", ruleGCRA)},
-		// What a refusal costs Caddy whoever refuses, and Diana's.
+		// The cost of a denial in Caddy itself, and with Diana.
 		{name: "bare-denied", site: "error 429", hot: true, denied: true},
 		{name: "local-denied", site: diana("local-denied", "off", ruleOnce), hot: true, denied: true},
 	}},
-	// A machine that is busy for a moment must not look like a Redis that is away.
+	// A load peak on the machine must not exceed the timeout.
 	{name: "redis", store: "timeout 2s", every: 4, variants: []variant{
 		{name: "bare-redis", alone: true},
 		{name: "redis-gcra", site: diana("redis-gcra", "off", ruleGCRA), redis: true, alone: true},
 		{name: "redis-sliding_window", site: diana("redis-sliding_window", "off", ruleSliding), redis: true},
 		{name: "redis-denied", site: diana("redis-denied", "off", ruleOnce), redis: true, hot: true, denied: true},
 	}},
-	// One client, who may, of three instances. What they lease grows with what they use.
+	// One admitted client of three instances. Leases grow with use.
 	{name: "three", store: "timeout 2s\n lease 50ms", instances: 3, every: 10, variants: []variant{
 		{name: "bare-three"},
 		{name: "redis-leased", site: diana("redis-leased", "off", ruleGCRA), redis: true, hot: true},
@@ -80,12 +79,12 @@ var servers = []server{
 	}},
 }
 
-// diana is the directive with one zone.
+// diana returns the directive with one zone.
 func diana(zone, headers, rule string) string {
 	return fmt.Sprintf("rate_limit {\n headers %s\n zone %s {\n key {header.X-Key}\n %s\n }\n }", headers, zone, rule)
 }
 
-// caddyfile is the server's whole configuration, with a port for each variant.
+// caddyfile returns the server's configuration, with a port for each variant.
 func (s *server) caddyfile(ports []int, redisAddr string) string {
 	var b strings.Builder
 	b.WriteString("{\n admin off\n auto_https off\n persist_config off\n")
@@ -99,7 +98,7 @@ func (s *server) caddyfile(ports []int, redisAddr string) string {
 	return b.String()
 }
 
-// want is the status of every answer.
+// want returns the expected status of every response.
 func (v *variant) want() int {
 	if v.denied {
 		return http.StatusTooManyRequests

@@ -1,5 +1,5 @@
-// Command peercaddy is a Caddy with what Diana is measured against. Diana is
-// not in it: it and mholt/caddy-ratelimit claim the same name.
+// Command peercaddy is a Caddy with the limiters that Diana is compared with. It does
+// not contain Diana, because mholt/caddy-ratelimit registers the same module.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command table reads the output of Go benchmarks and prints one Markdown table
-// of what Diana's users and engineers ask about: medians over the rounds, and
-// what stands beside them in the same round.
+// Command table reads the output of Go benchmarks and prints a Markdown table of
+// Diana's performance goals: medians over the rounds, and comparisons within the same
+// round.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 type row struct {
 	what   string
 	figure string
-	beside string // what it is compared with, and how it compares
+	beside string // comparison and its result
 	goal   string
 }
 
@@ -56,7 +56,7 @@ func write(w io.Writer, title string, rows []row) error {
 	return err
 }
 
-// machine names what the figures are from.
+// machine describes the machine of the figures.
 func machine() string {
 	cpu := runtime.GOARCH
 	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {

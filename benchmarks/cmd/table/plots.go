@@ -10,10 +10,10 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// chart is one picture: what grows, and what that does.
+// chart is one chart: a parameter and its effect.
 type chart struct {
 	file, title, x, y string
-	lines             bool // instead of bars
+	lines             bool // lines instead of bars
 	ticks             []string
 	series            []series
 }

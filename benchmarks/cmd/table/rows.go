@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// rows are all lines of the table, in the order of the goals.
+// rows returns the rows of the table, in the order of the goals.
 func rows(s samples) []row {
 	var all []row
 	for _, part := range []func(samples) []row{inProcess, growth, memory, peers, redis, http, denied, leased, latency} {
@@ -17,7 +17,7 @@ func rows(s samples) []row {
 
 const cpu = "cpu-ns/op"
 
-// inProcess is what one request costs in this process, handler and all.
+// inProcess returns the cost of one request in process, with the complete handler.
 func inProcess(s samples) []row {
 	var all []row
 	for _, v := range []struct{ name, what, goal string }{
@@ -44,18 +44,17 @@ func inProcess(s samples) []row {
 	return all
 }
 
-// perCall is the time and the allocations of one call.
+// perCall formats the time and the allocations of one call.
 func perCall(s samples, name string) string {
 	return number(s.median(name, cpu), "%.0f ns") + ", " + number(s.median(name, "allocs/op"), "%.0f allocs") +
 		number(s.median(name, "B/op"), " (%.0f B)")
 }
 
-// growth is what more processors and more keys do.
+// growth returns the effect of more processors and more keys.
 func growth(s samples) []row {
 	one, two := "AllowParallel/gcra@1", "AllowParallel/gcra@2"
 	faster := s.paired(one, two, "ns/op", ratio)
-	// What both processors together spend on a request cannot be disturbed by
-	// other programs' share of them.
+	// CPU time, unlike elapsed time, does not include other programs.
 	could := 2 * s.median(one, cpu) / s.median(two, cpu)
 	small, big := "Table/keys=10k/decide", "Table/keys=10M/decide"
 	floor := s.median("Table/keys=0/gc", cpu) / 1e6
@@ -96,7 +95,7 @@ func memory(s samples) []row {
 	return all
 }
 
-// peers are those that can be used in this process, the same requests put to all.
+// peers compares limiters in process with the same requests.
 func peers(s samples) []row {
 	var all []row
 	for _, v := range []struct{ name, what string }{
@@ -116,7 +115,7 @@ func peers(s samples) []row {
 	return all
 }
 
-// redis is what a decision takes of Redis.
+// redis returns the cost of a decision in Redis.
 func redis(s samples) []row {
 	var all []row
 	for _, v := range []struct{ name, what, goal string }{
@@ -150,8 +149,7 @@ func redis(s samples) []row {
 	})
 }
 
-// http is a whole Caddy under load, beside one that does nothing else and shares
-// its process.
+// http compares a Caddy under load with a bare site in the same process.
 func http(s samples) []row {
 	var all []row
 	for _, v := range []struct{ name, beside, what, goal string }{
@@ -171,8 +169,8 @@ func http(s samples) []row {
 	return all
 }
 
-// denied is a client that is over its limit all the time, or whom a handler
-// denies that does nothing else.
+// denied compares the denial of a client over its limit with that by a handler that
+// only denies.
 func denied(s samples) []row {
 	var all []row
 	for _, v := range []struct{ name, beside, what, goal string }{
@@ -193,7 +191,7 @@ func denied(s samples) []row {
 	return all
 }
 
-// leased is a client that may, and whose limit three instances lease.
+// leased returns the cost for an admitted client whose limit three instances lease.
 func leased(s samples) []row {
 	name, goal := "redis-leased", "≤ +2 us, ≤ 0.02 calls"
 	return []row{
@@ -223,7 +221,7 @@ func besideBare(s samples, name, bare string) string {
 		number(100*s.paired("HTTP/"+name, "HTTP/"+bare, "req/s", ratio), ", %.0f%% req/s of bare")
 }
 
-// more is by how many microseconds something takes more, and how sure that is.
+// more formats a difference in microseconds with its confidence interval.
 func more(all []float64) string {
 	text := number(median(all), "%+.1f us")
 	if low, high := interval(all); !math.IsNaN(low) {
@@ -232,7 +230,7 @@ func more(all []float64) string {
 	return text
 }
 
-// latency is what one request at a time takes.
+// latency returns the latency of sequential requests.
 func latency(s samples) []row {
 	ping := s.median("Latency/ping", "p50-us")
 	least := s.paired("Latency/floor-script", "Latency/bare-peers", "p50-us", difference)
@@ -257,7 +255,7 @@ func latency(s samples) []row {
 
 const notMeasured = "not measured"
 
-// number formats a figure, and says so where there is none.
+// number formats a figure, or reports that it is missing.
 func number(v float64, format string) string {
 	if math.IsNaN(v) {
 		return notMeasured

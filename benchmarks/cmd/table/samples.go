@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// samples are the values of benchmarks by name and unit, a value for each round.
-// A benchmark stands there by its name and by name@processors.
+// samples are the values of benchmarks by name and unit, one per round. A benchmark is
+// listed by its name and by name@processors.
 type samples map[string]map[string][]float64
 
 var processors = regexp.MustCompile(`-\d+$`)
 
-// read reads lines as Go's benchmarks write them, and passes over all others.
+// read parses the lines of Go benchmarks and skips all others.
 func read(r io.Reader) (samples, error) {
 	s := make(samples)
 	lines := bufio.NewScanner(r)
@@ -54,11 +54,11 @@ func (s samples) add(name, unit string, v float64) {
 	s[name][unit] = append(s[name][unit], v)
 }
 
-// median is that over all rounds, NaN if the benchmark did not run.
+// median returns the median over all rounds, or NaN if the benchmark did not run.
 func (s samples) median(name, unit string) float64 { return median(s[name][unit]) }
 
-// paired is the median over the rounds of what f makes of two benchmarks of the
-// same round, so that what slows down a round as a whole falls out.
+// paired returns the median over the rounds of f applied to two benchmarks of the same
+// round, which cancels out what slows down a whole round.
 func (s samples) paired(a, b, unit string, f func(a, b float64) float64) float64 {
 	return median(s.pairs(a, b, unit, f))
 }
@@ -71,9 +71,8 @@ func (s samples) pairs(a, b, unit string, f func(a, b float64) float64) (all []f
 	return all
 }
 
-// interval is where the median lies with 95% certainty, whatever the values'
-// distribution: between two of them, in their order. It is NaN where there are
-// too few.
+// interval returns the distribution-free 95% confidence interval of the median, which
+// is between two order statistics, or NaN if there are too few values.
 func interval(values []float64) (low, high float64) {
 	n := float64(len(values))
 	rank := int(math.Floor((n - 1.96*math.Sqrt(n)) / 2))

@@ -41,15 +41,15 @@ PASS
 		}
 	}
 	if low, high := interval(s["HTTP/local"]["cpu-us/op"]); !math.IsNaN(low) || !math.IsNaN(high) {
-		t.Errorf("of three values the median is taken to be certain: %v to %v", low, high)
+		t.Errorf("three values have a confidence interval: %v to %v", low, high)
 	}
 	if v := s.median("HTTP/none", "req/s"); !math.IsNaN(v) {
 		t.Errorf("a benchmark that did not run: %v", v)
 	}
 }
 
-// TestIntervalHoldsTheMedian draws many samples. The median of what they are drawn
-// from lies outside of their intervals in one of twenty.
+// TestIntervalHoldsTheMedian draws many samples and checks that the median of their
+// distribution is outside of one in twenty intervals.
 func TestIntervalHoldsTheMedian(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{9, 20, 81} {
@@ -58,7 +58,7 @@ func TestIntervalHoldsTheMedian(t *testing.T) {
 		for range tries {
 			all := make([]float64, n)
 			for i := range all {
-				all[i] = math.Exp(3 * random.NormFloat64()) // whose median is 1
+				all[i] = math.Exp(3 * random.NormFloat64()) // the median is 1
 			}
 			low, high := interval(all)
 			if low > 1 || high < 1 {
@@ -66,12 +66,12 @@ func TestIntervalHoldsTheMedian(t *testing.T) {
 			}
 		}
 		if part := float64(outside) / tries; part > 0.06 || n == 81 && part < 0.02 {
-			t.Errorf("%.3f of the intervals of %d values do not hold the median, want 0.05, of few values less", part, n)
+			t.Errorf("%.3f of the intervals of %d values do not contain the median, want 0.05, or less for few values", part, n)
 		}
 	}
 }
 
-// results are those of one round.
+// results returns the results of one round.
 func results(t *testing.T) samples {
 	t.Helper()
 	f, err := os.Open("testdata/results.txt")
@@ -86,8 +86,8 @@ func results(t *testing.T) samples {
 	return s
 }
 
-// TestEveryRowHasItsFigures reads one round of everything that benchmarks/run
-// measures.
+// TestEveryRowHasItsFigures checks that one round of benchmarks/run has the figures of
+// every row.
 func TestEveryRowHasItsFigures(t *testing.T) {
 	s := results(t)
 	var b strings.Builder
@@ -101,7 +101,7 @@ func TestEveryRowHasItsFigures(t *testing.T) {
 	}
 }
 
-// TestPlots draws the charts and looks for what they say.
+// TestPlots draws the charts and checks their texts.
 func TestPlots(t *testing.T) {
 	s := results(t)
 	folder := t.TempDir()

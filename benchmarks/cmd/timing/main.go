@@ -1,5 +1,5 @@
-// Command timing draws docs/timing.svg: what each algorithm makes of the same
-// requests. It asks the algorithms themselves, by a clock of its own.
+// Command timing draws docs/timing.svg: the decisions of each algorithm for the same
+// requests. It runs the algorithms with a virtual clock.
 package main
 
 import (
@@ -27,7 +27,7 @@ const (
 	first  = 100 * window
 )
 
-// rows are the algorithms in the order of docs/algorithms.md, from the bottom.
+// rows are the algorithms in the order of docs/algorithms.md, from bottom to top.
 var rows = []struct{ label, name, options string }{
 	{"leaky_bucket", "leaky_bucket", `{"burst":5}`},
 	{"token_bucket step 1s", "token_bucket", `{"step":1000000000}`},
@@ -38,8 +38,8 @@ var rows = []struct{ label, name, options string }{
 	{"fixed_window", "fixed_window", `{}`},
 }
 
-// arrivals are the instants of the requests: eight at once before a second
-// ends, eight after it began, then one every 110 ms.
+// arrivals returns the times of the requests: eight at the end of a second, eight at
+// the beginning of the next, then one every 110 ms.
 func arrivals() (list []int64) {
 	for _, at := range []int64{850_000, 1_150_000} {
 		for i := range int64(8) {
@@ -52,7 +52,7 @@ func arrivals() (list []int64) {
 	return list
 }
 
-// outcome is what became of the requests of one row, in seconds.
+// outcome is the results of the requests of one row, in seconds.
 type outcome struct{ admitted, denied, left []float64 }
 
 func judge(name, options string) (o outcome, err error) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The picture in the documentation is what the algorithms do now.
+// TestPictureIsTrue checks that docs/timing.svg is what the algorithms do now.
 func TestPictureIsTrue(t *testing.T) {
 	want, err := drawing()
 	if err != nil {
@@ -14,12 +14,12 @@ func TestPictureIsTrue(t *testing.T) {
 	}
 	got, err := os.ReadFile("../../../docs/timing.svg")
 	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("docs/timing.svg (%v) is another picture: run go run ./cmd/timing in benchmarks/", err)
+		t.Errorf("docs/timing.svg (%v) is stale: run go run ./cmd/timing in benchmarks/", err)
 	}
 }
 
-// Each row shows what docs/algorithms.md says of it: how many pass of the two
-// bursts, which lie in one window of a second.
+// TestRowsKeepTheirBounds checks that of the two bursts, which are within one window of
+// a second, as many requests pass as docs/algorithms.md states.
 func TestRowsKeepTheirBounds(t *testing.T) {
 	for _, row := range rows {
 		o, err := judge(row.name, row.options)
@@ -40,7 +40,7 @@ func TestRowsKeepTheirBounds(t *testing.T) {
 			t.Errorf("%s: %d pass of the bursts, want %d", row.label, passed, want)
 		}
 		if row.name == "leaky_bucket" && len(o.left) == 0 {
-			t.Error("nobody waits in the queue")
+			t.Error("no request waits in the queue")
 		}
 	}
 }
