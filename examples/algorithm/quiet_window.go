@@ -1,5 +1,5 @@
-// Package algorithm adds a seventh algorithm to Diana, in this one file: a model
-// for others. docs/new-algorithm.md explains it, and how to build a Caddy with it.
+// Package algorithm adds a seventh algorithm to Diana in one file, as an example for
+// others. docs/new-algorithm.md explains it and how to build Caddy with it.
 package algorithm
 
 import (
@@ -10,13 +10,12 @@ import (
 
 func init() { caddy.RegisterModule((*QuietWindow)(nil)) }
 
-// QuietWindow admits limit requests until the client has been quiet for a whole
-// window, counted from the last request that was admitted: a rule such as
-// 5/15m quiet_window gives a client five attempts, and five more only after it
-// has left off for a quarter of an hour.
+// QuietWindow admits limit requests until no request has been admitted for a whole
+// window. A rule such as 5/15m quiet_window gives a client five attempts, and five more
+// only 15 minutes after the last admitted one.
 //
-// In any window at most limit pass. The time of the last request and a count are
-// kept for each key.
+// In any window at most limit requests pass. The state of a key is the time of the last
+// admitted request and a count.
 type QuietWindow struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -27,8 +26,7 @@ func (*QuietWindow) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// Kind implements [algorithms.Algorithm]. There are no options that would give
-// the state another meaning.
+// Kind implements [algorithms.Algorithm]. No option changes the meaning of the state.
 func (*QuietWindow) Kind() string { return "quiet_window" }
 
 // Compile implements [algorithms.Algorithm].
@@ -39,8 +37,8 @@ func (*QuietWindow) Compile(sp algorithms.Spec) (algorithms.Rule, error) {
 	return &rule{sp.Share(sp.Limit), sp.Window}, nil
 }
 
-// rule keeps {last, used}: when the last request was admitted, and how many were
-// since the client was quiet. used is 0 in a state that was never written.
+// rule has the state {last, used}: the time of the last admitted request, and the
+// number of requests admitted since the last quiet window. used is 0 in a new state.
 type rule struct{ limit, window int64 }
 
 func (q *rule) Limit() int64    { return q.limit }
@@ -49,7 +47,7 @@ func (q *rule) Capacity() int64 { return q.limit }
 func (q *rule) Words() int      { return 2 }
 func (q *rule) Args() []int64   { return []int64{q.limit, q.window} }
 
-// used is what counts at now, and for how long if nobody comes.
+// used returns the count at now and for how long it lasts without further requests.
 func (q *rule) used(s algorithms.State, now int64) (used, left int64) {
 	if left = s[0] + q.window - now; s[1] == 0 || left <= 0 {
 		return 0, 0
@@ -57,8 +55,8 @@ func (q *rule) used(s algorithms.State, now int64) (used, left int64) {
 	return s[1], left
 }
 
-// Repair implements [algorithms.Rule]: nobody is held longer than a window
-// because the clock was set back.
+// Repair implements [algorithms.Rule]. After the clock is set back, no request is
+// denied for longer than a window.
 func (q *rule) Repair(s algorithms.State, now int64) bool {
 	if s[1] == 0 || s[0] <= now {
 		return false
@@ -87,7 +85,7 @@ func (q *rule) Charge(s algorithms.State, now, cost, _ int64) {
 	s[0], s[1] = now, used+cost
 }
 
-// Owe implements [algorithms.Rule]: at most one further limit of debt.
+// Owe implements [algorithms.Rule]. The debt is at most one limit.
 func (q *rule) Owe(s algorithms.State, now, cost int64) {
 	used, _ := q.used(s, now)
 	if cost = min(cost, max(0, 2*q.limit-used)); cost > 0 {
@@ -101,8 +99,8 @@ func (q *rule) Numbers(s algorithms.State, now int64) (remaining, reset int64) {
 	return max(0, q.limit-used), left
 }
 
-// Lua implements [algorithms.Algorithm]: the same, in the same order.
-// scripts/README.md says what comes in and what goes out.
+// Lua implements [algorithms.Algorithm] with the same steps as Judge, Charge and Owe.
+// scripts/README.md describes its inputs and outputs.
 func (*QuietWindow) Lua() string {
 	return `
 local unpack, pack = struct.unpack, struct.pack

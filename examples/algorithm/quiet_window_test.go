@@ -30,7 +30,7 @@ func compile(t *testing.T, limit, window int64) algorithms.Rule {
 	return r
 }
 
-// TestTimeline is what the algorithm means, instant by instant.
+// TestTimeline specifies the algorithm as a timeline.
 func TestTimeline(t *testing.T) {
 	r := compile(t, 2, 100)
 	s := make(algorithms.State, r.Words())
@@ -50,7 +50,7 @@ func TestTimeline(t *testing.T) {
 		{now: 600, cost: 1, want: algorithms.Verdict{Admit: true}, remaining: 1, reset: 100},
 	} {
 		if stepped := r.Repair(s, c.now); stepped != (c.steps > 0) {
-			t.Errorf("%d: mended %v", c.now, stepped)
+			t.Errorf("%d: repaired %v", c.now, stepped)
 		}
 		got := r.Judge(s, c.now, c.cost, c.held)
 		if got.Admit {
@@ -63,7 +63,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestRejectedRules(t *testing.T) {
 	for _, sp := range []algorithms.Spec{{Limit: 0, Window: 1, Cost: 1}, {Limit: 1, Window: 0, Cost: 1}, {Limit: 1, Window: 1, Cost: 2}} {
 		if _, err := new(QuietWindow).Compile(sp); err == nil {
 			t.Errorf("%+v compiles", sp)
@@ -75,7 +75,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// probe calls a judge with a clock of one's own.
+// probe runs the Lua functions with a virtual clock.
 const probe = `local judge = (function()
 %send)()
 local s = ARGV[2] ~= '' and ARGV[2] or nil
@@ -83,8 +83,8 @@ local p = ARGV[5] ~= '' and tonumber(ARGV[5]) or nil
 local ok, state, i, j, reset, stepped = judge(ARGV[1], 1, s, 1, tonumber(ARGV[3]), tonumber(ARGV[4]), p)
 return { ok and 1 or 0, state or '', i, j, reset and string.format('%%.0f', reset) or '', stepped and 1 or 0 }`
 
-// TestLuaAgrees takes both arithmetics over one random trace: edges, debts, and
-// steps of the clock. Verdicts and states must be the same.
+// TestLuaAgrees runs a random trace with edges, debts and clock steps on Go and on Lua.
+// Verdicts and states must be equal.
 func TestLuaAgrees(t *testing.T) {
 	client := redistest.Start(t).Client()
 	seed := rand.Uint64()
@@ -133,7 +133,7 @@ func TestLuaAgrees(t *testing.T) {
 	}
 }
 
-// packed writes numbers as Redis keeps them.
+// packed encodes numbers as they are stored in Redis.
 func packed[T ~[]int64](words T) string {
 	var b []byte
 	for _, w := range words {
@@ -149,8 +149,8 @@ func number(v bool) int64 {
 	return 0
 }
 
-// TestServes runs it in a real Caddy: counted here, in Redis, and here again when
-// Redis is gone.
+// TestServes runs the algorithm in a real Caddy: in the local store, in Redis, and in
+// the local store again after Redis is down.
 func TestServes(t *testing.T) {
 	server := redistest.Start(t)
 	for name, store := range map[string]string{"local": "", "redis": "store redis localhost:6379"} {
