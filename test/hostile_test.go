@@ -75,8 +75,8 @@ func TestHostileNumbersAndLists(t *testing.T) {
 		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "gcra", "name": "gcra"}}]}`: "/zones/z/rules/0/algorithm/name: stands twice",
 		`{"shadow": true, "shadow": false}`:                                                        "/zones/z/shadow: stands twice",
 	} {
-		if said := s.rejected(zoneDocument(zone)); !strings.Contains(said, want) || len(said) > 600 {
-			t.Errorf("%.80s: %q, want %q", zone, said, want)
+		if msg := s.rejected(zoneDocument(zone)); !strings.Contains(msg, want) || len(msg) > 600 {
+			t.Errorf("%.80s: %q, want %q", zone, msg, want)
 		}
 	}
 	s.apply(zoneDocument(`{"rules": [` + repeat(config.MaxRules, rule) + `]}`))

@@ -269,22 +269,22 @@ func meterRoom(a algorithms.Algorithm, sp algorithms.Spec) (room, l *big.Int) {
 	g := new(big.Int).GCD(nil, nil, limit, window)
 	l, w := new(big.Int).Div(limit, g), new(big.Int).Div(window, g)
 	burst, wait, step := limit, new(big.Int), new(big.Int)
-	var said int64
+	var configured int64
 	switch a := a.(type) {
 	case *algorithms.GCRA:
-		said = a.Burst
+		configured = a.Burst
 	case *algorithms.TokenBucket:
-		said, step = a.Burst, big.NewInt(time.Duration(a.Step).Microseconds())
+		configured, step = a.Burst, big.NewInt(time.Duration(a.Step).Microseconds())
 	case *algorithms.LeakyBucket:
-		said = a.Burst
+		configured = a.Burst
 		if !a.NoDelay {
 			burst, wait = queue(a.Burst, sp.MaxWait, l, w)
 		}
 	default:
 		return new(big.Int), big.NewInt(1)
 	}
-	if said > 0 {
-		burst = big.NewInt(said)
+	if configured > 0 {
+		burst = big.NewInt(configured)
 	}
 	room = new(big.Int).Mul(burst, w)
 	room.Add(room, wait.Mul(wait, l))

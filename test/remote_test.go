@@ -91,7 +91,7 @@ func isRejection(err error) bool {
 }
 
 // rejected writes a document that must be rejected and returns the error.
-func (r *ruledSite) rejected(document string) (said string) {
+func (r *ruledSite) rejected(document string) (msg string) {
 	r.Helper()
 	before := rejections(r.T)
 	r.write(document)
@@ -100,10 +100,10 @@ func (r *ruledSite) rejected(document string) (said string) {
 		if rejections(r.T) == before || !isRejection(err) {
 			return false
 		}
-		said = err.Error()
+		msg = err.Error()
 		return true
 	})
-	return said
+	return msg
 }
 
 func zoneDocument(zone string) string { return `{"zones": {"z": ` + zone + `}}` }
@@ -171,12 +171,12 @@ func TestRejectedDocuments(t *testing.T) {
 		`{"overrides": [{"key": ["x", "y"], "unlimited": true}, {"key": ["x", "y"], "unlimited": true}]}`: `/zones/z/overrides/1: override ["x" "y"] stands twice`,
 		`{"match": []}`: `/zones/z/match: unknown`,
 	} {
-		if said := s.rejected(zoneDocument(zone)); !strings.Contains(said, want) {
-			t.Errorf("%s: %q, want %q", zone, said, want)
+		if msg := s.rejected(zoneDocument(zone)); !strings.Contains(msg, want) {
+			t.Errorf("%s: %q, want %q", zone, msg, want)
 		}
 	}
-	if said := s.rejected(`{"zones": {"z": {}, "y": 7}}`); said != "/zones/y: 7: want an object" {
-		t.Errorf("%q", said)
+	if msg := s.rejected(`{"zones": {"z": {}, "y": 7}}`); msg != "/zones/y: 7: want an object" {
+		t.Errorf("%q", msg)
 	}
 	s.want(req{}, 200, 200, 429)
 	if lines := s.log.lines(t, "the rules from outside are refused: those before them stay in force"); len(lines) < 12 || lines[0]["source"] != "file" {

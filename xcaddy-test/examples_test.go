@@ -167,10 +167,10 @@ func runSingle(t *testing.T, file, shell string) (printed string, took time.Dura
 func runShared(t *testing.T, file, shell string) (printed string, took time.Duration) {
 	t.Helper()
 	redis := harness.StartRedis(t)
-	places := []string{"caddy ", harness.Binary() + " ", "localhost:", "127.0.0.1:"}
+	replacements := []string{"caddy ", harness.Binary() + " ", "localhost:", "127.0.0.1:"}
 	for _, port := range []string{"8081", "8082", "8083", "2021", "2022", "2023"} {
 		free := fmt.Sprint(harness.FreePort(t))
-		places = append(places, port, free)
+		replacements = append(replacements, port, free)
 		if port < "8" {
 			// The last command stops them, but runs only if the others succeed.
 			stop := harness.Command(t.TempDir(), "stop", "--address", "127.0.0.1:"+free)
@@ -178,7 +178,7 @@ func runShared(t *testing.T, file, shell string) (printed string, took time.Dura
 		}
 	}
 	// One replacer, because one port may contain another's digits.
-	shell = strings.NewReplacer(places...).Replace(shell)
+	shell = strings.NewReplacer(replacements...).Replace(shell)
 	return runShell(t, filepath.Dir(file), shell, "REDIS="+redis.Addr)
 }
 

@@ -57,7 +57,7 @@ func goThrough(t *testing.T, redis *harness.Redis, instances []*harness.Caddy, b
 	m.gone = time.Now()
 	m.before = fallbacks(t, instances) - m.before
 	begin(redis, t)
-	away(t, instances)
+	wantFallback(t, instances)
 	m.fallback = time.Now()
 	time.Sleep(3 * time.Second)
 	end(redis, t)
@@ -128,9 +128,9 @@ func shared(t *testing.T, instances []*harness.Caddy, within time.Duration) {
 	})
 }
 
-// away fails the test unless both instances report the store down and each enforces
+// wantFallback fails the test unless both instances report the store down and each enforces
 // half of the limit.
-func away(t *testing.T, instances []*harness.Caddy) {
+func wantFallback(t *testing.T, instances []*harness.Caddy) {
 	t.Helper()
 	passed := 0
 	for _, c := range instances {

@@ -39,12 +39,12 @@ type Handler struct {
 	// The address of Redis, host:port.
 	Address string `json:"address,omitempty"`
 
-	mu    sync.Mutex
-	conn  net.Conn
-	r     *bufio.Reader
-	ask   []byte
-	reply string
-	queue queue
+	mu      sync.Mutex
+	conn    net.Conn
+	r       *bufio.Reader
+	command []byte
+	reply   string
+	queue   queue
 }
 
 // CaddyModule returns the Caddy module information.
@@ -58,7 +58,7 @@ func (h *Handler) Provision(caddy.Context) (err error) {
 	case doNothing, doError:
 		return nil
 	case doPing:
-		h.ask, h.reply = []byte("PING\r\n"), "+PONG\r\n"
+		h.command, h.reply = []byte("PING\r\n"), "+PONG\r\n"
 	case doScript, doShared:
 		h.reply = ":1\r\n"
 	default:
@@ -78,7 +78,7 @@ func (h *Handler) Provision(caddy.Context) (err error) {
 		return err
 	}
 	name, err := h.r.ReadString('\n')
-	h.ask = []byte("EVALSHA " + strings.TrimSpace(name) + " 0\r\n")
+	h.command = []byte("EVALSHA " + strings.TrimSpace(name) + " 0\r\n")
 	return err
 }
 
@@ -98,11 +98,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return caddyhttp.HandlerError{Err: errFloor, StatusCode: http.StatusTooManyRequests}
 	}
 	if h.conn != nil {
-		ask := h.roundTrip
+		call := h.roundTrip
 		if h.Does == doShared {
-			ask = h.share
+			call = h.share
 		}
-		if err := ask(); err != nil {
+		if err := call(); err != nil {
 			return caddyhttp.Error(http.StatusInternalServerError, err)
 		}
 	}
@@ -162,7 +162,7 @@ func (h *Handler) share() error {
 func (h *Handler) roundTrip() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if _, err := h.conn.Write(h.ask); err != nil {
+	if _, err := h.conn.Write(h.command); err != nil {
 		return err
 	}
 	line, err := h.r.ReadSlice('\n')

@@ -115,15 +115,15 @@ func TestLuaAgrees(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		mended := rule.Repair(state, now)
+		repaired := rule.Repair(state, now)
 		admit := owe
 		if owe {
 			rule.Owe(state, now, cost)
 		} else if admit = rule.Judge(state, now, cost, held).Admit; admit {
 			rule.Charge(state, now, cost, 0)
 		}
-		want := []any{number(admit), "", int64(17), int64(17), "", number(mended)}
-		if admit || mended {
+		want := []any{number(admit), "", int64(17), int64(17), "", number(repaired)}
+		if admit || repaired {
 			_, reset := rule.Numbers(state, now)
 			want[1], want[4], seen = packed(state), fmt.Sprint(reset), true
 		}

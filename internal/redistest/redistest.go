@@ -45,7 +45,7 @@ func startOn(tb testing.TB, port int, args ...string) *Server {
 
 func (s *Server) begin(port int, args []string) {
 	s.tb.Helper()
-	s.place(port)
+	s.setPort(port)
 	s.args = append([]string{
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 		"--dir", s.tb.TempDir(), "--enable-debug-command", "yes",
@@ -54,7 +54,7 @@ func (s *Server) begin(port int, args []string) {
 	s.tb.Cleanup(s.Kill)
 }
 
-func (s *Server) place(port int) {
+func (s *Server) setPort(port int) {
 	s.Port, s.Addr = port, net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 

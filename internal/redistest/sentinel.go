@@ -43,7 +43,7 @@ func StartSentinel(tb testing.TB) *Watched {
 func (w *Watched) sentinel(tb testing.TB) *Server {
 	tb.Helper()
 	s := &Server{tb: tb}
-	s.place(FreePort(tb))
+	s.setPort(FreePort(tb))
 	config := fmt.Sprintf(`port %d
 bind 127.0.0.1
 sentinel monitor %[2]s 127.0.0.1 %d 2

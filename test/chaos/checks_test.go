@@ -24,7 +24,7 @@ func (s *scene) checkAll(r *record, out *result, p promise) {
 	s.t.Helper()
 	harness.OnlyStatuses(s.t, r.shots, http.StatusOK, http.StatusTooManyRequests)
 	harness.OnlyStatuses(s.t, r.control, http.StatusOK)
-	out.say("%d requests, 0 5xx", len(r.shots))
+	out.report("%d requests, no 5xx", len(r.shots))
 	checkWaits(s.t, r, out, p.wait)
 	checkBounds(s.t, r, out, p)
 	s.checkLogs(r, out)
@@ -38,10 +38,10 @@ func checkWaits(t *testing.T, r *record, out *result, most time.Duration) {
 	p999, slowest := tail(shots, harness.Shot.Took)
 	_, freeSlowest := tail(r.control, harness.Shot.Took)
 	over, _ := tail(shots, func(s harness.Shot) time.Duration { return s.Took() - slowestBeside(s, r.control, freeSlowest) })
-	out.say("99.9%% in %v, %v over an unlimited request beside it, slowest %v (unlimited %v)",
+	out.report("99.9%% in %v, %v over an unlimited request beside it, slowest %v (unlimited %v)",
 		ms(p999), ms(max(0, over)), ms(slowest), ms(freeSlowest))
 	if over > most {
-		out.late(t, "99.9%% of the answers within %v of an unlimited request, want %v", over, most)
+		out.late(t, "99.9%% of the responses within %v of an unlimited request, want %v", over, most)
 	}
 	if allowed := time.Second + freeSlowest; slowest > allowed {
 		out.late(t, "slowest answer after %v, want at most %v", slowest, allowed)
@@ -117,7 +117,7 @@ func checkBounds(t *testing.T, r *record, out *result, p promise) {
 			}
 		}
 	}
-	out.say("most in a window %.2f of the bound, touching the outage %.2f", settled, touching)
+	out.report("most in a window %.2f of the bound, overlapping the outage %.2f", settled, touching)
 }
 
 // begunBy returns the number of shots certainly charged in the window that begins
@@ -159,7 +159,7 @@ func checkRecovery(t *testing.T, r *record, out *result, from time.Time, want ti
 	if !ok {
 		t.Fatalf("not shared again within %v", r.over.Sub(from))
 	}
-	out.say("shared again after %.2f s", took.Seconds())
+	out.report("shared again after %.2f s", took.Seconds())
 	_, freeSlowest := tail(during(r.control, from, r.over), harness.Shot.Took)
 	if took > want+freeSlowest {
 		out.late(t, "shared again after %v, want %v", took, want)
@@ -263,7 +263,7 @@ func (s *scene) checkLogs(r *record, out *result) {
 			}
 		}
 	}
-	out.say("%d changes of mode in the logs", changes)
+	out.report("%d changes of mode in the logs", changes)
 	if most := 3*changes + 5*instances; others > most {
 		s.t.Errorf("%d other lines of the store, want at most %d", others, most)
 	}

@@ -19,7 +19,7 @@ import (
 
 // redisError is an error reply of a running Redis, and how to cause it.
 type redisError struct {
-	says   string // the error
+	reply  string // the error
 	kind   string // the class by which it is counted
 	advice string // part of the advice in the log
 	losses int    // how often Redis loses its data
@@ -68,20 +68,20 @@ const busy = `local t = redis.call('TIME') local s = t[1] * 1000000 + t[2] repea
 
 func redisErrors(srv, other *redistest.Server) []redisError {
 	return []redisError{
-		{says: "OOM", kind: "refused", advice: "maxmemory", quick: true, begin: do("config set maxmemory 1"), end: do("config set maxmemory 0")},
-		{says: "NOAUTH", kind: "refused", advice: "password", begin: do("config set requirepass x", "auth x", killConnections), end: do("config set requirepass ''")},
-		{says: "NOPERM", kind: "refused", advice: "right", quick: true, begin: do("acl setuser default -evalsha"), end: do("acl setuser default +@all")},
-		{says: "NOPERM in the script", kind: "refused", advice: "right", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
-		{says: "BUSY", kind: "refused", advice: "SCRIPT KILL", begin: func(t *testing.T, c *redis.Conn) {
+		{reply: "OOM", kind: "refused", advice: "maxmemory", quick: true, begin: do("config set maxmemory 1"), end: do("config set maxmemory 0")},
+		{reply: "NOAUTH", kind: "refused", advice: "password", begin: do("config set requirepass x", "auth x", killConnections), end: do("config set requirepass ''")},
+		{reply: "NOPERM", kind: "refused", advice: "right", quick: true, begin: do("acl setuser default -evalsha"), end: do("acl setuser default +@all")},
+		{reply: "NOPERM in the script", kind: "refused", advice: "right", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
+		{reply: "BUSY", kind: "refused", advice: "SCRIPT KILL", begin: func(t *testing.T, c *redis.Conn) {
 			command(t, c, "config set busy-reply-threshold 1")
 			inBackground(srv, "eval", busy, 0, 1_000_000)
 		}, end: ready},
-		{says: "NOREPLICAS", kind: "refused", advice: "min-replicas-to-write", begin: do("config set min-replicas-to-write 1"), end: do("config set min-replicas-to-write 0")},
-		{says: "max clients", kind: "refused", advice: "maxclients", begin: do("config set maxclients 1", killConnections), end: do("config set maxclients 10000")},
-		{says: "MISCONF", kind: "refused", advice: "disk", begin: misconfigured, end: do("config set stop-writes-on-bgsave-error no", "config set dbfilename dump.rdb")},
-		{says: "MASTERDOWN", kind: "away", advice: "replica", begin: do("config set replica-serve-stale-data no", "replicaof 127.0.0.1 1"), end: do("replicaof no one")},
-		{says: "READONLY", kind: "away", advice: "replica", losses: 1, begin: do("replicaof 127.0.0.1 " + strconv.Itoa(other.Port)), end: do("replicaof no one")},
-		{says: "WRONGTYPE", kind: "wrong", advice: "key_prefix", quick: true, begin: spoil, end: removeSpoiled},
+		{reply: "NOREPLICAS", kind: "refused", advice: "min-replicas-to-write", begin: do("config set min-replicas-to-write 1"), end: do("config set min-replicas-to-write 0")},
+		{reply: "max clients", kind: "refused", advice: "maxclients", begin: do("config set maxclients 1", killConnections), end: do("config set maxclients 10000")},
+		{reply: "MISCONF", kind: "refused", advice: "disk", begin: misconfigured, end: do("config set stop-writes-on-bgsave-error no", "config set dbfilename dump.rdb")},
+		{reply: "MASTERDOWN", kind: "away", advice: "replica", begin: do("config set replica-serve-stale-data no", "replicaof 127.0.0.1 1"), end: do("replicaof no one")},
+		{reply: "READONLY", kind: "away", advice: "replica", losses: 1, begin: do("replicaof 127.0.0.1 " + strconv.Itoa(other.Port)), end: do("replicaof no one")},
+		{reply: "WRONGTYPE", kind: "wrong", advice: "key_prefix", quick: true, begin: spoil, end: removeSpoiled},
 	}
 }
 
@@ -154,14 +154,14 @@ func errorRows(t *testing.T) {
 	for _, tr := range redisErrors(srv, other) {
 		if full || tr.quick {
 			runRow(t, row{
-				name: strings.ReplaceAll(tr.says, " ", "_"), fault: "Redis answers " + tr.says, target: errorPromise + tr.kind,
+				name: strings.ReplaceAll(tr.reply, " ", "_"), fault: "Redis replies " + tr.reply, target: errorPromise + tr.kind,
 				run: func(t *testing.T, out *result) { s.in(t, out, srv, tr) },
 			})
 		}
 	}
 }
 
-const errorPromise = "as above; the log says what to do, errors are counted as "
+const errorPromise = "as above; the log has advice, errors are counted as "
 
 // in runs the load through an error.
 func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr redisError) {
@@ -206,7 +206,7 @@ func (s *scene) checkKinds(before map[string]float64, out *result, kind string) 
 			all = append(all, fmt.Sprintf("%s %.0f", k, after[k]))
 		}
 	}
-	out.say("errors counted: %s", strings.Join(all, ", "))
+	out.report("errors counted: %s", strings.Join(all, ", "))
 	if after[kind] == 0 || kind != "wrong" && after["wrong"] > 0 {
 		s.t.Errorf("errors counted %v, want of class %s", all, kind)
 	}
@@ -260,7 +260,7 @@ func scriptFlushed(t *testing.T, out *result) {
 		}
 	}
 	late := after["timeout"] - before["timeout"] // due to a loaded machine
-	out.say("%d of %d decided locally, %.0f calls late", local, len(r.shots), late)
+	out.report("%d of %d decided locally, %.0f calls late", local, len(r.shots), late)
 	for _, k := range []string{"away", "refused", "wrong"} {
 		if after[k] > before[k] {
 			t.Errorf("%v errors %s, want none", after[k]-before[k], k)

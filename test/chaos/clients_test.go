@@ -47,7 +47,7 @@ const waiting = `	rate_limit /queue {
 func vanishing(t *testing.T, out *result) {
 	srv := redistest.Start(t)
 	c := harness.StartCaddy(t, harness.Config{Global: "\tservers {\n\t\tprotocols h1 h2c\n\t}\n" + global(srv.Addr), Site: waiting})
-	harness.Until(t, 10*time.Second, "Redis is asked", func() bool {
+	harness.Until(t, 10*time.Second, "a call to Redis", func() bool {
 		up, _ := c.Metric(t, "caddy_rate_limit_store_up")
 		return up == 1
 	})
@@ -57,7 +57,7 @@ func vanishing(t *testing.T, out *result) {
 	vanish(t, queued, 300*time.Millisecond, c.URL+"/queue", false)
 	vanish(t, queued, 300*time.Millisecond, c.URL+"/queue", true)
 	left := harness.Do(t, http.MethodGet, c.Admin+"/rate_limit/zones/queue/key?part=one", "")
-	out.say("%d waited and went away", 2*queued)
+	out.report("%d canceled while waiting", 2*queued)
 	if used := 500 - remaining(t, left.Body); used < 2*queued-3 || used > 2*queued+1 {
 		t.Errorf("%d of 500 charged after %d canceled requests: %s", used, 2*queued, left.Body)
 	}
@@ -67,7 +67,7 @@ func vanishing(t *testing.T, out *result) {
 	harness.Until(t, 10*time.Second, "nothing leaks", func() bool {
 		return c.Goroutines(t) <= goroutines+20
 	})
-	out.say("%d goroutines before, %d after", goroutines, c.Goroutines(t))
+	out.report("%d goroutines before, %d after", goroutines, c.Goroutines(t))
 }
 
 // remaining returns what remains of a key's only rule, from the admin endpoint's
@@ -125,7 +125,7 @@ func slowBodies(t *testing.T, c *harness.Caddy, n int) {
 // immediately.
 func bounded(t *testing.T, c *harness.Caddy, out *result) {
 	t.Helper()
-	const clients, places = 1300, 1000
+	const clients, maxWaiting = 1300, 1000
 	c.Get(t, "/patient")
 	var denied atomic.Int64
 	transport := &http.Transport{MaxIdleConnsPerHost: clients}
@@ -148,8 +148,8 @@ func bounded(t *testing.T, c *harness.Caddy, out *result) {
 		})
 	}
 	wg.Wait()
-	out.say("%d of %d may wait", clients-denied.Load(), clients)
-	if n := denied.Load(); n < clients-places {
-		t.Errorf("%d of %d denied immediately, want at least %d", n, clients, clients-places)
+	out.report("%d of %d may wait", clients-denied.Load(), clients)
+	if n := denied.Load(); n < clients-maxWaiting {
+		t.Errorf("%d of %d denied immediately, want at least %d", n, clients, clients-maxWaiting)
 	}
 }

@@ -36,12 +36,12 @@ func flapping(t *testing.T, out *result) {
 	}
 	for i := range longKeys {
 		n, bound := passed[fmt.Sprintf("/long?k=%d", i)], zones[2].bound
-		out.say("of a limit of %d an hour %d passed", bound, n)
+		out.report("limit %d per hour: %d passed", bound, n)
 		if n > (1+flaps)*bound {
 			t.Errorf("%d passed, want at most one additional limit per flap", n)
 		}
 	}
-	out.say("at most %d connections, %d probes at a time", p.mostOpen.Load(), p.mostProbes.Load())
+	out.report("at most %d connections, %d concurrent probes", p.mostOpen.Load(), p.mostProbes.Load())
 	// Pub/Sub uses two connections beside the pool.
 	if n := p.mostOpen.Load(); n > instances*(pool+2) {
 		t.Errorf("%d connections, want at most %d per instance", n, pool+2)
@@ -83,7 +83,7 @@ func tightPool(t *testing.T, out *result) {
 	close(over)
 	r.control, r.ended, r.over = <-control, time.Now(), time.Now()
 	harness.OnlyStatuses(t, r.shots, http.StatusOK, http.StatusTooManyRequests)
-	out.say("%d requests, 0 5xx", len(r.shots))
+	out.report("%d requests, no 5xx", len(r.shots))
 	checkWaits(t, r, out, timeout+10*time.Millisecond)
 	checkBounds(t, r, out, promise{})
 	p.delay.Store(0)
@@ -93,7 +93,7 @@ func tightPool(t *testing.T, out *result) {
 	if n := p.mostOpen.Load(); n > instances*(pool+2) {
 		t.Errorf("%d connections, want at most %d per instance", n, pool+2)
 	}
-	out.say("at most %d connections", p.mostOpen.Load())
+	out.report("at most %d connections", p.mostOpen.Load())
 }
 
 // goroutines returns the number of goroutines of all instances.

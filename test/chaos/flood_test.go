@@ -49,7 +49,7 @@ func flood(t *testing.T, out *result) {
 	if used := benchtest.HeapAlloc() - before; used > stated+stated/10 {
 		t.Errorf("%d bytes used, %d stated", used, stated)
 	} else {
-		out.say("%d million clients in %.0f s, %.0f MB used of %.0f MB stated", 11, took.Seconds(), float64(used)/1e6, float64(stated)/1e6)
+		out.report("%d million clients in %.0f s, %.0f MB used of %.0f MB stated", 11, took.Seconds(), float64(used)/1e6, float64(stated)/1e6)
 	}
 	if passes(victim) {
 		t.Error("a client that had used up its limit passes after the flood")
@@ -63,7 +63,7 @@ func flood(t *testing.T, out *result) {
 			honest++
 		}
 	}
-	out.say("who was denied still is, %d of 100 new clients elsewhere pass", honest)
+	out.report("denied clients stay denied, %d of 100 new clients of other networks pass", honest)
 	if honest < 100 {
 		t.Errorf("%d of 100 new clients outside the attacker's network pass", honest)
 	}

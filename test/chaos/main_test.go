@@ -40,7 +40,7 @@ type result struct {
 	ok    bool
 }
 
-func (r *result) say(format string, args ...any) {
+func (r *result) report(format string, args ...any) {
 	r.parts = append(r.parts, fmt.Sprintf(format, args...))
 }
 
@@ -52,7 +52,7 @@ func (r *result) late(t *testing.T, format string, args ...any) {
 		t.Errorf(format, args...)
 		return
 	}
-	r.say("LATE: "+format, args...)
+	r.report("LATE: "+format, args...)
 }
 
 type table []*result

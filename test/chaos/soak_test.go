@@ -47,7 +47,7 @@ func soak(t *testing.T, out *result) {
 	if s.caddys[0].Running(t) != running {
 		t.Error("the configuration has changed")
 	}
-	out.say("%d requests, 0 5xx, goroutines %d then %d, connections to Redis %d then %d, heap %.1f MB then %.1f MB",
+	out.report("%d requests, no 5xx, goroutines %d then %d, connections to Redis %d then %d, heap %.1f MB then %.1f MB",
 		requests, first.goroutines, last.goroutines, first.connections, last.connections, first.heap, last.heap)
 	if last.goroutines > first.goroutines*11/10+30 {
 		t.Errorf("%d goroutines, then %d", first.goroutines, last.goroutines)

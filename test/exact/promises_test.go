@@ -111,14 +111,14 @@ func (k *key) holds(i int, e event, r oracle.Rule) string {
 	if delays(r) {
 		return ""
 	}
-	alone := k.rules[i].Judge(k.states[i], e.now, e.cost, 0)
+	unreserved := k.rules[i].Judge(k.states[i], e.now, e.cost, 0)
 	beside := k.rules[i].Judge(k.states[i], e.now, e.cost, e.cost)
 	sum := k.rules[i].Judge(k.states[i], e.now, 2*e.cost, 0)
 	switch {
 	case beside.Admit != sum.Admit:
-		return fmt.Sprintf("beside %d held it says %+v, of the sum %+v", e.cost, beside, sum)
-	case beside.Held != (alone.Admit && !sum.Admit):
-		return fmt.Sprintf("beside %d held it says %+v, alone %+v", e.cost, beside, alone)
+		return fmt.Sprintf("with %d reserved: verdict %+v, want that of the sum, %+v", e.cost, beside, sum)
+	case beside.Held != (unreserved.Admit && !sum.Admit):
+		return fmt.Sprintf("with %d reserved: verdict %+v, without %+v", e.cost, beside, unreserved)
 	}
 	return ""
 }

@@ -43,24 +43,24 @@ func TestNonPositiveRulesAreRejected(t *testing.T) {
 // TestRejectedRules draws rules on both sides of the arithmetic's range and checks
 // that exactly those are rejected whose numbers exceed a double's integers.
 func TestRejectedRules(t *testing.T) {
-	accepted, refused := 0, 0
+	accepted, rejected := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		for range 20 {
 			r := drawHuge(t)
 			_, err := compile([]oracle.Rule{r})
 			if fits := holds(r); fits != (err == nil) {
-				t.Fatalf("%+v: fits %v, but compiling says %v", r, fits, err)
+				t.Fatalf("%+v: fits %v, but compile error %v", r, fits, err)
 			}
 			if err == nil {
 				accepted++
 			} else {
-				refused++
+				rejected++
 			}
 		}
 	})
-	t.Logf("%d accepted, %d rejected", accepted, refused)
-	if accepted == 0 || refused == 0 {
-		t.Errorf("%d accepted and %d rejected: want some of both", accepted, refused)
+	t.Logf("%d accepted, %d rejected", accepted, rejected)
+	if accepted == 0 || rejected == 0 {
+		t.Errorf("%d accepted and %d rejected: want some of both", accepted, rejected)
 	}
 }
 

@@ -73,13 +73,13 @@ func start(ctx context.Context, o options, dir string) (b *bench, err error) {
 // or nil if none is selected.
 func (s *server) only(names *regexp.Regexp) *server {
 	some := *s
-	some.variants, some.asked = s.variants[:1:1], names.MatchString(s.variants[0].name)
+	some.variants, some.selected = s.variants[:1:1], names.MatchString(s.variants[0].name)
 	for _, v := range s.variants[1:] {
 		if names.MatchString(v.name) {
-			some.variants, some.asked = append(some.variants, v), true
+			some.variants, some.selected = append(some.variants, v), true
 		}
 	}
-	if !some.asked {
+	if !some.selected {
 		return nil
 	}
 	return &some
@@ -188,7 +188,7 @@ func (b *bench) round(out io.Writer, round int) error {
 		warm := long
 		for j := range g.sites {
 			c := g.sites[(first+j)%len(g.sites)]
-			if c.lone {
+			if c.latencyOnly {
 				continue
 			}
 			if err := b.throughput(out, c, warm, long); err != nil {
@@ -256,7 +256,7 @@ func (b *bench) latencies(out io.Writer) error {
 	}
 	latency(out, "ping", r)
 	for c := range b.sites() {
-		if !c.alone && !c.lone {
+		if !c.latency && !c.latencyOnly {
 			continue
 		}
 		r, err := c.single.run(b.o.lone, c.want())

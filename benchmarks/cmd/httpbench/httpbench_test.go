@@ -56,13 +56,13 @@ func TestVariantsAreMeasured(t *testing.T) {
 			continue
 		}
 		for _, v := range s.variants {
-			if !v.lone {
+			if !v.latencyOnly {
 				want["BenchmarkHTTP/"+v.name] = 2
 				if s.every > 1 {
 					want["BenchmarkHTTP/"+v.name] = 1 // all are measured in the first round
 				}
 			}
-			if v.alone || v.lone {
+			if v.latency || v.latencyOnly {
 				want["BenchmarkLatency/"+v.name] = o.rounds
 			}
 		}

@@ -36,7 +36,7 @@ func main() {
 	}
 	flag.IntVar(&o.rounds, "rounds", o.rounds, "how often everything is measured")
 	flag.DurationVar(&o.each, "each", o.each, "how long each variant is under load in each round")
-	flag.DurationVar(&o.lone, "lone", o.lone, "how long each variant is asked by one connection in each round")
+	flag.DurationVar(&o.lone, "lone", o.lone, "duration of the latency measurement of each variant in each round")
 	flag.IntVar(&o.connections, "connections", o.connections, "how many connections load comes from")
 	flag.StringVar(&o.diana, "diana", "", "a Caddy with Diana; left out, one is built")
 	flag.StringVar(&o.peers, "peers", "", "a Caddy with what Diana is compared with; left out, one is built")

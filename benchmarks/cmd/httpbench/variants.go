@@ -17,19 +17,19 @@ type server struct {
 	instances int    // 0: one
 	every     int    // measured only in every n-th round, n times as long; 0: in each
 	variants  []variant
-	asked     bool // for any instance
+	selected  bool // whether any variant is
 }
 
 // variant is a site of a server. The first one of each server is bare; the others are
 // compared with it in the same round.
 type variant struct {
-	name   string
-	site   string // directives before respond
-	redis  bool   // uses Redis
-	hot    bool   // all requests from one client
-	denied bool   // all requests but the first are denied
-	alone  bool   // latency with one connection is measured, too
-	lone   bool   // only latency is measured
+	name        string
+	site        string // directives before respond
+	redis       bool   // uses Redis
+	hot         bool   // all requests from one client
+	denied      bool   // all requests but the first are denied
+	latency     bool   // latency with one connection is measured, too
+	latencyOnly bool   // only latency is measured
 }
 
 // Rules that admit every request, and one that admits only the first.
@@ -44,9 +44,9 @@ const redisAddress = "REDIS_ADDRESS"
 
 var servers = []server{
 	{name: "local", variants: []variant{
-		{name: "bare", alone: true},
+		{name: "bare", latency: true},
 		{name: "bare-again"}, // shows the error of the measurement
-		{name: "local", site: diana("local", "off", ruleGCRA), alone: true},
+		{name: "local", site: diana("local", "off", ruleGCRA), latency: true},
 		{name: "local-draft", site: diana("local-draft", "draft", ruleGCRA)},
 		// The cost of a denial in Caddy itself, and with Diana.
 		{name: "bare-denied", site: "error 429", hot: true, denied: true},
@@ -54,8 +54,8 @@ var servers = []server{
 	}},
 	// A load peak on the machine must not exceed the timeout.
 	{name: "redis", store: "timeout 2s", every: 4, variants: []variant{
-		{name: "bare-redis", alone: true},
-		{name: "redis-gcra", site: diana("redis-gcra", "off", ruleGCRA), redis: true, alone: true},
+		{name: "bare-redis", latency: true},
+		{name: "redis-gcra", site: diana("redis-gcra", "off", ruleGCRA), redis: true, latency: true},
 		{name: "redis-sliding_window", site: diana("redis-sliding_window", "off", ruleSliding), redis: true},
 		{name: "redis-denied", site: diana("redis-denied", "off", ruleOnce), redis: true, hot: true, denied: true},
 	}},
@@ -69,13 +69,13 @@ var servers = []server{
 		{name: "mholt", site: "rate_limit {\n zone bench {\n key {header.X-Key}\n events 100\n window 1s\n }\n }"},
 	}},
 	{name: "peers", peer: true, every: 4, variants: []variant{
-		{name: "bare-peers", alone: true},
-		{name: "redis_rate", site: "redis_rate " + redisAddress + " {header.X-Key} 1000000", redis: true, alone: true},
+		{name: "bare-peers", latency: true},
+		{name: "redis_rate", site: "redis_rate " + redisAddress + " {header.X-Key} 1000000", redis: true, latency: true},
 		{name: "floor-nothing", site: "floor nothing"},
 		{name: "floor-error", site: "floor error", hot: true, denied: true},
 		{name: "floor-shared", site: "floor shared " + redisAddress, redis: true},
-		{name: "floor-ping", site: "floor ping " + redisAddress, redis: true, lone: true},
-		{name: "floor-script", site: "floor script " + redisAddress, redis: true, lone: true},
+		{name: "floor-ping", site: "floor ping " + redisAddress, redis: true, latencyOnly: true},
+		{name: "floor-script", site: "floor script " + redisAddress, redis: true, latencyOnly: true},
 	}},
 }
 

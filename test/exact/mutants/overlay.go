@@ -136,11 +136,11 @@ func (l *lab) addMutants(file string, ms []mutant) (string, error) {
 		if f == nil {
 			return "", fmt.Errorf("mutant %s: want a change within one function", m.name)
 		}
-		twin := f.Name.Name + "_" + strings.ReplaceAll(m.name, "-", "_")
+		copied := f.Name.Name + "_" + strings.ReplaceAll(m.name, "-", "_")
 		at := src.offset(f.Body.Lbrace) + 1
-		calls[at] += src.call(f, m.name, twin)
+		calls[at] += src.call(f, m.name, copied)
 		body := strings.Replace(src.cut(f.Body.Pos(), f.Body.End()), m.old, m.new, 1)
-		fmt.Fprintf(&functions, "\nfunc %s %s%s %s\n", src.receiver(f), twin, src.cut(f.Type.Params.Pos(), f.Type.End()), body)
+		fmt.Fprintf(&functions, "\nfunc %s %s%s %s\n", src.receiver(f), copied, src.cut(f.Type.Params.Pos(), f.Type.End()), body)
 	}
 	var out strings.Builder
 	for i := range len(src.text) {
@@ -179,9 +179,9 @@ func (s source) receiver(f *ast.FuncDecl) string {
 }
 
 // call returns the statement that calls a mutant's copy of f if the mutant is active.
-func (s source) call(f *ast.FuncDecl, name, twin string) string {
+func (s source) call(f *ast.FuncDecl, name, copied string) string {
 	if f.Recv != nil {
-		twin = f.Recv.List[0].Names[0].Name + "." + twin
+		copied = f.Recv.List[0].Names[0].Name + "." + copied
 	}
 	var args []string
 	for _, p := range f.Type.Params.List {
@@ -196,7 +196,7 @@ func (s source) call(f *ast.FuncDecl, name, twin string) string {
 			args = append(args, arg)
 		}
 	}
-	call := twin + "(" + strings.Join(args, ", ") + ")"
+	call := copied + "(" + strings.Join(args, ", ") + ")"
 	if f.Type.Results == nil {
 		return fmt.Sprintf("if mutation == %q { %s; return };", name, call)
 	}

@@ -26,8 +26,8 @@ func (l *leak) leaked(t int64) int64 {
 // fits reports whether the level at t plus more is at most bound plus what leaks in
 // the time ahead.
 func (l *leak) fits(t, more, bound, ahead int64) bool {
-	alone := atMost(more-bound, l.window, ahead, l.limit)
-	return alone && (l.poured.empty() ||
+	within := atMost(more-bound, l.window, ahead, l.limit)
+	return within && (l.poured.empty() ||
 		atMost(l.poured.total()+more-bound, l.window, l.leaked(t)+ahead, l.limit))
 }
 
@@ -67,7 +67,7 @@ func (b *bucket) remember(t, cost, _ int64) {
 type queue struct {
 	leak
 	burst    int64
-	patience int64 // longest wait; 0: any, the burst alone is the bound
+	patience int64 // longest wait; 0: any, only the burst is the bound
 }
 
 func newQueue(r Rule) *queue {
