@@ -37,7 +37,7 @@ func TestHistorySurvivesReload(t *testing.T) {
 	began := clock.Now() / 2_000_000
 	until(t, "the step to end in which the configuration began to run", func() bool {
 		var all metrics.Minutes
-		s.ask("GET", "history", "", &all)
+		s.admin("GET", "history", "", &all)
 		return all.Last >= began
 	})
 	s.want(req{}, 200, 200, 429, 429, 429)
