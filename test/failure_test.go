@@ -169,7 +169,7 @@ func TestDecisionTimeout(t *testing.T) {
 		}
 	}
 	if waits > 4 {
-		t.Errorf("%d decisions waited for Redis, want at most 3", waits)
+		t.Errorf("%d decisions waited for Redis, want at most 4", waits)
 	}
 	if err := syscall.Kill(srv.Pid(), syscall.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -12,27 +12,27 @@ const (
 // aloneMutants break going on without Redis, and coming back.
 var aloneMutants = []mutant{
 	{
-		name: "alone-share", breaks: "an instance alone takes the whole limit", file: aloneGo, suites: redis,
+		name: "fallback-share", breaks: "an instance in fallback enforces the whole limit", file: aloneGo, suites: redis,
 		old: "of = max(1, f.live.Load()) * 1e6", new: "of = 1e6",
 	},
 	{
-		name: "alone-share-said", breaks: "the number of instances that was configured is ignored", file: aloneGo, suites: redis,
+		name: "fallback-share-fixed", breaks: "the configured number of instances is ignored", file: aloneGo, suites: redis,
 		old: "if of == 0 {", new: "if of >= 0 {",
 	},
 	{
-		name: "alone-place", breaks: "a place taken alone is given back in Redis", file: aloneGo, suites: redis,
+		name: "fallback-permit", breaks: "a permit taken in fallback is released in Redis", file: aloneGo, suites: redis,
 		old: "z.Permit.Mode = stores.ModeFallback", new: "z.Permit.Mode = stores.ModeShared",
 	},
 	{
-		name: "notes-owed", breaks: "what an instance owes is given up for what it knows", file: notesGo, suites: redis,
+		name: "snapshots-owed", breaks: "an instance's debt is evicted for a snapshot", file: notesGo, suites: redis,
 		old: "if x := n.at(s, i); x[snapshotKind] != snapshotOwes {", new: "if x := n.at(s, i); x[snapshotKind] != snapshotEmpty || i >= 0 {",
 	},
 	{
-		name: "notes-unlinked", breaks: "a note that is given up is still found in its place", file: notesGo, suites: redis,
+		name: "snapshots-unlinked", breaks: "an evicted snapshot is still found in its slot", file: notesGo, suites: redis,
 		old: "s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)", new: "_ = n.mixAt",
 	},
 	{
-		name: "notes-reindexed", breaks: "notes are lost when their index grows", file: notesGo, suites: redis,
+		name: "snapshots-reindexed", breaks: "snapshots are lost when their index grows", file: notesGo, suites: redis,
 		old: "for i := range s.used {\n\t\ts.index.link", new: "for i := range s.used / 2 {\n\t\ts.index.link",
 	},
 	{
@@ -40,39 +40,39 @@ var aloneMutants = []mutant{
 		old: "uint64(slot)+1 < 1<<x.bits", new: "slot+1 < 1<<x.bits",
 	},
 	{
-		name: "alone-cold", breaks: "an instance alone begins from zero", file: notesGo, suites: redis,
+		name: "fallback-cold", breaks: "an instance in fallback starts from zero", file: notesGo, suites: redis,
 		old: "pr.Warm(st, w, z.Counter.Rules[i], now)", new: "_ = w",
 	},
 	{
-		name: "alone-base", breaks: "what was known is owed, too", file: notesGo, suites: redis,
+		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: notesGo, suites: redis,
 		old: "pr.Base(w, st)", new: "clear(w)",
 	},
 	{
-		name: "alone-paid-twice", breaks: "a debt that was charged is owed again", file: notesGo, suites: redis,
+		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: notesGo, suites: redis,
 		old: "n.set(x, snapshotEmpty)\n\tif p.slot", new: "if p.slot",
 	},
 	{
-		name: "alone-ghost", breaks: "what Redis may have charged is charged again", file: notesGo, suites: redis,
+		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: notesGo, suites: redis,
 		old: "r.(algorithms.Portable).Forgive(n.words(x, i), now, z.Cost, turn)", new: "_, _ = r, n.words(x, i)",
 	},
 	{
-		name: "alone-refused", breaks: "a debt that Redis refused is forgotten", file: debtsGo, suites: redis,
+		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: debtsGo, suites: redis,
 		old: "o.snapshots.Restore(o.key)", new: "_ = o",
 	},
 	{
-		name: "alone-finish", breaks: "what is charged after the answer is not owed", file: aloneGo, suites: redis,
+		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
 		old: "\t\tf.warm(z, f.conn.clock.now())\n", new: "",
 	},
 	{
-		name: "alone-ramp", breaks: "all keys go back to Redis at once", file: aloneGo, suites: redis,
+		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: aloneGo, suites: redis,
 		old: "if elapsed >= ramp.Microseconds() {", new: "if elapsed >= 0 {",
 	},
 	{
-		name: "alone-background", breaks: "a debt that nobody asks for is not paid", file: debtsGo, suites: redis,
+		name: "fallback-background", breaks: "the debt of an unused key is not charged", file: debtsGo, suites: redis,
 		old: "if err := d.send(ctx, some); err != nil {", new: "if err := d.send(ctx, some[:0]); err != nil {",
 	},
 	{
-		name: "late-call", breaks: "a call that nobody waits for any more is carried out", file: mainLua, suites: redis,
+		name: "late-call", breaks: "a call whose caller has timed out is carried out", file: mainLua, suites: redis,
 		old: "if t > unpack('<d', ARGV[1], 9) then return", new: "if t < 0 then return",
 	},
 	{
@@ -80,7 +80,7 @@ var aloneMutants = []mutant{
 		old: "c.clock.learn(-now)", new: "_ = now",
 	},
 	{
-		name: "alone-fewer", breaks: "fewer instances are believed at once", file: "internal/stores/redis/instances.go", suites: redis,
+		name: "fallback-fewer", breaks: "a lower number of instances is applied immediately", file: "internal/stores/redis/instances.go", suites: redis,
 		old: "case i.fewer.IsZero():\n\t\ti.fewer = now\n\t\treturn", new: "case i.fewer.IsZero():",
 	},
 	{
@@ -96,7 +96,7 @@ var aloneMutants = []mutant{
 		old: "if cost == 0 || start+f.window <= now {", new: "if cost == 0 {",
 	},
 	{
-		name: "debt-fixed-limit", breaks: "a debt goes beyond the limit", file: handoverGo, suites: redis,
+		name: "debt-fixed-limit", breaks: "a debt exceeds the limit", file: handoverGo, suites: redis,
 		old: "cost := min(debt[1], max(0, f.limit-used))", new: "cost := debt[1]",
 	},
 	{
@@ -136,7 +136,7 @@ var aloneMutants = []mutant{
 		old: "over = min(count(z, s, off, C, max(0, h - C), h, last - d - W) - live, C - n)", new: "over = 0",
 	},
 	{
-		name: "lua-debt-log-step", breaks: "stamps that were not mended stay in a ring", file: logLua, suites: redis,
+		name: "lua-debt-log-step", breaks: "stamps that were not repaired stay in a ring", file: logLua, suites: redis,
 		old: "if n > C or excess > 0 then", new: "if n > C then",
 	},
 }

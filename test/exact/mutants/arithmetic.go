@@ -39,7 +39,7 @@ var arithmeticMutants = []mutant{
 		old: "over = max(over, d-m.maxDelay*m.l)", new: "over += 0",
 	},
 	{
-		name: "meter-delay-alone", breaks: "a queue is bounded by its wait and not by its burst (a dropped max)", file: meterGo, suites: goRules,
+		name: "meter-delay-burst", breaks: "a queue is bounded by its wait but not by its burst (a dropped max)", file: meterGo, suites: goRules,
 		old: "over = max(over, d-m.maxDelay*m.l)", new: "over = d - m.maxDelay*m.l",
 	},
 	{
@@ -51,7 +51,7 @@ var arithmeticMutants = []mutant{
 		old: "case held > 0 && over", new: "case held < 0 && over",
 	},
 	{
-		name: "meter-held-edge", breaks: "what fills a meter exactly beside what is held is denied", file: meterGo, suites: goRules,
+		name: "meter-held-edge", breaks: "a cost that fills a meter exactly beside reservations is denied", file: meterGo, suites: goRules,
 		old: "min(held, m.burst)*m.w > 0:", new: "min(held, m.burst)*m.w >= 0:",
 	},
 	{
@@ -75,11 +75,11 @@ var arithmeticMutants = []mutant{
 		old: "return now - now%m.step", new: "return now",
 	},
 	{
-		name: "meter-turn-ignored", breaks: "a queue is not charged as of the common turn", file: meterGo, suites: goRules,
+		name: "meter-turn-ignored", breaks: "a queue is charged at its own delay instead of the common one", file: meterGo, suites: goRules,
 		old: "turn > cd(d, m.l) {", new: "turn < 0 {",
 	},
 	{
-		name: "meter-turn-edge", breaks: "a queue's own turn loses its rest (>= for >)", file: meterGo, suites: goRules,
+		name: "meter-turn-edge", breaks: "a queue's own delay loses its fraction (>= for >)", file: meterGo, suites: goRules,
 		old: "turn > cd(d, m.l) {", new: "turn >= cd(d, m.l) {",
 	},
 	{
@@ -95,11 +95,11 @@ var arithmeticMutants = []mutant{
 		old: "case a < t || s[2] < 1:", new: "case a <= t || s[2] < 1:",
 	},
 	{
-		name: "meter-remaining", breaks: "a queue has one place too few left", file: meterGo, suites: goRules,
+		name: "meter-remaining", breaks: "the remaining length of a queue is one too small", file: meterGo, suites: goRules,
 		old: "queue/m.w+1)", new: "queue/m.w)",
 	},
 	{
-		name: "meter-remaining-queue", breaks: "what is left ignores the longest wait (a dropped min)", file: meterGo, suites: goRules,
+		name: "meter-remaining-queue", breaks: "the remaining cost ignores the longest wait (a dropped min)", file: meterGo, suites: goRules,
 		old: "remaining = min(remaining, queue/m.w+1)", new: "remaining += 0",
 	},
 	{
@@ -119,7 +119,7 @@ var arithmeticMutants = []mutant{
 		old: "m.write(s, t, m.capacity)", new: "m.write(s, t, 0)",
 	},
 	{
-		name: "meter-over-turn", breaks: "a queue at its turn is taken for a step of the clock", file: meterGo, suites: goRules,
+		name: "meter-over-turn", breaks: "a queue at its delay is mistaken for a clock step", file: meterGo, suites: goRules,
 		old: "m.turn = max(maxDelay, sp.MaxTurn)", new: "m.turn = 0",
 	},
 	{
@@ -131,11 +131,11 @@ var arithmeticMutants = []mutant{
 		old: "return s[3]*w*m.debt/l", new: "return m.burst*w*m.debt/l",
 	},
 	{
-		name: "meter-max-turn", breaks: "the turn of the other rules is not allowed for", file: meterGo, suites: goRules,
+		name: "meter-max-turn", breaks: "the delay of the other rules is not included in the range check", file: meterGo, suites: goRules,
 		old: "m.turn = max(maxDelay, sp.MaxTurn)", new: "m.turn = maxDelay",
 	},
 	{
-		name: "meter-room", breaks: "products beyond 2^52 are not refused", file: meterGo, suites: goRules,
+		name: "meter-room", breaks: "products beyond 2^52 are accepted", file: meterGo, suites: goRules,
 		old: "room -= p[0] * p[1]", new: "room -= 0",
 	},
 	{
@@ -143,7 +143,7 @@ var arithmeticMutants = []mutant{
 		old: "max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))", new: "d+min(cost, capacities*m.burst)*m.w",
 	},
 	{
-		name: "meter-debt-forgiven", breaks: "a charge lowers what is owed under a larger burst (a dropped max)", file: meterGo, suites: goRules,
+		name: "meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", file: meterGo, suites: goRules,
 		old: "max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))", new: "min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity)",
 	},
 	{
@@ -151,7 +151,7 @@ var arithmeticMutants = []mutant{
 		old: "min(cost, capacities*m.burst)*m.w", new: "cost*m.w",
 	},
 	{
-		name: "meter-debt-smaller", breaks: "a charge through a smaller burst forgets what was used above it", file: meterGo, suites: redis,
+		name: "meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", file: meterGo, suites: redis,
 		old: "m.levelUpTo(s, t, max(burst, m.burst)*m.debt)", new: "m.level(s, t)",
 	},
 	{
@@ -180,7 +180,7 @@ var arithmeticMutants = []mutant{
 		old: "if sp.ShareOf > 1e6 {", new: "if sp.ShareOf < 0 {",
 	},
 	{
-		name: "leaky-queue", breaks: "the request that leaves at once takes a place in the queue", file: leakyGo, suites: goRules,
+		name: "leaky-queue", breaks: "the request that leaves immediately takes a position in the queue", file: leakyGo, suites: goRules,
 		old: "burst = wait*l/w + 1; burst", new: "burst = wait * l / w; burst",
 	},
 	{
@@ -216,7 +216,7 @@ var arithmeticMutants = []mutant{
 		old: "case held > c.limit-cost-used:", new: "case held < 0:",
 	},
 	{
-		name: "windowed-held-edge", breaks: "the last of a limit beside what is held is denied (>= for >)", file: windowedGo, suites: goRules,
+		name: "windowed-held-edge", breaks: "the last request of a limit beside reservations is denied (>= for >)", file: windowedGo, suites: goRules,
 		old: "case held > c.limit-cost-used:", new: "case held >= c.limit-cost-used:",
 	},
 	{
@@ -224,7 +224,7 @@ var arithmeticMutants = []mutant{
 		old: "min(cost, max(0, 2*c.limit-used))", new: "cost",
 	},
 	{
-		name: "windowed-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: windowedGo, suites: goRules,
+		name: "windowed-debt-forgiven", breaks: "a charge lowers the debt from a larger limit (a dropped max)", file: windowedGo, suites: goRules,
 		old: "min(cost, max(0, 2*c.limit-used))", new: "min(cost, 2*c.limit-used)",
 	},
 	{
@@ -300,7 +300,7 @@ var arithmeticMutants = []mutant{
 		old: "i := s[0] - l.limit + n - 1", new: "i := s[0] - l.limit + n",
 	},
 	{
-		name: "log-retry", breaks: "a place that is free now is not (>= for >)", file: logGo, suites: goRules,
+		name: "log-retry", breaks: "a free slot is counted as used (>= for >)", file: logGo, suites: goRules,
 		old: "case l.leaves(s, cost) > now:", new: "case l.leaves(s, cost) >= now:",
 	},
 	{
@@ -308,7 +308,7 @@ var arithmeticMutants = []mutant{
 		old: "case held > 0 && (held", new: "case held < 0 && (held",
 	},
 	{
-		name: "log-held-limit", breaks: "what is held beyond the limit is looked for in the ring", file: logGo, suites: goRules,
+		name: "log-held-limit", breaks: "reservations beyond the limit are looked up in the ring", file: logGo, suites: goRules,
 		old: "(held > l.limit-cost || l.leaves(s, cost+held) > now)", new: "l.leaves(s, cost+held) > now",
 	},
 	{
@@ -348,11 +348,11 @@ var arithmeticMutants = []mutant{
 		old: "stamp(s, s[0]-1)+l.window-now)", new: "stamp(s, s[0]-1)+l.window-now-1)",
 	},
 	{
-		name: "log-view-edge", breaks: "Go denies the last free place that Redis reports (<= for <)", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
+		name: "log-view-edge", breaks: "Go denies the last free slot that Redis reports (<= for <)", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
 		old: "case s[0] < cost:", new: "case s[0] <= cost:",
 	},
 	{
-		name: "log-view-held", breaks: "Go ignores what is held beside what Redis reports", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
+		name: "log-view-held", breaks: "Go ignores reservations beside what Redis reports", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
 		old: "case s[0] < cost+held:", new: "case s[0] < cost:",
 	},
 }

@@ -29,19 +29,19 @@ var scriptMutants = []mutant{
 		old: "if z.shadow == 0 then\n      all", new: "if z.shadow >= 0 then\n      all",
 	},
 	{
-		name: "lua-shadow-turn", breaks: "a shadow is charged at the turn of the live zones", file: generalLua, suites: redis,
+		name: "lua-shadow-turn", breaks: "a shadow is charged at the delay of the live zones", file: generalLua, suites: redis,
 		old: "z.shadow == 0 and turn or z.delay)", new: "turn)",
 	},
 	{
-		name: "lua-turn", breaks: "a queue is not charged as of the common turn", file: generalLua, suites: redis,
+		name: "lua-turn", breaks: "a queue is charged at its own delay instead of the common one", file: generalLua, suites: redis,
 		old: "if z.least and z.least ~= turn then", new: "if z.least and z.least > turn then",
 	},
 	{
-		name: "lua-turn-max", breaks: "the last delay of a zone is its turn, not the longest (a dropped max)", file: generalLua, suites: redis,
+		name: "lua-turn-max", breaks: "the delay of a zone is that of its last rule, not the longest (a dropped max)", file: generalLua, suites: redis,
 		old: "z.delay = max(delay, z.delay or 0)", new: "z.delay = delay",
 	},
 	{
-		name: "lua-turn-zones", breaks: "the last zone's delay is the turn (a dropped comparison)", file: generalLua, suites: redis,
+		name: "lua-turn-zones", breaks: "the common delay is the last zone's (a dropped comparison)", file: generalLua, suites: redis,
 		old: "if z.delay and z.delay > (turn or -1) then", new: "if z.delay then",
 	},
 	{
@@ -57,11 +57,11 @@ var scriptMutants = []mutant{
 		old: "if z.hold < 2 and z.rules > 0 then", new: "if z.hold < 3 and z.rules > 0 then",
 	},
 	{
-		name: "lua-hold-cost", breaks: "a place holds no cost", file: generalLua, suites: redis,
+		name: "lua-hold-cost", breaks: "a permit reserves no cost", file: generalLua, suites: redis,
 		old: "permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "permits_add(z.holds, z.id, 0)",
 	},
 	{
-		name: "lua-place-cost", breaks: "a mere place holds the cost", file: generalLua, suites: redis,
+		name: "lua-permit-cost", breaks: "a permit without a reservation reserves the cost", file: generalLua, suites: redis,
 		old: "permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "permits_add(z.holds, z.id, z.n)",
 	},
 	{
@@ -77,7 +77,7 @@ var scriptMutants = []mutant{
 		old: "    z.stepped = repaired\n", new: "    z.stepped = false\n",
 	},
 	{
-		name: "lua-ttl-short", breaks: "a key expires a second before it is forgotten", file: writeLua, suites: redis,
+		name: "lua-ttl-short", breaks: "a key expires a second too early", file: writeLua, suites: redis,
 		old: "1000 + 998 end", new: "1000 - 2 end",
 	},
 	{
@@ -101,7 +101,7 @@ var scriptMutants = []mutant{
 		old: "if not keep then call('PEXPIRE', key, ttl) end", new: "if keep then call('PEXPIRE', key, ttl) end",
 	},
 	{
-		name: "lua-ttl-last-rule", breaks: "the last rule says how long a key lives, not the longest (a dropped max)", file: generalLua, suites: redis,
+		name: "lua-ttl-last-rule", breaks: "the TTL of a key is that of its last rule, not the longest (a dropped max)", file: generalLua, suites: redis,
 		old: "if reset and reset > z.reset then z.reset = reset end", new: "if reset then z.reset = reset end",
 	},
 	{
@@ -109,11 +109,11 @@ var scriptMutants = []mutant{
 		old: "elseif #s ~= size and (not log or #s < size) then", new: "elseif #s < size then",
 	},
 	{
-		name: "lua-failed-all", breaks: "a key that holds something else fails the other asks, too", file: generalLua, suites: redis,
+		name: "lua-failed-all", breaks: "a key of another type fails the other checks, too", file: generalLua, suites: redis,
 		old: "if not find(cause, 'WRONGTYPE', 1, true) then", new: "if cause then",
 	},
 	{
-		name: "lua-failed-hidden", breaks: "an error that meets all asks is told to one", file: generalLua, suites: redis,
+		name: "lua-failed-hidden", breaks: "an error of all checks is reported to one", file: generalLua, suites: redis,
 		old: "if not find(cause, 'WRONGTYPE', 1, true) then", new: "if not cause then",
 	},
 	{
@@ -121,15 +121,15 @@ var scriptMutants = []mutant{
 		old: "            denied = true\n          elseif", new: "            denied = r == rules\n          elseif",
 	},
 	{
-		name: "lua-plain-mended", breaks: "a plain zone's state is not mended by a denial", file: mainLua, suites: redis,
+		name: "lua-plain-repaired", breaks: "a plain zone's state is not repaired by a denial", file: mainLua, suites: redis,
 		old: "if rule_stepped or rule_delay then", new: "if rule_delay then",
 	},
 	{
-		name: "lua-plain-turn", breaks: "a plain zone's queues are not charged as of the common turn", file: mainLua, suites: redis,
+		name: "lua-plain-turn", breaks: "a plain zone's queues are charged at their own delay", file: mainLua, suites: redis,
 		old: "if rule_stepped or rule_delay then", new: "if rule_stepped then",
 	},
 	{
-		name: "lua-plain-ttl-last", breaks: "the last rule of a plain zone says how long a key lives, not the longest", file: mainLua, suites: redis,
+		name: "lua-plain-ttl-last", breaks: "the TTL of a plain zone is that of its last rule, not the longest", file: mainLua, suites: redis,
 		old: "elseif not reset or rule_reset > reset then", new: "else",
 	},
 	{
@@ -137,23 +137,23 @@ var scriptMutants = []mutant{
 		old: "if #rule_state < rule_j - from then", new: "if #rule_state < 0 then",
 	},
 	{
-		name: "lua-lone-mended", breaks: "the state of a lone rule is not mended by a denial", file: mainLua, suites: redis,
+		name: "lua-lone-repaired", breaks: "the state of a single rule is not repaired by a denial", file: mainLua, suites: redis,
 		old: "if not rule_stepped then", new: "if true then",
 	},
 	{
-		name: "lua-lone-foreign", breaks: "a value that is none of ours is judged", file: mainLua, suites: redis,
+		name: "lua-lone-value", breaks: "another program's value is judged", file: mainLua, suites: redis,
 		old: "if s ~= false then", new: "if true then",
 	},
 	{
-		name: "lua-same-ask", breaks: "an ask that is the same as the one before it is not decided", file: mainLua, suites: redis,
+		name: "lua-same-check", breaks: "a check that equals the previous one is not decided", file: mainLua, suites: redis,
 		old: "until ARGV[a] ~= ''", new: "until true",
 	},
 	{
-		name: "lua-plain-keys", breaks: "asks of one call take each other's keys", file: mainLua, suites: redis,
+		name: "lua-plain-keys", breaks: "the checks of a call use each other's keys", file: mainLua, suites: redis,
 		old: "a, k = a + 1, k + keys", new: "a, k = a + 1, k + 1",
 	},
 	{
-		name: "lua-answer-order", breaks: "an ask that is left to the others is answered in another's place", file: mainLua, suites: redis,
+		name: "lua-answer-order", breaks: "the reply to a check of another path is in the wrong position", file: mainLua, suites: redis,
 		old: "m = m + 1\n      out[m], rest = '', rest or {}", new: "out[m + 1], rest = '', rest or {}",
 	},
 	{
@@ -177,11 +177,11 @@ var scriptMutants = []mutant{
 		old: "if due and z.n > 0 then", new: "if z.n > 0 then",
 	},
 	{
-		name: "lua-finish-place", breaks: "an answered request keeps its place", file: generalLua, suites: redis,
+		name: "lua-finish-permit", breaks: "an answered request keeps its permit", file: generalLua, suites: redis,
 		old: "if due then permits_write(z.holds) end", new: "if not due then permits_write(z.holds) end",
 	},
 	{
-		name: "lua-finish-keep", breaks: "a place does not outlive the end of a reserve", file: generalLua, suites: redis,
+		name: "lua-finish-keep", breaks: "a permit ends with its reservation", file: generalLua, suites: redis,
 		old: "if due and keep then", new: "if due and not keep then",
 	},
 	{
@@ -197,55 +197,55 @@ var scriptMutants = []mutant{
 		old: "if other ~= id and", new: "if other ~= '' and",
 	},
 	{
-		name: "lua-holds-lapse", breaks: "a place that is not renewed never lapses", file: permitsLua, suites: redis,
+		name: "lua-holds-lapse", breaks: "a permit that is not renewed never expires", file: permitsLua, suites: redis,
 		old: "if first <= t or first", new: "if first < 0 or first",
 	},
 	{
-		name: "lua-holds-lapse-early", breaks: "all places lapse with the first", file: permitsLua, suites: redis,
+		name: "lua-holds-lapse-early", breaks: "all permits expire with the first", file: permitsLua, suites: redis,
 		old: "if lapse > t then", new: "if lapse > t + LAPSE then",
 	},
 	{
-		name: "lua-holds-lapse-cost", breaks: "what lapsed places held stays held", file: permitsLua, suites: redis,
+		name: "lua-holds-lapse-cost", breaks: "the reservations of expired permits remain", file: permitsLua, suites: redis,
 		old: "h.cost, h.first = 0, t + LAPSE\n", new: "h.first = t + LAPSE\n",
 	},
 	{
-		name: "lua-holds-clock", breaks: "places taken before the clock was set back lapse hours later", file: permitsLua, suites: redis,
+		name: "lua-holds-clock", breaks: "permits taken before the clock was set back expire hours later", file: permitsLua, suites: redis,
 		old: "if first <= t or first > t + LAPSE then", new: "if first <= t then",
 	},
 	{
-		name: "lua-holds-clock-min", breaks: "places taken before the clock was set back keep their lapse (a dropped min)", file: permitsLua, suites: redis,
+		name: "lua-holds-clock-min", breaks: "permits taken before the clock was set back keep their expiry (a dropped min)", file: permitsLua, suites: redis,
 		old: "lapse = min(lapse, t + LAPSE)", new: "lapse = lapse + 0",
 	},
 	{
-		name: "lua-holds-first", breaks: "the earliest lapse is forgotten (a dropped min)", file: permitsLua, suites: redis,
+		name: "lua-holds-first", breaks: "the earliest expiry is lost (a dropped min)", file: permitsLua, suites: redis,
 		old: "h.cost + held, min(h.first, lapse)", new: "h.cost + held, h.first",
 	},
 	{
-		name: "lua-holds-cost", breaks: "a place that is given back keeps its cost", file: permitsLua, suites: redis,
+		name: "lua-holds-cost", breaks: "a released permit keeps its reservation", file: permitsLua, suites: redis,
 		old: "h.cost, h.count = h.cost - cost, h.count - 1", new: "h.count = h.count - 1",
 	},
 	{
-		name: "lua-holds-remove", breaks: "giving back a place removes another one's, too", file: permitsLua, suites: redis,
+		name: "lua-holds-remove", breaks: "releasing a permit removes another one, too", file: permitsLua, suites: redis,
 		old: "h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 24)\n", new: "h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 48)\n",
 	},
 	{
-		name: "lua-holds-find", breaks: "a place is found in the middle of another", file: permitsLua, suites: redis,
+		name: "lua-holds-find", breaks: "a permit is found in the middle of another", file: permitsLua, suites: redis,
 		old: "if x % 24 == 1 then return x end", new: "if x % 24 > 0 then return x end",
 	},
 	{
-		name: "lua-holds-renew", breaks: "renewing a place does not put off its lapse", file: permitsLua, suites: redis,
+		name: "lua-holds-renew", breaks: "renewing a permit does not extend its expiry", file: permitsLua, suites: redis,
 		old: "pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)", new: "pack('<c8dd', id, t, cost) .. sub(h.s, x + 24)",
 	},
 	{
-		name: "lua-holds-renew-first", breaks: "renewing one place puts off the lapse of all (a dropped min)", file: permitsLua, suites: redis,
+		name: "lua-holds-renew-first", breaks: "renewing one permit extends the expiry of all (a dropped min)", file: permitsLua, suites: redis,
 		old: "    h.first = min(h.first, lapse)\n", new: "    h.first = max(h.first, lapse)\n",
 	},
 	{
-		name: "lua-holds-renew-cost", breaks: "a renewed place holds nothing", file: permitsLua, suites: redis,
+		name: "lua-holds-renew-cost", breaks: "a renewed permit reserves nothing", file: permitsLua, suites: redis,
 		old: "pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)", new: "pack('<c8dd', id, t + LAPSE, 0) .. sub(h.s, x + 24)",
 	},
 	{
-		name: "lua-holds-gone", breaks: "the last place that is given back leaves a key", file: permitsLua, suites: redis,
+		name: "lua-holds-gone", breaks: "the last released permit leaves a key", file: permitsLua, suites: redis,
 		old: "if h.s == '' then", new: "if h.s == 'x' then",
 	},
 }

@@ -27,7 +27,7 @@ var judgeMutants = []mutant{
 		old: "ok = D + (n + p) * w <= cap", new: "ok = D + (1 + p) * w <= cap",
 	},
 	{
-		name: "lua-meter-queue-edge", breaks: "the last place of a queue is denied (< for <=)", file: meterLua, suites: redis,
+		name: "lua-meter-queue-edge", breaks: "the last position of a queue is denied (< for <=)", file: meterLua, suites: redis,
 		old: "ok = D + n * w <= cap and D <= M * l", new: "ok = D + n * w < cap and D <= M * l",
 	},
 	{
@@ -40,11 +40,11 @@ var judgeMutants = []mutant{
 		old: "delay = math.ceil(D / l)", new: "delay = math.floor(D / l)",
 	},
 	{
-		name: "lua-meter-turn-ignored", breaks: "a queue is not charged as of the common turn", file: meterLua, suites: redis,
+		name: "lua-meter-turn-ignored", breaks: "a queue is charged at its own delay instead of the common one", file: meterLua, suites: redis,
 		old: "if turn and turn > delay then", new: "if turn and turn < 0 then",
 	},
 	{
-		name: "lua-meter-turn-edge", breaks: "a queue's own turn loses its rest (>= for >)", file: meterLua, suites: redis,
+		name: "lua-meter-turn-edge", breaks: "a queue's own delay loses its fraction (>= for >)", file: meterLua, suites: redis,
 		old: "if turn and turn > delay then", new: "if turn and turn >= delay then",
 	},
 	{
@@ -94,7 +94,7 @@ var judgeMutants = []mutant{
 		old: "D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))", new: "D = D + math.min(n, 2 * cap / w) * w",
 	},
 	{
-		name: "lua-meter-debt-forgiven", breaks: "a charge lowers what is owed under a larger burst (a dropped max)", file: meterLua, suites: redis,
+		name: "lua-meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", file: meterLua, suites: redis,
 		old: "D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))", new: "D = math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap)",
 	},
 	{
@@ -103,7 +103,7 @@ var judgeMutants = []mutant{
 		equivalent: "doubles do not wrap: a product that is no longer exact is above twice the capacity, to which it is cut; Go's integers wrap, and need it",
 	},
 	{
-		name: "lua-meter-debt-smaller", breaks: "a charge through a smaller burst forgets what was used above it", file: meterLua, suites: redis,
+		name: "lua-meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", file: meterLua, suites: redis,
 		old: "top = burst * w * debt", new: "",
 	},
 	{
@@ -143,7 +143,7 @@ var judgeMutants = []mutant{
 		old: "n = math.min(n, math.max(0, 2 * L - u))", new: "n = n + 0",
 	},
 	{
-		name: "lua-fixed-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: fixedLua, suites: redis,
+		name: "lua-fixed-debt-forgiven", breaks: "a charge lowers the debt from a larger limit (a dropped max)", file: fixedLua, suites: redis,
 		old: "n = math.min(n, math.max(0, 2 * L - u))", new: "n = math.min(n, 2 * L - u)",
 	},
 	{
@@ -175,11 +175,11 @@ var judgeMutants = []mutant{
 		old: "reset = (at + k + 1) * b - t", new: "reset = (at + k) * b - t",
 	},
 	{
-		name: "lua-sliding-reset-mended", breaks: "the time to live of a mended key is a part too short", file: slidingLua, suites: redis,
+		name: "lua-sliding-reset-repaired", breaks: "the TTL of a repaired key is one part too short", file: slidingLua, suites: redis,
 		old: "reset = (newest - x + 2 + k + 1) * b - t", new: "reset = (newest - x + 2 + k) * b - t",
 	},
 	{
-		name: "lua-sliding-debt-forgiven", breaks: "a charge lowers what is owed under a larger limit (a dropped max)", file: slidingLua, suites: redis,
+		name: "lua-sliding-debt-forgiven", breaks: "a charge lowers the debt from a larger limit (a dropped max)", file: slidingLua, suites: redis,
 		old: "n, at = math.min(n, math.max(0, 2 * L - u)), ahead", new: "n, at = math.min(n, 2 * L - u), ahead",
 	},
 	{
@@ -199,7 +199,7 @@ var judgeMutants = []mutant{
 		old: "ok = live + n + p <= L", new: "ok = live + n <= L",
 	},
 	{
-		name: "lua-log-place", breaks: "the wrong stamp says when to retry (off by one)", file: logLua, suites: redis,
+		name: "lua-log-place", breaks: "the wrong stamp determines the retry (off by one)", file: logLua, suites: redis,
 		old: "local place = h - L + n - 1", new: "local place = h - L + n",
 	},
 	{
@@ -219,7 +219,7 @@ var judgeMutants = []mutant{
 		old: "if size > L and kept + n <= L then size = L end", new: "if size > L then size = L end",
 	},
 	{
-		name: "lua-log-in-place", breaks: "a ring that has wrapped grows where it is", file: logLua, suites: redis,
+		name: "lua-log-in-place", breaks: "a ring that has wrapped grows without being unwrapped", file: logLua, suites: redis,
 		old: "if h == C and C > 0 and", new: "if h >= C and C > 0 and",
 	},
 	{
@@ -239,7 +239,7 @@ var judgeMutants = []mutant{
 		old: "n = min(n, L)", new: "n = n + 0",
 	},
 	{
-		name: "lua-log-wrap", breaks: "what is written past the end of a ring goes to the wrong place", file: logLua, suites: redis,
+		name: "lua-log-wrap", breaks: "writes past the end of a ring have the wrong offset", file: logLua, suites: redis,
 		old: "= off, sub(stamps, room + 1)", new: "= off + 8, sub(stamps, room + 1)",
 	},
 	{

@@ -37,7 +37,7 @@ var storeMutants = []mutant{
 		old: "if i := (home + 1 + n) % overflowGroups; unused(i) {", new: "if i := (home + 1 + n) % overflowGroups; unused(i) || i&1 == 0 {",
 	},
 	{
-		name: "overflow-forgets", breaks: "a group does not find the counter that it owns", file: flowGo, suites: redis,
+		name: "overflow-lost", breaks: "a network does not find its overflow counter", file: flowGo, suites: redis,
 		old: "if by&^shared == ownerOf(group) {", new: "if by == ownerOf(group)|shared {",
 	},
 	{
@@ -49,11 +49,11 @@ var storeMutants = []mutant{
 		old: "v := r.Judge(st, now, z.Cost, held)", new: "v := r.Judge(st, now, z.Cost, held-held)",
 	},
 	{
-		name: "local-hold-cost", breaks: "a place holds 1 instead of the cost", file: localGo, suites: redis,
+		name: "local-hold-cost", breaks: "a permit reserves 1 instead of the cost", file: localGo, suites: redis,
 		old: "p.from[t.layout.permits+1] += z.Cost", new: "p.from[t.layout.permits+1]++",
 	},
 	{
-		name: "local-hold-kept", breaks: "an answered request keeps its place", file: localGo, suites: redis,
+		name: "local-hold-kept", breaks: "an answered request keeps its permit", file: localGo, suites: redis,
 		old: "p.from[t.layout.permits]--", new: "p.from[t.layout.permits] -= 0",
 	},
 	{
@@ -61,7 +61,7 @@ var storeMutants = []mutant{
 		old: "p.from[t.layout.permits+1] -= z.Cost", new: "p.from[t.layout.permits+1] -= 0",
 	},
 	{
-		name: "local-hold-twice", breaks: "a place is given back twice", file: localGo, suites: redis,
+		name: "local-hold-twice", breaks: "a permit is released twice", file: localGo, suites: redis,
 		old: "p.from[t.layout.permits]--\n\t\t\tz.Permit.Taken = false", new: "p.from[t.layout.permits]--",
 	},
 	{
@@ -73,31 +73,31 @@ var storeMutants = []mutant{
 		old: "\t\tr.Repair(st, now)\n\t\tr.Owe", new: "\t\tr.Owe",
 	},
 	{
-		name: "local-remaining", breaks: "what is held is said to be left", file: localGo, suites: redis,
+		name: "local-remaining", breaks: "reservations are reported as remaining", file: localGo, suites: redis,
 		old: "res.Remaining = max(0, res.Remaining-held)", new: "res.Remaining = max(held-held, res.Remaining)",
 	},
 	{
-		name: "local-turn", breaks: "requests are charged without their turn", file: localGo, suites: redis,
+		name: "local-turn", breaks: "requests are charged without their delay", file: localGo, suites: redis,
 		old: "r.Charge(st, now, z.Cost, turn)", new: "r.Charge(st, now, z.Cost, turn-turn)",
 	},
 	{
-		name: "ask-shadow", breaks: "a shadow denies the live zones", file: askGo, suites: redis,
+		name: "check-shadow", breaks: "a shadow denies the live zones", file: askGo, suites: redis,
 		old: "if z := &check.Zones[i]; !z.Shadow {", new: "if z := &check.Zones[i]; z != nil {",
 	},
 	{
-		name: "ask-shadow-turn", breaks: "a shadow is charged at the turn of the live zones", file: askGo, suites: redis,
+		name: "check-shadow-turn", breaks: "a shadow is charged at the delay of the live zones", file: askGo, suites: redis,
 		old: "if !z.Shadow {\n\t\treturn check.Turn", new: "if z != nil {\n\t\treturn check.Turn",
 	},
 	{
-		name: "ask-all-rules", breaks: "only the last rule of a zone decides", file: localGo, suites: redis,
+		name: "check-all-rules", breaks: "only the last rule of a zone decides", file: localGo, suites: redis,
 		old: "z.Admits = z.Admits && v.Admit", new: "z.Admits = v.Admit",
 	},
 	{
-		name: "ask-turn-max", breaks: "the last delay is the turn, not the longest (a dropped max)", file: askGo, suites: redis,
+		name: "check-turn-max", breaks: "the common delay is the last one, not the longest (a dropped max)", file: askGo, suites: redis,
 		old: "check.Turn = max(check.Turn, z.Results[r].Delay)", new: "check.Turn = z.Results[r].Delay",
 	},
 	{
-		name: "table-inherit", breaks: "a key that leaves a shared counter forgets what was charged there", file: statesGo, suites: redis,
+		name: "table-inherit", breaks: "a key that leaves an overflow counter loses what was charged there", file: statesGo, suites: redis,
 		old: "for i := range l.rules {\n\t\tr := &l.rules[i]", new: "for i := range l.rules[:0] {\n\t\tr := &l.rules[i]",
 	},
 	{
@@ -125,11 +125,11 @@ var storeMutants = []mutant{
 		old: "b != nil && !s.states.unused(&t.layout, b, z.Rules, now)", new: "b != nil && s.states.unused(&t.layout, b, z.Rules, now)",
 	},
 	{
-		name: "table-evict-debt", breaks: "a key in debt is forgotten to make room", file: statesGo, suites: redis,
+		name: "table-evict-debt", breaks: "a key in debt is evicted", file: statesGo, suites: redis,
 		old: "now); reset > 0 {", new: "now); reset > r.Window()/2 {",
 	},
 	{
-		name: "table-evict-held", breaks: "a key with places is forgotten to make room", file: statesGo, suites: redis,
+		name: "table-evict-held", breaks: "a key with permits is evicted", file: statesGo, suites: redis,
 		old: "permits != 0 || cost != 0 {", new: "permits < 0 || cost < 0 {",
 	},
 	{
@@ -141,7 +141,7 @@ var storeMutants = []mutant{
 		old: ">= (j-i+n)%n {", new: "> (j-i+n)%n {",
 	},
 	{
-		name: "table-places-kept", breaks: "held places move to a slot of their own", file: localGo, suites: redis,
+		name: "table-permits-kept", breaks: "permits move to a new slot", file: localGo, suites: redis,
 		old: "t.layout.held(bucket); held == 0 {", new: "t.layout.held(bucket); held >= 0 {",
 	},
 	{
@@ -157,7 +157,7 @@ var storeMutants = []mutant{
 		old: "g.store.Finish(ctx, z, 0)", new: "_ = ctx",
 	},
 	{
-		name: "across-not-charged", breaks: "what was held until all had decided is given back instead of charged", file: acrossGo, suites: redis,
+		name: "across-not-charged", breaks: "reservations are released instead of charged after all stores have admitted", file: acrossGo, suites: redis,
 		old: "g.store.Finish(ctx, z, z.Cost)", new: "g.store.Finish(ctx, z, 0)",
 	},
 	{
@@ -181,7 +181,7 @@ var storeMutants = []mutant{
 		old: "case check.Admitted:\n", new: "case check.Admitted || check.Zones[i].Shadow:\n",
 	},
 	{
-		name: "across-remaining", breaks: "what was held and given back is said to be gone", file: acrossGo, suites: redis,
+		name: "across-remaining", breaks: "released reservations are reported as used", file: acrossGo, suites: redis,
 		old: "z.Results[r].Remaining += z.Cost", new: "z.Results[r].Remaining += 0",
 	},
 	{
@@ -189,7 +189,7 @@ var storeMutants = []mutant{
 		old: "case z.Counter.HoldCost:\n", new: "case z.Counter.HoldCost && !z.Reserve:\n",
 	},
 	{
-		name: "across-deadline", breaks: "the most patient store says how long a decision may take", file: acrossGo, suites: redis,
+		name: "across-deadline", breaks: "the store with the longest timeout sets the deadline", file: acrossGo, suites: redis,
 		old: "t.Timeout() < least)", new: "t.Timeout() > least)",
 	},
 	{
@@ -209,11 +209,11 @@ var storeMutants = []mutant{
 		old: "b = append(b, \":{\"...)\n\tb = stores.AppendKey(b, z.Tag)", new: "b = append(b, \":{\"...)\n\tb = stores.AppendKey(b, z.Key)",
 	},
 	{
-		name: "wire-holds", breaks: "places have the name of the counts", file: wireGo, suites: redis,
+		name: "wire-holds", breaks: "permits have the key of the counts", file: wireGo, suites: redis,
 		old: "append(appendHash(b, prefix, z), \"holds\"...)", new: "append(appendHash(b, prefix, z), z.Counter.Kinds...)",
 	},
 	{
-		name: "wire-holds-twin", breaks: "places beside a zone's key are those of the key", file: wireGo, suites: redis,
+		name: "wire-holds-key", breaks: "permits beside a zone's key have that key's name", file: wireGo, suites: redis,
 		old: "appendOwnKey(append(appendHash(b, prefix, z), \"holds\"...), z)", new: "append(appendHash(b, prefix, z), \"holds\"...)",
 	},
 	{
@@ -221,7 +221,7 @@ var storeMutants = []mutant{
 		old: "if len(r.b) > 0 || views.err", new: "if len(r.b) > 8 || views.err",
 	},
 	{
-		name: "wire-hold", breaks: "what holds a cost is sent as holding a place only", file: wireGo, suites: redis,
+		name: "wire-hold", breaks: "a reservation of a cost is sent as a permit only", file: wireGo, suites: redis,
 		old: "\t\thold = holdCost", new: "\t\thold = holdPermit",
 	},
 	{
@@ -253,7 +253,7 @@ var storeMutants = []mutant{
 		old: "flags&flagFull != 0\n", new: "false\n",
 	},
 	{
-		name: "wire-stepped", breaks: "a state that was mended is not reported", file: wireGo, suites: redis,
+		name: "wire-stepped", breaks: "a repaired state is not reported", file: wireGo, suites: redis,
 		old: "return flags&flagStepped != 0, nil", new: "return false, nil",
 	},
 	{
@@ -265,15 +265,15 @@ var storeMutants = []mutant{
 		old: "rule.Repair(s, now)", new: "_ = now",
 	},
 	{
-		name: "wire-held", breaks: "what Redis says to be held is ignored", file: wireGo, suites: redis,
+		name: "wire-held", breaks: "reservations reported by Redis are ignored", file: wireGo, suites: redis,
 		old: "z.Held = r.number()", new: "z.Held = r.number() * 0",
 	},
 	{
-		name: "wire-own-hold", breaks: "a request's own hold is said to be left", file: wireGo, suites: redis,
+		name: "wire-own-hold", breaks: "a request's own reservation is reported as remaining", file: wireGo, suites: redis,
 		old: "held += z.Cost", new: "held += 0",
 	},
 	{
-		name: "wire-recount", breaks: "what was reserved and then charged is said to be left", file: acrossGo, suites: redis,
+		name: "wire-recount", breaks: "a reserved and charged cost is reported as remaining", file: acrossGo, suites: redis,
 		old: "res.Rule.Charge(res.State, now, z.Cost, 0)", new: "_ = now",
 	},
 	{
@@ -309,31 +309,31 @@ var storeMutants = []mutant{
 		old: "if i := slices.Index(l.calls[:], nil); i >= 0 {", new: "if i := max(0, slices.Index(l.calls[:], nil)); i >= 0 {",
 	},
 	{
-		name: "combine-rules", breaks: "a call asks for all that wait, however many rules they have", file: combineGo, suites: redis,
+		name: "combine-rules", breaks: "a call has all waiting checks, however many rules they have", file: combineGo, suites: redis,
 		old: "rules+q.rules > rulesPerCall ||", new: "rules+q.rules < 0 ||",
 	},
 	{
-		name: "combine-join", breaks: "who is ready to ask does not come along", file: redisGo, suites: redis,
+		name: "combine-join", breaks: "a check that is ready does not join a batch", file: redisGo, suites: redis,
 		old: "\t\tl.join(q)\n", new: "",
 	},
 	{
-		name: "combine-leave", breaks: "what has left the queue is said to be perhaps charged", file: combineGo, suites: redis,
+		name: "combine-leave", breaks: "a check that has left the queue is reported as possibly charged", file: combineGo, suites: redis,
 		old: "now, answered, errUnsent)", new: "now, answered, errUnanswered)",
 	},
 	{
-		name: "combine-next", breaks: "a call that ends takes no other in its place", file: combineGo, suites: redis,
+		name: "combine-next", breaks: "a call that ends starts no other", file: combineGo, suites: redis,
 		old: "if len(l.queue) > 0 {", new: "if len(l.queue) < 0 {",
 	},
 	{
-		name: "combine-clock", breaks: "the clock goes off once, for whoever had to leave first", file: combineGo, suites: redis,
+		name: "combine-clock", breaks: "the timer fires only for the first deadline", file: combineGo, suites: redis,
 		old: "\t\tl.wake(q.end)\n\t\treturn false", new: "\t\treturn false",
 	},
 	{
-		name: "combine-asked", breaks: "who is asked for waits until the call is over", file: combineGo, suites: redis,
+		name: "combine-deadline", breaks: "a check in a call waits beyond its deadline", file: combineGo, suites: redis,
 		old: "if q.state == batched {", new: "if q.state == queued {",
 	},
 	{
-		name: "combine-once", breaks: "a call that fails counts for all that it asked for", file: redisGo, suites: redis,
+		name: "combine-once", breaks: "a failed call is counted once for each of its checks", file: redisGo, suites: redis,
 		old: "return reported{err}", new: "return err",
 	},
 	{
@@ -341,11 +341,11 @@ var storeMutants = []mutant{
 		old: "if r.err != nil || len(r.b) > 0 {", new: "if r.err != nil {",
 	},
 	{
-		name: "question-cut", breaks: "the answers to several questions are mixed up", file: questionGo, suites: redis,
+		name: "call-cut", breaks: "the replies to several calls are mixed up", file: questionGo, suites: redis,
 		old: "r.take(zones[z].seen)", new: "r.take(0)",
 	},
 	{
-		name: "question-failed", breaks: "an ask that failed takes the answer of the next", file: questionGo, suites: redis,
+		name: "call-failed", breaks: "a failed check takes the reply of the next", file: questionGo, suites: redis,
 		old: "if z == 0 && flags == flagFailed {", new: "if z < 0 && flags == flagFailed {",
 	},
 	{
@@ -353,31 +353,31 @@ var storeMutants = []mutant{
 		old: "r.err != nil || got != seq {", new: "r.err != nil || got == 0 {",
 	},
 	{
-		name: "shared-place-kept", breaks: "a place is given back twice", file: sharedGo, suites: redis,
+		name: "shared-permit-kept", breaks: "a permit is released twice", file: sharedGo, suites: redis,
 		old: "z.Permit.Taken = z.KeepsPermit(charge)", new: "z.Permit.Taken = true",
 	},
 	{
-		name: "shared-keep", breaks: "a place does not outlive the end of a reserve", file: askGo, suites: redis,
+		name: "shared-keep", breaks: "a permit ends with its reservation", file: askGo, suites: redis,
 		old: "return z.Reserve && charge > 0 && z.Counter.InFlight > 0", new: "return z.Reserve && charge < 0 && z.Counter.InFlight > 0",
 	},
 	{
-		name: "tend-unknown", breaks: "a place that may have been taken is not given back", file: permitsGo, suites: redis,
+		name: "maintain-unknown", breaks: "a permit that may have been taken is not released", file: permitsGo, suites: redis,
 		old: "p.releaseLater(finishOf(p.conn.o.Prefix, z, 0))\n\t\t\tz.Permit", new: "z.Permit",
 	},
 	{
-		name: "tend-late", breaks: "a place that could not be given back is forgotten", file: permitsGo, suites: redis,
+		name: "maintain-late", breaks: "a permit whose release failed is dropped", file: permitsGo, suites: redis,
 		old: "p.late = append(p.late, late[i:]...)", new: "p.late = append(p.late, late[i+1:]...)",
 	},
 	{
-		name: "tend-release", breaks: "what Redis did not take back is not tried again", file: permitsGo, suites: redis,
+		name: "maintain-release", breaks: "a failed release is not retried", file: permitsGo, suites: redis,
 		old: "\t\tp.releaseLater(f)\n", new: "",
 	},
 	{
-		name: "tend-renew", breaks: "only the first of several places is renewed", file: permitsGo, suites: redis,
+		name: "maintain-renew", breaks: "only the first of several permits is renewed", file: permitsGo, suites: redis,
 		old: "binary.LittleEndian.Uint32(op[2:])+1)", new: "1)",
 	},
 	{
-		name: "tend-held", breaks: "a place that was given back is renewed for ever", file: permitsGo, suites: redis,
+		name: "maintain-held", breaks: "a released permit is renewed forever", file: permitsGo, suites: redis,
 		old: "delete(p.held, z.Permit.ID)", new: "_ = z.Permit.ID",
 	},
 }

@@ -14,7 +14,7 @@ var leaseMutants = []mutant{
 		old: "m.burst -= kept", new: "m.burst -= 0 * kept",
 	},
 	{
-		name: "lease-step", breaks: "a step is not rounded up in what is kept back", file: meterGo, suites: redis,
+		name: "lease-step", breaks: "the reserve of a lease is not rounded up to a whole step", file: meterGo, suites: redis,
 		old: "lease = cd(lease, m.step) * m.step", new: "lease += 0",
 	},
 	{
@@ -42,11 +42,11 @@ var leaseMutants = []mutant{
 		old: "sent + lasts - (lasts+999)/1000", new: "sent + 2*lasts",
 	},
 	{
-		name: "lease-epoch", breaks: "what is in hand outlives a reset", file: leaseGo, suites: redis,
+		name: "lease-epoch", breaks: "a lease survives a reset", file: leaseGo, suites: redis,
 		old: "x.epoch, x.parts, x.thin = epoch, [2]leasedPart{}, false", new: "x.epoch, x.thin = epoch, false",
 	},
 	{
-		name: "lease-pause", breaks: "a key that is used up is asked for all the time", file: leaseGo, suites: redis,
+		name: "lease-pause", breaks: "a lease is requested continually for a key that is used up", file: leaseGo, suites: redis,
 		old: "x.thin = got < z.Lease.Want/4; x.thin", new: "x.thin = false; x.thin",
 	},
 	{
