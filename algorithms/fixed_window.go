@@ -59,6 +59,8 @@ func (f *FixedWindow) Compile(sp Spec) (Rule, error) {
 }
 
 // fixedWindow has the state {start, used}; used is 0 if there is no window.
+// fixed_window.lua does the same in Redis; handover.go has the methods that keep a state
+// over an outage.
 type fixedWindow struct {
 	windowed
 	align bool

@@ -9,8 +9,8 @@ const (
 	handoverGo = "algorithms/handover.go"
 )
 
-// aloneMutants break going on without Redis, and coming back.
-var aloneMutants = []mutant{
+// fallbackMutants break going on without Redis, and coming back.
+var fallbackMutants = []mutant{
 	{
 		name: "fallback-share", breaks: "an instance in fallback enforces the whole limit", file: aloneGo, suites: redis,
 		old: "of = max(1, f.live.Load()) * 1e6", new: "of = 1e6",

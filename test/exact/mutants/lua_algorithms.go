@@ -12,8 +12,8 @@ const (
 	logLua     = "algorithms/sliding_log.lua"
 )
 
-// judgeMutants break the arithmetic in Lua.
-var judgeMutants = []mutant{
+// luaMutants break the arithmetic in Lua.
+var luaMutants = []mutant{
 	{
 		name: "lua-meter-edge", breaks: "what fills a meter exactly is denied (< for <=)", file: meterLua, suites: redis,
 		old: "ok = D + (n + p) * w <= cap", new: "ok = D + (n + p) * w < cap",
