@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +17,12 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// startAt starts a store that is told of nothing.
-func startAt(t *testing.T, o ConnOptions) *Store {
+// startStore starts a store without an observer.
+func startStore(t *testing.T, o ConnOptions) *Store {
 	t.Helper()
 	o.Prefix, o.DialTimeout = "diana", 5*time.Second
 	if o.Timeout == 0 {
-		o.Timeout = 5 * time.Second // a busy machine keeps it
+		o.Timeout = 5 * time.Second // exceeded by no call, even on a busy machine
 	}
 	start := time.Now()
 	clock := func() int64 { return storestest.Hour + time.Since(start).Microseconds() }
@@ -31,45 +32,64 @@ func startAt(t *testing.T, o ConnOptions) *Store {
 	return s
 }
 
-// manyKeys counts more keys than a test asks for, also alone.
-func manyKeys(t *testing.T) *stores.Counter {
+// counterOfManyKeys has room for all keys of a test, also in the fallback.
+func counterOfManyKeys(t *testing.T) *stores.Counter {
 	c := storestest.TenAnHour(t, "z", false)
 	c.Table = memory.NewTable(c.Rules, true, 1_000_000)
 	return c
 }
 
-// mode decides one request of a key and says how. It fails the test if the
-// request was not admitted.
+// testKey returns the key with a number.
+func testKey(n uint64) stores.Key { return stores.Key{Hi: n * 0x9E3779B97F4A7C15, Lo: n} }
+
+// mode decides one check of a key and returns its mode. It fails the test if the
+// check is denied.
 func (s *Store) mode(t *testing.T, c *stores.Counter, key uint64) stores.Mode {
 	t.Helper()
-	k := stores.Key{Hi: key * 0x9E3779B97F4A7C15, Lo: key}
-	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}}
-	s.At(k).Decide(context.Background(), check)
+	return s.modeOfTag(t, c, key, testKey(key))
+}
+
+// modeOfTag is mode with another tag, whose slot of a Cluster holds the key.
+func (s *Store) modeOfTag(t *testing.T, c *stores.Counter, key uint64, tag stores.Key) stores.Mode {
+	t.Helper()
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: testKey(key), Tag: tag, Cost: 1}}}
+	s.At(tag).Decide(context.Background(), check)
 	if !check.Admitted {
 		t.Errorf("key %d was denied", key)
 	}
 	return check.Mode
 }
 
+// newKey returns the number of a key that was not used before.
+func newKey() uint64 { return uint64(time.Now().UnixNano()) }
+
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+	const most = 2 * time.Minute
+	for deadline := time.Now().Add(most); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("not within %v: %s", most, what)
 		}
 	}
 }
 
-// clients are the ids of the connections to a server by which it was asked to
-// decide.
-func clients(t *testing.T, srv *redistest.Server) (ids []string) {
+// clients returns the IDs of the connections to a server whose last command ran
+// the script, or is about to.
+func clients(t *testing.T, admin *redis.Client) []string {
 	t.Helper()
-	list, err := srv.Client().ClientList(context.Background()).Result()
+	return connections(t, admin, " cmd=evalsha ")
+}
+
+// connections returns the IDs of the connections to a server whose entries in
+// CLIENT LIST contain a text.
+func connections(t *testing.T, admin *redis.Client, text string) (ids []string) {
+	t.Helper()
+	list, err := admin.ClientList(context.Background()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(list) {
-		if strings.Contains(line, " cmd=evalsha ") {
+		if strings.Contains(line, text) {
 			id, _, _ := strings.Cut(line, " ")
 			ids = append(ids, id)
 		}
@@ -77,8 +97,8 @@ func clients(t *testing.T, srv *redistest.Server) (ids []string) {
 	return ids
 }
 
-// TestReconnectsAtOnce calls an unavailable Redis far more often than the pool
-// is large. The first call after Redis is back succeeds.
+// TestReconnectsAtOnce makes more calls to an unavailable Redis than the pool has
+// connections. The first call after Redis is available again succeeds.
 func TestReconnectsAtOnce(t *testing.T) {
 	srv := redistest.Start(t)
 	c := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, PoolSize: 2})
@@ -87,13 +107,13 @@ func TestReconnectsAtOnce(t *testing.T) {
 	for range 20 {
 		err := c.client.Ping(context.Background()).Err()
 		if err == nil || classify(err) != FailAway || mayHaveRun(err) || !strings.Contains(err.Error(), srv.Addr) {
-			t.Fatalf("error %v, want that nobody is at %s", err, srv.Addr)
+			t.Fatalf("error %v, want a refused connection to %s", err, srv.Addr)
 		}
 		c.distrust(classify(err))
 	}
 	srv.Run()
 	if err := c.client.Ping(context.Background()).Err(); err != nil {
-		t.Errorf("the first call after Redis is back: %v", err)
+		t.Errorf("the first call after the restart: %v", err)
 	}
 }
 
@@ -111,31 +131,36 @@ func TestTooManyClients(t *testing.T) {
 	for range 50 {
 		err := c.client.Ping(context.Background()).Err()
 		if err == nil || classify(err) != FailRefused || !strings.Contains(Advice(FailRefused, err), "maxclients") {
-			t.Fatalf("error %v of class %s, want that there are too many clients", err, classify(err))
+			t.Fatalf("error %v of class %s, want one about maxclients", err, classify(err))
 		}
 	}
 }
 
-// TestNoStaleConnection makes a master a replica for a moment while many
-// connections to it are open: none of them is used again, and all are closed.
+// TestNoStaleConnection makes a master a replica for a moment while several
+// connections to it are open. None of them is used again, and all are closed.
 func TestNoStaleConnection(t *testing.T) {
 	t.Parallel()
 	srv, other := redistest.Start(t), redistest.Start(t)
-	s := startAt(t, ConnOptions{Addresses: []string{srv.Addr}, PoolSize: 10})
-	counter := manyKeys(t)
-	s.breaker.open.Store(false)
-	done := make(chan stores.Mode)
-	for i := range 10 {
-		go func() { done <- s.mode(t, counter, uint64(100+i)) }()
-	}
-	for range 10 {
-		<-done
-	}
-	before := clients(t, srv)
-	if len(before) < 2 {
-		t.Fatalf("%d connections", len(before))
-	}
+	// The timeout is also how long the old connections remain open.
+	s := startStore(t, ConnOptions{Addresses: []string{srv.Addr}, PoolSize: 10, Timeout: 10 * time.Second})
+	counter := counterOfManyKeys(t)
 	ctx, admin := context.Background(), srv.Client()
+	waitFor(t, "Redis decides", func() bool { return s.mode(t, counter, newKey()) == stores.ModeShared })
+	waitFor(t, "the ramp ends", func() bool { return !s.fallback.ramping() })
+	// A paused Redis replies to no call, so each call in flight needs a
+	// connection of its own.
+	resume := pause(t, admin)
+	var wg sync.WaitGroup
+	for i := range uint64(10) {
+		wg.Go(func() { s.mode(t, counter, 100+i) })
+	}
+	var before []string
+	waitFor(t, "two calls are in flight", func() bool {
+		before = clients(t, admin)
+		return len(before) >= callsInFlight
+	})
+	resume()
+	wg.Wait()
 	if err := admin.ReplicaOf(ctx, "127.0.0.1", strings.TrimPrefix(other.Addr, "127.0.0.1:")).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -145,41 +170,41 @@ func TestNoStaleConnection(t *testing.T) {
 	if err := admin.ReplicaOf(ctx, "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "Redis is asked again", func() bool { return s.mode(t, counter, uint64(time.Now().UnixNano())) == stores.ModeShared })
+	waitFor(t, "Redis decides again", func() bool { return s.mode(t, counter, newKey()) == stores.ModeShared })
 	waitFor(t, "the old connections are closed", func() bool {
-		now := clients(t, srv)
+		now := connections(t, admin, "id=")
 		return !slices.ContainsFunc(before, func(id string) bool { return slices.Contains(now, id) })
 	})
 }
 
-// TestSentinelFailover kills a master that Sentinels monitor. Every request is
-// decided, counts are shared at the new master, and the old one gets no calls
-// after it is back as a replica.
+// TestSentinelFailover kills a master that Sentinels monitor. Every check is
+// decided, counts are shared at the new master, and the old one receives no calls
+// after it has returned as a replica.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	w := redistest.StartSentinel(t)
-	s := startAt(t, ConnOptions{Addresses: w.Addrs(), Master: redistest.SentinelMaster})
-	counter := manyKeys(t)
-	waitFor(t, "counts are shared", func() bool { return s.mode(t, counter, uint64(time.Now().UnixNano())) == stores.ModeShared })
+	s := startStore(t, ConnOptions{Addresses: w.Addrs(), Master: redistest.SentinelMaster})
+	counter := counterOfManyKeys(t)
+	waitFor(t, "counts are shared", func() bool { return s.mode(t, counter, newKey()) == stores.ModeShared })
 	w.Master.Kill()
-	begun := time.Now()
+	start := time.Now()
 	if m := s.mode(t, counter, 1); m != stores.ModeFallback {
 		t.Errorf("mode %v without a master", m)
 	}
-	waitFor(t, "counts are shared", func() bool { return s.mode(t, counter, uint64(time.Now().UnixNano())) == stores.ModeShared })
-	t.Logf("shared again %v after the master was killed", time.Since(begun))
+	waitFor(t, "counts are shared", func() bool { return s.mode(t, counter, newKey()) == stores.ModeShared })
+	t.Logf("shared again %v after the master was killed", time.Since(start))
 	w.Master.Run()
-	// As the Sentinels would, later.
+	// The Sentinels would do the same later.
 	if err := w.Master.Client().ReplicaOf(context.Background(), "127.0.0.1", strconv.Itoa(w.Replica.Port)).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if m := s.mode(t, counter, uint64(time.Now().UnixNano())); m != stores.ModeShared {
+		if m := s.mode(t, counter, newKey()); m != stores.ModeShared {
 			t.Errorf("mode %v after the failover", m)
 		}
 	}
 	if n := w.Replica.Client().DBSize(context.Background()).Val(); n < 6 {
-		t.Errorf("%d keys at the new master", n)
+		t.Errorf("%d keys at the new master, want at least 6", n)
 	}
 	list := w.Master.Client().ClientList(context.Background()).Val()
 	if strings.Contains(list, "cmd=evalsha") {
@@ -187,9 +212,8 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
-// TestClusterFailover kills the master of a slot. Every request is decided,
-// keys of other slots stay shared or soon are again, and those of that slot are
-// once its replica is promoted.
+// TestClusterFailover kills two masters, one after the other. Every check is
+// decided, and once the replica is promoted Redis decides in all slots.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartReplicatedCluster(t, 3)
@@ -197,7 +221,7 @@ func TestClusterFailover(t *testing.T) {
 	for _, n := range nodes[:3] {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
-	s := startAt(t, o)
+	s := startStore(t, o)
 	t.Cleanup(func() {
 		for i, n := range nodes {
 			if t.Failed() {
@@ -207,23 +231,29 @@ func TestClusterFailover(t *testing.T) {
 			}
 		}
 	})
-	counter := manyKeys(t)
-	waitFor(t, "counts are shared in all slots", func() bool { return s.shares(t, counter) })
+	counter := counterOfManyKeys(t)
 	clients := make(map[*redistest.Server]*redis.Client)
 	for _, n := range nodes {
 		clients[n] = n.Client()
 	}
+	tags := tagsOfMasters(t, clients[nodes[0]])
+	waitFor(t, "counts are shared in all slots", func() bool { return s.allShared(t, counter, tags) })
 	role := func(n *redistest.Server) []any {
-		said, _ := clients[n].Do(context.Background(), "role").Slice()
-		return append(said, make([]any, 4)...)
+		reply, _ := clients[n].Do(context.Background(), "role").Slice()
+		return append(reply, make([]any, 4)...)
 	}
 	killed := make(map[*redistest.Server]bool)
 	for range 2 { // one of them may hold the instances
-		// Where all was still for longer than the nodes' timeout, another than the
-		// first three may be a master by now.
+		// After a stall of more than cluster-node-timeout a node other than the
+		// first three may be a master, and its replica may not be in sync: such a
+		// replica is never promoted.
 		var victim *redistest.Server
-		waitFor(t, "a master to kill", func() bool {
-			i := slices.IndexFunc(nodes, func(n *redistest.Server) bool { return !killed[n] && role(n)[0] == "master" })
+		waitFor(t, "a master has a replica in sync", func() bool {
+			i := slices.IndexFunc(nodes, func(n *redistest.Server) bool {
+				r := role(n)
+				replicas, _ := r[2].([]any)
+				return !killed[n] && r[0] == "master" && len(replicas) > 0
+			})
 			if i >= 0 {
 				victim = nodes[i]
 			}
@@ -231,9 +261,20 @@ func TestClusterFailover(t *testing.T) {
 		})
 		killed[victim] = true
 		victim.Kill()
-		begun := time.Now()
-		waitFor(t, "counts are shared in all slots", func() bool { return s.shares(t, counter) })
-		t.Logf("shared again %v after the master was killed", time.Since(begun))
+		start := time.Now()
+		// A master that is started again before its replica is promoted remains
+		// the master.
+		waitFor(t, "the replica is promoted", func() bool {
+			masters := 0
+			for _, n := range nodes {
+				if n != victim && role(n)[0] == "master" {
+					masters++
+				}
+			}
+			return masters == 3
+		})
+		waitFor(t, "counts are shared in all slots", func() bool { return s.allShared(t, counter, tags) })
+		t.Logf("shared again %v after the master was killed", time.Since(start))
 		victim.Run()
 		waitFor(t, "the old master is a replica", func() bool {
 			r := role(victim)
@@ -242,11 +283,32 @@ func TestClusterFailover(t *testing.T) {
 	}
 }
 
-// shares says whether twenty different keys are counted in Redis.
-func (s *Store) shares(t *testing.T, c *stores.Counter) bool {
-	for i := range uint64(20) {
-		if s.mode(t, c, uint64(time.Now().UnixNano())+i) != stores.ModeShared {
-			return false
+// tagsOfMasters returns a tag in the slots of each of three masters.
+func tagsOfMasters(t *testing.T, node *redis.Client) (tags [3]stores.Key) {
+	t.Helper()
+	for n, found := uint64(1), 0; found < len(tags); n++ {
+		tag := testKey(n)
+		name := namesOf("diana", &stores.ZoneCheck{Counter: new(stores.Counter), Key: tag, Tag: tag})[0]
+		slot, err := node.ClusterKeySlot(context.Background(), name).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i := slot * 3 / 16384; tags[i] == (stores.Key{}) {
+			tags[i] = tag
+			found++
+		}
+	}
+	return tags
+}
+
+// allShared says whether Redis decides checks of new keys under all tags.
+func (s *Store) allShared(t *testing.T, c *stores.Counter, tags [3]stores.Key) bool {
+	t.Helper()
+	for range 7 {
+		for _, tag := range tags {
+			if s.modeOfTag(t, c, newKey(), tag) != stores.ModeShared {
+				return false
+			}
 		}
 	}
 	return true

@@ -52,7 +52,7 @@ func TestResetReachesOtherInstances(t *testing.T) {
 	}
 	ctx, admin := context.Background(), srv.Client()
 	waitFor(t, "both to listen", func() bool { return admin.PubSubNumSub(ctx, "diana:{resets}").Val()["diana:{resets}"] == 2 })
-	if n := len(clients(t, srv)); n > 4 {
+	if n := len(clients(t, admin)); n > 4 {
 		t.Errorf("%d connections of two instances with a pool of one, want at most 4", n)
 	}
 	for _, garbage := range []string{"", "z", "z ", "z AAAA", " \x00", strings.Repeat("x", 1<<16)} {
