@@ -19,17 +19,17 @@ func init() {
 	}
 }
 
-// recordingStore records that it decides, and until when it may.
+// recordingStore records its decisions and their deadlines.
 type recordingStore struct {
 	memory.Store
 	name      string
-	asked     *[]string
+	decided   *[]string // names of stores, in order
 	timeout   time.Duration
 	deadlines []time.Time
 }
 
 func (s *recordingStore) Decide(ctx context.Context, check *stores.Check) {
-	*s.asked = append(*s.asked, s.name)
+	*s.decided = append(*s.decided, s.name)
 	if end, ok := ctx.Deadline(); ok {
 		s.deadlines = append(s.deadlines, end)
 	}
@@ -38,26 +38,26 @@ func (s *recordingStore) Decide(ctx context.Context, check *stores.Check) {
 
 func (s *recordingStore) Timeout() time.Duration { return s.timeout }
 
-// localStore is a store in this process whose clock stands still.
+// localStore returns a local store with a constant clock.
 func localStore() memory.Store {
 	return memory.Store{Clock: func() int64 { return storestest.Hour }}
 }
 
-// pair returns two stores with timeouts of a second and a minute, and the names
-// of those that decided, in order.
-func pair() (both []stores.Store, asked *[]string) {
-	asked = new([]string)
+// pair returns two stores with timeouts of a second and a minute, and the names of
+// those that decided, in order.
+func pair() (both []stores.Store, decided *[]string) {
+	decided = new([]string)
 	return []stores.Store{
-		&recordingStore{Store: localStore(), name: "one", asked: asked, timeout: time.Second},
-		&recordingStore{Store: localStore(), name: "two", asked: asked, timeout: time.Minute},
-	}, asked
+		&recordingStore{Store: localStore(), name: "one", decided: decided, timeout: time.Second},
+		&recordingStore{Store: localStore(), name: "two", decided: decided, timeout: time.Minute},
+	}, decided
 }
 
-// TestAcrossDecidesTheQueueLast decides a zone that paces and one that does not.
-// The queue is decided last, and only peeked at if the other denies.
+// TestAcrossDecidesTheQueueLast decides a zone with a queue and one without. The
+// queue is decided last, and only peeked at if the other zone denies.
 func TestAcrossDecidesTheQueueLast(t *testing.T) {
-	both, asked := pair()
-	queue, plain := storestest.TenAnHour(t, "queue", false), storestest.TenAnHour(t, "plain", false)
+	both, decided := pair()
+	queue, plain := storestest.TenPerHour(t, "queue", false), storestest.TenPerHour(t, "plain", false)
 	queue.Last = true
 	for _, c := range []struct {
 		counters []*stores.Counter
@@ -68,25 +68,25 @@ func TestAcrossDecidesTheQueueLast(t *testing.T) {
 		{[]*stores.Counter{plain, queue}, 1, "one two"},
 		{[]*stores.Counter{queue, plain}, 11, "two one"},
 	} {
-		*asked = nil
-		stores.Across(context.Background(), storestest.Items(c.cost, c.counters...), both)
-		if got := strings.Join(*asked, " "); got != c.want {
-			t.Errorf("%s first, cost %d: asked %s, want %s", c.counters[0].Zone, c.cost, got, c.want)
+		*decided = nil
+		stores.Across(context.Background(), storestest.CheckOf(c.cost, c.counters...), both)
+		if got := strings.Join(*decided, " "); got != c.want {
+			t.Errorf("%s first, cost %d: decided by %s, want %s", c.counters[0].Zone, c.cost, got, c.want)
 		}
 	}
 }
 
-// TestAcrossShadow charges a shadow in another store if the live zone admits,
-// and not if that denies.
+// TestAcrossShadow decides a shadow in another store. It is charged if the live zone
+// admits, and not if that denies.
 func TestAcrossShadow(t *testing.T) {
 	both, _ := pair()
-	live, shadow := storestest.TenAnHour(t, "live", false), storestest.TenAnHour(t, "shadow", false)
+	live, shadow := storestest.TenPerHour(t, "live", false), storestest.TenPerHour(t, "shadow", false)
 	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, -1}, {6, 0}} {
-		check := storestest.Items(c.cost, live, shadow)
+		check := storestest.CheckOf(c.cost, live, shadow)
 		check.Zones[1].Shadow = true
 		stores.Across(context.Background(), check, both)
 		if res := check.Zones[1].Results; len(res) > 0 && res[0].Remaining != c.left || len(res) == 0 && c.left >= 0 {
-			t.Errorf("cost %d: the shadow says %+v, want %d left", c.cost, res, c.left)
+			t.Errorf("cost %d: results of the shadow %+v, want Remaining %d", c.cost, res, c.left)
 		}
 	}
 }
@@ -95,31 +95,31 @@ func TestAcrossShadow(t *testing.T) {
 // together with a zone in another store: the cost stays held, and is not charged.
 func TestAcrossKeepsHeldCost(t *testing.T) {
 	both, _ := pair()
-	holds, plain := storestest.TenAnHour(t, "holds", true), storestest.TenAnHour(t, "plain", false)
-	check := storestest.Items(4, holds, plain)
+	holds, plain := storestest.TenPerHour(t, "holds", true), storestest.TenPerHour(t, "plain", false)
+	check := storestest.CheckOf(4, holds, plain)
 	stores.Across(context.Background(), check, both)
-	b := storestest.Items(1, holds)
-	if both[0].Decide(context.Background(), b); b.Zones[0].Results[0].Remaining != 5 {
-		t.Errorf("%d are left while 4 and 1 are held of 10", b.Zones[0].Results[0].Remaining)
+	second := storestest.CheckOf(1, holds)
+	if both[0].Decide(context.Background(), second); second.Zones[0].Results[0].Remaining != 5 {
+		t.Errorf("remaining %d while 4 and 1 of 10 are held, want 5", second.Zones[0].Results[0].Remaining)
 	}
-	both[0].Finish(context.Background(), &b.Zones[0], 0)
+	both[0].Finish(context.Background(), &second.Zones[0], 0)
 	both[0].Finish(context.Background(), &check.Zones[0], 0)
-	c := storestest.Items(10, holds)
-	if both[0].Decide(context.Background(), c); !c.Admitted {
-		t.Error("what was held was charged, though the answer was not to be paid for")
+	all := storestest.CheckOf(10, holds)
+	if both[0].Decide(context.Background(), all); !all.Admitted {
+		t.Error("the held cost was charged, want it released")
 	}
 }
 
-// TestAcrossDeadline limits the whole decision to the shortest timeout of the
-// stores, in either order.
+// TestAcrossDeadline checks that the shortest timeout of the stores limits the whole
+// decision, in either order.
 func TestAcrossDeadline(t *testing.T) {
-	first, second := storestest.TenAnHour(t, "first", false), storestest.TenAnHour(t, "second", false)
+	first, second := storestest.TenPerHour(t, "first", false), storestest.TenPerHour(t, "second", false)
 	for _, reversed := range []bool{false, true} {
 		both, _ := pair()
 		if reversed {
 			slices.Reverse(both)
 		}
-		stores.Across(context.Background(), storestest.Items(1, first, second), both)
+		stores.Across(context.Background(), storestest.CheckOf(1, first, second), both)
 		for _, s := range both {
 			s, _ := s.(*recordingStore)
 			if len(s.deadlines) == 0 {
@@ -134,7 +134,8 @@ func TestAcrossDeadline(t *testing.T) {
 	}
 }
 
-// TestAcrossStoresAllOrNothing decides zones in two stores together.
+// TestAcrossStoresAllOrNothing decides zones in two stores: all of them are charged,
+// or none.
 func TestAcrossStoresAllOrNothing(t *testing.T) {
 	one, two := &memory.Store{Clock: func() int64 { return storestest.Hour }}, &memory.Store{Clock: func() int64 { return storestest.Hour }}
 	r := storestest.Seeded(t)
@@ -165,11 +166,11 @@ func TestAcrossStoresAllOrNothing(t *testing.T) {
 		}
 		for i := range check.Zones {
 			if len(check.Zones[i].Results) == 0 {
-				continue // another store had already denied
+				continue // another store had denied
 			}
 			limit := check.Zones[i].Rules[0].Limit()
 			if got := check.Zones[i].Results[0].Remaining; got != limit-used[i] {
-				t.Fatalf("item %d: remaining %d, want %d", i, got, limit-used[i])
+				t.Fatalf("zone %d: remaining %d, want %d", i, got, limit-used[i])
 			}
 		}
 	}

@@ -9,29 +9,29 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// BenchmarkSnapshots records what Redis reports for one key after the other, as
-// each decision in Redis does, and reports the size of a snapshot.
+// BenchmarkSnapshots records the reported states of many keys, as each decision of
+// Redis does, and reports the size of a snapshot.
 func BenchmarkSnapshots(b *testing.B) {
 	for _, n := range []tableSize{{"10k", 10_000}, {"1M", 1_000_000}} {
 		b.Run("keys="+n.name, func(b *testing.B) {
-			c := storestest.NewBenchCounter(b, "notes", int64(n.keys), storestest.BenchGCRA)
+			c := storestest.NewBenchCounter(b, "snapshots", int64(n.keys), storestest.BenchGCRA)
 			z := &stores.ZoneCheck{Counter: c, Cost: 1, Rules: c.Rules, Results: make([]stores.Result, 1)}
 			z.Results[0].State = make([]int64, c.Rules[0].Words())
-			notes, before := TableOf(c).Snapshots(), benchtest.HeapAlloc()
+			snapshots, before := TableOf(c).Snapshots(), benchtest.HeapAlloc()
 			for i := range n.keys {
 				z.Key = storestest.BenchKey(i)
-				notes.Learn(z, 1)
+				snapshots.Learn(z, 1)
 			}
-			taken := benchtest.HeapAlloc() - before
+			size := benchtest.HeapAlloc() - before
 			b.ResetTimer()
 			cpu := benchtest.StartCPU()
 			for i := uint64(0); b.Loop(); i++ {
 				z.Key = storestest.BenchKey(storestest.Scramble(i) % n.keys)
-				notes.Learn(z, 2)
+				snapshots.Learn(z, 2)
 			}
 			cpu.Report(b, b.N)
-			b.ReportMetric(float64(taken)/float64(n.keys), "B/key")
-			runtime.KeepAlive(notes)
+			b.ReportMetric(float64(size)/float64(n.keys), "B/key")
+			runtime.KeepAlive(snapshots)
 		})
 	}
 }

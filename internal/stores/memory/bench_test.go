@@ -13,10 +13,10 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// benchTable is a local store and a counter with that many keys in its table.
+// benchTable is a local store and a check of a counter whose table is full of keys.
 type benchTable struct {
 	store Store
-	ask   stores.Check
+	check stores.Check
 	now   int64
 }
 
@@ -25,7 +25,7 @@ func newBenchTable(b *testing.B, keys uint64, rules ...storestest.BenchRule) *be
 	t := &benchTable{now: 1_700_000_000_000_000}
 	t.store.Clock = func() int64 { t.now++; return t.now }
 	c := storestest.NewBenchCounter(b, "bench", int64(keys)+int64(keys)/10, rules...)
-	t.ask.Zones = []stores.ZoneCheck{{Counter: c, Cost: 1}}
+	t.check.Zones = []stores.ZoneCheck{{Counter: c, Cost: 1}}
 	for i := range keys {
 		t.decide(b, i)
 	}
@@ -36,9 +36,9 @@ func newBenchTable(b *testing.B, keys uint64, rules ...storestest.BenchRule) *be
 }
 
 func (t *benchTable) decide(b *testing.B, i uint64) {
-	t.ask.Zones[0].Key = storestest.BenchKey(i)
-	t.store.Decide(context.Background(), &t.ask)
-	if !t.ask.Admitted {
+	t.check.Zones[0].Key = storestest.BenchKey(i)
+	t.store.Decide(context.Background(), &t.check)
+	if !t.check.Admitted {
 		b.Fatal("a request was denied: want none")
 	}
 }
@@ -48,9 +48,9 @@ type tableSize struct {
 	keys uint64
 }
 
-// BenchmarkTable shows what the number of keys does to a decision, to the garbage
-// collector, and to who has to make a shard's index larger. A map of Go with the
-// same keys is what a decision can be compared with.
+// BenchmarkTable measures how a decision, a garbage collection and the growth of a
+// shard's index depend on the number of keys. For comparison it does the same
+// lookups in a Go map.
 func BenchmarkTable(b *testing.B) {
 	b.Run("keys=0/gc", benchGC)
 	for _, n := range []tableSize{{"10k", 10_000}, {"100k", 100_000}, {"1M", 1_000_000}, {"10M", 10_000_000}} {
@@ -73,9 +73,9 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
-// benchGrow times what the request has to do that makes a shard grow.
+// benchGrow measures the growth of a shard's index, which delays one request.
 func (t *benchTable) benchGrow(b *testing.B) {
-	table := TableOf(t.ask.Zones[0].Counter)
+	table := TableOf(t.check.Zones[0].Counter)
 	cpu := benchtest.StartCPU()
 	for i := 0; b.Loop(); i++ {
 		s := &table.shards[i%len(table.shards)]
@@ -84,7 +84,7 @@ func (t *benchTable) benchGrow(b *testing.B) {
 	cpu.Report(b, b.N)
 }
 
-// benchMap looks keys up in a map of Go and changes what is there, behind a lock.
+// benchMap changes the values of keys in a Go map, under a lock.
 func benchMap(b *testing.B, keys uint64) {
 	m := make(map[stores.Key]*[2]int64)
 	for i := range keys {
@@ -101,9 +101,8 @@ func benchMap(b *testing.B, keys uint64) {
 	cpu.Report(b, b.N)
 }
 
-// benchFloor reads an entry of an index and then the slot that it names, in memory
-// of the same sizes, and does nothing else: no table that finds keys by an index
-// does it in less.
+// benchFloor only reads an entry of an index and then the slot to which it refers,
+// in memory of the same size. No table with an index can be faster.
 func benchFloor(b *testing.B, keys uint64) {
 	const words = keyWords + 2
 	index, slots := make([]uint32, keys+keys/8), make([]int64, words*keys)
@@ -125,7 +124,7 @@ func benchFloor(b *testing.B, keys uint64) {
 	runtime.KeepAlive(at)
 }
 
-// benchGC times full garbage collections.
+// benchGC measures full garbage collections.
 func benchGC(b *testing.B) {
 	cpu := benchtest.StartCPU()
 	for b.Loop() {
@@ -134,9 +133,9 @@ func benchGC(b *testing.B) {
 	cpu.Report(b, b.N)
 }
 
-// BenchmarkMemory reports what a key takes, with everything that is kept for
-// it, and how long it takes to put one there. Ten million keys take a while and
-// come to the same, so they are left to DIANA_BENCH=long.
+// BenchmarkMemory reports the memory per key, with its share of all structures, and
+// the time to insert one. Ten million keys give the same results and take long, so
+// they need DIANA_BENCH=long.
 func BenchmarkMemory(b *testing.B) {
 	sizes := []tableSize{{"1M", 1_000_000}}
 	if os.Getenv("DIANA_BENCH") == "long" {
@@ -156,7 +155,7 @@ func BenchmarkMemory(b *testing.B) {
 				all := float64(n.keys) * float64(b.N)
 				b.ReportMetric(float64(bytes)/all, "B/key")
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/all, "ns/key")
-				b.ReportMetric(0, "ns/op") // says nothing beside ns/key
+				b.ReportMetric(0, "ns/op") // ns/key replaces it
 			})
 		}
 	}

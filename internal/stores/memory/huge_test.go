@@ -8,8 +8,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestLargestChunks lets a table grow past its first chunks of the full size,
-// which should lie in huge pages, and finds all of its keys again.
+// TestLargestChunks grows a table beyond its first chunks of the full size, which
+// are placed in huge pages, and finds all of its keys again.
 func TestLargestChunks(t *testing.T) {
 	const keys = 200_000
 	rule, err := new(algorithms.GCRA).Compile(algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1})
@@ -24,7 +24,7 @@ func TestLargestChunks(t *testing.T) {
 			check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: stores.Key{Hi: storestest.Scramble(i), Lo: storestest.Scramble(^i)}, Cost: 1}}}
 			l.Decide(t.Context(), &check)
 			if got := check.Zones[0].Results[0].Remaining; !check.Admitted || got != want {
-				t.Fatalf("key %d: admitted %v, %d left, want %d", i, check.Admitted, got, want)
+				t.Fatalf("key %d: admitted %v, remaining %d, want %d", i, check.Admitted, got, want)
 			}
 		}
 	}

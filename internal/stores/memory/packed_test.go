@@ -11,22 +11,22 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// unpaired hides from a table that a rule's states are paired, so that it keeps
-// every word of them.
+// unpaired hides that a rule's states can be paired, so that a table stores all
+// words.
 type unpaired struct{ algorithms.Rule }
 
-// packedTwins are a table with paired states and one that stores all words,
-// which get the same checks.
-type packedTwins struct {
+// packedPair makes the same checks in a table with paired states and in one that
+// stores all words.
+type packedPair struct {
 	*testing.T
-	r        *rand.Rand
-	now      int64
-	counters [2]*stores.Counter
-	open     [][2]*stores.Check
-	crowded  int
+	r          *rand.Rand
+	now        int64
+	counters   [2]*stores.Counter
+	open       [][2]*stores.Check
+	overflowed int // checks of shared counters
 }
 
-// versions returns random rules of a zone, all of the same kinds.
+// versions returns random versions of the rules of a zone, all of the same kinds.
 func versions(t *testing.T, r *rand.Rand) (all [][]algorithms.Rule) {
 	compile := func(a algorithms.Algorithm, limit, window int64, share int64) algorithms.Rule {
 		rule, err := a.Compile(algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true, ShareOf: share})
@@ -49,25 +49,26 @@ func versions(t *testing.T, r *rand.Rand) (all [][]algorithms.Rule) {
 	return all
 }
 
-func (w *packedTwins) use(rules []algorithms.Rule) {
+// setRules changes the rules of both counters.
+func (w *packedPair) setRules(rules []algorithms.Rule) {
 	for _, c := range w.counters {
 		c.Rules = rules
 	}
 }
 
-// ask makes the same check in both tables.
-func (w *packedTwins) ask() {
+// decide makes a random check in both tables.
+func (w *packedPair) decide() {
 	k, cost, reserve := w.r.Uint64N(150), 1+w.r.Int64N(3), w.r.IntN(5) == 0
 	var pair [2]*stores.Check
 	for i, c := range w.counters {
-		check := storestest.LocalAsk(c, k)
+		check := storestest.CheckOfKey(c, k)
 		check.Zones[0].Cost, check.Zones[0].Reserve = cost, reserve
 		(&Store{Clock: func() int64 { return w.now }}).Decide(context.Background(), check)
 		pair[i] = check
 	}
-	w.same("an ask", pair)
+	w.compare("check", pair)
 	if pair[0].Zones[0].Overflowed {
-		w.crowded++
+		w.overflowed++
 	}
 	if pair[0].Zones[0].Charged {
 		w.open = append(w.open, pair)
@@ -75,7 +76,7 @@ func (w *packedTwins) ask() {
 }
 
 // finish releases what an open check holds, or charges it after the response.
-func (w *packedTwins) finish() {
+func (w *packedPair) finish() {
 	if len(w.open) == 0 {
 		return
 	}
@@ -85,10 +86,11 @@ func (w *packedTwins) finish() {
 	for _, check := range pair {
 		(&Store{Clock: func() int64 { return w.now }}).Finish(context.Background(), &check.Zones[0], charge)
 	}
-	w.same("a finish", pair)
+	w.compare("finish", pair)
 }
 
-func (w *packedTwins) same(what string, pair [2]*stores.Check) {
+// compare fails the test if the results of the tables differ.
+func (w *packedPair) compare(what string, pair [2]*stores.Check) {
 	w.Helper()
 	x, y := &pair[0].Zones[0], &pair[1].Zones[0]
 	if pair[0].Admitted != pair[1].Admitted || x.Charged != y.Charged || x.Full != y.Full || x.Overflowed != y.Overflowed {
@@ -102,8 +104,9 @@ func (w *packedTwins) same(what string, pair [2]*stores.Check) {
 	}
 }
 
-// states compares the states in both tables, and counts the uses of each pair.
-func (w *packedTwins) states() {
+// compareStates compares the states in both tables, and counts the uses of each
+// pair.
+func (w *packedPair) compareStates() {
 	p, q := TableOf(w.counters[0]), TableOf(w.counters[1])
 	for i := range p.shards {
 		s, other := &p.shards[i], &q.shards[i]
@@ -129,11 +132,11 @@ func (w *packedTwins) states() {
 		}
 		for n := range s.next {
 			if k := p.keyOf(s.pages.nth(n)); k != (stores.Key{}) {
-				compare("a key", p.slots.at(s.pages.nth(n)), q.find(other, k, q.mix(k)))
+				compare("key", p.slots.at(s.pages.nth(n)), q.find(other, k, q.mix(k)))
 			}
 		}
 		for g := range s.overflow.counters {
-			compare("a shared counter", s.overflow.counters[g], other.overflow.counters[g])
+			compare("shared counter", s.overflow.counters[g], other.overflow.counters[g])
 		}
 		for id, pair := range s.states.pairs.list {
 			if pair.uses != uses[id] {
@@ -151,13 +154,13 @@ func TestPackedStates(t *testing.T) {
 	all := versions(t, r)
 	t.Run("five rules", func(t *testing.T) { testPacked(t, r, all) })
 	for i := range all {
-		all[i] = all[i][:1] // whose state is looked up once
+		all[i] = all[i][:1] // decided with a single lookup
 	}
 	t.Run("one rule", func(t *testing.T) { testPacked(t, r, all) })
 }
 
 func testPacked(t *testing.T, r *rand.Rand, all [][]algorithms.Rule) {
-	w := &packedTwins{T: t, r: r, now: storestest.Hour}
+	w := &packedPair{T: t, r: r, now: storestest.Hour}
 	var whole []algorithms.Rule
 	for _, rule := range all[0] {
 		if _, ok := rule.(algorithms.Paired); ok {
@@ -176,7 +179,7 @@ func testPacked(t *testing.T, r *rand.Rand, all [][]algorithms.Rule) {
 	for i := range 60_000 {
 		switch w.r.IntN(40) {
 		case 0:
-			w.use(all[r.IntN(len(all))])
+			w.setRules(all[r.IntN(len(all))])
 		case 1:
 			w.now += r.Int64N(2_000_000)
 		case 2:
@@ -190,20 +193,20 @@ func testPacked(t *testing.T, r *rand.Rand, all [][]algorithms.Rule) {
 			w.finish()
 		default:
 			w.now += r.Int64N(5000)
-			w.ask()
+			w.decide()
 		}
 		if i%500 == 0 {
-			w.states()
+			w.compareStates()
 		}
 	}
-	w.states()
-	if w.crowded == 0 || p.Keys() == 0 || p.Keys() != q.Keys() {
-		t.Errorf("%d asks on shared counters, %d and %d keys: want some, and as many of the one as of the other", w.crowded, p.Keys(), q.Keys())
+	w.compareStates()
+	if w.overflowed == 0 || p.Keys() == 0 || p.Keys() != q.Keys() {
+		t.Errorf("%d checks of shared counters, %d and %d keys: want more than 0, and as many keys in both tables", w.overflowed, p.Keys(), q.Keys())
 	}
 }
 
-// TestZonesOfOneShard charges keys of one shard together and separately: the
-// state that was looked up for one is not used for another.
+// TestZonesOfOneShard charges two keys of one shard in one check and in separate
+// checks: the lookup of one is not reused for the other.
 func TestZonesOfOneShard(t *testing.T) {
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
@@ -215,19 +218,19 @@ func TestZonesOfOneShard(t *testing.T) {
 			c.Table = NewTable(c.Rules, false, 100)
 			left := []int64{100, 100}
 			for range 10 {
-				check := storestest.LocalAsk(c, 1)
-				check.Zones = append(check.Zones, storestest.LocalAsk(c, 2).Zones[0])
+				check := storestest.CheckOfKey(c, 1)
+				check.Zones = append(check.Zones, storestest.CheckOfKey(c, 2).Zones[0])
 				for i, cost := range []int64{2, 3} {
 					check.Zones[i].Cost = cost
 					left[i] -= cost
 				}
 				local.Decide(context.Background(), check)
-				alone := storestest.LocalAsk(c, 2)
-				local.Decide(context.Background(), alone)
+				single := storestest.CheckOfKey(c, 2)
+				local.Decide(context.Background(), single)
 				left[1]--
-				for i, got := range []int64{check.Zones[0].Results[0].Remaining, alone.Zones[0].Results[0].Remaining} {
+				for i, got := range []int64{check.Zones[0].Results[0].Remaining, single.Zones[0].Results[0].Remaining} {
 					if got != left[i] {
-						t.Fatalf("key %d has %d left, want %d", i+1, got, left[i])
+						t.Fatalf("key %d: remaining %d, want %d", i+1, got, left[i])
 					}
 				}
 			}
@@ -235,8 +238,8 @@ func TestZonesOfOneShard(t *testing.T) {
 	}
 }
 
-// TestSlotsDoNotOverlap checks that no two slots share memory, and that the
-// chunks are no longer than necessary.
+// TestSlotsDoNotOverlap checks that no two slots share memory, and that the chunks
+// have no gaps.
 func TestSlotsDoNotOverlap(t *testing.T) {
 	for _, stride := range []int{2, 4, 14, 1009, 200_000} {
 		var m slots
@@ -248,7 +251,7 @@ func TestSlotsDoNotOverlap(t *testing.T) {
 				chunk, at = c, i
 				continue
 			}
-			t.Fatalf("stride %d: slot %d in chunk %d at %d, behind %d at %d", stride, n, c, i, chunk, at)
+			t.Fatalf("stride %d: slot %d in chunk %d at %d, after chunk %d at %d", stride, n, c, i, chunk, at)
 		}
 	}
 	var m slots
@@ -260,7 +263,7 @@ func TestSlotsDoNotOverlap(t *testing.T) {
 		for i := range uint32(pageSlots) {
 			slot := m.at(page*pageSlots + i)
 			if slot[0] != 0 {
-				t.Fatalf("slot %d of page %d was given out before", i, page)
+				t.Fatalf("slot %d of page %d was allocated before", i, page)
 			}
 			slot[0] = 1
 		}

@@ -9,9 +9,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestHeldCostKeepsTheBound holds the cost of many requests at a time and
-// charges some of them at the response, as count_status does. The charges keep
-// the rule's bound in any window, counted at the times of the responses.
+// TestHeldCostKeepsTheBound holds the costs of many requests at a time and charges
+// some of them after the response, as count_status does. In any window, by the times
+// of the responses, the charges keep the bound.
 func TestHeldCostKeepsTheBound(t *testing.T) {
 	r := storestest.Seeded(t)
 	now := int64(storestest.Hour)
@@ -19,7 +19,7 @@ func TestHeldCostKeepsTheBound(t *testing.T) {
 	for budget := storestest.Operations(t, 20_000); budget > 0; {
 		for name, vic := range storestest.Victims(r) {
 			if name == "leaky_bucket" {
-				continue // pacing does not go with charges after the response
+				continue // it cannot be combined with charges after the response
 			}
 			c := storestest.NewTestCounter(t, "z", 0, true, nil, vic.Spec)
 			var open []*stores.Check
@@ -38,22 +38,22 @@ func TestHeldCostKeepsTheBound(t *testing.T) {
 					open = append(open[:i], open[i+1:]...)
 					continue
 				}
-				check := storestest.LocalAsk(c, 1)
+				check := storestest.CheckOfKey(c, 1)
 				check.Zones[0].Cost = 1 + r.Int64N(2)
 				if local.Decide(context.Background(), check); check.Admitted {
 					open = append(open, check)
 				}
 			}
 			if found := storestest.WorstWindow(charges, vic.Spec.Spec.Window); found > vic.Bound {
-				t.Fatalf("%s: %d were charged in a window, bound %d: %+v %+v", name, found, vic.Bound, vic.Spec.Alg, vic.Spec.Spec)
+				t.Fatalf("%s: %d charged in a window, bound %d: %+v %+v", name, found, vic.Bound, vic.Spec.Alg, vic.Spec.Spec)
 			}
 		}
 	}
 }
 
-// TestDebtIsBounded charges more than was admitted, as settle does. The debt is
-// at most one further capacity: after two capacities have drained a request is
-// admitted, and never before the retry of a denial.
+// TestDebtIsBounded charges more than was admitted, as settle does. The debt is at
+// most one further capacity: a request is admitted once two capacities have drained,
+// and not before the retry of a denial.
 func TestDebtIsBounded(t *testing.T) {
 	r := storestest.Seeded(t)
 	now := int64(storestest.Hour)
@@ -67,11 +67,11 @@ func TestDebtIsBounded(t *testing.T) {
 			c := storestest.NewTestCounter(t, "z", 0, false, nil, vic.Spec)
 			rule := c.Rules[0]
 			for range 5 {
-				check := storestest.LocalAsk(c, 1)
+				check := storestest.CheckOfKey(c, 1)
 				if local.Decide(context.Background(), check); check.Admitted {
 					local.Finish(context.Background(), &check.Zones[0], r.Int64N(5*rule.Capacity()))
 				}
-				again := storestest.LocalAsk(c, 1)
+				again := storestest.CheckOfKey(c, 1)
 				again.Zones[0].Cost = 1 + r.Int64N(rule.Capacity())
 				local.Decide(context.Background(), again)
 				if !again.Admitted {
@@ -86,14 +86,14 @@ func TestDebtIsBounded(t *testing.T) {
 	}
 }
 
-// checkRetry sees that a denied request passes when its retry has passed, and
-// not a microsecond earlier.
+// checkRetry fails the test unless a denied check is admitted when its retry has
+// elapsed, and not a microsecond earlier.
 func checkRetry(t *testing.T, name string, local *Store, c *stores.Counter, now *int64, denied *stores.Check) {
 	t.Helper()
 	retry, cost := denied.Zones[0].Results[0].Retry, denied.Zones[0].Cost
 	for _, early := range []int64{1, 0} {
 		*now = denied.Now + retry - early
-		check := storestest.LocalAsk(c, 1)
+		check := storestest.CheckOfKey(c, 1)
 		check.Zones[0].Cost = cost
 		local.Decide(context.Background(), check)
 		if check.Admitted != (early == 0) {
@@ -102,18 +102,18 @@ func checkRetry(t *testing.T, name string, local *Store, c *stores.Counter, now 
 	}
 }
 
-// TestShadowsChangeNothing runs the same trace with and without shadow zones:
-// the live zones decide alike, and a shadow is charged only where they admit,
-// within its own bound.
+// TestShadowsChangeNothing runs the same trace with and without a shadow zone. The
+// live zone decides the same, and the shadow is charged only where the live zone
+// admits, and as a zone of its own would be.
 func TestShadowsChangeNothing(t *testing.T) {
 	r := storestest.Seeded(t)
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	for range storestest.Operations(t, 20_000) / 100 {
-		live, alone := storestest.RandomRule(r, true, false), storestest.RandomRule(r, false, false)
+		live, other := storestest.RandomRule(r, true, false), storestest.RandomRule(r, false, false)
 		with, without := storestest.NewTestCounter(t, "z", 0, false, nil, live), storestest.NewTestCounter(t, "z", 0, false, nil, live)
-		shadow := storestest.NewTestCounter(t, "s", 0, false, nil, alone)
-		twin := storestest.NewTestCounter(t, "s", 0, false, nil, alone) // checked only when the live zone admits
+		shadow := storestest.NewTestCounter(t, "s", 0, false, nil, other)
+		separate := storestest.NewTestCounter(t, "s", 0, false, nil, other) // checked only when the live zone admits
 		for step := range 100 {
 			now += r.Int64N(1 + live.Spec.Window/4)
 			k := stores.Key{Hi: 1, Lo: 1}
@@ -130,31 +130,30 @@ func TestShadowsChangeNothing(t *testing.T) {
 				}
 				continue
 			}
-			c := &stores.Check{Zones: []stores.ZoneCheck{{Counter: twin, Key: k, Cost: 1}}}
+			c := &stores.Check{Zones: []stores.ZoneCheck{{Counter: separate, Key: k, Cost: 1}}}
 			local.Decide(context.Background(), c)
 			if check.Zones[0].Charged != c.Admitted {
-				t.Fatalf("step %d: the shadow was charged: %v, on its own it admits: %v", step, check.Zones[0].Charged, c.Admitted)
+				t.Fatalf("step %d: the shadow was charged: %v, a separate zone admits: %v", step, check.Zones[0].Charged, c.Admitted)
 			}
 		}
 	}
 }
 
-// TestCostAboveTheBurstNeverPasses checks a cost above a rule's capacity
-// together with a rule that would admit it: it is always denied, and nothing is
-// charged.
-func TestCostAboveTheBurstNeverPasses(t *testing.T) {
+// TestCostAboveCapacityIsDenied checks a cost above the capacity of one of two rules.
+// It is denied for ever, and the other rule is not charged.
+func TestCostAboveCapacityIsDenied(t *testing.T) {
 	r := storestest.Seeded(t)
 	local := &Store{Clock: func() int64 { return storestest.Hour }}
 	for name, vic := range storestest.Victims(r) {
 		c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1 << 20, Window: storestest.Hour, Cost: 1}}, vic.Spec)
-		check := storestest.LocalAsk(c, 1)
+		check := storestest.CheckOfKey(c, 1)
 		check.Zones[0].Cost = c.Rules[1].Capacity() + 1
 		local.Decide(context.Background(), check)
 		if check.Admitted || check.Zones[0].Results[1].Retry != algorithms.Never {
-			t.Errorf("%s: admitted %v, retry %d, want never", name, check.Admitted, check.Zones[0].Results[1].Retry)
+			t.Errorf("%s: admitted %v, retry %d, want Never", name, check.Admitted, check.Zones[0].Results[1].Retry)
 		}
 		if left := check.Zones[0].Results[0].Remaining; left != 1<<20 {
-			t.Errorf("%s: the other rule was charged: %d left", name, left)
+			t.Errorf("%s: the other rule was charged: remaining %d", name, left)
 		}
 	}
 }

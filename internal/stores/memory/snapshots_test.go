@@ -9,9 +9,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestSnapshotsKeepDebts makes and changes random snapshots of more keys than
-// there is room for. A key's snapshot is as it was left. A debt is never
-// evicted, and nothing is while there is room.
+// TestSnapshotsKeepDebts creates and changes random snapshots of more keys than there
+// is room for. Each snapshot has the content that was last set. A debt is never
+// evicted, nor is a snapshot while there is room.
 func TestSnapshotsKeepDebts(t *testing.T) {
 	r := storestest.Seeded(t)
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
@@ -26,10 +26,10 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 			s := n.shard(mix)
 			x, was := n.find(s, k, mix), want[k]
 			if x == nil && was.kind == snapshotOwes {
-				t.Fatalf("room for %d: key %d owes, and its note is gone", most, k.Hi)
+				t.Fatalf("room for %d: the snapshot of key %d was evicted, with its debt", most, k.Hi)
 			}
 			if x == nil && was.word != 0 && most == 1_000_000 {
-				t.Fatalf("room for %d: the note of key %d is gone", most, k.Hi)
+				t.Fatalf("room for %d: the snapshot of key %d was evicted", most, k.Hi)
 			}
 			if x != nil && (x.key() != k || x[snapshotKind] != was.kind || x[snapshotWords] != was.word) {
 				t.Fatalf("room for %d: key %d: %v, want %v", most, k.Hi, x, was)
@@ -47,14 +47,14 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 			n.set(x, now.kind)
 			x[snapshotWords], want[k] = now.word, now
 			if n.owing.Load() != owing || int64(s.used) > n.most() {
-				t.Fatalf("room for %d: %d owe, want %d; %d notes in a shard of %d", most, n.owing.Load(), owing, s.used, n.most())
+				t.Fatalf("room for %d: %d debts, want %d; %d snapshots in a shard of %d", most, n.owing.Load(), owing, s.used, n.most())
 			}
 		}
 	}
 }
 
-// TestIndexOfHugeTable puts a few keys into a table of the largest size, and
-// makes their snapshots: the indexes are sized for those few.
+// TestIndexOfHugeTable inserts a few keys, and their snapshots, into a table of the
+// largest size: the indexes are sized for the keys that are there.
 func TestIndexOfHugeTable(t *testing.T) {
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
 	table := NewTable(c.Rules, false, math.MaxInt64)

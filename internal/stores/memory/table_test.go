@@ -14,15 +14,15 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestTableEqualsMap inserts and removes random keys and compares the table
-// with a map: the index must be right after every removal and every growth.
+// TestTableEqualsMap inserts and removes random keys and compares the table with a
+// map. The index is correct after every removal and growth.
 func TestTableEqualsMap(t *testing.T) {
 	r := storestest.Seeded(t)
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
 	table := NewTable(c.Rules, false, 1_000_000)
 	want := make(map[uint64]int64)
 	for range 20_000 {
-		k := 1 + r.Uint64N(3000)               // a slot of zeros is empty
+		k := 1 + r.Uint64N(3000)
 		key := stores.Key{Hi: k, Lo: k*31 + 1} // a slot of zeros is empty
 		mix := table.mix(key)
 		s := &table.shards[mix&uint64(len(table.shards)-1)]
@@ -56,16 +56,16 @@ func TestTableEqualsMap(t *testing.T) {
 	}
 }
 
-// TestFullTableNeverAdmitsTooMuch floods a small table with more keys than it
-// holds. No key is admitted more often than its rules allow, though it moves
-// between slots and shared counters, and no key in debt is evicted.
-func TestFullTableNeverAdmitsTooMuch(t *testing.T) {
+// TestFullTableKeepsBound floods a small table with more keys than it has slots. No
+// key is admitted more often than its rules allow, though it moves between slots and
+// shared counters, and no key in debt is evicted.
+func TestFullTableKeepsBound(t *testing.T) {
 	t.Run("7 networks", func(t *testing.T) { floodSmallTable(t, 200, 7) })
 	t.Run("more networks than counters", func(t *testing.T) { floodSmallTable(t, 1200, 600) })
 }
 
-// floodSmallTable lets so many keys of so many networks ask, at times more of
-// them than at others, so that shared counters become unused and others'.
+// floodSmallTable checks keys of several networks, with pauses, so that shared
+// counters become unused and are assigned to other networks.
 func floodSmallTable(t *testing.T, keys, networks uint64) {
 	for name, alg := range map[string]algorithms.Algorithm{
 		"sliding_log": &algorithms.SlidingLog{}, "gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{},
@@ -82,32 +82,32 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 			if bound == 0 {
 				bound = limit
 			}
-			passed := make(map[uint64][]int64)
+			admitted := make(map[uint64][]int64)
 			for range 60_000 {
 				if now += r.Int64N(600_000 / int64(keys)); r.IntN(1000) == 0 {
 					now += r.Int64N(window)
 				}
 				k := r.Uint64N(keys)
 				if r.IntN(3) > 0 {
-					k %= 40 // some come often
+					k %= 40 // some are checked often
 				}
-				check := storestest.LocalAsk(c, k)
+				check := storestest.CheckOfKey(c, k)
 				check.Zones[0].Group = uint32(k % networks)
 				local.Decide(context.Background(), check)
 				if !check.Admitted {
 					continue
 				}
-				times := slices.Concat(passed[k], []int64{now})
+				times := slices.Concat(admitted[k], []int64{now})
 				for times[0] <= now-window {
 					times = times[1:]
 				}
-				passed[k] = times
+				admitted[k] = times
 				if len(times) > bound {
-					t.Fatalf("key %d passed %d times within a window, bound %d", k, len(times), bound)
+					t.Fatalf("key %d was admitted %d times within a window, bound %d", k, len(times), bound)
 				}
 			}
 			if TableOf(c).Overflows() == 0 {
-				t.Error("no key ever shared a counter: the table was not full")
+				t.Error("no key used a shared counter: the table was not full")
 			}
 			if n := TableOf(c).Keys(); n > 50 {
 				t.Errorf("%d keys in a table of 50", n)
@@ -116,38 +116,37 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 	}
 }
 
-// TestHonestClientOutsideTheFlood floods a table from one network. A client of
-// another network is still admitted, and keys stay in debt.
-func TestHonestClientOutsideTheFlood(t *testing.T) {
+// TestFloodOfAnotherNetwork floods a table from one network. A client of another
+// network is admitted, and no key in debt is evicted.
+func TestFloodOfAnotherNetwork(t *testing.T) {
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: storestest.Hour, Cost: 1}})
 	c.Table = NewTable(c.Rules, false, 100)
-	ask := func(k uint64, group uint32) bool {
-		check := storestest.LocalAsk(c, k)
+	decide := func(k uint64, group uint32) bool {
+		check := storestest.CheckOfKey(c, k)
 		check.Zones[0].Group = group
 		local.Decide(context.Background(), check)
 		return check.Admitted
 	}
-	ask(1, 1)
-	ask(1, 1)
+	decide(1, 1)
+	decide(1, 1)
 	for k := range uint64(5000) {
 		now++
-		ask(1000+k, 2)
+		decide(1000+k, 2)
 	}
-	if ask(1, 1) {
-		t.Error("a key in debt was forgotten in the flood")
+	if decide(1, 1) {
+		t.Error("a key in debt was evicted")
 	}
-	if !ask(2, 3) {
+	if !decide(2, 3) {
 		t.Error("a client of another network was denied because of the flood")
 	}
-	if ask(3, 2) {
-		t.Error("a new key of the flooding network passed, though its shared counter is used up")
+	if decide(3, 2) {
+		t.Error("a new key of the flooding network was admitted though its shared counter is used up")
 	}
 }
 
-// TestIdleTablesAreSmall checks that a thousand unused zones take little
-// memory.
+// TestIdleTablesAreSmall checks that the tables of unused zones take little memory.
 func TestIdleTablesAreSmall(t *testing.T) {
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
 	heap := func() int64 {
@@ -169,7 +168,7 @@ func TestIdleTablesAreSmall(t *testing.T) {
 	runtime.KeepAlive(all)
 }
 
-// TestTableEvictsUnusedKeys lets keys recover and checks that their slots are
+// TestTableEvictsUnusedKeys checks that the slots of keys in their initial state are
 // reused.
 func TestTableEvictsUnusedKeys(t *testing.T) {
 	now := int64(storestest.Hour)
@@ -178,19 +177,19 @@ func TestTableEvictsUnusedKeys(t *testing.T) {
 	c.Table = NewTable(c.Rules, false, 64)
 	for k := range uint64(10_000) {
 		now += 1000
-		if check := storestest.LocalAsk(c, k); true {
+		if check := storestest.CheckOfKey(c, k); true {
 			if local.Decide(context.Background(), check); !check.Admitted {
 				t.Fatalf("key %d was denied", k)
 			}
 		}
 	}
 	if n := TableOf(c).Overflows(); n != 0 {
-		t.Errorf("%d charges went to shared counters, though old keys could be forgotten", n)
+		t.Errorf("%d charges to shared counters, want none: unused keys can be evicted", n)
 	}
 }
 
-// TestPermitsInAFullTable takes permits, also in shared counters, and releases
-// each where it was taken.
+// TestPermitsInAFullTable acquires permits, also in shared counters. Each is released
+// where it was acquired.
 func TestPermitsInAFullTable(t *testing.T) {
 	r := storestest.Seeded(t)
 	now := int64(storestest.Hour)
@@ -210,7 +209,7 @@ func TestPermitsInAFullTable(t *testing.T) {
 			continue
 		}
 		k := r.Uint64N(40)
-		check := storestest.LocalAsk(c, k)
+		check := storestest.CheckOfKey(c, k)
 		if local.Decide(context.Background(), check); check.Admitted {
 			if inFlight[k]++; inFlight[k] > 2 {
 				t.Fatalf("key %d has %d requests in flight, want at most 2", k, inFlight[k])
@@ -226,27 +225,27 @@ func TestPermitsInAFullTable(t *testing.T) {
 		for i := range s.next {
 			n := s.pages.nth(i)
 			if permits, cost := TableOf(c).layout.held(TableOf(c).slots.at(n)); permits != 0 || cost != 0 {
-				t.Errorf("slot %d keeps %d permits and a cost of %d after all were given back", n, permits, cost)
+				t.Errorf("slot %d: %d permits and a cost of %d after all were released", n, permits, cost)
 			}
 		}
 		for g, b := range s.overflow.counters {
 			if permits, cost := TableOf(c).layout.held(b); permits != 0 || cost != 0 {
-				t.Errorf("shared counter %d keeps %d permits and a cost of %d", g, permits, cost)
+				t.Errorf("shared counter %d: %d permits and a cost of %d after all were released", g, permits, cost)
 			}
 		}
 	}
 }
 
-// TestManyGoroutinesOneLimit lets many goroutines check several zones at once:
-// each zone's limit holds, and the order of locking prevents deadlocks.
-func TestManyGoroutinesOneLimit(t *testing.T) {
+// TestConcurrentChecks has many goroutines check several zones at once. Each zone's
+// limit is enforced, and the order of locking prevents deadlocks.
+func TestConcurrentChecks(t *testing.T) {
 	local := &Store{Clock: func() int64 { return storestest.Hour }}
 	var counters []*stores.Counter
 	for i, limit := range []int64{50, 70, 90} {
 		counters = append(counters, storestest.NewTestCounter(t, string(rune('a'+i)), 0, false, nil,
 			storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1}}))
 	}
-	var passed [3]atomic.Int64
+	var admitted [3]atomic.Int64
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {
@@ -260,7 +259,7 @@ func TestManyGoroutinesOneLimit(t *testing.T) {
 				local.Decide(context.Background(), &check)
 				if check.Admitted {
 					for _, z := range in {
-						passed[z].Add(1)
+						admitted[z].Add(1)
 					}
 				}
 			}
@@ -268,11 +267,11 @@ func TestManyGoroutinesOneLimit(t *testing.T) {
 	}
 	wg.Wait()
 	for z, c := range counters {
-		if n := passed[z].Load(); n > c.Rules[0].Limit() {
-			t.Errorf("zone %d: %d passed, limit %d", z, n, c.Rules[0].Limit())
+		if n := admitted[z].Load(); n > c.Rules[0].Limit() {
+			t.Errorf("zone %d: %d admitted, limit %d", z, n, c.Rules[0].Limit())
 		}
 	}
-	if passed[0].Load() != 50 {
-		t.Errorf("zone 0: %d passed, want its whole limit of 50", passed[0].Load())
+	if admitted[0].Load() != 50 {
+		t.Errorf("zone 0: %d admitted, want the whole limit of 50", admitted[0].Load())
 	}
 }

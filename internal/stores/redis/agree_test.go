@@ -11,34 +11,34 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// twins are both stores on one clock: what one is asked, the other is, too.
-type twins struct {
-	*virtualAt
+// bothStores makes the same checks in Redis and in a local store, on one clock.
+type bothStores struct {
+	*virtualStore
 	t     *testing.T
 	local *memory.Store
 }
 
-func newTwins(t *testing.T) *twins {
+func newBothStores(t *testing.T) *bothStores {
 	t.Helper()
-	s := newVirtualAt(t)
-	return &twins{s, t, &memory.Store{Clock: s.v.clock}}
+	s := newVirtualStore(t)
+	return &bothStores{s, t, &memory.Store{Clock: s.v.clock}}
 }
 
-// ask decides in both, which have to agree in words and in what they keep, and
-// returns Redis' answer.
-func (w *twins) ask(seconds float64, cost int64, zones ...*stores.Counter) *stores.Check {
+// decide decides the same check in both stores, whose results and states have to
+// agree, and returns the check that Redis decided.
+func (w *bothStores) decide(seconds float64, cost int64, zones ...*stores.Counter) *stores.Check {
 	w.t.Helper()
 	w.set(seconds)
-	check, b := storestest.Items(cost, zones...), storestest.Items(cost, zones...)
-	for _, ask := range []*stores.Check{check, b} {
-		for i := range ask.Zones {
-			ask.Zones[i].Shadow = ask.Zones[i].Counter.Zone == "shadow"
+	check, local := storestest.CheckOf(cost, zones...), storestest.CheckOf(cost, zones...)
+	for _, c := range []*stores.Check{check, local} {
+		for i := range c.Zones {
+			c.Zones[i].Shadow = c.Zones[i].Counter.Zone == "shadow"
 		}
 	}
 	w.Decide(context.Background(), check)
-	w.local.Decide(context.Background(), b)
+	w.local.Decide(context.Background(), local)
 	what := fmt.Sprintf("at %v", seconds)
-	compareAsks(w.t, what, check, b)
+	compareChecks(w.t, what, check, local)
 	for i := range check.Zones {
 		compareStates(w.t, what, w.v, "diana", &check.Zones[i])
 	}
@@ -48,79 +48,79 @@ func (w *twins) ask(seconds float64, cost int64, zones ...*stores.Counter) *stor
 	return check
 }
 
-// owe charges the first item of an ask more, in both.
-func (w *twins) owe(z *stores.ZoneCheck, cost int64) {
+// finish finishes a zone check in both stores, with another charge.
+func (w *bothStores) finish(z *stores.ZoneCheck, cost int64) {
 	again := *z
 	w.v.tick()
 	w.Finish(context.Background(), z, cost)
 	w.local.Finish(context.Background(), &again, cost)
 }
 
-// TestDebtIgnoresExpiredStamps charges a debt to a log of which some stamps had
-// left the window, and sets the clock back to where they had not. Neither store
-// counts stamps that only one of the rings still holds.
+// TestDebtIgnoresExpiredStamps charges a debt to a log of which some stamps have
+// expired, and sets the clock back to before that. Neither store counts stamps
+// that remain in only one of the rings.
 func TestDebtIgnoresExpiredStamps(t *testing.T) {
-	w := newTwins(t)
-	for _, owed := range []int64{0, 1, 140} { // the last is more than a new ring in Redis has room for
+	w := newBothStores(t)
+	for _, owed := range []int64{0, 1, 140} { // the last exceeds the size of a new ring in Redis
 		limit := 10 + 2*owed
 		sp := algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}
 		c := storestest.NewTestCounter(t, fmt.Sprint("log-", limit), 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp})
 		for _, at := range []float64{100, 110, 150, 155} {
-			w.ask(at, 1, c)
+			w.decide(at, 1, c)
 		}
-		w.set(175) // 100 and 110 are over
-		z := &storestest.Items(1, c).Zones[0]
+		w.set(175) // 100 and 110 have expired
+		z := &storestest.CheckOf(1, c).Zones[0]
 		z.Rules = c.Rules
 		debt := []int64{owed}
 		for range owed {
-			debt = append(debt, holdsBegin+145_000_000)
+			debt = append(debt, virtualStart+145_000_000)
 		}
-		oweBoth(t, "at 175", w.v, w.Store, z, [][]int64{debt})
+		chargeDebts(t, "at 175", w.v, w.Store, z, [][]int64{debt})
 		want := limit - owed - 3
 		if owed == 0 {
 			want -= 2 // nothing was charged, so nothing has changed
 		}
-		if left := w.ask(156, 1, c).Zones[0].Results[0].Remaining; left != want {
-			t.Errorf("limit %d: %d left, want %d", limit, left, want)
+		if left := w.decide(156, 1, c).Zones[0].Results[0].Remaining; left != want {
+			t.Errorf("limit %d: remaining %d, want %d", limit, left, want)
 		}
 	}
 }
 
-// TestSmallStepsOfTheClock sets the clock back by parts of a window, so that
-// only some of what was charged lies ahead.
-func TestSmallStepsOfTheClock(t *testing.T) {
-	w := newTwins(t)
+// TestSmallClockSteps sets the clock back by less than a window, so that only some
+// of the charges are in the future.
+func TestSmallClockSteps(t *testing.T) {
+	w := newBothStores(t)
 	for name, spec := range clockRules() {
 		c := storestest.NewTestCounter(t, name, 0, false, nil, spec)
 		at := 600.0
 		for _, step := range []float64{0, 7, 20, -6, -1, -13, 0, -30, 50, -59, -61, 61} {
 			at += step
-			w.ask(at, 2, c)
-			w.ask(at, 1, c)
+			w.decide(at, 2, c)
+			w.decide(at, 1, c)
 		}
 	}
 }
 
-// TestHeldZoneIsRepaired sets the clock back between two requests of a zone
-// that holds costs until the response. The second charges nothing yet, and
-// still repairs the state.
+// TestHeldZoneIsRepaired sets the clock back between two requests of a zone that
+// holds costs until the response. The second repairs the state, though it charges
+// nothing yet.
 func TestHeldZoneIsRepaired(t *testing.T) {
-	w := newTwins(t)
-	for _, name := range []string{"fixed_window", "sliding_window", "sliding_log"} { // a meter is full then, and denies
+	w := newBothStores(t)
+	for _, name := range []string{"fixed_window", "sliding_window", "sliding_log"} { // after the step a meter is full, and denies
 		c := storestest.NewTestCounter(t, name, 0, true, nil, clockRules()[name])
-		w.owe(&w.ask(600, 1, c).Zones[0], 1)
-		if check := w.ask(300, 1, c); !check.Admitted {
-			t.Errorf("%s: denied after one of %d", name, clockLimit)
+		w.finish(&w.decide(600, 1, c).Zones[0], 1)
+		if check := w.decide(300, 1, c); !check.Admitted {
+			t.Errorf("%s: denied after 1 of %d", name, clockLimit)
 		}
 	}
 }
 
-// TestLogGrows fills logs that are longer than a new ring, one alone and two in
-// one zone, with a clock step just as a ring has to grow.
+// TestLogGrows fills logs beyond the size of a new ring, one or two in a zone,
+// with clock steps at the moment at which a ring has to grow.
 func TestLogGrows(t *testing.T) {
 	r := storestest.Seeded(t)
 	for round := range 6 {
-		w := newTwins(t)
+		w := newBothStores(t)
 		var specs []storestest.RuleSpec
 		for range 1 + round%2 {
 			specs = append(specs, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 300 + r.Int64N(300), Window: 1_000_000, Cost: 1}})
@@ -136,32 +136,32 @@ func TestLogGrows(t *testing.T) {
 			if round%2 == 0 && r.IntN(4) == 0 {
 				cost = 1 + r.Int64N(5)
 			}
-			w.ask(at, cost, c)
+			w.decide(at, cost, c)
 		}
 	}
 }
 
-// TestDebtSurvivesLimitChange owes more than a limit, which is then raised: all
+// TestDebtSurvivesLimitChange charges more than a limit, which is then raised: all
 // of the debt counts.
 func TestDebtSurvivesLimitChange(t *testing.T) {
-	w := newTwins(t)
+	w := newBothStores(t)
 	for name, alg := range map[string]algorithms.Algorithm{"log": &algorithms.SlidingLog{}, "window": &algorithms.SlidingWindow{}, "fixed": &algorithms.FixedWindow{}} {
 		sp := algorithms.Spec{Limit: 5, Window: storestest.Hour, Cost: 1, Debt: true}
 		low := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: sp})
 		sp.Limit = 20
 		high := storestest.NewTestCounter(t, name, 0, false, low.Table, storestest.RuleSpec{Alg: alg, Spec: sp})
-		check := w.ask(1, 5, low)
-		w.owe(&check.Zones[0], 5)
-		if left := w.ask(1, 1, high).Zones[0].Results[0].Remaining; left != 9 {
-			t.Errorf("%s: %d left of 20 after 5, 5 and 1", name, left)
+		check := w.decide(1, 5, low)
+		w.finish(&check.Zones[0], 5)
+		if left := w.decide(1, 1, high).Zones[0].Results[0].Remaining; left != 9 {
+			t.Errorf("%s: remaining %d of 20 after 5, 5 and 1, want 9", name, left)
 		}
 	}
 }
 
-// TestOwedUnderASmallerBurst charges after the response, under a rule with a
-// small burst, what was admitted under a large one. All of it counts.
-func TestOwedUnderASmallerBurst(t *testing.T) {
-	w := newTwins(t)
+// TestChargeUnderSmallerBurst charges under a rule with a small burst, after the
+// response, what a rule with a large burst admitted. All of it counts.
+func TestChargeUnderSmallerBurst(t *testing.T) {
+	w := newBothStores(t)
 	for _, limits := range [][2]int64{{40, 40}, {40, 7}, {7, 40}} {
 		for _, debt := range []bool{false, true} {
 			sp := algorithms.Spec{Limit: limits[0], Window: storestest.Hour, Cost: 1, Debt: debt}
@@ -169,58 +169,59 @@ func TestOwedUnderASmallerBurst(t *testing.T) {
 			large := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
 			sp.Limit = limits[1]
 			small := storestest.NewTestCounter(t, name, 0, false, large.Table, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 5}, Spec: sp})
-			w.ask(1, 20, large)
-			z := &storestest.Items(1, small).Zones[0]
+			w.decide(1, 20, large)
+			z := &storestest.CheckOf(1, small).Zones[0]
 			z.Rules, z.Charged, z.Results = small.Rules, true, make([]stores.Result, 1)
-			w.owe(z, 1)
-			oweBoth(t, name, w.v, w.Store, z, [][]int64{{1}})
-			if left := w.ask(1, 1, large).Zones[0].Results[0].Remaining; left > 2 {
-				t.Errorf("%s: %d left of 23 after 20 and more", name, left)
+			w.finish(z, 1)
+			chargeDebts(t, name, w.v, w.Store, z, [][]int64{{1}})
+			if left := w.decide(1, 1, large).Zones[0].Results[0].Remaining; left > 2 {
+				t.Errorf("%s: remaining %d of 23 after 20 and more, want at most 2", name, left)
 			}
-			if check := w.ask(1, 1, small); check.Admitted {
-				t.Errorf("%s: one passes where 20 of 5 are used", name)
+			if check := w.decide(1, 1, small); check.Admitted {
+				t.Errorf("%s: admitted though 20 of 5 are used", name)
 			}
 		}
 	}
 }
 
-// TestOwedUnderAnotherLimit charges after the response, alternating between two
-// limits, more than either may owe. No debt is lost.
-func TestOwedUnderAnotherLimit(t *testing.T) {
-	w := newTwins(t)
+// TestChargeUnderAnotherLimit charges after the response, alternating between two
+// limits, more than the highest debt of either. No debt is lost.
+func TestChargeUnderAnotherLimit(t *testing.T) {
+	w := newBothStores(t)
 	sp := algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}
 	high := storestest.NewTestCounter(t, "other", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
 	sp.Limit = 7
 	low := storestest.NewTestCounter(t, "other", 0, false, high.Table, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 10}, Spec: sp})
 	for i, c := range []*stores.Counter{high, low, high, low} {
 		w.set(1)
-		z := &storestest.Items(1, c).Zones[0]
+		z := &storestest.CheckOf(1, c).Zones[0]
 		z.Rules, z.Charged, z.Results = c.Rules, true, make([]stores.Result, 1)
-		w.owe(z, []int64{1000, 1, 1, 1}[i])
+		w.finish(z, []int64{1000, 1, 1, 1}[i])
 		compareStates(t, fmt.Sprint("limit ", c.Rules[0].Limit()), w.v, "diana", z)
-		if left := w.ask(1, 1, c).Zones[0].Results[0]; left.Reset < 20*storestest.Hour/c.Rules[0].Limit() {
-			t.Errorf("limit %d: forgotten in %d, want that to take as long as 20 requests", c.Rules[0].Limit(), left.Reset)
+		if left := w.decide(1, 1, c).Zones[0].Results[0]; left.Reset < 20*storestest.Hour/c.Rules[0].Limit() {
+			t.Errorf("limit %d: reset in %d microseconds, want at least the time of 20 requests", c.Rules[0].Limit(), left.Reset)
 		}
 	}
 }
 
-// TestTimeToLiveAfterRepair denies at a key that was filled before the clock
-// was set back. The repaired key lives as long as its rule needs from now on.
+// TestTimeToLiveAfterRepair denies a check of a key that was filled before the
+// clock was set back. The repaired key expires when its rule needs it no longer.
 func TestTimeToLiveAfterRepair(t *testing.T) {
-	w := newTwins(t)
-	c := storestest.NewTestCounter(t, "mended", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}})
-	w.ask(25, 2, c)
-	z := &w.ask(18, 1, c).Zones[0]
+	w := newBothStores(t)
+	c := storestest.NewTestCounter(t, "repaired", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}})
+	w.decide(25, 2, c)
+	z := &w.decide(18, 1, c).Zones[0]
 	if z.Charged {
-		t.Fatal("it passed, though the window is full")
+		t.Fatal("admitted though the window is full")
 	}
 	w.expiry(t, z)
 }
 
-// TestZonesInOneCall decides three zones at once: a shadow denies no request,
-// and all wait for the longest of their queues, whatever its index.
+// TestZonesInOneCall decides several zones in one call. A shadow denies no
+// request, and all zones are delayed by the longest of their queues, whatever its
+// index.
 func TestZonesInOneCall(t *testing.T) {
-	w := newTwins(t)
+	w := newBothStores(t)
 	zone := func(name string, alg algorithms.Algorithm, limit, wait int64) *stores.Counter {
 		sp := algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1, MaxWait: wait, MaxTurn: 10_000_000}
 		return storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: sp})
@@ -228,13 +229,13 @@ func TestZonesInOneCall(t *testing.T) {
 	slow, quick := zone("slow", &algorithms.LeakyBucket{}, 2, 5_000_000), zone("quick", &algorithms.LeakyBucket{}, 100, 5_000_000)
 	shadow, plain := zone("shadow", &algorithms.LeakyBucket{}, 1, 2_000_000), zone("plain", &algorithms.GCRA{}, 100, 0)
 	for i := range int64(5) {
-		check := w.ask(1, 1, slow, quick, plain, shadow)
+		check := w.decide(1, 1, slow, quick, plain, shadow)
 		if !check.Admitted || check.Turn != i*500_000 {
-			t.Errorf("request %d: admitted %v, leaves after %d", i, check.Admitted, check.Turn)
+			t.Errorf("request %d: admitted %v, delayed by %d", i, check.Admitted, check.Turn)
 		}
 		if admits := check.Zones[3].Admits; admits != (i < 3) {
 			t.Errorf("request %d: the shadow admits: %v", i, admits)
 		}
-		w.ask(1, 1, quick)
+		w.decide(1, 1, quick)
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// pause keeps a Redis from answering any other client until the function that it
-// returns is called.
+// pause delays all writes of other clients, scripts included, until resume is
+// called.
 func pause(t *testing.T, c *goredis.Client) (resume func()) {
 	t.Helper()
 	if err := c.Do(context.Background(), "client", "pause", "60000", "write").Err(); err != nil {
@@ -33,7 +33,7 @@ func pause(t *testing.T, c *goredis.Client) (resume func()) {
 	}
 }
 
-// calls is how often a Redis has run a script.
+// calls returns how often Redis has run a script.
 func calls(t *testing.T, c *goredis.Client) (n int) {
 	t.Helper()
 	info, err := c.InfoMap(context.Background(), "commandstats").Result()
@@ -47,8 +47,8 @@ func calls(t *testing.T, c *goredis.Client) (n int) {
 	return n
 }
 
-// waiting waits until so many questions are in the queue.
-func waiting(t *testing.T, l *batcher, n int) {
+// waitQueued waits until n calls are in the queue.
+func waitQueued(t *testing.T, l *batcher, n int) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		l.mu.Lock()
@@ -58,219 +58,221 @@ func waiting(t *testing.T, l *batcher, n int) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%d questions wait, want %d", got, n)
+			t.Fatalf("%d calls are queued, want %d", got, n)
 		}
 	}
 }
 
-// occupy has as many ask as may at once, and returns when their calls have left.
-func occupy(t *testing.T, s *Store, ask func()) {
+// occupy starts as many checks as there may be calls in flight, and returns when
+// their calls were sent.
+func occupy(t *testing.T, s *Store, start func()) {
 	t.Helper()
 	last := s.conn.seq.Load() + callsInFlight
 	for range callsInFlight {
-		ask()
+		start()
 	}
 	for end := time.Now().Add(20 * time.Second); s.conn.seq.Load() < last; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d calls have not left", last-s.conn.seq.Load())
+			t.Fatalf("%d calls were not sent", last-s.conn.seq.Load())
 		}
 	}
 }
 
-// TestChecksShareCalls pauses Redis while many requests arrive. Those that wait
-// are sent in as few calls as the bound on rules allows.
+// TestChecksShareCalls pauses Redis while many checks arrive. The queued ones are
+// sent in as few calls as rulesPerCall allows.
 func TestChecksShareCalls(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
 	s.conn.seq.Store(storestest.Hour)
 	s.o.Timeout = time.Minute
 	one := storestest.NewTestCounter(t, "one", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
-	s.Decide(context.Background(), storestest.Items(1, one)) // loads the script
+	s.Decide(context.Background(), storestest.CheckOf(1, one)) // loads the script
 	before := calls(t, client)
 	resume := pause(t, client)
-	const asks = 2*rulesPerCall + callsInFlight
+	const checks = 2*rulesPerCall + callsInFlight
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
-	ask := func() {
+	start := func() {
 		wg.Go(func() {
-			check := storestest.Items(1, one)
+			check := storestest.CheckOf(1, one)
 			if s.Decide(context.Background(), check); check.Mode == stores.ModeShared && check.Admitted {
 				admitted.Add(1)
 			}
 		})
 	}
-	occupy(t, s, ask)
-	for range asks - callsInFlight {
-		ask()
+	occupy(t, s, start)
+	for range checks - callsInFlight {
+		start()
 	}
-	waiting(t, &s.conn.batchers[0], asks-callsInFlight)
+	waitQueued(t, &s.conn.batchers[0], checks-callsInFlight)
 	resume()
 	wg.Wait()
 	if n := admitted.Load(); n != 99 {
-		t.Errorf("%d were admitted after the first, want 99", n)
+		t.Errorf("%d admitted after the first, want 99", n)
 	}
-	// Both calls that were under way may end before the other has taken as much
-	// as it may.
+	// Both calls in flight may end before either has taken a full batch from the
+	// queue.
 	if n := calls(t, client) - before; n < callsInFlight+2 || n > callsInFlight+3 {
-		t.Errorf("%d asks took %d calls", asks, n)
+		t.Errorf("%d checks took %d calls", checks, n)
 	}
 }
 
-// TestLateCheckJoinsBatch adds a call after the sender of a batch was chosen,
-// but before it sends.
+// TestLateCheckJoinsBatch queues a call after the sender of a batch was chosen and
+// before it sends.
 func TestLateCheckJoinsBatch(t *testing.T) {
 	l := &newBatchers(false)[0]
-	question := func(rules int) *call {
+	newTestCall := func(rules int) *call {
 		q := newCall(time.Now().Add(time.Minute), stores.Key{})
 		q.rules = rules
 		return q
 	}
 	for i := range callsInFlight {
-		if asks, alone := l.enter(question(1)); !asks || alone != (i == 0) {
-			t.Fatalf("question %d: asks %v, alone %v", i, asks, alone)
+		if sends, idle := l.enter(newTestCall(1)); !sends || idle != (i == 0) {
+			t.Fatalf("call %d: sends %v, idle %v", i, sends, idle)
 		}
 	}
-	first, late, large := question(1), question(1), question(rulesPerCall-1)
+	first, late, large := newTestCall(1), newTestCall(1), newTestCall(rulesPerCall-1)
 	l.enter(first)
 	if l.end(l.calls[0]) != first {
-		t.Fatal("who waits alone does not ask")
+		t.Fatal("the only queued call does not send")
 	}
 	l.enter(late)
 	l.enter(large)
 	l.join(first)
 	if late.state != batched || large.state != queued || len(l.queue) != 1 {
-		t.Fatalf("late is %v, what would be too much is %v, %d wait", late.state, large.state, len(l.queue))
+		t.Fatalf("late call: state %v, call beyond the bound: state %v, %d queued", late.state, large.state, len(l.queue))
 	}
 	if l.end(first) != large || late.state != answered {
-		t.Errorf("who came along is %v, want %v; what was too much does not ask", late.state, answered)
+		t.Errorf("late call: state %v, want %v; or the call beyond the bound does not send", late.state, answered)
 	}
 }
 
-// TestCallsExpireAtTheirDeadline has calls with different deadlines wait, in
-// the queue and for a reply. Each expires at its deadline, with an error that
-// says whether it may have been charged.
+// TestCallsExpireAtTheirDeadline has calls with different deadlines wait in the
+// queue and for a reply. Each expires at its deadline, with an error that says
+// whether it may have been charged.
 func TestCallsExpireAtTheirDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, start := &newBatchers(false)[0], time.Now()
-		question := func(end time.Duration) *call {
+		newTestCall := func(end time.Duration) *call {
 			return &call{end: start.Add(end), batching: batching{ready: make(chan struct{}, 1)}}
 		}
 		for range callsInFlight {
-			l.enter(question(time.Hour))
+			l.enter(newTestCall(time.Hour))
 		}
-		waits := func(end, leaves time.Duration, want error) {
-			q := question(end)
+		expires := func(end, at time.Duration, want error) {
+			q := newTestCall(end)
 			l.enter(q)
 			go func() {
 				<-q.ready
-				if at := time.Since(start); at != leaves || q.err != want { //nolint:errorlint // they are never wrapped
-					t.Errorf("until %v: left after %v with %v, want %v with %v", end, at, q.err, leaves, want)
+				if got := time.Since(start); got != at || q.err != want { //nolint:errorlint // they are never wrapped
+					t.Errorf("deadline %v: expired after %v with %v, want %v with %v", end, got, q.err, at, want)
 				}
 			}()
 		}
 		const ms = time.Millisecond
-		waits(30*ms, 30*ms, errUnanswered)
-		waits(10*ms, 10*ms, errUnsent)
-		waits(20*ms, 20*ms, errUnanswered)
-		asks := question(40 * ms)
-		l.enter(asks)
+		expires(30*ms, 30*ms, errUnanswered)
+		expires(10*ms, 10*ms, errUnsent)
+		expires(20*ms, 20*ms, errUnanswered)
+		sender := newTestCall(40 * ms)
+		l.enter(sender)
 		time.Sleep(15 * ms)
-		if next := l.end(l.calls[0]); next != asks || len(next.batch) != 3 {
-			t.Fatal("who came last does not ask for all that wait")
+		if next := l.end(l.calls[0]); next != sender || len(next.batch) != 3 {
+			t.Fatal("the last queued call does not send for all")
 		}
-		waits(60*ms, 60*ms, errUnsent)
-		waits(50*ms, 50*ms, errUnsent)
+		expires(60*ms, 60*ms, errUnsent)
+		expires(50*ms, 50*ms, errUnsent)
 		time.Sleep(50 * ms)
-		if l.end(asks) != nil || len(asks.ready) != 0 {
-			t.Error("who asks is let go by the clock")
+		if l.end(sender) != nil || len(sender.ready) != 0 {
+			t.Error("the sender expires")
 		}
-		for _, o := range asks.batch {
+		for _, o := range sender.batch {
 			if o != nil {
-				t.Error("who has left is answered")
+				t.Error("an expired call remains in the batch")
 			}
 		}
 	})
 }
 
-// TestReadyChecksJoinBatch has several goroutines check at the same time on one
-// processor during a call. They share one call.
+// TestReadyChecksJoinBatch has several goroutines make checks on one processor
+// while a call is in flight. Their checks share one call.
 func TestReadyChecksJoinBatch(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
 	c := storestest.NewTestCounter(t, "ready", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
-	s.Decide(context.Background(), storestest.Items(1, c))
-	s.conn.batchers[0].enter(newCall(time.Now(), stores.Key{})) // which is never answered
+	s.Decide(context.Background(), storestest.CheckOf(1, c))
+	s.conn.batchers[0].enter(newCall(time.Now(), stores.Key{})) // without a reply
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for end := time.Now().Add(20 * time.Second); ; {
 		before := calls(t, client)
 		var wg sync.WaitGroup
 		for range 8 {
-			wg.Go(func() { s.Decide(context.Background(), storestest.Items(1, c)) })
+			wg.Go(func() { s.Decide(context.Background(), storestest.CheckOf(1, c)) })
 		}
 		wg.Wait()
 		n := calls(t, client) - before
 		if n == 1 {
 			return
 		}
-		if time.Now().After(end) { // the runtime may have had other plans once
-			t.Fatalf("8 asks took %d calls every time", n)
+		if time.Now().After(end) { // a single time the scheduler may have preempted them
+			t.Fatalf("8 checks took %d calls every time", n)
 		}
 	}
 }
 
-// TestCallsThatFailCountOnce has many requests wait for a Redis that then
-// refuses. Each call counts once, and opens the breaker for those that wait.
-func TestCallsThatFailCountOnce(t *testing.T) {
+// TestFailedCallCountsOnce has many checks queued when Redis starts to reply with
+// errors. Each failed call counts once, and opens the breaker for the queued ones.
+func TestFailedCallCountsOnce(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
 	w := new(failures)
 	s.Observe(w)
 	s.conn.seq.Store(storestest.Hour)
 	s.o.Timeout = time.Minute
-	one := storestest.TenAnHour(t, "refused", false)
-	s.Decide(context.Background(), storestest.Items(1, one))
+	one := storestest.TenPerHour(t, "refused", false)
+	s.Decide(context.Background(), storestest.CheckOf(1, one))
 	resume := pause(t, client)
 	var wg sync.WaitGroup
-	ask := func() {
+	start := func() {
 		wg.Go(func() {
-			check := storestest.Items(1, one)
+			check := storestest.CheckOf(1, one)
 			if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {
 				t.Errorf("mode %v", check.Mode)
 			}
 		})
 	}
-	occupy(t, s, ask)
+	occupy(t, s, start)
 	for range 20 - callsInFlight {
-		ask()
+		start()
 	}
-	waiting(t, &s.conn.batchers[0], 20-callsInFlight)
+	waitQueued(t, &s.conn.batchers[0], 20-callsInFlight)
 	if err := client.ConfigSet(context.Background(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	resume()
 	wg.Wait()
 	if errs, downs := w.errors.Load(), w.downs.Load(); errs != callsInFlight || downs != 1 {
-		t.Errorf("%d errors and %d times down, want %d and once", errs, downs, callsInFlight)
+		t.Errorf("%d errors and %d times down, want %d and 1", errs, downs, callsInFlight)
 	}
 }
 
-// TestReplyWithExcessBytes has the script return more than the replies.
+// TestReplyWithExcessBytes changes the script to append a byte to the replies. The
+// fallback decides instead.
 func TestReplyWithExcessBytes(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.Observe(ignoring{})
-	v.runChanged(t, s, "flags .. seen .. (views or '') end", "flags .. seen .. 'x' end")
+	s.Observe(noObserver{})
+	changeScript(t, s, "flags .. seen .. (views or '') end", "flags .. seen .. 'x' end")
 	v.tick()
-	check := storestest.Items(1, storestest.TenAnHour(t, "more", false))
+	check := storestest.CheckOf(1, storestest.TenPerHour(t, "more", false))
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {
-		t.Errorf("an answer with a byte to spare is taken: mode %v", check.Mode)
+		t.Errorf("a reply with an excess byte: mode %v, want the fallback", check.Mode)
 	}
 }
 
-// TestManyTogetherKeepTheBound has many goroutines of several instances check
-// few keys. Exactly what the rules allow is admitted for every key.
-func TestManyTogetherKeepTheBound(t *testing.T) {
+// TestConcurrentChecksKeepBound has many goroutines of several instances check few
+// keys. Exactly what the rules allow is admitted for every key.
+func TestConcurrentChecksKeepBound(t *testing.T) {
 	srv := redistest.Start(t)
 	instances := []*Store{newTestShared(t, srv, func() int64 { return storestest.Hour }), newTestShared(t, srv, func() int64 { return storestest.Hour })}
 	sp := algorithms.Spec{Limit: 150, Window: 24 * storestest.Hour, Cost: 1}
@@ -288,7 +290,7 @@ func TestManyTogetherKeepTheBound(t *testing.T) {
 			wg.Go(func() {
 				for i := range each {
 					k := (w + i) % keys
-					check := storestest.LocalAsk(c, 1)
+					check := storestest.CheckOfKey(c, 1)
 					check.Zones[0].Key, check.Zones[0].Tag = stores.Key{Hi: uint64(k), Lo: 9}, stores.Key{Hi: uint64(k), Lo: 9}
 					if instances[w%2].Decide(context.Background(), check); check.Mode != stores.ModeShared {
 						t.Errorf("mode %v", check.Mode)
@@ -302,67 +304,67 @@ func TestManyTogetherKeepTheBound(t *testing.T) {
 		wg.Wait()
 		for k := range admitted {
 			if n := admitted[k].Load(); n != sp.Limit {
-				t.Errorf("%s: %d of key %d were admitted, want %d", name, n, k, sp.Limit)
+				t.Errorf("%s: %d admitted for key %d, want %d", name, n, k, sp.Limit)
 			}
 		}
 	}
 	srv.CheckTTLs()
 }
 
-// TestForeignKeyInBatch has one of the checks of a call find a list at its key.
-// Only that check is decided without Redis.
+// TestForeignKeyInBatch batches a check whose key holds a list of another program.
+// Only that check is decided by the fallback.
 func TestForeignKeyInBatch(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
-	s.Observe(ignoring{})
+	s.Observe(noObserver{})
 	c := storestest.NewTestCounter(t, "beside", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
-	s.Decide(context.Background(), storestest.Items(1, c))
-	strange := storestest.Items(1, c)
-	strange.Zones[0].Key, strange.Zones[0].Tag = stores.Key{Hi: 7, Lo: 7}, stores.Key{Hi: 7, Lo: 7}
-	client.RPush(context.Background(), namesOf("diana", &strange.Zones[0])[0], "a list")
+	s.Decide(context.Background(), storestest.CheckOf(1, c))
+	foreign := storestest.CheckOf(1, c)
+	foreign.Zones[0].Key, foreign.Zones[0].Tag = stores.Key{Hi: 7, Lo: 7}, stores.Key{Hi: 7, Lo: 7}
+	client.RPush(context.Background(), namesOf("diana", &foreign.Zones[0])[0], "a list")
 	resume := pause(t, client)
 	var shared atomic.Int64
 	var wg sync.WaitGroup
-	next := storestest.Items(1, c)
-	ask := func() {
+	next := storestest.CheckOf(1, c)
+	start := func() {
 		check := next
-		next = storestest.Items(1, c)
+		next = storestest.CheckOf(1, c)
 		wg.Go(func() {
 			if s.Decide(context.Background(), check); check.Mode == stores.ModeShared {
 				shared.Add(1)
 			}
 		})
 	}
-	occupy(t, s, ask)
+	occupy(t, s, start)
 	for i := range 22 - callsInFlight {
 		if i == 11 {
-			next = strange
+			next = foreign
 		}
-		ask()
+		start()
 	}
-	waiting(t, &s.conn.batchers[0], 22-callsInFlight)
+	waitQueued(t, &s.conn.batchers[0], 22-callsInFlight)
 	resume()
 	wg.Wait()
-	if shared.Load() != 21 || strange.Mode != stores.ModeFallback {
-		t.Errorf("%d of 21 were decided by Redis, the strange one in mode %v", shared.Load(), strange.Mode)
+	if shared.Load() != 21 || foreign.Mode != stores.ModeFallback {
+		t.Errorf("Redis decided %d of 21 checks, mode of the other: %v", shared.Load(), foreign.Mode)
 	}
 	if up, _ := s.State(); !up {
-		t.Error("the store is taken for down")
+		t.Error("the breaker is open")
 	}
 }
 
-// failures counts what a Watcher is told.
+// failures counts the failures that are reported.
 type failures struct {
-	ignoring
+	noObserver
 	errors, downs atomic.Int64
 }
 
 func (f *failures) StoreError(string, Failure, error) { f.errors.Add(1) }
 func (f *failures) StoreDown(string, Failure, error)  { f.downs.Add(1) }
 
-// TestQueueWhenRedisStalls lets all deadlines pass. What was not sent is
-// reported as not charged, and at most a few calls may have been sent. A failed
-// call counts once, however many checks it carries.
+// TestQueueWhenRedisStalls pauses Redis until all deadlines have passed. Calls that
+// were not sent are reported as not charged, and only the calls in flight have an
+// unknown outcome. A failed call counts once, however many checks it batches.
 func TestQueueWhenRedisStalls(t *testing.T) {
 	t.Parallel()
 	srv := redistest.Start(t)
@@ -374,20 +376,20 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 	c := storestest.NewTestCounter(t, "stall", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1000, Window: storestest.Hour, Cost: 1}})
 	s.o.Timeout = 20 * time.Second
 	s.conn.seq.Store(storestest.Hour)
-	s.Decide(context.Background(), storestest.Items(1, c))
+	s.Decide(context.Background(), storestest.CheckOf(1, c))
 	resume := pause(t, client)
 	var unsent, unknown atomic.Int64
 	var wg sync.WaitGroup
-	ask := func(patience time.Duration) {
+	send := func(timeout time.Duration) {
 		wg.Go(func() {
-			check := storestest.Items(1, c)
+			check := storestest.CheckOf(1, c)
 			check.Zones[0].Rules = c.Rules
 			check.ResetResults()
-			q := newCall(time.Now().Add(patience), stores.Key{Hi: 1, Lo: 1})
+			q := newCall(time.Now().Add(timeout), stores.Key{Hi: 1, Lo: 1})
 			q.decide("diana", check)
 			switch _, _, err := s.conn.send(q); {
 			case err == nil:
-				t.Error("an answer while Redis is paused")
+				t.Error("a reply while Redis is paused")
 			case mayHaveRun(err):
 				unknown.Add(1)
 			case errors.Is(err, errUnsent), errors.Is(err, errOpen):
@@ -397,37 +399,37 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 			}
 		})
 	}
-	occupy(t, s, func() { ask(3 * time.Second) })
-	const impatient, patient = 40, 30
-	for range impatient {
-		ask(300 * time.Millisecond) // gone before the first calls fail
+	occupy(t, s, func() { send(3 * time.Second) })
+	const early, late = 40, 30
+	for range early {
+		send(300 * time.Millisecond) // expire before the first calls fail
 	}
-	for end := time.Now().Add(20 * time.Second); unsent.Load()+unknown.Load() < impatient && time.Now().Before(end); {
+	for end := time.Now().Add(20 * time.Second); unsent.Load()+unknown.Load() < early && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	if unsent.Load() != impatient || unknown.Load() != 0 {
-		t.Errorf("%d left the queue unsent and %d unknown, want %d and 0", unsent.Load(), unknown.Load(), impatient)
+	if unsent.Load() != early || unknown.Load() != 0 {
+		t.Errorf("%d unsent and %d unknown, want %d and 0", unsent.Load(), unknown.Load(), early)
 	}
-	for range patient {
-		ask(4 * time.Second) // sent when the first calls have failed
+	for range late {
+		send(4 * time.Second) // sent when the first calls have failed
 	}
 	wg.Wait()
 	resume()
 	if n := w.downs.Load(); n != 1 {
 		t.Errorf("the store went down %d times, want once", n)
 	}
-	if got := unsent.Load() + unknown.Load(); got != callsInFlight+impatient+patient {
-		t.Errorf("%d of %d have an outcome", got, callsInFlight+impatient+patient)
+	if got := unsent.Load() + unknown.Load(); got != callsInFlight+early+late {
+		t.Errorf("%d of %d calls have an outcome", got, callsInFlight+early+late)
 	}
-	// Redis may carry out what it was sent, and nothing else.
+	// Redis may have charged the calls that were sent, and no others.
 	s.breaker.close(s.breaker.opened.Load())
 	s.fallback.back.Store(0)
-	check := storestest.Items(1, c)
+	check := storestest.CheckOf(1, c)
 	s.conn.seq.Store(storestest.Hour)
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeShared {
 		t.Fatalf("mode %v", check.Mode)
 	}
 	if charged := 1000 - 2 - check.Zones[0].Results[0].Remaining; charged < 0 || charged > unknown.Load() {
-		t.Errorf("%d were charged that nobody knows of, and %d asks may have been", charged, unknown.Load())
+		t.Errorf("%d charged, want 0 to the %d calls with an unknown outcome", charged, unknown.Load())
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// BenchmarkInstructions counts the instructions that decisions take of the whole
-// server, which no other program disturbs: Redis runs in valgrind, which has to be
-// there. Every key was seen a moment before.
+// BenchmarkInstructions counts the instructions of the whole server per decision,
+// which do not depend on the load of the machine. Redis runs in valgrind, which has
+// to be installed. Every key was checked before.
 //
-//	go test -run '^$' -bench Instructions -benchtime 3200x ./stores
+//	go test -run '^$' -bench Instructions -benchtime 3200x ./internal/stores/redis
 func BenchmarkInstructions(b *testing.B) {
 	underCallgrind(b)
 	for _, v := range []struct {
@@ -46,7 +46,7 @@ func BenchmarkInstructions(b *testing.B) {
 	}
 }
 
-// underCallgrind has a server started from here on run in valgrind.
+// underCallgrind makes servers that are started later run in valgrind.
 func underCallgrind(b *testing.B) {
 	b.Helper()
 	if _, err := exec.LookPath("valgrind"); err != nil {
@@ -70,13 +70,13 @@ func (r *benchRedis) count(b *testing.B, name string, bench func(*testing.B)) {
 		before := r.instructions(b)
 		bench(b)
 		b.ReportMetric((r.instructions(b)-before)/float64(b.N), "instructions/op")
-		b.ReportMetric(0, "ns/op") // valgrind's, which says nothing
+		b.ReportMetric(0, "ns/op") // meaningless in valgrind
 	})
 }
 
 var threadTotal = regexp.MustCompile(`(?m)^ *Th +\d+ +([\d,]+)`)
 
-// instructions is how many the server has executed.
+// instructions returns how many the server has executed.
 func (r *benchRedis) instructions(b *testing.B) (all float64) {
 	b.Helper()
 	out, err := exec.Command("callgrind_control", "-e", strconv.Itoa(r.server.Pid())).CombinedOutput()
@@ -94,8 +94,8 @@ func (r *benchRedis) instructions(b *testing.B) (all float64) {
 	return all
 }
 
-// benchScript runs a script that decides nothing, with the arguments of one that
-// does, and a key of its own.
+// benchScript runs a script that decides nothing, with the arguments of a decision
+// and another key.
 func (r *benchRedis) benchScript(b *testing.B, script string) {
 	sha, err := r.client.ScriptLoad(context.Background(), script).Result()
 	if err != nil {
@@ -103,8 +103,8 @@ func (r *benchRedis) benchScript(b *testing.B, script string) {
 	}
 	head := make([]byte, 16)
 	for i := range b.N {
-		keys, ask := r.packed(uint64(i))
-		if err := r.client.EvalSha(context.Background(), sha, []string{keys[0] + "x"}, head, ask).Err(); err != nil {
+		keys, op := r.encoded(uint64(i))
+		if err := r.client.EvalSha(context.Background(), sha, []string{keys[0] + "x"}, head, op).Err(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -28,7 +28,7 @@ var (
 	)
 )
 
-// benchRedis is a shared store on a Redis of its own.
+// benchRedis is a store on a Redis of its own.
 type benchRedis struct {
 	*Store
 	server  *redistest.Server
@@ -44,24 +44,24 @@ func newBenchRedis(b *testing.B, name string, clients uint64, rules ...storestes
 	s := New(Options{
 		Name: "redis", Clock: func() int64 { return time.Since(start).Microseconds() },
 		ConnOptions: ConnOptions{
-			// A busy machine must not look like a Redis that is away.
+			// Long enough for a busy machine.
 			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second,
 		},
-	}, quiet{b})
+	}, strictObserver{b})
 	s.Start(0)
 	b.Cleanup(func() { _ = s.Destruct() })
 	r := &benchRedis{s, srv, srv.Client(), storestest.NewBenchCounter(b, name, 1000, rules...), clients}
-	for i := range clients { // loads the script, and makes the keys
-		r.decide(b, r.newAsk(), i)
+	for i := range clients { // loads the script, and creates the keys
+		r.decide(b, r.newCheck(), i)
 	}
 	return r
 }
 
-func (r *benchRedis) newAsk() *stores.Check {
+func (r *benchRedis) newCheck() *stores.Check {
 	return &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Cost: 1}}}
 }
 
-// decide asks as a request does.
+// decide decides a check as a request does.
 func (r *benchRedis) decide(b *testing.B, check *stores.Check, i uint64) {
 	k := storestest.BenchKey(i % r.clients)
 	check.Zones[0].Key, check.Zones[0].Tag = k, k
@@ -71,15 +71,15 @@ func (r *benchRedis) decide(b *testing.B, check *stores.Check, i uint64) {
 	}
 }
 
-// packed is an ask as it goes to the script.
-func (r *benchRedis) packed(i uint64) (keys []string, ask []byte) {
+// encoded returns a check's keys and its operation.
+func (r *benchRedis) encoded(i uint64) (keys []string, op []byte) {
 	k := storestest.BenchKey(i % r.clients)
-	return decideAsk(r.conn.o.Prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Key: k, Tag: k, Cost: 1}}})
+	return encodeCheck(r.conn.o.Prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: r.counter, Key: k, Tag: k, Cost: 1}}})
 }
 
-// BenchmarkRedis shows what a decision takes of Redis: one at a time, as a lone
-// request asks; 32 in one call of the script; and 32 calls in one pipeline. A
-// script that does nothing tells how fast the machine is.
+// BenchmarkRedis measures what a decision costs Redis: one per call, 32 in one call
+// of the script, and 32 calls in one pipeline. A script that does nothing shows the
+// speed of the machine.
 func BenchmarkRedis(b *testing.B) {
 	for _, v := range []struct {
 		name  string
@@ -100,7 +100,7 @@ func BenchmarkRedis(b *testing.B) {
 	}
 }
 
-// run runs a benchmark and reports what it took of Redis.
+// run runs a benchmark and reports its cost to Redis.
 func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
 	b.Run(name, func(b *testing.B) {
 		m := benchtest.StartRedis(b, r.client, r.server.Pid())
@@ -112,7 +112,7 @@ func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
 	})
 }
 
-// BenchmarkRedisCallers shows what many callers at once get out of one Redis.
+// BenchmarkRedisCallers measures many concurrent callers of one Redis.
 func BenchmarkRedisCallers(b *testing.B) {
 	r := newBenchRedis(b, "callers", benchtest.Clients, storestest.BenchGCRA)
 	for _, callers := range []int{16, 32, 512} {
@@ -121,7 +121,7 @@ func BenchmarkRedisCallers(b *testing.B) {
 }
 
 func (r *benchRedis) benchAlone(b *testing.B) {
-	check := r.newAsk()
+	check := r.newCheck()
 	for i := range b.N {
 		r.decide(b, check, storestest.Scramble(uint64(i)))
 	}
@@ -132,12 +132,12 @@ const batch = 32
 func (r *benchRedis) benchTogether(b *testing.B) {
 	for i := 0; i < b.N; i += batch {
 		var keys []string
-		var asks [][]byte
+		var ops [][]byte
 		for j := range batch {
-			k, ask := r.packed(storestest.Scramble(uint64(i + j)))
-			keys, asks = append(keys, k...), append(asks, ask)
+			k, op := r.encoded(storestest.Scramble(uint64(i + j)))
+			keys, ops = append(keys, k...), append(ops, op)
 		}
-		if _, err := r.conn.call(context.Background(), keys, asks...); err != nil {
+		if _, err := r.conn.call(context.Background(), keys, ops...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -147,8 +147,8 @@ func (r *benchRedis) benchPipelined(b *testing.B) {
 	for i := 0; i < b.N; i += batch {
 		pipe := r.client.Pipeline()
 		for j := range batch {
-			keys, ask := r.packed(storestest.Scramble(uint64(i + j)))
-			pipe.Do(context.Background(), "evalsha", r.conn.sha, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), ask)
+			keys, op := r.encoded(storestest.Scramble(uint64(i + j)))
+			pipe.Do(context.Background(), "evalsha", r.conn.sha, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), op)
 		}
 		if _, err := pipe.Exec(context.Background()); err != nil {
 			b.Fatal(err)
@@ -161,7 +161,7 @@ func (r *benchRedis) benchCallers(b *testing.B, callers int) {
 	var wg sync.WaitGroup
 	for range callers {
 		wg.Go(func() {
-			check := r.newAsk()
+			check := r.newCheck()
 			for i := next.Add(1); i <= uint64(b.N); i = next.Add(1) {
 				r.decide(b, check, storestest.Scramble(i))
 			}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestLateHeartbeatDoesNotCloseBreaker: a heartbeat whose reply is handled after
-// requests have opened the breaker says nothing about the Redis that they found.
+// TestLateHeartbeatDoesNotCloseBreaker handles the reply to a heartbeat after
+// requests have opened the breaker: the reply is older than their failures.
 func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	changes := 0
 	b := newBreaker(func(bool, error) { changes++ })

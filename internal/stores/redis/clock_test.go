@@ -13,9 +13,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// stepCounter counts the states that were mended.
+// stepCounter counts the clock steps that are reported.
 type stepCounter struct {
-	quiet
+	strictObserver
 	steps atomic.Int64
 }
 
@@ -23,8 +23,8 @@ func (c *stepCounter) ClockSteps(string) { c.steps.Add(1) }
 
 const clockLimit = 5
 
-// clockRules are one rule of each algorithm, 5 in a minute: nothing comes back
-// while the test runs.
+// clockRules returns one rule of each algorithm, 5 per minute, so that little is
+// released while a test runs.
 func clockRules() map[string]storestest.RuleSpec {
 	sp := algorithms.Spec{Limit: clockLimit, Window: 60_000_000, Cost: 1}
 	return map[string]storestest.RuleSpec{
@@ -38,46 +38,47 @@ func clockRules() map[string]storestest.RuleSpec {
 	}
 }
 
-// burst asks until it is denied and returns how often it passed, and the retry.
-func burst(t *testing.T, s *Store, c *stores.Counter) (passed int, retry int64) {
+// exhaust makes checks until one is denied, and returns how many were admitted and
+// the retry.
+func exhaust(t *testing.T, s *Store, c *stores.Counter) (admitted int, retry int64) {
 	t.Helper()
-	for passed <= 2*clockLimit { // an edge of a window may pass meanwhile
-		check := storestest.LocalAsk(c, 1)
+	for admitted <= 2*clockLimit { // a window may end meanwhile
+		check := storestest.CheckOfKey(c, 1)
 		s.Decide(context.Background(), check)
 		if check.Mode != stores.ModeShared {
 			t.Fatalf("mode %v", check.Mode)
 		}
 		if !check.Admitted {
-			return passed, check.Zones[0].Results[0].Retry
+			return admitted, check.Zones[0].Results[0].Retry
 		}
-		passed++
+		admitted++
 	}
-	t.Fatalf("%d passed and none was denied", passed)
-	return passed, 0
+	t.Fatalf("%d admitted and none denied", admitted)
+	return admitted, 0
 }
 
-// TestRedisClockSteps steps the clock of a real Redis by an hour, forward and
-// back: each step costs at most one further limit, nobody is locked out longer
-// than one window, every key lives as long as its rules need, and the mended
-// states are counted.
+// TestRedisClockSteps steps the clock of a real Redis by an hour, forward and back.
+// Each step admits at most one further limit, no key is denied for longer than one
+// window, no key lives longer than its rules need, and the repaired states are
+// reported.
 func TestRedisClockSteps(t *testing.T) {
 	srv, clock := redistest.StartWithClock(t)
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
-	counter := &stepCounter{quiet: quiet{t}}
+	counter := &stepCounter{strictObserver: strictObserver{t}}
 	s.Observe(counter)
 	client := srv.Client()
 	for name, spec := range clockRules() {
 		t.Run(name, func(t *testing.T) {
 			clock.Set(0)
 			c := storestest.NewTestCounter(t, name, 0, false, nil, spec)
-			burst(t, s, c)
+			exhaust(t, s, c)
 			for i, ahead := range []time.Duration{time.Hour, 0, -time.Hour, 0} {
 				clock.Set(ahead)
-				passed, retry := burst(t, s, c)
-				if passed > clockLimit && name != "fixed_window-align" { // whose next window may begin
-					t.Errorf("step %d: %d passed, want at most one further limit", i, passed)
+				admitted, retry := exhaust(t, s, c)
+				if admitted > clockLimit && name != "fixed_window-align" { // the next window may begin
+					t.Errorf("step %d: %d admitted, want at most one further limit", i, admitted)
 				}
-				if retry <= 0 || retry > 66_000_000 { // and one part of a sliding_window
+				if retry <= 0 || retry > 66_000_000 { // a window and a part of a sliding_window
 					t.Errorf("step %d: denied for %d microseconds, want at most one window", i, retry)
 				}
 				for _, k := range client.Keys(context.Background(), "*:"+name+":*").Val() {
@@ -89,13 +90,14 @@ func TestRedisClockSteps(t *testing.T) {
 		})
 	}
 	if counter.steps.Load() == 0 {
-		t.Error("no mended state was counted")
+		t.Error("no repaired state was reported")
 	}
 }
 
-// TestPromotedReplicaWithALateClock promotes a replica whose clock is an hour
-// behind its master's. What it inherits holds nobody longer than one window.
-func TestPromotedReplicaWithALateClock(t *testing.T) {
+// TestPromotedReplicaWithClockBehind promotes a replica whose clock is an hour
+// behind its master's. The replicated states deny no key for longer than one
+// window.
+func TestPromotedReplicaWithClockBehind(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica, clock := redistest.StartWithClock(t)
 	clock.Set(-time.Hour)
@@ -108,21 +110,21 @@ func TestPromotedReplicaWithALateClock(t *testing.T) {
 	counters := make(map[string]*stores.Counter)
 	for name, spec := range clockRules() {
 		counters[name] = storestest.NewTestCounter(t, name, 0, false, nil, spec)
-		burst(t, s, counters[name])
+		exhaust(t, s, counters[name])
 	}
 	if n, err := master.Client().Wait(context.Background(), 1, 10*time.Second).Result(); err != nil || n != 1 {
-		t.Fatalf("%d replicas have caught up: %v", n, err)
+		t.Fatalf("%d replicas in sync: %v", n, err)
 	}
 	if err := follower.ReplicaOf(context.Background(), "NO", "ONE").Err(); err != nil {
 		t.Fatal(err)
 	}
 	after := newTestShared(t, replica, func() int64 { return storestest.Hour })
 	for name, c := range counters {
-		passed, retry := burst(t, after, c)
-		if passed > clockLimit && name != "fixed_window-align" {
-			t.Errorf("%s: %d passed after the promotion, want at most one further limit", name, passed)
+		admitted, retry := exhaust(t, after, c)
+		if admitted > clockLimit && name != "fixed_window-align" {
+			t.Errorf("%s: %d admitted after the promotion, want at most one further limit", name, admitted)
 		}
-		if retry > 66_000_000 { // and one part of a sliding_window
+		if retry > 66_000_000 { // a window and a part of a sliding_window
 			t.Errorf("%s: denied for %d microseconds, want at most one window", name, retry)
 		}
 	}

@@ -23,32 +23,33 @@ func newClusterStore(t *testing.T, nodes []*redistest.Server) *Store {
 	for _, n := range nodes {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
-	s := New(Options{Name: "cluster", Clock: func() int64 { return storestest.Hour }, ConnOptions: o}, quiet{t})
+	s := New(Options{Name: "cluster", Clock: func() int64 { return storestest.Hour }, ConnOptions: o}, strictObserver{t})
 	s.Start(0)
 	t.Cleanup(func() { _ = s.Destruct() })
 	return s
 }
 
-// decideInCluster asks for items whose keys may lie in several slots.
-func decideInCluster(s *Store, items ...stores.ZoneCheck) *stores.Check {
-	check := &stores.Check{Zones: items}
-	of := make([]stores.Store, len(items))
-	for i := range items {
-		of[i] = s.At(items[i].Tag)
+// decideInCluster decides zone checks whose keys may be in several slots.
+func decideInCluster(s *Store, zones ...stores.ZoneCheck) *stores.Check {
+	check := &stores.Check{Zones: zones}
+	of := make([]stores.Store, len(zones))
+	for i := range zones {
+		of[i] = s.At(zones[i].Tag)
 	}
 	stores.Across(context.Background(), check, of)
 	return check
 }
 
-// TestClusterKeepsLimitsOverSlots decides a zone, two zones of one key, and two
-// zones of different keys, concurrently. No limit is exceeded, a denied check
-// charges no zone, nothing stays held, and no call mixes slots.
+// TestClusterKeepsLimitsOverSlots concurrently decides checks of two zones with
+// different keys, and then checks of one zone and of two zones with one key. No
+// limit is exceeded, a denied check charges no zone, no permit remains, and no
+// call mixes slots.
 func TestClusterKeepsLimitsOverSlots(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	s := newClusterStore(t, nodes)
 	account := storestest.NewTestCounter(t, "account", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1}})
 	address := storestest.NewTestCounter(t, "address", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 15, Window: storestest.Hour, Cost: 1}})
-	item := func(c *stores.Counter, k uint64) stores.ZoneCheck {
+	zoneCheck := func(c *stores.Counter, k uint64) stores.ZoneCheck {
 		key := stores.Key{Hi: k * 0x9E3779B97F4A7C15, Lo: k}
 		return stores.ZoneCheck{Counter: c, Key: key, Tag: key, Cost: 1}
 	}
@@ -59,7 +60,7 @@ func TestClusterKeepsLimitsOverSlots(t *testing.T) {
 		wg.Go(func() {
 			for i := range 60 {
 				acc, addr := uint64(i%4), uint64(10+(g*7+i)%8)
-				check := decideInCluster(s, item(account, acc), item(address, addr))
+				check := decideInCluster(s, zoneCheck(account, acc), zoneCheck(address, addr))
 				if check.Admitted {
 					byAccount[acc].Add(1)
 					byAddress[addr-10].Add(1)
@@ -70,12 +71,12 @@ func TestClusterKeepsLimitsOverSlots(t *testing.T) {
 	}
 	wg.Wait()
 	for k := range byAccount {
-		checkUsed(t, s, item(account, uint64(k)), byAccount[k].Load())
+		checkUsed(t, s, zoneCheck(account, uint64(k)), byAccount[k].Load())
 	}
 	for k := range byAddress {
-		checkUsed(t, s, item(address, uint64(10+k)), byAddress[k].Load())
+		checkUsed(t, s, zoneCheck(address, uint64(10+k)), byAddress[k].Load())
 	}
-	both := decideInCluster(s, item(account, 50), item(address, 50))
+	both := decideInCluster(s, zoneCheck(account, 50), zoneCheck(address, 50))
 	if !both.Admitted || both.Mode != stores.ModeShared {
 		t.Errorf("two zones of one key: admitted %v, mode %v", both.Admitted, both.Mode)
 	}
@@ -83,20 +84,22 @@ func TestClusterKeepsLimitsOverSlots(t *testing.T) {
 	checkNothingHeld(t, nodes)
 }
 
-// checkUsed asks once more, for more than there can be, and reads what is left.
-func checkUsed(t *testing.T, s *Store, z stores.ZoneCheck, passed int64) {
+// checkUsed checks a key with the cost of the whole limit, and compares Remaining
+// with what was admitted.
+func checkUsed(t *testing.T, s *Store, z stores.ZoneCheck, admitted int64) {
 	t.Helper()
 	limit := z.Counter.Rules[0].Limit()
-	if passed > limit {
-		t.Errorf("zone %s key %d: %d passed, limit %d", z.Counter.Zone, z.Key.Lo, passed, limit)
+	if admitted > limit {
+		t.Errorf("zone %s key %d: %d admitted, limit %d", z.Counter.Zone, z.Key.Lo, admitted, limit)
 	}
 	z.Cost = limit
 	check := decideInCluster(s, z)
-	if left := check.Zones[0].Results[0].Remaining; passed > 0 && left != limit-passed {
-		t.Errorf("zone %s key %d: %d passed and %d are left of %d", z.Counter.Zone, z.Key.Lo, passed, left, limit)
+	if left := check.Zones[0].Results[0].Remaining; admitted > 0 && left != limit-admitted {
+		t.Errorf("zone %s key %d: %d admitted and %d remaining of %d", z.Counter.Zone, z.Key.Lo, admitted, left, limit)
 	}
 }
 
+// checkNothingHeld fails the test if a permit remains.
 func checkNothingHeld(t *testing.T, nodes []*redistest.Server) {
 	t.Helper()
 	for _, n := range nodes {
@@ -106,13 +109,13 @@ func checkNothingHeld(t *testing.T, nodes []*redistest.Server) {
 			t.Fatal(err)
 		}
 		if len(keys) > 0 {
-			t.Errorf("places are still held: %s", strings.Join(keys, " "))
+			t.Errorf("permits are still held: %s", strings.Join(keys, " "))
 		}
 	}
 }
 
-// TestPermitOutlivesReserve reserves a zone with in_flight for the sake of
-// another store: the permit is held until the response.
+// TestPermitOutlivesReserve reserves a zone with in_flight until another store has
+// decided. Once both admit, the permit is held until the response.
 func TestPermitOutlivesReserve(t *testing.T) {
 	srv := redistest.Start(t)
 	clock := func() int64 { return storestest.Hour }
@@ -124,25 +127,25 @@ func TestPermitOutlivesReserve(t *testing.T) {
 				storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
 			second := storestest.NewTestCounter(t, "other", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
 			second.Table = memory.NewTable(second.Rules, true, 100)
-			ask := func() *stores.Check {
+			decide := func() *stores.Check {
 				check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: first, Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}, Cost: 1}, {Counter: second, Key: stores.Key{Hi: 2, Lo: 2}, Tag: stores.Key{Hi: 2, Lo: 2}, Cost: 1}}}
 				stores.Across(context.Background(), check, both[:])
 				return check
 			}
-			check := ask()
+			check := decide()
 			if !check.Admitted {
 				t.Fatal("the first request was denied")
 			}
-			if b := ask(); b.Admitted || !b.Zones[0].Full {
-				t.Errorf("a second request at the same time: admitted %v, full %v", b.Admitted, b.Zones[0].Full)
+			if second := decide(); second.Admitted || !second.Zones[0].Full {
+				t.Errorf("a concurrent second request: admitted %v, full %v", second.Admitted, second.Zones[0].Full)
 			}
 			both[0].Finish(context.Background(), &check.Zones[0], 0)
-			c := ask()
+			c := decide()
 			if !c.Admitted {
-				t.Fatal("a request after the first was answered was denied")
+				t.Fatal("a request after the response to the first was denied")
 			}
 			if left := c.Zones[0].Results[0].Remaining; left != 8 {
-				t.Errorf("%d left of 10 after two requests", left)
+				t.Errorf("remaining %d of 10 after two requests, want 8", left)
 			}
 			both[0].Finish(context.Background(), &c.Zones[0], 0)
 		})

@@ -16,7 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// zoneTrace is a random zone with a successor whose limits differ.
+// zoneTrace is a random zone in two versions, which may have different limits.
 type zoneTrace struct {
 	counters   [2]*stores.Counter
 	algorithms []string
@@ -50,7 +50,9 @@ func randomZones(tb testing.TB, r *rand.Rand, name string, changes, logs bool) [
 	return zones
 }
 
-func askOf(zones []zoneTrace, which int, key uint64, cost int64) *stores.Check {
+// checkOf returns a check of one key in all zones, in one of their versions. The
+// third zone is a shadow.
+func checkOf(zones []zoneTrace, which int, key uint64, cost int64) *stores.Check {
 	check := &stores.Check{}
 	for z := range zones {
 		k := stores.Key{Hi: key, Lo: 7}
@@ -59,10 +61,10 @@ func askOf(zones []zoneTrace, which int, key uint64, cost int64) *stores.Check {
 	return check
 }
 
-// TestStoresAgree takes random zones over random traces with explicit time:
-// edges to the microsecond, long gaps, steps of the clock both ways, limits that
-// change to and fro. Redis and the local store give the same verdicts and
-// numbers and keep the same states.
+// TestStoresAgree runs random traces of random zones on a virtual clock: with edges
+// to the microsecond, long gaps, clock steps in both directions, and limits that
+// alternate. Redis and the local store give the same verdicts and numbers and have
+// the same states.
 func TestStoresAgree(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -73,10 +75,10 @@ func TestStoresAgree(t *testing.T) {
 	ops := storestest.Operations(t, 20_000)
 	verdicts := make(map[string]int)
 	for round := range ops / perRound {
-		tr := &trace{verdicts: verdicts, t: t, v: v, shared: shared, local: local, r: r, steps: round%3 == 1, changes: round%2 == 1, owes: 30}
+		tr := &trace{verdicts: verdicts, t: t, v: v, shared: shared, local: local, r: r, steps: round%3 == 1, changes: round%2 == 1, debts: 30}
 		logs := round%12 == 1 || round%12 == 4
-		if logs { // of what is over, what the rings still hold may differ, which only debts and steps together bring out
-			tr.owes = 5
+		if logs { // rings may differ in expired stamps, which matters only after debts and clock steps
+			tr.debts = 5
 		}
 		tr.zones = randomZones(t, r, "z"+strconv.Itoa(round), tr.changes, logs)
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
@@ -93,12 +95,12 @@ func TestStoresAgree(t *testing.T) {
 		for len(tr.open) > 0 {
 			tr.finish(0)
 		}
-		v.forget(t)
+		v.flush(t)
 	}
-	t.Logf("%d asks, 0 differences; verdicts compared: %v", ops, verdicts)
+	t.Logf("%d checks, 0 differences; verdicts compared: %v", ops, verdicts)
 }
 
-// trace is one trace through both stores.
+// trace is one trace of both stores.
 type trace struct {
 	t       *testing.T
 	v       *virtual
@@ -106,29 +108,29 @@ type trace struct {
 	local   *memory.Store
 	r       *rand.Rand
 	zones   []zoneTrace
-	steps   bool // the clock steps, too
-	changes bool // the limits change to and fro
-	owes    int  // a debt is charged before one in so many steps
+	steps   bool // the clock steps
+	changes bool // the limits alternate
+	debts   int  // one in so many steps charges a debt
 	open    [][2]*stores.Check
-	hints   []int64 // instants at which something happens
+	edges   []int64 // instants at which a verdict or a state changes
 
 	verdicts map[string]int // by algorithm
 }
 
 func (tr *trace) step(what string) {
-	tr.pass()
-	if tr.r.IntN(tr.owes) == 0 {
-		tr.owe(what)
+	tr.advance()
+	if tr.r.IntN(tr.debts) == 0 {
+		tr.chargeDebt(what)
 	}
 	which, key, cost := tr.r.IntN(2), uint64(1+tr.r.IntN(2)), int64(1)
 	if tr.r.IntN(3) == 0 {
 		cost = 1 + tr.r.Int64N(4)
 	}
-	check, b := askOf(tr.zones, which, key, cost), askOf(tr.zones, which, key, cost)
+	check, local := checkOf(tr.zones, which, key, cost), checkOf(tr.zones, which, key, cost)
 	tr.v.tick()
 	tr.shared.Decide(context.Background(), check)
-	tr.local.Decide(context.Background(), b)
-	compareAsks(tr.t, what, check, b)
+	tr.local.Decide(context.Background(), local)
+	compareChecks(tr.t, what, check, local)
 	for z := range tr.zones {
 		for _, name := range tr.zones[z].algorithms {
 			tr.verdicts[name]++
@@ -139,27 +141,27 @@ func (tr *trace) step(what string) {
 			compareStates(tr.t, what, tr.v, "diana", &check.Zones[i])
 		}
 		for _, res := range check.Zones[i].Results {
-			tr.hints = append(tr.hints, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
+			tr.edges = append(tr.edges, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
 		}
 	}
-	if n := len(tr.hints); n > 20 {
-		tr.hints = tr.hints[n-20:]
+	if n := len(tr.edges); n > 20 {
+		tr.edges = tr.edges[n-20:]
 	}
 	if check.Admitted {
-		tr.open = append(tr.open, [2]*stores.Check{check, b})
+		tr.open = append(tr.open, [2]*stores.Check{check, local})
 	}
 	for len(tr.open) > 0 && (tr.r.IntN(3) == 0 || len(tr.open) > 8) {
 		tr.finish(tr.r.Int64N(4))
 	}
 }
 
-// pass lets time pass: mostly to where something happens, or next to it.
-func (tr *trace) pass() {
+// advance advances the clock, mostly to an edge or within a microsecond of it.
+func (tr *trace) advance() {
 	next := tr.v.now
 	switch n := tr.r.IntN(10); {
-	case n < 4 || len(tr.hints) == 0:
+	case n < 4 || len(tr.edges) == 0:
 	case n < 7:
-		next = max(next, tr.hints[tr.r.IntN(len(tr.hints))]+tr.r.Int64N(3)-1)
+		next = max(next, tr.edges[tr.r.IntN(len(tr.edges))]+tr.r.Int64N(3)-1)
 	case n < 9:
 		next += tr.r.Int64N(5000)
 	default:
@@ -169,16 +171,16 @@ func (tr *trace) pass() {
 		next += tr.r.Int64N(7_200_000_000) - 3_600_000_000
 	}
 	if d := next - tr.v.now; d < 0 || d > 5_000_000 {
-		for len(tr.open) > 0 { // in Redis their places would lapse
+		for len(tr.open) > 0 { // in Redis their permits would expire
 			tr.finish(0)
 		}
 	}
 	tr.v.now = next
 }
 
-// mayStep sets the clock, perhaps: by up to an hour either way, or back by about
-// a window.
-func (tr *trace) mayStep() {
+// maybeStep steps the clock at random: by up to an hour in either direction, or back
+// by about a window.
+func (tr *trace) maybeStep() {
 	if !tr.steps || len(tr.open) > 0 || tr.r.IntN(3) > 0 {
 		return
 	}
@@ -189,15 +191,15 @@ func (tr *trace) mayStep() {
 	}
 }
 
-// finish ends one of the open requests in both stores.
+// finish finishes one of the open checks in both stores.
 func (tr *trace) finish(charge int64) {
 	i := tr.r.IntN(len(tr.open))
 	o := tr.open[i]
 	tr.open = append(tr.open[:i], tr.open[i+1:]...)
 	for z := range o[0].Zones {
 		a, b := &o[0].Zones[z], &o[1].Zones[z]
-		place, _ := a.Holds()
-		if !a.Charged || !place && charge == 0 {
+		permit, _ := a.Holds()
+		if !a.Charged || !permit && charge == 0 {
 			continue
 		}
 		tr.v.tick()
@@ -206,24 +208,24 @@ func (tr *trace) finish(charge int64) {
 	}
 }
 
-// owe charges in both stores what an instance with half of the limits might have
-// admitted alone.
-func (tr *trace) owe(what string) {
+// chargeDebt charges in both stores what an instance with half of the limits might
+// have admitted in the fallback.
+func (tr *trace) chargeDebt(what string) {
 	k := stores.Key{Hi: uint64(1 + tr.r.IntN(2)), Lo: 7}
 	z := &stores.ZoneCheck{Counter: tr.zones[tr.r.IntN(len(tr.zones))].counters[tr.r.IntN(2)], Key: k, Tag: k}
 	z.Rules = z.Counter.Rules
 	debts := make([][]int64, len(z.Rules))
 	for i, r := range shareOf(z.Counter, 2e6) {
-		// It took a while to arrive, or that instance's clock is ahead.
+		// The debt arrives late, or that instance's clock is ahead.
 		debts[i] = randomDebt(tr.r, r.(algorithms.Portable), tr.v.now-tr.r.Int64N(r.Window())+tr.r.Int64N(1+r.Window()/4))
 	}
-	tr.mayStep()
-	oweBoth(tr.t, what, tr.v, tr.shared, z, debts)
-	tr.mayStep() // what a debt did to a log may tell only then
+	tr.maybeStep()
+	chargeDebts(tr.t, what, tr.v, tr.shared, z, debts)
+	tr.maybeStep() // which may reveal what the debt did to a log
 }
 
-// oweBoth charges debts in Redis and in the local store.
-func oweBoth(t *testing.T, what string, v *virtual, shared *Store, z *stores.ZoneCheck, debts [][]int64) {
+// chargeDebts charges debts in Redis and in the local store, and compares them.
+func chargeDebts(t *testing.T, what string, v *virtual, shared *Store, z *stores.ZoneCheck, debts [][]int64) {
 	t.Helper()
 	v.tick()
 	if _, err := shared.conn.call(context.Background(), namesOf("diana", z)[:1], appendDebts(nil, z, debts)); err != nil {
@@ -257,29 +259,29 @@ func randomDebt(r *rand.Rand, rule algorithms.Portable, now int64) []int64 {
 	return debt
 }
 
-// TestQueuesOfOneZone has several queues of one zone delay a request. All of them
-// are charged as of the longest delay, in both stores.
+// TestQueuesOfOneZone delays checks of a zone with two queues. Both stores charge
+// each queue as of the longest delay.
 func TestQueuesOfOneZone(t *testing.T) {
-	s := newVirtualAt(t)
+	s := newVirtualStore(t)
 	local := &memory.Store{Clock: s.v.clock}
 	sp := algorithms.Spec{Limit: 10, Window: 1000, Cost: 1, MaxWait: 100_000, MaxTurn: 1_000_000}
 	slow := sp
 	slow.Limit = 3
 	c := storestest.NewTestCounter(t, "queues", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: slow}, storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
 	for step := range 20 {
-		s.v.now = holdsBegin + int64(step/4)*700
-		check, b := storestest.Items(1, c), storestest.Items(1, c)
+		s.v.now = virtualStart + int64(step/4)*700
+		check, same := storestest.CheckOf(1, c), storestest.CheckOf(1, c)
 		s.v.tick()
 		s.Decide(context.Background(), check)
-		local.Decide(context.Background(), b)
+		local.Decide(context.Background(), same)
 		what := fmt.Sprint("step ", step)
-		compareAsks(t, what, check, b)
+		compareChecks(t, what, check, same)
 		compareStates(t, what, s.v, "diana", &check.Zones[0])
 	}
 }
 
-// TestStoresAgreeInRealTime does the same by Redis' own clock, with the script
-// exactly as it is, and looks at the keys' times to live.
+// TestStoresAgreeInRealTime compares the stores by Redis' own clock, with the
+// unchanged script, and checks when keys expire.
 func TestStoresAgreeInRealTime(t *testing.T) {
 	srv := redistest.Start(t)
 	now := int64(0)
@@ -291,17 +293,17 @@ func TestStoresAgreeInRealTime(t *testing.T) {
 		zones := randomZones(t, r, "z"+strconv.Itoa(round), false, false)
 		for step := range 100 {
 			what := fmt.Sprintf("round %d step %d", round, step)
-			check, b := askOf(zones, 0, 1, 1), askOf(zones, 0, 1, 1)
+			check, same := checkOf(zones, 0, 1, 1), checkOf(zones, 0, 1, 1)
 			sent := time.Now()
 			shared.Decide(context.Background(), check)
 			now = check.Now
-			local.Decide(context.Background(), b)
-			compareAsks(t, what, check, b)
+			local.Decide(context.Background(), same)
+			compareChecks(t, what, check, same)
 			for i := range check.Zones {
 				z := &check.Zones[i]
-				if place, _ := z.Holds(); z.Charged && place {
+				if permit, _ := z.Holds(); z.Charged && permit {
 					shared.Finish(context.Background(), z, 0)
-					local.Finish(context.Background(), &b.Zones[i], 0)
+					local.Finish(context.Background(), &same.Zones[i], 0)
 				} else if z.Charged {
 					ttl := client.PTTL(context.Background(), namesOf("diana", z)[0]).Val()
 					checkTTL(t, what, ttl, z, time.Since(sent))
@@ -318,8 +320,8 @@ func TestStoresAgreeInRealTime(t *testing.T) {
 	srv.CheckTTLs()
 }
 
-// checkTTL sees that a key lives as long as its rules need, and at most a
-// second longer. It was read at most late after the decision.
+// checkTTL fails the test unless a key lives as long as its rules need, and at most
+// a second longer. ttl was read at most late after the decision.
 func checkTTL(t *testing.T, what string, ttl time.Duration, z *stores.ZoneCheck, late time.Duration) {
 	t.Helper()
 	var need time.Duration

@@ -13,71 +13,72 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// asked says whether the last decision came to Redis: its time is the number of
-// its call.
-func (v *virtual) asked() bool { return v.conn.seq.Load() != uint64(v.now)-1 }
+// called says whether the last decision called Redis: the call's number is no
+// longer the one that tick set.
+func (v *virtual) called() bool { return v.conn.seq.Load() != uint64(v.now)-1 }
 
-// TestDeniedFromMemory has two instances check the same keys, one of which
-// remembers denials. Its verdicts are those of the local store, which sees all
-// charges, and its retries are never too long.
+// TestDeniedFromMemory has two instances check the same keys, one of which caches
+// denials. Its verdicts are those of the local store, which makes the same checks,
+// and its retries are never longer.
 func TestDeniedFromMemory(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
-	remembers := newVirtualShared(t, srv, v)
-	remembers.decider.denials = remembers.resets.denials
+	caching := newVirtualShared(t, srv, v)
+	caching.decider.denials = caching.resets.denials
 	local := &memory.Store{Clock: v.clock}
 	r := storestest.Seeded(t)
-	saved, denied := 0, 0
+	fromCache, denied := 0, 0
 	for round := range storestest.Operations(t, 10_000) / 200 {
 		zones := randomZones(t, r, fmt.Sprint("d", round), false, false)
 		tr := &trace{t: t, v: v, r: r, zones: zones}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
 		for step := range 200 {
-			tr.pass()
+			tr.advance()
 			key, cost := uint64(1+r.IntN(2)), 1+r.Int64N(3)*r.Int64N(2)
-			check, b := askOf(zones, 0, key, cost), askOf(zones, 0, key, cost)
+			check, same := checkOf(zones, 0, key, cost), checkOf(zones, 0, key, cost)
 			v.tick()
 			if other := step%3 == 0; other {
-				memory := remembers.decider.denials
-				remembers.decider.denials = nil // is another instance, that is
-				remembers.Decide(context.Background(), check)
-				remembers.decider.denials = memory
+				cache := caching.decider.denials
+				caching.decider.denials = nil // as another instance
+				caching.Decide(context.Background(), check)
+				caching.decider.denials = cache
 			} else {
-				remembers.Decide(context.Background(), check)
+				caching.Decide(context.Background(), check)
 			}
-			local.Decide(context.Background(), b)
-			if check.Admitted != b.Admitted || check.Mode != stores.ModeShared {
-				t.Fatalf("round %d step %d: admitted %v in mode %v, the local store says %v", round, step, check.Admitted, check.Mode, b.Admitted)
+			local.Decide(context.Background(), same)
+			if check.Admitted != same.Admitted || check.Mode != stores.ModeShared {
+				t.Fatalf("round %d step %d: admitted %v in mode %v, the local store %v", round, step, check.Admitted, check.Mode, same.Admitted)
 			}
 			if !check.Admitted {
 				denied++
-				if !v.asked() {
-					saved++
+				if !v.called() {
+					fromCache++
 				}
-				if x, y := longestRetry(check), longestRetry(b); x > y && y != algorithms.Never || x == 0 && y > 0 {
+				if x, y := longestRetry(check), longestRetry(same); x > y && y != algorithms.Never || x == 0 && y > 0 {
 					t.Fatalf("round %d step %d: denied for %d, want at most %d", round, step, x, y)
 				}
 			}
 			for i := range check.Zones {
-				for _, res := range b.Zones[i].Results {
-					tr.hints = append(tr.hints, v.now+max(0, res.Retry), v.now+res.Reset)
+				for _, res := range same.Zones[i].Results {
+					tr.edges = append(tr.edges, v.now+max(0, res.Retry), v.now+res.Reset)
 				}
-				if place, _ := check.Zones[i].Holds(); place && check.Zones[i].Charged {
+				if permit, _ := check.Zones[i].Holds(); permit && check.Zones[i].Charged {
 					v.tick()
-					remembers.Finish(context.Background(), &check.Zones[i], 0)
-					local.Finish(context.Background(), &b.Zones[i], 0)
+					caching.Finish(context.Background(), &check.Zones[i], 0)
+					local.Finish(context.Background(), &same.Zones[i], 0)
 				}
 			}
-			tr.hints = tr.hints[max(0, len(tr.hints)-20):]
+			tr.edges = tr.edges[max(0, len(tr.edges)-20):]
 		}
 	}
-	t.Logf("%d denials, %d of them from memory", denied, saved)
-	if saved < denied/20 {
-		t.Errorf("%d of %d denials were from memory", saved, denied)
+	t.Logf("%d denials, %d of them from the cache", denied, fromCache)
+	if fromCache < denied/20 {
+		t.Errorf("%d of %d denials from the cache, want at least one in 20", fromCache, denied)
 	}
 }
 
-// longestRetry is that of the live items' rules, or Never.
+// longestRetry returns the longest retry of the zones that are no shadows, or
+// Never.
 func longestRetry(check *stores.Check) (retry int64) {
 	for i := range check.Zones {
 		if check.Zones[i].Shadow {
@@ -93,8 +94,8 @@ func longestRetry(check *stores.Check) (retry int64) {
 	return retry
 }
 
-// TestShadowDenialIsNotRemembered has a shadow deny for longer than the live
-// zone. Its denial denies no request.
+// TestShadowDenialIsNotRemembered has a shadow deny for longer than the live zone.
+// The denial of the shadow is not cached.
 func TestShadowDenialIsNotRemembered(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
@@ -104,53 +105,54 @@ func TestShadowDenialIsNotRemembered(t *testing.T) {
 	shadow := storestest.NewTestCounter(t, "shadow", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}})
 	for i, admitted := range []bool{true, false, false, true} {
 		v.now = storestest.Hour + []int64{0, 1, 999, 1000}[i]
-		check := storestest.Items(1, live, shadow)
+		check := storestest.CheckOf(1, live, shadow)
 		check.Zones[1].Shadow = true
 		v.tick()
-		if s.Decide(context.Background(), check); check.Admitted != admitted || v.asked() != (i != 2) {
-			t.Errorf("ask %d: admitted %v, asked %v", i, check.Admitted, v.asked())
+		if s.Decide(context.Background(), check); check.Admitted != admitted || v.called() != (i != 2) {
+			t.Errorf("check %d: admitted %v, called Redis %v", i, check.Admitted, v.called())
 		}
 	}
 }
 
-// TestDenialsWithPermitsAreNotRemembered denies requests of zones with permits:
-// all of them are decided by Redis.
+// TestDenialsWithPermitsAreNotRemembered denies checks of zones that hold permits or
+// costs: Redis decides each of them.
 func TestDenialsWithPermitsAreNotRemembered(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
 	s.decider.denials = s.resets.denials
 	sp := algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}
-	places := storestest.NewTestCounter(t, "places", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
+	permits := storestest.NewTestCounter(t, "permits", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	costs := storestest.NewTestCounter(t, "costs", 0, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	for i := range 4 {
-		for _, c := range []*stores.Counter{places, costs} {
+		for _, c := range []*stores.Counter{permits, costs} {
 			v.tick()
-			check := storestest.Items(1, c)
-			if s.Decide(context.Background(), check); check.Admitted != (i == 0) || !v.asked() {
-				t.Errorf("%s, ask %d: admitted %v, asked %v", c.Zone, i, check.Admitted, v.asked())
+			check := storestest.CheckOf(1, c)
+			if s.Decide(context.Background(), check); check.Admitted != (i == 0) || !v.called() {
+				t.Errorf("%s, check %d: admitted %v, called Redis %v", c.Zone, i, check.Admitted, v.called())
 			}
 		}
 	}
 }
 
-// TestDenialsAreForgotten changes, after a denial, what it depends on. The next
-// check is decided by Redis.
+// TestDenialsAreForgotten changes, after a denial, what its validity depends on.
+// Redis decides the next check. Without a change, or for a higher cost, the denial
+// is returned from the cache.
 func TestDenialsAreForgotten(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	s.Observe(ignoring{})
+	s.Observe(noObserver{})
 	s.decider.denials = s.resets.denials
-	c := storestest.TenAnHour(t, "forget", false)
-	ask := func(cost int64) (check *stores.Check, asked bool) {
-		check = storestest.Items(cost, c)
+	c := storestest.TenPerHour(t, "forget", false)
+	decide := func(cost int64) (check *stores.Check, called bool) {
+		check = storestest.CheckOf(cost, c)
 		v.tick()
 		s.Decide(context.Background(), check)
-		return check, v.asked()
+		return check, v.called()
 	}
 	v.now = storestest.Hour
-	ask(9)
+	decide(9)
 	for name, change := range map[string]func() (cost int64){
 		"nothing":    func() int64 { return 2 },
 		"more cost":  func() int64 { return 3 },
@@ -161,21 +163,21 @@ func TestDenialsAreForgotten(t *testing.T) {
 		"failure":    func() int64 { s.conn.fail(errors.New("gone")); s.breaker.close(s.breaker.opened.Load()); return 2 },
 		"reset": func() int64 {
 			s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
-			v.client.Del(context.Background(), namesOf("diana", &storestest.Items(1, c).Zones[0])...)
+			v.client.Del(context.Background(), namesOf("diana", &storestest.CheckOf(1, c).Zones[0])...)
 			return 2
 		},
 	} {
 		s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
 		s.fallback.back.Store(0)
-		if check, asked := ask(2); check.Admitted || !asked {
-			t.Fatalf("%s: admitted %v, asked %v before", name, check.Admitted, asked)
+		if check, called := decide(2); check.Admitted || !called {
+			t.Fatalf("%s: admitted %v, called Redis %v, before the change", name, check.Admitted, called)
 		}
 		cost := change()
 		s.fallback.back.Store(0)
-		memory := name == "nothing" || name == "more cost" || name == "never"
-		check, asked := ask(cost)
-		if asked == memory {
-			t.Errorf("%s: asked %v", name, asked)
+		cached := name == "nothing" || name == "more cost" || name == "never"
+		check, called := decide(cost)
+		if called == cached {
+			t.Errorf("%s: called Redis %v", name, called)
 		}
 		if admitted := name == "less cost" || name == "reset"; check.Admitted != admitted {
 			t.Errorf("%s: admitted %v", name, check.Admitted)
@@ -185,6 +187,6 @@ func TestDenialsAreForgotten(t *testing.T) {
 		}
 		v.client.FlushDB(context.Background())
 		s.decider.denials.clear()
-		ask(9)
+		decide(9)
 	}
 }

@@ -26,7 +26,7 @@ func startStore(t *testing.T, o ConnOptions) *Store {
 	}
 	start := time.Now()
 	clock := func() int64 { return storestest.Hour + time.Since(start).Microseconds() }
-	s := New(Options{Name: "redis", Clock: clock, ConnOptions: o}, ignoring{})
+	s := New(Options{Name: "redis", Clock: clock, ConnOptions: o}, noObserver{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
 	return s
@@ -34,7 +34,7 @@ func startStore(t *testing.T, o ConnOptions) *Store {
 
 // counterOfManyKeys has room for all keys of a test, also in the fallback.
 func counterOfManyKeys(t *testing.T) *stores.Counter {
-	c := storestest.TenAnHour(t, "z", false)
+	c := storestest.TenPerHour(t, "z", false)
 	c.Table = memory.NewTable(c.Rules, true, 1_000_000)
 	return c
 }

@@ -19,129 +19,130 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// line is the way from one instance to Redis, which a test can cut.
-type line struct{ state lineState }
+// faultHook makes the commands of one instance fail.
+type faultHook struct{ fault fault }
 
-type lineState int
+type fault int
 
 const (
-	lineWorks   lineState = iota
-	lineCut               // nothing gets through
-	lineSilent            // nothing gets through, and nobody says so
-	lineOneWay            // what is asked gets through, the answer does not
-	lineRefuses           // Redis answers that it does not want to
+	noFault      fault = iota
+	faultRefused       // the connection is refused
+	faultTimeout       // the command is not sent, and times out
+	faultReply         // the command is executed, and its reply lost
+	faultOOM           // Redis replies with an error
 )
 
-func (l *line) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+func (h *faultHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
 
-func (l *line) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+func (h *faultHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		if l.state == lineOneWay && cmd.Name() != "evalsha" { // a new connection's greeting
+		if h.fault == faultReply && cmd.Name() != "evalsha" { // the greeting of a new connection
 			return next(ctx, cmd)
 		}
-		err := l.fate(func() error { return next(ctx, cmd) })
+		err := h.apply(func() error { return next(ctx, cmd) })
 		cmd.SetErr(err)
 		return err
 	}
 }
 
-func (l *line) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+func (h *faultHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		if l.state == lineOneWay { // as above
+		if h.fault == faultReply { // as above
 			return next(ctx, cmds)
 		}
-		return l.fate(func() error { return next(ctx, cmds) })
+		return h.apply(func() error { return next(ctx, cmds) })
 	}
 }
 
-// refusal is an error that Redis answered.
+// refusal is an error reply of Redis.
 type refusal string
 
 func (e refusal) Error() string { return string(e) }
 func (refusal) RedisError()     {}
 
-func (l *line) fate(do func() error) error {
-	switch l.state {
-	case lineWorks:
+func (h *faultHook) apply(do func() error) error {
+	switch h.fault {
+	case noFault:
 		return do()
-	case lineOneWay:
+	case faultReply:
 		_ = do()
 		return context.DeadlineExceeded
-	case lineSilent:
+	case faultTimeout:
 		return context.DeadlineExceeded
-	case lineRefuses:
+	case faultOOM:
 		return refusal("OOM command not allowed when used memory > 'maxmemory'.")
 	}
 	return dialError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 }
 
-// fleet is some instances before one Redis, all on one clock that the test sets.
+// fleet is several instances that share one Redis, on one virtual clock.
 type fleet struct {
 	v     *virtual
-	of    []*Store
-	lines []*line
+	all   []*Store
+	hooks []*faultHook
 }
 
 func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 	t.Helper()
 	f := &fleet{v: &virtual{client: srv.Client(), now: storestest.Hour}}
 	for range n {
-		s, l := newVirtualShared(t, srv, f.v), new(line)
-		s.Observe(ignoring{})
+		s, h := newVirtualShared(t, srv, f.v), new(faultHook)
+		s.Observe(noObserver{})
 		s.instances.live.Store(int64(n))
 		s.decider.denials = s.resets.denials
-		s.conn.client.AddHook(l)
-		f.of, f.lines = append(f.of, s), append(f.lines, l)
+		s.conn.client.AddHook(h)
+		f.all, f.hooks = append(f.all, s), append(f.hooks, h)
 	}
 	return f
 }
 
-// set cuts or mends the way of one instance, and of all if i is negative. One
-// that is mended is noticed at once, as the next heartbeat would.
-func (f *fleet) set(i int, to lineState) {
-	for n, l := range f.lines {
+// set sets the fault of one instance, or of all if i is negative. Without a fault
+// the breaker closes at once, as the next heartbeat would close it.
+func (f *fleet) set(i int, to fault) {
+	for n, h := range f.hooks {
 		if i < 0 || n == i {
-			l.state = to
-			if to == lineWorks {
-				f.of[n].breaker.close(f.of[n].breaker.opened.Load())
+			h.fault = to
+			if to == noFault {
+				f.all[n].breaker.close(f.all[n].breaker.opened.Load())
 			}
 		}
 	}
 }
 
-// ask decides one item at one instance.
-func (f *fleet) ask(i int, c *stores.Counter, k stores.Key, cost int64) *stores.Check {
-	for _, s := range f.of {
+// decide decides a check at one instance.
+func (f *fleet) decide(i int, c *stores.Counter, k stores.Key, cost int64) *stores.Check {
+	for _, s := range f.all {
 		s.conn.seq.Store(uint64(f.v.now) - 1)
 	}
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
-	f.of[i].Decide(context.Background(), check)
+	f.all[i].Decide(context.Background(), check)
 	return check
 }
 
-// most is how much passes at once, in requests of 1.
-func (f *fleet) most(i int, c *stores.Counter, k stores.Key) (n int) {
-	for f.ask(i, c, k, 1).Admitted {
+// drain makes checks of cost 1 until one is denied, and returns how many were
+// admitted.
+func (f *fleet) drain(i int, c *stores.Counter, k stores.Key) (n int) {
+	for f.decide(i, c, k, 1).Admitted {
 		n++
 	}
 	return n
 }
 
-// counters gives every instance a counter of its own for the same zone.
+// counters returns a counter of one zone for each instance.
 func (f *fleet) counters(t *testing.T, name string, spec storestest.RuleSpec) []*stores.Counter {
 	t.Helper()
 	var cs []*stores.Counter
-	for range f.of {
+	for range f.all {
 		cs = append(cs, storestest.NewTestCounter(t, name, 0, false, nil, spec))
 	}
 	return cs
 }
 
-// TestPromiseUnderFailures lets instances lose and regain Redis, in every way
-// there is, under attack. Redis admits no more than the bound, and no instance
-// without Redis more than the bound of its share: in any window, over any
-// number of outages. No key is locked out afterwards.
-func TestPromiseUnderFailures(t *testing.T) {
+// TestBoundUnderFailures attacks instances while their calls to Redis fail and
+// succeed again, with every kind of failure. In any window, over any number of
+// outages, Redis admits no more than the bound, and no instance admits more than
+// the bound of its share in the fallback. No key remains denied afterwards.
+func TestBoundUnderFailures(t *testing.T) {
 	srv := redistest.Start(t)
 	r := storestest.Seeded(t)
 	worst := make(map[string]float64)
@@ -151,53 +152,53 @@ func TestPromiseUnderFailures(t *testing.T) {
 			f := newFleet(t, srv, n)
 			h := &history{fleet: f, r: r, counters: f.counters(t, fmt.Sprintf("p%d", trial), vic.Spec), window: vic.Spec.Spec.Window}
 			h.key = stores.Key{Hi: 1, Lo: r.Uint64() >> r.IntN(40)}
-			h.alone = make([][]storestest.Charge, n)
-			const asks = 120
-			budget -= asks
-			attack(r, vic, asks, h.decide)
+			h.fallback = make([][]storestest.Charge, n)
+			const checks = 120
+			budget -= checks
+			attack(r, vic, checks, h.decide)
 			h.check(t, name, vic, worst)
-			for _, s := range f.of {
+			for _, s := range f.all {
 				_ = s.conn.client.Close()
 			}
 			if t.Failed() {
 				return
 			}
 		}
-		(&virtual{client: srv.Client()}).forget(t)
+		(&virtual{client: srv.Client()}).flush(t)
 	}
-	t.Logf("the most that was admitted in a window, of what is promised: %v", worst)
+	t.Logf("highest cost admitted in a window, as a part of the bound: %v", worst)
 }
 
-// history is what was admitted, and by whom.
+// history records what the instances of a fleet admit.
 type history struct {
 	*fleet
 	r        *rand.Rand
 	counters []*stores.Counter
 	key      stores.Key
 	window   int64
-	through  []storestest.Charge // Redis
-	alone    [][]storestest.Charge
-	all      []storestest.Charge
+	shared   []storestest.Charge   // by Redis
+	fallback [][]storestest.Charge // by each instance
+	charges  []storestest.Charge   // by any
 }
 
 func (h *history) decide(at, cost int64) (bool, int64) {
 	h.v.now = at
 	if h.r.IntN(12) == 0 {
-		who := h.r.IntN(len(h.of)+1) - 1
-		h.set(who, lineState(h.r.IntN(5)))
+		i := h.r.IntN(len(h.all)+1) - 1 // -1: all
+		h.set(i, fault(h.r.IntN(5)))
 	}
-	i := h.r.IntN(len(h.of))
-	if h.r.IntN(20) == 0 && !h.of[i].breaker.open.Load() {
-		h.of[i].conn.seq.Store(uint64(at) - 1)
-		_ = h.of[i].fallback.debts.payTable(context.Background(), h.counters[i], time.Now().Add(time.Minute))
+	i := h.r.IntN(len(h.all))
+	if h.r.IntN(20) == 0 && !h.all[i].breaker.open.Load() {
+		h.all[i].conn.seq.Store(uint64(at) - 1)
+		_ = h.all[i].fallback.debts.payTable(context.Background(), h.counters[i], time.Now().Add(time.Minute))
 	}
-	check := h.ask(i, h.counters[i], h.key, cost)
+	check := h.fleet.decide(i, h.counters[i], h.key, cost)
 	if check.Admitted {
-		h.all = append(h.all, storestest.Charge{At: at, Cost: cost})
+		h.charges = append(h.charges, storestest.Charge{At: at, Cost: cost})
 		if check.Mode == stores.ModeFallback {
-			h.alone[i] = append(h.alone[i], storestest.Charge{At: at, Cost: cost})
+			h.fallback[i] = append(h.fallback[i], storestest.Charge{At: at, Cost: cost})
 		} else {
-			h.through = append(h.through, storestest.Charge{At: at, Cost: cost})
+			h.shared = append(h.shared, storestest.Charge{At: at, Cost: cost})
 		}
 	}
 	var retry int64
@@ -209,32 +210,32 @@ func (h *history) decide(at, cost int64) (bool, int64) {
 
 func (h *history) check(t *testing.T, name string, vic storestest.Victim, worst map[string]float64) {
 	t.Helper()
-	promise := vic.Bound
-	if found := storestest.WorstWindow(h.through, h.window); found > vic.Bound {
-		t.Errorf("%s: %d passed through Redis in a window, bound %d: %+v", name, found, vic.Bound, vic.Spec)
+	total := vic.Bound
+	if found := storestest.WorstWindow(h.shared, h.window); found > vic.Bound {
+		t.Errorf("%s: Redis admitted %d in a window, bound %d: %+v", name, found, vic.Bound, vic.Spec)
 	}
-	for i := range h.of {
-		bound := aloneBound(name, shareOf(h.counters[i], int64(len(h.of))*1e6)[0])
-		if len(h.alone[i]) > 0 {
-			promise += bound
+	for i := range h.all {
+		bound := shareBound(name, shareOf(h.counters[i], int64(len(h.all))*1e6)[0])
+		if len(h.fallback[i]) > 0 {
+			total += bound
 		}
-		if found := storestest.WorstWindow(h.alone[i], h.window); found > bound {
-			t.Errorf("%s: %d passed alone at one of %d instances in a window, bound %d: %+v", name, found, len(h.of), bound, vic.Spec)
+		if found := storestest.WorstWindow(h.fallback[i], h.window); found > bound {
+			t.Errorf("%s: the fallback admitted %d at one of %d instances in a window, bound %d: %+v", name, found, len(h.all), bound, vic.Spec)
 		}
 	}
-	found := storestest.WorstWindow(h.all, h.window)
-	worst[name] = max(worst[name], float64(int(100*float64(found)/float64(promise)))/100)
+	found := storestest.WorstWindow(h.charges, h.window)
+	worst[name] = max(worst[name], float64(int(100*float64(found)/float64(total)))/100)
 	h.v.now += 10 * (h.window + 1_000_000)
-	for i := range h.of {
-		if check := h.ask(i, h.counters[i], h.key, 1); !check.Admitted {
-			t.Errorf("%s: instance %d of %d denies long after, in mode %v: %+v", name, i, len(h.of), check.Mode, check.Zones[0].Results)
+	for i := range h.all {
+		if check := h.fleet.decide(i, h.counters[i], h.key, 1); !check.Admitted {
+			t.Errorf("%s: instance %d of %d denies long after the outages, in mode %v: %+v", name, i, len(h.all), check.Mode, check.Zones[0].Results)
 		}
 		h.v.now += 10 * h.window
 	}
 }
 
-// aloneBound is the bound of a rule, which is a share of another.
-func aloneBound(name string, share algorithms.Rule) int64 {
+// shareBound returns the bound of a rule that enforces a share.
+func shareBound(name string, share algorithms.Rule) int64 {
 	l, b := share.Limit(), share.Capacity()
 	switch {
 	case name == "fixed_window":
@@ -247,8 +248,8 @@ func aloneBound(name string, share algorithms.Rule) int64 {
 	return l + b
 }
 
-// everyKind is one rule of 12 in a minute for each algorithm.
-func everyKind() map[string]storestest.RuleSpec {
+// eachAlgorithm returns a rule of 12 per minute for each algorithm.
+func eachAlgorithm() map[string]storestest.RuleSpec {
 	sp := algorithms.Spec{Limit: 12, Window: 60_000_000, Cost: 1}
 	return map[string]storestest.RuleSpec{
 		"fixed_window":   {Alg: &algorithms.FixedWindow{}, Spec: sp},
@@ -260,72 +261,71 @@ func everyKind() map[string]storestest.RuleSpec {
 	}
 }
 
-// TestFallbackStartsFromLastReport uses parts of a limit in Redis, and then
-// loses it. Each of three instances has as much left of its third as was left
-// of the whole.
+// TestFallbackStartsFromLastReport uses part of a limit, and then makes Redis
+// unavailable. The same part of each instance's third is used.
 func TestFallbackStartsFromLastReport(t *testing.T) {
 	srv := redistest.Start(t)
-	for name, spec := range everyKind() {
+	for name, spec := range eachAlgorithm() {
 		for used, want := range map[int]int{0: 4, 6: 2, 9: 1, 12: 0} {
 			f := newFleet(t, srv, 3)
 			c := f.counters(t, fmt.Sprintf("%s-%d", name, used), spec)
 			for range used {
-				f.ask(0, c[0], stores.Key{Hi: 1, Lo: 2}, 1)
+				f.decide(0, c[0], stores.Key{Hi: 1, Lo: 2}, 1)
 			}
-			f.set(-1, lineRefuses)
-			if n := f.most(0, c[0], stores.Key{Hi: 1, Lo: 2}); n != want {
-				t.Errorf("%s: alone after %d of 12, %d pass, want %d", name, used, n, want)
+			f.set(-1, faultOOM)
+			if n := f.drain(0, c[0], stores.Key{Hi: 1, Lo: 2}); n != want {
+				t.Errorf("%s: fallback after %d of 12: %d admitted, want %d", name, used, n, want)
 			}
-			if n := f.most(1, c[1], stores.Key{Hi: 1, Lo: 2}); n != 4 {
-				t.Errorf("%s: at an instance that never asked for the key %d pass, want 4", name, n)
+			if n := f.drain(1, c[1], stores.Key{Hi: 1, Lo: 2}); n != 4 {
+				t.Errorf("%s: fallback of an instance that never checked the key: %d admitted, want 4", name, n)
 			}
 		}
 	}
 }
 
-// TestDebtsAreCharged admits without Redis, and finds the debt charged in
-// Redis: with the next check of the key, or in the background if there is none.
-// What may have been charged is not charged twice.
+// TestDebtsAreCharged admits without Redis. The debt is charged in Redis with the
+// next check of the key, or in the background if there is none. What may have been
+// charged is not charged twice.
 func TestDebtsAreCharged(t *testing.T) {
 	srv := redistest.Start(t)
 	k := stores.Key{Hi: 1, Lo: 2}
-	for name, spec := range everyKind() {
+	for name, spec := range eachAlgorithm() {
 		for _, background := range []bool{false, true} {
 			f := newFleet(t, srv, 3)
 			c := f.counters(t, fmt.Sprintf("%s-%v", name, background), spec)
-			f.ask(0, c[0], k, 1) // through Redis
-			f.set(-1, lineCut)
-			for i := range f.of {
+			f.decide(0, c[0], k, 1) // in Redis
+			f.set(-1, faultRefused)
+			for i := range f.all {
 				f.v.now += 1000
-				f.ask(i, c[i], k, 3)
+				f.decide(i, c[i], k, 3)
 			}
-			f.set(-1, lineWorks)
+			f.set(-1, noFault)
 			f.v.now += 2_000_000
-			for i, s := range f.of {
-				f.lines[i].state = lineRefuses // once more: what is refused is still owed
+			for i, s := range f.all {
+				f.hooks[i].fault = faultOOM // a debt whose charge fails remains
 				if background {
 					s.fallback.debts.pay(context.Background())
 				} else {
-					f.ask(i, c[i], k, 13)
+					f.decide(i, c[i], k, 13)
 				}
-				f.set(i, lineWorks)
+				f.set(i, noFault)
 			}
 			f.v.now += 2_000_000
-			for i, s := range f.of {
+			for i, s := range f.all {
 				if background {
 					s.conn.seq.Store(uint64(f.v.now) - 1)
 					s.fallback.debts.pay(context.Background())
 				} else if i > 0 {
-					f.ask(i, c[i], k, 12) // denied, and yet its debt is charged
+					f.decide(i, c[i], k, 12) // denied, but its debt is charged
 				}
 			}
-			// 1 and three times 3 of 12 are used; a meter has drained by less than 1.
-			if n := f.most(0, c[0], k); n != 2 {
-				t.Errorf("%s, in the background %v: %d pass, want 2", name, background, n)
+			// 1 and three times 3 of 12 are used, of which a meter has drained less than 1.
+			if n := f.drain(0, c[0], k); n != 2 {
+				t.Errorf("%s, in the background %v: %d admitted, want 2", name, background, n)
 			}
-			for i := range f.of {
+			for i := range f.all {
 				if memory.TableOf(c[i]).Snapshots().Owing() {
-					t.Errorf("%s: keys still owe", name)
+					t.Errorf("%s: debts remain", name)
 				}
 			}
 		}
@@ -333,67 +333,68 @@ func TestDebtsAreCharged(t *testing.T) {
 }
 
 // TestUnknownOutcomeIsNotChargedTwice loses the reply to a check that Redis has
-// charged. What the instance admits instead is not charged again. What it
-// admits after a refusal is.
+// charged. What the fallback admits instead is not charged again, unless the check
+// had failed with an error reply.
 func TestUnknownOutcomeIsNotChargedTwice(t *testing.T) {
 	srv := redistest.Start(t)
 	k := stores.Key{Hi: 1, Lo: 2}
-	for name, spec := range everyKind() {
-		for state, want := range map[lineState]int{lineOneWay: 8, lineRefuses: 8, lineSilent: 12} {
+	for name, spec := range eachAlgorithm() {
+		for fault, want := range map[fault]int{faultReply: 8, faultOOM: 8, faultTimeout: 12} {
 			f := newFleet(t, srv, 1)
-			c := f.counters(t, fmt.Sprintf("%s-%d", name, state), spec)
-			if err := f.of[0].conn.client.ScriptLoad(context.Background(), f.of[0].conn.script).Err(); err != nil {
+			c := f.counters(t, fmt.Sprintf("%s-%d", name, fault), spec)
+			if err := f.all[0].conn.client.ScriptLoad(context.Background(), f.all[0].conn.script).Err(); err != nil {
 				t.Fatal(err)
 			}
-			f.of[0].conn.tracker.retire() // so that the ask is always made on a new connection
-			f.set(0, state)
-			if check := f.ask(0, c[0], k, 4); !check.Admitted || check.Mode != stores.ModeFallback {
+			f.all[0].conn.tracker.retire() // so that the check is made over a new connection
+			f.set(0, fault)
+			if check := f.decide(0, c[0], k, 4); !check.Admitted || check.Mode != stores.ModeFallback {
 				t.Fatalf("%s: admitted %v in mode %v", name, check.Admitted, check.Mode)
 			}
-			f.set(0, lineWorks)
+			f.set(0, noFault)
 			key := namesOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k})[0]
-			if charged := f.v.client.Exists(context.Background(), key).Val() == 1; charged != (state == lineOneWay) {
-				t.Fatalf("%s, line %d: charged in Redis: %v", name, state, charged)
+			if charged := f.v.client.Exists(context.Background(), key).Val() == 1; charged != (fault == faultReply) {
+				t.Fatalf("%s, fault %d: charged in Redis: %v", name, fault, charged)
 			}
 			f.v.now += 1_000_000
-			if n := f.most(0, c[0], k); n != want {
-				t.Errorf("%s, line %d: %d pass, want %d", name, state, n, want)
+			if n := f.drain(0, c[0], k); n != want {
+				t.Errorf("%s, fault %d: %d admitted, want %d", name, fault, n, want)
 			}
 		}
 	}
 }
 
-// TestChargesDuringFallbackAreOwed ends a request that was decided without
-// Redis after Redis is available again: its charge becomes a debt.
+// TestChargesDuringFallbackAreOwed finishes a request of the fallback after Redis
+// is available again: its charge becomes a debt.
 func TestChargesDuringFallbackAreOwed(t *testing.T) {
 	srv := redistest.Start(t)
 	k := stores.Key{Hi: 1, Lo: 2}
-	for name, spec := range everyKind() {
+	for name, spec := range eachAlgorithm() {
 		f := newFleet(t, srv, 1)
 		spec.Spec.Debt = true
 		c := storestest.NewTestCounter(t, name, 0, true, nil, spec)
-		f.set(0, lineRefuses)
-		check := f.ask(0, c, k, 5)
-		f.set(0, lineWorks)
+		f.set(0, faultOOM)
+		check := f.decide(0, c, k, 5)
+		f.set(0, noFault)
 		f.v.now += 1_000_000
-		f.ask(0, c, k, 1) // pays what is owed so far, which is nothing
-		f.of[0].Finish(context.Background(), &check.Zones[0], 5)
-		open := f.ask(0, c, k, 1)
+		f.decide(0, c, k, 1) // there is no debt yet
+		f.all[0].Finish(context.Background(), &check.Zones[0], 5)
+		open := f.decide(0, c, k, 1)
 		if left := open.Zones[0].Results[0].Remaining; open.Mode != stores.ModeShared || left != 5 {
-			t.Errorf("%s: %d left, want 12 less the 5 counted alone and 2 that are held", name, left)
+			t.Errorf("%s: remaining %d, want 12 less the 5 charged in the fallback and 2 held", name, left)
 		}
 	}
 }
 
-// TestKeysComeBackOneByOne checks many keys during the ramp after an outage.
-// Redis starts to decide each key once, and decides all of them at its end.
-func TestKeysComeBackOneByOne(t *testing.T) {
+// TestRampAfterOutage checks many keys during the ramp after an outage. More and
+// more keys are decided by Redis, all of them at its end, and none is decided by
+// the fallback again.
+func TestRampAfterOutage(t *testing.T) {
 	srv := redistest.Start(t)
 	f := newFleet(t, srv, 1)
-	c := f.counters(t, "ramp", everyKind()["gcra"])
-	f.set(0, lineRefuses)
-	f.ask(0, c[0], stores.Key{}, 1)
-	f.set(0, lineWorks)
+	c := f.counters(t, "ramp", eachAlgorithm()["gcra"])
+	f.set(0, faultOOM)
+	f.decide(0, c[0], stores.Key{}, 1)
+	f.set(0, noFault)
 	keys, shared := make([]stores.Key, 200), make(map[stores.Key]bool)
 	for i := range keys {
 		keys[i] = stores.Key{Hi: uint64(i), Lo: rand.Uint64()}
@@ -401,89 +402,88 @@ func TestKeysComeBackOneByOne(t *testing.T) {
 	for _, percent := range []int{10, 50, 90, 100} {
 		f.v.now = storestest.Hour + int64(percent)*ramp.Microseconds()/100
 		for _, k := range keys {
-			if mode := f.ask(0, c[0], k, 1).Mode; mode == stores.ModeShared {
+			if mode := f.decide(0, c[0], k, 1).Mode; mode == stores.ModeShared {
 				shared[k] = true
 			} else if shared[k] {
-				t.Fatalf("a key went back to mode %v", mode)
+				t.Fatalf("a key that Redis had decided: mode %v", mode)
 			}
 		}
 		if n := len(shared) / 2; n < percent-15 || n > percent+15 {
-			t.Errorf("after %d%% of the time %d%% of the keys are asked of Redis", percent, n)
+			t.Errorf("after %d%% of the ramp Redis decides %d%% of the keys", percent, n)
 		}
 	}
 	if len(shared) != len(keys) {
-		t.Errorf("in the end %d of %d keys", len(shared), len(keys))
+		t.Errorf("after the ramp Redis decides %d of %d keys", len(shared), len(keys))
 	}
 }
 
-// TestFewerInstancesAreAcceptedLater counts fewer instances for a moment, as
-// after Redis has lost its memory, and then for good.
+// TestFewerInstancesAreAcceptedLater counts fewer instances, first for a moment, as
+// after Redis has lost its memory, and then permanently.
 func TestFewerInstancesAreAcceptedLater(t *testing.T) {
-	s := New(Options{Name: "redis"}, ignoring{})
-	begin := time.Now()
+	s := New(Options{Name: "redis"}, noObserver{})
+	start := time.Now()
 	for _, step := range []struct {
-		second     float64
-		seen, want int64
+		second        float64
+		counted, want int64
 	}{
 		{0, 3, 3}, {1, 1, 3}, {2, 2, 3}, {3, 3, 3}, {4, 2, 3}, {8.9, 2, 3}, {9, 2, 2}, {10, 4, 4}, {11, 1, 4}, {16, 1, 1}, {17, 2, 2},
 	} {
-		s.instances.set(step.seen, begin.Add(time.Duration(step.second*float64(time.Second))))
+		s.instances.set(step.counted, start.Add(time.Duration(step.second*float64(time.Second))))
 		if n := s.Instances(); n != step.want {
-			t.Errorf("after %v s, when %d are counted: %d, want %d", step.second, step.seen, n, step.want)
+			t.Errorf("after %v s, with %d counted: %d instances, want %d", step.second, step.counted, n, step.want)
 		}
 	}
 }
 
-// TestLateCallChangesNothing stops Redis while calls are in flight. When Redis
-// continues, it takes them up, and charges nothing: their deadlines have
-// passed.
+// TestLateCallChangesNothing suspends Redis while calls are in flight. When Redis
+// runs them after all, they charge nothing, because their deadlines have passed.
 func TestLateCallChangesNothing(t *testing.T) {
 	srv := redistest.Start(t)
-	began := time.Now()
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour + time.Since(began).Microseconds() })
-	s.Observe(ignoring{})
+	start := time.Now()
+	s := newTestShared(t, srv, func() int64 { return storestest.Hour + time.Since(start).Microseconds() })
+	s.Observe(noObserver{})
 	client, ctx := srv.Client(), context.Background()
-	c := storestest.NewTestCounter(t, "late", 0, false, nil, everyKind()["fixed_window"])
+	c := storestest.NewTestCounter(t, "late", 0, false, nil, eachAlgorithm()["fixed_window"])
 	call := func(n uint64) error {
 		k := stores.Key{Hi: n, Lo: 1}
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
-		keys, ask := decideAsk("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}})
-		_, err := s.conn.call(ctx, keys, ask)
+		keys, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}})
+		_, err := s.conn.call(ctx, keys, op)
 		return err
 	}
 	exists := func(n uint64) bool {
 		k := stores.Key{Hi: n, Lo: 1}
 		return client.Exists(ctx, namesOf("diana", &stores.ZoneCheck{Counter: c, Key: k, Tag: k})[0]).Val() == 1
 	}
-	waitFor(t, "Redis answers", func() bool { return call(0) == nil })
+	waitFor(t, "Redis replies", func() bool { return call(0) == nil })
 	srv.Stall()
 	for n := range uint64(5) {
 		if err := call(1 + n); !mayHaveRun(err) {
-			t.Errorf("%v from a Redis that is stopped", err)
+			t.Errorf("%v from a suspended Redis, want an unknown outcome", err)
 		}
 	}
 	srv.Resume()
-	waitFor(t, "Redis answers", func() bool { return call(100) == nil })
+	waitFor(t, "Redis replies", func() bool { return call(100) == nil })
 	if !exists(0) || !exists(100) {
-		t.Error("what was answered was not charged")
+		t.Error("a call with a reply was not charged")
 	}
 	for n := range uint64(5) {
 		if exists(1 + n) {
-			t.Errorf("call %d was carried out though it came too late", n)
+			t.Errorf("call %d was charged after its deadline", n)
 		}
 	}
 }
 
-// TestClockAheadIsLearned lets Redis' clock run ahead of the estimate: the call
-// that Redis takes for late is sent again, and answered.
+// TestClockAheadIsLearned sets Redis' clock ahead of the estimate. The call that
+// Redis rejects as late is sent again, and succeeds.
 func TestClockAheadIsLearned(t *testing.T) {
 	srv := redistest.Start(t)
 	f := newFleet(t, srv, 1)
-	c := f.counters(t, "ahead", everyKind()["gcra"])
-	f.ask(0, c[0], stores.Key{Hi: 1, Lo: 2}, 1)
-	s := f.of[0]
-	s.decider.denials = nil // every ask is to come to Redis
+	c := f.counters(t, "ahead", eachAlgorithm()["gcra"])
+	f.decide(0, c[0], stores.Key{Hi: 1, Lo: 2}, 1)
+	s := f.all[0]
+	s.decider.denials = nil // Redis decides every check
 	for _, step := range []int64{3_600_000_000, -3_600_000_000, 40_000_000} {
 		s.conn.seq.Store(uint64(f.v.now+step) - 1)
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}}}

@@ -17,19 +17,21 @@ import (
 	"github.com/dianalimiter/diana/scripts"
 )
 
-// quiet is a Watcher that fails the test on what should not happen.
-type quiet struct{ tb testing.TB }
+// strictObserver fails the test on failures.
+type strictObserver struct{ tb testing.TB }
 
-func (quiet) StoreUp(string) {}
+func (strictObserver) StoreUp(string) {}
 
-func (q quiet) StoreDown(_ string, f Failure, err error) {
+func (q strictObserver) StoreDown(_ string, f Failure, err error) {
 	q.tb.Errorf("store down: %s: %v", f, err)
 }
 
-func (q quiet) StoreError(_ string, f Failure, err error) { q.tb.Errorf("store error %s: %v", f, err) }
-func (quiet) ClockSteps(string)                           {}
-func (quiet) Live(string, int)                            {}
-func (quiet) StoreWarning(string, string, string)         {}
+func (q strictObserver) StoreError(_ string, f Failure, err error) {
+	q.tb.Errorf("store error %s: %v", f, err)
+}
+func (strictObserver) ClockSteps(string)                   {}
+func (strictObserver) Live(string, int)                    {}
+func (strictObserver) StoreWarning(string, string, string) {}
 
 func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Store {
 	tb.Helper()
@@ -38,15 +40,15 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Stor
 		ConnOptions: ConnOptions{
 			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
 		},
-	}, quiet{tb})
-	s.decider.denials = nil // the tests' clocks stand still
+	}, strictObserver{tb})
+	s.decider.denials = nil // with a constant clock a denial would never expire
 	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
 	return s
 }
 
-// virtual is a clock that the trace sets, for this process and for Redis: the
-// script is the product's, but that it takes the call's number for the time.
+// virtual is a clock that the test sets, for this process and for Redis. The
+// script is the product's, except that it reads the time from the call's number.
 type virtual struct {
 	now    int64
 	client *goredis.Client
@@ -55,33 +57,33 @@ type virtual struct {
 
 func (v *virtual) clock() int64 { return v.now }
 
-// tick gives the next call the present time.
+// tick makes the present time the number of the next call.
 func (v *virtual) tick() { v.conn.seq.Store(uint64(v.now) - 1) }
 
-// forget empties Redis between traces: their keys outlive them, and a server
-// that holds a million of them is slow.
-func (v *virtual) forget(tb testing.TB) {
+// flush deletes all keys between traces, whose virtual time does not expire them:
+// a server with a million keys is slow.
+func (v *virtual) flush(tb testing.TB) {
 	tb.Helper()
 	if err := v.client.FlushDB(context.Background()).Err(); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// newVirtualShared is a shared store on a virtual clock. Nothing but the trace
-// calls its script: a heartbeat in between would take the trace's time.
+// newVirtualShared returns a store on a virtual clock, without the background
+// maintenance: a heartbeat would use up the number that is the next call's time.
 func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 	tb.Helper()
 	s := New(Options{Name: "redis", Clock: v.clock, ConnOptions: ConnOptions{
 		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second, Script: virtualScript(tb),
-	}}, quiet{tb})
-	s.decider.denials = nil // every ask is to come to Redis
+	}}, strictObserver{tb})
+	s.decider.denials = nil // Redis decides every check
 	s.start.Do(s.conn.connect)
 	tb.Cleanup(func() { _ = s.conn.client.Close() })
 	v.conn = s.conn
 	return s
 }
 
-// newTestConn is a connection without a store, whose clock stands still.
+// newTestConn returns a conn without a store, on a constant clock.
 func newTestConn(o ConnOptions) *conn {
 	to := &observer{name: "redis"}
 	to.set(noObserver{})
@@ -95,17 +97,18 @@ func virtualScript(tb testing.TB) string {
 	return redistest.VirtualTime(tb, scripts.Decide().Text, "unpack('<d', ARGV[1], 1)")
 }
 
-// compareAsks fails the test where Redis and the local store differ.
-func compareAsks(t *testing.T, what string, check, b *stores.Check) {
+// compareChecks fails the test where the results of Redis and of the local store
+// differ.
+func compareChecks(t *testing.T, what string, check, local *stores.Check) {
 	t.Helper()
 	if check.Mode != stores.ModeShared {
 		t.Fatalf("%s: mode %v", what, check.Mode)
 	}
-	if check.Admitted != b.Admitted || check.Admitted && check.Turn != b.Turn {
-		t.Errorf("%s: redis admitted %v turn %d, local %v turn %d", what, check.Admitted, check.Turn, b.Admitted, b.Turn)
+	if check.Admitted != local.Admitted || check.Admitted && check.Turn != local.Turn {
+		t.Errorf("%s: redis admitted %v turn %d, local %v turn %d", what, check.Admitted, check.Turn, local.Admitted, local.Turn)
 	}
 	for i := range check.Zones {
-		x, y := &check.Zones[i], &b.Zones[i]
+		x, y := &check.Zones[i], &local.Zones[i]
 		if x.Admits != y.Admits || x.Charged != y.Charged || x.Full != y.Full {
 			t.Errorf("%s: zone %d: redis admits %v charged %v full %v, local %v %v %v", what, i, x.Admits, x.Charged, x.Full, y.Admits, y.Charged, y.Full)
 		}
@@ -119,8 +122,8 @@ func compareAsks(t *testing.T, what string, check, b *stores.Check) {
 	}
 }
 
-// compareStates compares the words that Redis keeps for an item with those of
-// the local table. They are equal but for where a log's ring lies.
+// compareStates compares the state of a key in Redis with that in the local
+// table. They are equal except for the offsets of a log's ring.
 func compareStates(t *testing.T, what string, v *virtual, prefix string, z *stores.ZoneCheck) {
 	t.Helper()
 	value, err := v.client.Get(context.Background(), namesOf(prefix, z)[0]).Result()
@@ -128,7 +131,7 @@ func compareStates(t *testing.T, what string, v *virtual, prefix string, z *stor
 		t.Fatal(err)
 	}
 	states := memory.States(z)
-	if value == "" { // never charged; a place alone is kept elsewhere
+	if value == "" { // never charged; permits have a key of their own
 		for _, s := range states {
 			if slices.ContainsFunc(s, func(w int64) bool { return w != 0 }) {
 				t.Errorf("%s: redis has no state, the local table %v", what, s)
@@ -153,7 +156,7 @@ func compareStates(t *testing.T, what string, v *virtual, prefix string, z *stor
 			want = fmt.Sprint(liveStamps(local, rule, v.now))
 		}
 		if got != want {
-			t.Errorf("%s: rule %d (%T): redis keeps %s, the local table %s", what, i, rule, got, want)
+			t.Errorf("%s: rule %d (%T): redis has %s, the local table %s", what, i, rule, got, want)
 		}
 	}
 	if r.err != nil {
@@ -186,8 +189,8 @@ func redisState(r *reply, value string, rule algorithms.Rule, now int64) string 
 	return fmt.Sprint(liveStamps(log, rule, now))
 }
 
-// liveStamps are the count and the stamps of a log that are in the window,
-// oldest first: what is older may be forgotten or not.
+// liveStamps returns the count and the stamps of a log that are in the window,
+// oldest first. Older stamps may remain in one ring and not in the other.
 func liveStamps(s algorithms.State, rule algorithms.Rule, now int64) []int64 {
 	stamps := []int64{s[0]}
 	size := int64(len(s) - 1)
@@ -199,8 +202,9 @@ func liveStamps(s algorithms.State, rule algorithms.Rule, now int64) []int64 {
 	return stamps
 }
 
-// decideAsk is the ask to decide all items, and the names of its keys.
-func decideAsk(prefix string, check *stores.Check) (keys []string, ask []byte) {
+// encodeCheck returns the operation that decides a check, and the names of its
+// keys.
+func encodeCheck(prefix string, check *stores.Check) (keys []string, op []byte) {
 	q := newCall(time.Time{}, stores.Key{})
 	q.decide(prefix, check)
 	for _, n := range q.names {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestServerFaults knows which versions have holes, and takes no Valkey for the
-// Redis that it says it is compatible with.
+// TestServerFaults reports versions with known vulnerabilities. Valkey is not taken
+// for the Redis version with which it is compatible.
 func TestServerFaults(t *testing.T) {
 	for version, to := range map[string]string{
 		"redis 5.0.14": "too old", "redis 6.0.20": "too old", "redis 6.2.19": "6.2.20", "redis 6.2.20": "",
@@ -16,23 +16,23 @@ func TestServerFaults(t *testing.T) {
 		"redis ": "", "redis nonsense": "", "redis 7.2": "",
 	} {
 		name, v, _ := strings.Cut(version, " ")
-		var said []string
+		var got []string
 		for _, f := range (server{name: name, version: v, policy: "noeviction"}).faults() {
-			said = append(said, f[0]+": "+f[1])
+			got = append(got, f[0]+": "+f[1])
 		}
-		if to == "" && len(said) > 0 || to != "" && (len(said) != 1 || !strings.Contains(said[0], to)) {
-			t.Errorf("%s: %q, want %q", version, said, to)
+		if to == "" && len(got) > 0 || to != "" && (len(got) != 1 || !strings.Contains(got[0], to)) {
+			t.Errorf("%s: %q, want %q", version, got, to)
 		}
 	}
 	if f := (server{name: "redis", version: "7.2.4"}).faults(); f != nil {
-		t.Errorf("what may be any Valkey: %q", f)
+		t.Errorf("a version that any Valkey may report: %q, want no faults", f)
 	}
 	if f := (server{name: "redis", policy: "allkeys-lru"}).faults(); len(f) != 1 || !strings.Contains(f[0][0], "allkeys-lru") {
-		t.Errorf("eviction: %q", f)
+		t.Errorf("policy allkeys-lru: %q, want one fault", f)
 	}
 }
 
-// TestReadInfo reads what Redis and Valkey say of themselves.
+// TestReadInfo parses INFO of Redis and Valkey.
 func TestReadInfo(t *testing.T) {
 	redis := readInfo("# Server\r\nredis_version:7.4.6\r\n# Memory\r\nmaxmemory_policy:allkeys-lru\r\n")
 	if redis != (server{"redis", "7.4.6", "allkeys-lru"}) {

@@ -13,9 +13,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestStoresAgreeOnLeases takes random zones with leases over random traces, in
-// which part of the checks request a lease. Redis grants what the arithmetic in
-// Go would, reports the same Remaining and keeps the same states.
+// TestStoresAgreeOnLeases runs random traces of random zones with leases. Part of
+// the checks request a lease. Redis grants what the arithmetic in Go grants, reports
+// the same Remaining and has the same states.
 func TestStoresAgreeOnLeases(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -32,12 +32,12 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 		if len(specs) == 0 {
 			continue
 		}
-		// A clock that is set back by less than a lease mends no log, and wakes up
-		// stamps that one ring still has and another has used again.
+		// A step back by less than a lease repairs no log, and makes expired stamps
+		// valid again, which one ring may have overwritten.
 		logs := slices.ContainsFunc(specs, func(s storestest.RuleSpec) bool { _, is := s.Alg.(*algorithms.SlidingLog); return is })
 		c := storestest.NewTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
 		tr := &trace{
-			t: t, v: v, shared: shared, local: &memory.Store{Clock: v.clock}, r: r, owes: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
+			t: t, v: v, shared: shared, local: &memory.Store{Clock: v.clock}, r: r, debts: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
 			zones: []zoneTrace{{counters: [2]*stores.Counter{c, c}}},
 		}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
@@ -53,47 +53,48 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 				t.FailNow()
 			}
 		}
-		v.forget(t)
+		v.flush(t)
 	}
 	if granted == 0 {
-		t.Error("nothing was granted")
+		t.Error("no lease was granted")
 	}
-	t.Logf("%d granted in advance", granted)
+	t.Logf("%d granted", granted)
 }
 
-// lease asks Redis for more than the cost, and does the same to the local table.
+// lease requests a lease from Redis, grants the same in the local table, and compares
+// both.
 func (tr *trace) lease(what string) int64 {
-	tr.pass()
-	check, b := askOf(tr.zones, 0, uint64(1+tr.r.IntN(2)), 1+tr.r.Int64N(3)), &stores.Check{Peek: true}
-	b.Zones = append(b.Zones, check.Zones...)
-	z, twin := &check.Zones[0], &b.Zones[0]
+	tr.advance()
+	check, local := checkOf(tr.zones, 0, uint64(1+tr.r.IntN(2)), 1+tr.r.Int64N(3)), &stores.Check{Peek: true}
+	local.Zones = append(local.Zones, check.Zones...)
+	z, localZone := &check.Zones[0], &local.Zones[0]
 	z.Lease.Want = 1 + tr.r.Int64N(30)
 	tr.v.tick()
 	if err := tr.shared.decider.call(context.Background(), check); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
 	}
-	tr.local.Decide(context.Background(), b)
-	if b.Admitted {
-		tr.grant(twin, z.Lease.Want)
+	tr.local.Decide(context.Background(), local)
+	if local.Admitted {
+		tr.grant(localZone, z.Lease.Want)
 	}
-	compareAsks(tr.t, what+", leasing", check, b)
+	compareChecks(tr.t, what+", leasing", check, local)
 	compareStates(tr.t, what+", leasing", tr.v, "diana", z)
-	if twin.Lease.Granted != z.Lease.Granted {
-		tr.t.Errorf("%s: %d of %d granted by Redis, %d by the local table", what, z.Lease.Granted, z.Lease.Want, twin.Lease.Granted)
+	if localZone.Lease.Granted != z.Lease.Granted {
+		tr.t.Errorf("%s: %d of %d granted by Redis, %d by the local table", what, z.Lease.Granted, z.Lease.Want, localZone.Lease.Granted)
 	}
 	for _, res := range z.Results {
-		tr.hints = append(tr.hints, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
+		tr.edges = append(tr.edges, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
 	}
 	return z.Lease.Granted
 }
 
-// grant charges an item that was found admitted, and what it wants in advance, to
-// the local table.
+// grant charges an admitted cost and, as far as the rules admit it, the requested
+// lease in the local table.
 func (tr *trace) grant(z *stores.ZoneCheck, want int64) {
-	nothing := func(int) int64 { return 0 }
+	zero := func(int) int64 { return 0 }
 	for z.Lease.Granted = want; z.Lease.Granted > 0; z.Lease.Granted /= 2 {
 		fits := true
-		memory.Update(z, tr.v.now, nothing, func(i int, s algorithms.State) {
+		memory.Update(z, tr.v.now, zero, func(i int, s algorithms.State) {
 			fits = fits && z.Rules[i].Judge(s, tr.v.now, z.Cost+2*z.Lease.Granted, 0).Admit
 		})
 		if fits {

@@ -15,9 +15,10 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
+// testLease is the duration of a lease, in microseconds.
 const testLease = 50_000
 
-// leasingFleet is instances that lease, on one clock.
+// leasingFleet is several instances with leases, on one virtual clock.
 type leasingFleet struct {
 	*virtual
 	t   *testing.T
@@ -30,43 +31,43 @@ func newLeasingFleet(t *testing.T, n int) *leasingFleet {
 	f := &leasingFleet{&virtual{client: srv.Client(), now: storestest.Hour}, t, nil}
 	f.all = newLeasing(t, srv, f.virtual, n)
 	for _, s := range f.all {
-		s.Observe(ignoring{})
+		s.Observe(noObserver{})
 	}
 	return f
 }
 
-// counter is a zone whose parts may be leased.
+// counter returns a counter of a zone whose limits may be leased.
 func (f *leasingFleet) counter(name string, specs ...storestest.RuleSpec) *stores.Counter {
 	for i := range specs {
 		specs[i].Spec.Lease = testLease
 	}
 	c := storestest.NewTestCounter(f.t, name, 0, false, nil, specs...)
 	c.Table = memory.NewTable(c.Rules, true, 100)
-	lend(f.all, c, testLease)
+	enableLeases(f.all, c, testLease)
 	return c
 }
 
-// ask asks an instance, and says whether that came to Redis.
-func (f *leasingFleet) ask(s *Store, check *stores.Check) (asked bool) {
+// decide decides a check at an instance, and says whether that called Redis.
+func (f *leasingFleet) decide(s *Store, check *stores.Check) (called bool) {
 	f.conn = s.conn
 	f.tick()
 	s.Decide(context.Background(), check)
-	return f.asked()
+	return f.called()
 }
 
-// heat asks often enough for a key to be leased something.
-func (f *leasingFleet) heat(s *Store, counters ...*stores.Counter) {
+// makeHot checks a key so often that the instance leases part of its limit.
+func (f *leasingFleet) makeHot(s *Store, counters ...*stores.Counter) {
 	f.t.Helper()
 	for range 400 {
 		f.now += 250
-		check := storestest.Items(1, counters...)
-		f.ask(s, check)
+		check := storestest.CheckOf(1, counters...)
+		f.decide(s, check)
 		if !check.Admitted {
-			f.t.Fatal("denied while the key was made hot")
+			f.t.Fatal("denied while the key becomes hot")
 		}
 	}
-	if s.leasing.leases.at(&storestest.Items(1, counters...).Zones[0]).left(f.now) == 0 {
-		f.t.Fatal("a hot key has nothing in hand")
+	if s.leasing.leases.at(&storestest.CheckOf(1, counters...).Zones[0]).left(f.now) == 0 {
+		f.t.Fatal("a hot key has no lease")
 	}
 }
 
@@ -74,15 +75,15 @@ func perSecond(limit int64) storestest.RuleSpec {
 	return storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}}
 }
 
-// TestSaturatedKeyIsLeased has three instances check more than twice the limit
-// for two seconds. What is admitted keeps the bound and is at least nine tenths
-// of the limit, and few requests lead to a call.
+// TestSaturatedKeyIsLeased has three instances check more than twice the limit for
+// two seconds. They admit at most the bound and at least nine tenths of the limit,
+// with few calls.
 func TestSaturatedKeyIsLeased(t *testing.T) {
 	sp := algorithms.Spec{Limit: 10_000, Window: 1_000_000, Cost: 1}
 	for _, v := range []struct {
 		storestest.Victim
 		name string
-		part float64 // of the limit that such a rule lets pass of steady requests
+		part float64 // of the limit that the rule admits of evenly spaced requests
 	}{
 		{storestest.Victim{Spec: storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: sp}, Bound: 20_000}, "gcra", 1},
 		{storestest.Victim{Spec: storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp}, Bound: 20_000}, "fixed_window", 1},
@@ -95,35 +96,35 @@ func TestSaturatedKeyIsLeased(t *testing.T) {
 			for _, s := range f.all {
 				s.decider.denials = s.resets.denials
 			}
-			const requests, apart = 48_000, 42 // microseconds
+			const requests, gap = 48_000, 42 // microseconds
 			var charges []storestest.Charge
-			begin, calls, passed := f.now, 0, [3]int{}
+			start, calls, admitted := f.now, 0, [3]int{}
 			for i := range requests {
-				f.now = begin + int64(i)*apart
-				check := storestest.Items(1, c)
-				if f.ask(f.all[i%3], check) && f.now-begin > 2*testLease { // by then it is known to be hot
+				f.now = start + int64(i)*gap
+				check := storestest.CheckOf(1, c)
+				if f.decide(f.all[i%3], check) && f.now-start > 2*testLease { // the key is hot by then
 					calls++
 				}
 				if check.Admitted {
 					charges = append(charges, storestest.Charge{At: f.now, Cost: 1})
-					passed[i%3]++
+					admitted[i%3]++
 				} else if check.Zones[0].Results[0].Retry <= 0 || check.Zones[0].Results[0].Remaining < 0 {
 					t.Fatalf("denied with %+v", check.Zones[0].Results[0])
 				}
 			}
-			t.Logf("%d of %d passed (%v), %d calls", len(charges), requests, passed, calls)
+			t.Logf("%d of %d admitted (%v), %d calls", len(charges), requests, admitted, calls)
 			if worst := storestest.WorstWindow(charges, sp.Window); worst > v.Bound {
 				t.Errorf("%d in one window, bound %d", worst, v.Bound)
 			}
-			if least := v.part * 0.9 * requests * apart / 1e6 * 10_000; float64(len(charges)) < least {
-				t.Errorf("%d passed, want at least %.0f", len(charges), least)
+			if least := v.part * 0.9 * requests * gap / 1e6 * 10_000; float64(len(charges)) < least {
+				t.Errorf("%d admitted, want at least %.0f", len(charges), least)
 			}
 			if calls*50 > requests {
 				t.Errorf("%d calls for %d requests, want at most one in 50", calls, requests)
 			}
-			for i, n := range passed {
+			for i, n := range admitted {
 				if n*6 < len(charges) {
-					t.Errorf("instance %d let %d of %d pass: the others starve it", i, n, len(charges))
+					t.Errorf("instance %d admitted %d of %d, want at least a sixth", i, n, len(charges))
 				}
 			}
 			f.checkCounts(f.all)
@@ -131,7 +132,8 @@ func TestSaturatedKeyIsLeased(t *testing.T) {
 	}
 }
 
-// checkCounts sees that what was spent was granted.
+// checkCounts fails the test if an instance spent more than it was granted, or
+// nothing.
 func (f *leasingFleet) checkCounts(all []*Store) {
 	f.t.Helper()
 	for i, s := range all {
@@ -141,36 +143,36 @@ func (f *leasingFleet) checkCounts(all []*Store) {
 	}
 }
 
-// TestColdKeyIsNotLeased checks a key now and then, and one with a low limit:
-// every request leads to a call.
+// TestColdKeyIsNotLeased checks a key that is not hot, and one with a low limit:
+// every check leads to a call.
 func TestColdKeyIsNotLeased(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	cold := f.counter("cold", perSecond(10_000))
 	low := f.counter("low", perSecond(20))
 	for i := range 200 {
 		f.now += 20_000
-		if check := storestest.Items(1, cold); !f.ask(f.all[0], check) || !check.Admitted {
-			t.Fatalf("request %d: admitted %v without asking", i, check.Admitted)
+		if check := storestest.CheckOf(1, cold); !f.decide(f.all[0], check) || !check.Admitted {
+			t.Fatalf("request %d: admitted %v, or decided without a call", i, check.Admitted)
 		}
 	}
 	for i := range 200 {
 		f.now += 1000
-		if !f.ask(f.all[0], storestest.Items(1, low)) {
-			t.Fatalf("request %d was decided without asking", i)
+		if !f.decide(f.all[0], storestest.CheckOf(1, low)) {
+			t.Fatalf("request %d was decided without a call", i)
 		}
 	}
 	if n, _ := f.all[0].LeaseStats(); n.Times != 0 {
-		t.Errorf("%d leases", n.Times)
+		t.Errorf("%d leases, want none", n.Times)
 	}
 }
 
-// TestLeaseEnds spends a lease until it expires, and not afterwards, also
-// without Redis.
+// TestLeaseEnds spends a lease until it expires, and not afterwards, while Redis is
+// unavailable.
 func TestLeaseEnds(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
-	f.heat(s, c)
-	x := s.leasing.leases.at(&storestest.Items(1, c).Zones[0])
+	f.makeHot(s, c)
+	x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0])
 	end := x.parts[1].end
 	for s.breaker.success(); ; {
 		s.conn.fail(errors.New("gone"))
@@ -179,16 +181,17 @@ func TestLeaseEnds(t *testing.T) {
 		}
 	}
 	f.now = end - 1
-	if check := storestest.Items(1, c); f.ask(s, check) || !check.Admitted || check.Mode != stores.ModeShared {
-		t.Errorf("before its end: admitted %v in mode %v", check.Admitted, check.Mode)
+	if check := storestest.CheckOf(1, c); f.decide(s, check) || !check.Admitted || check.Mode != stores.ModeShared {
+		t.Errorf("before the end of the lease: admitted %v in mode %v", check.Admitted, check.Mode)
 	}
 	f.now = end
-	if check := storestest.Items(1, c); f.ask(s, check) || check.Mode != stores.ModeFallback {
-		t.Errorf("at its end: mode %v, want to go on alone", check.Mode)
+	if check := storestest.CheckOf(1, c); f.decide(s, check) || check.Mode != stores.ModeFallback {
+		t.Errorf("at the end of the lease: mode %v, want the fallback", check.Mode)
 	}
 }
 
-// TestLeasesAreForgotten changes what a lease depends on.
+// TestLeasesAreForgotten changes what the validity of a lease depends on. Redis
+// decides the next check.
 func TestLeasesAreForgotten(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
@@ -197,35 +200,35 @@ func TestLeasesAreForgotten(t *testing.T) {
 		"connection": func() { s.conn.tracker.opened.Add(1) },
 		"rules":      func() { c = f.counter("z", perSecond(900_000)) },
 	} {
-		f.heat(s, c)
-		if check := storestest.Items(1, c); f.ask(s, check) || !check.Admitted {
-			t.Errorf("%s: before, admitted %v", name, check.Admitted)
+		f.makeHot(s, c)
+		if check := storestest.CheckOf(1, c); f.decide(s, check) || !check.Admitted {
+			t.Errorf("%s: admitted %v before the change, want it admitted by the lease", name, check.Admitted)
 		}
-		if change(); !f.ask(s, storestest.Items(1, c)) {
-			t.Errorf("%s: what was in hand is spent", name)
+		if change(); !f.decide(s, storestest.CheckOf(1, c)) {
+			t.Errorf("%s: the lease is still spent", name)
 		}
 		f.now += storestest.Hour
 	}
 }
 
-// TestLeaseOfSomeZones checks two zones of which one has a lease: Redis decides
-// the other, and if that denies, nothing was spent.
+// TestLeaseOfSomeZones checks two zones, one of which has a lease. Redis decides the
+// other, and if that denies, nothing of the lease is spent.
 func TestLeaseOfSomeZones(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
 	few := storestest.NewTestCounter(t, "few", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 3, Window: storestest.Hour, Cost: 1}})
-	f.heat(s, hot)
-	left := func() int64 { return s.leasing.leases.at(&storestest.Items(1, hot).Zones[0]).left(f.now) }
+	f.makeHot(s, hot)
+	left := func() int64 { return s.leasing.leases.at(&storestest.CheckOf(1, hot).Zones[0]).left(f.now) }
 	for i := range 6 {
 		before := left()
-		check := storestest.Items(1, hot, few)
-		asked := f.ask(s, check)
-		if check.Admitted != (i < 3) || !asked {
-			t.Fatalf("request %d: admitted %v, asked %v", i, check.Admitted, asked)
+		check := storestest.CheckOf(1, hot, few)
+		called := f.decide(s, check)
+		if check.Admitted != (i < 3) || !called {
+			t.Fatalf("request %d: admitted %v, called Redis %v", i, check.Admitted, called)
 		}
 		spent := before - left()
 		if want := map[bool]int64{true: 1}[check.Admitted]; spent != want || check.Zones[0].Charged != check.Admitted || !check.Zones[0].Admits {
-			t.Errorf("request %d: %d spent of the hot zone, want %d; %+v", i, spent, want, check.Zones[0])
+			t.Errorf("request %d: the hot zone spent %d, want %d; %+v", i, spent, want, check.Zones[0])
 		}
 		if check.Zones[1].Charged != check.Admitted || check.Zones[1].Admits != check.Admitted {
 			t.Errorf("request %d: the other zone: %+v", i, check.Zones[1])
@@ -233,18 +236,18 @@ func TestLeaseOfSomeZones(t *testing.T) {
 	}
 }
 
-// TestLeaseOfAllZones checks two hot zones: both get leases, and few requests
-// lead to a call.
+// TestLeaseOfAllZones checks two hot zones: both have leases, and few checks lead to
+// a call.
 func TestLeaseOfAllZones(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s := f.all[0]
 	one, two := f.counter("one", perSecond(1_000_000)), f.counter("two", perSecond(2_000_000))
-	f.heat(s, one, two)
+	f.makeHot(s, one, two)
 	calls := 0
 	for range 1000 {
 		f.now += 250
-		check := storestest.Items(1, one, two)
-		if f.ask(s, check) {
+		check := storestest.CheckOf(1, one, two)
+		if f.decide(s, check) {
 			calls++
 		}
 		if !check.Admitted || !check.Zones[0].Charged || !check.Zones[1].Charged {
@@ -252,27 +255,27 @@ func TestLeaseOfAllZones(t *testing.T) {
 		}
 	}
 	if calls == 0 || calls > 50 {
-		t.Errorf("%d calls for 1000 requests", calls)
+		t.Errorf("%d calls for 1000 requests, want 1 to 50", calls)
 	}
 }
 
-// TestLeaseAcrossStores holds leased cost until another store has decided. If
-// that denies, it is put back.
+// TestLeaseAcrossStores reserves leased cost until another store has decided. If
+// that denies, the cost is returned to the lease.
 func TestLeaseAcrossStores(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
-	f.heat(s, hot)
+	f.makeHot(s, hot)
 	local := &memory.Store{Clock: f.clock}
-	few := storestest.TenAnHour(t, "few", false)
-	left := func() int64 { return s.leasing.leases.at(&storestest.Items(1, hot).Zones[0]).left(f.now) }
+	few := storestest.TenPerHour(t, "few", false)
+	left := func() int64 { return s.leasing.leases.at(&storestest.CheckOf(1, hot).Zones[0]).left(f.now) }
 	before := left()
 	for i := range int64(15) {
-		check := storestest.Items(1, hot, few)
+		check := storestest.CheckOf(1, hot, few)
 		f.conn = s.conn
 		f.tick()
 		stores.Across(context.Background(), check, []stores.Store{s, local})
-		if check.Admitted != (i < 10) || f.asked() {
-			t.Fatalf("request %d: admitted %v, asked %v", i, check.Admitted, f.asked())
+		if check.Admitted != (i < 10) || f.called() {
+			t.Fatalf("request %d: admitted %v, called Redis %v", i, check.Admitted, f.called())
 		}
 	}
 	if spent := before - left(); spent != 10 {
@@ -280,25 +283,24 @@ func TestLeaseAcrossStores(t *testing.T) {
 	}
 }
 
-// TestLeasePeeks peeks at a key with a lease: Redis decides, and nothing is
-// spent.
+// TestLeasePeeks peeks at a key with a lease: Redis decides, and nothing is spent.
 func TestLeasePeeks(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
-	f.heat(s, c)
-	before := s.leasing.leases.at(&storestest.Items(1, c).Zones[0]).left(f.now)
-	check := storestest.Items(1, c)
+	f.makeHot(s, c)
+	before := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]).left(f.now)
+	check := storestest.CheckOf(1, c)
 	check.Peek = true
-	if !f.ask(s, check) || s.leasing.leases.at(&storestest.Items(1, c).Zones[0]).left(f.now) != before {
-		t.Error("a look was answered from what is in hand")
+	if !f.decide(s, check) || s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]).left(f.now) != before {
+		t.Error("a peek was decided by the lease, or spent it")
 	}
 	if lease := (&Store{o: Options{Lease: 50 * time.Millisecond}}).Lease(); lease != testLease {
-		t.Errorf("a lease of %d", lease)
+		t.Errorf("a lease of %d microseconds", lease)
 	}
 }
 
-// TestLeaseKeepsWholeStepsBack checks that a bucket with steps keeps back what
-// all steps add that may begin during a lease.
+// TestLeaseKeepsWholeStepsBack checks that a token_bucket with steps keeps back the
+// tokens of all steps that may begin during a lease.
 func TestLeaseKeepsWholeStepsBack(t *testing.T) {
 	for lease, left := range map[time.Duration]int64{
 		0: 100, time.Millisecond: 90, 50 * time.Millisecond: 90, 100 * time.Millisecond: 90, 101 * time.Millisecond: 80,

@@ -13,8 +13,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// leasedSpec gives a rule the longest lease that it can have, or a shorter one;
-// false if it can have none.
+// leasedSpec returns a rule with the longest lease that is possible, or a shorter
+// one; false if none is.
 func leasedSpec(r *rand.Rand, s storestest.RuleSpec) (storestest.RuleSpec, bool) {
 	longest := int64(0)
 	for d := int64(1); d < 2*s.Spec.Window; d *= 2 {
@@ -30,8 +30,7 @@ func leasedSpec(r *rand.Rand, s storestest.RuleSpec) (storestest.RuleSpec, bool)
 	return s, longest > 0
 }
 
-// newLeasing returns instances on one clock, whose leases last as long as those
-// that the counter was made for.
+// newLeasing returns instances on one virtual clock, without leases so far.
 func newLeasing(tb testing.TB, srv *redistest.Server, v *virtual, n int) (all []*Store) {
 	tb.Helper()
 	for range n {
@@ -40,8 +39,8 @@ func newLeasing(tb testing.TB, srv *redistest.Server, v *virtual, n int) (all []
 	return all
 }
 
-// lend gives instances fresh leases for a counter.
-func lend(all []*Store, c *stores.Counter, lease int64) {
+// enableLeases makes instances lease a counter, beginning without leases.
+func enableLeases(all []*Store, c *stores.Counter, lease int64) {
 	c.Lease = lease
 	for _, s := range all {
 		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: lease}}
@@ -49,17 +48,17 @@ func lend(all []*Store, c *stores.Counter, lease int64) {
 	}
 }
 
-// eager makes an instance want all it can get of a key, whatever it asked for.
-func eager(s *Store, z *stores.ZoneCheck, most int64) {
+// requestMostLease makes the next call for a key request the largest lease.
+func requestMostLease(s *Store, z *stores.ZoneCheck, most int64) {
 	now := s.o.Clock()
 	x := s.leasing.leases.at(z)
 	x.own(z, now, s.leasing.epoch(), s.leasing.leases.lasts)
 	x.rate, x.since, x.terms.most, x.thin = leaseCost, now, most, false
 }
 
-// TestWorstWindowsLeased attacks every algorithm through instances with the
-// largest leases, some of which lease nothing, and prints the worst window that
-// it found with the bound. Costs are also requested at the edges of leases.
+// TestWorstWindowsLeased attacks every algorithm through instances with the largest
+// leases and one without, also at the edges of leases. No window exceeds the bound;
+// the worst windows are logged.
 func TestWorstWindowsLeased(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -72,23 +71,23 @@ func TestWorstWindowsLeased(t *testing.T) {
 	for trial := 0; budget > 0; trial++ {
 		for name, vic := range storestest.Victims(r) {
 			if name == "leaky_bucket" {
-				continue // it delays, and is never leased
+				continue // never leased, because it delays
 			}
 			if name == "fixed_window" {
-				vic.Bound++ // a window may begin with a lease of which nothing is spent yet
+				vic.Bound++ // a window may begin with an unspent lease
 			}
 			var can bool
 			if vic.Spec, can = leasedSpec(r, vic.Spec); !can {
 				continue
 			}
 			c := storestest.NewTestCounter(t, fmt.Sprintf("l%d", trial), 0, false, nil, vic.Spec)
-			lend(all, c, vic.Spec.Spec.Lease)
-			asks := 60
-			budget -= asks
-			f := &fleetOf{v: v, all: all, counter: c, most: vic.Bound}
-			charges := f.attack(r, vic, asks)
+			enableLeases(all, c, vic.Spec.Spec.Lease)
+			checks := 60
+			budget -= checks
+			f := &leaseAttack{v: v, all: all, counter: c, most: vic.Bound}
+			charges := f.attack(r, vic, checks)
 			if r.IntN(2) == 0 {
-				charges = f.ambush(r, vic)
+				charges = f.lateSpending(r, vic)
 			}
 			found := storestest.WorstWindow(charges, vic.Spec.Spec.Window)
 			if found > vic.Bound {
@@ -102,19 +101,19 @@ func TestWorstWindowsLeased(t *testing.T) {
 				closest[name], worst[name+"/leasing"] = q, fmt.Sprintf("%d of %d", found, vic.Bound)
 			}
 		}
-		v.forget(t)
+		v.flush(t)
 	}
 	printWorst(t, worst, sites)
 	for name, n := range spent {
 		if n == 0 {
-			t.Errorf("%s: nothing was spent of a lease", name)
+			t.Errorf("%s: nothing of a lease was spent", name)
 		}
 	}
 	t.Logf("spent of leases: %v", spent)
 }
 
-// fleetOf is instances that one key is asked of.
-type fleetOf struct {
+// leaseAttack attacks one key through several instances.
+type leaseAttack struct {
 	v       *virtual
 	all     []*Store
 	counter *stores.Counter
@@ -122,49 +121,49 @@ type fleetOf struct {
 	charges []storestest.Charge
 }
 
-// ask asks one instance at an instant, which wants to lease as much as it can, or
-// nothing.
-func (f *fleetOf) ask(which int, leases bool, at, cost int64) (bool, int64) {
+// decide decides a check at one instance and instant. leases says whether the
+// instance requests a lease.
+func (f *leaseAttack) decide(which int, leases bool, at, cost int64) (bool, int64) {
 	f.v.now, f.v.conn = at, f.all[which].conn
 	if leases {
-		eager(f.all[which], &stores.ZoneCheck{Counter: f.counter, Key: stores.Key{Hi: 1, Lo: 2}}, f.most)
+		requestMostLease(f.all[which], &stores.ZoneCheck{Counter: f.counter, Key: stores.Key{Hi: 1, Lo: 2}}, f.most)
 	}
-	ok, retry := take(f.v, f.all[which], f.all, f.counter, at, cost)
+	ok, retry := decideAt(f.v, f.all[which], f.all, f.counter, at, cost)
 	if ok {
 		f.charges = append(f.charges, storestest.Charge{At: at, Cost: cost})
 	}
 	return ok, retry
 }
 
-// hoard leases all that an instance can get, and spends nothing.
-func (f *fleetOf) hoard(s *Store, at int64) {
+// leaseMost makes an instance lease as much as possible, without spending.
+func (f *leaseAttack) leaseMost(s *Store, at int64) {
 	f.v.now, f.v.conn = at, s.conn
 	z := &stores.ZoneCheck{Counter: f.counter, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}
-	eager(s, z, f.most)
+	requestMostLease(s, z, f.most)
 	s.leasing.leases.at(z).asked = at
 	f.v.tick()
 	s.leasing.renew(context.Background(), z, f.most)
 }
 
-// attack is that on other stores, with an eye on the lease: it also comes back
-// when one is about to end, or just did. The first instance never leases.
-func (f *fleetOf) attack(r *rand.Rand, v storestest.Victim, asks int) []storestest.Charge {
+// attack is the attack on other stores, with checks also just before and after the
+// end of a lease. The first instance leases nothing.
+func (f *leaseAttack) attack(r *rand.Rand, v storestest.Victim, checks int) []storestest.Charge {
 	edges := []int64{v.Spec.Spec.Lease, v.Spec.Spec.Lease * 999 / 1000, 1}
-	var later int64
-	attack(r, v, asks, func(at, cost int64) (bool, int64) {
+	var delay int64
+	attack(r, v, checks, func(at, cost int64) (bool, int64) {
 		if r.IntN(3) == 0 {
-			later += max(0, edges[r.IntN(len(edges))]-r.Int64N(2))
+			delay += max(0, edges[r.IntN(len(edges))]-r.Int64N(2))
 		}
 		which := r.IntN(len(f.all))
-		return f.ask(which, which > 0 && r.IntN(4) > 0, at+later, cost)
+		return f.decide(which, which > 0 && r.IntN(4) > 0, at+delay, cost)
 	})
 	return f.charges
 }
 
-// ambush leases all there is, at a moment at which something is about to leave,
-// spends it when the leases are about to end, and then takes what passes for the
-// rest of a window.
-func (f *fleetOf) ambush(r *rand.Rand, v storestest.Victim) []storestest.Charge {
+// lateSpending leases as much as possible just before a part of the window ends,
+// spends it just before the end of the leases, and then makes checks for the rest
+// of a window.
+func (f *leaseAttack) lateSpending(r *rand.Rand, v storestest.Victim) []storestest.Charge {
 	lease, window := v.Spec.Spec.Lease, v.Spec.Spec.Window
 	at := max(f.v.now, storestest.Hour) + 10*window
 	if p := parts(v); p > 0 {
@@ -173,17 +172,17 @@ func (f *fleetOf) ambush(r *rand.Rand, v storestest.Victim) []storestest.Charge 
 	}
 	for range 2 {
 		for _, shared := range f.all {
-			f.hoard(shared, at)
+			f.leaseMost(shared, at)
 		}
 	}
 	at += max(0, lease-(lease+999)/1000-1)
-	begun := at
-	for n := 0; at < begun+window && n < 300; n++ {
+	start := at
+	for n := 0; at < start+window && n < 300; n++ {
 		var least int64 = -1
 		for i := range f.all {
 			for ok := true; ok; n++ {
 				var retry int64
-				if ok, retry = f.ask(i, false, at, 1); !ok && (least < 0 || retry < least) {
+				if ok, retry = f.decide(i, false, at, 1); !ok && (least < 0 || retry < least) {
 					least = retry
 				}
 			}
@@ -193,7 +192,7 @@ func (f *fleetOf) ambush(r *rand.Rand, v storestest.Victim) []storestest.Charge 
 	return f.charges
 }
 
-// parts is the number of parts of a window that something leaves at the ends of.
+// parts returns the number of parts of a window at whose ends charges expire.
 func parts(v storestest.Victim) int64 {
 	switch a := v.Spec.Alg.(type) {
 	case *algorithms.SlidingWindow:

@@ -17,81 +17,83 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-const holdsBegin = 1_700_000_000_000_000
+// virtualStart is when a test on a virtual clock begins, in microseconds.
+const virtualStart = 1_700_000_000_000_000
 
-// virtualAt is a shared store and the clock that the test sets. at decides one
-// item at an instant, told in seconds since the test began.
-type virtualAt struct {
+// virtualStore is a store and its virtual clock, which is set in seconds since
+// virtualStart.
+type virtualStore struct {
 	*Store
 	v *virtual
 }
 
-func newVirtualAt(t *testing.T) *virtualAt {
+func newVirtualStore(t *testing.T) *virtualStore {
 	t.Helper()
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
-	return &virtualAt{newVirtualShared(t, srv, v), v}
+	return &virtualStore{newVirtualShared(t, srv, v), v}
 }
 
-func (s *virtualAt) set(seconds float64) {
-	s.v.now = holdsBegin + int64(seconds*1e6)
+func (s *virtualStore) set(seconds float64) {
+	s.v.now = virtualStart + int64(seconds*1e6)
 	s.v.tick()
 }
 
-func (s *virtualAt) at(seconds float64, c *stores.Counter, cost int64) *stores.ZoneCheck {
+// at decides one check at an instant.
+func (s *virtualStore) at(seconds float64, c *stores.Counter, cost int64) *stores.ZoneCheck {
 	s.set(seconds)
-	check := storestest.LocalAsk(c, 1)
+	check := storestest.CheckOfKey(c, 1)
 	check.Zones[0].Cost = cost
 	s.Decide(context.Background(), check)
 	return &check.Zones[0]
 }
 
-// expect fails the test if the item was not charged, or not denied, as wanted;
-// left is what remains after it.
+// expect fails the test if the zone check was not charged, or not denied, as
+// wanted, or if Remaining is not left.
 func expect(t *testing.T, what string, z *stores.ZoneCheck, admit bool, left int64) {
 	t.Helper()
 	if z.Charged != admit || z.Full == admit || z.Results[0].Remaining != left {
-		t.Errorf("%s: charged %v, full %v, %d left; want charged %v, %d left", what, z.Charged, z.Full, z.Results[0].Remaining, admit, left)
+		t.Errorf("%s: charged %v, full %v, remaining %d; want charged %v, remaining %d", what, z.Charged, z.Full, z.Results[0].Remaining, admit, left)
 	}
 }
 
-// holding is a counter of 10 an hour, with two places of which each holds its
-// cost.
-func holding(t *testing.T, name string) *stores.Counter {
+// holdingCounter returns a counter of 10 per hour with two permits, each of which
+// holds its cost.
+func holdingCounter(t *testing.T, name string) *stores.Counter {
 	t.Helper()
 	return storestest.NewTestCounter(t, name, 2, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1, Debt: true}})
 }
 
-// TestPermitsExpire takes permits that are not renewed. Each expires 30 seconds
-// after it was taken, to the microsecond, with the cost that it held and no
-// other.
+// TestPermitsExpire acquires permits that are not renewed. Each expires 30 seconds
+// after it was acquired, to the microsecond, and only the cost that it held is
+// released.
 func TestPermitsExpire(t *testing.T) {
-	s, c := newVirtualAt(t), holding(t, "lapse")
+	s, c := newVirtualStore(t), holdingCounter(t, "expire")
 	first := s.at(0, c, 2)
 	expect(t, "the first", first, true, 8)
 	expect(t, "the second", s.at(20, c, 3), true, 5)
-	expect(t, "before the first lapses", s.at(29.999999, c, 1), false, 5)
+	expect(t, "before the first expires", s.at(29.999999, c, 1), false, 5)
 	third := s.at(30, c, 1)
-	expect(t, "when the first has lapsed", third, true, 6)
-	expect(t, "before the second lapses", s.at(49.999999, c, 1), false, 6)
-	expect(t, "when the second has lapsed", s.at(50, c, 1), true, 8)
+	expect(t, "when the first has expired", third, true, 6)
+	expect(t, "before the second expires", s.at(49.999999, c, 1), false, 6)
+	expect(t, "when the second has expired", s.at(50, c, 1), true, 8)
 
-	// What is finished twice, because the answer to the first was lost, or has
-	// lapsed, gives back nothing and pays nothing.
+	// Finishing a permit twice, as after a lost reply, or one that has expired,
+	// releases nothing and charges nothing.
 	for _, z := range []*stores.ZoneCheck{first, third, third} {
 		s.set(50)
 		if err := s.permits.finish(context.Background(), finishOf("diana", z, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	expect(t, "after the third has paid 1", s.at(50, c, 1), true, 7)
-	expect(t, "with two places taken", s.at(50, c, 1), false, 7)
+	expect(t, "after the third was charged 1", s.at(50, c, 1), true, 7)
+	expect(t, "with two permits held", s.at(50, c, 1), false, 7)
 }
 
-// TestPermitsAreRenewed renews the permits of one instance. They stay, and
-// those of another expire.
+// TestPermitsAreRenewed renews the permits of one instance. They remain valid,
+// and those of another instance expire.
 func TestPermitsAreRenewed(t *testing.T) {
-	s, c := newVirtualAt(t), holding(t, "renew")
+	s, c := newVirtualStore(t), holdingCounter(t, "renew")
 	first, second := s.at(0, c, 2), s.at(0, c, 3)
 	s.set(20)
 	s.permits.renew(context.Background())
@@ -101,55 +103,55 @@ func TestPermitsAreRenewed(t *testing.T) {
 	s.set(49.999999)
 	s.Finish(context.Background(), second, 0)
 	if n := len(s.permits.held); n != 0 {
-		t.Errorf("%d places are still renewed, though none is held", n)
+		t.Errorf("%d permits are renewed, want none: all were released", n)
 	}
 
-	c = holding(t, "renew-one")
+	c = holdingCounter(t, "renew-one")
 	s.at(0, c, 2)
 	other := s.at(0, c, 3)
 	delete(s.permits.held, other.Permit.ID)
 	s.set(20)
 	s.permits.renew(context.Background())
-	expect(t, "before the other's lapses", s.at(29.999999, c, 1), false, 5)
-	expect(t, "when the other's has lapsed", s.at(30, c, 1), true, 7)
+	expect(t, "before the other instance's expires", s.at(29.999999, c, 1), false, 5)
+	expect(t, "when the other instance's has expired", s.at(30, c, 1), true, 7)
 }
 
-// TestPermitsAfterClockStepBack takes a permit an hour ahead. It expires within
-// 30 seconds of the first one that is taken after the step.
+// TestPermitsAfterClockStepBack acquires a permit an hour ahead. It expires within
+// 30 seconds of the first one that is acquired after the clock was set back.
 func TestPermitsAfterClockStepBack(t *testing.T) {
-	s, c := newVirtualAt(t), holding(t, "back")
+	s, c := newVirtualStore(t), holdingCounter(t, "back")
 	s.at(3600, c, 2)
-	expect(t, "an hour back", s.at(0, c, 3), true, 5)
+	expect(t, "after the step", s.at(0, c, 3), true, 5)
 	expect(t, "half a minute later", s.at(30, c, 1), true, 9)
 	expect(t, "again", s.at(30, c, 1), true, 8)
 }
 
-// TestPermitIsFoundByWholeID releases a permit whose ID is the bytes of
-// another's expiry: it does not exist, and the other stays.
+// TestPermitIsFoundByWholeID releases a permit that does not exist, and whose ID
+// is equal to the bytes of another's expiry: the other remains valid.
 func TestPermitIsFoundByWholeID(t *testing.T) {
-	s, c := newVirtualAt(t), holding(t, "number")
+	s, c := newVirtualStore(t), holdingCounter(t, "number")
 	s.at(0, c, 2)
-	lapses := float64(holdsBegin + lapse.Microseconds())
-	no := &storestest.LocalAsk(c, 1).Zones[0]
-	no.Cost = 2
-	no.Permit.ID = math.Float64bits(lapses)
+	expires := float64(virtualStart + lapse.Microseconds())
+	missing := &storestest.CheckOfKey(c, 1).Zones[0]
+	missing.Cost = 2
+	missing.Permit.ID = math.Float64bits(expires)
 	s.set(1)
-	if err := s.permits.finish(context.Background(), finishOf("diana", no, 1)); err != nil {
+	if err := s.permits.finish(context.Background(), finishOf("diana", missing, 1)); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "after the first", s.at(1, c, 1), true, 7)
-	expect(t, "with two places taken", s.at(1, c, 1), false, 7)
+	expect(t, "with two permits held", s.at(1, c, 1), false, 7)
 }
 
 // TestFinishTwice finishes a request twice, in both stores: its permit is
 // released once.
 func TestFinishTwice(t *testing.T) {
-	s := newVirtualAt(t)
+	s := newVirtualStore(t)
 	for name, store := range map[string]stores.Store{"local": &memory.Store{Clock: s.v.clock}, "redis": s.Store} {
-		c := holding(t, name)
-		ask := func() *stores.ZoneCheck {
+		c := holdingCounter(t, name)
+		decide := func() *stores.ZoneCheck {
 			s.set(1)
-			check := storestest.LocalAsk(c, 1)
+			check := storestest.CheckOfKey(c, 1)
 			store.Decide(context.Background(), check)
 			return &check.Zones[0]
 		}
@@ -157,23 +159,23 @@ func TestFinishTwice(t *testing.T) {
 			s.set(1)
 			store.Finish(context.Background(), z, charge)
 		}
-		first := ask()
-		expect(t, name+", the second", ask(), true, 8)
+		first := decide()
+		expect(t, name+", the second", decide(), true, 8)
 		finish(first, 0)
 		finish(first, 0)
-		expect(t, name+", a third", ask(), true, 8)
-		expect(t, name+", with two places taken", ask(), false, 8)
+		expect(t, name+", a third", decide(), true, 8)
+		expect(t, name+", with two permits held", decide(), false, 8)
 	}
 }
 
-// TestChargeAfterAReserve charges a request again whose cost was reserved and
-// charged. It holds nothing any more, so that the charge is not retried when
-// its outcome is unknown.
+// TestChargeAfterAReserve charges a request once more after its reserved cost was
+// charged. It no longer holds anything, so a charge whose outcome is unknown is
+// not retried.
 func TestChargeAfterAReserve(t *testing.T) {
-	s := newVirtualAt(t)
+	s := newVirtualStore(t)
 	c := storestest.NewTestCounter(t, "reserve", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1, Debt: true}})
 	s.set(0)
-	check := storestest.LocalAsk(c, 1)
+	check := storestest.CheckOfKey(c, 1)
 	z := &check.Zones[0]
 	z.Reserve = true
 	s.Decide(context.Background(), check)
@@ -183,23 +185,23 @@ func TestChargeAfterAReserve(t *testing.T) {
 	s.set(0)
 	s.Finish(context.Background(), z, 3)
 	if left := s.at(0, c, 1).Results[0].Remaining; left != 5 {
-		t.Errorf("%d are left of 10 after 1, 3 and 1", left)
+		t.Errorf("remaining %d of 10 after charges of 1, 3 and 1, want 5", left)
 	}
-	s.Observe(ignoring{})
+	s.Observe(noObserver{})
 	s.breaker.trip(errOpen)
 	s.Finish(context.Background(), z, 3)
 	if n := len(s.permits.late); n != 0 {
-		t.Errorf("%d charges wait to be made again", n)
+		t.Errorf("%d charges are to be retried, want none", n)
 	}
 }
 
-// TestPermitOfLostReplyIsReleased loses the reply to a decision. The permit
-// that it may have taken is released, with retries until Redis confirms it.
+// TestPermitOfLostReplyIsReleased loses the reply to a decision. The permit that
+// may have been acquired is released, with retries until Redis confirms it.
 func TestPermitOfLostReplyIsReleased(t *testing.T) {
-	s := newVirtualAt(t)
-	s.Observe(ignoring{})
-	c := holding(t, "unknown")
-	check := storestest.LocalAsk(c, 1)
+	s := newVirtualStore(t)
+	s.Observe(noObserver{})
+	c := holdingCounter(t, "unknown")
+	check := storestest.CheckOfKey(c, 1)
 	s.set(0)
 	s.Store.Decide(context.Background(), check)
 	s.permits.record(check, errReply)
@@ -207,15 +209,15 @@ func TestPermitOfLostReplyIsReleased(t *testing.T) {
 	s.breaker.trip(errOpen)
 	s.Finish(context.Background(), z, 0)
 	if n := len(s.permits.late); n != 2 {
-		t.Fatalf("%d places wait to be given back, want 2", n)
+		t.Fatalf("%d permits are to be released, want 2", n)
 	}
 	s.permits.retry(context.Background())
 	if n := len(s.permits.late); n != 2 {
-		t.Fatalf("%d places wait to be given back while Redis is away, want 2", n)
+		t.Fatalf("%d permits are to be released while Redis is unavailable, want 2", n)
 	}
 	s.breaker.close(s.breaker.opened.Load())
 	s.set(0)
-	for len(s.permits.late) > 0 { // each call has to be given the time
+	for len(s.permits.late) > 0 { // one at a time: each call needs its virtual time
 		late := s.permits.late
 		s.permits.late = late[:1]
 		s.set(0)
@@ -225,23 +227,20 @@ func TestPermitOfLostReplyIsReleased(t *testing.T) {
 	expect(t, "afterwards", s.at(0, c, 10), true, 0)
 }
 
-// ignoring is a Watcher that nothing matters to.
-type ignoring = noObserver
-
 // TestLiveInstances counts instances by their heartbeats: once each, for five
 // seconds after the last, and not in the future.
 func TestLiveInstances(t *testing.T) {
 	srv := redistest.Start(t)
-	one := &virtualAt{v: &virtual{client: srv.Client()}}
-	two := &virtualAt{v: &virtual{client: srv.Client()}}
+	one := &virtualStore{v: &virtual{client: srv.Client()}}
+	two := &virtualStore{v: &virtual{client: srv.Client()}}
 	one.Store, two.Store = newVirtualShared(t, srv, one.v), newVirtualShared(t, srv, two.v)
 	for _, b := range []struct {
-		who  *virtualAt
-		at   float64
-		live int64
+		store *virtualStore
+		at    float64
+		live  int64
 	}{{one, 0, 1}, {two, 1, 2}, {one, 2, 2}, {one, 5.999999, 2}, {one, 6, 1}, {two, 10, 2}, {one, 9, 1}} {
-		b.who.set(b.at)
-		n, err := b.who.instances.count(context.Background())
+		b.store.set(b.at)
+		n, err := b.store.instances.count(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -251,20 +250,21 @@ func TestLiveInstances(t *testing.T) {
 	}
 }
 
-// TestTimeToLive checks when keys expire: never before the rules are in their
-// initial state, at most a second later, and at the same time while that holds.
+// TestTimeToLive checks when keys expire: not before their rules are in the
+// initial state, and at most a second later. A charge does not change the expiry
+// of a log while it satisfies that.
 func TestTimeToLive(t *testing.T) {
 	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "sliding_log": &algorithms.SlidingLog{}, "sliding_window": &algorithms.SlidingWindow{}} {
 		t.Run(name, func(t *testing.T) {
-			s := newVirtualAt(t)
+			s := newVirtualStore(t)
 			long, short := algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}, algorithms.Spec{Limit: 100, Window: 1000, Cost: 1}
 			c := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: long}, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: short})
 			first := s.expires(t, c, 0.0000005)
 			if again := s.expires(t, c, 0.05); name == "sliding_log" && again != first {
-				t.Errorf("it expires at %d instead of %d, though both will do", again, first)
+				t.Errorf("it expires at %d, want %d as before, which is late enough", again, first)
 			}
 			if name == "sliding_log" {
-				s.expires(t, c, float64(first-holdsBegin)/1e6-10+0.0005) // what it needs ends half a millisecond late
+				s.expires(t, c, float64(first-virtualStart)/1e6-10+0.0005) // its rules need half a millisecond more
 				s.expires(t, c, 20)
 				s.expires(t, c, 12) // the clock is set back
 			}
@@ -272,7 +272,7 @@ func TestTimeToLive(t *testing.T) {
 		})
 	}
 	t.Run("one meter", func(t *testing.T) {
-		s := newVirtualAt(t)
+		s := newVirtualStore(t)
 		c := storestest.NewTestCounter(t, "one", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: 10_000_000, Cost: 1}})
 		for _, at := range []float64{0.0000005, 0.05, 0.1, 20, 12, 40} {
 			s.expires(t, c, at)
@@ -280,18 +280,18 @@ func TestTimeToLive(t *testing.T) {
 	})
 }
 
-// expires charges 1 and returns when the key is said to expire, in microseconds.
-func (s *virtualAt) expires(t *testing.T, c *stores.Counter, seconds float64) int64 {
+// expires charges 1 and returns the expiry of the key, in microseconds.
+func (s *virtualStore) expires(t *testing.T, c *stores.Counter, seconds float64) int64 {
 	t.Helper()
 	z := s.at(seconds, c, 1)
 	if !z.Charged {
-		t.Fatalf("at %v it is denied", seconds)
+		t.Fatalf("denied at %v", seconds)
 	}
 	return s.expiry(t, z)
 }
 
-// expiry returns when the item's key is said to expire, in microseconds.
-func (s *virtualAt) expiry(t *testing.T, z *stores.ZoneCheck) int64 {
+// expiry returns the expiry of a key, in microseconds.
+func (s *virtualStore) expiry(t *testing.T, z *stores.ZoneCheck) int64 {
 	t.Helper()
 	value, err := s.v.client.Get(context.Background(), namesOf("diana", z)[0]).Result()
 	if err != nil {
@@ -303,7 +303,7 @@ func (s *virtualAt) expiry(t *testing.T, z *stores.ZoneCheck) int64 {
 		need = max(need, s.v.now+res.Reset)
 	}
 	if at < need || at > need+1_000_000 {
-		t.Errorf("at %d it expires %d after what its rules need, want 0 to a second", s.v.now, at-need)
+		t.Errorf("at %d: the key expires %d microseconds after its rules are in the initial state, want 0 to 1000000", s.v.now, at-need)
 	}
 	return at
 }
@@ -311,18 +311,18 @@ func (s *virtualAt) expiry(t *testing.T, z *stores.ZoneCheck) int64 {
 // TestDebtAfterClockStepBack charges a rule with the highest debt after the
 // clock was set back by a microsecond. No debt is lost, in both stores.
 func TestDebtAfterClockStepBack(t *testing.T) {
-	s := newVirtualAt(t)
+	s := newVirtualStore(t)
 	local := &memory.Store{Clock: s.v.clock}
 	for name, alg := range map[string]algorithms.Algorithm{"gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{}, "sliding_window": &algorithms.SlidingWindow{}} {
 		large := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}})
 		same := algorithms.Spec{Limit: 40, Window: storestest.Hour, Cost: 1, Debt: true}
-		if name != "gcra" { // whose units change with the limit, and are cut to it
+		if name != "gcra" { // its unit depends on the limit
 			same.Limit = 10
 		}
 		small := storestest.NewTestCounter(t, name, 0, false, large.Table, storestest.RuleSpec{Alg: alg, Spec: same})
 		for i, c := range []*stores.Counter{large, small, small} {
-			now := holdsBegin + 100 - int64(i)
-			both := [2]*stores.Check{storestest.LocalAsk(c, 1), storestest.LocalAsk(c, 1)}
+			now := virtualStart + 100 - int64(i)
+			both := [2]*stores.Check{storestest.CheckOfKey(c, 1), storestest.CheckOfKey(c, 1)}
 			for x, store := range []stores.Store{s.Store, local} {
 				s.v.now = now
 				s.v.tick()
@@ -335,22 +335,22 @@ func TestDebtAfterClockStepBack(t *testing.T) {
 	}
 }
 
-// TestNamesOfKeys checks that no two counts share a name, and that the keys of
-// one call lie in one slot.
+// TestNamesOfKeys checks that no two counters share a key, and that the keys of
+// one call are in one slot.
 func TestNamesOfKeys(t *testing.T) {
 	tag, key := stores.Key{Hi: 1, Lo: 2}, stores.Key{Hi: 3, Lo: 4}
-	item := func(zone, kinds string, k stores.Key) *stores.ZoneCheck {
+	check := func(zone, kinds string, k stores.Key) *stores.ZoneCheck {
 		return &stores.ZoneCheck{Counter: &stores.Counter{Zone: zone, Kinds: kinds, InFlight: 1}, Key: k, Tag: tag}
 	}
 	names := make(map[string]bool)
-	for _, z := range []*stores.ZoneCheck{item("a", "x", tag), item("b", "x", tag), item("a", "y", tag), item("a", "x", key)} {
+	for _, z := range []*stores.ZoneCheck{check("a", "x", tag), check("b", "x", tag), check("a", "y", tag), check("a", "x", key)} {
 		keys := namesOf("diana", z)
 		if names[keys[0]] || names[keys[1]] && z.Counter.Kinds != "y" || keys[0] == keys[1] {
-			t.Errorf("%v names something else already", keys)
+			t.Errorf("%v: another counter has one of these keys", keys)
 		}
 		names[keys[0]], names[keys[1]] = true, true
 		if want := "diana:{" + string(stores.AppendKey(nil, tag)) + "}:"; !strings.HasPrefix(keys[0], want) || !strings.HasPrefix(keys[1], want) {
-			t.Errorf("%v do not begin with %s", keys, want)
+			t.Errorf("%v: want keys that begin with %s", keys, want)
 		}
 	}
 }
@@ -368,50 +368,50 @@ func TestMalformedReplies(t *testing.T) {
 		}
 	}
 	c := &stores.Counter{Rules: []algorithms.Rule{}}
-	spare := reply{b: "1234567812345678"}
-	if err := spare.readRules(&stores.ZoneCheck{Counter: c}, 0); !errors.Is(err, errReply) {
-		t.Error("more than the rules' states is read as them")
+	excess := reply{b: "1234567812345678"}
+	if err := excess.readRules(&stores.ZoneCheck{Counter: c}, 0); !errors.Is(err, errReply) {
+		t.Error("excess bytes after the rules' states: want an error")
 	}
 	r := reply{b: string(appendNumber(nil, 1))[:7]}
 	if r.number(); !errors.Is(r.err, errReply) {
-		t.Error("seven bytes are read as a number")
+		t.Error("seven bytes as a number: want an error")
 	}
 
 	srv := redistest.Start(t)
 	conn := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Timeout: 5 * time.Second, DialTimeout: time.Second, Script: "return struct.pack('<ddd', 12345, 0, 1)"})
 	t.Cleanup(func() { _ = conn.client.Close() })
 	if _, err := conn.call(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
-		t.Errorf("a reply to another call is taken: %v", err)
+		t.Errorf("the reply to another call: %v, want errReply", err)
 	}
 }
 
-// TestPermitOfDeadInstanceAfterClockStepBack takes the only permit an hour
-// ahead and never releases it. 30 s after the clock was set back it has
-// expired, though only denied requests arrived meanwhile.
+// TestPermitOfDeadInstanceAfterClockStepBack acquires the only permit an hour
+// ahead and does not release it. 30 s after the clock was set back it has expired,
+// though all requests since then were denied.
 func TestPermitOfDeadInstanceAfterClockStepBack(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
 	c := storestest.NewTestCounter(t, "z", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
-	ask := func(now int64) *stores.Check {
+	decide := func(now int64) *stores.Check {
 		v.now = now
 		v.tick()
-		check := storestest.LocalAsk(c, 1)
+		check := storestest.CheckOfKey(c, 1)
 		s.Decide(context.Background(), check)
 		return check
 	}
 	const start, second = 10 * storestest.Hour, 1_000_000
-	if !ask(start + storestest.Hour).Admitted {
+	if !decide(start + storestest.Hour).Admitted {
 		t.Fatal("the first request was denied")
 	}
-	if !ask(start).Zones[0].Full {
-		t.Fatal("a second request took the same place")
+	if !decide(start).Zones[0].Full {
+		t.Fatal("a second request acquired the only permit")
 	}
-	if check := ask(start + 29*second); check.Admitted {
-		t.Error("the place lapsed early")
+	if check := decide(start + 29*second); check.Admitted {
+		t.Error("the permit expired early")
 	}
-	if check := ask(start + 31*second); !check.Admitted {
-		t.Error("the place has not lapsed 30 s after the clock was set back")
+	if check := decide(start + 31*second); !check.Admitted {
+		t.Error("the permit has not expired 30 s after the clock was set back")
 	}
 }
 
@@ -423,7 +423,7 @@ func TestPermitOutlivesStore(t *testing.T) {
 	client, ctx := srv.Client(), context.Background()
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
 	c := storestest.NewTestCounter(t, "outlives", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
-	check := storestest.Items(1, c)
+	check := storestest.CheckOf(1, c)
 	s.Decide(ctx, check)
 	name := namesOf("diana", &check.Zones[0])[1]
 	if err := client.PExpire(ctx, name, 20*time.Second).Err(); err != nil {
@@ -440,8 +440,8 @@ func TestPermitOutlivesStore(t *testing.T) {
 			}
 		}
 	}
-	wait("the place to be renewed", func() bool { return client.PTTL(ctx, name).Val() > 25*time.Second })
+	wait("the permit to be renewed", func() bool { return client.PTTL(ctx, name).Val() > 25*time.Second })
 	s.Finish(ctx, &check.Zones[0], 0)
-	wait("the place to be given back", func() bool { return client.Exists(ctx, name).Val() == 0 })
+	wait("the permit to be released", func() bool { return client.Exists(ctx, name).Val() == 0 })
 	wait("the connections to be closed", func() bool { return errors.Is(s.conn.client.Ping(ctx).Err(), goredis.ErrClosed) })
 }

@@ -12,46 +12,46 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// told is a watcher that also listens.
-type told struct {
-	ignoring
-	mu   sync.Mutex
-	said []string
+// resetObserver records the resets that an instance receives.
+type resetObserver struct {
+	noObserver
+	mu     sync.Mutex
+	resets []string
 }
 
-func (l *told) Reset(store, zone string, k stores.Key) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.said = append(l.said, store+" "+zone+" "+k.String())
+func (o *resetObserver) Reset(store, zone string, k stores.Key) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.resets = append(o.resets, store+" "+zone+" "+k.String())
 }
 
-func (*told) Unsubscribed(string, error) {}
+func (*resetObserver) Unsubscribed(string, error) {}
 
-func (l *told) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.said, "\n")
+func (o *resetObserver) text() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.resets, "\n")
 }
 
-// TestResetReachesOtherInstances resets a key. Every other instance receives
-// it, over one connection in addition to the pool. Other messages on the
+// TestResetReachesOtherInstances resets a key. Every other instance receives the
+// reset, over one connection in addition to the pool. Invalid messages on the
 // channel are ignored.
 func TestResetReachesOtherInstances(t *testing.T) {
 	srv := redistest.Start(t)
-	counter := storestest.TenAnHour(t, "z", false)
+	counter := storestest.TenPerHour(t, "z", false)
 	var all []*Store
-	var ears []*told
+	var observers []*resetObserver
 	for range 2 {
-		l := new(told)
+		o := new(resetObserver)
 		s := New(Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
 			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second, PoolSize: 1,
-		}}, l)
+		}}, o)
 		s.Start(1)
 		t.Cleanup(func() { _ = s.Destruct() })
-		all, ears = append(all, s), append(ears, l)
+		all, observers = append(all, s), append(observers, o)
 	}
 	ctx, admin := context.Background(), srv.Client()
-	waitFor(t, "both to listen", func() bool { return admin.PubSubNumSub(ctx, "diana:{resets}").Val()["diana:{resets}"] == 2 })
+	waitFor(t, "both to subscribe", func() bool { return admin.PubSubNumSub(ctx, "diana:{resets}").Val()["diana:{resets}"] == 2 })
 	if n := len(clients(t, admin)); n > 4 {
 		t.Errorf("%d connections of two instances with a pool of one, want at most 4", n)
 	}
@@ -67,22 +67,22 @@ func TestResetReachesOtherInstances(t *testing.T) {
 	if err := all[1].Reset(ctx, "z", []*stores.Counter{counter}, k); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the message", func() bool { return ears[0].text() != "" })
-	if got := ears[0].text(); got != "redis z "+k.String() {
-		t.Errorf("heard %q", got)
+	waitFor(t, "the message", func() bool { return observers[0].text() != "" })
+	if got := observers[0].text(); got != "redis z "+k.String() {
+		t.Errorf("received %q", got)
 	}
-	other := stores.Key{Hi: 3, Lo: 4} // by somebody who is no instance
+	other := stores.Key{Hi: 3, Lo: 4} // published by another client
 	admin.Publish(ctx, "diana:{resets}", "z "+other.String())
 	for i, want := range []string{"redis z " + k.String() + "\nredis z " + other.String(), "redis z " + other.String()} {
-		waitFor(t, "the message", func() bool { return strings.Contains(ears[i].text(), other.String()) })
-		if got := ears[i].text(); got != want {
-			t.Errorf("instance %d heard %q, want %q", i, got, want)
+		waitFor(t, "the message", func() bool { return strings.Contains(observers[i].text(), other.String()) })
+		if got := observers[i].text(); got != want {
+			t.Errorf("instance %d received %q, want %q", i, got, want)
 		}
 	}
 	if all[0].Decide(ctx, &check); !check.Admitted {
-		t.Error("a forgotten key is denied")
+		t.Error("a key is denied after its reset")
 	}
-	// A connection that was lost is made anew.
+	// A lost connection is opened again.
 	admin.ClientKillByFilter(ctx, "TYPE", "pubsub")
-	waitFor(t, "both to listen again", func() bool { return admin.PubSubNumSub(ctx, "diana:{resets}").Val()["diana:{resets}"] == 2 })
+	waitFor(t, "both to subscribe again", func() bool { return admin.PubSubNumSub(ctx, "diana:{resets}").Val()["diana:{resets}"] == 2 })
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// replyCase is a zone with random rules and states, and what the script would
-// answer to an ask of it.
+// replyCase is a zone with random rules and states, and the script's reply to a
+// check of it.
 type replyCase struct {
 	*testing.T
-	r      *rand.Rand
-	it     stores.ZoneCheck
-	now    int64
-	states []algorithms.State // whole ones, as the local store keeps them
-	held   int64
-	places int64
-	logs   bool
+	r       *rand.Rand
+	zone    stores.ZoneCheck
+	now     int64
+	states  []algorithms.State // complete, as in the local store
+	held    int64
+	permits int64
+	logs    bool
 }
 
 func newReplyCase(t *testing.T, seed uint64) *replyCase {
@@ -38,21 +38,21 @@ func newReplyCase(t *testing.T, seed uint64) *replyCase {
 		inFlight = 1 + r.Int64N(5)
 	}
 	counter := storestest.NewTestCounter(t, "z", inFlight, hold, nil, specs...)
-	c.it = stores.ZoneCheck{Counter: counter, Cost: 1 + r.Int64N(4), Rules: counter.Rules, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}
-	if place, cost := c.it.Holds(); place {
-		c.places = r.Int64N(7)
+	c.zone = stores.ZoneCheck{Counter: counter, Cost: 1 + r.Int64N(4), Rules: counter.Rules, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}}
+	if permit, cost := c.zone.Holds(); permit {
+		c.permits = r.Int64N(7)
 		if cost {
 			c.held = r.Int64N(20)
 		}
 	}
-	c.use()
+	c.charge()
 	return c
 }
 
-// use charges the rules now and then until the present.
-func (c *replyCase) use() {
+// charge charges the rules several times until now.
+func (c *replyCase) charge() {
 	n := c.r.IntN(30)
-	for _, rule := range c.it.Rules {
+	for _, rule := range c.zone.Rules {
 		_, grows := rule.(algorithms.Growing)
 		c.logs = c.logs || grows
 		s := make(algorithms.State, rule.Words())
@@ -65,63 +65,64 @@ func (c *replyCase) use() {
 	}
 }
 
-// chargeRule takes a cost that a rule admits, and gives it room for that.
+// chargeRule charges a cost if the rule admits it, and returns the state, which may
+// have grown.
 func chargeRule(rule algorithms.Rule, s algorithms.State, at, cost, turn int64) algorithms.State {
 	if !rule.Judge(s, at, cost, 0).Admit {
 		return s
 	}
 	if g, ok := rule.(algorithms.Growing); ok {
 		if need := g.Need(s, at, cost); need > len(s) {
-			wider := make(algorithms.State, need)
+			larger := make(algorithms.State, need)
 			if len(s) > 1 {
-				g.Move(wider, s)
+				g.Move(larger, s)
 			}
-			s = wider
+			s = larger
 		}
 	}
 	rule.Charge(s, at, cost, turn)
 	return s
 }
 
-// view is what the script reports of the states, laid out as scripts/README.md
-// has it. What was never used is not in Redis.
+// view encodes the states as scripts/README.md describes. A key that was never
+// charged is not in Redis, and has no view.
 func (c *replyCase) view() (b []byte) {
-	used := false
+	charged := false
 	for _, s := range c.states {
 		for _, w := range s {
-			used = used || w != 0
+			charged = charged || w != 0
 		}
 	}
-	if !used {
+	if !charged {
 		return nil
 	}
 	if !c.logs {
-		b = appendDouble(b, float64(c.now/1000+1998)) // when it expires
+		b = appendDouble(b, float64(c.now/1000+1998)) // the expiry
 	}
-	var views []byte
-	for i, rule := range c.it.Rules {
+	var logViews []byte
+	for i, rule := range c.zone.Rules {
 		if _, ok := rule.(algorithms.Growing); ok {
 			for _, w := range c.report(rule, c.states[i]) {
-				views = appendDouble(views, float64(w))
+				logViews = appendDouble(logViews, float64(w))
 			}
-			b = append(b, make([]byte, 32)...) // where the ring is
+			b = append(b, make([]byte, 32)...) // the head of the ring
 			continue
 		}
 		for _, w := range c.states[i] {
 			b = appendDouble(b, float64(w))
 		}
 	}
-	return append(b, views...)
+	return append(b, logViews...)
 }
 
-// report is what the script says of a log.
+// report returns what the script reports of a log.
 func (c *replyCase) report(rule algorithms.Rule, s algorithms.State) algorithms.State {
 	free, reset := rule.Numbers(s, c.now)
 	if s[0] == 0 {
 		return algorithms.State{free, 0, 0, 0}
 	}
 	leaves := int64(0)
-	if v := rule.Judge(s, c.now, c.it.Cost, 0); v.Retry > 0 {
+	if v := rule.Judge(s, c.now, c.zone.Cost, 0); v.Retry > 0 {
 		leaves = c.now + v.Retry
 	}
 	last := c.now - rule.Window() - 1
@@ -135,14 +136,14 @@ func appendDouble(b []byte, v float64) []byte {
 	return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 }
 
-// reply is the whole answer, and whether it admits.
+// reply encodes the whole reply, and returns whether it admits.
 func (c *replyCase) reply() (b []byte, admits bool) {
 	admits = true
-	for i, rule := range c.it.Rules {
-		admits = admits && rule.Judge(c.states[i], c.now, c.it.Cost, c.held).Admit
+	for i, rule := range c.zone.Rules {
+		admits = admits && rule.Judge(c.states[i], c.now, c.zone.Cost, c.held).Admit
 	}
 	flags := byte(0)
-	if n := c.it.Counter.InFlight; n > 0 && c.places >= n {
+	if n := c.zone.Counter.InFlight; n > 0 && c.permits >= n {
 		flags, admits = flags|8, false
 	}
 	if admits {
@@ -153,15 +154,15 @@ func (c *replyCase) reply() (b []byte, admits bool) {
 		flags |= 32
 	}
 	b = append(append(b, flags), view...)
-	if place, _ := c.it.Holds(); place {
-		b = appendDouble(appendDouble(b, float64(c.held)), float64(c.places))
+	if permit, _ := c.zone.Holds(); permit {
+		b = appendDouble(appendDouble(b, float64(c.held)), float64(c.permits))
 	}
 	return b, admits
 }
 
-// read has the product read an answer to a copy of the ask.
+// read reads a reply into a copy of the zone check.
 func (c *replyCase) read(b []byte, now int64) (*stores.ZoneCheck, *reply, error) {
-	check := &stores.Check{Zones: []stores.ZoneCheck{c.it}}
+	check := &stores.Check{Zones: []stores.ZoneCheck{c.zone}}
 	check.ResetResults()
 	r := &reply{b: string(b)}
 	_, err := r.readZone(&check.Zones[0], now)
@@ -172,13 +173,13 @@ func (c *replyCase) read(b []byte, now int64) (*stores.ZoneCheck, *reply, error)
 	return &check.Zones[0], r, err
 }
 
-// checkValid reads the script's answer and compares it with what the rules say
-// of the whole states.
+// checkValid reads a valid reply and compares the results with those of the rules
+// on the complete states.
 func (c *replyCase) checkValid(b []byte, admits bool) {
 	c.Helper()
 	z, r, err := c.read(b, c.now)
 	if err != nil || len(r.b) > 0 || z.Admits != admits || z.Charged != admits {
-		c.Fatalf("%x is read as admits %v charged %v, %d bytes left, %v: want admits %v", b, z.Admits, z.Charged, len(r.b), err, admits)
+		c.Fatalf("reply %x: admits %v charged %v, %d bytes left, %v: want admits %v", b, z.Admits, z.Charged, len(r.b), err, admits)
 	}
 	_, holds := z.Holds()
 	turn := int64(0)
@@ -198,22 +199,21 @@ func (c *replyCase) checkValid(b []byte, admits bool) {
 		}
 		remaining, reset := rule.Numbers(s, c.now)
 		if remaining = max(0, remaining-held); z.Results[i].Remaining != remaining || z.Results[i].Reset != reset {
-			c.Errorf("rule %d (%T): %d left, reset in %d, want %d and %d", i, rule, z.Results[i].Remaining, z.Results[i].Reset, remaining, reset)
+			c.Errorf("rule %d (%T): remaining %d, reset %d, want %d and %d", i, rule, z.Results[i].Remaining, z.Results[i].Reset, remaining, reset)
 		}
 	}
 }
 
-// refused checks that what is no answer of the script's is taken for none: a
-// mere disagreement would let its verdict stand.
-func (c *replyCase) refused(what string, b []byte) {
+// checkRejected fails the test if an invalid reply is accepted, or reported as a
+// mere disagreement, with which its verdict would be used.
+func (c *replyCase) checkRejected(what string, b []byte) {
 	c.Helper()
 	if z, _, err := c.read(b, c.now); err == nil || errors.Is(err, errDisagree) {
-		c.Errorf("%s: %x is read as admits %v, %v", what, b, z.Admits, err)
+		c.Errorf("%s reply %x: admits %v, %v, want it rejected", what, b, z.Admits, err)
 	}
 }
 
-// integral says whether all of b is doubles that hold integers which Lua
-// calculates exactly.
+// integral says whether b consists of doubles that are integers of at most 53 bits.
 func integral(b []byte) bool {
 	for ; len(b) >= 8; b = b[8:] {
 		f := math.Float64frombits(binary.LittleEndian.Uint64(b))
@@ -224,8 +224,7 @@ func integral(b []byte) bool {
 	return len(b) == 0
 }
 
-// wellFormed says whether b begins with an answer to c's ask, by its form
-// alone.
+// wellFormed says whether b begins with a reply that is syntactically valid.
 func (c *replyCase) wellFormed(b []byte) bool {
 	if len(b) == 0 {
 		return false
@@ -238,7 +237,7 @@ func (c *replyCase) wellFormed(b []byte) bool {
 		}
 		if n > len(b) {
 			seen, b = false, nil
-			return []byte{1} // no integers
+			return []byte{1} // not integral
 		}
 		got := b[:n]
 		b = b[n:]
@@ -248,7 +247,7 @@ func (c *replyCase) wellFormed(b []byte) bool {
 		take(8)
 	}
 	ok, logs := true, 0
-	for _, rule := range c.it.Rules {
+	for _, rule := range c.zone.Rules {
 		if g, grows := rule.(algorithms.Growing); grows {
 			logs += 8 * g.View().Words()
 			ok = len(take(8*g.View().Words())) != 1 && ok
@@ -257,15 +256,15 @@ func (c *replyCase) wellFormed(b []byte) bool {
 		}
 	}
 	ok = integral(take(logs)) && ok
-	if place, _ := c.it.Holds(); place {
+	if permit, _ := c.zone.Holds(); permit {
 		return ok && len(b) >= 16 && integral(b[:16])
 	}
 	return ok
 }
 
-// FuzzReply reads anything as the script's answer, and answers that are the
-// script's, whole, cut short, grown and with a word changed. The seed chooses
-// the rules and what was used of them.
+// FuzzReply reads arbitrary bytes as a reply of the script, and valid replies,
+// complete, truncated, and with one word changed. The seed chooses the rules and
+// their states.
 func FuzzReply(f *testing.F) {
 	for seed := range uint64(60) {
 		f.Add([]byte{}, seed, uint16(seed), uint16(seed/2), math.Float64bits(0.5), int64(1_700_000_000_000_000))
@@ -281,41 +280,41 @@ func FuzzReply(f *testing.F) {
 		c := newReplyCase(t, seed)
 		valid, admits := c.reply()
 		if !c.wellFormed(valid) {
-			t.Fatalf("%x is no answer to the test itself", valid)
+			t.Fatalf("reply %x of the test is not well-formed", valid)
 		}
 		c.checkValid(valid, admits)
-		c.refused("cut short", valid[:int(cut)%len(valid)])
+		c.checkRejected("truncated", valid[:int(cut)%len(valid)])
 		c.checkAny(in, now)
 		if n := (len(valid) - 1) / 8; n > 0 {
 			changed := append([]byte(nil), valid...)
 			binary.LittleEndian.PutUint64(changed[1+8*(int(word)%n):], bits)
 			c.checkAny(changed, c.now)
 			c.checkAny(changed, now)
-			whole := float64(int64(bits) >> 10) // in the range of what is taken
-			binary.LittleEndian.PutUint64(changed[1+8*(int(word)%n):], math.Float64bits(whole))
+			integer := float64(int64(bits) >> 10) // in the range that is accepted
+			binary.LittleEndian.PutUint64(changed[1+8*(int(word)%n):], math.Float64bits(integer))
 			c.checkAny(changed, c.now)
 			c.checkAny(changed, now)
 		}
 	})
 }
 
-// checkAny reads what may be an answer: if it is taken, it has the form of one,
-// and what it comes to can be shown to a client.
+// checkAny reads arbitrary bytes. A reply that is accepted is well-formed, and its
+// results are not negative.
 func (c *replyCase) checkAny(b []byte, now int64) {
 	c.Helper()
 	if now > 1<<53 || now < -1<<53 {
-		return // refused before it comes to a zone
+		return // rejected before the zones are read
 	}
 	z, _, err := c.read(b, now)
 	if err != nil && !errors.Is(err, errDisagree) {
 		return
 	}
 	if !c.wellFormed(b) {
-		c.Errorf("%x is taken for an answer: %v", b, err)
+		c.Errorf("reply %x is accepted: %v, want it rejected", b, err)
 	}
 	for i, res := range z.Results {
 		if res.Remaining < 0 || res.Reset < 0 {
-			c.Errorf("rule %d (%T): %x comes to %d left, reset in %d", i, z.Rules[i], b, res.Remaining, res.Reset)
+			c.Errorf("rule %d (%T): reply %x: remaining %d, reset %d, want none negative", i, z.Rules[i], b, res.Remaining, res.Reset)
 		}
 	}
 }

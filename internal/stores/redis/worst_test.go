@@ -15,15 +15,16 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// attack spends time and cost where it may pay: all that passes at once, just
-// when a retry has passed, and at the edges of windows. decide takes a cost at
-// an instant and says whether it passed, and when to come back.
-func attack(r *rand.Rand, v storestest.Victim, asks int, decide func(at, cost int64) (bool, int64)) []storestest.Charge {
+// attack makes checks at the times that are most likely to exceed a bound: many at
+// one instant, exactly when a retry has elapsed, and at the edges of windows.
+// decide decides a check of a cost at an instant, and returns whether it was
+// admitted and its retry.
+func attack(r *rand.Rand, v storestest.Victim, checks int, decide func(at, cost int64) (bool, int64)) []storestest.Charge {
 	var charges []storestest.Charge
 	w := v.Spec.Spec.Window
 	now := 1_700_000_000_000_000 + r.Int64N(w)
-	greed := r.IntN(3) // how often it waits instead of taking all
-	for range asks {
+	patience := r.IntN(3) // how often time passes after an admitted check
+	for range checks {
 		cost := int64(1)
 		if r.IntN(3) == 0 {
 			cost += r.Int64N(3)
@@ -33,7 +34,7 @@ func attack(r *rand.Rand, v storestest.Victim, asks int, decide func(at, cost in
 			charges = append(charges, storestest.Charge{At: now, Cost: cost})
 		}
 		switch {
-		case ok && r.IntN(4) >= greed:
+		case ok && r.IntN(4) >= patience:
 		case !ok && r.IntN(3) > 0:
 			now += max(0, retry)
 		default:
@@ -43,15 +44,14 @@ func attack(r *rand.Rand, v storestest.Victim, asks int, decide func(at, cost in
 	return charges
 }
 
-// place is one of the ways to be counted.
+// site is a store under attack, or several that share a Redis.
 type site struct {
 	name  string
 	store func(r *rand.Rand) stores.Store
 }
 
-// TestWorstWindows attacks every algorithm on the local store, on Redis, and
-// through three instances at once, and prints the worst window that it found
-// with the bound.
+// TestWorstWindows attacks every algorithm in the local store, in Redis, and through
+// three instances. No window exceeds the bound; the worst windows are logged.
 func TestWorstWindows(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -67,15 +67,15 @@ func TestWorstWindows(t *testing.T) {
 	}
 	r := storestest.Seeded(t)
 	worst := make(map[string]string)
-	closest := make(map[string][2]float64) // how close it came, and of what: a large bound tells more than a small one
+	closest := make(map[string][2]float64) // part of the bound, and the bound: the larger one is preferred
 	budget := storestest.Operations(t, 12_000)
 	for trial := 0; budget > 0; trial++ {
 		for name, vic := range storestest.Victims(r) {
 			for i, s := range sites {
 				c := storestest.NewTestCounter(t, fmt.Sprintf("w%d-%d", trial, i), 0, false, nil, vic.Spec)
-				asks := 60
-				budget -= asks
-				charges := attack(r, vic, asks, func(at, cost int64) (bool, int64) { return take(v, s.store(r), shared, c, at, cost) })
+				checks := 60
+				budget -= checks
+				charges := attack(r, vic, checks, func(at, cost int64) (bool, int64) { return decideAt(v, s.store(r), shared, c, at, cost) })
 				found := storestest.WorstWindow(charges, vic.Spec.Spec.Window)
 				if found > vic.Bound {
 					t.Errorf("%s, %s: %d in a window of %d, bound %d: %+v %+v", name, s.name, found, vic.Spec.Spec.Window, vic.Bound, vic.Spec.Alg, vic.Spec.Spec)
@@ -87,13 +87,13 @@ func TestWorstWindows(t *testing.T) {
 				}
 			}
 		}
-		v.forget(t)
+		v.flush(t)
 	}
 	printWorst(t, worst, sites)
 }
 
-// take asks one store at an instant.
-func take(v *virtual, s stores.Store, shared []*Store, c *stores.Counter, at, cost int64) (bool, int64) {
+// decideAt decides a check in a store at an instant.
+func decideAt(v *virtual, s stores.Store, shared []*Store, c *stores.Counter, at, cost int64) (bool, int64) {
 	v.now = at
 	for _, sh := range shared {
 		sh.conn.seq.Store(uint64(at) - 1)
@@ -111,7 +111,7 @@ func take(v *virtual, s stores.Store, shared []*Store, c *stores.Counter, at, co
 func printWorst(t *testing.T, worst map[string]string, sites []site) {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("worst windows found, of the bound:\n| algorithm |")
+	b.WriteString("worst windows, of the bound:\n| algorithm |")
 	for _, s := range sites {
 		b.WriteString(" " + s.name + " |")
 	}
@@ -124,9 +124,9 @@ func printWorst(t *testing.T, worst map[string]string, sites []site) {
 	t.Log(b.String())
 }
 
-// TestOldAndNewRulesSideBySide lets instances with different limits and bursts
-// share keys. No window admits more than the larger limit, plus the larger
-// burst where there is one. Charges after the response reduce nothing.
+// TestOldAndNewRulesSideBySide has instances with different limits and bursts share
+// keys. No window admits more than the larger limit, plus the larger burst where
+// there is one, also with charges after the response.
 func TestOldAndNewRulesSideBySide(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -136,10 +136,10 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 	for trial := 0; budget > 0; trial++ {
 		for name, vic := range storestest.Victims(r) {
 			if name == "leaky_bucket" {
-				continue // its queue is as long as its wait, which is part of the zone
+				continue // the length of its queue depends on the wait, an option of the zone
 			}
-			owes := r.IntN(2) == 0
-			vic.Spec.Spec.Debt = owes
+			debt := r.IntN(2) == 0
+			vic.Spec.Spec.Debt = debt
 			later := vic.Spec.Changed(r)
 			later.Spec.Limit = 1 + r.Int64N(40)
 			bound := boundOf(name, vic.Spec, later)
@@ -147,13 +147,13 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 				zone := fmt.Sprintf("s%d-%d", trial, i)
 				old := storestest.NewTestCounter(t, zone, 0, false, nil, vic.Spec)
 				both := []*stores.Counter{old, storestest.NewTestCounter(t, zone, 0, false, old.Table, later)}
-				asks := 60
-				budget -= asks
-				charges := attack(r, vic, asks, func(at, cost int64) (bool, int64) {
-					if owes && r.IntN(8) == 0 {
+				checks := 60
+				budget -= checks
+				charges := attack(r, vic, checks, func(at, cost int64) (bool, int64) {
+					if debt && r.IntN(8) == 0 {
 						chargeLater(v, s, shared, both[r.IntN(2)], at)
 					}
-					return take(v, s, []*Store{shared}, both[r.IntN(2)], at, cost)
+					return decideAt(v, s, []*Store{shared}, both[r.IntN(2)], at, cost)
 				})
 				if found := storestest.WorstWindow(charges, vic.Spec.Spec.Window); found > bound {
 					t.Errorf("%s, store %d: %d in a window of %d, bound %d: %+v %+v and %+v %+v", name, i, found, vic.Spec.Spec.Window, bound,
@@ -164,7 +164,7 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 	}
 }
 
-// chargeLater charges one store one more, after the fact.
+// chargeLater charges 1 in a store, as after a response.
 func chargeLater(v *virtual, s stores.Store, shared *Store, c *stores.Counter, at int64) {
 	v.now = at
 	shared.conn.seq.Store(uint64(at) - 1)
@@ -194,9 +194,9 @@ func burstOf(s storestest.RuleSpec) int64 {
 	return 0
 }
 
-// TestOneLimitTwoBursts checks at one instant, alternating between a large
-// burst and a small one with the same limit: no more is admitted than the large
-// one.
+// TestOneLimitTwoBursts makes checks at one instant, alternating between a large
+// burst and a small one with the same limit. The large burst is admitted, and no
+// more.
 func TestOneLimitTwoBursts(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
@@ -205,18 +205,18 @@ func TestOneLimitTwoBursts(t *testing.T) {
 		sp := algorithms.Spec{Limit: 4, Window: 1_000_000, Cost: 1}
 		large := storestest.NewTestCounter(t, "b", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 23}, Spec: sp})
 		small := storestest.NewTestCounter(t, "b", 0, false, large.Table, storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 1}, Spec: sp})
-		passed := 0
+		admitted := 0
 		for n := range 200 {
 			c := large
 			if n%2 == 1 {
 				c = small
 			}
-			if ok, _ := take(v, s, []*Store{shared}, c, storestest.Hour, 1); ok {
-				passed++
+			if ok, _ := decideAt(v, s, []*Store{shared}, c, storestest.Hour, 1); ok {
+				admitted++
 			}
 		}
-		if passed != 23 {
-			t.Errorf("store %d: %d passed at one instant, want the burst of 23", i, passed)
+		if admitted != 23 {
+			t.Errorf("store %d: %d admitted at one instant, want the burst of 23", i, admitted)
 		}
 	}
 }

@@ -1,3 +1,4 @@
+// Package storestest has what the tests of several stores share.
 package storestest
 
 import (
@@ -14,24 +15,28 @@ import (
 	"github.com/dianalimiter/diana/scripts"
 )
 
-// NewTable makes a counter's table. The package under test sets it.
+// NewTable returns the local table of a counter. The package under test sets it.
 var NewTable func(rules []algorithms.Rule, holds bool, maxKeys int64) stores.Table
 
+// Hour is an hour in microseconds.
 const Hour = 3_600_000_000
 
-func LocalAsk(c *stores.Counter, k uint64) *stores.Check {
+// CheckOfKey returns a check of cost 1 of the k-th key in one zone.
+func CheckOfKey(c *stores.Counter, k uint64) *stores.Check {
 	key := stores.Key{Hi: k, Lo: k*31 + 1} // a slot of zeros is empty
 	return &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key, Tag: key, Group: uint32(k % 7), Cost: 1}}}
 }
 
-func TenAnHour(t testing.TB, name string, hold bool) *stores.Counter {
+// TenPerHour returns a counter of 10 per hour, which may hold costs.
+func TenPerHour(t testing.TB, name string, hold bool) *stores.Counter {
 	t.Helper()
 	c := NewTestCounter(t, name, 0, hold, nil, RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: Hour, Cost: 1, Debt: true}})
 	c.Table = NewTable(c.Rules, true, 100)
 	return c
 }
 
-func Items(cost int64, counters ...*stores.Counter) *stores.Check {
+// CheckOf returns a check of one key in zones of these counters.
+func CheckOf(cost int64, counters ...*stores.Counter) *stores.Check {
 	check := new(stores.Check)
 	for _, c := range counters {
 		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}, Cost: cost})
@@ -45,8 +50,8 @@ type RuleSpec struct {
 	Spec algorithms.Spec      // its parameters
 }
 
-// NewTestCounter compiles rules. Counters of the same kinds can share a table,
-// like those of a configuration and of the one that replaces it.
+// NewTestCounter returns a counter of the rules. Counters of the same kinds can
+// share a table, as those of a configuration and of its successor do.
 func NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table stores.Table, specs ...RuleSpec) *stores.Counter {
 	tb.Helper()
 	c := &stores.Counter{Zone: name, InFlight: inFlight, HoldCost: hold, Table: table}
@@ -77,8 +82,8 @@ func NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table
 	return c
 }
 
-// RandomRule returns a rule with a short window, so that a trace meets its
-// edges.
+// RandomRule returns a rule with a short window, whose edges a random trace is
+// likely to reach.
 func RandomRule(r *rand.Rand, delays, debt bool) RuleSpec {
 	sp := algorithms.Spec{Limit: randomLimit(r), Window: 200 + r.Int64N(40_000), Cost: 1, Debt: debt}
 	burst := int64(0)
@@ -118,8 +123,7 @@ func randomLimit(r *rand.Rand) int64 {
 	return 1 + r.Int64N(20)
 }
 
-// Changed returns the rule with another limit and burst, under which its counts
-// remain valid.
+// Changed returns the rule with another limit and burst. Its states remain valid.
 func (s RuleSpec) Changed(r *rand.Rand) RuleSpec {
 	s.Spec.Limit = randomLimit(r)
 	switch a := s.Alg.(type) {
@@ -131,6 +135,8 @@ func (s RuleSpec) Changed(r *rand.Rand) RuleSpec {
 	return s
 }
 
+// Seeded returns a random source with the seed DIANA_SEED, or a random one, and logs
+// the seed.
 func Seeded(tb testing.TB) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	if s := os.Getenv("DIANA_SEED"); s != "" {
@@ -140,8 +146,8 @@ func Seeded(tb testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
-// Operations returns how many checks a differential test makes: DIANA_OPS, or
-// def.
+// Operations returns how many checks a differential test makes: DIANA_OPS, or def
+// if that is not set.
 func Operations(tb testing.TB, def int) int {
 	s := os.Getenv("DIANA_OPS")
 	if s == "" {
@@ -154,14 +160,14 @@ func Operations(tb testing.TB, def int) int {
 	return n
 }
 
-// Charge is an admitted cost and its time.
+// Charge is an admitted cost and when it was charged.
 type Charge struct {
 	At   int64 // microseconds
 	Cost int64 // in the units of the limit
 }
 
-// WorstWindow returns the highest cost that was charged within window
-// microseconds.
+// WorstWindow returns the highest cost that was charged within any window of that
+// many microseconds.
 func WorstWindow(charges []Charge, window int64) (worst int64) {
 	var sum int64
 	from := 0
@@ -207,8 +213,7 @@ func Victims(r *rand.Rand) map[string]Victim {
 // BenchKey returns the i-th of any number of keys, without storing them.
 func BenchKey(i uint64) stores.Key { return stores.Key{Hi: Scramble(i), Lo: Scramble(^i)} }
 
-// Scramble is the finalizer of splitmix64. It stands for the keyed hash of a
-// client.
+// Scramble is the finalizer of splitmix64, in place of the keyed hash of a client.
 func Scramble(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -229,6 +234,7 @@ var (
 	BenchSlidingWindow = BenchRule{&algorithms.SlidingWindow{Buckets: 10}, 1_000_000, time.Minute}
 )
 
+// NewBenchCounter returns a counter for a benchmark.
 func NewBenchCounter(b *testing.B, name string, maxKeys int64, rules ...BenchRule) *stores.Counter {
 	b.Helper()
 	c := &stores.Counter{Zone: name, Kinds: "bench"}

@@ -11,10 +11,10 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestBatchedRepliesEqualSingleReplies sends checks in one call, equal and
-// different, for few keys, with clock steps. Each reply is that of a call of
-// its own, and leaves the same value. (Queues beside other rules are excluded:
-// the checks that such a zone admits are decided after those that it denies.)
+// TestBatchedRepliesEqualSingleReplies sends equal and different checks of few keys
+// in one call, with clock steps. Each reply and each value in Redis is the same as
+// with a call per check. Zones with a queue and other rules are excluded: in a
+// batch, their denied checks are decided before the admitted ones.
 func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
@@ -32,45 +32,45 @@ func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 		if v.now += r.Int64N(150_000); r.IntN(10) == 0 {
 			v.now -= r.Int64N(5_000_000)
 		}
-		var together, alone [2][]string // keys and asks
+		var batched, single [2][]string // keys and operations
 		zone := zones[r.IntN(len(zones))]
 		for range 1 + r.IntN(12) {
 			if r.IntN(4) == 0 {
 				zone = zones[r.IntN(len(zones))]
 			}
 			k := stores.Key{Hi: 1, Lo: uint64(r.IntN(3))}
-			for i, prefix := range []string{"together", "alone"} {
-				keys, ask := decideAsk(prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: zone, Key: k, Tag: k, Cost: 1 + r.Int64N(2)*int64(1-i)}}})
+			for i, prefix := range []string{"batched", "single"} {
+				keys, op := encodeCheck(prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: zone, Key: k, Tag: k, Cost: 1 + r.Int64N(2)*int64(1-i)}}})
 				if i == 1 {
-					ask = []byte(together[1][len(together[1])-1]) // with the same cost
+					op = []byte(batched[1][len(batched[1])-1]) // with the same cost
 				}
-				both := [2]*[2][]string{&together, &alone}[i]
-				both[0], both[1] = append(both[0], keys[0]), append(both[1], string(ask))
+				both := [2]*[2][]string{&batched, &single}[i]
+				both[0], both[1] = append(both[0], keys[0]), append(both[1], string(op))
 			}
 		}
 		want := ""
-		for i, key := range alone[0] {
-			want += v.say(t, s, []string{key}, []string{alone[1][i]})
+		for i, key := range single[0] {
+			want += v.callScript(t, s, []string{key}, []string{single[1][i]})
 		}
-		if got := v.say(t, s, together[0], together[1]); got != want {
-			t.Fatalf("round %d: %q together:\n%x, alone:\n%x", round, together[0], got, want)
+		if got := v.callScript(t, s, batched[0], batched[1]); got != want {
+			t.Fatalf("round %d: %q in one call:\n%x, in single calls:\n%x", round, batched[0], got, want)
 		}
-		for i, key := range together[0] {
-			one, other := v.client.Get(ctx, key).Val(), v.client.Get(ctx, alone[0][i]).Val()
-			if one != other {
-				t.Fatalf("round %d: %s is %q, alone %q", round, key, one, other)
+		for i, key := range batched[0] {
+			value, want := v.client.Get(ctx, key).Val(), v.client.Get(ctx, single[0][i]).Val()
+			if value != want {
+				t.Fatalf("round %d: %s is %q, want %q", round, key, value, want)
 			}
 		}
 	}
 }
 
-// say is what the script answers to asks.
-func (v *virtual) say(t *testing.T, s *Store, keys, asks []string) string {
+// callScript sends operations in one call and returns the reply or the error.
+func (v *virtual) callScript(t *testing.T, s *Store, keys, ops []string) string {
 	t.Helper()
 	v.tick()
 	var all [][]byte
-	for _, a := range asks {
-		all = append(all, []byte(a))
+	for _, op := range ops {
+		all = append(all, []byte(op))
 	}
 	r, err := s.conn.call(context.Background(), keys, all...)
 	if r.err != nil || err != nil {
