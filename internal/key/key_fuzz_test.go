@@ -20,8 +20,8 @@ type keySide struct {
 	naive  string
 }
 
-// newKeySide builds a key of up to three parts, whose number and kinds are in
-// shape, and what it must be.
+// newKeySide builds a key of up to three parts, whose number and kinds are encoded in
+// shape, and what it must be equal to.
 func newKeySide(t *testing.T, shape uint16, values []string, missing, ip string, v4, v6 int) *keySide {
 	s := new(keySide)
 	for i := range 1 + int(shape)%len(values) {
@@ -47,7 +47,7 @@ func newKeySide(t *testing.T, shape uint16, values []string, missing, ip string,
 	return s
 }
 
-// checkEnds holds each part against a key that has no other.
+// checkEnds compares each part with a key of that part only.
 func (s *keySide) checkEnds(t *testing.T, ip string) {
 	if s.state != Complete || !strings.HasPrefix(s.naive, "parts ") {
 		return
@@ -56,22 +56,22 @@ func (s *keySide) checkEnds(t *testing.T, ip string) {
 	for i, kind := range s.kinds {
 		end := s.built.ends[i]
 		if end < from || end > len(s.built.b) {
-			t.Fatalf("%q: part %d ends at %d of %d, the one before at %d", s.values, i, end, len(s.built.b), from)
+			t.Fatalf("%q: part %d ends at %d of %d, the part before it at %d", s.values, i, end, len(s.built.b), from)
 		}
 		z, _ := keyOfKinds([]int{kind}, MissingShare, s.plan.v4, s.plan.v6)
 		p, err := z.plan()
 		if err != nil {
 			t.Fatal(err)
 		}
-		var alone Encoded
+		var single Encoded
 		v := s.values[i]
 		if kind == kindPrefixed {
 			v = v[1:]
 		}
 		r, _ := requestOfParts([]int{kind}, []string{v}, ip)
-		p.Encode(&alone, r)
-		if !bytes.Equal(s.built.b[from:end], alone.b[1:]) {
-			t.Errorf("%q: part %d is %x, alone %x", s.values, i, s.built.b[from:end], alone.b[1:])
+		p.Encode(&single, r)
+		if !bytes.Equal(s.built.b[from:end], single.b[1:]) {
+			t.Errorf("%q: part %d is %x, want %x as in a key of its own", s.values, i, s.built.b[from:end], single.b[1:])
 		}
 		from = end
 	}
@@ -80,8 +80,8 @@ func (s *keySide) checkEnds(t *testing.T, ip string) {
 	}
 }
 
-// FuzzKey builds two keys. They are encoded alike if and only if they are the
-// same list of parts, or lack one and fall back to the same address.
+// FuzzKey builds two keys. Their encodings are equal if and only if they have equal
+// parts, or both lack a part and are replaced by the same address.
 func FuzzKey(f *testing.F) {
 	long := strings.Repeat("x", 5000)
 	for _, c := range [][6]string{
@@ -113,15 +113,15 @@ func FuzzKey(f *testing.F) {
 		}
 		same, want := bytes.Equal(a.built.b, b.built.b), a.naive == b.naive
 		if same != want {
-			t.Errorf("%s is %x and %s is %x: alike %v, want %v", a.naive, a.built.b, b.naive, b.built.b, same, want)
+			t.Errorf("%s is %x and %s is %x: equal %v, want %v", a.naive, a.built.b, b.naive, b.built.b, same, want)
 		}
 		if h := NewHasher("s"); (h.Hash(a.built.b) == h.Hash(b.built.b)) != want {
-			t.Errorf("the hashes of %s and %s are the same: %v, want %v", a.naive, b.naive, !want, want)
+			t.Errorf("the hashes of %s and %s are equal: %v, want %v", a.naive, b.naive, !want, want)
 		}
 	})
 }
 
-// writtenAddr writes the address of b in one of its forms.
+// writtenAddr formats the address of b in one of its notations.
 func writtenAddr(b []byte, form uint8) string {
 	var raw [16]byte
 	copy(raw[:], b)
@@ -136,7 +136,7 @@ func writtenAddr(b []byte, form uint8) string {
 	switch {
 	case form&4 != 0:
 		s = addr.StringExpanded()
-	case form&8 != 0: // every group, as few digits as will do
+	case form&8 != 0: // all groups, without leading zeros
 		var groups []string
 		for i := 0; i < 16; i += 2 {
 			groups = append(groups, fmt.Sprintf("%X", binary.BigEndian.Uint16(raw[i:])))
@@ -155,8 +155,8 @@ func writtenAddr(b []byte, form uint8) string {
 	return s
 }
 
-// FuzzAddress reads what may be an address, and an address written in one of
-// its many forms, and cuts both to a prefix.
+// FuzzAddress parses arbitrary text, and an address in one of its notations, and
+// masks both to a prefix.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{
 		"10.0.0.1", "::ffff:10.0.0.1", "::FFFF:0a00:0001", "0:0:0:0:0:ffff:10.0.0.1", "::ffff:10.0.0.1%eth0", "::10.0.0.1",
@@ -173,7 +173,7 @@ func FuzzAddress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string, raw []byte, form, v4, v6 uint8) {
 		written := writtenAddr(raw, form)
 		if naiveAddr(written) == nil {
-			t.Fatalf("%q is no address to the naive reader", written)
+			t.Fatalf("naiveAddr rejects the address %q", written)
 		}
 		p := &Plan{V4: int(v4) % 33, V6: int(v6) % 129}
 		n := &naivePlan{v4: p.V4, v6: p.V6}
@@ -181,7 +181,7 @@ func FuzzAddress(f *testing.F) {
 			want := naiveAddr(s)
 			addr, ok := parseAddr(s)
 			if ok != (want != nil) || !bytes.Equal(addr.AsSlice(), want) {
-				t.Fatalf("%q is read as %v, %v: want %x", s, addr, ok, want)
+				t.Fatalf("%q is parsed as %v, %v: want %x", s, addr, ok, want)
 			}
 			if !ok {
 				continue
@@ -190,7 +190,7 @@ func FuzzAddress(f *testing.F) {
 				t.Errorf("%q keeps the zone %s", s, addr.Zone())
 			}
 			if got, want := p.mask(addr).AsSlice(), naiveMask(want, n.bits(want)); !bytes.Equal(got, want) {
-				t.Errorf("%q cut to %d is %x, want %x", s, n.bits(want), got, want)
+				t.Errorf("%q masked to %d bits is %x, want %x", s, n.bits(want), got, want)
 			}
 		}
 	})

@@ -14,16 +14,16 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Addresses once more, from the text of RFC 4291 and 4007 alone, for the fuzz
-// targets to compare with. Nothing here is made for speed.
+// A second implementation of addresses and keys, written from RFC 4291 and RFC 4007,
+// with which the fuzz targets compare the product. It is simple, not fast.
 
 var (
 	octet = regexp.MustCompile(`^(0|[1-9][0-9]{0,2})$`)
 	group = regexp.MustCompile(`^[0-9a-fA-F]{1,4}$`)
 )
 
-// naiveAddr returns the 4 or 16 bytes of an address, the zone cut off and an
-// IPv4-mapped one as IPv4, or nil.
+// naiveAddr returns the 4 or 16 bytes of an address, or nil. It drops the zone and
+// returns an IPv4-mapped address as IPv4.
 func naiveAddr(s string) []byte {
 	text, zone, zoned := strings.Cut(s, "%")
 	if !strings.Contains(text, ":") {
@@ -101,7 +101,7 @@ func naiveMask(b []byte, bits int) []byte {
 	return x.FillBytes(make([]byte, len(b)))
 }
 
-// naivePlan is a key as its zone describes it.
+// naivePlan is the configuration of a key.
 type naivePlan struct {
 	mixed   []bool
 	missing string
@@ -115,7 +115,7 @@ func (p *naivePlan) bits(addr []byte) int {
 	return p.v6
 }
 
-// part is what a value is as part i of a key: equal ones are one client.
+// part returns part i of a key with this value. Equal parts are one client.
 func (p *naivePlan) part(i int, v string) string {
 	if p.mixed[i] {
 		return "mixed " + v
@@ -126,12 +126,12 @@ func (p *naivePlan) part(i int, v string) string {
 	return "text " + v
 }
 
-// key is what a list of values is as a key, and the first address in it.
+// key returns the key of a list of values, and the first address in it.
 func (p *naivePlan) key(values []string, ip string) (state State, key, first string) {
 	var parts []string
 	for i, v := range values {
 		if v == "" && p.missing != MissingShare {
-			return p.instead(ip)
+			return p.replacement(ip)
 		}
 		part := p.part(i, v)
 		if addr, ok := strings.CutPrefix(part, "address "); ok && first == "" {
@@ -142,7 +142,8 @@ func (p *naivePlan) key(values []string, ip string) (state State, key, first str
 	return Complete, fmt.Sprintf("parts %q", parts), first
 }
 
-func (p *naivePlan) instead(ip string) (state State, key, first string) {
+// replacement returns the key that is used if a part is missing.
+func (p *naivePlan) replacement(ip string) (state State, key, first string) {
 	switch p.missing {
 	case MissingSkip:
 		return Skipped, "", ""
@@ -155,31 +156,30 @@ func (p *naivePlan) instead(ip string) (state State, key, first string) {
 	return Complete, "instead " + first, first
 }
 
-// A part's placeholders by its kind, and what is constant in it.
+// The kinds of parts, by their placeholders and constants.
 const (
 	kindHeader   = iota // one placeholder
-	kindPrefixed        // a constant before it
+	kindPrefixed        // a constant before a placeholder
 	kindHalves          // two placeholders
-	kindConstant        // nothing else
+	kindConstant        // no placeholder
 	numKinds
 )
 
 const constantPart = "::ffff:192.0.2.1"
 
-// parts are a key as a zone has it.
+// parts is the key of a zone.
 type parts struct {
 	Key     []string
 	missing string
 	v4, v6  int
 }
 
-// expand writes the one shorthand that these tests use in full.
+// expand expands the only shorthand that these tests use.
 func expand(s string) string { return strings.ReplaceAll(s, "{header.", "{http.request.header.") }
 
 func (z *parts) plan() (*Plan, error) { return NewPlan(z.Key, expand, z.missing, &z.v4, &z.v6) }
 
-// keyOfKinds is a key that has parts of those kinds, and the plan that a
-// naive reader makes of it.
+// keyOfKinds returns a key with parts of those kinds, and its naive plan.
 func keyOfKinds(kinds []int, missing string, v4, v6 int) (*parts, *naivePlan) {
 	z := &parts{missing: missing, v4: v4, v6: v6}
 	p := &naivePlan{missing: missing, v4: v4, v6: v6}
@@ -194,8 +194,8 @@ func keyOfKinds(kinds []int, missing string, v4, v6 int) (*parts, *naivePlan) {
 	return z, p
 }
 
-// requestOfParts is a request with those parts, and the parts that it has, to
-// which the constants belong.
+// requestOfParts returns a request with those values in its headers, and the parts of
+// its key, constants included.
 func requestOfParts(kinds []int, values []string, ip string) (*http.Request, []string) {
 	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{}}
 	r = r.WithContext(context.WithValue(context.Background(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: ip}))

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// naiveOverride is how exact an override is in each part, if it matches: 0 for
-// any, 1 and more for a network, exactly for the part itself.
+// exactly is the specificity of a part that matches one value. It is 0 for *, and
+// 1 plus the length of the prefix for a network.
 const exactly = 1 << 10
 
-// naiveMatch says how exact an override is for a key, or nil if it is for
-// others.
+// naiveMatch returns the specificity of each part of an override, or nil if it does
+// not match the key.
 func (p *naivePlan) naiveMatch(override, values []string) (exact []int) {
 	for i, s := range override {
 		e, ok := p.naiveMatch1(i, s, values[i])
@@ -41,7 +41,7 @@ func (p *naivePlan) naiveMatch1(i int, s, value string) (exact int, ok bool) {
 	return exactly, p.part(i, s) == p.part(i, value)
 }
 
-// naivePrefix reads a CIDR.
+// naivePrefix parses a CIDR.
 func naivePrefix(s string) (addr []byte, bits int) {
 	text, length, ok := strings.Cut(s, "/")
 	bits, err := strconv.Atoi(length)
@@ -54,9 +54,9 @@ func naivePrefix(s string) (addr []byte, bits int) {
 	return addr, bits
 }
 
-// beats says whether an override that is as exact as a wins over one that is as
-// b for sure: it has more exact parts, or is more exact in one part and in none
-// less. Two that are neither are for the implementation to order.
+// beats says whether an override of specificity a must have precedence over one of b:
+// it has more exact parts, or is more specific in one part and less in none. Otherwise
+// the implementation chooses the order.
 func beats(a, b []int) bool {
 	exactA, exactB, more, less := 0, 0, false, false
 	for i := range a {
@@ -71,8 +71,7 @@ func beats(a, b []int) bool {
 	return exactA > exactB || more && !less
 }
 
-// randomOverrides are overrides and a key in which much is alike. A number
-// chooses them all.
+// randomOverrides returns overrides and a key with many equal parts, chosen by a seed.
 func randomOverrides(seed uint64) (list []string, key string) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	parts := 1 + r.IntN(3)
@@ -105,9 +104,8 @@ func randomOverrides(seed uint64) (list []string, key string) {
 	return list, line(value)
 }
 
-// FuzzOverride looks for the override of a key among many. The lists have an
-// override on each line, its parts between spaces; without a list the seed
-// makes one.
+// FuzzOverride finds the override of a key. A list has one override per line, with its
+// parts separated by spaces. If it is empty, the seed chooses one.
 func FuzzOverride(f *testing.F) {
 	for i, c := range [][2]string{
 		{"10.0.0.0/8 *\n10.1.0.0/16 *\n10.1.0.1 *\n10.1.0.1 gold\n* blocked", "10.1.0.1 blocked"},
@@ -141,7 +139,7 @@ func FuzzOverride(f *testing.F) {
 	})
 }
 
-// overrideCase is a key and the overrides that a zone has.
+// overrideCase is a key and the overrides of a zone.
 type overrideCase struct {
 	*testing.T
 	zone   *parts
@@ -170,7 +168,7 @@ func newOverrideCase(t *testing.T, values []string, shape uint16, v4, v6 int) *o
 	return k
 }
 
-// add gives the zone one override more, if that is one.
+// add adds an override to the zone, if it is valid.
 func (k *overrideCase) add(key []string) {
 	k.Helper()
 	v, err := k.plan.Pattern(key)
@@ -180,20 +178,20 @@ func (k *overrideCase) add(key []string) {
 		}
 		return
 	} else if wrong {
-		k.Errorf("override %q of a key with %d parts is taken", key, len(k.values))
+		k.Errorf("override %q of a key with %d parts is accepted", key, len(k.values))
 		return
 	}
 	k.list, k.keys = append(k.list, v), append(k.keys, key)
 }
 
-// isMappedPrefix says whether s is a network of IPv4-mapped addresses, which
-// has to be written as the IPv4 network it is.
+// isMappedPrefix says whether s is a network of IPv4-mapped addresses, which is
+// rejected: it must be written as an IPv4 network.
 func isMappedPrefix(s string) bool {
 	text, _, ok := strings.Cut(s, "/")
 	return ok && strings.Contains(text, ":") && len(naiveAddr(text)) == 4
 }
 
-// same says whether two overrides are for the same keys in all their parts.
+// same says whether two overrides match the same keys.
 func (k *overrideCase) same(a, b []string) bool {
 	for i := range a {
 		if k.naive.part(i, a[i]) != k.naive.part(i, b[i]) {
@@ -203,7 +201,7 @@ func (k *overrideCase) same(a, b []string) bool {
 	return true
 }
 
-// allExact says whether an override is for one key.
+// allExact says whether an override matches a single key.
 func (k *overrideCase) allExact(key []string) bool {
 	for i, s := range key {
 		if net, _ := naivePrefix(s); s == "*" || net != nil && !k.naive.mixed[i] {
@@ -213,8 +211,8 @@ func (k *overrideCase) allExact(key []string) bool {
 	return true
 }
 
-// stands says whether one of the overrides for one key stands twice.
-func (k *overrideCase) stands() bool {
+// duplicate says whether two overrides match the same single key.
+func (k *overrideCase) duplicate() bool {
 	for i, a := range k.keys {
 		for _, b := range k.keys[:i] {
 			if k.allExact(a) && k.allExact(b) && k.same(a, b) {
@@ -225,18 +223,18 @@ func (k *overrideCase) stands() bool {
 	return false
 }
 
-// check looks for the override and compares it with what a walk over all finds.
+// check finds the override of the key and compares it with all that match.
 func (k *overrideCase) check() {
 	k.Helper()
 	var x Index[int]
 	h := NewHasher("s")
-	twice := false
+	duplicate := false
 	for i, p := range k.list {
-		twice = !x.Add(p, h, i) || twice
+		duplicate = !x.Add(p, h, i) || duplicate
 	}
-	if twice != k.stands() {
-		k.Fatalf("overrides %q: one stands twice: %v, want %v", k.keys, twice, k.stands())
-	} else if twice {
+	if duplicate != k.duplicate() {
+		k.Fatalf("overrides %q: duplicate: %v, want %v", k.keys, duplicate, k.duplicate())
+	} else if duplicate {
 		return
 	}
 	at, ok := x.Find(&k.built, h.Hash(k.built.b))
@@ -246,7 +244,7 @@ func (k *overrideCase) check() {
 	for i, key := range k.keys {
 		exact := k.naive.naiveMatch(key, k.values)
 		if i == at && exact == nil {
-			k.Errorf("key %q: override %q, which is for others", k.values, key)
+			k.Errorf("key %q: override %q, which does not match", k.values, key)
 		}
 		if exact == nil || i == at {
 			continue
