@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// values are one of each kind of option.
+// values are the values of one option of each kind.
 type values struct {
 	text, secret, checked string
 	whole                 int
@@ -42,6 +42,7 @@ func read(v *values, lines string) error {
 	return v.set().Block(d)
 }
 
+// TestBlock parses one option of each kind.
 func TestBlock(t *testing.T) {
 	var v values
 	err := read(&v, "text a\nsecret b\nchecked c\nwhole 9\nbits 0\nduration 1d\nflag\nmany a b\nmany c")
@@ -54,6 +55,8 @@ func TestBlock(t *testing.T) {
 	}
 }
 
+// TestBlockErrors parses invalid options: the errors name the option and show no
+// secret.
 func TestBlockErrors(t *testing.T) {
 	for _, c := range []struct{ lines, want string }{
 		{"flag\ntext", "text: want a text, at Testfile:3"},

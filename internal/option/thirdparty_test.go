@@ -12,8 +12,8 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// lottery is an algorithm of somebody else. It reads its options with nothing
-// but Caddy's own means, and one of them takes two values.
+// lottery is a third-party algorithm. It reads its options with Caddy's dispenser
+// only, and one of them takes two values.
 type lottery struct {
 	algorithms.SlidingLog
 
@@ -39,7 +39,7 @@ func (l *lottery) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// terse is one that has options in JSON alone.
+// terse is a third-party algorithm that has options in JSON only.
 type terse struct{ lottery }
 
 func (*terse) CaddyModule() caddy.ModuleInfo {
@@ -48,9 +48,10 @@ func (*terse) CaddyModule() caddy.ModuleInfo {
 
 func (*terse) UnmarshalCaddyfile() {}
 
-// Algorithms from elsewhere bring their own options. They are registered here
-// and not beside the parser's other tests, whose errors name all algorithms.
-func TestForeignAlgorithm(t *testing.T) {
+// TestThirdPartyAlgorithm parses options of third-party algorithms. They are
+// registered in this package only, because the errors in the parser's other tests
+// name all algorithms.
+func TestThirdPartyAlgorithm(t *testing.T) {
 	caddy.RegisterModule((*lottery)(nil))
 	caddy.RegisterModule((*terse)(nil))
 	for _, c := range []struct{ rule, want string }{
