@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// hash spreads small numbers as the keys' hash does.
+// hash spreads small numbers over both words.
 func hash(i uint64) (hi, lo uint64) { return bits.Mul64(i+1, 0x9e3779b97f4a7c15) }
 
-// mixed is a better one: both words look random.
+// mixed is a better hash: both words are pseudorandom.
 func mixed(i uint64) (hi, lo uint64) {
 	r := rand.NewPCG(i, 7)
 	return r.Uint64(), r.Uint64()
@@ -22,8 +22,8 @@ func newDice() *Dice {
 	return &d
 }
 
-// TestDice takes every n-th throw, as keys do that come in turn: each of them is
-// as likely as any to count.
+// TestDice distributes throws over n keys in turn: each key is sampled equally
+// often.
 func TestDice(t *testing.T) {
 	dice := newDice()
 	t.Log("seed", *dice)
@@ -38,12 +38,13 @@ func TestDice(t *testing.T) {
 		for key, got := range counted {
 			// Six standard deviations from 10,000.
 			if got < 9_400 || got > 10_600 {
-				t.Errorf("key %d of %d was counted %d times of %d, want about %d", key, n, got, each, each/sampled)
+				t.Errorf("key %d of %d was sampled %d times of %d, want about %d", key, n, got, each, each/sampled)
 			}
 		}
 	}
 }
 
+// TestFewKeysAreExact counts fewer keys than a sketch keeps: all counts are exact.
 func TestFewKeysAreExact(t *testing.T) {
 	var s Sketch
 	dice := newDice()
@@ -64,7 +65,7 @@ func TestFewKeysAreExact(t *testing.T) {
 	for i, c := range top {
 		hi, lo := mixed(uint64(49 - i))
 		if c.Hi != hi || c.Lo != lo || c.Times != uint32(50-i) {
-			t.Errorf("place %d: %+v, want key %d", i, c, 49-i)
+			t.Errorf("rank %d: %+v, want key %d", i, c, 49-i)
 		}
 	}
 	if got := s.Top(3, now); len(got) != 3 {
@@ -72,8 +73,9 @@ func TestFewKeysAreExact(t *testing.T) {
 	}
 }
 
-// TestBusyAmongMillions hides twenty busy keys among ten million that come once.
-func TestBusyAmongMillions(t *testing.T) {
+// TestFrequentAmongMillions adds twenty frequent keys and ten million keys once each,
+// and logs how many of the frequent ones are found.
+func TestFrequentAmongMillions(t *testing.T) {
 	var s Sketch
 	dice := newDice()
 	seed := rand.Uint64()
@@ -82,7 +84,7 @@ func TestBusyAmongMillions(t *testing.T) {
 	const distinct = 10_000_000
 	now := func(i uint64) int64 { return int64(i) * 5 } // within a minute
 	for i := range uint64(distinct) {
-		if i%50 == 0 { // the busy ones are 2 % of all, 0.1 % each
+		if i%50 == 0 { // the frequent keys are 2 % of all, 0.1 % each
 			hi, lo := mixed(r.Uint64N(20))
 			s.Add(hi, lo, now(i), dice.Throw())
 		}
@@ -103,7 +105,8 @@ func TestBusyAmongMillions(t *testing.T) {
 	}
 }
 
-// TestHeavyKeysAreFound: what makes up more than its share is never missing.
+// TestHeavyKeysAreFound adds keys that are each a large part of all: none is
+// missing.
 func TestHeavyKeysAreFound(t *testing.T) {
 	seed := rand.Uint64()
 	t.Log("seed", seed)
@@ -111,7 +114,7 @@ func TestHeavyKeysAreFound(t *testing.T) {
 	var s Sketch
 	dice := newDice()
 	for i := range uint64(2_000_000) {
-		k := 1000 + i // comes once
+		k := 1000 + i // added once
 		if i%3 == 0 {
 			k = r.Uint64N(20) // 1.7 % each
 		}
@@ -131,6 +134,7 @@ func TestHeavyKeysAreFound(t *testing.T) {
 	}
 }
 
+// TestCountsFade checks that counts are halved each epoch.
 func TestCountsFade(t *testing.T) {
 	var s Sketch
 	dice := newDice()
@@ -147,7 +151,7 @@ func TestCountsFade(t *testing.T) {
 	if n := s.Add(hi, lo, at(7), dice.Throw()); n != 17 {
 		t.Errorf("two epochs later: %d, want 17", n)
 	}
-	if n := s.Add(hi, lo, at(6), dice.Throw()); n != 18 { // a clock that went back
+	if n := s.Add(hi, lo, at(6), dice.Throw()); n != 18 { // the clock was set back
 		t.Errorf("an epoch back: %d, want 18", n)
 	}
 	if top := s.Top(1, at(100)); len(top) != 0 {
@@ -155,8 +159,8 @@ func TestCountsFade(t *testing.T) {
 	}
 }
 
-// TestFastKeysAreSampled: the counts are right, about, at any pace, and exact
-// again when it slows down.
+// TestFastKeysAreSampled adds keys at high rates: the counts are estimates. At lower
+// rates they are exact again.
 func TestFastKeysAreSampled(t *testing.T) {
 	var s Sketch
 	dice := newDice()
@@ -179,19 +183,20 @@ func TestFastKeysAreSampled(t *testing.T) {
 	}
 	add(1, 100_000, 10)
 	if n := times(1); n < 90_000 || n > 110_000 || s.skip.Load() == 0 {
-		t.Errorf("100000 within a second count as %d, skip %d", n, s.skip.Load())
+		t.Errorf("100000 within a second: count %d, skip %d", n, s.skip.Load())
 	}
 	add(2, 3000, 1000)
 	if s.skip.Load() != 0 {
-		t.Error("a thousand a second are sampled")
+		t.Error("sampled at a thousand a second, want exact counts")
 	}
 	before := times(3)
 	add(3, 500, 1000)
 	if n := times(3) - before; n != 500 {
-		t.Errorf("500 at a thousand a second count as %d", n)
+		t.Errorf("500 at a thousand a second: count %d", n)
 	}
 }
 
+// TestConcurrentUse adds and reads from several goroutines.
 func TestConcurrentUse(t *testing.T) {
 	var s Sketch
 	var wg sync.WaitGroup
@@ -218,7 +223,7 @@ func BenchmarkAdd(b *testing.B) {
 	for i := range keys {
 		keys[i][0], keys[i][1] = mixed(uint64(i))
 	}
-	const now = 1 << 40 // as fast as can be
+	const now = 1 << 40 // constant: the highest rate
 	b.Run("one key", func(b *testing.B) {
 		var s Sketch
 		dice := newDice()
