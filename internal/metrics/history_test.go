@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// count adds decisions to a tally, in any lanes.
+// add counts decisions in random shards.
 func (c *Counters) add(o Outcome, n int) {
 	z := Zone{Counters: c}
 	for range n {
@@ -27,13 +27,13 @@ func wantPast(t *testing.T, h *History, zone string, since int64, passed, denied
 	}
 }
 
-// TestHistory goes through minutes of a zone, step by step.
+// TestHistory samples minutes of a zone, step by step.
 func TestHistory(t *testing.T) {
 	a, b := new(Counters), new(Counters)
-	a.add(Allowed, 7) // before anybody looked
+	a.add(Allowed, 7) // before the first sample
 	h := History{stop: func() {}}
 	h.Follow(map[string]*Counters{"a": a}, at(1000))
-	a.add(Denied, 5) // in a step that was not seen from its beginning
+	a.add(Denied, 5) // in a step that was followed in part
 	h.sample(at(1001))
 	wantPast(t, &h, "a", 0, nil, nil)
 	a.add(Allowed, 2)
@@ -43,18 +43,18 @@ func TestHistory(t *testing.T) {
 	a.add(Skipped, 9)
 	a.add(RefusedElsewhere, 9)
 	h.sample(at(1001) + 1)
-	wantPast(t, &h, "a", 0, nil, nil) // it has not ended
+	wantPast(t, &h, "a", 0, nil, nil) // the step has not ended
 	h.sample(at(1002))
 	wantPast(t, &h, "a", 0, []uint32{3}, []uint32{6})
 	h.sample(at(1003))
 	a.add(Allowed, 10)
-	h.sample(at(1007)) // the process was stopped: nobody knows when they came
+	h.sample(at(1007)) // the process was suspended: the decisions are distributed over the steps
 	wantPast(t, &h, "a", 0, []uint32{3, 0, 2, 3, 2, 3}, []uint32{6, 0, 0, 0, 0, 0})
 	wantPast(t, &h, "a", 1004, []uint32{2, 3}, []uint32{0, 0})
 	wantPast(t, &h, "a", 1006, nil, nil)
 	wantPast(t, &h, "a", 9999, nil, nil)
 
-	// Another configuration: what is known stays.
+	// The history survives another configuration.
 	h.Follow(map[string]*Counters{"a": a, "b": b}, at(1007))
 	b.add(Allowed, 1)
 	h.sample(at(1009))
@@ -65,11 +65,11 @@ func TestHistory(t *testing.T) {
 	}
 	h.Follow(map[string]*Counters{"b": b}, at(1009))
 	if s := h.Since([]string{"a", "none"}, 0); len(s.Zones) != 0 {
-		t.Errorf("zones that are gone: %+v", s)
+		t.Errorf("zones that are no longer followed: %+v", s)
 	}
 
-	// Nothing is kept for longer than it may be, and nothing of a time when
-	// nobody could look is made up.
+	// Only the last historySteps steps are kept. The decisions of steps without
+	// samples are distributed over them.
 	for i := range int64(2 * historySteps) {
 		b.add(Denied, int(i%7))
 		h.sample(at(1010 + i))
@@ -80,7 +80,7 @@ func TestHistory(t *testing.T) {
 	}
 	for i, n := range p.Denied {
 		if want := uint32(i+historySteps) % 7; n != want {
-			t.Fatalf("step %d: %d Denied, want %d", i, n, want)
+			t.Fatalf("step %d: %d denied, want %d", i, n, want)
 		}
 	}
 	b.add(Allowed, 1000*historySteps)
@@ -89,11 +89,12 @@ func TestHistory(t *testing.T) {
 		t.Errorf("after a long time: %v", p.Passed)
 	}
 	if size := unsafe.Sizeof(zoneHistory{}); size > 1280 {
-		t.Errorf("a zone's history has %d bytes", size)
+		t.Errorf("a zone's history has %d bytes, want at most 1280", size)
 	}
 }
 
-// BenchmarkHistory is what sampling a thousand zones takes, every two seconds.
+// BenchmarkHistory measures sampling a thousand zones, which is done every two
+// seconds.
 func BenchmarkHistory(b *testing.B) {
 	zones := make(map[string]*Counters)
 	for i := range 1000 {
