@@ -6,7 +6,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// TestFingerprintsAreBounded keeps the last ones.
+// TestFingerprintsAreBounded adds more fingerprints than are kept: the last ones
+// remain.
 func TestFingerprintsAreBounded(t *testing.T) {
 	var list fingerprints
 	key := func(i int) stores.Key { return stores.Key{Hi: uint64(i), Lo: 1} }
@@ -15,10 +16,10 @@ func TestFingerprintsAreBounded(t *testing.T) {
 	}
 	for i, want := range map[int]int{0: 0, 9: 0, 10: 1, maxFingerprints: 1, maxFingerprints + 9: 1, maxFingerprints + 10: 0} {
 		if got := list.of(key(i)); len(got) != want || want > 0 && got[0] != key(-i) {
-			t.Errorf("%d: %v, want %d", i, got, want)
+			t.Errorf("key %d: fingerprints %v, want %d", i, got, want)
 		}
 	}
 	if len(list.list) != maxFingerprints {
-		t.Errorf("%d are kept", len(list.list))
+		t.Errorf("%d fingerprints are kept, want the maximum", len(list.list))
 	}
 }

@@ -21,9 +21,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
-// sfString is a member of a structured field that is a string with parameters
-// that are integers, which is all that draft-ietf-httpapi-ratelimit-headers-10
-// has us send.
+// sfString is a member of a structured field: a string with integer parameters, the
+// only kind that draft-ietf-httpapi-ratelimit-headers-10 needs.
 type sfString struct {
 	text   string
 	params map[string]int64
@@ -35,8 +34,7 @@ var (
 	sfComma = regexp.MustCompile(`^[ \t]*,[ \t]*`)
 )
 
-// parseStrings reads a List of RFC 9651, section 3.1, of such members and of
-// nothing else.
+// parseStrings parses a List of RFC 9651, section 3.1, of such members only.
 func parseStrings(s string) (list []sfString, err error) {
 	for {
 		text := sfText.FindString(s)
@@ -48,7 +46,7 @@ func parseStrings(s string) (list []sfString, err error) {
 		m := sfString{unescaped, make(map[string]int64)}
 		for p := sfParam.FindStringSubmatch(s); p != nil; p = sfParam.FindStringSubmatch(s) {
 			if _, ok := m.params[p[1]]; ok {
-				return nil, fmt.Errorf("%s stands twice", p[1])
+				return nil, fmt.Errorf("%s is duplicate", p[1])
 			}
 			if m.params[p[1]], err = strconv.ParseInt(p[2], 10, 64); err != nil {
 				return nil, err
@@ -69,7 +67,7 @@ func parseStrings(s string) (list []sfString, err error) {
 	}
 }
 
-// TestParseStrings holds the parser to be one that refuses.
+// TestParseStrings checks what the parser accepts and rejects.
 func TestParseStrings(t *testing.T) {
 	for in, ok := range map[string]bool{
 		`"a"`: true, `"a";q=1, "b" , "c";w=0;  q=-5`: true, `"\"\\"`: true, `"";q=999999999999999`: true,
@@ -78,25 +76,25 @@ func TestParseStrings(t *testing.T) {
 		`"a";q=1.5`: false, `"a";q=1000000000000000`: false, `"a";q=1;q=2`: false, `"a";q=--1`: false, `"a";q=+1`: false, `("a")`: false,
 	} {
 		if list, err := parseStrings(in); (err == nil) != ok {
-			t.Errorf("%s: %v, %v, want it read: %v", in, list, err, ok)
+			t.Errorf("%s: %v, %v, want it accepted: %v", in, list, err, ok)
 		}
 	}
 }
 
-// headerCase is a request that was decided, and what its headers must say.
+// headerCase is a decided request and the rules that its headers must report.
 type headerCase struct {
 	*testing.T
-	r     *rand.Rand
-	q     request
-	alone bool
-	now   int64
-	names []string
-	rules []algorithms.Rule
-	items []*stores.ZoneCheck // of each rule, with its number
-	nth   []int
+	r        *rand.Rand
+	q        request
+	fallback bool
+	now      int64
+	names    []string
+	rules    []algorithms.Rule
+	zones    []*stores.ZoneCheck // of each rule
+	nth      []int               // the index of each rule in its zone
 }
 
-// zoneOf makes a zone at random of what the fuzzing chose.
+// zoneOf returns a random zone with names and numbers of the fuzz input.
 func (c *headerCase) zoneOf(name, rule string, limit, window int64) *config.Zone {
 	z := &config.Zone{Name: name, Shadow: c.r.IntN(4) == 0}
 	for i := range c.r.IntN(6) {
@@ -120,7 +118,7 @@ func (c *headerCase) zoneOf(name, rule string, limit, window int64) *config.Zone
 	return z
 }
 
-// add gives the request a zone, if it is one.
+// add adds a zone to the request, if it is valid.
 func (c *headerCase) add(z *config.Zone) {
 	checked, err := z.Check()
 	if err != nil {
@@ -133,7 +131,7 @@ func (c *headerCase) add(z *config.Zone) {
 	}
 	res := zoneResult{zone: &Zone{Zone: z, Config: checked}, shadow: z.Shadow, set: set, rules: -1, duplicate: -1}
 	if counter := set.counter; c.r.IntN(6) > 0 {
-		if c.alone {
+		if c.fallback {
 			share := *set
 			share.counter = &stores.Counter{Rules: set.split(1e6 * (1 + c.r.Int64N(9))), InFlight: z.InFlight, Table: counter.Table}
 			res.set = &share
@@ -144,14 +142,14 @@ func (c *headerCase) add(z *config.Zone) {
 	c.q.zones = append(c.q.zones, res)
 }
 
-// decide asks a few times at random instants.
+// decide decides the request several times at random instants.
 func (c *headerCase) decide() {
 	store := memory.Store{Clock: func() int64 { return c.now }}
 	for range 1 + c.r.IntN(5) {
 		store.Decide(context.Background(), &c.q.check)
 		c.now += c.r.Int64N(1 << (1 + c.r.IntN(40)))
 	}
-	if c.alone {
+	if c.fallback {
 		c.q.check.Mode = stores.ModeFallback
 	}
 	for i := range c.q.zones {
@@ -163,12 +161,12 @@ func (c *headerCase) decide() {
 		for r := range it.Results {
 			c.names = append(c.names, headerName(z.zone.Zone, r))
 			c.rules = append(c.rules, z.set.counter.Rules[r])
-			c.items, c.nth = append(c.items, it), append(c.nth, r)
+			c.zones, c.nth = append(c.zones, it), append(c.nth, r)
 		}
 	}
 }
 
-// headerName is the name of a rule in headers.
+// headerName returns the name of a rule in headers.
 func headerName(z *config.Zone, r int) string {
 	switch name := z.Rules[r].Name; {
 	case name != "":
@@ -179,13 +177,13 @@ func headerName(z *config.Zone, r int) string {
 	return z.Name
 }
 
-// greatestInteger is that of structured fields.
+// greatestInteger is the greatest integer of structured fields.
 const greatestInteger = 999_999_999_999_999
 
-// secondsUp are whole seconds, rounded up.
+// secondsUp returns whole seconds, rounded up.
 func secondsUp(us int64) int64 { return (us + 999_999) / 1_000_000 }
 
-// headers are those that a response would have.
+// headers returns the headers of a response.
 func (c *headerCase) headers() (h headers) {
 	if c.q.hasHeaders() {
 		c.q.fillHeaders(&h)
@@ -193,7 +191,7 @@ func (c *headerCase) headers() (h headers) {
 	return h
 }
 
-// values are those of the legacy headers, empty if there are none.
+// values returns the values of the legacy headers, empty if there are none.
 func (h *headers) values() (v [3]string) {
 	if h.legacy != nil {
 		v = *h.legacy
@@ -207,7 +205,7 @@ func (c *headerCase) checkDraft(h headers) {
 	names := c.names[:min(4, len(c.names))]
 	if len(names) == 0 {
 		if h.draft[atPolicy] != "" || h.draft[atLimit] != "" {
-			c.Errorf("headers %q and %q of no rule", h.draft[atPolicy], h.draft[atLimit])
+			c.Errorf("headers %q and %q, want none: there is no rule", h.draft[atPolicy], h.draft[atLimit])
 		}
 		return
 	}
@@ -220,7 +218,7 @@ func (c *headerCase) checkDraft(h headers) {
 		c.Fatalf("RateLimit-Policy: %s, RateLimit: %s, want them of %q", h.draft[atPolicy], h.draft[atLimit], names)
 	}
 	for i, name := range names {
-		res := c.items[i].Results[c.nth[i]]
+		res := c.zones[i].Results[c.nth[i]]
 		q := map[string]int64{"q": min(c.rules[i].Limit(), greatestInteger)}
 		if w := c.rules[i].Window(); w >= 1_000_000 {
 			q["w"] = secondsUp(w)
@@ -237,40 +235,40 @@ func (c *headerCase) checkDraft(h headers) {
 	}
 }
 
-// checkLegacy compares X-RateLimit-* with the rules: it is one of them, and
-// none is nearer to its limit.
+// checkLegacy compares X-RateLimit-* with the rules: they report one of the rules, and
+// no other is closer to its limit.
 func (c *headerCase) checkLegacy(h headers) {
 	c.Helper()
 	if len(c.names) == 0 {
 		if h.legacy != nil {
-			c.Errorf("headers %q of no rule", *h.legacy)
+			c.Errorf("headers %q, want none: there is no rule", *h.legacy)
 		}
 		return
 	}
 	got := h.values()
 	var chosen *big.Rat
 	for i := range c.names {
-		res := c.items[i].Results[c.nth[i]]
+		res := c.zones[i].Results[c.nth[i]]
 		want := [...]string{fmt.Sprint(c.rules[i].Limit()), fmt.Sprint(res.Remaining), fmt.Sprint(secondsUp(res.Reset))}
 		if got == want {
 			chosen = big.NewRat(res.Remaining, c.rules[i].Limit())
 		}
 	}
 	if chosen == nil {
-		c.Fatalf("headers %q are none of the rules", got)
+		c.Fatalf("headers %q, want those of one of the rules", got)
 	}
 	for i := range c.names {
-		res := c.items[i].Results[c.nth[i]]
+		res := c.zones[i].Results[c.nth[i]]
 		other, _ := big.NewRat(res.Remaining, c.rules[i].Limit()).Float64()
 		if f, _ := chosen.Float64(); other < f {
-			c.Errorf("headers %q, and rule %s is nearer to its limit: %d of %d", got, c.names[i], res.Remaining, c.rules[i].Limit())
+			c.Errorf("headers %q, want those of rule %s, which is closer to its limit: %d of %d", got, c.names[i], res.Remaining, c.rules[i].Limit())
 		}
 	}
 }
 
-// FuzzHeaders decides by random zones and reads the headers with a parser of
-// structured fields: they are of the first rules, in order, in numbers that a
-// structured field can hold.
+// FuzzHeaders decides checks of random zones and parses the headers as structured
+// fields. They report the first rules, in order, with integers that a structured field
+// can hold.
 func FuzzHeaders(f *testing.F) {
 	for i, limit := range []int64{1, 5, 100, 1 << 32, 999_999_999_999_999, 1_000_000_000_000_000, 1 << 52} {
 		for j, window := range []int64{1, 1000, 999_999, 1_000_000, 1_000_001, 60_000_000, 1 << 52} {
@@ -283,7 +281,7 @@ func FuzzHeaders(f *testing.F) {
 			return // not an input of this target
 		}
 		r := rand.New(rand.NewPCG(seed, 3))
-		c := &headerCase{T: t, r: r, now: now, alone: r.IntN(3) == 0}
+		c := &headerCase{T: t, r: r, now: now, fallback: r.IntN(3) == 0}
 		c.q.l = new(Limiter)
 		for i := range 1 + r.IntN(3) {
 			c.add(c.zoneOf(zone+strings.Repeat("x", i), rule, limit, window))

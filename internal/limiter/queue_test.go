@@ -6,8 +6,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// TestQueueKeepsNoKeys: what leaves the queue leaves nothing behind, and it is the
-// next one's turn.
+// TestQueueKeepsNoKeys checks that a waiter that leaves the queue passes the turn to
+// the next of its key, and that no key remains.
 func TestQueueKeepsNoKeys(t *testing.T) {
 	var q waitQueue
 	isTurn := func(w *waiter) bool {
@@ -27,23 +27,23 @@ func TestQueueKeepsNoKeys(t *testing.T) {
 		k := stores.Key{Lo: uint64(i % 20)}
 		w, ok := q.join(k)
 		if !ok {
-			t.Fatalf("%d wait, one more does not", i)
+			t.Fatalf("%d waiting: join failed", i)
 		}
 		if isTurn(w) != (i < 20) {
-			t.Errorf("%d: its turn: %v", i, isTurn(w))
+			t.Errorf("waiter %d: its turn: %v", i, isTurn(w))
 		}
 		all = append(all, queued{k, w})
 	}
 	if _, ok := q.join(stores.Key{}); ok {
-		t.Errorf("%d wait, and one more", maxWaiting)
+		t.Errorf("%d waiting: join succeeded, want the queue full", maxWaiting)
 	}
 	for i, w := range all {
 		if !isTurn(w.w) {
-			t.Errorf("%d: not its turn, though it is the oldest", i)
+			t.Errorf("waiter %d: not its turn, though it is the oldest of its key", i)
 		}
 		q.leave(w.key, w.w)
 	}
 	if q.waiting != 0 || len(q.keys) != 0 {
-		t.Errorf("%d wait under %d keys, want none", q.waiting, len(q.keys))
+		t.Errorf("%d waiting under %d keys, want none", q.waiting, len(q.keys))
 	}
 }
