@@ -7,6 +7,7 @@ import (
 	"unicode"
 )
 
+// TestParse parses valid documents.
 func TestParse(t *testing.T) {
 	d, err := Parse([]byte(`{"zones": {"a": {"enabled": false, "shadow": true, "rules": [{"limit": 1, "window": "1s"}], "overrides": []}, "b": {"rules": null}}}`))
 	if err != nil {
@@ -25,11 +26,11 @@ func TestParse(t *testing.T) {
 		}
 	}
 	if d.Of("c") != nil || (*Document)(nil).Of("a") != nil {
-		t.Error("a zone of which nothing is said")
+		t.Error("a zone that is not in the document, want nil")
 	}
 }
 
-// What is wrong is named, and where it is.
+// TestParseErrors checks that errors name what is wrong, and where.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                     "line 1, column 1: no JSON",
@@ -73,6 +74,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+// TestAtJoinsPointers joins the JSON pointers of nested errors.
 func TestAtJoinsPointers(t *testing.T) {
 	err := At("/zones", At("/a", At("/rules/0", errors.New("wrong"))))
 	if err.Error() != "/zones/a/rules/0: wrong" {
@@ -80,6 +82,7 @@ func TestAtJoinsPointers(t *testing.T) {
 	}
 }
 
+// FuzzParse parses arbitrary bytes: into a document or an error of bounded length.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"zones": {"a": {"enabled": false, "rules": [{"limit": 1, "window": "1s"}]}}}`))
 	f.Add([]byte(`{"zones": {"a": {"overrides": [{"key": ["x"], "rules": [{"limit": 0, "window": 1}]}]}}}`))
@@ -87,10 +90,10 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d, err := Parse(text)
 		if (d == nil) == (err == nil) {
-			t.Fatalf("%v and %v", d, err)
+			t.Fatalf("document %v and error %v, want one of them", d, err)
 		}
 		if err != nil && len(err.Error()) > 2000 {
-			t.Errorf("an error of %d bytes", len(err.Error()))
+			t.Errorf("an error of %d bytes, want at most 2000", len(err.Error()))
 		}
 	})
 }

@@ -21,33 +21,33 @@ import (
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
-// heard is a sink that remembers.
-type heard struct {
+// recorder is a sink that records what it receives.
+type recorder struct {
 	mu        sync.Mutex
 	documents []string
 	unchanged int
 	errs      []error
 }
 
-func (h *heard) Document(text []byte) {
+func (h *recorder) Document(text []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.documents = append(h.documents, string(text))
 }
 
-func (h *heard) Unchanged() {
+func (h *recorder) Unchanged() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.unchanged++
 }
 
-func (h *heard) Failed(err error) {
+func (h *recorder) Failed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.errs = append(h.errs, err)
 }
 
-func (h *heard) last() string {
+func (h *recorder) last() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.documents) == 0 {
@@ -56,30 +56,30 @@ func (h *heard) last() string {
 	return h.documents[len(h.documents)-1]
 }
 
-func (h *heard) count() (documents, errs int) {
+func (h *recorder) count() (documents, errs int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.documents), len(h.errs)
 }
 
-func until(t *testing.T, what string, ok func() bool) {
+func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("not within 20s: %s", what)
 		}
 	}
 }
 
-// watch follows a source until the test ends.
-func watch(t *testing.T, s Source) *heard {
+// watch watches a source until the test ends.
+func watch(t *testing.T, s Source) *recorder {
 	t.Helper()
 	if p, ok := s.(caddy.Provisioner); ok {
 		if err := p.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h := new(heard)
+	h := new(recorder)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { Watch(ctx, s, h) })
@@ -87,12 +87,13 @@ func watch(t *testing.T, s Source) *heard {
 	return h
 }
 
+// TestFileIsWatched creates, replaces and overwrites a file.
 func TestFileIsWatched(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.json")
 	h := watch(t, &File{Path: path, Interval: caddy.Duration(time.Hour)})
-	until(t, "an error, for there is no file", func() bool { _, errs := h.count(); return errs > 0 })
+	waitFor(t, "an error about a missing file", func() bool { _, errs := h.count(); return errs > 0 })
 	for i, text := range []string{"one", "two!", "three"} {
-		if i == 1 { // replaced, as editors do
+		if i == 1 { // replaced, as by an editor
 			if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -102,11 +103,13 @@ func TestFileIsWatched(t *testing.T) {
 		} else if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		until(t, text, func() bool { return h.last() == text })
+		waitFor(t, text, func() bool { return h.last() == text })
 	}
 }
 
-func TestFileRefusesWhatIsNoFile(t *testing.T) {
+// TestFileRejectsIrregularFiles fetches paths that are no regular files, too large, or
+// empty.
+func TestFileRejectsIrregularFiles(t *testing.T) {
 	dir := t.TempDir()
 	pipe, large, empty := filepath.Join(dir, "pipe"), filepath.Join(dir, "large"), filepath.Join(dir, "empty")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -129,11 +132,13 @@ func TestFileRefusesWhatIsNoFile(t *testing.T) {
 	}
 }
 
-func TestHTTPAsksWhetherItChanged(t *testing.T) {
-	var asked, sent atomic.Int64
+// TestHTTPConditionalRequests checks that a document is sent once while its ETag
+// remains the same.
+func TestHTTPConditionalRequests(t *testing.T) {
+	var requests, sent atomic.Int64
 	t.Setenv("RULES_TOKEN", "secret")
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
+		requests.Add(1)
 		if r.Header.Get("Authorization") != "Bearer secret" {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
@@ -148,16 +153,17 @@ func TestHTTPAsksWhetherItChanged(t *testing.T) {
 	}))
 	defer srv.Close()
 	h := watch(t, &HTTP{URL: srv.URL, BearerToken: "{env.RULES_TOKEN}", Interval: caddy.Duration(time.Second)})
-	until(t, "three questions", func() bool { return asked.Load() >= 3 })
+	waitFor(t, "three requests", func() bool { return requests.Load() >= 3 })
 	if n, errs := h.count(); n != 1 || errs != 0 || sent.Load() != 1 || h.last() != "document" {
-		t.Errorf("%d documents, %d errors, %d sent", n, errs, sent.Load())
+		t.Errorf("%d documents, %d errors, %d sent, want 1, 0 and 1", n, errs, sent.Load())
 	}
 }
 
-// TestHTTPHostile has servers that do all they can.
-func TestHTTPHostile(t *testing.T) {
+// TestHTTPHostileServers fetches from servers with large, endless, slow and redirecting
+// responses. The token is sent to no other host, and no error shows it.
+func TestHTTPHostileServers(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("another host was asked, with %q", r.Header.Get("Authorization"))
+		t.Errorf("a request to another host, with %q", r.Header.Get("Authorization"))
 	}))
 	defer other.Close()
 	mux := http.NewServeMux()
@@ -209,6 +215,7 @@ func TestHTTPHostile(t *testing.T) {
 	}
 }
 
+// TestHTTPURLs checks that only https, or http on the loopback, is accepted.
 func TestHTTPURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://rules.example.com/x": "", "http://localhost:1/x": "", "http://127.0.0.1/x": "", "http://[::1]:8/x": "",
@@ -222,40 +229,42 @@ func TestHTTPURLs(t *testing.T) {
 	}
 }
 
-func TestRedisIsHeard(t *testing.T) {
+// TestRedisIsWatched changes a key and publishes that. A change whose message is lost
+// is found when the connection is opened again.
+func TestRedisIsWatched(t *testing.T) {
 	srv := redistest.Start(t)
 	ctx := context.Background()
 	c := redis.NewClient(&redis.Options{Addr: srv.Addr})
 	defer func() { _ = c.Close() }()
 	h := watch(t, &Redis{Key: "diana:rules", Address: "redis://" + srv.Addr, Interval: caddy.Duration(time.Hour)})
-	until(t, "an error, for there is no key", func() bool { _, errs := h.count(); return errs > 0 })
+	waitFor(t, "an error about a missing key", func() bool { _, errs := h.count(); return errs > 0 })
 	for _, text := range []string{"one", "two"} {
 		c.Set(ctx, "diana:rules", text, 0)
 		c.Publish(ctx, "diana:rules", "")
-		until(t, text, func() bool { return h.last() == text })
+		waitFor(t, text, func() bool { return h.last() == text })
 	}
 	c.Set(ctx, "diana:rules", strings.Repeat("x", 2*MaxSize), 0)
 	c.Publish(ctx, "diana:rules", "")
-	until(t, "an error, for it is too large", func() bool {
+	waitFor(t, "an error about the size", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return errors.Is(h.errs[len(h.errs)-1], errTooLarge)
 	})
-	// A message that is lost with its connection is made good by the next one.
+	// The message of this change is lost with its connection.
 	c.Set(ctx, "diana:rules", "three", 0)
 	c.ClientKillByFilter(ctx, "TYPE", "pubsub")
-	until(t, "three", func() bool { return h.last() == "three" })
+	waitFor(t, "three", func() bool { return h.last() == "three" })
 }
 
-// TestManyChanges changes a document a hundred times a second and more: it is
-// read ten times a second at most, and the last one is never missed.
-func TestManyChanges(t *testing.T) {
+// TestFrequentChanges changes a document more than a hundred times a second. It is
+// read at most ten times a second, and the last change is not missed.
+func TestFrequentChanges(t *testing.T) {
 	srv := redistest.Start(t)
 	ctx := context.Background()
 	c := redis.NewClient(&redis.Options{Addr: srv.Addr})
 	defer func() { _ = c.Close() }()
 	h := watch(t, &Redis{Key: "r", Address: "redis://" + srv.Addr, Interval: caddy.Duration(time.Hour)})
-	begun := time.Now()
+	start := time.Now()
 	last := ""
 	for i := range 300 {
 		last = fmt.Sprint("document ", i)
@@ -263,13 +272,14 @@ func TestManyChanges(t *testing.T) {
 		c.Publish(ctx, "r", "")
 		time.Sleep(5 * time.Millisecond)
 	}
-	until(t, last, func() bool { return h.last() == last })
+	waitFor(t, last, func() bool { return h.last() == last })
 	n, _ := h.count()
-	if most := int(time.Since(begun)/minGap) + 2; n > most {
-		t.Errorf("%d documents in %v, want at most %d", n, time.Since(begun), most)
+	if most := int(time.Since(start)/minGap) + 2; n > most {
+		t.Errorf("%d documents in %v, want at most %d", n, time.Since(start), most)
 	}
 }
 
+// TestRedisWithoutAddressOrStore checks invalid configurations of a Redis source.
 func TestRedisWithoutAddressOrStore(t *testing.T) {
 	r := &Redis{Key: "k"}
 	if err := r.Provision(caddy.Context{}); err != nil {
