@@ -11,6 +11,7 @@ import (
 	"github.com/dianalimiter/diana/scripts/assemble"
 )
 
+// TestDecideIsFresh checks that decide.lua is what go generate writes.
 func TestDecideIsFresh(t *testing.T) {
 	want, err := assemble.Script(os.DirFS(".."))
 	if err != nil {
@@ -21,7 +22,8 @@ func TestDecideIsFresh(t *testing.T) {
 	}
 }
 
-// TestCodes checks that each algorithm has the code of its own text in decide.lua.
+// TestCodes checks that the code of each algorithm is that of its function in
+// decide.lua.
 func TestCodes(t *testing.T) {
 	_, load, _ := strings.Cut(decide, "local function load(code)\n")
 	for code, a := range []algorithms.Algorithm{
@@ -44,8 +46,8 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestBuiltInScript checks that a program without third-party algorithms runs
-// decide.lua as it is.
+// TestBuiltInScript checks that a program without third-party algorithms runs the
+// unchanged decide.lua.
 func TestBuiltInScript(t *testing.T) {
 	if Decide().Text != decide {
 		t.Error("the script is not decide.lua")
@@ -65,7 +67,7 @@ func (o other) Lua() string                   { return o.lua }
 // TestThirdPartyAlgorithms checks that functions are added and nothing else is
 // changed, and that algorithms with the same Lua share a function.
 func TestThirdPartyAlgorithms(t *testing.T) {
-	const long = "return [[\n\n two\n]]" // a text that must not be indented
+	const long = "return [[\n\n two\n]]" // with a long string, which must not be indented
 	a := other{name: "x.a", lua: long}
 	b := other{name: "x.b", lua: "return b -- no line end"}
 	c := other{name: "x.c", lua: long}

@@ -6,7 +6,7 @@ import (
 	"testing/fstest"
 )
 
-// TestInline checks the result of a chunk that can be inlined.
+// TestInline inlines a chunk.
 func TestInline(t *testing.T) {
 	got, err := inline(`-- About it.
 local unpack, pack = struct.unpack, struct.pack
@@ -38,7 +38,7 @@ rule_j = j + 8
 	}
 }
 
-// TestInlineForm checks that chunks of another form are not inlined.
+// TestInlineForm checks that chunks of any other form are rejected.
 func TestInlineForm(t *testing.T) {
 	const head, args, end = "local unpack, pack = struct.unpack, struct.pack\n\nreturn function(v, i, s, j, t, n, p)\n", "  local L, i = unpack('<d', v, i)\n", "  return true, s, i, j\nend\n"
 	if _, err := inline(head + args + "  local x = 1\n" + end); err != nil {
@@ -54,7 +54,7 @@ func TestInlineForm(t *testing.T) {
 		"names of other variables": strings.Replace(head, "local unpack, pack", "local u, p", 1) + args + end,
 	} {
 		if text, err := inline(chunk); err == nil {
-			t.Errorf("%s is inlined:\n%s", name, text)
+			t.Errorf("%s: inlined, want an error:\n%s", name, text)
 		}
 	}
 }
