@@ -129,6 +129,18 @@ type Verdict struct {
 	Held bool
 }
 
+// Extender is a [Rule] whose windows begin with a request. A key that moves between a
+// counter of its own and one that it shares would meet the end of another key's window
+// in addition to the end of its own. So a charge to a shared counter, or to a state that
+// was copied from one, extends the window.
+type Extender interface {
+	Rule
+
+	// Extend counts what the state has been charged as if its window had begun at
+	// now.
+	Extend(s State, now int64)
+}
+
 // Rule is an algorithm with a limit and a window, which operates on the state of
 // one key. A Rule has no state of its own and is safe for concurrent use. Costs are
 // at least 1; times are not negative.

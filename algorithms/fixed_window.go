@@ -119,6 +119,9 @@ func (f *fixedWindow) add(s State, now, cost int64) {
 	s[1] = used + cost
 }
 
+// Extend implements [Extender]. Windows that are aligned are the same in every counter.
+func (f *fixedWindow) Extend(s State, now int64) { s[0] = f.start(now) }
+
 func (f *fixedWindow) Charge(s State, now, cost, _ int64) { f.add(s, now, cost) }
 
 func (f *fixedWindow) Owe(s State, now, cost int64) {

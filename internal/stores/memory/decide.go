@@ -40,6 +40,9 @@ type location struct {
 	slot  []int64 // the key's own; nil: none yet
 	from  []int64 // what the decision reads: the key's slot, a shared counter, or nil
 
+	// shared says that what is charged to p.from was charged for other keys too.
+	shared bool
+
 	// only is the state of the slot's only rule while no other key of the
 	// shard can have been looked up. nil: look it up again.
 	only algorithms.State
@@ -188,10 +191,20 @@ func (p *location) take(z *stores.ZoneCheck, now, turn int64) {
 				st = s.states.at(&t.layout, p.from, i)
 			}
 			r.Charge(st, now, z.Cost, turn)
+			if p.shared {
+				extend(r, st, now)
+			}
 			s.states.keep(&t.layout, p.from, i, st)
 		}
 	}
 	z.Charged = true
+}
+
+// extend extends the window of a rule that has one.
+func extend(r algorithms.Rule, s algorithms.State, now int64) {
+	if e, ok := r.(algorithms.Extender); ok {
+		e.Extend(s, now)
+	}
 }
 
 // ensure ensures that p.from can be charged: it inserts the zone's key, or else
@@ -206,13 +219,14 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 		if p.slot = t.insert(s, z.Key, p.mix, z.Rules, now); p.slot != nil {
 			if bucket != nil {
 				s.states.copy(&t.layout, p.slot, bucket)
+				p.shared = true
 			}
 			p.from = p.slot
 			return
 		}
 	}
 	t.overflows.Add(1)
-	z.Overflowed = true
+	z.Overflowed, p.shared = true, true
 	p.from = s.overflow.make(&t.layout, &s.states, z.Group, z.Rules, now)
 }
 

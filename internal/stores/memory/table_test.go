@@ -56,6 +56,40 @@ func TestTableEqualsMap(t *testing.T) {
 	}
 }
 
+// TestKeyMovesToSharedCounter checks that a key whose window has ended, and whose slot
+// another key got, does not meet the end of a shared counter's window as well: that
+// would be a third window within the length of one.
+func TestKeyMovesToSharedCounter(t *testing.T) {
+	const limit, window = 3, 1_000_000
+	now := int64(storestest.Hour)
+	start := now
+	local := &Store{Clock: func() int64 { return now }}
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
+	c.Table = NewTable(c.Rules, false, 1)
+	admitted := 0 // of key 1, after 0.9 windows
+	for _, step := range []struct {
+		at    int64 // in hundredths of a window
+		key   uint64
+		times int
+	}{{0, 1, 1}, {50, 2, 1}, {99, 1, 5}, {100, 3, 1}, {110, 1, 5}, {150, 1, 5}, {189, 1, 5}} {
+		now = start + step.at*window/100
+		for range step.times {
+			check := storestest.CheckOfKey(c, step.key)
+			check.Zones[0].Group = 7
+			local.Decide(context.Background(), check)
+			if check.Admitted && step.key == 1 && step.at >= 90 {
+				admitted++
+			}
+		}
+	}
+	if admitted > 2*limit {
+		t.Errorf("%d admitted within a window, bound %d", admitted, 2*limit)
+	}
+	if TableOf(c).Overflows() == 0 {
+		t.Error("no key used a shared counter")
+	}
+}
+
 // TestFullTableKeepsBound floods a small table with more keys than it has slots. No
 // key is admitted more often than its rules allow, though it moves between slots and
 // shared counters, and no key in debt is evicted.
