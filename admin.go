@@ -21,17 +21,17 @@ func init() {
 	caddy.RegisterModule((*adminAPI)(nil))
 }
 
-// adminAPI is what Caddy's admin endpoint answers about rate limits, below
-// /rate_limit/. Who may ask is Caddy's to say: by its address, its origins and,
+// adminAPI adds routes about rate limits, below /rate_limit/, to Caddy's admin
+// endpoint. Caddy controls access to them by the endpoint's address, its origins and,
 // for a remote endpoint, its access control.
 //
-//	GET    /rate_limit/                     a live page
-//	GET    /rate_limit/zones                rules in force, stores, counts
-//	GET    /rate_limit/history              what zones let pass and denied in the last minutes
-//	GET    /rate_limit/zones/<zone>/key     where a key stands; nothing is charged
-//	DELETE /rate_limit/zones/<zone>/key     forgets a key, everywhere
+//	GET    /rate_limit/                     the live page
+//	GET    /rate_limit/zones                active rules, stores and counts
+//	GET    /rate_limit/history              decisions of the last minutes, by zone
+//	GET    /rate_limit/zones/<zone>/key     the state of a key; nothing is charged
+//	DELETE /rate_limit/zones/<zone>/key     resets a key on all instances
 //	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
-//	POST   /rate_limit/explain              what would become of a request
+//	POST   /rate_limit/explain              the decision about a described request
 type adminAPI struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -44,7 +44,7 @@ func (api *adminAPI) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{{Pattern: cli.Prefix, Handler: caddy.AdminHandlerFunc(api.serve)}}
 }
 
-// serve finds the endpoint. Only exact paths are answered.
+// serve routes a request by its exact path.
 func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if r.URL.Path == cli.Prefix {
@@ -81,7 +81,7 @@ func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, history, zones/<zone>/key, zones/<zone>/top or explain", r.URL.EscapedPath()))
 }
 
-// key answers for, or resets, the key that a query names.
+// key serves the state of the key in the query, or resets the key.
 func (api *adminAPI) key(w http.ResponseWriter, r *http.Request, app *App, zone string) error {
 	z := app.registry.Zone(zone)
 	if z == nil {
@@ -115,11 +115,11 @@ func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) 
 	return answerJSON(w, v)
 }
 
-// answerJSON writes JSON in which nothing can be taken for HTML.
+// answerJSON writes v as JSON, with the characters that are special in HTML escaped.
 func answerJSON(w http.ResponseWriter, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	if _, numbers := v.(metrics.Minutes); !numbers { // which would stand one to a line
+	if _, numbers := v.(metrics.Minutes); !numbers { // indented, each number would take a line
 		enc.SetIndent("", " ")
 	}
 	if err := enc.Encode(v); err != nil {
@@ -131,8 +131,8 @@ func answerJSON(w http.ResponseWriter, v any) error {
 	return err
 }
 
-// servePage sends the live page. Caddy's admin endpoint answers a browser only
-// from its own origin, which the page's own requests name by their referrer.
+// servePage sends the live page. Its Referrer-Policy lets the page's own requests pass
+// the origin check of Caddy's admin endpoint.
 func servePage(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return wrongMethod(w, "GET")

@@ -25,11 +25,9 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// What the admin API answers, made from what the configuration that runs knows.
-
 func inSeconds(us int64) float64 { return float64(us) / 1e6 }
 
-// answerZones answers with everything that is in force.
+// answerZones returns the zones, stores and rules of the running configuration.
 func (a *App) answerZones() cli.Zones {
 	all := cli.Zones{Now: time.Now(), Stores: a.stores.answer(), Zones: []cli.Zone{}, Rules: a.answerSource(), Took: []cli.Timing{}}
 	for _, t := range metrics.Get().Timings() {
@@ -105,7 +103,7 @@ func (a *App) answerZone(z *limiter.Zone) cli.Zone {
 	return answer
 }
 
-// optionsOf returns an algorithm's own options, if any are set.
+// optionsOf returns the options of an algorithm as JSON; nil if none is set.
 func optionsOf(alg algorithms.Algorithm) json.RawMessage {
 	b, err := json.Marshal(alg)
 	if err != nil || string(b) == "{}" {
@@ -114,17 +112,17 @@ func optionsOf(alg algorithms.Algorithm) json.RawMessage {
 	return b
 }
 
-// historyQuery reads a query: zone for each zone that is wanted, and since.
+// historyQuery parses the parameters zone, which may be repeated, and since.
 func historyQuery(q url.Values) (zones []string, since int64, err error) {
 	if text := q.Get("since"); text != "" {
 		if since, err = strconv.ParseInt(text, 10, 64); err != nil || since < 0 || since == math.MaxInt64 {
-			return nil, 0, fmt.Errorf("since %q: want the number of a step, as last was", text[:min(len(text), 64)])
+			return nil, 0, fmt.Errorf("since %q: want the number of a step, such as the value of last", text[:min(len(text), 64)])
 		}
 	}
 	return q["zone"], since, nil
 }
 
-// targetIn reads a key from a query: part for each of its parts, or hash; and cost.
+// targetIn parses the parameters of a key: part, once for each part, or hash; and cost.
 func targetIn(z *limiter.Zone, q url.Values) (t limiter.Target, err error) {
 	cost := max(1, z.Config.Charge.Fixed)
 	if text := q.Get("cost"); text != "" {
@@ -136,14 +134,14 @@ func targetIn(z *limiter.Zone, q url.Values) (t limiter.Target, err error) {
 	if text := q.Get("hash"); text != "" {
 		k, ok := stores.ParseKey(text)
 		if !ok {
-			return t, fmt.Errorf("hash %q: want a key as zones/%s/top shows it", text[:min(len(text), 64)], z.Name)
+			return t, fmt.Errorf("hash %q: want a key in the form of zones/%s/top", text[:min(len(text), 64)], z.Name)
 		}
 		return limiter.Target{Key: k, Cost: cost}, nil
 	}
 	return z.Target(q["part"], cost)
 }
 
-// answerKey answers with what a zone would decide.
+// answerKey converts what a zone would decide to an answer.
 func answerKey(p limiter.Peeked) cli.Key {
 	k := cli.Key{
 		Zone: p.Zone.Name, Parts: p.Parts, Override: p.Override, Decision: p.Outcome.String(), Rule: p.Label,
@@ -171,13 +169,13 @@ func answerKey(p limiter.Peeked) cli.Key {
 	return k
 }
 
-// Where a key was reset.
+// Values of forgotten: where a key was reset.
 const (
 	resetEverywhere = "everywhere"
 	resetHere       = "in this instance"
 )
 
-// reset resets a key, and answers with where it stands now.
+// reset resets a key and returns its new state.
 func (a *App) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.Key {
 	where, failed := resetEverywhere, ""
 	err := a.registry.Reset(ctx, z, t.Key)
@@ -186,9 +184,9 @@ func (a *App) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.
 	}
 	if err != nil {
 		failed = logs.Short(err)
-		a.logger.Error("a key is forgotten in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), logs.Error(err))
+		a.logger.Error("a key was reset in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), logs.Error(err))
 	} else {
-		a.logger.Info("a key is forgotten", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
+		a.logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
 	}
 	k := answerKey(z.Peek(ctx, t))
 	k.Reset, k.Error = where, failed
@@ -197,7 +195,7 @@ func (a *App) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.
 
 const maxTop = 100
 
-// answerTop answers with a zone's busiest and most denied keys in this instance.
+// answerTop returns a zone's busiest and most denied keys in this instance.
 func answerTop(z *limiter.Zone) cli.Top {
 	t := cli.Top{Zone: z.Name, Busy: []cli.Hit{}, Denied: []cli.Hit{}}
 	if keys := z.TopKeys(); keys != nil {

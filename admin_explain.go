@@ -26,13 +26,13 @@ import (
 
 const maxExplain = 64 << 10
 
-// explain says which zones a described request would come to, what it would be
-// counted by, and which rule would deny it. It is charged to none.
+// explain returns which zones would apply to a described request, the keys it would
+// count by, and the rule that would deny it. Nothing is charged.
 func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error {
 	if r.Method != http.MethodPost {
 		return wrongMethod(w, "POST")
 	}
-	// A page elsewhere can send a form without asking first, but no JSON.
+	// A page of another origin can send a form without a CORS preflight, but not JSON.
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return adminError(http.StatusUnsupportedMediaType, errors.New("want Content-Type: application/json"))
 	}
@@ -59,7 +59,7 @@ func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error
 	return answerJSON(w, e.out)
 }
 
-// servers are those of the configuration that runs.
+// servers returns the HTTP servers of the running configuration.
 func (a *App) servers() (map[string]*caddyhttp.Server, error) {
 	v, err := a.ctx.AppIfConfigured("http")
 	if err != nil {
@@ -72,7 +72,7 @@ func (a *App) servers() (map[string]*caddyhttp.Server, error) {
 	return app.Servers, nil
 }
 
-// explainer walks the routes as a request would, without running anything.
+// explainer walks the routes that a request would take, without running their handlers.
 type explainer struct {
 	ctx    context.Context
 	d      *cli.Request
@@ -104,7 +104,8 @@ func (e *explainer) describe(d *cli.Request) (err error) {
 	return nil
 }
 
-// chosen are the servers that listen on the URL's port, or all if none does.
+// chosen returns the names of the servers that listen on the URL's port, or of all
+// servers if none does.
 func (e *explainer) chosen(servers map[string]*caddyhttp.Server) (names []string) {
 	port := e.url.Port()
 	if port == "" {
@@ -145,8 +146,7 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 
 const maxRouteDepth = 64
 
-// routes goes through the routes whose matchers apply, and reports whether the
-// request would come no further.
+// routes walks the routes that match, and reports whether the request would end there.
 func (e *explainer) routes(routes caddyhttp.RouteList) (ends bool) {
 	if e.depth++; e.depth > maxRouteDepth {
 		return true
@@ -187,7 +187,7 @@ func (e *explainer) route(route *caddyhttp.Route) (ends bool) {
 	return false
 }
 
-// handler says what a handler would decide, and reports whether it denies.
+// handler adds what a handler would decide, and reports whether it would deny.
 func (e *explainer) handler(h *Handler) (denies bool) {
 	out := cli.Handler{Server: e.name, Zones: []cli.Key{}}
 	applies, others, err := h.limiter.Explain(e.ctx, e.r)
@@ -204,8 +204,8 @@ func (e *explainer) handler(h *Handler) (denies bool) {
 	return e.out.Decision == metrics.Denied.String()
 }
 
-// sum adds a zone to the whole: the first that denies is named, and the longest
-// retry of all that do.
+// sum adds the decision of a zone to the explanation, which has the first zone that
+// denies and the longest retry of all that do.
 func (e *explainer) sum(k *cli.Key) {
 	if e.out.Decision == "none" {
 		e.out.Decision = metrics.Allowed.String()
@@ -220,7 +220,7 @@ func (e *explainer) sum(k *cli.Key) {
 	}
 }
 
-// discardWriter discards the answer to a request that is not made.
+// discardWriter is the response writer of a request that is not served.
 type discardWriter struct{}
 
 func (discardWriter) Header() http.Header         { return make(http.Header) }

@@ -24,18 +24,18 @@ import (
 
 const defaultMaxKeys = 1_000_000
 
-// appState is what the app keeps besides its configuration.
+// appState is the state of a provisioned app.
 type appState struct {
 	ctx      caddy.Context
 	logger   *zap.Logger
 	env      limiter.Environment
 	registry *limiter.Registry
 	stores   redisStores
-	follower *rules.Follower // nil: no source of rules is configured
+	follower *rules.Follower // nil: no rule source is configured
 	refs     pool.References
 
 	warned    map[string]bool // see App.warn
-	autoNames map[string]int  // how often each was given
+	autoNames map[string]int  // number of zones by automatic name
 }
 
 // Provision implements caddy.Provisioner.
@@ -82,16 +82,16 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// emitter emits events of the app.
+// emitter emits Caddy events.
 type emitter struct {
 	ctx caddy.Context
-	app *caddyevents.App // nil: there are none
+	app *caddyevents.App // nil: no events are emitted
 }
 
-// listens reports whether somebody subscribed to an event.
+// listens reports whether an event has subscribers.
 func (e emitter) listens(event string) bool { return e.app != nil && e.app.ShouldEmit(event) }
 
-// emit emits an event if somebody subscribed to it.
+// emit emits an event if it has subscribers.
 func (e emitter) emit(event string, data map[string]any) {
 	if e.listens(event) {
 		e.app.Emit(e.ctx, event, data)
@@ -107,7 +107,7 @@ func (a *App) Start() error {
 	return nil
 }
 
-// logBounds logs what the zones take at most.
+// logBounds logs the greatest number of keys of each zone and the memory they take.
 func (a *App) logBounds() {
 	type bound struct{ keys, bytes int64 }
 	zones := make(map[string]bound)
@@ -130,19 +130,19 @@ func (a *App) Stop() error {
 // Cleanup implements caddy.CleanerUpper.
 func (a *App) Cleanup() error { return a.refs.Release() }
 
-// running is the app of the configuration that runs. The next one starts before it is
-// stopped, and gives everything back to it if the rest of its configuration does not
-// start.
+// running is the app of the running configuration. On a reload the new app starts
+// before the old one is stopped; if the new configuration then fails to start, the old
+// app runs again.
 var running runningApp
 
 type runningApp struct {
 	mu     sync.Mutex
 	app    *App
-	before *App              // app's predecessor, while it has not been stopped
-	kinds  map[string]string // of the last one
+	before *App              // the predecessor of app until it is stopped
+	kinds  map[string]string // limiter.Registry.Kinds of the last app
 }
 
-// history is that of the process.
+// history is the history of decisions of the process.
 var history metrics.History
 
 func (r *runningApp) start(a *App) {
@@ -156,7 +156,7 @@ func (r *runningApp) start(a *App) {
 	a.lead()
 }
 
-// current returns the app of the configuration that runs; nil if none does.
+// current returns the app of the running configuration; nil if there is none.
 func (r *runningApp) current() *App {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,7 +166,7 @@ func (r *runningApp) current() *App {
 func (r *runningApp) stop(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.app != a { // another one runs in its place
+	if r.app != a { // its successor runs
 		r.before = nil
 		return
 	}
@@ -182,8 +182,8 @@ func (r *runningApp) stop(a *App) {
 	}
 }
 
-// lead makes this app the one that stores and the source of rules report to, and its
-// settings those of the tables. It may be called again.
+// lead makes stores and the rule source report to this app, and applies its max_keys to
+// the tables. It may be called again.
 func (a *App) lead() {
 	a.stores.lead()
 	for _, b := range a.registry.Bounds() {

@@ -26,14 +26,14 @@ import (
 )
 
 func init() {
-	// Not RegisterHandlerDirective: that one takes the matcher away before we
-	// see it, and the name of a one-line zone is made from it too.
+	// RegisterHandlerDirective would consume the matcher, from which the automatic name
+	// of a one-line zone is derived too.
 	httpcaddyfile.RegisterDirective("rate_limit", parseDirective)
 	httpcaddyfile.RegisterDirectiveOrder("rate_limit", httpcaddyfile.Before, "basic_auth")
 	httpcaddyfile.RegisterGlobalOption("rate_limit", parseGlobalOption)
 }
 
-// parseGlobalOption reads the global option:
+// parseGlobalOption parses the global option:
 //
 //	rate_limit {
 //		store redis <address...> {
@@ -69,7 +69,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	return httpcaddyfile.App{Name: "rate_limit", Value: caddyconfig.JSON(&app, nil)}, nil
 }
 
-// parseStore reads store redis <address...> and its block.
+// parseStore parses store redis <address...> and its block.
 func (a *App) parseStore(d *caddyfile.Dispenser) error {
 	at := d.Token()
 	const want = "redis and its address, such as store redis localhost:6379"
@@ -90,7 +90,7 @@ func (a *App) parseStore(d *caddyfile.Dispenser) error {
 	if err := s.Block(d); err != nil {
 		return err
 	}
-	if err := c.CheckWritten(true); err != nil {
+	if err := c.CheckUnresolved(true); err != nil {
 		return option.At(at, fmt.Errorf("store: %w", err))
 	}
 	for _, other := range a.Stores {
@@ -102,7 +102,7 @@ func (a *App) parseStore(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// storeOptions are those of a store.
+// storeOptions returns the options of a store's block.
 func storeOptions(c *config.RedisStore) *option.Set {
 	return &option.Set{
 		One: map[string]option.Parse{
@@ -122,7 +122,7 @@ func storeOptions(c *config.RedisStore) *option.Set {
 			"fallback_share": option.Text(&c.FallbackShare, "auto, or a fraction such as 0.25"),
 			"lease":          option.Duration(&c.Lease),
 		},
-		Check: func() error { return c.CheckWritten(false) },
+		Check: func() error { return c.CheckUnresolved(false) },
 	}
 }
 
@@ -154,7 +154,7 @@ func parseTLS(c *config.RedisStore) option.Parse {
 	}
 }
 
-// parseRules reads where rules from outside are:
+// parseRules parses the rule source:
 //
 //	rules redis <key> {
 //		address  <url>
@@ -168,7 +168,7 @@ func parseTLS(c *config.RedisStore) option.Parse {
 //		interval <duration>
 //	}
 //
-// Another source is a module that reads itself from a Caddyfile.
+// Any other name is a module that implements caddyfile.Unmarshaler.
 func (a *App) parseRules(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
 		return d.Errf("rules: want redis, http or file and where, such as rules redis diana:rules")
@@ -210,7 +210,7 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// directive is a rate_limit in a site. It has two forms:
+// directive is a rate_limit directive. It has two forms:
 //
 //	rate_limit [<matcher>] [<key>] <rate> [<algorithm>] [<rule options>] {
 //		name <name>
@@ -238,7 +238,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	if err != nil {
 		return nil, option.Located(h.Dispenser, err)
 	}
-	h.Next() // once more: the dispenser was reset
+	h.Next() // the directive's name again: ExtractMatcherSet resets the dispenser
 	c := &directive{Helper: h, at: h.Token(), matcher: matcher, zones: make(map[string]caddyfile.Token)}
 	parse := c.parseBlock
 	if h.CountRemainingArgs() > 0 {
@@ -250,11 +250,11 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 	return h.NewRoute(matcher, &c.handler), nil
 }
 
-// options are those of the handler.
+// options returns the options of the handler.
 func (c *directive) options() *option.Set {
 	return &option.Set{One: map[string]option.Parse{
 		"headers":         option.Checked(&c.handler.Headers, "draft, legacy, all or off", config.CheckHeaders),
-		"jitter":          fraction(&c.handler.Jitter),
+		"jitter":          parseJitter(&c.handler.Jitter),
 		"log_key":         option.Flag(&c.handler.LogKey),
 		"disable_metrics": option.Flag(&c.handler.DisableMetrics),
 		"distributed":     c.parseDistributed,
@@ -299,8 +299,8 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	if err := z.options().Block(d); err != nil {
 		return err
 	}
-	if z.zone.Inherited() {
-		return c.inherit(z, name)
+	if z.zone.HasEvents() {
+		return c.addCompat(z, name)
 	}
 	if err := config.CheckName(z.zone.Name); err != nil {
 		return option.At(at, err)
@@ -308,14 +308,15 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	return c.add(z)
 }
 
-// inherit takes a zone that is written for another plugin.
-func (c *directive) inherit(z *zoneParser, safe string) error {
+// addCompat adds a zone with the options of github.com/mholt/caddy-ratelimit to the
+// handler.
+func (c *directive) addCompat(z *zoneParser, safe string) error {
 	name := z.zone.Name
 	z.zone.Name = safe
 	if err := z.check(); err != nil {
 		return err
 	}
-	z.zone.Name = "" // it is its key
+	z.zone.Name = "" // the key of the map has it
 	if c.handler.RateLimits == nil {
 		c.handler.RateLimits = make(map[string]*config.Zone)
 	}
@@ -323,7 +324,7 @@ func (c *directive) inherit(z *zoneParser, safe string) error {
 	return nil
 }
 
-// add takes a zone that was read to its end.
+// add checks a zone and adds it to the handler.
 func (c *directive) add(z *zoneParser) error {
 	if err := z.check(); err != nil {
 		return err
@@ -332,7 +333,7 @@ func (c *directive) add(z *zoneParser) error {
 	return nil
 }
 
-// lineOptions are those of the block of the one-line form.
+// lineOptions returns the options of the block of the one-line form.
 func (c *directive) lineOptions(z *zoneParser) *option.Set {
 	s := z.options()
 	maps.Copy(s.One, c.options().One)
@@ -349,7 +350,7 @@ func (c *directive) lineOptions(z *zoneParser) *option.Set {
 	return s
 }
 
-// parseLine reads the one-line form.
+// parseLine parses the one-line form.
 func (c *directive) parseLine() error {
 	z := newZoneParser(c.Helper, c.at)
 	s := c.lineOptions(z)
@@ -361,7 +362,7 @@ func (c *directive) parseLine() error {
 	if at > 0 {
 		z.zone.Key = []string{args[0].Text}
 		s.Given("key", args[0])
-		if err := z.checkOptions(); err != nil {
+		if err := z.zone.CheckOptions(); err != nil {
 			return option.At(args[0], err)
 		}
 	}
@@ -386,8 +387,8 @@ func (c *directive) parseLine() error {
 	return c.add(z)
 }
 
-// rateAt returns which of the arguments on a line is the rate: the first, or
-// the second after a key.
+// rateAt returns the index of the rate among the arguments of the one-line form: 0, or
+// 1 after a key.
 func rateAt(args []caddyfile.Token) (int, error) {
 	isRate := func(i int) bool {
 		if i >= len(args) {
@@ -415,17 +416,16 @@ func rateAt(args []caddyfile.Token) (int, error) {
 	return 0, option.At(args[1], err)
 }
 
-// autoNames is where [directive.autoName] keeps what it gave, in the state of
-// an adaptation.
+// autoNames is the key, in the state of an adaptation, of the automatic names assigned
+// so far.
 const autoNames = "rate_limit.names"
 
-// autoName names the zone of a one-line directive by what it is, not by where
-// it stands, so that moving lines about does not rename it and lose its counts.
-// The same line read again, as a snippet's is for each of its imports, has the
-// same name; an equal one elsewhere has its own.
+// autoName returns the name of the zone of a one-line directive. It depends on the
+// definition and not on the position, so that moving the line neither renames the zone
+// nor resets its counts. Each import of a snippet gets the same name; equal lines at
+// different positions get different names.
 func (c *directive) autoName(z *config.Zone) string {
-	// Named routes have a state of their own, in which the names given to
-	// sites are not seen.
+	// Named routes have a state of their own, without the names assigned in sites.
 	def := config.DefinitionOf(c.matcher, z, c.IsNamedRoute())
 	name := config.AutoName(c.matcher, z, c.IsNamedRoute())
 
@@ -449,25 +449,23 @@ func (c *directive) autoName(z *config.Zone) string {
 	return name
 }
 
-// fraction reads a number from 0 to 1.
-func fraction(dst *float64) option.Parse {
-	return func(d *caddyfile.Dispenser) error {
-		var s string
-		return option.Checked(&s, "a number from 0 to 1, such as 0.1", func(v string) (err error) {
-			if *dst, err = strconv.ParseFloat(v, 64); err != nil || !(*dst >= 0 && *dst <= 1) {
-				return fmt.Errorf("jitter %q: want a number from 0 to 1, such as 0.1", v)
-			}
-			return nil
-		})(d)
-	}
+// parseJitter parses jitter <fraction>.
+func parseJitter(dst *float64) option.Parse {
+	const want = "a number from 0 to 1, such as 0.1"
+	return option.Checked(new(string), want, func(v string) (err error) {
+		if *dst, err = strconv.ParseFloat(v, 64); err != nil || !(*dst >= 0 && *dst <= 1) {
+			return fmt.Errorf("jitter %q: want %s", v, want)
+		}
+		return nil
+	})
 }
 
-// zoneParser reads a zone.
+// zoneParser parses a zone.
 type zoneParser struct {
 	httpcaddyfile.Helper
 	zone  *config.Zone
 	rules []*ruleParser           // of the zone and of its overrides
-	lines map[any]caddyfile.Token // where rules and overrides stand
+	lines map[any]caddyfile.Token // the positions of rules and overrides
 	at    caddyfile.Token
 }
 
@@ -475,7 +473,7 @@ func newZoneParser(h httpcaddyfile.Helper, at caddyfile.Token) *zoneParser {
 	return &zoneParser{Helper: h, zone: new(config.Zone), lines: make(map[any]caddyfile.Token), at: at}
 }
 
-// options are those of a zone.
+// options returns the options of a zone.
 func (p *zoneParser) options() *option.Set {
 	z := p.zone
 	return &option.Set{
@@ -504,17 +502,12 @@ func (p *zoneParser) options() *option.Set {
 			"rule":     p.parseRuleLine,
 			"override": p.parseOverride,
 		},
-		Check: p.checkOptions,
+		Check: z.CheckOptions,
 	}
 }
 
-// checkOptions checks what the options that were read so far make together.
-// Rules are left to [zoneParser.check], because they depend on options that
-// may follow them.
-func (p *zoneParser) checkOptions() error { return p.zone.CheckOptions() }
-
-// check checks the zone when all of it was read. An error names the line of the
-// rule or override that is wrong, or else of the zone.
+// check checks the complete zone. Its error has the line of the invalid rule or
+// override, or otherwise of the zone.
 func (p *zoneParser) check() error {
 	if err := p.chooseAlgorithms(); err != nil {
 		return err
@@ -533,11 +526,11 @@ func (p *zoneParser) check() error {
 	return option.At(at, err)
 }
 
-// checkZone checks a zone in whichever words it is written.
+// checkZone checks a zone, which may have options of other plugins.
 func checkZone(z *config.Zone) error {
-	native, err := z.Native()
+	normal, err := z.Normalize()
 	if err == nil {
-		_, err = native.Check()
+		_, err = normal.Check()
 	}
 	return err
 }
@@ -554,7 +547,7 @@ func (p *zoneParser) parseKey(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// parseDuplicates reads prevent_duplicates [<window>] [body].
+// parseDuplicates parses prevent_duplicates [<window>] [body].
 func (p *zoneParser) parseDuplicates(d *caddyfile.Dispenser) error {
 	pd := new(config.PreventDuplicates)
 	p.zone.PreventDuplicates = pd
@@ -583,14 +576,14 @@ func (p *zoneParser) parseStatuses(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// parseRespond reads respond [<status>] [<body>] and its block.
+// parseRespond parses respond [<status>] [<body>] and its block.
 func (p *zoneParser) parseRespond(d *caddyfile.Dispenser) error {
 	r := new(config.Respond)
 	p.zone.Respond = r
 	args := d.RemainingArgs()
 	if len(args) > 0 {
 		if n, err := strconv.Atoi(args[0]); err == nil {
-			if n == 0 { // which in JSON is the default
+			if n == 0 { // in JSON, 0 is the default
 				return d.Errf("respond 0: want 400 to 599, or 200")
 			}
 			r.Status, args = n, args[1:]
@@ -609,7 +602,7 @@ func (p *zoneParser) parseRespond(d *caddyfile.Dispenser) error {
 	return s.Block(d)
 }
 
-// parseHeader reads header <name> <value>.
+// parseHeader parses header <name> <value>.
 func parseHeader(r *config.Respond) option.Parse {
 	return func(d *caddyfile.Dispenser) error {
 		var name, value string
@@ -630,14 +623,14 @@ const (
 	wantMatcher = "@name, a path, or " + wantModule
 )
 
-// parseMatch reads match <matcher> [<args...>] or a block of matchers.
+// parseMatch parses match <matcher> [<args...>] or a block of matchers.
 func (p *zoneParser) parseMatch(d *caddyfile.Dispenser) error {
 	set, err := p.matcherSet(d, wantMatcher)
 	p.zone.MatcherSetsRaw = append(p.zone.MatcherSetsRaw, set)
 	return err
 }
 
-// parseExempt reads the same, or exempt <cidr...>.
+// parseExempt parses exempt <cidr...>, or the same arguments as match.
 func (p *zoneParser) parseExempt(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgsAsTokens()
 	for range args {
@@ -654,8 +647,8 @@ func (p *zoneParser) parseExempt(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// isAddress says whether the client_ip matcher would take s. A placeholder is
-// taken for an address.
+// isAddress reports whether the client_ip matcher would accept s. A placeholder counts
+// as an address.
 func isAddress(s string) bool {
 	_, err := netip.ParseAddr(s)
 	if err != nil {
@@ -664,7 +657,7 @@ func isAddress(s string) bool {
 	return err == nil || s == "private_ranges" || strings.HasPrefix(s, "{")
 }
 
-// addresses makes a client_ip matcher of what follows.
+// addresses parses addresses and returns a client_ip matcher for them.
 func (p *zoneParser) addresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 	tokens := []caddyfile.Token{d.Token(), d.Token()}
 	tokens[1].Text = "client_ip"
@@ -677,7 +670,7 @@ func (p *zoneParser) addresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) 
 	return matcherModules(tokens)
 }
 
-// matcherSet reads one set of matchers, all of which must match.
+// matcherSet parses one set of matchers, all of which must match.
 func (p *zoneParser) matcherSet(d *caddyfile.Dispenser, want string) (caddy.ModuleMap, error) {
 	name := d.Val()
 	if d.CountRemainingArgs() > 0 {
@@ -702,8 +695,7 @@ func (p *zoneParser) matcherSet(d *caddyfile.Dispenser, want string) (caddy.Modu
 	return matcherModules(tokens)
 }
 
-// checkMatchers refuses unknown matchers with their line, which Caddy itself
-// would not know.
+// checkMatchers rejects unknown matchers. Unlike Caddy's error, its error has the line.
 func checkMatchers(tokens []caddyfile.Token, want string) error {
 	d := caddyfile.NewDispenser(tokens)
 	d.Next()
@@ -723,7 +715,7 @@ func checkMatchers(tokens []caddyfile.Token, want string) error {
 	return nil
 }
 
-// matcherModules reads the matchers that follow the first token.
+// matcherModules parses the matchers that follow the first token.
 func matcherModules(tokens []caddyfile.Token) (caddy.ModuleMap, error) {
 	d := caddyfile.NewDispenser(tokens)
 	d.Next()
@@ -734,15 +726,15 @@ func matcherModules(tokens []caddyfile.Token) (caddy.ModuleMap, error) {
 	return set, nil
 }
 
-// ruleParser is a rule as it was read, until the zone's algorithm is known.
+// ruleParser is a parsed rule whose options await the choice of an algorithm.
 type ruleParser struct {
 	rule      *config.Rule
 	rate      caddyfile.Token
-	algorithm string            // the one named on the rule, if any
-	options   []caddyfile.Token // with the braces of their block
+	algorithm string            // named by the rule; empty: none
+	options   []caddyfile.Token // including the braces of their block
 }
 
-// parseRuleLine reads rule <rate> [<algorithm>] [<options>] and its block.
+// parseRuleLine parses rule <rate> [<algorithm>] [<options>] and its block.
 func (p *zoneParser) parseRuleLine(d *caddyfile.Dispenser) error {
 	r, err := p.parseRuleSegment(d)
 	p.zone.Rules = append(p.zone.Rules, r)
@@ -757,8 +749,8 @@ func (p *zoneParser) parseRuleSegment(d *caddyfile.Dispenser) (*config.Rule, err
 	return p.parseRule(tokens[1], tokens[2:])
 }
 
-// parseRule reads a rate and what follows it: an algorithm and its options and
-// the rule's name, in any order, on the line and in a block.
+// parseRule parses a rate and what follows it, on the line and in a block: an algorithm
+// with its options and the rule's name, in any order.
 func (p *zoneParser) parseRule(rate caddyfile.Token, rest []caddyfile.Token) (*config.Rule, error) {
 	limit, window, err := config.ParseRate(rate.Text)
 	if err != nil {
@@ -777,7 +769,7 @@ func (p *zoneParser) parseRule(rate caddyfile.Token, rest []caddyfile.Token) (*c
 	return r.rule, nil
 }
 
-// parseWord reads the first of the tokens and returns how many it took.
+// parseWord parses the first of the tokens and returns how many it consumed.
 func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
 	t := tokens[0]
 	switch {
@@ -805,9 +797,8 @@ func isBrace(t caddyfile.Token) bool {
 	return !t.Quoted() && (t.Text == "{" || t.Text == "}")
 }
 
-// chooseAlgorithms gives the options of every rule to its algorithm, which is
-// the rule's, the zone's or the default. A rule that says nothing is left to
-// provisioning.
+// chooseAlgorithms parses the options of every rule with its algorithm: the rule's, the
+// zone's or the default. A rule with neither is left to provisioning.
 func (p *zoneParser) chooseAlgorithms() error {
 	for _, r := range p.rules {
 		if err := r.chooseAlgorithm(p.zone.Algorithm); err != nil {
@@ -831,9 +822,9 @@ func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
 	if hasOptions {
 		u, ok := a.(caddyfile.Unmarshaler)
 		if !ok {
-			return option.At(r.rate, fmt.Errorf("algorithm %s: want no options: it has none for a Caddyfile", name))
+			return option.At(r.rate, fmt.Errorf("algorithm %s: want no options: it supports none in a Caddyfile", name))
 		}
-		first := r.rate.Clone() // so that the options stand on the line of what is before them
+		first := r.rate.Clone() // on the line of the rate, as the options are
 		first.Text = name
 		d := caddyfile.NewDispenser(append([]caddyfile.Token{first}, r.options...))
 		if err := u.UnmarshalCaddyfile(d); err != nil {
@@ -847,8 +838,8 @@ func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
 	return err
 }
 
-// moduleJSON is a module's JSON with its name. Unlike Caddy's own it takes no
-// number through a float.
+// moduleJSON returns a module's JSON with its name. Unlike caddyconfig.JSONModuleObject
+// it does not convert numbers to float64.
 func moduleJSON(m caddy.Module, key, name string) (json.RawMessage, error) {
 	b, err := json.Marshal(m)
 	if err != nil {
@@ -864,7 +855,7 @@ func moduleJSON(m caddy.Module, key, name string) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// parseOverride reads override <part...> unlimited, or a block of rules.
+// parseOverride parses override <part...> unlimited, or a block of rules.
 func (p *zoneParser) parseOverride(d *caddyfile.Dispenser) error {
 	o := new(config.Override)
 	p.zone.Overrides = append(p.zone.Overrides, o)
@@ -887,7 +878,7 @@ func (p *zoneParser) parseOverride(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// parseDistributed reads distributed and its block.
+// parseDistributed parses distributed and its block.
 func (c *directive) parseDistributed(d *caddyfile.Dispenser) error {
 	at := d.Token()
 	v := new(config.Distributed)
@@ -906,7 +897,7 @@ func (c *directive) parseDistributed(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// shares says whether the global options have a store.
+// shares reports whether the global options have a store.
 func (c *directive) shares() bool {
 	app, _ := c.Option("rate_limit").(httpcaddyfile.App)
 	var stores struct {
@@ -915,27 +906,27 @@ func (c *directive) shares() bool {
 	return json.Unmarshal(app.Value, &stores) == nil && len(stores.Stores) > 0
 }
 
-// parseStorage reads storage <module...>, whose options may hold passwords and
-// are left behind. The module need not be there.
+// parseStorage parses storage <module...>. It keeps the name of the module, which need
+// not exist, and drops the options, which may contain passwords.
 func (c *directive) parseStorage(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
 		return d.Errf("storage: want the name of a module")
 	}
 	var err error
 	c.handler.Storage, err = json.Marshal(map[string]string{"module": d.Val()})
-	for d.Next() { // everything to the end of its block
+	for d.Next() { // to the end of the block
 	}
 	return err
 }
 
-// parseSize reads [<zone_size> [<reject_status>]] at the end of a line, and
-// returns what else is there.
+// parseSize parses [<zone_size> [<reject_status>]] after the rate, as
+// github.com/RussellLuo/caddy-ext/ratelimit has it, and returns the other tokens.
 func (c *directive) parseSize(z *config.Zone, rate caddyfile.Token, rest []caddyfile.Token) ([]caddyfile.Token, error) {
 	if !config.SimpleRate.MatchString(rate.Text) || len(z.Key) == 0 {
 		return rest, nil
 	}
 	if len(rest) == 0 || isNumber(rest[0].Text) {
-		z.KeyMissing = config.MissingIn(z.Key[0])
+		z.KeyMissing = config.CompatKeyMissing(z.Key[0])
 	}
 	if len(rest) > 0 && isNumber(rest[0].Text) {
 		if err := option.Whole(&z.MaxKeys, 0, option.Max)(valueOf("zone_size", rest[0])); err != nil {
@@ -960,7 +951,7 @@ func isNumber(s string) bool {
 	return err == nil
 }
 
-// valueOf is an option's value as if its name stood before it.
+// valueOf returns a dispenser of an option with this name and value.
 func valueOf(name string, value caddyfile.Token) *caddyfile.Dispenser {
 	option := value.Clone()
 	option.Text = name

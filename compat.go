@@ -14,15 +14,14 @@ import (
 	"github.com/dianalimiter/diana/config"
 )
 
-// What configurations of the other plugins that are called rate_limit have, and
-// how it is said in this plugin's own words. Handlers and zones are brought to
-// these before anything else looks at them.
+// The options of other plugins named rate_limit: github.com/mholt/caddy-ratelimit and
+// github.com/RussellLuo/caddy-ext/ratelimit. They are replaced by their equivalents
+// before anything else uses them.
 
-// allZones are the handler's zones in this plugin's own words, in the order in
-// which a denial is looked for.
+// allZones returns the handler's zones, normalized, in the order of evaluation.
 func (h *Handler) allZones() ([]*config.Zone, error) {
 	all := slices.Clone(h.Zones)
-	for _, name := range h.inheritedNames() {
+	for _, name := range h.rateLimitNames() {
 		z := h.RateLimits[name]
 		if z == nil {
 			return nil, fmt.Errorf("rate_limits: zone %q null: want an object with max_events and window", name)
@@ -32,47 +31,48 @@ func (h *Handler) allZones() ([]*config.Zone, error) {
 			return nil, fmt.Errorf("rate_limits: zone %q has the name %q too: want one", name, z.Name)
 		}
 		if named.Name = config.SafeName(name); named.Name != name {
-			h.app.warn(h.logger, "the zone's name has characters that a name cannot have here: it is called otherwise",
+			h.app.warn(h.logger, "the zone's name has characters that a name cannot have here: it is replaced",
 				zap.String("name", name), zap.String("zone", named.Name))
 		}
 		all = append(all, &named)
 	}
-	one, err := h.oneZone()
+	z, err := h.keyRateZone()
 	if err != nil {
 		return nil, err
 	}
-	if one != nil {
-		all = append(all, one)
+	if z != nil {
+		all = append(all, z)
 	}
 	for i, z := range all {
 		if z == nil {
 			continue
 		}
-		if all[i], err = z.Native(); err != nil {
+		if all[i], err = z.Normalize(); err != nil {
 			return nil, fmt.Errorf("zone %s: %w", z.Name, err)
 		}
-		if z.Believes() {
-			h.app.warn(h.logger, "{remote.ip} is read as {client_ip}: the plugin that it comes from believed any X-Forwarded-For, here only trusted_proxies are believed",
+		if z.TrustsForwardedFor() {
+			h.app.warn(h.logger, "{remote.ip} is read as {client_ip}: the plugin that it comes from trusts any X-Forwarded-For, here only those of trusted_proxies are trusted",
 				zap.String("zone", z.Name))
 		}
 	}
 	return all, nil
 }
 
-// checkCompat checks and tells what else of the other plugins' options there is.
+// checkCompat checks the handler's other options of these plugins, and warns of those
+// that are ignored.
 func (h *Handler) checkCompat() error {
 	ignored := func(option, why string, given bool) {
 		if given {
 			h.app.warn(h.logger, option+" is ignored: "+why)
 		}
 	}
-	ignored("sweep_interval", "what is over is forgotten without being swept", h.SweepInterval != 0)
+	ignored("sweep_interval", "expired state needs no sweep", h.SweepInterval != 0)
 	ignored("storage", "counts are shared through `store redis` in the global option rate_limit", len(h.Storage) > 0)
 	if d := h.Distributed; d != nil {
 		const why = "every decision is made in Redis"
 		ignored("read_interval", why, d.ReadInterval != 0)
 		ignored("write_interval", why, d.WriteInterval != 0)
-		ignored("purge_age", "every key in Redis expires by itself", d.PurgeAge != 0)
+		ignored("purge_age", "every key in Redis has a TTL", d.PurgeAge != 0)
 		if len(h.app.Stores) == 0 {
 			return config.ErrNotShared
 		}
@@ -80,23 +80,22 @@ func (h *Handler) checkCompat() error {
 	return config.CheckRejectStatus(h.RejectStatus)
 }
 
-// warn logs a warning once for all handlers of a configuration that give the
-// same cause.
+// warn logs a warning once per configuration, however many handlers have the same.
 func (a *App) warn(l *zap.Logger, msg string, fields ...zap.Field) {
-	cause := msg
+	id := msg
 	for _, f := range fields {
-		cause += "\n" + f.String
+		id += "\n" + f.String
 	}
-	if !a.warned[cause] {
-		a.warned[cause] = true
+	if !a.warned[id] {
+		a.warned[id] = true
 		l.Warn(msg, fields...)
 	}
 }
 
-// inheritedNames are those of RateLimits in the order in which that plugin
-// decides them: the one that admits most first.
-func (h *Handler) inheritedNames() []string {
-	permits := func(name string) float64 {
+// rateLimitNames returns the names of RateLimits in the order in which that plugin
+// evaluates them: by descending rate.
+func (h *Handler) rateLimitNames() []string {
+	rate := func(name string) float64 {
 		z := h.RateLimits[name]
 		if z == nil || z.Window <= 0 {
 			return 0
@@ -104,14 +103,14 @@ func (h *Handler) inheritedNames() []string {
 		return float64(z.MaxEvents) / float64(z.Window)
 	}
 	return slices.SortedFunc(maps.Keys(h.RateLimits), func(a, b string) int {
-		return cmp.Or(cmp.Compare(permits(b), permits(a)), strings.Compare(a, b))
+		return cmp.Or(cmp.Compare(rate(b), rate(a)), strings.Compare(a, b))
 	})
 }
 
-// oneZone is the zone that key and rate make; nil without them.
-func (h *Handler) oneZone() (*config.Zone, error) {
+// keyRateZone returns the zone of key, rate and zone_size; nil without them.
+func (h *Handler) keyRateZone() (*config.Zone, error) {
 	if h.Key == "" && h.Rate == "" && h.ZoneSize == 0 {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // there is no such zone
 	}
 	if h.Key == "" || h.Rate == "" {
 		return nil, fmt.Errorf("key %q with rate %q: want both, such as {query.id} and 10r/s", h.Key, h.Rate)
@@ -121,15 +120,15 @@ func (h *Handler) oneZone() (*config.Zone, error) {
 		return nil, err
 	}
 	z := &config.Zone{
-		Key: config.Parts{h.Key}, KeyMissing: config.MissingIn(h.Key), MaxKeys: h.ZoneSize,
+		Key: config.Parts{h.Key}, KeyMissing: config.CompatKeyMissing(h.Key), MaxKeys: h.ZoneSize,
 		Rules: []*config.Rule{{Limit: limit, Window: caddy.Duration(window)}},
 	}
 	z.Name = h.app.autoName(config.AutoName(nil, z, false))
 	return z, nil
 }
 
-// autoName numbers automatic names that are given here and not by the
-// Caddyfile, because each such handler has counts of its own.
+// autoName returns an automatic name with a number, unless it is the first of its kind,
+// because each handler with such a zone has its own counts.
 func (a *App) autoName(name string) string {
 	a.autoNames[name]++
 	if n := a.autoNames[name]; n > 1 {

@@ -51,8 +51,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	for _, z := range h.limiter.Zones() {
 		warnOfZone(h.logger, z)
 	}
-	// What is given from outside comes second, so that a configuration whose own
-	// rules are wrong does not load, whatever a document says.
+	// The rules of the source are applied second, so that a configuration with invalid
+	// rules is rejected whatever a document says.
 	return app.registry.Join(h.limiter)
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// followers follow the sources of the configurations that run, so that a reload keeps
-// what they said last.
+// followers are the followers of rule sources in use. They survive reloads, and so does
+// the last document.
 var followers = pool.New[*rules.Follower]("followers") // by identity
 
-// provisionRules loads the source. Nothing is read from it yet; the document that was
-// kept of it is in force from the first request on.
+// provisionRules loads the rule source without reading it. The document kept from an
+// earlier run is in force from the first request on.
 func (a *App) provisionRules() error {
 	a.registry = limiter.NewRegistry(a.logger, nil)
 	if len(a.RulesRaw) == 0 {
@@ -29,7 +29,7 @@ func (a *App) provisionRules() error {
 	}
 	source, ok := v.(rules.Source)
 	if !ok {
-		return fmt.Errorf("rules: a %T is no source of rules", v)
+		return fmt.Errorf("rules: %T is not a rule source", v)
 	}
 	if s, ok := source.(storeUser); ok {
 		if err := a.lendStore(s); err != nil {
@@ -44,7 +44,7 @@ func (a *App) provisionRules() error {
 	return nil
 }
 
-// storeUser is a source that can be read from a store's Redis.
+// storeUser is a rule source that can use the Redis of a store.
 type storeUser interface {
 	UseStore(identity string, open func() goredis.UniversalClient) error
 }
@@ -66,10 +66,10 @@ func (a *App) lendStore(s storeUser) error {
 	return s.UseStore(id, func() goredis.UniversalClient { return redis.NewClient(&o.ConnOptions) })
 }
 
-// rulesConnections are enough for one reading and one subscription.
+// rulesConnections is one connection for reading and one for the subscription.
 const rulesConnections = 2
 
-// origin returns where the rules of a zone come from: config, or the kind of source.
+// origin returns the origin of the rules of a zone: config, or the kind of source.
 func (a *App) origin(s limiter.Status) string {
 	if !s.FromSource || a.follower == nil {
 		return "config"
@@ -77,7 +77,7 @@ func (a *App) origin(s limiter.Status) string {
 	return a.follower.Name()
 }
 
-// runningRules are the rules of the configuration that runs, for the metrics.
+// runningRules returns the rules of the running configuration, for the metrics.
 func runningRules() (r metrics.Rules) {
 	a := running.current()
 	if a == nil {
@@ -95,7 +95,7 @@ func runningRules() (r metrics.Rules) {
 	return r
 }
 
-// runningLeases are the leases of the stores of the configuration that runs, for the
+// runningLeases returns the leases of the stores of the running configuration, for the
 // metrics.
 func runningLeases() (all []metrics.Leases) {
 	a := running.current()

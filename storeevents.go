@@ -19,7 +19,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-// storeEvents logs, counts and emits what happens to the shared stores.
+// storeEvents logs, counts and emits the events of the shared stores.
 type storeEvents struct {
 	ctx      context.Context
 	logger   *zap.Logger
@@ -27,10 +27,10 @@ type storeEvents struct {
 	metrics  *metrics.Metrics
 	emitter  emitter
 	registry *limiter.Registry
-	stores   func(name string) (*client, *limiter.Store) // nil, nil: there is none of this name
+	stores   func(name string) (*client, *limiter.Store) // nil, nil: no such store
 
 	wrong        logs.Limit     // of lines about unexpected answers
-	unsubscribed rate.Sometimes // of lines about a channel that cannot be subscribed to
+	unsubscribed rate.Sometimes // of lines about a failed subscription
 }
 
 // StoreUp implements redis.Observer.
@@ -50,7 +50,7 @@ func (e *storeEvents) StoreDown(name string, f redis.Failure, cause error) {
 		if n := c.Instances(); n > 0 {
 			fields = append(fields, zap.Int64("instances", n))
 		} else if c.OnFailure() == redis.FailLocal {
-			e.logger.Warn("no instance was ever counted: this one enforces the whole of every limit while it is alone", zap.String("store", name))
+			e.logger.Warn("the number of instances is unknown: this one enforces every limit in full until Redis is back", zap.String("store", name))
 		}
 	}
 	what := "Redis is away: going on without it"
@@ -83,18 +83,18 @@ func (e *storeEvents) ClockSteps(name string) { e.metrics.ClockSteps.WithLabelVa
 
 func liveKey(store string) string { return "rate_limit/instances/" + store }
 
-// Live implements redis.Observer: it keeps the number of live instances for the next
+// Live implements redis.Observer. It stores the number of live instances for the next
 // process.
 func (e *storeEvents) Live(name string, n int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := e.storage.Store(ctx, liveKey(name), []byte(strconv.Itoa(n))); err != nil {
-		e.logger.Warn("keeping the number of instances", zap.String("store", name), zap.Error(err))
+		e.logger.Warn("storing the number of instances failed", zap.String("store", name), zap.Error(err))
 	}
 }
 
-// lastLive returns how many instances were alive when Redis was last asked, by this
-// process or one before it; 0: nobody knows.
+// lastLive returns the number of live instances last stored, by this process or an
+// earlier one; 0: unknown.
 func (e *storeEvents) lastLive(store string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -116,19 +116,19 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 		return
 	}
 	if err := e.registry.ResetElsewhere(e.ctx, s, zone, k); err != nil && !errors.Is(err, redis.ErrAway) {
-		e.logger.Warn("what prevent_duplicates remembers of a key is forgotten in part", zap.String("zone", zone), logs.Error(err))
+		e.logger.Warn("the prevent_duplicates state of a key was reset only in part", zap.String("zone", zone), logs.Error(err))
 	}
 }
 
 // Unsubscribed implements redis.ResetObserver.
 func (e *storeEvents) Unsubscribed(store string, err error) {
 	e.unsubscribed.Do(func() {
-		e.logger.Error("Redis refuses the channel on which other instances say which keys to forget", zap.String("store", store), zap.Error(err),
+		e.logger.Error("Redis refuses the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err),
 			zap.String("advice", "give the user +subscribe, +ping and its channels: the README has the whole line"))
 	})
 }
 
-// ignore ignores what happens to a store before its configuration runs.
+// ignore ignores the events of a store whose configuration does not run yet.
 type ignore struct{}
 
 func (ignore) StoreUp(string)                          {}

@@ -21,17 +21,17 @@ import (
 
 const localStore = "local"
 
-// clients are the shared stores of the configurations that run.
+// clients are the shared stores in use.
 var clients = pool.New[*client]("stores") // by identity
 
-// client is a shared store. It is opened when the configuration runs, because a
+// client is a shared store. It connects when the configuration runs, because a
 // configuration that is only validated must not connect.
 type client struct {
 	*redis.Store
 	hasher key.Hasher
 }
 
-// localHasher hashes the keys that never leave the process.
+// localHasher hashes keys that are not shared with other instances.
 var localHasher = key.NewHasher(strconv.FormatInt(time.Now().UnixNano(), 36))
 
 // redisStores are the stores of a configuration.
@@ -42,7 +42,7 @@ type redisStores struct {
 	local  *limiter.Store
 }
 
-// add takes the store of a configuration from the pool.
+// add adds a store, taken from the pool.
 func (s *redisStores) add(c *config.RedisStore, refs *pool.References) error {
 	o, h, err := c.Options()
 	if err != nil {
@@ -72,7 +72,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) error {
 	return nil
 }
 
-// get returns the store that a zone names.
+// get returns the store of a zone by its name; empty: the default store.
 func (s *redisStores) get(name string) (*limiter.Store, error) {
 	switch {
 	case name == localStore || name == "" && len(s.list) == 0:
@@ -99,15 +99,15 @@ func (s *redisStores) find(name string) (*client, *limiter.Store) {
 	return nil, nil
 }
 
-// start connects the stores. How many instances are alive is what was last seen, by
-// this process or one before it.
+// start connects the stores. Until they count the live instances, the number is the one
+// last stored.
 func (s *redisStores) start() {
 	for _, c := range s.list {
 		c.Start(s.events.lastLive(c.Name()))
 	}
 }
 
-// lead makes these the stores that report to the configuration.
+// lead makes the stores report their events to this configuration.
 func (s *redisStores) lead() {
 	for _, c := range s.list {
 		c.Observe(s.events)
@@ -116,8 +116,8 @@ func (s *redisStores) lead() {
 	}
 }
 
-// redisLog takes what the Redis client logs, which it would otherwise write to
-// standard error, past Caddy's logs.
+// redisLog passes the log lines of the Redis client to Caddy's log. By default the client
+// writes them to standard error.
 type redisLog struct{}
 
 // Printf implements go-redis' logger.

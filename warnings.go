@@ -15,7 +15,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 )
 
-// warnOfZone warns of what is allowed in a zone and seldom meant.
+// warnOfZone warns of options that are valid but rarely intended.
 func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
 		logger.Warn("the zone has an automatic name, which other instances share only while their rules are the same: give it one", zap.String("zone", z.Name))
@@ -36,7 +36,7 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	}
 }
 
-// warnOfPassword warns of a password in the configuration itself.
+// warnOfPassword warns of a plain-text password in the configuration.
 func warnOfPassword(logger *zap.Logger, s *config.RedisStore) {
 	if s.PlainPassword() {
 		logger.Warn("a password stands in the configuration itself: write {env.NAME} or {file./path} instead",
@@ -44,8 +44,8 @@ func warnOfPassword(logger *zap.Logger, s *config.RedisStore) {
 	}
 }
 
-// warnOfProxies warns of servers that let clients choose the address by which they
-// are counted. It runs once all servers are provisioned.
+// warnOfProxies warns of servers whose trusted_proxies let clients forge the address by
+// which they are counted. It requires that all servers are provisioned.
 func warnOfProxies(ctx caddy.Context, logger *zap.Logger) {
 	v, err := ctx.AppIfConfigured("http")
 	if err != nil {
@@ -68,9 +68,9 @@ func warnOfProxies(ctx caddy.Context, logger *zap.Logger) {
 	}
 }
 
-// trusts reports whether a server has trusted proxies, and whether they are all
-// addresses. Caddy keeps that in a private field, and its configuration is gone when
-// the server is provisioned: there is no public way to it.
+// trusts reports whether a server has trusted proxies, and whether they cover all
+// addresses. It reads a private field of Caddy's by reflection: the configuration is
+// cleared when the server is provisioned, and there is no public accessor.
 func trusts(s *caddyhttp.Server) (some, all bool) {
 	source := reflect.ValueOf(s).Elem().FieldByName("trustedProxies")
 	if !source.IsValid() || source.Kind() != reflect.Interface || source.IsNil() {
@@ -82,7 +82,7 @@ func trusts(s *caddyhttp.Server) (some, all bool) {
 	}
 	ranges := static.Elem().FieldByName("Ranges")
 	for i := range ranges.Len() {
-		// Half of all addresses is as good as all.
+		// Two halves cover all addresses too.
 		if p, err := netip.ParsePrefix(ranges.Index(i).String()); err == nil && p.Bits() <= 1 {
 			all = true
 		}

@@ -14,14 +14,14 @@ const MaxCost = 1 << 52
 
 // Charge is what a request is charged, before and after its response.
 type Charge struct {
-	Fixed    int64    // the cost; 0: it is what a placeholder says
-	Statuses Statuses // of the responses that are charged
+	Fixed    int64    // the cost; 0: a placeholder's value
+	Statuses Statuses // the statuses of the responses that are charged
 
 	cost, settle key.Template
 	settles      bool
 }
 
-// Charge checks cost, settle and count_status.
+// Charge checks cost, settle and count_status, and returns them parsed.
 func (z *Zone) Charge() (c Charge, err error) {
 	c.Fixed = z.fixedCost()
 	if c.cost, err = key.Parse(Expand(string(z.Cost))); err != nil {
@@ -46,7 +46,7 @@ func (z *Zone) Charge() (c Charge, err error) {
 	return c, err
 }
 
-// fixedCost is the cost of a request if it is a number, else 1.
+// fixedCost returns the zone's cost if it is a number, otherwise 1.
 func (z *Zone) fixedCost() int64 {
 	if n, err := strconv.ParseInt(string(z.Cost), 10, 64); err == nil {
 		return n
@@ -55,7 +55,7 @@ func (z *Zone) fixedCost() int64 {
 }
 
 // Cost returns what a request is charged before its response. It returns 1 and
-// false if a placeholder's value is no number of at least 1.
+// false if a placeholder's value is not a number of at least 1.
 func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 	if c.Fixed > 0 {
 		return c.Fixed, true
@@ -70,8 +70,8 @@ func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 // AfterResponse reports whether something is charged only after the response.
 func (c *Charge) AfterResponse() bool { return c.settles || c.Statuses.Set }
 
-// Settlement returns what a request that was admitted with a cost is charged after a
-// response with that status.
+// Settlement returns the additional charge of an admitted request of the given cost,
+// once its response has the given status.
 func (c *Charge) Settlement(r *http.Request, cost int64, status int) (charge int64) {
 	if c.Statuses.Set && c.Statuses.Counts(status) {
 		charge = cost
@@ -84,9 +84,9 @@ func (c *Charge) Settlement(r *http.Request, cost int64, status int) (charge int
 	return charge
 }
 
-// Statuses are the statuses of the responses that are charged. The zero value is all.
+// Statuses are the statuses of the responses that are charged.
 type Statuses struct {
-	Set bool // whether there are any; false: all responses are charged
+	Set bool // whether count_status is set; false: all responses are charged
 
 	codes   map[int]bool
 	classes [6]bool

@@ -16,26 +16,25 @@ const (
 	maxMaxWait        = time.Hour
 )
 
-// LabelDuplicates is the name of prevent_duplicates among a zone's rules.
+// LabelDuplicates is the label of prevent_duplicates among a zone's rules.
 const LabelDuplicates = "prevent_duplicates"
 
-// errNoRules is the error of a zone without a limit.
+// errNoRules is returned for a zone without any limit.
 var errNoRules = errors.New("no rule: want at least one, such as rule 10/s, or in_flight or prevent_duplicates")
 
-// Checked is a zone whose every part was found right, cut into what deciding needs.
-// It does not change.
+// Checked is a valid zone, parsed for deciding. It is immutable.
 type Checked struct {
 	*Zone
-	Plan   *key.Plan // how its key is built
-	Charge Charge    // what it charges
+	Plan   *key.Plan // how the key is built
+	Charge Charge    // what a request is charged
 
-	Rules      *RuleSet           // its own
-	Overrides  []*CheckedOverride // in order
-	Duplicates *RuleSet           // nil: without prevent_duplicates
+	Rules      *RuleSet           // the zone's own rules
+	Overrides  []*CheckedOverride // in the order of the configuration
+	Duplicates *RuleSet           // nil without prevent_duplicates
 }
 
-// Check checks everything about a zone that can be told without the rest of the
-// configuration. An error is an [*Error].
+// Check checks everything about a zone that does not depend on the rest of the
+// configuration. Its errors are of type [*Error].
 func (z *Zone) Check() (*Checked, error) {
 	if z == nil {
 		return nil, errors.New("zone null: want an object with a name and rules")
@@ -58,7 +57,8 @@ func (z *Zone) Check() (*Checked, error) {
 	return c, nil
 }
 
-// CheckOptions checks what the options make together, but for the rules.
+// CheckOptions checks the options and their combinations, except for the rules, which
+// may depend on options that follow them.
 func (z *Zone) CheckOptions() error { return (&Checked{Zone: z}).checkOptions() }
 
 func (c *Checked) checkOptions() error {
@@ -72,12 +72,12 @@ func (c *Checked) checkOptions() error {
 	return errors.Join(errs[:]...)
 }
 
-// KeyPlan checks the key and how it is built.
+// KeyPlan checks the key and returns how it is built.
 func (z *Zone) KeyPlan() (*key.Plan, error) {
 	return key.NewPlan(z.KeyParts(), Expand, z.KeyMissing, z.IPv4Prefix, z.IPv6Prefix)
 }
 
-// KeyParts returns the parts of the key, by default the client's address.
+// KeyParts returns the parts of the key. The default is the client's address.
 func (z *Zone) KeyParts() []string {
 	if len(z.Key) == 0 {
 		return []string{"{client_ip}"}
@@ -85,8 +85,8 @@ func (z *Zone) KeyParts() []string {
 	return z.Key
 }
 
-// Expand writes the Caddyfile's shorthands in full, which Caddy itself does only in
-// site blocks.
+// Expand replaces the Caddyfile's placeholder shorthands by their full names. Caddy
+// itself does so only in site blocks.
 func Expand(s string) string {
 	segment := caddyfile.Segment{{Text: s}}
 	shorthands.ApplyToSegment(&segment)
@@ -150,7 +150,7 @@ func (c *Checked) checkDuplicates() error {
 	return nil
 }
 
-// Sets returns the zone's rules and those of its overrides.
+// Sets returns the rule sets of the zone and of its overrides.
 func (c *Checked) Sets() []*RuleSet {
 	sets := []*RuleSet{c.Rules}
 	for _, o := range c.Overrides {
@@ -169,8 +169,8 @@ func (c *Checked) MaxDelay() (d int64) {
 	return d
 }
 
-// checkDelays rejects a charge after the response beside a queue: it would come
-// before the turn of requests that wait.
+// checkDelays rejects charges after the response in a zone with a queue: they would
+// precede the charges of requests that are still queued.
 func (c *Checked) checkDelays() error {
 	if c.Charge.AfterResponse() && c.MaxDelay() > 0 {
 		return errors.New("settle and count_status do not go with a leaky_bucket that delays: want nodelay, or another algorithm")
@@ -178,8 +178,8 @@ func (c *Checked) checkDelays() error {
 	return nil
 }
 
-// checkTurns compiles the rules that are decided together with a queue as they will
-// be: each may be charged at the longest turn of all.
+// checkTurns compiles the rules that are decided together with a queue with the
+// longest delay of all rules, because each may be charged that far in the future.
 func (c *Checked) checkTurns() error {
 	turn := c.MaxDelay()
 	if turn == 0 {

@@ -16,23 +16,23 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 )
 
-// Distributed is how github.com/mholt/caddy-ratelimit shares its counts. Here
-// it only says that a Redis must be configured.
+// Distributed is the distributed mode of github.com/mholt/caddy-ratelimit. It
+// requires one of the app's Redis stores and sets nothing else.
 type Distributed struct {
-	// Read and ignored: every decision is made in Redis.
+	// Accepted for compatibility and ignored: every decision is made in Redis.
 	ReadInterval caddy.Duration `json:"read_interval,omitempty"`
 
-	// Read and ignored: every decision is made in Redis.
+	// Accepted for compatibility and ignored: every decision is made in Redis.
 	WriteInterval caddy.Duration `json:"write_interval,omitempty"`
 
-	// Read and ignored: every key in Redis expires by itself.
+	// Accepted for compatibility and ignored: every key in Redis has a TTL.
 	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
 }
 
-// ErrNotShared is the error of distributed without a store.
+// ErrNotShared is returned for distributed without a store.
 var ErrNotShared = errors.New("distributed: no Redis is configured to share the counts through: write `store redis <address>` into the global option rate_limit, such as store redis localhost:6379")
 
-// SafeName is a zone's name with _ in place of what a name cannot have.
+// SafeName returns a valid zone name: name with every invalid character replaced by _.
 func SafeName(name string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r == '-' || r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
@@ -46,19 +46,21 @@ func SafeName(name string) string {
 	return safe[:min(len(safe), maxName)]
 }
 
-// Inherited reports whether the zone has the other plugin's events and window.
-func (z *Zone) Inherited() bool { return z.MaxEvents != 0 || z.Window != 0 }
+// HasEvents reports whether the zone has max_events or window, the options of
+// github.com/mholt/caddy-ratelimit.
+func (z *Zone) HasEvents() bool { return z.MaxEvents != 0 || z.Window != 0 }
 
-// Native is the zone in this plugin's own words. Nil is left to [Check].
-func (z *Zone) Native() (*Zone, error) {
+// Normalize returns the zone with the options and placeholders of other plugins
+// replaced by their equivalents. It returns nil for nil.
+func (z *Zone) Normalize() (*Zone, error) {
 	if z == nil {
-		return nil, nil //nolint:nilnil // Check has an error for it
+		return nil, nil //nolint:nilnil // Check returns an error for it
 	}
 	c := *z
-	if err := c.ownKey(); err != nil {
+	if err := c.normalizeKey(); err != nil {
 		return nil, err
 	}
-	if !z.Inherited() {
+	if !z.HasEvents() {
 		return &c, nil
 	}
 	switch {
@@ -75,13 +77,14 @@ func (z *Zone) Native() (*Zone, error) {
 	c.MaxEvents, c.Window = 0, 0
 	c.KeyMissing = cmp.Or(c.KeyMissing, key.MissingShare)
 	c.NoHeaders = true
-	c.takeWhole()
+	c.useWholeAddresses()
 	return &c, nil
 }
 
-// takeWhole makes addresses count whole where no prefix was said. To the other
-// plugins a prefix of 0 is none.
-func (z *Zone) takeWhole() {
+// useWholeAddresses sets the prefixes that are not configured to the full length of an
+// address. In a zone with max_events a prefix of 0 counts as not configured, as in the
+// plugin it comes from.
+func (z *Zone) useWholeAddresses() {
 	for p, bits := range map[**int]int{&z.IPv4Prefix: 32, &z.IPv6Prefix: 128} {
 		if *p == nil || **p == 0 && z.NoHeaders {
 			*p = &bits
@@ -89,24 +92,24 @@ func (z *Zone) takeWhole() {
 	}
 }
 
-// everyone is the key of a zone without one in the other plugin's words.
+// everyone is the key of a zone with max_events and without a key.
 const everyone = "everyone"
 
-// foreignKey matches {remote.host}, {remote.ip}, {remote.port}, {remote.host_prefix.N},
+// compatKey matches {remote.host}, {remote.ip}, {remote.port}, {remote.host_prefix.N},
 // {remote.ip_prefix.N} and {body.x}.
-var foreignKey = regexp.MustCompile(`^\{(?:remote\.(host|ip|port)|remote\.(host|ip)_prefix\.(\d{1,3})|body\.([^{}]+))\}$`)
+var compatKey = regexp.MustCompile(`^\{(?:remote\.(host|ip|port)|remote\.(host|ip)_prefix\.(\d{1,3})|body\.([^{}]+))\}$`)
 
-// ownKey writes the key's parts as Caddy's placeholders.
-func (z *Zone) ownKey() error {
-	if z.Inherited() && (len(z.Key) == 0 || len(z.Key) == 1 && z.Key[0] == "") {
+// normalizeKey replaces the placeholders of other plugins in the key by Caddy's.
+func (z *Zone) normalizeKey() error {
+	if z.HasEvents() && (len(z.Key) == 0 || len(z.Key) == 1 && z.Key[0] == "") {
 		z.Key = Parts{everyone}
 		return nil
 	}
 	z.Key = slices.Clone(z.Key)
 	for i, part := range z.Key {
-		m := foreignKey.FindStringSubmatch(part)
+		m := compatKey.FindStringSubmatch(part)
 		if m == nil {
-			// Caddy has no placeholders of this name: it would always be empty.
+			// Caddy has no placeholders of this name: the part would always be empty.
 			if strings.Contains(part, "{remote.") {
 				return fmt.Errorf("key %s: want {remote.host}, {remote.ip}, {remote.port}, {remote.host_prefix.N} or {remote.ip_prefix.N}, and nothing beside it", part)
 			}
@@ -125,17 +128,17 @@ func (z *Zone) ownKey() error {
 			continue
 		}
 		if m[3] != "" {
-			if err := z.cutAt(part, m[3]); err != nil {
+			if err := z.setPrefixes(part, m[3]); err != nil {
 				return err
 			}
 		}
-		z.takeWhole()
+		z.useWholeAddresses()
 	}
 	return nil
 }
 
-// cutAt sets both prefixes to those of {remote.ip_prefix.N}.
-func (z *Zone) cutAt(part, prefix string) error {
+// setPrefixes sets both prefixes to the N of {remote.ip_prefix.N}.
+func (z *Zone) setPrefixes(part, prefix string) error {
 	n, err := strconv.Atoi(prefix)
 	if err != nil || n > 128 {
 		return fmt.Errorf("key %s: want a prefix of 0 to 128", part)
@@ -148,18 +151,19 @@ func (z *Zone) cutAt(part, prefix string) error {
 	return nil
 }
 
-// Believes reports whether the key was written for a plugin that believes any
-// X-Forwarded-For.
-func (z *Zone) Believes() bool {
+// TrustsForwardedFor reports whether the key has a placeholder of a plugin that trusts
+// X-Forwarded-For from any client.
+func (z *Zone) TrustsForwardedFor() bool {
 	return slices.ContainsFunc(z.Key, func(part string) bool { return strings.HasPrefix(part, "{remote.ip") })
 }
 
 // SimpleRate matches the rates of github.com/RussellLuo/caddy-ext/ratelimit.
 var SimpleRate = regexp.MustCompile(`^\d+r/[sm]$`)
 
-// MissingIn is what that plugin does with a request that lacks the key part: it lets
-// it pass. An address is never missing but on a unix socket.
-func MissingIn(part string) string {
+// CompatKeyMissing returns the key_missing that matches what that plugin does with a
+// request without the key part: it lets the request pass. The default is kept for
+// addresses, which are missing only on Unix sockets.
+func CompatKeyMissing(part string) string {
 	switch strings.Trim(Expand(part), "{}") {
 	case "remote.ip", "remote.host", "http.request.remote.host", key.ClientIPPlaceholder:
 		return ""

@@ -5,31 +5,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 )
 
-// maxName is the length of the longest name of a zone or of a rule.
+// maxName is the greatest length of the name of a zone or rule.
 const maxName = 64
 
-// CheckName checks the name of a zone or of a rule: 1 to 64 of A-Z a-z 0-9 _ and -,
-// but not "exceeded".
+const nameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+
+// CheckName checks the name of a zone or rule: 1 to 64 of A-Z a-z 0-9 _ and -, but not
+// "exceeded".
 func CheckName(name string) error {
-	ok := len(name) >= 1 && len(name) <= maxName
-	for i := 0; ok && i < len(name); i++ {
-		c := name[i]
-		ok = c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
-	}
 	switch {
 	case name == "exceeded":
 		return errors.New(`name "exceeded" is taken by the placeholders of denied requests: want another`)
-	case !ok:
+	case name == "" || len(name) > maxName || strings.Trim(name, nameCharacters) != "":
 		return fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ and -", name)
 	}
 	return nil
 }
 
-// DefinitionOf returns what the automatic name of a one-line zone is made from.
+// DefinitionOf returns the part of a one-line zone that its automatic name is derived
+// from.
 func DefinitionOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) []byte {
 	parts := z.Key
 	if len(parts) == 0 {
@@ -40,12 +39,12 @@ func DefinitionOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) []byte {
 }
 
 // AutoName returns the automatic name of a one-line zone: "auto-" and 8 hexadecimal
-// digits of its matcher, key and rules, so that moving it does not rename it.
+// digits of a hash of its matcher, key and rules. Moving the zone does not rename it.
 func AutoName(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) string {
 	return fmt.Sprintf("auto-%x", sha256.Sum256(DefinitionOf(matcher, z, inNamedRoute)))[:len("auto-")+8]
 }
 
-// Values of headers: which rate limit headers a response gets.
+// Values of the option headers, which selects the rate limit headers of responses.
 const (
 	HeadersDraft  = "draft"
 	HeadersLegacy = "legacy"
@@ -53,7 +52,7 @@ const (
 	HeadersOff    = "off"
 )
 
-// CheckHeaders checks a value of headers. Empty is the default.
+// CheckHeaders checks a value of the option headers. Empty means the default.
 func CheckHeaders(s string) error {
 	switch s {
 	case "", HeadersDraft, HeadersLegacy, HeadersAll, HeadersOff:
@@ -62,14 +61,14 @@ func CheckHeaders(s string) error {
 	return fmt.Errorf("headers %q: want draft, legacy, all or off", s)
 }
 
-// Error is an error in one part of a zone, so that a parser can name its line.
+// Error is an error in one part of a zone. A parser can report the line of that part.
 type Error struct {
 	At  any   // the *Rule or *Override; nil: the zone
-	Err error // what is wrong with it
+	Err error // the error itself
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Err.Error() }
 
-// Unwrap returns the error without its place.
+// Unwrap returns the error without its part of the zone.
 func (e *Error) Unwrap() error { return e.Err }

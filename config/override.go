@@ -7,23 +7,24 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 )
 
-// Override gives some keys other rules than their zone's.
+// Override replaces the zone's rules for some keys.
 type Override struct {
-	// As many parts as the zone's key: "*" matches any part, a CIDR an
-	// address, anything else itself. The most exact override wins.
+	// A pattern for each part of the zone's key: "*" matches any value, a CIDR the
+	// addresses in it, and any other text the equal value. The most specific
+	// override wins.
 	Key []string `json:"key"`
 
-	// Count nothing for these keys. Default: false.
+	// Let requests with these keys pass uncounted. Default: false.
 	Unlimited bool `json:"unlimited,omitempty"`
 
-	// The rules for these keys. A limit of 0 blocks them.
+	// The rules for these keys. A limit of 0 denies every request.
 	Rules []*Rule `json:"rules,omitempty"`
 }
 
-// CheckedOverride is an override whose every part was found right.
+// CheckedOverride is a valid override, parsed for deciding.
 type CheckedOverride struct {
 	*Override
-	Pattern *key.Pattern // of its keys
+	Pattern *key.Pattern // matches the keys
 	Set     *RuleSet     // nil: unlimited
 }
 

@@ -7,22 +7,24 @@ import (
 	"strings"
 )
 
-// Respond is how a denied request is answered.
+// Respond is the response to a denied request.
 type Respond struct {
-	// The status, 400 to 599 or 200. Default: 429.
+	// The status code, 400 to 599 or 200. Default: the handler's reject_status, or
+	// 429.
 	Status int `json:"status,omitempty"`
 
-	// The body, in which placeholders are replaced.
+	// The response body. Placeholders are replaced. Default: empty.
 	Body string `json:"body,omitempty"`
 
-	// Answer with a problem detail (RFC 9457) instead of the body. Default: false.
+	// Respond with a problem detail (RFC 9457) instead of a body. Default: false.
 	Problem bool `json:"problem,omitempty"`
 
-	// Headers to set on the answer, in whose values placeholders are replaced.
+	// Headers to set on the response. Placeholders in values are replaced.
+	// Default: none.
 	Headers map[string][]string `json:"headers,omitempty"`
 }
 
-// Check checks the status, the body and the headers. Nil is right: the default.
+// Check checks the status, the body and the headers. Nil is valid.
 func (c *Respond) Check() error {
 	if c == nil {
 		return nil
@@ -41,7 +43,7 @@ func (c *Respond) Check() error {
 	return nil
 }
 
-// CheckRejectStatus checks a handler's reject_status. 0 is the default.
+// CheckRejectStatus checks a handler's reject_status. 0 means the default.
 func CheckRejectStatus(status int) error {
 	if !isRejection(status) {
 		return fmt.Errorf("reject_status %d: want 400 to 599, or 200", status)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -14,28 +15,28 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// Rule is a limit over a window under one algorithm.
+// Rule is a limit per window, enforced by one algorithm.
 type Rule struct {
-	// A name for headers, logs and metrics, 1 to 64 of A-Z a-z 0-9 _ and -.
+	// The rule's name in headers, logs and metrics, 1 to 64 of A-Z a-z 0-9 _ and -.
 	// Default: the rule's number in its zone, from 1.
 	Name string `json:"name,omitempty"`
 
-	// The cost that may pass in one window, at least 1; in an override also 0,
-	// which blocks the key.
+	// The total cost of the requests admitted per window, at least 1. In an
+	// override, 0 denies every request.
 	Limit int64 `json:"limit"`
 
-	// The length of the window, from a microsecond to 142 years.
+	// The length of the window, from 1us to about 142 years, in whole microseconds.
 	Window caddy.Duration `json:"window"`
 
 	// The algorithm and its options. Default: the zone's algorithm.
 	AlgorithmRaw json.RawMessage `json:"algorithm,omitempty" caddy:"namespace=http.rate_limit.algorithms inline_key=name"`
 }
 
-// MaxWindow is a hundred years and more: beyond it instants leave what Lua
-// calculates exactly.
+// MaxWindow is the longest window, about 142 years: with a longer one, instants would
+// exceed the integers that Lua represents exactly.
 const MaxWindow = 1 << 52 * time.Microsecond
 
-// ParseRate reads <count>[r]/<window>, such as 10/s, 100r/m or 1000/1h30m.
+// ParseRate parses <count>[r]/<window>, such as 10/s, 100r/m or 1000/1h30m.
 func ParseRate(s string) (limit int64, window time.Duration, err error) {
 	count, rest, found := strings.Cut(s, "/")
 	if !found {
@@ -55,7 +56,7 @@ func ParseRate(s string) (limit int64, window time.Duration, err error) {
 	return limit, window, nil
 }
 
-// parseWindow reads a duration as Caddy writes them, and weeks.
+// parseWindow parses a duration in Caddy's syntax, or a number of weeks such as 2w.
 func parseWindow(s string) (time.Duration, error) {
 	if weeks, ok := strings.CutSuffix(s, "w"); ok {
 		n, err := strconv.ParseInt(weeks, 10, 64)
@@ -67,8 +68,8 @@ func parseWindow(s string) (time.Duration, error) {
 	return caddy.ParseDuration(s)
 }
 
-// DefaultAlgorithm is the algorithm of a rule for which none is named: exact
-// while that costs at most 1 KiB a key.
+// DefaultAlgorithm returns the algorithm of a rule that names none: sliding_log, which
+// is exact, while a log takes at most 1 KiB per key, otherwise sliding_window.
 func DefaultAlgorithm(limit int64) string {
 	if limit <= 128 {
 		return "sliding_log"
@@ -76,7 +77,7 @@ func DefaultAlgorithm(limit int64) string {
 	return "sliding_window"
 }
 
-// delayer is an algorithm that can make a request wait for its turn.
+// delayer is an algorithm that can delay admitted requests.
 type delayer interface {
 	MaxDelay(algorithms.Spec) int64
 }
@@ -84,10 +85,7 @@ type delayer interface {
 // LoadAlgorithm returns a rule's algorithm with its options.
 func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) {
 	raw := map[string]json.RawMessage{}
-	name := zoneAlgorithm
-	if name == "" {
-		name = DefaultAlgorithm(r.Limit)
-	}
+	name := cmp.Or(zoneAlgorithm, DefaultAlgorithm(r.Limit))
 	if len(r.AlgorithmRaw) > 0 {
 		if err := json.Unmarshal(r.AlgorithmRaw, &raw); err != nil {
 			return nil, fmt.Errorf("algorithm: %w: want an object such as {\"name\": \"gcra\"}", err)
@@ -105,7 +103,7 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	}
 	a, ok := info.New().(algorithms.Algorithm)
 	if !ok {
-		return nil, fmt.Errorf("algorithm %q: the module is no rate limiting algorithm", name)
+		return nil, fmt.Errorf("algorithm %q: the module is not a rate limiting algorithm", name)
 	}
 	options, err := json.Marshal(raw)
 	if err != nil {

@@ -11,30 +11,30 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// RuleSet is the rules of a zone or of an override, checked, with their
-// algorithms. It does not change.
+// RuleSet is the valid rules of a zone or override with their algorithms. It is
+// immutable.
 type RuleSet struct {
 	Names  []string // in headers: zone, zone.2 or zone.name
 	Labels []string // in logs and metrics: name or number
-	From   []*Rule  // the rules without those whose limit is 0
+	From   []*Rule  // the rules except those with limit 0
 
-	Algorithms []algorithms.Algorithm // one for each of From
-	Specs      []algorithms.Spec      // their parameters
+	Algorithms []algorithms.Algorithm // by rule of From
+	Specs      []algorithms.Spec      // by rule of From
 
-	Blocked  int    // the number of the rule with limit 0, or -1
+	Blocked  int    // the index of the first rule with limit 0, or -1
 	MaxDelay int64  // the longest delay of a leaky_bucket, in microseconds
-	Delays   []bool // by rule: whether it is a leaky_bucket that delays
+	Delays   []bool // by rule of From: whether it is a leaky_bucket that delays
 
-	// Duplicates says that these are a zone's memory of requests, which has no
-	// permits and is charged at once.
+	// Duplicates is set for the rule set of prevent_duplicates, which holds no
+	// permits and is not charged after the response.
 	Duplicates bool
 }
 
-// MaxRules is how many rules a zone or an override has at most: all of them are
-// judged with every request, in Redis while nothing else is.
+// MaxRules is the greatest number of rules of a zone or override. All of them are
+// decided for every request, and Redis serves nothing else meanwhile.
 const MaxRules = 128
 
-// newRuleSet loads and checks rules. In an override a limit may be 0.
+// newRuleSet loads and checks rules. In an override, a limit may be 0.
 func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
 	s := &RuleSet{Blocked: -1}
 	seen := make(map[string]bool)
@@ -103,7 +103,7 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	return nil
 }
 
-// duplicateRules is the rule set of prevent_duplicates: one request a window.
+// duplicateRules returns the rule set of prevent_duplicates: one request per window.
 func duplicateRules(zone string, window time.Duration) *RuleSet {
 	return &RuleSet{
 		Duplicates: true, Blocked: -1, Labels: []string{LabelDuplicates}, Names: []string{zone},
@@ -112,9 +112,9 @@ func duplicateRules(zone string, window time.Duration) *RuleSet {
 	}
 }
 
-// Lease returns for how long parts of the limits of a zone's rules may be charged in
-// advance, in microseconds, if the store leases for d: 0 unless that goes with all
-// rules and with what else the zone has.
+// Lease returns the duration of leases for a zone with these rules in a store that
+// leases for d, in microseconds: d if all algorithms and options of the zone support
+// leases, otherwise 0.
 func (s *RuleSet) Lease(z *Zone, d int64) int64 {
 	if len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settle != "" || len(z.CountStatus) > 0 {
 		return 0
@@ -131,9 +131,9 @@ func (s *RuleSet) Lease(z *Zone, d int64) int64 {
 	return d
 }
 
-// Kinds is a short fingerprint of what gives the rules' states their meaning, which
-// is part of the names of keys in Redis. The key's parts are in these names through
-// their hash; the limits never are.
+// Kinds returns a short fingerprint of the format of the rules' states: algorithms and
+// windows, but not limits. It is part of the names of keys in Redis, so that states of
+// another format are never read.
 func (s *RuleSet) Kinds(lease int64) string {
 	h := sha256.New()
 	for i, a := range s.Algorithms {

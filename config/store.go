@@ -25,20 +25,22 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-// RedisStore is a Redis that keeps the counts of several instances. In every
-// string {env.*} and {file.*} are replaced when the configuration is loaded.
+// RedisStore is a Redis in which several instances share their counts. {env.*} and
+// {file.*} placeholders are replaced in every string when the configuration is loaded.
 type RedisStore struct {
-	// The name by which zones choose it. Default: "redis".
+	// The name by which zones refer to the store, 1 to 64 of A-Z a-z 0-9 _ and -,
+	// but not "local". Default: "redis".
 	Name string `json:"name,omitempty"`
 
-	// Where it is: host:port, a redis:// or rediss:// URL, or unix//path. With
-	// cluster the nodes to begin with, with sentinel the Sentinels.
+	// The server: host:port, a redis:// or rediss:// URL, or unix//path. With
+	// cluster, the seed nodes; with sentinel, the Sentinels. Required. Default
+	// port: 6379.
 	Addresses []string `json:"addresses,omitempty"`
 
-	// The user, for Redis' access control lists.
+	// The user to authenticate as (Redis ACL). Default: the default user.
 	Username string `json:"username,omitempty"`
 
-	// The password.
+	// The password to authenticate with. Default: none.
 	Password string `json:"password,omitempty"`
 
 	// The number of the database. Default: 0.
@@ -47,75 +49,77 @@ type RedisStore struct {
 	// The addresses are nodes of a Redis Cluster. Default: false.
 	Cluster bool `json:"cluster,omitempty"`
 
-	// The addresses are Sentinels, which know where the server is.
+	// The addresses are Sentinels, from which the address of the master is
+	// obtained. Default: off.
 	Sentinel *Sentinel `json:"sentinel,omitempty"`
 
-	// Encrypt the connection.
+	// Connect with TLS. Default: off, unless an address is a rediss:// URL.
 	TLS *TLS `json:"tls,omitempty"`
 
-	// What the names of all keys begin with. Default: "diana".
+	// The prefix of the names of all keys in Redis, without braces or white space.
+	// Default: "diana".
 	KeyPrefix string `json:"key_prefix,omitempty"`
 
-	// The secret of the hash that names keys in Redis, the same on every
-	// instance. Without it, who can read the names can try out which client
-	// they stand for.
+	// The secret of the keyed hash of clients' keys, the same on every instance.
+	// Without it, anyone who can read the names of keys in Redis can test which
+	// client a name belongs to. Default: none.
 	KeySecret string `json:"key_secret,omitempty"`
 
-	// The most that one decision waits for Redis. Default: 25ms.
+	// The timeout of one decision in Redis. Default: 25ms.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// The most that a new connection may take; no request waits for it longer
-	// than timeout. Default: 2s.
+	// The timeout of a new connection. Requests do not wait for it longer than
+	// timeout. Default: 2s.
 	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
 
-	// How many connections are open at most. Default: 10 per core.
+	// The greatest number of open connections. Default: 10 per core.
 	PoolSize int `json:"pool_size,omitempty"`
 
-	// What becomes of requests while Redis is away: "local" lets this instance
-	// go on alone with its share of every limit, "allow" lets everything pass,
-	// "deny" answers 503. Default: "local".
+	// What to do with requests while Redis is unavailable: "local" enforces this
+	// instance's share of every limit in this process, "allow" admits every
+	// request, "deny" responds with status 503. Default: "local".
 	OnFailure string `json:"on_failure,omitempty"`
 
-	// The part of each limit that one instance enforces alone: "auto", which is
-	// one over the number of instances last seen, or a fraction such as "0.25".
-	// Default: "auto".
+	// The share of each limit that this instance enforces while Redis is
+	// unavailable and on_failure is "local": "auto", which is 1 divided by the
+	// number of instances last seen, or a fraction such as "0.25". Default: "auto".
 	FallbackShare Value `json:"fallback_share,omitempty"`
 
-	// For how long a part of the limit of a key that comes often may be charged
-	// in advance, and spent by one instance without asking Redis: 1ms to 10s. The
-	// rules keep back what that could add to their bounds, and one to which
-	// nothing would be left is refused. Default: nothing is charged in advance.
+	// How long a lease lasts, 1ms to 10s: part of the limit of a frequent key is
+	// charged in advance, and one instance spends it without calling Redis. Rules
+	// reserve what leases could add to their bounds; a rule that would have nothing
+	// left is rejected. Default: off.
 	Lease caddy.Duration `json:"lease,omitempty"`
 }
 
-// Sentinel says how to ask Redis Sentinels for the server.
+// Sentinel configures how Redis Sentinels are asked for the address of the master.
 type Sentinel struct {
-	// The name by which the Sentinels know the server.
+	// The name of the master in the configuration of the Sentinels. Required.
 	Master string `json:"master"`
 
-	// The user to give to the Sentinels.
+	// The user to authenticate to the Sentinels as. Default: the default user.
 	Username string `json:"username,omitempty"`
 
-	// The password to give to the Sentinels.
+	// The password to authenticate to the Sentinels with. Default: none.
 	Password string `json:"password,omitempty"`
 }
 
-// TLS says how to encrypt the connection to Redis.
+// TLS configures the TLS connection to Redis.
 type TLS struct {
-	// A PEM file of the authorities to trust. Default: the system's.
+	// A PEM file with the certificate authorities to trust. Default: the system's.
 	CA string `json:"ca,omitempty"`
 
-	// A PEM file with the client's certificate.
+	// A PEM file with the client certificate. Requires key. Default: none.
 	Cert string `json:"cert,omitempty"`
 
-	// A PEM file with the certificate's key.
+	// A PEM file with the private key of the client certificate. Default: none.
 	Key string `json:"key,omitempty"`
 
-	// The name that the server's certificate must have. Default: the host of
-	// the address.
+	// The name to verify in the server's certificate. Default: the host of the
+	// address.
 	ServerName string `json:"server_name,omitempty"`
 
-	// Do not check the server's certificate. Default: false.
+	// Do not verify the server's certificate. Default: false.
 	InsecureSkipVerify bool `json:"insecure_skip_verify,omitempty"`
 }
 
@@ -135,9 +139,8 @@ const (
 	maxLease = caddy.Duration(10 * time.Second)
 )
 
-// resolve returns the store's configuration with {env.*} and {file.*} replaced.
-// The configuration itself keeps them, so that no secret is shown where a
-// configuration is.
+// resolve returns a copy of the configuration with {env.*} and {file.*} replaced. The
+// configuration itself keeps the placeholders, so that it never shows a secret.
 func (c *RedisStore) resolve() (*RedisStore, error) {
 	r := *c
 	r.Addresses = append([]string(nil), c.Addresses...)
@@ -169,10 +172,11 @@ func (c *RedisStore) resolve() (*RedisStore, error) {
 	return &r, nil
 }
 
-// StoreName returns the name by which zones choose the store.
+// StoreName returns the name by which zones refer to the store.
 func (c *RedisStore) StoreName() string { return cmp.Or(c.Name, DefaultStoreName) }
 
-// Options checks a store. It returns how to reach it, and how its keys are hashed.
+// Options checks the configuration and returns the options of the store and the hasher
+// of its keys.
 func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
 	r, err := c.resolve()
 	if err != nil {
@@ -246,8 +250,8 @@ func (c *RedisStore) setFailure(o *redis.Options) error {
 	return nil
 }
 
-// setAddresses reads the addresses, which may be URLs that bring a user, a
-// password, a database and TLS.
+// setAddresses parses the addresses. URLs among them may set the user, the password,
+// the database and TLS.
 func (c *RedisStore) setAddresses(o *redis.Options) error {
 	if len(c.Addresses) == 0 {
 		return errors.New("no address: want such as localhost:6379")
@@ -275,7 +279,7 @@ func (c *RedisStore) setAddresses(o *redis.Options) error {
 		default:
 			addr, err := caddy.ParseNetworkAddressWithDefaults(a, "tcp", 6379)
 			if err != nil || addr.PortRangeSize() != 1 {
-				_, shown, found := strings.Cut(a, "@") // what is before it may be a password
+				_, shown, found := strings.Cut(a, "@") // a password may precede it
 				if !found {
 					shown = a
 				}
@@ -287,7 +291,7 @@ func (c *RedisStore) setAddresses(o *redis.Options) error {
 	return nil
 }
 
-// hideURL leaves the URL, which may hold a password, out of an error.
+// hideURL returns an error without the URL, which may contain a password.
 func hideURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -325,7 +329,7 @@ func (c *RedisStore) setTLS(o *redis.Options) error {
 	return nil
 }
 
-// PlainPassword reports whether a password stands in the configuration itself.
+// PlainPassword reports whether the configuration contains a password in plain text.
 func (c *RedisStore) PlainPassword() bool {
 	plain := c.Password != "" && !strings.Contains(c.Password, "{")
 	if c.Sentinel != nil && c.Sentinel.Password != "" {
@@ -340,8 +344,8 @@ func (c *RedisStore) PlainPassword() bool {
 	return plain
 }
 
-// Identity tells stores with different options apart, so that those with the
-// same share one client, over handlers and reloads. It shows no secret.
+// Identity returns a hash of all options. Stores with the same identity share one
+// client, across handlers and reloads. It reveals no secret.
 func (c *RedisStore) Identity() (string, error) {
 	r, err := c.resolve()
 	if err != nil {
@@ -354,7 +358,7 @@ func (c *RedisStore) Identity() (string, error) {
 	if r.TLS != nil {
 		for _, f := range []string{r.TLS.CA, r.TLS.Cert, r.TLS.Key} {
 			if pem, err := os.ReadFile(f); err == nil { //nolint:gosec // the operator's file
-				b = append(b, pem...) // a renewed certificate is another client
+				b = append(b, pem...) // a renewed certificate requires a new client
 			}
 		}
 	}
@@ -362,9 +366,10 @@ func (c *RedisStore) Identity() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// CheckWritten checks what can be told before placeholders are replaced. The
-// addresses depend on options that may follow them: they are checked at the end.
-func (c *RedisStore) CheckWritten(end bool) error {
+// CheckUnresolved checks everything that does not depend on the values of placeholders.
+// The addresses depend on options that may follow them, so they are checked only if
+// the configuration is complete.
+func (c *RedisStore) CheckUnresolved(complete bool) error {
 	w := *c
 	for _, s := range []*string{&w.Name, &w.KeyPrefix, &w.OnFailure, (*string)(&w.FallbackShare)} {
 		if strings.Contains(*s, "{") {
@@ -373,7 +378,7 @@ func (c *RedisStore) CheckWritten(end bool) error {
 	}
 	var o redis.Options
 	err := errors.Join(CheckName(cmp.Or(w.Name, DefaultStoreName)), w.checkBounds(), w.setFailure(&o))
-	if end && !strings.Contains(strings.Join(w.Addresses, " "), "{") {
+	if complete && !strings.Contains(strings.Join(w.Addresses, " "), "{") {
 		err = errors.Join(err, w.setAddresses(&o))
 	}
 	return err

@@ -127,7 +127,7 @@ func checkAdapted(t testing.TB, b []byte) {
 
 // checkZone checks a zone, after expanding the options of other plugins.
 func checkZone(z *config.Zone) error {
-	native, err := z.Native()
+	native, err := z.Normalize()
 	if err == nil {
 		_, err = native.Check()
 	}

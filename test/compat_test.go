@@ -210,7 +210,7 @@ func TestCompatWarnings(t *testing.T) {
 	s := serve(t, setup{app: redisStore(unusedAddr(t)), site: handler, more: "http://:8002 {\n" + handler + "\n}"})
 	for _, want := range []string{
 		"read_interval is ignored", "write_interval is ignored", "purge_age is ignored",
-		"storage is ignored", "sweep_interval is ignored", "characters that a name cannot have", "believed any X-Forwarded-For",
+		"storage is ignored", "sweep_interval is ignored", "characters that a name cannot have", "trusts any X-Forwarded-For",
 	} {
 		if n := strings.Count(s.log.text(), want); n != 1 {
 			t.Errorf("%d warnings of %q, want 1", n, want)
@@ -246,7 +246,7 @@ func TestCompatPrefixes(t *testing.T) {
 		"{remote.ip_prefix.64}": {32, 64}, "{remote.host_prefix.0}": {0, 0}, "{client_ip}": {32, 64},
 	} {
 		s := serve(t, setup{site: "rate_limit " + key + " 10r/s"})
-		z, err := s.handlers()[0].Zones[0].Native()
+		z, err := s.handlers()[0].Zones[0].Normalize()
 		if err != nil {
 			t.Fatal(err)
 		}

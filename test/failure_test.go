@@ -78,8 +78,8 @@ func TestRedisDownAtStart(t *testing.T) {
 	if line["store"] != "redis" || line["on_failure"] != "local" || line["advice"] == "" || line["error"] == "" {
 		t.Errorf("log line %v", line)
 	}
-	if n := len(s.log.lines(t, "no instance was ever counted: this one enforces the whole of every limit while it is alone")); n != 1 {
-		t.Errorf("%d warnings that no instance was ever counted, want 1", n)
+	if n := len(s.log.lines(t, "the number of instances is unknown: this one enforces every limit in full until Redis is back")); n != 1 {
+		t.Errorf("%d warnings that the number of instances is unknown, want 1", n)
 	}
 	until(t, "an event", func() bool { return len(seen.named("rate_limit_store_down")) == 1 })
 	if e := seen.named("rate_limit_store_down")[0]; e.Data["store"] != "redis" || e.Data["error"] == "" {
@@ -329,8 +329,8 @@ func TestFallbackShare(t *testing.T) {
 		}
 		s.reload(setup{app: redisStore(unusedAddr(t)), site: fiveAnHour})
 		s.want(req{}, 200, 200, 429)
-		if n := len(s.log.lines(t, "no instance was ever counted: this one enforces the whole of every limit while it is alone")); n != 0 {
-			t.Errorf("%d warnings that no instance was ever counted", n)
+		if n := len(s.log.lines(t, "the number of instances is unknown: this one enforces every limit in full until Redis is back")); n != 0 {
+			t.Errorf("%d warnings that the number of instances is unknown", n)
 		}
 	})
 }

@@ -179,7 +179,7 @@ func runningServer(t *testing.T) *caddyhttp.Server {
 
 func runningPlan(t *testing.T) *key.Plan {
 	t.Helper()
-	z, err := (&site{T: t}).handlers()[0].Zones[0].Native()
+	z, err := (&site{T: t}).handlers()[0].Zones[0].Normalize()
 	if err != nil {
 		t.Fatal(err)
 	}
