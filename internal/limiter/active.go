@@ -12,34 +12,34 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
-// activeRules are the rules of a zone that are in force: its own, or what a document
-// from outside makes of them. They do not change; others take their place.
+// activeRules are the rules in force for a zone: its own, changed by the document of a
+// rule source. They are immutable and replaced as a whole.
 type activeRules struct {
 	rules      *ruleSet
 	overrides  key.Index[*override]
-	duplicates *ruleSet // nil: without prevent_duplicates
+	duplicates *ruleSet // nil without prevent_duplicates
 
 	off    bool
 	shadow bool
 
-	text  string          // what the document says of the zone; empty: nothing
-	from  *config.Checked // what they were made of
-	kinds string          // tells rules apart that count in different ways
-	turn  int64           // the longest turn of all zones of the handler, for which they were compiled
+	text  string          // the zone in the document; empty: not in it
+	from  *config.Checked // the zone with the document applied
+	kinds string          // see Zone.kinds
+	turn  int64           // the longest delay of all zones of the handler, in microseconds
 
-	sets    []*ruleSet // all of them, each with a table
-	tables  []Bound
+	sets    []*ruleSet // all rule sets
+	tables  []Bound    // their tables
 	refs    pool.References
-	counted *metrics.Tables // that show the tables; nil: they are not shown
+	counted *metrics.Tables // the metrics with the tables; nil: none
 }
 
-// override is other rules for some keys.
+// override is the compiled rules for some keys.
 type override struct {
-	key []string // as it is configured
+	key []string // as configured
 	set *ruleSet // nil: unlimited
 }
 
-// Bound is how much a table may hold.
+// Bound is the capacity of a table.
 type Bound struct {
 	// Table counts keys in this process.
 	Table *memory.Table
@@ -47,16 +47,16 @@ type Bound struct {
 	// Zone is the name of the table's zone.
 	Zone string
 
-	// MaxKeys is how many keys the table may hold.
+	// MaxKeys is the greatest number of keys in the table.
 	MaxKeys int64
 
-	// Shared says that the keys are counted in a shared store, and here only while
-	// it is away.
+	// Shared is set if the keys are counted in a shared store, and in the table only
+	// while the store is unavailable.
 	Shared bool
 }
 
-// compile compiles the rules and takes a table for each set of them. turn is the
-// longest turn of all zones of the handler. On an error release must be called.
+// compile compiles the rules and takes a table for each rule set. turn is the longest
+// delay of all zones of the handler. After an error, release must be called.
 func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	a.turn = turn
 	c, t := a.from, tableTaker{zone: z, active: a}
@@ -65,7 +65,7 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 			t.many++
 		}
 	}
-	if a.rules, err = t.ruleSet(c.Rules, "", false); err != nil {
+	if a.rules, err = t.compile(c.Rules, "", false, turn); err != nil {
 		return err
 	}
 	for _, o := range c.Overrides {
@@ -75,7 +75,7 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 			if err != nil {
 				return err
 			}
-			if v.set, err = t.ruleSet(o.Set, string(name), o.Pattern.Single()); err != nil {
+			if v.set, err = t.compile(o.Set, string(name), o.Pattern.Single(), turn); err != nil {
 				return &config.Error{At: o.Override, Err: err}
 			}
 		}
@@ -84,7 +84,7 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 		}
 	}
 	if c.Duplicates != nil {
-		if a.duplicates, err = t.duplicates(c.Duplicates); err != nil {
+		if a.duplicates, err = t.compile(c.Duplicates, config.LabelDuplicates, false, 0); err != nil {
 			return err
 		}
 	}
@@ -97,7 +97,7 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	return nil
 }
 
-// release gives back the tables.
+// release returns the tables to the pool.
 func (a *activeRules) release() error {
 	if a.counted != nil {
 		for _, b := range a.tables {
@@ -108,12 +108,12 @@ func (a *activeRules) release() error {
 	return a.refs.Release()
 }
 
-// tables are those of all configurations that run, so that counts survive a reload
-// and are one for all handlers that name a zone.
+// tables are the tables in use. Counts survive reloads and are shared by the handlers
+// that define the same zone.
 var tables = pool.New[*memory.Table]("tables") // by tableKey
 
-// tableKey tells tables apart: by everything that gives their keys and states a
-// meaning, and nothing else, so that a changed limit finds its counts again.
+// tableKey identifies a table by the format of its keys and states. It does not include
+// limits, so that counts survive a changed limit.
 type tableKey struct {
 	zone, key, override, kinds string
 	permits                    bool
@@ -123,20 +123,13 @@ type tableKey struct {
 type tableTaker struct {
 	zone   *Zone
 	active *activeRules
-	many   int64 // overrides of more than one key
+	many   int64 // number of overrides of more than one key
 }
 
-func (t *tableTaker) ruleSet(c *config.RuleSet, override string, single bool) (*ruleSet, error) {
-	return t.compile(c, override, single, t.active.turn)
-}
-
-func (t *tableTaker) duplicates(c *config.RuleSet) (*ruleSet, error) {
-	return t.compile(c, config.LabelDuplicates, false, 0)
-}
-
-// compile compiles a set of rules with a table from the pool. A single key needs
-// room for one. The tables of overrides of more keys start the smaller the more they
-// are: thousands that are ready for a million keys would take gigabytes at once.
+// compile compiles a rule set with a table from the pool. The table of an override of a
+// single key has room for one. The more overrides of several keys there are, the smaller
+// the initial size of each table: thousands of tables of a million keys would take
+// gigabytes at once.
 func (t *tableTaker) compile(c *config.RuleSet, override string, single bool, turn int64) (*ruleSet, error) {
 	z := t.zone
 	s, err := newRuleSet(z.Zone, c, z.store.Lease, turn, func(list []algorithms.Rule) *memory.Table {
@@ -160,7 +153,7 @@ func (t *tableTaker) compile(c *config.RuleSet, override string, single bool, tu
 	return s, err
 }
 
-// copy returns the same rules, yet to be compiled.
+// copy returns the same rules, not compiled.
 func (a *activeRules) copy() *activeRules {
 	return &activeRules{off: a.off, shadow: a.shadow, text: a.text, from: a.from, kinds: a.kinds}
 }

@@ -7,15 +7,14 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// change is what a document makes of a limiter's zones: compiled, but not yet in
-// force. One of commit and undo must be called.
+// change replaces the active rules of a limiter's zones. The new rules are compiled but
+// not in force until commit. Either commit or undo must be called.
 type change struct {
 	zones     []*Zone
 	old, next []*activeRules
 }
 
-// newChange prepares to put a document in force, or without one the zones' own
-// rules.
+// newChange returns the change that applies a document; nil: the zones' own rules.
 func newChange(zones []*Zone, d *rules.Document) (*change, error) {
 	c := &change{zones: zones, old: make([]*activeRules, len(zones)), next: make([]*activeRules, len(zones))}
 	var turn int64
@@ -45,8 +44,8 @@ func newChange(zones []*Zone, d *rules.Document) (*change, error) {
 	return c, nil
 }
 
-// draft reads what a document says of a zone. Without a change it returns the active
-// rules, else rules that are yet to be compiled.
+// draft applies a document to a zone. It returns the active rules if nothing changes,
+// otherwise rules that are not compiled yet.
 func draft(z *Zone, d *rules.Zone) (*activeRules, error) {
 	text := ""
 	if d != nil {
@@ -70,8 +69,8 @@ func draft(z *Zone, d *rules.Zone) (*activeRules, error) {
 	return a, nil
 }
 
-// checkStores rejects what zones in different stores, or in different slots of a
-// cluster, cannot have.
+// checkStores rejects a leaky_bucket that delays in several zones whose keys are not in
+// one store, and in one slot of a cluster.
 func (c *change) checkStores() error {
 	var last *Zone
 	for i, z := range c.zones {
@@ -86,7 +85,7 @@ func (c *change) checkStores() error {
 	return nil
 }
 
-// restarted returns the names of the zones whose counts start anew.
+// restarted returns the names of the zones whose counts the change resets.
 func (c *change) restarted() (names []string) {
 	for i, z := range c.zones {
 		if c.next[i].kinds != c.old[i].kinds {
@@ -106,10 +105,10 @@ func (c *change) commit() error {
 	return release(c.old, c.next)
 }
 
-// undo gives back what the change took.
+// undo releases the new rules.
 func (c *change) undo() error { return release(c.next, c.old) }
 
-// release gives back what rules took, but for those that are kept.
+// release releases all rules except those that are kept.
 func release(all, kept []*activeRules) (err error) {
 	for i, a := range all {
 		if a != nil && a != kept[i] {

@@ -1,7 +1,7 @@
 package limiter
 
-// chargesLater reports whether something is left to be done after the response: to
-// charge what it says, or to give permits back.
+// chargesLater reports whether finish must be called after the response, to charge it or
+// to release permits.
 func (q *request) chargesLater() bool {
 	if q.immediate != nil {
 		return false
@@ -18,7 +18,7 @@ func (q *request) chargesLater() bool {
 	return false
 }
 
-// countsStatus reports whether a zone wants to know the status of the response.
+// countsStatus reports whether a zone has count_status.
 func (q *request) countsStatus() bool {
 	for i := range q.zones {
 		if q.zones[i].zone.Config.Charge.Statuses.Set {
@@ -28,8 +28,8 @@ func (q *request) countsStatus() bool {
 	return false
 }
 
-// finish gives back the permits that the request held and charges what its response
-// says.
+// finish releases the permits of the request and makes the charges that depend on the
+// status of its response.
 func (q *request) finish(status int) {
 	for i := range q.zones {
 		z := &q.zones[i]

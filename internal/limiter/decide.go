@@ -8,8 +8,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// decide has the stores decide, and again after waiting where the zones allow it. It
-// reports whether the client went away meanwhile.
+// decide has the stores decide, and again after waiting if the zones have max_wait. It
+// reports whether the client closed the connection meanwhile.
 func (q *request) decide(ctx context.Context) (gone bool) {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.label != "" && !z.shadow {
@@ -28,8 +28,8 @@ func (q *request) decide(ctx context.Context) (gone bool) {
 	return q.wait(ctx)
 }
 
-// timedEvery is how many decisions in this process come to one that is timed: reading
-// the clock twice more would take a good part of the time of a decision.
+// timedEvery is the sampling interval of decisions in this process: one in 16 is timed,
+// because two more readings of the clock take a good part of a decision's time.
 const timedEvery = 16
 
 func (q *request) decideOnce(ctx context.Context) {
@@ -56,10 +56,10 @@ func (q *request) decideOnce(ctx context.Context) {
 	}
 }
 
-// wait waits for room, as long as every zone that denies allows, and decides again.
-// It reports whether the client went away.
+// wait waits, at most for the shortest max_wait of the zones that deny, and decides
+// again. It reports whether the client closed the connection.
 func (q *request) wait(ctx context.Context) (gone bool) {
-	z, k, budget := q.patience()
+	z, k, budget := q.waitBudget()
 	if budget == 0 {
 		return false
 	}
@@ -83,7 +83,7 @@ func (q *request) wait(ctx context.Context) (gone bool) {
 		if q.check.Admitted || q.unavailable() {
 			return false
 		}
-		_, _, b := q.patience()
+		_, _, b := q.waitBudget()
 		if b == 0 {
 			return false
 		}
@@ -91,16 +91,16 @@ func (q *request) wait(ctx context.Context) (gone bool) {
 	}
 }
 
-// patience returns how long the request may wait in all, 0 if it may not, and whose
-// queue it joins: that of the first zone that denies.
-func (d *decision) patience() (first *Zone, k stores.Key, budget time.Duration) {
+// waitBudget returns how long the request may wait in total, 0 if it may not, and the
+// zone and key whose queue it joins: those of the first zone that denies.
+func (d *decision) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
 	for i := range d.zones {
 		z := &d.zones[i]
 		if z.shadow || !d.denies(z) {
 			continue
 		}
-		// A duplicate is never waited for, nor a queue that is full: waiting for a
-		// queue is no queue.
+		// Duplicates do not wait, and neither do requests that find the queue of a
+		// leaky_bucket full: its length is the longest wait.
 		if z.zone.maxWait == 0 || d.deniesDuplicate(z) || d.queueIsFull(z) {
 			return nil, k, 0
 		}

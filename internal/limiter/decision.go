@@ -9,56 +9,57 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// Labels of what denies beside the rules.
+// Labels of denials by something other than a rule.
 const (
 	labelInFlight   = "in_flight"
 	labelDuplicates = config.LabelDuplicates
 	labelKeyMissing = "key_missing"
-	labelStore      = "store" // it is away, and on_failure is deny
+	labelStore      = "store" // unavailable, and on_failure is deny
 )
 
-// heldRetry is how long to wait for requests whose end nobody knows.
+// heldRetry is the retry of a denial that ends when requests in flight do, which cannot
+// be predicted.
 const heldRetry = time.Second
 
-// decision is what the zones that apply decide about one request.
+// decision is the decision of the zones that apply to one request.
 type decision struct {
 	check stores.Check
-	zones []zoneResult // in order
+	zones []zoneResult // in order of evaluation
 
-	// immediate is the first zone that denies whatever is counted; nil: none.
+	// immediate is the first zone that denies regardless of its counts; nil: none.
 	immediate *zoneResult
 
-	waited bool // for room, before the stores decided again
+	waited bool // whether the request waited before the last decision of the stores
 }
 
-// zoneResult is what one zone decides.
+// zoneResult is the decision of one zone.
 type zoneResult struct {
 	zone   *Zone
-	shadow bool // as it was in force when the request came
+	shadow bool // of the active rules when the request arrived
 	key    stores.Key
 	set    *ruleSet // the rules that apply: the zone's or an override's
 
-	rules     int // the number of the rules' zone check; -1: none
-	duplicate int // the number of prevent_duplicates' zone check; -1: none
+	rules     int // index of the zone check of the rules; -1: none
+	duplicate int // index of the zone check of prevent_duplicates; -1: none
 
-	label   string // of the rule that denies whatever is counted; empty: none
+	label   string // label of an immediate denial; empty: none
 	outcome metrics.Outcome
 }
 
-// exceeded is what denied a request. Like the placeholders it outlives the handler.
+// exceeded describes the denial of a request. It may be used after the handler returns.
 type exceeded struct {
 	zone  *Zone
 	label string
 	retry int64 // microseconds, or algorithms.Never
 
 	answer [2]string // the values of Retry-After and Cache-Control
-	limits headers   // the rate limit headers of the answer
+	limits headers   // the rate limit headers of the response
 }
 
-// passes reports whether the request goes on.
+// passes reports whether the request is admitted.
 func (d *decision) passes() bool { return d.immediate == nil && d.check.Admitted }
 
-// unavailable reports whether a store denies everything, because it is away.
+// unavailable reports whether the request is denied because a store is unavailable.
 func (d *decision) unavailable() bool {
 	return d.immediate == nil && d.check.Mode == stores.ModeDeny && !d.check.Admitted
 }
@@ -68,8 +69,8 @@ func (d *decision) denies(z *zoneResult) bool {
 	return z.rules >= 0 && !d.check.Zones[z.rules].Admits || d.deniesDuplicate(z)
 }
 
-// retryIn returns after how long the request would pass if nobody else came; false
-// if it never would.
+// retryIn returns after how long the request would be admitted if no other arrived;
+// false if it never would.
 func (d *decision) retryIn() (time.Duration, bool) {
 	var longest time.Duration
 	for i := range d.check.Zones {
@@ -95,8 +96,8 @@ func (d *decision) retryIn() (time.Duration, bool) {
 	return longest, true
 }
 
-// exceeded returns the first rule that denies, as written, and the longest retry of
-// all that do.
+// exceeded returns the first rule that denies, in the order of the configuration, and
+// the longest retry of all rules that do.
 func (d *decision) exceeded() (e exceeded) {
 	if d.immediate != nil {
 		return exceeded{zone: d.immediate.zone, label: d.immediate.label, retry: algorithms.Never}
@@ -117,7 +118,7 @@ func (d *decision) exceeded() (e exceeded) {
 	return e
 }
 
-// labelOf returns the first rule of a zone that denies.
+// labelOf returns the label of the first rule of a zone that denies.
 func (d *decision) labelOf(z *zoneResult) string {
 	if z.rules >= 0 {
 		c := &d.check.Zones[z.rules]
@@ -136,12 +137,12 @@ func (d *decision) labelOf(z *zoneResult) string {
 	return labelStore
 }
 
-// outcomeOf returns what a zone decided, when all is decided.
+// outcomeOf returns the outcome of a zone once all zones are decided.
 func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
 	switch {
-	case z.outcome != metrics.Allowed: // skipped, or denied whatever is counted
+	case z.outcome != metrics.Allowed: // skipped, or an immediate denial
 		return z.outcome
-	case d.immediate != nil: // nothing else was checked
+	case d.immediate != nil: // no store decided
 		return metrics.RefusedElsewhere
 	case z.shadow && d.denies(z):
 		return metrics.ShadowDenied
@@ -183,8 +184,8 @@ func (d *decision) violated() (names []string) {
 	return names
 }
 
-// nearestOf returns the result of the rule that has the smallest part of its limit
-// left, and the limit.
+// nearestOf returns the result and the limit of the rule with the smallest part of its
+// limit left.
 func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, limit int64) {
 	for i := range c.Results {
 		res, l := &c.Results[i], c.Rules[i].Limit()

@@ -9,7 +9,7 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// zoneOf returns a zone with what a document says of it.
+// zoneOf returns a copy of a zone with a document applied.
 func zoneOf(z *config.Zone, d *rules.Zone) (*config.Zone, error) {
 	c := *z
 	if d.Shadow != nil {
@@ -63,7 +63,8 @@ func readOverride(text json.RawMessage) (*config.Override, error) {
 	return o, nil
 }
 
-// locate says where in what a document says of a zone an error lies.
+// locate adds to an error of a zone in a document the JSON pointer to its rule or
+// override.
 func locate(z *config.Zone, err error) error {
 	var at *config.Error
 	if !errors.As(err, &at) {
@@ -87,8 +88,8 @@ func locate(z *config.Zone, err error) error {
 	return &rules.Error{Err: at.Err}
 }
 
-// unnamed returns an error of [config.Zone.Check] without the zone's name, which the
-// pointer into the document has.
+// unnamed returns an error of [config.Zone.Check] without the zone's name, which is in
+// the JSON pointer already.
 func unnamed(err error) error {
 	var at *config.Error
 	if errors.As(err, &at) {
@@ -99,7 +100,7 @@ func unnamed(err error) error {
 	return err
 }
 
-// inZone says in which zone of a document an error lies.
+// inZone adds to an error the JSON pointer to a zone of a document.
 func inZone(name string, err error) error {
 	var at *rules.Error
 	if !errors.As(err, &at) {

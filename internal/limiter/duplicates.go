@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"io"
 	"net/http"
 
@@ -12,32 +11,34 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// maxBody is how much of a body is compared, in bytes.
+// maxBody is the size of the largest body that is compared, in bytes.
 const maxBody = 64 << 10
 
-// addFingerprint enters the check of a request that may be a duplicate.
+// addFingerprint adds the zone check of prevent_duplicates, unless the request cannot be
+// a duplicate.
 func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 	if fp, ok := fingerprint(z.zone.store.Hasher, q.r, z.key, z.zone.PreventDuplicates.Body); ok {
 		z.duplicate = q.count(z, set.counter, fp, z.key, group, 1)
 	}
 }
 
-// deniesDuplicate reports whether a zone denies a request because it is a duplicate.
+// deniesDuplicate reports whether a zone denies the request as a duplicate.
 func (d *decision) deniesDuplicate(z *zoneResult) bool {
 	return z.duplicate >= 0 && !d.check.Zones[z.duplicate].Admits
 }
 
-// keepFingerprint keeps the fingerprint of a request that was admitted.
+// keepFingerprint stores the fingerprint of an admitted request, so that a reset of its
+// key finds it.
 func (q *request) keepFingerprint(z *zoneResult) {
 	if z.duplicate >= 0 && q.check.Zones[z.duplicate].Charged {
 		z.zone.fingerprints.add(z.key, q.check.Zones[z.duplicate].Key)
 	}
 }
 
-// fingerprint returns what equal requests of a zone key have in common: the key,
-// method, host, path and query, and with body the body's hash. It returns false for a
-// request that equals no other.
-func fingerprint(h key.Hasher, r *http.Request, k stores.Key, body bool) (fp stores.Key, ok bool) {
+// fingerprint returns a hash of the zone key, method, host, path and query of a request,
+// and with body also of its body. It returns false for a request that is never a
+// duplicate.
+func fingerprint(h key.Hasher, r *http.Request, k stores.Key, body bool) (print stores.Key, ok bool) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return fp, false
@@ -59,7 +60,8 @@ func fingerprint(h key.Hasher, r *http.Request, k stores.Key, body bool) (fp sto
 	return h.Hash(b), true
 }
 
-// hashBody reads a request's body, up to maxBody, and puts it back.
+// hashBody returns the hash of a request's body and restores the body. It returns false
+// if the body exceeds maxBody or cannot be read.
 func hashBody(r *http.Request) (sum [sha256.Size]byte, ok bool) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return sha256.Sum256(nil), true
@@ -79,7 +81,7 @@ func hashBody(r *http.Request) (sum [sha256.Size]byte, ok bool) {
 	return sha256.Sum256(b), true
 }
 
-// restoredBody is a body whose beginning was read and is read again.
+// restoredBody is a body whose beginning was read already.
 type restoredBody struct {
 	io.Reader
 	io.Closer
@@ -87,9 +89,4 @@ type restoredBody struct {
 
 type errorReader struct{ err error }
 
-func (e errorReader) Read([]byte) (int, error) {
-	if e.err == nil {
-		return 0, errors.New("reading the body failed")
-	}
-	return 0, e.err
-}
+func (e errorReader) Read([]byte) (int, error) { return 0, e.err }

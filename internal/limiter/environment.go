@@ -8,54 +8,53 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
-// Environment is what all limiters of a configuration have in common.
+// Environment is what all limiters of a configuration share.
 type Environment struct {
-	// Store returns the store that zones name; "" is the default.
+	// Store returns a store by its name; empty: the default store.
 	Store func(name string) (*Store, error)
 
-	// Shared says whether a shared store is configured.
+	// Shared is set if a shared store is configured.
 	Shared bool
 
-	// MaxKeys is how many keys a zone keeps in this process that does not say.
+	// MaxKeys is the max_keys of zones without the option.
 	MaxKeys int64
 
-	// Metrics count for the process.
+	// Metrics are the metrics of the process.
 	Metrics *metrics.Metrics
 
-	// Listens reports whether somebody subscribed to an event.
+	// Listens reports whether an event has subscribers.
 	Listens func(event string) bool
 
-	// Emit emits an event.
+	// Emit emits an event if it has subscribers.
 	Emit func(event string, data map[string]any)
 }
 
 // Options are the options of one handler.
 type Options struct {
-	// Zones are the zones, in the order in which a denial is looked for.
+	// Zones are the zones in order of evaluation.
 	Zones []*config.Zone
 
-	// Matchers loads the matchers of a zone: which requests it applies to, and
-	// which of them it exempts.
+	// Matchers loads the matchers of a zone.
 	Matchers func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error)
 
-	// Headers says which headers responses get: draft, legacy, all or off.
+	// Headers selects the rate limit headers: draft, legacy, all or off.
 	Headers string
 
-	// DefaultHeaders says that the configuration does not say which.
+	// DefaultHeaders is set if Headers is the default and not configured.
 	DefaultHeaders bool
 
-	// Jitter lengthens Retry-After at random by up to this fraction.
+	// Jitter is the fraction by which Retry-After is lengthened at random at most.
 	Jitter float64
 
-	// RejectStatus is the status of denied requests; 0: 429.
+	// RejectStatus is the status code of denied requests; 0: 429.
 	RejectStatus int
 
-	// LogKey writes keys into log lines.
+	// LogKey adds keys to log lines.
 	LogKey bool
 
 	// DisableMetrics leaves the zones out of the metrics.
 	DisableMetrics bool
 
-	// Logger takes the lines about denied requests.
+	// Logger logs denials and warnings.
 	Logger *zap.Logger
 }

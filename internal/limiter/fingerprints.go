@@ -7,16 +7,17 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// fingerprints are those of the requests that this instance admitted last to a zone
-// with prevent_duplicates, by zone key, so that a reset finds them: a fingerprint
-// does not tell its key. They outlive a reload. The zero value is ready.
+// fingerprints is a ring of the fingerprints of the requests last admitted by a zone with
+// prevent_duplicates in this instance. It maps them to their zone key, which a reset
+// needs and a fingerprint does not contain. It survives reloads. The zero value is ready
+// for use.
 type fingerprints struct {
 	mu   sync.Mutex
-	list []keyPrint // of maxFingerprints at most
-	next int        // the oldest, when there are so many
+	list []keyPrint // maxFingerprints at most
+	next int        // index of the oldest, if the ring is full
 }
 
-// recent are the fingerprints of the zones that run.
+// recent are the fingerprints of the zones in use.
 var recent = pool.New[*fingerprints]("fingerprints") // by zoneID
 
 // takeFingerprints returns the fingerprints of a zone.

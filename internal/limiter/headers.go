@@ -7,16 +7,16 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// inHeaders reports whether headers describe the zone.
+// inHeaders reports whether the rate limit headers include the zone.
 func (z *zoneResult) inHeaders() bool { return !z.shadow && !z.zone.noHeaders && z.rules >= 0 }
 
-// hasHeaders reports whether there is anything for headers to describe.
+// hasHeaders reports whether the response gets rate limit headers.
 func (q *request) hasHeaders() bool {
 	if q.l.o.Headers == config.HeadersOff || q.immediate != nil {
 		return false
 	}
 	for i := range q.zones {
-		// Without results the store is away, and nothing decided in its place.
+		// A zone check without results was not decided: the store is unavailable.
 		if z := &q.zones[i]; z.inHeaders() && len(q.check.Zones[z.rules].Results) > 0 {
 			return true
 		}
@@ -24,7 +24,7 @@ func (q *request) hasHeaders() bool {
 	return false
 }
 
-// fillHeaders writes into h where the client stands after the decision.
+// fillHeaders sets the values of the rate limit headers.
 func (q *request) fillHeaders(h *headers) {
 	if q.l.o.Headers != config.HeadersLegacy {
 		h.draft[atLimit], q.text = q.limits(q.text[:0])
@@ -35,8 +35,8 @@ func (q *request) fillHeaders(h *headers) {
 	}
 }
 
-// limits returns the value of RateLimit, of draft-ietf-httpapi-ratelimit-headers-10,
-// for the first rules in the order of the configuration. b is room to write it in.
+// limits returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the
+// first maxHeaderRules rules. b is a buffer to build it in.
 func (d *decision) limits(b []byte) (string, []byte) {
 	left := maxHeaderRules
 	for i := range d.zones {
@@ -57,7 +57,7 @@ func (d *decision) limits(b []byte) (string, []byte) {
 // policy returns the value of RateLimit-Policy for the same rules.
 func (d *decision) policy(b []byte) (string, []byte) {
 	if len(d.zones) == 1 && d.check.Mode != stores.ModeFallback {
-		return d.zones[0].set.policy, b // built once
+		return d.zones[0].set.policy, b // built when the rules were compiled
 	}
 	left := maxHeaderRules
 	for i := range d.zones {
@@ -71,8 +71,8 @@ func (d *decision) policy(b []byte) (string, []byte) {
 	return string(b), b
 }
 
-// legacy returns the values of X-RateLimit-*, of the rule that is nearest to its
-// limit.
+// legacy returns the values of X-RateLimit-* for the rule with the smallest part of its
+// limit left.
 func (d *decision) legacy(b []byte) (*[3]string, []byte) {
 	var nearest *stores.Result
 	var limit int64

@@ -1,7 +1,7 @@
-// Package limiter takes requests through the zones of a rate_limit handler: it finds
-// the zones that apply and what they count by, has their stores decide, waits where
-// a zone allows it, answers what is denied, and reports. It knows HTTP, and neither
-// the app, the Caddyfile nor the admin API.
+// Package limiter implements the rate_limit handler: for each request it finds the zones
+// that apply and their keys, has the stores decide, waits if a zone has max_wait, responds
+// to denied requests, and reports the decision. It does not depend on the app, the
+// Caddyfile or the admin API.
 package limiter
 
 import (
@@ -17,11 +17,11 @@ type Limiter struct {
 	env    *Environment
 	o      Options
 	zones  []*Zone
-	across bool // the zones' keys are in more than one place
+	across bool // whether the zones' keys are in several stores or slots
 }
 
-// New returns a limiter whose zones have their own rules in force. Close must be
-// called, also after an error.
+// New returns a limiter with the zones' own rules in force. Close must be called, also
+// after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o}
 	for _, c := range o.Zones {
@@ -40,17 +40,17 @@ func New(env *Environment, o Options) (*Limiter, error) {
 	if err != nil {
 		var at *rules.Error
 		if errors.As(err, &at) {
-			err = at.Err // the configuration is no document
+			err = at.Err // a pointer is of no use: there is no document
 		}
 		return l, err
 	}
 	return l, c.commit()
 }
 
-// Zones returns the zones, in the order in which a denial is looked for.
+// Zones returns the zones in order of evaluation.
 func (l *Limiter) Zones() []*Zone { return l.zones }
 
-// Close gives back what the zones took.
+// Close releases the resources of the zones.
 func (l *Limiter) Close() (err error) {
 	for _, z := range l.zones {
 		err = errors.Join(err, z.release())

@@ -11,8 +11,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// Target is a key of a zone and a cost, for which a zone can be asked what it would
-// decide.
+// Target is the key and the cost of a hypothetical request, for [Zone.Peek].
 type Target struct {
 	// Key is the hash of the key.
 	Key stores.Key
@@ -20,13 +19,13 @@ type Target struct {
 	// Parts are the parts of the key; nil: only its hash is known.
 	Parts []string
 
-	// Cost is what the request would cost, at least 1.
+	// Cost is the cost of the request, at least 1.
 	Cost int64
 
 	encoded key.Encoded
 }
 
-// Target returns the key that has these parts.
+// Target returns the target of a key with these parts.
 func (z *Zone) Target(parts []string, cost int64) (t Target, err error) {
 	if t.encoded, err = z.Config.Plan.Named(parts); err != nil {
 		return t, err
@@ -35,37 +34,37 @@ func (z *Zone) Target(parts []string, cost int64) (t Target, err error) {
 	return t, nil
 }
 
-// Peeked is what a zone would decide.
+// Peeked is the hypothetical decision of a zone.
 type Peeked struct {
 	Zone     *Zone           // the zone
-	Outcome  metrics.Outcome // what it would decide
-	Label    string          // the first rule that denies
-	Shadow   bool            // a denial would only be reported
+	Outcome  metrics.Outcome // the decision
+	Label    string          // the label of the first rule that denies; empty: none
+	Shadow   bool            // whether the zone is in shadow
 	Override []string        // the key of the override that applies; nil: none
 
-	Key   stores.Key // the hash of what would be counted; zero: nothing would
-	Parts []string   // its parts, if they are known
-	Cost  int64      // what would be charged
+	Key   stores.Key // the hash of the key; zero: nothing would be counted
+	Parts []string   // the parts of the key; nil: unknown
+	Cost  int64      // the cost that would be charged
 
-	Checked    bool         // the zone's store was asked; false: what follows is zero
-	Mode       stores.Mode  // who decided
-	Overflowed bool         // the key shares a counter with others
-	Rules      []PeekedRule // one by one
-	Retry      int64        // microseconds after which the zone would admit; 0: it does, or never would
+	Checked    bool         // whether the store was asked; if not, what follows is zero
+	Mode       stores.Mode  // how the store decided
+	Overflowed bool         // whether the key shares a counter with others
+	Rules      []PeekedRule // by rule
+	Retry      int64        // microseconds until the zone would admit; 0: now or never
 }
 
-// PeekedRule is what one rule would decide. Durations are microseconds.
+// PeekedRule is the hypothetical decision of one rule. Durations are in microseconds.
 type PeekedRule struct {
 	Label     string // the rule's name or number
-	Limit     int64  // that is enforced
-	Window    int64  // of the limit
-	Remaining int64  // what could still pass
-	Reset     int64  // until the rule is as if unused
-	Admits    bool   // whether it admits
-	Retry     int64  // after how long it would; algorithms.Never: never
+	Limit     int64  // the limit enforced
+	Window    int64  // the window of the limit
+	Remaining int64  // the cost that the rule would still admit
+	Reset     int64  // the time until the whole limit is left again
+	Admits    bool   // whether the rule admits
+	Retry     int64  // the time until it admits; algorithms.Never: never
 }
 
-// Peek returns what the zone would decide about a key. Nothing is charged.
+// Peek returns what the zone would decide about a request. Nothing is charged.
 func (z *Zone) Peek(ctx context.Context, t Target) Peeked {
 	a := z.active.Load()
 	p := Peeked{Zone: z, Shadow: a.shadow, Key: t.Key, Parts: t.Parts, Cost: t.Cost}
@@ -93,8 +92,8 @@ func (z *Zone) Peek(ctx context.Context, t Target) Peeked {
 	return p
 }
 
-// override returns that of a key. A key that is only known by its hash can only have
-// that of a single key.
+// override returns the override of a key. If only the hash of the key is known, overrides
+// of several keys cannot be matched.
 func (a *activeRules) override(t *Target) (*override, bool) {
 	if len(t.encoded.Bytes()) == 0 {
 		return a.overrides.Exact(t.Key)
@@ -109,7 +108,7 @@ func (p *Peeked) deny(label string) {
 	}
 }
 
-// peek asks the zone's store.
+// peek adds the decision of the zone's store.
 func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
 	p.Checked, p.Mode, p.Overflowed = true, stores.Peek(ctx, p.Zone.store.of(c.Tag), c), c.Overflowed
 	can := true
@@ -178,19 +177,19 @@ func (q *request) explain(ctx context.Context, z *zoneResult) Peeked {
 		p.deny(z.label)
 	case z.rules >= 0:
 		c := q.check.Zones[z.rules]
-		c.Results = nil // the request's own room is not for a peek
+		c.Results = nil // the buffers of the request are not for peeks
 		p.Key, p.Cost = c.Key, c.Cost
 		p.peek(ctx, z.set, &c)
 	}
 	return p
 }
 
-// Status is what is in force for a zone.
+// Status is the status of a zone with its active rules.
 type Status struct {
-	// FromSource says that the rules are of a document from outside.
+	// FromSource is set if a document of the rule source changes the zone.
 	FromSource bool
 
-	// Enabled and Shadow are what the configuration or the document says.
+	// Enabled and Shadow are set by the configuration or the document.
 	Enabled, Shadow bool
 
 	// Rules are the zone's rules.
@@ -199,11 +198,11 @@ type Status struct {
 	// Overrides is the number of overrides.
 	Overrides int
 
-	// MaxKeys is how many keys a set of rules keeps in this process.
+	// MaxKeys is the greatest number of keys kept in this process, per rule set.
 	MaxKeys int64
 }
 
-// Status returns what is in force for the zone.
+// Status returns the status of the zone.
 func (z *Zone) Status() Status {
 	a := z.active.Load()
 	return Status{
@@ -212,5 +211,5 @@ func (z *Zone) Status() Status {
 	}
 }
 
-// Tables returns the tables of the zone's rules in force.
+// Tables returns the tables of the zone's active rules.
 func (z *Zone) Tables() []Bound { return z.active.Load().tables }

@@ -9,24 +9,24 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
-// placeholders are what {http.rate_limit.*} says of a request. They may be evaluated
-// after the handler has returned, by error routes, the access log or a handler that
-// wraps this one, so they are immutable and unpooled.
+// placeholders are the values of {http.rate_limit.*} for a request. They may be evaluated
+// after the handler returns, by error routes, the access log or an outer handler, so they
+// are immutable and unpooled.
 type placeholders struct {
 	first    zoneNumbers
 	more     []zoneNumbers
-	exceeded *exceeded // nil: nothing denied
+	exceeded *exceeded // nil: the request was not denied
 }
 
-// zoneNumbers is where a zone stands after a decision.
+// zoneNumbers are the values of the placeholders of one zone.
 type zoneNumbers struct {
 	zone                    *Zone
 	limit, remaining, reset int64
 	outcome                 metrics.Outcome
 }
 
-// setPlaceholders makes the placeholders of a decision known to the request's
-// replacer. e is what denied the request, if anything did.
+// setPlaceholders adds the placeholders of a decision to the request's replacer. e is the
+// denial; nil: the request was admitted.
 func (d *decision) setPlaceholders(repl *caddy.Replacer, e *exceeded) {
 	p := placeholders{first: d.numbersOf(&d.zones[0]), exceeded: e}
 	for i := range d.zones[1:] {
@@ -85,7 +85,7 @@ func (n zoneNumbers) value(field string) (any, bool) {
 	return nil, false
 }
 
-// value is empty, not unknown, for a request that was not denied.
+// value returns the value of a field: empty if the request was not denied.
 func (e *exceeded) value(field string) (any, bool) {
 	switch field {
 	case "name", "rule", "retry_after":
@@ -107,8 +107,8 @@ func (e *exceeded) value(field string) (any, bool) {
 	return max(1, seconds(e.retry)), true
 }
 
-// replaceEarlier lets the placeholders of a denial win over those of a directive that
-// the request passed earlier, which come first and say that nothing denied.
+// replaceEarlier sets the placeholders of a denial in the replacer itself if an earlier
+// handler admitted the request: its provider comes first and would return empty values.
 func (e *exceeded) replaceEarlier(repl *caddy.Replacer) {
 	const prefix = "http.rate_limit.exceeded."
 	if _, passed := repl.Get(prefix + "name"); !passed {

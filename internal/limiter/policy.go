@@ -7,7 +7,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// maxHeaderRules is how many rules the headers describe.
+// maxHeaderRules is the greatest number of rules in the rate limit headers.
 const maxHeaderRules = 4
 
 func separate(b []byte) []byte {
@@ -17,7 +17,7 @@ func separate(b []byte) []byte {
 	return b
 }
 
-// appendPolicy appends the first n rules as RateLimit-Policy has them.
+// appendPolicy appends the items of RateLimit-Policy for the first n rules.
 func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int) []byte {
 	for i, r := range rules[:min(n, len(rules))] {
 		b = append(separate(b), '"')
@@ -32,8 +32,8 @@ func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int) []by
 	return b
 }
 
-// maxInteger is the greatest number that a structured field (RFC 9651) holds.
-// A limit may be greater.
+// maxInteger is the greatest integer of a structured field (RFC 9651). A limit may be
+// greater.
 const maxInteger = 999_999_999_999_999
 
 func appendInteger(b []byte, v int64) []byte {

@@ -8,23 +8,23 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// maxWaiting is how many requests wait in a zone at most.
+// maxWaiting is the greatest number of waiting requests per zone.
 const maxWaiting = 1000
 
-// waitQueue lets the waiting requests of a key check again one after the other, the
-// oldest first. The zero value is ready.
+// waitQueue orders the waiting requests of a zone by key: one request of a key retries at
+// a time, the oldest first. The zero value is ready for use.
 type waitQueue struct {
 	mu      sync.Mutex
 	waiting int
 	keys    map[stores.Key][]*waiter
 }
 
-// waiter is a waiting request. turn is closed when it is the oldest of its key.
+// waiter is a waiting request.
 type waiter struct {
-	turn chan struct{}
+	turn chan struct{} // closed once it is the oldest of its key
 }
 
-// join queues a request. It returns false if too many wait already.
+// join adds a request to the queue of a key. It returns false if too many requests wait.
 func (w *waitQueue) join(k stores.Key) (*waiter, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -43,8 +43,7 @@ func (w *waitQueue) join(k stores.Key) (*waiter, bool) {
 	return p, true
 }
 
-// leave takes a request out of the queue. If it was the oldest of its key, it is
-// the next one's turn.
+// leave removes a request from the queue of its key.
 func (w *waitQueue) leave(k stores.Key, p *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -67,9 +66,9 @@ func (w *waitQueue) leave(k stores.Key, p *waiter) {
 	}
 }
 
-// wait waits until the request may check again: it is the oldest, and its retry
-// has passed. It reports whether the client went away, or the time that is left was
-// over before it was the oldest.
+// wait waits until the request may retry: it is the oldest of its key, and retry has
+// passed. It reports whether the client closed the connection, or the request was not
+// the oldest within the time left.
 func (p *waiter) wait(ctx context.Context, retry, left time.Duration) (gone, late bool) {
 	deadline := time.NewTimer(left)
 	defer deadline.Stop()
@@ -90,7 +89,7 @@ func (p *waiter) wait(ctx context.Context, retry, left time.Duration) (gone, lat
 	return false, false
 }
 
-// sleep waits for d. It reports whether the client went away.
+// sleep waits for d. It reports whether the client closed the connection.
 func sleep(ctx context.Context, d time.Duration) (gone bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -15,26 +15,25 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// Registry knows the limiters of a configuration, and gives them rules from outside.
+// Registry holds the limiters of a configuration and applies the documents of the rule
+// source to them.
 type Registry struct {
 	logger *zap.Logger
 
 	mu       sync.Mutex
 	limiters []*Limiter
 	zones    map[string]string // definitions by name
-	document *rules.Document   // in force; nil: the zones' own rules
+	document *rules.Document   // in force; nil: none
 }
 
-// NewRegistry returns a registry with the document that is in force from the start;
-// nil: none.
+// NewRegistry returns a registry with an initial document; nil: none.
 func NewRegistry(logger *zap.Logger, d *rules.Document) *Registry {
 	return &Registry{logger: logger, document: d, zones: make(map[string]string)}
 }
 
-// Join enters a limiter whose own rules are in force, and gives it the rules from
-// outside. A document that does not fit the configuration is set aside until the
-// source gives another. Limiters may name one zone several times if they define it
-// alike.
+// Join adds a limiter and applies the document to it. A document that is invalid for the
+// configuration is dropped until the source provides another. Several limiters may have
+// zones of the same name if they define them alike.
 func (r *Registry) Join(l *Limiter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +65,7 @@ func (r *Registry) Join(l *Limiter) error {
 	return nil
 }
 
-// Leave takes a limiter out and closes it.
+// Leave removes a limiter and closes it.
 func (r *Registry) Leave(l *Limiter) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,8 +73,8 @@ func (r *Registry) Leave(l *Limiter) error {
 	return l.Close()
 }
 
-// Apply implements rules.Target: it puts a document in force, for all zones of all
-// limiters or for none.
+// Apply implements rules.Target. It applies a document to all limiters or, if it is
+// invalid for one, to none.
 func (r *Registry) Apply(d *rules.Document) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +104,7 @@ func (r *Registry) Apply(d *rules.Document) error {
 	return err
 }
 
-// logRestart says that a zone's counts start anew.
+// logRestart logs that a zone's counts were reset.
 func (r *Registry) logRestart(zone string) {
 	r.logger.Info("the zone's rules or key are of another kind than before: its counts start anew", zap.String("zone", zone))
 }
@@ -126,15 +125,14 @@ func (r *Registry) Unknown(d *rules.Document) (names []string) {
 	return names
 }
 
-// Document returns the document in force; nil: the zones' own rules are.
+// Document returns the document in force; nil: none.
 func (r *Registry) Document() *rules.Document {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.document
 }
 
-// Zones returns the zones of all limiters. A name stands there once for each limiter
-// that has the zone.
+// Zones returns the zones of all limiters. Several may have the same name.
 func (r *Registry) Zones() (all []*Zone) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,7 +142,7 @@ func (r *Registry) Zones() (all []*Zone) {
 	return all
 }
 
-// Zone returns a zone by its name; nil: there is none.
+// Zone returns a zone by its name; nil: no such zone.
 func (r *Registry) Zone(name string) *Zone {
 	for _, z := range r.Zones() {
 		if z.Name == name {
@@ -154,7 +152,8 @@ func (r *Registry) Zone(name string) *Zone {
 	return nil
 }
 
-// Kinds returns by zone what tells its rules apart from rules that count otherwise.
+// Kinds returns, by zone, a fingerprint of how its rules count: if it changes, the
+// zone's counts are reset.
 func (r *Registry) Kinds() map[string]string {
 	kinds := make(map[string]string)
 	for _, z := range r.Zones() {
@@ -163,8 +162,8 @@ func (r *Registry) Kinds() map[string]string {
 	return kinds
 }
 
-// LogRestarts says of the zones whose rules have other kinds than before that their
-// counts start anew.
+// LogRestarts logs the zones whose counts were reset because their kinds differ from
+// those before.
 func (r *Registry) LogRestarts(before map[string]string) {
 	for name, kinds := range r.Kinds() {
 		if was, ok := before[name]; ok && was != kinds {
@@ -173,7 +172,7 @@ func (r *Registry) LogRestarts(before map[string]string) {
 	}
 }
 
-// Counters returns the counters of the zones that are in the metrics.
+// Counters returns the counters of decisions of the zones in the metrics, by zone.
 func (r *Registry) Counters() map[string]*metrics.Counters {
 	all := make(map[string]*metrics.Counters)
 	for _, z := range r.Zones() {
@@ -184,7 +183,7 @@ func (r *Registry) Counters() map[string]*metrics.Counters {
 	return all
 }
 
-// Bounds returns how much the tables of all zones may hold, each table once.
+// Bounds returns the capacities of the tables of all zones, each table once.
 func (r *Registry) Bounds() (all []Bound) {
 	seen := make(map[*memory.Table]bool)
 	for _, z := range r.Zones() {

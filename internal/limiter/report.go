@@ -16,8 +16,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// report counts, logs and emits what the zones decided, and sets the placeholders. e
-// is what denied the request; nil: nothing did.
+// report counts, logs and emits the decision, and sets the placeholders. e is the denial;
+// nil: the request was admitted.
 func (q *request) report(e *exceeded) {
 	for i := range q.zones {
 		z := &q.zones[i]
@@ -34,7 +34,7 @@ func (q *request) report(e *exceeded) {
 	}
 }
 
-// countKey counts a request for the busiest keys of a zone.
+// countKey counts the request for the busiest and most denied keys of a zone.
 func (q *request) countKey(z *zoneResult) {
 	if z.zone.topKeys == nil || z.outcome == metrics.Skipped || z.key == (stores.Key{}) {
 		return
@@ -49,12 +49,12 @@ func (q *request) countKey(z *zoneResult) {
 	}
 }
 
-// keyText is a zone's key as it is written to a log on request.
+// keyText returns the key of a request as text, for logs.
 func (z *Zone) keyText(r *http.Request) string {
 	return strings.Join(z.Config.Plan.Describe(r), " ")
 }
 
-// logOverflow logs now and then that a zone is full of keys.
+// logOverflow logs, at most once per minute and zone, that a zone is full of keys.
 func (q *request) logOverflow(z *zoneResult) {
 	if z.rules >= 0 && q.check.Zones[z.rules].Overflowed || z.duplicate >= 0 && q.check.Zones[z.duplicate].Overflowed {
 		z.zone.overflowLog.Do(func() {
@@ -64,7 +64,8 @@ func (q *request) logOverflow(z *zoneResult) {
 	}
 }
 
-// addToAccessLog adds to the access log's line what was not simply allowed.
+// addToAccessLog adds the decision to the access log unless every zone allowed the
+// request.
 func (q *request) addToAccessLog(e *exceeded) {
 	z := q.notable(e)
 	if z == nil {
@@ -84,8 +85,8 @@ func (q *request) addToAccessLog(e *exceeded) {
 	extra.Set(zap.Object("rate_limit", line))
 }
 
-// notable returns the zone that the access log names: the one that denied, or the
-// first that delayed, or the first shadow that would have denied.
+// notable returns the zone for the access log: the one that denied, otherwise the first
+// that delayed, otherwise the first in shadow that would have denied.
 func (d *decision) notable(e *exceeded) (found *zoneResult) {
 	for i := range d.zones {
 		z := &d.zones[i]
@@ -100,8 +101,7 @@ func (d *decision) notable(e *exceeded) (found *zoneResult) {
 	return found
 }
 
-// accessLog returns where to add to the access log's line; nil if there is no such
-// log.
+// accessLog returns the extra fields of the access log; nil if the server has none.
 func accessLog(r *http.Request) *caddyhttp.ExtraLogFields {
 	if srv, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); srv == nil || srv.Logs == nil {
 		return nil
@@ -110,7 +110,7 @@ func accessLog(r *http.Request) *caddyhttp.ExtraLogFields {
 	return extra
 }
 
-// logDecision is what the access log says of a request.
+// logDecision is the field rate_limit of the access log.
 type logDecision struct {
 	zone, rule string
 	outcome    metrics.Outcome
@@ -126,7 +126,7 @@ func (d logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 
 const (
 	eventExceeded = "rate_limit_exceeded"
-	maxLines      = 100 // a second and zone
+	maxLines      = 100 // per second and zone
 )
 
 // reportDenial counts and logs a denial, and emits its event.

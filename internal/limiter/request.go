@@ -13,21 +13,21 @@ import (
 	"github.com/dianalimiter/diana/internal/topk"
 )
 
-// request is one request on its way through the zones of a limiter. Requests are
-// pooled: nothing that outlives the handler may refer to one.
+// request is a request and its decision. Requests are pooled: nothing that outlives the
+// handler may refer to one.
 type request struct {
 	decision
 	l *Limiter
 	r *http.Request
 
-	stores  []stores.Store  // the store of each zone check
-	key     key.Encoded     // that is being built
-	results []stores.Result // room for the results of the zone checks
-	text    []byte          // room for the values of headers
+	stores  []stores.Store  // by zone check
+	key     key.Encoded     // buffer of keys
+	results []stores.Result // buffer of the results of zone checks
+	text    []byte          // buffer of header values
 
-	// The pool keeps requests by processor, so these differ by processor too.
+	// The pool keeps requests per processor, so these differ by processor too.
 	shard   uint32 // of the counters
-	decided uint32 // decisions so far, to time some of them
+	decided uint32 // number of decisions, of which some are timed
 	dice    topk.Dice
 }
 
@@ -43,7 +43,7 @@ func newRequest(l *Limiter, r *http.Request) *request {
 	return q
 }
 
-// release gives the request back to the pool.
+// release returns the request to the pool.
 func (q *request) release() {
 	clear(q.zones)
 	clear(q.check.Zones)
@@ -54,7 +54,7 @@ func (q *request) release() {
 	requests.Put(q)
 }
 
-// collect finds the zones that apply and what they count by.
+// collect adds the zones that apply, with their keys and zone checks.
 func (q *request) collect() error {
 	for _, z := range q.l.zones {
 		if len(z.matchers) > 0 {
@@ -81,12 +81,12 @@ func (q *request) collect() error {
 	return nil
 }
 
-// skip enters a zone that counts nothing of the request.
+// skip adds a zone in which the request passes uncounted.
 func (q *request) skip(z *Zone) {
 	q.zones = append(q.zones, zoneResult{zone: z, rules: -1, duplicate: -1, outcome: metrics.Skipped})
 }
 
-// deny enters a zone that denies the request whatever is counted.
+// deny adds a zone that denies the request regardless of its counts.
 func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string) {
 	outcome := metrics.Denied
 	if a.shadow {
@@ -95,7 +95,7 @@ func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string) {
 	q.zones = append(q.zones, zoneResult{zone: z, shadow: a.shadow, key: k, rules: -1, duplicate: -1, label: label, outcome: outcome})
 }
 
-// add enters a zone that applies.
+// add adds a zone that applies.
 func (q *request) add(z *Zone) {
 	a := z.active.Load()
 	if a.off {
@@ -138,7 +138,7 @@ func (q *request) add(z *Zone) {
 	}
 }
 
-// count enters a zone check and returns its number.
+// count adds a zone check and returns its index.
 func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, group uint32, cost int64) int {
 	check := stores.ZoneCheck{Counter: c, Key: k, Tag: tag, Group: group, Cost: cost, Shadow: z.shadow}
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
@@ -150,8 +150,8 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, gro
 	return len(q.check.Zones) - 1
 }
 
-// now returns the present instant in microseconds: that of the decision, if it was
-// made by the clock of this process.
+// now returns the current time in microseconds: the time of the decision if it was made
+// in this process.
 func (q *request) now() int64 {
 	if q.immediate == nil && q.check.Mode == stores.ModeLocal && !q.l.across && q.check.Now != 0 {
 		return q.check.Now

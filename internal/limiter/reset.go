@@ -8,7 +8,7 @@ import (
 )
 
 // Reset resets a key of a zone in this process and, if the counts are shared, in the
-// store and in the other instances.
+// store and on the other instances.
 func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
 	counters := r.counters(z.Name, z.store)
 	if z.store.local() {
@@ -20,15 +20,15 @@ func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
 	return errors.Join(r.resetDuplicates(ctx, z.Name, z.store, k), z.store.Shared.Reset(ctx, z.Name, counters, k))
 }
 
-// ResetElsewhere drops what this process knows of a key that another instance has
-// reset in a store.
+// ResetElsewhere drops the local state of a key that another instance has reset in a
+// store.
 func (r *Registry) ResetElsewhere(ctx context.Context, in *Store, zone string, k stores.Key) error {
-	defer in.Shared.ResetLocal(r.counters(zone, in), k) // last: until then denials may be remembered anew
+	defer in.Shared.ResetLocal(r.counters(zone, in), k) // last, because denials may be cached until then
 	return r.resetDuplicates(ctx, zone, in, k)
 }
 
-// counters returns those of a zone's rules and overrides, each once, of all limiters
-// that count in a store; nil: any.
+// counters returns the counters of a zone's rules and overrides in a store, each once;
+// nil: in any store.
 func (r *Registry) counters(zone string, in *Store) (list []*stores.Counter) {
 	seen := make(map[stores.Table]bool)
 	for _, z := range r.Zones() {
@@ -45,8 +45,8 @@ func (r *Registry) counters(zone string, in *Store) (list []*stores.Counter) {
 	return list
 }
 
-// resetDuplicates resets what prevent_duplicates remembers of the requests of a key
-// that this instance admitted to a zone in a store, or in any.
+// resetDuplicates resets the prevent_duplicates state of the requests of a key that this
+// instance admitted, in a zone in a store; nil: in any store.
 func (r *Registry) resetDuplicates(ctx context.Context, zone string, in *Store, k stores.Key) (err error) {
 	for _, z := range r.Zones() {
 		if z.Name != zone || z.fingerprints == nil || in != nil && z.store != in {

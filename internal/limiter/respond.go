@@ -16,7 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 )
 
-// Problem types of RFC 9457 for denied requests, of
+// Problem types (RFC 9457) of denied requests, from
 // draft-ietf-httpapi-ratelimit-headers-10.
 const (
 	problemQuota   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
@@ -28,8 +28,8 @@ var (
 	errReduced  = errors.New("rate limits cannot be decided for the moment")
 )
 
-// reject answers a request that is denied: by the site's error routes, or as the
-// zone that denies it says.
+// reject responds to a denied request: with the respond of the zone that denies it, or
+// with an error for the error routes.
 func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	status, cause := cmp.Or(q.l.o.RejectStatus, http.StatusTooManyRequests), errExceeded
 	if q.unavailable() {
@@ -51,8 +51,8 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
 }
 
-// setHeaders sets Retry-After, if there is a value for it, and Cache-Control unless it
-// is set. The values are slices of e, so that nothing is allocated for them.
+// setHeaders sets Retry-After unless it is empty, and Cache-Control unless it is set
+// already. The values are slices of e, to save allocations.
 func (e *exceeded) setHeaders(h http.Header, retryAfter string) {
 	if e.answer = [...]string{retryAfter, "no-store"}; retryAfter != "" {
 		h[headerRetryAfter] = e.answer[:1:1]
@@ -62,18 +62,18 @@ func (e *exceeded) setHeaders(h http.Header, retryAfter string) {
 	}
 }
 
-// trace is the place in the code that Caddy logs for an error. It is the same for
-// every denial: to find it each time takes longer than the rest of a denial.
+// trace returns the position in the code that Caddy logs with an error. It is the same
+// for all denials, and determining it takes longer than the rest of a denial.
 var trace = sync.OnceValue(func() string { return caddyhttp.Error(0, errExceeded).Trace })
 
-// identify returns a random identifier of an error, as caddyhttp.Error makes it, and
-// the value of Retry-After, which is empty if no waiting would help. Both are of one
-// string: they are allocated once.
+// identify returns a random error ID in the format of caddyhttp.Error, and the value of
+// Retry-After, empty if the request would never be admitted. Both are substrings of one
+// string, to save an allocation.
 func identify(retry int64, jitter float64) (id, after string) {
 	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
 	var room [32]byte
 	b := room[:9]
-	for i, bits := 0, rand.Uint64(); i < len(b); i++ { //nolint:gosec // it only has to tell errors apart
+	for i, bits := 0, rand.Uint64(); i < len(b); i++ { //nolint:gosec // the ID is not a secret
 		b[i] = letters[bits%uint64(len(letters))]
 		bits /= uint64(len(letters))
 	}
@@ -84,17 +84,17 @@ func identify(retry int64, jitter float64) (id, after string) {
 	return s[:9], s[9:]
 }
 
-// retryAfter returns the value of Retry-After: whole seconds, rounded up, at least 1,
-// and longer at random by the handler's jitter.
+// retryAfter returns the value of Retry-After: seconds, rounded up, at least 1, and
+// lengthened at random by at most the fraction jitter.
 func retryAfter(us int64, jitter float64) int64 {
 	s := max(1, seconds(us))
 	if jitter > 0 {
-		s += int64(rand.Float64() * jitter * float64(s)) //nolint:gosec // spreads load, hides nothing
+		s += int64(rand.Float64() * jitter * float64(s)) //nolint:gosec // it only spreads load
 	}
 	return s
 }
 
-// respond answers as a zone's respond says.
+// respond writes the response that a zone's respond configures.
 func (q *request) respond(w http.ResponseWriter, c *config.Respond, status int) error {
 	repl := key.Replacer(q.r)
 	h := w.Header()

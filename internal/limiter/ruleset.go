@@ -11,18 +11,18 @@ import (
 	"github.com/dianalimiter/diana/scripts"
 )
 
-// ruleSet is the rules of a zone or of an override, compiled, with their counter.
+// ruleSet is the compiled rules of a zone or override and their counter.
 type ruleSet struct {
 	*config.RuleSet
 	counter *stores.Counter
-	policy  string // RateLimit-Policy of the first rules
+	policy  string // value of RateLimit-Policy
 
-	specs []algorithms.Spec // as they were compiled
+	specs []algorithms.Spec // by rule
 }
 
-// newRuleSet compiles rules. lease is the store's lease and maxTurn the longest turn
-// of any rule that is decided together with these, both in microseconds. table
-// returns where the rules are counted in this process.
+// newRuleSet compiles rules. lease is the store's lease and maxTurn the longest delay of
+// any rule that is decided together with these, both in microseconds. table returns the
+// table of the rules in this process.
 func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table func([]algorithms.Rule) *memory.Table) (*ruleSet, error) {
 	lease = c.Lease(z, lease)
 	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
@@ -47,8 +47,8 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table f
 	return s, nil
 }
 
-// split compiles the rules for an instance that enforces one of n shares, in
-// millionths. A share that an algorithm rejects is enforced whole.
+// split compiles the rules for an instance that enforces one share of n/1e6. A rule whose
+// algorithm rejects the share is enforced in full.
 func (s *ruleSet) split(n int64) []algorithms.Rule {
 	rules := make([]algorithms.Rule, len(s.Algorithms))
 	for i, a := range s.Algorithms {

@@ -8,13 +8,13 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// statusGone is the status that Caddy logs for a client that closed the connection
-// before its answer.
+// statusGone is the status that Caddy logs if the client closed the connection before
+// the response.
 const statusGone = 499
 
-var errGone = errors.New("the client went away while it waited for its turn")
+var errGone = errors.New("the client closed the connection while its request waited")
 
-// ServeHTTP takes a request through the zones and, if it passes, on to next.
+// ServeHTTP decides about a request and, if it is admitted, calls next.
 func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	a, err := l.admit(w, r)
 	switch {
@@ -30,16 +30,16 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
-// admission is how a request goes on. It is made in a function of its own, so that
-// nothing of the decision stays on the stack while the rest of the chain runs.
+// admission is the result of admit, which is a function of its own so that the decision
+// takes no stack while the rest of the chain runs.
 type admission struct {
 	passes  bool
-	writer  *writer  // that the response goes through; nil: the server's own
-	charges *request // that something is to be done about after the response
+	writer  *writer  // the response writer for next; nil: the original one
+	charges *request // the request to finish after the response; nil: none
 }
 
-// admit decides about a request, answers it if it is denied, and otherwise waits for
-// its turn.
+// admit decides about a request. It responds if the request is denied, and otherwise
+// waits for its turn in the queue of a leaky_bucket.
 func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, err error) {
 	q := newRequest(l, r)
 	defer func() {
@@ -83,9 +83,8 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	return a, nil
 }
 
-// serve runs the rest of the chain, and charges afterwards what the response says.
-// Also when the chain panics: a permit must not stay taken, and what was written
-// before counts.
+// serve runs the rest of the chain and finishes the request afterwards, also if the chain
+// panics: permits must be released, and a status written before the panic counts.
 func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handler) (err error) {
 	defer q.release()
 	status := 0
@@ -108,7 +107,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	return err
 }
 
-// statusOf returns the status that an error is answered with.
+// statusOf returns the status of the response to an error.
 func statusOf(err error) int {
 	if err == nil {
 		return http.StatusOK

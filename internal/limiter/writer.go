@@ -7,11 +7,10 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// headers are the rate limit headers of a response: the values of draftNames, empty
-// where there is none, and of legacyNames.
+// headers are the values of the rate limit headers of a response.
 type headers struct {
-	draft  [2]string
-	legacy *[3]string // nil: none, as in most responses
+	draft  [2]string  // of draftNames; empty: not set
+	legacy *[3]string // of legacyNames; nil: not set
 }
 
 const (
@@ -19,7 +18,7 @@ const (
 	atLimit
 )
 
-// Names in canonical form.
+// Header names in canonical form.
 var (
 	draftNames  = [...]string{"Ratelimit-Policy", "Ratelimit"}
 	legacyNames = [...]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
@@ -31,7 +30,7 @@ const (
 	headerContentType  = "Content-Type"
 )
 
-// add appends the headers of a handler that this one wraps.
+// add appends the headers of an inner handler.
 func (h *headers) add(inner *headers) {
 	if inner == nil {
 		return
@@ -47,8 +46,8 @@ func (h *headers) add(inner *headers) {
 	}
 }
 
-// set replaces the headers of these names. The values are slices of h, each without
-// room behind it, so that nothing is allocated for them.
+// set sets the headers. The values are slices of h, to save allocations, each of full
+// capacity, so that appending to one does not overwrite the next.
 func (h *headers) set(to http.Header) {
 	for i, name := range draftNames {
 		if h.draft[i] != "" {
@@ -62,14 +61,14 @@ func (h *headers) set(to http.Header) {
 	}
 }
 
-// writer sets the headers when the response's header is written, so that they
-// replace an upstream's, and notes the status.
+// writer sets the headers when the response header is written, so that they replace
+// those of an upstream, and records the status.
 type writer struct {
 	caddyhttp.ResponseWriterWrapper
 	headers headers
-	outer   *writer  // of a rate_limit handler that wraps this one; it writes for both
-	inner   *headers // of a rate_limit handler that this one wraps
-	status  int      // 0: nothing was written yet
+	outer   *writer  // of an outer rate_limit handler, which sets the headers of both
+	inner   *headers // of an inner rate_limit handler
+	status  int      // 0: the header is not written yet
 }
 
 func newWriter(w http.ResponseWriter) *writer {
@@ -78,7 +77,7 @@ func newWriter(w http.ResponseWriter) *writer {
 	return rw
 }
 
-// outerWriter finds a writer of this type among those that w wraps.
+// outerWriter returns the nearest *writer that w is or wraps; nil: none.
 func outerWriter(w http.ResponseWriter) *writer {
 	for {
 		switch t := w.(type) {
@@ -92,7 +91,7 @@ func outerWriter(w http.ResponseWriter) *writer {
 	}
 }
 
-// setHeaders sets the headers, or leaves them to the handler around this one.
+// setHeaders sets the headers, or passes them to the outer handler.
 func (rw *writer) setHeaders() {
 	rw.headers.add(rw.inner)
 	if rw.outer != nil {
@@ -102,8 +101,8 @@ func (rw *writer) setHeaders() {
 	rw.headers.set(rw.Header())
 }
 
-// WriteHeader implements http.ResponseWriter. Informational responses come
-// before the one that counts; 101 is the last of a connection.
+// WriteHeader implements http.ResponseWriter. Informational responses do not set the
+// headers, except 101, which is final.
 func (rw *writer) WriteHeader(status int) {
 	if rw.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		rw.status = status
@@ -136,8 +135,8 @@ func (rw *writer) FlushError() error {
 	return http.NewResponseController(rw.ResponseWriter).Flush()
 }
 
-// finish sets the headers of a response that is yet to be written: by the error
-// routes, which write around this writer, or by the server.
+// finish sets the headers of a response that is not written yet. Error routes, which do
+// not use this writer, or the server will write it.
 func (rw *writer) finish(err error) {
 	if rw.status == 0 {
 		rw.setHeaders()

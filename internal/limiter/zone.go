@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
@@ -20,29 +21,29 @@ import (
 type Zone struct {
 	*config.Zone
 
-	// Config is the zone as it was checked.
+	// Config is the checked configuration of the zone.
 	Config *config.Checked
 
 	env              *Environment
 	matchers, exempt caddyhttp.MatcherSets
 	store            *Store
-	maxKeys          int64 // that a set of rules counts in this process
+	maxKeys          int64 // per rule set
 	maxWait          time.Duration
-	noHeaders        bool // the zone is in no headers
-	counted          bool // the zone is in the metrics
+	noHeaders        bool // whether the zone is left out of headers
+	counted          bool // whether the zone is in the metrics
 
 	active atomic.Pointer[activeRules]
 	queue  waitQueue
 
 	metrics      metrics.Zone
 	topKeys      *metrics.TopKeys // nil: not counted
-	fingerprints *fingerprints    // nil: without prevent_duplicates
+	fingerprints *fingerprints    // nil without prevent_duplicates
 	logLimit     logs.Limit
 	overflowLog  rate.Sometimes
 	refs         pool.References
 }
 
-// newZone returns a zone that has no active rules yet.
+// newZone returns a zone without active rules.
 func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	checked, err := c.Check()
 	if err != nil {
@@ -59,9 +60,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	if z.store, err = env.Store(c.Store); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
 	}
-	if z.maxKeys = c.MaxKeys; z.maxKeys == 0 {
-		z.maxKeys = env.MaxKeys
-	}
+	z.maxKeys = cmp.Or(c.MaxKeys, env.MaxKeys)
 	id := zoneID{c.Name, checked.Plan.Identity(), z.store.Hasher}
 	if z.counted {
 		z.metrics = env.Metrics.Zone(c.Name, z.store.Name)
@@ -73,16 +72,16 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	return z, nil
 }
 
-// topKeys are those of the zones that run, kept over a reload.
+// topKeys are the top keys of the zones in use. They survive reloads.
 var topKeys = pool.New[*metrics.TopKeys]("top keys") // by zoneID
 
-// zoneID tells zones apart by what gives the hashes of their keys a meaning.
+// zoneID identifies a zone by its name and by how its keys are built and hashed.
 type zoneID struct {
 	zone, key string
 	hasher    key.Hasher
 }
 
-// StoreName returns the name of the store that has the zone's counts.
+// StoreName returns the name of the zone's store.
 func (z *Zone) StoreName() string { return z.store.Name }
 
 // Shared reports whether the zone's counts are shared by several instances.
@@ -94,26 +93,28 @@ func (z *Zone) Counters() *metrics.Counters { return z.metrics.Counters }
 // TopKeys returns the zone's busiest keys; nil: they are not counted.
 func (z *Zone) TopKeys() *metrics.TopKeys { return z.topKeys }
 
-// clustered reports whether the zone's keys are spread over a cluster.
+// clustered reports whether the zone's keys are distributed over the slots of a cluster.
 func (z *Zone) clustered() bool { return z.store.At != nil }
 
-// permits reports whether requests may hold permits in the tables of a set of rules:
-// where the zone asks for it and, with a shared store configured, everywhere, because
-// another handler may decide the zone together with one in another store.
+// permits reports whether the table of a rule set has room for permits: if an option of
+// the zone needs them or a shared store is configured, because another handler may decide
+// the zone together with one in another store.
 func (z *Zone) permits(s *config.RuleSet) bool {
 	return z.env.Shared || !s.Duplicates && (z.InFlight > 0 || len(z.CountStatus) > 0)
 }
 
-// kinds tells rules apart that count in different ways.
+// kinds returns a fingerprint of how the rules count: if it changes, the counts are
+// reset.
 func (z *Zone) kinds(c *config.Checked) string {
 	kinds := c.Rules.Kinds(c.Rules.Lease(c.Zone, z.store.Lease)) + z.Config.Plan.Identity()
 	if z.store.local() && z.permits(c.Rules) {
-		kinds += " permits" // a table with room for permits is another one
+		kinds += " permits" // part of tableKey
 	}
 	return kinds
 }
 
-// definition is what other handlers that name the zone must say too.
+// definition returns the options that must be equal in all handlers with this zone, as
+// JSON.
 func (z *Zone) definition() string {
 	c, p := z.Zone, z.Config.Plan
 	text, err := json.Marshal(struct {
@@ -134,7 +135,7 @@ func (z *Zone) definition() string {
 	return string(text)
 }
 
-// release gives back what the zone took.
+// release releases the resources of the zone.
 func (z *Zone) release() error {
 	err := z.refs.Release()
 	if a := z.active.Load(); a != nil {
