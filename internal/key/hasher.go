@@ -10,21 +10,23 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// Hasher makes the names of keys: 128 bits of SipHash-2-4 under a secret.
+// Hasher hashes keys with SipHash-2-4-128 and a secret.
 type Hasher struct{ k0, k1 uint64 }
 
+// NewHasher returns a hasher with a secret of any length.
 func NewHasher(secret string) Hasher {
 	sum := sha256.Sum256([]byte("diana key " + secret))
 	return Hasher{binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:])}
 }
 
+// Hash returns the hash of an encoded key.
 func (h Hasher) Hash(b []byte) stores.Key {
 	hi, lo := siphash.Hash128(h.k0, h.k1, b)
 	return stores.Key{Hi: hi, Lo: lo}
 }
 
-// Group is what the keys of one network have in common: the /16 of an IPv4
-// or the /48 of an IPv6 address. A key without an address is its own group.
+// Group returns a hash of the network of a key: the /16 of its IPv4 or the /48 of its
+// IPv6 address. A key without an address is a group of its own.
 func (h Hasher) Group(k *Encoded, key stores.Key) uint32 {
 	if !k.group.IsValid() {
 		return uint32(key.Lo)

@@ -6,10 +6,10 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// Index finds the value of the most exact pattern that matches a key.
+// Index maps keys to the value of the most specific pattern that matches.
 type Index[T any] struct {
 	exact    map[stores.Key]T
-	patterns []indexed[T] // the most exact first
+	patterns []indexed[T] // by descending weight
 }
 
 type indexed[T any] struct {
@@ -17,15 +17,14 @@ type indexed[T any] struct {
 	value   T
 }
 
-// Add enters a pattern. It returns false if a pattern of the same single key is
-// there already.
+// Add adds a pattern. It returns false if the index has a pattern of the same single key.
 func (x *Index[T]) Add(p *Pattern, h Hasher, value T) bool {
 	if !p.Single() {
 		at, _ := slices.BinarySearchFunc(x.patterns, p.weight, func(e indexed[T], weight int) int {
 			if e.pattern.weight < weight {
 				return 1
 			}
-			return -1 // behind those of the same weight
+			return -1 // after those of the same weight
 		})
 		x.patterns = slices.Insert(x.patterns, at, indexed[T]{p, value})
 		return true
@@ -45,14 +44,13 @@ func (x *Index[T]) Add(p *Pattern, h Hasher, value T) bool {
 	return true
 }
 
-// Exact returns the value of the pattern of a single key.
+// Exact returns the value of the pattern of exactly this key.
 func (x *Index[T]) Exact(key stores.Key) (value T, ok bool) {
 	value, ok = x.exact[key]
 	return value, ok
 }
 
-// Find returns the value of the most exact pattern that matches a key, whose hash
-// is given too.
+// Find returns the value of the most specific pattern that matches a key with this hash.
 func (x *Index[T]) Find(k *Encoded, key stores.Key) (value T, ok bool) {
 	if len(x.exact) > 0 {
 		if value, ok = x.exact[key]; ok {

@@ -9,10 +9,10 @@ import (
 // Pattern matches keys, part by part.
 type Pattern struct {
 	parts  []partMatch
-	weight int // the more exact, the greater
+	weight int // specificity
 }
 
-// Pattern returns the pattern of an override: as many parts as the key, each "*", a
+// Pattern parses the key of an override: as many parts as the zone's key, each "*", a
 // CIDR or a value.
 func (p *Plan) Pattern(parts []string) (*Pattern, error) {
 	if len(parts) != len(p.parts) {
@@ -30,17 +30,17 @@ func (p *Plan) Pattern(parts []string) (*Pattern, error) {
 	return v, nil
 }
 
-// Single reports whether the pattern is of one key.
+// Single reports whether the pattern matches exactly one key.
 func (v *Pattern) Single() bool { return v.weight == exactWeight*len(v.parts) }
 
 // partMatch matches one part of a key.
 type partMatch struct {
 	any    bool
-	prefix netip.Prefix // valid: an address in it
-	exact  []byte       // otherwise the part as it is encoded
+	prefix netip.Prefix // if valid, matches the addresses in it
+	exact  []byte       // otherwise, matches the part with this encoding
 }
 
-const exactWeight = 1 << 16 // above the prefixes of all other parts
+const exactWeight = 1 << 16 // exceeds the sum of the weights of all prefixes
 
 func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 	if s == "*" {
@@ -53,15 +53,12 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 		if prefix.Addr().Is4In6() {
 			return partMatch{}, 0, fmt.Errorf("%s: want the IPv4 form of the network", s)
 		}
-		bits := min(prefix.Bits(), p.V6)
+		masked, family := p.V6, 0
 		if prefix.Addr().Is4() {
-			bits = min(prefix.Bits(), p.V4)
+			masked, family = p.V4, 96 // as a prefix of IPv4-mapped addresses
 		}
-		weight := 1 + bits
-		if prefix.Addr().Is4() {
-			weight += 96
-		}
-		return partMatch{prefix: netip.PrefixFrom(prefix.Addr(), bits).Masked()}, weight, nil
+		bits := min(prefix.Bits(), masked)
+		return partMatch{prefix: netip.PrefixFrom(prefix.Addr(), bits).Masked()}, 1 + bits + family, nil
 	}
 	if part.single() {
 		var group netip.Addr
@@ -70,7 +67,7 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 	return partMatch{exact: appendMixed(nil, s)}, exactWeight, nil
 }
 
-// matches reports whether a key is one of the pattern's.
+// matches reports whether the pattern matches a key.
 func (v *Pattern) matches(k *Encoded) bool {
 	if k.b[0] != keyOfParts {
 		return false

@@ -1,5 +1,5 @@
-// Package key makes the keys that zones count by: templates of placeholders, the encoding
-// of a key and its hash, and the patterns of overrides.
+// Package key builds the keys by which zones count: it parses templates, encodes and hashes
+// keys, and matches them with the patterns of overrides.
 package key
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// What to do when a part of a key is empty.
+// Values of key_missing: what to do if a part of a key is empty.
 const (
 	missingClientIP = "client_ip"
 	MissingShare    = "share"
@@ -21,12 +21,12 @@ const (
 	missingDeny     = "deny"
 )
 
-// Plan says how a zone's key is built from a request.
+// Plan builds a zone's key from a request.
 type Plan struct {
 	parts   []Template
-	words   []string // the parts as they are configured
-	Missing string   // what happens if a part is empty: client_ip, share, skip or deny
-	V4, V6  int      // bits of an address that tell clients apart
+	words   []string // the parts as configured
+	Missing string   // key_missing: client_ip, share, skip or deny
+	V4, V6  int      // prefix lengths to which addresses are masked, in bits
 }
 
 // Default lengths of address prefixes, in bits.
@@ -35,9 +35,10 @@ const (
 	defaultV6 = 64
 )
 
-// NewPlan returns the plan of a key with these parts; expand writes a part's
-// shorthands in full. An empty missing is "client_ip"; v4 and v6 are the bits of
-// addresses to keep, nil for 32 and 64.
+// NewPlan returns the plan of a key with these parts. expand replaces placeholder
+// shorthands by their full names. missing is the value of key_missing; empty:
+// "client_ip". v4 and v6 are the prefix lengths to which addresses are masked; nil: 32
+// and 64.
 func NewPlan(parts []string, expand func(string) string, missing string, v4, v6 *int) (*Plan, error) {
 	p := &Plan{words: parts, Missing: cmp.Or(missing, missingClientIP), V4: defaultV4, V6: defaultV6}
 	switch p.Missing {
@@ -73,7 +74,7 @@ func NewPlan(parts []string, expand func(string) string, missing string, v4, v6 
 	return p, nil
 }
 
-// Identity tells keys apart that are built in different ways.
+// Identity returns a text that is equal for plans that build equal keys.
 func (p *Plan) Identity() string {
 	return fmt.Sprintf("%q %s %d %d", p.words, p.Missing, p.V4, p.V6)
 }
@@ -83,7 +84,8 @@ func (p *Plan) Uses(prefix string) bool {
 	return slices.ContainsFunc(p.parts, func(t Template) bool { return t.uses(prefix) })
 }
 
-// Mixes reports whether a part has such a placeholder and text beside it.
+// Mixes reports whether a part mixes a placeholder whose name begins with prefix with
+// other text.
 func (p *Plan) Mixes(prefix string) bool {
 	return slices.ContainsFunc(p.parts, func(t Template) bool { return !t.single() && t.uses(prefix) })
 }
@@ -97,10 +99,10 @@ func (p *Plan) Describe(r *http.Request) []string {
 	return parts
 }
 
-// maxPart is the longest part of a named key, in bytes.
+// maxPart is the size of the longest part that [Plan.Named] accepts, in bytes.
 const maxPart = 8 << 10
 
-// Named encodes the key whose parts somebody has written.
+// Named encodes the key with these parts.
 func (p *Plan) Named(parts []string) (k Encoded, err error) {
 	if len(parts) != len(p.parts) {
 		return k, fmt.Errorf("%d parts: want %d, each as part=... of %q, or hash=... alone", len(parts), len(p.parts), p.words)
@@ -125,12 +127,12 @@ func (p *Plan) Named(parts []string) (k Encoded, err error) {
 
 const maxKeyParts = 16
 
-// A key is encoded as its kind and then every part as a tag, its length and its
-// bytes, so that no two different lists of parts are encoded alike.
+// Kinds of keys. A key is encoded as its kind, followed by a tag, the length and the bytes
+// of every part, so that the encoding is injective.
 const (
 	keyOfParts   = 0
-	keyOfAddress = 1 // key_missing client_ip: no list of parts is encoded so
-	keyUnknown   = 2 // and there is not even an address
+	keyOfAddress = 1 // the client's address, because a part is empty
+	keyUnknown   = 2 // a part is empty and the client's address unknown
 )
 
 const (
@@ -140,30 +142,30 @@ const (
 	tagV6    = '6'
 )
 
-// State is what came of building a key.
+// State is the result of [Plan.Encode].
 type State uint8
 
-// What comes of building a key.
+// Results of [Plan.Encode].
 const (
-	Complete State = iota // it is built
-	Skipped               // a part is empty, and the request passes uncounted
-	Rejected              // a part is empty, and the request is denied
+	Complete State = iota // the key is complete
+	Skipped               // a part is empty: the request passes uncounted
+	Rejected              // a part is empty: the request is denied
 )
 
 // Encoded is an encoded key.
 type Encoded struct {
 	b     []byte
-	ends  [maxKeyParts]int // where each part ends
-	group netip.Addr       // the first address in it
+	ends  [maxKeyParts]int // the end of each part in b
+	group netip.Addr       // the first address in the key
 }
 
 // Bytes returns the encoded key.
 func (k *Encoded) Bytes() []byte { return k.b }
 
-// maxKept is how much room a key keeps for the next one, in bytes.
+// maxKept is the greatest capacity of a buffer that is reused, in bytes.
 const maxKept = 4096
 
-// Reset makes room for another key.
+// Reset empties the key for reuse.
 func (k *Encoded) Reset() {
 	if cap(k.b) > maxKept || k.b == nil {
 		k.b = make([]byte, 0, 256)
@@ -171,7 +173,7 @@ func (k *Encoded) Reset() {
 	k.b, k.group = k.b[:0], netip.Addr{}
 }
 
-// Encode encodes the key of a request into k.b, which it appends to.
+// Encode appends the key of a request to k.
 func (p *Plan) Encode(k *Encoded, r *http.Request) State {
 	start := len(k.b)
 	k.b = append(k.b, keyOfParts)
@@ -187,14 +189,14 @@ func (p *Plan) Encode(k *Encoded, r *http.Request) State {
 		k.ends[i] = len(k.b)
 		if empty && p.Missing != MissingShare {
 			k.b, k.group = k.b[:start], netip.Addr{}
-			return p.instead(k, r)
+			return p.encodeMissing(k, r)
 		}
 	}
 	return Complete
 }
 
-// instead is the key of a request that lacks a part.
-func (p *Plan) instead(k *Encoded, r *http.Request) State {
+// encodeMissing appends the key of a request with an empty part.
+func (p *Plan) encodeMissing(k *Encoded, r *http.Request) State {
 	switch p.Missing {
 	case MissingSkip:
 		return Skipped
@@ -211,8 +213,8 @@ func (p *Plan) instead(k *Encoded, r *http.Request) State {
 	return Complete
 }
 
-// appendValue appends a part that is one value: an address in one form, cut to
-// its prefix, anything else as it is.
+// appendValue appends a part that is a single value. Addresses are normalized and masked
+// to their prefix.
 func (p *Plan) appendValue(b []byte, v string, group *netip.Addr) []byte {
 	if addr, ok := parseAddr(v); ok {
 		return p.appendAddr(b, addr, group)
@@ -246,9 +248,8 @@ func (p *Plan) mask(addr netip.Addr) netip.Addr {
 	return netip.PrefixFrom(addr, bits).Masked().Addr()
 }
 
-// appendText appends a part that mixes constants and placeholders: a text,
-// whatever it looks like. Its length is known only afterwards and so has a
-// fixed size.
+// appendText appends a part that mixes constants and placeholders. It is a text even if
+// it looks like an address. The length, filled in afterwards, has a fixed size.
 func appendText(b []byte, t Template, r *http.Request) (_ []byte, empty bool) {
 	at := len(b)
 	b = t.append(append(b, tagMixed, 0, 0, 0, 0), r)
@@ -257,17 +258,17 @@ func appendText(b []byte, t Template, r *http.Request) (_ []byte, empty bool) {
 	return b, n == 0
 }
 
-// appendMixed appends what such a part would be if it came to v.
+// appendMixed appends the part that appendText would append for the text v.
 func appendMixed(b []byte, v string) []byte {
 	b = binary.BigEndian.AppendUint32(append(b, tagMixed), uint32(len(v)))
 	return append(b, v...)
 }
 
-// maxAddr is the length of the longest address, an IPv4-mapped one in full.
+// maxAddr is the length of the longest address: an IPv4-mapped one, unabbreviated.
 const maxAddr = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 
-// parseAddr reads an IP address, brings an IPv4-mapped one to IPv4 and cuts the
-// zone off, however long. It rejects what is no address without an allocation.
+// parseAddr parses an IP address, converts an IPv4-mapped one to IPv4 and removes the
+// zone. It rejects other texts without an allocation.
 func parseAddr(s string) (netip.Addr, bool) {
 	n, separated := 0, false
 	for ; n < len(s) && s[n] != '%'; n++ {

@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// Template is a text with placeholders, cut once when it is provisioned.
+// Template is a text with placeholders, parsed once when provisioning.
 type Template struct {
 	pieces []piece
 }
@@ -20,11 +20,11 @@ type Template struct {
 // piece is a constant or one placeholder.
 type piece struct {
 	source origin
-	text   string // the constant, the placeholder's name, or the header's
+	text   string // the constant, or the name of the placeholder or header
 }
 
-// origin is where a piece's value comes from. What most keys are made of is
-// read without the general replacer.
+// origin is the source of a piece's value. Common placeholders are evaluated without the
+// general replacer, to save time.
 type origin uint8
 
 const (
@@ -41,7 +41,7 @@ const (
 	ClientIPPlaceholder = "http.vars." + caddyhttp.ClientIPVarKey
 )
 
-// Parse cuts a text at its placeholders.
+// Parse parses a text with placeholders.
 func Parse(s string) (Template, error) {
 	var t Template
 	for s != "" {
@@ -82,10 +82,10 @@ func newPiece(name string) piece {
 	return piece{fromReplacer, name}
 }
 
-// single says whether the text is one constant or one placeholder.
+// single reports whether the text is one constant or one placeholder.
 func (t Template) single() bool { return len(t.pieces) <= 1 }
 
-// Constant returns the text if it holds no placeholder.
+// Constant returns the text; false if it has placeholders.
 func (t Template) Constant() (string, bool) {
 	switch {
 	case len(t.pieces) == 0:
@@ -96,7 +96,7 @@ func (t Template) Constant() (string, bool) {
 	return "", false
 }
 
-// uses says whether a placeholder's name begins with prefix.
+// uses reports whether the name of a placeholder begins with prefix.
 func (t Template) uses(prefix string) bool {
 	for _, p := range t.pieces {
 		if p.source != fromConstant && strings.HasPrefix(p.text, prefix) {
@@ -106,7 +106,7 @@ func (t Template) uses(prefix string) bool {
 	return false
 }
 
-// value returns the text of a template that is single.
+// value returns the value of a template that is single.
 func (t Template) value(r *http.Request) string {
 	if len(t.pieces) == 0 {
 		return ""
@@ -114,7 +114,7 @@ func (t Template) value(r *http.Request) string {
 	return t.pieces[0].value(r)
 }
 
-// append appends the text to b.
+// append appends the value of the template to b.
 func (t Template) append(b []byte, r *http.Request) []byte {
 	for i := range t.pieces {
 		b = append(b, t.pieces[i].value(r)...)
@@ -122,8 +122,8 @@ func (t Template) append(b []byte, r *http.Request) []byte {
 	return b
 }
 
-// Number returns the whole number that the text is, at most the greatest int64.
-// It returns false if the text is none.
+// Number returns the value as a whole number, clamped to the range of int64; false if it
+// is not a whole number.
 func (t Template) Number(r *http.Request) (int64, bool) {
 	var text string
 	if t.single() {
@@ -133,7 +133,7 @@ func (t Template) Number(r *http.Request) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if errors.Is(err, strconv.ErrRange) {
-		err = nil // n is the nearest number there is
+		err = nil // n is clamped
 	}
 	return n, err == nil
 }
@@ -163,6 +163,7 @@ func (p *piece) value(r *http.Request) string {
 	return caddy.ToString(val)
 }
 
+// Replacer returns the replacer of a request, or a new one if it has none.
 func Replacer(r *http.Request) *caddy.Replacer {
 	repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if repl == nil {
@@ -171,7 +172,7 @@ func Replacer(r *http.Request) *caddy.Replacer {
 	return repl
 }
 
-// ClientIP is the client's address as Caddy determined it.
+// ClientIP returns the client's address as determined by Caddy.
 func ClientIP(r *http.Request) string {
 	s, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	return s
