@@ -1,5 +1,5 @@
-// Package topk finds the keys that come most often, in a fixed size and without
-// ever making anybody wait.
+// Package topk estimates the most frequent keys of a stream in constant space, without
+// blocking writers.
 package topk
 
 import (
@@ -11,17 +11,17 @@ import (
 	"sync/atomic"
 )
 
-// Sketch counts keys, roughly: Space-Saving (Metwally, Agrawal, El Abbadi, 2005)
-// with a randomized admission, in small sets, of which a key's hash chooses one.
-// Counts halve with each [Epoch], so that they tell of the last minutes.
+// Sketch estimates the counts of keys: Space-Saving (Metwally, Agrawal, El Abbadi, 2005)
+// with randomized admission, in a set-associative table indexed by the key's hash. Counts
+// halve with each [Epoch], so that they reflect the last minutes.
 //
-// While keys come more than ten thousand times a second one in sixteen is counted,
-// for all of them. A set that is being counted in by somebody else is left alone: that one time is
-// not counted. The zero value is empty and ready.
+// Above ten thousand keys per second, one in sixteen is sampled and counts sixteenfold. A
+// key whose set is locked by another goroutine is not counted. The zero value is ready
+// for use.
 type Sketch struct {
-	skip  atomic.Uint32 // how many of sixteen are not counted: 0 or 15
-	_     [124]byte     // what changes seldom apart from what changes always
-	adds  atomic.Uint32 // counted since
+	skip  atomic.Uint32 // how many of sixteen keys are not counted: 0 or 15
+	_     [124]byte     // keeps skip, which changes rarely, in a cache line of its own
+	adds  atomic.Uint32 // keys counted since
 	since atomic.Int64  // in microseconds
 	_     [112]byte
 
@@ -32,15 +32,16 @@ const (
 	numSets = 32
 	ways    = 8
 
-	// Kept is how many keys a sketch has room for.
+	// Kept is the number of keys in a full sketch.
 	Kept = numSets * ways
 
-	// EpochBits make an epoch of 2^26 microseconds, a little more than a minute.
+	// EpochBits is the binary logarithm of an epoch in microseconds: 2^26 are about
+	// 67 seconds.
 	EpochBits = 26
 )
 
-// entry is a key with how often it came, of which as many as over may have been
-// those of the key whose place it took.
+// entry is a key with its count, which may be too high by at most over: the count of the
+// key that it replaced.
 type entry struct {
 	hi, lo      uint64
 	count, over uint32
@@ -52,20 +53,20 @@ type set struct {
 	entries [ways]entry
 }
 
-// Epoch is that of an instant in microseconds.
+// Epoch returns the epoch of an instant in microseconds.
 func Epoch(us int64) uint32 { return uint32(us >> EpochBits) }
 
 const (
-	sampled  = 16      // one in so many is counted while keys come fast
-	fast     = 10_000  // a second
-	slow     = 5_000   // a second, from which on all are counted again
-	lookAdds = 1024    // how fast is looked at after so many
-	lookTime = 1 << 20 // or after so many microseconds
+	sampled  = 16      // one in 16 keys is sampled above the rate fast
+	fast     = 10_000  // keys per second above which sampling starts
+	slow     = 5_000   // keys per second below which sampling ends
+	rateAdds = 1024    // the rate is measured after this many keys
+	rateTime = 1 << 20 // or after this many microseconds
 )
 
-// Dice are random enough to sample by and quicker than math/rand/v2: a linear
-// congruential generator with the constants of Knuth's MMIX, of which the upper bits
-// are used. Whoever makes one begins with a random number.
+// Dice is a fast random number generator for sampling: the upper bits of a linear
+// congruential generator with the constants of Knuth's MMIX. It must be seeded with a
+// random number.
 type Dice uint64
 
 // Throw returns random bits.
@@ -74,9 +75,9 @@ func (d *Dice) Throw() uint32 {
 	return uint32(*d >> 32)
 }
 
-// Add counts a key, the bits of whose hash are hi and lo, at an instant in
-// microseconds. It returns how often the key certainly came, or 0 if it was not
-// counted, which random bits from [Dice] decide while keys come fast.
+// Add counts a key with the hash hi and lo, at an instant in microseconds. It returns a
+// lower bound of the key's count, or 0 if it was not counted. random are bits of a [Dice],
+// which decide whether the key is sampled.
 func (s *Sketch) Add(hi, lo uint64, now int64, random uint32) uint32 {
 	if random&s.skip.Load() != 0 {
 		return 0
@@ -84,18 +85,18 @@ func (s *Sketch) Add(hi, lo uint64, now int64, random uint32) uint32 {
 	return s.count(hi, lo, now)
 }
 
-// count counts a key for itself and for those that were skipped.
+// count counts a key with the weight of the keys that were skipped.
 func (s *Sketch) count(hi, lo uint64, now int64) uint32 {
 	skip := s.skip.Load()
 	n, took := s.adds.Add(1), now-s.since.Load()
-	if n >= lookAdds || took < 0 || took > lookTime {
-		s.pace(now, took, n*(skip+1))
+	if n >= rateAdds || took < 0 || took > rateTime {
+		s.setSampling(now, took, n*(skip+1))
 	}
 	return s.add(hi, lo, Epoch(now), skip+1)
 }
 
-// pace looks at how fast keys come: n in so many microseconds.
-func (s *Sketch) pace(now, took int64, n uint32) {
+// setSampling starts or ends sampling after n keys in took microseconds.
+func (s *Sketch) setSampling(now, took int64, n uint32) {
 	s.since.Store(now)
 	s.adds.Store(0)
 	switch perSecond := int64(n) * 1_000_000 / max(1, took); {
@@ -107,7 +108,7 @@ func (s *Sketch) pace(now, took int64, n uint32) {
 	}
 }
 
-// add counts a key for times of them.
+// add counts a key with a weight.
 func (s *Sketch) add(hi, lo uint64, epoch, times uint32) uint32 {
 	x := &s.sets[(hi^lo>>32)%numSets]
 	if !x.busy.CompareAndSwap(0, 1) {
@@ -129,9 +130,9 @@ func (s *Sketch) add(hi, lo uint64, epoch, times uint32) uint32 {
 			least = i
 		}
 	}
-	// The more often the least frequent key came, the less likely a new one takes
-	// its place (Ben Basat et al., Randomized Admission Policy, 2017): millions of
-	// keys that come once leave those in peace that come often.
+	// The higher the count of the least frequent key, the less likely a new key
+	// replaces it (Ben Basat et al., Randomized Admission Policy, 2017), so that
+	// millions of rare keys do not evict the frequent ones.
 	e, n := &x.entries[least], uint32(0)
 	if rand.Uint32() <= math.MaxUint32/(e.count/times+1) { //nolint:gosec // it only samples
 		e.hi, e.lo, e.over, n = hi, lo, e.count, times
@@ -141,7 +142,7 @@ func (s *Sketch) add(hi, lo uint64, epoch, times uint32) uint32 {
 	return n
 }
 
-// age halves what is counted for every epoch that has passed.
+// age halves the counts for every epoch that has passed.
 func (x *set) age(epoch uint32) {
 	by := epoch - x.epoch
 	x.epoch = epoch
@@ -152,21 +153,20 @@ func (x *set) age(epoch uint32) {
 	}
 }
 
-// Count is how often a key came.
+// Count is the count of a key.
 type Count struct {
 	Hi, Lo uint64 // the key's hash
-	Times  uint32 // about how often, lately
+	Times  uint32 // a lower bound of its decayed count
 }
 
-// Top returns at most n of the keys that certainly came, the most frequent
-// first, with how often.
+// Top returns at most n of the keys with a lower bound above zero, by descending count.
 func (s *Sketch) Top(n int, now int64) []Count {
 	epoch := Epoch(now)
 	all := make([]Count, 0, Kept)
 	for i := range s.sets {
 		x := &s.sets[i]
 		for !x.busy.CompareAndSwap(0, 1) {
-			// Whoever counts there is done within nanoseconds.
+			// The set is locked for nanoseconds only.
 			runtime.Gosched()
 		}
 		if epoch > x.epoch {
