@@ -1,4 +1,4 @@
-// Package clock is the clock of this process.
+// Package clock provides the monotonic clock of this process.
 package clock
 
 import "time"
@@ -8,10 +8,10 @@ var (
 	startedAt = started.UnixMicro()
 )
 
-// Now returns the time in microseconds since 1970-01-01 UTC. It starts from the
-// system's clock and then only moves forward, whatever is done to that clock.
+// Now returns the time in microseconds since 1970-01-01 UTC. It is monotonic: it is set
+// from the system clock when the process starts and ignores later changes of that clock.
 func Now() int64 { return startedAt + time.Since(started).Microseconds() }
 
-// Elapsed returns the time since the process started. It reads one clock, where
-// time.Now reads two.
+// Elapsed returns the time since the process started. It reads only the monotonic clock,
+// while time.Now reads the wall clock too.
 func Elapsed() time.Duration { return time.Since(started) }

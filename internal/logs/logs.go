@@ -1,4 +1,4 @@
-// Package logs bounds what strangers can make a log grow by.
+// Package logs limits the size and the rate of log lines that clients can cause.
 package logs
 
 import (
@@ -9,11 +9,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Error is the field of an error whose text somebody else may have chosen, cut to
-// what a person reads.
+// Error returns the log field "error" with the text of an error, truncated by [Short].
 func Error(err error) zap.Field { return zap.String("error", Short(err)) }
 
-// Short returns the text of an error, cut to what a person reads.
+// Short returns the text of an error as valid UTF-8, truncated to 500 bytes.
 func Short(err error) string {
 	const most = 500 // bytes
 	s := strings.ToValidUTF8(err.Error(), "?")
@@ -23,19 +22,19 @@ func Short(err error) string {
 	return s
 }
 
-// Limit lets a number of lines a second through and counts the others. The zero
-// value is ready.
+// Limit limits the number of log lines per second and counts the suppressed ones. The
+// zero value is ready for use.
 type Limit struct {
-	full       atomic.Int64 // the second in which no more lines may be written
+	full       atomic.Int64 // the second whose limit is reached
 	suppressed atomic.Uint64
 	mu         sync.Mutex
 	second     int64
 	lines      int
 }
 
-// Next reports whether a line may be written at an instant in microseconds, most of
-// them a second, and how many were not since the last one. Once there were enough
-// it takes no lock.
+// Next reports whether a line may be written now, in microseconds, with at most most
+// lines per second, and returns the number of lines suppressed since the last one. Once
+// the limit is reached, it takes no lock.
 func (l *Limit) Next(now int64, most int) (suppressed uint64, ok bool) {
 	second := now / 1_000_000
 	if l.full.Load() == second {

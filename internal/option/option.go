@@ -1,6 +1,5 @@
-// Package option reads options from Caddyfiles: words with their values, which
-// by default may stand once. Every error says where it is, names the value and
-// says what is wanted.
+// Package option parses options from Caddyfiles. Every error has the position and the
+// value, and says what is expected.
 package option
 
 import (
@@ -15,28 +14,28 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// Parse reads what follows an option's name, which is d's current token.
+// Parse parses what follows an option's name, which is d's current token.
 type Parse func(d *caddyfile.Dispenser) error
 
-// Set is the options of one place of a Caddyfile.
+// Set is the options of a block.
 type Set struct {
-	// One are the options that may stand once, Many those that may be repeated.
+	// One are the options that may be given once, Many those that may be repeated.
 	One, Many map[string]Parse
 
-	// Check, if set, runs after every line of a block, so that what options
-	// make together is refused at the line that made it so.
+	// Check, if set, runs after every line of a block, so that an invalid combination
+	// of options is reported at the line that completes it.
 	Check func() error
 
-	// Unknown, if set, may have a better error for a word that is no option.
+	// Unknown, if set, returns a specific error for an unknown option, or nil.
 	Unknown func(word string) error
 
 	seen map[string]caddyfile.Token
 }
 
-// Has says whether a word is one of the options.
+// Has reports whether a word is one of the options.
 func (s *Set) Has(word string) bool { return s.One[word] != nil || s.Many[word] != nil }
 
-// Given notes that an option that may stand once was given at t.
+// Given records that an option of One was given at t.
 func (s *Set) Given(word string, t caddyfile.Token) {
 	if s.seen == nil {
 		s.seen = make(map[string]caddyfile.Token)
@@ -44,7 +43,7 @@ func (s *Set) Given(word string, t caddyfile.Token) {
 	s.seen[word] = t
 }
 
-// Read reads the option whose name is d's current token.
+// Read parses the option whose name is d's current token.
 func (s *Set) Read(d *caddyfile.Dispenser) error {
 	word := d.Val()
 	if parse := s.Many[word]; parse != nil {
@@ -75,8 +74,8 @@ func (s *Set) unknown(d *caddyfile.Dispenser, word string) error {
 	return d.Errf("unknown option %q: want %s", word, Or(names))
 }
 
-// Block reads the block that follows, if there is one: an option a line. An
-// option that leaves something of its line or of its block is refused.
+// Block parses the block that follows, if there is one, with an option per line. Tokens
+// that an option leaves over are an error.
 func (s *Set) Block(d *caddyfile.Dispenser) error {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		l := d.NewFromNextSegment()
@@ -98,7 +97,7 @@ func (s *Set) Block(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// End refuses what is left of an option after its values were read.
+// End returns an error if tokens are left after the values of an option.
 func End(d *caddyfile.Dispenser, name string) error {
 	switch {
 	case !d.Next():
@@ -117,14 +116,14 @@ func Or(words []string) string {
 	return strings.Join(words, "")
 }
 
-// At says of an error where it is.
+// At adds the position of a token to an error.
 func At(t caddyfile.Token, err error) error {
 	d := caddyfile.NewDispenser([]caddyfile.Token{t})
 	d.Next()
 	return d.WrapErr(err)
 }
 
-// Located says of an error where it is, if it does not say so itself.
+// Located adds the current position to an error, unless it has one.
 func Located(d *caddyfile.Dispenser, err error) error {
 	if strings.Contains(err.Error(), fmt.Sprintf("%s:", d.File())) {
 		return err
@@ -132,7 +131,7 @@ func Located(d *caddyfile.Dispenser, err error) error {
 	return d.WrapErr(err)
 }
 
-// arg returns the one value of an option.
+// arg returns the name and the value of an option.
 func arg(d *caddyfile.Dispenser, want string) (name, value string, err error) {
 	name = d.Val()
 	if !d.NextArg() || d.Val() == "" {
@@ -141,7 +140,7 @@ func arg(d *caddyfile.Dispenser, want string) (name, value string, err error) {
 	return name, d.Val(), nil
 }
 
-// Text reads one value that is not empty.
+// Text parses a value that is not empty.
 func Text[T ~string](dst *T, want string) Parse {
 	return func(d *caddyfile.Dispenser) error {
 		_, v, err := arg(d, want)
@@ -150,7 +149,7 @@ func Text[T ~string](dst *T, want string) Parse {
 	}
 }
 
-// Secret reads one value that no error shows.
+// Secret parses a value that never appears in an error.
 func Secret(dst *string) Parse {
 	return func(d *caddyfile.Dispenser) error {
 		name, v, err := arg(d, "a value")
@@ -162,10 +161,10 @@ func Secret(dst *string) Parse {
 	}
 }
 
-// Max is for [Whole] without an upper bound.
+// Max as the upper bound of [Whole] means no upper bound.
 const Max = math.MaxInt64
 
-// Whole reads a whole number.
+// Whole parses a whole number.
 func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 	want := fmt.Sprintf("a whole number from %d to %d", least, most)
 	if most == Max {
@@ -185,7 +184,7 @@ func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 	}
 }
 
-// Bits reads the length of an address prefix.
+// Bits parses the length of an address prefix.
 func Bits(dst **int, most int64) Parse {
 	return func(d *caddyfile.Dispenser) error {
 		*dst = new(int)
@@ -193,7 +192,7 @@ func Bits(dst **int, most int64) Parse {
 	}
 }
 
-// Duration reads a duration above zero.
+// Duration parses a duration above zero.
 func Duration(dst *caddy.Duration) Parse {
 	return func(d *caddyfile.Dispenser) error {
 		const want = "a duration above zero, such as 10s, 1h30m or 1d"
@@ -210,7 +209,7 @@ func Duration(dst *caddy.Duration) Parse {
 	}
 }
 
-// Flag reads an option that has no value.
+// Flag parses an option without a value.
 func Flag(dst *bool) Parse {
 	return func(*caddyfile.Dispenser) error {
 		*dst = true
@@ -218,7 +217,7 @@ func Flag(dst *bool) Parse {
 	}
 }
 
-// Checked reads one value that check does not refuse.
+// Checked parses a value that check accepts.
 func Checked[T ~string](dst *T, want string, check func(string) error) Parse {
 	return func(d *caddyfile.Dispenser) error {
 		_, v, err := arg(d, want)

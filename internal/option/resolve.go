@@ -7,15 +7,15 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Resolve replaces {env.*} and {file.*} in the value of an option when it is
-// provisioned, so that the configuration shows no secret. A placeholder that resolves
-// to nothing is an error.
+// Resolve replaces {env.*} and {file.*} in the value of an option. It is called when
+// provisioning, so that the configuration contains no secret. A placeholder without a
+// value is an error.
 func Resolve(name, value string) (string, error) {
 	if !strings.Contains(value, "{") {
 		return value, nil
 	}
 	resolved, err := caddy.NewReplacer().ReplaceOrErr(value, true, true)
-	if resolved = strings.TrimRight(resolved, "\r\n"); err != nil || resolved == "" { // the last line of a file ends so
+	if resolved = strings.TrimRight(resolved, "\r\n"); err != nil || resolved == "" { // a file may end with a newline
 		return "", fmt.Errorf("%s %s: the placeholder resolves to nothing", name, value)
 	}
 	return resolved, nil

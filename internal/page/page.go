@@ -1,4 +1,4 @@
-// Package page holds the live page: one HTML file that needs no other.
+// Package page provides the live page as a single HTML file.
 package page
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// uPlot 1.6.32 lies in uplot/ as npm has it, with its licence.
+// uplot/ contains uPlot 1.6.32, unmodified, with its licence.
 var (
 	//go:embed page.html
 	html string
@@ -26,10 +26,10 @@ var (
 
 // File is the page, ready to be sent.
 type File struct {
-	HTML []byte // all of it; it loads nothing else
+	HTML []byte // the page with its styles and scripts
 
-	// Policy is the Content-Security-Policy that it is to be sent with: nothing
-	// runs and nothing is loaded but what is in the file.
+	// Policy is the Content-Security-Policy to send it with. It allows only the
+	// styles and scripts in the file.
 	Policy string
 }
 
@@ -44,7 +44,7 @@ var Get = sync.OnceValue(func() File {
 	}
 })
 
-// source names an inline block by its hash.
+// source returns the CSP source of an inline block: its hash.
 func source(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"

@@ -1,5 +1,6 @@
-// Package pool shares what outlives a reload. A new configuration is provisioned
-// before the old one is cleaned up, so that what both use is never let go.
+// Package pool shares values between configurations, so that they survive reloads: a new
+// configuration is provisioned before the old one is cleaned up, so a value that both
+// use is never destructed.
 package pool
 
 import (
@@ -9,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Pool holds the values that configurations use, by key.
+// Pool is a set of values in use, by key.
 type Pool[T caddy.Destructor] struct{ values *caddy.UsagePool }
 
 var (
@@ -17,7 +18,7 @@ var (
 	pools   = make(map[string]*caddy.UsagePool)
 )
 
-// New returns a pool with a name of its own.
+// New returns a pool with a unique name.
 func New[T caddy.Destructor](name string) *Pool[T] {
 	poolsMu.Lock()
 	defer poolsMu.Unlock()
@@ -25,7 +26,7 @@ func New[T caddy.Destructor](name string) *Pool[T] {
 	return &Pool[T]{pools[name]}
 }
 
-// Values returns what the pool of a name holds: what is in use.
+// Values returns the values in use of the pool with this name.
 func Values(name string) (list []any) {
 	poolsMu.Lock()
 	defer poolsMu.Unlock()
@@ -38,16 +39,16 @@ func Values(name string) (list []any) {
 	return list
 }
 
-// Take returns the value of a key, which is created if it is not in use yet.
-func (p *Pool[T]) Take(r *References, key any, create func() T) T {
-	v, _, _ := p.values.LoadOrNew(key, func() (caddy.Destructor, error) { return create(), nil })
+// Take returns the value of a key and adds a reference to it. If the key is not in use,
+// the value is created with make.
+func (p *Pool[T]) Take(r *References, key any, make func() T) T {
+	v, _, _ := p.values.LoadOrNew(key, func() (caddy.Destructor, error) { return make(), nil })
 	*r = append(*r, reference{p.values, key})
-	value, _ := v.(T) // nothing else is put there
+	value, _ := v.(T) // the pool holds no other type
 	return value
 }
 
-// References are what was taken from pools, to be given back once. The zero value
-// is none.
+// References are references to values taken from pools. The zero value is empty.
 type References []reference
 
 type reference struct {
@@ -55,7 +56,7 @@ type reference struct {
 	key  any
 }
 
-// Release gives back everything that was taken.
+// Release releases all references. A value without references is destructed.
 func (r *References) Release() error {
 	var errs []error
 	for _, ref := range *r {

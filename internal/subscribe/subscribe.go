@@ -1,5 +1,5 @@
-// Package subscribe receives the messages of a channel in Redis and reconnects
-// when a connection is lost.
+// Package subscribe subscribes to a channel in Redis, and again when the connection is
+// lost.
 package subscribe
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Callbacks are called with the events of a subscription, one at a time.
+// Callbacks are called on events of a subscription, one at a time.
 type Callbacks struct {
-	// Subscribed is called when a subscription begins, also after a connection
-	// was lost: messages may have been missed before.
+	// Subscribed is called whenever a subscription begins. After a lost connection,
+	// messages may have been missed.
 	Subscribed func()
 
 	// Message is called with each message.
 	Message func(payload string)
 
-	// Failed is called when the subscription is lost, or cannot be made.
+	// Failed is called when the subscription fails or is lost.
 	Failed func(err error)
 }
 
@@ -52,7 +52,7 @@ func Subscribe(ctx context.Context, client redis.UniversalClient, channel string
 	}
 }
 
-// subscribe uses one connection until it fails.
+// subscribe subscribes on one connection until that fails.
 func subscribe(ctx context.Context, client redis.UniversalClient, channel string, to Callbacks) error {
 	sub := client.Subscribe(ctx, channel)
 	defer func() { _ = sub.Close() }()
