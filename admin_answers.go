@@ -29,10 +29,7 @@ func inSeconds(us int64) float64 { return float64(us) / 1e6 }
 
 // answerZones returns the zones, stores and rules of the running configuration.
 func (a *App) answerZones() cli.Zones {
-	all := cli.Zones{Now: time.Now(), Stores: a.stores.answer(), Zones: []cli.Zone{}, Rules: a.answerSource(), Took: []cli.Timing{}}
-	for _, t := range metrics.Get().Timings() {
-		all.Took = append(all.Took, cli.Timing{Store: t.Store, Count: t.Count, Sum: t.Sum, P50: t.P50, P99: t.P99})
-	}
+	all := cli.Zones{Now: time.Now(), Stores: a.stores.answer(), Zones: []cli.Zone{}, Rules: a.answerSource(), Took: metrics.Get().Timings()}
 	at := make(map[string]int)
 	tables := make(map[*memory.Table]bool)
 	for _, z := range a.registry.Zones() {
@@ -197,10 +194,10 @@ const maxTop = 100
 
 // answerTop returns a zone's busiest and most denied keys in this instance.
 func answerTop(z *limiter.Zone) cli.Top {
-	t := cli.Top{Zone: z.Name, Busy: []cli.Hit{}, Denied: []cli.Hit{}}
+	t := cli.Top{Zone: z.Name, Busy: []metrics.Hit{}, Denied: []metrics.Hit{}}
 	if keys := z.TopKeys(); keys != nil {
 		now := clock.Now()
-		t.Busy, t.Denied = cli.Hits(keys.Busiest(maxTop, now)), cli.Hits(keys.MostDenied(maxTop, now))
+		t.Busy, t.Denied = keys.Busiest(maxTop, now), keys.MostDenied(maxTop, now)
 	}
 	return t
 }

@@ -104,7 +104,7 @@ func runningLeases() (all []metrics.Leases) {
 	}
 	for _, s := range a.stores.list {
 		if sum, ok := s.LeaseStats(); ok {
-			all = append(all, metrics.Leases{Store: s.Name(), Times: sum.Times, Granted: sum.Granted, Spent: sum.Spent})
+			all = append(all, metrics.Leases{Store: s.Name(), LeaseStats: sum})
 		}
 	}
 	return all

@@ -7,143 +7,115 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
-// Prefix is where the admin endpoint answers.
+// Prefix is the prefix of the paths of the admin API.
 const Prefix = "/rate_limit/"
 
-// Zones is the answer of GET /rate_limit/zones: everything that is in force. In all
-// answers durations are seconds.
+// Zones is the answer of GET /rate_limit/zones. In all answers, durations are in seconds.
 type Zones struct {
-	Now    time.Time `json:"now"`              // the instance's clock
-	Stores []Store   `json:"stores"`           // the shared stores
-	Rules  *Source   `json:"rules,omitempty"`  // where rules from outside come from
-	Zones  []Zone    `json:"zones"`            // ordered by name
-	Took   []Timing  `json:"decision_seconds"` // how long decisions took
+	Now    time.Time        `json:"now"`              // time of the answer
+	Stores []Store          `json:"stores"`           // the shared stores
+	Rules  *Source          `json:"rules,omitempty"`  // the rule source
+	Zones  []Zone           `json:"zones"`            // ordered by name
+	Took   []metrics.Timing `json:"decision_seconds"` // durations of decisions, by store
 }
 
-// Store is a shared store.
+// Store is the status of a shared store.
 type Store struct {
-	Name      string    `json:"name"`       // by which zones choose it
-	Up        bool      `json:"up"`         // whether it is asked
-	Mode      string    `json:"mode"`       // shared, or what on_failure makes of it: alone, allow, deny
-	Since     time.Time `json:"since"`      // the mode is in force
+	Name      string    `json:"name"`       // name of the store
+	Up        bool      `json:"up"`         // whether it is used; false: unavailable
+	Mode      string    `json:"mode"`       // shared; while unavailable alone, allow or deny
+	Since     time.Time `json:"since"`      // start of the mode
 	OnFailure string    `json:"on_failure"` // local, allow or deny
-	Instances int64     `json:"instances"`  // that were last seen alive
+	Instances int64     `json:"instances"`  // number of instances last seen alive
 }
 
-// Source is the source of rules from outside.
+// Source is the status of the rule source.
 type Source struct {
 	Source     string     `json:"source"`                  // redis, http, file, or another module's name
-	Since      *time.Time `json:"since,omitempty"`         // they are in force
-	Confirmed  *time.Time `json:"confirmed,omitempty"`     // when the source was last seen to hold them
-	Error      string     `json:"error,omitempty"`         // what is wrong with the source
-	ErrorSince *time.Time `json:"error_since,omitempty"`   // since when
+	Since      *time.Time `json:"since,omitempty"`         // when the document was applied
+	Confirmed  *time.Time `json:"confirmed,omitempty"`     // when the source last confirmed the document
+	Error      string     `json:"error,omitempty"`         // current error of the source
+	ErrorSince *time.Time `json:"error_since,omitempty"`   // time of the first of these errors
 	Unknown    []string   `json:"unknown_zones,omitempty"` // zones of the document that the configuration does not have
 }
 
-// Zone is a zone with the rules in force.
+// Zone is the status of a zone.
 type Zone struct {
-	Name      string            `json:"name"`                // of the zone
-	Store     string            `json:"store"`               // that has its counts
-	Origin    string            `json:"origin"`              // of the rules: config, or the kind of source
-	Enabled   bool              `json:"enabled"`             // false: a document switched it off
-	Shadow    bool              `json:"shadow"`              // it denies nothing
-	Key       []string          `json:"key"`                 // as it is configured
-	Rules     []Rule            `json:"rules"`               // in force
-	Overrides int               `json:"overrides"`           // how many there are
-	InFlight  int64             `json:"in_flight,omitempty"` // its limit
-	Handlers  int               `json:"handlers"`            // that name the zone
-	Keys      int64             `json:"keys"`                // kept in this process
-	MaxKeys   int64             `json:"max_keys"`            // that may be kept
-	Decisions map[string]uint64 `json:"decisions"`           // by outcome, since the process began
-	Denied    map[string]uint64 `json:"denied"`              // by rule
+	Name      string            `json:"name"`                // name of the zone
+	Store     string            `json:"store"`               // name of its store
+	Origin    string            `json:"origin"`              // origin of the rules: config, or the kind of source
+	Enabled   bool              `json:"enabled"`             // false: disabled by a document
+	Shadow    bool              `json:"shadow"`              // whether it only reports denials
+	Key       []string          `json:"key"`                 // parts of the key, as configured
+	Rules     []Rule            `json:"rules"`               // rules in force
+	Overrides int               `json:"overrides"`           // number of overrides
+	InFlight  int64             `json:"in_flight,omitempty"` // limit of concurrent requests per key
+	Handlers  int               `json:"handlers"`            // number of handlers with the zone
+	Keys      int64             `json:"keys"`                // number of keys in this process
+	MaxKeys   int64             `json:"max_keys"`            // greatest number of keys in this process
+	Decisions map[string]uint64 `json:"decisions"`           // by outcome, since the process started
+	Denied    map[string]uint64 `json:"denied"`              // denials by rule
 }
 
 // Rule is a rule in force.
 type Rule struct {
-	Name      string          `json:"name"`              // or number
-	Limit     int64           `json:"limit"`             // the cost that may pass in a window
-	Window    float64         `json:"window"`            // its length
-	Algorithm string          `json:"algorithm"`         // its name
-	Options   json.RawMessage `json:"options,omitempty"` // of the algorithm
+	Name      string          `json:"name"`              // name or number
+	Limit     int64           `json:"limit"`             // cost admitted per window
+	Window    float64         `json:"window"`            // length of the window
+	Algorithm string          `json:"algorithm"`         // name of the algorithm
+	Options   json.RawMessage `json:"options,omitempty"` // options of the algorithm
 }
 
-// Timing is how long the decisions of one store took since the process began.
-type Timing struct {
-	Store string  `json:"store"` // its name
-	Count uint64  `json:"count"` // of the decisions that were timed
-	Sum   float64 `json:"sum"`   // of their durations
-	P50   float64 `json:"p50"`   // an upper bound
-	P99   float64 `json:"p99"`   // an upper bound
-}
-
-// Key is the answer of GET and DELETE /rate_limit/zones/<zone>/key: where a key
-// stands.
+// Key is the answer of GET and DELETE /rate_limit/zones/<zone>/key: the state of a key.
 type Key struct {
-	Zone     string    `json:"zone"`                  // its name
-	Key      string    `json:"key"`                   // its hash, as in the names of keys in Redis
-	Parts    []string  `json:"parts,omitempty"`       // if they are known
-	Override []string  `json:"override,omitempty"`    // whose rules apply, if not the zone's
-	Decision string    `json:"decision"`              // what the next request would get
-	Rule     string    `json:"rule,omitempty"`        // the first that denies
-	Mode     string    `json:"mode,omitempty"`        // who counts: local, shared, alone, allow or deny
-	Cost     int64     `json:"cost,omitempty"`        // of the next request
-	Shadow   bool      `json:"shadow,omitempty"`      // a denial would only be reported
-	RetryIn  *float64  `json:"retry_after,omitempty"` // of a denial
-	Rules    []KeyRule `json:"rules"`                 // one by one
-	Reset    string    `json:"forgotten,omitempty"`   // of DELETE: everywhere, or only in this instance
-	Error    string    `json:"error,omitempty"`       // why not everywhere
+	Zone     string    `json:"zone"`                  // name of the zone
+	Key      string    `json:"key"`                   // hash, as in the names of keys in Redis
+	Parts    []string  `json:"parts,omitempty"`       // parts, if known
+	Override []string  `json:"override,omitempty"`    // key of the override that applies, if any
+	Decision string    `json:"decision"`              // about the next request
+	Rule     string    `json:"rule,omitempty"`        // first rule that denies
+	Mode     string    `json:"mode,omitempty"`        // local, shared, alone, allow or deny
+	Cost     int64     `json:"cost,omitempty"`        // cost of the next request
+	Shadow   bool      `json:"shadow,omitempty"`      // whether a denial is only reported
+	RetryIn  *float64  `json:"retry_after,omitempty"` // time until the zone admits; absent: now or never
+	Rules    []KeyRule `json:"rules"`                 // by rule
+	Reset    string    `json:"forgotten,omitempty"`   // DELETE only: everywhere, or in this instance
+	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
 
 	// The zone is full of keys in this process, and this key shares a counter with
 	// others. A shared counter is not reset: it cannot be attributed to one key.
 	Overflowed bool `json:"shared_counter,omitempty"`
 }
 
-// KeyRule is where a key stands with one rule.
+// KeyRule is the state of a key in one rule.
 type KeyRule struct {
-	Name      string   `json:"name"`                  // or number
-	Limit     int64    `json:"limit"`                 // that is enforced
-	Window    float64  `json:"window"`                // of the limit
-	Remaining int64    `json:"remaining"`             // what could still pass
-	Reset     float64  `json:"reset_after"`           // until the rule is as if unused
-	Admits    bool     `json:"admits"`                // the next request
-	RetryIn   *float64 `json:"retry_after,omitempty"` // if it does not, and ever will
+	Name      string   `json:"name"`                  // name or number
+	Limit     int64    `json:"limit"`                 // limit enforced
+	Window    float64  `json:"window"`                // window of the limit
+	Remaining int64    `json:"remaining"`             // cost that would still be admitted
+	Reset     float64  `json:"reset_after"`           // time until the whole limit is left again
+	Admits    bool     `json:"admits"`                // whether the next request is admitted
+	RetryIn   *float64 `json:"retry_after,omitempty"` // time until it is; absent: now or never
 }
 
-// Top is the answer of GET /rate_limit/zones/<zone>/top: the keys of a zone that come
-// most often to this instance.
+// Top is the answer of GET /rate_limit/zones/<zone>/top: the most frequent keys of a zone
+// in this instance.
 type Top struct {
-	Zone   string `json:"zone"`        // its name
-	Busy   []Hit  `json:"busiest"`     // by requests
-	Denied []Hit  `json:"most_denied"` // by denials
-}
-
-// Hit is a key and about how often it came lately: what is longer ago counts half for
-// each minute.
-type Hit struct {
-	Key   string `json:"key"`            // its hash
-	Name  string `json:"name,omitempty"` // its parts, where log_key shows them
-	Times uint32 `json:"times"`          // about
-}
-
-// Hits returns keys as they are answered.
-func Hits(list []metrics.Hit) []Hit {
-	hits := make([]Hit, len(list))
-	for i, h := range list {
-		hits[i] = Hit{h.Key.String(), h.Name, h.Times}
-	}
-	return hits
+	Zone   string        `json:"zone"`        // name of the zone
+	Busy   []metrics.Hit `json:"busiest"`     // by requests
+	Denied []metrics.Hit `json:"most_denied"` // by denials
 }
 
 // Request describes a request to POST /rate_limit/explain.
 type Request struct {
-	Method   string            `json:"method"`    // default GET
+	Method   string            `json:"method"`    // Default: GET.
 	URL      string            `json:"url"`       // with scheme and host
-	ClientIP string            `json:"client_ip"` // as Caddy would find it
-	RemoteIP string            `json:"remote_ip"` // default: the client's
+	ClientIP string            `json:"client_ip"` // as Caddy would determine it
+	RemoteIP string            `json:"remote_ip"` // Default: client_ip.
 	Headers  map[string]Values `json:"headers"`   // by name
 }
 
-// Values are the values of a header: a string, or a list of them.
+// Values are the values of a header: in JSON a string or a list of strings.
 type Values []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -155,20 +127,19 @@ func (v *Values) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(v))
 }
 
-// Explanation is the answer of POST /rate_limit/explain: what would become of a
-// request.
+// Explanation is the answer of POST /rate_limit/explain: the decision about a request.
 type Explanation struct {
-	Decision string    `json:"decision"`              // allowed, denied, or none: no zone applies
-	Zone     string    `json:"zone,omitempty"`        // the first that denies
-	Rule     string    `json:"rule,omitempty"`        // the first that denies
-	RetryIn  *float64  `json:"retry_after,omitempty"` // the longest of all that deny
-	Handlers []Handler `json:"handlers"`              // that the request would come to, in order
+	Decision string    `json:"decision"`              // allowed, denied, or none if no zone applies
+	Zone     string    `json:"zone,omitempty"`        // first zone that denies
+	Rule     string    `json:"rule,omitempty"`        // first rule of that zone that denies
+	RetryIn  *float64  `json:"retry_after,omitempty"` // longest time until a zone admits
+	Handlers []Handler `json:"handlers"`              // handlers that the request would reach, in order
 }
 
-// Handler is a rate_limit handler that a request would come to.
+// Handler is a rate_limit handler that a request would reach.
 type Handler struct {
-	Server  string   `json:"server"`                 // the name of its server
-	Zones   []Key    `json:"zones"`                  // that apply
-	Without []string `json:"not_matching,omitempty"` // zones that do not
-	Error   string   `json:"error,omitempty"`        // of a matcher
+	Server  string   `json:"server"`                 // name of its server
+	Zones   []Key    `json:"zones"`                  // zones that apply
+	Without []string `json:"not_matching,omitempty"` // zones that do not apply
+	Error   string   `json:"error,omitempty"`        // error of a matcher
 }

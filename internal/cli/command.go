@@ -1,5 +1,5 @@
-// Package cli is the command caddy rate-limit, and the JSON that it shares with the
-// admin API.
+// Package cli implements the command caddy rate-limit, and defines the JSON that it shares
+// with the admin API.
 package cli
 
 import (
@@ -20,16 +20,16 @@ func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "rate-limit",
 		Usage: "zones|key|reset|top|explain",
-		Short: "Shows and steers the rate limits of the running Caddy",
+		Short: "Shows and controls the rate limits of the running Caddy",
 		Long: `
-Asks the admin endpoint of the running Caddy about its rate limits. The endpoint
-is found as by caddy reload: --address, else that of the configuration in
---config, else the default.`,
+Queries the admin endpoint of the running Caddy. Its address is determined as by
+caddy reload: --address, else the address in the configuration in --config, else
+the default.`,
 		CobraFunc: rateLimitCommands,
 	})
 }
 
-// adminClient is how a command reaches Caddy.
+// adminClient is a client of the admin API.
 type adminClient struct {
 	address, config, adapter string
 	json                     bool
@@ -42,7 +42,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	f.StringVar(&c.address, "address", "", "Address of the administration listener, if different from config")
 	f.StringVarP(&c.config, "config", "c", "", "Configuration file")
 	f.StringVarP(&c.adapter, "adapter", "a", "", "Name of config adapter to apply")
-	f.BoolVar(&c.json, "json", false, "Print the answer as JSON, for machines")
+	f.BoolVar(&c.json, "json", false, "Print the answer as JSON")
 	add := func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SilenceUsage = true
@@ -54,11 +54,11 @@ func rateLimitCommands(cmd *cobra.Command) {
 	}
 	add("zones", "Lists the zones, the rules in force and the stores", cobra.NoArgs, func([]string) error { return c.zones() })
 	var hash string
-	key := add("key <zone> <part>...", "Shows where a key stands; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
+	key := add("key <zone> <part>...", "Shows the state of a key; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
 		return c.key(http.MethodGet, args[0], args[1:], hash)
 	})
 	key.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
-	reset := add("reset <zone> <part>...", "Forgets a key, everywhere", cobra.MinimumNArgs(1), func(args []string) error {
+	reset := add("reset <zone> <part>...", "Resets a key on all instances", cobra.MinimumNArgs(1), func(args []string) error {
 		return c.key(http.MethodDelete, args[0], args[1:], hash)
 	})
 	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
@@ -67,22 +67,22 @@ func rateLimitCommands(cmd *cobra.Command) {
 	})
 	var d Request
 	var headers []string
-	explain := add("explain <url>", "Says which zones a request would come to and which rule would deny it; nothing is charged",
+	explain := add("explain <url>", "Shows which zones would apply to a request and which rule would deny it; nothing is charged",
 		cobra.ExactArgs(1), func(args []string) error {
 			d.URL = args[0]
 			return c.explain(d, headers)
 		})
 	explain.Flags().StringVarP(&d.Method, "method", "X", http.MethodGet, "The request's method")
-	explain.Flags().StringVar(&d.ClientIP, "client-ip", "127.0.0.1", "The client's address, as Caddy would find it")
+	explain.Flags().StringVar(&d.ClientIP, "client-ip", "127.0.0.1", "The client's address, as Caddy would determine it")
 	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address that the connection comes from (default: the client's)")
 	explain.Flags().StringArrayVarP(&headers, "header", "H", nil, "A header, such as 'X-Account: 7'; may be repeated")
 }
 
-// maxAnswer bounds what is read of an answer: a thousand zones take one MiB.
+// maxAnswer is the size of the longest answer, in bytes. A thousand zones take 1 MiB.
 const maxAnswer = 64 << 20
 
-// ask asks the admin endpoint and reads the answer into v. With --json it is
-// printed as it is, and printed is true.
+// ask sends a request to the admin endpoint and decodes the answer into v. With --json it
+// prints the answer instead, and printed is true.
 func (c *adminClient) ask(method, path string, body, v any) (printed bool, err error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
 	if err != nil {

@@ -11,9 +11,7 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
-// What the commands print for people. Everything that comes from elsewhere is
-// quoted if it could play with a terminal.
-
+// safe quotes a text that could contain control sequences for a terminal.
 func safe(s string) string {
 	q := strconv.Quote(s)
 	if q[1:len(q)-1] == s {
@@ -30,7 +28,7 @@ func safeAll(list []string) string {
 	return strings.Join(words, " ")
 }
 
-// span is a number of seconds as a person writes it.
+// span formats a duration in seconds, rounded for people.
 func span(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -138,7 +136,7 @@ func printTop(to io.Writer, top *Top) error {
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	for _, list := range []struct {
 		title string
-		hits  []Hit
+		hits  []metrics.Hit
 	}{{"BUSIEST", top.Busy}, {"MOST DENIED", top.Denied}} {
 		fmt.Fprintf(w, "%s\tTIMES\tKEY\n", list.title)
 		for i, h := range list.hits {

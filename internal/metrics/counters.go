@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Outcome is what a zone decided.
+// Outcome is the decision of a zone.
 type Outcome uint8
 
-// What a zone decides.
+// Decisions of zones.
 const (
 	Allowed Outcome = iota
 	Denied
@@ -28,21 +28,21 @@ func (o Outcome) String() string {
 }
 
 // Counters count the decisions of a zone by outcome, and its denials by rule. The zero
-// value is ready.
+// value is ready for use.
 type Counters struct {
-	// Processors that count at the same time would contend for one cache line.
+	// Sharded, so that processors do not contend for one cache line.
 	shards [counterShards]counterShard
 
 	mu     sync.Mutex
 	denied map[string]*atomic.Uint64
-	recent atomic.Pointer[deniedRule] // the rule that denied last, which most often denies next
+	recent atomic.Pointer[deniedRule] // the rule that denied last, to save the lock
 }
 
 const counterShards = 16
 
 type counterShard struct {
 	decided [numOutcomes]atomic.Uint64
-	_       [128 - 8*numOutcomes]byte // two cache lines, which are fetched together
+	_       [128 - 8*numOutcomes]byte // pads to two cache lines, which are fetched together
 }
 
 type deniedRule struct {
@@ -52,7 +52,7 @@ type deniedRule struct {
 
 func (c *Counters) count(o Outcome, shard uint32) { c.shards[shard%counterShards].decided[o].Add(1) }
 
-// sum returns how often an outcome was decided.
+// sum returns the number of decisions with an outcome.
 func (c *Counters) sum(o Outcome) (sum uint64) {
 	for i := range c.shards {
 		sum += c.shards[i].decided[o].Load()
@@ -77,7 +77,7 @@ func (c *Counters) countDenied(rule string) {
 	r.count.Add(1)
 }
 
-// read returns the decisions by outcome and the denials by rule; nil: there are none.
+// read returns the numbers of decisions by outcome and of denials by rule; nil: none.
 func (c *Counters) read() (decisions, denied map[string]uint64) {
 	decisions = make(map[string]uint64, numOutcomes)
 	for o := range numOutcomes {
@@ -94,7 +94,7 @@ func (c *Counters) read() (decisions, denied map[string]uint64) {
 	return decisions, denied
 }
 
-// zoneCounters are the counters of all zones that were ever configured.
+// zoneCounters are the counters of all zones since the process started, by name.
 type zoneCounters struct {
 	mu    sync.Mutex
 	zones map[string]*Counters

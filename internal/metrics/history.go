@@ -14,32 +14,32 @@ const (
 	historySteps = 150       // five minutes
 )
 
-// History is how much each zone of the configuration that runs allowed and denied in
-// the last minutes, step by step. It reads the zones' counters beside requests. The
-// number of a step is its beginning since 1970-01-01 UTC in steps, so that numbers go
-// on over a restart. The zero value is ready.
+// History is a time series of the requests that each zone of the running configuration
+// allowed and denied, of five minutes in steps of two seconds. It samples the zones'
+// counters. Steps are numbered by their start since 1970-01-01 UTC, in steps, so that
+// numbers continue after a restart. The zero value is ready for use.
 type History struct {
 	mu    sync.Mutex
 	zones map[string]*zoneHistory
-	last  int64 // the last step that ended
+	last  int64 // the last complete step
 
-	stop context.CancelFunc // nil: nobody samples
+	stop context.CancelFunc // nil: not sampling
 	done sync.WaitGroup
 }
 
-// zoneHistory is that of one zone.
+// zoneHistory is the history of one zone.
 type zoneHistory struct {
 	counters       *Counters
-	passed, denied uint64 // when the last step ended
-	first          int64  // the first step that was watched from its beginning
-	steps          [historySteps]historyCounts
+	passed, denied uint64                      // totals at the end of the last step
+	first          int64                       // the first step sampled in full
+	steps          [historySteps]historyCounts // ring by step number
 }
 
 type historyCounts struct{ passed, denied uint32 }
 
-// Follow watches zones from now on, an instant in microseconds; without any, nobody
-// samples. What is known of zones that were watched before is kept. Two calls must
-// not be made at the same time.
+// Follow samples these zones from now on, and keeps the history of those sampled before.
+// Without zones, sampling stops. now is in microseconds. Follow must not be called
+// concurrently.
 func (h *History) Follow(zones map[string]*Counters, now int64) {
 	if len(zones) == 0 && h.stop != nil {
 		h.stop()
@@ -85,8 +85,8 @@ func (h *History) sample(now int64) {
 	h.advance(now)
 }
 
-// advance ends the steps that are over at an instant. Where several are, because
-// the process was stopped, what was counted is spread over them. h.mu is held.
+// advance completes the steps that ended before now. If several did, because the process
+// was suspended, the counts are spread evenly over them. h.mu is held.
 func (h *History) advance(now int64) {
 	ended := now/historyStep - 1
 	if ended <= h.last {
@@ -110,27 +110,26 @@ func (z *zoneHistory) advance(last, ended int64) {
 	z.passed, z.denied = passed, denied
 }
 
-// totals returns how much a zone ever allowed, and denied or would have denied.
+// totals returns the numbers of requests allowed, and denied also in shadow, so far.
 func (c *Counters) totals() (passed, denied uint64) {
 	return c.sum(Allowed) + c.sum(Delayed), c.sum(Denied) + c.sum(ShadowDenied)
 }
 
-// Minutes is the history of several zones, as the admin API answers it.
+// Minutes is the history of several zones, the answer of GET /rate_limit/history.
 type Minutes struct {
-	Step  float64                `json:"step"`  // seconds
-	Last  int64                  `json:"last"`  // the last step's number: its beginning since 1970, in steps
+	Step  float64                `json:"step"`  // length of a step in seconds
+	Last  int64                  `json:"last"`  // number of the last step: its start since 1970, in steps
 	Zones map[string]ZoneMinutes `json:"zones"` // by name
 }
 
-// ZoneMinutes is what a zone decided in each step, the last one last. A zone of which
-// less is known has fewer.
+// ZoneMinutes is the numbers of requests in each step, up to the last step. Zones sampled
+// later have fewer steps.
 type ZoneMinutes struct {
-	Passed []uint32 `json:"allowed"` // at once or delayed
-	Denied []uint32 `json:"denied"`  // also what a zone in shadow would have denied
+	Passed []uint32 `json:"allowed"` // including those delayed
+	Denied []uint32 `json:"denied"`  // including those that a zone in shadow would deny
 }
 
-// Since returns the history of zones, or without any of all, from the step after
-// since on.
+// Since returns the history after the step since, of these zones or, without any, of all.
 func (h *History) Since(zones []string, since int64) Minutes {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package metrics counts what rate limits decide: for Prometheus, for the admin API
-// and for the live page. Everything is counted for the process, and shown by
-// whichever configuration runs, so that it is still true after a reload. No label
-// has a value that a client could choose.
+// Package metrics counts decisions for Prometheus, the admin API and the live page.
+// Counters belong to the process and are exposed by the running configuration, so that
+// they survive reloads. No label has a value that clients choose.
 package metrics
 
 import (
@@ -16,12 +15,12 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-// Namespace is what the names of all metrics begin with.
+// Namespace is the prefix of the names of all metrics.
 const Namespace = "caddy_rate_limit"
 
 // Metrics are the metrics of the process.
 type Metrics struct {
-	// Tables shows the tables of the zones that run.
+	// Tables are the tables of the zones of the running configuration.
 	Tables *Tables
 
 	// StoreErrors counts failed calls to a store, by name and kind.
@@ -31,8 +30,7 @@ type Metrics struct {
 	// set back.
 	ClockSteps *prometheus.CounterVec
 
-	// RulesErrors counts failed readings of the source of rules, and documents
-	// that were rejected.
+	// RulesErrors counts failed readings of the rule source and rejected documents.
 	RulesErrors prometheus.Counter
 
 	decisions *zoneCounters
@@ -54,25 +52,25 @@ var Get = sync.OnceValue(func() *Metrics {
 	return &Metrics{
 		Tables:      &Tables{tables: make(map[Table]*tableUse)},
 		StoreErrors: counter("store_errors_total", "Failed calls to the store, by kind.", "store", "kind"),
-		ClockSteps:  counter("clock_steps_total", "States that were mended after the clock was set back.", "store"),
+		ClockSteps:  counter("clock_steps_total", "States that were repaired after the clock was set back.", "store"),
 		RulesErrors: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: Namespace, Name: "rules_errors_total", Help: "Readings of the source of rules that failed, and documents that were refused.",
+			Namespace: Namespace, Name: "rules_errors_total", Help: "Failed readings of the rule source, and rejected documents.",
 		}),
 		decisions: &zoneCounters{zones: make(map[string]*Counters)},
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: Namespace, Name: "decision_seconds", Help: "How long decisions took, by store. Of those made in this process, one in 16 is timed.",
+			Namespace: Namespace, Name: "decision_seconds", Help: "Duration of decisions, by store. Of those made in this process, one in 16 is timed.",
 			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
 		}, []string{"store"}),
-		badCost: counter("bad_cost_total", "Costs that were no number of at least 1 and counted as 1.", "zone"),
+		badCost: counter("bad_cost_total", "Costs that were not a number of at least 1 and counted as 1.", "zone"),
 		storeUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: Namespace, Name: "store_up", Help: "Whether the store is asked (1) or this instance goes on without it (0).",
+			Namespace: Namespace, Name: "store_up", Help: "Whether the store is used (1) or unavailable (0).",
 		}, []string{"store"}),
-		fallback: counter("fallback_total", "Decisions that were made without the zone's store.", "zone"),
+		fallback: counter("fallback_total", "Decisions made without the zone's store, because it was unavailable.", "zone"),
 		timed:    make(map[string]prometheus.Histogram),
 	}
 })
 
-// Register shows the metrics of the process, and more, in the registry of a
+// Register registers the metrics of the process, and more, in the registry of a
 // configuration.
 func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collector) error {
 	own := []prometheus.Collector{m.decisions, m.seconds, m.badCost, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
@@ -85,7 +83,7 @@ func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collect
 	return nil
 }
 
-// Zone returns the metrics of a zone whose counts are in a store.
+// Zone returns the metrics of a zone in a store.
 func (m *Metrics) Zone(name, store string) Zone {
 	return Zone{
 		Counters: m.decisions.zone(name),
@@ -106,8 +104,8 @@ func (m *Metrics) histogram(store string) prometheus.Histogram {
 	return h
 }
 
-// SetStoreUp says whether a store is asked. Its other counters are shown from the
-// start, as 0: a counter that begins with 1 has no rate.
+// SetStoreUp sets whether a store is used. It also initializes the other counters of the
+// store to 0, because a counter that appears with the value 1 has no rate.
 func (m *Metrics) SetStoreUp(store string, up bool) {
 	v := 0.0
 	if up {
@@ -120,8 +118,8 @@ func (m *Metrics) SetStoreUp(store string, up bool) {
 	m.ClockSteps.WithLabelValues(store)
 }
 
-// Decisions returns how often a zone decided what, by outcome, and how often it denied,
-// by rule; nil: never.
+// Decisions returns the numbers of decisions of a zone by outcome and of denials by rule;
+// nil: none.
 func (m *Metrics) Decisions(zone string) (decisions, denied map[string]uint64) {
 	if c := m.decisions.list()[zone]; c != nil {
 		return c.read()
@@ -129,16 +127,19 @@ func (m *Metrics) Decisions(zone string) (decisions, denied map[string]uint64) {
 	return nil, nil
 }
 
-// Timing is how long the decisions of one store took since the process began.
+// Timing is the durations of decisions in one store since the process started, in
+// seconds, as the admin API answers them.
 type Timing struct {
-	Store    string  // its name
-	Count    uint64  // of the decisions that were timed
-	Sum      float64 // seconds
-	P50, P99 float64 // upper bounds, in seconds
+	Store string  `json:"store"` // name of the store
+	Count uint64  `json:"count"` // number of timed decisions
+	Sum   float64 `json:"sum"`   // total duration
+	P50   float64 `json:"p50"`   // upper bound of the median
+	P99   float64 `json:"p99"`   // upper bound of the 99th percentile
 }
 
-// Timings returns how long decisions took, ordered by store.
-func (m *Metrics) Timings() (all []Timing) {
+// Timings returns the durations of decisions, ordered by store.
+func (m *Metrics) Timings() []Timing {
+	all := []Timing{}
 	m.mu.Lock()
 	timed := maps.Clone(m.timed)
 	m.mu.Unlock()
@@ -155,7 +156,7 @@ func (m *Metrics) Timings() (all []Timing) {
 	return all
 }
 
-// quantile returns the upper bound of the bucket that a quantile is in.
+// quantile returns the upper bound of the bucket that contains a quantile.
 func quantile(h *dto.Histogram, q float64) float64 {
 	rank := uint64(q * float64(h.GetSampleCount()))
 	for _, b := range h.GetBucket() {

@@ -4,23 +4,24 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-// Leases are the leases of one store since the process began.
+// Leases are the totals of the leases of one store.
 type Leases struct {
-	Store          string // its name
-	Times          uint64 // how often part of a key's limit was charged in advance
-	Granted, Spent uint64 // cost that was charged so, and that requests took of it
+	Store string // name of the store
+	redis.LeaseStats
 }
 
-// LeasesCollector shows the leases of the stores that a function returns: those of
-// the configuration that runs.
+// LeasesCollector collects the leases of the stores of the running configuration, which
+// the function returns.
 type LeasesCollector func() []Leases
 
 var (
-	leasesDesc  = prometheus.NewDesc(Namespace+"_leases_total", "How often part of a key's limit was charged in advance for this instance.", []string{"store"}, nil)
-	grantedDesc = prometheus.NewDesc(Namespace+"_leased_cost_total", "Cost that was charged in advance for this instance.", []string{"store"}, nil)
-	spentDesc   = prometheus.NewDesc(Namespace+"_leased_cost_spent_total", "Cost that requests took of what was charged in advance; the rest is lost.", []string{"store"}, nil)
+	leasesDesc  = prometheus.NewDesc(Namespace+"_leases_total", "Leases of this instance: times that part of a key's limit was charged in advance.", []string{"store"}, nil)
+	grantedDesc = prometheus.NewDesc(Namespace+"_leased_cost_total", "Cost charged in advance by the leases of this instance.", []string{"store"}, nil)
+	spentDesc   = prometheus.NewDesc(Namespace+"_leased_cost_spent_total", "Part of the cost charged in advance that requests spent; the rest expires.", []string{"store"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -42,16 +43,16 @@ func (get LeasesCollector) Collect(ch chan<- prometheus.Metric) {
 // Rules are the rules in force.
 type Rules struct {
 	Origins   map[string]string // by zone: config, or the kind of source
-	Confirmed time.Time         // when the source was last seen to hold them; zero: never
+	Confirmed time.Time         // when they were last confirmed by the source; zero: never
 }
 
-// RulesCollector shows the rules that a function returns: those of the configuration
-// that runs.
+// RulesCollector collects the rules of the running configuration, which the function
+// returns.
 type RulesCollector func() Rules
 
 var (
-	rulesInfoDesc = prometheus.NewDesc(Namespace+"_rules_info", "Where the rules of a zone come from: config, or the kind of source (redis, http, file).", []string{"zone", "source"}, nil)
-	rulesAgeDesc  = prometheus.NewDesc(Namespace+"_rules_age_seconds", "Seconds since the source of rules was last seen to hold the rules in force.", nil, nil)
+	rulesInfoDesc = prometheus.NewDesc(Namespace+"_rules_info", "Origin of the rules of a zone: config, or the kind of source (redis, http, file).", []string{"zone", "source"}, nil)
+	rulesAgeDesc  = prometheus.NewDesc(Namespace+"_rules_age_seconds", "Seconds since the rule source last confirmed the rules in force.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.

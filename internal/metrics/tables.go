@@ -8,26 +8,26 @@ import (
 
 // Table is a table of keys in this process.
 type Table interface {
-	// Keys returns how many keys are kept.
+	// Keys returns the number of keys in the table.
 	Keys() int64
 
-	// Overflows returns how many charges went to counters that several keys share.
+	// Overflows returns the number of charges to counters that several keys share.
 	Overflows() uint64
 }
 
-// Tables shows the tables of the zones that run.
+// Tables collects the metrics of the tables of the running configuration.
 type Tables struct {
 	mu     sync.Mutex
 	tables map[Table]*tableUse
 }
 
-// tableUse is the zone of a table, and how many handlers use it.
+// tableUse is the zone of a table and the number of handlers that use it.
 type tableUse struct {
 	zone  string
 	users int
 }
 
-// Add shows a table of a zone until it is removed as often.
+// Add adds a table of a zone. A table is collected until it is removed as often as added.
 func (c *Tables) Add(zone string, t Table) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

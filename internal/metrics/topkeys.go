@@ -9,13 +9,13 @@ import (
 	"github.com/dianalimiter/diana/internal/topk"
 )
 
-// TopKeys estimates the busiest and the most denied keys of a zone, in a size that
-// never changes. The zero value is ready.
+// TopKeys estimates the busiest and the most denied keys of a zone, in bounded memory. The
+// zero value is ready for use.
 type TopKeys struct {
-	busy, denied atomic.Pointer[topk.Sketch] // nil: none yet
+	busy, denied atomic.Pointer[topk.Sketch] // nil: no keys yet
 
 	mu    sync.Mutex
-	names map[stores.Key]string // of frequent keys, where log_key shows them
+	names map[stores.Key]string // texts of frequent keys, with log_key
 }
 
 // Destruct implements caddy.Destructor.
@@ -29,9 +29,9 @@ func sketchIn(p *atomic.Pointer[topk.Sketch]) *topk.Sketch {
 	return p.Load()
 }
 
-// Count counts a request of a key at an instant in microseconds. Random is a random
-// number. It reports whether this is a time to [TopKeys.Name] the key: now and
-// then, for a key that comes often.
+// Count counts a request of a key, at an instant in microseconds and with random bits for
+// sampling. It reports whether [TopKeys.Name] should be called: for frequent keys, at
+// exponentially growing intervals.
 func (t *TopKeys) Count(k stores.Key, denied bool, now int64, random uint32) bool {
 	times := sketchIn(&t.busy).Add(k.Hi, k.Lo, now, random)
 	if denied {
@@ -42,11 +42,11 @@ func (t *TopKeys) Count(k stores.Key, denied bool, now int64, random uint32) boo
 
 const (
 	maxNames = 4 * topk.Kept
-	maxShown = 256 // bytes of a key that are shown
+	maxShown = 256 // longest text of a key, in bytes
 )
 
-// Name remembers the text of a key while there is room. When there is none, all are
-// forgotten, and those that still come often are remembered anew.
+// Name stores the text of a key. If there are too many, all are dropped first; those of
+// frequent keys are soon stored again.
 func (t *TopKeys) Name(k stores.Key, text func() string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,34 +57,33 @@ func (t *TopKeys) Name(k stores.Key, text func() string) {
 		t.names = make(map[stores.Key]string)
 	}
 	s := text()
-	t.names[k] = string([]byte(s[:min(len(s), maxShown)])) // a copy: it keeps no long text
+	t.names[k] = string([]byte(s[:min(len(s), maxShown)])) // a copy, so that a long text is not retained
 }
 
-// Hit is a key and about how often it came lately: what is longer ago counts half
-// for each minute.
+// Hit is a key with an estimate of its count, which halves about every minute, as the
+// admin API answers it.
 type Hit struct {
-	Key   stores.Key // its hash
-	Name  string     // empty: not known
-	Times uint32     // about
+	Key   string `json:"key"`            // hash of the key
+	Name  string `json:"name,omitempty"` // its parts; empty: unknown, or without log_key
+	Times uint32 `json:"times"`          // estimated count
 }
 
-// Busiest returns at most n keys that come most often, at an instant in
-// microseconds.
+// Busiest returns at most n of the busiest keys, at an instant in microseconds.
 func (t *TopKeys) Busiest(n int, now int64) []Hit { return t.list(t.busy.Load(), n, now) }
 
-// MostDenied returns at most n keys that are denied most often.
+// MostDenied returns at most n of the most denied keys, at an instant in microseconds.
 func (t *TopKeys) MostDenied(n int, now int64) []Hit { return t.list(t.denied.Load(), n, now) }
 
 func (t *TopKeys) list(s *topk.Sketch, n int, now int64) []Hit {
+	hits := []Hit{}
 	if s == nil {
-		return nil
+		return hits
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var hits []Hit
 	for _, c := range s.Top(n, now) {
 		k := stores.Key{Hi: c.Hi, Lo: c.Lo}
-		hits = append(hits, Hit{k, t.names[k], c.Times})
+		hits = append(hits, Hit{k.String(), t.names[k], c.Times})
 	}
 	return hits
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// Zone is the metrics of one zone, looked up once. The zero value counts nothing.
+// Zone is the metrics of one zone. The zero value counts nothing.
 type Zone struct {
-	// Counters are the zone's decisions; nil: they are not counted.
+	// Counters count the zone's decisions; nil: they are not counted.
 	Counters *Counters
 
 	seconds  prometheus.Observer
@@ -18,8 +18,8 @@ type Zone struct {
 	fallback prometheus.Counter
 }
 
-// Count counts a decision. Requests of different processors should give different
-// shards; any number will do.
+// Count counts a decision in a shard, which may be any number. Requests on different
+// processors should use different shards.
 func (z *Zone) Count(o Outcome, shard uint32) {
 	if z.Counters != nil {
 		z.Counters.count(o, shard)
@@ -33,14 +33,14 @@ func (z *Zone) CountDenied(rule string) {
 	}
 }
 
-// CountBadCost counts a cost that was no number of at least 1.
+// CountBadCost counts a cost that is not a number of at least 1.
 func (z *Zone) CountBadCost() {
 	if z.badCost != nil {
 		z.badCost.Inc()
 	}
 }
 
-// Observe observes how long a decision took, and whether it was made without the
+// Observe observes the duration of a decision, and counts it if it was made without the
 // zone's store.
 func (z *Zone) Observe(took time.Duration, m stores.Mode) {
 	if z.seconds == nil {
