@@ -13,12 +13,12 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-// Document is what a source says of zones.
+// Document is the parsed document of a rule source.
 type Document struct {
 	Zones map[string]*Zone // by name
 }
 
-// Of is what the document says of a zone; nil if nothing, or there is none.
+// Of returns a zone of the document; nil if the document is nil or does not have it.
 func (d *Document) Of(zone string) *Zone {
 	if d == nil {
 		return nil
@@ -26,29 +26,28 @@ func (d *Document) Of(zone string) *Zone {
 	return d.Zones[zone]
 }
 
-// Zone is what a document says of one zone. What is nil it leaves alone.
+// Zone is the changes to one zone. Options that are nil are not changed.
 type Zone struct {
-	// Enabled false lets every request pass the zone uncounted.
+	// Enabled, if false, lets every request pass the zone uncounted.
 	Enabled *bool
 
-	// Shadow decides and reports, but never denies.
+	// Shadow replaces the zone's shadow.
 	Shadow *bool
 
-	// Rules and Overrides, each as its JSON, replace the zone's.
+	// Rules and Overrides replace the zone's, each in JSON.
 	Rules, Overrides []json.RawMessage
 
-	// HasRules and HasOverrides tell an empty list from none.
+	// HasRules and HasOverrides distinguish an empty list from a missing one.
 	HasRules, HasOverrides bool
 
-	// Text is all of it.
+	// Text is the JSON of the whole zone.
 	Text json.RawMessage
 }
 
-// Error says where in a document something is wrong, as a JSON pointer (RFC
-// 6901), and what.
+// Error is an error in a document, with its position as a JSON pointer (RFC 6901).
 type Error struct {
 	Pointer string // empty: the whole document
-	Err     error  // what was wrong, and what is wanted
+	Err     error  // the error itself
 }
 
 // Error implements error.
@@ -59,10 +58,10 @@ func (e *Error) Error() string {
 	return e.Pointer + ": " + e.Err.Error()
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the error without its pointer.
 func (e *Error) Unwrap() error { return e.Err }
 
-// At puts an error at a pointer, below which it may already lie.
+// At adds a pointer to an error, or prepends it to the pointer that it has.
 func At(pointer string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -71,8 +70,8 @@ func At(pointer string, err error) error {
 	return &Error{pointer, err}
 }
 
-// Pointer joins names to a JSON pointer. What would make a log line unreadable
-// is escaped as in Go.
+// Pointer joins names to a JSON pointer, with control characters escaped as in Go and
+// long names truncated.
 func Pointer(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -87,13 +86,14 @@ func Pointer(names ...string) string {
 	return b.String()
 }
 
-// maxShown is how much of a name an error shows.
+// maxShown is the number of bytes of a name that errors show.
 const maxShown = 100
 
-// maxDepth is how deep a document may nest: a rule's algorithm lies at 8.
+// maxDepth is the greatest nesting depth of a document. A valid one has a depth of 8: the
+// algorithm of an override's rule.
 const maxDepth = 32
 
-// Parse reads a document. Every error says where it is.
+// Parse parses a document. Every error has a position.
 func Parse(text []byte) (*Document, error) {
 	if len(text) > MaxSize {
 		return nil, errTooLarge
@@ -145,11 +145,14 @@ func parseZone(text json.RawMessage) (*Zone, error) {
 	return z, nil
 }
 
-// wellFormed refuses what is no JSON, has a member twice, or nests deeper than
-// any document can mean to, and says where.
+// wellFormed rejects invalid JSON, duplicate members and nesting deeper than maxDepth.
 func wellFormed(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber() // one that is too large is for its member to refuse
+	dec.UseNumber() // numbers are checked when their member is decoded
+	here := func(err error) error {
+		line, column := place(text, dec.InputOffset())
+		return fmt.Errorf("line %d, column %d: %w", line, column, err)
+	}
 	var in levels
 	for values := 0; ; {
 		t, err := dec.Token()
@@ -157,38 +160,36 @@ func wellFormed(text []byte) error {
 		case errors.Is(err, io.EOF) && values == 1 && len(in) == 0:
 			return nil
 		case err != nil:
-			line, column := place(text, dec.InputOffset())
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
-			return fmt.Errorf("line %d, column %d: no JSON: %w", line, column, err)
+			return here(fmt.Errorf("no JSON: %w", err))
 		}
 		if len(in) == 0 {
 			if values++; values > 1 {
-				line, column := place(text, dec.InputOffset())
-				return fmt.Errorf("line %d, column %d: more than one document: want one", line, column)
+				return here(errors.New("more than one document: want one"))
 			}
 		}
 		if err := in.take(t); err != nil {
 			return err
 		}
 		if len(in) > maxDepth {
-			line, column := place(text, dec.InputOffset())
-			return fmt.Errorf("line %d, column %d: nests deeper than %d: want {\"zones\": {...}}", line, column, maxDepth)
+			return here(fmt.Errorf("nests deeper than %d: want {\"zones\": {...}}", maxDepth))
 		}
 	}
 }
 
-// levels are the objects and lists that a place in a document lies in.
+// levels are the objects and lists that contain a position in a document, the outermost
+// first.
 type levels []level
 
 type level struct {
-	names map[string]bool // seen in an object; nil: a list
-	name  string          // the last of them
-	n     int             // names and values so far
+	names map[string]bool // members of an object so far; nil: a list
+	name  string          // the last member
+	n     int             // number of names and values so far
 }
 
-// pointer is where the place is.
+// pointer returns the JSON pointer to the position.
 func (l levels) pointer() string {
 	names := make([]string, len(l))
 	for i, in := range l {
@@ -199,7 +200,7 @@ func (l levels) pointer() string {
 	return Pointer(names...)
 }
 
-// take goes on by one token.
+// take advances the position by one token.
 func (l *levels) take(t json.Token) error {
 	switch t {
 	case json.Delim('}'), json.Delim(']'):
@@ -231,8 +232,8 @@ func place(text []byte, offset int64) (line, column int) {
 	return 1 + bytes.Count(before, []byte("\n")), len(before) - bytes.LastIndexByte(before, '\n')
 }
 
-// Fields reads an object's members into the values that fields point to, and
-// refuses others. A member that is null is as if it were not there.
+// Fields decodes an object's members into the values that fields point to, and rejects
+// unknown members. A member that is null is ignored.
 func Fields(text json.RawMessage, fields map[string]any) error {
 	return members(text, func(name string, value json.RawMessage) error {
 		into := fields[name]
@@ -254,7 +255,7 @@ func Fields(text json.RawMessage, fields map[string]any) error {
 	})
 }
 
-// members calls each for every member of an object, in their order.
+// members calls each for every member of an object, in order.
 func members(text json.RawMessage, each func(name string, value json.RawMessage) error) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -300,7 +301,7 @@ func wanted(e *json.UnmarshalTypeError) string {
 	return "a " + e.Type.Kind().String()
 }
 
-// shown is the beginning of a text on one line.
+// shown returns the beginning of a text, escaped to one line.
 func shown(text []byte) string {
 	s := string(text[:min(len(text), maxShown)])
 	if len(text) > maxShown {

@@ -18,21 +18,20 @@ func init() {
 	caddy.RegisterModule((*File)(nil))
 }
 
-// File reads rules from a file, which it watches: a change is seen within a
-// quarter of a second.
+// File reads rules from a file. It checks the file for changes every 250ms.
 type File struct {
-	// The file's path. {env.*} is replaced.
+	// The path of the file. {env.*} placeholders are replaced. Required.
 	Path string `json:"path"`
 
-	// How often to read the file even if its time and size seem the same, at
-	// least 1s. Default: 30s.
+	// The interval at which the file is read even if its modification time and size
+	// do not change, at least 1s. Default: 30s.
 	Interval caddy.Duration `json:"interval,omitempty"`
 
 	path string
 }
 
-// lookEvery is how often the file's time and size are looked at.
-const lookEvery = 250 * time.Millisecond
+// statEvery is the interval at which the file's modification time and size are checked.
+const statEvery = 250 * time.Millisecond
 
 // CaddyModule returns the Caddy module information.
 func (*File) CaddyModule() caddy.ModuleInfo {
@@ -55,7 +54,7 @@ func (f *File) Provision(caddy.Context) (err error) {
 
 // Fetch implements [Source].
 func (f *File) Fetch(context.Context) ([]byte, error) {
-	// A pipe must neither block the opening nor drip for ever.
+	// Opening a named pipe must not block; it is rejected below.
 	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -73,16 +72,16 @@ func (f *File) Fetch(context.Context) ([]byte, error) {
 
 // Notify implements [Source].
 func (f *File) Notify(ctx context.Context, changed func(), _ func(error)) {
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
+	tick := time.NewTicker(statEvery)
+	defer tick.Stop()
 	was, _ := os.Stat(f.path)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-look.C:
+		case <-tick.C:
 		}
-		is, _ := os.Stat(f.path) // nil if it is not there
+		is, _ := os.Stat(f.path) // nil: it does not exist
 		if (is == nil) != (was == nil) || is != nil && differ(is, was) {
 			changed()
 		}
@@ -90,12 +89,12 @@ func (f *File) Notify(ctx context.Context, changed func(), _ func(error)) {
 	}
 }
 
-// differ says whether a file may have changed. Two changes within the smallest
-// step of its time, which leave its size, would look like one: a file that was
-// just written is read once more.
+// differ reports whether a file may have changed. It returns true for a file modified just
+// now: a second change within the resolution of the modification time would go unnoticed
+// if it does not change the size.
 func differ(is, was os.FileInfo) bool {
 	return !os.SameFile(is, was) || is.Size() != was.Size() || !is.ModTime().Equal(was.ModTime()) ||
-		time.Since(is.ModTime()).Abs() < 2*lookEvery
+		time.Since(is.ModTime()).Abs() < 2*statEvery
 }
 
 // Every implements [Source].

@@ -14,17 +14,18 @@ import (
 	"github.com/dianalimiter/diana/internal/logs"
 )
 
-// Target is what documents are applied to: a configuration that runs.
+// Target is a running configuration to which documents are applied.
 type Target interface {
-	// Apply puts a document in force, whole or not at all.
+	// Apply puts a document in force. A document with any error is rejected as a
+	// whole.
 	Apply(d *Document) error
 
 	// Unknown returns the zones of a document that the configuration does not have.
 	Unknown(d *Document) []string
 }
 
-// Follower follows a source for whichever configuration runs, and keeps the last
-// document that was put in force, also in Caddy's storage.
+// Follower watches a source and applies its documents to the running configuration. It
+// keeps the last valid document, also in Caddy's storage.
 type Follower struct {
 	source  Source
 	failed  func()
@@ -33,34 +34,34 @@ type Follower struct {
 	key     string // in the storage
 
 	mu      sync.Mutex
-	target  Target // that runs; nil: none
-	latest  []byte // what the source holds; nil: never read
-	invalid error  // what is wrong with latest
+	target  Target // nil: no configuration runs
+	latest  []byte // the last document read; nil: none
+	invalid error  // the error of latest; nil: valid
 	good    *Document
-	text    []byte // of good
+	text    []byte // the text of good
 	status  Status
-	logged  time.Time // when the last error was logged
+	logged  time.Time // time of the last log line about an error
 
 	start sync.Once
 	stop  context.CancelFunc
 	done  sync.WaitGroup
 }
 
-// Status is how things stand with a source.
+// Status is the status of a source.
 type Status struct {
-	Applied   time.Time // when the document in force was applied; zero: there is none
-	Confirmed time.Time // when the source was last seen to hold it
-	Err       error     // what is wrong; nil: nothing
-	Failed    time.Time // since when
+	Applied   time.Time // when the document in force was applied; zero: none
+	Confirmed time.Time // when the source last confirmed that document
+	Err       error     // the current error; nil: none
+	Failed    time.Time // when the errors began
 }
 
 const (
 	storageTimeout = 2 * time.Second
-	repeatLogAfter = time.Minute // an error that stays is logged again after this time
+	repeatLogAfter = time.Minute // interval at which a persistent error is logged again
 )
 
-// NewFollower returns a follower that has read nothing from the source yet, with the
-// document that an earlier process kept. Each error is reported to failed.
+// NewFollower returns a follower with the document that an earlier process stored. It
+// does not read the source before Lead. failed is called on every error.
 func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed func()) *Follower {
 	f := &Follower{source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + Fingerprint(s.Identity()) + ".json"}
 	ctx, cancel := context.WithTimeout(context.Background(), storageTimeout)
@@ -70,7 +71,7 @@ func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed
 		return f
 	}
 	if f.good, err = Parse(text); err != nil {
-		logger.Error("the rules kept in the storage cannot be read", zap.String("key", f.key), logs.Error(err))
+		logger.Error("the stored rules are invalid", zap.String("key", f.key), logs.Error(err))
 		return f
 	}
 	f.text = text
@@ -96,15 +97,15 @@ func (f *Follower) Good() *Document {
 	return f.good
 }
 
-// Status returns how things stand with the source.
+// Status returns the status of the source.
 func (f *Follower) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.status
 }
 
-// Lead has documents applied to a target, which runs, beginning with the one that
-// the source holds.
+// Lead sets the target to which documents are applied, and applies the latest document to
+// it. The first call starts watching the source.
 func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger) {
 	f.mu.Lock()
 	f.target, f.storage, f.logger = t, storage, logger
@@ -121,7 +122,7 @@ func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger)
 	})
 }
 
-// Leave drops a target that has stopped.
+// Leave removes a target that has stopped.
 func (f *Follower) Leave(t Target) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,8 +141,8 @@ func (f *Follower) Destruct() error {
 	return nil
 }
 
-// apply puts a document in force if it is valid, and reports whether it is a new
-// one. f.mu is held.
+// apply applies a document if it is valid, and reports whether it differs from the one in
+// force before. f.mu is held.
 func (f *Follower) apply(text []byte) (changed bool) {
 	if f.target == nil {
 		return false
@@ -170,7 +171,8 @@ func (f *Follower) apply(text []byte) (changed bool) {
 	return changed
 }
 
-// FirstNames returns the first of the names in a document, cut to what is shown.
+// FirstNames returns the first ten names, each truncated to 64 bytes, for logs and
+// answers.
 func FirstNames(names []string) []string {
 	few := make([]string, 0, 10)
 	for _, n := range names[:min(len(names), cap(few))] {
@@ -179,7 +181,7 @@ func FirstNames(names []string) []string {
 	return few
 }
 
-// fail notes that something is wrong. f.mu is held.
+// fail records and logs an error. f.mu is held.
 func (f *Follower) fail(what string, err error) {
 	now := time.Now()
 	f.failed()
@@ -195,7 +197,7 @@ func (f *Follower) fail(what string, err error) {
 	f.logger.Error(what, zap.String("source", f.Name()), logs.Error(err))
 }
 
-// Fingerprint returns a short name for a text that must not be shown.
+// Fingerprint returns a hash that identifies a text without revealing it.
 func Fingerprint(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:16])
@@ -214,7 +216,7 @@ func (f *Follower) Document(text []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), storageTimeout)
 	defer cancel()
 	if err := storage.Store(ctx, f.key, text); err != nil {
-		f.logger.Error("keeping the rules from outside", zap.String("key", f.key), zap.Error(err))
+		f.logger.Error("storing the rules from outside failed", zap.String("key", f.key), zap.Error(err))
 	}
 }
 

@@ -21,17 +21,17 @@ func init() {
 
 // HTTP reads rules from an https URL.
 type HTTP struct {
-	// The URL, https, or http to this machine itself (localhost, 127.0.0.1,
-	// [::1]). {env.*} and {file.*} are replaced. Redirects are followed only to
-	// the same host.
+	// The URL: https, or http to a loopback address or localhost. {env.*} and {file.*}
+	// placeholders are replaced. Redirects are followed only to the same host.
+	// Required.
 	URL string `json:"url"`
 
-	// A bearer token to send, better written as {env.*} or {file.*}, which is
-	// read again for every request. Default: none.
+	// The bearer token to send, preferably as {env.*} or {file.*}, which is replaced
+	// for every request. Default: none.
 	BearerToken string `json:"bearer_token,omitempty"`
 
-	// How often to ask, at least 1s. A server that sends an ETag is asked
-	// whether it changed. Default: 30s.
+	// The interval between requests, at least 1s. Requests are conditional if the
+	// server sends an ETag. Default: 30s.
 	Interval caddy.Duration `json:"interval,omitempty"`
 
 	url    *url.URL
@@ -56,7 +56,7 @@ func (h *HTTP) Provision(caddy.Context) error {
 		return err
 	}
 	if h.url, err = url.Parse(text); err != nil || h.url.Host == "" {
-		return errors.New("url: cannot be read: want such as https://rules.example.com/limits.json") // it may hold a secret
+		return errors.New("url: invalid: want such as https://rules.example.com/limits.json") // the URL may contain a secret
 	}
 	if h.url.Scheme != "https" && (h.url.Scheme != "http" || !thisMachine(h.url.Hostname())) {
 		return fmt.Errorf("url %s: want https; http only to this machine itself", h.url.Redacted())
@@ -70,7 +70,7 @@ func (h *HTTP) Provision(caddy.Context) error {
 	return checkInterval(h.Interval)
 }
 
-// thisMachine says whether nobody else can read what is sent to the host.
+// thisMachine reports whether the host is this machine.
 func thisMachine(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
@@ -78,7 +78,8 @@ func thisMachine(host string) bool {
 
 var errRedirect = errors.New("redirects to another host or scheme: want the document's own URL")
 
-// redirect keeps the token, and what rules are believed, at the one host.
+// redirect rejects redirects to other hosts, which must neither receive the token nor
+// provide rules.
 func (h *HTTP) redirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case r.URL.Host != h.url.Host || r.URL.Scheme != h.url.Scheme:
@@ -93,7 +94,7 @@ func (h *HTTP) redirect(r *http.Request, via []*http.Request) error {
 func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url.String(), nil)
 	if err != nil {
-		return nil, errors.New("url: cannot be asked")
+		return nil, errors.New("url: invalid")
 	}
 	r.Header.Set("Accept", "application/json")
 	if h.etag != "" {
@@ -127,7 +128,7 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// plain leaves the URL, which may hold a secret, out of an error.
+// plain returns an error without the URL, which may contain a secret.
 func (h *HTTP) plain(err error) error {
 	var u *url.Error
 	if !errors.As(err, &u) {
@@ -140,7 +141,7 @@ func (h *HTTP) plain(err error) error {
 	return fmt.Errorf("%s: %w", h.url.Host, u.Err)
 }
 
-// Notify implements [Source]: an HTTP server tells of no changes.
+// Notify implements [Source]. HTTP has no notifications.
 func (*HTTP) Notify(context.Context, func(), func(error)) {}
 
 // Every implements [Source].

@@ -18,19 +18,19 @@ func init() {
 	caddy.RegisterModule((*Redis)(nil))
 }
 
-// Redis reads rules from a key in Redis. A message on the channel of the same
-// name, whatever it says, tells that the key has changed.
+// Redis reads rules from a key in Redis, and again after any message on the channel of
+// the same name.
 type Redis struct {
-	// The key, which is also the channel. {env.*} and {file.*} are replaced.
+	// The name of the key and of the channel. {env.*} and {file.*} placeholders are
+	// replaced. Required.
 	Key string `json:"key"`
 
-	// A Redis of the rules' own, as a URL such as
-	// rediss://user:password@host:6379/0. {env.*} and {file.*} are replaced.
-	// Default: that of the first store.
+	// The server, as a URL such as rediss://user:password@host:6379/0. {env.*} and
+	// {file.*} placeholders are replaced. Default: the Redis of the first store.
 	Address string `json:"address,omitempty"`
 
-	// How often to read the key in any case, at least 1s, because a message may
-	// be lost. Default: 30s.
+	// The interval at which the key is read in case a message was lost, at least 1s.
+	// Default: 30s.
 	Interval caddy.Duration `json:"interval,omitempty"`
 
 	key, address string
@@ -60,7 +60,7 @@ func (r *Redis) Provision(caddy.Context) (err error) {
 		return err
 	}
 	o, err := redis.ParseURL(r.address)
-	if err != nil { // which may show a password
+	if err != nil { // err may contain a password
 		return errors.New("address: want a URL such as rediss://user:password@host:6379/0")
 	}
 	o.Protocol, o.DisableIdentity, o.PoolSize, o.MaxRetries = 2, true, 2, -1
@@ -69,8 +69,8 @@ func (r *Redis) Provision(caddy.Context) (err error) {
 	return checkInterval(r.Interval)
 }
 
-// UseStore has the source read from a store's Redis, unless it has an address
-// of its own. open opens a client, identity tells stores apart.
+// UseStore sets the Redis of a store as the server, unless an address is configured. open
+// returns a client, and identity identifies the store.
 func (r *Redis) UseStore(identity string, open func() redis.UniversalClient) error {
 	if r.open != nil {
 		return nil
@@ -82,7 +82,7 @@ func (r *Redis) UseStore(identity string, open func() redis.UniversalClient) err
 	return nil
 }
 
-// redis opens the client, once.
+// redis returns the client, which it opens on the first call.
 func (r *Redis) redis() redis.UniversalClient {
 	r.once.Do(func() { r.client = r.open() })
 	return r.client
@@ -90,7 +90,7 @@ func (r *Redis) redis() redis.UniversalClient {
 
 // Fetch implements [Source].
 func (r *Redis) Fetch(ctx context.Context) ([]byte, error) {
-	// No more is read than may be, however long the value is.
+	// GETRANGE bounds what is read of a value that is too large.
 	text, err := r.redis().GetRange(ctx, r.key, 0, MaxSize).Bytes()
 	if err != nil {
 		return nil, fmt.Errorf("key %s: %w", r.key, err)
@@ -101,8 +101,8 @@ func (r *Redis) Fetch(ctx context.Context) ([]byte, error) {
 	return text, nil
 }
 
-// Notify implements [Source]. A subscription that was made anew may have missed
-// a message, and so is one.
+// Notify implements [Source]. It also notifies after every new subscription, because
+// messages may have been missed.
 func (r *Redis) Notify(ctx context.Context, changed func(), failed func(error)) {
 	subscribe.Subscribe(ctx, r.redis(), r.key, subscribe.Callbacks{
 		Subscribed: changed,

@@ -1,11 +1,12 @@
-// Package rules brings rules from outside the configuration: a [Source] holds a
-// document, [Watch] follows it, and [Parse] reads it.
+// Package rules provides rules that replace those of the configuration at run time: a
+// [Source] holds a document, [Watch] watches it for changes, and [Parse] parses it.
 //
 // Sources are Caddy modules in the namespace http.rate_limit.rule_sources.
 package rules
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,60 +20,60 @@ import (
 // Namespace is the Caddy module namespace of the sources.
 const Namespace = "http.rate_limit.rule_sources"
 
-// MaxSize is the most bytes that a document may have.
+// MaxSize is the size of the largest document, in bytes.
 const MaxSize = 1 << 20
 
 const (
 	defaultInterval = 30 * time.Second
-	minGap          = 100 * time.Millisecond // between two readings, however often the source changes
-	firstRetry      = 500 * time.Millisecond // after a reading that failed; it doubles up to the interval
+	minGap          = 100 * time.Millisecond // minimum time between two readings
+	firstRetry      = 500 * time.Millisecond // after a failed reading; doubles up to the interval
 	fetchTimeout    = 10 * time.Second
 )
 
-// Source is what a module in http.rate_limit.rule_sources implements.
+// Source is a rule source: a module in http.rate_limit.rule_sources.
 type Source interface {
 	caddy.Module
 
-	// Fetch reads the document. It returns [ErrUnchanged] if it can tell that
-	// the document is the one it returned last, and a document of at most
-	// [MaxSize] bytes otherwise. It is not called twice at once.
+	// Fetch returns the document, of at most [MaxSize] bytes, or [ErrUnchanged] if it
+	// is known to be the one returned last. It is not called concurrently.
 	Fetch(ctx context.Context) ([]byte, error)
 
-	// Notify calls changed whenever the document may have changed, until ctx
-	// ends, and frees what it took. A source that cannot tell returns at once.
+	// Notify calls changed whenever the document may have changed, and failed when
+	// changes cannot be watched, until ctx ends. Then it releases its resources. A
+	// source without notifications returns at once.
 	Notify(ctx context.Context, changed func(), failed func(error))
 
-	// Every is how often the document is read in any case.
+	// Every returns the interval at which the document is read regardless of
+	// notifications.
 	Every() time.Duration
 
-	// Identity tells sources apart: with the same one they hold the same
-	// document. It shows no secret.
+	// Identity returns a text that is equal only for sources with the same document.
+	// It is hashed before use.
 	Identity() string
 }
 
-// Sink is told what a source holds. Its methods are not called at once.
+// Sink receives the documents of a source. Its methods are not called concurrently.
 type Sink interface {
-	// Document is called with a document that is not the last one again.
+	// Document is called with a document that differs from the last.
 	Document(text []byte)
 
-	// Unchanged is called when the source was read and holds what it held.
+	// Unchanged is called after a reading that returned the same document.
 	Unchanged()
 
-	// Failed is called when the source could not be read.
+	// Failed is called after a reading that failed.
 	Failed(err error)
 }
 
-// ErrUnchanged says that a source holds the document that it last returned.
+// ErrUnchanged is returned by a source whose document is the one it returned last.
 var ErrUnchanged = errors.New("unchanged")
 
 var errNothing = errors.New("nothing there: want a document such as {\"zones\": {}}")
 
-// errTooLarge says that a document is over [MaxSize].
+// errTooLarge is returned for a document larger than [MaxSize].
 var errTooLarge = fmt.Errorf("over %d bytes: want a smaller document", MaxSize)
 
-// Watch follows a source until ctx ends: it is read when it says that it has
-// changed, and at its interval in any case, because a notice may be lost.
-// However often it changes, it is read ten times a second at most.
+// Watch reads a source until ctx ends: on every notification, and at its interval in
+// case one was lost, but at most ten times per second.
 func Watch(ctx context.Context, s Source, to Sink) {
 	w := watcher{source: s, to: to, wake: make(chan struct{}, 1), lost: make(chan error, 1)}
 	notified := make(chan struct{})
@@ -88,7 +89,7 @@ type watcher struct {
 	source Source
 	to     Sink
 	wake   chan struct{}
-	lost   chan error // that notices cannot be had
+	lost   chan error // errors of Source.Notify
 	last   []byte
 	seen   bool
 	fails  int
@@ -97,7 +98,7 @@ type watcher struct {
 func (w *watcher) changed() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it will be read after this change anyway
+	default: // a reading is pending already
 	}
 }
 
@@ -135,8 +136,8 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// pause is how long to wait before the source is read unasked. Instances spread
-// their readings.
+// pause returns the time to the next reading without a notification. It is random, so
+// that instances spread their readings.
 func (w *watcher) pause() time.Duration {
 	d := w.source.Every()
 	if w.fails > 0 {
@@ -165,8 +166,7 @@ func (w *watcher) read(ctx context.Context) {
 	}
 }
 
-// limited reads a document, and refuses one that is too large without having
-// read all of it.
+// limited reads a document. It stops reading one that is too large.
 func limited(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
@@ -185,13 +185,8 @@ func sized(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// interval is how often a source is read, in its configuration.
-func interval(d caddy.Duration) time.Duration {
-	if d == 0 {
-		return defaultInterval
-	}
-	return time.Duration(d)
-}
+// interval returns the interval of a source, by default 30s.
+func interval(d caddy.Duration) time.Duration { return cmp.Or(time.Duration(d), defaultInterval) }
 
 func checkInterval(d caddy.Duration) error {
 	if d != 0 && time.Duration(d) < time.Second {
