@@ -38,7 +38,7 @@ func (q *request) keepFingerprint(z *zoneResult) {
 // fingerprint returns a hash of the zone key, method, host, path and query of a request,
 // and with body also of its body. It returns false for a request that is never a
 // duplicate.
-func fingerprint(h key.Hasher, r *http.Request, k stores.Key, body bool) (print stores.Key, ok bool) {
+func fingerprint(h key.Hasher, r *http.Request, k stores.Key, body bool) (fp stores.Key, ok bool) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return fp, false

@@ -40,9 +40,9 @@ func Values(name string) (list []any) {
 }
 
 // Take returns the value of a key and adds a reference to it. If the key is not in use,
-// the value is created with make.
-func (p *Pool[T]) Take(r *References, key any, make func() T) T {
-	v, _, _ := p.values.LoadOrNew(key, func() (caddy.Destructor, error) { return make(), nil })
+// the value is created by create.
+func (p *Pool[T]) Take(r *References, key any, create func() T) T {
+	v, _, _ := p.values.LoadOrNew(key, func() (caddy.Destructor, error) { return create(), nil })
 	*r = append(*r, reference{p.values, key})
 	value, _ := v.(T) // the pool holds no other type
 	return value
