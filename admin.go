@@ -12,7 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/cli"
-	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/page"
 )
@@ -157,7 +157,7 @@ func wrongMethod(w http.ResponseWriter, allow string) error {
 }
 
 func adminError(status int, err error) error {
-	return caddy.APIError{HTTPStatus: status, Err: errors.New(logs.Short(err))}
+	return caddy.APIError{HTTPStatus: status, Err: errors.New(loglimit.Short(err))}
 }
 
 var (

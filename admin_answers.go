@@ -18,7 +18,7 @@ import (
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
@@ -72,7 +72,7 @@ func (a *App) answerSource() *cli.Source {
 	st := a.follower.Status()
 	s := &cli.Source{Source: a.follower.Name(), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
 	if st.Err != nil {
-		s.Error, s.ErrorSince = logs.Short(st.Err), optional(st.Failed)
+		s.Error, s.ErrorSince = loglimit.Short(st.Err), optional(st.Failed)
 	}
 	s.Unknown = rules.FirstNames(a.registry.Unknown(a.registry.Document()))
 	return s
@@ -180,8 +180,8 @@ func (a *App) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.
 		where = resetHere
 	}
 	if err != nil {
-		failed = logs.Short(err)
-		a.logger.Error("a key was reset in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), logs.Error(err))
+		failed = loglimit.Short(err)
+		a.logger.Error("a key was reset in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err))
 	} else {
 		a.logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/cli"
-	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
@@ -129,7 +129,7 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	e.name, e.srv = name, srv
 	r, err := http.NewRequestWithContext(e.ctx, cmp.Or(e.d.Method, http.MethodGet), e.url.String(), http.NoBody)
 	if err != nil {
-		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Error: logs.Short(err)})
+		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Error: loglimit.Short(err)})
 		return
 	}
 	r.RemoteAddr, r.RequestURI = net.JoinHostPort(e.remote, "0"), e.url.RequestURI()
@@ -192,7 +192,7 @@ func (e *explainer) handler(h *Handler) (denies bool) {
 	out := cli.Handler{Server: e.name, Zones: []cli.Key{}}
 	applies, others, err := h.limiter.Explain(e.ctx, e.r)
 	if err != nil {
-		out.Error = logs.Short(err)
+		out.Error = loglimit.Short(err)
 	}
 	for _, p := range applies {
 		k := answerKey(p)

@@ -13,7 +13,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
-	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/redis"
@@ -29,7 +29,7 @@ type storeEvents struct {
 	registry *limiter.Registry
 	stores   func(name string) (*client, *limiter.Store) // nil, nil: no such store
 
-	wrong        logs.Limit     // of lines about unexpected answers
+	wrong        loglimit.Limit // of lines about unexpected answers
 	unsubscribed rate.Sometimes // of lines about a failed subscription
 }
 
@@ -116,7 +116,7 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 		return
 	}
 	if err := e.registry.ResetElsewhere(e.ctx, s, zone, k); err != nil && !errors.Is(err, redis.ErrAway) {
-		e.logger.Warn("the prevent_duplicates state of a key was reset only in part", zap.String("zone", zone), logs.Error(err))
+		e.logger.Warn("the prevent_duplicates state of a key was reset only in part", zap.String("zone", zone), loglimit.Error(err))
 	}
 }
 

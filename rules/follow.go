@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/loglimit"
 )
 
 // Target is a running configuration to which documents are applied.
@@ -71,7 +71,7 @@ func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed
 		return f
 	}
 	if f.good, err = Parse(text); err != nil {
-		logger.Error("the stored rules are invalid", zap.String("key", f.key), logs.Error(err))
+		logger.Error("the stored rules are invalid", zap.String("key", f.key), loglimit.Error(err))
 		return f
 	}
 	f.text = text
@@ -194,7 +194,7 @@ func (f *Follower) fail(what string, err error) {
 		return
 	}
 	f.logged = now
-	f.logger.Error(what, zap.String("source", f.Name()), logs.Error(err))
+	f.logger.Error(what, zap.String("source", f.Name()), loglimit.Error(err))
 }
 
 // Fingerprint returns a hash that identifies a text without revealing it.

@@ -348,7 +348,7 @@ func (ignored) StoreDown(string, redis.Failure, error)  {}
 func (ignored) StoreError(string, redis.Failure, error) {}
 func (ignored) ClockSteps(string)                       {}
 func (ignored) Live(string, int)                        {}
-func (ignored) StoreWarning(string, string, string)      {}
+func (ignored) StoreWarning(string, string, string)     {}
 
 // startInstances starts n other instances that use the same Redis.
 func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.Store) {

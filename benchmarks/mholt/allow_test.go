@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"testing"
 
-	_ "github.com/mholt/caddy-ratelimit" // registers the handler
-
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/mholt/caddy-ratelimit" // registers the handler
 
 	"github.com/dianalimiter/diana/internal/benchtest"
 )

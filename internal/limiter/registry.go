@@ -9,7 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
@@ -55,7 +55,7 @@ func (r *Registry) Join(l *Limiter) error {
 	if err == nil {
 		return nil
 	}
-	r.logger.Error("the rules kept from outside do not fit this configuration: the zones' own rules hold", logs.Error(err))
+	r.logger.Error("the rules kept from outside do not fit this configuration: the zones' own rules hold", loglimit.Error(err))
 	r.document = nil
 	for _, other := range r.limiters {
 		if c, err := newChange(other.zones, nil); err == nil {

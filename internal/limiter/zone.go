@@ -12,7 +12,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/logs"
+	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
 )
@@ -38,7 +38,7 @@ type Zone struct {
 	metrics      metrics.Zone
 	topKeys      *metrics.TopKeys // nil: not counted
 	fingerprints *fingerprints    // nil without prevent_duplicates
-	logLimit     logs.Limit
+	logLimit     loglimit.Limit
 	overflowLog  rate.Sometimes
 	refs         pool.References
 }

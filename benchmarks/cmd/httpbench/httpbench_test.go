@@ -11,10 +11,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
-
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
-	_ "github.com/dianalimiter/diana"
 
+	_ "github.com/dianalimiter/diana"
 	_ "github.com/dianalimiter/diana/benchmarks/floor"
 	_ "github.com/dianalimiter/diana/benchmarks/redisrate"
 )

@@ -1,5 +1,5 @@
-// Package logs limits the size and the rate of log lines that clients can cause.
-package logs
+// Package loglimit limits the size and the rate of log lines that clients can cause.
+package loglimit
 
 import (
 	"strings"
