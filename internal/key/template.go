@@ -36,10 +36,10 @@ const (
 	fromPath
 )
 
-const (
-	headerPlaceholder   = "http.request.header."
-	ClientIPPlaceholder = "http.vars." + caddyhttp.ClientIPVarKey
-)
+const headerPlaceholder = "http.request.header."
+
+// ClientIPPlaceholder is the name of the placeholder that {client_ip} stands for.
+const ClientIPPlaceholder = "http.vars." + caddyhttp.ClientIPVarKey
 
 // Parse parses a text with placeholders.
 func Parse(s string) (Template, error) {

@@ -143,7 +143,7 @@ func Seeded(tb testing.TB) *rand.Rand {
 		seed, _ = strconv.ParseUint(s, 10, 64)
 	}
 	tb.Logf("DIANA_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 1))
+	return rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // tests want it to repeat
 }
 
 // Operations returns how many checks a differential test makes: DIANA_OPS, or def
@@ -185,8 +185,8 @@ func WorstWindow(charges []Charge, window int64) (worst int64) {
 // Victim is a rule under attack, and the most that may be admitted in any
 // window.
 type Victim struct {
-	Spec  RuleSpec
-	Bound int64
+	Spec  RuleSpec // the rule
+	Bound int64    // the highest cost within a window
 }
 
 // Victims returns a random rule of each algorithm.
@@ -223,11 +223,12 @@ func Scramble(x uint64) uint64 {
 
 // BenchRule is a rule that admits every check of a benchmark.
 type BenchRule struct {
-	Alg    algorithms.Algorithm
-	Limit  int64
-	Window time.Duration
+	Alg    algorithms.Algorithm // with its options
+	Limit  int64                // far above what is checked
+	Window time.Duration        // of the limit
 }
 
+// Rules for benchmarks.
 var (
 	BenchGCRA          = BenchRule{new(algorithms.GCRA), 1_000_000, time.Second}
 	BenchFixedWindow   = BenchRule{new(algorithms.FixedWindow), 1_000_000, time.Hour}
