@@ -29,6 +29,9 @@ type zoneNumbers struct {
 // denial; nil: the request was admitted.
 func (d *decision) setPlaceholders(repl *caddy.Replacer, e *exceeded) {
 	p := placeholders{first: d.numbersOf(&d.zones[0]), exceeded: e}
+	if len(d.zones) > 1 {
+		p.more = make([]zoneNumbers, 0, len(d.zones)-1)
+	}
 	for i := range d.zones[1:] {
 		p.more = append(p.more, d.numbersOf(&d.zones[i+1]))
 	}
