@@ -5,40 +5,40 @@ import (
 	"slices"
 )
 
-// Portable is a [Rule] whose state can be handed over from the shared store to the
-// local fallback of an instance, and back. A rule that is not portable starts at
+// Handover is a [Rule] whose state can be handed over from the shared store to the
+// local fallback of an instance, and back. A rule without it starts at
 // zero in the fallback, and what is admitted there is not charged later.
 //
-// For the handover, an instance keeps a snapshot of each key (note): first the
+// For the handover, an instance keeps a snapshot of each key: first the
 // last known state in the shared store; in the fallback, the part of the local state
 // that is not to be charged to the shared store.
-type Portable interface {
+type Handover interface {
 	Rule
 
-	// NoteWords returns the length of a snapshot.
-	NoteWords() int
+	// SnapshotWords returns the length of a snapshot.
+	SnapshotWords() int
 
-	// Note sets the snapshot to s, a state of this rule in the shared store; of a
+	// Snapshot sets the snapshot to s, a state of this rule in the shared store; of a
 	// [Growing] rule, a state of its View.
-	Note(note []int64, s State, now int64)
+	Snapshot(snap []int64, s State, now int64)
 
 	// Room returns the cost that a growing state must have room for before Warm.
-	Room(note []int64) int64
+	Room(snap []int64) int64
 
 	// Warm raises s to this rule's share of the snapshot. The rule is a share of
 	// the rule full.
-	Warm(s State, note []int64, full Rule, now int64)
+	Warm(s State, snap []int64, full Rule, now int64)
 
 	// Base sets the snapshot to s: nothing of s is to be charged later.
-	Base(note []int64, s State)
+	Base(snap []int64, s State)
 
 	// Forgive adds a charge to the snapshot, because the shared store may have been
 	// charged already.
-	Forgive(note []int64, now, cost, turn int64)
+	Forgive(snap []int64, now, cost, turn int64)
 
 	// Debt returns what was charged to s beyond the snapshot, as Merge and the
 	// decision function in Lua take it, and whether that is more than nothing.
-	Debt(s State, note []int64, now int64) (debt []int64, owes bool)
+	Debt(s State, snap []int64, now int64) (debt []int64, owes bool)
 
 	// Merge charges a debt to s, whatever the verdict. A growing state has room
 	// for it.
@@ -52,16 +52,16 @@ func scale(v, part, whole int64) int64 {
 	return int64(q)
 }
 
-func (m *meter) Room([]int64) int64                  { return 0 }
-func (m *meter) NoteWords() int                      { return meterWords }
-func (m *meter) Note(note []int64, s State, _ int64) { copy(note, s) }
-func (m *meter) Base(note []int64, s State)          { copy(note, s) }
+func (m *meter) Room([]int64) int64                      { return 0 }
+func (m *meter) SnapshotWords() int                      { return meterWords }
+func (m *meter) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
+func (m *meter) Base(snap []int64, s State)              { copy(snap, s) }
 
-// Warm implements [Portable]. The time that the shared level needs to drain is kept:
+// Warm implements [Handover]. The time that the shared level needs to drain is kept:
 // a share has a smaller capacity and drains as much slower.
-func (m *meter) Warm(s State, note []int64, _ Rule, now int64) {
+func (m *meter) Warm(s State, snap []int64, _ Rule, now int64) {
 	t := m.at(now)
-	ahead := note[0] - t
+	ahead := snap[0] - t
 	if ahead <= 0 {
 		return
 	}
@@ -74,44 +74,44 @@ func (m *meter) Warm(s State, note []int64, _ Rule, now int64) {
 	}
 }
 
-func (m *meter) Forgive(note []int64, now, cost, turn int64) { m.Charge(note, now, cost, turn) }
+func (m *meter) Forgive(snap []int64, now, cost, turn int64) { m.Charge(snap, now, cost, turn) }
 
-func (m *meter) Debt(s State, note []int64, now int64) ([]int64, bool) {
+func (m *meter) Debt(s State, snap []int64, now int64) ([]int64, bool) {
 	t := m.at(now)
-	owed := max(0, m.level(s, t)-m.level(note, t))
+	owed := max(0, m.level(s, t)-m.level(snap, t))
 	return []int64{cd(owed, m.w)}, owed > 0
 }
 
 func (m *meter) Merge(s State, debt []int64, now int64) { m.raise(s, now, debt[0], 1) }
 
-func (f *fixedWindow) Room([]int64) int64                  { return 0 }
-func (f *fixedWindow) NoteWords() int                      { return f.Words() }
-func (f *fixedWindow) Note(note []int64, s State, _ int64) { copy(note, s) }
-func (f *fixedWindow) Base(note []int64, s State)          { copy(note, s) }
+func (f *fixedWindow) Room([]int64) int64                      { return 0 }
+func (f *fixedWindow) SnapshotWords() int                      { return f.Words() }
+func (f *fixedWindow) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
+func (f *fixedWindow) Base(snap []int64, s State)              { copy(snap, s) }
 
-func (f *fixedWindow) Warm(s State, note []int64, full Rule, now int64) {
-	known, _ := f.used(note, now)
+func (f *fixedWindow) Warm(s State, snap []int64, full Rule, now int64) {
+	known, _ := f.used(snap, now)
 	if known = scale(known, f.limit, full.Limit()); known == 0 {
 		return
 	}
 	if used, _ := f.used(s, now); used == 0 {
-		s[0], s[1] = note[0], known
+		s[0], s[1] = snap[0], known
 	} else {
-		s[0], s[1] = max(s[0], note[0]), max(used, known)
+		s[0], s[1] = max(s[0], snap[0]), max(used, known)
 	}
 }
 
-func (f *fixedWindow) Forgive(note []int64, now, cost, _ int64) { f.add(note, now, cost) }
+func (f *fixedWindow) Forgive(snap []int64, now, cost, _ int64) { f.add(snap, now, cost) }
 
-func (f *fixedWindow) Debt(s State, note []int64, now int64) ([]int64, bool) {
+func (f *fixedWindow) Debt(s State, snap []int64, now int64) ([]int64, bool) {
 	used, _ := f.used(s, now)
-	if not, _ := f.used(note, now); not > 0 && note[0] == s[0] {
+	if not, _ := f.used(snap, now); not > 0 && snap[0] == s[0] {
 		used -= not
 	}
 	return []int64{s[0], max(0, used)}, used > 0
 }
 
-// Merge implements [Portable]. It charges a window that is open, up to the limit.
+// Merge implements [Handover]. It charges a window that is open, up to the limit.
 func (f *fixedWindow) Merge(s State, debt []int64, now int64) {
 	start := min(debt[0], f.start(now))
 	used, _ := f.used(s, now)
@@ -125,23 +125,23 @@ func (f *fixedWindow) Merge(s State, debt []int64, now int64) {
 	s[1] = used + cost
 }
 
-func (w *slidingWindow) Room([]int64) int64                  { return 0 }
-func (w *slidingWindow) NoteWords() int                      { return w.Words() }
-func (w *slidingWindow) Note(note []int64, s State, _ int64) { copy(note, s) }
-func (w *slidingWindow) Base(note []int64, s State)          { copy(note, s) }
+func (w *slidingWindow) Room([]int64) int64                      { return 0 }
+func (w *slidingWindow) SnapshotWords() int                      { return w.Words() }
+func (w *slidingWindow) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
+func (w *slidingWindow) Base(snap []int64, s State)              { copy(snap, s) }
 
-// Warm implements [Portable]. It scales the running sums instead of the counters,
+// Warm implements [Handover]. It scales the running sums instead of the counters,
 // so that rounding loses less than one unit of cost in all.
-func (w *slidingWindow) Warm(s State, note []int64, full Rule, now int64) {
+func (w *slidingWindow) Warm(s State, snap []int64, full Rule, now int64) {
 	w.add(s, now, 0)
-	if note[0] == s[0]+1 { // charged in advance: it counts in the present part
-		note[2] += note[1]
-		copy(note[1:], note[2:])
-		note[len(note)-1] = 0
+	if snap[0] == s[0]+1 { // charged in advance: it counts in the present part
+		snap[2] += snap[1]
+		copy(snap[1:], snap[2:])
+		snap[len(snap)-1] = 0
 	}
-	note[0] = min(note[0], s[0])
-	counters, _ := w.live(note, now)
-	offset := s[0] - note[0]
+	snap[0] = min(snap[0], s[0])
+	counters, _ := w.live(snap, now)
+	offset := s[0] - snap[0]
 	sum, before := int64(0), int64(0)
 	for x, c := range slices.Backward(counters) {
 		sum += c
@@ -153,16 +153,16 @@ func (w *slidingWindow) Warm(s State, note []int64, full Rule, now int64) {
 	}
 }
 
-func (w *slidingWindow) Forgive(note []int64, now, cost, _ int64) { w.add(note, now, cost) }
+func (w *slidingWindow) Forgive(snap []int64, now, cost, _ int64) { w.add(snap, now, cost) }
 
-func (w *slidingWindow) Debt(s State, note []int64, now int64) ([]int64, bool) {
+func (w *slidingWindow) Debt(s State, snap []int64, now int64) ([]int64, bool) {
 	counters, _ := w.live(s, now)
 	debt := make([]int64, w.Words())
 	debt[0] = s[0]
-	offset, owes := note[0]-s[0], false
+	offset, owes := snap[0]-s[0], false
 	for x, c := range counters {
 		if i := int64(x) + offset; i >= 0 && i <= w.parts {
-			c = max(0, c-note[1+i])
+			c = max(0, c-snap[1+i])
 		}
 		debt[1+x] = c
 		owes = owes || c > 0
@@ -170,7 +170,7 @@ func (w *slidingWindow) Debt(s State, note []int64, now int64) ([]int64, bool) {
 	return debt, owes
 }
 
-// Merge implements [Portable]. It charges each counter by its age, up to twice the
+// Merge implements [Handover]. It charges each counter by its age, up to twice the
 // limit in all.
 func (w *slidingWindow) Merge(s State, debt []int64, now int64) {
 	w.add(s, now, 0)
@@ -184,28 +184,28 @@ func (w *slidingWindow) Merge(s State, debt []int64, now int64) {
 	}
 }
 
-// NoteWords implements [Portable]. The snapshot of a log is {cost used, the last
+// SnapshotWords implements [Handover]. The snapshot of a log is {cost used, the last
 // timestamp, when the snapshot was taken}; in the fallback, its first word is the
 // count of timestamps that are not to be charged later.
-func (l *slidingLog) NoteWords() int { return 3 }
+func (l *slidingLog) SnapshotWords() int { return 3 }
 
-func (l *slidingLog) Room(note []int64) int64 { return note[0] }
+func (l *slidingLog) Room(snap []int64) int64 { return snap[0] }
 
-func (l *slidingLog) Note(note []int64, s State, now int64) {
-	note[0], note[1], note[2] = 0, 0, now
+func (l *slidingLog) Snapshot(snap []int64, s State, now int64) {
+	snap[0], snap[1], snap[2] = 0, 0, now
 	if s[3] != 0 { // a view: see logView
-		note[0], note[1] = max(0, l.limit-s[0]), s[2]
+		snap[0], snap[1] = max(0, l.limit-s[0]), s[2]
 	}
 }
 
-func (l *slidingLog) Base(note []int64, s State)             { note[0] = s[0] }
-func (l *slidingLog) Forgive(note []int64, _, cost, _ int64) { note[0] += cost }
+func (l *slidingLog) Base(snap []int64, s State)             { snap[0] = s[0] }
+func (l *slidingLog) Forgive(snap []int64, _, cost, _ int64) { snap[0] += cost }
 
-// Warm implements [Portable]. It adds a timestamp for each unit of cost that other
+// Warm implements [Handover]. It adds a timestamp for each unit of cost that other
 // instances have charged, spread over the window, because their times are not
 // known.
-func (l *slidingLog) Warm(s State, note []int64, full Rule, now int64) {
-	used, last, from := note[0], note[1], note[2]-l.window
+func (l *slidingLog) Warm(s State, snap []int64, full Rule, now int64) {
+	used, last, from := snap[0], snap[1], snap[2]-l.window
 	n := scale(used, l.limit, full.Limit())
 	stamps := make([]int64, 0, n)
 	for i := range n {
@@ -218,8 +218,8 @@ func (l *slidingLog) Warm(s State, note []int64, full Rule, now int64) {
 	}
 }
 
-func (l *slidingLog) Debt(s State, note []int64, now int64) ([]int64, bool) {
-	n := l.live(s, oldest(s, max(0, min(l.limit, s[0]-note[0]))), now)
+func (l *slidingLog) Debt(s State, snap []int64, now int64) ([]int64, bool) {
+	n := l.live(s, oldest(s, max(0, min(l.limit, s[0]-snap[0]))), now)
 	debt := append(make([]int64, 0, 1+n), n)
 	for i := s[0] - n; i < s[0]; i++ {
 		debt = append(debt, stamp(s, i))
@@ -259,8 +259,8 @@ func (l *slidingLog) merge(s State, stamps []int64, now int64) {
 }
 
 var (
-	_ Portable = (*meter)(nil)
-	_ Portable = (*fixedWindow)(nil)
-	_ Portable = (*slidingWindow)(nil)
-	_ Portable = (*slidingLog)(nil)
+	_ Handover = (*meter)(nil)
+	_ Handover = (*fixedWindow)(nil)
+	_ Handover = (*slidingWindow)(nil)
+	_ Handover = (*slidingLog)(nil)
 )

@@ -45,17 +45,17 @@ type snapshotShard struct {
 	_     [56]byte
 }
 
-// Snapshots returns the table's snapshots, nil if a rule is not portable.
+// Snapshots returns the table's snapshots, nil if a rule cannot be handed over.
 func (t *Table) Snapshots() *Snapshots {
 	t.snapshotsOnce.Do(func() {
 		n, stride := &Snapshots{table: t, shards: make([]snapshotShard, max(snapshotShards, len(t.shards)))}, snapshotWords
 		for _, r := range t.rules {
-			p, ok := r.(algorithms.Portable)
+			p, ok := r.(algorithms.Handover)
 			if !ok {
 				return
 			}
 			n.offsets = append(n.offsets, stride)
-			stride += p.NoteWords()
+			stride += p.SnapshotWords()
 		}
 		if len(t.rules) > 0 {
 			n.slots.init(stride)
@@ -175,8 +175,8 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now int64) {
 		return
 	}
 	for i, r := range z.Rules {
-		if p, ok := r.(algorithms.Portable); ok {
-			p.Note(n.words(x, i), z.Results[i].State, now)
+		if p, ok := r.(algorithms.Handover); ok {
+			p.Snapshot(n.words(x, i), z.Results[i].State, now)
 		}
 	}
 	n.set(x, snapshotKnown)
@@ -209,7 +209,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now int64) bool {
 		return true
 	}
 	for i, r := range z.Rules {
-		pr, w := r.(algorithms.Portable), n.words(x, i)
+		pr, w := r.(algorithms.Handover), n.words(x, i)
 		if known {
 			p.shard.states.room(&t.layout, p.slot, i, r, now, pr.Room(w))
 		}
@@ -232,7 +232,7 @@ func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
 	defer s.mu.Unlock()
 	if x := n.find(s, z.Key, mix); x != nil && x[snapshotKind] == snapshotOwes {
 		for i, r := range z.Rules {
-			r.(algorithms.Portable).Forgive(n.words(x, i), now, z.Cost, turn)
+			r.(algorithms.Handover).Forgive(n.words(x, i), now, z.Cost, turn)
 		}
 	}
 }
@@ -260,7 +260,7 @@ func (n *Snapshots) Owed(z *stores.ZoneCheck, now int64) [][]int64 {
 		if r.Repair(st, now) {
 			p.shard.states.keep(&p.table.layout, p.slot, i, st)
 		}
-		debt, owes := r.(algorithms.Portable).Debt(st, n.words(x, i), now)
+		debt, owes := r.(algorithms.Handover).Debt(st, n.words(x, i), now)
 		debts[i], owing = debt, owing || owes
 	}
 	if !owing {

@@ -217,7 +217,7 @@ func (tr *trace) chargeDebt(what string) {
 	debts := make([][]int64, len(z.Rules))
 	for i, r := range shareOf(z.Counter, 2e6) {
 		// The debt arrives late, or that instance's clock is ahead.
-		debts[i] = randomDebt(tr.r, r.(algorithms.Portable), tr.v.now-tr.r.Int64N(r.Window())+tr.r.Int64N(1+r.Window()/4))
+		debts[i] = randomDebt(tr.r, r.(algorithms.Handover), tr.v.now-tr.r.Int64N(r.Window())+tr.r.Int64N(1+r.Window()/4))
 	}
 	tr.maybeStep()
 	chargeDebts(tr.t, what, tr.v, tr.shared, z, debts)
@@ -234,18 +234,18 @@ func chargeDebts(t *testing.T, what string, v *virtual, shared *Store, z *stores
 	memory.Update(z, v.now, func(i int) int64 { return int64(len(debts[i])) }, func(i int, s algorithms.State) {
 		r := z.Rules[i]
 		r.Repair(s, v.now)
-		r.(algorithms.Portable).Merge(s, debts[i], v.now)
+		r.(algorithms.Handover).Merge(s, debts[i], v.now)
 	})
 	compareStates(t, what+", after a debt", v, "diana", z)
 }
 
 // randomDebt charges a rule at random instants of the last window or two.
-func randomDebt(r *rand.Rand, rule algorithms.Portable, now int64) []int64 {
+func randomDebt(r *rand.Rand, rule algorithms.Handover, now int64) []int64 {
 	words := rule.Words()
 	if _, ok := rule.(algorithms.Growing); ok {
 		words = 2048
 	}
-	s, base := make(algorithms.State, words), make([]int64, rule.NoteWords())
+	s, base := make(algorithms.State, words), make([]int64, rule.SnapshotWords())
 	at := now - r.Int64N(2*rule.Window())
 	for range r.IntN(5) {
 		cost := min(1+r.Int64N(4), rule.Capacity())

@@ -53,7 +53,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: notesGo, suites: redis,
-		old: "r.(algorithms.Portable).Forgive(n.words(x, i), now, z.Cost, turn)", new: "_, _ = r, n.words(x, i)",
+		old: "r.(algorithms.Handover).Forgive(n.words(x, i), now, z.Cost, turn)", new: "_, _ = r, n.words(x, i)",
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: debtsGo, suites: redis,
@@ -89,7 +89,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "debt-meter-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
-		old: "owed := max(0, m.level(s, t)-m.level(note, t))", new: "owed := m.level(s, t)",
+		old: "owed := max(0, m.level(s, t)-m.level(snap, t))", new: "owed := m.level(s, t)",
 	},
 	{
 		name: "debt-fixed-closed", breaks: "a debt of a window that is over is charged", file: handoverGo, suites: redis,
@@ -109,7 +109,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "debt-log-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
-		old: "max(0, min(l.limit, s[0]-note[0]))", new: "min(l.limit, s[0])",
+		old: "max(0, min(l.limit, s[0]-snap[0]))", new: "min(l.limit, s[0])",
 	},
 	{
 		name: "lua-debt-meter", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
