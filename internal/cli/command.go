@@ -81,9 +81,9 @@ func rateLimitCommands(cmd *cobra.Command) {
 // maxAnswer is the size of the longest answer, in bytes. A thousand zones take 1 MiB.
 const maxAnswer = 64 << 20
 
-// ask sends a request to the admin endpoint and decodes the answer into v. With --json it
+// request sends a request to the admin endpoint and decodes the answer into v. With --json it
 // prints the answer instead, and printed is true.
-func (c *adminClient) ask(method, path string, body, v any) (printed bool, err error) {
+func (c *adminClient) request(method, path string, body, v any) (printed bool, err error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
 	if err != nil {
 		return false, fmt.Errorf("couldn't determine admin API address: %w", err)
@@ -114,7 +114,7 @@ func (c *adminClient) ask(method, path string, body, v any) (printed bool, err e
 
 func (c *adminClient) zones() error {
 	var all Zones
-	if printed, err := c.ask(http.MethodGet, "zones", nil, &all); printed || err != nil {
+	if printed, err := c.request(http.MethodGet, "zones", nil, &all); printed || err != nil {
 		return err
 	}
 	return printZones(c.out, &all)
@@ -122,7 +122,7 @@ func (c *adminClient) zones() error {
 
 func (c *adminClient) top(zone string) error {
 	var top Top
-	if printed, err := c.ask(http.MethodGet, "zones/"+url.PathEscape(zone)+"/top", nil, &top); printed || err != nil {
+	if printed, err := c.request(http.MethodGet, "zones/"+url.PathEscape(zone)+"/top", nil, &top); printed || err != nil {
 		return err
 	}
 	return printTop(c.out, &top)
@@ -137,7 +137,7 @@ func (c *adminClient) key(method, zone string, parts []string, hash string) erro
 		q = url.Values{"hash": {hash}}
 	}
 	var k Key
-	if printed, err := c.ask(method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, &k); err != nil {
+	if printed, err := c.request(method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, &k); err != nil {
 		return err
 	} else if !printed {
 		if err := printKey(c.out, &k); err != nil {
@@ -161,7 +161,7 @@ func (c *adminClient) explain(d Request, headers []string) error {
 		d.Headers[name] = append(d.Headers[name], strings.TrimSpace(value))
 	}
 	var e Explanation
-	if printed, err := c.ask(http.MethodPost, "explain", &d, &e); printed || err != nil {
+	if printed, err := c.request(http.MethodPost, "explain", &d, &e); printed || err != nil {
 		return err
 	}
 	return printExplanation(c.out, &e)

@@ -86,7 +86,7 @@ type Permit struct {
 	Lease    int64  // the end of the lease that the cost was taken from; 0: none
 }
 
-// LeaseRequest asks Redis for cost in advance. It is set by the store.
+// LeaseRequest requests cost from Redis in advance. It is set by the store.
 type LeaseRequest struct {
 	Want    int64 // in addition to the zone's own cost, to be spent later
 	Granted int64 // of that; -1: Redis did not say

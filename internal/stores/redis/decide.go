@@ -23,7 +23,7 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 		if d.denials.answer(check) {
 			return
 		}
-		err := d.ask(ctx, check)
+		err := d.inRedis(ctx, check)
 		if err == nil {
 			return
 		}
@@ -51,8 +51,8 @@ func (d *decider) skip(check *stores.Check, m stores.Mode, admit bool) {
 	}
 }
 
-// ask decides a check in Redis, and remembers a denial.
-func (d *decider) ask(ctx context.Context, check *stores.Check) error {
+// inRedis decides a check in Redis, and remembers a denial.
+func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
 	sent, epoch := d.o.Clock(), d.denials.epoch()
 	err := d.call(ctx, check)
 	if err == nil {

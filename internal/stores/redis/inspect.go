@@ -109,7 +109,7 @@ func (s server) faults() (all [][2]string) {
 	if to := s.safe(v); to != "" {
 		all = append(all, [2]string{
 			fmt.Sprintf("%s %s has known security holes in Lua, CVE-2025-49844 among them", s.name, s.version),
-			"update to " + to + " or newer, unless your distribution has mended them in this version; let nobody else run scripts in it",
+			"update to " + to + " or newer, unless your distribution has fixed them in this version; let nobody else run scripts in it",
 		})
 	}
 	return all

@@ -112,7 +112,7 @@ func (l *leases) take(z *stores.ZoneCheck, now int64, epoch uint64) (a leaseAnsw
 	if !x.own(z, now, epoch, l.lasts) {
 		return a
 	}
-	x.note(z.Cost, now, l.lasts)
+	x.demand(z.Cost, now, l.lasts)
 	if z.Cost <= x.terms.capacity {
 		a.taken, a.end = x.spend(z.Cost, now)
 	}
@@ -163,8 +163,8 @@ func (x *lease) own(z *stores.ZoneCheck, now int64, epoch uint64, lasts int64) b
 	return true
 }
 
-// note counts the cost that is requested.
-func (x *lease) note(cost, now, lasts int64) {
+// demand counts the cost that is requested.
+func (x *lease) demand(cost, now, lasts int64) {
 	if age := now - x.since; age >= lasts {
 		x.rate = x.count * lasts / age
 		x.count, x.since = 0, now

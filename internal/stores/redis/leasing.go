@@ -78,7 +78,7 @@ func (l *leasing) renew(ctx context.Context, z *stores.ZoneCheck, want int64) {
 	}}}
 	sent, epoch := l.decider.o.Clock(), l.epoch()
 	if l.decider.fallback.usesRedis(&one) {
-		if err := l.decider.ask(ctx, &one); err != nil {
+		if err := l.decider.inRedis(ctx, &one); err != nil {
 			l.decider.conn.fail(err)
 		}
 	}
