@@ -7,12 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
@@ -60,16 +58,18 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.stores.events = &storeEvents{
 		ctx: ctx, logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, stores: a.stores.find,
-		unsubscribed: rate.Sometimes{Interval: time.Minute},
 	}
 	for i, s := range a.Stores {
 		if s == nil {
 			return fmt.Errorf("store %d: null: want an object with addresses", i+1)
 		}
-		if err := a.stores.add(s, &a.refs); err != nil {
+		name, err := a.stores.add(s, &a.refs)
+		if err != nil {
 			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, strconv.Itoa(i+1)), err)
 		}
-		warnOfPassword(a.logger, s)
+		if s.PlainPassword() {
+			a.logger.Warn("a password stands in the configuration itself: write {env.NAME} or {file./path} instead", zap.String("store", name))
+		}
 	}
 	a.env = limiter.Environment{
 		Store: a.stores.get, Shared: len(a.Stores) > 0, MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),

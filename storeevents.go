@@ -8,7 +8,6 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
@@ -29,8 +28,8 @@ type storeEvents struct {
 	registry *limiter.Registry
 	stores   func(name string) (*client, *limiter.Store) // nil, nil: no such store
 
-	wrong        loglimit.Limit // of lines about unexpected answers
-	unsubscribed rate.Sometimes // of lines about a failed subscription
+	wrong        loglimit.Limit  // of lines about unexpected answers
+	unsubscribed loglimit.Minute // of lines about a failed subscription
 }
 
 // StoreUp implements redis.Observer.
@@ -122,10 +121,10 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 
 // Unsubscribed implements redis.ResetObserver.
 func (e *storeEvents) Unsubscribed(store string, err error) {
-	e.unsubscribed.Do(func() {
+	if e.unsubscribed.Next(clock.Now()) {
 		e.logger.Error("Redis refuses the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err),
 			zap.String("advice", "give the user +subscribe, +ping and its channels: the README has the whole line"))
-	})
+	}
 }
 
 // ignore ignores the events of a store whose configuration does not run yet.

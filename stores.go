@@ -42,18 +42,18 @@ type redisStores struct {
 	local  *limiter.Store
 }
 
-// add adds a store, taken from the pool.
-func (s *redisStores) add(c *config.RedisStore, refs *pool.References) error {
+// add adds a store, taken from the pool, and returns its name.
+func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name string, err error) {
 	o, h, err := c.Options()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if s.byName[o.Name] != nil {
-		return errors.New("the name stands twice: want a name for each store")
+		return "", errors.New("the name stands twice: want a name for each store")
 	}
 	id, err := c.Identity()
 	if err != nil {
-		return err
+		return "", err
 	}
 	o.Clock = clock.Now
 	goredis.SetLogger(redisLog{})
@@ -69,7 +69,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) error {
 		store.At = shared.At
 	}
 	s.byName[o.Name] = store
-	return nil
+	return o.Name, nil
 }
 
 // get returns the store of a zone by its name; empty: the default store.

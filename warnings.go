@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
 )
@@ -33,14 +32,6 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 					zap.String("zone", z.Name), zap.String("rule", s.Labels[i]))
 			}
 		}
-	}
-}
-
-// warnOfPassword warns of a plain-text password in the configuration.
-func warnOfPassword(logger *zap.Logger, s *config.RedisStore) {
-	if s.PlainPassword() {
-		logger.Warn("a password stands in the configuration itself: write {env.NAME} or {file./path} instead",
-			zap.String("store", s.StoreName()))
 	}
 }
 

@@ -116,7 +116,7 @@ func duplicateRules(zone string, window time.Duration) *RuleSet {
 // leases for d, in microseconds: d if all algorithms and options of the zone support
 // leases, otherwise 0.
 func (s *RuleSet) Lease(z *Zone, d int64) int64 {
-	if len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settle != "" || len(z.CountStatus) > 0 {
+	if s.Duplicates || len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settle != "" || len(z.CountStatus) > 0 {
 		return 0
 	}
 	for _, a := range s.Algorithms {

@@ -172,9 +172,6 @@ func (c *RedisStore) resolve() (*RedisStore, error) {
 	return &r, nil
 }
 
-// StoreName returns the name by which zones refer to the store.
-func (c *RedisStore) StoreName() string { return cmp.Or(c.Name, DefaultStoreName) }
-
 // Options checks the configuration and returns the options of the store and the hasher
 // of its keys.
 func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {

@@ -3,6 +3,7 @@ package limiter
 import (
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,11 +57,10 @@ func (z *Zone) keyText(r *http.Request) string {
 
 // logOverflow logs, at most once per minute and zone, that a zone is full of keys.
 func (q *request) logOverflow(z *zoneResult) {
-	if z.rules >= 0 && q.check.Zones[z.rules].Overflowed || z.duplicate >= 0 && q.check.Zones[z.duplicate].Overflowed {
-		z.zone.overflowLog.Do(func() {
-			q.l.o.Logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
-				zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
-		})
+	overflowed := z.rules >= 0 && q.check.Zones[z.rules].Overflowed || z.duplicate >= 0 && q.check.Zones[z.duplicate].Overflowed
+	if overflowed && z.zone.overflowLog.Next(q.now()) {
+		q.l.o.Logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
+			zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
 	}
 }
 
@@ -149,16 +149,16 @@ func (q *request) reportDenial(e *exceeded) {
 	if q.l.o.LogKey {
 		fields = append(fields, zap.String("key", e.zone.keyText(q.r)))
 	}
+	if log {
+		line := fields
+		if suppressed > 0 {
+			line = append(slices.Clip(fields), zap.Uint64("suppressed", suppressed))
+		}
+		q.l.o.Logger.Info("rate limit exceeded", line...)
+	}
 	if events {
 		q.l.env.Emit(eventExceeded, eventData(fields))
 	}
-	if !log {
-		return
-	}
-	if suppressed > 0 {
-		fields = append(fields, zap.Uint64("suppressed", suppressed))
-	}
-	q.l.o.Logger.Info("rate limit exceeded", fields...)
 }
 
 // eventData returns the fields of a log line as the data of an event.

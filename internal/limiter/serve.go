@@ -64,21 +64,22 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		return a, q.reject(w, e)
 	}
 	later := q.chargesLater()
-	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
-		if later {
+	defer func() {
+		if later && a.charges == nil { // it goes no further
 			q.finish(0)
 		}
+	}()
+	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
 		return a, caddyhttp.Error(statusGone, errGone)
-	}
-	a.passes = true
-	if later {
-		a.charges = q
 	}
 	if q.hasHeaders() {
 		a.writer = newWriter(w)
 		q.fillHeaders(&a.writer.headers)
 	} else if q.countsStatus() {
 		a.writer = newWriter(w)
+	}
+	if a.passes = true; later {
+		a.charges = q
 	}
 	return a, nil
 }

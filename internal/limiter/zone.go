@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"golang.org/x/time/rate"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
@@ -39,7 +38,7 @@ type Zone struct {
 	topKeys      *metrics.TopKeys // nil: not counted
 	fingerprints *fingerprints    // nil without prevent_duplicates
 	logLimit     loglimit.Limit
-	overflowLog  rate.Sometimes
+	overflowLog  loglimit.Minute
 	refs         pool.References
 }
 
@@ -52,7 +51,6 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	z := &Zone{
 		Zone: c, Config: checked, env: env, maxWait: time.Duration(c.MaxWait),
 		noHeaders: c.NoHeaders && o.DefaultHeaders, counted: !o.DisableMetrics,
-		overflowLog: rate.Sometimes{Interval: time.Minute},
 	}
 	if z.matchers, z.exempt, err = o.Matchers(c); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", c.Name, err)

@@ -22,6 +22,18 @@ func Short(err error) string {
 	return s
 }
 
+// Minute limits a log line to one per minute. It takes no lock, which a caller would hold
+// while the line is written. The zero value is ready for use.
+type Minute struct {
+	last atomic.Int64 // microseconds
+}
+
+// Next reports whether a line may be written now, in microseconds.
+func (m *Minute) Next(now int64) bool {
+	last := m.last.Load()
+	return now-last > 60_000_000 && m.last.CompareAndSwap(last, now)
+}
+
 // Limit limits the number of log lines per second and counts the suppressed ones. The
 // zero value is ready for use.
 type Limit struct {

@@ -109,6 +109,13 @@ func (c *zoneCounters) zone(name string) *Counters {
 	return c.zones[name]
 }
 
+// get returns the counters of a zone; nil: it was never configured.
+func (c *zoneCounters) get(name string) *Counters {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.zones[name]
+}
+
 func (c *zoneCounters) list() map[string]*Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()

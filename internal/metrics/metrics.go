@@ -121,7 +121,7 @@ func (m *Metrics) SetStoreUp(store string, up bool) {
 // Decisions returns the numbers of decisions of a zone by outcome and of denials by rule;
 // nil: none.
 func (m *Metrics) Decisions(zone string) (decisions, denied map[string]uint64) {
-	if c := m.decisions.list()[zone]; c != nil {
+	if c := m.decisions.get(zone); c != nil {
 		return c.read()
 	}
 	return nil, nil
