@@ -137,7 +137,7 @@ type Extender interface {
 	Rule
 
 	// Extend counts what the state has been charged as if its window had begun at
-	// now.
+	// now. A window that has ended stays ended.
 	Extend(s State, now int64)
 }
 

@@ -120,7 +120,11 @@ func (f *fixedWindow) add(s State, now, cost int64) {
 }
 
 // Extend implements [Extender]. Windows that are aligned are the same in every counter.
-func (f *fixedWindow) Extend(s State, now int64) { s[0] = f.start(now) }
+func (f *fixedWindow) Extend(s State, now int64) {
+	if used, _ := f.used(s, now); used > 0 {
+		s[0] = f.start(now)
+	}
+}
 
 func (f *fixedWindow) Charge(s State, now, cost, _ int64) { f.add(s, now, cost) }
 

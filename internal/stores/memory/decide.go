@@ -40,9 +40,6 @@ type location struct {
 	slot  []int64 // the key's own; nil: none yet
 	from  []int64 // what the decision reads: the key's slot, a shared counter, or nil
 
-	// shared says that what is charged to p.from was charged for other keys too.
-	shared bool
-
 	// only is the state of the slot's only rule while no other key of the
 	// shard can have been looked up. nil: look it up again.
 	only algorithms.State
@@ -191,7 +188,7 @@ func (p *location) take(z *stores.ZoneCheck, now, turn int64) {
 				st = s.states.at(&t.layout, p.from, i)
 			}
 			r.Charge(st, now, z.Cost, turn)
-			if p.shared {
+			if p.slot == nil {
 				extend(r, st, now)
 			}
 			s.states.keep(&t.layout, p.from, i, st)
@@ -218,16 +215,26 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	if held, _ := t.layout.held(bucket); held == 0 {
 		if p.slot = t.insert(s, z.Key, p.mix, z.Rules, now); p.slot != nil {
 			if bucket != nil {
-				s.states.copy(&t.layout, p.slot, bucket)
-				p.shared = true
+				p.inherit(bucket, z.Rules, now)
 			}
 			p.from = p.slot
 			return
 		}
 	}
 	t.overflows.Add(1)
-	z.Overflowed, p.shared = true, true
+	z.Overflowed = true
 	p.from = s.overflow.make(&t.layout, &s.states, z.Group, z.Rules, now)
+}
+
+// inherit copies the shared counter by which a key was decided to its new slot.
+func (p *location) inherit(bucket []int64, rules []algorithms.Rule, now int64) {
+	l, m := &p.table.layout, &p.shard.states
+	m.copy(l, p.slot, bucket)
+	for i, r := range rules {
+		st := m.at(l, p.slot, i)
+		extend(r, st, now)
+		m.keep(l, p.slot, i, st)
+	}
 }
 
 // count sets Remaining and Reset of the results.
@@ -255,11 +262,14 @@ func Finish(z *stores.ZoneCheck, clock func() int64, charge int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := clock()
-	if p.slot = t.find(s, z.Key, p.mix); p.slot != nil && !z.Permit.Overflow {
-		p.from = p.slot
-	} else if p.from = s.overflow.counter(&t.layout, &s.states, z.Group, z.Rules, now); !z.Permit.Taken {
-		p.slot = nil
-		p.ensure(z, now)
+	if p.slot = t.find(s, z.Key, p.mix); z.Permit.Taken && z.Permit.Overflow {
+		p.slot = nil // a permit is released where it was taken
+	}
+	if p.from = p.slot; p.slot == nil {
+		p.from = s.overflow.counter(&t.layout, &s.states, z.Group, z.Rules, now)
+		if !z.Permit.Taken {
+			p.ensure(z, now)
+		}
 	}
 	if z.Permit.Taken {
 		if _, cost := z.Holds(); cost {
@@ -271,19 +281,23 @@ func Finish(z *stores.ZoneCheck, clock func() int64, charge int64) {
 		}
 	}
 	if charge > 0 {
-		owe(t, s, p.from, z.Rules, now, charge)
+		p.owe(z.Rules, now, charge)
 		p.count(z, now)
 	}
 }
 
-// owe charges a slot unconditionally.
-func owe(t *Table, s *shard, slot []int64, rules []algorithms.Rule, now, charge int64) {
+// owe charges p.from unconditionally.
+func (p *location) owe(rules []algorithms.Rule, now, charge int64) {
+	l, m := &p.table.layout, &p.shard.states
 	for i, r := range rules {
-		s.states.room(&t.layout, slot, i, r, now, charge)
-		st := s.states.at(&t.layout, slot, i)
+		m.room(l, p.from, i, r, now, charge)
+		st := m.at(l, p.from, i)
 		r.Repair(st, now)
 		r.Owe(st, now, charge)
-		s.states.keep(&t.layout, slot, i, st)
+		if p.slot == nil {
+			extend(r, st, now)
+		}
+		m.keep(l, p.from, i, st)
 	}
 }
 

@@ -60,12 +60,17 @@ func TestTableEqualsMap(t *testing.T) {
 // another key got, does not meet the end of a shared counter's window as well: that
 // would be a third window within the length of one.
 func TestKeyMovesToSharedCounter(t *testing.T) {
+	t.Run("charged by the request", func(t *testing.T) { moveToSharedCounter(t, false) })
+	t.Run("charged by the response", func(t *testing.T) { moveToSharedCounter(t, true) })
+}
+
+func moveToSharedCounter(t *testing.T, byResponse bool) {
 	const limit, window = 3, 1_000_000
 	now := int64(storestest.Hour)
 	start := now
 	local := &Store{Clock: func() int64 { return now }}
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
-	c.Table = NewTable(c.Rules, false, 1)
+	c := storestest.NewTestCounter(t, "z", 0, byResponse, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: byResponse}})
+	c.Table = NewTable(c.Rules, byResponse, 1)
 	admitted := 0 // of key 1, after 0.9 windows
 	for _, step := range []struct {
 		at    int64 // in hundredths of a window
@@ -79,6 +84,9 @@ func TestKeyMovesToSharedCounter(t *testing.T) {
 			local.Decide(context.Background(), check)
 			if check.Admitted && step.key == 1 && step.at >= 90 {
 				admitted++
+			}
+			if check.Admitted && byResponse {
+				local.Finish(context.Background(), &check.Zones[0], 1)
 			}
 		}
 	}

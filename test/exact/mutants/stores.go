@@ -66,7 +66,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-finish-twice", breaks: "a charge after the response is made twice", file: localGo, suites: redis,
-		old: "\t\towe(t, s, p.from, z.Rules, now, charge)", new: "\t\towe(t, s, p.from, z.Rules, now, charge)\n\t\towe(t, s, p.from, z.Rules, now, charge)",
+		old: "\t\tp.owe(z.Rules, now, charge)", new: "\t\tp.owe(z.Rules, now, charge)\n\t\tp.owe(z.Rules, now, charge)",
 	},
 	{
 		name: "local-finish-repair", breaks: "a charge after the response is made on a state that is not repaired", file: localGo, suites: redis,
