@@ -26,7 +26,7 @@ type storeEvents struct {
 	metrics  *metrics.Metrics
 	emitter  emitter
 	registry *limiter.Registry
-	stores   func(name string) (*client, *limiter.Store) // nil, nil: no such store
+	stores   func(name string) (*redis.Store, *limiter.Store) // nil, nil: no such store
 
 	wrong        loglimit.Limit  // of lines about unexpected answers
 	unsubscribed loglimit.Minute // of lines about a failed subscription

@@ -21,15 +21,9 @@ import (
 
 const localStore = "local"
 
-// clients are the shared stores in use.
-var clients = pool.New[*client]("stores") // by identity
-
-// client is a shared store. It connects when the configuration runs, because a
-// configuration that is only validated must not connect.
-type client struct {
-	*redis.Store
-	hasher key.Hasher
-}
+// sharedStores are the shared stores in use, by identity. A store connects when its
+// configuration runs, because a configuration that is only validated must not connect.
+var sharedStores = pool.New[*redis.Store]("stores")
 
 // localHasher hashes keys that are not shared with other instances.
 var localHasher = key.NewHasher(strconv.FormatInt(time.Now().UnixNano(), 36))
@@ -37,7 +31,7 @@ var localHasher = key.NewHasher(strconv.FormatInt(time.Now().UnixNano(), 36))
 // redisStores are the stores of a configuration.
 type redisStores struct {
 	events *storeEvents
-	list   []*client
+	list   []*redis.Store
 	byName map[string]*limiter.Store
 	local  *limiter.Store
 }
@@ -57,14 +51,12 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	}
 	o.Clock = clock.Now
 	goredis.SetLogger(redisLog{})
-	shared := clients.Take(refs, id, func() *client {
-		return &client{redis.New(o, ignore{}), h}
-	})
+	shared := sharedStores.Take(refs, id, func() *redis.Store { return redis.New(o, ignore{}) })
 	s.list = append(s.list, shared)
 	if s.byName == nil {
 		s.byName = make(map[string]*limiter.Store)
 	}
-	store := &limiter.Store{Store: shared.Store, Name: o.Name, Hasher: h, Lease: shared.Lease(), Shared: shared}
+	store := &limiter.Store{Store: shared, Name: o.Name, Hasher: h, Lease: shared.Lease(), Shared: shared}
 	if shared.Clustered() {
 		store.At = shared.At
 	}
@@ -90,7 +82,7 @@ func (s *redisStores) get(name string) (*limiter.Store, error) {
 }
 
 // find returns a shared store by its name.
-func (s *redisStores) find(name string) (*client, *limiter.Store) {
+func (s *redisStores) find(name string) (*redis.Store, *limiter.Store) {
 	for _, c := range s.list {
 		if c.Name() == name {
 			return c, s.byName[name]

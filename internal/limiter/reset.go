@@ -10,14 +10,13 @@ import (
 // Reset resets a key of a zone in this process and, if the counts are shared, in the
 // store and on the other instances.
 func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
-	counters := r.counters(z.Name, z.store)
 	if z.store.local() {
 		for _, c := range r.counters(z.Name, nil) {
 			c.Reset(k)
 		}
 		return r.resetDuplicates(ctx, z.Name, nil, k)
 	}
-	return errors.Join(r.resetDuplicates(ctx, z.Name, z.store, k), z.store.Shared.Reset(ctx, z.Name, counters, k))
+	return errors.Join(r.resetDuplicates(ctx, z.Name, z.store, k), z.store.Shared.Reset(ctx, z.Name, r.counters(z.Name, z.store), k))
 }
 
 // ResetElsewhere drops the local state of a key that another instance has reset in a

@@ -3,6 +3,7 @@ package limiter
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -137,9 +138,7 @@ func (z *Zone) definition() string {
 func (z *Zone) release() error {
 	err := z.refs.Release()
 	if a := z.active.Load(); a != nil {
-		if e := a.release(); e != nil {
-			err = e
-		}
+		err = errors.Join(err, a.release())
 	}
 	return err
 }
