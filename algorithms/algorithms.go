@@ -131,8 +131,8 @@ type Verdict struct {
 
 // Extender is a [Rule] whose windows begin with a request. A key that moves between a
 // counter of its own and one that it shares would meet the end of another key's window
-// in addition to the end of its own. So a charge to a shared counter, or to a state that
-// was copied from one, extends the window.
+// in addition to the end of its own. So a charge to a shared counter extends its
+// window, and so does copying it to a counter of a key's own.
 type Extender interface {
 	Rule
 
