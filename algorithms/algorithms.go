@@ -197,8 +197,10 @@ type Growing interface {
 	// View returns the rule on what the decision function in Lua returns of a
 	// state instead of the whole (its view). Judge, Charge and Numbers of that rule
 	// take the view as their State, for the instant and the cost that were decided.
-	// Its Words are the length of the view and of the state's header in Redis.
 	View() Rule
+
+	// Header returns the words of the state in Redis that do not grow.
+	Header() int
 }
 
 // Paired is a [Rule] whose state is four words. The second is at least 0 and below

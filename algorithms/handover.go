@@ -6,12 +6,15 @@ import (
 )
 
 // Handover is a [Rule] whose state can be handed over from the shared store to the
-// local fallback of an instance, and back. A rule without it starts at
-// zero in the fallback, and what is admitted there is not charged later.
+// local fallback of an instance, and back. A rule without it starts at zero in the
+// fallback, what is admitted there is not charged later, and what the shared store
+// forgets is not put back.
 //
-// For the handover, an instance keeps a snapshot of each key: first the
-// last known state in the shared store; in the fallback, the part of the local state
-// that is not to be charged to the shared store.
+// For the handover, an instance keeps two things of each key. The snapshot is the
+// greatest state in the shared store that it knows of, on that store's clock: it
+// starts the fallback, and it is put back if the shared store has lost its memory.
+// The base, in the fallback, is the part of the local state that is not to be
+// charged to the shared store.
 type Handover interface {
 	Rule
 
@@ -22,6 +25,21 @@ type Handover interface {
 	// [Growing] rule, a state of its View.
 	Snapshot(snap []int64, s State, now int64)
 
+	// Supersedes reports whether s, which is such a state, was written under a rule
+	// that the snapshot cannot be compared with. It then replaces the snapshot.
+	Supersedes(s State, snap []int64) bool
+
+	// Live reports whether the snapshot still counts at now, and may be put back.
+	Live(snap []int64, now int64) bool
+
+	// Raise raises the snapshot to the maximum of itself and another one, and reports
+	// whether that changed it.
+	Raise(snap, other []int64, now int64) bool
+
+	// Shift moves the times of the snapshot by d microseconds, because the clock of
+	// the shared store was set.
+	Shift(snap []int64, d int64)
+
 	// Room returns the cost that a growing state must have room for before Warm.
 	Room(snap []int64) int64
 
@@ -29,16 +47,20 @@ type Handover interface {
 	// the rule full.
 	Warm(s State, snap []int64, full Rule, now int64)
 
-	// Base sets the snapshot to s: nothing of s is to be charged later.
-	Base(snap []int64, s State)
+	// BaseWords returns the length of a base.
+	BaseWords() int
 
-	// Forgive adds a charge to the snapshot, because the shared store may have been
+	// Base sets the base to s: nothing of s is to be charged later.
+	Base(base []int64, s State)
+
+	// Forgive adds a charge to the base, because the shared store may have been
 	// charged already.
-	Forgive(snap []int64, now, cost, turn int64)
+	Forgive(base []int64, now, cost, turn int64)
 
-	// Debt returns what was charged to s beyond the snapshot, as Merge and the
-	// decision function in Lua take it, and whether that is more than nothing.
-	Debt(s State, snap []int64, now int64) (debt []int64, owes bool)
+	// Debt returns what was charged to s beyond the base, as Merge of the rule full
+	// and the function in Lua take it, and whether that is more than nothing. If it is
+	// not all, it adds what it returns to the base and reports that there is more.
+	Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool)
 
 	// Merge charges a debt to s, whatever the verdict. A growing state has room
 	// for it.
@@ -52,10 +74,41 @@ func scale(v, part, whole int64) int64 {
 	return int64(q)
 }
 
-func (m *meter) Room([]int64) int64                      { return 0 }
 func (m *meter) SnapshotWords() int                      { return meterWords }
+func (m *meter) BaseWords() int                          { return meterWords }
 func (m *meter) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
-func (m *meter) Base(snap []int64, s State)              { copy(snap, s) }
+func (m *meter) Base(base []int64, s State)              { copy(base, s) }
+func (m *meter) Room([]int64) int64                      { return 0 }
+
+// Supersedes implements [Handover]. Levels under different limits drain at different
+// rates.
+func (m *meter) Supersedes(s State, snap []int64) bool {
+	return s[2] != 0 && (s[2] != snap[2] || s[3] != snap[3])
+}
+
+func (m *meter) Live(snap []int64, now int64) bool {
+	return snap[2] > 0 && (snap[0] > now || snap[0] == now && snap[1] > 0)
+}
+
+func (m *meter) Raise(snap, other []int64, now int64) bool {
+	t := m.at(now)
+	if m.levelUpTo(other, t, m.top(other)) <= m.levelUpTo(snap, t, m.top(snap)) {
+		return false
+	}
+	copy(snap, other)
+	return true
+}
+
+// top returns the highest level that a state may have, in units of cost.
+func (m *meter) top(s State) int64 {
+	return max(min(s[3], maxExact/m.w), m.burst) * m.debt
+}
+
+func (m *meter) Shift(snap []int64, d int64) {
+	if snap[2] > 0 {
+		snap[0] += d
+	}
+}
 
 // Warm implements [Handover]. The time that the shared level needs to drain is kept:
 // a share has a smaller capacity and drains as much slower.
@@ -74,20 +127,69 @@ func (m *meter) Warm(s State, snap []int64, _ Rule, now int64) {
 	}
 }
 
-func (m *meter) Forgive(snap []int64, now, cost, turn int64) { m.Charge(snap, now, cost, turn) }
+func (m *meter) Forgive(base []int64, now, cost, turn int64) { m.Charge(base, now, cost, turn) }
 
-func (m *meter) Debt(s State, snap []int64, now int64) ([]int64, bool) {
+// Debt implements [Handover]. A debt is a level of the rule full: the same cost in
+// whole units would be up to one unit too much, which may take long to drain.
+func (m *meter) Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool) {
 	t := m.at(now)
-	owed := max(0, m.level(s, t)-m.level(snap, t))
-	return []int64{cd(owed, m.w)}, owed > 0
+	owed := max(0, m.level(s, t)-m.level(base, t))
+	return []int64{m.convert(owed, full)}, owed > 0, false
 }
 
-func (m *meter) Merge(s State, debt []int64, now int64) { m.raise(s, now, debt[0], 1) }
+// convert returns a level of this meter as a level of the meter full, rounded up.
+func (m *meter) convert(level int64, full Rule) int64 {
+	f, ok := full.(*meter)
+	if !ok || f.w == m.w {
+		return level
+	}
+	hi, lo := bits.Mul64(uint64(level%m.w), uint64(f.w))
+	q, r := bits.Div64(hi, lo, uint64(m.w))
+	if r > 0 {
+		q++
+	}
+	return min(level/m.w, f.burst)*f.w + int64(q)
+}
 
-func (f *fixedWindow) Room([]int64) int64                      { return 0 }
+func (m *meter) Merge(s State, debt []int64, now int64) {
+	if debt[0] > 0 {
+		m.raise(s, now, min(debt[0], m.capacity), 1)
+	}
+}
+
 func (f *fixedWindow) SnapshotWords() int                      { return f.Words() }
+func (f *fixedWindow) BaseWords() int                          { return f.Words() }
 func (f *fixedWindow) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
-func (f *fixedWindow) Base(snap []int64, s State)              { copy(snap, s) }
+func (f *fixedWindow) Base(base []int64, s State)              { copy(base, s) }
+func (f *fixedWindow) Room([]int64) int64                      { return 0 }
+
+func (f *fixedWindow) Live(snap []int64, now int64) bool {
+	used, _ := f.used(snap, now)
+	return used > 0
+}
+
+// Raise implements [Handover]. Of two windows that are open the maximum begins with
+// the earlier one and has the greater count.
+func (f *fixedWindow) Raise(snap, other []int64, now int64) bool {
+	used, _ := f.used(snap, now)
+	more, _ := f.used(other, now)
+	switch {
+	case more == 0:
+		return false
+	case used == 0:
+		copy(snap, other)
+		return true
+	}
+	snap[0], snap[1] = min(snap[0], other[0]), max(used, more)
+	return more > used
+}
+
+// Shift implements [Handover]. An aligned window stays aligned.
+func (f *fixedWindow) Shift(snap []int64, d int64) {
+	if snap[1] > 0 {
+		snap[0] = f.start(snap[0] + d)
+	}
+}
 
 func (f *fixedWindow) Warm(s State, snap []int64, full Rule, now int64) {
 	known, _ := f.used(snap, now)
@@ -101,14 +203,14 @@ func (f *fixedWindow) Warm(s State, snap []int64, full Rule, now int64) {
 	}
 }
 
-func (f *fixedWindow) Forgive(snap []int64, now, cost, _ int64) { f.add(snap, now, cost) }
+func (f *fixedWindow) Forgive(base []int64, now, cost, _ int64) { f.add(base, now, cost) }
 
-func (f *fixedWindow) Debt(s State, snap []int64, now int64) ([]int64, bool) {
+func (f *fixedWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
 	used, _ := f.used(s, now)
-	if not, _ := f.used(snap, now); not > 0 && snap[0] == s[0] {
+	if not, _ := f.used(base, now); not > 0 && base[0] == s[0] {
 		used -= not
 	}
-	return []int64{s[0], max(0, used)}, used > 0
+	return []int64{s[0], max(0, used)}, used > 0, false
 }
 
 // Merge implements [Handover]. It charges a window that is open, up to the limit.
@@ -125,136 +227,104 @@ func (f *fixedWindow) Merge(s State, debt []int64, now int64) {
 	s[1] = used + cost
 }
 
-func (w *slidingWindow) Room([]int64) int64                      { return 0 }
 func (w *slidingWindow) SnapshotWords() int                      { return w.Words() }
+func (w *slidingWindow) BaseWords() int                          { return w.Words() }
 func (w *slidingWindow) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
-func (w *slidingWindow) Base(snap []int64, s State)              { copy(snap, s) }
+func (w *slidingWindow) Base(base []int64, s State)              { copy(base, s) }
+func (w *slidingWindow) Room([]int64) int64                      { return 0 }
+
+func (w *slidingWindow) Live(snap []int64, now int64) bool {
+	age := now/w.width - snap[0]
+	for x, c := range snap[1:] {
+		if int64(x) > w.parts-age {
+			return false
+		}
+		if c > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Raise implements [Handover]. The maximum of two sets of counters has the greater sum
+// of the newest n counters, for every n.
+func (w *slidingWindow) Raise(snap, other []int64, now int64) bool {
+	newest := max(now/w.width, snap[0], other[0])
+	w.roll(snap, newest)
+	raised := false
+	var mine, others, sum int64
+	for x := range snap[1:] {
+		mine += snap[1+x]
+		if at := int64(x) - (newest - other[0]); at >= 0 {
+			others += other[1+at]
+		}
+		raised = raised || others > mine
+		top := max(mine, others)
+		snap[1+x], sum = top-sum, top
+	}
+	return raised
+}
+
+// Shift implements [Handover]. Parts are rounded down: nothing gets later than it was.
+func (w *slidingWindow) Shift(snap []int64, d int64) {
+	by := d / w.width
+	if d%w.width < 0 {
+		by--
+	}
+	snap[0] += by
+}
 
 // Warm implements [Handover]. It scales the running sums instead of the counters,
 // so that rounding loses less than one unit of cost in all.
 func (w *slidingWindow) Warm(s State, snap []int64, full Rule, now int64) {
-	w.add(s, now, 0)
-	if snap[0] == s[0]+1 { // charged in advance: it counts in the present part
-		snap[2] += snap[1]
-		copy(snap[1:], snap[2:])
-		snap[len(snap)-1] = 0
-	}
-	snap[0] = min(snap[0], s[0])
-	counters, _ := w.live(snap, now)
-	offset := s[0] - snap[0]
-	sum, before := int64(0), int64(0)
-	for x, c := range slices.Backward(counters) {
+	w.roll(s, now/w.width)
+	sum, before, present := int64(0), int64(0), int64(0)
+	for x, c := range slices.Backward(snap[1:]) {
+		age := s[0] - snap[0] + int64(x)
+		if age > w.parts {
+			continue // it has left the window
+		}
 		sum += c
 		scaled := scale(sum, w.limit, full.Limit())
-		if i := int64(x) + offset; i >= 0 {
-			s[1+i] = max(s[1+i], scaled-before)
+		if age > 0 {
+			s[1+age] = max(s[1+age], scaled-before)
+		} else { // with what was charged in advance
+			present += scaled - before
 		}
 		before = scaled
 	}
+	s[1] = max(s[1], present)
 }
 
-func (w *slidingWindow) Forgive(snap []int64, now, cost, _ int64) { w.add(snap, now, cost) }
+func (w *slidingWindow) Forgive(base []int64, now, cost, _ int64) { w.add(base, now, cost) }
 
-func (w *slidingWindow) Debt(s State, snap []int64, now int64) ([]int64, bool) {
+func (w *slidingWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
 	counters, _ := w.live(s, now)
-	debt := make([]int64, w.Words())
+	debt = make([]int64, w.Words())
 	debt[0] = s[0]
-	offset, owes := snap[0]-s[0], false
+	offset := base[0] - s[0]
 	for x, c := range counters {
 		if i := int64(x) + offset; i >= 0 && i <= w.parts {
-			c = max(0, c-snap[1+i])
+			c = max(0, c-base[1+i])
 		}
 		debt[1+x] = c
 		owes = owes || c > 0
 	}
-	return debt, owes
+	return debt, owes, false
 }
 
 // Merge implements [Handover]. It charges each counter by its age, up to twice the
 // limit in all.
 func (w *slidingWindow) Merge(s State, debt []int64, now int64) {
-	w.add(s, now, 0)
 	_, used := w.live(s, now)
+	newest := max(s[0], (now+w.lease)/w.width)
 	for x, c := range debt[1:] {
-		age := max(0, s[0]-debt[0]+int64(x))
+		age := max(0, newest-debt[0]+int64(x))
 		if c = w.owed(used, c); c > 0 && age < int64(len(s)-1) {
+			w.roll(s, newest)
 			s[1+age] += c
 			used += c
 		}
-	}
-}
-
-// SnapshotWords implements [Handover]. The snapshot of a log is {cost used, the last
-// timestamp, when the snapshot was taken}; in the fallback, its first word is the
-// count of timestamps that are not to be charged later.
-func (l *slidingLog) SnapshotWords() int { return 3 }
-
-func (l *slidingLog) Room(snap []int64) int64 { return snap[0] }
-
-func (l *slidingLog) Snapshot(snap []int64, s State, now int64) {
-	snap[0], snap[1], snap[2] = 0, 0, now
-	if s[3] != 0 { // a view: see logView
-		snap[0], snap[1] = max(0, l.limit-s[0]), s[2]
-	}
-}
-
-func (l *slidingLog) Base(snap []int64, s State)             { snap[0] = s[0] }
-func (l *slidingLog) Forgive(snap []int64, _, cost, _ int64) { snap[0] += cost }
-
-// Warm implements [Handover]. It adds a timestamp for each unit of cost that other
-// instances have charged, spread over the window, because their times are not
-// known.
-func (l *slidingLog) Warm(s State, snap []int64, full Rule, now int64) {
-	used, last, from := snap[0], snap[1], snap[2]-l.window
-	n := scale(used, l.limit, full.Limit())
-	stamps := make([]int64, 0, n)
-	for i := range n {
-		if at := last - scale(last-from, i, n); at > now-l.window {
-			stamps = append(stamps, min(at, now))
-		}
-	}
-	if missing := int64(len(stamps)) - l.live(s, oldest(s, l.limit), now); missing > 0 {
-		l.merge(s, stamps[:missing], now)
-	}
-}
-
-func (l *slidingLog) Debt(s State, snap []int64, now int64) ([]int64, bool) {
-	n := l.live(s, oldest(s, max(0, min(l.limit, s[0]-snap[0]))), now)
-	debt := append(make([]int64, 0, 1+n), n)
-	for i := s[0] - n; i < s[0]; i++ {
-		debt = append(debt, stamp(s, i))
-	}
-	return debt, n > 0
-}
-
-func (l *slidingLog) Merge(s State, debt []int64, now int64) { l.merge(s, debt[1:], now) }
-
-// merge inserts timestamps among those in the window, in order. It keeps those above
-// the limit as well, because the limit may be raised; their number is bounded by the
-// shares of the instances. It zeroes those that have left the window: the last
-// timestamp is before now, so that a clock that is set back would bring back as many
-// of them as the ring has.
-func (l *slidingLog) merge(s State, stamps []int64, now int64) {
-	live := l.live(s, oldest(s, s[0]), now)
-	all := make([]int64, 0, live+int64(len(stamps)))
-	for i := s[0] - live; i < s[0]; i++ {
-		all = append(all, stamp(s, i))
-	}
-	for _, at := range stamps {
-		if at > now-l.window {
-			all = append(all, min(at, now))
-		}
-	}
-	if int64(len(all)) == live {
-		return
-	}
-	for i := oldest(s, s[0]); i < s[0]-live; i++ {
-		setStamp(s, i, 0)
-	}
-	slices.Sort(all)
-	s[0] += int64(len(all)) - live
-	for i, at := range all {
-		setStamp(s, s[0]-int64(len(all)-i), at)
 	}
 }
 

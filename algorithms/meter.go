@@ -241,15 +241,17 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 	m.write(s, t, d+cost*m.w)
 }
 
-func (m *meter) Owe(s State, now, cost int64) { m.raise(s, now, cost, 2) }
+func (m *meter) Owe(s State, now, cost int64) {
+	m.raise(s, now, min(cost, 2*m.burst)*m.w, 2)
+}
 
-// raise charges cost, whatever the verdict, up to a number of capacities. A level
+// raise adds to the level, whatever the verdict, up to a number of capacities. A level
 // that was written under another rule is kept, and so is its larger burst if the
 // level would otherwise be taken for a step of the clock.
-func (m *meter) raise(s State, now, cost, capacities int64) {
+func (m *meter) raise(s State, now, level, capacities int64) {
 	t, burst := m.at(now), min(s[3], maxExact/m.w)
 	d := m.levelUpTo(s, t, max(burst, m.burst)*m.debt)
-	d = max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))
+	d = max(d, min(d+level, capacities*m.capacity))
 	m.write(s, t, d)
 	if burst > m.burst && d > m.capacity*m.debt {
 		s[3] = burst

@@ -1,4 +1,5 @@
--- The decision function of gcra, token_bucket and leaky_bucket: see meter.go.
+-- The decision function of gcra, token_bucket and leaky_bucket, and the function for
+-- their handover: see meter.go.
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, now, n, p, turn)
@@ -39,11 +40,7 @@ return function(v, i, s, j, now, n, p, turn)
     end
   end
   local ok, delay = true, nil
-  if p == false then
-    local owed
-    owed, i = unpack('<d', v, i)
-    D = math.max(D, math.min(D + math.min(owed, cap / w) * w, cap))
-  elseif not p then
+  if not p then
     D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))
   elseif M >= 0 then
     ok = D + n * w <= cap and D <= M * l
@@ -70,4 +67,30 @@ return function(v, i, s, j, now, n, p, turn)
     end
   end
   return ok, new, i, j + 32, reset, stepped, delay
+end, function(decide, v, a, s, j, now, i, move)
+  local _, l, _, cap, _, step = unpack('<dddddd', v, a)
+  local t = step > 0 and now - now % step or now
+  -- Return the state at position j of s as this rule writes it, and its level.
+  local function written(s, j)
+    local _, state = decide(v, a, s, j, now, 0, nil)
+    local at, f = unpack('<dd', state)
+    return state, (at - t) * l + f
+  end
+  local state, D = written(s, j)
+  local new = s and string.sub(s, j, j + 31) or string.rep('\0', 32)
+  if move then
+    local at, rest = unpack('<dc24', v, i)
+    local told, level = written(pack('<d', at + move) .. rest, 1)
+    if level > D then new = told end
+    i = i + 32
+  else
+    local owed = unpack('<d', v, i)
+    if owed > 0 then
+      D = math.max(D, math.min(D + math.min(owed, cap), cap))
+      new = pack('<dd', t + (D - D % l) / l, D % l) .. string.sub(state, 17)
+    end
+    i = i + 8
+  end
+  local _, _, behind, _, reset = decide(v, a, new, 1, now, 0, nil)
+  return new, i, behind, j + 32, reset
 end

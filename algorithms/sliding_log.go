@@ -66,6 +66,11 @@ type slidingLog struct {
 const (
 	minRing   = 4
 	firstRing = 128 // length of a new ring in Redis, which grows by doubling
+
+	// logAtOnce bounds the timestamps that one operation copies or rewrites. A larger
+	// ring in Redis is as long as the limit, and of a larger log a step of the clock
+	// back keeps only the newest timestamps.
+	logAtOnce = 4096
 )
 
 func (l *slidingLog) Words() int { return 1 }
@@ -73,6 +78,7 @@ func (l *slidingLog) Args() []int64 {
 	return []int64{l.limit, l.window, min(l.limit, firstRing), l.lease}
 }
 func (l *slidingLog) View() Rule    { return &logView{l.windowed, l.lease} }
+func (l *slidingLog) Header() int   { return 4 }
 func stamp(s State, i int64) int64  { return s[1+i%int64(len(s)-1)] }
 func setStamp(s State, i, at int64) { s[1+i%int64(len(s)-1)] = at }
 func oldest(s State, n int64) int64 { return max(0, s[0]-min(n, int64(len(s)-1))) }
@@ -92,6 +98,14 @@ func (l *slidingLog) Repair(s State, now int64) bool {
 	excess := stamp(s, s[0]-1) - now
 	if excess <= l.lease {
 		return false
+	}
+	if s[0]-oldest(s, s[0]) > logAtOnce {
+		kept := make([]int64, 0, logAtOnce)
+		for i := s[0] - logAtOnce; i < s[0]; i++ {
+			kept = append(kept, stamp(s, i))
+		}
+		s[0] = logAtOnce
+		copy(s[1:], kept)
 	}
 	for i := oldest(s, s[0]); i < s[0]; i++ {
 		setStamp(s, i, stamp(s, i)-excess)
@@ -164,27 +178,30 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 }
 
 // logView is the view of a log: {cost left, when there is room for the cost that
-// was decided, the last timestamp, whether there is one}.
+// was decided, the last timestamp, whether there is one, quantiles...}.
 type logView struct {
 	windowed
 	lease int64
 }
 
-func (v *logView) Words() int                   { return 4 }
+const viewWords = 4 // before the quantiles
+
+func (v *logView) Words() int                   { return viewWords + logParts }
 func (v *logView) Args() []int64                { return nil }
 func (v *logView) Repair(State, int64) bool     { return false }
 func (v *logView) Owe(s State, now, cost int64) { v.Charge(s, now+v.lease, cost, 0) }
 
 func (v *logView) Judge(s State, now, cost, held int64) Verdict {
+	left := s[0]
 	if s[3] == 0 {
-		s = State{v.limit, 0, 0, 0}
+		left = v.limit
 	}
 	switch {
 	case cost > v.limit:
 		return Verdict{Retry: Never}
-	case s[0] < cost:
+	case left < cost:
 		return Verdict{Retry: s[1] - now}
-	case s[0] < cost+held:
+	case left < cost+held:
 		return Verdict{Held: true}
 	}
 	return Verdict{Admit: true}
@@ -194,7 +211,17 @@ func (v *logView) Charge(s State, now, cost, _ int64) {
 	if s[3] == 0 {
 		s[0], s[3] = v.limit, 1
 	}
+	q := quantiles{v.limit - s[0], s[viewWords:]}
 	s[0], s[2] = max(0, s[0]-cost), max(now, s[2])
+	before, last := q, s[2]
+	before.at = append(make([]int64, 0, logParts), q.at...)
+	q.n = v.limit - s[0]
+	q.set(func(i int64) int64 {
+		if i < cost {
+			return last
+		}
+		return before.stamp(i - cost)
+	})
 }
 
 func (v *logView) Numbers(s State, now int64) (remaining, reset int64) {

@@ -1,17 +1,28 @@
--- The decision function of sliding_log: see sliding_log.go. The state is {count,
--- size, offset, last}. The timestamps are in a ring of that size at that offset of
--- the value, and are read and written one by one, in place.
+-- The decision function of sliding_log, and the function for its handover: see
+-- sliding_log.go. The state is {count, size, offset, last}. The timestamps are in a ring
+-- of that size at that offset of the value, and are read and written in place.
 local unpack, pack, sub, rep, call = struct.unpack, struct.pack, string.sub, string.rep, redis.call
-local max, min = math.max, math.min
+local max, min, floor, ceil, concat = math.max, math.min, math.floor, math.ceil, table.concat
 
--- Return timestamp i of the ring of size C at off. After the ring has grown, its
--- end may not have been written yet: that counts as written long ago.
+-- AT_ONCE bounds the timestamps of a repair, RING the size up to which rings double and
+-- are copied, NEWEST those among which a debt is inserted, PARTS is the number of
+-- quantiles.
+local AT_ONCE, RING, NEWEST, PARTS = 4096, 8192, 1024, 8
+local NEVER = rep('\0', 8)
+
+-- Return timestamp i of the ring of size C at off, packed. After the ring has grown,
+-- its end may not have been written yet: that counts as written long ago.
+local function packed(z, s, off, C, i)
+  local pos = off + i % C * 8
+  if #s >= pos + 8 then return sub(s, pos + 1, pos + 8) end
+  local bytes = call('GETRANGE', z.key, pos, pos + 7)
+  return #bytes < 8 and NEVER or bytes
+end
+
 local function stamp(z, s, off, C, i)
   local pos = off + i % C * 8
   if #s >= pos + 8 then return (unpack('<d', s, pos + 1)) end
-  local bytes = call('GETRANGE', z.key, pos, pos + 7)
-  if #bytes < 8 then return 0 end
-  return (unpack('<d', bytes, 1))
+  return (unpack('<d', packed(z, s, off, C, i)))
 end
 
 -- Append packed timestamps, from timestamp i on, to the writes.
@@ -25,13 +36,18 @@ local function write(z, off, C, i, stamps)
   end
 end
 
--- Return the last count timestamps before h, in order and packed, each less by.
-local function read(z, off, C, h, count, by)
-  local ring = call('GETRANGE', z.key, off, off + C * 8 - 1)
-  ring = ring .. rep('\0', C * 8 - #ring)
-  local out = {}
-  for x = 1, count do out[x] = pack('<d', unpack('<d', ring, (h - count + x - 1) % C * 8 + 1) - by) end
-  return table.concat(out)
+-- Return the last n timestamps before h, in order and packed.
+local function read(z, off, C, h, n)
+  if n == 0 then return '' end
+  local at = (h - n) % C
+  local first = min(n, C - at)
+  local ring = call('GETRANGE', z.key, off + at * 8, off + (at + first) * 8 - 1)
+  ring = ring .. rep('\0', first * 8 - #ring)
+  if n > first then
+    local behind = call('GETRANGE', z.key, off, off + (n - first) * 8 - 1)
+    ring = ring .. behind .. rep('\0', (n - first) * 8 - #behind)
+  end
+  return ring
 end
 
 -- Return how many of the timestamps from lo to h - 1 are after edge.
@@ -40,46 +56,136 @@ local function count(z, s, off, C, lo, h, edge)
   if stamp(z, s, off, C, lo) > edge then return h - lo end
   local a, b = lo, h - 1
   while b - a > 1 do
-    local m = math.floor((a + b) / 2)
+    local m = floor((a + b) / 2)
     if stamp(z, s, off, C, m) > edge then b = m else a = m end
   end
   return h - b
 end
 
--- Insert the timestamps of a debt among those in the window, in order, as merge in
--- handover.go does. Return the state, when it is as if unused, and the position of
--- the next rule's arguments.
-local function owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
-  local edge = t + excess - W
-  local live = count(z, s, off, C, max(0, h - C), h, edge)
-  local all, m = {}, nil
-  if live > 0 then
-    local kept = read(z, off, C, h, live, excess)
-    for x = 1, #kept, 8 do all[#all + 1] = unpack('<d', kept, x) end
+-- Return the size of a ring for n timestamps, which has C now and C0 at first. Rings
+-- double, or get the length of the limit L if that is enough. A ring that would be above
+-- RING gets the length of the limit, and loses its oldest timestamps.
+local function ring_size(n, C, L, C0)
+  local size = max(C, C0)
+  while size < n and size < RING do size = size * 2 end
+  if size < n or size > L and n <= L then size = max(L, C) end
+  return size
+end
+
+-- Make room for n timestamps, of which the last kept are those before h. Return the new
+-- h, size and offset.
+local function grow(z, off, C, h, L, C0, kept, n)
+  local size = ring_size(n, C, L, C0)
+  if size == C then return h, C, off end
+  if h == C and C > 0 and off + C * 8 == z.tail then
+    z.tail = z.tail + (size - C) * 8 -- the last ring of the value, not yet wrapped, grows in place
+    return h, size, off
   end
-  m, i = unpack('<d', v, i)
-  for _ = 1, m do
-    local at
+  local to = z.tail
+  z.tail = to + size * 8
+  if kept > 0 then write(z, to, size, 0, read(z, off, C, h, kept)) end
+  return kept, size, to
+end
+
+-- Move the timestamps back by excess after a step of the clock, into a new ring that has
+-- room for n more. Return as grow does.
+local function repair(z, off, C, h, L, C0, n, excess)
+  local all = min(h, C, AT_ONCE)
+  local ring, out = read(z, off, C, h, all), {}
+  for x = 1, all do out[x] = pack('<d', unpack('<d', ring, x * 8 - 7) - excess) end
+  local size = ring_size(all + n, all, L, C0)
+  local to = z.tail
+  if size <= C then to, size = off, C else z.tail = to + size * 8 end
+  write(z, to, size, 0, concat(out))
+  return all, size, to
+end
+
+-- Return the quantiles of the last live timestamps, as in sliding_log_handover.go, each
+-- less excess.
+local function quantiles(z, s, off, C, h, live, excess)
+  local out, size = {}, ceil(live / PARTS)
+  for k = 1, PARTS do
+    local first = (k - 1) * size
+    if first >= live then
+      out[k] = NEVER
+    else
+      out[k] = packed(z, s, off, C, h - min(first + size, live))
+      if excess > 0 then out[k] = pack('<d', unpack('<d', out[k]) - excess) end
+    end
+  end
+  return concat(out)
+end
+
+-- Raise the last timestamps of the log to a snapshot {n, quantiles...} at position i of v,
+-- moved by move. Return the log.
+local function raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
+  local n = unpack('<d', v, i)
+  local size, have = max(1, ceil(n / PARTS)), min(h, C)
+  local out, reach, raised, newest, kept = {}, 0, false, last, nil
+  move = move - max(0, unpack('<d', v, i + 8) + move - t - d) -- a step of the clock back
+  for k = 1, PARTS do
+    local from, to = (k - 1) * size, min(k * size, n)
+    local q = unpack('<d', v, i + k * 8) + move
+    if from >= to or q <= t - W then break end
+    -- x becomes the first position from the newest, from which the log is older than q.
+    local x, y = from, to
+    while x < y do
+      local m = floor((x + y) / 2)
+      if m < have and stamp(z, s, off, C, h - 1 - m) >= q then x = m + 1 else y = m end
+    end
+    kept = kept or read(z, off, C, h, min(have, n))
+    out[PARTS - k + 1] = rep(pack('<d', q), to - x) .. sub(kept, #kept - x * 8 + 1, #kept - from * 8)
+    reach, raised = to, raised or x < to
+    if x == 0 then newest = q end
+  end
+  if raised then
+    if reach > have then
+      h, C, off = reach, ring_size(reach, 0, L, C0), z.tail
+      z.tail = off + C * 8
+    else -- zero those that have left the window since the last was written
+      local from = max(reach, count(z, s, off, C, h - have, h, t - W))
+      local over = min(AT_ONCE, count(z, s, off, C, h - have, h, last - d - W) - from)
+      if over > 0 then write(z, off, C, h - from - over, rep('\0', over * 8)) end
+    end
+    write(z, off, C, h - reach, concat(out, '', PARTS - ceil(reach / size) + 1, PARTS))
+  end
+  return h, C, off, newest
+end
+
+-- Insert the timestamps of a debt {count, size of a group, timestamps...} at position i of
+-- v among those in the window, in order, as insert in sliding_log_handover.go does. Return
+-- the log, and the position behind the debt.
+local function insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
+  local live = h > 0 and count(z, s, off, C, max(0, h - C), h, t - W) or 0
+  local some = min(live, NEWEST)
+  local ring, out, total, least, done, n, size = read(z, off, C, h, some), {}, 0, 0, 1, nil, nil
+  if live > some then least = unpack('<d', ring) end
+  n, size, i = unpack('<dd', v, i)
+  while n > 0 do
+    local at, pos = nil, done
     at, i = unpack('<d', v, i)
-    if at > t - W then all[#all + 1] = min(at, t) end
+    if at > t - W then
+      at = min(max(at, least), t)
+      while pos < #ring and unpack('<d', ring, pos) <= at do pos = pos + 8 end
+      out[#out + 1] = sub(ring, done, pos - 1)
+      out[#out + 1] = rep(pack('<d', at), min(size, n))
+      done, total = pos, total + min(size, n)
+    end
+    n = n - size
   end
-  table.sort(all)
-  local n, over = #all, 0
-  if n > C or excess > 0 then -- a new ring, without the timestamps that were not repaired
-    C = max(C, C0)
-    while C < n do C = C * 2 end
-    off = z.tail
-    z.tail = off + C * 8
-  elseif n > live then -- zero those that have left the window since the last was written
-    over = min(count(z, s, off, C, max(0, h - C), h, last - d - W) - live, C - n)
+  if total == 0 then return h, C, off, last, i end
+  out[#out + 1] = sub(ring, done)
+  ring = concat(out)
+  -- Zero those that have left the window since the last was written.
+  local over, old = h > 0 and count(z, s, off, C, max(0, h - C), h, last - d - W) - live or 0, off
+  if live + total > C then h, C, off = grow(z, off, C, h, L, C0, live, live + total) end
+  if off == old and over > 0 and live == some then
+    over = min(over, AT_ONCE, C - live - total)
+    ring = rep('\0', over * 8) .. ring
+    some = some + over
   end
-  h, last = h + n - live, last - excess
-  if n > live or excess > 0 then
-    last = all[n]
-    for x = 1, n do all[x] = pack('<d', all[x]) end
-    write(z, off, C, h - n - over, rep('\0', over * 8) .. table.concat(all))
-  end
-  return pack('<dddd', h, C, off, last), max(0, last + W - t), i
+  write(z, off, C, h - some, ring)
+  return h + total, C, off, unpack('<d', ring, #ring - 7), i
 end
 
 return function(v, i, s, j, t, n, p, _, z)
@@ -87,23 +193,21 @@ return function(v, i, s, j, t, n, p, _, z)
   L, W, C0, d, i = unpack('<dddd', v, i)
   local h, C, off, last = 0, 0, 0, 0
   if s then h, C, off, last = unpack('<dddd', s, j) end
-  local excess = 0
-  if h > 0 and last > t + d then excess = last - t end
-  if p == false then
-    local new, reset
-    new, reset, i = owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
-    return true, new, i, j + 32, reset, excess > 0
+  local lo, excess = max(0, h - C, h - L), 0
+  if h > 0 and last > t + d then
+    lo, excess = max(lo, h - AT_ONCE), last - t
   end
   -- The timestamps in the window are those after edge.
   local edge = t + excess - W
-  local lo = max(0, h - C, h - L)
   local live = count(z, s, off, C, lo, h, edge)
-  local leaves = 0
-  local place = h - L + n - 1
-  if n >= 1 and n <= L and place >= lo and place < h then
-    leaves = stamp(z, s, off, C, place) + W - excess
+  local view
+  if s then
+    local leaves, place = 0, h - L + n - 1
+    if n >= 1 and n <= L and place >= lo and place < h then
+      leaves = stamp(z, s, off, C, place) + W - excess
+    end
+    view = pack('<dddd', L - live, leaves, last - excess, h > 0 and 1 or 0) .. quantiles(z, s, off, C, h, live, excess)
   end
-  local view = pack('<dddd', L - live, leaves, last - excess, h > 0 and 1 or 0)
   local ok = true
   if not p then
     n = min(n, L)
@@ -113,28 +217,15 @@ return function(v, i, s, j, t, n, p, _, z)
   if not ok then n = 0 end
   local new, reset
   if ok or excess > 0 then
-    if excess > 0 then
-      local all = min(h, C)
-      write(z, off, C, h - all, read(z, off, C, h, all, excess))
-      last = last - excess
-    end
     -- The ring has room for every timestamp in the window, including those above the
     -- limit: debts, and charges under another limit.
     local over = h + n - 1 - C
-    if n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
+    if excess > 0 then
+      last = last - excess
+      h, C, off = repair(z, off, C, h, L, C0, n, excess)
+    elseif n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
       local kept = count(z, s, off, C, max(0, h - C), h, edge)
-      local size = max(C, C0)
-      while size < kept + n do size = size * 2 end
-      if size > L and kept + n <= L then size = L end
-      if h == C and C > 0 and off + C * 8 == z.tail then
-        z.tail = z.tail + (size - C) * 8 -- the last ring of the value, not yet wrapped, grows in place
-        C = size
-      elseif size > C then
-        local to = z.tail
-        z.tail = to + size * 8
-        if kept > 0 then write(z, to, size, h - kept, read(z, off, C, h, kept, excess)) end
-        off, C = to, size
-      end
+      h, C, off = grow(z, off, C, h, L, C0, kept, kept + n)
     end
     if n > 0 then
       last = max(p and t or t + d, last)
@@ -144,4 +235,16 @@ return function(v, i, s, j, t, n, p, _, z)
     new, reset = pack('<dddd', h, C, off, last), max(0, last + W - t)
   end
   return ok, new, i, j + 32, reset, excess > 0, nil, view
+end, function(_, v, a, s, j, t, i, move, z)
+  local L, W, C0, d
+  L, W, C0, d, a = unpack('<dddd', v, a)
+  local h, C, off, last = 0, 0, 0, 0
+  if s then h, C, off, last = unpack('<dddd', s, j) end
+  if move then
+    h, C, off, last = raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
+    i = i + 8 + PARTS * 8
+  else
+    h, C, off, last, i = insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
+  end
+  return pack('<dddd', h, C, off, last), i, a, j + 32, h > 0 and max(0, last + W - t) or 0
 end

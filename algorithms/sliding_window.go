@@ -133,15 +133,19 @@ func (w *slidingWindow) Judge(s State, now, cost, held int64) Verdict {
 
 func (w *slidingWindow) add(s State, now, cost int64) {
 	j := now / w.width
-	age := j - s[0]
-	if age > 0 {
+	w.roll(s, j)
+	s[1+s[0]-j] += cost
+}
+
+// roll makes part j the newest one, unless a later one is.
+func (w *slidingWindow) roll(s State, j int64) {
+	if age := j - s[0]; age > 0 {
 		c := s[1:]
 		kept := max(0, int64(len(c))-age)
 		copy(c[int64(len(c))-kept:], c[:kept])
 		clear(c[:int64(len(c))-kept])
-		s[0], age = j, 0
+		s[0] = j
 	}
-	s[1-age] += cost
 }
 
 func (w *slidingWindow) Charge(s State, now, cost, _ int64) { w.add(s, now, cost) }

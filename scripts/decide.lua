@@ -28,7 +28,8 @@ if t > unpack('<d', ARGV[1], 9) then return ARGV[1] .. pack('<d', -t) end
 local function load(code)
   if code == 1 then -- fixed_window
     return (function()
-      -- The decision function of fixed_window: see fixed_window.go.
+      -- The decision function of fixed_window, and the function for its handover: see
+      -- fixed_window.go.
       local unpack, pack = struct.unpack, struct.pack
 
       return function(v, i, s, j, t, n, p)
@@ -43,31 +44,46 @@ local function load(code)
           if t >= S + W then u = 0 end
         end
         local ok = true
-        if p == false then
-          local from
-          from, n, i = unpack('<dd', v, i)
-          start = math.min(from, start)
-          if start + W > t then n = math.min(n, math.max(0, L - u)) else n = 0 end
-        elseif not p then
+        if not p then
           n = math.min(n, math.max(0, 2 * L - u))
         else
           ok = u + n + p <= L
         end
         if not ok then n = 0 end
         local new, reset
-        if p == false and n == 0 and not stepped then
-          new, reset = s and '' or string.rep('\0', 16), math.max(0, S + W - t)
-        elseif ok or stepped then
+        if ok or stepped then
           if u == 0 then S = start end
           new, reset = pack('<dd', S, u + n), S + W - t
         end
         return ok, new, i, j + 16, reset, stepped
+      end, function(decide, v, a, s, j, t, i, move)
+        local L, W, align, behind = unpack('<ddd', v, a)
+        -- Return the state at position j of s if its window is open.
+        local function open(s, j)
+          local _, state = decide(v, a, s, j, t, 0, nil)
+          return unpack('<dd', state)
+        end
+        local S, u = open(s, j)
+        local start, more = unpack('<dd', v, i)
+        if move then
+          start = start + move
+          if align == 1 then start = start - start % W end
+          start, more = open(pack('<dd', start, more), 1)
+          if u > 0 then start, more = math.min(S, start), more > 0 and math.max(u, more) or 0 end
+        else
+          start = math.min(start, align == 1 and t - t % W or t)
+          more = start + W > t and math.min(more, math.max(0, L - u)) or 0
+          if more > 0 and u > 0 then start, more = S, u + more end
+        end
+        if more == 0 then return s and string.sub(s, j, j + 15) or string.rep('\0', 16), i + 16, behind, j + 16, u > 0 and S + W - t or 0 end
+        return pack('<dd', start, more), i + 16, behind, j + 16, start + W - t
       end
     end)()
   end
   if code == 2 then -- meter
     return (function()
-      -- The decision function of gcra, token_bucket and leaky_bucket: see meter.go.
+      -- The decision function of gcra, token_bucket and leaky_bucket, and the function for
+      -- their handover: see meter.go.
       local unpack, pack = struct.unpack, struct.pack
 
       return function(v, i, s, j, now, n, p, turn)
@@ -108,11 +124,7 @@ local function load(code)
           end
         end
         local ok, delay = true, nil
-        if p == false then
-          local owed
-          owed, i = unpack('<d', v, i)
-          D = math.max(D, math.min(D + math.min(owed, cap / w) * w, cap))
-        elseif not p then
+        if not p then
           D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))
         elseif M >= 0 then
           ok = D + n * w <= cap and D <= M * l
@@ -139,25 +151,62 @@ local function load(code)
           end
         end
         return ok, new, i, j + 32, reset, stepped, delay
+      end, function(decide, v, a, s, j, now, i, move)
+        local _, l, _, cap, _, step = unpack('<dddddd', v, a)
+        local t = step > 0 and now - now % step or now
+        -- Return the state at position j of s as this rule writes it, and its level.
+        local function written(s, j)
+          local _, state = decide(v, a, s, j, now, 0, nil)
+          local at, f = unpack('<dd', state)
+          return state, (at - t) * l + f
+        end
+        local state, D = written(s, j)
+        local new = s and string.sub(s, j, j + 31) or string.rep('\0', 32)
+        if move then
+          local at, rest = unpack('<dc24', v, i)
+          local told, level = written(pack('<d', at + move) .. rest, 1)
+          if level > D then new = told end
+          i = i + 32
+        else
+          local owed = unpack('<d', v, i)
+          if owed > 0 then
+            D = math.max(D, math.min(D + math.min(owed, cap), cap))
+            new = pack('<dd', t + (D - D % l) / l, D % l) .. string.sub(state, 17)
+          end
+          i = i + 8
+        end
+        local _, _, behind, _, reset = decide(v, a, new, 1, now, 0, nil)
+        return new, i, behind, j + 32, reset
       end
     end)()
   end
   if code == 3 then -- sliding_log
     return (function()
-      -- The decision function of sliding_log: see sliding_log.go. The state is {count,
-      -- size, offset, last}. The timestamps are in a ring of that size at that offset of
-      -- the value, and are read and written one by one, in place.
+      -- The decision function of sliding_log, and the function for its handover: see
+      -- sliding_log.go. The state is {count, size, offset, last}. The timestamps are in a ring
+      -- of that size at that offset of the value, and are read and written in place.
       local unpack, pack, sub, rep, call = struct.unpack, struct.pack, string.sub, string.rep, redis.call
-      local max, min = math.max, math.min
+      local max, min, floor, ceil, concat = math.max, math.min, math.floor, math.ceil, table.concat
 
-      -- Return timestamp i of the ring of size C at off. After the ring has grown, its
-      -- end may not have been written yet: that counts as written long ago.
+      -- AT_ONCE bounds the timestamps of a repair, RING the size up to which rings double and
+      -- are copied, NEWEST those among which a debt is inserted, PARTS is the number of
+      -- quantiles.
+      local AT_ONCE, RING, NEWEST, PARTS = 4096, 8192, 1024, 8
+      local NEVER = rep('\0', 8)
+
+      -- Return timestamp i of the ring of size C at off, packed. After the ring has grown,
+      -- its end may not have been written yet: that counts as written long ago.
+      local function packed(z, s, off, C, i)
+        local pos = off + i % C * 8
+        if #s >= pos + 8 then return sub(s, pos + 1, pos + 8) end
+        local bytes = call('GETRANGE', z.key, pos, pos + 7)
+        return #bytes < 8 and NEVER or bytes
+      end
+
       local function stamp(z, s, off, C, i)
         local pos = off + i % C * 8
         if #s >= pos + 8 then return (unpack('<d', s, pos + 1)) end
-        local bytes = call('GETRANGE', z.key, pos, pos + 7)
-        if #bytes < 8 then return 0 end
-        return (unpack('<d', bytes, 1))
+        return (unpack('<d', packed(z, s, off, C, i)))
       end
 
       -- Append packed timestamps, from timestamp i on, to the writes.
@@ -171,13 +220,18 @@ local function load(code)
         end
       end
 
-      -- Return the last count timestamps before h, in order and packed, each less by.
-      local function read(z, off, C, h, count, by)
-        local ring = call('GETRANGE', z.key, off, off + C * 8 - 1)
-        ring = ring .. rep('\0', C * 8 - #ring)
-        local out = {}
-        for x = 1, count do out[x] = pack('<d', unpack('<d', ring, (h - count + x - 1) % C * 8 + 1) - by) end
-        return table.concat(out)
+      -- Return the last n timestamps before h, in order and packed.
+      local function read(z, off, C, h, n)
+        if n == 0 then return '' end
+        local at = (h - n) % C
+        local first = min(n, C - at)
+        local ring = call('GETRANGE', z.key, off + at * 8, off + (at + first) * 8 - 1)
+        ring = ring .. rep('\0', first * 8 - #ring)
+        if n > first then
+          local behind = call('GETRANGE', z.key, off, off + (n - first) * 8 - 1)
+          ring = ring .. behind .. rep('\0', (n - first) * 8 - #behind)
+        end
+        return ring
       end
 
       -- Return how many of the timestamps from lo to h - 1 are after edge.
@@ -186,46 +240,136 @@ local function load(code)
         if stamp(z, s, off, C, lo) > edge then return h - lo end
         local a, b = lo, h - 1
         while b - a > 1 do
-          local m = math.floor((a + b) / 2)
+          local m = floor((a + b) / 2)
           if stamp(z, s, off, C, m) > edge then b = m else a = m end
         end
         return h - b
       end
 
-      -- Insert the timestamps of a debt among those in the window, in order, as merge in
-      -- handover.go does. Return the state, when it is as if unused, and the position of
-      -- the next rule's arguments.
-      local function owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
-        local edge = t + excess - W
-        local live = count(z, s, off, C, max(0, h - C), h, edge)
-        local all, m = {}, nil
-        if live > 0 then
-          local kept = read(z, off, C, h, live, excess)
-          for x = 1, #kept, 8 do all[#all + 1] = unpack('<d', kept, x) end
+      -- Return the size of a ring for n timestamps, which has C now and C0 at first. Rings
+      -- double, or get the length of the limit L if that is enough. A ring that would be above
+      -- RING gets the length of the limit, and loses its oldest timestamps.
+      local function ring_size(n, C, L, C0)
+        local size = max(C, C0)
+        while size < n and size < RING do size = size * 2 end
+        if size < n or size > L and n <= L then size = max(L, C) end
+        return size
+      end
+
+      -- Make room for n timestamps, of which the last kept are those before h. Return the new
+      -- h, size and offset.
+      local function grow(z, off, C, h, L, C0, kept, n)
+        local size = ring_size(n, C, L, C0)
+        if size == C then return h, C, off end
+        if h == C and C > 0 and off + C * 8 == z.tail then
+          z.tail = z.tail + (size - C) * 8 -- the last ring of the value, not yet wrapped, grows in place
+          return h, size, off
         end
-        m, i = unpack('<d', v, i)
-        for _ = 1, m do
-          local at
+        local to = z.tail
+        z.tail = to + size * 8
+        if kept > 0 then write(z, to, size, 0, read(z, off, C, h, kept)) end
+        return kept, size, to
+      end
+
+      -- Move the timestamps back by excess after a step of the clock, into a new ring that has
+      -- room for n more. Return as grow does.
+      local function repair(z, off, C, h, L, C0, n, excess)
+        local all = min(h, C, AT_ONCE)
+        local ring, out = read(z, off, C, h, all), {}
+        for x = 1, all do out[x] = pack('<d', unpack('<d', ring, x * 8 - 7) - excess) end
+        local size = ring_size(all + n, all, L, C0)
+        local to = z.tail
+        if size <= C then to, size = off, C else z.tail = to + size * 8 end
+        write(z, to, size, 0, concat(out))
+        return all, size, to
+      end
+
+      -- Return the quantiles of the last live timestamps, as in sliding_log_handover.go, each
+      -- less excess.
+      local function quantiles(z, s, off, C, h, live, excess)
+        local out, size = {}, ceil(live / PARTS)
+        for k = 1, PARTS do
+          local first = (k - 1) * size
+          if first >= live then
+            out[k] = NEVER
+          else
+            out[k] = packed(z, s, off, C, h - min(first + size, live))
+            if excess > 0 then out[k] = pack('<d', unpack('<d', out[k]) - excess) end
+          end
+        end
+        return concat(out)
+      end
+
+      -- Raise the last timestamps of the log to a snapshot {n, quantiles...} at position i of v,
+      -- moved by move. Return the log.
+      local function raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
+        local n = unpack('<d', v, i)
+        local size, have = max(1, ceil(n / PARTS)), min(h, C)
+        local out, reach, raised, newest, kept = {}, 0, false, last, nil
+        move = move - max(0, unpack('<d', v, i + 8) + move - t - d) -- a step of the clock back
+        for k = 1, PARTS do
+          local from, to = (k - 1) * size, min(k * size, n)
+          local q = unpack('<d', v, i + k * 8) + move
+          if from >= to or q <= t - W then break end
+          -- x becomes the first position from the newest, from which the log is older than q.
+          local x, y = from, to
+          while x < y do
+            local m = floor((x + y) / 2)
+            if m < have and stamp(z, s, off, C, h - 1 - m) >= q then x = m + 1 else y = m end
+          end
+          kept = kept or read(z, off, C, h, min(have, n))
+          out[PARTS - k + 1] = rep(pack('<d', q), to - x) .. sub(kept, #kept - x * 8 + 1, #kept - from * 8)
+          reach, raised = to, raised or x < to
+          if x == 0 then newest = q end
+        end
+        if raised then
+          if reach > have then
+            h, C, off = reach, ring_size(reach, 0, L, C0), z.tail
+            z.tail = off + C * 8
+          else -- zero those that have left the window since the last was written
+            local from = max(reach, count(z, s, off, C, h - have, h, t - W))
+            local over = min(AT_ONCE, count(z, s, off, C, h - have, h, last - d - W) - from)
+            if over > 0 then write(z, off, C, h - from - over, rep('\0', over * 8)) end
+          end
+          write(z, off, C, h - reach, concat(out, '', PARTS - ceil(reach / size) + 1, PARTS))
+        end
+        return h, C, off, newest
+      end
+
+      -- Insert the timestamps of a debt {count, size of a group, timestamps...} at position i of
+      -- v among those in the window, in order, as insert in sliding_log_handover.go does. Return
+      -- the log, and the position behind the debt.
+      local function insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
+        local live = h > 0 and count(z, s, off, C, max(0, h - C), h, t - W) or 0
+        local some = min(live, NEWEST)
+        local ring, out, total, least, done, n, size = read(z, off, C, h, some), {}, 0, 0, 1, nil, nil
+        if live > some then least = unpack('<d', ring) end
+        n, size, i = unpack('<dd', v, i)
+        while n > 0 do
+          local at, pos = nil, done
           at, i = unpack('<d', v, i)
-          if at > t - W then all[#all + 1] = min(at, t) end
+          if at > t - W then
+            at = min(max(at, least), t)
+            while pos < #ring and unpack('<d', ring, pos) <= at do pos = pos + 8 end
+            out[#out + 1] = sub(ring, done, pos - 1)
+            out[#out + 1] = rep(pack('<d', at), min(size, n))
+            done, total = pos, total + min(size, n)
+          end
+          n = n - size
         end
-        table.sort(all)
-        local n, over = #all, 0
-        if n > C or excess > 0 then -- a new ring, without the timestamps that were not repaired
-          C = max(C, C0)
-          while C < n do C = C * 2 end
-          off = z.tail
-          z.tail = off + C * 8
-        elseif n > live then -- zero those that have left the window since the last was written
-          over = min(count(z, s, off, C, max(0, h - C), h, last - d - W) - live, C - n)
+        if total == 0 then return h, C, off, last, i end
+        out[#out + 1] = sub(ring, done)
+        ring = concat(out)
+        -- Zero those that have left the window since the last was written.
+        local over, old = h > 0 and count(z, s, off, C, max(0, h - C), h, last - d - W) - live or 0, off
+        if live + total > C then h, C, off = grow(z, off, C, h, L, C0, live, live + total) end
+        if off == old and over > 0 and live == some then
+          over = min(over, AT_ONCE, C - live - total)
+          ring = rep('\0', over * 8) .. ring
+          some = some + over
         end
-        h, last = h + n - live, last - excess
-        if n > live or excess > 0 then
-          last = all[n]
-          for x = 1, n do all[x] = pack('<d', all[x]) end
-          write(z, off, C, h - n - over, rep('\0', over * 8) .. table.concat(all))
-        end
-        return pack('<dddd', h, C, off, last), max(0, last + W - t), i
+        write(z, off, C, h - some, ring)
+        return h + total, C, off, unpack('<d', ring, #ring - 7), i
       end
 
       return function(v, i, s, j, t, n, p, _, z)
@@ -233,23 +377,21 @@ local function load(code)
         L, W, C0, d, i = unpack('<dddd', v, i)
         local h, C, off, last = 0, 0, 0, 0
         if s then h, C, off, last = unpack('<dddd', s, j) end
-        local excess = 0
-        if h > 0 and last > t + d then excess = last - t end
-        if p == false then
-          local new, reset
-          new, reset, i = owe(z, v, i, s, t, L, W, C0, d, h, C, off, last, excess)
-          return true, new, i, j + 32, reset, excess > 0
+        local lo, excess = max(0, h - C, h - L), 0
+        if h > 0 and last > t + d then
+          lo, excess = max(lo, h - AT_ONCE), last - t
         end
         -- The timestamps in the window are those after edge.
         local edge = t + excess - W
-        local lo = max(0, h - C, h - L)
         local live = count(z, s, off, C, lo, h, edge)
-        local leaves = 0
-        local place = h - L + n - 1
-        if n >= 1 and n <= L and place >= lo and place < h then
-          leaves = stamp(z, s, off, C, place) + W - excess
+        local view
+        if s then
+          local leaves, place = 0, h - L + n - 1
+          if n >= 1 and n <= L and place >= lo and place < h then
+            leaves = stamp(z, s, off, C, place) + W - excess
+          end
+          view = pack('<dddd', L - live, leaves, last - excess, h > 0 and 1 or 0) .. quantiles(z, s, off, C, h, live, excess)
         end
-        local view = pack('<dddd', L - live, leaves, last - excess, h > 0 and 1 or 0)
         local ok = true
         if not p then
           n = min(n, L)
@@ -259,28 +401,15 @@ local function load(code)
         if not ok then n = 0 end
         local new, reset
         if ok or excess > 0 then
-          if excess > 0 then
-            local all = min(h, C)
-            write(z, off, C, h - all, read(z, off, C, h, all, excess))
-            last = last - excess
-          end
           -- The ring has room for every timestamp in the window, including those above the
           -- limit: debts, and charges under another limit.
           local over = h + n - 1 - C
-          if n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
+          if excess > 0 then
+            last = last - excess
+            h, C, off = repair(z, off, C, h, L, C0, n, excess)
+          elseif n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
             local kept = count(z, s, off, C, max(0, h - C), h, edge)
-            local size = max(C, C0)
-            while size < kept + n do size = size * 2 end
-            if size > L and kept + n <= L then size = L end
-            if h == C and C > 0 and off + C * 8 == z.tail then
-              z.tail = z.tail + (size - C) * 8 -- the last ring of the value, not yet wrapped, grows in place
-              C = size
-            elseif size > C then
-              local to = z.tail
-              z.tail = to + size * 8
-              if kept > 0 then write(z, to, size, h - kept, read(z, off, C, h, kept, excess)) end
-              off, C = to, size
-            end
+            h, C, off = grow(z, off, C, h, L, C0, kept, kept + n)
           end
           if n > 0 then
             last = max(p and t or t + d, last)
@@ -290,13 +419,25 @@ local function load(code)
           new, reset = pack('<dddd', h, C, off, last), max(0, last + W - t)
         end
         return ok, new, i, j + 32, reset, excess > 0, nil, view
+      end, function(_, v, a, s, j, t, i, move, z)
+        local L, W, C0, d
+        L, W, C0, d, a = unpack('<dddd', v, a)
+        local h, C, off, last = 0, 0, 0, 0
+        if s then h, C, off, last = unpack('<dddd', s, j) end
+        if move then
+          h, C, off, last = raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
+          i = i + 8 + PARTS * 8
+        else
+          h, C, off, last, i = insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
+        end
+        return pack('<dddd', h, C, off, last), i, a, j + 32, h > 0 and max(0, last + W - t) or 0
       end
     end)()
   end
   if code == 4 then -- sliding_window
     return (function()
-      -- The decision function of sliding_window: see sliding_window.go. The state is
-      -- {index of the newest part, counters...}, the newest first.
+      -- The decision function of sliding_window, and the function for its handover: see
+      -- sliding_window.go. The state is {index of the newest part, counters...}, the newest first.
       local unpack, pack = struct.unpack, struct.pack
 
       return function(v, i, s, j, t, n, p)
@@ -313,60 +454,76 @@ local function load(code)
           for x = 2, k + 2 - at + newest do u = u + c[x] end
         end
         local ok, new, reset = true, nil, nil
-        if p == false then
-          -- Charge the counters of a debt by their age. The state has last + 1 counters,
-          -- of which k + 1 are in the window.
-          local top, last = math.max(at, newest), words - 2
-          local age, owed, counters, from = top - newest, {}, {}, nil
-          from, i = unpack('<d', v, i)
-          for x = 0, last do
-            counters[x] = c and x >= age and c[2 + x - age] or 0
-            owed[x], i = unpack('<d', v, i)
-          end
-          for x = 0, last do
-            local y = math.max(0, top - from + x)
-            local add = math.min(owed[x], math.max(0, 2 * L - u))
-            if add > 0 and y <= last then
-              counters[y], u = counters[y] + add, u + add
-            end
-          end
-          new, reset = pack('<d', top), 0
-          for x = 0, last do
-            new = new .. pack('<d', counters[x])
-            if reset == 0 and counters[x] > 0 then reset = math.max(0, (top - x + k + 1) * b - t) end
-          end
+        if not p then
+          n, at = math.min(n, math.max(0, 2 * L - u)), ahead
         else
-          if not p then
-            n, at = math.min(n, math.max(0, 2 * L - u)), ahead
-          else
-            ok = u + n + p <= L
-          end
-          if not ok then n = 0 end
-          local age = ok and at - newest or 0
-          if not ok and not stepped then
-            new = nil
-          elseif not c or age > words - 2 then
-            new = pack('<dd', at, n) .. string.rep('\0', size - 16)
-          elseif age == 0 then
-            new = pack('<dd', newest, c[2] + n)
-          elseif age < 0 then -- the newest part was charged in advance
-            new = pack('<ddd', newest, c[2], c[3] + n)
-          else
-            new = pack('<dd', at, n) .. string.rep('\0', (age - 1) * 8) .. string.sub(s, j + 8, j + size - 1 - age * 8)
-          end
-          if new and n > 0 and (not c or age >= 0 or c[2] == 0) then
-            reset = (at + k + 1) * b - t
-          elseif new then
-            reset = 0
-            for x = 2, c and words or 0 do
-              if c[x] > 0 then
-                reset = (newest - x + 2 + k + 1) * b - t
-                break
-              end
+          ok = u + n + p <= L
+        end
+        if not ok then n = 0 end
+        local age = ok and at - newest or 0
+        if not ok and not stepped then
+          new = nil
+        elseif not c or age > words - 2 then
+          new = pack('<dd', at, n) .. string.rep('\0', size - 16)
+        elseif age == 0 then
+          new = pack('<dd', newest, c[2] + n)
+        elseif age < 0 then -- the newest part was charged in advance
+          new = pack('<ddd', newest, c[2], c[3] + n)
+        else
+          new = pack('<dd', at, n) .. string.rep('\0', (age - 1) * 8) .. string.sub(s, j + 8, j + size - 1 - age * 8)
+        end
+        if new and n > 0 and (not c or age >= 0 or c[2] == 0) then
+          reset = (at + k + 1) * b - t
+        elseif new then
+          reset = 0
+          for x = 2, c and words or 0 do
+            if c[x] > 0 then
+              reset = (newest - x + 2 + k + 1) * b - t
+              break
             end
           end
         end
         return ok, new, i, j + size, reset, stepped
+      end, function(decide, v, a, s, j, t, i, move)
+        local L, k, b, d, behind = unpack('<dddd', v, a)
+        local words = d > 0 and k + 3 or k + 2
+        local size, form = words * 8, '<' .. string.rep('d', words)
+        -- Return the counters at position j of s, from the part in which a lease ends on.
+        local function counters(s, j)
+          local _, state = decide(v, a, s, j, t, 0, nil)
+          if #state < size then state = state .. string.sub(s, j + #state, j + size - 1) end
+          return { unpack(form, state) }
+        end
+        local c, changed = counters(s, j), false
+        if move then
+          local newest, rest = unpack('<dc' .. size - 8, v, i)
+          local told = counters(pack('<d', newest + (move - move % b) / b) .. rest, 1)
+          local mine, others, sum = 0, 0, 0
+          for x = 2, words do
+            mine, others = mine + c[x], others + told[x]
+            changed = changed or others > mine
+            local most = math.max(mine, others)
+            c[x], sum = most - sum, most
+          end
+        else
+          -- Charge the counters of a debt by their age.
+          local owed, u = { unpack(form, v, i) }, 0
+          for x = 2, k + 2 - (t - t % b) / b + c[1] do u = u + c[x] end
+          for x = 2, words do
+            local y = 2 + math.max(0, c[1] - owed[1] + x - 2)
+            local add = math.min(owed[x], math.max(0, 2 * L - u))
+            if add > 0 and y <= words then
+              c[y], u, changed = c[y] + add, u + add, true
+            end
+          end
+        end
+        local state, reset = '', 0
+        for x = 1, words do
+          state = state .. pack('<d', c[x])
+          if reset == 0 and x > 1 and c[x] > 0 then reset = math.max(0, (c[1] - x + 2 + k + 1) * b - t) end
+        end
+        if not changed then state = s and string.sub(s, j, j + size - 1) or string.rep('\0', size) end
+        return state, i + size, behind, j + size, reset
       end
     end)()
   end
@@ -385,8 +542,8 @@ local CHECK = 6
 -- functions that load has created, by their codes.
 local args, a, k, m, out, rest, functions = #ARGV, 2, 1, 1, nil, nil, nil
 while a <= args do
-  local v = ARGV[a] -- the empty entries behind it repeat it
-  local op, keys, rules, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBxxBdI4I4B' or '<BB', v)
+  local v, again = ARGV[a], '' -- the entries of up to one byte behind it repeat it
+  local op, keys, rules, marks, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBBxBdI4I4B' or '<BB', v)
   -- The arguments of the rule and the position behind them. Those of a single rule
   -- are unpacked once for all entries that are the same.
   local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
@@ -417,7 +574,10 @@ while a <= args do
       else
         exp = unpack('<d', s)
       end
-      if s ~= false then
+      if s == nil and (again == '' and marks > 1 or again == '+') then
+        flags = '\64' -- forgotten: the instance has a snapshot of the key
+        if args == 2 then return ARGV[1] .. pack('<d', t) .. flags end
+      elseif s ~= false then
         -- Decide the rules. The variables rule_* are the results of one rule, as a
         -- decision function returns them; behind the loop, those of all rules.
         local rule_ok, rule_state, rule_i, rule_j, rule_reset, rule_stepped, rule_delay, rule_view
@@ -426,7 +586,8 @@ while a <= args do
         while true do
           local from = rule_j
           if code == 1 then -- fixed_window
-            -- The decision function of fixed_window: see fixed_window.go.
+            -- The decision function of fixed_window, and the function for its handover: see
+            -- fixed_window.go.
             local i, j, n, p = rule_i, rule_j, n, 0
             if not a1 then a1, a2, a3, behind = unpack('<ddd', v, i) end
             local L, W, align, i = a1, a2, a3, behind
@@ -440,21 +601,14 @@ while a <= args do
               if t >= S + W then u = 0 end
             end
             local ok = true
-            if p == false then
-              local from
-              from, n, i = unpack('<dd', v, i)
-              start = math.min(from, start)
-              if start + W > t then n = math.min(n, math.max(0, L - u)) else n = 0 end
-            elseif not p then
+            if not p then
               n = math.min(n, math.max(0, 2 * L - u))
             else
               ok = u + n + p <= L
             end
             if not ok then n = 0 end
             local new, reset
-            if p == false and n == 0 and not stepped then
-              new, reset = s and '' or string.rep('\0', 16), math.max(0, S + W - t)
-            elseif ok or stepped then
+            if ok or stepped then
               if u == 0 then S = start end
               new, reset = pack('<dd', S, u + n), S + W - t
             end
@@ -465,7 +619,8 @@ while a <= args do
             rule_reset = reset
             rule_stepped = stepped
           elseif code == 2 then -- meter
-            -- The decision function of gcra, token_bucket and leaky_bucket: see meter.go.
+            -- The decision function of gcra, token_bucket and leaky_bucket, and the function for
+            -- their handover: see meter.go.
             local i, j, now, n, p, turn = rule_i, rule_j, t, n, 0, nil
             if not a1 then a1, a2, a3, a4, a5, a6, a7, a8, a9, behind = unpack('<ddddddddd', v, i) end
             local L, l, w, cap, W, step, M, most, debt, i = a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
@@ -505,11 +660,7 @@ while a <= args do
               end
             end
             local ok, delay = true, nil
-            if p == false then
-              local owed
-              owed, i = unpack('<d', v, i)
-              D = math.max(D, math.min(D + math.min(owed, cap / w) * w, cap))
-            elseif not p then
+            if not p then
               D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))
             elseif M >= 0 then
               ok = D + n * w <= cap and D <= M * l
@@ -543,8 +694,8 @@ while a <= args do
             rule_stepped = stepped
             rule_delay = delay
           elseif code == 4 then -- sliding_window
-            -- The decision function of sliding_window: see sliding_window.go. The state is
-            -- {index of the newest part, counters...}, the newest first.
+            -- The decision function of sliding_window, and the function for its handover: see
+            -- sliding_window.go. The state is {index of the newest part, counters...}, the newest first.
             local i, j, n, p = rule_i, rule_j, n, 0
             if not a1 then a1, a2, a3, a4, behind = unpack('<dddd', v, i) end
             local L, k, b, d, i = a1, a2, a3, a4, behind
@@ -560,56 +711,32 @@ while a <= args do
               for x = 2, k + 2 - at + newest do u = u + c[x] end
             end
             local ok, new, reset = true, nil, nil
-            if p == false then
-              -- Charge the counters of a debt by their age. The state has last + 1 counters,
-              -- of which k + 1 are in the window.
-              local top, last = math.max(at, newest), words - 2
-              local age, owed, counters, from = top - newest, {}, {}, nil
-              from, i = unpack('<d', v, i)
-              for x = 0, last do
-                counters[x] = c and x >= age and c[2 + x - age] or 0
-                owed[x], i = unpack('<d', v, i)
-              end
-              for x = 0, last do
-                local y = math.max(0, top - from + x)
-                local add = math.min(owed[x], math.max(0, 2 * L - u))
-                if add > 0 and y <= last then
-                  counters[y], u = counters[y] + add, u + add
-                end
-              end
-              new, reset = pack('<d', top), 0
-              for x = 0, last do
-                new = new .. pack('<d', counters[x])
-                if reset == 0 and counters[x] > 0 then reset = math.max(0, (top - x + k + 1) * b - t) end
-              end
+            if not p then
+              n, at = math.min(n, math.max(0, 2 * L - u)), ahead
             else
-              if not p then
-                n, at = math.min(n, math.max(0, 2 * L - u)), ahead
-              else
-                ok = u + n + p <= L
-              end
-              if not ok then n = 0 end
-              local age = ok and at - newest or 0
-              if not ok and not stepped then
-                new = nil
-              elseif not c or age > words - 2 then
-                new = pack('<dd', at, n) .. string.rep('\0', size - 16)
-              elseif age == 0 then
-                new = pack('<dd', newest, c[2] + n)
-              elseif age < 0 then -- the newest part was charged in advance
-                new = pack('<ddd', newest, c[2], c[3] + n)
-              else
-                new = pack('<dd', at, n) .. string.rep('\0', (age - 1) * 8) .. string.sub(s, j + 8, j + size - 1 - age * 8)
-              end
-              if new and n > 0 and (not c or age >= 0 or c[2] == 0) then
-                reset = (at + k + 1) * b - t
-              elseif new then
-                reset = 0
-                for x = 2, c and words or 0 do
-                  if c[x] > 0 then
-                    reset = (newest - x + 2 + k + 1) * b - t
-                    break
-                  end
+              ok = u + n + p <= L
+            end
+            if not ok then n = 0 end
+            local age = ok and at - newest or 0
+            if not ok and not stepped then
+              new = nil
+            elseif not c or age > words - 2 then
+              new = pack('<dd', at, n) .. string.rep('\0', size - 16)
+            elseif age == 0 then
+              new = pack('<dd', newest, c[2] + n)
+            elseif age < 0 then -- the newest part was charged in advance
+              new = pack('<ddd', newest, c[2], c[3] + n)
+            else
+              new = pack('<dd', at, n) .. string.rep('\0', (age - 1) * 8) .. string.sub(s, j + 8, j + size - 1 - age * 8)
+            end
+            if new and n > 0 and (not c or age >= 0 or c[2] == 0) then
+              reset = (at + k + 1) * b - t
+            elseif new then
+              reset = 0
+              for x = 2, c and words or 0 do
+                if c[x] > 0 then
+                  reset = (newest - x + 2 + k + 1) * b - t
+                  break
                 end
               end
             end
@@ -706,7 +833,8 @@ while a <= args do
       rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = v, k, m
     end
     a, k = a + 1, k + keys
-  until ARGV[a] ~= ''
+    again = ARGV[a]
+  until again ~= '' and again ~= '+' and again ~= '-'
 end
 if not rest then return table.concat(out) end
 
@@ -859,7 +987,9 @@ end
 -- z.at.
 local function zone_read(v, i, k)
   local z, logs, size, prefix, s = {}, nil, nil, nil, nil
-  z.rules, z.shadow, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
+  local marks
+  z.rules, marks, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
+  z.shadow, z.known = marks % 2 == 1, marks > 1
   z.key, k = KEYS[k], k + 1
   s, z.exp, z.log = read(z.key, logs, size, prefix)
   if s == false then
@@ -888,7 +1018,7 @@ local function zone_decide(z, v, n, p, turn)
     local code = byte(v, i)
     functions[code] = functions[code] or load(code)
     local ok, state, i2, j2, reset, stepped, delay, view = functions[code](v, i + 1, s, j, t, n, p, turn, log)
-    if n == 0 and not stepped then state = '' end
+    if n == 0 and not stepped then state = s and '' end
     if state and #state < j2 - j then state = state .. sub(s, j + #state, j2 - 1) end
     new[r] = state
     views = views .. (s and view or '')
@@ -952,6 +1082,7 @@ end
 
 local function zone_reply(z)
   local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
+    + (z.known and not z.s and 64 or 0)
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
   local leased = z.want and pack('<d', z.leased or 0) or ''
   return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held .. leased
@@ -959,10 +1090,11 @@ end
 
 -- Decide all zones of an entry at one instant. Zones that are not shadows are
 -- charged only if all of them admit; then each shadow that admits is charged. With
--- peek, nothing is charged. With lease, each zone is followed by the lease wanted.
+-- peek, nothing is charged, nor if a key is missing that the instance has a snapshot of.
+-- With lease, each zone is followed by the lease wanted.
 local function decide(v, k, peek, lease)
   local count, i = unpack('<xxB', v)
-  local zones, all, turn = {}, not peek, nil
+  local zones, all, turn, forgotten = {}, not peek, nil, false
   for x = 1, count do
     local z
     z, k = zone_read(v, i, k)
@@ -972,18 +1104,20 @@ local function decide(v, k, peek, lease)
     if lease then z.want, i = unpack('<d', v, i) end
     z.admits = zone_admits(z)
     zones[x] = z
-    if z.shadow == 0 then
+    forgotten = forgotten or z.known and not z.s
+    if not z.shadow then
       all = all and z.admits
       if z.delay and z.delay > (turn or -1) then turn = z.delay end
     end
   end
+  all = all and not forgotten
   for x = 1, count do
     local z = zones[x]
     local repaired = z.stepped
     if all and z.admits and lease then
       zone_lease(z, v)
     elseif all and z.admits then
-      zone_charge(z, v, z.shadow == 0 and turn or z.delay)
+      zone_charge(z, v, not z.shadow and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end
       if z.holds and z.holds.repaired then permits_write(z.holds) end
@@ -995,8 +1129,8 @@ local function decide(v, k, peek, lease)
 end
 
 -- Record the heartbeat of an instance in the list of instances, {id, last
--- heartbeat} each, and return how many are alive. Run every command that a decision
--- can need, so that missing permissions are found here.
+-- heartbeat} each, and return whether it was missing there, and how many are alive. Run
+-- every command that a decision can need, so that missing permissions are found here.
 local SEEN = 5000000 -- microseconds
 
 local function heartbeat(v, k)
@@ -1007,14 +1141,15 @@ local function heartbeat(v, k)
   call('PEXPIRE', try, 1000)
   call('GETRANGE', try, 0, 0)
   call('DEL', try)
-  local s, kept = call('GET', KEYS[k]) or '', {}
+  local s, kept, missing = call('GET', KEYS[k]) or '', {}, 1
   for x = 1, #s, 16 do
     local other, seen = unpack('<c8d', s, x)
+    if other == id then missing = 0 end
     if other ~= id and seen > t - SEEN and seen <= t then kept[#kept + 1] = sub(s, x, x + 15) end
   end
   kept[#kept + 1] = pack('<c8d', id, t)
   call('SET', KEYS[k], concat(kept), 'PX', SEEN / 1000)
-  return pack('<BI4', 0, #kept)
+  return pack('<BI4', missing, #kept)
 end
 
 -- Finish an answered request: release its permit and charge the final cost. An
@@ -1036,12 +1171,44 @@ local function finish(v, k, keep)
   return char(due and 1 or 0)
 end
 
--- Charge the debt of an instance, what it has admitted while Redis was away,
--- whatever the verdict. The debt of each rule follows its arguments.
-local function charge_debt(v, k)
-  local z = zone_read(v, 3, k)
-  zone_decide(z, v, 1, false)
-  zone_commit(z)
+-- Apply one kind of handover to a zone whose values are in the entry from position i on:
+-- raise its states to a snapshot, whose times are moved by move, or without move charge
+-- debts. Return the position behind the values.
+local function hand_over_one(z, v, i, move)
+  local at, j, reset, states = z.at, z.first, 0, {}
+  if z.log then z.log.writes = {} end
+  for r = 1, z.rules do
+    local decide, restore = load(byte(v, at))
+    local due
+    states[r], i, at, j, due = restore(decide, v, at + 1, z.s, j, t, i, move, z.log)
+    reset = max(reset, due)
+  end
+  if z.s or reset > 0 then write(z.key, z.exp, reset, concat(states), z.log) end
+  return i
+end
+
+-- Take over what an instance knows of a key: first its snapshot of the states (1), if
+-- they are less, then its debts (2), whatever the verdict. After the rules follows the
+-- time that the instance expects, by how much that may be wrong before the snapshot's
+-- times are moved, then the snapshots, then the debts. A key that was reset lately
+-- takes neither.
+local function hand_over(v, k)
+  local what = byte(v, 3)
+  if call('GET', KEYS[k + 1]) then return '\1' end
+  local z = zone_read(v, 4, k)
+  zone_decide(z, v, 0, 0)
+  local expects, tolerance, i = unpack('<dd', v, z.next)
+  if z.stepped then
+    zone_commit(z)
+    z = zone_read(v, 4, k)
+  end
+  if what % 2 == 1 then
+    local move = t - expects
+    if max(move, -move) <= tolerance then move = 0 end
+    i = hand_over_one(z, v, i, move)
+    if what > 1 then z = zone_read(v, 4, k) end
+  end
+  if what > 1 then hand_over_one(z, v, i) end
   return '\0'
 end
 
@@ -1054,7 +1221,7 @@ local function answer(v, k)
   elseif op == 3 then
     return permits_renew(v, k)
   elseif op == 7 then
-    return charge_debt(v, k)
+    return hand_over(v, k)
   elseif op == 8 then
     return decide(v, k, true)
   elseif op == 9 then

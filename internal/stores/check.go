@@ -73,6 +73,10 @@ type ZoneCheck struct {
 	// Held is set by the store to the cost that other requests hold in Redis.
 	Held int64
 
+	// Known is set by the store: this instance has a snapshot of the key that still
+	// counts, so that Redis charges nothing if the key is missing there.
+	Known bool
+
 	// Lease is set by the store: a request for cost in advance.
 	Lease LeaseRequest
 }

@@ -108,9 +108,13 @@ var errForm = errors.New(`want "local unpack, pack = struct.unpack, struct.pack"
 	"unpacks its arguments first, creates no function, assigns to none of v, s, t and log, and returns names and sums at its end only")
 
 // inline returns the body of an algorithm's decision function as statements on the
-// variables of the fast path.
+// variables of the fast path. The function for the handover may follow it in the chunk.
 func inline(chunk string) (string, error) {
-	comment, function, ok1 := strings.Cut(chunk, "local unpack, pack = struct.unpack, struct.pack\n\nreturn function(")
+	decision, _, handover := strings.Cut(chunk, "\nend, function(")
+	if handover {
+		decision += "\nend\n"
+	}
+	comment, function, ok1 := strings.Cut(decision, "local unpack, pack = struct.unpack, struct.pack\n\nreturn function(")
 	params, function, ok2 := strings.Cut(function, ")\n  local ")
 	names, function, ok3 := strings.Cut(function, " = unpack(")
 	format, function, ok4 := strings.Cut(function, ", v, i)\n")

@@ -16,7 +16,9 @@ end
 -- z.at.
 local function zone_read(v, i, k)
   local z, logs, size, prefix, s = {}, nil, nil, nil, nil
-  z.rules, z.shadow, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
+  local marks
+  z.rules, marks, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
+  z.shadow, z.known = marks % 2 == 1, marks > 1
   z.key, k = KEYS[k], k + 1
   s, z.exp, z.log = read(z.key, logs, size, prefix)
   if s == false then
@@ -45,7 +47,7 @@ local function zone_decide(z, v, n, p, turn)
     local code = byte(v, i)
     functions[code] = functions[code] or load(code)
     local ok, state, i2, j2, reset, stepped, delay, view = functions[code](v, i + 1, s, j, t, n, p, turn, log)
-    if n == 0 and not stepped then state = '' end
+    if n == 0 and not stepped then state = s and '' end
     if state and #state < j2 - j then state = state .. sub(s, j + #state, j2 - 1) end
     new[r] = state
     views = views .. (s and view or '')
@@ -109,6 +111,7 @@ end
 
 local function zone_reply(z)
   local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
+    + (z.known and not z.s and 64 or 0)
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
   local leased = z.want and pack('<d', z.leased or 0) or ''
   return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held .. leased
@@ -116,10 +119,11 @@ end
 
 -- Decide all zones of an entry at one instant. Zones that are not shadows are
 -- charged only if all of them admit; then each shadow that admits is charged. With
--- peek, nothing is charged. With lease, each zone is followed by the lease wanted.
+-- peek, nothing is charged, nor if a key is missing that the instance has a snapshot of.
+-- With lease, each zone is followed by the lease wanted.
 local function decide(v, k, peek, lease)
   local count, i = unpack('<xxB', v)
-  local zones, all, turn = {}, not peek, nil
+  local zones, all, turn, forgotten = {}, not peek, nil, false
   for x = 1, count do
     local z
     z, k = zone_read(v, i, k)
@@ -129,18 +133,20 @@ local function decide(v, k, peek, lease)
     if lease then z.want, i = unpack('<d', v, i) end
     z.admits = zone_admits(z)
     zones[x] = z
-    if z.shadow == 0 then
+    forgotten = forgotten or z.known and not z.s
+    if not z.shadow then
       all = all and z.admits
       if z.delay and z.delay > (turn or -1) then turn = z.delay end
     end
   end
+  all = all and not forgotten
   for x = 1, count do
     local z = zones[x]
     local repaired = z.stepped
     if all and z.admits and lease then
       zone_lease(z, v)
     elseif all and z.admits then
-      zone_charge(z, v, z.shadow == 0 and turn or z.delay)
+      zone_charge(z, v, not z.shadow and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end
       if z.holds and z.holds.repaired then permits_write(z.holds) end
@@ -152,8 +158,8 @@ local function decide(v, k, peek, lease)
 end
 
 -- Record the heartbeat of an instance in the list of instances, {id, last
--- heartbeat} each, and return how many are alive. Run every command that a decision
--- can need, so that missing permissions are found here.
+-- heartbeat} each, and return whether it was missing there, and how many are alive. Run
+-- every command that a decision can need, so that missing permissions are found here.
 local SEEN = 5000000 -- microseconds
 
 local function heartbeat(v, k)
@@ -164,14 +170,15 @@ local function heartbeat(v, k)
   call('PEXPIRE', try, 1000)
   call('GETRANGE', try, 0, 0)
   call('DEL', try)
-  local s, kept = call('GET', KEYS[k]) or '', {}
+  local s, kept, missing = call('GET', KEYS[k]) or '', {}, 1
   for x = 1, #s, 16 do
     local other, seen = unpack('<c8d', s, x)
+    if other == id then missing = 0 end
     if other ~= id and seen > t - SEEN and seen <= t then kept[#kept + 1] = sub(s, x, x + 15) end
   end
   kept[#kept + 1] = pack('<c8d', id, t)
   call('SET', KEYS[k], concat(kept), 'PX', SEEN / 1000)
-  return pack('<BI4', 0, #kept)
+  return pack('<BI4', missing, #kept)
 end
 
 -- Finish an answered request: release its permit and charge the final cost. An
@@ -193,12 +200,44 @@ local function finish(v, k, keep)
   return char(due and 1 or 0)
 end
 
--- Charge the debt of an instance, what it has admitted while Redis was away,
--- whatever the verdict. The debt of each rule follows its arguments.
-local function charge_debt(v, k)
-  local z = zone_read(v, 3, k)
-  zone_decide(z, v, 1, false)
-  zone_commit(z)
+-- Apply one kind of handover to a zone whose values are in the entry from position i on:
+-- raise its states to a snapshot, whose times are moved by move, or without move charge
+-- debts. Return the position behind the values.
+local function hand_over_one(z, v, i, move)
+  local at, j, reset, states = z.at, z.first, 0, {}
+  if z.log then z.log.writes = {} end
+  for r = 1, z.rules do
+    local decide, restore = load(byte(v, at))
+    local due
+    states[r], i, at, j, due = restore(decide, v, at + 1, z.s, j, t, i, move, z.log)
+    reset = max(reset, due)
+  end
+  if z.s or reset > 0 then write(z.key, z.exp, reset, concat(states), z.log) end
+  return i
+end
+
+-- Take over what an instance knows of a key: first its snapshot of the states (1), if
+-- they are less, then its debts (2), whatever the verdict. After the rules follows the
+-- time that the instance expects, by how much that may be wrong before the snapshot's
+-- times are moved, then the snapshots, then the debts. A key that was reset lately
+-- takes neither.
+local function hand_over(v, k)
+  local what = byte(v, 3)
+  if call('GET', KEYS[k + 1]) then return '\1' end
+  local z = zone_read(v, 4, k)
+  zone_decide(z, v, 0, 0)
+  local expects, tolerance, i = unpack('<dd', v, z.next)
+  if z.stepped then
+    zone_commit(z)
+    z = zone_read(v, 4, k)
+  end
+  if what % 2 == 1 then
+    local move = t - expects
+    if max(move, -move) <= tolerance then move = 0 end
+    i = hand_over_one(z, v, i, move)
+    if what > 1 then z = zone_read(v, 4, k) end
+  end
+  if what > 1 then hand_over_one(z, v, i) end
   return '\0'
 end
 
@@ -211,7 +250,7 @@ local function answer(v, k)
   elseif op == 3 then
     return permits_renew(v, k)
   elseif op == 7 then
-    return charge_debt(v, k)
+    return hand_over(v, k)
   elseif op == 8 then
     return decide(v, k, true)
   elseif op == 9 then

@@ -36,8 +36,8 @@ local CHECK = 6
 -- functions that load has created, by their codes.
 local args, a, k, m, out, rest, functions = #ARGV, 2, 1, 1, nil, nil, nil
 while a <= args do
-  local v = ARGV[a] -- the empty entries behind it repeat it
-  local op, keys, rules, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBxxBdI4I4B' or '<BB', v)
+  local v, again = ARGV[a], '' -- the entries of up to one byte behind it repeat it
+  local op, keys, rules, marks, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBBxBdI4I4B' or '<BB', v)
   -- The arguments of the rule and the position behind them. Those of a single rule
   -- are unpacked once for all entries that are the same.
   local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
@@ -46,7 +46,10 @@ while a <= args do
     if op == CHECK then
       local key, s, exp, log = KEYS[k], nil, nil, nil
       -- include read.lua
-      if s ~= false then
+      if s == nil and (again == '' and marks > 1 or again == '+') then
+        flags = '\64' -- forgotten: the instance has a snapshot of the key
+        if args == 2 then return ARGV[1] .. pack('<d', t) .. flags end
+      elseif s ~= false then
         -- Decide the rules. The variables rule_* are the results of one rule, as a
         -- decision function returns them; behind the loop, those of all rules.
         local rule_ok, rule_state, rule_i, rule_j, rule_reset, rule_stepped, rule_delay, rule_view
@@ -114,7 +117,8 @@ while a <= args do
       rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = v, k, m
     end
     a, k = a + 1, k + keys
-  until ARGV[a] ~= ''
+    again = ARGV[a]
+  until again ~= '' and again ~= '+' and again ~= '-'
 end
 if not rest then return table.concat(out) end
 

@@ -20,14 +20,14 @@ func BenchmarkSnapshots(b *testing.B) {
 			snapshots, before := TableOf(c).Snapshots(), benchtest.HeapAlloc()
 			for i := range n.keys {
 				z.Key = storestest.BenchKey(i)
-				snapshots.Learn(z, 1)
+				snapshots.Learn(z, Instant{Local: 1, Shared: 1}, false, func() {})
 			}
 			size := benchtest.HeapAlloc() - before
 			b.ResetTimer()
 			cpu := benchtest.StartCPU()
 			for i := uint64(0); b.Loop(); i++ {
 				z.Key = storestest.BenchKey(storestest.Scramble(i) % n.keys)
-				snapshots.Learn(z, 2)
+				snapshots.Learn(z, Instant{Local: 2, Shared: 2}, false, func() {})
 			}
 			cpu.Report(b, b.N)
 			b.ReportMetric(float64(size)/float64(n.keys), "B/key")

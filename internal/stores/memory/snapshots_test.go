@@ -23,28 +23,28 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 		for range 20_000 {
 			k := stores.Key{Hi: 1 + r.Uint64N(3000), Lo: 7}
 			mix := table.mix(k)
-			s := n.shard(mix)
+			s := n.shardOf(mix)
 			x, was := n.find(s, k, mix), want[k]
-			if x == nil && was.kind == snapshotOwes {
+			if x == nil && was.kind == markOwes {
 				t.Fatalf("room for %d: the snapshot of key %d was evicted, with its debt", most, k.Hi)
 			}
 			if x == nil && was.word != 0 && most == 1_000_000 {
 				t.Fatalf("room for %d: the snapshot of key %d was evicted", most, k.Hi)
 			}
-			if x != nil && (x.key() != k || x[snapshotKind] != was.kind || x[snapshotWords] != was.word) {
+			if x != nil && (x.key() != k || x[snapshotMarks] != was.kind || x[snapshotWords] != was.word) {
 				t.Fatalf("room for %d: key %d: %v, want %v", most, k.Hi, x, was)
 			}
 			if x = n.make(s, k, mix); x == nil {
 				continue
 			}
-			if was.kind == snapshotOwes {
+			if was.kind == markOwes {
 				owing--
 			}
-			now := state{1 + r.Int64N(2), 1 + r.Int64()>>1}
-			if now.kind == snapshotOwes {
+			now := state{[]int64{markTold, markOwes}[r.IntN(2)], 1 + r.Int64()>>1}
+			if now.kind == markOwes {
 				owing++
 			}
-			n.set(x, now.kind)
+			n.mark(x, now.kind)
 			x[snapshotWords], want[k] = now.word, now
 			if n.owing.Load() != owing || int64(s.used) > n.most() {
 				t.Fatalf("room for %d: %d debts, want %d; %d snapshots in a shard of %d", most, n.owing.Load(), owing, s.used, n.most())
@@ -66,10 +66,10 @@ func TestIndexOfHugeTable(t *testing.T) {
 			continue // all in the first shard
 		}
 		keys++
-		n.make(n.shard(mix), k, mix)
+		n.make(n.shardOf(mix), k, mix)
 		table.insert(&table.shards[0], k, mix, c.Rules, 0)
 	}
-	if a, b := len(n.shards[0].index.entries), len(table.shards[0].index.entries); a > 80 || b > 80 {
+	if a, b := len(n.shard[0].index.entries), len(table.shards[0].index.entries); a > 80 || b > 80 {
 		t.Errorf("the indexes of 40 keys have %d and %d entries", a, b)
 	}
 }

@@ -114,7 +114,7 @@ func (t *Table) Memory(shared bool) int64 {
 	if shared {
 		if n := t.Snapshots(); n != nil {
 			perKey += n.slots.bytes() + indexBytes
-			begun += n.slots.begun(len(n.shards))
+			begun += n.slots.begun(len(n.shard))
 		}
 	}
 	counters := int64(len(t.shards)) * overflowGroups * (perKey + overflowBytes)

@@ -35,6 +35,7 @@ func (w *bothStores) decide(seconds float64, cost int64, zones ...*stores.Counte
 			c.Zones[i].Shadow = c.Zones[i].Counter.Zone == "shadow"
 		}
 	}
+	forgetSnapshots(check)
 	w.Decide(context.Background(), check)
 	w.local.Decide(context.Background(), local)
 	what := fmt.Sprintf("at %v", seconds)
@@ -71,11 +72,11 @@ func TestDebtIgnoresExpiredStamps(t *testing.T) {
 		w.set(175) // 100 and 110 have expired
 		z := &storestest.CheckOf(1, c).Zones[0]
 		z.Rules = c.Rules
-		debt := []int64{owed}
+		debt := []int64{owed, 1}
 		for range owed {
 			debt = append(debt, virtualStart+145_000_000)
 		}
-		chargeDebts(t, "at 175", w.v, w.Store, z, [][]int64{debt})
+		handOver(t, "at 175", w.v, w.Store, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
 		want := limit - owed - 3
 		if owed == 0 {
 			want -= 2 // nothing was charged, so nothing has changed
@@ -173,7 +174,8 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 			z := &storestest.CheckOf(1, small).Zones[0]
 			z.Rules, z.Charged, z.Results = small.Rules, true, make([]stores.Result, 1)
 			w.finish(z, 1)
-			chargeDebts(t, name, w.v, w.Store, z, [][]int64{{1}})
+			level := small.Rules[0].Args()[2] // of one cost
+			handOver(t, name, w.v, w.Store, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{{level}}})
 			if left := w.decide(1, 1, large).Zones[0].Results[0].Remaining; left > 2 {
 				t.Errorf("%s: remaining %d of 23 after 20 and more, want at most 2", name, left)
 			}

@@ -61,14 +61,30 @@ func (a *argument) MarshalBinary() ([]byte, error) { return a.b, nil }
 // String returns the name of a key, by which a Cluster's slot is found.
 func (a *argument) String() string { return string(a.b) }
 
-// appendOp appends an operation to the arguments of a call, and returns it. One
-// that is equal to the operation before it, as those of one zone often are, is
-// sent as an empty argument: Redis would have to read, store and hash it again.
+// appendOp appends an operation to the arguments of a call, and returns the last one that
+// was sent in full. One that is equal to that, as those of one zone often are, is sent as
+// an empty argument, or, if it differs only in whether the key is known, as one byte: Redis
+// would have to read, store and hash it again.
 func appendOp(args []any, before, op *argument) ([]any, *argument) {
-	if before != nil && bytes.Equal(before.b, op.b) {
+	switch {
+	case before == nil:
+	case bytes.Equal(before.b, op.b):
 		return append(args, ""), before
+	case op.b[0] == opPlain && equalButKnown(before.b, op.b):
+		if op.b[plainMarks]&markKnown != 0 {
+			return append(args, "+"), before
+		}
+		return append(args, "-"), before
 	}
 	return append(args, op), op
+}
+
+// plainMarks is where the marks of the zone are in an operation of one zone.
+const plainMarks = 4
+
+func equalButKnown(a, b []byte) bool {
+	return len(a) == len(b) && bytes.Equal(a[:plainMarks], b[:plainMarks]) && a[plainMarks]^b[plainMarks] == markKnown &&
+		bytes.Equal(a[plainMarks+1:], b[plainMarks+1:])
 }
 
 // replySize is the length of the reply for a zone.

@@ -45,7 +45,10 @@ func (l *clock) learn(redis int64) {
 
 // now returns the estimated time on Redis' clock, so that what Redis reported
 // and what is counted without it are on one timeline.
-func (l *clock) now() int64 { return l.local() + l.kept.Load() }
+func (l *clock) now() int64 { return l.shared(l.local()) }
+
+// shared returns the estimated time on Redis' clock at a time of this process.
+func (l *clock) shared(local int64) int64 { return local + l.kept.Load() }
 
 // at returns the latest time on Redis' clock at end, if replies are as fast as
 // the fastest of late.

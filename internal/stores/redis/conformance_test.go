@@ -120,7 +120,7 @@ type trace struct {
 func (tr *trace) step(what string) {
 	tr.advance()
 	if tr.r.IntN(tr.debts) == 0 {
-		tr.chargeDebt(what)
+		tr.handOver(what)
 	}
 	which, key, cost := tr.r.IntN(2), uint64(1+tr.r.IntN(2)), int64(1)
 	if tr.r.IntN(3) == 0 {
@@ -128,6 +128,7 @@ func (tr *trace) step(what string) {
 	}
 	check, local := checkOf(tr.zones, which, key, cost), checkOf(tr.zones, which, key, cost)
 	tr.v.tick()
+	forgetSnapshots(check)
 	tr.shared.Decide(context.Background(), check)
 	tr.local.Decide(context.Background(), local)
 	compareChecks(tr.t, what, check, local)
@@ -206,57 +207,6 @@ func (tr *trace) finish(charge int64) {
 		tr.shared.Finish(context.Background(), a, charge)
 		tr.local.Finish(context.Background(), b, charge)
 	}
-}
-
-// chargeDebt charges in both stores what an instance with half of the limits might
-// have admitted in the fallback.
-func (tr *trace) chargeDebt(what string) {
-	k := stores.Key{Hi: uint64(1 + tr.r.IntN(2)), Lo: 7}
-	z := &stores.ZoneCheck{Counter: tr.zones[tr.r.IntN(len(tr.zones))].counters[tr.r.IntN(2)], Key: k, Tag: k}
-	z.Rules = z.Counter.Rules
-	debts := make([][]int64, len(z.Rules))
-	for i, r := range shareOf(z.Counter, 2e6) {
-		// The debt arrives late, or that instance's clock is ahead.
-		debts[i] = randomDebt(tr.r, r.(algorithms.Handover), tr.v.now-tr.r.Int64N(r.Window())+tr.r.Int64N(1+r.Window()/4))
-	}
-	tr.maybeStep()
-	chargeDebts(tr.t, what, tr.v, tr.shared, z, debts)
-	tr.maybeStep() // which may reveal what the debt did to a log
-}
-
-// chargeDebts charges debts in Redis and in the local store, and compares them.
-func chargeDebts(t *testing.T, what string, v *virtual, shared *Store, z *stores.ZoneCheck, debts [][]int64) {
-	t.Helper()
-	v.tick()
-	if _, err := shared.conn.call(context.Background(), namesOf("diana", z)[:1], appendDebts(nil, z, debts)); err != nil {
-		t.Fatalf("%s: %v", what, err)
-	}
-	memory.Update(z, v.now, func(i int) int64 { return int64(len(debts[i])) }, func(i int, s algorithms.State) {
-		r := z.Rules[i]
-		r.Repair(s, v.now)
-		r.(algorithms.Handover).Merge(s, debts[i], v.now)
-	})
-	compareStates(t, what+", after a debt", v, "diana", z)
-}
-
-// randomDebt charges a rule at random instants of the last window or two.
-func randomDebt(r *rand.Rand, rule algorithms.Handover, now int64) []int64 {
-	words := rule.Words()
-	if _, ok := rule.(algorithms.Growing); ok {
-		words = 2048
-	}
-	s, base := make(algorithms.State, words), make([]int64, rule.SnapshotWords())
-	at := now - r.Int64N(2*rule.Window())
-	for range r.IntN(5) {
-		cost := min(1+r.Int64N(4), rule.Capacity())
-		rule.Repair(s, at)
-		if rule.Judge(s, at, cost, 0).Admit {
-			rule.Charge(s, at, cost, 0)
-		}
-		at += r.Int64N(now - at + 1)
-	}
-	debt, _ := rule.Debt(s, base, now)
-	return debt
 }
 
 // TestQueuesOfOneZone delays checks of a zone with two queues. Both stores charge

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
 )
@@ -62,40 +63,68 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
 	return err
 }
 
-// call runs the script for a check. The same call charges what the keys owe.
+// call runs the script for a check. The same call hands over what this instance knows of
+// keys that Redis has lost, and what the keys owe. If Redis finds only now that it has
+// lost a key, it charges nothing, and is called again.
 func (d *decider) call(ctx context.Context, check *stores.Check) error {
-	debts := d.fallback.debts.takeAll(check)
+	end := d.conn.end(ctx)
+	hands := d.fallback.hands.takeAll(check)
+	err := d.callOnce(check, end, hands)
+	if errors.Is(err, errForgotten) {
+		hands = d.fallback.hands.takeForgotten(check)
+		err = d.callOnce(check, end, hands)
+	}
+	if len(hands) > 0 && mayMove(err) {
+		for i := range check.Zones {
+			check.Zones[i].Known = false
+		}
+		err = d.callOnce(check, end, nil)
+	}
+	return err
+}
+
+// callOnce runs the script once for a check and handovers of its keys.
+func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover) error {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules = z.Counter.Rules
 	}
 	check.ResetResults()
 	d.permits.assign(check)
-	q := newCall(d.conn.end(ctx), check.Zones[0].Tag)
-	for _, o := range debts {
-		q.add(o.names, o.op)
+	q := newCall(end, check.Zones[0].Tag)
+	for i := range hands {
+		q.add(hands[i].names, hands[i].op)
 	}
 	q.decide(d.o.Prefix, check)
 	r, now, err := d.conn.send(q)
-	settle(debts, err)
+	settle(hands, err)
 	if err == nil {
-		for range debts {
-			r.byte()
-		}
-		err = d.read(check, &r, now)
+		err = d.read(check, &r, now, hands)
 	}
 	d.permits.record(check, err)
 	return err
 }
 
 // read sets the results of a check from the script's reply.
-func (d *decider) read(check *stores.Check, r *reply, now int64) error {
+func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handover) error {
+	replaces := func(int) bool { return false }
+	if len(hands) > 0 {
+		put := make([]bool, len(check.Zones))
+		for i := range hands {
+			put[hands[i].zone] = hands[i].answered(r) && hands[i].Told != nil
+		}
+		replaces = func(zone int) bool { return put[zone] }
+	}
 	check.Mode, check.Now = stores.ModeShared, now
+	forgotten := false
 	for i := range check.Zones {
 		stepped, err := r.readZone(&check.Zones[i], now)
-		if errors.Is(err, errDisagree) { // Redis has charged by its own verdict, which stands
+		switch {
+		case errors.Is(err, errForgotten):
+			forgotten = true
+		case errors.Is(err, errDisagree): // Redis has charged by its own verdict, which stands
 			d.conn.observer.get().StoreError(d.o.Name, FailWrong, err)
-		} else if err != nil {
+		case err != nil:
 			return err
 		}
 		if stepped {
@@ -105,11 +134,13 @@ func (d *decider) read(check *stores.Check, r *reply, now int64) error {
 	if len(r.b) > 0 {
 		return errReply
 	}
+	if forgotten {
+		return errForgotten
+	}
 	check.Settle()
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		countResults(z, now, check.TurnOf(z))
-		d.fallback.learn(z, now)
+		d.fallback.learn(z, now, check.TurnOf(z), replaces(i))
 	}
 	return nil
 }

@@ -186,7 +186,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 			t.Errorf("%s: retry %d", name, check.Zones[0].Results[0].Retry)
 		}
 		v.client.FlushDB(context.Background())
-		s.decider.denials.clear()
+		s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
 		decide(9)
 	}
 }

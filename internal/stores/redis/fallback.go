@@ -18,14 +18,14 @@ const ramp = 500 * time.Millisecond
 type fallback struct {
 	o     *Options
 	conn  *conn
-	debts *debts
+	hands *handovers
 	live  *atomic.Int64 // instances
 	back  atomic.Int64  // when Redis was available again, on the local clock; 0: it decides all keys
 }
 
 func newFallback(o *Options, c *conn, live *atomic.Int64) *fallback {
 	f := &fallback{o: o, conn: c, live: live}
-	f.debts = &debts{conn: c, share: f.share, ramping: f.ramping}
+	f.hands = &handovers{o: o, conn: c, share: f.share, ramping: f.ramping}
 	return f
 }
 
@@ -74,11 +74,10 @@ func (f *fallback) share(c *stores.Counter) []algorithms.Rule {
 // decide decides by the counts of this process, with its share of every limit.
 // unknown says that Redis may have charged the check, though it did not answer.
 func (f *fallback) decide(check *stores.Check, unknown bool) {
-	now := f.conn.clock.now()
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules = f.share(z.Counter)
-		f.warm(z, now)
+		f.warm(z)
 	}
 	memory.Decide(check, f.conn.clock.now)
 	check.Mode = stores.ModeFallback
@@ -93,17 +92,23 @@ func (f *fallback) decide(check *stores.Check, unknown bool) {
 	}
 }
 
-// learn records what Redis reported for a zone.
-func (f *fallback) learn(z *stores.ZoneCheck, now int64) {
-	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && f.o.OnFailure == FailLocal {
-		n.Learn(z, now)
+// learn records what Redis reported for a zone in a reply of the given time, and sets the
+// zone's numbers after the decision. With replace, the call had put the snapshot back.
+func (f *fallback) learn(z *stores.ZoneCheck, now, turn int64, replace bool) {
+	n := memory.TableOf(z.Counter).Snapshots()
+	if n == nil {
+		countResults(z, now, turn)
+		return
 	}
+	at := memory.Instant{Local: f.o.Clock(), Shared: now, Tolerance: f.hands.tolerance()}
+	n.Learn(z, at, replace, func() { countResults(z, now, turn) })
+	f.hands.learns(z)
 }
 
 // warm prepares a zone for being decided without Redis.
-func (f *fallback) warm(z *stores.ZoneCheck, now int64) {
-	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, now) {
-		f.debts.add(z)
+func (f *fallback) warm(z *stores.ZoneCheck) {
+	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, f.hands.now()) {
+		f.hands.add(z)
 	}
 }
 
@@ -111,7 +116,7 @@ func (f *fallback) warm(z *stores.ZoneCheck, now int64) {
 // is owed, too.
 func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
 	if charge > 0 {
-		f.warm(z, f.conn.clock.now())
+		f.warm(z)
 	}
 	memory.Finish(z, f.conn.clock.now, charge)
 }

@@ -11,7 +11,11 @@ import (
 type instances struct {
 	conn  *conn
 	live  atomic.Int64 // 0: never counted
+	beats bool         // a heartbeat has succeeded
 	fewer time.Time    // since when fewer are counted; zero: they are not
+
+	// lost is called when Redis has lost the heartbeats, and so perhaps the counts too.
+	lost func()
 }
 
 // beat tells Redis that this instance is alive, and counts the live instances.
@@ -33,11 +37,15 @@ func (i *instances) count(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.byte() // the operation succeeded
+	missing := r.byte() != 0
 	n := int64(r.uint32())
 	if r.err != nil {
 		return 0, r.err
 	}
+	if missing && i.beats {
+		i.lost()
+	}
+	i.beats = true
 	return n, nil
 }
 

@@ -70,6 +70,7 @@ func (tr *trace) lease(what string) int64 {
 	z, localZone := &check.Zones[0], &local.Zones[0]
 	z.Lease.Want = 1 + tr.r.Int64N(30)
 	tr.v.tick()
+	forgetSnapshots(check)
 	if err := tr.shared.decider.call(context.Background(), check); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
 	}

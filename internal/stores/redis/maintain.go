@@ -17,7 +17,7 @@ type maintainer struct {
 	conn      *conn
 	instances *instances
 	permits   *permits
-	debts     *debts
+	hands     *handovers
 
 	renewed   time.Time
 	inspected bool // by a call that succeeded
@@ -55,7 +55,7 @@ func (m *maintainer) run(ctx context.Context) {
 func (m *maintainer) maintain(ctx context.Context, opened uint64) {
 	m.conn.breaker.close(opened)
 	m.permits.retry(ctx)
-	m.debts.pay(ctx)
+	m.hands.pay(ctx)
 	if time.Since(m.renewed) >= renewEvery {
 		m.renewed = time.Now()
 		m.permits.renew(ctx)

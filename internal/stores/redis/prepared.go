@@ -13,6 +13,7 @@ type prepared struct {
 	serial uint64 // never reused
 	packed packed
 	shares atomic.Pointer[shares]
+	learns atomic.Bool // its keys have snapshots
 }
 
 var serials atomic.Uint64

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/subscribe"
 )
@@ -54,36 +56,68 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
 	defer cancel()
-	names := make([]string, 0, len(counters))
+	zones := make([]stores.ZoneCheck, 0, len(counters))
 	for _, c := range counters {
-		names = append(names, namesOf(r.o.Prefix, &stores.ZoneCheck{Counter: c, Key: k, Tag: k})[0])
+		zones = append(zones, stores.ZoneCheck{Counter: c, Key: k, Tag: k})
 	}
-	if err := r.conn.client.Del(ctx, names...).Err(); err != nil {
-		return errors.Join(ErrAway, err)
+	if err := r.delete(ctx, zones); err != nil {
+		return err
 	}
 	return r.conn.client.Publish(ctx, r.channel(), zone+" "+k.String()+" "+r.id()).Err()
 }
 
 func (r *resets) resetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error {
-	names := make([]string, 0, len(fingerprints))
+	zones := make([]stores.ZoneCheck, 0, len(fingerprints))
 	for _, f := range fingerprints {
 		c.Reset(f)
-		names = append(names, string(appendName(nil, r.o.Prefix, &stores.ZoneCheck{Counter: c, Key: f, Tag: k})))
+		zones = append(zones, stores.ZoneCheck{Counter: c, Key: f, Tag: k})
 	}
 	if r.conn.client == nil {
 		return ErrAway
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
 	defer cancel()
-	for some := range slices.Chunk(names, keysPerDelete) {
+	for some := range slices.Chunk(zones, keysPerDelete) {
 		if !r.conn.usable() {
 			return ErrAway
 		}
-		if err := r.conn.client.Del(ctx, some...).Err(); err != nil {
-			return errors.Join(ErrAway, err)
+		if err := r.delete(ctx, some); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// delete deletes the keys of zones, which lie in one slot. First it marks them as reset, so
+// that no instance puts back what it knows of them, or charges a debt to them.
+func (r *resets) delete(ctx context.Context, zones []stores.ZoneCheck) error {
+	names := make([]string, 0, len(zones))
+	_, err := r.conn.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		for i := range zones {
+			z := &zones[i]
+			p.Set(ctx, resetName(r.o.Prefix, z), "", forgetsAfter(z.Counter)+resetMargin)
+			names = append(names, string(appendName(nil, r.o.Prefix, z)))
+		}
+		p.Del(ctx, names...)
+		return nil
+	})
+	if err != nil {
+		return errors.Join(ErrAway, err)
+	}
+	return nil
+}
+
+// resetMargin is how much longer a key is marked as reset than an instance may know of it.
+const resetMargin = 2 * time.Second
+
+// forgetsAfter returns after how long the states of a counter are as if unused, at most: a
+// debt may be as large as the capacity.
+func forgetsAfter(c *stores.Counter) (most time.Duration) {
+	for _, r := range c.Rules {
+		windows := max(1, float64(r.Capacity())/float64(r.Limit()))
+		most = max(most, time.Duration(2*windows*float64(r.Window()))*time.Microsecond)
+	}
+	return most
 }
 
 // subscribe receives the resets of other instances until ctx ends, over a
@@ -112,7 +146,7 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 	client := NewClient(&o)
 	defer func() { _ = client.Close() }()
 	subscribe.Subscribe(ctx, client, r.channel(), subscribe.Callbacks{
-		Subscribed: func() {}, // the keys of resets that were missed are gone with Redis
+		Subscribed: func() {}, // keys whose reset was missed are marked in Redis
 		Message:    r.receive,
 		Failed: func(err error) {
 			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRefused {

@@ -49,6 +49,7 @@ func New(o Options, to Observer) *Store {
 	s.permits = &permits{conn: s.conn, held: make(map[uint64]string)}
 	s.instances = &instances{conn: s.conn}
 	s.fallback = newFallback(&s.o, s.conn, &s.instances.live)
+	s.instances.lost = s.fallback.hands.forgotten
 	d := &denials{clock: o.Clock, conn: s.conn}
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
@@ -69,7 +70,7 @@ func (s *Store) Start(live int) {
 		s.conn.connect()
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
-		m := &maintainer{conn: s.conn, instances: s.instances, permits: s.permits, debts: s.fallback.debts}
+		m := &maintainer{conn: s.conn, instances: s.instances, permits: s.permits, hands: s.fallback.hands}
 		s.done.Go(func() { m.run(ctx) })
 		s.done.Go(func() { s.resets.subscribe(ctx) })
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // The operations of the script.
@@ -18,7 +19,7 @@ const (
 	opBeat   = 4
 	opKeep   = 5
 	opPlain  = 6 // decide one zone without permits
-	opOwe    = 7
+	opHand   = 7 // hand over a snapshot, debts, or both
 	opPeek   = 8 // decide, and charge nothing
 	opLease  = 9 // decide zones without permits, and charge more in advance
 )
@@ -28,6 +29,12 @@ const (
 	holdNothing = 0
 	holdPermit  = 1
 	holdCost    = 2
+)
+
+// The marks of a zone.
+const (
+	markShadow = 1
+	markKnown  = 2
 )
 
 // packed is the constant part of a counter's operations.
@@ -55,7 +62,7 @@ func pack(c *stores.Counter) (p packed) {
 		}
 		if g, ok := r.(algorithms.Growing); ok {
 			p.logs = true
-			fixed += 8 * g.View().Words()
+			fixed += 8 * g.Header()
 			p.views += 8 * g.View().Words()
 		} else {
 			fixed += 8 * r.Words()
@@ -91,8 +98,14 @@ func appendBool(b []byte, v bool) []byte {
 // appendZone appends a zone as the script's zone_read expects it.
 func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
 	p := &prepare(z.Counter).packed
-	b = append(b, byte(len(z.Counter.Rules)))
-	b = appendBool(b, z.Shadow)
+	marks := byte(0)
+	if z.Shadow {
+		marks |= markShadow
+	}
+	if z.Known {
+		marks |= markKnown
+	}
+	b = append(b, byte(len(z.Counter.Rules)), marks)
 	hold := byte(holdNothing)
 	if permit, cost := z.Holds(); cost {
 		hold = holdCost
@@ -110,21 +123,32 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
 	return append(b, p.rules...)
 }
 
-// appendDebts appends the operation that charges debts, each after its rule's
-// arguments.
-func appendDebts(b []byte, z *stores.ZoneCheck, debts [][]int64) []byte {
+// What a handover contains.
+const (
+	handTold  = 1
+	handDebts = 2
+)
+
+// appendHandover appends the operation that hands over what is known and owed of a key.
+func appendHandover(b []byte, z *stores.ZoneCheck, h *memory.Handover, tolerance int64) []byte {
+	what := byte(0)
+	if h.Told != nil {
+		what |= handTold
+	}
+	if h.Debts != nil {
+		what |= handDebts
+	}
 	p := &prepare(z.Counter).packed
-	b = append(b, opOwe, 1, byte(len(z.Counter.Rules)), 0, holdNothing)
+	b = append(b, opHand, 2, what, byte(len(z.Counter.Rules)), 0, holdNothing)
 	b = appendBool(b, p.logs)
 	b = appendNumber(b, 1)
-	b = append(b, p.sizes...)
-	for i, r := range z.Counter.Rules {
-		b = append(b, z.Counter.Codes[i])
-		for _, v := range r.Args() {
-			b = appendNumber(b, v)
-		}
-		for _, v := range debts[i] {
-			b = appendNumber(b, v)
+	b = append(append(b, p.sizes...), p.rules...)
+	b = appendNumber(appendNumber(b, h.Time), tolerance)
+	for _, of := range [][][]int64{h.Told, h.Debts} {
+		for _, words := range of {
+			for _, v := range words {
+				b = appendNumber(b, v)
+			}
 		}
 	}
 	return b
@@ -138,6 +162,11 @@ func appendName(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 // appendPermits appends the name of the key of a zone's permits.
 func appendPermits(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 	return appendOwnKey(append(appendHash(b, prefix, z), "holds"...), z)
+}
+
+// resetName returns the name of the key that says that a zone's key was reset lately.
+func resetName(prefix string, z *stores.ZoneCheck) string {
+	return string(append(appendName(nil, prefix, z), ":reset"...))
 }
 
 // appendHash appends the common prefix of the names of a zone's keys.
@@ -244,6 +273,7 @@ const (
 	flagFull    = 8
 	flagFailed  = 16 // the operation failed; the error follows
 	flagSeen    = 32 // the key exists, and its states follow
+	flagForgot  = 64 // the key does not exist, though this instance has a snapshot of it
 )
 
 // readZone reads the reply for a zone. The results are calculated from the
@@ -266,6 +296,9 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 	if r.err != nil {
 		return false, r.err
 	}
+	if flags&flagForgot != 0 {
+		return false, errForgotten
+	}
 	z.Charged, z.Full = flags&flagCharged != 0, flags&flagFull != 0
 	z.Admits = !z.Full
 	if err := view.readRules(z, now); err != nil {
@@ -280,6 +313,9 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 	}
 	return flags&flagStepped != 0, nil
 }
+
+// errForgotten says that Redis has lost a key, and has not decided.
+var errForgotten = errors.New("the key has been lost")
 
 var errDisagree = errors.New("the script and this instance come to different verdicts from the same state")
 
@@ -300,7 +336,7 @@ func (r *reply) readRules(z *stores.ZoneCheck, now int64) error {
 		if g, ok := rule.(algorithms.Growing); ok {
 			rule, from = g.View(), &views
 			if seen {
-				r.take(8 * rule.Words()) // the position of its ring
+				r.take(8 * g.Header()) // the position of its ring
 			}
 		}
 		s := make(algorithms.State, rule.Words())

@@ -119,7 +119,9 @@ func (c *replyCase) view() (b []byte) {
 func (c *replyCase) report(rule algorithms.Rule, s algorithms.State) algorithms.State {
 	free, reset := rule.Numbers(s, c.now)
 	if s[0] == 0 {
-		return algorithms.State{free, 0, 0, 0}
+		view := make(algorithms.State, rule.(algorithms.Growing).View().Words())
+		view[0] = free
+		return view
 	}
 	leaves := int64(0)
 	if v := rule.Judge(s, c.now, c.zone.Cost, 0); v.Retry > 0 {
@@ -129,7 +131,14 @@ func (c *replyCase) report(rule algorithms.Rule, s algorithms.State) algorithms.
 	if reset > 0 {
 		last = c.now + reset - rule.Window()
 	}
-	return algorithms.State{free, leaves, last, 1}
+	view := make(algorithms.State, rule.(algorithms.Growing).View().Words())
+	view[0], view[1], view[2], view[3] = free, leaves, last, 1
+	for i := range 8 { // as if all were charged at the same time
+		if int64(i) < rule.Limit()-free {
+			view[4+i] = last
+		}
+	}
+	return view
 }
 
 func appendDouble(b []byte, v float64) []byte {
@@ -250,7 +259,7 @@ func (c *replyCase) wellFormed(b []byte) bool {
 	for _, rule := range c.zone.Rules {
 		if g, grows := rule.(algorithms.Growing); grows {
 			logs += 8 * g.View().Words()
-			ok = len(take(8*g.View().Words())) != 1 && ok
+			ok = len(take(8*g.Header())) != 1 && ok
 		} else {
 			ok = integral(take(8*rule.Words())) && ok
 		}

@@ -1,0 +1,305 @@
+package memory
+
+import (
+	"slices"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Instant is an instant on two clocks, in microseconds.
+type Instant struct {
+	Local  int64 // on the clock of this process
+	Shared int64 // on Redis' clock: what it reported, or an estimate
+
+	// Tolerance is by how much an estimate of Redis' clock may be wrong. Redis' clock
+	// was set if it differs by more.
+	Tolerance int64
+}
+
+// Handover is what a call hands over to Redis for a key.
+type Handover struct {
+	// Told are the snapshots of the rules, which Redis may have lost. nil: none.
+	Told [][]int64
+
+	// Time is what time it should be in Redis by the clock that the snapshots are on.
+	Time int64
+
+	// Debts are what was charged to the rules without Redis. nil: nothing.
+	Debts [][]int64
+
+	bases [][]int64 // before the debts were taken
+	rest  [][]int64 // the bases after that, if the key still owes; nil: it does not
+}
+
+// lock locks the shard of a zone's counts and that of its snapshot, in this
+// order.
+func (n *Snapshots) lock(z *stores.ZoneCheck) (p location, s *snapshotShard) {
+	p.locate(z)
+	p.shard.mu.Lock()
+	s = n.shardOf(p.mix)
+	s.mu.Lock()
+	return p, s
+}
+
+// Known says whether this instance has a snapshot of a zone's key that still counts, and
+// whether the key has something to hand over.
+func (n *Snapshots) Known(z *stores.ZoneCheck, now Instant) (known, due bool) {
+	mix := n.table.mix(z.Key)
+	s := n.shardOf(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := n.find(s, z.Key, mix); x != nil {
+		return n.live(x, z.Counter.Rules, now.Local), x.has(markLost | markOwes)
+	}
+	return false, false
+}
+
+// live says whether a snapshot still counts, by the clock that it is on.
+func (n *Snapshots) live(x snapshot, rules []algorithms.Rule, local int64) bool {
+	if x.has(markTold) {
+		for i, r := range rules {
+			if r.(algorithms.Handover).Live(n.told(x, i), local+x[snapshotOffset]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Learn records what Redis reported for a zone. It calls charge once, which changes the
+// reported states to those after the decision. A reply that is less than the snapshot
+// says that Redis has lost its memory: the snapshot stays, and is put back with the next
+// check. With replace, it was put back by the call that is answered.
+func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge func()) {
+	mix := n.table.mix(z.Key)
+	s := n.shardOf(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := n.make(s, z.Key, mix)
+	if x == nil {
+		charge()
+		return
+	}
+	marks := x[snapshotMarks] | markTold
+	if replace || !x.has(markTold) {
+		clearTold(n, x)
+		x[snapshotTime], marks = now.Shared, marks&^markLost
+	} else {
+		n.follow(x, z.Rules, now)
+	}
+	x[snapshotOffset] = now.Shared - now.Local
+	later := max(now.Shared, x[snapshotTime])
+	if n.less(s, x, z, later) && now.Shared > x[snapshotTime] { // an older reply says nothing of what came later
+		marks |= markLost
+	}
+	charge()
+	for i, r := range z.Rules {
+		h, snap := r.(algorithms.Handover), n.scratch(s, i)
+		h.Snapshot(snap, z.Results[i].State, now.Shared)
+		h.Raise(snap, n.told(x, i), later)
+		copy(n.told(x, i), snap)
+	}
+	x[snapshotTime] = later
+	n.mark(x, marks)
+}
+
+func clearTold(n *Snapshots, x snapshot) {
+	for i := range n.rules {
+		clear(n.told(x, i))
+	}
+}
+
+// scratch returns room for the snapshot of a rule.
+func (n *Snapshots) scratch(s *snapshotShard, rule int) []int64 {
+	size := n.rules[rule].base - n.rules[rule].told
+	if len(s.scratch) < size {
+		s.scratch = make([]int64, size)
+	}
+	return s.scratch[:size]
+}
+
+// follow moves a snapshot if Redis' clock was set.
+func (n *Snapshots) follow(x snapshot, rules []algorithms.Rule, now Instant) {
+	d := now.Shared - now.Local - x[snapshotOffset]
+	if max(d, -d) <= now.Tolerance {
+		return
+	}
+	for i, r := range rules {
+		r.(algorithms.Handover).Shift(n.told(x, i), d)
+	}
+	x[snapshotTime] += d
+}
+
+// less says whether what Redis reported of a key is less than its snapshot. The snapshot
+// of a rule that it cannot be compared with is cleared.
+func (n *Snapshots) less(s *snapshotShard, x snapshot, z *stores.ZoneCheck, now int64) (less bool) {
+	for i, r := range z.Rules {
+		h, snap := r.(algorithms.Handover), n.scratch(s, i)
+		if h.Supersedes(z.Results[i].State, n.told(x, i)) {
+			clear(n.told(x, i))
+			continue
+		}
+		h.Snapshot(snap, z.Results[i].State, now)
+		less = h.Raise(snap, n.told(x, i), now) || less
+	}
+	return less
+}
+
+// Warm prepares a zone for being decided without Redis: its local state is raised to
+// this instance's share of the snapshot, and what is charged from then on is owed to
+// Redis. It reports whether the key starts to owe.
+func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
+	p, s := n.lock(z)
+	defer p.shard.mu.Unlock()
+	defer s.mu.Unlock()
+	x := n.make(s, z.Key, p.mix)
+	if x == nil || x.has(markOwes) {
+		return false
+	}
+	t, told := p.table, x.has(markTold)
+	if p.slot = t.find(p.shard, z.Key, p.mix); p.slot == nil {
+		if p.from = p.shard.overflow.counter(&t.layout, &p.shard.states, z.Group, z.Rules, now.Shared); p.from != nil {
+			return false // the key will inherit the shared counter, which it does not owe
+		}
+		if told {
+			p.slot = t.insert(p.shard, z.Key, p.mix, z.Rules, now.Shared)
+		}
+	}
+	n.mark(x, x[snapshotMarks]|markOwes)
+	if p.slot == nil {
+		for i := range z.Rules {
+			clear(n.base(x, i))
+		}
+		return true
+	}
+	if told {
+		n.follow(x, z.Counter.Rules, now)
+		x[snapshotOffset] = now.Shared - now.Local
+	}
+	for i, r := range z.Rules {
+		h := r.(algorithms.Handover)
+		if told {
+			p.shard.states.room(&t.layout, p.slot, i, r, now.Shared, h.Room(n.told(x, i)))
+		}
+		st := p.shard.states.at(&t.layout, p.slot, i)
+		r.Repair(st, now.Shared)
+		if told {
+			h.Warm(st, n.told(x, i), z.Counter.Rules[i], now.Shared)
+		}
+		h.Base(n.base(x, i), st)
+		p.shard.states.keep(&t.layout, p.slot, i, st)
+	}
+	return true
+}
+
+// Forgive reduces the debt of a zone's key by what it was just charged.
+func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
+	mix := n.table.mix(z.Key)
+	s := n.shardOf(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := n.find(s, z.Key, mix); x != nil && x.has(markOwes) {
+		for i, r := range z.Rules {
+			r.(algorithms.Handover).Forgive(n.base(x, i), now, z.Cost, turn)
+		}
+	}
+}
+
+// Take takes what a zone's key has to hand over: its debt under the zone's Rules, and its
+// snapshot, with a debt, if Redis has lost it or if told is set. more says that this is not
+// the whole debt.
+func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handover, more bool) {
+	p, s := n.lock(z)
+	defer p.shard.mu.Unlock()
+	defer s.mu.Unlock()
+	x := n.find(s, z.Key, p.mix)
+	if x == nil {
+		return h, false
+	}
+	if (told || x.has(markLost|markOwes)) && n.live(x, z.Counter.Rules, now.Local) {
+		h.Time = now.Local + x[snapshotOffset]
+		for i := range z.Rules {
+			h.Told = append(h.Told, append([]int64(nil), n.told(x, i)...))
+		}
+	}
+	n.mark(x, x[snapshotMarks]&^markLost)
+	if x.has(markOwes) {
+		more = n.takeDebts(&p, x, z, now.Shared, &h)
+	}
+	return h, more
+}
+
+// takeDebts takes the debts of a key that owes. more says that it still owes.
+func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now int64, h *Handover) (more bool) {
+	if p.slot = p.table.find(p.shard, z.Key, p.mix); p.slot != nil {
+		owing := false
+		debts, bases := make([][]int64, len(z.Rules)), make([][]int64, len(z.Rules))
+		for i, r := range z.Rules {
+			st := p.shard.states.at(&p.table.layout, p.slot, i)
+			if r.Repair(st, now) {
+				p.shard.states.keep(&p.table.layout, p.slot, i, st)
+			}
+			bases[i] = append(bases[i], n.base(x, i)...)
+			debt, owes, rest := r.(algorithms.Handover).Debt(st, n.base(x, i), z.Counter.Rules[i], now)
+			debts[i], owing, more = debt, owing || owes, more || rest
+		}
+		if owing {
+			h.Debts, h.bases = debts, bases
+		}
+	}
+	if more {
+		for i := range z.Rules {
+			h.rest = append(h.rest, append([]int64(nil), n.base(x, i)...))
+		}
+	} else {
+		n.mark(x, x[snapshotMarks]&^markOwes)
+	}
+	return more
+}
+
+// Restore restores a debt that [Snapshots.Take] returned and that was not charged.
+func (n *Snapshots) Restore(k stores.Key, h *Handover) {
+	if h.bases == nil {
+		return
+	}
+	mix := n.table.mix(k)
+	s := n.shardOf(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := n.find(s, k, mix)
+	if x == nil {
+		return
+	}
+	for i := range n.rules { // another base may have been set since
+		if x.has(markOwes) && (h.rest == nil || !slices.Equal(n.base(x, i), h.rest[i])) {
+			return
+		}
+	}
+	for i := range n.rules {
+		copy(n.base(x, i), h.bases[i])
+	}
+	n.mark(x, x[snapshotMarks]|markOwes)
+}
+
+// Drop forgets the snapshot of a key, because the key was reset.
+func (n *Snapshots) Drop(k stores.Key) {
+	mix := n.table.mix(k)
+	s := n.shardOf(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := n.find(s, k, mix); x != nil {
+		n.mark(x, x[snapshotMarks]&^(markTold|markLost))
+	}
+}
+
+// Debtors appends keys with a debt to keys, up to its capacity, and returns where to
+// continue.
+func (n *Snapshots) Debtors(keys []stores.Key, from Cursor) ([]stores.Key, Cursor) {
+	return n.walk(keys, from, func(x snapshot) bool { return x.has(markOwes) })
+}
+
+// Living appends keys with a snapshot that still counts under the rules, as Debtors does.
+func (n *Snapshots) Living(keys []stores.Key, from Cursor, rules []algorithms.Rule, local int64) ([]stores.Key, Cursor) {
+	return n.walk(keys, from, func(x snapshot) bool { return n.live(x, rules, local) })
+}

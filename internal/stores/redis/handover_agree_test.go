@@ -1,0 +1,145 @@
+package redis
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+)
+
+// handOver hands over to both stores what an instance might know of a key, or what one
+// with half of the limits might have admitted in the fallback, or both.
+func (tr *trace) handOver(what string) {
+	k := stores.Key{Hi: uint64(1 + tr.r.IntN(2)), Lo: 7}
+	z := &stores.ZoneCheck{Counter: tr.zones[tr.r.IntN(len(tr.zones))].counters[tr.r.IntN(2)], Key: k, Tag: k}
+	z.Rules = z.Counter.Rules
+	h := &memory.Handover{Time: tr.v.now}
+	which := 1 + tr.r.IntN(3)
+	for i, r := range z.Rules {
+		// The handover arrives late, or that instance's clock is ahead.
+		at := tr.v.now - tr.r.Int64N(r.Window()) + tr.r.Int64N(1+r.Window()/4)
+		if which&handTold != 0 {
+			h.Told = append(h.Told, randomSnapshot(tr.r, r.(algorithms.Handover), at))
+		}
+		if which&handDebts != 0 {
+			h.Debts = append(h.Debts, randomDebt(tr.r, shareOf(z.Counter, 2e6)[i].(algorithms.Handover), r, at))
+		}
+	}
+	if tr.r.IntN(4) == 0 { // Redis' clock was set
+		h.Time -= tr.r.Int64N(1_000_000_000) - 500_000_000
+	}
+	tr.maybeStep()
+	handOver(tr.t, what, tr.v, tr.shared, z, h)
+	tr.maybeStep() // which may reveal what the debt did to a log
+}
+
+const handTolerance = 2_000_000
+
+// handOver hands over to Redis and to the local store, and compares them.
+func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.ZoneCheck, h *memory.Handover) {
+	t.Helper()
+	v.tick()
+	names := []string{namesOf("diana", z)[0], resetName("diana", z)}
+	r, err := shared.conn.call(context.Background(), names, appendHandover(nil, z, h, handTolerance))
+	if err != nil || r.byte() != 0 {
+		t.Fatalf("%s: %v, or refused", what, err)
+	}
+	move := v.now - h.Time
+	if max(move, -move) <= handTolerance {
+		move = 0
+	}
+	memory.Update(z, v.now, func(int) int64 { return 4096 }, func(i int, s algorithms.State) {
+		z.Rules[i].Repair(s, v.now)
+		if h.Told != nil {
+			putBack(z.Rules[i].(algorithms.Handover), s, h.Told[i], move, v.now)
+		}
+		if h.Debts != nil {
+			z.Rules[i].(algorithms.Handover).Merge(s, h.Debts[i], v.now)
+		}
+	})
+	compareStates(t, what+", after a handover", v, "diana", z)
+}
+
+// putBack raises a state to a snapshot whose times are moved by move.
+func putBack(r algorithms.Handover, s algorithms.State, told []int64, move, now int64) {
+	snap := slices.Clone(told)
+	r.Shift(snap, move)
+	if _, grows := r.(algorithms.Growing); !grows {
+		raised := slices.Clone(s)
+		r.Repair(snap, now)
+		r.Owe(snap, now, 0)
+		r.Owe(raised, now, 0)
+		if r.Raise(raised, snap, now) || len(s) == 2 { // a fixed_window may begin earlier
+			copy(s, raised)
+		}
+		return
+	}
+	// The i-th newest timestamp is the later of the two.
+	stamps := lastStamps(s, s[0], now-r.Window())
+	slices.Reverse(stamps)
+	had := slices.Clone(stamps)
+	size, excess := max(1, (snap[0]+7)/8), max(0, snap[1]-now-r.Args()[3])
+	for i := range snap[0] {
+		at := snap[1+i/size] - excess
+		if at <= now-r.Window() {
+			break
+		}
+		if i < int64(len(stamps)) {
+			stamps[i] = max(stamps[i], at)
+		} else {
+			stamps = append(stamps, at)
+		}
+	}
+	if slices.Equal(stamps, had) {
+		return
+	}
+	clear(s)
+	for _, at := range slices.Backward(stamps) {
+		r.Charge(s, at, 1, 0)
+	}
+}
+
+// charged returns the state of a rule that was charged at random instants of the last
+// window or two.
+func charged(r *rand.Rand, rule algorithms.Rule, now int64) algorithms.State {
+	words := rule.Words()
+	if _, ok := rule.(algorithms.Growing); ok {
+		words = 2048
+	}
+	s := make(algorithms.State, words)
+	at := now - r.Int64N(2*rule.Window())
+	for range r.IntN(8) {
+		cost := min(1+r.Int64N(4), rule.Capacity())
+		rule.Repair(s, at)
+		if rule.Judge(s, at, cost, 0).Admit {
+			rule.Charge(s, at, cost, 0)
+		}
+		at += r.Int64N(now - at + 1)
+	}
+	return s
+}
+
+func randomDebt(r *rand.Rand, share algorithms.Handover, full algorithms.Rule, now int64) []int64 {
+	debt, _, _ := share.Debt(charged(r, share, now), make([]int64, share.BaseWords()), full, now)
+	return debt
+}
+
+func randomSnapshot(r *rand.Rand, rule algorithms.Handover, now int64) []int64 {
+	snap, s := make([]int64, rule.SnapshotWords()), charged(r, rule, now)
+	g, grows := rule.(algorithms.Growing)
+	if !grows {
+		rule.Snapshot(snap, s, now)
+		return snap
+	}
+	// A view is charged once for each timestamp.
+	view := make(algorithms.State, g.View().Words())
+	for _, at := range liveStamps(s, rule, now) {
+		g.View().Charge(view, at, 1, 0)
+	}
+	rule.Snapshot(snap, view, now)
+	return snap
+}

@@ -1,0 +1,309 @@
+package redis
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+	"weak"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+)
+
+// What this instance knows of a key that Redis has lost, and what the key owes, is handed
+// over with the first check of the key, or else in the background, in calls of
+// handoversPerCall keys for handFor after a heartbeat, so that requests and the heartbeat
+// are hardly delayed.
+const (
+	handoversPerCall = 32
+	handFor          = 200 * time.Millisecond
+
+	// sweepEvery is how often all snapshots are put back, at most. A Redis that evicts
+	// keys loses some all the time.
+	sweepEvery = time.Minute
+)
+
+// handovers hand over the snapshots and the debts of keys.
+type handovers struct {
+	o       *Options
+	conn    *conn
+	share   func(*stores.Counter) []algorithms.Rule
+	ramping func() bool
+
+	// After a loss, all snapshots are put back: those of the counters in sweeping, of the
+	// first one from a position on.
+	lost     atomic.Bool
+	swept    time.Time // when that last began
+	sweeping []*stores.Counter
+	from     memory.Cursor
+
+	mu     sync.Mutex
+	tables map[*memory.Table]*stores.Counter // that may owe
+	known  []weak.Pointer[stores.Counter]    // whose keys have snapshots
+}
+
+// handover is a handover of a key on its way to Redis.
+type handover struct {
+	memory.Handover
+	snapshots *memory.Snapshots
+	zone      int // of the check
+	key       stores.Key
+	op        []byte
+	names     []string
+}
+
+// now returns the present time on both clocks.
+func (d *handovers) now() memory.Instant {
+	local := d.o.Clock()
+	return memory.Instant{Local: local, Shared: d.conn.clock.shared(local), Tolerance: d.tolerance()}
+}
+
+// tolerance is by how many microseconds an estimate of Redis' clock may be wrong.
+func (d *handovers) tolerance() int64 { return 1e6 + 2*d.o.Timeout.Microseconds() }
+
+// add remembers a zone's table, whose keys may owe. The names of what is counted in
+// addition to a zone's key do not follow from the key: such a debt waits for the next
+// check.
+func (d *handovers) add(z *stores.ZoneCheck) {
+	if z.Tag != z.Key {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tables == nil {
+		d.tables = make(map[*memory.Table]*stores.Counter)
+	}
+	d.tables[memory.TableOf(z.Counter)] = z.Counter
+}
+
+// takeTables returns the tables that may owe, and removes them.
+func (d *handovers) takeTables() map[*memory.Table]*stores.Counter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tables
+	d.tables = nil
+	return t
+}
+
+// takeAll takes what the keys of a check have to hand over, to be sent in the same call,
+// and sets the zones' Known.
+func (d *handovers) takeAll(check *stores.Check) (all []handover) {
+	now := d.now()
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		z.Known = false
+		n := memory.TableOf(z.Counter).Snapshots()
+		if n == nil || check.Peek {
+			continue
+		}
+		known, due := n.Known(z, now)
+		z.Known = known
+		if due {
+			if h, _, ok := d.take(n, z, now, false); ok {
+				h.zone = i
+				all = append(all, h)
+				z.Known = known && h.Told == nil
+			}
+		}
+	}
+	return all
+}
+
+// takeForgotten takes the snapshots of the keys that Redis has lost.
+func (d *handovers) takeForgotten(check *stores.Check) (all []handover) {
+	now := d.now()
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		if !z.Known {
+			continue
+		}
+		z.Known = false
+		if h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true); ok {
+			h.zone = i
+			all = append(all, h)
+		}
+	}
+	d.forgotten()
+	return all
+}
+
+// forgotten has all snapshots put back, because Redis has lost keys.
+func (d *handovers) forgotten() { d.lost.Store(true) }
+
+// take takes what a zone's key has to hand over, if it has anything. With told it hands
+// over its snapshot in any case. more says that the key still owes.
+func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.Instant, told bool) (h handover, more, ok bool) {
+	z.Rules = d.share(z.Counter)
+	h = handover{snapshots: n, key: z.Key}
+	h.Handover, more = n.Take(z, now, told)
+	if h.Told == nil && h.Debts == nil {
+		return h, more, false
+	}
+	h.op = appendHandover(nil, z, &h.Handover, now.Tolerance)
+	prefix := d.conn.o.Prefix
+	h.names = []string{string(appendName(nil, prefix, z)), resetName(prefix, z)}
+	return h, more, true
+}
+
+// settle ends a call that carried handovers. It restores the debts that Redis has
+// certainly not charged. A debt that may have been charged is not sent again.
+func settle(all []handover, err error) {
+	if err == nil || mayHaveRun(err) {
+		return
+	}
+	for i := range all {
+		all[i].snapshots.Restore(all[i].key, &all[i].Handover)
+	}
+}
+
+// answered reads the reply to a handover. It returns whether Redis took it: it does not
+// for a key that was reset since. Then the instance forgets the snapshot.
+func (h *handover) answered(r *reply) (taken bool) {
+	if taken = r.byte() == 0; !taken {
+		h.snapshots.Drop(h.key)
+	}
+	return taken
+}
+
+// pay hands over the debts of keys that no request checks, table by table, and after a
+// loss of Redis' memory the snapshots.
+func (d *handovers) pay(ctx context.Context) {
+	if d.ramping() {
+		return
+	}
+	end := time.Now().Add(handFor)
+	for _, c := range d.takeTables() {
+		n := memory.TableOf(c).Snapshots()
+		if from, ok := d.table(ctx, c, memory.Cursor{}, end, false, n.Debtors); !ok || !from.Done() {
+			d.add(&stores.ZoneCheck{Counter: c}) // continues after the next heartbeat
+		}
+	}
+	d.sweep(ctx, end)
+}
+
+// sweep puts all snapshots back after a loss, until end.
+func (d *handovers) sweep(ctx context.Context, end time.Time) {
+	if len(d.sweeping) == 0 && d.lost.Load() && time.Since(d.swept) >= sweepEvery {
+		d.lost.Store(false)
+		d.swept, d.sweeping, d.from = time.Now(), d.counters(), memory.Cursor{}
+	}
+	for len(d.sweeping) > 0 && time.Now().Before(end) {
+		c := d.sweeping[0]
+		n := memory.TableOf(c).Snapshots()
+		from, ok := d.table(ctx, c, d.from, end, true, func(keys []stores.Key, from memory.Cursor) ([]stores.Key, memory.Cursor) {
+			return n.Living(keys, from, c.Rules, d.o.Clock())
+		})
+		if !ok && !d.conn.o.Cluster {
+			return // again after the next heartbeat
+		}
+		if d.from = from; from.Done() {
+			d.sweeping, d.from = d.sweeping[1:], memory.Cursor{}
+		}
+	}
+}
+
+// table hands over what the keys of one table have that next finds, from a position until
+// end. It returns where to continue, and whether no call failed.
+func (d *handovers) table(ctx context.Context, c *stores.Counter, from memory.Cursor, end time.Time, told bool,
+	next func([]stores.Key, memory.Cursor) ([]stores.Key, memory.Cursor),
+) (_ memory.Cursor, ok bool) {
+	perCall := handoversPerCall
+	if d.conn.o.Cluster {
+		perCall = 1 // the keys lie in different slots
+	}
+	ok = true
+	for !from.Done() && time.Now().Before(end) {
+		keys, to := next(make([]stores.Key, 0, perCall), from)
+		if err := d.handOver(ctx, c, keys, told, end); err != nil {
+			if ok = false; ctx.Err() != nil {
+				return from, ok
+			}
+			d.conn.fail(err)
+			if !d.conn.o.Cluster {
+				return from, ok
+			}
+		}
+		from = to
+	}
+	return from, ok
+}
+
+// handOver hands over what keys have, in one call; a debt that is too large for one, in
+// several until end.
+func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stores.Key, told bool, end time.Time) error {
+	n := memory.TableOf(c).Snapshots()
+	for len(keys) > 0 {
+		var some []handover
+		rest := keys[:0]
+		for _, k := range keys {
+			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.now(), told)
+			if ok {
+				some = append(some, h)
+			}
+			if more {
+				rest = append(rest, k)
+			}
+		}
+		if err := d.send(ctx, some); err != nil {
+			return err
+		}
+		if keys = rest; len(keys) > 0 && time.Now().After(end) {
+			d.add(&stores.ZoneCheck{Counter: c})
+			return nil
+		}
+	}
+	return nil
+}
+
+// learns remembers a zone's counter, whose keys have snapshots.
+func (d *handovers) learns(z *stores.ZoneCheck) {
+	if p := prepare(z.Counter); z.Tag == z.Key && !p.learns.Swap(true) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.known = slices.DeleteFunc(d.known, func(w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
+		d.known = append(d.known, weak.Make(z.Counter))
+	}
+}
+
+// counters returns the counters whose keys have snapshots.
+func (d *handovers) counters() (all []*stores.Counter) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.known {
+		if c := w.Value(); c != nil {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// send makes handovers in one call.
+func (d *handovers) send(ctx context.Context, some []handover) error {
+	if len(some) == 0 {
+		return ctx.Err()
+	}
+	ctx, cancel := d.conn.background(ctx)
+	defer cancel()
+	var names []string
+	var ops [][]byte
+	for i := range some {
+		names, ops = append(names, some[i].names...), append(ops, some[i].op)
+	}
+	r, err := d.conn.call(ctx, names, ops...)
+	settle(some, err)
+	if err == nil {
+		for i := range some {
+			some[i].answered(&r)
+		}
+		err = r.err
+	}
+	return err
+}
+
+// mayMove says whether a call that carried handovers is sent again without them: a slot is
+// being moved to another node, which has not all keys of the call yet.
+func mayMove(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "TRYAGAIN") }

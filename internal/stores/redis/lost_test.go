@@ -1,0 +1,122 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// lostSpecs are rules with a limit of 100 in an hour.
+func lostSpecs() map[string]storestest.RuleSpec {
+	sp := algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}
+	return map[string]storestest.RuleSpec{
+		"gcra":           {Alg: &algorithms.GCRA{}, Spec: sp},
+		"fixed_window":   {Alg: &algorithms.FixedWindow{}, Spec: sp},
+		"aligned":        {Alg: &algorithms.FixedWindow{Align: true}, Spec: sp},
+		"sliding_window": {Alg: &algorithms.SlidingWindow{}, Spec: sp},
+		"sliding_log":    {Alg: &algorithms.SlidingLog{}, Spec: sp},
+	}
+}
+
+// TestLostMemoryIsPutBack lets three instances take turns and makes Redis forget everything
+// twice in one window, and once more with an outage. They admit hardly more than the limit.
+func TestLostMemoryIsPutBack(t *testing.T) {
+	srv := redistest.Start(t)
+	k := stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range lostSpecs() {
+		for _, every := range []int{60, 140} { // before the limit is reached, and after
+			for _, outage := range []bool{false, true} {
+				f := newFleet(t, srv, 3)
+				f.v.now += storestest.Hour / 2
+				c := f.counters(t, fmt.Sprint(name, every, outage), spec)
+				admitted := 0
+				for n := range 400 {
+					if n == every || n == 2*every {
+						if outage {
+							f.set(-1, faultRefused)
+							for i := range f.all {
+								f.decide(i, c[i], k, 200) // denied in any case
+							}
+							f.set(-1, noFault)
+							f.v.now += 2 * ramp.Microseconds()
+						}
+						f.v.flush(t)
+					}
+					f.v.now += 20_000
+					if f.decide(n%3, c[n%3], k, 1).Admitted {
+						admitted++
+					}
+				}
+				if admitted > 110 || admitted < 99 {
+					t.Errorf("%s, Redis forgets twice every %d requests, outage %v: %d admitted of 100", name, every, outage, admitted)
+				}
+			}
+		}
+	}
+}
+
+// TestResetIsNotUndone resets a key at one instance, of which the others have not heard.
+// What they know of the key, and what they owe, is not put back.
+func TestResetIsNotUndone(t *testing.T) {
+	srv := redistest.Start(t)
+	k := stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range lostSpecs() {
+		f := newFleet(t, srv, 3)
+		f.v.now += storestest.Hour / 2
+		c := f.counters(t, "reset-"+name, spec)
+		for n := range 90 {
+			f.decide(n%3, c[n%3], k, 1)
+		}
+		f.set(1, faultRefused)
+		f.decide(1, c[1], k, 1) // owes
+		f.set(1, noFault)
+		f.v.now += 2 * ramp.Microseconds()
+		if err := f.all[0].Reset(context.Background(), c[0].Zone, c[:1], k); err != nil {
+			t.Fatal(err)
+		}
+		z := &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k}
+		ttl := f.v.client.PTTL(context.Background(), resetName("diana", z)).Val()
+		if least := forgetsAfter(c[0]); ttl < least || ttl > least+resetMargin {
+			t.Errorf("%s: the key is marked as reset for %v, want %v and the margin", name, ttl, least)
+		}
+		for n, i := range []int{1, 2, 0} {
+			check := f.decide(i, c[i], k, 1)
+			if left := check.Zones[0].Results[0].Remaining; check.Mode != stores.ModeShared || left != int64(99-n) {
+				t.Errorf("%s: instance %d after a reset: %d left in mode %v, want %d", name, i, left, check.Mode, 99-n)
+			}
+		}
+	}
+}
+
+// TestNothingIsRaisedWithoutALoss decides random checks of several instances, whose replies
+// are lost at times. As Redis forgets nothing, it is handed over nothing but debts.
+func TestNothingIsRaisedWithoutALoss(t *testing.T) {
+	srv := redistest.Start(t)
+	r := storestest.Seeded(t)
+	for trial := range storestest.Operations(t, 6_000) / 200 {
+		spec := storestest.RandomRule(r, true, false)
+		f := newFleet(t, srv, 3)
+		c := f.counters(t, fmt.Sprint("z", trial), spec)
+		for range 200 {
+			i := r.IntN(3)
+			f.hooks[i].fault = noFault
+			if r.IntN(10) == 0 {
+				f.hooks[i].fault = faultReply
+			}
+			f.decide(i, c[i], stores.Key{Hi: 1 + r.Uint64N(2), Lo: 7}, 1+r.Int64N(2))
+			f.set(i, noFault)
+			f.v.now += r.Int64N(1 + spec.Spec.Window/8)
+			for x := range c {
+				if n := memory.TableOf(c[x]).Snapshots(); n.Lost() > 0 {
+					t.Fatalf("trial %d, %+v: instance %d takes what Redis says for less than it was", trial, spec, x)
+				}
+			}
+		}
+	}
+}
