@@ -52,15 +52,18 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 	if max(move, -move) <= handTolerance {
 		move = 0
 	}
-	memory.Update(z, v.now, func(int) int64 { return 4096 }, func(i int, s algorithms.State) {
+	room := func(int) int64 { return 4096 }
+	memory.Update(z, v.now, room, func(i int, s algorithms.State) {
 		z.Rules[i].Repair(s, v.now)
 		if h.Told != nil {
 			putBack(z.Rules[i].(algorithms.Handover), s, h.Told[i], move, v.now)
 		}
-		if h.Debts != nil {
-			z.Rules[i].(algorithms.Handover).Merge(s, h.Debts[i], v.now)
-		}
 	})
+	if h.Debts != nil {
+		memory.Update(z, v.now, room, func(i int, s algorithms.State) {
+			z.Rules[i].(algorithms.Handover).Merge(s, h.Debts[i], v.now)
+		})
+	}
 	compareStates(t, what+", after a handover", v, "diana", z)
 }
 

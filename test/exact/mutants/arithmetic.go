@@ -140,15 +140,15 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterGo, suites: goRules,
-		old: "max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))", new: "d+min(cost, capacities*m.burst)*m.w",
+		old: "max(d, min(d+level, capacities*m.capacity))", new: "d+level",
 	},
 	{
 		name: "meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", file: meterGo, suites: goRules,
-		old: "max(d, min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity))", new: "min(d+min(cost, capacities*m.burst)*m.w, capacities*m.capacity)",
+		old: "max(d, min(d+level, capacities*m.capacity))", new: "min(d+level, capacities*m.capacity)",
 	},
 	{
 		name: "meter-debt-overflow", breaks: "a huge charge overflows (a dropped min)", file: meterGo, suites: goRules,
-		old: "min(cost, capacities*m.burst)*m.w", new: "cost*m.w",
+		old: "min(cost, 2*m.burst)*m.w", new: "cost*m.w",
 	},
 	{
 		name: "meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", file: meterGo, suites: redis,
@@ -281,7 +281,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "sliding-charge-cost", breaks: "a charge ignores the cost", file: slidingGo, suites: goRules,
-		old: "s[1-age] += cost", new: "s[1-age]++",
+		old: "s[1+s[0]-j] += cost", new: "s[1+s[0]-j]++",
 	},
 	{
 		name: "sliding-reset", breaks: "reset is a part too short", file: slidingGo, suites: goRules,
@@ -349,10 +349,10 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "log-view-edge", breaks: "Go denies the last free slot that Redis reports (<= for <)", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
-		old: "case s[0] < cost:", new: "case s[0] <= cost:",
+		old: "case left < cost:", new: "case left <= cost:",
 	},
 	{
 		name: "log-view-held", breaks: "Go ignores reservations beside what Redis reports", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
-		old: "case s[0] < cost+held:", new: "case s[0] < cost:",
+		old: "case left < cost+held:", new: "case left < cost:",
 	},
 }

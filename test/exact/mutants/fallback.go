@@ -3,10 +3,12 @@
 package main
 
 const (
-	debtsGo    = "internal/stores/redis/debts.go"
-	aloneGo    = "internal/stores/redis/fallback.go"
-	notesGo    = "internal/stores/memory/snapshots.go"
-	handoverGo = "algorithms/handover.go"
+	handoversGo   = "internal/stores/redis/handovers.go"
+	aloneGo       = "internal/stores/redis/fallback.go"
+	snapshotsGo   = "internal/stores/memory/snapshots.go"
+	tellGo        = "internal/stores/memory/handover.go"
+	handoverGo    = "algorithms/handover.go"
+	logHandoverGo = "algorithms/sliding_log_handover.go"
 )
 
 // fallbackMutants break going on without Redis, and coming back.
@@ -24,15 +26,15 @@ var fallbackMutants = []mutant{
 		old: "z.Permit.Mode = stores.ModeFallback", new: "z.Permit.Mode = stores.ModeShared",
 	},
 	{
-		name: "snapshots-owed", breaks: "an instance's debt is evicted for a snapshot", file: notesGo, suites: redis,
-		old: "if x := n.at(s, i); x[snapshotKind] != snapshotOwes {", new: "if x := n.at(s, i); x[snapshotKind] != snapshotEmpty || i >= 0 {",
+		name: "snapshots-owed", breaks: "an instance's debt is evicted for a snapshot", file: snapshotsGo, suites: redis,
+		old: "if x := n.at(s, i); !x.has(markOwes) {", new: "if x := n.at(s, i); len(x) > 0 {",
 	},
 	{
-		name: "snapshots-unlinked", breaks: "an evicted snapshot is still found in its slot", file: notesGo, suites: redis,
+		name: "snapshots-unlinked", breaks: "an evicted snapshot is still found in its slot", file: snapshotsGo, suites: redis,
 		old: "s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)", new: "_ = n.mixAt",
 	},
 	{
-		name: "snapshots-reindexed", breaks: "snapshots are lost when their index grows", file: notesGo, suites: redis,
+		name: "snapshots-reindexed", breaks: "snapshots are lost when their index grows", file: snapshotsGo, suites: redis,
 		old: "for i := range s.used {\n\t\ts.index.link", new: "for i := range s.used / 2 {\n\t\ts.index.link",
 	},
 	{
@@ -40,35 +42,35 @@ var fallbackMutants = []mutant{
 		old: "uint64(slot)+1 < 1<<x.bits", new: "slot+1 < 1<<x.bits",
 	},
 	{
-		name: "fallback-cold", breaks: "an instance in fallback starts from zero", file: notesGo, suites: redis,
-		old: "pr.Warm(st, w, z.Counter.Rules[i], now)", new: "_ = w",
+		name: "fallback-cold", breaks: "an instance in fallback starts from zero", file: tellGo, suites: redis,
+		old: "h.Warm(st, n.told(x, i), z.Counter.Rules[i], now.Shared)", new: "_ = h",
 	},
 	{
-		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: notesGo, suites: redis,
-		old: "pr.Base(w, st)", new: "clear(w)",
+		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: tellGo, suites: redis,
+		old: "h.Base(n.base(x, i), st)", new: "clear(n.base(x, i))",
 	},
 	{
-		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: notesGo, suites: redis,
-		old: "n.set(x, snapshotEmpty)\n\tif p.slot", new: "if p.slot",
+		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: tellGo, suites: redis,
+		old: "n.mark(x, x[snapshotMarks]&^markOwes)", new: "_ = x",
 	},
 	{
-		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: notesGo, suites: redis,
-		old: "r.(algorithms.Handover).Forgive(n.words(x, i), now, z.Cost, turn)", new: "_, _ = r, n.words(x, i)",
+		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: tellGo, suites: redis,
+		old: "r.(algorithms.Handover).Forgive(n.base(x, i), now, z.Cost, turn)", new: "_, _ = r, i",
 	},
 	{
-		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: debtsGo, suites: redis,
-		old: "o.snapshots.Restore(o.key)", new: "_ = o",
+		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,
+		old: "all[i].snapshots.Restore(all[i].key, &all[i].Handover)", new: "_ = i",
 	},
 	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
-		old: "\t\tf.warm(z, f.conn.clock.now())\n", new: "",
+		old: "if charge > 0 {\n\t\tf.warm(z)\n\t}", new: "",
 	},
 	{
 		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: aloneGo, suites: redis,
 		old: "if elapsed >= ramp.Microseconds() {", new: "if elapsed >= 0 {",
 	},
 	{
-		name: "fallback-background", breaks: "the debt of an unused key is not charged", file: debtsGo, suites: redis,
+		name: "fallback-background", breaks: "the debt of an unused key is not charged", file: handoversGo, suites: redis,
 		old: "if err := d.send(ctx, some); err != nil {", new: "if err := d.send(ctx, some[:0]); err != nil {",
 	},
 	{
@@ -85,11 +87,11 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: handoverGo, suites: redis,
-		old: "m.raise(s, now, debt[0], 1)", new: "m.raise(s, now, debt[0], 2)",
+		old: "m.raise(s, now, min(debt[0], m.capacity), 1)", new: "m.raise(s, now, debt[0], 2)",
 	},
 	{
 		name: "debt-meter-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
-		old: "owed := max(0, m.level(s, t)-m.level(snap, t))", new: "owed := m.level(s, t)",
+		old: "owed := max(0, m.level(s, t)-m.level(base, t))", new: "owed := m.level(s, t)",
 	},
 	{
 		name: "debt-fixed-closed", breaks: "a debt of a window that is over is charged", file: handoverGo, suites: redis,
@@ -101,42 +103,42 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "debt-sliding-age", breaks: "a debt is charged as if it were new", file: handoverGo, suites: redis,
-		old: "age := max(0, s[0]-debt[0]+int64(x))", new: "age := int64(x) * 0",
+		old: "age := max(0, newest-debt[0]+int64(x))", new: "age := int64(x) * 0",
 	},
 	{
-		name: "debt-log-order", breaks: "stamps are not merged by age", file: handoverGo, suites: redis,
+		name: "debt-log-order", breaks: "stamps are not merged by age", file: logHandoverGo, suites: redis,
 		old: "slices.Sort(all)", new: "slices.Reverse(all)",
 	},
 	{
-		name: "debt-log-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
-		old: "max(0, min(l.limit, s[0]-snap[0]))", new: "min(l.limit, s[0])",
+		name: "debt-log-base", breaks: "what was known is owed, too", file: logHandoverGo, suites: redis,
+		old: "max(0, min(l.limit, s[0]-base[0]))", new: "min(l.limit, s[0])",
 	},
 	{
 		name: "lua-debt-meter", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
-		old: "D = math.max(D, math.min(D + math.min(owed, cap / w) * w, cap))", new: "D = D + math.min(owed, cap / w) * w",
+		old: "D = math.max(D, math.min(D + math.min(owed, cap), cap))", new: "D = D + math.min(owed, cap)",
 	},
 	{
 		name: "lua-debt-fixed", breaks: "a debt of a window that is over is charged", file: fixedLua, suites: redis,
-		old: "if start + W > t then n = math.min(n, math.max(0, L - u)) else n = 0 end", new: "n = math.min(n, math.max(0, L - u))",
+		old: "more = start + W > t and math.min(more, math.max(0, L - u)) or 0", new: "more = math.min(more, math.max(0, L - u))",
 	},
 	{
 		name: "lua-debt-sliding", breaks: "a debt is charged one part too late", file: slidingLua, suites: redis,
-		old: "local y = math.max(0, top - from + x)", new: "local y = math.max(0, top - from + x + 1)",
+		old: "local y = 2 + math.max(0, c[1] - owed[1] + x - 2)", new: "local y = 2 + math.max(0, c[1] - owed[1] + x - 1)",
 	},
 	{
 		name: "lua-debt-log", breaks: "stamps are not merged by age", file: logLua, suites: redis,
-		old: "  table.sort(all)\n", new: "",
+		old: "while pos < #ring and unpack('<d', ring, pos) <= at do", new: "while pos < 0 do",
 	},
 	{
-		name: "debt-log-over", breaks: "what has left the window is found again by a clock set back", file: handoverGo, suites: redis,
+		name: "debt-log-over", breaks: "what has left the window is found again by a clock set back", file: logHandoverGo, suites: redis,
 		old: "		setStamp(s, i, 0)\n", new: "		_ = i\n",
 	},
 	{
 		name: "lua-debt-log-over", breaks: "what has left the window is found again by a clock set back", file: logLua, suites: redis,
-		old: "over = min(count(z, s, off, C, max(0, h - C), h, last - d - W) - live, C - n)", new: "over = 0",
+		old: "over = min(over, AT_ONCE, C - live - total)", new: "over = 0",
 	},
 	{
-		name: "lua-debt-log-step", breaks: "stamps that were not repaired stay in a ring", file: logLua, suites: redis,
-		old: "if n > C or excess > 0 then", new: "if n > C then",
+		name: "lua-log-repair", breaks: "the stamps of a log are not repaired", file: logLua, suites: redis,
+		old: "for x = 1, all do out[x] = pack('<d', unpack('<d', ring, x * 8 - 7) - excess) end", new: "for x = 1, all do out[x] = sub(ring, x * 8 - 7, x * 8) end",
 	},
 }

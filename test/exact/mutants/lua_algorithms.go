@@ -200,7 +200,7 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-log-place", breaks: "the wrong stamp determines the retry (off by one)", file: logLua, suites: redis,
-		old: "local place = h - L + n - 1", new: "local place = h - L + n",
+		old: "local leaves, place = 0, h - L + n - 1", new: "local leaves, place = 0, h - L + n",
 	},
 	{
 		name: "lua-log-overwrite", breaks: "stamps that are still in the window are overwritten", file: logLua, suites: redis,
@@ -212,23 +212,19 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-log-move", breaks: "a ring that grows loses its oldest stamp", file: logLua, suites: redis,
-		old: "read(z, off, C, h, kept, excess)) end", new: "read(z, off, C, h, kept - 1, excess)) end",
+		old: "read(z, off, C, h, kept)) end", new: "read(z, off, C, h, kept - 1)) end",
 	},
 	{
 		name: "lua-log-size", breaks: "a ring grows to the limit though more is owed (a dropped condition)", file: logLua, suites: redis,
-		old: "if size > L and kept + n <= L then size = L end", new: "if size > L then size = L end",
+		old: "if size < n or size > L and n <= L then", new: "if size < n or size > L then",
 	},
 	{
 		name: "lua-log-in-place", breaks: "a ring that has wrapped grows without being unwrapped", file: logLua, suites: redis,
 		old: "if h == C and C > 0 and", new: "if h >= C and C > 0 and",
 	},
 	{
-		name: "lua-log-step-back", breaks: "a repair leaves the stamps where they are", file: logLua, suites: redis,
-		old: "read(z, off, C, h, all, excess)", new: "read(z, off, C, h, all, 0)",
-	},
-	{
-		name: "lua-log-moved-excess", breaks: "a ring that grows is not repaired", file: logLua, suites: redis,
-		old: "read(z, off, C, h, kept, excess)) end", new: "read(z, off, C, h, kept, 0)) end",
+		name: "lua-log-repaired-size", breaks: "a repaired ring has no room for the charge", file: logLua, suites: redis,
+		old: "local size = ring_size(all + n, all, L, C0)", new: "local size = all",
 	},
 	{
 		name: "lua-log-last", breaks: "the last stamp is not moved back by a repair", file: logLua, suites: redis,
@@ -244,7 +240,7 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-reserve", breaks: "two rings lie on top of each other", file: logLua, suites: redis,
-		old: "z.tail = to + size * 8", new: "z.tail = to",
+		old: "  z.tail = to + size * 8\n  if kept", new: "  if kept",
 	},
 	{
 		name: "lua-log-reset", breaks: "a time to live is a window too short", file: logLua, suites: redis,

@@ -26,11 +26,11 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-shadow", breaks: "a shadow denies the live zones", file: generalLua, suites: redis,
-		old: "if z.shadow == 0 then\n      all", new: "if z.shadow >= 0 then\n      all",
+		old: "if not z.shadow then\n      all", new: "if true then\n      all",
 	},
 	{
 		name: "lua-shadow-turn", breaks: "a shadow is charged at the delay of the live zones", file: generalLua, suites: redis,
-		old: "z.shadow == 0 and turn or z.delay)", new: "turn)",
+		old: "not z.shadow and turn or z.delay)", new: "turn)",
 	},
 	{
 		name: "lua-turn", breaks: "a queue is charged at its own delay instead of the common one", file: generalLua, suites: redis,
@@ -146,7 +146,7 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-same-check", breaks: "a check that equals the previous one is not decided", file: mainLua, suites: redis,
-		old: "until ARGV[a] ~= ''", new: "until true",
+		old: "until again ~= '' and again ~= '+' and again ~= '-'", new: "until true",
 	},
 	{
 		name: "lua-plain-keys", breaks: "the checks of a call use each other's keys", file: mainLua, suites: redis,

@@ -226,7 +226,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-shadow", breaks: "a shadow is not sent as one", file: wireGo, suites: redis,
-		old: "appendBool(b, z.Shadow)", new: "appendBool(b, z.Shadow && !z.Shadow)",
+		old: "marks |= markShadow", new: "marks |= 0",
 	},
 	{
 		name: "wire-cost", breaks: "the cost is not sent", file: wireGo, suites: redis,

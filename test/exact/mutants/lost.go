@@ -1,0 +1,171 @@
+//go:build unix
+
+package main
+
+// lostMutants break putting back what Redis has lost.
+var lostMutants = []mutant{
+	{
+		name: "lost-unknown", breaks: "Redis is not told that a key is known", file: handoversGo, suites: redis,
+		old: "z.Known = known\n", new: "z.Known = false\n",
+	},
+	{
+		name: "lost-not-taken", breaks: "the snapshot of a missing key is not put back", file: handoversGo, suites: redis,
+		old: "h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true); ok", new: "h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true); ok && false",
+	},
+	{
+		name: "lost-less", breaks: "a reply that is less than the snapshot is believed", file: tellGo, suites: redis,
+		old: "marks |= markLost", new: "marks |= 0",
+	},
+	{
+		name: "lost-older", breaks: "an older reply is taken for a loss", file: tellGo, suites: redis,
+		old: " && now.Shared > x[snapshotTime] {", new: " {",
+	},
+	{
+		name: "lost-replaced", breaks: "the snapshot is replaced by each reply", file: tellGo, suites: redis,
+		old: "h.Raise(snap, n.told(x, i), later)", new: "_ = later",
+	},
+	{
+		name: "lost-superseded", breaks: "levels under different limits are compared", file: tellGo, suites: redis,
+		old: "if h.Supersedes(z.Results[i].State, n.told(x, i)) {", new: "if h.Supersedes(z.Results[i].State, n.told(x, i)) && false {",
+	},
+	{
+		name: "lost-alone", breaks: "an instance that owes does not put back what it knows", file: tellGo, suites: redis,
+		old: "x.has(markLost|markOwes)) && n.live(", new: "x.has(markLost)) && n.live(",
+	},
+	{
+		name: "lost-clock", breaks: "a snapshot does not follow a clock that was set", file: tellGo, suites: redis,
+		old: "r.(algorithms.Handover).Shift(n.told(x, i), d)", new: "_ = r",
+	},
+	{
+		name: "lost-clock-time", breaks: "after the clock was set back no loss is noticed", file: tellGo, suites: redis,
+		old: "x[snapshotTime] += d", new: "_ = d",
+	},
+	{
+		name: "lost-reset", breaks: "a reset does not mark the key", file: "internal/stores/redis/resets.go", suites: redis,
+		old: "p.Set(ctx, resetName(r.o.Prefix, z), \"\", forgetsAfter(z.Counter)+resetMargin)", new: "_ = z",
+	},
+	{
+		name: "lost-reset-kept", breaks: "a snapshot that was refused is kept", file: handoversGo, suites: redis,
+		old: "h.snapshots.Drop(h.key)", new: "_ = h",
+	},
+	{
+		name: "lost-background", breaks: "snapshots are put back with checks only", file: handoversGo, suites: redis,
+		old: "func (d *handovers) forgotten() { d.lost.Store(true) }", new: "func (d *handovers) forgotten() { d.lost.Store(false) }",
+	},
+	{
+		name: "lost-heartbeat", breaks: "a heartbeat that is missing is no loss", file: "internal/stores/redis/instances.go", suites: redis,
+		old: "if missing && i.beats {", new: "if missing && !i.beats {",
+	},
+	{
+		name: "lost-large-debt", breaks: "only the first part of a large debt is charged", file: handoversGo, suites: redis,
+		old: "if more {\n\t\t\t\trest = append(rest, k)\n\t\t\t}", new: "_ = more",
+	},
+	{
+		name: "lua-lost-charged", breaks: "a zone beside one that was lost is charged", file: generalLua, suites: redis,
+		old: "all = all and not forgotten", new: "all = all",
+	},
+	{
+		name: "lua-lost-fast", breaks: "the fast path starts a lost key anew", file: mainLua, suites: redis,
+		old: "if s == nil and (again == '' and marks > 1 or again == '+') then", new: "if s == nil and false then",
+	},
+	{
+		name: "lua-lost-repeated", breaks: "only the first of several lost keys is noticed", file: mainLua, suites: redis,
+		old: "or again == '+') then", new: ") then",
+	},
+	{
+		name: "lua-lost-new", breaks: "a new key that follows a known one is taken for lost", file: "internal/stores/redis/call.go", suites: redis,
+		old: "return append(args, \"-\"), before", new: "return append(args, \"\"), before",
+	},
+	{
+		name: "lua-lost-moved", breaks: "times are not moved to a clock that was set", file: generalLua, suites: redis,
+		old: "if max(move, -move) <= tolerance then move = 0 end", new: "move = 0",
+	},
+	{
+		name: "lua-lost-drift", breaks: "times are moved by every small difference of clocks", file: generalLua, suites: redis,
+		old: "if max(move, -move) <= tolerance then move = 0 end", new: "",
+	},
+	{
+		name: "lua-lost-refused", breaks: "a reset is undone", file: generalLua, suites: redis,
+		old: "if call('GET', KEYS[k + 1]) then return '\\1' end", new: "",
+	},
+	{
+		name: "lua-lost-repair", breaks: "a state ahead of the clock is put back to", file: generalLua, suites: redis,
+		old: "  if z.stepped then\n    zone_commit(z)\n    z = zone_read(v, 4, k)\n  end\n", new: "",
+	},
+	{
+		name: "lua-max-meter", breaks: "a snapshot replaces a higher level", file: meterLua, suites: redis,
+		old: "if level > D then new = told end", new: "if level > 0 then new = told end",
+	},
+	{
+		name: "lua-max-fixed-start", breaks: "the later window is kept", file: fixedLua, suites: redis,
+		old: "start, more = math.min(S, start), more > 0 and math.max(u, more) or 0", new: "start, more = math.max(S, start), more > 0 and math.max(u, more) or 0",
+	},
+	{
+		name: "lua-max-fixed-count", breaks: "the smaller count is kept", file: fixedLua, suites: redis,
+		old: "more > 0 and math.max(u, more) or 0", new: "more > 0 and math.min(u, more) or 0",
+	},
+	{
+		name: "lua-max-fixed-align", breaks: "an aligned window is moved off its place", file: fixedLua, suites: redis,
+		old: "if align == 1 then start = start - start % W end", new: "",
+	},
+	{
+		name: "lua-max-sliding", breaks: "the counters are compared one by one", file: slidingLua, suites: redis,
+		old: "c[x], sum = most - sum, most", new: "c[x], sum = math.max(c[x], told[x]), most",
+	},
+	{
+		name: "lua-max-log", breaks: "a log is raised by one timestamp too few", file: logLua, suites: redis,
+		old: "if m < have and stamp(z, s, off, C, h - 1 - m) >= q then x = m + 1 else y = m end", new: "if m <= have and stamp(z, s, off, C, h - 1 - m) >= q then x = m + 1 else y = m end",
+	},
+	{
+		name: "lua-max-log-last", breaks: "the last timestamp of a log is not raised", file: logLua, suites: redis,
+		old: "if x == 0 then newest = q end", new: "",
+	},
+	{
+		name: "lua-max-log-ring", breaks: "a log that grows keeps its ring", file: logLua, suites: redis,
+		old: "h, C, off = reach, ring_size(reach, 0, L, C0), z.tail\n", new: "h = reach\n",
+	},
+	{
+		name: "lua-max-log-over", breaks: "what has left the window is found again by a clock set back", file: logLua, suites: redis,
+		old: "if over > 0 then write(z, off, C, h - from - over, rep('\\0', over * 8)) end", new: "",
+	},
+	{
+		name: "lua-quantiles", breaks: "a group has the timestamp of its newest", file: logLua, suites: redis,
+		old: "out[k] = packed(z, s, off, C, h - min(first + size, live))", new: "out[k] = packed(z, s, off, C, h - first - 1)",
+	},
+	{
+		name: "lua-debt-newest", breaks: "a debt among many timestamps is inserted out of order", file: logLua, suites: redis,
+		old: "at = min(max(at, least), t)", new: "at = min(at, t)",
+	},
+	{
+		name: "max-meter", breaks: "the lower of two levels is kept", file: handoverGo, suites: redis,
+		old: "if m.levelUpTo(other, t, m.top(other)) <= m.levelUpTo(snap, t, m.top(snap)) {", new: "if m.levelUpTo(other, t, m.top(other)) >= m.levelUpTo(snap, t, m.top(snap)) {",
+	},
+	{
+		name: "max-fixed", breaks: "the smaller of two counts is kept", file: handoverGo, suites: redis,
+		old: "snap[0], snap[1] = min(snap[0], other[0]), max(used, more)", new: "snap[0], snap[1] = min(snap[0], other[0]), min(used, more)",
+	},
+	{
+		name: "max-sliding", breaks: "counters of different parts are compared", file: handoverGo, suites: redis,
+		old: "if at := int64(x) - (newest - other[0]); at >= 0 {", new: "if at := int64(x); at >= 0 {",
+	},
+	{
+		name: "max-log", breaks: "quantiles are compared where they are not exact", file: logHandoverGo, suites: redis,
+		old: "for i := a.size() - 1; i < had; i += a.size() {", new: "for i := int64(0); i < had; i++ {",
+	},
+	{
+		name: "max-log-own", breaks: "an instance's own charge is not in its snapshot", file: "algorithms/sliding_log.go", suites: redis,
+		old: "return before.stamp(i - cost)", new: "return before.stamp(i)",
+	},
+	{
+		name: "debt-level", breaks: "a debt is charged in the units of the share", file: handoverGo, suites: redis,
+		old: "return []int64{m.convert(owed, full)}, owed > 0, false", new: "return []int64{owed}, owed > 0, false",
+	},
+	{
+		name: "debt-log-more", breaks: "the rest of a large debt is forgotten", file: logHandoverGo, suites: redis,
+		old: "return debt, owed > 0, owed > debt[0]", new: "return debt, owed > 0, false",
+	},
+	{
+		name: "debt-log-groups", breaks: "groups of a debt count as old as their oldest", file: logHandoverGo, suites: redis,
+		old: "debt = append(debt, stamp(s, i+size-1))", new: "debt = append(debt, stamp(s, i))",
+	},
+}
