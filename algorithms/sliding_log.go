@@ -177,16 +177,23 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 	return l.limit - l.live(s, oldest(s, l.limit), now), reset
 }
 
-// logView is the view of a log: {cost left, when there is room for the cost that
-// was decided, the last timestamp, whether there is one, quantiles...}.
+// logView is the view of a log: {cost left, when there is room for the cost that was
+// decided, the last timestamp, the count}, and of a log of up to logAtOnce timestamps the
+// newest of those in the window, at most logRuns, the last one last; 0: there is none.
 type logView struct {
 	windowed
 	lease int64
 }
 
-const viewWords = 4 // before the quantiles
+const viewWords = 4 // before the newest timestamps
 
-func (v *logView) Words() int                   { return viewWords + logParts }
+func (v *logView) Words() int {
+	if v.limit > logAtOnce {
+		return viewWords
+	}
+	return viewWords + logRuns
+}
+
 func (v *logView) Args() []int64                { return nil }
 func (v *logView) Repair(State, int64) bool     { return false }
 func (v *logView) Owe(s State, now, cost int64) { v.Charge(s, now+v.lease, cost, 0) }
@@ -209,19 +216,15 @@ func (v *logView) Judge(s State, now, cost, held int64) Verdict {
 
 func (v *logView) Charge(s State, now, cost, _ int64) {
 	if s[3] == 0 {
-		s[0], s[3] = v.limit, 1
+		s[0] = v.limit
 	}
-	q := quantiles{v.limit - s[0], s[viewWords:]}
-	s[0], s[2] = max(0, s[0]-cost), max(now, s[2])
-	before, last := q, s[2]
-	before.at = append(make([]int64, 0, logParts), q.at...)
-	q.n = v.limit - s[0]
-	q.set(func(i int64) int64 {
-		if i < cost {
-			return last
-		}
-		return before.stamp(i - cost)
-	})
+	s[0], s[2], s[3] = max(0, s[0]-cost), max(now, s[2]), s[3]+cost
+	newest := s[viewWords:]
+	kept := max(0, len(newest)-int(min(cost, logRuns)))
+	copy(newest, newest[len(newest)-kept:])
+	for i := range newest[kept:] {
+		newest[kept+i] = s[2]
+	}
 }
 
 func (v *logView) Numbers(s State, now int64) (remaining, reset int64) {

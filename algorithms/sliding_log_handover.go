@@ -2,122 +2,170 @@ package algorithms
 
 import "slices"
 
-// quantiles are the timestamps of a log in a few words: the newest n timestamps in
-// logParts groups of equal size, each with the timestamp of its oldest. The i-th
-// newest timestamp is therefore never before what they say.
-type quantiles struct {
-	n  int64
-	at []int64 // of each group, the newest first; 0: there is none
-}
+// The snapshot of a log is {cost used, the last timestamp, when that was, the count,
+// runs...}. The first three start the fallback. The runs are a lower bound of the log, and
+// are put back.
+const (
+	snapUsed = iota
+	snapLast
+	snapTime
+	snapCount
+	snapRuns
+)
 
-// logParts is the number of groups.
-const logParts = 8
+// logRuns is the number of runs of a snapshot, and of the newest timestamps in a view.
+const logRuns = 8
 
-// size returns the size of a group; the last ones may be smaller.
-func (q quantiles) size() int64 { return max(1, cd(q.n, logParts)) }
+// run stands for n consecutive timestamps of a log, none of which is before at. Runs are
+// in order, the newest first.
+type run struct{ n, at int64 }
 
-// stamp returns the i-th newest timestamp, 0 if there is none. The newest is number 0.
-func (q quantiles) stamp(i int64) int64 {
-	if i >= q.n {
-		return 0
+// runsOf returns the runs of a snapshot that are after edge, and how many timestamps they
+// stand for.
+func runsOf(snap []int64, edge int64) (runs []run, n int64) {
+	for r := snap[snapRuns:]; len(r) > 0 && r[0] > 0 && r[1] > edge; r = r[2:] {
+		runs, n = append(runs, run{r[0], r[1]}), n+r[0]
 	}
-	return q.at[i/q.size()]
+	return runs, n
 }
 
-// set sets the groups from the timestamps.
-func (q quantiles) set(stamp func(i int64) int64) {
-	size := q.size()
-	for k := range q.at {
-		q.at[k] = 0
-		if first := int64(k) * size; first < q.n {
-			q.at[k] = stamp(min(first+size, q.n) - 1)
+// setRuns sets the runs of a snapshot. If they are too many, neighbors are merged that
+// stand for the fewest timestamps.
+func setRuns(snap []int64, runs []run) {
+	for len(runs) > logRuns {
+		least := 0
+		for i := range runs[1:] {
+			if runs[i].n+runs[i+1].n < runs[least].n+runs[least+1].n {
+				least = i
+			}
+		}
+		runs[least+1].n += runs[least].n
+		runs = slices.Delete(runs, least, least+1)
+	}
+	words := snap[snapRuns:]
+	clear(words)
+	for i, r := range runs {
+		words[2*i], words[2*i+1] = r.n, r.at
+	}
+}
+
+// maximum returns the runs of which the i-th newest timestamp is the later of those in a
+// and b, at most n in all.
+func maximum(a, b []run, n int64) (all []run) {
+	a, b = slices.Clone(a), slices.Clone(b)
+	for n > 0 && len(a)+len(b) > 0 {
+		next := run{n: n}
+		for _, of := range [][]run{a, b} {
+			if len(of) > 0 {
+				next = run{min(next.n, of[0].n), max(next.at, of[0].at)}
+			}
+		}
+		n -= next.n
+		a, b = skip(a, next.n), skip(b, next.n)
+		if last := len(all) - 1; last >= 0 && all[last].at == next.at {
+			all[last].n += next.n
+		} else {
+			all = append(all, next)
 		}
 	}
+	return all
 }
 
-// after returns how many of the timestamps are after edge.
-func (q quantiles) after(edge int64) int64 {
-	groups := int64(0)
-	for groups < logParts && q.at[groups] > edge {
-		groups++
+// skip removes the first n timestamps, which are at most those of the first run.
+func skip(runs []run, n int64) []run {
+	if len(runs) > 0 {
+		if runs[0].n -= n; runs[0].n == 0 {
+			return runs[1:]
+		}
 	}
-	return min(groups*q.size(), q.n)
+	return runs
 }
 
-// A snapshot of a log is {n, quantiles...}, its base the count of timestamps.
-
-func (l *slidingLog) SnapshotWords() int { return 1 + logParts }
+func (l *slidingLog) SnapshotWords() int { return snapRuns + 2*logRuns }
 func (l *slidingLog) BaseWords() int     { return 1 }
 
-func logSnapshot(snap []int64) quantiles { return quantiles{snap[0], snap[1:]} }
-
-func (l *slidingLog) Snapshot(snap []int64, s State, _ int64) {
+func (l *slidingLog) Snapshot(snap []int64, s State, now int64) {
 	clear(snap)
-	if s[3] != 0 { // a view: see logView
-		snap[0] = l.limit - s[0]
-		copy(snap[1:], s[viewWords:])
+	if snap[snapTime] = now; s[3] == 0 { // a view: see logView
+		return
 	}
+	snap[snapUsed], snap[snapLast], snap[snapCount] = l.limit-s[0], s[2], s[3]
+	var runs []run
+	for _, at := range slices.Backward(s[viewWords:]) {
+		if last := len(runs) - 1; last >= 0 && runs[last].at == at {
+			runs[last].n++
+		} else if at > 0 {
+			runs = append(runs, run{1, at})
+		}
+	}
+	setRuns(snap, runs)
 }
 
-// Live implements [Handover]. Logs of more than logAtOnce timestamps are not put back.
+// Live implements [Handover]. Logs of more than logAtOnce timestamps are not put back:
+// their views have no timestamps.
 func (l *slidingLog) Live(snap []int64, now int64) bool {
-	return l.limit <= logAtOnce && logSnapshot(snap).after(now-l.window) > 0
+	return snap[snapRuns] > 0 && snap[snapRuns+1] > now-l.window
 }
 
 // Raise implements [Handover]. In the maximum of two logs the i-th newest timestamp is
-// the later of the two. Only the groups' own timestamps are exact, so that only by
-// these the other is found to be greater.
+// the later of the two. The other was told before: its timestamps are older by those that
+// were charged since, which the count says, and which are not before the time of the other.
 func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
-	a, b := logSnapshot(snap), logSnapshot(other)
 	edge := now - l.window
-	had, more := a.after(edge), b.after(edge)
-	raised := more > had
-	for i := a.size() - 1; i < had; i += a.size() {
-		raised = raised || b.stamp(i) > a.stamp(i)
+	mine, _ := runsOf(snap, edge)
+	others, n := runsOf(other, edge)
+	if n == 0 {
+		return false
 	}
-	mine := quantiles{had, append(make([]int64, 0, logParts), a.at...)}
-	size := a.size()
-	a.n = max(had, more)
-	snap[0] = a.n
-	a.set(func(i int64) int64 {
-		at := int64(0)
-		if i < had {
-			at = mine.at[i/size]
-		}
-		if i < more {
-			at = max(at, b.stamp(i))
-		}
-		return at
-	})
+	raised := n > snap[snapUsed]
+	if since := snap[snapCount] - other[snapCount]; since > 0 && other[snapTime] > edge {
+		others = append([]run{{since, other[snapTime]}}, others...)
+	}
+	before := slices.Clone(mine)
+	all := maximum(mine, others, max(l.limit, n))
+	for i, r := range maximum(before, all, total(before)) { // where all differ from mine
+		raised = raised || i >= len(before) || r != before[i]
+	}
+	setRuns(snap, all)
+	if other[snapTime] > snap[snapTime] || other[snapTime] == snap[snapTime] && other[snapCount] > snap[snapCount] {
+		copy(snap[:snapRuns], other) // replies have overtaken each other
+	}
 	return raised
+}
+
+// total returns how many timestamps runs stand for.
+func total(runs []run) (n int64) {
+	for _, r := range runs {
+		n += r.n
+	}
+	return n
 }
 
 // Shift implements [Handover].
 func (l *slidingLog) Shift(snap []int64, d int64) {
-	for i := range snap[1:] {
-		if snap[1+i] > 0 {
-			snap[1+i] += d
-		}
+	snap[snapLast], snap[snapTime] = snap[snapLast]+d, snap[snapTime]+d
+	for r := snap[snapRuns:]; len(r) > 0 && r[0] > 0; r = r[2:] {
+		r[1] += d
 	}
 }
 
-func (l *slidingLog) Room(snap []int64) int64 { return snap[0] }
+func (l *slidingLog) Room(snap []int64) int64 { return snap[snapUsed] }
 
-// Warm implements [Handover]. It adds timestamps for the cost that other instances
-// have charged, spread as the snapshot's are.
+// Warm implements [Handover]. It adds a timestamp for each unit of cost that other
+// instances have charged, spread over the window, because their times are not
+// known.
 func (l *slidingLog) Warm(s State, snap []int64, full Rule, now int64) {
-	q := logSnapshot(snap)
-	used := q.after(now - l.window)
+	used, last, from := snap[snapUsed], snap[snapLast], snap[snapTime]-l.window
 	n := scale(used, l.limit, full.Limit())
-	missing := n - l.live(s, oldest(s, l.limit), now)
-	if missing <= 0 {
-		return
+	stamps := make([]int64, 0, n)
+	for i := range n {
+		if at := last - scale(last-from, i, n); at > now-l.window {
+			stamps = append(stamps, min(at, now))
+		}
 	}
-	stamps := make([]int64, 0, missing)
-	for i := range missing {
-		stamps = append(stamps, q.stamp(scale(used, i, n)))
+	if missing := int64(len(stamps)) - l.live(s, oldest(s, l.limit), now); missing > 0 {
+		l.insert(s, stamps[:missing], now)
 	}
-	l.insert(s, stamps, now)
 }
 
 func (l *slidingLog) Base(base []int64, s State)             { base[0] = s[0] }

@@ -188,25 +188,19 @@ local function load(code)
       local unpack, pack, sub, rep, call = struct.unpack, struct.pack, string.sub, string.rep, redis.call
       local max, min, floor, ceil, concat = math.max, math.min, math.floor, math.ceil, table.concat
 
-      -- AT_ONCE bounds the timestamps of a repair, RING the size up to which rings double and
-      -- are copied, NEWEST those among which a debt is inserted, PARTS is the number of
-      -- quantiles.
-      local AT_ONCE, RING, NEWEST, PARTS = 4096, 8192, 1024, 8
-      local NEVER = rep('\0', 8)
+      -- AT_ONCE bounds the timestamps of a repair and of a log that is put back, RING the size up
+      -- to which rings double and are copied, NEWEST those among which a debt is inserted, RUNS
+      -- is the number of runs of a snapshot and of the newest timestamps that are reported.
+      local AT_ONCE, RING, NEWEST, RUNS = 4096, 8192, 1024, 8
 
-      -- Return timestamp i of the ring of size C at off, packed. After the ring has grown,
-      -- its end may not have been written yet: that counts as written long ago.
-      local function packed(z, s, off, C, i)
-        local pos = off + i % C * 8
-        if #s >= pos + 8 then return sub(s, pos + 1, pos + 8) end
-        local bytes = call('GETRANGE', z.key, pos, pos + 7)
-        return #bytes < 8 and NEVER or bytes
-      end
-
+      -- Return timestamp i of the ring of size C at off. After the ring has grown, its end may
+      -- not have been written yet: that counts as written long ago.
       local function stamp(z, s, off, C, i)
         local pos = off + i % C * 8
         if #s >= pos + 8 then return (unpack('<d', s, pos + 1)) end
-        return (unpack('<d', packed(z, s, off, C, i)))
+        local bytes = call('GETRANGE', z.key, pos, pos + 7)
+        if #bytes < 8 then return 0 end
+        return (unpack('<d', bytes, 1))
       end
 
       -- Append packed timestamps, from timestamp i on, to the writes.
@@ -218,20 +212,6 @@ local function load(code)
           w[#w + 1], w[#w + 2] = off + at * 8, sub(stamps, 1, room)
           w[#w + 1], w[#w + 2] = off, sub(stamps, room + 1)
         end
-      end
-
-      -- Return the last n timestamps before h, in order and packed.
-      local function read(z, off, C, h, n)
-        if n == 0 then return '' end
-        local at = (h - n) % C
-        local first = min(n, C - at)
-        local ring = call('GETRANGE', z.key, off + at * 8, off + (at + first) * 8 - 1)
-        ring = ring .. rep('\0', first * 8 - #ring)
-        if n > first then
-          local behind = call('GETRANGE', z.key, off, off + (n - first) * 8 - 1)
-          ring = ring .. behind .. rep('\0', (n - first) * 8 - #behind)
-        end
-        return ring
       end
 
       -- Return how many of the timestamps from lo to h - 1 are after edge.
@@ -246,130 +226,135 @@ local function load(code)
         return h - b
       end
 
-      -- Return the size of a ring for n timestamps, which has C now and C0 at first. Rings
-      -- double, or get the length of the limit L if that is enough. A ring that would be above
-      -- RING gets the length of the limit, and loses its oldest timestamps.
-      local function ring_size(n, C, L, C0)
-        local size = max(C, C0)
-        while size < n and size < RING do size = size * 2 end
-        if size < n or size > L and n <= L then size = max(L, C) end
-        return size
-      end
-
-      -- Make room for n timestamps, of which the last kept are those before h. Return the new
-      -- h, size and offset.
-      local function grow(z, off, C, h, L, C0, kept, n)
-        local size = ring_size(n, C, L, C0)
-        if size == C then return h, C, off end
-        if h == C and C > 0 and off + C * 8 == z.tail then
-          z.tail = z.tail + (size - C) * 8 -- the last ring of the value, not yet wrapped, grows in place
-          return h, size, off
-        end
-        local to = z.tail
-        z.tail = to + size * 8
-        if kept > 0 then write(z, to, size, 0, read(z, off, C, h, kept)) end
-        return kept, size, to
-      end
-
-      -- Move the timestamps back by excess after a step of the clock, into a new ring that has
-      -- room for n more. Return as grow does.
-      local function repair(z, off, C, h, L, C0, n, excess)
-        local all = min(h, C, AT_ONCE)
-        local ring, out = read(z, off, C, h, all), {}
-        for x = 1, all do out[x] = pack('<d', unpack('<d', ring, x * 8 - 7) - excess) end
-        local size = ring_size(all + n, all, L, C0)
-        local to = z.tail
-        if size <= C then to, size = off, C else z.tail = to + size * 8 end
-        write(z, to, size, 0, concat(out))
-        return all, size, to
-      end
-
-      -- Return the quantiles of the last live timestamps, as in sliding_log_handover.go, each
-      -- less excess.
-      local function quantiles(z, s, off, C, h, live, excess)
-        local out, size = {}, ceil(live / PARTS)
-        for k = 1, PARTS do
-          local first = (k - 1) * size
-          if first >= live then
-            out[k] = NEVER
-          else
-            out[k] = packed(z, s, off, C, h - min(first + size, live))
-            if excess > 0 then out[k] = pack('<d', unpack('<d', out[k]) - excess) end
+      -- The functions that few calls need are created when they are.
+      local function rare()
+        -- Return the last n timestamps before h, in order and packed.
+        local function read(z, off, C, h, n)
+          if n == 0 then return '' end
+          local at = (h - n) % C
+          local first = min(n, C - at)
+          local ring = call('GETRANGE', z.key, off + at * 8, off + (at + first) * 8 - 1)
+          ring = ring .. rep('\0', first * 8 - #ring)
+          if n > first then
+            local behind = call('GETRANGE', z.key, off, off + (n - first) * 8 - 1)
+            ring = ring .. behind .. rep('\0', (n - first) * 8 - #behind)
           end
+          return ring
         end
-        return concat(out)
-      end
 
-      -- Raise the last timestamps of the log to a snapshot {n, quantiles...} at position i of v,
-      -- moved by move. Return the log.
-      local function raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
-        local n = unpack('<d', v, i)
-        local size, have = max(1, ceil(n / PARTS)), min(h, C)
-        local out, reach, raised, newest, kept = {}, 0, false, last, nil
-        move = move - max(0, unpack('<d', v, i + 8) + move - t - d) -- a step of the clock back
-        for k = 1, PARTS do
-          local from, to = (k - 1) * size, min(k * size, n)
-          local q = unpack('<d', v, i + k * 8) + move
-          if from >= to or q <= t - W then break end
-          -- x becomes the first position from the newest, from which the log is older than q.
-          local x, y = from, to
-          while x < y do
-            local m = floor((x + y) / 2)
-            if m < have and stamp(z, s, off, C, h - 1 - m) >= q then x = m + 1 else y = m end
-          end
-          kept = kept or read(z, off, C, h, min(have, n))
-          out[PARTS - k + 1] = rep(pack('<d', q), to - x) .. sub(kept, #kept - x * 8 + 1, #kept - from * 8)
-          reach, raised = to, raised or x < to
-          if x == 0 then newest = q end
+        -- Return the size of a ring for n timestamps, which has C now and C0 at first. Rings
+        -- double, or get the length of the limit L if that is enough. A ring that would be above
+        -- RING gets the length of the limit, and loses its oldest timestamps.
+        local function ring_size(n, C, L, C0)
+          local size = max(C, C0)
+          while size < n and size < RING do size = size * 2 end
+          if size < n or size > L and n <= L then size = max(L, C) end
+          return size
         end
-        if raised then
-          if reach > have then
-            h, C, off = reach, ring_size(reach, 0, L, C0), z.tail
-            z.tail = off + C * 8
-          else -- zero those that have left the window since the last was written
-            local from = max(reach, count(z, s, off, C, h - have, h, t - W))
-            local over = min(AT_ONCE, count(z, s, off, C, h - have, h, last - d - W) - from)
-            if over > 0 then write(z, off, C, h - from - over, rep('\0', over * 8)) end
-          end
-          write(z, off, C, h - reach, concat(out, '', PARTS - ceil(reach / size) + 1, PARTS))
-        end
-        return h, C, off, newest
-      end
 
-      -- Insert the timestamps of a debt {count, size of a group, timestamps...} at position i of
-      -- v among those in the window, in order, as insert in sliding_log_handover.go does. Return
-      -- the log, and the position behind the debt.
-      local function insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
-        local live = h > 0 and count(z, s, off, C, max(0, h - C), h, t - W) or 0
-        local some = min(live, NEWEST)
-        local ring, out, total, least, done, n, size = read(z, off, C, h, some), {}, 0, 0, 1, nil, nil
-        if live > some then least = unpack('<d', ring) end
-        n, size, i = unpack('<dd', v, i)
-        while n > 0 do
-          local at, pos = nil, done
-          at, i = unpack('<d', v, i)
-          if at > t - W then
-            at = min(max(at, least), t)
-            while pos < #ring and unpack('<d', ring, pos) <= at do pos = pos + 8 end
-            out[#out + 1] = sub(ring, done, pos - 1)
-            out[#out + 1] = rep(pack('<d', at), min(size, n))
-            done, total = pos, total + min(size, n)
+        -- Make room for n timestamps, of which the last kept are those before h. Return the new
+        -- h, size and offset.
+        local function grow(z, off, C, h, L, C0, kept, n)
+          local size = ring_size(n, C, L, C0)
+          if size == C then return h, C, off end
+          if h == C and C > 0 and off + C * 8 == z.tail then
+            z.tail = z.tail + (size - C) * 8 -- the last ring of the value, not yet wrapped, grows in place
+            return h, size, off
           end
-          n = n - size
+          local to = z.tail
+          z.tail = to + size * 8
+          if kept > 0 then write(z, to, size, h - kept, read(z, off, C, h, kept)) end
+          return h, size, to
         end
-        if total == 0 then return h, C, off, last, i end
-        out[#out + 1] = sub(ring, done)
-        ring = concat(out)
-        -- Zero those that have left the window since the last was written.
-        local over, old = h > 0 and count(z, s, off, C, max(0, h - C), h, last - d - W) - live or 0, off
-        if live + total > C then h, C, off = grow(z, off, C, h, L, C0, live, live + total) end
-        if off == old and over > 0 and live == some then
-          over = min(over, AT_ONCE, C - live - total)
-          ring = rep('\0', over * 8) .. ring
-          some = some + over
+
+        -- Move the timestamps back by excess after a step of the clock, into a new ring that has
+        -- room for n more. Return as grow does.
+        local function repair(z, off, C, h, L, C0, n, excess)
+          local all = min(h, C, AT_ONCE)
+          local ring, out = read(z, off, C, h, all), {}
+          for x = 1, all do out[x] = pack('<d', unpack('<d', ring, x * 8 - 7) - excess) end
+          local size = ring_size(all + n, all, L, C0)
+          local to = z.tail
+          if size <= C then to, size = off, C else z.tail = to + size * 8 end
+          write(z, to, size, 0, concat(out))
+          return all, size, to
         end
-        write(z, off, C, h - some, ring)
-        return h + total, C, off, unpack('<d', ring, #ring - 7), i
+
+        -- Raise the last timestamps of the log to the runs of a snapshot at position i of v, moved
+        -- by move: see sliding_log_handover.go. Return the log.
+        local function raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
+          local out, from, reach, have, newest, raised, kept = {}, 0, 0, min(h, C), last, false, nil
+          for k = RUNS, 1, -1 do
+            local n, q = unpack('<dd', v, i)
+            i = i + 16
+            if reach == 0 then move = move - max(0, q + move - t - d) end -- a step of the clock back
+            q = q + move
+            if n == 0 or q <= t - W then break end
+            -- x becomes the first position from the newest, from which the log is older than q.
+            local x, to = from, from + n
+            local y = to
+            while x < y do
+              local m = floor((x + y) / 2)
+              if m < have and stamp(z, s, off, C, h - 1 - m) >= q then x = m + 1 else y = m end
+            end
+            if x > from then kept = kept or read(z, off, C, h, min(have, AT_ONCE)) end
+            out[k] = rep(pack('<d', q), to - x) .. (x > from and sub(kept, #kept - x * 8 + 1, #kept - from * 8) or '')
+            if x == 0 then newest = q end
+            from, reach, raised = to, to, raised or x < to
+          end
+          if raised then
+            if reach > have then
+              h, C, off = reach, ring_size(reach, 0, L, C0), z.tail
+              z.tail = off + C * 8
+            else -- zero those that have left the window since the last was written
+              local first = max(reach, count(z, s, off, C, h - have, h, t - W))
+              local over = min(AT_ONCE, count(z, s, off, C, h - have, h, last - d - W) - first)
+              if over > 0 then write(z, off, C, h - first - over, rep('\0', over * 8)) end
+            end
+            local used = 0
+            for k = 1, RUNS do used = used + (out[k] and 1 or 0) end
+            write(z, off, C, h - reach, concat(out, '', RUNS - used + 1, RUNS))
+          end
+          return h, C, off, newest
+        end
+
+        -- Insert the timestamps of a debt {count, size of a group, timestamps...} at position i of
+        -- v among those in the window, in order, as insert in sliding_log_handover.go does. Return
+        -- the log, and the position behind the debt.
+        local function insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
+          local live = h > 0 and count(z, s, off, C, max(0, h - C), h, t - W) or 0
+          local some = min(live, NEWEST)
+          local ring, out, total, least, done, n, size = read(z, off, C, h, some), {}, 0, 0, 1, nil, nil
+          if live > some then least = unpack('<d', ring) end
+          n, size, i = unpack('<dd', v, i)
+          while n > 0 do
+            local at, pos = nil, done
+            at, i = unpack('<d', v, i)
+            if at > t - W then
+              at = min(max(at, least), t)
+              while pos < #ring and unpack('<d', ring, pos) <= at do pos = pos + 8 end
+              out[#out + 1] = sub(ring, done, pos - 1)
+              out[#out + 1] = rep(pack('<d', at), min(size, n))
+              done, total = pos, total + min(size, n)
+            end
+            n = n - size
+          end
+          if total == 0 then return h, C, off, last, i end
+          out[#out + 1] = sub(ring, done)
+          ring = concat(out)
+          -- Zero those that have left the window since the last was written.
+          local over, old = h > 0 and count(z, s, off, C, max(0, h - C), h, last - d - W) - live or 0, off
+          if live + total > C then h, C, off = grow(z, off, C, h, L, C0, live, live + total) end
+          if off == old and over > 0 and live == some then
+            over = min(over, AT_ONCE, C - live - total)
+            ring = rep('\0', over * 8) .. ring
+            some = some + over
+          end
+          write(z, off, C, h - some, ring)
+          return h + total, C, off, unpack('<d', ring, #ring - 7), i
+        end
+
+        return grow, repair, raise, insert
       end
 
       return function(v, i, s, j, t, n, p, _, z)
@@ -390,7 +375,17 @@ local function load(code)
           if n >= 1 and n <= L and place >= lo and place < h then
             leaves = stamp(z, s, off, C, place) + W - excess
           end
-          view = pack('<dddd', L - live, leaves, last - excess, h > 0 and 1 or 0) .. quantiles(z, s, off, C, h, live, excess)
+          -- A log that may be put back reports its newest timestamps as well.
+          local newest = ''
+          if L <= AT_ONCE then
+            local m = excess > 0 and 0 or min(live, RUNS)
+            local at = off + (h - m) % max(C, 1) * 8
+            if m > 0 and at + m * 8 <= off + C * 8 then
+              newest = #s >= at + m * 8 and sub(s, at + 1, at + m * 8) or call('GETRANGE', z.key, at, at + m * 8 - 1)
+            end
+            if #newest < RUNS * 8 then newest = rep('\0', RUNS * 8 - #newest) .. newest end
+          end
+          view = pack('<dddd', L - live, leaves, last - excess, h) .. newest
         end
         local ok = true
         if not p then
@@ -405,11 +400,12 @@ local function load(code)
           -- limit: debts, and charges under another limit.
           local over = h + n - 1 - C
           if excess > 0 then
+            local _, repair = rare()
             last = last - excess
             h, C, off = repair(z, off, C, h, L, C0, n, excess)
           elseif n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
             local kept = count(z, s, off, C, max(0, h - C), h, edge)
-            h, C, off = grow(z, off, C, h, L, C0, kept, kept + n)
+            h, C, off = rare()(z, off, C, h, L, C0, kept, kept + n)
           end
           if n > 0 then
             last = max(p and t or t + d, last)
@@ -424,9 +420,10 @@ local function load(code)
         L, W, C0, d, a = unpack('<dddd', v, a)
         local h, C, off, last = 0, 0, 0, 0
         if s then h, C, off, last = unpack('<dddd', s, j) end
+        local _, _, raise, insert = rare()
         if move then
-          h, C, off, last = raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
-          i = i + 8 + PARTS * 8
+          h, C, off, last = raise(z, s, t, v, i + 32, move, L, W, C0, d, h, C, off, last)
+          i = i + 32 + RUNS * 16
         else
           h, C, off, last, i = insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
         end

@@ -70,7 +70,8 @@ func (n *Snapshots) live(x snapshot, rules []algorithms.Rule, local int64) bool 
 // Learn records what Redis reported for a zone. It calls charge once, which changes the
 // reported states to those after the decision. A reply that is less than the snapshot
 // says that Redis has lost its memory: the snapshot stays, and is put back with the next
-// check. With replace, it was put back by the call that is answered.
+// check. With replace, it was put back by the call that is answered, which reports the
+// maximum.
 func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge func()) {
 	mix := n.table.mix(z.Key)
 	s := n.shardOf(mix)
@@ -82,11 +83,14 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		return
 	}
 	marks := x[snapshotMarks] | markTold
-	if replace || !x.has(markTold) {
-		clearTold(n, x)
-		x[snapshotTime], marks = now.Shared, marks&^markLost
-	} else {
+	if replace {
+		n.replace(x, z.Rules)
+		marks &^= markLost
+	}
+	if x.has(markTold) {
 		n.follow(x, z.Rules, now)
+	} else {
+		n.clearTold(x)
 	}
 	x[snapshotOffset] = now.Shared - now.Local
 	later := max(now.Shared, x[snapshotTime])
@@ -104,9 +108,21 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	n.mark(x, marks)
 }
 
-func clearTold(n *Snapshots, x snapshot) {
+// clearTold forgets what was known before.
+func (n *Snapshots) clearTold(x snapshot) {
 	for i := range n.rules {
 		clear(n.told(x, i))
+	}
+	x[snapshotTime] = 0
+}
+
+// replace forgets the states that a reply reports whole. Of a state that grows it reports a
+// part.
+func (n *Snapshots) replace(x snapshot, rules []algorithms.Rule) {
+	for i, r := range rules {
+		if _, grows := r.(algorithms.Growing); !grows {
+			clear(n.told(x, i))
+		}
 	}
 }
 

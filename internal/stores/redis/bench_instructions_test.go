@@ -31,6 +31,7 @@ func BenchmarkInstructions(b *testing.B) {
 		{"gcra", []storestest.BenchRule{storestest.BenchGCRA}},
 		{"sliding_window", []storestest.BenchRule{storestest.BenchSlidingWindow}},
 		{"sliding_log", []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute}}},
+		{"small_log", []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100, Window: time.Minute}}},
 		{"three_rules", threeBenchRules},
 		{"eight_rules", eightBenchRules},
 	} {

@@ -85,13 +85,17 @@ func putBack(r algorithms.Handover, s algorithms.State, told []int64, move, now 
 	stamps := lastStamps(s, s[0], now-r.Window())
 	slices.Reverse(stamps)
 	had := slices.Clone(stamps)
-	size, excess := max(1, (snap[0]+7)/8), max(0, snap[1]-now-r.Args()[3])
-	for i := range snap[0] {
-		at := snap[1+i/size] - excess
+	var known []int64
+	for runs := snap[4:]; len(runs) > 0; runs = runs[2:] {
+		for range runs[0] {
+			known = append(known, runs[1]-max(0, snap[5]-now-r.Args()[3]))
+		}
+	}
+	for i, at := range known {
 		if at <= now-r.Window() {
 			break
 		}
-		if i < int64(len(stamps)) {
+		if i < len(stamps) {
 			stamps[i] = max(stamps[i], at)
 		} else {
 			stamps = append(stamps, at)

@@ -120,3 +120,69 @@ func TestNothingIsRaisedWithoutALoss(t *testing.T) {
 		}
 	}
 }
+
+// TestUncheckedKeysArePutBack notices a loss with the check of one key, or with a
+// heartbeat. The other keys are put back without a check.
+func TestUncheckedKeysArePutBack(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range lostSpecs() {
+		for _, by := range []string{"check", "heartbeat"} {
+			f := newFleet(t, srv, 1)
+			f.v.now += storestest.Hour / 2
+			c, s := f.counters(t, name+by, spec), f.all[0]
+			beat := func() {
+				s.conn.seq.Store(uint64(f.v.now) - 1)
+				if err := s.instances.beat(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			beat()
+			for k := range uint64(100) {
+				f.decide(0, c[0], stores.Key{Hi: k, Lo: 1}, 7)
+			}
+			f.v.flush(t)
+			if by == "check" {
+				f.decide(0, c[0], stores.Key{Hi: 0, Lo: 1}, 1)
+			} else {
+				beat()
+			}
+			for range 10 { // on a busy machine one pass may not reach all
+				s.conn.seq.Store(uint64(f.v.now) - 1)
+				s.fallback.hands.pay(context.Background())
+			}
+			for k := uint64(1); k < 100; k++ {
+				z := &stores.ZoneCheck{Counter: c[0], Key: stores.Key{Hi: k, Lo: 1}, Tag: stores.Key{Hi: k, Lo: 1}}
+				if f.v.client.Exists(context.Background(), namesOf("diana", z)[0]).Val() == 0 {
+					t.Fatalf("%s, by a %s: key %d was not put back", name, by, k)
+				}
+			}
+		}
+	}
+}
+
+// TestLargeDebtOfALog charges a debt of many timestamps to a log that has many more. All of
+// it is charged, in several calls.
+func TestLargeDebtOfALog(t *testing.T) {
+	srv := redistest.Start(t)
+	f := newFleet(t, srv, 1)
+	f.v.now += storestest.Hour / 2
+	c := f.counters(t, "large", storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 100_000, Window: storestest.Hour, Cost: 1}})
+	k := stores.Key{Hi: 1, Lo: 2}
+	for range 20 {
+		f.v.now += 1000
+		f.decide(0, c[0], k, 1000)
+	}
+	f.set(-1, faultRefused)
+	for range 10 {
+		f.v.now += 1000
+		f.decide(0, c[0], k, 997)
+	}
+	f.set(-1, noFault)
+	f.v.now += 2 * ramp.Microseconds()
+	f.all[0].fallback.usesRedis(new(stores.Check)) // the ramp is over
+	f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
+	f.all[0].fallback.hands.pay(context.Background())
+	if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != 100_000-20_000-9970-1 {
+		t.Errorf("%d of 100000 left after 20000, a debt of 9970 and 1", left)
+	}
+}

@@ -34,7 +34,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-clock", breaks: "a snapshot does not follow a clock that was set", file: tellGo, suites: redis,
-		old: "r.(algorithms.Handover).Shift(n.told(x, i), d)", new: "_ = r",
+		old: "r.(algorithms.Handover).Shift(n.told(x, i), d)", new: "_, _ = r, i",
 	},
 	{
 		name: "lost-clock-time", breaks: "after the clock was set back no loss is noticed", file: tellGo, suites: redis,
@@ -50,7 +50,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-background", breaks: "snapshots are put back with checks only", file: handoversGo, suites: redis,
-		old: "func (d *handovers) forgotten() { d.lost.Store(true) }", new: "func (d *handovers) forgotten() { d.lost.Store(false) }",
+		old: "for len(d.sweeping) > 0 && time.Now().Before(end) {", new: "for len(d.sweeping) > 1 && time.Now().Before(end) {",
 	},
 	{
 		name: "lost-heartbeat", breaks: "a heartbeat that is missing is no loss", file: "internal/stores/redis/instances.go", suites: redis,
@@ -129,8 +129,8 @@ var lostMutants = []mutant{
 		old: "if over > 0 then write(z, off, C, h - from - over, rep('\\0', over * 8)) end", new: "",
 	},
 	{
-		name: "lua-quantiles", breaks: "a group has the timestamp of its newest", file: logLua, suites: redis,
-		old: "out[k] = packed(z, s, off, C, h - min(first + size, live))", new: "out[k] = packed(z, s, off, C, h - first - 1)",
+		name: "lua-newest", breaks: "the oldest timestamps are reported as the newest", file: logLua, suites: redis,
+		old: "local at = off + (h - m) % max(C, 1) * 8", new: "local at = off + (h - live) % max(C, 1) * 8",
 	},
 	{
 		name: "lua-debt-newest", breaks: "a debt among many timestamps is inserted out of order", file: logLua, suites: redis,
@@ -149,12 +149,20 @@ var lostMutants = []mutant{
 		old: "if at := int64(x) - (newest - other[0]); at >= 0 {", new: "if at := int64(x); at >= 0 {",
 	},
 	{
-		name: "max-log", breaks: "quantiles are compared where they are not exact", file: logHandoverGo, suites: redis,
-		old: "for i := a.size() - 1; i < had; i += a.size() {", new: "for i := int64(0); i < had; i++ {",
+		name: "max-log-since", breaks: "what was charged since is not counted in a snapshot", file: logHandoverGo, suites: redis,
+		old: "since > 0 && other[snapTime] > edge {", new: "since > 0 && other[snapTime] < edge {",
+	},
+	{
+		name: "max-log-overtaken", breaks: "a reply that was overtaken is taken for the latest", file: logHandoverGo, suites: redis,
+		old: "copy(snap[:snapRuns], other) // replies", new: "_ = other // replies",
+	},
+	{
+		name: "max-log-runs", breaks: "merged runs have the later time", file: logHandoverGo, suites: redis,
+		old: "runs[least+1].n += runs[least].n\n", new: "runs[least+1].n += runs[least].n\n\t\truns[least+1].at = runs[least].at\n",
 	},
 	{
 		name: "max-log-own", breaks: "an instance's own charge is not in its snapshot", file: "algorithms/sliding_log.go", suites: redis,
-		old: "return before.stamp(i - cost)", new: "return before.stamp(i)",
+		old: "newest[kept+i] = s[2]", new: "newest[kept+i] = 0",
 	},
 	{
 		name: "debt-level", breaks: "a debt is charged in the units of the share", file: handoverGo, suites: redis,
