@@ -126,7 +126,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-max-log-over", breaks: "what has left the window is found again by a clock set back", file: logLua, suites: redis,
-		old: "if over > 0 then write(z, off, C, h - from - over, rep('\\0', over * 8)) end", new: "",
+		old: "if over > 0 then write(z, off, C, h - first - over, rep('\\0', over * 8)) end", new: "",
 	},
 	{
 		name: "lua-newest", breaks: "the oldest timestamps are reported as the newest", file: logLua, suites: redis,

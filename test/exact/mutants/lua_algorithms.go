@@ -240,7 +240,7 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-reserve", breaks: "two rings lie on top of each other", file: logLua, suites: redis,
-		old: "  z.tail = to + size * 8\n  if kept", new: "  if kept",
+		old: "    z.tail = to + size * 8\n    if kept", new: "    if kept",
 	},
 	{
 		name: "lua-log-reset", breaks: "a time to live is a window too short", file: logLua, suites: redis,
