@@ -137,31 +137,31 @@ var lostMutants = []mutant{
 		old: "at = min(max(at, least), t)", new: "at = min(at, t)",
 	},
 	{
-		name: "max-meter", breaks: "the lower of two levels is kept", file: handoverGo, suites: redis,
+		name: "max-meter", breaks: "the lower of two levels is kept", file: handoverGo, suites: goRules,
 		old: "if m.levelUpTo(other, t, m.top(other)) <= m.levelUpTo(snap, t, m.top(snap)) {", new: "if m.levelUpTo(other, t, m.top(other)) >= m.levelUpTo(snap, t, m.top(snap)) {",
 	},
 	{
-		name: "max-fixed", breaks: "the smaller of two counts is kept", file: handoverGo, suites: redis,
+		name: "max-fixed", breaks: "the smaller of two counts is kept", file: handoverGo, suites: goRules,
 		old: "snap[0], snap[1] = min(snap[0], other[0]), max(used, more)", new: "snap[0], snap[1] = min(snap[0], other[0]), min(used, more)",
 	},
 	{
-		name: "max-sliding", breaks: "counters of different parts are compared", file: handoverGo, suites: redis,
+		name: "max-sliding", breaks: "counters of different parts are compared", file: handoverGo, suites: goRules,
 		old: "if at := int64(x) - (newest - other[0]); at >= 0 {", new: "if at := int64(x); at >= 0 {",
 	},
 	{
-		name: "max-log-since", breaks: "what was charged since is not counted in a snapshot", file: logHandoverGo, suites: redis,
+		name: "max-log-since", breaks: "what was charged since is not counted in a snapshot", file: logHandoverGo, suites: goRules,
 		old: "since > 0 && other[snapTime] > edge {", new: "since > 0 && other[snapTime] < edge {",
 	},
 	{
-		name: "max-log-overtaken", breaks: "a reply that was overtaken is taken for the latest", file: logHandoverGo, suites: redis,
+		name: "max-log-overtaken", breaks: "a reply that was overtaken is taken for the latest", file: logHandoverGo, suites: goRules,
 		old: "copy(snap[:snapRuns], other) // replies", new: "_ = other // replies",
 	},
 	{
-		name: "max-log-runs", breaks: "merged runs have the later time", file: logHandoverGo, suites: redis,
+		name: "max-log-runs", breaks: "merged runs have the later time", file: logHandoverGo, suites: goRules,
 		old: "runs[least+1].n += runs[least].n\n", new: "runs[least+1].n += runs[least].n\n\t\truns[least+1].at = runs[least].at\n",
 	},
 	{
-		name: "max-log-own", breaks: "an instance's own charge is not in its snapshot", file: "algorithms/sliding_log.go", suites: redis,
+		name: "max-log-own", breaks: "an instance's own charge is not in its snapshot", file: "algorithms/sliding_log.go", suites: goRules,
 		old: "newest[kept+i] = s[2]", new: "newest[kept+i] = 0",
 	},
 	{
