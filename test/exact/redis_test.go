@@ -60,7 +60,7 @@ func TestRedisAgainstTheOracle(t *testing.T) {
 
 // sites are both stores, with a virtual clock.
 type sites struct {
-	now    int64
+	now    atomic.Int64
 	set    func(now int64) error // sets Redis' clock
 	local  *memory.Store
 	shared *redis.Store
@@ -71,15 +71,12 @@ func newSites(t *testing.T) *sites {
 	srv := redistest.Start(t)
 	client, ctx := srv.Client(), context.Background()
 	s := &sites{set: func(now int64) error { return client.Set(ctx, "clock", strconv.FormatInt(now, 10), 0).Err() }}
-	s.local = &memory.Store{Clock: func() int64 { return s.now }}
+	s.local = &memory.Store{Clock: s.now.Load}
 	if err := s.set(0); err != nil { // before the first heartbeat
 		t.Fatal(err)
 	}
-	// The clock of this process advances by ten seconds with each reading, so that
-	// the denial cache is never used and every check reaches Redis.
-	var looked atomic.Int64
 	s.shared = redis.New(redis.Options{
-		Name: "redis", Clock: func() int64 { return looked.Add(10 * second) },
+		Name: "redis", Clock: s.now.Load,
 		ConnOptions: redis.ConnOptions{
 			Addresses: []string{srv.Addr}, Prefix: "exact", Timeout: time.Minute, DialTimeout: time.Minute,
 			Script: redistest.VirtualTime(t, scripts.Decide().Text, "tonumber(call('GET', 'clock'))"),
@@ -101,13 +98,15 @@ func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[strin
 	c.Table = memory.NewTable(compiled, false, 100)
 	return map[string]func(*rapid.T, event) (bool, []oracle.Verdict){
 		"redis": func(t *rapid.T, e event) (bool, []oracle.Verdict) {
+			s.now.Store(e.now)
 			if err := s.set(e.now); err != nil {
 				t.Fatalf("%v", err)
 			}
+			s.shared.ResetLocal(nil, stores.Key{}) // forgets cached denials: every check reaches Redis
 			return decideIn(t, s.shared, stores.ModeShared, c, e)
 		},
 		"local": func(t *rapid.T, e event) (bool, []oracle.Verdict) {
-			s.now = e.now
+			s.now.Store(e.now)
 			return decideIn(t, s.local, stores.ModeLocal, c, e)
 		},
 	}
