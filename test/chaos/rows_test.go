@@ -20,7 +20,8 @@ func pick[T any](whole, short T) T {
 const (
 	wholePromise = "no 5xx; 99.9 % of responses within timeout (25 ms) + 10 ms of an unlimited request's, none over 1 s; " +
 		"a window holds the bound, one that overlaps the outage twice; no zone denies everything after; one log line per change"
-	soonBack = 1500 * time.Millisecond
+	lostPromise = "0.95 to 1.10 of a limit per hour, for keys full, half and unused at the first loss"
+	soonBack    = 1500 * time.Millisecond
 )
 
 func rows() []row {
@@ -46,6 +47,12 @@ func rows() []row {
 		{name: "pool", fault: "pool of 2, 200 clients, replies 5 ms late", target: "waits <= timeout (+ 10 ms); nothing stuck after", run: tightPool},
 		{name: "flushall", fault: "FLUSHALL", target: "at most one additional limit; the next requests as usual", run: countsLost(flushed)},
 		{name: "evict", fault: "Redis evicts half of all keys", target: "at most one additional limit; the next requests as usual", run: countsLost(evicted)},
+		{name: "lost-flush", fault: "two FLUSHALL in one window", target: lostPromise, run: lostTwice(flushed)},
+		{name: "lost-evict", fault: "all keys deleted one by one, twice", target: lostPromise, run: lostTwice(deleted)},
+		{name: "lost-cluster", fault: "two FLUSHALL on each node of a Cluster", target: lostPromise, run: lostInCluster},
+		{name: "lost-kill", fault: "Redis killed twice, back empty", target: lostPromise, run: lostByKill},
+		{name: "lost-failover", fault: "Sentinel promotes a replica that lags 2 s", target: lostPromise, run: lostByFailover},
+		{name: "lost-reset", fault: "keys reset, then FLUSHALL", target: lostPromise + ", after the reset", run: resetInBetween},
 		{name: "flood", fault: "10 million keys of one /48 and 1 million of 100 /16 in process, max_keys 1 million", target: "memory <= stated + 10 %; denied clients stay denied; new clients of other networks pass", run: flood},
 		{name: "vanish", fault: "clients disconnect while they wait, reset HTTP/2 streams, stop in their bodies", target: "started requests are charged; at most 1000 wait; nothing leaks", run: vanishing},
 		{name: "soak", fault: "load, reloads and flaps for " + soakTime().String(), target: "no 5xx; goroutines, connections, memory flat", quick: true, run: soak},
