@@ -20,8 +20,9 @@ func pick[T any](whole, short T) T {
 const (
 	wholePromise = "no 5xx; 99.9 % of responses within timeout (25 ms) + 10 ms of an unlimited request's, none over 1 s; " +
 		"a window holds the bound, one that overlaps the outage twice; no zone denies everything after; one log line per change"
-	lostPromise = "0.95 to 1.10 of a limit per hour, for keys full, half and unused at the first loss"
-	soonBack    = 1500 * time.Millisecond
+	lostPromise   = "0.95 to 1.10 of a limit per hour, for keys full, half and unused at the first loss"
+	permitPromise = "at most twice the capacity (6) at once; none left behind"
+	soonBack      = 1500 * time.Millisecond
 )
 
 func rows() []row {
@@ -53,6 +54,11 @@ func rows() []row {
 		{name: "lost-kill", fault: "Redis killed twice, back empty", target: lostPromise, run: lostByKill},
 		{name: "lost-failover", fault: "Sentinel promotes a replica that lags 2 s", target: lostPromise, run: lostByFailover},
 		{name: "lost-reset", fault: "keys reset, then FLUSHALL", target: lostPromise + ", after the reset", run: resetInBetween},
+		{name: "permits-kill", fault: "Redis killed twice, all permits taken", target: permitPromise, run: permitsKilled},
+		{name: "permits-stall", fault: "Redis stopped for 33 s, all permits taken", target: permitPromise, run: permitsStalled},
+		{name: "permits-failover", fault: "Sentinel promotes a replica that lags, all permits taken", target: permitPromise, run: permitsFailedOver},
+		{name: "permits-reload", fault: "reloads, all permits taken", target: "at most the capacity (6) at once; none left behind", run: permitsReloaded},
+		{name: "permits-caddy", fault: "a Caddy with permits killed (kill -9)", target: "at most the capacity (6) at once; free again after 30 s", run: permitsOfKilledCaddy},
 		{name: "flood", fault: "10 million keys of one /48 and 1 million of 100 /16 in process, max_keys 1 million", target: "memory <= stated + 10 %; denied clients stay denied; new clients of other networks pass", run: flood},
 		{name: "vanish", fault: "clients disconnect while they wait, reset HTTP/2 streams, stop in their bodies", target: "started requests are charged; at most 1000 wait; nothing leaks", run: vanishing},
 		{name: "soak", fault: "load, reloads and flaps for " + soakTime().String(), target: "no 5xx; goroutines, connections, memory flat", quick: true, run: soak},
