@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,6 +114,18 @@ func (u *upstream) peak(key string) int {
 	defer u.mu.Unlock()
 	most := u.most[key]
 	u.most[key] = u.count(key)
+	return most
+}
+
+// mostOf returns how many requests of a key with a prefix were held at most.
+func (u *upstream) mostOf(prefix string) (most int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, n := range u.most {
+		if strings.HasPrefix(key, prefix) {
+			most = max(most, n)
+		}
+	}
 	return most
 }
 
