@@ -60,6 +60,7 @@ func rows() []row {
 		{name: "permits-reload", fault: "reloads, all permits taken", target: "at most the capacity (6) at once; none left behind", run: permitsReloaded},
 		{name: "permits-caddy", fault: "a Caddy with permits killed (kill -9)", target: "at most the capacity (6) at once; free again after 30 s", run: permitsOfKilledCaddy},
 		{name: "outage", fault: fmt.Sprintf("Redis stopped for %v, %d requests in flight", outageTime(), heldRequests()), target: "at most twice in_flight, or one more per instance; put back in Redis; none left behind", run: longOutage},
+		{name: "slowest", fault: "10,000 permits of one key, of 10,000 keys, a log of a million", target: "no script call over 1 ms; a decision costs the same with 10,000 permits held", run: slowestCalls},
 		{name: "flood", fault: "10 million keys of one /48 and 1 million of 100 /16 in process, max_keys 1 million", target: "memory <= stated + 10 %; denied clients stay denied; new clients of other networks pass", run: flood},
 		{name: "vanish", fault: "clients disconnect while they wait, reset HTTP/2 streams, stop in their bodies", target: "started requests are charged; at most 1000 wait; nothing leaks", run: vanishing},
 		{name: "soak", fault: "load, reloads and flaps for " + soakTime().String(), target: "no 5xx; goroutines, connections, memory flat", quick: true, run: soak},
