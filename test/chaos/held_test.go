@@ -55,7 +55,7 @@ func startUpstream(t *testing.T) *upstream {
 	srv := &http.Server{Handler: u, Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 1 << 16}}
 	srv.Protocols.SetUnencryptedHTTP2(true)
 	go func() { _ = srv.Serve(l) }()
-	t.Cleanup(func() { srv.Close() })
+	t.Cleanup(func() { _ = srv.Close() })
 	return u
 }
 

@@ -47,7 +47,7 @@ func deleted(t *testing.T, c *redis.Client) {
 // lostInCluster flushes every node of a Cluster, twice.
 func lostInCluster(t *testing.T, out *result) {
 	nodes := redistest.StartCluster(t, 3)
-	s := beginMemory(t, nodes[0].Addr+" {\n\t\t\tcluster\n\t\t}")
+	s := beginMemory(t, nodes[0].Addr, "cluster")
 	flush := func() {
 		for _, n := range nodes {
 			flushed(t, n.Client())
@@ -79,7 +79,7 @@ func lostByKill(t *testing.T, out *result) {
 // the promoted replica lacks what the master was told in that time.
 func lostByFailover(t *testing.T, out *result) {
 	w := redistest.StartSentinel(t)
-	s := beginMemory(t, strings.Join(w.Addrs(), " ")+" {\n\t\t\tsentinel "+redistest.SentinelMaster+"\n\t\t}")
+	s := beginMemory(t, strings.Join(w.Addrs(), " "), "sentinel "+redistest.SentinelMaster)
 	s.drive(nil)
 	s.drive(func() { cutReplication(t, w) })
 	s.drive(func() {

@@ -122,15 +122,22 @@ func (c *crowd) sampled() (keys []string) {
 }
 
 // sample tries to open further requests through every instance, and prints what is
-// held.
+// held: of the key with half of the requests, until they are denied.
 func (c *crowd) sample(state string, shared bool) {
 	c.t.Helper()
+	var wg sync.WaitGroup
 	for i := range c.caddys {
 		for _, key := range c.sampled() {
 			c.open(i, key)
-			c.open(i, oneKey)
+		}
+		for range 8 {
+			wg.Go(func() {
+				for c.up.holding(oneKey) <= 2*c.half && c.open(i, oneKey) {
+				}
+			})
 		}
 	}
+	wg.Wait()
 	c.print(state, shared)
 }
 

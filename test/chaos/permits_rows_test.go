@@ -14,7 +14,7 @@ import (
 // permitsKilled kills Redis twice while all permits are taken. It comes back empty.
 func permitsKilled(t *testing.T, out *result) {
 	srv := redistest.Start(t)
-	s := besiege(t, srv.Addr, 2*capacity)
+	s := besiege(t, 2*capacity, srv.Addr)
 	for range 2 {
 		srv.Kill()
 		waitStores(t, s.caddys, false)
@@ -30,7 +30,7 @@ func permitsKilled(t *testing.T, out *result) {
 // permitsStalled stops Redis until no permit in it was renewed in time.
 func permitsStalled(t *testing.T, out *result) {
 	srv := redistest.Start(t)
-	s := besiege(t, srv.Addr, 2*capacity)
+	s := besiege(t, 2*capacity, srv.Addr)
 	srv.Stall()
 	stalled := time.Now()
 	waitStores(t, s.caddys, false)
@@ -45,7 +45,7 @@ func permitsStalled(t *testing.T, out *result) {
 
 func permitsFailedOver(t *testing.T, out *result) {
 	w := redistest.StartSentinel(t)
-	s := besiege(t, strings.Join(w.Addrs(), " ")+" {\n\t\t\tsentinel "+redistest.SentinelMaster+"\n\t\t}", 2*capacity)
+	s := besiege(t, 2*capacity, strings.Join(w.Addrs(), " "), "sentinel "+redistest.SentinelMaster)
 	cutReplication(t, w)
 	w.Master.Kill()
 	waitStores(t, s.caddys, false)
@@ -60,7 +60,7 @@ func permitsFailedOver(t *testing.T, out *result) {
 // never exceeded, except that a limit whose window changes is counted anew.
 func permitsReloaded(t *testing.T, out *result) {
 	srv := redistest.Start(t)
-	s := besiege(t, srv.Addr+" {\n\t\t\tpool_size 12\n\t\t\ttimeout 250ms\n\t\t}", capacity)
+	s := besiege(t, capacity, srv.Addr, "pool_size 12")
 	s.bounds["/local"] = capacity
 	for i := range instances {
 		key := fmt.Sprintf("/local %d", i)
@@ -100,7 +100,7 @@ func (s *siege) reload(c *harness.Caddy, old, changed string) {
 // another. They are free again when they have expired, and none is before.
 func permitsOfKilledCaddy(t *testing.T, out *result) {
 	srv := redistest.Start(t)
-	s := besiege(t, srv.Addr+" {\n\t\t\ttimeout 250ms\n\t\t}", capacity)
+	s := besiege(t, capacity, srv.Addr)
 	s.mu.Lock()
 	s.killed[0] = true
 	s.mu.Unlock()
