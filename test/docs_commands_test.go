@@ -24,14 +24,14 @@ var commands = map[string]string{
 	`bin/caddy run --config examples/\S+`:                                           "xcaddy-test TestExamples",
 	`benchmarks/run\b.*`:                                                            "make bench",
 	`DIANA_BENCH=long benchmarks/run.*`:                                             "make bench",
-	`(DIANA_SOAK=\S+ )?\.ci/chaos .*`:                                               "make chaos",
+	`(DIANA_[A-Z]+=\S+ )*\.ci/chaos .*`:                                             "make chaos",
 	`docker (build|run) .*`:                                                         "xcaddy-test TestDockerfile",
 	`docker compose .*`:                                                             "xcaddy-test TestCompose",
 	`export REDIS_PASSWORD=.*`:                                                      "xcaddy-test TestCompose",
 	`(install|systemctl) .*`:                                                        "xcaddy-test TestSystemdDropIn",
 	`caddy rate-limit \S+.*`:                                                        "xcaddy-test TestOperatingCommands",
 	`curl localhost:2019/rate_limit/.*`:                                             "xcaddy-test TestOperatingCommands",
-	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`: "test TestDocumentedPush",
+	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`:  "test TestDocumentedPush",
 }
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
