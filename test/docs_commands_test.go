@@ -24,7 +24,7 @@ var commands = map[string]string{
 	`bin/caddy run --config examples/\S+`:                                           "xcaddy-test TestExamples",
 	`benchmarks/run\b.*`:                                                            "make bench",
 	`DIANA_BENCH=long benchmarks/run.*`:                                             "make bench",
-	`(DIANA_SOAK=\S+ )?\.ci/chaos .*`:                                               "make chaos",
+	`(DIANA_[A-Z]+=\S+ )*\.ci/chaos .*`:                                             "make chaos",
 	`docker (build|run) .*`:                                                         "xcaddy-test TestDockerfile",
 	`docker compose .*`:                                                             "xcaddy-test TestCompose",
 	`export REDIS_PASSWORD=.*`:                                                      "xcaddy-test TestCompose",

@@ -20,7 +20,9 @@ func pick[T any](whole, short T) T {
 const (
 	wholePromise = "no 5xx; 99.9 % of responses within timeout (25 ms) + 10 ms of an unlimited request's, none over 1 s; " +
 		"a window holds the bound, one that overlaps the outage twice; no zone denies everything after; one log line per change"
-	soonBack = 1500 * time.Millisecond
+	lostPromise   = "0.95 to 1.10 of a limit per hour, for keys full, half and unused at the first loss"
+	permitPromise = "at most twice the capacity (6) at once; none left behind"
+	soonBack      = 1500 * time.Millisecond
 )
 
 func rows() []row {
@@ -46,6 +48,19 @@ func rows() []row {
 		{name: "pool", fault: "pool of 2, 200 clients, replies 5 ms late", target: "waits <= timeout (+ 10 ms); nothing stuck after", run: tightPool},
 		{name: "flushall", fault: "FLUSHALL", target: "at most one additional limit; the next requests as usual", run: countsLost(flushed)},
 		{name: "evict", fault: "Redis evicts half of all keys", target: "at most one additional limit; the next requests as usual", run: countsLost(evicted)},
+		{name: "lost-flush", fault: "two FLUSHALL in one window", target: lostPromise, run: lostTwice(flushed)},
+		{name: "lost-evict", fault: "all keys deleted one by one, twice", target: lostPromise, run: lostTwice(deleted)},
+		{name: "lost-cluster", fault: "two FLUSHALL on each node of a Cluster", target: lostPromise, run: lostInCluster},
+		{name: "lost-kill", fault: "Redis killed twice, back empty", target: lostPromise, run: lostByKill},
+		{name: "lost-failover", fault: "Sentinel promotes a replica that lags 2 s", target: lostPromise, run: lostByFailover},
+		{name: "lost-reset", fault: "keys reset, then FLUSHALL", target: lostPromise + ", after the reset", run: resetInBetween},
+		{name: "permits-kill", fault: "Redis killed twice, all permits taken", target: permitPromise, run: permitsKilled},
+		{name: "permits-stall", fault: "Redis stopped for 33 s, all permits taken", target: permitPromise, run: permitsStalled},
+		{name: "permits-failover", fault: "Sentinel promotes a replica that lags, all permits taken", target: permitPromise, run: permitsFailedOver},
+		{name: "permits-reload", fault: "reloads, all permits taken", target: "at most the capacity (6) at once; none left behind", run: permitsReloaded},
+		{name: "permits-caddy", fault: "a Caddy with permits killed (kill -9)", target: "at most the capacity (6) at once; free again after 30 s", run: permitsOfKilledCaddy},
+		{name: "outage", fault: fmt.Sprintf("Redis stopped for %v, %d requests in flight", outageTime(), heldRequests()), target: "at most twice in_flight, or one more per instance; put back in Redis; none left behind", run: longOutage},
+		{name: "slowest", fault: "10,000 permits of one key, of 10,000 keys, a log of a million", target: "no script call over 1 ms; a decision costs the same with 10,000 permits held", run: slowestCalls},
 		{name: "flood", fault: "10 million keys of one /48 and 1 million of 100 /16 in process, max_keys 1 million", target: "memory <= stated + 10 %; denied clients stay denied; new clients of other networks pass", run: flood},
 		{name: "vanish", fault: "clients disconnect while they wait, reset HTTP/2 streams, stop in their bodies", target: "started requests are charged; at most 1000 wait; nothing leaks", run: vanishing},
 		{name: "soak", fault: "load, reloads and flaps for " + soakTime().String(), target: "no 5xx; goroutines, connections, memory flat", quick: true, run: soak},

@@ -67,25 +67,48 @@ func global(store string) string {
 	return "\tlog {\n\t\texclude http.handlers.rate_limit\n\t}\n\trate_limit {\n\t\tstore redis " + store + "\n\t}"
 }
 
-// begin starts the instances and waits until each knows all others and shares its
-// counts.
+// begin starts the instances of the load, which share their counts when it returns.
 func begin(t *testing.T, store string) *scene {
 	t.Helper()
-	s := &scene{t: t}
-	for range instances {
-		s.caddys = append(s.caddys, harness.StartCaddy(t, harness.Config{Global: global(store), Site: site()}))
-	}
+	s := &scene{t: t, caddys: fleet(t, instances, harness.Config{Global: global(store), Site: site()})}
 	for _, c := range s.caddys {
-		file := filepath.Join(c.Dir, "caddy", "rate_limit", "instances", "redis")
-		harness.Until(t, 20*time.Second, "every instance knows of all", func() bool {
-			b, _ := os.ReadFile(file)
-			return string(b) == fmt.Sprint(instances)
-		})
 		harness.Until(t, 10*time.Second, "counts are shared", func() bool {
 			return !decidedLocally(harness.Shoot(harness.Client(1), c.URL+"/keys?k=begin"))
 		})
 	}
 	return s
+}
+
+// fleet starts n instances and waits until each knows of all, as the
+// shares that they enforce without Redis require.
+func fleet(t *testing.T, n int, config harness.Config) (caddys []*harness.Caddy) {
+	t.Helper()
+	for range n {
+		caddys = append(caddys, harness.StartCaddy(t, config))
+	}
+	for _, c := range caddys {
+		file := filepath.Join(c.Dir, "caddy", "rate_limit", "instances", "redis")
+		harness.Until(t, 20*time.Second, "every instance knows of all", func() bool {
+			b, _ := os.ReadFile(file)
+			return string(b) == fmt.Sprint(n)
+		})
+	}
+	return caddys
+}
+
+// waitStores waits until the store of every instance is up, or down on every one.
+func waitStores(t *testing.T, caddys []*harness.Caddy, up bool) {
+	t.Helper()
+	want := 0.0
+	if up {
+		want = 1
+	}
+	for i, c := range caddys {
+		harness.Until(t, time.Minute, fmt.Sprintf("store_up %v on instance %d", want, i), func() bool {
+			is, ok := c.Metric(t, "caddy_rate_limit_store_up")
+			return ok && is == want
+		})
+	}
 }
 
 func (s *scene) urls(paths ...string) (all []string) {

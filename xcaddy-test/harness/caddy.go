@@ -113,6 +113,12 @@ func (c *Caddy) Restart(t testing.TB) {
 	c.run(t, before+1)
 }
 
+// Kill kills Caddy with SIGKILL.
+func (c *Caddy) Kill() {
+	_ = c.cmd.Process.Kill()
+	<-c.exited
+}
+
 // Log returns everything that Caddy has logged so far.
 func (c *Caddy) Log() string { return c.log.String() }
 
