@@ -199,7 +199,7 @@ func (l *slidingLog) Snapshot(snap []int64, s State, now int64) {
 }
 
 func (l *slidingLog) Base(snap []int64, s State)             { snap[0] = s[0] }
-func (l *slidingLog) Forgive(snap []int64, _, cost, _ int64) { snap[0] += cost }
+func (l *slidingLog) Forgive(snap []int64, _, cost, _ int64) { snap[0] += min(cost, l.limit) }
 
 // Warm implements [Handover]. It adds a timestamp for each unit of cost that other
 // instances have charged, spread over the window, because their times are not

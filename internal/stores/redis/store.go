@@ -111,10 +111,9 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 		z.Permit.Taken = z.KeepsPermit(charge)
 		s.permits.release(ctx, z, charge)
 	case charge > 0 && z.Charged:
-		// It is unknown whether a charge without a reply was made, so it is
-		// made once.
 		if err := s.permits.finish(ctx, finishOf(s.o.Prefix, z, charge)); err != nil {
 			s.conn.fail(err)
+			s.fallback.settle(z, charge, mayHaveRun(err))
 		}
 	}
 }

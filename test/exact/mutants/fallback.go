@@ -53,7 +53,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: notesGo, suites: redis,
-		old: "r.(algorithms.Handover).Forgive(n.words(x, i), now, z.Cost, turn)", new: "_, _ = r, n.words(x, i)",
+		old: "r.(algorithms.Handover).Forgive(n.words(x, i), now, min(z.Cost, 2*r.Capacity()), turn)", new: "_, _ = r, n.words(x, i)",
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: debtsGo, suites: redis,
@@ -62,6 +62,42 @@ var fallbackMutants = []mutant{
 	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
 		old: "\t\tf.warm(z, f.conn.clock.now())\n", new: "",
+	},
+	{
+		name: "settle-lost", breaks: "what settle charges while Redis is unavailable is lost", file: sharedGo, suites: redis,
+		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "_ = mayHaveRun(err)",
+	},
+	{
+		name: "settle-unknown-owed", breaks: "a charge by settle that Redis may have made is charged again", file: sharedGo, suites: redis,
+		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "s.fallback.settle(z, charge, false)",
+	},
+	{
+		name: "settle-refused-forgiven", breaks: "a charge by settle that Redis rejected is taken for one that it may have made", file: sharedGo, suites: redis,
+		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "s.fallback.settle(z, charge, true)",
+	},
+	{
+		name: "settle-share", breaks: "with on_failure allow, only a share of what is owed is charged", file: aloneGo, suites: redis,
+		old: "if f.o.OnFailure != FailLocal {\n\t\treturn c.Rules", new: "if f.o.OnFailure == FailDeny {\n\t\treturn c.Rules",
+	},
+	{
+		name: "settle-whole", breaks: "without Redis a charge by settle counts by the whole rules instead of the share", file: aloneGo, suites: redis,
+		old: "local.Rules = f.share(z.Counter)", new: "local.Rules = z.Counter.Rules",
+	},
+	{
+		name: "settle-cost", breaks: "of a charge by settle that Redis may have made, only the cost of the check is not owed", file: aloneGo, suites: redis,
+		old: "\t\tlocal.Cost = charge\n", new: "",
+	},
+	{
+		name: "forgive-capacity", breaks: "a huge charge that Redis may have made overflows (a dropped min)", file: notesGo, suites: redis,
+		old: "min(z.Cost, 2*r.Capacity()), turn)", new: "z.Cost, turn)",
+	},
+	{
+		name: "forgive-too-little", breaks: "of a huge charge that Redis may have made, a part is charged again", file: notesGo, suites: redis,
+		old: "min(z.Cost, 2*r.Capacity()), turn)", new: "min(z.Cost, r.Capacity()), turn)",
+	},
+	{
+		name: "forgive-log", breaks: "a huge charge that Redis may have made pays for later debts of a log (a dropped min)", file: handoverGo, suites: redis,
+		old: "snap[0] += min(cost, l.limit)", new: "snap[0] += cost",
 	},
 	{
 		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: aloneGo, suites: redis,
