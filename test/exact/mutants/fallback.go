@@ -7,6 +7,7 @@ const (
 	aloneGo    = "internal/stores/redis/fallback.go"
 	notesGo    = "internal/stores/memory/snapshots.go"
 	handoverGo = "algorithms/handover.go"
+	lifetimeGo = "internal/stores/redis/lifetime.go"
 )
 
 // fallbackMutants break going on without Redis, and coming back.
@@ -62,6 +63,30 @@ var fallbackMutants = []mutant{
 	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
 		old: "\t\tf.warm(z, f.conn.clock.now())\n", new: "",
+	},
+	{
+		name: "lifetime-closed", breaks: "a store is closed while requests of its configuration run", file: lifetimeGo, suites: redis,
+		old: "return used()\n", new: "_ = used\n\t\treturn false\n",
+	},
+	{
+		name: "lifetime-never-closed", breaks: "a store whose requests have ended stays open", file: lifetimeGo, suites: redis,
+		old: "func (s *Store) Release() { s.uses.ended.Add(1) }", new: "func (s *Store) Release() {}",
+	},
+	{
+		name: "lifetime-brief", breaks: "a use that begins and ends between two looks does not count", file: lifetimeGo, suites: redis,
+		old: "now != begun || now != u.ended.Load()", new: "now != u.ended.Load()",
+	},
+	{
+		name: "lifetime-idle", breaks: "a store is closed at once after its last use", file: lifetimeGo, suites: redis,
+		old: "return time.Since(idle) < d", new: "return time.Since(idle) < 0",
+	},
+	{
+		name: "lifetime-reports", breaks: "a store whose configuration is gone reports under its former name", file: lifetimeGo, suites: redis,
+		old: "\ts.Observe(noObserver{})\n", new: "",
+	},
+	{
+		name: "lifetime-debts", breaks: "what a store owes after its configuration is gone is not charged", file: lifetimeGo, suites: redis,
+		old: "\t\ts.fallback.debts.pay(context.Background()) // of requests that were finished without Redis\n", new: "\t\t_ = context.Background\n",
 	},
 	{
 		name: "settle-lost", breaks: "what settle charges while Redis is unavailable is lost", file: sharedGo, suites: redis,
