@@ -153,6 +153,9 @@ func (r *runningApp) start(a *App) {
 	}
 	a.registry.LogRestarts(r.kinds)
 	r.before, r.app = r.app, a
+	if r.before != nil {
+		r.before.stores.mute(&a.stores)
+	}
 	a.lead()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -105,6 +106,16 @@ func (s *redisStores) lead() {
 		c.Observe(s.events)
 		up, _ := c.State()
 		s.events.metrics.SetStoreUp(c.Name(), up)
+	}
+}
+
+// mute ends the reports of the stores that the configuration after this one does not use:
+// another store may have their names. They are still used by the requests under way.
+func (s *redisStores) mute(next *redisStores) {
+	for _, c := range s.list {
+		if !slices.Contains(next.list, c) {
+			c.Observe(ignore{})
+		}
 	}
 }
 

@@ -204,12 +204,13 @@ type Growing interface {
 }
 
 // Paired is a [Rule] whose state is four words. The second is at least 0 and below
-// 2^32. The last two are the same for all keys that were last charged under the
-// same limit and burst, so that a store can share them among keys.
+// 2^32. The last two take few values for all keys that were last charged under the
+// same rule, so that a store can share them among keys.
 type Paired interface {
 	Rule
 
-	// Pair returns the last two words of the states that this rule writes.
+	// Pair returns the last two words of the states that this rule writes, unless it
+	// charges more than the capacity.
 	Pair() [2]int64
 }
 

@@ -82,9 +82,7 @@ func (m *meter) Room([]int64) int64                      { return 0 }
 
 // Supersedes implements [Handover]. Levels under different limits drain at different
 // rates.
-func (m *meter) Supersedes(s State, snap []int64) bool {
-	return s[2] != 0 && (s[2] != snap[2] || s[3] != snap[3])
-}
+func (m *meter) Supersedes(s State, snap []int64) bool { return s[2] != 0 && s[2] != snap[2] }
 
 func (m *meter) Live(snap []int64, now int64) bool {
 	return snap[2] > 0 && (snap[0] > now || snap[0] == now && snap[1] > 0)
@@ -100,9 +98,7 @@ func (m *meter) Raise(snap, other []int64, now int64) bool {
 }
 
 // top returns the highest level that a state may have, in units of cost.
-func (m *meter) top(s State) int64 {
-	return max(min(s[3], maxExact/m.w), m.burst) * m.debt
-}
+func (m *meter) top(s State) int64 { return max(min(s[3], 2*maxExact/m.w), m.burst) }
 
 func (m *meter) Shift(snap []int64, d int64) {
 	if snap[2] > 0 {

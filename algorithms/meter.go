@@ -10,11 +10,14 @@ import (
 // units of level, and l units drain per microsecond. l/w is the limit over the
 // window in lowest terms, so that every level is an integer.
 //
-// The state is {a, f, limit, burst}: the level at t is (a-t)*l + f, so that a is the
+// The state is {a, f, limit, most}: the level at t is (a-t)*l + f, so that a is the
 // theoretical arrival time of GCRA and f the remainder that is less than the level
-// of one microsecond. The limit and the burst are those under which the state was
-// written. Without the burst, a level that is valid under a larger one would be
-// taken for a step of the clock.
+// of one microsecond. The limit is the one under which the state was written: until
+// the next charge the level drains at that rate, whatever rule reads it. most is the
+// greatest level, in units of cost, that the state can have: the burst under which it
+// was written, or more if the level is above that. Without it, a level that is valid
+// under a larger burst, and what a charge after the response or a longer turn left
+// above the burst, would be taken for a step of the clock.
 type meter struct {
 	limit, window int64
 	burst         int64
@@ -22,8 +25,7 @@ type meter struct {
 	capacity      int64 // burst in units of level
 	step          int64 // refill only at multiples of this; 0: continuously
 	maxDelay      int64 // longest delay of a leaky_bucket, in microseconds; noDelay: it does not delay
-	turn          int64 // longest delay that it may be charged for, in microseconds
-	debt          int64 // highest level, in capacities: 2 with Spec.Debt, else 1
+	most          int64 // highest level in units of cost: in debt, or charged for the longest turn
 }
 
 const (
@@ -42,13 +44,14 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 	if sp.ShareOf > 1e6 {
 		burst = sp.Share(burst)
 	}
-	m := &meter{limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay, debt: 1}
+	m := &meter{limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay}
 	m.l, m.w = ratio(limit, sp.Window)
 	if m.l >= maxDrain {
 		return nil, fmt.Errorf("limit %d in %d microseconds: the arithmetic would lose precision; want a shorter window or a limit that divides it", limit, sp.Window)
 	}
+	turn := int64(0) // longest delay that it may be charged for, in microseconds
 	if maxDelay != noDelay {
-		m.turn = max(maxDelay, sp.MaxTurn)
+		turn = max(maxDelay, sp.MaxTurn)
 	}
 	if sp.Lease > 0 && sp.ShareOf == 0 && maxDelay == noDelay {
 		if err := m.keepBack(sp); err != nil {
@@ -57,16 +60,14 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 		burst = m.burst
 	}
 	room := int64(maxExact)
-	for _, p := range [][2]int64{{burst, m.w}, {m.turn, m.l}, {step, m.l}} {
+	for _, p := range [][2]int64{{burst, m.w}, {turn, m.l}, {step, m.l}} {
 		if p[0] > 0 && p[1] > room/p[0] {
 			return nil, fmt.Errorf("limit %d, burst %d: the arithmetic would leave 2^52 for this window; want smaller numbers or a window that the limit divides", limit, burst)
 		}
 		room -= p[0] * p[1]
 	}
 	m.capacity = burst * m.w
-	if sp.Debt {
-		m.debt = 2
-	}
+	m.most = max(2*burst, burst+cd(turn*m.l, m.w))
 	return m, nil
 }
 
@@ -118,7 +119,7 @@ func (m *meter) Words() int      { return meterWords }
 func (m *meter) Pair() [2]int64  { return [2]int64{m.limit, m.burst} }
 
 func (m *meter) Args() []int64 {
-	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.turn, m.debt}
+	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.most}
 }
 
 // at returns the time at which the meter is read and written: now, or the last
@@ -133,26 +134,24 @@ func (m *meter) at(now int64) int64 {
 // level returns the level at t, which is a result of at.
 func (m *meter) level(s State, t int64) int64 { return m.levelUpTo(s, t, m.burst) }
 
-// levelUpTo returns the level at t. A level that was written under another rule is
-// limited to most units of cost.
+// levelUpTo returns the level at t. A level that was written under another limit is
+// at most that many units of cost.
 func (m *meter) levelUpTo(s State, t, most int64) int64 {
 	a, f := s[0], s[1]
 	switch {
 	case a < t || s[2] < 1:
 		return 0
 	case s[2] != m.limit:
-		return m.rescale(a-t, f, s[2], most)
-	case s[3] != m.burst:
-		return min((a-t)*m.l+f, most*m.w)
+		l0, w0 := ratio(s[2], m.window)
+		return m.rescale(a-t, f, l0, w0, most)
 	}
 	return (a-t)*m.l + f
 }
 
-// rescale converts a level that was written under another limit to the same cost
-// in units of this meter, rounded up. meter.lua has the same floating point
-// operations in the same order.
-func (m *meter) rescale(ahead, f, limit, most int64) int64 {
-	l0, w0 := ratio(limit, m.window)
+// rescale converts a level that was written under another limit, l0/w0 in lowest
+// terms, to the same cost in units of this meter, rounded up. meter.lua has the same
+// floating point operations in the same order.
+func (m *meter) rescale(ahead, f, l0, w0, most int64) int64 {
 	if ahead > maxExact/l0 {
 		return most * m.w
 	}
@@ -173,11 +172,14 @@ func (m *meter) write(s State, t, level int64) {
 	if m.l > 1 { // most limits divide their window, and divisions are slow
 		s[0], s[1] = t+level/m.l, level%m.l
 	}
+	if level > m.capacity {
+		s[3] = m.most
+	}
 }
 
 func (m *meter) Repair(s State, now int64) bool {
 	t := m.at(now)
-	if s[0]-t <= m.turn || s[2] < 1 || s[0]-t <= m.ahead(s) {
+	if s[0] <= t || s[2] < 1 || s[0]-t <= m.ahead(s) {
 		return false
 	}
 	m.write(s, t, m.capacity)
@@ -185,16 +187,16 @@ func (m *meter) Repair(s State, now int64) bool {
 }
 
 // ahead returns how far a state can be ahead of the clock, given the limit and the
-// burst under which it was written; 0 for a burst that is not valid.
+// greatest level under which it was written; 0 for a level that is not valid.
 func (m *meter) ahead(s State) int64 {
 	l, w := m.l, m.w
 	if s[2] != m.limit {
 		l, w = ratio(s[2], m.window)
 	}
-	if s[3] > maxExact/w {
+	if s[3] > 2*maxExact/w {
 		return 0
 	}
-	return s[3]*w*m.debt/l + m.turn + 1
+	return s[3]*w/l + 1
 }
 
 func (m *meter) Judge(s State, now, cost, held int64) Verdict {
@@ -202,32 +204,42 @@ func (m *meter) Judge(s State, now, cost, held int64) Verdict {
 		return Verdict{Retry: Never}
 	}
 	t := m.at(now)
-	d := m.level(s, t)
-	over := d + cost*m.w - m.capacity
+	d, most := m.level(s, t), m.capacity-cost*m.w // the highest level that admits
 	if m.maxDelay != noDelay {
-		over = max(over, d-m.maxDelay*m.l)
-		if over <= 0 {
+		most = min(most, m.maxDelay*m.l)
+		if d <= most {
 			return Verdict{Admit: true, Delay: cd(d, m.l)}
 		}
 	}
 	switch {
-	case over > 0:
-		return Verdict{Retry: m.drained(over, now, t)}
-	case held > 0 && over+min(held, m.burst)*m.w > 0:
+	case d > most:
+		return Verdict{Retry: m.falls(s, d, most, t) + t - now}
+	case held > 0 && d+min(held, m.burst)*m.w > most:
 		return Verdict{Held: true}
 	}
 	return Verdict{Admit: true}
 }
 
-// drained returns how long after now a level d, which was read at t, has drained.
-func (m *meter) drained(d, now, t int64) int64 {
-	if d <= 0 {
-		return 0
+// falls returns after how many microseconds from t on a level d, which was read at t,
+// has fallen to a level to, which is lower, if there is no charge. t is a result of at.
+func (m *meter) falls(s State, d, to, t int64) int64 {
+	tick := max(1, m.step)
+	if s[2] == m.limit {
+		return cd(d-to, tick*m.l) * tick
 	}
-	if m.step > 0 {
-		return t + cd(d, m.step*m.l)*m.step - now
+	// The level drains at the limit under which it was written, and is rounded up when
+	// it is read. It is above to after lo ticks, and at most that after hi.
+	l0, w0 := ratio(s[2], m.window)
+	lo, hi := int64(0), (s[0]-t)/tick+1
+	for hi-lo > 1 {
+		half := lo + (hi-lo)/2
+		if ahead := s[0] - t - half*tick; ahead >= 0 && m.rescale(ahead, s[1], l0, w0, m.burst) > to {
+			lo = half
+		} else {
+			hi = half
+		}
 	}
-	return cd(d, m.l)
+	return hi * tick
 }
 
 func (m *meter) Charge(s State, now, cost, turn int64) {
@@ -246,15 +258,14 @@ func (m *meter) Owe(s State, now, cost int64) {
 }
 
 // raise adds to the level, whatever the verdict, up to a number of capacities. A level
-// that was written under another rule is kept, and so is its larger burst if the
-// level would otherwise be taken for a step of the clock.
+// that was written under another rule is kept, and its greatest level beside it.
 func (m *meter) raise(s State, now, level, capacities int64) {
-	t, burst := m.at(now), min(s[3], maxExact/m.w)
-	d := m.levelUpTo(s, t, max(burst, m.burst)*m.debt)
+	t, most := m.at(now), min(s[3], 2*maxExact/m.w)
+	d := m.levelUpTo(s, t, max(most, m.burst))
 	d = max(d, min(d+level, capacities*m.capacity))
 	m.write(s, t, d)
-	if burst > m.burst && d > m.capacity*m.debt {
-		s[3] = burst
+	if d > m.capacity {
+		s[3] = max(s[3], most)
 	}
 }
 
@@ -270,7 +281,12 @@ func (m *meter) Numbers(s State, now int64) (remaining, reset int64) {
 			remaining = min(remaining, queue/m.w+1)
 		}
 	}
-	return remaining, m.drained(d, now, t)
+	if d > 0 {
+		// Whatever its limit, the level is 0 when a is past.
+		tick := max(1, m.step)
+		reset = cd(s[0]-t+min(s[1], 1), tick)*tick + t - now
+	}
+	return remaining, reset
 }
 
 var _ Paired = (*meter)(nil)

@@ -3,16 +3,16 @@
 local unpack, pack = struct.unpack, struct.pack
 
 return function(v, i, s, j, now, n, p, turn)
-  local L, l, w, cap, W, step, M, most, debt, i = unpack('<ddddddddd', v, i)
+  local L, l, w, cap, W, step, M, most, i = unpack('<dddddddd', v, i)
   local t = now
   if step > 0 then t = now - now % step end
-  local D, stepped, top, burst = 0, false, cap, cap / w
+  local D, stepped, top = 0, false, cap
   if s then
-    local a, f, L0, B0 = unpack('<dddd', s, j)
+    local a, f, L0, most0 = unpack('<dddd', s, j)
     -- A charge whatever the verdict keeps a level that was written under another rule.
     if not p then
-      burst = math.max(burst, math.min(B0, math.floor(4503599627370496 / w)))
-      top = burst * w * debt
+      local kept = math.min(most0, math.floor(9007199254740992 / w))
+      most, top = math.max(most, kept), math.max(cap, kept * w)
     end
     if a >= t and L0 > 0 then
       local l0, w0 = l, w
@@ -22,11 +22,10 @@ return function(v, i, s, j, now, n, p, turn)
         l0, w0 = L0 / g, W / g
       end
       -- Further ahead than the rule that wrote it can be: the clock was set back.
-      if a - t - most - 1 > B0 * w0 * debt / l0 then
-        D, stepped, burst = cap, true, cap / w
+      if a - t - 1 > most0 * w0 / l0 then
+        D, stepped = cap, true
       elseif L0 == L then
         D = (a - t) * l + f
-        if B0 * w ~= cap and D > top then D = top end
       elseif a - t > 4503599627370496 / l0 then
         D = top
       else
@@ -57,7 +56,7 @@ return function(v, i, s, j, now, n, p, turn)
   if ok or stepped then
     local f = D % l
     local q = (D - f) / l
-    new = pack('<dddd', t + q, f, L, D > cap * debt and burst or cap / w)
+    new = pack('<dddd', t + q, f, L, D > cap and most or cap / w)
     if step > 0 then
       reset = t + math.ceil(D / (step * l)) * step - now
     elseif f > 0 then

@@ -118,7 +118,7 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 		return false
 	}
 	raised := n > snap[snapUsed]
-	if since := snap[snapCount] - other[snapCount]; since > 0 && other[snapTime] > edge {
+	if since := l.since(snap, other, mine); since > 0 && other[snapTime] > edge {
 		others = append([]run{{since, other[snapTime]}}, others...)
 	}
 	before := slices.Clone(mine)
@@ -131,6 +131,21 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 		copy(snap[:snapRuns], other) // replies have overtaken each other
 	}
 	return raised
+}
+
+// since returns how many timestamps a log was charged since another snapshot of it. A debt
+// and a repair break the count: then it is at least those that are later than the last one.
+func (l *slidingLog) since(snap, other []int64, newest []run) (n int64) {
+	if n = snap[snapCount] - other[snapCount]; n >= 0 && n <= l.limit {
+		return n
+	}
+	n = 0
+	for _, r := range newest {
+		if r.at > other[snapLast] {
+			n += r.n
+		}
+	}
+	return n
 }
 
 // total returns how many timestamps runs stand for.
@@ -169,7 +184,7 @@ func (l *slidingLog) Warm(s State, snap []int64, full Rule, now int64) {
 }
 
 func (l *slidingLog) Base(base []int64, s State)             { base[0] = s[0] }
-func (l *slidingLog) Forgive(base []int64, _, cost, _ int64) { base[0] += cost }
+func (l *slidingLog) Forgive(base []int64, _, cost, _ int64) { base[0] += min(cost, l.limit) }
 
 // debtGroups is the number of groups of a debt.
 const debtGroups = 128

@@ -87,16 +87,16 @@ local function load(code)
       local unpack, pack = struct.unpack, struct.pack
 
       return function(v, i, s, j, now, n, p, turn)
-        local L, l, w, cap, W, step, M, most, debt, i = unpack('<ddddddddd', v, i)
+        local L, l, w, cap, W, step, M, most, i = unpack('<dddddddd', v, i)
         local t = now
         if step > 0 then t = now - now % step end
-        local D, stepped, top, burst = 0, false, cap, cap / w
+        local D, stepped, top = 0, false, cap
         if s then
-          local a, f, L0, B0 = unpack('<dddd', s, j)
+          local a, f, L0, most0 = unpack('<dddd', s, j)
           -- A charge whatever the verdict keeps a level that was written under another rule.
           if not p then
-            burst = math.max(burst, math.min(B0, math.floor(4503599627370496 / w)))
-            top = burst * w * debt
+            local kept = math.min(most0, math.floor(9007199254740992 / w))
+            most, top = math.max(most, kept), math.max(cap, kept * w)
           end
           if a >= t and L0 > 0 then
             local l0, w0 = l, w
@@ -106,11 +106,10 @@ local function load(code)
               l0, w0 = L0 / g, W / g
             end
             -- Further ahead than the rule that wrote it can be: the clock was set back.
-            if a - t - most - 1 > B0 * w0 * debt / l0 then
-              D, stepped, burst = cap, true, cap / w
+            if a - t - 1 > most0 * w0 / l0 then
+              D, stepped = cap, true
             elseif L0 == L then
               D = (a - t) * l + f
-              if B0 * w ~= cap and D > top then D = top end
             elseif a - t > 4503599627370496 / l0 then
               D = top
             else
@@ -141,7 +140,7 @@ local function load(code)
         if ok or stepped then
           local f = D % l
           local q = (D - f) / l
-          new = pack('<dddd', t + q, f, L, D > cap * debt and burst or cap / w)
+          new = pack('<dddd', t + q, f, L, D > cap and most or cap / w)
           if step > 0 then
             reset = t + math.ceil(D / (step * l)) * step - now
           elseif f > 0 then
@@ -275,7 +274,7 @@ local function load(code)
           for x = 1, all do out[x] = pack('<d', unpack('<d', ring, x * 8 - 7) - excess) end
           local size = ring_size(all + n, all, L, C0)
           local to = z.tail
-          if size <= C then to, size = off, C else z.tail = to + size * 8 end
+          z.tail = to + size * 8
           write(z, to, size, 0, concat(out))
           return all, size, to
         end
@@ -351,7 +350,8 @@ local function load(code)
             some = some + over
           end
           write(z, off, C, h - some, ring)
-          return h + total, C, off, unpack('<d', ring, #ring - 7), i
+          -- A jump of the count by whole rings says that older timestamps were inserted.
+          return h + total + ceil(2 ^ 21 / C) * C, C, off, unpack('<d', ring, #ring - 7), i
         end
 
         return grow, repair, raise, insert
@@ -619,17 +619,17 @@ while a <= args do
             -- The decision function of gcra, token_bucket and leaky_bucket, and the function for
             -- their handover: see meter.go.
             local i, j, now, n, p, turn = rule_i, rule_j, t, n, 0, nil
-            if not a1 then a1, a2, a3, a4, a5, a6, a7, a8, a9, behind = unpack('<ddddddddd', v, i) end
-            local L, l, w, cap, W, step, M, most, debt, i = a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
+            if not a1 then a1, a2, a3, a4, a5, a6, a7, a8, behind = unpack('<dddddddd', v, i) end
+            local L, l, w, cap, W, step, M, most, i = a1, a2, a3, a4, a5, a6, a7, a8, behind
             local t = now
             if step > 0 then t = now - now % step end
-            local D, stepped, top, burst = 0, false, cap, cap / w
+            local D, stepped, top = 0, false, cap
             if s then
-              local a, f, L0, B0 = unpack('<dddd', s, j)
+              local a, f, L0, most0 = unpack('<dddd', s, j)
               -- A charge whatever the verdict keeps a level that was written under another rule.
               if not p then
-                burst = math.max(burst, math.min(B0, math.floor(4503599627370496 / w)))
-                top = burst * w * debt
+                local kept = math.min(most0, math.floor(9007199254740992 / w))
+                most, top = math.max(most, kept), math.max(cap, kept * w)
               end
               if a >= t and L0 > 0 then
                 local l0, w0 = l, w
@@ -639,11 +639,10 @@ while a <= args do
                   l0, w0 = L0 / g, W / g
                 end
                 -- Further ahead than the rule that wrote it can be: the clock was set back.
-                if a - t - most - 1 > B0 * w0 * debt / l0 then
-                  D, stepped, burst = cap, true, cap / w
+                if a - t - 1 > most0 * w0 / l0 then
+                  D, stepped = cap, true
                 elseif L0 == L then
                   D = (a - t) * l + f
-                  if B0 * w ~= cap and D > top then D = top end
                 elseif a - t > 4503599627370496 / l0 then
                   D = top
                 else
@@ -674,7 +673,7 @@ while a <= args do
             if ok or stepped then
               local f = D % l
               local q = (D - f) / l
-              new = pack('<dddd', t + q, f, L, D > cap * debt and burst or cap / w)
+              new = pack('<dddd', t + q, f, L, D > cap and most or cap / w)
               if step > 0 then
                 reset = t + math.ceil(D / (step * l)) * step - now
               elseif f > 0 then

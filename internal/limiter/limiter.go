@@ -17,7 +17,8 @@ type Limiter struct {
 	env    *Environment
 	o      Options
 	zones  []*Zone
-	across bool // whether the zones' keys are in several stores or slots
+	shared []Shared // the shared stores of the zones
+	across bool     // whether the zones' keys are in several stores or slots
 }
 
 // New returns a limiter with the zones' own rules in force. Close must be called, also
@@ -33,6 +34,9 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			return l, errors.Join(fmt.Errorf("zone %s stands twice in one handler: want another name", z.Name), z.release())
 		}
 		l.zones = append(l.zones, z)
+		if s := z.store.Shared; s != nil && !slices.Contains(l.shared, s) {
+			l.shared = append(l.shared, s)
+		}
 		l.across = l.across || z.store != l.zones[0].store
 	}
 	l.across = l.across || len(l.zones) > 1 && slices.ContainsFunc(l.zones, (*Zone).clustered)

@@ -37,14 +37,21 @@ var requests = sync.Pool{New: func() any {
 
 var shards atomic.Uint32
 
+// newRequest returns a request, for which the shared stores stay open until its release.
 func newRequest(l *Limiter, r *http.Request) *request {
 	q, _ := requests.Get().(*request)
 	q.l, q.r = l, r
+	for _, s := range l.shared {
+		s.Hold()
+	}
 	return q
 }
 
 // release returns the request to the pool.
 func (q *request) release() {
+	for _, s := range q.l.shared {
+		s.Release()
+	}
 	clear(q.zones)
 	clear(q.check.Zones)
 	clear(q.stores)

@@ -31,6 +31,12 @@ type Store struct {
 
 // Shared is a store whose counts are shared by several instances.
 type Shared interface {
+	// Hold keeps the store open until Release, also when its configuration is replaced.
+	Hold()
+
+	// Release ends what Hold began.
+	Release()
+
 	// Reset resets a key in the store, in this process and on the other instances.
 	Reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error
 

@@ -117,13 +117,17 @@ func TestClockBackOneMicrosecond(t *testing.T) {
 }
 
 // TestRescaleFarAhead rescales a level that a clock far ahead wrote in tiny units:
-// the meter is full, and no product overflows.
+// the meter is full until it has drained, and no product overflows.
 func TestRescaleFarAhead(t *testing.T) {
 	const window = 1_000_003 // a prime
 	r := compiled(t, &algorithms.GCRA{}, algorithms.Spec{Limit: 2, Window: window, Cost: 1})
 	s := algorithms.State{5000 + 1<<32, 0, 1<<31 + 1}
-	if remaining, reset := r.Numbers(s, 5000); remaining != 0 || reset != window {
-		t.Errorf("%d remain and reset is %d, want 0 and %d", remaining, reset, window)
+	if remaining, reset := r.Numbers(s, 5000); remaining != 0 || reset != 1<<32 {
+		t.Errorf("%d remain and reset is %d, want 0 and %d", remaining, reset, int64(1)<<32)
+	}
+	// The level is one unit of cost at window/(1<<31+1) microseconds before its end.
+	if v := r.Judge(s, 5000, 1, 0); v.Retry != 1<<32 {
+		t.Errorf("%+v, want a retry of %d", v, int64(1)<<32)
 	}
 }
 

@@ -209,7 +209,8 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	return true
 }
 
-// Forgive reduces the debt of a zone's key by what it was just charged.
+// Forgive reduces the debt of a zone's key by what it was just charged, of which no
+// rule takes more than two capacities.
 func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
 	mix := n.table.mix(z.Key)
 	s := n.shardOf(mix)
@@ -217,7 +218,7 @@ func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
 	defer s.mu.Unlock()
 	if x := n.find(s, z.Key, mix); x != nil && x.has(markOwes) {
 		for i, r := range z.Rules {
-			r.(algorithms.Handover).Forgive(n.base(x, i), now, z.Cost, turn)
+			r.(algorithms.Handover).Forgive(n.base(x, i), now, min(z.Cost, 2*r.Capacity()), turn)
 		}
 	}
 }

@@ -62,8 +62,12 @@ func (f *fallback) usesRedis(check *stores.Check) bool {
 	return true
 }
 
-// share returns this instance's share of the counter's rules.
+// share returns the rules by which this instance counts without Redis: its share of
+// the counter's rules, or the whole if it decides nothing by them and only owes.
 func (f *fallback) share(c *stores.Counter) []algorithms.Rule {
+	if f.o.OnFailure != FailLocal {
+		return c.Rules
+	}
 	of := f.o.ShareOf
 	if of == 0 {
 		of = max(1, f.live.Load()) * 1e6
@@ -119,4 +123,18 @@ func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
 		f.warm(z)
 	}
 	memory.Finish(z, f.conn.clock.now, charge)
+}
+
+// settle charges a request that Redis has decided, and that Redis could not charge
+// after the response. The charge counts in this process and is owed to Redis, unless
+// it is unknown whether Redis made it: it is made once.
+func (f *fallback) settle(z *stores.ZoneCheck, charge int64, unknown bool) {
+	local := *z // whose results stay those of the decision
+	local.Rules = f.share(z.Counter)
+	local.Results = make([]stores.Result, len(local.Rules))
+	f.finish(&local, charge)
+	if n := memory.TableOf(z.Counter).Snapshots(); unknown && n != nil {
+		local.Cost = charge
+		n.Forgive(&local, f.conn.clock.now(), 0)
+	}
 }

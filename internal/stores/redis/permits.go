@@ -171,12 +171,12 @@ func (p *permits) renew(ctx context.Context) {
 }
 
 // drain renews the permits of requests that outlive the store, as a WebSocket
-// does a reload that changes the store's options. When the last is released, it
-// closes the connections.
-func (p *permits) drain() {
+// does a reload that changes the store's options. When the last is released and used
+// returns false, which is called in each round, it closes the connections.
+func (p *permits) drain(used func() bool) {
 	ctx := context.Background()
 	renewed := time.Time{}
-	for p.any() {
+	for used() || p.any() {
 		p.conn.breaker.close(p.conn.breaker.opened.Load()) // nothing else uses the connections
 		p.retry(ctx)
 		if time.Since(renewed) >= renewEvery {

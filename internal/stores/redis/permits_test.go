@@ -422,6 +422,7 @@ func TestPermitOutlivesStore(t *testing.T) {
 	srv := redistest.Start(t)
 	client, ctx := srv.Client(), context.Background()
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	s.lingers = 0
 	c := storestest.NewTestCounter(t, "outlives", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
 	check := storestest.CheckOf(1, c)
 	s.Decide(ctx, check)

@@ -27,6 +27,8 @@ type Store struct {
 	leasing   *leasing // nil: nothing is leased
 	resets    *resets
 	instances *instances
+	uses      uses
+	lingers   time.Duration // after the last use, once the configuration is replaced
 
 	start sync.Once
 	stop  context.CancelFunc // nil until Start
@@ -35,7 +37,7 @@ type Store struct {
 
 // New returns a store that does not connect before [Store.Start].
 func New(o Options, to Observer) *Store {
-	s := &Store{o: o, clock: &clock{local: o.Clock}, observer: &observer{name: o.Name}}
+	s := &Store{o: o, clock: &clock{local: o.Clock}, observer: &observer{name: o.Name}, lingers: lingers}
 	s.Observe(to)
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
@@ -76,23 +78,6 @@ func (s *Store) Start(live int) {
 	})
 }
 
-// Destruct closes the connections once no request holds a permit in Redis. It
-// implements caddy.Destructor.
-func (s *Store) Destruct() error {
-	s.start.Do(func() {}) // a store that was never started stays so
-	if s.stop == nil {
-		return nil
-	}
-	s.stop()
-	s.done.Wait()
-	if s.permits.any() {
-		s.Observe(noObserver{}) // another store may have this name by now
-		go s.permits.drain()
-		return nil
-	}
-	return s.conn.client.Close()
-}
-
 // Decide implements [stores.Store].
 func (s *Store) Decide(ctx context.Context, check *stores.Check) {
 	s.Start(0)
@@ -112,10 +97,9 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 		z.Permit.Taken = z.KeepsPermit(charge)
 		s.permits.release(ctx, z, charge)
 	case charge > 0 && z.Charged:
-		// It is unknown whether a charge without a reply was made, so it is
-		// made once.
 		if err := s.permits.finish(ctx, finishOf(s.o.Prefix, z, charge)); err != nil {
 			s.conn.fail(err)
+			s.fallback.settle(z, charge, mayHaveRun(err))
 		}
 	}
 }

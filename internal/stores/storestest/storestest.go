@@ -131,6 +131,9 @@ func (s RuleSpec) Changed(r *rand.Rand) RuleSpec {
 		s.Alg = &algorithms.GCRA{Burst: 1 + r.Int64N(30)}
 	case *algorithms.TokenBucket:
 		s.Alg = &algorithms.TokenBucket{Burst: 1 + r.Int64N(30), Step: a.Step}
+	case *algorithms.LeakyBucket: // with a delay or without, and for a longer or a shorter turn
+		s.Alg = &algorithms.LeakyBucket{Burst: 1 + r.Int64N(30), NoDelay: a.NoDelay || r.IntN(3) == 0}
+		s.Spec.MaxTurn /= 1 + r.Int64N(3)
 	}
 	return s
 }

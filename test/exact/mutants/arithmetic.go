@@ -20,15 +20,15 @@ const (
 var arithmeticMutants = []mutant{
 	{
 		name: "meter-edge", breaks: "what fills a meter exactly is denied (>= for >)", file: meterGo, suites: goRules,
-		old: "case over > 0:", new: "case over >= 0:",
+		old: "case d > most:", new: "case d >= most:",
 	},
 	{
 		name: "meter-cost", breaks: "the verdict ignores the cost", file: meterGo, suites: goRules,
-		old: "over := d + cost*m.w - m.capacity", new: "over := d + m.w - m.capacity",
+		old: "m.capacity-cost*m.w // the", new: "m.capacity-m.w // the",
 	},
 	{
 		name: "meter-sign", breaks: "the cost is taken from the level (- for +)", file: meterGo, suites: goRules,
-		old: "over := d + cost*m.w - m.capacity", new: "over := d - cost*m.w - m.capacity",
+		old: "m.capacity-cost*m.w // the", new: "m.capacity+cost*m.w // the",
 	},
 	{
 		name: "meter-never", breaks: "a cost of the whole burst is never admitted (>= for >)", file: meterGo, suites: goRules,
@@ -36,11 +36,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-delay-unbounded", breaks: "a queue may delay for longer than its longest wait", file: meterGo, suites: goRules,
-		old: "over = max(over, d-m.maxDelay*m.l)", new: "over += 0",
+		old: "most = min(most, m.maxDelay*m.l)", new: "most += 0",
 	},
 	{
-		name: "meter-delay-burst", breaks: "a queue is bounded by its wait but not by its burst (a dropped max)", file: meterGo, suites: goRules,
-		old: "over = max(over, d-m.maxDelay*m.l)", new: "over = d - m.maxDelay*m.l",
+		name: "meter-delay-burst", breaks: "a queue is bounded by its wait but not by its burst (a dropped min)", file: meterGo, suites: goRules,
+		old: "most = min(most, m.maxDelay*m.l)", new: "most = m.maxDelay * m.l",
 	},
 	{
 		name: "meter-delay-floor", breaks: "a delay is rounded down", file: meterGo, suites: goRules,
@@ -48,27 +48,63 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-held-ignored", breaks: "what unanswered requests hold does not count", file: meterGo, suites: goRules,
-		old: "case held > 0 && over", new: "case held < 0 && over",
+		old: "case held > 0 && d", new: "case held < 0 && d",
 	},
 	{
 		name: "meter-held-edge", breaks: "a cost that fills a meter exactly beside reservations is denied", file: meterGo, suites: goRules,
-		old: "min(held, m.burst)*m.w > 0:", new: "min(held, m.burst)*m.w >= 0:",
+		old: "min(held, m.burst)*m.w > most:", new: "min(held, m.burst)*m.w >= most:",
 	},
 	{
-		name: "meter-retry-floor", breaks: "retry and reset are rounded down", file: meterGo, suites: goRules,
-		old: "\treturn cd(d, m.l)\n}", new: "\treturn d / m.l\n}",
+		name: "meter-retry-floor", breaks: "a retry is rounded down to a microsecond or a step", file: meterGo, suites: goRules,
+		old: "return cd(d-to, tick*m.l) * tick", new: "return (d - to) / (tick * m.l) * tick",
 	},
 	{
-		name: "meter-retry-one", breaks: "retry and reset are a microsecond too long", file: meterGo, suites: goRules,
-		old: "\treturn cd(d, m.l)\n}", new: "\treturn cd(d, m.l) + 1\n}",
+		name: "meter-retry-one", breaks: "a retry is a microsecond or a step too long", file: meterGo, suites: goRules,
+		old: "return cd(d-to, tick*m.l) * tick", new: "return cd(d-to, tick*m.l)*tick + tick",
 	},
 	{
-		name: "meter-step-retry", breaks: "retry and reset round down to a step", file: meterGo, suites: goRules,
-		old: "return t + cd(d, m.step*m.l)*m.step - now", new: "return t + d/(m.step*m.l)*m.step - now",
+		name: "meter-step-retry", breaks: "a retry counts from now instead of the last step", file: meterGo, suites: goRules,
+		old: "m.falls(s, d, most, t) + t - now", new: "m.falls(s, d, most, t)",
 	},
 	{
-		name: "meter-step-now", breaks: "retry and reset count from now instead of the last step", file: meterGo, suites: goRules,
-		old: "return t + cd(d, m.step*m.l)*m.step - now", new: "return cd(d, m.step*m.l) * m.step",
+		name: "meter-step-reset", breaks: "a reset counts from now instead of the last step", file: meterGo, suites: goRules,
+		old: "tick)*tick + t - now", new: "tick) * tick",
+	},
+	{
+		name: "meter-reset-rest", breaks: "a reset ignores the rest of a level below one microsecond (a dropped min)", file: meterGo, suites: goRules,
+		old: "cd(s[0]-t+min(s[1], 1), tick)", new: "cd(s[0]-t, tick)",
+	},
+	{
+		name: "meter-reset-floor", breaks: "a reset is rounded down to a step", file: meterGo, suites: goRules,
+		old: "cd(s[0]-t+min(s[1], 1), tick)", new: "(s[0]-t+min(s[1], 1))/tick",
+	},
+	{
+		name: "meter-changed-rate", breaks: "a level from another limit is expected to drain at the new one", file: meterGo, suites: goRules,
+		old: "tick := max(1, m.step)\n\tif s[2] == m.limit {", new: "tick := max(1, m.step)\n\tif s[2] > 0 {",
+	},
+	{
+		name: "meter-changed-edge", breaks: "a retry after a changed limit is too long by what drains in a microsecond (>= for >)", file: meterGo, suites: goRules,
+		old: "l0, w0, m.burst) > to {", new: "l0, w0, m.burst) >= to {",
+	},
+	{
+		name: "meter-changed-early", breaks: "a retry after a changed limit is a microsecond or a step too short", file: meterGo, suites: goRules,
+		old: "return hi * tick", new: "return lo * tick",
+	},
+	{
+		name: "meter-changed-step", breaks: "a retry after a changed limit ignores the step", file: meterGo, suites: goRules,
+		old: "half*tick; ahead >= 0", new: "half; ahead >= 0",
+	},
+	{
+		name: "meter-changed-last", breaks: "the last microsecond or step of a level from another limit is not searched", file: meterGo, suites: goRules,
+		old: "(s[0]-t)/tick+1\n", new: "(s[0]-t)/tick\n",
+	},
+	{
+		name: "meter-changed-rest", breaks: "the rest of a level from another limit below one microsecond is lost in its retry", file: meterGo, suites: goRules,
+		old: "m.rescale(ahead, s[1], l0, w0, m.burst)", new: "m.rescale(ahead, 0, l0, w0, m.burst)",
+	},
+	{
+		name: "meter-clipped", breaks: "a level above a lowered burst is cut before its retry is counted", file: meterGo, suites: goRules,
+		old: "\treturn (a-t)*m.l + f\n", new: "\treturn min((a-t)*m.l+f, most*m.w)\n",
 	},
 	{
 		name: "meter-step-ignored", breaks: "a bucket with a step refills continuously", file: meterGo, suites: goRules,
@@ -119,20 +155,32 @@ var arithmeticMutants = []mutant{
 		old: "m.write(s, t, m.capacity)", new: "m.write(s, t, 0)",
 	},
 	{
-		name: "meter-over-turn", breaks: "a queue at its delay is mistaken for a clock step", file: meterGo, suites: goRules,
-		old: "m.turn = max(maxDelay, sp.MaxTurn)", new: "m.turn = 0",
+		name: "meter-over-turn", breaks: "a queue charged for the turn of a slower one is mistaken for a clock step", file: meterGo, suites: goRules,
+		old: "max(2*burst, burst+cd(turn*m.l, m.w))", new: "2 * burst",
 	},
 	{
 		name: "meter-over-debt", breaks: "a debt is taken for a step of the clock, and forgiven", file: meterGo, suites: goRules,
-		old: "m.debt = 2", new: "m.debt = 1",
+		old: "max(2*burst, burst+cd(turn*m.l, m.w))", new: "burst + cd(turn*m.l, m.w)",
+	},
+	{
+		name: "meter-over-capacity", breaks: "a level above the burst is taken for a step of the clock by every rule", file: meterGo, suites: goRules,
+		old: "\t\ts[3] = m.most\n", new: "",
+	},
+	{
+		name: "meter-always-most", breaks: "a clock step of up to two capacities is not noticed in any state", file: meterGo, suites: redis,
+		old: "\tif level > m.capacity {\n", new: "\tif level > 0 {\n",
+	},
+	{
+		name: "meter-most-invalid", breaks: "the greatest debt of the greatest burst is taken for an invalid state", file: meterGo, suites: goRules,
+		old: "if s[3] > 2*maxExact/w {", new: "if s[3] > maxExact/w {",
 	},
 	{
 		name: "meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", file: meterGo, suites: redis,
-		old: "return s[3]*w*m.debt/l", new: "return m.burst*w*m.debt/l",
+		old: "return s[3]*w/l", new: "return m.burst*w/l",
 	},
 	{
 		name: "meter-max-turn", breaks: "the delay of the other rules is not included in the range check", file: meterGo, suites: goRules,
-		old: "m.turn = max(maxDelay, sp.MaxTurn)", new: "m.turn = maxDelay",
+		old: "turn = max(maxDelay, sp.MaxTurn)", new: "turn = maxDelay",
 	},
 	{
 		name: "meter-room", breaks: "products beyond 2^52 are accepted", file: meterGo, suites: goRules,
@@ -152,11 +200,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", file: meterGo, suites: redis,
-		old: "m.levelUpTo(s, t, max(burst, m.burst)*m.debt)", new: "m.level(s, t)",
+		old: "m.levelUpTo(s, t, max(most, m.burst))", new: "m.level(s, t)",
 	},
 	{
 		name: "meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", file: meterGo, suites: redis,
-		old: "s[3] = burst\n", new: "s[3] = m.burst\n",
+		old: "s[3] = max(s[3], most)", new: "_ = most",
 	},
 	{
 		name: "meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterGo, suites: goRules,

@@ -9,6 +9,7 @@ const (
 	tellGo        = "internal/stores/memory/handover.go"
 	handoverGo    = "algorithms/handover.go"
 	logHandoverGo = "algorithms/sliding_log_handover.go"
+	lifetimeGo    = "internal/stores/redis/lifetime.go"
 )
 
 // fallbackMutants break going on without Redis, and coming back.
@@ -55,7 +56,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: tellGo, suites: redis,
-		old: "r.(algorithms.Handover).Forgive(n.base(x, i), now, z.Cost, turn)", new: "_, _ = r, i",
+		old: "r.(algorithms.Handover).Forgive(n.base(x, i), now, min(z.Cost, 2*r.Capacity()), turn)", new: "_, _ = r, i",
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,
@@ -64,6 +65,66 @@ var fallbackMutants = []mutant{
 	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
 		old: "if charge > 0 {\n\t\tf.warm(z)\n\t}", new: "",
+	},
+	{
+		name: "lifetime-closed", breaks: "a store is closed while requests of its configuration run", file: lifetimeGo, suites: redis,
+		old: "return used()\n", new: "_ = used\n\t\treturn false\n",
+	},
+	{
+		name: "lifetime-never-closed", breaks: "a store whose requests have ended stays open", file: lifetimeGo, suites: redis,
+		old: "func (s *Store) Release() { s.uses.ended.Add(1) }", new: "func (s *Store) Release() {}",
+	},
+	{
+		name: "lifetime-brief", breaks: "a use that begins and ends between two looks does not count", file: lifetimeGo, suites: redis,
+		old: "now != begun || now != u.ended.Load()", new: "now != u.ended.Load()",
+	},
+	{
+		name: "lifetime-idle", breaks: "a store is closed at once after its last use", file: lifetimeGo, suites: redis,
+		old: "return time.Since(idle) < d", new: "return time.Since(idle) < 0",
+	},
+	{
+		name: "lifetime-reports", breaks: "a store whose configuration is gone reports under its former name", file: lifetimeGo, suites: redis,
+		old: "\ts.Observe(noObserver{})\n", new: "",
+	},
+	{
+		name: "lifetime-debts", breaks: "what a store owes after its configuration is gone is not charged", file: lifetimeGo, suites: redis,
+		old: "\t\ts.fallback.hands.pay(context.Background()) // of requests that were finished without Redis\n", new: "\t\t_ = context.Background\n",
+	},
+	{
+		name: "settle-lost", breaks: "what settle charges while Redis is unavailable is lost", file: sharedGo, suites: redis,
+		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "_ = mayHaveRun(err)",
+	},
+	{
+		name: "settle-unknown-owed", breaks: "a charge by settle that Redis may have made is charged again", file: sharedGo, suites: redis,
+		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "s.fallback.settle(z, charge, false)",
+	},
+	{
+		name: "settle-refused-forgiven", breaks: "a charge by settle that Redis rejected is taken for one that it may have made", file: sharedGo, suites: redis,
+		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "s.fallback.settle(z, charge, true)",
+	},
+	{
+		name: "settle-share", breaks: "with on_failure allow, only a share of what is owed is charged", file: aloneGo, suites: redis,
+		old: "if f.o.OnFailure != FailLocal {\n\t\treturn c.Rules", new: "if f.o.OnFailure == FailDeny {\n\t\treturn c.Rules",
+	},
+	{
+		name: "settle-whole", breaks: "without Redis a charge by settle counts by the whole rules instead of the share", file: aloneGo, suites: redis,
+		old: "local.Rules = f.share(z.Counter)", new: "local.Rules = z.Counter.Rules",
+	},
+	{
+		name: "settle-cost", breaks: "of a charge by settle that Redis may have made, only the cost of the check is not owed", file: aloneGo, suites: redis,
+		old: "\t\tlocal.Cost = charge\n", new: "",
+	},
+	{
+		name: "forgive-capacity", breaks: "a huge charge that Redis may have made overflows (a dropped min)", file: tellGo, suites: redis,
+		old: "min(z.Cost, 2*r.Capacity()), turn)", new: "z.Cost, turn)",
+	},
+	{
+		name: "forgive-too-little", breaks: "of a huge charge that Redis may have made, a part is charged again", file: tellGo, suites: redis,
+		old: "min(z.Cost, 2*r.Capacity()), turn)", new: "min(z.Cost, r.Capacity()), turn)",
+	},
+	{
+		name: "forgive-log", breaks: "a huge charge that Redis may have made pays for later debts of a log (a dropped min)", file: logHandoverGo, suites: redis,
+		old: "base[0] += min(cost, l.limit)", new: "base[0] += cost",
 	},
 	{
 		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: aloneGo, suites: redis,

@@ -61,19 +61,19 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-step-back", breaks: "a level ahead of the clock is not repaired", file: meterLua, suites: redis,
-		old: "if a - t - most - 1 > B0 * w0 * debt / l0 then", new: "if a - t - 8 * most - 8 > 8 * B0 * w0 * debt / l0 then",
+		old: "if a - t - 1 > most0 * w0 / l0 then", new: "if a - t - 8 > 8 * most0 * w0 / l0 then",
 	},
 	{
 		name: "lua-meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", file: meterLua, suites: redis,
-		old: "if a - t - most - 1 > B0 * w0 * debt / l0 then", new: "if a - t - most > B0 * w0 * debt / l0 then",
+		old: "if a - t - 1 > most0 * w0 / l0 then", new: "if a - t > most0 * w0 / l0 then",
 	},
 	{
 		name: "lua-meter-repair", breaks: "a repaired meter is empty instead of full", file: meterLua, suites: redis,
-		old: "D, stepped, burst = cap, true", new: "D, stepped, burst = 0, true",
+		old: "D, stepped = cap, true", new: "D, stepped = 0, true",
 	},
 	{
 		name: "lua-meter-other-burst", breaks: "a level under a larger burst is taken for a step of the clock", file: meterLua, suites: redis,
-		old: "> B0 * w0 * debt / l0", new: "> cap / w * w0 * debt / l0",
+		old: "> most0 * w0 / l0", new: "> cap / w * w0 / l0",
 	},
 	{
 		name: "lua-meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterLua, suites: redis,
@@ -104,11 +104,19 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", file: meterLua, suites: redis,
-		old: "top = burst * w * debt", new: "",
+		old: "most, top = math.max(most, kept), math.max(cap, kept * w)", new: "most = math.max(most, kept)",
 	},
 	{
 		name: "lua-meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", file: meterLua, suites: redis,
-		old: "D > cap * debt and burst or cap / w", new: "cap / w",
+		old: "most, top = math.max(most, kept), math.max(cap, kept * w)", new: "top = math.max(cap, kept * w)",
+	},
+	{
+		name: "lua-meter-over-capacity", breaks: "what a charge after the response leaves above the burst is taken for a step of the clock", file: meterLua, suites: redis,
+		old: "D > cap and most or cap / w", new: "cap / w",
+	},
+	{
+		name: "lua-meter-always-most", breaks: "a clock step of up to two capacities is not noticed in any state", file: meterLua, suites: redis,
+		old: "D > cap and most or cap / w", new: "most",
 	},
 	{
 		name: "lua-meter-rest", breaks: "the rest of a level below one microsecond is lost when written", file: meterLua, suites: redis,

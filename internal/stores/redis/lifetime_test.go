@@ -1,0 +1,97 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// closed says whether the connections of a store are closed.
+func closed(s *Store) bool {
+	return errors.Is(s.conn.client.Ping(context.Background()).Err(), goredis.ErrClosed)
+}
+
+// TestStoreOutlivesItsConfiguration destructs a store while a request holds it: the request
+// is decided and settled in Redis. Then the connections are closed.
+func TestStoreOutlivesItsConfiguration(t *testing.T) {
+	srv, ctx := redistest.Start(t), context.Background()
+	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	s.lingers = 0
+	c := storestest.TenPerHour(t, "outlives", false)
+	s.Hold()
+	if err := s.Destruct(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(3 * drainEvery) // long enough to close what nothing holds
+	check := storestest.CheckOf(1, c)
+	if s.Decide(ctx, check); !check.Admitted || check.Mode != stores.ModeShared {
+		t.Errorf("admitted %v in mode %v, want Redis to decide", check.Admitted, check.Mode)
+	}
+	s.Finish(ctx, &check.Zones[0], 4)
+	check = storestest.CheckOf(1, c)
+	if s.Decide(ctx, check); check.Zones[0].Results[0].Remaining != 4 {
+		t.Errorf("%d left of 10 after 1, 4 and 1, want 4", check.Zones[0].Results[0].Remaining)
+	}
+	s.Release()
+	waitFor(t, "the connections to be closed", func() bool { return closed(s) })
+}
+
+// TestDestructedStoreIsSilent destructs a store whose Redis then goes away. What its
+// requests find is not reported, and what they settle is charged when Redis is back.
+func TestDestructedStoreIsSilent(t *testing.T) {
+	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
+	s := newTestShared(t, srv, func() int64 { return storestest.Hour + time.Since(start).Microseconds() }) // a report fails the test
+	s.lingers = 0
+	c := storestest.TenPerHour(t, "silent", false)
+	check := storestest.CheckOf(1, c)
+	s.Decide(ctx, check)
+	s.Hold()
+	if err := s.Destruct(); err != nil {
+		t.Fatal(err)
+	}
+	srv.Kill()
+	for range failuresToOpen {
+		s.Finish(ctx, &check.Zones[0], 1)
+	}
+	if !memory.TableOf(c).Snapshots().Owing() {
+		t.Fatal("nothing is owed")
+	}
+	srv.Run()
+	waitFor(t, "the debt to be charged", func() bool { return !memory.TableOf(c).Snapshots().Owing() })
+	s.Release()
+	waitFor(t, "the connections to be closed", func() bool { return closed(s) })
+}
+
+// TestStoreLingers counts the uses of a store. It is needed while one lasts, and for a time
+// after the last.
+func TestStoreLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(Store)
+		s.Hold()
+		needed := s.uses.recently(lingers)
+		wait := func(d time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(d)
+			if got := needed(); got != want {
+				t.Errorf("needed: %v, want %v", got, want)
+			}
+		}
+		wait(time.Hour, true)
+		s.Release()
+		wait(lingers-1, true)
+		s.Hold() // and released before it is looked at
+		s.Release()
+		wait(1, true)
+		wait(lingers-1, true)
+		wait(1, false)
+	})
+}

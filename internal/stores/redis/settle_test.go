@@ -1,0 +1,162 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// settling is a fleet with a zone that settles 12 per minute.
+type settling struct {
+	*fleet
+	t        *testing.T
+	counters []*stores.Counter
+	key      stores.Key
+}
+
+func newSettling(t *testing.T, srv *redistest.Server, instances int, name string, spec storestest.RuleSpec, onFailure OnFailure) *settling {
+	t.Helper()
+	f := newFleet(t, srv, instances)
+	for _, s := range f.all {
+		s.o.OnFailure = onFailure
+		s.breaker.close(s.breaker.opened.Load())
+	}
+	spec.Spec.Debt = true
+	return &settling{f, t, f.counters(t, name, spec), stores.Key{Hi: 1, Lo: 2}}
+}
+
+// admit has instance 0 admit a request in Redis.
+func (s *settling) admit() *stores.ZoneCheck {
+	s.t.Helper()
+	check := s.decide(0, s.counters[0], s.key, 1)
+	if !check.Admitted || check.Mode != stores.ModeShared {
+		s.t.Fatalf("admitted %v in mode %v", check.Admitted, check.Mode)
+	}
+	return &check.Zones[0]
+}
+
+// settle charges cost at instance 0 after the response.
+func (s *settling) settle(z *stores.ZoneCheck, cost int64) {
+	s.all[0].conn.seq.Store(uint64(s.v.now) - 1)
+	s.all[0].Finish(context.Background(), z, cost)
+}
+
+// recover makes Redis available and waits for the end of the ramp.
+func (s *settling) recover() {
+	s.set(-1, noFault)
+	s.v.now += 600_000
+}
+
+// TestSettleWhileRedisIsAway settles requests that Redis has admitted after the breaker
+// has opened, or has Redis refuse. Everything is charged in Redis when it is back, with
+// the next check of the key or in the background, whatever on_failure says.
+func TestSettleWhileRedisIsAway(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range eachAlgorithm() {
+		for _, onFailure := range []OnFailure{FailLocal, FailAllow, FailDeny} {
+			for _, instances := range []int{1, 3} {
+				for _, background := range []bool{false, true} {
+					what := fmt.Sprintf("%s-%v-%d-%v", name, onFailure, instances, background)
+					s := newSettling(t, srv, instances, what, spec, onFailure)
+					first, second := s.admit(), s.admit()
+					s.set(0, faultOOM)
+					owed := 4 // this instance's share, if it has one
+					if onFailure != FailLocal {
+						owed = 8
+					}
+					s.settle(first, int64(owed-1)) // refused, which opens the breaker
+					if !s.all[0].breaker.open.Load() {
+						t.Fatalf("%s: the breaker is closed", what)
+					}
+					s.settle(second, 1)
+					s.recover()
+					if background {
+						s.all[0].conn.seq.Store(uint64(s.v.now) - 1)
+						s.all[0].fallback.hands.pay(context.Background())
+						if s.all[0].fallback.hands.pay(context.Background()); memory.TableOf(s.counters[0]).Snapshots().Owing() {
+							t.Errorf("%s: debts remain", what)
+						}
+					} else {
+						s.decide(0, s.counters[0], s.key, 12)
+					}
+					if n := s.drain(instances-1, s.counters[instances-1], s.key); n != 10-owed {
+						t.Errorf("%s: %d admitted after 2 and %d of 12, want %d", what, n, owed, 10-owed)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestSettleOfUnknownOutcome loses the call that settles, or its reply. The charge counts
+// without Redis, and is not charged in Redis again.
+func TestSettleOfUnknownOutcome(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range eachAlgorithm() {
+		for fault, want := range map[fault]int{faultReply: 2, faultTimeout: 6} {
+			s := newSettling(t, srv, 1, fmt.Sprintf("%s-%d", name, fault), spec, FailLocal)
+			first, second := s.admit(), s.admit()
+			s.set(0, fault)
+			s.settle(first, 4)
+			s.set(0, faultOOM)
+			s.settle(second, 3) // certainly not charged
+			if n := s.drain(0, s.counters[0], s.key); n != 3 {
+				t.Errorf("%s, fault %d: %d admitted without Redis after 2, 4 and 3 of 12, want 3", name, fault, n)
+			}
+			s.recover()
+			if n := s.drain(0, s.counters[0], s.key); n != want-2 {
+				t.Errorf("%s, fault %d: %d admitted in Redis, want %d", name, fault, n, want-2)
+			}
+		}
+	}
+}
+
+// TestHugeSettles settles more than any rule can owe, while Redis is away, and while the
+// outcome is unknown. The key is denied, and admitted when the debt has drained.
+func TestHugeSettles(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range eachAlgorithm() {
+		for _, fault := range []fault{faultOOM, faultTimeout, faultReply} {
+			s := newSettling(t, srv, 1, fmt.Sprintf("huge-%s-%d", name, fault), spec, FailLocal)
+			z := s.admit()
+			s.set(0, fault)
+			s.settle(z, 1<<60)
+			s.set(0, faultOOM)
+			if n := s.drain(0, s.counters[0], s.key); n != 0 {
+				t.Errorf("%s, fault %d: %d admitted without Redis, want none", name, fault, n)
+			}
+			s.recover()
+			want := 0
+			if fault == faultTimeout { // which Redis has not seen
+				want = 11
+			}
+			if n := s.drain(0, s.counters[0], s.key); n != want {
+				t.Errorf("%s, fault %d: %d admitted in Redis, want %d", name, fault, n, want)
+			}
+			s.v.now += 3 * spec.Spec.Window
+			if n := s.drain(0, s.counters[0], s.key); n != 12 {
+				t.Errorf("%s, fault %d: %d admitted after three windows, want 12", name, fault, n)
+			}
+		}
+	}
+}
+
+// TestUnknownSettleForgivesItself loses a call that settles more than a log can owe, and
+// then settles another request without Redis. What the second one owes is charged.
+func TestUnknownSettleForgivesItself(t *testing.T) {
+	s := newSettling(t, redistest.Start(t), 1, "forgives", eachAlgorithm()["sliding_log"], FailLocal)
+	first, second := s.admit(), s.admit()
+	s.set(0, faultTimeout)
+	s.settle(first, 1<<40)
+	s.set(0, faultOOM)
+	s.settle(second, 3)
+	s.recover()
+	if n := s.drain(0, s.counters[0], s.key); n != 7 {
+		t.Errorf("%d admitted after 2 and 3 of 12, want 7", n)
+	}
+}

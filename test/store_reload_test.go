@@ -1,0 +1,158 @@
+package test
+
+import (
+	"encoding/binary"
+	"math"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// reloadsStore is a zone in a store whose options a test changes.
+func reloadsStore(srv *redistest.Server, timeout, zone, rest string) setup {
+	return setup{
+		app:  redisStore(srv.Addr, "timeout "+timeout, "on_failure deny"),
+		site: "rate_limit {\nzone z {\n" + zone + "\n}\n}\n" + rest,
+	}
+}
+
+// wantStoreUp checks that Redis was never reported to be away.
+func (s *site) wantStoreUp() {
+	s.Helper()
+	if lines := s.log.lines(s.T, storeIsDown); len(lines) > 0 {
+		s.Errorf("the log says %v", lines[0])
+	}
+	if up := s.metric("store_up", "store", "redis"); up != 1 {
+		s.Errorf("store_up %v, want 1", up)
+	}
+}
+
+// TestSettleSurvivesStoreReload reloads the configuration with other options of the store
+// while requests run: what they settle is charged in Redis, and Redis is not reported away.
+func TestSettleSurvivesStoreReload(t *testing.T) {
+	srv, g := redistest.Start(t), newGate()
+	const zone = "rule 1000/100h fixed_window\ncost 10\nsettle {http.response.header.X-Tokens}"
+	rest := handle(t, "/slow", func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("X-Tokens", "110")
+		return g.ServeHTTP(w, r)
+	}) + "\nrespond {http.rate_limit.z.remaining}"
+	s := serve(t, reloadsStore(srv, "9s", zone, rest))
+	var running []<-chan int
+	for range 5 {
+		running = append(running, s.open(g, req{path: "/slow"}))
+	}
+	s.reload(reloadsStore(srv, "8s", zone, rest))
+	for range running {
+		g.goOn <- true
+	}
+	for _, status := range running {
+		if got := <-status; got != 200 {
+			t.Errorf("status %d, want 200", got)
+		}
+	}
+	keys := srv.Client().Keys(t.Context(), "diana:*:z:*").Val() // without a check, which would charge a debt
+	if len(keys) != 1 {
+		t.Fatalf("keys %v, want one", keys)
+	}
+	until(t, "the settles", func() bool {
+		value := srv.Client().Get(t.Context(), keys[0]).Val()
+		return len(value) == 24 && math.Float64frombits(binary.LittleEndian.Uint64([]byte(value[16:]))) == 550
+	})
+	if a := s.want(req{}, 200); a.body != "440" {
+		t.Errorf("%s left of 1000 after 5 times 110 and 10, want 440", a.body)
+	}
+	s.wantStoreUp()
+}
+
+// TestWaitSurvivesStoreReload reloads the configuration with other options of the store
+// while a request waits: it is decided in Redis when its time has come.
+func TestWaitSurvivesStoreReload(t *testing.T) {
+	srv := redistest.Start(t)
+	const zone = "rule 1/2s\nmax_wait 10s"
+	s := serve(t, reloadsStore(srv, "9s", zone, "respond ok"))
+	s.want(req{}, 200)
+	waits, first := make(chan *answer), req{to: s.url} // the server that will be replaced
+	go func() {
+		a, err := s.try(first)
+		if err != nil {
+			a = &answer{body: err.Error()}
+		}
+		waits <- a
+	}()
+	until(t, "the request to wait", func() bool { return waiting() == 1 })
+	s.reload(reloadsStore(srv, "8s", zone, "respond ok"))
+	if a := <-waits; a.status != 200 {
+		t.Errorf("status %d %s, want 200", a.status, strings.TrimSpace(a.body))
+	}
+	s.wantStoreUp()
+}
+
+// slowStop is an app that stops when the test lets it. The other apps of its configuration
+// are cleaned up after that.
+type slowStop struct{ stopping, goOn chan bool }
+
+var slow = slowStop{make(chan bool), make(chan bool)}
+
+func init() { caddy.RegisterModule(slow) }
+
+func (slowStop) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "test_slow_stop", New: func() caddy.Module { return &slow }}
+}
+
+func (slowStop) Start() error { return nil }
+
+func (s slowStop) Stop() error {
+	s.stopping <- true
+	<-s.goOn
+	return nil
+}
+
+// TestReplacedStoreIsSilent replaces a store by another one of the same name. While the
+// configuration of the old store still stops, and afterwards, requests under way find that
+// its Redis has gone: that is not reported under the name of the new store.
+func TestReplacedStoreIsSilent(t *testing.T) {
+	before, after, g := redistest.Start(t), redistest.Start(t), newGate()
+	const zone = "rule 1000/100h fixed_window\nsettle {http.response.header.X-Tokens}"
+	rest := handle(t, "/slow", func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("X-Tokens", "11")
+		return g.ServeHTTP(w, r)
+	}) + "\nrespond ok"
+	s := newSite(t)
+	first := reloadsStore(before, "9s", zone, rest)
+	adapted, err := adapt(t, first.caddyfile(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.loadJSON([]byte(strings.Replace(string(adapted), `"apps":{`, `"apps":{"test_slow_stop":{},`, 1))); err != nil {
+		t.Fatal(err)
+	}
+	const each = 5 // more failures than open the breaker
+	var running []<-chan int
+	for range 2 * each {
+		running = append(running, s.open(g, req{path: "/slow"}))
+	}
+	loaded := make(chan error)
+	go func() { loaded <- s.load(reloadsStore(after, "9s", zone, rest)) }()
+	<-slow.stopping
+	before.Kill()
+	finish := func(requests []<-chan int) {
+		for range requests {
+			g.goOn <- true
+		}
+		for _, status := range requests {
+			<-status
+		}
+	}
+	finish(running[:each])
+	slow.goOn <- true
+	if err := <-loaded; err != nil {
+		t.Fatal(err)
+	}
+	finish(running[each:])
+	s.want(req{}, 200)
+	s.wantStoreUp()
+}
