@@ -67,10 +67,9 @@ func (d *decider) call(ctx context.Context, check *stores.Check) error {
 	debts := d.fallback.debts.takeAll(check)
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		z.Rules = z.Counter.Rules
+		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
 	}
 	check.ResetResults()
-	d.permits.assign(check)
 	q := newCall(d.conn.end(ctx), check.Zones[0].Tag)
 	for _, o := range debts {
 		q.add(o.names, o.op)
@@ -84,7 +83,9 @@ func (d *decider) call(ctx context.Context, check *stores.Check) error {
 		}
 		err = d.read(check, &r, now)
 	}
-	d.permits.record(check, err)
+	if err != nil {
+		d.permits.giveUp(check)
+	}
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 // instances counts the live instances that share a Redis.
 type instances struct {
 	conn  *conn
+	lost  func()       // called if Redis does not know this instance
 	live  atomic.Int64 // 0: never counted
 	fewer time.Time    // since when fewer are counted; zero: they are not
 }
@@ -33,10 +34,13 @@ func (i *instances) count(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.byte() // the operation succeeded
+	flags := r.byte()
 	n := int64(r.uint32())
 	if r.err != nil {
 		return 0, r.err
+	}
+	if flags&flagMissing != 0 {
+		i.lost()
 	}
 	return n, nil
 }

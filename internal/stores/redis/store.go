@@ -40,15 +40,17 @@ func New(o Options, to Observer) *Store {
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
 			s.fallback.recovered()
+			s.permits.lose()
 			s.observer.get().StoreUp(o.Name)
 		} else {
 			s.observer.get().StoreDown(o.Name, classify(cause), cause)
 		}
 	})
 	s.conn = newConn(&s.o.ConnOptions, s.clock, s.breaker, s.observer)
-	s.permits = &permits{conn: s.conn, held: make(map[uint64]string)}
-	s.instances = &instances{conn: s.conn}
-	s.fallback = newFallback(&s.o, s.conn, &s.instances.live)
+	s.permits = newPermits(s.conn, o.Clock)
+	s.conn.permits = s.permits
+	s.instances = &instances{conn: s.conn, lost: s.permits.lose}
+	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
 	d := &denials{clock: o.Clock, conn: s.conn}
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
@@ -69,8 +71,9 @@ func (s *Store) Start(live int) {
 		s.conn.connect()
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
-		m := &maintainer{conn: s.conn, instances: s.instances, permits: s.permits, debts: s.fallback.debts}
+		m := &maintainer{conn: s.conn, instances: s.instances, debts: s.fallback.debts}
 		s.done.Go(func() { m.run(ctx) })
+		s.done.Go(func() { s.permits.run(ctx) })
 		s.done.Go(func() { s.resets.subscribe(ctx) })
 	})
 }
@@ -102,14 +105,16 @@ func (s *Store) Decide(ctx context.Context, check *stores.Check) {
 
 // Finish implements [stores.Store].
 func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
+	holds, _ := z.Holds()
 	switch {
 	case z.Permit.Lease != 0:
 		s.leasing.finish(z, charge)
 	case z.Permit.Mode == stores.ModeFallback:
 		s.fallback.finish(z, charge)
 	case z.Permit.Taken:
-		z.Permit.Taken = z.KeepsPermit(charge)
 		s.permits.release(ctx, z, charge)
+	case holds:
+		// It was finished before.
 	case charge > 0 && z.Charged:
 		// It is unknown whether a charge without a reply was made, so it is
 		// made once.

@@ -14,9 +14,8 @@ import (
 const (
 	opDecide = 1
 	opFinish = 2
-	opRenew  = 3
+	opReport = 3 // what an instance holds
 	opBeat   = 4
-	opKeep   = 5
 	opPlain  = 6 // decide one zone without permits
 	opOwe    = 7
 	opPeek   = 8 // decide, and charge nothing
@@ -105,7 +104,7 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
 	b = append(b, p.sizes...)
 	if hold != holdNothing {
 		b = appendNumber(b, z.Counter.InFlight)
-		b = binary.LittleEndian.AppendUint64(b, z.Permit.ID)
+		b = append(b, make([]byte, reportSize)...) // filled in when the call leaves
 	}
 	return append(b, p.rules...)
 }
@@ -137,7 +136,7 @@ func appendName(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 
 // appendPermits appends the name of the key of a zone's permits.
 func appendPermits(b []byte, prefix string, z *stores.ZoneCheck) []byte {
-	return appendOwnKey(append(appendHash(b, prefix, z), "holds"...), z)
+	return appendOwnKey(append(appendHash(b, prefix, z), "permits"...), z)
 }
 
 // appendHash appends the common prefix of the names of a zone's keys.
@@ -244,6 +243,7 @@ const (
 	flagFull    = 8
 	flagFailed  = 16 // the operation failed; the error follows
 	flagSeen    = 32 // the key exists, and its states follow
+	flagMissing = 64 // Redis had no entry of this instance
 )
 
 // readZone reads the reply for a zone. The results are calculated from the
