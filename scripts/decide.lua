@@ -807,6 +807,12 @@ local function permits_take(h, c, cost)
   h.count, h.cost = h.count + 1, h.cost + cost
 end
 
+-- Whether a denied check has to write: a clock that was set back is repaired, and what
+-- the instance still holds is put back if Redis has lost it.
+local function permits_lost(h)
+  return h.stepped or h.missing and h.held > 0
+end
+
 local function permits_write(h)
   local s = h.s
   if h.id then
@@ -1023,7 +1029,7 @@ local function decide(v, k, peek, lease)
       zone_charge(z, v, z.shadow == 0 and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end
-      if z.holds and z.holds.stepped then permits_write(z.holds) end
+      if z.holds and permits_lost(z.holds) then permits_write(z.holds) end
     end
     z.stepped = repaired
     zones[x] = zone_reply(z)

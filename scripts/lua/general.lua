@@ -159,7 +159,7 @@ local function decide(v, k, peek, lease)
       zone_charge(z, v, z.shadow == 0 and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end
-      if z.holds and z.holds.stepped then permits_write(z.holds) end
+      if z.holds and permits_lost(z.holds) then permits_write(z.holds) end
     end
     z.stepped = repaired
     zones[x] = zone_reply(z)

@@ -95,6 +95,12 @@ local function permits_take(h, c, cost)
   h.count, h.cost = h.count + 1, h.cost + cost
 end
 
+-- Whether a denied check has to write: a clock that was set back is repaired, and what
+-- the instance still holds is put back if Redis has lost it.
+local function permits_lost(h)
+  return h.stepped or h.missing and h.held > 0
+end
+
 local function permits_write(h)
   local s = h.s
   if h.id then

@@ -45,6 +45,19 @@ func TestPermitsOutliveOutage(t *testing.T) {
 	}
 }
 
+// TestDenialPutsPermitsBack makes Redis lose its memory. The first check of the instance
+// that holds all permits is denied, and puts them back.
+func TestDenialPutsPermitsBack(t *testing.T) {
+	one, two := twoInstances(t)
+	c := inFlightCounter(t, "loss", 2)
+	one.at(0, c, 1)
+	one.at(0, c, 1)
+	one.v.flush(t)
+	if one.at(1, c, 1).Charged || two.at(1.1, c, 1).Charged {
+		t.Error("a third request of 2 was admitted")
+	}
+}
+
 // TestManyPermits takes and renews many permits of one key. What Redis keeps of them and
 // has to read does not grow with their number.
 func TestManyPermits(t *testing.T) {
