@@ -67,6 +67,7 @@ type record struct {
 	// version counts changes that Redis does not know by itself, and stored is the
 	// last that it has acknowledged.
 	version, stored uint64
+	told            bool // Redis has stored a report
 
 	underWay [callsInFlight]int64 // numbers of reports
 	report   int64                // number of the last report
@@ -135,9 +136,9 @@ func (p *permits) drop(rec *record) {
 	if rec.acked != rec.charged && now-rec.since > unsure.Microseconds() {
 		rec.acked = rec.charged
 	}
-	told := rec.version == rec.stored && rec.acked == rec.charged
+	known := rec.version == rec.stored && rec.acked == rec.charged
 	lapsed := rec.left == 0 || now-rec.left > lapse.Microseconds()
-	if rec.held != 0 || rec.cost != 0 || rec.underWay != [callsInFlight]int64{} || !told && !lapsed || rec.acked != rec.charged {
+	if rec.held != 0 || rec.cost != 0 || rec.underWay != [callsInFlight]int64{} || !known && !lapsed || rec.acked != rec.charged {
 		return
 	}
 	delete(p.records, rec.value)

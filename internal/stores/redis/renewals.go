@@ -10,7 +10,7 @@ import (
 // Renewals go beside the heartbeat, so that many keys or a node that does not answer
 // delay neither it nor each other for long.
 const (
-	reportsPerCall  = 64 // bounds how long a call blocks Redis
+	reportsPerCall  = 32 // bounds how long a call blocks Redis
 	clusterRenewals = 16 // calls at a time, each of one key, as keys lie in different slots
 )
 

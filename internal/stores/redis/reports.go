@@ -147,12 +147,13 @@ func (p *permits) arrive(batch []*call, err error) {
 // answered takes the reply to a report.
 func (p *permits) answered(r *report, flags byte) {
 	rec := r.rec
-	if flags&flagMissing != 0 && rec.stored > 0 {
+	if flags&flagMissing != 0 && rec.told {
 		p.loseAll()
 	}
 	if flags&flagCharged == 0 {
 		return // a denied check does not store its report
 	}
+	rec.told = true
 	rec.stored = max(rec.stored, r.version)
 	rec.acked = max(rec.acked, r.charged)
 	rec.since = r.left // what is charged and not acknowledged was charged since
