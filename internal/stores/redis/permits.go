@@ -18,6 +18,10 @@ const (
 	retryEvery = 250 * time.Millisecond // of reports that failed
 	lapse      = 30 * time.Second       // the script's LAPSE
 
+	// loseEvery is how often keys that Redis does not know have all reports repeated:
+	// a Redis that evicts keys loses one after the other.
+	loseEvery = time.Second
+
 	// unsure is for how long a report is sent again whose outcome is unknown. After
 	// that its entry in Redis, which would tell, may have lapsed.
 	unsure = lapse - time.Second
@@ -41,8 +45,8 @@ type permits struct {
 
 	mu      sync.Mutex
 	records map[string]*record // by the name of the zone's key
-	ages    ages               // of all records
-	late    []*record          // of which Redis is to be told soon
+	ages    list               // of all records, by when they were last to be reported
+	late    list               // of those of which Redis is to be told soon
 	calls   uint64             // that have left
 	number  int64              // of the last report
 	charged int64              // from which new records count
@@ -74,14 +78,15 @@ type record struct {
 	call     uint64               // that carries it
 	left     int64                // when it left; 0: none ever did
 
-	round  uint64 // of renewals, the last that included it
-	queued bool   // it is in late
-	aged          // when it was last to be renewed
+	round     uint64 // of renewals, the last that included it
+	at        int64  // when it was put at the end of ages
+	age, late link
 }
 
 func newPermits(c *conn, clock func() int64) *permits {
 	p := &permits{conn: c, id: rand.Uint64(), clock: clock, wake: make(chan struct{}, 1), records: make(map[string]*record)} //nolint:gosec // it only has to be unique
 	p.ages.init()
+	p.late.init()
 	return p
 }
 
@@ -99,9 +104,16 @@ func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record
 		zone: z, value: string(name), permits: string(appendPermits(nil, p.conn.o.Prefix, &z)), id: p.id ^ kinds.Sum64(),
 		charged: p.charged, acked: p.charged,
 	}
+	rec.age.rec, rec.late.rec = rec, rec
 	p.records[rec.value] = rec
-	p.ages.touch(rec, p.clock())
+	p.touch(rec)
 	return rec
+}
+
+// touch notes that a record is reported. p.mu is held.
+func (p *permits) touch(rec *record) {
+	rec.at = p.clock()
+	p.ages.put(&rec.age)
 }
 
 // add adds to what requests hold of a zone's key. p.mu is held.
@@ -117,9 +129,8 @@ func (p *permits) changed(rec *record) {
 }
 
 func (p *permits) tellSoon(rec *record) {
-	if !rec.queued {
-		rec.queued = true
-		p.late = append(p.late, rec)
+	if rec.late.next == nil {
+		p.late.put(&rec.late)
 	}
 	select {
 	case p.wake <- struct{}{}:
@@ -129,7 +140,7 @@ func (p *permits) tellSoon(rec *record) {
 
 // drop forgets a record that Redis need not be told of any more. p.mu is held.
 func (p *permits) drop(rec *record) {
-	if rec.next == nil {
+	if rec.age.next == nil {
 		return // it was forgotten before
 	}
 	now := p.clock()
@@ -142,7 +153,8 @@ func (p *permits) drop(rec *record) {
 		return
 	}
 	delete(p.records, rec.value)
-	rec.unlink()
+	rec.age.remove()
+	rec.late.remove()
 	if p.charged = max(p.charged, rec.charged); p.charged > restart {
 		p.charged = 0
 	}
@@ -230,6 +242,7 @@ func (p *permits) note(z *stores.ZoneCheck, permits, cost int64) {
 	rec := p.recordOf(z.Counter, z.Key, z.Tag)
 	rec.held, rec.cost = rec.held+permits, rec.cost+cost
 	p.changed(rec)
+	p.drop(rec) // Redis need not hear of what it never knew
 }
 
 // any says whether requests hold permits, or Redis has to be told of their release.

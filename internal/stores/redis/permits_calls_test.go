@@ -127,6 +127,23 @@ func TestAbandonedCall(t *testing.T) {
 	}
 }
 
+// TestReplyTellsWhatWasSaid ends a request while a check is under way, and the report of
+// that is never sent. The reply to the check does not make up for it.
+func TestReplyTellsWhatWasSaid(t *testing.T) {
+	s, c := newCallStore(t), holdingCounter(t, "said")
+	z := s.at(0, c, 1)
+	check, other := s.leave(c)
+	end := s.leaveEnd(z, 1)
+	s.permits.arrive(end.batch, errOpen)
+	s.answer(check, s.execute(t, check))
+	s.set(1)
+	s.permits.renew(context.Background())
+	if n := permitsIn(t, s.v.client, namesOf("diana", other)[1]); n != 1 {
+		t.Errorf("%d permits in Redis, 1 is held", n)
+	}
+	expect(t, "after a charge of 1, with 1 held", s.at(1, c, 1), true, 7)
+}
+
 // TestChargesAreMadeOnce loses the replies to reports that charge a response, and the
 // reports themselves. Whichever report arrives charges what those before it did not.
 func TestChargesAreMadeOnce(t *testing.T) {
@@ -282,6 +299,25 @@ func TestFallbackPermitsAreReported(t *testing.T) {
 			t.Errorf("%d permits in Redis, want %d", n, want)
 		}
 		s.Finish(context.Background(), &check.Zones[0], 0)
+	}
+}
+
+// TestFallbackKeepsNoRecords takes and releases permits of many keys without Redis, which
+// never learns of them. Nothing is kept of them.
+func TestFallbackKeepsNoRecords(t *testing.T) {
+	s, c := newVirtualStore(t), holdingCounter(t, "many")
+	s.Observe(noObserver{})
+	s.breaker.trip(errOpen)
+	for k := range uint64(100) {
+		check := storestest.CheckOfKey(c, k)
+		s.Decide(context.Background(), check)
+		if !check.Admitted || check.Mode != stores.ModeFallback || len(s.permits.records) != 1 {
+			t.Fatalf("key %d: %v, %d records", k, check.Mode, len(s.permits.records))
+		}
+		s.Finish(context.Background(), &check.Zones[0], 1)
+	}
+	if s.permits.any() || s.permits.late.first() != nil || s.permits.ages.first() != nil {
+		t.Errorf("%d records", len(s.permits.records))
 	}
 }
 

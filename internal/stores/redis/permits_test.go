@@ -87,6 +87,29 @@ func TestPermitsLapse(t *testing.T) {
 	expect(t, "after the first was charged 2", one.at(60.2, c, 1), true, 6)
 }
 
+// TestEachLapses has several instances die that held a permit each. Each permit lapses at
+// its own time, also after others have lapsed.
+func TestEachLapses(t *testing.T) {
+	s, c := newVirtualStore(t), holdingCounter(t, "each")
+	for _, at := range []float64{0, 20, 30} {
+		expect(t, "before", s.at(at, c, 1), true, 9-min(1, int64(at)))
+		s.crash()
+	}
+	expect(t, "before the second lapses", s.at(49.9, c, 1), false, 8)
+	expect(t, "when the second has lapsed", s.at(50, c, 1), true, 8)
+	s.crash()
+	expect(t, "when the third has lapsed", s.at(60, c, 1), true, 8)
+}
+
+// TestPermitsHoldNoCost takes a permit of a zone that charges at once. It holds no cost
+// in addition.
+func TestPermitsHoldNoCost(t *testing.T) {
+	one, two := twoInstances(t)
+	c := storestest.NewTestCounter(t, "charged", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
+	one.at(0, c, 3)
+	expect(t, "another instance", two.at(0, c, 2), true, 5)
+}
+
 // TestPermitsAreRenewed renews the permits of one instance. They remain valid, and
 // those of another instance lapse.
 func TestPermitsAreRenewed(t *testing.T) {

@@ -278,10 +278,8 @@ func (w *world) renew(x *worldInstance) {
 		return
 	}
 	x.p.round++
-	late := x.p.late
-	x.p.late = nil
 	for {
-		some := x.p.due(&late, 1+w.r.IntN(3))
+		some := x.p.due(1 + w.r.IntN(3))
 		if len(some) == 0 {
 			break
 		}

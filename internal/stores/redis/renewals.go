@@ -56,8 +56,6 @@ func (p *permits) renew(ctx context.Context) {
 	}
 	p.mu.Lock()
 	p.round++
-	late := p.late
-	p.late = nil
 	p.mu.Unlock()
 	calls, perCall := 1, reportsPerCall
 	if p.conn.o.Cluster {
@@ -67,7 +65,7 @@ func (p *permits) renew(ctx context.Context) {
 	for range calls {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				some := p.due(&late, perCall)
+				some := p.due(perCall)
 				if len(some) == 0 {
 					return
 				}
@@ -76,22 +74,22 @@ func (p *permits) renew(ctx context.Context) {
 		})
 	}
 	all.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.late = append(p.late, late...)
 }
 
-// due returns the next records of a round, at most n.
-func (p *permits) due(late *[]*record, n int) (some []*record) {
+// due returns the next records of a round, at most n. A record whose report failed waits
+// for the next round.
+func (p *permits) due(n int) (some []*record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock()
-	for len(some) < n && len(*late) > 0 {
-		rec := (*late)[0]
-		*late = (*late)[1:]
-		rec.queued = false
-		if p.drop(rec); rec.next != nil && rec.version != rec.stored {
-			some = p.include(some, rec, now)
+	for len(some) < n {
+		rec := p.late.first()
+		if rec == nil || rec.round == p.round {
+			break
+		}
+		rec.late.remove()
+		if p.drop(rec); rec.age.next != nil && rec.version != rec.stored {
+			some = p.include(some, rec)
 		}
 	}
 	for len(some) < n {
@@ -99,15 +97,15 @@ func (p *permits) due(late *[]*record, n int) (some []*record) {
 		if rec == nil || rec.round == p.round || now-rec.at < renewEvery.Microseconds() && rec.at > p.lost {
 			break
 		}
-		some = p.include(some, rec, now)
+		some = p.include(some, rec)
 	}
 	return some
 }
 
 // include adds a record to those that are reported.
-func (p *permits) include(some []*record, rec *record, now int64) []*record {
+func (p *permits) include(some []*record, rec *record) []*record {
 	rec.round = p.round
-	p.ages.touch(rec, now)
+	p.touch(rec)
 	return append(some, rec)
 }
 

@@ -81,7 +81,7 @@ func (p *permits) fill(q *call, r *report) {
 		p.number++
 		rec.call, rec.report = p.calls, p.number
 		rec.left = p.clock()
-		p.ages.touch(rec, rec.left)
+		p.touch(rec)
 		rec.replace(0, rec.report)
 	}
 	r.rec, r.number, r.left, r.version, r.charged = rec, rec.report, rec.left, rec.version, rec.charged
@@ -147,7 +147,7 @@ func (p *permits) arrive(batch []*call, err error) {
 // answered takes the reply to a report.
 func (p *permits) answered(r *report, flags byte) {
 	rec := r.rec
-	if flags&flagMissing != 0 && rec.told {
+	if now := p.clock(); flags&flagMissing != 0 && rec.told && now-p.lost >= loseEvery.Microseconds() {
 		p.loseAll()
 	}
 	if flags&flagCharged == 0 {
