@@ -40,7 +40,7 @@ func shardOf(z *stores.ZoneCheck) int { return int(z.Key.Lo % permitShards) }
 // lockFor locks the shards of the zones whose decision depends on what requests hold:
 // those that hold something themselves, and those with a cost that is held for the sake
 // of another store.
-func (p *Permits) lockFor(check *stores.Check) (locked shardSet) {
+func (h *Permits) lockFor(check *stores.Check) (locked shardSet) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if holds, _ := z.Holds(); holds || TableOf(z.Counter).reserved.Load() != 0 {
@@ -48,49 +48,49 @@ func (p *Permits) lockFor(check *stores.Check) (locked shardSet) {
 		}
 	}
 	for s := locked; s != 0; s &= s - 1 { // always in this order
-		p.shards[bits.TrailingZeros64(uint64(s))].mu.Lock()
+		h.shards[bits.TrailingZeros64(uint64(s))].mu.Lock()
 	}
 	return locked
 }
 
-func (p *Permits) unlock(locked shardSet) {
+func (h *Permits) unlock(locked shardSet) {
 	for s := locked; s != 0; s &= s - 1 {
-		p.shards[bits.TrailingZeros64(uint64(s))].mu.Unlock()
+		h.shards[bits.TrailingZeros64(uint64(s))].mu.Unlock()
 	}
 }
 
 // of returns what is held of a zone's key. Its shard is locked.
-func (p *Permits) of(z *stores.ZoneCheck) Held {
-	return p.shards[shardOf(z)].held[permitKey{z.Counter.Zone, z.Key}]
+func (h *Permits) of(z *stores.ZoneCheck) Held {
+	return h.shards[shardOf(z)].held[permitKey{z.Counter.Zone, z.Key}]
 }
 
 // add adds to what is held of a zone's key. Its shard is locked.
-func (p *Permits) add(z *stores.ZoneCheck, permits, cost int64) {
-	s, k := &p.shards[shardOf(z)], permitKey{z.Counter.Zone, z.Key}
-	h := s.held[k]
-	h.Permits, h.Cost = h.Permits+permits, h.Cost+cost
-	if h == (Held{}) {
+func (h *Permits) add(z *stores.ZoneCheck, permits, cost int64) {
+	s, k := &h.shards[shardOf(z)], permitKey{z.Counter.Zone, z.Key}
+	held := s.held[k]
+	held.Permits, held.Cost = held.Permits+permits, held.Cost+cost
+	if held == (Held{}) {
 		delete(s.held, k)
 		return
 	}
 	if s.held == nil {
 		s.held = make(map[permitKey]Held)
 	}
-	s.held[k] = h
+	s.held[k] = held
 }
 
 // Add adds to what is held of a zone's key.
-func (p *Permits) Add(z *stores.ZoneCheck, permits, cost int64) {
-	s := &p.shards[shardOf(z)]
+func (h *Permits) Add(z *stores.ZoneCheck, permits, cost int64) {
+	s := &h.shards[shardOf(z)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.add(z, permits, cost)
+	h.add(z, permits, cost)
 }
 
 // Of returns what is held of a zone's key.
-func (p *Permits) Of(z *stores.ZoneCheck) Held {
-	s := &p.shards[shardOf(z)]
+func (h *Permits) Of(z *stores.ZoneCheck) Held {
+	s := &h.shards[shardOf(z)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return p.of(z)
+	return h.of(z)
 }

@@ -27,7 +27,29 @@ func TestPermitsOutliveRules(t *testing.T) {
 	}
 	local.Finish(context.Background(), first, 0)
 	local.Finish(context.Background(), second, 0)
-	if !decide(after).Charged || !decide(after).Charged || decide(after).Charged {
-		t.Error("want two requests admitted under the new rules after the release of both permits")
+	for i, want := range []bool{true, true, false} {
+		if decide(after).Charged != want {
+			t.Errorf("request %d under the new rules, after the release of both permits: want charged %v", i, want)
+		}
+	}
+}
+
+// TestReservedCostCounts reserves the cost of a request for the sake of another store, in
+// a zone that charges at once. It counts for others until it is released.
+func TestReservedCostCounts(t *testing.T) {
+	local := &Store{Clock: func() int64 { return storestest.Hour }}
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 2, Window: storestest.Hour, Cost: 1}})
+	reserved := storestest.CheckOf(2, c)
+	reserved.Zones[0].Reserve = true
+	local.Decide(context.Background(), reserved)
+	for _, want := range []bool{false, true} {
+		check := storestest.CheckOf(1, c)
+		if local.Decide(context.Background(), check); check.Admitted != want {
+			t.Errorf("admitted %v, want %v", check.Admitted, want)
+		}
+		local.Finish(context.Background(), &reserved.Zones[0], 0)
+	}
+	if n := TableOf(c).reserved.Load(); n != 0 {
+		t.Errorf("a cost of %d is reserved", n)
 	}
 }

@@ -127,6 +127,74 @@ func TestAbandonedCall(t *testing.T) {
 	}
 }
 
+// TestChecksOfOneCall has several checks of a key leave in one call. They share a report.
+func TestChecksOfOneCall(t *testing.T) {
+	s, c := newCallStore(t), inFlightCounter(t, "call", 4)
+	var zones []*stores.ZoneCheck
+	var batch []*call
+	for range 6 {
+		check := storestest.CheckOfKey(c, 1)
+		z := &check.Zones[0]
+		z.Rules, z.InFlight = c.Rules, c.InFlight
+		check.ResetResults()
+		q := newCall(time.Time{}, z.Tag)
+		q.decide("diana", check)
+		batch, zones = append(batch, q), append(zones, z)
+	}
+	batch[0].batch = batch
+	s.permits.leave(batch)
+	batch[0].batchArgs(s.conn.sha)
+	r := reply{b: s.execute(t, batch[0])[24:]}
+	for _, q := range batch {
+		q.cut(&r)
+	}
+	s.permits.arrive(batch, nil)
+	for i, q := range batch {
+		if q.claim(); zones[i].Permit.Taken != (i < 4) {
+			t.Errorf("check %d: taken %v", i, zones[i].Permit.Taken)
+		}
+	}
+	if n := permitsIn(t, s.v.client, namesOf("diana", zones[0])[1]); n != 4 || s.permits.number != 1 {
+		t.Errorf("%d permits by %d reports, want 4 by 1", n, s.permits.number)
+	}
+}
+
+// TestReleaseDuringOutage ends requests while Redis is not called. It is told when it is
+// called again.
+func TestReleaseDuringOutage(t *testing.T) {
+	s, c := newVirtualStore(t), holdingCounter(t, "away")
+	s.Observe(noObserver{})
+	first, second := s.at(0, c, 1), s.at(0, c, 1)
+	name := namesOf("diana", first)[1]
+	s.breaker.trip(errOpen)
+	s.Finish(context.Background(), first, 0)
+	s.Finish(context.Background(), second, 1)
+	s.permits.renew(context.Background()) // Redis is not called
+	s.breaker.close(s.breaker.opened.Load())
+	s.permits.lost = 0 // so that only what was released is reported
+	s.set(1)
+	s.permits.renew(context.Background())
+	if n := permitsIn(t, s.v.client, name); n != 0 || s.permits.any() {
+		t.Errorf("%d permits in Redis after their release", n)
+	}
+	expect(t, "after a charge of 1", s.at(1, c, 1), true, 8)
+}
+
+// TestGivenUpPermits takes a permit with a reply that cannot be used.
+func TestGivenUpPermits(t *testing.T) {
+	s, c := newVirtualStore(t), holdingCounter(t, "useless")
+	check := storestest.CheckOfKey(c, 1)
+	s.set(0)
+	s.Decide(context.Background(), check)
+	name := namesOf("diana", &check.Zones[0])[1]
+	s.permits.giveUp(check)
+	s.set(0)
+	s.permits.renew(context.Background())
+	if n := permitsIn(t, s.v.client, name); n != 0 || s.permits.any() || s.permits.held.Of(&check.Zones[0]) != (memory.Held{}) {
+		t.Errorf("%d permits in Redis", n)
+	}
+}
+
 // TestReplyTellsWhatWasSaid ends a request while a check is under way, and the report of
 // that is never sent. The reply to the check does not make up for it.
 func TestReplyTellsWhatWasSaid(t *testing.T) {
@@ -210,6 +278,21 @@ func TestUnsureChargesEnd(t *testing.T) {
 		if left := s.at(wait, c, 1).Results[0].Remaining; left != 9 && wait > 29 || left != 8 && wait < 29 {
 			t.Errorf("after %v s: remaining %d of 10", wait, left)
 		}
+	}
+}
+
+// TestUnsureSinceTheEnd ends a request long after its last report. The charge is repeated
+// for as long as any other.
+func TestUnsureSinceTheEnd(t *testing.T) {
+	s, c := newCallStore(t), holdingCounter(t, "since")
+	z := s.at(0, c, 1)
+	s.set(9)
+	end := s.leaveEnd(z, 1)
+	s.permits.arrive(end.batch, errUnanswered)
+	s.set(31)
+	s.permits.renew(context.Background())
+	if left := s.at(31, c, 1).Results[0].Remaining; left != 8 {
+		t.Errorf("remaining %d of 10, with 1 charged and 1 held", left)
 	}
 }
 

@@ -118,7 +118,10 @@ func TestPermitsAreRenewed(t *testing.T) {
 	first := one.at(0, c, 2)
 	two.at(0, c, 3)
 	one.set(9.999)
-	one.permits.renew(context.Background()) // none is due
+	before := one.conn.seq.Load()
+	if one.permits.renew(context.Background()); one.conn.seq.Load() != before {
+		t.Error("permits are renewed before they are due")
+	}
 	one.set(20)
 	one.permits.renew(context.Background())
 	two.crash()

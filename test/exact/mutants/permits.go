@@ -260,7 +260,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "held-entry", breaks: "what a key holds is kept after its end", file: heldGo, suites: redis,
-		old: "if h == (Held{}) {", new: "if h.Permits < 0 {",
+		old: "if held == (Held{}) {", new: "if held.Permits < 0 {",
 	},
 	{
 		name: "held-reserved", breaks: "a cost that is held for another store does not count for others", file: heldGo, suites: redis,
