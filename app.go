@@ -72,7 +72,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		}
 	}
 	a.env = limiter.Environment{
-		Store: a.stores.get, Shared: len(a.Stores) > 0, MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
+		Store: a.stores.get, MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
 		Metrics: m, Listens: e.listens, Emit: e.emit,
 	}
 	if err := a.provisionRules(); err != nil {

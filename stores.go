@@ -26,6 +26,9 @@ const localStore = "local"
 // configuration runs, because a configuration that is only validated must not connect.
 var sharedStores = pool.New[*redis.Store]("stores")
 
+// counts is the local store, one for all configurations: permits outlive a reload.
+var counts = &memory.Store{Clock: clock.Now}
+
 // localHasher hashes keys that are not shared with other instances.
 var localHasher = key.NewHasher(strconv.FormatInt(time.Now().UnixNano(), 36))
 
@@ -70,7 +73,7 @@ func (s *redisStores) get(name string) (*limiter.Store, error) {
 	switch {
 	case name == localStore || name == "" && len(s.list) == 0:
 		if s.local == nil {
-			s.local = &limiter.Store{Store: &memory.Store{Clock: clock.Now}, Name: localStore, Hasher: localHasher}
+			s.local = &limiter.Store{Store: counts, Name: localStore, Hasher: localHasher}
 		}
 		return s.local, nil
 	case name == "":

@@ -572,7 +572,7 @@ while a <= args do
         exp = unpack('<d', s)
       end
       if s == nil and (again == '' and marks > 1 or again == '+') then
-        flags = '\64' -- forgotten: the instance has a snapshot of the key
+        flags = '\128' -- forgotten: the instance has a snapshot of the key
         if args == 2 then return ARGV[1] .. pack('<d', t) .. flags end
       elseif s ~= false then
         -- Decide the rules. The variables rule_* are the results of one rule, as a
@@ -837,88 +837,115 @@ if not rest then return table.concat(out) end
 local byte, char, sub, find, concat = string.byte, string.char, string.sub, string.find, table.concat
 local min, max = math.min, math.max
 
--- The permits of unanswered requests are a value of {earliest expiry, cost held} and
--- {id, expiry, cost} for each. A permit expires unless its instance renews it, so
--- that the permits of a killed instance are released.
-local LAPSE = 30000000 -- microseconds
+-- The permits of a key are a value of {permits, cost held, earliest lapse} and one
+-- entry for each instance, of ENTRY bytes:
+--
+--   id
+--   c, held, cost      the latest report: its number, and what requests held then
+--   took, reserved     permits, and their cost, that checks with this report took
+--   o, took, reserved  the same for the report that was under way when c left
+--   charged            the cost that responses were to charge so far
+--   lapse              when the entry ends unless another report arrives
+--
+-- An instance reports what it holds in total, so that a report can be repeated, lost
+-- and overtaken: the latest counts. An entry also stays when nothing is held:
+-- otherwise a report that was overtaken would be taken for the latest.
+local LAPSE, ENTRY, FIRST = 30000000, 88, 24 -- microseconds, bytes, bytes
+local FORMAT = '<c8dddddddddd'
+
+-- A flag of a reply: Redis had no entry of the instance.
+local MISSING = 64
+
+-- Remove the entries that have lapsed. A lapse more than LAPSE ahead was written
+-- before the clock was set back.
+local function permits_lapse(h)
+  local kept, s = {}, h.s
+  h.stepped = h.first > t + LAPSE
+  h.count, h.cost, h.first = 0, 0, t + LAPSE
+  for x = FIRST + 1, #s, ENTRY do
+    local id, c, held, cost, took, reserved, o, other, others, charged, lapse = unpack(FORMAT, s, x)
+    if lapse > t then
+      lapse = min(lapse, t + LAPSE)
+      h.count, h.cost, h.first = h.count + held + took + other, h.cost + cost + reserved + others, min(h.first, lapse)
+      kept[#kept + 1] = pack(FORMAT, id, c, held, cost, took, reserved, o, other, others, charged, lapse)
+    end
+  end
+  h.s = sub(s, 1, FIRST) .. concat(kept)
+end
 
 local function permits_read(key)
   local s = call('GET', key)
-  if not s then return { key = key, s = '', count = 0, cost = 0, first = t + LAPSE } end
-  local first, cost = unpack('<dd', s, 1)
-  local h = { key = key, s = sub(s, 17), first = first, cost = cost }
-  -- An expiry more than LAPSE ahead was written before the clock was set back.
-  if first <= t or first > t + LAPSE then
-    local kept = {}
-    h.repaired = first > t + LAPSE
-    h.cost, h.first = 0, t + LAPSE
-    for x = 1, #h.s, 24 do
-      local id, lapse, held = unpack('<c8dd', h.s, x)
-      if lapse > t then
-        lapse = min(lapse, t + LAPSE)
-        h.cost, h.first = h.cost + held, min(h.first, lapse)
-        kept[#kept + 1] = pack('<c8dd', id, lapse, held)
-      end
-    end
-    h.s = concat(kept)
-  end
-  h.count = #h.s / 24
+  local h = { key = key, s = s or pack('<ddd', 0, 0, 0), count = 0, cost = 0, first = t + LAPSE }
+  if not s then return h end
+  if #s % ENTRY ~= FIRST then error({ err = 'WRONGTYPE ' .. key .. ' does not hold permits' }) end
+  h.count, h.cost, h.first = unpack('<ddd', s)
+  if h.first <= t or h.first > t + LAPSE then permits_lapse(h) end
   return h
 end
 
-local function permits_write(h)
-  if h.s == '' then
-    call('DEL', h.key)
+-- Apply the report at position i of entry v, and return the position behind it, the
+-- number of the report, and the cost that is to be charged first. Nothing is written
+-- before permits_write. c is 0 if there is no report.
+local function permits_report(h, v, i)
+  local id, c, held, cost, under_way, charged, known
+  id, c, held, cost, under_way, charged, known, i = unpack('<c8dddddd', v, i)
+  if c == 0 then return i, c, 0 end
+  local s, x = h.s, FIRST + 1
+  x = find(s, id, x, true)
+  while x and x % ENTRY ~= FIRST + 1 do x = find(s, id, x + 1, true) end
+  h.id, h.at, h.missing = id, x or #s + 1, not x
+  if x then
+    local _
+    _, h.c, h.held, h.own, h.took, h.reserved, h.o, h.other, h.others, h.charged = unpack(FORMAT, s, x)
   else
-    call('SET', h.key, pack('<dd', h.first, h.cost) .. h.s, 'PX', LAPSE / 1000 + 999)
+    h.c, h.held, h.own, h.took, h.reserved, h.o, h.other, h.others, h.charged = 0, 0, 0, 0, 0, 0, 0, 0, 0
   end
-end
-
-local function permits_find(h, id)
-  local from = 1
-  while true do
-    local x = find(h.s, id, from, true)
-    if not x then return nil end
-    if x % 24 == 1 then return x end
-    from = x + 1
-  end
-end
-
-local function permits_add(h, id, cost)
-  h.s = h.s .. pack('<c8dd', id, t + LAPSE, cost)
-  h.cost, h.count = h.cost + cost, h.count + 1
-end
-
-local function permits_remove(h, id)
-  local x = permits_find(h, id)
-  if not x then return false end
-  local _, _, cost = unpack('<c8dd', h.s, x)
-  h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 24)
-  h.cost, h.count = h.cost - cost, h.count - 1
-  return true
-end
-
--- Renew the permits of one instance. A permit that is missing was released a moment
--- ago and stays so.
-local function permits_renew(v, k)
-  local h = permits_read(KEYS[k])
-  local count, i = unpack('<xxI4', v)
-  for _ = 1, count do
-    local id
-    id, i = unpack('<c8', v, i)
-    local x = permits_find(h, id)
-    if x then
-      local _, _, cost = unpack('<c8dd', h.s, x)
-      h.s = sub(h.s, 1, x - 1) .. pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)
+  if c > h.c then
+    h.count = h.count - h.held - h.took - h.other
+    h.cost = h.cost - h.own - h.reserved - h.others
+    if under_way == h.c then
+      h.other, h.others = h.took, h.reserved
+    elseif under_way ~= h.o then
+      h.other, h.others = 0, 0
     end
+    h.c, h.held, h.own, h.took, h.reserved, h.o = c, held, cost, 0, 0, under_way
+    h.count, h.cost = h.count + held + h.other, h.cost + cost + h.others
+    -- The instance has started to count anew.
+    if charged < h.charged then h.charged = 0 end
+  elseif c < h.c and c ~= h.o then
+    h.stale = true -- the instance has given up the call
+    return i, c, 0
   end
-  h.first = t + LAPSE
-  for x = 1, #h.s, 24 do
-    local _, lapse = unpack('<c8d', h.s, x)
-    h.first = min(h.first, lapse)
+  local due = charged - max(h.charged, known)
+  h.charged = max(h.charged, charged)
+  return i, c, max(0, due)
+end
+
+-- Take a permit that holds a cost, with a report that was applied.
+local function permits_take(h, c, cost)
+  if c == h.c then
+    h.took, h.reserved = h.took + 1, h.reserved + cost
+  else
+    h.other, h.others = h.other + 1, h.others + cost
   end
-  permits_write(h)
-  return '\0'
+  h.count, h.cost = h.count + 1, h.cost + cost
+end
+
+-- Whether a denied check has to write: a clock that was set back is repaired, and what
+-- the instance still holds is put back if Redis has lost it.
+local function permits_lost(h)
+  return h.stepped or h.missing and h.held > 0
+end
+
+local function permits_write(h)
+  local s = h.s
+  if h.id then
+    local own = pack(FORMAT, h.id, h.c, h.held, h.own, h.took, h.reserved, h.o, h.other, h.others, h.charged, t + LAPSE)
+    s = sub(s, FIRST + 1, h.at - 1) .. own .. sub(s, h.at + ENTRY)
+  else
+    s = sub(s, FIRST + 1)
+  end
+  call('SET', h.key, pack('<ddd', h.count, h.cost, min(h.first, t + LAPSE)) .. s, 'PX', LAPSE / 1000 + 999)
 end
 
 -- The general path carries out the entries that the fast path has left.
@@ -995,8 +1022,9 @@ local function zone_read(v, i, k)
   z.s, z.first, z.tail = s, 9 + 8 * logs, z.log and z.log.tail
   z.view = s and (z.log and sub(s, z.first, size) or s) or ''
   if z.hold > 0 then
-    z.limit, z.id, i = unpack('<dc8', v, i)
+    z.limit, i = unpack('<d', v, i)
     z.holds, k = permits_read(KEYS[k]), k + 1
+    i, z.report, z.due = permits_report(z.holds, v, i)
   end
   z.at = i
   return z, k
@@ -1041,8 +1069,22 @@ local function zone_repair(z, v)
   zone_commit(z)
 end
 
+-- Like zone_read, and charge first what a report says that responses were to charge,
+-- whatever the verdict.
+local function zone_open(v, i, k)
+  local z, after = zone_read(v, i, k)
+  if not z.due or z.due == 0 then return z, after end
+  local missing = z.holds.missing
+  zone_decide(z, v, z.due, nil)
+  zone_commit(z)
+  permits_write(z.holds)
+  z, after = zone_read(v, i, k)
+  z.holds.missing = missing
+  return z, after
+end
+
 local function zone_admits(z)
-  z.full = z.limit and z.limit > 0 and z.holds.count >= z.limit
+  z.full = z.hold > 0 and (z.holds.stale or z.limit > 0 and z.holds.count >= z.limit)
   return z.ok and not z.full
 end
 
@@ -1056,7 +1098,7 @@ local function zone_charge(z, v, turn)
     zone_repair(z, v)
   end
   if z.hold > 0 then
-    permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)
+    permits_take(z.holds, z.report, z.hold == 2 and z.n or 0)
     permits_write(z.holds)
   end
   z.charged = true
@@ -1078,7 +1120,8 @@ end
 
 local function zone_reply(z)
   local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
-    + (z.known and not z.s and 64 or 0)
+    + (z.known and not z.s and 128 or 0)
+  if z.hold > 0 and z.holds.missing then flags = flags + MISSING end
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
   local leased = z.want and pack('<d', z.leased or 0) or ''
   return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held .. leased
@@ -1093,7 +1136,7 @@ local function decide(v, k, peek, lease)
   local zones, all, turn, forgotten = {}, not peek, nil, false
   for x = 1, count do
     local z
-    z, k = zone_read(v, i, k)
+    z, k = zone_open(v, i, k)
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
     zone_decide(z, v, z.n, z.held)
     i = z.next
@@ -1116,7 +1159,7 @@ local function decide(v, k, peek, lease)
       zone_charge(z, v, not z.shadow and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end
-      if z.holds and z.holds.repaired then permits_write(z.holds) end
+      if z.holds and permits_lost(z.holds) then permits_write(z.holds) end
     end
     z.stepped = repaired
     zones[x] = zone_reply(z)
@@ -1125,8 +1168,9 @@ local function decide(v, k, peek, lease)
 end
 
 -- Record the heartbeat of an instance in the list of instances, {id, last
--- heartbeat} each, and return whether it was missing there, and how many are alive. Run
--- every command that a decision can need, so that missing permissions are found here.
+-- heartbeat} each, and return whether this one was missing there, and how many are alive.
+-- Run every command that a decision can need, so that missing permissions are found
+-- here.
 local SEEN = 5000000 -- microseconds
 
 local function heartbeat(v, k)
@@ -1137,7 +1181,7 @@ local function heartbeat(v, k)
   call('PEXPIRE', try, 1000)
   call('GETRANGE', try, 0, 0)
   call('DEL', try)
-  local s, kept, missing = call('GET', KEYS[k]) or '', {}, 1
+  local s, kept, missing = call('GET', KEYS[k]) or '', {}, MISSING
   for x = 1, #s, 16 do
     local other, seen = unpack('<c8d', s, x)
     if other == id then missing = 0 end
@@ -1148,23 +1192,25 @@ local function heartbeat(v, k)
   return pack('<BI4', missing, #kept)
 end
 
--- Finish an answered request: release its permit and charge the final cost. An
--- entry without a permit (hold 0) only charges. A permit that is missing has been
--- released before, and then nothing is charged: the entry may be sent again. With
--- keep, the permit stays and no longer holds a cost.
-local function finish(v, k, keep)
+-- Charge an answered request that holds no permit.
+local function finish(v, k)
   local z = zone_read(v, 3, k)
-  local due = true
-  if z.hold > 0 then
-    due = permits_remove(z.holds, z.id)
-    if due and keep then permits_add(z.holds, z.id, 0) end
-    if due then permits_write(z.holds) end
+  zone_decide(z, v, z.n, nil)
+  zone_commit(z)
+  return '\1'
+end
+
+-- Store the report of an instance and charge what responses were to charge. The value
+-- is read only if that is more than nothing.
+local function report(v, k)
+  local h = permits_read(KEYS[k + 1])
+  local _, _, due = permits_report(h, v, 31) -- behind the kind, the keys and the zone's constants
+  if due > 0 then
+    zone_open(v, 3, k)
+  elseif not h.stale then
+    permits_write(h)
   end
-  if due and z.n > 0 then
-    zone_decide(z, v, z.n, nil)
-    zone_commit(z)
-  end
-  return char(due and 1 or 0)
+  return char((h.stale and 0 or 2) + (h.missing and MISSING or 0))
 end
 
 -- Apply one kind of handover to a zone whose values are in the entry from position i on:
@@ -1212,10 +1258,10 @@ local function answer(v, k)
   local op = byte(v, 1)
   if op == 1 or op == CHECK then
     return decide(v, k)
-  elseif op == 2 or op == 5 then
-    return finish(v, k, op == 5)
+  elseif op == 2 then
+    return finish(v, k)
   elseif op == 3 then
-    return permits_renew(v, k)
+    return report(v, k)
   elseif op == 7 then
     return hand_over(v, k)
   elseif op == 8 then

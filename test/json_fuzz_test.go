@@ -243,7 +243,7 @@ func checkBounds(t *testing.T, z *config.Checked, s *config.RuleSet) {
 			t.Errorf("zone %s rule %d: %T %+v needs %s units, at %s a microsecond", z.Name, i, a, sp, m, l)
 		}
 	}
-	memory.NewTable(rules, z.InFlight > 0, 10)
+	memory.NewTable(rules, 10)
 }
 
 // greatest returns the latest instant that a rule computes with.

@@ -116,7 +116,6 @@ var tables = pool.New[*memory.Table]("tables") // by tableKey
 // limits, so that counts survive a changed limit.
 type tableKey struct {
 	zone, key, override, kinds string
-	permits                    bool
 }
 
 // tableTaker takes tables for the rule sets of a zone.
@@ -137,10 +136,9 @@ func (t *tableTaker) compile(c *config.RuleSet, override string, single bool, tu
 		if single {
 			maxKeys = 1
 		}
-		permits := z.permits(c)
-		id := tableKey{z.Name, z.Config.Plan.Identity(), override, c.Kinds(c.Lease(z.Zone, z.store.Lease)), permits}
+		id := tableKey{z.Name, z.Config.Plan.Identity(), override, c.Kinds(c.Lease(z.Zone, z.store.Lease))}
 		table := tables.Take(&t.active.refs, id, func() *memory.Table {
-			table := memory.NewTable(list, permits, max(1, maxKeys/(1+t.many)))
+			table := memory.NewTable(list, max(1, maxKeys/(1+t.many)))
 			table.SetMax(maxKeys)
 			return table
 		})

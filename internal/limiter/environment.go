@@ -13,9 +13,6 @@ type Environment struct {
 	// Store returns a store by its name; empty: the default store.
 	Store func(name string) (*Store, error)
 
-	// Shared is set if a shared store is configured.
-	Shared bool
-
 	// MaxKeys is the max_keys of zones without the option.
 	MaxKeys int64
 

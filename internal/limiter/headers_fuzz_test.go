@@ -124,7 +124,7 @@ func (c *headerCase) add(z *config.Zone) {
 	if err != nil {
 		return
 	}
-	table := func(rules []algorithms.Rule) *memory.Table { return memory.NewTable(rules, true, 10) }
+	table := func(rules []algorithms.Rule) *memory.Table { return memory.NewTable(rules, 10) }
 	set, err := newRuleSet(z, checked.Rules, 0, checked.MaxDelay(), table)
 	if err != nil {
 		c.Fatal(err)

@@ -95,21 +95,10 @@ func (z *Zone) TopKeys() *metrics.TopKeys { return z.topKeys }
 // clustered reports whether the zone's keys are distributed over the slots of a cluster.
 func (z *Zone) clustered() bool { return z.store.At != nil }
 
-// permits reports whether the table of a rule set has room for permits: if an option of
-// the zone needs them or a shared store is configured, because another handler may decide
-// the zone together with one in another store.
-func (z *Zone) permits(s *config.RuleSet) bool {
-	return z.env.Shared || !s.Duplicates && (z.InFlight > 0 || len(z.CountStatus) > 0)
-}
-
 // kinds returns a fingerprint of how the rules count: if it changes, the counts are
 // reset.
 func (z *Zone) kinds(c *config.Checked) string {
-	kinds := c.Rules.Kinds(c.Rules.Lease(c.Zone, z.store.Lease)) + z.Config.Plan.Identity()
-	if z.store.local() && z.permits(c.Rules) {
-		kinds += " permits" // part of tableKey
-	}
-	return kinds
+	return c.Rules.Kinds(c.Rules.Lease(c.Zone, z.store.Lease)) + z.Config.Plan.Identity()
 }
 
 // definition returns the options that must be equal in all handlers with this zone, as

@@ -14,8 +14,8 @@ import (
 )
 
 func init() {
-	storestest.NewTable = func(rules []algorithms.Rule, holds bool, maxKeys int64) stores.Table {
-		return memory.NewTable(rules, holds, maxKeys)
+	storestest.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+		return memory.NewTable(rules, maxKeys)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestAcrossStoresAllOrNothing(t *testing.T) {
 	a := storestest.NewTestCounter(t, "a", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 20, Window: storestest.Hour, Cost: 1}})
 	b := storestest.NewTestCounter(t, "b", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
 	for _, c := range []*stores.Counter{a, b} {
-		c.Table = memory.NewTable(c.Rules, true, 100)
+		c.Table = memory.NewTable(c.Rules, 100)
 	}
 	var used [2]int64
 	for range 200 {

@@ -51,6 +51,10 @@ type ZoneCheck struct {
 	// instance's share of them.
 	Rules []algorithms.Rule
 
+	// InFlight is set by the store to how many requests of the key may hold a permit:
+	// as many as the counter says, or this instance's share of them. 0: any number.
+	InFlight int64
+
 	// Results are the results of Rules, one each.
 	Results []Result
 
@@ -60,7 +64,7 @@ type ZoneCheck struct {
 	// Charged says that the zone was charged, or holds a permit.
 	Charged bool
 
-	// Full says that Counter.InFlight permits are in use.
+	// Full says that InFlight permits are in use.
 	Full bool
 
 	// Overflowed says that the table is full, and that the zone was charged to
@@ -83,11 +87,9 @@ type ZoneCheck struct {
 
 // Permit is what a request holds until [Store.Finish]. It is set by the store.
 type Permit struct {
-	ID       uint64 // in Redis
-	Mode     Mode   // which counts hold it
-	Overflow bool   // it is held by a counter that several keys share
-	Taken    bool   // until it is given back
-	Lease    int64  // the end of the lease that the cost was taken from; 0: none
+	Mode  Mode  // who admitted the request
+	Taken bool  // until it is given back
+	Lease int64 // the end of the lease that the cost was taken from; 0: none
 }
 
 // LeaseRequest requests cost from Redis in advance. It is set by the store.
@@ -117,6 +119,14 @@ type Result struct {
 func (z *ZoneCheck) Holds() (permit, cost bool) {
 	cost = z.Counter.HoldCost || z.Reserve
 	return cost || z.Counter.InFlight > 0, cost
+}
+
+// HeldCost returns the cost that a permit of the zone holds.
+func (z *ZoneCheck) HeldCost() int64 {
+	if _, cost := z.Holds(); cost {
+		return z.Cost
+	}
+	return 0
 }
 
 // KeepsPermit says that a charge ends only the hold of the cost for the sake of

@@ -28,8 +28,9 @@ local function zone_read(v, i, k)
   z.s, z.first, z.tail = s, 9 + 8 * logs, z.log and z.log.tail
   z.view = s and (z.log and sub(s, z.first, size) or s) or ''
   if z.hold > 0 then
-    z.limit, z.id, i = unpack('<dc8', v, i)
+    z.limit, i = unpack('<d', v, i)
     z.holds, k = permits_read(KEYS[k]), k + 1
+    i, z.report, z.due = permits_report(z.holds, v, i)
   end
   z.at = i
   return z, k
@@ -74,8 +75,22 @@ local function zone_repair(z, v)
   zone_commit(z)
 end
 
+-- Like zone_read, and charge first what a report says that responses were to charge,
+-- whatever the verdict.
+local function zone_open(v, i, k)
+  local z, after = zone_read(v, i, k)
+  if not z.due or z.due == 0 then return z, after end
+  local missing = z.holds.missing
+  zone_decide(z, v, z.due, nil)
+  zone_commit(z)
+  permits_write(z.holds)
+  z, after = zone_read(v, i, k)
+  z.holds.missing = missing
+  return z, after
+end
+
 local function zone_admits(z)
-  z.full = z.limit and z.limit > 0 and z.holds.count >= z.limit
+  z.full = z.hold > 0 and (z.holds.stale or z.limit > 0 and z.holds.count >= z.limit)
   return z.ok and not z.full
 end
 
@@ -89,7 +104,7 @@ local function zone_charge(z, v, turn)
     zone_repair(z, v)
   end
   if z.hold > 0 then
-    permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)
+    permits_take(z.holds, z.report, z.hold == 2 and z.n or 0)
     permits_write(z.holds)
   end
   z.charged = true
@@ -111,7 +126,8 @@ end
 
 local function zone_reply(z)
   local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
-    + (z.known and not z.s and 64 or 0)
+    + (z.known and not z.s and 128 or 0)
+  if z.hold > 0 and z.holds.missing then flags = flags + MISSING end
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
   local leased = z.want and pack('<d', z.leased or 0) or ''
   return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held .. leased
@@ -126,7 +142,7 @@ local function decide(v, k, peek, lease)
   local zones, all, turn, forgotten = {}, not peek, nil, false
   for x = 1, count do
     local z
-    z, k = zone_read(v, i, k)
+    z, k = zone_open(v, i, k)
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
     zone_decide(z, v, z.n, z.held)
     i = z.next
@@ -149,7 +165,7 @@ local function decide(v, k, peek, lease)
       zone_charge(z, v, not z.shadow and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end
-      if z.holds and z.holds.repaired then permits_write(z.holds) end
+      if z.holds and permits_lost(z.holds) then permits_write(z.holds) end
     end
     z.stepped = repaired
     zones[x] = zone_reply(z)
@@ -158,8 +174,9 @@ local function decide(v, k, peek, lease)
 end
 
 -- Record the heartbeat of an instance in the list of instances, {id, last
--- heartbeat} each, and return whether it was missing there, and how many are alive. Run
--- every command that a decision can need, so that missing permissions are found here.
+-- heartbeat} each, and return whether this one was missing there, and how many are alive.
+-- Run every command that a decision can need, so that missing permissions are found
+-- here.
 local SEEN = 5000000 -- microseconds
 
 local function heartbeat(v, k)
@@ -170,7 +187,7 @@ local function heartbeat(v, k)
   call('PEXPIRE', try, 1000)
   call('GETRANGE', try, 0, 0)
   call('DEL', try)
-  local s, kept, missing = call('GET', KEYS[k]) or '', {}, 1
+  local s, kept, missing = call('GET', KEYS[k]) or '', {}, MISSING
   for x = 1, #s, 16 do
     local other, seen = unpack('<c8d', s, x)
     if other == id then missing = 0 end
@@ -181,23 +198,25 @@ local function heartbeat(v, k)
   return pack('<BI4', missing, #kept)
 end
 
--- Finish an answered request: release its permit and charge the final cost. An
--- entry without a permit (hold 0) only charges. A permit that is missing has been
--- released before, and then nothing is charged: the entry may be sent again. With
--- keep, the permit stays and no longer holds a cost.
-local function finish(v, k, keep)
+-- Charge an answered request that holds no permit.
+local function finish(v, k)
   local z = zone_read(v, 3, k)
-  local due = true
-  if z.hold > 0 then
-    due = permits_remove(z.holds, z.id)
-    if due and keep then permits_add(z.holds, z.id, 0) end
-    if due then permits_write(z.holds) end
+  zone_decide(z, v, z.n, nil)
+  zone_commit(z)
+  return '\1'
+end
+
+-- Store the report of an instance and charge what responses were to charge. The value
+-- is read only if that is more than nothing.
+local function report(v, k)
+  local h = permits_read(KEYS[k + 1])
+  local _, _, due = permits_report(h, v, 31) -- behind the kind, the keys and the zone's constants
+  if due > 0 then
+    zone_open(v, 3, k)
+  elseif not h.stale then
+    permits_write(h)
   end
-  if due and z.n > 0 then
-    zone_decide(z, v, z.n, nil)
-    zone_commit(z)
-  end
-  return char(due and 1 or 0)
+  return char((h.stale and 0 or 2) + (h.missing and MISSING or 0))
 end
 
 -- Apply one kind of handover to a zone whose values are in the entry from position i on:
@@ -245,10 +264,10 @@ local function answer(v, k)
   local op = byte(v, 1)
   if op == 1 or op == CHECK then
     return decide(v, k)
-  elseif op == 2 or op == 5 then
-    return finish(v, k, op == 5)
+  elseif op == 2 then
+    return finish(v, k)
   elseif op == 3 then
-    return permits_renew(v, k)
+    return report(v, k)
   elseif op == 7 then
     return hand_over(v, k)
   elseif op == 8 then

@@ -47,7 +47,7 @@ while a <= args do
       local key, s, exp, log = KEYS[k], nil, nil, nil
       -- include read.lua
       if s == nil and (again == '' and marks > 1 or again == '+') then
-        flags = '\64' -- forgotten: the instance has a snapshot of the key
+        flags = '\128' -- forgotten: the instance has a snapshot of the key
         if args == 2 then return ARGV[1] .. pack('<d', t) .. flags end
       elseif s ~= false then
         -- Decide the rules. The variables rule_* are the results of one rule, as a

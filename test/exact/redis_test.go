@@ -95,7 +95,7 @@ func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[strin
 		c.Kinds += fmt.Sprint(".", algorithm(r).Kind(), "/", r.Window)
 	}
 	c.Split = func(int64) []algorithms.Rule { return compiled }
-	c.Table = memory.NewTable(compiled, false, 100)
+	c.Table = memory.NewTable(compiled, 100)
 	return map[string]func(*rapid.T, event) (bool, []oracle.Verdict){
 		"redis": func(t *rapid.T, e event) (bool, []oracle.Verdict) {
 			s.now.Store(e.now)

@@ -15,20 +15,24 @@ import (
 type Store struct {
 	// Clock returns the current time in microseconds. It never goes back.
 	Clock func() int64
+
+	// Permits are what the requests of the store hold.
+	Permits Permits
 }
 
 // Decide implements [stores.Store].
 func (l *Store) Decide(_ context.Context, check *stores.Check) {
 	for i := range check.Zones {
-		check.Zones[i].Rules = check.Zones[i].Counter.Rules
+		z := &check.Zones[i]
+		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
 	}
 	check.Mode = stores.ModeLocal
-	Decide(check, l.Clock)
+	l.Permits.Decide(check, l.Clock)
 }
 
 // Finish implements [stores.Store].
 func (l *Store) Finish(_ context.Context, z *stores.ZoneCheck, charge int64) {
-	Finish(z, l.Clock, charge)
+	l.Permits.Finish(z, l.Clock, charge)
 }
 
 // location is where a zone's key is counted in its table.
@@ -39,37 +43,43 @@ type location struct {
 	mix   uint64
 	slot  []int64 // the key's own; nil: none yet
 	from  []int64 // what the decision reads: the key's slot, a shared counter, or nil
+	held  Held    // of the key
 
 	// only is the state of the slot's only rule while no other key of the
 	// shard can have been looked up. nil: look it up again.
 	only algorithms.State
 }
 
-// Decide decides by the tables of the zones' counters, with the zones' Rules.
-// All tables are locked together, always in the same order, so that the
-// decision is made at one instant. The clock is read while the locks are held:
-// if it were read before, it would appear to go back whenever two requests
-// overtake each other.
-func Decide(check *stores.Check, clock func() int64) {
+// Decide decides by the tables of the zones' counters, with the zones' Rules and
+// InFlight, and by what requests hold. All tables are locked together, always in the
+// same order and before permits, so that the decision is made at one instant. The clock
+// is read while the locks are held: if it were read before, it would appear to go back
+// whenever two requests overtake each other.
+func (h *Permits) Decide(check *stores.Check, clock func() int64) {
 	check.ResetResults()
 	if len(check.Zones) == 1 { // the most frequent case
 		z := &check.Zones[0]
 		var p location
 		p.locate(z)
 		p.shard.mu.Lock()
+		locked := h.lockFor(check)
 		check.Now = clock()
+		if locked != 0 {
+			p.held = h.of(z)
+		}
 		p.judge(z, check.Now)
 		check.Settle()
-		p.apply(check, z)
+		p.apply(check, z, h)
+		h.unlock(locked)
 		p.shard.mu.Unlock()
 		return
 	}
-	decideSeveral(check, clock)
+	h.decideSeveral(check, clock)
 }
 
 // decideSeveral decides a check of several zones. It is a function of its own
 // so that a check of one zone does not need its stack.
-func decideSeveral(check *stores.Check, clock func() int64) {
+func (h *Permits) decideSeveral(check *stores.Check, clock func() int64) {
 	var room [8]location
 	var order [8]int
 	locs := room[:0]
@@ -77,33 +87,38 @@ func decideSeveral(check *stores.Check, clock func() int64) {
 		locs = append(locs, location{})
 		locs[i].locate(&check.Zones[i])
 	}
-	decideAt(check, clock, locs, inOrder(order[:0], locs))
+	h.decideAt(check, clock, locs, inOrder(order[:0], locs))
 }
 
 // decideAt decides at the zones' locations. It locks the shards of those with
 // the indexes in locked.
-func decideAt(check *stores.Check, clock func() int64, locs []location, locked []int) {
+func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []location, locked []int) {
 	for _, i := range locked {
 		locs[i].shard.mu.Lock()
 	}
+	held := h.lockFor(check)
 	check.Now = clock()
 	for i := range check.Zones {
+		if held != 0 {
+			locs[i].held = h.of(&check.Zones[i])
+		}
 		locs[i].judge(&check.Zones[i], check.Now)
 		locs[i].only = nil // the next zone may use the same shard
 	}
 	check.Settle()
 	for i := range check.Zones {
-		locs[i].apply(check, &check.Zones[i])
+		locs[i].apply(check, &check.Zones[i], h)
 	}
+	h.unlock(held)
 	for _, i := range locked {
 		locs[i].shard.mu.Unlock()
 	}
 }
 
 // apply applies to a zone what was decided for the whole check.
-func (p *location) apply(check *stores.Check, z *stores.ZoneCheck) {
+func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 	if check.Admitted && z.Admits && !check.Peek {
-		p.take(z, check.Now, check.TurnOf(z))
+		p.take(z, check.Now, check.TurnOf(z), h)
 	}
 	p.count(z, check.Now)
 	if check.Peek {
@@ -150,8 +165,7 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 			p.from = b
 		}
 	}
-	permits, held := t.layout.held(p.from)
-	z.Full = z.Counter.InFlight > 0 && permits >= z.Counter.InFlight
+	z.Full = z.InFlight > 0 && p.held.Permits >= z.InFlight
 	z.Admits = !z.Full
 	for i, r := range z.Rules {
 		st := s.states.at(&t.layout, p.from, i)
@@ -159,7 +173,7 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 			s.states.keep(&t.layout, p.from, i, st)
 			t.repairs.Add(1)
 		}
-		v := r.Judge(st, now, z.Cost, held)
+		v := r.Judge(st, now, z.Cost, p.held.Cost)
 		z.Results[i].Verdict = v
 		z.Admits = z.Admits && v.Admit
 		if p.slot != nil && len(z.Rules) == 1 && !t.layout.grows {
@@ -169,18 +183,17 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 }
 
 // take charges the zone, or takes a permit.
-func (p *location) take(z *stores.ZoneCheck, now, turn int64) {
+func (p *location) take(z *stores.ZoneCheck, now, turn int64, h *Permits) {
 	t, s := p.table, p.shard
-	p.ensure(z, now)
 	holds, cost := z.Holds()
-	if holds && t.layout.permits > 0 {
-		z.Permit = stores.Permit{Taken: true, Mode: stores.ModeLocal, Overflow: p.slot == nil}
-		p.from[t.layout.permits]++
-		if cost {
-			p.from[t.layout.permits+1] += z.Cost
-		}
+	if holds {
+		z.Permit = stores.Permit{Taken: true, Mode: stores.ModeLocal}
+		h.add(z, 1, z.HeldCost())
+		p.held.Cost += z.HeldCost()
+		t.reserved.Add(z.HeldCost())
 	}
-	if !cost {
+	if !cost && len(z.Rules) > 0 {
+		p.ensure(z, now)
 		for i, r := range z.Rules {
 			st := p.only
 			if st == nil {
@@ -212,14 +225,12 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	}
 	t, s := p.table, p.shard
 	bucket := p.from
-	if held, _ := t.layout.held(bucket); held == 0 {
-		if p.slot = t.insert(s, z.Key, p.mix, z.Rules, now); p.slot != nil {
-			if bucket != nil {
-				p.inherit(bucket, z.Rules, now)
-			}
-			p.from = p.slot
-			return
+	if p.slot = t.insert(s, z.Key, p.mix, z.Rules, now); p.slot != nil {
+		if bucket != nil {
+			p.inherit(bucket, z.Rules, now)
 		}
+		p.from = p.slot
+		return
 	}
 	t.overflows.Add(1)
 	z.Overflowed = true
@@ -239,7 +250,6 @@ func (p *location) inherit(bucket []int64, rules []algorithms.Rule, now int64) {
 
 // count sets Remaining and Reset of the results.
 func (p *location) count(z *stores.ZoneCheck, now int64) {
-	_, held := p.table.layout.held(p.from)
 	for i, r := range z.Rules {
 		st := p.only
 		if st == nil {
@@ -247,43 +257,44 @@ func (p *location) count(z *stores.ZoneCheck, now int64) {
 		}
 		res := &z.Results[i]
 		res.Remaining, res.Reset = r.Numbers(st, now)
-		res.Remaining = max(0, res.Remaining-held)
+		res.Remaining = max(0, res.Remaining-p.held.Cost)
 	}
 }
 
-// Finish releases a zone's permit and charges cost charge unconditionally.
-func Finish(z *stores.ZoneCheck, clock func() int64, charge int64) {
+// Finish charges cost charge unconditionally, and releases a zone's permit.
+func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) {
 	if !z.Permit.Taken && charge == 0 {
 		return
 	}
 	var p location
 	p.locate(z)
-	t, s := p.table, p.shard
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	p.shard.mu.Lock()
+	defer p.shard.mu.Unlock()
 	now := clock()
-	if p.slot = t.find(s, z.Key, p.mix); z.Permit.Taken && z.Permit.Overflow {
-		p.slot = nil // a permit is released where it was taken
+	if z.Permit.Taken {
+		h.release(z, charge)
 	}
-	if p.from = p.slot; p.slot == nil {
-		p.from = s.overflow.counter(&t.layout, &s.states, z.Group, z.Rules, now)
-		if !z.Permit.Taken {
+	if charge > 0 && len(z.Rules) > 0 {
+		p.slot = p.table.find(p.shard, z.Key, p.mix)
+		if p.from = p.slot; p.slot == nil {
+			p.from = p.shard.overflow.counter(&p.table.layout, &p.shard.states, z.Group, z.Rules, now)
 			p.ensure(z, now)
 		}
-	}
-	if z.Permit.Taken {
-		if _, cost := z.Holds(); cost {
-			p.from[t.layout.permits+1] -= z.Cost
-		}
-		if !z.KeepsPermit(charge) {
-			p.from[t.layout.permits]--
-			z.Permit.Taken = false
-		}
-	}
-	if charge > 0 {
 		p.owe(z.Rules, now, charge)
+		p.held = h.Of(z)
 		p.count(z, now)
 	}
+}
+
+// release ends the hold of a zone's cost and, unless the request keeps it, its permit.
+func (h *Permits) release(z *stores.ZoneCheck, charge int64) {
+	permits := int64(1)
+	if z.KeepsPermit(charge) {
+		permits = 0
+	}
+	h.Add(z, -permits, -z.HeldCost())
+	TableOf(z.Counter).reserved.Add(-z.HeldCost())
+	z.Permit.Taken = permits == 0
 }
 
 // owe charges p.from unconditionally.

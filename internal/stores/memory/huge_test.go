@@ -17,7 +17,7 @@ func TestLargestChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &stores.Counter{Rules: []algorithms.Rule{rule}}
-	c.Table = NewTable(c.Rules, false, keys)
+	c.Table = NewTable(c.Rules, keys)
 	l := &Store{Clock: func() int64 { return 1_700_000_000_000_000 }}
 	for _, want := range []int64{9, 8} {
 		for i := range uint64(keys) {

@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	storestest.NewTable = func(rules []algorithms.Rule, holds bool, maxKeys int64) stores.Table {
-		return NewTable(rules, holds, maxKeys)
+	storestest.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+		return NewTable(rules, maxKeys)
 	}
 }

@@ -3,16 +3,14 @@ package memory
 import "github.com/dianalimiter/diana/algorithms"
 
 // layout defines where the words of each rule lie in a slot of a table. A slot
-// is {key, key, states...} and, if requests hold permits, {permits, held cost}.
-// A state that grows lies in the arena, and the slot has one word that refers
-// to it. A paired state takes two words: its first, and its second below the
-// number of its pair.
+// is {key, key, states...}. A state that grows lies in the arena, and the slot has
+// one word that refers to it. A paired state takes two words: its first, and its
+// second below the number of its pair.
 type layout struct {
-	rules   []ruleLayout
-	permits int // offset of {permits, held cost}; 0: none
-	stride  int
-	grows   bool // any rule
-	paired  bool // any rule
+	rules  []ruleLayout
+	stride int
+	grows  bool // any rule
+	paired bool // any rule
 }
 
 // ruleLayout is the layout of one rule's state.
@@ -29,7 +27,7 @@ const (
 	pairedWords = 4 // of a paired state
 )
 
-func newLayout(rules []algorithms.Rule, holds bool) layout {
+func newLayout(rules []algorithms.Rule) layout {
 	l := layout{stride: keyWords}
 	for _, r := range rules {
 		x := ruleLayout{at: l.stride, words: r.Words(), full: r.Words()}
@@ -42,18 +40,5 @@ func newLayout(rules []algorithms.Rule, holds bool) layout {
 		l.stride += x.words
 		l.grows, l.paired = l.grows || x.grows, l.paired || x.paired
 	}
-	if holds {
-		l.permits = l.stride
-		l.stride += 2
-	}
 	return l
-}
-
-// held returns how many permits of a slot are in use and the cost that they
-// hold.
-func (l *layout) held(slot []int64) (permits, cost int64) {
-	if l.permits == 0 || slot == nil {
-		return 0, 0
-	}
-	return slot[l.permits], slot[l.permits+1]
 }

@@ -169,7 +169,7 @@ func testPacked(t *testing.T, r *rand.Rand, all [][]algorithms.Rule) {
 		whole = append(whole, rule)
 	}
 	for i, rules := range [][]algorithms.Rule{all[0], whole} {
-		w.counters[i] = &stores.Counter{Zone: "z", Rules: all[0], InFlight: 5, Table: NewTable(rules, true, 60)}
+		w.counters[i] = &stores.Counter{Zone: "z", Rules: all[0], InFlight: 5, Table: NewTable(rules, 60)}
 	}
 	p, q := TableOf(w.counters[0]), TableOf(w.counters[1])
 	if !p.layout.paired || q.layout.paired || p.layout.stride >= q.layout.stride {
@@ -215,7 +215,7 @@ func TestZonesOfOneShard(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: rule, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
-			c.Table = NewTable(c.Rules, false, 100)
+			c.Table = NewTable(c.Rules, 100)
 			left := []int64{100, 100}
 			for range 10 {
 				check := storestest.CheckOfKey(c, 1)

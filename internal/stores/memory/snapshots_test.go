@@ -16,7 +16,7 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 	r := storestest.Seeded(t)
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
 	for _, most := range []int64{1, 640, 1_000_000} {
-		table := NewTable(c.Rules, false, most)
+		table := NewTable(c.Rules, most)
 		n := table.Snapshots()
 		type state struct{ kind, word int64 }
 		want, owing := make(map[stores.Key]state), int64(0)
@@ -57,7 +57,7 @@ func TestSnapshotsKeepDebts(t *testing.T) {
 // largest size: the indexes are sized for the keys that are there.
 func TestIndexOfHugeTable(t *testing.T) {
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
-	table := NewTable(c.Rules, false, math.MaxInt64)
+	table := NewTable(c.Rules, math.MaxInt64)
 	n, shards := table.Snapshots(), uint64(len(table.shards))
 	for i, keys := uint64(0), 0; keys < 40; i++ {
 		k := stores.Key{Hi: i + 1, Lo: 7}

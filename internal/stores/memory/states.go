@@ -96,9 +96,6 @@ func (m *states) copy(l *layout, to, from []int64) {
 
 // unused says whether removing the slot would change no decision.
 func (m *states) unused(l *layout, slot []int64, rules []algorithms.Rule, now int64) bool {
-	if permits, cost := l.held(slot); permits != 0 || cost != 0 {
-		return false
-	}
 	for i, r := range rules {
 		if _, reset := r.Numbers(m.at(l, slot, i), now); reset > 0 {
 			return false

@@ -26,6 +26,7 @@ type Table struct {
 	keys          atomic.Int64
 	overflows     atomic.Uint64 // charges to shared counters
 	repairs       atomic.Uint64 // states repaired after a clock step
+	reserved      atomic.Int64  // cost that requests hold instead of charging it
 	seed          [2]uint64
 	serial        uint64 // the order in which several tables are locked
 	shards        []shard
@@ -48,10 +49,10 @@ const (
 var tableSerial atomic.Uint64
 
 // NewTable returns an empty table for rules of these kinds and at most maxKeys
-// keys. With holds, requests can hold permits.
-func NewTable(rules []algorithms.Rule, holds bool, maxKeys int64) *Table {
+// keys.
+func NewTable(rules []algorithms.Rule, maxKeys int64) *Table {
 	t := &Table{
-		layout: newLayout(rules, holds),
+		layout: newLayout(rules),
 		rules:  rules,
 		seed:   [2]uint64{randomWord(), randomWord()},
 		serial: tableSerial.Add(1),
@@ -237,8 +238,8 @@ func (t *Table) remove(s *shard, n uint32) {
 	t.keys.Add(-1)
 }
 
-// Reset clears the states and the snapshot of a key. Its slot remains, because
-// it may hold permits, until evict removes it.
+// Reset clears the states and the snapshot of a key. Its slot remains until evict
+// removes it. Permits in use remain, too.
 func (t *Table) Reset(k stores.Key) {
 	mix := t.mix(k)
 	s := &t.shards[mix&uint64(len(t.shards)-1)]

@@ -19,7 +19,7 @@ import (
 func TestTableEqualsMap(t *testing.T) {
 	r := storestest.Seeded(t)
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 30, Window: storestest.Hour, Cost: 1}})
-	table := NewTable(c.Rules, false, 1_000_000)
+	table := NewTable(c.Rules, 1_000_000)
 	want := make(map[uint64]int64)
 	for range 20_000 {
 		k := 1 + r.Uint64N(3000)
@@ -70,7 +70,7 @@ func moveToSharedCounter(t *testing.T, byResponse bool) {
 	start := now
 	local := &Store{Clock: func() int64 { return now }}
 	c := storestest.NewTestCounter(t, "z", 0, byResponse, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: byResponse}})
-	c.Table = NewTable(c.Rules, byResponse, 1)
+	c.Table = NewTable(c.Rules, 1)
 	admitted := 0 // of key 1, after 0.9 windows
 	for _, step := range []struct {
 		at    int64 // in hundredths of a window
@@ -119,7 +119,7 @@ func floodSmallTable(t *testing.T, keys, networks uint64) {
 			local := &Store{Clock: func() int64 { return now }}
 			const limit, window = 3, 1_000_000
 			c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
-			c.Table = NewTable(c.Rules, false, 50)
+			c.Table = NewTable(c.Rules, 50)
 			bound := map[string]int{"gcra": 2 * limit, "fixed_window": 2 * limit}[name]
 			if bound == 0 {
 				bound = limit
@@ -164,7 +164,7 @@ func TestFloodOfAnotherNetwork(t *testing.T) {
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: storestest.Hour, Cost: 1}})
-	c.Table = NewTable(c.Rules, false, 100)
+	c.Table = NewTable(c.Rules, 100)
 	decide := func(k uint64, group uint32) bool {
 		check := storestest.CheckOfKey(c, k)
 		check.Zones[0].Group = group
@@ -200,7 +200,7 @@ func TestIdleTablesAreSmall(t *testing.T) {
 	before := heap()
 	all := make([]*Table, 100)
 	for i := range all {
-		all[i] = NewTable(c.Rules, true, 1_000_000)
+		all[i] = NewTable(c.Rules, 1_000_000)
 	}
 	took := (heap() - before) / int64(len(all))
 	t.Logf("an idle table takes %d bytes", took)
@@ -216,7 +216,7 @@ func TestTableEvictsUnusedKeys(t *testing.T) {
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 2, Window: 1000, Cost: 1}})
-	c.Table = NewTable(c.Rules, false, 64)
+	c.Table = NewTable(c.Rules, 64)
 	for k := range uint64(10_000) {
 		now += 1000
 		if check := storestest.CheckOfKey(c, k); true {
@@ -230,14 +230,14 @@ func TestTableEvictsUnusedKeys(t *testing.T) {
 	}
 }
 
-// TestPermitsInAFullTable acquires permits, also in shared counters. Each is released
-// where it was acquired.
+// TestPermitsInAFullTable acquires permits of more keys than the table has slots. They
+// are counted for each key on its own, and nothing remains after their release.
 func TestPermitsInAFullTable(t *testing.T) {
 	r := storestest.Seeded(t)
 	now := int64(storestest.Hour)
 	local := &Store{Clock: func() int64 { return now }}
 	c := storestest.NewTestCounter(t, "z", 2, true, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 5, Window: 1_000_000, Cost: 1}})
-	c.Table = NewTable(c.Rules, true, 10)
+	c.Table = NewTable(c.Rules, 10)
 	inFlight := make(map[uint64]int)
 	var open []*stores.Check
 	for range 20_000 {
@@ -262,19 +262,13 @@ func TestPermitsInAFullTable(t *testing.T) {
 	for _, check := range open {
 		local.Finish(context.Background(), &check.Zones[0], 0)
 	}
-	for i := range TableOf(c).shards {
-		s := &TableOf(c).shards[i]
-		for i := range s.next {
-			n := s.pages.nth(i)
-			if permits, cost := TableOf(c).layout.held(TableOf(c).slots.at(n)); permits != 0 || cost != 0 {
-				t.Errorf("slot %d: %d permits and a cost of %d after all were released", n, permits, cost)
-			}
+	for i := range local.Permits.shards {
+		if held := local.Permits.shards[i].held; len(held) != 0 {
+			t.Errorf("%v is held after all permits were released", held)
 		}
-		for g, b := range s.overflow.counters {
-			if permits, cost := TableOf(c).layout.held(b); permits != 0 || cost != 0 {
-				t.Errorf("shared counter %d: %d permits and a cost of %d after all were released", g, permits, cost)
-			}
-		}
+	}
+	if n := TableOf(c).reserved.Load(); n != 0 {
+		t.Errorf("a cost of %d is held after all permits were released", n)
 	}
 }
 

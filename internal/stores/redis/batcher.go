@@ -110,14 +110,17 @@ func (l *batcher) expireOne(q *call, now time.Time, s callState, err error) bool
 	return true
 }
 
-// end ends a batch: all calls in it are answered, except those that expired. It
-// returns the call that sends the next batch, if any wait: the last of those in
+// end ends a batch: all calls in it are answered, except those that expired, for which
+// it calls abandon. It returns the call that sends the next batch, if any wait: the last of those in
 // the batch, because it can wait longest for the answer.
-func (l *batcher) end(q *call) (next *call) {
+func (l *batcher) end(q *call, abandon func(*call)) (next *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, o := range q.batch {
 		if o == q || o.state == expired {
+			if o.state == expired {
+				abandon(o)
+			}
 			q.batch[i] = nil
 			continue
 		}

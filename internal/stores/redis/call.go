@@ -12,13 +12,14 @@ import (
 // belongs together is one call, and all operations of a call are in one EVALSHA.
 // Calls are pooled, except those that expired before their batch ended.
 type call struct {
-	b     []byte // where names and operations are written
-	names []argument
-	ops   []argument
-	zones []replySize // of the operations, in their order
-	rules int         // to be judged
-	tag   stores.Key
-	end   time.Time // until when the caller waits
+	b       []byte // where names and operations are written
+	names   []argument
+	ops     []argument
+	zones   []replySize // of the operations, in their order
+	reports []report    // of what requests hold, in the operations
+	rules   int         // to be judged
+	tag     stores.Key
+	end     time.Time // until when the caller waits
 
 	// The replies to its operations, or an error.
 	text string
@@ -91,6 +92,8 @@ func equalButKnown(a, b []byte) bool {
 type replySize struct {
 	seen int // bytes if its key exists
 	more int // bytes in any case, after the flags
+
+	flags byte // of the reply
 }
 
 var callPool = sync.Pool{New: func() any {
@@ -112,8 +115,9 @@ func (q *call) release() {
 	}
 	clear(q.batch)
 	clear(q.args)
+	clear(q.reports)
 	*q = call{
-		b: q.b[:0], names: q.names[:0], ops: q.ops[:0], zones: q.zones[:0],
+		b: q.b[:0], names: q.names[:0], ops: q.ops[:0], zones: q.zones[:0], reports: q.reports[:0],
 		batching: batching{ready: q.ready, batch: q.batch[:0], args: q.args[:0], head: argument{b: q.head.b[:0]}},
 	}
 	callPool.Put(q)
@@ -150,6 +154,9 @@ func (q *call) decide(prefix string, check *stores.Check) {
 	q.b = append(q.b, op, keys, byte(len(check.Zones)))
 	for i := range check.Zones {
 		z := &check.Zones[i]
+		if permit, _ := z.Holds(); permit && !check.Peek {
+			q.reportZone(z, len(q.b)-from)
+		}
 		q.b = appendZone(q.b, z, z.Cost)
 		q.rules += max(1, len(z.Counter.Rules))
 		s := replySize{seen: prepare(z.Counter).packed.view}
@@ -201,6 +208,7 @@ func (q *call) cut(r *reply) {
 	for i := range q.ops {
 		for z := range q.ops[i].zones {
 			flags := r.byte()
+			zones[z].flags = flags
 			if z == 0 && flags == flagFailed {
 				r.take(int(r.uint32()))
 				break

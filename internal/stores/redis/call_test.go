@@ -70,7 +70,7 @@ func TestForeignValues(t *testing.T) {
 				continue
 			}
 			flags := r.byte()
-			if flags&^flagSeen != flagAdmits|flagCharged || flags&flagSeen != 0 != (round > 0) {
+			if flags&^(flagSeen|flagMissing) != flagAdmits|flagCharged || flags&flagSeen != 0 != (round > 0) {
 				t.Fatalf("round %d, operation %d: flags %d, want it charged", round, i, flags)
 			}
 			permits := i >= 5 && i < 10

@@ -29,6 +29,7 @@ type conn struct {
 	clock    *clock
 	breaker  *breaker
 	observer *observer
+	permits  *permits // what the calls report of; nil: they report nothing
 	failures atomic.Uint64
 
 	// onLost is called when a connection may lead to a server that is gone.
@@ -86,6 +87,7 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 	if err = c.batch(q); err == nil {
 		r, now = reply{b: q.text}, q.now
 		err = r.failed()
+		q.claim()
 	}
 	if err != errUnanswered { //nolint:errorlint // it is never wrapped; the batch may still use an unanswered call
 		q.release()
@@ -116,7 +118,7 @@ func (c *conn) batch(q *call) error {
 	default:
 		q.err = c.sendBatch(q)
 	}
-	if next := l.end(q); next != nil {
+	if next := l.end(q, c.permits.abandon); next != nil {
 		next.ready <- struct{}{}
 	}
 	for _, o := range q.batch {
@@ -131,6 +133,7 @@ func (c *conn) batch(q *call) error {
 func (c *conn) sendBatch(q *call) error {
 	ctx, cancel := context.WithDeadline(context.Background(), q.end)
 	defer cancel()
+	c.permits.leave(q.batch)
 	q.batchArgs(c.sha)
 	r, now, err := c.eval(ctx, q.args, &q.head)
 	if err == nil {
@@ -142,6 +145,7 @@ func (c *conn) sendBatch(q *call) error {
 			err = errReply
 		}
 	}
+	c.permits.arrive(q.batch, err)
 	if err != nil {
 		c.fail(err)
 		return reported{err}

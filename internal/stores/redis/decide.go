@@ -87,10 +87,9 @@ func (d *decider) call(ctx context.Context, check *stores.Check) error {
 func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover) error {
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		z.Rules = z.Counter.Rules
+		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
 	}
 	check.ResetResults()
-	d.permits.assign(check)
 	q := newCall(end, check.Zones[0].Tag)
 	for i := range hands {
 		q.add(hands[i].names, hands[i].op)
@@ -101,7 +100,9 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover)
 	if err == nil {
 		err = d.read(check, &r, now, hands)
 	}
-	d.permits.record(check, err)
+	if err != nil {
+		d.permits.giveUp(check)
+	}
 	return err
 }
 

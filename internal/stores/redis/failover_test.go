@@ -35,7 +35,7 @@ func startStore(t *testing.T, o ConnOptions) *Store {
 // counterOfManyKeys has room for all keys of a test, also in the fallback.
 func counterOfManyKeys(t *testing.T) *stores.Counter {
 	c := storestest.TenPerHour(t, "z", false)
-	c.Table = memory.NewTable(c.Rules, true, 1_000_000)
+	c.Table = memory.NewTable(c.Rules, 1_000_000)
 	return c
 }
 

@@ -16,15 +16,16 @@ const ramp = 500 * time.Millisecond
 // limit, starting from its share of the state that Redis last reported. What it
 // charges meanwhile becomes a debt.
 type fallback struct {
-	o     *Options
-	conn  *conn
-	hands *handovers
-	live  *atomic.Int64 // instances
-	back  atomic.Int64  // when Redis was available again, on the local clock; 0: it decides all keys
+	o       *Options
+	conn    *conn
+	hands   *handovers
+	permits *permits
+	live    *atomic.Int64 // instances
+	back    atomic.Int64  // when Redis was available again, on the local clock; 0: it decides all keys
 }
 
-func newFallback(o *Options, c *conn, live *atomic.Int64) *fallback {
-	f := &fallback{o: o, conn: c, live: live}
+func newFallback(o *Options, c *conn, p *permits, live *atomic.Int64) *fallback {
+	f := &fallback{o: o, conn: c, permits: p, live: live}
 	f.hands = &handovers{o: o, conn: c, share: f.share, ramping: f.ramping}
 	return f
 }
@@ -62,17 +63,30 @@ func (f *fallback) usesRedis(check *stores.Check) bool {
 	return true
 }
 
+// shareOf returns among how many instances the limits are divided, in millionths.
+func (f *fallback) shareOf() int64 {
+	if of := f.o.ShareOf; of != 0 {
+		return of
+	}
+	return max(1, f.live.Load()) * 1e6
+}
+
 // share returns the rules by which this instance counts without Redis: its share of
 // the counter's rules, or the whole if it decides nothing by them and only owes.
 func (f *fallback) share(c *stores.Counter) []algorithms.Rule {
 	if f.o.OnFailure != FailLocal {
 		return c.Rules
 	}
-	of := f.o.ShareOf
-	if of == 0 {
-		of = max(1, f.live.Load()) * 1e6
+	return shareOf(c, f.shareOf())
+}
+
+// sharePermits returns this instance's share of n permits: at least one, and 0 only if
+// any number may be held.
+func sharePermits(n, of int64) int64 {
+	if n == 0 {
+		return 0
 	}
-	return shareOf(c, of)
+	return max(1, n/of*1e6+n%of*1e6/of)
 }
 
 // decide decides by the counts of this process, with its share of every limit.
@@ -80,14 +94,17 @@ func (f *fallback) share(c *stores.Counter) []algorithms.Rule {
 func (f *fallback) decide(check *stores.Check, unknown bool) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		z.Rules = f.share(z.Counter)
+		z.Rules, z.InFlight = f.share(z.Counter), sharePermits(z.Counter.InFlight, f.shareOf())
 		f.warm(z)
 	}
-	memory.Decide(check, f.conn.clock.now)
+	f.permits.held.Decide(check, f.conn.clock.now)
 	check.Mode = stores.ModeFallback
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Permit.Mode = stores.ModeFallback
+		if z.Permit.Taken {
+			f.permits.note(z, 1, z.HeldCost())
+		}
 		if _, held := z.Holds(); unknown && z.Charged && !held {
 			if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
 				n.Forgive(z, check.Now, check.TurnOf(z))
@@ -122,7 +139,17 @@ func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
 	if charge > 0 {
 		f.warm(z)
 	}
-	memory.Finish(z, f.conn.clock.now, charge)
+	permits, cost := int64(0), int64(0)
+	if z.Permit.Taken {
+		permits, cost = 1, z.HeldCost()
+	}
+	f.permits.held.Finish(z, f.conn.clock.now, charge)
+	if z.Permit.Taken {
+		permits = 0 // it is kept
+	}
+	if permits != 0 || cost != 0 {
+		f.permits.note(z, -permits, -cost)
+	}
 }
 
 // settle charges a request that Redis has decided, and that Redis could not charge

@@ -82,6 +82,12 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 	return s
 }
 
+// crash forgets what the instance holds, as a process that ends and starts again.
+func (s *virtualStore) crash() {
+	p := newPermits(s.conn, s.v.clock)
+	s.permits, s.conn.permits, s.decider.permits, s.fallback.permits = p, p, p, p
+}
+
 // newTestConn returns a conn without a store, on a constant clock.
 func newTestConn(o ConnOptions) *conn {
 	to := &observer{name: "redis"}
@@ -222,6 +228,9 @@ func encodeCheck(prefix string, check *stores.Check) (keys []string, op []byte) 
 	q.decide(prefix, check)
 	for _, n := range q.names {
 		keys = append(keys, string(n.b))
+	}
+	for _, r := range q.reports { // the first, of nothing
+		copy(q.ops[0].b[r.at+8:], appendNumber(nil, 1))
 	}
 	return keys, q.ops[0].b
 }

@@ -14,8 +14,9 @@ type instances struct {
 	beats bool         // a heartbeat has succeeded
 	fewer time.Time    // since when fewer are counted; zero: they are not
 
-	// lost is called when Redis has lost the heartbeats, and so perhaps the counts too.
-	lost func()
+	// lost is called if Redis does not know this instance: it has lost the heartbeats, and
+	// so perhaps the counts too. known says that a heartbeat has succeeded before.
+	lost func(known bool)
 }
 
 // beat tells Redis that this instance is alive, and counts the live instances.
@@ -37,13 +38,13 @@ func (i *instances) count(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	missing := r.byte() != 0
+	flags := r.byte()
 	n := int64(r.uint32())
 	if r.err != nil {
 		return 0, r.err
 	}
-	if missing && i.beats {
-		i.lost()
+	if flags&flagMissing != 0 {
+		i.lost(i.beats)
 	}
 	i.beats = true
 	return n, nil

@@ -42,7 +42,7 @@ func (f *leasingFleet) counter(name string, specs ...storestest.RuleSpec) *store
 		specs[i].Spec.Lease = testLease
 	}
 	c := storestest.NewTestCounter(f.t, name, 0, false, nil, specs...)
-	c.Table = memory.NewTable(c.Rules, true, 100)
+	c.Table = memory.NewTable(c.Rules, 100)
 	enableLeases(f.all, c, testLease)
 	return c
 }

@@ -31,7 +31,7 @@ func TestStoreOutlivesItsConfiguration(t *testing.T) {
 	if err := s.Destruct(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * drainEvery) // long enough to close what nothing holds
+	time.Sleep(3 * retryEvery) // long enough to close what nothing holds
 	check := storestest.CheckOf(1, c)
 	if s.Decide(ctx, check); !check.Admitted || check.Mode != stores.ModeShared {
 		t.Errorf("admitted %v in mode %v, want Redis to decide", check.Admitted, check.Mode)

@@ -12,21 +12,18 @@ const (
 )
 
 // maintainer does what no request does: it sends heartbeats, which also probe a
-// Redis that is unavailable, retries releases, charges debts and renews permits.
+// Redis that is unavailable, and charges debts.
 type maintainer struct {
 	conn      *conn
 	instances *instances
-	permits   *permits
 	hands     *handovers
 
-	renewed   time.Time
 	inspected bool // by a call that succeeded
 	refused   bool // a refused call led to an inspection
 }
 
 // run maintains the store until ctx ends.
 func (m *maintainer) run(ctx context.Context) {
-	m.renewed = time.Now()
 	for {
 		opened := m.conn.breaker.opened.Load()
 		err := m.instances.beat(ctx)
@@ -54,12 +51,7 @@ func (m *maintainer) run(ctx context.Context) {
 // when it was sent.
 func (m *maintainer) maintain(ctx context.Context, opened uint64) {
 	m.conn.breaker.close(opened)
-	m.permits.retry(ctx)
 	m.hands.pay(ctx)
-	if time.Since(m.renewed) >= renewEvery {
-		m.renewed = time.Now()
-		m.permits.renew(ctx)
-	}
 	if !m.inspected {
 		m.inspected = inspect(ctx, m.conn)
 	}

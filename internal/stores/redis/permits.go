@@ -2,103 +2,175 @@ package redis
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
+	"hash/fnv"
+	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
-// Permits in Redis expire unless they are renewed.
+// Permits in Redis lapse unless they are reported again.
 const (
 	renewEvery = 10 * time.Second
-	drainEvery = 250 * time.Millisecond
-	lapse      = 30 * time.Second // the script's LAPSE
-	maxLate    = 10_000           // releases that wait for Redis
+	retryEvery = 250 * time.Millisecond // of reports that failed
+	lapse      = 30 * time.Second       // the script's LAPSE
+
+	// loseEvery is how often keys that Redis does not know have all reports repeated:
+	// a Redis that evicts keys loses one after the other.
+	loseEvery = time.Second
+
+	// unsure is for how long a report is sent again whose outcome is unknown. After
+	// that its entry in Redis, which would tell, may have lapsed.
+	unsure = lapse - time.Second
+
+	// restart is where numbers that only grow start again, long before they are too
+	// large for a double.
+	restart = 1 << 52
 )
 
-// permits are what this instance's requests hold in Redis.
+// permits are what this instance's requests hold, and what Redis knows of it. In Redis
+// each key has an entry for this store, which every report replaces: what the requests
+// of the key hold now, wherever they were admitted, and the cost that responses were to
+// charge so far. A lost report is made good by the next, and one that arrives twice or
+// late changes nothing.
 type permits struct {
-	conn *conn
-	last atomic.Uint64
+	conn  *conn
+	id    uint64         // random, of this store: two stores of a process report apart
+	held  memory.Permits // by zone and key, whatever the rules
+	clock func() int64
+	wake  chan struct{} // receives when Redis is to be told of something
 
-	mu   sync.Mutex
-	held map[uint64]string // the key in Redis, by the permit's ID
-	late []lateRelease     // to be sent again
+	mu      sync.Mutex
+	records map[string]*record // by the name of the zone's key
+	ages    list               // of all records, by when they were last to be reported
+	late    list               // of those of which Redis is to be told soon
+	calls   uint64             // that have left
+	number  int64              // of the last report
+	charged int64              // from which new records count
+	lost    int64              // reports that left before may be lost
+	round   uint64             // of renewals
 }
 
-// release is the operation that ends a zone's hold, and its keys.
+// record is what this instance's requests hold of one zone's key, under rules of one
+// kind. It ends when they hold nothing and Redis knows it.
+type record struct {
+	zone           stores.ZoneCheck // counter, key and tag
+	value, permits string           // names of keys
+	id             uint64           // of the entry in Redis
+
+	held, cost int64 // number of permits, and the cost that they hold
+
+	// The cost that responses were to charge, and how much of it Redis has
+	// acknowledged. since is when the first was not.
+	charged, acked int64
+	since          int64
+
+	// version counts changes that Redis does not know by itself, and stored is the
+	// last that it has acknowledged.
+	version, stored uint64
+	told            bool // Redis has stored a report
+
+	underWay [callsInFlight]int64 // numbers of reports
+	report   int64                // number of the last report
+	call     uint64               // that carries it
+	left     int64                // when it left; 0: none ever did
+
+	round     uint64 // of renewals, the last that included it
+	at        int64  // when it was put at the end of ages
+	age, late link
+}
+
+func newPermits(c *conn, clock func() int64) *permits {
+	p := &permits{conn: c, id: rand.Uint64(), clock: clock, wake: make(chan struct{}, 1), records: make(map[string]*record)} //nolint:gosec // it only has to be unique
+	p.ages.init()
+	p.late.init()
+	return p
+}
+
+// recordOf returns the record of a zone's key, a new one if there is none. p.mu is held.
+func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record {
+	z := stores.ZoneCheck{Counter: counter, Key: key, Tag: tag, Reserve: true}
+	var room [128]byte
+	name := appendName(room[:0], p.conn.o.Prefix, &z)
+	if rec := p.records[string(name)]; rec != nil {
+		return rec
+	}
+	kinds := fnv.New64a()
+	_, _ = kinds.Write([]byte(counter.Kinds)) // never fails
+	rec := &record{
+		zone: z, value: string(name), permits: string(appendPermits(nil, p.conn.o.Prefix, &z)), id: p.id ^ kinds.Sum64(),
+		charged: p.charged, acked: p.charged,
+	}
+	rec.age.rec, rec.late.rec = rec, rec
+	p.records[rec.value] = rec
+	p.touch(rec)
+	return rec
+}
+
+// touch notes that a record is reported. p.mu is held.
+func (p *permits) touch(rec *record) {
+	rec.at = p.clock()
+	p.ages.put(&rec.age)
+}
+
+// add adds to what requests hold of a zone's key. p.mu is held.
+func (p *permits) add(rec *record, permits, cost int64) {
+	rec.held, rec.cost = rec.held+permits, rec.cost+cost
+	p.held.Add(&rec.zone, permits, cost)
+}
+
+// changed notes a change that Redis has to be told of. p.mu is held.
+func (p *permits) changed(rec *record) {
+	rec.version++
+	p.tellSoon(rec)
+}
+
+func (p *permits) tellSoon(rec *record) {
+	if rec.late.next == nil {
+		p.late.put(&rec.late)
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drop forgets a record that Redis need not be told of any more. p.mu is held.
+func (p *permits) drop(rec *record) {
+	if rec.age.next == nil {
+		return // it was forgotten before
+	}
+	now := p.clock()
+	if rec.acked != rec.charged && now-rec.since > unsure.Microseconds() {
+		rec.acked = rec.charged
+	}
+	known := rec.version == rec.stored && rec.acked == rec.charged
+	lapsed := rec.left == 0 || now-rec.left > lapse.Microseconds()
+	if rec.held != 0 || rec.cost != 0 || rec.underWay != [callsInFlight]int64{} || !known && !lapsed || rec.acked != rec.charged {
+		return
+	}
+	delete(p.records, rec.value)
+	rec.age.remove()
+	rec.late.remove()
+	if p.charged = max(p.charged, rec.charged); p.charged > restart {
+		p.charged = 0
+	}
+}
+
+// release is the operation that charges a zone that holds no permit, and its keys.
 type release struct {
 	tag  stores.Key
 	keys []string
 	op   []byte
 }
 
-type lateRelease struct {
-	release
-	until time.Time
-}
-
-// finishOf returns the operation that releases a zone's permit and charges cost
-// charge.
+// finishOf returns the operation that charges a zone cost charge.
 func finishOf(prefix string, z *stores.ZoneCheck, charge int64) release {
-	op := byte(opFinish)
-	if z.KeepsPermit(charge) {
-		op = opKeep
-	}
 	keys := namesOf(prefix, z)
-	return release{z.Tag, keys, appendZone([]byte{op, byte(len(keys))}, z, charge)}
-}
-
-// assign gives each zone that takes a permit its ID.
-func (p *permits) assign(check *stores.Check) {
-	for i := range check.Zones {
-		z := &check.Zones[i]
-		if permit, _ := z.Holds(); permit && !check.Peek {
-			z.Permit.ID = p.conn.instance ^ p.last.Add(1)
-		}
-	}
-}
-
-// record remembers the permits that a check took, so that they are renewed. If
-// it is unknown whether it took them, they are released.
-func (p *permits) record(check *stores.Check, err error) {
-	for i := range check.Zones {
-		z := &check.Zones[i]
-		if z.Permit.ID == 0 {
-			continue
-		}
-		switch {
-		case err != nil:
-			p.releaseLater(finishOf(p.conn.o.Prefix, z, 0))
-			z.Permit = stores.Permit{}
-		case z.Charged:
-			z.Permit.Taken, z.Permit.Mode = true, stores.ModeShared
-			keys := namesOf(p.conn.o.Prefix, z)
-			p.mu.Lock()
-			p.held[z.Permit.ID] = keys[1]
-			p.mu.Unlock()
-		}
-	}
-}
-
-// release releases a zone's permit. The script recognizes a permit that was
-// released before, so that this can be retried.
-func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64) {
-	if !z.KeepsPermit(charge) {
-		p.mu.Lock()
-		delete(p.held, z.Permit.ID)
-		p.mu.Unlock()
-	}
-	f := finishOf(p.conn.o.Prefix, z, charge)
-	if err := p.finish(ctx, f); err != nil {
-		if !errors.Is(err, errOpen) {
-			p.conn.fail(err)
-		}
-		p.releaseLater(f)
-	}
+	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, z, charge)}
 }
 
 // finish sends a release.
@@ -112,78 +184,70 @@ func (p *permits) finish(ctx context.Context, f release) error {
 	return err
 }
 
-func (p *permits) releaseLater(f release) {
+// release ends what a request holds that Redis admitted, and charges cost charge. If
+// Redis cannot be told now, it is told later.
+func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64) {
+	rec, q := p.end(z, charge, p.conn.end(ctx))
+	if p.conn.breaker.open.Load() {
+		q.release()
+	} else if _, _, err := p.conn.send(q); err != nil && !errors.Is(err, errOpen) {
+		p.conn.fail(err)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.late) < maxLate {
-		p.late = append(p.late, lateRelease{f, time.Now().Add(lapse)})
+	if rec.version != rec.stored {
+		p.tellSoon(rec)
 	}
 }
 
-// any says whether permits are held, or have to be released.
+// end ends what a request holds, and returns the call that tells Redis.
+func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record, *call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rec := p.recordOf(z.Counter, z.Key, z.Tag)
+	rec.zone.Counter = z.Counter // whose limits hold now
+	if charge > 0 && len(z.Counter.Rules) > 0 {
+		if rec.acked == rec.charged {
+			rec.since = p.clock()
+		}
+		rec.charged += charge
+	}
+	permits := int64(1)
+	if z.KeepsPermit(charge) {
+		permits = 0
+	}
+	p.add(rec, -permits, -z.HeldCost())
+	rec.version++
+	z.Permit.Taken = permits == 0
+	q := newCall(end, z.Tag)
+	q.reportOf(rec)
+	return rec, q
+}
+
+// giveUp releases the permits that a check took whose reply cannot be used.
+func (p *permits) giveUp(check *stores.Check) {
+	for i := range check.Zones {
+		if z := &check.Zones[i]; z.Permit.Taken {
+			p.held.Add(z, -1, -z.HeldCost())
+			p.note(z, -1, -z.HeldCost())
+			z.Permit = stores.Permit{}
+		}
+	}
+}
+
+// note records what a request took or released without Redis.
+func (p *permits) note(z *stores.ZoneCheck, permits, cost int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rec := p.recordOf(z.Counter, z.Key, z.Tag)
+	rec.held, rec.cost = rec.held+permits, rec.cost+cost
+	p.changed(rec)
+	p.drop(rec) // Redis need not hear of what it never knew
+}
+
+// any says whether requests hold permits, or Redis has to be told of their release.
 func (p *permits) any() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.held)+len(p.late) > 0
-}
-
-// retry sends the late releases, except those whose permits have expired.
-func (p *permits) retry(ctx context.Context) {
-	p.mu.Lock()
-	late := p.late
-	p.late = nil
-	p.mu.Unlock()
-	for i, l := range late {
-		if time.Now().After(l.until) {
-			continue
-		}
-		if err := p.finish(ctx, l.release); err != nil {
-			p.mu.Lock()
-			p.late = append(p.late, late[i:]...)
-			p.mu.Unlock()
-			return
-		}
-	}
-}
-
-// renew postpones the expiry of the permits that are held, key by key.
-func (p *permits) renew(ctx context.Context) {
-	ops := make(map[string][]byte)
-	p.mu.Lock()
-	for id, key := range p.held {
-		op := ops[key]
-		if op == nil {
-			op = []byte{opRenew, 1, 0, 0, 0, 0}
-		}
-		binary.LittleEndian.PutUint32(op[2:], binary.LittleEndian.Uint32(op[2:])+1)
-		ops[key] = binary.LittleEndian.AppendUint64(op, id)
-	}
-	p.mu.Unlock()
-	for key, op := range ops {
-		call, cancel := p.conn.background(ctx)
-		_, err := p.conn.call(call, []string{key}, op)
-		cancel()
-		if err != nil {
-			p.conn.fail(err)
-			return
-		}
-	}
-}
-
-// drain renews the permits of requests that outlive the store, as a WebSocket
-// does a reload that changes the store's options. When the last is released and used
-// returns false, which is called in each round, it closes the connections.
-func (p *permits) drain(used func() bool) {
-	ctx := context.Background()
-	renewed := time.Time{}
-	for used() || p.any() {
-		p.conn.breaker.close(p.conn.breaker.opened.Load()) // nothing else uses the connections
-		p.retry(ctx)
-		if time.Since(renewed) >= renewEvery {
-			renewed = time.Now()
-			p.renew(ctx)
-		}
-		time.Sleep(drainEvery)
-	}
-	_ = p.conn.client.Close()
+	return len(p.records) > 0
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,56 +65,108 @@ func holdingCounter(t *testing.T, name string) *stores.Counter {
 	return storestest.NewTestCounter(t, name, 2, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1, Debt: true}})
 }
 
-// TestPermitsExpire acquires permits that are not renewed. Each expires 30 seconds
-// after it was acquired, to the microsecond, and only the cost that it held is
+// TestPermitsLapse acquires permits by two instances. Those of each lapse 30 seconds
+// after its last report, to the microsecond, and only the cost that they held is
 // released.
-func TestPermitsExpire(t *testing.T) {
-	s, c := newVirtualStore(t), holdingCounter(t, "expire")
-	first := s.at(0, c, 2)
+func TestPermitsLapse(t *testing.T) {
+	one, two := twoInstances(t)
+	c := holdingCounter(t, "lapse")
+	first := one.at(0, c, 2)
 	expect(t, "the first", first, true, 8)
-	expect(t, "the second", s.at(20, c, 3), true, 5)
-	expect(t, "before the first expires", s.at(29.999999, c, 1), false, 5)
-	third := s.at(30, c, 1)
-	expect(t, "when the first has expired", third, true, 6)
-	expect(t, "before the second expires", s.at(49.999999, c, 1), false, 6)
-	expect(t, "when the second has expired", s.at(50, c, 1), true, 8)
+	expect(t, "the second", two.at(20, c, 3), true, 5)
+	expect(t, "before the first lapses", two.at(29.999999, c, 1), false, 5)
+	third := two.at(30, c, 1)
+	expect(t, "when the first has lapsed", third, true, 6)
+	expect(t, "with both permits of the second instance", two.at(59.9, c, 1), false, 6)
 
-	// Finishing a permit twice, as after a lost reply, or one that has expired,
-	// releases nothing and charges nothing.
-	for _, z := range []*stores.ZoneCheck{first, third, third} {
-		s.set(50)
-		if err := s.permits.finish(context.Background(), finishOf("diana", z, 1)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expect(t, "after the third was charged 1", s.at(50, c, 1), true, 7)
-	expect(t, "with two permits held", s.at(50, c, 1), false, 7)
+	// A denied check reports nothing: the permits lapse 30 s after the last that took
+	// one. Then a report brings back what its instance still holds.
+	expect(t, "when all have lapsed", one.at(60, c, 1), true, 7)
+	one.set(60.1)
+	one.Finish(context.Background(), first, 2)
+	expect(t, "after the first was charged 2", one.at(60.2, c, 1), true, 6)
 }
 
-// TestPermitsAreRenewed renews the permits of one instance. They remain valid,
-// and those of another instance expire.
-func TestPermitsAreRenewed(t *testing.T) {
-	s, c := newVirtualStore(t), holdingCounter(t, "renew")
-	first, second := s.at(0, c, 2), s.at(0, c, 3)
-	s.set(20)
-	s.permits.renew(context.Background())
-	expect(t, "with two renewed", s.at(49.999999, c, 1), false, 5)
-	s.set(49.999999)
-	s.Finish(context.Background(), first, 0)
-	s.set(49.999999)
-	s.Finish(context.Background(), second, 0)
-	if n := len(s.permits.held); n != 0 {
-		t.Errorf("%d permits are renewed, want none: all were released", n)
+// TestEachLapses has several instances die that held a permit each. Each permit lapses at
+// its own time, also after others have lapsed.
+func TestEachLapses(t *testing.T) {
+	s, c := newVirtualStore(t), holdingCounter(t, "each")
+	for _, at := range []float64{0, 20, 30} {
+		expect(t, "before", s.at(at, c, 1), true, 9-min(1, int64(at)))
+		s.crash()
 	}
+	expect(t, "before the second lapses", s.at(49.9, c, 1), false, 8)
+	expect(t, "when the second has lapsed", s.at(50, c, 1), true, 8)
+	s.crash()
+	expect(t, "when the third has lapsed", s.at(60, c, 1), true, 8)
+}
 
-	c = holdingCounter(t, "renew-one")
-	s.at(0, c, 2)
-	other := s.at(0, c, 3)
-	delete(s.permits.held, other.Permit.ID)
-	s.set(20)
-	s.permits.renew(context.Background())
-	expect(t, "before the other instance's expires", s.at(29.999999, c, 1), false, 5)
-	expect(t, "when the other instance's has expired", s.at(30, c, 1), true, 7)
+// TestPermitsHoldNoCost takes a permit of a zone that charges at once. It holds no cost
+// in addition.
+func TestPermitsHoldNoCost(t *testing.T) {
+	one, two := twoInstances(t)
+	c := storestest.NewTestCounter(t, "charged", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
+	one.at(0, c, 3)
+	expect(t, "another instance", two.at(0, c, 2), true, 5)
+}
+
+// TestPermitsAreRenewed renews the permits of one instance. They remain valid, and
+// those of another instance lapse.
+func TestPermitsAreRenewed(t *testing.T) {
+	one, two := twoInstances(t)
+	c := holdingCounter(t, "renew")
+	first := one.at(0, c, 2)
+	two.at(0, c, 3)
+	one.set(9.999)
+	before := one.conn.seq.Load()
+	if one.permits.renew(context.Background()); one.conn.seq.Load() != before {
+		t.Error("permits are renewed before they are due")
+	}
+	one.set(20)
+	one.permits.renew(context.Background())
+	two.crash()
+	expect(t, "before the other instance's lapses", one.at(29.999999, c, 1), false, 5)
+	expect(t, "when the other instance's has lapsed", one.at(30, c, 1), true, 7)
+	for _, at := range []float64{45, 60, 75} {
+		one.set(at)
+		one.permits.renew(context.Background())
+	}
+	expect(t, "with two renewed", two.at(104.9, c, 1), false, 7)
+	one.set(105)
+	one.Finish(context.Background(), first, 0)
+	expect(t, "with one released", two.at(105.1, c, 1), true, 8)
+}
+
+// permitsIn returns how many permits a key in Redis has, 0 if it does not exist.
+func permitsIn(t *testing.T, client *goredis.Client, name string) int64 {
+	t.Helper()
+	value, err := client.Get(context.Background(), name).Result()
+	if errors.Is(err, goredis.Nil) {
+		return 0
+	}
+	r := &reply{b: value}
+	n := r.number()
+	if err != nil || r.err != nil {
+		t.Fatal(name, err, r.err)
+	}
+	return n
+}
+
+// TestRecordsEnd releases all permits. When Redis knows, this instance keeps nothing of
+// them, and renews nothing.
+func TestRecordsEnd(t *testing.T) {
+	s, c := newVirtualStore(t), holdingCounter(t, "end")
+	first, second := s.at(0, c, 2), s.at(0, c, 3)
+	s.set(1)
+	s.Finish(context.Background(), first, 1)
+	if !s.permits.any() {
+		t.Error("the record of a permit that is held has ended")
+	}
+	s.set(1)
+	s.Finish(context.Background(), second, 0)
+	if s.permits.any() || s.permits.ages.first() != nil || s.permits.held.Of(first) != (memory.Held{}) {
+		t.Errorf("%d records after the last permit was released", len(s.permits.records))
+	}
 }
 
 // TestPermitsAfterClockStepBack acquires a permit an hour ahead. It expires within
@@ -121,26 +174,23 @@ func TestPermitsAreRenewed(t *testing.T) {
 func TestPermitsAfterClockStepBack(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "back")
 	s.at(3600, c, 2)
+	s.crash()
 	expect(t, "after the step", s.at(0, c, 3), true, 5)
+	s.crash()
 	expect(t, "half a minute later", s.at(30, c, 1), true, 9)
 	expect(t, "again", s.at(30, c, 1), true, 8)
 }
 
-// TestPermitIsFoundByWholeID releases a permit that does not exist, and whose ID
-// is equal to the bytes of another's expiry: the other remains valid.
-func TestPermitIsFoundByWholeID(t *testing.T) {
-	s, c := newVirtualStore(t), holdingCounter(t, "number")
-	s.at(0, c, 2)
-	expires := float64(virtualStart + lapse.Microseconds())
-	missing := &storestest.CheckOfKey(c, 1).Zones[0]
-	missing.Cost = 2
-	missing.Permit.ID = math.Float64bits(expires)
-	s.set(1)
-	if err := s.permits.finish(context.Background(), finishOf("diana", missing, 1)); err != nil {
-		t.Fatal(err)
-	}
-	expect(t, "after the first", s.at(1, c, 1), true, 7)
-	expect(t, "with two permits held", s.at(1, c, 1), false, 7)
+// TestEntryIsFoundByWholeID looks for the entry of an instance whose ID is equal to the
+// bytes of a number in another's entry, which stays as it is.
+func TestEntryIsFoundByWholeID(t *testing.T) {
+	one, two := twoInstances(t)
+	c := holdingCounter(t, "number")
+	one.at(0, c, 2)
+	two.permits.id = math.Float64bits(float64(virtualStart+lapse.Microseconds())) ^ one.permits.id ^ one.permits.recordOf(c, stores.Key{Hi: 1, Lo: 32}, stores.Key{Hi: 1, Lo: 32}).id
+	expect(t, "another instance", two.at(1, c, 1), true, 7)
+	expect(t, "with two permits held", two.at(1, c, 1), false, 7)
+	expect(t, "when the first has lapsed", two.at(30, c, 1), true, 8)
 }
 
 // TestFinishTwice finishes a request twice, in both stores: its permit is
@@ -190,41 +240,9 @@ func TestChargeAfterAReserve(t *testing.T) {
 	s.Observe(noObserver{})
 	s.breaker.trip(errOpen)
 	s.Finish(context.Background(), z, 3)
-	if n := len(s.permits.late); n != 0 {
-		t.Errorf("%d charges are to be retried, want none", n)
+	if s.permits.any() {
+		t.Error("the charge is to be repeated")
 	}
-}
-
-// TestPermitOfLostReplyIsReleased loses the reply to a decision. The permit that
-// may have been acquired is released, with retries until Redis confirms it.
-func TestPermitOfLostReplyIsReleased(t *testing.T) {
-	s := newVirtualStore(t)
-	s.Observe(noObserver{})
-	c := holdingCounter(t, "unknown")
-	check := storestest.CheckOfKey(c, 1)
-	s.set(0)
-	s.Store.Decide(context.Background(), check)
-	s.permits.record(check, errReply)
-	z := s.at(0, c, 1)
-	s.breaker.trip(errOpen)
-	s.Finish(context.Background(), z, 0)
-	if n := len(s.permits.late); n != 2 {
-		t.Fatalf("%d permits are to be released, want 2", n)
-	}
-	s.permits.retry(context.Background())
-	if n := len(s.permits.late); n != 2 {
-		t.Fatalf("%d permits are to be released while Redis is unavailable, want 2", n)
-	}
-	s.breaker.close(s.breaker.opened.Load())
-	s.set(0)
-	for len(s.permits.late) > 0 { // one at a time: each call needs its virtual time
-		late := s.permits.late
-		s.permits.late = late[:1]
-		s.set(0)
-		s.permits.retry(context.Background())
-		s.permits.late = late[1:]
-	}
-	expect(t, "afterwards", s.at(0, c, 10), true, 0)
 }
 
 // TestLiveInstances counts instances by their heartbeats: once each, for five
@@ -404,6 +422,7 @@ func TestPermitOfDeadInstanceAfterClockStepBack(t *testing.T) {
 	if !decide(start + storestest.Hour).Admitted {
 		t.Fatal("the first request was denied")
 	}
+	(&virtualStore{s, v}).crash()
 	if !decide(start).Zones[0].Full {
 		t.Fatal("a second request acquired the only permit")
 	}
@@ -421,7 +440,9 @@ func TestPermitOfDeadInstanceAfterClockStepBack(t *testing.T) {
 func TestPermitOutlivesStore(t *testing.T) {
 	srv := redistest.Start(t)
 	client, ctx := srv.Client(), context.Background()
-	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	var now atomic.Int64
+	now.Store(storestest.Hour)
+	s := newTestShared(t, srv, now.Load)
 	s.lingers = 0
 	c := storestest.NewTestCounter(t, "outlives", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
 	check := storestest.CheckOf(1, c)
@@ -441,8 +462,9 @@ func TestPermitOutlivesStore(t *testing.T) {
 			}
 		}
 	}
+	now.Add(renewEvery.Microseconds())
 	wait("the permit to be renewed", func() bool { return client.PTTL(ctx, name).Val() > 25*time.Second })
 	s.Finish(ctx, &check.Zones[0], 0)
-	wait("the permit to be released", func() bool { return client.Exists(ctx, name).Val() == 0 })
+	wait("the permit to be released", func() bool { return permitsIn(t, client, name) == 0 })
 	wait("the connections to be closed", func() bool { return errors.Is(s.conn.client.Ping(ctx).Err(), goredis.ErrClosed) })
 }

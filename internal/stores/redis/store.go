@@ -42,16 +42,18 @@ func New(o Options, to Observer) *Store {
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
 			s.fallback.recovered()
+			s.permits.lose()
 			s.observer.get().StoreUp(o.Name)
 		} else {
 			s.observer.get().StoreDown(o.Name, classify(cause), cause)
 		}
 	})
 	s.conn = newConn(&s.o.ConnOptions, s.clock, s.breaker, s.observer)
-	s.permits = &permits{conn: s.conn, held: make(map[uint64]string)}
+	s.permits = newPermits(s.conn, o.Clock)
+	s.conn.permits = s.permits
 	s.instances = &instances{conn: s.conn}
-	s.fallback = newFallback(&s.o, s.conn, &s.instances.live)
-	s.instances.lost = s.fallback.hands.forgotten
+	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
+	s.instances.lost = s.lose
 	d := &denials{clock: o.Clock, conn: s.conn}
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
@@ -72,10 +74,20 @@ func (s *Store) Start(live int) {
 		s.conn.connect()
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
-		m := &maintainer{conn: s.conn, instances: s.instances, permits: s.permits, hands: s.fallback.hands}
+		m := &maintainer{conn: s.conn, instances: s.instances, hands: s.fallback.hands}
 		s.done.Go(func() { m.run(ctx) })
+		s.done.Go(func() { s.permits.run(ctx) })
 		s.done.Go(func() { s.resets.subscribe(ctx) })
 	})
+}
+
+// lose has what this instance holds and knows told to Redis again, which did not know the
+// instance; before its first heartbeat it could not.
+func (s *Store) lose(known bool) {
+	s.permits.lose()
+	if known {
+		s.fallback.hands.forgotten()
+	}
 }
 
 // Decide implements [stores.Store].
@@ -88,15 +100,19 @@ func (s *Store) Decide(ctx context.Context, check *stores.Check) {
 
 // Finish implements [stores.Store].
 func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
+	holds, _ := z.Holds()
 	switch {
 	case z.Permit.Lease != 0:
 		s.leasing.finish(z, charge)
 	case z.Permit.Mode == stores.ModeFallback:
 		s.fallback.finish(z, charge)
 	case z.Permit.Taken:
-		z.Permit.Taken = z.KeepsPermit(charge)
 		s.permits.release(ctx, z, charge)
+	case holds:
+		// It was finished before.
 	case charge > 0 && z.Charged:
+		// It is unknown whether a charge without a reply was made, so it is
+		// made once.
 		if err := s.permits.finish(ctx, finishOf(s.o.Prefix, z, charge)); err != nil {
 			s.conn.fail(err)
 			s.fallback.settle(z, charge, mayHaveRun(err))

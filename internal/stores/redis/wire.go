@@ -15,9 +15,8 @@ import (
 const (
 	opDecide = 1
 	opFinish = 2
-	opRenew  = 3
+	opReport = 3 // what an instance holds
 	opBeat   = 4
-	opKeep   = 5
 	opPlain  = 6 // decide one zone without permits
 	opHand   = 7 // hand over a snapshot, debts, or both
 	opPeek   = 8 // decide, and charge nothing
@@ -118,7 +117,7 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
 	b = append(b, p.sizes...)
 	if hold != holdNothing {
 		b = appendNumber(b, z.Counter.InFlight)
-		b = binary.LittleEndian.AppendUint64(b, z.Permit.ID)
+		b = append(b, make([]byte, reportSize)...) // filled in when the call leaves
 	}
 	return append(b, p.rules...)
 }
@@ -161,7 +160,7 @@ func appendName(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 
 // appendPermits appends the name of the key of a zone's permits.
 func appendPermits(b []byte, prefix string, z *stores.ZoneCheck) []byte {
-	return appendOwnKey(append(appendHash(b, prefix, z), "holds"...), z)
+	return appendOwnKey(append(appendHash(b, prefix, z), "permits"...), z)
 }
 
 // resetName returns the name of the key that says that a zone's key was reset lately.
@@ -271,9 +270,10 @@ const (
 	flagCharged = 2
 	flagStepped = 4
 	flagFull    = 8
-	flagFailed  = 16 // the operation failed; the error follows
-	flagSeen    = 32 // the key exists, and its states follow
-	flagForgot  = 64 // the key does not exist, though this instance has a snapshot of it
+	flagFailed  = 16  // the operation failed; the error follows
+	flagSeen    = 32  // the key exists, and its states follow
+	flagMissing = 64  // Redis had no entry of this instance
+	flagForgot  = 128 // the key does not exist, though this instance has a snapshot of it
 )
 
 // readZone reads the reply for a zone. The results are calculated from the

@@ -16,7 +16,7 @@ import (
 )
 
 // NewTable returns the local table of a counter. The package under test sets it.
-var NewTable func(rules []algorithms.Rule, holds bool, maxKeys int64) stores.Table
+var NewTable func(rules []algorithms.Rule, maxKeys int64) stores.Table
 
 // Hour is an hour in microseconds.
 const Hour = 3_600_000_000
@@ -31,7 +31,7 @@ func CheckOfKey(c *stores.Counter, k uint64) *stores.Check {
 func TenPerHour(t testing.TB, name string, hold bool) *stores.Counter {
 	t.Helper()
 	c := NewTestCounter(t, name, 0, hold, nil, RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10, Window: Hour, Cost: 1, Debt: true}})
-	c.Table = NewTable(c.Rules, true, 100)
+	c.Table = NewTable(c.Rules, 100)
 	return c
 }
 
@@ -77,7 +77,7 @@ func NewTestCounter(tb testing.TB, name string, inFlight int64, hold bool, table
 		return rules
 	}
 	if table == nil {
-		c.Table = NewTable(c.Rules, inFlight > 0 || hold, 10_000)
+		c.Table = NewTable(c.Rules, 10_000)
 	}
 	return c
 }
@@ -250,6 +250,6 @@ func NewBenchCounter(b *testing.B, name string, maxKeys int64, rules ...BenchRul
 		c.Rules = append(c.Rules, rule)
 		c.Codes = append(c.Codes, scripts.Decide().Code(r.Alg))
 	}
-	c.Table = NewTable(c.Rules, false, maxKeys)
+	c.Table = NewTable(c.Rules, maxKeys)
 	return c
 }

@@ -16,11 +16,11 @@ const (
 var fallbackMutants = []mutant{
 	{
 		name: "fallback-share", breaks: "an instance in fallback enforces the whole limit", file: aloneGo, suites: redis,
-		old: "of = max(1, f.live.Load()) * 1e6", new: "of = 1e6",
+		old: "return max(1, f.live.Load()) * 1e6", new: "return 1e6",
 	},
 	{
 		name: "fallback-share-fixed", breaks: "the configured number of instances is ignored", file: aloneGo, suites: redis,
-		old: "if of == 0 {", new: "if of >= 0 {",
+		old: "of := f.o.ShareOf; of != 0 {", new: "of := f.o.ShareOf; of < 0 {",
 	},
 	{
 		name: "fallback-permit", breaks: "a permit taken in fallback is released in Redis", file: aloneGo, suites: redis,

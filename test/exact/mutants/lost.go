@@ -53,8 +53,8 @@ var lostMutants = []mutant{
 		old: "for len(d.sweeping) > 0 && time.Now().Before(end) {", new: "for len(d.sweeping) > 1 && time.Now().Before(end) {",
 	},
 	{
-		name: "lost-heartbeat", breaks: "a heartbeat that is missing is no loss", file: "internal/stores/redis/instances.go", suites: redis,
-		old: "if missing && i.beats {", new: "if missing && !i.beats {",
+		name: "lost-heartbeat", breaks: "a heartbeat that is missing is no loss", file: "internal/stores/redis/store.go", suites: redis,
+		old: "if known {", new: "if !known {",
 	},
 	{
 		name: "lost-large-debt", breaks: "only the first part of a large debt is charged", file: handoversGo, suites: redis,

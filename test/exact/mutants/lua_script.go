@@ -57,14 +57,6 @@ var scriptMutants = []mutant{
 		old: "if z.hold < 2 and z.rules > 0 then", new: "if z.hold < 3 and z.rules > 0 then",
 	},
 	{
-		name: "lua-hold-cost", breaks: "a permit reserves no cost", file: generalLua, suites: redis,
-		old: "permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "permits_add(z.holds, z.id, 0)",
-	},
-	{
-		name: "lua-permit-cost", breaks: "a permit without a reservation reserves the cost", file: generalLua, suites: redis,
-		old: "permits_add(z.holds, z.id, z.hold == 2 and z.n or 0)", new: "permits_add(z.holds, z.id, z.n)",
-	},
-	{
 		name: "lua-repair-denied", breaks: "a denial does not repair what a step of the clock left", file: generalLua, suites: redis,
 		old: "if repaired then zone_repair(z, v) end", new: "if repaired and all then zone_repair(z, v) end",
 	},
@@ -173,18 +165,6 @@ var scriptMutants = []mutant{
 		old: "for x = 1, #log.writes, 2 do", new: "for x = 1, #log.writes - 2, 2 do",
 	},
 	{
-		name: "lua-finish-twice", breaks: "a request that is finished again is charged again", file: generalLua, suites: redis,
-		old: "if due and z.n > 0 then", new: "if z.n > 0 then",
-	},
-	{
-		name: "lua-finish-permit", breaks: "an answered request keeps its permit", file: generalLua, suites: redis,
-		old: "if due then permits_write(z.holds) end", new: "if not due then permits_write(z.holds) end",
-	},
-	{
-		name: "lua-finish-keep", breaks: "a permit ends with its reservation", file: generalLua, suites: redis,
-		old: "if due and keep then", new: "if due and not keep then",
-	},
-	{
 		name: "lua-beat-dead", breaks: "instances that died are counted", file: generalLua, suites: redis,
 		old: "seen > t - SEEN and seen <= t", new: "seen <= t",
 	},
@@ -195,57 +175,5 @@ var scriptMutants = []mutant{
 	{
 		name: "lua-beat-twice", breaks: "an instance is counted with each beat", file: generalLua, suites: redis,
 		old: "if other ~= id and", new: "if other ~= '' and",
-	},
-	{
-		name: "lua-holds-lapse", breaks: "a permit that is not renewed never expires", file: permitsLua, suites: redis,
-		old: "if first <= t or first", new: "if first < 0 or first",
-	},
-	{
-		name: "lua-holds-lapse-early", breaks: "all permits expire with the first", file: permitsLua, suites: redis,
-		old: "if lapse > t then", new: "if lapse > t + LAPSE then",
-	},
-	{
-		name: "lua-holds-lapse-cost", breaks: "the reservations of expired permits remain", file: permitsLua, suites: redis,
-		old: "h.cost, h.first = 0, t + LAPSE\n", new: "h.first = t + LAPSE\n",
-	},
-	{
-		name: "lua-holds-clock", breaks: "permits taken before the clock was set back expire hours later", file: permitsLua, suites: redis,
-		old: "if first <= t or first > t + LAPSE then", new: "if first <= t then",
-	},
-	{
-		name: "lua-holds-clock-min", breaks: "permits taken before the clock was set back keep their expiry (a dropped min)", file: permitsLua, suites: redis,
-		old: "lapse = min(lapse, t + LAPSE)", new: "lapse = lapse + 0",
-	},
-	{
-		name: "lua-holds-first", breaks: "the earliest expiry is lost (a dropped min)", file: permitsLua, suites: redis,
-		old: "h.cost + held, min(h.first, lapse)", new: "h.cost + held, h.first",
-	},
-	{
-		name: "lua-holds-cost", breaks: "a released permit keeps its reservation", file: permitsLua, suites: redis,
-		old: "h.cost, h.count = h.cost - cost, h.count - 1", new: "h.count = h.count - 1",
-	},
-	{
-		name: "lua-holds-remove", breaks: "releasing a permit removes another one, too", file: permitsLua, suites: redis,
-		old: "h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 24)\n", new: "h.s = sub(h.s, 1, x - 1) .. sub(h.s, x + 48)\n",
-	},
-	{
-		name: "lua-holds-find", breaks: "a permit is found in the middle of another", file: permitsLua, suites: redis,
-		old: "if x % 24 == 1 then return x end", new: "if x % 24 > 0 then return x end",
-	},
-	{
-		name: "lua-holds-renew", breaks: "renewing a permit does not extend its expiry", file: permitsLua, suites: redis,
-		old: "pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)", new: "pack('<c8dd', id, t, cost) .. sub(h.s, x + 24)",
-	},
-	{
-		name: "lua-holds-renew-first", breaks: "renewing one permit extends the expiry of all (a dropped min)", file: permitsLua, suites: redis,
-		old: "    h.first = min(h.first, lapse)\n", new: "    h.first = max(h.first, lapse)\n",
-	},
-	{
-		name: "lua-holds-renew-cost", breaks: "a renewed permit reserves nothing", file: permitsLua, suites: redis,
-		old: "pack('<c8dd', id, t + LAPSE, cost) .. sub(h.s, x + 24)", new: "pack('<c8dd', id, t + LAPSE, 0) .. sub(h.s, x + 24)",
-	},
-	{
-		name: "lua-holds-gone", breaks: "the last released permit leaves a key", file: permitsLua, suites: redis,
-		old: "if h.s == '' then", new: "if h.s == 'x' then",
 	},
 }

@@ -42,27 +42,27 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-in-flight", breaks: "one request too many is in flight (> for >=)", file: localGo, suites: redis,
-		old: "permits >= z.Counter.InFlight", new: "permits > z.Counter.InFlight",
+		old: "p.held.Permits >= z.InFlight", new: "p.held.Permits > z.InFlight",
 	},
 	{
 		name: "local-held-ignored", breaks: "what unanswered requests hold does not count", file: localGo, suites: redis,
-		old: "v := r.Judge(st, now, z.Cost, held)", new: "v := r.Judge(st, now, z.Cost, held-held)",
+		old: "v := r.Judge(st, now, z.Cost, p.held.Cost)", new: "v := r.Judge(st, now, z.Cost, 0)",
 	},
 	{
 		name: "local-hold-cost", breaks: "a permit reserves 1 instead of the cost", file: localGo, suites: redis,
-		old: "p.from[t.layout.permits+1] += z.Cost", new: "p.from[t.layout.permits+1]++",
+		old: "h.add(z, 1, z.HeldCost())", new: "h.add(z, 1, min(1, z.HeldCost()))",
 	},
 	{
 		name: "local-hold-kept", breaks: "an answered request keeps its permit", file: localGo, suites: redis,
-		old: "p.from[t.layout.permits]--", new: "p.from[t.layout.permits] -= 0",
+		old: "h.Add(z, -permits, -z.HeldCost())", new: "h.Add(z, permits-permits, -z.HeldCost())",
 	},
 	{
 		name: "local-hold-cost-kept", breaks: "an answered request keeps its cost", file: localGo, suites: redis,
-		old: "p.from[t.layout.permits+1] -= z.Cost", new: "p.from[t.layout.permits+1] -= 0",
+		old: "h.Add(z, -permits, -z.HeldCost())", new: "h.Add(z, -permits, 0)",
 	},
 	{
 		name: "local-hold-twice", breaks: "a permit is released twice", file: localGo, suites: redis,
-		old: "p.from[t.layout.permits]--\n\t\t\tz.Permit.Taken = false", new: "p.from[t.layout.permits]--",
+		old: "z.Permit.Taken = permits == 0\n", new: "z.Permit.Taken = permits >= 0\n",
 	},
 	{
 		name: "local-finish-twice", breaks: "a charge after the response is made twice", file: localGo, suites: redis,
@@ -74,7 +74,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-remaining", breaks: "reservations are reported as remaining", file: localGo, suites: redis,
-		old: "res.Remaining = max(0, res.Remaining-held)", new: "res.Remaining = max(held-held, res.Remaining)",
+		old: "res.Remaining = max(0, res.Remaining-p.held.Cost)", new: "res.Remaining = max(0, res.Remaining)",
 	},
 	{
 		name: "local-turn", breaks: "requests are charged without their delay", file: localGo, suites: redis,
@@ -129,20 +129,12 @@ var storeMutants = []mutant{
 		old: "now); reset > 0 {", new: "now); reset > r.Window()/2 {",
 	},
 	{
-		name: "table-evict-held", breaks: "a key with permits is evicted", file: statesGo, suites: redis,
-		old: "permits != 0 || cost != 0 {", new: "permits < 0 || cost < 0 {",
-	},
-	{
 		name: "table-full", breaks: "the table holds one key too many (>= for >)", file: tableGo, suites: redis,
 		old: "if t.keys.Add(1) > t.max.Load() {", new: "if t.keys.Add(1) > t.max.Load()+1 {",
 	},
 	{
 		name: "table-remove", breaks: "a key behind a removed one is not found any more", file: indexGo, suites: redis,
 		old: ">= (j-i+n)%n {", new: "> (j-i+n)%n {",
-	},
-	{
-		name: "table-permits-kept", breaks: "permits move to a new slot", file: localGo, suites: redis,
-		old: "t.layout.held(bucket); held == 0 {", new: "t.layout.held(bucket); held >= 0 {",
 	},
 	{
 		name: "arena-clear", breaks: "a block that is used again keeps the stamps of another key", file: arenaGo, suites: redis,
@@ -210,11 +202,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-holds", breaks: "permits have the key of the counts", file: wireGo, suites: redis,
-		old: "append(appendHash(b, prefix, z), \"holds\"...)", new: "append(appendHash(b, prefix, z), z.Counter.Kinds...)",
+		old: "append(appendHash(b, prefix, z), \"permits\"...)", new: "append(appendHash(b, prefix, z), z.Counter.Kinds...)",
 	},
 	{
 		name: "wire-holds-key", breaks: "permits beside a zone's key have that key's name", file: wireGo, suites: redis,
-		old: "appendOwnKey(append(appendHash(b, prefix, z), \"holds\"...), z)", new: "append(appendHash(b, prefix, z), \"holds\"...)",
+		old: "appendOwnKey(append(appendHash(b, prefix, z), \"permits\"...), z)", new: "append(appendHash(b, prefix, z), \"permits\"...)",
 	},
 	{
 		name: "wire-rest", breaks: "what a reply has to spare is not noticed", file: wireGo, suites: redis,
@@ -353,31 +345,7 @@ var storeMutants = []mutant{
 		old: "r.err != nil || got != seq {", new: "r.err != nil || got == 0 {",
 	},
 	{
-		name: "shared-permit-kept", breaks: "a permit is released twice", file: sharedGo, suites: redis,
-		old: "z.Permit.Taken = z.KeepsPermit(charge)", new: "z.Permit.Taken = true",
-	},
-	{
 		name: "shared-keep", breaks: "a permit ends with its reservation", file: askGo, suites: redis,
 		old: "return z.Reserve && charge > 0 && z.Counter.InFlight > 0", new: "return z.Reserve && charge < 0 && z.Counter.InFlight > 0",
-	},
-	{
-		name: "maintain-unknown", breaks: "a permit that may have been taken is not released", file: permitsGo, suites: redis,
-		old: "p.releaseLater(finishOf(p.conn.o.Prefix, z, 0))\n\t\t\tz.Permit", new: "z.Permit",
-	},
-	{
-		name: "maintain-late", breaks: "a permit whose release failed is dropped", file: permitsGo, suites: redis,
-		old: "p.late = append(p.late, late[i:]...)", new: "p.late = append(p.late, late[i+1:]...)",
-	},
-	{
-		name: "maintain-release", breaks: "a failed release is not retried", file: permitsGo, suites: redis,
-		old: "\t\tp.releaseLater(f)\n", new: "",
-	},
-	{
-		name: "maintain-renew", breaks: "only the first of several permits is renewed", file: permitsGo, suites: redis,
-		old: "binary.LittleEndian.Uint32(op[2:])+1)", new: "1)",
-	},
-	{
-		name: "maintain-held", breaks: "a released permit is renewed forever", file: permitsGo, suites: redis,
-		old: "delete(p.held, z.Permit.ID)", new: "_ = z.Permit.ID",
 	},
 }

@@ -1,0 +1,96 @@
+package memory
+
+import (
+	"math/bits"
+	"sync"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Permits count what requests of this process hold until they are finished. They are
+// counted by zone and key whatever the rules of the zone are, so that they outlive a
+// change of the rules. There is an entry only for keys with requests in flight, which
+// bounds their number. The zero value is empty.
+type Permits struct{ shards [permitShards]permitShard }
+
+// Held is what the requests of one key hold.
+type Held struct {
+	Permits int64 // how many requests hold a permit
+	Cost    int64 // what they may be charged later
+}
+
+// permitShards is how many locks there are: one for each bit of shardSet.
+const permitShards = 64
+
+// shardSet is a set of shards.
+type shardSet uint64
+
+type permitShard struct {
+	mu   sync.Mutex
+	held map[permitKey]Held
+}
+
+type permitKey struct {
+	zone string
+	key  stores.Key
+}
+
+func shardOf(z *stores.ZoneCheck) int { return int(z.Key.Lo % permitShards) }
+
+// lockFor locks the shards of the zones whose decision depends on what requests hold:
+// those that hold something themselves, and those with a cost that is held for the sake
+// of another store.
+func (h *Permits) lockFor(check *stores.Check) (locked shardSet) {
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		if holds, _ := z.Holds(); holds || TableOf(z.Counter).reserved.Load() != 0 {
+			locked |= 1 << shardOf(z)
+		}
+	}
+	for s := locked; s != 0; s &= s - 1 { // always in this order
+		h.shards[bits.TrailingZeros64(uint64(s))].mu.Lock()
+	}
+	return locked
+}
+
+func (h *Permits) unlock(locked shardSet) {
+	for s := locked; s != 0; s &= s - 1 {
+		h.shards[bits.TrailingZeros64(uint64(s))].mu.Unlock()
+	}
+}
+
+// of returns what is held of a zone's key. Its shard is locked.
+func (h *Permits) of(z *stores.ZoneCheck) Held {
+	return h.shards[shardOf(z)].held[permitKey{z.Counter.Zone, z.Key}]
+}
+
+// add adds to what is held of a zone's key. Its shard is locked.
+func (h *Permits) add(z *stores.ZoneCheck, permits, cost int64) {
+	s, k := &h.shards[shardOf(z)], permitKey{z.Counter.Zone, z.Key}
+	held := s.held[k]
+	held.Permits, held.Cost = held.Permits+permits, held.Cost+cost
+	if held == (Held{}) {
+		delete(s.held, k)
+		return
+	}
+	if s.held == nil {
+		s.held = make(map[permitKey]Held)
+	}
+	s.held[k] = held
+}
+
+// Add adds to what is held of a zone's key.
+func (h *Permits) Add(z *stores.ZoneCheck, permits, cost int64) {
+	s := &h.shards[shardOf(z)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.add(z, permits, cost)
+}
+
+// Of returns what is held of a zone's key.
+func (h *Permits) Of(z *stores.ZoneCheck) Held {
+	s := &h.shards[shardOf(z)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return h.of(z)
+}

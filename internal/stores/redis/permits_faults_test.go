@@ -1,0 +1,130 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// twoInstances returns two instances on one virtual clock and one Redis.
+func twoInstances(t *testing.T) (one, two *virtualStore) {
+	t.Helper()
+	srv := redistest.Start(t)
+	one, two = &virtualStore{v: &virtual{client: srv.Client()}}, &virtualStore{v: &virtual{client: srv.Client()}}
+	one.Store, two.Store = newVirtualShared(t, srv, one.v), newVirtualShared(t, srv, two.v)
+	return one, two
+}
+
+func inFlightCounter(t testing.TB, name string, permits int64) *stores.Counter {
+	t.Helper()
+	return storestest.NewTestCounter(t, name, permits, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storestest.Hour, Cost: 1}})
+}
+
+// TestPermitsOutliveOutage holds all permits of a key while Redis is away for longer
+// than a permit lasts. The first renewal afterwards puts them back.
+func TestPermitsOutliveOutage(t *testing.T) {
+	one, two := twoInstances(t)
+	c := inFlightCounter(t, "outage", 5)
+	for range 5 {
+		if !one.at(0, c, 1).Charged {
+			t.Fatal("a request was denied")
+		}
+	}
+	for i, at := range []float64{33, 66} {
+		one.set(at)
+		one.permits.renew(context.Background())
+		if two.at(at+0.001, c, 1).Charged || one.at(at+0.002, c, 1).Charged {
+			t.Errorf("after outage %d: a sixth request of 5 was admitted", i+1)
+		}
+	}
+}
+
+// TestDenialPutsPermitsBack makes Redis lose its memory. The first check of the instance
+// that holds all permits is denied, and puts them back.
+func TestDenialPutsPermitsBack(t *testing.T) {
+	one, two := twoInstances(t)
+	c := inFlightCounter(t, "loss", 2)
+	one.at(0, c, 1)
+	one.at(0, c, 1)
+	one.v.flush(t)
+	if one.at(1, c, 1).Charged || two.at(1.1, c, 1).Charged {
+		t.Error("a third request of 2 was admitted")
+	}
+}
+
+// TestManyPermits takes and renews many permits of one key. What Redis keeps of them and
+// has to read does not grow with their number.
+func TestManyPermits(t *testing.T) {
+	srv := redistest.Start(t)
+	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+	c := inFlightCounter(t, "many", 5000)
+	for range 3000 {
+		check := storestest.CheckOf(1, c)
+		if s.Decide(context.Background(), check); !check.Admitted || check.Mode != stores.ModeShared {
+			t.Fatal(check.Mode)
+		}
+	}
+	s.permits.lose()
+	s.permits.renew(context.Background())
+	name := namesOf("diana", &storestest.CheckOf(1, c).Zones[0])[1]
+	if n, size := permitsIn(t, srv.Client(), name), srv.Client().StrLen(context.Background(), name).Val(); n != 3000 || size != 24+88 {
+		t.Errorf("%d permits in %d bytes, want 3000 in 112", n, size)
+	}
+}
+
+// TestRenewalGoesOn renews the permits of many keys, of which one cannot be renewed.
+// The others are.
+func TestRenewalGoesOn(t *testing.T) {
+	srv := redistest.Start(t)
+	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
+	s.Observe(noObserver{})
+	c := inFlightCounter(t, "keys", 1)
+	var names []string
+	for k := range uint64(50) {
+		check := storestest.CheckOfKey(c, k)
+		s.Decide(context.Background(), check)
+		names = append(names, namesOf("diana", &check.Zones[0])[1])
+	}
+	client.Del(context.Background(), names[7])
+	client.RPush(context.Background(), names[7], "a list")
+	for _, n := range names {
+		client.PExpire(context.Background(), n, 20*time.Second)
+	}
+	s.permits.lose()
+	s.permits.renew(context.Background())
+	for i, n := range names {
+		if ttl := client.PTTL(context.Background(), n).Val(); i != 7 && ttl < 25*time.Second {
+			t.Errorf("key %d lives for %v after the renewal", i, ttl)
+		}
+	}
+}
+
+// TestFallbackSharesPermits counts alone by this instance's share of the permits, what
+// it holds through Redis included.
+func TestFallbackSharesPermits(t *testing.T) {
+	s := newVirtualStore(t)
+	s.Observe(noObserver{})
+	s.instances.live.Store(2)
+	for _, held := range []int64{0, 1, 2, 3} {
+		c := inFlightCounter(t, fmt.Sprint("share", held), 4)
+		for range held {
+			s.at(0, c, 1)
+		}
+		admitted := int64(0)
+		for range 5 {
+			check := storestest.CheckOfKey(c, 1)
+			if s.fallback.decide(check, false); check.Admitted {
+				admitted++
+			}
+		}
+		if want := max(0, 2-held); admitted != want {
+			t.Errorf("with %d held through Redis, %d admitted alone, want %d: the share is 2 of 4", held, admitted, want)
+		}
+	}
+}

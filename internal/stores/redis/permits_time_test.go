@@ -1,0 +1,172 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestPermitTimes measures how long calls take Redis while 10,000 permits are held: of
+// one key, and of as many keys. Each phase is logged. DIANA_TIMES=1 runs it.
+func TestPermitTimes(t *testing.T) {
+	if os.Getenv("DIANA_TIMES") == "" {
+		t.Skip("it measures: DIANA_TIMES=1 runs it")
+	}
+	const n = 10_000
+	for name, keyOf := range map[string]func(i int) uint64{
+		"one key": func(int) uint64 { return 1 }, "keys": func(i int) uint64 { return uint64(i) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := redistest.Start(t, "--slowlog-log-slower-than", "0", "--slowlog-max-len", "1000000")
+			var now atomic.Int64
+			now.Store(storestest.Hour)
+			s := newTestShared(t, srv, now.Load)
+			m := &meter{T: t, client: srv.Client()}
+			c := storestest.NewTestCounter(t, "times", 2*n, true, nil, storestest.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: 10}, Spec: algorithms.Spec{Limit: 10 * n, Window: storestest.Hour, Cost: 1, Debt: true}})
+			var zones [n]*stores.ZoneCheck
+			decide := func(i int) {
+				check := storestest.CheckOfKey(c, keyOf(i))
+				if s.Decide(context.Background(), check); !check.Admitted || check.Mode != stores.ModeShared {
+					t.Errorf("check %d: %v", i, check.Mode)
+				}
+				zones[i] = &check.Zones[0]
+			}
+			single := func(i int) {
+				check := storestest.CheckOfKey(c, keyOf(i))
+				s.Decide(context.Background(), check)
+				s.Finish(context.Background(), &check.Zones[0], 0)
+			}
+			for i := range 1000 {
+				single(i)
+			}
+			m.log("decided and given back one by one, none held")
+			parallelly(n, decide)
+			m.log("taken by 16 at a time")
+			for i := range 1000 {
+				single(i)
+			}
+			m.log("decided and given back one by one, 10,000 held")
+			now.Add(renewEvery.Microseconds())
+			began := time.Now()
+			s.permits.renew(context.Background())
+			m.log("renewed in " + time.Since(began).String())
+			parallelly(n, func(i int) { s.Finish(context.Background(), zones[i], 1) })
+			m.log("given back and charged by 16 at a time")
+			if s.permits.any() {
+				t.Error("records remain")
+			}
+		})
+	}
+}
+
+func parallelly(n int, do func(i int)) {
+	var all sync.WaitGroup
+	for g := range 16 {
+		all.Go(func() {
+			for i := g; i < n; i += 16 {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// meter reads how long Redis took for calls.
+type meter struct {
+	*testing.T
+	client *goredis.Client
+}
+
+func (m *meter) log(what string) {
+	m.Helper()
+	var took []time.Duration
+	for _, l := range m.client.SlowLogGet(context.Background(), 1_000_000).Val() {
+		if l.Args[0] == "evalsha" {
+			took = append(took, l.Duration)
+		}
+	}
+	m.client.Do(context.Background(), "slowlog", "reset")
+	slices.Sort(took)
+	if len(took) == 0 {
+		m.Fatal("no calls")
+	}
+	m.Logf("%-60s %6d calls, median %v, 99%% %v, slowest %v", what, len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+}
+
+// TestLongOutage stops Redis for longer than permits last while three instances hold all
+// of a key, and logs who holds how many. DIANA_TIMES=1 runs it.
+func TestLongOutage(t *testing.T) {
+	if os.Getenv("DIANA_TIMES") == "" {
+		t.Skip("it takes 40 s: DIANA_TIMES=1 runs it")
+	}
+	const capacity = 60
+	srv, began := redistest.Start(t), time.Now()
+	c := inFlightCounter(t, "long", capacity)
+	var all [3]*Store
+	for i := range all {
+		all[i] = New(Options{Name: "redis", Clock: func() int64 { return time.Since(began).Microseconds() + storestest.Hour }, ConnOptions: ConnOptions{
+			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 200 * time.Millisecond, DialTimeout: time.Second,
+		}}, noObserver{})
+		all[i].Start(len(all))
+		t.Cleanup(func() { _ = all[i].Destruct() })
+	}
+	var held [3][]*stores.ZoneCheck
+	try := func(what string, n int) {
+		for range n {
+			for i, s := range all {
+				check := storestest.CheckOf(1, c)
+				if s.Decide(context.Background(), check); check.Admitted {
+					held[i] = append(held[i], &check.Zones[0])
+				}
+			}
+		}
+		inRedis := "does not answer"
+		if all[0].conn.usable() {
+			name := namesOf("diana", &storestest.CheckOf(1, c).Zones[0])[1]
+			inRedis = fmt.Sprint(permitsIn(t, srv.Client(), name))
+		}
+		t.Logf("%5.1fs %-36s held by instance %d, %d, %d, together %d of %d; Redis: %s", time.Since(began).Seconds(), what,
+			len(held[0]), len(held[1]), len(held[2]), len(held[0])+len(held[1])+len(held[2]), capacity, inRedis)
+	}
+	up := func(want bool) {
+		for _, s := range all {
+			for now, _ := s.State(); now != want; now, _ = s.State() {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}
+	up(true)
+	time.Sleep(2 * time.Second)
+	try("before", 30)
+	for range 2 {
+		srv.Stall()
+		up(false)
+		try("Redis has stopped", 30)
+		time.Sleep(33 * time.Second)
+		try("after 33 s", 30)
+		srv.Resume()
+		up(true)
+		try("Redis is back", 30)
+		time.Sleep(2 * time.Second)
+		try("two seconds later", 30)
+	}
+	for i, s := range all {
+		for _, z := range held[i] {
+			s.Finish(context.Background(), z, 0)
+		}
+		held[i] = nil
+	}
+	try("all have ended", 0)
+}

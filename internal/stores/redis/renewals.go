@@ -1,0 +1,147 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Renewals go beside the heartbeat, so that many keys or a node that does not answer
+// delay neither it nor each other for long.
+const (
+	reportsPerCall  = 32 // bounds how long a call blocks Redis
+	clusterRenewals = 16 // calls at a time, each of one key, as keys lie in different slots
+)
+
+// run tells Redis of what changed and renews permits until ctx ends.
+func (p *permits) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.wake:
+		case <-time.After(time.Second):
+		}
+		p.renew(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// loseAll has all reports repeated, after Redis may have lost them. p.mu is held.
+func (p *permits) loseAll() {
+	p.lost = p.clock()
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// lose has all reports repeated, after Redis may have lost them.
+func (p *permits) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.loseAll()
+}
+
+// renew makes one round: it reports each record once that Redis has to be told of, or
+// whose last report is renewEvery old. An error ends one call, not the round.
+func (p *permits) renew(ctx context.Context) {
+	if !p.conn.usable() {
+		return
+	}
+	p.mu.Lock()
+	p.round++
+	p.mu.Unlock()
+	calls, perCall := 1, reportsPerCall
+	if p.conn.o.Cluster {
+		calls, perCall = clusterRenewals, 1
+	}
+	var all sync.WaitGroup
+	for range calls {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				some := p.due(perCall)
+				if len(some) == 0 {
+					return
+				}
+				p.report(some)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// due returns the next records of a round, at most n. A record whose report failed waits
+// for the next round.
+func (p *permits) due(n int) (some []*record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.clock()
+	for len(some) < n {
+		rec := p.late.first()
+		if rec == nil || rec.round == p.round {
+			break
+		}
+		rec.late.remove()
+		if p.drop(rec); rec.age.next != nil && rec.version != rec.stored {
+			some = p.include(some, rec)
+		}
+	}
+	for len(some) < n {
+		rec := p.ages.first()
+		if rec == nil || rec.round == p.round || now-rec.at < renewEvery.Microseconds() && rec.at > p.lost {
+			break
+		}
+		some = p.include(some, rec)
+	}
+	return some
+}
+
+// include adds a record to those that are reported.
+func (p *permits) include(some []*record, rec *record) []*record {
+	rec.round = p.round
+	p.touch(rec)
+	return append(some, rec)
+}
+
+// report reports records in one call.
+func (p *permits) report(some []*record) {
+	q := newCall(time.Now().Add(max(p.conn.o.Timeout, backgroundTimeout)), some[0].zone.Tag)
+	p.mu.Lock()
+	for _, rec := range some {
+		q.reportOf(rec)
+	}
+	p.mu.Unlock()
+	_, _, err := p.conn.send(q)
+	if err == nil {
+		return
+	}
+	if !errors.Is(err, errOpen) {
+		p.conn.fail(err)
+	}
+	var failed failedOp
+	if errors.As(err, &failed) {
+		return // the others were reported
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, rec := range some {
+		p.changed(rec)
+	}
+}
+
+// drain reports what requests hold that outlive the store, as a WebSocket does a reload
+// that changes the store's options. When the last is released and used returns false,
+// which is called in each round, it closes the connections.
+func (p *permits) drain(used func() bool) {
+	for ctx := context.Background(); used() || p.any(); time.Sleep(retryEvery) {
+		p.conn.breaker.close(p.conn.breaker.opened.Load()) // nothing else uses the connections
+		p.renew(ctx)
+	}
+	_ = p.conn.client.Close()
+}

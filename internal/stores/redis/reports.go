@@ -1,0 +1,189 @@
+package redis
+
+import (
+	"encoding/binary"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// report is the part of a call that reports what this instance's requests hold of a
+// key. It is filled in when the call leaves, because until then other requests may
+// begin and end.
+type report struct {
+	counter *stores.Counter
+	key     stores.Key
+	tag     stores.Key
+	op, at  int // the operation, and where its report lies in it
+
+	permit *stores.Permit // of a check, to be set if it is granted; nil: the report is not part of a check
+	cost   int64          // that the permit holds
+	reply  int            // index of the zone in the replies
+
+	rec     *record
+	number  int64
+	left    int64 // when it left
+	version uint64
+	charged int64
+	granted bool
+}
+
+const (
+	reportSize = 7 * 8 // bytes
+	reportAt   = 28    // where it lies in a zone
+)
+
+// reportZone adds the report of a zone of the check that is added to the call. at is
+// where the zone lies in its operation.
+func (q *call) reportZone(z *stores.ZoneCheck, at int) {
+	q.reports = append(q.reports, report{
+		counter: z.Counter, key: z.Key, tag: z.Tag, op: len(q.ops), at: at + reportAt,
+		permit: &z.Permit, cost: z.HeldCost(), reply: len(q.zones),
+	})
+}
+
+// reportOf adds the operation that reports a record.
+func (q *call) reportOf(rec *record) {
+	q.reports = append(q.reports, report{
+		counter: rec.zone.Counter, key: rec.zone.Key, tag: rec.zone.Tag, op: len(q.ops), at: 2 + reportAt, reply: len(q.zones),
+	})
+	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0))
+}
+
+// leave fills in the reports of a batch that is about to be sent.
+func (p *permits) leave(batch []*call) {
+	if !reports(batch) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls++
+	for _, q := range batch {
+		for i := range q.reports {
+			p.fill(q, &q.reports[i])
+		}
+	}
+}
+
+// reports says whether a batch has any reports.
+func reports(batch []*call) bool {
+	for _, q := range batch {
+		if len(q.reports) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// fill fills in a report. All checks of a key in one call share one report.
+func (p *permits) fill(q *call, r *report) {
+	rec := p.recordOf(r.counter, r.key, r.tag)
+	if rec.call != p.calls {
+		p.number++
+		rec.call, rec.report = p.calls, p.number
+		rec.left = p.clock()
+		p.touch(rec)
+		rec.replace(0, rec.report)
+	}
+	r.rec, r.number, r.left, r.version, r.charged = rec, rec.report, rec.left, rec.version, rec.charged
+	b := q.ops[r.op].b[r.at:r.at]
+	b = binary.LittleEndian.AppendUint64(b, rec.id)
+	for _, v := range [...]int64{r.number, rec.held, rec.cost, rec.other(), rec.charged, rec.acked} {
+		b = appendNumber(b, v)
+	}
+}
+
+// replace replaces the number of a report that is under way.
+func (rec *record) replace(was, is int64) {
+	for i, n := range rec.underWay {
+		if n == was {
+			rec.underWay[i] = is
+			return
+		}
+	}
+}
+
+// other returns the number of the report that is under way beside the last one, or 0.
+// There is at most one: all calls with a key go through one batcher, which has two
+// calls in flight at most.
+func (rec *record) other() int64 {
+	for _, n := range rec.underWay {
+		if n != rec.report && n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// arrive takes the replies to a batch, or the error of all. Until abandon is called,
+// what Redis granted to a check counts as held.
+func (p *permits) arrive(batch []*call, err error) {
+	if !reports(batch) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, q := range batch {
+		for i := range q.reports {
+			r := &q.reports[i]
+			r.rec.replace(r.number, 0)
+			flags := q.zones[r.reply].flags
+			switch {
+			case err == nil && flags != flagFailed:
+				p.answered(r, flags)
+			case err != nil && mayHaveRun(err):
+				p.changed(r.rec) // Redis is to be told that this report does not count
+			case r.rec.version != r.rec.stored:
+				p.tellSoon(r.rec)
+			}
+		}
+	}
+	for _, q := range batch {
+		for i := range q.reports {
+			p.drop(q.reports[i].rec)
+		}
+	}
+}
+
+// answered takes the reply to a report.
+func (p *permits) answered(r *report, flags byte) {
+	rec := r.rec
+	if now := p.clock(); flags&flagMissing != 0 && rec.told && now-p.lost >= loseEvery.Microseconds() {
+		p.loseAll()
+	}
+	if flags&flagCharged == 0 {
+		return // a denied check does not store its report
+	}
+	rec.told = true
+	rec.stored = max(rec.stored, r.version)
+	rec.acked = max(rec.acked, r.charged)
+	rec.since = r.left // what is charged and not acknowledged was charged since
+	if r.permit != nil {
+		r.granted = true
+		p.add(rec, 1, r.cost)
+	}
+}
+
+// claim gives a check the permits that it was granted.
+func (q *call) claim() {
+	for i := range q.reports {
+		if r := &q.reports[i]; r.granted {
+			*r.permit = stores.Permit{Taken: true, Mode: stores.ModeShared}
+		}
+	}
+}
+
+// abandon releases what was granted to a call whose caller did not wait for the reply.
+func (p *permits) abandon(q *call) {
+	if len(q.reports) == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range q.reports {
+		if r := &q.reports[i]; r.granted {
+			r.granted = false
+			p.add(r.rec, -1, -r.cost)
+			p.changed(r.rec)
+		}
+	}
+}

@@ -1,0 +1,269 @@
+//go:build unix
+
+package main
+
+const (
+	heldGo     = "internal/stores/memory/permits.go"
+	reportsGo  = "internal/stores/redis/reports.go"
+	renewalsGo = "internal/stores/redis/renewals.go"
+)
+
+// permitMutants break what requests hold until they are answered.
+var permitMutants = []mutant{
+	{
+		name: "lua-permits-lapse", breaks: "permits that are not renewed never lapse", file: permitsLua, suites: redis,
+		old: "if h.first <= t or h.first", new: "if h.first < 0 or h.first",
+	},
+	{
+		name: "lua-permits-lapse-all", breaks: "all permits lapse with the first", file: permitsLua, suites: redis,
+		old: "if lapse > t then", new: "if lapse > t + LAPSE then",
+	},
+	{
+		name: "lua-permits-lapse-cost", breaks: "the cost of lapsed permits remains", file: permitsLua, suites: redis,
+		old: "h.count, h.cost, h.first = 0, 0, t + LAPSE\n", new: "h.count, h.first = 0, t + LAPSE\n",
+	},
+	{
+		name: "lua-permits-lapse-took", breaks: "permits taken since a report lapse with another instance's", file: permitsLua, suites: redis,
+		old: "h.count + held + took + other, h.cost", new: "h.count + held + other, h.cost",
+	},
+	{
+		name: "lua-permits-lapse-reserved", breaks: "costs held since a report lapse with another instance's", file: permitsLua, suites: redis,
+		old: "h.cost + cost + reserved + others, min", new: "h.cost + cost + others, min",
+	},
+	{
+		name: "lua-permits-clock", breaks: "permits taken before the clock was set back lapse hours later", file: permitsLua, suites: redis,
+		old: "if h.first <= t or h.first > t + LAPSE then", new: "if h.first <= t then",
+	},
+	{
+		name: "lua-permits-clock-min", breaks: "permits taken before the clock was set back keep their lapse (a dropped min)", file: permitsLua, suites: redis,
+		old: "lapse = min(lapse, t + LAPSE)", new: "lapse = lapse + 0",
+	},
+	{
+		name: "lua-permits-clock-denied", breaks: "a denied check does not repair permits after the clock was set back", file: permitsLua, suites: redis,
+		old: "return h.stepped or", new: "return h.stepped and",
+	},
+	{
+		name: "lua-permits-first", breaks: "the earliest lapse is lost (a dropped min)", file: permitsLua, suites: redis,
+		old: "h.cost + cost + reserved + others, min(h.first, lapse)", new: "h.cost + cost + reserved + others, h.first",
+	},
+	{
+		name: "lua-permits-write-first", breaks: "a report delays the lapse of other instances (a dropped min)", file: permitsLua, suites: redis,
+		old: "min(h.first, t + LAPSE)) .. s", new: "t + LAPSE) .. s",
+	},
+	{
+		name: "lua-permits-id", breaks: "an entry is found in the middle of another", file: permitsLua, suites: redis,
+		old: "while x and x % ENTRY ~= FIRST + 1 do", new: "while x and x % ENTRY == -1 do",
+	},
+	{
+		name: "lua-permits-older", breaks: "an older report replaces a newer one", file: permitsLua, suites: redis,
+		old: "if c > h.c then", new: "if c ~= h.c then",
+	},
+	{
+		name: "lua-permits-naive", breaks: "a report forgets what the call under way was granted", file: permitsLua, suites: redis,
+		old: "if under_way == h.c then", new: "if under_way < 0 then",
+	},
+	{
+		name: "lua-permits-other-kept", breaks: "what an answered call was granted counts twice", file: permitsLua, suites: redis,
+		old: "elseif under_way ~= h.o then", new: "elseif under_way < 0 then",
+	},
+	{
+		name: "lua-permits-other-dropped", breaks: "a call that was overtaken loses what it was granted with the second report after it", file: permitsLua, suites: redis,
+		old: "elseif under_way ~= h.o then", new: "else",
+	},
+	{
+		name: "lua-permits-took", breaks: "a report adds to what the last was granted", file: permitsLua, suites: redis,
+		old: "= c, held, cost, 0, 0, under_way", new: "= c, held, cost, h.took, h.reserved, under_way",
+	},
+	{
+		name: "lua-permits-stale", breaks: "a call that was given up takes a permit", file: permitsLua, suites: redis,
+		old: "elseif c < h.c and c ~= h.o then", new: "elseif c < 0 then",
+	},
+	{
+		name: "lua-permits-overtaken", breaks: "a check that a later call overtook is denied", file: permitsLua, suites: redis,
+		old: "elseif c < h.c and c ~= h.o then", new: "elseif c < h.c then",
+	},
+	{
+		name: "lua-permits-known", breaks: "what was acknowledged is charged again after Redis lost its memory", file: permitsLua, suites: redis,
+		old: "charged - max(h.charged, known)", new: "charged - h.charged",
+	},
+	{
+		name: "lua-permits-charged", breaks: "a charge whose reply was lost is made again", file: permitsLua, suites: redis,
+		old: "charged - max(h.charged, known)", new: "charged - known",
+	},
+	{
+		name: "lua-permits-charged-lost", breaks: "Redis does not remember what it charged", file: permitsLua, suites: redis,
+		old: "h.charged = max(h.charged, charged)\n", new: "h.charged = 0\n",
+	},
+	{
+		name: "lua-permits-restart", breaks: "charges are lost after their numbers have begun again", file: permitsLua, suites: redis,
+		old: "if charged < h.charged then h.charged = 0 end", new: "",
+	},
+	{
+		name: "lua-permits-take", breaks: "a check that was overtaken takes its permit with the later report", file: permitsLua, suites: redis,
+		old: "if c == h.c then\n    h.took", new: "if c then\n    h.took",
+	},
+	{
+		name: "lua-permits-write", breaks: "a report removes the entries of other instances", file: permitsLua, suites: redis,
+		old: ".. own .. sub(s, h.at + ENTRY)", new: ".. own",
+	},
+	{
+		name: "lua-permits-lost", breaks: "a denied check does not put back what Redis has lost", file: permitsLua, suites: redis,
+		old: "h.missing and h.held > 0", new: "h.missing and h.held < 0",
+	},
+	{
+		name: "lua-permits-full", breaks: "a call that was given up is admitted", file: generalLua, suites: redis,
+		old: "(z.holds.stale or z.limit", new: "(z.limit",
+	},
+	{
+		name: "lua-permits-check-charge", breaks: "a check that overtakes a report forgets what the report charges", file: generalLua, suites: redis,
+		old: "if not z.due or z.due == 0 then return z, after end", new: "if z.key then return z, after end",
+	},
+	{
+		name: "lua-permits-report-charge", breaks: "a report does not charge responses", file: generalLua, suites: redis,
+		old: "if due > 0 then\n    zone_open", new: "if due < 0 then\n    zone_open",
+	},
+	{
+		name: "lua-hold-cost", breaks: "a permit reserves no cost", file: generalLua, suites: redis,
+		old: "permits_take(z.holds, z.report, z.hold == 2 and z.n or 0)", new: "permits_take(z.holds, z.report, 0)",
+	},
+	{
+		name: "lua-permit-cost", breaks: "a permit without a reservation reserves the cost", file: generalLua, suites: redis,
+		old: "permits_take(z.holds, z.report, z.hold == 2 and z.n or 0)", new: "permits_take(z.holds, z.report, z.n)",
+	},
+	{
+		name: "lua-beat-missing", breaks: "an instance does not notice that Redis lost its memory", file: generalLua, suites: redis,
+		old: "or '', {}, MISSING", new: "or '', {}, 0",
+	},
+	{
+		name: "permits-stored", breaks: "a change that Redis was not told of counts as told", file: reportsGo, suites: redis,
+		old: "rec.stored = max(rec.stored, r.version)", new: "rec.stored = max(rec.version, r.version)",
+	},
+	{
+		name: "permits-acked", breaks: "a charge that Redis was not told of counts as made", file: reportsGo, suites: redis,
+		old: "rec.acked = max(rec.acked, r.charged)", new: "rec.acked = max(rec.charged, r.charged)",
+	},
+	{
+		name: "permits-denied", breaks: "the report of a denied check counts as stored", file: reportsGo, suites: redis,
+		old: "if flags&flagCharged == 0 {\n\t\treturn", new: "if flags&flagCharged == 0 && r.permit == nil {\n\t\treturn",
+	},
+	{
+		name: "permits-unknown", breaks: "Redis is not told that a call without a reply does not count", file: reportsGo, suites: redis,
+		old: "case err != nil && mayHaveRun(err):", new: "case err != nil && !mayHaveRun(err):",
+	},
+	{
+		name: "permits-granted", breaks: "what was granted is not reported", file: reportsGo, suites: redis,
+		old: "\t\tp.add(rec, 1, r.cost)\n", new: "\t\tp.add(rec, 1, r.cost)\n\t\trec.held--\n",
+	},
+	{
+		name: "permits-abandoned", breaks: "what a caller that left was granted stays held", file: reportsGo, suites: redis,
+		old: "\t\t\tp.add(r.rec, -1, -r.cost)\n", new: "",
+	},
+	{
+		name: "permits-abandoned-untold", breaks: "Redis is not told that a caller has left", file: reportsGo, suites: redis,
+		old: "-r.cost)\n\t\t\tp.changed(r.rec)", new: "-r.cost)",
+	},
+	{
+		name: "permits-under-way", breaks: "a report does not name the call under way", file: reportsGo, suites: redis,
+		old: "if n != rec.report && n != 0 {", new: "if n != rec.report && n < 0 {",
+	},
+	{
+		name: "permits-answered", breaks: "an answered call counts as under way", file: reportsGo, suites: redis,
+		old: "\t\t\tr.rec.replace(r.number, 0)\n", new: "",
+	},
+	{
+		name: "permits-one-report", breaks: "each check of a call reports on its own", file: reportsGo, suites: redis,
+		old: "if rec.call != p.calls {", new: "if rec.call != 0 || rec.report == 0 {",
+	},
+	{
+		name: "permits-base", breaks: "a new record counts charges from zero", file: permitsGo, suites: redis,
+		old: "charged: p.charged, acked: p.charged,", new: "charged: 0, acked: 0,",
+	},
+	{
+		name: "permits-kinds", breaks: "rules of two kinds share an entry", file: permitsGo, suites: redis,
+		old: "id: p.id ^ kinds.Sum64(),", new: "id: p.id ^ kinds.Sum64()*0,",
+	},
+	{
+		name: "permits-forgotten", breaks: "a record is forgotten before Redis knows of its end", file: permitsGo, suites: redis,
+		old: "|| !known && !lapsed ||", new: "|| !known && !lapsed && now < 0 ||",
+	},
+	{
+		name: "permits-kept", breaks: "a record is kept after its end", file: permitsGo, suites: redis,
+		old: "\tdelete(p.records, rec.value)\n", new: "",
+	},
+	{
+		name: "permits-unsure", breaks: "a charge of unknown outcome is repeated when its entry has lapsed", file: permitsGo, suites: redis,
+		old: "now-rec.since > unsure.Microseconds()", new: "now-rec.since > 10*unsure.Microseconds()",
+	},
+	{
+		name: "permits-since", breaks: "a charge is given up as if it had waited from the beginning", file: permitsGo, suites: redis,
+		old: "\t\t\trec.since = p.clock()\n", new: "",
+	},
+	{
+		name: "permits-end-untold", breaks: "Redis is not told that a request has ended", file: permitsGo, suites: redis,
+		old: "-z.HeldCost())\n\trec.version++\n", new: "-z.HeldCost())\n",
+	},
+	{
+		name: "permits-end-late", breaks: "a release that failed is not repeated", file: permitsGo, suites: redis,
+		old: "if rec.version != rec.stored {\n\t\tp.tellSoon(rec)", new: "if rec.version == rec.stored {\n\t\tp.tellSoon(rec)",
+	},
+	{
+		name: "permits-keep", breaks: "a permit ends with its reservation", file: permitsGo, suites: redis,
+		old: "if z.KeepsPermit(charge) {", new: "if z.KeepsPermit(charge) && charge < 0 {",
+	},
+	{
+		name: "permits-given-up", breaks: "a permit stays held whose reply cannot be used", file: permitsGo, suites: redis,
+		old: "\t\t\tp.note(z, -1, -z.HeldCost())\n", new: "",
+	},
+	{
+		name: "permits-renewed-early", breaks: "permits are renewed with every round", file: renewalsGo, suites: redis,
+		old: "now-rec.at < renewEvery.Microseconds() &&", new: "now-rec.at < 0 &&",
+	},
+	{
+		name: "permits-renewed-late", breaks: "permits are renewed after they have lapsed", file: renewalsGo, suites: redis,
+		old: "now-rec.at < renewEvery.Microseconds() &&", new: "now-rec.at < 4*renewEvery.Microseconds() &&",
+	},
+	{
+		name: "permits-lost", breaks: "permits are not reported at once when Redis lost its memory", file: renewalsGo, suites: redis,
+		old: "&& rec.at > p.lost {", new: "{",
+	},
+	{
+		name: "permits-round", breaks: "a renewal never ends", file: renewalsGo, suites: redis,
+		old: "rec == nil || rec.round == p.round ||", new: "rec == nil ||",
+	},
+	{
+		name: "permits-retry", breaks: "a renewal that failed is not repeated", file: renewalsGo, suites: redis,
+		old: "\tfor _, rec := range some {\n\t\tp.changed(rec)\n\t}\n", new: "",
+	},
+	{
+		name: "held-shared", breaks: "a key held alone is not reported", file: aloneGo, suites: redis,
+		old: "f.permits.note(z, 1, z.HeldCost())", new: "_ = z",
+	},
+	{
+		name: "held-released", breaks: "the release of a key held alone is not reported", file: aloneGo, suites: redis,
+		old: "\t\tf.permits.note(z, -permits, -cost)\n", new: "",
+	},
+	{
+		name: "held-forgotten", breaks: "records of keys held alone are kept until Redis is back", file: permitsGo, suites: redis,
+		old: "\tp.drop(rec) // Redis need", new: "\t// Redis need",
+	},
+	{
+		name: "held-share-least", breaks: "an instance alone may admit nothing (a dropped max)", file: aloneGo, suites: redis,
+		old: "return max(1, n/of*1e6+n%of*1e6/of)", new: "return n/of*1e6 + n%of*1e6/of",
+	},
+	{
+		name: "held-share-rest", breaks: "a share of permits loses its remainder", file: aloneGo, suites: redis,
+		old: "n/of*1e6+n%of*1e6/of)", new: "n/of*1e6)",
+	},
+	{
+		name: "held-share-none", breaks: "a zone without in_flight admits one request alone", file: aloneGo, suites: redis,
+		old: "if n == 0 {", new: "if n < 0 {",
+	},
+	{
+		name: "held-entry", breaks: "what a key holds is kept after its end", file: heldGo, suites: redis,
+		old: "if held == (Held{}) {", new: "if held.Permits < 0 {",
+	},
+	{
+		name: "held-reserved", breaks: "a cost that is held for another store does not count for others", file: heldGo, suites: redis,
+		old: "|| TableOf(z.Counter).reserved.Load() != 0 {", new: "{",
+	},
+}
