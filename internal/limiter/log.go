@@ -161,13 +161,20 @@ func (q *request) reportDenial(e *exceeded) {
 	}
 }
 
+// maxEventValue is the greatest size of a value of an event, in bytes. Events wait for
+// their handlers in a queue, and clients choose the size of hosts and keys.
+const maxEventValue = 4096
+
 // eventData returns the fields of a log line as the data of an event.
 func eventData(fields []zap.Field) map[string]any {
 	data := make(map[string]any, len(fields))
 	for _, f := range fields {
-		if f.Type == zapcore.DurationType {
+		switch {
+		case f.Type == zapcore.DurationType:
 			data[f.Key] = time.Duration(f.Integer)
-		} else {
+		case len(f.String) > maxEventValue:
+			data[f.Key] = strings.Clone(strings.ToValidUTF8(f.String[:maxEventValue], ""))
+		default:
 			data[f.Key] = f.String
 		}
 	}

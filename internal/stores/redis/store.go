@@ -39,7 +39,6 @@ func New(o Options, to Observer) *Store {
 	s.Observe(to)
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
-			s.fallback.recovered()
 			s.observer.get().StoreUp(o.Name)
 		} else {
 			s.observer.get().StoreDown(o.Name, classify(cause), cause)
@@ -49,6 +48,7 @@ func New(o Options, to Observer) *Store {
 	s.permits = &permits{conn: s.conn, held: make(map[uint64]string)}
 	s.instances = &instances{conn: s.conn}
 	s.fallback = newFallback(&s.o, s.conn, &s.instances.live)
+	s.breaker.closing = s.fallback.recovered // the ramp begins before a request uses Redis
 	d := &denials{clock: o.Clock, conn: s.conn}
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
