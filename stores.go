@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -24,6 +25,9 @@ const localStore = "local"
 // sharedStores are the shared stores in use, by identity. A store connects when its
 // configuration runs, because a configuration that is only validated must not connect.
 var sharedStores = pool.New[*redis.Store]("stores")
+
+// process is the ID of this process among the instances that share a Redis.
+var process = rand.Uint64() //nolint:gosec // it only has to be unique
 
 // localHasher hashes keys that are not shared with other instances.
 var localHasher = key.NewHasher(strconv.FormatInt(time.Now().UnixNano(), 36))
@@ -49,7 +53,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	if err != nil {
 		return "", err
 	}
-	o.Clock = clock.Now
+	o.Clock, o.Process = clock.Now, process
 	goredis.SetLogger(redisLog{})
 	shared := sharedStores.Take(refs, id, func() *redis.Store { return redis.New(o, ignore{}) })
 	s.list = append(s.list, shared)

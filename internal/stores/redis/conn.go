@@ -19,7 +19,7 @@ import (
 // its hash.
 type conn struct {
 	o        *ConnOptions
-	instance uint64                  // random ID of this instance
+	instance uint64                  // random ID of this store, whose permits and messages are not those of others in this process
 	client   goredis.UniversalClient // nil until connect
 	tracker  *connTracker
 	script   string

@@ -9,9 +9,10 @@ import (
 
 // instances counts the live instances that share a Redis.
 type instances struct {
-	conn  *conn
-	live  atomic.Int64 // 0: never counted
-	fewer time.Time    // since when fewer are counted; zero: they are not
+	conn    *conn
+	process uint64       // ID of this process
+	live    atomic.Int64 // 0: never counted
+	fewer   time.Time    // since when fewer are counted; zero: they are not
 }
 
 // beat tells Redis that this instance is alive, and counts the live instances.
@@ -27,7 +28,7 @@ func (i *instances) beat(ctx context.Context) error {
 func (i *instances) count(ctx context.Context) (int64, error) {
 	ctx, cancel := i.conn.background(ctx)
 	defer cancel()
-	op := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.conn.instance)
+	op := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.process)
 	key := i.conn.o.Prefix + ":{instances}"
 	r, err := i.conn.call(ctx, []string{key, key + ":try"}, op)
 	if err != nil {

@@ -14,6 +14,10 @@ type Options struct {
 	// Name is the store's name in logs and metrics.
 	Name string
 
+	// Process is the ID of this process in the heartbeats of all its stores: those that
+	// share a Redis and a prefix count as one instance. 0: a random one.
+	Process uint64
+
 	// OnFailure says what happens to requests while Redis is unavailable.
 	OnFailure OnFailure
 
