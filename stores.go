@@ -15,12 +15,13 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-const localStore = "local"
+const localStore = metrics.LocalStore
 
 // sharedStores are the shared stores in use, by identity. A store connects when its
 // configuration runs, because a configuration that is only validated must not connect.
@@ -105,11 +106,14 @@ func (s *redisStores) start() {
 
 // lead makes the stores report their events to this configuration.
 func (s *redisStores) lead() {
+	names := make([]string, 0, len(s.list))
 	for _, c := range s.list {
 		c.Observe(s.events)
 		up, _ := c.State()
 		s.events.metrics.SetStoreUp(c.Name(), up)
+		names = append(names, c.Name())
 	}
+	s.events.metrics.SetStores(names)
 }
 
 // redisLog passes the log lines of the Redis client to Caddy's log. By default the client
