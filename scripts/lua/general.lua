@@ -118,7 +118,7 @@ end
 -- charged only if all of them admit; then each shadow that admits is charged. With
 -- peek, nothing is charged. With lease, each zone is followed by the lease wanted.
 local function decide(v, k, peek, lease)
-  local count, i = unpack('<xxB', v)
+  local count, i = unpack(byte(v) == CHECK and '<xxB' or '<xxxH', v)
   local zones, all, turn = {}, not peek, nil
   for x = 1, count do
     local z

@@ -104,7 +104,7 @@ func (q *call) release() {
 }
 
 // name adds the names of a zone's keys, and returns their number.
-func (q *call) name(prefix string, z *stores.ZoneCheck) (keys byte) {
+func (q *call) name(prefix string, z *stores.ZoneCheck) (keys int) {
 	from := len(q.b)
 	q.b = appendName(q.b, prefix, z)
 	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
@@ -119,7 +119,7 @@ func (q *call) name(prefix string, z *stores.ZoneCheck) (keys byte) {
 
 // decide adds the operation that decides all zones.
 func (q *call) decide(prefix string, check *stores.Check) {
-	var keys byte
+	keys := 0
 	for i := range check.Zones {
 		keys += q.name(prefix, &check.Zones[i])
 	}
@@ -131,7 +131,11 @@ func (q *call) decide(prefix string, check *stores.Check) {
 	} else if keys == 1 && len(q.ops) == 0 { // the script runs plain operations first, and so before debts are charged
 		op = opPlain
 	}
-	q.b = append(q.b, op, keys, byte(len(check.Zones)))
+	if op == opPlain {
+		q.b = append(q.b, op, 1, 1)
+	} else {
+		q.b = appendCount(appendCount(append(q.b, op), keys), len(check.Zones))
+	}
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		q.b = appendZone(q.b, z, z.Cost)

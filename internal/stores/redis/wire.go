@@ -81,6 +81,12 @@ func appendSize(b []byte, n int) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(n))
 }
 
+// appendCount appends the number of keys or zones of an entry that decides several zones.
+// The limiter rejects handlers with more zones than fit.
+func appendCount(b []byte, n int) []byte {
+	return binary.LittleEndian.AppendUint16(b, uint16(n))
+}
+
 func appendBool(b []byte, v bool) []byte {
 	if v {
 		return append(b, 1)
