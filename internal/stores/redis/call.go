@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/scripts"
 )
 
 // call is what one caller sends to the script: operations with their keys. What
@@ -17,6 +18,7 @@ type call struct {
 	ops   []argument
 	zones []replySize // of the operations, in their order
 	rules int         // to be judged
+	codes string      // of the third-party algorithms of the rules
 	tag   stores.Key
 	end   time.Time // until when the caller waits
 
@@ -140,7 +142,11 @@ func (q *call) decide(prefix string, check *stores.Check) {
 		z := &check.Zones[i]
 		q.b = appendZone(q.b, z, z.Cost)
 		q.rules += max(1, len(z.Counter.Rules))
-		s := replySize{seen: prepare(z.Counter).packed.view}
+		p := &prepare(z.Counter).packed
+		if p.codes != q.codes {
+			q.codes = scripts.Decide().ThirdParty([]byte(q.codes + p.codes))
+		}
+		s := replySize{seen: p.view}
 		if z.Lease.Want > 0 {
 			q.b = appendNumber(q.b, z.Lease.Want)
 			s.more = 8

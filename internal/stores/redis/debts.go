@@ -34,6 +34,7 @@ type debt struct {
 	key       stores.Key
 	op        []byte
 	names     []string
+	codes     string // of third-party algorithms
 }
 
 // add remembers a zone's table. The names of what is counted in addition to a
@@ -84,6 +85,7 @@ func (d *debts) take(z *stores.ZoneCheck) (debt, bool) {
 		snapshots: n, key: z.Key,
 		op:    appendDebts(nil, z, words),
 		names: namesOf(d.conn.o.Prefix, z)[:1],
+		codes: prepare(z.Counter).packed.codes,
 	}, true
 }
 
@@ -143,7 +145,7 @@ func (d *debts) payTable(ctx context.Context, c *stores.Counter, end time.Time) 
 	return nil
 }
 
-// send charges debts in one call.
+// send charges debts of one counter in one call.
 func (d *debts) send(ctx context.Context, some []debt) error {
 	if len(some) == 0 {
 		return ctx.Err()
@@ -155,7 +157,7 @@ func (d *debts) send(ctx context.Context, some []debt) error {
 	for _, o := range some {
 		names, ops = append(names, o.names...), append(ops, o.op)
 	}
-	_, err := d.conn.call(ctx, names, ops...)
+	_, err := d.conn.callWith(ctx, d.conn.scriptFor(some[0].codes), names, ops...)
 	settle(some, err)
 	return err
 }

@@ -31,9 +31,10 @@ type permits struct {
 
 // release is the operation that ends a zone's hold, and its keys.
 type release struct {
-	tag  stores.Key
-	keys []string
-	op   []byte
+	tag   stores.Key
+	keys  []string
+	op    []byte
+	codes string // of third-party algorithms
 }
 
 type lateRelease struct {
@@ -49,7 +50,7 @@ func finishOf(prefix string, z *stores.ZoneCheck, charge int64) release {
 		op = opKeep
 	}
 	keys := namesOf(prefix, z)
-	return release{z.Tag, keys, appendZone([]byte{op, byte(len(keys))}, z, charge)}
+	return release{z.Tag, keys, appendZone([]byte{op, byte(len(keys))}, z, charge), prepare(z.Counter).packed.codes}
 }
 
 // assign gives each zone that takes a permit its ID.
@@ -108,6 +109,7 @@ func (p *permits) finish(ctx context.Context, f release) error {
 	}
 	q := newCall(p.conn.end(ctx), f.tag)
 	q.add(f.keys, f.op)
+	q.codes = f.codes
 	_, _, err := p.conn.send(q)
 	return err
 }

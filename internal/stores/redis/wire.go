@@ -8,6 +8,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/scripts"
 )
 
 // The operations of the script.
@@ -37,6 +38,7 @@ type packed struct {
 	views int    // of them, at the end, bytes of the logs
 	sizes []byte // of the value, and 0; with logs: up to the first ring, and how much to read
 	rules []byte // code and arguments of each rule
+	codes string // of the third-party algorithms among them
 }
 
 const (
@@ -48,6 +50,7 @@ const (
 // pack returns the constant part of a counter's operations.
 func pack(c *stores.Counter) (p packed) {
 	fixed := 0
+	p.codes = scripts.Decide().ThirdParty(c.Codes)
 	for i, r := range c.Rules {
 		p.rules = append(p.rules, c.Codes[i])
 		for _, v := range r.Args() {
