@@ -11,6 +11,7 @@ import (
 type instances struct {
 	conn    *conn
 	process uint64       // ID of this process
+	fleet   string       // see Options.Fleet
 	live    atomic.Int64 // 0: never counted
 	fewer   time.Time    // since when fewer are counted; zero: they are not
 }
@@ -29,8 +30,12 @@ func (i *instances) count(ctx context.Context) (int64, error) {
 	ctx, cancel := i.conn.background(ctx)
 	defer cancel()
 	op := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.process)
-	key := i.conn.o.Prefix + ":{instances}"
-	r, err := i.conn.call(ctx, []string{key, key + ":try"}, op)
+	prefix := i.conn.o.Prefix + ":{instances}"
+	key := prefix
+	if i.fleet != "" {
+		key += ":" + i.fleet
+	}
+	r, err := i.conn.call(ctx, []string{key, prefix + ":try"}, op)
 	if err != nil {
 		return 0, err
 	}

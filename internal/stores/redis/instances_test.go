@@ -62,3 +62,22 @@ func TestStoresOfAProcess(t *testing.T) {
 		}
 	}
 }
+
+// TestFleets counts instances with one prefix whose keys have different secrets, so that
+// they share no counts.
+func TestFleets(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client(), now: virtualStart}
+	for _, b := range []struct {
+		fleet string
+		live  int64
+	}{{"", 1}, {"a", 1}, {"b", 1}, {"a", 2}, {"", 2}, {"a", 3}} {
+		s := newVirtualShared(t, srv, v)
+		s.instances.fleet = b.fleet
+		v.tick()
+		if n, err := s.instances.count(context.Background()); n != b.live || err != nil {
+			t.Errorf("fleet %q: %d instances, %v, want %d", b.fleet, n, err, b.live)
+		}
+	}
+	srv.CheckTTLs()
+}

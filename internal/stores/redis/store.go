@@ -47,7 +47,7 @@ func New(o Options, to Observer) *Store {
 	})
 	s.conn = newConn(&s.o.ConnOptions, s.clock, s.breaker, s.observer)
 	s.permits = &permits{conn: s.conn, held: make(map[uint64]string)}
-	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance)}
+	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet}
 	s.fallback = newFallback(&s.o, s.conn, &s.instances.live)
 	s.breaker.closing = s.fallback.recovered // the ramp begins before a request uses Redis
 	d := &denials{clock: o.Clock, conn: s.conn}
