@@ -100,7 +100,8 @@ return b -- no line end
 	if s.ThirdParty([]byte{1, 2, 3, 4}) != "" || s.Add(s.Text, "") != decide {
 		t.Error("built-in algorithms need more than decide.lua")
 	}
-	at := strings.Count(text[:strings.Index(text, added)], "\n") + 1
+	before, _, _ := strings.Cut(text, added)
+	at := strings.Count(before, "\n") + 1
 	for line, want := range map[int]string{at - 1: "a b", at: "a", at + 2: "a", at + 7: "a", at + 8: "b", at + 10: "b", at + 12: "b", at + 13: "a b"} {
 		if got := strings.Join(s.Names(text, codes, line), " "); got != want {
 			t.Errorf("line %d: %s, want %s", line-at, got, want)

@@ -305,7 +305,6 @@ func TestDecisionSeconds(t *testing.T) {
 	if count-there != sent || sum-thereSum < 0.8*paused.Seconds() {
 		t.Errorf("redis: %d decisions in %vs, want %d in at least %v", count-there, sum-thereSum, sent, paused)
 	}
-	there = count
 	if count, sum := seconds("local"); count-here > sent || sum-hereSum > paused.Seconds()/2 {
 		t.Errorf("local: %d decisions in %vs, and Redis paused for %v", count-here, sum-hereSum, paused)
 	}

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -120,7 +121,7 @@ func TestBrokenAlgorithm(t *testing.T) {
 		}
 		for i := range check.Zones {
 			if z := &check.Zones[i]; z.Permit.Taken {
-				s.Finish(ctx, z, 0)
+				s.Finish(ctx, z, 1) // by its algorithm
 			}
 		}
 	}
@@ -139,6 +140,21 @@ func TestBrokenAlgorithm(t *testing.T) {
 	all.Wait()
 	if up, _ := s.State(); !up || s.permits.any() {
 		t.Errorf("the store is up: %v, permits are held: %v", up, s.permits.any())
+	}
+}
+
+// TestErrorsOfRedisAreNotBlamedOnAlgorithms checks errors in a script with a third-party
+// algorithm that are not its own.
+func TestErrorsOfRedisAreNotBlamedOnAlgorithms(t *testing.T) {
+	s := newScript("", "\x05")
+	for text, blamed := range map[string]bool{
+		"ERR Error running script (call to f_x): @user_script:56: -OOM command not allowed when used memory > 'maxmemory'.": false,
+		"LOADING Redis is loading the dataset in memory":                                                                    false,
+		"ERR Error running script (call to f_x): @user_script:5: user_script:5: attempt to index x":                         true,
+	} {
+		if err := s.blame(failedOp(text)); errors.As(err, new(algorithmError)) != blamed {
+			t.Errorf("%v: blamed %v, want %v", err, !blamed, blamed)
+		}
 	}
 }
 
