@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -32,6 +34,10 @@ type appState struct {
 	follower *rules.Follower // nil: no rule source is configured
 	refs     pool.References
 
+	// Code of others runs here, so that no request, store or lock waits for it. Events
+	// have a queue of their own: their handlers may be slow, and log lines are urgent.
+	events, lines *background.Queue
+
 	warned    map[string]bool // see App.warn
 	autoNames map[string]int  // number of zones by automatic name
 }
@@ -50,14 +56,16 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	e := emitter{ctx: ctx}
+	a.events = background.NewQueue(a.logger, maxEvents, "events were dropped, because their handlers take too long")
+	a.lines = background.NewQueue(a.logger, maxEvents, "log lines about stores were dropped, because writing them takes too long")
+	e := emitter{ctx: ctx, queue: a.events}
 	e.app, _ = events.(*caddyevents.App)
 	m := metrics.Get()
 	if err := m.Register(ctx.GetMetricsRegistry(), metrics.LeasesCollector(runningLeases), metrics.RulesCollector(runningRules)); err != nil {
 		return err
 	}
 	a.stores.events = &storeEvents{
-		ctx: ctx, logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, stores: a.stores.find,
+		ctx: ctx, logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, lines: a.lines, stores: a.stores.find,
 	}
 	for i, s := range a.Stores {
 		if s == nil {
@@ -82,19 +90,23 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
+// maxEvents is how many events, and how many log lines, wait for their handlers at most.
+const maxEvents = 1024
+
 // emitter emits Caddy events.
 type emitter struct {
-	ctx caddy.Context
-	app *caddyevents.App // nil: no events are emitted
+	ctx   caddy.Context
+	app   *caddyevents.App // nil: no events are emitted
+	queue *background.Queue
 }
 
 // listens reports whether an event has subscribers.
 func (e emitter) listens(event string) bool { return e.app != nil && e.app.ShouldEmit(event) }
 
-// emit emits an event if it has subscribers.
+// emit emits an event in the background if it has subscribers.
 func (e emitter) emit(event string, data map[string]any) {
 	if e.listens(event) {
-		e.app.Emit(e.ctx, event, data)
+		e.queue.Add(func() { e.app.Emit(e.ctx, event, data) })
 	}
 }
 
@@ -121,23 +133,41 @@ func (a *App) logBounds() {
 	}
 }
 
-// Stop implements caddy.App.
+// lastWait is how long a configuration that stops waits for what is still to be emitted,
+// logged or stored.
+const lastWait = time.Second
+
+// Stop implements caddy.App. Event handlers still work: they are cleaned up later.
 func (a *App) Stop() error {
 	running.stop(a)
+	a.lines.Flush(lastWait)
+	a.events.Flush(lastWait)
 	return nil
 }
 
 // Cleanup implements caddy.CleanerUpper.
-func (a *App) Cleanup() error { return a.refs.Release() }
+func (a *App) Cleanup() error {
+	err := a.refs.Release()
+	liveCounts.Flush(lastWait)
+	for _, q := range []*background.Queue{a.lines, a.events} {
+		if q != nil {
+			q.Close()
+		}
+	}
+	return err
+}
 
 // running is the app of the running configuration. On a reload the new app starts
 // before the old one is stopped; if the new configuration then fails to start, the old
 // app runs again.
 var running runningApp
 
+// runningApp is changed by Start and Stop only, which Caddy never calls concurrently. The
+// lock is for readers, and is not held while an app takes over: that logs.
 type runningApp struct {
-	mu     sync.Mutex
-	app    *App
+	mu  sync.Mutex
+	app *App
+
 	before *App              // the predecessor of app until it is stopped
 	kinds  map[string]string // limiter.Registry.Kinds of the last app
 }
@@ -146,16 +176,15 @@ type runningApp struct {
 var history metrics.History
 
 func (r *runningApp) start(a *App) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.app != nil {
 		r.kinds = r.app.registry.Kinds()
 	}
 	a.registry.LogRestarts(r.kinds)
-	r.before, r.app = r.app, a
+	r.before = r.app
 	if r.before != nil {
 		r.before.stores.mute(&a.stores)
 	}
+	r.set(a)
 	a.lead()
 }
 
@@ -166,15 +195,20 @@ func (r *runningApp) current() *App {
 	return r.app
 }
 
-func (r *runningApp) stop(a *App) {
+func (r *runningApp) set(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.app = a
+}
+
+func (r *runningApp) stop(a *App) {
 	if r.app != a { // its successor runs
 		r.before = nil
 		return
 	}
 	r.kinds = a.registry.Kinds()
-	r.app, r.before = r.before, nil
+	r.set(r.before)
+	r.before = nil
 	if r.app != nil {
 		r.app.lead()
 		return

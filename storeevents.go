@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
@@ -18,13 +19,15 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-// storeEvents logs, counts and emits the events of the shared stores.
+// storeEvents logs, counts and emits the events of the shared stores. A store reports them
+// in the time of a request or of a heartbeat, so log lines are written in the background.
 type storeEvents struct {
 	ctx      context.Context
 	logger   *zap.Logger
 	storage  certmagic.Storage
 	metrics  *metrics.Metrics
 	emitter  emitter
+	lines    *background.Queue // log lines, each followed by its event
 	registry *limiter.Registry
 	stores   func(name string) (*redis.Store, *limiter.Store) // nil, nil: no such store
 
@@ -35,29 +38,37 @@ type storeEvents struct {
 // StoreUp implements redis.Observer.
 func (e *storeEvents) StoreUp(name string) {
 	e.metrics.SetStoreUp(name, true)
-	e.logger.Info("Redis is back: limits are shared again", zap.String("store", name))
-	e.emitter.emit("rate_limit_store_up", map[string]any{"store": name})
+	e.lines.Add(func() {
+		e.logger.Info("Redis is back: limits are shared again", zap.String("store", name))
+		e.emitter.emit("rate_limit_store_up", map[string]any{"store": name})
+	})
 }
 
 // StoreDown implements redis.Observer.
 func (e *storeEvents) StoreDown(name string, f redis.Failure, cause error) {
 	advice := redis.Advice(f, cause)
 	e.metrics.SetStoreUp(name, false)
+	unknown := false
 	fields := []zap.Field{zap.String("store", name), zap.Error(cause), zap.String("advice", advice)}
 	if c, _ := e.stores(name); c != nil {
 		fields = append(fields, zap.String("on_failure", c.OnFailure().String()))
 		if n := c.Instances(); n > 0 {
 			fields = append(fields, zap.Int64("instances", n))
 		} else if c.OnFailure() == redis.FailLocal {
-			e.logger.Warn("the number of instances is unknown: this one enforces every limit in full until Redis is back", zap.String("store", name))
+			unknown = true
 		}
 	}
 	what := "Redis is away: going on without it"
 	if f == redis.FailRefused || f == redis.FailWrong {
 		what = "Redis refuses: going on without it"
 	}
-	e.logger.Error(what, fields...)
-	e.emitter.emit("rate_limit_store_down", map[string]any{"store": name, "error": cause.Error(), "advice": advice})
+	e.lines.Add(func() {
+		if unknown {
+			e.logger.Warn("the number of instances is unknown: this one enforces every limit in full until Redis is back", zap.String("store", name))
+		}
+		e.logger.Error(what, fields...)
+		e.emitter.emit("rate_limit_store_down", map[string]any{"store": name, "error": cause.Error(), "advice": advice})
+	})
 }
 
 // StoreError implements redis.Observer.
@@ -67,14 +78,16 @@ func (e *storeEvents) StoreError(name string, f redis.Failure, err error) {
 		return
 	}
 	if suppressed, ok := e.wrong.Next(clock.Now(), 1); ok {
-		e.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err),
-			zap.String("advice", redis.Advice(f, err)), zap.Uint64("suppressed", suppressed))
+		e.lines.Add(func() {
+			e.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err),
+				zap.String("advice", redis.Advice(f, err)), zap.Uint64("suppressed", suppressed))
+		})
 	}
 }
 
 // StoreWarning implements redis.Observer.
 func (e *storeEvents) StoreWarning(name, what, advice string) {
-	e.logger.Warn(what, zap.String("store", name), zap.String("advice", advice))
+	e.lines.Add(func() { e.logger.Warn(what, zap.String("store", name), zap.String("advice", advice)) })
 }
 
 // ClockSteps implements redis.Observer.
@@ -82,14 +95,16 @@ func (e *storeEvents) ClockSteps(name string) { e.metrics.ClockSteps.WithLabelVa
 
 func liveKey(store string) string { return "rate_limit/instances/" + store }
 
+// liveCounts stores the numbers of live instances. A heartbeat that waited for the storage
+// would be late.
+var liveCounts background.Saver
+
 // Live implements redis.Observer. It stores the number of live instances for the next
 // process.
 func (e *storeEvents) Live(name string, n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := e.storage.Store(ctx, liveKey(name), []byte(strconv.Itoa(n))); err != nil {
+	liveCounts.Save(e.storage, liveKey(name), []byte(strconv.Itoa(n)), func(err error) {
 		e.logger.Warn("storing the number of instances failed", zap.String("store", name), zap.Error(err))
-	}
+	})
 }
 
 // lastLive returns the number of live instances last stored, by this process or an
@@ -115,15 +130,19 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 		return
 	}
 	if err := e.registry.ResetElsewhere(e.ctx, s, zone, k); err != nil && !errors.Is(err, redis.ErrAway) {
-		e.logger.Warn("the prevent_duplicates state of a key was reset only in part", zap.String("zone", zone), loglimit.Error(err))
+		e.lines.Add(func() {
+			e.logger.Warn("the prevent_duplicates state of a key was reset only in part", zap.String("zone", zone), loglimit.Error(err))
+		})
 	}
 }
 
 // Unsubscribed implements redis.ResetObserver.
 func (e *storeEvents) Unsubscribed(store string, err error) {
 	if e.unsubscribed.Next(clock.Now()) {
-		e.logger.Error("Redis refuses the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err),
-			zap.String("advice", "give the user +subscribe, +ping and its channels: the README has the whole line"))
+		e.lines.Add(func() {
+			e.logger.Error("Redis refuses the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err),
+				zap.String("advice", "give the user +subscribe, +ping and its channels: the README has the whole line"))
+		})
 	}
 }
 

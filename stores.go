@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -15,16 +16,20 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-const localStore = "local"
+const localStore = metrics.LocalStore
 
 // sharedStores are the shared stores in use, by identity. A store connects when its
 // configuration runs, because a configuration that is only validated must not connect.
 var sharedStores = pool.New[*redis.Store]("stores")
+
+// process is the ID of this process among the instances that share a Redis.
+var process = rand.Uint64() //nolint:gosec // it only has to be unique
 
 // counts is the local store, one for all configurations: permits outlive a reload.
 var counts = &memory.Store{Clock: clock.Now}
@@ -53,7 +58,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	if err != nil {
 		return "", err
 	}
-	o.Clock = clock.Now
+	o.Clock, o.Process = clock.Now, process
 	goredis.SetLogger(redisLog{})
 	shared := sharedStores.Take(refs, id, func() *redis.Store { return redis.New(o, ignore{}) })
 	s.list = append(s.list, shared)
@@ -105,11 +110,14 @@ func (s *redisStores) start() {
 
 // lead makes the stores report their events to this configuration.
 func (s *redisStores) lead() {
+	names := make([]string, 0, len(s.list))
 	for _, c := range s.list {
 		c.Observe(s.events)
 		up, _ := c.State()
 		s.events.metrics.SetStoreUp(c.Name(), up)
+		names = append(names, c.Name())
 	}
+	s.events.metrics.SetStores(names)
 }
 
 // mute ends the reports of the stores that the configuration after this one does not use:

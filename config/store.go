@@ -56,7 +56,9 @@ type RedisStore struct {
 	// Connect with TLS. Default: off, unless an address is a rediss:// URL.
 	TLS *TLS `json:"tls,omitempty"`
 
-	// The prefix of the names of all keys in Redis, without braces or white space.
+	// The prefix of the names of all keys in Redis, without braces or white space. All
+	// instances of one fleet have the same, and those of another fleet another: instances
+	// count those with their prefix to divide the limits while Redis is unavailable.
 	// Default: "diana".
 	KeyPrefix string `json:"key_prefix,omitempty"`
 
@@ -197,7 +199,11 @@ func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
 	if r.Sentinel != nil {
 		o.Master, o.SentinelUsername, o.SentinelPassword = r.Sentinel.Master, r.Sentinel.Username, r.Sentinel.Password
 	}
-	return o, key.NewHasher(r.KeySecret), nil
+	h = key.NewHasher(r.KeySecret)
+	if r.KeySecret != "" {
+		o.Fleet = h.Hash([]byte("instances")).String()[:8]
+	}
+	return o, h, nil
 }
 
 func (c *RedisStore) checkBounds() error {

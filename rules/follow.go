@@ -10,7 +10,9 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
+	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/loglimit"
 )
 
@@ -33,6 +35,9 @@ type Follower struct {
 	logger  *zap.Logger
 	key     string // in the storage
 
+	saver background.Saver // of the document
+
+	// mu is held while a document is applied, but not while lines are logged.
 	mu      sync.Mutex
 	target  Target // nil: no configuration runs
 	latest  []byte // the last document read; nil: none
@@ -41,6 +46,7 @@ type Follower struct {
 	text    []byte // the text of good
 	status  Status
 	logged  time.Time // time of the last log line about an error
+	lines   []func()  // log lines to be written once mu is not held any more
 
 	start sync.Once
 	stop  context.CancelFunc
@@ -55,16 +61,14 @@ type Status struct {
 	Failed    time.Time // when the errors began
 }
 
-const (
-	storageTimeout = 2 * time.Second
-	repeatLogAfter = time.Minute // interval at which a persistent error is logged again
-)
+// repeatLogAfter is the interval at which a persistent error is logged again.
+const repeatLogAfter = time.Minute
 
 // NewFollower returns a follower with the document that an earlier process stored. It
 // does not read the source before Lead. failed is called on every error.
 func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed func()) *Follower {
 	f := &Follower{source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + Fingerprint(s.Identity()) + ".json"}
-	ctx, cancel := context.WithTimeout(context.Background(), storageTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), background.SaveTimeout)
 	defer cancel()
 	text, err := storage.Load(ctx, f.key)
 	if err != nil {
@@ -114,12 +118,28 @@ func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger)
 	} else if f.text != nil {
 		f.apply(f.text)
 	}
-	f.mu.Unlock()
+	f.unlock()
 	f.start.Do(func() {
 		ctx, stop := context.WithCancel(context.Background())
 		f.stop = stop
 		f.done.Go(func() { Watch(ctx, f.source, f) })
 	})
+}
+
+// unlock unlocks f.mu and writes the log lines that were added meanwhile.
+func (f *Follower) unlock() {
+	lines := f.lines
+	f.lines = nil
+	f.mu.Unlock()
+	for _, write := range lines {
+		write()
+	}
+}
+
+// log adds a log line. f.mu is held.
+func (f *Follower) log(level zapcore.Level, what string, fields ...zap.Field) {
+	logger := f.logger
+	f.lines = append(f.lines, func() { logger.Log(level, what, fields...) })
 }
 
 // Leave removes a target that has stopped.
@@ -131,13 +151,15 @@ func (f *Follower) Leave(t Target) {
 	}
 }
 
-// Destruct implements caddy.Destructor.
+// Destruct implements caddy.Destructor. It waits for the document to be stored, but not
+// for a storage that does not answer.
 func (f *Follower) Destruct() error {
 	f.start.Do(func() {})
 	if f.stop != nil {
 		f.stop()
 		f.done.Wait()
 	}
+	f.saver.Flush(background.SaveTimeout)
 	return nil
 }
 
@@ -159,14 +181,14 @@ func (f *Follower) apply(text []byte) (changed bool) {
 	changed = string(text) != string(f.text)
 	if changed || f.status.Applied.IsZero() {
 		f.status.Applied = now
-		f.logger.Info("rules from outside are in force", zap.String("source", f.Name()), zap.Int("zones", len(d.Zones)))
+		f.log(zap.InfoLevel, "rules from outside are in force", zap.String("source", f.Name()), zap.Int("zones", len(d.Zones)))
 	}
 	f.good, f.text = d, text
 	if f.latest != nil {
 		f.status.Confirmed, f.status.Err = now, nil
 	}
 	if names := f.target.Unknown(d); changed && len(names) > 0 {
-		f.logger.Warn("rules from outside name zones that this configuration does not have", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
+		f.log(zap.WarnLevel, "rules from outside name zones that this configuration does not have", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
 	}
 	return changed
 }
@@ -194,7 +216,7 @@ func (f *Follower) fail(what string, err error) {
 		return
 	}
 	f.logged = now
-	f.logger.Error(what, zap.String("source", f.Name()), loglimit.Error(err))
+	f.log(zap.ErrorLevel, what, zap.String("source", f.Name()), loglimit.Error(err))
 }
 
 // Fingerprint returns a hash that identifies a text without revealing it.
@@ -208,16 +230,15 @@ func (f *Follower) Document(text []byte) {
 	f.mu.Lock()
 	f.latest = text
 	changed := f.apply(text)
-	storage := f.storage
-	f.mu.Unlock()
+	storage, logger := f.storage, f.logger
+	f.unlock()
 	if !changed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), storageTimeout)
-	defer cancel()
-	if err := storage.Store(ctx, f.key, text); err != nil {
-		f.logger.Error("storing the rules from outside failed", zap.String("key", f.key), zap.Error(err))
-	}
+	// A storage that is slow must not delay the next document.
+	f.saver.Save(storage, f.key, text, func(err error) {
+		logger.Error("storing the rules from outside failed", zap.String("key", f.key), zap.Error(err))
+	})
 }
 
 // Unchanged implements Sink.
@@ -232,6 +253,6 @@ func (f *Follower) Unchanged() {
 // Failed implements Sink.
 func (f *Follower) Failed(err error) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
 	f.fail("the source of rules cannot be read", err)
 }

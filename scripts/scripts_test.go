@@ -89,7 +89,22 @@ return b -- no line end
     end)()
   end
 `
-	if !strings.Contains(s.Text, added+thirdParty) || strings.Replace(s.Text, added, "", 1) != decide {
-		t.Errorf("want decide.lua and\n%s", added)
+	codes := s.ThirdParty([]byte{6, 2, 5, 1, 6, 4})
+	text := s.Add(s.Text, codes)
+	if codes != "\x05\x06" || !strings.Contains(text, added+thirdParty) || strings.Replace(text, added, "", 1) != decide || s.Text != decide {
+		t.Errorf("codes %q: want decide.lua and\n%s", codes, added)
+	}
+	if one := s.Add(s.Text, "\x06"); strings.Contains(one, "two") || !strings.Contains(one, "return b") {
+		t.Error("a script for one algorithm has another, or not that one")
+	}
+	if s.ThirdParty([]byte{1, 2, 3, 4}) != "" || s.Add(s.Text, "") != decide {
+		t.Error("built-in algorithms need more than decide.lua")
+	}
+	before, _, _ := strings.Cut(text, added)
+	at := strings.Count(before, "\n") + 1
+	for line, want := range map[int]string{at - 1: "a b", at: "a", at + 2: "a", at + 7: "a", at + 8: "b", at + 10: "b", at + 12: "b", at + 13: "a b"} {
+		if got := strings.Join(s.Names(text, codes, line), " "); got != want {
+			t.Errorf("line %d: %s, want %s", line-at, got, want)
+		}
 	}
 }

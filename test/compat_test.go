@@ -150,10 +150,7 @@ func TestCompatLogEventAndPlaceholder(t *testing.T) {
 			line["logger"] != "http.handlers.rate_limit" {
 			t.Errorf("log line %v", line)
 		}
-		events := seen.named("rate_limit_exceeded")
-		if len(events) != 1 {
-			t.Fatalf("%d events, want 1", len(events))
-		}
+		events := seen.wait(t, "rate_limit_exceeded", 1)
 		for _, field := range []string{"zone", "wait", "remote_ip"} {
 			if events[0].Data[field] == nil {
 				t.Errorf("event without %s: %v", field, events[0].Data)

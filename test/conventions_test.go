@@ -112,14 +112,14 @@ func TestArrows(t *testing.T) {
 	const anyStore = " internal/stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "algorithms config internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
+		".": "algorithms config internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
 			"internal/option internal/page internal/pool rules" + anyStore,
 		"cmd/caddy": ".",
 
 		"internal/limiter": "algorithms config internal/clock internal/key internal/loglimit internal/metrics internal/pool " +
 			"internal/topk rules scripts" + anyStore,
 		"config":           "algorithms internal/clock internal/key internal/option internal/stores/redis",
-		"rules":            "internal/loglimit internal/option internal/subscribe",
+		"rules":            "internal/background internal/loglimit internal/option internal/subscribe",
 		"internal/metrics": "internal/clock internal/stores internal/stores/redis internal/topk",
 		"internal/cli":     "internal/metrics",
 		"internal/key":     "internal/stores",
@@ -133,7 +133,7 @@ func TestArrows(t *testing.T) {
 		"scripts/assemble": "",
 		"algorithms":       "internal/option",
 
-		"internal/clock": "", "internal/subscribe": "", "internal/loglimit": "", "internal/option": "",
+		"internal/background": "internal/clock internal/loglimit", "internal/clock": "", "internal/subscribe": "", "internal/loglimit": "", "internal/option": "",
 		"internal/page": "", "internal/pool": "", "internal/topk": "",
 
 		"internal/benchtest": "internal/usage", "internal/redistest": "", "internal/trace": "", "internal/usage": "",

@@ -137,7 +137,7 @@ func TestRedisOutageAndRecovery(t *testing.T) {
 			t.Errorf("%d passed although 6 were admitted during the outage", passed)
 		}
 	}
-	if down, up := len(seen.named("rate_limit_store_down")), len(seen.named("rate_limit_store_up")); down != 2 || up != 2 {
+	if down, up := len(seen.wait(t, "rate_limit_store_down", 2)), len(seen.wait(t, "rate_limit_store_up", 2)); down != 2 || up != 2 {
 		t.Errorf("%d events down, %d up, want 2 of each", down, up)
 	}
 	if s.metric("store_errors_total", "store", "redis") == 0 {

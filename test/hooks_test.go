@@ -17,6 +17,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/certmagic"
 )
 
 // Modules that give the tests access to Caddy: a log writer, a handler and an
@@ -25,6 +26,7 @@ func init() {
 	caddy.RegisterModule((*logWriter)(nil))
 	caddy.RegisterModule((*hook)(nil))
 	caddy.RegisterModule((*eventHook)(nil))
+	caddy.RegisterModule((*slowStorage)(nil))
 	httpcaddyfile.RegisterHandlerDirective("test_hook", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		p := new(hook)
 		h.Next()
@@ -160,6 +162,7 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Han
 // events records emitted events.
 type events struct {
 	id   string
+	hold chan struct{} // if not nil, the handler of each event waits until it is closed
 	mu   sync.Mutex
 	seen []caddy.Event
 }
@@ -187,6 +190,13 @@ func (e *events) named(name string) (found []caddy.Event) {
 	return found
 }
 
+// wait waits for n events of a name and returns them.
+func (e *events) wait(t testing.TB, name string, n int) []caddy.Event {
+	t.Helper()
+	until(t, fmt.Sprint(n, " events ", name), func() bool { return len(e.named(name)) >= n })
+	return e.named(name)
+}
+
 // eventHook passes events to the test's recorder.
 type eventHook struct {
 	ID string `json:"id"`
@@ -207,6 +217,9 @@ func (h *eventHook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (h *eventHook) Handle(_ context.Context, ev caddy.Event) error {
 	if v, ok := eventLogs.Load(h.ID); ok {
 		e := v.(*events)
+		if e.hold != nil {
+			<-e.hold
+		}
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.seen = append(e.seen, ev)
@@ -214,8 +227,35 @@ func (h *eventHook) Handle(_ context.Context, ev caddy.Event) error {
 	return nil
 }
 
+// slowStorage is a file system storage whose writes of what rate_limit keeps wait for a
+// test. It ignores contexts.
+type slowStorage struct {
+	certmagic.FileStorage
+	Root string `json:"root"`
+	Hold string `json:"hold"` // of slowStorages
+}
+
+var slowStorages sync.Map // name → chan struct{}, closed to let the writes go on
+
+func (*slowStorage) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "caddy.storage.test_slow", New: func() caddy.Module { return new(slowStorage) }}
+}
+
+func (s *slowStorage) CertMagicStorage() (certmagic.Storage, error) {
+	s.FileStorage.Path = s.Root
+	return s, nil
+}
+
+func (s *slowStorage) Store(ctx context.Context, key string, value []byte) error {
+	if hold, ok := slowStorages.Load(s.Hold); ok && strings.HasPrefix(key, "rate_limit/") {
+		<-hold.(chan struct{})
+	}
+	return s.FileStorage.Store(context.WithoutCancel(ctx), key, value)
+}
+
 var (
 	_ caddyhttp.MiddlewareHandler = (*hook)(nil)
+	_ caddy.StorageConverter      = (*slowStorage)(nil)
 	_ caddyevents.Handler         = (*eventHook)(nil)
 	_ caddyfile.Unmarshaler       = (*eventHook)(nil)
 	_ caddy.WriterOpener          = (*logWriter)(nil)

@@ -107,10 +107,7 @@ func TestDenialEvent(t *testing.T) {
 			t.Errorf("%d events of an admitted request", n)
 		}
 		s.want(req{ip: "10.0.0.1", host: "h.example"}, 429, 429)
-		events := seen.named("rate_limit_exceeded")
-		if len(events) != 2 {
-			t.Fatalf("%d events, want 2", len(events))
-		}
+		events := seen.wait(t, "rate_limit_exceeded", 2)
 		if id := string(events[0].Origin().CaddyModule().ID); id != "rate_limit" {
 			t.Errorf("origin %s", id)
 		}

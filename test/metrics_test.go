@@ -1,8 +1,10 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -147,6 +149,189 @@ func TestMetrics(t *testing.T) {
 			t.Error("decision_seconds has no decision")
 		}
 	})
+}
+
+// values returns the values of a label in the series of all metrics, sorted.
+func (s *site) values(label string) (all []string) {
+	s.Helper()
+	ctx := caddy.ActiveContext()
+	families, err := ctx.GetMetricsRegistry().Gather()
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if l.GetName() == label && strings.HasPrefix(f.GetName(), metrics.Namespace) {
+					all = append(all, l.GetValue())
+				}
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// TestSeriesEnd removes a remote rule, and then zones and a store by a reload: their
+// series end, and those of what remains keep their values.
+func TestSeriesEnd(t *testing.T) {
+	s := serveRuled(t, setup{
+		app: redisStore(unusedAddr(t), "name passing") + redisStore(unusedAddr(t), "name staying"),
+		site: `
+			rate_limit {
+				zone stays {
+					match path /stays
+					rule 1/1h name own
+					store local
+				}
+				zone leaves {
+					match path /leaves
+					rule 1/1h name own
+					store local
+				}
+				zone mixed {
+					match path /mixed
+					rule 1/1h name own
+					cost {header.X-Cost}
+					store local
+				}
+			}
+			rate_limit /auto {client_ip} 1/1h {
+				store local
+			}
+			respond ok`,
+	})
+	s.want(req{path: "/auto"}, 200, 429)
+	s.want(req{path: "/leaves"}, 200, 429)
+	s.want(req{path: "/mixed", header: map[string]string{"X-Cost": "bad"}}, 200, 429)
+	const stays = `{"zones": {"stays": {"rules": [{"name": "remote", "limit": 1, "window": "2h"}, {"name": "own", "limit": 1, "window": "1h"}]}}}`
+	s.apply(stays)
+	s.want(req{path: "/stays"}, 200, 429, 429)
+	if n := s.metric("denied_total", "zone", "stays", "rule", "remote"); n != 2 {
+		t.Fatalf("%v denials by the remote rule, want 2", n)
+	}
+	s.apply(`{"zones": {}}`)
+	s.want(req{path: "/stays"}, 200, 429)
+	if rules := strings.Join(s.values("rule"), " "); strings.Contains(rules, "remote") {
+		t.Errorf("series of the rules %s, and the remote rule is gone", rules)
+	}
+	check := func(when string) {
+		t.Helper()
+		metric := s.gather()
+		for labels, want := range map[string]float64{
+			"decisions_total zone stays decision denied":  3,
+			"decisions_total zone stays decision allowed": 2,
+			"denied_total zone stays rule own":            1,
+			"denied_total zone mixed rule own":            1,
+			"bad_cost_total zone mixed":                   2,
+		} {
+			f := strings.Fields(labels)
+			if got := metric(f[0], f[1:]...); got != want {
+				t.Errorf("%s: %s is %v, want %v", when, labels, got, want)
+			}
+		}
+	}
+	check("before the reload")
+	if n := len(slices.DeleteFunc(s.values("zone"), func(z string) bool { return !strings.HasPrefix(z, "auto-") })); n != 1 {
+		t.Errorf("%d automatic zones, want 1", n)
+	}
+	s.reload(setup{
+		app: redisStore(unusedAddr(t), "name staying") + "\nrules file " + s.path,
+		site: `
+			rate_limit {
+				zone stays {
+					match path /stays
+					rule 1/1h name own
+					store local
+				}
+				zone mixed {
+					match path /mixed
+					rule 1/1h name own
+					cost {header.X-Cost}
+					store local
+				}
+			}
+			respond ok`,
+	})
+	check("after the reload")
+	until(t, "the series of the old zones to end", func() bool { return strings.Join(s.values("zone"), " ") == "mixed stays" })
+	if stores := s.values("store"); slices.Contains(stores, "passing") || !slices.Contains(stores, "staying") {
+		t.Errorf("series of the stores %v, want those of staying and not of passing", stores)
+	}
+}
+
+// TestDecisionSeconds delays Redis while a directive has zones in it and in this process:
+// each duration is of the store that decided, also once Redis is away.
+func TestDecisionSeconds(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "name timed", "timeout 10s"), site: `
+		rate_limit {
+			zone here {
+				rule 100000/1h
+				store local
+			}
+			zone there {
+				rule 100000/1h
+			}
+		}
+		respond ok`})
+	seconds := func(store string) (count uint64, sum float64) {
+		for _, m := range metrics.Get().Timings() {
+			if m.Store == store {
+				return m.Count, m.Sum
+			}
+		}
+		return 0, 0
+	}
+	s.want(req{}, 200)
+	here, hereSum := seconds("local")
+	there, thereSum := seconds("timed")
+	const pause = 500 * time.Millisecond
+	sent, paused := uint64(0), time.Duration(0)
+	until(t, "a local decision to be timed", func() bool {
+		if err := srv.Client().Do(context.Background(), "client", "pause", pause.Milliseconds(), "all").Err(); err != nil {
+			t.Fatal(err)
+		}
+		s.want(req{}, 200)
+		paused += pause
+		for range 30 {
+			s.want(req{}, 200)
+		}
+		sent += 31
+		n, _ := seconds("local")
+		return n > here
+	})
+	count, sum := seconds("timed")
+	if count-there != sent || sum-thereSum < 0.8*paused.Seconds() {
+		t.Errorf("redis: %d decisions in %vs, want %d in at least %v", count-there, sum-thereSum, sent, paused)
+	}
+	if count, sum := seconds("local"); count-here > sent || sum-hereSum > paused.Seconds()/2 {
+		t.Errorf("local: %d decisions in %vs, and Redis paused for %v", count-here, sum-hereSum, paused)
+	}
+	fallback := func(zone string) float64 { return s.metric("fallback_total", "zone", zone) }
+	if n := fallback("here") + fallback("there"); n != 0 {
+		t.Errorf("fallback_total is %v", n)
+	}
+	srv.Kill()
+	until(t, "the store to be down", func() bool {
+		s.want(req{}, 200)
+		return s.metric("store_up", "store", "timed") == 0
+	})
+	there, _ = seconds("timed")
+	here, _ = seconds("local")
+	before := fallback("there")
+	for range 200 {
+		s.want(req{}, 200)
+	}
+	if n, _ := seconds("timed"); n != there {
+		t.Errorf("%d decisions of a Redis that is away", n-there)
+	}
+	if n, _ := seconds("local"); n == here {
+		t.Error("no decision of this process was timed")
+	}
+	if n := fallback("there") - before; n != 200 || fallback("here") != 0 {
+		t.Errorf("fallback_total rose by %v, want 200, and is %v for a local zone", n, fallback("here"))
+	}
 }
 
 // TestScrape reads the metrics as Prometheus does and checks that no label value

@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
 // wantStored checks that a site counts in Redis, in which keys lists the keys.
@@ -155,4 +157,43 @@ func writeCertificate(t *testing.T, dir string) (cert, key string) {
 		}
 	}
 	return cert, key
+}
+
+// TestStoresOfOneProcessAreOneInstance configures two stores with one address: without
+// Redis, the only instance enforces its limits in full.
+func TestStoresOfOneProcessAreOneInstance(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 2s") + redisStore(srv.Addr, "timeout 2s", "name other"), site: `
+		rate_limit {
+			zone one {
+				match path /one
+				rule 6/1h
+			}
+			zone other {
+				match path /other
+				rule 6/1h
+				store other
+			}
+		}
+		respond ok`})
+	until(t, "both to have counted twice", func() bool {
+		for _, v := range pool.Values("stores") {
+			if store := v.(*redis.Store); store.Instances() == 0 {
+				return false
+			}
+		}
+		line := srv.Client().Info(context.Background(), "commandstats").Val() // each heartbeat calls PEXPIRE once
+		_, line, _ = strings.Cut(line, "cmdstat_pexpire:calls=")
+		n, _ := strconv.Atoi(line[:max(0, strings.IndexByte(line, ','))])
+		return n >= 6
+	})
+	for _, v := range pool.Values("stores") {
+		if n := v.(*redis.Store).Instances(); n != 1 {
+			t.Errorf("%d instances, want 1", n)
+		}
+	}
+	srv.Kill()
+	for _, path := range []string{"/one", "/other"} {
+		s.want(req{path: path}, 200, 200, 200, 200, 200, 200, 429)
+	}
 }

@@ -145,24 +145,26 @@ func waiting() int {
 	return strings.Count(b.String(), "limiter.(*waiter).wait(")
 }
 
-// TestWaitQueueLimit fills the queue of a zone, checks that further requests are
-// denied immediately, cancels all and checks that the queue is empty.
+// TestWaitQueueLimit fills the queue of a zone that two handlers share, checks that
+// further requests are denied immediately, cancels all and checks that the queue is empty.
 func TestWaitQueueLimit(t *testing.T) {
-	s := serve(t, setup{site: `
+	const site = `
 		rate_limit {
 			zone z {
 				rule 1/30m
 				max_wait 1h
 			}
 		}
-		respond ok`})
+		respond ok`
+	s := serve(t, setup{site: site, more: "http://:8002 {\n" + site + "\n}"})
+	servers := [2]string{s.url, s.second}
 	s.want(req{}, 200)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	answered := make(chan int, maxWaiting)
 	for i := range maxWaiting {
 		go func() {
-			q := req{ctx: ctx}
+			q := req{ctx: ctx, to: servers[i/2%2]}
 			if i%20 == 1 { // another key, whose first request is admitted
 				q.ip = fmt.Sprintf("10.1.0.%d", i/20)
 				_, _ = s.try(q)
@@ -175,8 +177,8 @@ func TestWaitQueueLimit(t *testing.T) {
 		}()
 	}
 	until(t, "a full queue", func() bool { return waiting() == maxWaiting })
-	for range 3 {
-		s.between(s.want(req{}, 429), "Retry-After", 1790, 1800)
+	for i := range 4 {
+		s.between(s.want(req{to: servers[i%2]}, 429), "Retry-After", 1780, 1800)
 	}
 	s.want(req{ip: "10.0.0.2"}, 200) // an admitted request does not queue
 	cancel()

@@ -291,3 +291,29 @@ func TestPacingAcrossStoresIsRejected(t *testing.T) {
 		t.Errorf("pacing in two stores: %v", err)
 	}
 }
+
+// TestManyZones serves a handler with more zones than fit into a byte. One with more than
+// fit into a call is rejected.
+func TestManyZones(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		handler := func(n int) string {
+			var site strings.Builder
+			site.WriteString("rate_limit {\n")
+			for i := range n {
+				fmt.Fprintf(&site, "zone z%d {\nrule 2/1h\nprevent_duplicates\nin_flight 10\nmax_keys 10\n}\n", i)
+			}
+			return site.String() + "}\nrespond ok"
+		}
+		s := serve(t, setup{app: b.app(), site: handler(300)})
+		failed := func() float64 { return s.metric("fallback_total") + s.metric("store_errors_total") }
+		before := failed()
+		s.want(req{}, 200, 200, 429)
+		s.want(req{ip: "10.0.0.1", method: "POST"}, 200, 429)
+		if n := failed() - before; n != 0 {
+			t.Errorf("%v decisions or calls failed", n)
+		}
+		if err := s.load(setup{app: b.app(), site: handler(17_000)}); err == nil || !strings.Contains(err.Error(), "17000 zones in one handler: want at most 16383") {
+			t.Errorf("17000 zones: %.200v", err)
+		}
+	})
+}

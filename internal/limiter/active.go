@@ -30,7 +30,9 @@ type activeRules struct {
 	sets    []*ruleSet // all rule sets
 	tables  []Bound    // their tables
 	refs    pool.References
-	counted *metrics.Tables // the metrics with the tables; nil: none
+	counted *metrics.Tables   // the metrics with the tables; nil: none
+	denials *metrics.Counters // the metrics with the labels; nil: none
+	labels  []string          // of denials
 }
 
 // override is the compiled rules for some keys.
@@ -93,6 +95,12 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 		for _, b := range a.tables {
 			a.counted.Add(z.Name, b.Table)
 		}
+		a.labels = []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore}
+		for _, s := range a.sets {
+			a.labels = append(a.labels, s.Labels...)
+		}
+		a.denials = z.metrics.Counters
+		a.denials.Hold(a.labels)
 	}
 	return nil
 }
@@ -103,7 +111,8 @@ func (a *activeRules) release() error {
 		for _, b := range a.tables {
 			a.counted.Remove(b.Table)
 		}
-		a.counted = nil
+		a.denials.Drop(a.labels)
+		a.counted, a.denials = nil, nil
 	}
 	return a.refs.Release()
 }

@@ -33,26 +33,46 @@ func (q *request) decide(ctx context.Context) (gone bool) {
 const timedEvery = 16
 
 func (q *request) decideOnce(ctx context.Context) {
-	local := !q.l.across && q.l.zones[0].store.local()
-	timed := !local || q.decided%timedEvery == 0
+	sampled := q.decided%timedEvery == 0
 	q.decided++
-	var begun time.Duration
-	if timed {
-		begun = clock.Elapsed()
-	}
 	if q.l.across {
 		stores.Across(ctx, &q.check, q.stores)
-	} else {
-		q.stores[0].Decide(ctx, &q.check)
-	}
-	if !timed {
+		q.observeAcross(sampled)
 		return
 	}
-	took := clock.Elapsed() - begun
+	if q.l.zones[0].store.local() && !sampled {
+		q.stores[0].Decide(ctx, &q.check)
+		return
+	}
+	begun := clock.Elapsed()
+	q.stores[0].Decide(ctx, &q.check)
+	took := clock.Elapsed() - begun - time.Duration(q.check.Failed)*time.Microsecond
+	mode := q.check.Mode
+	if sampled || mode == stores.ModeShared {
+		q.l.zones[0].metrics.Observe(took, mode)
+	}
 	for i := range q.zones {
 		if z := &q.zones[i]; z.rules >= 0 || z.duplicate >= 0 {
-			z.zone.metrics.Observe(took, q.check.Mode)
+			z.zone.metrics.CountFallback(mode)
 		}
+	}
+}
+
+// observeAcross observes the decisions of several stores, each under the one who made it.
+func (q *request) observeAcross(sampled bool) {
+	for i := range q.zones {
+		z, mode := &q.zones[i], stores.ModeLocal
+		for _, at := range [...]int{z.rules, z.duplicate} {
+			if at < 0 {
+				continue
+			}
+			c := &q.check.Zones[at]
+			if c.Took > 0 && (sampled || c.Mode == stores.ModeShared) {
+				z.zone.metrics.Observe(c.Took, c.Mode)
+			}
+			mode = max(mode, c.Mode)
+		}
+		z.zone.metrics.CountFallback(mode)
 	}
 }
 
@@ -64,11 +84,11 @@ func (q *request) wait(ctx context.Context) (gone bool) {
 		return false
 	}
 	begun := time.Now()
-	w, ok := z.queue.join(k)
+	w, ok := z.common.queue.join(k)
 	if !ok {
 		return false
 	}
-	defer z.queue.leave(k, w)
+	defer z.common.queue.leave(k, w)
 	for {
 		left := budget - time.Since(begun)
 		retry, can := q.retryIn()

@@ -7,6 +7,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/dianalimiter/diana/rules"
@@ -21,10 +22,17 @@ type Limiter struct {
 	across bool     // whether the zones' keys are in several stores or slots
 }
 
+// maxZones is the greatest number of zones of a handler. A call to Redis has 16 bits for
+// the number of keys: two for the rules of a zone and two for prevent_duplicates.
+const maxZones = math.MaxUint16 / 4
+
 // New returns a limiter with the zones' own rules in force. Close must be called, also
 // after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o}
+	if n := len(o.Zones); n > maxZones {
+		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
+	}
 	for _, c := range o.Zones {
 		z, err := newZone(env, &o, c)
 		if err != nil {

@@ -58,7 +58,7 @@ func (z *Zone) keyText(r *http.Request) string {
 // logOverflow logs, at most once per minute and zone, that a zone is full of keys.
 func (q *request) logOverflow(z *zoneResult) {
 	overflowed := z.rules >= 0 && q.check.Zones[z.rules].Overflowed || z.duplicate >= 0 && q.check.Zones[z.duplicate].Overflowed
-	if overflowed && z.zone.overflowLog.Next(q.now()) {
+	if overflowed && z.zone.common.overflowLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
 			zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
 	}
@@ -136,7 +136,7 @@ func (q *request) reportDenial(e *exceeded) {
 	}
 	e.zone.metrics.CountDenied(e.label)
 	events := q.l.env.Listens(eventExceeded)
-	suppressed, log := e.zone.logLimit.Next(q.now(), maxLines)
+	suppressed, log := e.zone.common.logLimit.Next(q.now(), maxLines)
 	if !log && !events {
 		return
 	}
@@ -161,13 +161,20 @@ func (q *request) reportDenial(e *exceeded) {
 	}
 }
 
+// maxEventValue is the greatest size of a value of an event, in bytes. Events wait for
+// their handlers in a queue, and clients choose the size of hosts and keys.
+const maxEventValue = 4096
+
 // eventData returns the fields of a log line as the data of an event.
 func eventData(fields []zap.Field) map[string]any {
 	data := make(map[string]any, len(fields))
 	for _, f := range fields {
-		if f.Type == zapcore.DurationType {
+		switch {
+		case f.Type == zapcore.DurationType:
 			data[f.Key] = time.Duration(f.Integer)
-		} else {
+		case len(f.String) > maxEventValue:
+			data[f.Key] = strings.Clone(strings.ToValidUTF8(f.String[:maxEventValue], ""))
+		default:
 			data[f.Key] = f.String
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// maxWaiting is the greatest number of waiting requests per zone.
+// maxWaiting is the greatest number of waiting requests per zone, in all handlers that
+// have it.
 const maxWaiting = 1000
 
 // waitQueue orders the waiting requests of a zone by key: one request of a key retries at

@@ -3,7 +3,6 @@ package limiter
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -35,34 +34,43 @@ func NewRegistry(logger *zap.Logger, d *rules.Document) *Registry {
 // configuration is dropped until the source provides another. Several limiters may have
 // zones of the same name if they define them alike.
 func (r *Registry) Join(l *Limiter) error {
+	dropped, err := r.join(l)
+	if dropped != nil {
+		r.logger.Error("the rules kept from outside do not fit this configuration: the zones' own rules hold", loglimit.Error(dropped))
+	}
+	return err
+}
+
+// join is Join without the log line. dropped is why the document was dropped, nil: it was
+// not.
+func (r *Registry) join(l *Limiter) (dropped, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, z := range l.zones {
 		def := z.definition()
 		if other, ok := r.zones[z.Name]; ok && other != def {
-			return fmt.Errorf("zone %s is defined twice, as %s and as %s: want the same definition, or another name", z.Name, other, def)
+			return nil, fmt.Errorf("zone %s is defined twice, as %s and as %s: want the same definition, or another name", z.Name, other, def)
 		}
 		r.zones[z.Name] = def
 	}
 	r.limiters = append(r.limiters, l)
 	if r.document == nil {
-		return nil
+		return nil, nil
 	}
-	c, err := newChange(l.zones, r.document)
-	if err == nil {
-		err = c.commit()
+	c, dropped := newChange(l.zones, r.document)
+	if dropped == nil {
+		dropped = c.commit()
 	}
-	if err == nil {
-		return nil
+	if dropped == nil {
+		return nil, nil
 	}
-	r.logger.Error("the rules kept from outside do not fit this configuration: the zones' own rules hold", loglimit.Error(err))
 	r.document = nil
 	for _, other := range r.limiters {
 		if c, err := newChange(other.zones, nil); err == nil {
 			_ = c.commit()
 		}
 	}
-	return nil
+	return dropped, nil
 }
 
 // Leave removes a limiter and closes it.
@@ -76,6 +84,15 @@ func (r *Registry) Leave(l *Limiter) error {
 // Apply implements rules.Target. It applies a document to all limiters or, if it is
 // invalid for one, to none.
 func (r *Registry) Apply(d *rules.Document) error {
+	restarted, err := r.apply(d)
+	for _, name := range restarted {
+		r.logRestart(name)
+	}
+	return err
+}
+
+// apply is Apply without the log lines. restarted are the zones whose counts were reset.
+func (r *Registry) apply(d *rules.Document) (restarted []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changes := make([]*change, 0, len(r.limiters))
@@ -85,23 +102,17 @@ func (r *Registry) Apply(d *rules.Document) error {
 			for _, c := range changes {
 				err = errors.Join(err, c.undo())
 			}
-			return err
+			return nil, err
 		}
 		changes = append(changes, c)
 	}
-	restarted := make(map[string]bool)
-	var err error
 	for _, c := range changes {
-		for _, name := range c.restarted() {
-			restarted[name] = true
-		}
+		restarted = append(restarted, c.restarted()...)
 		err = errors.Join(err, c.commit())
 	}
 	r.document = d
-	for _, name := range slices.Sorted(maps.Keys(restarted)) {
-		r.logRestart(name)
-	}
-	return err
+	slices.Sort(restarted)
+	return slices.Compact(restarted), err
 }
 
 // logRestart logs that a zone's counts were reset.

@@ -33,15 +33,27 @@ type Zone struct {
 	counted          bool // whether the zone is in the metrics
 
 	active atomic.Pointer[activeRules]
-	queue  waitQueue
+	common *common // with the other handlers that have this zone
 
 	metrics      metrics.Zone
 	topKeys      *metrics.TopKeys // nil: not counted
 	fingerprints *fingerprints    // nil without prevent_duplicates
-	logLimit     loglimit.Limit
-	overflowLog  loglimit.Minute
 	refs         pool.References
 }
+
+// common is what the handlers with the same zone have in common: its bounds are those of
+// the zone. It survives reloads. The zero value is ready for use.
+type common struct {
+	queue       waitQueue
+	logLimit    loglimit.Limit
+	overflowLog loglimit.Minute
+}
+
+// commons are those of the zones in use.
+var commons = pool.New[*common]("zones") // by zoneID
+
+// Destruct implements caddy.Destructor.
+func (*common) Destruct() error { return nil }
 
 // newZone returns a zone without active rules.
 func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
@@ -61,6 +73,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	}
 	z.maxKeys = cmp.Or(c.MaxKeys, env.MaxKeys)
 	id := zoneID{c.Name, checked.Plan.Identity(), z.store.Hasher}
+	z.common = commons.Take(&z.refs, id, func() *common { return new(common) })
 	if z.counted {
 		z.metrics = env.Metrics.Zone(c.Name, z.store.Name)
 		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
@@ -128,6 +141,9 @@ func (z *Zone) release() error {
 	err := z.refs.Release()
 	if a := z.active.Load(); a != nil {
 		err = errors.Join(err, a.release())
+	}
+	if z.counted {
+		z.env.Metrics.Release(z.Name)
 	}
 	return err
 }

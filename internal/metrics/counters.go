@@ -33,8 +33,10 @@ type Counters struct {
 	// Sharded, so that processors do not contend for one cache line.
 	shards [counterShards]counterShard
 
+	users int // limiters with the zone; guarded by zoneCounters.mu
+
 	mu     sync.Mutex
-	denied map[string]*atomic.Uint64
+	denied map[string]*deniedRule
 	recent atomic.Pointer[deniedRule] // the rule that denied last, to save the lock
 }
 
@@ -47,7 +49,38 @@ type counterShard struct {
 
 type deniedRule struct {
 	rule  string
-	count *atomic.Uint64
+	count atomic.Uint64
+	users int // active rules with a rule of this name; guarded by Counters.mu
+}
+
+// Hold adds rules whose denials are counted. Each must be dropped as often as it was
+// added.
+func (c *Counters) Hold(rules []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.denied == nil {
+		c.denied = make(map[string]*deniedRule)
+	}
+	for _, rule := range rules {
+		if c.denied[rule] == nil {
+			c.denied[rule] = &deniedRule{rule: rule}
+		}
+		c.denied[rule].users++
+	}
+}
+
+// Drop undoes one Hold. The count of a rule that nobody holds any more ends.
+func (c *Counters) Drop(rules []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, rule := range rules {
+		if r := c.denied[rule]; r != nil {
+			if r.users--; r.users == 0 {
+				delete(c.denied, rule)
+			}
+		}
+	}
+	c.recent.Store(nil)
 }
 
 func (c *Counters) count(o Outcome, shard uint32) { c.shards[shard%counterShards].decided[o].Add(1) }
@@ -60,18 +93,16 @@ func (c *Counters) sum(o Outcome) (sum uint64) {
 	return sum
 }
 
+// countDenied counts a denial by a rule. It does nothing if the rule is gone, and only the
+// request was decided with it.
 func (c *Counters) countDenied(rule string) {
 	r := c.recent.Load()
 	if r == nil || r.rule != rule {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.denied == nil {
-			c.denied = make(map[string]*atomic.Uint64)
+		if r = c.denied[rule]; r == nil {
+			return
 		}
-		if c.denied[rule] == nil {
-			c.denied[rule] = new(atomic.Uint64)
-		}
-		r = &deniedRule{rule, c.denied[rule]}
 		c.recent.Store(r)
 	}
 	r.count.Add(1)
@@ -85,31 +116,53 @@ func (c *Counters) read() (decisions, denied map[string]uint64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for rule, n := range c.denied {
+	for rule, r := range c.denied {
+		n := r.count.Load()
+		if n == 0 {
+			continue
+		}
 		if denied == nil {
 			denied = make(map[string]uint64)
 		}
-		denied[rule] = n.Load()
+		denied[rule] = n
 	}
 	return decisions, denied
 }
 
-// zoneCounters are the counters of all zones since the process started, by name.
+// zoneCounters are the counters of the zones in use, by name.
 type zoneCounters struct {
 	mu    sync.Mutex
 	zones map[string]*Counters
 }
 
-func (c *zoneCounters) zone(name string) *Counters {
+// take returns the counters of a zone, to be released as often as taken.
+func (c *zoneCounters) take(name string) *Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.zones[name] == nil {
 		c.zones[name] = new(Counters)
 	}
+	c.zones[name].users++
 	return c.zones[name]
 }
 
-// get returns the counters of a zone; nil: it was never configured.
+// release undoes one take. It reports whether nobody uses the zone any more; then its
+// counters end.
+func (c *zoneCounters) release(name string) (last bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	z := c.zones[name]
+	if z == nil {
+		return false
+	}
+	if z.users--; z.users > 0 {
+		return false
+	}
+	delete(c.zones, name)
+	return true
+}
+
+// get returns the counters of a zone; nil: it is not in use.
 func (c *zoneCounters) get(name string) *Counters {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -39,8 +39,11 @@ type Metrics struct {
 	storeUp   *prometheus.GaugeVec
 	fallback  *prometheus.CounterVec
 
-	mu    sync.Mutex
-	timed map[string]prometheus.Histogram // by store
+	zones sync.Mutex // held while a zone's series begin or end
+
+	mu     sync.Mutex
+	timed  map[string]prometheus.Histogram // by store
+	shared map[string]bool                 // stores with series of their own, by name
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {
@@ -58,7 +61,7 @@ var Get = sync.OnceValue(func() *Metrics {
 		}),
 		decisions: &zoneCounters{zones: make(map[string]*Counters)},
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: Namespace, Name: "decision_seconds", Help: "Duration of decisions, by store. Of those made in this process, one in 16 is timed.",
+			Namespace: Namespace, Name: "decision_seconds", Help: "Duration of decisions, by the store that made them: local for this process, also while the store of a zone is unavailable. Of those made in this process, one in 16 is timed.",
 			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
 		}, []string{"store"}),
 		badCost: counter("bad_cost_total", "Costs that were not a number of at least 1 and counted as 1.", "zone"),
@@ -83,13 +86,30 @@ func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collect
 	return nil
 }
 
-// Zone returns the metrics of a zone in a store.
+// LocalStore is the label of decisions made in this process.
+const LocalStore = "local"
+
+// Zone returns the metrics of a zone in a store. A zone that is still in use, in this
+// configuration or in the one before, goes on counting. Release must be called.
 func (m *Metrics) Zone(name, store string) Zone {
+	m.zones.Lock()
+	defer m.zones.Unlock()
 	return Zone{
-		Counters: m.decisions.zone(name),
+		Counters: m.decisions.take(name),
 		seconds:  m.histogram(store),
+		local:    m.histogram(LocalStore),
 		badCost:  m.badCost.WithLabelValues(name),
 		fallback: m.fallback.WithLabelValues(name),
+	}
+}
+
+// Release undoes one Zone. The series of a zone that is not in use any more end.
+func (m *Metrics) Release(name string) {
+	m.zones.Lock()
+	defer m.zones.Unlock()
+	if m.decisions.release(name) {
+		m.badCost.DeleteLabelValues(name)
+		m.fallback.DeleteLabelValues(name)
 	}
 }
 
@@ -102,6 +122,24 @@ func (m *Metrics) histogram(store string) prometheus.Histogram {
 		m.timed[store] = h
 	}
 	return h
+}
+
+// SetStores sets the shared stores of the running configuration. The series of others end.
+func (m *Metrics) SetStores(names []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.shared {
+		if !slices.Contains(names, name) {
+			labels := prometheus.Labels{"store": name}
+			m.storeUp.Delete(labels)
+			m.ClockSteps.Delete(labels)
+			m.StoreErrors.DeletePartialMatch(labels)
+		}
+	}
+	m.shared = make(map[string]bool)
+	for _, name := range names {
+		m.shared[name] = true
+	}
 }
 
 // SetStoreUp sets whether a store is used. It also initializes the other counters of the

@@ -13,7 +13,8 @@ type Zone struct {
 	// Counters count the zone's decisions; nil: they are not counted.
 	Counters *Counters
 
-	seconds  prometheus.Observer
+	seconds  prometheus.Observer // of the zone's store
+	local    prometheus.Observer // of decisions in this process
 	badCost  prometheus.Counter
 	fallback prometheus.Counter
 }
@@ -40,15 +41,26 @@ func (z *Zone) CountBadCost() {
 	}
 }
 
-// Observe observes the duration of a decision, and counts it if it was made without the
-// zone's store.
+// Observe observes the duration of a decision, under the store that made it: without the
+// zone's store, that is this process.
 func (z *Zone) Observe(took time.Duration, m stores.Mode) {
-	if z.seconds == nil {
-		return
+	switch {
+	case z.seconds == nil:
+	case isFallback(m):
+		z.local.Observe(took.Seconds())
+	default:
+		z.seconds.Observe(took.Seconds())
 	}
-	z.seconds.Observe(took.Seconds())
-	switch m {
-	case stores.ModeFallback, stores.ModeAllow, stores.ModeDeny:
+}
+
+// CountFallback counts a decision that was made without the zone's store.
+func (z *Zone) CountFallback(m stores.Mode) {
+	if z.fallback != nil && isFallback(m) {
 		z.fallback.Inc()
 	}
+}
+
+// isFallback reports whether a zone in a shared store was decided without it.
+func isFallback(m stores.Mode) bool {
+	return m == stores.ModeFallback || m == stores.ModeAllow || m == stores.ModeDeny
 }

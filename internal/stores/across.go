@@ -22,7 +22,7 @@ func Across(ctx context.Context, check *Check, of []Store) {
 			g.reserve(true)
 		}
 		g.check.Now = check.Now
-		g.store.Decide(ctx, &g.check)
+		decide(ctx, g.store, &g.check)
 		check.Mode, check.Now = max(check.Mode, g.check.Mode), g.check.Now
 		if !g.check.Admitted {
 			check.Admitted = false
@@ -39,6 +39,17 @@ func Across(ctx context.Context, check *Check, of []Store) {
 		g.copyTo(check)
 	}
 	decideShadows(ctx, check, of)
+}
+
+// decide has one store decide its zones, and records who decided and how long that took.
+func decide(ctx context.Context, s Store, check *Check) {
+	begun := time.Now()
+	s.Decide(ctx, check)
+	took := time.Since(begun) - time.Duration(check.Failed)*time.Microsecond
+	for i := range check.Zones {
+		check.Zones[i].Mode, check.Zones[i].Took = check.Mode, 0
+	}
+	check.Zones[0].Took = max(1, took)
 }
 
 // withTimeout limits the whole decision to the shortest timeout of the stores.
@@ -126,7 +137,8 @@ func peek(ctx context.Context, check *Check, groups []group) {
 	for i := range groups {
 		g := &groups[i]
 		g.check.Peek = true
-		g.store.Decide(ctx, &g.check)
+		decide(ctx, g.store, &g.check)
+		g.check.Zones[0].Took = 0 // the decision is made
 		check.Mode = max(check.Mode, g.check.Mode)
 	}
 }
@@ -144,7 +156,7 @@ func decideShadows(ctx context.Context, check *Check, of []Store) {
 		case !check.Zones[i].Shadow:
 		case check.Admitted:
 			one := Check{Zones: check.Zones[i : i+1]}
-			of[i].Decide(ctx, &one)
+			decide(ctx, of[i], &one)
 		default:
 			check.Zones[i].skip()
 		}
@@ -155,6 +167,7 @@ func decideShadows(ctx context.Context, check *Check, of []Store) {
 func (z *ZoneCheck) skip() {
 	z.Admits, z.Charged, z.Full = true, false, false
 	z.Rules, z.Results = z.Counter.Rules, z.Results[:0]
+	z.Mode, z.Took = ModeLocal, 0
 }
 
 // recount updates the results that Redis reported while the cost was held, and

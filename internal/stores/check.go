@@ -1,6 +1,10 @@
 package stores
 
-import "github.com/dianalimiter/diana/algorithms"
+import (
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
 
 // Check is the check of one request: it is charged under every zone, or under
 // none.
@@ -23,6 +27,10 @@ type Check struct {
 
 	// Mode is set to who decided.
 	Mode Mode
+
+	// Failed is set, if a store decided without Redis, to how many microseconds it had
+	// waited for Redis before.
+	Failed int64
 }
 
 // ZoneCheck is one zone of a check, with its results.
@@ -83,6 +91,12 @@ type ZoneCheck struct {
 
 	// Lease is set by the store: a request for cost in advance.
 	Lease LeaseRequest
+
+	// Mode is set by [Across] to who decided the zone.
+	Mode Mode
+
+	// Took is set by [Across] on one zone of each store, to how long it took who decided.
+	Took time.Duration
 }
 
 // Permit is what a request holds until [Store.Finish]. It is set by the store.

@@ -138,7 +138,7 @@ end
 -- peek, nothing is charged, nor if a key is missing that the instance has a snapshot of.
 -- With lease, each zone is followed by the lease wanted.
 local function decide(v, k, peek, lease)
-  local count, i = unpack('<xxB', v)
+  local count, i = unpack(byte(v) == CHECK and '<xxB' or '<xxxH', v)
   local zones, all, turn, forgotten = {}, not peek, nil, false
   for x = 1, count do
     local z

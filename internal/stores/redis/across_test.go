@@ -99,10 +99,10 @@ func (w *verdictObserver) StoreError(_ string, f Failure, _ error) {
 // changeScript replaces a text in the script that the store runs.
 func changeScript(t *testing.T, s *Store, from, to string) {
 	t.Helper()
-	if !strings.Contains(s.conn.script, from) {
+	if !strings.Contains(s.conn.script.text, from) {
 		t.Fatalf("the script does not contain %q", from)
 	}
-	s.conn.setScript(strings.ReplaceAll(s.conn.script, from, to))
+	s.conn.setScript(strings.ReplaceAll(s.conn.script.text, from, to))
 }
 
 // TestRedisVerdictStands runs a script that denies what the rules admit. The

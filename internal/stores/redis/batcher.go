@@ -144,14 +144,15 @@ func (l *batcher) join(q *call) {
 	q.batch = l.take(q.batch)
 }
 
-// take moves calls from the queue to a batch as far as they fit.
+// take moves calls from the queue to a batch as far as they fit. Calls of a batch run the
+// same script.
 func (l *batcher) take(batch []*call) []*call {
 	all, rest, rules := l.queue, l.queue[:0], 0
 	for _, q := range batch {
 		rules += q.rules
 	}
 	for _, q := range all {
-		if len(batch) > 0 && (rules+q.rules > rulesPerCall || l.oneTag && q.tag != batch[0].tag) {
+		if len(batch) > 0 && (rules+q.rules > rulesPerCall || q.codes != batch[0].codes || l.oneTag && q.tag != batch[0].tag) {
 			rest = append(rest, q)
 			continue
 		}

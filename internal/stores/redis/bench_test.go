@@ -148,7 +148,7 @@ func (r *benchRedis) benchPipelined(b *testing.B) {
 		pipe := r.client.Pipeline()
 		for j := range batch {
 			keys, op := r.encoded(storestest.Scramble(uint64(i + j)))
-			pipe.Do(context.Background(), "evalsha", r.conn.sha, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), op)
+			pipe.Do(context.Background(), "evalsha", r.conn.script.sha, len(keys), keys[0], appendNumber(appendNumber(nil, int64(i+j)), noEnd), op)
 		}
 		if _, err := pipe.Exec(context.Background()); err != nil {
 			b.Fatal(err)

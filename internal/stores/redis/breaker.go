@@ -13,9 +13,23 @@ type breaker struct {
 	opened atomic.Uint64 // how often
 	failed atomic.Int64  // in a row
 
-	mu     sync.Mutex
-	since  time.Time // when the state last changed
+	mu        sync.Mutex
+	since     time.Time    // when the state last changed
+	changes   []transition // of which notify has not been told
+	notifying bool         // a goroutine tells it
+
+	// notify is told of each change once and in order. No lock is held, and another
+	// change may have followed.
 	notify func(up bool, cause error)
+
+	// closing is called before the breaker closes, with b.mu held.
+	closing func()
+}
+
+// transition is a change of the state.
+type transition struct {
+	up    bool
+	cause error
 }
 
 // failuresToOpen is how many failures in a row open the breaker. One may be an
@@ -23,7 +37,7 @@ type breaker struct {
 const failuresToOpen = 3
 
 func newBreaker(notify func(up bool, cause error)) *breaker {
-	return &breaker{since: time.Now(), notify: notify}
+	return &breaker{since: time.Now(), notify: notify, closing: func() {}}
 }
 
 func (b *breaker) success() {
@@ -45,7 +59,7 @@ func (b *breaker) failure(f Failure, cause error) {
 // the failures that opened it.
 func (b *breaker) close(opened uint64) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	if b.opened.Load() == opened {
 		b.failed.Store(0)
 		b.change(false, nil)
@@ -54,21 +68,39 @@ func (b *breaker) close(opened uint64) {
 
 func (b *breaker) trip(cause error) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	defer b.unlock()
 	b.change(true, cause)
 }
 
-// change changes the state and notifies of each change once. b.mu is held.
+// change changes the state. b.mu is held.
 func (b *breaker) change(open bool, cause error) {
 	if b.open.Load() == open {
 		return
 	}
 	if open {
 		b.opened.Add(1)
+	} else {
+		b.closing()
 	}
 	b.open.Store(open)
 	b.since = time.Now()
-	b.notify(!open, cause)
+	b.changes = append(b.changes, transition{!open, cause})
+}
+
+// unlock unlocks b.mu and notifies of the changes, unless another goroutine does.
+func (b *breaker) unlock() {
+	if !b.notifying {
+		b.notifying = true
+		for len(b.changes) > 0 {
+			c := b.changes[0]
+			b.changes = b.changes[1:]
+			b.mu.Unlock()
+			b.notify(c.up, c.cause)
+			b.mu.Lock()
+		}
+		b.notifying, b.changes = false, nil
+	}
+	b.mu.Unlock()
 }
 
 // state says whether the breaker is closed, and since when.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/scripts"
 )
 
 // call is what one caller sends to the script: operations with their keys. What
@@ -18,6 +19,7 @@ type call struct {
 	zones   []replySize // of the operations, in their order
 	reports []report    // of what requests hold, in the operations
 	rules   int         // to be judged
+	codes   string      // of the third-party algorithms of the rules
 	tag     stores.Key
 	end     time.Time // until when the caller waits
 
@@ -124,7 +126,7 @@ func (q *call) release() {
 }
 
 // name adds the names of a zone's keys, and returns their number.
-func (q *call) name(prefix string, z *stores.ZoneCheck) (keys byte) {
+func (q *call) name(prefix string, z *stores.ZoneCheck) (keys int) {
 	from := len(q.b)
 	q.b = appendName(q.b, prefix, z)
 	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
@@ -139,7 +141,7 @@ func (q *call) name(prefix string, z *stores.ZoneCheck) (keys byte) {
 
 // decide adds the operation that decides all zones.
 func (q *call) decide(prefix string, check *stores.Check) {
-	var keys byte
+	keys := 0
 	for i := range check.Zones {
 		keys += q.name(prefix, &check.Zones[i])
 	}
@@ -151,7 +153,11 @@ func (q *call) decide(prefix string, check *stores.Check) {
 	} else if keys == 1 && len(q.ops) == 0 { // the script runs plain operations first, and so before debts are charged
 		op = opPlain
 	}
-	q.b = append(q.b, op, keys, byte(len(check.Zones)))
+	if op == opPlain {
+		q.b = append(q.b, op, 1, 1)
+	} else {
+		q.b = appendCount(appendCount(append(q.b, op), keys), len(check.Zones))
+	}
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if permit, _ := z.Holds(); permit && !check.Peek {
@@ -159,7 +165,9 @@ func (q *call) decide(prefix string, check *stores.Check) {
 		}
 		q.b = appendZone(q.b, z, z.Cost)
 		q.rules += max(1, len(z.Counter.Rules))
-		s := replySize{seen: prepare(z.Counter).packed.view}
+		p := &prepare(z.Counter).packed
+		q.needs(p)
+		s := replySize{seen: p.view}
 		if z.Lease.Want > 0 {
 			q.b = appendNumber(q.b, z.Lease.Want)
 			s.more = 8
@@ -170,6 +178,13 @@ func (q *call) decide(prefix string, check *stores.Check) {
 		q.zones = append(q.zones, s)
 	}
 	q.ops = append(q.ops, argument{b: q.b[from:len(q.b):len(q.b)], zones: len(check.Zones)})
+}
+
+// needs has the call run a script with the third-party algorithms of a counter.
+func (q *call) needs(p *packed) {
+	if p.codes != q.codes {
+		q.codes = scripts.Decide().ThirdParty([]byte(q.codes + p.codes))
+	}
 }
 
 // add adds an operation whose reply is one byte.

@@ -1,12 +1,14 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis names scripts by their SHA-1
 	"encoding/hex"
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,11 +21,10 @@ import (
 // its hash.
 type conn struct {
 	o        *ConnOptions
-	instance uint64                  // random ID of this instance
+	instance uint64                  // random ID of this store, whose permits and messages are not those of others in this process
 	client   goredis.UniversalClient // nil until connect
 	tracker  *connTracker
-	script   string
-	sha      any // the script's hash, as an argument of EVALSHA
+	script   *script // for rules with built-in algorithms
 	seq      atomic.Uint64
 	batchers []batcher
 	clock    *clock
@@ -31,6 +32,8 @@ type conn struct {
 	observer *observer
 	permits  *permits // what the calls report of; nil: they report nothing
 	failures atomic.Uint64
+
+	scripts sync.Map // *script by the codes of third-party algorithms in it
 
 	// onLost is called when a connection may lead to a server that is gone.
 	onLost func()
@@ -45,13 +48,34 @@ func newConn(o *ConnOptions, l *clock, b *breaker, to *observer) *conn {
 	return c
 }
 
+// script is a script and its hash.
+type script struct {
+	text  string
+	sha   any    // as an argument of EVALSHA
+	codes string // of the third-party algorithms in it
+}
+
 // setScript sets what Redis runs. Empty: the script of the package scripts.
 func (c *conn) setScript(text string) {
-	if text == "" {
-		text = scripts.Decide().Text
-	}
+	c.script = newScript(cmp.Or(text, scripts.Decide().Text), "")
+	c.scripts.Clear()
+}
+
+func newScript(text, codes string) *script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
-	c.script, c.sha = text, hex.EncodeToString(sum[:])
+	return &script{text, hex.EncodeToString(sum[:]), codes}
+}
+
+// scriptFor returns the script for rules with these third-party algorithms.
+func (c *conn) scriptFor(codes string) *script {
+	if codes == "" {
+		return c.script
+	}
+	s, ok := c.scripts.Load(codes)
+	if !ok {
+		s, _ = c.scripts.LoadOrStore(codes, newScript(scripts.Decide().Add(c.script.text, codes), codes))
+	}
+	return s.(*script) //nolint:forcetypeassert // nothing else is stored there
 }
 
 // connect creates the client. It does not wait for a connection.
@@ -63,8 +87,13 @@ func (c *conn) usable() bool { return c.client != nil && !c.breaker.open.Load() 
 // call runs the script over operations that share their call with no others. It
 // returns the reply after the header.
 func (c *conn) call(ctx context.Context, keys []string, ops ...[]byte) (reply, error) {
+	return c.callWith(ctx, c.script, keys, ops...)
+}
+
+// callWith is call with the script for third-party algorithms.
+func (c *conn) callWith(ctx context.Context, s *script, keys []string, ops ...[]byte) (reply, error) {
 	args := make([]any, 0, 4+len(keys)+len(ops))
-	args = append(args, "evalsha", c.sha, len(keys))
+	args = append(args, "evalsha", s.sha, len(keys))
 	for _, k := range keys {
 		args = append(args, k)
 	}
@@ -74,7 +103,7 @@ func (c *conn) call(ctx context.Context, keys []string, ops ...[]byte) (reply, e
 	for _, op := range ops {
 		args, before = appendOp(args, before, &argument{b: op})
 	}
-	r, _, err := c.eval(ctx, args, head)
+	r, _, err := c.eval(ctx, s, args, head)
 	if err != nil {
 		return reply{}, err
 	}
@@ -134,8 +163,9 @@ func (c *conn) sendBatch(q *call) error {
 	ctx, cancel := context.WithDeadline(context.Background(), q.end)
 	defer cancel()
 	c.permits.leave(q.batch)
-	q.batchArgs(c.sha)
-	r, now, err := c.eval(ctx, q.args, &q.head)
+	s := c.scriptFor(q.codes) // all in the batch have the same codes
+	q.batchArgs(s.sha)
+	r, now, err := c.eval(ctx, s, q.args, &q.head)
 	if err == nil {
 		for _, o := range q.batch {
 			o.now = now
@@ -156,7 +186,7 @@ func (c *conn) sendBatch(q *call) error {
 // eval runs the script. A reply is accepted only if it repeats the call's number.
 // head is set to the argument with that number and with the time until which the
 // call is worth running: a call that Redis takes up later changes nothing.
-func (c *conn) eval(ctx context.Context, args []any, head *argument) (reply, int64, error) {
+func (c *conn) eval(ctx context.Context, s *script, args []any, head *argument) (reply, int64, error) {
 	end, limited := ctx.Deadline()
 	for range 2 {
 		seq, last := int64(c.seq.Add(1)&(1<<52-1)), int64(noEnd)
@@ -164,9 +194,9 @@ func (c *conn) eval(ctx context.Context, args []any, head *argument) (reply, int
 			last = c.clock.at(end)
 		}
 		head.b = appendNumber(appendNumber(head.b[:0], seq), last)
-		text, err := c.evalsha(ctx, args)
+		text, err := c.evalsha(ctx, s, args)
 		if err != nil {
-			return reply{}, 0, err
+			return reply{}, 0, s.blame(err)
 		}
 		r := reply{b: text}
 		got, _, now := r.number(), r.number(), r.number()
@@ -184,7 +214,7 @@ func (c *conn) eval(ctx context.Context, args []any, head *argument) (reply, int
 
 // evalsha runs the script by its hash. If Redis does not know the script, it is
 // loaded and run in one more round trip: the first call charged nothing.
-func (c *conn) evalsha(ctx context.Context, args []any) (string, error) {
+func (c *conn) evalsha(ctx context.Context, s *script, args []any) (string, error) {
 	cmd := newOnce(ctx, args)
 	err := c.client.Process(ctx, cmd)
 	if err == nil || !goredis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -192,13 +222,13 @@ func (c *conn) evalsha(ctx context.Context, args []any) (string, error) {
 	}
 	again := newOnce(ctx, args)
 	if cluster, ok := c.client.(*goredis.ClusterClient); ok {
-		if err := cluster.ScriptLoad(ctx, c.script).Err(); err != nil {
+		if err := cluster.ScriptLoad(ctx, s.text).Err(); err != nil {
 			return "", err
 		}
 		return textOf(again, cluster.Process(ctx, again))
 	}
 	pipe := c.client.Pipeline()
-	load := pipe.ScriptLoad(ctx, c.script)
+	load := pipe.ScriptLoad(ctx, s.text)
 	_ = pipe.Process(ctx, again)
 	_, err = pipe.Exec(ctx)
 	if load.Err() != nil {
@@ -236,6 +266,9 @@ func (c *conn) fail(err error) {
 	c.observer.get().StoreError(c.observer.name, f, err)
 	if err == errUnsent || err == errUnanswered { //nolint:errorlint // they are never wrapped
 		return // the call that it waited for reports the failure
+	}
+	if errors.As(err, new(algorithmError)) {
+		return // rules without the algorithm are decided in Redis
 	}
 	if f == FailAway || f == FailTimeout {
 		c.onLost()

@@ -20,6 +20,7 @@ type decider struct {
 // decide decides a check without leases.
 func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	unknown := false
+	check.Failed = 0
 	if d.fallback.usesRedis(check) {
 		if d.denials.answer(check) {
 			return
@@ -59,6 +60,8 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
 	if err == nil {
 		d.denials.remember(check, sent, epoch)
 		d.conn.breaker.success()
+	} else {
+		check.Failed = d.o.Clock() - sent
 	}
 	return err
 }

@@ -3,9 +3,13 @@ package redis
 import (
 	"context"
 	"errors"
+	"regexp"
+	"strconv"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/scripts"
 )
 
 var (
@@ -33,6 +37,38 @@ type reported struct{ error }
 
 // Unwrap returns the error itself.
 func (r reported) Unwrap() error { return r.error }
+
+// algorithmError is an error in the Lua of a third-party algorithm.
+type algorithmError struct {
+	names []string // of the algorithms, one of which it is in
+	error
+}
+
+// Error implements error.
+func (e algorithmError) Error() string {
+	return "algorithm " + strings.Join(e.names, " or ") + ": " + e.error.Error()
+}
+
+// Unwrap returns the error of Redis.
+func (e algorithmError) Unwrap() error { return e.error }
+
+// inScript matches the position of an error in a script.
+var inScript = regexp.MustCompile(`user_script:(\d+):`)
+
+// blame returns an error of Redis with the names of the third-party algorithms that may
+// have caused it: an error of Lua, in a script that has any.
+func (s *script) blame(err error) error {
+	var answered goredis.Error
+	if s.codes == "" || !errors.As(err, &answered) || findAnswer(answered.Error()) != nil {
+		return err
+	}
+	at := inScript.FindStringSubmatch(answered.Error())
+	if at == nil {
+		return err
+	}
+	line, _ := strconv.Atoi(at[1])
+	return algorithmError{scripts.Decide().Names(s.text, s.codes, line), err}
+}
 
 // Failure is a class of failures of Redis.
 type Failure string
@@ -76,6 +112,7 @@ var refusals = []knownAnswer{
 var phrases = []knownAnswer{
 	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRefused, missingRight},
 	{[]string{"max number of clients"}, FailRefused, "Redis has too many clients: raise its maxclients, or lower pool_size"},
+	{[]string{"global variable 'struct'", "index global 'struct'"}, FailRefused, "the Lua of this server has no struct: Diana needs Redis 6.2 or newer, or Valkey"},
 	{[]string{"without any password configured"}, FailRefused, "Redis has no password: leave password out, or set one there"},
 	{[]string{"on a stale replica"}, FailAway, lostMaster},
 }
@@ -132,6 +169,10 @@ func findAnswer(text string) *knownAnswer {
 
 // Advice returns what an operator can do about a failure.
 func Advice(f Failure, cause error) string {
+	var wrong algorithmError
+	if errors.As(cause, &wrong) {
+		return "the Lua of the algorithm " + strings.Join(wrong.names, " or ") + " fails: tell its author, or use another; this instance decides its rules without Redis meanwhile"
+	}
 	var answered goredis.Error
 	if errors.As(cause, &answered) {
 		if r := findAnswer(answered.Error()); r != nil {

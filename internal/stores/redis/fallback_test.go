@@ -347,7 +347,7 @@ func TestUnknownOutcomeIsNotChargedTwice(t *testing.T) {
 		for fault, want := range map[fault]int{faultReply: 8, faultOOM: 8, faultTimeout: 12} {
 			f := newFleet(t, srv, 1)
 			c := f.counters(t, fmt.Sprintf("%s-%d", name, fault), spec)
-			if err := f.all[0].conn.client.ScriptLoad(context.Background(), f.all[0].conn.script).Err(); err != nil {
+			if err := f.all[0].conn.client.ScriptLoad(context.Background(), f.all[0].conn.script.text).Err(); err != nil {
 				t.Fatal(err)
 			}
 			f.all[0].conn.tracker.retire() // so that the check is made over a new connection

@@ -54,6 +54,7 @@ type handover struct {
 	key       stores.Key
 	op        []byte
 	names     []string
+	codes     string // of third-party algorithms
 }
 
 // now returns the present time on both clocks.
@@ -138,7 +139,7 @@ func (d *handovers) forgotten() { d.lost.Store(true) }
 // over its snapshot in any case. more says that the key still owes.
 func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.Instant, told bool) (h handover, more, ok bool) {
 	z.Rules = d.share(z.Counter)
-	h = handover{snapshots: n, key: z.Key}
+	h = handover{snapshots: n, key: z.Key, codes: prepare(z.Counter).packed.codes}
 	h.Handover, more = n.Take(z, now, told)
 	if h.Told == nil && h.Debts == nil {
 		return h, more, false
@@ -281,7 +282,7 @@ func (d *handovers) counters() (all []*stores.Counter) {
 	return all
 }
 
-// send makes handovers in one call.
+// send makes handovers of one counter's keys in one call.
 func (d *handovers) send(ctx context.Context, some []handover) error {
 	if len(some) == 0 {
 		return ctx.Err()
@@ -293,7 +294,7 @@ func (d *handovers) send(ctx context.Context, some []handover) error {
 	for i := range some {
 		names, ops = append(names, some[i].names...), append(ops, some[i].op)
 	}
-	r, err := d.conn.call(ctx, names, ops...)
+	r, err := d.conn.callWith(ctx, d.conn.scriptFor(some[0].codes), names, ops...)
 	settle(some, err)
 	if err == nil {
 		for i := range some {

@@ -9,10 +9,12 @@ import (
 
 // instances counts the live instances that share a Redis.
 type instances struct {
-	conn  *conn
-	live  atomic.Int64 // 0: never counted
-	beats bool         // a heartbeat has succeeded
-	fewer time.Time    // since when fewer are counted; zero: they are not
+	conn    *conn
+	process uint64       // ID of this process
+	fleet   string       // see Options.Fleet
+	live    atomic.Int64 // 0: never counted
+	beats   bool         // a heartbeat has succeeded
+	fewer   time.Time    // since when fewer are counted; zero: they are not
 
 	// lost is called if Redis does not know this instance: it has lost the heartbeats, and
 	// so perhaps the counts too. known says that a heartbeat has succeeded before.
@@ -32,9 +34,13 @@ func (i *instances) beat(ctx context.Context) error {
 func (i *instances) count(ctx context.Context) (int64, error) {
 	ctx, cancel := i.conn.background(ctx)
 	defer cancel()
-	op := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.conn.instance)
-	key := i.conn.o.Prefix + ":{instances}"
-	r, err := i.conn.call(ctx, []string{key, key + ":try"}, op)
+	op := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.process)
+	prefix := i.conn.o.Prefix + ":{instances}"
+	key := prefix
+	if i.fleet != "" {
+		key += ":" + i.fleet
+	}
+	r, err := i.conn.call(ctx, []string{key, prefix + ":try"}, op)
 	if err != nil {
 		return 0, err
 	}

@@ -14,6 +14,14 @@ type Options struct {
 	// Name is the store's name in logs and metrics.
 	Name string
 
+	// Process is the ID of this process in the heartbeats of all its stores: those that
+	// share a Redis and a prefix count as one instance. 0: a random one.
+	Process uint64
+
+	// Fleet tells apart instances that share a prefix but no counts, because the secrets of
+	// their keys differ: only those of the same fleet count each other. Empty: no secret.
+	Fleet string
+
 	// OnFailure says what happens to requests while Redis is unavailable.
 	OnFailure OnFailure
 

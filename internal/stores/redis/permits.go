@@ -162,15 +162,16 @@ func (p *permits) drop(rec *record) {
 
 // release is the operation that charges a zone that holds no permit, and its keys.
 type release struct {
-	tag  stores.Key
-	keys []string
-	op   []byte
+	tag   stores.Key
+	keys  []string
+	op    []byte
+	codes string // of third-party algorithms
 }
 
 // finishOf returns the operation that charges a zone cost charge.
 func finishOf(prefix string, z *stores.ZoneCheck, charge int64) release {
 	keys := namesOf(prefix, z)
-	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, z, charge)}
+	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, z, charge), prepare(z.Counter).packed.codes}
 }
 
 // finish sends a release.
@@ -180,6 +181,7 @@ func (p *permits) finish(ctx context.Context, f release) error {
 	}
 	q := newCall(p.conn.end(ctx), f.tag)
 	q.add(f.keys, f.op)
+	q.codes = f.codes
 	_, _, err := p.conn.send(q)
 	return err
 }

@@ -33,7 +33,7 @@ func (s *virtualStore) leaveEnd(z *stores.ZoneCheck, charge int64) *call {
 func (s *virtualStore) send(q *call) *call {
 	q.batch = []*call{q}
 	s.permits.leave(q.batch)
-	q.batchArgs(s.conn.sha)
+	q.batchArgs(s.conn.script.sha)
 	return q
 }
 
@@ -61,7 +61,7 @@ func newCallStore(t *testing.T) *virtualStore {
 	t.Helper()
 	s := newVirtualStore(t)
 	s.set(0)
-	if err := s.v.client.ScriptLoad(context.Background(), s.conn.script).Err(); err != nil {
+	if err := s.v.client.ScriptLoad(context.Background(), s.conn.script.text).Err(); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -144,7 +144,7 @@ func TestChecksOfOneCall(t *testing.T) {
 	}
 	batch[0].batch = batch
 	s.permits.leave(batch)
-	batch[0].batchArgs(s.conn.sha)
+	batch[0].batchArgs(s.conn.script.sha)
 	r := reply{b: s.execute(t, batch[0])[24:]}
 	for _, q := range batch {
 		q.cut(&r)

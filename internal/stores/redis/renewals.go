@@ -109,8 +109,25 @@ func (p *permits) include(some []*record, rec *record) []*record {
 	return append(some, rec)
 }
 
-// report reports records in one call.
+// report reports records, those with the same third-party algorithms in one call.
 func (p *permits) report(some []*record) {
+	for len(some) > 0 {
+		codes := prepare(some[0].zone.Counter).packed.codes
+		var same, others []*record
+		for _, rec := range some {
+			if prepare(rec.zone.Counter).packed.codes == codes {
+				same = append(same, rec)
+			} else {
+				others = append(others, rec)
+			}
+		}
+		p.reportTogether(same)
+		some = others
+	}
+}
+
+// reportTogether reports records in one call.
+func (p *permits) reportTogether(some []*record) {
 	q := newCall(time.Now().Add(max(p.conn.o.Timeout, backgroundTimeout)), some[0].zone.Tag)
 	p.mu.Lock()
 	for _, rec := range some {

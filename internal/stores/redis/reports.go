@@ -47,6 +47,7 @@ func (q *call) reportOf(rec *record) {
 		counter: rec.zone.Counter, key: rec.zone.Key, tag: rec.zone.Tag, op: len(q.ops), at: 2 + reportAt, reply: len(q.zones),
 	})
 	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0))
+	q.needs(&prepare(rec.zone.Counter).packed)
 }
 
 // leave fills in the reports of a batch that is about to be sent.

@@ -38,7 +38,8 @@ type resets struct {
 // channel is where instances publish resets.
 func (r *resets) channel() string { return r.o.Prefix + ":{resets}" }
 
-// id identifies this instance in messages.
+// id identifies this store in messages. Another store of this process may use the same
+// channel: it is told of the reset as another instance is.
 func (r *resets) id() string { return strconv.FormatUint(r.conn.instance, 16) }
 
 func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
@@ -156,8 +157,8 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 	})
 }
 
-// receive handles a message: a zone, a key, and the instance that sent it. Others
-// are ignored. So are those of this instance, which has reset the key already:
+// receive handles a message: a zone, a key, and the store that sent it. Others
+// are ignored. So are those of this store, which has reset the key already:
 // what was charged since must remain.
 func (r *resets) receive(payload string) {
 	zone, text, _ := strings.Cut(payload, " ")

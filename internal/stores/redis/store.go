@@ -5,6 +5,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -41,7 +42,6 @@ func New(o Options, to Observer) *Store {
 	s.Observe(to)
 	s.breaker = newBreaker(func(up bool, cause error) {
 		if up {
-			s.fallback.recovered()
 			s.permits.lose()
 			s.observer.get().StoreUp(o.Name)
 		} else {
@@ -51,9 +51,9 @@ func New(o Options, to Observer) *Store {
 	s.conn = newConn(&s.o.ConnOptions, s.clock, s.breaker, s.observer)
 	s.permits = newPermits(s.conn, o.Clock)
 	s.conn.permits = s.permits
-	s.instances = &instances{conn: s.conn}
+	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, lost: s.lose}
 	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
-	s.instances.lost = s.lose
+	s.breaker.closing = s.fallback.recovered // the ramp begins before a request uses Redis
 	d := &denials{clock: o.Clock, conn: s.conn}
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {

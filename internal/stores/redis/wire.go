@@ -9,6 +9,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/scripts"
 )
 
 // The operations of the script.
@@ -43,6 +44,7 @@ type packed struct {
 	views int    // of them, at the end, bytes of the logs
 	sizes []byte // of the value, and 0; with logs: up to the first ring, and how much to read
 	rules []byte // code and arguments of each rule
+	codes string // of the third-party algorithms among them
 }
 
 const (
@@ -54,6 +56,7 @@ const (
 // pack returns the constant part of a counter's operations.
 func pack(c *stores.Counter) (p packed) {
 	fixed := 0
+	p.codes = scripts.Decide().ThirdParty(c.Codes)
 	for i, r := range c.Rules {
 		p.rules = append(p.rules, c.Codes[i])
 		for _, v := range r.Args() {
@@ -85,6 +88,12 @@ func appendNumber(b []byte, v int64) []byte {
 
 func appendSize(b []byte, n int) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(n))
+}
+
+// appendCount appends the number of keys or zones of an entry that decides several zones.
+// The limiter rejects handlers with more zones than fit.
+func appendCount(b []byte, n int) []byte {
+	return binary.LittleEndian.AppendUint16(b, uint16(n))
 }
 
 func appendBool(b []byte, v bool) []byte {

@@ -1,0 +1,80 @@
+//go:build unix
+
+package main
+
+const (
+	breakerGo   = "internal/stores/redis/breaker.go"
+	instancesGo = "internal/stores/redis/instances.go"
+	decideGo    = "internal/stores/redis/decide.go"
+	failureGo   = "internal/stores/redis/failure.go"
+	scriptsGo   = "scripts/scripts.go"
+)
+
+// processMutants break what a store does to its neighbours: the observer, the other stores
+// of the process, other fleets, and rules beside those of a broken algorithm.
+var processMutants = []mutant{
+	{
+		name: "breaker-locked", breaks: "the observer is notified under the breaker's lock", file: breakerGo, suites: redis,
+		old: "b.mu.Unlock()\n\t\t\tb.notify(c.up, c.cause)\n\t\t\tb.mu.Lock()", new: "b.notify(c.up, c.cause)",
+	},
+	{
+		name: "breaker-unordered", breaks: "each goroutine notifies of the changes that it finds", file: breakerGo, suites: redis,
+		old: "\t\tb.notifying = true\n", new: "",
+	},
+	{
+		name: "breaker-late-ramp", breaks: "the breaker closes before the ramp begins", file: breakerGo, suites: redis,
+		old: "\t\tb.closing()\n\t}\n\tb.open.Store(open)", new: "\t\tdefer b.closing()\n\t}\n\tb.open.Store(open)",
+	},
+	{
+		name: "process-stores", breaks: "two stores of a process are two instances", file: sharedGo, suites: redis,
+		old: "process: cmp.Or(o.Process, s.conn.instance)", new: "process: cmp.Or(s.conn.instance, o.Process)",
+	},
+	{
+		name: "process-permits", breaks: "stores of a process have the same permits", file: redisGo, suites: redis,
+		old: "instance: rand.Uint64()", new: "instance: rand.Uint64N(1) + 1",
+	},
+	{
+		name: "process-fleets", breaks: "instances with other secrets are counted", file: instancesGo, suites: redis,
+		old: "if i.fleet != \"\" {", new: "if len(i.fleet) > 100 {",
+	},
+	{
+		name: "zones-keys", breaks: "the number of keys of a check has eight bits", file: questionGo, suites: redis,
+		old: "appendCount(append(q.b, op), keys)", new: "appendCount(append(q.b, op), keys&255)",
+	},
+	{
+		name: "zones-count", breaks: "the number of zones of a check has eight bits", file: questionGo, suites: redis,
+		old: "keys), len(check.Zones))", new: "keys), len(check.Zones)&255)",
+	},
+	{
+		name: "failed-wait", breaks: "the wait for Redis counts as the decision of this process", file: decideGo, suites: redis,
+		old: "check.Failed = d.o.Clock() - sent", new: "check.Failed = d.o.Clock() - d.o.Clock()",
+	},
+	{
+		name: "failed-kept", breaks: "an earlier wait for Redis is counted again", file: decideGo, suites: redis,
+		old: "\tcheck.Failed = 0\n", new: "",
+	},
+	{
+		name: "third-party-batch", breaks: "calls with different scripts are batched", file: combineGo, suites: redis,
+		old: "q.codes != batch[0].codes || ", new: "",
+	},
+	{
+		name: "third-party-breaker", breaks: "an error in an algorithm opens the breaker", file: redisGo, suites: redis,
+		old: "if errors.As(err, new(algorithmError)) {", new: "if errors.As(err, new(algorithmError)) && f == FailAway {",
+	},
+	{
+		name: "third-party-blame", breaks: "the wrong algorithm is named", file: scriptsGo, suites: redis,
+		old: "if line >= first && line < end {", new: "if line >= end {",
+	},
+	{
+		name: "third-party-union", breaks: "a check of several zones has the script of the last", file: questionGo, suites: redis,
+		old: "[]byte(q.codes + p.codes)", new: "[]byte(p.codes)",
+	},
+	{
+		name: "third-party-release", breaks: "a release runs the script without its algorithm", file: permitsGo, suites: redis,
+		old: "\tq.codes = f.codes\n", new: "",
+	},
+	{
+		name: "third-party-full", breaks: "a full Redis is blamed on an algorithm", file: failureGo, suites: redis,
+		old: " || findAnswer(answered.Error()) != nil {\n\t\treturn err", new: " {\n\t\treturn err",
+	},
+}
