@@ -103,7 +103,7 @@ func (s *redisStores) start() {
 func (s *redisStores) lead() {
 	for _, c := range s.list {
 		c.Observe(s.events)
-		up, _ := c.State()
+		up, _, _ := c.State()
 		s.events.metrics.SetStoreUp(c.Name(), up)
 	}
 }

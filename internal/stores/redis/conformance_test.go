@@ -228,7 +228,7 @@ func (tr *trace) chargeDebt(what string) {
 func chargeDebts(t *testing.T, what string, v *virtual, shared *Store, z *stores.ZoneCheck, debts [][]int64) {
 	t.Helper()
 	v.tick()
-	if _, err := shared.conn.call(context.Background(), namesOf("diana", z)[:1], appendDebts(nil, z, debts)); err != nil {
+	if _, err := shared.conn.callOnce(context.Background(), namesOf("diana", z)[:1], appendDebts(nil, z, debts)); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 	memory.Update(z, v.now, func(i int) int64 { return int64(len(debts[i])) }, func(i int, s algorithms.State) {

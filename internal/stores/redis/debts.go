@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,7 @@ const (
 type debts struct {
 	conn    *conn
 	share   func(*stores.Counter) []algorithms.Rule
-	ramping func() bool
+	settled func(tag stores.Key) bool // whether Redis decides all keys of the tag's node
 
 	mu     sync.Mutex
 	tables map[*memory.Table]*stores.Counter
@@ -76,7 +77,7 @@ func (d *debts) take(z *stores.ZoneCheck) (debt, bool) {
 		return debt{}, false
 	}
 	z.Rules = d.share(z.Counter)
-	words := n.Owed(z, d.conn.clock.now())
+	words := n.Owed(z, d.conn.at(z.Tag).clock.now())
 	if words == nil {
 		return debt{}, false
 	}
@@ -98,9 +99,10 @@ func settle(all []debt, err error) {
 	}
 }
 
-// pay charges the debts of keys that no request checks, table by table.
+// pay charges the debts of keys that no request checks, table by table. Those of a
+// node that is away wait for it, and do not keep others waiting.
 func (d *debts) pay(ctx context.Context) {
-	if d.ramping() {
+	if !slices.ContainsFunc(d.conn.nodes.all(), d.conn.calls) {
 		return
 	}
 	end := time.Now().Add(payFor)
@@ -122,23 +124,33 @@ func (d *debts) payTable(ctx context.Context, c *stores.Counter, end time.Time) 
 	if d.conn.o.Cluster {
 		perCall = 1 // the keys lie in different slots
 	}
+	later := false
 	for from, done := (memory.Cursor{}), false; !done; {
 		var keys []stores.Key
 		keys, from, done = memory.TableOf(c).Snapshots().Debtors(make([]stores.Key, 0, perCall), from)
 		var some []debt
 		for _, k := range keys {
+			if !d.settled(k) {
+				later = true
+				continue
+			}
 			z := stores.ZoneCheck{Counter: c, Key: k, Tag: k}
 			if o, ok := d.take(&z); ok {
 				some = append(some, o)
 			}
 		}
-		if err := d.send(ctx, some); err != nil {
-			return err
+		if err := d.send(ctx, some); err != nil && (!d.conn.o.Cluster || ctx.Err() != nil) {
+			return err // in a Cluster the next key may lie on another node
+		} else if err != nil {
+			later = true
 		}
 		if time.Now().After(end) {
-			d.add(&stores.ZoneCheck{Counter: c}) // continues after the next heartbeat
+			later = true
 			break
 		}
+	}
+	if later { // continues after the next heartbeat
+		d.add(&stores.ZoneCheck{Counter: c})
 	}
 	return nil
 }

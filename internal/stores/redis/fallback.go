@@ -20,38 +20,42 @@ type fallback struct {
 	conn  *conn
 	debts *debts
 	live  *atomic.Int64 // instances
-	back  atomic.Int64  // when Redis was available again, on the local clock; 0: it decides all keys
 }
 
 func newFallback(o *Options, c *conn, live *atomic.Int64) *fallback {
 	f := &fallback{o: o, conn: c, live: live}
-	f.debts = &debts{conn: c, share: f.share, ramping: f.ramping}
+	f.debts = &debts{conn: c, share: f.share, settled: f.settled}
 	return f
 }
 
-// recovered starts the ramp after an outage.
-func (f *fallback) recovered() { f.back.Store(f.o.Clock()) }
-
-// ramping says whether part of the keys are still decided without Redis.
-func (f *fallback) ramping() bool {
-	back := f.back.Load()
-	return back != 0 && f.o.Clock()-back < ramp.Microseconds()
+// ramping says whether part of a node's keys are still decided without it, after an
+// outage.
+func (n *node) ramping(now int64) bool {
+	back := n.back.Load()
+	return back != 0 && now-back < ramp.Microseconds()
 }
 
-// usesRedis says whether Redis decides a check. During the ramp it decides more
-// and more keys, in a fixed order: a key that changed several times would have
-// two limits.
+// settled says whether a key's node is used, and decides all its keys.
+func (f *fallback) settled(tag stores.Key) bool {
+	n := f.conn.at(tag)
+	return f.conn.calls(n) && !n.ramping(f.o.Clock())
+}
+
+// usesRedis says whether Redis decides a check. After an outage of the node it
+// decides more and more keys, in a fixed order: a key that changed several times
+// would have two limits.
 func (f *fallback) usesRedis(check *stores.Check) bool {
-	if !f.conn.usable() {
+	n := f.conn.at(check.Zones[0].Tag)
+	if !f.conn.calls(n) {
 		return false
 	}
-	back := f.back.Load()
+	back := n.back.Load()
 	if back == 0 || f.o.OnFailure != FailLocal {
 		return true
 	}
 	elapsed := f.o.Clock() - back
 	if elapsed >= ramp.Microseconds() {
-		f.back.CompareAndSwap(back, 0)
+		n.back.CompareAndSwap(back, 0)
 		return true
 	}
 	for i := range check.Zones {
@@ -74,13 +78,14 @@ func (f *fallback) share(c *stores.Counter) []algorithms.Rule {
 // decide decides by the counts of this process, with its share of every limit.
 // unknown says that Redis may have charged the check, though it did not answer.
 func (f *fallback) decide(check *stores.Check, unknown bool) {
-	now := f.conn.clock.now()
+	clock := &f.conn.at(check.Zones[0].Tag).clock
+	now := clock.now()
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules = f.share(z.Counter)
 		f.warm(z, now)
 	}
-	memory.Decide(check, f.conn.clock.now)
+	memory.Decide(check, clock.now)
 	check.Mode = stores.ModeFallback
 	for i := range check.Zones {
 		z := &check.Zones[i]
@@ -110,8 +115,9 @@ func (f *fallback) warm(z *stores.ZoneCheck, now int64) {
 // finish ends a request that was decided without Redis. What it is charged now
 // is owed, too.
 func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
+	clock := &f.conn.at(z.Tag).clock
 	if charge > 0 {
-		f.warm(z, f.conn.clock.now())
+		f.warm(z, clock.now())
 	}
-	memory.Finish(z, f.conn.clock.now, charge)
+	memory.Finish(z, clock.now, charge)
 }

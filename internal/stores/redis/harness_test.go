@@ -20,9 +20,9 @@ import (
 // strictObserver fails the test on failures.
 type strictObserver struct{ tb testing.TB }
 
-func (strictObserver) StoreUp(string) {}
+func (strictObserver) StoreUp(string, string, bool) {}
 
-func (q strictObserver) StoreDown(_ string, f Failure, err error) {
+func (q strictObserver) StoreDown(_, _ string, f Failure, err error) {
 	q.tb.Errorf("store down: %s: %v", f, err)
 }
 
@@ -87,9 +87,15 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 func newTestConn(o ConnOptions) *conn {
 	to := &observer{name: "redis"}
 	to.set(noObserver{})
-	c := newConn(&o, &clock{local: func() int64 { return storestest.Hour }}, newBreaker(func(bool, error) {}), to)
+	c := newConn(&o, func() int64 { return storestest.Hour }, to)
 	c.connect()
 	return c
+}
+
+// callOnce calls the script at the first node, whatever the state of its breaker, and
+// does not report a failure.
+func (c *conn) callOnce(ctx context.Context, keys []string, ops ...[]byte) (reply, error) {
+	return c.callAt(ctx, &once{node: c.nodes.first, beat: true}, keys, ops...)
 }
 
 func virtualScript(tb testing.TB) string {

@@ -103,7 +103,7 @@ func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64
 
 // finish sends a release.
 func (p *permits) finish(ctx context.Context, f release) error {
-	if p.conn.breaker.open.Load() {
+	if !p.conn.usable(f.tag) {
 		return errOpen
 	}
 	q := newCall(p.conn.end(ctx), f.tag)
@@ -133,15 +133,14 @@ func (p *permits) retry(ctx context.Context) {
 	late := p.late
 	p.late = nil
 	p.mu.Unlock()
-	for i, l := range late {
+	for _, l := range late {
 		if time.Now().After(l.until) {
 			continue
 		}
-		if err := p.finish(ctx, l.release); err != nil {
+		if err := p.finish(ctx, l.release); err != nil { // the next may lie on another node
 			p.mu.Lock()
-			p.late = append(p.late, late[i:]...)
+			p.late = append(p.late, l)
 			p.mu.Unlock()
-			return
 		}
 	}
 }
@@ -163,9 +162,8 @@ func (p *permits) renew(ctx context.Context) {
 		call, cancel := p.conn.background(ctx)
 		_, err := p.conn.call(call, []string{key}, op)
 		cancel()
-		if err != nil {
+		if err != nil { // the next may lie on another node
 			p.conn.fail(err)
-			return
 		}
 	}
 }
@@ -177,7 +175,7 @@ func (p *permits) drain() {
 	ctx := context.Background()
 	renewed := time.Time{}
 	for p.any() {
-		p.conn.breaker.close(p.conn.breaker.opened.Load()) // nothing else uses the connections
+		p.conn.nodes.tryAgain() // nothing else uses the connections
 		p.retry(ctx)
 		if time.Since(renewed) >= renewEvery {
 			renewed = time.Now()

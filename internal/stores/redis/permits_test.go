@@ -188,7 +188,7 @@ func TestChargeAfterAReserve(t *testing.T) {
 		t.Errorf("remaining %d of 10 after charges of 1, 3 and 1, want 5", left)
 	}
 	s.Observe(noObserver{})
-	s.breaker.trip(errOpen)
+	s.conn.nodes.first.breaker.trip(errOpen)
 	s.Finish(context.Background(), z, 3)
 	if n := len(s.permits.late); n != 0 {
 		t.Errorf("%d charges are to be retried, want none", n)
@@ -206,7 +206,7 @@ func TestPermitOfLostReplyIsReleased(t *testing.T) {
 	s.Store.Decide(context.Background(), check)
 	s.permits.record(check, errReply)
 	z := s.at(0, c, 1)
-	s.breaker.trip(errOpen)
+	s.conn.nodes.first.breaker.trip(errOpen)
 	s.Finish(context.Background(), z, 0)
 	if n := len(s.permits.late); n != 2 {
 		t.Fatalf("%d permits are to be released, want 2", n)
@@ -215,7 +215,7 @@ func TestPermitOfLostReplyIsReleased(t *testing.T) {
 	if n := len(s.permits.late); n != 2 {
 		t.Fatalf("%d permits are to be released while Redis is unavailable, want 2", n)
 	}
-	s.breaker.close(s.breaker.opened.Load())
+	s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
 	s.set(0)
 	for len(s.permits.late) > 0 { // one at a time: each call needs its virtual time
 		late := s.permits.late
@@ -240,7 +240,7 @@ func TestLiveInstances(t *testing.T) {
 		live  int64
 	}{{one, 0, 1}, {two, 1, 2}, {one, 2, 2}, {one, 5.999999, 2}, {one, 6, 1}, {two, 10, 2}, {one, 9, 1}} {
 		b.store.set(b.at)
-		n, err := b.store.instances.count(context.Background())
+		n, err := b.store.instances.count(context.Background(), b.store.conn.nodes.first, beatTag)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +380,7 @@ func TestMalformedReplies(t *testing.T) {
 	srv := redistest.Start(t)
 	conn := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Timeout: 5 * time.Second, DialTimeout: time.Second, Script: "return struct.pack('<ddd', 12345, 0, 1)"})
 	t.Cleanup(func() { _ = conn.client.Close() })
-	if _, err := conn.call(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
+	if _, err := conn.callOnce(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
 		t.Errorf("the reply to another call: %v, want errReply", err)
 	}
 }

@@ -33,8 +33,11 @@ type resets struct {
 	last   atomic.Int64                       // when resubscribe last did so
 }
 
+// resetsTag is the hash tag of the channel.
+const resetsTag = "resets"
+
 // channel is where instances publish resets.
-func (r *resets) channel() string { return r.o.Prefix + ":{resets}" }
+func (r *resets) channel() string { return r.o.Prefix + ":{" + resetsTag + "}" }
 
 // id identifies this instance in messages.
 func (r *resets) id() string { return strconv.FormatUint(r.conn.instance, 16) }
@@ -49,7 +52,7 @@ func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
 
 func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
 	r.resetLocal(counters, k)
-	if !r.conn.usable() {
+	if !r.conn.usable(k) {
 		return ErrAway
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
@@ -76,7 +79,7 @@ func (r *resets) resetFingerprints(ctx context.Context, c *stores.Counter, k sto
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
 	defer cancel()
 	for some := range slices.Chunk(names, keysPerDelete) {
-		if !r.conn.usable() {
+		if !r.conn.usable(k) {
 			return ErrAway
 		}
 		if err := r.conn.client.Del(ctx, some...).Err(); err != nil {

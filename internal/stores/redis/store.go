@@ -18,9 +18,7 @@ import (
 type Store struct {
 	o         Options
 	conn      *conn
-	breaker   *breaker
 	observer  *observer
-	clock     *clock
 	permits   *permits
 	fallback  *fallback
 	decider   *decider
@@ -35,17 +33,9 @@ type Store struct {
 
 // New returns a store that does not connect before [Store.Start].
 func New(o Options, to Observer) *Store {
-	s := &Store{o: o, clock: &clock{local: o.Clock}, observer: &observer{name: o.Name}}
+	s := &Store{o: o, observer: &observer{name: o.Name}}
 	s.Observe(to)
-	s.breaker = newBreaker(func(up bool, cause error) {
-		if up {
-			s.fallback.recovered()
-			s.observer.get().StoreUp(o.Name)
-		} else {
-			s.observer.get().StoreDown(o.Name, classify(cause), cause)
-		}
-	})
-	s.conn = newConn(&s.o.ConnOptions, s.clock, s.breaker, s.observer)
+	s.conn = newConn(&s.o.ConnOptions, o.Clock, s.observer)
 	s.permits = &permits{conn: s.conn, held: make(map[uint64]string)}
 	s.instances = &instances{conn: s.conn}
 	s.fallback = newFallback(&s.o, s.conn, &s.instances.live)
@@ -166,8 +156,9 @@ func (s *Store) LeaseStats() (sum LeaseStats, has bool) {
 // Observe replaces the observer.
 func (s *Store) Observe(to Observer) { s.observer.set(to) }
 
-// State says whether Redis is used, and since when that is so.
-func (s *Store) State() (up bool, since time.Time) { return s.breaker.state() }
+// State says whether all nodes of Redis are used, since when that is so, and which
+// nodes are not.
+func (s *Store) State() (up bool, since time.Time, down []NodeDown) { return s.conn.nodes.state() }
 
 // Name returns the store's name.
 func (s *Store) Name() string { return s.o.Name }

@@ -16,6 +16,7 @@ const (
 	sharedGo  = "internal/stores/redis/store.go"
 	permitsGo = "internal/stores/redis/permits.go"
 	redisGo   = "internal/stores/redis/conn.go"
+	evalGo    = "internal/stores/redis/eval.go"
 
 	combineGo  = "internal/stores/redis/batcher.go"
 	denialsGo  = "internal/stores/redis/denials.go"
@@ -334,7 +335,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-once", breaks: "a failed call is counted once for each of its checks", file: redisGo, suites: redis,
-		old: "return reported{err}", new: "return err",
+		old: "err = c.failed(q.cmd.node, err)", new: "_ = c.failed(q.cmd.node, err)",
 	},
 	{
 		name: "combine-rest", breaks: "what an answer has to spare is not noticed", file: redisGo, suites: redis,
@@ -349,7 +350,7 @@ var storeMutants = []mutant{
 		old: "if z == 0 && flags == flagFailed {", new: "if z < 0 && flags == flagFailed {",
 	},
 	{
-		name: "redis-sequence", breaks: "a reply to another call is taken", file: redisGo, suites: redis,
+		name: "redis-sequence", breaks: "a reply to another call is taken", file: evalGo, suites: redis,
 		old: "r.err != nil || got != seq {", new: "r.err != nil || got == 0 {",
 	},
 	{
@@ -366,7 +367,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "maintain-late", breaks: "a permit whose release failed is dropped", file: permitsGo, suites: redis,
-		old: "p.late = append(p.late, late[i:]...)", new: "p.late = append(p.late, late[i+1:]...)",
+		old: "p.late = append(p.late, l)", new: "_ = l",
 	},
 	{
 		name: "maintain-release", breaks: "a failed release is not retried", file: permitsGo, suites: redis,
