@@ -250,3 +250,46 @@ func moveSlot(t *testing.T, nodes []*redistest.Server, tag stores.Key, from, to 
 	do(target, "cluster", "setslot", slot, "node", id(target))
 	do(source, "cluster", "setslot", slot, "node", id(target))
 }
+
+// clusterRights are the permissions of the README, and those that it names for a
+// Cluster.
+const clusterRights = "resetchannels &diana:* ~diana:* -@all +evalsha +script|load +time +get +set +setrange +getrange +del +pexpire +select +publish +subscribe +ping " +
+	"+cluster|slots +asking"
+
+// TestClusterRights moves a slot while its keys are checked by a user with no more
+// permissions than the README names.
+func TestClusterRights(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t, 3)
+	o := ConnOptions{Cluster: true, Username: "diana", Password: "secret", Timeout: 5 * time.Second}
+	for _, n := range nodes {
+		o.Addresses = append(o.Addresses, n.Addr)
+		args := []any{"acl", "setuser", "diana", "on", ">secret"}
+		for right := range strings.FieldsSeq(clusterRights) {
+			args = append(args, right)
+		}
+		if err := n.Client().Do(context.Background(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, counter, tags := startStore(t, o), counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client())
+	waitFor(t, "all masters decide", func() bool { return s.allShared(t, counter, tags) })
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for !done.Load() {
+			if m := s.modeOfTag(t, counter, newKey(), tags[0]); m != stores.ModeShared {
+				t.Errorf("mode %v while the slot moves", m)
+			}
+			time.Sleep(time.Millisecond) // each check adds a key to be moved
+		}
+	})
+	moveSlot(t, nodes, tags[0], 0, 1)
+	done.Store(true)
+	wg.Wait()
+	for i, n := range nodes {
+		if log := n.Client().Do(context.Background(), "acl", "log").Val().([]any); len(log) != 0 { //nolint:forcetypeassert // it is documented
+			t.Errorf("master %d denied a command: %v", i, log)
+		}
+	}
+}
