@@ -29,15 +29,15 @@ type conn struct {
 	seq      atomic.Uint64
 	observer *observer
 
-	// onLost is called when a connection may lead to a server that is gone.
-	onLost func()
+	// onLost is called when connections may lead to a server that is gone.
+	onLost func(n *node)
 }
 
 // newConn returns a conn that does not connect before connect. local is the clock of
 // this process.
 func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 	c := &conn{
-		o: o, instance: rand.Uint64(), observer: to, onLost: func() {}, //nolint:gosec // it only has to be unique
+		o: o, instance: rand.Uint64(), observer: to, onLost: func(*node) {}, //nolint:gosec // it only has to be unique
 	}
 	c.nodes = newNodes(o, local, func(n *node, up, all bool, cause error) {
 		if up {
@@ -69,6 +69,14 @@ func (c *conn) connect() {
 // at returns the node that decides the keys of a tag.
 func (c *conn) at(tag stores.Key) *node { return c.nodes.at(tag) }
 
+// clientAt returns the client of the node that serves the slot of a hash tag.
+func (c *conn) clientAt(ctx context.Context, tag string) (goredis.UniversalClient, error) {
+	if c.nodes.cluster == nil {
+		return c.client, nil
+	}
+	return c.nodes.cluster.MasterForKey(ctx, tag)
+}
+
 // usable says whether the node that decides the keys of a tag is to be called.
 func (c *conn) usable(tag stores.Key) bool { return c.calls(c.at(tag)) }
 
@@ -80,10 +88,10 @@ func (c *conn) calls(n *node) bool { return c.client != nil && !n.breaker.open.L
 func (c *conn) call(ctx context.Context, keys []string, ops ...[]byte) (reply, error) {
 	o := &once{node: c.nodes.serving(hashTag(keys[0]))}
 	r, err := c.callAt(ctx, o, keys, ops...)
-	if err != nil {
-		return reply{}, c.failed(o.node, err)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
+		err = c.failed(o.node, err)
 	}
-	return r, nil
+	return r, err
 }
 
 // callAt makes a call that call has prepared, and does not report its failure.
@@ -250,8 +258,8 @@ func (c *conn) failed(n *node, err error) error {
 	if errors.Is(err, errUnsent) || errors.Is(err, errUnanswered) {
 		return reported{err} // the call that it waited for is counted
 	}
-	if (f == FailAway || f == FailTimeout) && c.nodes.serving(resetsTag) == n {
-		c.onLost()
+	if f == FailAway || f == FailTimeout {
+		c.onLost(n)
 	}
 	c.distrust(n, f)
 	n.breaker.failure(f, err)

@@ -25,13 +25,9 @@ var scriptCommands = []any{"time", "get", "set", "setrange", "getrange", "del", 
 func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	client := c.client
-	if c.nodes.cluster != nil {
-		one, err := c.nodes.cluster.MasterForKey(ctx, tag)
-		if err != nil || one.Options().Addr != n.address {
-			return false
-		}
-		client = one
+	client, err := c.clientAt(ctx, tag)
+	if err != nil {
+		return false
 	}
 	warn := func(what, advice string) {
 		if n.address != "" {

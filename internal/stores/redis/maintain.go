@@ -80,7 +80,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			err = m.instances.beat(ctx, n, tag)
 		}
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || !n.serves.Load():
 			return
 		case tag == "" || errors.Is(err, errElsewhere): // another tag is found at once
 			wait = probeEvery

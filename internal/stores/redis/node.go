@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
@@ -167,17 +168,15 @@ func (ns *nodes) keep(masters []*node) {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	rest := maps.Clone(*ns.byAddress.Load())
-	for address, n := range rest {
-		if slices.Contains(masters, n) {
-			continue
-		}
-		if n.serves.Load() {
+	for _, n := range ns.masters {
+		if !slices.Contains(masters, n) {
 			ns.removeLocked(n)
-		} else if n.tracker.any() {
-			continue // a replica, which may be promoted
+			delete(rest, n.address)
 		}
-		delete(rest, address)
 	}
+	maps.DeleteFunc(rest, func(_ string, n *node) bool {
+		return !n.serves.Load() && !n.tracker.any() // a replica that is connected to may be promoted
+	})
 	ns.byAddress.Store(&rest)
 }
 
@@ -245,6 +244,17 @@ func (ns *nodes) all() []*node {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	return ns.masters
+}
+
+// anyUp returns a node that is used, or any if none is.
+func (ns *nodes) anyUp() *node {
+	all := ns.all()
+	for _, i := range rand.Perm(len(all)) { //nolint:gosec // it only spreads load
+		if !all[i].breaker.open.Load() {
+			return all[i]
+		}
+	}
+	return all[0]
 }
 
 // tryAgain closes all breakers.

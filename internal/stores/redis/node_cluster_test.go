@@ -75,10 +75,10 @@ func (c *clusterTraffic) wantOthersShared(t *testing.T, away int, what string) {
 	}
 }
 
-// TestOneNodeAway stops, and then kills, one master of a Cluster after another: one
+// TestClusterNodeAway stops, and then kills, one master of a Cluster after another: one
 // that has the heartbeats and one that has not. Redis decides every check of the
 // others meanwhile, and those of the master once it is back.
-func TestOneNodeAway(t *testing.T) {
+func TestClusterNodeAway(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
 	o := ConnOptions{Cluster: true, Timeout: time.Second}
@@ -122,9 +122,9 @@ func TestOneNodeAway(t *testing.T) {
 	waitFor(t, "all masters decide", func() bool { return c.store.allShared(t, c.counter, c.tags) })
 }
 
-// TestStartsWithNodesAway starts a store while one master of a Cluster is away, and
+// TestClusterStartsWithNodesAway starts a store while one master of a Cluster is away, and
 // while all are.
-func TestStartsWithNodesAway(t *testing.T) {
+func TestClusterStartsWithNodesAway(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
 	o := ConnOptions{Cluster: true, Timeout: time.Second}
@@ -161,9 +161,47 @@ func TestStartsWithNodesAway(t *testing.T) {
 	waitFor(t, "all masters decide", func() bool { return s.allShared(t, counter, tags) && late.allShared(t, counter, tags) })
 }
 
-// TestSlotMovesUnderLoad moves a slot, key by key, to another master while its keys
+// resetCounter counts the resets by other instances.
+type resetCounter struct {
+	noObserver
+	resets atomic.Int64
+}
+
+func (o *resetCounter) Reset(string, string, stores.Key) { o.resets.Add(1) }
+func (o *resetCounter) Unsubscribed(string, error)       {}
+
+// TestClusterResetsWithNodesAway resets a key while each master in turn is away that does
+// not serve it. Another instance is told.
+func TestClusterResetsWithNodesAway(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t, 3, partialCluster...)
+	o := ConnOptions{Cluster: true, Timeout: time.Second}
+	for _, n := range nodes {
+		o.Addresses = append(o.Addresses, n.Addr)
+	}
+	s, other, told := startStore(t, o), startStore(t, o), new(resetCounter)
+	other.Observe(told)
+	counter, tags := counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client())
+	reset := func(tag stores.Key) error {
+		return s.Reset(context.Background(), "z", []*stores.Counter{counter}, tag)
+	}
+	for away := range nodes {
+		waitFor(t, "all masters decide", func() bool { return s.allShared(t, counter, tags) && other.allShared(t, counter, tags) })
+		nodes[away].Kill()
+		key, before := tags[(away+1)%3], told.resets.Load()
+		waitFor(t, "the other instance is told", func() bool {
+			if err := reset(key); err != nil {
+				t.Errorf("master %d away: %v", away, err)
+			}
+			return t.Failed() || told.resets.Load() > before
+		})
+		nodes[away].Run()
+	}
+}
+
+// TestClusterSlotMoves moves a slot, key by key, to another master while its keys
 // are checked. Redis decides every check, and no charge is lost or made twice.
-func TestSlotMovesUnderLoad(t *testing.T) {
+func TestClusterSlotMoves(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3)
 	s := newClusterStore(t, nodes)

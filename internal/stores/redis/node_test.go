@@ -152,9 +152,9 @@ func TestNodeIsReplaced(t *testing.T) {
 	wantEvents(t, events)
 }
 
-// TestClusterStartsAway lets all nodes be away at the start. What stands for them is
+// TestAllNodesAwayAtStart lets all nodes be away at the start. What stands for them is
 // no longer reported once a node is known.
-func TestClusterStartsAway(t *testing.T) {
+func TestAllNodesAwayAtStart(t *testing.T) {
 	now := int64(storestest.Hour)
 	c, _, events := newTestNodes(t, &now)
 	c.failUntilOpen(c.nodes.at(testKey(1)))

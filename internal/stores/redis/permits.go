@@ -162,6 +162,9 @@ func (p *permits) renew(ctx context.Context) {
 		call, cancel := p.conn.background(ctx)
 		_, err := p.conn.call(call, []string{key}, op)
 		cancel()
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil { // the next may lie on another node
 			p.conn.fail(err)
 		}

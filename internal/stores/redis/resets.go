@@ -31,13 +31,11 @@ type resets struct {
 
 	cancel atomic.Pointer[context.CancelFunc] // ends the current subscription
 	last   atomic.Int64                       // when resubscribe last did so
+	from   atomic.Pointer[node]               // that the current subscription is at
 }
 
-// resetsTag is the hash tag of the channel.
-const resetsTag = "resets"
-
 // channel is where instances publish resets.
-func (r *resets) channel() string { return r.o.Prefix + ":{" + resetsTag + "}" }
+func (r *resets) channel() string { return r.o.Prefix + ":{resets}" }
 
 // id identifies this instance in messages.
 func (r *resets) id() string { return strconv.FormatUint(r.conn.instance, 16) }
@@ -64,7 +62,11 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	if err := r.conn.client.Del(ctx, names...).Err(); err != nil {
 		return errors.Join(ErrAway, err)
 	}
-	return r.conn.client.Publish(ctx, r.channel(), zone+" "+k.String()+" "+r.id()).Err()
+	client, err := r.conn.clientAt(ctx, k.String()) // any node of a Cluster passes it on to all
+	if err != nil {
+		return err
+	}
+	return client.Publish(ctx, r.channel(), zone+" "+k.String()+" "+r.id()).Err()
 }
 
 func (r *resets) resetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error {
@@ -100,9 +102,12 @@ func (r *resets) subscribe(ctx context.Context) {
 	}
 }
 
-// resubscribe replaces the subscription's connection after a failure, because it
-// may lead to a server that is no longer the master. At most once a second.
-func (r *resets) resubscribe() {
+// resubscribe replaces the subscription's connection after a failure of its node,
+// because it may lead to a server that is no longer the master. At most once a second.
+func (r *resets) resubscribe(failed *node) {
+	if from := r.from.Load(); from != failed && from != r.conn.nodes.first {
+		return
+	}
 	now, last := r.o.Clock(), r.last.Load()
 	if cancel := r.cancel.Load(); cancel != nil && now-last >= 1e6 && r.last.CompareAndSwap(last, now) {
 		(*cancel)()
@@ -112,12 +117,19 @@ func (r *resets) resubscribe() {
 func (r *resets) subscribeOnce(ctx context.Context) {
 	o := r.o.ConnOptions
 	o.PoolSize, o.Lazy, o.Timeout = 1, true, o.DialTimeout
+	from := r.conn.nodes.anyUp()
+	if r.from.Store(from); from.address != "" { // every node of a Cluster has all messages
+		o.Cluster, o.Addresses = false, []string{from.address}
+	}
 	client := NewClient(&o)
 	defer func() { _ = client.Close() }()
 	subscribe.Subscribe(ctx, client, r.channel(), subscribe.Callbacks{
 		Subscribed: func() {}, // the keys of resets that were missed are gone with Redis
 		Message:    r.receive,
 		Failed: func(err error) {
+			if from.address != "" { // another node may do
+				r.resubscribe(from)
+			}
 			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRefused {
 				l.Unsubscribed(r.o.Name, err)
 			}
