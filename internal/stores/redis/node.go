@@ -171,7 +171,6 @@ func (ns *nodes) keep(masters []*node) {
 	for _, n := range ns.masters {
 		if !slices.Contains(masters, n) {
 			ns.removeLocked(n)
-			delete(rest, n.address)
 		}
 	}
 	maps.DeleteFunc(rest, func(_ string, n *node) bool {

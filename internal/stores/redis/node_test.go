@@ -86,6 +86,9 @@ func (c *conn) failUntilOpen(n *node) {
 func TestBreakerOfEachNode(t *testing.T) {
 	now := int64(storestest.Hour)
 	c, n, events := newTestNodes(t, &now, "a:1", "b:2", "c:3")
+	if n[0].epoch() == n[1].epoch() || n[0].connected() == n[1].connected() {
+		t.Error("two nodes have one epoch")
+	}
 	for range failuresToOpen - 1 { // not in a row at any node
 		_ = c.failed(n[0], errors.New("connection reset"))
 		_ = c.failed(n[1], errors.New("connection reset"))
@@ -96,9 +99,6 @@ func TestBreakerOfEachNode(t *testing.T) {
 	wantEvents(t, events, "down b:2 away")
 	if n[0].epoch() != epochs[0] || n[2].epoch() != epochs[2] || n[1].epoch() == epochs[1] {
 		t.Error("a failure does not change the epoch of its node alone")
-	}
-	if n[0].epoch() == n[2].epoch() {
-		t.Error("two nodes have one epoch")
 	}
 	if !c.calls(n[0]) || c.calls(n[1]) || !c.calls(n[2]) {
 		t.Errorf("called: %v %v %v, want all but the second", c.calls(n[0]), c.calls(n[1]), c.calls(n[2]))
@@ -148,7 +148,8 @@ func TestNodeIsReplaced(t *testing.T) {
 	if len(*c.nodes.byAddress.Load()) != 2 {
 		t.Errorf("%d nodes are kept, want 2", len(*c.nodes.byAddress.Load()))
 	}
-	c.failUntilOpen(n[1]) // of calls that were under way
+	n[1].breaker.close(n[1].breaker.opened.Load()) // by a call that was under way
+	c.failUntilOpen(n[1])
 	wantEvents(t, events)
 }
 
@@ -198,6 +199,19 @@ func TestWhatNodesAreBlamedFor(t *testing.T) {
 				t.Errorf("%v: after %d failures the breaker is open: %v, want %v", c.err, i, open, want)
 			}
 		}
+	}
+}
+
+// TestLastNumberOfInstancesHolds sends a heartbeat to a node that is away.
+func TestLastNumberOfInstancesHolds(t *testing.T) {
+	srv := redistest.Start(t)
+	c := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second})
+	defer func() { _ = c.client.Close() }()
+	i := &instances{conn: c}
+	i.live.Store(3)
+	srv.Kill()
+	if err := i.beat(context.Background(), c.nodes.first, beatTag); err == nil || i.live.Load() != 3 {
+		t.Errorf("%d instances after %v, want the last number, 3", i.live.Load(), err)
 	}
 }
 

@@ -27,10 +27,6 @@ var nodeMutants = []mutant{
 		old: "ns.report(n, true, nil)", new: "_ = n",
 	},
 	{
-		name: "node-kept", breaks: "a master that was replaced is kept", file: nodeGo, suites: redis,
-		old: "delete(rest, n.address)", new: "_ = n",
-	},
-	{
 		name: "node-replica", breaks: "nodes that are none any more are kept", file: nodeGo, suites: redis,
 		old: "return !n.serves.Load() && !n.tracker.any()", new: "return n.address == \"\"",
 	},
