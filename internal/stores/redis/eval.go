@@ -1,8 +1,8 @@
 package redis
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -13,17 +13,22 @@ import (
 // command has not run it.
 type once struct {
 	*goredis.Cmd
-	node   *node // that is to run it; afterwards the last one that was called
-	beat   bool  // whether it is sent though the node's breaker is open
-	loaded bool  // whether the script was loaded for it
+	node    *node // that is to run it; afterwards the last one that was called
+	beat    bool  // whether it is sent though the node's breaker is open
+	loads   int   // how often the script was loaded for it
+	loading bool  // whether it is sent behind the script
 }
+
+// maxLoads is how often the script is loaded for one call. A node may forget it
+// again before the call arrives, because others may be served in between.
+const maxLoads = 3
 
 // NoRetry implements redis.Cmder.
 func (*once) NoRetry() bool { return true }
 
 // renew replaces the command by a new one with its arguments.
 func (o *once) renew(ctx context.Context, args []any) {
-	o.Cmd, o.loaded = goredis.NewCmd(ctx, args...), false
+	o.Cmd, o.loads = goredis.NewCmd(ctx, args...), 0
 	o.SetFirstKeyPos(3)
 }
 
@@ -90,11 +95,13 @@ func (h *nodeHook) enter(o *once) error {
 	return nil
 }
 
-// needsScript says whether the script has to be loaded for a call, once.
+// needsScript says whether the script has to be loaded for a call that failed.
 func needsScript(o *once, err error) bool {
-	needs := !o.loaded && err != nil && goredis.HasErrorPrefix(err, "NOSCRIPT")
-	o.loaded = o.loaded || needs
-	return needs
+	if err == nil || o.loads == maxLoads || !goredis.HasErrorPrefix(err, "NOSCRIPT") {
+		return false
+	}
+	o.loads++
+	return true
 }
 
 // DialHook implements redis.Hook.
@@ -111,15 +118,22 @@ func (h *nodeHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 			return err
 		}
 		err := next(ctx, cmd)
-		if !needsScript(o, err) {
-			return err
+		for needsScript(o, err) {
+			err = h.load(ctx, o)
 		}
-		pipe := h.client.Pipeline()
-		load := pipe.ScriptLoad(ctx, h.conn.script)
-		_ = pipe.Process(ctx, o)
-		_, _ = pipe.Exec(ctx)
-		return errors.Join(load.Err(), o.Err())
+		return err
 	}
+}
+
+// load loads the script at the node and runs a call.
+func (h *nodeHook) load(ctx context.Context, o *once) error {
+	o.loading = true
+	defer func() { o.loading = false }()
+	pipe := h.client.Pipeline()
+	load := pipe.ScriptLoad(ctx, h.conn.script)
+	_ = pipe.Process(ctx, o)
+	_, _ = pipe.Exec(ctx)
+	return cmp.Or(load.Err(), o.Err())
 }
 
 // ProcessPipelineHook implements redis.Hook. A Cluster's client sends a call that a
@@ -127,20 +141,19 @@ func (h *nodeHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 func (h *nodeHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		o, ok := cmds[len(cmds)-1].(*once)
-		if !ok || o.loaded {
+		if !ok || o.loading {
 			return next(ctx, cmds)
 		}
 		if err := h.enter(o); err != nil {
 			return err
 		}
 		err := next(ctx, cmds)
-		if !needsScript(o, o.Err()) {
-			return err
-		}
-		load := goredis.NewStringCmd(ctx, "script", "load", h.conn.script)
-		err = next(ctx, slices.Insert(slices.Clone(cmds), 0, goredis.Cmder(load)))
-		if load.Err() != nil {
-			o.SetErr(load.Err())
+		for needsScript(o, o.Err()) {
+			load := goredis.NewStringCmd(ctx, "script", "load", h.conn.script)
+			err = next(ctx, slices.Insert(slices.Clone(cmds), 0, goredis.Cmder(load)))
+			if load.Err() != nil {
+				o.SetErr(load.Err())
+			}
 		}
 		return err
 	}

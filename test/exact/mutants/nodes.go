@@ -68,7 +68,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-script", breaks: "the script is not loaded where a slot is moved to", file: evalGo, suites: redis,
-		old: "if !needsScript(o, o.Err()) {", new: "if o != nil {",
+		old: "for needsScript(o, o.Err()) {", new: "for false {",
 	},
 	{
 		name: "node-beats", breaks: "the last number of instances is lost while their node is away", file: "internal/stores/redis/instances.go", suites: redis,
