@@ -13,17 +13,18 @@ type breaker struct {
 	opened atomic.Uint64 // how often
 	failed atomic.Int64  // in a row
 
-	mu     sync.Mutex
-	since  time.Time // when the state last changed
-	notify func(up bool, cause error)
+	mu      sync.Mutex
+	since   time.Time // when the state last changed
+	closing func()    // called before it closes
+	notify  func(up bool, cause error)
 }
 
 // failuresToOpen is how many failures in a row open the breaker. One may be an
 // accident.
 const failuresToOpen = 3
 
-func newBreaker(notify func(up bool, cause error)) *breaker {
-	return &breaker{since: time.Now(), notify: notify}
+func newBreaker(closing func(), notify func(up bool, cause error)) *breaker {
+	return &breaker{since: time.Now(), closing: closing, notify: notify}
 }
 
 func (b *breaker) success() {
@@ -65,6 +66,8 @@ func (b *breaker) change(open bool, cause error) {
 	}
 	if open {
 		b.opened.Add(1)
+	} else {
+		b.closing()
 	}
 	b.open.Store(open)
 	b.since = time.Now()

@@ -9,7 +9,7 @@ import (
 // requests have opened the breaker: the reply is older than their failures.
 func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	changes := 0
-	b := newBreaker(func(bool, error) { changes++ })
+	b := newBreaker(func() {}, func(bool, error) { changes++ })
 	sent := b.opened.Load()
 	for range failuresToOpen {
 		b.failure(FailAway, errors.New("refused"))

@@ -83,18 +83,19 @@ func (c *conn) usable(tag stores.Key) bool { return c.calls(c.at(tag)) }
 // calls says whether a node is to be called.
 func (c *conn) calls(n *node) bool { return c.client != nil && !n.breaker.open.Load() }
 
-// call runs the script over operations that share their call with no others. It
-// returns the reply after the header. A failure is reported.
-func (c *conn) call(ctx context.Context, keys []string, ops ...[]byte) (reply, error) {
+// call runs the script over operations that share their call with no others, and
+// reports a failure.
+func (c *conn) call(ctx context.Context, keys []string, ops ...[]byte) error {
 	o := &once{node: c.nodes.serving(hashTag(keys[0]))}
-	r, err := c.callAt(ctx, o, keys, ops...)
+	_, err := c.callAt(ctx, o, keys, ops...)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
-		err = c.failed(o.node, err)
+		return c.failed(o.node, err)
 	}
-	return r, err
+	return err
 }
 
-// callAt makes a call that call has prepared, and does not report its failure.
+// callAt runs the script over operations at a node. It returns the reply after the
+// header, and does not report a failure.
 func (c *conn) callAt(ctx context.Context, o *once, keys []string, ops ...[]byte) (reply, error) {
 	args := make([]any, 0, 4+len(keys)+len(ops))
 	args = append(args, "evalsha", c.sha, len(keys))

@@ -167,7 +167,7 @@ func (d *debts) send(ctx context.Context, some []debt) error {
 	for _, o := range some {
 		names, ops = append(names, o.names...), append(ops, o.op)
 	}
-	_, err := d.conn.call(ctx, names, ops...)
+	err := d.conn.call(ctx, names, ops...)
 	settle(some, err)
 	return err
 }

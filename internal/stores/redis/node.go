@@ -60,7 +60,18 @@ type nodes struct {
 	mu      sync.Mutex // serializes changes; a breaker's own lock may be held, and is not taken
 	masters []*node    // those in use
 	since   time.Time  // when the state of the whole last changed
-	notify  func(n *node, up, all bool, cause error)
+	reports []report   // that notify has not been given
+	telling bool       // a goroutine gives them
+
+	// notify is given each change once and in order, while ns.mu is not held.
+	notify func(n *node, up, all bool, cause error)
+}
+
+// report is a change of a master's state.
+type report struct {
+	node    *node
+	up, all bool // whether it is used, and whether all are
+	cause   error
 }
 
 // newNodes returns the nodes of a store. notify is called for each change of a
@@ -79,7 +90,10 @@ func (ns *nodes) newNode(address string) *node {
 		address: address, serial: nodeSerials.Add(1), clock: clock{local: ns.local},
 		tracker: newConnTracker(max(ns.o.Timeout, minReadTimeout)), batchers: newBatchers(ns.o.Cluster),
 	}
-	n.breaker = newBreaker(func(up bool, cause error) { ns.changed(n, up, cause) })
+	n.breaker = newBreaker(
+		func() { n.back.Store(ns.local()) }, // before a request calls the node
+		func(up bool, cause error) { ns.changed(n, up, cause) },
+	)
 	return n
 }
 
@@ -146,7 +160,7 @@ func (ns *nodes) called(client *goredis.Client) *node {
 // decides more and more of them, as after an outage of its own.
 func (ns *nodes) add(n *node) {
 	ns.mu.Lock()
-	defer ns.mu.Unlock()
+	defer ns.unlock()
 	if n.serves.Load() {
 		return
 	}
@@ -166,7 +180,7 @@ func (ns *nodes) add(n *node) {
 // keep removes what is no master any more, so that its state no longer counts.
 func (ns *nodes) keep(masters []*node) {
 	ns.mu.Lock()
-	defer ns.mu.Unlock()
+	defer ns.unlock()
 	rest := maps.Clone(*ns.byAddress.Load())
 	for _, n := range ns.masters {
 		if !slices.Contains(masters, n) {
@@ -192,17 +206,14 @@ func (ns *nodes) removeLocked(n *node) {
 // changed handles a change of a node's breaker.
 func (ns *nodes) changed(n *node, up bool, cause error) {
 	ns.mu.Lock()
-	defer ns.mu.Unlock()
-	if n.cause = cause; up {
-		n.back.Store(ns.local())
-	}
+	defer ns.unlock()
+	n.cause = cause
 	if n.serves.Load() {
 		ns.report(n, up, cause)
 	}
 }
 
-// report reports a change of a master. ns.mu is held, so that reports are in
-// order.
+// report notes a change of a master, which unlock reports. ns.mu is held.
 func (ns *nodes) report(n *node, up bool, cause error) {
 	all, others := ns.allUp(), true
 	for _, m := range ns.masters {
@@ -211,7 +222,23 @@ func (ns *nodes) report(n *node, up bool, cause error) {
 	if others { // the state of the whole changes with that of this node
 		ns.since = time.Now()
 	}
-	ns.notify(n, up, all, cause)
+	ns.reports = append(ns.reports, report{n, up, all, cause})
+}
+
+// unlock unlocks ns.mu and reports the changes, unless another goroutine does.
+func (ns *nodes) unlock() {
+	if !ns.telling {
+		ns.telling = true
+		for len(ns.reports) > 0 {
+			r := ns.reports[0]
+			ns.reports = ns.reports[1:]
+			ns.mu.Unlock()
+			ns.notify(r.node, r.up, r.all, r.cause)
+			ns.mu.Lock()
+		}
+		ns.telling, ns.reports = false, nil
+	}
+	ns.mu.Unlock()
 }
 
 // allUp says whether no master is unavailable. ns.mu is held.

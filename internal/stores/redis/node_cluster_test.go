@@ -52,7 +52,7 @@ func (c *clusterTraffic) random(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 50 {
-				c.check(t, rand.IntN(3)) //nolint:gosec // any order will do
+				c.check(t, rand.IntN(3))
 			}
 		})
 	}
@@ -227,7 +227,7 @@ func TestClusterSlotMoves(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for !done.Load() {
-				check(rand.IntN(len(admitted))) //nolint:gosec // any order will do
+				check(rand.IntN(len(admitted)))
 			}
 		})
 	}

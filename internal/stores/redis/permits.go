@@ -160,7 +160,7 @@ func (p *permits) renew(ctx context.Context) {
 	p.mu.Unlock()
 	for key, op := range ops {
 		call, cancel := p.conn.background(ctx)
-		_, err := p.conn.call(call, []string{key}, op)
+		err := p.conn.call(call, []string{key}, op)
 		cancel()
 		if ctx.Err() != nil {
 			return

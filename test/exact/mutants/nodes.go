@@ -36,7 +36,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-back", breaks: "the keys of a node return at once", file: nodeGo, suites: redis,
-		old: "if n.cause = cause; up {", new: "if n.cause = cause; up && cause != nil {",
+		old: "func() { n.back.Store(ns.local()) },", new: "func() {},",
 	},
 	{
 		name: "node-late", breaks: "a node that is no master is reported", file: nodeGo, suites: redis,
@@ -48,7 +48,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-all", breaks: "the store is up when one of several nodes is back", file: nodeGo, suites: redis,
-		old: "ns.notify(n, up, all, cause)", new: "ns.notify(n, up, up || all, cause)",
+		old: "report{n, up, all, cause}", new: "report{n, up, up || all, cause}",
 	},
 	{
 		name: "node-wrong", breaks: "unexpected replies open the breaker", file: redisGo, suites: redis,
