@@ -22,6 +22,7 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -55,14 +56,24 @@ func (a *App) answerZones() cli.Zones {
 func (s *redisStores) answer() []cli.Store {
 	list := make([]cli.Store, len(s.list))
 	for i, c := range s.list {
-		up, since := c.State()
+		up, since, down := c.State()
 		mode := stores.ModeShared
 		if !up {
 			mode = c.OnFailure().Mode()
 		}
-		list[i] = cli.Store{Name: c.Name(), Up: up, Mode: mode.String(), Since: since, OnFailure: c.OnFailure().String(), Instances: c.Instances()}
+		list[i] = cli.Store{Name: c.Name(), Up: up, Mode: mode.String(), Since: since, OnFailure: c.OnFailure().String(), Instances: c.Instances(), Down: answerDown(down)}
 	}
 	return list
+}
+
+// answerDown returns the nodes of a Cluster that are unavailable.
+func answerDown(nodes []redis.NodeDown) (down []cli.Node) {
+	for _, n := range nodes {
+		if n.Address != "" {
+			down = append(down, cli.Node{Address: n.Address, Since: n.Since})
+		}
+	}
+	return down
 }
 
 func (a *App) answerSource() *cli.Source {

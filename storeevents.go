@@ -36,20 +36,36 @@ type storeEvents struct {
 }
 
 // StoreUp implements redis.Observer.
-func (e *storeEvents) StoreUp(name string) {
-	e.metrics.SetStoreUp(name, true)
+func (e *storeEvents) StoreUp(name, node string, all bool) {
+	e.metrics.SetStoreUp(name, all)
 	e.lines.Add(func() {
-		e.logger.Info("Redis is back: limits are shared again", zap.String("store", name))
-		e.emitter.emit("rate_limit_store_up", map[string]any{"store": name})
+		e.logger.Info("Redis is back: limits are shared again", ofNode(node, zap.String("store", name))...)
+		e.emitter.emit("rate_limit_store_up", withNode(node, map[string]any{"store": name}))
 	})
 }
 
+// ofNode adds a node of a Cluster to the fields of a log line.
+func ofNode(node string, fields ...zap.Field) []zap.Field {
+	if node != "" {
+		fields = append(fields, zap.String("node", node))
+	}
+	return fields
+}
+
+// withNode adds a node of a Cluster to the data of an event.
+func withNode(node string, data map[string]any) map[string]any {
+	if node != "" {
+		data["node"] = node
+	}
+	return data
+}
+
 // StoreDown implements redis.Observer.
-func (e *storeEvents) StoreDown(name string, f redis.Failure, cause error) {
+func (e *storeEvents) StoreDown(name, node string, f redis.Failure, cause error) {
 	advice := redis.Advice(f, cause)
 	e.metrics.SetStoreUp(name, false)
 	unknown := false
-	fields := []zap.Field{zap.String("store", name), zap.Error(cause), zap.String("advice", advice)}
+	fields := ofNode(node, zap.String("store", name), zap.Error(cause), zap.String("advice", advice))
 	if c, _ := e.stores(name); c != nil {
 		fields = append(fields, zap.String("on_failure", c.OnFailure().String()))
 		if n := c.Instances(); n > 0 {
@@ -67,7 +83,7 @@ func (e *storeEvents) StoreDown(name string, f redis.Failure, cause error) {
 			e.logger.Warn("the number of instances is unknown: this one enforces every limit in full until Redis is back", zap.String("store", name))
 		}
 		e.logger.Error(what, fields...)
-		e.emitter.emit("rate_limit_store_down", map[string]any{"store": name, "error": cause.Error(), "advice": advice})
+		e.emitter.emit("rate_limit_store_down", withNode(node, map[string]any{"store": name, "error": cause.Error(), "advice": advice}))
 	})
 }
 
@@ -149,12 +165,12 @@ func (e *storeEvents) Unsubscribed(store string, err error) {
 // ignore ignores the events of a store whose configuration does not run yet.
 type ignore struct{}
 
-func (ignore) StoreUp(string)                          {}
-func (ignore) StoreDown(string, redis.Failure, error)  {}
-func (ignore) StoreError(string, redis.Failure, error) {}
-func (ignore) ClockSteps(string)                       {}
-func (ignore) Live(string, int)                        {}
-func (ignore) StoreWarning(string, string, string)     {}
+func (ignore) StoreUp(string, string, bool)                   {}
+func (ignore) StoreDown(string, string, redis.Failure, error) {}
+func (ignore) StoreError(string, redis.Failure, error)        {}
+func (ignore) ClockSteps(string)                              {}
+func (ignore) Live(string, int)                               {}
+func (ignore) StoreWarning(string, string, string)            {}
 
 // Interface guards
 var (

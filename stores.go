@@ -113,7 +113,7 @@ func (s *redisStores) lead() {
 	names := make([]string, 0, len(s.list))
 	for _, c := range s.list {
 		c.Observe(s.events)
-		up, _ := c.State()
+		up, _, _ := c.State()
 		s.events.metrics.SetStoreUp(c.Name(), up)
 		names = append(names, c.Name())
 	}

@@ -343,12 +343,12 @@ func (s *storeSite) instances() string {
 // ignored discards the events of a store.
 type ignored struct{}
 
-func (ignored) StoreUp(string)                          {}
-func (ignored) StoreDown(string, redis.Failure, error)  {}
-func (ignored) StoreError(string, redis.Failure, error) {}
-func (ignored) ClockSteps(string)                       {}
-func (ignored) Live(string, int)                        {}
-func (ignored) StoreWarning(string, string, string)     {}
+func (ignored) StoreUp(string, string, bool)                   {}
+func (ignored) StoreDown(string, string, redis.Failure, error) {}
+func (ignored) StoreError(string, redis.Failure, error)        {}
+func (ignored) ClockSteps(string)                              {}
+func (ignored) Live(string, int)                               {}
+func (ignored) StoreWarning(string, string, string)            {}
 
 // startInstances starts n other instances that use the same Redis.
 func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.Store) {

@@ -22,11 +22,21 @@ type Zones struct {
 // Store is the status of a shared store.
 type Store struct {
 	Name      string    `json:"name"`       // name of the store
-	Up        bool      `json:"up"`         // whether it is used; false: unavailable
-	Mode      string    `json:"mode"`       // shared; while unavailable alone, allow or deny
+	Up        bool      `json:"up"`         // whether it is used; false: unavailable, or a node of it
+	Mode      string    `json:"mode"`       // shared; while unavailable alone, allow or deny, for the keys of nodes_down if there are any
 	Since     time.Time `json:"since"`      // start of the mode
 	OnFailure string    `json:"on_failure"` // local, allow or deny
 	Instances int64     `json:"instances"`  // number of instances last seen alive
+
+	// Nodes of a Cluster that are unavailable, longest first. The keys of the others
+	// are shared.
+	Down []Node `json:"nodes_down,omitempty"`
+}
+
+// Node is a node of a Cluster that is unavailable.
+type Node struct {
+	Address string    `json:"address"` // host:port
+	Since   time.Time `json:"since"`   // when it became unavailable
 }
 
 // Source is the status of the rule source.

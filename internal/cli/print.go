@@ -54,6 +54,9 @@ func printZones(to io.Writer, all *Zones) error {
 	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
 	for _, s := range all.Stores {
 		fmt.Fprintf(w, "store %s: %s for %s, instances: %d\n", safe(s.Name), s.Mode, span(all.Now.Sub(s.Since).Seconds()), s.Instances)
+		for _, n := range s.Down {
+			fmt.Fprintf(w, "store %s: node %s is away for %s; keys of other nodes are shared\n", safe(s.Name), safe(n.Address), span(all.Now.Sub(n.Since).Seconds()))
+		}
 	}
 	if r := all.Rules; r != nil {
 		fmt.Fprintf(w, "rules from %s", safe(r.Source))

@@ -9,10 +9,10 @@ import (
 )
 
 // StartCluster runs a Redis Cluster of masters without replicas and waits until
-// it serves all slots.
-func StartCluster(tb testing.TB, masters int) []*Server {
+// it serves all slots. args are further arguments of each redis-server.
+func StartCluster(tb testing.TB, masters int, args ...string) []*Server {
 	tb.Helper()
-	return startCluster(tb, masters, 0)
+	return startCluster(tb, masters, 0, args...)
 }
 
 // StartReplicatedCluster is like StartCluster, with a replica for each master that is
@@ -31,13 +31,15 @@ func StartReplicatedCluster(tb testing.TB, masters int) []*Server {
 	return nodes
 }
 
-func startCluster(tb testing.TB, masters, replicas int) []*Server {
+func startCluster(tb testing.TB, masters, replicas int, args ...string) []*Server {
 	tb.Helper()
 	var nodes []*Server
 	create := []string{"--cluster", "create"}
 	for i := range masters * (1 + replicas) {
-		n := startOn(tb, clusterPort(tb), "--cluster-enabled", "yes", "--cluster-config-file", "nodes-"+strconv.Itoa(i)+".conf",
-			"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0")
+		n := startOn(tb, clusterPort(tb), append([]string{
+			"--cluster-enabled", "yes", "--cluster-config-file", "nodes-" + strconv.Itoa(i) + ".conf",
+			"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
+		}, args...)...)
 		nodes = append(nodes, n)
 		create = append(create, n.Addr)
 	}

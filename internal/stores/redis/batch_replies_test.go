@@ -72,7 +72,7 @@ func (v *virtual) callScript(t *testing.T, s *Store, keys, ops []string) string 
 	for _, op := range ops {
 		all = append(all, []byte(op))
 	}
-	r, err := s.conn.call(context.Background(), keys, all...)
+	r, err := s.conn.callOnce(context.Background(), keys, all...)
 	if r.err != nil || err != nil {
 		return fmt.Sprint(r.b, err)
 	}

@@ -18,7 +18,7 @@ import (
 const (
 	callsInFlight   = 2
 	rulesPerCall    = 128 // bounds how long a call blocks Redis
-	clusterBatchers = 1024
+	clusterBatchers = 256 // of each node
 )
 
 // batcher is a queue of calls, and those that are in flight for it.
@@ -34,7 +34,8 @@ type batcher struct {
 	fires time.Time // zero: it is not set
 }
 
-// newBatchers returns the batchers of a Redis. In a Cluster, calls can be batched
+// newBatchers returns the batchers of a node, whose queues no call for another node
+// waits in. In a Cluster, calls can be batched
 // if their keys lie in one slot, as those of one tag do.
 func newBatchers(cluster bool) []batcher {
 	if !cluster {
@@ -124,7 +125,7 @@ func (l *batcher) end(q *call, abandon func(*call)) (next *call) {
 			q.batch[i] = nil
 			continue
 		}
-		o.state, o.err = answered, q.err
+		o.state, o.err = answered, o.fate
 	}
 	if len(l.queue) > 0 {
 		first := l.queue[0]

@@ -104,7 +104,7 @@ func TestChecksShareCalls(t *testing.T) {
 	for range checks - callsInFlight {
 		start()
 	}
-	waitQueued(t, &s.conn.batchers[0], checks-callsInFlight)
+	waitQueued(t, &s.conn.nodes.first.batchers[0], checks-callsInFlight)
 	resume()
 	wg.Wait()
 	if n := admitted.Load(); n != 99 {
@@ -200,7 +200,7 @@ func TestReadyChecksJoinBatch(t *testing.T) {
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
 	c := storestest.NewTestCounter(t, "ready", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
 	s.Decide(context.Background(), storestest.CheckOf(1, c))
-	s.conn.batchers[0].enter(newCall(time.Now(), stores.Key{})) // without a reply
+	s.conn.nodes.first.batchers[0].enter(newCall(time.Now(), stores.Key{})) // without a reply
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for end := time.Now().Add(20 * time.Second); ; {
 		before := calls(t, client)
@@ -244,7 +244,7 @@ func TestFailedCallCountsOnce(t *testing.T) {
 	for range 20 - callsInFlight {
 		start()
 	}
-	waitQueued(t, &s.conn.batchers[0], 20-callsInFlight)
+	waitQueued(t, &s.conn.nodes.first.batchers[0], 20-callsInFlight)
 	if err := client.ConfigSet(context.Background(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -342,13 +342,13 @@ func TestForeignKeyInBatch(t *testing.T) {
 		}
 		start()
 	}
-	waitQueued(t, &s.conn.batchers[0], 22-callsInFlight)
+	waitQueued(t, &s.conn.nodes.first.batchers[0], 22-callsInFlight)
 	resume()
 	wg.Wait()
 	if shared.Load() != 21 || foreign.Mode != stores.ModeFallback {
 		t.Errorf("Redis decided %d of 21 checks, mode of the other: %v", shared.Load(), foreign.Mode)
 	}
-	if up, _ := s.State(); !up {
+	if up, _, _ := s.State(); !up {
 		t.Error("the breaker is open")
 	}
 }
@@ -359,8 +359,8 @@ type failures struct {
 	errors, downs atomic.Int64
 }
 
-func (f *failures) StoreError(string, Failure, error) { f.errors.Add(1) }
-func (f *failures) StoreDown(string, Failure, error)  { f.downs.Add(1) }
+func (f *failures) StoreError(string, Failure, error)        { f.errors.Add(1) }
+func (f *failures) StoreDown(string, string, Failure, error) { f.downs.Add(1) }
 
 // TestQueueWhenRedisStalls pauses Redis until all deadlines have passed. Calls that
 // were not sent are reported as not charged, and only the calls in flight have an
@@ -422,8 +422,8 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 		t.Errorf("%d of %d calls have an outcome", got, callsInFlight+early+late)
 	}
 	// Redis may have charged the calls that were sent, and no others.
-	s.breaker.close(s.breaker.opened.Load())
-	s.fallback.back.Store(0)
+	s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
+	s.conn.nodes.first.back.Store(0)
 	check := storestest.CheckOf(1, c)
 	s.conn.seq.Store(storestest.Hour)
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeShared {

@@ -137,7 +137,7 @@ func (r *benchRedis) benchTogether(b *testing.B) {
 			k, op := r.encoded(storestest.Scramble(uint64(i + j)))
 			keys, ops = append(keys, k...), append(ops, op)
 		}
-		if _, err := r.conn.call(context.Background(), keys, ops...); err != nil {
+		if _, err := r.conn.callOnce(context.Background(), keys, ops...); err != nil {
 			b.Fatal(err)
 		}
 	}

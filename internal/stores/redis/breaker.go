@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// breaker stops calls to a Redis that does not answer. It opens after
-// failuresToOpen failures in a row and closes when a heartbeat succeeds.
+// breaker stops calls to a node that does not answer. It opens after
+// failuresToOpen failures in a row and closes when a heartbeat of the node succeeds.
 type breaker struct {
 	open   atomic.Bool
 	opened atomic.Uint64 // how often
@@ -36,8 +36,8 @@ type transition struct {
 // accident.
 const failuresToOpen = 3
 
-func newBreaker(notify func(up bool, cause error)) *breaker {
-	return &breaker{since: time.Now(), notify: notify, closing: func() {}}
+func newBreaker(closing func(), notify func(up bool, cause error)) *breaker {
+	return &breaker{since: time.Now(), closing: closing, notify: notify}
 }
 
 func (b *breaker) success() {
@@ -46,8 +46,8 @@ func (b *breaker) success() {
 	}
 }
 
-// failure counts a failed call. A refusal opens the breaker at once, because
-// the next call would be refused as well.
+// failure counts a call that failed because of the node. A refusal opens the
+// breaker at once, because the next call would be refused as well.
 func (b *breaker) failure(f Failure, cause error) {
 	if b.failed.Add(1) >= failuresToOpen || f == FailRefused {
 		b.trip(cause)

@@ -11,7 +11,7 @@ import (
 // requests have opened the breaker: the reply is older than their failures.
 func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	changes := 0
-	b := newBreaker(func(bool, error) { changes++ })
+	b := newBreaker(func() {}, func(bool, error) { changes++ })
 	sent := b.opened.Load()
 	for range failuresToOpen {
 		b.failure(FailAway, errors.New("refused"))
@@ -32,7 +32,7 @@ func TestBreakerNotifiesWithoutItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, told, closing := make(chan struct{}), []bool(nil), 0
 		var b *breaker
-		b = newBreaker(func(up bool, _ error) {
+		b = newBreaker(func() {}, func(up bool, _ error) {
 			if !b.mu.TryLock() {
 				t.Error("the breaker's lock is held while it notifies")
 				return

@@ -36,7 +36,10 @@ type batching struct {
 	state callState
 	ready chan struct{} // receives when the call is to send, is answered, or expired
 	batch []*call       // what it sends, itself included
+	node  *node         // that decides its keys; the batcher is the node's
 	head  argument      // of the batch: its number, and until when it is worth running
+	cmd   once          // of the batch
+	fate  error         // why the script was not run for it; set by the call that sends
 	args  []any         // of the batch
 }
 
@@ -197,11 +200,11 @@ func (q *call) add(names []string, op []byte) {
 	q.rules++
 }
 
-// batchArgs sets the arguments of the EVALSHA of a batch.
-func (q *call) batchArgs(sha any) {
+// batchArgs sets the arguments of the EVALSHA that sends some calls of a batch.
+func (q *call) batchArgs(sha any, some []*call) {
 	q.args = append(q.args[:0], "evalsha", sha, nil)
 	keys := 0
-	for _, o := range q.batch {
+	for _, o := range some {
 		for i := range o.names {
 			q.args = append(q.args, &o.names[i])
 		}
@@ -210,7 +213,7 @@ func (q *call) batchArgs(sha any) {
 	q.args[2] = keys
 	q.args = append(q.args, &q.head)
 	var before *argument
-	for _, o := range q.batch {
+	for _, o := range some {
 		for i := range o.ops {
 			q.args, before = appendOp(q.args, before, &o.ops[i])
 		}

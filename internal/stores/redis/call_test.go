@@ -54,7 +54,7 @@ func TestForeignValues(t *testing.T) {
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
 	keys, ops, fail := mixedCall(t, client)
 	for round := range 2 {
-		r, err := s.conn.call(context.Background(), keys, ops...)
+		r, err := s.conn.callOnce(context.Background(), keys, ops...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,12 +108,12 @@ func TestErrorsOfWholeCalls(t *testing.T) {
 	}
 	var failed failedOp
 	for _, from := range []int{0, 5, 10} { // a plain zone, one with permits, one with logs
-		_, err := s.conn.call(context.Background(), keysOf(keys, from), ops[from])
+		_, err := s.conn.callOnce(context.Background(), keysOf(keys, from), ops[from])
 		if classify(err) != FailRefused || errors.As(err, &failed) {
 			t.Errorf("operation %d: %v is %s, want %s of the call", from, err, classify(err), FailRefused)
 		}
 	}
-	if _, err := s.conn.call(context.Background(), keys, ops...); classify(err) != FailRefused || errors.As(err, &failed) {
+	if _, err := s.conn.callOnce(context.Background(), keys, ops...); classify(err) != FailRefused || errors.As(err, &failed) {
 		t.Errorf("all: %v is %s, want %s", err, classify(err), FailRefused)
 	}
 }

@@ -17,12 +17,15 @@ const minReadTimeout = 500 * time.Millisecond
 
 // NewClient returns a client for other uses of the same Redis.
 func NewClient(o *ConnOptions) goredis.UniversalClient {
-	return newClient(o, newConnTracker(max(o.Timeout, minReadTimeout)))
+	tracker := newConnTracker(max(o.Timeout, minReadTimeout))
+	return newClient(o, func(string) *connTracker { return tracker }, func(*goredis.Client) {})
 }
 
 // newClient returns a client that observes context deadlines and never retries
-// a command: a decision that is made twice is charged twice.
-func newClient(o *ConnOptions, tracker *connTracker) goredis.UniversalClient {
+// a command: a decision that is made twice is charged twice. tracker returns the
+// tracker of the connections to an address of a Cluster. created is called with the
+// client of each node.
+func newClient(o *ConnOptions, tracker func(address string) *connTracker, created func(*goredis.Client)) goredis.UniversalClient {
 	size := o.PoolSize
 	if size == 0 {
 		size = 10 * runtime.GOMAXPROCS(0)
@@ -45,30 +48,37 @@ func newClient(o *ConnOptions, tracker *connTracker) goredis.UniversalClient {
 		TLSConfig:                o.TLS,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
+	only := func() *connTracker { return tracker("") }
 	switch {
 	case o.Cluster:
 		c := u.Cluster()
 		c.DisableRoutingPolicies = true // they would need the right to run COMMAND
 		c.ClusterStateReloadInterval = time.Second
 		c.NewClient = func(node *goredis.Options) *goredis.Client {
-			node.Dialer = tracker.dialer(goredis.NewDialer(node), size)
-			return goredis.NewClient(node)
+			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, goredis.NewDialer(node), size)
+			client := goredis.NewClient(node)
+			created(client)
+			return client
 		}
 		return goredis.NewClusterClient(c)
 	case o.Master != "":
 		f := u.Failover()
 		plain := goredis.NewDialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
-		bounded := tracker.dialer(plain, size)
+		bounded := newDialer(only, plain, size)
 		f.Dialer = func(ctx context.Context, network, addr string) (connection, error) {
 			if slices.Contains(o.Addresses, addr) {
 				return plain(ctx, network, addr) // a Sentinel
 			}
 			return bounded(ctx, network, addr)
 		}
-		return goredis.NewFailoverClient(f)
+		client := goredis.NewFailoverClient(f)
+		created(client)
+		return client
 	}
 	simple := u.Simple()
 	simple.Network = o.Network
-	simple.Dialer = tracker.dialer(goredis.NewDialer(simple), size)
-	return goredis.NewClient(simple)
+	simple.Dialer = newDialer(only, goredis.NewDialer(simple), size)
+	client := goredis.NewClient(simple)
+	created(client)
+	return client
 }

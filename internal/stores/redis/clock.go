@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// clock is the clock of this process, with an estimate of Redis' clock from its
-// replies.
+// clock is the clock of this process, with an estimate of a node's clock from its
+// replies. Each master of a Cluster has a clock of its own.
 type clock struct {
 	local func() int64
 	known atomic.Bool

@@ -8,42 +8,53 @@ import (
 	"errors"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/scripts"
 )
 
-// conn calls the script of one Redis. The script is loaded once and called by
-// its hash.
+// conn calls the script of one Redis, or of the nodes of a Cluster. The script is
+// loaded once at each node and called by its hash.
 type conn struct {
 	o        *ConnOptions
 	instance uint64                  // random ID of this store, whose permits and messages are not those of others in this process
 	client   goredis.UniversalClient // nil until connect
-	tracker  *connTracker
+	nodes    *nodes
 	script   *script // for rules with built-in algorithms
 	seq      atomic.Uint64
-	batchers []batcher
-	clock    *clock
-	breaker  *breaker
 	observer *observer
 	permits  *permits // what the calls report of; nil: they report nothing
-	failures atomic.Uint64
 
 	scripts sync.Map // *script by the codes of third-party algorithms in it
 
-	// onLost is called when a connection may lead to a server that is gone.
-	onLost func()
+	// onLost is called when connections may lead to a server that is gone.
+	onLost func(n *node)
+
+	// onBack is called when a node is used again.
+	onBack func()
 }
 
-func newConn(o *ConnOptions, l *clock, b *breaker, to *observer) *conn {
+// newConn returns a conn that does not connect before connect. local is the clock of
+// this process.
+func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 	c := &conn{
-		o: o, instance: rand.Uint64(), clock: l, breaker: b, observer: to, onLost: func() {}, //nolint:gosec // it only has to be unique
-		tracker: newConnTracker(max(o.Timeout, minReadTimeout)), batchers: newBatchers(o.Cluster),
+		o: o, instance: rand.Uint64(), observer: to, onLost: func(*node) {}, onBack: func() {}, //nolint:gosec // it only has to be unique
 	}
+	c.nodes = newNodes(o, local, func(n *node, up, all bool, cause error) {
+		if up {
+			c.onBack()
+			to.get().StoreUp(to.name, n.address, all)
+		} else {
+			to.get().StoreDown(to.name, n.address, classify(cause), cause)
+		}
+	})
 	c.setScript(o.Script)
 	return c
 }
@@ -79,21 +90,49 @@ func (c *conn) scriptFor(codes string) *script {
 }
 
 // connect creates the client. It does not wait for a connection.
-func (c *conn) connect() { c.client = newClient(c.o, c.tracker) }
-
-// usable says whether Redis is to be called.
-func (c *conn) usable() bool { return c.client != nil && !c.breaker.open.Load() }
-
-// call runs the script over operations that share their call with no others. It
-// returns the reply after the header.
-func (c *conn) call(ctx context.Context, keys []string, ops ...[]byte) (reply, error) {
-	return c.callWith(ctx, c.script, keys, ops...)
+func (c *conn) connect() {
+	tracker := func(address string) *connTracker { return c.nodes.of(address).tracker }
+	c.client = newClient(c.o, tracker, func(client *goredis.Client) { client.AddHook(&nodeHook{c, client}) })
+	c.nodes.cluster, _ = c.client.(*goredis.ClusterClient)
 }
 
-// callWith is call with the script for third-party algorithms.
-func (c *conn) callWith(ctx context.Context, s *script, keys []string, ops ...[]byte) (reply, error) {
+// at returns the node that decides the keys of a tag.
+func (c *conn) at(tag stores.Key) *node { return c.nodes.at(tag) }
+
+// clientAt returns the client of the node that serves the slot of a hash tag.
+func (c *conn) clientAt(ctx context.Context, tag string) (goredis.UniversalClient, error) {
+	if c.nodes.cluster == nil {
+		return c.client, nil
+	}
+	return c.nodes.cluster.MasterForKey(ctx, tag)
+}
+
+// usable says whether the node that decides the keys of a tag is to be called.
+func (c *conn) usable(tag stores.Key) bool { return c.calls(c.at(tag)) }
+
+// anyUsable says whether any node is to be called.
+func (c *conn) anyUsable() bool { return slices.ContainsFunc(c.nodes.all(), c.calls) }
+
+// calls says whether a node is to be called.
+func (c *conn) calls(n *node) bool { return c.client != nil && !n.breaker.open.Load() }
+
+// call runs the script for third-party algorithms over operations that share their call
+// with no others, and reports a failure. It returns the reply after the header.
+func (c *conn) call(ctx context.Context, codes string, keys []string, ops ...[]byte) (reply, error) {
+	o := &once{node: c.nodes.serving(hashTag(keys[0])), script: c.scriptFor(codes)}
+	r, err := c.callAt(ctx, o, keys, ops...)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
+		err = c.failed(o.node, err)
+	}
+	return r, err
+}
+
+// callAt runs the script over operations at a node. It returns the reply after the
+// header, and does not report a failure.
+func (c *conn) callAt(ctx context.Context, o *once, keys []string, ops ...[]byte) (reply, error) {
 	args := make([]any, 0, 4+len(keys)+len(ops))
-	args = append(args, "evalsha", s.sha, len(keys))
+	o.script = cmp.Or(o.script, c.script)
+	args = append(args, "evalsha", o.script.sha, len(keys))
 	for _, k := range keys {
 		args = append(args, k)
 	}
@@ -103,17 +142,29 @@ func (c *conn) callWith(ctx context.Context, s *script, keys []string, ops ...[]
 	for _, op := range ops {
 		args, before = appendOp(args, before, &argument{b: op})
 	}
-	r, _, err := c.eval(ctx, s, args, head)
+	r, _, err := c.eval(ctx, o, args, head)
 	if err != nil {
 		return reply{}, err
 	}
 	return r, r.failed()
 }
 
-// send makes a call, alone or in a batch with others, and returns its reply. The
-// call must not be used afterwards.
+// hashTag returns the part of a key's name by which a Cluster finds its slot.
+func hashTag(key string) string {
+	_, tag, _ := strings.Cut(key, "{")
+	tag, _, _ = strings.Cut(tag, "}")
+	return tag
+}
+
+// send makes a call, alone or in a batch with others, and returns its reply. A
+// failure is reported. The call must not be used afterwards.
 func (c *conn) send(q *call) (r reply, now int64, err error) {
+	if q.node == nil {
+		q.node = c.at(q.tag)
+	}
+	n := q.node
 	if err = c.batch(q); err == nil {
+		n = q.node // another, if the call was redirected
 		r, now = reply{b: q.text}, q.now
 		err = r.failed()
 		q.claim()
@@ -121,12 +172,16 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 	if err != errUnanswered { //nolint:errorlint // it is never wrapped; the batch may still use an unanswered call
 		q.release()
 	}
-	return r, now, err
+	if err != nil {
+		return r, now, c.failed(n, err)
+	}
+	n.breaker.success()
+	return r, now, nil
 }
 
 // batch makes a call in a batch with those that wait for the same batcher.
 func (c *conn) batch(q *call) error {
-	l := &c.batchers[q.tag.Lo%uint64(len(c.batchers))]
+	l := &q.node.batchers[q.tag.Lo%uint64(len(q.node.batchers))]
 	sends, idle := l.enter(q)
 	if !sends {
 		if <-q.ready; q.state != sending {
@@ -139,14 +194,8 @@ func (c *conn) batch(q *call) error {
 		runtime.Gosched()
 		l.join(q)
 	}
-	switch {
-	case c.breaker.open.Load():
-		q.err = errOpen
-	case !time.Now().Before(q.end):
-		q.err = errUnsent
-	default:
-		q.err = c.sendBatch(q)
-	}
+	c.sendBatch(q)
+	q.err = q.fate
 	if next := l.end(q, c.permits.abandon); next != nil {
 		next.ready <- struct{}{}
 	}
@@ -158,83 +207,50 @@ func (c *conn) batch(q *call) error {
 	return q.err
 }
 
-// sendBatch runs the script once for a batch.
-func (c *conn) sendBatch(q *call) error {
+// sendBatch runs the script once for a batch. A node that has some of the keys of a
+// moving slot, and not all, refuses them together, so that they are sent one by one.
+func (c *conn) sendBatch(q *call) {
 	ctx, cancel := context.WithDeadline(context.Background(), q.end)
 	defer cancel()
-	c.permits.leave(q.batch)
-	s := c.scriptFor(q.codes) // all in the batch have the same codes
-	q.batchArgs(s.sha)
-	r, now, err := c.eval(ctx, s, q.args, &q.head)
+	err := c.sendSome(ctx, q, q.batch)
+	if len(q.batch) > 1 && isMoving(err) {
+		for i, o := range q.batch {
+			o.fate = c.sendSome(ctx, q, q.batch[i:i+1])
+		}
+		return
+	}
+	if err != errUnsent { //nolint:errorlint // it is never wrapped; each caller reports its own
+		err = c.failed(q.cmd.node, err)
+	}
+	for _, o := range q.batch {
+		o.fate = err
+	}
+}
+
+// sendSome runs the script once for some calls of a batch.
+func (c *conn) sendSome(ctx context.Context, q *call, some []*call) error {
+	q.cmd.node = q.node
+	switch {
+	case q.node.breaker.open.Load():
+		return errOpen
+	case !time.Now().Before(q.end):
+		return errUnsent
+	}
+	c.permits.leave(some)
+	q.cmd.script = c.scriptFor(q.codes) // all in the batch have the same codes
+	q.batchArgs(q.cmd.script.sha, some)
+	r, now, err := c.eval(ctx, &q.cmd, q.args, &q.head)
 	if err == nil {
-		for _, o := range q.batch {
-			o.now = now
+		for _, o := range some {
+			o.node, o.now = q.cmd.node, now // the node may be another than expected
 			o.cut(&r)
 		}
 		if r.err != nil || len(r.b) > 0 {
 			err = errReply
 		}
 	}
-	c.permits.arrive(q.batch, err)
-	if err != nil {
-		c.fail(err)
-		return reported{err}
-	}
+	c.permits.arrive(some, err)
 	return err
-}
-
-// eval runs the script. A reply is accepted only if it repeats the call's number.
-// head is set to the argument with that number and with the time until which the
-// call is worth running: a call that Redis takes up later changes nothing.
-func (c *conn) eval(ctx context.Context, s *script, args []any, head *argument) (reply, int64, error) {
-	end, limited := ctx.Deadline()
-	for range 2 {
-		seq, last := int64(c.seq.Add(1)&(1<<52-1)), int64(noEnd)
-		if limited {
-			last = c.clock.at(end)
-		}
-		head.b = appendNumber(appendNumber(head.b[:0], seq), last)
-		text, err := c.evalsha(ctx, s, args)
-		if err != nil {
-			return reply{}, 0, s.blame(err)
-		}
-		r := reply{b: text}
-		got, _, now := r.number(), r.number(), r.number()
-		if r.err != nil || got != seq {
-			return reply{}, 0, errReply
-		}
-		if now >= 0 {
-			c.clock.learn(now)
-			return r, now, nil
-		}
-		c.clock.learn(-now) // Redis' clock is further ahead than it was
-	}
-	return reply{}, 0, errLate
-}
-
-// evalsha runs the script by its hash. If Redis does not know the script, it is
-// loaded and run in one more round trip: the first call charged nothing.
-func (c *conn) evalsha(ctx context.Context, s *script, args []any) (string, error) {
-	cmd := newOnce(ctx, args)
-	err := c.client.Process(ctx, cmd)
-	if err == nil || !goredis.HasErrorPrefix(err, "NOSCRIPT") {
-		return textOf(cmd, err)
-	}
-	again := newOnce(ctx, args)
-	if cluster, ok := c.client.(*goredis.ClusterClient); ok {
-		if err := cluster.ScriptLoad(ctx, s.text).Err(); err != nil {
-			return "", err
-		}
-		return textOf(again, cluster.Process(ctx, again))
-	}
-	pipe := c.client.Pipeline()
-	load := pipe.ScriptLoad(ctx, s.text)
-	_ = pipe.Process(ctx, again)
-	_, err = pipe.Exec(ctx)
-	if load.Err() != nil {
-		return "", load.Err()
-	}
-	return textOf(again, err)
 }
 
 // backgroundTimeout is the least timeout of a call that no request waits for.
@@ -256,62 +272,58 @@ func (c *conn) end(ctx context.Context) time.Time {
 	return end
 }
 
-// fail reports a failed call to the observer and to the breaker.
+// fail reports a failed call to the observer, once. What it says of the node that
+// was called is for failed.
 func (c *conn) fail(err error) {
 	if errors.As(err, new(reported)) || errors.Is(err, errOpen) {
 		return // it was counted with the call that failed
 	}
-	f := classify(err)
-	c.failures.Add(1)
-	c.observer.get().StoreError(c.observer.name, f, err)
-	if err == errUnsent || err == errUnanswered { //nolint:errorlint // they are never wrapped
-		return // the call that it waited for reports the failure
-	}
-	if errors.As(err, new(algorithmError)) {
-		return // rules without the algorithm are decided in Redis
-	}
-	if f == FailAway || f == FailTimeout {
-		c.onLost()
-	}
-	c.distrust(f)
-	c.breaker.failure(f, err)
+	c.observer.get().StoreError(c.observer.name, classify(err), err)
 }
 
-// distrust replaces the open connections after a failure, unless Redis refused
-// the call, which shows that the connection works. In a Cluster it also has the
-// slots looked up again, which the client itself only does when a node redirects
+// failed reports the failure of a call to a node. It returns the error as one that is
+// reported; nil if the call did not fail.
+func (c *conn) failed(n *node, err error) error {
+	if err == nil || errors.As(err, new(reported)) || errors.Is(err, errOpen) {
+		return err
+	}
+	c.fail(err)
+	f := classify(err)
+	if f == FailWrong || c.o.Cluster && aboutSlot(err) {
+		return reported{err}
+	}
+	n.failures.Add(1)
+	if errors.Is(err, errUnsent) || errors.Is(err, errUnanswered) {
+		return reported{err} // the call that it waited for is counted
+	}
+	if f == FailAway || f == FailTimeout {
+		c.onLost(n)
+	}
+	c.distrust(n, f)
+	n.breaker.failure(f, err)
+	return reported{err}
+}
+
+// beatFailed follows a heartbeat that failed. A node that is known to be away is not
+// reported again.
+func (c *conn) beatFailed(n *node, err error) {
+	if n.breaker.open.Load() {
+		c.distrust(n, classify(err))
+		return
+	}
+	_ = c.failed(n, err)
+}
+
+// distrust replaces the open connections to a node after a failure, unless the node
+// refused the call, which shows that the connection works. In a Cluster it also has
+// the slots looked up again, which the client itself only does when a node redirects
 // it.
-func (c *conn) distrust(f Failure) {
+func (c *conn) distrust(n *node, f Failure) {
 	if f == FailRefused || f == FailWrong {
 		return
 	}
-	c.tracker.retire()
-	if cluster, ok := c.client.(*goredis.ClusterClient); ok {
-		cluster.ReloadState(context.Background())
+	n.tracker.retire()
+	if c.nodes.cluster != nil {
+		c.nodes.cluster.ReloadState(context.Background())
 	}
-}
-
-// once is a command that is never retried after a network error, because it may
-// have run. Redirections of a Cluster are followed: a node that redirects a
-// command has not run it.
-type once struct{ *goredis.Cmd }
-
-// NoRetry implements redis.Cmder.
-func (once) NoRetry() bool { return true }
-
-func newOnce(ctx context.Context, args []any) once {
-	cmd := goredis.NewCmd(ctx, args...)
-	cmd.SetFirstKeyPos(3)
-	return once{cmd}
-}
-
-func textOf(cmd once, err error) (string, error) {
-	if err != nil {
-		return "", err
-	}
-	text, err := cmd.Text()
-	if err != nil {
-		return "", errReply
-	}
-	return text, nil
 }

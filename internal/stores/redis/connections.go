@@ -16,7 +16,7 @@ type (
 	dialer     = func(ctx context.Context, network, addr string) (connection, error)
 )
 
-// connTracker tracks the connections of one client.
+// connTracker tracks the connections to one node.
 type connTracker struct {
 	grace time.Duration // how long a call may take
 
@@ -52,20 +52,27 @@ func (l *connTracker) retire() {
 	})
 }
 
+// any says whether connections are open.
+func (l *connTracker) any() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.open) > 0
+}
+
 func (l *connTracker) remove(c *trackedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.open, c)
 }
 
-// dialer limits the connections to one server to n. The pool's own limit is
-// exceeded while it dials.
+// newDialer limits the connections to one server to n, and tracks them. The pool's
+// own limit is exceeded while it dials.
 //
 // The dialer never fails, but returns a connection that does. After PoolSize
 // dial errors, go-redis' pool tries to dial only once a second, and OnConnect
 // and Limiter have no influence on that. How often an unavailable Redis is
 // dialed is decided by the breaker.
-func (l *connTracker) dialer(dial dialer, n int) dialer {
+func newDialer(tracker func() *connTracker, dial dialer, n int) dialer {
 	slots := make(chan struct{}, n)
 	return func(ctx context.Context, network, addr string) (connection, error) {
 		select {
@@ -78,6 +85,7 @@ func (l *connTracker) dialer(dial dialer, n int) dialer {
 			<-slots
 			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
 		}
+		l := tracker()
 		l.opened.Add(1)
 		k := &trackedConn{Conn: c}
 		k.closed = sync.OnceFunc(func() {

@@ -55,11 +55,10 @@ func (d *decider) skip(check *stores.Check, m stores.Mode, admit bool) {
 
 // inRedis decides a check in Redis, and remembers a denial.
 func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
-	sent, epoch := d.o.Clock(), d.denials.epoch()
+	sent, epoch := d.o.Clock(), d.denials.epoch(d.conn.at(check.Zones[0].Tag))
 	err := d.call(ctx, check)
 	if err == nil {
 		d.denials.remember(check, sent, epoch)
-		d.conn.breaker.success()
 	} else {
 		check.Failed = d.o.Clock() - sent
 	}

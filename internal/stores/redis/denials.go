@@ -45,12 +45,12 @@ type denial struct {
 // clear forgets all denials.
 func (d *denials) clear() { d.cleared.Add(1) }
 
-// epoch changes whenever denials become invalid.
-func (d *denials) epoch() uint64 {
+// epoch changes whenever denials by a node become invalid.
+func (d *denials) epoch(n *node) uint64 {
 	if d == nil {
 		return 0
 	}
-	return d.cleared.Load() + d.conn.failures.Load() + d.conn.tracker.opened.Load()
+	return d.cleared.Load() + n.epoch()
 }
 
 func (d *denials) slot(z *stores.ZoneCheck) *atomic.Pointer[denial] {
@@ -88,7 +88,7 @@ func (d *denials) answer(check *stores.Check) bool {
 	if !d.applies(check) {
 		return false
 	}
-	now, epoch, certain := d.clock(), d.epoch(), false
+	now, epoch, certain := d.clock(), d.epoch(d.conn.at(check.Zones[0].Tag)), false
 	var room [4]*denial
 	found := room[:0]
 	for i := range check.Zones {

@@ -159,8 +159,12 @@ func TestDenialsAreForgotten(t *testing.T) {
 		"never":      func() int64 { return 11 },
 		"less cost":  func() int64 { return 1 },
 		"time":       func() int64 { v.now += denialLasts; return 2 },
-		"connection": func() int64 { s.conn.tracker.opened.Add(1); return 2 },
-		"failure":    func() int64 { s.conn.fail(errors.New("gone")); s.breaker.close(s.breaker.opened.Load()); return 2 },
+		"connection": func() int64 { s.conn.nodes.first.tracker.opened.Add(1); return 2 },
+		"failure": func() int64 {
+			_ = s.conn.failed(s.conn.nodes.first, errors.New("gone"))
+			s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
+			return 2
+		},
 		"reset": func() int64 {
 			s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
 			v.client.Del(context.Background(), namesOf("diana", &storestest.CheckOf(1, c).Zones[0])...)
@@ -168,12 +172,12 @@ func TestDenialsAreForgotten(t *testing.T) {
 		},
 	} {
 		s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
-		s.fallback.back.Store(0)
+		s.conn.nodes.first.back.Store(0)
 		if check, called := decide(2); check.Admitted || !called {
 			t.Fatalf("%s: admitted %v, called Redis %v, before the change", name, check.Admitted, called)
 		}
 		cost := change()
-		s.fallback.back.Store(0)
+		s.conn.nodes.first.back.Store(0)
 		cached := name == "nothing" || name == "more cost" || name == "never"
 		check, called := decide(cost)
 		if called == cached {

@@ -109,7 +109,7 @@ func TestReconnectsAtOnce(t *testing.T) {
 		if err == nil || classify(err) != FailAway || mayHaveRun(err) || !strings.Contains(err.Error(), srv.Addr) {
 			t.Fatalf("error %v, want a refused connection to %s", err, srv.Addr)
 		}
-		c.distrust(classify(err))
+		c.distrust(c.nodes.first, classify(err))
 	}
 	srv.Run()
 	if err := c.client.Ping(context.Background()).Err(); err != nil {
@@ -146,7 +146,7 @@ func TestNoStaleConnection(t *testing.T) {
 	counter := counterOfManyKeys(t)
 	ctx, admin := context.Background(), srv.Client()
 	waitFor(t, "Redis decides", func() bool { return s.mode(t, counter, newKey()) == stores.ModeShared })
-	waitFor(t, "the ramp ends", func() bool { return !s.fallback.ramping() })
+	waitFor(t, "the ramp ends", func() bool { return !s.conn.nodes.first.ramping(s.o.Clock()) })
 	// A paused Redis replies to no call, so each call in flight needs a
 	// connection of its own.
 	resume := pause(t, admin)
@@ -287,7 +287,7 @@ func TestClusterFailover(t *testing.T) {
 func tagsOfMasters(t *testing.T, node *redis.Client) (tags [3]stores.Key) {
 	t.Helper()
 	for n, found := uint64(1), 0; found < len(tags); n++ {
-		tag := testKey(n)
+		tag := testKey(n << 20) // in the first batcher of its node
 		name := namesOf("diana", &stores.ZoneCheck{Counter: new(stores.Counter), Key: tag, Tag: tag})[0]
 		slot, err := node.ClusterKeySlot(context.Background(), name).Result()
 		if err != nil {

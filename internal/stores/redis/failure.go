@@ -101,7 +101,8 @@ var refusals = []knownAnswer{
 	{[]string{"NOPERM"}, FailRefused, missingRight},
 	{[]string{"NOREPLICAS"}, FailRefused, "Redis has fewer replicas than its min-replicas-to-write: see to the replicas"},
 	{[]string{"BUSY"}, FailRefused, "a script runs in Redis for long: find out whose it is; SCRIPT KILL ends it"},
-	{[]string{"MOVED", "ASK", "CROSSSLOT"}, FailRefused, "Redis is a Cluster: write cluster into the store's block"},
+	{[]string{"MOVED", "ASK"}, FailRefused, notClustered},
+	{[]string{"CROSSSLOT"}, FailWrong, notClustered},
 	{[]string{"LOADING"}, FailAway, "Redis is loading its data: it will be asked again as soon as it is ready"},
 	{[]string{"READONLY"}, FailAway, "this Redis is a replica: give the master's address, or write sentinel or cluster into the store's block"},
 	{[]string{"MASTERDOWN"}, FailAway, lostMaster},
@@ -118,6 +119,7 @@ var phrases = []knownAnswer{
 }
 
 const (
+	notClustered = "Redis is a Cluster: write cluster into the store's block"
 	missingRight = "the user lacks a right: give it those in Diana's README; ACL LOG in Redis tells which is missing"
 	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
 )
@@ -143,6 +145,22 @@ func classify(err error) Failure {
 	}
 	return FailWrong
 }
+
+// aboutSlot says whether an error of a node of a Cluster concerns only the slot that
+// was called: one that is being moved, or that no node serves.
+func aboutSlot(err error) bool {
+	var answered goredis.Error
+	if !errors.As(err, &answered) {
+		return false
+	}
+	text := answered.Error()
+	return strings.HasPrefix(text, "MOVED ") || strings.HasPrefix(text, "ASK ") || strings.HasPrefix(text, "TRYAGAIN ") ||
+		strings.HasPrefix(text, "CLUSTERDOWN Hash slot not served")
+}
+
+// isMoving says whether a node has some of the keys of a call, and not all, because
+// their slot is being moved. It has not run the call.
+func isMoving(err error) bool { return err != nil && goredis.HasErrorPrefix(err, "TRYAGAIN") }
 
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }

@@ -21,38 +21,29 @@ type fallback struct {
 	hands   *handovers
 	permits *permits
 	live    *atomic.Int64 // instances
-	back    atomic.Int64  // when Redis was available again, on the local clock; 0: it decides all keys
 }
 
 func newFallback(o *Options, c *conn, p *permits, live *atomic.Int64) *fallback {
 	f := &fallback{o: o, conn: c, permits: p, live: live}
-	f.hands = &handovers{o: o, conn: c, share: f.share, ramping: f.ramping}
+	f.hands = &handovers{o: o, conn: c, share: f.share}
 	return f
 }
 
-// recovered starts the ramp after an outage.
-func (f *fallback) recovered() { f.back.Store(f.o.Clock()) }
-
-// ramping says whether part of the keys are still decided without Redis.
-func (f *fallback) ramping() bool {
-	back := f.back.Load()
-	return back != 0 && f.o.Clock()-back < ramp.Microseconds()
-}
-
-// usesRedis says whether Redis decides a check. During the ramp it decides more
-// and more keys, in a fixed order: a key that changed several times would have
-// two limits.
+// usesRedis says whether Redis decides a check. After an outage of the node it
+// decides more and more keys, in a fixed order: a key that changed several times
+// would have two limits.
 func (f *fallback) usesRedis(check *stores.Check) bool {
-	if !f.conn.usable() {
+	n := f.conn.at(check.Zones[0].Tag)
+	if !f.conn.calls(n) {
 		return false
 	}
-	back := f.back.Load()
+	back := n.back.Load()
 	if back == 0 || f.o.OnFailure != FailLocal {
 		return true
 	}
 	elapsed := f.o.Clock() - back
 	if elapsed >= ramp.Microseconds() {
-		f.back.CompareAndSwap(back, 0)
+		n.back.CompareAndSwap(back, 0)
 		return true
 	}
 	for i := range check.Zones {
@@ -92,12 +83,13 @@ func sharePermits(n, of int64) int64 {
 // decide decides by the counts of this process, with its share of every limit.
 // unknown says that Redis may have charged the check, though it did not answer.
 func (f *fallback) decide(check *stores.Check, unknown bool) {
+	clock := &f.conn.at(check.Zones[0].Tag).clock
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = f.share(z.Counter), sharePermits(z.Counter.InFlight, f.shareOf())
 		f.warm(z)
 	}
-	f.permits.held.Decide(check, f.conn.clock.now)
+	f.permits.held.Decide(check, clock.now)
 	check.Mode = stores.ModeFallback
 	for i := range check.Zones {
 		z := &check.Zones[i]
@@ -128,7 +120,7 @@ func (f *fallback) learn(z *stores.ZoneCheck, now, turn int64, replace bool) {
 
 // warm prepares a zone for being decided without Redis.
 func (f *fallback) warm(z *stores.ZoneCheck) {
-	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, f.hands.now()) {
+	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, f.hands.now(z.Tag)) {
 		f.hands.add(z)
 	}
 }
@@ -136,6 +128,7 @@ func (f *fallback) warm(z *stores.ZoneCheck) {
 // finish ends a request that was decided without Redis. What it is charged now
 // is owed, too.
 func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
+	clock := &f.conn.at(z.Tag).clock
 	if charge > 0 {
 		f.warm(z)
 	}
@@ -143,7 +136,7 @@ func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
 	if z.Permit.Taken {
 		permits, cost = 1, z.HeldCost()
 	}
-	f.permits.held.Finish(z, f.conn.clock.now, charge)
+	f.permits.held.Finish(z, clock.now, charge)
 	if z.Permit.Taken {
 		permits = 0 // it is kept
 	}
@@ -162,6 +155,6 @@ func (f *fallback) settle(z *stores.ZoneCheck, charge int64, unknown bool) {
 	f.finish(&local, charge)
 	if n := memory.TableOf(z.Counter).Snapshots(); unknown && n != nil {
 		local.Cost = charge
-		n.Forgive(&local, f.conn.clock.now(), 0)
+		n.Forgive(&local, f.conn.at(z.Tag).clock.now(), 0)
 	}
 }

@@ -103,7 +103,7 @@ func (f *fleet) set(i int, to fault) {
 		if i < 0 || n == i {
 			h.fault = to
 			if to == noFault {
-				f.all[n].breaker.close(f.all[n].breaker.opened.Load())
+				f.all[n].conn.nodes.first.breaker.close(f.all[n].conn.nodes.first.breaker.opened.Load())
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (h *history) decide(at, cost int64) (bool, int64) {
 		h.set(i, fault(h.r.IntN(5)))
 	}
 	i := h.r.IntN(len(h.all))
-	if h.r.IntN(20) == 0 && !h.all[i].breaker.open.Load() {
+	if h.r.IntN(20) == 0 && !h.all[i].conn.nodes.first.breaker.open.Load() {
 		h.all[i].conn.seq.Store(uint64(at) - 1)
 		h.all[i].fallback.hands.table(context.Background(), h.counters[i], memory.Cursor{}, time.Now().Add(time.Minute), false,
 			memory.TableOf(h.counters[i]).Snapshots().Debtors)
@@ -350,7 +350,7 @@ func TestUnknownOutcomeIsNotChargedTwice(t *testing.T) {
 			if err := f.all[0].conn.client.ScriptLoad(context.Background(), f.all[0].conn.script.text).Err(); err != nil {
 				t.Fatal(err)
 			}
-			f.all[0].conn.tracker.retire() // so that the check is made over a new connection
+			f.all[0].conn.nodes.first.tracker.retire() // so that the check is made over a new connection
 			f.set(0, fault)
 			if check := f.decide(0, c[0], k, 4); !check.Admitted || check.Mode != stores.ModeFallback {
 				t.Fatalf("%s: admitted %v in mode %v", name, check.Admitted, check.Mode)
@@ -454,7 +454,7 @@ func TestLateCallChangesNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 		defer cancel()
 		keys, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}})
-		_, err := s.conn.call(ctx, keys, op)
+		_, err := s.conn.callOnce(ctx, keys, op)
 		return err
 	}
 	exists := func(n uint64) bool {

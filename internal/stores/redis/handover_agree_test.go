@@ -44,7 +44,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 	t.Helper()
 	v.tick()
 	names := []string{namesOf("diana", z)[0], resetName("diana", z)}
-	r, err := shared.conn.call(context.Background(), names, appendHandover(nil, z, h, handTolerance))
+	r, err := shared.conn.callOnce(context.Background(), names, appendHandover(nil, z, h, handTolerance))
 	if err != nil || r.byte() != 0 {
 		t.Fatalf("%s: %v, or refused", what, err)
 	}

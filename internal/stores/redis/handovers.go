@@ -29,10 +29,9 @@ const (
 
 // handovers hand over the snapshots and the debts of keys.
 type handovers struct {
-	o       *Options
-	conn    *conn
-	share   func(*stores.Counter) []algorithms.Rule
-	ramping func() bool
+	o     *Options
+	conn  *conn
+	share func(*stores.Counter) []algorithms.Rule
 
 	// After a loss, all snapshots are put back: those of the counters in sweeping, of the
 	// first one from a position on.
@@ -57,10 +56,10 @@ type handover struct {
 	codes     string // of third-party algorithms
 }
 
-// now returns the present time on both clocks.
-func (d *handovers) now() memory.Instant {
+// now returns the present time on the clocks of this process and of a tag's node.
+func (d *handovers) now(tag stores.Key) memory.Instant {
 	local := d.o.Clock()
-	return memory.Instant{Local: local, Shared: d.conn.clock.shared(local), Tolerance: d.tolerance()}
+	return memory.Instant{Local: local, Shared: d.conn.at(tag).clock.shared(local), Tolerance: d.tolerance()}
 }
 
 // tolerance is by how many microseconds an estimate of Redis' clock may be wrong.
@@ -93,7 +92,7 @@ func (d *handovers) takeTables() map[*memory.Table]*stores.Counter {
 // takeAll takes what the keys of a check have to hand over, to be sent in the same call,
 // and sets the zones' Known.
 func (d *handovers) takeAll(check *stores.Check) (all []handover) {
-	now := d.now()
+	now := d.now(check.Zones[0].Tag)
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Known = false
@@ -116,7 +115,7 @@ func (d *handovers) takeAll(check *stores.Check) (all []handover) {
 
 // takeForgotten takes the snapshots of the keys that Redis has lost.
 func (d *handovers) takeForgotten(check *stores.Check) (all []handover) {
-	now := d.now()
+	now := d.now(check.Zones[0].Tag)
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if !z.Known {
@@ -173,7 +172,7 @@ func (h *handover) answered(r *reply) (taken bool) {
 // pay hands over the debts of keys that no request checks, table by table, and after a
 // loss of Redis' memory the snapshots.
 func (d *handovers) pay(ctx context.Context) {
-	if d.ramping() {
+	if !d.conn.anyUsable() {
 		return
 	}
 	end := time.Now().Add(handFor)
@@ -220,11 +219,7 @@ func (d *handovers) table(ctx context.Context, c *stores.Counter, from memory.Cu
 	for !from.Done() && time.Now().Before(end) {
 		keys, to := next(make([]stores.Key, 0, perCall), from)
 		if err := d.handOver(ctx, c, keys, told, end); err != nil {
-			if ok = false; ctx.Err() != nil {
-				return from, ok
-			}
-			d.conn.fail(err)
-			if !d.conn.o.Cluster {
+			if ok = false; ctx.Err() != nil || !d.conn.o.Cluster { // in a Cluster the next key may lie on another node
 				return from, ok
 			}
 		}
@@ -241,7 +236,10 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 		var some []handover
 		rest := keys[:0]
 		for _, k := range keys {
-			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.now(), told)
+			if !d.conn.usable(k) {
+				return errOpen
+			}
+			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.now(k), told)
 			if ok {
 				some = append(some, h)
 			}
@@ -294,7 +292,7 @@ func (d *handovers) send(ctx context.Context, some []handover) error {
 	for i := range some {
 		names, ops = append(names, some[i].names...), append(ops, some[i].op)
 	}
-	r, err := d.conn.callWith(ctx, d.conn.scriptFor(some[0].codes), names, ops...)
+	r, err := d.conn.call(ctx, some[0].codes, names, ops...)
 	settle(some, err)
 	if err == nil {
 		for i := range some {

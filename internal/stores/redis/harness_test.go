@@ -19,9 +19,9 @@ import (
 // strictObserver fails the test on failures.
 type strictObserver struct{ tb testing.TB }
 
-func (strictObserver) StoreUp(string) {}
+func (strictObserver) StoreUp(string, string, bool) {}
 
-func (q strictObserver) StoreDown(_ string, f Failure, err error) {
+func (q strictObserver) StoreDown(_, _ string, f Failure, err error) {
 	q.tb.Errorf("store down: %s: %v", f, err)
 }
 
@@ -92,7 +92,7 @@ func (s *virtualStore) crash() {
 func newTestConn(o ConnOptions) *conn {
 	to := &observer{name: "redis"}
 	to.set(noObserver{})
-	c := newConn(&o, &clock{local: func() int64 { return storestest.Hour }}, newBreaker(func(bool, error) {}), to)
+	c := newConn(&o, func() int64 { return storestest.Hour }, to)
 	c.connect()
 	return c
 }
@@ -105,6 +105,12 @@ func forgetSnapshots(check *stores.Check) {
 			n.Drop(check.Zones[i].Key)
 		}
 	}
+}
+
+// callOnce calls the script at the first node, whatever the state of its breaker, and
+// does not report a failure.
+func (c *conn) callOnce(ctx context.Context, keys []string, ops ...[]byte) (reply, error) {
+	return c.callAt(ctx, &once{node: c.nodes.first, beat: true}, keys, ops...)
 }
 
 func virtualScript(tb testing.TB) string {
@@ -233,4 +239,11 @@ func encodeCheck(prefix string, check *stores.Check) (keys []string, op []byte) 
 		copy(q.ops[0].b[r.at+8:], appendNumber(nil, 1))
 	}
 	return keys, q.ops[0].b
+}
+
+// ramping says whether part of a node's keys are still decided without it, after an
+// outage.
+func (n *node) ramping(now int64) bool {
+	back := n.back.Load()
+	return back != 0 && now-back < ramp.Microseconds()
 }

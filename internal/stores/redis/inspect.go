@@ -18,24 +18,35 @@ var inspectScript string
 // scriptCommands are the commands that the script calls.
 var scriptCommands = []any{"time", "get", "set", "setrange", "getrange", "del", "pexpire"}
 
-// inspect checks the version and the configuration of Redis, and warns of
+// inspect checks the version and the configuration of a node, and warns of
 // problems. It needs no right that a decision does not need, and does not warn
-// of what it may not read. done says that it need not be repeated.
-func inspect(ctx context.Context, c *conn) (done bool) {
+// of what it may not read. tag is a hash tag that the node serves. done says that it
+// need not be repeated.
+func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	key := c.o.Prefix + ":{instances}:try"
-	sha, err := c.client.ScriptLoad(ctx, inspectScript).Result()
+	client, err := c.clientAt(ctx, tag)
+	if err != nil {
+		return false
+	}
+	warn := func(what, advice string) {
+		if n.address != "" {
+			what += " (node " + n.address + ")"
+		}
+		c.observer.get().StoreWarning(c.observer.name, what, advice)
+	}
+	key := c.o.Prefix + ":{" + tag + "}:try"
+	sha, err := client.ScriptLoad(ctx, inspectScript).Result()
 	if err != nil {
 		return isAnswer(err)
 	}
-	said, err := c.client.EvalSha(ctx, sha, []string{key}, scriptCommands...).StringSlice()
+	said, err := client.EvalSha(ctx, sha, []string{key}, scriptCommands...).StringSlice()
 	if err != nil || len(said) != 4 {
 		return isAnswer(err)
 	}
 	about := server{name: said[0], version: said[1]}
 	if mayInfo := said[2]; mayInfo != "0" {
-		text, err := c.client.Info(ctx).Result()
+		text, err := client.Info(ctx).Result()
 		switch {
 		case err == nil:
 			about = readInfo(text)
@@ -44,10 +55,10 @@ func inspect(ctx context.Context, c *conn) (done bool) {
 		}
 	}
 	if missing := said[3]; missing != "" {
-		c.observer.get().StoreWarning(c.observer.name, "the user lacks rights in Redis: +"+missing, missingRight)
+		warn("the user lacks rights in Redis: +"+missing, missingRight)
 	}
 	for _, what := range about.faults() {
-		c.observer.get().StoreWarning(c.observer.name, what[0], what[1])
+		warn(what[0], what[1])
 	}
 	return true
 }

@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -13,34 +15,48 @@ type instances struct {
 	process uint64       // ID of this process
 	fleet   string       // see Options.Fleet
 	live    atomic.Int64 // 0: never counted
-	beats   bool         // a heartbeat has succeeded
-	fewer   time.Time    // since when fewer are counted; zero: they are not
 
-	// lost is called if Redis does not know this instance: it has lost the heartbeats, and
+	// lost is called if a node does not know this instance: it has lost the heartbeats, and
 	// so perhaps the counts too. known says that a heartbeat has succeeded before.
 	lost func(known bool)
+
+	mu    sync.Mutex
+	fewer time.Time // since when fewer are counted; zero: they are not
 }
 
-// beat tells Redis that this instance is alive, and counts the live instances.
-func (i *instances) beat(ctx context.Context) error {
-	n, err := i.count(ctx)
-	if err == nil {
-		i.set(n, time.Now())
+// beat sends a heartbeat to a node, under a tag that the node serves. The node that
+// serves beatTag counts the live instances; while it is away the last number holds.
+func (i *instances) beat(ctx context.Context, n *node, tag string) error {
+	live, err := i.count(ctx, n, tag)
+	switch {
+	case tag != beatTag:
+	case err != nil:
+		i.failed()
+	default:
+		i.set(live, time.Now())
 	}
 	return err
 }
 
-// count returns how many instances are alive, this one included.
-func (i *instances) count(ctx context.Context) (int64, error) {
+// errElsewhere says that another node answered a heartbeat: the slot has moved.
+var errElsewhere = errors.New("the slot was moved to another node")
+
+// count returns how many instances have sent a heartbeat under a tag, this one
+// included.
+func (i *instances) count(ctx context.Context, to *node, tag string) (int64, error) {
 	ctx, cancel := i.conn.background(ctx)
 	defer cancel()
 	op := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.process)
-	prefix := i.conn.o.Prefix + ":{instances}"
+	prefix := i.conn.o.Prefix + ":{" + tag + "}"
 	key := prefix
 	if i.fleet != "" {
 		key += ":" + i.fleet
 	}
-	r, err := i.conn.call(ctx, []string{key, prefix + ":try"}, op)
+	o := &once{node: to, beat: true}
+	r, err := i.conn.callAt(ctx, o, []string{key, prefix + ":try"}, op)
+	if o.node != to && to.address != "" {
+		return 0, errElsewhere
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -50,9 +66,9 @@ func (i *instances) count(ctx context.Context) (int64, error) {
 		return 0, r.err
 	}
 	if flags&flagMissing != 0 {
-		i.lost(i.beats)
+		i.lost(to.beats)
 	}
-	i.beats = true
+	to.beats = true
 	return n, nil
 }
 
@@ -61,20 +77,34 @@ func (i *instances) count(ctx context.Context) (int64, error) {
 // outage at that moment would be too large.
 const fewerAfter = 5 * time.Second
 
-// set takes the number that Redis counted. Only the heartbeat calls it.
+// set takes the number that Redis counted.
 func (i *instances) set(n int64, now time.Time) {
+	if i.accept(n, now) {
+		i.conn.observer.get().Live(i.conn.observer.name, int(n))
+	}
+}
+
+// accept says whether the number of live instances has changed to n.
+func (i *instances) accept(n int64, now time.Time) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	was := i.live.Load()
 	switch {
 	case n >= was:
 		i.fewer = time.Time{}
 	case i.fewer.IsZero():
 		i.fewer = now
-		return
+		return false
 	case now.Sub(i.fewer) < fewerAfter:
-		return
+		return false
 	}
-	if n != was {
-		i.live.Store(n)
-		i.conn.observer.get().Live(i.conn.observer.name, int(n))
-	}
+	i.live.Store(n)
+	return n != was
+}
+
+// failed follows a heartbeat that failed: fewer have to be counted anew.
+func (i *instances) failed() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.fewer = time.Time{}
 }

@@ -174,9 +174,9 @@ func TestLeaseEnds(t *testing.T) {
 	f.makeHot(s, c)
 	x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0])
 	end := x.parts[1].end
-	for s.breaker.success(); ; {
-		s.conn.fail(errors.New("gone"))
-		if s.breaker.open.Load() {
+	for s.conn.nodes.first.breaker.success(); ; {
+		_ = s.conn.failed(s.conn.nodes.first, errors.New("gone"))
+		if s.conn.nodes.first.breaker.open.Load() {
 			break
 		}
 	}
@@ -197,7 +197,7 @@ func TestLeasesAreForgotten(t *testing.T) {
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	for name, change := range map[string]func(){
 		"reset":      func() { s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1}) },
-		"connection": func() { s.conn.tracker.opened.Add(1) },
+		"connection": func() { s.conn.nodes.first.tracker.opened.Add(1) },
 		"rules":      func() { c = f.counter("z", perSecond(900_000)) },
 	} {
 		f.makeHot(s, c)

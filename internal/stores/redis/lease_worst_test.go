@@ -52,7 +52,7 @@ func enableLeases(all []*Store, c *stores.Counter, lease int64) {
 func requestMostLease(s *Store, z *stores.ZoneCheck, most int64) {
 	now := s.o.Clock()
 	x := s.leasing.leases.at(z)
-	x.own(z, now, s.leasing.epoch(), s.leasing.leases.lasts)
+	x.own(z, now, s.leasing.epoch(z), s.leasing.leases.lasts)
 	x.rate, x.since, x.terms.most, x.thin = leaseCost, now, most, false
 }
 

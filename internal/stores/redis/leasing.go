@@ -15,9 +15,9 @@ type leasing struct {
 	leases  *leases
 }
 
-// epoch changes whenever leases become invalid.
-func (l *leasing) epoch() uint64 {
-	return l.leases.cleared.Load() + l.decider.conn.tracker.opened.Load()
+// epoch changes whenever leases of a zone's node become invalid.
+func (l *leasing) epoch(z *stores.ZoneCheck) uint64 {
+	return l.leases.cleared.Load() + l.decider.conn.at(z.Tag).connected()
 }
 
 // clear forgets all leases.
@@ -45,7 +45,7 @@ func (l *leasing) decide(ctx context.Context, check *stores.Check) bool {
 
 // decideOne decides a check of one zone.
 func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.ZoneCheck) bool {
-	now, epoch := l.decider.o.Clock(), l.epoch()
+	now, epoch := l.decider.o.Clock(), l.epoch(z)
 	got := l.leases.take(z, now, epoch)
 	switch {
 	case got.taken:
@@ -76,7 +76,7 @@ func (l *leasing) renew(ctx context.Context, z *stores.ZoneCheck, want int64) {
 	one := stores.Check{Zones: []stores.ZoneCheck{{
 		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, Lease: stores.LeaseRequest{Want: want, Granted: -1},
 	}}}
-	sent, epoch := l.decider.o.Clock(), l.epoch()
+	sent, epoch := l.decider.o.Clock(), l.epoch(z)
 	if l.decider.fallback.usesRedis(&one) {
 		if err := l.decider.inRedis(ctx, &one); err != nil {
 			l.decider.conn.fail(err)
@@ -112,7 +112,7 @@ func (l *leasing) decideSeveral(ctx context.Context, check *stores.Check) bool {
 // take takes the cost of one of several zones from its lease. One of the zones
 // may request another lease.
 func (l *leasing) take(ctx context.Context, z *stores.ZoneCheck, renewed *bool) leaseAnswer {
-	now, epoch := l.decider.o.Clock(), l.epoch()
+	now, epoch := l.decider.o.Clock(), l.epoch(z)
 	got := l.leases.take(z, now, epoch)
 	switch {
 	case got.want == 0:

@@ -132,7 +132,7 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 			c, s := f.counters(t, name+by, spec), f.all[0]
 			beat := func() {
 				s.conn.seq.Store(uint64(f.v.now) - 1)
-				if err := s.instances.beat(context.Background()); err != nil {
+				if err := s.instances.beat(context.Background(), s.conn.nodes.first, beatTag); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -179,7 +179,6 @@ func TestLargeDebtOfALog(t *testing.T) {
 	}
 	f.set(-1, noFault)
 	f.v.now += 2 * ramp.Microseconds()
-	f.all[0].fallback.usesRedis(new(stores.Check)) // the ramp is over
 	f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
 	f.all[0].fallback.hands.pay(context.Background())
 	if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != 100_000-20_000-9970-1 {

@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -11,62 +13,87 @@ const (
 	probeEvery = 300 * time.Millisecond
 )
 
-// maintainer does what no request does: it sends heartbeats, which also probe a
-// Redis that is unavailable, and charges debts.
+// maintainer does what no request does: it watches the nodes, and hands over snapshots
+// and debts.
 type maintainer struct {
 	conn      *conn
 	instances *instances
 	hands     *handovers
 
-	inspected bool // by a call that succeeded
-	refused   bool // a refused call led to an inspection
+	watching map[*node]context.CancelFunc
+	watchers sync.WaitGroup
 }
 
 // run maintains the store until ctx ends.
 func (m *maintainer) run(ctx context.Context) {
+	m.watching = make(map[*node]context.CancelFunc)
+	defer m.watchers.Wait()
 	for {
-		opened := m.conn.breaker.opened.Load()
-		err := m.instances.beat(ctx)
-		if ctx.Err() != nil {
+		m.conn.nodes.refresh(ctx)
+		m.watchAll(ctx)
+		m.hands.pay(ctx) // what concerns a node that is away waits for it
+		if !sleep(ctx, beatEvery) {
 			return
 		}
-		wait := beatEvery
-		if err == nil {
-			m.maintain(ctx, opened)
-		} else {
-			m.probe(ctx, err)
+	}
+}
+
+// sleep waits for about d. Jitter spreads the heartbeats of many instances. It
+// returns false if ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d*3/4 + rand.N(d/2)): //nolint:gosec // it only spreads load
+		return true
+	}
+}
+
+// watchAll starts a watcher for each new node, and ends those of nodes that are gone.
+func (m *maintainer) watchAll(ctx context.Context) {
+	gone := m.watching
+	m.watching = make(map[*node]context.CancelFunc)
+	for _, n := range m.conn.nodes.all() {
+		stop := gone[n]
+		if delete(gone, n); stop == nil {
+			var one context.Context
+			one, stop = context.WithCancel(ctx)
+			m.watchers.Go(func() { m.watch(one, n) })
+		}
+		m.watching[n] = stop
+	}
+	for _, stop := range gone {
+		stop()
+	}
+}
+
+// watch sends heartbeats to a node, one at a time, until ctx ends. They close its
+// breaker, and count the live instances.
+func (m *maintainer) watch(ctx context.Context, n *node) {
+	inspected, refused := false, false // whether it was inspected: after a call that succeeded, after one that was refused
+	for {
+		wait, opened, tag := beatEvery, n.breaker.opened.Load(), m.conn.nodes.tagOf(n)
+		var err error
+		if tag != "" {
+			err = m.instances.beat(ctx, n, tag)
+		}
+		switch {
+		case ctx.Err() != nil || !n.serves.Load():
+			return
+		case tag == "" || errors.Is(err, errElsewhere): // another tag is found at once
 			wait = probeEvery
+		case err == nil:
+			n.breaker.close(opened)
+			inspected = inspected || inspect(ctx, m.conn, n, tag)
+		default:
+			m.conn.beatFailed(n, err)
+			if wait = probeEvery; !refused && classify(err) == FailRefused { // a right may be missing
+				refused = true
+				inspect(ctx, m.conn, n, tag)
+			}
 		}
-		// Jitter spreads the heartbeats of many instances.
-		wait = wait*3/4 + rand.N(wait/2) //nolint:gosec // it only spreads load
-		select {
-		case <-ctx.Done():
+		if !sleep(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
-	}
-}
-
-// maintain follows a heartbeat that succeeded. The breaker had opened so many times
-// when it was sent.
-func (m *maintainer) maintain(ctx context.Context, opened uint64) {
-	m.conn.breaker.close(opened)
-	m.hands.pay(ctx)
-	if !m.inspected {
-		m.inspected = inspect(ctx, m.conn)
-	}
-}
-
-// probe follows a heartbeat that failed.
-func (m *maintainer) probe(ctx context.Context, err error) {
-	m.instances.fewer = time.Time{}
-	if m.conn.breaker.open.Load() {
-		m.conn.distrust(classify(err))
-	} else {
-		m.conn.fail(err)
-	}
-	if !m.refused && classify(err) == FailRefused { // a right may be missing
-		m.refused = true
-		inspect(ctx, m.conn)
 	}
 }

@@ -8,11 +8,14 @@ import (
 
 // Observer is notified of the events of a store. Its methods must not block.
 type Observer interface {
-	// StoreUp is called when Redis is used again.
-	StoreUp(name string)
+	// StoreUp is called when a node is used again, or when others have replaced it.
+	// node is its address in a Cluster, and empty otherwise. all says whether every
+	// node of the store is used now. It must not call [Store.State].
+	StoreUp(name, node string, all bool)
 
-	// StoreDown is called when Redis is no longer used.
-	StoreDown(name string, f Failure, cause error)
+	// StoreDown is called when a node is no longer used. node is as for StoreUp. It
+	// must not call [Store.State].
+	StoreDown(name, node string, f Failure, cause error)
 
 	// StoreError is called for each failed call.
 	StoreError(name string, f Failure, err error)
@@ -53,9 +56,9 @@ func (o *observer) get() Observer { return *o.current.Load() }
 // noObserver ignores all events.
 type noObserver struct{}
 
-func (noObserver) StoreUp(string)                      {}
-func (noObserver) StoreDown(string, Failure, error)    {}
-func (noObserver) StoreError(string, Failure, error)   {}
-func (noObserver) ClockSteps(string)                   {}
-func (noObserver) Live(string, int)                    {}
-func (noObserver) StoreWarning(string, string, string) {}
+func (noObserver) StoreUp(string, string, bool)             {}
+func (noObserver) StoreDown(string, string, Failure, error) {}
+func (noObserver) StoreError(string, Failure, error)        {}
+func (noObserver) ClockSteps(string)                        {}
+func (noObserver) Live(string, int)                         {}
+func (noObserver) StoreWarning(string, string, string)      {}

@@ -176,7 +176,7 @@ func finishOf(prefix string, z *stores.ZoneCheck, charge int64) release {
 
 // finish sends a release.
 func (p *permits) finish(ctx context.Context, f release) error {
-	if p.conn.breaker.open.Load() {
+	if !p.conn.usable(f.tag) {
 		return errOpen
 	}
 	q := newCall(p.conn.end(ctx), f.tag)
@@ -190,7 +190,7 @@ func (p *permits) finish(ctx context.Context, f release) error {
 // Redis cannot be told now, it is told later.
 func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 	rec, q := p.end(z, charge, p.conn.end(ctx))
-	if p.conn.breaker.open.Load() {
+	if !p.conn.usable(z.Tag) {
 		q.release()
 	} else if _, _, err := p.conn.send(q); err != nil && !errors.Is(err, errOpen) {
 		p.conn.fail(err)

@@ -33,7 +33,7 @@ func (s *virtualStore) leaveEnd(z *stores.ZoneCheck, charge int64) *call {
 func (s *virtualStore) send(q *call) *call {
 	q.batch = []*call{q}
 	s.permits.leave(q.batch)
-	q.batchArgs(s.conn.script.sha)
+	q.batchArgs(s.conn.script.sha, q.batch)
 	return q
 }
 
@@ -144,7 +144,7 @@ func TestChecksOfOneCall(t *testing.T) {
 	}
 	batch[0].batch = batch
 	s.permits.leave(batch)
-	batch[0].batchArgs(s.conn.script.sha)
+	batch[0].batchArgs(s.conn.script.sha, batch)
 	r := reply{b: s.execute(t, batch[0])[24:]}
 	for _, q := range batch {
 		q.cut(&r)
@@ -167,11 +167,11 @@ func TestReleaseDuringOutage(t *testing.T) {
 	s.Observe(noObserver{})
 	first, second := s.at(0, c, 1), s.at(0, c, 1)
 	name := namesOf("diana", first)[1]
-	s.breaker.trip(errOpen)
+	s.conn.nodes.first.breaker.trip(errOpen)
 	s.Finish(context.Background(), first, 0)
 	s.Finish(context.Background(), second, 1)
 	s.permits.renew(context.Background()) // Redis is not called
-	s.breaker.close(s.breaker.opened.Load())
+	s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
 	s.permits.lost = 0 // so that only what was released is reported
 	s.set(1)
 	s.permits.renew(context.Background())
@@ -345,7 +345,7 @@ func TestLossIsNoticed(t *testing.T) {
 		z := s.at(0, other, 1)
 		s.at(0, other, 1)
 		s.set(0)
-		if _, err := s.instances.count(context.Background()); err != nil {
+		if _, err := s.instances.count(context.Background(), s.conn.nodes.first, beatTag); err != nil {
 			t.Fatal(err)
 		}
 		s.set(0.5)
@@ -353,7 +353,7 @@ func TestLossIsNoticed(t *testing.T) {
 		s.v.flush(t)
 		s.set(1)
 		if how == "heartbeat" {
-			_, _ = s.instances.count(context.Background())
+			_, _ = s.instances.count(context.Background(), s.conn.nodes.first, beatTag)
 		} else {
 			s.Finish(context.Background(), z, 0)
 		}
@@ -390,7 +390,7 @@ func TestFallbackPermitsAreReported(t *testing.T) {
 func TestFallbackKeepsNoRecords(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "many")
 	s.Observe(noObserver{})
-	s.breaker.trip(errOpen)
+	s.conn.nodes.first.breaker.trip(errOpen)
 	for k := range uint64(100) {
 		check := storestest.CheckOfKey(c, k)
 		s.Decide(context.Background(), check)

@@ -238,7 +238,7 @@ func TestChargeAfterAReserve(t *testing.T) {
 		t.Errorf("remaining %d of 10 after charges of 1, 3 and 1, want 5", left)
 	}
 	s.Observe(noObserver{})
-	s.breaker.trip(errOpen)
+	s.conn.nodes.first.breaker.trip(errOpen)
 	s.Finish(context.Background(), z, 3)
 	if s.permits.any() {
 		t.Error("the charge is to be repeated")
@@ -258,7 +258,7 @@ func TestLiveInstances(t *testing.T) {
 		live  int64
 	}{{one, 0, 1}, {two, 1, 2}, {one, 2, 2}, {one, 5.999999, 2}, {one, 6, 1}, {two, 10, 2}, {one, 9, 1}} {
 		b.store.set(b.at)
-		n, err := b.store.instances.count(context.Background())
+		n, err := b.store.instances.count(context.Background(), b.store.conn.nodes.first, beatTag)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -398,7 +398,7 @@ func TestMalformedReplies(t *testing.T) {
 	srv := redistest.Start(t)
 	conn := newTestConn(ConnOptions{Addresses: []string{srv.Addr}, Timeout: 5 * time.Second, DialTimeout: time.Second, Script: "return struct.pack('<ddd', 12345, 0, 1)"})
 	t.Cleanup(func() { _ = conn.client.Close() })
-	if _, err := conn.call(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
+	if _, err := conn.callOnce(context.Background(), nil, []byte{opBeat}); !errors.Is(err, errReply) {
 		t.Errorf("the reply to another call: %v, want errReply", err)
 	}
 }

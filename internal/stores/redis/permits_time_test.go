@@ -133,7 +133,7 @@ func TestLongOutage(t *testing.T) {
 			}
 		}
 		inRedis := "does not answer"
-		if all[0].conn.usable() {
+		if all[0].conn.usable(stores.Key{}) {
 			name := namesOf("diana", &storestest.CheckOf(1, c).Zones[0])[1]
 			inRedis = fmt.Sprint(permitsIn(t, srv.Client(), name))
 		}
@@ -142,7 +142,7 @@ func TestLongOutage(t *testing.T) {
 	}
 	up := func(want bool) {
 		for _, s := range all {
-			for now, _ := s.State(); now != want; now, _ = s.State() {
+			for now, _, _ := s.State(); now != want; now, _, _ = s.State() {
 				time.Sleep(10 * time.Millisecond)
 			}
 		}

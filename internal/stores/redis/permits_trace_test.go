@@ -101,7 +101,7 @@ func (w *world) chance(p float64) bool { return w.r.Float64() < p }
 func (w *world) latency() int64 { return 100 + int64(2000*w.r.Float64()*w.r.Float64()) }
 
 func (w *world) newInstance() *worldInstance {
-	c := newConn(&ConnOptions{Prefix: "diana"}, &clock{local: func() int64 { return w.now }}, newBreaker(func(bool, error) {}), &observer{name: "redis"})
+	c := newConn(&ConnOptions{Prefix: "diana"}, func() int64 { return w.now }, &observer{name: "redis"})
 	return &worldInstance{p: newPermits(c, func() int64 { return w.now }), restored: make(map[uint64]bool)}
 }
 
@@ -120,7 +120,7 @@ func (w *world) send(x *worldInstance) {
 		x.p.leave(batch)
 		first := batch[0]
 		first.batch = batch
-		first.batchArgs(w.sha)
+		first.batchArgs(w.sha, batch)
 		w.transmit(x, some, first, w.now+worldTimeout)
 	}
 }
@@ -440,7 +440,7 @@ func (w *world) checkKey(k uint64, kind string) {
 	check.ResetResults()
 	q.decide("diana", check)
 	q.batch = []*call{q}
-	q.batchArgs(w.sha)
+	q.batchArgs(w.sha, q.batch)
 	x := &worldInstance{restored: make(map[uint64]bool)}
 	r := &reply{b: w.execute(x, nil, q, noEnd)}
 	r.take(24)

@@ -51,7 +51,7 @@ func (p *permits) lose() {
 // renew makes one round: it reports each record once that Redis has to be told of, or
 // whose last report is renewEvery old. An error ends one call, not the round.
 func (p *permits) renew(ctx context.Context) {
-	if !p.conn.usable() {
+	if !p.conn.anyUsable() {
 		return
 	}
 	p.mu.Lock()
@@ -157,7 +157,7 @@ func (p *permits) reportTogether(some []*record) {
 // which is called in each round, it closes the connections.
 func (p *permits) drain(used func() bool) {
 	for ctx := context.Background(); used() || p.any(); time.Sleep(retryEvery) {
-		p.conn.breaker.close(p.conn.breaker.opened.Load()) // nothing else uses the connections
+		p.conn.nodes.tryAgain() // nothing else uses the connections
 		p.renew(ctx)
 	}
 	_ = p.conn.client.Close()

@@ -33,6 +33,7 @@ type resets struct {
 
 	cancel atomic.Pointer[context.CancelFunc] // ends the current subscription
 	last   atomic.Int64                       // when resubscribe last did so
+	from   atomic.Pointer[node]               // that the current subscription is at
 }
 
 // channel is where instances publish resets.
@@ -52,7 +53,7 @@ func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
 
 func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
 	r.resetLocal(counters, k)
-	if !r.conn.usable() {
+	if !r.conn.usable(k) {
 		return ErrAway
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
@@ -64,7 +65,11 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	if err := r.delete(ctx, zones); err != nil {
 		return err
 	}
-	return r.conn.client.Publish(ctx, r.channel(), zone+" "+k.String()+" "+r.id()).Err()
+	client, err := r.conn.clientAt(ctx, k.String()) // any node of a Cluster passes it on to all
+	if err != nil {
+		return err
+	}
+	return client.Publish(ctx, r.channel(), zone+" "+k.String()+" "+r.id()).Err()
 }
 
 func (r *resets) resetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error {
@@ -79,7 +84,7 @@ func (r *resets) resetFingerprints(ctx context.Context, c *stores.Counter, k sto
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
 	defer cancel()
 	for some := range slices.Chunk(zones, keysPerDelete) {
-		if !r.conn.usable() {
+		if !r.conn.usable(k) {
 			return ErrAway
 		}
 		if err := r.delete(ctx, some); err != nil {
@@ -132,9 +137,12 @@ func (r *resets) subscribe(ctx context.Context) {
 	}
 }
 
-// resubscribe replaces the subscription's connection after a failure, because it
-// may lead to a server that is no longer the master. At most once a second.
-func (r *resets) resubscribe() {
+// resubscribe replaces the subscription's connection after a failure of its node,
+// because it may lead to a server that is no longer the master. At most once a second.
+func (r *resets) resubscribe(failed *node) {
+	if from := r.from.Load(); from != failed && from != r.conn.nodes.first {
+		return
+	}
 	now, last := r.o.Clock(), r.last.Load()
 	if cancel := r.cancel.Load(); cancel != nil && now-last >= 1e6 && r.last.CompareAndSwap(last, now) {
 		(*cancel)()
@@ -144,12 +152,19 @@ func (r *resets) resubscribe() {
 func (r *resets) subscribeOnce(ctx context.Context) {
 	o := r.o.ConnOptions
 	o.PoolSize, o.Lazy, o.Timeout = 1, true, o.DialTimeout
+	from := r.conn.nodes.anyUp()
+	if r.from.Store(from); from.address != "" { // every node of a Cluster has all messages
+		o.Cluster, o.Addresses = false, []string{from.address}
+	}
 	client := NewClient(&o)
 	defer func() { _ = client.Close() }()
 	subscribe.Subscribe(ctx, client, r.channel(), subscribe.Callbacks{
 		Subscribed: func() {}, // keys whose reset was missed are marked in Redis
 		Message:    r.receive,
 		Failed: func(err error) {
+			if from.address != "" { // another node may do
+				r.resubscribe(from)
+			}
 			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRefused {
 				l.Unsubscribed(r.o.Name, err)
 			}

@@ -24,7 +24,7 @@ func newSettling(t *testing.T, srv *redistest.Server, instances int, name string
 	f := newFleet(t, srv, instances)
 	for _, s := range f.all {
 		s.o.OnFailure = onFailure
-		s.breaker.close(s.breaker.opened.Load())
+		s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
 	}
 	spec.Spec.Debt = true
 	return &settling{f, t, f.counters(t, name, spec), stores.Key{Hi: 1, Lo: 2}}
@@ -70,7 +70,7 @@ func TestSettleWhileRedisIsAway(t *testing.T) {
 						owed = 8
 					}
 					s.settle(first, int64(owed-1)) // refused, which opens the breaker
-					if !s.all[0].breaker.open.Load() {
+					if !s.all[0].conn.nodes.first.breaker.open.Load() {
 						t.Fatalf("%s: the breaker is closed", what)
 					}
 					s.settle(second, 1)

@@ -19,9 +19,7 @@ import (
 type Store struct {
 	o         Options
 	conn      *conn
-	breaker   *breaker
 	observer  *observer
-	clock     *clock
 	permits   *permits
 	fallback  *fallback
 	decider   *decider
@@ -38,22 +36,13 @@ type Store struct {
 
 // New returns a store that does not connect before [Store.Start].
 func New(o Options, to Observer) *Store {
-	s := &Store{o: o, clock: &clock{local: o.Clock}, observer: &observer{name: o.Name}, lingers: lingers}
+	s := &Store{o: o, observer: &observer{name: o.Name}, lingers: lingers}
 	s.Observe(to)
-	s.breaker = newBreaker(func(up bool, cause error) {
-		if up {
-			s.permits.lose()
-			s.observer.get().StoreUp(o.Name)
-		} else {
-			s.observer.get().StoreDown(o.Name, classify(cause), cause)
-		}
-	})
-	s.conn = newConn(&s.o.ConnOptions, s.clock, s.breaker, s.observer)
+	s.conn = newConn(&s.o.ConnOptions, o.Clock, s.observer)
 	s.permits = newPermits(s.conn, o.Clock)
-	s.conn.permits = s.permits
+	s.conn.permits, s.conn.onBack = s.permits, s.permits.lose
 	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, lost: s.lose}
 	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
-	s.breaker.closing = s.fallback.recovered // the ramp begins before a request uses Redis
 	d := &denials{clock: o.Clock, conn: s.conn}
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
@@ -167,8 +156,9 @@ func (s *Store) LeaseStats() (sum LeaseStats, has bool) {
 // Observe replaces the observer.
 func (s *Store) Observe(to Observer) { s.observer.set(to) }
 
-// State says whether Redis is used, and since when that is so.
-func (s *Store) State() (up bool, since time.Time) { return s.breaker.state() }
+// State says whether all nodes of Redis are used, since when that is so, and which
+// nodes are not.
+func (s *Store) State() (up bool, since time.Time, down []NodeDown) { return s.conn.nodes.state() }
 
 // Name returns the store's name.
 func (s *Store) Name() string { return s.o.Name }

@@ -138,7 +138,7 @@ func TestBrokenAlgorithm(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if up, _ := s.State(); !up || s.permits.any() {
+	if up, _, _ := s.State(); !up || s.permits.any() {
 		t.Errorf("the store is up: %v, permits are held: %v", up, s.permits.any())
 	}
 }

@@ -52,7 +52,7 @@ func TestManyZones(t *testing.T) {
 		wantAll("peek", peek, false, 10)
 		keys, op := encodeCheck("diana", peek)
 		next, plain := encodeCheck("diana", storestest.CheckOfKey(counters[0], uint64(1000+n)))
-		if _, err := s.conn.call(ctx, append(keys, next...), op, plain); err != nil { // in one call
+		if _, err := s.conn.callOnce(ctx, append(keys, next...), op, plain); err != nil { // in one call
 			t.Fatal(err)
 		}
 		if srv.Client().Exists(ctx, next[0]).Val() != 1 {

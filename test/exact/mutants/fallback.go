@@ -139,12 +139,12 @@ var fallbackMutants = []mutant{
 		old: "if t > unpack('<d', ARGV[1], 9) then return", new: "if t < 0 then return",
 	},
 	{
-		name: "late-clock", breaks: "a clock that has gone ahead makes every call late", file: "internal/stores/redis/conn.go", suites: redis,
-		old: "c.clock.learn(-now)", new: "_ = now",
+		name: "late-clock", breaks: "a clock that has gone ahead makes every call late", file: evalGo, suites: redis,
+		old: "o.node.clock.learn(-now)", new: "_ = now",
 	},
 	{
 		name: "fallback-fewer", breaks: "a lower number of instances is applied immediately", file: "internal/stores/redis/instances.go", suites: redis,
-		old: "case i.fewer.IsZero():\n\t\ti.fewer = now\n\t\treturn", new: "case i.fewer.IsZero():",
+		old: "case i.fewer.IsZero():\n\t\ti.fewer = now\n\t\treturn false", new: "case i.fewer.IsZero():",
 	},
 	{
 		name: "debt-meter-cap", breaks: "a debt has no bound (a dropped min)", file: handoverGo, suites: redis,

@@ -126,7 +126,7 @@ func repository() (string, error) {
 
 // mutants returns all mutants.
 func mutants() []mutant {
-	return slices.Concat(arithmeticMutants, luaMutants, scriptMutants, storeMutants, fallbackMutants, lostMutants, leaseMutants, permitMutants, processMutants)
+	return slices.Concat(arithmeticMutants, luaMutants, scriptMutants, storeMutants, fallbackMutants, lostMutants, leaseMutants, permitMutants, processMutants, nodeMutants)
 }
 
 func choose(only string) ([]mutant, error) {

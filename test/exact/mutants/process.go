@@ -58,10 +58,6 @@ var processMutants = []mutant{
 		old: "q.codes != batch[0].codes || ", new: "",
 	},
 	{
-		name: "third-party-breaker", breaks: "an error in an algorithm opens the breaker", file: redisGo, suites: redis,
-		old: "if errors.As(err, new(algorithmError)) {", new: "if errors.As(err, new(algorithmError)) && f == FailAway {",
-	},
-	{
 		name: "third-party-blame", breaks: "the wrong algorithm is named", file: scriptsGo, suites: redis,
 		old: "if line >= first && line < end {", new: "if line >= end {",
 	},

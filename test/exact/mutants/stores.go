@@ -16,6 +16,7 @@ const (
 	sharedGo  = "internal/stores/redis/store.go"
 	permitsGo = "internal/stores/redis/permits.go"
 	redisGo   = "internal/stores/redis/conn.go"
+	evalGo    = "internal/stores/redis/eval.go"
 
 	combineGo  = "internal/stores/redis/batcher.go"
 	denialsGo  = "internal/stores/redis/denials.go"
@@ -326,7 +327,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-once", breaks: "a failed call is counted once for each of its checks", file: redisGo, suites: redis,
-		old: "return reported{err}", new: "return err",
+		old: "err = c.failed(q.cmd.node, err)", new: "_ = c.failed(q.cmd.node, err)",
 	},
 	{
 		name: "combine-rest", breaks: "what an answer has to spare is not noticed", file: redisGo, suites: redis,
@@ -341,7 +342,7 @@ var storeMutants = []mutant{
 		old: "if z == 0 && flags == flagFailed {", new: "if z < 0 && flags == flagFailed {",
 	},
 	{
-		name: "redis-sequence", breaks: "a reply to another call is taken", file: redisGo, suites: redis,
+		name: "redis-sequence", breaks: "a reply to another call is taken", file: evalGo, suites: redis,
 		old: "r.err != nil || got != seq {", new: "r.err != nil || got == 0 {",
 	},
 	{

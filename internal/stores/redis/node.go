@@ -1,0 +1,343 @@
+package redis
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// node is one server that decides: a master of a Cluster, or the only one. What is
+// learnt of a server by calling it, and what follows from its failures, is kept
+// here, so that calls to other nodes are not affected by it.
+type node struct {
+	address  string // host:port; empty if it is the only one
+	serial   uint64 // of this process' nodes
+	breaker  *breaker
+	tracker  *connTracker
+	clock    clock
+	batchers []batcher
+
+	failures atomic.Uint64 // calls that failed
+	back     atomic.Int64  // when it was available again, on the local clock; 0: it decides all its keys
+	serves   atomic.Bool   // whether it is one of nodes.masters
+	tag      string        // of its heartbeats; only its watcher uses it
+	cause    error         // why its breaker opened last; under nodes.mu
+	beats    bool          // a heartbeat has succeeded; only its watcher uses it
+}
+
+// epoch changes when what was learnt of the node's keys may be outdated: after a
+// failure, after a new connection, and if another node serves the keys.
+func (n *node) epoch() uint64 {
+	return n.serial<<48 + n.failures.Load() + n.tracker.opened.Load()
+}
+
+// connected is epoch without the failures.
+func (n *node) connected() uint64 { return n.serial<<48 + n.tracker.opened.Load() }
+
+var nodeSerials atomic.Uint64
+
+// nodes are the nodes of a store.
+type nodes struct {
+	o       *ConnOptions
+	local   func() int64           // the clock of this process
+	cluster *goredis.ClusterClient // nil: not a Cluster, or not connected yet
+
+	// first is the only node. In a Cluster, first stands for its masters until
+	// these are known.
+	first *node
+	known atomic.Bool
+
+	byAddress atomic.Pointer[map[string]*node]
+
+	mu      sync.Mutex // serializes changes
+	masters []*node    // those in use
+	since   time.Time  // when the state of the whole last changed
+	reports []change   // that notify has not been given
+	telling bool       // a goroutine gives them
+
+	// notify is given each change once and in order, while ns.mu is not held.
+	notify func(n *node, up, all bool, cause error)
+}
+
+// change is a change of a master's state.
+type change struct {
+	node    *node
+	up, all bool // whether it is used, and whether all are
+	cause   error
+}
+
+// newNodes returns the nodes of a store. notify is called for each change of a
+// node's breaker; all says whether all nodes are up now.
+func newNodes(o *ConnOptions, local func() int64, notify func(n *node, up, all bool, cause error)) *nodes {
+	ns := &nodes{o: o, local: local, notify: notify, since: time.Now()}
+	ns.byAddress.Store(new(map[string]*node))
+	ns.first = ns.newNode("")
+	ns.first.serves.Store(true)
+	ns.masters = []*node{ns.first}
+	return ns
+}
+
+func (ns *nodes) newNode(address string) *node {
+	n := &node{
+		address: address, serial: nodeSerials.Add(1), clock: clock{local: ns.local},
+		tracker: newConnTracker(max(ns.o.Timeout, minReadTimeout)), batchers: newBatchers(ns.o.Cluster),
+	}
+	n.breaker = newBreaker(
+		func() { n.back.Store(ns.local()) }, // before a request calls the node
+		func(up bool, cause error) { ns.changed(n, up, cause) },
+	)
+	return n
+}
+
+// of returns the node with an address.
+func (ns *nodes) of(address string) *node {
+	if !ns.o.Cluster {
+		return ns.first
+	}
+	if n := (*ns.byAddress.Load())[address]; n != nil {
+		return n
+	}
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	old := *ns.byAddress.Load()
+	if n := old[address]; n != nil {
+		return n
+	}
+	n, all := ns.newNode(address), make(map[string]*node, len(old)+1)
+	maps.Copy(all, old)
+	all[address] = n
+	ns.byAddress.Store(&all)
+	return n
+}
+
+// at returns the node that serves a tag's slot. It does no I/O.
+func (ns *nodes) at(tag stores.Key) *node {
+	if !ns.known.Load() {
+		return ns.first
+	}
+	var b [32]byte
+	return ns.serving(string(stores.AppendKey(b[:0], tag)))
+}
+
+// serving returns the node that serves the slot of a hash tag. It does no I/O.
+func (ns *nodes) serving(tag string) *node {
+	if !ns.known.Load() {
+		return ns.first
+	}
+	client, err := ns.cluster.MasterForKey(context.Background(), tag)
+	if err != nil {
+		return ns.first // the client is closed
+	}
+	return ns.join(client)
+}
+
+// join returns the master that a client of the Cluster calls.
+func (ns *nodes) join(client *goredis.Client) *node {
+	n := ns.of(client.Options().Addr)
+	if !n.serves.Load() {
+		ns.add(n)
+	}
+	return n
+}
+
+// called returns the node that a client calls.
+func (ns *nodes) called(client *goredis.Client) *node {
+	if ns.cluster != nil && !ns.known.Load() { // the slots were looked up for this call
+		return ns.join(client)
+	}
+	return ns.of(client.Options().Addr)
+}
+
+// add adds a master. If it takes over the keys of one that is unavailable, it
+// decides more and more of them, as after an outage of its own.
+func (ns *nodes) add(n *node) {
+	ns.mu.Lock()
+	defer ns.unlock()
+	if n.serves.Load() {
+		return
+	}
+	if !ns.allUp() {
+		n.back.Store(ns.local())
+	}
+	n.serves.Store(true)
+	ns.masters = append(slices.Clone(ns.masters), n)
+	if ns.known.CompareAndSwap(false, true) {
+		ns.removeLocked(ns.first)
+	}
+	if n.breaker.open.Load() {
+		ns.report(n, false, n.cause)
+	}
+}
+
+// keep removes what is no master any more, so that its state no longer counts.
+func (ns *nodes) keep(masters []*node) {
+	ns.mu.Lock()
+	defer ns.unlock()
+	rest := maps.Clone(*ns.byAddress.Load())
+	for _, n := range ns.masters {
+		if !slices.Contains(masters, n) {
+			ns.removeLocked(n)
+		}
+	}
+	maps.DeleteFunc(rest, func(_ string, n *node) bool {
+		return !n.serves.Load() && !n.tracker.any() // a replica that is connected to may be promoted
+	})
+	ns.byAddress.Store(&rest)
+}
+
+// removeLocked removes a master. ns.mu is held.
+func (ns *nodes) removeLocked(n *node) {
+	n.serves.Store(false)
+	ns.masters = slices.DeleteFunc(slices.Clone(ns.masters), func(m *node) bool { return m == n })
+	n.tracker.retire()
+	if n.breaker.open.Load() {
+		ns.report(n, true, nil) // its keys are served by others, or it is none
+	}
+}
+
+// changed handles a change of a node's breaker.
+func (ns *nodes) changed(n *node, up bool, cause error) {
+	ns.mu.Lock()
+	defer ns.unlock()
+	n.cause = cause
+	if n.serves.Load() {
+		ns.report(n, up, cause)
+	}
+}
+
+// report notes a change of a master, which unlock reports. ns.mu is held.
+func (ns *nodes) report(n *node, up bool, cause error) {
+	all, others := ns.allUp(), true
+	for _, m := range ns.masters {
+		others = others && (m == n || !m.breaker.open.Load())
+	}
+	if others { // the state of the whole changes with that of this node
+		ns.since = time.Now()
+	}
+	ns.reports = append(ns.reports, change{n, up, all, cause})
+}
+
+// unlock unlocks ns.mu and reports the changes, unless another goroutine does.
+func (ns *nodes) unlock() {
+	if !ns.telling {
+		ns.telling = true
+		for len(ns.reports) > 0 {
+			r := ns.reports[0]
+			ns.reports = ns.reports[1:]
+			ns.mu.Unlock()
+			ns.notify(r.node, r.up, r.all, r.cause)
+			ns.mu.Lock()
+		}
+		ns.telling, ns.reports = false, nil
+	}
+	ns.mu.Unlock()
+}
+
+// allUp says whether no master is unavailable. ns.mu is held.
+func (ns *nodes) allUp() bool {
+	return !slices.ContainsFunc(ns.masters, func(n *node) bool { return n.breaker.open.Load() })
+}
+
+// state says whether all nodes are used, since when that is so, and which are not.
+func (ns *nodes) state() (up bool, since time.Time, down []NodeDown) {
+	for _, n := range ns.all() {
+		if up, since := n.breaker.state(); !up {
+			down = append(down, NodeDown{n.address, since})
+		}
+	}
+	slices.SortFunc(down, func(a, b NodeDown) int { return a.Since.Compare(b.Since) })
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	return len(down) == 0, ns.since, down
+}
+
+// NodeDown is a node that is not used.
+type NodeDown struct {
+	Address string    // host:port in a Cluster, empty otherwise
+	Since   time.Time // when its breaker opened
+}
+
+// all returns the masters in use.
+func (ns *nodes) all() []*node {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	return ns.masters
+}
+
+// anyUp returns a node that is used, or any if none is.
+func (ns *nodes) anyUp() *node {
+	all := ns.all()
+	for _, i := range rand.Perm(len(all)) { //nolint:gosec // it only spreads load
+		if !all[i].breaker.open.Load() {
+			return all[i]
+		}
+	}
+	return all[0]
+}
+
+// tryAgain closes all breakers.
+func (ns *nodes) tryAgain() {
+	for _, n := range ns.all() {
+		n.breaker.close(n.breaker.opened.Load())
+	}
+}
+
+// refreshTimeout limits a look-up of a Cluster's slots: a stalled node that is
+// asked first takes the client's read timeout.
+const refreshTimeout = 3 * minReadTimeout
+
+// refresh learns the masters of a Cluster, and forgets what is none any more.
+func (ns *nodes) refresh(ctx context.Context) {
+	if ns.cluster == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	var masters []*node
+	err := ns.cluster.ForEachMaster(ctx, func(_ context.Context, client *goredis.Client) error {
+		n := ns.join(client)
+		mu.Lock()
+		defer mu.Unlock()
+		masters = append(masters, n)
+		return nil
+	})
+	if err == nil && len(masters) > 0 {
+		ns.keep(masters)
+	}
+}
+
+// beatTag is the hash tag of the key in which live instances are counted.
+const beatTag = "instances"
+
+// maxBeatTags bounds the search for a tag. A master with one of 16384 slots is
+// missed in one of 400 searches, and found in the next.
+const maxBeatTags = 100_000
+
+// tagOf returns a hash tag in a slot of a node for its heartbeats, beatTag if the
+// node serves that; empty if none is found. Only the node's watcher calls it.
+func (ns *nodes) tagOf(n *node) string {
+	if n == ns.first || ns.serving(beatTag) == n {
+		return beatTag
+	}
+	if n.tag != "" && ns.serving(n.tag) == n {
+		return n.tag
+	}
+	for i := range maxBeatTags {
+		n.tag = beatTag + strconv.Itoa(i)
+		if ns.serving(n.tag) == n {
+			return n.tag
+		}
+	}
+	n.tag = ""
+	return ""
+}

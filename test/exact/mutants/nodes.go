@@ -1,0 +1,77 @@
+//go:build unix
+
+package main
+
+const nodeGo = "internal/stores/redis/node.go"
+
+// nodeMutants break the independence of the nodes of a Cluster.
+var nodeMutants = []mutant{
+	{
+		name: "node-shared", breaks: "all masters of a Cluster share one breaker", file: nodeGo, suites: redis,
+		old: "if n := (*ns.byAddress.Load())[address]; n != nil {", new: "for _, n := range *ns.byAddress.Load() {",
+	},
+	{
+		name: "node-epochs", breaks: "denials by one node hold at another", file: nodeGo, suites: redis,
+		old: "return n.serial<<48 + n.failures.Load()", new: "return n.failures.Load()",
+	},
+	{
+		name: "node-failures", breaks: "denials are kept after a failure of their node", file: nodeGo, suites: redis,
+		old: "+ n.failures.Load() +", new: "+",
+	},
+	{
+		name: "node-ramp", breaks: "a promoted replica decides all keys of its master at once", file: nodeGo, suites: redis,
+		old: "if !ns.allUp() {", new: "if len(ns.masters) == 0 {",
+	},
+	{
+		name: "node-replaced", breaks: "a master that was replaced counts as away", file: nodeGo, suites: redis,
+		old: "ns.report(n, true, nil)", new: "_ = n",
+	},
+	{
+		name: "node-replica", breaks: "nodes that are none any more are kept", file: nodeGo, suites: redis,
+		old: "return !n.serves.Load() && !n.tracker.any()", new: "return n.address == \"\"",
+	},
+	{
+		name: "node-first", breaks: "what stands for a Cluster at the start stays in use", file: nodeGo, suites: redis,
+		old: "ns.removeLocked(ns.first)", new: "_ = ns",
+	},
+	{
+		name: "node-back", breaks: "the keys of a node return at once", file: nodeGo, suites: redis,
+		old: "func() { n.back.Store(ns.local()) },", new: "func() {},",
+	},
+	{
+		name: "node-late", breaks: "a node that is no master is reported", file: nodeGo, suites: redis,
+		old: "\tif n.serves.Load() {\n\t\tns.report(", new: "\tif n != nil {\n\t\tns.report(",
+	},
+	{
+		name: "node-since", breaks: "each node that fails starts the outage anew", file: nodeGo, suites: redis,
+		old: "others = others && (m == n || !m.breaker.open.Load())", new: "_ = m",
+	},
+	{
+		name: "node-all", breaks: "the store is up when one of several nodes is back", file: nodeGo, suites: redis,
+		old: "change{n, up, all, cause}", new: "change{n, up, up || all, cause}",
+	},
+	{
+		name: "node-wrong", breaks: "unexpected replies open the breaker", file: redisGo, suites: redis,
+		old: "if f == FailWrong || c.o.Cluster && aboutSlot(err) {", new: "if c.o.Cluster && aboutSlot(err) {",
+	},
+	{
+		name: "node-slot", breaks: "a slot that is moved takes its node down", file: redisGo, suites: redis,
+		old: "if f == FailWrong || c.o.Cluster && aboutSlot(err) {", new: "if f == FailWrong {",
+	},
+	{
+		name: "node-moving", breaks: "a batch that meets a moving slot is not sent one by one", file: redisGo, suites: redis,
+		old: "if len(q.batch) > 1 && isMoving(err) {", new: "if len(q.batch) > 128 && isMoving(err) {",
+	},
+	{
+		name: "node-redirect", breaks: "a call goes to a node that is away if another redirects it", file: evalGo, suites: redis,
+		old: "if !o.beat && o.node.breaker.open.Load() {", new: "if o.beat && o.node.breaker.open.Load() {",
+	},
+	{
+		name: "node-script", breaks: "the script is not loaded where a slot is moved to", file: evalGo, suites: redis,
+		old: "for needsScript(o, o.Err()) {", new: "for false {",
+	},
+	{
+		name: "node-beats", breaks: "the last number of instances is lost while their node is away", file: "internal/stores/redis/instances.go", suites: redis,
+		old: "\t\ti.failed()\n", new: "\t\ti.live.Store(0)\n",
+	},
+}
