@@ -72,11 +72,11 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "lifetime-never-closed", breaks: "a store whose requests have ended stays open", file: lifetimeGo, suites: redis,
-		old: "func (s *Store) Release() { s.uses.ended.Add(1) }", new: "func (s *Store) Release() {}",
+		old: "s.uses.ended.Add(1)", new: "s.uses.ended.Load()",
 	},
 	{
 		name: "lifetime-brief", breaks: "a use that begins and ends between two looks does not count", file: lifetimeGo, suites: redis,
-		old: "now != begun || now != u.ended.Load()", new: "now != u.ended.Load()",
+		old: "now != begun || now != u.ended.Load()", new: "now < begun || now != u.ended.Load()",
 	},
 	{
 		name: "lifetime-idle", breaks: "a store is closed at once after its last use", file: lifetimeGo, suites: redis,
