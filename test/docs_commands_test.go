@@ -31,7 +31,7 @@ var commands = map[string]string{
 	`(install|systemctl) .*`:                                                        "xcaddy-test TestSystemdDropIn",
 	`caddy rate-limit \S+.*`:                                                        "xcaddy-test TestOperatingCommands",
 	`curl localhost:2019/rate_limit/.*`:                                             "xcaddy-test TestOperatingCommands",
-	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`:  "test TestDocumentedPush",
+	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`: "test TestDocumentedPush",
 }
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)

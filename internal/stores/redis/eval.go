@@ -15,9 +15,9 @@ type once struct {
 	*goredis.Cmd
 	node    *node // that is to run it; afterwards the last one that was called
 	script  *script
-	beat    bool  // whether it is sent though the node's breaker is open
-	loads   int   // how often the script was loaded for it
-	loading bool  // whether it is sent behind the script
+	beat    bool // whether it is sent though the node's breaker is open
+	loads   int  // how often the script was loaded for it
+	loading bool // whether it is sent behind the script
 }
 
 // maxLoads is how often the script is loaded for one call. A node may forget it
