@@ -9,8 +9,13 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
-// ramp is how long it takes after an outage until Redis decides all keys again.
-const ramp = 500 * time.Millisecond
+// ramp is how long it takes after an outage until Redis decides all keys again. Before
+// the first of them, all instances have noticed that Redis is back, and have charged
+// there what they admitted meanwhile: hold is longer than the pause between probes.
+const (
+	ramp = time.Second
+	hold = 500 * time.Millisecond
+)
 
 // fallback decides without Redis. This instance then enforces its share of every
 // limit, starting from its share of the state that Redis last reported. What it
@@ -25,7 +30,7 @@ type fallback struct {
 
 func newFallback(o *Options, c *conn, p *permits, live *atomic.Int64) *fallback {
 	f := &fallback{o: o, conn: c, permits: p, live: live}
-	f.hands = &handovers{o: o, conn: c, share: f.share}
+	f.hands = &handovers{o: o, conn: c, share: f.share, wake: make(chan struct{}, 1)}
 	return f
 }
 
@@ -47,7 +52,7 @@ func (f *fallback) usesRedis(check *stores.Check) bool {
 		return true
 	}
 	for i := range check.Zones {
-		if int64(check.Zones[i].Key.Lo>>44)*ramp.Microseconds() >= elapsed<<20 {
+		if int64(check.Zones[i].Key.Lo>>44)*(ramp-hold).Microseconds() >= (elapsed-hold.Microseconds())<<20 {
 			return false
 		}
 	}

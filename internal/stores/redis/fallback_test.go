@@ -390,7 +390,7 @@ func TestChargesDuringFallbackAreOwed(t *testing.T) {
 	}
 }
 
-// TestRampAfterOutage checks many keys during the ramp after an outage. More and
+// TestRampAfterOutage checks many keys during the ramp after an outage. After a pause, more and
 // more keys are decided by Redis, all of them at its end, and none is decided by
 // the fallback again.
 func TestRampAfterOutage(t *testing.T) {
@@ -404,8 +404,8 @@ func TestRampAfterOutage(t *testing.T) {
 	for i := range keys {
 		keys[i] = stores.Key{Hi: uint64(i), Lo: rand.Uint64()}
 	}
-	for _, percent := range []int{10, 50, 90, 100} {
-		f.v.now = storestest.Hour + int64(percent)*ramp.Microseconds()/100
+	for _, percent := range []int{-10, 0, 10, 50, 90, 100} {
+		f.v.now = storestest.Hour + hold.Microseconds() + int64(percent)*(ramp-hold).Microseconds()/100
 		for _, k := range keys {
 			if mode := f.decide(0, c[0], k, 1).Mode; mode == stores.ModeShared {
 				shared[k] = true
@@ -413,7 +413,7 @@ func TestRampAfterOutage(t *testing.T) {
 				t.Fatalf("a key that Redis had decided: mode %v", mode)
 			}
 		}
-		if n := len(shared) / 2; n < percent-15 || n > percent+15 {
+		if n := len(shared) / 2; n < percent-15 || n > percent+15 || percent <= 0 && n > 0 {
 			t.Errorf("after %d%% of the ramp Redis decides %d%% of the keys", percent, n)
 		}
 	}

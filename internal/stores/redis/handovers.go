@@ -15,8 +15,8 @@ import (
 )
 
 // What this instance knows of a key that Redis has lost, and what the key owes, is handed
-// over with the first check of the key, or else in the background, in calls of
-// handoversPerCall keys for handFor after a heartbeat, so that requests and the heartbeat
+// over with the first check of the key, or else in the background, after an outage and
+// every second, in calls of handoversPerCall keys for handFor, so that requests and the heartbeat
 // are hardly delayed.
 const (
 	handoversPerCall = 32
@@ -32,6 +32,8 @@ type handovers struct {
 	o     *Options
 	conn  *conn
 	share func(*stores.Counter) []algorithms.Rule
+
+	wake chan struct{} // receives when a node is used again
 
 	// After a loss, all snapshots are put back: those of the counters in sweeping, of the
 	// first one from a position on.
@@ -129,6 +131,14 @@ func (d *handovers) takeForgotten(check *stores.Check) (all []handover) {
 	}
 	d.forgotten()
 	return all
+}
+
+// back has debts handed over at once, because a node is used again.
+func (d *handovers) back() {
+	select {
+	case d.wake <- struct{}{}:
+	default: // it is woken already
+	}
 }
 
 // forgotten has all snapshots put back, because Redis has lost keys.

@@ -32,21 +32,18 @@ func (m *maintainer) run(ctx context.Context) {
 		m.conn.nodes.refresh(ctx)
 		m.watchAll(ctx)
 		m.hands.pay(ctx) // what concerns a node that is away waits for it
-		if !sleep(ctx, beatEvery) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-m.hands.wake:
+		case <-time.After(jittered(beatEvery)):
 		}
 	}
 }
 
-// sleep waits for about d. Jitter spreads the heartbeats of many instances. It
-// returns false if ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d*3/4 + rand.N(d/2)): //nolint:gosec // it only spreads load
-		return true
-	}
+// jittered returns about d. Jitter spreads the heartbeats of many instances.
+func jittered(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2) //nolint:gosec // it only spreads load
 }
 
 // watchAll starts a watcher for each new node, and ends those of nodes that are gone.
@@ -92,8 +89,10 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 				inspect(ctx, m.conn, n, tag)
 			}
 		}
-		if !sleep(ctx, wait) {
+		select {
+		case <-ctx.Done():
 			return
+		case <-time.After(jittered(wait)):
 		}
 	}
 }

@@ -40,9 +40,13 @@ func New(o Options, to Observer) *Store {
 	s.Observe(to)
 	s.conn = newConn(&s.o.ConnOptions, o.Clock, s.observer)
 	s.permits = newPermits(s.conn, o.Clock)
-	s.conn.permits, s.conn.onBack = s.permits, s.permits.lose
+	s.conn.permits = s.permits
 	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, lost: s.lose}
 	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
+	s.conn.onBack = func() {
+		s.fallback.hands.back()
+		s.permits.lose()
+	}
 	d := &denials{clock: o.Clock, conn: s.conn}
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
