@@ -66,9 +66,9 @@ func (i *instances) count(ctx context.Context, to *node, tag string) (int64, err
 		return 0, r.err
 	}
 	if flags&flagMissing != 0 {
-		i.lost(to.beats)
+		i.lost(to.beats.Load())
 	}
-	to.beats = true
+	to.beats.Store(true)
 	return n, nil
 }
 

@@ -31,7 +31,7 @@ type node struct {
 	serves   atomic.Bool   // whether it is one of nodes.masters
 	tag      string        // of its heartbeats; only its watcher uses it
 	cause    error         // why its breaker opened last; under nodes.mu
-	beats    bool          // a heartbeat has succeeded; only its watcher uses it
+	beats    atomic.Bool   // a heartbeat has succeeded
 }
 
 // epoch changes when what was learnt of the node's keys may be outdated: after a

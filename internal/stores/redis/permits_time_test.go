@@ -1,3 +1,5 @@
+//go:build measure
+
 package redis
 
 import (
@@ -23,12 +25,9 @@ import (
 // one key, and of as many keys. Each phase is logged. Redis' times include those in which
 // its thread waited for a processor, which the kernel counts: what calls took beyond a
 // millisecond in excess of that wait was Redis. Less than that proves nothing on a busy
-// machine; compare several runs. DIANA_TIMES=1 runs it; -count=1 keeps go test from
-// repeating an old result.
+// machine; compare several runs. The build tag measure runs it, and -count=1
+// keeps go test from repeating an old result.
 func TestPermitTimes(t *testing.T) {
-	if os.Getenv("DIANA_TIMES") == "" {
-		t.Skip("it measures: DIANA_TIMES=1 runs it")
-	}
 	const n = 10_000
 	for name, keyOf := range map[string]func(i int) uint64{
 		"one key": func(int) uint64 { return 1 }, "keys": func(i int) uint64 { return uint64(i) },
@@ -137,11 +136,8 @@ func (m *timing) log(what string) {
 }
 
 // TestLongOutage stops Redis for longer than permits last while three instances hold all
-// of a key, and logs who holds how many. DIANA_TIMES=1 runs it.
+// of a key, and logs who holds how many. The build tag measure runs it.
 func TestLongOutage(t *testing.T) {
-	if os.Getenv("DIANA_TIMES") == "" {
-		t.Skip("it takes 40 s: DIANA_TIMES=1 runs it")
-	}
 	const capacity = 60
 	srv, began := redistest.Start(t), time.Now()
 	c := inFlightCounter(t, "long", capacity)
