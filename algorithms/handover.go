@@ -250,6 +250,9 @@ func (w *slidingWindow) Raise(snap, other []int64, now int64) bool {
 	raised := false
 	var mine, others, sum int64
 	for x := range snap[1:] {
+		if now/w.width-newest+int64(x) > w.parts {
+			break // it has left the window
+		}
 		mine += snap[1+x]
 		if at := int64(x) - (newest - other[0]); at >= 0 {
 			others += other[1+at]

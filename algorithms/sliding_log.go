@@ -179,7 +179,9 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 
 // logView is the view of a log: {cost left, when there is room for the cost that was
 // decided, the last timestamp, the count}, and of a log of up to logAtOnce timestamps the
-// newest of those in the window, at most logRuns, the last one last; 0: there is none.
+// newest of those in the window, at most logRuns, the last one last; 0: there is none. A
+// peek has the count negated, and instead of the newest timestamps the oldest of each of
+// logRuns groups of equal size, the newest group first.
 type logView struct {
 	windowed
 	lease int64

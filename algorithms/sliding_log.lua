@@ -7,7 +7,7 @@ local max, min, floor, ceil, concat = math.max, math.min, math.floor, math.ceil,
 -- AT_ONCE bounds the timestamps of a repair and of a log that is put back, RING the size up
 -- to which rings double and are copied, NEWEST those among which a debt is inserted, RUNS
 -- is the number of runs of a snapshot and of the newest timestamps that are reported.
-local AT_ONCE, RING, NEWEST, RUNS = 4096, 8192, 1024, 8
+local AT_ONCE, RING, NEWEST, RUNS, JUMP = 4096, 8192, 1024, 8, 2 ^ 21
 
 -- Return timestamp i of the ring of size C at off. After the ring has grown, its end may
 -- not have been written yet: that counts as written long ago.
@@ -96,6 +96,10 @@ local function rare()
     return all, size, to
   end
 
+  -- Return a count at the beginning of a ring of size C, further ahead of h than a limit can
+  -- be. Such a jump says that the timestamps before are not those that instances know.
+  local function jump(h, C) return (ceil((h + JUMP) / C) + 1) * C end
+
   -- Raise the last timestamps of the log to the runs of a snapshot at position i of v, moved
   -- by move: see sliding_log_handover.go. Return the log.
   local function raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
@@ -120,8 +124,8 @@ local function rare()
     end
     if raised then
       if reach > have then
-        h, C, off = reach, ring_size(reach, 0, L, C0), z.tail
-        z.tail = off + C * 8
+        C, off = ring_size(reach, 0, L, C0), z.tail
+        h, z.tail = jump(max(h, floor(t / 1000000) * JUMP), C) + reach, off + C * 8
       else -- zero those that have left the window since the last was written
         local first = max(reach, count(z, s, off, C, h - have, h, t - W))
         local over = min(AT_ONCE, count(z, s, off, C, h - have, h, last - d - W) - first)
@@ -167,11 +171,21 @@ local function rare()
       some = some + over
     end
     write(z, off, C, h - some, ring)
-    -- A jump of the count by whole rings says that older timestamps were inserted.
-    return h + total + ceil(2 ^ 21 / C) * C, C, off, unpack('<d', ring, #ring - 7), i
+    return jump(h, C) + (h + total) % C, C, off, unpack('<d', ring, #ring - 7), i
   end
 
-  return grow, repair, raise, insert
+  -- Return the quantiles of the last live timestamps: in groups of equal size, the newest
+  -- first, the oldest of each.
+  local function quantiles(z, s, off, C, h, live)
+    local out, size = {}, ceil(live / RUNS)
+    for k = 1, RUNS do
+      local first = (k - 1) * size
+      out[k] = pack('<d', first < live and stamp(z, s, off, C, h - min(first + size, live)) or 0)
+    end
+    return concat(out)
+  end
+
+  return grow, repair, raise, insert, quantiles
 end
 
 return function(v, i, s, j, t, n, p, _, z)
@@ -192,9 +206,13 @@ return function(v, i, s, j, t, n, p, _, z)
     if n >= 1 and n <= L and place >= lo and place < h then
       leaves = stamp(z, s, off, C, place) + W - excess
     end
-    -- A log that may be put back reports its newest timestamps as well.
-    local newest = ''
-    if L <= AT_ONCE then
+    -- A log that may be put back reports its newest timestamps as well, or, where that may
+    -- take longer, quantiles and the count negated.
+    local newest, total = '', h
+    if L <= AT_ONCE and z.spread and excess == 0 then
+      local _, _, _, _, quantiles = rare()
+      newest, total = quantiles(z, s, off, C, h, live), -h
+    elseif L <= AT_ONCE then
       local m = excess > 0 and 0 or min(live, RUNS)
       local at = off + (h - m) % max(C, 1) * 8
       if m > 0 and at + m * 8 <= off + C * 8 then
@@ -202,7 +220,7 @@ return function(v, i, s, j, t, n, p, _, z)
       end
       if #newest < RUNS * 8 then newest = rep('\0', RUNS * 8 - #newest) .. newest end
     end
-    view = pack('<dddd', L - live, leaves, last - excess, h) .. newest
+    view = pack('<dddd', L - live, leaves, last - excess, total) .. newest
   end
   local ok = true
   if not p then

@@ -89,8 +89,18 @@ func (l *slidingLog) Snapshot(snap []int64, s State, now int64) {
 	if snap[snapTime] = now; s[3] == 0 { // a view: see logView
 		return
 	}
-	snap[snapUsed], snap[snapLast], snap[snapCount] = l.limit-s[0], s[2], s[3]
+	snap[snapUsed], snap[snapLast], snap[snapCount] = l.limit-s[0], s[2], max(s[3], -s[3])
 	var runs []run
+	if s[3] < 0 { // quantiles
+		size := max(1, cd(snap[snapUsed], logRuns))
+		for i, at := range s[viewWords:] {
+			if n := min(size, snap[snapUsed]-int64(i)*size); n > 0 && at > 0 {
+				runs = append(runs, run{n, at})
+			}
+		}
+		setRuns(snap, runs)
+		return
+	}
 	for _, at := range slices.Backward(s[viewWords:]) {
 		if last := len(runs) - 1; last >= 0 && runs[last].at == at {
 			runs[last].n++

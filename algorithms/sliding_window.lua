@@ -57,11 +57,12 @@ end, function(decide, v, a, s, j, t, i, move)
     return { unpack(form, state) }
   end
   local c, changed = counters(s, j), false
+  local oldest = k + 2 - (t - t % b) / b + c[1] -- of those in the window
   if move then
     local newest, rest = unpack('<dc' .. size - 8, v, i)
     local told = counters(pack('<d', newest + (move - move % b) / b) .. rest, 1)
     local mine, others, sum = 0, 0, 0
-    for x = 2, words do
+    for x = 2, oldest do
       mine, others = mine + c[x], others + told[x]
       changed = changed or others > mine
       local most = math.max(mine, others)
@@ -70,7 +71,7 @@ end, function(decide, v, a, s, j, t, i, move)
   else
     -- Charge the counters of a debt by their age.
     local owed, u = { unpack(form, v, i) }, 0
-    for x = 2, k + 2 - (t - t % b) / b + c[1] do u = u + c[x] end
+    for x = 2, oldest do u = u + c[x] end
     for x = 2, words do
       local y = 2 + math.max(0, c[1] - owed[1] + x - 2)
       local add = math.min(owed[x], math.max(0, 2 * L - u))

@@ -143,6 +143,7 @@ local function decide(v, k, peek, lease)
   for x = 1, count do
     local z
     z, k = zone_open(v, i, k)
+    if z.log then z.log.spread = peek end
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
     zone_decide(z, v, z.n, z.held)
     i = z.next

@@ -65,6 +65,7 @@ func lostByKill(t *testing.T, out *result) {
 	s := beginMemory(t, srv.Addr)
 	kill := func() {
 		srv.Kill()
+		s.unknown += lostClients
 		waitStores(t, s.caddys, false)
 		srv.Run()
 		waitStores(t, s.caddys, true)

@@ -117,14 +117,14 @@ func (c *conn) anyUsable() bool { return slices.ContainsFunc(c.nodes.all(), c.ca
 func (c *conn) calls(n *node) bool { return c.client != nil && !n.breaker.open.Load() }
 
 // call runs the script for third-party algorithms over operations that share their call
-// with no others, and reports a failure. It returns the reply after the header.
-func (c *conn) call(ctx context.Context, codes string, keys []string, ops ...[]byte) (reply, error) {
+// with no others, and reports a failure. It returns the reply after the header, and its time.
+func (c *conn) call(ctx context.Context, codes string, keys []string, ops ...[]byte) (reply, int64, error) {
 	o := &once{node: c.nodes.serving(hashTag(keys[0])), script: c.scriptFor(codes)}
 	r, err := c.callAt(ctx, o, keys, ops...)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
 		err = c.failed(o.node, err)
 	}
-	return r, err
+	return r, o.now, err
 }
 
 // callAt runs the script over operations at a node. It returns the reply after the

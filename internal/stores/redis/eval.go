@@ -15,9 +15,10 @@ type once struct {
 	*goredis.Cmd
 	node    *node // that is to run it; afterwards the last one that was called
 	script  *script
-	beat    bool // whether it is sent though the node's breaker is open
-	loads   int  // how often the script was loaded for it
-	loading bool // whether it is sent behind the script
+	beat    bool  // whether it is sent though the node's breaker is open
+	loads   int   // how often the script was loaded for it
+	loading bool  // whether it is sent behind the script
+	now     int64 // the time in its reply
 }
 
 // maxLoads is how often the script is loaded for one call. A node may forget it
@@ -58,6 +59,7 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *argument) (r
 		}
 		if now >= 0 {
 			o.node.clock.learn(now)
+			o.now = now
 			return r, now, nil
 		}
 		o.node.clock.learn(-now) // the node's clock is further ahead than it was

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -55,7 +56,8 @@ type handover struct {
 	key       stores.Key
 	op        []byte
 	names     []string
-	codes     string // of third-party algorithms
+	look      *stores.Check // that learns what is in Redis after it
+	codes     string        // of third-party algorithms
 }
 
 // now returns the present time on the clocks of this process and of a tag's node.
@@ -153,6 +155,8 @@ func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.In
 	if h.Told == nil && h.Debts == nil {
 		return h, more, false
 	}
+	h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Cost: 1, Rules: z.Counter.Rules}}}
+	h.look.ResetResults()
 	h.op = appendHandover(nil, z, &h.Handover, now.Tolerance)
 	prefix := d.conn.o.Prefix
 	h.names = []string{string(appendName(nil, prefix, z)), resetName(prefix, z)}
@@ -290,7 +294,8 @@ func (d *handovers) counters() (all []*stores.Counter) {
 	return all
 }
 
-// send makes handovers of one counter's keys in one call.
+// send makes handovers of one counter's keys in one call, and learns what is in Redis then:
+// no check of a key may follow that says it.
 func (d *handovers) send(ctx context.Context, some []handover) error {
 	if len(some) == 0 {
 		return ctx.Err()
@@ -300,17 +305,38 @@ func (d *handovers) send(ctx context.Context, some []handover) error {
 	var names []string
 	var ops [][]byte
 	for i := range some {
-		names, ops = append(names, some[i].names...), append(ops, some[i].op)
+		look := newCall(time.Time{}, some[i].key)
+		look.decide(d.conn.o.Prefix, some[i].look)
+		names, ops = append(append(names, some[i].names...), some[i].names[0]), append(ops, some[i].op, look.ops[0].b)
 	}
-	r, err := d.conn.call(ctx, some[0].codes, names, ops...)
+	r, now, err := d.conn.call(ctx, some[0].codes, names, ops...)
 	settle(some, err)
-	if err == nil {
-		for i := range some {
-			some[i].answered(&r)
+	for i := range some {
+		if err == nil {
+			taken := some[i].answered(&r)
+			if err = some[i].readLook(&r, now); err == nil {
+				d.learn(&some[i], now, taken && some[i].Told != nil)
+			}
 		}
-		err = r.err
 	}
 	return err
+}
+
+// looks says whether a check of the key does not say all that is in Redis.
+func (h *handover) looks() bool { return prepare(h.look.Zones[0].Counter).packed.logs }
+
+// readLook reads the reply to the peek after a handover.
+func (h *handover) readLook(r *reply, now int64) error {
+	if _, err := r.readZone(&h.look.Zones[0], now); err != nil && !errors.Is(err, errDisagree) {
+		return err
+	}
+	return r.err
+}
+
+// learn records what the peek after a handover found.
+func (d *handovers) learn(h *handover, now int64, replace bool) {
+	at := memory.Instant{Local: d.o.Clock(), Shared: now, Tolerance: d.tolerance()}
+	h.snapshots.Learn(&h.look.Zones[0], at, replace, func() {})
 }
 
 // mayMove says whether a call that carried handovers is sent again without them: a slot is

@@ -122,7 +122,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-max-log-ring", breaks: "a log that grows keeps its ring", file: logLua, suites: redis,
-		old: "h, C, off = reach, ring_size(reach, 0, L, C0), z.tail\n", new: "h = reach\n",
+		old: "C, off = ring_size(reach, 0, L, C0), z.tail\n", new: "C = ring_size(reach, 0, L, C0)\n",
 	},
 	{
 		name: "lua-max-log-over", breaks: "what has left the window is found again by a clock set back", file: logLua, suites: redis,
@@ -175,5 +175,25 @@ var lostMutants = []mutant{
 	{
 		name: "debt-log-groups", breaks: "groups of a debt count as old as their oldest", file: logHandoverGo, suites: redis,
 		old: "debt = append(debt, stamp(s, i+size-1))", new: "debt = append(debt, stamp(s, i))",
+	},
+	{
+		name: "lua-max-jump", breaks: "older timestamps that were put back count as charged since", file: logLua, suites: redis,
+		old: "h, z.tail = jump(max(h, floor(t / 1000000) * JUMP), C) + reach, off + C * 8", new: "h, z.tail = reach, off + C * 8",
+	},
+	{
+		name: "lua-debt-jump", breaks: "older timestamps of a debt count as charged since", file: logLua, suites: redis,
+		old: "return jump(h, C) + (h + total) % C, C, off,", new: "return h + total, C, off,",
+	},
+	{
+		name: "lua-spread", breaks: "a peek reports the newest timestamps instead of quantiles", file: generalLua, suites: redis,
+		old: "if z.log then z.log.spread = peek end", new: "",
+	},
+	{
+		name: "lost-look", breaks: "an instance does not learn what a handover in the background has led to", file: handoversGo, suites: redis,
+		old: "h.snapshots.Learn(&h.look.Zones[0], at, replace, func() {})", new: "_, _ = at, replace",
+	},
+	{
+		name: "ramp-hold", breaks: "an instance returns to Redis before the others have noticed that it is back", file: aloneGo, suites: redis,
+		old: "(elapsed-hold.Microseconds())<<20", new: "elapsed<<20",
 	},
 }
