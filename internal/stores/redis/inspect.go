@@ -107,7 +107,7 @@ func (s server) faults() (all [][2]string) {
 	if s.policy != "" && s.policy != "noeviction" {
 		all = append(all, [2]string{
 			"Redis may evict counts when its memory is full: maxmemory-policy is " + s.policy,
-			"set maxmemory-policy noeviction; a client whose count is evicted starts anew",
+			"set maxmemory-policy noeviction; a count that is evicted is put back only as far as living instances know it",
 		})
 	}
 	v, ok := readVersion(s.version)
