@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
@@ -246,4 +247,11 @@ func encodeCheck(prefix string, check *stores.Check) (keys []string, op []byte) 
 func (n *node) ramping(now int64) bool {
 	back := n.back.Load()
 	return back != 0 && now-back < ramp.Microseconds()
+}
+
+// current returns the connections that are open.
+func (l *connTracker) current() map[*trackedConn]struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.open)
 }
