@@ -179,9 +179,10 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 
 // logView is the view of a log: {cost left, when there is room for the cost that was
 // decided, the last timestamp, the count}, and of a log of up to logAtOnce timestamps the
-// newest of those in the window, at most logRuns, the last one last; 0: there is none. A
-// peek has the count negated, and instead of the newest timestamps the oldest of each of
-// logRuns groups of equal size, the newest group first.
+// newest of those in the window, at most logRuns, the last one last; 0: there is none. If
+// the instance has no snapshot of a log of more than logRuns, the count is negated, and
+// instead of the newest timestamps there are the oldest of each of logRuns groups of equal
+// size, the newest group first; after a charge there are none.
 type logView struct {
 	windowed
 	lease int64
@@ -220,8 +221,14 @@ func (v *logView) Charge(s State, now, cost, _ int64) {
 	if s[3] == 0 {
 		s[0] = v.limit
 	}
-	s[0], s[2], s[3] = max(0, s[0]-cost), max(now, s[2]), s[3]+cost
+	s[0], s[2] = max(0, s[0]-cost), max(now, s[2])
 	newest := s[viewWords:]
+	if s[3] < 0 {
+		s[3] -= cost
+		clear(newest)
+		return
+	}
+	s[3] += cost
 	kept := max(0, len(newest)-int(min(cost, logRuns)))
 	copy(newest, newest[len(newest)-kept:])
 	for i := range newest[kept:] {

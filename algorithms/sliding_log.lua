@@ -206,10 +206,10 @@ return function(v, i, s, j, t, n, p, _, z)
     if n >= 1 and n <= L and place >= lo and place < h then
       leaves = stamp(z, s, off, C, place) + W - excess
     end
-    -- A log that may be put back reports its newest timestamps as well, or, where that may
-    -- take longer, quantiles and the count negated.
+    -- A log that may be put back reports its newest timestamps as well, or, to an instance
+    -- that has no snapshot of it, quantiles and the count negated.
     local newest, total = '', h
-    if L <= AT_ONCE and z.spread and excess == 0 then
+    if L <= AT_ONCE and z.spread and live > RUNS and excess == 0 then
       local _, _, _, _, quantiles = rare()
       newest, total = quantiles(z, s, off, C, h, live), -h
     elseif L <= AT_ONCE then

@@ -124,19 +124,19 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 	edge := now - l.window
 	mine, _ := runsOf(snap, edge)
 	others, n := runsOf(other, edge)
-	if n == 0 {
-		return false
-	}
 	raised := n > snap[snapUsed]
 	if since := l.since(snap, other, mine); since > 0 && other[snapTime] > edge {
 		others = append([]run{{since, other[snapTime]}}, others...)
 	}
-	before := slices.Clone(mine)
-	all := maximum(mine, others, max(l.limit, n))
-	for i, r := range maximum(before, all, total(before)) { // where all differ from mine
-		raised = raised || i >= len(before) || r != before[i]
+	if len(others) == 0 {
+		return false
 	}
-	setRuns(snap, all)
+	end := int64(0)
+	for _, r := range mine { // of a run, only the oldest timestamp is known exactly
+		end += r.n
+		raised = raised || stampAt(others, end-1) > r.at
+	}
+	setRuns(snap, maximum(mine, others, max(l.limit, n)))
 	if other[snapTime] > snap[snapTime] || other[snapTime] == snap[snapTime] && other[snapCount] > snap[snapCount] {
 		copy(snap[:snapRuns], other) // replies have overtaken each other
 	}
@@ -158,12 +158,14 @@ func (l *slidingLog) since(snap, other []int64, newest []run) (n int64) {
 	return n
 }
 
-// total returns how many timestamps runs stand for.
-func total(runs []run) (n int64) {
+// stampAt returns the i-th newest timestamp of runs, 0 if there is none.
+func stampAt(runs []run, i int64) int64 {
 	for _, r := range runs {
-		n += r.n
+		if i -= r.n; i < 0 {
+			return r.at
+		}
 	}
-	return n
+	return 0
 }
 
 // Shift implements [Handover].

@@ -389,10 +389,10 @@ local function load(code)
           if n >= 1 and n <= L and place >= lo and place < h then
             leaves = stamp(z, s, off, C, place) + W - excess
           end
-          -- A log that may be put back reports its newest timestamps as well, or, where that may
-          -- take longer, quantiles and the count negated.
+          -- A log that may be put back reports its newest timestamps as well, or, to an instance
+          -- that has no snapshot of it, quantiles and the count negated.
           local newest, total = '', h
-          if L <= AT_ONCE and z.spread and excess == 0 then
+          if L <= AT_ONCE and z.spread and live > RUNS and excess == 0 then
             local _, _, _, _, quantiles = rare()
             newest, total = quantiles(z, s, off, C, h, live), -h
           elseif L <= AT_ONCE then
@@ -591,7 +591,9 @@ while a <= args do
       else
         exp = unpack('<d', s)
       end
-      if s == nil and (again == '' and marks > 1 or again == '+') then
+      local known = again == '+' or again == '' and marks > 1
+      if log then log.spread = not known end
+      if s == nil and known then
         flags = '\128' -- forgotten: the instance has a snapshot of the key
         if args == 2 then return ARGV[1] .. pack('<d', t) .. flags end
       elseif s ~= false then
@@ -1157,7 +1159,7 @@ local function decide(v, k, peek, lease)
   for x = 1, count do
     local z
     z, k = zone_open(v, i, k)
-    if z.log then z.log.spread = peek end
+    if z.log then z.log.spread = not z.known end
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
     zone_decide(z, v, z.n, z.held)
     i = z.next

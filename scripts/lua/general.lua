@@ -143,7 +143,7 @@ local function decide(v, k, peek, lease)
   for x = 1, count do
     local z
     z, k = zone_open(v, i, k)
-    if z.log then z.log.spread = peek end
+    if z.log then z.log.spread = not z.known end
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
     zone_decide(z, v, z.n, z.held)
     i = z.next

@@ -47,7 +47,9 @@ while a <= args do
     if op == CHECK then
       local key, s, exp, log = KEYS[k], nil, nil, nil
       -- include read.lua
-      if s == nil and (again == '' and marks > 1 or again == '+') then
+      local known = again == '+' or again == '' and marks > 1
+      if log then log.spread = not known end
+      if s == nil and known then
         flags = '\128' -- forgotten: the instance has a snapshot of the key
         if args == 2 then return ARGV[1] .. pack('<d', t) .. flags end
       elseif s ~= false then

@@ -94,7 +94,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	}
 	x[snapshotOffset] = now.Shared - now.Local
 	later := max(now.Shared, x[snapshotTime])
-	if n.less(s, x, z, later) && now.Shared > x[snapshotTime] { // an older reply says nothing of what came later
+	if n.less(s, x, z, now.Shared, later) && now.Shared > x[snapshotTime] { // an older reply says nothing of what came later
 		marks |= markLost
 	}
 	charge()
@@ -147,17 +147,19 @@ func (n *Snapshots) follow(x snapshot, rules []algorithms.Rule, now Instant) {
 	x[snapshotTime] += d
 }
 
-// less says whether what Redis reported of a key is less than its snapshot. The snapshot
-// of a rule that it cannot be compared with is cleared.
-func (n *Snapshots) less(s *snapshotShard, x snapshot, z *stores.ZoneCheck, now int64) (less bool) {
+// less says whether what Redis reported of a key at a time is less than its snapshot, both
+// as of now, which may be later. The snapshot becomes the maximum of both; that of a rule
+// that what Redis reported cannot be compared with is replaced.
+func (n *Snapshots) less(s *snapshotShard, x snapshot, z *stores.ZoneCheck, at, now int64) (less bool) {
 	for i, r := range z.Rules {
 		h, snap := r.(algorithms.Handover), n.scratch(s, i)
 		if h.Supersedes(z.Results[i].State, n.told(x, i)) {
 			clear(n.told(x, i))
 			continue
 		}
-		h.Snapshot(snap, z.Results[i].State, now)
+		h.Snapshot(snap, z.Results[i].State, at)
 		less = h.Raise(snap, n.told(x, i), now) || less
+		copy(n.told(x, i), snap)
 	}
 	return less
 }

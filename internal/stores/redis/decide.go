@@ -97,11 +97,6 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover)
 		q.add(hands[i].names, hands[i].op)
 	}
 	q.decide(d.o.Prefix, check)
-	for i := range hands {
-		if hands[i].looks() {
-			q.decide(d.o.Prefix, hands[i].look)
-		}
-	}
 	r, now, err := d.conn.send(q)
 	settle(hands, err)
 	if err == nil {
@@ -139,13 +134,6 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 			d.conn.observer.get().ClockSteps(d.o.Name)
 		}
 	}
-	for i := range hands {
-		if hands[i].looks() {
-			if err := hands[i].readLook(r, now); err != nil {
-				return err
-			}
-		}
-	}
 	if len(r.b) > 0 {
 		return errReply
 	}
@@ -156,11 +144,6 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		d.fallback.learn(z, now, check.TurnOf(z), replaces(i))
-	}
-	for i := range hands {
-		if hands[i].looks() {
-			d.fallback.hands.learn(&hands[i], now, false)
-		}
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ type handover struct {
 	key       stores.Key
 	op        []byte
 	names     []string
-	look      *stores.Check // that learns what is in Redis after it
+	look      *stores.Check // in the background, that learns what is in Redis after it
 	codes     string        // of third-party algorithms
 }
 
@@ -321,9 +321,6 @@ func (d *handovers) send(ctx context.Context, some []handover) error {
 	}
 	return err
 }
-
-// looks says whether a check of the key does not say all that is in Redis.
-func (h *handover) looks() bool { return prepare(h.look.Zones[0].Counter).packed.logs }
 
 // readLook reads the reply to the peek after a handover.
 func (h *handover) readLook(r *reply, now int64) error {

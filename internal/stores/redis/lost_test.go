@@ -91,6 +91,13 @@ func TestResetIsNotUndone(t *testing.T) {
 				t.Errorf("%s: instance %d after a reset: %d left in mode %v, want %d", name, i, left, check.Mode, 99-n)
 			}
 		}
+		for i := range f.all {
+			f.v.now += 1000
+			f.decide(i, c[i], k, 1)
+			if memory.TableOf(c[i]).Snapshots().Lost() > 0 {
+				t.Errorf("%s: instance %d still wants to put back what it knew", name, i)
+			}
+		}
 	}
 }
 
@@ -114,7 +121,7 @@ func TestNothingIsRaisedWithoutALoss(t *testing.T) {
 			f.v.now += r.Int64N(1 + spec.Spec.Window/8)
 			for x := range c {
 				if n := memory.TableOf(c[x]).Snapshots(); n.Lost() > 0 {
-					t.Fatalf("trial %d, %+v: instance %d takes what Redis says for less than it was", trial, spec, x)
+					t.Fatalf("trial %d, %T %+v: instance %d takes what Redis says for less than it was", trial, spec.Alg, spec.Alg, x)
 				}
 			}
 		}
@@ -137,6 +144,9 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 				}
 			}
 			beat()
+			if s.fallback.hands.lost.Load() {
+				t.Fatal("the first heartbeat is taken for a loss")
+			}
 			for k := range uint64(100) {
 				f.decide(0, c[0], stores.Key{Hi: k, Lo: 1}, 7)
 			}
@@ -183,5 +193,54 @@ func TestLargeDebtOfALog(t *testing.T) {
 	f.all[0].fallback.hands.pay(context.Background())
 	if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != 100_000-20_000-9970-1 {
 		t.Errorf("%d of 100000 left after 20000, a debt of 9970 and 1", left)
+	}
+}
+
+// TestFirstCheckAfterALossIsJudged uses a limit up and makes Redis forget it. The next check
+// of each instance is denied.
+func TestFirstCheckAfterALossIsJudged(t *testing.T) {
+	srv := redistest.Start(t)
+	k := stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range lostSpecs() {
+		f := newFleet(t, srv, 3)
+		f.v.now += storestest.Hour / 2
+		c := f.counters(t, "first-"+name, spec)
+		for i := range f.all {
+			f.decide(i, c[i], k, 34) // the last one is denied
+			f.drain(i, c[i], k)
+		}
+		for i := range f.all {
+			f.v.flush(t)
+			f.v.now += 2 * denialLasts
+			if check := f.decide(i, c[i], k, 3); check.Admitted || check.Mode != stores.ModeShared {
+				t.Errorf("%s: instance %d admits after a loss, in mode %v", name, i, check.Mode)
+			}
+		}
+	}
+}
+
+// TestGreaterSnapshotIsPutBack lets the instance that knows least of a key put it back. The
+// others find that there is less than they know, and put that back with their next check.
+func TestGreaterSnapshotIsPutBack(t *testing.T) {
+	srv := redistest.Start(t)
+	k := stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range lostSpecs() {
+		f := newFleet(t, srv, 2)
+		f.v.now += storestest.Hour / 2
+		c := f.counters(t, "greater-"+name, spec)
+		f.decide(0, c[0], k, 10)
+		for range 40 {
+			f.v.now += 1000
+			f.decide(1, c[1], k, 2)
+		}
+		f.v.flush(t)
+		f.decide(0, c[0], k, 1)
+		for n, want := range []int64{100 - 10 - 1 - 1, 100 - 90 - 1 - 1} {
+			f.v.now += 1000
+			// The put-back keeps the maximum: the charges since the loss may be part of it.
+			if left := f.decide(1, c[1], k, 1).Zones[0].Results[0].Remaining; left < want-1 || left > want+2 {
+				t.Errorf("%s, check %d of the instance that knows 90: %d left of 100, want about %d", name, n, left, want)
+			}
+		}
 	}
 }

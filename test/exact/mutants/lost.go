@@ -66,11 +66,11 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-lost-fast", breaks: "the fast path starts a lost key anew", file: mainLua, suites: redis,
-		old: "if s == nil and (again == '' and marks > 1 or again == '+') then", new: "if s == nil and false then",
+		old: "if s == nil and known then", new: "if s == nil and false then",
 	},
 	{
 		name: "lua-lost-repeated", breaks: "only the first of several lost keys is noticed", file: mainLua, suites: redis,
-		old: "or again == '+') then", new: ") then",
+		old: "local known = again == '+' or again == '' and marks > 1", new: "local known = again == '' and marks > 1",
 	},
 	{
 		name: "lua-lost-new", breaks: "a new key that follows a known one is taken for lost", file: "internal/stores/redis/call.go", suites: redis,
@@ -185,8 +185,8 @@ var lostMutants = []mutant{
 		old: "return jump(h, C) + (h + total) % C, C, off,", new: "return h + total, C, off,",
 	},
 	{
-		name: "lua-spread", breaks: "a peek reports the newest timestamps instead of quantiles", file: generalLua, suites: redis,
-		old: "if z.log then z.log.spread = peek end", new: "",
+		name: "lua-spread", breaks: "in the general path, an instance without a snapshot is told the newest timestamps only", file: generalLua, suites: redis,
+		old: "if z.log then z.log.spread = not z.known end", new: "",
 	},
 	{
 		name: "lost-look", breaks: "an instance does not learn what a handover in the background has led to", file: handoversGo, suites: redis,

@@ -1,0 +1,79 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// learner learns states of one key of a gcra rule of 100 in an hour, and counts the losses
+// that it notices.
+type learner struct {
+	z *stores.ZoneCheck
+	n *Snapshots
+}
+
+func newLearner(t *testing.T) *learner {
+	t.Helper()
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
+	c.Table = NewTable(c.Rules, 100)
+	z := &stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 2}, Cost: 1, Rules: c.Rules, Results: make([]stores.Result, 1)}
+	return &learner{z, TableOf(c).Snapshots()}
+}
+
+// learn learns a level of so many microseconds under a limit, at a time of this process when
+// Redis' clock is ahead by offset.
+func (l *learner) learn(local, offset, level, limit int64) (lost bool) {
+	at := Instant{Local: local, Shared: local + offset, Tolerance: 1_000_000}
+	l.z.Results[0].State = algorithms.State{at.Shared + level, 0, limit, limit}
+	l.n.Learn(l.z, at, false, func() {})
+	return l.n.Lost() > 0
+}
+
+const handoverStart = 1_000_000_000_000
+
+// TestLearnFollowsTheClock sets Redis' clock back and ahead by an hour. That is no loss,
+// and does not hide one.
+func TestLearnFollowsTheClock(t *testing.T) {
+	for _, step := range []int64{-storestest.Hour, storestest.Hour} {
+		l := newLearner(t)
+		l.learn(handoverStart, 0, 60_000_000, 100)
+		if l.learn(handoverStart+1_000_000, step, 59_000_000, 100) {
+			t.Errorf("a step of %d is taken for a loss", step)
+		}
+		told, _ := l.n.Take(l.z, Instant{Local: handoverStart + 1_000_000}, true)
+		if got, want := told.Told[0][0], int64(handoverStart+step+60_000_000); got != want {
+			t.Errorf("after a step of %d the snapshot is at %d, want %d", step, got, want)
+		}
+		if !l.learn(handoverStart+2_000_000, step, 1_000_000, 100) {
+			t.Errorf("after a step of %d a loss is not noticed", step)
+		}
+	}
+}
+
+// TestLearnUnderAnotherLimit reports a state that another instance has written under a lower
+// limit, at which it drains more slowly. That is no loss.
+func TestLearnUnderAnotherLimit(t *testing.T) {
+	l := newLearner(t)
+	l.learn(handoverStart, 0, 60_000_000, 100)
+	if l.learn(handoverStart+1_000_000, 0, 10_000_000, 50) {
+		t.Error("a state under another limit is taken for a loss")
+	}
+	if l.learn(handoverStart+2_000_000, 0, 59_000_000, 100) {
+		t.Error("a state under the same limit again is taken for a loss")
+	}
+}
+
+// TestOlderReplyIsNoLoss learns replies in another order than Redis gave them.
+func TestOlderReplyIsNoLoss(t *testing.T) {
+	l := newLearner(t)
+	l.learn(handoverStart+1000, 0, 60_000_000, 100)
+	at := Instant{Local: handoverStart + 2000, Shared: handoverStart, Tolerance: 1_000_000}
+	l.z.Results[0].State = algorithms.State{handoverStart + 30_000_000, 0, 100, 100}
+	l.n.Learn(l.z, at, false, func() {})
+	if l.n.Lost() > 0 {
+		t.Error("a reply that was overtaken is taken for a loss")
+	}
+}
