@@ -25,7 +25,7 @@ func TestMaximum(t *testing.T) {
 				t.Skip(err)
 			}
 			h := r.(algorithms.Handover)
-			now := int64(paidAt)
+			now := paidAt
 			var states [2]algorithms.State
 			for i := range states {
 				s, at := make(algorithms.State, r.Words()), now-rapid.Int64Range(0, 2*window).Draw(t, "since")
@@ -94,7 +94,7 @@ func TestLogSnapshotIsABound(t *testing.T) {
 		var stamps []int64 // of the log, the oldest first
 		var late []algorithms.State
 		var times []int64
-		snap, now := make([]int64, h.SnapshotWords()), int64(paidAt)
+		snap, now := make([]int64, h.SnapshotWords()), paidAt
 		learn := func(v algorithms.State, at int64) {
 			told := make([]int64, h.SnapshotWords())
 			h.Snapshot(told, v, at)

@@ -44,7 +44,7 @@ func TestLearnFollowsTheClock(t *testing.T) {
 			t.Errorf("a step of %d is taken for a loss", step)
 		}
 		told, _ := l.n.Take(l.z, Instant{Local: handoverStart + 1_000_000}, true)
-		if got, want := told.Told[0][0], int64(handoverStart+step+60_000_000); got != want {
+		if got, want := told.Told[0][0], handoverStart+step+60_000_000; got != want {
 			t.Errorf("after a step of %d the snapshot is at %d, want %d", step, got, want)
 		}
 		if !l.learn(handoverStart+2_000_000, step, 1_000_000, 100) {
