@@ -112,18 +112,26 @@ func (p *permits) include(some []*record, rec *record) []*record {
 // report reports records, those with the same third-party algorithms in one call.
 func (p *permits) report(some []*record) {
 	for len(some) > 0 {
-		codes := prepare(some[0].zone.Counter).packed.codes
-		var same, others []*record
-		for _, rec := range some {
-			if prepare(rec.zone.Counter).packed.codes == codes {
-				same = append(same, rec)
-			} else {
-				others = append(others, rec)
-			}
-		}
+		same, others := p.sameScript(some)
 		p.reportTogether(same)
 		some = others
 	}
+}
+
+// sameScript divides records into those with the third-party algorithms of the first one,
+// and the others.
+func (p *permits) sameScript(some []*record) (same, others []*record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	codes := prepare(some[0].zone.Counter).packed.codes
+	for _, rec := range some {
+		if prepare(rec.zone.Counter).packed.codes == codes {
+			same = append(same, rec)
+		} else {
+			others = append(others, rec)
+		}
+	}
+	return same, others
 }
 
 // reportTogether reports records in one call.
