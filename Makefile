@@ -5,7 +5,7 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench chaos clean exact exact-long fuzz mutants
+.PHONY: help run build test lint fmt bench chaos clean simulate exact exact-long fuzz mutants
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,11 +19,14 @@ build: ## Build Caddy with Diana into bin/caddy
 	@echo "building $(CADDY) (takes minutes the first time, to download and compile all of Caddy)"
 	@CGO_ENABLED=0 go build $(CADDY_FLAGS) -o $(CADDY) ./cmd/caddy
 
-test: ## Run every test of every module (installs redis-server, chromium and prometheus if missing)
+test: ## Run every test of every module (installs redis-server, chromium, axe-core, prometheus and HTTP clients if missing)
 	@.ci/test
 
 chaos: ## Inject faults under load and print a table of promises and results
 	@.ci/chaos
+
+simulate: ## Simulate instances, Redis and the network with faults until stopped (docs/simulation.md)
+	@.ci/simulate
 
 exact: ## Compare the arithmetic with an oracle: a million verdicts per algorithm
 	@.ci/exact

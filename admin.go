@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/page"
+	"github.com/dianalimiter/diana/internal/process"
 )
 
 func init() {
@@ -27,16 +29,26 @@ func init() {
 //
 //	GET    /rate_limit/                     the live page
 //	GET    /rate_limit/zones                active rules, stores and counts
+//	GET    /rate_limit/live                 the same, and the history, as they change
 //	GET    /rate_limit/history              decisions of the last minutes, by zone
 //	GET    /rate_limit/zones/<zone>/key     the state of a key; nothing is charged
 //	DELETE /rate_limit/zones/<zone>/key     resets a key on all instances
 //	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
 //	POST   /rate_limit/explain              the decision about a described request
-type adminAPI struct{}
+//	POST   /rate_limit/rules/validate       whether a document of rules is valid
+//	GET    /rate_limit/rules                the document in Redis
+//	PUT    /rate_limit/rules                replaces it
+type adminAPI struct{ process *process.Process }
 
 // CaddyModule returns the Caddy module information.
 func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.rate_limit", New: func() caddy.Module { return new(adminAPI) }}
+}
+
+// Provision implements caddy.Provisioner.
+func (api *adminAPI) Provision(ctx caddy.Context) error {
+	api.process = process.Of(ctx)
+	return nil
 }
 
 // Routes implements caddy.AdminRouter.
@@ -47,15 +59,26 @@ func (api *adminAPI) Routes() []caddy.AdminRoute {
 // serve routes a request by its exact path.
 func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	if r.URL.Path == cli.Prefix {
+	return api.route(w, r, strings.TrimPrefix(r.URL.Path, cli.Prefix), false)
+}
+
+// errNotConfigured is the answer of an instance without rate limits.
+var errNotConfigured = adminError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration"))
+
+// route routes a request by the rest of its path. With readOnly, it refuses to change
+// anything.
+func (api *adminAPI) route(w http.ResponseWriter, r *http.Request, rest string, readOnly bool) error {
+	if rest == "" {
 		return servePage(w, r)
 	}
-	path := strings.Split(strings.TrimPrefix(r.URL.Path, cli.Prefix), "/")
-	app := running.current()
+	path := strings.Split(rest, "/")
+	app := running.Of(api.process).current()
 	if app == nil {
-		return adminError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration"))
+		return errNotConfigured
 	}
 	switch {
+	case len(path) == 1 && path[0] == "live":
+		return api.serveLive(w, r, readOnly)
 	case len(path) == 1 && path[0] == "zones":
 		return answerGet(w, r, func() (any, error) { return app.answerZones(), nil })
 	case len(path) == 1 && path[0] == "history":
@@ -64,11 +87,18 @@ func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 			if err != nil {
 				return nil, adminError(http.StatusBadRequest, err)
 			}
-			return history.Since(zones, since), nil
+			return history.Of(api.process).Since(zones, since), nil
 		})
 	case len(path) == 1 && path[0] == "explain":
 		return api.explain(w, r, app)
+	case len(path) == 1 && path[0] == "rules" && !readOnly:
+		return api.rules(w, r, app)
+	case len(path) == 2 && path[0] == "rules" && path[1] == "validate" && !readOnly:
+		return api.validate(w, r, app)
 	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
+		if readOnly && r.Method == http.MethodDelete {
+			return wrongMethod(w, "GET")
+		}
 		return api.key(w, r, app, path[1])
 	case len(path) == 3 && path[0] == "zones" && path[2] == "top":
 		return answerGet(w, r, func() (any, error) {
@@ -78,7 +108,7 @@ func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
 			return nil, noZone(path[1])
 		})
 	}
-	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, history, zones/<zone>/key, zones/<zone>/top or explain", r.URL.EscapedPath()))
+	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, zones/<zone>/key, zones/<zone>/top, explain, rules or rules/validate", r.URL.EscapedPath()))
 }
 
 // key serves the state of the key in the query, or resets the key.
@@ -115,11 +145,25 @@ func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) 
 	return answerJSON(w, v)
 }
 
+// checkJSON rejects a body that is not JSON: a page of another origin can send a form
+// without a CORS preflight, but not JSON.
+func checkJSON(r *http.Request) error {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return adminError(http.StatusUnsupportedMediaType, errors.New("want Content-Type: application/json"))
+	}
+	return nil
+}
+
 // answerJSON writes v as JSON, with the characters that are special in HTML escaped.
-func answerJSON(w http.ResponseWriter, v any) error {
+func answerJSON(w http.ResponseWriter, v any) error { return answerStatus(w, http.StatusOK, v) }
+
+// answerStatus is answerJSON with a status.
+func answerStatus(w http.ResponseWriter, status int, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	if _, numbers := v.(metrics.Minutes); !numbers { // indented, each number would take a line
+	switch v.(type) {
+	case metrics.Minutes, *cli.Live: // indented, each number would take a line
+	default:
 		enc.SetIndent("", " ")
 	}
 	if err := enc.Encode(v); err != nil {
@@ -127,6 +171,7 @@ func answerJSON(w http.ResponseWriter, v any) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
 	_, err := w.Write(b.Bytes())
 	return err
 }

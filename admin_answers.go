@@ -30,27 +30,39 @@ func inSeconds(us int64) float64 { return float64(us) / 1e6 }
 
 // answerZones returns the zones, stores and rules of the running configuration.
 func (a *App) answerZones() cli.Zones {
-	all := cli.Zones{Now: time.Now(), Stores: a.stores.answer(), Zones: []cli.Zone{}, Rules: a.answerSource(), Took: metrics.Get().Timings()}
+	return cli.Zones{Overview: a.answerOverview(), Zones: a.answerAll(a.registry.Zones())}
+}
+
+// answerAll returns zones with their counts, ordered by name.
+func (a *App) answerAll(zones []*limiter.Zone) []cli.Zone {
+	all := []cli.Zone{}
 	at := make(map[string]int)
 	tables := make(map[*memory.Table]bool)
-	for _, z := range a.registry.Zones() {
+	for _, z := range zones {
 		i, ok := at[z.Name]
 		if !ok {
-			i = len(all.Zones)
+			i = len(all)
 			at[z.Name] = i
-			all.Zones = append(all.Zones, a.answerZone(z))
-			all.Zones[i].Decisions, all.Zones[i].Denied = metrics.Get().Decisions(z.Name)
+			all = append(all, a.answerZone(z))
+			all[i].Decisions, all[i].Denied = metrics.Of(a.process).Decisions(z.Name)
 		}
-		all.Zones[i].Handlers++
+		all[i].Handlers++
 		for _, b := range z.Tables() {
 			if !tables[b.Table] {
 				tables[b.Table] = true
-				all.Zones[i].Keys += b.Table.Keys()
+				all[i].Keys += b.Table.Keys()
 			}
 		}
 	}
-	slices.SortFunc(all.Zones, func(a, b cli.Zone) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b cli.Zone) int { return strings.Compare(a.Name, b.Name) })
 	return all
+}
+
+// answerOverview returns what the answers say of the whole instance.
+func (a *App) answerOverview() cli.Overview {
+	return cli.Overview{
+		Now: time.Now(), Instance: a.answerInstance(), Stores: a.stores.answer(), Rules: a.answerSource(), Lists: a.answerLists(), Took: metrics.Of(a.process).Timings(),
+	}
 }
 
 func (s *redisStores) answer() []cli.Store {
@@ -61,7 +73,14 @@ func (s *redisStores) answer() []cli.Store {
 		if !up {
 			mode = c.OnFailure().Mode()
 		}
-		list[i] = cli.Store{Name: c.Name(), Up: up, Mode: mode.String(), Since: since, OnFailure: c.OnFailure().String(), Instances: c.Instances(), Down: answerDown(down)}
+		cost := c.CallStats()
+		list[i] = cli.Store{
+			Name: c.Name(), Up: up, Mode: mode.String(), Since: since, OnFailure: c.OnFailure().String(), Instances: c.Instances(), Down: answerDown(down),
+			Calls: cost.Calls, Checks: cost.Checks, CallSeconds: cost.Took.Seconds(),
+		}
+		if !up {
+			list[i].Share = enforcedShare(c)
+		}
 	}
 	return list
 }
@@ -81,12 +100,24 @@ func (a *App) answerSource() *cli.Source {
 		return nil
 	}
 	st := a.follower.Status()
-	s := &cli.Source{Source: a.follower.Name(), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
+	s := &cli.Source{Source: a.follower.Name(), State: string(st.State), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
 	if st.Err != nil {
 		s.Error, s.ErrorSince = loglimit.Short(st.Err), optional(st.Failed)
 	}
 	s.Unknown = rules.FirstNames(a.registry.Unknown(a.registry.Document()))
 	return s
+}
+
+// answerLists returns the status of the files of keys.
+func (a *App) answerLists() (all []cli.List) {
+	for _, s := range a.env.Lists.Status() {
+		l := cli.List{File: s.File, Keys: s.Keys, Since: s.Applied}
+		if s.Err != nil {
+			l.Error, l.ErrorSince = loglimit.Short(s.Err), optional(s.Failed)
+		}
+		all = append(all, l)
+	}
+	return all
 }
 
 func optional(t time.Time) *time.Time {
@@ -101,14 +132,36 @@ func (a *App) answerZone(z *limiter.Zone) cli.Zone {
 	answer := cli.Zone{
 		Name: z.Name, Store: z.StoreName(), Origin: a.origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
 		Key: z.KeyParts(), Rules: []cli.Rule{}, Overrides: s.Overrides, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
+		Blocked: z.Blocked(clock.Now()),
+		IPv4:    z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
+	}
+	alone := a.stores.alone(z.StoreName())
+	if alone {
+		answer.Alone = s.AloneInFlight
 	}
 	for i, alg := range s.Rules.Algorithms {
-		answer.Rules = append(answer.Rules, cli.Rule{
-			Name: s.Rules.Labels[i], Limit: s.Rules.Specs[i].Limit, Window: inSeconds(s.Rules.Specs[i].Window),
+		r := cli.Rule{
+			Name: s.Rules.Labels[i], Limit: s.Rules.Specs[i].Limit, LimitFrom: s.Rules.From[i].LimitFrom, Window: inSeconds(s.Rules.Specs[i].Window),
+			Block:     time.Duration(s.Rules.From[i].Block).Seconds(),
 			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
-		})
+		}
+		r.Config, _ = json.Marshal(s.Rules.From[i])
+		if alone && s.Alone[i] != r.Limit {
+			r.Enforced = s.Alone[i]
+		}
+		answer.Rules = append(answer.Rules, r)
 	}
 	return answer
+}
+
+// alone reports whether this instance decides with its share of the limits in a store.
+func (s *redisStores) alone(name string) bool {
+	c, _ := s.find(name)
+	if c == nil || c.OnFailure() != redis.FailLocal {
+		return false
+	}
+	up, _, _ := c.State()
+	return !up
 }
 
 // optionsOf returns the options of an algorithm as JSON; nil if none is set.
@@ -164,6 +217,7 @@ func answerKey(p limiter.Peeked) cli.Key {
 	if p.Retry > 0 {
 		k.RetryIn = new(inSeconds(p.Retry))
 	}
+	k.Blocked = inSeconds(p.Blocked)
 	for _, r := range p.Rules {
 		rule := cli.KeyRule{
 			Name: r.Label, Limit: r.Limit, Window: inSeconds(r.Window),
@@ -209,6 +263,13 @@ func answerTop(z *limiter.Zone) cli.Top {
 	if keys := z.TopKeys(); keys != nil {
 		now := clock.Now()
 		t.Busy, t.Denied = keys.Busiest(maxTop, now), keys.MostDenied(maxTop, now)
+		for _, hits := range [][]metrics.Hit{t.Busy, t.Denied} {
+			for i := range hits {
+				if k, ok := stores.ParseKey(hits[i].Key); ok {
+					hits[i].Blocked = inSeconds(z.BlockedFor(k, now))
+				}
+			}
+		}
 	}
 	return t
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -32,9 +31,8 @@ func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error
 	if r.Method != http.MethodPost {
 		return wrongMethod(w, "POST")
 	}
-	// A page of another origin can send a form without a CORS preflight, but not JSON.
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return adminError(http.StatusUnsupportedMediaType, errors.New("want Content-Type: application/json"))
+	if err := checkJSON(r); err != nil {
+		return err
 	}
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxExplain))
 	dec.DisallowUnknownFields()
@@ -127,7 +125,7 @@ func (e *explainer) chosen(servers map[string]*caddyhttp.Server) (names []string
 
 func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	e.name, e.srv = name, srv
-	r, err := http.NewRequestWithContext(e.ctx, cmp.Or(e.d.Method, http.MethodGet), e.url.String(), http.NoBody)
+	r, err := http.NewRequestWithContext(e.ctx, cmp.Or(e.d.Method, http.MethodGet), e.url.String(), strings.NewReader(e.d.Body))
 	if err != nil {
 		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Error: loglimit.Short(err)})
 		return

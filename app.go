@@ -19,6 +19,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -27,6 +28,7 @@ const defaultMaxKeys = 1_000_000
 // appState is the state of a provisioned app.
 type appState struct {
 	ctx      caddy.Context
+	process  *process.Process
 	logger   *zap.Logger
 	env      limiter.Environment
 	registry *limiter.Registry
@@ -40,12 +42,18 @@ type appState struct {
 
 	warned    map[string]bool // see App.warn
 	autoNames map[string]int  // number of zones by automatic name
+
+	snapshot snapshot // of the live messages
+
+	started time.Time // of the configuration
+	parts   []string  // hashes of the configurations of the app and its handlers
 }
 
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx, a.logger = ctx, ctx.Logger()
+	a.ctx, a.process, a.logger = ctx, process.Of(ctx), ctx.Logger()
 	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
+	a.started, a.parts = time.Now(), []string{a.fingerprint()}
 	if err := config.CheckHeaders(a.Headers); err != nil {
 		return err
 	}
@@ -60,12 +68,15 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.lines = background.NewQueue(a.logger, maxEvents, "log lines about stores were dropped, because writing them takes too long")
 	e := emitter{ctx: ctx, queue: a.events}
 	e.app, _ = events.(*caddyevents.App)
-	m := metrics.Get()
-	if err := m.Register(ctx.GetMetricsRegistry(), metrics.LeasesCollector(runningLeases), metrics.RulesCollector(runningRules)); err != nil {
+	m := metrics.Of(a.process)
+	r := running.Of(a.process)
+	if err := m.Register(ctx.GetMetricsRegistry(), metrics.LeasesCollector(r.leases), metrics.RulesCollector(r.rules), metrics.StoresCollector(r.costs)); err != nil {
 		return err
 	}
+	a.stores.process = a.process
 	a.stores.events = &storeEvents{
 		ctx: ctx, logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, lines: a.lines, stores: a.stores.find,
+		live: liveCounts.Of(a.process), marks: marks.Of(a.process),
 	}
 	for i, s := range a.Stores {
 		if s == nil {
@@ -80,7 +91,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		}
 	}
 	a.env = limiter.Environment{
-		Store: a.stores.get, MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
+		Process: a.process, Store: a.stores.get, Lists: limiter.NewLists(), MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
 		Metrics: m, Listens: e.listens, Emit: e.emit,
 	}
 	if err := a.provisionRules(); err != nil {
@@ -112,23 +123,30 @@ func (e emitter) emit(event string, data map[string]any) {
 
 // Start implements caddy.App.
 func (a *App) Start() error {
-	running.start(a)
+	running.Of(a.process).start(a)
 	a.logBounds()
 	a.stores.start()
-	warnOfProxies(a.ctx, a.logger)
+	warnOfServers(a.ctx, a.logger)
 	return nil
 }
 
 // logBounds logs the greatest number of keys of each zone and the memory they take.
 func (a *App) logBounds() {
-	type bound struct{ keys, bytes int64 }
+	type bound struct {
+		keys, bytes int64
+		shared      bool
+	}
 	zones := make(map[string]bound)
-	for _, b := range a.registry.Bounds() {
+	for _, b := range a.registry.Bounds() { // those of overrides have fewer keys, or as many
 		z := zones[b.Zone]
-		zones[b.Zone] = bound{z.keys + b.MaxKeys, z.bytes + b.Table.Memory(b.Shared)}
+		zones[b.Zone] = bound{max(z.keys, b.MaxKeys), z.bytes + b.Memory(), z.shared || b.Shared}
 	}
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
-		a.logger.Info("counts in this process", zap.String("zone", name),
+		text := "counts in this process"
+		if zones[name].shared {
+			text = "counts in Redis; in this process for when Redis is unavailable"
+		}
+		a.logger.Info(text, zap.String("zone", name),
 			zap.Int64("max_keys", zones[name].keys), zap.Int64("max_bytes", zones[name].bytes))
 	}
 }
@@ -139,7 +157,8 @@ const lastWait = time.Second
 
 // Stop implements caddy.App. Event handlers still work: they are cleaned up later.
 func (a *App) Stop() error {
-	running.stop(a)
+	running.Of(a.process).stop(a)
+	a.env.Lists.Stop()
 	a.lines.Flush(lastWait)
 	a.events.Flush(lastWait)
 	return nil
@@ -148,7 +167,7 @@ func (a *App) Stop() error {
 // Cleanup implements caddy.CleanerUpper.
 func (a *App) Cleanup() error {
 	err := a.refs.Release()
-	liveCounts.Flush(lastWait)
+	liveCounts.Of(a.process).Flush(lastWait)
 	for _, q := range []*background.Queue{a.lines, a.events} {
 		if q != nil {
 			q.Close()
@@ -160,20 +179,24 @@ func (a *App) Cleanup() error {
 // running is the app of the running configuration. On a reload the new app starts
 // before the old one is stopped; if the new configuration then fails to start, the old
 // app runs again.
-var running runningApp
+var running process.Var[runningApp]
 
 // runningApp is changed by Start and Stop only, which Caddy never calls concurrently. The
 // lock is for readers, and is not held while an app takes over: that logs.
 type runningApp struct {
-	mu  sync.Mutex
-	app *App
+	mu      sync.Mutex
+	app     *App
+	changed chan struct{} // closed when app changes; nil: nobody waits
 
 	before *App              // the predecessor of app until it is stopped
 	kinds  map[string]string // limiter.Registry.Kinds of the last app
 }
 
-// history is the history of decisions of the process.
-var history metrics.History
+// history is the history of decisions of a process, and marks are the events in it.
+var (
+	history process.Var[metrics.History]
+	marks   process.Var[metrics.Marks]
+)
 
 func (r *runningApp) start(a *App) {
 	if r.app != nil {
@@ -181,6 +204,11 @@ func (r *runningApp) start(a *App) {
 	}
 	a.registry.LogRestarts(r.kinds)
 	r.before = r.app
+	kind := metrics.MarkStarted
+	if r.before != nil {
+		kind = metrics.MarkReload
+	}
+	marks.Of(a.process).Add(metrics.Mark{At: time.Now(), Kind: kind, Text: a.configHash()})
 	if r.before != nil {
 		r.before.stores.mute(&a.stores)
 	}
@@ -195,10 +223,25 @@ func (r *runningApp) current() *App {
 	return r.app
 }
 
+// watch returns the app of the running configuration, and a channel that is closed when
+// another runs.
+func (r *runningApp) watch() (*App, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+	}
+	return r.app, r.changed
+}
+
 func (r *runningApp) set(a *App) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.app = a
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
 }
 
 func (r *runningApp) stop(a *App) {
@@ -213,23 +256,24 @@ func (r *runningApp) stop(a *App) {
 		r.app.lead()
 		return
 	}
-	history.Follow(nil, clock.Now())
+	history.Of(a.process).Follow(nil, clock.Now())
 	if a.follower != nil {
 		a.follower.Leave(a.registry)
 	}
 }
 
-// lead makes stores and the rule source report to this app, and applies its max_keys to
-// the tables. It may be called again.
+// lead makes stores, the rule source and the lists of keys report to this app, and applies
+// its max_keys to the tables. It may be called again.
 func (a *App) lead() {
 	a.stores.lead()
 	for _, b := range a.registry.Bounds() {
-		b.Table.SetMax(b.MaxKeys)
+		b.SetMax()
 	}
-	history.Follow(a.registry.Counters(), clock.Now())
+	history.Of(a.process).Follow(a.registry.Counters(), clock.Now())
 	if a.follower != nil {
 		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
 	}
+	a.env.Lists.Follow(a.registry, a.logger)
 }
 
 // Interface guards

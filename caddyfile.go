@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -31,6 +32,17 @@ func init() {
 	httpcaddyfile.RegisterDirective("rate_limit", parseDirective)
 	httpcaddyfile.RegisterDirectiveOrder("rate_limit", httpcaddyfile.Before, "basic_auth")
 	httpcaddyfile.RegisterGlobalOption("rate_limit", parseGlobalOption)
+	httpcaddyfile.RegisterHandlerDirective("rate_limit_page", parsePage)
+	httpcaddyfile.RegisterDirectiveOrder("rate_limit_page", httpcaddyfile.After, "forward_auth")
+}
+
+// parsePage parses the directive rate_limit_page [<matcher>], which has no options.
+func parsePage(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	h.Next()
+	if h.NextArg() || h.NextBlock(0) {
+		return nil, h.Errf("rate_limit_page: %q: want nothing but a matcher, such as rate_limit_page /limits*", h.Val())
+	}
+	return new(PageHandler), nil
 }
 
 // parseGlobalOption parses the global option:
@@ -161,8 +173,8 @@ func parseTLS(c *config.RedisStore) option.Parse {
 //		interval <duration>
 //	}
 //	rules http <url> {
-//		bearer_token <token>
-//		interval     <duration>
+//		header   <name> <value>
+//		interval <duration>
 //	}
 //	rules file <path> {
 //		interval <duration>
@@ -187,15 +199,26 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 	case "http":
 		h := new(rules.HTTP)
 		source, where = h, option.Text(&h.URL, "an https URL")
-		s.One = map[string]option.Parse{"bearer_token": option.Secret(&h.BearerToken), "interval": option.Duration(&h.Interval)}
+		s.One = map[string]option.Parse{"interval": option.Duration(&h.Interval)}
+		s.Many = map[string]option.Parse{"header": parseHeader(&h.Headers)}
+		s.Unknown = func(word string) error {
+			if word == "bearer_token" { // of earlier versions
+				return errors.New(`bearer_token: want header Authorization "Bearer {env.TOKEN}"`)
+			}
+			return nil
+		}
 	case "file":
 		f := new(rules.File)
 		source, where = f, option.Text(&f.Path, "a path")
 		s.One = map[string]option.Parse{"interval": option.Duration(&f.Interval)}
 	default:
+		at := d.Token()
+		if _, err := caddy.GetModule(rules.Namespace + "." + kind); err != nil {
+			return d.Errf("rules %q: want %s", kind, option.Or(rules.Names()))
+		}
 		m, err := caddyfile.UnmarshalModule(d, rules.Namespace+"."+kind)
 		if err != nil {
-			return d.Errf("rules %q: want redis, http or file", kind)
+			return option.LocatedAt(at, fmt.Errorf("rules %s: %w", kind, err))
 		}
 		a.RulesRaw = caddyconfig.JSONModuleObject(m, "source", kind, nil)
 		return nil
@@ -273,10 +296,11 @@ func (c *directive) parseBlock() error {
 		}
 		return nil
 	}
+	block, _ := option.OpensBlock(c.Dispenser)
 	if err := s.Block(c.Dispenser); err != nil {
 		return err
 	}
-	if len(c.zones) == 0 {
+	if !block {
 		return option.At(c.at, errors.New("rate_limit: want a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
 	}
 	return nil
@@ -342,7 +366,7 @@ func (c *directive) lineOptions(z *zoneParser) *option.Set {
 		switch {
 		case word == "zone":
 			return errors.New("a zone beside a rate on the line: want one or the other")
-		case len(algorithms.WithOption(word)) > 0:
+		case word == "block", len(algorithms.WithOption(word)) > 0:
 			return fmt.Errorf("%s is an option of a rule: want it on the line, after the rate", word)
 		}
 		return nil
@@ -406,6 +430,8 @@ func rateAt(args []caddyfile.Token) (int, error) {
 		return 1, nil
 	case isRate(2):
 		return 0, option.At(args[1], fmt.Errorf("%q: want at most one key on the line; more stand in a block: key %s %s", args[1].Text, first, args[1].Text))
+	case isLimitFrom(args[min(1, len(args)-1)].Text):
+		return 0, option.At(args[0], errors.New("a limit from the request: want it in a zone, such as zone <name> { rule {http.auth.user.limit}/1m else 100 }"))
 	case len(args) == 1 && strings.HasPrefix(first, "{"):
 		return 0, option.At(args[0], fmt.Errorf("%s: want a rate after the key, such as 10/s", first))
 	case len(args) == 1 || first != "" && first[0] >= '0' && first[0] <= '9':
@@ -414,6 +440,12 @@ func rateAt(args []caddyfile.Token) (int, error) {
 	}
 	_, _, err := config.ParseRate(args[1].Text)
 	return 0, option.At(args[1], err)
+}
+
+// isLimitFrom reports whether a word is a rate whose limit comes from the request.
+func isLimitFrom(s string) bool {
+	_, _, varies, err := config.CutLimitFrom(s)
+	return varies && err == nil
 }
 
 // autoNames is the key, in the state of an adaptation, of the automatic names assigned
@@ -489,6 +521,7 @@ func (p *zoneParser) options() *option.Set {
 			"settle":             option.Text(&z.Settle, "a placeholder, such as {http.response.header.X-Tokens}"),
 			"count_status":       p.parseStatuses,
 			"max_wait":           option.Duration(&z.MaxWait),
+			"max_waiting":        option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
 			"shadow":             option.Flag(&z.Shadow),
 			"respond":            p.parseRespond,
 			"store":              option.Text(&z.Store, "the name of a store, or local"),
@@ -597,23 +630,27 @@ func (p *zoneParser) parseRespond(d *caddyfile.Dispenser) error {
 	}
 	s := &option.Set{
 		One:  map[string]option.Parse{"problem": option.Flag(&r.Problem)},
-		Many: map[string]option.Parse{"header": parseHeader(r)},
+		Many: map[string]option.Parse{"header": parseHeader(&r.Headers)},
 	}
 	return s.Block(d)
 }
 
-// parseHeader parses header <name> <value>.
-func parseHeader(r *config.Respond) option.Parse {
+// parseHeader parses header <name> <value>. Its errors have no value, which may be a
+// secret.
+func parseHeader[T ~map[string][]string](dst *T) option.Parse {
 	return func(d *caddyfile.Dispenser) error {
 		var name, value string
 		if !d.Args(&name, &value) || name == "" {
 			return d.Errf("header: want a name and a value")
 		}
-		if r.Headers == nil {
-			r.Headers = make(map[string][]string)
+		if d.NextArg() {
+			return d.Errf("header %s: want one value, in quotes if it has spaces", name)
+		}
+		if *dst == nil {
+			*dst = make(T)
 		}
 		name = http.CanonicalHeaderKey(name)
-		r.Headers[name] = append(r.Headers[name], value)
+		(*dst)[name] = append((*dst)[name], value)
 		return nil
 	}
 }
@@ -623,8 +660,14 @@ const (
 	wantMatcher = "@name, a path, or " + wantModule
 )
 
-// parseMatch parses match <matcher> [<args...>] or a block of matchers.
+// parseMatch parses match <matcher> [<args...>] or a block of matchers. An empty block
+// matches every request, as github.com/mholt/caddy-ratelimit has it.
 func (p *zoneParser) parseMatch(d *caddyfile.Dispenser) error {
+	if _, empty := option.OpensBlock(d); empty {
+		d.NextBlock(d.Nesting()) // consumes it
+		p.zone.MatcherSetsRaw = append(p.zone.MatcherSetsRaw, caddy.ModuleMap{})
+		return nil
+	}
 	set, err := p.matcherSet(d, wantMatcher)
 	p.zone.MatcherSetsRaw = append(p.zone.MatcherSetsRaw, set)
 	return err
@@ -750,13 +793,17 @@ func (p *zoneParser) parseRuleSegment(d *caddyfile.Dispenser) (*config.Rule, err
 }
 
 // parseRule parses a rate and what follows it, on the line and in a block: an algorithm
-// with its options and the rule's name, in any order.
+// with its options, and the rule's name and block, in any order.
 func (p *zoneParser) parseRule(rate caddyfile.Token, rest []caddyfile.Token) (*config.Rule, error) {
-	limit, window, err := config.ParseRate(rate.Text)
+	from, window, varies, err := config.CutLimitFrom(rate.Text)
+	var limit int64
+	if !varies {
+		limit, window, err = config.ParseRate(rate.Text)
+	}
 	if err != nil {
 		return nil, option.At(rate, err)
 	}
-	r := &ruleParser{rule: &config.Rule{Limit: limit, Window: caddy.Duration(window)}, rate: rate}
+	r := &ruleParser{rule: &config.Rule{Limit: limit, LimitFrom: from, Window: caddy.Duration(window)}, rate: rate}
 	p.rules = append(p.rules, r)
 	p.lines[r.rule] = rate
 	for len(rest) > 0 {
@@ -765,6 +812,9 @@ func (p *zoneParser) parseRule(rate caddyfile.Token, rest []caddyfile.Token) (*c
 			return nil, option.At(rest[0], err)
 		}
 		rest = rest[n:]
+	}
+	if varies && r.rule.Limit == 0 {
+		return nil, option.At(rate, fmt.Errorf("rate %q: want else <count> after it, for requests that bring no limit", rate.Text))
 	}
 	return r.rule, nil
 }
@@ -782,6 +832,21 @@ func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
 		}
 		r.rule.Name = tokens[1].Text
 		return 2, config.CheckName(tokens[1].Text)
+	case t.Text == "block":
+		if r.rule.Block != 0 {
+			return 0, fmt.Errorf("block stands twice, first block %v: want it once", time.Duration(r.rule.Block))
+		}
+		if len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != t.Line {
+			return 0, errors.New("block: want a duration after it, such as 1h")
+		}
+		d, err := caddy.ParseDuration(tokens[1].Text)
+		if err != nil || d <= 0 {
+			return 0, fmt.Errorf("block %q: want a positive duration, such as 1h", tokens[1].Text)
+		}
+		r.rule.Block = caddy.Duration(d)
+		return 2, nil
+	case t.Text == "else":
+		return r.parseElse(tokens)
 	case !isBrace(t) && slices.Contains(algorithms.Names(), t.Text):
 		if r.algorithm != "" {
 			return 0, fmt.Errorf("algorithm %s beside %s: want one", t.Text, r.algorithm)
@@ -791,6 +856,24 @@ func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
 	}
 	r.options = append(r.options, t)
 	return 1, nil
+}
+
+// parseElse parses else <count>.
+func (r *ruleParser) parseElse(tokens []caddyfile.Token) (int, error) {
+	switch {
+	case r.rule.LimitFrom == "":
+		return 0, errors.New("else: want it only after a limit from the request, such as rule {http.auth.user.limit}/1m else 100")
+	case r.rule.Limit != 0:
+		return 0, errors.New("else stands twice: want it once")
+	case len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != tokens[0].Line:
+		return 0, errors.New("else: want a count after it, such as else 100")
+	}
+	n, err := strconv.ParseInt(tokens[1].Text, 10, 64)
+	if err != nil || n < 1 || tokens[1].Text[0] == '+' {
+		return 0, fmt.Errorf("else %q: want a whole number of at least 1", tokens[1].Text)
+	}
+	r.rule.Limit = n
+	return 2, nil
 }
 
 func isBrace(t caddyfile.Token) bool {
@@ -813,7 +896,7 @@ func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
 	if r.algorithm == "" && !hasOptions {
 		return nil
 	}
-	name := cmp.Or(r.algorithm, zoneAlgorithm, config.DefaultAlgorithm(r.rule.Limit))
+	name := cmp.Or(r.algorithm, zoneAlgorithm, r.rule.DefaultAlgorithm())
 	info, err := caddy.GetModule(algorithms.Namespace + "." + name)
 	if err != nil {
 		return option.At(r.rate, err)
@@ -855,7 +938,8 @@ func moduleJSON(m caddy.Module, key, name string) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// parseOverride parses override <part...> unlimited, or a block of rules.
+// parseOverride parses override <part...> unlimited, or a block of rules. Without parts,
+// the block has the keys, too.
 func (p *zoneParser) parseOverride(d *caddyfile.Dispenser) error {
 	o := new(config.Override)
 	p.zone.Overrides = append(p.zone.Overrides, o)
@@ -867,15 +951,43 @@ func (p *zoneParser) parseOverride(d *caddyfile.Dispenser) error {
 		o.Rules = append(o.Rules, r)
 		return err
 	}}}
-	if err := s.Block(d); err != nil || len(o.Rules) > 0 {
+	if len(o.Key) == 0 {
+		s.One = map[string]option.Parse{
+			"file":      option.Text(&o.KeysFile, "the path of a file with a key per line"),
+			"unlimited": option.Flag(&o.Unlimited),
+		}
+		s.Many["key"] = parseKeyOf(o)
+	}
+	if err := s.Block(d); err != nil {
 		return err
 	}
+	if len(o.Key) == 0 {
+		if !o.Many() || !o.Unlimited && len(o.Rules) == 0 {
+			return option.At(at, errors.New("override: want parts, or a block of key or file lines, and unlimited or rule lines"))
+		}
+		return nil
+	}
+	if len(o.Rules) > 0 {
+		return nil
+	}
 	last := len(o.Key) - 1
-	if last < 0 || o.Key[last] != "unlimited" {
+	if o.Key[last] != "unlimited" {
 		return option.At(at, fmt.Errorf("override %q: want unlimited after the parts, or a block of rule lines", o.Key))
 	}
 	o.Key, o.Unlimited = o.Key[:last], true
 	return nil
+}
+
+// parseKeyOf parses key <part...> in the block of an override.
+func parseKeyOf(o *config.Override) option.Parse {
+	return func(d *caddyfile.Dispenser) error {
+		parts := d.RemainingArgs()
+		if len(parts) == 0 {
+			return d.Errf("key: want as many parts as the zone's key has")
+		}
+		o.Keys = append(o.Keys, parts)
+		return nil
+	}
 }
 
 // parseDistributed parses distributed and its block.
@@ -926,6 +1038,9 @@ func (c *directive) parseSize(z *config.Zone, rate caddyfile.Token, rest []caddy
 		return rest, nil
 	}
 	if len(rest) == 0 || isNumber(rest[0].Text) {
+		if err := checkCompactKey(z.Key[0]); err != nil {
+			return nil, option.At(rate, err)
+		}
 		z.KeyMissing = config.CompatKeyMissing(z.Key[0])
 	}
 	if len(rest) > 0 && isNumber(rest[0].Text) {

@@ -31,6 +31,7 @@ func (h *Handler) allZones() ([]*config.Zone, error) {
 			return nil, fmt.Errorf("rate_limits: zone %q has the name %q too: want one", name, z.Name)
 		}
 		if named.Name = config.SafeName(name); named.Name != name {
+			named.Written = name
 			h.app.warn(h.logger, "the zone's name has characters that a name cannot have here: it is replaced",
 				zap.String("name", name), zap.String("zone", named.Name))
 		}
@@ -116,6 +117,9 @@ func (h *Handler) keyRateZone() (*config.Zone, error) {
 		return nil, fmt.Errorf("key %q with rate %q: want both, such as {query.id} and 10r/s", h.Key, h.Rate)
 	}
 	limit, window, err := config.ParseRate(h.Rate)
+	if err == nil {
+		err = checkCompactKey(h.Key)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/limiter"
@@ -24,6 +25,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("app rate_limit is a %T", v)
 	}
 	h.app, h.logger = app, ctx.Logger()
+	app.parts = append(app.parts, hashOf(h)) // matchers are still in it
 	if err := errors.Join(config.CheckHeaders(h.Headers), h.checkJitter(), h.checkCompat()); err != nil {
 		return err
 	}
@@ -32,7 +34,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return err
 	}
 	if len(zones) == 0 {
-		return errors.New("no zone: want at least one, such as rate_limit {client_ip} 10/s")
+		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
 	}
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
 		Zones:          zones,
@@ -50,6 +52,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	for _, z := range h.limiter.Zones() {
 		warnOfZone(h.logger, z)
+		app.warnOfPlaceholders(h.logger, z)
 	}
 	// The rules of the source are applied second, so that a configuration with invalid
 	// rules is rejected whatever a document says.

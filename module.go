@@ -32,6 +32,7 @@ func init() {
 // `{http.rate_limit.exceeded.rule}` | The rule that denied it, by name or number
 // `{http.rate_limit.exceeded.retry_after}` | The seconds until it would be admitted
 // `{http.rate_limit.<zone>.limit}` | The limit of the zone's rule with the smallest part of its limit left
+// `{http.rate_limit.<zone>.burst}` | The cost that this rule admits at once if it is unused: its limit, or its burst
 // `{http.rate_limit.<zone>.remaining}` | The cost that this rule would still admit
 // `{http.rate_limit.<zone>.reset}` | The seconds until this rule has its whole limit left again
 // `{http.rate_limit.<zone>.decision}` | The zone's decision: allowed, delayed, denied, skipped, shadow_denied or refused_elsewhere
@@ -58,8 +59,9 @@ type Handler struct {
 	RejectStatus int `json:"reject_status,omitempty"`
 
 	// More zones, by name, with the options of github.com/mholt/caddy-ratelimit. They
-	// are evaluated after zones, by descending rate. Characters that are invalid in a
-	// zone's name are replaced by "_". Default: none.
+	// are evaluated after zones, by descending rate. A name that is
+	// invalid for a zone gets "_" in place of each wrong character, followed by "-" and
+	// 6 digits of its hash. Default: none.
 	RateLimits map[string]*config.Zone `json:"rate_limits,omitempty"`
 
 	// The distributed mode of that plugin. It requires one of the app's Redis stores;
@@ -67,10 +69,11 @@ type Handler struct {
 	Distributed *config.Distributed `json:"distributed,omitempty"`
 
 	// Accepted for compatibility and ignored: expired state needs no sweep.
+	// Default: none.
 	SweepInterval caddy.Duration `json:"sweep_interval,omitempty"`
 
 	// Accepted for compatibility and ignored: counts are shared through the app's
-	// stores.
+	// stores. Default: none.
 	Storage json.RawMessage `json:"storage,omitempty"`
 
 	// The key of a zone with the options of github.com/RussellLuo/caddy-ext/ratelimit,
@@ -79,6 +82,7 @@ type Handler struct {
 	Key string `json:"key,omitempty"`
 
 	// The rate of that zone, such as "10r/s". Requires key.
+	// Default: none.
 	Rate string `json:"rate,omitempty"`
 
 	// The max_keys of that zone. Default: the app's max_keys.

@@ -2,6 +2,7 @@ package diana
 
 import (
 	"fmt"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -37,10 +38,13 @@ func (a *App) provisionRules() error {
 		}
 	}
 	id := rules.Fingerprint(source.Identity() + " " + source.Every().String())
-	a.follower = followers.Take(&a.refs, id, func() *rules.Follower {
-		return rules.NewFollower(source, a.ctx.Storage(), a.logger, metrics.Get().RulesErrors.Inc)
+	a.follower = followers.Take(&a.refs, processKey{a.process, id}, func() *rules.Follower {
+		return rules.NewFollower(source, a.ctx.Storage(), a.logger, metrics.Of(a.process).RulesErrors.Inc)
 	})
 	a.registry = limiter.NewRegistry(a.logger, a.follower.Good())
+	a.registry.Changed = func(zones []string) {
+		marks.Of(a.process).Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
+	}
 	return nil
 }
 
@@ -61,7 +65,7 @@ func (a *App) lendStore(s storeUser) error {
 	if err != nil {
 		return err
 	}
-	o.PoolSize, o.Lazy = rulesConnections, true
+	o.PoolSize, o.Lazy, o.Dial = rulesConnections, true, a.process.Dial
 	o.Timeout = o.DialTimeout
 	return s.UseStore(id, func() goredis.UniversalClient { return redis.NewClient(&o.ConnOptions) })
 }
@@ -77,28 +81,27 @@ func (a *App) origin(s limiter.Status) string {
 	return a.follower.Name()
 }
 
-// runningRules returns the rules of the running configuration, for the metrics.
-func runningRules() (r metrics.Rules) {
-	a := running.current()
+// rules returns the rules of the running configuration, for the metrics.
+func (r *runningApp) rules() (all metrics.Rules) {
+	a := r.current()
 	if a == nil {
-		return r
+		return all
 	}
-	r.Origins = make(map[string]string)
+	all.Origins = make(map[string]string)
 	for _, z := range a.registry.Zones() {
-		if _, seen := r.Origins[z.Name]; !seen && z.Counters() != nil {
-			r.Origins[z.Name] = a.origin(z.Status())
+		if _, seen := all.Origins[z.Name]; !seen && z.Counters() != nil {
+			all.Origins[z.Name] = a.origin(z.Status())
 		}
 	}
 	if a.follower != nil {
-		r.Confirmed = a.follower.Status().Confirmed
+		all.Confirmed = a.follower.Status().Confirmed
 	}
-	return r
+	return all
 }
 
-// runningLeases returns the leases of the stores of the running configuration, for the
-// metrics.
-func runningLeases() (all []metrics.Leases) {
-	a := running.current()
+// leases returns the leases of the stores of the running configuration, for the metrics.
+func (r *runningApp) leases() (all []metrics.Leases) {
+	a := r.current()
 	if a == nil {
 		return nil
 	}
@@ -108,4 +111,30 @@ func runningLeases() (all []metrics.Leases) {
 		}
 	}
 	return all
+}
+
+// costs returns the use of the stores of the running configuration, for the
+// metrics.
+func (r *runningApp) costs() (all []metrics.Store) {
+	a := r.current()
+	if a == nil {
+		return nil
+	}
+	for _, s := range a.stores.list {
+		m := metrics.Store{Name: s.Name(), Instances: s.Instances(), Enforced: 1, CallStats: s.CallStats()}
+		if up, _, _ := s.State(); !up {
+			m.Enforced = enforcedShare(s)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// enforcedShare returns the part of each limit that this instance enforces without a
+// store; 0: it counts nothing.
+func enforcedShare(s *redis.Store) float64 {
+	if s.OnFailure() != redis.FailLocal {
+		return 0
+	}
+	return min(1, s.ShareOf())
 }

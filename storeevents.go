@@ -15,6 +15,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
@@ -29,6 +30,8 @@ type storeEvents struct {
 	emitter  emitter
 	lines    *background.Queue // log lines, each followed by its event
 	registry *limiter.Registry
+	marks    *metrics.Marks
+	live     *background.Saver                                // see liveCounts
 	stores   func(name string) (*redis.Store, *limiter.Store) // nil, nil: no such store
 
 	wrong        loglimit.Limit  // of lines about unexpected answers
@@ -38,6 +41,7 @@ type storeEvents struct {
 // StoreUp implements redis.Observer.
 func (e *storeEvents) StoreUp(name, node string, all bool) {
 	e.metrics.SetStoreUp(name, all)
+	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkUp, Name: name, Text: node})
 	e.lines.Add(func() {
 		e.logger.Info("Redis is back: limits are shared again", ofNode(node, zap.String("store", name))...)
 		e.emitter.emit("rate_limit_store_up", withNode(node, map[string]any{"store": name}))
@@ -64,6 +68,7 @@ func withNode(node string, data map[string]any) map[string]any {
 func (e *storeEvents) StoreDown(name, node string, f redis.Failure, cause error) {
 	advice := redis.Advice(f, cause)
 	e.metrics.SetStoreUp(name, false)
+	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkDown, Name: name, Text: node})
 	unknown := false
 	fields := ofNode(node, zap.String("store", name), zap.Error(cause), zap.String("advice", advice))
 	if c, _ := e.stores(name); c != nil {
@@ -113,12 +118,12 @@ func liveKey(store string) string { return "rate_limit/instances/" + store }
 
 // liveCounts stores the numbers of live instances. A heartbeat that waited for the storage
 // would be late.
-var liveCounts background.Saver
+var liveCounts process.Var[background.Saver]
 
 // Live implements redis.Observer. It stores the number of live instances for the next
 // process.
 func (e *storeEvents) Live(name string, n int) {
-	liveCounts.Save(e.storage, liveKey(name), []byte(strconv.Itoa(n)), func(err error) {
+	e.live.Save(e.storage, liveKey(name), []byte(strconv.Itoa(n)), func(err error) {
 		e.logger.Warn("storing the number of instances failed", zap.String("store", name), zap.Error(err))
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
@@ -28,21 +28,25 @@ const localStore = metrics.LocalStore
 // configuration runs, because a configuration that is only validated must not connect.
 var sharedStores = pool.New[*redis.Store]("stores")
 
-// process is the ID of this process among the instances that share a Redis.
-var process = rand.Uint64() //nolint:gosec // it only has to be unique
-
 // counts is the local store, one for all configurations: permits outlive a reload.
-var counts = &memory.Store{Clock: clock.Now}
+var counts = process.Var[memory.Store]{New: func() *memory.Store { return &memory.Store{Clock: clock.Now} }}
+
+// processKey is the key of a value in a pool that a process has by an identity.
+type processKey struct {
+	process *process.Process
+	id      string
+}
 
 // localHasher hashes keys that are not shared with other instances.
 var localHasher = key.NewHasher(strconv.FormatInt(time.Now().UnixNano(), 36))
 
 // redisStores are the stores of a configuration.
 type redisStores struct {
-	events *storeEvents
-	list   []*redis.Store
-	byName map[string]*limiter.Store
-	local  *limiter.Store
+	process *process.Process
+	events  *storeEvents
+	list    []*redis.Store
+	byName  map[string]*limiter.Store
+	local   *limiter.Store
 }
 
 // add adds a store, taken from the pool, and returns its name.
@@ -58,9 +62,9 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	if err != nil {
 		return "", err
 	}
-	o.Clock, o.Process = clock.Now, process
+	o.Clock, o.Process, o.Dial = clock.Now, s.process.ID, s.process.Dial
 	goredis.SetLogger(redisLog{})
-	shared := sharedStores.Take(refs, id, func() *redis.Store { return redis.New(o, ignore{}) })
+	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, ignore{}) })
 	s.list = append(s.list, shared)
 	if s.byName == nil {
 		s.byName = make(map[string]*limiter.Store)
@@ -78,7 +82,7 @@ func (s *redisStores) get(name string) (*limiter.Store, error) {
 	switch {
 	case name == localStore || name == "" && len(s.list) == 0:
 		if s.local == nil {
-			s.local = &limiter.Store{Store: counts, Name: localStore, Hasher: localHasher}
+			s.local = &limiter.Store{Store: counts.Of(s.process), Name: localStore, Hasher: localHasher}
 		}
 		return s.local, nil
 	case name == "":
@@ -121,11 +125,19 @@ func (s *redisStores) lead() {
 }
 
 // mute ends the reports of the stores that the configuration after this one does not use:
-// another store may have their names. They are still used by the requests under way.
+// another store may have their names. They are still used by the requests under way. A new
+// store begins in the mode that was reported under its name, so that each change of it is
+// reported once.
 func (s *redisStores) mute(next *redisStores) {
 	for _, c := range s.list {
-		if !slices.Contains(next.list, c) {
-			c.Observe(ignore{})
+		if slices.Contains(next.list, c) {
+			continue
+		}
+		c.Observe(ignore{})
+		if after, _ := next.find(c.Name()); after != nil && !slices.Contains(s.list, after) {
+			if up, _, _ := c.State(); !up {
+				after.BeginDown()
+			}
 		}
 	}
 }

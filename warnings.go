@@ -3,6 +3,7 @@ package diana
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -10,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
 )
@@ -25,8 +27,19 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Config.Plan.Mixes(key.ClientIPPlaceholder) && !z.NoHeaders {
 		logger.Warn("a key part mixes the client's address with text, so that prefixes do not apply: make it a part of its own", zap.String("zone", z.Name))
 	}
+	z.NarrowKeys().Warn(logger)
+	for _, s := range z.Config.Sets() {
+		if s.Blocks != nil && z.Config.Plan.Constant() {
+			logger.Warn("a rule with block in a zone with a constant key: one client that exceeds it blocks all",
+				zap.String("zone", z.Name), zap.String("advice", "count clients on their own, such as by key {client_ip}"))
+			break
+		}
+	}
 	for _, s := range z.Config.Sets() {
 		for i, a := range s.Algorithms {
+			if i < len(s.LimitFrom) && s.LimitFrom[i] != nil {
+				warnOfLimitFrom(logger, z.Name, s.Labels[i], s.LimitFrom[i])
+			}
 			if w, ok := a.(*algorithms.SlidingWindow); ok && s.Specs[i].Limit < w.Parts() {
 				logger.Warn("a sliding_window with a limit below its buckets: a sliding_log is exact and smaller",
 					zap.String("zone", z.Name), zap.String("rule", s.Labels[i]))
@@ -35,9 +48,66 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	}
 }
 
-// warnOfProxies warns of servers whose trusted_proxies let clients forge the address by
-// which they are counted. It requires that all servers are provisioned.
-func warnOfProxies(ctx caddy.Context, logger *zap.Logger) {
+// warnOfPlaceholders warns of placeholders of the zone that are always empty, and of those
+// in its key that clients can spell in many ways.
+func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
+	inKey := z.Config.Plan.Placeholders()
+	for _, name := range slices.Concat(inKey, z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()) {
+		if !isProvided(name) {
+			msg := "nothing in this build provides a placeholder of the zone: it is always empty"
+			if !strings.Contains(name, ".") {
+				msg = "a placeholder of the zone is no shorthand: it is always empty unless it is a variable of map"
+			}
+			a.warn(logger, msg, zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"), zap.String("advice", adviceFor(name)))
+		}
+	}
+	for _, name := range inKey {
+		if advice := verbatim[name]; advice != "" {
+			a.warn(logger, "a placeholder of the key counts as the client spells it: with each spelling a client has a limit of its own",
+				zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"), zap.String("advice", advice))
+		}
+	}
+}
+
+// warnOfLimitFrom warns of limits that clients can choose, and of those that are unknown
+// when rate_limit runs.
+func warnOfLimitFrom(logger *zap.Logger, zone, rule string, from *config.LimitFrom) {
+	for _, prefix := range []string{"http.request.header.", "http.request.uri.query", "http.request.cookie."} {
+		if from.Uses(prefix) {
+			logger.Warn("the limit comes from a header, query or cookie, which clients can set: have something before it, such as forward_auth, replace it in every request",
+				zap.String("zone", zone), zap.String("rule", rule))
+			break
+		}
+	}
+	for _, prefix := range []string{"http.auth.", "http.reverse_proxy."} {
+		if from.Uses(prefix) {
+			logger.Warn("the limit comes from what authentication finds out, and rate_limit runs before it by default: order it after, or use route",
+				zap.String("zone", zone), zap.String("rule", rule))
+		}
+	}
+}
+
+// verbatim are placeholders that count as clients spell them, with what to use in their
+// place.
+var verbatim = func() map[string]string {
+	const (
+		path  = "use {path}, which counts all spellings of a path as one"
+		query = "use {query.<name>} for the parameters that matter"
+		port  = "use {host}: clients write any port"
+	)
+	m := make(map[string]string)
+	for _, prefix := range []string{"http.request.uri", "http.request.orig_uri"} {
+		m[prefix], m[prefix+"_escaped"], m[prefix+".path_escaped"], m[prefix+".path.file_escaped"] = path, path, path, path
+		m[prefix+".query"], m[prefix+".query_escaped"], m[prefix+".prefixed_query"] = query, query, query
+	}
+	m["http.request.hostport"], m["http.request.port"] = port, port
+	return m
+}()
+
+// warnOfServers warns of servers whose trusted_proxies let clients forge the address by
+// which they are counted, and of those without a timeout that read bodies. It requires that
+// all servers are provisioned.
+func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 	v, err := ctx.AppIfConfigured("http")
 	if err != nil {
 		return // no servers
@@ -56,7 +126,28 @@ func warnOfProxies(ctx caddy.Context, logger *zap.Logger) {
 			logger.Warn("trusted_proxies without trusted_proxies_strict: a client behind a proxy can say which address it has, and escape its limits",
 				zap.String("server", name), zap.String("advice", "add trusted_proxies_strict"))
 		}
+		if s.ReadTimeout <= 0 && (readsBody(s, s.Routes, 0) || s.Errors != nil && readsBody(s, s.Errors.Routes, 0)) {
+			logger.Warn("a rate limit reads bodies, and the server has no read_body timeout: a client that never sends the end keeps its request for 10s",
+				zap.String("server", name), zap.String("advice", "set timeouts { read_body <duration> } in the option servers"))
+		}
 	}
+}
+
+// readsBody reports whether a zone in routes of a server reads the bodies of requests.
+func readsBody(s *caddyhttp.Server, routes caddyhttp.RouteList, depth int) bool {
+	reads := func(h caddyhttp.MiddlewareHandler) bool {
+		switch h := h.(type) {
+		case *Handler:
+			return slices.ContainsFunc(h.limiter.Zones(), (*limiter.Zone).ReadsBody)
+		case *caddyhttp.Subroute:
+			return readsBody(s, h.Routes, depth+1)
+		case *caddyhttp.Invoke:
+			named := s.NamedRoutes[h.Name]
+			return named != nil && readsBody(s, caddyhttp.RouteList{*named}, depth+1)
+		}
+		return false
+	}
+	return depth < maxRouteDepth && slices.ContainsFunc(routes, func(r caddyhttp.Route) bool { return slices.ContainsFunc(r.Handlers, reads) })
 }
 
 // trusts reports whether a server has trusted proxies, and whether they cover all

@@ -64,6 +64,10 @@ type Spec struct {
 	// 0: not configured.
 	MaxWait int64
 
+	// MaxWaiting is the greatest cost of the requests of a key that are made to wait at a
+	// time. 0: not configured.
+	MaxWaiting int64
+
 	// MaxTurn is the longest delay of all rules that are decided together with
 	// this one, in microseconds. A rule that delays is charged for the common turn,
 	// so its level may exceed its own queue.

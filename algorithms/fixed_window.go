@@ -55,18 +55,17 @@ func (f *FixedWindow) Compile(sp Spec) (Rule, error) {
 	if err := CheckLimit(sp); err != nil {
 		return nil, err
 	}
-	return &fixedWindow{windowed{sp.Share(sp.Limit), sp.Window}, f.Align}, nil
+	return &fixedWindow{2, windowed{sp.Share(sp.Limit), sp.Window}, f.Align}, nil
 }
 
 // fixedWindow has the state {start, used}; used is 0 if there is no window.
 // fixed_window.lua does the same in Redis; handover.go has the methods that keep a state
 // over an outage.
 type fixedWindow struct {
+	plain
 	windowed
 	align bool
 }
-
-func (f *fixedWindow) Words() int { return 2 }
 
 func (f *fixedWindow) Args() []int64 {
 	align := int64(0)

@@ -74,11 +74,16 @@ func scale(v, part, whole int64) int64 {
 	return int64(q)
 }
 
-func (m *meter) SnapshotWords() int                      { return meterWords }
-func (m *meter) BaseWords() int                          { return meterWords }
-func (m *meter) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
-func (m *meter) Base(base []int64, s State)              { copy(base, s) }
-func (m *meter) Room([]int64) int64                      { return 0 }
+// plain is embedded in a rule whose states have this number of words, and whose
+// snapshots and bases are states.
+type plain int
+
+func (p plain) Words() int                              { return int(p) }
+func (p plain) SnapshotWords() int                      { return int(p) }
+func (p plain) BaseWords() int                          { return int(p) }
+func (p plain) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
+func (p plain) Base(base []int64, s State)              { copy(base, s) }
+func (p plain) Room([]int64) int64                      { return 0 }
 
 // Supersedes implements [Handover]. Levels under different limits drain at different
 // rates.
@@ -153,12 +158,6 @@ func (m *meter) Merge(s State, debt []int64, now int64) {
 	}
 }
 
-func (f *fixedWindow) SnapshotWords() int                      { return f.Words() }
-func (f *fixedWindow) BaseWords() int                          { return f.Words() }
-func (f *fixedWindow) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
-func (f *fixedWindow) Base(base []int64, s State)              { copy(base, s) }
-func (f *fixedWindow) Room([]int64) int64                      { return 0 }
-
 func (f *fixedWindow) Live(snap []int64, now int64) bool {
 	used, _ := f.used(snap, now)
 	return used > 0
@@ -203,7 +202,8 @@ func (f *fixedWindow) Forgive(base []int64, now, cost, _ int64) { f.add(base, no
 
 func (f *fixedWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
 	used, _ := f.used(s, now)
-	if not, _ := f.used(base, now); not > 0 && base[0] == s[0] {
+	// A base that begins later is that of a state that was repaired, because the clock was set back.
+	if not, _ := f.used(base, now); not > 0 && base[0] >= s[0] {
 		used -= not
 	}
 	return []int64{s[0], max(0, used)}, used > 0, false
@@ -222,12 +222,6 @@ func (f *fixedWindow) Merge(s State, debt []int64, now int64) {
 	}
 	s[1] = used + cost
 }
-
-func (w *slidingWindow) SnapshotWords() int                      { return w.Words() }
-func (w *slidingWindow) BaseWords() int                          { return w.Words() }
-func (w *slidingWindow) Snapshot(snap []int64, s State, _ int64) { copy(snap, s) }
-func (w *slidingWindow) Base(base []int64, s State)              { copy(base, s) }
-func (w *slidingWindow) Room([]int64) int64                      { return 0 }
 
 func (w *slidingWindow) Live(snap []int64, now int64) bool {
 	age := now/w.width - snap[0]
@@ -301,7 +295,7 @@ func (w *slidingWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []i
 	counters, _ := w.live(s, now)
 	debt = make([]int64, w.Words())
 	debt[0] = s[0]
-	offset := base[0] - s[0]
+	offset := min(base[0]-s[0], 0) // a base ahead is that of a state that was repaired, because the clock was set back
 	for x, c := range counters {
 		if i := int64(x) + offset; i >= 0 && i <= w.parts {
 			c = max(0, c-base[1+i])
@@ -317,9 +311,10 @@ func (w *slidingWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []i
 func (w *slidingWindow) Merge(s State, debt []int64, now int64) {
 	_, used := w.live(s, now)
 	newest := max(s[0], (now+w.lease)/w.width)
+	oldest := newest - now/w.width + w.parts // the age of the oldest part in the window
 	for x, c := range debt[1:] {
 		age := max(0, newest-debt[0]+int64(x))
-		if c = w.owed(used, c); c > 0 && age < int64(len(s)-1) {
+		if c = w.owed(used, c); c > 0 && age <= oldest {
 			w.roll(s, newest)
 			s[1+age] += c
 			used += c

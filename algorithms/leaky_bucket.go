@@ -99,6 +99,11 @@ func (b *LeakyBucket) Compile(sp Spec) (Rule, error) {
 		if burst = wait*l/w + 1; burst < sp.Cost {
 			return nil, fmt.Errorf("cost %d: a queue of %v holds at most %d at this rate; want a longer max_wait", sp.Cost, time.Duration(wait)*time.Microsecond, burst)
 		}
+		if sp.MaxWaiting > 0 { // beside the request that leaves immediately
+			burst = min(burst, max(sp.MaxWaiting+1, sp.Cost))
+		}
+	} else if sp.MaxWaiting > 0 && burst-1 > sp.MaxWaiting {
+		return nil, fmt.Errorf("burst %d: max_waiting %d lets at most %d wait; want a burst of at most %d", burst, sp.MaxWaiting, sp.MaxWaiting, sp.MaxWaiting+1)
 	}
 	burst, err := checkBurst(burst, sp)
 	if err != nil {

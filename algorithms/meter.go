@@ -19,6 +19,7 @@ import (
 // under a larger burst, and what a charge after the response or a longer turn left
 // above the burst, would be taken for a step of the clock.
 type meter struct {
+	plain
 	limit, window int64
 	burst         int64
 	l, w          int64
@@ -44,7 +45,7 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 	if sp.ShareOf > 1e6 {
 		burst = sp.Share(burst)
 	}
-	m := &meter{limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay}
+	m := &meter{plain: meterWords, limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay}
 	m.l, m.w = ratio(limit, sp.Window)
 	if m.l >= maxDrain {
 		return nil, fmt.Errorf("limit %d in %d microseconds: the arithmetic would lose precision; want a shorter window or a limit that divides it", limit, sp.Window)
@@ -115,7 +116,6 @@ func checkBurst(burst int64, sp Spec) (int64, error) {
 func (m *meter) Limit() int64    { return m.limit }
 func (m *meter) Window() int64   { return m.window }
 func (m *meter) Capacity() int64 { return m.burst }
-func (m *meter) Words() int      { return meterWords }
 func (m *meter) Pair() [2]int64  { return [2]int64{m.limit, m.burst} }
 
 func (m *meter) Args() []int64 {

@@ -148,11 +148,16 @@ local function rare()
     if live > some then least = unpack('<d', ring) end
     n, size, i = unpack('<dd', v, i)
     while n > 0 do
-      local at, pos = nil, done
+      local at
       at, i = unpack('<d', v, i)
       if at > t - W then
         at = min(max(at, least), t)
-        while pos < #ring and unpack('<d', ring, pos) <= at do pos = pos + 8 end
+        local a, b = (done - 1) / 8, #ring / 8 -- to the first timestamp after at
+        while a < b do
+          local m = floor((a + b) / 2)
+          if unpack('<d', ring, m * 8 + 1) <= at then a = m + 1 else b = m end
+        end
+        local pos = a * 8 + 1
         out[#out + 1] = sub(ring, done, pos - 1)
         out[#out + 1] = rep(pack('<d', at), min(size, n))
         done, total = pos, total + min(size, n)

@@ -198,15 +198,18 @@ func (l *slidingLog) Warm(s State, snap []int64, full Rule, now int64) {
 func (l *slidingLog) Base(base []int64, s State)             { base[0] = s[0] }
 func (l *slidingLog) Forgive(base []int64, _, cost, _ int64) { base[0] += min(cost, l.limit) }
 
-// debtGroups is the number of groups of a debt.
-const debtGroups = 128
+// A call charges at most debtAtOnce timestamps of a debt, in debtGroups groups.
+const (
+	debtAtOnce = 2048
+	debtGroups = 64
+)
 
 // Debt implements [Handover]. A debt is {count, size of a group, timestamps...}: the
 // oldest timestamps that are owed, in groups that each have the timestamp of their
 // newest. Without this rounding a call for a large debt would block Redis for long.
 func (l *slidingLog) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
 	owed := l.live(s, oldest(s, max(0, min(l.limit, s[0]-base[0]))), now)
-	n := min(owed, logAtOnce)
+	n := min(owed, debtAtOnce)
 	size := max(1, cd(n, debtGroups))
 	debt = append(make([]int64, 0, 2+debtGroups), n, size)
 	for i := s[0] - owed; n > 0; i += size {

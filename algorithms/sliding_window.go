@@ -72,24 +72,22 @@ func (w *SlidingWindow) Compile(sp Spec) (Rule, error) {
 	if sp.Lease > width {
 		return nil, errLease(sp.Lease, "it is longer than a part of the window, %v", time.Duration(width)*time.Microsecond)
 	}
-	return &slidingWindow{windowed{sp.Share(sp.Limit), sp.Window}, k, width, sp.Lease}, nil
+	words := plain(k) + 2
+	if sp.Lease > 0 {
+		words++
+	}
+	return &slidingWindow{words, windowed{sp.Share(sp.Limit), sp.Window}, k, width, sp.Lease}, nil
 }
 
 // slidingWindow has the state {newest, c[0], ..., c[parts]}: the index of the newest
 // part that was charged, and the cost charged to each part, the newest first. With a
 // lease, the newest part may be the next one, and there is one counter more.
 type slidingWindow struct {
+	plain
 	windowed
 	parts int64
 	width int64 // of a part, in microseconds, rounded up: rounded down it would admit 2L
 	lease int64
-}
-
-func (w *slidingWindow) Words() int {
-	if w.lease > 0 {
-		return int(w.parts) + 3
-	}
-	return int(w.parts) + 2
 }
 
 func (w *slidingWindow) Args() []int64 {

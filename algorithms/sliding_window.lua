@@ -75,7 +75,7 @@ end, function(decide, v, a, s, j, t, i, move)
     for x = 2, words do
       local y = 2 + math.max(0, c[1] - owed[1] + x - 2)
       local add = math.min(owed[x], math.max(0, 2 * L - u))
-      if add > 0 and y <= words then
+      if add > 0 and y <= oldest then
         c[y], u, changed = c[y] + add, u + add, true
       end
     end

@@ -38,6 +38,9 @@ func (z *Zone) Charge() (c Charge, err error) {
 		return c, fmt.Errorf("settle: %w", err)
 	}
 	if c.settles = z.Settle != ""; c.settles {
+		if c.settle.ReadsBody() {
+			return c, fmt.Errorf("settle %q: the body of the request is known before: want it as cost", z.Settle)
+		}
 		if _, constant := c.settle.Constant(); constant {
 			return c, fmt.Errorf("settle %q: want a placeholder, such as {http.response.header.X-Tokens}", z.Settle)
 		}
@@ -54,6 +57,11 @@ func (z *Zone) fixedCost() int64 {
 	return 1
 }
 
+// Placeholders returns the names of the placeholders of cost and settle.
+func (c *Charge) Placeholders() []string {
+	return append(c.cost.Placeholders(), c.settle.Placeholders()...)
+}
+
 // Cost returns what a request is charged before its response. It returns 1 and
 // false if a placeholder's value is not a number of at least 1.
 func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
@@ -66,6 +74,9 @@ func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 	}
 	return min(n, MaxCost), true
 }
+
+// ReadsBody reports whether the cost is a field of the request's body.
+func (c *Charge) ReadsBody() bool { return c.cost.ReadsBody() }
 
 // AfterResponse reports whether something is charged only after the response.
 func (c *Charge) AfterResponse() bool { return c.settles || c.Statuses.Set }

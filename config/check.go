@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -14,6 +15,9 @@ import (
 const (
 	defaultDuplicates = 5 * time.Second
 	maxMaxWait        = time.Hour
+
+	// MaxMaxWaiting is the greatest max_waiting: a waiting request takes about 20 KiB.
+	MaxMaxWaiting = 100_000
 )
 
 // LabelDuplicates is the label of prevent_duplicates among a zone's rules.
@@ -44,6 +48,9 @@ func (z *Zone) Check() (*Checked, error) {
 	}
 	c := &Checked{Zone: z}
 	err := c.checkOptions()
+	if err == nil && c.Plan.ReadsBody() && z.KeyMissing == "" {
+		err = fmt.Errorf("key %s without key_missing: any client can leave out a field of its body: want key_missing deny, skip, client_ip or share", strings.Join(z.KeyParts(), " "))
+	}
 	if err == nil {
 		err = c.checkRules()
 	}
@@ -103,6 +110,8 @@ func (z *Zone) checkBounds() error {
 		return fmt.Errorf("max_wait %v: want a positive duration", wait)
 	case wait > maxMaxWait:
 		return fmt.Errorf("max_wait %v: want at most %v", wait, maxMaxWait)
+	case z.MaxWaiting < 0 || z.MaxWaiting > MaxMaxWaiting:
+		return fmt.Errorf("max_waiting %d: want 1 to %d", z.MaxWaiting, MaxMaxWaiting)
 	case z.MaxKeys < 0:
 		return fmt.Errorf("max_keys %d: want at least 1", z.MaxKeys)
 	}
@@ -127,6 +136,9 @@ func (c *Checked) checkRules() (err error) {
 		return err
 	}
 	if err := c.checkDelays(); err != nil {
+		return err
+	}
+	if err := c.checkWaiting(); err != nil {
 		return err
 	}
 	return c.checkTurns()
@@ -174,6 +186,14 @@ func (c *Checked) MaxDelay() (d int64) {
 func (c *Checked) checkDelays() error {
 	if c.Charge.AfterResponse() && c.MaxDelay() > 0 {
 		return errors.New("settle and count_status do not go with a leaky_bucket that delays: want nodelay, or another algorithm")
+	}
+	return nil
+}
+
+// checkWaiting rejects max_waiting in a zone in which no request waits.
+func (c *Checked) checkWaiting() error {
+	if c.MaxWaiting > 0 && c.MaxWait == 0 && c.MaxDelay() == 0 {
+		return fmt.Errorf("max_waiting %d: no request waits: want max_wait, or a leaky_bucket that delays", c.MaxWaiting)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,30 +21,36 @@ import (
 // requires one of the app's Redis stores and sets nothing else.
 type Distributed struct {
 	// Accepted for compatibility and ignored: every decision is made in Redis.
+	// Default: none.
 	ReadInterval caddy.Duration `json:"read_interval,omitempty"`
 
 	// Accepted for compatibility and ignored: every decision is made in Redis.
+	// Default: none.
 	WriteInterval caddy.Duration `json:"write_interval,omitempty"`
 
 	// Accepted for compatibility and ignored: every key in Redis has a TTL.
+	// Default: none.
 	PurgeAge caddy.Duration `json:"purge_age,omitempty"`
 }
 
 // ErrNotShared is returned for distributed without a store.
 var ErrNotShared = errors.New("distributed: no Redis is configured to share the counts through: write `store redis <address>` into the global option rate_limit, such as store redis localhost:6379")
 
-// SafeName returns a valid zone name: name with every invalid character replaced by _.
+// SafeName returns a valid zone name: name, or, if it is none, name with every invalid
+// character replaced by _, followed by - and 6 hexadecimal digits of its hash, so that
+// different names stay different.
 func SafeName(name string) string {
+	if CheckName(name) == nil {
+		return name
+	}
+	suffix := fmt.Sprintf("-%x", sha256.Sum256([]byte(name)))[:1+6]
 	safe := strings.Map(func(r rune) rune {
 		if r == '-' || r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r)) {
 			return r
 		}
 		return '_'
 	}, name)
-	if safe == "" || safe == "exceeded" {
-		safe += "_"
-	}
-	return safe[:min(len(safe), maxName)]
+	return safe[:min(len(safe), maxName-len(suffix))] + suffix
 }
 
 // HasEvents reports whether the zone has max_events or window, the options of

@@ -3,48 +3,147 @@ package config
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"strings"
 
 	"github.com/dianalimiter/diana/internal/key"
 )
 
-// Override replaces the zone's rules for some keys.
+// Override replaces the zone's rules for some keys: those of key, or those of keys and
+// keys_file. Each key is counted on its own.
 type Override struct {
 	// A pattern for each part of the zone's key: "*" matches any value, a CIDR the
 	// addresses in it, and any other text the equal value. The most specific
-	// override wins.
-	Key []string `json:"key"`
+	// override wins. Required, unless there are keys.
+	Key []string `json:"key,omitempty"`
+
+	// Many keys, each like key; one of a single part may be a string. Duplicates are
+	// ignored. 100,000 of them cost a request no more than a few. Default: none.
+	Keys []Parts `json:"keys,omitempty"`
+
+	// The path of a file of more keys, for a zone whose key has one part: a pattern per
+	// line. Empty lines and lines that begin with # are ignored. {env.*} placeholders
+	// are replaced. The file is followed: if it changes, its keys are replaced within a
+	// second; if it is invalid or missing then, the keys before it stay. At most 64 MiB.
+	// A key that is written in the configuration precedes the same one in a file.
+	// Default: none.
+	KeysFile string `json:"keys_file,omitempty"`
 
 	// Let requests with these keys pass uncounted. Default: false.
 	Unlimited bool `json:"unlimited,omitempty"`
 
-	// The rules for these keys. A limit of 0 denies every request.
+	// The rules for these keys. A limit of 0 denies every request. Default: none.
 	Rules []*Rule `json:"rules,omitempty"`
 }
 
 // CheckedOverride is a valid override, parsed for deciding.
 type CheckedOverride struct {
 	*Override
-	Pattern *key.Pattern // matches the keys
-	Set     *RuleSet     // nil: unlimited
+	Set *RuleSet // nil: unlimited
+
+	plan *key.Plan
 }
+
+// Many reports whether the override is for a list of keys.
+func (o *Override) Many() bool { return len(o.Keys) > 0 || o.KeysFile != "" }
 
 // check checks an override against its zone's key.
 func (o *Override) check(z *Zone, p *key.Plan) (*CheckedOverride, error) {
 	if o == nil {
 		return nil, &Error{o, errors.New("override null: want an object with a key")}
 	}
-	pattern, err := p.Pattern(o.Key)
-	if err != nil {
-		return nil, &Error{o, fmt.Errorf("override %q: %w", o.Key, err)}
-	}
-	c := &CheckedOverride{Override: o, Pattern: pattern}
-	if o.Unlimited == (len(o.Rules) > 0) {
-		return nil, &Error{o, fmt.Errorf("override %q: want either unlimited or rules", o.Key)}
-	}
-	if !o.Unlimited {
-		if c.Set, err = newRuleSet(z, o.Rules, true); err != nil {
-			return nil, err
+	c := &CheckedOverride{Override: o, plan: p}
+	for _, err := range c.Patterns() {
+		if err != nil {
+			return nil, &Error{o, err}
 		}
 	}
-	return c, nil
+	switch {
+	case o.Many() && len(o.Key) > 0:
+		return nil, &Error{o, fmt.Errorf("override %q: want either a key, or a list of keys", o.Key)}
+	case o.KeysFile != "" && len(z.KeyParts()) != 1:
+		return nil, &Error{o, fmt.Errorf("override: a file of keys for a key of %d parts: want keys, or a key of one part", len(z.KeyParts()))}
+	case o.Unlimited == (len(o.Rules) > 0):
+		return nil, &Error{o, fmt.Errorf("override %s: want either unlimited or rules", o.name())}
+	case o.Unlimited:
+		return c, nil
+	}
+	var err error
+	c.Set, err = newRuleSet(z, o.Rules, true)
+	return c, err
+}
+
+// name returns what errors call the override.
+func (o *Override) name() string {
+	switch {
+	case o.KeysFile != "":
+		return fmt.Sprintf("of the file %q", o.KeysFile)
+	case o.Many():
+		return fmt.Sprintf("of %d keys", len(o.Keys))
+	}
+	return fmt.Sprintf("%q", o.Key)
+}
+
+// Patterns returns the patterns of the override's keys, except those of its file. They are
+// parsed anew each time: there may be many.
+func (c *CheckedOverride) Patterns() iter.Seq2[*key.Pattern, error] {
+	return func(yield func(*key.Pattern, error) bool) {
+		if !c.Many() {
+			yield(named(c.Key, c.plan.Pattern))
+			return
+		}
+		for _, parts := range c.Keys {
+			if !yield(named(parts, c.plan.ListPattern)) {
+				return
+			}
+		}
+	}
+}
+
+// named parses a key, and adds it to an error.
+func named(parts []string, parse func([]string) (*key.Pattern, error)) (*key.Pattern, error) {
+	p, err := parse(parts)
+	if err != nil {
+		return nil, fmt.Errorf("override %q: %w", parts, err)
+	}
+	return p, nil
+}
+
+// PatternsOf returns the patterns of the text of the override's file.
+func (c *CheckedOverride) PatternsOf(text string) iter.Seq2[*key.Pattern, error] {
+	return func(yield func(*key.Pattern, error) bool) {
+		part := make([]string, 1)
+		for n, line := range listLines(text) {
+			part[0] = line
+			p, err := c.plan.ListPattern(part)
+			if err != nil {
+				err = fmt.Errorf("line %d: %w", n, err)
+			}
+			if !yield(p, err) {
+				return
+			}
+		}
+	}
+}
+
+// CountKeys returns the number of keys in the text of an override's file.
+func CountKeys(text string) (n int) {
+	for range listLines(text) {
+		n++
+	}
+	return n
+}
+
+// listLines returns the lines of a list with their numbers, except comments.
+func listLines(text string) iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		n := 0
+		for line := range strings.Lines(strings.TrimPrefix(text, "\ufeff")) {
+			n++
+			line = strings.TrimSpace(line)
+			if line != "" && line[0] != '#' && !yield(n, line) {
+				return
+			}
+		}
+	}
 }

@@ -22,11 +22,25 @@ type Rule struct {
 	Name string `json:"name,omitempty"`
 
 	// The total cost of the requests admitted per window, at least 1. In an
-	// override, 0 denies every request.
+	// override, 0 denies every request. Required.
 	Limit int64 `json:"limit"`
 
+	// A placeholder for the limit, such as "{http.auth.user.limit}": a whole number, or a
+	// rate with this window. 0 denies the request. With a value that is empty, or that a
+	// configuration would refuse, limit is in force, and the metric bad_limit_total tells.
+	// What was used stays used whatever limit a request brings. Such a rule is never
+	// leased, and may not be a sliding_log; without an algorithm it is a sliding_window.
+	// Default: none.
+	LimitFrom string `json:"limit_from,omitempty"`
+
 	// The length of the window, from 1us to about 142 years, in whole microseconds.
+	// Required.
 	Window caddy.Duration `json:"window"`
+
+	// How long a key is denied, at least, once this rule denies it: for as long as the
+	// rule itself would deny if that is longer. Requests meanwhile neither lengthen it nor
+	// cost anything. Not with max_wait. Default: off.
+	Block caddy.Duration `json:"block,omitempty"`
 
 	// The algorithm and its options. Default: the zone's algorithm.
 	AlgorithmRaw json.RawMessage `json:"algorithm,omitempty" caddy:"namespace=http.rate_limit.algorithms inline_key=name"`
@@ -35,6 +49,21 @@ type Rule struct {
 // MaxWindow is the longest window, about 142 years: with a longer one, instants would
 // exceed the integers that Lua represents exactly.
 const MaxWindow = 1 << 52 * time.Microsecond
+
+// checkBlock checks the block of a rule.
+func (r *Rule) checkBlock(z *Zone) error {
+	switch d := time.Duration(r.Block); {
+	case d == 0:
+		return nil
+	case d < time.Microsecond || d%time.Microsecond != 0:
+		return fmt.Errorf("block %v: want at least 1us, in whole microseconds", d)
+	case d > MaxWindow:
+		return fmt.Errorf("block %v: want at most %v", d, MaxWindow)
+	case z.MaxWait > 0:
+		return fmt.Errorf("block %v beside max_wait %v: want one of them", d, time.Duration(z.MaxWait))
+	}
+	return nil
+}
 
 // ParseRate parses <count>[r]/<window>, such as 10/s, 100r/m or 1000/1h30m.
 func ParseRate(s string) (limit int64, window time.Duration, err error) {
@@ -68,10 +97,11 @@ func parseWindow(s string) (time.Duration, error) {
 	return caddy.ParseDuration(s)
 }
 
-// DefaultAlgorithm returns the algorithm of a rule that names none: sliding_log, which
-// is exact, while a log takes at most 1 KiB per key, otherwise sliding_window.
-func DefaultAlgorithm(limit int64) string {
-	if limit <= 128 {
+// DefaultAlgorithm returns the algorithm if neither the rule nor its zone names one:
+// sliding_log, which is exact, while a log takes at most 1 KiB per key, otherwise
+// sliding_window.
+func (r *Rule) DefaultAlgorithm() string {
+	if r.Limit <= 128 && r.LimitFrom == "" {
 		return "sliding_log"
 	}
 	return "sliding_window"
@@ -85,7 +115,7 @@ type delayer interface {
 // LoadAlgorithm returns a rule's algorithm with its options.
 func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) {
 	raw := map[string]json.RawMessage{}
-	name := cmp.Or(zoneAlgorithm, DefaultAlgorithm(r.Limit))
+	name := cmp.Or(zoneAlgorithm, r.DefaultAlgorithm())
 	if len(r.AlgorithmRaw) > 0 {
 		if err := json.Unmarshal(r.AlgorithmRaw, &raw); err != nil {
 			return nil, fmt.Errorf("algorithm: %w: want an object such as {\"name\": \"gcra\"}", err)

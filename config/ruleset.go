@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,9 +22,17 @@ type RuleSet struct {
 	Algorithms []algorithms.Algorithm // by rule of From
 	Specs      []algorithms.Spec      // by rule of From
 
+	// LimitFrom is where the limits come from, by rule of From; nil for a rule whose
+	// limit is constant. It is nil, or ends with the last that is not.
+	LimitFrom []*LimitFrom
+
 	Blocked  int    // the index of the first rule with limit 0, or -1
 	MaxDelay int64  // the longest delay of a leaky_bucket, in microseconds
 	Delays   []bool // by rule of From: whether it is a leaky_bucket that delays
+
+	// Blocks are, by rule of From, for how many microseconds a denial blocks the key; 0:
+	// it does not. nil: no rule blocks.
+	Blocks []int64
 
 	// Duplicates is set for the rule set of prevent_duplicates, which holds no
 	// permits and is not charged after the response.
@@ -46,6 +55,9 @@ func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
 			return nil, &Error{r, fmt.Errorf("rule %q stands twice in zone %s", s.Labels[i], z.Name)}
 		}
 		seen[s.Labels[i]] = true
+	}
+	if !slices.ContainsFunc(s.Blocks, func(d int64) bool { return d > 0 }) {
+		s.Blocks = nil
 	}
 	return s, nil
 }
@@ -75,7 +87,10 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	case window > MaxWindow:
 		return fmt.Errorf("window %v: want at most %v", window, MaxWindow)
 	}
-	if r.Limit == 0 && inOverride {
+	if err := r.checkBlock(z); err != nil {
+		return err
+	}
+	if r.Limit == 0 && inOverride && r.LimitFrom == "" {
 		if s.Blocked < 0 {
 			s.Blocked = i
 		}
@@ -85,22 +100,41 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	if err != nil {
 		return err
 	}
+	from, err := parseLimitFrom(r)
+	if err != nil {
+		return err
+	}
 	sp := algorithms.Spec{
 		Limit: r.Limit, Window: window.Microseconds(), Cost: z.fixedCost(),
-		MaxWait: time.Duration(z.MaxWait).Microseconds(),
-		Debt:    z.Settle != "" || len(z.CountStatus) > 0,
+		MaxWait: time.Duration(z.MaxWait).Microseconds(), MaxWaiting: z.MaxWaiting,
+		Debt: z.Settle != "" || len(z.CountStatus) > 0,
 	}
-	if _, err := alg.Compile(sp); err != nil {
+	compiled, err := alg.Compile(sp)
+	if err != nil {
 		return err
+	}
+	if from != nil {
+		if err := checkVaries(alg, compiled, sp); err != nil {
+			return err
+		}
+		s.addLimitFrom(from)
 	}
 	var delay int64
 	if d, ok := alg.(delayer); ok {
 		delay = d.MaxDelay(sp)
 	}
 	s.From, s.Algorithms, s.Specs = append(s.From, r), append(s.Algorithms, alg), append(s.Specs, sp)
-	s.Delays = append(s.Delays, delay > 0)
+	s.Delays, s.Blocks = append(s.Delays, delay > 0), append(s.Blocks, time.Duration(r.Block).Microseconds())
 	s.MaxDelay = max(s.MaxDelay, delay)
 	return nil
+}
+
+// addLimitFrom adds the limit_from of the next rule.
+func (s *RuleSet) addLimitFrom(from *LimitFrom) {
+	for len(s.LimitFrom) < len(s.From) {
+		s.LimitFrom = append(s.LimitFrom, nil)
+	}
+	s.LimitFrom = append(s.LimitFrom, from)
 }
 
 // duplicateRules returns the rule set of prevent_duplicates: one request per window.
@@ -116,7 +150,7 @@ func duplicateRules(zone string, window time.Duration) *RuleSet {
 // leases for d, in microseconds: d if all algorithms and options of the zone support
 // leases, otherwise 0.
 func (s *RuleSet) Lease(z *Zone, d int64) int64 {
-	if s.Duplicates || len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settle != "" || len(z.CountStatus) > 0 {
+	if s.Duplicates || s.Blocks != nil || s.LimitFrom != nil || len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settle != "" || len(z.CountStatus) > 0 {
 		return 0
 	}
 	for _, a := range s.Algorithms {

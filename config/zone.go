@@ -16,7 +16,7 @@ import (
 type Zone struct {
 	// The zone's name, 1 to 64 of A-Z a-z 0-9 _ and -, but not "exceeded". It is
 	// unique within a handler. Handlers whose zones have the same name must define
-	// them alike, and share their counts.
+	// them alike, and share their counts. Required.
 	Name string `json:"name,omitempty"`
 
 	// The requests that the zone applies to. Default: all requests of the handler.
@@ -27,12 +27,14 @@ type Zone struct {
 
 	// The parts of the key by which requests are counted: placeholders, constants,
 	// or a mix of both. A part that is an IP address is normalized and masked to
-	// its prefix. Default: ["{client_ip}"].
+	// its prefix. {body.<name>} is a field of a JSON body or an urlencoded form of at
+	// most 64 KiB, with dots for objects in objects; it requires key_missing.
+	// Default: ["{client_ip}"].
 	Key Parts `json:"key,omitempty"`
 
 	// What to do if a part of the key is empty: "client_ip" counts by the client's
 	// address instead, "share" counts by the empty part, "skip" lets the request
-	// pass uncounted, "deny" denies it. Default: "client_ip".
+	// pass uncounted, "deny" denies it. Default: "client_ip"; required with {body.<name>}.
 	KeyMissing string `json:"key_missing,omitempty"`
 
 	// The prefix length to which IPv4 addresses in the key are masked, 0 to 32
@@ -76,6 +78,12 @@ type Zone struct {
 	// queue of a leaky_bucket without a burst.
 	MaxWait caddy.Duration `json:"max_wait,omitempty"`
 
+	// How many requests of a key may wait in this instance, 1 to 100000. One more is
+	// denied at once. For a leaky_bucket that delays, it bounds the length of the
+	// queue, in units of cost and of all instances together. Default: unlimited, but
+	// no more than 1000, or max_waiting if it is greater, wait in a zone.
+	MaxWaiting int64 `json:"max_waiting,omitempty"`
+
 	// Decide and report, but never deny, delay or set a header. Default: false.
 	Shadow bool `json:"shadow,omitempty"`
 
@@ -103,6 +111,10 @@ type Zone struct {
 	// The window of max_events. Required with it.
 	Window caddy.Duration `json:"window,omitempty"`
 
+	// Written is the name as it was written, if Name replaces it. Logs, events and
+	// {http.rate_limit.exceeded.name} have it.
+	Written string `json:"-"`
+
 	// NoHeaders leaves the zone out of rate limit headers unless the option headers
 	// is set. It is set for zones with max_events.
 	NoHeaders bool `json:"-"`
@@ -127,8 +139,8 @@ type PreventDuplicates struct {
 	// How long equal requests are denied after one was admitted. Default: 5s.
 	Window caddy.Duration `json:"window,omitempty"`
 
-	// Compare the bodies too. A request whose body exceeds 64 KiB is never a
-	// duplicate. Default: false.
+	// Compare the bodies too. A request whose body exceeds 64 KiB, or has no
+	// Content-Length, is never a duplicate. Default: false.
 	Body bool `json:"body,omitempty"`
 }
 

@@ -11,19 +11,40 @@ import (
 	"strings"
 
 	"github.com/dianalimiter/diana/internal/option"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // Document is the parsed document of a rule source.
 type Document struct {
 	Zones map[string]*Zone // by name
+	All   *Zone            // the zone "*", which wins over every zone; nil: it says nothing
 }
 
-// Of returns a zone of the document; nil if the document is nil or does not have it.
+// allZones is the name that stands for every zone.
+const allZones = "*"
+
+// Of returns the changes to a zone, with those to all zones; nil: none.
 func (d *Document) Of(zone string) *Zone {
 	if d == nil {
 		return nil
 	}
-	return d.Zones[zone]
+	z := d.Zones[zone]
+	if d.All == nil {
+		return z
+	}
+	var all Zone
+	if z != nil {
+		all = *z
+	}
+	if d.All.Enabled != nil {
+		all.Enabled = d.All.Enabled
+	}
+	if d.All.Shadow != nil {
+		all.Shadow = d.All.Shadow
+	}
+	all.Text = slices.Concat(d.All.Text, all.Text)
+	return &all
 }
 
 // Zone is the changes to one zone. Options that are nil are not changed.
@@ -40,7 +61,8 @@ type Zone struct {
 	// HasRules and HasOverrides distinguish an empty list from a missing one.
 	HasRules, HasOverrides bool
 
-	// Text is the JSON of the whole zone.
+	// Text is the JSON of the whole zone, behind that of the zone "*" if there is one:
+	// a zone with the same text has the same changes.
 	Text json.RawMessage
 }
 
@@ -96,7 +118,7 @@ const maxDepth = 32
 // Parse parses a document. Every error has a position.
 func Parse(text []byte) (*Document, error) {
 	if len(text) > MaxSize {
-		return nil, errTooLarge
+		return nil, ErrTooLarge
 	}
 	if err := wellFormed(text); err != nil {
 		return nil, err
@@ -109,7 +131,11 @@ func Parse(text []byte) (*Document, error) {
 	if zones == nil {
 		return nil, &Error{"", errors.New(`no "zones": want an object such as {"zones": {}}`)}
 	}
-	err := members(zones, func(name string, text json.RawMessage) error {
+	err := members(zones, func(name string, text json.RawMessage) (err error) {
+		if name == allZones {
+			d.All, err = parseAll(text)
+			return err
+		}
 		z, err := parseZone(text)
 		if err != nil {
 			return At(Pointer(name), err)
@@ -121,6 +147,24 @@ func Parse(text []byte) (*Document, error) {
 		return nil, At("/zones", err)
 	}
 	return d, nil
+}
+
+// parseAll parses the zone "*", a switch for an incident: it turns limits off and on
+// again, and cannot turn on what is off in one zone.
+func parseAll(text json.RawMessage) (*Zone, error) {
+	z := &Zone{Text: text}
+	if err := Fields(text, map[string]any{"enabled": &z.Enabled, "shadow": &z.Shadow}); err != nil {
+		return nil, At(Pointer(allZones), err)
+	}
+	switch {
+	case z.Enabled != nil && *z.Enabled:
+		return nil, &Error{Pointer(allZones, "enabled"), errors.New("true: want only false, for all zones")}
+	case z.Shadow != nil && !*z.Shadow:
+		return nil, &Error{Pointer(allZones, "shadow"), errors.New("false: want only true, for all zones")}
+	case z.Enabled == nil && z.Shadow == nil:
+		return nil, nil
+	}
+	return z, nil
 }
 
 func parseZone(text json.RawMessage) (*Zone, error) {
@@ -283,6 +327,9 @@ func decode(value json.RawMessage, into any) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("%s: want %s", shown(value), wanted(wrong))
+	}
+	if _, ok := into.(*caddy.Duration); ok && err != nil {
+		return fmt.Errorf("%s: want a duration such as 10s, 1m, 1h30m or 1d", shown(value))
 	}
 	return err
 }

@@ -97,3 +97,39 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestAllZones checks that the zone "*" wins over every zone, and is part of what a change
+// is noticed by.
+func TestAllZones(t *testing.T) {
+	parse := func(text string) *Document {
+		t.Helper()
+		d, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := parse(`{"zones": {"*": {"enabled": false, "shadow": true}, "a": {"enabled": true, "shadow": false, "rules": [1]}}}`)
+	for _, name := range []string{"a", "b"} {
+		if z := d.Of(name); z == nil || *z.Enabled || !*z.Shadow || z.HasRules != (name == "a") {
+			t.Errorf("zone %s: %+v", name, z)
+		}
+	}
+	texts := make(map[string]string)
+	for _, all := range []string{`{}`, `{"enabled": false}`, `{"shadow": true}`} {
+		d := parse(`{"zones": {"*": ` + all + `, "a": {"shadow": true}}}`)
+		text := string(d.Of("a").Text)
+		if other, ok := texts[text]; ok {
+			t.Errorf("%s and %s: both are %s", all, other, text)
+		}
+		texts[text] = all
+		if (d.Of("b") == nil) != (all == `{}`) || d.Zones["*"] != nil {
+			t.Errorf("%s: zone b is %+v", all, d.Of("b"))
+		}
+	}
+	for _, text := range []string{`{"enabled": true}`, `{"shadow": false}`, `{"rules": []}`, `{"overrides": []}`, `7`} {
+		if _, err := Parse([]byte(`{"zones": {"*": ` + text + `}}`)); err == nil || !strings.HasPrefix(err.Error(), "/zones/*") {
+			t.Errorf("%s: %v, want an error at /zones/*", text, err)
+		}
+	}
+}

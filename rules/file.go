@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/internal/filewatch"
 	"github.com/dianalimiter/diana/internal/option"
 )
 
@@ -29,9 +29,6 @@ type File struct {
 
 	path string
 }
-
-// statEvery is the interval at which the file's modification time and size are checked.
-const statEvery = 250 * time.Millisecond
 
 // CaddyModule returns the Caddy module information.
 func (*File) CaddyModule() caddy.ModuleInfo {
@@ -54,47 +51,19 @@ func (f *File) Provision(caddy.Context) (err error) {
 
 // Fetch implements [Source].
 func (f *File) Fetch(context.Context) ([]byte, error) {
-	// Opening a named pipe must not block; it is rejected below.
-	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	text, err := filewatch.Read(f.path, MaxSize+1)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", f.path, ErrEmpty)
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: want a regular file", f.path)
-	}
-	return limited(file)
+	return sized(text)
 }
 
 // Notify implements [Source].
 func (f *File) Notify(ctx context.Context, changed func(), _ func(error)) {
-	tick := time.NewTicker(statEvery)
-	defer tick.Stop()
-	was, _ := os.Stat(f.path)
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		is, _ := os.Stat(f.path) // nil: it does not exist
-		if (is == nil) != (was == nil) || is != nil && differ(is, was) {
-			changed()
-		}
-		was = is
-	}
-}
-
-// differ reports whether a file may have changed. It returns true for a file modified just
-// now: a second change within the resolution of the modification time would go unnoticed
-// if it does not change the size.
-func differ(is, was os.FileInfo) bool {
-	return !os.SameFile(is, was) || is.Size() != was.Size() || !is.ModTime().Equal(was.ModTime()) ||
-		time.Since(is.ModTime()).Abs() < 2*statEvery
+	filewatch.Watch(ctx, f.path, changed)
 }
 
 // Every implements [Source].

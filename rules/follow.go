@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -44,6 +46,7 @@ type Follower struct {
 	invalid error  // the error of latest; nil: valid
 	good    *Document
 	text    []byte // the text of good
+	had     bool   // whether a document was ever in force, also in an earlier process
 	status  Status
 	logged  time.Time // time of the last log line about an error
 	lines   []func()  // log lines to be written once mu is not held any more
@@ -55,11 +58,23 @@ type Follower struct {
 
 // Status is the status of a source.
 type Status struct {
+	State     State     // whether the source has a valid document
 	Applied   time.Time // when the document in force was applied; zero: none
 	Confirmed time.Time // when the source last confirmed that document
 	Err       error     // the current error; nil: none
 	Failed    time.Time // when the errors began
 }
+
+// State says whether a source has a valid document.
+type State string
+
+// States of a source.
+const (
+	StateEmpty   State = "empty"   // it never had a document
+	StateOK      State = "ok"      // its document is in force
+	StateRefused State = "refused" // its document is invalid
+	StateAway    State = "away"    // it cannot be read, was not read yet, or has no document any more
+)
 
 // repeatLogAfter is the interval at which a persistent error is logged again.
 const repeatLogAfter = time.Minute
@@ -67,13 +82,17 @@ const repeatLogAfter = time.Minute
 // NewFollower returns a follower with the document that an earlier process stored. It
 // does not read the source before Lead. failed is called on every error.
 func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed func()) *Follower {
-	f := &Follower{source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + Fingerprint(s.Identity()) + ".json"}
+	f := &Follower{
+		source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + Fingerprint(s.Identity()) + ".json",
+		status: Status{State: StateAway},
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), background.SaveTimeout)
 	defer cancel()
 	text, err := storage.Load(ctx, f.key)
 	if err != nil {
 		return f
 	}
+	f.had = true
 	if f.good, err = Parse(text); err != nil {
 		logger.Error("the stored rules are invalid", zap.String("key", f.key), loglimit.Error(err))
 		return f
@@ -93,6 +112,9 @@ func (f *Follower) Name() string {
 	id := string(f.source.CaddyModule().ID)
 	return id[strings.LastIndexByte(id, '.')+1:]
 }
+
+// Source returns the source that is followed.
+func (f *Follower) Source() Source { return f.source }
 
 // Good returns the document that was last in force; nil if there was none.
 func (f *Follower) Good() *Document {
@@ -114,9 +136,9 @@ func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger)
 	f.mu.Lock()
 	f.target, f.storage, f.logger = t, storage, logger
 	if text := f.latest; text != nil {
-		f.apply(text)
+		f.apply(text, false)
 	} else if f.text != nil {
-		f.apply(f.text)
+		f.apply(f.text, false)
 	}
 	f.unlock()
 	f.start.Do(func() {
@@ -164,8 +186,8 @@ func (f *Follower) Destruct() error {
 }
 
 // apply applies a document if it is valid, and reports whether it differs from the one in
-// force before. f.mu is held.
-func (f *Follower) apply(text []byte) (changed bool) {
+// force before. read says that the source has just provided it. f.mu is held.
+func (f *Follower) apply(text []byte, read bool) (changed bool) {
 	if f.target == nil {
 		return false
 	}
@@ -174,6 +196,7 @@ func (f *Follower) apply(text []byte) (changed bool) {
 		err = f.target.Apply(d)
 	}
 	if f.invalid = err; err != nil {
+		f.status.State = StateRefused
 		f.fail("the rules from outside are refused: those before them stay in force", err)
 		return false
 	}
@@ -183,9 +206,12 @@ func (f *Follower) apply(text []byte) (changed bool) {
 		f.status.Applied = now
 		f.log(zap.InfoLevel, "rules from outside are in force", zap.String("source", f.Name()), zap.Int("zones", len(d.Zones)))
 	}
-	f.good, f.text = d, text
-	if f.latest != nil {
-		f.status.Confirmed, f.status.Err = now, nil
+	f.good, f.text, f.had = d, text, true
+	if read {
+		f.status.Confirmed = now
+	}
+	if read || f.latest != nil && f.status.State == StateRefused { // it fits this configuration
+		f.status.State, f.status.Err = StateOK, nil
 	}
 	if names := f.target.Unknown(d); changed && len(names) > 0 {
 		f.log(zap.WarnLevel, "rules from outside name zones that this configuration does not have", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
@@ -229,7 +255,7 @@ func Fingerprint(s string) string {
 func (f *Follower) Document(text []byte) {
 	f.mu.Lock()
 	f.latest = text
-	changed := f.apply(text)
+	changed := f.apply(text, true)
 	storage, logger := f.storage, f.logger
 	f.unlock()
 	if !changed {
@@ -245,8 +271,9 @@ func (f *Follower) Document(text []byte) {
 func (f *Follower) Unchanged() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.status.Err = f.invalid; f.invalid == nil {
-		f.status.Confirmed = time.Now()
+	f.status.Err, f.status.State = f.invalid, StateRefused
+	if f.invalid == nil {
+		f.status.State, f.status.Confirmed = StateOK, time.Now()
 	}
 }
 
@@ -254,5 +281,22 @@ func (f *Follower) Unchanged() {
 func (f *Follower) Failed(err error) {
 	f.mu.Lock()
 	defer f.unlock()
+	if errors.Is(err, ErrEmpty) {
+		if !f.had {
+			f.empty()
+			return
+		}
+		err = fmt.Errorf("%w any more: want one such as {\"zones\": {}}", err)
+	}
+	f.status.State = StateAway
 	f.fail("the source of rules cannot be read", err)
+}
+
+// empty records that the source never had a document. f.mu is held.
+func (f *Follower) empty() {
+	if f.status.State != StateEmpty {
+		f.log(zap.InfoLevel, "the source of rules has no document yet: the zones' own rules hold", zap.String("source", f.Name()))
+	}
+	f.status.State, f.status.Err = StateEmpty, nil
+	f.latest, f.invalid = nil, nil // what was refused is gone
 }

@@ -2,12 +2,15 @@ package rules
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,16 +22,17 @@ func init() {
 	caddy.RegisterModule((*HTTP)(nil))
 }
 
-// HTTP reads rules from an https URL.
+// HTTP reads rules from a URL.
 type HTTP struct {
-	// The URL: https, or http to a loopback address or localhost. {env.*} and {file.*}
-	// placeholders are replaced. Redirects are followed only to the same host.
-	// Required.
+	// The URL: https, or http to an address in Caddy's private_ranges, which is checked
+	// when it is dialled. {env.*} and {file.*} placeholders are replaced. Redirects are
+	// followed only to the same host and scheme. https uses the proxy of the
+	// environment, http none. Required.
 	URL string `json:"url"`
 
-	// The bearer token to send, preferably as {env.*} or {file.*}, which is replaced
-	// for every request. Default: none.
-	BearerToken string `json:"bearer_token,omitempty"`
+	// Headers to send, by name, such as {"Authorization": ["Bearer {env.TOKEN}"]}.
+	// {env.*} and {file.*} placeholders are replaced for every request. Default: none.
+	Headers http.Header `json:"headers,omitempty"`
 
 	// The interval between requests, at least 1s. Requests are conditional if the
 	// server sends an ETag. Default: 30s.
@@ -58,22 +62,58 @@ func (h *HTTP) Provision(caddy.Context) error {
 	if h.url, err = url.Parse(text); err != nil || h.url.Host == "" {
 		return errors.New("url: invalid: want such as https://rules.example.com/limits.json") // the URL may contain a secret
 	}
-	if h.url.Scheme != "https" && (h.url.Scheme != "http" || !thisMachine(h.url.Hostname())) {
-		return fmt.Errorf("url %s: want https; http only to this machine itself", h.url.Redacted())
-	}
-	if h.BearerToken != "" {
-		if _, err := option.Resolve("bearer_token", h.BearerToken); err != nil {
-			return err
+	switch h.url.Scheme {
+	case "https":
+	case "http":
+		if addr, err := netip.ParseAddr(h.url.Hostname()); err == nil { // of a name, the address is checked when it is dialled
+			if err := checkPrivate(addr); err != nil {
+				return fmt.Errorf("url: %w", err)
+			}
 		}
+	default:
+		return fmt.Errorf("url %s: want https, or http to a private address", h.url.Redacted())
 	}
-	h.client = &http.Client{Timeout: fetchTimeout, CheckRedirect: h.redirect}
+	if _, err := h.header(); err != nil {
+		return err
+	}
+	h.client = &http.Client{Timeout: fetchTimeout, CheckRedirect: h.redirect, Transport: newTransport(h.url.Scheme == "https")}
 	return checkInterval(h.Interval)
 }
 
-// thisMachine reports whether the host is this machine.
-func thisMachine(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+// ownHeaders are set by the client. Accept-Encoding, for it decompresses only what it
+// asked for.
+var ownHeaders = []string{
+	"Accept-Encoding", "Connection", "Content-Length", "Host", "If-None-Match", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// tokenChars are the characters of a header's name (RFC 9110, section 5.6.2).
+const tokenChars = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" //nolint:gosec // no credentials
+
+// header returns the headers of a request, with placeholders replaced. Errors contain no
+// value but those of placeholders.
+func (h *HTTP) header() (http.Header, error) {
+	all := http.Header{"Accept": {"application/json"}}
+	for name, values := range h.Headers {
+		if name == "" || strings.Trim(name, tokenChars) != "" {
+			return nil, fmt.Errorf("header %q: want a name", name[:min(len(name), maxShown)])
+		}
+		canonical := http.CanonicalHeaderKey(name)
+		if slices.Contains(ownHeaders, canonical) {
+			return nil, fmt.Errorf("header %s: set by every request itself", name)
+		}
+		all.Del(canonical)
+		for _, v := range values {
+			v, err := option.Resolve("header "+name, v)
+			if err != nil {
+				return nil, err
+			}
+			if strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return nil, fmt.Errorf("header %s: control characters: want a value of one line", name)
+			}
+			all.Add(canonical, v)
+		}
+	}
+	return all, nil
 }
 
 var errRedirect = errors.New("redirects to another host or scheme: want the document's own URL")
@@ -96,16 +136,11 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New("url: invalid")
 	}
-	r.Header.Set("Accept", "application/json")
+	if r.Header, err = h.header(); err != nil {
+		return nil, err
+	}
 	if h.etag != "" {
 		r.Header.Set("If-None-Match", h.etag)
-	}
-	if h.BearerToken != "" {
-		token, err := option.Resolve("bearer_token", h.BearerToken)
-		if err != nil {
-			return nil, err
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := h.client.Do(r)
 	if err != nil {
@@ -115,10 +150,13 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 	switch {
 	case resp.StatusCode == http.StatusNotModified && h.etag != "":
 		return nil, ErrUnchanged
+	case resp.StatusCode == http.StatusNotFound:
+		h.etag = ""
+		return nil, fmt.Errorf("%s: status 404: %w", h.url.Host, ErrEmpty)
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s: status %d: want 200", h.url.Host, resp.StatusCode)
 	case resp.ContentLength > MaxSize:
-		return nil, fmt.Errorf("%s: %w", h.url.Host, errTooLarge)
+		return nil, fmt.Errorf("%s: %w", h.url.Host, ErrTooLarge)
 	}
 	text, err := limited(resp.Body)
 	if err != nil {
@@ -142,13 +180,19 @@ func (h *HTTP) plain(err error) error {
 }
 
 // Notify implements [Source]. HTTP has no notifications.
-func (*HTTP) Notify(context.Context, func(), func(error)) {}
+func (h *HTTP) Notify(ctx context.Context, _ func(), _ func(error)) {
+	<-ctx.Done()
+	h.client.CloseIdleConnections()
+}
 
 // Every implements [Source].
 func (h *HTTP) Every() time.Duration { return interval(h.Interval) }
 
 // Identity implements [Source].
-func (h *HTTP) Identity() string { return "http " + h.url.String() + " " + h.BearerToken }
+func (h *HTTP) Identity() string {
+	headers, _ := json.Marshal(h.Headers) // in the order of their names
+	return "http " + h.url.String() + " " + string(headers)
+}
 
 var (
 	_ Source            = (*HTTP)(nil)

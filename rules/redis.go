@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,6 +39,9 @@ type Redis struct {
 	store        string
 	once         sync.Once
 	client       redis.UniversalClient
+
+	// turn is taken by each call: of the client's two connections, one subscribes.
+	turn chan struct{}
 }
 
 // CaddyModule returns the Caddy module information.
@@ -47,6 +51,7 @@ func (*Redis) CaddyModule() caddy.ModuleInfo {
 
 // Provision implements caddy.Provisioner.
 func (r *Redis) Provision(caddy.Context) (err error) {
+	r.turn = make(chan struct{}, 1)
 	if r.Key == "" {
 		return errors.New("key: want the name of a key, such as diana:rules")
 	}
@@ -88,18 +93,30 @@ func (r *Redis) redis() redis.UniversalClient {
 	return r.client
 }
 
-// Fetch implements [Source].
-func (r *Redis) Fetch(ctx context.Context) ([]byte, error) {
-	// GETRANGE bounds what is read of a value that is too large.
-	text, err := r.redis().GetRange(ctx, r.key, 0, MaxSize).Bytes()
-	if err != nil {
-		return nil, fmt.Errorf("key %s: %w", r.key, err)
+// call calls Redis with the client, once no other call is under way.
+func (r *Redis) call(ctx context.Context, call func(redis.UniversalClient) error) error {
+	select {
+	case r.turn <- struct{}{}:
+	case <-ctx.Done():
+		return r.named(ctx.Err())
 	}
-	if text, err = sized(text); err != nil {
-		return nil, fmt.Errorf("key %s: %w", r.key, err)
+	defer func() { <-r.turn }()
+	if err := call(r.redis()); err != nil {
+		return r.named(err)
 	}
-	return text, nil
+	return nil
 }
+
+// named adds the key to an error.
+func (r *Redis) named(err error) error {
+	if strings.Contains(err.Error(), "WRONGTYPE") {
+		err = ErrWrongType
+	}
+	return fmt.Errorf("key %s: %w", r.key, err)
+}
+
+// Fetch implements [Source].
+func (r *Redis) Fetch(ctx context.Context) ([]byte, error) { return r.Read(ctx) }
 
 // Notify implements [Source]. It also notifies after every new subscription, because
 // messages may have been missed.

@@ -20,6 +20,15 @@ import (
 // Namespace is the Caddy module namespace of the sources.
 const Namespace = "http.rate_limit.rule_sources"
 
+// Names returns the names of all registered sources.
+func Names() []string {
+	var names []string
+	for _, m := range caddy.GetModules(Namespace) {
+		names = append(names, m.ID.Name())
+	}
+	return names
+}
+
 // MaxSize is the size of the largest document, in bytes.
 const MaxSize = 1 << 20
 
@@ -33,9 +42,19 @@ const (
 // Source is a rule source: a module in http.rate_limit.rule_sources.
 type Source interface {
 	caddy.Module
+	Watched
 
-	// Fetch returns the document, of at most [MaxSize] bytes, or [ErrUnchanged] if it
-	// is known to be the one returned last. It is not called concurrently.
+	// Identity returns a text that is equal only for sources with the same document.
+	// It is hashed before use.
+	Identity() string
+}
+
+// Watched is what [Watch] reads: a source of documents, or of another text.
+type Watched interface {
+	// Fetch returns the document, of at most [MaxSize] bytes, [ErrEmpty] if there is
+	// none, or [ErrUnchanged] if the document is known to be the one returned last and
+	// there was one ever since. Errors may wrap these. They are shown to operators, and must contain no secret. It is not called
+	// concurrently.
 	Fetch(ctx context.Context) ([]byte, error)
 
 	// Notify calls changed whenever the document may have changed, and failed when
@@ -46,10 +65,6 @@ type Source interface {
 	// Every returns the interval at which the document is read regardless of
 	// notifications.
 	Every() time.Duration
-
-	// Identity returns a text that is equal only for sources with the same document.
-	// It is hashed before use.
-	Identity() string
 }
 
 // Sink receives the documents of a source. Its methods are not called concurrently.
@@ -60,21 +75,26 @@ type Sink interface {
 	// Unchanged is called after a reading that returned the same document.
 	Unchanged()
 
-	// Failed is called after a reading that failed.
+	// Failed is called after a reading that failed, with [ErrEmpty] if there was no
+	// document, and with errors of [Source.Notify].
 	Failed(err error)
 }
 
 // ErrUnchanged is returned by a source whose document is the one it returned last.
 var ErrUnchanged = errors.New("unchanged")
 
+// ErrEmpty is returned by a source that has no document: it is not there, rather than
+// empty or unreadable.
+var ErrEmpty = errors.New("no document")
+
 var errNothing = errors.New("nothing there: want a document such as {\"zones\": {}}")
 
-// errTooLarge is returned for a document larger than [MaxSize].
-var errTooLarge = fmt.Errorf("over %d bytes: want a smaller document", MaxSize)
+// ErrTooLarge is returned for a document larger than [MaxSize].
+var ErrTooLarge = fmt.Errorf("over %d bytes: want a smaller document", MaxSize)
 
 // Watch reads a source until ctx ends: on every notification, and at its interval in
 // case one was lost, but at most ten times per second.
-func Watch(ctx context.Context, s Source, to Sink) {
+func Watch(ctx context.Context, s Watched, to Sink) {
 	w := watcher{source: s, to: to, wake: make(chan struct{}, 1), lost: make(chan error, 1)}
 	notified := make(chan struct{})
 	go func() {
@@ -86,10 +106,10 @@ func Watch(ctx context.Context, s Source, to Sink) {
 }
 
 type watcher struct {
-	source Source
+	source Watched
 	to     Sink
 	wake   chan struct{}
-	lost   chan error // errors of Source.Notify
+	lost   chan error // errors of Watched.Notify
 	last   []byte
 	seen   bool
 	fails  int
@@ -157,6 +177,9 @@ func (w *watcher) read(ctx context.Context) {
 	case errors.Is(err, ErrUnchanged) || err == nil && w.seen && bytes.Equal(text, w.last):
 		w.fails = 0
 		w.to.Unchanged()
+	case errors.Is(err, ErrEmpty): // a state that may last
+		w.fails, w.seen = 0, false
+		w.to.Failed(err)
 	case err != nil:
 		w.fails++
 		w.to.Failed(err)
@@ -178,7 +201,7 @@ func limited(r io.Reader) ([]byte, error) {
 func sized(text []byte) ([]byte, error) {
 	switch {
 	case len(text) > MaxSize:
-		return nil, errTooLarge
+		return nil, ErrTooLarge
 	case len(text) == 0:
 		return nil, errNothing
 	}

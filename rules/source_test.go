@@ -152,7 +152,7 @@ func TestHTTPConditionalRequests(t *testing.T) {
 		fmt.Fprint(w, "document")
 	}))
 	defer srv.Close()
-	h := watch(t, &HTTP{URL: srv.URL, BearerToken: "{env.RULES_TOKEN}", Interval: caddy.Duration(time.Second)})
+	h := watch(t, &HTTP{URL: srv.URL, Headers: http.Header{"Authorization": {"Bearer {env.RULES_TOKEN}"}}, Interval: caddy.Duration(time.Second)})
 	waitFor(t, "three requests", func() bool { return requests.Load() >= 3 })
 	if n, errs := h.count(); n != 1 || errs != 0 || sent.Load() != 1 || h.last() != "document" {
 		t.Errorf("%d documents, %d errors, %d sent, want 1, 0 and 1", n, errs, sent.Load())
@@ -196,7 +196,7 @@ func TestHTTPHostileServers(t *testing.T) {
 		"/large": "over 1048576", "/endless": "over 1048576", "/away": "redirects to another host", "/round": "more than 5 times",
 		"/drip": "", "/empty": "nothing there", "/unasked": "status 304", "/nothing": "status 404", "/here": "fine", "/fine": "fine",
 	} {
-		s := &HTTP{URL: strings.Replace(srv.URL, "//", "//user:canary@", 1) + path, BearerToken: "canary"}
+		s := &HTTP{URL: strings.Replace(srv.URL, "//", "//user:canary@", 1) + path, Headers: http.Header{"Authorization": {"Bearer canary"}}}
 		if err := s.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
@@ -215,11 +215,12 @@ func TestHTTPHostileServers(t *testing.T) {
 	}
 }
 
-// TestHTTPURLs checks that only https, or http on the loopback, is accepted.
+// TestHTTPURLs checks that only https, or http to a private address or a name, is accepted.
 func TestHTTPURLs(t *testing.T) {
 	for url, want := range map[string]string{
 		"https://rules.example.com/x": "", "http://localhost:1/x": "", "http://127.0.0.1/x": "", "http://[::1]:8/x": "",
-		"http://rules.example.com/x": "want https", "http://localhost.example.com/x": "want https", "http://10.0.0.1/x": "want https",
+		"http://consul.service/x": "", "http://10.0.0.1/x": "",
+		"http://203.0.113.1/x": "203.0.113.1: not a private address: want https", "http://[2001:db8::1]/x": "want https", "http://0.0.0.0/": "want https", "http://[::ffff:8.8.8.8]/": "want https",
 		"ftp://localhost/x": "want https", "": "want such as", "rules.json": "want such as", "{env.NO_SUCH}": "resolves to nothing",
 	} {
 		err := (&HTTP{URL: url}).Provision(caddy.Context{})
@@ -248,7 +249,7 @@ func TestRedisIsWatched(t *testing.T) {
 	waitFor(t, "an error about the size", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return errors.Is(h.errs[len(h.errs)-1], errTooLarge)
+		return errors.Is(h.errs[len(h.errs)-1], ErrTooLarge)
 	})
 	// The message of this change is lost with its connection.
 	c.Set(ctx, "diana:rules", "three", 0)

@@ -331,11 +331,16 @@ local function load(code)
           if live > some then least = unpack('<d', ring) end
           n, size, i = unpack('<dd', v, i)
           while n > 0 do
-            local at, pos = nil, done
+            local at
             at, i = unpack('<d', v, i)
             if at > t - W then
               at = min(max(at, least), t)
-              while pos < #ring and unpack('<d', ring, pos) <= at do pos = pos + 8 end
+              local a, b = (done - 1) / 8, #ring / 8 -- to the first timestamp after at
+              while a < b do
+                local m = floor((a + b) / 2)
+                if unpack('<d', ring, m * 8 + 1) <= at then a = m + 1 else b = m end
+              end
+              local pos = a * 8 + 1
               out[#out + 1] = sub(ring, done, pos - 1)
               out[#out + 1] = rep(pack('<d', at), min(size, n))
               done, total = pos, total + min(size, n)
@@ -528,7 +533,7 @@ local function load(code)
           for x = 2, words do
             local y = 2 + math.max(0, c[1] - owed[1] + x - 2)
             local add = math.min(owed[x], math.max(0, 2 * L - u))
-            if add > 0 and y <= words then
+            if add > 0 and y <= oldest then
               c[y], u, changed = c[y] + add, u + add, true
             end
           end
@@ -549,8 +554,11 @@ end
 
 -- The fast path decides checks of one zone without permits. It leaves an entry to
 -- the general path if it is of another kind, if a state has to be repaired, if
--- one of several rules delays, or if the value has another type or size.
-local CHECK = 6
+-- one of several rules delays, or if the value has another type or size. A zone that
+-- has a rule with a block is guarded: the general path decides it if the key has a
+-- block, or if the check is denied and may start one.
+local CHECK, GUARDED = 6, 5
+local FREE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' -- there is no block
 
 -- args is the length of ARGV; a and k are positions in ARGV and KEYS. out collects
 -- the reply in m parts. rest lists the entries that are left to the general path:
@@ -561,12 +569,13 @@ while a <= args do
   local v, again = ARGV[a], '' -- the entries of up to one byte behind it repeat it
   local op, keys, rules, marks, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBBxBdI4I4B' or '<BB', v)
   if op == 1 or op == 8 or op == 9 then keys = unpack('<xH', v) end -- it decides several zones
+  if op == GUARDED then first, i = unpack('<B', v, 28 + 8 * rules) end -- behind the blocks
   -- The arguments of the rule and the position behind them. Those of a single rule
   -- are unpacked once for all entries that are the same.
   local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
   repeat
     local flags, seen, views = nil, '', nil
-    if op == CHECK then
+    if op == CHECK or op == GUARDED and not try('GET', KEYS[k + 1]) then
       local key, s, exp, log = KEYS[k], nil, nil, nil
       -- Read the value at key, which has that size, or with logs at least that size; of
       -- a value with logs, read the first prefix bytes. s becomes the value, nil if there
@@ -595,7 +604,8 @@ while a <= args do
       if log then log.spread = not known end
       if s == nil and known then
         flags = '\128' -- forgotten: the instance has a snapshot of the key
-        if args == 2 then return ARGV[1] .. pack('<d', t) .. flags end
+        if op == GUARDED then views = FREE end
+        if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. (views or '') end
       elseif s ~= false then
         -- Decide the rules. The variables rule_* are the results of one rule, as a
         -- decision function returns them; behind the loop, those of all rules.
@@ -833,7 +843,11 @@ while a <= args do
             end
           end
           flags = rule_ok and (s and '\35' or '\3') or s and '\32' or '\0'
-          if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. seen .. (views or '') end
+          if op == GUARDED then
+            if not rule_ok then flags = nil end
+            views = (views or '') .. FREE
+          end
+          if flags and args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. seen .. (views or '') end
         end
       end
     end
@@ -1027,6 +1041,9 @@ local function write(key, exp, reset, states, log)
   end
 end
 
+-- Added to the hold of a zone that has a rule with a block.
+local BLOCKS = 4
+
 -- Read the zone at position i of entry v and its values, from KEYS[k] on. Returns
 -- the zone and the position of the next key. The rules are not read: they begin at
 -- z.at.
@@ -1035,6 +1052,9 @@ local function zone_read(v, i, k)
   local marks
   z.rules, marks, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
   z.shadow, z.known = marks % 2 == 1, marks > 1
+  z.logs, z.size, z.prefix = logs, size, prefix
+  local guarded = z.hold >= BLOCKS
+  if guarded then z.hold = z.hold - BLOCKS end
   z.key, k = KEYS[k], k + 1
   s, z.exp, z.log = read(z.key, logs, size, prefix)
   if s == false then
@@ -1047,6 +1067,10 @@ local function zone_read(v, i, k)
     z.limit, i = unpack('<d', v, i)
     z.holds, k = permits_read(KEYS[k]), k + 1
     i, z.report, z.due = permits_report(z.holds, v, i)
+  end
+  if guarded then
+    z.block, k, z.blocks, i = KEYS[k], k + 1, i + 4, i + 4 + 8 * z.rules
+    z.behind = i + unpack('<I4', v, z.blocks - 4)
   end
   z.at = i
   return z, k
@@ -1110,6 +1134,87 @@ local function zone_admits(z)
   return z.ok and not z.full
 end
 
+-- The block of a key is a value of {until, span, rule}: until when the key is blocked, how
+-- long that is in total, and the index of the rule that blocks. It is of all rules of a
+-- zone, whatever their kinds are.
+local function block_write(key, ends, span, rule)
+  local ttl = math.ceil((ends - t) / 1000) + 999
+  call('SET', key, pack('<ddd', ends, span, rule), 'PX', ttl)
+end
+
+-- Return when the block of a key ends, 0 if there is none, its span and its rule, and
+-- whether it was written by a clock ahead of this one: none lasts longer than its span.
+local function block_read(key)
+  local s = call('GET', key)
+  if not s then return 0, 0, 0 end
+  if #s ~= 24 then error({ err = 'WRONGTYPE ' .. key .. ' does not hold a block' }) end
+  local ends, span, rule = unpack('<ddd', s)
+  if ends <= t then return 0, 0, 0 end
+  return min(ends, t + span), span, rule, ends > t + span
+end
+
+-- Block the key of a zone that was denied, if a rule that blocks denies it by itself,
+-- whatever unanswered requests hold, and would not deny it for ever: for the longest time
+-- of these rules, which is what the rule says or, if that is longer, until it admits.
+local function block_start(z, v, repaired)
+  local s, log, i, j, n = z.s, z.log, z.at, z.first, z.n
+  if not s then return end
+  if repaired then
+    local _
+    s, _, log = read(z.key, z.logs, z.size, z.prefix)
+  end
+  if log then log.spread = nil end
+  for r = 1, z.rules do
+    local decide, from, at = functions[byte(v, i)], i + 1, j
+    local least = unpack('<d', v, z.blocks + 8 * r - 8)
+    local fits, _, i2, j2, _, _, delays = decide(v, from, nil, at, t, n, 0, nil, { key = z.key, tail = 0, writes = {} })
+    -- A cost that is held is judged like one that is charged, but that nothing is charged,
+    -- and that it does not wait in a queue.
+    local function admits(d)
+      local ok = decide(v, from, s, at, t + d, 0, n, nil, log)
+      return ok and (not delays or (decide(v, from, s, at, t + d, n, 0, nil, log)))
+    end
+    if least > 0 and fits and not admits(0) then
+      local denied, span = 0, least
+      while span < 2 ^ 52 and not admits(span) do denied, span = span, span * 2 end
+      while denied >= least and span - denied > 1 do
+        local middle = denied + math.floor((span - denied) / 2)
+        if admits(middle) then span = middle else denied = middle end
+      end
+      if span > z.span then z.ends, z.span, z.by, z.started = t + span, span, r - 1, true end
+    end
+    i, j = i2, j2
+  end
+  if z.started then block_write(z.block, z.ends, z.span, z.by) end
+end
+
+-- Put back the block of a key that an instance knows, if it ends later. Behind the entry's
+-- first bytes are its end, span and rule, the time that the instance expects, and by how
+-- much that may be wrong before the end is moved. A key that was reset lately takes none.
+local function block_restore(v, k)
+  if call('GET', KEYS[k + 1]) then return '\1' end
+  local ends, span, rule, expects, tolerance = unpack('<ddddd', v, 3)
+  local had, had_span, had_rule, stepped = block_read(KEYS[k])
+  local move = t - expects
+  if max(move, -move) > tolerance then ends = ends + move end
+  ends = min(ends, t + span)
+  if ends > max(had, t) then
+    block_write(KEYS[k], ends, span, rule)
+  elseif stepped then
+    block_write(KEYS[k], had, had_span, had_rule)
+  end
+  return '\0'
+end
+
+-- Whether the zone's key is blocked. Then the zone denies and is not judged.
+local function zone_blocked(z)
+  if not z.block then return false end
+  z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block)
+  if z.ends == 0 then return false end
+  z.s, z.views, z.next = nil, '', z.behind
+  return true
+end
+
 -- Charge an admitted zone and acquire its permit, if it has any. Hold 1 is a
 -- permit without a cost; 2 is one that holds the cost instead of charging it.
 local function zone_charge(z, v, turn)
@@ -1141,32 +1246,37 @@ local function zone_lease(z, v)
 end
 
 local function zone_reply(z)
-  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
-    + (z.known and not z.s and 128 or 0)
+  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
+    + (z.forgotten and 128 or 0)
   if z.hold > 0 and z.holds.missing then flags = flags + MISSING end
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
   local leased = z.want and pack('<d', z.leased or 0) or ''
-  return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held .. leased
+  local block = z.block and pack('<dddB', z.ends, z.span, z.by, z.started and 1 or 0) or ''
+  return char(z.s and flags + 32 or flags) .. (z.s and z.view or '') .. z.views .. held .. leased .. block
 end
 
 -- Decide all zones of an entry at one instant. Zones that are not shadows are
 -- charged only if all of them admit; then each shadow that admits is charged. With
--- peek, nothing is charged, nor if a key is missing that the instance has a snapshot of.
+-- peek, nothing is charged, nor if a key is missing that the instance has a snapshot of. A
+-- denial may start a block.
 -- With lease, each zone is followed by the lease wanted.
 local function decide(v, k, peek, lease)
-  local count, i = unpack(byte(v) == CHECK and '<xxB' or '<xxxH', v)
+  local count, i = unpack((byte(v) == CHECK or byte(v) == GUARDED) and '<xxB' or '<xxxH', v)
   local zones, all, turn, forgotten = {}, not peek, nil, false
   for x = 1, count do
     local z
     z, k = zone_open(v, i, k)
     if z.log then z.log.spread = not z.known end
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
-    zone_decide(z, v, z.n, z.held)
+    z.forgotten = z.known and not z.s
+    if not zone_blocked(z) then
+      zone_decide(z, v, z.n, z.held)
+      z.admits, z.denied = zone_admits(z), not z.ok
+    end
     i = z.next
     if lease then z.want, i = unpack('<d', v, i) end
-    z.admits = zone_admits(z)
     zones[x] = z
-    forgotten = forgotten or z.known and not z.s
+    forgotten = forgotten or z.forgotten
     if not z.shadow then
       all = all and z.admits
       if z.delay and z.delay > (turn or -1) then turn = z.delay end
@@ -1182,6 +1292,8 @@ local function decide(v, k, peek, lease)
       zone_charge(z, v, not z.shadow and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end
+      if z.blocked_ahead then block_write(z.block, z.ends, z.span, z.by) end
+      if z.block and z.denied and not (z.shadow or peek or forgotten) then block_start(z, v, repaired) end
       if z.holds and permits_lost(z.holds) then permits_write(z.holds) end
     end
     z.stepped = repaired
@@ -1279,7 +1391,7 @@ end
 
 local function answer(v, k)
   local op = byte(v, 1)
-  if op == 1 or op == CHECK then
+  if op == 1 or op == CHECK or op == GUARDED then
     return decide(v, k)
   elseif op == 2 then
     return finish(v, k)
@@ -1291,6 +1403,8 @@ local function answer(v, k)
     return decide(v, k, true)
   elseif op == 9 then
     return decide(v, k, false, true)
+  elseif op == 10 then
+    return block_restore(v, k)
   end
   return heartbeat(v, k)
 end

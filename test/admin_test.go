@@ -287,7 +287,7 @@ func TestAdminErrors(t *testing.T) {
 		{"GET", "explain", "", 405, "want POST"},
 		{"POST", "explain", "{}", 400, "url"},
 		{"POST", "explain", `{"url": "http://x/", "client_ip": "y"}`, 400, `client_ip "y"`},
-		{"POST", "explain", `{"url": "http://x/", "client_ip": "1.2.3.4", "body": 1}`, 400, "unknown field"},
+		{"POST", "explain", `{"url": "http://x/", "client_ip": "1.2.3.4", "payload": 1}`, 400, "unknown field"},
 		{"POST", "explain", `{"url": "http://x/", "client_ip": "1.2.3.4"} {}`, 400, "want a request"},
 		{"POST", "explain", `{"url": "` + strings.Repeat("x", 100_000) + `"}`, 400, "too large"},
 	} {
@@ -300,6 +300,31 @@ func TestAdminErrors(t *testing.T) {
 	r.Header.Set("Content-Type", "text/plain")
 	if err := adminAPI(t).ServeHTTP(httptest.NewRecorder(), r); err == nil || !strings.Contains(err.Error(), "application/json") {
 		t.Errorf("a form's content type: %v", err)
+	}
+}
+
+// TestExplainBody explains requests that are counted by a field of their body.
+func TestExplainBody(t *testing.T) {
+	s := serve(t, setup{site: byPhone("deny", "1/1h", "respond ok")})
+	for _, c := range []struct{ kind, body, part, decision string }{
+		{"application/json", `{"phone": 1e2}`, "100", "denied"},
+		{"application/x-www-form-urlencoded", `phone=200`, "200", "allowed"},
+		{"text/plain", `phone=200`, "", "denied"},
+		{"application/json", ``, "", "denied"},
+	} {
+		if c.part == "100" {
+			s.want(req{method: "POST", body: c.body, header: map[string]string{"Content-Type": c.kind}}, 200)
+		}
+		for range 2 {
+			body := fmt.Sprintf(`{"method": "POST", "url": "http://localhost:8001/", "client_ip": "10.0.0.1", "headers": {"content-type": %q}, "body": %q}`, c.kind, c.body)
+			var e cli.Explanation
+			if status, text := s.admin("POST", "explain", body, &e); status != 200 {
+				t.Fatal(text)
+			}
+			if e.Decision != c.decision || len(e.Handlers) != 1 || e.Handlers[0].Zones[0].Parts[0] != c.part {
+				t.Errorf("%s %q: %+v, want %s", c.kind, c.body, e, c.decision)
+			}
+		}
 	}
 }
 

@@ -51,14 +51,14 @@ func TestPlaceholdersOfAdmittedRequest(t *testing.T) {
 					rule 3/1h fixed_window
 				}
 			}
-			respond "<{http.rate_limit.api.decision}> <{http.rate_limit.api.limit}> <{http.rate_limit.api.remaining}> <{http.rate_limit.api.reset}> <{http.rate_limit.exceeded.name}>"`})
+			respond "<{http.rate_limit.api.decision}> <{http.rate_limit.api.limit}> <{http.rate_limit.api.burst}> <{http.rate_limit.api.remaining}> <{http.rate_limit.api.reset}> <{http.rate_limit.exceeded.name}>"`})
 		for _, c := range []struct {
 			q    req
 			want string
 		}{
-			{req{path: "/api"}, "<allowed> <3> <2> <3600> <>"},
-			{req{path: "/api"}, "<allowed> <3> <1> <3600> <>"},
-			{req{path: "/api", header: map[string]string{"X-Free": "yes"}}, "<skipped> <0> <0> <0> <>"},
+			{req{path: "/api"}, "<allowed> <3> <3> <2> <3600> <>"},
+			{req{path: "/api"}, "<allowed> <3> <3> <1> <3600> <>"},
+			{req{path: "/api", header: map[string]string{"X-Free": "yes"}}, "<skipped> <0> <0> <0> <0> <>"},
 		} {
 			if a := s.want(c.q, 200); a.body != c.want {
 				t.Errorf("body %q, want %q", a.body, c.want)
@@ -69,6 +69,50 @@ func TestPlaceholdersOfAdmittedRequest(t *testing.T) {
 
 // TestRetryAfterIsRoundedUp uses windows whose remaining time other rounding
 // modes would round down.
+func TestBurstInPlaceholdersAndPolicy(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for rule, want := range map[string][2]string{
+			"10/1h gcra burst 20":                 {"10 20 19", `"z";q=10;w=3600;burst=20`},
+			"10/1h token_bucket burst 4":          {"10 4 3", `"z";q=10;w=3600;burst=4`},
+			"10/1h leaky_bucket nodelay burst 15": {"10 15 14", `"z";q=10;w=3600;burst=15`},
+			"10/1h gcra":                          {"10 10 9", `"z";q=10;w=3600`},
+			"10/1h":                               {"10 10 9", `"z";q=10;w=3600`},
+			"1000/1h":                             {"1000 1000 999", `"z";q=1000;w=3600`},
+		} {
+			s := serve(t, setup{app: b.app(), site: `
+				rate_limit {
+					zone z {
+						key all ` + strconv.Quote(rule) + `
+						rule ` + rule + `
+					}
+				}
+				respond "{http.rate_limit.z.limit} {http.rate_limit.z.burst} {http.rate_limit.z.remaining}"`})
+			a := s.want(req{}, 200)
+			if a.body != want[0] {
+				t.Errorf("%s: %q, want %q", rule, a.body, want[0])
+			}
+			s.wantHeader(a, "RateLimit-Policy", want[1])
+		}
+	})
+}
+
+// TestErrorMessage checks that {http.error.message} is that of an error without one, as
+// with the plugins of this name.
+func TestErrorMessage(t *testing.T) {
+	for site, want := range map[string]string{
+		"rate_limit {\nzone m {\nevents 1\nwindow 1h\n}\n}":   "Too Many Requests",
+		"rate_limit {\nzone n {\nrule 1/1h\n}\n}":             "Too Many Requests",
+		"rate_limit {remote.host} 1r/m 1000 503":              "Service Unavailable",
+		"rate_limit {http.request.remote.host} 1r/m 1000 420": "rate limit exceeded",
+	} {
+		s := serve(t, setup{site: site + "\nrespond ok\nhandle_errors {\nrespond \"{err.message}|{http.error.message}\"\n}"})
+		s.want(req{}, 200)
+		if a := s.send(req{}); a.body != want+"|"+want {
+			t.Errorf("%s: %q, want %q", site, a.body, want)
+		}
+	}
+}
+
 func TestRetryAfterIsRoundedUp(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for window, want := range map[string]string{"300ms": "1", "1400ms": "2", "2500ms": "3"} {

@@ -2,9 +2,13 @@ package test
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
@@ -108,4 +112,31 @@ func BenchmarkDeny(b *testing.B) {
 // which contend for one lock.
 func BenchmarkDenyParallel(b *testing.B) {
 	b.Run("gcra", func(b *testing.B) { benchtest.DenyParallel(b, benchHandler(b, config.HeadersOff, ruleOnce)) })
+}
+
+// BenchmarkAllowBody measures a key that is a field of a body of 100 bytes, beside one that
+// is a header of the same request.
+func BenchmarkAllowBody(b *testing.B) {
+	const text = `{"name":"A. Reader","phone":"+49 30 1234567","lang":"en","consent":true,"source":"signup","plan":1}`
+	for _, key := range []string{"{header.X-Key}", "{body.phone}"} {
+		b.Run("key="+strings.Trim(key, "{}"), func(b *testing.B) {
+			h := benchtest.Handler(b, "rate_limit", fmt.Sprintf(`{"headers":"off","zones":[{"name":"bench","key":[%q],"key_missing":"deny","rules":[%s]}]}`, key, ruleGCRA), nil)
+			next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil })
+			r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("X-Key", "+49 30 1234567")
+			w := httptest.NewRecorder()
+			r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, &caddyhttp.Server{})
+			r.ContentLength = int64(len(text))
+			body := strings.NewReader("")
+			b.ReportAllocs()
+			for b.Loop() {
+				body.Reset(text)
+				r.Body = io.NopCloser(body)
+				if err := h.ServeHTTP(w, r, next); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

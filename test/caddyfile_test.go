@@ -107,9 +107,6 @@ func checkAdapted(t testing.TB, b []byte) {
 	for _, raw := range handlersIn(t, cfg.Apps["http"]) {
 		h := new(diana.Handler)
 		roundTrip(t, raw, h)
-		if len(h.Zones)+len(h.RateLimits) == 0 {
-			t.Errorf("no zones in %s", raw)
-		}
 		for name, z := range h.RateLimits {
 			named := *z
 			named.Name = config.SafeName(name)

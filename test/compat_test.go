@@ -142,11 +142,11 @@ func TestCompatLogEventAndPlaceholder(t *testing.T) {
 		s.wantNoHeader(s.want(req{header: map[string]string{"X-Id": "a"}}, 200), "RateLimit", "RateLimit-Policy")
 		a := s.want(req{header: map[string]string{"X-Id": "a"}}, 429)
 		s.wantNoHeader(a, "RateLimit", "RateLimit-Policy")
-		if a.body != "my_zone" {
+		if a.body != "my.zone" {
 			t.Errorf("placeholder: %q", a.body)
 		}
 		line := s.log.wait(t, "rate limit exceeded")
-		if line["zone"] != "my_zone" || line["remote_ip"] != "127.0.0.1" || line["key"] != "a" || line["wait"] == nil ||
+		if line["zone"] != "my.zone" || line["remote_ip"] != "127.0.0.1" || line["key"] != "a" || line["wait"] == nil ||
 			line["logger"] != "http.handlers.rate_limit" {
 			t.Errorf("log line %v", line)
 		}
@@ -315,9 +315,8 @@ func TestBadCompatJSON(t *testing.T) {
 		{limits(`"a": null`), `zone "a" null`},
 		{limits(`"a": {}`), "no rule: want at least one"},
 		{limits(`"a": {"max_events": 1, "window": "1m", "name": "b"}`), `has the name "b" too`},
-		{limits(`"a.b": {"max_events": 1, "window": "1m"}, "a:b": {"max_events": 1, "window": "1m"}`), "zone a_b stands twice"},
 		{limits(`"a": {"max_events": 1, "window": "1m", "rules": [{"limit": 1, "window": "1m"}]}`), "events and window beside rule"},
-		{limits(`"a": {"max_events": 1, "window": "1m", "key": "{nope}"}`), "{nope} is no placeholder"},
+		{limits(`"a": {"max_events": 1, "window": "1m", "key": "{}"}`), "want the name of a placeholder between { and }"},
 		{limits(`"a": {"max_events": 1, "window": "1m", "key": 5}`), "cannot unmarshal"},
 		{`{"handler": "rate_limit", "zones": [` + zoneA + `], "distributed": {}}`, "write `store redis <address>` into the global option rate_limit"},
 		{`{"handler": "rate_limit", "zones": [` + zoneA + `], "reject_status": 99}`, "reject_status 99: want 400 to 599, or 200"},
@@ -339,9 +338,83 @@ func TestBadCompatJSON(t *testing.T) {
 	wantPools(t, 0, 0)
 }
 
+// TestCompatNamesStayDifferent checks that zones whose names a zone here cannot have count
+// apart, and that what users read has the name as it was written.
+func TestCompatNamesStayDifferent(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		long := strings.Repeat("x", 64)
+		names := []string{"登录", "接口", "api/v1", "api.v1", long + "a", long + "b", "exceeded"}
+		for _, separate := range []bool{true, false} { // in handlers of their own, and in one
+			site := "handle_errors {\nrespond \"{http.rate_limit.exceeded.name}\"\n}\n"
+			zones := ""
+			for i, name := range names {
+				zone := fmt.Sprintf("zone %q {\nmatch path /%d\nkey static\nevents 1\nwindow 1h\n}\n", name, i)
+				if zones += zone; separate {
+					site += "rate_limit {\n" + zone + "}\n"
+				}
+			}
+			if !separate {
+				site += "rate_limit {\n" + zones + "}\n"
+			}
+			s := serve(t, setup{app: b.app(), site: site + "respond ok"})
+			for i, name := range names {
+				want := []int{200, 429}
+				if !separate {
+					want = []int{429} // the same zones
+				}
+				if a := s.want(req{path: fmt.Sprintf("/%d", i)}, want...); a.body != name {
+					t.Errorf("%s: exceeded.name %q", name, a.body)
+				}
+			}
+			until(t, "the lines", func() bool { return len(s.log.lines(t, "rate limit exceeded")) >= len(names) })
+			for i, line := range s.log.lines(t, "rate limit exceeded")[:len(names)] {
+				if line["zone"] != names[i] {
+					t.Errorf("log line of zone %v, want %s", line["zone"], names[i])
+				}
+			}
+			seen := make(map[string]bool)
+			for _, z := range s.zones().Zones {
+				if seen[z.Name] = true; config.CheckName(z.Name) != nil {
+					t.Errorf("zone %q", z.Name)
+				}
+			}
+			if len(seen) != len(names) {
+				t.Errorf("zones %v, want %d", seen, len(names))
+			}
+		}
+	})
+}
+
+// TestCompatEmpty checks what generators write: no zones, and no matchers.
+func TestCompatEmpty(t *testing.T) {
+	const nothing = "a rate_limit without zones limits nothing"
+	for _, site := range []string{"rate_limit {\n}", "rate_limit {\nlog_key\n}", "rate_limit /x {\n}"} {
+		s := serve(t, setup{site: site + "\nrespond ok"})
+		s.wantNoHeader(s.want(req{}, 200, 200), "RateLimit")
+		if len(s.log.lines(t, nothing)) != 1 {
+			t.Errorf("%s: no warning", site)
+		}
+	}
+	for _, handler := range []string{
+		`{"handler": "rate_limit"}`, `{"handler": "rate_limit", "rate_limits": {}}`, `{"handler": "rate_limit", "zones": []}`,
+		`{"handler": "rate_limit", "rate_limits": {"a": {"match": [{}], "max_events": 1, "window": "1m"}}}`,
+		`{"handler": "rate_limit", "rate_limits": {"a": {"match": [], "max_events": 1, "window": "1m"}}}`,
+	} {
+		if err := validate(t, "", handler); err != nil {
+			t.Errorf("%s: %v", handler, err)
+		}
+	}
+	for _, zone := range []string{"theirs {\nmatch {\n}\nevents 1\nwindow 1h", "own {\nmatch {\n}\nrule 1/1h"} {
+		s := serve(t, setup{site: "rate_limit {\nzone " + zone + "\nkey static" + "\n}\n}\nrespond ok"})
+		s.want(req{}, 200)
+		s.want(req{path: "/x", method: "POST"}, 429)
+	}
+}
+
 func TestSafeName(t *testing.T) {
 	for name, want := range map[string]string{
-		"a-B_9": "a-B_9", "a.b c": "a_b_c", "exceeded": "exceeded_", "": "_", "é": "_", strings.Repeat("x", 70): strings.Repeat("x", 64),
+		"a-B_9": "a-B_9", "a.b c": "a_b_c-8640d2", "exceeded": "exceeded-a36aa3", "": "-e3b0c4", "é": "_-4a9955",
+		"登录": "__-1e2df9", "接口": "__-c80d51", strings.Repeat("x", 64): strings.Repeat("x", 64), strings.Repeat("x", 70): strings.Repeat("x", 57) + "-c71bd1",
 	} {
 		got := config.SafeName(name)
 		if got != want {

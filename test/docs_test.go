@@ -173,7 +173,7 @@ func validateText(s *site, adapted []byte, p trace.Place) {
 
 // documentedUpstream starts the server that the documentation has at
 // localhost:9000. It returns the value of X-Ask as X-Tokens, responds 401 to the
-// password "wrong", delays /slow, and accepts WebSockets until the client closes
+// password "wrong" and 404 to /missing, delays /slow, and accepts WebSockets until the client closes
 // them.
 func documentedUpstream(t *testing.T) (address string) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -192,6 +192,8 @@ func documentedUpstream(t *testing.T) (address string) {
 			return
 		case strings.HasPrefix(r.URL.Path, "/slow"):
 			time.Sleep(1500 * time.Millisecond)
+		case strings.HasPrefix(r.URL.Path, "/missing"):
+			w.WriteHeader(http.StatusNotFound)
 		case r.Header.Get("X-Password") == "wrong":
 			w.WriteHeader(http.StatusUnauthorized)
 		}
@@ -283,7 +285,7 @@ func TestChineseReadme(t *testing.T) {
 
 // fromRoot rewrites the links of a document in docs/ to be relative to the root.
 func fromRoot(text string) string {
-	text = regexp.MustCompile(`\]\(([a-z-]+\.md)`).ReplaceAllString(text, "](docs/$1")
+	text = regexp.MustCompile(`\]\(([a-z-]+\.md|page/)`).ReplaceAllString(text, "](docs/$1")
 	return strings.ReplaceAll(text, "](../", "](")
 }
 

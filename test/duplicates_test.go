@@ -58,8 +58,8 @@ func TestDefaultDuplicateWindow(t *testing.T) {
 	s.wantHeader(s.want(req{method: "POST"}, 429), "Retry-After", "5")
 }
 
-// TestDuplicatesWithBody checks that bodies of up to 64 KiB are compared and that
-// the next handler still reads the whole body.
+// TestDuplicatesWithBody checks that bodies of up to 64 KiB with a Content-Length are
+// compared and that the next handler still reads the whole body.
 func TestDuplicatesWithBody(t *testing.T) {
 	const edge = 64 << 10
 	onBoth(t, func(t *testing.T, b backend) {
@@ -92,11 +92,8 @@ func TestDuplicatesWithBody(t *testing.T) {
 		} {
 			for _, chunked := range []bool{false, true} {
 				want := 200
-				if chunked {
-					want = c.again // the transfer encoding is not compared
-				}
 				for i := range 2 {
-					if i == 1 {
+					if i == 1 && !chunked { // a stream may not end before the response
 						want = c.again
 					}
 					a := s.post(c.body, chunked)

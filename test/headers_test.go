@@ -23,7 +23,7 @@ func TestDraftHeaders(t *testing.T) {
 				}
 			}
 			respond ok`})
-		const policy = `"api";q=3;w=3600, "api.g";q=100;w=5400, "api.3";q=1000, "api.4";q=10;w=2`
+		const policy = `"api";q=3;w=3600, "api.g";q=100;w=5400;burst=7, "api.3";q=1000, "api.4";q=10;w=2`
 		for i, want := range []string{
 			`"api";r=2;t=3600, "api.g";r=6;t=54, "api.3";r=999;t=1, "api.4";r=9;t=1`,
 			`"api";r=1;t=3600, "api.g";r=5;t=108, "api.3";r=99*;t=1, "api.4";r=[89];t=1`,

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
@@ -276,7 +277,7 @@ func TestDecisionSeconds(t *testing.T) {
 		}
 		respond ok`})
 	seconds := func(store string) (count uint64, sum float64) {
-		for _, m := range metrics.Get().Timings() {
+		for _, m := range metrics.Of(process.Program()).Timings() {
 			if m.Store == store {
 				return m.Count, m.Sum
 			}

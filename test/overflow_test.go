@@ -141,6 +141,9 @@ func TestMemoryBoundIsLogged(t *testing.T) {
 		rate_limit {
 			zone z {
 				rule 10/1h
+				override 192.0.2.7 {
+					rule 20/1h
+				}
 			}
 		}
 		respond ok`})

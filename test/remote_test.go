@@ -17,6 +17,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -48,7 +49,7 @@ func (s *site) follower() *rules.Follower {
 func rejections(t *testing.T) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := metrics.Get().RulesErrors.Write(&m); err != nil {
+	if err := metrics.Of(process.Program()).RulesErrors.Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()
@@ -163,9 +164,10 @@ func TestRejectedDocuments(t *testing.T) {
 		`{"rules": [{"limit": 1, "window": "1 fortnight"}]}`:                      `/zones/z/rules/0/window: `,
 		`{"rules": [{"limit": "1", "window": "1s"}]}`:                             `/zones/z/rules/0/limit: "1": want a whole number`,
 		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "x"}}]}`:   `/zones/z/rules/0: algorithm "x": want one of`,
-		`{"rules": [{"limit": 1, "window": "1s", "burst": 1}]}`:                   `/zones/z/rules/0/burst: unknown: want algorithm, limit, name or window`,
+		`{"rules": [{"limit": 1, "window": "1s", "burst": 1}]}`:                   `/zones/z/rules/0/burst: unknown: want algorithm, block, limit, name or window`,
 		`{"rules": [null]}`: `/zones/z/rules/0: null: want an object`,
-		`{"rules": []}`:     `/zones/z: no rule`,
+		`{"rules": [{"limit": 1, "window": "1 minute"}]}`: `/zones/z/rules/0/window: "1 minute": want a duration such as 10s`,
+		`{"rules": []}`: `/zones/z: no rule`,
 		`{"overrides": [{"key": ["x"], "unlimited": true}]}`:                                              `/zones/z/overrides/0: override ["x"]: 1 parts: want 2`,
 		`{"overrides": [{"key": ["x", "y"], "rules": [{"limit": 1, "window": "1s", "name": "/"}]}]}`:      `/zones/z/overrides/0/rules/0: rule name "/"`,
 		`{"overrides": [{"key": ["x", "y"], "unlimited": true}, {"key": ["x", "y"], "unlimited": true}]}`: `/zones/z/overrides/1: override ["x" "y"] stands twice`,

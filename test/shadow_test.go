@@ -7,9 +7,10 @@ import (
 
 func TestShadowOnlyReports(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
-		emitted, subscribe := listen(t, "rate_limit_exceeded")
+		emitted, subscribe := listen(t, "rate_limit_exceeded", "rate_limit_shadow_exceeded")
 		s := serve(t, setup{app: b.app(), global: subscribe, site: `
 			rate_limit {
+				log_key
 				zone dark {
 					shadow
 					rule 1/1h name r
@@ -49,6 +50,29 @@ func TestShadowOnlyReports(t *testing.T) {
 		}
 		if n := len(emitted.named("rate_limit_exceeded")); n > 0 {
 			t.Errorf("%d events, want none", n)
+		}
+		zones := make(map[string]int)
+		for _, e := range emitted.wait(t, "rate_limit_shadow_exceeded", 8) {
+			zones[e.Data["zone"].(string)]++
+			wait, _ := e.Data["wait"].(time.Duration)
+			for _, field := range []string{"remote_ip", "client_ip", "method", "host"} {
+				if e.Data[field] == nil || e.Data[field] == "" {
+					t.Errorf("event without %s: %v", field, e.Data)
+				}
+			}
+			switch e.Data["zone"] {
+			case "dark":
+				if e.Data["rule"] != "r" || wait < 59*time.Minute || wait > time.Hour || e.Data["key"] != "127.0.0.1" {
+					t.Errorf("event %v", e.Data)
+				}
+			case "blind":
+				if e.Data["rule"] != "key_missing" || wait != 0 {
+					t.Errorf("event %v", e.Data)
+				}
+			}
+		}
+		if zones["dark"] != 3 || zones["slow"] != 1 || zones["blind"] != 4 {
+			t.Errorf("shadow events of %v", zones)
 		}
 		line := s.log.access(t, 4)[3]
 		if d, _ := line["rate_limit"].(map[string]any); d["zone"] != "dark" || d["rule"] != "r" || d["decision"] != "shadow_denied" {

@@ -156,3 +156,31 @@ func TestReplacedStoreIsSilent(t *testing.T) {
 	s.want(req{}, 200)
 	s.wantStoreUp()
 }
+
+// TestModeIsToldOnceOverAReload reloads with other options of the store while Redis is away,
+// and again after it is back: the new store begins in the mode that was reported, and reports
+// its end.
+func TestModeIsToldOnceOverAReload(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, reloadsStore(srv, "30ms", "rule 1000/100h", "respond ok"))
+	away := func() int { // a server that is killed closes connections that it has never answered on
+		return len(s.log.lines(t, storeIsDown)) + len(s.log.lines(t, "Redis refuses: going on without it"))
+	}
+	srv.Kill()
+	until(t, "the store to be down", func() bool {
+		s.send(req{})
+		return s.metric("store_up", "store", "redis") == 0 && away() == 1
+	})
+	s.reload(reloadsStore(srv, "31ms", "rule 1000/100h", "respond ok"))
+	for range 10 {
+		s.send(req{})
+	}
+	srv.Run()
+	until(t, "the store to be up", func() bool { return len(s.log.lines(t, storeIsUp)) == 1 })
+	if n := away(); n != 1 {
+		t.Errorf("Redis was reported away %d times, want once", n)
+	}
+	if up := s.metric("store_up", "store", "redis"); up != 1 {
+		t.Errorf("store_up %v, want 1", up)
+	}
+}

@@ -113,3 +113,33 @@ func setUser(t *testing.T, srv *redistest.Server, rights string) {
 		t.Fatal(err)
 	}
 }
+
+// TestReadBodyWarning checks the warning about servers that read bodies without a timeout.
+func TestReadBodyWarning(t *testing.T) {
+	const msg = "a rate limit reads bodies, and the server has no read_body timeout: a client that never sends the end keeps its request for 10s"
+	for site, want := range map[string]int{
+		byPhone("deny", "1/1h", ""):                               1,
+		"handle /x/* {\n" + byPhone("deny", "1/1h", "") + "\n}":   1,
+		"handle_errors {\n" + byPhone("deny", "1/1h", "") + "\n}": 1,
+		"invoke limited": 1,
+		"rate_limit {\nzone z {\nprevent_duplicates 5s body\n}\n}":       1,
+		"rate_limit {\nzone z {\nprevent_duplicates 5s\nrule 1/1h\n}\n}": 0,
+		"rate_limit {\nzone z {\ncost {body.n}\nrule 1/1h\n}\n}":         1,
+		"rate_limit {header.X-Account} 1/1h":                             0,
+	} {
+		for _, timeout := range []bool{false, true} {
+			options := "name second"
+			if timeout {
+				options = "timeouts {\nread_body 10s\n}"
+			}
+			s := serve(t, setup{global: "servers :8002 {\n" + options + "\n}", site: "respond ok", more: "http://:8002 {\n" + site + "\n}\n&(limited) {\n" + byPhone("deny", "1/1h", "") + "\n}"})
+			n := want
+			if timeout {
+				n = 0
+			}
+			if lines := s.log.lines(t, msg); len(lines) != n || n > 0 && (lines[0]["level"] != "warn" || lines[0][adviceField] == "") {
+				t.Errorf("%q, timeout %v: %v, want %d warnings", site, timeout, lines, n)
+			}
+		}
+	}
+}

@@ -312,7 +312,7 @@ func TestManyZones(t *testing.T) {
 		if n := failed() - before; n != 0 {
 			t.Errorf("%v decisions or calls failed", n)
 		}
-		if err := s.load(setup{app: b.app(), site: handler(17_000)}); err == nil || !strings.Contains(err.Error(), "17000 zones in one handler: want at most 16383") {
+		if err := s.load(setup{app: b.app(), site: handler(17_000)}); err == nil || !strings.Contains(err.Error(), "17000 zones in one handler: want at most 13107") {
 			t.Errorf("17000 zones: %.200v", err)
 		}
 	})

@@ -161,7 +161,7 @@ func TestDashboardAndAlertsInPrometheus(t *testing.T) {
 		}
 		return ok
 	}
-	harness.Until(t, time.Minute, "all alerts to be looked at", func() bool { return healthy() == 8 })
+	harness.Until(t, time.Minute, "all alerts to be looked at", func() bool { return healthy() == 10 })
 	for _, q := range panelQueries(t) {
 		var found []map[string]string
 		harness.Until(t, time.Minute, q.Expr+" to find something", func() bool {

@@ -12,11 +12,62 @@ const Prefix = "/rate_limit/"
 
 // Zones is the answer of GET /rate_limit/zones. In all answers, durations are in seconds.
 type Zones struct {
-	Now    time.Time        `json:"now"`              // time of the answer
-	Stores []Store          `json:"stores"`           // the shared stores
-	Rules  *Source          `json:"rules,omitempty"`  // the rule source
-	Zones  []Zone           `json:"zones"`            // ordered by name
-	Took   []metrics.Timing `json:"decision_seconds"` // durations of decisions, by store
+	Overview
+	Zones []Zone `json:"zones"` // ordered by name
+}
+
+// Overview is what answers say of the whole instance.
+type Overview struct {
+	Now      time.Time        `json:"now"`              // time of the answer
+	Instance Instance         `json:"instance"`         // the instance that answers
+	Stores   []Store          `json:"stores"`           // the shared stores
+	Rules    *Source          `json:"rules,omitempty"`  // the rule source
+	Lists    []List           `json:"lists,omitempty"`  // files of keys of overrides
+	Took     []metrics.Timing `json:"decision_seconds"` // durations of decisions, by store
+}
+
+// Instance is the process that answers.
+type Instance struct {
+	Host    string    `json:"host"`    // name of the machine or container
+	Caddy   string    `json:"caddy"`   // version of Caddy
+	Diana   string    `json:"diana"`   // version of this module
+	Config  string    `json:"config"`  // hash of the rate limits of its configuration: equal in instances with equal ones
+	Since   time.Time `json:"since"`   // when this configuration was loaded
+	Started time.Time `json:"started"` // when the process started
+}
+
+// Live is a message of GET /rate_limit/live. The first has all zones and the history that
+// is kept, those that follow what changed since the one before.
+type Live struct {
+	Overview
+
+	// ReadOnly is set where keys cannot be reset and rules cannot be written.
+	ReadOnly bool `json:"read_only,omitempty"`
+
+	// Version is a hash of the zones, which the parameter have repeats: zones that are
+	// known are not sent.
+	Version string `json:"version"`
+
+	// Zones are the zones that changed, without their counts; absent: none.
+	Zones []json.RawMessage `json:"zones,omitempty"`
+
+	// Gone are the names of the zones that are gone.
+	Gone []string `json:"gone,omitempty"`
+
+	// History is the history since the last message. Zones that decided nothing are left out.
+	History metrics.Minutes `json:"history"`
+
+	// Marks are the events of the last minutes.
+	Marks []metrics.Mark `json:"marks"`
+
+	// Open is the zone of the parameter open.
+	Open *OpenZone `json:"open,omitempty"`
+}
+
+// OpenZone is a zone with its counts and keys.
+type OpenZone struct {
+	Zone
+	Top Top `json:"top"` // its most frequent keys
 }
 
 // Store is the status of a shared store.
@@ -27,6 +78,14 @@ type Store struct {
 	Since     time.Time `json:"since"`      // start of the mode
 	OnFailure string    `json:"on_failure"` // local, allow or deny
 	Instances int64     `json:"instances"`  // number of instances last seen alive
+
+	// Share is the part of each limit that this instance enforces while the store is
+	// unavailable, 0 to 1; absent: the store is used, or nothing is counted.
+	Share float64 `json:"share,omitempty"`
+
+	Calls       uint64  `json:"calls"`        // calls of the script since the store was configured
+	Checks      uint64  `json:"checks"`       // checks that were batched into them
+	CallSeconds float64 `json:"call_seconds"` // their total duration
 
 	// Nodes of a Cluster that are unavailable, longest first. The keys of the others
 	// are shared.
@@ -42,6 +101,7 @@ type Node struct {
 // Source is the status of the rule source.
 type Source struct {
 	Source     string     `json:"source"`                  // redis, http, file, or another module's name
+	State      string     `json:"state"`                   // ok; empty: it never had a document; refused: its document is invalid; away: it cannot be read, was not read yet, or lost its document
 	Since      *time.Time `json:"since,omitempty"`         // when the document was applied
 	Confirmed  *time.Time `json:"confirmed,omitempty"`     // when the source last confirmed the document
 	Error      string     `json:"error,omitempty"`         // current error of the source
@@ -49,31 +109,65 @@ type Source struct {
 	Unknown    []string   `json:"unknown_zones,omitempty"` // zones of the document that the configuration does not have
 }
 
+// Validation is the answer of POST /rate_limit/rules/validate and PUT /rate_limit/rules:
+// whether a document is valid for the running configuration.
+type Validation struct {
+	Valid   bool     `json:"valid"`                   // whether it would be taken
+	Zones   int      `json:"zones,omitempty"`         // number of its zones, if it is valid
+	Unknown []string `json:"unknown_zones,omitempty"` // those that the configuration does not have, at most ten
+	Error   string   `json:"error,omitempty"`         // what is wrong, with its pointer
+	Pointer string   `json:"pointer,omitempty"`       // JSON pointer to what is wrong; empty: the whole document
+}
+
+// List is the status of a file of keys of overrides.
+type List struct {
+	File       string     `json:"file"`                  // path, as configured
+	Keys       int        `json:"keys"`                  // number of keys in force
+	Since      time.Time  `json:"since"`                 // when they came into force
+	Error      string     `json:"error,omitempty"`       // why the present content is not in force
+	ErrorSince *time.Time `json:"error_since,omitempty"` // time of the first of these errors
+}
+
 // Zone is the status of a zone.
 type Zone struct {
-	Name      string            `json:"name"`                // name of the zone
-	Store     string            `json:"store"`               // name of its store
-	Origin    string            `json:"origin"`              // origin of the rules: config, or the kind of source
-	Enabled   bool              `json:"enabled"`             // false: disabled by a document
-	Shadow    bool              `json:"shadow"`              // whether it only reports denials
-	Key       []string          `json:"key"`                 // parts of the key, as configured
-	Rules     []Rule            `json:"rules"`               // rules in force
-	Overrides int               `json:"overrides"`           // number of overrides
-	InFlight  int64             `json:"in_flight,omitempty"` // limit of concurrent requests per key
-	Handlers  int               `json:"handlers"`            // number of handlers with the zone
-	Keys      int64             `json:"keys"`                // number of keys in this process
-	MaxKeys   int64             `json:"max_keys"`            // greatest number of keys in this process
-	Decisions map[string]uint64 `json:"decisions"`           // by outcome, since the process started
-	Denied    map[string]uint64 `json:"denied"`              // denials by rule
+	Name      string            `json:"name"`                         // name of the zone
+	Store     string            `json:"store"`                        // name of its store
+	Origin    string            `json:"origin"`                       // origin of the rules: config, or the kind of source
+	Enabled   bool              `json:"enabled"`                      // false: disabled by a document
+	Shadow    bool              `json:"shadow"`                       // whether it only reports denials
+	Key       []string          `json:"key"`                          // parts of the key, as configured
+	IPv4      int               `json:"ipv4_prefix"`                  // bits of an IPv4 address in the key that count
+	IPv6      int               `json:"ipv6_prefix"`                  // likewise of an IPv6 address
+	LogKey    bool              `json:"log_key"`                      // whether keys are shown by name
+	Uncounted bool              `json:"disable_metrics,omitempty"`    // whether its decisions are not counted
+	Rules     []Rule            `json:"rules"`                        // rules in force
+	Overrides int               `json:"overrides"`                    // number of overrides
+	InFlight  int64             `json:"in_flight,omitempty"`          // limit of concurrent requests per key
+	Alone     int64             `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
+	Handlers  int               `json:"handlers"`                     // number of handlers with the zone
+	Keys      int64             `json:"keys"`                         // number of keys in this process
+	Blocked   int64             `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
+	MaxKeys   int64             `json:"max_keys"`                     // greatest number of keys in this process
+	Decisions map[string]uint64 `json:"decisions"`                    // by outcome, since the process started
+	Denied    map[string]uint64 `json:"denied"`                       // denials by rule
 }
 
 // Rule is a rule in force.
 type Rule struct {
-	Name      string          `json:"name"`              // name or number
-	Limit     int64           `json:"limit"`             // cost admitted per window
-	Window    float64         `json:"window"`            // length of the window
-	Algorithm string          `json:"algorithm"`         // name of the algorithm
-	Options   json.RawMessage `json:"options,omitempty"` // options of the algorithm
+	Name      string          `json:"name"`                 // name or number
+	Limit     int64           `json:"limit"`                // cost admitted per window
+	LimitFrom string          `json:"limit_from,omitempty"` // placeholder for the limit; limit is for requests that bring none
+	Window    float64         `json:"window"`               // length of the window
+	Block     float64         `json:"block,omitempty"`      // for how long a denial blocks the key
+	Algorithm string          `json:"algorithm"`            // name of the algorithm
+	Options   json.RawMessage `json:"options,omitempty"`    // options of the algorithm
+
+	// Enforced is the part of the limit that this instance enforces while the zone's
+	// store is unavailable; absent: the limit.
+	Enforced int64 `json:"enforced,omitempty"`
+
+	// Config is the rule as a configuration or document has it.
+	Config json.RawMessage `json:"config,omitempty"`
 }
 
 // Key is the answer of GET and DELETE /rate_limit/zones/<zone>/key: the state of a key.
@@ -88,6 +182,7 @@ type Key struct {
 	Cost     int64     `json:"cost,omitempty"`        // cost of the next request
 	Shadow   bool      `json:"shadow,omitempty"`      // whether a denial is only reported
 	RetryIn  *float64  `json:"retry_after,omitempty"` // time until the zone admits; absent: now or never
+	Blocked  float64   `json:"blocked,omitempty"`     // time until the block of the key ends; absent: it is not blocked
 	Rules    []KeyRule `json:"rules"`                 // by rule
 	Reset    string    `json:"forgotten,omitempty"`   // DELETE only: everywhere, or in this instance
 	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
@@ -123,6 +218,7 @@ type Request struct {
 	ClientIP string            `json:"client_ip"` // as Caddy would determine it
 	RemoteIP string            `json:"remote_ip"` // Default: client_ip.
 	Headers  map[string]Values `json:"headers"`   // by name
+	Body     string            `json:"body"`      // for keys and costs with {body.<name>}
 }
 
 // Values are the values of a header: in JSON a string or a list of strings.

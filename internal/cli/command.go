@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -19,7 +20,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "rate-limit",
-		Usage: "zones|key|reset|top|explain",
+		Usage: "zones|key|reset|top|explain|validate",
 		Short: "Shows and controls the rate limits of the running Caddy",
 		Long: `
 Queries the admin endpoint of the running Caddy. Its address is determined as by
@@ -65,6 +66,9 @@ func rateLimitCommands(cmd *cobra.Command) {
 	add("top <zone>", "Lists the busiest and the most denied keys of this instance", cobra.ExactArgs(1), func(args []string) error {
 		return c.top(args[0])
 	})
+	add("validate <document>", "Checks a document of rules (- is stdin) against the running configuration; nothing changes", cobra.ExactArgs(1), func(args []string) error {
+		return c.validate(args[0])
+	})
 	var d Request
 	var headers []string
 	explain := add("explain <url>", "Shows which zones would apply to a request and which rule would deny it; nothing is charged",
@@ -75,6 +79,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	explain.Flags().StringVarP(&d.Method, "method", "X", http.MethodGet, "The request's method")
 	explain.Flags().StringVar(&d.ClientIP, "client-ip", "127.0.0.1", "The client's address, as Caddy would determine it")
 	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address that the connection comes from (default: the client's)")
+	explain.Flags().StringVarP(&d.Body, "data", "d", "", "The request's body, for keys and costs with {body.<name>}; its type is a header")
 	explain.Flags().StringArrayVarP(&headers, "header", "H", nil, "A header, such as 'X-Account: 7'; may be repeated")
 }
 
@@ -82,23 +87,15 @@ func rateLimitCommands(cmd *cobra.Command) {
 const maxAnswer = 64 << 20
 
 // request sends a request to the admin endpoint and decodes the answer into v. With --json it
-// prints the answer instead, and printed is true.
-func (c *adminClient) request(method, path string, body, v any) (printed bool, err error) {
+// also prints the answer, and printed is true.
+func (c *adminClient) request(method, path string, body io.Reader, v any) (printed bool, err error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
 	if err != nil {
 		return false, fmt.Errorf("couldn't determine admin API address: %w", err)
 	}
-	var reader io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return false, err
-		}
-		reader = bytes.NewReader(b)
-	}
-	resp, err := caddycmd.AdminAPIRequest(address, method, Prefix+path, nil, reader)
+	resp, err := caddycmd.AdminAPIRequest(address, method, Prefix+path, nil, body)
 	if err != nil {
-		return false, err
+		return false, explainError(err, address)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
@@ -106,10 +103,14 @@ func (c *adminClient) request(method, path string, body, v any) (printed bool, e
 		return false, err
 	}
 	if c.json {
-		_, err := c.out.Write(b)
-		return true, err
+		if _, err := c.out.Write(b); err != nil {
+			return true, err
+		}
 	}
-	return false, json.Unmarshal(b, v)
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("the answer at %s is not from Caddy's admin endpoint: %w", address, err)
+	}
+	return c.json, nil
 }
 
 func (c *adminClient) zones() error {
@@ -160,9 +161,44 @@ func (c *adminClient) explain(d Request, headers []string) error {
 		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
 		d.Headers[name] = append(d.Headers[name], strings.TrimSpace(value))
 	}
+	body, err := json.Marshal(&d)
+	if err != nil {
+		return err
+	}
 	var e Explanation
-	if printed, err := c.request(http.MethodPost, "explain", &d, &e); printed || err != nil {
+	if printed, err := c.request(http.MethodPost, "explain", bytes.NewReader(body), &e); printed || err != nil {
 		return err
 	}
 	return printExplanation(c.out, &e)
+}
+
+// maxDocument is how much of a document is read, in bytes: more than one may have, so that
+// the answer says so.
+const maxDocument = 2 << 20
+
+// validate checks a document in a file. One that is invalid is an error.
+func (c *adminClient) validate(path string) error {
+	file := os.Stdin
+	if path != "-" {
+		var err error
+		if file, err = os.Open(path); err != nil { //nolint:gosec // the user's own file
+			return err
+		}
+		defer file.Close()
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxDocument))
+	if err != nil {
+		return err
+	}
+	var v Validation
+	printed, err := c.request(http.MethodPost, "rules/validate", bytes.NewReader(text), &v)
+	switch {
+	case err != nil:
+		return err
+	case !v.Valid:
+		return fmt.Errorf("%s: %s", path, safe(v.Error))
+	case printed:
+		return nil
+	}
+	return printValidation(c.out, &v)
 }

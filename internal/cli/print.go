@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -46,57 +48,155 @@ func span(seconds float64) string {
 	return s
 }
 
-func (r *Rule) String() string {
-	return fmt.Sprintf("%d/%s %s", r.Limit, span(r.Window), r.Algorithm)
+// plural returns a number of things.
+func plural(n int64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.FormatInt(n, 10) + " " + thing + "s"
 }
 
-func printZones(to io.Writer, all *Zones) error {
-	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
-	for _, s := range all.Stores {
-		fmt.Fprintf(w, "store %s: %s for %s, instances: %d\n", safe(s.Name), s.Mode, span(all.Now.Sub(s.Since).Seconds()), s.Instances)
-		for _, n := range s.Down {
-			fmt.Fprintf(w, "store %s: node %s is away for %s; keys of other nodes are shared\n", safe(s.Name), safe(n.Address), span(all.Now.Sub(n.Since).Seconds()))
+// String returns the rule as a Caddyfile has it, with its name in front.
+func (r *Rule) String() string {
+	limit, otherwise := strconv.FormatInt(r.Limit, 10), ""
+	if r.LimitFrom != "" {
+		limit, otherwise = safe(r.LimitFrom), " else "+limit
+	}
+	s := fmt.Sprintf("%s/%s %s", limit, span(r.Window), r.Algorithm) + optionsText(r.Options) + otherwise
+	if _, err := strconv.Atoi(r.Name); err != nil {
+		s = safe(r.Name) + ": " + s
+	}
+	if r.Block > 0 {
+		s += " block " + span(r.Block)
+	}
+	if r.Enforced > 0 {
+		s += fmt.Sprintf(" (now %d/%s)", r.Enforced, span(r.Window))
+	}
+	return s
+}
+
+// optionsText returns the options of an algorithm as a Caddyfile has them.
+func optionsText(options json.RawMessage) (s string) {
+	var all map[string]any
+	if json.Unmarshal(options, &all) != nil {
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		switch v := all[name].(type) {
+		case bool:
+			s += " " + name
+		case float64:
+			if name == "step" { // the only duration
+				s += " step " + span(v/1e9)
+				continue
+			}
+			s += " " + name + " " + strconv.FormatFloat(v, 'f', -1, 64)
+		default:
+			s += fmt.Sprintf(" %s %v", name, v)
 		}
 	}
-	if r := all.Rules; r != nil {
-		fmt.Fprintf(w, "rules from %s", safe(r.Source))
-		if r.Confirmed != nil {
-			fmt.Fprintf(w, ", confirmed %s ago", span(all.Now.Sub(*r.Confirmed).Seconds()))
-		}
-		if r.Error != "" {
-			fmt.Fprintf(w, ": %s", safe(r.Error))
+	return s
+}
+
+func printZones(w io.Writer, all *Zones) error {
+	i := &all.Instance
+	fmt.Fprintf(w, "%s: Caddy %s, Diana %s, configuration %s, loaded %s ago\n", safe(i.Host), safe(i.Caddy), safe(i.Diana), safe(i.Config), span(all.Now.Sub(i.Since).Seconds()))
+	for n := range all.Stores {
+		all.Stores[n].print(w, all.Now)
+	}
+	if all.Rules != nil {
+		all.Rules.print(w, all.Now)
+	}
+	for _, l := range all.Lists {
+		fmt.Fprintf(w, "list %s: %d keys for %s", safe(l.File), l.Keys, span(all.Now.Sub(l.Since).Seconds()))
+		if l.Error != "" {
+			fmt.Fprintf(w, ": %s", safe(l.Error))
 		}
 		fmt.Fprintln(w)
-		if len(r.Unknown) > 0 {
-			fmt.Fprintf(w, "zones unknown here: %s\n", safeAll(r.Unknown))
-		}
 	}
-	fmt.Fprintln(w, "ZONE\tSTORE\tRULES\tFROM\tSTATE\tKEYS\tALLOWED\tDENIED")
-	for i := range all.Zones {
-		z := &all.Zones[i]
-		rules := make([]string, len(z.Rules))
-		for i := range z.Rules {
-			rules[i] = z.Rules[i].String()
-		}
-		state := "on"
-		if !z.Enabled {
-			state = "off"
-		} else if z.Shadow {
-			state = "shadow"
-		}
+	if len(all.Zones) == 0 {
+		fmt.Fprintln(w, "no zones: a site gets one by a line such as rate_limit {client_ip} 10/s")
+		return nil
+	}
+	t := table{head: []string{"ZONE", "STORE", "RULES", "FROM", "STATE", "KEYS", "ALLOWED", "DENIED"}, right: map[int]bool{5: true, 6: true, 7: true}}
+	for n := range all.Zones {
+		z := &all.Zones[n]
 		passed := z.Decisions[metrics.Allowed.String()] + z.Decisions[metrics.Delayed.String()]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\n", safe(z.Name), safe(z.Store), strings.Join(rules, ", "), z.Origin, state, z.Keys, passed, z.Decisions[metrics.Denied.String()])
+		t.add(safe(z.Name), safe(z.Store), z.rules(), z.Origin, z.state(), strconv.FormatInt(z.Keys, 10), strconv.FormatUint(passed, 10), strconv.FormatUint(z.Decisions[metrics.Denied.String()], 10))
 	}
-	return w.Flush()
+	t.print(w, widthOf(w))
+	return nil
 }
 
-func printKey(to io.Writer, k *Key) error {
-	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
+func printValidation(to io.Writer, v *Validation) error {
+	_, err := fmt.Fprintf(to, "valid, zones: %d\n", v.Zones)
+	if err == nil && len(v.Unknown) > 0 {
+		_, err = fmt.Fprintf(to, "zones unknown here: %s\n", safeAll(v.Unknown))
+	}
+	return err
+}
+
+// print prints the state of a store.
+func (s *Store) print(w io.Writer, now time.Time) {
+	fmt.Fprintf(w, "store %s: %s for %s, %s\n", safe(s.Name), s.Mode, span(now.Sub(s.Since).Seconds()), plural(s.Instances, "instance"))
+	if s.Share > 0 {
+		fmt.Fprintf(w, "store %s: this instance enforces %.0f %% of each limit meanwhile\n", safe(s.Name), 100*s.Share)
+	}
+	for _, n := range s.Down {
+		fmt.Fprintf(w, "store %s: node %s is away for %s; keys of other nodes are shared\n", safe(s.Name), safe(n.Address), span(now.Sub(n.Since).Seconds()))
+	}
+}
+
+// print prints the state of the rule source.
+func (r *Source) print(w io.Writer, now time.Time) {
+	fmt.Fprintf(w, "rules from %s: %s", safe(r.Source), safe(r.State))
+	if r.Confirmed != nil {
+		fmt.Fprintf(w, ", confirmed %s ago", span(now.Sub(*r.Confirmed).Seconds()))
+	}
+	if r.Error != "" {
+		fmt.Fprintf(w, ": %s", safe(r.Error))
+	}
+	fmt.Fprintln(w)
+	if len(r.Unknown) > 0 {
+		fmt.Fprintf(w, "zones unknown here: %s\n", safeAll(r.Unknown))
+	}
+}
+
+// rules returns the zone's rules, one in each line.
+func (z *Zone) rules() string {
+	var list []string
+	for i := range z.Rules {
+		list = append(list, z.Rules[i].String())
+	}
+	if z.InFlight > 0 {
+		list = append(list, fmt.Sprintf("in_flight %d", z.InFlight))
+	}
+	if len(list) == 0 {
+		return "-"
+	}
+	return strings.Join(list, "\n")
+}
+
+func (z *Zone) state() string {
+	state := "on"
+	switch {
+	case !z.Enabled:
+		state = "off"
+	case z.Shadow:
+		state = "shadow"
+	}
+	if z.Blocked > 0 {
+		state += fmt.Sprintf(", %d blocked", z.Blocked)
+	}
+	return state
+}
+
+func printKey(w io.Writer, k *Key) error {
 	if k.Reset != "" {
 		fmt.Fprintf(w, "forgotten %s\n", k.Reset)
 	}
 	k.print(w)
-	return w.Flush()
+	return nil
 }
 
 func (s *Key) print(w io.Writer) {
@@ -108,6 +208,9 @@ func (s *Key) print(w io.Writer) {
 	if s.Rule != "" {
 		fmt.Fprintf(w, " by %s", safe(s.Rule))
 	}
+	if s.Blocked > 0 {
+		fmt.Fprint(w, ", blocked")
+	}
 	if s.RetryIn != nil {
 		fmt.Fprintf(w, ", again in %s", span(*s.RetryIn))
 	}
@@ -118,12 +221,18 @@ func (s *Key) print(w io.Writer) {
 		fmt.Fprintf(w, " (%s)", s.Mode)
 	}
 	fmt.Fprintln(w)
+	s.printRules(w)
+}
+
+// printRules prints the override that applies, and the state of each rule.
+func (s *Key) printRules(w io.Writer) {
 	if len(s.Override) > 0 {
 		fmt.Fprintf(w, "  override %s\n", safeAll(s.Override))
 	}
-	if len(s.Rules) > 0 {
-		fmt.Fprintln(w, "  RULE\tLIMIT\tREMAINING\tRESET\tRETRY")
+	if len(s.Rules) == 0 {
+		return
 	}
+	t := table{head: []string{"  RULE", "LIMIT", "REMAINING", "RESET", "RETRY"}}
 	for _, r := range s.Rules {
 		retry := "-"
 		if r.RetryIn != nil {
@@ -131,49 +240,33 @@ func (s *Key) print(w io.Writer) {
 		} else if !r.Admits {
 			retry = "never"
 		}
-		fmt.Fprintf(w, "  %s\t%d/%s\t%d\t%s\t%s\n", safe(r.Name), r.Limit, span(r.Window), r.Remaining, span(r.Reset), retry)
+		t.add("  "+safe(r.Name), fmt.Sprintf("%d/%s", r.Limit, span(r.Window)), strconv.FormatInt(r.Remaining, 10), span(r.Reset), retry)
 	}
+	t.print(w, widthOf(w))
 }
 
-func printTop(to io.Writer, top *Top) error {
-	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
+func printTop(w io.Writer, top *Top) error {
+	unnamed := false
 	for _, list := range []struct {
 		title string
 		hits  []metrics.Hit
 	}{{"BUSIEST", top.Busy}, {"MOST DENIED", top.Denied}} {
-		fmt.Fprintf(w, "%s\tTIMES\tKEY\n", list.title)
+		t := table{head: []string{list.title, "TIMES", "KEY", "NAME"}, right: map[int]bool{1: true}}
 		for i, h := range list.hits {
-			fmt.Fprintf(w, "%d\t%d\t%s\t%s\n", i+1, h.Times, h.Key, safe(h.Name))
+			name := safe(h.Name)
+			if h.Blocked > 0 {
+				name = strings.TrimSpace(name + " blocked for " + span(h.Blocked))
+			}
+			t.add(strconv.Itoa(i+1), strconv.FormatUint(uint64(h.Times), 10), h.Key, name)
+			unnamed = unnamed || h.Name == ""
 		}
+		if len(list.hits) == 0 {
+			t.add("none yet", "", "", "")
+		}
+		t.print(w, widthOf(w))
 	}
-	return w.Flush()
-}
-
-func printExplanation(to io.Writer, e *Explanation) error {
-	w := tabwriter.NewWriter(to, 0, 8, 2, ' ', 0)
-	switch {
-	case e.Zone != "":
-		fmt.Fprintf(w, "denied by zone %s, rule %s", safe(e.Zone), safe(e.Rule))
-		if e.RetryIn != nil {
-			fmt.Fprintf(w, ", again in %s", span(*e.RetryIn))
-		}
-		fmt.Fprintln(w)
-	case e.Decision == "none":
-		fmt.Fprintln(w, "no rate limit applies")
-	default:
-		fmt.Fprintln(w, e.Decision)
+	if unnamed {
+		fmt.Fprintln(w, "Keys without a name were not logged: with log_key in the handler, frequent keys have names.")
 	}
-	for _, h := range e.Handlers {
-		fmt.Fprintf(w, "server %s:\n", safe(h.Server))
-		for i := range h.Zones {
-			h.Zones[i].print(w)
-		}
-		if len(h.Without) > 0 {
-			fmt.Fprintf(w, "zones that do not apply: %s\n", safeAll(h.Without))
-		}
-		if h.Error != "" {
-			fmt.Fprintf(w, "error: %s\n", safe(h.Error))
-		}
-	}
-	return w.Flush()
+	return nil
 }

@@ -230,7 +230,8 @@ func (k *overrideCase) check() {
 	h := NewHasher("s")
 	duplicate := false
 	for i, p := range k.list {
-		duplicate = !x.Add(p, h, i) || duplicate
+		_, twice := x.Add(p, h, i)
+		duplicate = duplicate || twice
 	}
 	if duplicate != k.duplicate() {
 		k.Fatalf("overrides %q: duplicate: %v, want %v", k.keys, duplicate, k.duplicate())

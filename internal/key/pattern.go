@@ -4,12 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 // Pattern matches keys, part by part.
 type Pattern struct {
 	parts  []partMatch
 	weight int // specificity
+	words  []string
+
+	// Narrow is set if a part is an address or a network that is narrower than the
+	// zone's prefix: it matches the whole network of that prefix.
+	Narrow bool
 }
 
 // Pattern parses the key of an override: as many parts as the zone's key, each "*", a
@@ -18,7 +24,7 @@ func (p *Plan) Pattern(parts []string) (*Pattern, error) {
 	if len(parts) != len(p.parts) {
 		return nil, fmt.Errorf("%d parts: want %d, as the zone's key has", len(parts), len(p.parts))
 	}
-	v := new(Pattern)
+	v := &Pattern{words: parts}
 	for i, s := range parts {
 		m, weight, err := p.matchPart(s, p.parts[i])
 		if err != nil {
@@ -26,12 +32,33 @@ func (p *Plan) Pattern(parts []string) (*Pattern, error) {
 		}
 		v.parts = append(v.parts, m)
 		v.weight += weight
+		v.Narrow = v.Narrow || p.parts[i].single() && p.narrow(s)
+	}
+	return v, nil
+}
+
+// ListPattern is Pattern for a key in a list. It rejects a part that no client's address
+// can equal, which is easily overlooked among many.
+func (p *Plan) ListPattern(parts []string) (*Pattern, error) {
+	v, err := p.Pattern(parts)
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range v.parts {
+		if p.parts[i].isClientIP() && m.exact != nil {
+			if _, ok := addrOf(m.exact); !ok {
+				return nil, fmt.Errorf("%q is no client's address: want an address, a CIDR or *", parts[i])
+			}
+		}
 	}
 	return v, nil
 }
 
 // Single reports whether the pattern matches exactly one key.
 func (v *Pattern) Single() bool { return v.weight == exactWeight*len(v.parts) }
+
+// Words returns the parts as text.
+func (v *Pattern) Words() []string { return slices.Clone(v.words) }
 
 // partMatch matches one part of a key.
 type partMatch struct {
@@ -53,42 +80,52 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 		if prefix.Addr().Is4In6() {
 			return partMatch{}, 0, fmt.Errorf("%s: want the IPv4 form of the network", s)
 		}
-		masked, family := p.V6, 0
+		bits := prefix.Bits()
 		if prefix.Addr().Is4() {
-			masked, family = p.V4, 96 // as a prefix of IPv4-mapped addresses
+			bits = min(bits, p.V4)
+		} else {
+			bits = min(bits, p.V6)
 		}
-		bits := min(prefix.Bits(), masked)
-		return partMatch{prefix: netip.PrefixFrom(prefix.Addr(), bits).Masked()}, 1 + bits + family, nil
+		prefix = netip.PrefixFrom(prefix.Addr(), bits).Masked()
+		return partMatch{prefix: prefix}, weightOf(prefix), nil
 	}
-	if part.single() {
+	if s = part.folded(s); part.single() {
 		var group netip.Addr
 		return partMatch{exact: p.appendValue(nil, s, &group)}, exactWeight, nil
 	}
 	return partMatch{exact: appendMixed(nil, s)}, exactWeight, nil
 }
 
-// matches reports whether the pattern matches a key.
-func (v *Pattern) matches(k *Encoded) bool {
-	if k.b[0] != keyOfParts {
-		return false
-	}
-	from := 1
-	for i := range v.parts {
-		if !v.parts[i].matches(k.b[from:k.ends[i]]) {
+// narrow reports whether a text is an address or a network narrower than the zone's prefix.
+func (p *Plan) narrow(s string) bool {
+	net, err := netip.ParsePrefix(s)
+	if err != nil {
+		addr, ok := parseAddr(s)
+		if !ok {
 			return false
 		}
-		from = k.ends[i]
+		net = netip.PrefixFrom(addr, addr.BitLen())
 	}
-	return true
+	if net.Addr().Is4() {
+		return net.Bits() > p.V4
+	}
+	return net.Bits() > p.V6
 }
 
-func (m *partMatch) matches(part []byte) bool {
-	switch {
-	case m.any:
-		return true
-	case m.prefix.IsValid():
-		addr, ok := netip.AddrFromSlice(part[1:])
-		return ok && part[0] != tagText && part[0] != tagMixed && m.prefix.Contains(addr)
+// weightOf returns the specificity of a network: more than that of *, and more the longer
+// it is as a network of IPv6 addresses, to which IPv4 addresses are mapped.
+func weightOf(prefix netip.Prefix) int {
+	family := 0
+	if prefix.Addr().Is4() {
+		family = 96
 	}
-	return string(part) == string(m.exact)
+	return 1 + prefix.Bits() + family
+}
+
+// addrOf returns the address that an encoded part is; false if it is none.
+func addrOf(part []byte) (netip.Addr, bool) {
+	if part[0] == tagText || part[0] == tagMixed {
+		return netip.Addr{}, false
+	}
+	return netip.AddrFromSlice(part[1:])
 }

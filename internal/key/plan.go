@@ -79,15 +79,35 @@ func (p *Plan) Identity() string {
 	return fmt.Sprintf("%q %s %d %d", p.words, p.Missing, p.V4, p.V6)
 }
 
+// Placeholders returns the names of the placeholders in all parts.
+func (p *Plan) Placeholders() (names []string) {
+	for _, t := range p.parts {
+		names = append(names, t.Placeholders()...)
+	}
+	return names
+}
+
 // Uses reports whether a part has a placeholder whose name begins with prefix.
 func (p *Plan) Uses(prefix string) bool {
-	return slices.ContainsFunc(p.parts, func(t Template) bool { return t.uses(prefix) })
+	return slices.ContainsFunc(p.parts, func(t Template) bool { return t.Uses(prefix) })
 }
+
+// ReadsBody reports whether a part has a field of the request's body, which requires a call
+// of [body.ReadFields] before [Plan.Encode].
+func (p *Plan) ReadsBody() bool { return slices.ContainsFunc(p.parts, Template.ReadsBody) }
 
 // Mixes reports whether a part mixes a placeholder whose name begins with prefix with
 // other text.
 func (p *Plan) Mixes(prefix string) bool {
-	return slices.ContainsFunc(p.parts, func(t Template) bool { return !t.single() && t.uses(prefix) })
+	return slices.ContainsFunc(p.parts, func(t Template) bool { return !t.single() && t.Uses(prefix) })
+}
+
+// Constant reports whether the key is the same for all requests.
+func (p *Plan) Constant() bool {
+	return !slices.ContainsFunc(p.parts, func(t Template) bool {
+		_, constant := t.Constant()
+		return !constant
+	})
 }
 
 // Describe returns the parts of a request's key as text.
@@ -115,7 +135,7 @@ func (p *Plan) Named(parts []string) (k Encoded, err error) {
 		if s == "" && p.Missing != MissingShare {
 			return k, fmt.Errorf("part %d is empty: want a value of %s", i+1, p.words[i])
 		}
-		if p.parts[i].single() {
+		if s = p.parts[i].folded(s); p.parts[i].single() {
 			k.b = p.appendValue(k.b, s, &k.group)
 		} else {
 			k.b = appendMixed(k.b, s)
@@ -161,6 +181,15 @@ type Encoded struct {
 
 // Bytes returns the encoded key.
 func (k *Encoded) Bytes() []byte { return k.b }
+
+// part returns the i-th part of a key of parts, encoded.
+func (k *Encoded) part(i int) []byte {
+	from := 1
+	if i > 0 {
+		from = k.ends[i-1]
+	}
+	return k.b[from:k.ends[i]]
+}
 
 // maxKept is the greatest capacity of a buffer that is reused, in bytes.
 const maxKept = 4096

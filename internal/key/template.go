@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/body"
 )
 
 // Template is a text with placeholders, parsed once when provisioning.
@@ -20,7 +23,14 @@ type Template struct {
 // piece is a constant or one placeholder.
 type piece struct {
 	source origin
-	text   string // the constant, or the name of the placeholder or header
+	text   string // the constant, or the name of the header
+	name   string // the name of the placeholder
+
+	// The rest is for paths and hosts, and tells their end in a text: see spelling.go.
+	part    func(s string) string // the part of the path or host; nil: none
+	fold    func(s string) string // brings a value into the form that is counted; nil: any form
+	without string                // bytes that never stand in the value
+	rooted  bool                  // whether the value begins with a slash
 }
 
 // origin is the source of a piece's value. Common placeholders are evaluated without the
@@ -34,6 +44,9 @@ const (
 	fromHeader
 	fromMethod
 	fromPath
+	fromOrigPath
+	fromHost
+	fromBody
 )
 
 const headerPlaceholder = "http.request.header."
@@ -47,43 +60,66 @@ func Parse(s string) (Template, error) {
 	for s != "" {
 		open := strings.IndexByte(s, '{')
 		if open < 0 {
-			t.pieces = append(t.pieces, piece{fromConstant, s})
+			t.pieces = append(t.pieces, piece{source: fromConstant, text: s})
 			break
 		}
 		if open > 0 {
-			t.pieces = append(t.pieces, piece{fromConstant, s[:open]})
+			t.pieces = append(t.pieces, piece{source: fromConstant, text: s[:open]})
 		}
 		end := strings.IndexByte(s[open:], '}')
 		if end < 0 {
 			return Template{}, fmt.Errorf("%q: want a } for every {", s)
 		}
 		name := s[open+1 : open+end]
-		if !strings.Contains(name, ".") {
-			return Template{}, fmt.Errorf("{%s} is no placeholder: want its full name, such as {http.request.header.X-Account}, or a shorthand such as {client_ip}", name)
+		if name == "" {
+			return Template{}, fmt.Errorf("%q: want the name of a placeholder between { and }, such as {client_ip}", s)
 		}
-		t.pieces = append(t.pieces, newPiece(name))
+		p, err := newPiece(name)
+		if err != nil {
+			return Template{}, err
+		}
+		t.pieces = append(t.pieces, p)
 		s = s[open+end+1:]
 	}
 	return t, nil
 }
 
-func newPiece(name string) piece {
+func newPiece(name string) (piece, error) {
+	if p, ok := spelledPiece(name); ok {
+		return p, nil
+	}
 	if field, ok := strings.CutPrefix(name, headerPlaceholder); ok {
-		return piece{fromHeader, textproto.CanonicalMIMEHeaderKey(field)}
+		return piece{source: fromHeader, text: textproto.CanonicalMIMEHeaderKey(field), name: name}, nil
+	}
+	if field, ok := bodyField(name); ok {
+		return piece{source: fromBody, text: field, name: bodyPlaceholder + "." + field}, body.CheckName(field)
 	}
 	switch name {
 	case ClientIPPlaceholder:
-		return piece{fromClientIP, name}
+		return piece{source: fromClientIP, name: name, without: notInHost}, nil
 	case "http.request.method":
-		return piece{fromMethod, name}
-	case "http.request.uri.path":
-		return piece{fromPath, name}
+		return piece{source: fromMethod, name: name, without: notInMethod}, nil
+	case bodyPlaceholder, bodyPlaceholder + "_base64":
+		return piece{}, fmt.Errorf("{%s}: Caddy would read the body without a bound: want a field of it, such as {body.phone}", name)
 	}
-	return piece{fromReplacer, name}
+	return piece{source: fromReplacer, name: name}, nil
+}
+
+const bodyPlaceholder = "http.request.body"
+
+// bodyField returns the name of the field that {body.<name>} or its full form stands for.
+func bodyField(placeholder string) (name string, ok bool) {
+	if name, ok = strings.CutPrefix(placeholder, bodyPlaceholder+"."); !ok {
+		name, ok = strings.CutPrefix(placeholder, "body.")
+	}
+	return name, ok
 }
 
 // single reports whether the text is one constant or one placeholder.
 func (t Template) single() bool { return len(t.pieces) <= 1 }
+
+// isClientIP reports whether the template is the client's address alone.
+func (t Template) isClientIP() bool { return t.single() && t.Uses(ClientIPPlaceholder) }
 
 // Constant returns the text; false if it has placeholders.
 func (t Template) Constant() (string, bool) {
@@ -96,14 +132,30 @@ func (t Template) Constant() (string, bool) {
 	return "", false
 }
 
-// uses reports whether the name of a placeholder begins with prefix.
-func (t Template) uses(prefix string) bool {
+// Placeholders returns the names of the placeholders.
+func (t Template) Placeholders() (names []string) {
 	for _, p := range t.pieces {
-		if p.source != fromConstant && strings.HasPrefix(p.text, prefix) {
+		if p.source != fromConstant {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// Uses reports whether the name of a placeholder begins with prefix.
+func (t Template) Uses(prefix string) bool {
+	for _, p := range t.pieces {
+		if p.source != fromConstant && strings.HasPrefix(p.name, prefix) {
 			return true
 		}
 	}
 	return false
+}
+
+// ReadsBody reports whether the template has a field of the request's body, which requires
+// a call of [body.ReadFields] before it is evaluated.
+func (t Template) ReadsBody() bool {
+	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.source == fromBody })
 }
 
 // value returns the value of a template that is single.
@@ -125,17 +177,19 @@ func (t Template) append(b []byte, r *http.Request) []byte {
 // Number returns the value as a whole number, clamped to the range of int64; false if it
 // is not a whole number.
 func (t Template) Number(r *http.Request) (int64, bool) {
-	var text string
-	if t.single() {
-		text = t.value(r)
-	} else {
-		text = string(t.append(nil, r))
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	n, err := strconv.ParseInt(t.Text(r), 10, 64)
 	if errors.Is(err, strconv.ErrRange) {
 		err = nil // n is clamped
 	}
 	return n, err == nil
+}
+
+// Text returns the value without the space around it.
+func (t Template) Text(r *http.Request) string {
+	if t.single() {
+		return strings.TrimSpace(t.value(r))
+	}
+	return strings.TrimSpace(string(t.append(nil, r)))
 }
 
 func (p *piece) value(r *http.Request) string {
@@ -150,16 +204,16 @@ func (p *piece) value(r *http.Request) string {
 		} else if len(vals) > 1 {
 			return strings.Join(vals, ",")
 		}
-		if p.text == "Host" {
-			return r.Host
-		}
 		return ""
 	case fromMethod:
 		return r.Method
-	case fromPath:
-		return r.URL.Path
+	case fromBody:
+		return body.Field(r, p.text)
 	}
-	val, _ := Replacer(r).Get(p.text)
+	if p.fold != nil {
+		return p.spelled(r)
+	}
+	val, _ := Replacer(r).Get(p.name)
 	return caddy.ToString(val)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
@@ -16,7 +17,7 @@ import (
 // rule source. They are immutable and replaced as a whole.
 type activeRules struct {
 	rules      *ruleSet
-	overrides  key.Index[*override]
+	keys       key.Index[*override]
 	duplicates *ruleSet // nil without prevent_duplicates
 
 	off    bool
@@ -27,18 +28,21 @@ type activeRules struct {
 	kinds string          // see Zone.kinds
 	turn  int64           // the longest delay of all zones of the handler, in microseconds
 
-	sets    []*ruleSet // all rule sets
-	tables  []Bound    // their tables
-	refs    pool.References
-	counted *metrics.Tables   // the metrics with the tables; nil: none
-	denials *metrics.Counters // the metrics with the labels; nil: none
-	labels  []string          // of denials
+	overrides []*override    // those in keys
+	narrow    Narrow         // of keys
+	sets      []*ruleSet     // all rule sets
+	tables    []Bound        // their tables
+	blocks    *memory.Blocks // nil: no rule blocks
+	refs      pool.References
+	counted   *metrics.Tables   // the metrics with the tables; nil: none
+	denials   *metrics.Counters // the metrics with the labels; nil: none
+	labels    []string          // of denials
 }
 
 // override is the compiled rules for some keys.
 type override struct {
-	key []string // as configured
-	set *ruleSet // nil: unlimited
+	checked *config.CheckedOverride
+	set     *ruleSet // nil: unlimited
 }
 
 // Bound is the capacity of a table.
@@ -55,6 +59,25 @@ type Bound struct {
 	// Shared is set if the keys are counted in a shared store, and in the table only
 	// while the store is unavailable.
 	Shared bool
+
+	// Blocks are the blocks of the zone's keys, with the first of its tables; nil: none.
+	Blocks *memory.Blocks
+}
+
+// SetMax applies MaxKeys.
+func (b *Bound) SetMax() {
+	b.Table.SetMax(b.MaxKeys)
+	if b.Blocks != nil {
+		b.Blocks.SetMax(b.MaxKeys)
+	}
+}
+
+// Memory returns the most bytes that the keys can take.
+func (b *Bound) Memory() (bytes int64) {
+	if bytes = b.Table.Memory(b.Shared); b.Blocks != nil {
+		bytes += b.Blocks.Memory()
+	}
+	return bytes
 }
 
 // compile compiles the rules and takes a table for each rule set. turn is the longest
@@ -63,27 +86,15 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	a.turn = turn
 	c, t := a.from, tableTaker{zone: z, active: a}
 	for _, o := range c.Overrides {
-		if o.Set != nil && !o.Pattern.Single() {
+		if o.Set != nil && !single(o) {
 			t.many++
 		}
 	}
 	if a.rules, err = t.compile(c.Rules, "", false, turn); err != nil {
 		return err
 	}
-	for _, o := range c.Overrides {
-		v := &override{key: o.Key}
-		if o.Set != nil {
-			name, err := json.Marshal(o.Key)
-			if err != nil {
-				return err
-			}
-			if v.set, err = t.compile(o.Set, string(name), o.Pattern.Single(), turn); err != nil {
-				return &config.Error{At: o.Override, Err: err}
-			}
-		}
-		if !a.overrides.Add(o.Pattern, z.store.Hasher, v) {
-			return &config.Error{At: o.Override, Err: fmt.Errorf("override %q stands twice", o.Key)}
-		}
+	if err := a.compileOverrides(&t); err != nil {
+		return err
 	}
 	if c.Duplicates != nil {
 		if a.duplicates, err = t.compile(c.Duplicates, config.LabelDuplicates, false, 0); err != nil {
@@ -105,6 +116,42 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	return nil
 }
 
+// compileOverrides compiles the rules of the overrides, and indexes their keys.
+func (a *activeRules) compileOverrides(t *tableTaker) (err error) {
+	lists := 0
+	for _, o := range a.from.Overrides {
+		v := &override{checked: o}
+		if o.Many() {
+			lists++
+		}
+		if o.Set != nil {
+			if v.set, err = t.compile(o.Set, tableName(o, lists), single(o), a.turn); err != nil {
+				return &config.Error{At: o.Override, Err: err}
+			}
+		}
+		a.overrides = append(a.overrides, v)
+	}
+	return a.index(t.zone, t.zone.env.Lists.text)
+}
+
+// single reports whether an override is for exactly one key.
+func single(o *config.CheckedOverride) bool {
+	for p, err := range o.Patterns() {
+		return err == nil && !o.Many() && p.Single()
+	}
+	return false
+}
+
+// tableName returns what distinguishes the table of an override from those of the others:
+// its key or, so that counts survive a change of the keys, which of the lists it is.
+func tableName(o *config.CheckedOverride, list int) string {
+	if o.Many() {
+		return fmt.Sprintf("list %d", list)
+	}
+	name, _ := json.Marshal(o.Key) // never fails
+	return string(name)
+}
+
 // release returns the tables to the pool.
 func (a *activeRules) release() error {
 	if a.counted != nil {
@@ -124,6 +171,7 @@ var tables = pool.New[*memory.Table]("tables") // by tableKey
 // tableKey identifies a table by the format of its keys and states. It does not include
 // limits, so that counts survive a changed limit.
 type tableKey struct {
+	process                    *process.Process
 	zone, key, override, kinds string
 }
 
@@ -145,19 +193,34 @@ func (t *tableTaker) compile(c *config.RuleSet, override string, single bool, tu
 		if single {
 			maxKeys = 1
 		}
-		id := tableKey{z.Name, z.Config.Plan.Identity(), override, c.Kinds(c.Lease(z.Zone, z.store.Lease))}
+		id := tableKey{z.env.Process, z.Name, z.Config.Plan.Identity(), override, c.Kinds(c.Lease(z.Zone, z.store.Lease))}
 		table := tables.Take(&t.active.refs, id, func() *memory.Table {
 			table := memory.NewTable(list, max(1, maxKeys/(1+t.many)))
 			table.SetMax(maxKeys)
 			return table
 		})
-		t.active.tables = append(t.active.tables, Bound{table, z.Name, maxKeys, !z.store.local()})
+		t.active.tables = append(t.active.tables, Bound{Table: table, Zone: z.Name, MaxKeys: maxKeys, Shared: !z.store.local()})
 		return table
-	})
+	}, t.active.takeBlocks(z))
 	if err == nil {
 		t.active.sets = append(t.active.sets, s)
 	}
 	return s, err
+}
+
+// blocks are the blocks of the zones in use. They survive a change of rules and a reload,
+// unless no rule of the zone blocks any more.
+var blocks = pool.New[*memory.Blocks]("blocks") // by zoneID
+
+// takeBlocks returns a function that returns the blocks of the zone.
+func (a *activeRules) takeBlocks(z *Zone) func() *memory.Blocks {
+	return func() *memory.Blocks {
+		if a.blocks == nil {
+			a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks { return memory.NewBlocks(z.maxKeys) })
+			a.tables[0].Blocks = a.blocks
+		}
+		return a.blocks
+	}
 }
 
 // copy returns the same rules, not compiled.

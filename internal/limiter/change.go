@@ -95,6 +95,16 @@ func (c *change) restarted() (names []string) {
 	return names
 }
 
+// changed returns the names of the zones whose rules the change replaces.
+func (c *change) changed() (names []string) {
+	for i, z := range c.zones {
+		if c.next[i].text != c.old[i].text {
+			names = append(names, z.Name)
+		}
+	}
+	return names
+}
+
 // commit puts the change in force.
 func (c *change) commit() error {
 	for i, z := range c.zones {

@@ -38,5 +38,6 @@ func (q *request) finish(status int) {
 		}
 		c := &q.check.Zones[z.rules]
 		z.zone.store.Finish(q.r.Context(), c, z.zone.Config.Charge.Settlement(q.r, c.Cost, status))
+		z.zone.common.queue.freed(c.Key)
 	}
 }

@@ -21,6 +21,14 @@ func (q *request) decide(ctx context.Context) (gone bool) {
 		q.check.Admitted = true
 		return false
 	}
+	if q.delays && !q.takeSlots(ctx) { // before it waits: it may be delayed after that
+		return false
+	}
+	if q.queues {
+		if z := q.queued(); z != nil && q.standsBehind(ctx, z) {
+			return q.wait(ctx)
+		}
+	}
 	q.decideOnce(ctx)
 	if q.check.Admitted || q.unavailable() {
 		return false
@@ -74,70 +82,4 @@ func (q *request) observeAcross(sampled bool) {
 		}
 		z.zone.metrics.CountFallback(mode)
 	}
-}
-
-// wait waits, at most for the shortest max_wait of the zones that deny, and decides
-// again. It reports whether the client closed the connection.
-func (q *request) wait(ctx context.Context) (gone bool) {
-	z, k, budget := q.waitBudget()
-	if budget == 0 {
-		return false
-	}
-	begun := time.Now()
-	w, ok := z.common.queue.join(k)
-	if !ok {
-		return false
-	}
-	defer z.common.queue.leave(k, w)
-	for {
-		left := budget - time.Since(begun)
-		retry, can := q.retryIn()
-		if !can || retry > left {
-			return false
-		}
-		if gone, late := w.wait(ctx, retry, left); gone || late {
-			return gone
-		}
-		q.waited = true
-		q.decideOnce(ctx)
-		if q.check.Admitted || q.unavailable() {
-			return false
-		}
-		_, _, b := q.waitBudget()
-		if b == 0 {
-			return false
-		}
-		budget = min(budget, b)
-	}
-}
-
-// waitBudget returns how long the request may wait in total, 0 if it may not, and the
-// zone and key whose queue it joins: those of the first zone that denies.
-func (d *decision) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
-	for i := range d.zones {
-		z := &d.zones[i]
-		if z.shadow || !d.denies(z) {
-			continue
-		}
-		// Duplicates do not wait, and neither do requests that find the queue of a
-		// leaky_bucket full: its length is the longest wait.
-		if z.zone.maxWait == 0 || d.deniesDuplicate(z) || d.queueIsFull(z) {
-			return nil, k, 0
-		}
-		if first == nil {
-			first, k, budget = z.zone, d.check.Zones[z.rules].Key, z.zone.maxWait
-		}
-		budget = min(budget, z.zone.maxWait)
-	}
-	return first, k, budget
-}
-
-// queueIsFull reports whether a leaky_bucket that delays denies.
-func (d *decision) queueIsFull(z *zoneResult) bool {
-	for r, res := range d.check.Zones[z.rules].Results {
-		if !res.Admit && z.set.Delays[r] {
-			return true
-		}
-	}
-	return false
 }

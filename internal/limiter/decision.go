@@ -29,6 +29,8 @@ type decision struct {
 	// immediate is the first zone that denies regardless of its counts; nil: none.
 	immediate *zoneResult
 
+	queues bool // whether a zone may have it wait behind older requests
+	delays bool // whether a leaky_bucket may delay it
 	waited bool // whether the request waited before the last decision of the stores
 }
 
@@ -44,6 +46,7 @@ type zoneResult struct {
 
 	label   string // label of an immediate denial; empty: none
 	outcome metrics.Outcome
+	slot    slot // of the zone's waiting requests
 }
 
 // exceeded describes the denial of a request. It may be used after the handler returns.
@@ -72,28 +75,56 @@ func (d *decision) denies(z *zoneResult) bool {
 // retryIn returns after how long the request would be admitted if no other arrived;
 // false if it never would.
 func (d *decision) retryIn() (time.Duration, bool) {
-	var longest time.Duration
+	longest, held, can := d.waitIn()
+	if held {
+		longest = max(longest, heldRetry)
+	}
+	return longest, can
+}
+
+// waitIn is like retryIn, but instead of predicting when requests in flight end it reports
+// whether the request is denied because of what they hold.
+func (d *decision) waitIn() (longest time.Duration, held, can bool) {
 	for i := range d.check.Zones {
 		c := &d.check.Zones[i]
 		if c.Shadow || c.Admits {
 			continue
 		}
-		if c.Full {
-			longest = max(longest, heldRetry)
+		wait, holds, ends := waitOf(c)
+		if !ends {
+			return 0, false, false
 		}
-		for _, res := range c.Results {
-			switch {
-			case res.Admit:
-			case res.Retry == algorithms.Never:
-				return 0, false
-			case res.Held:
-				longest = max(longest, heldRetry)
-			default:
-				longest = max(longest, time.Duration(res.Retry)*time.Microsecond)
-			}
+		longest, held = max(longest, wait), held || holds
+	}
+	return longest, held, true
+}
+
+// retryOf returns after how long a zone check that denies would admit if no other
+// request arrived; false if it never would.
+func retryOf(c *stores.ZoneCheck) (longest time.Duration, can bool) {
+	longest, held, can := waitOf(c)
+	if held {
+		longest = max(longest, heldRetry)
+	}
+	return longest, can
+}
+
+// waitOf is like retryOf, but instead of predicting when requests in flight end it reports
+// whether the zone check denies because of what they hold.
+func waitOf(c *stores.ZoneCheck) (longest time.Duration, held, can bool) {
+	held = c.Full
+	for _, res := range c.Results {
+		switch {
+		case res.Admit:
+		case res.Retry == algorithms.Never:
+			return 0, false, false
+		case res.Held:
+			held = true
+		default:
+			longest = max(longest, time.Duration(res.Retry)*time.Microsecond)
 		}
 	}
-	return longest, true
+	return longest, held, true
 }
 
 // exceeded returns the first rule that denies, in the order of the configuration, and
@@ -114,6 +145,27 @@ func (d *decision) exceeded() (e exceeded) {
 	retry, can := d.retryIn()
 	if e.retry = retry.Microseconds(); !can {
 		e.retry = algorithms.Never
+	}
+	return e
+}
+
+// exceededIn returns what a zone that denies would deny the request by, if it were the
+// only one.
+func (d *decision) exceededIn(z *zoneResult) exceeded {
+	if z.label != "" {
+		return exceeded{zone: z.zone, label: z.label, retry: algorithms.Never}
+	}
+	e := exceeded{zone: z.zone, label: d.labelOf(z)}
+	for _, i := range []int{z.rules, z.duplicate} {
+		if i < 0 || d.check.Zones[i].Admits {
+			continue
+		}
+		retry, can := retryOf(&d.check.Zones[i])
+		if !can {
+			e.retry = algorithms.Never
+			break
+		}
+		e.retry = max(e.retry, retry.Microseconds())
 	}
 	return e
 }
@@ -156,6 +208,21 @@ func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
 	return metrics.Allowed
 }
 
+// isNear reports whether a rule of a zone has less than a fifth of its limit left, or of its
+// burst.
+func (d *decision) isNear(z *zoneResult) bool {
+	if z.rules < 0 {
+		return false
+	}
+	c := &d.check.Zones[z.rules]
+	for i := range c.Results {
+		if c.Results[i].Remaining < (c.Rules[i].Capacity()+4)/5 {
+			return true
+		}
+	}
+	return false
+}
+
 // violated returns the names of all rules that deny.
 func (d *decision) violated() (names []string) {
 	if d.immediate != nil {
@@ -184,16 +251,15 @@ func (d *decision) violated() (names []string) {
 	return names
 }
 
-// nearestOf returns the result and the limit of the rule with the smallest part of its
-// limit left.
-func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, limit int64) {
-	for i := range c.Results {
-		res, l := &c.Results[i], c.Rules[i].Limit()
-		if nearest == nil || nearer(res, l, nearest, limit) {
-			nearest, limit = res, l
+// nearestOf returns the result and the rule with the smallest part of its limit left.
+func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, rule algorithms.Rule) {
+	for i, r := range c.Rules[:len(c.Results)] {
+		res := &c.Results[i]
+		if nearest == nil || nearer(res, r.Limit(), nearest, rule.Limit()) {
+			nearest, rule = res, r
 		}
 	}
-	return nearest, limit
+	return nearest, rule
 }
 
 func nearer(a *stores.Result, limitA int64, b *stores.Result, limitB int64) bool {

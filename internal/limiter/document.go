@@ -40,7 +40,7 @@ func readRules(texts []json.RawMessage) ([]*config.Rule, error) {
 	for i, text := range texts {
 		r := new(config.Rule)
 		err := rules.Fields(text, map[string]any{
-			"name": &r.Name, "limit": &r.Limit, "window": &r.Window, "algorithm": &r.AlgorithmRaw,
+			"name": &r.Name, "limit": &r.Limit, "window": &r.Window, "block": &r.Block, "algorithm": &r.AlgorithmRaw,
 		})
 		if err != nil {
 			return nil, rules.At(fmt.Sprintf("/%d", i), err)
@@ -53,7 +53,7 @@ func readRules(texts []json.RawMessage) ([]*config.Rule, error) {
 func readOverride(text json.RawMessage) (*config.Override, error) {
 	o := new(config.Override)
 	var list []json.RawMessage
-	err := rules.Fields(text, map[string]any{"key": &o.Key, "unlimited": &o.Unlimited, "rules": &list})
+	err := rules.Fields(text, map[string]any{"key": &o.Key, "keys": &o.Keys, "unlimited": &o.Unlimited, "rules": &list})
 	if err != nil {
 		return nil, err
 	}

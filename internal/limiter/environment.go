@@ -6,12 +6,19 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/process"
 )
 
 // Environment is what all limiters of a configuration share.
 type Environment struct {
+	// Process is the process in which the configuration runs.
+	Process *process.Process
+
 	// Store returns a store by its name; empty: the default store.
 	Store func(name string) (*Store, error)
+
+	// Lists are the files of keys of overrides.
+	Lists *Lists
 
 	// MaxKeys is the max_keys of zones without the option.
 	MaxKeys int64

@@ -81,8 +81,8 @@ func (d *decision) legacy(b []byte) (*[3]string, []byte) {
 		if !z.inHeaders() {
 			continue
 		}
-		if res, l := nearestOf(&d.check.Zones[z.rules]); res != nil && (nearest == nil || nearer(res, l, nearest, limit)) {
-			nearest, limit = res, l
+		if res, rule := nearestOf(&d.check.Zones[z.rules]); res != nil && (nearest == nil || nearer(res, rule.Limit(), nearest, limit)) {
+			nearest, limit = res, rule.Limit()
 		}
 	}
 	if nearest == nil {

@@ -125,7 +125,7 @@ func (c *headerCase) add(z *config.Zone) {
 		return
 	}
 	table := func(rules []algorithms.Rule) *memory.Table { return memory.NewTable(rules, 10) }
-	set, err := newRuleSet(z, checked.Rules, 0, checked.MaxDelay(), table)
+	set, err := newRuleSet(z, checked.Rules, 0, checked.MaxDelay(), table, nil)
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -222,6 +222,12 @@ func (c *headerCase) checkDraft(h headers) {
 		q := map[string]int64{"q": min(c.rules[i].Limit(), greatestInteger)}
 		if w := c.rules[i].Window(); w >= 1_000_000 {
 			q["w"] = secondsUp(w)
+		}
+		if burst := c.rules[i].Capacity(); burst != c.rules[i].Limit() {
+			q["burst"] = min(burst, greatestInteger)
+		}
+		if res.Remaining > c.rules[i].Capacity() {
+			c.Errorf("rule %d: %d of %d remain", i, res.Remaining, c.rules[i].Capacity())
 		}
 		r := map[string]int64{"r": min(res.Remaining, greatestInteger), "t": secondsUp(res.Reset)}
 		if policy[i].text != name || limit[i].text != name || fmt.Sprint(policy[i].params) != fmt.Sprint(q) || fmt.Sprint(limit[i].params) != fmt.Sprint(r) {

@@ -5,9 +5,11 @@
 package limiter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 
 	"github.com/dianalimiter/diana/rules"
@@ -20,16 +22,20 @@ type Limiter struct {
 	zones  []*Zone
 	shared []Shared // the shared stores of the zones
 	across bool     // whether the zones' keys are in several stores or slots
+
+	status int   // the status code of denied requests
+	denial error // their error
 }
 
 // maxZones is the greatest number of zones of a handler. A call to Redis has 16 bits for
-// the number of keys: two for the rules of a zone and two for prevent_duplicates.
-const maxZones = math.MaxUint16 / 4
+// the number of keys: three for the rules of a zone and two for prevent_duplicates.
+const maxZones = math.MaxUint16 / 5
 
 // New returns a limiter with the zones' own rules in force. Close must be called, also
 // after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
-	l := &Limiter{env: env, o: o}
+	l := &Limiter{env: env, o: o, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
+	l.denial = denial(l.status)
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
 	}

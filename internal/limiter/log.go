@@ -24,6 +24,12 @@ func (q *request) report(e *exceeded) {
 		z := &q.zones[i]
 		z.outcome = q.outcomeOf(z)
 		z.zone.metrics.Count(z.outcome, q.shard)
+		switch {
+		case z.outcome == metrics.ShadowDenied:
+			q.reportShadow(z)
+		case z.outcome == metrics.Allowed && q.isNear(z):
+			z.zone.metrics.CountNear(q.shard)
+		}
 		q.logOverflow(z)
 		q.countKey(z)
 		q.keepFingerprint(z)
@@ -32,6 +38,7 @@ func (q *request) report(e *exceeded) {
 	q.addToAccessLog(e)
 	if e != nil {
 		q.reportDenial(e)
+		q.reportBlocks()
 	}
 }
 
@@ -75,7 +82,7 @@ func (q *request) addToAccessLog(e *exceeded) {
 	if extra == nil {
 		return
 	}
-	line := logDecision{z.zone.Name, z.label, z.outcome}
+	line := logDecision{z.zone.WrittenName(), z.label, z.outcome}
 	switch {
 	case e != nil && e.zone == z.zone:
 		line.rule = e.label
@@ -125,8 +132,10 @@ func (d logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 }
 
 const (
-	eventExceeded = "rate_limit_exceeded"
-	maxLines      = 100 // per second and zone
+	eventExceeded       = "rate_limit_exceeded"
+	eventShadowExceeded = "rate_limit_shadow_exceeded"
+	eventBlocked        = "rate_limit_blocked"
+	maxLines            = 100 // per second and zone
 )
 
 // reportDenial counts and logs a denial, and emits its event.
@@ -140,15 +149,7 @@ func (q *request) reportDenial(e *exceeded) {
 	if !log && !events {
 		return
 	}
-	fields := []zap.Field{
-		zap.String("zone", e.zone.Name), zap.String("rule", e.label),
-		zap.Duration("wait", time.Duration(max(0, e.retry))*time.Microsecond),
-		zap.String("remote_ip", remoteIP(q.r.RemoteAddr)), zap.String("client_ip", key.ClientIP(q.r)),
-		zap.String("method", q.r.Method), zap.String("host", q.r.Host),
-	}
-	if q.l.o.LogKey {
-		fields = append(fields, zap.String("key", e.zone.keyText(q.r)))
-	}
+	fields := q.fields(e)
 	if log {
 		line := fields
 		if suppressed > 0 {
@@ -159,6 +160,57 @@ func (q *request) reportDenial(e *exceeded) {
 	if events {
 		q.l.env.Emit(eventExceeded, eventData(fields))
 	}
+}
+
+// reportShadow emits the event of a zone in shadow that would have denied the request.
+func (q *request) reportShadow(z *zoneResult) {
+	if q.l.env.Listens(eventShadowExceeded) {
+		e := q.exceededIn(z)
+		q.l.env.Emit(eventShadowExceeded, eventData(q.fields(&e)))
+	}
+}
+
+// reportBlocks counts and logs the blocks that the decision started, and emits their events.
+func (q *request) reportBlocks() {
+	for i := range q.zones {
+		z := &q.zones[i]
+		if z.rules < 0 || !q.check.Zones[z.rules].Block.Started {
+			continue
+		}
+		b := &q.check.Zones[z.rules].Block
+		label := z.set.Labels[b.Rule]
+		z.zone.metrics.CountBlock(label)
+		events := q.l.env.Listens(eventBlocked)
+		suppressed, log := z.zone.common.blockLog.Next(q.now(), maxLines)
+		if !log && !events {
+			continue
+		}
+		fields := q.fields(&exceeded{zone: z.zone, label: label, retry: b.Span})
+		if log {
+			line := fields
+			if suppressed > 0 {
+				line = append(slices.Clip(fields), zap.Uint64("suppressed", suppressed))
+			}
+			q.l.o.Logger.Info("key blocked", line...)
+		}
+		if events {
+			q.l.env.Emit(eventBlocked, eventData(fields))
+		}
+	}
+}
+
+// fields returns the fields of the log line and of the event of a denial.
+func (q *request) fields(e *exceeded) []zap.Field {
+	fields := []zap.Field{
+		zap.String("zone", e.zone.WrittenName()), zap.String("rule", e.label),
+		zap.Duration("wait", time.Duration(max(0, e.retry))*time.Microsecond),
+		zap.String("remote_ip", remoteIP(q.r.RemoteAddr)), zap.String("client_ip", key.ClientIP(q.r)),
+		zap.String("method", q.r.Method), zap.String("host", q.r.Host),
+	}
+	if q.l.o.LogKey {
+		fields = append(fields, zap.String("key", e.zone.keyText(q.r)))
+	}
+	return fields
 }
 
 // maxEventValue is the greatest size of a value of an event, in bytes. Events wait for

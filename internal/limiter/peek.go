@@ -49,6 +49,7 @@ type Peeked struct {
 	Checked    bool         // whether the store was asked; if not, what follows is zero
 	Mode       stores.Mode  // how the store decided
 	Overflowed bool         // whether the key shares a counter with others
+	Blocked    int64        // microseconds until the block of the key ends; 0: none
 	Rules      []PeekedRule // by rule
 	Retry      int64        // microseconds until the zone would admit; 0: now or never
 }
@@ -74,7 +75,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Peeked {
 	}
 	set := a.rules
 	if o, ok := a.override(&t); ok {
-		p.Override = o.key
+		p.Override = a.describe(&t, o)
 		if set = o.set; set == nil { // unlimited
 			p.Outcome = metrics.Skipped
 			return p
@@ -96,9 +97,17 @@ func (z *Zone) Peek(ctx context.Context, t Target) Peeked {
 // of several keys cannot be matched.
 func (a *activeRules) override(t *Target) (*override, bool) {
 	if len(t.encoded.Bytes()) == 0 {
-		return a.overrides.Exact(t.Key)
+		return a.keys.Exact(t.Key)
 	}
-	return a.overrides.Find(&t.encoded, t.Key)
+	return a.keys.Find(&t.encoded, t.Key)
+}
+
+// describe returns the key of the override that applies to a target.
+func (a *activeRules) describe(t *Target, o *override) []string {
+	if t.Parts == nil {
+		return o.checked.Key
+	}
+	return a.keys.Describe(&t.encoded, t.Key, t.Parts)
 }
 
 func (p *Peeked) deny(label string) {
@@ -111,6 +120,9 @@ func (p *Peeked) deny(label string) {
 // peek adds the decision of the zone's store.
 func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
 	p.Checked, p.Mode, p.Overflowed = true, stores.Peek(ctx, p.Zone.store.of(c.Tag), c), c.Overflowed
+	if c.Block.Until != 0 {
+		p.Blocked = c.Results[c.Block.Rule].Retry
+	}
 	can := true
 	for i, res := range c.Results {
 		r := PeekedRule{
@@ -150,7 +162,7 @@ func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
 // of those that do not apply. Nothing is charged. After an error the zones before it
 // are returned.
 func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Peeked, others []string, err error) {
-	q := newRequest(l, r)
+	q := newRequest(l, nil, r)
 	defer q.release()
 	err = q.collect()
 	applied := make(map[*Zone]bool)
@@ -200,15 +212,49 @@ type Status struct {
 
 	// MaxKeys is the greatest number of keys kept in this process, per rule set.
 	MaxKeys int64
+
+	// Alone is what this instance enforces of the limits of Rules while the zone's store is
+	// unavailable; nil: the zone's counts are not shared.
+	Alone []int64
+
+	// AloneInFlight is likewise the part of in_flight.
+	AloneInFlight int64
 }
 
 // Status returns the status of the zone.
 func (z *Zone) Status() Status {
 	a := z.active.Load()
-	return Status{
+	s := Status{
 		FromSource: a.text != "", Enabled: !a.off, Shadow: a.shadow,
 		Rules: a.from.Rules, Overrides: len(a.from.Overrides), MaxKeys: z.maxKeys,
 	}
+	if !z.store.local() {
+		var shares []algorithms.Rule
+		shares, s.AloneInFlight = z.store.Shared.Share(a.rules.counter)
+		for _, r := range shares {
+			s.Alone = append(s.Alone, r.Limit())
+		}
+	}
+	return s
+}
+
+// BlockedFor returns for how many microseconds a key is still blocked, as far as this
+// instance knows. 0: it is not.
+func (z *Zone) BlockedFor(k stores.Key, now int64) int64 {
+	if b := z.active.Load().blocks; b != nil {
+		if x, ok := b.FindAt(k, now); ok {
+			return x.Until - x.Offset - now
+		}
+	}
+	return 0
+}
+
+// Blocked returns how many keys are blocked, as far as this instance knows.
+func (z *Zone) Blocked(now int64) int64 {
+	if b := z.active.Load().blocks; b != nil {
+		return b.Count(now)
+	}
+	return 0
 }
 
 // Tables returns the tables of the zone's active rules.

@@ -20,9 +20,9 @@ type placeholders struct {
 
 // zoneNumbers are the values of the placeholders of one zone.
 type zoneNumbers struct {
-	zone                    *Zone
-	limit, remaining, reset int64
-	outcome                 metrics.Outcome
+	zone                           *Zone
+	limit, burst, remaining, reset int64
+	outcome                        metrics.Outcome
 }
 
 // setPlaceholders adds the placeholders of a decision to the request's replacer. e is the
@@ -44,8 +44,8 @@ func (d *decision) setPlaceholders(repl *caddy.Replacer, e *exceeded) {
 func (d *decision) numbersOf(z *zoneResult) zoneNumbers {
 	n := zoneNumbers{zone: z.zone, outcome: z.outcome}
 	if z.rules >= 0 && d.immediate == nil {
-		if res, limit := nearestOf(&d.check.Zones[z.rules]); res != nil {
-			n.limit, n.remaining, n.reset = limit, res.Remaining, res.Reset
+		if res, rule := nearestOf(&d.check.Zones[z.rules]); res != nil {
+			n.limit, n.burst, n.remaining, n.reset = rule.Limit(), rule.Capacity(), res.Remaining, res.Reset
 		}
 	}
 	return n
@@ -78,6 +78,8 @@ func (n zoneNumbers) value(field string) (any, bool) {
 	switch field {
 	case "limit":
 		return n.limit, true
+	case "burst":
+		return n.burst, true
 	case "remaining":
 		return n.remaining, true
 	case "reset":
@@ -100,7 +102,7 @@ func (e *exceeded) value(field string) (any, bool) {
 	}
 	switch field {
 	case "name":
-		return e.zone.Name, true
+		return e.zone.WrittenName(), true
 	case "rule":
 		return e.label, true
 	}

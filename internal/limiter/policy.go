@@ -28,6 +28,10 @@ func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int) []by
 			b = append(b, ";w="...)
 			b = appendInteger(b, seconds(w))
 		}
+		if burst := r.Capacity(); burst != r.Limit() { // what remains counts up to it
+			b = append(b, ";burst="...)
+			b = appendInteger(b, burst)
+		}
 	}
 	return b
 }

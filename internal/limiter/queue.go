@@ -1,80 +1,219 @@
 package limiter
 
 import (
+	"container/list"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// maxWaiting is the greatest number of waiting requests per zone, in all handlers that
-// have it.
-const maxWaiting = 1000
+// zoneWaiting is the greatest number of waiting requests per zone, in all handlers that
+// have it, unless max_waiting is greater.
+const zoneWaiting = 1000
+
+// pollEvery is how often the oldest request of a key that waits for what other requests
+// hold asks again: another instance may have released a permit.
+const pollEvery = 75 * time.Millisecond
 
 // waitQueue orders the waiting requests of a zone by key: one request of a key retries at
 // a time, the oldest first. The zero value is ready for use.
 type waitQueue struct {
+	slots  atomic.Int64 // taken by requests that wait, or that a leaky_bucket may delay
+	queued atomic.Int64 // requests in keys
+
 	mu      sync.Mutex
-	waiting int
-	keys    map[stores.Key][]*waiter
+	keys    map[stores.Key]*list.List // of *waiter, the oldest first; never empty
+	passing map[stores.Key]struct{}   // see pass
+
+	// One timer for all keys, so that their polls are batched into one call to Redis.
+	// It runs only while a request waits for a poll.
+	poll    *time.Timer
+	polling bool
 }
 
 // waiter is a waiting request.
 type waiter struct {
-	turn chan struct{} // closed once it is the oldest of its key
+	queue *waitQueue
+	key   stores.Key
+	at    *list.Element
+	turn  chan struct{} // closed once it is the oldest of its key
+	wake  chan struct{} // receives when the oldest is to ask again
+	polls bool          // whether it waits for the next poll; under the queue's lock
+	asked bool          // whether it has asked since its turn came
 }
 
-// join adds a request to the queue of a key. It returns false if too many requests wait.
-func (w *waitQueue) join(k stores.Key) (*waiter, bool) {
+// take takes a slot. It returns false if all are taken.
+func (w *waitQueue) take(maxWaiting int64) bool {
+	if w.slots.Add(1) > max(zoneWaiting, maxWaiting) {
+		w.slots.Add(-1)
+		return false
+	}
+	return true
+}
+
+// give gives a slot back.
+func (w *waitQueue) give() { w.slots.Add(-1) }
+
+// pass lets one request of a key be decided without a slot while none is left, as it may
+// not have to wait. Another of the same key could be delayed because of the first.
+func (w *waitQueue) pass(k stores.Key) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waiting >= maxWaiting {
+	if _, busy := w.passing[k]; busy {
+		return false
+	}
+	if w.passing == nil {
+		w.passing = make(map[stores.Key]struct{})
+	}
+	w.passing[k] = struct{}{}
+	return true
+}
+
+// passed ends what pass began.
+func (w *waitQueue) passed(k stores.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.passing, k)
+}
+
+// join adds a request to the queue of a key. It returns false if too many requests of the
+// zone wait, or with maxWaiting of the key.
+func (w *waitQueue) join(k stores.Key, maxWaiting int64) (*waiter, bool) {
+	if !w.take(maxWaiting) {
 		return nil, false
 	}
-	w.waiting++
-	if w.keys == nil {
-		w.keys = make(map[stores.Key][]*waiter)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.keys[k]
+	if l == nil {
+		l = list.New()
+		if w.keys == nil {
+			w.keys = make(map[stores.Key]*list.List)
+		}
+		w.keys[k] = l
 	}
-	p := &waiter{turn: make(chan struct{})}
-	w.keys[k] = append(w.keys[k], p)
-	if len(w.keys[k]) == 1 {
+	if maxWaiting > 0 && int64(l.Len()) >= maxWaiting {
+		w.give()
+		return nil, false
+	}
+	w.queued.Add(1)
+	p := &waiter{queue: w, key: k, turn: make(chan struct{}), wake: make(chan struct{}, 1)}
+	p.at = l.PushBack(p)
+	if l.Len() == 1 {
 		close(p.turn)
 	}
 	return p, true
 }
 
-// leave removes a request from the queue of its key.
-func (w *waitQueue) leave(k stores.Key, p *waiter) {
+// leave removes the request from its queue. The turn passes to the next of its key.
+func (p *waiter) leave() {
+	w := p.queue
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.waiting--
-	list := w.keys[k]
-	for i := range list {
-		if list[i] != p {
-			continue
-		}
-		list = append(list[:i:i], list[i+1:]...)
-		if i == 0 && len(list) > 0 {
-			close(list[0].turn)
-		}
-		break
-	}
-	if len(list) == 0 {
-		delete(w.keys, k)
-	} else {
-		w.keys[k] = list
+	w.give()
+	w.queued.Add(-1)
+	l := w.keys[p.key]
+	first := l.Front() == p.at
+	l.Remove(p.at)
+	if l.Len() == 0 {
+		delete(w.keys, p.key)
+	} else if first {
+		close(oldest(l).turn)
 	}
 }
 
-// wait waits until the request may retry: it is the oldest of its key, and retry has
-// passed. It reports whether the client closed the connection, or the request was not
-// the oldest within the time left.
-func (p *waiter) wait(ctx context.Context, retry, left time.Duration) (gone, late bool) {
+func oldest(l *list.List) *waiter {
+	p, _ := l.Front().Value.(*waiter) // the list has no other type
+	return p
+}
+
+// has reports whether requests of a key wait.
+func (w *waitQueue) has(k stores.Key) bool {
+	if w.queued.Load() == 0 {
+		return false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.keys[k] != nil
+}
+
+// freed has the oldest waiting request of a key ask again, because a request of the key
+// has released what it held.
+func (w *waitQueue) freed(k stores.Key) {
+	if w.queued.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l := w.keys[k]; l != nil {
+		oldest(l).wakeUp()
+	}
+}
+
+func (p *waiter) wakeUp() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// asks notes that the request is about to ask: what is released from now on wakes it.
+func (p *waiter) asks() {
+	p.asked = true
+	select {
+	case <-p.wake:
+	default:
+	}
+}
+
+// waitForPoll has the request woken by the next poll.
+func (p *waiter) waitForPoll() {
+	w := p.queue
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.polls = true
+	if w.polling {
+		return
+	}
+	w.polling = true
+	// The zones of a process poll at the same time, and processes at different times.
+	d := pollEvery - clock.Elapsed()%pollEvery
+	if w.poll == nil {
+		w.poll = time.AfterFunc(d, w.wakePolls)
+	} else {
+		w.poll.Reset(d)
+	}
+}
+
+func (w *waitQueue) wakePolls() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.polling = false
+	for _, l := range w.keys {
+		if p := oldest(l); p.polls {
+			p.polls = false
+			p.wakeUp()
+		}
+	}
+}
+
+// wait waits until the request is to ask again: it is the oldest of its key, and retry has
+// passed. With held, it is denied because of what other requests hold, and if it has asked
+// before, it also waits until one of them is answered or a poll is due. It reports whether
+// the client closed the connection, or the request may not wait any longer.
+func (p *waiter) wait(ctx context.Context, retry time.Duration, held bool, left time.Duration) (gone, late bool) {
 	deadline := time.NewTimer(left)
 	defer deadline.Stop()
-	ready := time.NewTimer(retry)
-	defer ready.Stop()
+	var ready <-chan time.Time
+	if retry > 0 {
+		t := time.NewTimer(retry)
+		defer t.Stop()
+		ready = t.C
+	}
 	select {
 	case <-p.turn:
 	case <-ctx.Done():
@@ -82,12 +221,26 @@ func (p *waiter) wait(ctx context.Context, retry, left time.Duration) (gone, lat
 	case <-deadline.C:
 		return false, true
 	}
+	if ready != nil {
+		select {
+		case <-ready:
+		case <-ctx.Done():
+			return true, false
+		}
+		return false, false
+	}
+	if !held || !p.asked {
+		return false, false
+	}
+	p.waitForPoll()
 	select {
-	case <-ready.C:
+	case <-p.wake:
+		return false, false
 	case <-ctx.Done():
 		return true, false
+	case <-deadline.C:
+		return false, true
 	}
-	return false, false
 }
 
 // sleep waits for d. It reports whether the client closed the connection.

@@ -18,32 +18,50 @@ func TestQueueKeepsNoKeys(t *testing.T) {
 			return false
 		}
 	}
-	type queued struct {
-		key stores.Key
-		w   *waiter
-	}
-	var all []queued
-	for i := range maxWaiting {
+	var all []*waiter
+	for i := range zoneWaiting {
 		k := stores.Key{Lo: uint64(i % 20)}
-		w, ok := q.join(k)
+		w, ok := q.join(k, 0)
 		if !ok {
 			t.Fatalf("%d waiting: join failed", i)
 		}
 		if isTurn(w) != (i < 20) {
 			t.Errorf("waiter %d: its turn: %v", i, isTurn(w))
 		}
-		all = append(all, queued{k, w})
+		all = append(all, w)
 	}
-	if _, ok := q.join(stores.Key{}); ok {
-		t.Errorf("%d waiting: join succeeded, want the queue full", maxWaiting)
+	if _, ok := q.join(stores.Key{}, 0); ok {
+		t.Errorf("%d waiting: join succeeded, want the queue full", zoneWaiting)
 	}
 	for i, w := range all {
-		if !isTurn(w.w) {
+		if !isTurn(w) {
 			t.Errorf("waiter %d: not its turn, though it is the oldest of its key", i)
 		}
-		q.leave(w.key, w.w)
+		w.leave()
 	}
-	if q.waiting != 0 || len(q.keys) != 0 {
-		t.Errorf("%d waiting under %d keys, want none", q.waiting, len(q.keys))
+	if q.slots.Load() != 0 || q.queued.Load() != 0 || len(q.keys) != 0 {
+		t.Errorf("%d slots, %d waiting under %d keys, want none", q.slots.Load(), q.queued.Load(), len(q.keys))
+	}
+}
+
+// TestQueueBounds checks the bound of a key and of a zone. A request that is turned away
+// takes no slot.
+func TestQueueBounds(t *testing.T) {
+	for _, c := range []struct{ maxWaiting, ofKey, ofZone int64 }{{0, 1000, 1000}, {3, 3, 1000}, {1000, 1000, 1000}, {1500, 1500, 1500}} {
+		var q waitQueue
+		join := func(k uint64) bool { _, ok := q.join(stores.Key{Lo: k}, c.maxWaiting); return ok }
+		n := int64(0)
+		for join(0) {
+			n++
+		}
+		if n != c.ofKey {
+			t.Errorf("max_waiting %d: %d of a key wait, want %d", c.maxWaiting, n, c.ofKey)
+		}
+		for k := uint64(1); join(k); k++ {
+			n++
+		}
+		if n != c.ofZone || q.slots.Load() != n || q.queued.Load() != n {
+			t.Errorf("max_waiting %d: %d of a zone wait, with %d slots, want %d", c.maxWaiting, n, q.slots.Load(), c.ofZone)
+		}
 	}
 }

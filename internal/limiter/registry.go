@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -17,6 +18,10 @@ import (
 // Registry holds the limiters of a configuration and applies the documents of the rule
 // source to them.
 type Registry struct {
+	// Changed is called with the names of the zones whose rules a document replaced;
+	// nil: it is not. It must be set before documents are applied.
+	Changed func(zones []string)
+
 	logger *zap.Logger
 
 	mu       sync.Mutex
@@ -49,7 +54,7 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	for _, z := range l.zones {
 		def := z.definition()
 		if other, ok := r.zones[z.Name]; ok && other != def {
-			return nil, fmt.Errorf("zone %s is defined twice, as %s and as %s: want the same definition, or another name", z.Name, other, def)
+			return nil, fmt.Errorf("zone %s is defined twice, as %s and as %s: want the same definition, or another name", z.Name, shortened(other), shortened(def))
 		}
 		r.zones[z.Name] = def
 	}
@@ -73,6 +78,15 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	return dropped, nil
 }
 
+// shortened returns the beginning of a definition, which may have a long list of keys.
+func shortened(def string) string {
+	const most = 1000 // bytes
+	if len(def) > most {
+		return strings.ToValidUTF8(def[:most], "") + "..."
+	}
+	return def
+}
+
 // Leave removes a limiter and closes it.
 func (r *Registry) Leave(l *Limiter) error {
 	r.mu.Lock()
@@ -84,15 +98,19 @@ func (r *Registry) Leave(l *Limiter) error {
 // Apply implements rules.Target. It applies a document to all limiters or, if it is
 // invalid for one, to none.
 func (r *Registry) Apply(d *rules.Document) error {
-	restarted, err := r.apply(d)
+	changed, restarted, err := r.apply(d)
 	for _, name := range restarted {
 		r.logRestart(name)
+	}
+	if r.Changed != nil && len(changed) > 0 {
+		r.Changed(changed)
 	}
 	return err
 }
 
-// apply is Apply without the log lines. restarted are the zones whose counts were reset.
-func (r *Registry) apply(d *rules.Document) (restarted []string, err error) {
+// apply is Apply without the log lines. changed are the zones whose rules were replaced,
+// restarted those whose counts were reset.
+func (r *Registry) apply(d *rules.Document) (changed, restarted []string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	changes := make([]*change, 0, len(r.limiters))
@@ -102,17 +120,37 @@ func (r *Registry) apply(d *rules.Document) (restarted []string, err error) {
 			for _, c := range changes {
 				err = errors.Join(err, c.undo())
 			}
-			return nil, err
+			return nil, nil, err
 		}
 		changes = append(changes, c)
 	}
 	for _, c := range changes {
+		changed = append(changed, c.changed()...)
 		restarted = append(restarted, c.restarted()...)
 		err = errors.Join(err, c.commit())
 	}
 	r.document = d
-	slices.Sort(restarted)
-	return slices.Compact(restarted), err
+	return distinct(changed), distinct(restarted), err
+}
+
+// distinct returns the names in order, each once.
+func distinct(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Check returns the error with which Apply would reject a document. It changes nothing.
+func (r *Registry) Check(d *rules.Document) (err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range r.limiters {
+		c, rejected := newChange(l.zones, d)
+		if rejected != nil {
+			return errors.Join(rejected, err)
+		}
+		err = errors.Join(err, c.undo())
+	}
+	return err
 }
 
 // logRestart logs that a zone's counts were reset.

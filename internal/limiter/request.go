@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
@@ -19,6 +20,7 @@ type request struct {
 	decision
 	l *Limiter
 	r *http.Request
+	w http.ResponseWriter // nil: the request is only described
 
 	stores  []stores.Store  // by zone check
 	key     key.Encoded     // buffer of keys
@@ -38,9 +40,9 @@ var requests = sync.Pool{New: func() any {
 var shards atomic.Uint32
 
 // newRequest returns a request, for which the shared stores stay open until its release.
-func newRequest(l *Limiter, r *http.Request) *request {
+func newRequest(l *Limiter, w http.ResponseWriter, r *http.Request) *request {
 	q, _ := requests.Get().(*request)
-	q.l, q.r = l, r
+	q.l, q.w, q.r = l, w, r
 	for _, s := range l.shared {
 		s.Hold()
 	}
@@ -57,7 +59,7 @@ func (q *request) release() {
 	clear(q.stores)
 	q.decision = decision{zones: q.zones[:0], check: stores.Check{Zones: q.check.Zones[:0]}}
 	q.stores, q.results = q.stores[:0], q.results[:0]
-	q.l, q.r = nil, nil
+	q.l, q.w, q.r = nil, nil, nil
 	requests.Put(q)
 }
 
@@ -109,6 +111,9 @@ func (q *request) add(z *Zone) {
 		q.skip(z)
 		return
 	}
+	if z.readsBody {
+		body.ReadFields(q.w, q.r)
+	}
 	q.key.Reset()
 	switch z.Config.Plan.Encode(&q.key, q.r) {
 	case key.Skipped:
@@ -120,7 +125,7 @@ func (q *request) add(z *Zone) {
 	}
 	k := z.store.Hasher.Hash(q.key.Bytes())
 	set := a.rules
-	if o, ok := a.overrides.Find(&q.key, k); ok {
+	if o, ok := a.keys.Find(&q.key, k); ok {
 		if set = o.set; set == nil { // unlimited
 			q.skip(z)
 			return
@@ -130,9 +135,23 @@ func (q *request) add(z *Zone) {
 			return
 		}
 	}
+	if set.limits != nil {
+		var bad bool
+		var blocked int
+		set, bad, blocked = set.limits.of(q.r)
+		if bad {
+			z.metrics.CountBadLimit()
+		}
+		if blocked >= 0 {
+			q.deny(z, a, k, set.Labels[blocked])
+			return
+		}
+	}
 	q.zones = append(q.zones, zoneResult{zone: z, shadow: a.shadow, key: k, set: set, rules: -1, duplicate: -1})
 	res := &q.zones[len(q.zones)-1]
 	group := z.store.Hasher.Group(&q.key, k)
+	q.queues = q.queues || z.maxWait > 0 && set.counter.InFlight > 0
+	q.delays = q.delays || set.MaxDelay > 0 && !a.shadow
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		cost, ok := z.Config.Charge.Cost(q.r)
 		if !ok {

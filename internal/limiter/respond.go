@@ -23,15 +23,19 @@ const (
 	problemReduced = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-var (
-	errExceeded = errors.New("rate limit exceeded")
-	errReduced  = errors.New("rate limits cannot be decided for the moment")
-)
+var errReduced = errors.New("rate limits cannot be decided for the moment")
+
+// denial is the error of denied requests. Its message is what {http.error.message} is for
+// an error without one: the text of the status.
+type denial int
+
+// Error implements error.
+func (d denial) Error() string { return cmp.Or(http.StatusText(int(d)), "rate limit exceeded") }
 
 // reject responds to a denied request: with the respond of the zone that denies it, or
 // with an error for the error routes.
 func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
-	status, cause := cmp.Or(q.l.o.RejectStatus, http.StatusTooManyRequests), errExceeded
+	status, cause := q.l.status, q.l.denial
 	if q.unavailable() {
 		status, cause = http.StatusServiceUnavailable, errReduced
 	}
@@ -64,7 +68,7 @@ func (e *exceeded) setHeaders(h http.Header, retryAfter string) {
 
 // trace returns the position in the code that Caddy logs with an error. It is the same
 // for all denials, and determining it takes longer than the rest of a denial.
-var trace = sync.OnceValue(func() string { return caddyhttp.Error(0, errExceeded).Trace })
+var trace = sync.OnceValue(func() string { return caddyhttp.Error(0, errReduced).Trace })
 
 // identify returns a random error ID in the format of caddyhttp.Error, and the value of
 // Retry-After, empty if the request would never be admitted. Both are substrings of one

@@ -15,15 +15,16 @@ import (
 type ruleSet struct {
 	*config.RuleSet
 	counter *stores.Counter
-	policy  string // value of RateLimit-Policy
+	policy  string  // value of RateLimit-Policy
+	limits  *limits // for the limits of requests; nil: all limits are constant
 
 	specs []algorithms.Spec // by rule
 }
 
 // newRuleSet compiles rules. lease is the store's lease and maxTurn the longest delay of
 // any rule that is decided together with these, both in microseconds. table returns the
-// table of the rules in this process.
-func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table func([]algorithms.Rule) *memory.Table) (*ruleSet, error) {
+// table of the rules in this process, and blocks, if any of them blocks, that of the blocks.
+func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table func([]algorithms.Rule) *memory.Table, blocks func() *memory.Blocks) (*ruleSet, error) {
 	lease = c.Lease(z, lease)
 	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
 	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Split: s.split}
@@ -43,7 +44,13 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table f
 		s.counter.Codes = append(s.counter.Codes, scripts.Decide().Code(a))
 	}
 	s.counter.Table = table(s.counter.Rules)
+	if c.Blocks != nil {
+		s.counter.Blocks, s.counter.Blocked = c.Blocks, blocks()
+	}
 	s.policy = string(appendPolicy(nil, c.Names, s.counter.Rules, maxHeaderRules))
+	if c.LimitFrom != nil {
+		s.limits, s.counter.Base = newLimits(s), s.counter
+	}
 	return s, nil
 }
 

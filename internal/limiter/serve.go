@@ -41,8 +41,11 @@ type admission struct {
 // admit decides about a request. It responds if the request is denied, and otherwise
 // waits for its turn in the queue of a leaky_bucket.
 func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, err error) {
-	q := newRequest(l, r)
+	q := newRequest(l, w, r)
 	defer func() {
+		if q.delays {
+			q.giveSlots()
+		}
 		if a.charges == nil {
 			q.release()
 		}

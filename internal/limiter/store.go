@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/stores"
 )
@@ -42,6 +43,10 @@ type Shared interface {
 
 	// ResetFingerprints resets the prevent_duplicates state of requests of a key.
 	ResetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error
+
+	// Share returns the limits of a counter that this instance enforces while the store
+	// is unavailable.
+	Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64)
 
 	// ResetLocal drops the state of a key in this process.
 	ResetLocal(counters []*stores.Counter, k stores.Key)

@@ -15,6 +15,7 @@ import (
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/process"
 )
 
 // Zone is a zone at run time.
@@ -31,8 +32,11 @@ type Zone struct {
 	maxWait          time.Duration
 	noHeaders        bool // whether the zone is left out of headers
 	counted          bool // whether the zone is in the metrics
+	readsBody        bool // whether key or cost have a field of the body
+	logKey           bool // whether keys may be logged, and shown by name
 
 	active atomic.Pointer[activeRules]
+	id     zoneID
 	common *common // with the other handlers that have this zone
 
 	metrics      metrics.Zone
@@ -46,6 +50,7 @@ type Zone struct {
 type common struct {
 	queue       waitQueue
 	logLimit    loglimit.Limit
+	blockLog    loglimit.Limit
 	overflowLog loglimit.Minute
 }
 
@@ -64,6 +69,8 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	z := &Zone{
 		Zone: c, Config: checked, env: env, maxWait: time.Duration(c.MaxWait),
 		noHeaders: c.NoHeaders && o.DefaultHeaders, counted: !o.DisableMetrics,
+		readsBody: checked.Plan.ReadsBody() || checked.Charge.ReadsBody(),
+		logKey:    o.LogKey,
 	}
 	if z.matchers, z.exempt, err = o.Matchers(c); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
@@ -72,10 +79,22 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
 	}
 	z.maxKeys = cmp.Or(c.MaxKeys, env.MaxKeys)
-	id := zoneID{c.Name, checked.Plan.Identity(), z.store.Hasher}
+	for _, o := range c.Overrides {
+		if o.KeysFile == "" {
+			continue
+		}
+		if err := env.Lists.read(o.KeysFile); err != nil {
+			return nil, fmt.Errorf("zone %s: override: file %s: %w", c.Name, o.KeysFile, err)
+		}
+	}
+	id := zoneID{env.Process, c.Name, checked.Plan.Identity(), z.store.Hasher}
+	z.id = id
 	z.common = commons.Take(&z.refs, id, func() *common { return new(common) })
 	if z.counted {
 		z.metrics = env.Metrics.Zone(c.Name, z.store.Name)
+		if len(checked.LimitPlaceholders()) > 0 {
+			env.Metrics.CountLimits(&z.metrics, c.Name)
+		}
 		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
 	}
 	if c.PreventDuplicates != nil {
@@ -89,9 +108,14 @@ var topKeys = pool.New[*metrics.TopKeys]("top keys") // by zoneID
 
 // zoneID identifies a zone by its name and by how its keys are built and hashed.
 type zoneID struct {
+	process   *process.Process
 	zone, key string
 	hasher    key.Hasher
 }
+
+// WrittenName returns the zone's name as it was written, which another plugin's zone may
+// have in other characters.
+func (z *Zone) WrittenName() string { return cmp.Or(z.Written, z.Name) }
 
 // StoreName returns the name of the zone's store.
 func (z *Zone) StoreName() string { return z.store.Name }
@@ -99,11 +123,19 @@ func (z *Zone) StoreName() string { return z.store.Name }
 // Shared reports whether the zone's counts are shared by several instances.
 func (z *Zone) Shared() bool { return !z.store.local() }
 
+// LogsKeys reports whether the zone's keys may be logged, and shown by name.
+func (z *Zone) LogsKeys() bool { return z.logKey }
+
 // Counters returns the zone's counters of decisions; nil: they are not counted.
 func (z *Zone) Counters() *metrics.Counters { return z.metrics.Counters }
 
 // TopKeys returns the zone's busiest keys; nil: they are not counted.
 func (z *Zone) TopKeys() *metrics.TopKeys { return z.topKeys }
+
+// ReadsBody reports whether requests of the zone are not decided before their body is read.
+func (z *Zone) ReadsBody() bool {
+	return z.readsBody || z.PreventDuplicates != nil && z.PreventDuplicates.Body
+}
 
 // clustered reports whether the zone's keys are distributed over the slots of a cluster.
 func (z *Zone) clustered() bool { return z.store.At != nil }
@@ -135,6 +167,9 @@ func (z *Zone) definition() string {
 	}
 	return string(text)
 }
+
+// NarrowKeys returns the keys of overrides that are narrower than the zone's prefix.
+func (z *Zone) NarrowKeys() Narrow { return z.active.Load().narrow }
 
 // release releases the resources of the zone.
 func (z *Zone) release() error {

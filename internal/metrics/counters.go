@@ -33,6 +33,8 @@ type Counters struct {
 	// Sharded, so that processors do not contend for one cache line.
 	shards [counterShards]counterShard
 
+	fallbacks atomic.Uint64 // decisions without the zone's store, as fallback_total
+
 	users int // limiters with the zone; guarded by zoneCounters.mu
 
 	mu     sync.Mutex
@@ -44,16 +46,18 @@ const counterShards = 16
 
 type counterShard struct {
 	decided [numOutcomes]atomic.Uint64
-	_       [128 - 8*numOutcomes]byte // pads to two cache lines, which are fetched together
+	near    atomic.Uint64
+	_       [120 - 8*numOutcomes]byte // pads to two cache lines, which are fetched together
 }
 
 type deniedRule struct {
 	rule  string
 	count atomic.Uint64
-	users int // active rules with a rule of this name; guarded by Counters.mu
+	block atomic.Uint64 // blocks that it started
+	users int           // active rules with a rule of this name; guarded by Counters.mu
 }
 
-// Hold adds rules whose denials are counted. Each must be dropped as often as it was
+// Hold adds rules whose denials and blocks are counted. Each must be dropped as often as it was
 // added.
 func (c *Counters) Hold(rules []string) {
 	c.mu.Lock()
@@ -93,6 +97,14 @@ func (c *Counters) sum(o Outcome) (sum uint64) {
 	return sum
 }
 
+// sumNear returns the number of allowed requests after which little of a limit was left.
+func (c *Counters) sumNear() (sum uint64) {
+	for i := range c.shards {
+		sum += c.shards[i].near.Load()
+	}
+	return sum
+}
+
 // countDenied counts a denial by a rule. It does nothing if the rule is gone, and only the
 // request was decided with it.
 func (c *Counters) countDenied(rule string) {
@@ -106,6 +118,30 @@ func (c *Counters) countDenied(rule string) {
 		c.recent.Store(r)
 	}
 	r.count.Add(1)
+}
+
+// countBlock counts a block that a rule started, as countDenied does.
+func (c *Counters) countBlock(rule string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.denied[rule]; r != nil {
+		r.block.Add(1)
+	}
+}
+
+// blocks returns the numbers of blocks by rule; nil: none.
+func (c *Counters) blocks() (all map[string]uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for rule, r := range c.denied {
+		if n := r.block.Load(); n > 0 {
+			if all == nil {
+				all = make(map[string]uint64)
+			}
+			all[rule] = n
+		}
+	}
+	return all
 }
 
 // read returns the numbers of decisions by outcome and of denials by rule; nil: none.
@@ -177,24 +213,32 @@ func (c *zoneCounters) list() map[string]*Counters {
 
 var (
 	decisionsDesc = prometheus.NewDesc(Namespace+"_decisions_total", "Decisions, by zone and outcome.", []string{"zone", "decision"}, nil)
+	nearDesc      = prometheus.NewDesc(Namespace+"_near_limit_total", "Allowed requests after which a rule had less than a fifth of its limit left, or of its burst.", []string{"zone"}, nil)
 	deniedDesc    = prometheus.NewDesc(Namespace+"_denied_total", "Denied requests, by the zone and rule that denied them.", []string{"zone", "rule"}, nil)
+	blocksDesc    = prometheus.NewDesc(Namespace+"_blocks_total", "Blocks of keys, by the zone and rule that started them.", []string{"zone", "rule"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *zoneCounters) Describe(ch chan<- *prometheus.Desc) {
 	ch <- decisionsDesc
 	ch <- deniedDesc
+	ch <- blocksDesc
+	ch <- nearDesc
 }
 
 // Collect implements prometheus.Collector.
 func (c *zoneCounters) Collect(ch chan<- prometheus.Metric) {
 	for zone, counters := range c.list() {
 		decisions, denied := counters.read()
+		ch <- prometheus.MustNewConstMetric(nearDesc, prometheus.CounterValue, float64(counters.sumNear()), zone)
 		for outcome, n := range decisions {
 			ch <- prometheus.MustNewConstMetric(decisionsDesc, prometheus.CounterValue, float64(n), zone, outcome)
 		}
 		for rule, n := range denied {
 			ch <- prometheus.MustNewConstMetric(deniedDesc, prometheus.CounterValue, float64(n), zone, rule)
+		}
+		for rule, n := range counters.blocks() {
+			ch <- prometheus.MustNewConstMetric(blocksDesc, prometheus.CounterValue, float64(n), zone, rule)
 		}
 	}
 }

@@ -14,8 +14,8 @@ const (
 	historySteps = 150       // five minutes
 )
 
-// History is a time series of the requests that each zone of the running configuration
-// allowed and denied, of five minutes in steps of two seconds. It samples the zones'
+// History is a time series of the decisions of each zone of the running configuration, of
+// five minutes in steps of two seconds. It samples the zones'
 // counters. Steps are numbered by their start since 1970-01-01 UTC, in steps, so that
 // numbers continue after a restart. The zero value is ready for use.
 type History struct {
@@ -29,13 +29,26 @@ type History struct {
 
 // zoneHistory is the history of one zone.
 type zoneHistory struct {
-	counters       *Counters
-	passed, denied uint64                      // totals at the end of the last step
-	first          int64                       // the first step sampled in full
-	steps          [historySteps]historyCounts // ring by step number
+	counters *Counters
+	totals   [numSeries]uint64           // at the end of the last step
+	first    int64                       // the first step sampled in full
+	steps    [historySteps]historyCounts // ring by step number
 }
 
-type historyCounts struct{ passed, denied uint32 }
+// series is a curve of the history.
+type series uint8
+
+const (
+	passed   series = iota // allowed, also after a delay
+	denied                 // also by a zone in shadow, which only reports it
+	delayed                // the part of passed that waited
+	refused                // denied by another zone
+	skipped                // passed uncounted
+	fallback               // decided without the zone's store; also in the others
+	numSeries
+)
+
+type historyCounts [numSeries]uint32
 
 // Follow samples these zones from now on, and keeps the history of those sampled before.
 // Without zones, sampling stops. now is in microseconds. Follow must not be called
@@ -53,7 +66,7 @@ func (h *History) Follow(zones map[string]*Counters, now int64) {
 		z := h.zones[name]
 		if z == nil || z.counters != c {
 			z = &zoneHistory{counters: c, first: now/historyStep + 1}
-			z.passed, z.denied = c.totals()
+			z.totals = c.totals()
 		}
 		kept[name] = z
 	}
@@ -99,20 +112,27 @@ func (h *History) advance(now int64) {
 }
 
 func (z *zoneHistory) advance(last, ended int64) {
-	passed, denied := z.counters.totals()
+	totals := z.counters.totals()
 	spread := func(n uint64, i int64) uint32 {
 		all, step := uint64(ended-last), uint64(i-last)
 		return uint32(min(n*step/all-n*(step-1)/all, math.MaxUint32))
 	}
 	for i := last + 1; i <= ended; i++ {
-		z.steps[i%historySteps] = historyCounts{spread(passed-z.passed, i), spread(denied-z.denied, i)}
+		step := &z.steps[i%historySteps]
+		for s := range totals {
+			step[s] = spread(totals[s]-z.totals[s], i)
+		}
 	}
-	z.passed, z.denied = passed, denied
+	z.totals = totals
 }
 
-// totals returns the numbers of requests allowed, and denied also in shadow, so far.
-func (c *Counters) totals() (passed, denied uint64) {
-	return c.sum(Allowed) + c.sum(Delayed), c.sum(Denied) + c.sum(ShadowDenied)
+// totals returns the numbers of decisions so far.
+func (c *Counters) totals() [numSeries]uint64 {
+	waited := c.sum(Delayed)
+	return [numSeries]uint64{
+		passed: c.sum(Allowed) + waited, denied: c.sum(Denied) + c.sum(ShadowDenied), delayed: waited,
+		refused: c.sum(RefusedElsewhere), skipped: c.sum(Skipped), fallback: c.fallbacks.Load(),
+	}
 }
 
 // Minutes is the history of several zones, the answer of GET /rate_limit/history.
@@ -123,10 +143,15 @@ type Minutes struct {
 }
 
 // ZoneMinutes is the numbers of requests in each step, up to the last step. Zones sampled
-// later have fewer steps.
+// later have fewer steps. Of the curves that may be left out, one that is 0 in each step
+// is.
 type ZoneMinutes struct {
-	Passed []uint32 `json:"allowed"` // including those delayed
-	Denied []uint32 `json:"denied"`  // including those that a zone in shadow would deny
+	Passed   []uint32 `json:"allowed"`                     // including those delayed
+	Denied   []uint32 `json:"denied"`                      // including those that a zone in shadow would deny
+	Delayed  []uint32 `json:"delayed,omitempty"`           // those of allowed that waited
+	Refused  []uint32 `json:"refused_elsewhere,omitempty"` // denied by another zone
+	Skipped  []uint32 `json:"skipped,omitempty"`           // uncounted: exempt, unlimited, or the zone is off
+	Fallback []uint32 `json:"fallback,omitempty"`          // decided without the zone's store
 }
 
 // Since returns the history after the step since, of these zones or, without any, of all.
@@ -147,12 +172,54 @@ func (h *History) Since(zones []string, since int64) Minutes {
 	return m
 }
 
+// Changes is Since without the zones that decided nothing meanwhile.
+func (h *History) Changes(since int64) Minutes {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := Minutes{Step: historyStep / 1e6, Last: h.last, Zones: make(map[string]ZoneMinutes)}
+	for name, z := range h.zones {
+		if z.busy(since, h.last) {
+			m.Zones[name] = z.since(since, h.last)
+		}
+	}
+	return m
+}
+
+// from returns the first step after since that is kept.
+func (z *zoneHistory) from(since, last int64) int64 {
+	return max(since+1, z.first, last-historySteps+1)
+}
+
+// busy reports whether the zone decided anything after the step since.
+func (z *zoneHistory) busy(since, last int64) bool {
+	for i := z.from(since, last); i <= last; i++ {
+		if z.steps[i%historySteps] != (historyCounts{}) {
+			return true
+		}
+	}
+	return false
+}
+
 func (z *zoneHistory) since(since, last int64) ZoneMinutes {
-	from := max(since+1, z.first, last-historySteps+1)
-	m := ZoneMinutes{Passed: []uint32{}, Denied: []uint32{}}
-	for i := from; i <= last; i++ {
-		step := z.steps[i%historySteps]
-		m.Passed, m.Denied = append(m.Passed, step.passed), append(m.Denied, step.denied)
+	from := z.from(since, last)
+	curve := func(s series) (list []uint32, some bool) {
+		list = make([]uint32, 0, max(0, last-from+1))
+		for i := from; i <= last; i++ {
+			n := z.steps[i%historySteps][s]
+			list, some = append(list, n), some || n > 0
+		}
+		return list, some
+	}
+	if from > last {
+		return ZoneMinutes{Passed: []uint32{}, Denied: []uint32{}}
+	}
+	var m ZoneMinutes
+	m.Passed, _ = curve(passed)
+	m.Denied, _ = curve(denied)
+	for s, to := range map[series]*[]uint32{delayed: &m.Delayed, refused: &m.Refused, skipped: &m.Skipped, fallback: &m.Fallback} {
+		if list, some := curve(s); some {
+			*to = list
+		}
 	}
 	return m
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 	"unsafe"
@@ -88,8 +89,42 @@ func TestHistory(t *testing.T) {
 	if p := h.Since(nil, 0).Zones["b"]; p.Passed[0] != 1000 || p.Passed[historySteps-1] != 1000 {
 		t.Errorf("after a long time: %v", p.Passed)
 	}
-	if size := unsafe.Sizeof(zoneHistory{}); size > 1280 {
-		t.Errorf("a zone's history has %d bytes, want at most 1280", size)
+	if size := unsafe.Sizeof(zoneHistory{}); size > 3712 {
+		t.Errorf("a zone's history has %d bytes, want at most 3712", size)
+	}
+}
+
+// TestHistoryTellsWhereRequestsWent checks the curves that explain why a zone allows and
+// denies less than before: they are left out while they are 0.
+func TestHistoryTellsWhereRequestsWent(t *testing.T) {
+	c, idle := new(Counters), new(Counters)
+	h := History{stop: func() {}}
+	h.Follow(map[string]*Counters{"a": c, "idle": idle}, at(1000))
+	h.sample(at(1001))
+	c.add(RefusedElsewhere, 4)
+	c.add(Delayed, 2)
+	c.add(Skipped, 1)
+	c.fallbacks.Add(3)
+	h.sample(at(1002))
+	c.add(Allowed, 1)
+	h.sample(at(1003))
+	z := h.Changes(0).Zones["a"]
+	want := ZoneMinutes{
+		Passed: []uint32{2, 1}, Denied: []uint32{0, 0}, Delayed: []uint32{2, 0},
+		Refused: []uint32{4, 0}, Skipped: []uint32{1, 0}, Fallback: []uint32{3, 0},
+	}
+	if !reflect.DeepEqual(z, want) {
+		t.Errorf("%+v, want %+v", z, want)
+	}
+	z = h.Changes(1001).Zones["a"]
+	if want = (ZoneMinutes{Passed: []uint32{1}, Denied: []uint32{0}}); !reflect.DeepEqual(z, want) {
+		t.Errorf("%+v, want %+v", z, want)
+	}
+	if m := h.Changes(0); len(m.Zones) != 1 || m.Last != 1002 {
+		t.Errorf("%+v, want zone a only", m)
+	}
+	if m := h.Changes(1002); len(m.Zones) != 0 {
+		t.Errorf("%+v: nothing happened", m)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
@@ -36,6 +37,7 @@ type Metrics struct {
 	decisions *zoneCounters
 	seconds   *prometheus.HistogramVec
 	badCost   *prometheus.CounterVec
+	badLimit  *prometheus.CounterVec
 	storeUp   *prometheus.GaugeVec
 	fallback  *prometheus.CounterVec
 
@@ -50,8 +52,10 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: Namespace, Name: name, Help: help}, labels)
 }
 
-// Get returns the metrics of the process.
-var Get = sync.OnceValue(func() *Metrics {
+// Of returns the metrics of a process.
+func Of(p *process.Process) *Metrics { return all.Of(p) }
+
+var all = process.Var[Metrics]{New: func() *Metrics {
 	return &Metrics{
 		Tables:      &Tables{tables: make(map[Table]*tableUse)},
 		StoreErrors: counter("store_errors_total", "Failed calls to the store, by kind.", "store", "kind"),
@@ -64,19 +68,20 @@ var Get = sync.OnceValue(func() *Metrics {
 			Namespace: Namespace, Name: "decision_seconds", Help: "Duration of decisions, by the store that made them: local for this process, also while the store of a zone is unavailable. Of those made in this process, one in 16 is timed.",
 			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
 		}, []string{"store"}),
-		badCost: counter("bad_cost_total", "Costs that were not a number of at least 1 and counted as 1.", "zone"),
+		badCost:  counter("bad_cost_total", "Costs that were not a number of at least 1 and counted as 1.", "zone"),
+		badLimit: counter("bad_limit_total", "Requests of rules with a limit from the request that brought none, or one that is refused.", "zone"),
 		storeUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: Namespace, Name: "store_up", Help: "Whether the store is used (1) or unavailable (0).",
 		}, []string{"store"}),
 		fallback: counter("fallback_total", "Decisions made without the zone's store, because it was unavailable.", "zone"),
 		timed:    make(map[string]prometheus.Histogram),
 	}
-})
+}}
 
 // Register registers the metrics of the process, and more, in the registry of a
 // configuration.
 func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collector) error {
-	own := []prometheus.Collector{m.decisions, m.seconds, m.badCost, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
+	own := []prometheus.Collector{m.decisions, m.seconds, m.badCost, m.badLimit, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
 	for _, c := range slices.Concat(own, more) {
 		var already prometheus.AlreadyRegisteredError
 		if err := reg.Register(c); err != nil && !errors.As(err, &already) {
@@ -103,12 +108,17 @@ func (m *Metrics) Zone(name, store string) Zone {
 	}
 }
 
+// CountLimits makes a zone count bad limits. A zone whose limits are constant has no such
+// series.
+func (m *Metrics) CountLimits(z *Zone, name string) { z.badLimit = m.badLimit.WithLabelValues(name) }
+
 // Release undoes one Zone. The series of a zone that is not in use any more end.
 func (m *Metrics) Release(name string) {
 	m.zones.Lock()
 	defer m.zones.Unlock()
 	if m.decisions.release(name) {
 		m.badCost.DeleteLabelValues(name)
+		m.badLimit.DeleteLabelValues(name)
 		m.fallback.DeleteLabelValues(name)
 	}
 }

@@ -40,6 +40,44 @@ func (get LeasesCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// Store is the use of one shared store.
+type Store struct {
+	Name      string  // of the store
+	Instances int64   // live instances last seen
+	Enforced  float64 // the part of each limit that this instance enforces: 1 while it is shared
+	redis.CallStats
+}
+
+// StoresCollector collects the use of the stores of the running configuration, which the
+// function returns.
+type StoresCollector func() []Store
+
+var (
+	instancesDesc = prometheus.NewDesc(Namespace+"_instances", "Live instances that share the store, as last seen; 0: unknown.", []string{"store"}, nil)
+	enforcedDesc  = prometheus.NewDesc(Namespace+"_enforced_share", "Part of each limit that this instance enforces: 1 while the store is used, and its share while it is unavailable and on_failure is local; 0 if nothing is counted meanwhile.", []string{"store"}, nil)
+	callsDesc     = prometheus.NewDesc(Namespace+"_store_calls_total", "Calls of the script in the store.", []string{"store"}, nil)
+	checksDesc    = prometheus.NewDesc(Namespace+"_store_checks_total", "Checks that were batched into these calls.", []string{"store"}, nil)
+	callTimeDesc  = prometheus.NewDesc(Namespace+"_store_call_seconds_total", "Duration of these calls, seen from this instance.", []string{"store"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (StoresCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{instancesDesc, enforcedDesc, callsDesc, checksDesc, callTimeDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (get StoresCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range get() {
+		ch <- prometheus.MustNewConstMetric(instancesDesc, prometheus.GaugeValue, float64(s.Instances), s.Name)
+		ch <- prometheus.MustNewConstMetric(enforcedDesc, prometheus.GaugeValue, s.Enforced, s.Name)
+		ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(s.Calls), s.Name)
+		ch <- prometheus.MustNewConstMetric(checksDesc, prometheus.CounterValue, float64(s.Checks), s.Name)
+		ch <- prometheus.MustNewConstMetric(callTimeDesc, prometheus.CounterValue, s.Took.Seconds(), s.Name)
+	}
+}
+
 // Rules are the rules in force.
 type Rules struct {
 	Origins   map[string]string // by zone: config, or the kind of source

@@ -66,6 +66,9 @@ type Hit struct {
 	Key   string `json:"key"`            // hash of the key
 	Name  string `json:"name,omitempty"` // its parts; empty: unknown, or without log_key
 	Times uint32 `json:"times"`          // estimated count
+
+	// Seconds until its block ends, as far as this instance knows; 0: it is not blocked.
+	Blocked float64 `json:"blocked,omitempty"`
 }
 
 // Busiest returns at most n of the busiest keys, at an instant in microseconds.
@@ -83,7 +86,7 @@ func (t *TopKeys) list(s *topk.Sketch, n int, now int64) []Hit {
 	defer t.mu.Unlock()
 	for _, c := range s.Top(n, now) {
 		k := stores.Key{Hi: c.Hi, Lo: c.Lo}
-		hits = append(hits, Hit{k.String(), t.names[k], c.Times})
+		hits = append(hits, Hit{Key: k.String(), Name: t.names[k], Times: c.Times})
 	}
 	return hits
 }

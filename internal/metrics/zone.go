@@ -16,6 +16,7 @@ type Zone struct {
 	seconds  prometheus.Observer // of the zone's store
 	local    prometheus.Observer // of decisions in this process
 	badCost  prometheus.Counter
+	badLimit prometheus.Counter
 	fallback prometheus.Counter
 }
 
@@ -34,10 +35,32 @@ func (z *Zone) CountDenied(rule string) {
 	}
 }
 
+// CountBlock counts a block that a rule started.
+func (z *Zone) CountBlock(rule string) {
+	if z.Counters != nil {
+		z.Counters.countBlock(rule)
+	}
+}
+
 // CountBadCost counts a cost that is not a number of at least 1.
 func (z *Zone) CountBadCost() {
 	if z.badCost != nil {
 		z.badCost.Inc()
+	}
+}
+
+// CountBadLimit counts a request that brought no limit, or one that is refused.
+func (z *Zone) CountBadLimit() {
+	if z.badLimit != nil {
+		z.badLimit.Inc()
+	}
+}
+
+// CountNear counts an allowed request after which little of a limit is left, in a shard as
+// Count does.
+func (z *Zone) CountNear(shard uint32) {
+	if z.Counters != nil {
+		z.Counters.shards[shard%counterShards].near.Add(1)
 	}
 }
 
@@ -57,6 +80,7 @@ func (z *Zone) Observe(took time.Duration, m stores.Mode) {
 func (z *Zone) CountFallback(m stores.Mode) {
 	if z.fallback != nil && isFallback(m) {
 		z.fallback.Inc()
+		z.Counters.fallbacks.Add(1)
 	}
 }
 

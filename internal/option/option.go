@@ -78,7 +78,7 @@ func (s *Set) unknown(d *caddyfile.Dispenser, word string) error {
 // that an option leaves over are an error.
 func (s *Set) Block(d *caddyfile.Dispenser) error {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		l := d.NewFromNextSegment()
+		l := line(d)
 		l.Next()
 		at := l.Token()
 		if err := s.Read(l); err != nil {
@@ -95,6 +95,33 @@ func (s *Set) Block(d *caddyfile.Dispenser) error {
 		}
 	}
 	return nil
+}
+
+// line returns a dispenser of an option's line and block. Unlike Caddy's it keeps a block
+// that is empty.
+func line(d *caddyfile.Dispenser) *caddyfile.Dispenser {
+	_, empty := OpensBlock(d)
+	open, end := d.Token(), d.Token()
+	open.Text, end.Text = "{", "}"
+	end.Line++
+	tokens := d.NextSegment()
+	if empty {
+		tokens = append(tokens, open, end)
+	}
+	return caddyfile.NewDispenser(tokens)
+}
+
+// OpensBlock reports whether a block follows d's current token, and whether it is empty.
+func OpensBlock(d *caddyfile.Dispenser) (block, empty bool) {
+	if !d.Next() {
+		return false, false
+	}
+	defer d.Prev()
+	if block = d.Val() == "{" && !d.Token().Quoted(); block && d.Next() {
+		defer d.Prev()
+		empty = d.Val() == "}" && !d.Token().Quoted()
+	}
+	return block, empty
 }
 
 // End returns an error if tokens are left after the values of an option.
@@ -124,11 +151,14 @@ func At(t caddyfile.Token, err error) error {
 }
 
 // Located adds the current position to an error, unless it has one.
-func Located(d *caddyfile.Dispenser, err error) error {
-	if strings.Contains(err.Error(), fmt.Sprintf("%s:", d.File())) {
+func Located(d *caddyfile.Dispenser, err error) error { return LocatedAt(d.Token(), err) }
+
+// LocatedAt adds the position of a token to an error, unless it has a position.
+func LocatedAt(t caddyfile.Token, err error) error {
+	if strings.Contains(err.Error(), fmt.Sprintf("%s:", t.File)) {
 		return err
 	}
-	return d.WrapErr(err)
+	return At(t, err)
 }
 
 // arg returns the name and the value of an option.

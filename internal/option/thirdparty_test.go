@@ -1,6 +1,7 @@
 package option_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 
 	_ "github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // lottery is a third-party algorithm. It reads its options with Caddy's dispenser
@@ -73,6 +75,58 @@ func TestThirdPartyAlgorithm(t *testing.T) {
 		}
 		if !strings.Contains(got, c.want) {
 			t.Errorf("rule %s: %s, want %s", c.rule, got, c.want)
+		}
+	}
+}
+
+// pigeon is a third-party source of rules.
+type pigeon struct {
+	rules.File
+
+	Loft string `json:"loft"`
+}
+
+func (*pigeon) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: rules.Namespace + ".pigeon", New: func() caddy.Module { return new(pigeon) }}
+}
+
+func (p *pigeon) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next()
+	if !d.Args(&p.Loft) {
+		return errors.New("no loft: want the name of one")
+	}
+	for d.NextBlock(0) {
+		return d.Errf("pigeon knows no %q", d.Val())
+	}
+	return nil
+}
+
+// mute is a third-party source that has options in JSON only.
+type mute struct{ rules.File }
+
+func (*mute) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: rules.Namespace + ".mute", New: func() caddy.Module { return new(mute) }}
+}
+
+// TestThirdPartySource parses options of third-party sources: an error is their own.
+func TestThirdPartySource(t *testing.T) {
+	caddy.RegisterModule((*pigeon)(nil))
+	caddy.RegisterModule((*mute)(nil))
+	for _, c := range []struct{ rules, want string }{
+		{"pigeon roof", `"rules":{"loft":"roof","path":"","source":"pigeon"}`},
+		{"pigeon", "rules pigeon: no loft: want the name of one, at Caddyfile:3"},
+		{"pigeon roof {\n colour grey\n}", `rules pigeon: pigeon knows no "colour", at Caddyfile:4`},
+		{"mute", "rules mute: module http.rate_limit.rule_sources.mute is not a Caddyfile unmarshaler"},
+		{"raven", `rules "raven": want file, http, mute, pigeon or redis, at Caddyfile:3`},
+	} {
+		in := "{\nrate_limit {\nrules " + c.rules + "\n}\n}\n:8080\n"
+		b, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(in), nil)
+		got := string(b)
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("rules %s: %s, want %s", c.rules, got, c.want)
 		}
 	}
 }

@@ -3,7 +3,7 @@ package page
 
 import (
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -16,8 +16,8 @@ var (
 	html string
 	//go:embed page.css
 	css string
-	//go:embed page.js
-	script string
+	//go:embed js/*.js
+	scripts embed.FS
 	//go:embed uplot/uPlot.iife.min.js
 	plot string
 	//go:embed uplot/uPlot.min.css
@@ -35,7 +35,7 @@ type File struct {
 
 // Get returns the page.
 var Get = sync.OnceValue(func() File {
-	style, code := plotCSS+"\n"+css, plot+"\n"+script
+	style, code := plotCSS+"\n"+css, plot+"\n"+script()
 	text := strings.NewReplacer("/*style*/", style, "/*script*/", code).Replace(html)
 	return File{
 		HTML: []byte(text),
@@ -43,6 +43,25 @@ var Get = sync.OnceValue(func() File {
 			"base-uri 'none'; form-action 'none'; frame-ancestors 'none'", source(code), source(style)),
 	}
 })
+
+// parts are the files of the script, in order: what a file runs at once is in those before
+// it.
+var parts = []string{"format", "model", "live", "graph", "overview", "zone", "keys", "explain", "rules", "main"}
+
+// script returns the script, in one function of its own.
+func script() string {
+	var b strings.Builder
+	b.WriteString("\"use strict\";\n(() => {\n")
+	for _, name := range parts {
+		text, err := scripts.ReadFile("js/" + name + ".js")
+		if err != nil {
+			panic(err) // it is embedded
+		}
+		b.Write(text)
+	}
+	b.WriteString("})();\n")
+	return b.String()
+}
 
 // source returns the CSP source of an inline block: its hash.
 func source(text string) string {

@@ -14,7 +14,11 @@ func Across(ctx context.Context, check *Check, of []Store) {
 	groups := groupByStore(check, of)
 	ctx, cancel := withTimeout(ctx, groups)
 	defer cancel()
-	check.Admitted, check.Mode = true, ModeLocal
+	check.Admitted, check.Mode, check.Turn = true, ModeLocal, 0
+	if check.Peek {
+		peekAll(ctx, check, groups)
+		return
+	}
 	last := len(groups) - 1
 	for i := range groups {
 		g := &groups[i]
@@ -27,6 +31,7 @@ func Across(ctx context.Context, check *Check, of []Store) {
 		if !g.check.Admitted {
 			check.Admitted = false
 			peek(ctx, check, groups[i+1:])
+			startBlocks(ctx, groups[i+1:])
 			break
 		}
 		check.Turn = max(check.Turn, g.check.Turn)
@@ -140,6 +145,42 @@ func peek(ctx context.Context, check *Check, groups []group) {
 		decide(ctx, g.store, &g.check)
 		g.check.Zones[0].Took = 0 // the decision is made
 		check.Mode = max(check.Mode, g.check.Mode)
+	}
+}
+
+// startBlocks starts the blocks of zones that a peek has denied: they do not depend on which
+// store denies first. What is admitted by now is held and released.
+func startBlocks(ctx context.Context, groups []group) {
+	for i := range groups {
+		g := &groups[i]
+		if g.last || !slices.ContainsFunc(g.check.Zones, mayBlock) {
+			continue
+		}
+		g.check.Peek = false
+		g.reserve(true)
+		decide(ctx, g.store, &g.check)
+		g.check.Zones[0].Took = 0 // the decision is made
+		g.settle(ctx, false)
+		g.reserve(false)
+	}
+}
+
+// mayBlock reports whether a zone that a peek has denied may block its key.
+func mayBlock(z ZoneCheck) bool { return z.Counter.Blocks != nil && !z.Admits && z.Block.Until == 0 }
+
+// peekAll decides all zones that are no shadows and charges nothing.
+func peekAll(ctx context.Context, check *Check, groups []group) {
+	peek(ctx, check, groups)
+	for i := range groups {
+		g := &groups[i]
+		check.Admitted = check.Admitted && g.check.Admitted
+		check.Turn = max(check.Turn, g.check.Turn)
+		g.copyTo(check)
+	}
+	for i := range check.Zones {
+		if check.Zones[i].Shadow {
+			check.Zones[i].skip()
+		}
 	}
 }
 

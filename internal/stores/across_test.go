@@ -175,3 +175,29 @@ func TestAcrossStoresAllOrNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestAcrossPeek peeks at zones in two stores: both are evaluated, and neither is charged.
+func TestAcrossPeek(t *testing.T) {
+	both, _ := pair()
+	one, two := storestest.TenPerHour(t, "one", false), storestest.TenPerHour(t, "two", false)
+	one.InFlight = 1
+	for _, cost := range []int64{1, 11, 1} {
+		check := storestest.CheckOf(cost, one, two)
+		check.Peek = true
+		stores.Across(context.Background(), check, both)
+		if check.Admitted != (cost == 1) {
+			t.Errorf("cost %d: admitted: %v", cost, check.Admitted)
+		}
+		for i := range check.Zones {
+			z := &check.Zones[i]
+			if len(z.Results) != 1 || z.Results[0].Remaining != 10 || z.Charged || z.Permit.Taken {
+				t.Errorf("cost %d, zone %d: %+v, want it unused", cost, i, z)
+			}
+		}
+	}
+	check := storestest.CheckOf(1, one, two)
+	stores.Across(context.Background(), check, both)
+	if !check.Admitted || check.Zones[0].Results[0].Remaining != 9 {
+		t.Errorf("after peeks: %+v", check.Zones[0])
+	}
+}

@@ -92,6 +92,15 @@ type ZoneCheck struct {
 	// Lease is set by the store: a request for cost in advance.
 	Lease LeaseRequest
 
+	// IgnoreBlock decides by the states alone, whether the key is blocked or not.
+	IgnoreBlock bool
+
+	// StartsBlock is set by the store: whether a denial may start a block.
+	StartsBlock bool
+
+	// Block is set to the block of the key, if it is blocked, or is from now on.
+	Block Block
+
 	// Mode is set by [Across] to who decided the zone.
 	Mode Mode
 
@@ -155,7 +164,7 @@ func (check *Check) ResetResults() {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Admits, z.Charged, z.Full, z.Overflowed = true, false, false, false
-		z.Permit = Permit{}
+		z.Permit, z.Block = Permit{}, Block{}
 		if n := len(z.Rules); cap(z.Results) >= n {
 			z.Results = z.Results[:n]
 			for r := range z.Results {

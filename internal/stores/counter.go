@@ -38,6 +38,20 @@ type Counter struct {
 	// advance, with rules that were compiled for it. 0: none.
 	Lease int64
 
+	// Blocks are for how many microseconds a denial by each of Rules blocks the key at
+	// least; 0: it does not. nil: no rule blocks.
+	Blocks []int64
+
+	// Blocked has the blocks that this process knows, which are the same for all counters
+	// of a zone. nil without Blocks.
+	Blocked Table
+
+	// Base is set if the limits change from request to request: it is the counter with
+	// the limits of requests that bring none, which has the same Zone, Kinds and Table.
+	// Nothing that is kept for longer than a check refers to other counters without
+	// a bound, because clients may choose how many there are.
+	Base *Counter
+
 	// Table counts in this process, and while Redis is unavailable.
 	Table Table
 
@@ -50,12 +64,21 @@ type Counter struct {
 	Prepared atomic.Value
 }
 
-// Reset clears what this process counted under a key. Permits in use remain.
-func (c *Counter) Reset(k Key) { c.Table.Reset(k) }
+// Reset clears what this process counted under a key, and its block. Permits in use
+// remain.
+func (c *Counter) Reset(k Key) {
+	c.Table.Reset(k)
+	if c.Blocked != nil {
+		c.Blocked.Reset(k)
+	}
+}
 
-// Table is a table of the package memory, as far as other packages use one that
-// belongs to a counter.
+// Varies says whether the limits change from request to request.
+func (c *Counter) Varies() bool { return c.Base != nil }
+
+// Table is a table of states or of blocks of the package memory, as far as other packages
+// use one that belongs to a counter.
 type Table interface {
-	// Reset clears the state of a key. Permits in use remain.
+	// Reset clears what the table has of a key. Permits in use remain.
 	Reset(k Key)
 }

@@ -11,6 +11,9 @@ local function write(key, exp, reset, states, log)
   -- include write.lua
 end
 
+-- Added to the hold of a zone that has a rule with a block.
+local BLOCKS = 4
+
 -- Read the zone at position i of entry v and its values, from KEYS[k] on. Returns
 -- the zone and the position of the next key. The rules are not read: they begin at
 -- z.at.
@@ -19,6 +22,9 @@ local function zone_read(v, i, k)
   local marks
   z.rules, marks, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
   z.shadow, z.known = marks % 2 == 1, marks > 1
+  z.logs, z.size, z.prefix = logs, size, prefix
+  local guarded = z.hold >= BLOCKS
+  if guarded then z.hold = z.hold - BLOCKS end
   z.key, k = KEYS[k], k + 1
   s, z.exp, z.log = read(z.key, logs, size, prefix)
   if s == false then
@@ -31,6 +37,10 @@ local function zone_read(v, i, k)
     z.limit, i = unpack('<d', v, i)
     z.holds, k = permits_read(KEYS[k]), k + 1
     i, z.report, z.due = permits_report(z.holds, v, i)
+  end
+  if guarded then
+    z.block, k, z.blocks, i = KEYS[k], k + 1, i + 4, i + 4 + 8 * z.rules
+    z.behind = i + unpack('<I4', v, z.blocks - 4)
   end
   z.at = i
   return z, k
@@ -94,6 +104,17 @@ local function zone_admits(z)
   return z.ok and not z.full
 end
 
+-- include block.lua
+
+-- Whether the zone's key is blocked. Then the zone denies and is not judged.
+local function zone_blocked(z)
+  if not z.block then return false end
+  z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block)
+  if z.ends == 0 then return false end
+  z.s, z.views, z.next = nil, '', z.behind
+  return true
+end
+
 -- Charge an admitted zone and acquire its permit, if it has any. Hold 1 is a
 -- permit without a cost; 2 is one that holds the cost instead of charging it.
 local function zone_charge(z, v, turn)
@@ -125,32 +146,37 @@ local function zone_lease(z, v)
 end
 
 local function zone_reply(z)
-  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + (z.stepped and 4 or 0) + (z.full and 8 or 0)
-    + (z.known and not z.s and 128 or 0)
+  local flags = (z.admits and 1 or 0) + (z.charged and 2 or 0) + ((z.stepped or z.blocked_ahead) and 4 or 0) + (z.full and 8 or 0)
+    + (z.forgotten and 128 or 0)
   if z.hold > 0 and z.holds.missing then flags = flags + MISSING end
   local held = z.hold > 0 and pack('<dd', z.held, z.count) or ''
   local leased = z.want and pack('<d', z.leased or 0) or ''
-  return char(z.s and flags + 32 or flags) .. z.view .. z.views .. held .. leased
+  local block = z.block and pack('<dddB', z.ends, z.span, z.by, z.started and 1 or 0) or ''
+  return char(z.s and flags + 32 or flags) .. (z.s and z.view or '') .. z.views .. held .. leased .. block
 end
 
 -- Decide all zones of an entry at one instant. Zones that are not shadows are
 -- charged only if all of them admit; then each shadow that admits is charged. With
--- peek, nothing is charged, nor if a key is missing that the instance has a snapshot of.
+-- peek, nothing is charged, nor if a key is missing that the instance has a snapshot of. A
+-- denial may start a block.
 -- With lease, each zone is followed by the lease wanted.
 local function decide(v, k, peek, lease)
-  local count, i = unpack(byte(v) == CHECK and '<xxB' or '<xxxH', v)
+  local count, i = unpack((byte(v) == CHECK or byte(v) == GUARDED) and '<xxB' or '<xxxH', v)
   local zones, all, turn, forgotten = {}, not peek, nil, false
   for x = 1, count do
     local z
     z, k = zone_open(v, i, k)
     if z.log then z.log.spread = not z.known end
     z.held, z.count = z.holds and z.holds.cost or 0, z.holds and z.holds.count or 0
-    zone_decide(z, v, z.n, z.held)
+    z.forgotten = z.known and not z.s
+    if not zone_blocked(z) then
+      zone_decide(z, v, z.n, z.held)
+      z.admits, z.denied = zone_admits(z), not z.ok
+    end
     i = z.next
     if lease then z.want, i = unpack('<d', v, i) end
-    z.admits = zone_admits(z)
     zones[x] = z
-    forgotten = forgotten or z.known and not z.s
+    forgotten = forgotten or z.forgotten
     if not z.shadow then
       all = all and z.admits
       if z.delay and z.delay > (turn or -1) then turn = z.delay end
@@ -166,6 +192,8 @@ local function decide(v, k, peek, lease)
       zone_charge(z, v, not z.shadow and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end
+      if z.blocked_ahead then block_write(z.block, z.ends, z.span, z.by) end
+      if z.block and z.denied and not (z.shadow or peek or forgotten) then block_start(z, v, repaired) end
       if z.holds and permits_lost(z.holds) then permits_write(z.holds) end
     end
     z.stepped = repaired
@@ -263,7 +291,7 @@ end
 
 local function answer(v, k)
   local op = byte(v, 1)
-  if op == 1 or op == CHECK then
+  if op == 1 or op == CHECK or op == GUARDED then
     return decide(v, k)
   elseif op == 2 then
     return finish(v, k)
@@ -275,6 +303,8 @@ local function answer(v, k)
     return decide(v, k, true)
   elseif op == 9 then
     return decide(v, k, false, true)
+  elseif op == 10 then
+    return block_restore(v, k)
   end
   return heartbeat(v, k)
 end

@@ -27,8 +27,11 @@ end
 
 -- The fast path decides checks of one zone without permits. It leaves an entry to
 -- the general path if it is of another kind, if a state has to be repaired, if
--- one of several rules delays, or if the value has another type or size.
-local CHECK = 6
+-- one of several rules delays, or if the value has another type or size. A zone that
+-- has a rule with a block is guarded: the general path decides it if the key has a
+-- block, or if the check is denied and may start one.
+local CHECK, GUARDED = 6, 5
+local FREE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' -- there is no block
 
 -- args is the length of ARGV; a and k are positions in ARGV and KEYS. out collects
 -- the reply in m parts. rest lists the entries that are left to the general path:
@@ -39,19 +42,21 @@ while a <= args do
   local v, again = ARGV[a], '' -- the entries of up to one byte behind it repeat it
   local op, keys, rules, marks, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBBxBdI4I4B' or '<BB', v)
   if op == 1 or op == 8 or op == 9 then keys = unpack('<xH', v) end -- it decides several zones
+  if op == GUARDED then first, i = unpack('<B', v, 28 + 8 * rules) end -- behind the blocks
   -- The arguments of the rule and the position behind them. Those of a single rule
   -- are unpacked once for all entries that are the same.
   local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
   repeat
     local flags, seen, views = nil, '', nil
-    if op == CHECK then
+    if op == CHECK or op == GUARDED and not try('GET', KEYS[k + 1]) then
       local key, s, exp, log = KEYS[k], nil, nil, nil
       -- include read.lua
       local known = again == '+' or again == '' and marks > 1
       if log then log.spread = not known end
       if s == nil and known then
         flags = '\128' -- forgotten: the instance has a snapshot of the key
-        if args == 2 then return ARGV[1] .. pack('<d', t) .. flags end
+        if op == GUARDED then views = FREE end
+        if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. (views or '') end
       elseif s ~= false then
         -- Decide the rules. The variables rule_* are the results of one rule, as a
         -- decision function returns them; behind the loop, those of all rules.
@@ -102,7 +107,11 @@ while a <= args do
             -- include write.lua
           end
           flags = rule_ok and (s and '\35' or '\3') or s and '\32' or '\0'
-          if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. seen .. (views or '') end
+          if op == GUARDED then
+            if not rule_ok then flags = nil end
+            views = (views or '') .. FREE
+          end
+          if flags and args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. seen .. (views or '') end
         end
       end
     end

@@ -214,6 +214,8 @@ func sharedAgain(shots []harness.Shot, from time.Time) (time.Duration, bool) {
 type storeLine struct {
 	Level, Logger, Msg, Error, Advice string
 
+	Node string // of a Cluster
+
 	TS float64
 }
 
@@ -236,28 +238,28 @@ func storeLines(log string) (all []storeLine) {
 	return all
 }
 
-// checkLogs checks that each change of mode is one line with advice and that lines
-// are not logged per request.
+// checkLogs checks that each change of mode of a node is one line with advice and that
+// lines are not logged per request.
 func (s *scene) checkLogs(r *record, out *result) {
 	s.t.Helper()
 	changes, others := 0, 0
 	for i := range s.caddys {
-		up := true // unless the previous row, or a loaded machine, left it down
+		down := make(map[string]bool) // by node; the previous row, or a loaded machine, may have left one down
 		for _, l := range storeLines(s.caddys[i].Log()[:r.marks[i]]) {
-			up = l.up() || up && !l.down()
+			down[l.Node] = l.down() || down[l.Node] && !l.up()
 		}
 		for _, l := range s.lines(r, i) {
 			switch {
 			case l.down():
-				if !up || l.Advice == "" || l.Error == "" {
+				if down[l.Node] || l.Advice == "" || l.Error == "" {
 					s.t.Errorf("instance %d: line %+v, want advice, and one line per change", i, l)
 				}
-				up, changes = false, changes+1
+				down[l.Node], changes = true, changes+1
 			case l.up():
-				if up {
+				if !down[l.Node] {
 					s.t.Errorf("instance %d: line %+v without a line that Redis is down before it", i, l)
 				}
-				up, changes = true, changes+1
+				down[l.Node], changes = false, changes+1
 			default:
 				others++
 			}

@@ -65,7 +65,6 @@ func lostByKill(t *testing.T, out *result) {
 	s := beginMemory(t, srv.Addr)
 	kill := func() {
 		srv.Kill()
-		s.unknown += lostClients
 		waitStores(t, s.caddys, false)
 		srv.Run()
 		waitStores(t, s.caddys, true)

@@ -46,10 +46,6 @@ type memoryScene struct {
 	begun  time.Time
 	stage  int
 
-	// unknown is how many requests were in flight when Redis died. Whether it charged them
-	// is unknown, so they are not charged again.
-	unknown int
-
 	mu    sync.Mutex
 	shots []harness.Shot
 }
@@ -173,8 +169,7 @@ func (s *memoryScene) check(out *result) {
 // key put back with more than was used of it.
 func (s *memoryScene) want(algorithm, key string, n float64) {
 	s.t.Helper()
-	most := lostMost + float64(s.unknown)/lostLimit
-	if n > most || n < lostLeast {
-		s.t.Errorf("%s, key %s: %.2f of the limit admitted, want %.2f to %.2f", algorithm, key, n, lostLeast, most)
+	if n > lostMost || n < lostLeast {
+		s.t.Errorf("%s, key %s: %.2f of the limit admitted, want %.2f to %.2f", algorithm, key, n, lostLeast, lostMost)
 	}
 }

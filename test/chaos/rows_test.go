@@ -51,7 +51,7 @@ func rows() []row {
 		{name: "lost-flush", fault: "two FLUSHALL in one window", target: lostPromise, run: lostTwice(flushed)},
 		{name: "lost-evict", fault: "all keys deleted one by one, twice", target: lostPromise, run: lostTwice(deleted)},
 		{name: "lost-cluster", fault: "two FLUSHALL on each node of a Cluster", target: lostPromise, run: lostInCluster},
-		{name: "lost-kill", fault: "Redis killed twice, back empty", target: lostPromise + ", and the requests in flight", run: lostByKill},
+		{name: "lost-kill", fault: "Redis killed twice, back empty", target: lostPromise, run: lostByKill},
 		{name: "lost-failover", fault: "Sentinel promotes a replica that lags 2 s", target: lostPromise, run: lostByFailover},
 		{name: "lost-reset", fault: "keys reset, then FLUSHALL", target: lostPromise + ", after the reset", run: resetInBetween},
 		{name: "permits-kill", fault: "Redis killed twice, all permits taken", target: permitPromise, run: permitsKilled},

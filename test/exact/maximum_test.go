@@ -22,7 +22,7 @@ func TestMaximum(t *testing.T) {
 			limit := rapid.Int64Range(1, 30).Draw(t, "limit")
 			r, err := alg.Compile(algorithms.Spec{Limit: limit, Window: window, Cost: 1})
 			if err != nil {
-				t.Skip(err)
+				t.Fatal(err)
 			}
 			h := r.(algorithms.Handover)
 			now := paidAt

@@ -2,7 +2,6 @@ package exact_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -89,12 +88,7 @@ func newSites(t *testing.T) *sites {
 // begin returns, for each store, a function that decides by the rules for a new key.
 func (s *sites) begin(rules []oracle.Rule, compiled []algorithms.Rule) map[string]func(*rapid.T, event) (bool, []oracle.Verdict) {
 	s.zones++
-	c := &stores.Counter{Zone: "z" + strconv.Itoa(s.zones), Rules: compiled}
-	for _, r := range rules {
-		c.Codes = append(c.Codes, scripts.Decide().Code(algorithm(r)))
-		c.Kinds += fmt.Sprint(".", algorithm(r).Kind(), "/", r.Window)
-	}
-	c.Split = func(int64) []algorithms.Rule { return compiled }
+	c := counterOf("z"+strconv.Itoa(s.zones), rules, compiled)
 	c.Table = memory.NewTable(compiled, 100)
 	return map[string]func(*rapid.T, event) (bool, []oracle.Verdict){
 		"redis": func(t *rapid.T, e event) (bool, []oracle.Verdict) {

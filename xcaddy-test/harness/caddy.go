@@ -217,3 +217,6 @@ func (b *logBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.text.String()
 }
+
+// PID returns the ID of the process.
+func (c *Caddy) PID() int { return c.cmd.Process.Pid }

@@ -25,6 +25,7 @@ func (l *Store) Decide(_ context.Context, check *stores.Check) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
+		z.StartsBlock = z.Counter.Blocks != nil && !z.Shadow && !check.Peek
 	}
 	check.Mode = stores.ModeLocal
 	l.Permits.Decide(check, l.Clock)
@@ -121,6 +122,9 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 		p.take(z, check.Now, check.TurnOf(z), h)
 	}
 	p.count(z, check.Now)
+	if z.Block.Until == 0 && z.StartsBlock && !z.Admits && p.slot != nil {
+		p.block(z, check.Now)
+	}
 	if check.Peek {
 		z.Overflowed = p.slot == nil && p.from != nil
 	}
@@ -164,6 +168,9 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 		if b := s.overflow.counter(&t.layout, &s.states, z.Group, z.Rules, now); b != nil && !s.states.unused(&t.layout, b, z.Rules, now) {
 			p.from = b
 		}
+	}
+	if z.Counter.Blocks != nil && p.blocked(z, now) {
+		return
 	}
 	z.Full = z.InFlight > 0 && p.held.Permits >= z.InFlight
 	z.Admits = !z.Full
@@ -248,8 +255,35 @@ func (p *location) inherit(bucket []int64, rules []algorithms.Rule, now int64) {
 	}
 }
 
+// blocked denies a zone whose key is blocked.
+func (p *location) blocked(z *stores.ZoneCheck, now int64) bool {
+	b, ok := BlocksOf(z.Counter).Find(z.Key, now)
+	if ok = ok && !z.IgnoreBlock; ok {
+		z.Block = stores.Block{Until: b.Until, Span: b.Span, Rule: b.Rule}
+		z.DenyBlocked(now)
+	}
+	return ok
+}
+
+// block blocks a zone's key if a rule that blocks denies. A counter that several keys share
+// blocks none of them.
+func (p *location) block(z *stores.ZoneCheck, now int64) {
+	b, ok := z.StartedBlock(now)
+	if !ok {
+		return
+	}
+	if !BlocksOf(z.Counter).Set(z.Key, KnownBlock{Until: b.Until, Span: b.Span, Rule: b.Rule}, now) {
+		z.Overflowed = true
+		return
+	}
+	z.StartBlock(b, now)
+}
+
 // count sets Remaining and Reset of the results.
 func (p *location) count(z *stores.ZoneCheck, now int64) {
+	if z.Blocked() {
+		return
+	}
 	for i, r := range z.Rules {
 		st := p.only
 		if st == nil {

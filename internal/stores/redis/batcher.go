@@ -17,7 +17,7 @@ import (
 // have been sent whose outcome is unknown.
 const (
 	callsInFlight   = 2
-	rulesPerCall    = 128 // bounds how long a call blocks Redis
+	rulesPerCall    = 64  // bounds how long a call blocks Redis
 	clusterBatchers = 256 // of each node
 )
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
@@ -24,18 +26,24 @@ import (
 func BenchmarkInstructions(b *testing.B) {
 	underCallgrind(b)
 	for _, v := range []struct {
-		name  string
-		rules []storestest.BenchRule
+		name   string
+		blocks bool
+		rules  []storestest.BenchRule
 	}{
-		{"fixed_window", []storestest.BenchRule{storestest.BenchFixedWindow}},
-		{"gcra", []storestest.BenchRule{storestest.BenchGCRA}},
-		{"sliding_window", []storestest.BenchRule{storestest.BenchSlidingWindow}},
-		{"sliding_log", []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute}}},
-		{"small_log", []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100, Window: time.Minute}}},
-		{"three_rules", threeBenchRules},
-		{"eight_rules", eightBenchRules},
+		{"fixed_window", false, []storestest.BenchRule{storestest.BenchFixedWindow}},
+		{"gcra", false, []storestest.BenchRule{storestest.BenchGCRA}},
+		{"gcra_block", true, []storestest.BenchRule{storestest.BenchGCRA}},
+		{"sliding_window", false, []storestest.BenchRule{storestest.BenchSlidingWindow}},
+		{"sliding_log", false, []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute}}},
+		{"small_log", false, []storestest.BenchRule{{Alg: new(algorithms.SlidingLog), Limit: 100, Window: time.Minute}}},
+		{"three_rules", false, threeBenchRules},
+		{"eight_rules", false, eightBenchRules},
 	} {
 		r := newBenchRedis(b, v.name, 100, v.rules...)
+		if v.blocks {
+			r.counter = &stores.Counter{Zone: v.name, Kinds: r.counter.Kinds, Rules: r.counter.Rules, Codes: r.counter.Codes, Table: r.counter.Table}
+			r.counter.Blocks, r.counter.Blocked = []int64{storestest.Hour}, memory.NewBlocks(1000)
+		}
 		if v.name == "fixed_window" {
 			r.count(b, "noop", func(b *testing.B) { r.benchScript(b, "return 1") })
 			r.count(b, "floor", func(b *testing.B) {

@@ -72,6 +72,16 @@ func (b *breaker) trip(cause error) {
 	b.change(true, cause)
 }
 
+// begin opens a breaker that was not used yet, and notifies nobody.
+func (b *breaker) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.opened.Load() == 0 {
+		b.opened.Add(1)
+		b.open.Store(true)
+	}
+}
+
 // change changes the state. b.mu is held.
 func (b *breaker) change(open bool, cause error) {
 	if b.open.Load() == open {

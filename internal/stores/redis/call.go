@@ -133,13 +133,18 @@ func (q *call) name(prefix string, z *stores.ZoneCheck) (keys int) {
 	from := len(q.b)
 	q.b = appendName(q.b, prefix, z)
 	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
-	if permit, _ := z.Holds(); !permit {
-		return 1
+	keys = 1
+	if permit, _ := z.Holds(); permit {
+		from, keys = len(q.b), keys+1
+		q.b = appendPermits(q.b, prefix, z)
+		q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
 	}
-	from = len(q.b)
-	q.b = appendPermits(q.b, prefix, z)
-	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
-	return 2
+	if guarded(z) {
+		from, keys = len(q.b), keys+1
+		q.b = appendBlock(q.b, prefix, z)
+		q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
+	}
+	return keys
 }
 
 // decide adds the operation that decides all zones.
@@ -153,11 +158,11 @@ func (q *call) decide(prefix string, check *stores.Check) {
 		op = opPeek
 	} else if check.Zones[0].Lease.Want > 0 { // the only zone
 		op = opLease
-	} else if keys == 1 && len(q.ops) == 0 { // the script runs plain operations first, and so before debts are charged
-		op = opPlain
+	} else if len(check.Zones) == 1 && len(q.ops) == 0 { // the script runs plain operations first, and so before debts are charged
+		op = plainOp(&check.Zones[0])
 	}
-	if op == opPlain {
-		q.b = append(q.b, op, 1, 1)
+	if op == opPlain || op == opGuard {
+		q.b = append(q.b, op, byte(keys), 1)
 	} else {
 		q.b = appendCount(appendCount(append(q.b, op), keys), len(check.Zones))
 	}
@@ -166,7 +171,7 @@ func (q *call) decide(prefix string, check *stores.Check) {
 		if permit, _ := z.Holds(); permit && !check.Peek {
 			q.reportZone(z, len(q.b)-from)
 		}
-		q.b = appendZone(q.b, z, z.Cost)
+		q.b = appendZone(q.b, z, z.Cost, guarded(z))
 		q.rules += max(1, len(z.Counter.Rules))
 		p := &prepare(z.Counter).packed
 		q.needs(p)
@@ -178,9 +183,23 @@ func (q *call) decide(prefix string, check *stores.Check) {
 		if permit, _ := z.Holds(); permit {
 			s.more = 16
 		}
+		if guarded(z) {
+			s.more += blockReplySize
+			q.rules += prepare(z.Counter).searches
+		}
 		q.zones = append(q.zones, s)
 	}
 	q.ops = append(q.ops, argument{b: q.b[from:len(q.b):len(q.b)], zones: len(check.Zones)})
+}
+
+// plainOp returns the operation that decides one zone.
+func plainOp(z *stores.ZoneCheck) byte {
+	if permit, _ := z.Holds(); permit {
+		return opDecide
+	} else if guarded(z) {
+		return opGuard
+	}
+	return opPlain
 }
 
 // needs has the call run a script with the third-party algorithms of a counter.

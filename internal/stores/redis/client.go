@@ -55,7 +55,7 @@ func newClient(o *ConnOptions, tracker func(address string) *connTracker, create
 		c.DisableRoutingPolicies = true // they would need the right to run COMMAND
 		c.ClusterStateReloadInterval = time.Second
 		c.NewClient = func(node *goredis.Options) *goredis.Client {
-			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, goredis.NewDialer(node), size)
+			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, o.dialer(node), size)
 			client := goredis.NewClient(node)
 			created(client)
 			return client
@@ -63,7 +63,7 @@ func newClient(o *ConnOptions, tracker func(address string) *connTracker, create
 		return goredis.NewClusterClient(c)
 	case o.Master != "":
 		f := u.Failover()
-		plain := goredis.NewDialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
+		plain := o.dialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
 		bounded := newDialer(only, plain, size)
 		f.Dialer = func(ctx context.Context, network, addr string) (connection, error) {
 			if slices.Contains(o.Addresses, addr) {
@@ -77,8 +77,20 @@ func newClient(o *ConnOptions, tracker func(address string) *connTracker, create
 	}
 	simple := u.Simple()
 	simple.Network = o.Network
-	simple.Dialer = newDialer(only, goredis.NewDialer(simple), size)
+	simple.Dialer = newDialer(only, o.dialer(simple), size)
 	client := goredis.NewClient(simple)
 	created(client)
 	return client
+}
+
+// dialer returns what opens the connections of a client.
+func (o *ConnOptions) dialer(c *goredis.Options) dialer {
+	if o.Dial == nil {
+		return goredis.NewDialer(c)
+	}
+	return func(ctx context.Context, network, addr string) (connection, error) {
+		ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)
+		defer cancel()
+		return o.Dial(ctx, network, addr)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 // zoneTrace is a random zone in two versions, which may have different limits.
 type zoneTrace struct {
 	counters   [2]*stores.Counter
+	local      [2]*stores.Counter // the same for the local store, with blocks of its own
 	algorithms []string
 }
 
@@ -46,19 +48,56 @@ func randomZones(tb testing.TB, r *rand.Rand, name string, changes, logs bool) [
 		zone := name + "-" + strconv.Itoa(z)
 		first := storestest.NewTestCounter(tb, zone, inFlight, hold, nil, specs...)
 		zones[z].counters = [2]*stores.Counter{first, storestest.NewTestCounter(tb, zone, inFlight, hold, first.Table, later...)}
+		if r.IntN(2) == 0 {
+			randomBlocks(r, zones[z].counters)
+		}
+		zones[z].local = localCounters(zones[z].counters)
 	}
 	return zones
 }
 
-// checkOf returns a check of one key in all zones, in one of their versions. The
-// third zone is a shadow.
-func checkOf(zones []zoneTrace, which int, key uint64, cost int64) *stores.Check {
-	check := &stores.Check{}
-	for z := range zones {
-		k := stores.Key{Hi: key, Lo: 7}
-		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: zones[z].counters[which], Key: k, Tag: k, Cost: cost, Shadow: z == 2})
+// randomBlocks has some rules of a zone block, for other times in its two versions.
+func randomBlocks(r *rand.Rand, counters [2]*stores.Counter) {
+	blocked := memory.NewBlocks(1000)
+	for _, c := range counters {
+		c.Blocked, c.Blocks = blocked, make([]int64, len(c.Rules))
+		for i, rule := range c.Rules {
+			switch r.IntN(4) {
+			case 0:
+			case 1:
+				c.Blocks[i] = 1 + r.Int64N(3)
+			default:
+				c.Blocks[i] = 1 + r.Int64N(rule.Window())
+			}
+		}
+		c.Blocks[r.IntN(len(c.Blocks))] = 1 + r.Int64N(c.Rules[0].Window())
 	}
-	return check
+}
+
+// localCounters returns the same counters, with the same states, and blocks of their own.
+func localCounters(counters [2]*stores.Counter) (local [2]*stores.Counter) {
+	blocked := memory.NewBlocks(1000)
+	for i, c := range counters {
+		local[i] = &stores.Counter{Zone: c.Zone, Kinds: c.Kinds, Rules: c.Rules, InFlight: c.InFlight, HoldCost: c.HoldCost, Table: c.Table, Blocks: c.Blocks}
+		if c.Blocks != nil {
+			local[i].Blocked = blocked
+		}
+	}
+	return local
+}
+
+// checkOf returns a check of one key in all zones, in one of their versions, and the same
+// check for the local store. The third zone is a shadow.
+func checkOf(zones []zoneTrace, which int, key uint64, cost int64) (check, local *stores.Check) {
+	check, local = new(stores.Check), new(stores.Check)
+	for i := range zones {
+		k := stores.Key{Hi: key, Lo: 7}
+		z := stores.ZoneCheck{Counter: zones[i].counters[which], Key: k, Tag: k, Cost: cost, Shadow: i == 2}
+		check.Zones = append(check.Zones, z)
+		z.Counter = zones[i].local[which]
+		local.Zones = append(local.Zones, z)
+	}
+	return check, local
 }
 
 // TestStoresAgree runs random traces of random zones on a virtual clock: with edges
@@ -81,6 +120,13 @@ func TestStoresAgree(t *testing.T) {
 			tr.debts = 5
 		}
 		tr.zones = randomZones(t, r, "z"+strconv.Itoa(round), tr.changes, logs)
+		for i := range tr.zones {
+			if z := &tr.zones[i]; tr.steps && slices.Contains(z.algorithms, "SlidingLog") { // while a key is blocked, a log is not repaired
+				for _, c := range []*stores.Counter{z.counters[0], z.counters[1], z.local[0], z.local[1]} {
+					c.Blocks, c.Blocked = nil, nil
+				}
+			}
+		}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
 		for step := range perRound {
 			tr.step(fmt.Sprintf("round %d step %d", round, step))
@@ -126,7 +172,9 @@ func (tr *trace) step(what string) {
 	if tr.r.IntN(3) == 0 {
 		cost = 1 + tr.r.Int64N(4)
 	}
-	check, local := checkOf(tr.zones, which, key, cost), checkOf(tr.zones, which, key, cost)
+	check, local := checkOf(tr.zones, which, key, cost)
+	check.Peek = tr.r.IntN(10) == 0
+	local.Peek = check.Peek
 	tr.v.tick()
 	forgetSnapshots(check)
 	tr.shared.Decide(context.Background(), check)
@@ -141,6 +189,11 @@ func (tr *trace) step(what string) {
 		if tr.r.IntN(8) == 0 {
 			compareStates(tr.t, what, tr.v, "diana", &check.Zones[i])
 		}
+		if check.Zones[i].Block.Started {
+			tr.verdicts["blocks"]++
+		} else if check.Zones[i].Block.Until > 0 {
+			tr.verdicts["blocked"]++
+		}
 		for _, res := range check.Zones[i].Results {
 			tr.edges = append(tr.edges, tr.v.now+max(0, res.Retry), tr.v.now+res.Reset)
 		}
@@ -148,7 +201,7 @@ func (tr *trace) step(what string) {
 	if n := len(tr.edges); n > 20 {
 		tr.edges = tr.edges[n-20:]
 	}
-	if check.Admitted {
+	if check.Admitted && !check.Peek {
 		tr.open = append(tr.open, [2]*stores.Check{check, local})
 	}
 	for len(tr.open) > 0 && (tr.r.IntN(3) == 0 || len(tr.open) > 8) {
@@ -176,7 +229,27 @@ func (tr *trace) advance() {
 			tr.finish(0)
 		}
 	}
-	tr.v.now = next
+	tr.set(next)
+}
+
+// set sets the clock. Before it is set back, blocks that have ended end in both stores: on
+// a real clock Redis expires them.
+func (tr *trace) set(now int64) {
+	if now < tr.v.now {
+		for i := range tr.zones {
+			for key := range uint64(2) {
+				k := stores.Key{Hi: 1 + key, Lo: 7}
+				z := &stores.ZoneCheck{Counter: tr.zones[i].counters[0], Key: k, Tag: k}
+				name := string(appendBlock(nil, "diana", z))
+				value, _ := tr.v.client.Get(context.Background(), name).Result()
+				if value != "" && (&reply{b: value}).number() <= tr.v.now {
+					tr.v.client.Del(context.Background(), name)
+					tr.zones[i].local[0].Blocked.Reset(k)
+				}
+			}
+		}
+	}
+	tr.v.now = now
 }
 
 // maybeStep steps the clock at random: by up to an hour in either direction, or back
@@ -186,9 +259,9 @@ func (tr *trace) maybeStep() {
 		return
 	}
 	if tr.r.IntN(3) == 0 {
-		tr.v.now += tr.r.Int64N(7_200_000_000) - 3_600_000_000
+		tr.set(tr.v.now + tr.r.Int64N(7_200_000_000) - 3_600_000_000)
 	} else {
-		tr.v.now -= tr.r.Int64N(50_000)
+		tr.set(tr.v.now - tr.r.Int64N(50_000))
 	}
 }
 
@@ -243,7 +316,7 @@ func TestStoresAgreeInRealTime(t *testing.T) {
 		zones := randomZones(t, r, "z"+strconv.Itoa(round), false, false)
 		for step := range 100 {
 			what := fmt.Sprintf("round %d step %d", round, step)
-			check, same := checkOf(zones, 0, 1, 1), checkOf(zones, 0, 1, 1)
+			check, same := checkOf(zones, 0, 1, 1)
 			sent := time.Now()
 			shared.Decide(context.Background(), check)
 			now = check.Now

@@ -31,6 +31,7 @@ type conn struct {
 	seq      atomic.Uint64
 	observer *observer
 	permits  *permits // what the calls report of; nil: they report nothing
+	costs    costs
 
 	scripts sync.Map // *script by the codes of third-party algorithms in it
 
@@ -239,7 +240,9 @@ func (c *conn) sendSome(ctx context.Context, q *call, some []*call) error {
 	c.permits.leave(some)
 	q.cmd.script = c.scriptFor(q.codes) // all in the batch have the same codes
 	q.batchArgs(q.cmd.script.sha, some)
+	begin := time.Now()
 	r, now, err := c.eval(ctx, &q.cmd, q.args, &q.head)
+	c.costs.add(len(some), time.Since(begin))
 	if err == nil {
 		for _, o := range some {
 			o.node, o.now = q.cmd.node, now // the node may be another than expected

@@ -70,23 +70,23 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
 // lost a key, it charges nothing, and is called again.
 func (d *decider) call(ctx context.Context, check *stores.Check) error {
 	end := d.conn.end(ctx)
-	hands := d.fallback.hands.takeAll(check)
-	err := d.callOnce(check, end, hands)
+	hands, blocks := d.fallback.hands.takeAll(check), d.putBlocks(check)
+	err := d.callOnce(check, end, hands, blocks)
 	if errors.Is(err, errForgotten) {
 		hands = d.fallback.hands.takeForgotten(check)
-		err = d.callOnce(check, end, hands)
+		err = d.callOnce(check, end, hands, blocks)
 	}
-	if len(hands) > 0 && mayMove(err) {
+	if len(hands)+len(blocks) > 0 && isMoving(err) {
 		for i := range check.Zones {
 			check.Zones[i].Known = false
 		}
-		err = d.callOnce(check, end, nil)
+		err = d.callOnce(check, end, nil, nil)
 	}
 	return err
 }
 
-// callOnce runs the script once for a check and handovers of its keys.
-func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover) error {
+// callOnce runs the script once for a check, and handovers and blocks of its keys.
+func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover, blocks []putBlock) error {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
@@ -96,11 +96,14 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover)
 	for i := range hands {
 		q.add(hands[i].names, hands[i].op)
 	}
+	for i := range blocks {
+		q.add(blocks[i].names, blocks[i].op)
+	}
 	q.decide(d.o.Prefix, check)
 	r, now, err := d.conn.send(q)
 	settle(hands, err)
 	if err == nil {
-		err = d.read(check, &r, now, hands)
+		err = d.read(check, &r, now, hands, blocks)
 	}
 	if err != nil {
 		d.permits.giveUp(check)
@@ -109,7 +112,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover)
 }
 
 // read sets the results of a check from the script's reply.
-func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handover) error {
+func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handover, blocks []putBlock) error {
 	replaces := func(int) bool { return false }
 	if len(hands) > 0 {
 		put := make([]bool, len(check.Zones))
@@ -117,6 +120,9 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 			put[hands[i].zone] = hands[i].answered(r) && hands[i].Told != nil
 		}
 		replaces = func(zone int) bool { return put[zone] }
+	}
+	for i := range blocks {
+		blocks[i].answered(r)
 	}
 	check.Mode, check.Now = stores.ModeShared, now
 	forgotten := false
@@ -143,7 +149,12 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 	check.Settle()
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		d.fallback.learn(z, now, check.TurnOf(z), replaces(i))
+		if !z.Blocked() { // otherwise nothing of its states was reported
+			d.fallback.learn(z, now, check.TurnOf(z), replaces(i))
+		}
+		if z.Block.Until > 0 {
+			d.fallback.learnBlock(z, now)
+		}
 	}
 	return nil
 }

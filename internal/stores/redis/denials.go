@@ -15,7 +15,8 @@ import (
 // A denial is remembered for at most a second, and not after the connections
 // have changed, a call has failed, keys have been reset or the rules have been
 // replaced. A permit may be released at any moment, so that no denial of a zone
-// with permits is remembered.
+// with permits is remembered; nor is one of a zone whose limits come from requests: what was
+// used may drain faster under another request's limit.
 const (
 	denialSlots = 4096
 	denialLasts = 1_000_000 // microseconds
@@ -39,6 +40,7 @@ type denial struct {
 	sent    int64 // when Redis was called, on the local clock
 	now     int64 // on Redis' clock
 	until   int64 // when the last denying rule would admit; 0: the zone admits
+	block   stores.Block
 	results []stores.Result
 }
 
@@ -63,7 +65,11 @@ func (d *denials) find(z *stores.ZoneCheck, epoch uint64, now int64) *denial {
 	if n == nil || n.key != z.Key || n.counter != prepare(z.Counter).serial || n.epoch != epoch || z.Cost < n.cost {
 		return nil
 	}
-	if age := now - n.sent; age < 0 || age >= denialLasts {
+	age := now - n.sent
+	if age < 0 || age >= denialLasts {
+		return nil
+	}
+	if n.block.Until > 0 && n.block.Until <= n.now+age { // the next check may start another block
 		return nil
 	}
 	return n
@@ -76,6 +82,9 @@ func (d *denials) applies(check *stores.Check) bool {
 	}
 	for i := range check.Zones {
 		if permit, _ := check.Zones[i].Holds(); permit {
+			return false
+		}
+		if check.Zones[i].Counter.Varies() {
 			return false
 		}
 	}
@@ -117,6 +126,10 @@ func recall(z *stores.ZoneCheck, n *denial, now int64) {
 	z.Admits, z.Charged, z.Full, z.Overflowed, z.Permit = true, false, false, false, stores.Permit{}
 	z.Results = append(z.Results[:0], n.results...)
 	passed := now - n.sent
+	if z.Block = n.block; z.Block.Until > 0 {
+		z.DenyBlocked(n.now + passed)
+		return
+	}
 	for i := range z.Results {
 		r := &z.Results[i]
 		r.Reset = max(0, r.Reset-passed)
@@ -136,12 +149,13 @@ func recall(z *stores.ZoneCheck, n *denial, now int64) {
 // remember stores the results of a check's zones if it was denied. sent is when
 // Redis was called, on the local clock.
 func (d *denials) remember(check *stores.Check, sent int64, epoch uint64) {
-	if check.Admitted || !d.applies(check) {
+	if check.Admitted || !d.applies(check) || mayBlock(check) {
 		return
 	}
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		n := &denial{counter: prepare(z.Counter).serial, key: z.Key, cost: z.Cost, epoch: epoch, sent: sent, now: check.Now}
+		n := &denial{counter: prepare(z.Counter).serial, key: z.Key, cost: z.Cost, epoch: epoch, sent: sent, now: check.Now, block: z.Block}
+		n.block.Started = false
 		n.results = make([]stores.Result, len(z.Results))
 		for r := range z.Results {
 			res := &z.Results[r]
@@ -156,4 +170,15 @@ func (d *denials) remember(check *stores.Check, sent int64, epoch uint64) {
 		}
 		d.slot(z).Store(n)
 	}
+}
+
+// mayBlock reports whether the next check may start a block, which a denial that is
+// remembered would put off.
+func mayBlock(check *stores.Check) bool {
+	for i := range check.Zones {
+		if z := &check.Zones[i]; z.Counter.Blocks != nil && !z.Shadow && z.Block.Until == 0 {
+			return true
+		}
+	}
+	return false
 }

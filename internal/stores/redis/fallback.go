@@ -11,10 +11,12 @@ import (
 
 // ramp is how long it takes after an outage until Redis decides all keys again. Before
 // the first of them, all instances have noticed that Redis is back, and have charged
-// there what they admitted meanwhile: hold is longer than the pause between probes.
+// there what they admitted meanwhile: hold is longer than a probe and the pause before it.
+// An instance that returned earlier would take what the others have not charged yet for
+// unused.
 const (
 	ramp = time.Second
-	hold = 500 * time.Millisecond
+	hold = 800 * time.Millisecond
 )
 
 // fallback decides without Redis. This instance then enforces its share of every
@@ -92,6 +94,7 @@ func (f *fallback) decide(check *stores.Check, unknown bool) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = f.share(z.Counter), sharePermits(z.Counter.InFlight, f.shareOf())
+		z.StartsBlock = false // of the whole limit nothing is known
 		f.warm(z)
 	}
 	f.permits.held.Decide(check, clock.now)

@@ -301,7 +301,7 @@ func TestDebtsAreCharged(t *testing.T) {
 				f.decide(i, c[i], k, 3)
 			}
 			f.set(-1, noFault)
-			f.v.now += 2_000_000
+			f.v.now += 2 * ramp.Microseconds()
 			for i, s := range f.all {
 				f.hooks[i].fault = faultOOM // a debt whose charge fails remains
 				if background {
@@ -311,7 +311,7 @@ func TestDebtsAreCharged(t *testing.T) {
 				}
 				f.set(i, noFault)
 			}
-			f.v.now += 2_000_000
+			f.v.now += 2 * ramp.Microseconds()
 			for i, s := range f.all {
 				if background {
 					s.conn.seq.Store(uint64(f.v.now) - 1)
@@ -360,7 +360,7 @@ func TestUnknownOutcomeIsNotChargedTwice(t *testing.T) {
 			if charged := f.v.client.Exists(context.Background(), key).Val() == 1; charged != (fault == faultReply) {
 				t.Fatalf("%s, fault %d: charged in Redis: %v", name, fault, charged)
 			}
-			f.v.now += 1_000_000
+			f.v.now += ramp.Microseconds()
 			if n := f.drain(0, c[0], k); n != want {
 				t.Errorf("%s, fault %d: %d admitted, want %d", name, fault, n, want)
 			}
@@ -380,7 +380,7 @@ func TestChargesDuringFallbackAreOwed(t *testing.T) {
 		f.set(0, faultOOM)
 		check := f.decide(0, c, k, 5)
 		f.set(0, noFault)
-		f.v.now += 1_000_000
+		f.v.now += ramp.Microseconds()
 		f.decide(0, c, k, 1) // there is no debt yet
 		f.all[0].Finish(context.Background(), &check.Zones[0], 5)
 		open := f.decide(0, c, k, 1)

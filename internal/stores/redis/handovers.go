@@ -1,10 +1,10 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +42,7 @@ type handovers struct {
 	swept    time.Time // when that last began
 	sweeping []*stores.Counter
 	from     memory.Cursor
+	blocks   map[*memory.Blocks]*blockSweep
 
 	mu     sync.Mutex
 	tables map[*memory.Table]*stores.Counter // that may owe
@@ -81,7 +82,18 @@ func (d *handovers) add(z *stores.ZoneCheck) {
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
-	d.tables[memory.TableOf(z.Counter)] = z.Counter
+	t := memory.TableOf(z.Counter)
+	if c := d.tables[t]; c == nil || !c.Varies() || capacityOf(c) < capacityOf(z.Counter) {
+		d.tables[t] = z.Counter // a smaller one would cut debts
+	}
+}
+
+// capacityOf returns the sum of the capacities of a counter's rules.
+func capacityOf(c *stores.Counter) (sum float64) {
+	for _, r := range c.Rules {
+		sum += float64(r.Capacity())
+	}
+	return sum
 }
 
 // takeTables returns the tables that may owe, and removes them.
@@ -155,8 +167,6 @@ func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.In
 	if h.Told == nil && h.Debts == nil {
 		return h, more, false
 	}
-	h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Cost: 1, Rules: z.Counter.Rules}}}
-	h.look.ResetResults()
 	h.op = appendHandover(nil, z, &h.Handover, now.Tolerance)
 	prefix := d.conn.o.Prefix
 	h.names = []string{string(appendName(nil, prefix, z)), resetName(prefix, z)}
@@ -199,25 +209,41 @@ func (d *handovers) pay(ctx context.Context) {
 	d.sweep(ctx, end)
 }
 
-// sweep puts all snapshots back after a loss, until end.
+// sweep puts all snapshots back after a loss, until end. If there was an outage, it begins
+// when the other instances have charged their debts too: what this one learns of them is put
+// back after the next loss.
 func (d *handovers) sweep(ctx context.Context, end time.Time) {
-	if len(d.sweeping) == 0 && d.lost.Load() && time.Since(d.swept) >= sweepEvery {
+	if len(d.sweeping) == 0 && d.lost.Load() && time.Since(d.swept) >= sweepEvery && !d.conn.nodes.holding() {
 		d.lost.Store(false)
 		d.swept, d.sweeping, d.from = time.Now(), d.counters(), memory.Cursor{}
+		d.blocks = make(map[*memory.Blocks]*blockSweep)
 	}
 	for len(d.sweeping) > 0 && time.Now().Before(end) {
 		c := d.sweeping[0]
-		n := memory.TableOf(c).Snapshots()
-		from, ok := d.table(ctx, c, d.from, end, true, func(keys []stores.Key, from memory.Cursor) ([]stores.Key, memory.Cursor) {
-			return n.Living(keys, from, c.Rules, d.o.Clock())
-		})
+		done, ok := d.putBack(ctx, c, end)
+		if done {
+			done, ok = d.sweepTable(ctx, c, end)
+		}
 		if !ok && !d.conn.o.Cluster {
 			return // again after the next heartbeat
 		}
-		if d.from = from; from.Done() {
+		if done {
 			d.sweeping, d.from = d.sweeping[1:], memory.Cursor{}
 		}
 	}
+}
+
+// sweepTable puts back the snapshots of a counter's keys, from where it ended before, until
+// end. It returns whether these were all, and whether no call failed.
+func (d *handovers) sweepTable(ctx context.Context, c *stores.Counter, end time.Time) (done, ok bool) {
+	n := memory.TableOf(c).Snapshots()
+	if n == nil { // only blocks are known
+		return true, true
+	}
+	d.from, ok = d.table(ctx, c, d.from, end, true, func(keys []stores.Key, from memory.Cursor) ([]stores.Key, memory.Cursor) {
+		return n.Living(keys, from, c.Rules, d.o.Clock())
+	})
+	return d.from.Done(), ok
 }
 
 // table hands over what the keys of one table have that next finds, from a position until
@@ -255,6 +281,8 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 			}
 			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.now(k), told)
 			if ok {
+				h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1, Rules: c.Rules, IgnoreBlock: true}}}
+				h.look.ResetResults()
 				some = append(some, h)
 			}
 			if more {
@@ -274,11 +302,12 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 
 // learns remembers a zone's counter, whose keys have snapshots.
 func (d *handovers) learns(z *stores.ZoneCheck) {
-	if p := prepare(z.Counter); z.Tag == z.Key && !p.learns.Swap(true) {
+	c := cmp.Or(z.Counter.Base, z.Counter)
+	if p := prepare(c); z.Tag == z.Key && !p.learns.Swap(true) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.known = slices.DeleteFunc(d.known, func(w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
-		d.known = append(d.known, weak.Make(z.Counter))
+		d.known = append(d.known, weak.Make(c))
 	}
 }
 
@@ -307,7 +336,10 @@ func (d *handovers) send(ctx context.Context, some []handover) error {
 	for i := range some {
 		look := newCall(time.Time{}, some[i].key)
 		look.decide(d.conn.o.Prefix, some[i].look)
-		names, ops = append(append(names, some[i].names...), some[i].names[0]), append(ops, some[i].op, look.ops[0].b)
+		names, ops = append(names, some[i].names...), append(ops, some[i].op, look.ops[0].b)
+		for _, n := range look.names { // with the key's permits, if it has any
+			names = append(names, string(n.b))
+		}
 	}
 	r, now, err := d.conn.call(ctx, some[0].codes, names, ops...)
 	settle(some, err)
@@ -333,9 +365,7 @@ func (h *handover) readLook(r *reply, now int64) error {
 // learn records what the peek after a handover found.
 func (d *handovers) learn(h *handover, now int64, replace bool) {
 	at := memory.Instant{Local: d.o.Clock(), Shared: now, Tolerance: d.tolerance()}
-	h.snapshots.Learn(&h.look.Zones[0], at, replace, func() {})
+	z := &h.look.Zones[0]
+	h.snapshots.Learn(z, at, replace, func() {})
+	d.learns(z)
 }
-
-// mayMove says whether a call that carried handovers is sent again without them: a slot is
-// being moved to another node, which has not all keys of the call yet.
-func mayMove(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "TRYAGAIN") }

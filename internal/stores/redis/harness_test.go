@@ -105,6 +105,9 @@ func forgetSnapshots(check *stores.Check) {
 		if n := memory.TableOf(check.Zones[i].Counter).Snapshots(); n != nil {
 			n.Drop(check.Zones[i].Key)
 		}
+		if blocked := check.Zones[i].Counter.Blocked; blocked != nil {
+			blocked.Reset(check.Zones[i].Key)
+		}
 	}
 }
 
@@ -133,6 +136,9 @@ func compareChecks(t *testing.T, what string, check, local *stores.Check) {
 		x, y := &check.Zones[i], &local.Zones[i]
 		if x.Admits != y.Admits || x.Charged != y.Charged || x.Full != y.Full {
 			t.Errorf("%s: zone %d: redis admits %v charged %v full %v, local %v %v %v", what, i, x.Admits, x.Charged, x.Full, y.Admits, y.Charged, y.Full)
+		}
+		if x.Block != y.Block {
+			t.Errorf("%s: zone %d: redis has the block %+v, local %+v", what, i, x.Block, y.Block)
 		}
 		for k := range x.Results {
 			p, q := x.Results[k], y.Results[k]

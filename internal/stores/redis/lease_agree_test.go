@@ -38,7 +38,7 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 		c := storestest.NewTestCounter(t, fmt.Sprint("g", round), 0, false, nil, specs...)
 		tr := &trace{
 			t: t, v: v, shared: shared, local: &memory.Store{Clock: v.clock}, r: r, debts: 15, steps: round%3 == 1 && !logs, verdicts: make(map[string]int),
-			zones: []zoneTrace{{counters: [2]*stores.Counter{c, c}}},
+			zones: []zoneTrace{{counters: [2]*stores.Counter{c, c}, local: [2]*stores.Counter{c, c}}},
 		}
 		v.now = 1_700_000_000_000_000 + r.Int64N(1_000_000)
 		for step := range 150 {
@@ -65,7 +65,8 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 // both.
 func (tr *trace) lease(what string) int64 {
 	tr.advance()
-	check, local := checkOf(tr.zones, 0, uint64(1+tr.r.IntN(2)), 1+tr.r.Int64N(3)), &stores.Check{Peek: true}
+	check, _ := checkOf(tr.zones, 0, uint64(1+tr.r.IntN(2)), 1+tr.r.Int64N(3))
+	local := &stores.Check{Peek: true}
 	local.Zones = append(local.Zones, check.Zones...)
 	z, localZone := &check.Zones[0], &local.Zones[0]
 	z.Lease.Want = 1 + tr.r.Int64N(30)
@@ -110,4 +111,32 @@ func (tr *trace) grant(z *stores.ZoneCheck, want int64) {
 		res.Remaining = max(0, res.Remaining)
 	})
 	z.Charged = true
+}
+
+// TestDebtOutsideOfALeasedWindow hands over a debt that has just left the window of a key that
+// Redis does not have, and leases. The counter beyond those of the window, which is for the
+// part in which a lease ends, does not keep it in either store.
+func TestDebtOutsideOfALeasedWindow(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
+	shared, local := newVirtualShared(t, srv, v), &memory.Store{Clock: v.clock}
+	const parts, width = 7, 2702
+	spec := storestest.RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: parts}, Spec: algorithms.Spec{Limit: 3, Window: parts * width, Cost: 1, Lease: 2048}}
+	c := storestest.NewTestCounter(t, "outside", 0, false, nil, spec)
+	v.now -= v.now % width // the next lease ends in this part
+	k := stores.Key{Hi: 1, Lo: 7}
+	z := &stores.ZoneCheck{Counter: c, Key: k, Tag: k, Cost: 1, Rules: c.Rules}
+	for age := range int64(parts + 3) {
+		v.flush(t)
+		c.Table.Reset(k)
+		debt := make([]int64, parts+3)
+		debt[0], debt[1] = v.now/width-age, 1
+		handOver(t, fmt.Sprint("age ", age), v, shared, z, &memory.Handover{Time: v.now, Debts: [][]int64{debt}})
+		v.tick()
+		for _, s := range []stores.Store{shared, local} {
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}}
+			s.Decide(t.Context(), check)
+		}
+		compareStates(t, fmt.Sprintf("age %d, after a charge", age), v, "diana", z)
+	}
 }

@@ -170,6 +170,82 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 	}
 }
 
+// TestTwoLossesOfOneWindow lets Redis lose its memory in two outages. All that three instances
+// admit alone in both is charged in the end, although each charges its own and the key is not
+// checked in between.
+func TestTwoLossesOfOneWindow(t *testing.T) {
+	srv := redistest.Start(t)
+	k := stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range lostSpecs() {
+		f := newFleet(t, srv, 3)
+		f.v.now += storestest.Hour / 2
+		c := f.counters(t, "two-"+name, spec)
+		pay := func(lost bool) {
+			for _, s := range f.all {
+				s.conn.seq.Store(uint64(f.v.now) - 1)
+				if lost {
+					s.fallback.hands.forgotten()
+				}
+				s.fallback.hands.pay(context.Background())
+			}
+		}
+		alone := 0
+		for range 2 {
+			f.set(-1, faultRefused)
+			for i := range f.all {
+				for range 10 {
+					if f.decide(i, c[i], k, 1).Admitted {
+						alone++
+					}
+				}
+			}
+			f.v.flush(t)
+			f.set(-1, noFault)
+			pay(true)
+			f.v.now += hold.Microseconds()
+			pay(false)
+			f.v.now += ramp.Microseconds()
+		}
+		if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != int64(100-alone-1) {
+			t.Errorf("%s: %d of 100 left after %d were admitted alone, and 1", name, left, alone)
+		}
+	}
+}
+
+// TestKeysWithPermitsArePutBack makes Redis forget keys whose requests hold permits. What
+// the instance knows of them is put back, and its debts are charged once.
+func TestKeysWithPermitsArePutBack(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range lostSpecs() {
+		f := newFleet(t, srv, 1)
+		f.v.now += storestest.Hour / 2
+		c := f.counters(t, "held-"+name, spec)
+		c[0].InFlight = 5
+		const keys = 10
+		key := func(i uint64) stores.Key { return stores.Key{Hi: i, Lo: 1} }
+		for i := range uint64(keys) {
+			f.decide(0, c[0], key(i), 7)
+		}
+		f.set(-1, faultRefused)
+		for i := range uint64(keys) {
+			f.decide(0, c[0], key(i), 5)
+		}
+		f.set(-1, noFault)
+		f.v.flush(t)
+		f.v.now += 2 * ramp.Microseconds()
+		f.all[0].fallback.hands.forgotten()
+		for range 10 { // on a busy machine one pass may not reach all
+			f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
+			f.all[0].fallback.hands.pay(context.Background())
+		}
+		for i := range uint64(keys) {
+			if left := f.decide(0, c[0], key(i), 1).Zones[0].Results[0].Remaining; left != 100-7-5-1 {
+				t.Errorf("%s: %d of 100 left of key %d after 7, a debt of 5, and 1", name, left, i)
+			}
+		}
+	}
+}
+
 // TestLargeDebtOfALog charges a debt of many timestamps to a log that has many more. All of
 // it is charged, in several calls.
 func TestLargeDebtOfALog(t *testing.T) {
@@ -241,6 +317,30 @@ func TestGreaterSnapshotIsPutBack(t *testing.T) {
 			if left := f.decide(1, c[1], k, 1).Zones[0].Results[0].Remaining; left < want-1 || left > want+2 {
 				t.Errorf("%s, check %d of the instance that knows 90: %d left of 100, want about %d", name, n, left, want)
 			}
+		}
+	}
+}
+
+// TestUncheckedKeysWithPermitsArePutBack is like TestUncheckedKeysArePutBack for a zone with
+// count_status, each of whose keys has a key of permits too: each gets its own counts.
+func TestUncheckedKeysWithPermitsArePutBack(t *testing.T) {
+	f := newFleet(t, redistest.Start(t), 1)
+	s := f.all[0]
+	c := storestest.NewTestCounter(t, "held", 0, true, nil, lostSpecs()["fixed_window"])
+	for k := range uint64(5) {
+		check := f.decide(0, c, stores.Key{Hi: k, Lo: 1}, int64(10+k))
+		s.conn.seq.Store(uint64(f.v.now) - 1)
+		s.Finish(t.Context(), &check.Zones[0], int64(10+k))
+		f.decide(0, c, stores.Key{Hi: k, Lo: 1}, 200) // denied: tells what is charged
+	}
+	f.v.flush(t)
+	s.fallback.hands.forgotten()
+	s.conn.seq.Store(uint64(f.v.now) - 1)
+	s.fallback.hands.pay(t.Context())
+	for k := range uint64(5) {
+		got := f.decide(0, c, stores.Key{Hi: k, Lo: 1}, 1).Zones[0].Results[0].Remaining
+		if want := int64(100 - 1 - 10 - k); got != want {
+			t.Errorf("key %d: %d left, want %d", k, got, want)
 		}
 	}
 }

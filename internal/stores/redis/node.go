@@ -273,6 +273,14 @@ func (ns *nodes) all() []*node {
 	return ns.masters
 }
 
+// holding says whether a node that is back decides no keys yet.
+func (ns *nodes) holding() bool {
+	return slices.ContainsFunc(ns.all(), func(n *node) bool {
+		back := n.back.Load()
+		return back != 0 && ns.local()-back < hold.Microseconds()
+	})
+}
+
 // anyUp returns a node that is used, or any if none is.
 func (ns *nodes) anyUp() *node {
 	all := ns.all()

@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"context"
 	"crypto/tls"
+	"net"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
@@ -65,6 +67,9 @@ type ConnOptions struct {
 	// DialTimeout is the longest that opening a connection may take. No request
 	// waits for it longer than Timeout.
 	DialTimeout time.Duration
+
+	// Dial opens connections. nil: over the network of this machine.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	// PoolSize is the highest number of connections. Default: 10 per core.
 	PoolSize int

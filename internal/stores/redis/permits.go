@@ -71,7 +71,8 @@ type record struct {
 	// version counts changes that Redis does not know by itself, and stored is the
 	// last that it has acknowledged.
 	version, stored uint64
-	told            bool // Redis has stored a report
+	changedAt       int64 // when the last change was
+	told            bool  // Redis has stored a report
 
 	underWay [callsInFlight]int64 // numbers of reports
 	report   int64                // number of the last report
@@ -125,6 +126,7 @@ func (p *permits) add(rec *record, permits, cost int64) {
 // changed notes a change that Redis has to be told of. p.mu is held.
 func (p *permits) changed(rec *record) {
 	rec.version++
+	rec.changedAt = p.clock()
 	p.tellSoon(rec)
 }
 
@@ -148,7 +150,8 @@ func (p *permits) drop(rec *record) {
 		rec.acked = rec.charged
 	}
 	known := rec.version == rec.stored && rec.acked == rec.charged
-	lapsed := rec.left == 0 || now-rec.left > lapse.Microseconds()
+	// What left after the last change says what holds, and may have been executed or not.
+	lapsed := rec.left == 0 || now-min(rec.left, rec.changedAt) > lapse.Microseconds()
 	if rec.held != 0 || rec.cost != 0 || rec.underWay != [callsInFlight]int64{} || !known && !lapsed || rec.acked != rec.charged {
 		return
 	}
@@ -171,7 +174,7 @@ type release struct {
 // finishOf returns the operation that charges a zone cost charge.
 func finishOf(prefix string, z *stores.ZoneCheck, charge int64) release {
 	keys := namesOf(prefix, z)
-	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, z, charge), prepare(z.Counter).packed.codes}
+	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, z, charge, false), prepare(z.Counter).packed.codes}
 }
 
 // finish sends a release.
@@ -220,6 +223,7 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	}
 	p.add(rec, -permits, -z.HeldCost())
 	rec.version++
+	rec.changedAt = p.clock()
 	z.Permit.Taken = permits == 0
 	q := newCall(end, z.Tag)
 	q.reportOf(rec)

@@ -178,7 +178,7 @@ func TestReleaseDuringOutage(t *testing.T) {
 	if n := permitsIn(t, s.v.client, name); n != 0 || s.permits.any() {
 		t.Errorf("%d permits in Redis after their release", n)
 	}
-	expect(t, "after a charge of 1", s.at(1, c, 1), true, 8)
+	expect(t, "after a charge of 1", s.at(2, c, 1), true, 8)
 }
 
 // TestGivenUpPermits takes a permit with a reply that cannot be used.

@@ -14,6 +14,9 @@ type prepared struct {
 	packed packed
 	shares atomic.Pointer[shares]
 	learns atomic.Bool // its keys have snapshots
+
+	// searches is how many rules the start of a block counts like, in addition.
+	searches int
 }
 
 var serials atomic.Uint64
@@ -23,7 +26,7 @@ func prepare(c *stores.Counter) *prepared {
 	if p, ok := c.Prepared.Load().(*prepared); ok {
 		return p
 	}
-	c.Prepared.CompareAndSwap(nil, &prepared{serial: serials.Add(1), packed: pack(c)})
+	c.Prepared.CompareAndSwap(nil, &prepared{serial: serials.Add(1), packed: pack(c), searches: searches(c)})
 	return c.Prepared.Load().(*prepared) //nolint:forcetypeassert // nothing else is stored there
 }
 

@@ -156,7 +156,8 @@ func (p *permits) reportTogether(some []*record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, rec := range some {
-		p.changed(rec)
+		rec.version++ // to be repeated, though what it says is the same
+		p.tellSoon(rec)
 	}
 }
 

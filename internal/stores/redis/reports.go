@@ -46,7 +46,7 @@ func (q *call) reportOf(rec *record) {
 	q.reports = append(q.reports, report{
 		counter: rec.zone.Counter, key: rec.zone.Key, tag: rec.zone.Tag, op: len(q.ops), at: 2 + reportAt, reply: len(q.zones),
 	})
-	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0))
+	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0, false))
 	q.needs(&prepare(rec.zone.Counter).packed)
 }
 
@@ -131,7 +131,7 @@ func (p *permits) arrive(batch []*call, err error) {
 			switch {
 			case err == nil && flags != flagFailed:
 				p.answered(r, flags)
-			case err != nil && mayHaveRun(err):
+			case err != nil && mayHaveRun(err) && r.permit != nil:
 				p.changed(r.rec) // Redis is to be told that this report does not count
 			case r.rec.version != r.rec.stored:
 				p.tellSoon(r.rec)

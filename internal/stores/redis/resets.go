@@ -11,6 +11,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/subscribe"
 )
@@ -62,6 +63,9 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	for _, c := range counters {
 		zones = append(zones, stores.ZoneCheck{Counter: c, Key: k, Tag: k})
 	}
+	if len(zones) == 0 { // the zone is gone
+		return nil
+	}
 	if err := r.delete(ctx, zones); err != nil {
 		return err
 	}
@@ -104,6 +108,11 @@ func (r *resets) delete(ctx context.Context, zones []stores.ZoneCheck) error {
 			p.Set(ctx, resetName(r.o.Prefix, z), "", forgetsAfter(z.Counter)+resetMargin)
 			names = append(names, string(appendName(nil, r.o.Prefix, z)))
 		}
+		block := string(appendBlock(nil, r.o.Prefix, &zones[0]))
+		if longest := longestBlock(zones); longest > 0 {
+			p.Set(ctx, block+resetSuffix, "", longest+resetMargin)
+		}
+		names = append(names, block) // other rules may have started it
 		p.Del(ctx, names...)
 		return nil
 	})
@@ -113,15 +122,36 @@ func (r *resets) delete(ctx context.Context, zones []stores.ZoneCheck) error {
 	return nil
 }
 
+// longestBlock returns how long a block lasts at most that the rule sets of a key start; 0 if
+// no rule blocks.
+func longestBlock(zones []stores.ZoneCheck) (longest time.Duration) {
+	for i := range zones {
+		c := zones[i].Counter
+		for _, d := range c.Blocks {
+			if d > 0 {
+				longest = max(longest, time.Duration(d)*time.Microsecond, forgetsAfter(c))
+			}
+		}
+	}
+	return longest
+}
+
 // resetMargin is how much longer a key is marked as reset than an instance may know of it.
 const resetMargin = 2 * time.Second
+
+// longestMark is the longest that a key is marked as reset, about 285 years.
+const longestMark = 2 * (1 << 52) * time.Microsecond
 
 // forgetsAfter returns after how long the states of a counter are as if unused, at most: a
 // debt may be as large as the capacity.
 func forgetsAfter(c *stores.Counter) (most time.Duration) {
 	for _, r := range c.Rules {
 		windows := max(1, float64(r.Capacity())/float64(r.Limit()))
-		most = max(most, time.Duration(2*windows*float64(r.Window()))*time.Microsecond)
+		if _, meter := r.(algorithms.Paired); meter && c.Varies() {
+			windows = float64(r.Capacity()) // under a limit of 1
+		}
+		us := min(2*windows*float64(r.Window()), float64(longestMark/time.Microsecond))
+		most = max(most, time.Duration(us)*time.Microsecond)
 	}
 	return most
 }

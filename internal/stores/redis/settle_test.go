@@ -49,7 +49,7 @@ func (s *settling) settle(z *stores.ZoneCheck, cost int64) {
 // recover makes Redis available and waits for the end of the ramp.
 func (s *settling) recover() {
 	s.set(-1, noFault)
-	s.v.now += 600_000
+	s.v.now += ramp.Microseconds()
 }
 
 // TestSettleWhileRedisIsAway settles requests that Redis has admitted after the breaker

@@ -18,10 +18,12 @@ const (
 	opFinish = 2
 	opReport = 3 // what an instance holds
 	opBeat   = 4
-	opPlain  = 6 // decide one zone without permits
-	opHand   = 7 // hand over a snapshot, debts, or both
-	opPeek   = 8 // decide, and charge nothing
-	opLease  = 9 // decide zones without permits, and charge more in advance
+	opGuard  = 5  // decide one zone without permits that has a rule with a block
+	opPlain  = 6  // decide one zone without permits and blocks
+	opHand   = 7  // hand over a snapshot, debts, or both
+	opPeek   = 8  // decide, and charge nothing
+	opLease  = 9  // decide zones without permits, and charge more in advance
+	opBlock  = 10 // put a block back
 )
 
 // What a request holds until its response.
@@ -29,6 +31,8 @@ const (
 	holdNothing = 0
 	holdPermit  = 1
 	holdCost    = 2
+
+	holdGuarded = 4 // added for a zone that has a rule with a block
 )
 
 // The marks of a zone.
@@ -103,8 +107,9 @@ func appendBool(b []byte, v bool) []byte {
 	return append(b, 0)
 }
 
-// appendZone appends a zone as the script's zone_read expects it.
-func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
+// appendZone appends a zone as the script's zone_read expects it. A zone that is guarded is
+// not judged while its key is blocked.
+func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool) []byte {
 	p := &prepare(z.Counter).packed
 	marks := byte(0)
 	if z.Shadow {
@@ -120,13 +125,22 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64) []byte {
 	} else if permit {
 		hold = holdPermit
 	}
+	if guarded {
+		hold |= holdGuarded
+	}
 	b = append(b, hold)
 	b = appendBool(b, p.logs)
 	b = appendNumber(b, cost)
 	b = append(b, p.sizes...)
-	if hold != holdNothing {
+	if hold&^holdGuarded != holdNothing {
 		b = appendNumber(b, z.Counter.InFlight)
 		b = append(b, make([]byte, reportSize)...) // filled in when the call leaves
+	}
+	if guarded {
+		b = appendSize(b, len(p.rules))
+		for _, d := range z.Counter.Blocks {
+			b = appendNumber(b, d)
+		}
 	}
 	return append(b, p.rules...)
 }
@@ -172,9 +186,17 @@ func appendPermits(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 	return appendOwnKey(append(appendHash(b, prefix, z), "permits"...), z)
 }
 
+// appendBlock appends the name of the key of a zone's block.
+func appendBlock(b []byte, prefix string, z *stores.ZoneCheck) []byte {
+	return appendOwnKey(append(appendHash(b, prefix, z), "block"...), z)
+}
+
+// resetSuffix ends the name of the key that says that a key was reset lately.
+const resetSuffix = ":reset"
+
 // resetName returns the name of the key that says that a zone's key was reset lately.
 func resetName(prefix string, z *stores.ZoneCheck) string {
-	return string(append(appendName(nil, prefix, z), ":reset"...))
+	return string(appendName(nil, prefix, z)) + resetSuffix
 }
 
 // appendHash appends the common prefix of the names of a zone's keys.
@@ -302,11 +324,21 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 	if z.Lease.Want > 0 {
 		z.Lease.Granted = r.number()
 	}
+	var block stores.Block
+	if guarded(z) {
+		block = r.readBlock()
+	}
 	if r.err != nil {
 		return false, r.err
 	}
 	if flags&flagForgot != 0 {
 		return false, errForgotten
+	}
+	stepped = flags&flagStepped != 0
+	if block.Until > 0 && !block.Started {
+		z.Charged, z.Block = false, block
+		z.DenyBlocked(now)
+		return stepped, nil
 	}
 	z.Charged, z.Full = flags&flagCharged != 0, flags&flagFull != 0
 	z.Admits = !z.Full
@@ -317,10 +349,13 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 		z.Admits = admits
 		return false, fmt.Errorf("zone %s: %w", z.Counter.Zone, errDisagree)
 	}
+	if block.Started && !setStarted(z, block, now) {
+		return false, fmt.Errorf("zone %s: block until %d: %w", z.Counter.Zone, block.Until, errDisagree)
+	}
 	if z.Charged && z.Lease.Want > 0 && z.Lease.Granted != leasable(z, now) {
 		return false, fmt.Errorf("zone %s: lease of %d: %w", z.Counter.Zone, z.Lease.Granted, errDisagree)
 	}
-	return flags&flagStepped != 0, nil
+	return stepped, nil
 }
 
 // errForgotten says that Redis has lost a key, and has not decided.
@@ -401,5 +436,8 @@ func countResults(z *stores.ZoneCheck, now, turn int64) {
 		}
 		res.Remaining, res.Reset = res.Rule.Numbers(res.State, now)
 		res.Remaining = max(0, res.Remaining-held)
+	}
+	if z.Block.Started {
+		z.StartBlock(z.Block, now)
 	}
 }

@@ -188,7 +188,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "lua-debt-log", breaks: "stamps are not merged by age", file: logLua, suites: redis,
-		old: "while pos < #ring and unpack('<d', ring, pos) <= at do", new: "while pos < 0 do",
+		old: "if unpack('<d', ring, m * 8 + 1) <= at then a = m + 1 else b = m end", new: "b = m",
 	},
 	{
 		name: "debt-log-over", breaks: "what has left the window is found again by a clock set back", file: logHandoverGo, suites: redis,

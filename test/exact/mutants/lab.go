@@ -36,8 +36,12 @@ var (
 	}
 	memoryStore  = suite{"memory", "internal/stores/memory", "DIANA_OPS=4000", [][]string{{}}}
 	acrossStores = suite{"stores", "internal/stores", "DIANA_OPS=4000", [][]string{{}}}
+	keys         = suite{"keys", "internal/key", "", [][]string{{}}}
 
-	suites = []suite{arithmetic, redisStore, memoryStore, acrossStores}
+	limiterTests = suite{"limiter", "internal/limiter", "DIANA_OPS=4000", [][]string{{}}}
+	bodyTests    = suite{"body", "internal/body", "DIANA_OPS=4000", [][]string{{}}}
+
+	suites = []suite{arithmetic, redisStore, memoryStore, acrossStores, ruleSources, limiterTests, bodyTests, keys}
 )
 
 // widest is the test that kills most mutants. slow are tests that wait for servers or
@@ -74,7 +78,7 @@ func (l *lab) apply(m mutant) (string, error) {
 }
 
 // build builds the tests once, with all mutants, by an overlay of the work tree.
-func (l *lab) build(all []mutant) error {
+func (l *lab) build(all []mutant, suites ...suite) error {
 	replace, err := l.overlay(all)
 	if err != nil {
 		return err

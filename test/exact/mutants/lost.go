@@ -190,7 +190,19 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-look", breaks: "an instance does not learn what a handover in the background has led to", file: handoversGo, suites: redis,
-		old: "h.snapshots.Learn(&h.look.Zones[0], at, replace, func() {})", new: "_, _ = at, replace",
+		old: "h.snapshots.Learn(z, at, replace, func() {})", new: "_, _ = at, replace",
+	},
+	{
+		name: "lost-look-keys", breaks: "the keys of a handover in the background are those of others in zones with permits", file: handoversGo, suites: redis,
+		old: "for _, n := range look.names {", new: "for _, n := range look.names[:1] {",
+	},
+	{
+		name: "debt-clock-back", breaks: "what was known is owed after the clock was set back", file: handoverGo, suites: redis,
+		old: "offset := min(base[0]-s[0], 0)", new: "offset := base[0] - s[0]",
+	},
+	{
+		name: "debt-clock-back-fixed", breaks: "what was known of a window is owed after the clock was set back", file: handoverGo, suites: redis,
+		old: "not > 0 && base[0] >= s[0] {", new: "not > 0 && base[0] == s[0] {",
 	},
 	{
 		name: "ramp-hold", breaks: "an instance returns to Redis before the others have noticed that it is back", file: aloneGo, suites: redis,

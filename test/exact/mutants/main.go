@@ -49,15 +49,16 @@ type outcome struct {
 func main() {
 	only := flag.String("only", "", "run only the mutants whose name matches this regular expression")
 	workers := flag.Int("workers", 2, "how many mutants to try at a time")
+	longest := flag.Duration("simulated", 0, "run the simulation instead, with each mutant that it has to find, for this time at most")
 	out := flag.String("o", "", "write the table to this file, in which rows of other mutants stay")
 	flag.Parse()
-	if err := run(*only, *workers, *out); err != nil {
+	if err := run(*only, *workers, *out, *longest); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
 }
 
-func run(only string, workers int, out string) error {
+func run(only string, workers int, out string, longest time.Duration) error {
 	root, err := repository()
 	if err != nil {
 		return err
@@ -75,7 +76,10 @@ func run(only string, workers int, out string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	l := &lab{ctx, root, dir}
-	if err := l.build(chosen); err != nil {
+	if longest > 0 {
+		return l.simulate(chosen, longest)
+	}
+	if err := l.build(chosen, suites...); err != nil {
 		return err
 	}
 	if err := l.healthy(); err != nil {
@@ -126,7 +130,24 @@ func repository() (string, error) {
 
 // mutants returns all mutants.
 func mutants() []mutant {
-	return slices.Concat(arithmeticMutants, luaMutants, scriptMutants, storeMutants, fallbackMutants, lostMutants, leaseMutants, permitMutants, processMutants, nodeMutants)
+	return slices.Concat(
+		arithmeticMutants,
+		luaMutants,
+		scriptMutants,
+		storeMutants,
+		fallbackMutants,
+		lostMutants,
+		leaseMutants,
+		blockMutants,
+		permitMutants,
+		processMutants,
+		nodeMutants,
+		ruleMutants,
+		waitMutants,
+		bodyMutants,
+		keyMutants,
+		limitMutants,
+	)
 }
 
 func choose(only string) ([]mutant, error) {

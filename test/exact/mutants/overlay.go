@@ -25,10 +25,15 @@ const mutantVariable = "DIANA_MUTANT"
 // embedded files that a mutant in Lua replaces at run time.
 var packages = map[string]string{
 	"algorithms":             "",
+	"config":                 "",
+	"internal/key":           "",
+	"internal/limiter":       "",
 	"scripts":                `"decide.lua": &decide`,
 	"internal/stores":        "",
 	"internal/stores/memory": "",
 	"internal/stores/redis":  "",
+	"rules":                  "",
+	"internal/body":          "",
 }
 
 // mutationFile is the file added to each of these packages.

@@ -148,7 +148,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-unknown", breaks: "Redis is not told that a call without a reply does not count", file: reportsGo, suites: redis,
-		old: "case err != nil && mayHaveRun(err):", new: "case err != nil && !mayHaveRun(err):",
+		old: "case err != nil && mayHaveRun(err) && r.permit != nil:", new: "case err != nil && !mayHaveRun(err):",
 	},
 	{
 		name: "permits-granted", breaks: "what was granted is not reported", file: reportsGo, suites: redis,
@@ -232,7 +232,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-retry", breaks: "a renewal that failed is not repeated", file: renewalsGo, suites: redis,
-		old: "\tfor _, rec := range some {\n\t\tp.changed(rec)\n\t}\n", new: "",
+		old: "rec.version++ // to be repeated, though what it says is the same\n\t\tp.tellSoon(rec)", new: "_ = rec",
 	},
 	{
 		name: "held-shared", breaks: "a key held alone is not reported", file: aloneGo, suites: redis,
@@ -261,6 +261,10 @@ var permitMutants = []mutant{
 	{
 		name: "held-entry", breaks: "what a key holds is kept after its end", file: heldGo, suites: redis,
 		old: "if held == (Held{}) {", new: "if held.Permits < 0 {",
+	},
+	{
+		name: "permits-drain", breaks: "a store whose Redis is gone reports for ever", file: permitsGo, suites: redis,
+		old: "now-min(rec.left, rec.changedAt) > lapse", new: "now-rec.left > lapse",
 	},
 	{
 		name: "held-reserved", breaks: "a cost that is held for another store does not count for others", file: heldGo, suites: redis,

@@ -247,7 +247,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "wire-stepped", breaks: "a repaired state is not reported", file: wireGo, suites: redis,
-		old: "return flags&flagStepped != 0, nil", new: "return false, nil",
+		old: "stepped = flags&flagStepped != 0", new: "return false, nil",
 	},
 	{
 		name: "wire-disagree", breaks: "a verdict that differs from Redis' is not reported", file: wireGo, suites: redis,

@@ -174,3 +174,18 @@ func retryAfter(m memory, now, cost int64) int64 {
 func resetAfter(m memory, now int64) int64 {
 	return after(func(d int64) bool { return m.admits(now+d, 0, m.capacity()) })
 }
+
+// SetLimit changes the limit of every rule that counts in windows. What was admitted stays
+// admitted.
+func (l *Limiter) SetLimit(limit int64) {
+	for _, m := range l.rules {
+		switch m := m.(type) {
+		case *fixedWindow:
+			m.limit = limit
+		case *lookback:
+			m.limit = limit
+		default:
+			panic("a rule that does not count in windows: see Changed")
+		}
+	}
+}

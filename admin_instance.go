@@ -1,0 +1,97 @@
+package diana
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/cli"
+)
+
+// processStarted is when the process started.
+var processStarted = time.Now()
+
+// answerInstance returns the process that answers.
+func (a *App) answerInstance() cli.Instance {
+	host, _ := os.Hostname() // empty if the system has none
+	version, _ := caddy.Version()
+	return cli.Instance{
+		Host: host, Caddy: version, Diana: moduleVersion(), Config: a.configHash(),
+		Since: a.started, Started: processStarted,
+	}
+}
+
+const modulePath = "github.com/dianalimiter/diana"
+
+// moduleVersion returns the version of this module in the build.
+var moduleVersion = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == modulePath && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "unknown"
+})
+
+// hashOf returns a hash of a part of the configuration.
+func hashOf(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return string(sum[:])
+}
+
+// fingerprint returns a hash of the configuration of the app. Passwords do not enter it:
+// a short hash that everybody sees would help to guess them.
+func (a *App) fingerprint() string {
+	public := App{MaxKeys: a.MaxKeys, Headers: a.Headers, RulesRaw: placeOf(a.RulesRaw)}
+	for _, s := range a.Stores {
+		if s == nil {
+			continue
+		}
+		c := config.RedisStore{Name: s.Name, DB: s.DB, KeyPrefix: s.KeyPrefix, OnFailure: s.OnFailure, FallbackShare: s.FallbackShare, Lease: s.Lease, Timeout: s.Timeout}
+		for _, address := range s.Addresses {
+			c.Addresses = append(c.Addresses, address[strings.LastIndexByte(address, '@')+1:]) // a URL may have a password
+		}
+		public.Stores = append(public.Stores, &c)
+	}
+	return hashOf(&public)
+}
+
+// placeOf returns where a rule source reads its document, without the tokens it needs for it.
+func placeOf(raw json.RawMessage) json.RawMessage {
+	var place struct {
+		Source string `json:"source,omitempty"`
+		Key    string `json:"key,omitempty"`
+		Path   string `json:"path,omitempty"`
+	}
+	if json.Unmarshal(raw, &place) != nil {
+		return nil
+	}
+	text, _ := json.Marshal(place)
+	return text
+}
+
+// configHash returns a short hash of the rate limits of the configuration, whatever the
+// order in which its servers were provisioned.
+func (a *App) configHash() string {
+	parts := slices.Clone(a.parts)
+	slices.Sort(parts)
+	sum := sha256.Sum256([]byte(strings.Join(parts, "")))
+	return hex.EncodeToString(sum[:4])
+}

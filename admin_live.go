@@ -1,0 +1,253 @@
+package diana
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/limiter"
+)
+
+const (
+	// streamLasts is how long a stream of live messages lasts. The page then asks for
+	// another, so that one whose reader is gone unnoticed ends.
+	streamLasts = 5 * time.Minute
+
+	// streamStep is the interval of messages, aligned to the steps of the history.
+	streamStep = 2 * time.Second
+
+	// streamLag is how long after the end of a step its message is sent: when the history
+	// has sampled the step.
+	streamLag = 100 * time.Millisecond
+
+	// exitPoll is the interval at which a stream looks whether the process exits. A server
+	// that shuts down waits for its responses.
+	exitPoll = 250 * time.Millisecond
+
+	// maxStreams is how many streams there are at most at the same time, however many pages
+	// are open.
+	maxStreams = 100
+
+	// marksKept is how far back marks are shown: as far as the history.
+	marksKept = 5 * time.Minute
+)
+
+// streams limits the number of streams.
+var streams = make(chan struct{}, maxStreams)
+
+// stream is one reader of live messages.
+type stream struct {
+	app      *App
+	readOnly bool
+	open     string // the zone with its keys; empty: none
+	since    int64  // the last step that the reader has
+	have     string // the version of the zones that the reader has
+	sent     *zonesNow
+}
+
+// liveQuery parses the parameters of a stream.
+func liveQuery(q url.Values) (s stream, once bool, err error) {
+	if _, s.since, err = historyQuery(q); err != nil {
+		return s, false, err
+	}
+	s.open, s.have = q.Get("open"), q.Get("have")
+	return s, q.Has("once"), nil
+}
+
+// serveLive sends live messages as server-sent events, one for each step of the history,
+// until another configuration runs. One request serves a page for minutes: Caddy logs each
+// request to the admin endpoint. With the parameter once, it answers one message as JSON.
+func (api *adminAPI) serveLive(w http.ResponseWriter, r *http.Request, readOnly bool) error {
+	if r.Method != http.MethodGet {
+		return wrongMethod(w, "GET")
+	}
+	s, once, err := liveQuery(r.URL.Query())
+	if err != nil {
+		return adminError(http.StatusBadRequest, err)
+	}
+	app, changed := running.Of(api.process).watch()
+	if app == nil {
+		return errNotConfigured
+	}
+	s.app, s.readOnly = app, readOnly
+	if once {
+		return answerJSON(w, s.message())
+	}
+	select {
+	case streams <- struct{}{}:
+		defer func() { <-streams }()
+	default:
+		return adminError(http.StatusServiceUnavailable, fmt.Errorf("%d live pages are open: want fewer", maxStreams))
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // of proxies that would collect messages
+	return s.run(w, r, changed)
+}
+
+// run sends messages until the configuration changes, the process exits, the reader is gone
+// or the stream is over.
+func (s *stream) run(w http.ResponseWriter, r *http.Request, changed <-chan struct{}) error {
+	out := http.NewResponseController(w)
+	// The deadlines of the server are for requests that end. A writer that has none is
+	// not limited by it either.
+	_ = out.SetReadDeadline(time.Time{})
+	end := time.Now().Add(streamLasts)
+	for time.Now().Before(end) {
+		_ = out.SetWriteDeadline(time.Now().Add(2 * streamStep))
+		if err := s.send(w, out); err != nil {
+			return nil //nolint:nilerr // the reader is gone
+		}
+		if !s.wait(r, changed) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *stream) send(w http.ResponseWriter, out *http.ResponseController) error {
+	text, err := json.Marshal(s.message())
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// wait waits for the end of the next step. It reports whether the stream goes on.
+func (s *stream) wait(r *http.Request, changed <-chan struct{}) bool {
+	step := streamStep.Microseconds()
+	next := time.Now().Add(time.Duration(step-clock.Now()%step)*time.Microsecond + streamLag)
+	for left := time.Until(next); left > 0; left = time.Until(next) {
+		select {
+		case <-r.Context().Done():
+			return false
+		case <-changed:
+			return false
+		case <-time.After(min(left, exitPoll)):
+		}
+		if caddy.Exiting() {
+			return false
+		}
+	}
+	return true
+}
+
+// message returns the next message.
+func (s *stream) message() *cli.Live {
+	now := s.app.zonesNow()
+	m := &cli.Live{
+		Overview: s.app.answerOverview(), ReadOnly: s.readOnly, Version: now.version,
+		History: history.Of(s.app.process).Changes(s.since), Marks: marks.Of(s.app.process).Since(time.Now().Add(-marksKept)),
+	}
+	if m.History.Last < s.since { // the clock was set back: what the reader has is no longer where it was
+		m.History = history.Of(s.app.process).Changes(0)
+	}
+	s.since = m.History.Last
+	switch {
+	case s.sent != nil:
+		m.Zones, m.Gone = now.since(s.sent)
+	case s.have != now.version:
+		m.Zones, m.Gone = now.since(&zonesNow{})
+	}
+	s.sent = now
+	if s.open != "" {
+		m.Open = s.app.openZone(s.open)
+	}
+	return m
+}
+
+// openZone returns a zone with its counts and keys; nil: there is none of this name.
+func (a *App) openZone(name string) *cli.OpenZone {
+	var found *limiter.Zone
+	var zones []*limiter.Zone
+	for _, z := range a.registry.Zones() {
+		if z.Name == name {
+			zones = append(zones, z)
+			found = z
+		}
+	}
+	if found == nil {
+		return nil
+	}
+	return &cli.OpenZone{Zone: a.answerAll(zones)[0], Top: answerTop(found)}
+}
+
+// zonesNow is the zones without their counts, at an instant.
+type zonesNow struct {
+	step    int64 // of the history
+	names   []string
+	text    map[string][]byte // JSON by name
+	version string
+}
+
+// snapshot is the zones of a configuration as the last stream sent them. All streams send at
+// the same instants, and build it once.
+type snapshot struct {
+	mu  sync.Mutex
+	now *zonesNow // nil: none was sent
+}
+
+// zonesNow returns the zones at this step.
+func (a *App) zonesNow() *zonesNow {
+	a.snapshot.mu.Lock()
+	defer a.snapshot.mu.Unlock()
+	step := clock.Now() / streamStep.Microseconds()
+	if now := a.snapshot.now; now != nil && now.step == step {
+		return now
+	}
+	now := &zonesNow{step: step, text: make(map[string][]byte)}
+	sum := fnv.New128a()
+	for _, z := range a.registry.Zones() {
+		if now.text[z.Name] != nil {
+			continue
+		}
+		text, err := json.Marshal(a.answerZone(z))
+		if err != nil {
+			continue // its options were JSON when it was loaded
+		}
+		now.text[z.Name], now.names = text, append(now.names, z.Name)
+	}
+	slices.Sort(now.names)
+	for _, name := range now.names {
+		_ = binary.Write(sum, binary.LittleEndian, uint64(len(now.text[name]))) // a hash never fails
+		sum.Write(now.text[name])
+	}
+	now.version = hex.EncodeToString(sum.Sum(nil))
+	a.snapshot.now = now
+	return now
+}
+
+// since returns the zones that differ from those before, and the names of those that are
+// gone.
+func (n *zonesNow) since(before *zonesNow) (changed []json.RawMessage, gone []string) {
+	if n == before || n.version == before.version {
+		return nil, nil
+	}
+	for _, name := range n.names {
+		if !bytes.Equal(n.text[name], before.text[name]) {
+			changed = append(changed, n.text[name])
+		}
+	}
+	for _, name := range before.names {
+		if n.text[name] == nil {
+			gone = append(gone, name)
+		}
+	}
+	return changed, gone
+}

@@ -1,0 +1,114 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/key"
+)
+
+// LimitFrom is the limit_from of a rule, parsed.
+type LimitFrom struct {
+	template key.Template
+	window   time.Duration
+}
+
+// CutLimitFrom cuts the text of a rule line's rate, such as {http.auth.user.limit}/1m, into
+// a limit_from and a window. It returns false for a rate without placeholders.
+func CutLimitFrom(s string) (from string, window time.Duration, ok bool, err error) {
+	at := strings.LastIndexByte(s, '/')
+	if !strings.HasPrefix(s, "{") {
+		return "", 0, false, nil
+	}
+	if at < 0 || !strings.HasSuffix(s[:at], "}") {
+		return "", 0, true, fmt.Errorf("rate %q: want {<placeholder>}/<window>, such as {http.auth.user.limit}/1m", s)
+	}
+	_, window, err = ParseRate("1" + s[at:])
+	if err != nil {
+		return "", 0, true, fmt.Errorf("rate %q: window %q: want a positive duration such as s, 10s, 1h30m, d or w", s, s[at+1:])
+	}
+	return s[:at], window, true, nil
+}
+
+// parseLimitFrom parses the limit_from of a rule; nil: it has none.
+func parseLimitFrom(r *Rule) (*LimitFrom, error) {
+	if r.LimitFrom == "" {
+		return nil, nil
+	}
+	t, err := key.Parse(Expand(r.LimitFrom))
+	if err != nil {
+		return nil, fmt.Errorf("limit_from: %w", err)
+	}
+	if _, constant := t.Constant(); constant {
+		return nil, fmt.Errorf("limit_from %q: want a placeholder, such as {http.auth.user.limit}", r.LimitFrom)
+	}
+	if r.Limit < 1 {
+		return nil, fmt.Errorf("limit %d beside limit_from: want at least 1, for requests that bring no limit", r.Limit)
+	}
+	return &LimitFrom{t, time.Duration(r.Window)}, nil
+}
+
+// LimitPlaceholders returns the names of the placeholders of the limits of the zone's rules
+// and of its overrides'.
+func (c *Checked) LimitPlaceholders() (names []string) {
+	for _, s := range c.Sets() {
+		for _, from := range s.LimitFrom {
+			if from != nil {
+				names = append(names, from.template.Placeholders()...)
+			}
+		}
+	}
+	return names
+}
+
+// Uses reports whether a placeholder's name begins with prefix.
+func (l *LimitFrom) Uses(prefix string) bool { return l.template.Uses(prefix) }
+
+// maxLimitText is the size of the longest limit of a request, in bytes.
+const maxLimitText = 64
+
+// Limit returns the limit that a request brings: a whole number, or a rate with the rule's
+// window. It returns false if it brings none.
+func (l *LimitFrom) Limit(r *http.Request) (limit int64, ok bool) {
+	text := l.template.Text(r)
+	if text == "" || len(text) > maxLimitText {
+		return 0, false
+	}
+	if text[0] >= '0' && text[0] <= '9' { // no sign
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n, true
+		}
+	}
+	if !strings.Contains(text, "/") {
+		return 0, false
+	}
+	limit, window, err := ParseRate(text)
+	return limit, err == nil && window == l.window
+}
+
+// checkVaries checks that the limit of a rule may change from request to request.
+func checkVaries(alg algorithms.Algorithm, rule algorithms.Rule, sp algorithms.Spec) error {
+	if _, grows := rule.(algorithms.Growing); grows {
+		return fmt.Errorf("limit_from with %s, whose memory grows with the limit: want another algorithm, such as sliding_window", nameOf(alg))
+	}
+	if d, ok := alg.(delayer); ok {
+		more := sp
+		more.Limit = sp.Limit + 1
+		less := sp
+		less.Limit = max(1, sp.Limit/2)
+		if wait := d.MaxDelay(sp); d.MaxDelay(more) != wait || d.MaxDelay(less) != wait {
+			return errors.New("limit_from with a queue whose wait depends on the limit: want max_wait")
+		}
+	}
+	return nil
+}
+
+// nameOf returns the name of an algorithm.
+func nameOf(alg algorithms.Algorithm) string {
+	return strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+".")
+}

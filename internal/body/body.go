@@ -1,0 +1,112 @@
+// Package body reads the bodies of requests up to a bound, hands them on unchanged, and
+// finds fields in them.
+package body
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+)
+
+// Max is the size of the largest body that is read, in bytes.
+const Max = 64 << 10
+
+// timeout is the longest that a body is read if the server has no read_body timeout: a
+// client may never send the end.
+const timeout = 10 * time.Second
+
+// Body is a body whose beginning has been read. As the body of its request, it yields
+// what the original one would.
+type Body struct {
+	data  []byte    // what has been read
+	next  int       // index of the first byte that has not been handed on
+	rest  io.Reader // yields what follows data
+	whole bool      // whether data is the whole body
+	io.Closer
+
+	fields fields
+}
+
+// Read reads the body of a request, unless its length exceeds Max, and replaces it by one
+// that yields the same. It returns nil if there is no body. It waits for the end of the
+// body no longer than the server's read_body timeout, or without one for ten seconds; w is
+// used for this. After an error or that time the body yields what was read and the error.
+func Read(w http.ResponseWriter, r *http.Request) *Body {
+	if b := Of(r); b != nil || r.Body == nil || r.Body == http.NoBody {
+		return b
+	}
+	b := &Body{rest: r.Body, Closer: r.Body}
+	r.Body = b
+	if r.ContentLength > Max {
+		return b
+	}
+	clearDeadline := setDeadline(w, r)
+	err := b.read(r.ContentLength)
+	if err == nil || errors.Is(err, io.EOF) {
+		clearDeadline()
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		b.whole = len(b.data) <= Max
+		b.rest = errorReader{io.EOF}
+	case err != nil:
+		b.rest = errorReader{err}
+	}
+	return b
+}
+
+// Of returns what Read returned for a request; nil if it was not called.
+func Of(r *http.Request) *Body {
+	b, _ := r.Body.(*Body)
+	return b
+}
+
+// read reads until the end, an error, or more than Max bytes.
+func (b *Body) read(length int64) error {
+	// A client that announces a length need not send it.
+	b.data = make([]byte, 0, max(512, min(length+1, 4096)))
+	for len(b.data) <= Max {
+		if len(b.data) == cap(b.data) {
+			b.data = slices.Grow(b.data, len(b.data))
+		}
+		n, err := b.rest.Read(b.data[len(b.data):min(cap(b.data), Max+1)])
+		b.data = b.data[:len(b.data)+n]
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setDeadline bounds the time of reading the body if the server does not. It returns a
+// function that removes the bound.
+func setDeadline(w http.ResponseWriter, r *http.Request) (remove func()) {
+	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); w == nil || ok && srv.ReadTimeout > 0 {
+		return func() {}
+	}
+	c := http.NewResponseController(w)
+	if c.SetReadDeadline(time.Now().Add(timeout)) != nil {
+		return func() {}
+	}
+	return func() { _ = c.SetReadDeadline(time.Time{}) }
+}
+
+// Bytes returns the body; false if it is larger than Max or could not be read.
+func (b *Body) Bytes() ([]byte, bool) { return b.data, b.whole }
+
+// Read implements io.Reader.
+func (b *Body) Read(p []byte) (int, error) {
+	if b.next < len(b.data) {
+		n := copy(p, b.data[b.next:])
+		b.next += n
+		return n, nil
+	}
+	return b.rest.Read(p)
+}
+
+// errorReader yields an error.
+type errorReader struct{ err error }
+
+func (e errorReader) Read([]byte) (int, error) { return 0, e.err }

@@ -1,0 +1,194 @@
+package body
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tidwall/gjson"
+)
+
+// format is the format of a body with fields.
+type format uint8
+
+const (
+	noFields format = iota
+	jsonFields
+	formFields
+)
+
+// fields is what is known about the fields of a body.
+type fields struct {
+	format format
+	ready  bool   // whether text is set
+	text   string // the body; empty: it has no fields
+}
+
+// CheckName checks the name of a field.
+func CheckName(name string) error {
+	for member := range strings.SplitSeq(name, ".") {
+		if member == "" {
+			return fmt.Errorf("{body.%s}: an empty name: want the name of a field, such as {body.phone} or {body.user.phone}", name)
+		}
+	}
+	return nil
+}
+
+// ReadFields reads the body of a request that has fields: JSON or an urlencoded form,
+// without Content-Encoding. Bodies of CONNECT requests and upgrades are streams.
+func ReadFields(w http.ResponseWriter, r *http.Request) {
+	if f := formatOf(r); f != noFields {
+		if b := Read(w, r); b != nil {
+			b.fields.format = f
+		}
+	}
+}
+
+// formatOf returns the format of a request's body, according to its headers.
+func formatOf(r *http.Request) format {
+	if r.Body == nil || r.Body == http.NoBody || r.Method == http.MethodConnect ||
+		len(r.Header["Upgrade"]) > 0 || len(r.Header["Content-Encoding"]) > 0 || len(r.Header["Content-Type"]) != 1 {
+		return noFields
+	}
+	const jsonType, formType = "application/json", "application/x-www-form-urlencoded"
+	kind := r.Header["Content-Type"][0]
+	if kind != jsonType && kind != formType {
+		var params map[string]string
+		var err error
+		if kind, params, err = mime.ParseMediaType(kind); err != nil {
+			return noFields
+		}
+		if c := params["charset"]; c != "" && !strings.EqualFold(c, "utf-8") {
+			return noFields // what follows may decode it otherwise
+		}
+	}
+	switch {
+	case kind == jsonType || strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json"):
+		return jsonFields
+	case kind == formType:
+		return formFields
+	}
+	return noFields
+}
+
+// Field returns the value of a field. In JSON, dots in its name descend into objects. It
+// is empty if the body was not read with [ReadFields], is too large or invalid, or if the
+// field is missing, stands twice, or is no string, number or boolean. White space around
+// the value is removed.
+func Field(r *http.Request, name string) string {
+	b := Of(r)
+	if b == nil || !b.whole || b.fields.format == noFields {
+		return ""
+	}
+	if !b.fields.ready {
+		b.fields.ready = true
+		if utf8.Valid(b.data) && (b.fields.format != jsonFields || json.Valid(b.data)) {
+			b.fields.text = string(b.data)
+		}
+	}
+	var v string
+	if b.fields.format == jsonFields {
+		v = jsonField(b.fields.text, name)
+	} else {
+		v = formField(b.fields.text, name)
+	}
+	return strings.TrimFunc(v, isPadding)
+}
+
+// jsonField returns the value of a field of a valid JSON text. It is not a path of gjson,
+// which would take the first of several fields of a name, and has a syntax of its own.
+func jsonField(text, name string) string {
+	v := gjson.Parse(text)
+	for more := true; more; {
+		var member string
+		if member, name, more = strings.Cut(name, "."); !v.IsObject() {
+			return ""
+		}
+		found, others := gjson.Result{}, 0
+		v.ForEach(func(k, value gjson.Result) bool {
+			if k.Str == member && !found.Exists() {
+				found = value
+			} else if similar(k.Str, member) {
+				others++
+			}
+			return others == 0
+		})
+		if others > 0 {
+			return ""
+		}
+		v = found
+	}
+	switch v.Type {
+	case gjson.String:
+		return v.Str
+	case gjson.Number:
+		return number(v.Raw)
+	case gjson.True:
+		return "true"
+	case gjson.False:
+		return "false"
+	}
+	return ""
+}
+
+// formField returns the value of a field of an urlencoded form.
+func formField(text, name string) (value string) {
+	found := false
+	for text != "" {
+		var pair string
+		pair, text, _ = strings.Cut(text, "&")
+		k, v, _ := strings.Cut(pair, "=")
+		k, err := url.QueryUnescape(k)
+		if err == nil {
+			v, err = url.QueryUnescape(v)
+		}
+		// Some take a semicolon for an ampersand.
+		if err != nil || strings.Contains(pair, ";") || !utf8.ValidString(k) || !utf8.ValidString(v) {
+			return ""
+		}
+		switch {
+		case k == name && !found:
+			value, found = v, true
+		case similarInForm(k, name):
+			return ""
+		}
+	}
+	return value
+}
+
+// similar reports whether what follows may take a name for another: many ignore case, and
+// some white space. Fields of both names are two of one name.
+func similar(name, other string) bool {
+	return !differs(name, other) && strings.EqualFold(strings.TrimFunc(name, isPadding), other)
+}
+
+// similarInForm is like similar. In forms, some take a[] or a[0] for an a, cut names at a
+// NUL, and take dots and spaces for underscores.
+func similarInForm(name, other string) bool {
+	if differs(name, other) {
+		return false
+	}
+	if i := strings.IndexAny(name, "[\x00"); i > 0 {
+		name = name[:i]
+	}
+	return strings.EqualFold(underscores.Replace(strings.TrimFunc(name, isPadding)), underscores.Replace(other))
+}
+
+// differs reports whether the first letters of two names differ, which is so for most names
+// and quickly found: a body may have thousands.
+func differs(name, other string) bool {
+	return name == "" || isLetter(name[0]) && isLetter(other[0]) && name[0]|0x20 != other[0]|0x20
+}
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+var underscores = strings.NewReplacer(".", "_", " ", "_")
+
+func isPadding(r rune) bool {
+	return unicode.IsSpace(r) || unicode.IsControl(r) || unicode.Is(unicode.Cf, r)
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func decode[T any](t *testing.T, text string) *T {
+	t.Helper()
+	v := new(T)
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestZonesFitTheTerminal checks that options and names of rules are printed, and that no
+// line is wider than the terminal.
+func TestZonesFitTheTerminal(t *testing.T) {
+	now := time.Now()
+	all := decode[Zones](t, `{"instance": {"host": "web1", "caddy": "v2", "diana": "v1", "config": "0a1b2c3d"}, "stores": [], "zones": [
+		{"name": "api", "store": "redis", "origin": "config", "enabled": true, "keys": 12, "rules": [
+			{"name": "1", "limit": 200, "window": 60, "algorithm": "sliding_window", "options": {"buckets": 20}, "enforced": 66},
+			{"name": "burst", "limit": 20, "window": 1, "algorithm": "gcra", "options": {"burst": 40}},
+			{"name": "3", "limit": 9, "window": 86400, "algorithm": "fixed_window", "options": {"align": true}},
+			{"name": "4", "limit": 10, "window": 60, "algorithm": "token_bucket", "options": {"step": 2000000000}}],
+			"in_flight": 3, "decisions": {"allowed": 5, "delayed": 2, "denied": 1}},
+		{"name": "evil\u001b[31m", "store": "local", "origin": "config", "enabled": false, "rules": []}]}`)
+	all.Now, all.Instance.Since = now, now.Add(-time.Minute)
+	for _, columns := range []string{"70", "80", "120", "0"} {
+		t.Setenv("COLUMNS", columns)
+		var b strings.Builder
+		if err := printZones(&b, all); err != nil {
+			t.Fatal(err)
+		}
+		words := strings.Join(strings.Fields(b.String()), " ")
+		for _, want := range []string{"web1: Caddy v2, Diana v1, configuration 0a1b2c3d, loaded 1m ago", "buckets 20", "(now 66/1m)", "burst: 20/1s", "burst 40", "align", "step 2s", "in_flight 3", `"evil\x1b[31m"`} {
+			if columns == "0" && !strings.Contains(words, want) {
+				t.Errorf("%s columns: no %s in\n%s", columns, want, b.String())
+			}
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); columns == "80" && n > 80 || columns == "120" && n > 120 || columns == "70" && n > 84 {
+				t.Errorf("%s columns: a line of %d: %s", columns, n, line)
+			}
+		}
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"one two three", "one two|three"}, {"0123456789", "01234567|89"}, {"a\nb", "a|b"}, {"", ""}, {"éééé éééé é", "éééé|éééé é"},
+	} {
+		if got := strings.Join(wrap(c.text, 8), "|"); got != c.want {
+			t.Errorf("%q: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestErrorsSpeakOfTheCommandLine checks that the errors of the API are told in the words of
+// the command line, without statuses, JSON and queries.
+func TestErrorsSpeakOfTheCommandLine(t *testing.T) {
+	for api, want := range map[string]string{
+		`caddy responded with error: HTTP 400: {"error":"0 parts: want 1, each as part=... of [\"{client_ip}\"], or hash=... alone"}`: `0 parts: want 1 behind the zone, for ["{client_ip}"], or --hash alone`,
+		`caddy responded with error: HTTP 404: {"error":"zone \"x\": there is none of this name"}`:                                    `there is no zone "x": caddy rate-limit zones lists them`,
+		`caddy responded with error: HTTP 400: {"error":"hash \"x\": want a key in the form of zones/api/top"}`:                       `--hash "x": want a hash as caddy rate-limit top api prints it`,
+		`caddy responded with error: HTTP 400: {"error":"client_ip \"x\": want an IP address"}`:                                       `--client-ip "x": want an IP address`,
+		`caddy responded with error: HTTP 404: {"error":"no rate_limit runs in this configuration"}`:                                  `this Caddy has no rate limits: a site gets one by a line such as rate_limit {client_ip} 10/s`,
+		`caddy responded with error: HTTP 404: 404 page not found`:                                                                    `this Caddy has no rate limits: it was built without Diana, or is an old one`,
+		`caddy responded with error: HTTP 502: <html>`:                                                                                `the answer is not from Caddy's admin endpoint: status 502, "<html>"`,
+		`performing request: Get "http://localhost:2019/": dial tcp 127.0.0.1:2019: connect: connection refused`:                      `no Caddy answers at localhost:2019: is it running, with its admin endpoint there? Otherwise say where: --address <host:port>, or --config <file>`,
+		`performing request: something else`:                                                                                          `performing request: something else`,
+	} {
+		if got := explainError(errors.New(api), "localhost:2019").Error(); got != want {
+			t.Errorf("%s\n%s, want\n%s", api, got, want)
+		}
+	}
+	if err := explainError(nil, ""); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestExplanationIsSentences checks that an explanation says why.
+func TestExplanationIsSentences(t *testing.T) {
+	e := decode[Explanation](t, `{"decision": "denied", "zone": "api", "rule": "1", "retry_after": 28, "handlers": [{"server": "srv0", "not_matching": ["login", "up"], "zones": [
+		{"zone": "api", "parts": ["7"], "decision": "denied", "rule": "1", "cost": 2, "retry_after": 28, "mode": "alone", "rules": [
+			{"name": "1", "limit": 200, "window": 60, "remaining": 1, "reset_after": 40, "retry_after": 28}, {"name": "2", "limit": 20, "window": 1, "remaining": 40, "admits": true}]},
+		{"zone": "watch", "parts": ["\u202e"], "decision": "shadow_denied", "rule": "1", "cost": 1, "rules": [{"name": "1", "limit": 1, "window": 1}]},
+		{"zone": "vip", "parts": ["7"], "decision": "skipped", "override": ["7"], "rules": []}]}]}`)
+	var b strings.Builder
+	if err := printExplanation(&b, e); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"denied by zone api, rule 1, again in 28s\n\nOn server srv0:\n",
+		"- Zone api matches. It counts this request under the key 7. It would be denied by rule 1, and pass in 28s.\n",
+		"    Rule 1, 200 in 1m: 1 left, all of it in 40s. The request needs 2, which will be there in 28s.\n",
+		"    Rule 2, 20 in 1s: 40 left. It admits the request.\n",
+		"    The store is away: these are the limits that this instance enforces alone.\n",
+		`under the key "\u202e". Rule 1 would deny it, but the zone is in shadow: it passes, and the denial is only reported.`,
+		"A request of cost 1 is more than it ever admits.",
+		"The override for 7 applies. It is unlimited.\n",
+		"- Not matching: login, up.\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package limiter
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// wait waits, at most for the shortest max_wait of the zones that deny, and decides
+// again. It reports whether the client closed the connection.
+func (q *request) wait(ctx context.Context) (gone bool) {
+	begun, budget := time.Now(), time.Duration(math.MaxInt64)
+	var p *waiter
+	defer func() {
+		if p != nil {
+			p.leave()
+		}
+	}()
+	for {
+		z, k, b := q.waitBudget()
+		retry, held, can := q.waitIn()
+		budget = min(budget, b)
+		left := budget - time.Since(begun)
+		if !can || left <= 0 || retry > left {
+			return false
+		}
+		if p == nil || p.queue != &z.common.queue || p.key != k {
+			if p != nil {
+				p.leave()
+			}
+			var ok bool
+			if p, ok = z.common.queue.join(k, z.MaxWaiting); !ok {
+				return false
+			}
+		}
+		if gone, late := p.wait(ctx, retry, held, left); gone || late {
+			return gone
+		}
+		q.waited = true
+		p.asks()
+		q.decideOnce(ctx)
+		if q.check.Admitted || q.unavailable() {
+			return false
+		}
+	}
+}
+
+// waitBudget returns how long the request may wait in total, 0 if it may not, and the
+// zone and key whose queue it joins: those of the first zone that denies.
+func (d *decision) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
+	for i := range d.zones {
+		z := &d.zones[i]
+		if z.shadow || !d.denies(z) {
+			continue
+		}
+		// Duplicates do not wait, and neither do requests that find the queue of a
+		// leaky_bucket full: its length is the longest wait.
+		if z.zone.maxWait == 0 || d.deniesDuplicate(z) || d.queueIsFull(z) {
+			return nil, k, 0
+		}
+		if first == nil {
+			first, k, budget = z.zone, d.check.Zones[z.rules].Key, z.zone.maxWait
+		}
+		budget = min(budget, z.zone.maxWait)
+	}
+	return first, k, budget
+}
+
+// queueIsFull reports whether a leaky_bucket that delays denies.
+func (d *decision) queueIsFull(z *zoneResult) bool {
+	for r, res := range d.check.Zones[z.rules].Results {
+		if !res.Admit && z.set.Delays[r] {
+			return true
+		}
+	}
+	return false
+}
+
+// queued returns the first zone with in_flight whose queue the request must join, because
+// older requests of its key wait in it; nil: none.
+func (q *request) queued() *zoneResult {
+	for i := range q.zones {
+		z := &q.zones[i]
+		if z.rules < 0 || z.shadow || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
+			continue
+		}
+		if z.zone.common.queue.has(z.key) {
+			return z
+		}
+	}
+	return nil
+}
+
+// standsBehind peeks at the decision of a request that must join the queue of a zone: if
+// something else denies it, it does not wait. The zone denies it until its turn comes. It
+// returns false if the stores do not limit anything now.
+func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
+	q.peek(ctx)
+	if q.check.Mode == stores.ModeAllow {
+		return false
+	}
+	if !q.check.Admitted {
+		if _, _, budget := q.waitBudget(); budget == 0 {
+			q.startBlocks(ctx)
+			return true // and does not wait
+		}
+	}
+	c := &q.check.Zones[z.rules]
+	c.Full, c.Admits, q.check.Admitted = true, false, false
+	return true
+}
+
+// peek evaluates all zones and charges nothing.
+func (q *request) peek(ctx context.Context) {
+	q.check.Peek = true
+	q.decideOnce(ctx)
+	q.check.Peek = false
+}
+
+// startBlocks decides a request that a peek denies, if a rule with a block may be why: a peek
+// starts no block.
+func (q *request) startBlocks(ctx context.Context) {
+	for i := range q.zones {
+		z := &q.zones[i]
+		if z.rules < 0 || z.shadow || z.set.Blocks == nil {
+			continue
+		}
+		if c := &q.check.Zones[z.rules]; !c.Admits && c.Block.Until == 0 {
+			q.decideOnce(ctx)
+			return
+		}
+	}
+}
+
+// slot is what a request has of the bound of a zone's waiting requests.
+type slot uint8
+
+const (
+	noSlot      slot = iota
+	waitingSlot      // it is counted
+	passingSlot      // it is not, as it does not have to wait
+)
+
+// mayDelay reports whether a leaky_bucket of the zone may delay the request.
+func (z *zoneResult) mayDelay() bool { return z.rules >= 0 && !z.shadow && z.set.MaxDelay > 0 }
+
+// takeSlots takes a slot in each zone that may delay the request, before the decision: a
+// request that was given a turn is charged and cannot be denied any more. If a zone has no
+// slot left, only a request that would not be delayed is decided.
+func (q *request) takeSlots(ctx context.Context) bool {
+	full := false
+	for i := range q.zones {
+		z := &q.zones[i]
+		switch {
+		case !z.mayDelay():
+		case z.zone.common.queue.take(z.zone.MaxWaiting):
+			z.slot = waitingSlot
+		default:
+			full = true
+		}
+	}
+	if !full {
+		return true
+	}
+	q.peek(ctx)
+	if q.check.Mode == stores.ModeAllow {
+		return true
+	}
+	if q.check.Admitted && q.check.Turn == 0 && q.passAll() {
+		return true
+	}
+	if q.check.Admitted {
+		q.denyDelays()
+	} else {
+		q.startBlocks(ctx)
+	}
+	q.giveSlots()
+	return false
+}
+
+// passAll has the zones without a slot let the request pass.
+func (q *request) passAll() bool {
+	for i := range q.zones {
+		z := &q.zones[i]
+		if !z.mayDelay() || z.slot != noSlot {
+			continue
+		}
+		if !z.zone.common.queue.pass(z.key) {
+			return false
+		}
+		z.slot = passingSlot
+	}
+	return true
+}
+
+// giveSlots gives back what takeSlots took.
+func (q *request) giveSlots() {
+	for i := range q.zones {
+		z := &q.zones[i]
+		switch z.slot {
+		case waitingSlot:
+			z.zone.common.queue.give()
+		case passingSlot:
+			z.zone.common.queue.passed(z.key)
+		}
+		z.slot = noSlot
+	}
+}
+
+// denyDelays denies a request for which a zone has no slot, although its queue has room.
+func (d *decision) denyDelays() {
+	d.check.Admitted, d.check.Turn = false, 0
+	for i := range d.zones {
+		z := &d.zones[i]
+		if !z.mayDelay() || z.slot != noSlot {
+			continue
+		}
+		c := &d.check.Zones[z.rules]
+		c.Admits = false
+		for r := range c.Results {
+			if res := &c.Results[r]; z.set.Delays[r] {
+				res.Verdict = algorithms.Verdict{Retry: max(res.Delay, heldRetry.Microseconds())}
+			}
+		}
+	}
+}

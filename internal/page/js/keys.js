@@ -1,0 +1,124 @@
+// A key: what is left of its limits, and its reset, in one zone or in all that count by the
+// same key.
+const zonePath = (name, rest) => `zones/${encodeURIComponent(name)}/${rest}`;
+const mostZones = 50; // asked for one look
+
+// confirmed asks before something is changed. lines say what it does, and to whom.
+function confirmed(title, lines, yes) {
+	$("ask-title").textContent = title;
+	$("ask-text").replaceChildren(...lines);
+	$("ask-yes").textContent = yes;
+	$("ask").returnValue = "";
+	$("ask").showModal();
+	return new Promise((done) => $("ask").addEventListener("close", () => done($("ask").returnValue === "yes"), { once: true }));
+}
+$("ask-yes").addEventListener("click", () => $("ask").close("yes"));
+$("ask-no").addEventListener("click", () => $("ask").close(""));
+
+// keyParts shows a field for each part of a zone's key.
+function keyParts(z, values = []) {
+	$("parts").replaceChildren(...z.key.map((k, i) => el("label", {}, `${k}`, el("input", { name: "part", required: true, value: values[i] || "", autocomplete: "off", spellcheck: false }))));
+	const n = alike(z.name).length - 1;
+	$("key-all-box").hidden = n < 1;
+	$("key-all-text").textContent = `also in the ${plural(n, "other zone")} with this key`;
+}
+
+// showKey opens the form for a key, and looks at the key if its hash is known.
+function showKey({ zone, hash, name }) {
+	const names = [...zones.keys()].sort();
+	if (!names.length) return;
+	$("key-zone").replaceChildren(...names.map((n) => el("option", { value: n, textContent: n })));
+	$("key-zone").value = zones.has(zone) ? zone : names[0];
+	$("key-all").checked = false;
+	keyParts(zones.get($("key-zone").value).status);
+	$("answer").replaceChildren();
+	if (!$("key").open) $("key").showModal();
+	if (hash) look([zone], new URLSearchParams({ hash }), name);
+	else $("parts").querySelector("input")?.focus();
+}
+
+const seenAs = (z, k, name) => k.parts ? k.parts.map((p) => withNetwork(z, p)).join(" ") : name ? withNetwork(z, name) : k.key;
+
+function keyHead(z, k, name) {
+	const by = k.rule ? `by rule ${k.rule}` : "", again = k.retry_after !== undefined ? `and passes in ${span(k.retry_after)}` : k.decision === "denied" ? "never with this cost" : "";
+	const where = { shared: "counted in the shared store", local: "counted in this process", alone: "decided by this instance alone, with its share", allow: "the store is away: passes uncounted", deny: "the store is away: answered 503" }[k.mode] || "";
+	return el("p", {}, el("span", { className: `verdict ${k.decision}`, textContent: { allowed: "The next request passes", denied: "The next request is denied", skipped: "Requests pass uncounted", shadow_denied: "The next request would be denied (shadow)" }[k.decision] || k.decision }),
+		[by, again].filter(Boolean).length ? ` ${[by, again].filter(Boolean).join(" ")}` : "", ". ", where ? `${where[0].toUpperCase()}${where.slice(1)}. ` : "", k.override ? el("span", {}, "Override ", visible(k.override.join(" ")), ". ") : "", k.shared_counter ? "The zone is full: this key shares a counter with others, which is not reset. " : "");
+}
+
+function keyRules(k) {
+	return el("table", {}, head("rule", "#limit", "#left", "#whole again in"), el("tbody", {}, ...k.rules.map((r) => {
+		const bar = el("span", { className: r.remaining * 5 < r.limit ? "meter low" : "meter", "aria-hidden": "true" }, el("i"));
+		bar.firstChild.style.width = `${Math.min(100, Math.max(0, r.remaining / r.limit * 100))}%`;
+		return row(cell(r.name), cell(limitOf(r), true), cell(el("span", {}, whole(r.remaining), bar), true), cell(r.reset_after ? span(r.reset_after) : "unused", true));
+	})));
+}
+
+// result shows the answer about a key in a zone, with what can be done to it.
+function result(zone, q, k, name, all, actions = resets) {
+	const z = zones.get(zone)?.status || { ipv4_prefix: 32, ipv6_prefix: 128 };
+	const box = el("article", { className: "result" }, el("h3", {}, `${zone}: `, visible(seenAs(z, k, name))), keyHead(z, k, name));
+	box.dataset.zone = zone;
+	if (k.blocked) box.append(el("p", { className: "out", textContent: `Blocked for ${span(k.blocked)} more. A reset ends the block.` }));
+	if (k.key) box.append(el("p", { className: "hint", textContent: `Hash ${k.key}` }));
+	if (k.forgotten) box.append(el("p", { className: "done", textContent: k.forgotten === "everywhere" ? "Reset on all instances." : "Reset in this instance." }));
+	if (k.error) box.append(el("p", { className: "problem" }, "Not reset everywhere: ", plain(k.error)));
+	if (k.rules.length) box.append(keyRules(k));
+	box.append(actions(zone, q, seenAs(z, k, name), all, Boolean(k.blocked)));
+	return box;
+}
+
+const button = (text, run) => {
+	const b = el("button", { type: "button", textContent: text });
+	b.addEventListener("click", run);
+	return b;
+};
+
+// resets are the buttons that reset the key of an answer.
+function resets(zone, q, text, all, blocked) {
+	if (state.live.read_only) return "";
+	return el("p", { className: "buttons" }, button(`${blocked ? "Unblock and reset" : "Reset"} in ${zone}…`, () => reset([zone], q, text)), all.length > 1 ? button(`Reset in all ${all.length} zones…`, () => reset(all, q, text)) : "");
+}
+
+// each asks about a key in each zone, a few at a time, and shows the answers.
+let looking = 0;
+async function each(names, q, name, method) {
+	const own = ++looking, list = names.slice(0, mostZones), boxes = [];
+	$("answer").replaceChildren(el("p", { className: "hint", textContent: "Asking…" }));
+	for (let i = 0; i < list.length; i += 4) {
+		boxes.push(...await Promise.all(list.slice(i, i + 4).map(async (zone) => {
+			try {
+				return result(zone, q, await ask(zonePath(zone, `key?${q}`), { method }), name, list);
+			} catch (e) {
+				return el("p", { className: "problem", textContent: `${zone}: ${e.message}` });
+			}
+		})));
+	}
+	if (own !== looking) return; // another key is on screen
+	if (names.length > list.length) boxes.push(el("p", { className: "hint", textContent: `Only the first ${mostZones} of ${names.length} zones.` }));
+	$("answer").replaceChildren(...boxes);
+}
+
+const look = (names, q, name) => each(names, q, name, "GET");
+
+// reset resets the key of an answer, which is the one that the answer shows, whatever stands
+// in the form by now.
+async function reset(names, q, text) {
+	const few = names.slice(0, mostZones), local = few.filter((n) => !storeOf(zones.get(n)?.status || {}));
+	const lines = [el("p", {}, "What was counted of the key ", visible(text), ` is forgotten in ${few.length === 1 ? "this zone" : "these zones"}:`), el("ul", {}, ...few.map((n) => el("li", { textContent: local.includes(n) ? `${n}, in this instance only: its counts are not shared` : `${n}, on all instances` }))), el("p", { textContent: "Its requests can then use the whole limit again, and a block of the key ends. Requests in flight keep their permits. This cannot be undone." })];
+	if (await confirmed("Reset this key?", lines, "Reset")) await each(few, q, text, "DELETE");
+}
+
+$("key-zone").addEventListener("change", () => {
+	const before = [...$("parts").querySelectorAll("input")].map((i) => i.value);
+	keyParts(zones.get($("key-zone").value).status, before);
+	$("answer").replaceChildren();
+	looking++;
+});
+$("key-form").addEventListener("submit", (e) => {
+	e.preventDefault();
+	const zone = $("key-zone").value, q = new URLSearchParams(new FormData(e.target));
+	if (!zones.has(zone)) return $("answer").replaceChildren(el("p", { className: "problem", textContent: `The zone ${zone} is gone.` }));
+	look($("key-all").checked ? [zone, ...alike(zone).filter((n) => n !== zone)] : [zone], q);
+});
+$("open-key").addEventListener("click", () => showKey({ zone: wanted()[0] }));

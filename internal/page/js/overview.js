@@ -1,0 +1,177 @@
+// The state of the instance, and a card with a graph for each zone.
+const cardsAtFirst = 24;
+let cards = cardsAtFirst;
+const shown = new Map(); // name → card
+
+function chip(kind, title, ...rest) {
+	return el("li", { className: `chip ${kind}` }, el("b", { textContent: title }), rest.length ? " " : "", ...rest.map((r) => typeof r === "string" ? el("span", { textContent: r }) : r));
+}
+
+// costOf says what a store cost since the message before.
+function costOf(s) {
+	const was = state.before && state.before.stores.find((o) => o.name === s.name);
+	const seconds = was ? (Date.parse(state.live.now) - Date.parse(state.before.now)) / 1000 : 0;
+	const calls = was ? s.calls - was.calls : 0;
+	if (seconds <= 0 || calls < 0) return "";
+	if (!calls) return "no calls now";
+	return `${compact(calls / seconds)} calls/s, ${((s.checks - was.checks) / calls).toFixed(1)} checks each, ${micro((s.call_seconds - was.call_seconds) / calls)} a call`;
+}
+
+function instance(m) {
+	const i = m.instance, known = m.stores.map((s) => s.instances).filter(Boolean);
+	const many = known.length ? `one of ${plural(Math.max(...known), "instance")}` : m.stores.length ? "number of instances unknown" : "limits of this instance alone";
+	$("instance").textContent = [plain(i.host), `Caddy ${i.caddy}`, `Diana ${i.diana}`, `configuration ${i.config} since ${since(i.since, m.now)}`, many].join(" · ");
+	$("instance").title = "Instances with equal rate limits in their configuration show the same configuration.";
+	document.title = `Rate limits · ${plain(i.host)}`;
+}
+
+function health(m) {
+	const list = [];
+	if (!m.stores.length) list.push(chip("good", "counted in this process"));
+	for (const s of m.stores) {
+		const nodes = (s.nodes_down || []).map((n) => plain(n.address)).join(", ");
+		if (s.up) list.push(chip("good", plain(s.name), `shared for ${since(s.since, m.now)}, ${plural(s.instances, "instance")}`));
+		else list.push(chip("bad", plain(s.name), `away for ${since(s.since, m.now)}${nodes ? ` (node ${nodes})` : ""}, on_failure ${s.on_failure}`));
+		const cost = costOf(s);
+		if (cost) list.push(chip("", `${plain(s.name)} costs`, cost));
+	}
+	if (m.rules) {
+		const r = m.rules, age = r.confirmed ? `confirmed ${since(r.confirmed, m.now)} ago` : "never read";
+		list.push(chip(r.error ? "bad" : "good", `rules from ${plain(r.source)}`, r.error ? `${age}, ${{ refused: "refused", away: "away" }[r.state] || "failing"}` : age));
+		if (r.unknown_zones) list.push(chip("warn", "zones unknown here:", r.unknown_zones.map(plain).join(", ")));
+	}
+	for (const t of m.decision_seconds) {
+		const was = state.before && state.before.decision_seconds.find((o) => o.store === t.store);
+		const n = was ? t.count - was.count : 0;
+		list.push(chip("", `decisions ${plain(t.store)}`, `${n > 0 ? `${micro((t.sum - was.sum) / n)} now, ` : ""}99 % under ${micro(t.p99)}`));
+	}
+	$("health").replaceChildren(...list);
+}
+
+// outageText says what is enforced while a store is away.
+function outageText(s) {
+	const part = s.nodes_down?.length ? "Keys on the nodes that are away are" : "Requests are";
+	switch (s.on_failure) {
+	case "allow": return `${part} let through uncounted.`;
+	case "deny": return `${part} answered 503.`;
+	}
+	const example = [...zones.values()].map((e) => e.status).find((z) => z.store === s.name && z.rules.some((r) => r.enforced));
+	const share = s.share && s.share < 1 ? `${(s.share * 100).toFixed(0)} % of each limit` : "each limit in full";
+	return `${part} decided by this instance alone, which enforces ${share}${example ? `: zone ${example.name} has ${enforcedOf(example).join("; ")}` : ""}.`;
+}
+
+function banners(m) {
+	const list = m.stores.filter((s) => !s.up).map((s) => el("p", { className: "banner bad" },
+		el("strong", { textContent: `${plain(s.name)} has been away for ${since(s.since, m.now)}.` }), outageText(s), " Caddy's log says why; ", el("code", { textContent: "caddy rate-limit zones" }), " shows the same."));
+	if (m.rules?.error) list.push(el("p", { className: "banner" }, el("strong", { textContent: { refused: "The rules from outside are refused.", away: "The rules from outside cannot be read." }[m.rules.state] || "The rules from outside have an error." }), `The rules before them stay in force. The error: ${plain(m.rules.error)}`));
+	$("banners").replaceChildren(...list);
+}
+
+let said = "";
+
+// announce tells screen readers what changed, and nothing of what only counts on.
+function announce(m) {
+	const text = m.stores.map((s) => s.up ? `${s.name} is shared.` : `${s.name} is away. ${outageText(s)}`).concat(m.rules?.error ? ["The rules from outside are refused."] : []).join(" ");
+	if (said && said !== text) $("announce").textContent = text;
+	said = text;
+}
+
+function totals() {
+	const box = (kind, title, value, more) => el("div", { className: kind }, el("dt", { textContent: title }), el("dd", {}, value, el("small", { textContent: more })));
+	const one = (kind, title, curve) => box(kind, title, `${compact(total(curve))}/s`, `${whole(totalOf(curve))} in 5 min`);
+	const list = [one("allowed", "Allowed", "allowed"), one("denied", "Denied", "denied")];
+	if (totalOf("delayed")) list.push(one("delayed", "Delayed", "delayed"));
+	if (totalOf("fallback")) list.push(one("alone", "Decided alone", "fallback"));
+	const all = totalOf("allowed") + totalOf("denied");
+	list.push(box("", "Share denied", all ? `${(totalOf("denied") / all * 100).toFixed(1)} %` : "–", "of the last 5 min"));
+	list.push(box("", "Zones", String(zones.size), `${[...zones.values()].filter((e) => e.sums.denied > 0).length} with denials`));
+	$("totals").replaceChildren(...list);
+}
+
+function legend() {
+	const dot = (kind, text) => el("span", {}, el("i", { className: `dot ${kind}` }), text);
+	$("legend").replaceChildren(dot("allowed", "allowed"), dot("denied", "denied"), dot("outage", "store away"), dot("event", "rules changed"), dot("load", "configuration loaded"));
+}
+
+// wanted returns the names of the zones to show, in order.
+function wanted() {
+	const part = $("filter").value.trim().toLowerCase(), sort = $("sort").value;
+	const list = [...zones.keys()].filter((n) => n.toLowerCase().includes(part));
+	const by = { name: () => 0, busy: (n) => zones.get(n).sums.allowed + zones.get(n).sums.denied, denied: (n) => zones.get(n).sums.denied }[sort];
+	list.sort((a, b) => by(b) - by(a) || (a < b ? -1 : 1));
+	const few = list.slice(0, cards);
+	$("shown").textContent = list.length > few.length ? `${few.length} of ${plural(list.length, "zone")}` : plural(list.length, "zone");
+	$("more").hidden = list.length <= few.length;
+	return few;
+}
+
+function card(name) {
+	const parts = { badges: el("span"), rate: el("p", { className: "rate" }), rules: el("p", { className: "sub" }), sums: el("p", { className: "sub" }), plot: el("div", { className: "plot", role: "img" }) };
+	const open = el("button", { type: "button", textContent: name });
+	open.addEventListener("click", () => showZone(name));
+	const c = el("article", { className: "zone" }, el("div", { className: "top" }, el("h2", {}, open), parts.badges, parts.rate), parts.rules, parts.sums, parts.plot);
+	c.dataset.zone = name;
+	parts.graph = new Graph(parts.plot, 120, (at) => { parts.at = at; rateLine(name, parts); });
+	return Object.assign(c, { parts, told: 0 });
+}
+
+// rateLine shows the values under the pointer, or the last ones.
+function rateLine(name, p) {
+	const e = zones.get(name), at = p.at ?? kept - 1;
+	if (!e) return;
+	const value = (c) => rateAt(e, c, at).replace("/s", "");
+	p.rate.replaceChildren(p.at === null || p.at === undefined ? "" : `${clock((state.head + 2 - kept + at) * state.step)}  `, el("b", { textContent: value("allowed") }), "/s  ", el("em", { textContent: value("denied") }), "/s");
+}
+
+const badgesOf = (z) => [z.enabled ? "" : "off", z.shadow ? "shadow" : "", z.origin !== "config" ? `rules from ${z.origin}` : "", z.blocked ? `${plural(z.blocked, "key")} blocked` : ""].filter(Boolean).map((b) => el("span", { className: "badge", textContent: b }));
+
+function sumsOf(e) {
+	const s = e.sums, list = [`5 min: ${whole(s.allowed)} allowed`, `${whole(s.denied)} ${e.status.shadow ? "would be denied" : "denied"}`];
+	for (const c of ["delayed", "refused_elsewhere", "skipped", "fallback"]) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
+	if (e.status.disable_metrics) return "not counted: the handler has disable_metrics";
+	if (!curves.some((c) => s[c])) return "no requests in the last 5 minutes";
+	return list.join(", ");
+}
+
+function fill(c, name) {
+	const e = zones.get(name), z = e.status, p = c.parts, alone = enforcedOf(z);
+	p.badges.replaceChildren(...badgesOf(z));
+	rateLine(name, p);
+	p.rules.className = alone.length ? "sub alone" : "sub";
+	p.rules.textContent = alone.length ? `now ${alone.join("; ")}` : rulesOf(z).join(", ") || "no rules";
+	c.classList.toggle("alone", Boolean(awayOf(z)));
+	p.sums.textContent = sumsOf(e);
+	if (Date.now() - c.told > 10000) { // what changes all the time is no use to who listens
+		p.plot.setAttribute("aria-label", inWords(e));
+		c.told = Date.now();
+	}
+	p.graph.draw(e, false);
+}
+
+function drop(name) {
+	const c = shown.get(name);
+	c.parts.graph.drop();
+	c.remove();
+	shown.delete(name);
+}
+
+function emptyText() {
+	const part = $("filter").value.trim();
+	if (zones.size && part) return [el("p", {}, "No zone has “", visible(part), "” in its name.")];
+	return [el("p", { textContent: "This configuration has no zones. A limit for a whole site is one line in it:" }), el("pre", { textContent: "example.com {\n\trate_limit {client_ip} 10/s\n}", tabIndex: 0 }), el("p", { textContent: "The page follows when the configuration is loaded." })];
+}
+
+// redraw shows the cards of the zones that are wanted, in order.
+function redraw() {
+	const names = wanted(), box = $("zones");
+	for (const name of [...shown.keys()]) if (!names.includes(name) || !zones.has(name)) drop(name);
+	box.querySelector(".empty")?.remove();
+	names.forEach((name, i) => {
+		let c = shown.get(name);
+		if (!c) shown.set(name, c = card(name));
+		const held = c.contains(document.activeElement); // moving it would take the focus away
+		if (box.children[i] !== c && !held) box.insertBefore(c, box.children[i] || null);
+		fill(c, name);
+	});
+	if (!names.length) box.append(el("div", { className: "empty" }, ...emptyText()));
+}

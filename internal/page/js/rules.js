@@ -1,0 +1,140 @@
+// Changing the rules of a zone: the document of the rule source is read, changed, checked,
+// shown as a difference, and written if it is still the one that was read.
+const writable = () => state.live && !state.live.read_only && state.live.rules?.source === "redis";
+
+function zoneChange(z) {
+	const box = $("zone-change");
+	if (!writable()) return box.replaceChildren();
+	if (box.firstChild) return;
+	const b = el("button", { type: "button", textContent: "Change these rules…" });
+	b.addEventListener("click", () => showRules(state.open));
+	box.replaceChildren(b);
+}
+
+// document reads the document and its ETag.
+async function readDocument() {
+	const r = await fetch(new URL("rules", base), { cache: "no-store" });
+	const doc = await answerOf(r.clone()), tag = r.headers.get("ETag");
+	if (!tag) throw new Problem("The answer has no ETag, without which nothing can be written.", r.status);
+	delete doc.etag;
+	return { doc, tag };
+}
+
+// ruleWith is a rule with another limit as a document has it, with a window that people can
+// read. The default algorithm depends on the limit: it is named if it would be another, with
+// which the zone would count anew.
+function ruleWith(r, limit) {
+	const c = { ...r.config, limit };
+	if (!c.algorithm && (r.limit > 128) !== (limit > 128)) c.algorithm = { name: r.algorithm };
+	if (typeof c.window === "number" && c.window % 1e9 === 0) c.window = windowOf(c.window / 1e9);
+	return c;
+}
+
+// changedDocument applies the form to the document.
+function changedDocument(doc, z, form) {
+	const next = structuredClone(doc);
+	next.zones ||= {};
+	const own = { ...next.zones[z.name] };
+	if (form.forget) {
+		delete next.zones[z.name];
+		return next;
+	}
+	if (form.limits.some((n, i) => n !== z.rules[i].limit)) own.rules = z.rules.map((r, i) => ruleWith(r, form.limits[i]));
+	if (form.shadow !== z.shadow) own.shadow = form.shadow;
+	if (!form.enabled) own.enabled = false;
+	else if (!z.enabled) delete own.enabled;
+	if (Object.keys(own).length) next.zones[z.name] = own;
+	else delete next.zones[z.name];
+	return next;
+}
+
+// difference returns the lines of two texts, those that are only in one marked.
+function difference(a, b) {
+	const x = a.split("\n"), y = b.split("\n");
+	let from = 0, ax = x.length, by = y.length;
+	while (from < ax && from < by && x[from] === y[from]) from++;
+	while (ax > from && by > from && x[ax - 1] === y[by - 1]) { ax--; by--; }
+	const p = x.slice(from, ax), q = y.slice(from, by), small = p.length * q.length <= 4e6;
+	const common = Array.from({ length: small ? p.length + 1 : 0 }, () => new Uint32Array(q.length + 1));
+	for (let i = p.length - 1; small && i >= 0; i--) for (let j = q.length - 1; j >= 0; j--) common[i][j] = p[i] === q[j] ? common[i + 1][j + 1] + 1 : Math.max(common[i + 1][j], common[i][j + 1]);
+	const lines = [];
+	for (let i = 0, j = 0; i < p.length || j < q.length;) {
+		if (small && i < p.length && j < q.length && p[i] === q[j]) { lines.push(el("span", { textContent: `  ${plain(p[i++])}` })); j++; }
+		else if (i < p.length && (!small || j === q.length || common[i + 1][j] >= common[i][j + 1])) lines.push(el("del", { textContent: `- ${plain(p[i++])}` }));
+		else lines.push(el("ins", { textContent: `+ ${plain(q[j++])}` }));
+	}
+	const around = (list) => list.map((l) => el("span", { textContent: `  ${plain(l)}` }));
+	return [...around(x.slice(Math.max(0, from - 4), from)), ...lines, ...around(x.slice(ax, ax + 4))];
+}
+
+const pretty = (doc) => JSON.stringify(doc, null, 2);
+let editing = null; // {zone, doc, tag}
+
+async function showRules(name) {
+	$("rules-title").textContent = `Change zone ${name}`;
+	$("rules-form").replaceChildren(el("p", { className: "hint", textContent: "Reading the rules…" }));
+	$("rules-answer").replaceChildren();
+	if (!$("rules").open) $("rules").showModal();
+	try {
+		editing = { zone: name, ...await readDocument() };
+		rulesForm(zones.get(name).status);
+	} catch (e) {
+		$("rules-form").replaceChildren(el("p", { className: "problem", textContent: e.message }));
+	}
+}
+
+function rulesForm(z) {
+	const check = (id, text, on) => el("label", {}, el("input", { type: "checkbox", id, checked: on }), text);
+	const varies = z.rules.some((r) => r.limit_from); // a document cannot take limits from requests
+	const limits = z.rules.map((r) => el("label", {}, el("input", { disabled: varies, type: "number", min: 1, max: Number.MAX_SAFE_INTEGER, step: 1, required: true, value: r.limit, className: "limit" }), ` per ${windowOf(r.window)}, ${algorithmOf(r)}${/^\d+$/.test(r.name) ? "" : ` (${r.name})`}`));
+	const away = state.live.stores.find((s) => !s.up);
+	const own = editing.doc.zones?.[z.name];
+	$("rules-form").replaceChildren(
+		el("p", { className: "hint", textContent: `The change is written to the rule source and holds on all instances that read it, within a second. What is counted stays.${away ? " The store is away: the change may fail." : ""}` }),
+		el("fieldset", {}, el("legend", { className: "unseen", textContent: "State" }), check("rules-enabled", "on (off lets all requests pass uncounted)", z.enabled), check("rules-shadow", "shadow: report denials, and deny nothing", z.shadow)),
+		el("fieldset", {}, el("legend", { className: "unseen", textContent: "Limits" }), ...(varies ? [el("p", { className: "hint", textContent: "Limits that come from requests are changed in the configuration." })] : []), ...limits.map((l) => el("div", {}, l))),
+		...(own ? [el("fieldset", {}, check("rules-forget", "use the configured rules again, as if the document did not name this zone", false))] : []),
+		el("p", { className: "buttons" }, el("button", { className: "main", textContent: "Show the change" })));
+}
+
+const written = (z) => ({
+	forget: Boolean($("rules-forget")?.checked), enabled: $("rules-enabled").checked, shadow: $("rules-shadow").checked,
+	limits: [...$("rules-form").querySelectorAll(".limit")].map((i) => Number(i.value)).slice(0, z.rules.length),
+});
+
+// preview checks the change and shows it.
+async function preview() {
+	const z = zones.get(editing.zone)?.status, box = $("rules-answer");
+	if (!z) return box.replaceChildren(el("p", { className: "problem", textContent: "The zone is gone." }));
+	const { tag } = editing, before = pretty(editing.doc), after = pretty(changedDocument(editing.doc, z, written(z)));
+	if (before === after) return box.replaceChildren(el("p", { className: "hint", textContent: "Nothing changes." }));
+	try {
+		const v = await ask("rules/validate", { method: "POST", headers: { "Content-Type": "application/json" }, body: after });
+		const send = el("button", { type: "button", className: "main", textContent: "Send to all instances", disabled: !v.valid });
+		send.addEventListener("click", () => write(after, tag, send));
+		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Refused: ${plain(v.error)}` }),
+			v.unknown_zones ? el("p", { className: "hint", textContent: `Zones that this configuration does not have: ${v.unknown_zones.map(plain).join(", ")}.` }) : "",
+			el("div", { className: "diff", tabIndex: 0, role: "region", "aria-label": "The change of the document" }, ...difference(before, after)), el("p", { className: "buttons" }, send));
+	} catch (e) {
+		box.replaceChildren(el("p", { className: "problem", textContent: e.message }));
+	}
+}
+
+async function write(text, tag, send) {
+	const box = $("rules-answer"), again = el("button", { type: "button", textContent: "Read the rules again" });
+	again.addEventListener("click", () => showRules(editing.zone));
+	send.disabled = true;
+	try {
+		await ask("rules", { method: "PUT", headers: { "Content-Type": "application/json", "If-Match": tag }, body: text });
+		$("rules-form").replaceChildren();
+		box.replaceChildren(el("p", { className: "done", textContent: "Written. The graph marks when this instance follows." }));
+	} catch (e) {
+		box.append(el("p", { className: "problem" }, e.status === 412 ? "Nothing was written: somebody else changed the rules meanwhile. " : `Nothing was written: ${e.message} `, again));
+	}
+}
+
+$("rules-form").addEventListener("submit", (e) => {
+	e.preventDefault();
+	preview();
+});
+$("rules-form").addEventListener("input", () => $("rules-answer").replaceChildren()); // what is shown is what is sent

@@ -1,0 +1,146 @@
+// One zone: its graph, its rules and facts, and its keys.
+const row = (...cells) => el("tr", {}, ...cells);
+const cell = (content, number, tag = "td") => {
+	const c = el(tag, { className: number ? "number" : "" }, content);
+	if (tag === "th") c.setAttribute("scope", "col");
+	return c;
+};
+const head = (...titles) => el("thead", {}, row(...titles.map((t) => cell(t.replace("#", ""), t.startsWith("#"), "th"))));
+
+const zoneGraph = new Graph($("zone-plot"), 0, (at) => zoneValues(at));
+let pointed = null, told = 0;
+
+function zoneValues(at) {
+	pointed = at;
+	const e = zones.get(state.open);
+	if (!e) return;
+	const i = at ?? kept - 1;
+	const list = seriesOf.filter(([c]) => c === "allowed" || c === "denied" || e.sums[c] > 0).map(([c]) => el("span", {}, el("i", { className: `dot ${c}` }), `${titles[c]} `, el("b", { textContent: rateAt(e, c, i) }), ` (${whole(e.sums[c])} in 5 min)`));
+	$("zone-values").replaceChildren(el("time", { textContent: at === null ? "now" : clock((state.head + 2 - kept + i) * state.step) }), ...list);
+}
+
+function zoneMarks(z) {
+	const items = marksOf(z).map((m) => {
+		const what = { started: `Caddy started with configuration ${m.text}`, reload: `configuration ${m.text} loaded`, rules: `rules from ${m.name} changed`, down: `${m.name}${m.text ? ` (node ${m.text})` : ""} away`, up: `${m.name}${m.text ? ` (node ${m.text})` : ""} back: limits are shared again` }[m.kind];
+		return el("li", {}, `${clock(Date.parse(m.at) / 1000)} ${plain(what)}`);
+	});
+	$("zone-marks").replaceChildren(...items);
+}
+
+const sumUp = 5; // steps in a row of the table
+
+function zoneTable(e) {
+	if (!$("zone-table").open) return;
+	const seen = seriesOf.map(([c]) => c).filter((c) => c === "allowed" || c === "denied" || e.sums[c] > 0), times = ends(), rows = [];
+	for (let i = kept - sumUp; i >= 0; i -= sumUp) rows.push(row(cell(`${clock(times[i] - state.step)}`), ...seen.map((c) => cell(whole(e[c].slice(i, i + sumUp).reduce((a, b) => a + b, 0)), true))));
+	$("zone-table").querySelector("table").replaceChildren(head(`${sumUp * state.step} s from`, ...seen.map((c) => `#${titles[c]}`)), el("tbody", {}, ...rows));
+}
+
+function zoneRules(z, denials) {
+	const away = awayOf(z), rows = z.rules.map((r) => row(cell(r.name), cell(limitOf(r)), cell(algorithmOf(r)), ...(away ? [cell(el("span", { className: r.enforced ? "out" : "", textContent: away.on_failure === "local" ? `${r.enforced || r.limit}/${windowOf(r.window)}` : away.on_failure === "allow" ? "no limit" : "503" }))] : []), cell(whole(denials[r.name] || 0), true)));
+	if (z.in_flight) rows.push(row(cell("in_flight"), cell(`${z.in_flight} at a time`), cell("in flight"), ...(away ? [cell(String(z.in_flight_enforced || z.in_flight))] : []), cell(whole(denials.in_flight || 0), true)));
+	const titlesOf = ["rule", "limit", "algorithm", ...(away ? ["enforced now"] : []), "#denied"];
+	$("zone-rules").replaceChildren(head(...titlesOf), el("tbody", {}, ...(rows.length ? rows : [row(cell("none: requests pass, but for overrides"))])));
+}
+
+function zoneFacts(z, open) {
+	const d = open.decisions || {}, s = storeOf(z), named = z.rules.map((r) => r.name);
+	const others = Object.entries(open.denied || {}).filter(([r]) => !named.includes(r) && r !== "in_flight").map(([r, n]) => `${r}: ${whole(n)}`).join(", ");
+	const facts = [
+		["State", z.enabled ? z.shadow ? "shadow: reports what it would deny, and denies nothing" : "on" : "off: all requests pass uncounted"],
+		["Rules from", z.origin === "config" ? "the configuration" : `${z.origin}, which replaces the configuration`],
+		["Key", el("code", { textContent: z.key.join(" ") })],
+		["Networks", z.ipv4_prefix < 32 || z.ipv6_prefix < 128 ? `addresses count by /${z.ipv4_prefix} (IPv4) and /${z.ipv6_prefix} (IPv6)` : "addresses count whole"],
+		["Overrides", whole(z.overrides)],
+		...(z.rules.some((r) => r.block) ? [["Blocked keys", `${whole(z.blocked || 0)} that this instance knows of`]] : []),
+		["Store", s ? `${s.name}, ${s.up ? `shared by ${plural(s.instances, "instance")}` : "away"}` : "this process"],
+		["Keys here", `${whole(open.keys)} of at most ${whole(z.max_keys)}${s ? " kept for an outage" : ""}`],
+		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "refused_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${k.replace("_", " ")}`).join(", ") || "no decision"],
+		...(others ? [["Denied by others", others]] : []),
+		...(open.handlers > 1 ? [["Handlers", `${open.handlers} share this zone`]] : []),
+	];
+	$("zone-facts").replaceChildren(...facts.flatMap(([k, v]) => [el("dt", { textContent: k }), el("dd", {}, v)]));
+}
+
+function hits(table, list, z, what) {
+	if (!list.length) return table.replaceChildren(el("tbody", {}, row(cell(what))));
+	const kept = table.contains(document.activeElement) ? document.activeElement.dataset.key : "";
+	table.replaceChildren(head("#about", "key"), el("tbody", {}, ...list.map((h) => {
+		const b = el("button", { type: "button", className: "link", title: `${h.key}: look at this key` }, visible(h.name ? withNetwork(z, h.name) : h.key));
+		b.dataset.key = h.key;
+		b.addEventListener("click", () => showKey({ zone: z.name, hash: h.key, name: h.name }));
+		return row(cell(whole(h.times), true), cell(el("span", {}, b, h.blocked ? el("span", { className: "out", textContent: ` blocked for ${span(h.blocked)}` }) : "")));
+	})));
+	if (kept) [...table.querySelectorAll("button")].find((b) => b.dataset.key === kept)?.focus();
+}
+
+// blockedKeys lists the blocked keys among the busiest and most denied, the longest first.
+function blockedKeys(z, top) {
+	const list = [...new Map([...top.busiest, ...top.most_denied].filter((h) => h.blocked).map((h) => [h.key, h])).values()].sort((a, b) => b.blocked - a.blocked);
+	$("blocked-box").hidden = !list.length;
+	if (list.length) hits($("blocked"), list, z, "");
+}
+
+function zoneBanner(z) {
+	const s = awayOf(z), alone = enforcedOf(z), list = [];
+	if (s) list.push(el("p", { className: "banner bad" }, el("strong", { textContent: `${s.name} is away: this instance decides alone.` }), alone.length ? `Enforced now: ${alone.join("; ")}.` : outageText(s)));
+	if (!z.enabled) list.push(el("p", { className: "banner" }, el("strong", { textContent: "This zone is off." }), "All requests pass it uncounted, because the rules from outside say so."));
+	$("zone-banner").replaceChildren(...list);
+}
+
+// drawZone shows the zone that is open. open is what the last message says of it.
+function drawZone() {
+	const e = zones.get(state.open), box = $("zone");
+	if (!box.open) return;
+	if (!e) {
+		$("zone-banner").replaceChildren(el("p", { className: "banner bad" }, el("strong", { textContent: "This zone is gone." }), "The configuration that was loaded has none of this name."));
+		return;
+	}
+	const z = e.status;
+	$("zone-badges").replaceChildren(...badgesOf(z));
+	zoneBanner(z);
+	zoneGraph.height = $("zone-plot").clientHeight;
+	zoneGraph.draw(e, true);
+	zoneValues(pointed);
+	zoneMarks(z);
+	zoneTable(e);
+	if (Date.now() - told > 10000) {
+		$("zone-plot").setAttribute("aria-label", inWords(e));
+		told = Date.now();
+	}
+	const open = state.live.open;
+	const mine = open && open.name === z.name ? open : null;
+	zoneRules(z, mine && mine.denied || {});
+	zoneChange(z);
+	if (!mine) return;
+	zoneFacts(z, mine);
+	$("key-hint").replaceChildren(...(z.log_key ? [] : ["Keys are shown as hashes, because they may not be logged. With ", el("code", { textContent: "log_key" }), " in the handler, this page and the log name them."]));
+	const quiet = z.disable_metrics ? "not counted: the handler has disable_metrics" : "none yet";
+	hits($("busiest"), mine.top.busiest, z, quiet);
+	hits($("denied"), mine.top.most_denied, z, quiet);
+	blockedKeys(z, mine.top);
+}
+
+function showZone(name) {
+	state.open = name;
+	pointed = null;
+	told = 0;
+	zoneGraph.drop();
+	$("zone-name").textContent = name;
+	for (const id of ["busiest", "denied"]) $(id).replaceChildren(el("tbody", {}, row(cell("asking…"))));
+	$("zone-facts").replaceChildren();
+	$("zone").showModal();
+	$("zone").scrollTop = 0;
+	drawZone();
+	restart();
+}
+
+$("zone").addEventListener("close", () => {
+	const name = state.open;
+	state.open = "";
+	zoneGraph.drop();
+	restart();
+	shown.get(name)?.querySelector("button").focus();
+});
+$("zone-table").addEventListener("toggle", drawZone);
+$("zone-key").addEventListener("click", () => showKey({ zone: state.open }));

@@ -1,0 +1,283 @@
+package reference
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// calls calls see for every call in the files of a directory, with the name of the
+// function and the arguments.
+func (p *page) calls(dir string, see func(name string, args []ast.Expr)) {
+	files, err := filepath.Glob(filepath.Join(p.root, dir, "*.go"))
+	if err != nil || len(files) == 0 {
+		p.lacks("no files in %s", dir)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			p.lacks("%v", err)
+			continue
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			if c, ok := n.(*ast.CallExpr); ok {
+				switch fun := c.Fun.(type) {
+				case *ast.Ident:
+					see(fun.Name, c.Args)
+				case *ast.SelectorExpr:
+					see(fun.Sel.Name, c.Args)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// literal returns the value of a text in the code, also behind a constant.
+func literal(e ast.Expr) (string, bool) {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		s, err := strconv.Unquote(e.Value)
+		return s, err == nil
+	case *ast.BinaryExpr:
+		return literal(e.Y)
+	}
+	return "", false
+}
+
+// literals returns the texts of a list in the code.
+func literals(e ast.Expr) (all []string) {
+	if c, ok := e.(*ast.CompositeLit); ok {
+		for _, x := range c.Elts {
+			if s, ok := literal(x); ok {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+func (p *page) placeholders() {
+	p.line("## Placeholders\n")
+	p.line("They cost nothing where nobody reads them.\n")
+	_, table, ok := strings.Cut(p.source.docs["diana.Handler"], "Placeholders:\n\n")
+	if !ok {
+		p.lacks("the comment of Handler has no placeholders")
+	}
+	p.line("%s", table)
+}
+
+// event is an event, and what says when it is emitted.
+type event struct{ name, when, data string }
+
+var events = []event{
+	{"rate_limit_blocked", "a denial blocks a key by a rule with `block`, once for each block", "the fields of the log line `key blocked`, of which `wait` is how long the block lasts"},
+	{"rate_limit_exceeded", "a request is denied, at most 100 a second for each zone", "the fields of the log line `rate limit exceeded`"},
+	{"rate_limit_shadow_exceeded", "a zone in shadow would deny a request, at most 100 a second for each zone", "the same fields"},
+	{"rate_limit_store_down", "a store, or a node of its Cluster, becomes unavailable", "`store`, `error`, `advice`, and `node` in a Cluster"},
+	{"rate_limit_store_up", "it is used again", "`store`, and `node` in a Cluster"},
+}
+
+func (p *page) events() {
+	p.line("## Events\n")
+	p.line("Events of [Caddy's app `events`](https://caddyserver.com/docs/json/apps/events/). Their handlers delay no request.\n")
+	p.line("| event | when | data |\n|---|---|---|")
+	for _, e := range events {
+		p.line("| `%s` | %s | %s |", e.name, e.when, e.data)
+	}
+	p.line("")
+	name := regexp.MustCompile(`"(rate_limit_[a-z_]+)"`)
+	for _, pattern := range []string{"*.go", "internal/limiter/*.go"} {
+		for _, found := range p.grep(pattern, name) {
+			if !slices.ContainsFunc(events, func(e event) bool { return e.name == found }) && !slices.Contains(notEvents, found) {
+				p.lacks("event %s has no entry", found)
+			}
+		}
+	}
+}
+
+// notEvents are other texts that begin as events do.
+var notEvents = []string{"rate_limit_page"}
+
+var logFields = map[string]string{
+	"zone": "name of the zone", "rule": "name or number of the rule that denied", "wait": "until the request would be admitted, in seconds",
+	"remote_ip": "address that the connection comes from", "client_ip": "the client's address, as Caddy determines it",
+	"method": "method", "host": "host", "key": "parts of the key; only with `log_key`",
+	"advice":     "", // of another line
+	"suppressed": "how many lines were left out before this one; absent if none",
+}
+
+func (p *page) logs() {
+	p.line("## Log fields\n")
+	p.line("The logger `http.handlers.rate_limit` has a line `rate limit exceeded` at level INFO for each denied request, at most 100 a second for each zone:\n")
+	p.line("| field | meaning |\n|---|---|")
+	seen := make(map[string]bool)
+	for _, name := range p.grep("internal/limiter/log.go", regexp.MustCompile(`zap\.(?:String|Duration|Uint64)\("([a-z_]+)"`)) {
+		meaning, ok := logFields[name]
+		if !ok {
+			p.lacks("log field %s has no entry", name)
+		}
+		if !seen[name] && meaning != "" {
+			p.line("| `%s` | %s |", name, meaning)
+		}
+		seen[name] = true
+	}
+	p.line("\nThe access log line of a denied, delayed or shadow-denied request has `rate_limit` with `zone`, `rule` and `decision`.\n")
+}
+
+// metric is a metric in the code.
+type metric struct {
+	name, help string
+	labels     []string
+}
+
+func (p *page) metrics() {
+	var all []metric
+	add := func(name, help ast.Expr, labels []string) {
+		n, ok := literal(name)
+		h, ok2 := literal(help)
+		if ok && ok2 {
+			all = append(all, metric{strings.TrimPrefix(n, "_"), h, labels})
+		}
+	}
+	p.calls("internal/metrics", func(name string, args []ast.Expr) {
+		switch name {
+		case "counter":
+			if len(args) > 1 {
+				add(args[0], args[1], literals(&ast.CompositeLit{Elts: args[2:]}))
+			}
+		case "NewDesc":
+			add(args[0], args[1], literals(args[2]))
+		case "NewCounter", "NewHistogramVec", "NewGaugeVec", "NewGauge", "NewHistogram":
+			var labels []string
+			if len(args) > 1 {
+				labels = literals(args[1])
+			}
+			if name, help := keyed(args[0], "Name"), keyed(args[0], "Help"); name != nil && help != nil {
+				add(name, help, labels)
+			}
+		}
+	})
+	slices.SortFunc(all, func(a, b metric) int { return strings.Compare(a.name, b.name) })
+	p.line("## Metrics\n")
+	p.line("In Caddy's registry, at the admin endpoint's `/metrics`. No label has a value that clients choose.\n")
+	p.line("| metric | labels | meaning |\n|---|---|---|")
+	for _, m := range all {
+		p.line("| `caddy_rate_limit_%s` | %s | %s |", m.name, strings.Join(m.labels, ", "), m.help)
+	}
+	p.line("")
+}
+
+// keyed returns the value of a field in a composite literal.
+func keyed(e ast.Expr, name string) ast.Expr {
+	c, ok := e.(*ast.CompositeLit)
+	if !ok {
+		return nil
+	}
+	for _, x := range c.Elts {
+		if kv, ok := x.(*ast.KeyValueExpr); ok {
+			if id, ok := kv.Key.(*ast.Ident); ok && id.Name == name {
+				return kv.Value
+			}
+		}
+	}
+	return nil
+}
+
+// answers are the types of the admin API's answers and requests, in the order of the page.
+var answers = []string{
+	"Zones", "Store", "Node", "Source", "Zone", "Rule", "Key", "KeyRule", "Top", "Request", "Explanation", "Handler", "ZoneView",
+}
+
+func (p *page) admin() {
+	p.line("## Admin API\n")
+	p.line("At [Caddy's admin endpoint](https://caddyserver.com/docs/api), by default `localhost:2019`.\n")
+	p.line("| request | answer |\n|---|---|")
+	route := regexp.MustCompile(`^\s*(GET|POST|PUT|DELETE)\s+(\S+)\s+(.*)$`)
+	for l := range strings.Lines(p.source.docs["diana.adminAPI"]) {
+		if m := route.FindStringSubmatch(strings.TrimRight(l, "\n")); m != nil {
+			p.line("| `%s %s` | %s |", m[1], m[2], m[3])
+		}
+	}
+	p.line("\nAn error is `{\"error\": \"<text>\"}`. Durations are in seconds, times in RFC 3339.\n")
+	for _, name := range p.answerTypes() {
+		p.line("### `%s`\n", name)
+		p.line("%s\n", strings.Join(strings.Fields(p.source.docs["cli."+name]), " "))
+		p.line("| field | type | meaning |\n|---|---|---|")
+		for _, f := range p.source.fields["cli."+name] {
+			meaning := f.doc
+			if f.def != "" {
+				meaning += " Default: " + f.def
+			}
+			p.line("| `%s` | %s | %s |", f.name, strings.ReplaceAll(f.typ, "metrics.", ""), strings.TrimSpace(meaning))
+		}
+		p.line("")
+	}
+}
+
+// answerTypes returns the types of answers: those that the order names first.
+func (p *page) answerTypes() (names []string) {
+	var rest []string
+	for name := range p.source.fields {
+		if n, ok := strings.CutPrefix(name, "cli."); ok && !slices.Contains(answers, n) {
+			rest = append(rest, n)
+		}
+	}
+	slices.Sort(rest)
+	for _, n := range answers {
+		if len(p.source.fields["cli."+n]) > 0 {
+			names = append(names, n)
+		}
+	}
+	return append(names, rest...)
+}
+
+func (p *page) commands() {
+	p.line("## Commands\n")
+	p.line("`caddy rate-limit <command>` asks the admin endpoint of a running Caddy. It exits with 0, or with 1 after an error, which it prints.\n")
+	p.line("| command | does |\n|---|---|")
+	var flags []string
+	p.calls("internal/cli", func(name string, args []ast.Expr) {
+		texts := make([]string, len(args))
+		for i, a := range args {
+			texts[i], _ = literal(a)
+		}
+		switch {
+		case name == "add" && len(args) == 4:
+			p.line("| `%s` | %s |", texts[0], texts[1])
+		case strings.HasSuffix(name, "VarP") && len(args) == 5:
+			flags = append(flags, "| `--"+texts[1]+"`, `-"+texts[2]+"` | "+texts[4]+" |")
+		case strings.HasSuffix(name, "Var") && len(args) == 4 && texts[3] != "":
+			flags = append(flags, "| `--"+texts[1]+"` | "+texts[3]+" |")
+		}
+	})
+	p.line("\n| flag | meaning |\n|---|---|")
+	slices.Sort(flags)
+	for _, f := range slices.Compact(flags) {
+		p.line("%s", f)
+	}
+	p.line("")
+}
+
+func (p *page) environment() {
+	p.line("## Environment\n")
+	p.line("Diana reads no environment variable of its own. `{env.*}` and `{file.*}` are replaced when the configuration is loaded, in every text of a store and of a rule source; one that is replaced by nothing is an error.")
+}
+
+// grep returns what the first group of an expression matches in files.
+func (p *page) grep(pattern string, e *regexp.Regexp) (found []string) {
+	for _, text := range p.files(pattern) {
+		for _, m := range e.FindAllStringSubmatch(text, -1) {
+			found = append(found, m[1])
+		}
+	}
+	return found
+}

@@ -1,0 +1,134 @@
+package reference
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"strings"
+)
+
+// field is an exported field of a type with a JSON name.
+type field struct {
+	name string // in JSON
+	typ  string // in words
+	doc  string // the comment, on one line
+	def  string // what the comment says after "Default:", or "required"
+}
+
+// source are the types of some packages, by <package>.<name>.
+type source struct {
+	fields map[string][]field
+	docs   map[string]string
+}
+
+// readSource reads the comments and the types of packages below root.
+func readSource(root string, dirs ...string) (*source, error) {
+	s := &source{fields: make(map[string][]field), docs: make(map[string]string)}
+	for _, dir := range dirs {
+		files, err := parser.ParseDir(token.NewFileSet(), filepath.Join(root, dir), //nolint:staticcheck // build tags do not matter here
+			func(i fs.FileInfo) bool { return !strings.HasSuffix(i.Name(), "_test.go") }, parser.ParseComments)
+		if err != nil {
+			return nil, err
+		}
+		for name, p := range files {
+			for _, f := range p.Files {
+				s.readFile(name, f)
+			}
+		}
+	}
+	return s, nil
+}
+
+func (s *source) readFile(pkg string, f *ast.File) {
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.TYPE {
+			continue
+		}
+		for _, spec := range g.Specs {
+			t := spec.(*ast.TypeSpec)
+			name := pkg + "." + t.Name.Name
+			doc := t.Doc
+			if doc == nil {
+				doc = g.Doc
+			}
+			s.docs[name] = doc.Text()
+			if st, ok := t.Type.(*ast.StructType); ok {
+				for _, f := range st.Fields.List {
+					s.readField(name, f)
+				}
+			}
+		}
+	}
+}
+
+func (s *source) readField(of string, f *ast.Field) {
+	if f.Tag == nil {
+		return
+	}
+	name, _, _ := strings.Cut(reflect.StructTag(strings.Trim(f.Tag.Value, "`")).Get("json"), ",")
+	if name == "" || name == "-" {
+		return
+	}
+	text := f.Doc.Text()
+	if text == "" {
+		text = f.Comment.Text()
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	doc, def := text, ""
+	if before, after, ok := strings.Cut(text, "Default: "); ok {
+		doc, def = strings.TrimSpace(before), strings.TrimSuffix(strings.TrimSpace(after), ".")
+	} else if strings.Contains(text, "Required") {
+		def = "required"
+	}
+	s.fields[of] = append(s.fields[of], field{name: name, typ: typeName(f.Type), doc: doc, def: def})
+}
+
+// typeName returns the words for a type as it is written in JSON.
+func typeName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return typeName(e.X)
+	case *ast.ArrayType:
+		return "list of " + typeName(e.Elt)
+	case *ast.MapType:
+		return "object of " + typeName(e.Value)
+	case *ast.SelectorExpr:
+		return named(e.Sel.Name)
+	case *ast.Ident:
+		return named(e.Name)
+	}
+	return fmt.Sprintf("%T", e)
+}
+
+func named(name string) string {
+	switch name {
+	case "string":
+		return "text"
+	case "int", "int64", "uint64":
+		return "whole number"
+	case "float64":
+		return "number"
+	case "bool":
+		return "true or false"
+	case "Duration":
+		return "duration"
+	case "Time":
+		return "time"
+	case "Parts":
+		return "list of text, or text"
+	case "Value":
+		return "number or text"
+	case "Header":
+		return "object of lists of text"
+	case "RawMatcherSets":
+		return "matcher sets"
+	case "RawMessage":
+		return "object"
+	}
+	return name
+}

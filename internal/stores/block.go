@@ -1,0 +1,74 @@
+package stores
+
+import "github.com/dianalimiter/diana/algorithms"
+
+// Block is the block of a key: until it ends, its zone denies every request of the key
+// without judging it.
+type Block struct {
+	// Until is when the block ends, in microseconds on the clock of the decision. 0: the
+	// key is not blocked.
+	Until int64
+
+	// Span is how long the block lasts in total, in microseconds.
+	Span int64
+
+	// Rule is the index of the rule that blocks.
+	Rule int32
+
+	// Started says that this decision started the block.
+	Started bool
+}
+
+// Blocked reports whether the zone's rules were not judged, because the key was blocked.
+func (z *ZoneCheck) Blocked() bool { return z.Block.Until != 0 && !z.Block.Started }
+
+// DenyBlocked sets the results of a zone whose key is blocked.
+func (z *ZoneCheck) DenyBlocked(now int64) {
+	z.Block.Rule = z.Counter.BlockingRule(z.Block.Rule)
+	z.Admits, z.Full = false, false
+	left := z.Block.Until - now
+	for i := range z.Results {
+		z.Results[i] = Result{Verdict: algorithms.Verdict{Admit: true}, Reset: left}
+	}
+	z.Results[z.Block.Rule].Verdict = algorithms.Verdict{Retry: left}
+}
+
+// BlockingRule returns the index of the rule that a block is said to be of: the rule that
+// started it may have been replaced since.
+func (c *Counter) BlockingRule(rule int32) int32 {
+	if rule >= 0 && int(rule) < len(c.Blocks) && c.Blocks[rule] > 0 {
+		return rule
+	}
+	for i, d := range c.Blocks {
+		if d > 0 {
+			return int32(i)
+		}
+	}
+	return 0
+}
+
+// StartedBlock returns the block that the zone's verdicts start; false if they start none.
+// Neither a cost above the capacity of a rule nor held costs do.
+func (z *ZoneCheck) StartedBlock(now int64) (b Block, ok bool) {
+	for i, d := range z.Counter.Blocks {
+		v := &z.Results[i].Verdict
+		if d == 0 || v.Admit || v.Held || v.Retry == algorithms.Never {
+			continue
+		}
+		if d = max(d, v.Retry); d > b.Span {
+			b = Block{Until: now + d, Span: d, Rule: int32(i), Started: true}
+		}
+	}
+	return b, b.Started
+}
+
+// StartBlock sets the zone's block, which its verdicts started. Nothing can be admitted
+// before it ends.
+func (z *ZoneCheck) StartBlock(b Block, now int64) {
+	z.Block = b
+	z.Results[b.Rule].Retry = b.Until - now
+	for i := range z.Results {
+		res := &z.Results[i]
+		res.Remaining, res.Reset = 0, max(res.Reset, z.Block.Until-now)
+	}
+}

@@ -1,0 +1,198 @@
+package memory
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Blocks are the blocks of the keys of a zone that this process knows: in a zone that is
+// counted here all of them, otherwise those that Redis has reported. They do not belong to
+// a table, because they outlive a change of rules. Their number is bounded; a block for
+// which there is no room is not kept.
+type Blocks struct {
+	max    atomic.Int64
+	count  atomic.Int64
+	hand   atomic.Uint64 // where makeRoom goes on
+	shards [blockShards]blockShard
+}
+
+// KnownBlock is what this process knows of a block. All times are in microseconds.
+type KnownBlock struct {
+	Until  int64 // when it ends, on the clock of the store
+	Span   int64 // how long it lasts; none is longer, whatever the clock says
+	Offset int64 // by how much the clock of the store was ahead of this process'
+	Rule   int32 // the index of its rule
+}
+
+const (
+	blockShards = 64
+	blockBytes  = 128 // that a block takes at most, with its part of the map
+
+	// blocksToTry is how many blocks of a shard are tried for those that have ended, and
+	// shardsToTry of how many other shards, to make room.
+	blocksToTry = 16
+	shardsToTry = 4
+)
+
+type blockShard struct {
+	mu   sync.Mutex
+	keys map[stores.Key]KnownBlock
+	_    [48]byte
+}
+
+// NewBlocks returns room for the blocks of at most that many keys.
+func NewBlocks(maxKeys int64) *Blocks {
+	b := new(Blocks)
+	b.SetMax(maxKeys)
+	return b
+}
+
+// BlocksOf returns the blocks of a counter's zone, nil if none of its rules blocks.
+func BlocksOf(c *stores.Counter) *Blocks {
+	if c.Blocked == nil {
+		return nil
+	}
+	return c.Blocked.(*Blocks) //nolint:forcetypeassert // as TableOf
+}
+
+// SetMax changes the highest number of blocks.
+func (b *Blocks) SetMax(n int64) { b.max.Store(n) }
+
+// Memory returns the most bytes that the blocks can take.
+func (b *Blocks) Memory() int64 { return b.max.Load() * blockBytes }
+
+// Destruct implements caddy.Destructor. Blocks need no closing.
+func (b *Blocks) Destruct() error { return nil }
+
+func (b *Blocks) shard(k stores.Key) *blockShard { return &b.shards[k.Lo%blockShards] }
+
+// Find returns the block of a key at a time on the clock of the store, if it is blocked. A
+// block that ended is forgotten. None lasts longer than its span, even if the clock was set
+// back.
+func (b *Blocks) Find(k stores.Key, now int64) (KnownBlock, bool) {
+	return b.find(k, func(KnownBlock) int64 { return now })
+}
+
+// FindAt is Find at a time on the clock of this process.
+func (b *Blocks) FindAt(k stores.Key, local int64) (KnownBlock, bool) {
+	return b.find(k, func(x KnownBlock) int64 { return local + x.Offset })
+}
+
+func (b *Blocks) find(k stores.Key, at func(KnownBlock) int64) (x KnownBlock, ok bool) {
+	if b.count.Load() == 0 {
+		return x, false
+	}
+	s := b.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x, ok = s.keys[k]; !ok {
+		return x, false
+	}
+	now := at(x)
+	if x.Until <= now {
+		b.remove(s, k)
+		return KnownBlock{}, false
+	}
+	if x.Until > now+x.Span {
+		x.Until = now + x.Span
+		s.keys[k] = x
+	}
+	return x, true
+}
+
+// Set sets the block of a key. It returns false if there is no room for it.
+func (b *Blocks) Set(k stores.Key, x KnownBlock, now int64) bool {
+	b.makeRoom(now)
+	s := b.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, has := s.keys[k]; !has {
+		b.forget(s, now)
+		if b.count.Add(1) > b.max.Load() {
+			b.count.Add(-1)
+			return false
+		}
+	}
+	if s.keys == nil {
+		s.keys = make(map[stores.Key]KnownBlock)
+	}
+	s.keys[k] = x
+	return true
+}
+
+// makeRoom forgets some blocks that have ended, if there is no room.
+func (b *Blocks) makeRoom(now int64) {
+	for range shardsToTry {
+		if b.count.Load() < b.max.Load() {
+			return
+		}
+		s := &b.shards[b.hand.Add(1)%blockShards]
+		s.mu.Lock()
+		b.forget(s, now)
+		s.mu.Unlock()
+	}
+}
+
+// forget forgets those that have ended of some of a shard's blocks.
+func (b *Blocks) forget(s *blockShard, now int64) {
+	tried := 0
+	for k, x := range s.keys {
+		if tried++; tried > blocksToTry {
+			return
+		}
+		if x.Until <= now {
+			b.remove(s, k)
+		}
+	}
+}
+
+func (b *Blocks) remove(s *blockShard, k stores.Key) {
+	delete(s.keys, k)
+	b.count.Add(-1)
+}
+
+// Reset forgets the block of a key.
+func (b *Blocks) Reset(k stores.Key) {
+	s := b.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, has := s.keys[k]; has {
+		b.remove(s, k)
+	}
+}
+
+// Count returns how many keys are blocked at a time on the clock of this process.
+func (b *Blocks) Count(local int64) (n int64) {
+	if b.count.Load() == 0 {
+		return 0
+	}
+	for i := range b.shards {
+		b.shards[i].mu.Lock()
+		for _, x := range b.shards[i].keys {
+			if x.Until > local+x.Offset {
+				n++
+			}
+		}
+		b.shards[i].mu.Unlock()
+	}
+	return n
+}
+
+// Keys returns the keys of the blocks in the i-th part of all that have not ended, at a time
+// on the clock of this process; false if there are fewer parts.
+func (b *Blocks) Keys(i int, local int64) (keys []stores.Key, ok bool) {
+	if i >= len(b.shards) {
+		return nil, false
+	}
+	s := &b.shards[i]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, x := range s.keys {
+		if x.Until > local+x.Offset {
+			keys = append(keys, k)
+		}
+	}
+	return keys, true
+}

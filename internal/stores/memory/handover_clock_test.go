@@ -1,0 +1,36 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestDebtAfterClockStepBack sets Redis' clock back during an outage. What the instance knew
+// when it began is not owed: Redis has it.
+func TestDebtAfterClockStepBack(t *testing.T) {
+	const hour = storestest.Hour
+	for _, a := range []algorithms.Algorithm{&algorithms.FixedWindow{}, &algorithms.SlidingWindow{}} {
+		r, err := a.Compile(algorithms.Spec{Limit: 1000, Window: 10 * hour, Cost: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := r.(algorithms.Handover)
+		now := int64(1000 * hour)
+		s, base := make(algorithms.State, r.Words()), make([]int64, h.BaseWords())
+		r.Charge(s, now, 136, 0)
+		h.Base(base, s)
+		r.Charge(s, now, 10, 0)
+		now -= 3 * hour
+		r.Repair(s, now)
+		debt, _, _ := h.Debt(s, base, r, now)
+		sum := int64(0)
+		for _, c := range debt[1:] {
+			sum += c
+		}
+		if sum != 10 {
+			t.Errorf("%s: %d are owed, want 10", a.Kind(), sum)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package diana
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/config"
+)
+
+// Placeholders have no registry: Caddy's replacer knows those of requests, the handlers
+// set others, and other modules any. A name that none of these can have is a mistake, and
+// always empty.
+
+// isProvided reports whether something in this build may give a placeholder a value.
+func isProvided(name string) bool {
+	root, rest, dotted := strings.Cut(name, ".")
+	if !dotted {
+		return false // a variable of map, or a misspelled shorthand
+	}
+	switch root {
+	case "env", "file":
+		return true
+	case "http":
+		root, _, _ = strings.Cut(rest, ".")
+	}
+	if strings.HasPrefix(name, "http.request.body.") {
+		return true // a field of the body
+	}
+	if slices.Contains(setByHandlers, root) && strings.HasPrefix(name, "http.") {
+		return true
+	}
+	if _, known := sampleReplacer().Get(name); known {
+		return true
+	}
+	return root != "request" && isThirdParty(root)
+}
+
+// setByHandlers are the namespaces below http whose placeholders are set while a request
+// is handled.
+var setByHandlers = []string{"vars", "regexp", "matchers", "url_pattern", "auth", "error", "reverse_proxy", "intercept", "response", "rate_limit"}
+
+// sampleReplacer returns the replacer of a request, which knows the names of all
+// placeholders that Caddy gives every request.
+var sampleReplacer = sync.OnceValue(func() *caddy.Replacer {
+	ctx := context.WithValue(context.Background(), http.LocalAddrContextKey, net.Addr(new(net.TCPAddr)))
+	repl := caddy.NewReplacer()
+	r := (&http.Request{Method: http.MethodGet, URL: new(url.URL), Header: http.Header{}}).WithContext(ctx)
+	caddyhttp.PrepareRequest(r, repl, discardWriter{}, new(caddyhttp.Server))
+	return repl
+})
+
+// isThirdParty reports whether the ID of a module that is not Caddy's contains word: the
+// placeholders of a module begin with its name.
+func isThirdParty(word string) bool {
+	return slices.ContainsFunc(caddy.Modules(), func(id string) bool {
+		info, err := caddy.GetModule(id)
+		return err == nil && strings.Contains(id, word) && !isStandard(info.New())
+	})
+}
+
+func isStandard(m caddy.Module) bool {
+	t := reflect.TypeOf(m)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return strings.HasPrefix(t.PkgPath(), "github.com/caddyserver/caddy/v2")
+}
+
+// meant returns the placeholder that was probably meant by a name that nothing provides;
+// empty: unknown.
+func meant(name string) string {
+	for prefix, right := range mistakes {
+		if rest, ok := strings.CutPrefix(name, prefix); ok && (rest == "" || strings.HasSuffix(right, ".")) {
+			return "{" + right + rest + "}"
+		}
+	}
+	root, rest, dotted := strings.Cut(name, ".")
+	best, least := "", 2+len(root)/8 // what is more than a letter or two apart is another word
+	for _, known := range shorthands {
+		word, family := strings.CutSuffix(known, ".")
+		if d := distance(root, word); family == dotted && d < least {
+			best, least = "{"+known+rest+"}", d
+		}
+	}
+	if best != "" {
+		return best
+	}
+	least = 4
+	for _, known := range fullNames {
+		if d := distance(name, known); d < least {
+			best, least = "{"+known+"}", d
+		}
+	}
+	return best
+}
+
+// mistakes are names that people expect to exist, or the beginnings of names, with what
+// they stand for here.
+var mistakes = map[string]string{ //nolint:gosec // names, no credentials
+	"http.request.remote.ip": "client_ip", "http.request.remote_ip": "client_ip", "http.request.client_ip": "client_ip", "http.request.ip": "client_ip",
+	"remote_ip": "client_ip", "remoteip": "client_ip", "remote_addr": "client_ip", "real_ip": "client_ip", "ip": "client_ip",
+	"http.request.headers.": "header.", "http.header.": "header.", "request.header.": "header.", "headers.": "header.",
+	"http.request.query.": "query.", "http.query.": "query.", "http.request.cookies.": "cookie.", "http.cookie.": "cookie.",
+	"jwt.": "http.auth.user.", "http.jwt.": "http.auth.user.", "token.": "http.auth.user.", "claims.": "http.auth.user.", "user.": "http.auth.user.", "auth.user.": "http.auth.user.",
+}
+
+// shorthands are the Caddyfile's shorthands that are of use in a key; those with a dot
+// at the end are followed by a name.
+var shorthands = []string{
+	"client_ip", "host", "hostport", "method", "path", "dir", "file", "uri", "query", "scheme", "remote_host", "remote_port", "orig_path", "orig_uri", "orig_method",
+	"tls_client_fingerprint", "tls_client_subject", "tls_client_serial", "header.", "cookie.", "query.", "body.", "path.", "labels.", "vars.", "re.", "rp.",
+}
+
+var fullNames = []string{
+	"http.vars.client_ip", "http.request.host", "http.request.hostport", "http.request.method", "http.request.scheme", "http.request.proto", "http.request.remote.host",
+	"http.request.remote.port", "http.request.uri", "http.request.uri.path", "http.request.uri.path.dir", "http.request.uri.path.file", "http.request.uri.query",
+	"http.request.orig_uri", "http.request.orig_uri.path", "http.auth.user.id", "http.request.tls.server_name", "http.request.tls.client.fingerprint",
+	"http.request.tls.client.subject",
+}
+
+// distance returns the number of letters to insert, delete or replace to turn a into b
+// (Levenshtein).
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// adviceFor returns what to write in place of a placeholder that nothing provides.
+func adviceFor(name string) string {
+	if strings.HasPrefix(name, "http.request.uri.path.") {
+		return "write {path.0}, {path.1} and so on for a segment of the path, or {path}"
+	}
+	if right := meant(name); right != "" {
+		return "write " + right
+	}
+	return "write a shorthand such as {client_ip}, or a full name such as {http.request.header.X-Account}"
+}
+
+// checkCompactKey rejects a key in the compact form of
+// github.com/RussellLuo/caddy-ext/ratelimit that this plugin rejects too.
+func checkCompactKey(key string) error {
+	z, err := (&config.Zone{Key: config.Parts{key}}).Normalize()
+	if err != nil {
+		return err
+	}
+	plan, err := z.KeyPlan()
+	if err != nil {
+		return err
+	}
+	for _, name := range plan.Placeholders() {
+		if !isProvided(name) && !strings.HasPrefix(name, "http.request.") {
+			return fmt.Errorf("key %s: nothing in this build provides {%s}: %s; a variable of map is a key in a block only, such as zone <name> { key %s … }",
+				key, name, adviceFor(name), key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package rules
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/certmagic"
+	"go.uber.org/zap"
+)
+
+// picky is a configuration that has no room for a zone "bad".
+type picky struct{}
+
+func (picky) Apply(d *Document) error {
+	if d.Of("bad") != nil {
+		return errors.New("bad")
+	}
+	return nil
+}
+
+func (picky) Unknown(*Document) []string { return nil }
+
+// TestMissingDocument checks that a source without a document is empty until one was in
+// force, also by an earlier process, and that a refused one is refused again.
+func TestMissingDocument(t *testing.T) {
+	storage := &certmagic.FileStorage{Path: t.TempDir()}
+	path := filepath.Join(t.TempDir(), "rules.json")
+	var f *Follower
+	follow := func() {
+		source := &File{Path: path, Interval: caddy.Duration(time.Hour)}
+		if err := source.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+		f = NewFollower(source, storage, zap.NewNop(), func() {})
+		f.Lead(picky{}, storage, zap.NewNop())
+	}
+	is := func(want State) {
+		t.Helper()
+		// Before the first reading the state is away, without an error.
+		waitFor(t, string(want), func() bool {
+			st := f.Status()
+			return st.State == want && (st.Err == nil) == (want == StateOK || want == StateEmpty)
+		})
+	}
+	write := func(document string) {
+		t.Helper()
+		for _, err := range []error{os.WriteFile(path+".new", []byte(document), 0o600), os.Rename(path+".new", path)} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	remove := func() { _ = os.Remove(path) }
+	follow()
+	is(StateEmpty)
+	for range 2 {
+		write(`{"zones": {"bad": {}}}`)
+		is(StateRefused)
+		remove()
+		is(StateEmpty)
+	}
+	write(`{"zones": {}}`)
+	is(StateOK)
+	remove()
+	is(StateAway)
+	if err := f.Destruct(); err != nil {
+		t.Error(err)
+	}
+	follow() // as another process
+	is(StateAway)
+	write(`{"zones": {}}`)
+	is(StateOK)
+	if err := f.Destruct(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,224 @@
+package test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/cli"
+)
+
+const dayOfBlock = 24 * 3600
+
+// blockedFor fails the test unless the key is blocked for about that many seconds.
+func (s *site) blockedFor(zone, key string, seconds float64) (k cli.Key) {
+	s.Helper()
+	k = s.key("GET", zone, key)
+	if k.Blocked < seconds-600 || k.Blocked > seconds {
+		s.Errorf("blocked for %v seconds, want about %v: %+v", k.Blocked, seconds, k)
+	}
+	return k
+}
+
+// TestBlock blocks clients under each algorithm. The denial that starts the block and those
+// that follow say when it ends, and other clients are not blocked.
+func TestBlock(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for i, alg := range []string{"sliding_log", "fixed_window", "sliding_window", "gcra", "token_bucket", "leaky_bucket nodelay"} {
+			s := serve(t, zoneOf(b, "rule 2/1m "+alg+" block 1d\nrule 1000/2m"))
+			q := req{ip: fmt.Sprintf("10.0.1.%d", i)}
+			s.want(q, 200, 200)
+			for range 3 {
+				a := s.want(q, 429)
+				s.between(a, "Retry-After", dayOfBlock-600, dayOfBlock)
+				if limit := a.header.Get("RateLimit"); !strings.Contains(limit, `"z";r=0;t=8`) || !strings.Contains(limit, `"z.2";r=0;t=8`) {
+					t.Errorf("%s: RateLimit: %s", alg, limit)
+				}
+			}
+			s.want(req{ip: fmt.Sprintf("10.0.2.%d", i)}, 200)
+			if k := s.blockedFor("z", q.ip, dayOfBlock); k.Decision != "denied" || k.Rule != "1" || *k.RetryIn != k.Blocked {
+				t.Errorf("%s: %+v", alg, k)
+			}
+		}
+	})
+}
+
+// TestBlockSurvives changes the rules while a client is blocked: it remains so, unless no
+// rule blocks any more.
+func TestBlockSurvives(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 2/1h gcra block 1d"))
+		s.want(req{}, 200, 200, 429)
+		for _, lines := range []string{"rule 100/1h gcra block 1d", "rule 50/1m\nrule 100/2h fixed_window block 1m", "rule 100/1h block 1s name other"} {
+			s.reload(zoneOf(b, lines))
+			s.between(s.want(req{}, 429), "Retry-After", dayOfBlock-600, dayOfBlock)
+		}
+		if k := s.blockedFor("z", "127.0.0.1", dayOfBlock); k.Rule != "other" {
+			t.Errorf("denied by the rule %s, want the only one that blocks", k.Rule)
+		}
+		s.reload(zoneOf(b, "rule 100/1h"))
+		s.want(req{}, 200)
+	})
+}
+
+// TestBlockOfDocument blocks by a rule of a document.
+func TestBlockOfDocument(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serveRuled(t, zoneOf(b, "rule 2/1h gcra"))
+		s.want(req{}, 200, 200, 429)
+		s.apply(zoneDocument(`{"rules": [{"limit": 2, "window": "1h", "algorithm": {"name": "gcra"}, "block": "1d"}]}`))
+		s.between(s.want(req{}, 429), "Retry-After", dayOfBlock-600, dayOfBlock)
+		s.apply(zoneDocument(`{"rules": [{"limit": 9, "window": "1h", "algorithm": {"name": "gcra"}, "block": "1d"}]}`))
+		s.between(s.want(req{}, 429), "Retry-After", dayOfBlock-600, dayOfBlock)
+		if msg := s.rejected(zoneDocument(`{"rules": [{"limit": 9, "window": "1h", "block": "-1s"}]}`)); !strings.Contains(msg, "/zones/z/rules/0") || !strings.Contains(msg, "block -1s: want at least 1us") {
+			t.Errorf("block -1s in a document: %s", msg)
+		}
+		s.apply(zoneDocument(`{"rules": [{"limit": 9, "window": "1h", "algorithm": {"name": "gcra"}}]}`))
+		s.want(req{}, 200)
+	})
+}
+
+// TestResetEndsBlock resets a blocked key.
+func TestResetEndsBlock(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 2/1h gcra block 1d"))
+		s.want(req{ip: "10.0.0.1"}, 200, 200, 429, 429)
+		if k := s.key("DELETE", "z", "10.0.0.1"); k.Blocked != 0 || k.Decision != "allowed" {
+			t.Errorf("after the reset: %+v", k)
+		}
+		s.want(req{ip: "10.0.0.1"}, 200, 200, 429)
+		s.blockedFor("z", "10.0.0.1", dayOfBlock)
+	})
+}
+
+// TestBlockIsReported counts, logs and emits the start of a block, once, and shows the key
+// as blocked.
+func TestBlockIsReported(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		seen, global := listen(t, "rate_limit_blocked")
+		c := zoneOf(b, "rule 2/1h gcra block 1d name login")
+		c.global = global
+		s := serve(t, c)
+		before := s.metric("blocks_total", "zone", "z", "rule", "login")
+		s.want(req{ip: "10.0.0.1"}, 200, 200, 429, 429, 429)
+		if n := s.metric("blocks_total", "zone", "z", "rule", "login") - before; n != 1 {
+			t.Errorf("blocks_total rose by %v, want 1", n)
+		}
+		line := s.log.wait(t, "key blocked")
+		if n := len(s.log.lines(t, "key blocked")); n != 1 {
+			t.Errorf("%d lines, want 1", n)
+		}
+		if line["zone"] != "z" || line["rule"] != "login" || line["client_ip"] != "10.0.0.1" || line["wait"].(float64) != dayOfBlock {
+			t.Errorf("line %v", line)
+		}
+		ev := seen.wait(t, "rate_limit_blocked", 1)
+		if d := ev[0].Data; len(ev) != 1 || d["zone"] != "z" || d["rule"] != "login" || d["wait"] != 24*time.Hour {
+			t.Errorf("%d events, the first with %v", len(ev), d)
+		}
+		z := s.zones().Zones[0]
+		if z.Blocked != 1 || z.Rules[0].Block != dayOfBlock {
+			t.Errorf("zones: %d blocked by %+v", z.Blocked, z.Rules)
+		}
+		var top cli.Top
+		s.admin("GET", "zones/z/top", "", &top)
+		if len(top.Denied) == 0 || top.Denied[0].Blocked < dayOfBlock-600 {
+			t.Errorf("top: %+v", top)
+		}
+		var e cli.Explanation
+		s.admin("POST", "explain", fmt.Sprintf(`{"url": "%s/", "client_ip": "10.0.0.1"}`, strings.Replace(s.url, "127.0.0.1", "localhost", 1)), &e)
+		if e.Decision != "denied" || e.Rule != "login" || e.Handlers[0].Zones[0].Blocked < dayOfBlock-600 {
+			t.Errorf("explain: %+v", e)
+		}
+	})
+}
+
+// TestNoBlock denies requests by what starts no block.
+func TestNoBlock(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		const cost = "\ncost {header.X-Cost}"
+		for name, lines := range map[string]string{
+			"cost":     "rule 5/100h gcra block 1d" + cost,
+			"shadow":   "rule 2/100h gcra block 1d\nshadow",
+			"limit":    "rule 10/100h gcra block 1d\noverride 10.0.0.1 {\nrule 0/1s block 1d\n}",
+			"other":    "rule 2/100h gcra\nrule 50/100h block 1d",
+			"inflight": "rule 2/100h gcra\nin_flight 1\nrule 10/100h block 1d",
+		} {
+			s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone " + name + " {\n" + lines + "\n}\n}\nrespond ok"})
+			costs := map[string]string{}
+			if name == "cost" {
+				costs["X-Cost"] = "6"
+			}
+			for range 5 {
+				s.send(req{ip: "10.0.0.1", header: costs})
+			}
+			if k := s.key("GET", name, "10.0.0.1"); k.Blocked != 0 {
+				t.Errorf("%s: %+v", name, k)
+			}
+			if n := s.zones().Zones[0].Blocked; n != 0 {
+				t.Errorf("%s: %d keys are blocked", name, n)
+			}
+		}
+	})
+}
+
+// TestBlockOfLogins blocks at the attempt after the last failure that is allowed.
+// Attempts that succeed do not count, and those that are still under way block nobody.
+func TestBlockOfLogins(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone logins {
+					rule 3/1h block 1d
+					count_status 401
+				}
+			}
+			@wrong header X-Password wrong
+			respond @wrong 401
+			respond ok`})
+		wrong := req{ip: "10.0.0.1", header: map[string]string{"X-Password": "wrong"}}
+		right := req{ip: "10.0.0.1"}
+		s.want(wrong, 401, 401)
+		s.want(right, 200, 200, 200)
+		s.want(wrong, 401)
+		if k := s.key("GET", "logins", "10.0.0.1"); k.Blocked != 0 {
+			t.Errorf("after the last failure that is allowed: %+v", k)
+		}
+		s.between(s.want(right, 429, 429), "Retry-After", dayOfBlock-600, dayOfBlock)
+		s.blockedFor("logins", "10.0.0.1", dayOfBlock)
+		s.want(req{ip: "10.0.0.2"}, 200)
+	})
+}
+
+// TestBlockInvalid rejects blocks that cannot be.
+func TestBlockInvalid(t *testing.T) {
+	for lines, want := range map[string]string{
+		"rule 2/1h block":                 "block: want a duration after it, such as 1h",
+		"rule 2/1h block x":               `block "x": want a positive duration, such as 1h`,
+		"rule 2/1h block 0s":              `block "0s": want a positive duration, such as 1h`,
+		"rule 2/1h block -1s":             `block "-1s": want a positive duration, such as 1h`,
+		"rule 2/1h block 1ns":             "block 1ns: want at least 1us, in whole microseconds",
+		"rule 2/1h block 1h block 2h":     "block stands twice, first block 1h0m0s: want it once",
+		"rule 2/1h block 1h\nmax_wait 1s": "block 1h0m0s beside max_wait 1s: want one of them",
+	} {
+		_, err := adapt(t, setup{site: "rate_limit {\nzone z {\n" + lines + "\n}\n}"}.caddyfile(newSite(t)))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Caddyfile:") {
+			t.Errorf("%q: %v, want %q with the line", lines, err, want)
+		}
+	}
+}
+
+// TestBlockOfConstantKey warns of a rule that blocks in a zone that counts all clients
+// together.
+func TestBlockOfConstantKey(t *testing.T) {
+	const warning = "a rule with block in a zone with a constant key: one client that exceeds it blocks all"
+	for lines, n := range map[string]int{
+		"key all\nrule 9/1h block 1d": 1, "key {path}\nrule 9/1h block 1d": 0, "key all\nrule 9/1h": 0,
+		"key all\nrule 9/1h\noverride all {\nrule 8/1h block 1d\n}": 1,
+	} {
+		s := serve(t, setup{site: "rate_limit {\nzone z {\n" + lines + "\n}\n}"})
+		if got := strings.Count(s.log.text(), warning); got != n {
+			t.Errorf("%q: %d warnings, want %d", lines, got, n)
+		}
+	}
+}

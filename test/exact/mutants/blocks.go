@@ -1,0 +1,138 @@
+//go:build unix
+
+package main
+
+const (
+	blockLua = "scripts/lua/block.lua"
+	blockGo  = "internal/stores/block.go"
+	blocksGo = "internal/stores/memory/blocks.go"
+	resetsGo = "internal/stores/redis/resets.go"
+)
+
+// blockMutants break the blocks of keys.
+var blockMutants = []mutant{
+	{
+		name: "block-short", breaks: "a block ends before its rule admits", file: blockGo, suites: goRules,
+		old: "if d = max(d, v.Retry); d > b.Span {", new: "if d > b.Span {",
+	},
+	{
+		name: "block-first", breaks: "the first rule that blocks counts, not the one whose block ends last", file: blockGo, suites: goRules,
+		old: "if d = max(d, v.Retry); d > b.Span {", new: "if d = max(d, v.Retry); b.Span == 0 {",
+	},
+	{
+		name: "block-last", breaks: "of two equal blocks the second counts", file: blockGo, suites: goRules,
+		old: "if d = max(d, v.Retry); d > b.Span {", new: "if d = max(d, v.Retry); d >= b.Span {",
+	},
+	{
+		name: "block-held", breaks: "costs that are held start a block", file: blockGo, suites: redis,
+		old: "v.Admit || v.Held || v.Retry", new: "v.Admit || v.Retry",
+	},
+	{
+		name: "block-never", breaks: "a cost above the capacity starts a block", file: blockGo, suites: redis,
+		old: " || v.Retry == algorithms.Never {\n\t\t\tcontinue", new: " {\n\t\t\tcontinue",
+	},
+	{
+		name: "block-lengthened", breaks: "a request meanwhile starts another block", file: localGo, suites: goRules,
+		old: "if z.Block.Until == 0 && z.StartsBlock &&", new: "if z.StartsBlock &&",
+	},
+	{
+		name: "block-peek", breaks: "a peek starts a block", file: localGo, suites: goRules,
+		old: "&& !z.Shadow && !check.Peek", new: "&& !z.Shadow",
+	},
+	{
+		name: "block-shadow", breaks: "a shadow starts a block", file: localGo, suites: redis,
+		old: "&& !z.Shadow && !check.Peek", new: "&& !check.Peek",
+	},
+	{
+		name: "block-shared", breaks: "a shared counter blocks a key", file: localGo, suites: []suite{memoryStore},
+		old: "!z.Admits && p.slot != nil {\n\t\tp.block", new: "!z.Admits {\n\t\tp.block",
+	},
+	{
+		name: "block-alone", breaks: "an instance without Redis starts a block", file: aloneGo, suites: redis,
+		old: "z.StartsBlock = false // of", new: "z.StartsBlock = z.Counter.Blocks != nil // of",
+	},
+	{
+		name: "block-unbounded", breaks: "the number of blocks is not bounded", file: blocksGo, suites: []suite{memoryStore},
+		old: "if b.count.Add(1) > b.max.Load() {", new: "if b.count.Add(1) < 0 {",
+	},
+	{
+		name: "block-ahead", breaks: "a block lasts longer after the clock was set back", file: blocksGo, suites: []suite{memoryStore},
+		old: "if x.Until > now+x.Span {", new: "if x.Until > now+2*x.Span {",
+	},
+	{
+		name: "block-cached", breaks: "a denial from the cache puts off a block", file: denialsGo, suites: redis,
+		old: " || mayBlock(check) {", new: " {",
+	},
+	{
+		name: "block-cached-end", breaks: "a block goes on in the denial cache", file: denialsGo, suites: redis,
+		old: "n.block.Until <= n.now+age {", new: "n.block.Until < 0 {",
+	},
+	{
+		name: "block-forgotten", breaks: "an instance does not remember blocks", file: decideGo, suites: redis,
+		old: "if z.Block.Until > 0 {\n\t\t\td.fallback", new: "if z.Block.Until < 0 {\n\t\t\td.fallback",
+	},
+	{
+		name: "block-swept", breaks: "blocks are not put back without a check", file: handoversGo, suites: redis,
+		old: "done, ok := d.putBack(ctx, c, end)", new: "done, ok := true, true",
+	},
+	{
+		name: "block-undone", breaks: "what an instance knows undoes a reset", file: blockLua, suites: redis,
+		old: "if call('GET', KEYS[k + 1]) then return '\\1' end", new: "",
+	},
+	{
+		name: "block-reset", breaks: "a reset leaves the block", file: resetsGo, suites: redis,
+		old: "names = append(names, block) // other", new: "// other",
+	},
+	{
+		name: "block-earlier", breaks: "a block that is put back replaces a later one", file: blockLua, suites: redis,
+		old: "if ends > max(had, t) then", new: "if ends > t then",
+	},
+	{
+		name: "block-unmoved", breaks: "a block is put back on another clock as it was", file: blockLua, suites: redis,
+		old: "if max(move, -move) > tolerance then ends = ends + move end", new: "",
+	},
+	{
+		name: "lua-block-held", breaks: "costs that are held start a block in Redis", file: blockLua, suites: redis,
+		old: "if least > 0 and fits and not admits(0) then", new: "if least > 0 and fits then",
+	},
+	{
+		name: "lua-block-never", breaks: "a cost above the capacity starts a block in Redis", file: blockLua, suites: redis,
+		old: "if least > 0 and fits and not", new: "if least > 0 and not",
+	},
+	{
+		name: "lua-block-short", breaks: "a block ends before its rule admits in Redis", file: blockLua, suites: redis,
+		old: "while span < 2 ^ 52 and not admits(span) do", new: "while span < 0 do",
+	},
+	{
+		name: "lua-block-coarse", breaks: "a block ends up to twice as late as its rule admits", file: blockLua, suites: redis,
+		old: "while denied >= least and span - denied > 1 do", new: "while false do",
+	},
+	{
+		name: "lua-block-queue", breaks: "a block ends when a queue is not too long, though full", file: blockLua, suites: redis,
+		old: "return ok and (not delays or (decide(v, from, s, at, t + d, n, 0, nil, log)))", new: "return ok",
+	},
+	{
+		name: "lua-block-ahead", breaks: "a block lasts longer after Redis' clock was set back", file: blockLua, suites: redis,
+		old: "return min(ends, t + span), span", new: "return ends, span",
+	},
+	{
+		name: "lua-block-last", breaks: "the last rule that blocks counts in Redis", file: blockLua, suites: redis,
+		old: "if span > z.span then z.ends", new: "if true then z.ends",
+	},
+	{
+		name: "lua-block-peek", breaks: "a peek or a shadow starts a block in Redis", file: generalLua, suites: redis,
+		old: "if z.block and z.denied and not (z.shadow or peek or forgotten) then", new: "if z.block and z.denied and not forgotten then",
+	},
+	{
+		name: "lua-block-plain", breaks: "the fast path does not look for a block", file: mainLua, suites: redis,
+		old: "if op == CHECK or op == GUARDED and not try('GET', KEYS[k + 1]) then", new: "if op == CHECK or op == GUARDED then",
+	},
+	{
+		name: "lua-block-unstarted", breaks: "a denial on the fast path starts no block", file: mainLua, suites: redis,
+		old: "if not rule_ok then flags = nil end", new: "",
+	},
+	{
+		name: "lua-block-ttl", breaks: "a block expires early", file: blockLua, suites: redis,
+		old: "1000) + 999", new: "2000) + 999",
+	},
+}

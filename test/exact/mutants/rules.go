@@ -1,0 +1,82 @@
+//go:build unix
+
+package main
+
+// ruleSources is the suite of the sources of rules.
+var ruleSources = suite{"rules", "rules", "DIANA_OPS=4000", [][]string{
+	{"-test.skip=^Test(Sources|FrequentChanges|HTTPHostileServers)$"}, // which wait for real time
+	{"-test.run=^TestSources$/^(file|http)$"},
+}}
+
+const (
+	documentGo = "rules/document.go"
+	followGo   = "rules/follow.go"
+	watchGo    = "rules/rules.go"
+	privateGo  = "rules/private.go"
+	writeGo    = "rules/write.go"
+	httpGo     = "rules/http.go"
+)
+
+// ruleMutants break following a document, and writing one.
+var ruleMutants = []mutant{
+	{
+		name: "rules-all-enabled", breaks: "a zone that is enabled wins over \"*\"", file: documentGo, suites: []suite{ruleSources},
+		old: "if d.All.Enabled != nil {", new: "if d.All.Enabled != nil && all.Enabled == nil {",
+	},
+	{
+		name: "rules-all-shadow", breaks: "a zone that is no shadow wins over \"*\"", file: documentGo, suites: []suite{ruleSources},
+		old: "if d.All.Shadow != nil {", new: "if d.All.Shadow != nil && all.Shadow == nil {",
+	},
+	{
+		name: "rules-all-text", breaks: "a change of \"*\" is not noticed", file: documentGo, suites: []suite{ruleSources},
+		old: "all.Text = slices.Concat(d.All.Text, all.Text)", new: "_ = slices.Concat(d.All.Text, all.Text)",
+	},
+	{
+		name: "rules-all-on", breaks: "\"*\" turns zones on that are off", file: documentGo, suites: []suite{ruleSources},
+		old: "case z.Enabled != nil && *z.Enabled:", new: "case z.Enabled != nil && *z.Enabled && false:",
+	},
+	{
+		name: "rules-empty-error", breaks: "a source that never had a document is an error", file: followGo, suites: []suite{ruleSources},
+		old: "if !f.had {", new: "if !f.had && false {",
+	},
+	{
+		name: "rules-gone-empty", breaks: "a source whose document is gone is empty", file: followGo, suites: []suite{ruleSources},
+		old: "f.good, f.text, f.had = d, text, true", new: "f.good, f.text = d, text",
+	},
+	{
+		name: "rules-restart-empty", breaks: "after a restart a document that is gone was never there", file: followGo, suites: []suite{ruleSources},
+		old: "\tf.had = true\n", new: "",
+	},
+	{
+		name: "rules-seen", breaks: "a document that is there again as it was is taken for unchanged", file: watchGo, suites: []suite{ruleSources},
+		old: "w.fails, w.seen = 0, false", new: "w.fails = 0",
+	},
+	{
+		name: "rules-etag", breaks: "a document that is there again is not asked for", file: httpGo, suites: []suite{ruleSources},
+		old: "\t\th.etag = \"\"\n", new: "",
+	},
+	{
+		name: "rules-private", breaks: "plain http goes anywhere", file: privateGo, suites: []suite{ruleSources},
+		old: "return checkPrivate(at.Addr())", new: "_ = at\n\treturn nil",
+	},
+	{
+		name: "rules-mapped", breaks: "an IPv4-mapped address is not private", file: privateGo, suites: []suite{ruleSources},
+		old: "addr = addr.Unmap()", new: "_ = addr.Unmap()",
+	},
+	{
+		name: "rules-proxy", breaks: "plain http uses a proxy", file: privateGo, suites: []suite{ruleSources},
+		old: "t.Proxy, t.DialContext = nil, d.DialContext", new: "t.DialContext = d.DialContext",
+	},
+	{
+		name: "rules-replace-any", breaks: "a document is replaced though it is another", file: writeGo, suites: []suite{ruleSources},
+		old: "if !may(old) {", new: "if !may(old) && false {",
+	},
+	{
+		name: "rules-replace-raced", breaks: "a document written between comparison and write is lost", file: writeGo, suites: []suite{ruleSources},
+		old: "if errors.Is(err, redis.Nil) {", new: "if err = nil; errors.Is(err, redis.Nil) {",
+	},
+	{
+		name: "rules-replace-queued", breaks: "commands are executed though MULTI is not permitted", file: writeGo, suites: []suite{ruleSources},
+		old: "if err := tx.Process(ctx, multi); err != nil {\n\t\treturn err\n\t}", new: "_ = tx.Process(ctx, multi)",
+	},
+}

@@ -1,0 +1,198 @@
+package test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/redistest"
+)
+
+// live returns a live message.
+func (s *site) live(query string) (m cli.Live) {
+	s.Helper()
+	if status, text := s.admin("GET", "live?once&"+query, "", &m); status != 200 {
+		s.Fatal(text)
+	}
+	return m
+}
+
+// TestLiveSendsWhatIsNew checks that a reader gets all zones once, and then only those that
+// changed.
+func TestLiveSendsWhatIsNew(t *testing.T) {
+	s := serve(t, setup{site: "rate_limit {\nzone a {\nrule 5/1h name r\n}\nzone b {\nkey {query.k}\nrule 7/1h\n}\n}\nrespond ok"})
+	s.want(req{ip: "192.0.2.1"}, 200)
+	m := s.live("")
+	if len(m.Zones) != 2 || m.Version == "" || m.Open != nil || m.ReadOnly || len(m.Marks) == 0 || m.Marks[0].Kind != "started" && m.Marks[0].Kind != "reload" {
+		t.Errorf("%+v", m)
+	}
+	if i := m.Instance; i.Caddy == "" || i.Diana == "" || len(i.Config) != 8 || i.Since.IsZero() || i.Started.After(i.Since) {
+		t.Errorf("%+v", i)
+	}
+	var a cli.Zone
+	if err := json.Unmarshal(m.Zones[0], &a); err != nil || a.Name != "a" || string(a.Rules[0].Config) != `{"name":"r","limit":5,"window":3600000000000}` || a.LogKey || a.IPv4 != 32 || a.IPv6 != 64 {
+		t.Errorf("%s %v", m.Zones[0], err)
+	}
+	if m := s.live("have=" + m.Version); len(m.Zones) != 0 || len(m.Gone) != 0 {
+		t.Errorf("zones that the reader has: %+v", m)
+	}
+	open := s.live("have=" + m.Version + "&open=a").Open
+	if open == nil || open.Decisions["allowed"] != 1 || open.Keys != 1 || open.Top.Zone != "a" {
+		t.Errorf("%+v", open)
+	}
+	if m := s.live("open=none"); m.Open != nil {
+		t.Errorf("%+v", m.Open)
+	}
+	if status, text := s.admin("GET", "live?since=x", "", nil); status != 400 || !strings.Contains(text, "since") {
+		t.Errorf("status %d: %s", status, text)
+	}
+	if status, _ := s.admin("POST", "live", "{}", nil); status != 405 {
+		t.Errorf("status %d", status)
+	}
+}
+
+// TestConfigHash checks that instances with equal rate limits have equal hashes, and that a
+// password is not in them.
+func TestConfigHash(t *testing.T) {
+	hash := func(c setup) string {
+		t.Helper()
+		s := newSite(t)
+		if err := s.load(c); err != nil {
+			t.Fatal(err)
+		}
+		return s.zones().Instance.Config
+	}
+	store := func(password, prefix string) string {
+		return "store redis 127.0.0.1:1 {\npassword " + password + "\nkey_prefix " + prefix + "\n}"
+	}
+	first := hash(setup{site: zoneSite("5/1h")})
+	if again := hash(setup{site: zoneSite("5/1h")}); again != first {
+		t.Errorf("%s, then %s", first, again)
+	}
+	seen := map[string]string{first: "5/1h"}
+	for name, c := range map[string]setup{
+		"another limit": {site: zoneSite("6/1h")}, "another option": {site: zoneSite("5/1h"), app: "max_keys 7"},
+		"a matcher": {site: zoneSite("5/1h\nmatch path /x")}, "a store": {site: zoneSite("5/1h"), app: store("a", "p")},
+		"another prefix": {site: zoneSite("5/1h"), app: store("a", "q")},
+	} {
+		h := hash(c)
+		if other, ok := seen[h]; ok {
+			t.Errorf("%s has the hash of %s", name, other)
+		}
+		seen[h] = name
+	}
+	if a, b := hash(setup{site: zoneSite("5/1h"), app: store("a", "p")}), hash(setup{site: zoneSite("5/1h"), app: store("b", "p")}); a != b {
+		t.Error("the hash depends on the password")
+	}
+}
+
+func zoneSite(rule string) string {
+	return "rate_limit {\nzone z {\nrule " + rule + "\n}\n}\nrespond ok"
+}
+
+// TestEnforcedShareIsShown checks that, while Redis is away, the API has the limits that this
+// instance enforces, beside those that are configured.
+func TestEnforcedShareIsShown(t *testing.T) {
+	r := redistest.Start(t)
+	s := serve(t, setup{
+		app:  "store redis " + r.Addr + " {\nfallback_share 0.33\ntimeout 1s\n}",
+		site: "rate_limit {\nzone z {\nrule 200/1m\nin_flight 10\n}\n}\nrespond ok",
+	})
+	until(t, "shared counts", func() bool {
+		s.send(req{ip: "192.0.2.1"})
+		all := s.zones()
+		return all.Stores[0].Up && all.Stores[0].Calls > 0 && all.Stores[0].Checks >= all.Stores[0].Calls && all.Stores[0].CallSeconds > 0
+	})
+	if z := s.zones().Zones[0]; z.Rules[0].Enforced != 0 || z.Alone != 0 {
+		t.Errorf("while limits are shared: %+v", z)
+	}
+	r.Kill()
+	until(t, "the share to be shown", func() bool {
+		s.send(req{ip: "192.0.2.1"})
+		all := s.zones()
+		z := all.Zones[0]
+		return !all.Stores[0].Up && z.Rules[0].Limit == 200 && z.Rules[0].Enforced == 66 && z.InFlight == 10 && z.Alone == 3 && all.Stores[0].Share > 0.32 && all.Stores[0].Share < 0.34
+	})
+	marks := s.live("").Marks
+	if last := marks[len(marks)-1]; last.Kind != "down" || last.Name != "redis" {
+		t.Errorf("%+v", marks)
+	}
+}
+
+var noRedirects = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+// TestPageHandler checks the handler rate_limit_page: what it answers, that it is read-only,
+// and that it is ordered behind authentication.
+func TestPageHandler(t *testing.T) {
+	s := serve(t, setup{site: `rate_limit_page /limits*
+	handle_path /deep/er/* {
+		rate_limit_page
+	}
+	basic_auth /private* {
+		u $2a$14$a8FK9rGDthsefNF8LiEZ7uOFYy8wOllKpoCaY4jpx0IxcCoQtJgHK
+	}
+	rate_limit_page /private*
+	@site not path /limits* /private* /deep*
+	rate_limit @site {query.k} 1/1h {
+		name z
+	}
+	respond ok`})
+	s.want(req{path: "/?k=a"}, 200, 429)
+	do := func(method, path string) (*http.Response, string) {
+		t.Helper()
+		resp, err := noRedirects.Do(req{method: method, path: path}.http(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp, string(body)
+	}
+	for path, want := range map[string]struct {
+		status int
+		part   string
+	}{
+		"/limits/":                   {200, "<title>Rate limits</title>"},
+		"/deep/er/":                  {200, "<title>Rate limits</title>"},
+		"/limits":                    {308, ""},
+		"/limits/else":               {308, ""},
+		"/limits/live?once":          {200, `"read_only":true`},
+		"/limits/zones":              {200, `"name": "z"`},
+		"/deep/er/zones":             {200, `"name": "z"`},
+		"/limits/history":            {200, `"step":2`},
+		"/limits/zones/z/top":        {200, `"busiest"`},
+		"/limits/zones/z/key?part=a": {200, `"decision": "denied"`},
+		"/limits/zones/none/top":     {404, `{"error":"zone \"none\": there is none of this name"}`},
+		"/private/":                  {401, ""},
+	} {
+		resp, body := do("GET", path)
+		if resp.StatusCode != want.status || !strings.Contains(body, want.part) {
+			t.Errorf("%s: %d %.200s, want %d with %s", path, resp.StatusCode, body, want.status, want.part)
+		}
+	}
+	if resp, _ := do("GET", "/limits"); resp.Header.Get("Location") != "./limits/" {
+		t.Errorf("Location %q", resp.Header.Get("Location"))
+	}
+	if resp, _ := do("GET", "/limits/"); !strings.HasPrefix(resp.Header.Get("Content-Security-Policy"), "default-src 'none'; script-src 'sha256-") || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%v", resp.Header)
+	}
+	for _, method := range []string{"DELETE", "PUT", "POST"} {
+		for _, path := range []string{"/limits/zones/z/key?part=a", "/limits/", "/limits/zones", "/limits/live"} {
+			if resp, body := do(method, path); resp.StatusCode != 405 || !strings.Contains(body, `"error"`) {
+				t.Errorf("%s %s: %d %s", method, path, resp.StatusCode, body)
+			}
+		}
+	}
+	s.want(req{path: "/?k=a"}, 429)
+	for _, rules := range []string{"/limits/rules", "/limits/rules/validate"} {
+		if resp, _ := do("PUT", rules); resp.StatusCode < 300 || resp.StatusCode == 422 {
+			t.Errorf("PUT %s: %d", rules, resp.StatusCode)
+		}
+	}
+}

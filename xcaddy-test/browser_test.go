@@ -1,0 +1,173 @@
+package xcaddytest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
+)
+
+// browser is a headless Chromium with the errors of its page.
+type browser struct {
+	context.Context
+
+	mu        sync.Mutex
+	problems  []string
+	requested map[string]bool // hosts
+}
+
+// startBrowser starts Chromium, which runs until the end of the test.
+func startBrowser(t *testing.T) *browser {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
+	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // chromedp does not know every event
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
+	t.Cleanup(cancel)
+	b := &browser{Context: ctx, requested: make(map[string]bool)}
+	chromedp.ListenTarget(ctx, func(event any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			b.problems = append(b.problems, e.ExceptionDetails.Error())
+		case *runtime.EventConsoleAPICalled:
+			if e.Type == runtime.APITypeError || e.Type == runtime.APITypeWarning {
+				b.problems = append(b.problems, fmt.Sprint(e.Type, e.Args))
+			}
+		case *network.EventRequestWillBeSent:
+			if u, err := url.Parse(e.Request.URL); err == nil && u.Scheme != "data" {
+				b.requested[u.Host] = true
+			}
+		}
+	})
+	return b
+}
+
+func (b *browser) run(t *testing.T, actions ...chromedp.Action) {
+	t.Helper()
+	if err := chromedp.Run(b, actions...); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		t.Fatalf("%v; the page: %v", err, b.problems)
+	}
+}
+
+// click clicks the center of an element.
+func (b *browser) click(t *testing.T, selector string) {
+	t.Helper()
+	var at []float64
+	b.run(t, chromedp.Evaluate(fmt.Sprintf(`(() => {
+		const e = document.querySelector(%q);
+		e.scrollIntoView({block: "center"});
+		const r = e.getBoundingClientRect();
+		return [r.x + r.width / 2, r.y + r.height / 2];
+	})()`, selector), &at))
+	b.run(t, chromedp.MouseClickXY(at[0], at[1]))
+}
+
+// enter types into an element.
+func (b *browser) enter(t *testing.T, selector, text string) {
+	t.Helper()
+	b.click(t, selector)
+	b.run(t, input.InsertText(text))
+}
+
+// text returns the text of an element.
+func (b *browser) text(t *testing.T, selector string) (text string) {
+	t.Helper()
+	b.run(t, chromedp.Evaluate(fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector), &text))
+	return text
+}
+
+// until waits until an element's text contains all parts.
+func (b *browser) until(t *testing.T, selector string, parts ...string) {
+	t.Helper()
+	var got string
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		got = b.text(t, selector)
+		found := true
+		for _, p := range parts {
+			found = found && strings.Contains(got, p)
+		}
+		if found {
+			return
+		}
+	}
+	t.Fatalf("%s shows %q, want %q; the page says %q, its console %v", selector, got, parts, b.text(t, "body"), b.problems)
+}
+
+// shot saves a screenshot in the folder DIANA_SHOTS.
+func (b *browser) shot(t *testing.T, name string) {
+	t.Helper()
+	var png []byte
+	b.run(t, chromedp.CaptureScreenshot(&png))
+	if len(png) < 10_000 {
+		t.Errorf("screenshot %s has %d bytes", name, len(png))
+	}
+	if dir := os.Getenv("DIANA_SHOTS"); dir != "" {
+		if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func screen(width, height int64, phone bool, scheme string) chromedp.Action {
+	return chromedp.Tasks{
+		emulation.SetDeviceMetricsOverride(width, height, 1, phone),
+		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}),
+	}
+}
+
+// visit opens a page on a screen of 1280 by 800 pixels in a light color scheme.
+func (b *browser) visit(t *testing.T, address string) {
+	t.Helper()
+	b.run(t, network.Enable(), runtime.Enable(), screen(1280, 800, false, "light"), chromedp.Navigate(address))
+}
+
+// holds waits until an expression is true in the page.
+func (b *browser) holds(t *testing.T, what, expression string) {
+	t.Helper()
+	harness.Until(t, 20*time.Second, what, func() (ok bool) {
+		b.run(t, chromedp.Evaluate(expression, &ok))
+		return ok
+	})
+}
+
+// value evaluates an expression that is a number.
+func (b *browser) value(t *testing.T, expression string) (n float64) {
+	t.Helper()
+	b.run(t, chromedp.Evaluate(expression, &n))
+	return n
+}
+
+// sound fails the test if the page had errors, or asked another host than that of address.
+func (b *browser) sound(t *testing.T, address string) {
+	t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.problems) > 0 {
+		t.Errorf("errors of the page: %v", b.problems)
+	}
+	if u, _ := url.Parse(address); len(b.requested) != 1 || !b.requested[u.Host] {
+		t.Errorf("the page requests hosts %v, want only %s", b.requested, u.Host)
+	}
+}
+
+// awaited makes an evaluation wait for a promise.
+func awaited(p *runtime.EvaluateParams) *runtime.EvaluateParams { return p.WithAwaitPromise(true) }
