@@ -1,0 +1,352 @@
+package simulation
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+)
+
+// request is a request and what became of it. Times are since the run began.
+type request struct {
+	site    int
+	key     string
+	cost    int64
+	status  int // of its response
+	method  string
+	path    string
+	holds   time.Duration // how long it is answered
+	tokens  int64         // of settle
+	panics  bool
+	cancel  time.Duration // after which the client goes away; 0: it does not
+	after   *request      // the denial whose Retry-After it has waited for
+	process string
+
+	instance string
+	start    time.Duration
+	decided  time.Duration
+	answered time.Duration // when the handler behind returned
+	end      time.Duration
+	admitted bool
+	lost     bool // its instance was killed meanwhile
+	answer   int
+	retry    int64 // Retry-After
+	limit    string
+}
+
+func (q *request) String() string {
+	what := "denied"
+	if q.admitted {
+		what = "admitted"
+	}
+	text := fmt.Sprintf("%s site %d key %s cost %d: %s %d after %v", q.instance, q.site, q.key, q.cost, what, q.answer, q.decided-q.start)
+	if q.retry > 0 {
+		text += fmt.Sprintf(", retry %d", q.retry)
+	}
+	if q.lost {
+		text += ", lost"
+	}
+	return text
+}
+
+// span is a time during which promises are weaker.
+type span struct {
+	what     string
+	from, to time.Duration // to: without the time to recover
+	instance int
+	away, loses, stepped,
+	deaf, ends bool
+	site int // whose rules changed; -1: none
+	key  string
+	open bool
+}
+
+// recovery is the longest that an instance takes to share again after a fault: a dial that
+// is not answered, a probe, the hold and the ramp.
+const recovery = 5 * time.Second
+
+// oracle knows the promises, and what the faults so far allow. It knows nothing of how the
+// plugin keeps them.
+type oracle struct {
+	w *world
+
+	mu         sync.Mutex
+	requests   []*request
+	spans      []*span
+	places     map[string][]*request // in flight, by site and key
+	up         map[string]bool       // by process and store
+	told       map[string]int
+	checked    map[string]int
+	violations []Violation
+	limits     map[int][][]rule // all rules that a site has had
+	lives      []live
+}
+
+// live is the number of instances from a time on.
+type live struct {
+	from time.Duration
+	n    int
+}
+
+func newOracle(w *world) *oracle {
+	o := &oracle{
+		w: w, places: make(map[string][]*request), up: make(map[string]bool), told: make(map[string]int),
+		checked: make(map[string]int), limits: make(map[int][][]rule), lives: []live{{0, w.plan.Instances}},
+	}
+	for i := range w.plan.setup.sites {
+		o.limits[i] = [][]rule{w.plan.setup.sites[i].Rules}
+	}
+	return o
+}
+
+// begin notes the beginning of a fault.
+func (o *oracle) begin(f *step, k *faultKind) {
+	o.add(&span{what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped, deaf: k.deaf, site: -1, open: true})
+}
+
+func (o *oracle) add(s *span) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s.to = s.from
+	o.spans = append(o.spans, s)
+}
+
+// end notes the end of a fault.
+func (o *oracle) end(f *step, _ *faultKind) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.spans {
+		if s.open && s.what == f.what && s.instance == f.instance {
+			s.open, s.to = false, o.w.now()
+			return
+		}
+	}
+}
+
+// ends notes the end of an instance.
+func (o *oracle) ends(in *instance, what string) {
+	o.add(&span{what: what, from: o.w.now(), instance: -1, ends: true, site: -1})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lives = append(o.lives, live{o.w.now(), o.lives[len(o.lives)-1].n - 1})
+	if what == "die" {
+		for k, list := range o.places {
+			o.places[k] = slices.DeleteFunc(list, func(q *request) bool { return q.instance == in.name })
+		}
+	}
+}
+
+// starts notes the start of an instance.
+func (o *oracle) starts(*instance) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.lives = append(o.lives, live{o.w.now(), o.lives[len(o.lives)-1].n + 1})
+}
+
+// changed notes that the rules of a site begin to change.
+func (o *oracle) changed(site int, rules []rule) {
+	o.add(&span{what: "changed", from: o.w.now(), instance: -1, site: site, open: true})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.limits[site] = append(o.limits[site], rules)
+}
+
+// changedEverywhere notes that all instances have the rules.
+func (o *oracle) changedEverywhere(site int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.spans {
+		if s.site == site && s.what == "changed" {
+			s.open, s.to = false, o.w.now()
+		}
+	}
+}
+
+// reset notes that a key is reset about now.
+func (o *oracle) reset(site int, key string) {
+	o.add(&span{what: "reset", from: o.w.now(), instance: -1, site: site, key: key})
+}
+
+func (o *oracle) violate(promise, what string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.violateLocked(promise, what, nil)
+}
+
+func (o *oracle) violateLocked(promise, what string, about *request) {
+	if len(o.violations) >= 20 {
+		return
+	}
+	if about != nil {
+		what += fmt.Sprintf(" (at %v: %s)", about.decided, about)
+	}
+	o.violations = append(o.violations, Violation{Promise: promise, What: what, Lines: o.lines(about)})
+}
+
+// lines returns the part of the timeline that concerns a request. o.mu is held.
+func (o *oracle) lines(about *request) (list []string) {
+	o.w.mu.Lock()
+	all := slices.Clone(o.w.timeline)
+	o.w.mu.Unlock()
+	from, to := time.Duration(0), o.w.now()
+	if about != nil {
+		from, to = about.start-45*time.Second, about.end+2*time.Second
+		for _, q := range o.requests {
+			if q.site == about.site && q.key == about.key {
+				all = append(all, line{q.decided, q.String()})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b line) int { return int(a.at - b.at) })
+	for _, l := range all {
+		if l.at >= from && l.at <= to {
+			list = append(list, fmt.Sprintf("%12.6f %s", l.at.Seconds(), l.text))
+		}
+	}
+	return list
+}
+
+// touches returns the spans that overlap a time, with the time to recover.
+func (o *oracle) touches(from, to time.Duration, which func(s *span) bool) (list []*span) {
+	for _, s := range o.spans {
+		end := s.to
+		if s.away {
+			end += recovery
+		}
+		if which(s) && s.from <= to && (s.open || end >= from) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func isAway(s *span) bool   { return s.away }
+func isAnything(*span) bool { return true }
+func isLoss(s *span) bool   { return s.loses }
+func isEnd(s *span) bool    { return s.ends }
+
+// calm says that nothing has happened that weakens a promise. o.mu is held.
+func (o *oracle) calm(from, to time.Duration) bool { return len(o.touches(from, to, isAnything)) == 0 }
+
+// shares is the number of instances among which the limits were divided at least.
+func (o *oracle) shares(from, to time.Duration) int {
+	least, before := 1000, 0
+	for _, l := range o.lives {
+		if l.from < from-20*time.Second {
+			before = l.n
+			continue
+		}
+		if l.from <= to {
+			least = min(least, l.n)
+		}
+	}
+	if before > 0 {
+		least = min(least, before)
+	}
+	cut := make(map[int]bool)
+	for _, s := range o.touches(from-15*time.Second, to, isAway) {
+		if s.instance >= 0 {
+			cut[s.instance] = true
+		}
+	}
+	return max(1, least-len(cut))
+}
+
+// admitted is called when the handler behind begins.
+func (o *oracle) admitted(_ *instance, q *request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	one := &o.w.plan.setup.sites[q.site]
+	if one.Places == 0 || q.process != "" && o.gone(q) {
+		return
+	}
+	id := fmt.Sprint(q.site, q.key)
+	o.places[id] = append(o.places[id], q)
+	o.checked["places"]++
+	n, first := int64(len(o.places[id])), o.places[id][0].start
+	limit := one.Places
+	weak := o.touches(first-recovery, o.w.now(), func(s *span) bool { return s.away || s.loses || s.stepped })
+	if len(weak) > 0 {
+		limit = max(2*one.Places, one.Places+int64(len(o.w.instances)))
+	}
+	if n > limit {
+		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be", n, q.site, q.key, limit), q)
+	}
+}
+
+// gone says whether the process of a request was killed.
+func (o *oracle) gone(q *request) bool {
+	for _, in := range o.w.instances {
+		if in.name == q.instance {
+			return in.isDead(q.process)
+		}
+	}
+	return false
+}
+
+// released is called when the handler behind returns.
+func (o *oracle) released(q *request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	q.answered = o.w.now()
+	id := fmt.Sprint(q.site, q.key)
+	o.places[id] = slices.DeleteFunc(o.places[id], func(p *request) bool { return p == q })
+}
+
+// record takes a request that has ended.
+func (o *oracle) record(q *request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.requests = append(o.requests, q)
+	if q.lost {
+		return
+	}
+	one := &o.w.plan.setup.sites[q.site]
+	o.checked["wait"]++
+	longest := timeout + one.MaxWait
+	if one.Rules[0].Algorithm == "leaky_bucket" && !one.Rules[0].NoDelay {
+		longest += time.Duration(one.Rules[0].burst()) * one.Rules[0].Window / time.Duration(one.Rules[0].Limit)
+	}
+	if one.MaxWait > 0 {
+		longest += timeout
+	}
+	if wait := q.decided - q.start; wait > longest {
+		o.violateLocked("no answer later than timeout", fmt.Sprintf("%v, want at most %v", wait, longest), q)
+	}
+	o.checked["5xx"]++
+	if q.answer >= 500 && !q.panics && (one.Kind != denying || q.answer != http.StatusServiceUnavailable) {
+		o.violateLocked("5xx only by on_failure deny", fmt.Sprint(q.answer), q)
+	}
+	if !q.admitted && q.cancel == 0 && (one.Kind == ledger || one.Kind == tally || one.Kind == settled) {
+		o.violateLocked("a request within its limit is admitted", fmt.Sprint(q.answer), q)
+	}
+	if p := q.after; p != nil && !q.lost {
+		back := 2 * one.Rules[0].Window
+		if o.calm(p.start-back-recovery, q.end) {
+			o.checked["Retry-After"]++
+			if !q.admitted {
+				o.violateLocked("Retry-After is true", fmt.Sprintf("denied after waiting for %d s", p.retry), q)
+			}
+		}
+	}
+}
+
+// mode takes an event that tells a change of mode.
+func (w *world) mode(in *instance, process string, up bool, data map[string]any) {
+	o := w.oracle
+	if in.isDead(process) {
+		return
+	}
+	w.event("%s: store %v up: %v %v", in.name, data["store"], up, data["error"])
+	w.coverage.mode(in.name, up)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	id := fmt.Sprint(process, " ", data["store"])
+	was, known := o.up[id]
+	o.checked["modes"]++
+	if known && was == up || !known && up {
+		o.violateLocked("a change of mode is told once", fmt.Sprintf("%s: up %v follows up %v", id, up, up), nil)
+	}
+	o.up[id] = up
+}

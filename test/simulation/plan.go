@@ -1,0 +1,143 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// Plan is all that happens in a run. It is drawn from the seed before the run, so that
+// parts of it can be left out.
+type Plan struct {
+	Seed      uint64 // from which it was drawn
+	Without   []int  // numbers of steps that are left out
+	Instances int    // 0: as drawn
+	Quiet     bool   // without faults
+
+	setup *setup
+	drawn int // instances
+	steps []step
+	load  time.Duration // how long there are steps
+}
+
+// numbers returns the numbers of the steps, faults first.
+func (p *Plan) numbers() (list []int) {
+	for i := range p.steps {
+		if !p.steps[i].client {
+			list = append(list, p.steps[i].number)
+		}
+	}
+	for i := range p.steps {
+		if p.steps[i].client {
+			list = append(list, p.steps[i].number)
+		}
+	}
+	return list
+}
+
+// step is a client, a fault or another event.
+type step struct {
+	number   int
+	what     string // of clients, of faults
+	client   bool
+	at, long time.Duration
+	instance int // -1: any or all
+	site     int
+	key      string
+	rate     float64 // requests a second
+	amount   time.Duration
+	seed     uint64
+}
+
+func (s *step) String() string {
+	text := fmt.Sprintf("#%d %s", s.number, s.what)
+	if s.instance >= 0 {
+		text += fmt.Sprintf(" i%d", s.instance)
+	}
+	if s.client {
+		text += fmt.Sprintf(" site %d key %s %.1f/s", s.site, s.key, s.rate)
+	}
+	if s.amount != 0 {
+		text += " " + s.amount.String()
+	}
+	if s.long > 0 {
+		text += " for " + s.long.Round(time.Millisecond).String()
+	}
+	return text
+}
+
+// warmUp is how long a run is left alone at its beginning.
+const warmUp = 8 * time.Second
+
+// draw draws what happens.
+func (p *Plan) draw() {
+	r := rand.New(rand.NewPCG(p.Seed, 1)) //nolint:gosec // a simulation
+	p.drawn = 3 + r.IntN(6)
+	p.Instances = cmp.Or(p.Instances, p.drawn)
+	p.setup = drawSetup(r)
+	p.load = time.Duration(60+r.IntN(90)) * time.Second
+	for i := range p.setup.sites {
+		p.drawClients(r, i)
+	}
+	intensity := r.IntN(5)
+	p.drawFaults(r, []int{1, 3, 6, 10, 16}[intensity])
+	p.drawEvents(r)
+	for i := range p.steps {
+		p.steps[i].number = i
+		if p.steps[i].instance >= 0 {
+			p.steps[i].instance %= p.Instances
+		}
+	}
+	p.steps = slices.DeleteFunc(p.steps, func(s step) bool {
+		return slices.Contains(p.Without, s.number) || p.Quiet && faultKinds[s.what] != nil
+	})
+	slices.SortStableFunc(p.steps, func(a, b step) int { return int(a.at - b.at) })
+}
+
+// drawClients draws the clients of a site: a hot key, and others.
+func (p *Plan) drawClients(r *rand.Rand, i int) {
+	one := &p.setup.sites[i]
+	for k := range 2 + r.IntN(2) {
+		c := step{client: true, what: "load", site: i, key: fmt.Sprintf("k%d", k), instance: -1, seed: r.Uint64()}
+		c.at = warmUp + time.Duration(r.Int64N(int64(p.load/4)))
+		c.long = p.load - c.at
+		if k == 0 {
+			c.rate = 1 + 6*r.Float64()
+			if one.Kind == bounded || one.Kind == leased || one.Kind == counted {
+				c.rate = min(12, 2.5*float64(one.Rules[0].Limit)/one.Rules[0].Window.Seconds())
+			}
+		} else {
+			c.rate = 0.3 + r.Float64()
+		}
+		if r.IntN(4) == 0 {
+			c.instance = r.IntN(p.drawn)
+		}
+		p.steps = append(p.steps, c)
+	}
+	if one.Kind == bounded || one.Kind == denying {
+		p.steps = append(p.steps, step{client: true, what: "patient", site: i, key: "patient", instance: -1, seed: r.Uint64(), at: warmUp, long: p.load - warmUp})
+	}
+}
+
+func (p *Plan) drawFaults(r *rand.Rand, n int) {
+	for range n {
+		f := step{what: faultNames[r.IntN(len(faultNames))], instance: -1, seed: r.Uint64()}
+		f.at = warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-14*time.Second)))
+		f.long = min(time.Duration(r.ExpFloat64()*float64(4*time.Second))+20*time.Millisecond, p.load-f.at)
+		if r.IntN(2) == 0 {
+			f.instance = r.IntN(p.drawn)
+		}
+		p.steps = append(p.steps, f)
+	}
+}
+
+func (p *Plan) drawEvents(r *rand.Rand) {
+	for range r.IntN(5) {
+		e := step{what: eventNames[r.IntN(len(eventNames))], instance: r.IntN(p.drawn), seed: r.Uint64()}
+		e.at = warmUp + time.Duration(r.Int64N(int64(p.load-warmUp-10*time.Second)))
+		e.long = time.Second + time.Duration(r.Int64N(int64(10*time.Second)))
+		p.steps = append(p.steps, e)
+	}
+}

@@ -1,0 +1,246 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// timeout is the store's timeout of one decision.
+const timeout = 25 * time.Millisecond
+
+// kind is what a site is for.
+type kind string
+
+const (
+	bounded    kind = "bounded"    // rules that deny: their bounds are watched
+	ledger     kind = "ledger"     // rules that never deny: what they are charged is counted in the end
+	tally      kind = "tally"      // the same with count_status
+	settled    kind = "settled"    // the same with settle
+	inFlight   kind = "in_flight"  // places
+	counted    kind = "counted"    // count_status with a bound
+	waiting    kind = "waiting"    // max_wait
+	duplicates kind = "duplicates" // prevent_duplicates
+	leased     kind = "leased"     // a bound with leases
+	denying    kind = "denying"    // on_failure deny
+	allowing   kind = "allowing"   // on_failure allow
+	across     kind = "across"     // zones in two stores
+)
+
+// rule is a rule of a zone.
+type rule struct {
+	Algorithm string
+	Limit     int64
+	Window    time.Duration
+	Burst     int64         // 0: none
+	NoDelay   bool          // of a leaky_bucket
+	Step      time.Duration // of a token_bucket
+	Align     bool
+}
+
+// bound is the greatest cost that may be admitted in any interval of the window's length,
+// with limit and burst multiplied by 1/of. cost is the greatest cost of a request.
+func (r *rule) bound(of, cost int64) int64 {
+	l, b := max(1, r.Limit/of), max(cost, r.burst()/of)
+	switch r.Algorithm {
+	case "fixed_window":
+		return 2 * l
+	case "sliding_log", "sliding_window":
+		return l
+	}
+	return b + l
+}
+
+func (r *rule) burst() int64 {
+	if r.Burst == 0 {
+		return r.Limit
+	}
+	return r.Burst
+}
+
+func (r *rule) json() map[string]any {
+	a := map[string]any{"name": r.Algorithm}
+	if r.Burst > 0 {
+		a["burst"] = r.Burst
+	}
+	if r.NoDelay {
+		a["nodelay"] = true
+	}
+	if r.Step > 0 {
+		a["step"] = int64(r.Step)
+	}
+	if r.Align {
+		a["align"] = true
+	}
+	return map[string]any{"limit": r.Limit, "window": int64(r.Window), "algorithm": a}
+}
+
+// site is a handler with one zone, and what is known of it.
+type site struct {
+	Name  string
+	Kind  kind
+	Store string
+	Rules []rule
+	Places,
+	MaxCost int64
+	MaxWait time.Duration
+	Window  time.Duration // of prevent_duplicates
+}
+
+// setup is the configuration of all instances. A reload may change it.
+type setup struct {
+	sites  []site
+	stores []string // beside the first, main
+	leases time.Duration
+	pool   int // pool_size; 0: the default
+	source bool
+}
+
+func drawRule(r *rand.Rand) rule {
+	windows := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second, 20 * time.Second}
+	limits := []int64{3, 5, 10, 20, 50}
+	one := rule{Limit: limits[r.IntN(len(limits))], Window: windows[r.IntN(len(windows))]}
+	switch r.IntN(7) {
+	case 0:
+		one.Algorithm, one.Align = "fixed_window", r.IntN(2) == 0
+	case 1:
+		one.Algorithm = "sliding_log"
+	case 2:
+		one.Algorithm = "sliding_window"
+	case 3:
+		one.Algorithm, one.Burst = "token_bucket", 1+r.Int64N(2*one.Limit)
+	case 4:
+		one.Algorithm, one.Burst, one.NoDelay = "leaky_bucket", 1+r.Int64N(one.Limit), true
+	case 5:
+		one.Algorithm, one.Burst = "gcra", 1+r.Int64N(one.Limit)
+	case 6:
+		one.Algorithm, one.Step = "token_bucket", one.Window/5
+	}
+	return one
+}
+
+// hour is a rule that never denies, whose window is longer than a run.
+func hour(algorithm string) rule {
+	return rule{Algorithm: algorithm, Limit: 100_000, Window: 4 * time.Hour}
+}
+
+// drawSetup draws the sites.
+func drawSetup(r *rand.Rand) *setup {
+	s := &setup{source: r.IntN(3) == 0}
+	for range 2 + r.IntN(3) {
+		s.add(site{Kind: bounded, Rules: []rule{drawRule(r)}})
+	}
+	if r.IntN(3) == 0 {
+		s.add(site{Kind: bounded, Rules: []rule{drawRule(r), drawRule(r)}})
+	}
+	logs := []string{"fixed_window", "sliding_window"}
+	s.add(site{Kind: ledger, Rules: []rule{hour(logs[r.IntN(2)])}})
+	more := []site{
+		{Kind: tally, Rules: []rule{hour(logs[r.IntN(2)])}},
+		{Kind: settled, Rules: []rule{hour(logs[r.IntN(2)])}},
+		{Kind: inFlight, Places: 2 + r.Int64N(5), Rules: []rule{hour("fixed_window")}},
+		{Kind: inFlight, Places: 2 + r.Int64N(5), MaxWait: time.Second, Rules: []rule{hour("fixed_window")}},
+		{Kind: counted, Rules: []rule{drawRule(r)}},
+		{Kind: waiting, Rules: []rule{drawRule(r)}, MaxWait: time.Second},
+		{Kind: waiting, Rules: []rule{{Algorithm: "leaky_bucket", Limit: 10, Window: time.Second, Burst: 5}}},
+		{Kind: duplicates, Rules: []rule{hour("fixed_window")}, Window: 5 * time.Second},
+		{Kind: leased, Store: "leased", Rules: []rule{{Algorithm: []string{"gcra", "sliding_window", "fixed_window", "token_bucket", "sliding_log"}[r.IntN(5)], Limit: 100, Window: 10 * time.Second}}},
+		{Kind: denying, Store: "denying", Rules: []rule{drawRule(r)}},
+		{Kind: allowing, Store: "allowing", Rules: []rule{drawRule(r)}},
+		{Kind: across, Rules: []rule{drawRule(r)}},
+	}
+	r.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
+	for _, one := range more[:3+r.IntN(3)] {
+		s.add(one)
+	}
+	return s
+}
+
+func (s *setup) add(one site) {
+	one.Name = fmt.Sprintf("%s%d", one.Kind, len(s.sites))
+	one.MaxCost = 3
+	for i := range one.Rules {
+		one.MaxCost = min(one.MaxCost, one.Rules[i].Limit, one.Rules[i].burst())
+	}
+	if one.Kind == counted || one.Kind == duplicates || one.Kind == inFlight {
+		one.MaxCost = 1
+	}
+	if one.Store != "" {
+		s.stores = append(s.stores, one.Store)
+		if one.Store == "leased" {
+			s.leases = 200 * time.Millisecond
+		}
+	}
+	s.sites = append(s.sites, one)
+}
+
+// app returns the JSON of the app.
+func (s *setup) app() json.RawMessage {
+	store := func(name string) map[string]any {
+		return map[string]any{"name": name, "addresses": []string{mainAddress}, "key_prefix": name, "pool_size": s.pool}
+	}
+	list := []any{store("main")}
+	for _, name := range s.stores {
+		one := store(name)
+		switch name {
+		case "leased":
+			one["lease"] = int64(s.leases)
+		case "denying":
+			one["on_failure"] = "deny"
+		case "allowing":
+			one["on_failure"] = "allow"
+		}
+		list = append(list, one)
+	}
+	app := map[string]any{"stores": list, "max_keys": 200}
+	if s.source {
+		app["rules"] = map[string]any{"source": "redis", "key": "rules", "interval": int64(5 * time.Second)}
+	}
+	return encode(app)
+}
+
+func encode(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// site returns the JSON of a handler.
+func (s *setup) site(i int) json.RawMessage {
+	one := &s.sites[i]
+	zone := map[string]any{"name": one.Name, "key": []string{"{http.request.header.X-Key}"}, "cost": "{http.request.header.X-Cost}", "rules": one.rules()}
+	if one.Store != "" {
+		zone["store"] = one.Store
+	}
+	switch one.Kind {
+	case inFlight:
+		zone["in_flight"] = one.Places
+	case tally, counted:
+		zone["count_status"] = []string{"4xx"}
+	case settled:
+		zone["settle"] = "{http.response.header.X-Tokens}"
+	case duplicates:
+		zone["prevent_duplicates"] = map[string]any{"window": int64(one.Window)}
+	}
+	if one.MaxWait > 0 {
+		zone["max_wait"] = int64(one.MaxWait)
+	}
+	zones := []any{zone}
+	if one.Kind == across {
+		zones = append(zones, map[string]any{
+			"name": one.Name + "-local", "key": []string{"{http.request.header.X-Key}"}, "store": "local",
+			"rules": []any{map[string]any{"limit": 1000, "window": int64(time.Second)}},
+		})
+	}
+	return encode(map[string]any{"zones": zones})
+}
+
+func (one *site) rules() (list []any) {
+	for i := range one.Rules {
+		list = append(list, one.Rules[i].json())
+	}
+	return list
+}
