@@ -221,6 +221,18 @@ func (o *oracle) touches(from, to time.Duration, which func(s *span) bool) (list
 	return list
 }
 
+// lapse is the least time after which Redis forgets the permits of an instance that it does
+// not hear of: renewals are 10 s apart, and permits lapse 30 s after the last.
+const lapse = 19 * time.Second
+
+// lasts returns how long a span has lasted.
+func (o *oracle) lasts(s *span) time.Duration {
+	if s.open {
+		return o.w.now() - s.from
+	}
+	return s.to - s.from
+}
+
 func isAway(s *span) bool   { return s.away }
 func isAnything(*span) bool { return true }
 func isLoss(s *span) bool   { return s.loses }
@@ -266,10 +278,12 @@ func (o *oracle) admitted(_ *instance, q *request) {
 	o.checked["places"]++
 	n, first := int64(len(o.places[id])), o.places[id][0].start
 	limit := one.Places
-	weak := o.touches(first-recovery, o.w.now(), func(s *span) bool { return s.away || s.loses || s.stepped })
-	if len(weak) > 0 {
-		limit = max(2*one.Places, one.Places+int64(len(o.w.instances)))
+	if len(o.touches(first-recovery, o.w.now(), isAway)) > 0 {
+		limit += max(one.Places, int64(len(o.w.instances)))
 	}
+	// Redis has forgotten what was held: a loss, or an outage in which permits lapse.
+	forgets := o.touches(first-recovery, o.w.now(), func(s *span) bool { return s.loses || s.stepped || s.away && o.lasts(s) > lapse })
+	limit += int64(len(forgets)) * one.Places
 	if n > limit {
 		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be", n, q.site, q.key, limit), q)
 	}
