@@ -74,13 +74,21 @@ type oracle struct {
 	mu         sync.Mutex
 	requests   []*request
 	spans      []*span
-	places     map[string][]*request // in flight, by site and key
-	up         map[string]bool       // by process and store
+	places     map[string][]*request    // in flight, by site and key
+	up         map[string]bool          // by process and store
+	went       map[string]time.Duration // when an instance's store went away, by process and store
+	comebacks  []comeback
 	told       map[string]int
 	checked    map[string]int
 	violations []Violation
 	limits     map[int][][]rule // all rules that a site has had
 	lives      []live
+}
+
+// comeback is the time in which an instance was without a store.
+type comeback struct {
+	instance string
+	went, at time.Duration
 }
 
 // live is the number of instances from a time on.
@@ -91,7 +99,7 @@ type live struct {
 
 func newOracle(w *world) *oracle {
 	o := &oracle{
-		w: w, places: make(map[string][]*request), up: make(map[string]bool), told: make(map[string]int),
+		w: w, places: make(map[string][]*request), up: make(map[string]bool), went: make(map[string]time.Duration), told: make(map[string]int),
 		checked: make(map[string]int), limits: make(map[int][][]rule), lives: []live{{0, w.plan.Instances}},
 	}
 	for i := range w.plan.setup.sites {
@@ -363,4 +371,9 @@ func (w *world) mode(in *instance, process string, up bool, data map[string]any)
 		o.violateLocked("a change of mode is told once", fmt.Sprintf("%s: up %v follows up %v", id, up, up), nil)
 	}
 	o.up[id] = up
+	if up {
+		o.comebacks = append(o.comebacks, comeback{in.name, o.went[id], w.now()})
+	} else {
+		o.went[id] = w.now()
+	}
 }

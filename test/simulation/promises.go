@@ -189,6 +189,7 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 		for _, s := range lost {
 			sure = sure && (q.end < s.from-recovery || q.start > s.to+recovery)
 		}
+		sure = sure && !o.unknown(q)
 		if ended && len(lost) > 0 || away && o.replaced(q) {
 			sure = false // what only the instance knew is gone with it
 		}
@@ -202,6 +203,23 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 	// A share of what was known is rounded each time that an instance goes alone.
 	slack := int64(len(aways) * len(o.w.instances))
 	return max(0, least-slack), most + slack
+}
+
+// unknown says whether a request may have been charged by a debt whose outcome is unknown: its
+// instance took Redis for back while a fault lasted, or just before one. A debt that is not
+// answered is not sent again.
+func (o *oracle) unknown(q *request) bool {
+	for _, c := range o.comebacks {
+		if q.instance != c.instance || q.end < c.went-recovery || q.start > c.at+recovery {
+			continue
+		}
+		for _, s := range o.spans {
+			if s.away && s.from <= c.at+recovery && (s.open || s.to >= c.at) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // replaced says whether the process that served a request has ended.
