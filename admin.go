@@ -1,21 +1,16 @@
 package diana
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"mime"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/cli"
-	"github.com/dianalimiter/diana/internal/loglimit"
-	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/page"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/process"
 )
 
@@ -26,18 +21,6 @@ func init() {
 // adminAPI adds routes about rate limits, below /rate_limit/, to Caddy's admin
 // endpoint. Caddy controls access to them by the endpoint's address, its origins and,
 // for a remote endpoint, its access control.
-//
-//	GET    /rate_limit/                     the live page
-//	GET    /rate_limit/zones                active rules, stores and counts
-//	GET    /rate_limit/live                 the same, and the history, as they change
-//	GET    /rate_limit/history              decisions of the last minutes, by zone
-//	GET    /rate_limit/zones/<zone>/key     the state of a key; nothing is charged
-//	DELETE /rate_limit/zones/<zone>/key     resets a key on all instances
-//	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
-//	POST   /rate_limit/explain              the decision about a described request
-//	POST   /rate_limit/rules/validate       whether a document of rules is valid
-//	GET    /rate_limit/rules                the document in Redis
-//	PUT    /rate_limit/rules                replaces it
 type adminAPI struct{ process *process.Process }
 
 // CaddyModule returns the Caddy module information.
@@ -51,161 +34,39 @@ func (api *adminAPI) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Routes implements caddy.AdminRouter.
+// Routes implements caddy.AdminRouter. Caddy calls it before Provision.
 func (api *adminAPI) Routes() []caddy.AdminRoute {
-	return []caddy.AdminRoute{{Pattern: cli.Prefix, Handler: caddy.AdminHandlerFunc(api.serve)}}
+	serve := func(w http.ResponseWriter, r *http.Request) error {
+		all := admin.API{Running: running.Of(api.process).watch}
+		return all.Serve(w, r, strings.TrimPrefix(r.URL.Path, cli.Prefix), false)
+	}
+	return []caddy.AdminRoute{{Pattern: cli.Prefix, Handler: caddy.AdminHandlerFunc(serve)}}
 }
 
-// serve routes a request by its exact path.
-func (api *adminAPI) serve(w http.ResponseWriter, r *http.Request) error {
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	return api.route(w, r, strings.TrimPrefix(r.URL.Path, cli.Prefix), false)
-}
-
-// errNotConfigured is the answer of an instance without rate limits.
-var errNotConfigured = adminError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration"))
-
-// route routes a request by the rest of its path. With readOnly, it refuses to change
-// anything.
-func (api *adminAPI) route(w http.ResponseWriter, r *http.Request, rest string, readOnly bool) error {
-	if rest == "" {
-		return servePage(w, r)
-	}
-	path := strings.Split(rest, "/")
-	app := running.Of(api.process).current()
-	if app == nil {
-		return errNotConfigured
-	}
-	switch {
-	case len(path) == 1 && path[0] == "live":
-		return api.serveLive(w, r, readOnly)
-	case len(path) == 1 && path[0] == "zones":
-		return answerGet(w, r, func() (any, error) { return app.answerZones(), nil })
-	case len(path) == 1 && path[0] == "history":
-		return answerGet(w, r, func() (any, error) {
-			zones, since, err := historyQuery(r.URL.Query())
-			if err != nil {
-				return nil, adminError(http.StatusBadRequest, err)
-			}
-			return history.Of(api.process).Since(zones, since), nil
-		})
-	case len(path) == 1 && path[0] == "explain":
-		return api.explain(w, r, app)
-	case len(path) == 1 && path[0] == "rules" && !readOnly:
-		return api.rules(w, r, app)
-	case len(path) == 2 && path[0] == "rules" && path[1] == "validate" && !readOnly:
-		return api.validate(w, r, app)
-	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
-		if readOnly && r.Method == http.MethodDelete {
-			return wrongMethod(w, "GET")
-		}
-		return api.key(w, r, app, path[1])
-	case len(path) == 3 && path[0] == "zones" && path[2] == "top":
-		return answerGet(w, r, func() (any, error) {
-			if z := app.registry.Zone(path[1]); z != nil {
-				return answerTop(z), nil
-			}
-			return nil, noZone(path[1])
-		})
-	}
-	return adminError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, zones/<zone>/key, zones/<zone>/top, explain, rules or rules/validate", r.URL.EscapedPath()))
-}
-
-// key serves the state of the key in the query, or resets the key.
-func (api *adminAPI) key(w http.ResponseWriter, r *http.Request, app *App, zone string) error {
-	z := app.registry.Zone(zone)
-	if z == nil {
-		return noZone(zone)
-	}
-	q, err := url.ParseQuery(r.URL.RawQuery)
+// servers returns the HTTP servers of the running configuration.
+func (a *App) servers() (map[string]*caddyhttp.Server, error) {
+	v, err := a.ctx.AppIfConfigured("http")
 	if err != nil {
-		return adminError(http.StatusBadRequest, err)
+		return nil, err
 	}
-	t, err := targetIn(z, q)
-	if err != nil {
-		return adminError(http.StatusBadRequest, err)
+	app, ok := v.(*caddyhttp.App)
+	if !ok {
+		return nil, fmt.Errorf("app http is a %T", v)
 	}
-	switch r.Method {
-	case http.MethodGet:
-		return answerJSON(w, answerKey(z.Peek(r.Context(), t)))
-	case http.MethodDelete:
-		return answerJSON(w, app.reset(r.Context(), z, t))
-	}
-	return wrongMethod(w, "GET, DELETE")
+	return app.Servers, nil
 }
 
-func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return wrongMethod(w, "GET")
-	}
-	v, err := get()
-	if err != nil {
-		return err
-	}
-	return answerJSON(w, v)
-}
-
-// checkJSON rejects a body that is not JSON: a page of another origin can send a form
-// without a CORS preflight, but not JSON.
-func checkJSON(r *http.Request) error {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return adminError(http.StatusUnsupportedMediaType, errors.New("want Content-Type: application/json"))
+// limiterOf returns the limiter of a rate_limit handler; nil: h is another handler.
+func limiterOf(h caddyhttp.MiddlewareHandler) *limiter.Limiter {
+	if h, ok := h.(*Handler); ok {
+		return h.limiter
 	}
 	return nil
 }
 
-// answerJSON writes v as JSON, with the characters that are special in HTML escaped.
-func answerJSON(w http.ResponseWriter, v any) error { return answerStatus(w, http.StatusOK, v) }
-
-// answerStatus is answerJSON with a status.
-func answerStatus(w http.ResponseWriter, status int, v any) error {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	switch v.(type) {
-	case metrics.Minutes, *cli.Live: // indented, each number would take a line
-	default:
-		enc.SetIndent("", " ")
-	}
-	if err := enc.Encode(v); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(status)
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-// servePage sends the live page. Its Referrer-Policy lets the page's own requests pass
-// the origin check of Caddy's admin endpoint.
-func servePage(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return wrongMethod(w, "GET")
-	}
-	file := page.Get()
-	h := w.Header()
-	h.Set("Content-Type", "text/html; charset=utf-8")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("Content-Security-Policy", file.Policy)
-	h.Set("Referrer-Policy", "same-origin")
-	_, err := w.Write(file.HTML)
-	return err
-}
-
-func noZone(name string) error {
-	return adminError(http.StatusNotFound, fmt.Errorf("zone %q: there is none of this name", name))
-}
-
-func wrongMethod(w http.ResponseWriter, allow string) error {
-	w.Header().Set("Allow", allow)
-	return adminError(http.StatusMethodNotAllowed, errors.New("want "+allow))
-}
-
-func adminError(status int, err error) error {
-	return caddy.APIError{HTTPStatus: status, Err: errors.New(loglimit.Short(err))}
-}
-
+// Interface guards
 var (
 	_ caddy.Module      = (*adminAPI)(nil)
+	_ caddy.Provisioner = (*adminAPI)(nil)
 	_ caddy.AdminRouter = (*adminAPI)(nil)
 )

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -14,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
@@ -43,7 +43,7 @@ type appState struct {
 	warned    map[string]bool // see App.warn
 	autoNames map[string]int  // number of zones by automatic name
 
-	snapshot snapshot // of the live messages
+	instance *admin.Instance // for the admin API and the metrics
 
 	started time.Time // of the configuration
 	parts   []string  // hashes of the configurations of the app and its handlers
@@ -76,7 +76,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.stores.process = a.process
 	a.stores.events = &storeEvents{
 		ctx: ctx, logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, lines: a.lines, stores: a.stores.find,
-		live: liveCounts.Of(a.process), marks: marks.Of(a.process),
+		live: liveCounts.Of(a.process), marks: metrics.MarksOf(a.process),
 	}
 	for i, s := range a.Stores {
 		if s == nil {
@@ -98,6 +98,10 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.stores.events.registry = a.registry
+	a.instance = &admin.Instance{
+		Process: a.process, Registry: a.registry, Stores: a.stores.list, Follower: a.follower, Lists: a.env.Lists,
+		Logger: a.logger, Started: a.started, Hash: a.configHash, Servers: a.servers, Limiter: limiterOf,
+	}
 	return nil
 }
 
@@ -176,92 +180,6 @@ func (a *App) Cleanup() error {
 	return err
 }
 
-// running is the app of the running configuration. On a reload the new app starts
-// before the old one is stopped; if the new configuration then fails to start, the old
-// app runs again.
-var running process.Var[runningApp]
-
-// runningApp is changed by Start and Stop only, which Caddy never calls concurrently. The
-// lock is for readers, and is not held while an app takes over: that logs.
-type runningApp struct {
-	mu      sync.Mutex
-	app     *App
-	changed chan struct{} // closed when app changes; nil: nobody waits
-
-	before *App              // the predecessor of app until it is stopped
-	kinds  map[string]string // limiter.Registry.Kinds of the last app
-}
-
-// history is the history of decisions of a process, and marks are the events in it.
-var (
-	history process.Var[metrics.History]
-	marks   process.Var[metrics.Marks]
-)
-
-func (r *runningApp) start(a *App) {
-	if r.app != nil {
-		r.kinds = r.app.registry.Kinds()
-	}
-	a.registry.LogRestarts(r.kinds)
-	r.before = r.app
-	kind := metrics.MarkStarted
-	if r.before != nil {
-		kind = metrics.MarkReload
-	}
-	marks.Of(a.process).Add(metrics.Mark{At: time.Now(), Kind: kind, Text: a.configHash()})
-	if r.before != nil {
-		r.before.stores.mute(&a.stores)
-	}
-	r.set(a)
-	a.lead()
-}
-
-// current returns the app of the running configuration; nil if there is none.
-func (r *runningApp) current() *App {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.app
-}
-
-// watch returns the app of the running configuration, and a channel that is closed when
-// another runs.
-func (r *runningApp) watch() (*App, <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.changed == nil {
-		r.changed = make(chan struct{})
-	}
-	return r.app, r.changed
-}
-
-func (r *runningApp) set(a *App) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.app = a
-	if r.changed != nil {
-		close(r.changed)
-		r.changed = nil
-	}
-}
-
-func (r *runningApp) stop(a *App) {
-	if r.app != a { // its successor runs
-		r.before = nil
-		return
-	}
-	r.kinds = a.registry.Kinds()
-	r.set(r.before)
-	r.before = nil
-	if r.app != nil {
-		r.app.lead()
-		return
-	}
-	history.Of(a.process).Follow(nil, clock.Now())
-	if a.follower != nil {
-		a.follower.Leave(a.registry)
-	}
-}
-
 // lead makes stores, the rule source and the lists of keys report to this app, and applies
 // its max_keys to the tables. It may be called again.
 func (a *App) lead() {
@@ -269,7 +187,7 @@ func (a *App) lead() {
 	for _, b := range a.registry.Bounds() {
 		b.SetMax()
 	}
-	history.Of(a.process).Follow(a.registry.Counters(), clock.Now())
+	metrics.HistoryOf(a.process).Follow(a.registry.Counters(), clock.Now())
 	if a.follower != nil {
 		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
 	}

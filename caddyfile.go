@@ -1,21 +1,14 @@
 package diana
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"net/http"
-	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -23,7 +16,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/internal/zonefile"
 )
 
 func init() {
@@ -43,194 +36,6 @@ func parsePage(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		return nil, h.Errf("rate_limit_page: %q: want nothing but a matcher, such as rate_limit_page /limits*", h.Val())
 	}
 	return new(PageHandler), nil
-}
-
-// parseGlobalOption parses the global option:
-//
-//	rate_limit {
-//		store redis <address...> {
-//			<store options>
-//		}
-//		max_keys <n>
-//		headers  draft|legacy|all|off
-//		rules    redis|http|file <source> {
-//			interval <duration>
-//		}
-//	}
-func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
-	d.Next()
-	at := d.Token()
-	if existing != nil {
-		return nil, d.Errf("rate_limit stands twice among the global options: want all of it in one block")
-	}
-	var app App
-	s := &option.Set{
-		One: map[string]option.Parse{
-			"max_keys": option.Whole(&app.MaxKeys, 1, option.Max),
-			"headers":  option.Checked(&app.Headers, "draft, legacy, all or off", config.CheckHeaders),
-			"rules":    app.parseRules,
-		},
-		Many: map[string]option.Parse{"store": app.parseStore},
-	}
-	if err := s.Block(d); err != nil {
-		return nil, err
-	}
-	if err := option.End(d, at.Text); err != nil {
-		return nil, err
-	}
-	return httpcaddyfile.App{Name: "rate_limit", Value: caddyconfig.JSON(&app, nil)}, nil
-}
-
-// parseStore parses store redis <address...> and its block.
-func (a *App) parseStore(d *caddyfile.Dispenser) error {
-	at := d.Token()
-	const want = "redis and its address, such as store redis localhost:6379"
-	if !d.NextArg() {
-		return d.Errf("store: want %s", want)
-	}
-	if v := d.Val(); v != "redis" {
-		if strings.Contains(v, "@") { // a URL with a password, perhaps
-			return d.Errf("store: want %s", want)
-		}
-		return d.Errf("store %q: want %s", v, want)
-	}
-	c := &config.RedisStore{Addresses: d.RemainingArgs()}
-	if len(c.Addresses) == 0 {
-		return d.Errf("store redis: want an address, such as localhost:6379")
-	}
-	s := storeOptions(c)
-	if err := s.Block(d); err != nil {
-		return err
-	}
-	if err := c.CheckUnresolved(true); err != nil {
-		return option.At(at, fmt.Errorf("store: %w", err))
-	}
-	for _, other := range a.Stores {
-		if name := cmp.Or(c.Name, config.DefaultStoreName); name == cmp.Or(other.Name, config.DefaultStoreName) {
-			return option.At(at, fmt.Errorf("store %q stands twice: want another name", name))
-		}
-	}
-	a.Stores = append(a.Stores, c)
-	return nil
-}
-
-// storeOptions returns the options of a store's block.
-func storeOptions(c *config.RedisStore) *option.Set {
-	return &option.Set{
-		One: map[string]option.Parse{
-			"name":           option.Text(&c.Name, "a name"),
-			"username":       option.Text(&c.Username, "a user"),
-			"password":       option.Secret(&c.Password),
-			"db":             option.Whole(&c.DB, 0, math.MaxInt32),
-			"cluster":        option.Flag(&c.Cluster),
-			"sentinel":       parseSentinel(c),
-			"tls":            parseTLS(c),
-			"key_prefix":     option.Text(&c.KeyPrefix, "a prefix"),
-			"key_secret":     option.Secret(&c.KeySecret),
-			"timeout":        option.Duration(&c.Timeout),
-			"dial_timeout":   option.Duration(&c.DialTimeout),
-			"pool_size":      option.Whole(&c.PoolSize, 1, math.MaxInt32),
-			"on_failure":     option.Text(&c.OnFailure, "local, allow or deny"),
-			"fallback_share": option.Text(&c.FallbackShare, "auto, or a fraction such as 0.25"),
-			"lease":          option.Duration(&c.Lease),
-		},
-		Check: func() error { return c.CheckUnresolved(false) },
-	}
-}
-
-func parseSentinel(c *config.RedisStore) option.Parse {
-	return func(d *caddyfile.Dispenser) error {
-		c.Sentinel = new(config.Sentinel)
-		if err := option.Text(&c.Sentinel.Master, "the name of the master")(d); err != nil {
-			return err
-		}
-		s := &option.Set{One: map[string]option.Parse{
-			"username": option.Text(&c.Sentinel.Username, "a user"),
-			"password": option.Secret(&c.Sentinel.Password),
-		}}
-		return s.Block(d)
-	}
-}
-
-func parseTLS(c *config.RedisStore) option.Parse {
-	return func(d *caddyfile.Dispenser) error {
-		c.TLS = new(config.TLS)
-		s := &option.Set{One: map[string]option.Parse{
-			"ca":                   option.Text(&c.TLS.CA, "a file"),
-			"cert":                 option.Text(&c.TLS.Cert, "a file"),
-			"key":                  option.Text(&c.TLS.Key, "a file"),
-			"server_name":          option.Text(&c.TLS.ServerName, "a name"),
-			"insecure_skip_verify": option.Flag(&c.TLS.InsecureSkipVerify),
-		}}
-		return s.Block(d)
-	}
-}
-
-// parseRules parses the rule source:
-//
-//	rules redis <key> {
-//		address  <url>
-//		interval <duration>
-//	}
-//	rules http <url> {
-//		header   <name> <value>
-//		interval <duration>
-//	}
-//	rules file <path> {
-//		interval <duration>
-//	}
-//
-// Any other name is a module that implements caddyfile.Unmarshaler.
-func (a *App) parseRules(d *caddyfile.Dispenser) error {
-	if !d.NextArg() {
-		return d.Errf("rules: want redis, http or file and where, such as rules redis diana:rules")
-	}
-	var (
-		kind   = d.Val()
-		source any
-		where  option.Parse
-		s      option.Set
-	)
-	switch kind {
-	case "redis":
-		r := new(rules.Redis)
-		source, where = r, option.Text(&r.Key, "the name of a key")
-		s.One = map[string]option.Parse{"address": option.Secret(&r.Address), "interval": option.Duration(&r.Interval)}
-	case "http":
-		h := new(rules.HTTP)
-		source, where = h, option.Text(&h.URL, "an https URL")
-		s.One = map[string]option.Parse{"interval": option.Duration(&h.Interval)}
-		s.Many = map[string]option.Parse{"header": parseHeader(&h.Headers)}
-		s.Unknown = func(word string) error {
-			if word == "bearer_token" { // of earlier versions
-				return errors.New(`bearer_token: want header Authorization "Bearer {env.TOKEN}"`)
-			}
-			return nil
-		}
-	case "file":
-		f := new(rules.File)
-		source, where = f, option.Text(&f.Path, "a path")
-		s.One = map[string]option.Parse{"interval": option.Duration(&f.Interval)}
-	default:
-		at := d.Token()
-		if _, err := caddy.GetModule(rules.Namespace + "." + kind); err != nil {
-			return d.Errf("rules %q: want %s", kind, option.Or(rules.Names()))
-		}
-		m, err := caddyfile.UnmarshalModule(d, rules.Namespace+"."+kind)
-		if err != nil {
-			return option.LocatedAt(at, fmt.Errorf("rules %s: %w", kind, err))
-		}
-		a.RulesRaw = caddyconfig.JSONModuleObject(m, "source", kind, nil)
-		return nil
-	}
-	if err := where(d); err != nil {
-		return err
-	}
-	if err := s.Block(d); err != nil {
-		return err
-	}
-	a.RulesRaw = caddyconfig.JSONModuleObject(source, "source", kind, nil)
-	return nil
 }
 
 // directive is a rate_limit directive. It has two forms:
@@ -289,7 +94,7 @@ func (c *directive) options() *option.Set {
 func (c *directive) parseBlock() error {
 	s := c.options()
 	s.Many = map[string]option.Parse{"zone": c.parseZone}
-	zones := newZoneParser(c.Helper, c.at).options()
+	zones := zonefile.New(c.Helper, c.at).Options()
 	s.Unknown = func(word string) error {
 		if zones.Has(word) {
 			return fmt.Errorf("%s is an option of a zone: want it in zone <name> { … }", word)
@@ -307,26 +112,26 @@ func (c *directive) parseBlock() error {
 }
 
 func (c *directive) parseZone(d *caddyfile.Dispenser) error {
-	z := newZoneParser(c.Helper, d.Token())
-	if err := option.Text(&z.zone.Name, "a name")(d); err != nil {
+	z := zonefile.New(c.Helper, d.Token())
+	if err := option.Text(&z.Zone.Name, "a name")(d); err != nil {
 		return err
 	}
 	at := d.Token()
 	if d.NextArg() {
-		return d.Errf("zone %s: unexpected %q: want one name", z.zone.Name, d.Val())
+		return d.Errf("zone %s: unexpected %q: want one name", z.Zone.Name, d.Val())
 	}
-	name := config.SafeName(z.zone.Name)
+	name := config.SafeName(z.Zone.Name)
 	if first, ok := c.zones[name]; ok {
 		return d.Errf("zone %s stands twice, first at %s:%d: want another name", name, first.File, first.Line)
 	}
 	c.zones[name] = at
-	if err := z.options().Block(d); err != nil {
+	if err := z.Options().Block(d); err != nil {
 		return err
 	}
-	if z.zone.HasEvents() {
+	if z.Zone.HasEvents() {
 		return c.addCompat(z, name)
 	}
-	if err := config.CheckName(z.zone.Name); err != nil {
+	if err := config.CheckName(z.Zone.Name); err != nil {
 		return option.At(at, err)
 	}
 	return c.add(z)
@@ -334,34 +139,34 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 
 // addCompat adds a zone with the options of github.com/mholt/caddy-ratelimit to the
 // handler.
-func (c *directive) addCompat(z *zoneParser, safe string) error {
-	name := z.zone.Name
-	z.zone.Name = safe
-	if err := z.check(); err != nil {
+func (c *directive) addCompat(z *zonefile.Parser, safe string) error {
+	name := z.Zone.Name
+	z.Zone.Name = safe
+	if err := z.Check(); err != nil {
 		return err
 	}
-	z.zone.Name = "" // the key of the map has it
+	z.Zone.Name = "" // the key of the map has it
 	if c.handler.RateLimits == nil {
 		c.handler.RateLimits = make(map[string]*config.Zone)
 	}
-	c.handler.RateLimits[name] = z.zone
+	c.handler.RateLimits[name] = z.Zone
 	return nil
 }
 
 // add checks a zone and adds it to the handler.
-func (c *directive) add(z *zoneParser) error {
-	if err := z.check(); err != nil {
+func (c *directive) add(z *zonefile.Parser) error {
+	if err := z.Check(); err != nil {
 		return err
 	}
-	c.handler.Zones = append(c.handler.Zones, z.zone)
+	c.handler.Zones = append(c.handler.Zones, z.Zone)
 	return nil
 }
 
 // lineOptions returns the options of the block of the one-line form.
-func (c *directive) lineOptions(z *zoneParser) *option.Set {
-	s := z.options()
+func (c *directive) lineOptions(z *zonefile.Parser) *option.Set {
+	s := z.Options()
 	maps.Copy(s.One, c.options().One)
-	s.One["name"] = option.Checked(&z.zone.Name, "a name", config.CheckName)
+	s.One["name"] = option.Checked(&z.Zone.Name, "a name", config.CheckName)
 	s.Unknown = func(word string) error {
 		switch {
 		case word == "zone":
@@ -376,7 +181,7 @@ func (c *directive) lineOptions(z *zoneParser) *option.Set {
 
 // parseLine parses the one-line form.
 func (c *directive) parseLine() error {
-	z := newZoneParser(c.Helper, c.at)
+	z := zonefile.New(c.Helper, c.at)
 	s := c.lineOptions(z)
 	args := c.RemainingArgsAsTokens()
 	at, err := rateAt(args)
@@ -384,29 +189,29 @@ func (c *directive) parseLine() error {
 		return err
 	}
 	if at > 0 {
-		z.zone.Key = []string{args[0].Text}
+		z.Zone.Key = []string{args[0].Text}
 		s.Given("key", args[0])
-		if err := z.zone.CheckOptions(); err != nil {
+		if err := z.Zone.CheckOptions(); err != nil {
 			return option.At(args[0], err)
 		}
 	}
-	rest, err := c.parseSize(z.zone, args[at], args[at+1:])
+	rest, err := c.parseSize(z.Zone, args[at], args[at+1:])
 	if err != nil {
 		return err
 	}
-	rule, err := z.parseRule(args[at], rest)
+	rule, err := z.ParseRule(args[at], rest)
 	if err != nil {
 		return err
 	}
-	z.zone.Rules = append(z.zone.Rules, rule)
+	z.Zone.Rules = append(z.Zone.Rules, rule)
 	if err := s.Block(c.Dispenser); err != nil {
 		return err
 	}
-	if err := z.chooseAlgorithms(); err != nil {
+	if err := z.ChooseAlgorithms(); err != nil {
 		return err
 	}
-	if z.zone.Name == "" {
-		z.zone.Name = c.autoName(z.zone)
+	if z.Zone.Name == "" {
+		z.Zone.Name = c.autoName(z.Zone)
 	}
 	return c.add(z)
 }
@@ -490,504 +295,6 @@ func parseJitter(dst *float64) option.Parse {
 		}
 		return nil
 	})
-}
-
-// zoneParser parses a zone.
-type zoneParser struct {
-	httpcaddyfile.Helper
-	zone  *config.Zone
-	rules []*ruleParser           // of the zone and of its overrides
-	lines map[any]caddyfile.Token // the positions of rules and overrides
-	at    caddyfile.Token
-}
-
-func newZoneParser(h httpcaddyfile.Helper, at caddyfile.Token) *zoneParser {
-	return &zoneParser{Helper: h, zone: new(config.Zone), lines: make(map[any]caddyfile.Token), at: at}
-}
-
-// options returns the options of a zone.
-func (p *zoneParser) options() *option.Set {
-	z := p.zone
-	return &option.Set{
-		One: map[string]option.Parse{
-			"key":                p.parseKey,
-			"key_missing":        option.Text(&z.KeyMissing, "client_ip, share, skip or deny"),
-			"ipv4_prefix":        option.Bits(&z.IPv4Prefix, 32),
-			"ipv6_prefix":        option.Bits(&z.IPv6Prefix, 128),
-			"algorithm":          option.Checked(&z.Algorithm, "the name of an algorithm", checkAlgorithm),
-			"in_flight":          option.Whole(&z.InFlight, 1, option.Max),
-			"prevent_duplicates": p.parseDuplicates,
-			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
-			"settle":             option.Text(&z.Settle, "a placeholder, such as {http.response.header.X-Tokens}"),
-			"count_status":       p.parseStatuses,
-			"max_wait":           option.Duration(&z.MaxWait),
-			"max_waiting":        option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
-			"shadow":             option.Flag(&z.Shadow),
-			"respond":            p.parseRespond,
-			"store":              option.Text(&z.Store, "the name of a store, or local"),
-			"max_keys":           option.Whole(&z.MaxKeys, 1, option.Max),
-			"events":             option.Whole(&z.MaxEvents, 1, option.Max),
-			"window":             option.Duration(&z.Window),
-		},
-		Many: map[string]option.Parse{
-			"match":    p.parseMatch,
-			"exempt":   p.parseExempt,
-			"rule":     p.parseRuleLine,
-			"override": p.parseOverride,
-		},
-		Check: z.CheckOptions,
-	}
-}
-
-// check checks the complete zone. Its error has the line of the invalid rule or
-// override, or otherwise of the zone.
-func (p *zoneParser) check() error {
-	if err := p.chooseAlgorithms(); err != nil {
-		return err
-	}
-	err := checkZone(p.zone)
-	if err == nil {
-		return nil
-	}
-	at := p.at
-	var c *config.Error
-	if errors.As(err, &c) {
-		if t, ok := p.lines[c.At]; ok {
-			at = t
-		}
-	}
-	return option.At(at, err)
-}
-
-// checkZone checks a zone, which may have options of other plugins.
-func checkZone(z *config.Zone) error {
-	normal, err := z.Normalize()
-	if err == nil {
-		_, err = normal.Check()
-	}
-	return err
-}
-
-func checkAlgorithm(name string) error {
-	_, err := config.LoadAlgorithm(new(config.Rule), name)
-	return err
-}
-
-func (p *zoneParser) parseKey(d *caddyfile.Dispenser) error {
-	if p.zone.Key = d.RemainingArgs(); len(p.zone.Key) == 0 {
-		return d.Errf("key: want one part or more, such as {client_ip}")
-	}
-	return nil
-}
-
-// parseDuplicates parses prevent_duplicates [<window>] [body].
-func (p *zoneParser) parseDuplicates(d *caddyfile.Dispenser) error {
-	pd := new(config.PreventDuplicates)
-	p.zone.PreventDuplicates = pd
-	for d.NextArg() {
-		v := d.Val()
-		if v == "body" && !pd.Body {
-			pd.Body = true
-			continue
-		}
-		n, err := caddy.ParseDuration(v)
-		if err != nil || n <= 0 || pd.Window != 0 {
-			return d.Errf("prevent_duplicates %q: want [<duration>] [body], such as 5s body", v)
-		}
-		pd.Window = caddy.Duration(n)
-	}
-	return nil
-}
-
-func (p *zoneParser) parseStatuses(d *caddyfile.Dispenser) error {
-	for d.NextArg() {
-		p.zone.CountStatus = append(p.zone.CountStatus, config.Value(d.Val()))
-	}
-	if len(p.zone.CountStatus) == 0 {
-		return d.Errf("count_status: want one status or more, such as 401 or 4xx")
-	}
-	return nil
-}
-
-// parseRespond parses respond [<status>] [<body>] and its block.
-func (p *zoneParser) parseRespond(d *caddyfile.Dispenser) error {
-	r := new(config.Respond)
-	p.zone.Respond = r
-	args := d.RemainingArgs()
-	if len(args) > 0 {
-		if n, err := strconv.Atoi(args[0]); err == nil {
-			if n == 0 { // in JSON, 0 is the default
-				return d.Errf("respond 0: want 400 to 599, or 200")
-			}
-			r.Status, args = n, args[1:]
-		}
-	}
-	if len(args) > 0 {
-		r.Body, args = args[0], args[1:]
-	}
-	if len(args) > 0 {
-		return d.Errf("respond: unexpected %q: want [<status>] [<body>]", args[0])
-	}
-	s := &option.Set{
-		One:  map[string]option.Parse{"problem": option.Flag(&r.Problem)},
-		Many: map[string]option.Parse{"header": parseHeader(&r.Headers)},
-	}
-	return s.Block(d)
-}
-
-// parseHeader parses header <name> <value>. Its errors have no value, which may be a
-// secret.
-func parseHeader[T ~map[string][]string](dst *T) option.Parse {
-	return func(d *caddyfile.Dispenser) error {
-		var name, value string
-		if !d.Args(&name, &value) || name == "" {
-			return d.Errf("header: want a name and a value")
-		}
-		if d.NextArg() {
-			return d.Errf("header %s: want one value, in quotes if it has spaces", name)
-		}
-		if *dst == nil {
-			*dst = make(T)
-		}
-		name = http.CanonicalHeaderKey(name)
-		(*dst)[name] = append((*dst)[name], value)
-		return nil
-	}
-}
-
-const (
-	wantModule  = "a matcher such as path, method or header"
-	wantMatcher = "@name, a path, or " + wantModule
-)
-
-// parseMatch parses match <matcher> [<args...>] or a block of matchers. An empty block
-// matches every request, as github.com/mholt/caddy-ratelimit has it.
-func (p *zoneParser) parseMatch(d *caddyfile.Dispenser) error {
-	if _, empty := option.OpensBlock(d); empty {
-		d.NextBlock(d.Nesting()) // consumes it
-		p.zone.MatcherSetsRaw = append(p.zone.MatcherSetsRaw, caddy.ModuleMap{})
-		return nil
-	}
-	set, err := p.matcherSet(d, wantMatcher)
-	p.zone.MatcherSetsRaw = append(p.zone.MatcherSetsRaw, set)
-	return err
-}
-
-// parseExempt parses exempt <cidr...>, or the same arguments as match.
-func (p *zoneParser) parseExempt(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgsAsTokens()
-	for range args {
-		d.Prev()
-	}
-	read := p.addresses
-	if len(args) == 0 || !isAddress(args[0].Text) {
-		read = func(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
-			return p.matcherSet(d, "addresses, CIDRs, "+wantMatcher)
-		}
-	}
-	set, err := read(d)
-	p.zone.ExemptRaw = append(p.zone.ExemptRaw, set)
-	return err
-}
-
-// isAddress reports whether the client_ip matcher would accept s. A placeholder counts
-// as an address.
-func isAddress(s string) bool {
-	_, err := netip.ParseAddr(s)
-	if err != nil {
-		_, err = netip.ParsePrefix(s)
-	}
-	return err == nil || s == "private_ranges" || strings.HasPrefix(s, "{")
-}
-
-// addresses parses addresses and returns a client_ip matcher for them.
-func (p *zoneParser) addresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
-	tokens := []caddyfile.Token{d.Token(), d.Token()}
-	tokens[1].Text = "client_ip"
-	for d.NextArg() {
-		if !isAddress(d.Val()) {
-			return nil, d.Errf("exempt %q: want addresses or CIDRs only, such as 10.0.0.0/8", d.Val())
-		}
-		tokens = append(tokens, d.Token())
-	}
-	return matcherModules(tokens)
-}
-
-// matcherSet parses one set of matchers, all of which must match.
-func (p *zoneParser) matcherSet(d *caddyfile.Dispenser, want string) (caddy.ModuleMap, error) {
-	name := d.Val()
-	if d.CountRemainingArgs() > 0 {
-		set, ok, err := p.WithDispenser(d).MatcherToken()
-		switch {
-		case err != nil:
-			return nil, d.WrapErr(err)
-		case ok && set == nil: // *
-			return caddy.ModuleMap{}, nil
-		case ok:
-			return set, nil
-		}
-		d.Prev()
-	}
-	tokens := d.NextSegment()
-	if len(tokens) == 1 {
-		return nil, d.Errf("%s: want %s", name, want)
-	}
-	if err := checkMatchers(tokens, want); err != nil {
-		return nil, err
-	}
-	return matcherModules(tokens)
-}
-
-// checkMatchers rejects unknown matchers. Unlike Caddy's error, its error has the line.
-func checkMatchers(tokens []caddyfile.Token, want string) error {
-	d := caddyfile.NewDispenser(tokens)
-	d.Next()
-	name := d.Val()
-	for nesting := d.Nesting(); d.NextArg() || d.NextBlock(nesting); {
-		if d.Token().Quoted() { // an expression
-			continue
-		}
-		if _, err := caddy.GetModule("http.matchers." + d.Val()); err != nil {
-			if d.Nesting() > nesting {
-				want = wantModule
-			}
-			return d.Errf("%s %q: want %s", name, d.Val(), want)
-		}
-		d.NextSegment()
-	}
-	return nil
-}
-
-// matcherModules parses the matchers that follow the first token.
-func matcherModules(tokens []caddyfile.Token) (caddy.ModuleMap, error) {
-	d := caddyfile.NewDispenser(tokens)
-	d.Next()
-	set, err := caddyhttp.ParseCaddyfileNestedMatcherSet(d)
-	if err != nil {
-		return nil, option.Located(d, err)
-	}
-	return set, nil
-}
-
-// ruleParser is a parsed rule whose options await the choice of an algorithm.
-type ruleParser struct {
-	rule      *config.Rule
-	rate      caddyfile.Token
-	algorithm string            // named by the rule; empty: none
-	options   []caddyfile.Token // including the braces of their block
-}
-
-// parseRuleLine parses rule <rate> [<algorithm>] [<options>] and its block.
-func (p *zoneParser) parseRuleLine(d *caddyfile.Dispenser) error {
-	r, err := p.parseRuleSegment(d)
-	p.zone.Rules = append(p.zone.Rules, r)
-	return err
-}
-
-func (p *zoneParser) parseRuleSegment(d *caddyfile.Dispenser) (*config.Rule, error) {
-	tokens := d.NextSegment()
-	if len(tokens) < 2 || isBrace(tokens[1]) {
-		return nil, option.At(tokens[0], errors.New("rule: want a rate, such as rule 10/s"))
-	}
-	return p.parseRule(tokens[1], tokens[2:])
-}
-
-// parseRule parses a rate and what follows it, on the line and in a block: an algorithm
-// with its options, and the rule's name and block, in any order.
-func (p *zoneParser) parseRule(rate caddyfile.Token, rest []caddyfile.Token) (*config.Rule, error) {
-	from, window, varies, err := config.CutLimitFrom(rate.Text)
-	var limit int64
-	if !varies {
-		limit, window, err = config.ParseRate(rate.Text)
-	}
-	if err != nil {
-		return nil, option.At(rate, err)
-	}
-	r := &ruleParser{rule: &config.Rule{Limit: limit, LimitFrom: from, Window: caddy.Duration(window)}, rate: rate}
-	p.rules = append(p.rules, r)
-	p.lines[r.rule] = rate
-	for len(rest) > 0 {
-		n, err := r.parseWord(rest)
-		if err != nil {
-			return nil, option.At(rest[0], err)
-		}
-		rest = rest[n:]
-	}
-	if varies && r.rule.Limit == 0 {
-		return nil, option.At(rate, fmt.Errorf("rate %q: want else <count> after it, for requests that bring no limit", rate.Text))
-	}
-	return r.rule, nil
-}
-
-// parseWord parses the first of the tokens and returns how many it consumed.
-func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
-	t := tokens[0]
-	switch {
-	case t.Text == "name":
-		if r.rule.Name != "" {
-			return 0, fmt.Errorf("name stands twice, first name %s: want it once", r.rule.Name)
-		}
-		if len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != t.Line {
-			return 0, errors.New("name: want a name after it")
-		}
-		r.rule.Name = tokens[1].Text
-		return 2, config.CheckName(tokens[1].Text)
-	case t.Text == "block":
-		if r.rule.Block != 0 {
-			return 0, fmt.Errorf("block stands twice, first block %v: want it once", time.Duration(r.rule.Block))
-		}
-		if len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != t.Line {
-			return 0, errors.New("block: want a duration after it, such as 1h")
-		}
-		d, err := caddy.ParseDuration(tokens[1].Text)
-		if err != nil || d <= 0 {
-			return 0, fmt.Errorf("block %q: want a positive duration, such as 1h", tokens[1].Text)
-		}
-		r.rule.Block = caddy.Duration(d)
-		return 2, nil
-	case t.Text == "else":
-		return r.parseElse(tokens)
-	case !isBrace(t) && slices.Contains(algorithms.Names(), t.Text):
-		if r.algorithm != "" {
-			return 0, fmt.Errorf("algorithm %s beside %s: want one", t.Text, r.algorithm)
-		}
-		r.algorithm = t.Text
-		return 1, nil
-	}
-	r.options = append(r.options, t)
-	return 1, nil
-}
-
-// parseElse parses else <count>.
-func (r *ruleParser) parseElse(tokens []caddyfile.Token) (int, error) {
-	switch {
-	case r.rule.LimitFrom == "":
-		return 0, errors.New("else: want it only after a limit from the request, such as rule {http.auth.user.limit}/1m else 100")
-	case r.rule.Limit != 0:
-		return 0, errors.New("else stands twice: want it once")
-	case len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != tokens[0].Line:
-		return 0, errors.New("else: want a count after it, such as else 100")
-	}
-	n, err := strconv.ParseInt(tokens[1].Text, 10, 64)
-	if err != nil || n < 1 || tokens[1].Text[0] == '+' {
-		return 0, fmt.Errorf("else %q: want a whole number of at least 1", tokens[1].Text)
-	}
-	r.rule.Limit = n
-	return 2, nil
-}
-
-func isBrace(t caddyfile.Token) bool {
-	return !t.Quoted() && (t.Text == "{" || t.Text == "}")
-}
-
-// chooseAlgorithms parses the options of every rule with its algorithm: the rule's, the
-// zone's or the default. A rule with neither is left to provisioning.
-func (p *zoneParser) chooseAlgorithms() error {
-	for _, r := range p.rules {
-		if err := r.chooseAlgorithm(p.zone.Algorithm); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
-	hasOptions := slices.ContainsFunc(r.options, func(t caddyfile.Token) bool { return !isBrace(t) })
-	if r.algorithm == "" && !hasOptions {
-		return nil
-	}
-	name := cmp.Or(r.algorithm, zoneAlgorithm, r.rule.DefaultAlgorithm())
-	info, err := caddy.GetModule(algorithms.Namespace + "." + name)
-	if err != nil {
-		return option.At(r.rate, err)
-	}
-	a := info.New()
-	if hasOptions {
-		u, ok := a.(caddyfile.Unmarshaler)
-		if !ok {
-			return option.At(r.rate, fmt.Errorf("algorithm %s: want no options: it supports none in a Caddyfile", name))
-		}
-		first := r.rate.Clone() // on the line of the rate, as the options are
-		first.Text = name
-		d := caddyfile.NewDispenser(append([]caddyfile.Token{first}, r.options...))
-		if err := u.UnmarshalCaddyfile(d); err != nil {
-			return err
-		}
-		if err := option.End(d, name); err != nil {
-			return err
-		}
-	}
-	r.rule.AlgorithmRaw, err = moduleJSON(a, "name", name)
-	return err
-}
-
-// moduleJSON returns a module's JSON with its name. Unlike caddyconfig.JSONModuleObject
-// it does not convert numbers to float64.
-func moduleJSON(m caddy.Module, key, name string) (json.RawMessage, error) {
-	b, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	fields := make(map[string]json.RawMessage)
-	if err := json.Unmarshal(b, &fields); err != nil {
-		return nil, err
-	}
-	if fields[key], err = json.Marshal(name); err != nil {
-		return nil, err
-	}
-	return json.Marshal(fields)
-}
-
-// parseOverride parses override <part...> unlimited, or a block of rules. Without parts,
-// the block has the keys, too.
-func (p *zoneParser) parseOverride(d *caddyfile.Dispenser) error {
-	o := new(config.Override)
-	p.zone.Overrides = append(p.zone.Overrides, o)
-	at := d.Token()
-	p.lines[o] = at
-	o.Key = d.RemainingArgs()
-	s := &option.Set{Many: map[string]option.Parse{"rule": func(d *caddyfile.Dispenser) error {
-		r, err := p.parseRuleSegment(d)
-		o.Rules = append(o.Rules, r)
-		return err
-	}}}
-	if len(o.Key) == 0 {
-		s.One = map[string]option.Parse{
-			"file":      option.Text(&o.KeysFile, "the path of a file with a key per line"),
-			"unlimited": option.Flag(&o.Unlimited),
-		}
-		s.Many["key"] = parseKeyOf(o)
-	}
-	if err := s.Block(d); err != nil {
-		return err
-	}
-	if len(o.Key) == 0 {
-		if !o.Many() || !o.Unlimited && len(o.Rules) == 0 {
-			return option.At(at, errors.New("override: want parts, or a block of key or file lines, and unlimited or rule lines"))
-		}
-		return nil
-	}
-	if len(o.Rules) > 0 {
-		return nil
-	}
-	last := len(o.Key) - 1
-	if o.Key[last] != "unlimited" {
-		return option.At(at, fmt.Errorf("override %q: want unlimited after the parts, or a block of rule lines", o.Key))
-	}
-	o.Key, o.Unlimited = o.Key[:last], true
-	return nil
-}
-
-// parseKeyOf parses key <part...> in the block of an override.
-func parseKeyOf(o *config.Override) option.Parse {
-	return func(d *caddyfile.Dispenser) error {
-		parts := d.RemainingArgs()
-		if len(parts) == 0 {
-			return d.Errf("key: want as many parts as the zone's key has")
-		}
-		o.Keys = append(o.Keys, parts)
-		return nil
-	}
 }
 
 // parseDistributed parses distributed and its block.

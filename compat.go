@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
 // The options of other plugins named rate_limit: github.com/mholt/caddy-ratelimit and
@@ -139,4 +140,24 @@ func (a *App) autoName(name string) string {
 		name += "-" + strconv.Itoa(n)
 	}
 	return name
+}
+
+// checkCompactKey rejects a key in the compact form of
+// github.com/RussellLuo/caddy-ext/ratelimit that this plugin rejects too.
+func checkCompactKey(key string) error {
+	z, err := (&config.Zone{Key: config.Parts{key}}).Normalize()
+	if err != nil {
+		return err
+	}
+	plan, err := z.KeyPlan()
+	if err != nil {
+		return err
+	}
+	for _, name := range plan.Placeholders() {
+		if !placeholders.Provided(name) && !strings.HasPrefix(name, "http.request.") {
+			return fmt.Errorf("key %s: nothing in this build provides {%s}: %s; a variable of map is a key in a block only, such as zone <name> { key %s … }",
+				key, name, placeholders.Advice(name), key)
+		}
+	}
+	return nil
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/admin"
+	"github.com/dianalimiter/diana/internal/process"
 )
 
 func init() {
@@ -21,7 +24,7 @@ func init() {
 //
 // The page is at every path that reaches the handler and ends in "/", and what it asks for is
 // beside it. A path below which nothing is served gets a slash appended.
-type PageHandler struct{ api adminAPI }
+type PageHandler struct{ api admin.API }
 
 // CaddyModule returns the Caddy module information.
 func (*PageHandler) CaddyModule() caddy.ModuleInfo {
@@ -34,7 +37,8 @@ func (h *PageHandler) Provision(ctx caddy.Context) error {
 	if _, err := ctx.App("rate_limit"); err != nil {
 		return err
 	}
-	return h.api.Provision(ctx)
+	h.api.Running = running.Of(process.Of(ctx)).watch
+	return nil
 }
 
 // pagePath matches the paths of the page and of what it asks for, whatever is before them.
@@ -49,7 +53,7 @@ func (h *PageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyh
 		w.WriteHeader(http.StatusPermanentRedirect)
 		return nil
 	}
-	err := h.api.route(w, r, m[1], true)
+	err := h.api.Serve(w, r, m[1], true)
 	var known caddy.APIError
 	if errors.As(err, &known) {
 		w.Header().Set("Content-Type", "application/json")

@@ -43,7 +43,7 @@ func (a *App) provisionRules() error {
 	})
 	a.registry = limiter.NewRegistry(a.logger, a.follower.Good())
 	a.registry.Changed = func(zones []string) {
-		marks.Of(a.process).Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
+		metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
 	}
 	return nil
 }
@@ -72,69 +72,3 @@ func (a *App) lendStore(s storeUser) error {
 
 // rulesConnections is one connection for reading and one for the subscription.
 const rulesConnections = 2
-
-// origin returns the origin of the rules of a zone: config, or the kind of source.
-func (a *App) origin(s limiter.Status) string {
-	if !s.FromSource || a.follower == nil {
-		return "config"
-	}
-	return a.follower.Name()
-}
-
-// rules returns the rules of the running configuration, for the metrics.
-func (r *runningApp) rules() (all metrics.Rules) {
-	a := r.current()
-	if a == nil {
-		return all
-	}
-	all.Origins = make(map[string]string)
-	for _, z := range a.registry.Zones() {
-		if _, seen := all.Origins[z.Name]; !seen && z.Counters() != nil {
-			all.Origins[z.Name] = a.origin(z.Status())
-		}
-	}
-	if a.follower != nil {
-		all.Confirmed = a.follower.Status().Confirmed
-	}
-	return all
-}
-
-// leases returns the leases of the stores of the running configuration, for the metrics.
-func (r *runningApp) leases() (all []metrics.Leases) {
-	a := r.current()
-	if a == nil {
-		return nil
-	}
-	for _, s := range a.stores.list {
-		if sum, ok := s.LeaseStats(); ok {
-			all = append(all, metrics.Leases{Store: s.Name(), LeaseStats: sum})
-		}
-	}
-	return all
-}
-
-// costs returns the use of the stores of the running configuration, for the
-// metrics.
-func (r *runningApp) costs() (all []metrics.Store) {
-	a := r.current()
-	if a == nil {
-		return nil
-	}
-	for _, s := range a.stores.list {
-		m := metrics.Store{Name: s.Name(), Instances: s.Instances(), Enforced: 1, CallStats: s.CallStats()}
-		if up, _, _ := s.State(); !up {
-			m.Enforced = enforcedShare(s)
-		}
-		all = append(all, m)
-	}
-	return all
-}
-
-// enforcedShare returns the part of each limit that this instance enforces without a
-// store; 0: it counts nothing.
-func enforcedShare(s *redis.Store) float64 {
-	if s.OnFailure() != redis.FailLocal {
-		return 0
-	}
-	return min(1, s.ShareOf())
-}

@@ -12,8 +12,10 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
 // warnOfZone warns of options that are valid but rarely intended.
@@ -53,12 +55,12 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
 	inKey := z.Config.Plan.Placeholders()
 	for _, name := range slices.Concat(inKey, z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()) {
-		if !isProvided(name) {
+		if !placeholders.Provided(name) {
 			msg := "nothing in this build provides a placeholder of the zone: it is always empty"
 			if !strings.Contains(name, ".") {
 				msg = "a placeholder of the zone is no shorthand: it is always empty unless it is a variable of map"
 			}
-			a.warn(logger, msg, zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"), zap.String("advice", adviceFor(name)))
+			a.warn(logger, msg, zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"), zap.String("advice", placeholders.Advice(name)))
 		}
 	}
 	for _, name := range inKey {
@@ -147,7 +149,7 @@ func readsBody(s *caddyhttp.Server, routes caddyhttp.RouteList, depth int) bool 
 		}
 		return false
 	}
-	return depth < maxRouteDepth && slices.ContainsFunc(routes, func(r caddyhttp.Route) bool { return slices.ContainsFunc(r.Handlers, reads) })
+	return depth < admin.MaxRouteDepth && slices.ContainsFunc(routes, func(r caddyhttp.Route) bool { return slices.ContainsFunc(r.Handlers, reads) })
 }
 
 // trusts reports whether a server has trusted proxies, and whether they cover all

@@ -112,9 +112,13 @@ func TestArrows(t *testing.T) {
 	const anyStore = " internal/stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
-		".": "algorithms config internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
-			"internal/option internal/page internal/pool internal/process rules" + anyStore,
+		".": "algorithms config internal/admin internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
+			"internal/option internal/placeholders internal/pool internal/process internal/zonefile rules" + anyStore,
 		"cmd/caddy": ".",
+
+		"internal/admin":        "algorithms config internal/cli internal/clock internal/limiter internal/loglimit internal/metrics internal/page internal/process rules" + anyStore,
+		"internal/placeholders": "",
+		"internal/zonefile":     "algorithms config internal/option",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process internal/topk rules scripts" + anyStore,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -258,6 +259,26 @@ func Checked[T ~string](dst *T, want string, check func(string) error) Parse {
 			return d.WrapErr(err)
 		}
 		*dst = T(v)
+		return nil
+	}
+}
+
+// Header parses header <name> <value>. Its errors have no value, which may be a
+// secret.
+func Header[T ~map[string][]string](dst *T) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		var name, value string
+		if !d.Args(&name, &value) || name == "" {
+			return d.Errf("header: want a name and a value")
+		}
+		if d.NextArg() {
+			return d.Errf("header %s: want one value, in quotes if it has spaces", name)
+		}
+		if *dst == nil {
+			*dst = make(T)
+		}
+		name = http.CanonicalHeaderKey(name)
+		(*dst)[name] = append((*dst)[name], value)
 		return nil
 	}
 }

@@ -29,7 +29,7 @@ func (p *page) lacks(format string, args ...any) {
 
 // Write returns the text of docs/reference.md for the source below root.
 func Write(root string) (string, error) {
-	s, err := readSource(root, ".", "config", "rules", "algorithms", "internal/cli")
+	s, err := readSource(root, ".", "config", "rules", "algorithms", "internal/admin", "internal/cli")
 	if err != nil {
 		return "", err
 	}

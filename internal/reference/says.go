@@ -202,7 +202,7 @@ func (p *page) admin() {
 	p.line("At [Caddy's admin endpoint](https://caddyserver.com/docs/api), by default `localhost:2019`.\n")
 	p.line("| request | answer |\n|---|---|")
 	route := regexp.MustCompile(`^\s*(GET|POST|PUT|DELETE)\s+(\S+)\s+(.*)$`)
-	for l := range strings.Lines(p.source.docs["diana.adminAPI"]) {
+	for l := range strings.Lines(p.source.docs["admin.API"]) {
 		if m := route.FindStringSubmatch(strings.TrimRight(l, "\n")); m != nil {
 			p.line("| `%s %s` | %s |", m[1], m[2], m[3])
 		}

@@ -32,7 +32,7 @@ var parsed = regexp.MustCompile(`"([a-z_0-9]+)":\s+(?:option\.|parse|p\.parse|c\
 // words reports the words that the parsers know and the page does not.
 func (p *page) words() {
 	text := p.String()
-	for _, pattern := range []string{"*.go", "algorithms/*.go", "rules/*.go"} {
+	for _, pattern := range []string{"*.go", "internal/zonefile/*.go", "algorithms/*.go", "rules/*.go"} {
 		for _, code := range p.files(pattern) {
 			for _, m := range parsed.FindAllStringSubmatch(code, -1) {
 				word := m[1] + m[2]

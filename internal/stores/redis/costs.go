@@ -45,5 +45,11 @@ func (s *Store) Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int6
 	return s.fallback.share(c), sharePermits(c.InFlight, s.fallback.shareOf())
 }
 
-// ShareOf returns the part of each limit that this instance enforces alone, 0 to 1.
-func (s *Store) ShareOf() float64 { return 1e6 / float64(s.fallback.shareOf()) }
+// EnforcedShare returns the part of each limit that this instance enforces without Redis, 0
+// to 1; 0: it counts nothing.
+func (s *Store) EnforcedShare() float64 {
+	if s.OnFailure() != FailLocal {
+		return 0
+	}
+	return min(1, 1e6/float64(s.fallback.shareOf()))
+}

@@ -1,4 +1,4 @@
-package diana
+package admin
 
 import (
 	"context"
@@ -29,12 +29,12 @@ import (
 func inSeconds(us int64) float64 { return float64(us) / 1e6 }
 
 // answerZones returns the zones, stores and rules of the running configuration.
-func (a *App) answerZones() cli.Zones {
-	return cli.Zones{Overview: a.answerOverview(), Zones: a.answerAll(a.registry.Zones())}
+func (in *Instance) answerZones() cli.Zones {
+	return cli.Zones{Overview: in.answerOverview(), Zones: in.answerAll(in.Registry.Zones())}
 }
 
 // answerAll returns zones with their counts, ordered by name.
-func (a *App) answerAll(zones []*limiter.Zone) []cli.Zone {
+func (in *Instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 	all := []cli.Zone{}
 	at := make(map[string]int)
 	tables := make(map[*memory.Table]bool)
@@ -43,8 +43,8 @@ func (a *App) answerAll(zones []*limiter.Zone) []cli.Zone {
 		if !ok {
 			i = len(all)
 			at[z.Name] = i
-			all = append(all, a.answerZone(z))
-			all[i].Decisions, all[i].Denied = metrics.Of(a.process).Decisions(z.Name)
+			all = append(all, in.answerZone(z))
+			all[i].Decisions, all[i].Denied = metrics.Of(in.Process).Decisions(z.Name)
 		}
 		all[i].Handlers++
 		for _, b := range z.Tables() {
@@ -59,15 +59,15 @@ func (a *App) answerAll(zones []*limiter.Zone) []cli.Zone {
 }
 
 // answerOverview returns what the answers say of the whole instance.
-func (a *App) answerOverview() cli.Overview {
+func (in *Instance) answerOverview() cli.Overview {
 	return cli.Overview{
-		Now: time.Now(), Instance: a.answerInstance(), Stores: a.stores.answer(), Rules: a.answerSource(), Lists: a.answerLists(), Took: metrics.Of(a.process).Timings(),
+		Now: time.Now(), Instance: in.answerInstance(), Stores: in.answerStores(), Rules: in.answerSource(), Lists: in.answerLists(), Took: metrics.Of(in.Process).Timings(),
 	}
 }
 
-func (s *redisStores) answer() []cli.Store {
-	list := make([]cli.Store, len(s.list))
-	for i, c := range s.list {
+func (in *Instance) answerStores() []cli.Store {
+	list := make([]cli.Store, len(in.Stores))
+	for i, c := range in.Stores {
 		up, since, down := c.State()
 		mode := stores.ModeShared
 		if !up {
@@ -79,7 +79,7 @@ func (s *redisStores) answer() []cli.Store {
 			Calls: cost.Calls, Checks: cost.Checks, CallSeconds: cost.Took.Seconds(),
 		}
 		if !up {
-			list[i].Share = enforcedShare(c)
+			list[i].Share = c.EnforcedShare()
 		}
 	}
 	return list
@@ -95,22 +95,22 @@ func answerDown(nodes []redis.NodeDown) (down []cli.Node) {
 	return down
 }
 
-func (a *App) answerSource() *cli.Source {
-	if a.follower == nil {
+func (in *Instance) answerSource() *cli.Source {
+	if in.Follower == nil {
 		return nil
 	}
-	st := a.follower.Status()
-	s := &cli.Source{Source: a.follower.Name(), State: string(st.State), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
+	st := in.Follower.Status()
+	s := &cli.Source{Source: in.Follower.Name(), State: string(st.State), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
 	if st.Err != nil {
 		s.Error, s.ErrorSince = loglimit.Short(st.Err), optional(st.Failed)
 	}
-	s.Unknown = rules.FirstNames(a.registry.Unknown(a.registry.Document()))
+	s.Unknown = rules.FirstNames(in.Registry.Unknown(in.Registry.Document()))
 	return s
 }
 
 // answerLists returns the status of the files of keys.
-func (a *App) answerLists() (all []cli.List) {
-	for _, s := range a.env.Lists.Status() {
+func (in *Instance) answerLists() (all []cli.List) {
+	for _, s := range in.Lists.Status() {
 		l := cli.List{File: s.File, Keys: s.Keys, Since: s.Applied}
 		if s.Err != nil {
 			l.Error, l.ErrorSince = loglimit.Short(s.Err), optional(s.Failed)
@@ -127,15 +127,15 @@ func optional(t time.Time) *time.Time {
 	return &t
 }
 
-func (a *App) answerZone(z *limiter.Zone) cli.Zone {
+func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 	s := z.Status()
 	answer := cli.Zone{
-		Name: z.Name, Store: z.StoreName(), Origin: a.origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
+		Name: z.Name, Store: z.StoreName(), Origin: in.Origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
 		Key: z.KeyParts(), Rules: []cli.Rule{}, Overrides: s.Overrides, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
 		Blocked: z.Blocked(clock.Now()),
 		IPv4:    z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
 	}
-	alone := a.stores.alone(z.StoreName())
+	alone := in.alone(z.StoreName())
 	if alone {
 		answer.Alone = s.AloneInFlight
 	}
@@ -155,12 +155,12 @@ func (a *App) answerZone(z *limiter.Zone) cli.Zone {
 }
 
 // alone reports whether this instance decides with its share of the limits in a store.
-func (s *redisStores) alone(name string) bool {
-	c, _ := s.find(name)
-	if c == nil || c.OnFailure() != redis.FailLocal {
+func (in *Instance) alone(store string) bool {
+	i := slices.IndexFunc(in.Stores, func(s *redis.Store) bool { return s.Name() == store })
+	if i < 0 || in.Stores[i].OnFailure() != redis.FailLocal {
 		return false
 	}
-	up, _, _ := c.State()
+	up, _, _ := in.Stores[i].State()
 	return !up
 }
 
@@ -238,17 +238,17 @@ const (
 )
 
 // reset resets a key and returns its new state.
-func (a *App) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.Key {
+func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.Key {
 	where, failed := resetEverywhere, ""
-	err := a.registry.Reset(ctx, z, t.Key)
+	err := in.Registry.Reset(ctx, z, t.Key)
 	if err != nil || !z.Shared() {
 		where = resetHere
 	}
 	if err != nil {
 		failed = loglimit.Short(err)
-		a.logger.Error("a key was reset in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err))
+		in.Logger.Error("a key was reset in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err))
 	} else {
-		a.logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
+		in.Logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
 	}
 	k := answerKey(z.Peek(ctx, t))
 	k.Reset, k.Error = where, failed

@@ -4,47 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"sync"
-	"time"
-
-	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/cli"
 )
-
-// processStarted is when the process started.
-var processStarted = time.Now()
-
-// answerInstance returns the process that answers.
-func (a *App) answerInstance() cli.Instance {
-	host, _ := os.Hostname() // empty if the system has none
-	version, _ := caddy.Version()
-	return cli.Instance{
-		Host: host, Caddy: version, Diana: moduleVersion(), Config: a.configHash(),
-		Since: a.started, Started: processStarted,
-	}
-}
-
-const modulePath = "github.com/dianalimiter/diana"
-
-// moduleVersion returns the version of this module in the build.
-var moduleVersion = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == modulePath && m.Version != "" {
-			return m.Version
-		}
-	}
-	return "unknown"
-})
 
 // hashOf returns a hash of a part of the configuration.
 func hashOf(v any) string {

@@ -1,4 +1,4 @@
-package diana
+package admin
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 const (
@@ -49,7 +50,7 @@ var streams = make(chan struct{}, maxStreams)
 
 // stream is one reader of live messages.
 type stream struct {
-	app      *App
+	in       *Instance
 	readOnly bool
 	open     string // the zone with its keys; empty: none
 	since    int64  // the last step that the reader has
@@ -69,19 +70,19 @@ func liveQuery(q url.Values) (s stream, once bool, err error) {
 // serveLive sends live messages as server-sent events, one for each step of the history,
 // until another configuration runs. One request serves a page for minutes: Caddy logs each
 // request to the admin endpoint. With the parameter once, it answers one message as JSON.
-func (api *adminAPI) serveLive(w http.ResponseWriter, r *http.Request, readOnly bool) error {
+func (api *API) serveLive(w http.ResponseWriter, r *http.Request, readOnly bool) error {
 	if r.Method != http.MethodGet {
 		return wrongMethod(w, "GET")
 	}
 	s, once, err := liveQuery(r.URL.Query())
 	if err != nil {
-		return adminError(http.StatusBadRequest, err)
+		return apiError(http.StatusBadRequest, err)
 	}
-	app, changed := running.Of(api.process).watch()
-	if app == nil {
+	in, changed := api.Running()
+	if in == nil {
 		return errNotConfigured
 	}
-	s.app, s.readOnly = app, readOnly
+	s.in, s.readOnly = in, readOnly
 	if once {
 		return answerJSON(w, s.message())
 	}
@@ -89,7 +90,7 @@ func (api *adminAPI) serveLive(w http.ResponseWriter, r *http.Request, readOnly 
 	case streams <- struct{}{}:
 		defer func() { <-streams }()
 	default:
-		return adminError(http.StatusServiceUnavailable, fmt.Errorf("%d live pages are open: want fewer", maxStreams))
+		return apiError(http.StatusServiceUnavailable, fmt.Errorf("%d live pages are open: want fewer", maxStreams))
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
@@ -150,13 +151,13 @@ func (s *stream) wait(r *http.Request, changed <-chan struct{}) bool {
 
 // message returns the next message.
 func (s *stream) message() *cli.Live {
-	now := s.app.zonesNow()
+	now := s.in.zonesNow()
 	m := &cli.Live{
-		Overview: s.app.answerOverview(), ReadOnly: s.readOnly, Version: now.version,
-		History: history.Of(s.app.process).Changes(s.since), Marks: marks.Of(s.app.process).Since(time.Now().Add(-marksKept)),
+		Overview: s.in.answerOverview(), ReadOnly: s.readOnly, Version: now.version,
+		History: metrics.HistoryOf(s.in.Process).Changes(s.since), Marks: metrics.MarksOf(s.in.Process).Since(time.Now().Add(-marksKept)),
 	}
 	if m.History.Last < s.since { // the clock was set back: what the reader has is no longer where it was
-		m.History = history.Of(s.app.process).Changes(0)
+		m.History = metrics.HistoryOf(s.in.Process).Changes(0)
 	}
 	s.since = m.History.Last
 	switch {
@@ -167,16 +168,16 @@ func (s *stream) message() *cli.Live {
 	}
 	s.sent = now
 	if s.open != "" {
-		m.Open = s.app.openZone(s.open)
+		m.Open = s.in.openZone(s.open)
 	}
 	return m
 }
 
 // openZone returns a zone with its counts and keys; nil: there is none of this name.
-func (a *App) openZone(name string) *cli.OpenZone {
+func (in *Instance) openZone(name string) *cli.OpenZone {
 	var found *limiter.Zone
 	var zones []*limiter.Zone
-	for _, z := range a.registry.Zones() {
+	for _, z := range in.Registry.Zones() {
 		if z.Name == name {
 			zones = append(zones, z)
 			found = z
@@ -185,7 +186,7 @@ func (a *App) openZone(name string) *cli.OpenZone {
 	if found == nil {
 		return nil
 	}
-	return &cli.OpenZone{Zone: a.answerAll(zones)[0], Top: answerTop(found)}
+	return &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(found)}
 }
 
 // zonesNow is the zones without their counts, at an instant.
@@ -204,20 +205,20 @@ type snapshot struct {
 }
 
 // zonesNow returns the zones at this step.
-func (a *App) zonesNow() *zonesNow {
-	a.snapshot.mu.Lock()
-	defer a.snapshot.mu.Unlock()
+func (in *Instance) zonesNow() *zonesNow {
+	in.snapshot.mu.Lock()
+	defer in.snapshot.mu.Unlock()
 	step := clock.Now() / streamStep.Microseconds()
-	if now := a.snapshot.now; now != nil && now.step == step {
+	if now := in.snapshot.now; now != nil && now.step == step {
 		return now
 	}
 	now := &zonesNow{step: step, text: make(map[string][]byte)}
 	sum := fnv.New128a()
-	for _, z := range a.registry.Zones() {
+	for _, z := range in.Registry.Zones() {
 		if now.text[z.Name] != nil {
 			continue
 		}
-		text, err := json.Marshal(a.answerZone(z))
+		text, err := json.Marshal(in.answerZone(z))
 		if err != nil {
 			continue // its options were JSON when it was loaded
 		}
@@ -229,7 +230,7 @@ func (a *App) zonesNow() *zonesNow {
 		sum.Write(now.text[name])
 	}
 	now.version = hex.EncodeToString(sum.Sum(nil))
-	a.snapshot.now = now
+	in.snapshot.now = now
 	return now
 }
 

@@ -1,4 +1,4 @@
-package diana
+package admin
 
 import (
 	"cmp"
@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
@@ -27,7 +28,7 @@ const maxExplain = 64 << 10
 
 // explain returns which zones would apply to a described request, the keys it would
 // count by, and the rule that would deny it. Nothing is charged.
-func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error {
+func (*API) explain(w http.ResponseWriter, r *http.Request, in *Instance) error {
 	if r.Method != http.MethodPost {
 		return wrongMethod(w, "POST")
 	}
@@ -38,18 +39,18 @@ func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error
 	dec.DisallowUnknownFields()
 	var d cli.Request
 	if err := dec.Decode(&d); err != nil {
-		return adminError(http.StatusBadRequest, fmt.Errorf("%w: %w", err, errNoRequest))
+		return apiError(http.StatusBadRequest, fmt.Errorf("%w: %w", err, errNoRequest))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return adminError(http.StatusBadRequest, errNoRequest)
+		return apiError(http.StatusBadRequest, errNoRequest)
 	}
-	servers, err := app.servers()
+	servers, err := in.Servers()
 	if err != nil {
 		return err
 	}
-	e := explainer{ctx: r.Context(), out: cli.Explanation{Decision: "none", Handlers: []cli.Handler{}}}
+	e := explainer{in: in, ctx: r.Context(), out: cli.Explanation{Decision: "none", Handlers: []cli.Handler{}}}
 	if err := e.describe(&d); err != nil {
-		return adminError(http.StatusBadRequest, err)
+		return apiError(http.StatusBadRequest, err)
 	}
 	for _, name := range e.chosen(servers) {
 		e.server(name, servers[name])
@@ -57,21 +58,9 @@ func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error
 	return answerJSON(w, e.out)
 }
 
-// servers returns the HTTP servers of the running configuration.
-func (a *App) servers() (map[string]*caddyhttp.Server, error) {
-	v, err := a.ctx.AppIfConfigured("http")
-	if err != nil {
-		return nil, err
-	}
-	app, ok := v.(*caddyhttp.App)
-	if !ok {
-		return nil, fmt.Errorf("app http is a %T", v)
-	}
-	return app.Servers, nil
-}
-
 // explainer walks the routes that a request would take, without running their handlers.
 type explainer struct {
+	in     *Instance
 	ctx    context.Context
 	d      *cli.Request
 	url    *url.URL
@@ -142,11 +131,12 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	e.routes(srv.Routes)
 }
 
-const maxRouteDepth = 64
+// MaxRouteDepth is how deep routes may be nested in one another where they are looked through.
+const MaxRouteDepth = 64
 
 // routes walks the routes that match, and reports whether the request would end there.
 func (e *explainer) routes(routes caddyhttp.RouteList) (ends bool) {
-	if e.depth++; e.depth > maxRouteDepth {
+	if e.depth++; e.depth > MaxRouteDepth {
 		return true
 	}
 	defer func() { e.depth-- }()
@@ -168,9 +158,10 @@ func (e *explainer) routes(routes caddyhttp.RouteList) (ends bool) {
 
 func (e *explainer) route(route *caddyhttp.Route) (ends bool) {
 	for _, h := range route.Handlers {
+		if l := e.in.Limiter(h); l != nil {
+			ends = e.handler(l)
+		}
 		switch h := h.(type) {
-		case *Handler:
-			ends = e.handler(h)
 		case *caddyhttp.Subroute:
 			ends = e.routes(h.Routes)
 		case *caddyhttp.Invoke:
@@ -186,9 +177,9 @@ func (e *explainer) route(route *caddyhttp.Route) (ends bool) {
 }
 
 // handler adds what a handler would decide, and reports whether it would deny.
-func (e *explainer) handler(h *Handler) (denies bool) {
+func (e *explainer) handler(l *limiter.Limiter) (denies bool) {
 	out := cli.Handler{Server: e.name, Zones: []cli.Key{}}
-	applies, others, err := h.limiter.Explain(e.ctx, e.r)
+	applies, others, err := l.Explain(e.ctx, e.r)
 	if err != nil {
 		out.Error = loglimit.Short(err)
 	}

@@ -1,8 +1,9 @@
-package diana
+// Package placeholders says which placeholders can have a value in this build, and what was
+// probably meant by one that cannot.
+package placeholders
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -13,16 +14,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/dianalimiter/diana/config"
 )
 
 // Placeholders have no registry: Caddy's replacer knows those of requests, the handlers
 // set others, and other modules any. A name that none of these can have is a mistake, and
 // always empty.
 
-// isProvided reports whether something in this build may give a placeholder a value.
-func isProvided(name string) bool {
+// Provided reports whether something in this build may give a placeholder a value.
+func Provided(name string) bool {
 	root, rest, dotted := strings.Cut(name, ".")
 	if !dotted {
 		return false // a variable of map, or a misspelled shorthand
@@ -55,7 +54,7 @@ var sampleReplacer = sync.OnceValue(func() *caddy.Replacer {
 	ctx := context.WithValue(context.Background(), http.LocalAddrContextKey, net.Addr(new(net.TCPAddr)))
 	repl := caddy.NewReplacer()
 	r := (&http.Request{Method: http.MethodGet, URL: new(url.URL), Header: http.Header{}}).WithContext(ctx)
-	caddyhttp.PrepareRequest(r, repl, discardWriter{}, new(caddyhttp.Server))
+	caddyhttp.PrepareRequest(r, repl, nil, new(caddyhttp.Server))
 	return repl
 })
 
@@ -150,8 +149,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// adviceFor returns what to write in place of a placeholder that nothing provides.
-func adviceFor(name string) string {
+// Advice returns what to write in place of a placeholder that nothing provides.
+func Advice(name string) string {
 	if strings.HasPrefix(name, "http.request.uri.path.") {
 		return "write {path.0}, {path.1} and so on for a segment of the path, or {path}"
 	}
@@ -159,24 +158,4 @@ func adviceFor(name string) string {
 		return "write " + right
 	}
 	return "write a shorthand such as {client_ip}, or a full name such as {http.request.header.X-Account}"
-}
-
-// checkCompactKey rejects a key in the compact form of
-// github.com/RussellLuo/caddy-ext/ratelimit that this plugin rejects too.
-func checkCompactKey(key string) error {
-	z, err := (&config.Zone{Key: config.Parts{key}}).Normalize()
-	if err != nil {
-		return err
-	}
-	plan, err := z.KeyPlan()
-	if err != nil {
-		return err
-	}
-	for _, name := range plan.Placeholders() {
-		if !isProvided(name) && !strings.HasPrefix(name, "http.request.") {
-			return fmt.Errorf("key %s: nothing in this build provides {%s}: %s; a variable of map is a key in a block only, such as zone <name> { key %s … }",
-				key, name, adviceFor(name), key)
-		}
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package diana
+package admin
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const rulesTimeout = 10 * time.Second
 const noDocument = `{"zones": {}}`
 
 // validate says whether the running configuration would take a document.
-func (*adminAPI) validate(w http.ResponseWriter, r *http.Request, app *App) error {
+func (*API) validate(w http.ResponseWriter, r *http.Request, in *Instance) error {
 	if r.Method != http.MethodPost {
 		return wrongMethod(w, "POST")
 	}
@@ -31,7 +31,7 @@ func (*adminAPI) validate(w http.ResponseWriter, r *http.Request, app *App) erro
 	if err != nil {
 		return err
 	}
-	return answerJSON(w, app.validateRules(text))
+	return answerJSON(w, in.validateRules(text))
 }
 
 // documentIn reads a document from the body of a request.
@@ -43,17 +43,17 @@ func documentIn(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return nil, adminError(http.StatusRequestEntityTooLarge, fmt.Errorf("over %d bytes: want a smaller document", rules.MaxSize))
+		return nil, apiError(http.StatusRequestEntityTooLarge, fmt.Errorf("over %d bytes: want a smaller document", rules.MaxSize))
 	case err != nil:
-		return nil, adminError(http.StatusBadRequest, err)
+		return nil, apiError(http.StatusBadRequest, err)
 	}
 	return text, nil
 }
 
-func (a *App) validateRules(text []byte) (v cli.Validation) {
+func (in *Instance) validateRules(text []byte) (v cli.Validation) {
 	d, err := rules.Parse(text)
 	if err == nil {
-		err = a.registry.Check(d)
+		err = in.Registry.Check(d)
 	}
 	if err != nil {
 		v.Error = loglimit.Short(err)
@@ -63,17 +63,17 @@ func (a *App) validateRules(text []byte) (v cli.Validation) {
 		}
 		return v
 	}
-	return cli.Validation{Valid: true, Zones: len(d.Zones), Unknown: rules.FirstNames(a.registry.Unknown(d))}
+	return cli.Validation{Valid: true, Zones: len(d.Zones), Unknown: rules.FirstNames(in.Registry.Unknown(d))}
 }
 
 // rules serves the document in Redis, or replaces it.
-func (*adminAPI) rules(w http.ResponseWriter, r *http.Request, app *App) error {
-	if app.follower == nil {
-		return adminError(http.StatusNotFound, errors.New("no source of rules is configured: want rules redis"))
+func (*API) rules(w http.ResponseWriter, r *http.Request, in *Instance) error {
+	if in.Follower == nil {
+		return apiError(http.StatusNotFound, errors.New("no source of rules is configured: want rules redis"))
 	}
-	source, ok := app.follower.Source().(*rules.Redis)
+	source, ok := in.Follower.Source().(*rules.Redis)
 	if !ok {
-		return adminError(http.StatusConflict, fmt.Errorf("the rules come from %s: want rules redis to read and write them here", app.follower.Name()))
+		return apiError(http.StatusConflict, fmt.Errorf("the rules come from %s: want rules redis to read and write them here", in.Follower.Name()))
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), rulesTimeout)
 	defer cancel()
@@ -81,7 +81,7 @@ func (*adminAPI) rules(w http.ResponseWriter, r *http.Request, app *App) error {
 	case http.MethodGet, http.MethodHead:
 		return getRules(ctx, w, source)
 	case http.MethodPut:
-		return app.putRules(ctx, w, r, source)
+		return in.putRules(ctx, w, r, source)
 	}
 	return wrongMethod(w, "GET, PUT")
 }
@@ -108,16 +108,16 @@ func getRules(ctx context.Context, w http.ResponseWriter, source *rules.Redis) e
 
 // putRules replaces the document by the one in the body, if the document is one that
 // If-Match names.
-func (a *App) putRules(ctx context.Context, w http.ResponseWriter, r *http.Request, source *rules.Redis) error {
+func (in *Instance) putRules(ctx context.Context, w http.ResponseWriter, r *http.Request, source *rules.Redis) error {
 	match := strings.TrimSpace(strings.Join(r.Header.Values("If-Match"), ","))
 	if match == "" {
-		return adminError(http.StatusPreconditionRequired, errors.New("want If-Match with the ETag of the document that is to be replaced"))
+		return apiError(http.StatusPreconditionRequired, errors.New("want If-Match with the ETag of the document that is to be replaced"))
 	}
 	text, err := documentIn(w, r)
 	if err != nil {
 		return err
 	}
-	v := a.validateRules(text)
+	v := in.validateRules(text)
 	if !v.Valid {
 		return answerStatus(w, http.StatusUnprocessableEntity, v)
 	}
@@ -125,7 +125,7 @@ func (a *App) putRules(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if err != nil {
 		return rulesError(err)
 	}
-	a.logger.Info("the document of the rules was replaced at the admin endpoint", zap.Int("zones", v.Zones), zap.String("etag", etag(text)))
+	in.Logger.Info("the document of the rules was replaced at the admin endpoint", zap.Int("zones", v.Zones), zap.String("etag", etag(text)))
 	w.Header().Set("ETag", etag(text))
 	return answerJSON(w, v)
 }
@@ -148,9 +148,9 @@ func matches(match string, text []byte) bool {
 func rulesError(err error) error {
 	switch {
 	case errors.Is(err, rules.ErrChanged):
-		return adminError(http.StatusPreconditionFailed, err)
+		return apiError(http.StatusPreconditionFailed, err)
 	case errors.Is(err, rules.ErrWrongType):
-		return adminError(http.StatusConflict, err)
+		return apiError(http.StatusConflict, err)
 	}
-	return adminError(http.StatusServiceUnavailable, err)
+	return apiError(http.StatusServiceUnavailable, err)
 }

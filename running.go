@@ -1,0 +1,143 @@
+package diana
+
+import (
+	"sync"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/admin"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/process"
+)
+
+// running is the app of the running configuration. On a reload the new app starts
+// before the old one is stopped; if the new configuration then fails to start, the old
+// app runs again.
+var running process.Var[runningApp]
+
+// runningApp is changed by Start and Stop only, which Caddy never calls concurrently. The
+// lock is for readers, and is not held while an app takes over: that logs.
+type runningApp struct {
+	mu      sync.Mutex
+	app     *App
+	changed chan struct{} // closed when app changes; nil: nobody waits
+
+	before *App              // the predecessor of app until it is stopped
+	kinds  map[string]string // limiter.Registry.Kinds of the last app
+}
+
+func (r *runningApp) start(a *App) {
+	if r.app != nil {
+		r.kinds = r.app.registry.Kinds()
+	}
+	a.registry.LogRestarts(r.kinds)
+	r.before = r.app
+	kind := metrics.MarkStarted
+	if r.before != nil {
+		kind = metrics.MarkReload
+	}
+	metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: kind, Text: a.configHash()})
+	if r.before != nil {
+		r.before.stores.mute(&a.stores)
+	}
+	r.set(a)
+	a.lead()
+}
+
+// current returns the app of the running configuration; nil if there is none.
+func (r *runningApp) current() *App {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.app
+}
+
+// watch returns the instance of the running configuration, nil if there is none, and a
+// channel that is closed when another runs.
+func (r *runningApp) watch() (*admin.Instance, <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+	}
+	if r.app == nil {
+		return nil, r.changed
+	}
+	return r.app.instance, r.changed
+}
+
+func (r *runningApp) set(a *App) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.app = a
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
+	}
+}
+
+func (r *runningApp) stop(a *App) {
+	if r.app != a { // its successor runs
+		r.before = nil
+		return
+	}
+	r.kinds = a.registry.Kinds()
+	r.set(r.before)
+	r.before = nil
+	if r.app != nil {
+		r.app.lead()
+		return
+	}
+	metrics.HistoryOf(a.process).Follow(nil, clock.Now())
+	if a.follower != nil {
+		a.follower.Leave(a.registry)
+	}
+}
+
+// rules returns the rules of the running configuration, for the metrics.
+func (r *runningApp) rules() (all metrics.Rules) {
+	a := r.current()
+	if a == nil {
+		return all
+	}
+	all.Origins = make(map[string]string)
+	for _, z := range a.registry.Zones() {
+		if _, seen := all.Origins[z.Name]; !seen && z.Counters() != nil {
+			all.Origins[z.Name] = a.instance.Origin(z.Status())
+		}
+	}
+	if a.follower != nil {
+		all.Confirmed = a.follower.Status().Confirmed
+	}
+	return all
+}
+
+// leases returns the leases of the stores of the running configuration, for the metrics.
+func (r *runningApp) leases() (all []metrics.Leases) {
+	a := r.current()
+	if a == nil {
+		return nil
+	}
+	for _, s := range a.stores.list {
+		if sum, ok := s.LeaseStats(); ok {
+			all = append(all, metrics.Leases{Store: s.Name(), LeaseStats: sum})
+		}
+	}
+	return all
+}
+
+// costs returns the use of the stores of the running configuration, for the
+// metrics.
+func (r *runningApp) costs() (all []metrics.Store) {
+	a := r.current()
+	if a == nil {
+		return nil
+	}
+	for _, s := range a.stores.list {
+		m := metrics.Store{Name: s.Name(), Instances: s.Instances(), Enforced: 1, CallStats: s.CallStats()}
+		if up, _, _ := s.State(); !up {
+			m.Enforced = s.EnforcedShare()
+		}
+		all = append(all, m)
+	}
+	return all
+}
