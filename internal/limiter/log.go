@@ -13,6 +13,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
 )
@@ -144,8 +145,14 @@ func (q *request) reportDenial(e *exceeded) {
 		return
 	}
 	e.zone.metrics.CountDenied(e.label)
-	events := q.l.env.Listens(eventExceeded)
-	suppressed, log := e.zone.common.logLimit.Next(q.now(), maxLines)
+	q.announce(e, &e.zone.common.logLimit, "rate limit exceeded", eventExceeded)
+}
+
+// announce logs what a zone did to the request, unless there were too many such lines, and
+// emits its event.
+func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event string) {
+	events := q.l.env.Listens(event)
+	suppressed, log := limit.Next(q.now(), maxLines)
 	if !log && !events {
 		return
 	}
@@ -155,10 +162,10 @@ func (q *request) reportDenial(e *exceeded) {
 		if suppressed > 0 {
 			line = append(slices.Clip(fields), zap.Uint64("suppressed", suppressed))
 		}
-		q.l.o.Logger.Info("rate limit exceeded", line...)
+		q.l.o.Logger.Info(text, line...)
 	}
 	if events {
-		q.l.env.Emit(eventExceeded, eventData(fields))
+		q.l.env.Emit(event, eventData(fields))
 	}
 }
 
@@ -180,22 +187,8 @@ func (q *request) reportBlocks() {
 		b := &q.check.Zones[z.rules].Block
 		label := z.set.Labels[b.Rule]
 		z.zone.metrics.CountBlock(label)
-		events := q.l.env.Listens(eventBlocked)
-		suppressed, log := z.zone.common.blockLog.Next(q.now(), maxLines)
-		if !log && !events {
-			continue
-		}
-		fields := q.fields(&exceeded{zone: z.zone, label: label, retry: b.Span})
-		if log {
-			line := fields
-			if suppressed > 0 {
-				line = append(slices.Clip(fields), zap.Uint64("suppressed", suppressed))
-			}
-			q.l.o.Logger.Info("key blocked", line...)
-		}
-		if events {
-			q.l.env.Emit(eventBlocked, eventData(fields))
-		}
+		e := exceeded{zone: z.zone, label: label, retry: b.Span}
+		q.announce(&e, &z.zone.common.blockLog, "key blocked", eventBlocked)
 	}
 }
 
