@@ -23,8 +23,8 @@ const (
 	handoversPerCall = 32
 	handFor          = 200 * time.Millisecond
 
-	// sweepEvery is how often all snapshots are put back, at most. A Redis that evicts
-	// keys loses some all the time.
+	// sweepEvery is how often all snapshots are put back, at most, because keys are missing.
+	// A Redis that evicts keys loses some all the time.
 	sweepEvery = time.Minute
 )
 
@@ -38,8 +38,9 @@ type handovers struct {
 
 	// After a loss, all snapshots are put back: those of the counters in sweeping, of the
 	// first one from a position on.
-	lost     atomic.Bool
-	swept    time.Time // when that last began
+	lost     atomic.Bool // a key is missing
+	emptied  atomic.Bool // a node has lost its memory
+	swept    time.Time   // when that last began
 	sweeping []*stores.Counter
 	from     memory.Cursor
 	blocks   map[*memory.Blocks]*blockSweep
@@ -155,8 +156,20 @@ func (d *handovers) back() {
 	}
 }
 
-// forgotten has all snapshots put back, because Redis has lost keys.
+// forgotten has all snapshots put back, because Redis has lost a key, and others perhaps.
 func (d *handovers) forgotten() { d.lost.Store(true) }
+
+// lostMemory has all snapshots put back, however short ago that was, because a node does not
+// know this instance any more.
+func (d *handovers) lostMemory() { d.emptied.Store(true) }
+
+// sweepDue reports whether a sweep is to begin.
+func (d *handovers) sweepDue() bool {
+	if len(d.sweeping) > 0 || d.conn.nodes.holding() {
+		return false
+	}
+	return d.emptied.Load() || d.lost.Load() && time.Since(d.swept) >= sweepEvery
+}
 
 // take takes what a zone's key has to hand over, if it has anything. With told it hands
 // over its snapshot in any case. more says that the key still owes.
@@ -213,8 +226,9 @@ func (d *handovers) pay(ctx context.Context) {
 // when the other instances have charged their debts too: what this one learns of them is put
 // back after the next loss.
 func (d *handovers) sweep(ctx context.Context, end time.Time) {
-	if len(d.sweeping) == 0 && d.lost.Load() && time.Since(d.swept) >= sweepEvery && !d.conn.nodes.holding() {
+	if d.sweepDue() {
 		d.lost.Store(false)
+		d.emptied.Store(false)
 		d.swept, d.sweeping, d.from = time.Now(), d.counters(), memory.Cursor{}
 		d.blocks = make(map[*memory.Blocks]*blockSweep)
 	}

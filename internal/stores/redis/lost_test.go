@@ -212,6 +212,31 @@ func TestTwoLossesOfOneWindow(t *testing.T) {
 	}
 }
 
+// TestEachLossIsPutBack empties Redis twice, a moment after each other. What an instance knows
+// of a key that it does not check again is put back each time.
+func TestEachLossIsPutBack(t *testing.T) {
+	srv := redistest.Start(t)
+	k := stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range lostSpecs() {
+		f := newFleet(t, srv, 2)
+		f.v.now += storestest.Hour / 2
+		c := f.counters(t, "each-"+name, spec)
+		f.decide(0, c[0], k, 1)
+		for range 2 {
+			f.decide(1, c[1], k, 10) // the first instance is not told of it
+			f.v.flush(t)
+			for _, s := range f.all {
+				s.conn.seq.Store(uint64(f.v.now) - 1)
+				s.lose(true)
+				s.fallback.hands.pay(t.Context())
+			}
+		}
+		if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != 100-1-20-1 {
+			t.Errorf("%s: %d of 100 left after 1, 20 and 1", name, left)
+		}
+	}
+}
+
 // TestKeysWithPermitsArePutBack makes Redis forget keys whose requests hold permits. What
 // the instance knows of them is put back, and its debts are charged once.
 func TestKeysWithPermitsArePutBack(t *testing.T) {

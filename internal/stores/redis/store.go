@@ -83,7 +83,7 @@ func (s *Store) BeginDown() { s.conn.nodes.first.breaker.begin() }
 func (s *Store) lose(known bool) {
 	s.permits.lose()
 	if known {
-		s.fallback.hands.forgotten()
+		s.fallback.hands.lostMemory()
 	}
 }
 
