@@ -1,16 +1,13 @@
 package diana
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/cli"
-	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/process"
 )
 
@@ -41,27 +38,6 @@ func (api *adminAPI) Routes() []caddy.AdminRoute {
 		return all.Serve(w, r, strings.TrimPrefix(r.URL.Path, cli.Prefix), false)
 	}
 	return []caddy.AdminRoute{{Pattern: cli.Prefix, Handler: caddy.AdminHandlerFunc(serve)}}
-}
-
-// servers returns the HTTP servers of the running configuration.
-func (a *App) servers() (map[string]*caddyhttp.Server, error) {
-	v, err := a.ctx.AppIfConfigured("http")
-	if err != nil {
-		return nil, err
-	}
-	app, ok := v.(*caddyhttp.App)
-	if !ok {
-		return nil, fmt.Errorf("app http is a %T", v)
-	}
-	return app.Servers, nil
-}
-
-// limiterOf returns the limiter of a rate_limit handler; nil: h is another handler.
-func limiterOf(h caddyhttp.MiddlewareHandler) *limiter.Limiter {
-	if h, ok := h.(*Handler); ok {
-		return h.limiter
-	}
-	return nil
 }
 
 // Interface guards

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
@@ -105,26 +106,6 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// maxEvents is how many events, and how many log lines, wait for their handlers at most.
-const maxEvents = 1024
-
-// emitter emits Caddy events.
-type emitter struct {
-	ctx   caddy.Context
-	app   *caddyevents.App // nil: no events are emitted
-	queue *background.Queue
-}
-
-// listens reports whether an event has subscribers.
-func (e emitter) listens(event string) bool { return e.app != nil && e.app.ShouldEmit(event) }
-
-// emit emits an event in the background if it has subscribers.
-func (e emitter) emit(event string, data map[string]any) {
-	if e.listens(event) {
-		e.queue.Add(func() { e.app.Emit(e.ctx, event, data) })
-	}
-}
-
 // Start implements caddy.App.
 func (a *App) Start() error {
 	running.Of(a.process).start(a)
@@ -192,6 +173,27 @@ func (a *App) lead() {
 		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
 	}
 	a.env.Lists.Follow(a.registry, a.logger)
+}
+
+// servers returns the HTTP servers of the running configuration.
+func (a *App) servers() (map[string]*caddyhttp.Server, error) {
+	v, err := a.ctx.AppIfConfigured("http")
+	if err != nil {
+		return nil, err
+	}
+	app, ok := v.(*caddyhttp.App)
+	if !ok {
+		return nil, fmt.Errorf("app http is a %T", v)
+	}
+	return app.Servers, nil
+}
+
+// limiterOf returns the limiter of a rate_limit handler; nil: h is another handler.
+func limiterOf(h caddyhttp.MiddlewareHandler) *limiter.Limiter {
+	if h, ok := h.(*Handler); ok {
+		return h.limiter
+	}
+	return nil
 }
 
 // Interface guards

@@ -82,18 +82,6 @@ func (h *Handler) checkCompat() error {
 	return config.CheckRejectStatus(h.RejectStatus)
 }
 
-// warn logs a warning once per configuration, however many handlers have the same.
-func (a *App) warn(l *zap.Logger, msg string, fields ...zap.Field) {
-	id := msg
-	for _, f := range fields {
-		id += "\n" + f.String
-	}
-	if !a.warned[id] {
-		a.warned[id] = true
-		l.Warn(msg, fields...)
-	}
-}
-
 // rateLimitNames returns the names of RateLimits in the order in which that plugin
 // evaluates them: by descending rate.
 func (h *Handler) rateLimitNames() []string {

@@ -87,10 +87,10 @@ func (p *putBlock) answered(r *reply) {
 }
 
 // putBlocks returns what puts back the blocks of the keys of a check.
-func (d *decider) putBlocks(check *stores.Check) (all []putBlock) {
+func (d *handovers) putBlocks(check *stores.Check) (all []putBlock) {
 	for i := range check.Zones {
 		if z := &check.Zones[i]; guarded(z) && !check.Peek {
-			if p, ok := newPutBlock(d.o.Prefix, z, d.o.Clock(), d.fallback.hands.tolerance()); ok {
+			if p, ok := newPutBlock(d.o.Prefix, z, d.o.Clock(), d.tolerance()); ok {
 				all = append(all, p)
 			}
 		}

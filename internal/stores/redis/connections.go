@@ -144,24 +144,6 @@ func (c *trackedConn) explain(err error) error {
 	return earlyClose{err, c.said}
 }
 
-// earlyClose is the error of a connection that the server closed before it was
-// sent anything.
-type earlyClose struct {
-	error
-	said string // the server's reason, if it was received
-}
-
-func (h earlyClose) Error() string {
-	if h.said != "" {
-		return h.said
-	}
-	return "hung up on a new connection: " + h.error.Error()
-}
-
-// Is and As inspect the error. With Unwrap the client would discard this one.
-func (h earlyClose) Is(target error) bool { return errors.Is(h.error, target) }
-func (h earlyClose) As(target any) bool   { return errors.As(h.error, target) }
-
 var errRetired = errors.New("the connection was opened before a failure")
 
 // SyscallConn lets the pool check, before it uses a connection, whether it is
@@ -183,14 +165,6 @@ type opaqueConn struct{}
 func (opaqueConn) Control(func(uintptr)) error    { return nil }
 func (opaqueConn) Read(func(uintptr) bool) error  { return nil }
 func (opaqueConn) Write(func(uintptr) bool) error { return nil }
-
-// dialError says that a connection could not be opened, so that nothing was
-// sent.
-type dialError struct{ error }
-
-// Is and As are as those of earlyClose.
-func (u dialError) Is(target error) bool { return errors.Is(u.error, target) }
-func (u dialError) As(target any) bool   { return errors.As(u.error, target) }
 
 // failedConn stands for a connection that could not be opened. Its methods
 // return the error. The pool takes it for a connection that the server has

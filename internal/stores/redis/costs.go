@@ -3,9 +3,6 @@ package redis
 import (
 	"sync/atomic"
 	"time"
-
-	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // CallStats are the totals of a store's calls of the script.
@@ -33,23 +30,7 @@ func (c *costs) add(checks int, took time.Duration) {
 	c.took.Add(int64(took))
 }
 
-// CallStats returns the totals of the store's calls.
-func (s *Store) CallStats() CallStats {
-	c := &s.conn.costs
+// stats returns the totals.
+func (c *costs) stats() CallStats {
 	return CallStats{Calls: c.calls.Load(), Checks: c.checks.Load(), Took: time.Duration(c.took.Load())}
-}
-
-// Share returns the limits of a counter that this instance enforces while the store is
-// unavailable and on_failure is local.
-func (s *Store) Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64) {
-	return s.fallback.share(c), sharePermits(c.InFlight, s.fallback.shareOf())
-}
-
-// EnforcedShare returns the part of each limit that this instance enforces without Redis, 0
-// to 1; 0: it counts nothing.
-func (s *Store) EnforcedShare() float64 {
-	if s.OnFailure() != FailLocal {
-		return 0
-	}
-	return min(1, 1e6/float64(s.fallback.shareOf()))
 }

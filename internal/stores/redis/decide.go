@@ -70,7 +70,7 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
 // lost a key, it charges nothing, and is called again.
 func (d *decider) call(ctx context.Context, check *stores.Check) error {
 	end := d.conn.end(ctx)
-	hands, blocks := d.fallback.hands.takeAll(check), d.putBlocks(check)
+	hands, blocks := d.fallback.hands.takeAll(check), d.fallback.hands.putBlocks(check)
 	err := d.callOnce(check, end, hands, blocks)
 	if errors.Is(err, errForgotten) {
 		hands = d.fallback.hands.takeForgotten(check)

@@ -3,9 +3,14 @@ package redis
 import (
 	"cmp"
 	"context"
+	"errors"
+	"regexp"
 	"slices"
+	"strconv"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/scripts"
 )
 
 // once is a call of the script. It is never retried after a network error, because
@@ -160,4 +165,22 @@ func (h *nodeHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis
 		}
 		return err
 	}
+}
+
+// inScript matches the position of an error in a script.
+var inScript = regexp.MustCompile(`user_script:(\d+):`)
+
+// blame returns an error of Redis with the names of the third-party algorithms that may
+// have caused it: an error of Lua, in a script that has any.
+func (s *script) blame(err error) error {
+	var answered goredis.Error
+	if s.codes == "" || !errors.As(err, &answered) || findAnswer(answered.Error()) != nil {
+		return err
+	}
+	at := inScript.FindStringSubmatch(answered.Error())
+	if at == nil {
+		return err
+	}
+	line, _ := strconv.Atoi(at[1])
+	return algorithmError{scripts.Decide().Names(s.text, s.codes, line), err}
 }

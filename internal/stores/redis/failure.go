@@ -3,13 +3,9 @@ package redis
 import (
 	"context"
 	"errors"
-	"regexp"
-	"strconv"
 	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/dianalimiter/diana/scripts"
 )
 
 var (
@@ -21,6 +17,11 @@ var (
 
 	// errLate says that Redis rejected a call whose caller no longer waits.
 	errLate = timeoutError{errors.New("taken up by Redis when it was too late, and not charged")}
+
+	// errReply and errDisagree say that an answer is not one of this script's, or not what the
+	// arithmetic of this instance gives.
+	errReply    = errors.New("a reply is not one of this script's")
+	errDisagree = errors.New("the script and this instance come to different verdicts from the same state")
 
 	// errUnanswered says that the reply did not arrive before the caller's deadline.
 	errUnanswered = timeoutError{errors.New("no answer from Redis in time")}
@@ -52,23 +53,31 @@ func (e algorithmError) Error() string {
 // Unwrap returns the error of Redis.
 func (e algorithmError) Unwrap() error { return e.error }
 
-// inScript matches the position of an error in a script.
-var inScript = regexp.MustCompile(`user_script:(\d+):`)
-
-// blame returns an error of Redis with the names of the third-party algorithms that may
-// have caused it: an error of Lua, in a script that has any.
-func (s *script) blame(err error) error {
-	var answered goredis.Error
-	if s.codes == "" || !errors.As(err, &answered) || findAnswer(answered.Error()) != nil {
-		return err
-	}
-	at := inScript.FindStringSubmatch(answered.Error())
-	if at == nil {
-		return err
-	}
-	line, _ := strconv.Atoi(at[1])
-	return algorithmError{scripts.Decide().Names(s.text, s.codes, line), err}
+// earlyClose is the error of a connection that the server closed before it was
+// sent anything.
+type earlyClose struct {
+	error
+	said string // the server's reason, if it was received
 }
+
+func (h earlyClose) Error() string {
+	if h.said != "" {
+		return h.said
+	}
+	return "hung up on a new connection: " + h.error.Error()
+}
+
+// Is and As inspect the error. With Unwrap the client would discard this one.
+func (h earlyClose) Is(target error) bool { return errors.Is(h.error, target) }
+func (h earlyClose) As(target any) bool   { return errors.As(h.error, target) }
+
+// dialError says that a connection could not be opened, so that nothing was
+// sent.
+type dialError struct{ error }
+
+// Is and As are as those of earlyClose.
+func (u dialError) Is(target error) bool { return errors.Is(u.error, target) }
+func (u dialError) As(target any) bool   { return errors.As(u.error, target) }
 
 // Failure is a class of failures of Redis.
 type Failure string

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
@@ -159,6 +160,24 @@ func (s *Store) LeaseStats() (sum LeaseStats, has bool) {
 		return sum, false
 	}
 	return s.leasing.leases.stats(), true
+}
+
+// CallStats returns the totals of the store's calls.
+func (s *Store) CallStats() CallStats { return s.conn.costs.stats() }
+
+// Share returns the limits of a counter that this instance enforces while the store is
+// unavailable and on_failure is local.
+func (s *Store) Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64) {
+	return s.fallback.share(c), sharePermits(c.InFlight, s.fallback.shareOf())
+}
+
+// EnforcedShare returns the part of each limit that this instance enforces without Redis, 0
+// to 1; 0: it counts nothing.
+func (s *Store) EnforcedShare() float64 {
+	if s.OnFailure() != FailLocal {
+		return 0
+	}
+	return min(1, 1e6/float64(s.fallback.shareOf()))
 }
 
 // Observe replaces the observer.

@@ -233,8 +233,6 @@ type reply struct {
 	err error
 }
 
-var errReply = errors.New("a reply is not one of this script's")
-
 func (r *reply) take(n int) string {
 	if r.err != nil || n < 0 || len(r.b) < n {
 		r.err = errReply
@@ -360,8 +358,6 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 
 // errForgotten says that Redis has lost a key, and has not decided.
 var errForgotten = errors.New("the key has been lost")
-
-var errDisagree = errors.New("the script and this instance come to different verdicts from the same state")
 
 // readRules reads the states of the rules and judges them.
 func (r *reply) readRules(z *stores.ZoneCheck, now int64) error {
