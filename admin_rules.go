@@ -22,6 +22,10 @@ const rulesTimeout = 10 * time.Second
 // noDocument is shown for a source without a document: it means the same.
 const noDocument = `{"zones": {}}`
 
+// rulesState is the header of an answer with the document in force instead of the one in
+// Redis, which has lost it.
+const rulesState = "Rate-Limit-Rules"
+
 // validate says whether the running configuration would take a document.
 func (*adminAPI) validate(w http.ResponseWriter, r *http.Request, app *App) error {
 	if r.Method != http.MethodPost {
@@ -79,7 +83,7 @@ func (*adminAPI) rules(w http.ResponseWriter, r *http.Request, app *App) error {
 	defer cancel()
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		return getRules(ctx, w, source)
+		return app.getRules(ctx, w, source)
 	case http.MethodPut:
 		return app.putRules(ctx, w, r, source)
 	}
@@ -89,16 +93,22 @@ func (*adminAPI) rules(w http.ResponseWriter, r *http.Request, app *App) error {
 // etag is the entity tag of a document; an empty one: there is none.
 func etag(text []byte) string { return `"` + rules.Fingerprint(string(text)) + `"` }
 
-func getRules(ctx context.Context, w http.ResponseWriter, source *rules.Redis) error {
+// getRules answers the document in Redis. If Redis has lost it, its rules are still in force:
+// a change that begins with them, and not with nothing, keeps them.
+func (a *App) getRules(ctx context.Context, w http.ResponseWriter, source *rules.Redis) error {
+	h := w.Header()
 	text, err := source.Read(ctx)
 	shown := text
 	switch {
 	case errors.Is(err, rules.ErrEmpty):
 		shown = []byte(noDocument)
+		if kept := a.follower.Text(); kept != nil && a.registry.Document() != nil {
+			shown = kept
+			h.Set(rulesState, "lost")
+		}
 	case err != nil:
 		return rulesError(err)
 	}
-	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("ETag", etag(text))

@@ -122,6 +122,13 @@ func (f *Follower) Good() *Document {
 	return f.good
 }
 
+// Text returns the text of the document that was last in force; nil if there was none.
+func (f *Follower) Text() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.text
+}
+
 // Status returns the status of the source.
 func (f *Follower) Status() Status {
 	f.mu.Lock()

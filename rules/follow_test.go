@@ -12,11 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap/zaptest/observer"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // picky is a configuration that has no room for a zone "bad".

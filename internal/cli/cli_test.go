@@ -51,6 +51,31 @@ func TestZonesFitTheTerminal(t *testing.T) {
 	}
 }
 
+// TestUnknownInstances checks that a number of instances that nobody has counted is not shown
+// as zero.
+func TestUnknownInstances(t *testing.T) {
+	for _, c := range []struct {
+		up        bool
+		instances int64
+		want      string
+	}{
+		{true, 3, "store redis: shared for 5s, 3 instances\n"},
+		{true, 0, "store redis: shared for 5s, instances not counted yet\n"},
+		{false, 1, "store redis: alone for 5s, 1 instance when it was last reached\n"},
+		{false, 0, "store redis: alone for 5s, number of instances unknown: it was never reached\n"},
+	} {
+		now, mode := time.Now(), "alone"
+		if c.up {
+			mode = "shared"
+		}
+		s := Store{Name: "redis", Up: c.up, Mode: mode, Since: now.Add(-5 * time.Second), Instances: c.instances}
+		var b strings.Builder
+		if s.print(&b, now); b.String() != c.want {
+			t.Errorf("%q, want %q", b.String(), c.want)
+		}
+	}
+}
+
 func TestWrap(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"one two three", "one two|three"}, {"0123456789", "01234567|89"}, {"a\nb", "a|b"}, {"", ""}, {"éééé éééé é", "éééé|éééé é"},

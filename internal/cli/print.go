@@ -138,13 +138,26 @@ func printValidation(to io.Writer, v *Validation) error {
 
 // print prints the state of a store.
 func (s *Store) print(w io.Writer, now time.Time) {
-	fmt.Fprintf(w, "store %s: %s for %s, %s\n", safe(s.Name), s.Mode, span(now.Sub(s.Since).Seconds()), plural(s.Instances, "instance"))
+	fmt.Fprintf(w, "store %s: %s for %s, %s\n", safe(s.Name), s.Mode, span(now.Sub(s.Since).Seconds()), s.instances())
 	if s.Share > 0 {
 		fmt.Fprintf(w, "store %s: this instance enforces %.0f %% of each limit meanwhile\n", safe(s.Name), 100*s.Share)
 	}
 	for _, n := range s.Down {
 		fmt.Fprintf(w, "store %s: node %s is away for %s; keys of other nodes are shared\n", safe(s.Name), safe(n.Address), span(now.Sub(n.Since).Seconds()))
 	}
+}
+
+// instances says how many instances there are, or why nobody knows.
+func (s *Store) instances() string {
+	switch {
+	case s.Instances > 0 && s.Up:
+		return plural(s.Instances, "instance")
+	case s.Instances > 0:
+		return plural(s.Instances, "instance") + " when it was last reached"
+	case s.Up:
+		return "instances not counted yet"
+	}
+	return "number of instances unknown: it was never reached"
 }
 
 // print prints the state of the rule source.
