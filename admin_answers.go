@@ -246,7 +246,7 @@ func (a *App) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.
 	}
 	if err != nil {
 		failed = loglimit.Short(err)
-		a.logger.Error("a key was reset in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err))
+		a.logger.Error("a key was reset in this instance only: reset it again when Redis is back", zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err))
 	} else {
 		a.logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
 	}

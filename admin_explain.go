@@ -29,7 +29,7 @@ const maxExplain = 64 << 10
 // count by, and the rule that would deny it. Nothing is charged.
 func (*adminAPI) explain(w http.ResponseWriter, r *http.Request, app *App) error {
 	if r.Method != http.MethodPost {
-		return wrongMethod(w, "POST")
+		return wrongMethod(w, r, "POST")
 	}
 	if err := checkJSON(r); err != nil {
 		return err

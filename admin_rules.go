@@ -29,7 +29,7 @@ const rulesState = "Rate-Limit-Rules"
 // validate says whether the running configuration would take a document.
 func (*adminAPI) validate(w http.ResponseWriter, r *http.Request, app *App) error {
 	if r.Method != http.MethodPost {
-		return wrongMethod(w, "POST")
+		return wrongMethod(w, r, "POST")
 	}
 	text, err := documentIn(w, r)
 	if err != nil {
@@ -87,7 +87,7 @@ func (*adminAPI) rules(w http.ResponseWriter, r *http.Request, app *App) error {
 	case http.MethodPut:
 		return app.putRules(ctx, w, r, source)
 	}
-	return wrongMethod(w, "GET, PUT")
+	return wrongMethod(w, r, "GET, PUT")
 }
 
 // etag is the entity tag of a document; an empty one: there is none.
@@ -121,7 +121,7 @@ func (a *App) getRules(ctx context.Context, w http.ResponseWriter, source *rules
 func (a *App) putRules(ctx context.Context, w http.ResponseWriter, r *http.Request, source *rules.Redis) error {
 	match := strings.TrimSpace(strings.Join(r.Header.Values("If-Match"), ","))
 	if match == "" {
-		return adminError(http.StatusPreconditionRequired, errors.New("want If-Match with the ETag of the document that is to be replaced"))
+		return adminError(http.StatusPreconditionRequired, errors.New("no If-Match: want the ETag of the document that is to be replaced, or *"))
 	}
 	text, err := documentIn(w, r)
 	if err != nil {

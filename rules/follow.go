@@ -93,7 +93,7 @@ func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed
 	}
 	f.had = true
 	if f.good, err = Parse(text); err != nil {
-		logger.Error("the stored rules are invalid", zap.String("key", f.key), loglimit.Error(err))
+		logger.Error("the rules kept in Caddy's storage are invalid: the zones' own rules hold until the source is read", zap.String("key", f.key), loglimit.Error(err))
 		return f
 	}
 	f.text = text
@@ -226,7 +226,7 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 		f.status.State, f.status.Err = StateOK, nil
 	}
 	if names := f.target.Unknown(d); changed && len(names) > 0 {
-		f.log(zap.WarnLevel, "rules from outside name zones that this configuration does not have", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
+		f.log(zap.WarnLevel, "rules from outside name zones that this configuration does not have: they are ignored", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
 	}
 	return changed
 }
@@ -293,7 +293,7 @@ func (f *Follower) Document(text []byte) {
 	}
 	// A storage that is slow must not delay the next document.
 	f.saver.Save(storage, f.key, text, func(err error) {
-		logger.Error("storing the rules from outside failed", zap.String("key", f.key), zap.Error(err))
+		logger.Error("the rules from outside were not kept in Caddy's storage: a restart without the source would not have them", zap.String("key", f.key), zap.Error(err))
 	})
 }
 

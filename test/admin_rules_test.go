@@ -92,11 +92,11 @@ func TestValidate(t *testing.T) {
 		zoneDocument(`{"overrides": [{"key": ["10.0.0.0/33", "x"], "rules": []}]}`):              `"pointer":"/zones/z/overrides/0"}`,
 		`{"zones": {"gone": {"rules": 7}}}`:                                                      `"pointer":"/zones/gone/rules"}`,
 		`{"zones"`:                                                                               `{"valid":false,"error":"line 1, column`,
-		"":                                                                                       `{"valid":false,"error":"line 1, column 1: no JSON`,
+		"":                                                                                       `{"valid":false,"error":"line 1, column 1: not JSON`,
 		`{}`:                                                                                     `"error":"no \"zones\"`,
 		strings.Repeat("[", 100_000):                                                             `nests deeper than 32`,
 		"{\"zones\": {\"\\u001b<x>\": 1}}":                                                       `"pointer":"/zones/\\x1b\u003cx\u003e"}`,
-		strings.Repeat(" ", rules.MaxSize)[1:]:                                                   `no JSON`,
+		strings.Repeat(" ", rules.MaxSize)[1:]:                                                   `not JSON`,
 	} {
 		a := s.ask("POST", "rules/validate", document, "Content-Type", asJSON)
 		compact := compacted(t, a.body)

@@ -135,7 +135,7 @@ func (c *adminClient) key(method, zone string, parts []string, hash string) erro
 	q := url.Values{"part": parts}
 	if hash != "" {
 		if len(parts) > 0 {
-			return errors.New("--hash: want no parts beside it")
+			return fmt.Errorf("--hash %s beside parts: want one of them", safe(hash))
 		}
 		q = url.Values{"hash": {hash}}
 	}
