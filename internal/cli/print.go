@@ -9,17 +9,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // safe quotes a text that could contain control sequences for a terminal.
 func safe(s string) string {
-	q := strconv.Quote(s)
-	if q[1:len(q)-1] == s {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return s
 	}
-	return q
+	return strconv.Quote(s)
 }
 
 func safeAll(list []string) string {
@@ -38,6 +38,10 @@ func span(seconds float64) string {
 		d = d.Round(time.Second)
 	case d >= time.Second:
 		d = d.Round(10 * time.Millisecond)
+	case d >= 10*time.Millisecond:
+		d = d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(10 * time.Microsecond)
 	}
 	s := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
