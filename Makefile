@@ -11,7 +11,7 @@ help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Caddy's data is kept in bin, apart from that of another Caddy of the same user.
-run: build ## Build Caddy with Diana and serve examples/quickstart on port 8080
+run: build ## Build Caddy with Diana and serve examples/quickstart (PORT, 8080; ADMIN, 2019)
 	@.ci/howto
 	@XDG_DATA_HOME='$(CURDIR)/bin/data' XDG_CONFIG_HOME='$(CURDIR)/bin/config' exec bin/caddy run --config examples/quickstart/Caddyfile
 

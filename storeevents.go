@@ -146,7 +146,7 @@ var liveCounts process.Var[background.Saver]
 // process.
 func (e *storeEvents) Live(name string, n int) {
 	e.live.Save(e.storage, liveKey(name), []byte(strconv.Itoa(n)), func(err error) {
-		e.logger.Warn("storing the number of instances failed", zap.String("store", name), zap.Error(err))
+		e.logger.Warn("the number of instances was not kept in Caddy's storage: a restart without Redis would enforce every limit in full", zap.String("store", name), zap.Error(err))
 	})
 }
 
@@ -174,7 +174,7 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 	}
 	if err := e.registry.ResetElsewhere(e.ctx, s, zone, k); err != nil && !errors.Is(err, redis.ErrAway) {
 		e.lines.Add(func() {
-			e.logger.Warn("the prevent_duplicates state of a key was reset only in part", zap.String("zone", zone), loglimit.Error(err))
+			e.logger.Warn("the prevent_duplicates state of a key was reset only in part: some of its requests are still denied as duplicates", zap.String("zone", zone), loglimit.Error(err))
 		})
 	}
 }

@@ -35,8 +35,12 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
 		logger.Warn("the zone has an automatic name, which other instances share only while their rules are the same: give it one", zap.String("zone", z.Name))
 	}
-	if z.Config.Plan.Uses("http.auth.") {
-		logger.Warn("the key uses what authentication finds out, and rate_limit runs before it by default: order it after, or use route", zap.String("zone", z.Name))
+	for _, name := range z.Config.Plan.Placeholders() {
+		if strings.HasPrefix(name, "http.auth.") {
+			logger.Warn("the key uses what authentication finds out, and rate_limit runs before it by default: order it after, or use route",
+				zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"))
+			break
+		}
 	}
 	if z.Config.Plan.Mixes(key.ClientIPPlaceholder) && !z.NoHeaders {
 		logger.Warn("a key part mixes the client's address with text, so that prefixes do not apply: make it a part of its own", zap.String("zone", z.Name))

@@ -3,6 +3,7 @@ package algorithms
 import (
 	_ "embed"
 	"fmt"
+	"time"
 )
 
 // meter is the arithmetic of gcra, token_bucket and leaky_bucket: a level that
@@ -48,7 +49,7 @@ func newMeter(sp Spec, burst, step, maxDelay int64) (*meter, error) {
 	m := &meter{plain: meterWords, limit: limit, window: sp.Window, burst: burst, step: step, maxDelay: maxDelay}
 	m.l, m.w = ratio(limit, sp.Window)
 	if m.l >= maxDrain {
-		return nil, fmt.Errorf("limit %d in %d microseconds: the arithmetic would lose precision; want a shorter window or a limit that divides it", limit, sp.Window)
+		return nil, fmt.Errorf("limit %d in a window of %v: the arithmetic would lose precision; want a shorter window or a limit that divides it", limit, time.Duration(sp.Window)*time.Microsecond)
 	}
 	turn := int64(0) // longest delay that it may be charged for, in microseconds
 	if maxDelay != noDelay {
@@ -108,7 +109,7 @@ func checkBurst(burst int64, sp Spec) (int64, error) {
 		burst = sp.Limit
 	}
 	if sp.Cost > burst {
-		return 0, fmt.Errorf("cost %d is above the burst %d: no request could pass", sp.Cost, burst)
+		return 0, fmt.Errorf("cost %d is above the burst %d: no request could pass; want a lower cost or a higher burst", sp.Cost, burst)
 	}
 	return burst, nil
 }

@@ -38,7 +38,7 @@ func CheckLimit(sp Spec) error {
 		return err
 	}
 	if sp.Cost > sp.Limit {
-		return fmt.Errorf("cost %d is above the limit %d: no request could pass", sp.Cost, sp.Limit)
+		return fmt.Errorf("cost %d is above the limit %d: no request could pass; want a lower cost or a higher limit", sp.Cost, sp.Limit)
 	}
 	return nil
 }

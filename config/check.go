@@ -210,7 +210,7 @@ func (c *Checked) checkTurns() error {
 			sp := s.Specs[i]
 			sp.MaxTurn = turn
 			if _, err := a.Compile(sp); err != nil {
-				return &Error{s.From[i], fmt.Errorf("beside a rule with a wait of %v: %w", time.Duration(turn)*time.Microsecond, err)}
+				return &Error{s.From[i], fmt.Errorf("with another rule that delays for up to %v: %w", time.Duration(turn)*time.Microsecond, err)}
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (o *Override) name() string {
 	case o.KeysFile != "":
 		return fmt.Sprintf("of the file %q", o.KeysFile)
 	case o.Many():
-		return fmt.Sprintf("of %d keys", len(o.Keys))
+		return fmt.Sprintf("of a list of %d", len(o.Keys))
 	}
 	return fmt.Sprintf("%q", o.Key)
 }

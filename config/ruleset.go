@@ -52,7 +52,7 @@ func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
 			return nil, &Error{r, err}
 		}
 		if seen[s.Labels[i]] {
-			return nil, &Error{r, fmt.Errorf("rule %q stands twice in zone %s", s.Labels[i], z.Name)}
+			return nil, &Error{r, fmt.Errorf("rule %q stands twice: want another name", s.Labels[i])}
 		}
 		seen[s.Labels[i]] = true
 	}
@@ -67,7 +67,7 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 		return errors.New("rule null: want an object with a limit and a window")
 	}
 	if i >= MaxRules {
-		return fmt.Errorf("more than %d rules: want at most as many", MaxRules)
+		return fmt.Errorf("rule %d: want at most %d rules", i+1, MaxRules)
 	}
 	label, name := strconv.Itoa(i+1), z.Name
 	if i > 0 {

@@ -223,7 +223,7 @@ func (c *RedisStore) checkBounds() error {
 	case c.Cluster && c.Sentinel != nil:
 		return errors.New("cluster and sentinel: want one of them")
 	case c.Cluster && c.DB != 0:
-		return errors.New("db: a Redis Cluster has only database 0")
+		return errors.New("db: a Redis Cluster has only database 0: want cluster without db")
 	case c.Sentinel != nil && c.Sentinel.Master == "":
 		return errors.New("sentinel: want the name of the master")
 	case strings.ContainsAny(c.KeyPrefix, "{} \t\r\n"):

@@ -207,7 +207,7 @@ func wellFormed(text []byte) error {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
-			return here(fmt.Errorf("no JSON: %w", err))
+			return here(fmt.Errorf("not JSON: %w", err))
 		}
 		if len(in) == 0 {
 			if values++; values > 1 {

@@ -33,10 +33,10 @@ func TestParse(t *testing.T) {
 // TestParseErrors checks that errors name what is wrong, and where.
 func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		``:                                     "line 1, column 1: no JSON",
-		`{"zones": {}`:                         "line 1, column 13: no JSON",
+		``:                                     "line 1, column 1: not JSON",
+		`{"zones": {}`:                         "line 1, column 13: not JSON",
 		"{\"zones\":\n  {\"a\" 1}}":            "line 2, column",
-		`{"zones": {}} x`:                      "no JSON",
+		`{"zones": {}} x`:                      "not JSON",
 		`{"zones": {}} {}`:                     "line 1, column 16: more than one document",
 		`[]`:                                   "[]: want an object",
 		`{}`:                                   `no "zones"`,

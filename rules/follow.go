@@ -48,8 +48,10 @@ type Follower struct {
 	text    []byte // the text of good
 	had     bool   // whether a document was ever in force, also in an earlier process
 	status  Status
-	logged  time.Time // time of the last log line about an error
-	lines   []func()  // log lines to be written once mu is not held any more
+	lines   []func() // log lines to be written once mu is not held any more
+
+	away, lost, refused failureLine
+	told                time.Time // when a line said that no document can be read; zero: one has said since that it can
 
 	start sync.Once
 	stop  context.CancelFunc
@@ -76,9 +78,6 @@ const (
 	StateAway    State = "away"    // it cannot be read, was not read yet, or has no document any more
 )
 
-// repeatLogAfter is the interval at which a persistent error is logged again.
-const repeatLogAfter = time.Minute
-
 // NewFollower returns a follower with the document that an earlier process stored. It
 // does not read the source before Lead. failed is called on every error.
 func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed func()) *Follower {
@@ -94,7 +93,7 @@ func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed
 	}
 	f.had = true
 	if f.good, err = Parse(text); err != nil {
-		logger.Error("the stored rules are invalid", zap.String("key", f.key), loglimit.Error(err))
+		logger.Error("the rules kept in Caddy's storage are invalid: the zones' own rules hold until the source is read", zap.String("key", f.key), loglimit.Error(err))
 		return f
 	}
 	f.text = text
@@ -121,6 +120,13 @@ func (f *Follower) Good() *Document {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.good
+}
+
+// Text returns the text of the document that was last in force; nil if there was none.
+func (f *Follower) Text() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.text
 }
 
 // Status returns the status of the source.
@@ -191,19 +197,25 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 	if f.target == nil {
 		return false
 	}
+	if read {
+		f.readable()
+	}
 	d, err := Parse(text)
 	if err == nil {
 		err = f.target.Apply(d)
 	}
 	if f.invalid = err; err != nil {
 		f.status.State = StateRefused
-		f.fail("the rules from outside are refused: those before them stay in force", err)
+		f.fail("the rules from outside are refused: those before them stay in force", err, &f.refused, err.Error())
 		return false
 	}
 	now := time.Now()
 	changed = string(text) != string(f.text)
-	if changed || f.status.Applied.IsZero() {
+	first := changed || f.status.Applied.IsZero()
+	if first {
 		f.status.Applied = now
+	}
+	if first || f.status.State == StateRefused {
 		f.log(zap.InfoLevel, "rules from outside are in force", zap.String("source", f.Name()), zap.Int("zones", len(d.Zones)))
 	}
 	f.good, f.text, f.had = d, text, true
@@ -214,7 +226,7 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 		f.status.State, f.status.Err = StateOK, nil
 	}
 	if names := f.target.Unknown(d); changed && len(names) > 0 {
-		f.log(zap.WarnLevel, "rules from outside name zones that this configuration does not have", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
+		f.log(zap.WarnLevel, "rules from outside name zones that this configuration does not have: they are ignored", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
 	}
 	return changed
 }
@@ -229,20 +241,38 @@ func FirstNames(names []string) []string {
 	return few
 }
 
-// fail records and logs an error. f.mu is held.
-func (f *Follower) fail(what string, err error) {
+// fail records an error, and logs it as a line allows: about is what the line is about, not
+// the text of the error, if the errors of one outage differ, such as by the port of a
+// connection. f.mu is held.
+func (f *Follower) fail(what string, err error, line *failureLine, about string) {
 	now := time.Now()
 	f.failed()
-	same := f.status.Err != nil && f.status.Err.Error() == err.Error()
 	if f.status.Err == nil {
 		f.status.Failed = now
 	}
 	f.status.Err = err
-	if same && now.Sub(f.logged) < repeatLogAfter {
+	suppressed, ok := line.next(about, now)
+	if !ok {
 		return
 	}
-	f.logged = now
-	f.log(zap.ErrorLevel, what, zap.String("source", f.Name()), loglimit.Error(err))
+	if line != &f.refused && f.told.IsZero() {
+		f.told = now
+	}
+	fields := []zap.Field{zap.String("source", f.Name()), loglimit.Error(err)}
+	if suppressed > 0 {
+		fields = append(fields, zap.Int("suppressed", suppressed))
+	}
+	f.log(zap.ErrorLevel, what, fields...)
+}
+
+// readable logs that the source can be read again, if a line has said that it cannot. f.mu is
+// held.
+func (f *Follower) readable() {
+	if f.told.IsZero() {
+		return
+	}
+	f.log(zap.InfoLevel, "the source of rules can be read again", zap.String("source", f.Name()), zap.Duration("after", time.Since(f.told)))
+	f.told = time.Time{}
 }
 
 // Fingerprint returns a hash that identifies a text without revealing it.
@@ -263,14 +293,15 @@ func (f *Follower) Document(text []byte) {
 	}
 	// A storage that is slow must not delay the next document.
 	f.saver.Save(storage, f.key, text, func(err error) {
-		logger.Error("storing the rules from outside failed", zap.String("key", f.key), zap.Error(err))
+		logger.Error("the rules from outside were not kept in Caddy's storage: a restart without the source would not have them", zap.String("key", f.key), zap.Error(err))
 	})
 }
 
 // Unchanged implements Sink.
 func (f *Follower) Unchanged() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	defer f.unlock()
+	f.readable()
 	f.status.Err, f.status.State = f.invalid, StateRefused
 	if f.invalid == nil {
 		f.status.State, f.status.Confirmed = StateOK, time.Now()
@@ -286,10 +317,13 @@ func (f *Follower) Failed(err error) {
 			f.empty()
 			return
 		}
+		f.status.State = StateAway
 		err = fmt.Errorf("%w any more: want one such as {\"zones\": {}}", err)
+		f.fail("the source of rules has lost its document: the rules in force stay", err, &f.lost, "")
+		return
 	}
 	f.status.State = StateAway
-	f.fail("the source of rules cannot be read", err)
+	f.fail("the source of rules cannot be read: the rules in force stay", err, &f.away, "")
 }
 
 // empty records that the source never had a document. f.mu is held.
@@ -297,6 +331,7 @@ func (f *Follower) empty() {
 	if f.status.State != StateEmpty {
 		f.log(zap.InfoLevel, "the source of rules has no document yet: the zones' own rules hold", zap.String("source", f.Name()))
 	}
+	f.readable()
 	f.status.State, f.status.Err = StateEmpty, nil
 	f.latest, f.invalid = nil, nil // what was refused is gone
 }

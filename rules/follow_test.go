@@ -1,15 +1,21 @@
 package rules
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 // picky is a configuration that has no room for a zone "bad".
@@ -77,4 +83,89 @@ func TestMissingDocument(t *testing.T) {
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
+}
+
+// flaky is a source that returns what fetch does.
+type flaky struct {
+	File
+	fetch func() ([]byte, error)
+}
+
+func (s *flaky) Fetch(context.Context) ([]byte, error) { return s.fetch() }
+
+func (*flaky) Notify(context.Context, func(), func(error)) {}
+
+func (*flaky) Every() time.Duration { return 10 * time.Second }
+
+// TestOutageOfSourceIsLoggedOnce checks that an outage is one line when it begins, one a
+// minute while it lasts, and one when it ends, although each of its errors has another text.
+func TestOutageOfSourceIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		n, document, failing := 0, `{"zones": {}}`, error(nil)
+		set := func(text string, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			document, failing = text, err
+		}
+		s := &flaky{fetch: func() ([]byte, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			n++
+			if failing != nil {
+				return nil, fmt.Errorf("port %d: %w", n, failing)
+			}
+			return []byte(document), nil
+		}}
+		core, lines := observer.New(zap.InfoLevel)
+		storage := &certmagic.FileStorage{Path: t.TempDir()}
+		f := NewFollower(s, storage, zap.New(core), func() {})
+		f.Lead(picky{}, storage, zap.New(core))
+		after := func(d time.Duration, want ...string) []observer.LoggedEntry {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			all := lines.TakeAll()
+			var got []string
+			for _, l := range all {
+				got = append(got, l.Message)
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("logged %q, want %q", got, want)
+			}
+			return all
+		}
+		const (
+			away    = "the source of rules cannot be read: the rules in force stay"
+			back    = "the source of rules can be read again"
+			lost    = "the source of rules has lost its document: the rules in force stay"
+			refused = "the rules from outside are refused: those before them stay in force"
+			applied = "rules from outside are in force"
+		)
+		after(time.Second, applied)
+		set("", errors.New("connection refused"))
+		after(30*time.Second, away)
+		repeated := after(time.Minute, away)
+		if got := repeated[0].ContextMap()["suppressed"]; got == nil || got.(int64) < 6 {
+			t.Errorf("suppressed %v, want the errors of a minute", got)
+		}
+		set("", ErrEmpty) // as Redis without persistence comes back
+		after(15*time.Second, lost)
+		set(`{"zones": {}}`, nil)
+		after(15*time.Second, back)
+		after(10 * time.Minute)
+
+		// Each document that is refused is logged, and the next that is in force, also if it is
+		// the one before.
+		set(`{"zones": 1}`, nil)
+		after(15*time.Second, refused)
+		set(`{"zones": 2}`, nil)
+		after(15*time.Second, refused)
+		after(10 * time.Minute)
+		set(`{"zones": {}}`, nil)
+		after(15*time.Second, applied)
+		if err := f.Destruct(); err != nil {
+			t.Error(err)
+		}
+	})
 }

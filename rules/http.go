@@ -60,7 +60,7 @@ func (h *HTTP) Provision(caddy.Context) error {
 		return err
 	}
 	if h.url, err = url.Parse(text); err != nil || h.url.Host == "" {
-		return errors.New("url: invalid: want such as https://rules.example.com/limits.json") // the URL may contain a secret
+		return errors.New("url: not a URL: want such as https://rules.example.com/limits.json") // the URL may contain a secret
 	}
 	switch h.url.Scheme {
 	case "https":
@@ -99,7 +99,7 @@ func (h *HTTP) header() (http.Header, error) {
 		}
 		canonical := http.CanonicalHeaderKey(name)
 		if slices.Contains(ownHeaders, canonical) {
-			return nil, fmt.Errorf("header %s: set by every request itself", name)
+			return nil, fmt.Errorf("header %s: HTTP sets it itself: want another header", name)
 		}
 		all.Del(canonical)
 		for _, v := range values {
@@ -125,7 +125,7 @@ func (h *HTTP) redirect(r *http.Request, via []*http.Request) error {
 	case r.URL.Host != h.url.Host || r.URL.Scheme != h.url.Scheme:
 		return errRedirect
 	case len(via) >= maxRedirects:
-		return fmt.Errorf("redirects more than %d times", maxRedirects)
+		return fmt.Errorf("more than %d redirects: want the document's own URL", maxRedirects)
 	}
 	return nil
 }

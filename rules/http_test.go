@@ -64,8 +64,8 @@ func TestHTTPHeaders(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"a b": `header "a b": want a name`, "": `header "": want a name`, "Host": "header Host: set by every request",
-		"if-none-match": "header if-none-match: set by every request", "Content-Length": "set by every request", "Accept-Encoding": "set by every request",
+		"a b": `header "a b": want a name`, "": `header "": want a name`, "Host": "header Host: HTTP sets it itself",
+		"if-none-match": "header if-none-match: HTTP sets it itself", "Content-Length": "HTTP sets it itself", "Accept-Encoding": "HTTP sets it itself",
 		"X\r\nY": "want a name", "X-Token": "header X-Token {env.NO_SUCH}: the placeholder resolves to nothing",
 	} {
 		value := "canary"

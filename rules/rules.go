@@ -87,7 +87,7 @@ var ErrUnchanged = errors.New("unchanged")
 // empty or unreadable.
 var ErrEmpty = errors.New("no document")
 
-var errNothing = errors.New("nothing there: want a document such as {\"zones\": {}}")
+var errNothing = errors.New("an empty document: want one such as {\"zones\": {}}")
 
 // ErrTooLarge is returned for a document larger than [MaxSize].
 var ErrTooLarge = fmt.Errorf("over %d bytes: want a smaller document", MaxSize)

@@ -121,7 +121,7 @@ func TestFileRejectsIrregularFiles(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{dir: "regular file", pipe: "regular file", large: "over 1048576", empty: "nothing there"} {
+	for path, want := range map[string]string{dir: "regular file", pipe: "regular file", large: "over 1048576", empty: "an empty document"} {
 		f := &File{Path: path}
 		if err := f.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
@@ -193,8 +193,8 @@ func TestHTTPHostileServers(t *testing.T) {
 	srv := httptest.NewServer(mux)
 	defer srv.Close()
 	for path, want := range map[string]string{
-		"/large": "over 1048576", "/endless": "over 1048576", "/away": "redirects to another host", "/round": "more than 5 times",
-		"/drip": "", "/empty": "nothing there", "/unasked": "status 304", "/nothing": "status 404", "/here": "fine", "/fine": "fine",
+		"/large": "over 1048576", "/endless": "over 1048576", "/away": "redirects to another host", "/round": "more than 5 redirects",
+		"/drip": "", "/empty": "an empty document", "/unasked": "status 304", "/nothing": "status 404", "/here": "fine", "/fine": "fine",
 	} {
 		s := &HTTP{URL: strings.Replace(srv.URL, "//", "//user:canary@", 1) + path, Headers: http.Header{"Authorization": {"Bearer canary"}}}
 		if err := s.Provision(caddy.Context{}); err != nil {

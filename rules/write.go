@@ -14,7 +14,7 @@ var (
 	ErrChanged = errors.New("another document was written meanwhile: read it again")
 
 	// ErrWrongType is returned if the key has a value that is no string.
-	ErrWrongType = errors.New("WRONGTYPE: the key has a value of another type")
+	ErrWrongType = errors.New("WRONGTYPE: the key holds another type: want a string")
 )
 
 // Read returns the document, or [ErrEmpty]. Unlike Fetch it may be called concurrently.

@@ -92,11 +92,11 @@ func TestValidate(t *testing.T) {
 		zoneDocument(`{"overrides": [{"key": ["10.0.0.0/33", "x"], "rules": []}]}`):              `"pointer":"/zones/z/overrides/0"}`,
 		`{"zones": {"gone": {"rules": 7}}}`:                                                      `"pointer":"/zones/gone/rules"}`,
 		`{"zones"`:                                                                               `{"valid":false,"error":"line 1, column`,
-		"":                                                                                       `{"valid":false,"error":"line 1, column 1: no JSON`,
+		"":                                                                                       `{"valid":false,"error":"line 1, column 1: not JSON`,
 		`{}`:                                                                                     `"error":"no \"zones\"`,
 		strings.Repeat("[", 100_000):                                                             `nests deeper than 32`,
 		"{\"zones\": {\"\\u001b<x>\": 1}}":                                                       `"pointer":"/zones/\\x1b\u003cx\u003e"}`,
-		strings.Repeat(" ", rules.MaxSize)[1:]:                                                   `no JSON`,
+		strings.Repeat(" ", rules.MaxSize)[1:]:                                                   `not JSON`,
 	} {
 		a := s.ask("POST", "rules/validate", document, "Content-Type", asJSON)
 		compact := compacted(t, a.body)
@@ -175,6 +175,33 @@ func TestWriteRules(t *testing.T) {
 	server.Kill()
 	s.wantAnswer(s.ask("GET", "rules", ""), 503, "diana:rules")
 	s.wantAnswer(s.put(first, "If-Match", "*"), 503, "diana:rules")
+}
+
+// TestLostDocumentIsShown checks that after Redis has lost the document, the one in force is
+// read and can be written again: a change that began with an empty one would drop its rules.
+func TestLostDocumentIsShown(t *testing.T) {
+	s, _, client := serveEditable(t)
+	ctx := context.Background()
+	empty := s.ask("GET", "rules", "")
+	if state := empty.get("Rate-Limit-Rules"); state != "" {
+		t.Errorf("the state is %q, want none: there never was a document", state)
+	}
+	document := zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`)
+	s.wantAnswer(s.put(document, "If-Match", empty.get("ETag")), 200, "true")
+	until(t, "the rules", func() bool { return s.source().State == "ok" })
+	client.Del(ctx, "diana:rules")
+	client.Publish(ctx, "diana:rules", "")
+	until(t, "the loss", func() bool { return s.source().State == "away" })
+	lost := s.wantAnswer(s.ask("GET", "rules", ""), 200, document)
+	if lost.get("Rate-Limit-Rules") != "lost" || lost.get("ETag") != empty.get("ETag") {
+		t.Errorf("%v, want the state lost, and the tag %s of what is in Redis", lost.header, empty.get("ETag"))
+	}
+	s.wantAnswer(s.put(lost.body, "If-Match", lost.get("ETag")), 200, "true")
+	until(t, "the document", func() bool { return s.source().State == "ok" })
+	if got := s.ask("GET", "rules", ""); got.body != document || got.get("Rate-Limit-Rules") != "" {
+		t.Errorf("%q %v", got.body, got.header)
+	}
+	s.want(req{}, 200, 200, 200, 429)
 }
 
 // TestConcurrentWritesOfRules checks that of many who change the same document one

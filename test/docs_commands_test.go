@@ -15,7 +15,7 @@ import (
 // commands maps each command of the documentation, as a pattern, to the test that
 // runs it or, after "make ", to its Makefile target.
 var commands = map[string]string{
-	`make run\b.*`:                              "make run",
+	`(PORT=\d+ ADMIN=\d+ )?make run\b.*`:        "make run",
 	`go (run|test|tool pprof) .*`:               "test TestDocumentedGoCommands",
 	`(\.ci/build-tools |bin/tools/)benchstat.*`: "make bench",
 	`make (test|help|lint|fmt|bench|build|exact|exact-long|fuzz|mutants|chaos|simulate)\b.*`: "make $1",

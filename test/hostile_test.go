@@ -59,13 +59,13 @@ func TestHostileNumbersAndLists(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h"))
 	rule := func(i int) string { return fmt.Sprintf(`{"limit": 9, "window": "%ds"}`, i+1) }
 	for zone, want := range map[string]string{
-		`{"rules": [` + repeat(config.MaxRules+1, rule) + `]}`:                                     "/zones/z/rules/128: more than 128 rules",
-		`{"rules": [` + repeat(8000, rule) + `]}`:                                                  "/zones/z/rules/128: more than 128 rules",
-		`{"overrides": [{"key": ["a"], "rules": [` + repeat(config.MaxRules+1, rule) + `]}]}`:      "/zones/z/overrides/0/rules/128: more than 128 rules",
+		`{"rules": [` + repeat(config.MaxRules+1, rule) + `]}`:                                     "/zones/z/rules/128: rule 129: want at most 128 rules",
+		`{"rules": [` + repeat(8000, rule) + `]}`:                                                  "/zones/z/rules/128: rule 129: want at most 128 rules",
+		`{"overrides": [{"key": ["a"], "rules": [` + repeat(config.MaxRules+1, rule) + `]}]}`:      "/zones/z/overrides/0/rules/128: rule 129: want at most 128 rules",
 		`{"rules": [{"limit": 1e999, "window": "1s"}]}`:                                            "/zones/z/rules/0/limit: 1e999: want a whole number",
 		`{"rules": [{"limit": 1, "window": 1e999}]}`:                                               "/zones/z/rules/0/window: ",
-		`{"rules": [{"limit": NaN, "window": "1s"}]}`:                                              "no JSON",
-		`{"rules": [{"limit": Infinity, "window": "1s"}]}`:                                         "no JSON",
+		`{"rules": [{"limit": NaN, "window": "1s"}]}`:                                              "not JSON",
+		`{"rules": [{"limit": Infinity, "window": "1s"}]}`:                                         "not JSON",
 		`{"rules": [{"limit": -0, "window": "1s"}]}`:                                               "/zones/z/rules/0: limit 0",
 		`{"rules": [{"limit": -1, "window": "1s"}]}`:                                               "/zones/z/rules/0: limit -1",
 		`{"rules": [{"limit": 0.5, "window": "1s"}]}`:                                              "/zones/z/rules/0/limit: 0.5: want a whole number",
@@ -81,7 +81,7 @@ func TestHostileNumbersAndLists(t *testing.T) {
 	}
 	s.apply(zoneDocument(`{"rules": [` + repeat(config.MaxRules, rule) + `]}`))
 	s.want(req{}, 200)
-	if err := s.load(zoneOf(backend{}, strings.Repeat("rule 9/100h\n", config.MaxRules+1))); err == nil || !strings.Contains(err.Error(), "more than 128 rules") {
+	if err := s.load(zoneOf(backend{}, strings.Repeat("rule 9/100h\n", config.MaxRules+1))); err == nil || !strings.Contains(err.Error(), "want at most 128 rules") {
 		t.Error(err)
 	}
 }

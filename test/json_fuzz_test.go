@@ -354,7 +354,7 @@ func TestJSONFuzzRegressions(t *testing.T) {
 		{"", rules(`{"limit": 1, "window": "1251000h"}`), "window 1251000h0m0s: want at most 1250999h53m47.370496s"},
 		{"", handlerOf(`{"name": "a", "prevent_duplicates": {"window": "1251000h"}}`), "prevent_duplicates 1251000h0m0s: want at most"},
 		{"", rules(`{"limit": 1, "window": "168h", "algorithm": {"name": "leaky_bucket", "burst": 1000}},
-			{"limit": 999983, "window": "1s", "algorithm": {"name": "leaky_bucket", "burst": 2}}`), "beside a rule with a wait of 167832h0m0s: limit 999983"},
+			{"limit": 999983, "window": "1s", "algorithm": {"name": "leaky_bucket", "burst": 2}}`), "with another rule that delays for up to 167832h0m0s: limit 999983"},
 	} {
 		err := validate(t, c.app, c.handlers)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

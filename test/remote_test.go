@@ -193,7 +193,7 @@ func TestUnknownZonesAreReported(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h"))
 	s.apply(`{"zones": {"z": {"rules": [{"limit": 1, "window": "100h"}]}, "gone": {}, "` + strings.Repeat("x", 300) + `\n": {}}}`)
 	s.want(req{}, 200, 429)
-	lines := s.log.lines(t, "rules from outside name zones that this configuration does not have")
+	lines := s.log.lines(t, "rules from outside name zones that this configuration does not have: they are ignored")
 	if len(lines) != 1 || !strings.HasPrefix(fmt.Sprint(lines[0]["zones"]), "[gone x") || len(fmt.Sprint(lines[0]["zones"])) > 80 {
 		t.Errorf("%v", lines)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -100,8 +101,41 @@ func TestMakeRunPrintsQuickstartCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	howto, err := exec.Command("../.ci/howto").Output()
-	if err != nil || !strings.Contains(string(howto), strings.TrimSpace(commands(t, string(text)))) {
+	if err != nil || !strings.Contains(string(howto), strings.TrimSpace(commands(t, string(text)))) || !strings.Contains(string(howto), "http://localhost:2019/rate_limit/") {
 		t.Errorf("make run prints (%v):\n%s", err, howto)
+	}
+}
+
+// TestMakeRunOnOtherPorts checks that the ports of make run are those of the environment,
+// where it serves and in what it prints.
+func TestMakeRunOnOtherPorts(t *testing.T) {
+	t.Parallel()
+	port, admin := fmt.Sprint(harness.FreePort(t)), fmt.Sprint(harness.FreePort(t))
+	env := []string{"PORT=" + port, "ADMIN=" + admin}
+	howto := exec.Command("../.ci/howto")
+	howto.Env = append(os.Environ(), env...)
+	said, err := howto.Output()
+	if err != nil || !strings.Contains(string(said), "localhost:"+port+" |") || !strings.Contains(string(said), "http://localhost:"+admin+"/rate_limit/") {
+		t.Errorf("make run prints (%v):\n%s", err, said)
+	}
+	run := harness.Command(t.TempDir(), "run", "--config", "../examples/quickstart/Caddyfile")
+	run.Env = append(run.Env, env...)
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = run.Process.Kill()
+		_ = run.Wait()
+	})
+	for _, address := range []string{"http://localhost:" + port, "http://localhost:" + admin + "/rate_limit/"} { // without an Origin, as a browser
+		harness.Until(t, 30*time.Second, address, func() bool {
+			resp, err := http.Get(address)
+			if err != nil {
+				return false
+			}
+			resp.Body.Close()
+			return resp.StatusCode == http.StatusOK
+		})
 	}
 }
 
@@ -149,8 +183,8 @@ func runSingle(t *testing.T, file, shell string) (printed string, took time.Dura
 		t.Fatal(err)
 	}
 	servers := string(config.Apps["http"]["servers"])
-	if config.Admin != nil || strings.Count(servers, `":8080"`) != 1 {
-		t.Fatalf("want an example that listens on :8080 and does not configure the admin endpoint: %s", adapted)
+	if at := config.Admin["listen"]; at != nil && at != "localhost:2019" || strings.Count(servers, `":8080"`) != 1 {
+		t.Fatalf("want an example that listens on :8080, and its admin endpoint where it is by default: %s", adapted)
 	}
 	config.Admin = map[string]any{"listen": fmt.Sprintf("127.0.0.1:%d", admin)}
 	config.Apps["http"]["servers"] = json.RawMessage(

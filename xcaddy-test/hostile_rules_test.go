@@ -30,8 +30,8 @@ func TestHostileDocuments(t *testing.T) {
 		`{"zones": {"` + "\\u0000\\u001b[2J\\n" + `": 7}}`:                 `/zones/\x00\x1b[2J\n: 7: want an object`,
 		`{"zones": {"api": {"rules": [{"limit": 1e99, "window": "1s"}]}}}`: "/zones/api/rules/0/limit: ",
 		`{"zones": {"` + strings.Repeat("x", 1<<19) + `": 7}}`:             "/zones/xxx",
-		"\xff\xfe\x00":  "no JSON",
-		"<html></html>": "no JSON",
+		"\xff\xfe\x00":  "not JSON",
+		"<html></html>": "not JSON",
 	} {
 		push(t, redis, document)
 		harness.Until(t, 10*time.Second, fmt.Sprintf("%.40q to be rejected", document), func() bool {

@@ -1,8 +1,10 @@
 package xcaddytest
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -207,10 +209,74 @@ func TestPageChangesRules(t *testing.T) {
 		b.until(t, "#zone-facts", step.state)
 	}
 	everywhere(t, all, "api", 2, 10*soon)
+	b.click(t, "#zone .close")
+	pageSwitchesAllZones(t, b, redis, c)
+	pageWritesLostDocument(t, b, redis)
 	redis.Del(t.Context(), "diana:rules") // a document has no time to live
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.problems) > 1 { // Chromium reports the answer 412
 		t.Errorf("errors of the page: %v", b.problems)
 	}
+}
+
+// pageSwitchesAllZones puts all zones in shadow and off, and back.
+func pageSwitchesAllZones(t *testing.T, b *browser, redis *harness.Redis, c *harness.Caddy) {
+	t.Helper()
+	for range 3 {
+		c.Get(t, "/?k=switched")
+	}
+	status := func(want int) {
+		t.Helper()
+		harness.Until(t, 30*time.Second, fmt.Sprint("status ", want), func() bool { return c.Get(t, "/?k=switched").Status == want })
+	}
+	status(429)
+	for _, step := range []struct {
+		box, show, banner string
+		status            int
+	}{
+		{"#rules-shadow", `"shadow": true`, "", 200},
+		{"#rules-enabled", `"enabled": false`, "All zones are off", 200},
+		{"#rules-enabled", `-       "enabled": false`, "", 200},
+		{"#rules-shadow", `-     "*": {`, "", 429},
+	} {
+		b.click(t, "#open-every")
+		b.until(t, "#rules-title", "Switch all zones")
+		b.until(t, "#rules-form", "For an incident")
+		b.click(t, step.box)
+		b.click(t, "#rules-form button.main")
+		b.until(t, "#rules-answer", "would take the document", step.show)
+		b.click(t, "#rules-answer button.main")
+		b.until(t, "#rules-answer", "Written")
+		b.click(t, "#rules .close")
+		if step.banner != "" {
+			b.until(t, "#banners", step.banner)
+		} else {
+			b.holds(t, "no banner", `document.querySelector("#banners").innerText === ""`)
+		}
+		status(step.status)
+		if got := redis.Get(t.Context(), "diana:rules").Val(); !strings.Contains(got, `"another"`) {
+			t.Errorf("what the document says of others is gone: %s", got)
+		}
+	}
+}
+
+// pageWritesLostDocument checks that a change after Redis has lost the document begins with the
+// one in force.
+func pageWritesLostDocument(t *testing.T, b *browser, redis *harness.Redis) {
+	t.Helper()
+	redis.Del(t.Context(), "diana:rules")
+	redis.Publish(t.Context(), "diana:rules", "")
+	b.until(t, "#banners", "The rules from outside cannot be read", "no document any more")
+	b.click(t, "#open-every")
+	b.until(t, "#rules-form", "Redis has lost the document")
+	b.click(t, "#rules-form button.main")
+	b.until(t, "#rules-answer", `+     "another": {}`)
+	b.click(t, "#rules-answer button.main")
+	b.until(t, "#rules-answer", "Written")
+	if got := redis.Get(t.Context(), "diana:rules").Val(); !strings.Contains(got, `"another"`) {
+		t.Errorf("%s", got)
+	}
+	b.click(t, "#rules .close")
+	b.holds(t, "no banner", `document.querySelector("#banners").innerText === ""`)
 }

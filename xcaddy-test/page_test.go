@@ -87,7 +87,7 @@ func TestLivePage(t *testing.T) {
 	b.visit(t, c.Admin+"/rate_limit/")
 	b.until(t, "#zones", "api", "login", "watch", "10/1s gcra burst 5", "100000/1h", "tries: 3/1h", "2/1h", "shadow", "rules from redis", "in 5 min"[3:], "would be denied")
 	b.until(t, "#health", "redis shared for", "1 instance", "redis costs", "calls/s", "checks each", "a call", "rules from redis", "confirmed", "else<b>where", "decisions redis")
-	b.until(t, "#instance", "Caddy "+harness.CaddyVersion, "Diana ", "configuration ", "one of 1 instance")
+	b.until(t, "#instance", "Caddy "+harness.CaddyVersion, "Diana ", "configuration ", "the only instance")
 	b.until(t, "#totals", "Allowed", "Denied", "Share denied", "Zones", "4")
 	b.holds(t, "rates of allowed and denied requests", `(() => {
 		const r = document.querySelector('[data-zone="api"] .rate').innerText;

@@ -144,7 +144,12 @@ func TestDashboardAndAlertsInPrometheus(t *testing.T) {
 	harness.Until(t, time.Minute, "all instances to be scraped", func() bool { return len(p.query(t, "up == 1")) == 3 })
 	for _, c := range all {
 		c.Statuses(t, "/", 20)
+		c.Statuses(t, "/login", 7)
 	}
+	// Also the first block of a rule is an increase.
+	harness.Until(t, time.Minute, "the block of a key to be shown", func() bool {
+		return len(p.query(t, `sum by (zone, rule) (increase(caddy_rate_limit_blocks_total{zone="login",rule="1"}[1m])) > 0`)) == 1
+	})
 	var groups struct {
 		Groups []struct {
 			Rules []struct{ Name, Health, State string }

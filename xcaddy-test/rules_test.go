@@ -1,6 +1,7 @@
 package xcaddytest
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -40,18 +41,21 @@ func TestDocumentedWrite(t *testing.T) {
 	shell := strings.ReplaceAll(string(block[1]), "localhost:2019", address)
 	shell = regexp.MustCompile(`(?m)^caddy (rate-limit \S+)`).ReplaceAllString(shell, harness.Binary()+" $1 --address "+address)
 	shell = strings.ReplaceAll(shell, "curl ", "curl -sS ")
-	lines := strings.SplitN(strings.TrimSpace(shell), "\n", 3)
+	lines := strings.SplitN(strings.TrimSpace(shell), "\n", 4)
 
 	write(limitDocument("api", 80_001))
 	if out, _ := runShell(t, dir, lines[0]); !strings.Contains(out, "valid, zones: 1") {
 		t.Errorf("validate: %s", out)
 	}
-	out, _ := runShell(t, dir, lines[1])
+	if out, _ := runShell(t, dir, lines[1]); !strings.Contains(out, "valid, zones: 1") {
+		t.Errorf("validate --strict: %s", out)
+	}
+	out, _ := runShell(t, dir, lines[2])
 	tag := regexp.MustCompile(`(?i)(?m)^etag: "(\w+)"`).FindStringSubmatch(out)
 	if tag == nil || !strings.Contains(out, `{"zones": {}}`) {
 		t.Fatalf("no ETag in %s", out)
 	}
-	put := strings.ReplaceAll(lines[2], "<ETag>", tag[1])
+	put := strings.ReplaceAll(lines[3], "<ETag>", tag[1])
 	if out, _ := runShell(t, dir, put); !strings.Contains(out, `"valid": true`) {
 		t.Errorf("put: %s", out)
 	}
@@ -68,6 +72,15 @@ func TestDocumentedWrite(t *testing.T) {
 		out, err := harness.Command(dir, args...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "/zones/api/rules/0/limit: ") || strings.ContainsRune(string(out), '\x1b') {
 			t.Errorf("%v: %s", err, out)
+		}
+	}
+
+	// Zones that are unknown here are no error, unless it is asked to be strict.
+	write(`{"zones": {"api": {}, "apii": {}}}`)
+	for _, strict := range []bool{false, true} {
+		cmd := harness.Command(dir, "rate-limit", "validate", filepath.Join(dir, "rules.json"), "--address", address, fmt.Sprint("--strict=", strict))
+		if out, err := cmd.CombinedOutput(); (err != nil) != strict || !strings.Contains(string(out), "zones unknown here: apii") {
+			t.Errorf("strict %v: %v: %s", strict, err, out)
 		}
 	}
 

@@ -74,7 +74,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 		return api.validate(w, r, in)
 	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
 		if readOnly && r.Method == http.MethodDelete {
-			return wrongMethod(w, "GET")
+			return wrongMethod(w, r, "GET")
 		}
 		return api.key(w, r, in, path[1])
 	case len(path) == 3 && path[0] == "zones" && path[2] == "top":
@@ -108,12 +108,12 @@ func (api *API) key(w http.ResponseWriter, r *http.Request, in *Instance, zone s
 	case http.MethodDelete:
 		return answerJSON(w, in.reset(r.Context(), z, t))
 	}
-	return wrongMethod(w, "GET, DELETE")
+	return wrongMethod(w, r, "GET, DELETE")
 }
 
 func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return wrongMethod(w, "GET")
+		return wrongMethod(w, r, "GET")
 	}
 	v, err := get()
 	if err != nil {
@@ -126,7 +126,7 @@ func answerGet(w http.ResponseWriter, r *http.Request, get func() (any, error)) 
 // without a CORS preflight, but not JSON.
 func checkJSON(r *http.Request) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return apiError(http.StatusUnsupportedMediaType, errors.New("want Content-Type: application/json"))
+		return apiError(http.StatusUnsupportedMediaType, fmt.Errorf("Content-Type %q: want application/json", shortened(r.Header.Get("Content-Type"))))
 	}
 	return nil
 }
@@ -157,7 +157,7 @@ func answerStatus(w http.ResponseWriter, status int, v any) error {
 // the origin check of Caddy's admin endpoint.
 func servePage(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return wrongMethod(w, "GET")
+		return wrongMethod(w, r, "GET")
 	}
 	file := page.Get()
 	h := w.Header()
@@ -173,10 +173,13 @@ func noZone(name string) error {
 	return apiError(http.StatusNotFound, fmt.Errorf("zone %q: there is none of this name", name))
 }
 
-func wrongMethod(w http.ResponseWriter, allow string) error {
+func wrongMethod(w http.ResponseWriter, r *http.Request, allow string) error {
 	w.Header().Set("Allow", allow)
-	return apiError(http.StatusMethodNotAllowed, errors.New("want "+allow))
+	return apiError(http.StatusMethodNotAllowed, fmt.Errorf("method %s: want %s", shortened(r.Method), allow))
 }
+
+// shortened returns the beginning of what a request says, for an error.
+func shortened(text string) string { return text[:min(len(text), 64)] }
 
 func apiError(status int, err error) error {
 	return caddy.APIError{HTTPStatus: status, Err: errors.New(loglimit.Short(err))}

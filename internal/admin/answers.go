@@ -246,7 +246,7 @@ func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target
 	}
 	if err != nil {
 		failed = loglimit.Short(err)
-		in.Logger.Error("a key was reset in this instance only", zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err))
+		in.Logger.Error("a key was reset in this instance only: reset it again when Redis is back", zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err))
 	} else {
 		in.Logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
 	}

@@ -30,7 +30,7 @@ const maxExplain = 64 << 10
 // count by, and the rule that would deny it. Nothing is charged.
 func (*API) explain(w http.ResponseWriter, r *http.Request, in *Instance) error {
 	if r.Method != http.MethodPost {
-		return wrongMethod(w, "POST")
+		return wrongMethod(w, r, "POST")
 	}
 	if err := checkJSON(r); err != nil {
 		return err

@@ -72,7 +72,7 @@ func liveQuery(q url.Values) (s stream, once bool, err error) {
 // request to the admin endpoint. With the parameter once, it answers one message as JSON.
 func (api *API) serveLive(w http.ResponseWriter, r *http.Request, readOnly bool) error {
 	if r.Method != http.MethodGet {
-		return wrongMethod(w, "GET")
+		return wrongMethod(w, r, "GET")
 	}
 	s, once, err := liveQuery(r.URL.Query())
 	if err != nil {
@@ -90,7 +90,7 @@ func (api *API) serveLive(w http.ResponseWriter, r *http.Request, readOnly bool)
 	case streams <- struct{}{}:
 		defer func() { <-streams }()
 	default:
-		return apiError(http.StatusServiceUnavailable, fmt.Errorf("%d live pages are open: want fewer", maxStreams))
+		return apiError(http.StatusServiceUnavailable, fmt.Errorf("%d live pages of this instance are open: close one of them", maxStreams))
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

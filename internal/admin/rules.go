@@ -22,10 +22,14 @@ const rulesTimeout = 10 * time.Second
 // noDocument is shown for a source without a document: it means the same.
 const noDocument = `{"zones": {}}`
 
+// rulesState is the header of an answer with the document in force instead of the one in
+// Redis, which has lost it.
+const rulesState = "Rate-Limit-Rules"
+
 // validate says whether the running configuration would take a document.
 func (*API) validate(w http.ResponseWriter, r *http.Request, in *Instance) error {
 	if r.Method != http.MethodPost {
-		return wrongMethod(w, "POST")
+		return wrongMethod(w, r, "POST")
 	}
 	text, err := documentIn(w, r)
 	if err != nil {
@@ -79,26 +83,32 @@ func (*API) rules(w http.ResponseWriter, r *http.Request, in *Instance) error {
 	defer cancel()
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		return getRules(ctx, w, source)
+		return in.getRules(ctx, w, source)
 	case http.MethodPut:
 		return in.putRules(ctx, w, r, source)
 	}
-	return wrongMethod(w, "GET, PUT")
+	return wrongMethod(w, r, "GET, PUT")
 }
 
 // etag is the entity tag of a document; an empty one: there is none.
 func etag(text []byte) string { return `"` + rules.Fingerprint(string(text)) + `"` }
 
-func getRules(ctx context.Context, w http.ResponseWriter, source *rules.Redis) error {
+// getRules answers the document in Redis. If Redis has lost it, its rules are still in force:
+// a change that begins with them, and not with nothing, keeps them.
+func (in *Instance) getRules(ctx context.Context, w http.ResponseWriter, source *rules.Redis) error {
+	h := w.Header()
 	text, err := source.Read(ctx)
 	shown := text
 	switch {
 	case errors.Is(err, rules.ErrEmpty):
 		shown = []byte(noDocument)
+		if kept := in.Follower.Text(); kept != nil && in.Registry.Document() != nil {
+			shown = kept
+			h.Set(rulesState, "lost")
+		}
 	case err != nil:
 		return rulesError(err)
 	}
-	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("ETag", etag(text))
@@ -111,7 +121,7 @@ func getRules(ctx context.Context, w http.ResponseWriter, source *rules.Redis) e
 func (in *Instance) putRules(ctx context.Context, w http.ResponseWriter, r *http.Request, source *rules.Redis) error {
 	match := strings.TrimSpace(strings.Join(r.Header.Values("If-Match"), ","))
 	if match == "" {
-		return apiError(http.StatusPreconditionRequired, errors.New("want If-Match with the ETag of the document that is to be replaced"))
+		return apiError(http.StatusPreconditionRequired, errors.New("no If-Match: want the ETag of the document that is to be replaced, or *"))
 	}
 	text, err := documentIn(w, r)
 	if err != nil {

@@ -77,7 +77,7 @@ type Store struct {
 	Mode      string    `json:"mode"`       // shared; while unavailable alone, allow or deny, for the keys of nodes_down if there are any
 	Since     time.Time `json:"since"`      // start of the mode
 	OnFailure string    `json:"on_failure"` // local, allow or deny
-	Instances int64     `json:"instances"`  // number of instances last seen alive
+	Instances int64     `json:"instances"`  // number of instances last seen alive; 0: none was counted yet
 
 	// Share is the part of each limit that this instance enforces while the store is
 	// unavailable, 0 to 1; absent: the store is used, or nothing is counted.

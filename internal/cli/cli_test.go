@@ -51,6 +51,51 @@ func TestZonesFitTheTerminal(t *testing.T) {
 	}
 }
 
+// TestUnknownInstances checks that a number of instances that nobody has counted is not shown
+// as zero.
+func TestUnknownInstances(t *testing.T) {
+	for _, c := range []struct {
+		up        bool
+		instances int64
+		want      string
+	}{
+		{true, 3, "store redis: shared for 5s, 3 instances\n"},
+		{true, 0, "store redis: shared for 5s, instances not counted yet\n"},
+		{false, 1, "store redis: alone for 5s, 1 instance when it was last reached\n"},
+		{false, 0, "store redis: alone for 5s, number of instances unknown: it was never reached\n"},
+	} {
+		now, mode := time.Now(), "alone"
+		if c.up {
+			mode = "shared"
+		}
+		s := Store{Name: "redis", Up: c.up, Mode: mode, Since: now.Add(-5 * time.Second), Instances: c.instances}
+		var b strings.Builder
+		if s.print(&b, now); b.String() != c.want {
+			t.Errorf("%q, want %q", b.String(), c.want)
+		}
+	}
+}
+
+// TestWordsForPeople checks that durations are rounded, and that a text is quoted only if it
+// could contain control sequences.
+func TestWordsForPeople(t *testing.T) {
+	for seconds, want := range map[float64]string{
+		0.682739115: "683ms", 0.010788: "11ms", 0.0015: "1.5ms", 0.000001: "1µs", 1: "1s", 26.333: "26.33s", 3608.4: "1h0m8s", 60: "1m", 86400: "24h",
+	} {
+		if got := span(seconds); got != want {
+			t.Errorf("%v s: %q, want %q", seconds, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`want one such as {"zones": {}}`: `want one such as {"zones": {}}`, "登录": "登录",
+		"a\x1b[2J": `"a\x1b[2J"`, "a\nb": `"a\nb"`, "a\xff": `"a\xff"`, "\u202e": `"\u202e"`,
+	} {
+		if got := safe(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestWrap(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"one two three", "one two|three"}, {"0123456789", "01234567|89"}, {"a\nb", "a|b"}, {"", ""}, {"éééé éééé é", "éééé|éééé é"},

@@ -66,9 +66,11 @@ func rateLimitCommands(cmd *cobra.Command) {
 	add("top <zone>", "Lists the busiest and the most denied keys of this instance", cobra.ExactArgs(1), func(args []string) error {
 		return c.top(args[0])
 	})
-	add("validate <document>", "Checks a document of rules (- is stdin) against the running configuration; nothing changes", cobra.ExactArgs(1), func(args []string) error {
-		return c.validate(args[0])
+	var strict bool
+	validate := add("validate <document>", "Checks a document of rules (- is stdin) against the running configuration; nothing changes", cobra.ExactArgs(1), func(args []string) error {
+		return c.validate(args[0], strict)
 	})
+	validate.Flags().BoolVar(&strict, "strict", false, "Fail also if the document names zones that the configuration does not have")
 	var d Request
 	var headers []string
 	explain := add("explain <url>", "Shows which zones would apply to a request and which rule would deny it; nothing is charged",
@@ -133,7 +135,7 @@ func (c *adminClient) key(method, zone string, parts []string, hash string) erro
 	q := url.Values{"part": parts}
 	if hash != "" {
 		if len(parts) > 0 {
-			return errors.New("--hash: want no parts beside it")
+			return fmt.Errorf("--hash %s beside parts: want one of them", safe(hash))
 		}
 		q = url.Values{"hash": {hash}}
 	}
@@ -176,8 +178,9 @@ func (c *adminClient) explain(d Request, headers []string) error {
 // the answer says so.
 const maxDocument = 2 << 20
 
-// validate checks a document in a file. One that is invalid is an error.
-func (c *adminClient) validate(path string) error {
+// validate checks a document in a file. One that is invalid is an error, and with strict one
+// that names zones that the configuration does not have.
+func (c *adminClient) validate(path string, strict bool) error {
 	file := os.Stdin
 	if path != "-" {
 		var err error
@@ -197,6 +200,8 @@ func (c *adminClient) validate(path string) error {
 		return err
 	case !v.Valid:
 		return fmt.Errorf("%s: %s", path, safe(v.Error))
+	case strict && len(v.Unknown) > 0:
+		return fmt.Errorf("%s: zones unknown here: %s", path, safeAll(v.Unknown))
 	case printed:
 		return nil
 	}

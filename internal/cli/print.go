@@ -9,17 +9,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // safe quotes a text that could contain control sequences for a terminal.
 func safe(s string) string {
-	q := strconv.Quote(s)
-	if q[1:len(q)-1] == s {
+	if utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return s
 	}
-	return q
+	return strconv.Quote(s)
 }
 
 func safeAll(list []string) string {
@@ -38,6 +38,10 @@ func span(seconds float64) string {
 		d = d.Round(time.Second)
 	case d >= time.Second:
 		d = d.Round(10 * time.Millisecond)
+	case d >= 10*time.Millisecond:
+		d = d.Round(time.Millisecond)
+	case d >= time.Millisecond:
+		d = d.Round(10 * time.Microsecond)
 	}
 	s := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
@@ -138,13 +142,26 @@ func printValidation(to io.Writer, v *Validation) error {
 
 // print prints the state of a store.
 func (s *Store) print(w io.Writer, now time.Time) {
-	fmt.Fprintf(w, "store %s: %s for %s, %s\n", safe(s.Name), s.Mode, span(now.Sub(s.Since).Seconds()), plural(s.Instances, "instance"))
+	fmt.Fprintf(w, "store %s: %s for %s, %s\n", safe(s.Name), s.Mode, span(now.Sub(s.Since).Seconds()), s.instances())
 	if s.Share > 0 {
 		fmt.Fprintf(w, "store %s: this instance enforces %.0f %% of each limit meanwhile\n", safe(s.Name), 100*s.Share)
 	}
 	for _, n := range s.Down {
 		fmt.Fprintf(w, "store %s: node %s is away for %s; keys of other nodes are shared\n", safe(s.Name), safe(n.Address), span(now.Sub(n.Since).Seconds()))
 	}
+}
+
+// instances says how many instances there are, or why nobody knows.
+func (s *Store) instances() string {
+	switch {
+	case s.Instances > 0 && s.Up:
+		return plural(s.Instances, "instance")
+	case s.Instances > 0:
+		return plural(s.Instances, "instance") + " when it was last reached"
+	case s.Up:
+		return "instances not counted yet"
+	}
+	return "number of instances unknown: it was never reached"
 }
 
 // print prints the state of the rule source.

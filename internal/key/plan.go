@@ -87,11 +87,6 @@ func (p *Plan) Placeholders() (names []string) {
 	return names
 }
 
-// Uses reports whether a part has a placeholder whose name begins with prefix.
-func (p *Plan) Uses(prefix string) bool {
-	return slices.ContainsFunc(p.parts, func(t Template) bool { return t.Uses(prefix) })
-}
-
 // ReadsBody reports whether a part has a field of the request's body, which requires a call
 // of [body.ReadFields] before [Plan.Encode].
 func (p *Plan) ReadsBody() bool { return slices.ContainsFunc(p.parts, Template.ReadsBody) }

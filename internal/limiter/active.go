@@ -107,11 +107,17 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 			a.counted.Add(z.Name, b.Table)
 		}
 		a.labels = []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore}
+		var blocking []string
 		for _, s := range a.sets {
 			a.labels = append(a.labels, s.Labels...)
+			for i, us := range s.Blocks {
+				if us > 0 {
+					blocking = append(blocking, s.Labels[i])
+				}
+			}
 		}
 		a.denials = z.metrics.Counters
-		a.denials.Hold(a.labels)
+		a.denials.Hold(a.labels, blocking)
 	}
 	return nil
 }

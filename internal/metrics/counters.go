@@ -51,15 +51,17 @@ type counterShard struct {
 }
 
 type deniedRule struct {
-	rule  string
-	count atomic.Uint64
-	block atomic.Uint64 // blocks that it started
-	users int           // active rules with a rule of this name; guarded by Counters.mu
+	rule   string
+	count  atomic.Uint64
+	block  atomic.Uint64 // blocks that it started
+	blocks bool          // whether it may start one; guarded by Counters.mu
+	users  int           // active rules with a rule of this name; guarded by Counters.mu
 }
 
 // Hold adds rules whose denials and blocks are counted. Each must be dropped as often as it was
-// added.
-func (c *Counters) Hold(rules []string) {
+// added. blocking are those of them that start blocks: they have a count before the first, in
+// which a Prometheus would otherwise see no increase.
+func (c *Counters) Hold(rules, blocking []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.denied == nil {
@@ -70,6 +72,9 @@ func (c *Counters) Hold(rules []string) {
 			c.denied[rule] = &deniedRule{rule: rule}
 		}
 		c.denied[rule].users++
+	}
+	for _, rule := range blocking {
+		c.denied[rule].blocks = true
 	}
 }
 
@@ -129,12 +134,12 @@ func (c *Counters) countBlock(rule string) {
 	}
 }
 
-// blocks returns the numbers of blocks by rule; nil: none.
+// blocks returns the numbers of blocks by rule, of those that may start one; nil: none.
 func (c *Counters) blocks() (all map[string]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for rule, r := range c.denied {
-		if n := r.block.Load(); n > 0 {
+		if n := r.block.Load(); n > 0 || r.blocks {
 			if all == nil {
 				all = make(map[string]uint64)
 			}

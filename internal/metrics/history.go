@@ -31,7 +31,7 @@ type History struct {
 type zoneHistory struct {
 	counters *Counters
 	totals   [numSeries]uint64           // at the end of the last step
-	first    int64                       // the first step sampled in full
+	first    int64                       // the first step sampled, in which the zone may have begun
 	steps    [historySteps]historyCounts // ring by step number
 }
 
@@ -65,7 +65,7 @@ func (h *History) Follow(zones map[string]*Counters, now int64) {
 	for name, c := range zones {
 		z := h.zones[name]
 		if z == nil || z.counters != c {
-			z = &zoneHistory{counters: c, first: now/historyStep + 1}
+			z = &zoneHistory{counters: c, first: now / historyStep}
 			z.totals = c.totals()
 		}
 		kept[name] = z

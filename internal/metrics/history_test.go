@@ -36,7 +36,7 @@ func TestHistory(t *testing.T) {
 	h.Follow(map[string]*Counters{"a": a}, at(1000))
 	a.add(Denied, 5) // in a step that was followed in part
 	h.sample(at(1001))
-	wantPast(t, &h, "a", 0, nil, nil)
+	wantPast(t, &h, "a", 0, []uint32{0}, []uint32{5})
 	a.add(Allowed, 2)
 	a.add(Delayed, 1)
 	a.add(Denied, 4)
@@ -44,13 +44,13 @@ func TestHistory(t *testing.T) {
 	a.add(Skipped, 9)
 	a.add(RefusedElsewhere, 9)
 	h.sample(at(1001) + 1)
-	wantPast(t, &h, "a", 0, nil, nil) // the step has not ended
+	wantPast(t, &h, "a", 0, []uint32{0}, []uint32{5}) // the step has not ended
 	h.sample(at(1002))
-	wantPast(t, &h, "a", 0, []uint32{3}, []uint32{6})
+	wantPast(t, &h, "a", 0, []uint32{0, 3}, []uint32{5, 6})
 	h.sample(at(1003))
 	a.add(Allowed, 10)
 	h.sample(at(1007)) // the process was suspended: the decisions are distributed over the steps
-	wantPast(t, &h, "a", 0, []uint32{3, 0, 2, 3, 2, 3}, []uint32{6, 0, 0, 0, 0, 0})
+	wantPast(t, &h, "a", 0, []uint32{0, 3, 0, 2, 3, 2, 3}, []uint32{5, 6, 0, 0, 0, 0, 0})
 	wantPast(t, &h, "a", 1004, []uint32{2, 3}, []uint32{0, 0})
 	wantPast(t, &h, "a", 1006, nil, nil)
 	wantPast(t, &h, "a", 9999, nil, nil)
@@ -60,7 +60,7 @@ func TestHistory(t *testing.T) {
 	b.add(Allowed, 1)
 	h.sample(at(1009))
 	wantPast(t, &h, "a", 1005, []uint32{3, 0, 0}, []uint32{0, 0, 0})
-	wantPast(t, &h, "b", 0, []uint32{1}, []uint32{0})
+	wantPast(t, &h, "b", 0, []uint32{0, 1}, []uint32{0, 0})
 	if s := h.Since(nil, 1007); len(s.Zones) != 2 || s.Last != 1008 || s.Step != 2 {
 		t.Errorf("%+v", s)
 	}
@@ -110,8 +110,8 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	h.sample(at(1003))
 	z := h.Changes(0).Zones["a"]
 	want := ZoneMinutes{
-		Passed: []uint32{2, 1}, Denied: []uint32{0, 0}, Delayed: []uint32{2, 0},
-		Refused: []uint32{4, 0}, Skipped: []uint32{1, 0}, Fallback: []uint32{3, 0},
+		Passed: []uint32{0, 2, 1}, Denied: []uint32{0, 0, 0}, Delayed: []uint32{0, 2, 0},
+		Refused: []uint32{0, 4, 0}, Skipped: []uint32{0, 1, 0}, Fallback: []uint32{0, 3, 0},
 	}
 	if !reflect.DeepEqual(z, want) {
 		t.Errorf("%+v, want %+v", z, want)

@@ -16,7 +16,7 @@ func Resolve(name, value string) (string, error) {
 	}
 	resolved, err := caddy.NewReplacer().ReplaceOrErr(value, true, true)
 	if resolved = strings.TrimRight(resolved, "\r\n"); err != nil || resolved == "" { // a file may end with a newline
-		return "", fmt.Errorf("%s %s: the placeholder resolves to nothing", name, value)
+		return "", fmt.Errorf("%s %s: the placeholder resolves to nothing: want a variable that is set, or a file with a text", name, value)
 	}
 	return resolved, nil
 }

@@ -13,7 +13,7 @@ function onMessage(m) {
 
 function onProblem(e) {
 	$("state").className = "bad";
-	$("state").textContent = `${e.message} Trying again.`;
+	$("state").textContent = `${e.message} Trying again.${state.live ? ` Shown is the state of ${clock(Date.parse(state.live.now) / 1000)}.` : ""}`;
 	if (!state.live) $("zones").replaceChildren(el("div", { className: "empty" }, el("p", { className: "problem", textContent: e.message }), el("p", { textContent: "The page asks again by itself." })));
 }
 

@@ -63,6 +63,12 @@ const rateAt = (e, curve, i) => i < counting() ? "–" : `${compact(e[curve][i] 
 const storeOf = (z) => (state.live ? state.live.stores : []).find((s) => s.name === z.store);
 const awayOf = (z) => { const s = storeOf(z); return s && !s.up ? s : null; };
 
+// instancesOf says how many instances share a store, or why nobody knows.
+function instancesOf(s) {
+	if (s.instances) return `${plural(s.instances, "instance")}${s.up ? "" : " when it was last reached"}`;
+	return s.up ? "instances not counted yet" : "number of instances unknown";
+}
+
 // total sums a curve over all zones, in the last step, per second.
 const total = (curve) => [...zones.values()].reduce((sum, e) => sum + now(e, curve), 0);
 const totalOf = (curve) => [...zones.values()].reduce((sum, e) => sum + e.sums[curve], 0);

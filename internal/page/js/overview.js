@@ -19,7 +19,7 @@ function costOf(s) {
 
 function instance(m) {
 	const i = m.instance, known = m.stores.map((s) => s.instances).filter(Boolean);
-	const many = known.length ? `one of ${plural(Math.max(...known), "instance")}` : m.stores.length ? "number of instances unknown" : "limits of this instance alone";
+	const many = known.length ? Math.max(...known) > 1 ? `one of ${Math.max(...known)} instances` : "the only instance" : m.stores.length ? instancesOf(m.stores[0]) : "limits of this instance alone";
 	$("instance").textContent = [plain(i.host), `Caddy ${i.caddy}`, `Diana ${i.diana}`, `configuration ${i.config} since ${since(i.since, m.now)}`, many].join(" · ");
 	$("instance").title = "Instances with equal rate limits in their configuration show the same configuration.";
 	document.title = `Rate limits · ${plain(i.host)}`;
@@ -30,13 +30,13 @@ function health(m) {
 	if (!m.stores.length) list.push(chip("good", "counted in this process"));
 	for (const s of m.stores) {
 		const nodes = (s.nodes_down || []).map((n) => plain(n.address)).join(", ");
-		if (s.up) list.push(chip("good", plain(s.name), `shared for ${since(s.since, m.now)}, ${plural(s.instances, "instance")}`));
-		else list.push(chip("bad", plain(s.name), `away for ${since(s.since, m.now)}${nodes ? ` (node ${nodes})` : ""}, on_failure ${s.on_failure}`));
+		if (s.up) list.push(chip("good", plain(s.name), `shared for ${since(s.since, m.now)}, ${instancesOf(s)}`));
+		else list.push(chip("bad", plain(s.name), `away for ${since(s.since, m.now)}${nodes ? ` (node ${nodes})` : ""}, on_failure ${s.on_failure}, ${instancesOf(s)}`));
 		const cost = costOf(s);
 		if (cost) list.push(chip("", `${plain(s.name)} costs`, cost));
 	}
 	if (m.rules) {
-		const r = m.rules, age = r.confirmed ? `confirmed ${since(r.confirmed, m.now)} ago` : "never read";
+		const r = m.rules, age = r.state === "empty" ? "no document yet" : r.confirmed ? `confirmed ${since(r.confirmed, m.now)} ago` : "never read";
 		list.push(chip(r.error ? "bad" : "good", `rules from ${plain(r.source)}`, r.error ? `${age}, ${{ refused: "refused", away: "away" }[r.state] || "failing"}` : age));
 		if (r.unknown_zones) list.push(chip("warn", "zones unknown here:", r.unknown_zones.map(plain).join(", ")));
 	}
@@ -63,7 +63,11 @@ function outageText(s) {
 function banners(m) {
 	const list = m.stores.filter((s) => !s.up).map((s) => el("p", { className: "banner bad" },
 		el("strong", { textContent: `${plain(s.name)} has been away for ${since(s.since, m.now)}.` }), outageText(s), " Caddy's log says why; ", el("code", { textContent: "caddy rate-limit zones" }), " shows the same."));
-	if (m.rules?.error) list.push(el("p", { className: "banner" }, el("strong", { textContent: { refused: "The rules from outside are refused.", away: "The rules from outside cannot be read." }[m.rules.state] || "The rules from outside have an error." }), `The rules before them stay in force. The error: ${plain(m.rules.error)}`));
+	if (m.rules?.error) list.push(el("p", { className: "banner" }, el("strong", { textContent: { refused: "The rules from outside are refused.", away: "The rules from outside cannot be read." }[m.rules.state] || "The rules from outside have an error." }), `${m.rules.since ? "The rules before them stay in force." : "The configured rules are in force."} The error: ${plain(m.rules.error)}`));
+	const all = [...zones.values()].map((e) => e.status), who = "The rules from outside say so of all zones.";
+	if (all.length && all.every((z) => !z.enabled)) list.push(el("p", { className: "banner" }, el("strong", { textContent: "All zones are off: every request passes uncounted." }), who));
+	else if (all.length > 1 && all.every((z) => z.shadow && z.origin !== "config")) list.push(el("p", { className: "banner" }, el("strong", { textContent: "All zones are in shadow: no request is denied." }), who));
+	$("open-every").hidden = !writable();
 	$("banners").replaceChildren(...list);
 }
 

@@ -11,13 +11,22 @@ function zoneChange(z) {
 	box.replaceChildren(b);
 }
 
+const every = "*"; // in a document: what it says of every zone
+$("open-every").addEventListener("click", () => showRules(every));
+
+// everyZone is what a document says of every zone.
+function everyZone(doc) {
+	const own = doc.zones?.[every] || {};
+	return { enabled: own.enabled !== false, shadow: own.shadow === true };
+}
+
 // document reads the document and its ETag.
 async function readDocument() {
 	const r = await fetch(new URL("rules", base), { cache: "no-store" });
 	const doc = await answerOf(r.clone()), tag = r.headers.get("ETag");
 	if (!tag) throw new Problem("The answer has no ETag, without which nothing can be written.", r.status);
 	delete doc.etag;
-	return { doc, tag };
+	return { doc, tag, lost: r.headers.get("Rate-Limit-Rules") === "lost" };
 }
 
 // ruleWith is a rule with another limit as a document has it, with a window that people can
@@ -30,6 +39,16 @@ function ruleWith(r, limit) {
 	return c;
 }
 
+// changedEvery applies the form of every zone to the document.
+function changedEvery(doc, form) {
+	const next = structuredClone(doc);
+	next.zones ||= {};
+	const own = { ...form.enabled ? {} : { enabled: false }, ...form.shadow ? { shadow: true } : {} };
+	if (Object.keys(own).length) next.zones[every] = own;
+	else delete next.zones[every];
+	return next;
+}
+
 // changedDocument applies the form to the document.
 function changedDocument(doc, z, form) {
 	const next = structuredClone(doc);
@@ -39,7 +58,7 @@ function changedDocument(doc, z, form) {
 		delete next.zones[z.name];
 		return next;
 	}
-	if (form.limits.some((n, i) => n !== z.rules[i].limit)) own.rules = z.rules.map((r, i) => ruleWith(r, form.limits[i]));
+	if (z.rules.some((r, i) => i < form.limits.length && form.limits[i] !== r.limit)) own.rules = z.rules.map((r, i) => ruleWith(r, form.limits[i]));
 	if (form.shadow !== z.shadow) own.shadow = form.shadow;
 	if (!form.enabled) own.enabled = false;
 	else if (!z.enabled) delete own.enabled;
@@ -68,45 +87,72 @@ function difference(a, b) {
 }
 
 const pretty = (doc) => JSON.stringify(doc, null, 2);
-let editing = null; // {zone, doc, tag}
+let editing = null; // {zone, doc, tag, lost}
 
 async function showRules(name) {
-	$("rules-title").textContent = `Change zone ${name}`;
+	$("rules-title").textContent = name === every ? "Switch all zones" : `Change zone ${name}`;
 	$("rules-form").replaceChildren(el("p", { className: "hint", textContent: "Reading the rules…" }));
 	$("rules-answer").replaceChildren();
 	if (!$("rules").open) $("rules").showModal();
 	try {
 		editing = { zone: name, ...await readDocument() };
-		rulesForm(zones.get(name).status);
+		if (name === every) everyForm();
+		else rulesForm(zones.get(name).status);
 	} catch (e) {
 		$("rules-form").replaceChildren(el("p", { className: "problem", textContent: e.message }));
 	}
 }
 
-function rulesForm(z) {
-	const check = (id, text, on) => el("label", {}, el("input", { type: "checkbox", id, checked: on }), text);
-	const varies = z.rules.some((r) => r.limit_from); // a document cannot take limits from requests
-	const limits = z.rules.map((r) => el("label", {}, el("input", { disabled: varies, type: "number", min: 1, max: Number.MAX_SAFE_INTEGER, step: 1, required: true, value: r.limit, className: "limit" }), ` per ${windowOf(r.window)}, ${algorithmOf(r)}${/^\d+$/.test(r.name) ? "" : ` (${r.name})`}`));
-	const away = state.live.stores.find((s) => !s.up);
-	const own = editing.doc.zones?.[z.name];
-	$("rules-form").replaceChildren(
-		el("p", { className: "hint", textContent: `The change is written to the rule source and holds on all instances that read it, within a second. What is counted stays.${away ? " The store is away: the change may fail." : ""}` }),
-		el("fieldset", {}, el("legend", { className: "unseen", textContent: "State" }), check("rules-enabled", "on (off lets all requests pass uncounted)", z.enabled), check("rules-shadow", "shadow: report denials, and deny nothing", z.shadow)),
-		el("fieldset", {}, el("legend", { className: "unseen", textContent: "Limits" }), ...(varies ? [el("p", { className: "hint", textContent: "Limits that come from requests are changed in the configuration." })] : []), ...limits.map((l) => el("div", {}, l))),
-		...(own ? [el("fieldset", {}, check("rules-forget", "use the configured rules again, as if the document did not name this zone", false))] : []),
-		el("p", { className: "buttons" }, el("button", { className: "main", textContent: "Show the change" })));
+const checkBox = (id, text, on) => el("label", {}, el("input", { type: "checkbox", id, checked: on }), text);
+const fields = (legend, ...content) => el("fieldset", {}, el("legend", { className: "unseen", textContent: legend }), ...content);
+
+// formHints say what a change does, and what is unusual about the document.
+function formHints() {
+	const away = state.live.stores.find((s) => !s.up), all = everyZone(editing.doc);
+	const list = [`The change is written to the rule source and holds on all instances that read it, within a second. What is counted stays.${away ? " The store is away: the change may fail." : ""}`];
+	if (editing.lost) list.push("Redis has lost the document. The change begins with the one in force, and writes it again.");
+	if (editing.zone !== every && !(all.enabled && !all.shadow)) list.push(`The document has all zones ${all.enabled ? "in shadow" : "off"}, which wins over what it says of this one: see “Switch all zones” in the overview.`);
+	return list.map((textContent) => el("p", { className: "hint", textContent }));
 }
 
-const written = (z) => ({
+const showChange = () => el("p", { className: "buttons" }, el("button", { className: "main", textContent: "Show the change" }));
+
+function everyForm() {
+	const all = everyZone(editing.doc);
+	$("rules-form").replaceChildren(
+		el("p", { className: "hint", textContent: "For an incident: this wins over what the configuration and the document say of each zone, and ends with it." }), ...formHints(),
+		fields("State of all zones", checkBox("rules-enabled", "on (off lets all requests pass every zone uncounted)", all.enabled), checkBox("rules-shadow", "shadow: every zone reports denials, and none denies", all.shadow)), showChange());
+}
+
+function rulesForm(z) {
+	const varies = z.rules.some((r) => r.limit_from); // a document cannot take limits from requests
+	const limits = z.rules.map((r) => el("label", {}, el("input", { disabled: varies, type: "number", min: 1, max: Number.MAX_SAFE_INTEGER, step: 1, required: true, value: r.limit, className: "limit" }), ` per ${windowOf(r.window)}, ${algorithmOf(r)}${/^\d+$/.test(r.name) ? "" : ` (${r.name})`}`));
+	const own = editing.doc.zones?.[z.name];
+	$("rules-form").replaceChildren(
+		...formHints(),
+		fields("State", checkBox("rules-enabled", "on (off lets all requests pass uncounted)", z.enabled), checkBox("rules-shadow", "shadow: report denials, and deny nothing", z.shadow)),
+		fields("Limits", ...(varies ? [el("p", { className: "hint", textContent: "Limits that come from requests are changed in the configuration." })] : []), ...limits.map((l) => el("div", {}, l))),
+		...(own ? [el("fieldset", {}, checkBox("rules-forget", "use the configured rules again, as if the document did not name this zone", false))] : []),
+		showChange());
+}
+
+const written = () => ({
 	forget: Boolean($("rules-forget")?.checked), enabled: $("rules-enabled").checked, shadow: $("rules-shadow").checked,
-	limits: [...$("rules-form").querySelectorAll(".limit")].map((i) => Number(i.value)).slice(0, z.rules.length),
+	limits: [...$("rules-form").querySelectorAll(".limit")].map((i) => Number(i.value)),
 });
+
+// changed returns the document with the change; null: the zone is gone.
+function changed() {
+	if (editing.zone === every) return changedEvery(editing.doc, written());
+	const z = zones.get(editing.zone)?.status;
+	return z ? changedDocument(editing.doc, z, written()) : null;
+}
 
 // preview checks the change and shows it.
 async function preview() {
-	const z = zones.get(editing.zone)?.status, box = $("rules-answer");
-	if (!z) return box.replaceChildren(el("p", { className: "problem", textContent: "The zone is gone." }));
-	const { tag } = editing, before = pretty(editing.doc), after = pretty(changedDocument(editing.doc, z, written(z)));
+	const box = $("rules-answer"), { tag, doc, lost } = editing, next = changed();
+	if (!next) return box.replaceChildren(el("p", { className: "problem", textContent: "The zone is gone." }));
+	const before = pretty(lost ? { zones: {} } : doc), after = pretty(next);
 	if (before === after) return box.replaceChildren(el("p", { className: "hint", textContent: "Nothing changes." }));
 	try {
 		const v = await ask("rules/validate", { method: "POST", headers: { "Content-Type": "application/json" }, body: after });
@@ -127,7 +173,7 @@ async function write(text, tag, send) {
 	try {
 		await ask("rules", { method: "PUT", headers: { "Content-Type": "application/json", "If-Match": tag }, body: text });
 		$("rules-form").replaceChildren();
-		box.replaceChildren(el("p", { className: "done", textContent: "Written. The graph marks when this instance follows." }));
+		box.replaceChildren(el("p", { className: "done", textContent: editing.zone === every ? "Written. The overview says when this instance follows." : "Written. The graph marks when this instance follows." }));
 	} catch (e) {
 		box.append(el("p", { className: "problem" }, e.status === 412 ? "Nothing was written: somebody else changed the rules meanwhile. " : `Nothing was written: ${e.message} `, again));
 	}

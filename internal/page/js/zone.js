@@ -53,7 +53,7 @@ function zoneFacts(z, open) {
 		["Networks", z.ipv4_prefix < 32 || z.ipv6_prefix < 128 ? `addresses count by /${z.ipv4_prefix} (IPv4) and /${z.ipv6_prefix} (IPv6)` : "addresses count whole"],
 		["Overrides", whole(z.overrides)],
 		...(z.rules.some((r) => r.block) ? [["Blocked keys", `${whole(z.blocked || 0)} that this instance knows of`]] : []),
-		["Store", s ? `${s.name}, ${s.up ? `shared by ${plural(s.instances, "instance")}` : "away"}` : "this process"],
+		["Store", s ? `${s.name}, ${s.up ? s.instances ? `shared by ${plural(s.instances, "instance")}` : `shared, ${instancesOf(s)}` : "away"}` : "this process"],
 		["Keys here", `${whole(open.keys)} of at most ${whole(z.max_keys)}${s ? " kept for an outage" : ""}`],
 		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "refused_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${k.replace("_", " ")}`).join(", ") || "no decision"],
 		...(others ? [["Denied by others", others]] : []),

@@ -10,13 +10,13 @@ import (
 
 var (
 	// errOpen says that the breaker is open.
-	errOpen = errors.New("the store is not being asked")
+	errOpen = errors.New("Redis is unavailable, and not asked until a probe succeeds")
 
 	// errUnsent says that nothing was sent, and nothing charged.
-	errUnsent = timeoutError{errors.New("not asked in time: Redis still had to answer others")}
+	errUnsent = timeoutError{errors.New("not sent before the timeout: earlier calls were still waiting for Redis")}
 
 	// errLate says that Redis rejected a call whose caller no longer waits.
-	errLate = timeoutError{errors.New("taken up by Redis when it was too late, and not charged")}
+	errLate = timeoutError{errors.New("executed by Redis after the timeout, and not charged")}
 
 	// errReply and errDisagree say that an answer is not one of this script's, or not what the
 	// arithmetic of this instance gives.
@@ -24,7 +24,7 @@ var (
 	errDisagree = errors.New("the script and this instance come to different verdicts from the same state")
 
 	// errUnanswered says that the reply did not arrive before the caller's deadline.
-	errUnanswered = timeoutError{errors.New("no answer from Redis in time")}
+	errUnanswered = timeoutError{errors.New("no reply from Redis within the timeout")}
 )
 
 // timeoutError is an error whose Timeout method returns true.

@@ -1,0 +1,26 @@
+package rules
+
+import "time"
+
+// repeatLogAfter is the interval at which a persistent error is logged again.
+const repeatLogAfter = time.Minute
+
+// failureLine limits a log line about errors of a source: one when they begin, and one a
+// minute while they last. The zero value is ready for use.
+type failureLine struct {
+	last       time.Time // when the line was last written
+	about      string    // what it was about
+	suppressed int       // errors since then
+}
+
+// next reports whether the line may be written, and returns how many errors were not logged
+// since the last. about is what the line is about: something else is logged at once.
+func (l *failureLine) next(about string, now time.Time) (suppressed int, ok bool) {
+	if !l.last.IsZero() && about == l.about && now.Sub(l.last) < repeatLogAfter {
+		l.suppressed++
+		return 0, false
+	}
+	suppressed = l.suppressed
+	*l = failureLine{last: now, about: about}
+	return suppressed, true
+}
