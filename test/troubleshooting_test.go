@@ -25,6 +25,7 @@ var configurationFiles = []string{
 // otherErrors are errors in these files that no configuration meets.
 var otherErrors = map[string]bool{
 	"unchanged":         true, // no error
+	"app http is a …":   true, // of the admin API
 	"url: invalid":      true, // the URL was parsed before
 	"…: not an address": true, // of a socket
 	"… parts: want …, each as part=... of …, or hash=... alone": true, // of the admin API
