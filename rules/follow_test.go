@@ -15,11 +15,11 @@ import (
 // picky is a configuration that has no room for a zone "bad".
 type picky struct{}
 
-func (picky) Apply(d *Document) error {
+func (picky) Apply(d *Document) (report func(), err error) {
 	if d.Of("bad") != nil {
-		return errors.New("bad")
+		return nil, errors.New("bad")
 	}
-	return nil
+	return nil, nil
 }
 
 func (picky) Unknown(*Document) []string { return nil }

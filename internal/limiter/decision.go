@@ -215,8 +215,19 @@ func (d *decision) isNear(z *zoneResult) bool {
 		return false
 	}
 	c := &d.check.Zones[z.rules]
-	for i := range c.Results {
-		if c.Results[i].Remaining < (c.Rules[i].Capacity()+4)/5 {
+	for i, below := range z.set.near {
+		if c.Results[i].Remaining < below {
+			return isNear(c)
+		}
+	}
+	return false
+}
+
+// isNear is like the method, by the rules that were enforced: an instance's share of a rule
+// is near its limit later than the rule.
+func isNear(c *stores.ZoneCheck) bool {
+	for i, r := range c.Rules {
+		if c.Results[i].Remaining < nearBelow(r) {
 			return true
 		}
 	}

@@ -459,3 +459,36 @@ func TestHeldCostIsWaitedFor(t *testing.T) {
 		checkEmpty(t, l)
 	})
 }
+
+// contrary is a store whose rules admit, and which denies all the same, as an algorithm of
+// another module may whose answers disagree.
+type contrary struct {
+	memory.Store
+	asks int
+}
+
+func (s *contrary) Decide(ctx context.Context, check *stores.Check) {
+	s.Store.Decide(ctx, check)
+	if s.asks++; s.asks > 1000 {
+		return // the test fails, and ends
+	}
+	check.Admitted, check.Zones[0].Admits = false, false
+}
+
+// TestDenialWithoutTimeIsNotAskedForContinually checks that a request whose denial does not say
+// when it ends pauses before it asks again.
+func TestDenialWithoutTimeIsNotAskedForContinually(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &contrary{Store: memory.Store{Clock: clock.Now}}
+		l := newTestLimiter(t, s, &config.Zone{
+			Name: "z", MaxWait: caddy.Duration(time.Second),
+			Rules: []*config.Rule{{Limit: 1000, Window: caddy.Duration(time.Hour)}},
+		})
+		begun := time.Now()
+		status := ask(context.Background(), l, "a", takes(0))
+		if most := int(time.Second/pollEvery) + 3; status != 429 || time.Since(begun) != time.Second || s.asks > most {
+			t.Errorf("status %d after %v, asked %d times; want 429 after 1s, asked %d times at most", status, time.Since(begun), s.asks, most)
+		}
+		checkEmpty(t, l)
+	})
+}
