@@ -12,12 +12,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// picky is a configuration that has no room for a zone "bad".
-type picky struct{}
+// picky is a configuration that refuses a zone of this name.
+type picky string
 
-func (picky) Apply(d *Document) (report func(), err error) {
-	if d.Of("bad") != nil {
-		return nil, errors.New("bad")
+func (p picky) Apply(d *Document) (report func(), err error) {
+	if d.Of(string(p)) != nil {
+		return nil, errors.New("refused")
 	}
 	return nil, nil
 }
@@ -25,18 +25,19 @@ func (picky) Apply(d *Document) (report func(), err error) {
 func (picky) Unknown(*Document) []string { return nil }
 
 // TestMissingDocument checks that a source without a document is empty until one was in
-// force, also by an earlier process, and that a refused one is refused again.
+// force, also in an earlier process with another configuration, and that a refused one is
+// refused again.
 func TestMissingDocument(t *testing.T) {
 	storage := &certmagic.FileStorage{Path: t.TempDir()}
 	path := filepath.Join(t.TempDir(), "rules.json")
 	var f *Follower
-	follow := func() {
+	follow := func(refuses picky) {
 		source := &File{Path: path, Interval: caddy.Duration(time.Hour)}
 		if err := source.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
 		f = NewFollower(source, storage, zap.NewNop(), func() {})
-		f.Lead(picky{}, storage, zap.NewNop())
+		f.Lead(refuses, storage, zap.NewNop())
 	}
 	is := func(want State) {
 		t.Helper()
@@ -55,7 +56,7 @@ func TestMissingDocument(t *testing.T) {
 		}
 	}
 	remove := func() { _ = os.Remove(path) }
-	follow()
+	follow("bad")
 	is(StateEmpty)
 	for range 2 {
 		write(`{"zones": {"bad": {}}}`)
@@ -70,10 +71,17 @@ func TestMissingDocument(t *testing.T) {
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
-	follow() // as another process
+	follow("bad") // as another process
 	is(StateAway)
-	write(`{"zones": {}}`)
+	write(`{"zones": {"good": {}}}`)
 	is(StateOK)
+	remove()
+	is(StateAway)
+	if err := f.Destruct(); err != nil {
+		t.Error(err)
+	}
+	follow("good") // what it stored does not fit any more
+	is(StateAway)
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}

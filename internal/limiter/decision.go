@@ -215,19 +215,8 @@ func (d *decision) isNear(z *zoneResult) bool {
 		return false
 	}
 	c := &d.check.Zones[z.rules]
-	for i, below := range z.set.near {
-		if c.Results[i].Remaining < below {
-			return isNear(c)
-		}
-	}
-	return false
-}
-
-// isNear is like the method, by the rules that were enforced: an instance's share of a rule
-// is near its limit later than the rule.
-func isNear(c *stores.ZoneCheck) bool {
-	for i, r := range c.Rules {
-		if c.Results[i].Remaining < nearBelow(r) {
+	for i, r := range c.Rules[:len(c.Results)] {
+		if 5*c.Results[i].Remaining < r.Capacity() {
 			return true
 		}
 	}

@@ -98,7 +98,7 @@ func (l *limits) compile(list []int64) *limited {
 		Last: base.Last, HoldCost: base.HoldCost, Table: base.Table, Split: s.split, Base: base,
 		Blocks: base.Blocks, Blocked: base.Blocked,
 	}
-	s.prepareReports()
+	s.policy = string(appendPolicy(nil, s.Names, rules, maxHeaderRules))
 	v.set = s
 	return v
 }

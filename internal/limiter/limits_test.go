@@ -123,8 +123,7 @@ func TestLimitOf(t *testing.T) {
 // maxText is the size of the longest limit of a request.
 const maxText = 64
 
-// TestIsNear looks at how much of a limit is left, or of a burst, by the rules and by an
-// instance's share of them.
+// TestIsNear looks at how much of a limit is left, or of a burst.
 func TestIsNear(t *testing.T) {
 	rule := func(limit, burst int64) algorithms.Rule {
 		r, err := (&algorithms.GCRA{Burst: burst}).Compile(algorithms.Spec{Limit: limit, Window: 1e6, Cost: 1})
@@ -134,49 +133,28 @@ func TestIsNear(t *testing.T) {
 		return r
 	}
 	for _, c := range []struct {
-		limit, burst, share, left int64
-		near                      bool
+		limit, burst, left int64
+		near               bool
 	}{
-		{10, 0, 0, 2, false},
-		{10, 0, 0, 1, true},
-		{11, 0, 0, 3, false},
-		{11, 0, 0, 2, true},
-		{1, 0, 0, 0, true},
-		{1000, 10, 0, 2, false},
-		{1000, 10, 0, 1, true},
-		{10, 1000, 0, 200, false},
-		{10, 1000, 0, 199, true},
-		{100, 0, 10, 2, false},
-		{100, 0, 10, 1, true},
+		{10, 0, 2, false},
+		{10, 0, 1, true},
+		{11, 0, 3, false},
+		{11, 0, 2, true},
+		{1, 0, 0, true},
+		{1000, 10, 2, false},
+		{1000, 10, 1, true},
+		{10, 1000, 200, false},
+		{10, 1000, 199, true},
 	} {
-		enforced := []algorithms.Rule{rule(1, 0), rule(c.limit, c.burst)}
-		set := &ruleSet{RuleSet: &config.RuleSet{Names: []string{"a", "b"}}, counter: &stores.Counter{Rules: enforced}}
-		set.prepareReports()
-		if c.share > 0 {
-			enforced = []algorithms.Rule{rule(1, 0), rule(c.share, 0)}
-		}
 		d := decision{check: stores.Check{Zones: []stores.ZoneCheck{{
-			Rules: enforced, Results: []stores.Result{{Remaining: 1}, {Remaining: c.left}},
+			Rules:   []algorithms.Rule{rule(1, 0), rule(c.limit, c.burst)},
+			Results: []stores.Result{{Remaining: 1}, {Remaining: c.left}},
 		}}}}
-		if near := d.isNear(&zoneResult{rules: 0, set: set}); near != c.near {
-			t.Errorf("%d of %d, burst %d, share %d: near %v", c.left, c.limit, c.burst, c.share, near)
+		if near := d.isNear(&zoneResult{rules: 0}); near != c.near {
+			t.Errorf("%d of %d, burst %d: near %v", c.left, c.limit, c.burst, near)
 		}
 		if d.isNear(&zoneResult{rules: -1}) {
 			t.Error("a zone without rules is near its limit")
-		}
-	}
-}
-
-// TestIsNearLimitOfRequest looks at how much of the limit is left that a request brought.
-func TestIsNearLimitOfRequest(t *testing.T) {
-	l := limitsOf(t, &config.Rule{Limit: 100})
-	set, _, _ := l.of(brings("1000"))
-	for left, near := range map[int64]bool{200: false, 199: true} {
-		d := decision{check: stores.Check{Zones: []stores.ZoneCheck{{
-			Rules: set.counter.Rules, Results: []stores.Result{{Remaining: left}},
-		}}}}
-		if got := d.isNear(&zoneResult{rules: 0, set: set}); got != near {
-			t.Errorf("%d of 1000 left: near %v", left, got)
 		}
 	}
 }

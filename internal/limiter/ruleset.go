@@ -15,12 +15,11 @@ import (
 type ruleSet struct {
 	*config.RuleSet
 	counter *stores.Counter
-	policy  string  // value of RateLimit-Policy
 	limits  *limits // for the limits of requests; nil: all limits are constant
 	mayWait bool    // whether a request may wait behind others of its key: in_flight or a leaky_bucket
+	policy  string  // value of RateLimit-Policy
 
 	specs []algorithms.Spec // by rule
-	near  []int64           // by rule: with less left, a request is near the limit
 }
 
 // newRuleSet compiles rules. lease is the store's lease and maxTurn the longest delay of
@@ -50,24 +49,12 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table f
 		s.counter.Blocks, s.counter.Blocked = c.Blocks, blocks()
 	}
 	s.mayWait = c.MaxDelay > 0 || z.MaxWait > 0 && s.counter.InFlight > 0
-	s.prepareReports()
+	s.policy = string(appendPolicy(nil, c.Names, s.counter.Rules, maxHeaderRules))
 	if c.LimitFrom != nil {
 		s.limits, s.counter.Base = newLimits(s), s.counter
 	}
 	return s, nil
 }
-
-// prepareReports derives from the compiled rules what is reported of them.
-func (s *ruleSet) prepareReports() {
-	s.policy = string(appendPolicy(nil, s.Names, s.counter.Rules, maxHeaderRules))
-	s.near = make([]int64, len(s.counter.Rules))
-	for i, r := range s.counter.Rules {
-		s.near[i] = nearBelow(r)
-	}
-}
-
-// nearBelow returns a fifth of what a rule may admit at once, rounded up.
-func nearBelow(r algorithms.Rule) int64 { return (r.Capacity() + 4) / 5 }
 
 // split compiles the rules for an instance that enforces one share of n/1e6. A rule whose
 // algorithm rejects the share is enforced in full.

@@ -270,6 +270,13 @@ func TestNewcomersDoNotOvertake(t *testing.T) {
 // TestPermitsOfOtherInstances releases permits that another instance holds. A waiting
 // request goes on within 100 ms, and those of all keys ask at the same times.
 func TestPermitsOfOtherInstances(t *testing.T) {
+	for i := range 8 { // there is one poll at least between any two of these times
+		held := 1234*time.Millisecond + time.Duration(i)*pollEvery
+		t.Run(held.String(), func(t *testing.T) { testPermitsOfOtherInstances(t, held) })
+	}
+}
+
+func testPermitsOfOtherInstances(t *testing.T, held time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedStore{Store: memory.Store{Clock: clock.Now}}
 		l := newTestLimiter(t, s, &config.Zone{Name: "z", InFlight: 1, MaxWait: caddy.Duration(time.Minute)},
@@ -283,7 +290,7 @@ func TestPermitsOfOtherInstances(t *testing.T) {
 		hold(1)
 		var all sync.WaitGroup
 		begun := time.Now()
-		const held, apart = 1234 * time.Millisecond, 7 * time.Millisecond
+		const apart = 7 * time.Millisecond
 		for i := range keys {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * apart)

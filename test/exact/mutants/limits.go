@@ -8,7 +8,6 @@ const (
 	limitsGo      = "internal/limiter/limits.go"
 	limitFromGo   = "config/limitfrom.go"
 	decisionGo    = "internal/limiter/decision.go"
-	ruleSetGo     = "internal/limiter/ruleset.go"
 )
 
 var (
@@ -85,24 +84,16 @@ var limitMutants = []mutant{
 		old: "len(text) > maxLimitText", new: "len(text) > maxLimitText<<20",
 	},
 	{
-		name: "limits-near-edge", breaks: "with a fifth left a request is near the limit", file: ruleSetGo, suites: ofRequests,
-		old: "(r.Capacity() + 4) / 5", new: "(r.Capacity()+4)/5 + 1",
+		name: "limits-near-edge", breaks: "with a fifth left a request is near the limit", file: decisionGo, suites: ofRequests,
+		old: "5*c.Results[i].Remaining < r.Capacity()", new: "5*c.Results[i].Remaining <= r.Capacity()",
 	},
 	{
-		name: "limits-near-floor", breaks: "a fifth of a limit is rounded down", file: ruleSetGo, suites: ofRequests,
-		old: "(r.Capacity() + 4) / 5", new: "r.Capacity() / 5",
+		name: "limits-near-floor", breaks: "a fifth of a limit is rounded down", file: decisionGo, suites: ofRequests,
+		old: "5*c.Results[i].Remaining < r.Capacity()", new: "c.Results[i].Remaining < r.Capacity()/5",
 	},
 	{
-		name: "limits-near-limit", breaks: "a fifth of the limit is looked at instead of the burst", file: ruleSetGo, suites: ofRequests,
-		old: "(r.Capacity() + 4) / 5", new: "(r.Limit() + 4) / 5",
-	},
-	{
-		name: "limits-near-share", breaks: "an instance's share of a limit is compared with the whole limit", file: decisionGo, suites: ofRequests,
-		old: "return isNear(c)", new: "return true",
-	},
-	{
-		name: "limits-near-request", breaks: "no request with a limit of its own is near the limit", file: limitsGo, suites: ofRequests,
-		old: "	s.prepareReports()\n", new: "",
+		name: "limits-near-limit", breaks: "a fifth of the limit is looked at instead of the burst", file: decisionGo, suites: ofRequests,
+		old: "5*c.Results[i].Remaining < r.Capacity()", new: "5*c.Results[i].Remaining < r.Limit()",
 	},
 	{
 		name: "limits-denial", breaks: "a denial is remembered though limits come from requests", file: denialsGo, suites: ofRedis,
