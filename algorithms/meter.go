@@ -20,7 +20,6 @@ import (
 // under a larger burst, and what a charge after the response or a longer turn left
 // above the burst, would be taken for a step of the clock.
 type meter struct {
-	plain
 	limit, window int64
 	burst         int64
 	l, w          int64
@@ -28,6 +27,8 @@ type meter struct {
 	step          int64 // refill only at multiples of this; 0: continuously
 	maxDelay      int64 // longest delay of a leaky_bucket, in microseconds; noDelay: it does not delay
 	most          int64 // highest level in units of cost: in debt, or charged for the longest turn
+
+	plain
 }
 
 const (

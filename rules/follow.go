@@ -21,8 +21,9 @@ import (
 // Target is a running configuration to which documents are applied.
 type Target interface {
 	// Apply puts a document in force. A document with any error is rejected as a
-	// whole.
-	Apply(d *Document) error
+	// whole. It is called with a lock held, so that it returns what it has to log or to
+	// tell others as a function, which is called without; nil: nothing.
+	Apply(d *Document) (report func(), err error)
 
 	// Unknown returns the zones of a document that the configuration does not have.
 	Unknown(d *Document) []string
@@ -39,7 +40,7 @@ type Follower struct {
 
 	saver background.Saver // of the document
 
-	// mu is held while a document is applied, but not while lines are logged.
+	// mu is held while a document is applied, but not while anything is reported.
 	mu      sync.Mutex
 	target  Target // nil: no configuration runs
 	latest  []byte // the last document read; nil: none
@@ -48,7 +49,7 @@ type Follower struct {
 	text    []byte // the text of good
 	had     bool   // whether a document was ever in force, also in an earlier process
 	status  Status
-	lines   []func() // log lines to be written once mu is not held any more
+	reports []func() // log lines and reports of the target, for when mu is not held any more
 
 	away, lost, refused failureLine
 	told                time.Time // when a line said that no document can be read; zero: one has said since that it can
@@ -154,20 +155,20 @@ func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger)
 	})
 }
 
-// unlock unlocks f.mu and writes the log lines that were added meanwhile.
+// unlock unlocks f.mu and reports what was added meanwhile.
 func (f *Follower) unlock() {
-	lines := f.lines
-	f.lines = nil
+	reports := f.reports
+	f.reports = nil
 	f.mu.Unlock()
-	for _, write := range lines {
-		write()
+	for _, report := range reports {
+		report()
 	}
 }
 
 // log adds a log line. f.mu is held.
 func (f *Follower) log(level zapcore.Level, what string, fields ...zap.Field) {
 	logger := f.logger
-	f.lines = append(f.lines, func() { logger.Log(level, what, fields...) })
+	f.reports = append(f.reports, func() { logger.Log(level, what, fields...) })
 }
 
 // Leave removes a target that has stopped.
@@ -202,7 +203,10 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 	}
 	d, err := Parse(text)
 	if err == nil {
-		err = f.target.Apply(d)
+		var report func()
+		if report, err = f.target.Apply(d); report != nil {
+			f.reports = append(f.reports, report)
+		}
 	}
 	if f.invalid = err; err != nil {
 		f.status.State = StateRefused

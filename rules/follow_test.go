@@ -18,31 +18,32 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// picky is a configuration that has no room for a zone "bad".
-type picky struct{}
+// picky is a configuration that refuses a zone of this name.
+type picky string
 
-func (picky) Apply(d *Document) error {
-	if d.Of("bad") != nil {
-		return errors.New("bad")
+func (p picky) Apply(d *Document) (report func(), err error) {
+	if d.Of(string(p)) != nil {
+		return nil, errors.New("refused")
 	}
-	return nil
+	return nil, nil
 }
 
 func (picky) Unknown(*Document) []string { return nil }
 
 // TestMissingDocument checks that a source without a document is empty until one was in
-// force, also by an earlier process, and that a refused one is refused again.
+// force, also in an earlier process with another configuration, and that a refused one is
+// refused again.
 func TestMissingDocument(t *testing.T) {
 	storage := &certmagic.FileStorage{Path: t.TempDir()}
 	path := filepath.Join(t.TempDir(), "rules.json")
 	var f *Follower
-	follow := func() {
+	follow := func(refuses picky) {
 		source := &File{Path: path, Interval: caddy.Duration(time.Hour)}
 		if err := source.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)
 		}
 		f = NewFollower(source, storage, zap.NewNop(), func() {})
-		f.Lead(picky{}, storage, zap.NewNop())
+		f.Lead(refuses, storage, zap.NewNop())
 	}
 	is := func(want State) {
 		t.Helper()
@@ -61,7 +62,7 @@ func TestMissingDocument(t *testing.T) {
 		}
 	}
 	remove := func() { _ = os.Remove(path) }
-	follow()
+	follow("bad")
 	is(StateEmpty)
 	for range 2 {
 		write(`{"zones": {"bad": {}}}`)
@@ -76,10 +77,17 @@ func TestMissingDocument(t *testing.T) {
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
-	follow() // as another process
+	follow("bad") // as another process
 	is(StateAway)
-	write(`{"zones": {}}`)
+	write(`{"zones": {"good": {}}}`)
 	is(StateOK)
+	remove()
+	is(StateAway)
+	if err := f.Destruct(); err != nil {
+		t.Error(err)
+	}
+	follow("good") // what it stored does not fit any more
+	is(StateAway)
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
@@ -120,7 +128,7 @@ func TestOutageOfSourceIsLoggedOnce(t *testing.T) {
 		core, lines := observer.New(zap.InfoLevel)
 		storage := &certmagic.FileStorage{Path: t.TempDir()}
 		f := NewFollower(s, storage, zap.New(core), func() {})
-		f.Lead(picky{}, storage, zap.New(core))
+		f.Lead(picky(""), storage, zap.New(core))
 		after := func(d time.Duration, want ...string) []observer.LoggedEntry {
 			t.Helper()
 			time.Sleep(d)

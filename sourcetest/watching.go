@@ -92,11 +92,11 @@ type target struct {
 }
 
 // Apply implements rules.Target.
-func (a *target) Apply(d *rules.Document) error {
+func (a *target) Apply(d *rules.Document) (report func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last = d
-	return nil
+	return nil, nil
 }
 
 // Unknown implements rules.Target.

@@ -215,8 +215,8 @@ func (d *decision) isNear(z *zoneResult) bool {
 		return false
 	}
 	c := &d.check.Zones[z.rules]
-	for i := range c.Results {
-		if c.Results[i].Remaining < (c.Rules[i].Capacity()+4)/5 {
+	for i, r := range c.Rules[:len(c.Results)] {
+		if 5*c.Results[i].Remaining < r.Capacity() {
 			return true
 		}
 	}

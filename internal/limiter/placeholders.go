@@ -20,9 +20,10 @@ type placeholders struct {
 
 // zoneNumbers are the values of the placeholders of one zone.
 type zoneNumbers struct {
-	zone                           *Zone
-	limit, burst, remaining, reset int64
-	outcome                        metrics.Outcome
+	zone             *Zone
+	rule             algorithms.Rule // the rule that is nearest to its limit; nil: none
+	remaining, reset int64           // of the rule
+	outcome          metrics.Outcome
 }
 
 // setPlaceholders adds the placeholders of a decision to the request's replacer. e is the
@@ -45,7 +46,7 @@ func (d *decision) numbersOf(z *zoneResult) zoneNumbers {
 	n := zoneNumbers{zone: z.zone, outcome: z.outcome}
 	if z.rules >= 0 && d.immediate == nil {
 		if res, rule := nearestOf(&d.check.Zones[z.rules]); res != nil {
-			n.limit, n.burst, n.remaining, n.reset = rule.Limit(), rule.Capacity(), res.Remaining, res.Reset
+			n.rule, n.remaining, n.reset = rule, res.Remaining, res.Reset
 		}
 	}
 	return n
@@ -75,11 +76,15 @@ func (p placeholders) value(key string) (any, bool) {
 }
 
 func (n zoneNumbers) value(field string) (any, bool) {
+	var limit, burst int64
+	if n.rule != nil {
+		limit, burst = n.rule.Limit(), n.rule.Capacity()
+	}
 	switch field {
 	case "limit":
-		return n.limit, true
+		return limit, true
 	case "burst":
-		return n.burst, true
+		return burst, true
 	case "remaining":
 		return n.remaining, true
 	case "reset":

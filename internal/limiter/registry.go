@@ -97,18 +97,20 @@ func (r *Registry) Leave(l *Limiter) error {
 
 // Apply implements rules.Target. It applies a document to all limiters or, if it is
 // invalid for one, to none.
-func (r *Registry) Apply(d *rules.Document) error {
+func (r *Registry) Apply(d *rules.Document) (report func(), err error) {
 	changed, restarted, err := r.apply(d)
-	for _, name := range restarted {
-		r.logRestart(name)
+	report = func() {
+		for _, name := range restarted {
+			r.logRestart(name)
+		}
+		if r.Changed != nil && len(changed) > 0 {
+			r.Changed(changed)
+		}
 	}
-	if r.Changed != nil && len(changed) > 0 {
-		r.Changed(changed)
-	}
-	return err
+	return report, err
 }
 
-// apply is Apply without the log lines. changed are the zones whose rules were replaced,
+// apply is Apply without the report. changed are the zones whose rules were replaced,
 // restarted those whose counts were reset.
 func (r *Registry) apply(d *rules.Document) (changed, restarted []string, err error) {
 	r.mu.Lock()

@@ -90,18 +90,24 @@ func (q *request) collect() error {
 	return nil
 }
 
-// skip adds a zone in which the request passes uncounted.
-func (q *request) skip(z *Zone) {
-	q.zones = append(q.zones, zoneResult{zone: z, rules: -1, duplicate: -1, outcome: metrics.Skipped})
+// result adds the result of a zone.
+func (q *request) result(z *Zone) *zoneResult {
+	q.zones = append(q.zones, zoneResult{})
+	res := &q.zones[len(q.zones)-1]
+	res.zone, res.rules, res.duplicate = z, -1, -1
+	return res
 }
+
+// skip adds a zone in which the request passes uncounted.
+func (q *request) skip(z *Zone) { q.result(z).outcome = metrics.Skipped }
 
 // deny adds a zone that denies the request regardless of its counts.
 func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string) {
-	outcome := metrics.Denied
+	res := q.result(z)
+	res.shadow, res.key, res.label, res.outcome = a.shadow, k, label, metrics.Denied
 	if a.shadow {
-		outcome = metrics.ShadowDenied
+		res.outcome = metrics.ShadowDenied
 	}
-	q.zones = append(q.zones, zoneResult{zone: z, shadow: a.shadow, key: k, rules: -1, duplicate: -1, label: label, outcome: outcome})
 }
 
 // add adds a zone that applies.
@@ -147,11 +153,13 @@ func (q *request) add(z *Zone) {
 			return
 		}
 	}
-	q.zones = append(q.zones, zoneResult{zone: z, shadow: a.shadow, key: k, set: set, rules: -1, duplicate: -1})
-	res := &q.zones[len(q.zones)-1]
+	res := q.result(z)
+	res.shadow, res.key, res.set = a.shadow, k, set
 	group := z.store.Hasher.Group(&q.key, k)
-	q.queues = q.queues || z.maxWait > 0 && set.counter.InFlight > 0
-	q.delays = q.delays || set.MaxDelay > 0 && !a.shadow
+	if set.mayWait {
+		q.queues = q.queues || z.maxWait > 0 && set.counter.InFlight > 0
+		q.delays = q.delays || set.MaxDelay > 0 && !a.shadow
+	}
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		cost, ok := z.Config.Charge.Cost(q.r)
 		if !ok {
@@ -166,12 +174,13 @@ func (q *request) add(z *Zone) {
 
 // count adds a zone check and returns its index.
 func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, group uint32, cost int64) int {
-	check := stores.ZoneCheck{Counter: c, Key: k, Tag: tag, Group: group, Cost: cost, Shadow: z.shadow}
+	q.check.Zones = append(q.check.Zones, stores.ZoneCheck{})
+	check := &q.check.Zones[len(q.check.Zones)-1]
+	check.Counter, check.Key, check.Tag, check.Group, check.Cost, check.Shadow = c, k, tag, group, cost, z.shadow
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
 		check.Results = q.results[n : n : n+m]
 		q.results = q.results[:n+m]
 	}
-	q.check.Zones = append(q.check.Zones, check)
 	q.stores = append(q.stores, z.zone.store.of(tag))
 	return len(q.check.Zones) - 1
 }

@@ -15,8 +15,9 @@ import (
 type ruleSet struct {
 	*config.RuleSet
 	counter *stores.Counter
-	policy  string  // value of RateLimit-Policy
 	limits  *limits // for the limits of requests; nil: all limits are constant
+	mayWait bool    // whether a request may wait behind others of its key: in_flight or a leaky_bucket
+	policy  string  // value of RateLimit-Policy
 
 	specs []algorithms.Spec // by rule
 }
@@ -47,6 +48,7 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table f
 	if c.Blocks != nil {
 		s.counter.Blocks, s.counter.Blocked = c.Blocks, blocks()
 	}
+	s.mayWait = c.MaxDelay > 0 || z.MaxWait > 0 && s.counter.InFlight > 0
 	s.policy = string(appendPolicy(nil, c.Names, s.counter.Rules, maxHeaderRules))
 	if c.LimitFrom != nil {
 		s.limits, s.counter.Base = newLimits(s), s.counter

@@ -22,6 +22,7 @@ func (q *request) wait(ctx context.Context) (gone bool) {
 	for {
 		z, k, b := q.waitBudget()
 		retry, held, can := q.waitIn()
+		held = held || retry == 0 // an algorithm that denies and names no time is not asked continually
 		budget = min(budget, b)
 		left := budget - time.Since(begun)
 		if !can || left <= 0 || retry > left {

@@ -270,6 +270,13 @@ func TestNewcomersDoNotOvertake(t *testing.T) {
 // TestPermitsOfOtherInstances releases permits that another instance holds. A waiting
 // request goes on within 100 ms, and those of all keys ask at the same times.
 func TestPermitsOfOtherInstances(t *testing.T) {
+	for i := range 8 { // there is one poll at least between any two of these times
+		held := 1234*time.Millisecond + time.Duration(i)*pollEvery
+		t.Run(held.String(), func(t *testing.T) { testPermitsOfOtherInstances(t, held) })
+	}
+}
+
+func testPermitsOfOtherInstances(t *testing.T, held time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &timedStore{Store: memory.Store{Clock: clock.Now}}
 		l := newTestLimiter(t, s, &config.Zone{Name: "z", InFlight: 1, MaxWait: caddy.Duration(time.Minute)},
@@ -283,7 +290,7 @@ func TestPermitsOfOtherInstances(t *testing.T) {
 		hold(1)
 		var all sync.WaitGroup
 		begun := time.Now()
-		const held, apart = 1234 * time.Millisecond, 7 * time.Millisecond
+		const apart = 7 * time.Millisecond
 		for i := range keys {
 			all.Go(func() {
 				time.Sleep(time.Duration(i) * apart)
@@ -455,6 +462,39 @@ func TestHeldCostIsWaitedFor(t *testing.T) {
 		})
 		if served, took := askMany(l, 6, takes(300*time.Millisecond)); served != 6 || took != 900*time.Millisecond {
 			t.Errorf("%d served in %v, want 6 in 900ms", served, took)
+		}
+		checkEmpty(t, l)
+	})
+}
+
+// contrary is a store whose rules admit, and which denies all the same, as an algorithm of
+// another module may whose answers disagree.
+type contrary struct {
+	memory.Store
+	asks int
+}
+
+func (s *contrary) Decide(ctx context.Context, check *stores.Check) {
+	s.Store.Decide(ctx, check)
+	if s.asks++; s.asks > 1000 {
+		return // the test fails, and ends
+	}
+	check.Admitted, check.Zones[0].Admits = false, false
+}
+
+// TestDenialWithoutTimeIsNotAskedForContinually checks that a request whose denial does not say
+// when it ends pauses before it asks again.
+func TestDenialWithoutTimeIsNotAskedForContinually(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &contrary{Store: memory.Store{Clock: clock.Now}}
+		l := newTestLimiter(t, s, &config.Zone{
+			Name: "z", MaxWait: caddy.Duration(time.Second),
+			Rules: []*config.Rule{{Limit: 1000, Window: caddy.Duration(time.Hour)}},
+		})
+		begun := time.Now()
+		status := ask(context.Background(), l, "a", takes(0))
+		if most := int(time.Second/pollEvery) + 3; status != 429 || time.Since(begun) != time.Second || s.asks > most {
+			t.Errorf("status %d after %v, asked %d times; want 429 after 1s, asked %d times at most", status, time.Since(begun), s.asks, most)
 		}
 		checkEmpty(t, l)
 	})

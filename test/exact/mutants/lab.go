@@ -40,8 +40,6 @@ var (
 
 	limiterTests = suite{"limiter", "internal/limiter", "DIANA_OPS=4000", [][]string{{}}}
 	bodyTests    = suite{"body", "internal/body", "DIANA_OPS=4000", [][]string{{}}}
-
-	suites = []suite{arithmetic, redisStore, memoryStore, acrossStores, ruleSources, limiterTests, bodyTests, keys}
 )
 
 // widest is the test that kills most mutants. slow are tests that wait for servers or
@@ -51,10 +49,13 @@ const (
 	slow   = "^Test(Cluster|Promoted|StoresAgreeInRealTime)"
 )
 
-// Mutants may loop forever, in Go and in Redis.
+// Mutants may loop forever, in Go and in Redis. On a busy machine tests take long without a
+// mutant, too, so that each run of a suite has a multiple of what it took then.
 const (
-	patience = 45 * time.Second
-	grace    = 15 * time.Second
+	leastPatience = 45 * time.Second
+	patienceTimes = 4
+	mostPatience  = 15 * time.Minute // for tests without a mutant
+	grace         = 15 * time.Second
 )
 
 // lab builds and tries mutants.
@@ -62,6 +63,19 @@ type lab struct {
 	ctx  context.Context // canceled when the program is interrupted
 	root string
 	dir  string // temporary folder
+
+	took map[string]time.Duration // how long each run took without a mutant; by runID
+}
+
+// runID identifies the run of a suite with these arguments.
+func runID(s suite, args []string) string { return s.name + " " + strings.Join(args, " ") }
+
+// patience returns how long the tests of a run may take.
+func (l *lab) patience(s suite, args []string) time.Duration {
+	if took, ok := l.took[runID(s, args)]; ok {
+		return max(leastPatience, patienceTimes*took)
+	}
+	return mostPatience
 }
 
 // apply returns the text of the mutant's file with its change.
@@ -117,11 +131,16 @@ func (l *lab) try(m mutant) outcome {
 	return outcome{m, ""}
 }
 
-// healthy checks that the tests pass without a mutant.
-func (l *lab) healthy() error {
+// healthy checks that the tests pass without a mutant, and notes how long they take.
+func (l *lab) healthy(suites []suite) error {
+	l.took = make(map[string]time.Duration)
 	for _, s := range suites {
-		if killer := l.test(s, mutantVariable+"="); killer != "" {
-			return fmt.Errorf("the unchanged code fails %s", killer)
+		for _, args := range s.runs {
+			begun := time.Now()
+			if killer := l.testSome(s, args, mutantVariable+"="); killer != "" {
+				return fmt.Errorf("the unchanged code fails %s", killer)
+			}
+			l.took[runID(s, args)] = time.Since(begun)
 		}
 	}
 	return nil
@@ -141,6 +160,7 @@ func (l *lab) test(s suite, env string) string {
 // subprocesses, such as Redis, are one process group, which is killed at the end, even
 // after a panic.
 func (l *lab) testSome(s suite, args []string, env string) string {
+	patience := l.patience(s, args)
 	ctx, cancel := context.WithTimeout(l.ctx, patience+grace)
 	defer cancel()
 	args = append([]string{"-test.failfast", "-test.v", "-test.timeout=" + patience.String()}, args...)

@@ -85,15 +85,15 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-near-edge", breaks: "with a fifth left a request is near the limit", file: decisionGo, suites: ofRequests,
-		old: "c.Results[i].Remaining < (c.Rules[i].Capacity()+4)/5", new: "c.Results[i].Remaining <= (c.Rules[i].Capacity()+4)/5",
+		old: "5*c.Results[i].Remaining < r.Capacity()", new: "5*c.Results[i].Remaining <= r.Capacity()",
 	},
 	{
 		name: "limits-near-floor", breaks: "a fifth of a limit is rounded down", file: decisionGo, suites: ofRequests,
-		old: "(c.Rules[i].Capacity()+4)/5", new: "c.Rules[i].Capacity()/5",
+		old: "5*c.Results[i].Remaining < r.Capacity()", new: "c.Results[i].Remaining < r.Capacity()/5",
 	},
 	{
 		name: "limits-near-limit", breaks: "a fifth of the limit is looked at instead of the burst", file: decisionGo, suites: ofRequests,
-		old: "(c.Rules[i].Capacity()+4)/5", new: "(c.Rules[i].Limit()+4)/5",
+		old: "5*c.Results[i].Remaining < r.Capacity()", new: "5*c.Results[i].Remaining < r.Limit()",
 	},
 	{
 		name: "limits-denial", breaks: "a denial is remembered though limits come from requests", file: denialsGo, suites: ofRedis,

@@ -75,14 +75,15 @@ func run(only string, workers int, out string, longest time.Duration) error {
 	// The tests run in their own process groups, which must be stopped, too.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	l := &lab{ctx, root, dir}
+	l := &lab{ctx: ctx, root: root, dir: dir}
 	if longest > 0 {
 		return l.simulate(chosen, longest)
 	}
+	suites := suitesOf(chosen)
 	if err := l.build(chosen, suites...); err != nil {
 		return err
 	}
-	if err := l.healthy(); err != nil {
+	if err := l.healthy(suites); err != nil {
 		return err
 	}
 	began := time.Now()
@@ -167,6 +168,18 @@ func choose(only string) ([]mutant, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// suitesOf returns the suites of some mutants, each once.
+func suitesOf(chosen []mutant) (all []suite) {
+	for _, m := range chosen {
+		for _, s := range m.suites {
+			if !slices.ContainsFunc(all, func(o suite) bool { return o.name == s.name }) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
 }
 
 func (l *lab) tryAll(chosen []mutant, workers int) []outcome {

@@ -26,7 +26,7 @@ func TestMutantsApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t.Context(), root, t.TempDir()}
+	l := &lab{ctx: t.Context(), root: root, dir: t.TempDir()}
 	for _, m := range all {
 		changed, err := l.apply(m)
 		if err != nil {

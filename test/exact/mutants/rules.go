@@ -56,6 +56,10 @@ var ruleMutants = []mutant{
 		old: "\t\th.etag = \"\"\n", new: "",
 	},
 	{
+		name: "rules-report-locked", breaks: "what a configuration reports of new rules is reported with a lock held", file: followGo, suites: []suite{limiterTests},
+		old: "f.reports = append(f.reports, report)", new: "report()",
+	},
+	{
 		name: "rules-private", breaks: "plain http goes anywhere", file: privateGo, suites: []suite{ruleSources},
 		old: "return checkPrivate(at.Addr())", new: "_ = at\n\treturn nil",
 	},

@@ -60,6 +60,10 @@ var waitMutants = []mutant{
 		old: "if !held || !p.asked {", new: "if !held {",
 	},
 	{
+		name: "wait-continually", breaks: "a denial that names no time is asked for again continually", file: waitGo, suites: waiting,
+		old: "held = held || retry == 0", new: "_ = held || retry == 0",
+	},
+	{
 		name: "wait-overtake", breaks: "newcomers overtake those that wait", file: waitGo, suites: waiting,
 		old: "z.zone.common.queue.has(z.key)", new: "z.zone.common.queue.has(stores.Key{})",
 	},
