@@ -4,17 +4,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
-)
-
-// Labels of denials by something other than a rule.
-const (
-	labelInFlight   = "in_flight"
-	labelDuplicates = config.LabelDuplicates
-	labelKeyMissing = "key_missing"
-	labelStore      = "store" // unavailable, and on_failure is deny
 )
 
 // heldRetry is the retry of a denial that ends when requests in flight do, which cannot
@@ -265,3 +256,15 @@ func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, rule algorithms.Rul
 func nearer(a *stores.Result, limitA int64, b *stores.Result, limitB int64) bool {
 	return float64(a.Remaining)/float64(limitA) < float64(b.Remaining)/float64(limitB)
 }
+
+// slot is what a request has of the bound of a zone's waiting requests.
+type slot uint8
+
+const (
+	noSlot      slot = iota
+	waitingSlot      // it is counted
+	passingSlot      // it is not, as it does not have to wait
+)
+
+// mayDelay reports whether a leaky_bucket of the zone may delay the request.
+func (z *zoneResult) mayDelay() bool { return z.rules >= 0 && !z.shadow && z.set.MaxDelay > 0 }

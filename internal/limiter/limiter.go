@@ -75,3 +75,10 @@ func (l *Limiter) Close() (err error) {
 	}
 	return err
 }
+
+// denial is the error of denied requests. Its message is what {http.error.message} is for
+// an error without one: the text of the status.
+type denial int
+
+// Error implements error.
+func (d denial) Error() string { return cmp.Or(http.StatusText(int(d)), "rate limit exceeded") }

@@ -25,13 +25,6 @@ const (
 
 var errReduced = errors.New("rate limits cannot be decided for the moment")
 
-// denial is the error of denied requests. Its message is what {http.error.message} is for
-// an error without one: the text of the status.
-type denial int
-
-// Error implements error.
-func (d denial) Error() string { return cmp.Or(http.StatusText(int(d)), "rate limit exceeded") }
-
 // reject responds to a denied request: with the respond of the zone that denies it, or
 // with an error for the error routes.
 func (q *request) reject(w http.ResponseWriter, e *exceeded) error {

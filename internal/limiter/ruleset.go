@@ -11,6 +11,14 @@ import (
 	"github.com/dianalimiter/diana/scripts"
 )
 
+// Labels of denials by something other than a rule.
+const (
+	labelInFlight   = "in_flight"
+	labelDuplicates = config.LabelDuplicates
+	labelKeyMissing = "key_missing"
+	labelStore      = "store" // unavailable, and on_failure is deny
+)
+
 // ruleSet is the compiled rules of a zone or override and their counter.
 type ruleSet struct {
 	*config.RuleSet

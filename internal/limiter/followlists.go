@@ -1,0 +1,154 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/loglimit"
+	"github.com/dianalimiter/diana/rules"
+)
+
+// Follow applies the files to the limiters of a registry whenever they change, until Stop.
+// It may be called again.
+func (l *Lists) Follow(r *Registry, logger *zap.Logger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.stop != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	l.stop = stop
+	for _, f := range slices.Collect(maps.Values(l.files)) {
+		l.done.Go(func() {
+			rules.Watch(ctx, f, &listFollower{lists: l, list: f, registry: r, logger: logger})
+		})
+	}
+}
+
+// listFollower applies one file. Its methods are not called concurrently.
+type listFollower struct {
+	lists    *Lists
+	list     *keyList
+	registry *Registry
+	logger   *zap.Logger
+	invalid  error // of the text read last; nil: valid
+	logged   time.Time
+}
+
+// repeatListLog is the interval at which a persistent error is logged again.
+const repeatListLog = time.Minute
+
+// Document implements rules.Sink.
+func (s *listFollower) Document(text []byte) {
+	if s.lists.text(s.list.File) == string(text) {
+		s.invalid = nil
+		s.Unchanged()
+		return
+	}
+	narrow, err := s.registry.applyList(s.lists, s.list, string(text))
+	if s.invalid = err; err != nil {
+		s.fail("a list of keys is refused: the keys before it stay in force", err)
+		return
+	}
+	s.Unchanged()
+	s.logger.Info("a list of keys has changed", zap.String("file", s.list.File), zap.Int("keys", config.CountKeys(string(text))))
+	for _, n := range narrow {
+		n.Warn(s.logger)
+	}
+}
+
+// Unchanged implements rules.Sink.
+func (s *listFollower) Unchanged() {
+	s.lists.mu.Lock()
+	defer s.lists.mu.Unlock()
+	if s.list.Err = s.invalid; s.invalid == nil {
+		s.list.Failed = time.Time{}
+	}
+}
+
+// Failed implements rules.Sink.
+func (s *listFollower) Failed(err error) {
+	s.fail("a list of keys cannot be read: the keys before it stay in force", err)
+}
+
+func (s *listFollower) fail(what string, err error) {
+	now := time.Now()
+	s.lists.mu.Lock()
+	same := s.list.Err != nil && s.list.Err.Error() == err.Error()
+	if s.list.Err == nil {
+		s.list.Failed = now
+	}
+	s.list.Err = err
+	s.lists.mu.Unlock()
+	if !same || now.Sub(s.logged) >= repeatListLog {
+		s.logged = now
+		s.logger.Error(what, zap.String("file", s.list.File), loglimit.Error(err))
+	}
+}
+
+// applyList puts a list in force in all zones that use it or, if it is invalid for one, in
+// none. It returns which keys are now narrower than the prefix of their zone, and were not
+// before.
+func (r *Registry) applyList(l *Lists, f *keyList, text string) (narrow []Narrow, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	type swap struct {
+		z    *Zone
+		next *activeRules
+	}
+	var swaps []swap
+	read := func(file string) string {
+		if file == f.File {
+			return text
+		}
+		return l.text(file)
+	}
+	for _, limiter := range r.limiters {
+		for _, z := range limiter.zones {
+			a := z.active.Load()
+			if !a.reads(f.File) {
+				if err := checkList(z.Config, f.File, text); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			next := *a
+			if err := next.index(z, read); err != nil {
+				return nil, err
+			}
+			if a.narrow.Keys == 0 && next.narrow.Keys > 0 {
+				narrow = append(narrow, next.narrow)
+			}
+			swaps = append(swaps, swap{z, &next})
+		}
+	}
+	for _, s := range swaps {
+		s.z.active.Store(s.next)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.text, f.Keys, f.Applied = text, config.CountKeys(text), time.Now()
+	return narrow, nil
+}
+
+// checkList checks a list for the overrides of a zone's configuration: while those of a
+// document replace them, no index is built of it.
+func checkList(c *config.Checked, file, text string) error {
+	for _, o := range c.Overrides {
+		if o.KeysFile != file {
+			continue
+		}
+		for _, err := range o.PatternsOf(text) {
+			if err != nil {
+				return &config.Error{At: o.Override, Err: fmt.Errorf("%s, %w", file, err)}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package limiter
+
+import (
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
+)
+
+// reads reports whether an override has its keys in a file.
+func (a *activeRules) reads(file string) bool {
+	return slices.ContainsFunc(a.overrides, func(o *override) bool { return o.checked.KeysFile == file })
+}
+
+// Narrow is the keys of overrides that are narrower than the prefix of their zone.
+type Narrow struct {
+	Zone    string   // name of the zone
+	Keys    int      // their number
+	Example []string // the first of them
+}
+
+// Warn logs that these keys match more than they say, if there are any.
+func (n Narrow) Warn(logger *zap.Logger) {
+	if n.Keys > 0 {
+		logger.Warn("keys of overrides are narrower than the zone's prefix: they match the whole network of that prefix",
+			zap.String("zone", n.Zone), zap.Int("keys", n.Keys), zap.Strings("first", n.Example))
+	}
+}
+
+// index builds the index of the overrides. text returns the text of a file. A key of the
+// configuration precedes the same one in a file, and otherwise the first override wins.
+func (a *activeRules) index(z *Zone, text func(file string) string) error {
+	var x key.Index[*override]
+	n := Narrow{Zone: z.Name}
+	add := func(o *override, p *key.Pattern) (*override, bool) {
+		if p.Narrow {
+			if n.Keys++; n.Keys == 1 {
+				n.Example = p.Words()
+			}
+		}
+		return x.Add(p, z.store.Hasher, o)
+	}
+	for _, o := range a.overrides {
+		for p, err := range o.checked.Patterns() {
+			if err != nil {
+				return &config.Error{At: o.checked.Override, Err: err}
+			}
+			if first, twice := add(o, p); twice && (first != o || !o.checked.Many()) {
+				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("override %q stands twice", p.Words())}
+			}
+		}
+	}
+	for _, o := range a.overrides {
+		if o.checked.KeysFile == "" {
+			continue
+		}
+		for p, err := range o.checked.PatternsOf(text(o.checked.KeysFile)) {
+			if err != nil {
+				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("%s, %w", o.checked.KeysFile, err)}
+			}
+			add(o, p)
+		}
+	}
+	a.keys, a.narrow = x, n
+	return nil
+}
