@@ -52,6 +52,20 @@ func TestNoFileIsTooLong(t *testing.T) {
 	}
 }
 
+// TestPicturesAreSmall checks that the pictures of the documentation load quickly.
+func TestPicturesAreSmall(t *testing.T) {
+	const most = 100 << 10 // bytes
+	pictures := slices.Concat(glob(t, "docs/*.svg"), glob(t, "docs/page/*.png"))
+	for _, file := range pictures {
+		if n := len(textOf(t, file)); n > most {
+			t.Errorf("%s has %d bytes, want at most %d", file, n, most)
+		}
+	}
+	if len(pictures) < 10 {
+		t.Errorf("only %d pictures", len(pictures))
+	}
+}
+
 // TestExportedNamesAreDocumented checks what the linter does not: that members of
 // exported structs and interfaces have comments. One comment may document several
 // names of a declaration.

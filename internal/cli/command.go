@@ -70,7 +70,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	validate := add("validate <document>", "Checks a document of rules (- is stdin) against the running configuration; nothing changes", cobra.ExactArgs(1), func(args []string) error {
 		return c.validate(args[0], strict)
 	})
-	validate.Flags().BoolVar(&strict, "strict", false, "Fail also if the document names zones that the configuration does not have")
+	validate.Flags().BoolVar(&strict, "strict", false, "Of validate: fail also if the document names zones that the configuration does not have")
 	var d Request
 	var headers []string
 	explain := add("explain <url>", "Shows which zones would apply to a request and which rule would deny it; nothing is charged",

@@ -10,7 +10,7 @@ import (
 
 var (
 	// errOpen says that the breaker is open.
-	errOpen = errors.New("Redis is unavailable, and not asked until a probe succeeds")
+	errOpen = errors.New("not asked: Redis is unavailable until a probe succeeds")
 
 	// errUnsent says that nothing was sent, and nothing charged.
 	errUnsent = timeoutError{errors.New("not sent before the timeout: earlier calls were still waiting for Redis")}
