@@ -50,7 +50,11 @@ func (o *oracle) untold(one *site, list []*request, all []charge, s *span, windo
 			}
 		}
 	}
-	return most + int64(len(o.w.instances))*one.MaxCost
+	asked := make(map[string]bool)
+	for _, q := range list[first:] {
+		asked[q.process] = true
+	}
+	return most + int64(len(asked))*one.MaxCost
 }
 
 // unknownTo returns what requests were charged of a key before an instant that a process had not been

@@ -187,14 +187,18 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 	ended := len(o.touches(0, o.w.now(), isEnd)) > 0
 	lost := o.touches(0, o.w.now(), isLoss)
 	for _, q := range list {
-		cost, known := q.cost, !q.lost && !q.panics && q.cancel == 0
+		cost, known := q.cost, q.cost // at most, and at least
 		switch {
 		case one.Kind == settled:
-			cost = max(q.cost, q.tokens)
-		case one.Kind == tally && known && q.status/100 != 4:
-			cost = 0
+			if cost = max(q.cost, q.tokens); !q.panics {
+				known = cost
+			}
+		case one.Kind == tally && q.panics:
+			known = 0
+		case one.Kind == tally && q.status/100 != 4:
+			cost, known = 0, 0
 		}
-		sure := q.admitted && known && o.reaches(one, q)
+		sure := q.admitted && !q.lost && o.reaches(one, q)
 		for _, s := range lost {
 			sure = sure && (q.end < s.from-recovery || q.start > s.to+recovery)
 		}
@@ -203,7 +207,7 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 			sure = false // what only the instance knew is gone with it
 		}
 		if sure {
-			least += cost
+			least += known
 		}
 		if q.admitted || away && !o.tooLate(q) || q.cancel > 0 {
 			most += cost

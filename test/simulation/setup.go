@@ -146,9 +146,8 @@ func drawSetup(r *rand.Rand) *setup {
 	}
 	logs := []string{"fixed_window", "sliding_window"}
 	s.add(site{Kind: ledger, Rules: []rule{hour(logs[r.IntN(2)])}})
+	s.add(site{Kind: []kind{tally, settled}[r.IntN(2)], Rules: []rule{hour(logs[r.IntN(2)])}})
 	more := []site{
-		{Kind: tally, Rules: []rule{hour(logs[r.IntN(2)])}},
-		{Kind: settled, Rules: []rule{hour(logs[r.IntN(2)])}},
 		{Kind: inFlight, Places: 2 + r.Int64N(5), Rules: []rule{hour("fixed_window")}},
 		{Kind: inFlight, Places: 2 + r.Int64N(5), MaxWait: time.Second, Rules: []rule{hour("fixed_window")}},
 		{Kind: counted, Rules: []rule{drawRule(r)}},
@@ -162,7 +161,7 @@ func drawSetup(r *rand.Rand) *setup {
 		{Kind: across, Rules: []rule{drawRule(r)}},
 	}
 	r.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
-	for _, one := range more[:3+r.IntN(3)] {
+	for _, one := range more[:2+r.IntN(3)] {
 		s.add(one)
 	}
 	return s

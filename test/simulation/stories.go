@@ -12,6 +12,7 @@ var stories = map[string]func(r *rand.Rand, at time.Duration) []step{
 	"stutters":           stutters,
 	"long outage":        longOutage,
 	"clock in an outage": clockInOutage,
+	"losses":             losses,
 	"loss while idle":    lossWhileIdle,
 	"clock after death":  clockAfterDeath,
 	"loss after reset":   lossAfterReset,
@@ -55,9 +56,10 @@ func flaps(r *rand.Rand, at time.Duration) (list []step) {
 
 // stutters are outages so short that only some calls fail.
 func stutters(r *rand.Rand, at time.Duration) (list []step) {
+	what := []string{"pause", "loading", "read-only"}[r.IntN(3)]
 	for range 8 + r.IntN(12) {
 		long := between(r, 20*time.Millisecond, 90*time.Millisecond)
-		list = append(list, step{what: "pause", at: at, long: long, instance: -1})
+		list = append(list, step{what: what, at: at, long: long, instance: -1})
 		at += long + between(r, 100*time.Millisecond, 1500*time.Millisecond)
 	}
 	return list
@@ -75,6 +77,15 @@ func clockInOutage(r *rand.Rand, at time.Duration) []step {
 		{what: anyOutage(r), at: at, long: long, instance: -1},
 		{what: []string{"clock-back", "clock-back", "clock-forward"}[r.IntN(3)], at: at + between(r, long/4, long), instance: -1, long: 1},
 	}
+}
+
+// losses are several losses within the time of one sweep.
+func losses(r *rand.Rand, at time.Duration) (list []step) {
+	for range 2 + r.IntN(3) {
+		list = append(list, step{what: []string{"flush", "flush", "evict"}[r.IntN(3)], at: at, long: 1, instance: -1})
+		at += between(r, time.Second, 10*time.Second)
+	}
+	return list
 }
 
 // lossWhileIdle has Redis forget while an instance that knows what others do not has no
