@@ -211,6 +211,15 @@ func (r *Result) Print(out io.Writer) {
 	for i := range p.steps {
 		fmt.Fprintf(out, "  %12.6f %s\n", p.steps[i].at.Seconds(), &p.steps[i])
 	}
+	used := make(map[int]bool)
+	for i := range p.steps {
+		used[p.steps[i].site] = used[p.steps[i].site] || p.steps[i].client
+	}
+	for i := range p.setup.sites {
+		if one := &p.setup.sites[i]; used[i] {
+			fmt.Fprintf(out, "  site %d %s: %s\n", i, one.Name, encode(one.rules()))
+		}
+	}
 	for _, v := range r.Violations {
 		fmt.Fprintf(out, "violated: %s: %s\n", v.Promise, v.What)
 	}

@@ -14,6 +14,10 @@ type faultKind struct {
 	// loses says that Redis may lose keys. stepped, that its clock is set.
 	loses, stepped bool
 
+	// answers says that each call is answered meanwhile, so that its outcome is known. whole,
+	// that none is.
+	answers, whole bool
+
 	// deaf says that a message of Redis may be lost.
 	deaf bool
 
@@ -26,17 +30,20 @@ const mainAddress = "main:6379"
 
 // faultKinds are the faults by name. A new fault is a new entry.
 var faultKinds = map[string]*faultKind{
-	"pause":        {away: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Pause(); return w.main.Resume }},
-	"kill":         {away: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Kill(); return func() { w.main.Start(true) } }},
+	"pause":        {away: true, whole: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Pause(); return w.main.Resume }},
+	"kill":         {away: true, whole: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Kill(); return func() { w.main.Start(true) } }},
 	"kill-empty":   {away: true, loses: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Kill(); return func() { w.main.Start(false) } }},
 	"flush":        {loses: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Flush(); return nil }},
 	"evict":        {loses: true, begin: func(w *world, _ *step, r *rand.Rand) func() { w.main.Evict(r, 1+r.IntN(8)); return nil }},
 	"script-flush": {begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.FlushScripts(); return nil }},
-	"oom":          {away: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.SetOOM) }},
-	"read-only":    {away: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.SetReadOnly) }},
-	"loading":      {away: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.Loading) }},
-	"busy":         {away: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.Busy) }},
+	"oom":          {away: true, answers: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.SetOOM) }},
+	"read-only":    {away: true, answers: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.SetReadOnly) }},
+	"loading":      {away: true, answers: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.Loading) }},
+	"busy":         {away: true, answers: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.Busy) }},
 	"slow":         {away: true, begin: slowNode},
+	"wrong-type": {away: true, answers: true, begin: func(w *world, _ *step, r *rand.Rand) func() {
+		return w.main.Disguise(r, 1+r.IntN(8), ":{instances}")
+	}},
 	"clock-forward": {stepped: true, begin: func(w *world, _ *step, r *rand.Rand) func() {
 		w.setClock(time.Duration(r.Int64N(int64(time.Hour))))
 		return nil
@@ -45,14 +52,14 @@ var faultKinds = map[string]*faultKind{
 		w.setClock(-time.Duration(r.Int64N(int64(time.Hour))))
 		return nil
 	}},
-	"partition":      {away: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropUp, d.dropDown, d.blackhole = true, true, true })},
-	"half-open-up":   {away: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropUp = true })},
-	"half-open-down": {away: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropDown = true })},
+	"partition":      {away: true, whole: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropUp, d.dropDown, d.blackhole = true, true, true })},
+	"half-open-up":   {away: true, whole: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropUp = true })},
+	"half-open-down": {away: true, whole: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropDown = true })},
 	"half-open-some": {away: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropDown, d.one = true, true })},
 	"delay":          {away: true, begin: onNetwork(func(d *disturbance, r *rand.Rand) { d.delay = time.Duration(r.Int64N(int64(40 * time.Millisecond))) })},
 	"reorder":        {away: true, begin: onNetwork(func(d *disturbance, r *rand.Rand) { d.spread = time.Duration(r.Int64N(int64(60 * time.Millisecond))) })},
 	"loss":           {away: true, deaf: true, begin: onNetwork(func(d *disturbance, r *rand.Rand) { d.loss = 0.02 + 0.3*r.Float64() })},
-	"refuse":         {away: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.refuse = true })},
+	"refuse":         {away: true, answers: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.refuse = true })},
 	"slow-bytes":     {begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.slowBytes = true })},
 	"reset":          {away: true, deaf: true, begin: resetConnections},
 }
@@ -107,6 +114,7 @@ var eventKinds = map[string]func(w *world, e *step, r *rand.Rand){
 	"die":          func(w *world, e *step, _ *rand.Rand) { w.restart(e, (*instance).die) },
 	"stop":         func(w *world, e *step, _ *rand.Rand) { w.restart(e, (*instance).stop) },
 	"document":     func(w *world, _ *step, r *rand.Rand) { w.document(r) },
+	"idle":         func(w *world, e *step, _ *rand.Rand) { w.idle(e) },
 	"key-reset":    func(w *world, e *step, r *rand.Rand) { w.resetKey(e, r) },
 }
 

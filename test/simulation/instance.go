@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -39,6 +40,7 @@ type instance struct {
 	since   time.Duration
 
 	requests sync.WaitGroup
+	idle     atomic.Bool // it is sent no requests
 }
 
 // configuration is a configuration of an instance.

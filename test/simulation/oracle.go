@@ -57,9 +57,11 @@ type span struct {
 	instance int
 	away, loses, stepped,
 	deaf, ends bool
-	site int // whose rules changed; -1: none
-	key  string
-	open bool
+	answers, whole bool // see faultKind
+	site           int  // whose rules changed; -1: none
+	key            string
+	open           bool
+	done           bool // of a reset: it has succeeded
 }
 
 // recovery is the longest that an instance takes to share again after a fault: a dial that
@@ -110,7 +112,7 @@ func newOracle(w *world) *oracle {
 
 // begin notes the beginning of a fault.
 func (o *oracle) begin(f *step, k *faultKind) {
-	o.add(&span{what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped, deaf: k.deaf, site: -1, open: true})
+	o.add(&span{what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped, deaf: k.deaf, answers: k.answers, whole: k.whole, site: -1, open: true})
 }
 
 func (o *oracle) add(s *span) {
@@ -171,9 +173,15 @@ func (o *oracle) changedEverywhere(site int) {
 	}
 }
 
-// reset notes that a key is reset about now.
-func (o *oracle) reset(site int, key string) {
-	o.add(&span{what: "reset", from: o.w.now(), instance: -1, site: site, key: key})
+// reset notes that a key begins to be reset. The function that it returns notes the end.
+func (o *oracle) reset(site int, key string) (done func(succeeded bool)) {
+	s := &span{what: "reset", from: o.w.now(), instance: -1, site: site, key: key}
+	o.add(s)
+	return func(succeeded bool) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		s.to, s.done = o.w.now(), succeeded
+	}
 }
 
 func (o *oracle) violate(promise, what string) {
@@ -199,7 +207,7 @@ func (o *oracle) lines(about *request) (list []string) {
 	o.w.mu.Unlock()
 	from, to := time.Duration(0), o.w.now()
 	if about != nil {
-		from, to = about.start-45*time.Second, about.end+2*time.Second
+		from, to = about.start-45*time.Second, max(about.end, about.decided)+2*time.Second
 		for _, q := range o.requests {
 			if q.site == about.site && q.key == about.key {
 				all = append(all, line{q.decided, q.String()})
@@ -245,6 +253,7 @@ func isAway(s *span) bool   { return s.away }
 func isAnything(*span) bool { return true }
 func isLoss(s *span) bool   { return s.loses }
 func isEnd(s *span) bool    { return s.ends }
+func isStep(s *span) bool   { return s.stepped }
 
 // calm says that nothing has happened that weakens a promise. o.mu is held.
 func (o *oracle) calm(from, to time.Duration) bool { return len(o.touches(from, to, isAnything)) == 0 }
@@ -285,6 +294,9 @@ func (o *oracle) admitted(_ *instance, q *request) {
 	o.places[id] = append(o.places[id], q)
 	o.checked["places"]++
 	n, first := int64(len(o.places[id])), o.places[id][0].start
+	if n > one.Places && o.settledPlaces(q.start, o.w.now()) {
+		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be, and Redis knows of all", n, q.site, q.key, one.Places), q)
+	}
 	limit := one.Places
 	if len(o.touches(first-recovery, o.w.now(), isAway)) > 0 {
 		limit += max(one.Places, int64(len(o.w.instances)))
@@ -337,10 +349,10 @@ func (o *oracle) record(q *request) {
 		o.violateLocked("no answer later than timeout", fmt.Sprintf("%v, want at most %v", wait, longest), q)
 	}
 	o.checked["5xx"]++
-	if q.answer >= 500 && !q.panics && (one.Kind != denying || q.answer != http.StatusServiceUnavailable) {
+	if q.answer >= 500 && !q.panics && (one.Store != "denying" || q.answer != http.StatusServiceUnavailable) {
 		o.violateLocked("5xx only by on_failure deny", fmt.Sprint(q.answer), q)
 	}
-	if !q.admitted && q.cancel == 0 && (one.Kind == ledger || one.Kind == tally || one.Kind == settled) {
+	if !q.admitted && q.cancel == 0 && q.answer != http.StatusServiceUnavailable && (one.Kind == ledger || one.Kind == tally || one.Kind == settled) {
 		o.violateLocked("a request within its limit is admitted", fmt.Sprint(q.answer), q)
 	}
 	if p := q.after; p != nil && !q.lost {

@@ -46,7 +46,9 @@ type step struct {
 	instance int // -1: any or all
 	site     int
 	key      string
-	rate     float64 // requests a second
+	rate     float64       // requests a second
+	burst    time.Duration // how long it sends, between pauses of rest; rest 0: always
+	rest     time.Duration
 	amount   time.Duration
 	seed     uint64
 }
@@ -84,6 +86,7 @@ func (p *Plan) draw() {
 	intensity := r.IntN(5)
 	p.drawFaults(r, []int{1, 3, 6, 10, 16}[intensity])
 	p.drawEvents(r)
+	p.drawStories(r)
 	for i := range p.steps {
 		p.steps[i].number = i
 		if p.steps[i].instance >= 0 {
@@ -111,8 +114,11 @@ func (p *Plan) drawClients(r *rand.Rand, i int) {
 		} else {
 			c.rate = 0.3 + r.Float64()
 		}
-		if r.IntN(4) == 0 {
+		if r.IntN(3) == 0 {
 			c.instance = r.IntN(p.drawn)
+		}
+		if one.Kind == leased && k == 0 { // only a hot key is leased
+			c.rate, c.burst, c.rest, c.instance = 50, 2*time.Second, one.Rules[0].Window+time.Second, r.IntN(p.drawn)
 		}
 		p.steps = append(p.steps, c)
 	}

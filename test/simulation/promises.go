@@ -21,8 +21,11 @@ func (o *oracle) finish() {
 	}
 	ids := names(byKey)
 	for _, id := range ids {
+		slices.SortStableFunc(byKey[id], func(a, b *request) int { return int(a.start - b.start) })
 		o.bounds(byKey[id])
 		o.same(byKey[id])
+		o.free(byKey[id])
+		o.denied(byKey[id])
 	}
 	o.mu.Unlock()
 	for _, id := range ids {
@@ -62,8 +65,7 @@ func (o *oracle) bounds(list []*request) {
 	if hour := one.Rules[0].Window > time.Hour; hour {
 		return
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(q *request) bool { return q.lost })
-	all := chargesOf(one, list)
+	all := chargesOf(one, slices.DeleteFunc(slices.Clone(list), func(q *request) bool { return q.lost }))
 	for n := range one.Rules {
 		window := one.Rules[n].Window
 		for a := range all {
@@ -76,7 +78,7 @@ func (o *oracle) bounds(list []*request) {
 				}
 			}
 			o.checked["bound"]++
-			if limit, why := o.allowed(i, n, list[0].key, from, from+window); limit >= 0 && sum > limit {
+			if limit, why := o.allowed(i, n, list, all, from, from+window); limit >= 0 && sum > limit {
 				o.violateLocked("bound", fmt.Sprintf("site %d (%s) key %s rule %+v: %d admitted in the window from %v, %d allowed (%s)",
 					i, one.Name, list[0].key, one.Rules[n], sum, from, limit, why), all[last].q)
 				return
@@ -86,8 +88,8 @@ func (o *oracle) bounds(list []*request) {
 }
 
 // allowed returns what a window may admit. -1: anything.
-func (o *oracle) allowed(site, n int, key string, from, to time.Duration) (limit int64, why string) {
-	one := &o.w.plan.setup.sites[site]
+func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to time.Duration) (limit int64, why string) {
+	one, key := &o.w.plan.setup.sites[site], list[0].key
 	shares, most := int64(o.shares(from, to)), int64(0)
 	var alone int64
 	for _, rules := range o.limits[site] {
@@ -104,9 +106,17 @@ func (o *oracle) allowed(site, n int, key string, from, to time.Duration) (limit
 		limit += alone
 		reasons = append(reasons, fmt.Sprintf("alone %d", alone))
 	}
-	for _, s := range o.touches(from, to, func(s *span) bool { return s.loses || s.stepped || s.site == site && (s.key == "" || s.key == key) }) {
-		limit += most
-		reasons = append(reasons, s.what)
+	weaker := o.touches(from, to, func(s *span) bool { return s.loses || s.stepped || s.site == site && (s.key == "" || s.key == key) })
+	onlyLosses := len(o.touches(from-recovery, to, func(s *span) bool { return s.away || s.stepped || s.ends || s.site == site })) == 0
+	for _, s := range weaker {
+		more := most
+		if onlyLosses {
+			if m := o.untold(one, list, all, s, to-from); m >= 0 {
+				more = min(more, m+one.Rules[n].coarse())
+			}
+		}
+		limit += more
+		reasons = append(reasons, fmt.Sprintf("%s %d", s.what, more))
 	}
 	return limit, strings.Join(reasons, ", ")
 }
@@ -144,9 +154,18 @@ func (o *oracle) charges(list []*request) {
 	}
 	o.mu.Lock()
 	least, most := o.charged(one, list)
-	exempt := len(o.touches(0, o.w.now(), func(s *span) bool { return s.site == i && s.key == key })) > 0
+	if resets := o.touches(0, o.w.now(), func(s *span) bool { return s.site == i && s.key == key }); len(resets) > 0 {
+		last := resets[len(resets)-1]
+		if !last.done || len(o.touches(last.from-recovery, last.to+recovery, func(s *span) bool { return s.away })) > 0 {
+			o.mu.Unlock()
+			return
+		}
+		list = slices.DeleteFunc(slices.Clone(list), func(q *request) bool { return q.end < last.from })
+		_, most = o.charged(one, list)
+		least = 0
+	}
 	o.mu.Unlock()
-	if exempt {
+	if len(list) == 0 {
 		return
 	}
 	used, mode, err := o.used(one.Name, key, one.Rules[0].Limit)
@@ -167,42 +186,71 @@ func (o *oracle) charges(list []*request) {
 func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 	ended := len(o.touches(0, o.w.now(), isEnd)) > 0
 	lost := o.touches(0, o.w.now(), isLoss)
-	aways := o.touches(0, o.w.now(), isAway)
 	for _, q := range list {
-		cost := q.cost
-		switch one.Kind {
-		case tally:
-			if q.status/100 != 4 {
-				cost = 0
-			}
-		case settled:
-			cost = max(q.cost, q.tokens)
-		}
-		sure := q.admitted && !q.lost && !q.panics && q.cancel == 0
-		away := len(o.touches(q.start, q.end, isAway)) > 0
+		cost, known := q.cost, q.cost // at most, and at least
 		switch {
-		case one.Kind == tally: // a report can be repeated
-			sure = sure && len(o.touches(q.start, q.end+30*time.Second, func(s *span) bool { return s.away && s.to-s.from > 10*time.Second })) == 0
-		case away:
-			sure = sure && q.decided == q.start && q.end == q.answered
+		case one.Kind == settled:
+			if cost = max(q.cost, q.tokens); !q.panics {
+				known = cost
+			}
+		case one.Kind == tally && q.panics:
+			known = 0
+		case one.Kind == tally && q.status/100 != 4:
+			cost, known = 0, 0
 		}
+		sure := q.admitted && !q.lost && o.reaches(one, q)
 		for _, s := range lost {
 			sure = sure && (q.end < s.from-recovery || q.start > s.to+recovery)
 		}
-		sure = sure && !o.unknown(q)
+		away := len(o.touches(q.start, q.end, isAway)) > 0
 		if ended && len(lost) > 0 || away && o.replaced(q) {
 			sure = false // what only the instance knew is gone with it
 		}
 		if sure {
-			least += cost
+			least += known
 		}
-		if q.admitted || away || q.cancel > 0 {
-			most += max(cost, q.cost)
+		if q.admitted || away && !o.tooLate(q) || q.cancel > 0 {
+			most += cost
 		}
 	}
-	// A share of what was known is rounded each time that an instance goes alone.
-	slack := int64(len(aways) * len(o.w.instances))
+	// What an instance knew and what it owes are told apart by their times.
+	slack := int64(0)
+	if len(o.touches(0, o.w.now(), isStep)) > 0 {
+		slack = int64(len(o.touches(0, o.w.now(), isAway)) * len(o.w.instances))
+	}
 	return max(0, least-slack), most + slack
+}
+
+// reaches says whether what a request was charged is in Redis in the end: it is known to be
+// if Redis has answered, and if an outage was without any answer and no other followed before
+// the instance could charge what it had admitted alone.
+func (o *oracle) reaches(one *site, q *request) bool {
+	if one.Kind == tally { // a report can be repeated, a debt cannot
+		return !o.unknown(q) && len(o.touches(q.start, q.end+30*time.Second, func(s *span) bool { return s.away && o.lasts(s) > 10*time.Second })) == 0
+	}
+	meanwhile, until := o.touches(q.start, q.end, isAway), q.end
+	for _, s := range meanwhile {
+		until = max(until, s.to+recovery)
+	}
+	mute := o.touches(q.start, until, func(s *span) bool { return s.away && !s.answers })
+	switch {
+	case len(meanwhile) == 0 || len(mute) == 0:
+		return true
+	case len(mute) > 1 || !mute[0].whole || !slices.Contains(meanwhile, mute[0]):
+		return false
+	}
+	return q.decided == q.start && q.end == q.answered
+}
+
+// tooLate says whether Redis cannot have executed the call of a request before its deadline,
+// because it was stopped.
+func (o *oracle) tooLate(q *request) bool {
+	for _, s := range o.touches(q.start, q.end, isAway) {
+		if s.what == "pause" && !s.open && q.start > s.from && q.decided < s.to-timeout && len(o.touches(0, q.end, isStep)) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // unknown says whether a request may have been charged by a debt whose outcome is unknown: its

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -50,6 +51,15 @@ func (r *rule) bound(of, cost int64) int64 {
 		return l
 	}
 	return b + l
+}
+
+// coarse is by how much what instances remember of a rule may be less than what they were
+// told.
+func (r *rule) coarse() int64 {
+	if r.Algorithm == "sliding_log" {
+		return (r.Limit + 7) / 8
+	}
+	return 0
 }
 
 func (r *rule) burst() int64 {
@@ -136,22 +146,22 @@ func drawSetup(r *rand.Rand) *setup {
 	}
 	logs := []string{"fixed_window", "sliding_window"}
 	s.add(site{Kind: ledger, Rules: []rule{hour(logs[r.IntN(2)])}})
+	s.add(site{Kind: []kind{tally, settled}[r.IntN(2)], Rules: []rule{hour(logs[r.IntN(2)])}})
 	more := []site{
-		{Kind: tally, Rules: []rule{hour(logs[r.IntN(2)])}},
-		{Kind: settled, Rules: []rule{hour(logs[r.IntN(2)])}},
 		{Kind: inFlight, Places: 2 + r.Int64N(5), Rules: []rule{hour("fixed_window")}},
 		{Kind: inFlight, Places: 2 + r.Int64N(5), MaxWait: time.Second, Rules: []rule{hour("fixed_window")}},
 		{Kind: counted, Rules: []rule{drawRule(r)}},
 		{Kind: waiting, Rules: []rule{drawRule(r)}, MaxWait: time.Second},
 		{Kind: waiting, Rules: []rule{{Algorithm: "leaky_bucket", Limit: 10, Window: time.Second, Burst: 5}}},
 		{Kind: duplicates, Rules: []rule{hour("fixed_window")}, Window: 5 * time.Second},
-		{Kind: leased, Store: "leased", Rules: []rule{{Algorithm: []string{"gcra", "sliding_window", "fixed_window", "token_bucket", "sliding_log"}[r.IntN(5)], Limit: 100, Window: 10 * time.Second}}},
+		{Kind: leased, Store: "leased", Rules: []rule{{Algorithm: []string{"gcra", "sliding_window", "fixed_window", "token_bucket", "sliding_log"}[r.IntN(5)], Limit: 100, Window: 3 * time.Second}}},
 		{Kind: denying, Store: "denying", Rules: []rule{drawRule(r)}},
+		{Kind: ledger, Store: "denying", Rules: []rule{hour(logs[r.IntN(2)])}},
 		{Kind: allowing, Store: "allowing", Rules: []rule{drawRule(r)}},
 		{Kind: across, Rules: []rule{drawRule(r)}},
 	}
 	r.Shuffle(len(more), func(i, j int) { more[i], more[j] = more[j], more[i] })
-	for _, one := range more[:3+r.IntN(3)] {
+	for _, one := range more[:2+r.IntN(3)] {
 		s.add(one)
 	}
 	return s
@@ -167,7 +177,9 @@ func (s *setup) add(one site) {
 		one.MaxCost = 1
 	}
 	if one.Store != "" {
-		s.stores = append(s.stores, one.Store)
+		if !slices.Contains(s.stores, one.Store) {
+			s.stores = append(s.stores, one.Store)
+		}
 		if one.Store == "leased" {
 			s.leases = 200 * time.Millisecond
 		}

@@ -47,6 +47,7 @@ func TestSimulation(t *testing.T) {
 	sum, err := Search(os.Args[0], seed, runtime.NumCPU(), time.Now().Add(long), func(r *Result) bool {
 		if all && len(r.Violations) > 0 {
 			fmt.Printf("seed %d: %s: %s\n", r.Plan.Seed, r.Violations[0].Promise, r.Violations[0].What)
+			r.Print(t.Output())
 		}
 		return !all && len(r.Violations) > 0
 	})

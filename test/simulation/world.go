@@ -170,10 +170,17 @@ func (w *world) step(s *step) {
 
 // pick returns an instance that serves requests.
 func (w *world) pick(s *step, r *rand.Rand) *instance {
-	if s.instance >= 0 {
-		return w.instances[s.instance%len(w.instances)]
+	n := s.instance
+	if n < 0 {
+		n = r.IntN(len(w.instances))
 	}
-	return w.instances[r.IntN(len(w.instances))]
+	for range w.instances {
+		if n %= len(w.instances); !w.instances[n].idle.Load() {
+			break
+		}
+		n++
+	}
+	return w.instances[n%len(w.instances)]
 }
 
 // client sends requests at random times.
@@ -183,6 +190,9 @@ func (w *world) client(s *step) {
 	end := w.now() + s.long
 	for {
 		time.Sleep(time.Duration(r.ExpFloat64() / s.rate * float64(time.Second)))
+		if s.rest > 0 && (w.now()-s.at)%(s.burst+s.rest) > s.burst {
+			time.Sleep(s.burst + s.rest - (w.now()-s.at)%(s.burst+s.rest))
+		}
 		if w.now() >= end {
 			break
 		}
@@ -209,11 +219,17 @@ func (w *world) draw(s *step, r *rand.Rand) *request {
 	switch one.Kind {
 	case inFlight:
 		q.holds = 20*time.Millisecond + time.Duration(r.ExpFloat64()*float64(time.Second))
+		if r.IntN(60) == 0 {
+			q.holds = between(r, 10*time.Second, 70*time.Second)
+		}
 	case tally, counted:
 		q.holds = time.Duration(r.Int64N(int64(300 * time.Millisecond)))
 		q.status = []int{200, 401, 401, 404}[r.IntN(4)]
 	case settled:
 		q.holds = time.Duration(r.Int64N(int64(300 * time.Millisecond)))
+		if r.IntN(8) == 0 {
+			q.holds = between(r, 300*time.Millisecond, 4*time.Second)
+		}
 		q.tokens = r.Int64N(20)
 	case duplicates:
 		q.method, q.path = http.MethodPost, strconv.Itoa(r.IntN(8))
@@ -376,9 +392,9 @@ func (w *world) resetKey(e *step, r *rand.Rand) {
 	one := &w.plan.setup.sites[i]
 	key := "k0"
 	w.coverage.event("key-reset")
-	w.oracle.reset(i, key)
+	done := w.oracle.reset(i, key)
 	status, text := w.instances[e.instance].ask(http.MethodDelete, "/rate_limit/zones/"+one.Name+"/key?part="+key)
-	w.oracle.reset(i, key)
+	done(status == http.StatusOK)
 	w.event("reset of %s %s: %d %s", one.Name, key, status, strings.TrimSpace(text))
 }
 
@@ -420,4 +436,13 @@ func (w *world) document(r *rand.Rand) {
 		err = client.Publish(ctx, "rules", "").Err()
 	}
 	w.event("document %s: %v", text, err)
+}
+
+// idle sends an instance no requests for a time, as a load balancer does.
+func (w *world) idle(e *step) {
+	in := w.instances[e.instance]
+	w.coverage.event("idle")
+	in.idle.Store(true)
+	time.Sleep(e.long)
+	in.idle.Store(false)
 }

@@ -19,6 +19,7 @@ type call struct {
 	zones   []replySize // of the operations, in their order
 	reports []report    // of what requests hold, in the operations
 	rules   int         // to be judged
+	apart   bool        // the caller looks for operations that have failed: the call has not
 	codes   string      // of the third-party algorithms of the rules
 	tag     stores.Key
 	end     time.Time // until when the caller waits

@@ -129,7 +129,7 @@ func (c *conn) call(ctx context.Context, codes string, keys []string, ops ...[]b
 }
 
 // callAt runs the script over operations at a node. It returns the reply after the
-// header, and does not report a failure.
+// header, in which single operations may have failed, and does not report a failure.
 func (c *conn) callAt(ctx context.Context, o *once, keys []string, ops ...[]byte) (reply, error) {
 	args := make([]any, 0, 4+len(keys)+len(ops))
 	o.script = cmp.Or(o.script, c.script)
@@ -144,10 +144,7 @@ func (c *conn) callAt(ctx context.Context, o *once, keys []string, ops ...[]byte
 		args, before = appendOp(args, before, &argument{b: op})
 	}
 	r, _, err := c.eval(ctx, o, args, head)
-	if err != nil {
-		return reply{}, err
-	}
-	return r, r.failed()
+	return r, err
 }
 
 // hashTag returns the part of a key's name by which a Cluster finds its slot.
@@ -167,7 +164,9 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 	if err = c.batch(q); err == nil {
 		n = q.node // another, if the call was redirected
 		r, now = reply{b: q.text}, q.now
-		err = r.failed()
+		if !q.apart {
+			err = r.failed()
+		}
 		q.claim()
 	}
 	if err != errUnanswered { //nolint:errorlint // it is never wrapped; the batch may still use an unanswered call

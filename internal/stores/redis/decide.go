@@ -93,6 +93,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 	}
 	check.ResetResults()
 	q := newCall(end, check.Zones[0].Tag)
+	q.apart = true
 	for i := range hands {
 		q.add(hands[i].names, hands[i].op)
 	}
@@ -117,12 +118,19 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 	if len(hands) > 0 {
 		put := make([]bool, len(check.Zones))
 		for i := range hands {
-			put[hands[i].zone] = hands[i].answered(r) && hands[i].Told != nil
+			taken, err := hands[i].answered(r)
+			if err != nil {
+				d.conn.fail(err)
+			}
+			put[hands[i].zone] = taken && hands[i].Told != nil
 		}
 		replaces = func(zone int) bool { return put[zone] }
 	}
 	for i := range blocks {
 		blocks[i].answered(r)
+	}
+	if err := r.failed(); err != nil {
+		return err
 	}
 	check.Mode, check.Now = stores.ModeShared, now
 	forgotten := false

@@ -198,12 +198,17 @@ func settle(all []handover, err error) {
 }
 
 // answered reads the reply to a handover. It returns whether Redis took it: it does not
-// for a key that was reset since. Then the instance forgets the snapshot.
-func (h *handover) answered(r *reply) (taken bool) {
+// for a key that was reset since. Then the instance forgets the snapshot. Of several
+// handovers in a call, one can fail alone: its debt is owed again.
+func (h *handover) answered(r *reply) (taken bool, err error) {
+	if err := r.failed(); err != nil {
+		settle([]handover{*h}, err)
+		return false, err
+	}
 	if taken = r.byte() == 0; !taken {
 		h.snapshots.Drop(h.key)
 	}
-	return taken
+	return taken, nil
 }
 
 // pay hands over the debts of keys that no request checks, table by table, and after a
@@ -303,8 +308,10 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 				rest = append(rest, k)
 			}
 		}
-		if err := d.send(ctx, some); err != nil {
+		if failed, err := d.send(ctx, some); err != nil {
 			return err
+		} else if failed {
+			d.add(&stores.ZoneCheck{Counter: c}) // again after the next heartbeat
 		}
 		if keys = rest; len(keys) > 0 && time.Now().After(end) {
 			d.add(&stores.ZoneCheck{Counter: c})
@@ -338,10 +345,11 @@ func (d *handovers) counters() (all []*stores.Counter) {
 }
 
 // send makes handovers of one counter's keys in one call, and learns what is in Redis then:
-// no check of a key may follow that says it.
-func (d *handovers) send(ctx context.Context, some []handover) error {
+// no check of a key may follow that says it. failed says that the handover of a single key
+// has failed.
+func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err error) {
 	if len(some) == 0 {
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	ctx, cancel := d.conn.background(ctx)
 	defer cancel()
@@ -357,19 +365,26 @@ func (d *handovers) send(ctx context.Context, some []handover) error {
 	}
 	r, now, err := d.conn.call(ctx, some[0].codes, names, ops...)
 	settle(some, err)
-	for i := range some {
-		if err == nil {
-			taken := some[i].answered(&r)
-			if err = some[i].readLook(&r, now); err == nil {
-				d.learn(&some[i], now, taken && some[i].Told != nil)
-			}
+	for i := 0; i < len(some) && err == nil; i++ {
+		h := &some[i]
+		taken, wrong := h.answered(&r)
+		if wrong != nil {
+			failed = true
+			d.conn.fail(wrong)
 		}
+		if h.readLook(&r, now) == nil {
+			d.learn(h, now, taken && h.Told != nil)
+		}
+		err = r.err
 	}
-	return err
+	return failed, err
 }
 
 // readLook reads the reply to the peek after a handover.
 func (h *handover) readLook(r *reply, now int64) error {
+	if err := r.failed(); err != nil {
+		return err
+	}
 	if _, err := r.readZone(&h.look.Zones[0], now); err != nil && !errors.Is(err, errDisagree) {
 		return err
 	}

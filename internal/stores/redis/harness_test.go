@@ -114,7 +114,11 @@ func forgetSnapshots(check *stores.Check) {
 // callOnce calls the script at the first node, whatever the state of its breaker, and
 // does not report a failure.
 func (c *conn) callOnce(ctx context.Context, keys []string, ops ...[]byte) (reply, error) {
-	return c.callAt(ctx, &once{node: c.nodes.first, beat: true}, keys, ops...)
+	r, err := c.callAt(ctx, &once{node: c.nodes.first, beat: true}, keys, ops...)
+	if err == nil {
+		err = r.failed()
+	}
+	return r, err
 }
 
 func virtualScript(tb testing.TB) string {

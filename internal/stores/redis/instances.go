@@ -57,6 +57,9 @@ func (i *instances) count(ctx context.Context, to *node, tag string) (int64, err
 	if o.node != to && to.address != "" {
 		return 0, errElsewhere
 	}
+	if err == nil {
+		err = r.failed()
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -73,6 +73,7 @@ type record struct {
 	version, stored uint64
 	changedAt       int64 // when the last change was
 	told            bool  // Redis has stored a report
+	kept            int64 // when the last one left that it has stored
 
 	underWay [callsInFlight]int64 // numbers of reports
 	report   int64                // number of the last report

@@ -137,6 +137,20 @@ func TestPermitsAreRenewed(t *testing.T) {
 	expect(t, "with one released", two.at(105.1, c, 1), true, 8)
 }
 
+// TestDeniedChecksRenewNothing holds all permits of a key while checks of the same instance
+// are denied all the time, which store no report. The permits are renewed all the same.
+func TestDeniedChecksRenewNothing(t *testing.T) {
+	one, two := twoInstances(t)
+	c := holdingCounter(t, "denied")
+	one.at(0, c, 1)
+	one.at(0, c, 1)
+	for at := 1; at < 30; at++ {
+		expect(t, "a third request of the instance", one.at(float64(at), c, 1), false, 8)
+		one.permits.renew(context.Background())
+	}
+	expect(t, "a request of another instance", two.at(31, c, 1), false, 8)
+}
+
 // permitsIn returns how many permits a key in Redis has, 0 if it does not exist.
 func permitsIn(t *testing.T, client *goredis.Client, name string) int64 {
 	t.Helper()

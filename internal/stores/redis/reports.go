@@ -152,9 +152,16 @@ func (p *permits) answered(r *report, flags byte) {
 		p.loseAll()
 	}
 	if flags&flagCharged == 0 {
-		return // a denied check does not store its report
+		// A denied check does not store its report, and renews nothing.
+		if (rec.held != 0 || rec.cost != 0) && r.left-rec.kept >= renewEvery.Microseconds() {
+			rec.kept = r.left
+			rec.version++
+			p.tellSoon(rec)
+		}
+		return
 	}
 	rec.told = true
+	rec.kept = max(rec.kept, r.left)
 	rec.stored = max(rec.stored, r.version)
 	rec.acked = max(rec.acked, r.charged)
 	rec.since = r.left // what is charged and not acknowledged was charged since

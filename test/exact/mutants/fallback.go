@@ -63,6 +63,14 @@ var fallbackMutants = []mutant{
 		old: "all[i].snapshots.Restore(all[i].key, &all[i].Handover)", new: "_ = i",
 	},
 	{
+		name: "fallback-apart", breaks: "a debt that Redis rejected beside others is dropped", file: handoversGo, suites: redis,
+		old: "settle([]handover{*h}, err)", new: "_ = settle",
+	},
+	{
+		name: "fallback-hold", breaks: "an instance returns to Redis before others have charged what they owe", file: aloneGo, suites: redis,
+		old: "(elapsed-hold.Microseconds())<<20", new: "elapsed<<20",
+	},
+	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
 		old: "if charge > 0 {\n\t\tf.warm(z)\n\t}", new: "",
 	},
@@ -132,7 +140,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-background", breaks: "the debt of an unused key is not charged", file: handoversGo, suites: redis,
-		old: "if err := d.send(ctx, some); err != nil {", new: "if err := d.send(ctx, some[:0]); err != nil {",
+		old: "d.send(ctx, some); err != nil {", new: "d.send(ctx, some[:0]); err != nil {",
 	},
 	{
 		name: "late-call", breaks: "a call whose caller has timed out is carried out", file: mainLua, suites: redis,

@@ -77,7 +77,11 @@ func run(only string, workers int, out string, longest time.Duration) error {
 	defer stop()
 	l := &lab{ctx: ctx, root: root, dir: dir}
 	if longest > 0 {
-		return l.simulate(chosen, longest)
+		rows, err := l.simulate(chosen, longest)
+		if out == "" || rows == nil {
+			return err
+		}
+		return errors.Join(err, writeFound(out, rows))
 	}
 	suites := suitesOf(chosen)
 	if err := l.build(chosen, suites...); err != nil {

@@ -144,7 +144,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-denied", breaks: "the report of a denied check counts as stored", file: reportsGo, suites: redis,
-		old: "if flags&flagCharged == 0 {\n\t\treturn", new: "if flags&flagCharged == 0 && r.permit == nil {\n\t\treturn",
+		old: "if flags&flagCharged == 0 {\n\t\t// A", new: "if flags&flagCharged == 0 && r.permit == nil {\n\t\t// A",
 	},
 	{
 		name: "permits-unknown", breaks: "Redis is not told that a call without a reply does not count", file: reportsGo, suites: redis,
@@ -221,6 +221,10 @@ var permitMutants = []mutant{
 	{
 		name: "permits-renewed-late", breaks: "permits are renewed after they have lapsed", file: renewalsGo, suites: redis,
 		old: "now-rec.at < renewEvery.Microseconds() &&", new: "now-rec.at < 4*renewEvery.Microseconds() &&",
+	},
+	{
+		name: "permits-put-off", breaks: "denied checks put off the renewal of permits", file: reportsGo, suites: redis,
+		old: "r.left-rec.kept >= renewEvery.Microseconds() {", new: "r.left-rec.kept < 0 {",
 	},
 	{
 		name: "permits-lost", breaks: "permits are not reported at once when Redis lost its memory", file: renewalsGo, suites: redis,

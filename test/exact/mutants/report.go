@@ -42,6 +42,10 @@ func (o *outcome) row() string {
 // last one.
 func report(outcomes []outcome, last string) string {
 	rows := make(map[string]string)
+	last, sections, _ := strings.Cut(last, "\n## ") // written otherwise
+	if sections != "" {
+		sections = "\n## " + sections
+	}
 	for line := range strings.Lines(last) {
 		if cells := strings.SplitN(line, " ", 3); cells[0] == "|" {
 			rows[cells[1]] = strings.TrimSpace(line)
@@ -65,6 +69,6 @@ func report(outcomes []outcome, last string) string {
 			equivalent++
 		}
 	}
-	return fmt.Sprintf("%s%d mutants: %d killed, %d equivalent, %d neither.\n\n| mutant | in | what it breaks | verdict |\n|---|---|---|---|\n%s",
-		header, all, killed, equivalent, all-killed-equivalent, body.String())
+	return fmt.Sprintf("%s%d mutants: %d killed, %d equivalent, %d neither.\n\n| mutant | in | what it breaks | verdict |\n|---|---|---|---|\n%s%s",
+		header, all, killed, equivalent, all-killed-equivalent, body.String(), sections)
 }

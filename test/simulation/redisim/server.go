@@ -399,3 +399,26 @@ func (s *Server) Serve(conn net.Conn) {
 	delete(s.clients, c)
 	s.mu.Unlock()
 }
+
+// Disguise makes up to n keys, chosen by r, hold values of another type, except those whose
+// name has a part. The function that it returns gives them their values back.
+func (s *Server) Disguise(r *rand.Rand, n int, except string) (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := slices.DeleteFunc(s.keys.names(s.ms()), func(k string) bool { return strings.Contains(k, except) })
+	r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	kept := make(map[string]*value)
+	for _, k := range names[:min(n, len(names))] {
+		kept[k] = s.keys.values[k]
+		s.keys.values[k] = &value{isList: true, list: []string{"other"}}
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for k, v := range kept {
+			if now := s.keys.values[k]; now != nil && now.isList {
+				s.keys.values[k] = v
+			}
+		}
+	}
+}

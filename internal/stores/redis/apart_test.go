@@ -1,0 +1,63 @@
+package redis
+
+import (
+	"context"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestDebtFailsAlone hands over the debts of several keys in one call, in the background or
+// with a check of them all, while the value of one key, the first or a later one, is another
+// program's. The others are charged once, and that one when its value is gone.
+func TestDebtFailsAlone(t *testing.T) {
+	srv, ctx := redistest.Start(t), context.Background()
+	for _, wrong := range []uint64{0, 1, 2} {
+		for _, by := range []string{"background", "check"} {
+			f := newFleet(t, srv, 2)
+			f.v.now += storestest.Hour / 2
+			f.v.flush(t)
+			c, s := f.counters(t, by, lostSpecs()["fixed_window"])[0], f.all[0]
+			check := &stores.Check{Zones: make([]stores.ZoneCheck, 3)}
+			for k := range check.Zones {
+				check.Zones[k] = stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: uint64(k), Lo: 1}, Tag: stores.Key{Hi: uint64(k), Lo: 1}, Cost: 1}
+			}
+			f.set(-1, faultRefused)
+			for k := range check.Zones {
+				f.decide(0, c, check.Zones[k].Key, 5)
+			}
+			f.set(-1, noFault)
+			f.v.now += 2 * ramp.Microseconds()
+			handOver := func() {
+				for _, s := range f.all {
+					s.conn.seq.Store(uint64(f.v.now) - 1)
+				}
+				if by == "check" {
+					s.Decide(ctx, check)
+				} else {
+					s.fallback.hands.pay(ctx)
+				}
+			}
+			name := namesOf("diana", &check.Zones[wrong])[0]
+			f.v.client.RPush(ctx, name, "other")
+			for range 3 {
+				handOver()
+			}
+			f.v.client.Del(ctx, name)
+			handOver()
+			want := int64(95)
+			if by == "check" {
+				want -= 4 // three checks that this process has decided, and one that Redis has
+			}
+			for k := range check.Zones {
+				peek := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: check.Zones[k].Key, Tag: check.Zones[k].Tag, Cost: 1}}}
+				f.all[1].Decide(ctx, peek)
+				if got := peek.Zones[0].Results[0].Remaining; got != want {
+					t.Errorf("%s, key %d of another type: key %d has %d remaining, want %d", by, wrong, k, got, want)
+				}
+			}
+		}
+	}
+}

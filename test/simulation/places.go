@@ -1,0 +1,84 @@
+package simulation
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+)
+
+const (
+	// reported is the longest that instances take to report what they hold after Redis lost
+	// its memory or an outage is over, and renewed the longest until they notice that Redis
+	// lost a single key, or that its clock was set.
+	reported = 3 * time.Second
+	renewed  = 13 * time.Second
+
+	// lapsed is after how long the permits of an instance that has died are free.
+	lapsed = 32 * time.Second
+)
+
+// settledPlaces says that all instances have reported what they hold, and Redis knows it,
+// throughout a time. o.mu is held.
+func (o *oracle) settledPlaces(from, to time.Duration) bool {
+	return len(o.touches(from-reported, to, func(s *span) bool { return s.away || s.loses || s.stepped })) == 0 &&
+		len(o.touches(from-renewed, to, func(s *span) bool { return s.what == "evict" || s.stepped })) == 0
+}
+
+// free checks that a request is denied a place only if all are held. o.mu is held.
+func (o *oracle) free(list []*request) {
+	one := &o.w.plan.setup.sites[list[0].site]
+	if one.Places == 0 {
+		return
+	}
+	for _, q := range list {
+		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.settledPlaces(q.start, q.end) || o.diedUnsure(q.start) {
+			continue
+		}
+		o.checked["free places"]++
+		held := int64(0)
+		for _, p := range list {
+			if p.admitted && p.start <= q.end && o.heldUntil(list, p) >= q.start {
+				held++
+			}
+		}
+		if held < one.Places {
+			o.violateLocked("a free place is given", fmt.Sprintf("denied while %d of %d places of site %d key %s were held", held, one.Places, q.site, q.key), q)
+			return
+		}
+	}
+}
+
+// diedUnsure says whether Redis may still have permits at an instant that an instance did not
+// know of when it died, because replies were lost. o.mu is held.
+func (o *oracle) diedUnsure(at time.Duration) bool {
+	return slices.ContainsFunc(o.spans, func(s *span) bool {
+		return s.what == "die" && s.from <= at && len(o.touches(s.from-reported, s.from, isAway)) > 0 &&
+			(at < s.from+lapsed || len(o.touches(s.from, at, isStep)) > 0)
+	})
+}
+
+// heldUntil returns until when a request's place may be held.
+func (o *oracle) heldUntil(list []*request, p *request) time.Duration {
+	if p.answered > 0 && !p.lost {
+		return p.answered + time.Second
+	}
+	died := p.answered
+	for _, s := range o.spans {
+		if s.what == "die" && s.from >= p.start {
+			died = s.from
+			break
+		}
+	}
+	until := died + lapsed
+	for _, s := range o.spans { // the lapse counts from the first request that finds a clock set back
+		if !s.stepped || s.from < died || s.from > until {
+			continue
+		}
+		i := slices.IndexFunc(list, func(q *request) bool { return q.start > s.to })
+		if i >= 0 {
+			until = max(until, list[i].start+lapsed)
+		}
+	}
+	return until
+}
