@@ -114,6 +114,25 @@ func BenchmarkDenyParallel(b *testing.B) {
 	b.Run("gcra", func(b *testing.B) { benchtest.DenyParallel(b, benchHandler(b, config.HeadersOff, ruleOnce)) })
 }
 
+// BenchmarkBlock measures a rule that blocks, in requests that it admits and in those of a key
+// that is blocked, beside the same rule without.
+func BenchmarkBlock(b *testing.B) {
+	keys := benchtest.Keys(benchtest.Clients)
+	for _, block := range []string{"0s", "1h"} {
+		rule := func(limit int) string {
+			return fmt.Sprintf(`{"limit":%d,"window":"1s","block":%q,"algorithm":{"name":"gcra"}}`, limit, block)
+		}
+		b.Run("allow/block="+block, func(b *testing.B) {
+			benchtest.Allow(b, benchHandler(b, config.HeadersOff, rule(1_000_000)), keys)
+		})
+	}
+	for _, rule := range []string{ruleOnce, strings.Replace(ruleOnce, `{`, `{"block":"20h",`, 1)} {
+		b.Run(fmt.Sprintf("deny/block=%v", strings.Contains(rule, "block")), func(b *testing.B) {
+			benchtest.Deny(b, benchHandler(b, config.HeadersOff, rule))
+		})
+	}
+}
+
 // BenchmarkAllowBody measures a key that is a field of a body of 100 bytes, beside one that
 // is a header of the same request.
 func BenchmarkAllowBody(b *testing.B) {
