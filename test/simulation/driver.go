@@ -205,9 +205,9 @@ func Shrink(binary string, r *Result, until time.Time) *Result {
 
 // Print prints a failure as a timeline.
 func (r *Result) Print(out io.Writer) {
-	fmt.Fprintf(out, "seed %d, %d instances, without %v; what is left:\n", r.Plan.Seed, r.Plan.Instances, r.Plan.Without)
 	p := r.Plan
 	p.draw()
+	fmt.Fprintf(out, "seed %d, %s, %d instances, without %v; what is left:\n", p.Seed, p.setup.topology, p.Instances, p.Without)
 	for i := range p.steps {
 		fmt.Fprintf(out, "  %12.6f %s\n", p.steps[i].at.Seconds(), &p.steps[i])
 	}

@@ -39,6 +39,7 @@ type instance struct {
 	since   time.Duration
 
 	requests sync.WaitGroup
+	turn     chan struct{} // held while a configuration is loaded: Caddy loads one after another
 }
 
 // configuration is a configuration of an instance.

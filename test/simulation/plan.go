@@ -77,13 +77,21 @@ func (p *Plan) draw() {
 	p.drawn = 3 + r.IntN(6)
 	p.Instances = cmp.Or(p.Instances, p.drawn)
 	p.setup = drawSetup(r)
+	// What was added to plans is drawn apart from the rest.
+	more, sites := rand.New(rand.NewPCG(p.Seed, 6)), len(p.setup.sites) //nolint:gosec // a simulation
+	p.setup.drawMore(more)
 	p.load = time.Duration(60+r.IntN(90)) * time.Second
-	for i := range p.setup.sites {
+	for i := range sites {
 		p.drawClients(r, i)
 	}
 	intensity := r.IntN(5)
 	p.drawFaults(r, []int{1, 3, 6, 10, 16}[intensity])
 	p.drawEvents(r)
+	for i := sites; i < len(p.setup.sites); i++ {
+		p.drawClients(more, i)
+	}
+	p.drawMoves(more)
+	p.drawMeetings(more)
 	for i := range p.steps {
 		p.steps[i].number = i
 		if p.steps[i].instance >= 0 {
@@ -105,7 +113,7 @@ func (p *Plan) drawClients(r *rand.Rand, i int) {
 		c.long = p.load - c.at
 		if k == 0 {
 			c.rate = 1 + 6*r.Float64()
-			if one.Kind == bounded || one.Kind == leased || one.Kind == counted {
+			if one.Kind == bounded || one.Kind == blocking || one.Kind == leased || one.Kind == counted {
 				c.rate = min(12, 2.5*float64(one.Rules[0].Limit)/one.Rules[0].Window.Seconds())
 			}
 		} else {
@@ -116,14 +124,15 @@ func (p *Plan) drawClients(r *rand.Rand, i int) {
 		}
 		p.steps = append(p.steps, c)
 	}
-	if one.Kind == bounded || one.Kind == denying {
+	if one.Kind == bounded || one.Kind == blocking || one.Kind == denying {
 		p.steps = append(p.steps, step{client: true, what: "patient", site: i, key: "patient", instance: -1, seed: r.Uint64(), at: warmUp, long: p.load - warmUp})
 	}
 }
 
 func (p *Plan) drawFaults(r *rand.Rand, n int) {
+	list := faultsAt(p.setup.topology)
 	for range n {
-		f := step{what: faultNames[r.IntN(len(faultNames))], instance: -1, seed: r.Uint64()}
+		f := step{what: list[r.IntN(len(list))], instance: -1, seed: r.Uint64()}
 		f.at = warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-14*time.Second)))
 		f.long = min(time.Duration(r.ExpFloat64()*float64(4*time.Second))+20*time.Millisecond, p.load-f.at)
 		if r.IntN(2) == 0 {
@@ -139,5 +148,48 @@ func (p *Plan) drawEvents(r *rand.Rand) {
 		e.at = warmUp + time.Duration(r.Int64N(int64(p.load-warmUp-10*time.Second)))
 		e.long = time.Second + time.Duration(r.Int64N(int64(10*time.Second)))
 		p.steps = append(p.steps, e)
+	}
+}
+
+// drawMoves draws faults that only the deployment of the run can have.
+func (p *Plan) drawMoves(r *rand.Rand) {
+	own := slices.DeleteFunc(faultsAt(p.setup.topology), func(name string) bool { return len(faultKinds[name].at) == 0 })
+	if len(own) == 0 {
+		return
+	}
+	for range 1 + r.IntN(3) {
+		f := step{what: own[r.IntN(len(own))], instance: -1, seed: r.Uint64()}
+		f.at = warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-20*time.Second)))
+		f.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(6*time.Second)))
+		p.steps = append(p.steps, f)
+	}
+}
+
+// drawMeetings draws faults and events that meet what is rarely under way by chance: a
+// reload, and an outage that has lasted for some time. Seeds that follow one another take
+// all faults and events in turn.
+func (p *Plan) drawMeetings(r *rand.Rand) {
+	kinds := slices.Concat(faultsAt(p.setup.topology), eventNames)
+	meet := func(n uint64, at time.Duration) {
+		s := step{what: kinds[n%uint64(len(kinds))], instance: r.IntN(p.drawn), seed: r.Uint64(), at: at}
+		if s.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(4*time.Second))); faultKinds[s.what] != nil && r.IntN(2) == 0 {
+			s.instance = -1
+		}
+		p.steps = append(p.steps, s)
+	}
+	at := func() time.Duration {
+		return warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-20*time.Second)))
+	}
+	if r.IntN(5) > 0 {
+		begins := at()
+		what := []string{"reload", "reload-pool"}[r.IntN(2)]
+		p.steps = append(p.steps, step{what: what, instance: r.IntN(p.drawn), seed: r.Uint64(), at: begins})
+		meet(p.Seed, begins+time.Duration(r.Int64N(int64(grace))))
+	}
+	if p.Seed%2 == 0 {
+		begins := at()
+		what, long := []string{"kill", "pause", "partition"}[r.IntN(3)], 5*time.Second+time.Duration(r.Int64N(int64(5*time.Second)))
+		p.steps = append(p.steps, step{what: what, instance: -1, seed: r.Uint64(), at: begins, long: long})
+		meet(p.Seed/2, begins+2*time.Second+time.Duration(r.Int64N(int64(3*time.Second))))
 	}
 }

@@ -23,11 +23,13 @@ func (o *oracle) finish() {
 	for _, id := range ids {
 		o.bounds(byKey[id])
 		o.same(byKey[id])
+		o.blocks(byKey[id])
 	}
 	o.mu.Unlock()
 	for _, id := range ids {
 		o.charges(byKey[id])
 	}
+	o.documents()
 	o.rest()
 }
 
@@ -247,8 +249,8 @@ func (o *oracle) rest() {
 		for _, s := range z.Stores {
 			o.checked["agree"]++
 			id := fmt.Sprint(in.addressNow(), " ", s.Name)
-			if told, known := o.up[id]; !s.Up || known && !told {
-				o.violateLocked("after a quiet minute all is as before", fmt.Sprintf("%s: up %v, told %v, mode %s", id, s.Up, told, s.Mode), nil)
+			if down := o.toldDown(id); !s.Up || len(down) > 0 {
+				o.violateLocked("after a quiet minute all is as before", fmt.Sprintf("%s: up %v, told down %v, mode %s", id, s.Up, down, s.Mode), nil)
 			}
 			if n := o.lives[len(o.lives)-1].n; s.Instances != int64(n) {
 				o.violateLocked("the live instances are counted", fmt.Sprintf("%s: %d, want %d", id, s.Instances, n), nil)
@@ -256,11 +258,24 @@ func (o *oracle) rest() {
 		}
 		o.mu.Unlock()
 	}
-	for name, ttl := range o.w.main.TTLs() {
-		if ttl < 0 && name != "rules" {
-			o.violate("every key has a time to live", name)
+	for _, s := range o.w.redis.masters() {
+		for name, ttl := range s.TTLs() {
+			if ttl < 0 && name != "rules" {
+				o.violate("every key has a time to live", name)
+			}
 		}
 	}
+}
+
+// toldDown returns the nodes of a store of a process that were last told to be down. o.mu is
+// held.
+func (o *oracle) toldDown(id string) (down []string) {
+	for what, up := range o.up {
+		if !up && (what == id || strings.HasPrefix(what, id+" ")) {
+			down = append(down, what)
+		}
+	}
+	return down
 }
 
 // timelineAdd adds a line.
