@@ -31,6 +31,7 @@ type node struct {
 	serves   atomic.Bool   // whether it is one of nodes.masters
 	tag      string        // of its heartbeats; only its watcher uses it
 	cause    error         // why its breaker opened last; under nodes.mu
+	down     bool          // what notify is given of it; under nodes.mu
 	beats    atomic.Bool   // a heartbeat has succeeded
 }
 
@@ -96,6 +97,14 @@ func (ns *nodes) newNode(address string) *node {
 		func(up bool, cause error) { ns.changed(n, up, cause) },
 	)
 	return n
+}
+
+// beginDown begins with a breaker that is open, as was reported before.
+func (ns *nodes) beginDown() {
+	ns.first.breaker.begin()
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	ns.first.down = true
 }
 
 // of returns the node with an address.
@@ -199,9 +208,7 @@ func (ns *nodes) removeLocked(n *node) {
 	n.serves.Store(false)
 	ns.masters = slices.DeleteFunc(slices.Clone(ns.masters), func(m *node) bool { return m == n })
 	n.tracker.retire()
-	if n.breaker.open.Load() {
-		ns.report(n, true, nil) // its keys are served by others, or it is none
-	}
+	ns.report(n, true, nil) // its keys are served by others, or it is none
 }
 
 // changed handles a change of a node's breaker.
@@ -214,8 +221,13 @@ func (ns *nodes) changed(n *node, up bool, cause error) {
 	}
 }
 
-// report notes a change of a master, which unlock reports. ns.mu is held.
+// report notes the state of a master, which unlock reports if it is another than before: the
+// breaker of a node may change while the node is added or removed. ns.mu is held.
 func (ns *nodes) report(n *node, up bool, cause error) {
+	if n.down == !up {
+		return
+	}
+	n.down = !up
 	all, others := ns.allUp(), true
 	for _, m := range ns.masters {
 		others = others && (m == n || !m.breaker.open.Load())
