@@ -90,7 +90,7 @@ func (p *Plan) draw() {
 	for i := sites; i < len(p.setup.sites); i++ {
 		p.drawClients(more, i)
 	}
-	p.drawMoves(more)
+	p.drawMore(more)
 	p.drawMeetings(more)
 	for i := range p.steps {
 		p.steps[i].number = i
@@ -151,17 +151,39 @@ func (p *Plan) drawEvents(r *rand.Rand) {
 	}
 }
 
-// drawMoves draws faults that only the deployment of the run can have.
-func (p *Plan) drawMoves(r *rand.Rand) {
-	own := slices.DeleteFunc(faultsAt(p.setup.topology), func(name string) bool { return len(faultKinds[name].at) == 0 })
-	if len(own) == 0 {
-		return
+// rare returns the faults and events that not all runs can have.
+func (p *Plan) rare() (list []string) {
+	for _, name := range faultsAt(p.setup.topology) {
+		if len(faultKinds[name].at) > 0 {
+			list = append(list, name)
+		}
 	}
-	for range 1 + r.IntN(3) {
-		f := step{what: own[r.IntN(len(own))], instance: -1, seed: r.Uint64()}
-		f.at = warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-20*time.Second)))
-		f.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(6*time.Second)))
-		p.steps = append(p.steps, f)
+	if p.setup.source != "" {
+		list = append(list, "document")
+	}
+	return list
+}
+
+// sometime draws a time that leaves some for what follows.
+func (p *Plan) sometime(r *rand.Rand) time.Duration {
+	return warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-20*time.Second)))
+}
+
+// drawMore draws what only some runs can have: of that enough.
+func (p *Plan) drawMore(r *rand.Rand) {
+	add := func(what string, instance int) {
+		s := step{what: what, instance: instance, seed: r.Uint64(), at: p.sometime(r)}
+		s.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(6*time.Second)))
+		p.steps = append(p.steps, s)
+	}
+	if list := p.rare(); len(list) > 0 {
+		for range 1 + r.IntN(3) {
+			add(list[r.IntN(len(list))], -1)
+		}
+	}
+	if slices.ContainsFunc(p.setup.sites, func(one site) bool { return one.Kind == blocking }) {
+		add("key-reset", r.IntN(p.drawn))
+		add("key-reset", r.IntN(p.drawn))
 	}
 }
 
@@ -169,25 +191,25 @@ func (p *Plan) drawMoves(r *rand.Rand) {
 // reload, and an outage that has lasted for some time. Seeds that follow one another take
 // all faults and events in turn.
 func (p *Plan) drawMeetings(r *rand.Rand) {
-	kinds := slices.Concat(faultsAt(p.setup.topology), eventNames)
+	kinds, rare := slices.Concat(faultsAt(p.setup.topology), eventNames), p.rare()
 	meet := func(n uint64, at time.Duration) {
 		s := step{what: kinds[n%uint64(len(kinds))], instance: r.IntN(p.drawn), seed: r.Uint64(), at: at}
+		if len(rare) > 0 && r.IntN(4) == 0 {
+			s.what = rare[r.IntN(len(rare))]
+		}
 		if s.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(4*time.Second))); faultKinds[s.what] != nil && r.IntN(2) == 0 {
 			s.instance = -1
 		}
 		p.steps = append(p.steps, s)
 	}
-	at := func() time.Duration {
-		return warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-20*time.Second)))
-	}
 	if r.IntN(5) > 0 {
-		begins := at()
+		begins := p.sometime(r)
 		what := []string{"reload", "reload-pool"}[r.IntN(2)]
 		p.steps = append(p.steps, step{what: what, instance: r.IntN(p.drawn), seed: r.Uint64(), at: begins})
 		meet(p.Seed, begins+time.Duration(r.Int64N(int64(grace))))
 	}
 	if p.Seed%2 == 0 {
-		begins := at()
+		begins := p.sometime(r)
 		what, long := []string{"kill", "pause", "partition"}[r.IntN(3)], 5*time.Second+time.Duration(r.Int64N(int64(5*time.Second)))
 		p.steps = append(p.steps, step{what: what, instance: -1, seed: r.Uint64(), at: begins, long: long})
 		meet(p.Seed/2, begins+2*time.Second+time.Duration(r.Int64N(int64(3*time.Second))))

@@ -99,12 +99,20 @@ func (ns *nodes) newNode(address string) *node {
 	return n
 }
 
-// beginDown begins with a breaker that is open, as was reported before.
-func (ns *nodes) beginDown() {
-	ns.first.breaker.begin()
+// beginDown begins with a node whose breaker is open, as was reported before. An empty address
+// is that of the only node, or of what stands for the masters of a Cluster.
+func (ns *nodes) beginDown(address string) {
+	n := ns.first
+	if address != "" {
+		n = ns.of(address)
+	}
+	n.breaker.begin()
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	ns.first.down = true
+	n.down = true
+	if !n.serves.Swap(true) {
+		ns.masters = append(slices.Clone(ns.masters), n)
+	}
 }
 
 // of returns the node with an address.
@@ -152,7 +160,7 @@ func (ns *nodes) serving(tag string) *node {
 // join returns the master that a client of the Cluster calls.
 func (ns *nodes) join(client *goredis.Client) *node {
 	n := ns.of(client.Options().Addr)
-	if !n.serves.Load() {
+	if !n.serves.Load() || !ns.known.Load() {
 		ns.add(n)
 	}
 	return n
@@ -171,14 +179,13 @@ func (ns *nodes) called(client *goredis.Client) *node {
 func (ns *nodes) add(n *node) {
 	ns.mu.Lock()
 	defer ns.unlock()
-	if n.serves.Load() {
-		return
+	if !n.serves.Load() {
+		if !ns.allUp() {
+			n.back.Store(ns.local())
+		}
+		n.serves.Store(true)
+		ns.masters = append(slices.Clone(ns.masters), n)
 	}
-	if !ns.allUp() {
-		n.back.Store(ns.local())
-	}
-	n.serves.Store(true)
-	ns.masters = append(slices.Clone(ns.masters), n)
 	if ns.known.CompareAndSwap(false, true) {
 		ns.removeLocked(ns.first)
 	}
@@ -346,8 +353,11 @@ const maxBeatTags = 100_000
 // tagOf returns a hash tag in a slot of a node for its heartbeats, beatTag if the
 // node serves that; empty if none is found. Only the node's watcher calls it.
 func (ns *nodes) tagOf(n *node) string {
-	if n == ns.first || ns.serving(beatTag) == n {
+	if n == ns.first || ns.known.Load() && ns.serving(beatTag) == n {
 		return beatTag
+	}
+	if !ns.known.Load() { // it began down, and whether it is a master still is not known
+		return ""
 	}
 	if n.tag != "" && ns.serving(n.tag) == n {
 		return n.tag

@@ -190,6 +190,32 @@ func (b *breaker) delayed(f func()) {
 	b.unlock()
 }
 
+// TestBeginDown begins with a node of a Cluster that is away, as was reported of the store
+// before. It is reported to be back, whether it answers or is replaced.
+func TestBeginDown(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		now := int64(storestest.Hour)
+		c, _, events := newTestNodes(t, &now)
+		c.nodes.beginDown("b:2")
+		if up, _, down := c.nodes.state(); up || len(down) != 1 || down[0].Address != "b:2" {
+			t.Errorf("up %v, down %v, want b:2 down", up, down)
+		}
+		a, b := c.nodes.of("a:1"), c.nodes.of("b:2")
+		c.nodes.add(b)
+		c.nodes.add(a)
+		wantEvents(t, events)
+		if len(c.nodes.all()) != 2 || c.calls(b) {
+			t.Errorf("%d nodes, the second is called: %v, want 2 and false", len(c.nodes.all()), c.calls(b))
+		}
+		if replaced {
+			c.nodes.keep([]*node{a})
+		} else {
+			b.breaker.close(b.breaker.opened.Load())
+		}
+		wantEvents(t, events, "up b:2 all true")
+	}
+}
+
 // TestAllNodesAwayAtStart lets all nodes be away at the start. What stands for them is
 // no longer reported once a node is known.
 func TestAllNodesAwayAtStart(t *testing.T) {
