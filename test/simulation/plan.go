@@ -200,6 +200,9 @@ func (p *Plan) drawMeetings(r *rand.Rand) {
 		if s.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(4*time.Second))); faultKinds[s.what] != nil && r.IntN(2) == 0 {
 			s.instance = -1
 		}
+		if eventKinds[s.what] != nil && r.IntN(2) == 0 { // what it ends with meets it: the start of an instance
+			s.at = max(warmUp, s.at-s.long)
+		}
 		p.steps = append(p.steps, s)
 	}
 	if r.IntN(5) > 0 {

@@ -31,7 +31,7 @@ func (o *oracle) blocks(list []*request) {
 	if one.Kind != blocking {
 		return
 	}
-	list = slices.DeleteFunc(slices.Clone(list), func(q *request) bool { return q.lost || q.panics })
+	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b *request) int { return cmp.Compare(a.start, b.start) })
 	o.blocked(&one.Rules[0], list)
 	for i := range o.resets {
@@ -52,8 +52,8 @@ func (o *oracle) blocked(r *rule, list []*request) {
 	site, key := list[0].site, list[0].key
 	possible := time.Duration(0) // until when a block may last that the denials so far have started
 	for i, d := range list {
-		if d.admitted || d.answer != http.StatusTooManyRequests {
-			if d.cancel > 0 && !d.admitted { // nobody knows why it was not
+		if d.admitted || d.lost || d.answer != http.StatusTooManyRequests {
+			if !d.admitted { // whether it has started a block is not known
 				possible = max(possible, d.decided+longestBlock(r))
 			}
 			continue
@@ -82,7 +82,7 @@ func (o *oracle) denies(d *request, end time.Duration, later []*request) {
 		if q.start >= end {
 			return
 		}
-		if q.start < d.decided || q.decided >= end {
+		if q.lost || q.start < d.decided || q.decided >= end {
 			continue
 		}
 		calm := !o.disturbed(d.start-recovery, q.end, q.site, q.key)
@@ -90,7 +90,7 @@ func (o *oracle) denies(d *request, end time.Duration, later []*request) {
 		o.checked["block"]++
 		switch {
 		case !q.admitted && calm:
-			if !knows {
+			if !knows && q.answer == http.StatusTooManyRequests {
 				told[q.process] = q.decided
 			}
 		case !q.admitted:
@@ -129,7 +129,7 @@ func (o *oracle) unblocked(r *rule, x *reset, list []*request) {
 			return
 		}
 		o.checked["block ended by a reset"]++
-		if !q.admitted && q.cancel == 0 && q.start > x.to+spread {
+		if !q.admitted && !q.lost && q.cancel == 0 && q.start > x.to+spread {
 			o.violateLocked("a reset ends a block", fmt.Sprintf("it is denied %v after the reset", q.start-x.to), q)
 			return
 		}
