@@ -200,7 +200,7 @@ func (p *Plan) drawMeetings(r *rand.Rand) {
 		if s.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(4*time.Second))); faultKinds[s.what] != nil && r.IntN(2) == 0 {
 			s.instance = -1
 		}
-		if eventKinds[s.what] != nil && r.IntN(2) == 0 { // what it ends with meets it: the start of an instance
+		if (s.what == "die" || s.what == "stop") && r.IntN(2) == 0 { // the start of the instance meets it
 			s.at = max(warmUp, s.at-s.long)
 		}
 		p.steps = append(p.steps, s)
