@@ -119,13 +119,17 @@ func (o *oracle) unblocked(r *rule, x *reset, list []*request) {
 		})) > 0 {
 			return
 		}
-		used := q.cost
+		used, most := int64(0), q.cost // most: a denial of it starts another block
 		for _, p := range list {
-			if p != q && p.admitted && p.decided >= x.from && p.start <= q.decided {
+			switch {
+			case p == q || p.decided < x.from || p.start > q.decided:
+			case p.admitted:
 				used += p.cost
+			default:
+				most = max(most, p.cost)
 			}
 		}
-		if used > r.capacity() {
+		if used+most > r.capacity() {
 			return
 		}
 		o.checked["block ended by a reset"]++

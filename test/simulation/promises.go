@@ -99,7 +99,7 @@ func (o *oracle) allowed(site, n int, key string, from, to time.Duration) (limit
 	}
 	limit = most
 	reasons := []string{fmt.Sprintf("bound %d", most)}
-	if away := o.touches(from, to, isAway); len(away) > 0 {
+	if away := o.touches(from, to, one.isAway); len(away) > 0 {
 		if one.Kind == allowing {
 			return -1, ""
 		}

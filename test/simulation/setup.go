@@ -178,7 +178,7 @@ func (s *setup) drawMore(r *rand.Rand) {
 	}
 	if r.IntN(2) == 0 {
 		one := drawRule(r)
-		one.Block = []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 4 * time.Second, 8 * time.Second}[r.IntN(4)]
+		one.Block = []time.Duration{500 * time.Millisecond, 4 * time.Second, 8 * time.Second, 15 * time.Second}[r.IntN(4)]
 		s.add(site{Kind: blocking, Rules: []rule{one}})
 	}
 }
