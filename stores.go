@@ -135,9 +135,8 @@ func (s *redisStores) mute(next *redisStores) {
 		}
 		c.Observe(ignore{})
 		if after, _ := next.find(c.Name()); after != nil && !slices.Contains(s.list, after) {
-			if up, _, _ := c.State(); !up {
-				after.BeginDown()
-			}
+			_, _, down := c.State()
+			after.BeginDown(down)
 		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/process"
 )
 
 func init() {
@@ -51,7 +52,7 @@ func (*HTTP) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision implements caddy.Provisioner.
-func (h *HTTP) Provision(caddy.Context) error {
+func (h *HTTP) Provision(ctx caddy.Context) error {
 	if h.URL == "" {
 		return errors.New("url: want such as https://rules.example.com/limits.json")
 	}
@@ -76,7 +77,13 @@ func (h *HTTP) Provision(caddy.Context) error {
 	if _, err := h.header(); err != nil {
 		return err
 	}
-	h.client = &http.Client{Timeout: fetchTimeout, CheckRedirect: h.redirect, Transport: newTransport(h.url.Scheme == "https")}
+	t := newTransport(h.url.Scheme == "https")
+	if ctx.Context != nil {
+		if dial := process.Of(ctx).Dial; dial != nil {
+			t.DialContext = dial
+		}
+	}
+	h.client = &http.Client{Timeout: fetchTimeout, CheckRedirect: h.redirect, Transport: t}
 	return checkInterval(h.Interval)
 }
 

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/process"
 )
 
 // provisioned returns a source that is provisioned.
@@ -26,6 +28,28 @@ func provisioned(t *testing.T, h *HTTP) *HTTP {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// TestHTTPDialsAsItsProcess reads a document in a process that dials by itself.
+func TestHTTPDialsAsItsProcess(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer srv.Close()
+	dialed := ""
+	p := &process.Process{Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed = address
+		return new(net.Dialer).DialContext(ctx, network, srv.Listener.Addr().String())
+	}}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: process.With(t.Context(), p)})
+	defer cancel()
+	h := &HTTP{URL: "http://10.1.2.3/rules"}
+	if err := h.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer h.client.CloseIdleConnections()
+	text, err := h.Fetch(ctx)
+	if err != nil || string(text) != "{}" || dialed != "10.1.2.3:80" {
+		t.Errorf("%q, %v, dialed %q", text, err, dialed)
+	}
 }
 
 // TestHTTPHeaders checks that headers are sent with every request, that a token is read

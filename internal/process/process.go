@@ -15,7 +15,8 @@ type Process struct {
 	// ID is the ID among the instances that share a Redis.
 	ID uint64
 
-	// Dial opens connections to Redis. nil: over the network of this machine.
+	// Dial opens connections to Redis and to sources of rules. nil: over the network of
+	// this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 

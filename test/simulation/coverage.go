@@ -35,6 +35,7 @@ var states = []string{
 	"Redis forgets while an instance is alone", "the clock is set while an instance is alone", "an instance dies while it owes",
 	"an instance starts while another is alone", "a key is reset while an instance is alone", "three faults at a time",
 	"a document changes while an instance is alone", "a reload while an instance is alone", "a request waits for a place when Redis stops",
+	"a place is renewed after a failover", "a slot moves while a debt is owed", "a key is blocked when Redis forgets",
 }
 
 // coverage counts what was under way when something happened.
@@ -44,6 +45,8 @@ type coverage struct {
 	debts     map[string]int // requests that an instance has decided alone since it went alone
 	down      map[string]bool
 	leased    time.Time // when the last lease was used
+	failovers []time.Time
+	blocked   time.Time // until when a key is blocked
 	pairs     map[string]int
 	sometimes map[string]int
 	faults    map[string]int
@@ -76,6 +79,33 @@ func (c *coverage) charged(q *request, k kind) {
 			c.now[owing]++
 		}
 	}
+}
+
+// failedOver notes that a replica has taken the place of its master.
+func (c *coverage) failedOver() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failovers = append(c.failovers, time.Now())
+}
+
+// renewal is the longest that it takes until a place is renewed.
+const renewal = 11 * time.Second
+
+// released notes that the answer to a request ends.
+func (c *coverage) released(q *request, k kind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, at := range c.failovers {
+		held := time.Since(at)
+		c.someLocked("a place is renewed after a failover", k == inFlight && held > renewal && q.holds > held)
+	}
+}
+
+// denied notes that a key is blocked.
+func (c *coverage) denied(q *request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blocked = time.Now().Add(time.Duration(q.retry-1) * time.Second)
 }
 
 // mode notes that an instance is alone, or no longer.
@@ -129,11 +159,14 @@ func (c *coverage) happens(what string) {
 		c.someLocked(state, c.now[alone] > 0 && slices.Contains(when, what))
 	}
 	is("Redis forgets while an instance is alone", "flush", "evict", "kill-empty")
+	c.someLocked("a slot moves while a debt is owed", c.now[owing] > 0 && what == "move")
+	forgets := faultKinds[what] != nil && faultKinds[what].loses
+	c.someLocked("a key is blocked when Redis forgets", forgets && time.Now().Before(c.blocked))
 	is("the clock is set while an instance is alone", "clock-forward", "clock-back")
 	is("a key is reset while an instance is alone", "key-reset")
 	is("an instance starts while another is alone", "start")
 	is("a document changes while an instance is alone", "document")
-	is("a reload while an instance is alone", "reload", "reload-pool", "reload-limit")
+	is("a reload while an instance is alone", "reload", "reload-pool", "reload-limit", "reload-store")
 	c.someLocked("a place is held when Redis restarts", c.now[holding] > 0 && (what == "kill ends" || what == "kill-empty ends"))
 	c.someLocked("a place is held over a reload", c.now[holding] > 0 && strings.HasPrefix(what, "reload"))
 	c.someLocked("a lease ends during a reload", c.now[leasing] > 0 && strings.HasPrefix(what, "reload"))

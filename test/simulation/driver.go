@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -77,7 +78,8 @@ func tail(out string) string {
 // Sum is what many runs found.
 type Sum struct {
 	Runs, Requests, Events      int            // numbers of runs, requests and events other than requests
-	Stuck                       int            // runs that were cut off
+	Stuck                       map[string]int // runs that were cut off, by deployment
+	Deployments                 map[string]int // runs by deployment
 	Simulated, Took             time.Duration  // simulated and real time
 	Faults, Checked, Pairs, Now map[string]int // as in Result, of all runs; Now is Sometimes
 	Failures                    []*Result      // the runs that violated a promise
@@ -87,10 +89,14 @@ type Sum struct {
 func (s *Sum) Add(r *Result) {
 	if s.Faults == nil {
 		s.Faults, s.Checked, s.Pairs, s.Now = make(map[string]int), make(map[string]int), make(map[string]int), make(map[string]int)
+		s.Deployments, s.Stuck = make(map[string]int), make(map[string]int)
 	}
 	s.Runs++
+	r.Plan.draw()
+	at := string(r.Plan.setup.topology)
+	s.Deployments[at]++
 	if r.Stuck {
-		s.Stuck++
+		s.Stuck[at]++
 	}
 	s.Requests += r.Requests
 	s.Events += r.Events
@@ -205,9 +211,9 @@ func Shrink(binary string, r *Result, until time.Time) *Result {
 
 // Print prints a failure as a timeline.
 func (r *Result) Print(out io.Writer) {
-	fmt.Fprintf(out, "seed %d, %d instances, without %v; what is left:\n", r.Plan.Seed, r.Plan.Instances, r.Plan.Without)
 	p := r.Plan
 	p.draw()
+	fmt.Fprintf(out, "seed %d, %s, %d instances, without %v; what is left:\n", p.Seed, p.setup.topology, p.Instances, p.Without)
 	for i := range p.steps {
 		fmt.Fprintf(out, "  %12.6f %s\n", p.steps[i].at.Seconds(), &p.steps[i])
 	}
@@ -239,7 +245,7 @@ func (s *Sum) Print(out io.Writer) {
 	fmt.Fprintf(out, "checked: %s\n", table(s.Checked))
 	fmt.Fprintf(out, "sometimes: %s\n", table(s.Now))
 	s.printPairs(out)
-	fmt.Fprintf(out, "violations: %d; runs cut off: %d\n", len(s.Failures), s.Stuck)
+	fmt.Fprintf(out, "deployments: %s; violations: %d; runs cut off: %s\n", table(s.Deployments), len(s.Failures), cmp.Or(table(s.Stuck), "none"))
 }
 
 func table(m map[string]int) string {

@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/dianalimiter/diana/test/simulation/redisim"
 )
 
 // faultKind is a kind of fault.
@@ -21,37 +23,47 @@ type faultKind struct {
 	// deaf says that a message of Redis may be lost.
 	deaf bool
 
+	// moves says that keys are on another server afterwards, whose clock may differ.
+	moves bool
+
+	// at are the deployments in which the fault can occur; none: in all.
+	at []topology
+
 	// begin begins the fault, and returns how it ends; nil: it is over.
 	begin func(w *world, f *step, r *rand.Rand) (end func())
 }
 
-// mainAddress is the address of the server of all stores.
+// mainAddress is the address of the server of all stores, or of the master that Sentinels
+// watch in the beginning.
 const mainAddress = "main:6379"
 
 // faultKinds are the faults by name. A new fault is a new entry.
 var faultKinds = map[string]*faultKind{
-	"pause":        {away: true, whole: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Pause(); return w.main.Resume }},
-	"kill":         {away: true, whole: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Kill(); return func() { w.main.Start(true) } }},
-	"kill-empty":   {away: true, loses: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Kill(); return func() { w.main.Start(false) } }},
-	"flush":        {loses: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.Flush(); return nil }},
-	"evict":        {loses: true, begin: func(w *world, _ *step, r *rand.Rand) func() { w.main.Evict(r, 1+r.IntN(8)); return nil }},
-	"script-flush": {begin: func(w *world, _ *step, _ *rand.Rand) func() { w.main.FlushScripts(); return nil }},
-	"oom":          {away: true, answers: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.SetOOM) }},
-	"read-only":    {away: true, answers: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.SetReadOnly) }},
-	"loading":      {away: true, answers: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.Loading) }},
-	"busy":         {away: true, answers: true, begin: func(w *world, _ *step, _ *rand.Rand) func() { return toggle(w.main.Busy) }},
+	"pause":        {away: true, whole: true, begin: atServer(func(s *redisim.Server) func() { s.Pause(); return s.Resume })},
+	"kill":         {away: true, whole: true, begin: atServer(func(s *redisim.Server) func() { s.Kill(); return func() { s.Start(true) } })},
+	"kill-empty":   {away: true, loses: true, begin: atServer(func(s *redisim.Server) func() { s.Kill(); return func() { s.Start(false) } })},
+	"flush":        {loses: true, begin: atServer(func(s *redisim.Server) func() { s.Flush(); return nil })},
+	"evict":        {loses: true, begin: func(w *world, _ *step, r *rand.Rand) func() { w.redis.pick(r).Evict(r, 1+r.IntN(8)); return nil }},
+	"script-flush": {begin: atServer(func(s *redisim.Server) func() { s.FlushScripts(); return nil })},
+	"oom":          {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.SetOOM) })},
+	"read-only":    {away: true, answers: true, begin: atServer(readOnly)},
+	"loading":      {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Loading) })},
+	"busy":         {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Busy) })},
 	"slow":         {away: true, begin: slowNode},
 	"wrong-type": {away: true, answers: true, begin: func(w *world, _ *step, r *rand.Rand) func() {
-		return w.main.Disguise(r, 1+r.IntN(8), ":{instances}")
+		return w.redis.pick(r).Disguise(r, 1+r.IntN(8), ":{instances}")
 	}},
 	"clock-forward": {stepped: true, begin: func(w *world, _ *step, r *rand.Rand) func() {
-		w.setClock(time.Duration(r.Int64N(int64(time.Hour))))
+		w.redis.setClock(w.redis.pick(r), time.Duration(r.Int64N(int64(time.Hour))))
 		return nil
 	}},
 	"clock-back": {stepped: true, begin: func(w *world, _ *step, r *rand.Rand) func() {
-		w.setClock(-time.Duration(r.Int64N(int64(time.Hour))))
+		w.redis.setClock(w.redis.pick(r), -time.Duration(r.Int64N(int64(time.Hour))))
 		return nil
 	}},
+	"failover":       {away: true, loses: true, moves: true, deaf: true, at: []topology{sentinel, clustered}, begin: failover},
+	"isolate":        {away: true, loses: true, moves: true, deaf: true, at: []topology{clustered}, begin: isolate},
+	"move":           {away: true, moves: true, at: []topology{clustered}, begin: moveSlots},
 	"partition":      {away: true, whole: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropUp, d.dropDown, d.blackhole = true, true, true })},
 	"half-open-up":   {away: true, whole: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropUp = true })},
 	"half-open-down": {away: true, whole: true, deaf: true, begin: onNetwork(func(d *disturbance, _ *rand.Rand) { d.dropDown = true })},
@@ -66,6 +78,14 @@ var faultKinds = map[string]*faultKind{
 
 var faultNames = names(faultKinds)
 
+// faultsAt returns the names of the faults that can occur in a deployment.
+func faultsAt(t topology) []string {
+	return slices.DeleteFunc(slices.Clone(faultNames), func(name string) bool {
+		at := faultKinds[name].at
+		return len(at) > 0 && !slices.Contains(at, t)
+	})
+}
+
 func names[T any](m map[string]T) (list []string) {
 	for name := range m {
 		list = append(list, name)
@@ -79,9 +99,26 @@ func toggle(set func(bool)) func() {
 	return func() { set(false) }
 }
 
+// atServer returns a fault of one of the servers that decide.
+func atServer(begin func(s *redisim.Server) func()) func(w *world, f *step, r *rand.Rand) func() {
+	return func(w *world, _ *step, r *rand.Rand) func() { return begin(w.redis.pick(r)) }
+}
+
+// readOnly makes a server refuse writes until the end of the fault, or for as long as it is
+// a replica.
+func readOnly(s *redisim.Server) func() {
+	s.SetReadOnly(true)
+	return func() {
+		if !s.Replica() {
+			s.SetReadOnly(false)
+		}
+	}
+}
+
 func slowNode(w *world, _ *step, r *rand.Rand) func() {
-	w.main.Slow(time.Duration(1 + r.Int64N(int64(20*time.Millisecond))))
-	return func() { w.main.Slow(0) }
+	s := w.redis.pick(r)
+	s.Slow(time.Duration(1 + r.Int64N(int64(20*time.Millisecond))))
+	return func() { s.Slow(0) }
 }
 
 func onNetwork(change func(d *disturbance, r *rand.Rand)) func(w *world, f *step, r *rand.Rand) func() {
@@ -91,6 +128,9 @@ func onNetwork(change func(d *disturbance, r *rand.Rand)) func(w *world, f *step
 			d.instance = w.instances[f.instance].name
 		}
 		change(d, r)
+		if w.redis.topology == clustered && r.IntN(2) == 0 {
+			d.address = w.redis.pick(r).Address()
+		}
 		w.network.add(d)
 		return func() { w.network.remove(d) }
 	}
@@ -111,6 +151,7 @@ var eventKinds = map[string]func(w *world, e *step, r *rand.Rand){
 		w.reload(e.instance, "reload-pool", func(s *setup) { s.pool = 5 + r.IntN(10) })
 	},
 	"reload-limit": func(w *world, _ *step, r *rand.Rand) { w.changeLimits(r) },
+	"reload-store": func(w *world, _ *step, _ *rand.Rand) { w.changeStore() },
 	"die":          func(w *world, e *step, _ *rand.Rand) { w.restart(e, (*instance).die) },
 	"stop":         func(w *world, e *step, _ *rand.Rand) { w.restart(e, (*instance).stop) },
 	"document":     func(w *world, _ *step, r *rand.Rand) { w.document(r) },

@@ -40,7 +40,8 @@ type instance struct {
 	since   time.Duration
 
 	requests sync.WaitGroup
-	idle     atomic.Bool // it is sent no requests
+	idle     atomic.Bool   // it is sent no requests
+	turn     chan struct{} // held while a configuration is loaded: Caddy loads one after another
 }
 
 // configuration is a configuration of an instance.

@@ -21,6 +21,7 @@ import (
 type network struct {
 	seed    uint64
 	servers map[string]server // by address
+	instant map[string]bool   // addresses that are reached without delay: see (*world).deploySentinels
 
 	mu      sync.Mutex
 	conns   map[*conn]struct{} // the clients' ends
@@ -57,7 +58,7 @@ func (d *disturbance) concerns(c *conn) bool {
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{seed: seed, servers: make(map[string]server), conns: make(map[*conn]struct{}), dialed: make(map[string]uint64), dead: make(map[string]bool)}
+	return &network{seed: seed, servers: make(map[string]server), instant: make(map[string]bool), conns: make(map[*conn]struct{}), dialed: make(map[string]uint64), dead: make(map[string]bool)}
 }
 
 // add begins a disturbance.
@@ -74,7 +75,8 @@ func (n *network) remove(d *disturbance) {
 	n.rules = slices.DeleteFunc(n.rules, func(o *disturbance) bool { return o == d })
 }
 
-// of returns the disturbances of a connection, as one.
+// of returns the disturbances of a connection, as one. What would drop the packets of a
+// connection without delay resets it.
 func (n *network) of(c *conn) (sum disturbance) {
 	n.packets.Add(1)
 	n.mu.Lock()
@@ -91,6 +93,9 @@ func (n *network) of(c *conn) (sum disturbance) {
 		sum.refuse = sum.refuse || d.refuse
 		sum.blackhole = sum.blackhole || d.blackhole
 		sum.slowBytes = sum.slowBytes || d.slowBytes
+	}
+	if c.instant && (sum.blackhole || sum.dropUp || sum.dropDown) {
+		return disturbance{loss: 1, refuse: true}
 	}
 	return sum
 }
@@ -144,15 +149,14 @@ func (n *network) dialer(instance, process string) func(ctx context.Context, net
 		c := &conn{network: n, instance: instance, process: process, address: address, number: number}
 		// The numbers of instances differ, so that no two packets arrive at one instant.
 		c.random = rand.New(rand.NewPCG(n.seed, hash(instance)+number)) //nolint:gosec // a simulation
+		c.instant = n.instant[address]
 		d := n.of(c)
 		if d.blackhole || d.dropUp || d.dropDown {
 			<-ctx.Done()
 			return nil, opError("dial", address, os.ErrDeadlineExceeded)
 		}
-		select {
-		case <-time.After(2 * c.delay(&d)):
-		case <-ctx.Done():
-			return nil, opError("dial", address, ctx.Err())
+		if err := c.travel(ctx, &d); err != nil {
+			return nil, opError("dial", address, err)
 		}
 		s := n.servers[address]
 		if d = n.of(c); s == nil || !s.Running() || d.refuse || d.blackhole {
@@ -189,6 +193,7 @@ type conn struct {
 	process  string
 	address  string
 	number   uint64 // of the instance's connections
+	instant  bool   // packets take no time
 	up, down *pipe
 
 	serverClosed, clientClosed bool // under network.mu
@@ -197,8 +202,24 @@ type conn struct {
 	random *rand.Rand
 }
 
+// travel waits for as long as two packets travel.
+func (c *conn) travel(ctx context.Context, d *disturbance) error {
+	if c.instant {
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(2 * c.delay(d)):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // delay returns how long a packet travels.
 func (c *conn) delay(d *disturbance) time.Duration {
+	if c.instant {
+		return 0
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := 100*time.Microsecond + time.Duration(c.random.Int64N(int64(400*time.Microsecond))) + d.delay

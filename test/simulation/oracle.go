@@ -77,14 +77,15 @@ type oracle struct {
 	requests   []*request
 	spans      []*span
 	places     map[string][]*request    // in flight, by site and key
-	up         map[string]bool          // by process and store
-	went       map[string]time.Duration // when an instance's store went away, by process and store
+	up         map[string]bool          // by process, store and node
+	went       map[string]time.Duration // when an instance's store, or a node of it, went away
 	comebacks  []comeback
 	told       map[string]int
 	checked    map[string]int
 	violations []Violation
 	limits     map[int][][]rule // all rules that a site has had
 	lives      []live
+	resets     []reset
 }
 
 // comeback is the time in which an instance was without a store.
@@ -112,7 +113,10 @@ func newOracle(w *world) *oracle {
 
 // begin notes the beginning of a fault.
 func (o *oracle) begin(f *step, k *faultKind) {
-	o.add(&span{what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped, deaf: k.deaf, answers: k.answers, whole: k.whole, site: -1, open: true})
+	o.add(&span{
+		what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped || k.moves && o.w.redis.clocksDiffer(),
+		deaf: k.deaf, answers: k.answers, whole: k.whole, site: -1, open: true,
+	})
 }
 
 func (o *oracle) add(s *span) {
@@ -356,7 +360,7 @@ func (o *oracle) record(q *request) {
 		o.violateLocked("a request within its limit is admitted", fmt.Sprint(q.answer), q)
 	}
 	if p := q.after; p != nil && !q.lost {
-		back := 2 * one.Rules[0].Window
+		back := 2*one.Rules[0].Window + one.Rules[0].Block
 		if o.calm(p.start-back-recovery, q.end) {
 			o.checked["Retry-After"]++
 			if !q.admitted {
@@ -372,11 +376,11 @@ func (w *world) mode(in *instance, process string, up bool, data map[string]any)
 	if in.isDead(process) {
 		return
 	}
-	w.event("%s: store %v up: %v %v", in.name, data["store"], up, data["error"])
+	w.event("%s: store %v%s up: %v %v", in.name, data["store"], nodeOf(data), up, data["error"])
 	w.coverage.mode(in.name, up)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	id := fmt.Sprint(process, " ", data["store"])
+	id := fmt.Sprint(process, " ", data["store"], nodeOf(data))
 	was, known := o.up[id]
 	o.checked["modes"]++
 	if known && was == up || !known && up {
@@ -388,4 +392,12 @@ func (w *world) mode(in *instance, process string, up bool, data map[string]any)
 	} else {
 		o.went[id] = w.now()
 	}
+}
+
+// nodeOf returns the node of a Cluster that an event is about, after a space.
+func nodeOf(data map[string]any) string {
+	if node, ok := data["node"].(string); ok {
+		return " " + node
+	}
+	return ""
 }

@@ -79,14 +79,22 @@ func (p *Plan) draw() {
 	p.drawn = 3 + r.IntN(6)
 	p.Instances = cmp.Or(p.Instances, p.drawn)
 	p.setup = drawSetup(r)
+	// What was added to plans is drawn apart from the rest.
+	more, sites := rand.New(rand.NewPCG(p.Seed, 6)), len(p.setup.sites) //nolint:gosec // a simulation
+	p.setup.drawMore(more)
 	p.load = time.Duration(60+r.IntN(90)) * time.Second
-	for i := range p.setup.sites {
+	for i := range sites {
 		p.drawClients(r, i)
 	}
 	intensity := r.IntN(5)
 	p.drawFaults(r, []int{1, 3, 6, 10, 16}[intensity])
 	p.drawEvents(r)
-	p.drawStories(r)
+	for i := sites; i < len(p.setup.sites); i++ {
+		p.drawClients(more, i)
+	}
+	p.drawMore(more)
+	p.drawMeetings(more)
+	p.drawStories(more)
 	for i := range p.steps {
 		p.steps[i].number = i
 		if p.steps[i].instance >= 0 {
@@ -108,7 +116,7 @@ func (p *Plan) drawClients(r *rand.Rand, i int) {
 		c.long = p.load - c.at
 		if k == 0 {
 			c.rate = 1 + 6*r.Float64()
-			if one.Kind == bounded || one.Kind == leased || one.Kind == counted {
+			if one.Kind == bounded || one.Kind == blocking || one.Kind == leased || one.Kind == counted {
 				c.rate = min(12, 2.5*float64(one.Rules[0].Limit)/one.Rules[0].Window.Seconds())
 			}
 		} else {
@@ -122,14 +130,15 @@ func (p *Plan) drawClients(r *rand.Rand, i int) {
 		}
 		p.steps = append(p.steps, c)
 	}
-	if one.Kind == bounded || one.Kind == denying {
+	if one.Kind == bounded || one.Kind == blocking || one.Kind == denying {
 		p.steps = append(p.steps, step{client: true, what: "patient", site: i, key: "patient", instance: -1, seed: r.Uint64(), at: warmUp, long: p.load - warmUp})
 	}
 }
 
 func (p *Plan) drawFaults(r *rand.Rand, n int) {
+	list := faultsAt(p.setup.topology)
 	for range n {
-		f := step{what: faultNames[r.IntN(len(faultNames))], instance: -1, seed: r.Uint64()}
+		f := step{what: list[r.IntN(len(list))], instance: -1, seed: r.Uint64()}
 		f.at = warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-14*time.Second)))
 		f.long = min(time.Duration(r.ExpFloat64()*float64(4*time.Second))+20*time.Millisecond, p.load-f.at)
 		if r.IntN(2) == 0 {
@@ -145,5 +154,73 @@ func (p *Plan) drawEvents(r *rand.Rand) {
 		e.at = warmUp + time.Duration(r.Int64N(int64(p.load-warmUp-10*time.Second)))
 		e.long = time.Second + time.Duration(r.Int64N(int64(10*time.Second)))
 		p.steps = append(p.steps, e)
+	}
+}
+
+// rare returns the faults and events that not all runs can have.
+func (p *Plan) rare() (list []string) {
+	for _, name := range faultsAt(p.setup.topology) {
+		if len(faultKinds[name].at) > 0 {
+			list = append(list, name)
+		}
+	}
+	if p.setup.source != "" {
+		list = append(list, "document")
+	}
+	return list
+}
+
+// sometime draws a time that leaves some for what follows.
+func (p *Plan) sometime(r *rand.Rand) time.Duration {
+	return warmUp + 4*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-20*time.Second)))
+}
+
+// drawMore draws what only some runs can have: of that enough.
+func (p *Plan) drawMore(r *rand.Rand) {
+	add := func(what string, instance int) {
+		s := step{what: what, instance: instance, seed: r.Uint64(), at: p.sometime(r)}
+		s.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(6*time.Second)))
+		p.steps = append(p.steps, s)
+	}
+	if list := p.rare(); len(list) > 0 {
+		for range 1 + r.IntN(3) {
+			add(list[r.IntN(len(list))], -1)
+		}
+	}
+	if slices.ContainsFunc(p.setup.sites, func(one site) bool { return one.Kind == blocking }) {
+		add("key-reset", r.IntN(p.drawn))
+		add("key-reset", r.IntN(p.drawn))
+	}
+}
+
+// drawMeetings draws faults and events that meet what is rarely under way by chance: a
+// reload, and an outage that has lasted for some time. Seeds that follow one another take
+// all faults and events in turn.
+func (p *Plan) drawMeetings(r *rand.Rand) {
+	kinds, rare := slices.Concat(faultsAt(p.setup.topology), eventNames), p.rare()
+	meet := func(n uint64, at time.Duration) {
+		s := step{what: kinds[n%uint64(len(kinds))], instance: r.IntN(p.drawn), seed: r.Uint64(), at: at}
+		if len(rare) > 0 && r.IntN(4) == 0 {
+			s.what = rare[r.IntN(len(rare))]
+		}
+		if s.long = 200*time.Millisecond + time.Duration(r.Int64N(int64(4*time.Second))); faultKinds[s.what] != nil && r.IntN(2) == 0 {
+			s.instance = -1
+		}
+		if (s.what == "die" || s.what == "stop") && r.IntN(2) == 0 { // the start of the instance meets it
+			s.at = max(warmUp, s.at-s.long)
+		}
+		p.steps = append(p.steps, s)
+	}
+	if r.IntN(5) > 0 {
+		begins := p.sometime(r)
+		what := []string{"reload", "reload-pool"}[r.IntN(2)]
+		p.steps = append(p.steps, step{what: what, instance: r.IntN(p.drawn), seed: r.Uint64(), at: begins})
+		meet(p.Seed, begins+time.Duration(r.Int64N(int64(grace))))
+	}
+	if p.Seed%2 == 0 {
+		begins := p.sometime(r)
+		what, long := []string{"kill", "pause", "partition"}[r.IntN(3)], 5*time.Second+time.Duration(r.Int64N(int64(5*time.Second)))
+		p.steps = append(p.steps, step{what: what, instance: -1, seed: r.Uint64(), at: begins, long: long})
+		meet(p.Seed/2, begins+2*time.Second+time.Duration(r.Int64N(int64(3*time.Second))))
 	}
 }

@@ -26,11 +26,13 @@ func (o *oracle) finish() {
 		o.same(byKey[id])
 		o.free(byKey[id])
 		o.denied(byKey[id])
+		o.blocks(byKey[id])
 	}
 	o.mu.Unlock()
 	for _, id := range ids {
 		o.charges(byKey[id])
 	}
+	o.documents()
 	o.rest()
 }
 
@@ -99,7 +101,7 @@ func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to ti
 	}
 	limit = most
 	reasons := []string{fmt.Sprintf("bound %d", most)}
-	if away := o.touches(from, to, isAway); len(away) > 0 {
+	if away := o.touches(from, to, one.isAway); len(away) > 0 {
 		if one.Kind == allowing {
 			return -1, ""
 		}
@@ -313,8 +315,8 @@ func (o *oracle) rest() {
 		for _, s := range z.Stores {
 			o.checked["agree"]++
 			id := fmt.Sprint(in.addressNow(), " ", s.Name)
-			if told, known := o.up[id]; !s.Up || known && !told {
-				o.violateLocked("after a quiet minute all is as before", fmt.Sprintf("%s: up %v, told %v, mode %s", id, s.Up, told, s.Mode), nil)
+			if down := o.toldDown(id); !s.Up || len(down) > 0 {
+				o.violateLocked("after a quiet minute all is as before", fmt.Sprintf("%s: up %v, told down %v, mode %s", id, s.Up, down, s.Mode), nil)
 			}
 			if n := o.lives[len(o.lives)-1].n; s.Instances != int64(n) {
 				o.violateLocked("the live instances are counted", fmt.Sprintf("%s: %d, want %d", id, s.Instances, n), nil)
@@ -322,11 +324,24 @@ func (o *oracle) rest() {
 		}
 		o.mu.Unlock()
 	}
-	for name, ttl := range o.w.main.TTLs() {
-		if ttl < 0 && name != "rules" {
-			o.violate("every key has a time to live", name)
+	for _, s := range o.w.redis.masters() {
+		for name, ttl := range s.TTLs() {
+			if ttl < 0 && name != "rules" {
+				o.violate("every key has a time to live", name)
+			}
 		}
 	}
+}
+
+// toldDown returns the nodes of a store of a process that were last told to be down. o.mu is
+// held.
+func (o *oracle) toldDown(id string) (down []string) {
+	for what, up := range o.up {
+		if !up && (what == id || strings.HasPrefix(what, id+" ")) {
+			down = append(down, what)
+		}
+	}
+	return down
 }
 
 // timelineAdd adds a line.

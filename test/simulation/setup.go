@@ -27,6 +27,7 @@ const (
 	denying    kind = "denying"    // on_failure deny
 	allowing   kind = "allowing"   // on_failure allow
 	across     kind = "across"     // zones in two stores
+	blocking   kind = "blocking"   // a bounded rule with block
 )
 
 // rule is a rule of a zone.
@@ -38,6 +39,7 @@ type rule struct {
 	NoDelay   bool          // of a leaky_bucket
 	Step      time.Duration // of a token_bucket
 	Align     bool
+	Block     time.Duration // 0: none
 }
 
 // bound is the greatest cost that may be admitted in any interval of the window's length,
@@ -83,7 +85,11 @@ func (r *rule) json() map[string]any {
 	if r.Align {
 		a["align"] = true
 	}
-	return map[string]any{"limit": r.Limit, "window": int64(r.Window), "algorithm": a}
+	all := map[string]any{"limit": r.Limit, "window": int64(r.Window), "algorithm": a}
+	if r.Block > 0 {
+		all["block"] = int64(r.Block)
+	}
+	return all
 }
 
 // site is a handler with one zone, and what is known of it.
@@ -104,7 +110,10 @@ type setup struct {
 	stores []string // beside the first, main
 	leases time.Duration
 	pool   int // pool_size; 0: the default
-	source bool
+
+	topology topology
+	source   string // of rules; empty: none
+	file     string // of the source file
 }
 
 func drawRule(r *rand.Rand) rule {
@@ -137,7 +146,10 @@ func hour(algorithm string) rule {
 
 // drawSetup draws the sites.
 func drawSetup(r *rand.Rand) *setup {
-	s := &setup{source: r.IntN(3) == 0}
+	s := new(setup)
+	if r.IntN(3) == 0 {
+		s.source = fromRedis
+	}
 	for range 2 + r.IntN(3) {
 		s.add(site{Kind: bounded, Rules: []rule{drawRule(r)}})
 	}
@@ -167,6 +179,20 @@ func drawSetup(r *rand.Rand) *setup {
 	return s
 }
 
+// drawMore draws what the sites do not depend on: how Redis is deployed, other sources of
+// rules, and a site whose rule blocks.
+func (s *setup) drawMore(r *rand.Rand) {
+	s.topology = drawTopology(r)
+	if from := r.IntN(6); s.source == "" && from < 2 {
+		s.source = []string{fromHTTP, fromFile}[from]
+	}
+	if r.IntN(2) == 0 {
+		one := drawRule(r)
+		one.Block = []time.Duration{500 * time.Millisecond, 4 * time.Second, 8 * time.Second, 15 * time.Second}[r.IntN(4)]
+		s.add(site{Kind: blocking, Rules: []rule{one}})
+	}
+}
+
 func (s *setup) add(one site) {
 	one.Name = fmt.Sprintf("%s%d", one.Kind, len(s.sites))
 	one.MaxCost = 3
@@ -190,7 +216,9 @@ func (s *setup) add(one site) {
 // app returns the JSON of the app.
 func (s *setup) app() json.RawMessage {
 	store := func(name string) map[string]any {
-		return map[string]any{"name": name, "addresses": []string{mainAddress}, "key_prefix": name, "pool_size": s.pool}
+		one := map[string]any{"name": name, "key_prefix": name, "pool_size": s.pool}
+		s.topology.configure(one)
+		return one
 	}
 	list := []any{store("main")}
 	for _, name := range s.stores {
@@ -206,8 +234,8 @@ func (s *setup) app() json.RawMessage {
 		list = append(list, one)
 	}
 	app := map[string]any{"stores": list, "max_keys": 200}
-	if s.source {
-		app["rules"] = map[string]any{"source": "redis", "key": "rules", "interval": int64(5 * time.Second)}
+	if s.source != "" {
+		app["rules"] = s.sourceJSON()
 	}
 	return encode(app)
 }

@@ -4,11 +4,13 @@ package simulation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,9 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
-	"github.com/dianalimiter/diana/test/simulation/redisim"
+	"github.com/dianalimiter/diana/internal/cli"
 )
 
 // world is one run: instances, servers and the network between them, in one synctest
@@ -29,17 +29,19 @@ type world struct {
 	plan       *Plan
 	begun      time.Time
 	network    *network
-	main       *redisim.Server
+	redis      *deployment
 	instances  []*instance
 	oracle     *oracle
 	coverage   *coverage
+	documents  documents
 	background sync.WaitGroup
 	logLevel   string
 
 	mu       sync.Mutex
 	setup    *setup // in force
+	last     []rule // of the last document
+	lastSite string // the zone that it has rules for
 	timeline []line
-	offset   time.Duration
 }
 
 // line is a line of the timeline.
@@ -101,16 +103,17 @@ func Run(t *testing.T, p *Plan) (result *Result) {
 }
 
 func newWorld(t *testing.T, p *Plan, n *network) *world {
+	p.setup.file = filepath.Join(t.TempDir(), "rules.json")
 	w := &world{t: t, plan: p, begun: time.Now(), network: n, setup: p.setup, logLevel: "ERROR"}
 	if l := os.Getenv("DIANA_SIMULATION_LOG"); l != "" {
 		w.logLevel = l
 	}
 	logs.Store(w)
 	w.oracle, w.coverage = newOracle(w), newCoverage()
-	w.main = redisim.New(redisim.Options{Address: mainAddress})
-	w.network.servers[mainAddress] = w.main
+	w.redis = w.deploy(p.setup.topology)
+	w.network.servers[documentAddress] = &w.documents
 	for i := range p.Instances {
-		w.instances = append(w.instances, &instance{w: w, name: "i" + strconv.Itoa(i)})
+		w.instances = append(w.instances, &instance{w: w, name: "i" + strconv.Itoa(i), turn: make(chan struct{}, 1)})
 	}
 	storages.Clear()
 	return w
@@ -150,7 +153,7 @@ func (w *world) run() {
 		w.oracle.violate("nothing is left over", fmt.Sprintf("%d connections are open after all instances have stopped", n))
 	}
 	w.network.reset(func(*conn) bool { return true })
-	w.main.Kill()
+	w.redis.kill()
 	synctest.Wait()
 }
 
@@ -220,7 +223,7 @@ func (w *world) draw(s *step, r *rand.Rand) *request {
 	case inFlight:
 		q.holds = 20*time.Millisecond + time.Duration(r.ExpFloat64()*float64(time.Second))
 		if r.IntN(60) == 0 {
-			q.holds = between(r, 10*time.Second, 70*time.Second)
+			q.holds = between(r, 10*time.Second, 70*time.Second) // its place is renewed
 		}
 	case tally, counted:
 		q.holds = time.Duration(r.Int64N(int64(300 * time.Millisecond)))
@@ -272,6 +275,7 @@ func (w *world) send(in *instance, q *request) {
 		w.coverage.charged(q, k)
 		w.coverage.add(under, 1)
 		defer w.coverage.add(under, -1)
+		defer w.coverage.released(q, k)
 		w.oracle.admitted(in, q)
 		defer w.oracle.released(q)
 		if q.holds > 0 {
@@ -298,6 +302,9 @@ func (w *world) send(in *instance, q *request) {
 	if header != nil {
 		q.retry, _ = strconv.ParseInt(header.Get("Retry-After"), 10, 64)
 		q.limit = header.Get("RateLimit")
+	}
+	if !q.admitted && w.plan.setup.sites[q.site].Kind == blocking {
+		w.coverage.denied(q)
 	}
 	w.oracle.record(q)
 }
@@ -327,6 +334,8 @@ func (w *world) reload(instance int, what string, change func(s *setup)) {
 		return
 	}
 	in.requests.Done()
+	in.turn <- struct{}{}
+	defer func() { <-in.turn }()
 	w.mu.Lock()
 	s := *w.setup
 	w.mu.Unlock()
@@ -339,25 +348,47 @@ func (w *world) reload(instance int, what string, change func(s *setup)) {
 	}
 }
 
-// changeLimits changes the limit of a bounded rule on all instances, one after another.
+// changeLimits changes the limit of a bounded rule on all instances.
 func (w *world) changeLimits(r *rand.Rand) {
+	w.changeBounded("reload-limit", func(one *site, _ *setup) {
+		one.Rules = slices.Clone(one.Rules)
+		for k := range one.Rules {
+			rule := &one.Rules[k]
+			rule.Limit = max(3, rule.Limit*(50+r.Int64N(100))/100)
+			if rule.Burst > 0 {
+				rule.Burst = max(3, rule.Burst)
+			}
+		}
+	})
+}
+
+// changeStore moves a bounded zone to another store, or back, on all instances.
+func (w *world) changeStore() {
+	w.changeBounded("reload-store", func(one *site, s *setup) {
+		const other = "other"
+		if !slices.Contains(s.stores, other) {
+			s.stores = append(slices.Clone(s.stores), other)
+		}
+		if one.Store == "" {
+			one.Store = other
+		} else {
+			one.Store = ""
+		}
+	})
+}
+
+// changeBounded changes the first bounded site on all instances, one after another.
+func (w *world) changeBounded(what string, change func(one *site, s *setup)) {
 	w.mu.Lock()
 	s := *w.setup
 	s.sites = slices.Clone(s.sites)
 	i := slices.IndexFunc(s.sites, func(one site) bool { return one.Kind == bounded })
-	s.sites[i].Rules = slices.Clone(s.sites[i].Rules)
-	for k := range s.sites[i].Rules {
-		one := &s.sites[i].Rules[k]
-		one.Limit = max(3, one.Limit*(50+r.Int64N(100))/100)
-		if one.Burst > 0 {
-			one.Burst = max(3, one.Burst)
-		}
-	}
+	change(&s.sites[i], &s)
 	w.setup = &s
 	w.mu.Unlock()
 	w.oracle.changed(i, s.sites[i].Rules)
 	for n := range w.instances {
-		w.reload(n, "reload-limit", func(*setup) {})
+		w.reload(n, what, func(*setup) {})
 		time.Sleep(50 * time.Millisecond)
 	}
 	w.oracle.changedEverywhere(i)
@@ -377,6 +408,8 @@ func (w *world) restart(e *step, end func(*instance)) {
 	time.Sleep(e.long)
 	w.event("start %s", in.name)
 	w.coverage.event("start")
+	in.turn <- struct{}{}
+	defer func() { <-in.turn }()
 	w.mu.Lock()
 	s := w.setup
 	w.mu.Unlock()
@@ -389,54 +422,25 @@ func (w *world) restart(e *step, end func(*instance)) {
 // resetKey resets a hot key.
 func (w *world) resetKey(e *step, r *rand.Rand) {
 	i := r.IntN(len(w.plan.setup.sites))
+	if last := len(w.plan.setup.sites) - 1; w.plan.setup.sites[last].Kind == blocking && r.IntN(2) == 0 {
+		i = last
+	}
 	one := &w.plan.setup.sites[i]
 	key := "k0"
 	w.coverage.event("key-reset")
-	done := w.oracle.reset(i, key)
+	done, began := w.oracle.reset(i, key), w.now()
 	status, text := w.instances[e.instance].ask(http.MethodDelete, "/rate_limit/zones/"+one.Name+"/key?part="+key)
 	done(status == http.StatusOK)
+	var answer cli.Key
+	if err := json.Unmarshal([]byte(text), &answer); err == nil && answer.Reset == "everywhere" {
+		w.oracle.wasReset(i, key, began)
+	}
 	w.event("reset of %s %s: %d %s", one.Name, key, status, strings.TrimSpace(text))
-}
-
-// setClock sets the server's clock, relative to the right time.
-func (w *world) setClock(d time.Duration) {
-	w.mu.Lock()
-	w.offset = d
-	w.mu.Unlock()
-	w.main.SetClockOffset(d)
 }
 
 // lingers is the longest that the stores of a configuration stay open after it has ended:
 // requests may still have to be charged.
 const lingers = 100 * time.Second
-
-// document gives the source of rules another document, in which a bounded rule has another
-// limit or algorithm.
-func (w *world) document(r *rand.Rand) {
-	if !w.plan.setup.source {
-		return
-	}
-	i := slices.IndexFunc(w.plan.setup.sites, func(one site) bool { return one.Kind == bounded })
-	one := w.plan.setup.sites[i]
-	one.Rules = slices.Clone(one.Rules)
-	for k := range one.Rules {
-		if one.Rules[k].Limit = max(3, one.Rules[k].Limit*(50+r.Int64N(100))/100); r.IntN(2) == 0 {
-			one.Rules[k] = rule{Algorithm: []string{"gcra", "sliding_window", "fixed_window"}[r.IntN(3)], Limit: one.Rules[k].Limit, Window: one.Rules[k].Window}
-		}
-	}
-	w.coverage.event("document")
-	w.oracle.changed(i, one.Rules) // to the end: instances may learn of it at different times, or not at all
-	text := encode(map[string]any{"zones": map[string]any{one.Name: map[string]any{"rules": one.rules()}}})
-	client := goredis.NewClient(&goredis.Options{Addr: mainAddress, Protocol: 2, DisableIdentity: true, MaxRetries: -1, Dialer: w.network.dialer("operator", "operator")})
-	defer func() { _ = client.Close() }()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	err := client.Set(ctx, "rules", string(text), 0).Err()
-	if err == nil {
-		err = client.Publish(ctx, "rules", "").Err()
-	}
-	w.event("document %s: %v", text, err)
-}
 
 // idle sends an instance no requests for a time, as a load balancer does.
 func (w *world) idle(e *step) {

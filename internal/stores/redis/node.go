@@ -31,6 +31,7 @@ type node struct {
 	serves   atomic.Bool   // whether it is one of nodes.masters
 	tag      string        // of its heartbeats; only its watcher uses it
 	cause    error         // why its breaker opened last; under nodes.mu
+	down     bool          // what notify is given of it; under nodes.mu
 	beats    atomic.Bool   // a heartbeat has succeeded
 }
 
@@ -98,6 +99,22 @@ func (ns *nodes) newNode(address string) *node {
 	return n
 }
 
+// beginDown begins with a node whose breaker is open, as was reported before. An empty address
+// is that of the only node, or of what stands for the masters of a Cluster.
+func (ns *nodes) beginDown(address string) {
+	n := ns.first
+	if address != "" {
+		n = ns.of(address)
+	}
+	n.breaker.begin()
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	n.down = true
+	if !n.serves.Swap(true) {
+		ns.masters = append(slices.Clone(ns.masters), n)
+	}
+}
+
 // of returns the node with an address.
 func (ns *nodes) of(address string) *node {
 	if !ns.o.Cluster {
@@ -143,7 +160,7 @@ func (ns *nodes) serving(tag string) *node {
 // join returns the master that a client of the Cluster calls.
 func (ns *nodes) join(client *goredis.Client) *node {
 	n := ns.of(client.Options().Addr)
-	if !n.serves.Load() {
+	if !n.serves.Load() || !ns.known.Load() {
 		ns.add(n)
 	}
 	return n
@@ -162,14 +179,13 @@ func (ns *nodes) called(client *goredis.Client) *node {
 func (ns *nodes) add(n *node) {
 	ns.mu.Lock()
 	defer ns.unlock()
-	if n.serves.Load() {
-		return
+	if !n.serves.Load() {
+		if !ns.allUp() {
+			n.back.Store(ns.local())
+		}
+		n.serves.Store(true)
+		ns.masters = append(slices.Clone(ns.masters), n)
 	}
-	if !ns.allUp() {
-		n.back.Store(ns.local())
-	}
-	n.serves.Store(true)
-	ns.masters = append(slices.Clone(ns.masters), n)
 	if ns.known.CompareAndSwap(false, true) {
 		ns.removeLocked(ns.first)
 	}
@@ -199,9 +215,7 @@ func (ns *nodes) removeLocked(n *node) {
 	n.serves.Store(false)
 	ns.masters = slices.DeleteFunc(slices.Clone(ns.masters), func(m *node) bool { return m == n })
 	n.tracker.retire()
-	if n.breaker.open.Load() {
-		ns.report(n, true, nil) // its keys are served by others, or it is none
-	}
+	ns.report(n, true, nil) // its keys are served by others, or it is none
 }
 
 // changed handles a change of a node's breaker.
@@ -214,8 +228,13 @@ func (ns *nodes) changed(n *node, up bool, cause error) {
 	}
 }
 
-// report notes a change of a master, which unlock reports. ns.mu is held.
+// report notes the state of a master, which unlock reports if it is another than before: the
+// breaker of a node may change while the node is added or removed. ns.mu is held.
 func (ns *nodes) report(n *node, up bool, cause error) {
+	if n.down == !up {
+		return
+	}
+	n.down = !up
 	all, others := ns.allUp(), true
 	for _, m := range ns.masters {
 		others = others && (m == n || !m.breaker.open.Load())
@@ -334,8 +353,11 @@ const maxBeatTags = 100_000
 // tagOf returns a hash tag in a slot of a node for its heartbeats, beatTag if the
 // node serves that; empty if none is found. Only the node's watcher calls it.
 func (ns *nodes) tagOf(n *node) string {
-	if n == ns.first || ns.serving(beatTag) == n {
+	if n == ns.first || ns.known.Load() && ns.serving(beatTag) == n {
 		return beatTag
+	}
+	if !ns.known.Load() { // it began down, and whether it is a master still is not known
+		return ""
 	}
 	if n.tag != "" && ns.serving(n.tag) == n {
 		return n.tag

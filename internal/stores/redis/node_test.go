@@ -153,6 +153,69 @@ func TestNodeIsReplaced(t *testing.T) {
 	wantEvents(t, events)
 }
 
+// TestBreakerChangesWhileNodesChange adds and removes nodes whose breakers have just changed:
+// the change is reported late, when the node is a master already, or none any more.
+func TestBreakerChangesWhileNodesChange(t *testing.T) {
+	now := int64(storestest.Hour)
+	c, n, events := newTestNodes(t, &now, "a:1", "b:2")
+	joined := c.nodes.of("c:3")
+	c.failUntilOpen(joined) // a replica
+	joined.breaker.delayed(func() {
+		joined.breaker.close(joined.breaker.opened.Load())
+		c.nodes.add(joined)
+	})
+	wantEvents(t, events)
+	n[1].breaker.delayed(func() {
+		c.failUntilOpen(n[1])
+		c.nodes.keep([]*node{n[0], joined})
+	})
+	wantEvents(t, events)
+	c.failUntilOpen(n[0])
+	wantEvents(t, events, "down a:1 away")
+	n[0].breaker.delayed(func() {
+		n[0].breaker.close(n[0].breaker.opened.Load())
+		c.nodes.keep([]*node{joined})
+	})
+	wantEvents(t, events, "up a:1 all true")
+}
+
+// delayed calls f, and then notifies of the changes that it has made.
+func (b *breaker) delayed(f func()) {
+	b.mu.Lock()
+	b.notifying = true // as if another goroutine did
+	b.mu.Unlock()
+	f()
+	b.mu.Lock()
+	b.notifying = false
+	b.unlock()
+}
+
+// TestBeginDown begins with a node of a Cluster that is away, as was reported of the store
+// before. It is reported to be back, whether it answers or is replaced.
+func TestBeginDown(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		now := int64(storestest.Hour)
+		c, _, events := newTestNodes(t, &now)
+		c.nodes.beginDown("b:2")
+		if up, _, down := c.nodes.state(); up || len(down) != 1 || down[0].Address != "b:2" {
+			t.Errorf("up %v, down %v, want b:2 down", up, down)
+		}
+		a, b := c.nodes.of("a:1"), c.nodes.of("b:2")
+		c.nodes.add(b)
+		c.nodes.add(a)
+		wantEvents(t, events)
+		if len(c.nodes.all()) != 2 || c.calls(b) {
+			t.Errorf("%d nodes, the second is called: %v, want 2 and false", len(c.nodes.all()), c.calls(b))
+		}
+		if replaced {
+			c.nodes.keep([]*node{a})
+		} else {
+			b.breaker.close(b.breaker.opened.Load())
+		}
+		wantEvents(t, events, "up b:2 all true")
+	}
+}
+
 // TestAllNodesAwayAtStart lets all nodes be away at the start. What stands for them is
 // no longer reported once a node is known.
 func TestAllNodesAwayAtStart(t *testing.T) {

@@ -75,9 +75,13 @@ func (s *Store) Start(live int) {
 	})
 }
 
-// BeginDown has a store that was not started yet begin as one whose Redis is unavailable:
-// that was reported, and its first heartbeat will report that it is not so.
-func (s *Store) BeginDown() { s.conn.nodes.first.breaker.begin() }
+// BeginDown has a store that was not started yet begin as one some of whose nodes are
+// unavailable: that was reported, and their first heartbeats will report that it is not so.
+func (s *Store) BeginDown(down []NodeDown) {
+	for _, n := range down {
+		s.conn.nodes.beginDown(n.Address)
+	}
+}
 
 // lose has what this instance holds and knows told to Redis again, which did not know the
 // instance; before its first heartbeat it could not.
