@@ -41,6 +41,7 @@ type world struct {
 	setup    *setup // in force
 	last     []rule // of the last document
 	lastSite string // the zone that it has rules for
+	unsure   bool   // whether Redis has a document that was written is not known
 	timeline []line
 }
 
