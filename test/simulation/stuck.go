@@ -27,7 +27,7 @@ func (n *network) watch(ended <-chan struct{}) {
 		}
 		now := n.packets.Load()
 		if now == last {
-			trace := make([]byte, 1<<20)
+			trace := make([]byte, 16<<20)
 			trace = trace[:runtime.Stack(trace, true)]
 			if bytes.Contains(trace, []byte("(*PubSub).Close")) && bytes.Contains(trace, []byte("sync.Mutex.Lock")) {
 				fmt.Println(stuck)
