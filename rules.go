@@ -50,12 +50,12 @@ func (a *App) provisionRules() error {
 
 // storeUser is a rule source that can use the Redis of a store.
 type storeUser interface {
-	UseStore(identity string, open func() goredis.UniversalClient) error
+	UseStore(identity, place string, open func() goredis.UniversalClient) error
 }
 
 func (a *App) lendStore(s storeUser) error {
 	if len(a.Stores) == 0 {
-		return s.UseStore("", nil)
+		return s.UseStore("", "", nil)
 	}
 	o, _, err := a.Stores[0].Options()
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *App) lendStore(s storeUser) error {
 	}
 	o.PoolSize, o.Lazy, o.Dial = rulesConnections, true, a.process.Dial
 	o.Timeout = o.DialTimeout
-	return s.UseStore(id, func() goredis.UniversalClient { return redis.NewClient(&o.ConnOptions) })
+	return s.UseStore(id, fmt.Sprint(o.Addresses, o.Master, o.DB), func() goredis.UniversalClient { return redis.NewClient(&o.ConnOptions) })
 }
 
 // rulesConnections is one connection for reading and one for the subscription.

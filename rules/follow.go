@@ -83,7 +83,7 @@ const (
 // does not read the source before Lead. failed is called on every error.
 func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed func()) *Follower {
 	f := &Follower{
-		source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + Fingerprint(s.Identity()) + ".json",
+		source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + Fingerprint(placeOf(s)) + ".json",
 		status: Status{State: StateAway},
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), background.SaveTimeout)

@@ -201,7 +201,10 @@ func (h *HTTP) Identity() string {
 	return "http " + h.url.String() + " " + string(headers)
 }
 
+// Place implements [Placed]: a header, such as one with a token, may change.
+func (h *HTTP) Place() string { return "http " + h.url.String() }
+
 var (
-	_ Source            = (*HTTP)(nil)
+	_ Placed            = (*HTTP)(nil)
 	_ caddy.Provisioner = (*HTTP)(nil)
 )

@@ -36,7 +36,8 @@ type Redis struct {
 
 	key, address string
 	open         func() redis.UniversalClient
-	store        string
+	store        string // identity of the store whose Redis it is
+	place        string // of the server
 	once         sync.Once
 	client       redis.UniversalClient
 
@@ -70,20 +71,21 @@ func (r *Redis) Provision(caddy.Context) (err error) {
 	}
 	o.Protocol, o.DisableIdentity, o.PoolSize, o.MaxRetries = 2, true, 2, -1
 	o.ContextTimeoutEnabled = true
+	r.place = fmt.Sprint(o.Addr, o.DB)
 	r.open = func() redis.UniversalClient { return redis.NewClient(o) }
 	return checkInterval(r.Interval)
 }
 
 // UseStore sets the Redis of a store as the server, unless an address is configured. open
-// returns a client, and identity identifies the store.
-func (r *Redis) UseStore(identity string, open func() redis.UniversalClient) error {
+// returns a client, identity identifies the store with all its options, and place the server.
+func (r *Redis) UseStore(identity, place string, open func() redis.UniversalClient) error {
 	if r.open != nil {
 		return nil
 	}
 	if open == nil {
 		return errors.New("no address and no store: want store redis, or an address")
 	}
-	r.open, r.store = open, identity
+	r.open, r.store, r.place = open, identity, place
 	return nil
 }
 
@@ -135,7 +137,10 @@ func (r *Redis) Every() time.Duration { return interval(r.Interval) }
 // Identity implements [Source].
 func (r *Redis) Identity() string { return "redis " + r.key + " " + r.address + r.store }
 
+// Place implements [Placed].
+func (r *Redis) Place() string { return "redis " + r.key + " " + r.place }
+
 var (
-	_ Source            = (*Redis)(nil)
+	_ Placed            = (*Redis)(nil)
 	_ caddy.Provisioner = (*Redis)(nil)
 )

@@ -49,6 +49,24 @@ type Source interface {
 	Identity() string
 }
 
+// Placed is a [Source] that can be reached in other ways, such as with another password. The
+// last good document is kept for its place, so that it holds over such a change.
+type Placed interface {
+	Source
+
+	// Place returns a text that is equal only for sources with the same document, however
+	// they are reached. It is hashed before use.
+	Place() string
+}
+
+// placeOf returns the place of a source.
+func placeOf(s Source) string {
+	if p, ok := s.(Placed); ok {
+		return p.Place()
+	}
+	return s.Identity()
+}
+
 // Watched is what [Watch] reads: a source of documents, or of another text.
 type Watched interface {
 	// Fetch returns the document, of at most [MaxSize] bytes, [ErrEmpty] if there is

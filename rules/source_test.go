@@ -286,7 +286,7 @@ func TestRedisWithoutAddressOrStore(t *testing.T) {
 	if err := r.Provision(caddy.Context{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.UseStore("", nil); err == nil || !strings.Contains(err.Error(), "no address and no store") {
+	if err := r.UseStore("", "", nil); err == nil || !strings.Contains(err.Error(), "no address and no store") {
 		t.Error(err)
 	}
 	for _, r := range []*Redis{{}, {Key: "k", Address: "redis://canary:canary@[x"}, {Key: "k", Interval: 5}} {

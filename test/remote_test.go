@@ -18,6 +18,7 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -307,6 +308,29 @@ func TestRemoteRulesUnderLoad(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLastGoodRulesOverOtherOptions checks that the last good rules of a source hold over a
+// reload that changes how it is reached, when it has no document any more.
+func TestLastGoodRulesOverOtherOptions(t *testing.T) {
+	addr := redistest.Start(t).Addr
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer func() { _ = rdb.Close() }()
+	with := func(options string) setup {
+		c := zoneOf(backend{}, "store local\nrule 1/100h")
+		c.app = redisStore(addr, options) + "rules redis diana:rules {\ninterval 1h\n}"
+		return c
+	}
+	rdb.Set(context.Background(), "diana:rules", zoneDocument(`{"rules": [{"limit": 2, "window": "100h"}]}`), 0)
+	s := serve(t, with(""))
+	until(t, "the rules", func() bool { return s.follower().Good() != nil })
+	until(t, "the rules to be kept", func() bool {
+		files, _ := filepath.Glob(filepath.Join(s.storage, "rate_limit", "rules", "*.json"))
+		return len(files) == 1
+	})
+	rdb.Del(context.Background(), "diana:rules")
+	s.reload(with("pool_size 7"))
+	s.want(req{}, 200, 200, 429)
 }
 
 // TestRemoteRulesFromStoreRedis checks that rules in the store's Redis are pushed by
