@@ -135,8 +135,7 @@ func (s *redisStores) mute(next *redisStores) {
 		}
 		c.Observe(ignore{})
 		if after, _ := next.find(c.Name()); after != nil && !slices.Contains(s.list, after) {
-			_, _, down := c.State()
-			after.BeginDown(down)
+			after.Begin(c)
 		}
 	}
 }

@@ -115,6 +115,16 @@ func (ns *nodes) beginDown(address string) {
 	}
 }
 
+// beginClocks begins with the estimates of the clocks of the same nodes.
+func (ns *nodes) beginClocks(before *nodes) {
+	kept := before.first.clock.kept.Load()
+	for address, n := range *before.byAddress.Load() {
+		kept = n.clock.kept.Load()
+		ns.of(address).clock.kept.Store(kept)
+	}
+	ns.first.clock.kept.Store(kept) // in a Cluster it stands for the masters until they are known
+}
+
 // of returns the node with an address.
 func (ns *nodes) of(address string) *node {
 	if !ns.o.Cluster {

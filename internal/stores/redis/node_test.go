@@ -216,6 +216,25 @@ func TestBeginDown(t *testing.T) {
 	}
 }
 
+// TestBeginClocks begins with nodes whose clocks were set. Before they answer, what is counted
+// without them goes on in their time.
+func TestBeginClocks(t *testing.T) {
+	now := int64(storestest.Hour)
+	before, n, _ := newTestNodes(t, &now, "a:1", "b:2")
+	n[0].clock.learn(now - storestest.Hour/2)
+	n[1].clock.learn(now + storestest.Hour)
+	c, _, _ := newTestNodes(t, &now)
+	c.nodes.beginClocks(before.nodes)
+	for address, want := range map[string]int64{"a:1": now - storestest.Hour/2, "b:2": now + storestest.Hour, "c:3": now} {
+		if got := c.nodes.of(address).clock.now(); got != want {
+			t.Errorf("%s: %d, want %d", address, got, want)
+		}
+	}
+	if c.nodes.first.clock.now() == now {
+		t.Error("no clock is known until the masters are")
+	}
+}
+
 // TestAllNodesAwayAtStart lets all nodes be away at the start. What stands for them is
 // no longer reported once a node is known.
 func TestAllNodesAwayAtStart(t *testing.T) {

@@ -7,6 +7,7 @@ package redis
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -75,11 +76,16 @@ func (s *Store) Start(live int) {
 	})
 }
 
-// BeginDown has a store that was not started yet begin as one some of whose nodes are
-// unavailable: that was reported, and their first heartbeats will report that it is not so.
-func (s *Store) BeginDown(down []NodeDown) {
+// Begin has a store that was not started yet begin as the one whose place it takes. Nodes that
+// are unavailable were reported, and their first heartbeats will report that they are not. What
+// was counted without Redis is on its clock, as far as that was known.
+func (s *Store) Begin(before *Store) {
+	_, _, down := before.State()
 	for _, n := range down {
 		s.conn.nodes.beginDown(n.Address)
+	}
+	if slices.Equal(s.o.Addresses, before.o.Addresses) {
+		s.conn.nodes.beginClocks(before.conn.nodes)
 	}
 }
 
