@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,4 +95,33 @@ func TestStoreLingers(t *testing.T) {
 		wait(lingers-1, true)
 		wait(1, false)
 	})
+}
+
+// TestDestructedStoreNoticesLoss empties Redis while a request holds a permit of a store whose
+// configuration was replaced, which sends no heartbeats. Its permits are reported again before
+// they are to be renewed: time hardly passes.
+func TestDestructedStoreNoticesLoss(t *testing.T) {
+	srv, ctx := redistest.Start(t), context.Background()
+	var clock atomic.Int64
+	s := newTestShared(t, srv, func() int64 { return storestest.Hour + clock.Add(1) })
+	s.lingers = 0
+	c := storestest.NewTestCounter(t, "held", 2, false, nil)
+	c.Table = memory.NewTable(c.Rules, 100)
+	check := storestest.CheckOf(1, c)
+	if s.Decide(ctx, check); !check.Zones[0].Permit.Taken {
+		t.Fatal("the request has no permit")
+	}
+	s.Hold()
+	if err := s.Destruct(); err != nil {
+		t.Fatal(err)
+	}
+	rdb := goredis.NewClient(&goredis.Options{Addr: srv.Addr})
+	defer func() { _ = rdb.Close() }()
+	if err := rdb.FlushDB(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the permit to be reported", func() bool { return len(rdb.Keys(ctx, "*:permits").Val()) == 1 })
+	s.Finish(ctx, &check.Zones[0], 0)
+	s.Release()
+	waitFor(t, "the connections to be closed", func() bool { return closed(s) })
 }

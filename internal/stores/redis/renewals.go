@@ -165,9 +165,25 @@ func (p *permits) reportTogether(some []*record) {
 // that changes the store's options. When the last is released and used returns false,
 // which is called in each round, it closes the connections.
 func (p *permits) drain(used func() bool) {
+	probed := time.Time{}
 	for ctx := context.Background(); used() || p.any(); time.Sleep(retryEvery) {
 		p.conn.nodes.tryAgain() // nothing else uses the connections
+		if now := time.Now(); now.Sub(probed) >= loseEvery {
+			probed = now
+			p.probe()
+		}
 		p.renew(ctx)
 	}
 	_ = p.conn.client.Close()
+}
+
+// probe has one record reported, of a store without heartbeats: the answer tells whether Redis
+// has lost its memory.
+func (p *permits) probe() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if rec := p.ages.first(); rec != nil && (rec.held != 0 || rec.cost != 0) {
+		rec.version++
+		p.tellSoon(rec)
+	}
 }
