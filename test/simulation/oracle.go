@@ -80,12 +80,19 @@ type oracle struct {
 	up         map[string]bool          // by process, store and node
 	went       map[string]time.Duration // when an instance's store, or a node of it, went away
 	comebacks  []comeback
+	moves      []storeMove
 	told       map[string]int
 	checked    map[string]int
 	violations []Violation
 	limits     map[int][][]rule // all rules that a site has had
 	lives      []live
 	resets     []reset
+}
+
+// storeMove is when a site was moved to another store.
+type storeMove struct {
+	site int
+	at   time.Duration
 }
 
 // comeback is the time in which an instance was without a store.
@@ -164,6 +171,24 @@ func (o *oracle) changed(site int, rules []rule) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.limits[site] = append(o.limits[site], rules)
+}
+
+// moved notes that a site is moved to another store.
+func (o *oracle) moved(site int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.moves = append(o.moves, storeMove{site, o.w.now()})
+}
+
+// uncounted says whether a site was moved to a store that an outage kept from counting the
+// instances: each enforces the limits in full until it is over. o.mu is held.
+func (o *oracle) uncounted(site int, away []*span) bool {
+	const counting = 15 * time.Second // all instances are reloaded, one after another
+	return slices.ContainsFunc(o.moves, func(m storeMove) bool {
+		return m.site == site && slices.ContainsFunc(away, func(s *span) bool {
+			return s.from <= m.at+counting && (s.open || s.to+recovery >= m.at)
+		})
+	})
 }
 
 // changedEverywhere notes that all instances have the rules.

@@ -32,7 +32,7 @@ func (o *oracle) free(list []*request) {
 		return
 	}
 	for _, q := range list {
-		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.settledPlaces(q.start, q.end) || o.diedUnsure(q.start) {
+		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.settledPlaces(q.start, q.end) || o.diedUnsure(list, q.start) {
 			continue
 		}
 		o.checked["free places"]++
@@ -50,11 +50,18 @@ func (o *oracle) free(list []*request) {
 }
 
 // diedUnsure says whether Redis may still have permits at an instant that an instance did not
-// know of when it died, because replies were lost. o.mu is held.
-func (o *oracle) diedUnsure(at time.Duration) bool {
+// know of when it died, because replies were lost before, or it died while it waited for one or
+// gave one back. o.mu is held.
+func (o *oracle) diedUnsure(list []*request, at time.Duration) bool {
 	return slices.ContainsFunc(o.spans, func(s *span) bool {
-		return s.what == "die" && s.from <= at && len(o.touches(s.from-reported, s.from, isAway)) > 0 &&
-			(at < s.from+lapsed || len(o.touches(s.from, at, isStep)) > 0)
+		if s.what != "die" || s.from > at || at >= s.from+lapsed && len(o.touches(s.from, at, isStep)) == 0 {
+			return false
+		}
+		return len(o.touches(s.from-reported, s.from, isAway)) > 0 || slices.ContainsFunc(list, func(p *request) bool {
+			waited := p.lost && !p.admitted && p.start <= s.from
+			released := p.admitted && p.answered <= s.from && p.answered > s.from-reported
+			return waited || released
+		})
 	})
 }
 

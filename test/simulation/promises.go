@@ -102,7 +102,7 @@ func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to ti
 	limit = most
 	reasons := []string{fmt.Sprintf("bound %d", most)}
 	if away := o.touches(from, to, one.isAway); len(away) > 0 {
-		if one.Kind == allowing {
+		if one.Kind == allowing || o.uncounted(site, away) {
 			return -1, ""
 		}
 		limit += alone

@@ -388,6 +388,9 @@ func (w *world) changeBounded(what string, change func(one *site, s *setup)) {
 	w.setup = &s
 	w.mu.Unlock()
 	w.oracle.changed(i, s.sites[i].Rules)
+	if what == "reload-store" {
+		w.oracle.moved(i)
+	}
 	for n := range w.instances {
 		w.reload(n, what, func(*setup) {})
 		time.Sleep(50 * time.Millisecond)
