@@ -50,8 +50,8 @@ var faultKinds = map[string]*faultKind{
 	"loading":      {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Loading) })},
 	"busy":         {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Busy) })},
 	"slow":         {away: true, begin: slowNode},
-	// A replica would keep what the master is freed of.
-	"wrong-type": {away: true, answers: true, at: []topology{single}, begin: func(w *world, _ *step, r *rand.Rand) func() {
+	// A replica would keep what the master is freed of. What others write is lost when it ends.
+	"wrong-type": {away: true, answers: true, loses: true, at: []topology{single}, begin: func(w *world, _ *step, r *rand.Rand) func() {
 		return w.redis.pick(r).Disguise(r, 1+r.IntN(8), ":{instances}")
 	}},
 	"clock-forward": {stepped: true, begin: func(w *world, _ *step, r *rand.Rand) func() {

@@ -32,7 +32,7 @@ func (o *oracle) free(list []*request) {
 		return
 	}
 	for _, q := range list {
-		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.settledPlaces(q.start, q.end) || o.diedUnsure(list, q.start) {
+		if q.answer != http.StatusTooManyRequests || q.admitted || q.lost || q.cancel > 0 || !o.settledPlaces(q.start, q.end) || o.diedUnsure(list, q.start) || o.replicaKeeps(q) {
 			continue
 		}
 		o.checked["free places"]++
@@ -63,6 +63,12 @@ func (o *oracle) diedUnsure(list []*request, at time.Duration) bool {
 			return waited || released
 		})
 	})
+}
+
+// replicaKeeps says whether a replica that lagged may still have permits that were given back
+// before it became the master: nobody reports them any more. o.mu is held.
+func (o *oracle) replicaKeeps(q *request) bool {
+	return len(o.touches(q.start-lapsed, q.end, func(s *span) bool { return s.what == "failover" || s.what == "isolate" })) > 0
 }
 
 // heldUntil returns until when a request's place may be held.

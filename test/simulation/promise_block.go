@@ -104,8 +104,9 @@ func (o *oracle) denies(d *request, end time.Duration, later []*request) {
 	}
 }
 
-// spread is the longest that a reset takes to be known to all instances.
-const spread = 100 * time.Millisecond
+// spread is the longest that a reset takes to be known to all instances: a denial is
+// remembered for a second at most.
+const spread = 1100 * time.Millisecond
 
 // unblocked checks that a reset has ended a block: requests are admitted until the limit is
 // used up again. list is in the order of arrival.
