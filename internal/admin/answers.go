@@ -211,6 +211,9 @@ func answerKey(p limiter.Peeked) cli.Key {
 	if p.Key != (stores.Key{}) {
 		k.Key = p.Key.String()
 	}
+	if p.Empty != nil {
+		k.Missing, k.KeyMissing, k.Address = p.Empty, p.Zone.Config.Plan.Missing, p.Address
+	}
 	if p.Checked {
 		k.Mode = p.Mode.String()
 	}

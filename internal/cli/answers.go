@@ -187,6 +187,17 @@ type Key struct {
 	Reset    string    `json:"forgotten,omitempty"`   // DELETE only: everywhere, or in this instance
 	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
 
+	// Parts of the zone's key, as configured, that the request does not have. POST
+	// /rate_limit/explain only, as are the two that follow.
+	Missing []string `json:"missing,omitempty"`
+
+	// What the zone does then: its key_missing. Absent: no part is missing.
+	KeyMissing string `json:"key_missing,omitempty"`
+
+	// The client's address, or its prefix, that is counted instead of parts with
+	// key_missing client_ip. Absent: it is unknown.
+	Address string `json:"address,omitempty"`
+
 	// The zone is full of keys in this process, and this key shares a counter with
 	// others. A shared counter is not reset: it cannot be attributed to one key.
 	Overflowed bool `json:"shared_counter,omitempty"`

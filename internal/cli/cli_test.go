@@ -135,7 +135,12 @@ func TestExplanationIsSentences(t *testing.T) {
 		{"zone": "api", "parts": ["7"], "decision": "denied", "rule": "1", "cost": 2, "retry_after": 28, "mode": "alone", "rules": [
 			{"name": "1", "limit": 200, "window": 60, "remaining": 1, "reset_after": 40, "retry_after": 28}, {"name": "2", "limit": 20, "window": 1, "remaining": 40, "admits": true}]},
 		{"zone": "watch", "parts": ["\u202e"], "decision": "shadow_denied", "rule": "1", "cost": 1, "rules": [{"name": "1", "limit": 1, "window": 1}]},
-		{"zone": "vip", "parts": ["7"], "decision": "skipped", "override": ["7"], "rules": []}]}]}`)
+		{"zone": "vip", "parts": ["7"], "decision": "skipped", "override": ["7"], "rules": []},
+		{"zone": "none", "key": "ab12", "parts": [""], "missing": ["{a}"], "key_missing": "client_ip", "address": "192.0.2.1", "decision": "allowed", "rules": []},
+		{"zone": "nowhere", "key": "ab13", "parts": [""], "missing": ["{a}"], "key_missing": "client_ip", "decision": "allowed", "rules": []},
+		{"zone": "many", "parts": ["7", "", ""], "missing": ["{a}", "{b}"], "key_missing": "share", "decision": "allowed", "rules": []},
+		{"zone": "free", "parts": [""], "missing": ["{a}"], "key_missing": "skip", "decision": "skipped", "rules": []},
+		{"zone": "strict", "parts": [""], "missing": ["{a}"], "key_missing": "deny", "decision": "denied", "rule": "key_missing", "rules": []}]}]}`)
 	var b strings.Builder
 	if err := printExplanation(&b, e); err != nil {
 		t.Fatal(err)
@@ -149,6 +154,11 @@ func TestExplanationIsSentences(t *testing.T) {
 		`under the key "\u202e". Rule 1 would deny it, but the zone is in shadow: it passes, and the denial is only reported.`,
 		"A request of cost 1 is more than it ever admits.",
 		"The override for 7 applies. It is unlimited.\n",
+		"- Zone none matches. It counts this request under the client's address 192.0.2.1, because {a} is empty (key_missing client_ip); look at it with caddy rate-limit key none --hash ab12. It would pass.\n",
+		"It counts this request under one key for all clients whose address is unknown, because {a} is empty (key_missing client_ip); look at it with",
+		`It counts this request under the key 7 "" "", with all others that lack the same, because {a} and {b} are empty (key_missing share). It would pass.`,
+		"It does not count this request, because {a} is empty (key_missing skip). It passes.\n",
+		"This request has no key for it, because {a} is empty (key_missing deny). It would be denied by rule key_missing, and not pass later either.\n",
 		"- Not matching: login, up.\n",
 	} {
 		if !strings.Contains(b.String(), want) {

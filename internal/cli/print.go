@@ -22,12 +22,15 @@ func safe(s string) string {
 	return strconv.Quote(s)
 }
 
-func safeAll(list []string) string {
+func safeAll(list []string) string { return joined(list, " ") }
+
+// joined is safeAll with another separator.
+func joined(list []string, between string) string {
 	words := make([]string, len(list))
 	for i, s := range list {
 		words[i] = safe(s)
 	}
-	return strings.Join(words, " ")
+	return strings.Join(words, between)
 }
 
 // span formats a duration in seconds, rounded for people.
