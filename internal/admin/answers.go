@@ -131,7 +131,7 @@ func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 	s := z.Status()
 	answer := cli.Zone{
 		Name: z.Name, Store: z.StoreName(), Origin: in.Origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
-		Key: z.KeyParts(), Rules: []cli.Rule{}, Overrides: s.Overrides, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
+		Key: z.KeyParts(), Rules: answerRules(s.Rules), Overrides: s.Overrides, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
 		Blocked: z.Blocked(clock.Now()),
 		IPv4:    z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
 	}
@@ -139,19 +139,26 @@ func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 	if alone {
 		answer.Alone = s.AloneInFlight
 	}
-	for i, alg := range s.Rules.Algorithms {
-		r := cli.Rule{
-			Name: s.Rules.Labels[i], Limit: s.Rules.Specs[i].Limit, LimitFrom: s.Rules.From[i].LimitFrom, Window: inSeconds(s.Rules.Specs[i].Window),
-			Block:     time.Duration(s.Rules.From[i].Block).Seconds(),
-			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
-		}
-		r.Config, _ = json.Marshal(s.Rules.From[i])
-		if alone && s.Alone[i] != r.Limit {
+	for i := range answer.Rules {
+		if r := &answer.Rules[i]; alone && s.Alone[i] != r.Limit {
 			r.Enforced = s.Alone[i]
 		}
-		answer.Rules = append(answer.Rules, r)
 	}
 	return answer
+}
+
+// answerRules converts the rules of a zone to an answer.
+func answerRules(set *config.RuleSet) []cli.Rule {
+	list := make([]cli.Rule, len(set.Algorithms))
+	for i, alg := range set.Algorithms {
+		list[i] = cli.Rule{
+			Name: set.Labels[i], Limit: set.Specs[i].Limit, LimitFrom: set.From[i].LimitFrom, Window: inSeconds(set.Specs[i].Window),
+			Block:     time.Duration(set.From[i].Block).Seconds(),
+			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
+		}
+		list[i].Config, _ = json.Marshal(set.From[i])
+	}
+	return list
 }
 
 // alone reports whether this instance decides with its share of the limits in a store.
