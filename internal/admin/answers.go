@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -102,7 +103,7 @@ func (in *Instance) answerSource() *cli.Source {
 	st := in.Follower.Status()
 	s := &cli.Source{Source: in.Follower.Name(), State: string(st.State), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
 	if st.Err != nil {
-		s.Error, s.ErrorSince = loglimit.Short(st.Err), optional(st.Failed)
+		s.Error, s.ErrorSince, s.Lost = loglimit.Short(st.Err), optional(st.Failed), errors.Is(st.Err, rules.ErrEmpty)
 	}
 	s.Unknown = rules.FirstNames(in.Registry.Unknown(in.Registry.Document()))
 	return s

@@ -104,6 +104,7 @@ type Source struct {
 	State      string     `json:"state"`                   // ok; empty: it never had a document; refused: its document is invalid; away: it cannot be read, was not read yet, or lost its document
 	Since      *time.Time `json:"since,omitempty"`         // when the document was applied
 	Confirmed  *time.Time `json:"confirmed,omitempty"`     // when the source last confirmed the document
+	Lost       bool       `json:"lost,omitempty"`          // whether it is away because its document is gone
 	Error      string     `json:"error,omitempty"`         // current error of the source
 	ErrorSince *time.Time `json:"error_since,omitempty"`   // time of the first of these errors
 	Unknown    []string   `json:"unknown_zones,omitempty"` // zones of the document that the configuration does not have

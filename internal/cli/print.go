@@ -169,7 +169,11 @@ func (s *Store) instances() string {
 
 // print prints the state of the rule source.
 func (r *Source) print(w io.Writer, now time.Time) {
-	fmt.Fprintf(w, "rules from %s: %s", safe(r.Source), safe(r.State))
+	state := r.State
+	if r.Lost {
+		state = "document lost"
+	}
+	fmt.Fprintf(w, "rules from %s: %s", safe(r.Source), safe(state))
 	if r.Confirmed != nil {
 		fmt.Fprintf(w, ", confirmed %s ago", span(now.Sub(*r.Confirmed).Seconds()))
 	}
