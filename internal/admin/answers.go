@@ -136,6 +136,9 @@ func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 		Blocked: z.Blocked(clock.Now()),
 		IPv4:    z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
 	}
+	if own, replaced := replacedRules(z, s); replaced {
+		answer.Configured = own
+	}
 	alone := in.alone(z.StoreName())
 	if alone {
 		answer.Alone = s.AloneInFlight

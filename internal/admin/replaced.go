@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/limiter"
 )
 
 // mostReplaced is the number of zones that LogReplaced names.
@@ -18,18 +19,28 @@ func (in *Instance) LogReplaced() {
 	seen := make(map[string]bool)
 	for _, z := range in.Registry.Zones() {
 		s := z.Status()
-		rules, own := shortRules(answerRules(s.Rules)), shortRules(answerRules(z.Config.Rules))
-		if seen[z.Name] || rules == own {
+		own, replaced := replacedRules(z, s)
+		if seen[z.Name] || !replaced {
 			continue
 		}
 		seen[z.Name] = true
 		lines = append(lines, []zap.Field{
-			zap.String("zone", z.Name), zap.String("rules", rules), zap.String("instead_of", own), zap.String("source", in.Origin(s)),
+			zap.String("zone", z.Name), zap.String("rules", shortRules(answerRules(s.Rules))), zap.String("instead_of", shortRules(own)), zap.String("source", in.Origin(s)),
 		})
 	}
 	for _, fields := range lines[:min(len(lines), mostReplaced)] {
 		in.Logger.Info("rules from outside replace the zone's own", append(fields, zap.Int("zones", len(lines)))...)
 	}
+}
+
+// replacedRules returns the rules that a zone is configured with, and whether a document
+// replaces them by others.
+func replacedRules(z *limiter.Zone, s limiter.Status) (own []cli.Rule, replaced bool) {
+	if !s.FromSource {
+		return nil, false
+	}
+	own = answerRules(z.Config.Rules)
+	return own, shortRules(own) != shortRules(answerRules(s.Rules))
 }
 
 // shortRules returns rules as a Caddyfile has them, in a line.

@@ -129,6 +129,15 @@ func TestErrorsSpeakOfTheCommandLine(t *testing.T) {
 	}
 }
 
+// TestLostDocumentIsPrinted checks that a lost document is not printed as a source that is away.
+func TestLostDocumentIsPrinted(t *testing.T) {
+	var b strings.Builder
+	decode[Source](t, `{"source": "redis", "state": "away", "lost": true, "error": "Redis has lost the document"}`).print(&b, time.Now())
+	if want := "rules from redis: document lost: Redis has lost the document\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
 // TestExplanationIsSentences checks that an explanation says why.
 func TestExplanationIsSentences(t *testing.T) {
 	e := decode[Explanation](t, `{"decision": "denied", "zone": "api", "rule": "1", "retry_after": 28, "handlers": [{"server": "srv0", "not_matching": ["login", "up"], "zones": [

@@ -90,7 +90,7 @@ let said = "";
 
 // announce tells screen readers what changed, and nothing of what only counts on.
 function announce(m) {
-	const text = m.stores.map((s) => s.up ? `${s.name} is shared.` : `${s.name} is away. ${outageText(s)}`).concat(m.rules?.error ? ["The rules from outside are refused."] : []).join(" ");
+	const text = m.stores.map((s) => s.up ? `${s.name} is shared.` : `${s.name} is away. ${outageText(s)}`).concat(m.rules?.error ? [troubleOf(m.rules)] : []).join(" ");
 	if (said && said !== text) $("announce").textContent = text;
 	said = text;
 }
