@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 func decode[T any](t *testing.T, text string) *T {
@@ -126,6 +128,31 @@ func TestErrorsSpeakOfTheCommandLine(t *testing.T) {
 	}
 	if err := explainError(nil, ""); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnknownCommand checks that a misspelt command fails, and that help is none.
+func TestUnknownCommand(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                             "",
+		"help":                         "",
+		"zonse":                        `unknown command "zonse": want zones, key, reset, top, explain or validate`,
+		"--address localhost:1 \u202e": `unknown command "\u202e": want zones, key, reset, top, explain or validate`,
+	} {
+		root, cmd := &cobra.Command{Use: "caddy", SilenceErrors: true}, &cobra.Command{Use: "rate-limit"}
+		rateLimitCommands(cmd)
+		root.AddCommand(cmd)
+		var out strings.Builder
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetArgs(append([]string{"rate-limit"}, strings.Fields(args)...))
+		got := ""
+		if err := root.Execute(); err != nil {
+			got = err.Error()
+		}
+		if usage := strings.Contains(out.String(), "explain"); got != want || usage != (want == "") {
+			t.Errorf("%q: %q, want %q; printed %s", args, got, want, out.String())
+		}
 	}
 }
 
