@@ -115,7 +115,7 @@ type Source struct {
 type Validation struct {
 	Valid   bool     `json:"valid"`                   // whether it would be taken
 	Zones   int      `json:"zones,omitempty"`         // number of its zones, if it is valid
-	Unknown []string `json:"unknown_zones,omitempty"` // those that the configuration does not have, at most ten
+	Unknown []string `json:"unknown_zones,omitempty"` // those that the configuration does not have, at most ten: their rules are not checked
 	Error   string   `json:"error,omitempty"`         // what is wrong, with its pointer
 	Pointer string   `json:"pointer,omitempty"`       // JSON pointer to what is wrong; empty: the whole document
 }

@@ -131,6 +131,17 @@ func TestErrorsSpeakOfTheCommandLine(t *testing.T) {
 	}
 }
 
+// TestValidationIsPrinted checks that zones without a check are not passed off as valid.
+func TestValidationIsPrinted(t *testing.T) {
+	var b strings.Builder
+	if err := printValidation(&b, decode[Validation](t, `{"valid": true, "zones": 3, "unknown_zones": ["gone", "\u001b"]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if want := "valid, zones: 3\nnot checked, as zones unknown here: gone \"\\x1b\"\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
 // TestUnknownCommand checks that a misspelt command fails, and that help is none.
 func TestUnknownCommand(t *testing.T) {
 	for args, want := range map[string]string{

@@ -208,7 +208,7 @@ func (c *adminClient) validate(path string, strict bool) error {
 	case !v.Valid:
 		return fmt.Errorf("%s: %s", path, safe(v.Error))
 	case strict && len(v.Unknown) > 0:
-		return fmt.Errorf("%s: zones unknown here: %s", path, safeAll(v.Unknown))
+		return fmt.Errorf("%s: not checked, as zones unknown here: %s", path, safeAll(v.Unknown))
 	case printed:
 		return nil
 	}

@@ -138,7 +138,7 @@ func printZones(w io.Writer, all *Zones) error {
 func printValidation(to io.Writer, v *Validation) error {
 	_, err := fmt.Fprintf(to, "valid, zones: %d\n", v.Zones)
 	if err == nil && len(v.Unknown) > 0 {
-		_, err = fmt.Fprintf(to, "zones unknown here: %s\n", safeAll(v.Unknown))
+		_, err = fmt.Fprintf(to, "not checked, as zones unknown here: %s\n", safeAll(v.Unknown))
 	}
 	return err
 }
