@@ -31,6 +31,7 @@ func (r *runningApp) start(a *App) {
 		r.kinds = r.app.registry.Kinds()
 	}
 	a.registry.LogRestarts(r.kinds)
+	a.instance.LogReplaced()
 	r.before = r.app
 	kind := metrics.MarkStarted
 	if r.before != nil {

@@ -1,6 +1,26 @@
 package rules
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
+
+// lostError is the error of a source whose document is gone. It says what to do, because
+// nothing is broken that would come back by itself.
+type lostError struct {
+	source string // its name
+	err    error  // that there is no document
+}
+
+func (e *lostError) Error() string {
+	const lost = "has lost the document: its rules stay in force; write it again"
+	if e.source == "redis" {
+		return "Redis " + lost + ": Change these rules on the page, or GET and PUT /rate_limit/rules"
+	}
+	return fmt.Sprintf("the source of rules %s, or {\"zones\": {}} for the configured ones: %v", lost, e.err)
+}
+
+func (e *lostError) Unwrap() error { return e.err }
 
 // repeatLogAfter is the interval at which a persistent error is logged again.
 const repeatLogAfter = time.Minute

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -76,7 +75,7 @@ const (
 	StateEmpty   State = "empty"   // it never had a document
 	StateOK      State = "ok"      // its document is in force
 	StateRefused State = "refused" // its document is invalid
-	StateAway    State = "away"    // it cannot be read, was not read yet, or has no document any more
+	StateAway    State = "away"    // it cannot be read, was not read yet, or has lost its document
 )
 
 // NewFollower returns a follower with the document that an earlier process stored. It
@@ -322,8 +321,7 @@ func (f *Follower) Failed(err error) {
 			return
 		}
 		f.status.State = StateAway
-		err = fmt.Errorf("%w any more: want one such as {\"zones\": {}}", err)
-		f.fail("the source of rules has lost its document: the rules in force stay", err, &f.lost, "")
+		f.fail("the source of rules has lost its document: the rules in force stay", &lostError{f.Name(), err}, &f.lost, "")
 		return
 	}
 	f.status.State = StateAway

@@ -192,6 +192,9 @@ func TestLostDocumentIsShown(t *testing.T) {
 	client.Del(ctx, "diana:rules")
 	client.Publish(ctx, "diana:rules", "")
 	until(t, "the loss", func() bool { return s.source().State == "away" })
+	if r := s.source(); !r.Lost || r.Error != "Redis has lost the document: its rules stay in force; write it again: Change these rules on the page, or GET and PUT /rate_limit/rules" {
+		t.Errorf("%+v", r)
+	}
 	lost := s.wantAnswer(s.ask("GET", "rules", ""), 200, document)
 	if lost.get("Rate-Limit-Rules") != "lost" || lost.get("ETag") != empty.get("ETag") {
 		t.Errorf("%v, want the state lost, and the tag %s of what is in Redis", lost.header, empty.get("ETag"))

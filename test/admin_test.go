@@ -393,6 +393,48 @@ func TestExplain(t *testing.T) {
 	})
 }
 
+// TestExplainMissing checks that explain says what counts a request without a part of a
+// zone's key, and that the hash it names is of the key that is charged.
+func TestExplainMissing(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		zone := func(missing string) string {
+			return "zone " + missing + " {\nexempt 10.9.0.0/16\nkey {header.X-Account} {header.X-Part}\nkey_missing " + missing + "\nrule 9/100h\nshadow\n}\n"
+		}
+		s := serve(t, setup{app: b.app(), site: "rate_limit {\n" + zone("client_ip") + zone("share") + zone("skip") + zone("deny") + "}\nrespond ok"})
+		explain := func(ip string, headers string) []cli.Key {
+			var e cli.Explanation
+			body := fmt.Sprintf(`{"url": "http://localhost:8001/", "client_ip": %q, "headers": {%s}}`, ip, headers)
+			if status, text := s.admin("POST", "explain", body, &e); status != 200 {
+				t.Fatal(text)
+			}
+			return e.Handlers[0].Zones
+		}
+		s.want(req{ip: "10.0.0.1", header: map[string]string{"X-Account": "a"}}, 200)
+		for ip, address := range map[string]string{"10.0.0.1": "10.0.0.1", "2001:db8::1": "2001:db8::/64"} {
+			for i, k := range explain(ip, `"X-Account": "a"`) {
+				if want := []string{"client_ip", "share", "skip", "deny"}[i]; k.KeyMissing != want || len(k.Missing) != 1 || k.Missing[0] != "{http.request.header.X-Part}" {
+					t.Errorf("%s: %+v, want key_missing %s", ip, k, want)
+				}
+				if (k.KeyMissing == "client_ip") != (k.Address == address) {
+					t.Errorf("%s: address %q of %s", ip, k.Address, k.KeyMissing)
+				}
+			}
+		}
+		k := explain("10.0.0.1", `"X-Account": "a"`)[0]
+		var kept cli.Key
+		if status, text := s.admin("GET", "zones/client_ip/key?hash="+k.Key, "", &kept); status != 200 || kept.Rules[0].Remaining != 8 {
+			t.Errorf("%d %s, want a key that was charged once", status, text)
+		}
+		for what, zones := range map[string][]cli.Key{"complete": explain("10.0.0.1", `"X-Account": "a", "X-Part": "b"`), "exempt": explain("10.9.0.1", "")} {
+			for _, k := range zones {
+				if k.KeyMissing != "" || k.Missing != nil || k.Address != "" {
+					t.Errorf("%s: %+v", what, k)
+				}
+			}
+		}
+	})
+}
+
 func TestAdminZones(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		c := zoneOf(b, "rule 3/100h gcra burst 2 name r\nkey {client_ip} x\noverride 1.1.1.1 x unlimited")

@@ -103,7 +103,7 @@ func TestConfigurationCenters(t *testing.T) {
 			now.Store(&c.present)
 			state("ok", "")
 			now.Store(&c.missing)
-			state("away", "no document any more")
+			state("away", "has lost the document: its rules stay in force; write it again")
 			s.want(req{}, 429)
 		})
 	}

@@ -77,7 +77,7 @@ func TestSourceStates(t *testing.T) {
 	is := func(state, text string) {
 		t.Helper()
 		until(t, "the state "+state, func() bool { return s.source().State == state && strings.Contains(s.source().Error, text) })
-		if r := s.source(); (r.Error == "") != (text == "") || (r.ErrorSince == nil) != (text == "") {
+		if r := s.source(); (r.Error == "") != (text == "") || (r.ErrorSince == nil) != (text == "") || r.Lost != strings.Contains(text, "lost") {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -103,17 +103,20 @@ func TestSourceStates(t *testing.T) {
 		if err := os.Remove(s.path); err != nil {
 			t.Fatal(err)
 		}
-		is("away", `no document any more: want one such as {"zones": {}}`)
+		is("away", `the source of rules has lost the document: its rules stay in force; write it again, or {"zones": {}} for the configured ones: `)
+		if r := s.source(); !r.Lost || !strings.Contains(r.Error, s.path) {
+			t.Errorf("%+v, want lost and the file", r)
+		}
 	}
 	remove()
 	s.want(req{}, 200, 200, 429)
 	s.reload(c)
-	is("away", "no document any more")
+	is("away", "has lost the document")
 	if err := stopCaddy(); err != nil {
 		t.Fatal(err)
 	}
 	s.reload(c) // as a process that is started again
-	is("away", "no document any more")
+	is("away", "has lost the document")
 	s.want(req{}, 200, 200, 200, 429)
 	s.apply(`{"zones": {}}`)
 	is("ok", "")

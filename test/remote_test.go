@@ -200,6 +200,34 @@ func TestUnknownZonesAreReported(t *testing.T) {
 	}
 }
 
+// TestReplacedRulesAreLogged checks that a configuration whose rules a document replaces says
+// so when it is loaded: once for a zone, and for ten zones at most.
+func TestReplacedRulesAreLogged(t *testing.T) {
+	own, replaced := "rate_limit {\n", ""
+	for i := range 12 {
+		own += fmt.Sprintf("zone many%d {\nkey {client_ip}\nrule 20/1m\n}\n", i)
+		replaced += fmt.Sprintf(`, "many%d": {"rules": [{"limit": 3, "window": "1m"}]}`, i)
+	}
+	const line = "rules from outside replace the zone's own"
+	c := setup{site: "rate_limit {\nzone z {\nkey {client_ip}\nrule 20/1m\nrule 300/2h gcra\n}\nzone same {\nrule 5/1m\n}\n}\n" + own + "}\nrespond ok"}
+	s := serveRuled(t, c)
+	c.app += "\nrules file " + s.path
+	s.apply(`{"zones": {"z": {"rules": [{"limit": 4, "window": "1m"}]}, "same": {"shadow": true, "rules": [{"limit": 5, "window": "60s"}]}}}`)
+	if lines := s.log.lines(t, line); len(lines) != 0 {
+		t.Errorf("%v before a reload", lines)
+	}
+	s.reload(c)
+	lines := s.log.lines(t, line)
+	if len(lines) != 1 || lines[0]["zone"] != "z" || lines[0]["rules"] != "4/1m sliding_log" || lines[0]["instead_of"] != "20/1m sliding_log, 300/2h gcra" || lines[0]["source"] != "file" || lines[0]["zones"] != 1.0 {
+		t.Errorf("%v", lines)
+	}
+	s.apply(`{"zones": {` + strings.TrimPrefix(replaced, ", ") + `}}`)
+	s.reload(c)
+	if lines := s.log.lines(t, line)[1:]; len(lines) != 10 || lines[9]["zones"] != 12.0 {
+		t.Errorf("%v, want ten lines of twelve zones", lines)
+	}
+}
+
 // TestLastGoodRules checks that the last valid rules survive a reload, a rejected
 // document and, from Caddy's storage, a restart without the source.
 func TestLastGoodRules(t *testing.T) {

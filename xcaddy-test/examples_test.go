@@ -118,7 +118,23 @@ func TestMakeRunOnOtherPorts(t *testing.T) {
 	if err != nil || !strings.Contains(string(said), "localhost:"+port+" |") || !strings.Contains(string(said), "http://localhost:"+admin+"/rate_limit/") {
 		t.Errorf("make run prints (%v):\n%s", err, said)
 	}
-	run := harness.Command(t.TempDir(), "run", "--config", "../examples/quickstart/Caddyfile")
+	runExample(t, "quickstart", env)
+	opensInBrowser(t, "http://localhost:"+port, "http://localhost:"+admin+"/rate_limit/")
+}
+
+// TestSharedExampleHasPage checks that the pages that the comment of the example names open
+// in a browser.
+func TestSharedExampleHasPage(t *testing.T) {
+	t.Parallel()
+	admin := fmt.Sprint(harness.FreePort(t))
+	runExample(t, "shared-redis", []string{"REDIS=" + harness.StartRedis(t).Addr, fmt.Sprint("PORT=", harness.FreePort(t)), "ADMIN=" + admin})
+	opensInBrowser(t, "http://localhost:"+admin+"/rate_limit/", "http://127.0.0.1:"+admin+"/rate_limit/")
+}
+
+// runExample starts Caddy with the Caddyfile of an example.
+func runExample(t *testing.T, name string, env []string) {
+	t.Helper()
+	run := harness.Command(t.TempDir(), "run", "--config", "../examples/"+name+"/Caddyfile")
 	run.Env = append(run.Env, env...)
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
@@ -127,9 +143,20 @@ func TestMakeRunOnOtherPorts(t *testing.T) {
 		_ = run.Process.Kill()
 		_ = run.Wait()
 	})
-	for _, address := range []string{"http://localhost:" + port, "http://localhost:" + admin + "/rate_limit/"} { // without an Origin, as a browser
+}
+
+// opensInBrowser waits until addresses are answered 200 to a browser in which they are typed:
+// it sends no Origin.
+func opensInBrowser(t *testing.T, addresses ...string) {
+	t.Helper()
+	for _, address := range addresses {
 		harness.Until(t, 30*time.Second, address, func() bool {
-			resp, err := http.Get(address)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Sec-Fetch-Mode", "navigate")
+			resp, err := http.DefaultClient.Do(r)
 			if err != nil {
 				return false
 			}

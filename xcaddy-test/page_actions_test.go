@@ -123,6 +123,9 @@ func TestPageExplains(t *testing.T) {
 	b.enter(t, "#explain [name=headers]", "X-Account 7")
 	b.click(t, "#explain-form button.main")
 	b.until(t, "#explanation", "is no header", "X-Account: 7")
+	b.run(t, chromedp.SetValue("#explain [name=headers]", "X-Other: 7"))
+	b.click(t, "#explain-form button.main")
+	b.until(t, "#explanation", "one: 192.0.2.1", "counted under the client's address 192.0.2.1, because {http.request.header.X-Account} is empty (key_missing client_ip)")
 	b.run(t, chromedp.SetValue("#explain [name=headers]", "X-Account: 7"))
 	b.click(t, "#explain-form button.main")
 	b.until(t, "#explanation", "It would be denied by rule 1 of zone one, and would pass in", "two: a", "The next request passes", "do not match: pair")
@@ -171,6 +174,7 @@ func TestPageChangesRules(t *testing.T) {
 	if got := document(); strings.Contains(got, "api") {
 		t.Errorf("sent before it was confirmed: %s", got)
 	}
+	b.until(t, "#rules-answer .short", "api: 2/1h → 5/1h")
 	b.shot(t, "rules")
 	push(t, redis, `{"zones": {"another": {}}}`)
 	b.click(t, "#rules-answer button.main")
@@ -193,16 +197,20 @@ func TestPageChangesRules(t *testing.T) {
 	b.until(t, "#zone-marks", "rules from redis changed")
 
 	// In shadow, off, and as configured again.
-	for _, step := range []struct{ box, show, state string }{
-		{"#rules-shadow", `"shadow": true`, "shadow: reports"},
-		{"#rules-enabled", `"enabled": false`, "off: all requests pass"},
-		{"#rules-forget", `-     "api": {`, "on"},
+	for _, step := range []struct{ box, show, short, state string }{
+		{"#rules-shadow", `"shadow": true`, "api: denies → only reports", "shadow: reports"},
+		{"#rules-enabled", `"enabled": false`, "api: on → off", "off: all requests pass"},
+		{"#rules-forget", `-     "api": {`, "api: to what each instance is configured with: 2/1h, ", "on"},
 	} {
 		b.click(t, "#zone-change button")
 		b.until(t, "#rules-form", "hourly")
 		b.click(t, step.box)
+		if step.box == "#rules-forget" {
+			b.holds(t, "the fields do not count", `[...document.querySelectorAll("#rules-form .limit, #rules-enabled, #rules-shadow")].every((i) => i.disabled)`)
+		}
 		b.click(t, "#rules-form button.main")
 		b.until(t, "#rules-answer", step.show)
+		b.until(t, "#rules-answer .short", step.short)
 		b.click(t, "#rules-answer button.main")
 		b.until(t, "#rules-answer", "Written")
 		b.click(t, "#rules .close")
@@ -267,7 +275,9 @@ func pageWritesLostDocument(t *testing.T, b *browser, redis *harness.Redis) {
 	t.Helper()
 	redis.Del(t.Context(), "diana:rules")
 	redis.Publish(t.Context(), "diana:rules", "")
-	b.until(t, "#banners", "The rules from outside cannot be read", "no document any more")
+	b.until(t, "#banners", "Redis has lost the document.", "Its rules stay in force; write it again: Change these rules on the page, or GET and PUT /rate_limit/rules")
+	b.until(t, "#health", "document lost")
+	b.holds(t, "the loss is announced", `document.querySelector("#announce").textContent.includes("Redis has lost the document.")`)
 	b.click(t, "#open-every")
 	b.until(t, "#rules-form", "Redis has lost the document")
 	b.click(t, "#rules-form button.main")

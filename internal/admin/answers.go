@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -102,7 +103,7 @@ func (in *Instance) answerSource() *cli.Source {
 	st := in.Follower.Status()
 	s := &cli.Source{Source: in.Follower.Name(), State: string(st.State), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
 	if st.Err != nil {
-		s.Error, s.ErrorSince = loglimit.Short(st.Err), optional(st.Failed)
+		s.Error, s.ErrorSince, s.Lost = loglimit.Short(st.Err), optional(st.Failed), errors.Is(st.Err, rules.ErrEmpty)
 	}
 	s.Unknown = rules.FirstNames(in.Registry.Unknown(in.Registry.Document()))
 	return s
@@ -131,27 +132,37 @@ func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 	s := z.Status()
 	answer := cli.Zone{
 		Name: z.Name, Store: z.StoreName(), Origin: in.Origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
-		Key: z.KeyParts(), Rules: []cli.Rule{}, Overrides: s.Overrides, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
+		Key: z.KeyParts(), Rules: answerRules(s.Rules), Overrides: s.Overrides, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
 		Blocked: z.Blocked(clock.Now()),
 		IPv4:    z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
+	}
+	if own, replaced := replacedRules(z, s); replaced {
+		answer.Configured = own
 	}
 	alone := in.alone(z.StoreName())
 	if alone {
 		answer.Alone = s.AloneInFlight
 	}
-	for i, alg := range s.Rules.Algorithms {
-		r := cli.Rule{
-			Name: s.Rules.Labels[i], Limit: s.Rules.Specs[i].Limit, LimitFrom: s.Rules.From[i].LimitFrom, Window: inSeconds(s.Rules.Specs[i].Window),
-			Block:     time.Duration(s.Rules.From[i].Block).Seconds(),
-			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
-		}
-		r.Config, _ = json.Marshal(s.Rules.From[i])
-		if alone && s.Alone[i] != r.Limit {
+	for i := range answer.Rules {
+		if r := &answer.Rules[i]; alone && s.Alone[i] != r.Limit {
 			r.Enforced = s.Alone[i]
 		}
-		answer.Rules = append(answer.Rules, r)
 	}
 	return answer
+}
+
+// answerRules converts the rules of a zone to an answer.
+func answerRules(set *config.RuleSet) []cli.Rule {
+	list := make([]cli.Rule, len(set.Algorithms))
+	for i, alg := range set.Algorithms {
+		list[i] = cli.Rule{
+			Name: set.Labels[i], Limit: set.Specs[i].Limit, LimitFrom: set.From[i].LimitFrom, Window: inSeconds(set.Specs[i].Window),
+			Block:     time.Duration(set.From[i].Block).Seconds(),
+			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
+		}
+		list[i].Config, _ = json.Marshal(set.From[i])
+	}
+	return list
 }
 
 // alone reports whether this instance decides with its share of the limits in a store.
@@ -210,6 +221,9 @@ func answerKey(p limiter.Peeked) cli.Key {
 	}
 	if p.Key != (stores.Key{}) {
 		k.Key = p.Key.String()
+	}
+	if p.Empty != nil {
+		k.Missing, k.KeyMissing, k.Address = p.Empty, p.Zone.Config.Plan.Missing, p.Address
 	}
 	if p.Checked {
 		k.Mode = p.Mode.String()

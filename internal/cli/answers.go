@@ -104,6 +104,7 @@ type Source struct {
 	State      string     `json:"state"`                   // ok; empty: it never had a document; refused: its document is invalid; away: it cannot be read, was not read yet, or lost its document
 	Since      *time.Time `json:"since,omitempty"`         // when the document was applied
 	Confirmed  *time.Time `json:"confirmed,omitempty"`     // when the source last confirmed the document
+	Lost       bool       `json:"lost,omitempty"`          // whether it is away because its document is gone
 	Error      string     `json:"error,omitempty"`         // current error of the source
 	ErrorSince *time.Time `json:"error_since,omitempty"`   // time of the first of these errors
 	Unknown    []string   `json:"unknown_zones,omitempty"` // zones of the document that the configuration does not have
@@ -114,7 +115,7 @@ type Source struct {
 type Validation struct {
 	Valid   bool     `json:"valid"`                   // whether it would be taken
 	Zones   int      `json:"zones,omitempty"`         // number of its zones, if it is valid
-	Unknown []string `json:"unknown_zones,omitempty"` // those that the configuration does not have, at most ten
+	Unknown []string `json:"unknown_zones,omitempty"` // those that the configuration does not have, at most ten: their rules are not checked
 	Error   string   `json:"error,omitempty"`         // what is wrong, with its pointer
 	Pointer string   `json:"pointer,omitempty"`       // JSON pointer to what is wrong; empty: the whole document
 }
@@ -130,26 +131,27 @@ type List struct {
 
 // Zone is the status of a zone.
 type Zone struct {
-	Name      string            `json:"name"`                         // name of the zone
-	Store     string            `json:"store"`                        // name of its store
-	Origin    string            `json:"origin"`                       // origin of the rules: config, or the kind of source
-	Enabled   bool              `json:"enabled"`                      // false: disabled by a document
-	Shadow    bool              `json:"shadow"`                       // whether it only reports denials
-	Key       []string          `json:"key"`                          // parts of the key, as configured
-	IPv4      int               `json:"ipv4_prefix"`                  // bits of an IPv4 address in the key that count
-	IPv6      int               `json:"ipv6_prefix"`                  // likewise of an IPv6 address
-	LogKey    bool              `json:"log_key"`                      // whether keys are shown by name
-	Uncounted bool              `json:"disable_metrics,omitempty"`    // whether its decisions are not counted
-	Rules     []Rule            `json:"rules"`                        // rules in force
-	Overrides int               `json:"overrides"`                    // number of overrides
-	InFlight  int64             `json:"in_flight,omitempty"`          // limit of concurrent requests per key
-	Alone     int64             `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
-	Handlers  int               `json:"handlers"`                     // number of handlers with the zone
-	Keys      int64             `json:"keys"`                         // number of keys in this process
-	Blocked   int64             `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
-	MaxKeys   int64             `json:"max_keys"`                     // greatest number of keys in this process
-	Decisions map[string]uint64 `json:"decisions"`                    // by outcome, since the process started
-	Denied    map[string]uint64 `json:"denied"`                       // denials by rule
+	Name       string            `json:"name"`                         // name of the zone
+	Store      string            `json:"store"`                        // name of its store
+	Origin     string            `json:"origin"`                       // origin of the rules: config, or the kind of source
+	Enabled    bool              `json:"enabled"`                      // false: disabled by a document
+	Shadow     bool              `json:"shadow"`                       // whether it only reports denials
+	Key        []string          `json:"key"`                          // parts of the key, as configured
+	IPv4       int               `json:"ipv4_prefix"`                  // bits of an IPv4 address in the key that count
+	IPv6       int               `json:"ipv6_prefix"`                  // likewise of an IPv6 address
+	LogKey     bool              `json:"log_key"`                      // whether keys are shown by name
+	Uncounted  bool              `json:"disable_metrics,omitempty"`    // whether its decisions are not counted
+	Rules      []Rule            `json:"rules"`                        // rules in force
+	Configured []Rule            `json:"configured_rules,omitempty"`   // the configuration's rules, if a document replaces them
+	Overrides  int               `json:"overrides"`                    // number of overrides
+	InFlight   int64             `json:"in_flight,omitempty"`          // limit of concurrent requests per key
+	Alone      int64             `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
+	Handlers   int               `json:"handlers"`                     // number of handlers with the zone
+	Keys       int64             `json:"keys"`                         // number of keys in this process
+	Blocked    int64             `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
+	MaxKeys    int64             `json:"max_keys"`                     // greatest number of keys in this process
+	Decisions  map[string]uint64 `json:"decisions"`                    // by outcome, since the process started
+	Denied     map[string]uint64 `json:"denied"`                       // denials by rule
 }
 
 // Rule is a rule in force.
@@ -186,6 +188,17 @@ type Key struct {
 	Rules    []KeyRule `json:"rules"`                 // by rule
 	Reset    string    `json:"forgotten,omitempty"`   // DELETE only: everywhere, or in this instance
 	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
+
+	// Parts of the zone's key, as configured, that the request does not have. POST
+	// /rate_limit/explain only, as are the two that follow.
+	Missing []string `json:"missing,omitempty"`
+
+	// What the zone does then: its key_missing. Absent: no part is missing.
+	KeyMissing string `json:"key_missing,omitempty"`
+
+	// The client's address, or its prefix, that is counted instead of parts with
+	// key_missing client_ip. Absent: it is unknown.
+	Address string `json:"address,omitempty"`
 
 	// The zone is full of keys in this process, and this key shares a counter with
 	// others. A shared counter is not reset: it cannot be attributed to one key.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 )
 
 func decode[T any](t *testing.T, text string) *T {
@@ -129,13 +131,63 @@ func TestErrorsSpeakOfTheCommandLine(t *testing.T) {
 	}
 }
 
+// TestValidationIsPrinted checks that zones without a check are not passed off as valid.
+func TestValidationIsPrinted(t *testing.T) {
+	var b strings.Builder
+	if err := printValidation(&b, decode[Validation](t, `{"valid": true, "zones": 3, "unknown_zones": ["gone", "\u001b"]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if want := "valid, zones: 3\nnot checked, as zones unknown here: gone \"\\x1b\"\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
+// TestUnknownCommand checks that a misspelt command fails, and that help is none.
+func TestUnknownCommand(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                             "",
+		"help":                         "",
+		"zonse":                        `unknown command "zonse": want zones, key, reset, top, explain or validate`,
+		"--address localhost:1 \u202e": `unknown command "\u202e": want zones, key, reset, top, explain or validate`,
+	} {
+		root, cmd := &cobra.Command{Use: "caddy", SilenceErrors: true}, &cobra.Command{Use: "rate-limit"}
+		rateLimitCommands(cmd)
+		root.AddCommand(cmd)
+		var out strings.Builder
+		root.SetOut(&out)
+		root.SetErr(&out)
+		root.SetArgs(append([]string{"rate-limit"}, strings.Fields(args)...))
+		got := ""
+		if err := root.Execute(); err != nil {
+			got = err.Error()
+		}
+		if usage := strings.Contains(out.String(), "explain"); got != want || usage != (want == "") {
+			t.Errorf("%q: %q, want %q; printed %s", args, got, want, out.String())
+		}
+	}
+}
+
+// TestLostDocumentIsPrinted checks that a lost document is not printed as a source that is away.
+func TestLostDocumentIsPrinted(t *testing.T) {
+	var b strings.Builder
+	decode[Source](t, `{"source": "redis", "state": "away", "lost": true, "error": "Redis has lost the document"}`).print(&b, time.Now())
+	if want := "rules from redis: document lost: Redis has lost the document\n"; b.String() != want {
+		t.Errorf("%q, want %q", b.String(), want)
+	}
+}
+
 // TestExplanationIsSentences checks that an explanation says why.
 func TestExplanationIsSentences(t *testing.T) {
 	e := decode[Explanation](t, `{"decision": "denied", "zone": "api", "rule": "1", "retry_after": 28, "handlers": [{"server": "srv0", "not_matching": ["login", "up"], "zones": [
 		{"zone": "api", "parts": ["7"], "decision": "denied", "rule": "1", "cost": 2, "retry_after": 28, "mode": "alone", "rules": [
 			{"name": "1", "limit": 200, "window": 60, "remaining": 1, "reset_after": 40, "retry_after": 28}, {"name": "2", "limit": 20, "window": 1, "remaining": 40, "admits": true}]},
 		{"zone": "watch", "parts": ["\u202e"], "decision": "shadow_denied", "rule": "1", "cost": 1, "rules": [{"name": "1", "limit": 1, "window": 1}]},
-		{"zone": "vip", "parts": ["7"], "decision": "skipped", "override": ["7"], "rules": []}]}]}`)
+		{"zone": "vip", "parts": ["7"], "decision": "skipped", "override": ["7"], "rules": []},
+		{"zone": "none", "key": "ab12", "parts": [""], "missing": ["{a}"], "key_missing": "client_ip", "address": "192.0.2.1", "decision": "allowed", "rules": []},
+		{"zone": "nowhere", "key": "ab13", "parts": [""], "missing": ["{a}"], "key_missing": "client_ip", "decision": "allowed", "rules": []},
+		{"zone": "many", "parts": ["7", "", ""], "missing": ["{a}", "{b}"], "key_missing": "share", "decision": "allowed", "rules": []},
+		{"zone": "free", "parts": [""], "missing": ["{a}"], "key_missing": "skip", "decision": "skipped", "rules": []},
+		{"zone": "strict", "parts": [""], "missing": ["{a}"], "key_missing": "deny", "decision": "denied", "rule": "key_missing", "rules": []}]}]}`)
 	var b strings.Builder
 	if err := printExplanation(&b, e); err != nil {
 		t.Fatal(err)
@@ -149,6 +201,11 @@ func TestExplanationIsSentences(t *testing.T) {
 		`under the key "\u202e". Rule 1 would deny it, but the zone is in shadow: it passes, and the denial is only reported.`,
 		"A request of cost 1 is more than it ever admits.",
 		"The override for 7 applies. It is unlimited.\n",
+		"- Zone none matches. It counts this request under the client's address 192.0.2.1, because {a} is empty (key_missing client_ip); look at it with caddy rate-limit key none --hash ab12. It would pass.\n",
+		"It counts this request under one key for all clients whose address is unknown, because {a} is empty (key_missing client_ip); look at it with",
+		`It counts this request under the key 7 "" "", with all others that lack the same, because {a} and {b} are empty (key_missing share). It would pass.`,
+		"It does not count this request, because {a} is empty (key_missing skip). It passes.\n",
+		"This request has no key for it, because {a} is empty (key_missing deny). It would be denied by rule key_missing, and not pass later either.\n",
 		"- Not matching: login, up.\n",
 	} {
 		if !strings.Contains(b.String(), want) {

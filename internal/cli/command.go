@@ -44,6 +44,13 @@ func rateLimitCommands(cmd *cobra.Command) {
 	f.StringVarP(&c.config, "config", "c", "", "Configuration file")
 	f.StringVarP(&c.adapter, "adapter", "a", "", "Name of config adapter to apply")
 	f.BoolVar(&c.json, "json", false, "Print the answer as JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { // cobra would print the help and succeed
+		if len(args) == 0 || args[0] == "help" {
+			return cmd.Help()
+		}
+		cmd.SilenceUsage = true
+		return fmt.Errorf("unknown command %q: want zones, key, reset, top, explain or validate", args[0])
+	}
 	add := func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SilenceUsage = true
@@ -201,7 +208,7 @@ func (c *adminClient) validate(path string, strict bool) error {
 	case !v.Valid:
 		return fmt.Errorf("%s: %s", path, safe(v.Error))
 	case strict && len(v.Unknown) > 0:
-		return fmt.Errorf("%s: zones unknown here: %s", path, safeAll(v.Unknown))
+		return fmt.Errorf("%s: not checked, as zones unknown here: %s", path, safeAll(v.Unknown))
 	case printed:
 		return nil
 	}

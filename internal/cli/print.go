@@ -22,12 +22,15 @@ func safe(s string) string {
 	return strconv.Quote(s)
 }
 
-func safeAll(list []string) string {
+func safeAll(list []string) string { return joined(list, " ") }
+
+// joined is safeAll with another separator.
+func joined(list []string, between string) string {
 	words := make([]string, len(list))
 	for i, s := range list {
 		words[i] = safe(s)
 	}
-	return strings.Join(words, " ")
+	return strings.Join(words, between)
 }
 
 // span formats a duration in seconds, rounded for people.
@@ -135,7 +138,7 @@ func printZones(w io.Writer, all *Zones) error {
 func printValidation(to io.Writer, v *Validation) error {
 	_, err := fmt.Fprintf(to, "valid, zones: %d\n", v.Zones)
 	if err == nil && len(v.Unknown) > 0 {
-		_, err = fmt.Fprintf(to, "zones unknown here: %s\n", safeAll(v.Unknown))
+		_, err = fmt.Fprintf(to, "not checked, as zones unknown here: %s\n", safeAll(v.Unknown))
 	}
 	return err
 }
@@ -166,7 +169,11 @@ func (s *Store) instances() string {
 
 // print prints the state of the rule source.
 func (r *Source) print(w io.Writer, now time.Time) {
-	fmt.Fprintf(w, "rules from %s: %s", safe(r.Source), safe(r.State))
+	state := r.State
+	if r.Lost {
+		state = "document lost"
+	}
+	fmt.Fprintf(w, "rules from %s: %s", safe(r.Source), safe(state))
 	if r.Confirmed != nil {
 		fmt.Fprintf(w, ", confirmed %s ago", span(now.Sub(*r.Confirmed).Seconds()))
 	}

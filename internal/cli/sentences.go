@@ -44,7 +44,7 @@ func (h *Handler) print(w io.Writer) {
 
 // explain prints what a zone would decide, and why.
 func (s *Key) explain(w io.Writer) {
-	fmt.Fprintf(w, "- Zone %s matches. It counts this request under the key %s.", safe(s.Zone), safeAll(s.Parts))
+	fmt.Fprintf(w, "- Zone %s matches. %s", safe(s.Zone), s.counts())
 	if len(s.Override) > 0 {
 		fmt.Fprintf(w, " The override for %s applies.", safeAll(s.Override))
 	}
@@ -57,6 +57,45 @@ func (s *Key) explain(w io.Writer) {
 	}
 }
 
+// counts says under which key the zone counts the request.
+func (s *Key) counts() string {
+	empty := "is empty"
+	if len(s.Missing) > 1 {
+		empty = "are empty"
+	}
+	why := fmt.Sprintf("because %s %s (key_missing %s)", joined(s.Missing, " and "), empty, s.KeyMissing)
+	switch s.KeyMissing {
+	case "skip":
+		return "It does not count this request, " + why + "."
+	case "deny":
+		return "This request has no key for it, " + why + "."
+	case "share":
+		return fmt.Sprintf("It counts this request under the key %s, with all others that lack the same, %s.", quotedEmpty(s.Parts), why)
+	case "client_ip":
+		under := "the client's address " + s.Address
+		if s.Address == "" {
+			under = "one key for all clients whose address is unknown"
+		}
+		text := fmt.Sprintf("It counts this request under %s, %s", under, why)
+		if s.Key != "" {
+			text += fmt.Sprintf("; look at it with caddy rate-limit key %s --hash %s", safe(s.Zone), s.Key)
+		}
+		return text + "."
+	}
+	return fmt.Sprintf("It counts this request under the key %s.", safeAll(s.Parts))
+}
+
+// quotedEmpty returns the parts of a key, an empty one as "".
+func quotedEmpty(parts []string) string {
+	words := make([]string, len(parts))
+	for i, s := range parts {
+		if words[i] = safe(s); s == "" {
+			words[i] = `""`
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // why returns the decision of the zone as a sentence, with a space in front.
 func (s *Key) why() string {
 	switch s.Decision {
@@ -64,7 +103,10 @@ func (s *Key) why() string {
 		if len(s.Override) > 0 {
 			return " It is unlimited."
 		}
-		return " It passes uncounted: the zone is off, or the request is exempt, or its key is missing."
+		if s.KeyMissing == "skip" {
+			return " It passes."
+		}
+		return " It passes uncounted: the zone is off, or the request is exempt, or its key is unlimited."
 	case "allowed":
 		return " It would pass."
 	case "denied":

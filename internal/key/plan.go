@@ -114,6 +114,30 @@ func (p *Plan) Describe(r *http.Request) []string {
 	return parts
 }
 
+// Empty returns the parts, as configured, that are empty in the parts of a request's key.
+func (p *Plan) Empty(parts []string) (words []string) {
+	for i, s := range parts {
+		if s == "" {
+			words = append(words, p.words[i])
+		}
+	}
+	return words
+}
+
+// Address returns what counts instead of a key with an empty part: the client's address
+// with key_missing client_ip, or its prefix if it is masked. It is empty with another
+// key_missing, and if the address is unknown.
+func (p *Plan) Address(r *http.Request) string {
+	addr, ok := parseAddr(ClientIP(r))
+	if !ok || p.Missing != missingClientIP {
+		return ""
+	}
+	if bits := p.bits(addr); bits != addr.BitLen() {
+		return netip.PrefixFrom(addr, bits).Masked().String()
+	}
+	return addr.String()
+}
+
 // maxPart is the size of the longest part that [Plan.Named] accepts, in bytes.
 const maxPart = 8 << 10
 
@@ -262,14 +286,19 @@ func (p *Plan) appendAddr(b []byte, addr netip.Addr, group *netip.Addr) []byte {
 }
 
 func (p *Plan) mask(addr netip.Addr) netip.Addr {
-	bits := p.V6
-	if addr.Is4() {
-		bits = p.V4
-	}
+	bits := p.bits(addr)
 	if bits == addr.BitLen() {
 		return addr
 	}
 	return netip.PrefixFrom(addr, bits).Masked().Addr()
+}
+
+// bits returns how many bits of an address count.
+func (p *Plan) bits(addr netip.Addr) int {
+	if addr.Is4() {
+		return p.V4
+	}
+	return p.V6
 }
 
 // appendText appends a part that mixes constants and placeholders. It is a text even if

@@ -46,6 +46,9 @@ type Peeked struct {
 	Parts []string   // the parts of the key; nil: unknown
 	Cost  int64      // the cost that would be charged
 
+	Empty   []string // the parts of the key, as configured, that a described request does not have
+	Address string   // what counts instead with key_missing client_ip; empty: the address is unknown
+
 	Checked    bool         // whether the store was asked; if not, what follows is zero
 	Mode       stores.Mode  // how the store decided
 	Overflowed bool         // whether the key shares a counter with others
@@ -181,7 +184,13 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Peeke
 
 // explain returns what a zone that applies would decide.
 func (q *request) explain(ctx context.Context, z *zoneResult) Peeked {
-	p := Peeked{Zone: z.zone, Shadow: z.shadow, Parts: z.zone.Config.Plan.Describe(q.r)}
+	plan := z.zone.Config.Plan
+	p := Peeked{Zone: z.zone, Shadow: z.shadow, Parts: plan.Describe(q.r)}
+	if q.keyed(z) {
+		if p.Empty = plan.Empty(p.Parts); p.Empty != nil {
+			p.Address = plan.Address(q.r)
+		}
+	}
 	switch {
 	case z.outcome == metrics.Skipped:
 		p.Outcome = metrics.Skipped
@@ -194,6 +203,22 @@ func (q *request) explain(ctx context.Context, z *zoneResult) Peeked {
 		p.peek(ctx, z.set, &c)
 	}
 	return p
+}
+
+// keyed reports whether the key of the request matters in a zone that applies: not if the
+// zone is off or the request is exempt.
+func (q *request) keyed(z *zoneResult) bool {
+	if z.outcome != metrics.Skipped {
+		return true
+	}
+	if z.zone.active.Load().off {
+		return false
+	}
+	if len(z.zone.exempt) == 0 {
+		return true
+	}
+	exempt, err := z.zone.exempt.AnyMatchWithError(q.r)
+	return err == nil && !exempt
 }
 
 // Status is the status of a zone with its active rules.

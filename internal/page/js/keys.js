@@ -37,7 +37,20 @@ function showKey({ zone, hash, name }) {
 	else $("parts").querySelector("input")?.focus();
 }
 
-const seenAs = (z, k, name) => k.parts ? k.parts.map((p) => withNetwork(z, p)).join(" ") : name ? withNetwork(z, name) : k.key;
+// missingText says what counts a request that has not all parts of a zone's key.
+function missingText(k) {
+	const why = `${k.missing.map(plain).join(" and ")} ${k.missing.length > 1 ? "are" : "is"} empty (key_missing ${k.key_missing})`;
+	switch (k.key_missing) {
+	case "skip": return `It is not counted, because ${why}.`;
+	case "deny": return `It has no key, because ${why}.`;
+	case "share": return `It is counted with all others that lack the same, because ${why}.`;
+	}
+	return `It is counted under ${k.address ? `the client's address ${k.address}` : "one key for all clients whose address is unknown"}, because ${why}.`;
+}
+
+// lackingAs is the key of such a request.
+const lackingAs = (k) => k.key_missing === "client_ip" ? k.address || "unknown address" : k.parts.map((p) => p || "\"\"").join(" ");
+const seenAs = (z, k, name) => k.missing ? lackingAs(k) : k.parts ? k.parts.map((p) => withNetwork(z, p)).join(" ") : name ? withNetwork(z, name) : k.key;
 
 function keyHead(z, k, name) {
 	const by = k.rule ? `by rule ${k.rule}` : "", again = k.retry_after !== undefined ? `and passes in ${span(k.retry_after)}` : k.decision === "denied" ? "never with this cost" : "";
@@ -59,6 +72,7 @@ function result(zone, q, k, name, all, actions = resets) {
 	const z = zones.get(zone)?.status || { ipv4_prefix: 32, ipv6_prefix: 128 };
 	const box = el("article", { className: "result" }, el("h3", {}, `${zone}: `, visible(seenAs(z, k, name))), keyHead(z, k, name));
 	box.dataset.zone = zone;
+	if (k.missing) box.append(el("p", { className: "hint", textContent: missingText(k) }));
 	if (k.blocked) box.append(el("p", { className: "out", textContent: `Blocked for ${span(k.blocked)} more. A reset ends the block.` }));
 	if (k.key) box.append(el("p", { className: "hint", textContent: `Hash ${k.key}` }));
 	if (k.forgotten) box.append(el("p", { className: "done", textContent: k.forgotten === "everywhere" ? "Reset on all instances." : "Reset in this instance." }));

@@ -37,7 +37,7 @@ function health(m) {
 	}
 	if (m.rules) {
 		const r = m.rules, age = r.state === "empty" ? "no document yet" : r.confirmed ? `confirmed ${since(r.confirmed, m.now)} ago` : "never read";
-		list.push(chip(r.error ? "bad" : "good", `rules from ${plain(r.source)}`, r.error ? `${age}, ${{ refused: "refused", away: "away" }[r.state] || "failing"}` : age));
+		list.push(chip(r.error ? "bad" : "good", `rules from ${plain(r.source)}`, r.error ? `${age}, ${r.lost ? "document lost" : { refused: "refused", away: "away" }[r.state] || "failing"}` : age));
 		if (r.unknown_zones) list.push(chip("warn", "zones unknown here:", r.unknown_zones.map(plain).join(", ")));
 	}
 	for (const t of m.decision_seconds) {
@@ -60,10 +60,25 @@ function outageText(s) {
 	return `${part} decided by this instance alone, which enforces ${share}${example ? `: zone ${example.name} has ${enforcedOf(example).join("; ")}` : ""}.`;
 }
 
+const sentence = (text) => text.replace(/^./, (c) => c.toUpperCase());
+
+// troubleOf says what is wrong with the source of rules, restOf what it means. The error of a
+// lost document says both.
+function troubleOf(r) {
+	if (r.lost) return `${sentence(plain(r.error).split(": ", 1)[0])}.`;
+	return { refused: "The rules from outside are refused.", away: "The rules from outside cannot be read." }[r.state] || "The rules from outside have an error.";
+}
+
+function restOf(r) {
+	const text = plain(r.error);
+	if (r.lost) return sentence(text.slice(text.indexOf(": ") + 2));
+	return `${r.since ? "The rules before them stay in force." : "The configured rules are in force."} The error: ${text}`;
+}
+
 function banners(m) {
 	const list = m.stores.filter((s) => !s.up).map((s) => el("p", { className: "banner bad" },
 		el("strong", { textContent: `${plain(s.name)} has been away for ${since(s.since, m.now)}.` }), outageText(s), " Caddy's log says why; ", el("code", { textContent: "caddy rate-limit zones" }), " shows the same."));
-	if (m.rules?.error) list.push(el("p", { className: "banner" }, el("strong", { textContent: { refused: "The rules from outside are refused.", away: "The rules from outside cannot be read." }[m.rules.state] || "The rules from outside have an error." }), `${m.rules.since ? "The rules before them stay in force." : "The configured rules are in force."} The error: ${plain(m.rules.error)}`));
+	if (m.rules?.error) list.push(el("p", { className: "banner" }, el("strong", { textContent: troubleOf(m.rules) }), restOf(m.rules)));
 	const all = [...zones.values()].map((e) => e.status), who = "The rules from outside say so of all zones.";
 	if (all.length && all.every((z) => !z.enabled)) list.push(el("p", { className: "banner" }, el("strong", { textContent: "All zones are off: every request passes uncounted." }), who));
 	else if (all.length > 1 && all.every((z) => z.shadow && z.origin !== "config")) list.push(el("p", { className: "banner" }, el("strong", { textContent: "All zones are in shadow: no request is denied." }), who));
@@ -75,7 +90,7 @@ let said = "";
 
 // announce tells screen readers what changed, and nothing of what only counts on.
 function announce(m) {
-	const text = m.stores.map((s) => s.up ? `${s.name} is shared.` : `${s.name} is away. ${outageText(s)}`).concat(m.rules?.error ? ["The rules from outside are refused."] : []).join(" ");
+	const text = m.stores.map((s) => s.up ? `${s.name} is shared.` : `${s.name} is away. ${outageText(s)}`).concat(m.rules?.error ? [troubleOf(m.rules)] : []).join(" ");
 	if (said && said !== text) $("announce").textContent = text;
 	said = text;
 }

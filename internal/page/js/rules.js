@@ -134,12 +134,30 @@ function rulesForm(z) {
 		fields("Limits", ...(varies ? [el("p", { className: "hint", textContent: "Limits that come from requests are changed in the configuration." })] : []), ...limits.map((l) => el("div", {}, l))),
 		...(own ? [el("fieldset", {}, checkBox("rules-forget", "use the configured rules again, as if the document did not name this zone", false))] : []),
 		showChange());
+	$("rules-forget")?.addEventListener("change", forgetting);
 }
 
 const written = () => ({
 	forget: Boolean($("rules-forget")?.checked), enabled: $("rules-enabled").checked, shadow: $("rules-shadow").checked,
 	limits: [...$("rules-form").querySelectorAll(".limit")].map((i) => Number(i.value)),
 });
+
+// forgetting disables the fields that do not count while the configured rules are to be used.
+function forgetting(e) {
+	const varies = zones.get(editing.zone)?.status.rules.some((r) => r.limit_from);
+	for (const i of $("rules-form").querySelectorAll(".limit")) i.disabled = e.target.checked || varies;
+	for (const id of ["rules-enabled", "rules-shadow"]) $(id).disabled = e.target.checked;
+}
+
+// inShort says in a line what the form changes; empty: nothing that it shows.
+function inShort(form) {
+	const all = editing.zone === every, z = all ? everyZone(editing.doc) : zones.get(editing.zone).status, list = [];
+	if (form.forget) return `${z.name}: to what each instance is configured with: ${(z.configured_rules || z.rules).map(limitOf).join(", ")} here`;
+	if (!all) z.rules.forEach((r, i) => { if (form.limits[i] !== r.limit) list.push(`${limitOf(r)} → ${limitOf({ ...r, limit: form.limits[i] })}`); });
+	if (form.enabled !== z.enabled) list.push(form.enabled ? "off → on" : "on → off");
+	if (form.shadow !== z.shadow) list.push(form.shadow ? "denies → only reports" : "only reports → denies");
+	return list.length ? `${all ? "all zones" : z.name}: ${list.join(", ")}` : "";
+}
 
 // changed returns the document with the change; null: the zone is gone.
 function changed() {
@@ -152,14 +170,15 @@ function changed() {
 async function preview() {
 	const box = $("rules-answer"), { tag, doc, lost } = editing, next = changed();
 	if (!next) return box.replaceChildren(el("p", { className: "problem", textContent: "The zone is gone." }));
-	const before = pretty(lost ? { zones: {} } : doc), after = pretty(next);
+	const before = pretty(lost ? { zones: {} } : doc), after = pretty(next), short = inShort(written());
 	if (before === after) return box.replaceChildren(el("p", { className: "hint", textContent: "Nothing changes." }));
 	try {
 		const v = await ask("rules/validate", { method: "POST", headers: { "Content-Type": "application/json" }, body: after });
 		const send = el("button", { type: "button", className: "main", textContent: "Send to all instances", disabled: !v.valid });
 		send.addEventListener("click", () => write(after, tag, send));
 		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Refused: ${plain(v.error)}` }),
-			v.unknown_zones ? el("p", { className: "hint", textContent: `Zones that this configuration does not have: ${v.unknown_zones.map(plain).join(", ")}.` }) : "",
+			v.unknown_zones ? el("p", { className: "hint", textContent: `Not checked, because this configuration does not have these zones: ${v.unknown_zones.map(plain).join(", ")}.` }) : "",
+			short ? el("p", { className: "short", textContent: short }) : "",
 			el("div", { className: "diff", tabIndex: 0, role: "region", "aria-label": "The change of the document" }, ...difference(before, after)), el("p", { className: "buttons" }, send));
 	} catch (e) {
 		box.replaceChildren(el("p", { className: "problem", textContent: e.message }));
