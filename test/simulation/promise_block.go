@@ -97,7 +97,9 @@ func (o *oracle) denies(d *request, end time.Duration, later []*request) {
 		case calm:
 			o.violateLocked("a blocked key is denied", fmt.Sprintf("it was admitted, though it was denied %v before for %d s", q.decided-d.decided, d.retry), q)
 			return
-		case knows && q.start > at && len(o.touches(d.start-recovery, q.end, func(s *span) bool { return s.stepped || s.concerns(q.site, q.key) })) == 0:
+		case knows && q.start > at && len(o.touches(d.start-recovery, q.end, func(s *span) bool {
+			return s.stepped || s.what == "wrong-type" || s.concerns(q.site, q.key) // a block may lie in a key that others wrote
+		})) == 0:
 			o.violateLocked("an instance that knows of a block denies", fmt.Sprintf("it was admitted, though %s was denied %v before for %d s", d.instance, q.decided-d.decided, d.retry), q)
 			return
 		}
