@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -115,13 +116,12 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 // read sets the results of a check from the script's reply.
 func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handover, blocks []putBlock) error {
 	replaces := func(int) bool { return false }
+	var refused error // of a handover
 	if len(hands) > 0 {
 		put := make([]bool, len(check.Zones))
 		for i := range hands {
 			taken, err := hands[i].answered(r)
-			if err != nil {
-				d.conn.fail(err)
-			}
+			refused = cmp.Or(refused, err)
 			put[hands[i].zone] = taken && hands[i].Told != nil
 		}
 		replaces = func(zone int) bool { return put[zone] }
@@ -131,6 +131,9 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 	}
 	if err := r.failed(); err != nil {
 		return err
+	}
+	if refused != nil {
+		d.conn.fail(refused)
 	}
 	check.Mode, check.Now = stores.ModeShared, now
 	forgotten := false
