@@ -476,10 +476,9 @@ type contrary struct {
 
 func (s *contrary) Decide(ctx context.Context, check *stores.Check) {
 	s.Store.Decide(ctx, check)
-	if s.asks++; s.asks > 1000 {
-		return // the test fails, and ends
+	if s.asks++; s.asks <= 1000 { // otherwise the test fails, and ends
+		check.Admitted, check.Zones[0].Admits = false, false
 	}
-	check.Admitted, check.Zones[0].Admits = false, false
 }
 
 // TestDenialWithoutTimeIsNotAskedForContinually checks that a request whose denial does not say

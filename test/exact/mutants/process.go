@@ -70,7 +70,7 @@ var processMutants = []mutant{
 		old: "\tq.codes = f.codes\n", new: "",
 	},
 	{
-		name: "third-party-full", breaks: "a full Redis is blamed on an algorithm", file: failureGo, suites: redis,
+		name: "third-party-full", breaks: "a full Redis is blamed on an algorithm", file: evalGo, suites: redis,
 		old: " || findAnswer(answered.Error()) != nil {\n\t\treturn err", new: " {\n\t\treturn err",
 	},
 }
