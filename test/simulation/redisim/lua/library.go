@@ -265,13 +265,16 @@ func (m *Machine) formatOne(b *strings.Builder, flags string, verb byte, args []
 		fmt.Fprintf(b, flags+"d", uint64(Integer(m.checkNumber(args, i))))
 	case 'c', 'x', 'X', 'o':
 		fmt.Fprintf(b, flags+string(verb), Integer(m.checkNumber(args, i)))
-	case 'e', 'E', 'f':
-		fmt.Fprintf(b, flags+string(verb), m.checkNumber(args, i))
-	case 'g', 'G':
-		if !strings.Contains(flags, ".") {
+	case 'e', 'E', 'f', 'g', 'G':
+		f := m.checkNumber(args, i)
+		if math.IsNaN(f) || math.IsInf(f, 0) { // which Go writes differently
+			b.WriteString(formatNumber(f, 0))
+			return
+		}
+		if (verb == 'g' || verb == 'G') && !strings.Contains(flags, ".") {
 			flags = cmp.Or(flags, "%") + ".6"
 		}
-		fmt.Fprintf(b, flags+string(verb), m.checkNumber(args, i))
+		fmt.Fprintf(b, flags+string(verb), f)
 	case 's':
 		fmt.Fprintf(b, flags+"s", m.CheckString(args, i))
 	default:
