@@ -68,8 +68,9 @@ http://:8001 {
 // site is a running Caddy, accessed over HTTP.
 type site struct {
 	*testing.T
-	url     string // of the first server
-	second  string // of the second, if any
+	urls    sync.RWMutex // for requests in other goroutines while the configuration is loaded
+	url     string       // of the first server
+	second  string       // of the second, if any
 	storage string
 	log     *testLog
 	client  *http.Client
@@ -127,6 +128,8 @@ func (s *site) loadJSON(adapted []byte) error {
 		}
 		return "http://" + srv.Listeners()[0].Addr().String()
 	}
+	s.urls.Lock()
+	defer s.urls.Unlock()
 	s.url, s.second = address("srv0"), address("srv1")
 	return nil
 }
@@ -162,8 +165,10 @@ func (q req) http(s *site) *http.Request {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	r, err := http.NewRequestWithContext(ctx, cmp.Or(q.method, http.MethodGet),
-		cmp.Or(q.to, s.url)+cmp.Or(q.path, "/"), strings.NewReader(q.body))
+	s.urls.RLock()
+	url := cmp.Or(q.to, s.url) + cmp.Or(q.path, "/")
+	s.urls.RUnlock()
+	r, err := http.NewRequestWithContext(ctx, cmp.Or(q.method, http.MethodGet), url, strings.NewReader(q.body))
 	if err != nil {
 		s.Fatal(err)
 	}

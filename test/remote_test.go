@@ -146,7 +146,9 @@ func TestIncompatibleRemoteRulesResetCounts(t *testing.T) {
 	for i, alg := range []string{"gcra", "fixed_window", "sliding_window", "gcra"} {
 		s.want(req{}, 200, 200, 429)
 		s.apply(zoneDocument(`{"rules": [{"limit": 2, "window": "100h", "algorithm": {"name": "` + alg + `"}}]}`))
-		if got := s.log.lines(t, startsAnew)[before:]; len(got) != i+1 || got[i]["zone"] != "z" {
+		lines := func() []map[string]any { return s.log.lines(t, startsAnew)[before:] }
+		until(t, alg+": a log line", func() bool { return len(lines()) > i }) // is written after the rules are in force
+		if got := lines(); len(got) != i+1 || got[i]["zone"] != "z" {
 			t.Fatalf("%s: log lines %v, want %d", alg, got, i+1)
 		}
 		wantPools(t, 1, 0)
