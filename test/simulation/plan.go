@@ -49,7 +49,7 @@ type step struct {
 	rate     float64       // requests a second
 	burst    time.Duration // how long it sends, between pauses of rest; rest 0: always
 	rest     time.Duration
-	amount   time.Duration
+	holds    time.Duration // how long its requests are answered; 0: as drawn
 	seed     uint64
 }
 
@@ -61,8 +61,8 @@ func (s *step) String() string {
 	if s.client {
 		text += fmt.Sprintf(" site %d key %s %.1f/s", s.site, s.key, s.rate)
 	}
-	if s.amount != 0 {
-		text += " " + s.amount.String()
+	if s.holds > 0 {
+		text += fmt.Sprintf(", answered for %v", s.holds)
 	}
 	if s.long > 0 {
 		text += " for " + s.long.Round(time.Millisecond).String()

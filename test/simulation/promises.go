@@ -158,11 +158,15 @@ func (o *oracle) charges(list []*request) {
 	least, most := o.charged(one, list)
 	if resets := o.touches(0, o.w.now(), func(s *span) bool { return s.site == i && s.key == key }); len(resets) > 0 {
 		last := resets[len(resets)-1]
-		if !last.done || len(o.touches(last.from-recovery, last.to+recovery, func(s *span) bool { return s.away })) > 0 {
+		since, away := last.from, o.touches(last.from-recovery, last.to+recovery, isAway)
+		for _, s := range away { // an instance may owe what it has admitted alone
+			since = min(since, s.from-recovery)
+		}
+		if !last.done || len(away) > 0 && len(o.touches(last.from-recovery, o.w.now(), isLoss)) > 0 {
 			o.mu.Unlock()
 			return
 		}
-		list = slices.DeleteFunc(slices.Clone(list), func(q *request) bool { return q.end < last.from })
+		list = slices.DeleteFunc(slices.Clone(list), func(q *request) bool { return q.end < since })
 		_, most = o.charged(one, list)
 		least = 0
 	}

@@ -7,15 +7,19 @@ import (
 
 // A story is several steps that follow each other closely, which faults drawn one by one
 // hardly ever do. Each step can still be left out.
-var stories = map[string]func(r *rand.Rand, at time.Duration) []step{
-	"flaps":              flaps,
-	"stutters":           stutters,
-	"long outage":        longOutage,
-	"clock in an outage": clockInOutage,
-	"losses":             losses,
-	"loss while idle":    lossWhileIdle,
-	"clock after death":  clockAfterDeath,
-	"loss after reset":   lossAfterReset,
+var stories = map[string]func(p *Plan, r *rand.Rand, at time.Duration) []step{
+	"flaps":                flaps,
+	"stutters":             stutters,
+	"long outage":          longOutage,
+	"clock in an outage":   clockInOutage,
+	"losses":               losses,
+	"loss while idle":      lossWhileIdle,
+	"clock after death":    clockAfterDeath,
+	"loss after reset":     lossAfterReset,
+	"reset in a partition": resetInPartition,
+	"loss after use":       lossAfterUse,
+	"holder dies":          holderDies,
+	"holder is idle":       holderIsIdle,
 }
 
 var storyNames = names(stories)
@@ -24,7 +28,7 @@ var storyNames = names(stories)
 func (p *Plan) drawStories(r *rand.Rand) {
 	for range r.IntN(3) {
 		at := warmUp + 6*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-30*time.Second)))
-		for _, s := range stories[storyNames[r.IntN(len(storyNames))]](r, at) {
+		for _, s := range stories[storyNames[r.IntN(len(storyNames))]](p, r, at) {
 			s.seed = r.Uint64()
 			s.long = min(s.long, p.load-s.at)
 			if s.long > 0 || faultKinds[s.what] == nil {
@@ -45,7 +49,7 @@ var outages = []string{"pause", "kill", "partition", "oom", "loading", "refuse",
 func anyOutage(r *rand.Rand) string { return outages[r.IntN(len(outages))] }
 
 // flaps are outages that follow each other.
-func flaps(r *rand.Rand, at time.Duration) (list []step) {
+func flaps(_ *Plan, r *rand.Rand, at time.Duration) (list []step) {
 	for range 3 + r.IntN(6) {
 		long := between(r, 30*time.Millisecond, 1500*time.Millisecond)
 		list = append(list, step{what: anyOutage(r), at: at, long: long, instance: -1})
@@ -55,7 +59,7 @@ func flaps(r *rand.Rand, at time.Duration) (list []step) {
 }
 
 // stutters are outages so short that only some calls fail.
-func stutters(r *rand.Rand, at time.Duration) (list []step) {
+func stutters(_ *Plan, r *rand.Rand, at time.Duration) (list []step) {
 	what := []string{"pause", "loading", "read-only"}[r.IntN(3)]
 	for range 8 + r.IntN(12) {
 		long := between(r, 20*time.Millisecond, 90*time.Millisecond)
@@ -66,12 +70,12 @@ func stutters(r *rand.Rand, at time.Duration) (list []step) {
 }
 
 // longOutage is an outage in which the permits of an instance lapse.
-func longOutage(r *rand.Rand, at time.Duration) []step {
+func longOutage(_ *Plan, r *rand.Rand, at time.Duration) []step {
 	return []step{{what: anyOutage(r), at: at, long: between(r, 25*time.Second, 45*time.Second), instance: r.IntN(4) - 1}}
 }
 
 // clockInOutage sets the clock while instances decide without Redis.
-func clockInOutage(r *rand.Rand, at time.Duration) []step {
+func clockInOutage(_ *Plan, r *rand.Rand, at time.Duration) []step {
 	long := between(r, 2*time.Second, 8*time.Second)
 	return []step{
 		{what: anyOutage(r), at: at, long: long, instance: -1},
@@ -80,7 +84,7 @@ func clockInOutage(r *rand.Rand, at time.Duration) []step {
 }
 
 // losses are several losses within the time of one sweep.
-func losses(r *rand.Rand, at time.Duration) (list []step) {
+func losses(_ *Plan, r *rand.Rand, at time.Duration) (list []step) {
 	for range 2 + r.IntN(3) {
 		list = append(list, step{what: []string{"flush", "flush", "evict"}[r.IntN(3)], at: at, long: 1, instance: -1})
 		at += between(r, time.Second, 10*time.Second)
@@ -90,7 +94,7 @@ func losses(r *rand.Rand, at time.Duration) (list []step) {
 
 // lossWhileIdle has Redis forget while an instance that knows what others do not has no
 // requests.
-func lossWhileIdle(r *rand.Rand, at time.Duration) []step {
+func lossWhileIdle(_ *Plan, r *rand.Rand, at time.Duration) []step {
 	return []step{
 		{what: "idle", at: at, long: between(r, 5*time.Second, 12*time.Second), instance: r.IntN(8)},
 		{what: "flush", at: at + between(r, 50*time.Millisecond, 2*time.Second), long: 1, instance: -1},
@@ -98,7 +102,7 @@ func lossWhileIdle(r *rand.Rand, at time.Duration) []step {
 }
 
 // clockAfterDeath sets the clock back while the permits of an instance that has died have not lapsed.
-func clockAfterDeath(r *rand.Rand, at time.Duration) []step {
+func clockAfterDeath(_ *Plan, r *rand.Rand, at time.Duration) []step {
 	return []step{
 		{what: "die", at: at, long: between(r, time.Second, 40*time.Second), instance: r.IntN(8)},
 		{what: "clock-back", at: at + between(r, 0, 15*time.Second), long: 1, instance: -1},
@@ -106,9 +110,88 @@ func clockAfterDeath(r *rand.Rand, at time.Duration) []step {
 }
 
 // lossAfterReset has Redis forget shortly after a key was reset.
-func lossAfterReset(r *rand.Rand, at time.Duration) []step {
+func lossAfterReset(_ *Plan, r *rand.Rand, at time.Duration) []step {
 	return []step{
 		{what: "key-reset", at: at, instance: r.IntN(8)},
 		{what: []string{"flush", "evict"}[r.IntN(2)], at: at + between(r, 0, 3*time.Second), long: 1, instance: -1},
 	}
+}
+
+// resetInPartition resets a key while an instance that knows of it cannot hear of that.
+func resetInPartition(p *Plan, r *rand.Rand, at time.Duration) []step {
+	i := r.IntN(p.drawn)
+	return []step{
+		{what: []string{"partition", "reset"}[r.IntN(2)], at: at, long: between(r, time.Second, 6*time.Second), instance: i},
+		{what: "key-reset", at: at + between(r, 0, time.Second), instance: i + 1},
+	}
+}
+
+// clients returns clients of a key of their own at the first site of a kind with a window of
+// some seconds, which send to one instance; false if there is none.
+func (p *Plan) clients(k kind, key string, r *rand.Rand) (c step, ok bool) {
+	for i := range p.setup.sites {
+		if one := &p.setup.sites[i]; one.Kind == k && one.Rules[0].Window >= 10*time.Second && one.MaxWait == 0 {
+			return step{client: true, what: "load", site: i, key: key, rate: 10, instance: r.IntN(p.drawn)}, true
+		}
+	}
+	return c, false
+}
+
+// other returns the same clients at another instance.
+func (s step) other(at, long time.Duration) step {
+	s.instance++
+	s.at, s.long = at, long
+	return s
+}
+
+// lossAfterUse has Redis forget a key that one instance has used up, and another is asked for
+// when all that instances know should have been put back.
+func lossAfterUse(p *Plan, r *rand.Rand, at time.Duration) []step {
+	c, ok := p.clients(bounded, "used", r)
+	if !ok {
+		return nil
+	}
+	c.at, c.long = at, 2*time.Second
+	return []step{
+		c,
+		{what: "idle", at: at + c.long, long: 12 * time.Second, instance: c.instance},
+		{what: "flush", at: at + c.long + between(r, 50*time.Millisecond, time.Second), long: 1, instance: -1},
+		c.other(at+9*time.Second, 3*time.Second),
+	}
+}
+
+// holderDies has an instance die that holds places, and the clock set back sometimes before
+// they lapse.
+func holderDies(p *Plan, r *rand.Rand, at time.Duration) []step {
+	c, ok := p.clients(inFlight, "held", r)
+	if !ok {
+		return nil
+	}
+	c.at, c.long, c.holds = at, time.Second, 20*time.Second
+	list := []step{
+		c,
+		{what: "die", at: at + 2*time.Second, long: between(r, time.Second, 40*time.Second), instance: c.instance},
+		c.other(at+15*time.Second, 40*time.Second),
+	}
+	if r.IntN(2) == 0 {
+		list = append(list, step{what: "clock-back", at: at + between(r, 3*time.Second, 15*time.Second), long: 1, instance: -1})
+	}
+	return list
+}
+
+// holderIsIdle has an instance hold places for which others are asked all the time. Redis may
+// forget them meanwhile.
+func holderIsIdle(p *Plan, r *rand.Rand, at time.Duration) []step {
+	c, ok := p.clients(inFlight, "kept", r)
+	if !ok {
+		return nil
+	}
+	c.at, c.long, c.holds = at, time.Second, between(r, 15*time.Second, 60*time.Second)
+	others := c.other(at+3*time.Second, c.holds)
+	others.holds = 0
+	list := []step{c, {what: "idle", at: at + 2*time.Second, long: c.holds, instance: c.instance}, others}
+	if r.IntN(2) == 0 {
+		list = append(list, step{what: []string{"flush", "kill-empty"}[r.IntN(2)], at: at + between(r, 3*time.Second, 10*time.Second), long: between(r, time.Millisecond, time.Second), instance: -1})
+	}
+	return list
 }
