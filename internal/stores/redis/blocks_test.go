@@ -182,6 +182,14 @@ func TestResetOfBlockIsNotUndone(t *testing.T) {
 	f.v.now += 2_000_000
 	f.wantBlock(t, "again", 1, c[1], k, since, stores.ModeShared)
 	f.wantBlock(t, "again", 0, c[0], k, since, stores.ModeShared)
+
+	// It stays known to an instance that puts back what it knows.
+	f.all[1].fallback.hands.forgotten()
+	f.all[1].conn.seq.Store(uint64(f.v.now) - 1)
+	f.all[1].fallback.hands.pay(ctx)
+	f.all[1].decider.denials.clear()
+	f.set(-1, faultRefused)
+	f.wantBlock(t, "in an outage", 1, c[1], k, since, stores.ModeFallback)
 }
 
 // TestBlockOfHeldCosts denies because of costs that are held, which blocks nobody, and

@@ -77,7 +77,11 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-undone", breaks: "what an instance knows undoes a reset", file: blockLua, suites: redis,
-		old: "if call('GET', KEYS[k + 1]) then return '\\1' end", new: "",
+		old: "if call('GET', KEYS[k + 1]) then return ends > had + tolerance and '\\1' or '\\0' end", new: "",
+	},
+	{
+		name: "block-reset-later", breaks: "an instance forgets a block that started after a reset", file: blockLua, suites: redis,
+		old: "return ends > had + tolerance and '\\1' or '\\0' end", new: "return '\\1' end",
 	},
 	{
 		name: "block-reset", breaks: "a reset leaves the block", file: resetsGo, suites: redis,

@@ -67,10 +67,6 @@ var fallbackMutants = []mutant{
 		old: "settle([]handover{*h}, err)", new: "_ = settle",
 	},
 	{
-		name: "fallback-hold", breaks: "an instance returns to Redis before others have charged what they owe", file: aloneGo, suites: redis,
-		old: "(elapsed-hold.Microseconds())<<20", new: "elapsed<<20",
-	},
-	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
 		old: "if charge > 0 {\n\t\tf.warm(z)\n\t}", new: "",
 	},

@@ -23,14 +23,17 @@ var simulation = suite{name: "simulation", dir: "test/simulation"}
 // keeps a promise over a fault.
 //
 // Not in it are mutants that break no promise here: of debts in Go (debt-sliding-age), which Redis
-// charges by its own text, and of what belongs to a Cluster, which is not simulated.
+// charges by its own text; lost-not-taken, since the reply to the next request, which is less than
+// the snapshot, has it put back (lost-less); permits-end-late, since the next renewal repeats the
+// release in the time that the promise leaves; ramp-hold, since the bound leaves every instance its
+// share in an outage, whenever it returns.
 var simulated = []string{
-	"permits-lost", "permits-renewed-late", "permits-put-off", "permits-unknown", "permits-end-late", "permits-acked", "permits-given-up", "permits-retry",
+	"permits-lost", "permits-renewed-late", "permits-put-off", "permits-unknown", "permits-acked", "permits-given-up", "permits-retry",
 	"lua-permits-naive", "lua-permits-charged", "lua-permits-known", "lua-permits-lapse", "lua-permits-report-charge", "lua-permits-clock",
 	"lua-permits-write", "lua-permits-older", "held-shared", "held-released",
-	"lost-not-taken", "lost-less", "lost-heartbeat", "lost-look-keys", "lua-lost-fast", "lost-background", "lost-clock", "lost-reset", "lua-lost-refused",
+	"lost-less", "lost-heartbeat", "lost-look-keys", "lua-lost-fast", "lost-background", "lost-clock", "lost-reset", "lua-lost-refused",
 	"fallback-share", "fallback-cold", "fallback-base", "fallback-paid-twice", "fallback-ghost", "fallback-rejected", "fallback-apart", "fallback-finish", "fallback-background",
-	"fallback-fewer", "fallback-hold", "settle-lost", "lifetime-debts", "lifetime-closed", "lifetime-reports", "breaker-unordered", "late-clock",
+	"fallback-fewer", "settle-lost", "lifetime-debts", "lifetime-closed", "lifetime-reports", "breaker-unordered", "late-clock",
 	"lua-debt-sliding", "debt-clock-back", "debt-clock-back-fixed", "late-call", "lease-end", "lease-long", "lua-lease-part", "permits-drain",
 }
 
