@@ -119,10 +119,13 @@ func lossAfterReset(_ *Plan, r *rand.Rand, at time.Duration) []step {
 
 // resetInPartition resets a key while an instance that knows of it cannot hear of that.
 func resetInPartition(p *Plan, r *rand.Rand, at time.Duration) []step {
-	i := r.IntN(p.drawn)
+	c, ok := p.clients(ledger, "k0", r)
+	if !ok {
+		return nil
+	}
 	return []step{
-		{what: []string{"partition", "reset"}[r.IntN(2)], at: at, long: between(r, time.Second, 6*time.Second), instance: i},
-		{what: "key-reset", at: at + between(r, 0, time.Second), instance: i + 1},
+		{what: []string{"partition", "reset"}[r.IntN(2)], at: at, long: between(r, time.Second, 6*time.Second), instance: c.instance},
+		{what: "key-reset", at: at + between(r, 0, time.Second), instance: c.instance + 1, site: c.site, key: c.key},
 	}
 }
 

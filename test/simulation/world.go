@@ -428,12 +428,14 @@ func (w *world) restart(e *step, end func(*instance)) {
 
 // resetKey resets a hot key.
 func (w *world) resetKey(e *step, r *rand.Rand) {
-	i := r.IntN(len(w.plan.setup.sites))
+	i, key := r.IntN(len(w.plan.setup.sites)), "k0"
 	if last := len(w.plan.setup.sites) - 1; w.plan.setup.sites[last].Kind == blocking && r.IntN(2) == 0 {
 		i = last
 	}
+	if e.key != "" {
+		i, key = e.site, e.key
+	}
 	one := &w.plan.setup.sites[i]
-	key := "k0"
 	w.coverage.event("key-reset")
 	done, began := w.oracle.reset(i, key), w.now()
 	status, text := w.instances[e.instance].ask(http.MethodDelete, "/rate_limit/zones/"+one.Name+"/key?part="+key)
