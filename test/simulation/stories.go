@@ -19,21 +19,33 @@ var stories = map[string]func(p *Plan, r *rand.Rand, at time.Duration) []step{
 	"reset in a partition": resetInPartition,
 	"loss after use":       lossAfterUse,
 	"holder dies":          holderDies,
-	"holder is idle":       holderIsIdle,
 }
 
 var storyNames = names(stories)
 
-// drawStories adds up to two stories.
+// drawStories adds up to two stories, and mostly one that the sites are made for.
 func (p *Plan) drawStories(r *rand.Rand) {
 	for range r.IntN(3) {
-		at := warmUp + 6*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-30*time.Second)))
-		for _, s := range stories[storyNames[r.IntN(len(storyNames))]](p, r, at) {
-			s.seed = r.Uint64()
-			s.long = min(s.long, p.load-s.at)
-			if s.long > 0 || faultKinds[s.what] == nil {
-				p.steps = append(p.steps, s)
-			}
+		p.tell(stories[storyNames[r.IntN(len(storyNames))]], r)
+	}
+	switch r.IntN(5) {
+	case 0:
+		p.tell(holderDies, r)
+	case 1, 2:
+		p.tell(holderKeeps, r)
+	case 3:
+		p.tell(lossAfterUse, r)
+	}
+}
+
+// tell adds the steps of a story.
+func (p *Plan) tell(story func(p *Plan, r *rand.Rand, at time.Duration) []step, r *rand.Rand) {
+	at := warmUp + 6*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-30*time.Second)))
+	for _, s := range story(p, r, at) {
+		s.seed = r.Uint64()
+		s.long = min(s.long, p.load-s.at)
+		if s.long > 0 || faultKinds[s.what] == nil && !s.client {
+			p.steps = append(p.steps, s)
 		}
 	}
 }
@@ -119,7 +131,7 @@ func lossAfterReset(_ *Plan, r *rand.Rand, at time.Duration) []step {
 
 // resetInPartition resets a key while an instance that knows of it cannot hear of that.
 func resetInPartition(p *Plan, r *rand.Rand, at time.Duration) []step {
-	c, ok := p.clients(ledger, "k0", r)
+	c, ok := p.clients(ledger, "k0", r, anySite)
 	if !ok {
 		return nil
 	}
@@ -129,16 +141,18 @@ func resetInPartition(p *Plan, r *rand.Rand, at time.Duration) []step {
 	}
 }
 
-// clients returns clients of a key of their own at the first site of a kind with a window of
-// some seconds, which send to one instance; false if there is none.
-func (p *Plan) clients(k kind, key string, r *rand.Rand) (c step, ok bool) {
+// clients returns clients of a key of their own at the first site of a kind that fits, which
+// send to one instance; false if there is none.
+func (p *Plan) clients(k kind, key string, r *rand.Rand, fits func(one *site) bool) (c step, ok bool) {
 	for i := range p.setup.sites {
-		if one := &p.setup.sites[i]; one.Kind == k && one.Rules[0].Window >= 10*time.Second && one.MaxWait == 0 {
+		if one := &p.setup.sites[i]; one.Kind == k && fits(one) {
 			return step{client: true, what: "load", site: i, key: key, rate: 10, instance: r.IntN(p.drawn)}, true
 		}
 	}
 	return c, false
 }
+
+func anySite(*site) bool { return true }
 
 // other returns the same clients at another instance.
 func (s step) other(at, long time.Duration) step {
@@ -150,7 +164,10 @@ func (s step) other(at, long time.Duration) step {
 // lossAfterUse has Redis forget a key that one instance has used up, and another is asked for
 // when all that instances know should have been put back.
 func lossAfterUse(p *Plan, r *rand.Rand, at time.Duration) []step {
-	c, ok := p.clients(bounded, "used", r)
+	c, ok := p.clients(bounded, "used", r, func(one *site) bool {
+		a := one.Rules[0].Algorithm
+		return one.Rules[0].Window >= 10*time.Second && (a == "sliding_log" || a == "sliding_window")
+	})
 	if !ok {
 		return nil
 	}
@@ -159,42 +176,48 @@ func lossAfterUse(p *Plan, r *rand.Rand, at time.Duration) []step {
 		c,
 		{what: "idle", at: at + c.long, long: 12 * time.Second, instance: c.instance},
 		{what: "flush", at: at + c.long + between(r, 50*time.Millisecond, time.Second), long: 1, instance: -1},
-		c.other(at+9*time.Second, 3*time.Second),
+		c.other(at+c.long+swept+1500*time.Millisecond, 3*time.Second),
 	}
 }
 
+// soon is a time near the beginning of a run, for what lasts.
+func soon(r *rand.Rand) time.Duration { return warmUp + between(r, time.Second, 10*time.Second) }
+
 // holderDies has an instance die that holds places, and the clock set back sometimes before
 // they lapse.
-func holderDies(p *Plan, r *rand.Rand, at time.Duration) []step {
-	c, ok := p.clients(inFlight, "held", r)
+func holderDies(p *Plan, r *rand.Rand, _ time.Duration) []step {
+	c, ok := p.clients(inFlight, "held", r, anySite)
 	if !ok {
 		return nil
 	}
-	c.at, c.long, c.holds = at, time.Second, 20*time.Second
+	c.at, c.long, c.holds = soon(r), time.Second, 20*time.Second
 	list := []step{
 		c,
-		{what: "die", at: at + 2*time.Second, long: between(r, time.Second, 40*time.Second), instance: c.instance},
-		c.other(at+15*time.Second, 40*time.Second),
+		{what: "die", at: c.at + 2*time.Second, long: between(r, time.Second, 40*time.Second), instance: c.instance},
+		c.other(c.at+15*time.Second, 40*time.Second),
 	}
 	if r.IntN(2) == 0 {
-		list = append(list, step{what: "clock-back", at: at + between(r, 3*time.Second, 15*time.Second), long: 1, instance: -1})
+		list = append(list, step{what: "clock-back", at: c.at + between(r, 3*time.Second, 15*time.Second), long: 1, instance: -1})
 	}
 	return list
 }
 
-// holderIsIdle has an instance hold places for which others are asked all the time. Redis may
-// forget them meanwhile.
-func holderIsIdle(p *Plan, r *rand.Rand, at time.Duration) []step {
-	c, ok := p.clients(inFlight, "kept", r)
+// holderKeeps has an instance hold places for which it, or another, is asked all the time.
+// Redis may forget them meanwhile.
+func holderKeeps(p *Plan, r *rand.Rand, _ time.Duration) []step {
+	c, ok := p.clients(inFlight, "kept", r, anySite)
 	if !ok {
 		return nil
 	}
-	c.at, c.long, c.holds = at, time.Second, between(r, 15*time.Second, 60*time.Second)
-	others := c.other(at+3*time.Second, c.holds)
-	others.holds = 0
-	list := []step{c, {what: "idle", at: at + 2*time.Second, long: c.holds, instance: c.instance}, others}
+	c.at, c.long, c.holds = soon(r), time.Second, between(r, 15*time.Second, 60*time.Second)
+	others := c
 	if r.IntN(2) == 0 {
-		list = append(list, step{what: []string{"flush", "kill-empty"}[r.IntN(2)], at: at + between(r, 3*time.Second, 10*time.Second), long: between(r, time.Millisecond, time.Second), instance: -1})
+		others.instance++
+	}
+	others.at, others.long, others.holds = c.at+3*time.Second, c.holds, 0
+	list := []step{c, others}
+	if r.IntN(3) == 0 {
+		list = append(list, step{what: []string{"flush", "kill-empty"}[r.IntN(2)], at: c.at + between(r, 3*time.Second, 10*time.Second), long: between(r, time.Millisecond, time.Second), instance: -1})
 	}
 	return list
 }

@@ -44,3 +44,35 @@ func TestMutantsApply(t *testing.T) {
 		}
 	}
 }
+
+// TestMutantsAreInTheTable checks that docs/mutants.md has a row for every mutant, and for
+// every mutant that the simulation has to find.
+func TestMutantsAreInTheTable(t *testing.T) {
+	root, err := repository()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", "mutants.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, found, _ := strings.Cut(string(text), foundSection)
+	rows := 0
+	for _, m := range mutants() {
+		rows++
+		if start := "\n| " + m.name + " | " + m.file + " | " + m.breaks + " | "; !strings.Contains(table, start) {
+			t.Errorf("no row begins with %q", start[1:])
+		}
+	}
+	if n := strings.Count(table, "\n| ") - 1; n != rows {
+		t.Errorf("%d rows, want %d", n, rows)
+	}
+	for _, name := range simulated {
+		if !strings.Contains(found, "\n| "+name+" | ") {
+			t.Errorf("%s is not in the table of the simulation", name)
+		}
+	}
+	if strings.Contains(string(text), "SURVIVED") || strings.Contains(found, "**not found**") {
+		t.Error("a mutant was not noticed")
+	}
+}

@@ -34,38 +34,38 @@ func (o *outcome) good() bool {
 }
 
 // row returns the mutant's row of the table.
-func (o *outcome) row() string {
-	return fmt.Sprintf("| %s | %s | %s | %s |", o.name, o.file, o.breaks, o.verdict())
+func (m *mutant) row(verdict string) string {
+	return fmt.Sprintf("| %s | %s | %s | %s |", m.name, m.file, m.breaks, verdict)
 }
 
-// report returns the table. Rows of mutants that were not tried are taken from the
+// report returns the table. Verdicts of mutants that were not tried are taken from the
 // last one.
 func report(outcomes []outcome, last string) string {
-	rows := make(map[string]string)
+	verdicts := make(map[string]string)
 	last, sections, _ := strings.Cut(last, "\n## ") // written otherwise
 	if sections != "" {
 		sections = "\n## " + sections
 	}
 	for line := range strings.Lines(last) {
-		if cells := strings.SplitN(line, " ", 3); cells[0] == "|" {
-			rows[cells[1]] = strings.TrimSpace(line)
+		if cells := strings.Split(strings.TrimSpace(line), " | "); len(cells) == 4 {
+			verdicts[strings.TrimPrefix(cells[0], "| ")] = strings.TrimSuffix(cells[3], " |")
 		}
 	}
 	for _, o := range outcomes {
-		rows[o.name] = o.row()
+		verdicts[o.name] = o.verdict()
 	}
 	var body strings.Builder
 	killed, equivalent, all := 0, 0, 0
 	for _, m := range mutants() {
-		row, ok := rows[m.name]
+		verdict, ok := verdicts[m.name]
 		if !ok {
 			continue
 		}
-		fmt.Fprintln(&body, row)
+		fmt.Fprintln(&body, m.row(verdict))
 		all++
-		if strings.Contains(row, "| killed by ") {
+		if strings.HasPrefix(verdict, "killed by ") {
 			killed++
-		} else if strings.Contains(row, "| equivalent: ") {
+		} else if strings.HasPrefix(verdict, "equivalent: ") {
 			equivalent++
 		}
 	}
