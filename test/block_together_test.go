@@ -71,17 +71,7 @@ func TestBlockBehindAnotherStore(t *testing.T) {
 func TestInvalidListBehindADocument(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "banned")
 	writeList(t, file, "198.51.100.1")
-	s := serveRuled(t, setup{site: `
-		rate_limit {
-			zone z {
-				override {
-					file ` + file + `
-					rule 0/1h
-				}
-				rule 1000/1h
-			}
-		}
-		respond ok`})
+	s := serveRuled(t, listSite(file))
 	s.apply(zoneDocument(`{"overrides": []}`))
 	writeList(t, file, "198.51.100.300")
 	until(t, "the list is refused", func() bool { return listStatus(s.site).Error != "" })

@@ -95,12 +95,9 @@ func listStatus(s *site) cli.List {
 	return all[0]
 }
 
-// TestListIsFollowed replaces, breaks and removes a list while it is in use, and checks
-// what is in force, and the log and the admin API.
-func TestListIsFollowed(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "banned")
-	writeList(t, file, "198.51.100.1")
-	s := serve(t, setup{site: `
+// listSite returns a site whose zone denies the clients of a list.
+func listSite(file string) setup {
+	return setup{site: `
 		rate_limit {
 			zone z {
 				override {
@@ -110,7 +107,15 @@ func TestListIsFollowed(t *testing.T) {
 				rule 1000/1h
 			}
 		}
-		respond ok`})
+		respond ok`}
+}
+
+// TestListIsFollowed replaces, breaks and removes a list while it is in use, and checks
+// what is in force, and the log and the admin API.
+func TestListIsFollowed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "banned")
+	writeList(t, file, "198.51.100.1")
+	s := serve(t, listSite(file))
 	one, two := req{ip: "198.51.100.1"}, req{ip: "198.51.100.2"}
 	s.want(one, 429)
 	s.want(two, 200)
