@@ -93,6 +93,10 @@ func TestRedisAddresses(t *testing.T) {
 		if text, _ := line["error"].(string); !strings.HasPrefix(text, "WRONGPASS") || strings.Contains(s.log.text(), "canary-wrong") {
 			t.Errorf("log line %v", line)
 		}
+		line = s.log.wait(t, "Redis refuses the subscription to the channel on which instances announce resets of keys")
+		if text, _ := line["advice"].(string); !strings.Contains(text, "password") || strings.Contains(text, "+subscribe") {
+			t.Errorf("log line %v, want advice about the password", line)
+		}
 	})
 }
 

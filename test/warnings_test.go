@@ -110,7 +110,7 @@ func TestResetThatIsNotAnnounced(t *testing.T) {
 	if !strings.Contains(line[adviceField].(string), "right") {
 		t.Errorf("line %v", line)
 	}
-	if n := len(s.log.lines(t, "reset it again when Redis is back")); n != 0 {
+	if n := len(s.log.lines(t, "a key was reset in this instance only: reset it again when Redis is back")); n != 0 {
 		t.Errorf("%d lines say that Redis is away", n)
 	}
 	s.want(req{}, 200)
