@@ -173,8 +173,9 @@ func TestWriteRules(t *testing.T) {
 	s.wantAnswer(s.ask("GET", "rules", ""), 409, "WRONGTYPE")
 	s.wantAnswer(s.put(first, "If-Match", "*"), 409, "WRONGTYPE")
 	server.Kill()
-	s.wantAnswer(s.ask("GET", "rules", ""), 503, "diana:rules")
-	s.wantAnswer(s.put(first, "If-Match", "*"), 503, "diana:rules")
+	const away = "the rules cannot be read or changed while their Redis is away, and those in force stay: key diana:rules: "
+	s.wantAnswer(s.ask("GET", "rules", ""), 503, away)
+	s.wantAnswer(s.put(first, "If-Match", "*"), 503, away)
 }
 
 // TestLostDocumentIsShown checks that after Redis has lost the document, the one in force is
@@ -253,7 +254,10 @@ func TestWriteRulesWithRightsOfReadme(t *testing.T) {
 	c := zoneOf(backend{server}, "rule 1/100h")
 	c.app = redisStore(server.Addr, "timeout 10s", "username diana", "password change-me") + "rules redis diana:rules"
 	s := serve(t, c)
-	s.wantAnswer(s.put(`{"zones": {}}`, "If-Match", "*"), 503, "NOPERM")
+	const needed = "+watch +unwatch +multi +exec"
+	if a := s.wantAnswer(s.put(`{"zones": {}}`, "If-Match", "*"), 503, "NOPERM"); !strings.Contains(a.body, needed) {
+		t.Errorf("%s: want %s", a.body, needed)
+	}
 	client.Do(t.Context(), "ACL", "SETUSER", "diana", "+watch", "+unwatch", "+multi", "+exec")
 	document := zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`)
 	s.wantAnswer(s.put(document, "If-Match", "*"), 200, "true")
