@@ -201,3 +201,16 @@ func TestStoresOfOneProcessAreOneInstance(t *testing.T) {
 		s.want(req{path: path}, 200, 200, 200, 200, 200, 200, 429)
 	}
 }
+
+// TestKeysKeptForAnOutage checks that the keys of a zone in Redis that are counted as kept in
+// this process are those of which it knows something.
+func TestKeysKeptForAnOutage(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 10s"), site: "rate_limit {\nzone kept {\nrule 2/1h\n}\n}\nrespond ok"})
+	for _, ip := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
+		s.want(req{ip: ip}, 200, 200, 429)
+	}
+	if n, shown := s.metric("keys", "zone", "kept"), s.zones().Zones[0].Keys; n != 3 || shown != 3 {
+		t.Errorf("%v keys in the metric, %d in the answer, want 3", n, shown)
+	}
+}

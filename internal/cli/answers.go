@@ -147,7 +147,7 @@ type Zone struct {
 	InFlight   int64             `json:"in_flight,omitempty"`          // limit of concurrent requests per key
 	Alone      int64             `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
 	Handlers   int               `json:"handlers"`                     // number of handlers with the zone
-	Keys       int64             `json:"keys"`                         // number of keys in this process
+	Keys       int64             `json:"keys"`                         // number of keys in this process: of a zone in Redis, those that it knows for an outage
 	Blocked    int64             `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
 	MaxKeys    int64             `json:"max_keys"`                     // greatest number of keys in this process
 	Decisions  map[string]uint64 `json:"decisions"`                    // by outcome, since the process started
