@@ -61,10 +61,10 @@ func (r *Redis) Replace(ctx context.Context, text []byte, may func(old []byte) b
 			}
 			return transact(ctx, tx, []any{"SET", r.key, text}, []any{"PUBLISH", r.key, ""})
 		}, r.key)
-		switch {
-		case errors.Is(err, redis.Nil): // of EXEC: the key has changed since WATCH
+		if errors.Is(err, redis.Nil) { // of EXEC: the key has changed since WATCH
 			return ErrChanged
-		case redis.IsPermissionError(err):
+		}
+		if redis.IsPermissionError(err) {
 			return fmt.Errorf("%w (writing rules needs +watch +unwatch +multi +exec besides the rights in Diana's README)", err)
 		}
 		return err
