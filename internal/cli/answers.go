@@ -74,7 +74,7 @@ type OpenZone struct {
 type Store struct {
 	Name      string    `json:"name"`       // name of the store
 	Up        bool      `json:"up"`         // whether it is used; false: unavailable, or a node of it
-	Mode      string    `json:"mode"`       // shared, also in the second after an outage in which this instance still decides alone; while unavailable alone, allow or deny, for the keys of nodes_down if there are any
+	Mode      string    `json:"mode"`       // shared, also in the second after an outage in which this instance may still decide alone; while unavailable alone, allow or deny, for the keys of nodes_down if there are any
 	Since     time.Time `json:"since"`      // start of the mode
 	OnFailure string    `json:"on_failure"` // local, allow or deny
 	Instances int64     `json:"instances"`  // number of instances last seen alive; 0: none was counted yet
