@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/certmagic"
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
@@ -181,10 +182,13 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 
 // Unsubscribed implements redis.ResetObserver.
 func (e *storeEvents) Unsubscribed(store string, err error) {
+	advice := redis.AdviceOn(err)
+	if goredis.IsPermissionError(err) {
+		advice = "give the user +subscribe, +ping and its channels: the README has the whole line"
+	}
 	if e.unsubscribed.Next(clock.Now()) {
 		e.lines.Add(func() {
-			e.logger.Error("Redis refuses the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err),
-				zap.String("advice", "give the user +subscribe, +ping and its channels: the README has the whole line"))
+			e.logger.Error("Redis refuses the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err), zap.String("advice", advice))
 		})
 	}
 }

@@ -60,8 +60,8 @@ type Zone struct {
 	// Deny requests that equal one admitted shortly before. Default: off.
 	PreventDuplicates *PreventDuplicates `json:"prevent_duplicates,omitempty"`
 
-	// The cost of a request, charged to every rule: a number of at least 1, or a
-	// placeholder. A value that is not such a number counts as 1. Default: 1.
+	// The cost of a request, charged to every rule: an integer of at least 1, or a
+	// placeholder. A value that is not such an integer counts as 1. Default: 1.
 	Cost Value `json:"cost,omitempty"`
 
 	// A placeholder for the final cost of a request, evaluated after the response,
@@ -70,7 +70,9 @@ type Zone struct {
 	Settle string `json:"settle,omitempty"`
 
 	// Charge only requests whose response has one of these statuses: a code such as
-	// "401", or a class such as "4xx". Default: all.
+	// "401", or a class such as "4xx". In the RateLimit headers of a response, the
+	// remaining cost is without the request itself and others that are not answered yet,
+	// the time until the reset is of what was charged before. Default: all.
 	CountStatus []Value `json:"count_status,omitempty"`
 
 	// How long a request may wait to be admitted before it is denied, up to 1h;

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -62,6 +63,9 @@ func (r *Redis) Replace(ctx context.Context, text []byte, may func(old []byte) b
 		}, r.key)
 		if errors.Is(err, redis.Nil) { // of EXEC: the key has changed since WATCH
 			return ErrChanged
+		}
+		if redis.IsPermissionError(err) {
+			return fmt.Errorf("%w (writing rules needs +watch +unwatch +multi +exec besides the rights in Diana's README)", err)
 		}
 		return err
 	})

@@ -173,8 +173,9 @@ func TestWriteRules(t *testing.T) {
 	s.wantAnswer(s.ask("GET", "rules", ""), 409, "WRONGTYPE")
 	s.wantAnswer(s.put(first, "If-Match", "*"), 409, "WRONGTYPE")
 	server.Kill()
-	s.wantAnswer(s.ask("GET", "rules", ""), 503, "diana:rules")
-	s.wantAnswer(s.put(first, "If-Match", "*"), 503, "diana:rules")
+	const away = "the rules cannot be read or changed while their Redis is away, and those in force stay: key diana:rules: "
+	s.wantAnswer(s.ask("GET", "rules", ""), 503, away)
+	s.wantAnswer(s.put(first, "If-Match", "*"), 503, away)
 }
 
 // TestLostDocumentIsShown checks that after Redis has lost the document, the one in force is
@@ -237,24 +238,34 @@ func TestConcurrentWritesOfRules(t *testing.T) {
 }
 
 // TestWriteRulesWithRightsOfReadme checks that writing needs the rights in the README and
-// those that docs/rules.md adds, and no other, and what happens without them.
+// those that docs/redis.md adds, and no other, and what happens without them.
 func TestWriteRulesWithRightsOfReadme(t *testing.T) {
 	server := redistest.Start(t)
-	_, acl, _ := strings.Cut(textOf(t, "README.md"), "<!-- acl -->\n```\nuser diana on >change-me ")
-	acl, _, _ = strings.Cut(acl, "\n")
-	args := []any{"ACL", "SETUSER", "diana", "on", ">change-me"}
-	for _, right := range strings.Fields(acl) {
-		args = append(args, right)
-	}
 	client := server.Client()
-	if err := client.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
+	allow := func(file string) (rights string) {
+		t.Helper()
+		_, rights, _ = strings.Cut(textOf(t, file), "<!-- acl -->\n```\nuser diana on >change-me ")
+		rights, _, _ = strings.Cut(rights, "\n")
+		args := []any{"ACL", "SETUSER", "diana", "reset", "on", ">change-me"}
+		for _, right := range strings.Fields(rights) {
+			args = append(args, right)
+		}
+		if err := client.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return rights
 	}
+	readme := allow("README.md")
 	c := zoneOf(backend{server}, "rule 1/100h")
 	c.app = redisStore(server.Addr, "timeout 10s", "username diana", "password change-me") + "rules redis diana:rules"
 	s := serve(t, c)
-	s.wantAnswer(s.put(`{"zones": {}}`, "If-Match", "*"), 503, "NOPERM")
-	client.Do(t.Context(), "ACL", "SETUSER", "diana", "+watch", "+unwatch", "+multi", "+exec")
+	const needed = "+watch +unwatch +multi +exec"
+	if a := s.wantAnswer(s.put(`{"zones": {}}`, "If-Match", "*"), 503, "NOPERM"); !strings.Contains(a.body, needed) {
+		t.Errorf("%s: want %s", a.body, needed)
+	}
+	if got, want := allow("docs/redis.md"), readme+" "+needed; got != want {
+		t.Errorf("docs/redis.md has the rights %s, want %s", got, want)
+	}
 	document := zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`)
 	s.wantAnswer(s.put(document, "If-Match", "*"), 200, "true")
 	until(t, "the rules", func() bool { return s.source().State == "ok" })

@@ -93,6 +93,10 @@ func TestRedisAddresses(t *testing.T) {
 		if text, _ := line["error"].(string); !strings.HasPrefix(text, "WRONGPASS") || strings.Contains(s.log.text(), "canary-wrong") {
 			t.Errorf("log line %v", line)
 		}
+		line = s.log.wait(t, "Redis refuses the subscription to the channel on which instances announce resets of keys")
+		if text, _ := line["advice"].(string); !strings.Contains(text, "password") || strings.Contains(text, "+subscribe") {
+			t.Errorf("log line %v, want advice about the password", line)
+		}
 	})
 }
 
@@ -195,5 +199,18 @@ func TestStoresOfOneProcessAreOneInstance(t *testing.T) {
 	srv.Kill()
 	for _, path := range []string{"/one", "/other"} {
 		s.want(req{path: path}, 200, 200, 200, 200, 200, 200, 429)
+	}
+}
+
+// TestKeysKeptForAnOutage checks that the keys of a zone in Redis that are counted as kept in
+// this process are those of which it knows something.
+func TestKeysKeptForAnOutage(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 10s"), site: "rate_limit {\nzone kept {\nrule 2/1h\n}\n}\nrespond ok"})
+	for _, ip := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
+		s.want(req{ip: ip}, 200, 200, 429)
+	}
+	if n, shown := s.metric("keys", "zone", "kept"), s.zones().Zones[0].Keys; n != 3 || shown != 3 {
+		t.Errorf("%v keys in the metric, %d in the answer, want 3", n, shown)
 	}
 }

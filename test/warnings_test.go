@@ -78,14 +78,40 @@ func TestRedisWarningsNeedNoMorePermissions(t *testing.T) {
 	}
 }
 
-// TestMissingRedisPermissionIsNamed revokes a permission that the script needs.
+// TestMissingRedisPermissionIsNamed revokes a permission that the script needs, and one that
+// a reset needs.
 func TestMissingRedisPermissionIsNamed(t *testing.T) {
+	for revoked, want := range map[string]string{"-setrange": "+setrange", "-publish": "+publish", "resetchannels": "+publish"} {
+		t.Run(revoked, func(t *testing.T) {
+			srv := redistest.Start(t)
+			setUser(t, srv, readmeRights(t)+" "+revoked)
+			s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
+			line := s.log.wait(t, "the user lacks rights in Redis: "+want)
+			if line["level"] != "warn" || !strings.Contains(line[adviceField].(string), "README") {
+				t.Errorf("line %v", line)
+			}
+			s.want(req{}, 200)
+		})
+	}
+}
+
+// TestResetThatIsNotAnnounced resets a key without the right to announce it: what is said
+// names the right, and not an outage.
+func TestResetThatIsNotAnnounced(t *testing.T) {
 	srv := redistest.Start(t)
-	setUser(t, srv, readmeRights(t)+" -setrange")
+	setUser(t, srv, readmeRights(t)+" -publish")
 	s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
-	line := s.log.wait(t, "the user lacks rights in Redis: +setrange")
-	if line["level"] != "warn" || !strings.Contains(line[adviceField].(string), "README") {
+	s.want(req{}, 200, 200, 200, 200, 200, 200, 429)
+	k := s.key("DELETE", "z", "127.0.0.1")
+	if want := "the key was reset in Redis, but other instances were not told: NOPERM"; k.Reset != "in this instance" || !strings.HasPrefix(k.Error, want) {
+		t.Errorf("reset %q: %q, want %q", k.Reset, k.Error, want)
+	}
+	line := s.log.wait(t, "a key was reset in Redis, but other instances were not told")
+	if !strings.Contains(line[adviceField].(string), "right") {
 		t.Errorf("line %v", line)
+	}
+	if n := len(s.log.lines(t, "a key was reset in this instance only: reset it again when Redis is back")); n != 0 {
+		t.Errorf("%d lines say that Redis is away", n)
 	}
 	s.want(req{}, 200)
 }

@@ -35,8 +35,22 @@ func TestAlerts(t *testing.T) {
 // runbook matches the link of an alert to its section in docs/operating.md.
 var runbook = regexp.MustCompile(`runbook_url: https://github\.com/dianalimiter/diana/blob/main/docs/operating\.md#(\S+)`)
 
+// alert matches an alert after "- alert: ".
+var alert = regexp.MustCompile(`(?s)^(\w+)\s+expr: (?:\|\s+)?(.*?)\s+for: (\w+)\s+labels: \{severity: (\w+)\}`)
+
+// alertRow returns the row of an alert in the table of docs/operating.md; empty: it is no
+// alert.
+func alertRow(part string) string {
+	m := alert.FindStringSubmatch(part)
+	if m == nil {
+		return ""
+	}
+	expr := strings.ReplaceAll(strings.Join(strings.Fields(m[2]), " "), "|", `\|`)
+	return fmt.Sprintf("| [%s](#%s) | `%s` | %s | %s |", m[1], strings.ToLower(m[1]), expr, m[3], m[4])
+}
+
 // TestAlertsHaveRunbooks checks that each alert links to a section of the documentation that
-// says what to do about it.
+// says what to do about it, and stands in the table there.
 func TestAlertsHaveRunbooks(t *testing.T) {
 	alerts, err := os.ReadFile(observability + "alerts.yml")
 	if err != nil {
@@ -57,6 +71,12 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 		if link == nil || link[1] != strings.ToLower(name) || !anchors[link[1]] {
 			t.Errorf("%s: %q: want a link to its section of docs/operating.md", name, link)
 		}
+		if row := alertRow(part); row == "" || !strings.Contains(string(doc), "\n"+row+"\n") {
+			t.Errorf("%s: the table of docs/operating.md has no row %q", name, row)
+		}
+	}
+	if n := strings.Count(string(doc), "\n| [RateLimit"); n != len(parts) {
+		t.Errorf("the table of docs/operating.md has %d alerts, want %d", n, len(parts))
 	}
 	if len(parts) != len(anchors) {
 		t.Errorf("%d alerts, and %d sections", len(parts), len(anchors))

@@ -146,7 +146,7 @@ func TestPageChangesRules(t *testing.T) {
 	redis := harness.StartRedis(t)
 	all := startMany(t, 2, harness.Config{
 		Global: onRedisWith(redis, "rules redis diana:rules", "timeout 1s"), Admin: browsable,
-		Site: "	rate_limit {\nzone api {\nkey {query.k}\nrule 2/1h name hourly\nrule 50/1m gcra burst 60\n}\n}\n	respond ok",
+		Site: "	rate_limit {\nzone api {\nkey {query.k}\nrule 2/1h name hourly\nrule 50/1m gcra burst 60 block 10m\nrule 600/1h token_bucket step 1m\n}\n}\n	respond ok",
 	})
 	push(t, redis, `{"zones": {"other": {"shadow": true}}}`)
 	document := func() string { return redis.Get(t.Context(), "diana:rules").Val() }
@@ -157,7 +157,7 @@ func TestPageChangesRules(t *testing.T) {
 	b.click(t, `[data-zone="api"] h2 button`)
 	b.until(t, "#zone-facts", "shared by")
 	b.click(t, "#zone-change button")
-	b.until(t, "#rules-form", "per 1h, sliding_log (hourly)", "per 1m, gcra burst 60")
+	b.until(t, "#rules-form", "per 1h, sliding_log (hourly)", "per 1m, gcra burst 60 block 10m", "per 1h, token_bucket step 1m")
 	limit := func(n string) {
 		t.Helper()
 		b.run(t, chromedp.Focus("#rules-form .limit"), chromedp.SetValue("#rules-form .limit", ""))
@@ -170,7 +170,7 @@ func TestPageChangesRules(t *testing.T) {
 	b.until(t, "#rules-answer", "Refused")
 	b.holds(t, "nothing to send", `document.querySelector("#rules-answer button.main").disabled`)
 	limit("5")
-	b.until(t, "#rules-answer", "would take the document", "other", `+     "api": {`, `+           "limit": 5,`, `+           "window": "1h"`, `+             "burst": 60`)
+	b.until(t, "#rules-answer", "would take the document", "other", `+     "api": {`, `+           "limit": 5,`, `+           "window": "1h"`, `+             "burst": 60`, `+           "block": "10m"`, `+             "step": "1m"`)
 	if got := document(); strings.Contains(got, "api") {
 		t.Errorf("sent before it was confirmed: %s", got)
 	}

@@ -260,7 +260,11 @@ func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target
 	}
 	if err != nil {
 		failed = loglimit.Short(err)
-		in.Logger.Error("a key was reset in this instance only: reset it again when Redis is back", zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err))
+		what := "a key was reset in this instance only: reset it again when Redis is back"
+		if errors.Is(err, redis.ErrUnannounced) {
+			what = "a key was reset in Redis, but other instances were not told"
+		}
+		in.Logger.Error(what, zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err), zap.String("advice", redis.AdviceOn(err)))
 	} else {
 		in.Logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
 	}

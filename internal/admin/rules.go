@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/internal/cli"
@@ -161,6 +162,8 @@ func rulesError(err error) error {
 		return apiError(http.StatusPreconditionFailed, err)
 	case errors.Is(err, rules.ErrWrongType):
 		return apiError(http.StatusConflict, err)
+	case !errors.Is(err, rules.ErrTooLarge) && !errors.As(err, new(goredis.Error)): // Redis has not answered
+		err = fmt.Errorf("the rules cannot be read or changed while their Redis is away, and those in force stay: %w", err)
 	}
 	return apiError(http.StatusServiceUnavailable, err)
 }

@@ -74,7 +74,7 @@ type OpenZone struct {
 type Store struct {
 	Name      string    `json:"name"`       // name of the store
 	Up        bool      `json:"up"`         // whether it is used; false: unavailable, or a node of it
-	Mode      string    `json:"mode"`       // shared; while unavailable alone, allow or deny, for the keys of nodes_down if there are any
+	Mode      string    `json:"mode"`       // shared, also in the second after an outage in which this instance may still decide alone; while unavailable alone, allow or deny, for the keys of nodes_down if there are any
 	Since     time.Time `json:"since"`      // start of the mode
 	OnFailure string    `json:"on_failure"` // local, allow or deny
 	Instances int64     `json:"instances"`  // number of instances last seen alive; 0: none was counted yet
@@ -147,7 +147,7 @@ type Zone struct {
 	InFlight   int64             `json:"in_flight,omitempty"`          // limit of concurrent requests per key
 	Alone      int64             `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
 	Handlers   int               `json:"handlers"`                     // number of handlers with the zone
-	Keys       int64             `json:"keys"`                         // number of keys in this process
+	Keys       int64             `json:"keys"`                         // number of keys in this process: of a zone in Redis, those that it knows for an outage
 	Blocked    int64             `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
 	MaxKeys    int64             `json:"max_keys"`                     // greatest number of keys in this process
 	Decisions  map[string]uint64 `json:"decisions"`                    // by outcome, since the process started

@@ -79,7 +79,7 @@ var all = process.Var[Metrics]{New: func() *Metrics {
 			Namespace: Namespace, Name: "decision_seconds", Help: "Duration of decisions, by the store that made them: local for this process, also while the store of a zone is unavailable. Of those made in this process, one in 16 is timed.",
 			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
 		}, []string{"store"}),
-		badCost:  counter("bad_cost_total", "Costs that were not a number of at least 1 and counted as 1.", "zone"),
+		badCost:  counter("bad_cost_total", "Costs that were not an integer of at least 1 and counted as 1.", "zone"),
 		badLimit: counter("bad_limit_total", "Requests of rules with a limit from the request that brought none, or one that is refused.", "zone"),
 		storeUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: Namespace, Name: "store_up", Help: "Whether the store is used (1) or unavailable (0).",

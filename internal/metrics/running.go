@@ -54,7 +54,7 @@ type StoresCollector func() []Store
 
 var (
 	instancesDesc = prometheus.NewDesc(Namespace+"_instances", "Live instances that share the store, as last seen; 0: unknown.", []string{"store"}, nil)
-	enforcedDesc  = prometheus.NewDesc(Namespace+"_enforced_share", "Part of each limit that this instance enforces: 1 while the store is used, and its share while it is unavailable and on_failure is local; 0 if nothing is counted meanwhile.", []string{"store"}, nil)
+	enforcedDesc  = prometheus.NewDesc(Namespace+"_enforced_share", "Part of each limit that this instance enforces: 1 while the store is used, also in the second after an outage in which this instance may still decide alone; its share while the store is unavailable and on_failure is local; 0 if nothing is counted meanwhile.", []string{"store"}, nil)
 	callsDesc     = prometheus.NewDesc(Namespace+"_store_calls_total", "Calls of the script in the store.", []string{"store"}, nil)
 	checksDesc    = prometheus.NewDesc(Namespace+"_store_checks_total", "Checks that were batched into these calls.", []string{"store"}, nil)
 	callTimeDesc  = prometheus.NewDesc(Namespace+"_store_call_seconds_total", "Duration of these calls, seen from this instance.", []string{"store"}, nil)

@@ -8,7 +8,7 @@ import (
 
 // Table is a table of keys in this process.
 type Table interface {
-	// Keys returns the number of keys in the table.
+	// Keys returns the number of keys that the table knows.
 	Keys() int64
 
 	// Overflows returns the number of charges to counters that several keys share.
@@ -49,7 +49,7 @@ func (c *Tables) Remove(t Table) {
 }
 
 var (
-	keysDesc     = prometheus.NewDesc(Namespace+"_keys", "Keys kept in this process, by zone.", []string{"zone"}, nil)
+	keysDesc     = prometheus.NewDesc(Namespace+"_keys", "Keys kept in this process, by zone: of a zone in Redis, those that it knows for an outage.", []string{"zone"}, nil)
 	overflowDesc = prometheus.NewDesc(Namespace+"_overflow_total", "Charges to counters that several keys share, because the zone is full.", []string{"zone"}, nil)
 )
 

@@ -42,7 +42,7 @@ func (z *Zone) CountBlock(rule string) {
 	}
 }
 
-// CountBadCost counts a cost that is not a number of at least 1.
+// CountBadCost counts a cost that is not an integer of at least 1.
 func (z *Zone) CountBadCost() {
 	if z.badCost != nil {
 		z.badCost.Inc()

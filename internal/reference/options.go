@@ -76,7 +76,7 @@ var sections = []section{
 		title: "Store `redis`", typ: "config.RedisStore", context: inStore, path: storePath,
 		options: []option{
 			{"name", "name <name>", "name eu", joins, false},
-			{"addresses", "", "name eu", joins, false},
+			{"addresses", "store redis <address...>", "store redis localhost", joins, false},
 			{"username", "username <user>", "username diana", near, false},
 			{"password", "password <password>", "password {env.REDIS_PASSWORD}", near, false},
 			{"db", "db <n>", "db 2", joins, false},

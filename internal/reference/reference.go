@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -103,6 +104,9 @@ func (p *page) option(x section, o option, f field) {
 		p.line("- Default: %s", f.def)
 	}
 	if o.example != "" {
+		if word, _, _ := strings.Cut(o.syntax, " "); !slices.Contains(strings.Fields(o.example), word) {
+			p.lacks("section %q: the example of %s is one of another option", x.title, o.field)
+		}
 		p.example(x, o)
 	}
 	p.line("- Reload: %s", o.reload)
@@ -114,7 +118,11 @@ func (p *page) option(x section, o option, f field) {
 
 // example writes an example in both forms. The JSON is what the Caddyfile is adapted to.
 func (p *page) example(x section, o option) {
-	value, err := adapted(fmt.Sprintf(x.context, o.example), append(x.path[:len(x.path):len(x.path)], o.field))
+	context := x.context
+	if context == inStore && strings.HasPrefix(o.example, "store ") { // a whole store
+		context = inGlobal
+	}
+	value, err := adapted(fmt.Sprintf(context, o.example), append(x.path[:len(x.path):len(x.path)], o.field))
 	if err != nil {
 		p.lacks("section %q: the example of %s: %v", x.title, o.field, err)
 	}

@@ -29,13 +29,18 @@ async function readDocument() {
 	return { doc, tag, lost: r.headers.get("Rate-Limit-Rules") === "lost" };
 }
 
-// ruleWith is a rule with another limit as a document has it, with a window that people can
+// durationOf is a duration of a configuration as people write it.
+const durationOf = (d) => typeof d === "number" && d % 1e9 === 0 ? windowOf(d / 1e9) : d;
+
+// ruleWith is a rule with another limit as a document has it, with durations that people can
 // read. The default algorithm depends on the limit: it is named if it would be another, with
 // which the zone would count anew.
 function ruleWith(r, limit) {
 	const c = { ...r.config, limit };
 	if (!c.algorithm && (r.limit > 128) !== (limit > 128)) c.algorithm = { name: r.algorithm };
-	if (typeof c.window === "number" && c.window % 1e9 === 0) c.window = windowOf(c.window / 1e9);
+	c.window = durationOf(c.window);
+	if (c.block) c.block = durationOf(c.block);
+	if (c.algorithm?.step) c.algorithm = { ...c.algorithm, step: durationOf(c.algorithm.step) };
 	return c;
 }
 

@@ -122,6 +122,7 @@ func (n *Snapshots) make(s *snapshotShard, k stores.Key, mix uint64) snapshot {
 			n.reindex(s, slot)
 		}
 		s.used++
+		n.table.known.Add(1)
 	} else if i = n.evict(s); i == s.used {
 		return nil
 	}

@@ -24,6 +24,7 @@ type Table struct {
 	rules         []algorithms.Rule // with the table's kinds, for their layout
 	max           atomic.Int64
 	keys          atomic.Int64
+	known         atomic.Int64  // snapshots
 	overflows     atomic.Uint64 // charges to shared counters
 	repairs       atomic.Uint64 // states repaired after a clock step
 	reserved      atomic.Int64  // cost that requests hold instead of charging it
@@ -86,8 +87,9 @@ func randomWord() uint64 {
 // SetMax changes the highest number of keys.
 func (t *Table) SetMax(n int64) { t.max.Store(min(n, maxSlots)) }
 
-// Keys returns the number of keys in the table.
-func (t *Table) Keys() int64 { return t.keys.Load() }
+// Keys returns the number of keys of which the table knows something: states, or a
+// snapshot. A key with a state that began without Redis mostly has both.
+func (t *Table) Keys() int64 { return max(t.keys.Load(), t.known.Load()) }
 
 // Overflows returns the number of charges to counters that several keys share.
 func (t *Table) Overflows() uint64 { return t.overflows.Load() }

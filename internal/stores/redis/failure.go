@@ -194,6 +194,9 @@ func findAnswer(text string) *knownAnswer {
 	return nil
 }
 
+// AdviceOn returns what an operator can do about an error of a call.
+func AdviceOn(err error) string { return Advice(classify(err), err) }
+
 // Advice returns what an operator can do about a failure.
 func Advice(f Failure, cause error) string {
 	var wrong algorithmError

@@ -40,7 +40,8 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	if err != nil {
 		return isAnswer(err)
 	}
-	said, err := client.EvalSha(ctx, sha, []string{key}, scriptCommands...).StringSlice()
+	args := append([]any{resetChannel(c.o.Prefix)}, scriptCommands...)
+	said, err := client.EvalSha(ctx, sha, []string{key}, args...).StringSlice()
 	if err != nil || len(said) != 4 {
 		return isAnswer(err)
 	}

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,15 @@ import (
 	"github.com/dianalimiter/diana/internal/subscribe"
 )
 
-// ErrAway says that a key was reset in this process only.
-var ErrAway = errors.New("Redis is away: the key is forgotten by this instance only") //nolint:staticcheck // a name
+// Errors of a reset.
+var (
+	// ErrAway says that a key was reset in this process only.
+	ErrAway = errors.New("Redis is away: the key is forgotten by this instance only") //nolint:staticcheck // a name
+
+	// ErrUnannounced says that a key was reset in this process and in Redis, but that no
+	// message about it was sent.
+	ErrUnannounced = errors.New("the key was reset in Redis, but other instances were not told")
+)
 
 const (
 	keysPerDelete = 1000 // of one command
@@ -37,8 +45,8 @@ type resets struct {
 	from   atomic.Pointer[node]               // that the current subscription is at
 }
 
-// channel is where instances publish resets.
-func (r *resets) channel() string { return r.o.Prefix + ":{resets}" }
+// resetChannel is where instances publish resets.
+func resetChannel(prefix string) string { return prefix + ":{resets}" }
 
 // id identifies this store in messages. Another store of this process may use the same
 // channel: it is told of the reset as another instance is.
@@ -73,7 +81,10 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	if err != nil {
 		return err
 	}
-	return client.Publish(ctx, r.channel(), zone+" "+k.String()+" "+r.id()).Err()
+	if err := client.Publish(ctx, resetChannel(r.o.Prefix), zone+" "+k.String()+" "+r.id()).Err(); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnannounced, err)
+	}
+	return nil
 }
 
 func (r *resets) resetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error {
@@ -188,7 +199,7 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 	}
 	client := NewClient(&o)
 	defer func() { _ = client.Close() }()
-	subscribe.Subscribe(ctx, client, r.channel(), subscribe.Callbacks{
+	subscribe.Subscribe(ctx, client, resetChannel(r.o.Prefix), subscribe.Callbacks{
 		Subscribed: func() {}, // keys whose reset was missed are marked in Redis
 		Message:    r.receive,
 		Failed: func(err error) {

@@ -145,7 +145,7 @@ type slot struct {
 
 // Reset clears a key under all counters of a zone: in this process, in Redis,
 // and, by a message, in all other instances. With [ErrAway] only this process has
-// cleared it.
+// cleared it, with [ErrUnannounced] this process and Redis.
 func (s *Store) Reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
 	s.Start(0)
 	return s.resets.reset(ctx, zone, counters, k)
