@@ -68,17 +68,28 @@ func (b *browser) run(t *testing.T, actions ...chromedp.Action) {
 	}
 }
 
-// click clicks the center of an element.
+// click clicks the center of an element, again if the layout moved in between and something
+// else was clicked.
 func (b *browser) click(t *testing.T, selector string) {
 	t.Helper()
-	var at []float64
-	b.run(t, chromedp.Evaluate(fmt.Sprintf(`(() => {
-		const e = document.querySelector(%q);
-		e.scrollIntoView({block: "center"});
-		const r = e.getBoundingClientRect();
-		return [r.x + r.width / 2, r.y + r.height / 2];
-	})()`, selector), &at))
-	b.run(t, chromedp.MouseClickXY(at[0], at[1]))
+	for range 20 {
+		var at []float64
+		b.run(t, chromedp.Evaluate(fmt.Sprintf(`(() => {
+			const e = document.querySelector(%q);
+			e.scrollIntoView({block: "center"});
+			const r = e.getBoundingClientRect();
+			window.hit = false;
+			document.addEventListener("click", (c) => { window.hit = e.contains(c.target); }, {capture: true, once: true});
+			return [r.x + r.width / 2, r.y + r.height / 2];
+		})()`, selector), &at))
+		hit := true
+		b.run(t, chromedp.MouseClickXY(at[0], at[1]), chromedp.Evaluate(`window.hit !== false`, &hit)) // undefined on another page
+		if hit {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Fatalf("%s cannot be clicked", selector)
 }
 
 // enter types into an element.
