@@ -70,13 +70,18 @@ func flaps(_ *Plan, r *rand.Rand, at time.Duration) (list []step) {
 	return list
 }
 
-// stutters are outages so short that only some calls fail.
-func stutters(_ *Plan, r *rand.Rand, at time.Duration) (list []step) {
+// stutters are outages so short that only some calls fail, of a key that comes often.
+func stutters(p *Plan, r *rand.Rand, at time.Duration) (list []step) {
+	c, busy := p.clients(ledger, "busy", r, anySite)
+	c.at, c.instance, c.rate = at, -1, 60
 	what := []string{"pause", "loading", "read-only"}[r.IntN(3)]
 	for range 8 + r.IntN(12) {
 		long := between(r, 20*time.Millisecond, 90*time.Millisecond)
 		list = append(list, step{what: what, at: at, long: long, instance: -1})
 		at += long + between(r, 100*time.Millisecond, 1500*time.Millisecond)
+	}
+	if c.long = at - c.at; busy {
+		list = append(list, c)
 	}
 	return list
 }
