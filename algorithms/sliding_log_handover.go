@@ -120,13 +120,18 @@ func (l *slidingLog) Live(snap []int64, now int64) bool {
 // Raise implements [Handover]. In the maximum of two logs the i-th newest timestamp is
 // the later of the two. The other was told before: its timestamps are older by those that
 // were charged since, which the count says, and which are not before the time of the other.
+// What was charged at that very instant has the last timestamp, which may be ahead of it.
 func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 	edge := now - l.window
 	mine, _ := runsOf(snap, edge)
 	others, n := runsOf(other, edge)
 	raised := n > snap[snapUsed]
-	if since := l.since(snap, other, mine); since > 0 && other[snapTime] > edge {
-		others = append([]run{{since, other[snapTime]}}, others...)
+	at := other[snapTime]
+	if at == snap[snapTime] {
+		at = max(at, snap[snapLast])
+	}
+	if since := l.since(snap, other, mine); since > 0 && at > edge {
+		others = append([]run{{since, at}}, others...)
 	}
 	if len(others) == 0 {
 		return false

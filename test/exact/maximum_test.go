@@ -77,16 +77,38 @@ func isFixed(a algorithms.Algorithm) bool {
 	return is
 }
 
-// TestLogSnapshotIsABound charges one log by several instances, of which one gets some of
-// the replies, in any order, and keeps a snapshot. The i-th newest timestamp of its snapshot
-// is never later than that of the log, and after the latest reply all timestamps of which it
-// was told are in it.
+// TestSnapshotOfACharge charges a rule once. The snapshot of that counts for as long as what
+// was charged does.
+func TestSnapshotOfACharge(t *testing.T) {
+	const window = 60 * second
+	for name, alg := range undelaying {
+		r := compiled(t, alg, algorithms.Spec{Limit: 30, Window: window, Cost: 1})
+		h, on := r.(algorithms.Handover), r
+		if g, grows := r.(algorithms.Growing); grows {
+			on = g.View()
+		}
+		for cost := int64(1); cost <= 30; cost++ {
+			s, snap := make(algorithms.State, on.Words()), make([]int64, h.SnapshotWords())
+			on.Charge(s, paidAt, cost, 0)
+			h.Snapshot(snap, s, paidAt)
+			_, reset := on.Numbers(s, paidAt)
+			if !h.Live(snap, paidAt+reset-1) || h.Live(snap, paidAt+reset) {
+				t.Errorf("%s: a charge of %d counts for %d, its snapshot %v does not", name, cost, reset, snap)
+			}
+		}
+	}
+}
+
+// TestLogSnapshotIsABound charges one log by several instances, some of which may lease, and
+// of which one gets some of the replies, in any order, and keeps a snapshot. The i-th newest
+// timestamp of its snapshot is never later than that of the log.
 func TestLogSnapshotIsABound(t *testing.T) {
 	const window = 60 * second
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.Int64Range(1, 40).Draw(t, "limit")
+		lease := rapid.SampledFrom([]int64{0, window / 20}).Draw(t, "lease")
 		alg := new(algorithms.SlidingLog)
-		r, err := alg.Compile(algorithms.Spec{Limit: limit, Window: window, Cost: 1})
+		r, err := alg.Compile(algorithms.Spec{Limit: limit, Window: window, Cost: 1, Lease: lease})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,15 +124,22 @@ func TestLogSnapshotIsABound(t *testing.T) {
 			copy(snap, told)
 		}
 		for range rapid.IntRange(1, 60).Draw(t, "requests") {
-			now += rapid.Int64Range(0, window/10).Draw(t, "pause")
+			now += rapid.Int64Range(min(lease, 1), window/10).Draw(t, "pause") // two calls have two times
 			cost := rapid.Int64Range(1, min(limit, 5)).Draw(t, "cost")
 			inWindow := after(stamps, now-window)
 			v := reported(stamps, limit, now-window, view.Words())
 			if int64(len(inWindow))+cost <= limit {
-				for range cost {
-					stamps = append(stamps, now)
+				charge, at := func() { view.Charge(v, now, cost, 0) }, now
+				if lease > 0 && rapid.Bool().Draw(t, "leases") {
+					charge, at = func() { view.Owe(v, now, cost) }, now+lease
 				}
-				view.Charge(v, now, cost, 0)
+				if n := len(stamps); n > 0 {
+					at = max(at, stamps[n-1])
+				}
+				for range cost {
+					stamps = append(stamps, at)
+				}
+				charge()
 			}
 			switch rapid.IntRange(0, 3).Draw(t, "reply") {
 			case 0: // to another instance

@@ -87,6 +87,44 @@ func TestDebtIgnoresExpiredStamps(t *testing.T) {
 	}
 }
 
+// TestPutBackIgnoresExpiredStamps raises a log of which some timestamps have left the
+// window, and sets the clock back to before that. They count no longer.
+func TestPutBackIgnoresExpiredStamps(t *testing.T) {
+	w := newBothStores(t)
+	c := storestest.NewTestCounter(t, "log", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: 10, Window: 60_000_000, Cost: 1}})
+	for _, at := range []float64{100, 110, 150, 155} {
+		w.decide(at, 1, c)
+	}
+	w.set(175) // 100 and 110 have left
+	z := &storestest.CheckOf(1, c).Zones[0]
+	z.Rules = c.Rules
+	told := make([]int64, c.Rules[0].(algorithms.Handover).SnapshotWords())
+	copy(told, []int64{1, virtualStart + 160_000_000, virtualStart + 160_000_000, 1, 1, virtualStart + 160_000_000})
+	handOver(t, "at 175", w.v, w.Store, z, &memory.Handover{Time: w.v.now, Told: [][]int64{told}})
+	if left := w.decide(156, 1, c).Zones[0].Results[0].Remaining; left != 10-2-1 {
+		t.Errorf("remaining %d, want %d", left, 10-2-1)
+	}
+}
+
+// TestOldDebtOfALongLog charges a debt to a log that has many timestamps both before and
+// after it. The log stays in order: when the first one leaves the window, the others count.
+func TestOldDebtOfALongLog(t *testing.T) {
+	w := newBothStores(t)
+	const limit, before, after, owed = 4000, 1476, 1024, 600
+	c := storestest.NewTestCounter(t, "log", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}})
+	w.decide(100, 1, c)
+	w.decide(110, before, c)
+	w.decide(120, after, c)
+	w.set(130)
+	z := &storestest.CheckOf(1, c).Zones[0]
+	z.Rules = c.Rules
+	debt := []int64{owed, owed, virtualStart + 105_000_000}
+	handOver(t, "at 130", w.v, w.Store, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{debt}})
+	if left := w.decide(167, 1, c).Zones[0].Results[0].Remaining; left > limit-before-after-1 {
+		t.Errorf("remaining %d of %d after %d, %d and 1", left, limit, before, after)
+	}
+}
+
 // TestSmallClockSteps sets the clock back by less than a window, so that only some
 // of the charges are in the future.
 func TestSmallClockSteps(t *testing.T) {

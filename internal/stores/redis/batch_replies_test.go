@@ -12,7 +12,7 @@ import (
 )
 
 // TestBatchedRepliesEqualSingleReplies sends equal and different checks of few keys
-// in one call, with clock steps. Each reply and each value in Redis is the same as
+// in one call, with clock steps and keys that are known and lost. Each reply and each value in Redis is the same as
 // with a call per check. Zones with a queue and other rules are excluded: in a
 // batch, their denied checks are decided before the admitted ones.
 func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
@@ -32,15 +32,18 @@ func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 		if v.now += r.Int64N(150_000); r.IntN(10) == 0 {
 			v.now -= r.Int64N(5_000_000)
 		}
+		if r.IntN(4) == 0 {
+			v.flush(t)
+		}
 		var batched, single [2][]string // keys and operations
 		zone := zones[r.IntN(len(zones))]
 		for range 1 + r.IntN(12) {
 			if r.IntN(4) == 0 {
 				zone = zones[r.IntN(len(zones))]
 			}
-			k := stores.Key{Hi: 1, Lo: uint64(r.IntN(3))}
+			k, known := stores.Key{Hi: 1, Lo: uint64(r.IntN(3))}, r.IntN(3) == 0
 			for i, prefix := range []string{"batched", "single"} {
-				keys, op := encodeCheck(prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: zone, Key: k, Tag: k, Cost: 1 + r.Int64N(2)*int64(1-i)}}})
+				keys, op := encodeCheck(prefix, &stores.Check{Zones: []stores.ZoneCheck{{Counter: zone, Key: k, Tag: k, Cost: 1 + r.Int64N(2)*int64(1-i), Known: known}}})
 				if i == 1 {
 					op = []byte(batched[1][len(batched[1])-1]) // with the same cost
 				}

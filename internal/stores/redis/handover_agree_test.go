@@ -17,20 +17,22 @@ func (tr *trace) handOver(what string) {
 	k := stores.Key{Hi: uint64(1 + tr.r.IntN(2)), Lo: 7}
 	z := &stores.ZoneCheck{Counter: tr.zones[tr.r.IntN(len(tr.zones))].counters[tr.r.IntN(2)], Key: k, Tag: k}
 	z.Rules = z.Counter.Rules
-	h := &memory.Handover{Time: tr.v.now}
+	var set, lag int64 // by how much Redis' clock was set, and how much of that the snapshots' times lag
+	if tr.r.IntN(4) == 0 {
+		set = tr.r.Int64N(1_000_000_000) - 500_000_000
+		lag = set * tr.r.Int64N(2)
+	}
+	h := &memory.Handover{Time: tr.v.now - set}
 	which := 1 + tr.r.IntN(3)
 	for i, r := range z.Rules {
 		// The handover arrives late, or that instance's clock is ahead.
 		at := tr.v.now - tr.r.Int64N(r.Window()) + tr.r.Int64N(1+r.Window()/4)
 		if which&handTold != 0 {
-			h.Told = append(h.Told, randomSnapshot(tr.r, r.(algorithms.Handover), at))
+			h.Told = append(h.Told, randomSnapshot(tr.r, r.(algorithms.Handover), at-lag))
 		}
 		if which&handDebts != 0 {
 			h.Debts = append(h.Debts, randomDebt(tr.r, shareOf(z.Counter, 2e6)[i].(algorithms.Handover), r, at))
 		}
-	}
-	if tr.r.IntN(4) == 0 { // Redis' clock was set
-		h.Time -= tr.r.Int64N(1_000_000_000) - 500_000_000
 	}
 	tr.maybeStep()
 	handOver(tr.t, what, tr.v, tr.shared, z, h)

@@ -212,6 +212,34 @@ func TestTwoLossesOfOneWindow(t *testing.T) {
 	}
 }
 
+// TestZonesBesideALostOneAreChargedOnce makes Redis forget the key of one of the zones of a
+// check. The other zones, of which one is a shadow, are charged once by the next check.
+func TestZonesBesideALostOneAreChargedOnce(t *testing.T) {
+	f := newFleet(t, redistest.Start(t), 1)
+	f.v.now += storestest.Hour / 2
+	for name, spec := range lostSpecs() {
+		var zones []*stores.Counter
+		for _, zone := range []string{"lost-", "kept-", "shadow-"} {
+			zones = append(zones, f.counters(t, zone+name, spec)[0])
+		}
+		var check *stores.Check
+		for n := range 2 {
+			check = storestest.CheckOf(7, zones...)
+			check.Zones[2].Shadow = true
+			if n == 1 {
+				f.v.client.Del(t.Context(), namesOf("diana", &check.Zones[0])[0])
+			}
+			f.v.tick()
+			f.all[0].Decide(t.Context(), check)
+		}
+		for i := range check.Zones {
+			if left := check.Zones[i].Results[0].Remaining; left != 100-2*7 {
+				t.Errorf("%s: %d of 100 left after two checks of 7", zones[i].Zone, left)
+			}
+		}
+	}
+}
+
 // TestEachLossIsPutBack empties Redis twice, a moment after each other. What an instance knows
 // of a key that it does not check again is put back each time.
 func TestEachLossIsPutBack(t *testing.T) {

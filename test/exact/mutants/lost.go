@@ -150,7 +150,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "max-log-since", breaks: "what was charged since is not counted in a snapshot", file: logHandoverGo, suites: goRules,
-		old: "since > 0 && other[snapTime] > edge {", new: "since > 0 && other[snapTime] < edge {",
+		old: "since > 0 && at > edge {", new: "since > 0 && at < edge {",
 	},
 	{
 		name: "max-log-overtaken", breaks: "a reply that was overtaken is taken for the latest", file: logHandoverGo, suites: goRules,
@@ -163,6 +163,10 @@ var lostMutants = []mutant{
 	{
 		name: "max-log-own", breaks: "an instance's own charge is not in its snapshot", file: "algorithms/sliding_log.go", suites: goRules,
 		old: "newest[kept+i] = s[2]", new: "newest[kept+i] = 0",
+	},
+	{
+		name: "max-log-leased", breaks: "what an instance has leased of a log counts in its snapshot as of the charge", file: logHandoverGo, suites: goRules,
+		old: "at = max(at, snap[snapLast])", new: "at = max(at, 0)",
 	},
 	{
 		name: "debt-level", breaks: "a debt is charged in the units of the share", file: handoverGo, suites: redis,

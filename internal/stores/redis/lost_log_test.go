@@ -1,0 +1,119 @@
+package redis
+
+import (
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestPutBackStampsKeepTheirAge puts many timestamps of a log back that an instance with a
+// later and smaller snapshot does not know. They leave the window when they would have, and
+// not when that instance was told of them.
+func TestPutBackStampsKeepTheirAge(t *testing.T) {
+	f := newFleet(t, redistest.Start(t), 2)
+	start := f.v.now
+	c := f.counters(t, "age", lostSpecs()["sliding_log"])
+	k := stores.Key{Hi: 1, Lo: 2}
+	f.decide(0, c[0], k, 50)
+	f.v.flush(t)
+	f.v.now += 600_000_000
+	f.decide(1, c[1], k, 1)
+	for range 2 { // the first finds that there is less than it knows
+		f.v.now += 1_000_000
+		f.decide(0, c[0], k, 1)
+	}
+	for range 2 {
+		f.v.now += 1_000_000
+		f.decide(1, c[1], k, 1)
+	}
+	f.v.now = start + storestest.Hour + 1
+	// Of the check after the loss and the two that followed it, the maximum may hold one.
+	if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left < 100-5-1 {
+		t.Errorf("%d of 100 left after 5 and 1, when 50 that were put back have left the window", left)
+	}
+}
+
+// TestDebtStampsKeepTheirAge charges a debt to a log, which is older than what another
+// instance was last told of the log. It leaves the window when it would have.
+func TestDebtStampsKeepTheirAge(t *testing.T) {
+	f := newFleet(t, redistest.Start(t), 2)
+	start := f.v.now
+	c := f.counters(t, "debt-age", lostSpecs()["sliding_log"])
+	k := stores.Key{Hi: 1, Lo: 2}
+	f.set(0, faultRefused)
+	f.decide(0, c[0], k, 40)
+	f.v.now += 600_000_000
+	f.decide(1, c[1], k, 1)
+	f.set(0, noFault)
+	f.v.now += 2 * ramp.Microseconds()
+	f.decide(0, c[0], k, 1)
+	for range 2 {
+		f.v.now += 1_000_000
+		f.decide(1, c[1], k, 1)
+	}
+	f.v.now = start + storestest.Hour + 1
+	if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != 100-4-1 {
+		t.Errorf("%d of 100 left after 4 and 1, when a debt of 40 has left the window", left)
+	}
+}
+
+// TestGroupsOfADebtDoNotLeaveEarly charges a debt to a log whose timestamps are rounded in
+// groups. None leaves the window before it would have without the outage.
+func TestGroupsOfADebtDoNotLeaveEarly(t *testing.T) {
+	f := newFleet(t, redistest.Start(t), 1)
+	start := f.v.now
+	spec := lostSpecs()["sliding_log"]
+	spec.Spec.Limit = 1000
+	c := f.counters(t, "groups", spec)
+	k := stores.Key{Hi: 1, Lo: 2}
+	const owed = 5 * 64 // in groups of 5
+	f.set(0, faultRefused)
+	for range owed {
+		f.v.now += 1_000_000
+		f.decide(0, c[0], k, 1)
+	}
+	f.set(0, noFault)
+	f.v.now += 2 * ramp.Microseconds()
+	f.decide(0, c[0], k, 1)
+	for gone := range int64(owed) {
+		f.v.now = start + storestest.Hour + gone*1_000_000 + 500_000
+		used := 1 + owed - gone
+		check := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c[0], Key: k, Tag: k, Cost: 1}}}
+		f.v.tick()
+		f.all[0].Decide(t.Context(), check)
+		if left := 1000 - check.Zones[0].Results[0].Remaining; left < used || left > used+4 {
+			t.Fatalf("%d count when %d of %d have left the window, want %d and less than a group more", left, gone, owed, used)
+		}
+	}
+}
+
+// TestLeasedStampsArePutBack leases part of the limit of a log and spends it late, then Redis
+// forgets the log. What was leased still counts in the window of when it was spent.
+func TestLeasedStampsArePutBack(t *testing.T) {
+	f := newLeasingFleet(t, 1)
+	const limit = 1000
+	c := f.counter("leased", storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}})
+	s, start, z := f.all[0], f.now, &storestest.CheckOf(1, c).Zones[0]
+	f.decide(s, storestest.CheckOf(1, c)) // connects
+	requestMostLease(s, z, limit)
+	f.decide(s, storestest.CheckOf(1, c))
+	s.leasing.leases.at(z).rate = 0 // no lease follows
+	f.now += testLease * 9 / 10
+	spent := 0
+	for check := storestest.CheckOf(1, c); !f.decide(s, check); check = storestest.CheckOf(1, c) {
+		spent++
+	}
+	if spent == 0 {
+		t.Fatal("nothing was leased")
+	}
+	f.flush(t)
+	f.now = start + 1_000_000 + 1
+	check := storestest.CheckOf(1, c)
+	f.decide(s, check)
+	if left := check.Zones[0].Results[0].Remaining; left > int64(limit-spent-1) {
+		t.Errorf("%d of %d left in a window in which %d of a lease were spent, and 1", left, limit, spent)
+	}
+}
