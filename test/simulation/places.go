@@ -84,14 +84,17 @@ func (o *oracle) heldUntil(list []*request, p *request) time.Duration {
 		}
 	}
 	until := died + lapsed
-	for _, s := range o.spans { // the lapse counts from the first request that finds a clock set back
+	for _, s := range o.spans { // the lapse counts from the first check in Redis that finds a clock set back
 		if !s.stepped || s.from < died || s.from > until {
 			continue
 		}
-		i := slices.IndexFunc(list, func(q *request) bool { return q.start > s.to })
-		if i >= 0 {
-			until = max(until, list[i].start+lapsed)
+		i := slices.IndexFunc(list, func(q *request) bool {
+			return q.start > s.to && q.asked() && len(o.touches(q.start, q.end, isAway)) == 0
+		})
+		if i < 0 {
+			return o.w.now()
 		}
+		until = max(until, list[i].start+lapsed)
 	}
 	return until
 }
