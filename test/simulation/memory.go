@@ -15,8 +15,9 @@ const (
 )
 
 // remembered is the longest that an instance goes on denying what Redis denied before it
-// forgot, or its clock was set.
-const remembered = 2 * time.Second
+// forgot, or its clock was set, or before all instances had put back what they know: a
+// fixed_window may begin earlier then.
+const remembered = 4 * time.Second
 
 // asked says whether a request may have been decided by Redis: a denial that is remembered
 // takes no time.
