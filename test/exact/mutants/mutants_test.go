@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,8 +46,8 @@ func TestMutantsApply(t *testing.T) {
 	}
 }
 
-// TestMutantsAreInTheTable checks that docs/mutants.md has a row for every mutant, and for
-// every mutant that the simulation has to find.
+// TestMutantsAreInTheTable checks that docs/mutants.md has a row for every mutant, and that
+// the table of the simulation is of mutants that it has to find, and has found.
 func TestMutantsAreInTheTable(t *testing.T) {
 	root, err := repository()
 	if err != nil {
@@ -67,9 +68,9 @@ func TestMutantsAreInTheTable(t *testing.T) {
 	if n := strings.Count(table, "\n| ") - 1; n != rows {
 		t.Errorf("%d rows, want %d", n, rows)
 	}
-	for _, name := range simulated {
-		if !strings.Contains(found, "\n| "+name+" | ") {
-			t.Errorf("%s is not in the table of the simulation", name)
+	for _, row := range strings.Split(found, "\n| ")[1:] {
+		if name, _, _ := strings.Cut(row, " | "); name != "mutant" && !slices.Contains(simulated, name) {
+			t.Errorf("the simulation does not have to find %s", name)
 		}
 	}
 	if strings.Contains(string(text), "SURVIVED") || strings.Contains(found, "**not found**") {
