@@ -15,11 +15,9 @@ import (
 // commands maps each command of the documentation, as a pattern, to the test that
 // runs it or, after "make ", to its Makefile target.
 var commands = map[string]string{
-	`(PORT=\d+ ADMIN=\d+ )?make run\b.*`:        "make run",
-	`go (run|test|tool pprof) .*`:               "test TestDocumentedGoCommands",
-	`(\.ci/build-tools |bin/tools/)benchstat.*`: "make bench",
-	`make (test|help|lint|fmt|bench|build|exact|exact-long|fuzz|mutants|chaos|simulate)\b.*`: "make $1",
-	`xcaddy build \S+ --with \S+ --with \S+/examples/(algorithm|source)`:                     "xcaddy-test TestThirdPartyModules",
+	`(PORT=\d+ ADMIN=\d+ )?make run\b.*`:                            "make run",
+	`go (run|test|tool pprof) .*`:                                   "test TestDocumentedGoCommands",
+	`(\.ci/build-tools |bin/tools/)benchstat.*`:                     "make bench",
 	`xcaddy build \S+ --with \S+`:                                   "xcaddy-test TestModulesAreListed",
 	`bin/caddy run --config examples/\S+`:                           "xcaddy-test TestExamples",
 	`caddy run --config Caddyfile|for i in .* localhost:8080; done`: "xcaddy-test TestReadmeTry",
@@ -35,6 +33,9 @@ var commands = map[string]string{
 	`caddy rate-limit \S+.*`:                                        "xcaddy-test TestOperatingCommands",
 	`curl -(i|X PUT) localhost:2019/rate_limit/rules\b.*`:           "xcaddy-test TestDocumentedWrite",
 	`curl localhost:2019/rate_limit/.*`:                             "xcaddy-test TestOperatingCommands",
+
+	`make (test|help|lint|fmt|bench|build|exact|exact-long|fuzz|mutants|chaos|simulate)\b.*`: "make $1",
+	`xcaddy build \S+ --with \S+ --with \S+/examples/(algorithm|source)`:                     "xcaddy-test TestThirdPartyModules",
 
 	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`: "test TestDocumentedPush",
 }
