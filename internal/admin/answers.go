@@ -2,16 +2,19 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"net/url"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -26,8 +29,6 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/rules"
 )
-
-func inSeconds(us int64) float64 { return float64(us) / 1e6 }
 
 // answerZones returns the zones, stores and rules of the running configuration.
 func (in *Instance) answerZones() cli.Zones {
@@ -65,6 +66,35 @@ func (in *Instance) answerOverview() cli.Overview {
 		Now: time.Now(), Instance: in.answerInstance(), Stores: in.answerStores(), Rules: in.answerSource(), Lists: in.answerLists(), Took: metrics.Of(in.Process).Timings(),
 	}
 }
+
+// processStarted is when the process started.
+var processStarted = time.Now()
+
+// answerInstance returns the process that answers.
+func (in *Instance) answerInstance() cli.Instance {
+	host, _ := os.Hostname() // empty if the system has none
+	version, _ := caddy.Version()
+	return cli.Instance{
+		Host: host, Caddy: version, Diana: moduleVersion(), Config: in.Hash(),
+		Since: in.Started, Started: processStarted,
+	}
+}
+
+const modulePath = "github.com/dianalimiter/diana"
+
+// moduleVersion returns the version of this module in the build.
+var moduleVersion = sync.OnceValue(func() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == modulePath && m.Version != "" {
+			return m.Version
+		}
+	}
+	return "unknown"
+})
 
 func (in *Instance) answerStores() []cli.Store {
 	list := make([]cli.Store, len(in.Stores))
@@ -151,20 +181,6 @@ func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 	return answer
 }
 
-// answerRules converts the rules of a zone to an answer.
-func answerRules(set *config.RuleSet) []cli.Rule {
-	list := make([]cli.Rule, len(set.Algorithms))
-	for i, alg := range set.Algorithms {
-		list[i] = cli.Rule{
-			Name: set.Labels[i], Limit: set.Specs[i].Limit, LimitFrom: set.From[i].LimitFrom, Window: inSeconds(set.Specs[i].Window),
-			Block:     time.Duration(set.From[i].Block).Seconds(),
-			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
-		}
-		list[i].Config, _ = json.Marshal(set.From[i])
-	}
-	return list
-}
-
 // alone reports whether this instance decides with its share of the limits in a store.
 func (in *Instance) alone(store string) bool {
 	i := slices.IndexFunc(in.Stores, func(s *redis.Store) bool { return s.Name() == store })
@@ -173,15 +189,6 @@ func (in *Instance) alone(store string) bool {
 	}
 	up, _, _ := in.Stores[i].State()
 	return !up
-}
-
-// optionsOf returns the options of an algorithm as JSON; nil if none is set.
-func optionsOf(alg algorithms.Algorithm) json.RawMessage {
-	b, err := json.Marshal(alg)
-	if err != nil || string(b) == "{}" {
-		return nil
-	}
-	return b
 }
 
 // historyQuery parses the parameters zone, which may be repeated, and since.

@@ -1,16 +1,11 @@
 package admin
 
 import (
-	"os"
-	"runtime/debug"
-	"sync"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/redis"
@@ -46,32 +41,3 @@ func (in *Instance) Origin(s limiter.Status) string {
 	}
 	return in.Follower.Name()
 }
-
-// processStarted is when the process started.
-var processStarted = time.Now()
-
-// answerInstance returns the process that answers.
-func (in *Instance) answerInstance() cli.Instance {
-	host, _ := os.Hostname() // empty if the system has none
-	version, _ := caddy.Version()
-	return cli.Instance{
-		Host: host, Caddy: version, Diana: moduleVersion(), Config: in.Hash(),
-		Since: in.Started, Started: processStarted,
-	}
-}
-
-const modulePath = "github.com/dianalimiter/diana"
-
-// moduleVersion returns the version of this module in the build.
-var moduleVersion = sync.OnceValue(func() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == modulePath && m.Version != "" {
-			return m.Version
-		}
-	}
-	return "unknown"
-})

@@ -1,16 +1,10 @@
 package admin
 
 import (
-	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"net/http"
 	"net/url"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -189,66 +183,19 @@ func (in *Instance) openZone(name string) *cli.OpenZone {
 	return &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(found)}
 }
 
-// zonesNow is the zones without their counts, at an instant.
-type zonesNow struct {
-	step    int64 // of the history
-	names   []string
-	text    map[string][]byte // JSON by name
-	version string
-}
-
-// snapshot is the zones of a configuration as the last stream sent them. All streams send at
-// the same instants, and build it once.
-type snapshot struct {
-	mu  sync.Mutex
-	now *zonesNow // nil: none was sent
-}
-
 // zonesNow returns the zones at this step.
 func (in *Instance) zonesNow() *zonesNow {
-	in.snapshot.mu.Lock()
-	defer in.snapshot.mu.Unlock()
-	step := clock.Now() / streamStep.Microseconds()
-	if now := in.snapshot.now; now != nil && now.step == step {
-		return now
-	}
-	now := &zonesNow{step: step, text: make(map[string][]byte)}
-	sum := fnv.New128a()
-	for _, z := range in.Registry.Zones() {
-		if now.text[z.Name] != nil {
-			continue
+	return in.snapshot.at(clock.Now()/streamStep.Microseconds(), func() map[string][]byte {
+		all := make(map[string][]byte)
+		for _, z := range in.Registry.Zones() {
+			if all[z.Name] != nil {
+				continue
+			}
+			// Its options were JSON when it was loaded.
+			if text, err := json.Marshal(in.answerZone(z)); err == nil {
+				all[z.Name] = text
+			}
 		}
-		text, err := json.Marshal(in.answerZone(z))
-		if err != nil {
-			continue // its options were JSON when it was loaded
-		}
-		now.text[z.Name], now.names = text, append(now.names, z.Name)
-	}
-	slices.Sort(now.names)
-	for _, name := range now.names {
-		_ = binary.Write(sum, binary.LittleEndian, uint64(len(now.text[name]))) // a hash never fails
-		sum.Write(now.text[name])
-	}
-	now.version = hex.EncodeToString(sum.Sum(nil))
-	in.snapshot.now = now
-	return now
-}
-
-// since returns the zones that differ from those before, and the names of those that are
-// gone.
-func (n *zonesNow) since(before *zonesNow) (changed []json.RawMessage, gone []string) {
-	if n == before || n.version == before.version {
-		return nil, nil
-	}
-	for _, name := range n.names {
-		if !bytes.Equal(n.text[name], before.text[name]) {
-			changed = append(changed, n.text[name])
-		}
-	}
-	for _, name := range before.names {
-		if n.text[name] == nil {
-			gone = append(gone, name)
-		}
-	}
-	return changed, gone
+		return all
+	})
 }
