@@ -11,10 +11,10 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestBatchedRepliesEqualSingleReplies sends equal and different checks of few keys
-// in one call, with clock steps and keys that are known and lost. Each reply and each value in Redis is the same as
-// with a call per check. Zones with a queue and other rules are excluded: in a
-// batch, their denied checks are decided before the admitted ones.
+// TestBatchedRepliesEqualSingleReplies sends equal and different checks of few keys in one
+// call, with clock steps and keys that are known and lost. Each reply and each value in Redis is
+// the same as with a call per check. Zones with a queue and other rules are excluded: in a batch,
+// their denied checks are decided before the admitted ones.
 func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
