@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -28,11 +29,11 @@ func (n *network) watch(ended <-chan struct{}) {
 		now := n.packets.Load()
 		if now == last {
 			trace := make([]byte, 16<<20)
-			waiting := lockWaiters(trace[:runtime.Stack(trace, true)])
-			if bytes.Contains(waiting, []byte("github.com/redis/go-redis/v9.")) {
+			all := keepers(trace[:runtime.Stack(trace, true)])
+			if slices.ContainsFunc(all, locksInGoRedis) {
 				fmt.Println(stuck)
 			} else {
-				fmt.Printf("panic: %s\n%s\n", stuck, waiting)
+				fmt.Printf("panic: %s\n%s\n", stuck, bytes.Join(all, []byte("\n\n")))
 			}
 			os.Exit(3)
 		}
@@ -40,14 +41,19 @@ func (n *network) watch(ended <-chan struct{}) {
 	}
 }
 
-// lockWaiters returns the part of a trace of all goroutines that concerns those of the bubble
-// that keep its time from passing.
-func lockWaiters(trace []byte) (list []byte) {
+// keepers returns those goroutines in a trace that keep the time of the bubble from passing.
+func keepers(trace []byte) (list [][]byte) {
 	for one := range bytes.SplitSeq(trace, []byte("\n\n")) {
 		state, _, _ := bytes.Cut(one, []byte("\n"))
 		if bytes.Contains(state, []byte("synctest bubble")) && !bytes.Contains(state, []byte("(durable)")) {
-			list = append(append(list, one...), "\n\n"...)
+			list = append(list, one)
 		}
 	}
 	return list
+}
+
+// locksInGoRedis says whether a goroutine waits for a lock in go-redis.
+func locksInGoRedis(one []byte) bool {
+	state, stack, _ := bytes.Cut(one, []byte("\n"))
+	return bytes.Contains(state, []byte("Mutex")) && bytes.Contains(stack, []byte("github.com/redis/go-redis/v9."))
 }
