@@ -107,7 +107,7 @@ func (w *world) document(r *rand.Rand) {
 		}
 	}
 	w.coverage.event("document")
-	w.oracle.changed(i, one.Rules) // to the end: instances may learn of it at different times, or not at all
+	w.oracle.changed(i, one.Rules, byDocument)
 	text := encode(map[string]any{"zones": map[string]any{one.Name: map[string]any{"rules": one.rules()}}})
 	var err error
 	switch source {

@@ -48,6 +48,7 @@ var faultKinds = map[string]*faultKind{
 	"oom":          {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.SetOOM) })},
 	"read-only":    {away: true, answers: true, begin: atServer(readOnly)},
 	"loading":      {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Loading) })},
+	"relapse":      {away: true, answers: true, begin: relapses},
 	"busy":         {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Busy) })},
 	"slow":         {away: true, begin: slowNode},
 	// A replica would keep what the master is freed of. What others write is lost when it ends.
@@ -113,6 +114,24 @@ func readOnly(s *redisim.Server) func() {
 		if !s.Replica() {
 			s.SetReadOnly(false)
 		}
+	}
+}
+
+// relapses has a server refuse all calls, and again whenever an instance has found that it does
+// not any more, before that can charge what it owes.
+func relapses(w *world, f *step, r *rand.Rand) func() {
+	s := w.redis.pick(r)
+	s.Loading(true)
+	time.AfterFunc(f.long/4, func() {
+		s.Loading(false)
+		w.whenUp(func() {
+			s.Loading(true)
+			time.AfterFunc(50*time.Millisecond, func() { s.Loading(false) })
+		})
+	})
+	return func() {
+		w.whenUp(nil)
+		s.Loading(false)
 	}
 }
 

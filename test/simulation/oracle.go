@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -165,9 +166,16 @@ func (o *oracle) starts(*instance) {
 	o.lives = append(o.lives, live{o.w.now(), o.lives[len(o.lives)-1].n + 1})
 }
 
-// changed notes that the rules of a site begin to change.
-func (o *oracle) changed(site int, rules []rule) {
-	o.add(&span{what: "changed", from: o.w.now(), instance: -1, site: site, open: true})
+// How the rules of a site are changed.
+const (
+	byReload   = "changed"
+	byDocument = "document"
+)
+
+// changed notes that the rules of a site begin to change, by a reload or by a document. What a
+// document changes lasts to the end: instances learn of it at different times, or not at all.
+func (o *oracle) changed(site int, rules []rule, by string) {
+	o.add(&span{what: by, from: o.w.now(), instance: -1, site: site, open: true})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.limits[site] = append(o.limits[site], rules)
@@ -191,12 +199,12 @@ func (o *oracle) uncounted(site int, away []*span) bool {
 	})
 }
 
-// changedEverywhere notes that all instances have the rules.
+// changedEverywhere notes that all instances have been reloaded with the rules of a site.
 func (o *oracle) changedEverywhere(site int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.spans {
-		if s.site == site && s.what == "changed" {
+		if s.site == site && s.what == byReload {
 			s.open, s.to = false, o.w.now()
 		}
 	}
@@ -324,7 +332,7 @@ func (o *oracle) admitted(_ *instance, q *request) {
 	o.checked["places"]++
 	n, first := int64(len(o.places[id])), o.places[id][0].start
 	if n > one.Places && o.settledPlaces(q.start, o.w.now()) {
-		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be, and Redis knows of all", n, q.site, q.key, one.Places), q)
+		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be, and Redis knows of all: %s", n, q.site, q.key, one.Places, holders(o.places[id])), q)
 	}
 	limit := one.Places
 	if len(o.touches(first-recovery, o.w.now(), isAway)) > 0 {
@@ -334,8 +342,17 @@ func (o *oracle) admitted(_ *instance, q *request) {
 	forgets := o.touches(first-recovery, o.w.now(), func(s *span) bool { return s.loses || s.stepped || s.away && o.lasts(s) > lapse })
 	limit += int64(len(forgets)) * one.Places
 	if n > limit {
-		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be", n, q.site, q.key, limit), q)
+		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be: %s", n, q.site, q.key, limit, holders(o.places[id])), q)
 	}
+}
+
+// holders says which processes hold places, and since when.
+func holders(list []*request) string {
+	var text []string
+	for _, q := range list {
+		text = append(text, fmt.Sprintf("%s since %v", q.process, q.decided))
+	}
+	return strings.Join(text, ", ")
 }
 
 // gone says whether the process of a request was killed.
@@ -413,9 +430,26 @@ func (w *world) mode(in *instance, process string, up bool, data map[string]any)
 	}
 	o.up[id] = up
 	if up {
+		w.isUp()
 		o.comebacks = append(o.comebacks, comeback{in.name, o.went[id], w.now()})
 	} else {
 		o.went[id] = w.now()
+	}
+}
+
+// whenUp sets what is done when an instance tells that a store is up.
+func (w *world) whenUp(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.up = do
+}
+
+func (w *world) isUp() {
+	w.mu.Lock()
+	do := w.up
+	w.mu.Unlock()
+	if do != nil {
+		do()
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 const (
 	// reported is the longest that instances take to report what they hold after Redis lost
 	// its memory or an outage is over, and renewed the longest until they notice that Redis
-	// lost a single key, or that its clock was set.
+	// lost a single key or a replica what it lagged behind, or that its clock was set.
 	reported = 3 * time.Second
 	renewed  = 13 * time.Second
 
@@ -22,7 +22,7 @@ const (
 // throughout a time. o.mu is held.
 func (o *oracle) settledPlaces(from, to time.Duration) bool {
 	return len(o.touches(from-reported, to, func(s *span) bool { return s.away || s.loses || s.stepped })) == 0 &&
-		len(o.touches(from-renewed, to, func(s *span) bool { return s.what == "evict" || s.stepped })) == 0
+		len(o.touches(from-renewed, to, func(s *span) bool { return s.what == "evict" || s.lags() || s.stepped })) == 0
 }
 
 // free checks that a request is denied a place only if all are held. o.mu is held.
@@ -68,8 +68,11 @@ func (o *oracle) diedUnsure(list []*request, at time.Duration) bool {
 // replicaKeeps says whether a replica that lagged may still have permits that were given back
 // before it became the master: nobody reports them any more. o.mu is held.
 func (o *oracle) replicaKeeps(q *request) bool {
-	return len(o.touches(q.start-lapsed, q.end, func(s *span) bool { return s.what == "failover" || s.what == "isolate" })) > 0
+	return len(o.touches(q.start-lapsed, q.end, (*span).lags)) > 0
 }
+
+// lags says whether a replica that may have lagged has become the master.
+func (s *span) lags() bool { return s.what == "failover" || s.what == "isolate" }
 
 // heldUntil returns until when a request's place may be held.
 func (o *oracle) heldUntil(list []*request, p *request) time.Duration {

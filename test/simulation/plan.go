@@ -78,7 +78,7 @@ func (p *Plan) draw() {
 	r := rand.New(rand.NewPCG(p.Seed, 1)) //nolint:gosec // a simulation
 	p.drawn = 3 + r.IntN(6)
 	p.Instances = cmp.Or(p.Instances, p.drawn)
-	p.setup = drawSetup(r)
+	p.setup, p.steps = drawSetup(r), nil
 	// What was added to plans is drawn apart from the rest.
 	more, sites := rand.New(rand.NewPCG(p.Seed, 6)), len(p.setup.sites) //nolint:gosec // a simulation
 	p.setup.drawMore(more)
@@ -126,7 +126,7 @@ func (p *Plan) drawClients(r *rand.Rand, i int) {
 			c.instance = r.IntN(p.drawn)
 		}
 		if one.Kind == leased && k == 0 { // only a hot key is leased
-			c.rate, c.burst, c.rest, c.instance = 50, 2*time.Second, one.Rules[0].Window+time.Second, r.IntN(p.drawn)
+			c.rate, c.burst, c.rest, c.instance = 50, []time.Duration{2 * time.Second, 8 * time.Second}[r.IntN(2)], one.Rules[0].Window+time.Second, r.IntN(p.drawn)
 		}
 		p.steps = append(p.steps, c)
 	}

@@ -6,8 +6,11 @@ import (
 )
 
 // A story is several steps that follow each other closely, which faults drawn one by one
-// hardly ever do. Each step can still be left out.
-var stories = map[string]func(p *Plan, r *rand.Rand, at time.Duration) []step{
+// hardly ever do. Each step can still be left out. It has none if no site fits.
+type story func(p *Plan, r *rand.Rand, at time.Duration) []step
+
+// stories are of all sites.
+var stories = map[string]story{
 	"flaps":                flaps,
 	"stutters":             stutters,
 	"long outage":          longOutage,
@@ -17,31 +20,34 @@ var stories = map[string]func(p *Plan, r *rand.Rand, at time.Duration) []step{
 	"clock after death":    clockAfterDeath,
 	"loss after reset":     lossAfterReset,
 	"reset in a partition": resetInPartition,
+	"relapse":              relapse,
+}
+
+// keyStories are of a key of their own, which nothing else is sent.
+var keyStories = map[string]story{
 	"loss after use":       lossAfterUse,
 	"holder dies":          holderDies,
+	"holder keeps":         holderKeeps,
+	"holder is reloaded":   holderIsReloaded,
+	"settled in an outage": settledInOutage,
 }
 
-var storyNames = names(stories)
-
-// drawStories adds up to two stories, and mostly one that the sites are made for.
+// drawStories adds up to two stories of all sites, and two of a key.
 func (p *Plan) drawStories(r *rand.Rand) {
 	for range r.IntN(3) {
-		p.tell(stories[storyNames[r.IntN(len(storyNames))]], r)
+		p.tell(anyOf(stories, r), r)
 	}
-	switch r.IntN(5) {
-	case 0:
-		p.tell(holderDies, r)
-	case 1, 2:
-		p.tell(holderKeeps, r)
-	case 3:
-		p.tell(lossAfterUse, r)
+	for range 2 {
+		p.tell(anyOf(keyStories, r), r)
 	}
 }
 
+func anyOf(list map[string]story, r *rand.Rand) story { return list[names(list)[r.IntN(len(list))]] }
+
 // tell adds the steps of a story.
-func (p *Plan) tell(story func(p *Plan, r *rand.Rand, at time.Duration) []step, r *rand.Rand) {
+func (p *Plan) tell(one story, r *rand.Rand) {
 	at := warmUp + 6*time.Second + time.Duration(r.Int64N(int64(p.load-warmUp-30*time.Second)))
-	for _, s := range story(p, r, at) {
+	for _, s := range one(p, r, at) {
 		s.seed = r.Uint64()
 		s.long = min(s.long, p.load-s.at)
 		if s.long > 0 || faultKinds[s.what] == nil && !s.client {
@@ -98,6 +104,13 @@ func clockInOutage(_ *Plan, r *rand.Rand, at time.Duration) []step {
 		{what: anyOutage(r), at: at, long: long, instance: -1},
 		{what: []string{"clock-back", "clock-back", "clock-forward"}[r.IntN(3)], at: at + between(r, long/4, long), instance: -1, long: 1},
 	}
+}
+
+// relapse has Redis refuse again when instances are back, which then owe for a key.
+func relapse(p *Plan, r *rand.Rand, at time.Duration) []step {
+	c, _ := p.clients(ledger, "owed", r, anySite) // all plans have one
+	c.at, c.long, c.instance = at, 4*time.Second, -1
+	return []step{c, {what: "relapse", at: at + time.Second, long: between(r, 4*time.Second, 8*time.Second), instance: -1}}
 }
 
 // losses are several losses within the time of one sweep.
@@ -223,6 +236,38 @@ func holderKeeps(p *Plan, r *rand.Rand, _ time.Duration) []step {
 	list := []step{c, others}
 	if r.IntN(3) == 0 {
 		list = append(list, step{what: []string{"flush", "kill-empty"}[r.IntN(2)], at: c.at + between(r, 3*time.Second, 10*time.Second), long: between(r, time.Millisecond, time.Second), instance: -1})
+	}
+	return list
+}
+
+// holderIsReloaded replaces the store of an instance that holds places, before an outage.
+func holderIsReloaded(p *Plan, r *rand.Rand, _ time.Duration) []step {
+	c, ok := p.clients(inFlight, "reloaded", r, anySite)
+	if !ok {
+		return nil
+	}
+	c.at, c.long, c.holds = soon(r), time.Second, between(r, 10*time.Second, 30*time.Second)
+	return []step{
+		c,
+		{what: "reload-pool", at: c.at + 2*time.Second, instance: c.instance},
+		{what: anyOutage(r), at: c.at + between(r, 4*time.Second, 10*time.Second), long: between(r, 2*time.Second, 5*time.Second), instance: -1},
+	}
+}
+
+// refusals are outages in which each call is answered.
+var refusals = []string{"oom", "read-only", "loading", "busy", "refuse"}
+
+// settledInOutage has requests end while Redis refuses, of which some were decided before, and
+// some by a store that is replaced meanwhile.
+func settledInOutage(p *Plan, r *rand.Rand, at time.Duration) []step {
+	c, ok := p.clients(settled, "settled", r, anySite)
+	if !ok {
+		return nil
+	}
+	c.at, c.long, c.holds = at, time.Second, 4*time.Second
+	list := []step{c, {what: refusals[r.IntN(len(refusals))], at: at + between(r, 0, 3*time.Second), long: 6 * time.Second, instance: -1}}
+	if r.IntN(2) == 0 {
+		list = append(list, step{what: "reload-pool", at: list[1].at + between(r, 0, time.Second), instance: c.instance})
 	}
 	return list
 }

@@ -41,6 +41,7 @@ type world struct {
 	setup    *setup // in force
 	last     []rule // of the last document
 	lastSite string // the zone that it has rules for
+	up       func() // called when an instance tells that a store is up; nil: nothing
 	unsure   bool   // whether Redis has a document that was written is not known
 	timeline []line
 }
@@ -390,7 +391,7 @@ func (w *world) changeBounded(what string, change func(one *site, s *setup)) {
 	change(&s.sites[i], &s)
 	w.setup = &s
 	w.mu.Unlock()
-	w.oracle.changed(i, s.sites[i].Rules)
+	w.oracle.changed(i, s.sites[i].Rules, byReload)
 	if what == "reload-store" {
 		w.oracle.moved(i)
 	}
