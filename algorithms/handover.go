@@ -291,17 +291,18 @@ func (w *slidingWindow) Warm(s State, snap []int64, full Rule, now int64) {
 
 func (w *slidingWindow) Forgive(base []int64, now, cost, _ int64) { w.add(base, now, cost) }
 
+// Debt implements [Handover]. What was known is older than what was charged since, so that it is
+// taken off the oldest counters: which they are is not known when the clock was set back.
 func (w *slidingWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
 	counters, _ := w.live(s, now)
 	debt = make([]int64, w.Words())
 	debt[0] = s[0]
-	offset := min(base[0]-s[0], 0) // a base ahead is that of a state that was repaired, because the clock was set back
-	for x, c := range counters {
-		if i := int64(x) + offset; i >= 0 && i <= w.parts {
-			c = max(0, c-base[1+i])
-		}
-		debt[1+x] = c
-		owes = owes || c > 0
+	copy(debt[1:], counters)
+	_, known := w.live(base, max(now, base[0]*w.width-w.lease))
+	for x := len(counters); x > 0; x-- {
+		c := min(debt[x], known)
+		debt[x], known = debt[x]-c, known-c
+		owes = owes || debt[x] > 0
 	}
 	return debt, owes, false
 }

@@ -71,6 +71,7 @@ func TestSimulation(t *testing.T) {
 func TestPrint(t *testing.T) {
 	p := &Plan{Seed: 1, Quiet: true}
 	if text := os.Getenv(planVariable); text != "" {
+		p = new(Plan)
 		if err := json.Unmarshal([]byte(text), p); err != nil {
 			t.Fatal(err)
 		}

@@ -202,7 +202,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "debt-clock-back", breaks: "what was known is owed after the clock was set back", file: handoverGo, suites: redis,
-		old: "offset := min(base[0]-s[0], 0)", new: "offset := base[0] - s[0]",
+		old: "w.live(base, max(now, base[0]*w.width-w.lease))", new: "w.live(base, max(now, base[0]*w.width-w.lease)+max(0, base[0]-s[0])*w.window)",
 	},
 	{
 		name: "debt-clock-back-fixed", breaks: "what was known of a window is owed after the clock was set back", file: handoverGo, suites: redis,
