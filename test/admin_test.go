@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -389,6 +390,37 @@ func TestExplain(t *testing.T) {
 		s.want(req{path: "/other"}, 200)
 		if e := explain("/other", "127.0.0.1", ""); e.Decision != "denied" || e.Zone != "other" {
 			t.Errorf("%+v", e)
+		}
+	})
+}
+
+// TestExplainOverride checks that explain names the override that applies to a request.
+func TestExplainOverride(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+	rate_limit {
+		zone api {
+			key {header.X-Account} {client_ip}
+			rule 2/100h
+			override gold * unlimited
+			override 7 10.0.0.1 {
+				rule 5/100h
+			}
+		}
+	}
+	respond ok`})
+		for account, want := range map[string]struct {
+			override []string
+			decision string
+		}{"gold": {[]string{"gold", "*"}, "skipped"}, "7": {[]string{"7", "10.0.0.1"}, "allowed"}, "8": {nil, "allowed"}} {
+			var e cli.Explanation
+			body := fmt.Sprintf(`{"url": "http://localhost:8001/", "client_ip": "10.0.0.1", "headers": {"X-Account": %q}}`, account)
+			if status, text := s.admin("POST", "explain", body, &e); status != 200 {
+				t.Fatal(text)
+			}
+			if k := e.Handlers[0].Zones[0]; !slices.Equal(k.Override, want.override) || k.Decision != want.decision {
+				t.Errorf("account %s: override %q, %s; want %q, %s", account, k.Override, k.Decision, want.override, want.decision)
+			}
 		}
 	})
 }

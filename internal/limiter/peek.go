@@ -113,6 +113,17 @@ func (a *activeRules) describe(t *Target, o *override) []string {
 	return a.keys.Describe(&t.encoded, t.Key, t.Parts)
 }
 
+// overrideOf returns the key of the override that applies to a key with these parts; nil: none.
+func (z *Zone) overrideOf(parts []string) []string {
+	a := z.active.Load()
+	if t, err := z.Target(parts, 1); err == nil {
+		if o, ok := a.override(&t); ok {
+			return a.describe(&t, o)
+		}
+	}
+	return nil
+}
+
 func (p *Peeked) deny(label string) {
 	p.Label, p.Outcome = label, metrics.Denied
 	if p.Shadow {
@@ -189,6 +200,8 @@ func (q *request) explain(ctx context.Context, z *zoneResult) Peeked {
 	if q.keyed(z) {
 		if p.Empty = plan.Empty(p.Parts); p.Empty != nil {
 			p.Address = plan.Address(q.r)
+		} else {
+			p.Override = z.zone.overrideOf(p.Parts)
 		}
 	}
 	switch {
