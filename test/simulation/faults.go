@@ -17,8 +17,8 @@ type faultKind struct {
 	loses, stepped bool
 
 	// answers says that each call is answered meanwhile, so that its outcome is known. whole,
-	// that none is.
-	answers, whole bool
+	// that none is. retried, that go-redis repeats the call in a Cluster, until its deadline.
+	answers, whole, retried bool
 
 	// deaf says that a message of Redis may be lost.
 	deaf bool
@@ -46,9 +46,9 @@ var faultKinds = map[string]*faultKind{
 	"evict":        {loses: true, begin: func(w *world, _ *step, r *rand.Rand) func() { w.redis.pick(r).Evict(r, 1+r.IntN(8)); return nil }},
 	"script-flush": {begin: atServer(func(s *redisim.Server) func() { s.FlushScripts(); return nil })},
 	"oom":          {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.SetOOM) })},
-	"read-only":    {away: true, answers: true, begin: atServer(readOnly)},
-	"loading":      {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Loading) })},
-	"relapse":      {away: true, answers: true, begin: relapses},
+	"read-only":    {away: true, answers: true, retried: true, begin: atServer(readOnly)},
+	"loading":      {away: true, answers: true, retried: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Loading) })},
+	"relapse":      {away: true, answers: true, retried: true, begin: relapses},
 	"busy":         {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Busy) })},
 	"slow":         {away: true, begin: slowNode},
 	// A replica would keep what the master is freed of. What others write is lost when it ends.

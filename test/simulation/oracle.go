@@ -123,7 +123,7 @@ func newOracle(w *world) *oracle {
 func (o *oracle) begin(f *step, k *faultKind) {
 	o.add(&span{
 		what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped || k.moves && o.w.redis.clocksDiffer(),
-		deaf: k.deaf, answers: k.answers, whole: k.whole, site: -1, open: true,
+		deaf: k.deaf, answers: k.answers && !(k.retried && o.w.redis.topology == clustered), whole: k.whole, site: -1, open: true,
 	})
 }
 
@@ -260,18 +260,34 @@ func (o *oracle) lines(about *request) (list []string) {
 	return list
 }
 
-// touches returns the spans that overlap a time, with the time to recover.
+// touches returns the spans that overlap a time, with the time to recover. o.mu is held.
 func (o *oracle) touches(from, to time.Duration, which func(s *span) bool) (list []*span) {
 	for _, s := range o.spans {
-		end := s.to
-		if s.away {
-			end += recovery
-		}
-		if which(s) && s.from <= to && (s.open || end >= from) {
+		if which(s) && s.from <= to && o.until(s) >= from {
 			list = append(list, s)
 		}
 	}
 	return list
+}
+
+// until returns until when a span has an effect. Of a clock that was set in an outage instances
+// hear when that is over. o.mu is held.
+func (o *oracle) until(s *span) time.Duration {
+	switch {
+	case s.open:
+		return o.w.now()
+	case s.away:
+		return s.to + recovery
+	case !s.stepped:
+		return s.to
+	}
+	end := s.to
+	for _, a := range o.spans { // in the order in which they began
+		if a.away && a.from <= end {
+			end = max(end, o.until(a))
+		}
+	}
+	return end
 }
 
 // lapse is the least time after which Redis forgets the permits of an instance that it does

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // finish checks what can be checked when all is quiet.
@@ -327,6 +328,7 @@ func (o *oracle) rest() {
 			}
 		}
 		o.mu.Unlock()
+		o.marks(in)
 	}
 	for _, s := range o.w.redis.masters() {
 		for name, ttl := range s.TTLs() {
@@ -334,6 +336,29 @@ func (o *oracle) rest() {
 				o.violate("every key has a time to live", name)
 			}
 		}
+	}
+}
+
+// marks checks that what an instance shows of its changes of mode is each of them once.
+func (o *oracle) marks(in *instance) {
+	status, text := in.ask(http.MethodGet, "/rate_limit/live?once")
+	var m cli.Live
+	if err := json.Unmarshal([]byte(text), &m); err != nil {
+		o.violate("the admin API answers", fmt.Sprintf("%d %s", status, text))
+		return
+	}
+	last := make(map[string]string) // by store and node
+	for _, k := range m.Marks {
+		if k.Kind != metrics.MarkUp && k.Kind != metrics.MarkDown {
+			continue
+		}
+		o.count("marks")
+		id := strings.TrimSpace(k.Name + " " + k.Text)
+		if last[id] == k.Kind {
+			o.violate("a change of mode is told once", fmt.Sprintf("%s %s: %s follows %s on the page, of %v", in.addressNow(), id, k.Kind, k.Kind, k.At))
+			return
+		}
+		last[id] = k.Kind
 	}
 }
 

@@ -255,7 +255,7 @@ func holderIsReloaded(p *Plan, r *rand.Rand, _ time.Duration) []step {
 }
 
 // refusals are outages in which each call is answered.
-var refusals = []string{"oom", "read-only", "loading", "busy", "refuse"}
+var refusals = []string{"oom", "read-only", "loading", "busy"}
 
 // settledInOutage has requests end while Redis refuses, of which some were decided before, and
 // some by a store that is replaced meanwhile.
@@ -265,7 +265,7 @@ func settledInOutage(p *Plan, r *rand.Rand, at time.Duration) []step {
 		return nil
 	}
 	c.at, c.long, c.holds = at, time.Second, 4*time.Second
-	list := []step{c, {what: refusals[r.IntN(len(refusals))], at: at + between(r, 0, 3*time.Second), long: 6 * time.Second, instance: -1}}
+	list := []step{c, {what: refusals[r.IntN(len(refusals))], at: at + between(r, 200*time.Millisecond, 3*time.Second), long: 6 * time.Second, instance: -1}}
 	if r.IntN(2) == 0 {
 		list = append(list, step{what: "reload-pool", at: list[1].at + between(r, 0, time.Second), instance: c.instance})
 	}
