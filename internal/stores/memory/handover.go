@@ -1,8 +1,6 @@
 package memory
 
 import (
-	"slices"
-
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 )
@@ -28,8 +26,7 @@ type Handover struct {
 	// Debts are what was charged to the rules without Redis. nil: nothing.
 	Debts [][]int64
 
-	bases [][]int64 // before the debts were taken
-	rest  [][]int64 // the bases after that, if the key still owes; nil: it does not
+	bases [][]int64 // before the debts were taken; nil: there are none
 }
 
 // lock locks the shard of a zone's counts and that of its snapshot, in this
@@ -176,7 +173,12 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 		return false
 	}
 	t, told := p.table, x.has(markTold)
-	if p.slot = t.find(p.shard, z.Key, p.mix); p.slot == nil {
+	if p.slot = t.find(p.shard, z.Key, p.mix); p.slot != nil && s.paying[z.Key] != nil {
+		n.mark(x, x[snapshotMarks]|markOwes) // beyond the debt that is on its way
+		return true
+	}
+	delete(s.paying, z.Key)
+	if p.slot == nil {
 		if p.from = p.shard.overflow.counter(&t.layout, &p.shard.states, z.Group, z.Rules, now.Shared); p.from != nil {
 			return false // the key will inherit the shared counter, which it does not owe
 		}
@@ -219,15 +221,20 @@ func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x := n.find(s, z.Key, mix); x != nil && x.has(markOwes) {
+		before := s.paying[z.Key]
 		for i, r := range z.Rules {
-			r.(algorithms.Handover).Forgive(n.base(x, i), now, min(z.Cost, 2*r.Capacity()), turn)
+			h, cost := r.(algorithms.Handover), min(z.Cost, 2*r.Capacity())
+			h.Forgive(n.base(x, i), now, cost, turn)
+			if before != nil {
+				h.Forgive(before[i], now, cost, turn)
+			}
 		}
 	}
 }
 
-// Take takes what a zone's key has to hand over: its debt under the zone's Rules, and its
-// snapshot, with a debt, if Redis has lost it or if told is set. more says that this is not
-// the whole debt.
+// Take takes what a zone's key has to hand over: its debt under the zone's Rules, unless a debt
+// is on its way, and its snapshot, with a debt, if Redis has lost it or if told is set. more says
+// that this is not the whole debt. [Snapshots.Settle] has to follow.
 func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handover, more bool) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
@@ -243,8 +250,9 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 		}
 	}
 	n.mark(x, x[snapshotMarks]&^markLost)
-	if x.has(markOwes) {
+	if x.has(markOwes) && s.paying[z.Key] == nil {
 		more = n.takeDebts(&p, x, z, now.Shared, &h)
+		s.pays(z.Key, &h)
 	}
 	return h, more
 }
@@ -260,45 +268,48 @@ func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now 
 				p.shard.states.keep(&p.table.layout, p.slot, i, st)
 			}
 			bases[i] = append(bases[i], n.base(x, i)...)
-			debt, owes, rest := r.(algorithms.Handover).Debt(st, n.base(x, i), z.Counter.Rules[i], now)
+			h := r.(algorithms.Handover)
+			debt, owes, rest := h.Debt(st, n.base(x, i), z.Counter.Rules[i], now)
+			if !rest {
+				h.Base(n.base(x, i), st)
+			}
 			debts[i], owing, more = debt, owing || owes, more || rest
 		}
 		if owing {
 			h.Debts, h.bases = debts, bases
 		}
 	}
-	if more {
-		for i := range z.Rules {
-			h.rest = append(h.rest, append([]int64(nil), n.base(x, i)...))
-		}
-	} else {
+	if !more {
 		n.mark(x, x[snapshotMarks]&^markOwes)
 	}
 	return more
 }
 
-// Restore restores a debt that [Snapshots.Take] returned and that was not charged.
-func (n *Snapshots) Restore(k stores.Key, h *Handover) {
+// Settle ends the call with a handover. A debt that was rejected is owed again, together with
+// what was charged meanwhile. It reports whether the key owes anything.
+func (n *Snapshots) Settle(k stores.Key, h *Handover, rejected bool) (owes bool) {
 	if h.bases == nil {
-		return
+		return false
 	}
 	mix := n.table.mix(k)
 	s := n.shardOf(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.isPaying(k, h) {
+		return false // it is settled, or the key was reset
+	}
+	delete(s.paying, k)
 	x := n.find(s, k, mix)
 	if x == nil {
-		return
+		return false
 	}
-	for i := range n.rules { // another base may have been set since
-		if x.has(markOwes) && (h.rest == nil || !slices.Equal(n.base(x, i), h.rest[i])) {
-			return
+	if rejected {
+		for i := range n.rules {
+			copy(n.base(x, i), h.bases[i])
 		}
+		n.mark(x, x[snapshotMarks]|markOwes)
 	}
-	for i := range n.rules {
-		copy(n.base(x, i), h.bases[i])
-	}
-	n.mark(x, x[snapshotMarks]|markOwes)
+	return x.has(markOwes)
 }
 
 // Drop forgets the snapshot of a key, because the key was reset.

@@ -57,7 +57,29 @@ type snapshotShard struct {
 	used    uint32
 	hand    uint32  // where evict goes on
 	scratch []int64 // of the rules' snapshots
-	_       [32]byte
+
+	// paying are the keys whose debts are on their way to Redis, with their bases before. A key
+	// has one at a time: what it was charged beyond its base is one sum, of which a part that is
+	// rejected could not be owed again while another part is not settled.
+	paying map[stores.Key][][]int64
+	_      [24]byte
+}
+
+// pays notes that the debts of a key are on their way.
+func (s *snapshotShard) pays(k stores.Key, h *Handover) {
+	if h.bases == nil {
+		return
+	}
+	if s.paying == nil {
+		s.paying = make(map[stores.Key][][]int64)
+	}
+	s.paying[k] = h.bases
+}
+
+// isPaying says whether these are the debts of the key that are on their way.
+func (s *snapshotShard) isPaying(k stores.Key, h *Handover) bool {
+	bases := s.paying[k]
+	return bases != nil && &bases[0] == &h.bases[0]
 }
 
 // Snapshots returns the table's snapshots, nil if a rule cannot be handed over.
@@ -148,15 +170,15 @@ func (n *Snapshots) reindex(s *snapshotShard, most uint32) {
 
 func (n *Snapshots) mixAt(slot uint32) uint64 { return n.table.mix(snapshot(n.slots.at(slot)).key()) }
 
-// evict removes a snapshot that owes nothing and returns its index. It returns s.used if
-// it found none.
+// evict removes a snapshot that owes nothing, nor has a debt on its way, and returns its index.
+// It returns s.used if it found none.
 func (n *Snapshots) evict(s *snapshotShard) uint32 {
 	for range min(snapshotsToTry, s.used) {
 		i := s.hand
 		if s.hand++; s.hand >= s.used {
 			s.hand = 0
 		}
-		if x := n.at(s, i); !x.has(markOwes) {
+		if x := n.at(s, i); !x.has(markOwes) && s.paying[x.key()] == nil {
 			s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)
 			return i
 		}
@@ -189,6 +211,7 @@ func (n *Snapshots) reset(k stores.Key, mix uint64) {
 	s := n.shardOf(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.paying, k)
 	if x := n.find(s, k, mix); x != nil {
 		n.mark(x, 0)
 		clear(x[snapshotWords:])

@@ -103,10 +103,11 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 	}
 	q.decide(d.o.Prefix, check)
 	r, now, err := d.conn.send(q)
-	settle(hands, err)
+	sent := err
 	if err == nil {
 		err = d.read(check, &r, now, hands, blocks)
 	}
+	d.fallback.hands.settle(hands, sent) // but for those that have failed alone
 	if err != nil {
 		d.permits.giveUp(check)
 	}
@@ -120,7 +121,7 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 	if len(hands) > 0 {
 		put := make([]bool, len(check.Zones))
 		for i := range hands {
-			taken, err := hands[i].answered(r)
+			taken, err := d.fallback.hands.answered(&hands[i], r)
 			refused = cmp.Or(refused, err)
 			put[hands[i].zone] = taken && hands[i].Told != nil
 		}

@@ -54,8 +54,9 @@ type handovers struct {
 type handover struct {
 	memory.Handover
 	snapshots *memory.Snapshots
+	counter   *stores.Counter
 	zone      int // of the check
-	key       stores.Key
+	key, tag  stores.Key
 	op        []byte
 	names     []string
 	look      *stores.Check // in the background, that learns what is in Redis after it
@@ -175,7 +176,7 @@ func (d *handovers) sweepDue() bool {
 // over its snapshot in any case. more says that the key still owes.
 func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.Instant, told bool) (h handover, more, ok bool) {
 	z.Rules = d.share(z.Counter)
-	h = handover{snapshots: n, key: z.Key, codes: prepare(z.Counter).packed.codes}
+	h = handover{snapshots: n, counter: z.Counter, key: z.Key, tag: z.Tag, codes: prepare(z.Counter).packed.codes}
 	h.Handover, more = n.Take(z, now, told)
 	if h.Told == nil && h.Debts == nil {
 		return h, more, false
@@ -186,23 +187,23 @@ func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.In
 	return h, more, true
 }
 
-// settle ends a call that carried handovers. It restores the debts that Redis has
-// certainly not charged. A debt that may have been charged is not sent again.
-func settle(all []handover, err error) {
-	if err == nil || mayHaveRun(err) {
-		return
-	}
+// settle ends a call that carried handovers. The debts that Redis has certainly not charged are
+// owed again. A debt that may have been charged is not sent again.
+func (d *handovers) settle(all []handover, err error) {
+	rejected := err != nil && !mayHaveRun(err)
 	for i := range all {
-		all[i].snapshots.Restore(all[i].key, &all[i].Handover)
+		if h := &all[i]; h.snapshots.Settle(h.key, &h.Handover, rejected) {
+			d.add(&stores.ZoneCheck{Counter: h.counter, Key: h.key, Tag: h.tag})
+		}
 	}
 }
 
 // answered reads the reply to a handover. It returns whether Redis took it: it does not
 // for a key that was reset since. Then the instance forgets the snapshot. Of several
 // handovers in a call, one can fail alone: its debt is owed again.
-func (h *handover) answered(r *reply) (taken bool, err error) {
+func (d *handovers) answered(h *handover, r *reply) (taken bool, err error) {
 	if err := r.failed(); err != nil {
-		settle([]handover{*h}, err)
+		d.settle([]handover{*h}, err)
 		return false, err
 	}
 	if taken = r.byte() == 0; !taken {
@@ -296,6 +297,7 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 		rest := keys[:0]
 		for _, k := range keys {
 			if !d.conn.usable(k) {
+				d.settle(some, errOpen)
 				return errOpen
 			}
 			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.now(k), told)
@@ -364,10 +366,10 @@ func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err
 		}
 	}
 	r, now, err := d.conn.call(ctx, some[0].codes, names, ops...)
-	settle(some, err)
+	sent := err
 	for i := 0; i < len(some) && err == nil; i++ {
 		h := &some[i]
-		taken, wrong := h.answered(&r)
+		taken, wrong := d.answered(h, &r)
 		if wrong != nil {
 			failed = true
 			d.conn.fail(wrong)
@@ -377,6 +379,7 @@ func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err
 		}
 		err = r.err
 	}
+	d.settle(some, sent) // but for those that have failed alone
 	return failed, err
 }
 

@@ -1,0 +1,101 @@
+package memory
+
+import (
+	"context"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestDebtsSettledInAnyOrder charges a key without Redis while calls with its debts are under
+// way, which Redis then takes, rejects, or does not answer. Each charge is taken once, but for
+// those in calls without an answer.
+func TestDebtsSettledInAnyOrder(t *testing.T) {
+	for _, a := range []algorithms.Algorithm{&algorithms.FixedWindow{}, &algorithms.SlidingWindow{}, &algorithms.GCRA{}} {
+		t.Run(a.Kind(), func(t *testing.T) {
+			r := storestest.Seeded(t)
+			for range 300 {
+				c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: a, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
+				c.Table = NewTable(c.Rules, 100)
+				d := &debtor{r: c.Rules[0], n: TableOf(c).Snapshots(), c: c}
+				for range 1 + r.IntN(40) {
+					switch r.IntN(3) {
+					case 0:
+						d.charge(1 + r.Int64N(3))
+					case 1:
+						d.take()
+					default:
+						if len(d.underWay) > 0 {
+							d.settle(r.IntN(len(d.underWay)), r.IntN(3))
+						}
+					}
+				}
+				for len(d.underWay) > 0 {
+					d.settle(0, r.IntN(3))
+				}
+				d.take()
+				if len(d.underWay) > 0 {
+					d.settle(0, taken)
+				}
+				if d.paid != d.charged-d.unknown {
+					t.Fatalf("%d taken of %d charged, of which %d are unknown", d.paid, d.charged, d.unknown)
+				}
+			}
+		})
+	}
+}
+
+// debtor charges a key without Redis, and hands its debts over.
+type debtor struct {
+	r                      algorithms.Rule
+	n                      *Snapshots
+	c                      *stores.Counter
+	underWay               []Handover
+	charged, paid, unknown int64
+}
+
+// What may become of a debt.
+const (
+	taken = iota
+	rejected
+	unanswered
+)
+
+var debtorNow = Instant{Local: handoverStart, Shared: handoverStart, Tolerance: 1_000_000}
+
+func (d *debtor) check(cost int64) *stores.Check {
+	return &stores.Check{Zones: []stores.ZoneCheck{{
+		Counter: d.c, Key: stores.Key{Hi: 1, Lo: 2}, Cost: cost, Rules: d.c.Rules, Results: make([]stores.Result, 1),
+	}}}
+}
+
+func (d *debtor) charge(cost int64) {
+	check := d.check(cost)
+	d.n.Warm(&check.Zones[0], debtorNow)
+	(&Store{Clock: func() int64 { return handoverStart }}).Decide(context.Background(), check)
+	d.charged += cost
+}
+
+func (d *debtor) take() {
+	if h, _ := d.n.Take(&d.check(1).Zones[0], debtorNow, false); h.Debts != nil {
+		d.underWay = append(d.underWay, h)
+	}
+}
+
+// settle ends a call that is under way.
+func (d *debtor) settle(i, outcome int) {
+	h := d.underWay[i]
+	d.underWay = append(d.underWay[:i], d.underWay[i+1:]...)
+	s := make(algorithms.State, d.r.Words())
+	d.r.(algorithms.Handover).Merge(s, h.Debts[0], handoverStart)
+	left, _ := d.r.Numbers(s, handoverStart)
+	switch cost := d.r.Limit() - left; outcome {
+	case taken:
+		d.paid += cost
+	case unanswered:
+		d.unknown += cost
+	}
+	d.n.Settle(stores.Key{Hi: 1, Lo: 2}, &h, outcome == rejected)
+}
