@@ -123,7 +123,7 @@ func newOracle(w *world) *oracle {
 func (o *oracle) begin(f *step, k *faultKind) {
 	o.add(&span{
 		what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped || k.moves && o.w.redis.clocksDiffer(),
-		deaf: k.deaf, answers: k.answers && !(k.retried && o.w.redis.topology == clustered), whole: k.whole, site: -1, open: true,
+		deaf: k.deaf, answers: k.answers && (!k.retried || o.w.redis.topology != clustered), whole: k.whole, site: -1, open: true,
 	})
 }
 

@@ -252,7 +252,7 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	n.mark(x, x[snapshotMarks]&^markLost)
 	if x.has(markOwes) && s.paying[z.Key] == nil {
 		more = n.takeDebts(&p, x, z, now.Shared, &h)
-		s.pays(z.Key, &h)
+		s.pays(z.Key, h.bases)
 	}
 	return h, more
 }
@@ -295,7 +295,7 @@ func (n *Snapshots) Settle(k stores.Key, h *Handover, rejected bool) (owes bool)
 	s := n.shardOf(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.isPaying(k, h) {
+	if !s.isPaying(k, h.bases) {
 		return false // it is settled, or the key was reset
 	}
 	delete(s.paying, k)

@@ -65,21 +65,21 @@ type snapshotShard struct {
 	_      [24]byte
 }
 
-// pays notes that the debts of a key are on their way.
-func (s *snapshotShard) pays(k stores.Key, h *Handover) {
-	if h.bases == nil {
+// pays notes that the debts of a key are on their way. bases: from before; nil: there are none.
+func (s *snapshotShard) pays(k stores.Key, bases [][]int64) {
+	if bases == nil {
 		return
 	}
 	if s.paying == nil {
 		s.paying = make(map[stores.Key][][]int64)
 	}
-	s.paying[k] = h.bases
+	s.paying[k] = bases
 }
 
-// isPaying says whether these are the debts of the key that are on their way.
-func (s *snapshotShard) isPaying(k stores.Key, h *Handover) bool {
-	bases := s.paying[k]
-	return bases != nil && &bases[0] == &h.bases[0]
+// isPaying says whether the debts with these bases are those that are on their way.
+func (s *snapshotShard) isPaying(k stores.Key, bases [][]int64) bool {
+	now := s.paying[k]
+	return now != nil && &now[0] == &bases[0]
 }
 
 // Snapshots returns the table's snapshots, nil if a rule cannot be handed over.
