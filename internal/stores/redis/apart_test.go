@@ -2,7 +2,9 @@ package redis
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -59,5 +61,51 @@ func TestDebtFailsAlone(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestDebtsOutliveTheirContext hands over debts, and snapshots in a Cluster, when the store has
+// ended: it ends at once, but for a call under way, and the rest is charged by who comes after.
+func TestDebtsOutliveTheirContext(t *testing.T) {
+	srv := redistest.Start(t)
+	for _, cluster := range []bool{false, true} {
+		f := newFleet(t, srv, 2)
+		f.v.now += storestest.Hour / 2
+		f.v.flush(t)
+		c, s := f.counters(t, "ended", lostSpecs()["fixed_window"])[0], f.all[0]
+		keys := make([]stores.Key, 50)
+		for i := range keys {
+			keys[i] = stores.Key{Hi: uint64(i), Lo: 1}
+			f.decide(0, c, keys[i], 1) // there is something to put back
+		}
+		f.set(-1, faultRefused)
+		for _, k := range keys {
+			f.decide(0, c, k, 5)
+		}
+		f.set(-1, noFault)
+		f.v.now += 2 * ramp.Microseconds()
+		s.conn.seq.Store(uint64(f.v.now) - 1)
+		ended, end := context.WithCancel(context.Background())
+		end()
+		s.fallback.hands.lostMemory()
+		s.conn.o.Cluster = cluster
+		s.fallback.hands.sweep(ended, time.Now().Add(time.Hour))
+		s.fallback.hands.pay(ended)
+		s.conn.o.Cluster = false
+		left := func(want int64) {
+			for _, k := range keys {
+				peek := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}}
+				f.all[1].Decide(context.Background(), peek)
+				if got := peek.Zones[0].Results[0].Remaining; got != want {
+					t.Fatalf("cluster %v: key %d has %d remaining, want %d", cluster, k.Hi, got, want)
+				}
+			}
+		}
+		left(99)
+		if err := s.fallback.hands.handOver(ended, c, slices.Clone(keys[:20]), false, time.Now()); err != nil { // begun before
+			t.Fatal(err)
+		}
+		s.fallback.hands.pay(context.Background())
+		left(94)
 	}
 }

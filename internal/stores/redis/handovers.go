@@ -238,7 +238,7 @@ func (d *handovers) sweep(ctx context.Context, end time.Time) {
 		d.swept, d.sweeping, d.from = time.Now(), d.counters(), memory.Cursor{}
 		d.blocks = make(map[*memory.Blocks]*blockSweep)
 	}
-	for len(d.sweeping) > 0 && time.Now().Before(end) {
+	for len(d.sweeping) > 0 && ctx.Err() == nil && time.Now().Before(end) {
 		c := d.sweeping[0]
 		done, ok := d.putBack(ctx, c, end)
 		if done {
@@ -276,10 +276,10 @@ func (d *handovers) table(ctx context.Context, c *stores.Counter, from memory.Cu
 		perCall = 1 // the keys lie in different slots
 	}
 	ok = true
-	for !from.Done() && time.Now().Before(end) {
+	for !from.Done() && ctx.Err() == nil && time.Now().Before(end) {
 		keys, to := next(make([]stores.Key, 0, perCall), from)
 		if err := d.handOver(ctx, c, keys, told, end); err != nil {
-			if ok = false; ctx.Err() != nil || !d.conn.o.Cluster { // in a Cluster the next key may lie on another node
+			if ok = false; !d.conn.o.Cluster { // where the next key may lie on another node
 				return from, ok
 			}
 		}
@@ -351,9 +351,10 @@ func (d *handovers) counters() (all []*stores.Counter) {
 // has failed.
 func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err error) {
 	if len(some) == 0 {
-		return false, ctx.Err()
+		return false, nil
 	}
-	ctx, cancel := d.conn.background(ctx)
+	// A call under way is not canceled: it would not be known whether it was made.
+	ctx, cancel := d.conn.background(context.WithoutCancel(ctx))
 	defer cancel()
 	var names []string
 	var ops [][]byte

@@ -75,6 +75,14 @@ var fallbackMutants = []mutant{
 		old: "p.slot != nil && s.paying[z.Key] != nil {", new: "p.slot != nil && s.paying[z.Key] != nil && false {",
 	},
 	{
+		name: "fallback-canceled", breaks: "a call with debts is canceled when the store ends", file: handoversGo, suites: redis,
+		old: "d.conn.background(context.WithoutCancel(ctx))\n\tdefer cancel()\n\tvar names", new: "d.conn.background(ctx)\n\tdefer cancel()\n\tvar names",
+	},
+	{
+		name: "fallback-ended", breaks: "a store that has ended goes on handing over", file: handoversGo, suites: redis,
+		old: "!from.Done() && ctx.Err() == nil && ", new: "!from.Done() && ",
+	},
+	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
 		old: "if charge > 0 {\n\t\tf.warm(z)\n\t}", new: "",
 	},
