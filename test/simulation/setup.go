@@ -166,7 +166,7 @@ func drawSetup(r *rand.Rand) *setup {
 		{Kind: waiting, Rules: []rule{drawRule(r)}, MaxWait: time.Second},
 		{Kind: waiting, Rules: []rule{{Algorithm: "leaky_bucket", Limit: 10, Window: time.Second, Burst: 5}}},
 		{Kind: duplicates, Rules: []rule{hour("fixed_window")}, Window: 5 * time.Second},
-		{Kind: leased, Store: "leased", Rules: []rule{{Algorithm: []string{"gcra", "sliding_window", "fixed_window", "token_bucket", "sliding_log"}[r.IntN(5)], Limit: 100, Window: 3 * time.Second}}},
+		{Kind: leased, Store: "leased", Rules: []rule{{Algorithm: []string{"gcra", "sliding_window", "fixed_window", "token_bucket", "sliding_log"}[r.IntN(5)], Limit: 100, Window: 3 * time.Second, Block: time.Duration(r.IntN(2)) * 500 * time.Millisecond}}},
 		{Kind: denying, Store: "denying", Rules: []rule{drawRule(r)}},
 		{Kind: ledger, Store: "denying", Rules: []rule{hour(logs[r.IntN(2)])}},
 		{Kind: allowing, Store: "allowing", Rules: []rule{drawRule(r)}},

@@ -109,6 +109,9 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 	}
 	d.fallback.hands.settle(hands, sent) // but for those that have failed alone
 	if err != nil {
+		for i := range check.Zones {
+			check.Zones[i].Lease.Granted = -1 // whatever a part of the reply said
+		}
 		d.permits.giveUp(check)
 	}
 	return err

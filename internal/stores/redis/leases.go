@@ -223,7 +223,7 @@ func (l *leases) settle(z *stores.ZoneCheck, sent int64, now int64, epoch uint64
 		return
 	}
 	x.asked = 0
-	if z.Lease.Granted < 0 || x.epoch != epoch {
+	if z.Lease.Granted < 0 || z.Blocked() || x.epoch != epoch { // of a blocked key nothing is reported
 		return
 	}
 	got := int64(0)

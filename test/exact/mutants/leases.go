@@ -30,6 +30,14 @@ var leaseMutants = []mutant{
 		old: "z.n + 2 * more, 0", new: "z.n + more, 0",
 	},
 	{
+		name: "lease-unsaid", breaks: "a reply that cannot be used says what was leased", file: "internal/stores/redis/decide.go", suites: redis,
+		old: "check.Zones[i].Lease.Granted = -1", new: "_ = i",
+	},
+	{
+		name: "lease-blocked", breaks: "a reply about a block is taken for one about the rules", file: "internal/stores/redis/leases.go", suites: redis,
+		old: " || z.Blocked() || ", new: " || ",
+	},
+	{
 		name: "lease-window", breaks: "a lease outlives its window", file: "algorithms/lease.go", suites: redis,
 		old: "return min(lease, e.end(s, now)-now)", new: "return max(lease, e.end(s, now)-now)",
 	},

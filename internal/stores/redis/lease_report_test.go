@@ -1,0 +1,76 @@
+package redis
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// laterFail makes all script calls of a client fail but the first.
+type laterFail struct{ calls atomic.Int64 }
+
+func (*laterFail) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (h *laterFail) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		if cmd.Name() == "evalsha" && h.calls.Add(1) > 1 {
+			cmd.SetErr(context.DeadlineExceeded)
+			return context.DeadlineExceeded
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*laterFail) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// TestLeaseOfLostKey requests a lease of a key that Redis has lost, and is not answered when it
+// asks again. Nothing was granted, and nothing was reported.
+func TestLeaseOfLostKey(t *testing.T) {
+	f := newLeasingFleet(t, 1)
+	s, c := f.all[0], f.counter("lost", perSecond(1000))
+	f.decide(s, storestest.CheckOf(1, c))
+	f.flush(t)
+	requestMostLease(s, &storestest.CheckOf(1, c).Zones[0], 100)
+	s.conn.client.AddHook(new(laterFail))
+	f.decide(s, storestest.CheckOf(1, c))
+	if x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]); x.last != nil || x.thin {
+		t.Errorf("what was reported: %+v, thin %v", x.last, x.thin)
+	}
+	for range 3 {
+		f.decide(s, storestest.CheckOf(1, c))
+	}
+}
+
+// TestLeaseOfBlockedKey requests a lease of a key that another instance has blocked. When the
+// block is over, a request arrives while another one requests a lease.
+func TestLeaseOfBlockedKey(t *testing.T) {
+	f := newLeasingFleet(t, 2)
+	c := f.counter("blocked", perSecond(100))
+	c.Blocks, c.Blocked = []int64{2 * storestest.Hour}, memory.NewBlocks(1000)
+	for check := storestest.CheckOf(1, c); ; check = storestest.CheckOf(1, c) {
+		if f.decide(f.all[0], check); !check.Admitted {
+			break
+		}
+	}
+	other := f.all[1]
+	f.decide(other, storestest.CheckOf(1, f.counter("another", perSecond(100)))) // leases end with a new connection
+	z := &storestest.CheckOf(1, c).Zones[0]
+	requestMostLease(other, z, 50)
+	if check := storestest.CheckOf(1, c); !f.decide(other, check) || check.Admitted || check.Zones[0].Block.Until == 0 {
+		t.Fatalf("%+v, want it blocked by Redis", check)
+	}
+	f.now += 3 * storestest.Hour
+	x := other.leasing.leases.at(z)
+	x.asked = f.now // by a request whose call is under way
+	check := storestest.CheckOf(1, c)
+	if f.decide(other, check); !check.Admitted {
+		t.Errorf("%+v, want it admitted after the block", check)
+	}
+}
