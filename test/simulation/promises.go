@@ -95,8 +95,12 @@ func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to ti
 	one, key := &o.w.plan.setup.sites[site], list[0].key
 	shares, most := int64(o.shares(from, to)), int64(0)
 	var alone int64
+	losses := from // from when on a loss matters
 	for _, rules := range o.limits[site] {
 		r := rules[n]
+		if r.Algorithm == "fixed_window" { // what is put back may have a window begin, and so end, earlier
+			losses = from - swept
+		}
 		most = max(most, r.bound(1, one.MaxCost))
 		alone = max(alone, int64(len(o.w.instances))*r.bound(shares, one.MaxCost))
 	}
@@ -109,7 +113,9 @@ func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to ti
 		limit += alone
 		reasons = append(reasons, fmt.Sprintf("alone %d", alone))
 	}
-	weaker := o.touches(from, to, func(s *span) bool { return s.loses || s.stepped || s.site == site && (s.key == "" || s.key == key) })
+	weaker := slices.Concat(o.touches(losses, to, isLoss), o.touches(from, to, func(s *span) bool {
+		return !s.loses && (s.stepped || s.site == site && (s.key == "" || s.key == key))
+	}))
 	onlyLosses := len(o.touches(from-recovery, to, func(s *span) bool { return s.away || s.stepped || s.ends || s.site == site })) == 0
 	for _, s := range weaker {
 		more := most
