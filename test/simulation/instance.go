@@ -157,6 +157,13 @@ func (in *instance) stop() {
 		return
 	}
 	in.requests.Wait()
+	in.finish(c)
+}
+
+// finish ends a configuration while no other is loaded: Caddy does one after another.
+func (in *instance) finish(c *configuration) {
+	in.turn <- struct{}{}
+	defer func() { <-in.turn }()
 	c.end()
 }
 
@@ -173,7 +180,7 @@ func (in *instance) die() {
 	// What is left of it is freed, without an effect.
 	in.w.background.Go(func() {
 		in.requests.Wait()
-		c.end()
+		in.finish(c)
 	})
 }
 
