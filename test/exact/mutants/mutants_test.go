@@ -47,7 +47,7 @@ func TestMutantsApply(t *testing.T) {
 }
 
 // TestMutantsAreInTheTable checks that docs/mutants.md has a row for every mutant, and that
-// the table of the simulation is of mutants that it has to find, and has found.
+// the table of the simulation is of the mutants that it has to find, each of them found.
 func TestMutantsAreInTheTable(t *testing.T) {
 	root, err := repository()
 	if err != nil {
@@ -67,6 +67,11 @@ func TestMutantsAreInTheTable(t *testing.T) {
 	}
 	if n := strings.Count(table, "\n| ") - 1; n != rows {
 		t.Errorf("%d rows, want %d", n, rows)
+	}
+	for _, name := range simulated {
+		if !strings.Contains(found, "\n| "+name+" | ") {
+			t.Errorf("%s is not in the table of the simulation", name)
+		}
 	}
 	for _, row := range strings.Split(found, "\n| ")[1:] {
 		if name, _, _ := strings.Cut(row, " | "); name != "mutant" && !slices.Contains(simulated, name) {
