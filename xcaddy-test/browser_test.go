@@ -20,7 +20,7 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// browser is a headless Chromium with the errors of its page.
+// browser is a page of Chromium with its errors.
 type browser struct {
 	context.Context
 
@@ -29,13 +29,16 @@ type browser struct {
 	requested map[string]bool // hosts
 }
 
-// startBrowser starts Chromium, which runs until the end of the test.
-func startBrowser(t *testing.T) *browser {
+// openBrowser opens a page that is closed at the end of the test. All pages are in one
+// Chromium, each with a profile and a window of its own, so that tests can run beside each
+// other.
+func openBrowser(t *testing.T) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
-	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx, chromedp.WithErrorf(func(string, ...any) {})) // chromedp does not know every event
+	chromium.start.Do(startChromium)
+	if chromium.err != nil {
+		t.Fatalf("%v; Chromium printed:\n%s", chromium.err, chromium.output.String())
+	}
+	ctx, cancel := chromedp.NewContext(chromium.Context, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(cancel)
@@ -57,6 +60,40 @@ func startBrowser(t *testing.T) *browser {
 		}
 	})
 	return b
+}
+
+// chromium is the browser of all tests, which the first of them starts.
+var chromium struct {
+	context.Context
+
+	start  sync.Once
+	err    error
+	stop   func()
+	output harness.Output
+}
+
+// startChromium starts Chromium. Its start is tried again: on a busy machine it may take
+// longer than it gives itself.
+func startChromium() {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+		chromedp.CombinedOutput(&chromium.output), chromedp.WSURLReadTimeout(time.Minute))
+	for range 3 {
+		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+		ctx, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {})) // chromedp does not know every event
+		chromium.Context, chromium.stop = ctx, func() { cancel(); stop() }
+		if chromium.err = chromedp.Run(ctx); chromium.err == nil {
+			return
+		}
+		chromium.stop()
+	}
+	chromium.stop = nil
+}
+
+// stopChromium stops the browser, if a test started it.
+func stopChromium() {
+	if chromium.stop != nil {
+		chromium.stop()
+	}
 }
 
 func (b *browser) run(t *testing.T, actions ...chromedp.Action) {
@@ -123,16 +160,22 @@ func (b *browser) until(t *testing.T, selector string, parts ...string) {
 	t.Fatalf("%s shows %q, want %q; the page says %q, its console %v", selector, got, parts, b.text(t, "body"), b.problems)
 }
 
-// shot saves a screenshot in the folder DIANA_SHOTS.
+// shots is the folder for screenshots. Without it they are taken and not kept.
+var shots = os.Getenv("DIANA_SHOTS")
+
+// shot takes a screenshot. One that is kept shows the next message, too.
 func (b *browser) shot(t *testing.T, name string) {
 	t.Helper()
+	if shots != "" {
+		b.run(t, chromedp.Sleep(3*time.Second))
+	}
 	var png []byte
 	b.run(t, chromedp.CaptureScreenshot(&png))
 	if len(png) < 10_000 {
 		t.Errorf("screenshot %s has %d bytes", name, len(png))
 	}
-	if dir := os.Getenv("DIANA_SHOTS"); dir != "" {
-		if err := os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600); err != nil {
+	if shots != "" {
+		if err := os.WriteFile(filepath.Join(shots, name+".png"), png, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,20 +17,25 @@ import (
 
 func TestMain(m *testing.M) {
 	// Parallel tests mostly wait.
-	if os.Getenv("DIANA_CHAOS") != "full" {
+	if !full {
 		if err := flag.Set("test.parallel", "8"); err != nil {
 			panic(err)
 		}
 	}
-	os.Exit(harness.Run(m, harness.Build))
+	code := harness.Run(m, harness.Build)
+	stopChromium()
+	os.Exit(code)
 }
+
+// full is true under make chaos, where times and shares have targets.
+var full = os.Getenv("DIANA_CHAOS") == "full"
 
 // late reports a time or a share that misses its target on an idle machine. It fails
 // the test under make chaos. Under make test, which may share the machine with other
 // work, it only logs.
 func late(t *testing.T, format string, args ...any) {
 	t.Helper()
-	if os.Getenv("DIANA_CHAOS") == "full" {
+	if full {
 		t.Errorf(format, args...)
 		return
 	}

@@ -44,7 +44,7 @@ func TestPageResetsWhatItShows(t *testing.T) {
 	}
 	spend()
 	denied := func(path string) bool { return c.Get(t, path).Status == 429 }
-	b := startBrowser(t)
+	b := openBrowser(t)
 	b.visit(t, c.Admin+"/rate_limit/")
 	b.until(t, "#zones", "one", "two")
 	look := func(zone, key string) {
@@ -114,7 +114,7 @@ func TestPageExplains(t *testing.T) {
 	for range 2 {
 		c.Get(t, "/", "X-Account", "7")
 	}
-	b := startBrowser(t)
+	b := openBrowser(t)
 	b.visit(t, c.Admin+"/rate_limit/")
 	b.until(t, "#zones", "one")
 	b.click(t, "#open-explain")
@@ -151,7 +151,7 @@ func TestPageChangesRules(t *testing.T) {
 	push(t, redis, `{"zones": {"other": {"shadow": true}}}`)
 	document := func() string { return redis.Get(t.Context(), "diana:rules").Val() }
 	c := all[0]
-	b := startBrowser(t)
+	b := openBrowser(t)
 	b.visit(t, c.Admin+"/rate_limit/")
 	b.until(t, "#health", "rules from redis", "zones unknown here: other")
 	b.click(t, `[data-zone="api"] h2 button`)

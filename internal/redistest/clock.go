@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"context"
 	_ "embed"
 	"encoding/binary"
 	"os"
@@ -13,6 +14,9 @@ import (
 
 //go:embed testdata/clock.c
 var clockSource []byte
+
+// compileTimeout is how long the C compiler may take.
+const compileTimeout = time.Minute
 
 // Clock controls the system clock as seen by one server.
 type Clock struct {
@@ -62,7 +66,9 @@ func StartWithClock(tb testing.TB, args ...string) (*Server, *Clock) {
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", lib, source, "-ldl").CombinedOutput(); err != nil { //nolint:gosec // a test's own files
+	ctx, cancel := context.WithTimeout(context.Background(), compileTimeout)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "cc", "-shared", "-fPIC", "-O1", "-o", lib, source, "-ldl").CombinedOutput(); err != nil { //nolint:gosec // a test's own files
 		tb.Fatalf("cc: %v\n%s", err, out)
 	}
 	s := &Server{tb: tb, env: []string{"LD_PRELOAD=" + lib, "REDISTEST_CLOCK=" + c.file}}

@@ -1,12 +1,13 @@
 package redistest
 
 import (
-	"net"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
 )
+
+// slots is the number of slots of a Cluster.
+const slots = 16384
 
 // StartCluster runs a Redis Cluster of masters without replicas and waits until
 // it serves all slots. args are further arguments of each redis-server.
@@ -19,59 +20,59 @@ func StartCluster(tb testing.TB, masters int, args ...string) []*Server {
 // promoted about two seconds after its master is down. The masters come first.
 func StartReplicatedCluster(tb testing.TB, masters int) []*Server {
 	tb.Helper()
-	nodes := startCluster(tb, masters, 1)
-	until(tb, "the replicas are in step", func() bool {
-		for _, n := range nodes[masters:] {
-			if !strings.Contains(n.cli("info", "replication"), "master_link_status:up") {
-				return false
-			}
-		}
-		return true
-	})
+	nodes := startCluster(tb, masters, masters)
+	until(tb, "every replica is in step", each(nodes[masters:], func(n *Server) bool {
+		return strings.Contains(n.ask("info", "replication"), "master_link_status:up")
+	}))
 	return nodes
 }
 
+// startCluster makes a Cluster step by step: each step has an end that is visible at the
+// nodes. (redis-cli --cluster create waits for the nodes to agree, however long it takes.)
 func startCluster(tb testing.TB, masters, replicas int, args ...string) []*Server {
 	tb.Helper()
-	var nodes []*Server
-	create := []string{"--cluster", "create"}
-	for i := range masters * (1 + replicas) {
-		n := startOn(tb, clusterPort(tb), append([]string{
+	nodes := make([]*Server, masters+replicas)
+	for i := range nodes {
+		nodes[i] = startOn(tb, freePort(tb, 0, busOffset), append([]string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes-" + strconv.Itoa(i) + ".conf",
 			"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
 		}, args...)...)
-		nodes = append(nodes, n)
-		create = append(create, n.Addr)
 	}
-	create = append(create, "--cluster-replicas", strconv.Itoa(replicas), "--cluster-yes")
-	out, err := exec.Command("redis-cli", create...).CombinedOutput()
-	if err != nil {
-		tb.Fatalf("redis-cli --cluster create: %v\n%s", err, out)
+	for i, n := range nodes[:masters] {
+		add := []any{"cluster", "addslots"}
+		for slot := slots * i / masters; slot < slots*(i+1)/masters; slot++ {
+			add = append(add, slot)
+		}
+		n.must(add...)
 	}
-	until(tb, "the cluster is ready", func() bool {
-		for _, n := range nodes {
-			if !strings.Contains(n.cli("cluster", "info"), "cluster_state:ok") {
+	for i, n := range nodes {
+		n.must("cluster", "set-config-epoch", i+1)
+		if i > 0 {
+			n.must("cluster", "meet", "127.0.0.1", nodes[0].Port)
+		}
+	}
+	met := "cluster_known_nodes:" + strconv.Itoa(len(nodes)) + "\r"
+	until(tb, "every node knows the others", each(nodes, func(n *Server) bool {
+		return strings.Contains(n.ask("cluster", "info"), met) && !strings.Contains(n.ask("cluster", "nodes"), "handshake")
+	}))
+	for i, n := range nodes[masters:] {
+		n.must("cluster", "replicate", nodes[i%masters].ask("cluster", "myid"))
+	}
+	until(tb, "every node says that the cluster is ok, with its replicas", each(nodes, func(n *Server) bool {
+		return strings.Contains(n.ask("cluster", "info"), "cluster_state:ok") &&
+			strings.Count(n.ask("cluster", "nodes"), "slave ") == replicas
+	}))
+	return nodes
+}
+
+// each returns a condition that is true when ok is true for all servers.
+func each(servers []*Server, ok func(*Server) bool) func() bool {
+	return func() bool {
+		for _, s := range servers {
+			if !ok(s) {
 				return false
 			}
 		}
 		return true
-	})
-	return nodes
-}
-
-// clusterPort returns a free port whose cluster bus port, 10000 above, is valid and
-// also free.
-func clusterPort(tb testing.TB) int {
-	tb.Helper()
-	for range 100 {
-		port := FreePort(tb)
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+10_000))); err == nil {
-			_ = l.Close()
-			if reserve(port + 10_000) {
-				return port
-			}
-		}
 	}
-	tb.Fatal("no free port for a cluster node")
-	return 0
 }

@@ -1,57 +1,45 @@
 package redistest
 
 import (
-	"fmt"
-	"net"
-	"os"
-	"path/filepath"
-	"strconv"
-	"sync"
+	"math/rand/v2"
 	"sync/atomic"
-	"syscall"
 	"testing"
 )
 
-// Ports are allocated below the ephemeral range: under load, an outgoing connection
-// could otherwise take the port of a server that is about to restart.
+// Ports are below the ephemeral range, from which an outgoing connection could take the
+// port of a server that is about to restart, and far enough below it for the bus of a
+// Cluster's node, 10,000 above its port.
 const (
 	firstPort = 12000
-	lastPort  = 20000
+	lastPort  = 22000
+	busOffset = 10_000
 )
 
 var nextPort atomic.Int64
 
-func init() { nextPort.Store(int64(os.Getpid()) * 37 % (lastPort - firstPort)) }
+func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) }
 
-// FreePort returns a port on which nothing listens, a different one for each call.
+// FreePort returns a port of 127.0.0.1 that nobody uses, a different one for each call.
+// It is held until this process ends: no other test takes it before a server listens on
+// it, or between two runs of that server.
 func FreePort(tb testing.TB) int {
 	tb.Helper()
+	return freePort(tb, 0)
+}
+
+// freePort returns a port that is free together with those at the given offsets.
+func freePort(tb testing.TB, offsets ...int) int {
+	tb.Helper()
+next:
 	for range lastPort - firstPort {
 		port := int(firstPort + nextPort.Add(1)%(lastPort-firstPort))
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			_ = l.Close()
-			if reserve(port) {
-				return port
+		for _, offset := range offsets {
+			if !hold(port + offset) {
+				continue next
 			}
 		}
+		return port
 	}
-	tb.Fatal("no free port")
+	tb.Fatalf("no free port from %d to %d", firstPort, lastPort)
 	return 0
 }
-
-// reserve reserves a port among test processes, for which it would be free until the
-// server listens, by a file lock that lasts until the process ends.
-func reserve(port int) bool {
-	f, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("diana-port-%d", port)), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return false
-	}
-	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		_ = f.Close()
-		return false
-	}
-	reserved.Store(port, f) // keep the file from being garbage collected and closed
-	return true
-}
-
-var reserved sync.Map

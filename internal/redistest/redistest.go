@@ -154,17 +154,44 @@ func (s *Server) CheckTTLs() {
 	}
 }
 
-// cli returns the output of redis-cli, or "" if the server does not respond.
-func (s *Server) cli(args ...string) string {
-	out, _ := exec.Command("redis-cli", append([]string{"-p", strconv.Itoa(s.Port)}, args...)...).Output() //nolint:gosec // a test's own arguments
-	return string(out)
+// askTimeout is how long a server may take to answer a question of this package.
+const askTimeout = 5 * time.Second
+
+// ask returns the text that a command returns, or "" if the server does not answer in time
+// or with an error.
+func (s *Server) ask(command ...any) string {
+	text, _ := s.do(command).(string)
+	return text
 }
 
+// must runs a command that fails the test unless the server does it.
+func (s *Server) must(command ...any) {
+	s.tb.Helper()
+	if got := s.do(command); got != "OK" {
+		s.tb.Fatalf("redis-server on %s: %v: %v, want OK", s.Addr, command[:2], got)
+	}
+}
+
+// do returns the reply to a command, or an error.
+func (s *Server) do(command []any) any {
+	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
+	defer cancel()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, Protocol: 2, DisableIdentity: true, ContextTimeoutEnabled: true, MaxRetries: -1, PoolSize: 1})
+	defer func() { _ = c.Close() }()
+	reply, err := c.Do(ctx, command...).Result()
+	if err != nil {
+		return err
+	}
+	return reply
+}
+
+// until waits for a state of servers. ok asks each of them with a deadline of its own.
 func until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	const most = time.Minute
+	for deadline := time.Now().Add(most); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("redistest: not within 30s: %s", what)
+			tb.Fatalf("redistest: not within %v: %s", most, what)
 		}
 	}
 }

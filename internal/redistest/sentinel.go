@@ -30,12 +30,12 @@ func StartSentinel(tb testing.TB) *Watched {
 	}
 	until(tb, "the Sentinels know each other and the replica", func() bool {
 		for _, s := range w.Sentinels {
-			info := s.cli("info", "sentinel")
+			info := s.ask("info", "sentinel")
 			if !strings.Contains(info, "status=ok") || !strings.Contains(info, "slaves=1,sentinels=3") {
 				return false
 			}
 		}
-		return strings.Contains(w.Replica.cli("info", "replication"), "master_link_status:up")
+		return strings.Contains(w.Replica.ask("info", "replication"), "master_link_status:up")
 	})
 	return w
 }

@@ -24,61 +24,66 @@ const buildTime = 10 * time.Minute
 // binary is the path of the Caddy that StartCaddy runs.
 var binary string
 
-// Build runs xcaddy to build Caddy with the plugin in the folder above into dir.
+// module is the plugin, which is in the folder above.
+const module = "github.com/dianalimiter/diana"
+
+// Build makes StartCaddy run the binary DIANA_CADDY if it is set, and otherwise one that
+// [XCaddy] builds into dir.
 func Build(dir string) error {
+	if binary = os.Getenv("DIANA_CADDY"); binary != "" {
+		return nil
+	}
 	binary = filepath.Join(dir, "caddy")
-	return BuildWith(dir, binary, "github.com/dianalimiter/diana")
+	return XCaddy(binary)
 }
 
-// BuildWith runs xcaddy to build Caddy with the given modules of this repository.
-func BuildWith(dir, output string, modules ...string) error {
+// XCaddy runs xcaddy to build Caddy with the plugin of this repository and the modules of
+// its examples, as docs/new-algorithm.md and docs/new-rule-source.md have it.
+func XCaddy(output string) error {
 	root, err := repository()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
-	defer cancel()
+	// xcaddy builds in a temporary folder below this one, where it must not find a
+	// repository for the version stamp.
+	dir, err := os.MkdirTemp("", "diana")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
 
 	// The version is only a name for the module at the path. Without it xcaddy
 	// would look for a published version.
 	args := []string{"tool", "xcaddy", "build", CaddyVersion, "--output", output}
-	for _, m := range modules {
-		args = append(args, "--with", m+"@v0.0.0="+root+strings.TrimPrefix(m, "github.com/dianalimiter/diana"))
+	for _, path := range []string{"", "/examples/algorithm", "/examples/source"} {
+		args = append(args, "--with", module+path+"@v0.0.0="+root+path)
 	}
-	cmd := exec.CommandContext(ctx, "go", args...)
-	// xcaddy builds in a temporary folder below this one, where it must not find a
-	// repository for the version stamp.
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GOFLAGS=-buildvcs=false")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("xcaddy build: %w\n%s", err, out)
-	}
-	return nil
+	return run(filepath.Join(root, "xcaddy-test"), []string{"TMPDIR=" + dir, "GOFLAGS=-buildvcs=false"}, args)
 }
 
-// BuildHere builds cmd/caddy of this repository into dir. It uses the flags of make
-// build, so that both share one build cache, and the given flags. Without flags it
-// uses the binary DIANA_CADDY instead, if set.
+// BuildHere is like Build for a Caddy that is built with additional flags, such as -race,
+// from cmd/caddy of this repository.
 func BuildHere(dir string, flags ...string) error {
-	if built := os.Getenv("DIANA_CADDY"); built != "" && len(flags) == 0 {
-		binary = built
-		return nil
+	if len(flags) == 0 {
+		return Build(dir)
 	}
 	root, err := repository()
 	if err != nil {
 		return err
 	}
 	binary = filepath.Join(dir, "caddy")
+	args := append([]string{"build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-buildvcs=false"}, flags...)
+	return run(root, nil, append(args, "-o", binary, "./cmd/caddy"))
+}
+
+// run runs the go command with additional environment variables.
+func run(dir string, env, args []string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
 	defer cancel()
-	args := append([]string{"build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-buildvcs=false"}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, "-o", binary, "./cmd/caddy")...)
-	cmd.Dir = root
-	if len(flags) == 0 {
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build ./cmd/caddy: %w\n%s", err, out)
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ type Caddy struct {
 	path   string // of the configuration
 	env    []string
 	cmd    *exec.Cmd
-	log    logBuffer
+	log    Output
 	exited chan struct{}
 }
 
@@ -200,19 +200,21 @@ func containsAll(s string, parts []string) bool {
 	return true
 }
 
-// logBuffer is the output of a process, safe for concurrent use.
-type logBuffer struct {
+// Output is the output of a process. It is safe for concurrent use.
+type Output struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (b *logBuffer) Write(p []byte) (int, error) {
+// Write implements io.Writer.
+func (b *Output) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-func (b *logBuffer) String() string {
+// String returns what was written so far.
+func (b *Output) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.String()
