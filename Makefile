@@ -38,7 +38,7 @@ fuzz: ## Fuzz every target for FUZZTIME (30s) each
 	@.ci/fuzz
 
 mutants: ## Check that each of many small changes fails a test (docs/mutants.md)
-	@.ci/need-redis
+	@.ci/need redis
 	@cd test/exact && go run ./mutants -o ../../docs/mutants.md
 
 lint: ## Check form, style and known vulnerabilities of every module

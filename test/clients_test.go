@@ -1,7 +1,9 @@
 package test
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,26 +17,37 @@ import (
 // retryingClients are HTTP clients that wait for Retry-After, by the name in
 // docs/clients.md. Each is a command that sends two requests to the URL that follows.
 var retryingClients = map[string][]string{
-	"got":              {"node", "bin/clients/got.mjs"},
-	"axios-retry":      {"node", "bin/clients/axios.mjs"},
-	"urllib3":          {"python3", "bin/clients/urllib3_retry.py"},
-	"go-retryablehttp": {"bin/clients/retryablehttp"},
-	"curl":             {"curl", "-sS", "--retry", "3", "-o", "/dev/null", "-o", "/dev/null", "-w", "%{http_code}\n"},
+	"got":         {"node", "bin/clients/got.mjs"},
+	"axios-retry": {"node", "bin/clients/axios.mjs"},
+	"urllib3":     {"python3", "bin/clients/urllib3_retry.py"},
+	"curl":        {"curl", "-sS", "--retry", "3", "-o", "/dev/null", "-o", "/dev/null", "-w", "%{http_code}\n"},
 }
 
-// installClients installs the clients. It fails the test if it cannot.
-func installClients(t *testing.T) {
+// clientTimeout is how long installing clients, or running one, may take.
+const clientTimeout = 3 * time.Minute
+
+// installClients installs the clients and adds the one that is built here.
+func installClients(t *testing.T) map[string][]string {
 	t.Helper()
-	for _, args := range [][]string{
-		{".ci/need-clients"},
-		{"go", "build", "-C", "test/clients/retryablehttp", "-o", "../../../bin/clients/retryablehttp", "."},
-	} {
-		cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
+	clients := maps.Clone(retryingClients)
+	built := filepath.Join(t.TempDir(), "retryablehttp")
+	clients["go-retryablehttp"] = []string{built}
+	for _, args := range [][]string{{".ci/need", "clients"}, {"go", "build", "-C", "test/clients/retryablehttp", "-o", built, "."}} {
+		if out, err := clientCommand(t, args).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
+	return clients
+}
+
+// clientCommand returns a command that runs in the root of the repository.
+func clientCommand(t *testing.T, args []string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(t.Context(), clientTimeout)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.WaitDelay = root, time.Second
+	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	return cmd
 }
 
 // TestClientsRetryOnce runs clients through a limit of one request in some seconds. Each
@@ -42,43 +55,37 @@ func installClients(t *testing.T) {
 // admitted. Fewer tries are impossible, and a client that read no Retry-After would need
 // more.
 func TestClientsRetryOnce(t *testing.T) {
-	installClients(t)
+	clients := installClients(t)
+	var zones strings.Builder
 	for _, headers := range []string{"draft", "all"} {
-		t.Run(headers, func(t *testing.T) {
-			s := serve(t, setup{site: `
-				rate_limit {
-					headers ` + headers + `
-					zone ` + headers + ` {
-						key {query.client}
-						rule 1/5s sliding_log
-					}
-				}
-				respond ok`})
-			var all sync.WaitGroup
-			for name, args := range retryingClients {
-				all.Go(func() {
-					if err := runClient(t, args, s.url+"/?client="+name); err != nil {
-						t.Errorf("%s: %v", name, err)
-					}
-				})
-			}
-			all.Wait()
-			lines := s.log.access(t, 3*len(retryingClients))
-			for name := range retryingClients {
-				const want = "[200 429 200]"
-				if got := fmt.Sprint(statusesOf(lines, "client="+name)); got != want {
-					t.Errorf("%s: %s, want %s", name, got, want)
-				}
-			}
-			t.Logf("%d clients, %d tries needed, %d made", len(retryingClients), 3*len(retryingClients), len(lines))
-		})
+		fmt.Fprintf(&zones, "rate_limit /%[1]s {\nheaders %[1]s\nzone %[1]s {\nkey {query.client}\nrule 1/5s sliding_log\n}\n}\n", headers)
 	}
+	s := serve(t, setup{site: zones.String() + "respond ok"})
+	var all sync.WaitGroup
+	for name, args := range clients {
+		for _, path := range []string{"/draft", "/all"} {
+			all.Go(func() {
+				if err := runClient(t, args, s.url+path+"?client="+name); err != nil {
+					t.Errorf("%s of %s: %v", name, path, err)
+				}
+			})
+		}
+	}
+	all.Wait()
+	lines := s.log.access(t, 2*3*len(clients))
 	doc := textOf(t, "docs/clients.md")
-	for name := range retryingClients {
+	for name := range clients {
+		for _, path := range []string{"/draft", "/all"} {
+			const want = "[200 429 200]"
+			if got := fmt.Sprint(statusesOf(lines, path+"?client="+name)); got != want {
+				t.Errorf("%s of %s: %s, want %s", name, path, got, want)
+			}
+		}
 		if !strings.Contains(doc, "| "+name+" | 3 | 3 |") {
 			t.Errorf("docs/clients.md has no tries of %s", name)
 		}
 	}
+	t.Logf("%d clients, %d tries needed, %d made", len(clients), 2*3*len(clients), len(lines))
 }
 
 // runClient runs a client and checks that both of its requests were answered with 200.
@@ -87,17 +94,7 @@ func runClient(t *testing.T, args []string, url string) error {
 	if args[0] == "curl" {
 		args = append(args, url)
 	}
-	if strings.HasPrefix(args[0], "bin/") {
-		path, err := filepath.Abs(filepath.Join(root, args[0]))
-		if err != nil {
-			return err
-		}
-		args[0] = path
-	}
-	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
-	cmd.Dir, cmd.WaitDelay = root, time.Second
-	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
-	out, err := cmd.CombinedOutput()
+	out, err := clientCommand(t, args).CombinedOutput()
 	if err == nil && strings.Join(strings.Fields(string(out)), " ") != "200 200" {
 		err = fmt.Errorf("want 200 twice")
 	}

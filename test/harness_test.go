@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -305,15 +306,10 @@ func unixSocket(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// unusedAddr returns an address on which nothing listens.
+// unusedAddr returns an address on which nothing listens, as long as the tests run.
 func unusedAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(redistest.FreePort(t)))
 }
 
 // handlers returns the rate_limit handlers of the running configuration.

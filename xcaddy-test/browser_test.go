@@ -11,10 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
@@ -38,7 +40,11 @@ func openBrowser(t *testing.T) *browser {
 	if chromium.err != nil {
 		t.Fatalf("%v; Chromium printed:\n%s", chromium.err, chromium.output.String())
 	}
-	ctx, cancel := chromedp.NewContext(chromium.Context, chromedp.WithNewBrowserContext())
+	page, err := openWindow(t)
+	if err != nil {
+		t.Fatalf("a window in Chromium: %v", err)
+	}
+	ctx, cancel := chromedp.NewContext(chromium.Context, chromedp.WithTargetID(page))
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
 	t.Cleanup(cancel)
@@ -60,6 +66,25 @@ func openBrowser(t *testing.T) *browser {
 		}
 	})
 	return b
+}
+
+// openWindow opens a window with a profile of its own, until the end of the test.
+func openWindow(t *testing.T) (page target.ID, err error) {
+	const most = time.Minute
+	ctx, cancel := context.WithTimeout(cdp.WithExecutor(chromium.Context, chromedp.FromContext(chromium.Context).Browser), most)
+	defer cancel()
+	profile, err := target.CreateBrowserContext().Do(ctx)
+	if err != nil {
+		return "", err
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(cdp.WithExecutor(chromium.Context, chromedp.FromContext(chromium.Context).Browser), most)
+		defer cancel()
+		if err := target.DisposeBrowserContext(profile).Do(ctx); err != nil {
+			t.Errorf("close the window in Chromium: %v", err)
+		}
+	})
+	return target.CreateTarget("about:blank").WithBrowserContextID(profile).WithNewWindow(true).Do(ctx)
 }
 
 // chromium is the browser of all tests, which the first of them starts.

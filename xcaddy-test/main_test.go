@@ -30,6 +30,14 @@ func TestMain(m *testing.M) {
 // full is true under make chaos, where times and shares have targets.
 var full = os.Getenv("DIANA_CHAOS") == "full"
 
+// pick returns whole under make chaos and otherwise short.
+func pick[T any](whole, short T) T {
+	if full {
+		return whole
+	}
+	return short
+}
+
 // late reports a time or a share that misses its target on an idle machine. It fails
 // the test under make chaos. Under make test, which may share the machine with other
 // work, it only logs.

@@ -129,10 +129,7 @@ var asShown = chromedp.ActionFunc(func(ctx context.Context) error {
 func TestPageUnderLoad(t *testing.T) {
 	t.Parallel()
 	const zones, rate = 1000, 200
-	tabs, seconds := 2, time.Duration(3)
-	if full {
-		tabs, seconds = 5, 12
-	}
+	tabs, seconds := pick(5, 2), pick[time.Duration](12, 3)
 	c := harness.StartCaddy(t, harness.Config{Site: manyZones(zones), Admin: browsable})
 	more, stop := untilStopped(t)
 	targets := make([]string, zones)
@@ -166,7 +163,7 @@ func TestPageUnderLoad(t *testing.T) {
 		let n = 0, gap = 0, last = performance.now();
 		const start = last, each = (now) => {
 			n++; gap = Math.max(gap, now - last); last = now;
-			if (now - start < 6000) requestAnimationFrame(each); else done({ rate: n / (now - start) * 1000, gap });
+			if (now - start < 3000) requestAnimationFrame(each); else done({ rate: n / (now - start) * 1000, gap });
 		};
 		requestAnimationFrame(each);
 	})`, &frames, awaited))
@@ -200,7 +197,7 @@ func TestPageUnderLoad(t *testing.T) {
 	}
 }
 
-// axe is the accessibility checker that .ci/need-tools installs.
+// axe is the accessibility checker that .ci/need pages installs.
 const axe = "../bin/axe-core/axe.min.js"
 
 // TestPageIsAccessible runs axe-core in each state of the page, light and dark: there are no
@@ -209,7 +206,7 @@ func TestPageIsAccessible(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile(axe)
 	if err != nil {
-		t.Fatalf("%v: run .ci/need-tools", err)
+		t.Fatalf("%v: run .ci/need pages", err)
 	}
 	redis := harness.StartRedis(t)
 	c := startPaged(t, redis)

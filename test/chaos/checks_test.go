@@ -194,8 +194,8 @@ func sharedAgain(shots []harness.Shot, from time.Time) (time.Duration, bool) {
 			continue
 		}
 		next := during(rest[i:], s.Sent, s.Sent.Add(steady))
-		if len(next) < rate/4 {
-			break
+		if len(next) < rate/4 { // the load stood still, or the record ends
+			continue
 		}
 		local := 0
 		for _, n := range next {

@@ -76,7 +76,7 @@ func tightPool(t *testing.T, out *result) {
 		}, s.urls("/free")...)
 	}()
 	more := harness.During(pick(5*time.Second, 2*time.Second))
-	r.shots = harness.Saturate(clients, func() bool {
+	r.shots = harness.Saturate(clients, 0, func() bool {
 		time.Sleep(rand.N(600 * time.Millisecond)) // a small machine cannot start all at once
 		return more()
 	}, s.rotated(paths())...)

@@ -121,16 +121,16 @@ func (s *Sum) Injected() (n int) {
 	return n
 }
 
-// Search runs plans from a seed on, several at a time, until the time is over or stop
-// returns true.
-func Search(binary string, seed uint64, parallel int, until time.Time, stop func(r *Result) bool) (sum Sum, err error) {
+// Search runs plans from a seed on, several at a time, as long as more returns true of the
+// next seed, or until stop returns true of a result.
+func Search(binary string, seed uint64, parallel int, more func(seed uint64) bool, stop func(r *Result) bool) (sum Sum, err error) {
 	began := time.Now()
 	results, failures := make(chan *Result), make(chan error, parallel)
 	next := make(chan uint64)
 	done := make(chan struct{})
 	go func() {
 		defer close(next)
-		for s := seed; time.Now().Before(until); s++ {
+		for s := seed; more(s); s++ {
 			select {
 			case next <- s:
 			case <-done:

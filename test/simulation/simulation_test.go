@@ -31,20 +31,29 @@ func TestOne(t *testing.T) {
 	}
 }
 
-// TestSimulation runs seeds for as long as DIANA_SIMULATE says, from DIANA_SEED on or from
-// a new one. It shrinks the first failure and prints its timeline.
+// The plans of every test run.
+const firstSeed, seeds = 1, 12
+
+// TestSimulation runs some plans that are always the same, or, for as long as DIANA_SIMULATE
+// says, those of the seeds from DIANA_SEED on or from a new one. It shrinks the first failure
+// and prints its timeline.
 func TestSimulation(t *testing.T) {
-	long, seed := duration(t, "DIANA_SIMULATE", 5*time.Second), uint64(time.Now().UnixNano())
-	if s := os.Getenv("DIANA_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
+	seed := uint64(firstSeed)
+	more := func(s uint64) bool { return s < firstSeed+seeds }
+	if long := duration(t, "DIANA_SIMULATE", 0); long > 0 {
+		until := time.Now().Add(long)
+		seed, more = uint64(time.Now().UnixNano()), func(uint64) bool { return time.Now().Before(until) }
+		if s := os.Getenv("DIANA_SEED"); s != "" {
+			n, err := strconv.ParseUint(s, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seed = n
 		}
-		seed = n
 	}
 	all := os.Getenv("DIANA_SIMULATE_ALL") != "" // do not stop at the first failure
 	t.Logf("DIANA_SEED=%d", seed)
-	sum, err := Search(os.Args[0], seed, runtime.NumCPU(), time.Now().Add(long), func(r *Result) bool {
+	sum, err := Search(os.Args[0], seed, runtime.NumCPU(), more, func(r *Result) bool {
 		if all && len(r.Violations) > 0 {
 			fmt.Printf("seed %d: %s: %s\n", r.Plan.Seed, r.Violations[0].Promise, r.Violations[0].What)
 			r.Print(t.Output())

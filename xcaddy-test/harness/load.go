@@ -45,15 +45,16 @@ func During(d time.Duration) func() bool {
 	return func() bool { return time.Now().Before(end) }
 }
 
-// Saturate runs clients that each send requests sequentially, to the urls in turn,
-// as long as more returns true.
-func Saturate(clients int, more func() bool, urls ...string) []Shot {
+// Saturate runs clients that each send requests sequentially, to the urls in turn, with a
+// pause after each response, as long as more returns true.
+func Saturate(clients int, pause time.Duration, more func() bool, urls ...string) []Shot {
 	client := Client(clients)
 	defer client.CloseIdleConnections()
 	return gather(clients, func(i int, add func(Shot)) {
 		for more() {
 			add(Shoot(client, urls[i%len(urls)]))
 			i++
+			time.Sleep(pause)
 		}
 	})
 }

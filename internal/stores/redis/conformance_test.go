@@ -111,7 +111,7 @@ func TestStoresAgree(t *testing.T) {
 	local := &memory.Store{Clock: v.clock}
 	r := storestest.Seeded(t)
 	const perRound = 200
-	ops := storestest.Operations(t, 20_000)
+	ops := storestest.Operations(t)
 	verdicts := make(map[string]int)
 	for round := range ops / perRound {
 		tr := &trace{verdicts: verdicts, t: t, v: v, shared: shared, local: local, r: r, steps: round%3 == 1, changes: round%2 == 1, debts: 30}

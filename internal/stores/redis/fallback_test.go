@@ -146,7 +146,7 @@ func TestBoundUnderFailures(t *testing.T) {
 	srv := redistest.Start(t)
 	r := storestest.Seeded(t)
 	worst := make(map[string]float64)
-	for budget, trial := storestest.Operations(t, 20_000), 0; budget > 0; trial++ {
+	for budget, trial := storestest.Operations(t), 0; budget > 0; trial++ {
 		for name, vic := range storestest.Victims(r) {
 			n := 1 + r.IntN(4)
 			f := newFleet(t, srv, n)

@@ -75,6 +75,7 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 	tb.Helper()
 	s := New(Options{Name: "redis", Clock: v.clock, ConnOptions: ConnOptions{
 		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second, Script: virtualScript(tb),
+		Lazy: true, // a connection that is opened in the background would drop denials at any time
 	}}, strictObserver{tb})
 	s.decider.denials = nil // Redis decides every check
 	s.start.Do(s.conn.connect)

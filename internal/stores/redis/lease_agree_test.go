@@ -22,7 +22,7 @@ func TestStoresAgreeOnLeases(t *testing.T) {
 	shared := newVirtualShared(t, srv, v)
 	r := storestest.Seeded(t)
 	granted := int64(0)
-	for round := range storestest.Operations(t, 12_000) / 150 {
+	for round := range storestest.Operations(t) / 150 {
 		var specs []storestest.RuleSpec
 		for range 1 + r.IntN(4) {
 			if s, ok := leasedSpec(r, storestest.RandomRule(r, false, false)); ok {

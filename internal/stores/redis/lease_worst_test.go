@@ -67,7 +67,7 @@ func TestWorstWindowsLeased(t *testing.T) {
 	worst, spent := make(map[string]string), make(map[string]uint64)
 	closest := make(map[string]float64)
 	sites := []site{{"leasing", nil}}
-	budget := storestest.Operations(t, 12_000)
+	budget := storestest.Operations(t)
 	for trial := 0; budget > 0; trial++ {
 		for name, vic := range storestest.Victims(r) {
 			if name == "leaky_bucket" {

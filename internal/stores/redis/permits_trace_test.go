@@ -344,7 +344,7 @@ func TestRandomPermits(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := storestest.Seeded(t)
-	total := storestest.Operations(t, 20_000)
+	total := storestest.Operations(t)
 	calls, admitted, over := 0, 0, 0
 	for round := 0; calls < total && !t.Failed(); round++ {
 		kind := []string{"no faults", "faults", "crashes", "lost memory"}[round%4]

@@ -68,7 +68,7 @@ func TestWorstWindows(t *testing.T) {
 	r := storestest.Seeded(t)
 	worst := make(map[string]string)
 	closest := make(map[string][2]float64) // part of the bound, and the bound: the larger one is preferred
-	budget := storestest.Operations(t, 12_000)
+	budget := storestest.Operations(t)
 	for trial := 0; budget > 0; trial++ {
 		for name, vic := range storestest.Victims(r) {
 			for i, s := range sites {
@@ -132,7 +132,7 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 	v := &virtual{client: srv.Client()}
 	local, shared := &memory.Store{Clock: v.clock}, newVirtualShared(t, srv, v)
 	r := storestest.Seeded(t)
-	budget := storestest.Operations(t, 12_000)
+	budget := storestest.Operations(t)
 	for trial := 0; budget > 0; trial++ {
 		for name, vic := range storestest.Victims(r) {
 			if name == "leaky_bucket" {

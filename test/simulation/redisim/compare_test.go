@@ -128,7 +128,7 @@ func TestPluginSeesTheSame(t *testing.T) {
 	y := newRelay(t)
 	r := storestest.Seeded(t)
 	l := &load{t: t, r: r, stores: []*redis.Store{y.newStore(0), y.newStore(50 * time.Millisecond)}}
-	for round := range storestest.Operations(t, 3000) / 300 {
+	for round := range storestest.Operations(t) / 300 {
 		l.zones = nil
 		for i := range 6 {
 			l.zones = append(l.zones, randomCounter(t, r, fmt.Sprintf("z%d-%d", round, i)))
