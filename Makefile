@@ -5,7 +5,7 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench chaos clean simulate exact exact-long fuzz mutants
+.PHONY: help run build test flaky lint fmt bench chaos clean simulate exact exact-long fuzz mutants
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,9 @@ build: ## Build Caddy with Diana into bin/caddy
 
 test: ## Run every test of every module (installs redis-server, chromium, axe-core, prometheus and HTTP clients if missing)
 	@.ci/test
+
+flaky: ## Repeat the tests RUN of the folder IN, TIMES times (50), beside LOAD (8) busy processes
+	@.ci/flaky
 
 chaos: ## Inject faults under load and print a table of promises and results
 	@.ci/chaos

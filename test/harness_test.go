@@ -90,7 +90,7 @@ func serve(t *testing.T, c setup) *site {
 func newSite(t *testing.T) *site {
 	s := &site{T: t, storage: t.TempDir(), log: newTestLog(t)}
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	s.client = &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	s.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		if err := caddy.Stop(); err != nil {
@@ -246,10 +246,37 @@ func parallel(n int, f func(i int)) {
 // until waits until ok returns true.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !ok(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timed out waiting for %s", what)
 		}
+	}
+}
+
+// standstill measures how long the machine stands still: by how much, in sum, timers are late.
+// stood ends the measurement. What takes longer than promised by that much has kept its promise.
+func standstill() (stood func() time.Duration) {
+	const tick = 5 * time.Millisecond
+	var (
+		late time.Duration
+		wg   sync.WaitGroup
+		done = make(chan struct{})
+	)
+	wg.Go(func() {
+		for {
+			begun := time.Now()
+			select {
+			case <-done:
+				return
+			case <-time.After(tick):
+				late += time.Since(begun) - tick
+			}
+		}
+	})
+	return func() time.Duration {
+		close(done)
+		wg.Wait()
+		return late
 	}
 }
 

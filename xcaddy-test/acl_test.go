@@ -123,7 +123,7 @@ func TestMissingPermissionIsLogged(t *testing.T) {
 		t.Run(right, func(t *testing.T) {
 			t.Parallel()
 			_, caddy := withPermissions(t, []string{right})
-			harness.Until(t, 10*time.Second, "an error is logged", func() bool {
+			harness.Until(t, harness.Patience, "an error is logged", func() bool {
 				sendAll(t, caddy)
 				return strings.Contains(caddy.Log(), `"level":"error"`)
 			})
@@ -151,7 +151,7 @@ func withPermissions(t *testing.T, without []string) (*harness.Redis, *harness.C
 		t.Fatal(err)
 	}
 	caddy := harness.StartCaddy(t, harness.Config{
-		Global: onRedisWith(redis, "rules redis diana:rules", "username "+user, "password {env.REDIS_PASSWORD}", "timeout 1s", "db 1"), Site: everything,
+		Global: onRedisWith(redis, "rules redis diana:rules", "username "+user, "password {env.REDIS_PASSWORD}", "timeout 10s", "db 1"), Site: everything,
 	}, "REDIS_PASSWORD="+password)
 	return redis, caddy
 }

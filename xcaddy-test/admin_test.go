@@ -100,7 +100,7 @@ func everywhere(t *testing.T, all []*harness.Caddy, zone string, limit int64, wi
 func TestPushedRules(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	all := startMany(t, 3, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: limitedSite})
+	all := startMany(t, 3, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 10s"), Site: limitedSite})
 	push(t, redis, `{"zones": {}}`)
 	done := make(chan []harness.Shot)
 	more, stop := untilStopped(t)
@@ -135,7 +135,7 @@ func TestPushedRules(t *testing.T) {
 	// An invalid document changes nothing and is reported.
 	push(t, redis, `{"zones": {"api": {"rules": [{"limit": 0, "window": "1h"}]}}}`)
 	for _, c := range all {
-		harness.Until(t, 10*time.Second, "the error to be named", func() bool {
+		harness.Until(t, harness.Patience, "the error to be named", func() bool {
 			return strings.HasPrefix(zonesOf(t, c).Rules.Error, "/zones/api/rules/0: limit 0: want at least 1")
 		})
 		if limit := limitOf(t, c, "api"); limit != 90_004 {
@@ -207,7 +207,7 @@ func rateLimit(t *testing.T, c *harness.Caddy, args ...string) string {
 func TestResetIsSeenEverywhere(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 2s"), Site: limitedSite})
+	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 10s"), Site: limitedSite})
 	for round := range 3 {
 		for i, want := range []int{200, 200, 200, 429, 429, 429} {
 			if got := all[i%3].Get(t, "/tight?k=a").Status; got != want {
@@ -230,7 +230,7 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 		}
 		reset := time.Now()
 		for _, c := range all {
-			harness.Until(t, 30*time.Second, "the key to be free", func() bool { return c.Get(t, "/tight?k=a").Status == http.StatusOK })
+			harness.Until(t, harness.Patience, "the key to be free", func() bool { return c.Get(t, "/tight?k=a").Status == http.StatusOK })
 		}
 		took := time.Since(reset)
 		t.Logf("round %d: free on all instances %v after the answer to its reset", round, took.Round(time.Microsecond))
@@ -243,7 +243,7 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 
 	// During an outage the reset is local, and its output says so.
 	redis.Kill(t)
-	harness.Until(t, 10*time.Second, "the store to be down", func() bool {
+	harness.Until(t, harness.Patience, "the store to be down", func() bool {
 		return strings.Contains(rateLimit(t, all[0], "zones"), "store redis: alone for")
 	})
 	cmd := harness.Command(t.TempDir(), "rate-limit", "reset", "tight", "a", "--address", strings.TrimPrefix(all[0].Admin, "http://"))
@@ -257,7 +257,7 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 // prevent_duplicates remembers for a key, whichever instance admitted them.
 func TestResetClearsDuplicatesEverywhere(t *testing.T) {
 	redis := harness.StartRedis(t)
-	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 2s"), Site: `	rate_limit {
+	all := startMany(t, 3, harness.Config{Global: onRedis(redis, "timeout 10s"), Site: `	rate_limit {
 		zone orders {
 			key {query.k}
 			prevent_duplicates 1h
@@ -280,7 +280,7 @@ func TestResetClearsDuplicatesEverywhere(t *testing.T) {
 	}
 	reset := time.Now()
 	for n := range all {
-		harness.Until(t, 10*time.Second, "the remembered request to be removed", func() bool { return post(all[(n+1)%3], n) == http.StatusOK })
+		harness.Until(t, harness.Patience, "the remembered request to be removed", func() bool { return post(all[(n+1)%3], n) == http.StatusOK })
 	}
 	t.Logf("removed on all instances within %v", time.Since(reset))
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
@@ -36,7 +35,7 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			redis := harness.StartRedis(t)
 			caddy := harness.StartCaddy(t, harness.Config{
-				Global: onRedis(redis, "timeout 2s"), Site: site + "\n\trespond ok",
+				Global: onRedis(redis, "timeout 10s"), Site: site + "\n\trespond ok",
 			})
 			get := func() int { return caddy.Get(t, "/", "X-Account", "alice").Status }
 
@@ -61,12 +60,12 @@ func TestOneScriptCallAndNothingChargedOnDenial(t *testing.T) {
 func TestHeartbeatsAreNotCounted(t *testing.T) {
 	redis := harness.StartRedis(t)
 	harness.StartCaddy(t, harness.Config{
-		Global: onRedis(redis, "timeout 2s"), Site: "\trate_limit 5/1h\n\trespond ok",
+		Global: onRedis(redis, "timeout 10s"), Site: "\trate_limit 5/1h\n\trespond ok",
 	})
 	settle(t, redis)
 	commands := redis.Watch(t, func() {
 		before := redis.Calls(t)
-		harness.Until(t, 20*time.Second, "two heartbeats", func() bool { return redis.Calls(t) >= before+2 })
+		harness.Until(t, harness.Patience, "two heartbeats", func() bool { return redis.Calls(t) >= before+2 })
 	})
 	if calls := scriptCalls(t, commands); len(calls) > 0 {
 		t.Errorf("without a request: calls of EVALSHA by script: %v", calls)
@@ -77,7 +76,7 @@ func TestHeartbeatsAreNotCounted(t *testing.T) {
 // resets.
 func settle(t *testing.T, redis *harness.Redis) {
 	t.Helper()
-	harness.Until(t, 20*time.Second, "a heartbeat and a subscription", func() bool {
+	harness.Until(t, harness.Patience, "a heartbeat and a subscription", func() bool {
 		resets := "diana:{resets}"
 		return redis.Exists(t.Context(), "diana"+harness.Maintenance).Val() == 1 &&
 			redis.PubSubNumSub(t.Context(), resets).Val()[resets] == 1

@@ -222,7 +222,7 @@ func (b *browser) visit(t *testing.T, address string) {
 // holds waits until an expression is true in the page.
 func (b *browser) holds(t *testing.T, what, expression string) {
 	t.Helper()
-	harness.Until(t, 20*time.Second, what, func() (ok bool) {
+	harness.Until(t, harness.Patience, what, func() (ok bool) {
 		b.run(t, chromedp.Evaluate(expression, &ok))
 		return ok
 	})

@@ -55,8 +55,8 @@ func TestPasswordsAreNotDisclosed(t *testing.T) {
 
 func canaryConfig(byEnv, byFile *harness.Redis, envPassword, filePassword string) harness.Config {
 	return harness.Config{
-		Global: fmt.Sprintf("\tdebug\n\tmetrics\n\trate_limit {\n\t\tstore redis %s {\n\t\t\tpassword %s\n\t\t\ttimeout 1s\n\t\t}\n"+
-			"\t\tstore redis %s {\n\t\t\tname second\n\t\t\tpassword %s\n\t\t\ttimeout 1s\n\t\t}\n\t}",
+		Global: fmt.Sprintf("\tdebug\n\tmetrics\n\trate_limit {\n\t\tstore redis %s {\n\t\t\tpassword %s\n\t\t\ttimeout 10s\n\t\t}\n"+
+			"\t\tstore redis %s {\n\t\t\tname second\n\t\t\tpassword %s\n\t\t\ttimeout 10s\n\t\t}\n\t}",
 			byEnv.Addr, envPassword, byFile.Addr, filePassword),
 		Site: "\tlog\n\trate_limit /env {\n\t\tzone env {\n\t\t\trule 2/1m\n\t\t}\n\t}\n" +
 			"\trate_limit /file {\n\t\tzone file {\n\t\t\trule 2/1m\n\t\t\tstore second\n\t\t}\n\t}\n\trespond ok",

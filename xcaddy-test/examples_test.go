@@ -150,7 +150,7 @@ func runExample(t *testing.T, name string, env []string) {
 func opensInBrowser(t *testing.T, addresses ...string) {
 	t.Helper()
 	for _, address := range addresses {
-		harness.Until(t, 30*time.Second, address, func() bool {
+		harness.Until(t, harness.Patience, address, func() bool {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 			if err != nil {
 				t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 func TestHostileDocuments(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: limitedSite})
+	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 10s"), Site: limitedSite})
 	push(t, redis, limitDocument("api", 70_000))
 	everywhere(t, []*harness.Caddy{c}, "api", 70_000, 10*time.Second)
 	more, stop := untilStopped(t)
@@ -34,13 +34,13 @@ func TestHostileDocuments(t *testing.T) {
 		"<html></html>": "not JSON",
 	} {
 		push(t, redis, document)
-		harness.Until(t, 10*time.Second, fmt.Sprintf("%.40q to be rejected", document), func() bool {
+		harness.Until(t, harness.Patience, fmt.Sprintf("%.40q to be rejected", document), func() bool {
 			return strings.Contains(zonesOf(t, c).Rules.Error, want)
 		})
 	}
 	unknown := `{"zones": {"\u0000\u001b[31m<script>": {}, "api": {}}}`
 	push(t, redis, unknown)
-	harness.Until(t, 10*time.Second, "the unknown zone to be listed", func() bool {
+	harness.Until(t, harness.Patience, "the unknown zone to be listed", func() bool {
 		u := zonesOf(t, c).Rules.Unknown
 		return len(u) == 1 && u[0] == "\x00\x1b[31m<script>"
 	})

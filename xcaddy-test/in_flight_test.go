@@ -83,7 +83,7 @@ func TestPermitOfAnotherInstance(t *testing.T) {
 	for k := range keys {
 		ask(waiter, "/waits", k)
 	}
-	harness.Until(t, 30*time.Second, "all wait", func() bool { return redis.Calls(t)-before >= 10 })
+	harness.Until(t, harness.Patience, "all wait", func() bool { return redis.Calls(t)-before >= 10 })
 	before, begun := redis.Calls(t), time.Now()
 	time.Sleep(20 * poll)
 	calls, polls := redis.Calls(t)-before, float64(time.Since(begun))/float64(poll)

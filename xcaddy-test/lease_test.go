@@ -17,6 +17,7 @@ const (
 // saturated key, never more than the bound passes, nearly the whole limit passes,
 // and few requests call Redis.
 func TestLeasedKeyUnderSaturation(t *testing.T) {
+	t.Parallel()
 	redis := harness.StartRedis(t)
 	rules := []struct {
 		rule         string

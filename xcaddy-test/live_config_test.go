@@ -28,7 +28,7 @@ func TestChangedRuleAppliesToNextRequest(t *testing.T) {
 
 func changeLimit(t *testing.T, redis *harness.Redis, store, algorithm string) {
 	config := func(limit int) harness.Config {
-		return harness.Config{Global: onRedis(redis, "timeout 2s"), Site: fmt.Sprintf(
+		return harness.Config{Global: onRedis(redis, "timeout 10s"), Site: fmt.Sprintf(
 			"\trate_limit {\n\t\tzone %s {\n\t\t\tkey one\n\t\t\trule %d/10h %s\n\t\t\tstore %s\n\t\t}\n\t}\n\trespond ok",
 			strings.Fields(algorithm)[0], limit, algorithm, store)}
 	}

@@ -35,7 +35,7 @@ func TestParallelLoginsKeepFailureLimit(t *testing.T) {
 		}
 	}
 	fmt.Fprintf(&site, "\treverse_proxy %s", strings.TrimPrefix(login.URL, "http://"))
-	config := harness.Config{Global: onRedis(redis, "timeout 2s"), Site: site.String()}
+	config := harness.Config{Global: onRedis(redis, "timeout 10s"), Site: site.String()}
 	instances := startMany(t, 3, config)
 
 	try := func(t *testing.T, n int, urls ...string) {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -145,7 +144,7 @@ func TestPageChangesRules(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
 	all := startMany(t, 2, harness.Config{
-		Global: onRedisWith(redis, "rules redis diana:rules", "timeout 1s"), Admin: browsable,
+		Global: onRedisWith(redis, "rules redis diana:rules", "timeout 10s"), Admin: browsable,
 		Site: "	rate_limit {\nzone api {\nkey {query.k}\nrule 2/1h name hourly\nrule 50/1m gcra burst 60 block 10m\nrule 600/1h token_bucket step 1m\n}\n}\n	respond ok",
 	})
 	push(t, redis, `{"zones": {"other": {"shadow": true}}}`)
@@ -236,7 +235,7 @@ func pageSwitchesAllZones(t *testing.T, b *browser, redis *harness.Redis, c *har
 	}
 	status := func(want int) {
 		t.Helper()
-		harness.Until(t, 30*time.Second, fmt.Sprint("status ", want), func() bool { return c.Get(t, "/?k=switched").Status == want })
+		harness.Until(t, harness.Patience, fmt.Sprint("status ", want), func() bool { return c.Get(t, "/?k=switched").Status == want })
 	}
 	status(429)
 	for _, step := range []struct {

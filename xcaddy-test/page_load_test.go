@@ -35,7 +35,7 @@ func TestPageLogsLittle(t *testing.T) {
 	before, steps := received(c), b.value(t, `Number(performance.now())`)
 	shows := func() string { return b.text(t, "#state") }
 	seen := make(map[string]bool)
-	harness.Until(t, 30*time.Second, "five messages", func() bool {
+	harness.Until(t, harness.Patience, "five messages", func() bool {
 		seen[shows()] = true
 		return len(seen) > 5
 	})
@@ -174,7 +174,7 @@ func TestPageUnderLoad(t *testing.T) {
 		if err := chromedp.Run(ctx, asShown, chromedp.Navigate(c.Admin+"/rate_limit/")); err != nil {
 			t.Fatal(err)
 		}
-		harness.Until(t, 30*time.Second, "another tab to show the zones", func() (ok bool) {
+		harness.Until(t, harness.Patience, "another tab to show the zones", func() (ok bool) {
 			if err := chromedp.Run(ctx, chromedp.Evaluate(`document.querySelectorAll(".zone").length === 24`, &ok)); err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,6 @@ package xcaddytest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 
@@ -48,7 +47,7 @@ func (b *browser) both(t *testing.T, name string) {
 func TestPageStates(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules", "timeout 1s"), Site: stated, Admin: browsable})
+	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules", "timeout 10s"), Site: stated, Admin: browsable})
 	more, stop := untilStopped(t)
 	done := make(chan struct{})
 	go func() {
@@ -67,7 +66,7 @@ func TestPageStates(t *testing.T) {
 	if shots != "" {
 		history = 1500 // a minute
 	}
-	harness.Until(t, 2*time.Minute, "some history", func() bool {
+	harness.Until(t, harness.Patience, "some history", func() bool {
 		return b.value(t, `Number(document.querySelector('[data-zone="api"]').innerText.replace(/,/g, "").match(/(\d+) allowed/)?.[1] || 0)`) > history
 	})
 	b.both(t, "state-live")

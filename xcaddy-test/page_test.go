@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
@@ -51,7 +50,7 @@ const evilKey = `<img src=x onerror="document.title='owned'">` + "\u202egnp.exe\
 // startPaged starts an instance with rules from outside, on which clients are active.
 func startPaged(t *testing.T, redis *harness.Redis) *harness.Caddy {
 	t.Helper()
-	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules", "timeout 1s"), Site: paged, Admin: browsable})
+	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules", "timeout 10s"), Site: paged, Admin: browsable})
 	push(t, redis, `{"zones": {"watch": {"rules": [{"limit": 2, "window": "1h"}]}, "else<b>where": {}}}`)
 	evil := url.QueryEscape(evilKey)
 	more, stop := untilStopped(t)
@@ -64,7 +63,7 @@ func startPaged(t *testing.T, redis *harness.Redis) *harness.Caddy {
 		stop()
 		<-done
 	})
-	harness.Until(t, 30*time.Second, "ten seconds of history", func() bool {
+	harness.Until(t, harness.Patience, "ten seconds of history", func() bool {
 		var h struct {
 			Zones map[string]struct{ Allowed, Denied []int }
 		}

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
 
@@ -141,13 +140,13 @@ func TestDashboardAndAlertsInPrometheus(t *testing.T) {
 	push(t, redis, `{"zones": {"site": {"rules": [{"limit": 5, "window": "1h"}]}}}`)
 	everywhere(t, all, "site", 5, 10*soon)
 	p := startPrometheus(t, targets)
-	harness.Until(t, time.Minute, "all instances to be scraped", func() bool { return len(p.query(t, "up == 1")) == 3 })
+	harness.Until(t, harness.Patience, "all instances to be scraped", func() bool { return len(p.query(t, "up == 1")) == 3 })
 	for _, c := range all {
 		c.Statuses(t, "/", 20)
 		c.Statuses(t, "/login", 7)
 	}
 	// Also the first block of a rule is an increase.
-	harness.Until(t, time.Minute, "the block of a key to be shown", func() bool {
+	harness.Until(t, harness.Patience, "the block of a key to be shown", func() bool {
 		return len(p.query(t, `sum by (zone, rule) (increase(caddy_rate_limit_blocks_total{zone="login",rule="1"}[1m])) > 0`)) == 1
 	})
 	var groups struct {
@@ -166,10 +165,10 @@ func TestDashboardAndAlertsInPrometheus(t *testing.T) {
 		}
 		return ok
 	}
-	harness.Until(t, time.Minute, "all alerts to be looked at", func() bool { return healthy() == 10 })
+	harness.Until(t, harness.Patience, "all alerts to be looked at", func() bool { return healthy() == 10 })
 	for _, q := range panelQueries(t) {
 		var found []map[string]string
-		harness.Until(t, time.Minute, q.Expr+" to find something", func() bool {
+		harness.Until(t, harness.Patience, q.Expr+" to find something", func() bool {
 			found = p.query(t, q.Expr)
 			return len(found) > 0
 		})
@@ -180,11 +179,11 @@ func TestDashboardAndAlertsInPrometheus(t *testing.T) {
 		}
 	}
 	redis.Kill(t)
-	harness.Until(t, time.Minute, "failed calls to be shown", func() bool {
+	harness.Until(t, harness.Patience, "failed calls to be shown", func() bool {
 		all[0].Statuses(t, "/", 1)
 		return len(p.query(t, `sum by (store, kind) (rate(caddy_rate_limit_store_errors_total[1m])) > 0`)) > 0
 	})
-	harness.Until(t, time.Minute, "the alert to be pending", func() bool {
+	harness.Until(t, harness.Patience, "the alert to be pending", func() bool {
 		healthy()
 		for _, g := range groups.Groups {
 			for _, r := range g.Rules {

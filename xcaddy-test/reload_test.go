@@ -59,7 +59,7 @@ func TestReloadsUnderLoadChangeNothing(t *testing.T) {
 		}
 	}
 	wantNoFallback(t, []*harness.Caddy{caddy})
-	harness.Until(t, 15*time.Second, fmt.Sprintf("as many goroutines as before, %d", goroutines), func() bool {
+	harness.Until(t, harness.Patience, fmt.Sprintf("as many goroutines as before, %d", goroutines), func() bool {
 		return caddy.Goroutines(t) <= goroutines
 	})
 	// Under contention the client may dial one or two connections more than its pool
@@ -84,7 +84,7 @@ func reloadConfig(redis *harness.Redis) harness.Config {
 	}
 	site.WriteString("\trate_limit /warm {\n\t\tzone warm {\n\t\t\tkey one\n\t\t\trule 1000/s\n\t\t}\n\t}\n\trespond ok")
 	return harness.Config{
-		Global: onRedis(redis, "timeout 2s", fmt.Sprintf("pool_size %d", reloadPool)), Site: site.String(),
+		Global: onRedis(redis, "timeout 10s", fmt.Sprintf("pool_size %d", reloadPool)), Site: site.String(),
 	}
 }
 
@@ -93,7 +93,7 @@ func reloadConfig(redis *harness.Redis) harness.Config {
 func settled(t *testing.T, caddy *harness.Caddy) int {
 	t.Helper()
 	last, same := caddy.Goroutines(t), 0
-	harness.Until(t, 15*time.Second, "the number of goroutines settles", func() bool {
+	harness.Until(t, harness.Patience, "the number of goroutines settles", func() bool {
 		n := caddy.Goroutines(t)
 		if n == last {
 			same++

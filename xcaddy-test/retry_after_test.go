@@ -27,7 +27,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 		}
 	}
 	site.WriteString("\trespond ok")
-	caddy := harness.StartCaddy(t, harness.Config{Global: onRedis(redis, "timeout 1s"), Site: site.String()})
+	caddy := harness.StartCaddy(t, harness.Config{Global: onRedis(redis, "timeout 10s"), Site: site.String()})
 
 	// The limits differ only in store and algorithm, so they wait in parallel.
 	t.Run("all", func(t *testing.T) {

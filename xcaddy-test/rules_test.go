@@ -22,7 +22,7 @@ var documentedWrite = regexp.MustCompile("(?s)```sh\\n(caddy rate-limit validate
 func TestDocumentedWrite(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
-	all := startMany(t, 3, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 2s"), Site: limitedSite})
+	all := startMany(t, 3, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules {\ninterval 1h\n}", "timeout 10s"), Site: limitedSite})
 	doc, err := os.ReadFile("../docs/rules.md")
 	if err != nil {
 		t.Fatal(err)

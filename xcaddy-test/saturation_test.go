@@ -46,6 +46,7 @@ var saturations = []struct {
 // share one saturated limit, never more than the bound passes in any window, and
 // nearly the whole limit does.
 func TestThreeInstancesKeepTheBoundUnderSaturation(t *testing.T) {
+	t.Parallel()
 	redis := harness.StartRedis(t)
 	var site strings.Builder
 	for i, s := range saturations {
@@ -77,7 +78,7 @@ func TestThreeInstancesKeepTheBoundUnderSaturation(t *testing.T) {
 // saturate sends requests for satDuration, and on until one of them is denied.
 func saturate(t *testing.T, urls []string) (shots []harness.Shot) {
 	t.Helper()
-	harness.Until(t, time.Minute, "the limit to be saturated", func() bool {
+	harness.Until(t, harness.Patience, "the limit to be saturated", func() bool {
 		shots = append(shots, harness.Saturate(satClients, satPause, harness.During(satDuration), urls...)...)
 		return len(harness.With(http.StatusTooManyRequests, shots)) > 0
 	})

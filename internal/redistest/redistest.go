@@ -74,7 +74,7 @@ func (s *Server) Run() {
 		defer close(ended)
 		_ = cmd.Wait() // the output has the reason
 	}()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		c, err := net.DialTimeout("tcp", s.Addr, 100*time.Millisecond)
 		if err == nil {

@@ -97,7 +97,7 @@ func loading(t *testing.T, out *result) {
 		begin: srv.Kill, end: func() {
 			srv.Run()
 			again := srv.Client()
-			harness.Until(t, 10*time.Second, "Redis has loaded", func() bool { return again.Ping(context.Background()).Err() == nil })
+			harness.Until(t, harness.Patience, "Redis has loaded", func() bool { return again.Ping(context.Background()).Err() == nil })
 		},
 	})
 	s.checkAll(r, out, promise{wait: timeout + 10*time.Millisecond, losses: 1})
@@ -119,7 +119,7 @@ func misconfigured(t *testing.T, c *redis.Conn) {
 
 // ready waits until Redis accepts commands again.
 func ready(t *testing.T, c *redis.Conn) {
-	harness.Until(t, 10*time.Second, "Redis takes commands", func() bool { return c.Ping(context.Background()).Err() == nil })
+	harness.Until(t, harness.Patience, "Redis takes commands", func() bool { return c.Ping(context.Background()).Err() == nil })
 }
 
 // spoil overwrites the keys of one zone with another program's values.

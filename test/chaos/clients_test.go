@@ -47,7 +47,7 @@ const waiting = `	rate_limit /queue {
 func vanishing(t *testing.T, out *result) {
 	srv := redistest.Start(t)
 	c := harness.StartCaddy(t, harness.Config{Global: "\tservers {\n\t\tprotocols h1 h2c\n\t}\n" + global(srv.Addr), Site: waiting})
-	harness.Until(t, 10*time.Second, "a call to Redis", func() bool {
+	harness.Until(t, harness.Patience, "a call to Redis", func() bool {
 		up, _ := c.Metric(t, "caddy_rate_limit_store_up")
 		return up == 1
 	})
@@ -64,7 +64,7 @@ func vanishing(t *testing.T, out *result) {
 
 	slowBodies(t, c, 100)
 	bounded(t, c, out)
-	harness.Until(t, 10*time.Second, "nothing leaks", func() bool {
+	harness.Until(t, harness.Patience, "nothing leaks", func() bool {
 		return c.Goroutines(t) <= goroutines+20
 	})
 	out.report("%d goroutines before, %d after", goroutines, c.Goroutines(t))

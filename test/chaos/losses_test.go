@@ -102,7 +102,7 @@ func cutReplication(t *testing.T, w *redistest.Watched) {
 	if err := w.Master.Client().ClientKillByFilter(ctx, "TYPE", "replica").Err(); err != nil {
 		t.Error(err)
 	}
-	harness.Until(t, 10*time.Second, "the replica is cut off", func() bool {
+	harness.Until(t, harness.Patience, "the replica is cut off", func() bool {
 		return strings.Contains(replica.Info(ctx, "replication").Val(), "master_link_status:down")
 	})
 }

@@ -108,7 +108,7 @@ func permitsOfKilledCaddy(t *testing.T, out *result) {
 	s.caddys[0].Kill()
 	s.stage("one killed")
 	for _, key := range s.keys {
-		harness.Until(t, time.Minute, key+": the permits of the killed instance are free", func() bool {
+		harness.Until(t, harness.Patience, key+": the permits of the killed instance are free", func() bool {
 			return s.up.holding(key) >= capacity
 		})
 	}

@@ -79,7 +79,7 @@ func begin(t *testing.T, store string) *scene {
 	t.Helper()
 	s := &scene{t: t, caddys: fleet(t, instances, harness.Config{Global: global(store), Site: site()})}
 	for _, c := range s.caddys {
-		harness.Until(t, time.Minute, "counts are shared", func() bool {
+		harness.Until(t, harness.Patience, "counts are shared", func() bool {
 			return !decidedLocally(harness.Shoot(harness.Client(1), c.URL+"/keys?k=begin"))
 		})
 	}
@@ -95,7 +95,7 @@ func fleet(t *testing.T, n int, config harness.Config) (caddys []*harness.Caddy)
 	}
 	for _, c := range caddys {
 		file := filepath.Join(c.Dir, "caddy", "rate_limit", "instances", "redis")
-		harness.Until(t, time.Minute, "every instance knows of all", func() bool {
+		harness.Until(t, harness.Patience, "every instance knows of all", func() bool {
 			b, _ := os.ReadFile(file)
 			return string(b) == fmt.Sprint(n)
 		})
@@ -111,7 +111,7 @@ func waitStores(t *testing.T, caddys []*harness.Caddy, up bool) {
 		want = 1
 	}
 	for i, c := range caddys {
-		harness.Until(t, time.Minute, fmt.Sprintf("store_up %v on instance %d", want, i), func() bool {
+		harness.Until(t, harness.Patience, fmt.Sprintf("store_up %v on instance %d", want, i), func() bool {
 			is, ok := c.Metric(t, "caddy_rate_limit_store_up")
 			return ok && is == want
 		})

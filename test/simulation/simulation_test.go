@@ -32,7 +32,7 @@ func TestOne(t *testing.T) {
 }
 
 // The plans of every test run.
-const firstSeed, seeds = 1, 12
+const firstSeed, seeds = 1, 20
 
 // TestSimulation runs some plans that are always the same, or, for as long as DIANA_SIMULATE
 // says, those of the seeds from DIANA_SEED on or from a new one. It shrinks the first failure

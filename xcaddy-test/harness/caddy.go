@@ -98,7 +98,7 @@ func (c *Caddy) run(t testing.TB, nth int) {
 		defer close(exited)
 		_ = cmd.Wait() // the log has the reason
 	}()
-	Until(t, 20*time.Second, "caddy serves", func() bool {
+	Until(t, Patience, "caddy serves", func() bool {
 		c.mustRun(t)
 		return strings.Count(c.Log(), "serving initial configuration") >= nth
 	})
@@ -187,7 +187,7 @@ func telling(log string) string {
 func Client(connections int) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections},
-		Timeout:   30 * time.Second,
+		Timeout:   time.Minute,
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -78,7 +77,7 @@ func (r *Redis) Start(t testing.TB) {
 		t.Fatalf("start redis-server: %v", err)
 	}
 	r.cmd = cmd
-	Until(t, 10*time.Second, "redis-server answers", func() bool {
+	Until(t, Patience, "redis-server answers", func() bool {
 		return r.Ping(context.Background()).Err() == nil
 	})
 }
@@ -107,7 +106,7 @@ func (r *Redis) Resume(t testing.TB) {
 	if err := r.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatalf("resume redis-server: %v", err)
 	}
-	Until(t, 10*time.Second, "redis-server answers", func() bool {
+	Until(t, Patience, "redis-server answers", func() bool {
 		return r.Ping(context.Background()).Err() == nil
 	})
 }

@@ -50,7 +50,7 @@ func calls(t *testing.T, c *goredis.Client) (n int) {
 // waitQueued waits until n calls are in the queue.
 func waitQueued(t *testing.T, l *batcher, n int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		l.mu.Lock()
 		got := len(l.queue)
 		l.mu.Unlock()
@@ -71,7 +71,7 @@ func occupy(t *testing.T, s *Store, start func()) {
 	for range callsInFlight {
 		start()
 	}
-	for end := time.Now().Add(20 * time.Second); s.conn.seq.Load() < last; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.conn.seq.Load() < last; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d calls were not sent", last-s.conn.seq.Load())
 		}
@@ -202,7 +202,7 @@ func TestReadyChecksJoinBatch(t *testing.T) {
 	s.Decide(context.Background(), storestest.CheckOf(1, c))
 	s.conn.nodes.first.batchers[0].enter(newCall(time.Now(), stores.Key{})) // without a reply
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		before := calls(t, client)
 		var wg sync.WaitGroup
 		for range 8 {
@@ -404,7 +404,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 	for range early {
 		send(300 * time.Millisecond) // expire before the first calls fail
 	}
-	for end := time.Now().Add(20 * time.Second); unsent.Load()+unknown.Load() < early && time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); unsent.Load()+unknown.Load() < early && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	if unsent.Load() != early || unknown.Load() != 0 {
