@@ -1,17 +1,13 @@
 package test
 
 import (
-	"context"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // retryingClients are HTTP clients that wait for Retry-After, by the name in
@@ -23,9 +19,6 @@ var retryingClients = map[string][]string{
 	"curl":        {"curl", "-sS", "--retry", "3", "-o", "/dev/null", "-o", "/dev/null", "-w", "%{http_code}\n"},
 }
 
-// clientTimeout is how long installing clients, or running one, may take.
-const clientTimeout = 3 * time.Minute
-
 // installClients installs the clients and adds the one that is built here.
 func installClients(t *testing.T) map[string][]string {
 	t.Helper()
@@ -33,21 +26,11 @@ func installClients(t *testing.T) map[string][]string {
 	built := filepath.Join(t.TempDir(), "retryablehttp")
 	clients["go-retryablehttp"] = []string{built}
 	for _, args := range [][]string{{".ci/need", "clients"}, {"go", "build", "-C", "test/clients/retryablehttp", "-o", built, "."}} {
-		if out, err := clientCommand(t, args).CombinedOutput(); err != nil {
+		if out, err := command(t, args...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
 		}
 	}
 	return clients
-}
-
-// clientCommand returns a command that runs in the root of the repository.
-func clientCommand(t *testing.T, args []string) *exec.Cmd {
-	ctx, cancel := context.WithTimeout(t.Context(), clientTimeout)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
-	cmd.Dir, cmd.WaitDelay = root, time.Second
-	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
-	return cmd
 }
 
 // TestClientsRetryOnce runs clients through a limit of one request in some seconds. Each
@@ -94,7 +77,7 @@ func runClient(t *testing.T, args []string, url string) error {
 	if args[0] == "curl" {
 		args = append(args, url)
 	}
-	out, err := clientCommand(t, args).CombinedOutput()
+	out, err := command(t, args...).CombinedOutput()
 	if err == nil && strings.Join(strings.Fields(string(out)), " ") != "200 200" {
 		err = fmt.Errorf("want 200 twice")
 	}

@@ -190,7 +190,7 @@ func TestDocumentedPush(t *testing.T) {
 			continue
 		}
 		found = true
-		cmd := exec.Command("sh", "-ec", sn.text)
+		cmd := command(t, "sh", "-ec", sn.text)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -320,6 +321,16 @@ func wantPools(t testing.TB, wantTables, wantClients int) {
 			t.Errorf("%d pooled %s, want %d", n, name, want)
 		}
 	}
+}
+
+// command returns a program in the root of the repository, which is killed after some minutes.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // a test's own arguments
+	cmd.Dir, cmd.WaitDelay = root, time.Second
+	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
+	return cmd
 }
 
 // unixSocket returns a path short enough for a socket.

@@ -195,7 +195,7 @@ func TestPolledRules(t *testing.T) {
 func rateLimit(t *testing.T, c *harness.Caddy, args ...string) string {
 	t.Helper()
 	args = append([]string{"rate-limit"}, append(args, "--address", strings.TrimPrefix(c.Admin, "http://"))...)
-	out, err := harness.Command(t.TempDir(), args...).CombinedOutput()
+	out, err := harness.Command(t, t.TempDir(), args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("caddy %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
@@ -246,7 +246,7 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 	harness.Until(t, harness.Patience, "the store to be down", func() bool {
 		return strings.Contains(rateLimit(t, all[0], "zones"), "store redis: alone for")
 	})
-	cmd := harness.Command(t.TempDir(), "rate-limit", "reset", "tight", "a", "--address", strings.TrimPrefix(all[0].Admin, "http://"))
+	cmd := harness.Command(t, t.TempDir(), "rate-limit", "reset", "tight", "a", "--address", strings.TrimPrefix(all[0].Admin, "http://"))
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "forgotten in this instance") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -289,12 +289,12 @@ func TestResetClearsDuplicatesEverywhere(t *testing.T) {
 // address from a configuration and print JSON.
 func TestCommandFindsAdminEndpoint(t *testing.T) {
 	c := harness.StartCaddy(t, harness.Config{Site: limitedSite})
-	out, err := harness.Command(t.TempDir(), "rate-limit", "zones", "--json", "--config", c.Dir+"/Caddyfile", "--adapter", "caddyfile").Output()
+	out, err := harness.Command(t, t.TempDir(), "rate-limit", "zones", "--json", "--config", c.Dir+"/Caddyfile", "--adapter", "caddyfile").Output()
 	var a admin
 	if err != nil || json.Unmarshal(out, &a) != nil || len(a.Zones) != 2 || a.Zones[0].Name != "api" {
 		t.Fatalf("%v: %s", err, out)
 	}
-	out, err = harness.Command(t.TempDir(), "rate-limit", "key", "api", "--address", strings.TrimPrefix(c.Admin, "http://")).CombinedOutput()
+	out, err = harness.Command(t, t.TempDir(), "rate-limit", "key", "api", "--address", strings.TrimPrefix(c.Admin, "http://")).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "0 parts: want 1") {
 		t.Errorf("%v: %s", err, out)
 	}

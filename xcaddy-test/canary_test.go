@@ -73,7 +73,7 @@ func wantUndisclosed(t *testing.T, caddy *harness.Caddy, config harness.Config, 
 		t.Fatal(err)
 	}
 	for _, command := range []string{"adapt", "validate"} {
-		cmd := harness.Command(t.TempDir(), command, "--config", path)
+		cmd := harness.Command(t, t.TempDir(), command, "--config", path)
 		cmd.Env = append(cmd.Env, env)
 		out, err := cmd.CombinedOutput()
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -100,7 +99,7 @@ func TestMakeRunPrintsQuickstartCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	howto, err := exec.Command("../.ci/howto").Output()
+	howto, err := harness.Program(t, "../.ci/howto").Output()
 	if err != nil || !strings.Contains(string(howto), strings.TrimSpace(commands(t, string(text)))) || !strings.Contains(string(howto), "http://localhost:2019/rate_limit/") {
 		t.Errorf("make run prints (%v):\n%s", err, howto)
 	}
@@ -112,7 +111,7 @@ func TestMakeRunOnOtherPorts(t *testing.T) {
 	t.Parallel()
 	port, admin := fmt.Sprint(harness.FreePort(t)), fmt.Sprint(harness.FreePort(t))
 	env := []string{"PORT=" + port, "ADMIN=" + admin}
-	howto := exec.Command("../.ci/howto")
+	howto := harness.Program(t, "../.ci/howto")
 	howto.Env = append(os.Environ(), env...)
 	said, err := howto.Output()
 	if err != nil || !strings.Contains(string(said), "localhost:"+port+" |") || !strings.Contains(string(said), "http://localhost:"+admin+"/rate_limit/") {
@@ -134,7 +133,7 @@ func TestSharedExampleHasPage(t *testing.T) {
 // runExample starts Caddy with the Caddyfile of an example.
 func runExample(t *testing.T, name string, env []string) {
 	t.Helper()
-	run := harness.Command(t.TempDir(), "run", "--config", "../examples/"+name+"/Caddyfile")
+	run := harness.Command(t, t.TempDir(), "run", "--config", "../examples/"+name+"/Caddyfile")
 	run.Env = append(run.Env, env...)
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
@@ -187,7 +186,7 @@ func commands(t *testing.T, caddyfile string) string {
 func validates(t *testing.T, file string) {
 	t.Helper()
 	// Nothing listens on port 1: validating must not dial.
-	cmd := harness.Command(t.TempDir(), "validate", "--config", file)
+	cmd := harness.Command(t, t.TempDir(), "validate", "--config", file)
 	cmd.Env = append(cmd.Env, "REDIS=127.0.0.1:1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("validate: %v\n%s", err, out)
@@ -197,7 +196,7 @@ func validates(t *testing.T, file string) {
 // runSingle serves an example in one instance on free ports and runs its commands.
 func runSingle(t *testing.T, file, shell string) (printed string, took time.Duration) {
 	t.Helper()
-	adapted, err := harness.Command(t.TempDir(), "adapt", "--config", file).Output()
+	adapted, err := harness.Command(t, t.TempDir(), "adapt", "--config", file).Output()
 	if err != nil {
 		t.Fatalf("adapt: %v", err)
 	}
@@ -234,7 +233,7 @@ func runShared(t *testing.T, file, shell string) (printed string, took time.Dura
 		replacements = append(replacements, port, free)
 		if port < "8" {
 			// The last command stops them, but runs only if the others succeed.
-			stop := harness.Command(t.TempDir(), "stop", "--address", "127.0.0.1:"+free)
+			stop := harness.Command(t, t.TempDir(), "stop", "--address", "127.0.0.1:"+free)
 			t.Cleanup(func() { _ = stop.Run() })
 		}
 	}
@@ -247,9 +246,9 @@ func runShared(t *testing.T, file, shell string) (printed string, took time.Dura
 func runShell(t *testing.T, dir, shell string, env ...string) (printed string, took time.Duration) {
 	t.Helper()
 	home := t.TempDir()
-	cmd := exec.Command("bash", "-ec", shell)
+	cmd := harness.Program(t, "bash", "-ec", shell)
 	cmd.Dir = dir
-	cmd.Env = slices.Concat(harness.Command(home).Env, env)
+	cmd.Env = slices.Concat(harness.Command(t, home).Env, env)
 	var problems strings.Builder
 	cmd.Stderr = &problems
 	started := time.Now()

@@ -73,7 +73,7 @@ func adaptedJSON(t *testing.T, caddyfile string) string {
 	if err := os.WriteFile(path, []byte(caddyfile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := harness.Command(dir, "adapt", "--config", path)
+	cmd := harness.Command(t, dir, "adapt", "--config", path)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("adapt: %v", err)

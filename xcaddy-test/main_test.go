@@ -63,7 +63,7 @@ var algorithms = []string{
 }
 
 func TestModulesAreListed(t *testing.T) {
-	out, err := harness.Command(t.TempDir(), "list-modules").CombinedOutput()
+	out, err := harness.Command(t, t.TempDir(), "list-modules").CombinedOutput()
 	if err != nil {
 		t.Fatalf("list-modules: %v\n%s", err, out)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,7 +18,7 @@ const observability = "../examples/observability/"
 // promtool runs promtool, which must succeed.
 func promtool(t *testing.T, stdin string, args ...string) {
 	t.Helper()
-	cmd := exec.Command("promtool", args...)
+	cmd := harness.Program(t, "promtool", args...)
 	cmd.Stdin = strings.NewReader(stdin)
 	if out, err := cmd.CombinedOutput(); err != nil || stdin != "" && len(out) > 0 {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
@@ -88,7 +87,7 @@ func TestAlertsHaveRunbooks(t *testing.T) {
 func startObserved(t *testing.T, redis *harness.Redis) (c *harness.Caddy, metrics string) {
 	t.Helper()
 	port, admin, metricsPort := harness.FreePort(t), harness.FreePort(t), harness.FreePort(t)
-	cmd := harness.Command(t.TempDir(), "adapt", "--adapter", "caddyfile", "--config", observability+"limits.caddyfile")
+	cmd := harness.Command(t, t.TempDir(), "adapt", "--adapter", "caddyfile", "--config", observability+"limits.caddyfile")
 	cmd.Env = append(cmd.Env, fmt.Sprint("PORT=", port), fmt.Sprint("METRICS=", metricsPort), "REDIS="+redis.Addr)
 	config, err := cmd.Output()
 	if err != nil {

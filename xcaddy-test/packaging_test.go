@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -129,7 +128,7 @@ func TestCompose(t *testing.T) {
 			}
 		}
 	}
-	cmd := harness.Command(t.TempDir(), "validate", "--config", "../packaging/Caddyfile")
+	cmd := harness.Command(t, t.TempDir(), "validate", "--config", "../packaging/Caddyfile")
 	for name := range c.Services["one"].Environment {
 		cmd.Env = append(cmd.Env, name+"=any")
 	}
@@ -174,7 +173,7 @@ func TestRepositoryFiles(t *testing.T) {
 			}
 		}
 	}
-	out, err := exec.Command("../.ci/modules").Output()
+	out, err := harness.Program(t, "../.ci/modules").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +189,7 @@ func TestRepositoryFiles(t *testing.T) {
 func TestRelease(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "clone")
-	if out, err := exec.Command("git", "clone", "-q", "..", dir).CombinedOutput(); err != nil {
+	if out, err := harness.Program(t, "git", "clone", "-q", "..", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	changelog := filepath.Join(dir, "CHANGELOG.md")
@@ -210,7 +209,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	release := func(version string) (string, error) {
-		cmd := exec.Command(".ci/release", version)
+		cmd := harness.Program(t, ".ci/release", version)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "PLATFORMS=linux/amd64")
 		out, err := cmd.CombinedOutput()
@@ -227,7 +226,7 @@ func TestRelease(t *testing.T) {
 	if b, err := os.ReadFile(filepath.Join(dir, "dist/notes.md")); err != nil || string(bytes.TrimSpace(b)) != "- what is new" {
 		t.Errorf("notes %q: %v", b, err)
 	}
-	check := exec.Command("bash", "-ec", "cd dist && sha256sum -c checksums.txt && tar -xzf *.tar.gz && ./caddy version && test -f LICENSE")
+	check := harness.Program(t, "bash", "-ec", "cd dist && sha256sum -c checksums.txt && tar -xzf *.tar.gz && ./caddy version && test -f LICENSE")
 	check.Dir = dir
 	if out, err := check.CombinedOutput(); err != nil || !strings.Contains(string(out), harness.CaddyVersion+"+diana.9.9.9") {
 		t.Errorf("%v: %s", err, out)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -41,7 +40,7 @@ func startPrometheus(t *testing.T, targets []string) *prometheus {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	cmd := exec.Command("prometheus", "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+	cmd := harness.Program(t, "prometheus", "--config.file="+path, "--storage.tsdb.path="+filepath.Join(dir, "data"),
 		fmt.Sprint("--web.listen-address=127.0.0.1:", port))
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {

@@ -47,7 +47,7 @@ func TestReadmeConfigurationsAreValid(t *testing.T) {
 		if err := os.WriteFile(path, block[1], 0o600); err != nil {
 			t.Fatal(err)
 		}
-		cmd := harness.Command(dir, "validate", "--config", path)
+		cmd := harness.Command(t, dir, "validate", "--config", path)
 		cmd.Env = append(cmd.Env, "REDIS_PASSWORD=any")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%v:\n%s\n%s", err, block[1], out)

@@ -69,7 +69,7 @@ func TestDocumentedWrite(t *testing.T) {
 	write(`{"zones": {"api": {"rules": [{"limit": "1\u001b[2J", "window": "1s"}]}}}`)
 	for _, args := range [][]string{nil, {"--json"}} {
 		args = append([]string{"rate-limit", "validate", filepath.Join(dir, "rules.json"), "--address", address}, args...)
-		out, err := harness.Command(dir, args...).CombinedOutput()
+		out, err := harness.Command(t, dir, args...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "/zones/api/rules/0/limit: ") || strings.ContainsRune(string(out), '\x1b') {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -78,7 +78,7 @@ func TestDocumentedWrite(t *testing.T) {
 	// Zones that are unknown here are no error, unless it is asked to be strict.
 	write(`{"zones": {"api": {}, "apii": {}}}`)
 	for _, strict := range []bool{false, true} {
-		cmd := harness.Command(dir, "rate-limit", "validate", filepath.Join(dir, "rules.json"), "--address", address, fmt.Sprint("--strict=", strict))
+		cmd := harness.Command(t, dir, "rate-limit", "validate", filepath.Join(dir, "rules.json"), "--address", address, fmt.Sprint("--strict=", strict))
 		if out, err := cmd.CombinedOutput(); (err != nil) != strict || !strings.Contains(string(out), "not checked, as zones unknown here: apii") {
 			t.Errorf("strict %v: %v: %s", strict, err, out)
 		}

@@ -21,6 +21,9 @@ const CaddyVersion = "v2.11.9"
 // buildTime is the maximum time of a build on a slow machine without a cache.
 const buildTime = 10 * time.Minute
 
+// programTime is how long a program may take that a test runs to its end.
+const programTime = 5 * time.Minute
+
 // binary is the path of the Caddy that StartCaddy runs.
 var binary string
 
@@ -124,11 +127,25 @@ func Run(m *testing.M, build func(dir string) error) int {
 }
 
 // Command returns a command that runs the built Caddy with args and keeps its files
-// below dir.
-func Command(dir string, args ...string) *exec.Cmd {
-	cmd := exec.Command(binary, args...)
-	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
+// below dir. It is killed at the end of the test, or after programTime.
+func Command(t testing.TB, dir string, args ...string) *exec.Cmd {
+	cmd := Program(t, binary, args...)
+	cmd.Env = environment(dir)
 	return cmd
+}
+
+// Program is like Command for another program.
+func Program(t testing.TB, name string, args ...string) *exec.Cmd {
+	ctx, cancel := context.WithTimeout(context.Background(), programTime)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+// environment is that of a Caddy that keeps its files below dir.
+func environment(dir string) []string {
+	return append(os.Environ(), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir)
 }
 
 // Binary returns the path of the built Caddy.

@@ -86,8 +86,8 @@ func start(t testing.TB, name string, config []byte, port, adminPort int, env []
 func (c *Caddy) run(t testing.TB, nth int) {
 	t.Helper()
 	exited := make(chan struct{})
-	cmd := Command(c.Dir, "run", "--config", c.path)
-	cmd.Env = append(cmd.Env, c.env...)
+	cmd := exec.Command(binary, "run", "--config", c.path)
+	cmd.Env = append(environment(c.Dir), c.env...)
 	cmd.Stderr = &c.log
 	cmd.Stdout = &c.log
 	c.cmd, c.exited = cmd, exited
