@@ -327,7 +327,7 @@ func wantPools(t testing.TB, wantTables, wantClients int) {
 func command(t *testing.T, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // a test's own arguments
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir, cmd.WaitDelay = root, time.Second
 	cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1")
 	return cmd

@@ -103,15 +103,23 @@ func startChromium() {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
 		chromedp.CombinedOutput(&chromium.output), chromedp.WSURLReadTimeout(time.Minute))
 	for range 3 {
-		allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-		ctx, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {})) // chromedp does not know every event
-		chromium.Context, chromium.stop = ctx, func() { cancel(); stop() }
-		if chromium.err = chromedp.Run(ctx); chromium.err == nil {
+		if chromium.err = tryChromium(options); chromium.err == nil {
 			return
 		}
-		chromium.stop()
 	}
-	chromium.stop = nil
+}
+
+// tryChromium starts Chromium once.
+func tryChromium(options []chromedp.ExecAllocatorOption) error {
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator, chromedp.WithErrorf(func(string, ...any) {})) // chromedp does not know every event
+	if err := chromedp.Run(ctx); err != nil {
+		cancel()
+		stop()
+		return err
+	}
+	chromium.Context, chromium.stop = ctx, func() { cancel(); stop() } //nolint:fatcontext // it is derived from none
+	return nil
 }
 
 // stopChromium stops the browser, if a test started it.

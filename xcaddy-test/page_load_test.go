@@ -129,7 +129,8 @@ var asShown = chromedp.ActionFunc(func(ctx context.Context) error {
 func TestPageUnderLoad(t *testing.T) {
 	t.Parallel()
 	const zones, rate = 1000, 200
-	tabs, seconds := pick(5, 2), pick[time.Duration](12, 3)
+	tabs, seconds := pick(5, 2), pick(12, 3)
+	long := time.Duration(seconds) * time.Second
 	c := harness.StartCaddy(t, harness.Config{Site: manyZones(zones), Admin: browsable})
 	more, stop := untilStopped(t)
 	targets := make([]string, zones)
@@ -148,8 +149,8 @@ func TestPageUnderLoad(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	used := func() time.Duration {
 		begin := processorTime(t, c.PID())
-		time.Sleep(seconds * time.Second)
-		return (processorTime(t, c.PID()) - begin) / seconds
+		time.Sleep(long)
+		return (processorTime(t, c.PID()) - begin) / time.Duration(seconds)
 	}
 	without := used()
 	b := openBrowser(t)
@@ -182,8 +183,8 @@ func TestPageUnderLoad(t *testing.T) {
 		})
 	}
 	with := used()
-	first, rest := streamed(t, c, seconds*time.Second)
-	perMinute := rest * 60 / int(seconds)
+	first, rest := streamed(t, c, long)
+	perMinute := rest * 60 / seconds
 	t.Logf("%d zones, %d requests/s, %d tabs: Caddy uses %.1f %% of a processor, without pages %.1f %%; a page receives %d kB at once and %d kB a minute; %.0f frames a second, the longest %.0f ms",
 		zones, rate, tabs, 100*with.Seconds(), 100*without.Seconds(), first/1000, perMinute/1000, frames.Rate, frames.Gap)
 	if perMinute > 4_000_000 {

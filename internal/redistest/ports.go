@@ -17,7 +17,7 @@ const (
 
 var nextPort atomic.Int64
 
-func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) }
+func init() { nextPort.Store(rand.Int64N(lastPort - firstPort)) } //nolint:gosec // any start will do
 
 // FreePort returns a port of 127.0.0.1 that nobody uses, a different one for each call.
 // It is held until this process ends: no other test takes it before a server listens on
