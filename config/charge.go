@@ -82,9 +82,10 @@ func (c *Charge) ReadsBody() bool { return c.cost.ReadsBody() }
 func (c *Charge) AfterResponse() bool { return c.settles || c.Statuses.Set }
 
 // Settlement returns the additional charge of an admitted request of the given cost,
-// once its response has the given status.
-func (c *Charge) Settlement(r *http.Request, cost int64, status int) (charge int64) {
-	if c.Statuses.Set && c.Statuses.Counts(status) {
+// once its response has the given status. If the client is gone before there is one, it
+// counts: nobody gets more by hanging up.
+func (c *Charge) Settlement(r *http.Request, cost int64, status int, gone bool) (charge int64) {
+	if c.Statuses.Set && (gone || c.Statuses.Counts(status)) {
 		charge = cost
 	}
 	if c.settles && (charge > 0 || !c.Statuses.Set) {

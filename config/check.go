@@ -15,6 +15,7 @@ import (
 const (
 	defaultDuplicates = 5 * time.Second
 	maxMaxWait        = time.Hour
+	maxLinger         = time.Hour
 
 	// MaxMaxWaiting is the greatest max_waiting: a waiting request takes about 20 KiB.
 	MaxMaxWaiting = 100_000
@@ -110,6 +111,8 @@ func (z *Zone) checkBounds() error {
 		return fmt.Errorf("max_wait %v: want a positive duration", wait)
 	case wait > maxMaxWait:
 		return fmt.Errorf("max_wait %v: want at most %v", wait, maxMaxWait)
+	case z.Linger < 0 || time.Duration(z.Linger) > maxLinger:
+		return fmt.Errorf("linger %v: want 0 to %v", time.Duration(z.Linger), maxLinger)
 	case z.MaxWaiting < 0 || z.MaxWaiting > MaxMaxWaiting:
 		return fmt.Errorf("max_waiting %d: want 1 to %d", z.MaxWaiting, MaxMaxWaiting)
 	case z.MaxKeys < 0:
@@ -134,6 +137,9 @@ func (c *Checked) checkRules() (err error) {
 	}
 	if err := c.checkDuplicates(); err != nil {
 		return err
+	}
+	if c.Linger > 0 && c.InFlight == 0 {
+		return fmt.Errorf("linger %v: requests hold no place: want in_flight", time.Duration(c.Linger))
 	}
 	if err := c.checkDelays(); err != nil {
 		return err

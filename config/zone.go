@@ -57,6 +57,11 @@ type Zone struct {
 	// yet answered. Default: unlimited.
 	InFlight int64 `json:"in_flight,omitempty"`
 
+	// How long a request keeps its place of in_flight if its client leaves before the
+	// response, up to 1h, because what it started may still run. Then it is charged, too.
+	// At most 10000 places of a zone are kept so. Default: 0.
+	Linger caddy.Duration `json:"linger,omitempty"`
+
 	// Deny requests that equal one admitted shortly before. Default: off.
 	PreventDuplicates *PreventDuplicates `json:"prevent_duplicates,omitempty"`
 
@@ -70,7 +75,10 @@ type Zone struct {
 	Settle string `json:"settle,omitempty"`
 
 	// Charge only requests whose response has one of these statuses: a code such as
-	// "401", or a class such as "4xx". In the RateLimit headers of a response, the
+	// "401", or a class such as "4xx". The status is that of the response written through
+	// the handler or, if the next handler returns an error, the error's, not what
+	// handle_errors makes of it. A client that leaves before is charged as if it counted.
+	// In the RateLimit headers of a response, the
 	// remaining cost is without the request itself and others that are not answered yet,
 	// the time until the reset is of what was charged before. Default: all.
 	CountStatus []Value `json:"count_status,omitempty"`

@@ -59,7 +59,11 @@ func Read(w http.ResponseWriter, r *http.Request) *Body {
 
 // Of returns what Read returned for a request; nil if it was not called.
 func Of(r *http.Request) *Body {
-	b, _ := r.Body.(*Body)
+	of := r.Body
+	if w, ok := of.(*Watched); ok {
+		of = w.ReadCloser
+	}
+	b, _ := of.(*Body)
 	return b
 }
 

@@ -18,10 +18,11 @@ func (q *request) chargesLater() bool {
 	return false
 }
 
-// countsStatus reports whether a zone has count_status.
-func (q *request) countsStatus() bool {
+// needsStatus reports whether it matters to a zone with which status the request is answered,
+// or whether the client leaves before.
+func (q *request) needsStatus() bool {
 	for i := range q.zones {
-		if q.zones[i].zone.Config.Charge.Statuses.Set {
+		if z := q.zones[i].zone; z.Config.Charge.Statuses.Set || z.Linger > 0 {
 			return true
 		}
 	}
@@ -29,15 +30,19 @@ func (q *request) countsStatus() bool {
 }
 
 // finish releases the permits of the request and makes the charges that depend on the
-// status of its response.
-func (q *request) finish(status int) {
+// status of its response. gone is whether the client left before there was one.
+func (q *request) finish(status int, gone bool) {
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.rules < 0 || !q.check.Zones[z.rules].Charged {
 			continue
 		}
 		c := &q.check.Zones[z.rules]
-		z.zone.store.Finish(q.r.Context(), c, z.zone.Config.Charge.Settlement(q.r, c.Cost, status))
+		charge := z.zone.Config.Charge.Settlement(q.r, c.Cost, status, gone)
+		if gone && c.Permit.Taken && z.zone.linger(c, charge) {
+			continue
+		}
+		z.zone.store.Finish(q.r.Context(), c, charge)
 		z.zone.common.queue.freed(c.Key)
 	}
 }

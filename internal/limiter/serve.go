@@ -1,11 +1,14 @@
 package limiter
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/body"
 )
 
 // statusGone is the status that Caddy logs if the client closed the connection before
@@ -69,7 +72,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	later := q.chargesLater()
 	defer func() {
 		if later && a.charges == nil { // it goes no further
-			q.finish(0)
+			q.finish(0, false)
 		}
 	}()
 	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
@@ -78,8 +81,12 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if q.hasHeaders() {
 		a.writer = newWriter(w)
 		q.fillHeaders(&a.writer.headers)
-	} else if q.countsStatus() {
-		a.writer = newWriter(w)
+	}
+	if later && q.needsStatus() {
+		if a.writer == nil {
+			a.writer = newWriter(w)
+		}
+		a.writer.client = &client{r.Context(), body.Watch(r)}
 	}
 	if a.passes = true; later {
 		a.charges = q
@@ -91,23 +98,18 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 // panics: permits must be released, and a status written before the panic counts.
 func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handler) (err error) {
 	defer q.release()
+	if rw == nil { // no zone needs the status
+		defer q.finish(0, false)
+		return next.ServeHTTP(w, q.r)
+	}
 	status := 0
 	defer func() {
-		if status == 0 && rw != nil {
-			status = rw.status
-		}
-		q.finish(status)
+		gone := rw.gone || rw.status == 0 && rw.client.gone()
+		q.finish(cmp.Or(rw.status, status), gone)
 	}()
-	if rw == nil {
-		err = next.ServeHTTP(w, q.r)
-	} else {
-		err = next.ServeHTTP(rw, q.r)
-		rw.finish(err)
-		status = rw.status
-	}
-	if status == 0 {
-		status = statusOf(err)
-	}
+	err = next.ServeHTTP(rw, q.r)
+	rw.finish(err)
+	status = statusOf(err)
 	return err
 }
 

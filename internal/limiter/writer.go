@@ -1,10 +1,14 @@
 package limiter
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/body"
 )
 
 // headers are the values of the rate limit headers of a response.
@@ -69,6 +73,20 @@ type writer struct {
 	outer   *writer  // of an outer rate_limit handler, which sets the headers of both
 	inner   *headers // of an inner rate_limit handler
 	status  int      // 0: the header is not written yet
+	client  *client  // nil: it does not matter whether it leaves
+	gone    bool     // whether it had left when the status was written
+}
+
+// client is the client of a request, which may leave before the response.
+type client struct {
+	ctx  context.Context // of the request
+	body *body.Watched
+}
+
+// gone reports whether the client has left. One that does not send the rest of its body has,
+// too, which HTTP/1 servers do not notice otherwise.
+func (c *client) gone() bool {
+	return c != nil && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
 }
 
 func newWriter(w http.ResponseWriter) *writer {
@@ -105,7 +123,7 @@ func (rw *writer) setHeaders() {
 // headers, except 101, which is final.
 func (rw *writer) WriteHeader(status int) {
 	if rw.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
-		rw.status = status
+		rw.status, rw.gone = status, rw.client.gone()
 		rw.setHeaders()
 	}
 	rw.ResponseWriter.WriteHeader(status)
@@ -140,6 +158,7 @@ func (rw *writer) FlushError() error {
 func (rw *writer) finish(err error) {
 	if rw.status == 0 {
 		rw.setHeaders()
+		rw.gone = rw.client.gone()
 		if err == nil {
 			rw.status = http.StatusOK
 		}

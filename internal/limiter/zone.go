@@ -52,6 +52,7 @@ type common struct {
 	logLimit    loglimit.Limit
 	blockLog    loglimit.Limit
 	overflowLog loglimit.Minute
+	lingering   atomic.Int64 // requests that hold a permit though their client has left
 }
 
 // commons are those of the zones in use.

@@ -41,6 +41,7 @@ func (p *Parser) Options() *option.Set {
 			"ipv6_prefix":        option.Bits(&z.IPv6Prefix, 128),
 			"algorithm":          option.Checked(&z.Algorithm, "the name of an algorithm", checkAlgorithm),
 			"in_flight":          option.Whole(&z.InFlight, 1, option.Max),
+			"linger":             option.Duration(&z.Linger),
 			"prevent_duplicates": p.parseDuplicates,
 			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
 			"settle":             option.Text(&z.Settle, "a placeholder, such as {http.response.header.X-Tokens}"),

@@ -1,0 +1,40 @@
+package limiter
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// maxLingering is how many requests of a zone whose clients have left hold a permit at most: a
+// client that leaves and comes back under other keys must not fill the memory.
+const maxLingering = 10_000
+
+// linger finishes the request of a client that has left only after the zone's linger: what it
+// started may still run. It returns false if the request is to be finished at once.
+func (z *Zone) linger(c *stores.ZoneCheck, charge int64) bool {
+	if z.Linger == 0 || c.Counter.InFlight == 0 {
+		return false
+	}
+	common := z.common
+	if common.lingering.Add(1) > maxLingering {
+		common.lingering.Add(-1)
+		return false
+	}
+	if z.store.Shared != nil {
+		z.store.Shared.Hold()
+	}
+	held := *c
+	held.Results = slices.Clone(c.Results) // those of c belong to the request
+	time.AfterFunc(time.Duration(z.Linger), func() {
+		z.store.Finish(context.Background(), &held, charge)
+		common.queue.freed(held.Key)
+		common.lingering.Add(-1)
+		if z.store.Shared != nil {
+			z.store.Shared.Release()
+		}
+	})
+	return true
+}
