@@ -167,7 +167,7 @@ var sections = []section{
 			{"rules", "rule <rate> [<algorithm>] [<options of a rule>]", "", "keeps the counts if only limits, bursts or costs change; otherwise it starts the zone's counts anew.", true},
 			{"algorithm", "algorithm <name>", "algorithm gcra", anew, false},
 			{"in_flight", "in_flight <n>", "in_flight 5", keeps, false},
-			{"linger", "linger <duration>", "linger 30s", keeps, false},
+			{"linger", "linger <duration>", "in_flight 5\nlinger 30s", keeps, false},
 			{"prevent_duplicates", "prevent_duplicates [<window>] [body]", "prevent_duplicates 10s body", keeps, false},
 			{"cost", "cost <n>|<placeholder>", "cost {header.X-Cost}", keeps, false},
 			{"settle", "settle <placeholder>", "settle {http.response.header.X-Tokens}", keeps, false},

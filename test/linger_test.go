@@ -1,0 +1,53 @@
+package test
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// TestLinger has clients leave before the response, while what they started goes on. Their
+// permits are kept for the zone's linger, over a reload too, and are released then.
+func TestLinger(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		config := func(linger, limit string) setup {
+			return setup{app: b.app(), site: `
+				rate_limit {
+					zone z {
+						in_flight ` + limit + `
+						linger ` + linger + `
+					}
+				}
+				` + handle(t, "/slow", func(_ http.ResponseWriter, r *http.Request) error {
+				<-r.Context().Done()
+				return nil
+			}) + `
+				respond ok`}
+		}
+		s := serve(t, config("5s", "2"))
+		begun := time.Now()
+		leave := func() {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			if a, err := s.try(req{ctx: ctx, path: "/slow"}); err == nil {
+				t.Fatalf("status %d, want none", a.status)
+			}
+		}
+		leave()
+		leave()
+		until(t, "the end of both requests", func() bool { return len(s.log.lines(t, "handled request")) == 2 })
+		s.wantHeader(s.want(req{}, 429), "Retry-After", "1")
+		s.reload(config("5s", "2"))
+		s.want(req{}, 429)
+		s.want(req{ip: "10.0.0.2"}, 200)
+		until(t, "the permits", func() bool { return s.send(req{}).status == 200 })
+		if took := time.Since(begun); took < 5*time.Second {
+			t.Errorf("a permit was released after %v, want 5s", took)
+		}
+		if b.redis != nil {
+			until(t, "no permit in Redis", func() bool { return permitsIn(b.redis) == 0 })
+		}
+	})
+}
