@@ -3,6 +3,7 @@ package test
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -183,4 +184,29 @@ func TestDuplicatesAndRulesAreAtomic(t *testing.T) {
 		post("/3", 429, "z r 0")
 		post("/2", 429, "z r 0")
 	})
+}
+
+// TestDuplicatesInFullZone has one client fill a zone with unlike requests. The requests of
+// others are not taken for duplicates of them.
+func TestDuplicatesInFullZone(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				prevent_duplicates 1h
+				max_keys 500
+			}
+		}
+		respond ok`})
+	for i := range 900 {
+		s.send(req{method: "POST", path: "/" + strconv.Itoa(i), ip: "10.0.0.1"})
+	}
+	denied := 0
+	for i := range 20 {
+		if s.send(req{method: "POST", ip: "10.0.0." + strconv.Itoa(i+2)}).status == 429 {
+			denied++
+		}
+	}
+	if denied > 0 {
+		t.Errorf("%d of 20 other clients are denied, want none", denied)
+	}
 }

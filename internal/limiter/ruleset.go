@@ -37,7 +37,7 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table f
 	lease = c.Lease(z, lease)
 	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
 	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Split: s.split}
-	if !c.Duplicates {
+	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
 		s.counter.InFlight, s.counter.HoldCost = z.InFlight, len(z.CountStatus) > 0
 		s.counter.Last = c.MaxDelay > 0
 	}

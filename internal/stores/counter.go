@@ -34,6 +34,10 @@ type Counter struct {
 	// charging it.
 	HoldCost bool
 
+	// OwnSlots leaves a key uncounted, and admits it, if the table is full, instead of
+	// counting several keys together.
+	OwnSlots bool
+
 	// Lease is for how many microseconds part of the limit may be charged in
 	// advance, with rules that were compiled for it. 0: none.
 	Lease int64

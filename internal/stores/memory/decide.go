@@ -164,7 +164,7 @@ func (p *location) before(o *location) bool {
 func (p *location) judge(z *stores.ZoneCheck, now int64) {
 	t, s := p.table, p.shard
 	p.slot = t.find(s, z.Key, p.mix)
-	if p.from = p.slot; p.slot == nil {
+	if p.from = p.slot; p.slot == nil && !z.Counter.OwnSlots {
 		if b := s.overflow.counter(&t.layout, &s.states, z.Group, z.Rules, now); b != nil && !s.states.unused(&t.layout, b, z.Rules, now) {
 			p.from = b
 		}
@@ -202,6 +202,9 @@ func (p *location) take(z *stores.ZoneCheck, now, turn int64, h *Permits) {
 	if !cost && len(z.Rules) > 0 {
 		p.ensure(z, now)
 		for i, r := range z.Rules {
+			if p.from == nil {
+				break
+			}
 			st := p.only
 			if st == nil {
 				s.states.room(&t.layout, p.from, i, r, now, z.Cost)
@@ -225,7 +228,7 @@ func extend(r algorithms.Rule, s algorithms.State, now int64) {
 }
 
 // ensure ensures that p.from can be charged: it inserts the zone's key, or else
-// selects a shared counter.
+// selects a shared counter. It leaves p.from nil if the zone shares none.
 func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	if p.slot != nil {
 		return
@@ -241,6 +244,9 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	}
 	t.overflows.Add(1)
 	z.Overflowed = true
+	if z.Counter.OwnSlots {
+		return
+	}
 	p.from = s.overflow.make(&t.layout, &s.states, z.Group, z.Rules, now)
 }
 
@@ -311,10 +317,14 @@ func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) 
 	if charge > 0 && len(z.Rules) > 0 {
 		p.slot = p.table.find(p.shard, z.Key, p.mix)
 		if p.from = p.slot; p.slot == nil {
-			p.from = p.shard.overflow.counter(&p.table.layout, &p.shard.states, z.Group, z.Rules, now)
+			if !z.Counter.OwnSlots {
+				p.from = p.shard.overflow.counter(&p.table.layout, &p.shard.states, z.Group, z.Rules, now)
+			}
 			p.ensure(z, now)
 		}
-		p.owe(z.Rules, now, charge)
+		if p.from != nil {
+			p.owe(z.Rules, now, charge)
+		}
 		p.held = h.Of(z)
 		p.count(z, now)
 	}
