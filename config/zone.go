@@ -16,7 +16,8 @@ import (
 type Zone struct {
 	// The zone's name, 1 to 64 of A-Z a-z 0-9 _ and -, but not "exceeded". It is
 	// unique within a handler. Handlers whose zones have the same name must define
-	// them alike, and share their counts. Required.
+	// them alike, and share their counts; a request that passes several of them is
+	// counted by the first that is not in shadow. Required.
 	Name string `json:"name,omitempty"`
 
 	// The requests that the zone applies to. Default: all requests of the handler.

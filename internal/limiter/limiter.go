@@ -17,11 +17,12 @@ import (
 
 // Limiter decides about the requests of one handler.
 type Limiter struct {
-	env    *Environment
-	o      Options
-	zones  []*Zone
-	shared []Shared // the shared stores of the zones
-	across bool     // whether the zones' keys are in several stores or slots
+	env     *Environment
+	o       Options
+	zones   []*Zone
+	shared  []Shared // the shared stores of the zones
+	repeats bool     // whether another handler has one of the zones, too
+	across  bool     // whether the zones' keys are in several stores or slots
 
 	status int   // the status code of denied requests
 	denial error // their error

@@ -190,6 +190,9 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Peeke
 			others = append(others, z.Name)
 		}
 	}
+	if l.repeats {
+		q.pass()
+	}
 	return applies, others, err
 }
 

@@ -56,6 +56,9 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 		if other, ok := r.zones[z.Name]; ok && other != def {
 			return nil, fmt.Errorf("zone %s is defined twice, as %s and as %s: want the same definition, or another name", z.Name, shortened(other), shortened(def))
 		}
+		if _, ok := r.zones[z.Name]; ok {
+			r.repeat(l, z.Name)
+		}
 		r.zones[z.Name] = def
 	}
 	r.limiters = append(r.limiters, l)
@@ -76,6 +79,18 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 		}
 	}
 	return dropped, nil
+}
+
+// repeat notes that a limiter has a zone of the same name as another: a request that passes
+// both is counted once.
+func (r *Registry) repeat(l *Limiter, name string) {
+	for _, other := range append([]*Limiter{l}, r.limiters...) {
+		for _, z := range other.zones {
+			if z.Name == name {
+				z.repeated, other.repeats = true, true
+			}
+		}
+	}
 }
 
 // shortened returns the beginning of a definition, which may have a long list of keys.

@@ -66,6 +66,9 @@ func (q *request) release() {
 // collect adds the zones that apply, with their keys and zone checks.
 func (q *request) collect() error {
 	for _, z := range q.l.zones {
+		if z.repeated && hasPassed(q.r, z) {
+			continue
+		}
 		if len(z.matchers) > 0 {
 			match, err := z.matchers.AnyMatchWithError(q.r)
 			if err != nil {

@@ -88,6 +88,9 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		}
 		a.writer.client = &client{r.Context(), body.Watch(r)}
 	}
+	if l.repeats {
+		q.pass()
+	}
 	if a.passes = true; later {
 		a.charges = q
 	}

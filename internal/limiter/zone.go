@@ -33,6 +33,7 @@ type Zone struct {
 	noHeaders        bool // whether the zone is left out of headers
 	counted          bool // whether the zone is in the metrics
 	readsBody        bool // whether key or cost have a field of the body
+	repeated         bool // whether another handler has the zone, too
 	logKey           bool // whether keys may be logged, and shown by name
 
 	active atomic.Pointer[activeRules]
