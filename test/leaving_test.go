@@ -98,8 +98,8 @@ func (g *guesses) leave(t *testing.T, c *http.Client, url string) (status int) {
 	}
 }
 
-// TestHangingUpIsCharged hangs up in five ways, over three protocols, after the upstream has
-// got a guess. Each is charged as if it had been refused, and then the client is blocked.
+// TestHangingUpIsCharged hangs up before the response, in the body of the request and after the
+// header of the response, over three protocols, once the upstream has got a guess. Each is charged as if it had been refused, and then the client is blocked.
 func TestHangingUpIsCharged(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g, port := newGuesses(t), redistest.FreePort(t)
