@@ -103,8 +103,9 @@ func (g *guesses) leave(t *testing.T, c *http.Client, url string) (status int) {
 func TestHangingUpIsCharged(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		g, port := newGuesses(t), redistest.FreePort(t)
-		s := serve(t, setup{app: b.app(), site: "respond ok", more: fmt.Sprintf(`https://localhost:%d {
-			log
+		// There is no access log: Caddy reads the length of the request's body for it, beside
+		// the transport of reverse_proxy, which may still read that body.
+		serve(t, setup{app: b.app(), site: "respond ok", more: fmt.Sprintf(`https://localhost:%d {
 			tls %s
 			rate_limit {
 				zone login {
@@ -122,7 +123,6 @@ func TestHangingUpIsCharged(t *testing.T) {
 		defer one.CloseIdleConnections()
 		defer two.CloseIdleConnections()
 		defer three.Close()
-		sent := 0
 		for proto, rt := range []http.RoundTripper{one, two, three} {
 			for _, way := range []string{"before", "body", "header"} {
 				path := fmt.Sprintf("/%d/%s", proto+1, way)
@@ -131,8 +131,7 @@ func TestHangingUpIsCharged(t *testing.T) {
 					if status := g.leave(t, c, url); status == http.StatusTooManyRequests {
 						denied++
 					}
-					sent++
-					until(t, "the end of the request", func() bool { return len(s.log.lines(t, "handled request")) == sent })
+					until(t, "the end of the request", func() bool { return goroutinesIn("limiter.(*request).serve(") == 0 })
 				}
 				g.mu.Lock()
 				n := g.number[path]
@@ -145,7 +144,6 @@ func TestHangingUpIsCharged(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = resp.Body.Close()
-				sent++
 				if n, _ := strconv.Atoi(resp.Header.Get("Retry-After")); n < 3500 {
 					t.Errorf("HTTP/%d, %s: status %d, Retry-After %d, want blocked for an hour", proto+1, way, resp.StatusCode, n)
 				}

@@ -147,10 +147,13 @@ const maxWaiting = 1000
 
 // waiting returns the number of waiting requests, each of which has a goroutine in
 // this process.
-func waiting() int {
+func waiting() int { return goroutinesIn("limiter.(*waiter).wait(") }
+
+// goroutinesIn returns how many goroutines of this process are in a function.
+func goroutinesIn(function string) int {
 	var b bytes.Buffer
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
-	return strings.Count(b.String(), "limiter.(*waiter).wait(")
+	return strings.Count(b.String(), function)
 }
 
 // TestWaitQueueLimit fills the queue of a zone that two handlers share, checks that

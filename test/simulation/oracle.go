@@ -21,6 +21,7 @@ type request struct {
 	tokens  int64         // of settle
 	panics  bool
 	cancel  time.Duration // after which the client goes away; 0: it does not
+	left    bool          // whether the client had gone when the handler behind returned
 	after   *request      // the denial whose Retry-After it has waited for
 	process string
 
@@ -35,6 +36,10 @@ type request struct {
 	retry    int64 // Retry-After
 	limit    string
 }
+
+// counts says whether the response is one that count_status 4xx charges. Who leaves before it is
+// charged, too.
+func (q *request) counts() bool { return q.left || q.status/100 == 4 && !q.panics }
 
 func (q *request) String() string {
 	what := "denied"

@@ -50,7 +50,7 @@ func chargesOf(one *site, list []*request) (all []charge) {
 		switch {
 		case !q.admitted:
 		case one.Kind == counted || one.Kind == tally:
-			if q.status/100 == 4 && !q.panics && q.answered > 0 {
+			if q.counts() && q.answered > 0 {
 				all = append(all, charge{q.decided, q.end, q.cost, q})
 			}
 		default:
@@ -206,9 +206,9 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 			if cost = max(q.cost, q.tokens); !q.panics {
 				known = cost
 			}
-		case one.Kind == tally && q.panics:
+		case one.Kind == tally && q.panics && !q.left:
 			known = 0
-		case one.Kind == tally && q.status/100 != 4:
+		case one.Kind == tally && !q.counts():
 			cost, known = 0, 0
 		}
 		sure := q.admitted && !q.lost && o.reaches(one, q)

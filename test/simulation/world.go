@@ -286,6 +286,7 @@ func (w *world) send(in *instance, q *request) {
 		if q.holds > 0 {
 			time.Sleep(q.holds)
 		}
+		q.left = ctx.Err() != nil
 		if q.panics {
 			panic(http.ErrAbortHandler)
 		}
