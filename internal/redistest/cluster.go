@@ -6,8 +6,10 @@ import (
 	"testing"
 )
 
-// slots is the number of slots of a Cluster.
-const slots = 16384
+const (
+	slots     = 16384  // of a Cluster
+	busOffset = 10_000 // of the port of a node's bus from its port
+)
 
 // StartCluster runs a Redis Cluster of masters without replicas and waits until
 // it serves all slots. args are further arguments of each redis-server.
@@ -33,7 +35,7 @@ func startCluster(tb testing.TB, masters, replicas int, args ...string) []*Serve
 	tb.Helper()
 	nodes := make([]*Server, masters+replicas)
 	for i := range nodes {
-		nodes[i] = startOn(tb, freePort(tb, 0, busOffset), append([]string{
+		nodes[i] = startOn(tb, freePort(tb, busOffset), append([]string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes-" + strconv.Itoa(i) + ".conf",
 			"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
 		}, args...)...)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/freeport"
 	"github.com/dianalimiter/diana/internal/usage"
 )
 
@@ -91,7 +92,7 @@ func (b *bench) startServer(s *server, dir string) error {
 	var in []*process
 	for i := range ports {
 		for range s.variants {
-			port, err := freePort()
+			port, err := freeport.Get()
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/freeport"
 )
 
 // process is a server process.
@@ -101,7 +103,7 @@ func (p *process) stop() {
 
 // startRedis starts a Redis without persistence.
 func startRedis(ctx context.Context, dir string) (*process, error) {
-	port, err := freePort()
+	port, err := freeport.Get()
 	if err != nil {
 		return nil, err
 	}
@@ -123,16 +125,3 @@ func (s *server) startCaddy(ctx context.Context, o options, dir, name string, po
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = l.Close() }()
-	addr, ok := l.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0, fmt.Errorf("listener's address is a %T", l.Addr())
-	}
-	return addr.Port, nil
-}
