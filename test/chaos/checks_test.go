@@ -164,15 +164,18 @@ func checkRecovery(t *testing.T, r *record, out *result, from time.Time, want ti
 	if took > want+freeSlowest {
 		out.late(t, "shared again after %v, want %v", took, want)
 	}
-	end := during(r.shots, r.over.Add(-2*time.Second), r.over)
-	passed := make(map[string]int)
-	for _, s := range harness.With(http.StatusOK, end) {
-		passed[zoneOf(s).name]++
+	passed, sent := make(map[string]int), make(map[string]int)
+	for _, s := range during(r.shots, r.over.Add(-2*time.Second), r.over) {
+		sent[zoneOf(s).name]++
+		if s.Err == nil && s.Status == http.StatusOK {
+			passed[zoneOf(s).name]++
+		}
 	}
-	// Half of the requests that the limits admit in two seconds of this load.
+	// Half of the requests that the limits admit in two seconds of this load, or, where the
+	// machine stood still, of what was sent.
 	for name, least := range map[string]int{"hot": 90, "keys": 90} {
-		if passed[name] < least {
-			t.Errorf("zone %s: %d passed in the last two seconds, want %d or more", name, passed[name], least)
+		if least = min(least, sent[name]/4); passed[name] < least {
+			t.Errorf("zone %s: %d of %d passed in the last two seconds, want %d or more", name, passed[name], sent[name], least)
 		}
 	}
 }

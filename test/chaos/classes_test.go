@@ -174,7 +174,21 @@ func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr redisErr
 	before := s.errors()
 	r := s.play(play{
 		calm: 500 * time.Millisecond, fault: time.Second, after: 2300 * time.Millisecond,
-		begin: func() { tr.begin(t, c) }, end: func() { tr.end(t, c) },
+		begin: func() {
+			counted := func(i *harness.Caddy) float64 {
+				n, _ := i.Metric(t, "caddy_rate_limit_store_errors_total", `kind="`+tr.kind+`"`)
+				return n
+			}
+			calm := make(map[*harness.Caddy]float64)
+			for _, i := range s.caddys {
+				calm[i] = counted(i)
+			}
+			tr.begin(t, c)
+			harness.Until(t, harness.Patience, "every instance to count the error as "+tr.kind, func() bool {
+				return s.all(func(i *harness.Caddy) bool { return counted(i) > calm[i] })
+			})
+		},
+		end: func() { tr.end(t, c) },
 	})
 	s.checkAll(r, out, promise{losses: tr.losses, wait: timeout + 10*time.Millisecond})
 	checkRecovery(t, r, out, r.ended, 1500*time.Millisecond)

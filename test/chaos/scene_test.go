@@ -120,8 +120,16 @@ func waitStores(t *testing.T, caddys []*harness.Caddy, up bool) {
 
 // up says whether every instance uses Redis.
 func (s *scene) up() bool {
+	return s.all(func(c *harness.Caddy) bool {
+		is, ok := c.Metric(s.t, "caddy_rate_limit_store_up")
+		return ok && is == 1
+	})
+}
+
+// all says whether something is true of every instance.
+func (s *scene) all(of func(c *harness.Caddy) bool) bool {
 	for _, c := range s.caddys {
-		if is, ok := c.Metric(s.t, "caddy_rate_limit_store_up"); !ok || is != 1 {
+		if !of(c) {
 			return false
 		}
 	}

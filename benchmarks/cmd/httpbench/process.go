@@ -27,13 +27,13 @@ type process struct {
 }
 
 const (
-	bootTime = 30 * time.Second // maximum time until a server listens, on a loaded machine
+	bootTime = time.Minute // maximum time until a server listens, on a loaded machine
 	stopTime = 10 * time.Second
 )
 
-// startProcess starts a server and returns when it listens on addr.
-func startProcess(ctx context.Context, dir, name, addr, program string, args ...string) (*process, error) {
-	p := &process{name: name, addr: addr, log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
+// startProcess starts a server and returns when it listens on its ports.
+func startProcess(ctx context.Context, dir, name string, ports []int, program string, args ...string) (*process, error) {
+	p := &process{name: name, addr: loopback(ports[0]), log: filepath.Join(dir, name+".log"), ended: make(chan struct{})}
 	file, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
@@ -50,19 +50,21 @@ func startProcess(ctx context.Context, dir, name, addr, program string, args ...
 		defer close(p.ended)
 		_ = p.cmd.Wait() // the log has the reason
 	}()
-	if err := p.listens(ctx); err != nil {
-		p.stop()
-		return nil, err
+	for _, port := range ports {
+		if err := p.listens(ctx, loopback(port)); err != nil {
+			p.stop()
+			return nil, err
+		}
 	}
 	return p, nil
 }
 
-// listens waits until the server accepts connections.
-func (p *process) listens(ctx context.Context) error {
+// listens waits until the server accepts connections at addr.
+func (p *process) listens(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTime)
 	defer cancel()
 	for {
-		c, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		if err == nil {
 			return c.Close()
 		}
@@ -70,7 +72,7 @@ func (p *process) listens(ctx context.Context) error {
 		case <-p.ended:
 			return fmt.Errorf("%s ended:\n%s", p.name, p.lines(""))
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not listen on %s:\n%s", p.name, p.addr, p.lines(""))
+			return fmt.Errorf("%s does not listen on %s:\n%s", p.name, addr, p.lines(""))
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -107,7 +109,7 @@ func startRedis(ctx context.Context, dir string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return startProcess(ctx, dir, "redis", loopback(port), "redis-server",
+	return startProcess(ctx, dir, "redis", []int{port}, "redis-server",
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir)
 }
 
@@ -121,7 +123,7 @@ func (s *server) startCaddy(ctx context.Context, o options, dir, name string, po
 	if s.peer {
 		program = o.peers
 	}
-	return startProcess(ctx, dir, name, loopback(ports[0]), program, "run", "--config", file, "--adapter", "caddyfile")
+	return startProcess(ctx, dir, name, ports, program, "run", "--config", file, "--adapter", "caddyfile")
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
