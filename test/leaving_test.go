@@ -53,7 +53,7 @@ func (g *guesses) leave(t *testing.T, c *http.Client, url string) (status int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	body, more := io.Pipe()
-	defer more.Close()
+	defer func() { _ = more.Close() }()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, body)
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestHangingUpIsCharged(t *testing.T) {
 		three := &http3.Transport{TLSClientConfig: insecure}
 		defer one.CloseIdleConnections()
 		defer two.CloseIdleConnections()
-		defer three.Close()
+		defer func() { _ = three.Close() }()
 		for proto, rt := range []http.RoundTripper{one, two, three} {
 			for _, way := range []string{"before", "body", "header"} {
 				path := fmt.Sprintf("/%d/%s", proto+1, way)
