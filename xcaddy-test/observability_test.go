@@ -111,7 +111,7 @@ func TestObservedMetricsExist(t *testing.T) {
 	redis := harness.StartRedis(t)
 	c, metrics := startObserved(t, redis)
 	push(t, redis, `{"zones": {"site": {"rules": [{"limit": 5, "window": "1h"}]}}}`)
-	everywhere(t, []*harness.Caddy{c}, "site", 5, 10*soon)
+	everywhere(t, []*harness.Caddy{c}, "site", 5, harness.Patience)
 	push(t, redis, `{"zones": 1}`)
 	c.Statuses(t, "/", 20)
 	scrape := func() string {

@@ -190,7 +190,7 @@ func TestPageChangesRules(t *testing.T) {
 	if got := document(); !strings.Contains(got, `"another"`) || !strings.Contains(got, `"limit": 5`) {
 		t.Errorf("%s", got)
 	}
-	everywhere(t, all, "api", 5, 10*soon)
+	everywhere(t, all, "api", 5, harness.Patience)
 	b.click(t, "#rules .close")
 	b.until(t, "#zone-rules", "5/1h")
 	b.until(t, "#zone-marks", "rules from redis changed")
@@ -215,7 +215,7 @@ func TestPageChangesRules(t *testing.T) {
 		b.click(t, "#rules .close")
 		b.until(t, "#zone-facts", step.state)
 	}
-	everywhere(t, all, "api", 2, 10*soon)
+	everywhere(t, all, "api", 2, harness.Patience)
 	b.click(t, "#zone .close")
 	pageSwitchesAllZones(t, b, redis, c)
 	pageWritesLostDocument(t, b, redis)

@@ -137,7 +137,7 @@ func TestDashboardAndAlertsInPrometheus(t *testing.T) {
 		all, targets = append(all, c), append(targets, metrics)
 	}
 	push(t, redis, `{"zones": {"site": {"rules": [{"limit": 5, "window": "1h"}]}}}`)
-	everywhere(t, all, "site", 5, 10*soon)
+	everywhere(t, all, "site", 5, harness.Patience)
 	p := startPrometheus(t, targets)
 	harness.Until(t, harness.Patience, "all instances to be scraped", func() bool { return len(p.query(t, "up == 1")) == 3 })
 	for _, c := range all {
