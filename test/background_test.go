@@ -62,19 +62,26 @@ func closeOnce(c chan struct{}) {
 }
 
 // TestEventsAreBounded denies more requests than events are kept while the handler
-// blocks: the others are counted in the log.
+// blocks, in many zones, which emit a hundred a second each: the others are counted in the log.
 func TestEventsAreBounded(t *testing.T) {
 	seen, subscribe := listen(t, "rate_limit_exceeded")
 	seen.hold = make(chan struct{})
-	s := serve(t, setup{global: subscribe, site: "rate_limit {\nzone slow {\nrule 1/1h\n}\n}\nrespond ok"})
+	const zones, each = 30, 100
+	const n = zones * each
+	config := ""
+	for i := range zones {
+		config += fmt.Sprintf("zone slow%d {\nmatch path /%d\nrule 1/1h\n}\n", i, i)
+	}
+	s := serve(t, setup{global: subscribe, site: "rate_limit {\n" + config + "}\nrespond ok"})
 	t.Cleanup(func() { closeOnce(seen.hold) })
-	s.soon(req{}, 200)
-	const n = 3000
+	for i := range zones {
+		s.soon(req{path: fmt.Sprintf("/%d", i)}, 200)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 6*prompt)
 	defer cancel()
-	parallel(8, func(int) {
-		for range n / 8 {
-			if _, err := s.try(req{ctx: ctx}); err != nil {
+	parallel(zones, func(i int) {
+		for range each {
+			if _, err := s.try(req{ctx: ctx, path: fmt.Sprintf("/%d", i)}); err != nil {
 				t.Errorf("the request waits: %v", err)
 				return
 			}

@@ -149,3 +149,59 @@ func TestDenialInAccessLog(t *testing.T) {
 		}
 	})
 }
+
+// TestEventsAreCapped checks that denials, real and in shadow, emit at most a hundred events
+// a second for each zone and kind, and then one with the number of suppressed ones: event
+// handlers may start processes.
+func TestEventsAreCapped(t *testing.T) {
+	for _, c := range []struct {
+		event, shadow string
+		status        int
+	}{
+		{"rate_limit_exceeded", "", 429},
+		{"rate_limit_shadow_exceeded", "shadow", 200},
+	} {
+		t.Run(c.event, func(t *testing.T) {
+			seen, subscribe := listen(t, c.event)
+			s := serve(t, setup{global: subscribe, site: `
+				rate_limit {
+					zone loud {
+						rule 1/1h
+						` + c.shadow + `
+					}
+				}
+				respond ok`})
+			s.want(req{}, 200)
+			begun := time.Now()
+			const n = 600
+			parallel(10, func(int) {
+				for range n / 10 {
+					if _, err := s.try(req{}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+			count := func() (events, suppressed int) {
+				for _, e := range seen.named(c.event) {
+					events++
+					v, _ := e.Data["suppressed"].(uint64)
+					suppressed += int(v)
+				}
+				return events, suppressed
+			}
+			denials := n
+			until(t, "all denials to be in events", func() bool {
+				s.want(req{}, c.status)
+				denials++
+				events, suppressed := count()
+				if events+suppressed < n {
+					return false
+				}
+				if seconds := int(time.Since(begun)/time.Second) + 2; events > 100*seconds {
+					t.Fatalf("%d events in less than %d s, want at most 100 per second", events, seconds)
+				}
+				return events+suppressed <= denials
+			})
+		})
+	}
+}

@@ -3,7 +3,6 @@ package limiter
 import (
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -136,7 +135,7 @@ const (
 	eventExceeded       = "rate_limit_exceeded"
 	eventShadowExceeded = "rate_limit_shadow_exceeded"
 	eventBlocked        = "rate_limit_blocked"
-	maxLines            = 100 // per second and zone
+	maxLines            = 100 // and events, per second, zone and kind
 )
 
 // reportDenial counts and logs a denial, and emits its event.
@@ -148,32 +147,28 @@ func (q *request) reportDenial(e *exceeded) {
 	q.announce(e, &e.zone.common.logLimit, "rate limit exceeded", eventExceeded)
 }
 
-// announce logs what a zone did to the request, unless there were too many such lines, and
-// emits its event.
+// announce logs what a zone did to the request and emits its event, unless there were too many
+// of them.
 func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event string) {
-	events := q.l.env.Listens(event)
-	suppressed, log := limit.Next(q.now(), maxLines)
-	if !log && !events {
+	suppressed, ok := limit.Next(q.now(), maxLines)
+	if !ok {
 		return
 	}
-	fields := q.fields(e)
-	if log {
-		line := fields
-		if suppressed > 0 {
-			line = append(slices.Clip(fields), zap.Uint64("suppressed", suppressed))
-		}
-		q.l.o.Logger.Info(text, line...)
-	}
-	if events {
+	fields := q.fields(e, suppressed)
+	q.l.o.Logger.Info(text, fields...)
+	if q.l.env.Listens(event) {
 		q.l.env.Emit(event, eventData(fields))
 	}
 }
 
 // reportShadow emits the event of a zone in shadow that would have denied the request.
 func (q *request) reportShadow(z *zoneResult) {
-	if q.l.env.Listens(eventShadowExceeded) {
+	if !q.l.env.Listens(eventShadowExceeded) {
+		return
+	}
+	if suppressed, ok := z.zone.common.shadowLimit.Next(q.now(), maxLines); ok {
 		e := q.exceededIn(z)
-		q.l.env.Emit(eventShadowExceeded, eventData(q.fields(&e)))
+		q.l.env.Emit(eventShadowExceeded, eventData(q.fields(&e, suppressed)))
 	}
 }
 
@@ -192,8 +187,9 @@ func (q *request) reportBlocks() {
 	}
 }
 
-// fields returns the fields of the log line and of the event of a denial.
-func (q *request) fields(e *exceeded) []zap.Field {
+// fields returns the fields of the log line and of the event of a denial. suppressed is how many
+// there would have been since the last one.
+func (q *request) fields(e *exceeded, suppressed uint64) []zap.Field {
 	fields := []zap.Field{
 		zap.String("zone", e.zone.WrittenName()), zap.String("rule", e.label),
 		zap.Duration("wait", time.Duration(max(0, e.retry))*time.Microsecond),
@@ -202,6 +198,9 @@ func (q *request) fields(e *exceeded) []zap.Field {
 	}
 	if q.l.o.LogKey {
 		fields = append(fields, zap.String("key", e.zone.keyText(q.r)))
+	}
+	if suppressed > 0 {
+		fields = append(fields, zap.Uint64("suppressed", suppressed))
 	}
 	return fields
 }
@@ -217,6 +216,8 @@ func eventData(fields []zap.Field) map[string]any {
 		switch {
 		case f.Type == zapcore.DurationType:
 			data[f.Key] = time.Duration(f.Integer)
+		case f.Type == zapcore.Uint64Type:
+			data[f.Key] = uint64(f.Integer)
 		case len(f.String) > maxEventValue:
 			data[f.Key] = strings.Clone(strings.ToValidUTF8(f.String[:maxEventValue], ""))
 		default:

@@ -52,6 +52,7 @@ type common struct {
 	queue       waitQueue
 	logLimit    loglimit.Limit
 	blockLog    loglimit.Limit
+	shadowLimit loglimit.Limit // of events
 	overflowLog loglimit.Minute
 	lingering   atomic.Int64 // requests that hold a permit though their client has left
 }

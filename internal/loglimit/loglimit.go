@@ -1,4 +1,4 @@
-// Package loglimit limits the size and the rate of log lines that clients can cause.
+// Package loglimit limits the size and the rate of log lines and events that clients can cause.
 package loglimit
 
 import (

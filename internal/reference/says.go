@@ -79,7 +79,7 @@ func (p *page) placeholders() {
 type event struct{ name, when, data string }
 
 var events = []event{
-	{"rate_limit_blocked", "a denial blocks a key by a rule with `block`, once for each block", "the fields of the log line `key blocked`, of which `wait` is how long the block lasts"},
+	{"rate_limit_blocked", "a denial blocks a key by a rule with `block`, once for each block, at most 100 a second for each zone", "the fields of the log line `key blocked`, of which `wait` is how long the block lasts"},
 	{"rate_limit_exceeded", "a request is denied, at most 100 a second for each zone", "the fields of the log line `rate limit exceeded`"},
 	{"rate_limit_shadow_exceeded", "a zone in shadow would deny a request, at most 100 a second for each zone", "the same fields"},
 	{"rate_limit_store_down", "a store, or a node of its Cluster, becomes unavailable", "`store`, `error`, `advice`, and `node` in a Cluster"},
@@ -112,7 +112,7 @@ var logFields = map[string]string{
 	"remote_ip": "address that the connection comes from", "client_ip": "the client's address, as Caddy determines it",
 	"method": "method", "host": "host", "key": "parts of the key; only with `log_key`",
 	"advice":     "", // of another line
-	"suppressed": "how many lines were left out before this one; absent if none",
+	"suppressed": "how many lines or events were left out before this one; absent if none",
 }
 
 func (p *page) logs() {
