@@ -49,7 +49,7 @@ func TestBlockBesideQueue(t *testing.T) {
 // TestBlockBehindAnotherStore exceeds a zone in this process and one in Redis, which has a
 // block. It starts although the other store denies first.
 func TestBlockBehindAnotherStore(t *testing.T) {
-	s := serve(t, setup{app: "store redis " + redistest.Start(t).Addr, site: `
+	s := serve(t, setup{app: redisStore(redistest.Start(t).Addr, "timeout 10s"), site: `
 		rate_limit {
 			zone first {
 				store local
