@@ -67,8 +67,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.events = background.NewQueue(a.logger, maxEvents, "events were dropped, because their handlers take too long")
 	a.lines = background.NewQueue(a.logger, maxEvents, "log lines about stores were dropped, because writing them takes too long")
-	e := emitter{ctx: ctx, queue: a.events}
-	e.app, _ = events.(*caddyevents.App)
+	eventsApp, _ := events.(*caddyevents.App)
+	e, err := newEmitter(ctx, eventsApp, a.events)
+	if err != nil {
+		return err
+	}
 	m := metrics.Of(a.process)
 	r := running.Of(a.process)
 	if err := m.Register(ctx.GetMetricsRegistry(), metrics.LeasesCollector(r.leases), metrics.RulesCollector(r.rules), metrics.StoresCollector(r.costs)); err != nil {

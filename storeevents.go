@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"github.com/caddyserver/certmagic"
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
@@ -22,26 +20,6 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
-
-// maxEvents is how many events, and how many log lines, wait for their handlers at most.
-const maxEvents = 1024
-
-// emitter emits Caddy events.
-type emitter struct {
-	ctx   caddy.Context
-	app   *caddyevents.App // nil: no events are emitted
-	queue *background.Queue
-}
-
-// listens reports whether an event has subscribers.
-func (e emitter) listens(event string) bool { return e.app != nil && e.app.ShouldEmit(event) }
-
-// emit emits an event in the background if it has subscribers.
-func (e emitter) emit(event string, data map[string]any) {
-	if e.listens(event) {
-		e.queue.Add(func() { e.app.Emit(e.ctx, event, data) })
-	}
-}
 
 // storeEvents logs, counts and emits the events of the shared stores. A store reports them
 // in the time of a request or of a heartbeat, so log lines are written in the background.
