@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -70,11 +71,12 @@ type reload struct {
 	from, to time.Time
 }
 
-// reset reports whether the kernel reset the connection of a request because Caddy closed the
-// listener before during a reload: with SO_REUSEPORT, that resets what it has not accepted yet.
-func (r reload) reset(shot harness.Shot) bool {
-	return errors.Is(shot.Err, syscall.ECONNRESET) && strings.HasPrefix(shot.URL, r.url) &&
-		shot.Sent.Before(r.to) && shot.Got.After(r.from)
+// lost reports whether a reload closed a connection before its request was read: the kernel resets
+// what a listener with SO_REUSEPORT has not accepted, and net/http closes what it has accepted
+// while it shuts down.
+func (r reload) lost(shot harness.Shot) bool {
+	return (errors.Is(shot.Err, syscall.ECONNRESET) || errors.Is(shot.Err, io.EOF)) &&
+		strings.HasPrefix(shot.URL, r.url) && shot.Sent.Before(r.to) && shot.Got.After(r.from)
 }
 
 // mixed runs load with faults: for a quarter of it Redis is stalled or killed, and
@@ -125,7 +127,7 @@ func (s *scene) mixed(srv *redistest.Server, lasts time.Duration) (requests int)
 	}
 	wg.Wait()
 	for _, shot := range failed {
-		if !slices.ContainsFunc(reloads, func(r reload) bool { return r.reset(shot) }) {
+		if !slices.ContainsFunc(reloads, func(r reload) bool { return r.lost(shot) }) {
 			s.t.Errorf("%s: status %d, %v", shot.URL, shot.Status, shot.Err)
 		}
 	}
