@@ -15,6 +15,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/zonefile"
 )
@@ -348,7 +349,7 @@ func (c *directive) parseSize(z *config.Zone, rate caddyfile.Token, rest []caddy
 		if err := checkCompactKey(z.Key[0]); err != nil {
 			return nil, option.At(rate, err)
 		}
-		z.KeyMissing = config.CompatKeyMissing(z.Key[0])
+		z.KeyMissing, z.KeyRepeated = config.CompatKeyMissing(z.Key[0]), key.RepeatedJoin
 	}
 	if len(rest) > 0 && isNumber(rest[0].Text) {
 		if err := option.Whole(&z.MaxKeys, 0, option.Max)(valueOf("zone_size", rest[0])); err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
@@ -113,7 +114,7 @@ func (h *Handler) keyRateZone() (*config.Zone, error) {
 		return nil, err
 	}
 	z := &config.Zone{
-		Key: config.Parts{h.Key}, KeyMissing: config.CompatKeyMissing(h.Key), MaxKeys: h.ZoneSize,
+		Key: config.Parts{h.Key}, KeyMissing: config.CompatKeyMissing(h.Key), KeyRepeated: key.RepeatedJoin, MaxKeys: h.ZoneSize,
 		Rules: []*config.Rule{{Limit: limit, Window: caddy.Duration(window)}},
 	}
 	z.Name = h.app.autoName(config.AutoName(nil, z, false))

@@ -82,7 +82,7 @@ func (c *Checked) checkOptions() error {
 
 // KeyPlan checks the key and returns how it is built.
 func (z *Zone) KeyPlan() (*key.Plan, error) {
-	return key.NewPlan(z.KeyParts(), Expand, z.KeyMissing, z.IPv4Prefix, z.IPv6Prefix)
+	return key.NewPlan(z.KeyParts(), Expand, z.KeyMissing, z.KeyRepeated, z.IPv4Prefix, z.IPv6Prefix)
 }
 
 // KeyParts returns the parts of the key. The default is the client's address.

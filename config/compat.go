@@ -83,6 +83,7 @@ func (z *Zone) Normalize() (*Zone, error) {
 	c.Rules = []*Rule{{Limit: z.MaxEvents, Window: z.Window, AlgorithmRaw: json.RawMessage(`{"name":"sliding_log"}`)}}
 	c.MaxEvents, c.Window = 0, 0
 	c.KeyMissing = cmp.Or(c.KeyMissing, key.MissingShare)
+	c.KeyRepeated = cmp.Or(c.KeyRepeated, key.RepeatedJoin)
 	c.NoHeaders = true
 	c.useWholeAddresses()
 	return &c, nil

@@ -38,6 +38,12 @@ type Zone struct {
 	// pass uncounted, "deny" denies it. Default: "client_ip"; required with {body.<name>}.
 	KeyMissing string `json:"key_missing,omitempty"`
 
+	// What to do if a header, cookie or query parameter of the key stands more than once
+	// in a request, of which a next handler may take any: "deny" denies it, "first" counts
+	// by the first value and removes the others from the request, "join" counts by
+	// Caddy's value, which clients can vary. Default: "deny".
+	KeyRepeated string `json:"key_repeated,omitempty"`
+
 	// The prefix length to which IPv4 addresses in the key are masked, 0 to 32
 	// bits. Default: 32.
 	IPv4Prefix *int `json:"ipv4_prefix,omitempty"`
@@ -115,7 +121,7 @@ type Zone struct {
 
 	// With window, a sliding_log of this limit in place of rules, and the defaults
 	// of github.com/mholt/caddy-ratelimit: without a key, all requests count
-	// together; key_missing is "share"; addresses are not masked; and no headers
+	// together; key_missing is "share", key_repeated "join"; addresses are not masked; and no headers
 	// are set unless the option headers is set. Default: off.
 	MaxEvents int64 `json:"max_events,omitempty"`
 

@@ -170,6 +170,7 @@ func TestConfigurationWarnings(t *testing.T) {
 		{redisStore(unusedAddr(t), "password plain"), "", "a password stands in the configuration itself"},
 		{"", "rate_limit {\nzone z {\nkey {http.auth.user.id}\nrule 1/1s\n}\n}", "rate_limit runs before it by default"},
 		{"", "rate_limit {\nzone z {\nkey a{client_ip}\nrule 1/1s\n}\n}", "mixes the client's address with text"},
+		{"", "rate_limit {\nzone z {\nkey {query.a}\nkey_repeated join\nrule 1/1s\noverride x unlimited\n}\n}", "key_repeated join in a zone with overrides"},
 		{"", "rate_limit {\nzone z {\nrule 5/1s sliding_window\n}\n}", "a sliding_window with a limit below its buckets"},
 	} {
 		s := serve(t, setup{app: c.app, site: c.site})

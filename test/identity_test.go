@@ -147,7 +147,7 @@ func newIdentityRun(t *testing.T, c identity) *identityRun {
 				}
 			}
 			respond hello
-		}`, t.TempDir(), servers, describe, c.zone))
+		}`, t.TempDir(), servers, describe, strings.ReplaceAll(c.zone, "; ", "\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,10 +231,10 @@ const (
 // describeKey returns the identity that a request is counted by.
 func describeKey(t *testing.T, plan *key.Plan, r *http.Request) string {
 	var k key.Encoded
-	switch plan.Encode(&k, r) {
+	switch state, _ := plan.Encode(&k, r); state {
 	case key.Skipped:
 		return "uncounted"
-	case key.Rejected:
+	case key.Rejected, key.Repeated:
 		return "denied"
 	}
 	kind, rest := k.Bytes()[0], k.Bytes()[1:]

@@ -82,6 +82,9 @@ func (s *Key) counts() string {
 		}
 		return text + "."
 	}
+	if s.Rule == "key_repeated" {
+		return "A part of its key stands more than once in this request."
+	}
 	return fmt.Sprintf("It counts this request under the key %s.", safeAll(s.Parts))
 }
 

@@ -17,6 +17,8 @@ func BenchmarkEncode(b *testing.B) {
 	}{
 		{"client_ip", "/", "{http.vars.client_ip}"},
 		{"header", "/", "{http.request.header.A}"},
+		{"cookie", "/", "{http.request.cookie.a}"},
+		{"query", "/?b=1&a=x", "{http.request.uri.query.a}"},
 		{"path", "/api/v1/items/17", "{http.request.uri.path}"},
 		{"path/upper", "/API/v1/items/17", "{http.request.uri.path}"},
 		{"path/spelled", "/api//v1/./items/17", "{http.request.uri.path}"},
@@ -25,7 +27,7 @@ func BenchmarkEncode(b *testing.B) {
 		{"method+path", "/api/v1/items/17", "{http.request.method}{http.request.uri.path}"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			p, err := NewPlan([]string{c.key}, func(s string) string { return s }, "", nil, nil)
+			p, err := NewPlan([]string{c.key}, func(s string) string { return s }, "", "", nil, nil)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -22,7 +22,7 @@ func network(i int) string {
 // BenchmarkIndex finds the override of an address among networks, and reports how long they
 // took to load, and their memory.
 func BenchmarkIndex(b *testing.B) {
-	plan, err := NewPlan([]string{"{http.request.header.A}"}, func(s string) string { return s }, "", nil, nil)
+	plan, err := NewPlan([]string{"{http.request.header.A}"}, func(s string) string { return s }, "", "", nil, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,7 +14,7 @@ func indexOf(t *testing.T, patterns ...string) (*Index[int], *Plan) {
 	for i := range parts {
 		parts[i] = "{http.request.header.A}"
 	}
-	plan, err := NewPlan(parts, func(s string) string { return s }, "", nil, nil)
+	plan, err := NewPlan(parts, func(s string) string { return s }, "", "", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

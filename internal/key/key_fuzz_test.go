@@ -35,7 +35,7 @@ func newKeySide(t *testing.T, shape uint16, values []string, missing, ip string,
 	}
 	r, parts := requestOfParts(s.kinds, append([]string(nil), values...), ip)
 	s.values = parts
-	s.state = p.Encode(&s.built, r)
+	s.state, _ = p.Encode(&s.built, r)
 	var first string
 	s.want, s.naive, first = plan.key(s.values, ip)
 	if s.state != s.want {

@@ -177,7 +177,7 @@ type parts struct {
 // expand expands the only shorthand that these tests use.
 func expand(s string) string { return strings.ReplaceAll(s, "{header.", "{http.request.header.") }
 
-func (z *parts) plan() (*Plan, error) { return NewPlan(z.Key, expand, z.missing, &z.v4, &z.v6) }
+func (z *parts) plan() (*Plan, error) { return NewPlan(z.Key, expand, z.missing, "", &z.v4, &z.v6) }
 
 // keyOfKinds returns a key with parts of those kinds, and its naive plan.
 func keyOfKinds(kinds []int, missing string, v4, v6 int) (*parts, *naivePlan) {
@@ -201,17 +201,21 @@ func requestOfParts(kinds []int, values []string, ip string) (*http.Request, []s
 	r = r.WithContext(context.WithValue(context.Background(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: ip}))
 	var parts []string
 	for i, kind := range kinds {
-		v, half := values[i], len(values[i])
+		half := len(values[i])
+		if kind == kindHalves {
+			half /= 2
+		}
+		a, b := values[i][:half], values[i][half:]
+		r.Header[fmt.Sprintf("A%d", i)] = []string{a}
+		r.Header[fmt.Sprintf("B%d", i)] = []string{b}
+		a, b = strings.Trim(a, " \t"), strings.Trim(b, " \t") // as servers do for HTTP/1
 		switch kind {
 		case kindPrefixed:
-			values[i] = "x" + v
-		case kindHalves:
-			half /= 2
+			a = "x" + a
 		case kindConstant:
-			values[i] = constantPart
+			a = constantPart
 		}
-		r.Header[fmt.Sprintf("A%d", i)] = []string{v[:half]}
-		r.Header[fmt.Sprintf("B%d", i)] = []string{v[half:]}
+		values[i] = a + b
 		parts = append(parts, values[i])
 	}
 	return r, parts

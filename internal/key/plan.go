@@ -23,10 +23,11 @@ const (
 
 // Plan builds a zone's key from a request.
 type Plan struct {
-	parts   []Template
-	words   []string // the parts as configured
-	Missing string   // key_missing: client_ip, share, skip or deny
-	V4, V6  int      // prefix lengths to which addresses are masked, in bits
+	parts    []Template
+	words    []string // the parts as configured
+	Missing  string   // key_missing: client_ip, share, skip or deny
+	Repeated string   // key_repeated: deny, first or join
+	V4, V6   int      // prefix lengths to which addresses are masked, in bits
 }
 
 // Default lengths of address prefixes, in bits.
@@ -37,14 +38,22 @@ const (
 
 // NewPlan returns the plan of a key with these parts. expand replaces placeholder
 // shorthands by their full names. missing is the value of key_missing; empty:
-// "client_ip". v4 and v6 are the prefix lengths to which addresses are masked; nil: 32
+// "client_ip". repeated is the value of key_repeated; empty: "deny". v4 and v6 are the prefix lengths to which addresses are masked; nil: 32
 // and 64.
-func NewPlan(parts []string, expand func(string) string, missing string, v4, v6 *int) (*Plan, error) {
-	p := &Plan{words: parts, Missing: cmp.Or(missing, missingClientIP), V4: defaultV4, V6: defaultV6}
+func NewPlan(parts []string, expand func(string) string, missing, repeated string, v4, v6 *int) (*Plan, error) {
+	p := &Plan{
+		words: parts, Missing: cmp.Or(missing, missingClientIP), Repeated: cmp.Or(repeated, repeatedDeny),
+		V4: defaultV4, V6: defaultV6,
+	}
 	switch p.Missing {
 	case missingClientIP, MissingShare, MissingSkip, missingDeny:
 	default:
 		return nil, fmt.Errorf("key_missing %q: want client_ip, share, skip or deny", missing)
+	}
+	switch p.Repeated {
+	case repeatedDeny, repeatedFirst, RepeatedJoin:
+	default:
+		return nil, fmt.Errorf("key_repeated %q: want deny, first or join", repeated)
 	}
 	if v4 != nil {
 		p.V4 = *v4
@@ -69,6 +78,9 @@ func NewPlan(parts []string, expand func(string) string, missing string, v4, v6 
 		if s == "" {
 			return nil, errors.New(`key: an empty part: want a placeholder or a constant`)
 		}
+		if p.Repeated == RepeatedJoin {
+			t = t.joined()
+		}
 		p.parts = append(p.parts, t)
 	}
 	return p, nil
@@ -76,7 +88,7 @@ func NewPlan(parts []string, expand func(string) string, missing string, v4, v6 
 
 // Identity returns a text that is equal for plans that build equal keys.
 func (p *Plan) Identity() string {
-	return fmt.Sprintf("%q %s %d %d", p.words, p.Missing, p.V4, p.V6)
+	return fmt.Sprintf("%q %s %s %d %d", p.words, p.Missing, p.Repeated, p.V4, p.V6)
 }
 
 // Placeholders returns the names of the placeholders in all parts.
@@ -109,7 +121,8 @@ func (p *Plan) Constant() bool {
 func (p *Plan) Describe(r *http.Request) []string {
 	parts := make([]string, len(p.parts))
 	for i, t := range p.parts {
-		parts[i] = string(t.append(nil, r))
+		b, _ := t.append(nil, r)
+		parts[i] = string(b)
 	}
 	return parts
 }
@@ -189,6 +202,7 @@ const (
 	Complete State = iota // the key is complete
 	Skipped               // a part is empty: the request passes uncounted
 	Rejected              // a part is empty: the request is denied
+	Repeated              // a part stands more than once: the request is denied
 )
 
 // Encoded is an encoded key.
@@ -221,26 +235,41 @@ func (k *Encoded) Reset() {
 	k.b, k.group = k.b[:0], netip.Addr{}
 }
 
-// Encode appends the key of a request to k.
-func (p *Plan) Encode(k *Encoded, r *http.Request) State {
+// Encode appends the key of a request to k. more reports whether a part of it is the first of
+// several values, of which [Plan.KeepFirst] removes the others.
+func (p *Plan) Encode(k *Encoded, r *http.Request) (state State, more bool) {
 	start := len(k.b)
 	k.b = append(k.b, keyOfParts)
 	for i, t := range p.parts {
-		var empty bool
+		var empty, repeated bool
 		if t.single() {
-			v := t.value(r)
+			var v string
+			v, repeated = t.value(r)
 			empty = v == ""
 			k.b = p.appendValue(k.b, v, &k.group)
 		} else {
-			k.b, empty = appendText(k.b, t, r)
+			k.b, empty, repeated = appendText(k.b, t, r)
 		}
 		k.ends[i] = len(k.b)
+		if more = more || repeated; repeated && p.Repeated == repeatedDeny {
+			return Repeated, true
+		}
 		if empty && p.Missing != MissingShare {
 			k.b, k.group = k.b[:start], netip.Addr{}
-			return p.encodeMissing(k, r)
+			return p.encodeMissing(k, r), more
 		}
 	}
-	return Complete
+	return Complete, more
+}
+
+// KeepFirst removes from a request what follows the first of the values that the key counts, so
+// that no next handler takes another.
+func (p *Plan) KeepFirst(r *http.Request) {
+	for _, t := range p.parts {
+		for i := range t.pieces {
+			t.pieces[i].keepFirst(r)
+		}
+	}
 }
 
 // encodeMissing appends the key of a request with an empty part.
@@ -303,12 +332,12 @@ func (p *Plan) bits(addr netip.Addr) int {
 
 // appendText appends a part that mixes constants and placeholders. It is a text even if
 // it looks like an address. The length, filled in afterwards, has a fixed size.
-func appendText(b []byte, t Template, r *http.Request) (_ []byte, empty bool) {
+func appendText(b []byte, t Template, r *http.Request) (_ []byte, empty, more bool) {
 	at := len(b)
-	b = t.append(append(b, tagMixed, 0, 0, 0, 0), r)
+	b, more = t.append(append(b, tagMixed, 0, 0, 0, 0), r)
 	n := len(b) - at - 5
 	binary.BigEndian.PutUint32(b[at+1:], uint32(n))
-	return b, n == 0
+	return b, n == 0, more
 }
 
 // appendMixed appends the part that appendText would append for the text v.

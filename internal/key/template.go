@@ -23,7 +23,7 @@ type Template struct {
 // piece is a constant or one placeholder.
 type piece struct {
 	source origin
-	text   string // the constant, or the name of the header
+	text   string // the constant, or the name of the header, cookie or parameter
 	name   string // the name of the placeholder
 
 	// The rest is for paths and hosts, and tells their end in a text: see spelling.go.
@@ -47,6 +47,8 @@ const (
 	fromOrigPath
 	fromHost
 	fromBody
+	fromCookie
+	fromQuery
 )
 
 const headerPlaceholder = "http.request.header."
@@ -89,7 +91,17 @@ func newPiece(name string) (piece, error) {
 		return p, nil
 	}
 	if field, ok := strings.CutPrefix(name, headerPlaceholder); ok {
-		return piece{source: fromHeader, text: textproto.CanonicalMIMEHeaderKey(field), name: name}, nil
+		p := piece{source: fromHeader, text: textproto.CanonicalMIMEHeaderKey(field), name: name}
+		if p.text == "Authorization" || p.text == "Proxy-Authorization" {
+			p.fold = foldScheme
+		}
+		return p, nil
+	}
+	if field, ok := strings.CutPrefix(name, cookiePlaceholder); ok {
+		return piece{source: fromCookie, text: field, name: name}, nil
+	}
+	if field, ok := strings.CutPrefix(name, queryPlaceholder); ok {
+		return piece{source: fromQuery, text: field, name: name}, nil
 	}
 	if field, ok := bodyField(name); ok {
 		return piece{source: fromBody, text: field, name: bodyPlaceholder + "." + field}, body.CheckName(field)
@@ -158,20 +170,23 @@ func (t Template) ReadsBody() bool {
 	return slices.ContainsFunc(t.pieces, func(p piece) bool { return p.source == fromBody })
 }
 
-// value returns the value of a template that is single.
-func (t Template) value(r *http.Request) string {
+// value returns the value of a template that is single, and whether it stands more than once
+// in the request: then it is the first.
+func (t Template) value(r *http.Request) (v string, more bool) {
 	if len(t.pieces) == 0 {
-		return ""
+		return "", false
 	}
 	return t.pieces[0].value(r)
 }
 
-// append appends the value of the template to b.
-func (t Template) append(b []byte, r *http.Request) []byte {
+// append appends the value of the template to b. more reports whether a part of it stands more
+// than once in the request.
+func (t Template) append(b []byte, r *http.Request) (_ []byte, more bool) {
 	for i := range t.pieces {
-		b = append(b, t.pieces[i].value(r)...)
+		v, repeated := t.pieces[i].value(r)
+		b, more = append(b, v...), more || repeated
 	}
-	return b
+	return b, more
 }
 
 // Number returns the value as a whole number, clamped to the range of int64; false if it
@@ -184,37 +199,61 @@ func (t Template) Number(r *http.Request) (int64, bool) {
 	return n, err == nil
 }
 
-// Text returns the value without the space around it.
+// Text returns the value without the space around it. It is empty if a part of it stands more
+// than once in the request.
 func (t Template) Text(r *http.Request) string {
+	var v string
+	var more bool
 	if t.single() {
-		return strings.TrimSpace(t.value(r))
+		v, more = t.value(r)
+	} else {
+		var b []byte
+		b, more = t.append(nil, r)
+		v = string(b)
 	}
-	return strings.TrimSpace(string(t.append(nil, r)))
+	if more {
+		return ""
+	}
+	return strings.TrimSpace(v)
 }
 
-func (p *piece) value(r *http.Request) string {
+// joined returns the template with the values of Caddy's placeholders, which join what stands
+// more than once.
+func (t Template) joined() Template {
+	for i := range t.pieces {
+		switch p := &t.pieces[i]; p.source {
+		case fromHeader, fromCookie, fromQuery:
+			p.source, p.fold = fromReplacer, nil
+		}
+	}
+	return t
+}
+
+func (p *piece) value(r *http.Request) (v string, more bool) {
 	switch p.source {
 	case fromConstant:
-		return p.text
+		return p.text, false
 	case fromClientIP:
-		return ClientIP(r)
+		return ClientIP(r), false
 	case fromHeader:
-		if vals := r.Header[p.text]; len(vals) == 1 {
-			return vals[0]
-		} else if len(vals) > 1 {
-			return strings.Join(vals, ",")
+		if v, more = headerValue(r, p.text); p.fold != nil {
+			v = p.fold(v)
 		}
-		return ""
+		return v, more
 	case fromMethod:
-		return r.Method
+		return r.Method, false
 	case fromBody:
-		return body.Field(r, p.text)
+		return body.Field(r, p.text), false
+	case fromCookie:
+		return cookies.first(r.Header["Cookie"], p.text)
+	case fromQuery:
+		return queries.first([]string{r.URL.RawQuery}, p.text)
 	}
 	if p.fold != nil {
-		return p.spelled(r)
+		return p.spelled(r), false
 	}
 	val, _ := Replacer(r).Get(p.name)
-	return caddy.ToString(val)
+	return caddy.ToString(val), false
 }
 
 // Replacer returns the replacer of a request, or a new one if it has none.

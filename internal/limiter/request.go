@@ -124,12 +124,19 @@ func (q *request) add(z *Zone) {
 		body.ReadFields(q.w, q.r)
 	}
 	q.key.Reset()
-	switch z.Config.Plan.Encode(&q.key, q.r) {
+	state, more := z.Config.Plan.Encode(&q.key, q.r)
+	if more && state != key.Repeated && !a.shadow {
+		z.Config.Plan.KeepFirst(q.r)
+	}
+	switch state {
 	case key.Skipped:
 		q.skip(z)
 		return
 	case key.Rejected:
 		q.deny(z, a, stores.Key{}, labelKeyMissing)
+		return
+	case key.Repeated:
+		q.deny(z, a, stores.Key{}, labelRepeated)
 		return
 	}
 	k := z.store.Hasher.Hash(q.key.Bytes())

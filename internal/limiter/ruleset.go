@@ -16,6 +16,7 @@ const (
 	labelInFlight   = "in_flight"
 	labelDuplicates = config.LabelDuplicates
 	labelKeyMissing = "key_missing"
+	labelRepeated   = "key_repeated"
 	labelStore      = "store" // unavailable, and on_failure is deny
 )
 

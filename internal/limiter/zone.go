@@ -156,6 +156,7 @@ func (z *Zone) definition() string {
 	text, err := json.Marshal(struct {
 		Key         []string           `json:"key,omitempty"`
 		KeyMissing  string             `json:"key_missing"`
+		KeyRepeated string             `json:"key_repeated"`
 		V4          int                `json:"ipv4_prefix"`
 		V6          int                `json:"ipv6_prefix"`
 		Algorithm   string             `json:"algorithm,omitempty"`
@@ -164,7 +165,7 @@ func (z *Zone) definition() string {
 		CountStatus []config.Value     `json:"count_status,omitempty"`
 		Overrides   []*config.Override `json:"overrides,omitempty"`
 		Store       string             `json:"store,omitempty"`
-	}{c.Key, p.Missing, p.V4, p.V6, c.Algorithm, c.Rules, c.InFlight, c.CountStatus, c.Overrides, c.Store})
+	}{c.Key, p.Missing, p.Repeated, p.V4, p.V6, c.Algorithm, c.Rules, c.InFlight, c.CountStatus, c.Overrides, c.Store})
 	if err != nil {
 		return err.Error()
 	}

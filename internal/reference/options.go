@@ -162,6 +162,7 @@ var sections = []section{
 			{"exempt", "exempt <cidr...>, or as match", "exempt 10.0.0.0/8", keeps, false},
 			{"key", "key <part...>", "key {client_ip} {path}", others, false},
 			{"key_missing", "key_missing client_ip|share|skip|deny", "key_missing deny", others, false},
+			{"key_repeated", "key_repeated deny|first|join", "key_repeated first", others, false},
 			{"ipv4_prefix", "ipv4_prefix <bits>", "ipv4_prefix 24", others, false},
 			{"ipv6_prefix", "ipv6_prefix <bits>", "ipv6_prefix 56", others, false},
 			{"rules", "rule <rate> [<algorithm>] [<options of a rule>]", "", "keeps the counts if only limits, bursts or costs change; otherwise it starts the zone's counts anew.", true},

@@ -37,6 +37,7 @@ func (p *Parser) Options() *option.Set {
 		One: map[string]option.Parse{
 			"key":                p.parseKey,
 			"key_missing":        option.Text(&z.KeyMissing, "client_ip, share, skip or deny"),
+			"key_repeated":       option.Text(&z.KeyRepeated, "deny, first or join"),
 			"ipv4_prefix":        option.Bits(&z.IPv4Prefix, 32),
 			"ipv6_prefix":        option.Bits(&z.IPv6Prefix, 128),
 			"algorithm":          option.Checked(&z.Algorithm, "the name of an algorithm", checkAlgorithm),

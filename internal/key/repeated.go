@@ -1,0 +1,195 @@
+package key
+
+import (
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// A client can send a header, a cookie or a query parameter more than once, and write one value
+// of them in several ways. Which of the values the next handler takes is its own affair: Go and
+// nginx take the first, Django takes the last cookie, others join them. These placeholders are
+// therefore evaluated here: to the first value, decoded, and whether there are more.
+
+// Values of key_repeated: what to do if a header, a cookie or a query parameter of the key stands
+// more than once.
+const (
+	repeatedDeny  = "deny"
+	repeatedFirst = "first"
+	RepeatedJoin  = "join"
+)
+
+const (
+	cookiePlaceholder = "http.request.cookie."
+	queryPlaceholder  = "http.request.uri.query."
+)
+
+// Joins reports whether a client that repeats a part of the key gets another key.
+func (p *Plan) Joins() bool {
+	return p.Repeated == RepeatedJoin && slices.ContainsFunc(p.parts, func(t Template) bool {
+		return t.Uses(headerPlaceholder) || t.Uses(cookiePlaceholder) || t.Uses(queryPlaceholder)
+	})
+}
+
+// headerValue returns the first value of a header, and whether there are more. The server removes
+// white space around it from HTTP/1 requests only.
+func headerValue(r *http.Request, name string) (value string, more bool) {
+	vals := r.Header[name]
+	if len(vals) == 0 {
+		return "", false
+	}
+	return strings.Trim(vals[0], " \t"), len(vals) > 1
+}
+
+// foldScheme returns the credentials of an Authorization header with their scheme, which any case
+// spells, as in Bearer, and one space after it.
+func foldScheme(s string) string {
+	scheme, rest, ok := strings.Cut(s, " ")
+	if !ok || scheme == "" || scheme[0] >= utf8.RuneSelf {
+		return s
+	}
+	folded := strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:])
+	if rest = strings.TrimLeft(rest, " \t"); folded == scheme && len(scheme)+1+len(rest) == len(s) {
+		return s
+	}
+	return folded + " " + rest
+}
+
+// pairing is how names and values are written in cookies, or in a query.
+type pairing struct {
+	separators string // in a query also ;, which some programs still take for &
+	joint      string // between two pairs
+	named      func(found, name string) bool
+	decode     func(value string) string
+}
+
+var (
+	cookies = pairing{";", "; ", func(found, name string) bool {
+		return strings.EqualFold(strings.TrimSpace(found), name) // as Caddy finds them
+	}, decodeCookie}
+	queries = pairing{"&;", "&", func(found, name string) bool {
+		return found == name || unescape(found) == name
+	}, unescape}
+)
+
+// all returns the pairs of a text.
+func (p *pairing) all(text string) iter.Seq[string] {
+	return strings.FieldsFuncSeq(text, func(c rune) bool { return strings.ContainsRune(p.separators, c) })
+}
+
+// first returns the first value of a name, decoded, and whether there are more.
+func (p *pairing) first(texts []string, name string) (value string, more bool) {
+	found := false
+	for _, text := range texts {
+		for pair := range p.all(text) {
+			written, v, _ := strings.Cut(pair, "=")
+			switch {
+			case !p.named(written, name):
+			case found:
+				return value, true
+			default:
+				value, found = p.decode(v), true
+			}
+		}
+	}
+	return value, false
+}
+
+// keepFirst returns the texts as one, in which the name stands once.
+func (p *pairing) keepFirst(texts []string, name string) string {
+	var kept []string
+	found := false
+	for _, text := range texts {
+		for pair := range p.all(text) {
+			written, _, _ := strings.Cut(pair, "=")
+			named := p.named(written, name)
+			if !named || !found {
+				kept = append(kept, strings.TrimSpace(pair))
+			}
+			found = found || named
+		}
+	}
+	return strings.Join(kept, p.joint)
+}
+
+// keepFirst removes from a request all values of the piece but the first.
+func (p *piece) keepFirst(r *http.Request) {
+	switch _, more := p.value(r); {
+	case !more:
+	case p.source == fromHeader:
+		r.Header[p.text] = r.Header[p.text][:1:1]
+	case p.source == fromCookie:
+		r.Header.Set("Cookie", cookies.keepFirst(r.Header["Cookie"], p.text))
+	case p.source == fromQuery:
+		r.URL.RawQuery = queries.keepFirst([]string{r.URL.RawQuery}, p.text)
+		r.RequestURI = r.URL.RequestURI()
+	}
+}
+
+func decodeCookie(v string) string {
+	v = strings.TrimSpace(v)
+	if n := len(v); n > 1 && v[0] == '"' && v[n-1] == '"' {
+		v = unquote(v[1 : n-1])
+	}
+	return unescape(v)
+}
+
+// unescape decodes the percent-encoded bytes of s, and + as a space. What is not valid is kept,
+// as many programs do.
+func unescape(s string) string {
+	if !strings.ContainsAny(s, "%+") {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '+':
+			b = append(b, ' ')
+		case s[i] == '%' && i+2 < len(s) && digit(s[i+1], 16) >= 0 && digit(s[i+2], 16) >= 0:
+			b = append(b, byte(digit(s[i+1], 16)<<4|digit(s[i+2], 16)))
+			i += 2
+		default:
+			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}
+
+// unquote decodes the backslashes of a quoted cookie: \" and octal numbers, as Python has them.
+func unquote(s string) string {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] != '\\' || i+1 == len(s):
+			b = append(b, s[i])
+		case i+3 < len(s) && digit(s[i+1], 4) >= 0 && digit(s[i+2], 8) >= 0 && digit(s[i+3], 8) >= 0:
+			b = append(b, byte(digit(s[i+1], 4)<<6|digit(s[i+2], 8)<<3|digit(s[i+3], 8)))
+			i += 3
+		default:
+			i++
+			b = append(b, s[i])
+		}
+	}
+	return string(b)
+}
+
+// digit returns the value of a digit, or -1.
+func digit(c byte, base int) (n int) {
+	switch {
+	case c >= '0' && c <= '9':
+		n = int(c - '0')
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		n = int(c|0x20-'a') + 10
+	default:
+		return -1
+	}
+	if n >= base {
+		return -1
+	}
+	return n
+}

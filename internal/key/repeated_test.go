@@ -1,0 +1,76 @@
+package key
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// TestRepeatedValues compares what a key counts of headers, cookies and parameters, and what it
+// leaves in the request if it counts by the first.
+func TestRepeatedValues(t *testing.T) {
+	const (
+		header = "{http.request.header.A}"
+		auth   = "{http.request.header.Authorization}"
+		cookie = "{http.request.cookie.a}"
+		query  = "{http.request.uri.query.a}"
+	)
+	for _, c := range []struct {
+		key, name string
+		values    []string // of the header, or the query
+		want      string
+		more      bool
+		left      string
+	}{
+		{header, "A", nil, "", false, ""},
+		{header, "A", []string{" \tx y "}, "x y", false, " \tx y "},
+		{header, "A", []string{"", "x"}, "", true, ""},
+		{header, "A", []string{"x", "x"}, "x", true, "x"},
+		{header, "A", []string{"x, y"}, "x, y", false, "x, y"},
+		{auth, "Authorization", []string{"bearer  AbC"}, "Bearer AbC", false, "bearer  AbC"},
+		{auth, "Authorization", []string{"BASIC AbC="}, "Basic AbC=", false, "BASIC AbC="},
+		{auth, "Authorization", []string{"AbC"}, "AbC", false, "AbC"},
+		{auth, "Authorization", []string{"éa AbC"}, "éa AbC", false, "éa AbC"},
+		{cookie, "Cookie", []string{"b=1; a=x%20y; c"}, "x y", false, "b=1; a=x%20y; c"},
+		{cookie, "Cookie", []string{"b=1; A=x;a=y; c=2"}, "x", true, "b=1; A=x; c=2"},
+		{cookie, "Cookie", []string{"b=1", "a=x", "a=y"}, "x", true, "b=1; a=x"},
+		{cookie, "Cookie", []string{`a="x\"\171+"`}, `x"y `, false, `a="x\"\171+"`},
+		{cookie, "Cookie", []string{`a=%`}, `%`, false, `a=%`},
+		{cookie, "Cookie", []string{`a=%4`}, `%4`, false, `a=%4`},
+		{cookie, "Cookie", []string{`a="\"`}, `\`, false, `a="\"`},
+		{cookie, "Cookie", []string{`a="`}, `"`, false, `a="`},
+		{cookie, "Cookie", []string{"a"}, "", false, "a"},
+		{cookie, "Cookie", []string{"a; a=x"}, "", true, "a"},
+		{query, "?", []string{"b=1&a=x+y&c"}, "x y", false, "b=1&a=x+y&c"},
+		{query, "?", []string{"b=1&%61=x&a=y&c=%zz"}, "x", true, "b=1&%61=x&c=%zz"},
+		{query, "?", []string{"b;a=x&a=y"}, "x", true, "b&a=x"},
+		{query, "?", []string{"a=x%2"}, "x%2", false, "a=x%2"},
+		{query, "?", []string{"A=x"}, "", false, "A=x"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/p", nil)
+		if c.name == "?" {
+			r = httptest.NewRequest(http.MethodGet, "/p?"+c.values[0], nil)
+		} else {
+			r.Header[c.name] = c.values
+		}
+		p, err := NewPlan([]string{c.key}, func(s string) string { return s }, MissingShare, repeatedFirst, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k Encoded
+		if _, more := p.Encode(&k, r); more != c.more || p.Describe(r)[0] != c.want {
+			t.Errorf("%s of %q: %q, more %v, want %q, %v", c.key, c.values, p.Describe(r), more, c.want, c.more)
+		}
+		p.KeepFirst(r)
+		left := r.Header.Get(c.name)
+		if c.name == "?" {
+			left = r.URL.RawQuery
+			if r.RequestURI != "/p?"+left {
+				t.Errorf("RequestURI %s, want /p?%s", r.RequestURI, left)
+			}
+		}
+		if _, more := p.Encode(&k, r); more || left != c.left {
+			t.Errorf("%s of %q leaves %q, more %v, want %q", c.key, c.values, left, more, c.left)
+		}
+	}
+}
