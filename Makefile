@@ -5,10 +5,10 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test flaky lint fmt bench chaos clean simulate exact exact-long fuzz mutants
+.PHONY: help run build test flaky lint fmt bench chaos clean simulate instructions exact exact-long fuzz mutants
 
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # Caddy's data is kept in bin, apart from that of another Caddy of the same user.
 run: build ## Build Caddy with Diana and serve examples/quickstart (PORT, 8080; ADMIN, 2019)
@@ -50,6 +50,10 @@ lint: ## Check form, style and known vulnerabilities of every module
 fmt: ## Format every Go file
 	@.ci/build-tools gofumpt
 	@bin/tools/gofumpt -w .
+
+instructions: ## Count the instructions of a request, and compare them with test/instructions (UPDATE_GOLDENS=1: write them)
+	@.ci/need redis instructions
+	@cd test/instructions && CGO_ENABLED=0 go test $(CADDY_FLAGS) -count 1 -v . | grep -E "instructions|^(FAIL|ok)"
 
 bench: ## Run the benchmarks: in process and over HTTP, local and with Redis
 	@.ci/bench

@@ -27,7 +27,7 @@ func TestNeedNamesAllThatIsMissing(t *testing.T) {
 		need := harness.Program(t, "bash", append([]string{"../.ci/need"}, args...)...)
 		need.Env = []string{"PATH=" + dir}
 		out, err := need.CombinedOutput()
-		const want = "missing: chromium curl node prometheus redis urllib3; no apt-get, dnf, apk, pacman or brew, so install it yourself\n"
+		const want = "missing: chromium curl node prometheus redis urllib3 valgrind; no apt-get, dnf, apk, pacman or brew, so install it yourself\n"
 		if err == nil || string(out) != want {
 			t.Errorf("%v: %q, want %q", err, out, want)
 		}

@@ -45,6 +45,9 @@ func NewExchange(tb testing.TB) *Exchange {
 	return e
 }
 
+// Request returns the request, for changes before it is sent.
+func (e *Exchange) Request() *http.Request { return e.r }
+
 // Do sends the request of one client to a handler and returns its error.
 func (e *Exchange) Do(h caddyhttp.MiddlewareHandler, key string) error {
 	e.key[0] = key

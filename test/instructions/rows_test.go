@@ -1,0 +1,157 @@
+package instructions
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	_ "github.com/dianalimiter/diana" // registers the handler
+	"github.com/dianalimiter/diana/internal/benchtest"
+)
+
+// row is a request whose instructions are counted.
+type row struct {
+	name, headers string
+	zone          string // its rules and other options, in JSON
+	limit, body   string // of the requests
+	denied, near  bool   // whether they are denied, or near the limit
+	redis         bool   // whether they are counted in Redis
+}
+
+const (
+	gcra = `{"limit":1000000,"window":"1s","algorithm":{"name":"gcra"}}`
+	more = `{"limit":1000000,"window":"1s","algorithm":{"name":"sliding_window"}},{"limit":1000000,"window":"1s","algorithm":{"name":"fixed_window"}}`
+	few  = `{"limit":1,"window":"10h","algorithm":{"name":"gcra"}}`
+	many = `{"limit":20000,"window":"10h","algorithm":{"name":"gcra"}}`
+)
+
+// The first rows are ordinary requests. Each of the others is the first with a feature more.
+var rows = []row{
+	{name: "allowed", zone: rules(gcra)},
+	{name: "allowed with headers", headers: "draft", zone: rules(gcra)},
+	{name: "allowed by three rules", zone: rules(gcra + "," + more)},
+	{name: "denied", zone: rules(few), denied: true},
+	{name: "allowed through Redis", zone: rules(gcra), redis: true},
+	{name: "block", zone: rules(with(`"block":"1h"`))},
+	{name: "in_flight", zone: rules(gcra) + `,"in_flight":1000`},
+	{name: "count_status", zone: rules(gcra) + `,"count_status":[401]`},
+	{name: "overrides", zone: rules(gcra) + `,"overrides":[{"key":["one"],"unlimited":true},{"key":["two"],"unlimited":true}]`},
+	{name: "limit of the request", zone: rules(with(`"limit_from":"{header.X-Limit}"`)), limit: "500000"},
+	{name: "field of the body", zone: rules(gcra) + `,"key":["{body.phone}"],"key_missing":"deny"`, body: `{"name":"A. Reader","phone":"+49 30 1234567","plan":1}`},
+	{name: "prevent_duplicates", zone: rules(gcra) + `,"prevent_duplicates":{"window":"1us"}`, body: "{}"},
+	{name: "near the limit", zone: rules(many), near: true},
+}
+
+// redisVar has the address of a Redis for the benchmark.
+const redisVar = "DIANA_INSTRUCTIONS_REDIS"
+
+func rules(list string) string { return `"rules":[` + list + `]` }
+
+// with returns the rule of the first row with another option.
+func with(option string) string { return strings.Replace(gcra, "{", "{"+option+",", 1) }
+
+// handler provisions the handler of a row.
+func (c *row) handler(b *testing.B) caddyhttp.MiddlewareHandler {
+	config := `{"name":"z","key":["{header.X-Key}"],` + c.zone + `}`
+	if strings.Contains(c.zone, `"key"`) {
+		config = `{"name":"z",` + c.zone + `}`
+	}
+	headers := c.headers
+	if headers == "" {
+		headers = "off"
+	}
+	var apps map[string]string
+	if c.redis {
+		apps = map[string]string{"rate_limit": fmt.Sprintf(`{"stores":[{"addresses":[%q],"timeout":"1m"}]}`, os.Getenv(redisVar))}
+	}
+	return benchtest.Handler(b, "rate_limit", fmt.Sprintf(`{"headers":%q,"zones":[%s]}`, headers, config), apps)
+}
+
+// sender sends the requests of a row.
+type sender struct {
+	*row
+	h    caddyhttp.MiddlewareHandler
+	e    *benchtest.Exchange
+	keys []string
+	body *strings.Reader
+}
+
+// clients is how many clients send the requests.
+const clients = 1000
+
+func newSender(b *testing.B, c *row) *sender {
+	s := &sender{c, c.handler(b), benchtest.NewExchange(b), benchtest.Keys(clients), strings.NewReader("")}
+	r := s.e.Request()
+	if c.limit != "" {
+		r.Header.Set("X-Limit", c.limit)
+	}
+	if c.body != "" {
+		r.Method, r.ContentLength = http.MethodPost, int64(len(c.body))
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return s
+}
+
+// send sends a request. It fails if the request was not decided as the row wants it.
+func (s *sender) send(key string) error {
+	if s.row.body != "" {
+		s.body.Reset(s.row.body)
+		s.e.Request().Body = io.NopCloser(s.body)
+	}
+	if err := s.e.Do(s.h, key); (err != nil) != s.denied {
+		return fmt.Errorf("the request of %s: %v, denied: want %v", key, err, s.denied)
+	}
+	return nil
+}
+
+// warm has all clients known, and the limit used up, or nearly.
+func (s *sender) warm(b *testing.B) {
+	rounds := 2
+	switch {
+	case s.denied:
+		s.keys = s.keys[:1]
+		_ = s.e.Do(s.h, s.keys[0])
+	case s.near:
+		s.keys, rounds = s.keys[:1], 16500
+	}
+	for range rounds {
+		for _, key := range s.keys {
+			if err := s.send(key); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// BenchmarkRequest sends the requests of the rows.
+func BenchmarkRequest(b *testing.B) {
+	for i := range rows {
+		if rows[i].redis && os.Getenv(redisVar) == "" {
+			continue
+		}
+		b.Run(rows[i].name, func(b *testing.B) {
+			s := newSender(b, &rows[i])
+			s.warm(b)
+			if err := s.counted(b.N); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+// counted sends n requests. Callgrind counts what it executes, and the functions that it calls.
+//
+//go:noinline
+func (s *sender) counted(n int) error {
+	for i := range n {
+		if err := s.send(s.keys[i%len(s.keys)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
