@@ -184,7 +184,9 @@ func TestRejectedDocuments(t *testing.T) {
 		t.Errorf("%q", msg)
 	}
 	s.want(req{}, 200, 200, 429)
-	if lines := s.log.lines(t, "the rules from outside are refused: those before them stay in force"); len(lines) < 12 || lines[0]["source"] != "file" {
+	const msg = "the rules from outside are refused: those before them stay in force"
+	until(t, "a line for each", func() bool { return len(s.log.lines(t, msg)) >= 12 })
+	if lines := s.log.lines(t, msg); lines[0]["source"] != "file" {
 		t.Errorf("log lines: %v", lines)
 	}
 	wantPools(t, 1, 0)
@@ -196,7 +198,9 @@ func TestUnknownZonesAreReported(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h"))
 	s.apply(`{"zones": {"z": {"rules": [{"limit": 1, "window": "100h"}]}, "gone": {}, "` + strings.Repeat("x", 300) + `\n": {}}}`)
 	s.want(req{}, 200, 429)
-	lines := s.log.lines(t, "rules from outside name zones that this configuration does not have: they are ignored")
+	const msg = "rules from outside name zones that this configuration does not have: they are ignored"
+	s.log.wait(t, msg) // is written after the rules are in force
+	lines := s.log.lines(t, msg)
 	if len(lines) != 1 || !strings.HasPrefix(fmt.Sprint(lines[0]["zones"]), "[gone x") || len(fmt.Sprint(lines[0]["zones"])) > 80 {
 		t.Errorf("%v", lines)
 	}

@@ -40,7 +40,10 @@ func headerValue(r *http.Request, name string) (value string, more bool) {
 	if len(vals) == 0 {
 		return "", false
 	}
-	return strings.Trim(vals[0], " \t"), len(vals) > 1
+	if value = vals[0]; value != "" && (value[0] <= ' ' || value[len(value)-1] <= ' ') {
+		value = strings.Trim(value, " \t")
+	}
+	return value, len(vals) > 1
 }
 
 // foldScheme returns the credentials of an Authorization header with their scheme, which any case
