@@ -18,7 +18,10 @@ func init() {
 // adminAPI adds routes about rate limits, below /rate_limit/, to Caddy's admin
 // endpoint. Caddy controls access to them by the endpoint's address, its origins and,
 // for a remote endpoint, its access control.
-type adminAPI struct{ process *process.Process }
+type adminAPI struct {
+	process *process.Process
+	api     admin.API
+}
 
 // CaddyModule returns the Caddy module information.
 func (*adminAPI) CaddyModule() caddy.ModuleInfo {
@@ -26,16 +29,16 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision implements caddy.Provisioner.
-func (api *adminAPI) Provision(ctx caddy.Context) error {
-	api.process = process.Of(ctx)
+func (a *adminAPI) Provision(ctx caddy.Context) error {
+	a.process = process.Of(ctx)
 	return nil
 }
 
 // Routes implements caddy.AdminRouter. Caddy calls it before Provision.
-func (api *adminAPI) Routes() []caddy.AdminRoute {
+func (a *adminAPI) Routes() []caddy.AdminRoute {
+	a.api.Running = func() (*admin.Instance, <-chan struct{}) { return running.Of(a.process).watch() }
 	serve := func(w http.ResponseWriter, r *http.Request) error {
-		all := admin.API{Running: running.Of(api.process).watch}
-		return all.Serve(w, r, strings.TrimPrefix(r.URL.Path, cli.Prefix), false)
+		return a.api.Serve(w, r, strings.TrimPrefix(r.URL.Path, cli.Prefix), false)
 	}
 	return []caddy.AdminRoute{{Pattern: cli.Prefix, Handler: caddy.AdminHandlerFunc(serve)}}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -259,13 +260,13 @@ func isLimitFrom(s string) bool {
 const autoNames = "rate_limit.names"
 
 // autoName returns the name of the zone of a one-line directive. It depends on the
-// definition and not on the position, so that moving the line neither renames the zone
-// nor resets its counts. Each import of a snippet gets the same name; equal lines at
-// different positions get different names.
+// definition and the site and not on the position, so that moving the line or the site neither
+// renames the zone nor resets its counts. Each import of a snippet gets the same name; equal
+// lines at different positions get different names.
 func (c *directive) autoName(z *config.Zone) string {
 	// Named routes have a state of their own, without the names assigned in sites.
-	def := config.DefinitionOf(c.matcher, z, c.IsNamedRoute())
-	name := config.AutoName(c.matcher, z, c.IsNamedRoute())
+	def := config.DefinitionOf(c.matcher, z, c.IsNamedRoute(), c.site())
+	name := config.AutoName(def)
 
 	given, _ := c.State[autoNames].(map[string][]string)
 	if given == nil {
@@ -285,6 +286,25 @@ func (c *directive) autoName(z *config.Zone) string {
 		name += "-" + strconv.Itoa(n+1)
 	}
 	return name
+}
+
+// site returns the first address of the site, or the name of the named route, in which the
+// directive is written; empty: it is imported from a snippet or a file. The Helper knows the site
+// but has no method for it, so that a Caddy of other fields answers empty, too.
+func (c *directive) site() string {
+	block := reflect.ValueOf(c.Helper).FieldByName("parentBlock")
+	if !block.IsValid() || block.Type() != reflect.TypeFor[caddyfile.ServerBlock]() {
+		return ""
+	}
+	keys := block.FieldByName("Keys")
+	if keys.Len() == 0 {
+		return ""
+	}
+	at := keys.Index(0)
+	if at.FieldByName("File").String() != c.at.File || at.FieldByName("Line").Int() > int64(c.at.Line) {
+		return "" // a snippet stands before the sites that import it
+	}
+	return at.FieldByName("Text").String()
 }
 
 // parseJitter parses jitter <fraction>.

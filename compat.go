@@ -117,7 +117,7 @@ func (h *Handler) keyRateZone() (*config.Zone, error) {
 		Key: config.Parts{h.Key}, KeyMissing: config.CompatKeyMissing(h.Key), KeyRepeated: key.RepeatedJoin, MaxKeys: h.ZoneSize,
 		Rules: []*config.Rule{{Limit: limit, Window: caddy.Duration(window)}},
 	}
-	z.Name = h.app.autoName(config.AutoName(nil, z, false))
+	z.Name = h.app.autoName(config.AutoName(config.DefinitionOf(nil, z, false, "")))
 	return z, nil
 }
 

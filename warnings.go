@@ -33,7 +33,7 @@ func (a *App) warn(l *zap.Logger, msg string, fields ...zap.Field) {
 // warnOfZone warns of options that are valid but rarely intended.
 func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
-		logger.Warn("the zone has an automatic name, which other instances share only while their rules are the same: give it one", zap.String("zone", z.Name))
+		logger.Warn("the zone has an automatic name, which other instances share only while their sites and rules are the same: give it one", zap.String("zone", z.Name))
 	}
 	for _, name := range z.Config.Plan.Placeholders() {
 		if strings.HasPrefix(name, "http.auth.") {

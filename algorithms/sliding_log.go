@@ -178,8 +178,8 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 }
 
 // logView is the view of a log: {cost left, when there is room for the cost that was
-// decided, the last timestamp, the count}, and of a log of up to logAtOnce timestamps the
-// newest of those in the window, at most logRuns, the last one last; 0: there is none. If
+// decided, the last timestamp, the count, when the oldest leaves the window; 0: there is
+// none}, and of a log of up to logAtOnce timestamps the newest of those in the window, at most logRuns, the last one last; 0: there is none. If
 // the instance has no snapshot of a log of more than logRuns, the count is negated, and
 // instead of the newest timestamps there are the oldest of each of logRuns groups of equal
 // size, the newest group first; after a charge there are none.
@@ -188,7 +188,7 @@ type logView struct {
 	lease int64
 }
 
-const viewWords = 4 // before the newest timestamps
+const viewWords = 5 // before the newest timestamps
 
 func (v *logView) Words() int {
 	if v.limit > logAtOnce {
@@ -209,6 +209,8 @@ func (v *logView) Judge(s State, now, cost, held int64) Verdict {
 	switch {
 	case cost > v.limit:
 		return Verdict{Retry: Never}
+	case left+1 == cost:
+		return Verdict{Retry: s[4] - now}
 	case left < cost:
 		return Verdict{Retry: s[1] - now}
 	case left < cost+held:
@@ -221,7 +223,10 @@ func (v *logView) Charge(s State, now, cost, _ int64) {
 	if s[3] == 0 {
 		s[0] = v.limit
 	}
-	s[0], s[2] = max(0, s[0]-cost), max(now, s[2])
+	if s[2] = max(now, s[2]); s[0] == v.limit { // it becomes the oldest
+		s[4] = s[2] + v.window
+	}
+	s[0] = max(0, s[0]-cost)
 	newest := s[viewWords:]
 	if s[3] < 0 {
 		s[3] -= cost

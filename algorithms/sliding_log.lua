@@ -211,6 +211,10 @@ return function(v, i, s, j, t, n, p, _, z)
     if n >= 1 and n <= L and place >= lo and place < h then
       leaves = stamp(z, s, off, C, place) + W - excess
     end
+    local frees = 0
+    if live > 0 then
+      frees = place == h - live and leaves or stamp(z, s, off, C, h - live) + W - excess
+    end
     -- A log that may be put back reports its newest timestamps as well, or, to an instance
     -- that has no snapshot of it, quantiles and the count negated.
     local newest, total = '', h
@@ -225,7 +229,7 @@ return function(v, i, s, j, t, n, p, _, z)
       end
       if #newest < RUNS * 8 then newest = rep('\0', RUNS * 8 - #newest) .. newest end
     end
-    view = pack('<dddd', L - live, leaves, last - excess, total) .. newest
+    view = pack('<ddddd', L - live, leaves, last - excess, total, frees) .. newest
   end
   local ok = true
   if not p then

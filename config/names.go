@@ -27,21 +27,21 @@ func CheckName(name string) error {
 	return nil
 }
 
-// DefinitionOf returns the part of a one-line zone that its automatic name is derived
-// from.
-func DefinitionOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) []byte {
+// DefinitionOf returns what the automatic name of a one-line zone is derived from. site tells
+// equal zones in different sites apart; empty: it is not known, or they are one.
+func DefinitionOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool, site string) []byte {
 	parts := z.Key
 	if len(parts) == 0 {
 		parts = Parts{Expand("{client_ip}")}
 	}
-	def, _ := json.Marshal([]any{matcher, z.MatcherSetsRaw, parts, z.Rules, inNamedRoute})
+	def, _ := json.Marshal([]any{matcher, z.MatcherSetsRaw, parts, z.Rules, inNamedRoute, site})
 	return def
 }
 
 // AutoName returns the automatic name of a one-line zone: "auto-" and 8 hexadecimal
-// digits of a hash of its matcher, key and rules. Moving the zone does not rename it.
-func AutoName(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool) string {
-	return fmt.Sprintf("auto-%x", sha256.Sum256(DefinitionOf(matcher, z, inNamedRoute)))[:len("auto-")+8]
+// digits of a hash of its definition. Moving the zone, or its site, does not rename it.
+func AutoName(definition []byte) string {
+	return fmt.Sprintf("auto-%x", sha256.Sum256(definition))[:len("auto-")+8]
 }
 
 // Values of the option headers, which selects the rate limit headers of responses.

@@ -101,11 +101,13 @@ type Zone struct {
 	// no more than 1000, or max_waiting if it is greater, wait in a zone.
 	MaxWaiting int64 `json:"max_waiting,omitempty"`
 
-	// Decide and report, but never deny, delay or set a header. Default: false.
+	// Decide and report, but never deny, delay or set a header. The queue of a leaky_bucket
+	// reports whom it would delay; a request that would wait for max_wait is reported as
+	// denied. Default: false.
 	Shadow bool `json:"shadow,omitempty"`
 
 	// The response to denied requests. Default: the error 429, for the site's
-	// error routes.
+	// error routes. Calls of gRPC always get a response of gRPC.
 	Respond *Respond `json:"respond,omitempty"`
 
 	// Different rules for some keys. Default: none.

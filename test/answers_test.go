@@ -72,9 +72,9 @@ func TestPlaceholdersOfAdmittedRequest(t *testing.T) {
 func TestBurstInPlaceholdersAndPolicy(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		for rule, want := range map[string][2]string{
-			"10/1h gcra burst 20":                 {"10 20 19", `"z";q=10;w=3600;burst=20`},
-			"10/1h token_bucket burst 4":          {"10 4 3", `"z";q=10;w=3600;burst=4`},
-			"10/1h leaky_bucket nodelay burst 15": {"10 15 14", `"z";q=10;w=3600;burst=15`},
+			"10/1h gcra burst 20":                 {"10 20 19", `"z";q=10;w=3600;diana-burst=20`},
+			"10/1h token_bucket burst 4":          {"10 4 3", `"z";q=10;w=3600;diana-burst=4`},
+			"10/1h leaky_bucket nodelay burst 15": {"10 15 14", `"z";q=10;w=3600;diana-burst=15`},
 			"10/1h gcra":                          {"10 10 9", `"z";q=10;w=3600`},
 			"10/1h":                               {"10 10 9", `"z";q=10;w=3600`},
 			"1000/1h":                             {"1000 1000 999", `"z";q=1000;w=3600`},

@@ -194,7 +194,7 @@ func TestCountStatus(t *testing.T) {
 			for _, zone := range []string{"bad", "good"} {
 				q := req{path: c.path + "z=" + zone + "&k=" + strconv.Itoa(i)}
 				a := s.want(q, c.status)
-				s.wantHeader(a, "RateLimit", `"`+zone+`";r=0;t=0`) // its own reservation
+				s.wantHeader(a, "RateLimit", `"`+zone+`";r=0;t=1`) // its own reservation
 				if c.counts != zone {
 					s.want(q, c.status, c.status)
 					continue

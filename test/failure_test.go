@@ -304,7 +304,7 @@ func TestFallbackShare(t *testing.T) {
 	t.Run("fraction", func(t *testing.T) {
 		s, _ := failing(t, unusedAddr(t), zone, "fallback_share 0.5")
 		a := s.want(req{}, 200) // a share is at least one request
-		s.wantHeader(a, "RateLimit-Policy", `"z";q=3;w=3600, "z.2";q=50;w=3600;burst=25, "z.least";q=1;w=7200`)
+		s.wantHeader(a, "RateLimit-Policy", `"z";q=3;w=3600, "z.2";q=50;w=3600;diana-burst=25, "z.least";q=1;w=7200`)
 		s.wantHeader(a, "RateLimit", `"z";r=2;t=3600, "z.2";r=24;t=72, "z.least";r=0;t=7200`)
 		s.want(req{}, 429)
 	})

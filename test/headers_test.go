@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -23,10 +24,10 @@ func TestDraftHeaders(t *testing.T) {
 				}
 			}
 			respond ok`})
-		const policy = `"api";q=3;w=3600, "api.g";q=100;w=5400;burst=7, "api.3";q=1000, "api.4";q=10;w=2`
+		const policy = `"api";q=3;w=3600, "api.g";q=100;w=5400;diana-burst=7, "api.3";q=1000, "api.4";q=10;w=2`
 		for i, want := range []string{
 			`"api";r=2;t=3600, "api.g";r=6;t=54, "api.3";r=999;t=1, "api.4";r=9;t=1`,
-			`"api";r=1;t=3600, "api.g";r=5;t=108, "api.3";r=99*;t=1, "api.4";r=[89];t=1`,
+			`"api";r=1;t=3600, "api.g";r=5;t=54, "api.3";r=99*;t=1, "api.4";r=[89];t=1`,
 		} {
 			a := s.want(req{}, 200)
 			s.wantHeader(a, "RateLimit-Policy", policy)
@@ -37,7 +38,7 @@ func TestDraftHeaders(t *testing.T) {
 		}
 		a := s.want(req{}, 200, 429)
 		s.wantHeader(a, "RateLimit-Policy", policy)
-		if got := a.get("RateLimit"); !strings.HasPrefix(got, `"api";r=0;t=3600, "api.g";r=4;t=16`) {
+		if got := a.get("RateLimit"); !strings.HasPrefix(got, `"api";r=0;t=3600, "api.g";r=4;t=54`) {
 			t.Errorf("RateLimit of a denial: %s", got) // a denial charges nothing
 		}
 	})
@@ -340,6 +341,41 @@ func TestUncountedRequestsHaveNoHeaders(t *testing.T) {
 			first, second := s.send(q), s.send(q)
 			for _, a := range []*answer{first, second} {
 				s.wantNoHeader(a, "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
+			}
+		}
+	})
+}
+
+// TestTimeUntilMore checks t of RateLimit: the seconds until more is left than r, not until nothing
+// is used. Retry-After of a denial is not before t of the rule that denies.
+func TestTimeUntilMore(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for rule, want := range map[string][3]string{ // after one request, two and ten
+			"3/1h gcra":                         {"r=2;t=1200", "r=1;t=1200", "r=0;t=1200"},
+			"3/1h token_bucket":                 {"r=2;t=1200", "r=1;t=1200", "r=0;t=1200"},
+			"3/1h token_bucket burst 20":        {"r=19;t=1200", "r=18;t=1200", "r=10;t=1200"},
+			"3/1h leaky_bucket burst 4 nodelay": {"r=3;t=1200", "r=2;t=1200", "r=0;t=1200"},
+			"3/1h fixed_window":                 {"r=2;t=3600", "r=1;t=3600", "r=0;t=3600"},
+			"30/1h sliding_log":                 {"r=29;t=3600", "r=28;t=3600", "r=20;t=3600"},
+			"3/1h sliding_log":                  {"r=2;t=3600", "r=1;t=3600", "r=0;t=3600"},
+			"200/1h sliding_log":                {"r=199;t=3600", "r=198;t=3600", "r=190;t=3600"},
+			"3/1h sliding_window buckets 1":     {"r=2;t=*", "r=1;t=*", "r=0;t=*"},
+		} {
+			name := "z-" + strconv.Itoa(len(rule)) + "-" + strings.NewReplacer("/", "-", " ", "-").Replace(rule)
+			s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone " + name + " {\nrule " + rule + "\n}\n}\nrespond ok"})
+			for i := range 10 {
+				a := s.send(req{})
+				_, got, _ := strings.Cut(a.get("RateLimit"), ";")
+				if w := map[int]string{0: want[0], 1: want[1], 9: want[2]}[i]; w != "" && !like(w, got) {
+					t.Errorf("%s, request %d: %s, want %s", rule, i+1, got, w)
+				}
+				if a.status != 429 {
+					continue
+				}
+				until, err := strconv.Atoi(got[strings.Index(got, "t=")+2:])
+				if retry := s.between(a, "Retry-After", 1, 7200); err != nil || retry < until {
+					t.Errorf("%s, request %d: %s, Retry-After %d", rule, i+1, got, retry)
+				}
 			}
 		}
 	})

@@ -1,9 +1,11 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -197,5 +199,42 @@ func TestPageHandler(t *testing.T) {
 		if resp, _ := do("PUT", rules); resp.StatusCode < 300 || resp.StatusCode == 422 {
 			t.Errorf("PUT %s: %d", rules, resp.StatusCode)
 		}
+	}
+}
+
+// TestStreamsAreBoundedEach opens all streams of a site's page, which takes none from another page
+// and none from the admin endpoint.
+func TestStreamsAreBoundedEach(t *testing.T) {
+	s := serve(t, setup{site: "rate_limit_page /a/*\nrate_limit_page /b/*\nrespond ok"})
+	open := func(path string) int {
+		t.Helper()
+		resp, err := s.client.Do(req{path: path}.http(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != 200 {
+			_ = resp.Body.Close()
+			return resp.StatusCode
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		if _, err := io.ReadFull(resp.Body, make([]byte, len("data: "))); err != nil {
+			t.Fatal(err)
+		}
+		return 200
+	}
+	for i := range 101 {
+		if got, want := open("/a/live"), map[bool]int{true: 200, false: 503}[i < 100]; got != want {
+			t.Fatalf("stream %d: status %d, want %d", i+1, got, want)
+		}
+	}
+	if got := open("/b/live"); got != 200 {
+		t.Errorf("the other page: status %d", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // it ends after its first message
+	w := httptest.NewRecorder()
+	err := adminAPI(t).ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "http://localhost:2019/rate_limit/live", http.NoBody))
+	if err != nil || !strings.HasPrefix(w.Body.String(), "data: ") {
+		t.Errorf("the admin endpoint: %v %d %.100s", err, w.Code, w.Body)
 	}
 }

@@ -222,3 +222,18 @@ func TestValidateDoesNotDial(t *testing.T) {
 	s.reload(c) // running it dials
 	until(t, "a connection", func() bool { return dialed.Load() > 0 })
 }
+
+// TestSitesMayChangeOrder has two sites with equal limits, which keep their own counts when the
+// sites change their order.
+func TestSitesMayChangeOrder(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		const line = "rate_limit {client_ip} 2/1h\nrespond ok\n"
+		one, two := "http://a.test:8002 {\n"+line+"}\n", "http://b.test:8002 {\n"+line+"}\n"
+		s := serve(t, setup{app: b.app(), site: "respond ok", more: one + two})
+		s.want(req{to: s.second, host: "a.test"}, 200, 200, 429)
+		s.want(req{to: s.second, host: "b.test"}, 200)
+		s.reload(setup{app: b.app(), site: "respond ok", more: two + one})
+		s.want(req{to: s.second, host: "a.test"}, 429)
+		s.want(req{to: s.second, host: "b.test"}, 200, 429)
+	})
+}

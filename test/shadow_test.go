@@ -33,8 +33,8 @@ func TestShadowOnlyReports(t *testing.T) {
 			respond "{http.rate_limit.dark.decision} {http.rate_limit.dark.remaining} {http.rate_limit.slow.decision} {http.rate_limit.blind.decision}"`})
 		before := s.metric("decisions_total", "zone", "dark", "decision", "shadow_denied")
 		for i, want := range []string{
-			"allowed 0 allowed shadow_denied", "shadow_denied 0 allowed shadow_denied",
-			"shadow_denied 0 allowed shadow_denied", "shadow_denied 0 shadow_denied shadow_denied",
+			"allowed 0 allowed shadow_denied", "shadow_denied 0 shadow_delayed shadow_denied",
+			"shadow_denied 0 shadow_delayed shadow_denied", "shadow_denied 0 shadow_denied shadow_denied",
 		} {
 			a, took := s.timed(req{method: "POST"})
 			if a.status != 200 || a.body != want || took > 10*time.Second {
@@ -155,6 +155,40 @@ func TestAccessLogNamesTheDenial(t *testing.T) {
 		}
 		if d, _ := lines[1]["rate_limit"].(map[string]any); d["zone"] != "one" || d["rule"] != "first" || d["decision"] != "denied" {
 			t.Errorf("access log %v, want zone one, rule first, denied", d)
+		}
+	})
+}
+
+// TestShadowReportsDelays checks that the queue of a zone in shadow reports whom it would delay.
+func TestShadowReportsDelays(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone queue {
+					shadow
+					rule 1/1h leaky_bucket burst 3
+				}
+				zone real {
+					rule 5/1h
+				}
+			}
+			respond {http.rate_limit.queue.decision}`})
+		before := s.metric("decisions_total", "zone", "queue", "decision", "shadow_delayed")
+		for i, want := range []string{"allowed", "shadow_delayed", "shadow_delayed", "shadow_denied"} {
+			a, took := s.timed(req{})
+			if a.status != 200 || a.body != want || took > 10*time.Second {
+				t.Errorf("request %d: %d %q after %v, want %q at once", i+1, a.status, a.body, took, want)
+			}
+			d, _ := s.log.access(t, i+1)[i]["rate_limit"].(map[string]any)
+			if got, _ := d["decision"].(string); got != want && (got != "" || i > 0) {
+				t.Errorf("request %d: access log %v, want %s", i+1, d, want)
+			}
+			if want == "shadow_delayed" && (d["zone"] != "queue" || d["rule"] != "") {
+				t.Errorf("request %d: access log %v", i+1, d)
+			}
+		}
+		if n := s.metric("decisions_total", "zone", "queue", "decision", "shadow_delayed") - before; n != 2 {
+			t.Errorf("shadow_delayed rose by %v, want 2", n)
 		}
 	})
 }

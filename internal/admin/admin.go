@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/page"
@@ -29,6 +30,10 @@ type API struct {
 	// Running returns the instance whose configuration runs, nil if there is none, and a
 	// channel that is closed when another configuration runs.
 	Running func() (*Instance, <-chan struct{})
+
+	// streams is how many streams are open. Each API has a bound of its own, so that who may
+	// see a page in a site cannot close the page of the admin endpoint.
+	streams atomic.Int32
 }
 
 // errNotConfigured is the answer of an instance without rate limits.

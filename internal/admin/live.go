@@ -31,16 +31,13 @@ const (
 	// that shuts down waits for its responses.
 	exitPoll = 250 * time.Millisecond
 
-	// maxStreams is how many streams there are at most at the same time, however many pages
+	// maxStreams is how many streams an API has at most at the same time, however many pages
 	// are open.
 	maxStreams = 100
 
 	// marksKept is how far back marks are shown: as far as the history.
 	marksKept = 5 * time.Minute
 )
-
-// streams limits the number of streams.
-var streams = make(chan struct{}, maxStreams)
 
 // stream is one reader of live messages.
 type stream struct {
@@ -80,11 +77,9 @@ func (api *API) serveLive(w http.ResponseWriter, r *http.Request, readOnly bool)
 	if once {
 		return answerJSON(w, s.message())
 	}
-	select {
-	case streams <- struct{}{}:
-		defer func() { <-streams }()
-	default:
-		return apiError(http.StatusServiceUnavailable, fmt.Errorf("%d live pages of this instance are open: close one of them", maxStreams))
+	defer api.streams.Add(-1)
+	if api.streams.Add(1) > maxStreams {
+		return apiError(http.StatusServiceUnavailable, fmt.Errorf("%d live pages are open here: close one of them", maxStreams))
 	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

@@ -128,7 +128,7 @@ func printZones(w io.Writer, all *Zones) error {
 	t := table{head: []string{"ZONE", "STORE", "RULES", "FROM", "STATE", "KEYS", "ALLOWED", "DENIED"}, right: map[int]bool{5: true, 6: true, 7: true}}
 	for n := range all.Zones {
 		z := &all.Zones[n]
-		passed := z.Decisions[metrics.Allowed.String()] + z.Decisions[metrics.Delayed.String()]
+		passed := z.Decisions[metrics.Allowed.String()] + z.Decisions[metrics.Delayed.String()] + z.Decisions[metrics.ShadowDelayed.String()]
 		t.add(safe(z.Name), safe(z.Store), z.rules(), z.Origin, z.state(), strconv.FormatInt(z.Keys, 10), strconv.FormatUint(passed, 10), strconv.FormatUint(z.Decisions[metrics.Denied.String()], 10))
 	}
 	t.print(w, widthOf(w))

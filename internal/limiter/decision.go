@@ -193,7 +193,11 @@ func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
 		return metrics.Denied
 	case !d.passes():
 		return metrics.RefusedElsewhere
-	case !z.shadow && (d.waited || d.check.Turn > 0):
+	case z.shadow:
+		if z.rules >= 0 && d.check.TurnOf(&d.check.Zones[z.rules]) > 0 {
+			return metrics.ShadowDelayed
+		}
+	case d.waited || d.check.Turn > 0:
 		return metrics.Delayed
 	}
 	return metrics.Allowed

@@ -96,12 +96,3 @@ func (d *decision) legacy(b []byte) (*[3]string, []byte) {
 	text := string(b)
 	return &[...]string{text[:toLimit], text[toLimit:toRemaining], text[toRemaining:]}, b
 }
-
-func appendLimit(b []byte, name string, r *stores.Result) []byte {
-	b = append(b, '"')
-	b = append(b, name...)
-	b = append(b, `";r=`...)
-	b = appendInteger(b, r.Remaining)
-	b = append(b, ";t="...)
-	return appendInteger(b, seconds(r.Reset))
-}

@@ -137,7 +137,7 @@ func (c *headerCase) add(z *config.Zone) {
 			res.set = &share
 		}
 		res.rules = len(c.q.check.Zones)
-		c.q.check.Zones = append(c.q.check.Zones, stores.ZoneCheck{Counter: res.set.counter, Key: stores.Key{Lo: 1}, Cost: 1 + c.r.Int64N(3), Shadow: z.Shadow})
+		c.q.check.Zones = append(c.q.check.Zones, stores.ZoneCheck{Counter: res.set.counter, Key: stores.Key{Lo: 1}, Cost: 1 + c.r.Int64N(3), Shadow: z.Shadow, WantsMore: true})
 	}
 	c.q.zones = append(c.q.zones, res)
 }
@@ -224,12 +224,12 @@ func (c *headerCase) checkDraft(h headers) {
 			q["w"] = secondsUp(w)
 		}
 		if burst := c.rules[i].Capacity(); burst != c.rules[i].Limit() {
-			q["burst"] = min(burst, greatestInteger)
+			q["diana-burst"] = min(burst, greatestInteger)
 		}
 		if res.Remaining > c.rules[i].Capacity() {
 			c.Errorf("rule %d: %d of %d remain", i, res.Remaining, c.rules[i].Capacity())
 		}
-		r := map[string]int64{"r": min(res.Remaining, greatestInteger), "t": secondsUp(res.Reset)}
+		r := map[string]int64{"r": min(res.Remaining, greatestInteger), "t": secondsUp(res.More)}
 		if policy[i].text != name || limit[i].text != name || fmt.Sprint(policy[i].params) != fmt.Sprint(q) || fmt.Sprint(limit[i].params) != fmt.Sprint(r) {
 			c.Errorf("rule %d: policy %v, limit %v, want %q %v and %v", i, policy[i], limit[i], name, q, r)
 		}

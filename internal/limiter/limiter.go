@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -23,6 +24,7 @@ type Limiter struct {
 	shared  []Shared // the shared stores of the zones
 	repeats bool     // whether another handler has one of the zones, too
 	across  bool     // whether the zones' keys are in several stores or slots
+	more    bool     // whether headers say when more is left
 
 	status int   // the status code of denied requests
 	denial error // their error
@@ -37,6 +39,7 @@ const maxZones = math.MaxUint16 / 5
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = denial(l.status)
+	l.more = o.Headers != config.HeadersLegacy && o.Headers != config.HeadersOff
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
 	}

@@ -86,22 +86,24 @@ func (q *request) addToAccessLog(e *exceeded) {
 	switch {
 	case e != nil && e.zone == z.zone:
 		line.rule = e.label
-	case z.label == "" && z.outcome != metrics.Delayed:
+	case z.label == "" && z.outcome == metrics.ShadowDenied:
 		line.rule = q.labelOf(z)
 	}
 	extra.Set(zap.Object("rate_limit", line))
 }
 
 // notable returns the zone for the access log: the one that denied, otherwise the first
-// that delayed, otherwise the first in shadow that would have denied.
+// that delayed, otherwise the first in shadow that would have denied, or delayed.
 func (d *decision) notable(e *exceeded) (found *zoneResult) {
 	for i := range d.zones {
 		z := &d.zones[i]
 		switch {
 		case e != nil && z.zone == e.zone:
 			return z
-		case z.outcome == metrics.Delayed && (found == nil || found.outcome == metrics.ShadowDenied),
-			z.outcome == metrics.ShadowDenied && found == nil:
+		case z.outcome == metrics.Allowed:
+		case z.outcome == metrics.Delayed && (found == nil || found.outcome != metrics.Delayed),
+			z.outcome == metrics.ShadowDenied && (found == nil || found.outcome == metrics.ShadowDelayed),
+			z.outcome == metrics.ShadowDelayed && found == nil:
 			found = z
 		}
 	}

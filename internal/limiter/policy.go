@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // maxHeaderRules is the greatest number of rules in the rate limit headers.
@@ -16,6 +17,10 @@ func separate(b []byte) []byte {
 	}
 	return b
 }
+
+// The items of RateLimit-Policy and RateLimit are written here and nowhere else. Their
+// parameters are those of draft-ietf-httpapi-ratelimit-headers-10; a later one may rename r and t.
+// A parameter that it does not have carries our name.
 
 // appendPolicy appends the items of RateLimit-Policy for the first n rules.
 func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int) []byte {
@@ -29,11 +34,21 @@ func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int) []by
 			b = appendInteger(b, seconds(w))
 		}
 		if burst := r.Capacity(); burst != r.Limit() { // what remains counts up to it
-			b = append(b, ";burst="...)
+			b = append(b, ";diana-burst="...)
 			b = appendInteger(b, burst)
 		}
 	}
 	return b
+}
+
+// appendLimit appends the item of RateLimit for a rule.
+func appendLimit(b []byte, name string, r *stores.Result) []byte {
+	b = append(b, '"')
+	b = append(b, name...)
+	b = append(b, `";r=`...)
+	b = appendInteger(b, r.Remaining)
+	b = append(b, ";t="...)
+	return appendInteger(b, seconds(r.More))
 }
 
 // maxInteger is the greatest integer of a structured field (RFC 9651). A limit may be

@@ -25,8 +25,8 @@ const (
 
 var errReduced = errors.New("rate limits cannot be decided for the moment")
 
-// reject responds to a denied request: with the respond of the zone that denies it, or
-// with an error for the error routes.
+// reject responds to a denied request: with a status of gRPC if it is such a call, with the
+// respond of the zone that denies it, or with an error for the error routes.
 func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	status, cause := q.l.status, q.l.denial
 	if q.unavailable() {
@@ -41,6 +41,10 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 		} else {
 			e.limits.set(w.Header())
 		}
+	}
+	if isGRPC(q.r) {
+		q.respondGRPC(w)
+		return nil
 	}
 	if e.zone != nil && e.zone.Respond != nil {
 		return q.respond(w, e.zone.Respond, status)

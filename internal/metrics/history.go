@@ -128,7 +128,7 @@ func (z *zoneHistory) advance(last, ended int64) {
 
 // totals returns the numbers of decisions so far.
 func (c *Counters) totals() [numSeries]uint64 {
-	waited := c.sum(Delayed)
+	waited := c.sum(Delayed) + c.sum(ShadowDelayed)
 	return [numSeries]uint64{
 		passed: c.sum(Allowed) + waited, denied: c.sum(Denied) + c.sum(ShadowDenied), delayed: waited,
 		refused: c.sum(RefusedElsewhere), skipped: c.sum(Skipped), fallback: c.fallbacks.Load(),
@@ -148,7 +148,7 @@ type Minutes struct {
 type ZoneMinutes struct {
 	Passed   []uint32 `json:"allowed"`                     // including those delayed
 	Denied   []uint32 `json:"denied"`                      // including those that a zone in shadow would deny
-	Delayed  []uint32 `json:"delayed,omitempty"`           // those of allowed that waited
+	Delayed  []uint32 `json:"delayed,omitempty"`           // those of allowed that waited, or would wait in a zone that is not in shadow
 	Refused  []uint32 `json:"refused_elsewhere,omitempty"` // denied by another zone
 	Skipped  []uint32 `json:"skipped,omitempty"`           // uncounted: exempt, unlimited, or the zone is off
 	Fallback []uint32 `json:"fallback,omitempty"`          // decided without the zone's store

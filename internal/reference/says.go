@@ -130,7 +130,7 @@ func (p *page) logs() {
 		}
 		seen[name] = true
 	}
-	p.line("\nThe access log line of a denied, delayed or shadow-denied request has `rate_limit` with `zone`, `rule` and `decision`.\n")
+	p.line("\nThe access log line of a request that a zone denied or delayed, or would if it were not in shadow, has `rate_limit` with `zone`, `rule` and `decision`.\n")
 }
 
 // metric is a metric in the code.

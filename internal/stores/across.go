@@ -217,8 +217,7 @@ func (z *ZoneCheck) recount(now int64) {
 	for i := range z.Results {
 		if res := &z.Results[i]; res.Rule != nil {
 			res.Rule.Charge(res.State, now, z.Cost, 0)
-			res.Remaining, res.Reset = res.Rule.Numbers(res.State, now)
-			res.Remaining = max(0, res.Remaining-z.Held)
+			res.Count(res.Rule, res.State, now, z.Held)
 		}
 	}
 }

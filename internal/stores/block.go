@@ -28,7 +28,7 @@ func (z *ZoneCheck) DenyBlocked(now int64) {
 	z.Admits, z.Full = false, false
 	left := z.Block.Until - now
 	for i := range z.Results {
-		z.Results[i] = Result{Verdict: algorithms.Verdict{Admit: true}, Reset: left}
+		z.Results[i] = Result{Verdict: algorithms.Verdict{Admit: true}, Reset: left, More: left}
 	}
 	z.Results[z.Block.Rule].Verdict = algorithms.Verdict{Retry: left}
 }
@@ -69,6 +69,10 @@ func (z *ZoneCheck) StartBlock(b Block, now int64) {
 	z.Results[b.Rule].Retry = b.Until - now
 	for i := range z.Results {
 		res := &z.Results[i]
-		res.Remaining, res.Reset = 0, max(res.Reset, z.Block.Until-now)
+		if res.Remaining > 0 { // but for the block
+			res.More = 0
+		}
+		left := z.Block.Until - now
+		res.Remaining, res.Reset, res.More = 0, max(res.Reset, left), max(res.More, left)
 	}
 }

@@ -55,6 +55,9 @@ type ZoneCheck struct {
 	// not ask for it.
 	Reserve bool
 
+	// WantsMore asks for More of the results.
+	WantsMore bool
+
 	// Rules are set to the rules that were enforced: the counter's, or this
 	// instance's share of them.
 	Rules []algorithms.Rule
@@ -130,6 +133,10 @@ type Result struct {
 
 	// Reset is after how many microseconds the rule is in its initial state.
 	Reset int64
+
+	// More is after how many microseconds more than Remaining could be admitted, if no other
+	// request arrived; 0: nothing is used. A local store sets it if the zone's WantsMore is set.
+	More int64
 
 	// State and Rule are set by a store in Redis: the state that Redis reported,
 	// and the rule that reads it.

@@ -178,7 +178,7 @@ func reported(stamps []int64, limit, edge int64, words int) algorithms.State {
 	if len(stamps) > 0 {
 		v[2], v[3] = stamps[len(stamps)-1], int64(len(stamps))
 	}
-	newest := v[4:]
+	newest := v[5:]
 	live = live[max(0, len(live)-len(newest)):]
 	copy(newest[len(newest)-len(live):], live)
 	return v

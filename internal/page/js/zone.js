@@ -55,7 +55,7 @@ function zoneFacts(z, open) {
 		...(z.rules.some((r) => r.block) ? [["Blocked keys", `${whole(z.blocked || 0)} that this instance knows of`]] : []),
 		["Store", s ? `${s.name}, ${s.up ? s.instances ? `shared by ${plural(s.instances, "instance")}` : `shared, ${instancesOf(s)}` : "away"}` : "this process"],
 		["Keys here", `${whole(open.keys)} of at most ${whole(z.max_keys)}${s ? " kept for an outage" : ""}`],
-		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "refused_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${k.replace("_", " ")}`).join(", ") || "no decision"],
+		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "refused_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${k.replace("_", " ")}`).join(", ") || "no decision"],
 		...(others ? [["Denied by others", others]] : []),
 		...(open.handlers > 1 ? [["Handlers", `${open.handlers} share this zone`]] : []),
 	];

@@ -285,7 +285,7 @@ func (p *location) block(z *stores.ZoneCheck, now int64) {
 	z.StartBlock(b, now)
 }
 
-// count sets Remaining and Reset of the results.
+// count sets the numbers of the results.
 func (p *location) count(z *stores.ZoneCheck, now int64) {
 	if z.Blocked() {
 		return
@@ -298,6 +298,9 @@ func (p *location) count(z *stores.ZoneCheck, now int64) {
 		res := &z.Results[i]
 		res.Remaining, res.Reset = r.Numbers(st, now)
 		res.Remaining = max(0, res.Remaining-p.held.Cost)
+		if z.WantsMore {
+			res.SetMore(r, st, now, p.held.Cost)
+		}
 	}
 }
 

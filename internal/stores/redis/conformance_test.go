@@ -92,7 +92,7 @@ func checkOf(zones []zoneTrace, which int, key uint64, cost int64) (check, local
 	check, local = new(stores.Check), new(stores.Check)
 	for i := range zones {
 		k := stores.Key{Hi: key, Lo: 7}
-		z := stores.ZoneCheck{Counter: zones[i].counters[which], Key: k, Tag: k, Cost: cost, Shadow: i == 2}
+		z := stores.ZoneCheck{Counter: zones[i].counters[which], Key: k, Tag: k, Cost: cost, Shadow: i == 2, WantsMore: true}
 		check.Zones = append(check.Zones, z)
 		z.Counter = zones[i].local[which]
 		local.Zones = append(local.Zones, z)

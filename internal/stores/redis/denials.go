@@ -132,7 +132,7 @@ func recall(z *stores.ZoneCheck, n *denial, now int64) {
 	}
 	for i := range z.Results {
 		r := &z.Results[i]
-		r.Reset = max(0, r.Reset-passed)
+		r.Pass(passed)
 		switch {
 		case z.Cost > z.Rules[i].Capacity():
 			r.Verdict = algorithms.Verdict{Retry: algorithms.Never}
@@ -159,7 +159,7 @@ func (d *denials) remember(check *stores.Check, sent int64, epoch uint64) {
 		n.results = make([]stores.Result, len(z.Results))
 		for r := range z.Results {
 			res := &z.Results[r]
-			n.results[r] = stores.Result{Verdict: res.Verdict, Remaining: res.Remaining, Reset: res.Reset}
+			n.results[r] = stores.Result{Verdict: res.Verdict, Remaining: res.Remaining, Reset: res.Reset, More: res.More}
 			switch {
 			case res.Admit:
 			case res.Retry == algorithms.Never:

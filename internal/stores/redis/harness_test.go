@@ -147,9 +147,9 @@ func compareChecks(t *testing.T, what string, check, local *stores.Check) {
 		}
 		for k := range x.Results {
 			p, q := x.Results[k], y.Results[k]
-			if p.Verdict != q.Verdict || p.Remaining != q.Remaining || p.Reset != q.Reset {
-				t.Errorf("%s: zone %d rule %d (%T): redis %+v %d %d, local %+v %d %d", what, i, k, x.Rules[k],
-					p.Verdict, p.Remaining, p.Reset, q.Verdict, q.Remaining, q.Reset)
+			if p.Verdict != q.Verdict || p.Remaining != q.Remaining || p.Reset != q.Reset || y.WantsMore && p.More != q.More {
+				t.Errorf("%s: zone %d rule %d (%T): redis %+v %d %d %d, local %+v %d %d %d", what, i, k, x.Rules[k],
+					p.Verdict, p.Remaining, p.Reset, p.More, q.Verdict, q.Remaining, q.Reset, q.More)
 			}
 		}
 	}

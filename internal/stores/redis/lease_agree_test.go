@@ -107,8 +107,7 @@ func (tr *trace) grant(z *stores.ZoneCheck, want int64) {
 	memory.Update(z, tr.v.now, func(int) int64 { return charge }, func(i int, s algorithms.State) {
 		r, res := z.Rules[i], &z.Results[i]
 		r.Owe(s, tr.v.now, charge)
-		res.Remaining, res.Reset = r.Numbers(s, tr.v.now)
-		res.Remaining = max(0, res.Remaining)
+		res.Count(r, s, tr.v.now, 0)
 	})
 	z.Charged = true
 }

@@ -259,7 +259,7 @@ func newLastReport(z *stores.ZoneCheck, sent, now int64) *lastReport {
 	w := &lastReport{sent: sent, now: now}
 	for i := range z.Results {
 		res := &z.Results[i]
-		w.results = append(w.results, stores.Result{Verdict: algorithms.Verdict{Admit: true}, Remaining: res.Remaining, Reset: res.Reset})
+		w.results = append(w.results, stores.Result{Verdict: algorithms.Verdict{Admit: true}, Remaining: res.Remaining, Reset: res.Reset, More: res.More})
 		w.states, w.rules = append(w.states, res.State), append(w.rules, res.Rule)
 	}
 	return w

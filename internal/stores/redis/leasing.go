@@ -183,7 +183,8 @@ func recite(z *stores.ZoneCheck, s *lastReport, left, now int64) {
 	z.Results = append(z.Results[:0], s.results...)
 	for i := range z.Results {
 		r := &z.Results[i]
-		r.Remaining, r.Reset = r.Remaining+left, max(0, r.Reset-(now-s.sent))
+		r.Remaining += left
+		r.Pass(now - s.sent)
 	}
 }
 

@@ -414,7 +414,7 @@ func leasable(z *stores.ZoneCheck, now int64) (more int64) {
 	return more
 }
 
-// countResults sets Remaining and Reset of the results after the decision.
+// countResults sets the numbers of the results after the decision.
 func countResults(z *stores.ZoneCheck, now, turn int64) {
 	held := z.Held
 	_, holds := z.Holds()
@@ -430,8 +430,7 @@ func countResults(z *stores.ZoneCheck, now, turn int64) {
 		default:
 			res.Rule.Charge(res.State, now, z.Cost, turn)
 		}
-		res.Remaining, res.Reset = res.Rule.Numbers(res.State, now)
-		res.Remaining = max(0, res.Remaining-held)
+		res.Count(res.Rule, res.State, now, held)
 	}
 	if z.Block.Started {
 		z.StartBlock(z.Block, now)

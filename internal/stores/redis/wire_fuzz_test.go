@@ -133,9 +133,12 @@ func (c *replyCase) report(rule algorithms.Rule, s algorithms.State) algorithms.
 	}
 	view := make(algorithms.State, rule.(algorithms.Growing).View().Words())
 	view[0], view[1], view[2], view[3] = free, leaves, last, 1
+	if v := rule.Judge(s, c.now, free+1, 0); v.Retry > 0 {
+		view[4] = c.now + v.Retry
+	}
 	for i := range 8 { // as if all were charged at the same time
 		if int64(i) < rule.Limit()-free {
-			view[4+i] = last
+			view[5+i] = last
 		}
 	}
 	return view

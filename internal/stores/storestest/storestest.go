@@ -39,7 +39,7 @@ func TenPerHour(t testing.TB, name string, hold bool) *stores.Counter {
 func CheckOf(cost int64, counters ...*stores.Counter) *stores.Check {
 	check := new(stores.Check)
 	for _, c := range counters {
-		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}, Cost: cost})
+		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 1}, Tag: stores.Key{Hi: 1, Lo: 1}, Cost: cost, WantsMore: true})
 	}
 	return check
 }
