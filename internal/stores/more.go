@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"sort"
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -26,11 +25,7 @@ func (res *Result) SetMore(r algorithms.Rule, s algorithms.State, now, held int6
 		res.More = heldMore
 	case res.Reset > 0:
 		if res.More = r.Judge(s, now, res.Remaining+1, 0).Retry; res.More <= 0 {
-			// A queue that is as long as requests may wait admits one that is larger.
-			res.More = int64(sort.Search(int(res.Reset), func(in int) bool {
-				remaining, _ := r.Numbers(s, now+int64(in))
-				return remaining > res.Remaining
-			}))
+			res.More = res.Reset // an algorithm whose capacity is left before nothing is used
 		}
 	}
 }

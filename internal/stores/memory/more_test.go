@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
@@ -16,9 +17,16 @@ func TestMore(t *testing.T) {
 	local := &Store{Clock: func() int64 { return now }}
 	for range storestest.Operations(t) / 20 {
 		spec := storestest.RandomRule(r, true, false)
+		if _, queue := spec.Alg.(*algorithms.LeakyBucket); queue {
+			longer := spec
+			longer.Spec.MaxWait = 1 + r.Int64N(2*spec.Spec.Window)
+			if _, err := longer.Alg.Compile(longer.Spec); err == nil {
+				spec = longer
+			}
+		}
 		c := storestest.NewTestCounter(t, "z", 0, false, nil, spec)
 		for range 20 {
-			if r.IntN(10) == 0 {
+			if r.IntN(10) == 0 && spec.Spec.MaxWait == 0 {
 				spec = spec.Changed(r)
 				c = storestest.NewTestCounter(t, "z", 0, false, c.Table, spec)
 			}

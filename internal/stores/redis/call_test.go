@@ -75,7 +75,7 @@ func TestForeignValues(t *testing.T) {
 			}
 			permits := i >= 5 && i < 10
 			if round > 0 {
-				r.take([]int{8 + 8*(4+2), 8 + 8*12, 8 * (4 + 12), 8 + 8*4}[(i+1)/5])
+				r.take([]int{8 + 8*(4+2), 8 + 8*12, 8 * (4 + 13), 8 + 8*4}[(i+1)/5])
 			}
 			if permits {
 				r.take(16)

@@ -400,6 +400,10 @@ var arithmeticMutants = []mutant{
 		old: "case left < cost:", new: "case left <= cost:",
 	},
 	{
+		name: "log-view-oldest", breaks: "Go does not know when the first stamp leaves", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
+		old: "s[4] = s[2] + v.window", new: "s[4] = s[1] + v.window",
+	},
+	{
 		name: "log-view-held", breaks: "Go ignores reservations beside what Redis reports", file: logGo, suites: []suite{redisStore, memoryStore, acrossStores},
 		old: "case left < cost+held:", new: "case left < cost:",
 	},

@@ -24,6 +24,10 @@ var blockMutants = []mutant{
 		old: "if d = max(d, v.Retry); d > b.Span {", new: "if d = max(d, v.Retry); d >= b.Span {",
 	},
 	{
+		name: "block-more", breaks: "a block puts off what is left without it to when there would be more", file: blockGo, suites: []suite{acrossStores},
+		old: "if res.Remaining > 0 { //", new: "if res.Remaining < 0 { //",
+	},
+	{
 		name: "block-held", breaks: "costs that are held start a block", file: blockGo, suites: redis,
 		old: "v.Admit || v.Held || v.Retry", new: "v.Admit || v.Retry",
 	},

@@ -211,6 +211,10 @@ var luaMutants = []mutant{
 		old: "local leaves, place = 0, h - L + n - 1", new: "local leaves, place = 0, h - L + n",
 	},
 	{
+		name: "lua-log-oldest", breaks: "more is left when the second oldest stamp leaves", file: logLua, suites: redis,
+		old: "or stamp(z, s, off, C, h - live) + W", new: "or stamp(z, s, off, C, h - live + 1) + W",
+	},
+	{
 		name: "lua-log-overwrite", breaks: "stamps that are still in the window are overwritten", file: logLua, suites: redis,
 		old: "if n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then", new: "if n > C then",
 	},
