@@ -45,7 +45,7 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Config.Plan.Mixes(key.ClientIPPlaceholder) && !z.NoHeaders {
 		logger.Warn("a key part mixes the client's address with text, so that prefixes do not apply: make it a part of its own", zap.String("zone", z.Name))
 	}
-	if z.Config.Plan.Joins() && len(z.Config.Overrides) > 0 {
+	if p := z.Config.Plan; p.Repeated == key.RepeatedJoin && p.MayRepeat() && len(z.Config.Overrides) > 0 {
 		logger.Warn("key_repeated join in a zone with overrides: a client escapes the one of its key by repeating a part of it",
 			zap.String("zone", z.Name), zap.String("advice", "use key_repeated deny, or first"))
 	}

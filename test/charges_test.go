@@ -28,7 +28,7 @@ func TestCost(t *testing.T) {
 			}
 			respond ok`})
 		a := s.want(req{path: "/fixed"}, 200, 200, 200, 429)
-		s.wantHeader(a, "RateLimit", `"fixed";r=1;t=3600, "fixed.2";r=1;t=3240`)
+		s.wantHeader(a, "RateLimit", `"fixed";r=1;t=3600, "fixed.2";r=1;t=360`)
 
 		priced := func(cost string) req { return req{path: "/priced", header: map[string]string{"X-Cost": cost}} }
 		for _, c := range []struct {

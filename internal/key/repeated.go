@@ -26,9 +26,9 @@ const (
 	queryPlaceholder  = "http.request.uri.query."
 )
 
-// Joins reports whether a client that repeats a part of the key gets another key.
-func (p *Plan) Joins() bool {
-	return p.Repeated == RepeatedJoin && slices.ContainsFunc(p.parts, func(t Template) bool {
+// MayRepeat reports whether a part of the key may stand more than once in a request.
+func (p *Plan) MayRepeat() bool {
+	return slices.ContainsFunc(p.parts, func(t Template) bool {
 		return t.Uses(headerPlaceholder) || t.Uses(cookiePlaceholder) || t.Uses(queryPlaceholder)
 	})
 }

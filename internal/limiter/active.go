@@ -106,7 +106,10 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 		for _, b := range a.tables {
 			a.counted.Add(z.Name, b.Table)
 		}
-		a.labels = []string{labelInFlight, labelDuplicates, labelKeyMissing, labelRepeated, labelStore}
+		a.labels = []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore}
+		if z.Config.Plan.MayRepeat() {
+			a.labels = append(a.labels, labelRepeated)
+		}
 		var blocking []string
 		for _, s := range a.sets {
 			a.labels = append(a.labels, s.Labels...)

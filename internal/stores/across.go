@@ -124,15 +124,32 @@ func (g *group) settle(ctx context.Context, admitted bool) {
 		case !admitted:
 			g.store.Finish(ctx, z, 0)
 			z.Charged = false
-			for r := range z.Results {
-				z.Results[r].Remaining += z.Cost // which was held when Remaining was set
-			}
+			g.uncount(ctx, z)
 		case z.Counter.HoldCost:
 		default:
 			g.store.Finish(ctx, z, z.Cost)
 			z.recount(g.check.Now)
 		}
 		z.Reserve = false
+	}
+}
+
+// uncount sets the numbers of a zone whose cost was held when they were set, and is not any more.
+func (g *group) uncount(ctx context.Context, z *ZoneCheck) {
+	again := ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, WantsMore: z.WantsMore}
+	if z.Mode == ModeLocal && z.WantsMore {
+		Peek(ctx, g.store, &again)
+	}
+	for r := range z.Results {
+		switch res := &z.Results[r]; {
+		case r < len(again.Results):
+			res.Remaining, res.Reset, res.More = again.Results[r].Remaining, again.Results[r].Reset, again.Results[r].More
+		case res.Rule != nil && z.WantsMore:
+			res.Remaining += z.Cost
+			res.SetMore(res.Rule, res.State, g.check.Now, z.Held)
+		default:
+			res.Remaining += z.Cost
+		}
 	}
 }
 
