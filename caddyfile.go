@@ -193,6 +193,9 @@ func (c *directive) parseLine() error {
 	if at > 0 {
 		z.Zone.Key = []string{args[0].Text}
 		s.Given("key", args[0])
+		if word := args[0].Text; !strings.Contains(word, "{") {
+			return option.At(args[0], fmt.Errorf("key %q: one limit for all clients: want a placeholder, such as %s, or a zone, such as zone <name> { key %s … }", word, meantBy(word), word))
+		}
 		if err := z.Zone.CheckOptions(); err != nil {
 			return option.At(args[0], err)
 		}
@@ -247,6 +250,14 @@ func rateAt(args []caddyfile.Token) (int, error) {
 	}
 	_, _, err := config.ParseRate(args[1].Text)
 	return 0, option.At(args[1], err)
+}
+
+// meantBy returns the placeholder that a bare word was probably meant to be.
+func meantBy(word string) string {
+	if name := "{" + word + "}"; config.Expand(name) != name {
+		return name
+	}
+	return "{client_ip}"
 }
 
 // isLimitFrom reports whether a word is a rate whose limit comes from the request.

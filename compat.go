@@ -143,7 +143,8 @@ func checkCompactKey(key string) error {
 		return err
 	}
 	for _, name := range plan.Placeholders() {
-		if !placeholders.Provided(name) && !strings.HasPrefix(name, "http.request.") {
+		// The plugin takes other names of a request for empty, and this one for an address.
+		if !placeholders.Provided(name) && (!strings.HasPrefix(name, "http.request.") || placeholders.Advice(name) == "write {client_ip}") {
 			return fmt.Errorf("key %s: nothing in this build provides {%s}: %s; a variable of map is a key in a block only, such as zone <name> { key %s … }",
 				key, name, placeholders.Advice(name), key)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -82,8 +83,19 @@ func matchersIn(ctx caddy.Context) func(*config.Zone) (match, exempt caddyhttp.M
 		if exempt, err = load(z, "ExemptRaw"); err != nil {
 			return nil, nil, fmt.Errorf("exempt: %w", err)
 		}
+		for i, set := range exempt {
+			if !slices.ContainsFunc(set, chooses) {
+				return nil, nil, fmt.Errorf("exempt %d: it matches every request: want a matcher in it, such as {\"client_ip\": {\"ranges\": [\"10.0.0.0/8\"]}}", i+1)
+			}
+		}
 		return match, exempt, nil
 	}
+}
+
+// chooses reports whether a matcher may not match a request: "not" without matchers always does.
+func chooses(m any) bool {
+	not, ok := m.(*caddyhttp.MatchNot)
+	return !ok || len(not.MatcherSets) > 0
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.

@@ -17,6 +17,9 @@ const (
 	maxMaxWait        = time.Hour
 	maxLinger         = time.Hour
 
+	// MaxInFlight is the greatest in_flight: exact in JSON.
+	MaxInFlight = 1_000_000_000
+
 	// MaxMaxWaiting is the greatest max_waiting: a waiting request takes about 20 KiB.
 	MaxMaxWaiting = 100_000
 )
@@ -105,8 +108,8 @@ var shorthands = httpcaddyfile.NewShorthandReplacer()
 
 func (z *Zone) checkBounds() error {
 	switch wait := time.Duration(z.MaxWait); {
-	case z.InFlight < 0:
-		return fmt.Errorf("in_flight %d: want at least 1", z.InFlight)
+	case z.InFlight < 0 || z.InFlight > MaxInFlight:
+		return fmt.Errorf("in_flight %d: want 1 to %d", z.InFlight, MaxInFlight)
 	case wait < 0:
 		return fmt.Errorf("max_wait %v: want a positive duration", wait)
 	case wait > maxMaxWait:

@@ -121,6 +121,9 @@ func (z *Zone) normalizeKey() error {
 			if strings.Contains(part, "{remote.") {
 				return fmt.Errorf("key %s: want {remote.host}, {remote.ip}, {remote.port}, {remote.host_prefix.N} or {remote.ip_prefix.N}, and nothing beside it", part)
 			}
+			if err := key.CheckFit(Expand(part)); err != nil {
+				return err
+			}
 			continue
 		}
 		switch cmp.Or(m[1], m[2]) {

@@ -89,20 +89,20 @@ func (o *Override) name() string {
 func (c *CheckedOverride) Patterns() iter.Seq2[*key.Pattern, error] {
 	return func(yield func(*key.Pattern, error) bool) {
 		if !c.Many() {
-			yield(named(c.Key, c.plan.Pattern))
+			yield(c.pattern(c.Key))
 			return
 		}
 		for _, parts := range c.Keys {
-			if !yield(named(parts, c.plan.ListPattern)) {
+			if !yield(c.pattern(parts)) {
 				return
 			}
 		}
 	}
 }
 
-// named parses a key, and adds it to an error.
-func named(parts []string, parse func([]string) (*key.Pattern, error)) (*key.Pattern, error) {
-	p, err := parse(parts)
+// pattern parses a key, and adds it to an error.
+func (c *CheckedOverride) pattern(parts []string) (*key.Pattern, error) {
+	p, err := c.plan.Pattern(parts)
 	if err != nil {
 		return nil, fmt.Errorf("override %q: %w", parts, err)
 	}
@@ -115,7 +115,7 @@ func (c *CheckedOverride) PatternsOf(text string) iter.Seq2[*key.Pattern, error]
 		part := make([]string, 1)
 		for n, line := range listLines(text) {
 			part[0] = line
-			p, err := c.plan.ListPattern(part)
+			p, err := c.plan.Pattern(part)
 			if err != nil {
 				err = fmt.Errorf("line %d: %w", n, err)
 			}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -281,7 +282,7 @@ func (c *RedisStore) setAddresses(o *redis.Options) error {
 			o.Addresses = append(o.Addresses, strings.TrimPrefix(a, "unix/"))
 		default:
 			addr, err := caddy.ParseNetworkAddressWithDefaults(a, "tcp", 6379)
-			if err != nil || addr.PortRangeSize() != 1 {
+			if err != nil || addr.PortRangeSize() != 1 || addr.StartPort == 0 || !isHost(addr.Host) {
 				_, shown, found := strings.Cut(a, "@") // a password may precede it
 				if !found {
 					shown = a
@@ -292,6 +293,14 @@ func (c *RedisStore) setAddresses(o *redis.Options) error {
 		}
 	}
 	return nil
+}
+
+// isHost reports whether s may be the name or the address of a host.
+func isHost(s string) bool {
+	if _, err := netip.ParseAddr(s); err == nil {
+		return true
+	}
+	return s != "" && !strings.ContainsAny(s, ": \t")
 }
 
 // hideURL returns an error without the URL, which may contain a password.

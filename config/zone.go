@@ -61,7 +61,7 @@ type Zone struct {
 	Algorithm string `json:"algorithm,omitempty"`
 
 	// The greatest number of concurrent requests per key: those admitted and not
-	// yet answered. Default: unlimited.
+	// yet answered, 1 to 1000000000. Default: unlimited.
 	InFlight int64 `json:"in_flight,omitempty"`
 
 	// How long a request keeps its place of in_flight if its client leaves before the

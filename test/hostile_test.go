@@ -59,21 +59,21 @@ func TestHostileNumbersAndLists(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h"))
 	rule := func(i int) string { return fmt.Sprintf(`{"limit": 9, "window": "%ds"}`, i+1) }
 	for zone, want := range map[string]string{
-		`{"rules": [` + repeat(config.MaxRules+1, rule) + `]}`:                                     "/zones/z/rules/128: rule 129: want at most 128 rules",
-		`{"rules": [` + repeat(8000, rule) + `]}`:                                                  "/zones/z/rules/128: rule 129: want at most 128 rules",
-		`{"overrides": [{"key": ["a"], "rules": [` + repeat(config.MaxRules+1, rule) + `]}]}`:      "/zones/z/overrides/0/rules/128: rule 129: want at most 128 rules",
-		`{"rules": [{"limit": 1e999, "window": "1s"}]}`:                                            "/zones/z/rules/0/limit: 1e999: want a whole number",
-		`{"rules": [{"limit": 1, "window": 1e999}]}`:                                               "/zones/z/rules/0/window: ",
-		`{"rules": [{"limit": NaN, "window": "1s"}]}`:                                              "not JSON",
-		`{"rules": [{"limit": Infinity, "window": "1s"}]}`:                                         "not JSON",
-		`{"rules": [{"limit": -0, "window": "1s"}]}`:                                               "/zones/z/rules/0: limit 0",
-		`{"rules": [{"limit": -1, "window": "1s"}]}`:                                               "/zones/z/rules/0: limit -1",
-		`{"rules": [{"limit": 0.5, "window": "1s"}]}`:                                              "/zones/z/rules/0/limit: 0.5: want a whole number",
-		`{"rules": [{"limit": 9223372036854775807, "window": "1s"}]}`:                              "/zones/z/rules/0",
-		`{"rules": [{"limit": 1, "window": "-1s"}]}`:                                               "/zones/z/rules/0",
-		`{"rules": [{"limit": 1, "limit": 9, "window": "1s"}]}`:                                    "/zones/z/rules/0/limit: stands twice",
-		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "gcra", "name": "gcra"}}]}`: "/zones/z/rules/0/algorithm/name: stands twice",
-		`{"shadow": true, "shadow": false}`:                                                        "/zones/z/shadow: stands twice",
+		`{"rules": [` + repeat(config.MaxRules+1, rule) + `]}`:                                       "/zones/z/rules/128: rule 129: want at most 128 rules",
+		`{"rules": [` + repeat(8000, rule) + `]}`:                                                    "/zones/z/rules/128: rule 129: want at most 128 rules",
+		`{"overrides": [{"key": ["10.0.0.1"], "rules": [` + repeat(config.MaxRules+1, rule) + `]}]}`: "/zones/z/overrides/0/rules/128: rule 129: want at most 128 rules",
+		`{"rules": [{"limit": 1e999, "window": "1s"}]}`:                                              "/zones/z/rules/0/limit: 1e999: want a whole number",
+		`{"rules": [{"limit": 1, "window": 1e999}]}`:                                                 "/zones/z/rules/0/window: ",
+		`{"rules": [{"limit": NaN, "window": "1s"}]}`:                                                "not JSON",
+		`{"rules": [{"limit": Infinity, "window": "1s"}]}`:                                           "not JSON",
+		`{"rules": [{"limit": -0, "window": "1s"}]}`:                                                 "/zones/z/rules/0: limit 0",
+		`{"rules": [{"limit": -1, "window": "1s"}]}`:                                                 "/zones/z/rules/0: limit -1",
+		`{"rules": [{"limit": 0.5, "window": "1s"}]}`:                                                "/zones/z/rules/0/limit: 0.5: want a whole number",
+		`{"rules": [{"limit": 9223372036854775807, "window": "1s"}]}`:                                "/zones/z/rules/0",
+		`{"rules": [{"limit": 1, "window": "-1s"}]}`:                                                 "/zones/z/rules/0",
+		`{"rules": [{"limit": 1, "limit": 9, "window": "1s"}]}`:                                      "/zones/z/rules/0/limit: stands twice",
+		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "gcra", "name": "gcra"}}]}`:   "/zones/z/rules/0/algorithm/name: stands twice",
+		`{"shadow": true, "shadow": false}`:                                                          "/zones/z/shadow: stands twice",
 	} {
 		if msg := s.rejected(zoneDocument(zone)); !strings.Contains(msg, want) || len(msg) > 600 {
 			t.Errorf("%.80s: %q, want %q", zone, msg, want)

@@ -57,8 +57,6 @@ func TestWarningsOfPlaceholders(t *testing.T) {
 		"{env.HOSTNAME}":                            {},
 		"{file./etc/hostname}":                      {},
 		"{system.hostname}":                         {},
-		"{time.now.year}":                           {},
-		"{http.request.uuid}":                       {},
 		"{http.request.body.id}":                    {},
 		"constant":                                  {},
 		"{test_claims.sub}":                         {}, // of otherModule
@@ -129,7 +127,8 @@ func TestCompactKeysAreChecked(t *testing.T) {
 		"{querry.id}": "{querry.id}: write {query.id}", "{unknown.id}": "nothing in this build provides {unknown.id}", "{tier}": "nothing in this build provides {tier}",
 		"{jwt.sub}": "write {http.auth.user.sub}", "{remote.ipp}": "want {remote.host}",
 		"{path.id}": "", "{query.id}": "", "{header.X}": "", "{cookie.x}": "", "{body.x}": "", "{remote.host}": "", "{remote.port}": "", "{remote.ip}": "",
-		"{remote.host_prefix.24}": "", "{remote.ip_prefix.64}": "", "{http.request.remote.ip}": "", "{client_ip}": "",
+		"{remote.host_prefix.24}": "", "{remote.ip_prefix.64}": "", "{client_ip}": "",
+		"{http.request.remote.ip}": "write {client_ip}", "{http.request.client_ip}": "write {client_ip}",
 	} {
 		for _, rest := range []string{"", " 100", " 100 503"} {
 			err := newSite(t).load(setup{site: "rate_limit " + key + " 2r/m" + rest})

@@ -171,9 +171,9 @@ func TestRejectedDocuments(t *testing.T) {
 		`{"rules": [null]}`: `/zones/z/rules/0: null: want an object`,
 		`{"rules": [{"limit": 1, "window": "1 minute"}]}`: `/zones/z/rules/0/window: "1 minute": want a duration such as 10s`,
 		`{"rules": []}`: `/zones/z: no rule`,
-		`{"overrides": [{"key": ["x"], "unlimited": true}]}`:                                              `/zones/z/overrides/0: override ["x"]: 1 parts: want 2`,
-		`{"overrides": [{"key": ["x", "y"], "rules": [{"limit": 1, "window": "1s", "name": "/"}]}]}`:      `/zones/z/overrides/0/rules/0: rule name "/"`,
-		`{"overrides": [{"key": ["x", "y"], "unlimited": true}, {"key": ["x", "y"], "unlimited": true}]}`: `/zones/z/overrides/1: override ["x" "y"] stands twice`,
+		`{"overrides": [{"key": ["x"], "unlimited": true}]}`:                                                            `/zones/z/overrides/0: override ["x"]: 1 parts: want 2`,
+		`{"overrides": [{"key": ["10.0.0.1", "y"], "rules": [{"limit": 1, "window": "1s", "name": "/"}]}]}`:             `/zones/z/overrides/0/rules/0: rule name "/"`,
+		`{"overrides": [{"key": ["10.0.0.1", "y"], "unlimited": true}, {"key": ["10.0.0.1", "y"], "unlimited": true}]}`: `/zones/z/overrides/1: override ["10.0.0.1" "y"] stands twice`,
 		`{"match": []}`: `/zones/z/match: unknown`,
 	} {
 		if msg := s.rejected(zoneDocument(zone)); !strings.Contains(msg, want) {

@@ -19,7 +19,7 @@ type Pattern struct {
 }
 
 // Pattern parses the key of an override: as many parts as the zone's key, each "*", a
-// CIDR or a value.
+// CIDR or a value. It rejects a part that no client's address can equal.
 func (p *Plan) Pattern(parts []string) (*Pattern, error) {
 	if len(parts) != len(p.parts) {
 		return nil, fmt.Errorf("%d parts: want %d, as the zone's key has", len(parts), len(p.parts))
@@ -33,21 +33,9 @@ func (p *Plan) Pattern(parts []string) (*Pattern, error) {
 		v.parts = append(v.parts, m)
 		v.weight += weight
 		v.Narrow = v.Narrow || p.parts[i].single() && p.narrow(s)
-	}
-	return v, nil
-}
-
-// ListPattern is Pattern for a key in a list. It rejects a part that no client's address
-// can equal, which is easily overlooked among many.
-func (p *Plan) ListPattern(parts []string) (*Pattern, error) {
-	v, err := p.Pattern(parts)
-	if err != nil {
-		return nil, err
-	}
-	for i, m := range v.parts {
 		if p.parts[i].isClientIP() && m.exact != nil {
 			if _, ok := addrOf(m.exact); !ok {
-				return nil, fmt.Errorf("%q is no client's address: want an address, a CIDR or *", parts[i])
+				return nil, fmt.Errorf("%q is no client's address: want an address, a CIDR or *", s)
 			}
 		}
 	}

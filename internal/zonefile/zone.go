@@ -41,7 +41,7 @@ func (p *Parser) Options() *option.Set {
 			"ipv4_prefix":        option.Bits(&z.IPv4Prefix, 32),
 			"ipv6_prefix":        option.Bits(&z.IPv6Prefix, 128),
 			"algorithm":          option.Checked(&z.Algorithm, "the name of an algorithm", checkAlgorithm),
-			"in_flight":          option.Whole(&z.InFlight, 1, option.Max),
+			"in_flight":          option.Whole(&z.InFlight, 1, config.MaxInFlight),
 			"linger":             option.Duration(&z.Linger),
 			"prevent_duplicates": p.parseDuplicates,
 			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
