@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -183,4 +184,42 @@ func TestModeIsToldOnceOverAReload(t *testing.T) {
 	if up := s.metric("store_up", "store", "redis"); up != 1 {
 		t.Errorf("store_up %v, want 1", up)
 	}
+}
+
+// TestOutageOutlivesStoreReload reloads with other options of the store while Redis does not
+// answer: what was admitted without it is charged when it is back.
+func TestOutageOutlivesStoreReload(t *testing.T) {
+	const keys, each = 40, 5
+	srv := redistest.Start(t)
+	config := func(timeout string) setup {
+		return setup{
+			app:  redisStore(srv.Addr, "timeout "+timeout, "fallback_share 1"),
+			site: "rate_limit {\nzone z {\nkey {query.k}\nrule 1000/100h fixed_window\n}\n}\nrespond ok",
+		}
+	}
+	s := serve(t, config("25ms"))
+	get := func(k int) { s.want(req{path: "/?k=" + strconv.Itoa(k)}, 200) }
+	get(keys)
+	srv.Stall()
+	until(t, "the store to be down", func() bool {
+		get(keys)
+		return s.metric("store_up", "store", "redis") == 0
+	})
+	for k := range keys {
+		for range each {
+			get(k)
+		}
+	}
+	s.reload(config("30ms"))
+	srv.Resume()
+	charged := func() (sum float64) {
+		rdb := srv.Client()
+		for _, name := range rdb.Keys(t.Context(), "diana:*:z:*").Val() {
+			if value := rdb.Get(t.Context(), name).Val(); len(value) == 24 {
+				sum += math.Float64frombits(binary.LittleEndian.Uint64([]byte(value[16:])))
+			}
+		}
+		return sum
+	}
+	until(t, "the debts to be charged", func() bool { return charged() >= keys*each })
 }

@@ -46,6 +46,7 @@ type handovers struct {
 	blocks   map[*memory.Blocks]*blockSweep
 
 	mu     sync.Mutex
+	next   *handovers                        // of the store that follows; nil: there is none
 	tables map[*memory.Table]*stores.Counter // that may owe
 	known  []weak.Pointer[stores.Counter]    // whose keys have snapshots
 }
@@ -81,12 +82,26 @@ func (d *handovers) add(z *stores.ZoneCheck) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.next != nil {
+		d.next.add(z)
+		return
+	}
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
 	t := memory.TableOf(z.Counter)
 	if c := d.tables[t]; c == nil || !c.Varies() || capacityOf(c) < capacityOf(z.Counter) {
 		d.tables[t] = z.Counter // a smaller one would cut debts
+	}
+}
+
+// passOn has the handovers of the store that follows charge what is owed, now and later.
+func (d *handovers) passOn(next *handovers) {
+	d.mu.Lock()
+	d.next = next
+	d.mu.Unlock()
+	for _, c := range d.takeTables() {
+		d.add(&stores.ZoneCheck{Counter: c})
 	}
 }
 

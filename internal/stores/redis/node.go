@@ -321,13 +321,6 @@ func (ns *nodes) anyUp() *node {
 	return all[0]
 }
 
-// tryAgain closes all breakers.
-func (ns *nodes) tryAgain() {
-	for _, n := range ns.all() {
-		n.breaker.close(n.breaker.opened.Load())
-	}
-}
-
 // refreshTimeout limits a look-up of a Cluster's slots: a stalled node that is
 // asked first takes the client's read timeout.
 const refreshTimeout = 3 * minReadTimeout
