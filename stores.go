@@ -69,7 +69,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	if s.byName == nil {
 		s.byName = make(map[string]*limiter.Store)
 	}
-	store := &limiter.Store{Store: shared, Name: o.Name, Hasher: h, Lease: shared.Lease(), Shared: shared}
+	store := &limiter.Store{Store: shared, Name: o.Name, Place: o.Place(), Hasher: h, Lease: shared.Lease(), Shared: shared}
 	if shared.Clustered() {
 		store.At = shared.At
 	}

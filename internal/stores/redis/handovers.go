@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,10 +87,13 @@ func (d *handovers) add(z *stores.ZoneCheck) {
 		d.next.add(z)
 		return
 	}
+	t := memory.TableOf(z.Counter)
+	if !t.Counted() {
+		return
+	}
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
-	t := memory.TableOf(z.Counter)
 	if c := d.tables[t]; c == nil || !c.Varies() || capacityOf(c) < capacityOf(z.Counter) {
 		d.tables[t] = z.Counter // a smaller one would cut debts
 	}
@@ -111,6 +115,30 @@ func capacityOf(c *stores.Counter) (sum float64) {
 		sum += float64(r.Capacity())
 	}
 	return sum
+}
+
+// maxReplaced is how many tables may owe that no zone counts in any more, but whose keys are still
+// counted in Redis, as those of an override that was removed.
+const maxReplaced = 8
+
+// dropReplaced forgets tables that would fill the memory as often as rules change in an outage, and
+// what their keys owe: those of kinds that nobody counts any more, and of the others the oldest.
+func (d *handovers) dropReplaced() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var replaced []uint64
+	maps.DeleteFunc(d.tables, func(t *memory.Table, _ *stores.Counter) bool {
+		if n := t.Replaced(); n != 0 && t.Counted() {
+			replaced = append(replaced, n)
+		}
+		return !t.Counted()
+	})
+	if excess := len(replaced) - maxReplaced; excess > 0 {
+		slices.Sort(replaced)
+		maps.DeleteFunc(d.tables, func(t *memory.Table, _ *stores.Counter) bool {
+			return t.Replaced() != 0 && t.Replaced() <= replaced[excess-1]
+		})
+	}
 }
 
 // takeTables returns the tables that may owe, and removes them.
@@ -230,6 +258,7 @@ func (d *handovers) answered(h *handover, r *reply) (taken bool, err error) {
 // pay hands over the debts of keys that no request checks, table by table, and after a
 // loss of Redis' memory the snapshots.
 func (d *handovers) pay(ctx context.Context) {
+	d.dropReplaced()
 	if !d.conn.anyUsable() {
 		return
 	}

@@ -26,7 +26,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 		t.Cleanup(func() { _ = s.Destruct() })
 		return s
 	}
-	old, next := begin(25*time.Millisecond), begin(30*time.Millisecond)
+	old, next := begin(200*time.Millisecond), begin(5*time.Second)
 	c := storestest.NewTestCounter(t, "follows", 0, false, nil, storestest.RuleSpec{
 		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1, Debt: true},
 	})
