@@ -256,20 +256,30 @@ func (d *handovers) answered(h *handover, r *reply) (taken bool, err error) {
 }
 
 // pay hands over the debts of keys that no request checks, table by table, and after a
-// loss of Redis' memory the snapshots.
-func (d *handovers) pay(ctx context.Context) {
+// loss of Redis' memory the snapshots. It returns whether it is to be called again at once,
+// because a node that is back waits for debts.
+func (d *handovers) pay(ctx context.Context) (again bool) {
 	d.dropReplaced()
 	if !d.conn.anyUsable() {
-		return
+		return false
 	}
-	end := time.Now().Add(handFor)
+	owed, paid, end := d.conn.nodes.owed(), true, time.Now().Add(handFor)
 	for _, c := range d.takeTables() {
 		n := memory.TableOf(c).Snapshots()
-		if from, ok := d.table(ctx, c, memory.Cursor{}, end, false, n.Debtors); !ok || !from.Done() {
+		from, ok := d.table(ctx, c, memory.Cursor{}, end, false, n.Debtors)
+		if !ok || !from.Done() {
 			d.add(&stores.ZoneCheck{Counter: c}) // continues after the next heartbeat
+		}
+		again = again || ok && !from.Done() && d.conn.nodes.holding()
+		paid = paid && from.Done()
+	}
+	if paid {
+		for _, n := range owed {
+			n.paid(d.o.Clock())
 		}
 	}
 	d.sweep(ctx, end)
+	return again
 }
 
 // sweep puts all snapshots back after a loss, until end. If there was an outage, it begins
