@@ -154,6 +154,9 @@ func (a *App) Stop() error {
 
 // Cleanup implements caddy.CleanerUpper.
 func (a *App) Cleanup() error {
+	if now := running.Of(a.process).current(); now != nil && now != a {
+		a.stores.passOn(&now.stores)
+	}
 	err := a.refs.Release()
 	liveCounts.Of(a.process).Flush(lastWait)
 	for _, q := range []*background.Queue{a.lines, a.events} {

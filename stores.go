@@ -69,7 +69,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	if s.byName == nil {
 		s.byName = make(map[string]*limiter.Store)
 	}
-	store := &limiter.Store{Store: shared, Name: o.Name, Hasher: h, Lease: shared.Lease(), Shared: shared}
+	store := &limiter.Store{Store: shared, Name: o.Name, Place: o.Place(), Hasher: h, Lease: shared.Lease(), Shared: shared}
 	if shared.Clustered() {
 		store.At = shared.At
 	}
@@ -138,6 +138,31 @@ func (s *redisStores) mute(next *redisStores) {
 			after.Begin(c)
 		}
 	}
+}
+
+// passOn has the stores of the running configuration charge what these owe to the same Redis.
+func (s *redisStores) passOn(next *redisStores) {
+	for _, c := range s.list {
+		if after := next.at(c); after != nil && after != c {
+			c.PassOn(after)
+		}
+	}
+}
+
+// at returns the store at the place of another, nil if there is none: that of the same name, if
+// there are several.
+func (s *redisStores) at(other *redis.Store) *redis.Store {
+	if slices.Contains(s.list, other) {
+		return other
+	}
+	if same, _ := s.find(other.Name()); same != nil && same.Place() == other.Place() {
+		return same
+	}
+	i := slices.IndexFunc(s.list, func(c *redis.Store) bool { return c.Place() == other.Place() })
+	if i < 0 {
+		return nil
+	}
+	return s.list[i]
 }
 
 // redisLog passes the log lines of the Redis client to Caddy's log. By default the client

@@ -2,8 +2,10 @@ package test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -183,4 +185,131 @@ func TestModeIsToldOnceOverAReload(t *testing.T) {
 	if up := s.metric("store_up", "store", "redis"); up != 1 {
 		t.Errorf("store_up %v, want 1", up)
 	}
+}
+
+// charged returns what is used of a fixed_window of zone z by all keys in Redis.
+func charged(t *testing.T, srv *redistest.Server) (sum float64) {
+	rdb := srv.Client()
+	for _, name := range rdb.Keys(t.Context(), "diana:*:z:*").Val() {
+		if value := rdb.Get(t.Context(), name).Val(); len(value) == 24 {
+			sum += math.Float64frombits(binary.LittleEndian.Uint64([]byte(value[16:])))
+		}
+	}
+	return sum
+}
+
+// TestOutageOutlivesStoreReload reloads with other options of the store while Redis does not
+// answer: what was admitted without it is charged when it is back.
+func TestOutageOutlivesStoreReload(t *testing.T) {
+	const keys, each = 40, 5
+	srv := redistest.Start(t)
+	config := func(timeout string) setup {
+		return setup{
+			app:  redisStore(srv.Addr, "timeout "+timeout, "fallback_share 1"),
+			site: "rate_limit {\nzone z {\nkey {query.k}\nrule 1000/100h fixed_window\n}\n}\nrespond ok",
+		}
+	}
+	s := serve(t, config("25ms"))
+	get := func(k int) { s.want(req{path: "/?k=" + strconv.Itoa(k)}, 200) }
+	get(keys)
+	srv.Stall()
+	until(t, "the store to be down", func() bool {
+		get(keys)
+		return s.metric("store_up", "store", "redis") == 0
+	})
+	for k := range keys {
+		for range each {
+			get(k)
+		}
+	}
+	s.reload(config("30ms"))
+	srv.Resume()
+	until(t, "the debts to be charged", func() bool { return charged(t, srv) >= keys*each })
+}
+
+// TestOtherPlaceIsCountedAnew changes the prefix of the keys, then the database, then the
+// server. Neither counts nor a block move along.
+func TestOtherPlaceIsCountedAnew(t *testing.T) {
+	srv, other := redistest.Start(t), redistest.Start(t)
+	config := func(srv *redistest.Server, options ...string) setup {
+		return setup{
+			app:  redisStore(srv.Addr, append(options, "timeout 9s")...),
+			site: "rate_limit {\nzone z {\nrule 1/100h {\nblock 100h\n}\n}\n}\nrespond ok",
+		}
+	}
+	s := newSite(t)
+	for i, c := range []setup{
+		config(srv), config(srv, "key_prefix second"), config(srv, "key_prefix second", "db 1"),
+		config(other, "key_prefix second", "db 1"),
+	} {
+		if err := s.load(c); err != nil {
+			t.Fatal(err)
+		}
+		for n, want := range []int{200, 429, 429} {
+			if a := s.send(req{}); a.status != want {
+				t.Errorf("place %d, request %d: status %d, want %d", i, n, a.status, want)
+			}
+		}
+	}
+}
+
+// TestReplacedRulesOweNothing changes the window of a zone's rule again and again while Redis
+// does not answer. Only what the rules in force count is charged when it is back.
+func TestReplacedRulesOweNothing(t *testing.T) {
+	const keys, changes = 30, 5
+	srv := redistest.Start(t)
+	config := func(window int) setup {
+		return setup{
+			app:  redisStore(srv.Addr, "timeout 25ms", "fallback_share 1"),
+			site: fmt.Sprintf("rate_limit {\nzone z {\nkey {query.k}\nrule 1000/%dh fixed_window\n}\n}\nrespond ok", window),
+		}
+	}
+	s := serve(t, config(100))
+	s.want(req{path: "/?k=0"}, 200)
+	srv.Stall()
+	until(t, "the store to be down", func() bool {
+		s.want(req{path: "/?k=0"}, 200)
+		return s.metric("store_up", "store", "redis") == 0
+	})
+	for i := range changes {
+		s.reload(config(101 + i))
+		for k := range keys {
+			s.want(req{path: "/?k=" + strconv.Itoa(k)}, 200)
+		}
+	}
+	srv.Resume()
+	names := func() int { return len(srv.Client().Keys(t.Context(), "diana:*:z:*").Val()) }
+	until(t, "the debts to be charged", func() bool { return names() >= keys })
+	until(t, "the store to be up", func() bool { return len(s.log.lines(t, storeIsUp)) == 1 })
+	s.want(req{path: "/?k=new"}, 200)
+	until(t, "Redis to decide", func() bool { return names() > keys })
+	if n := names(); n > keys+2 { // the new key, and that of before the outage
+		t.Errorf("%d keys in Redis, want %d: those of replaced rules are not sent", n, keys+2)
+	}
+}
+
+// TestRemovedOverrideIsOwed removes an override while Redis does not answer. Its key is counted
+// under the same name in Redis by the zone's rules, so that what was admitted under it is charged.
+func TestRemovedOverrideIsOwed(t *testing.T) {
+	srv := redistest.Start(t)
+	config := func(override string) setup {
+		return setup{
+			app:  redisStore(srv.Addr, "timeout 25ms", "fallback_share 1"),
+			site: "rate_limit {\nzone z {\nkey {query.k}\nrule 1000/100h fixed_window\n" + override + "}\n}\nrespond ok",
+		}
+	}
+	s := serve(t, config("override a {\nrule 900/100h fixed_window\n}\n"))
+	s.want(req{path: "/?k=b"}, 200)
+	srv.Stall()
+	until(t, "the store to be down", func() bool {
+		s.want(req{path: "/?k=b"}, 200)
+		return s.metric("store_up", "store", "redis") == 0
+	})
+	const admitted = 500
+	for range admitted {
+		s.want(req{path: "/?k=a"}, 200)
+	}
+	s.reload(config(""))
+	srv.Resume()
+	until(t, "the debt to be charged", func() bool { return charged(t, srv) >= admitted })
 }

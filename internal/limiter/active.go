@@ -177,11 +177,15 @@ func (a *activeRules) release() error {
 // that define the same zone.
 var tables = pool.New[*memory.Table]("tables") // by tableKey
 
-// tableKey identifies a table by the format of its keys and states. It does not include
-// limits, so that counts survive a changed limit.
+// kinds are what tables in use have in common, by tableKey without an override.
+var kinds = pool.New[*memory.Kind]("kinds")
+
+// tableKey identifies a table by the format of its keys and states, and by where they are
+// counted: what one Redis has told is not true of another. It does not include limits, so that
+// counts survive a changed limit.
 type tableKey struct {
-	process                    *process.Process
-	zone, key, override, kinds string
+	process                           *process.Process
+	zone, key, place, override, kinds string
 }
 
 // tableTaker takes tables for the rule sets of a zone.
@@ -202,10 +206,14 @@ func (t *tableTaker) compile(c *config.RuleSet, override string, single bool, tu
 		if single {
 			maxKeys = 1
 		}
-		id := tableKey{z.env.Process, z.Name, z.Config.Plan.Identity(), override, c.Kinds(c.Lease(z.Zone, z.store.Lease))}
+		id := tableKey{z.env.Process, z.Name, z.Config.Plan.Identity(), z.store.Place, override, c.Kinds(c.Lease(z.Zone, z.store.Lease))}
+		of := id
+		of.override = ""
+		kind := kinds.Take(&t.active.refs, of, func() *memory.Kind { return new(memory.Kind) })
 		table := tables.Take(&t.active.refs, id, func() *memory.Table {
 			table := memory.NewTable(list, max(1, maxKeys/(1+t.many)))
 			table.SetMax(maxKeys)
+			table.SetKind(kind)
 			return table
 		})
 		t.active.tables = append(t.active.tables, Bound{Table: table, Zone: z.Name, MaxKeys: maxKeys, Shared: !z.store.local()})

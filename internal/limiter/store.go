@@ -16,6 +16,9 @@ type Store struct {
 	// Name is the name by which zones refer to the store.
 	Name string
 
+	// Place says where the keys are counted; empty: in this process.
+	Place string
+
 	// Hasher hashes the keys of the store.
 	Hasher key.Hasher
 

@@ -90,7 +90,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 			return nil, fmt.Errorf("zone %s: override: file %s: %w", c.Name, o.KeysFile, err)
 		}
 	}
-	id := zoneID{env.Process, c.Name, checked.Plan.Identity(), z.store.Hasher}
+	id := zoneID{env.Process, c.Name, checked.Plan.Identity(), z.store.Place, z.store.Hasher}
 	z.id = id
 	z.common = commons.Take(&z.refs, id, func() *common { return new(common) })
 	if z.counted {
@@ -109,11 +109,12 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 // topKeys are the top keys of the zones in use. They survive reloads.
 var topKeys = pool.New[*metrics.TopKeys]("top keys") // by zoneID
 
-// zoneID identifies a zone by its name and by how its keys are built and hashed.
+// zoneID identifies a zone by its name, by how its keys are built and hashed, and by where
+// they are counted.
 type zoneID struct {
-	process   *process.Process
-	zone, key string
-	hasher    key.Hasher
+	process          *process.Process
+	zone, key, place string
+	hasher           key.Hasher
 }
 
 // WrittenName returns the zone's name as it was written, which another plugin's zone may

@@ -95,6 +95,7 @@ func (p *Plan) draw() {
 	p.drawMore(more)
 	p.drawMeetings(more)
 	p.drawStories(more)
+	p.drawReload(rand.New(rand.NewPCG(p.Seed, 7))) //nolint:gosec // a simulation
 	for i := range p.steps {
 		p.steps[i].number = i
 		if p.steps[i].instance >= 0 {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -270,4 +271,24 @@ func settledInOutage(p *Plan, r *rand.Rand, at time.Duration) []step {
 		list = append(list, step{what: "reload-pool", at: list[1].at + between(r, 0, time.Second), instance: c.instance})
 	}
 	return list
+}
+
+// drawReload adds to every other plan a reload that changes an option of the stores while an
+// instance owes for a key that nothing else is sent. Plans that follow one another take all faults
+// that make instances decide without Redis in turn.
+func (p *Plan) drawReload(r *rand.Rand) {
+	if p.Seed%2 == 0 {
+		return
+	}
+	whole := p.Seed%4 == 1 // what is lost is told best where no call is answered
+	list := slices.DeleteFunc(faultsAt(p.setup.topology), func(name string) bool { return !faultKinds[name].away || whole && !faultKinds[name].whole })
+	p.tell(func(p *Plan, r *rand.Rand, at time.Duration) []step {
+		c, _ := p.clients(ledger, "kept", r, anySite) // all plans have one
+		c.at, c.long = at, between(r, 4*time.Second, 7*time.Second)
+		return []step{
+			c,
+			{what: list[p.Seed/4%uint64(len(list))], at: at + between(r, 0, 2*time.Second), long: between(r, 5*time.Second, 8*time.Second), instance: r.IntN(2)*(c.instance+1) - 1},
+			{what: "reload-pool", at: at + between(r, 2*time.Second, 6*time.Second), instance: c.instance},
+		}
+	}, r)
 }

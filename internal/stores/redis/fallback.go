@@ -11,12 +11,14 @@ import (
 
 // ramp is how long it takes after an outage until Redis decides all keys again. Before
 // the first of them, all instances have noticed that Redis is back, and have charged
-// there what they admitted meanwhile: hold is longer than a probe and the pause before it.
-// An instance that returned earlier would take what the others have not charged yet for
-// unused.
+// there what they admitted meanwhile: hold is longer than a probe and the pause before it,
+// and is extended up to longestHold while this instance has not charged all that it owes.
+// Others owe about as much. An instance that returned earlier would take what the others
+// have not charged yet for unused.
 const (
-	ramp = time.Second
-	hold = 800 * time.Millisecond
+	ramp        = time.Second
+	hold        = 800 * time.Millisecond
+	longestHold = 10 * time.Second
 )
 
 // fallback decides without Redis. This instance then enforces its share of every
@@ -48,13 +50,13 @@ func (f *fallback) usesRedis(check *stores.Check) bool {
 	if back == 0 || f.o.OnFailure != FailLocal {
 		return true
 	}
-	elapsed := f.o.Clock() - back
-	if elapsed >= ramp.Microseconds() {
+	elapsed := f.o.Clock() - back - n.holds() // since it decides the first keys
+	if elapsed >= (ramp - hold).Microseconds() {
 		n.back.CompareAndSwap(back, 0)
 		return true
 	}
 	for i := range check.Zones {
-		if int64(check.Zones[i].Key.Lo>>44)*(ramp-hold).Microseconds() >= (elapsed-hold.Microseconds())<<20 {
+		if int64(check.Zones[i].Key.Lo>>44)*(ramp-hold).Microseconds() >= elapsed<<20 {
 			return false
 		}
 	}

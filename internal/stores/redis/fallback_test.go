@@ -103,7 +103,7 @@ func (f *fleet) set(i int, to fault) {
 		if i < 0 || n == i {
 			h.fault = to
 			if to == noFault {
-				f.all[n].conn.nodes.first.breaker.close(f.all[n].conn.nodes.first.breaker.opened.Load())
+				f.all[n].conn.nodes.first.answers()
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,7 @@ type handovers struct {
 	blocks   map[*memory.Blocks]*blockSweep
 
 	mu     sync.Mutex
+	next   *handovers                        // of the store that follows; nil: there is none
 	tables map[*memory.Table]*stores.Counter // that may owe
 	known  []weak.Pointer[stores.Counter]    // whose keys have snapshots
 }
@@ -81,12 +83,29 @@ func (d *handovers) add(z *stores.ZoneCheck) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.next != nil {
+		d.next.add(z)
+		return
+	}
+	t := memory.TableOf(z.Counter)
+	if !t.Counted() {
+		return
+	}
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
-	t := memory.TableOf(z.Counter)
 	if c := d.tables[t]; c == nil || !c.Varies() || capacityOf(c) < capacityOf(z.Counter) {
 		d.tables[t] = z.Counter // a smaller one would cut debts
+	}
+}
+
+// passOn has the handovers of the store that follows charge what is owed, now and later.
+func (d *handovers) passOn(next *handovers) {
+	d.mu.Lock()
+	d.next = next
+	d.mu.Unlock()
+	for _, c := range d.takeTables() {
+		d.add(&stores.ZoneCheck{Counter: c})
 	}
 }
 
@@ -96,6 +115,30 @@ func capacityOf(c *stores.Counter) (sum float64) {
 		sum += float64(r.Capacity())
 	}
 	return sum
+}
+
+// maxReplaced is how many tables may owe that no zone counts in any more, but whose keys are still
+// counted in Redis, as those of an override that was removed.
+const maxReplaced = 8
+
+// dropReplaced forgets tables that would fill the memory as often as rules change in an outage, and
+// what their keys owe: those of kinds that nobody counts any more, and of the others the oldest.
+func (d *handovers) dropReplaced() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var replaced []uint64
+	maps.DeleteFunc(d.tables, func(t *memory.Table, _ *stores.Counter) bool {
+		if n := t.Replaced(); n != 0 && t.Counted() {
+			replaced = append(replaced, n)
+		}
+		return !t.Counted()
+	})
+	if excess := len(replaced) - maxReplaced; excess > 0 {
+		slices.Sort(replaced)
+		maps.DeleteFunc(d.tables, func(t *memory.Table, _ *stores.Counter) bool {
+			return t.Replaced() != 0 && t.Replaced() <= replaced[excess-1]
+		})
+	}
 }
 
 // takeTables returns the tables that may owe, and removes them.
@@ -213,19 +256,30 @@ func (d *handovers) answered(h *handover, r *reply) (taken bool, err error) {
 }
 
 // pay hands over the debts of keys that no request checks, table by table, and after a
-// loss of Redis' memory the snapshots.
-func (d *handovers) pay(ctx context.Context) {
+// loss of Redis' memory the snapshots. It returns whether it is to be called again at once,
+// because a node that is back waits for debts.
+func (d *handovers) pay(ctx context.Context) (again bool) {
+	d.dropReplaced()
 	if !d.conn.anyUsable() {
-		return
+		return false
 	}
-	end := time.Now().Add(handFor)
+	owed, paid, end := d.conn.nodes.owed(), true, time.Now().Add(handFor)
 	for _, c := range d.takeTables() {
 		n := memory.TableOf(c).Snapshots()
-		if from, ok := d.table(ctx, c, memory.Cursor{}, end, false, n.Debtors); !ok || !from.Done() {
+		from, ok := d.table(ctx, c, memory.Cursor{}, end, false, n.Debtors)
+		if !ok || !from.Done() {
 			d.add(&stores.ZoneCheck{Counter: c}) // continues after the next heartbeat
+		}
+		again = again || ok && !from.Done() && d.conn.nodes.holding()
+		paid = paid && from.Done()
+	}
+	if paid {
+		for _, n := range owed {
+			n.paid(d.o.Clock())
 		}
 	}
 	d.sweep(ctx, end)
+	return again
 }
 
 // sweep puts all snapshots back after a loss, until end. If there was an outage, it begins

@@ -260,6 +260,12 @@ func (n *node) ramping(now int64) bool {
 	return back != 0 && now-back < ramp.Microseconds()
 }
 
+// answers closes the breaker of a node. Requests do not wait for debts.
+func (n *node) answers() {
+	n.breaker.close(n.breaker.opened.Load())
+	n.owed.Store(false)
+}
+
 // current returns the connections that are open.
 func (l *connTracker) current() map[*trackedConn]struct{} {
 	l.mu.Lock()

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -36,6 +38,19 @@ func (u *uses) recently(d time.Duration) func() bool {
 	}
 }
 
+// Place says where the keys are: stores at one place share their counts.
+func (o *Options) Place() string {
+	addresses := slices.Sorted(slices.Values(o.Addresses))
+	return fmt.Sprintf("%q %q %d %q %q", addresses, o.Master, o.DB, o.Prefix, o.Fleet)
+}
+
+// Place returns [Options.Place] of the store's options.
+func (s *Store) Place() string { return s.o.Place() }
+
+// PassOn has the store that follows this one, at the same place, charge what this one owes to
+// Redis: what it admitted without Redis, and what its requests are charged later.
+func (s *Store) PassOn(next *Store) { s.fallback.hands.passOn(next.fallback.hands) }
+
 // Destruct ends the maintenance and the reports of the store: another store may have its
 // name by now. The connections are closed when no request needs them any more. It
 // implements caddy.Destructor.
@@ -47,10 +62,28 @@ func (s *Store) Destruct() error {
 	}
 	s.stop()
 	s.done.Wait()
-	used := s.uses.recently(s.lingers)
-	go s.permits.drain(func() bool {
-		s.fallback.hands.pay(context.Background()) // of requests that were finished without Redis
-		return used()
-	})
+	go s.close(s.uses.recently(s.lingers))
 	return nil
+}
+
+// closing is the fleet of the stores that close. They find out as before whether Redis answers,
+// because what is sent to one that does not is lost, but count as no instances.
+const closing = "closing"
+
+// close reports what requests hold that outlive the configuration, as a WebSocket does. When
+// the last is released and used returns false, which is called in each round, it closes the
+// connections.
+func (s *Store) close(used func() bool) {
+	ctx, stop := context.WithCancel(context.Background())
+	m := &maintainer{conn: s.conn, hands: s.fallback.hands, instances: &instances{
+		conn: s.conn, process: s.conn.instance, fleet: closing, lost: func(bool) { s.permits.lose() },
+	}}
+	s.done.Go(func() { m.run(ctx) })
+	for used() || s.permits.any() {
+		s.permits.renew(ctx)
+		time.Sleep(retryEvery)
+	}
+	stop()
+	s.done.Wait()
+	_ = s.conn.client.Close()
 }

@@ -31,7 +31,9 @@ func (m *maintainer) run(ctx context.Context) {
 	for {
 		m.conn.nodes.refresh(ctx)
 		m.watchAll(ctx)
-		m.hands.pay(ctx) // what concerns a node that is away waits for it
+		if m.hands.pay(ctx) && ctx.Err() == nil { // what concerns a node that is away waits for it
+			continue
+		}
 		select {
 		case <-ctx.Done():
 			return

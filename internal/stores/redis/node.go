@@ -28,6 +28,7 @@ type node struct {
 
 	failures atomic.Uint64 // calls that failed
 	back     atomic.Int64  // when it was available again, on the local clock; 0: it decides all its keys
+	owed     atomic.Bool   // what was charged without it since is not all charged there
 	serves   atomic.Bool   // whether it is one of nodes.masters
 	tag      string        // of its heartbeats; only its watcher uses it
 	cause    error         // why its breaker opened last; under nodes.mu
@@ -45,6 +46,29 @@ func (n *node) epoch() uint64 {
 func (n *node) connected() uint64 { return n.serial<<48 + n.tracker.opened.Load() }
 
 var nodeSerials atomic.Uint64
+
+// comesBack notes that the node is available again.
+func (n *node) comesBack() {
+	n.owed.Store(true)
+	n.back.Store(n.clock.local())
+}
+
+// holds returns for how long after it was back the node decides no keys.
+func (n *node) holds() int64 {
+	if n.owed.Load() {
+		return longestHold.Microseconds()
+	}
+	return hold.Microseconds()
+}
+
+// paid notes that the node is owed nothing any more. If that took longer than hold, it decides
+// more and more of its keys from now on.
+func (n *node) paid(now int64) {
+	if back := n.back.Load(); back != 0 && now-back > hold.Microseconds() && now-back < longestHold.Microseconds() {
+		n.back.CompareAndSwap(back, now-hold.Microseconds())
+	}
+	n.owed.Store(false)
+}
 
 // nodes are the nodes of a store.
 type nodes struct {
@@ -93,7 +117,7 @@ func (ns *nodes) newNode(address string) *node {
 		tracker: newConnTracker(max(ns.o.Timeout, minReadTimeout)), batchers: newBatchers(ns.o.Cluster),
 	}
 	n.breaker = newBreaker(
-		func() { n.back.Store(ns.local()) }, // before a request calls the node
+		n.comesBack, // before a request calls the node
 		func(up bool, cause error) { ns.changed(n, up, cause) },
 	)
 	return n
@@ -191,7 +215,7 @@ func (ns *nodes) add(n *node) {
 	defer ns.unlock()
 	if !n.serves.Load() {
 		if !ns.allUp() {
-			n.back.Store(ns.local())
+			n.comesBack()
 		}
 		n.serves.Store(true)
 		ns.masters = append(slices.Clone(ns.masters), n)
@@ -306,8 +330,18 @@ func (ns *nodes) all() []*node {
 func (ns *nodes) holding() bool {
 	return slices.ContainsFunc(ns.all(), func(n *node) bool {
 		back := n.back.Load()
-		return back != 0 && ns.local()-back < hold.Microseconds()
+		return back != 0 && ns.local()-back < n.holds()
 	})
+}
+
+// owed returns the nodes that are owed what was charged without them.
+func (ns *nodes) owed() (all []*node) {
+	for _, n := range ns.all() {
+		if n.owed.Load() && !n.breaker.open.Load() {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // anyUp returns a node that is used, or any if none is.
@@ -319,13 +353,6 @@ func (ns *nodes) anyUp() *node {
 		}
 	}
 	return all[0]
-}
-
-// tryAgain closes all breakers.
-func (ns *nodes) tryAgain() {
-	for _, n := range ns.all() {
-		n.breaker.close(n.breaker.opened.Load())
-	}
 }
 
 // refreshTimeout limits a look-up of a Cluster's slots: a stalled node that is

@@ -52,6 +52,7 @@ func (p *permits) lose() {
 // whose last report is renewEvery old. An error ends one call, not the round.
 func (p *permits) renew(ctx context.Context) {
 	if !p.conn.anyUsable() {
+		p.dropLapsed()
 		return
 	}
 	p.mu.Lock()
@@ -74,6 +75,15 @@ func (p *permits) renew(ctx context.Context) {
 		})
 	}
 	all.Wait()
+}
+
+// dropLapsed forgets what Redis need not be told of any more.
+func (p *permits) dropLapsed() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, rec := range p.records {
+		p.drop(rec)
+	}
 }
 
 // due returns the next records of a round, at most n. A record whose report failed waits
@@ -157,33 +167,6 @@ func (p *permits) reportTogether(some []*record) {
 	defer p.mu.Unlock()
 	for _, rec := range some {
 		rec.version++ // to be repeated, though what it says is the same
-		p.tellSoon(rec)
-	}
-}
-
-// drain reports what requests hold that outlive the store, as a WebSocket does a reload
-// that changes the store's options. When the last is released and used returns false,
-// which is called in each round, it closes the connections.
-func (p *permits) drain(used func() bool) {
-	probed := time.Time{}
-	for ctx := context.Background(); used() || p.any(); time.Sleep(retryEvery) {
-		p.conn.nodes.tryAgain() // nothing else uses the connections
-		if now := time.Now(); now.Sub(probed) >= loseEvery {
-			probed = now
-			p.probe()
-		}
-		p.renew(ctx)
-	}
-	_ = p.conn.client.Close()
-}
-
-// probe has one record reported, of a store without heartbeats: the answer tells whether Redis
-// has lost its memory.
-func (p *permits) probe() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if rec := p.ages.first(); rec != nil && (rec.held != 0 || rec.cost != 0) {
-		rec.version++
 		p.tellSoon(rec)
 	}
 }

@@ -88,7 +88,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "lifetime-closed", breaks: "a store is closed while requests of its configuration run", file: lifetimeGo, suites: redis,
-		old: "return used()\n", new: "_ = used\n\t\treturn false\n",
+		old: "for used() || s.permits.any() {", new: "_ = used\n\tfor s.permits.any() {",
 	},
 	{
 		name: "lifetime-never-closed", breaks: "a store whose requests have ended stays open", file: lifetimeGo, suites: redis,
@@ -108,7 +108,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "lifetime-debts", breaks: "what a store owes after its configuration is gone is not charged", file: lifetimeGo, suites: redis,
-		old: "\t\ts.fallback.hands.pay(context.Background()) // of requests that were finished without Redis\n", new: "\t\t_ = context.Background\n",
+		old: "s.done.Go(func() { m.run(ctx) })", new: "_ = m",
 	},
 	{
 		name: "settle-lost", breaks: "what settle charges while Redis is unavailable is lost", file: sharedGo, suites: redis,
@@ -148,7 +148,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: aloneGo, suites: redis,
-		old: "if elapsed >= ramp.Microseconds() {", new: "if elapsed >= 0 {",
+		old: "if elapsed >= (ramp - hold).Microseconds() {", new: "if elapsed >= 0 {",
 	},
 	{
 		name: "fallback-background", breaks: "the debt of an unused key is not charged", file: handoversGo, suites: redis,

@@ -1,0 +1,54 @@
+package redis
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestManyDebtsAreChargedBeforeRedisDecides ends an outage in which an instance admitted requests of
+// 50,000 keys. It decides alone until it has charged them all.
+func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
+	const keys = 50_000
+	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
+	s := New(Options{
+		Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
+		ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second},
+	}, noObserver{})
+	t.Cleanup(func() { _ = s.Destruct() })
+	c := storestest.NewTestCounter(t, "many", 0, false, nil, storestest.RuleSpec{
+		Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1},
+	})
+	c.Table = memory.NewTable(c.Rules, 2*keys)
+	decide := func(k uint64) stores.Mode {
+		check := storestest.CheckOfKey(c, k)
+		s.Decide(ctx, check)
+		return check.Mode
+	}
+	s.Start(1)
+	waitFor(t, "Redis to decide", func() bool { return decide(0) == stores.ModeShared })
+	srv.Stall()
+	for s.conn.anyUsable() {
+		decide(0)
+	}
+	for k := range uint64(keys) {
+		decide(k)
+	}
+	srv.Resume()
+	waitFor(t, "Redis to be used", s.conn.anyUsable)
+	back := time.Now()
+	for decide(0) != stores.ModeShared { // which may owe something until then
+		time.Sleep(time.Millisecond)
+	}
+	if took := time.Since(back); memory.TableOf(c).Snapshots().Owing() {
+		t.Errorf("Redis decides %v after it is back, and is owed yet", took)
+	} else {
+		t.Logf("%d keys charged in %v", keys, took)
+	}
+}

@@ -1,0 +1,88 @@
+package redis
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestDebtsPassToTheStoreThatFollows replaces a store by one with another option while Redis
+// does not answer. What the first one admitted alone, and what its requests settle later, is
+// charged in Redis when it is back.
+func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
+	const keys, each = 200, 5
+	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
+	begin := func(timeout time.Duration) *Store {
+		s := New(Options{
+			Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
+			ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: timeout, DialTimeout: time.Second},
+		}, noObserver{})
+		t.Cleanup(func() { _ = s.Destruct() })
+		return s
+	}
+	old, next := begin(200*time.Millisecond), begin(5*time.Second)
+	c := storestest.NewTestCounter(t, "follows", 0, false, nil, storestest.RuleSpec{
+		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1, Debt: true},
+	})
+	inRedis := func(s *Store) func() bool {
+		return func() bool {
+			check := storestest.CheckOfKey(c, keys)
+			s.Decide(ctx, check)
+			return check.Mode == stores.ModeShared
+		}
+	}
+	old.Start(1)
+	waitFor(t, "Redis to decide", inRedis(old))
+	late := storestest.CheckOfKey(c, keys+1) // settled after the reload
+	old.Decide(ctx, late)
+	old.Hold()
+
+	srv.Stall()
+	for old.conn.anyUsable() {
+		inRedis(old)()
+	}
+	for k := range uint64(keys) {
+		for range each {
+			check := storestest.CheckOfKey(c, k)
+			if old.Decide(ctx, check); !check.Admitted {
+				t.Fatal("denied")
+			}
+		}
+	}
+	next.Begin(old)
+	next.Start(1)
+	old.PassOn(next)
+	_ = old.Destruct()
+	old.Finish(ctx, &late.Zones[0], 7)
+	old.Release()
+	time.Sleep(4 * retryEvery) // Redis answers nothing that is sent meanwhile
+	srv.Resume()
+
+	waitFor(t, "Redis to decide", inRedis(next))
+	waitFor(t, "the debts to be charged", func() bool { return !memory.TableOf(c).Snapshots().Owing() })
+	used := func(key uint64) int64 {
+		check := storestest.CheckOfKey(c, key)
+		check.Peek = true
+		check.ResetResults()
+		if next.Decide(ctx, check); check.Mode != stores.ModeShared {
+			t.Fatalf("mode %v", check.Mode)
+		}
+		return 100 - check.Zones[0].Results[0].Remaining
+	}
+	var charged int64
+	for k := range uint64(keys) {
+		charged += used(k)
+	}
+	if charged != keys*each {
+		t.Errorf("%d charged of %d", charged, keys*each)
+	}
+	if n := used(keys + 1); n != 8 {
+		t.Errorf("%d charged of 1 and a settled 7", n)
+	}
+}
