@@ -135,6 +135,35 @@ func TestMaxKeysAfterReload(t *testing.T) {
 	}
 }
 
+// TestOverridesInFullZone fills a zone: keys of overrides have room that others do not take.
+func TestOverridesInFullZone(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				max_keys 5
+				rule 1/1h
+				override 192.0.2.7 {
+					rule 2/1h
+				}
+				override 198.51.100.0/24 {
+					rule 3/1h
+				}
+			}
+		}
+		respond ok`})
+	for i := range 5 {
+		s.want(req{ip: fmt.Sprintf("10.0.0.%d", i)}, 200, 429)
+	}
+	s.want(req{ip: "10.0.0.5"}, 200) // by a counter for the network
+	s.want(req{ip: "10.0.0.6"}, 429)
+	s.want(req{ip: "192.0.2.7"}, 200, 200, 429)
+	s.want(req{ip: "198.51.100.1"}, 200, 200, 200, 429)
+	s.want(req{ip: "198.51.100.2"}, 200, 200, 200, 429)
+	if n := s.metric("keys", "zone", "z"); n != 8 {
+		t.Errorf("%v keys, want 8", n)
+	}
+}
+
 // TestMemoryBoundIsLogged checks that loading a zone logs the bound of its memory.
 func TestMemoryBoundIsLogged(t *testing.T) {
 	s := serve(t, setup{app: "max_keys 5000", site: `

@@ -28,7 +28,7 @@ type Zone struct {
 	env              *Environment
 	matchers, exempt caddyhttp.MatcherSets
 	store            *Store
-	maxKeys          int64 // per rule set
+	maxKeys          int64 // without those reserved for overrides
 	maxWait          time.Duration
 	noHeaders        bool // whether the zone is left out of headers
 	counted          bool // whether the zone is in the metrics

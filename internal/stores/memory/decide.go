@@ -197,7 +197,7 @@ func (p *location) take(z *stores.ZoneCheck, now, turn int64, h *Permits) {
 		z.Permit = stores.Permit{Taken: true, Mode: stores.ModeLocal}
 		h.add(z, 1, z.HeldCost())
 		p.held.Cost += z.HeldCost()
-		t.reserved.Add(z.HeldCost())
+		t.held.Add(z.HeldCost())
 	}
 	if !cost && len(z.Rules) > 0 {
 		p.ensure(z, now)
@@ -235,7 +235,7 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	}
 	t, s := p.table, p.shard
 	bucket := p.from
-	if p.slot = t.insert(s, z.Key, p.mix, z.Rules, now); p.slot != nil {
+	if p.slot = t.insert(s, z.Key, p.mix, z.Counter.Override != 0, z.Rules, now); p.slot != nil {
 		if bucket != nil {
 			p.inherit(bucket, z.Rules, now)
 		}
@@ -337,7 +337,7 @@ func (h *Permits) release(z *stores.ZoneCheck, charge int64) {
 		permits = 0
 	}
 	h.Add(z, -permits, -z.HeldCost())
-	TableOf(z.Counter).reserved.Add(-z.HeldCost())
+	TableOf(z.Counter).held.Add(-z.HeldCost())
 	z.Permit.Taken = permits == 0
 }
 

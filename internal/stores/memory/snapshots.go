@@ -43,11 +43,13 @@ const (
 	snapshotWords
 )
 
-// The marks of a snapshot.
+// The marks of a snapshot. Above them is the Override of its counter.
 const (
-	markTold = 1 << iota // the rules' snapshots are valid
-	markLost             // Redis has reported less: to be put back with the next check
-	markOwes             // the bases are valid: what was charged beyond them is owed to Redis
+	markTold      = 1 << iota // the rules' snapshots are valid
+	markLost                  // Redis has reported less: to be put back with the next check
+	markOwes                  // the bases are valid: what was charged beyond them is owed to Redis
+	overrideShift = iota
+	allMarks      = 1<<overrideShift - 1
 )
 
 type snapshotShard struct {
@@ -203,7 +205,24 @@ func (n *Snapshots) mark(x snapshot, marks int64) {
 	}
 	count(&n.owing, markOwes)
 	count(&n.lost, markLost)
-	x[snapshotMarks] = marks
+	x[snapshotMarks] = x[snapshotMarks]&^allMarks | marks&allMarks
+}
+
+// setOverride notes under which of a zone's counters the key was last.
+func (x snapshot) setOverride(c *stores.Counter) {
+	x[snapshotMarks] = x[snapshotMarks]&allMarks | c.Override<<overrideShift
+}
+
+// Override returns the Override of the counter under which a key was last.
+func (n *Snapshots) Override(k stores.Key) int64 {
+	mix := n.table.mix(k)
+	s := n.shardOf(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := n.find(s, k, mix); x != nil {
+		return x[snapshotMarks] >> overrideShift
+	}
+	return 0
 }
 
 // reset forgets what is known of a key, and its debt.

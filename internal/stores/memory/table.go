@@ -23,11 +23,12 @@ type Table struct {
 	slots         slots
 	rules         []algorithms.Rule // with the table's kinds, for their layout
 	max           atomic.Int64
+	reserved      atomic.Int64 // of max, for keys of overrides
 	keys          atomic.Int64
 	known         atomic.Int64  // snapshots
 	overflows     atomic.Uint64 // charges to shared counters
 	repairs       atomic.Uint64 // states repaired after a clock step
-	reserved      atomic.Int64  // cost that requests hold instead of charging it
+	held          atomic.Int64  // cost that requests hold instead of charging it
 	seed          [2]uint64
 	serial        uint64 // the order in which several tables are locked
 	shards        []shard
@@ -63,7 +64,7 @@ func NewTable(rules []algorithms.Rule, maxKeys int64) *Table {
 	for i := range t.shards {
 		t.shards[i].states.init(&t.layout)
 	}
-	t.SetMax(maxKeys)
+	t.SetMax(maxKeys, 0)
 	return t
 }
 
@@ -84,8 +85,12 @@ func randomWord() uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// SetMax changes the highest number of keys.
-func (t *Table) SetMax(n int64) { t.max.Store(min(n, maxSlots)) }
+// SetMax changes the highest number of keys. In addition there is room for reserved keys of
+// overrides: a flood of other keys does not take it.
+func (t *Table) SetMax(keys, reserved int64) {
+	t.max.Store(min(keys+reserved, maxSlots))
+	t.reserved.Store(reserved)
+}
 
 // Keys returns the number of keys of which the table knows something: states, or a
 // snapshot. A key with a state that began without Redis mostly has both.
@@ -100,19 +105,11 @@ func (t *Table) Repairs() uint64 { return t.repairs.Load() }
 // Destruct implements caddy.Destructor. A table needs no closing.
 func (t *Table) Destruct() error { return nil }
 
-// Memory returns the most bytes that the table's keys can take. With shared it
-// includes a snapshot of each key.
-func (t *Table) Memory(shared bool) int64 {
+// Memory returns the most bytes that the table's keys can take under these limits, keys of
+// overrides under others. With shared it includes a snapshot of each key.
+func (t *Table) Memory(shared bool, limits, reserved []int64) int64 {
 	perKey := t.slots.bytes() + indexBytes
-	for i, l := range t.layout.rules {
-		if l.grows {
-			words := int64(arenaSmall)
-			for words < t.rules[i].Limit() {
-				words *= 2
-			}
-			perKey += 8 * (1 + words)
-		}
-	}
+	logs, longer := t.logBytes(limits), t.logBytes(reserved)
 	begun := t.slots.begun(len(t.shards))
 	if shared {
 		if n := t.Snapshots(); n != nil {
@@ -120,8 +117,22 @@ func (t *Table) Memory(shared bool) int64 {
 			begun += n.slots.begun(len(n.shard))
 		}
 	}
-	counters := int64(len(t.shards)) * overflowGroups * (perKey + overflowBytes)
-	return counters + perKey*t.max.Load() + begun
+	counters := int64(len(t.shards)) * overflowGroups * (perKey + max(logs, longer) + overflowBytes)
+	return counters + (perKey+logs)*t.max.Load() + (longer-logs)*t.reserved.Load() + begun
+}
+
+// logBytes returns the most bytes that the states of a key which grow take under these limits.
+func (t *Table) logBytes(limits []int64) (n int64) {
+	for i, limit := range limits {
+		if t.layout.rules[i].grows {
+			words := int64(arenaSmall)
+			for words < limit {
+				words *= 2
+			}
+			n += 8 * (1 + words)
+		}
+	}
+	return n
 }
 
 // mix distributes keys over shards and index entries. It is seeded, so that
@@ -160,9 +171,13 @@ func (t *Table) find(s *shard, k stores.Key, mix uint64) []int64 {
 }
 
 // insert returns a new slot for a key that is not in the table, or nil if there
-// is no room.
-func (t *Table) insert(s *shard, k stores.Key, mix uint64, rules []algorithms.Rule, now int64) []int64 {
-	if t.keys.Add(1) > t.max.Load() {
+// is no room. The key of an override may take what is reserved.
+func (t *Table) insert(s *shard, k stores.Key, mix uint64, override bool, rules []algorithms.Rule, now int64) []int64 {
+	room := t.max.Load()
+	if !override {
+		room -= t.reserved.Load()
+	}
+	if t.keys.Add(1) > room {
 		t.keys.Add(-1)
 		if !t.evict(s, rules, now) {
 			return nil

@@ -85,7 +85,7 @@ func (d *handovers) add(z *stores.ZoneCheck) {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
 	t := memory.TableOf(z.Counter)
-	if c := d.tables[t]; c == nil || !c.Varies() || capacityOf(c) < capacityOf(z.Counter) {
+	if c := d.tables[t]; c == nil || capacityOf(c) <= capacityOf(z.Counter) {
 		d.tables[t] = z.Counter // a smaller one would cut debts
 	}
 }
@@ -291,7 +291,7 @@ func (d *handovers) table(ctx context.Context, c *stores.Counter, from memory.Cu
 // handOver hands over what keys have, in one call; a debt that is too large for one, in
 // several until end.
 func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stores.Key, told bool, end time.Time) error {
-	n := memory.TableOf(c).Snapshots()
+	n, overrides := memory.TableOf(c).Snapshots(), d.overrides(c)
 	for len(keys) > 0 {
 		var some []handover
 		rest := keys[:0]
@@ -300,6 +300,7 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 				d.settle(some, errOpen)
 				return errOpen
 			}
+			c := cmp.Or(overrides[n.Override(k)], c)
 			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.now(k), told)
 			if ok {
 				h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1, Rules: c.Rules, IgnoreBlock: true}}}
@@ -334,13 +335,30 @@ func (d *handovers) learns(z *stores.ZoneCheck) {
 	}
 }
 
-// counters returns the counters whose keys have snapshots.
+// counters returns the counters whose keys have snapshots or blocks, of those with the same
+// table and blocks one.
 func (d *handovers) counters() (all []*stores.Counter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	type tables struct{ table, blocked stores.Table }
+	seen := make(map[tables]bool)
 	for _, w := range d.known {
-		if c := w.Value(); c != nil {
+		if c := w.Value(); c != nil && !seen[tables{c.Table, c.Blocked}] {
+			seen[tables{c.Table, c.Blocked}] = true
 			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// overrides returns the counters with the same table as c, by Override.
+func (d *handovers) overrides(c *stores.Counter) map[int64]*stores.Counter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make(map[int64]*stores.Counter)
+	for _, w := range d.known {
+		if x := w.Value(); x != nil && x.Table == c.Table && !x.Varies() {
+			all[x.Override] = x
 		}
 	}
 	return all
