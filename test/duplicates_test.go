@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/redistest"
 )
 
 func TestDuplicates(t *testing.T) {
@@ -209,4 +211,25 @@ func TestDuplicatesInFullZone(t *testing.T) {
 	if denied > 0 {
 		t.Errorf("%d of 20 other clients are denied, want none", denied)
 	}
+}
+
+// TestDuplicatesArePutBack makes Redis lose what it knew of requests. Nobody sends them again,
+// but what this instance admitted is put back.
+func TestDuplicatesArePutBack(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 10s"), site: `
+		rate_limit {
+			zone z {
+				prevent_duplicates 1h
+			}
+		}
+		respond ok`})
+	known := func() int { return len(srv.Client().Keys(t.Context(), "diana:{*}:z:*").Val()) }
+	for i := range 3 {
+		s.want(req{method: "POST", path: "/" + strconv.Itoa(i)}, 200)
+	}
+	had := known()
+	until(t, "a heartbeat", func() bool { return srv.Client().DBSize(t.Context()).Val() > int64(had) })
+	srv.Client().FlushAll(t.Context())
+	until(t, "the requests to be known again", func() bool { return known() == had })
 }

@@ -259,6 +259,9 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 			b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
 				table := memory.NewTable(list, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))
 				table.SetMax(b.MaxKeys, b.Reserved)
+				if c.Duplicates {
+					table.KeepTags()
+				}
 				return table
 			})
 			t.active.tables = append(t.active.tables, b)

@@ -79,7 +79,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		charge()
 		return
 	}
-	x.setOverride(z.Counter)
+	n.setOrigin(x, z)
 	marks := x[snapshotMarks] | markTold
 	if replace {
 		n.replace(x, z.Rules)
@@ -173,7 +173,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	if x == nil || x.has(markOwes) {
 		return false
 	}
-	x.setOverride(z.Counter)
+	n.setOrigin(x, z)
 	t, told := p.table, x.has(markTold)
 	if p.slot = t.find(p.shard, z.Key, p.mix); p.slot != nil && s.paying[z.Key] != nil {
 		n.mark(x, x[snapshotMarks]|markOwes) // beyond the debt that is on its way

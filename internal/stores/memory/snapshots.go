@@ -29,7 +29,8 @@ const (
 	snapshotsToTry = 16 // that evict looks at
 )
 
-// snapshot is {key, key, marks, time, offset, and for each rule a snapshot and a base}.
+// snapshot is {key, key, marks, time, offset, the tag (see [Table.KeepTags]), and for each
+// rule a snapshot and a base}.
 // The snapshots of the rules are on Redis' clock, which was ahead of this process' by
 // offset microseconds when they were told; time is when that was. The bases are of use
 // while the key owes.
@@ -88,6 +89,9 @@ func (s *snapshotShard) isPaying(k stores.Key, bases [][]int64) bool {
 func (t *Table) Snapshots() *Snapshots {
 	t.snapshotsOnce.Do(func() {
 		n, stride := &Snapshots{table: t, shard: make([]snapshotShard, max(snapshotShards, len(t.shards)))}, snapshotWords
+		if t.tagged {
+			stride += keyWords
+		}
 		for _, r := range t.rules {
 			p, ok := r.(algorithms.Handover)
 			if !ok {
@@ -208,21 +212,28 @@ func (n *Snapshots) mark(x snapshot, marks int64) {
 	x[snapshotMarks] = x[snapshotMarks]&^allMarks | marks&allMarks
 }
 
-// setOverride notes under which of a zone's counters the key was last.
-func (x snapshot) setOverride(c *stores.Counter) {
-	x[snapshotMarks] = x[snapshotMarks]&allMarks | c.Override<<overrideShift
+// setOrigin notes the tag of a zone's key, and under which of the zone's counters it was last.
+func (n *Snapshots) setOrigin(x snapshot, z *stores.ZoneCheck) {
+	x[snapshotMarks] = x[snapshotMarks]&allMarks | z.Counter.Override<<overrideShift
+	if n.table.tagged {
+		x[snapshotWords], x[snapshotWords+1] = int64(z.Tag.Hi), int64(z.Tag.Lo)
+	}
 }
 
-// Override returns the Override of the counter under which a key was last.
-func (n *Snapshots) Override(k stores.Key) int64 {
+// Origin returns the tag of a key, and the Override of the counter under which it was last.
+func (n *Snapshots) Origin(k stores.Key) (tag stores.Key, override int64) {
 	mix := n.table.mix(k)
 	s := n.shardOf(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x := n.find(s, k, mix); x != nil {
-		return x[snapshotMarks] >> overrideShift
+	x := n.find(s, k, mix)
+	if x == nil {
+		return k, 0
 	}
-	return 0
+	if tag = k; n.table.tagged {
+		tag = stores.Key{Hi: uint64(x[snapshotWords]), Lo: uint64(x[snapshotWords+1])}
+	}
+	return tag, x[snapshotMarks] >> overrideShift
 }
 
 // reset forgets what is known of a key, and its debt.

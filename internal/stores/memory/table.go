@@ -29,6 +29,7 @@ type Table struct {
 	overflows     atomic.Uint64 // charges to shared counters
 	repairs       atomic.Uint64 // states repaired after a clock step
 	held          atomic.Int64  // cost that requests hold instead of charging it
+	tagged        bool          // see KeepTags
 	seed          [2]uint64
 	serial        uint64 // the order in which several tables are locked
 	shards        []shard
@@ -91,6 +92,13 @@ func (t *Table) SetMax(keys, reserved int64) {
 	t.max.Store(min(keys+reserved, maxSlots))
 	t.reserved.Store(reserved)
 }
+
+// KeepTags makes the snapshots have the tags of their keys, without which the name of what is
+// counted in addition to a zone's key is not known. It must precede the table's use.
+func (t *Table) KeepTags() { t.tagged = true }
+
+// Tagged says whether the tag of a zone's key is known from its snapshot.
+func (t *Table) Tagged(z *stores.ZoneCheck) bool { return t.tagged || z.Tag == z.Key }
 
 // Keys returns the number of keys of which the table knows something: states, or a
 // snapshot. A key with a state that began without Redis mostly has both.

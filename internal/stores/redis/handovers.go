@@ -72,11 +72,11 @@ func (d *handovers) now(tag stores.Key) memory.Instant {
 // tolerance is by how many microseconds an estimate of Redis' clock may be wrong.
 func (d *handovers) tolerance() int64 { return 1e6 + 2*d.o.Timeout.Microseconds() }
 
-// add remembers a zone's table, whose keys may owe. The names of what is counted in
-// addition to a zone's key do not follow from the key: such a debt waits for the next
-// check.
+// add remembers a zone's table, whose keys may owe. If the tag of a key is not known, its
+// debt waits for the next check.
 func (d *handovers) add(z *stores.ZoneCheck) {
-	if z.Tag != z.Key {
+	t := memory.TableOf(z.Counter)
+	if !t.Tagged(z) {
 		return
 	}
 	d.mu.Lock()
@@ -84,7 +84,6 @@ func (d *handovers) add(z *stores.ZoneCheck) {
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
-	t := memory.TableOf(z.Counter)
 	if c := d.tables[t]; c == nil || capacityOf(c) <= capacityOf(z.Counter) {
 		d.tables[t] = z.Counter // a smaller one would cut debts
 	}
@@ -296,14 +295,15 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 		var some []handover
 		rest := keys[:0]
 		for _, k := range keys {
-			if !d.conn.usable(k) {
+			tag, override := n.Origin(k)
+			if !d.conn.usable(tag) {
 				d.settle(some, errOpen)
 				return errOpen
 			}
-			c := cmp.Or(overrides[n.Override(k)], c)
-			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.now(k), told)
+			c := cmp.Or(overrides[override], c)
+			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: tag}, d.now(tag), told)
 			if ok {
-				h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1, Rules: c.Rules, IgnoreBlock: true}}}
+				h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: tag, Cost: 1, Rules: c.Rules, IgnoreBlock: true}}}
 				h.look.ResetResults()
 				some = append(some, h)
 			}
@@ -327,7 +327,7 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 // learns remembers a zone's counter, whose keys have snapshots.
 func (d *handovers) learns(z *stores.ZoneCheck) {
 	c := cmp.Or(z.Counter.Base, z.Counter)
-	if p := prepare(c); z.Tag == z.Key && !p.learns.Swap(true) {
+	if p := prepare(c); memory.TableOf(c).Tagged(z) && !p.learns.Swap(true) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.known = slices.DeleteFunc(d.known, func(w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
@@ -377,7 +377,7 @@ func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err
 	var names []string
 	var ops [][]byte
 	for i := range some {
-		look := newCall(time.Time{}, some[i].key)
+		look := newCall(time.Time{}, some[i].tag)
 		look.decide(d.conn.o.Prefix, some[i].look)
 		names, ops = append(names, some[i].names...), append(ops, some[i].op, look.ops[0].b)
 		for _, n := range look.names { // with the key's permits, if it has any
