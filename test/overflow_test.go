@@ -182,3 +182,35 @@ func TestMemoryBoundIsLogged(t *testing.T) {
 		t.Errorf("log line %v", line)
 	}
 }
+
+// TestFullZoneBlocks has more offenders than max_keys. As many as fit are blocked and leave their
+// room to others. Of one that is not blocked, a line and a metric tell.
+func TestFullZoneBlocks(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				max_keys 100
+				rule 1/200ms block 1h
+			}
+		}
+		respond ok`})
+	offend := func(n int) (blocked int) {
+		for i := range n {
+			for range 2 {
+				a := s.send(req{ip: fmt.Sprintf("10.%d.0.1", i)})
+				if a.status == 429 && len(a.get("Retry-After")) == 4 {
+					blocked++
+					break
+				}
+			}
+		}
+		return blocked
+	}
+	until(t, "150 blocks", func() bool { return offend(150) == 150 })
+	s.want(req{ip: "192.0.2.1"}, 200)
+	offend(300)
+	line := s.log.wait(t, "the zone is full: keys that exceed their limit are denied, but not blocked")
+	if line["zone"] != "z" || s.metric("unblocked_total", "zone", "z") == 0 {
+		t.Errorf("line %v, %v unblocked", line, s.metric("unblocked_total", "zone", "z"))
+	}
+}

@@ -71,7 +71,7 @@ type Bound struct {
 func (b *Bound) SetMax() {
 	b.Table.SetMax(b.MaxKeys, b.Reserved)
 	if b.Blocks != nil {
-		b.Blocks.SetMax(b.MaxKeys)
+		b.Blocks.SetMax(blocksPerKey * b.MaxKeys)
 	}
 }
 
@@ -276,6 +276,10 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	return s, err
 }
 
+// blocksPerKey is how many blocks there may be for each key of a zone: one that is blocked
+// leaves its room to another.
+const blocksPerKey = 2
+
 // blocks are the blocks of the zones in use. They survive a change of rules and a reload,
 // unless no rule of the zone blocks any more.
 var blocks = pool.New[*memory.Blocks]("blocks") // by zoneID
@@ -284,7 +288,7 @@ var blocks = pool.New[*memory.Blocks]("blocks") // by zoneID
 func (a *activeRules) takeBlocks(z *Zone) func() *memory.Blocks {
 	return func() *memory.Blocks {
 		if a.blocks == nil {
-			a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks { return memory.NewBlocks(z.maxKeys) })
+			a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks { return memory.NewBlocks(blocksPerKey * z.maxKeys) })
 			a.tables[0].Blocks = a.blocks
 		}
 		return a.blocks

@@ -54,6 +54,7 @@ type common struct {
 	blockLog    loglimit.Limit
 	shadowLimit loglimit.Limit // of events
 	overflowLog loglimit.Minute
+	unblockLog  loglimit.Minute
 	lingering   atomic.Int64 // requests that hold a permit though their client has left
 }
 

@@ -122,7 +122,7 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 		p.take(z, check.Now, check.TurnOf(z), h)
 	}
 	p.count(z, check.Now)
-	if z.Block.Until == 0 && z.StartsBlock && !z.Admits && p.slot != nil {
+	if z.Block.Until == 0 && z.StartsBlock && !z.Admits {
 		p.block(z, check.Now)
 	}
 	if check.Peek {
@@ -235,7 +235,7 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	}
 	t, s := p.table, p.shard
 	bucket := p.from
-	if p.slot = t.insert(s, z.Key, p.mix, z.Counter.Override != 0, z.Rules, now); p.slot != nil {
+	if p.slot = t.insert(s, z, p.mix, now); p.slot != nil {
 		if bucket != nil {
 			p.inherit(bucket, z.Rules, now)
 		}
@@ -278,8 +278,9 @@ func (p *location) block(z *stores.ZoneCheck, now int64) {
 	if !ok {
 		return
 	}
-	if !BlocksOf(z.Counter).Set(z.Key, KnownBlock{Until: b.Until, Span: b.Span, Rule: b.Rule}, now) {
-		z.Overflowed = true
+	if p.slot == nil || !BlocksOf(z.Counter).Set(z.Key, KnownBlock{Until: b.Until, Span: b.Span, Rule: b.Rule}, now) {
+		z.Unblocked = true
+		p.table.unblocked.Add(1)
 		return
 	}
 	z.StartBlock(b, now)

@@ -185,7 +185,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 			return false // the key will inherit the shared counter, which it does not owe
 		}
 		if told {
-			p.slot = t.insert(p.shard, z.Key, p.mix, z.Counter.Override != 0, z.Rules, now.Shared)
+			p.slot = t.insert(p.shard, z, p.mix, now.Shared)
 		}
 	}
 	n.mark(x, x[snapshotMarks]|markOwes)

@@ -27,6 +27,7 @@ type Table struct {
 	keys          atomic.Int64
 	known         atomic.Int64  // snapshots
 	overflows     atomic.Uint64 // charges to shared counters
+	unblocked     atomic.Uint64 // denials that started no block for want of room
 	repairs       atomic.Uint64 // states repaired after a clock step
 	held          atomic.Int64  // cost that requests hold instead of charging it
 	tagged        bool          // see KeepTags
@@ -107,6 +108,10 @@ func (t *Table) Keys() int64 { return max(t.keys.Load(), t.known.Load()) }
 // Overflows returns the number of charges to counters that several keys share.
 func (t *Table) Overflows() uint64 { return t.overflows.Load() }
 
+// Unblocked returns the number of denials that started no block, because the table or the
+// blocks were full.
+func (t *Table) Unblocked() uint64 { return t.unblocked.Load() }
+
 // Repairs returns the number of states that were repaired after a clock step.
 func (t *Table) Repairs() uint64 { return t.repairs.Load() }
 
@@ -180,14 +185,14 @@ func (t *Table) find(s *shard, k stores.Key, mix uint64) []int64 {
 
 // insert returns a new slot for a key that is not in the table, or nil if there
 // is no room. The key of an override may take what is reserved.
-func (t *Table) insert(s *shard, k stores.Key, mix uint64, override bool, rules []algorithms.Rule, now int64) []int64 {
+func (t *Table) insert(s *shard, z *stores.ZoneCheck, mix uint64, now int64) []int64 {
 	room := t.max.Load()
-	if !override {
+	if z.Counter.Override == 0 {
 		room -= t.reserved.Load()
 	}
 	if t.keys.Add(1) > room {
 		t.keys.Add(-1)
-		if !t.evict(s, rules, now) {
+		if !t.evict(s, z, now) {
 			return nil
 		}
 		t.keys.Add(1)
@@ -198,7 +203,7 @@ func (t *Table) insert(s *shard, k stores.Key, mix uint64, override bool, rules 
 	}
 	s.used++
 	slot := t.slots.at(n)
-	slot[0], slot[1] = int64(k.Hi), int64(k.Lo)
+	slot[0], slot[1] = int64(z.Key.Hi), int64(z.Key.Lo)
 	s.index.link(n, mix)
 	return slot
 }
@@ -236,15 +241,23 @@ func (t *Table) keyOf(n uint32) stores.Key {
 	return stores.Key{Hi: uint64(slot[0]), Lo: uint64(slot[1])}
 }
 
-// evict removes one key of the shard that is in its initial state. It looks at
-// a bounded number of slots and goes on from there the next time.
-func (t *Table) evict(s *shard, rules []algorithms.Rule, now int64) bool {
+// evict removes one key of the shard that is in its initial state, or will be before its block
+// ends. It looks at a bounded number of slots and goes on from there the next time.
+func (t *Table) evict(s *shard, z *stores.ZoneCheck, now int64) bool {
+	var blocks *Blocks
+	if z.StartsBlock {
+		blocks = BlocksOf(z.Counter)
+	}
 	for range min(sweep, s.next) {
 		n := s.pages.nth(s.hand)
 		if s.hand++; s.hand >= s.next {
 			s.hand = 0
 		}
-		if t.keyOf(n) != (stores.Key{}) && s.states.unused(&t.layout, t.slots.at(n), rules, now) {
+		k, at := t.keyOf(n), now
+		if b, ok := blocks.Find(k, now); ok {
+			at = b.Until
+		}
+		if k != (stores.Key{}) && s.states.unused(&t.layout, t.slots.at(n), z.Rules, at) {
 			t.remove(s, n)
 			return true
 		}
