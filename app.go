@@ -125,7 +125,7 @@ func (a *App) logBounds() {
 		shared      bool
 	}
 	zones := make(map[string]bound)
-	for _, b := range a.registry.Bounds() { // those of overrides have fewer keys, or as many
+	for _, b := range a.registry.Bounds() { // those of overrides of other kinds have fewer keys, or as many
 		z := zones[b.Zone]
 		zones[b.Zone] = bound{max(z.keys, b.MaxKeys), z.bytes + b.Memory(), z.shared || b.Shared}
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/redistest"
 )
 
 func TestDuplicates(t *testing.T) {
@@ -38,11 +40,13 @@ func TestDuplicates(t *testing.T) {
 		other(func(q *req) { q.path = "/a?b=d" })
 		other(func(q *req) { q.path = "/a" })
 		other(func(q *req) { q.path = "/a/?b=c" })
-		other(func(q *req) { q.path = "/a%2F?b=c" })
+		other(func(q *req) { q.path = "/a%252F?b=c" })
 		other(func(q *req) { q.host = "y.example" })
 		other(func(q *req) { q.ip = "10.0.0.2" })
 		same := base
 		same.body = "another body" // bodies are not compared
+		s.want(same, 409)
+		same.path = "/a%2F?b=c" // as /a/ was: paths are compared as keys are
 		s.want(same, 409)
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 			q := base
@@ -208,5 +212,52 @@ func TestDuplicatesInFullZone(t *testing.T) {
 	}
 	if denied > 0 {
 		t.Errorf("%d of 20 other clients are denied, want none", denied)
+	}
+}
+
+// TestDuplicatesArePutBack makes Redis lose what it knew of requests. Nobody sends them again,
+// but what this instance admitted is put back.
+func TestDuplicatesArePutBack(t *testing.T) {
+	srv := redistest.Start(t)
+	s := serve(t, setup{app: redisStore(srv.Addr, "timeout 10s"), site: `
+		rate_limit {
+			zone z {
+				prevent_duplicates 1h
+			}
+		}
+		respond ok`})
+	known := func() int { return len(srv.Client().Keys(t.Context(), "diana:{*}:z:*").Val()) }
+	for i := range 3 {
+		s.want(req{method: "POST", path: "/" + strconv.Itoa(i)}, 200)
+	}
+	had := known()
+	until(t, "a heartbeat", func() bool { return srv.Client().DBSize(t.Context()).Val() > int64(had) })
+	srv.Client().FlushAll(t.Context())
+	until(t, "the requests to be known again", func() bool { return known() == had })
+}
+
+// TestDuplicatesInOtherSpellings sends one request with its path and host in many spellings,
+// and others that differ.
+func TestDuplicatesInOtherSpellings(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				prevent_duplicates 1h
+			}
+		}
+		respond ok`})
+	passed := 0
+	for _, path := range []string{"/files/one", "//files/one", "/files/./one", "/x/../files/one", "/Files/%6fne", "/files%2Fone"} {
+		for _, host := range []string{"localhost", "LOCALHOST", "localhost.", "localhost:80"} {
+			if s.send(req{method: "POST", path: path, host: host}).status == 200 {
+				passed++
+			}
+		}
+	}
+	if passed != 1 {
+		t.Errorf("%d spellings of one request pass, want 1", passed)
+	}
+	for _, path := range []string{"/files/one/", "/files/one?a", "/files/one?A", "/files/two"} {
+		s.want(req{method: "POST", path: path, host: "localhost"}, 200, 429)
 	}
 }

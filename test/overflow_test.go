@@ -135,6 +135,35 @@ func TestMaxKeysAfterReload(t *testing.T) {
 	}
 }
 
+// TestOverridesInFullZone fills a zone: keys of overrides have room that others do not take.
+func TestOverridesInFullZone(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				max_keys 5
+				rule 1/1h
+				override 192.0.2.7 {
+					rule 2/1h
+				}
+				override 198.51.100.0/24 {
+					rule 3/1h
+				}
+			}
+		}
+		respond ok`})
+	for i := range 5 {
+		s.want(req{ip: fmt.Sprintf("10.0.0.%d", i)}, 200, 429)
+	}
+	s.want(req{ip: "10.0.0.5"}, 200) // by a counter for the network
+	s.want(req{ip: "10.0.0.6"}, 429)
+	s.want(req{ip: "192.0.2.7"}, 200, 200, 429)
+	s.want(req{ip: "198.51.100.1"}, 200, 200, 200, 429)
+	s.want(req{ip: "198.51.100.2"}, 200, 200, 200, 429)
+	if n := s.metric("keys", "zone", "z"); n != 8 {
+		t.Errorf("%v keys, want 8", n)
+	}
+}
+
 // TestMemoryBoundIsLogged checks that loading a zone logs the bound of its memory.
 func TestMemoryBoundIsLogged(t *testing.T) {
 	s := serve(t, setup{app: "max_keys 5000", site: `
@@ -151,5 +180,37 @@ func TestMemoryBoundIsLogged(t *testing.T) {
 	bytes, _ := line["max_bytes"].(float64)
 	if line["zone"] != "z" || line["max_keys"] != 5000.0 || bytes < 5000*8*10 || bytes > 5000*1000 {
 		t.Errorf("log line %v", line)
+	}
+}
+
+// TestFullZoneBlocks has more offenders than max_keys. As many as fit are blocked and leave their
+// room to others. Of one that is not blocked, a line and a metric tell.
+func TestFullZoneBlocks(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				max_keys 100
+				rule 1/200ms block 1h
+			}
+		}
+		respond ok`})
+	offend := func(n int) (blocked int) {
+		for i := range n {
+			for range 2 {
+				a := s.send(req{ip: fmt.Sprintf("10.%d.0.1", i)})
+				if a.status == 429 && len(a.get("Retry-After")) == 4 {
+					blocked++
+					break
+				}
+			}
+		}
+		return blocked
+	}
+	until(t, "150 blocks", func() bool { return offend(150) == 150 })
+	s.want(req{ip: "192.0.2.1"}, 200)
+	offend(300)
+	line := s.log.wait(t, "the zone is full: keys that exceed their limit are denied, but not blocked")
+	if line["zone"] != "z" || s.metric("unblocked_total", "zone", "z") == 0 {
+		t.Errorf("line %v, %v unblocked", line, s.metric("unblocked_total", "zone", "z"))
 	}
 }

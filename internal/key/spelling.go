@@ -87,7 +87,7 @@ func pathPiece(name, rest string, from origin) (piece, bool) {
 func (p *piece) spelled(r *http.Request) string {
 	switch p.source {
 	case fromPath:
-		return p.part(foldPath(rooted(r.Method, r.URL.Path)))
+		return p.part(Path(r))
 	case fromOrigPath:
 		if or, _ := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); or.URL != nil {
 			return p.part(foldPath(rooted(or.Method, or.URL.Path)))
@@ -99,6 +99,12 @@ func (p *piece) spelled(r *http.Request) string {
 	val, _ := Replacer(r).Get(p.name)
 	return p.fold(caddy.ToString(val))
 }
+
+// Path returns the path of a request in the form in which it is counted.
+func Path(r *http.Request) string { return foldPath(rooted(r.Method, r.URL.Path)) }
+
+// Host returns the host of a request, without a port, in the form in which it is counted.
+func Host(r *http.Request) string { return foldHost(hostOf(r.Host)) }
 
 // rooted returns the path of a request. An empty one is that of the root, except for
 // CONNECT, which has none.

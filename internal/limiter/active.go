@@ -1,8 +1,8 @@
 package limiter
 
 import (
-	"encoding/json"
 	"fmt"
+	"hash/fnv"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
@@ -31,7 +31,7 @@ type activeRules struct {
 	overrides []*override    // those in keys
 	narrow    Narrow         // of keys
 	sets      []*ruleSet     // all rule sets
-	tables    []Bound        // their tables
+	tables    []*Bound       // their tables
 	blocks    *memory.Blocks // nil: no rule blocks
 	refs      pool.References
 	counted   *metrics.Tables   // the metrics with the tables; nil: none
@@ -53,8 +53,9 @@ type Bound struct {
 	// Zone is the name of the table's zone.
 	Zone string
 
-	// MaxKeys is the greatest number of keys in the table.
-	MaxKeys int64
+	// MaxKeys is the greatest number of keys in the table, and Reserved that of keys of
+	// overrides in addition.
+	MaxKeys, Reserved int64
 
 	// Shared is set if the keys are counted in a shared store, and in the table only
 	// while the store is unavailable.
@@ -62,42 +63,54 @@ type Bound struct {
 
 	// Blocks are the blocks of the zone's keys, with the first of its tables; nil: none.
 	Blocks *memory.Blocks
+
+	limits, reserved []int64 // the greatest, by rule, of the zone's and of overrides
 }
 
-// SetMax applies MaxKeys.
+// SetMax applies MaxKeys and Reserved.
 func (b *Bound) SetMax() {
-	b.Table.SetMax(b.MaxKeys)
+	b.Table.SetMax(b.MaxKeys, b.Reserved)
 	if b.Blocks != nil {
-		b.Blocks.SetMax(b.MaxKeys)
+		b.Blocks.SetMax(blocksPerKey * b.MaxKeys)
 	}
 }
 
 // Memory returns the most bytes that the keys can take.
 func (b *Bound) Memory() (bytes int64) {
-	if bytes = b.Table.Memory(b.Shared); b.Blocks != nil {
+	if bytes = b.Table.Memory(b.Shared, b.limits, b.reserved); b.Blocks != nil {
 		bytes += b.Blocks.Memory()
 	}
 	return bytes
+}
+
+// raise raises the limits to those of rules.
+func (b *Bound) raise(rules []algorithms.Rule, override bool) {
+	limits := &b.limits
+	if override {
+		limits = &b.reserved
+	}
+	if *limits == nil {
+		*limits = make([]int64, len(rules))
+	}
+	for i, r := range rules {
+		(*limits)[i] = max((*limits)[i], r.Limit())
+	}
 }
 
 // compile compiles the rules and takes a table for each rule set. turn is the longest
 // delay of all zones of the handler. After an error, release must be called.
 func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	a.turn = turn
-	c, t := a.from, tableTaker{zone: z, active: a}
-	for _, o := range c.Overrides {
-		if o.Set != nil && !single(o) {
-			t.many++
-		}
-	}
-	if a.rules, err = t.compile(c.Rules, "", false, turn); err != nil {
+	c, t := a.from, tableTaker{zone: z, active: a, bounds: make(map[tableKey]*Bound)}
+	t.plan(c)
+	if a.rules, err = t.compile(c.Rules, 0, turn); err != nil {
 		return err
 	}
 	if err := a.compileOverrides(&t); err != nil {
 		return err
 	}
 	if c.Duplicates != nil {
-		if a.duplicates, err = t.compile(c.Duplicates, config.LabelDuplicates, false, 0); err != nil {
+		if a.duplicates, err = t.compile(c.Duplicates, 0, 0); err != nil {
 			return err
 		}
 	}
@@ -134,7 +147,7 @@ func (a *activeRules) compileOverrides(t *tableTaker) (err error) {
 			lists++
 		}
 		if o.Set != nil {
-			if v.set, err = t.compile(o.Set, tableName(o, lists), single(o), a.turn); err != nil {
+			if v.set, err = t.compile(o.Set, overrideID(o, lists), a.turn); err != nil {
 				return &config.Error{At: o.Override, Err: err}
 			}
 		}
@@ -151,14 +164,16 @@ func single(o *config.CheckedOverride) bool {
 	return false
 }
 
-// tableName returns what distinguishes the table of an override from those of the others:
-// its key or, so that counts survive a change of the keys, which of the lists it is.
-func tableName(o *config.CheckedOverride, list int) string {
+// overrideID returns what distinguishes the counter of an override from those of the others:
+// a hash of its key or, so that it survives a change of the keys, which of the lists it is.
+func overrideID(o *config.CheckedOverride, list int) int64 {
+	h := fnv.New64a()
 	if o.Many() {
-		return fmt.Sprintf("list %d", list)
+		fmt.Fprint(h, list)
+	} else {
+		fmt.Fprintf(h, "%q", o.Key)
 	}
-	name, _ := json.Marshal(o.Key) // never fails
-	return string(name)
+	return int64(h.Sum64()>>4) | 1 // never 0
 }
 
 // release returns the tables to the pool.
@@ -177,53 +192,102 @@ func (a *activeRules) release() error {
 // that define the same zone.
 var tables = pool.New[*memory.Table]("tables") // by tableKey
 
-// kinds are what tables in use have in common, by tableKey without an override.
-var kinds = pool.New[*memory.Kind]("kinds")
+// kinds are what the tables in use count.
+var kinds = pool.New[*memory.Kind]("kinds") // by tableKey
 
 // tableKey identifies a table by the format of its keys and states, and by where they are
-// counted: what one Redis has told is not true of another. It does not include limits, so that
-// counts survive a changed limit.
+// counted: what one Redis has told is not true of another. It does not include limits and
+// overrides, so that counts survive a changed limit, and the move of a key onto an override.
 type tableKey struct {
-	process                           *process.Process
-	zone, key, place, override, kinds string
+	process                 *process.Process
+	zone, key, place, kinds string
+	duplicates              bool
 }
 
 // tableTaker takes tables for the rule sets of a zone.
 type tableTaker struct {
 	zone   *Zone
 	active *activeRules
-	many   int64 // number of overrides of more than one key
+	bounds map[tableKey]*Bound
+	lists  int64 // number of tables with room for overrides of many keys
 }
 
-// compile compiles a rule set with a table from the pool. The table of an override of a
-// single key has room for one. The more overrides of several keys there are, the smaller
-// the initial size of each table: thousands of tables of a million keys would take
-// gigabytes at once.
-func (t *tableTaker) compile(c *config.RuleSet, override string, single bool, turn int64) (*ruleSet, error) {
+// id returns the identity of the table of a rule set.
+func (t *tableTaker) id(c *config.RuleSet) tableKey {
 	z := t.zone
-	s, err := newRuleSet(z.Zone, c, z.store.Lease, turn, func(list []algorithms.Rule) *memory.Table {
-		maxKeys := z.maxKeys
-		if single {
-			maxKeys = 1
+	return tableKey{z.env.Process, z.Name, z.Config.Plan.Identity(), z.store.Place, c.Kinds(c.Lease(z.Zone, z.store.Lease)), c.Duplicates}
+}
+
+// plan plans the room in the tables: the zone's in those of its own rules, and room for the
+// keys of overrides, which other keys do not take. An override of a single key needs it for
+// one, others as much as the zone.
+func (t *tableTaker) plan(c *config.Checked) {
+	t.bound(c.Rules).MaxKeys = t.zone.maxKeys
+	if c.Duplicates != nil {
+		t.bound(c.Duplicates).MaxKeys = t.zone.maxKeys
+	}
+	for _, o := range c.Overrides {
+		if o.Set == nil {
+			continue
 		}
-		id := tableKey{z.env.Process, z.Name, z.Config.Plan.Identity(), z.store.Place, override, c.Kinds(c.Lease(z.Zone, z.store.Lease))}
-		of := id
-		of.override = ""
-		kind := kinds.Take(&t.active.refs, of, func() *memory.Kind { return new(memory.Kind) })
-		table := tables.Take(&t.active.refs, id, func() *memory.Table {
-			table := memory.NewTable(list, max(1, maxKeys/(1+t.many)))
-			table.SetMax(maxKeys)
-			table.SetKind(kind)
-			return table
-		})
-		t.active.tables = append(t.active.tables, Bound{Table: table, Zone: z.Name, MaxKeys: maxKeys, Shared: !z.store.local()})
-		return table
+		b := t.bound(o.Set)
+		if single(o) {
+			b.Reserved = min(b.Reserved+1, t.zone.maxKeys)
+		} else {
+			b.Reserved = t.zone.maxKeys
+		}
+	}
+	for _, b := range t.bounds {
+		if b.Reserved == t.zone.maxKeys {
+			t.lists++
+		}
+	}
+}
+
+// bound returns the bound of the table of a rule set.
+func (t *tableTaker) bound(c *config.RuleSet) *Bound {
+	id := t.id(c)
+	b := t.bounds[id]
+	if b == nil {
+		b = &Bound{Zone: t.zone.Name, Shared: !t.zone.store.local()}
+		t.bounds[id] = b
+	}
+	return b
+}
+
+// compile compiles a rule set with a table from the pool. override is the Override of its
+// counter. The more lists there are, the smaller the initial size of each table: thousands of
+// tables of a million keys would take gigabytes at once.
+func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet, error) {
+	z, b := t.zone, t.bound(c)
+	s, err := newRuleSet(z.Zone, c, z.store.Lease, turn, func(list []algorithms.Rule) *memory.Table {
+		if b.Table == nil {
+			id := t.id(c)
+			kind := kinds.Take(&t.active.refs, id, func() *memory.Kind { return new(memory.Kind) })
+			b.Table = tables.Take(&t.active.refs, id, func() *memory.Table {
+				table := memory.NewTable(list, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))
+				table.SetMax(b.MaxKeys, b.Reserved)
+				table.SetKind(kind)
+				if c.Duplicates {
+					table.KeepTags()
+				}
+				return table
+			})
+			t.active.tables = append(t.active.tables, b)
+		}
+		b.raise(list, override != 0)
+		return b.Table
 	}, t.active.takeBlocks(z))
 	if err == nil {
+		s.counter.Override = override
 		t.active.sets = append(t.active.sets, s)
 	}
 	return s, err
 }
+
+// blocksPerKey is how many blocks there may be for each key of a zone: one that is blocked
+// leaves its room to another.
+const blocksPerKey = 2
 
 // blocks are the blocks of the zones in use. They survive a change of rules and a reload,
 // unless no rule of the zone blocks any more.
@@ -233,7 +297,7 @@ var blocks = pool.New[*memory.Blocks]("blocks") // by zoneID
 func (a *activeRules) takeBlocks(z *Zone) func() *memory.Blocks {
 	return func() *memory.Blocks {
 		if a.blocks == nil {
-			a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks { return memory.NewBlocks(z.maxKeys) })
+			a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks { return memory.NewBlocks(blocksPerKey * z.maxKeys) })
 			a.tables[0].Blocks = a.blocks
 		}
 		return a.blocks

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/dianalimiter/diana/internal/body"
+	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
@@ -31,7 +32,7 @@ func (q *request) keepFingerprint(z *zoneResult) {
 }
 
 // fingerprint returns a hash of the zone key, method, host, path and query of a request,
-// and with body also of its body. It returns false for a request that is never a
+// and with body also of its body. Host and path may be spelt in any way. It returns false for a request that is never a
 // duplicate.
 func (q *request) fingerprint(z *zoneResult) (fp stores.Key, ok bool) {
 	r, k := q.r, z.key
@@ -42,7 +43,7 @@ func (q *request) fingerprint(z *zoneResult) (fp stores.Key, ok bool) {
 	b := make([]byte, 0, 256)
 	b = binary.BigEndian.AppendUint64(b, k.Hi)
 	b = binary.BigEndian.AppendUint64(b, k.Lo)
-	for _, s := range []string{r.Method, r.Host, r.URL.EscapedPath(), r.URL.RawQuery} {
+	for _, s := range []string{r.Method, key.Host(r), key.Path(r), r.URL.RawQuery} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}

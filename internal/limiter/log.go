@@ -62,11 +62,16 @@ func (z *Zone) keyText(r *http.Request) string {
 	return strings.Join(z.Config.Plan.Describe(r), " ")
 }
 
-// logOverflow logs, at most once per minute and zone, that a zone is full of keys.
+// logOverflow logs, at most once per minute and zone, that a zone is full of keys, and that
+// it therefore does not block one.
 func (q *request) logOverflow(z *zoneResult) {
 	overflowed := z.rules >= 0 && q.check.Zones[z.rules].Overflowed || z.duplicate >= 0 && q.check.Zones[z.duplicate].Overflowed
 	if overflowed && z.zone.common.overflowLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
+			zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
+	}
+	if z.rules >= 0 && q.check.Zones[z.rules].Unblocked && z.zone.common.unblockLog.Next(q.now()) {
+		q.l.o.Logger.Warn("the zone is full: keys that exceed their limit are denied, but not blocked",
 			zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
 	}
 }

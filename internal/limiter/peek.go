@@ -251,7 +251,8 @@ type Status struct {
 	// Overrides is the number of overrides.
 	Overrides int
 
-	// MaxKeys is the greatest number of keys kept in this process, per rule set.
+	// MaxKeys is the greatest number of keys kept in this process, without those reserved
+	// for overrides.
 	MaxKeys int64
 
 	// Alone is what this instance enforces of the limits of Rules while the zone's store is
@@ -299,4 +300,4 @@ func (z *Zone) Blocked(now int64) int64 {
 }
 
 // Tables returns the tables of the zone's active rules.
-func (z *Zone) Tables() []Bound { return z.active.Load().tables }
+func (z *Zone) Tables() []*Bound { return z.active.Load().tables }

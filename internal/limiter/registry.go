@@ -250,7 +250,7 @@ func (r *Registry) Counters() map[string]*metrics.Counters {
 }
 
 // Bounds returns the capacities of the tables of all zones, each table once.
-func (r *Registry) Bounds() (all []Bound) {
+func (r *Registry) Bounds() (all []*Bound) {
 	seen := make(map[*memory.Table]bool)
 	for _, z := range r.Zones() {
 		for _, b := range z.active.Load().tables {

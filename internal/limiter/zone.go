@@ -28,7 +28,7 @@ type Zone struct {
 	env              *Environment
 	matchers, exempt caddyhttp.MatcherSets
 	store            *Store
-	maxKeys          int64 // per rule set
+	maxKeys          int64 // without those reserved for overrides
 	maxWait          time.Duration
 	noHeaders        bool // whether the zone is left out of headers
 	counted          bool // whether the zone is in the metrics
@@ -54,6 +54,7 @@ type common struct {
 	blockLog    loglimit.Limit
 	shadowLimit loglimit.Limit // of events
 	overflowLog loglimit.Minute
+	unblockLog  loglimit.Minute
 	lingering   atomic.Int64 // requests that hold a permit though their client has left
 }
 

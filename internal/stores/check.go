@@ -82,6 +82,9 @@ type ZoneCheck struct {
 	// a counter that several keys share.
 	Overflowed bool
 
+	// Unblocked says that the zone's verdicts start no block because the table is full.
+	Unblocked bool
+
 	// Permit is set by the store.
 	Permit Permit
 
@@ -171,7 +174,7 @@ func (check *Check) ResetResults() {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Admits, z.Charged, z.Full, z.Overflowed = true, false, false, false
-		z.Permit, z.Block = Permit{}, Block{}
+		z.Permit, z.Block, z.Unblocked = Permit{}, Block{}, false
 		if n := len(z.Rules); cap(z.Results) >= n {
 			z.Results = z.Results[:n]
 			for r := range z.Results {

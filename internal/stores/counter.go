@@ -42,6 +42,10 @@ type Counter struct {
 	// advance, with rules that were compiled for it. 0: none.
 	Lease int64
 
+	// Override distinguishes the overrides of a zone, over reloads too, which count in the
+	// same table. Below 2^60. 0: the zone's own rules.
+	Override int64
+
 	// Blocks are for how many microseconds a denial by each of Rules blocks the key at
 	// least; 0: it does not. nil: no rule blocks.
 	Blocks []int64

@@ -81,7 +81,7 @@ func (b *Blocks) FindAt(k stores.Key, local int64) (KnownBlock, bool) {
 }
 
 func (b *Blocks) find(k stores.Key, at func(KnownBlock) int64) (x KnownBlock, ok bool) {
-	if b.count.Load() == 0 {
+	if b == nil || b.count.Load() == 0 {
 		return x, false
 	}
 	s := b.shard(k)

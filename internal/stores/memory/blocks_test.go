@@ -58,8 +58,8 @@ func TestBlocksAreBounded(t *testing.T) {
 				s.Decide(context.Background(), check)
 				if z := &check.Zones[0]; z.Block.Started {
 					started++
-				} else if !z.Admits && (!z.Overflowed || z.Results[0].Retry > storestest.Hour) {
-					t.Fatalf("key %d without room: %+v, overflowed %v", k, z.Results[0], z.Overflowed)
+				} else if !z.Admits && (!z.Unblocked || z.Results[0].Retry > storestest.Hour) {
+					t.Fatalf("key %d without room: %+v, unblocked %v", k, z.Results[0], z.Unblocked)
 				}
 			}
 		}

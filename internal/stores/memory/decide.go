@@ -122,7 +122,7 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 		p.take(z, check.Now, check.TurnOf(z), h)
 	}
 	p.count(z, check.Now)
-	if z.Block.Until == 0 && z.StartsBlock && !z.Admits && p.slot != nil {
+	if z.Block.Until == 0 && z.StartsBlock && !z.Admits {
 		p.block(z, check.Now)
 	}
 	if check.Peek {
@@ -197,7 +197,7 @@ func (p *location) take(z *stores.ZoneCheck, now, turn int64, h *Permits) {
 		z.Permit = stores.Permit{Taken: true, Mode: stores.ModeLocal}
 		h.add(z, 1, z.HeldCost())
 		p.held.Cost += z.HeldCost()
-		t.reserved.Add(z.HeldCost())
+		t.held.Add(z.HeldCost())
 	}
 	if !cost && len(z.Rules) > 0 {
 		p.ensure(z, now)
@@ -235,7 +235,7 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	}
 	t, s := p.table, p.shard
 	bucket := p.from
-	if p.slot = t.insert(s, z.Key, p.mix, z.Rules, now); p.slot != nil {
+	if p.slot = t.insert(s, z, p.mix, now); p.slot != nil {
 		if bucket != nil {
 			p.inherit(bucket, z.Rules, now)
 		}
@@ -278,8 +278,9 @@ func (p *location) block(z *stores.ZoneCheck, now int64) {
 	if !ok {
 		return
 	}
-	if !BlocksOf(z.Counter).Set(z.Key, KnownBlock{Until: b.Until, Span: b.Span, Rule: b.Rule}, now) {
-		z.Overflowed = true
+	if p.slot == nil || !BlocksOf(z.Counter).Set(z.Key, KnownBlock{Until: b.Until, Span: b.Span, Rule: b.Rule}, now) {
+		z.Unblocked = true
+		p.table.unblocked.Add(1)
 		return
 	}
 	z.StartBlock(b, now)
@@ -340,7 +341,7 @@ func (h *Permits) release(z *stores.ZoneCheck, charge int64) {
 		permits = 0
 	}
 	h.Add(z, -permits, -z.HeldCost())
-	TableOf(z.Counter).reserved.Add(-z.HeldCost())
+	TableOf(z.Counter).held.Add(-z.HeldCost())
 	z.Permit.Taken = permits == 0
 }
 

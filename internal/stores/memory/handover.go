@@ -79,6 +79,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		charge()
 		return
 	}
+	n.setOrigin(x, z)
 	marks := x[snapshotMarks] | markTold
 	if replace {
 		n.replace(x, z.Rules)
@@ -172,6 +173,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	if x == nil || x.has(markOwes) {
 		return false
 	}
+	n.setOrigin(x, z)
 	t, told := p.table, x.has(markTold)
 	if p.slot = t.find(p.shard, z.Key, p.mix); p.slot != nil && s.paying[z.Key] != nil {
 		n.mark(x, x[snapshotMarks]|markOwes) // beyond the debt that is on its way
@@ -183,7 +185,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 			return false // the key will inherit the shared counter, which it does not owe
 		}
 		if told {
-			p.slot = t.insert(p.shard, z.Key, p.mix, z.Rules, now.Shared)
+			p.slot = t.insert(p.shard, z, p.mix, now.Shared)
 		}
 	}
 	n.mark(x, x[snapshotMarks]|markOwes)

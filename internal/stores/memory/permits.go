@@ -43,7 +43,7 @@ func shardOf(z *stores.ZoneCheck) int { return int(z.Key.Lo % permitShards) }
 func (h *Permits) lockFor(check *stores.Check) (locked shardSet) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		if holds, _ := z.Holds(); holds || TableOf(z.Counter).reserved.Load() != 0 {
+		if holds, _ := z.Holds(); holds || TableOf(z.Counter).held.Load() != 0 {
 			locked |= 1 << shardOf(z)
 		}
 	}

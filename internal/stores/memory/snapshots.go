@@ -29,7 +29,8 @@ const (
 	snapshotsToTry = 16 // that evict looks at
 )
 
-// snapshot is {key, key, marks, time, offset, and for each rule a snapshot and a base}.
+// snapshot is {key, key, marks, time, offset, the tag (see [Table.KeepTags]), and for each
+// rule a snapshot and a base}.
 // The snapshots of the rules are on Redis' clock, which was ahead of this process' by
 // offset microseconds when they were told; time is when that was. The bases are of use
 // while the key owes.
@@ -43,11 +44,13 @@ const (
 	snapshotWords
 )
 
-// The marks of a snapshot.
+// The marks of a snapshot. Above them is the Override of its counter.
 const (
-	markTold = 1 << iota // the rules' snapshots are valid
-	markLost             // Redis has reported less: to be put back with the next check
-	markOwes             // the bases are valid: what was charged beyond them is owed to Redis
+	markTold      = 1 << iota // the rules' snapshots are valid
+	markLost                  // Redis has reported less: to be put back with the next check
+	markOwes                  // the bases are valid: what was charged beyond them is owed to Redis
+	overrideShift = iota
+	allMarks      = 1<<overrideShift - 1
 )
 
 type snapshotShard struct {
@@ -86,6 +89,9 @@ func (s *snapshotShard) isPaying(k stores.Key, bases [][]int64) bool {
 func (t *Table) Snapshots() *Snapshots {
 	t.snapshotsOnce.Do(func() {
 		n, stride := &Snapshots{table: t, shard: make([]snapshotShard, max(snapshotShards, len(t.shards)))}, snapshotWords
+		if t.tagged {
+			stride += keyWords
+		}
 		for _, r := range t.rules {
 			p, ok := r.(algorithms.Handover)
 			if !ok {
@@ -203,7 +209,31 @@ func (n *Snapshots) mark(x snapshot, marks int64) {
 	}
 	count(&n.owing, markOwes)
 	count(&n.lost, markLost)
-	x[snapshotMarks] = marks
+	x[snapshotMarks] = x[snapshotMarks]&^allMarks | marks&allMarks
+}
+
+// setOrigin notes the tag of a zone's key, and under which of the zone's counters it was last.
+func (n *Snapshots) setOrigin(x snapshot, z *stores.ZoneCheck) {
+	x[snapshotMarks] = x[snapshotMarks]&allMarks | z.Counter.Override<<overrideShift
+	if n.table.tagged {
+		x[snapshotWords], x[snapshotWords+1] = int64(z.Tag.Hi), int64(z.Tag.Lo)
+	}
+}
+
+// Origin returns the tag of a key, and the Override of the counter under which it was last.
+func (n *Snapshots) Origin(k stores.Key) (tag stores.Key, override int64) {
+	mix := n.table.mix(k)
+	s := n.shardOf(mix)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := n.find(s, k, mix)
+	if x == nil {
+		return k, 0
+	}
+	if tag = k; n.table.tagged {
+		tag = stores.Key{Hi: uint64(x[snapshotWords]), Lo: uint64(x[snapshotWords+1])}
+	}
+	return tag, x[snapshotMarks] >> overrideShift
 }
 
 // reset forgets what is known of a key, and its debt.

@@ -67,7 +67,7 @@ func TestIndexOfHugeTable(t *testing.T) {
 		}
 		keys++
 		n.make(n.shardOf(mix), k, mix)
-		table.insert(&table.shards[0], k, mix, c.Rules, 0)
+		table.insert(&table.shards[0], &stores.ZoneCheck{Counter: c, Key: k, Rules: c.Rules}, mix, 0)
 	}
 	if a, b := len(n.shard[0].index.entries), len(table.shards[0].index.entries); a > 80 || b > 80 {
 		t.Errorf("the indexes of 40 keys have %d and %d entries", a, b)

@@ -23,11 +23,14 @@ type Table struct {
 	slots         slots
 	rules         []algorithms.Rule // with the table's kinds, for their layout
 	max           atomic.Int64
+	reserved      atomic.Int64 // of max, for keys of overrides
 	keys          atomic.Int64
 	known         atomic.Int64  // snapshots
 	overflows     atomic.Uint64 // charges to shared counters
+	unblocked     atomic.Uint64 // denials that started no block for want of room
 	repairs       atomic.Uint64 // states repaired after a clock step
-	reserved      atomic.Int64  // cost that requests hold instead of charging it
+	held          atomic.Int64  // cost that requests hold instead of charging it
+	tagged        bool          // see KeepTags
 	seed          [2]uint64
 	serial        uint64 // the order in which several tables are locked
 	shards        []shard
@@ -65,7 +68,7 @@ func NewTable(rules []algorithms.Rule, maxKeys int64) *Table {
 	for i := range t.shards {
 		t.shards[i].states.init(&t.layout)
 	}
-	t.SetMax(maxKeys)
+	t.SetMax(maxKeys, 0)
 	return t
 }
 
@@ -86,8 +89,19 @@ func randomWord() uint64 {
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// SetMax changes the highest number of keys.
-func (t *Table) SetMax(n int64) { t.max.Store(min(n, maxSlots)) }
+// SetMax changes the highest number of keys. In addition there is room for reserved keys of
+// overrides: a flood of other keys does not take it.
+func (t *Table) SetMax(keys, reserved int64) {
+	t.max.Store(min(keys+reserved, maxSlots))
+	t.reserved.Store(reserved)
+}
+
+// KeepTags makes the snapshots have the tags of their keys, without which the name of what is
+// counted in addition to a zone's key is not known. It must precede the table's use.
+func (t *Table) KeepTags() { t.tagged = true }
+
+// Tagged says whether the tag of a zone's key is known from its snapshot.
+func (t *Table) Tagged(z *stores.ZoneCheck) bool { return t.tagged || z.Tag == z.Key }
 
 // Keys returns the number of keys of which the table knows something: states, or a
 // snapshot. A key with a state that began without Redis mostly has both.
@@ -95,6 +109,10 @@ func (t *Table) Keys() int64 { return max(t.keys.Load(), t.known.Load()) }
 
 // Overflows returns the number of charges to counters that several keys share.
 func (t *Table) Overflows() uint64 { return t.overflows.Load() }
+
+// Unblocked returns the number of denials that started no block, because the table or the
+// blocks were full.
+func (t *Table) Unblocked() uint64 { return t.unblocked.Load() }
 
 // Repairs returns the number of states that were repaired after a clock step.
 func (t *Table) Repairs() uint64 { return t.repairs.Load() }
@@ -130,19 +148,11 @@ func (k *Kind) Destruct() error {
 	return nil
 }
 
-// Memory returns the most bytes that the table's keys can take. With shared it
-// includes a snapshot of each key.
-func (t *Table) Memory(shared bool) int64 {
+// Memory returns the most bytes that the table's keys can take under these limits, keys of
+// overrides under others. With shared it includes a snapshot of each key.
+func (t *Table) Memory(shared bool, limits, reserved []int64) int64 {
 	perKey := t.slots.bytes() + indexBytes
-	for i, l := range t.layout.rules {
-		if l.grows {
-			words := int64(arenaSmall)
-			for words < t.rules[i].Limit() {
-				words *= 2
-			}
-			perKey += 8 * (1 + words)
-		}
-	}
+	logs, longer := t.logBytes(limits), t.logBytes(reserved)
 	begun := t.slots.begun(len(t.shards))
 	if shared {
 		if n := t.Snapshots(); n != nil {
@@ -150,8 +160,22 @@ func (t *Table) Memory(shared bool) int64 {
 			begun += n.slots.begun(len(n.shard))
 		}
 	}
-	counters := int64(len(t.shards)) * overflowGroups * (perKey + overflowBytes)
-	return counters + perKey*t.max.Load() + begun
+	counters := int64(len(t.shards)) * overflowGroups * (perKey + max(logs, longer) + overflowBytes)
+	return counters + (perKey+logs)*t.max.Load() + (longer-logs)*t.reserved.Load() + begun
+}
+
+// logBytes returns the most bytes that the states of a key which grow take under these limits.
+func (t *Table) logBytes(limits []int64) (n int64) {
+	for i, limit := range limits {
+		if t.layout.rules[i].grows {
+			words := int64(arenaSmall)
+			for words < limit {
+				words *= 2
+			}
+			n += 8 * (1 + words)
+		}
+	}
+	return n
 }
 
 // mix distributes keys over shards and index entries. It is seeded, so that
@@ -190,11 +214,15 @@ func (t *Table) find(s *shard, k stores.Key, mix uint64) []int64 {
 }
 
 // insert returns a new slot for a key that is not in the table, or nil if there
-// is no room.
-func (t *Table) insert(s *shard, k stores.Key, mix uint64, rules []algorithms.Rule, now int64) []int64 {
-	if t.keys.Add(1) > t.max.Load() {
+// is no room. The key of an override may take what is reserved.
+func (t *Table) insert(s *shard, z *stores.ZoneCheck, mix uint64, now int64) []int64 {
+	room := t.max.Load()
+	if z.Counter.Override == 0 {
+		room -= t.reserved.Load()
+	}
+	if t.keys.Add(1) > room {
 		t.keys.Add(-1)
-		if !t.evict(s, rules, now) {
+		if !t.evict(s, z, now) {
 			return nil
 		}
 		t.keys.Add(1)
@@ -205,7 +233,7 @@ func (t *Table) insert(s *shard, k stores.Key, mix uint64, rules []algorithms.Ru
 	}
 	s.used++
 	slot := t.slots.at(n)
-	slot[0], slot[1] = int64(k.Hi), int64(k.Lo)
+	slot[0], slot[1] = int64(z.Key.Hi), int64(z.Key.Lo)
 	s.index.link(n, mix)
 	return slot
 }
@@ -243,15 +271,23 @@ func (t *Table) keyOf(n uint32) stores.Key {
 	return stores.Key{Hi: uint64(slot[0]), Lo: uint64(slot[1])}
 }
 
-// evict removes one key of the shard that is in its initial state. It looks at
-// a bounded number of slots and goes on from there the next time.
-func (t *Table) evict(s *shard, rules []algorithms.Rule, now int64) bool {
+// evict removes one key of the shard that is in its initial state, or will be before its block
+// ends. It looks at a bounded number of slots and goes on from there the next time.
+func (t *Table) evict(s *shard, z *stores.ZoneCheck, now int64) bool {
+	var blocks *Blocks
+	if z.StartsBlock {
+		blocks = BlocksOf(z.Counter)
+	}
 	for range min(sweep, s.next) {
 		n := s.pages.nth(s.hand)
 		if s.hand++; s.hand >= s.next {
 			s.hand = 0
 		}
-		if t.keyOf(n) != (stores.Key{}) && s.states.unused(&t.layout, t.slots.at(n), rules, now) {
+		k, at := t.keyOf(n), now
+		if b, ok := blocks.Find(k, now); ok {
+			at = b.Until
+		}
+		if k != (stores.Key{}) && s.states.unused(&t.layout, t.slots.at(n), z.Rules, at) {
 			t.remove(s, n)
 			return true
 		}

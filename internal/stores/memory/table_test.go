@@ -33,7 +33,7 @@ func TestTableEqualsMap(t *testing.T) {
 		}
 		switch {
 		case !in:
-			slot = table.insert(s, key, mix, c.Rules, 0)
+			slot = table.insert(s, &stores.ZoneCheck{Counter: c, Key: key, Rules: c.Rules}, mix, 0)
 			fallthrough
 		case r.IntN(3) > 0:
 			s.states.room(&table.layout, slot, 0, c.Rules[0], 1, 1)

@@ -132,6 +132,7 @@ func (f *fallback) learn(z *stores.ZoneCheck, now, turn int64, replace bool) {
 func (f *fallback) warm(z *stores.ZoneCheck) {
 	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, f.hands.now(z.Tag)) {
 		f.hands.add(z)
+		f.hands.learns(z)
 	}
 }
 

@@ -74,11 +74,11 @@ func (d *handovers) now(tag stores.Key) memory.Instant {
 // tolerance is by how many microseconds an estimate of Redis' clock may be wrong.
 func (d *handovers) tolerance() int64 { return 1e6 + 2*d.o.Timeout.Microseconds() }
 
-// add remembers a zone's table, whose keys may owe. The names of what is counted in
-// addition to a zone's key do not follow from the key: such a debt waits for the next
-// check.
+// add remembers a zone's table, whose keys may owe. If the tag of a key is not known, its
+// debt waits for the next check.
 func (d *handovers) add(z *stores.ZoneCheck) {
-	if z.Tag != z.Key {
+	t := memory.TableOf(z.Counter)
+	if !t.Tagged(z) {
 		return
 	}
 	d.mu.Lock()
@@ -87,14 +87,13 @@ func (d *handovers) add(z *stores.ZoneCheck) {
 		d.next.add(z)
 		return
 	}
-	t := memory.TableOf(z.Counter)
 	if !t.Counted() {
 		return
 	}
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
-	if c := d.tables[t]; c == nil || !c.Varies() || capacityOf(c) < capacityOf(z.Counter) {
+	if c := d.tables[t]; c == nil || capacityOf(c) <= capacityOf(z.Counter) {
 		d.tables[t] = z.Counter // a smaller one would cut debts
 	}
 }
@@ -345,18 +344,20 @@ func (d *handovers) table(ctx context.Context, c *stores.Counter, from memory.Cu
 // handOver hands over what keys have, in one call; a debt that is too large for one, in
 // several until end.
 func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stores.Key, told bool, end time.Time) error {
-	n := memory.TableOf(c).Snapshots()
+	n, overrides := memory.TableOf(c).Snapshots(), d.overrides(c)
 	for len(keys) > 0 {
 		var some []handover
 		rest := keys[:0]
 		for _, k := range keys {
-			if !d.conn.usable(k) {
+			tag, override := n.Origin(k)
+			if !d.conn.usable(tag) {
 				d.settle(some, errOpen)
 				return errOpen
 			}
-			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.now(k), told)
+			c := cmp.Or(overrides[override], c)
+			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: tag}, d.now(tag), told)
 			if ok {
-				h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1, Rules: c.Rules, IgnoreBlock: true}}}
+				h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: tag, Cost: 1, Rules: c.Rules, IgnoreBlock: true}}}
 				h.look.ResetResults()
 				some = append(some, h)
 			}
@@ -380,7 +381,7 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 // learns remembers a zone's counter, whose keys have snapshots.
 func (d *handovers) learns(z *stores.ZoneCheck) {
 	c := cmp.Or(z.Counter.Base, z.Counter)
-	if p := prepare(c); z.Tag == z.Key && !p.learns.Swap(true) {
+	if p := prepare(c); memory.TableOf(c).Tagged(z) && !p.learns.Swap(true) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.known = slices.DeleteFunc(d.known, func(w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
@@ -388,13 +389,30 @@ func (d *handovers) learns(z *stores.ZoneCheck) {
 	}
 }
 
-// counters returns the counters whose keys have snapshots.
+// counters returns the counters whose keys have snapshots or blocks, of those with the same
+// table and blocks one.
 func (d *handovers) counters() (all []*stores.Counter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	type tables struct{ table, blocked stores.Table }
+	seen := make(map[tables]bool)
 	for _, w := range d.known {
-		if c := w.Value(); c != nil {
+		if c := w.Value(); c != nil && !seen[tables{c.Table, c.Blocked}] {
+			seen[tables{c.Table, c.Blocked}] = true
 			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// overrides returns the counters with the same table as c, by Override.
+func (d *handovers) overrides(c *stores.Counter) map[int64]*stores.Counter {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := make(map[int64]*stores.Counter)
+	for _, w := range d.known {
+		if x := w.Value(); x != nil && x.Table == c.Table && !x.Varies() {
+			all[x.Override] = x
 		}
 	}
 	return all
@@ -413,7 +431,7 @@ func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err
 	var names []string
 	var ops [][]byte
 	for i := range some {
-		look := newCall(time.Time{}, some[i].key)
+		look := newCall(time.Time{}, some[i].tag)
 		look.decide(d.conn.o.Prefix, some[i].look)
 		names, ops = append(names, some[i].names...), append(ops, some[i].op, look.ops[0].b)
 		for _, n := range look.names { // with the key's permits, if it has any

@@ -49,7 +49,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-shared", breaks: "a shared counter blocks a key", file: localGo, suites: []suite{memoryStore},
-		old: "!z.Admits && p.slot != nil {\n\t\tp.block", new: "!z.Admits {\n\t\tp.block",
+		old: "p.slot == nil || !BlocksOf", new: "!BlocksOf",
 	},
 	{
 		name: "block-alone", breaks: "an instance without Redis starts a block", file: aloneGo, suites: redis,

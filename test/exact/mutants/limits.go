@@ -101,7 +101,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-debts", breaks: "a debt is charged under the smallest limit of requests", file: handoversGo, suites: ofRedis,
-		old: "capacityOf(c) < capacityOf(z.Counter)", new: "capacityOf(c) > capacityOf(z.Counter)",
+		old: "capacityOf(c) <= capacityOf(z.Counter)", new: "capacityOf(c) > capacityOf(z.Counter)",
 	},
 	{
 		name: "limits-remembered", breaks: "every limit of a request is remembered", file: handoversGo, suites: ofRedis,

@@ -131,7 +131,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "table-full", breaks: "the table holds one key too many (>= for >)", file: tableGo, suites: redis,
-		old: "if t.keys.Add(1) > t.max.Load() {", new: "if t.keys.Add(1) > t.max.Load()+1 {",
+		old: "if t.keys.Add(1) > room {", new: "if t.keys.Add(1) > room+1 {",
 	},
 	{
 		name: "table-remove", breaks: "a key behind a removed one is not found any more", file: indexGo, suites: redis,
