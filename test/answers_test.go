@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -315,5 +316,34 @@ func TestPlaceholdersOfSecondDirective(t *testing.T) {
 	}
 	if a := s.want(req{}, 429); a.body != "<narrow> <1> <allowed> <denied>" {
 		t.Errorf("body %q", a.body)
+	}
+}
+
+// TestDenialInErrorRoute denies requests in an error route, such as of those who look for pages
+// that are not there. They get the zone's response, and Caddy logs no error.
+func TestDenialInErrorRoute(t *testing.T) {
+	for respond, want := range map[string]int{"": 429, "respond 503": 503} {
+		s := serve(t, setup{site: `
+			error 404
+			handle_errors {
+				rate_limit {
+					zone answers` + strconv.Itoa(want) + ` {
+						rule 1/1h
+						` + respond + `
+					}
+				}
+				respond "not here" 404
+			}`})
+		s.want(req{}, 404)
+		a := s.want(req{}, want, want)
+		s.wantHeader(a, "Retry-After", "3600")
+		if a.body != "" {
+			t.Errorf("body %q", a.body)
+		}
+		for line := range strings.Lines(s.log.text()) {
+			if strings.Contains(line, `"level":"error"`) && strings.Contains(line, "429") {
+				t.Errorf("%q: %s", respond, line)
+			}
+		}
 	}
 }

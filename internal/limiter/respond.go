@@ -26,7 +26,8 @@ const (
 var errReduced = errors.New("rate limits cannot be decided for the moment")
 
 // reject responds to a denied request: with a status of gRPC if it is such a call, with the
-// respond of the zone that denies it, or with an error for the error routes.
+// respond of the zone that denies it, or with an error for the error routes, unless it is in one
+// already.
 func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	status, cause := q.l.status, q.l.denial
 	if q.unavailable() {
@@ -48,6 +49,11 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	if e.zone != nil && e.zone.Respond != nil {
 		return q.respond(w, e.zone.Respond, status)
+	}
+	if q.r.Context().Value(caddyhttp.ErrorCtxKey) != nil {
+		// In an error route, an error would only have Caddy respond with the first one's status.
+		w.WriteHeader(status)
+		return nil
 	}
 	return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
 }
