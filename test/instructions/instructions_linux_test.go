@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,21 +37,18 @@ var file = "instructions_" + runtime.GOARCH + ".txt"
 // them with the file. UPDATE_GOLDENS=1 writes it: say in the commit why a number rises.
 func TestInstructions(t *testing.T) {
 	held, program := readHeld(t), build(t)
-	counts := countAll(t, program)
-	for range tries - 1 { // what else goes on in the process only adds
-		if !slices.ContainsFunc(rows, func(c row) bool { return c.exceeds(counts, held) }) {
-			break
-		}
-		for name, n := range countAll(t, program) {
-			counts[name] = min(counts[name], n)
-		}
-	}
 	var text strings.Builder
 	for _, c := range rows {
-		n, was := counts[c.name], held[c.name]
+		was, n := held[c.name], c.count(t, program)
+		for range tries - 1 { // what else goes on in the process only adds
+			if !c.exceeds(n, was) {
+				break
+			}
+			n = min(n, c.count(t, program))
+		}
 		t.Logf("%-24s %6d instructions, the file has %6d", c.name, n, was)
 		fmt.Fprintf(&text, "%-24s %6d\n", c.name, n)
-		if c.exceeds(counts, held) {
+		if c.exceeds(n, was) {
 			t.Errorf("%s: %d instructions, want at most %d %% above %d", c.name, n, c.tolerance(), was)
 		}
 		if n == 0 || was == 0 && len(held) > 0 {
@@ -108,11 +104,8 @@ func readHeld(t *testing.T) map[string]int {
 	return held
 }
 
-// exceeds reports whether a row has more instructions than the file and the tolerance allow.
-func (c row) exceeds(counts, held map[string]int) bool {
-	was := held[c.name]
-	return was > 0 && counts[c.name]*100 > was*(100+c.tolerance())
-}
+// exceeds reports whether n instructions are more than the file has, and the tolerance allows.
+func (c row) exceeds(n, was int) bool { return was > 0 && n*100 > was*(100+c.tolerance()) }
 
 func (c row) tolerance() int {
 	if c.redis {
@@ -121,81 +114,44 @@ func (c row) tolerance() int {
 	return tolerance
 }
 
-// countAll counts all rows.
-func countAll(t *testing.T, program string) map[string]int {
-	counts := countLocal(t, program)
-	for _, c := range rows {
-		if c.redis {
-			counts[c.name] = countRedis(t, program, c.name)
-		}
+// countedFunction is the function that sends the requests.
+const countedFunction = "github.com/dianalimiter/diana/test/instructions.(*sender).counted"
+
+// count counts a request of the row. One that is decided in this process is what the function
+// that sends it executes. Those through Redis wait for other goroutines: they are all that the
+// process executes for many requests, less what it executes for few.
+func (c row) count(t *testing.T, program string) int {
+	if !c.redis {
+		return callgrind(t, program, requests, c.name, "--collect-atstart=no", "--toggle-collect="+countedFunction) / requests
 	}
-	return counts
-}
-
-// The functions that tell callgrind what to count.
-const (
-	countedFunction = "github.com/dianalimiter/diana/test/instructions.(*sender).counted"
-	endFunction     = "github.com/dianalimiter/diana/test/instructions.(*sender).end"
-)
-
-var summary = regexp.MustCompile(`(?m)^summary: (\d+)$`)
-
-// countLocal counts the rows that are decided in this process, all in one run.
-func countLocal(t *testing.T, program string) map[string]int {
-	out := filepath.Join(t.TempDir(), "out")
-	callgrind(t, program, requests, "BenchmarkRequest", "--callgrind-out-file="+out, "--collect-atstart=no", "--toggle-collect="+countedFunction, "--dump-before="+endFunction)
-	counts, dump := make(map[string]int), 0
-	for _, c := range rows {
-		if c.redis {
-			continue
-		}
-		dump++
-		b, err := os.ReadFile(out + "." + strconv.Itoa(dump))
-		if err != nil {
-			t.Fatal(err)
-		}
-		counts[c.name] = number(t, summary, b) / requests
-	}
-	return counts
+	t.Setenv(redisVar, redistest.Start(t).Addr)
+	return (callgrind(t, program, 3*requests, c.name) - callgrind(t, program, requests, c.name)) / (2 * requests)
 }
 
 var collected = regexp.MustCompile(`Collected : (\d+)`)
 
-// countRedis counts a row whose requests wait for other goroutines: all that the process executes
-// for many requests, less what it executes for few.
-func countRedis(t *testing.T, program, name string) int {
-	t.Setenv(redisVar, redistest.Start(t).Addr)
-	bench := "Request/^" + strings.ReplaceAll(name, " ", "_") + "$"
-	few := number(t, collected, callgrind(t, program, requests, bench, "--callgrind-out-file=/dev/null"))
-	many := number(t, collected, callgrind(t, program, 3*requests, bench, "--callgrind-out-file=/dev/null"))
-	return (many - few) / (2 * requests)
-}
-
-func number(t *testing.T, pattern *regexp.Regexp, text []byte) int {
-	t.Helper()
-	match := pattern.FindSubmatch(text)
-	if match == nil {
-		t.Fatalf("no %s in %s", pattern, text)
-	}
-	n, err := strconv.Atoi(string(match[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// callgrind runs benchmarks with n requests, and returns what it prints.
-func callgrind(t *testing.T, program string, n int, bench string, options ...string) []byte {
+// callgrind runs the benchmark of a row with n requests, and returns how many instructions it
+// counted.
+func callgrind(t *testing.T, program string, n int, name string, options ...string) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	args := append([]string{"--tool=callgrind"}, options...)
+	bench := "Request/^" + strings.ReplaceAll(name, " ", "_") + "$"
+	args := append([]string{"--tool=callgrind", "--callgrind-out-file=/dev/null"}, options...)
 	args = append(args, program, "-test.run", "^$", "-test.bench", bench, "-test.benchtime", strconv.Itoa(n)+"x")
 	cmd := exec.CommandContext(ctx, "valgrind", args...)
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1")
 	text, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("valgrind: %v\n%s", err, text)
+		t.Fatalf("%s: valgrind: %v\n%s", name, err, text)
 	}
-	return text
+	match := collected.FindSubmatch(text)
+	if match == nil {
+		t.Fatalf("%s: no number in\n%s", name, text)
+	}
+	count, err := strconv.Atoi(string(match[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -78,12 +79,13 @@ func (s *Store) close(used func() bool) {
 	m := &maintainer{conn: s.conn, hands: s.fallback.hands, instances: &instances{
 		conn: s.conn, process: s.conn.instance, fleet: closing, lost: func(bool) { s.permits.lose() },
 	}}
-	s.done.Go(func() { m.run(ctx) })
+	var done sync.WaitGroup
+	done.Go(func() { m.run(ctx) })
 	for used() || s.permits.any() {
 		s.permits.renew(ctx)
 		time.Sleep(retryEvery)
 	}
 	stop()
-	s.done.Wait()
+	done.Wait()
 	_ = s.conn.client.Close()
 }

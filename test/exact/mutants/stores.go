@@ -175,7 +175,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "across-remaining", breaks: "released reservations are reported as used", file: acrossGo, suites: redis,
-		old: "z.Results[r].Remaining += z.Cost", new: "z.Results[r].Remaining += 0",
+		old: "case res.Rule != nil && z.WantsMore:\n\t\t\tres.Remaining += z.Cost", new: "case res.Rule != nil && z.WantsMore:",
 	},
 	{
 		name: "across-hold-cost", breaks: "a zone that holds its cost until the answer is charged at once", file: acrossGo, suites: redis,
