@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -46,6 +47,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		RejectStatus:   h.RejectStatus,
 		LogKey:         h.LogKey,
 		DisableMetrics: h.DisableMetrics,
+		Invoked:        hasNamedRoutes(ctx),
 		Logger:         h.logger,
 	})
 	if err != nil {
@@ -58,6 +60,16 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	// The rules of the source are applied second, so that a configuration with invalid
 	// rules is rejected whatever a document says.
 	return app.registry.Join(h.limiter)
+}
+
+// hasNamedRoutes reports whether the HTTP app that provisions a handler has named routes. In
+// one that is invoked twice, a handler stands once.
+func hasNamedRoutes(ctx caddy.Context) bool {
+	named := func(s *caddyhttp.Server) bool { return s != nil && len(s.NamedRoutes) > 0 }
+	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
+		app, ok := m.(*caddyhttp.App)
+		return ok && slices.ContainsFunc(slices.Collect(maps.Values(app.Servers)), named)
+	})
 }
 
 func (h *Handler) checkJitter() error {

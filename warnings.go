@@ -12,7 +12,6 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/placeholders"
@@ -127,8 +126,8 @@ var verbatim = func() map[string]string {
 }()
 
 // warnOfServers warns of servers whose trusted_proxies let clients forge the address by
-// which they are counted, and of those without a timeout that read bodies. It requires that
-// all servers are provisioned.
+// which they are counted, of those without a timeout that read bodies, and of routes that lead
+// through a zone twice. It requires that all servers are provisioned.
 func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 	v, err := ctx.AppIfConfigured("http")
 	if err != nil {
@@ -138,6 +137,7 @@ func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 	if !ok {
 		return
 	}
+	var repeated []string
 	for name, s := range app.Servers {
 		trusted, all := trusts(s)
 		switch {
@@ -148,28 +148,31 @@ func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 			logger.Warn("trusted_proxies without trusted_proxies_strict: a client behind a proxy can say which address it has, and escape its limits",
 				zap.String("server", name), zap.String("advice", "add trusted_proxies_strict"))
 		}
-		if s.ReadTimeout <= 0 && (readsBody(s, s.Routes, 0) || s.Errors != nil && readsBody(s, s.Errors.Routes, 0)) {
+		var errorRoutes caddyhttp.RouteList
+		if s.Errors != nil {
+			errorRoutes = s.Errors.Routes
+		}
+		repeated = append(repeated, repeatedZones(s, s.Routes)...)
+		repeated = append(repeated, repeatedZones(s, errorRoutes)...)
+		if s.ReadTimeout <= 0 && (readsBody(s, s.Routes) || readsBody(s, errorRoutes)) {
 			logger.Warn("a rate limit reads bodies, and the server has no read_body timeout: a client that never sends the end keeps its request for 10s",
 				zap.String("server", name), zap.String("advice", "set timeouts { read_body <duration> } in the option servers"))
 		}
 	}
+	slices.Sort(repeated)
+	for _, zone := range slices.Compact(repeated) {
+		logger.Warn("a route leads through the zone twice: a request that has passed it is not counted by it again",
+			zap.String("zone", zone), zap.String("advice", "write the zone once, or give the second another name"))
+	}
 }
 
 // readsBody reports whether a zone in routes of a server reads the bodies of requests.
-func readsBody(s *caddyhttp.Server, routes caddyhttp.RouteList, depth int) bool {
-	reads := func(h caddyhttp.MiddlewareHandler) bool {
-		switch h := h.(type) {
-		case *Handler:
-			return slices.ContainsFunc(h.limiter.Zones(), (*limiter.Zone).ReadsBody)
-		case *caddyhttp.Subroute:
-			return readsBody(s, h.Routes, depth+1)
-		case *caddyhttp.Invoke:
-			named := s.NamedRoutes[h.Name]
-			return named != nil && readsBody(s, caddyhttp.RouteList{*named}, depth+1)
-		}
-		return false
-	}
-	return depth < admin.MaxRouteDepth && slices.ContainsFunc(routes, func(r caddyhttp.Route) bool { return slices.ContainsFunc(r.Handlers, reads) })
+func readsBody(s *caddyhttp.Server, routes caddyhttp.RouteList) (reads bool) {
+	w := walker{s, func(h *Handler, _ routePath) {
+		reads = reads || slices.ContainsFunc(h.limiter.Zones(), (*limiter.Zone).ReadsBody)
+	}}
+	w.routes(routes, nil)
+	return reads
 }
 
 // trusts reports whether a server has trusted proxies, and whether they cover all

@@ -59,6 +59,9 @@ type Options struct {
 	// DisableMetrics leaves the zones out of the metrics.
 	DisableMetrics bool
 
+	// Invoked is set if a request may pass the handler twice, by named routes.
+	Invoked bool
+
 	// Logger logs denials and warnings.
 	Logger *zap.Logger
 }

@@ -22,7 +22,7 @@ type Limiter struct {
 	o       Options
 	zones   []*Zone
 	shared  []Shared // the shared stores of the zones
-	repeats bool     // whether another handler has one of the zones, too
+	repeats bool     // whether a request may pass one of the zones twice
 	across  bool     // whether the zones' keys are in several stores or slots
 	more    bool     // whether headers say when more is left
 
@@ -37,7 +37,7 @@ const maxZones = math.MaxUint16 / 5
 // New returns a limiter with the zones' own rules in force. Close must be called, also
 // after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
-	l := &Limiter{env: env, o: o, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
+	l := &Limiter{env: env, o: o, repeats: o.Invoked, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = denial(l.status)
 	l.more = o.Headers != config.HeadersLegacy && o.Headers != config.HeadersOff
 	if n := len(o.Zones); n > maxZones {

@@ -33,7 +33,7 @@ type Zone struct {
 	noHeaders        bool // whether the zone is left out of headers
 	counted          bool // whether the zone is in the metrics
 	readsBody        bool // whether key or cost have a field of the body
-	repeated         bool // whether another handler has the zone, too
+	repeated         bool // whether a request may pass the zone twice
 	logKey           bool // whether keys may be logged, and shown by name
 
 	active atomic.Pointer[activeRules]
@@ -74,7 +74,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		Zone: c, Config: checked, env: env, maxWait: time.Duration(c.MaxWait),
 		noHeaders: c.NoHeaders && o.DefaultHeaders, counted: !o.DisableMetrics,
 		readsBody: checked.Plan.ReadsBody() || checked.Charge.ReadsBody(),
-		logKey:    o.LogKey,
+		logKey:    o.LogKey, repeated: o.Invoked,
 	}
 	if z.matchers, z.exempt, err = o.Matchers(c); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
@@ -127,6 +127,9 @@ func (z *Zone) StoreName() string { return z.store.Name }
 
 // Shared reports whether the zone's counts are shared by several instances.
 func (z *Zone) Shared() bool { return !z.store.local() }
+
+// Matchers returns the matchers of the requests that the zone applies to; nil: all.
+func (z *Zone) Matchers() caddyhttp.MatcherSets { return z.matchers }
 
 // LogsKeys reports whether the zone's keys may be logged, and shown by name.
 func (z *Zone) LogsKeys() bool { return z.logKey }

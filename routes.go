@@ -1,0 +1,90 @@
+package diana
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/admin"
+)
+
+// routePath are the routes that lead to a handler, from the outermost on.
+type routePath []*caddyhttp.Route
+
+// walker visits the rate_limit handlers in routes of a server, in their order.
+type walker struct {
+	server *caddyhttp.Server
+	visit  func(h *Handler, to routePath)
+}
+
+func (w *walker) routes(routes caddyhttp.RouteList, to routePath) {
+	for i := range routes {
+		w.route(&routes[i], to)
+	}
+}
+
+func (w *walker) route(r *caddyhttp.Route, to routePath) {
+	if len(to) == admin.MaxRouteDepth || slices.Contains(to, r) { // a named route may invoke itself
+		return
+	}
+	to = append(slices.Clip(to), r)
+	for _, h := range r.Handlers {
+		switch h := h.(type) {
+		case *Handler:
+			w.visit(h, to)
+		case *caddyhttp.Subroute:
+			w.routes(h.Routes, to)
+		case *caddyhttp.Invoke:
+			if named := w.server.NamedRoutes[h.Name]; named != nil {
+				w.route(named, to)
+			}
+		}
+	}
+}
+
+// repeatedZones returns the names of the zones that the same request would pass twice in routes
+// of a server. It passes none that is in shadow.
+func repeatedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []string) {
+	before := make(map[string][]routePath) // by zone
+	w := walker{s, func(h *Handler, to routePath) {
+		for _, z := range h.limiter.Zones() {
+			if z.Shadow {
+				continue
+			}
+			to := append(slices.Clip(to), &caddyhttp.Route{MatcherSets: z.Matchers()})
+			if !slices.Contains(names, z.Name) && slices.ContainsFunc(before[z.Name], to.follows) {
+				names = append(names, z.Name)
+			}
+			before[z.Name] = append(before[z.Name], to)
+		}
+	}}
+	w.routes(routes, nil)
+	return names
+}
+
+// follows reports whether each request that takes one of two paths takes the other, too. Whether
+// some request takes both, such as one with unlike matchers on each, is unknown.
+func (p routePath) follows(before routePath) bool {
+	n := 0
+	for n < min(len(p), len(before)) && p[n] == before[n] {
+		n++
+	}
+	p, before = p[n:], before[n:]
+	if slices.ContainsFunc(before, func(r *caddyhttp.Route) bool { return r.Terminal }) {
+		return false
+	}
+	if len(p) > 0 && len(before) > 0 && p[0].Group != "" && p[0].Group == before[0].Group {
+		return false // a request takes one route of a group
+	}
+	return p.within(before) || before.within(p)
+}
+
+// within reports whether the path has no matchers but those of another.
+func (p routePath) within(other routePath) bool {
+	return !slices.ContainsFunc(p, func(r *caddyhttp.Route) bool {
+		return len(r.MatcherSets) > 0 && !slices.ContainsFunc(other, func(o *caddyhttp.Route) bool {
+			return reflect.DeepEqual(r.MatcherSets, o.MatcherSets)
+		})
+	})
+}
