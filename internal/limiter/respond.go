@@ -50,13 +50,16 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if e.zone != nil && e.zone.Respond != nil {
 		return q.respond(w, e.zone.Respond, status)
 	}
-	if q.r.Context().Value(caddyhttp.ErrorCtxKey) != nil {
-		// In an error route, an error would only have Caddy respond with the first one's status.
+	if inErrorRoute(q.r) {
 		w.WriteHeader(status)
 		return nil
 	}
 	return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
 }
+
+// inErrorRoute reports whether the request is in an error route. Nothing handles an error that is
+// returned there: Caddy logs it, and responds with the status of the first one.
+func inErrorRoute(r *http.Request) bool { return r.Context().Value(caddyhttp.ErrorCtxKey) != nil }
 
 // setHeaders sets Retry-After unless it is empty, and Cache-Control unless it is set
 // already. The values are slices of e, to save allocations.

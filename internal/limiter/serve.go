@@ -33,6 +33,15 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
+// gone ends a request whose client closed the connection while it waited.
+func (q *request) gone(w http.ResponseWriter) error {
+	if inErrorRoute(q.r) {
+		w.WriteHeader(statusGone)
+		return nil
+	}
+	return caddyhttp.Error(statusGone, errGone)
+}
+
 // admission is the result of admit, which is a function of its own so that the decision
 // takes no stack while the rest of the chain runs.
 type admission struct {
@@ -65,7 +74,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	q.report(e)
 	switch {
 	case gone:
-		return a, caddyhttp.Error(statusGone, errGone)
+		return a, q.gone(w)
 	case e != nil:
 		return a, q.reject(w, e)
 	}
@@ -76,7 +85,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		}
 	}()
 	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
-		return a, caddyhttp.Error(statusGone, errGone)
+		return a, q.gone(w)
 	}
 	if q.hasHeaders() {
 		a.writer = newWriter(w)
