@@ -108,7 +108,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "lifetime-debts", breaks: "what a store owes after its configuration is gone is not charged", file: lifetimeGo, suites: redis,
-		old: "s.done.Go(func() { m.run(ctx) })", new: "_ = m",
+		old: "done.Go(func() { m.run(ctx) })", new: "_ = m",
 	},
 	{
 		name: "settle-lost", breaks: "what settle charges while Redis is unavailable is lost", file: sharedGo, suites: redis,
