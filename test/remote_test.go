@@ -98,12 +98,14 @@ func (r *ruledSite) rejected(document string) (msg string) {
 	before := rejections(r.T)
 	r.write(document)
 	until(r, "the document to be rejected: "+document, func() bool {
-		err := r.follower().Status().Err
-		if rejections(r.T) == before || !isRejection(err) {
+		if rejections(r.T) == before { // first: the error is replaced after it was counted
 			return false
 		}
-		msg = err.Error()
-		return true
+		err := r.follower().Status().Err
+		if isRejection(err) {
+			msg = err.Error()
+		}
+		return msg != ""
 	})
 	return msg
 }
