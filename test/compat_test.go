@@ -404,10 +404,12 @@ func TestCompatEmpty(t *testing.T) {
 			t.Errorf("%s: %v", handler, err)
 		}
 	}
-	for _, zone := range []string{"theirs {\nmatch {\n}\nevents 1\nwindow 1h", "own {\nmatch {\n}\nrule 1/1h"} {
-		s := serve(t, setup{site: "rate_limit {\nzone " + zone + "\nkey static" + "\n}\n}\nrespond ok"})
-		s.want(req{}, 200)
-		s.want(req{path: "/x", method: "POST"}, 429)
+	s := serve(t, setup{site: "rate_limit {\nzone theirs {\nmatch {\n}\nevents 1\nwindow 1h\nkey static\n}\n}\nrespond ok"})
+	s.want(req{}, 200)
+	s.want(req{path: "/x", method: "POST"}, 429)
+	err := s.load(setup{site: "rate_limit {\nzone own {\nmatch {\n}\nrule 1/1h\nkey static\n}\n}\nrespond ok"})
+	if err == nil || !strings.Contains(err.Error(), "match: want @name, a path, or a matcher") {
+		t.Errorf("an empty match in a zone of our own: %v", err)
 	}
 }
 

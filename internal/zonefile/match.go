@@ -17,10 +17,11 @@ const (
 	wantMatcher = "@name, a path, or " + wantModule
 )
 
-// parseMatch parses match <matcher> [<args...>] or a block of matchers. An empty block
-// matches every request, as github.com/mholt/caddy-ratelimit has it.
+// parseMatch parses match <matcher> [<args...>] or a block of matchers. In a zone with events
+// an empty block matches every request, as github.com/mholt/caddy-ratelimit has it.
 func (p *Parser) parseMatch(d *caddyfile.Dispenser) error {
 	if _, empty := option.OpensBlock(d); empty {
+		p.native = d.Errf("%s: want %s", d.Val(), wantMatcher)
 		d.NextBlock(d.Nesting()) // consumes it
 		p.Zone.MatcherSetsRaw = append(p.Zone.MatcherSetsRaw, caddy.ModuleMap{})
 		return nil

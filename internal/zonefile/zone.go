@@ -4,6 +4,7 @@ package zonefile
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
@@ -22,6 +23,7 @@ type Parser struct {
 	rules  []*ruleParser           // of the zone and of its overrides
 	lines  map[any]caddyfile.Token // the positions of rules and overrides
 	at     caddyfile.Token
+	native error // what is wrong unless the zone has events; nil: nothing
 }
 
 // New returns a parser of a zone that begins at a token. Named matchers are those of the
@@ -69,6 +71,9 @@ func (p *Parser) Options() *option.Set {
 // Check checks the complete zone. Its error has the line of the invalid rule or
 // override, or otherwise of the zone.
 func (p *Parser) Check() error {
+	if p.native != nil && !p.Zone.HasEvents() {
+		return p.native
+	}
 	if err := p.ChooseAlgorithms(); err != nil {
 		return err
 	}
@@ -103,6 +108,9 @@ func checkAlgorithm(name string) error {
 func (p *Parser) parseKey(d *caddyfile.Dispenser) error {
 	if p.Zone.Key = d.RemainingArgs(); len(p.Zone.Key) == 0 {
 		return d.Errf("key: want one part or more, such as {client_ip}")
+	}
+	if slices.Equal(p.Zone.Key, config.Parts{""}) { // as if it had none
+		p.Zone.Key, p.native = nil, d.Errf("key: an empty part: want a placeholder or a constant")
 	}
 	return nil
 }
