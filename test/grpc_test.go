@@ -52,7 +52,7 @@ func TestGRPC(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close()
+			defer func() { _ = conn.Close() }()
 			var header, trailer metadata.MD
 			in, out := "hello", ""
 			err = conn.Invoke(t.Context(), "/greeter/Hello", &in, &out, grpc.ForceCodec(text{}), grpc.Header(&header), grpc.Trailer(&trailer))

@@ -23,16 +23,26 @@ func credentials() map[string]aCredential {
 		return func(r *http.Request, value string) { r.Header.Add(name, value) }
 	}
 	return map[string]aCredential{
-		"header": {"{header.X-Api-Key}", []string{"stolen"}, header("X-Api-Key"),
-			func(r *http.Request) []string { return r.Header.Values("X-Api-Key") }},
-		"authorization": {"{header.Authorization}", []string{"Bearer stolen", "bearer stolen", "BEARER   stolen"}, header("Authorization"),
+		"header": {
+			"{header.X-Api-Key}",
+			[]string{"stolen"},
+			header("X-Api-Key"),
+			func(r *http.Request) []string { return r.Header.Values("X-Api-Key") },
+		},
+		"authorization": {
+			"{header.Authorization}",
+			[]string{"Bearer stolen", "bearer stolen", "BEARER   stolen"},
+			header("Authorization"),
 			func(r *http.Request) (list []string) {
 				for _, v := range r.Header.Values("Authorization") {
 					list = append(list, v[strings.LastIndexByte(v, ' ')+1:])
 				}
 				return list
-			}},
-		"cookie": {"{cookie.sid}", []string{"stolen", "%73tolen", "s%74%6flen", `"stolen"`, `"\163tolen"`},
+			},
+		},
+		"cookie": {
+			"{cookie.sid}",
+			[]string{"stolen", "%73tolen", "s%74%6flen", `"stolen"`, `"\163tolen"`},
 			func(r *http.Request, value string) {
 				r.Header.Set("Cookie", strings.TrimPrefix(r.Header.Get("Cookie")+"; sid="+value, "; "))
 			},
@@ -45,8 +55,11 @@ func credentials() map[string]aCredential {
 					}
 				}
 				return list
-			}},
-		"query": {"{query.key}", []string{"stolen", "%73tolen"},
+			},
+		},
+		"query": {
+			"{query.key}",
+			[]string{"stolen", "%73tolen"},
 			func(r *http.Request, value string) { r.URL.RawQuery += "&key=" + value },
 			func(r *http.Request) (list []string) {
 				for pair := range strings.FieldsFuncSeq(r.URL.RawQuery, func(c rune) bool { return c == '&' || c == ';' }) {
@@ -56,7 +69,8 @@ func credentials() map[string]aCredential {
 					}
 				}
 				return list
-			}},
+			},
+		},
 	}
 }
 

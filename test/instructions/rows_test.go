@@ -108,8 +108,11 @@ func (s *sender) send(key string) error {
 		s.body.Reset(s.row.body)
 		s.e.Request().Body = io.NopCloser(s.body)
 	}
-	if err := s.e.Do(s.h, key); (err != nil) != s.denied {
-		return fmt.Errorf("the request of %s: %v, denied: want %v", key, err, s.denied)
+	switch err := s.e.Do(s.h, key); {
+	case s.denied && err == nil:
+		return fmt.Errorf("the request of %s passed: want it denied", key)
+	case !s.denied && err != nil:
+		return fmt.Errorf("the request of %s: %w", key, err)
 	}
 	return nil
 }
