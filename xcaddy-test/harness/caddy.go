@@ -183,10 +183,11 @@ func telling(log string) string {
 }
 
 // Client returns an HTTP client for the given number of concurrent requests, each on
-// a persistent connection.
+// a persistent connection. On a busy machine there are more of them at times: an idle
+// connection is not closed for that, because the next request may have chosen it.
 func Client(connections int) *http.Client {
 	return &http.Client{
-		Transport: &http.Transport{MaxIdleConns: connections, MaxIdleConnsPerHost: connections},
+		Transport: &http.Transport{MaxIdleConnsPerHost: 100 * connections},
 		Timeout:   time.Minute,
 	}
 }
