@@ -24,9 +24,10 @@ const (
 	tries    = 3
 	patience = 10 * time.Minute
 
-	// How much more than the file has is accepted, in percent. What a request through Redis
-	// executes includes the scheduler's search for other work, which depends on the machine.
-	tolerance      = 3
+	// How much more than the file has is accepted, in percent. Counts repeat to a percent, but for
+	// the sample of top keys, which begins at 10,000 requests a second and adds up to 220. What a
+	// request through Redis executes includes the scheduler's search for other work.
+	tolerance      = 6
 	toleranceRedis = 15
 )
 
