@@ -154,7 +154,7 @@ func (m *meter) levelUpTo(s State, t, most int64) int64 {
 // terms, to the same cost in units of this meter, rounded up. meter.lua has the same
 // floating point operations in the same order.
 func (m *meter) rescale(ahead, f, l0, w0, most int64) int64 {
-	if ahead > maxExact/l0 {
+	if ahead > 2*maxExact/l0 {
 		return most * m.w
 	}
 	d := ahead*l0 + f

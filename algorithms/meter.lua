@@ -26,7 +26,7 @@ return function(v, i, s, j, now, n, p, turn)
         D, stepped = cap, true
       elseif L0 == L then
         D = (a - t) * l + f
-      elseif a - t > 4503599627370496 / l0 then
+      elseif a - t > 9007199254740992 / l0 then
         D = top
       else
         -- Written under another limit: convert it to the same cost, rounded up.

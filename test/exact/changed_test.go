@@ -64,6 +64,15 @@ func newChanged(t *rapid.T) *changed {
 		c.versions = append(c.versions, r)
 	}
 	c.versions = slices.DeleteFunc(c.versions, func(r oracle.Rule) bool { return !countable(r, turn) })
+	greatest := 0.0 // level in units of cost, in debt
+	for _, r := range c.versions {
+		burst, _, _ := leak(r)
+		greatest = max(greatest, 2*burst)
+	}
+	c.versions = slices.DeleteFunc(c.versions, func(r oracle.Rule) bool { // TestHugeLevels has these
+		_, _, w := leak(r)
+		return greatest*w > 0.99*(1<<53)
+	})
 	if len(c.versions) == 0 { // the narrowest one is always countable
 		narrow := base
 		narrow.Limit, narrow.Burst, narrow.MaxWait, narrow.NoDelay = 1, 1, 0, base.Algorithm == "leaky_bucket"
@@ -175,5 +184,22 @@ func TestHugeLevels(t *testing.T) {
 	k.rules[0] = gcra(window, 1<<40)
 	if v := k.peek(now, 1)[0]; v.Admit || v.RetryAfter != 1<<53-1<<40+1 || v.ResetAfter != 1<<53 {
 		t.Errorf("in debt of 2^53: %+v", v)
+	}
+	// What a rule with a long window is charged keeps what was used under another, to 2^53.
+	const month = 30 * 24 * hour
+	for used, kept := range map[int64]int64{3000: 3000, 4000: (1 << 53) / month} {
+		monthly := func(limit int64) algorithms.Rule {
+			return compiled(t, new(algorithms.GCRA), algorithms.Spec{Limit: limit, Window: month, Cost: 1})
+		}
+		k := newKey(t, []algorithms.Rule{monthly(6000)})
+		if ok, _ := k.decide(now, used); !ok {
+			t.Fatalf("%d of 6,000 are denied", used)
+		}
+		k.rules[0] = monthly(1)
+		k.rules[0].Owe(k.states[0], now, 1)
+		k.rules[0] = monthly(6000)
+		if v := k.peek(now, 1)[0]; !v.Admit || v.Remaining != 6000-kept || v.ResetAfter != kept*month {
+			t.Errorf("%d used: %+v, want %d remaining", used, v, 6000-kept)
+		}
 	}
 }

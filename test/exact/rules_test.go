@@ -140,16 +140,22 @@ func countable(r oracle.Rule, turn int64) bool {
 	if r.Algorithm == "fixed_window" || r.Algorithm == "sliding_window" || r.Algorithm == "sliding_log" {
 		return true
 	}
+	burst, l, w := leak(r)
+	return burst*w+float64(max(turn, r.Step))*l <= most && l < 0.99*(1<<32)
+}
+
+// leak returns the burst of a meter, and its limit over its window in lowest terms.
+func leak(r oracle.Rule) (burst, l, w float64) {
 	common := float64(gcd(r.Limit, r.Window))
-	l, w := float64(r.Limit)/common, float64(r.Window)/common
-	burst := float64(r.Burst)
+	l, w = float64(r.Limit)/common, float64(r.Window)/common
+	burst = float64(r.Burst)
 	switch {
 	case burst == 0 && delays(r):
 		burst = float64(patience(r))*l/w + 1
 	case burst == 0:
 		burst = float64(r.Limit)
 	}
-	return burst*w+float64(max(turn, r.Step))*l <= most && l < 0.99*(1<<32)
+	return burst, l, w
 }
 
 func gcd(a, b int64) int64 {

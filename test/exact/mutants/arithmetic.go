@@ -217,7 +217,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-rescale-overflow", breaks: "a level far ahead under another limit overflows", file: meterGo, suites: goRules,
-		old: "if ahead > maxExact/l0 {", new: "if ahead > maxExact {",
+		old: "if ahead > 2*maxExact/l0 {", new: "if ahead > 2*maxExact {",
 	},
 	{
 		name: "meter-rescale-ignored", breaks: "a level keeps its number when the limit changes", file: meterGo, suites: goRules,
