@@ -21,13 +21,12 @@ import (
 
 const (
 	requests = 2000 // that are counted of a row
-	tries    = 3
+	tries    = 3    // one process in fifty is counted in part: callgrind loses a stack that moves
 	patience = 10 * time.Minute
 
-	// How much more than the file has is accepted, in percent. Counts repeat to a percent, but for
-	// the sample of top keys, which begins at 10,000 requests a second and adds up to 220. What a
-	// request through Redis executes includes the scheduler's search for other work.
-	tolerance      = 6
+	// How much more than the file has is accepted, in percent. What a request through Redis
+	// executes includes the scheduler's search for other work.
+	tolerance      = 3
 	toleranceRedis = 15
 )
 
@@ -35,25 +34,22 @@ const (
 var file = "instructions_" + runtime.GOARCH + ".txt"
 
 // TestInstructions counts the instructions of a request of each row, prints them, and compares
-// them with the file. UPDATE_GOLDENS=1 writes it: say in the commit why a number rises.
+// them with the file. UPDATE_GOLDENS=1 writes it: say in the commit why a number changes.
 func TestInstructions(t *testing.T) {
 	held, program := readHeld(t), build(t)
 	var text strings.Builder
 	for _, c := range rows {
 		was, n := held[c.name], c.count(t, program)
-		for range tries - 1 { // what else goes on in the process only adds
-			if !c.exceeds(n, was) {
+		for range tries - 1 {
+			if n > 0 && !c.exceeds(n, was) {
 				break
 			}
-			n = min(n, c.count(t, program))
+			n = c.count(t, program)
 		}
 		t.Logf("%-24s %6d instructions, the file has %6d", c.name, n, was)
 		fmt.Fprintf(&text, "%-24s %6d\n", c.name, n)
-		if c.exceeds(n, was) {
+		if n <= 0 || c.exceeds(n, was) || was == 0 && len(held) > 0 {
 			t.Errorf("%s: %d instructions, want at most %d %% above %d", c.name, n, c.tolerance(), was)
-		}
-		if n == 0 || was == 0 && len(held) > 0 {
-			t.Errorf("%s: %d instructions counted, %d in %s", c.name, n, was, file)
 		}
 	}
 	if os.Getenv("UPDATE_GOLDENS") != "" {
@@ -129,7 +125,26 @@ func (c row) count(t *testing.T, program string) int {
 	return (callgrind(t, program, 3*requests, c.name) - callgrind(t, program, requests, c.name)) / (2 * requests)
 }
 
-var collected = regexp.MustCompile(`Collected : (\d+)`)
+var (
+	totals = regexp.MustCompile(`(?m)^totals: (\d+)`)
+
+	// The sample of top keys is left out: it is taken of few requests once there are 10,000 a
+	// second, which a busy machine does not reach. A call's line has what it executed.
+	sample = regexp.MustCompile(`cfn=.*[.]countKey\ncalls=.*\n\d+ (\d+)`)
+)
+
+// number returns the sum of the numbers that follow the expression in a text.
+func number(t *testing.T, r *regexp.Regexp, text []byte) (sum int) {
+	t.Helper()
+	for _, match := range r.FindAllSubmatch(text, -1) {
+		n, err := strconv.Atoi(string(match[1]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
 
 // callgrind runs the benchmark of a row with n requests, and returns how many instructions it
 // counted.
@@ -137,22 +152,17 @@ func callgrind(t *testing.T, program string, n int, name string, options ...stri
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	bench := "Request/^" + strings.ReplaceAll(name, " ", "_") + "$"
-	args := append([]string{"--tool=callgrind", "--callgrind-out-file=/dev/null"}, options...)
+	out, bench := filepath.Join(t.TempDir(), "out"), "Request/^"+strings.ReplaceAll(name, " ", "_")+"$"
+	args := append([]string{"--tool=callgrind", "--compress-strings=no", "--compress-pos=no", "--callgrind-out-file=" + out}, options...)
 	args = append(args, program, "-test.run", "^$", "-test.bench", bench, "-test.benchtime", strconv.Itoa(n)+"x")
 	cmd := exec.CommandContext(ctx, "valgrind", args...)
 	cmd.Env = append(os.Environ(), "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=1")
-	text, err := cmd.CombinedOutput()
-	if err != nil {
+	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: valgrind: %v\n%s", name, err, text)
 	}
-	match := collected.FindSubmatch(text)
-	if match == nil {
-		t.Fatalf("%s: no number in\n%s", name, text)
-	}
-	count, err := strconv.Atoi(string(match[1]))
+	counted, err := os.ReadFile(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return count
+	return number(t, totals, counted) - number(t, sample, counted)
 }
