@@ -104,7 +104,7 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
 				zone z {
-					rule 1/150ms
+					rule 1/300ms
 					max_wait 20s
 				}
 			}
@@ -129,10 +129,11 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 			until(t, "the request to line up", func() bool { return waiting()+int(passed.Load()) > i })
 		}
 		all.Wait()
-		// Responses overtake each other on their way only where the machine stands still.
+		// One that is served before another is served a window before it. Responses overtake
+		// each other on their way where the machine stands still.
 		still := stood()
 		for i := 1; i < n; i++ {
-			if early := came[i-1].Sub(came[i]); early > still {
+			if early := came[i-1].Sub(came[i]); early > still+150*time.Millisecond {
 				t.Errorf("request %d was admitted %v before request %d, and the machine stood still for %v", i, early, i-1, still)
 			}
 		}

@@ -334,6 +334,7 @@ func hostile(t *testing.T, method, url string, headers []string) *http.Response 
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Close = true // a reload closes what is kept
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			r.Host = headers[i+1]

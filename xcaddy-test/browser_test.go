@@ -46,7 +46,7 @@ func openBrowser(t *testing.T) *browser {
 	}
 	ctx, cancel := chromedp.NewContext(chromium.Context, chromedp.WithTargetID(page))
 	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel = context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(cancel)
 	b := &browser{Context: ctx, requested: make(map[string]bool)}
 	chromedp.ListenTarget(ctx, func(event any) {

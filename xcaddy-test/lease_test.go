@@ -8,10 +8,10 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-const (
-	leaseLimit = 500  // in satWindow
-	leaseShare = 0.90 // minimum share of the limit that must pass
-)
+const leaseShare = 0.90 // minimum share of the limit that must pass
+
+// leaseLimit is the limit in satWindow. A busy machine has to send more.
+var leaseLimit = pick(500, 100)
 
 // TestLeasedKeyUnderSaturation checks that with three instances that lease one
 // saturated key, never more than the bound passes, nearly the whole limit passes,

@@ -60,7 +60,8 @@ func Saturate(clients int, pause time.Duration, more func() bool, urls ...string
 }
 
 // Pace sends rate requests per second, to the urls in turn, whatever the latency of
-// the responses, as long as more returns true.
+// the responses, as long as more returns true. On a machine that is too slow for that it
+// sends fewer: no more than those of a second wait for their responses.
 func Pace(rate int, more func() bool, urls ...string) []Shot {
 	client := Client(rate)
 	defer client.CloseIdleConnections()
@@ -69,10 +70,16 @@ func Pace(rate int, more func() bool, urls ...string) []Shot {
 		wg    sync.WaitGroup
 		shots []Shot
 	)
-	start, gap := time.Now(), time.Second/time.Duration(rate)
+	start, gap, waiting := time.Now(), time.Second/time.Duration(rate), make(chan struct{}, rate)
 	for i := 0; more(); i++ {
 		time.Sleep(time.Until(start.Add(time.Duration(i) * gap)))
+		select {
+		case waiting <- struct{}{}:
+		default:
+			continue
+		}
 		wg.Go(func() {
+			defer func() { <-waiting }()
 			s := Shoot(client, urls[i%len(urls)])
 			mu.Lock()
 			defer mu.Unlock()
