@@ -30,13 +30,20 @@ func randomZones(r *rand.Rand) string {
 		line(2, "key_missing %s", pick(r, "client_ip", "share", "skip", "deny"))
 		line(3, "match path %s", pick(r, "/a*", "/b*"))
 		line(4, "exempt query l=%d", r.IntN(3))
-		line(4, "ipv4_prefix %d", pick(r, 0, 31, 32))
+		prefix := pick(r, 0, 31, 32)
+		if r.IntN(4) == 0 {
+			fmt.Fprintf(&b, "ipv4_prefix %d\n", prefix)
+		} else {
+			prefix = 32
+		}
 		line(3, "shadow")
 		line(4, "prevent_duplicates 1h %s", pick(r, "", "body"))
 		line(4, "cost {query.c}")
 		line(5, "in_flight 5")
 		line(4, "override %s {\nrule %d/100h\n}", strings.NewReplacer("{query.k}", "1", "{client_ip}", "10.0.0.1", "{query.l}", "1").Replace(key), r.IntN(4))
-		line(5, "override %s unlimited", map[bool]string{true: "2", false: "10.0.0.2"}[key[0:2] == "{q"]+strings.Repeat(" *", parts-1))
+		if prefix > 0 { // all addresses are one otherwise, which can be overridden once
+			line(5, "override %s unlimited", map[bool]string{true: "2", false: "10.0.0.2"}[key[0:2] == "{q"]+strings.Repeat(" *", parts-1))
+		}
 		line(5, "respond %d", pick(r, 200, 418, 500))
 		charge := r.IntN(6)
 		if charge == 0 {
