@@ -1,6 +1,7 @@
 package instructions
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -80,8 +81,12 @@ type sender struct {
 	h    caddyhttp.MiddlewareHandler
 	e    *benchtest.Exchange
 	keys []string
+	sent int
 	body *strings.Reader
 }
+
+// batch is how many requests are counted together.
+const batch = 100
 
 // clients is how many clients send the requests.
 const clients = 1000
@@ -148,21 +153,26 @@ func BenchmarkRequest(b *testing.B) {
 			}
 			s := newSender(b, &rows[i])
 			s.warm(b)
-			if err := s.counted(b.N); err != nil {
+			var err error
+			counting(func() {
+				for range b.N {
+					written(func() { err = errors.Join(err, s.sendBatch()) })
+				}
+			})
+			if err != nil {
 				b.Fatal(err)
 			}
 		})
 	}
 }
 
-// counted sends n requests. Callgrind counts what it executes, and the functions that it calls.
-//
-//go:noinline
-func (s *sender) counted(n int) error {
-	for i := range n {
-		if err := s.send(s.keys[i%len(s.keys)]); err != nil {
+// sendBatch sends the requests that are counted together.
+func (s *sender) sendBatch() error {
+	for range batch {
+		if err := s.send(s.keys[s.sent%len(s.keys)]); err != nil {
 			return err
 		}
+		s.sent++
 	}
 	return nil
 }
