@@ -341,7 +341,7 @@ func TestDenialInErrorRoute(t *testing.T) {
 			t.Errorf("body %q", a.body)
 		}
 		for line := range strings.Lines(s.log.text()) {
-			if strings.Contains(line, `"level":"error"`) && strings.Contains(line, "429") {
+			if strings.Contains(line, `"level":"error"`) && strings.Contains(line, `"status":429`) {
 				t.Errorf("%q: %s", respond, line)
 			}
 		}

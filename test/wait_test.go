@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net/http"
 	"runtime/pprof"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -101,36 +103,40 @@ func TestMaxWaitTooShort(t *testing.T) {
 // arrival, one per window.
 func TestWaitersAreServedInOrder(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
+		const n = 5
+		var (
+			came   [n]time.Time
+			passed atomic.Int64
+		)
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
 				zone z {
+					key all
 					rule 1/300ms
 					max_wait 20s
 				}
 			}
-			respond ok`})
+			` + handle(t, "/waits", func(_ http.ResponseWriter, r *http.Request) error {
+			i, _ := strconv.Atoi(r.URL.RawQuery)
+			came[i] = time.Now()
+			passed.Add(1)
+			return nil
+		})})
 		s.want(req{}, 200)
-		const n = 5
-		var (
-			passed atomic.Int64
-			came   [n]time.Time
-			all    sync.WaitGroup
-			stood  = standstill()
-		)
+		var all sync.WaitGroup
+		stood := standstill()
 		for i := range n {
 			all.Go(func() {
-				a, err := s.try(req{})
+				a, err := s.try(req{path: "/waits?" + strconv.Itoa(i)})
 				if err != nil || a.status != 200 {
 					t.Errorf("%v %v", a, err)
 				}
-				came[i] = time.Now()
-				passed.Add(1)
 			})
 			until(t, "the request to line up", func() bool { return waiting()+int(passed.Load()) > i })
 		}
 		all.Wait()
-		// One that is served before another is served a window before it. Responses overtake
-		// each other on their way where the machine stands still.
+		// One that is served before another is served a window before it. Requests overtake each
+		// other on their way to the next handler where the machine stands still.
 		still := stood()
 		for i := 1; i < n; i++ {
 			if early := came[i-1].Sub(came[i]); early > still+150*time.Millisecond {

@@ -17,7 +17,7 @@ import (
 
 func newClusterStore(t *testing.T, nodes []*redistest.Server) *Store {
 	t.Helper()
-	o := ConnOptions{Cluster: true, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second}
+	o := ConnOptions{Cluster: true, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: 5 * time.Second}
 	for _, n := range nodes {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}

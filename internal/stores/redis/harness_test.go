@@ -38,7 +38,7 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Stor
 	s := New(Options{
 		Name: "redis", Clock: clock,
 		ConnOptions: ConnOptions{
-			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second,
+			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
 		},
 	}, strictObserver{tb})
 	s.decider.denials = nil // with a constant clock a denial would never expire
@@ -74,7 +74,7 @@ func (v *virtual) flush(tb testing.TB) {
 func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 	tb.Helper()
 	s := New(Options{Name: "redis", Clock: v.clock, ConnOptions: ConnOptions{
-		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second, Script: virtualScript(tb),
+		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Script: virtualScript(tb),
 		Lazy: true, // a connection that is opened in the background would drop denials at any time
 	}}, strictObserver{tb})
 	s.decider.denials = nil // Redis decides every check

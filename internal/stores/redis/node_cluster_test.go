@@ -81,7 +81,7 @@ func (c *clusterTraffic) wantOthersShared(t *testing.T, away int, what string) {
 func TestClusterNodeAway(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
-	o := ConnOptions{Cluster: true, Timeout: time.Second}
+	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second}
 	for _, n := range nodes {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
@@ -127,7 +127,7 @@ func TestClusterNodeAway(t *testing.T) {
 func TestClusterStartsWithNodesAway(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
-	o := ConnOptions{Cluster: true, Timeout: time.Second}
+	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second}
 	for _, n := range nodes {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
@@ -175,7 +175,7 @@ func (o *resetCounter) Unsubscribed(string, error)       {}
 func TestClusterResetsWithNodesAway(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
-	o := ConnOptions{Cluster: true, Timeout: time.Second}
+	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second}
 	for _, n := range nodes {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
