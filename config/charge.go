@@ -17,8 +17,9 @@ type Charge struct {
 	Fixed    int64    // the cost; 0: a placeholder's value
 	Statuses Statuses // the statuses of the responses that are charged
 
-	cost, settle key.Template
-	settles      bool
+	Settle *Settle // the final cost, which the response tells; nil: none
+
+	cost key.Template
 }
 
 // Charge checks cost, settle and count_status, and returns them parsed.
@@ -34,15 +35,9 @@ func (z *Zone) Charge() (c Charge, err error) {
 			return c, fmt.Errorf("cost %q: want a number of at least 1, or a placeholder", text)
 		}
 	}
-	if c.settle, err = key.Parse(Expand(z.Settle)); err != nil {
-		return c, fmt.Errorf("settle: %w", err)
-	}
-	if c.settles = z.Settle != ""; c.settles {
-		if c.settle.ReadsBody() {
-			return c, fmt.Errorf("settle %q: the body of the request is known before: want it as cost", z.Settle)
-		}
-		if _, constant := c.settle.Constant(); constant {
-			return c, fmt.Errorf("settle %q: want a placeholder, such as {http.response.header.X-Tokens}", z.Settle)
+	if z.Settle != "" {
+		if c.Settle, err = parseSettle(Expand(z.Settle)); err != nil {
+			return c, err
 		}
 	}
 	c.Statuses, err = parseStatuses(z.CountStatus)
@@ -59,7 +54,10 @@ func (z *Zone) fixedCost() int64 {
 
 // Placeholders returns the names of the placeholders of cost and settle.
 func (c *Charge) Placeholders() []string {
-	return append(c.cost.Placeholders(), c.settle.Placeholders()...)
+	if c.Settle == nil {
+		return c.cost.Placeholders()
+	}
+	return append(c.cost.Placeholders(), c.Settle.Placeholders()...)
 }
 
 // Cost returns what a request is charged before its response. It returns 1 and
@@ -79,19 +77,18 @@ func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 func (c *Charge) ReadsBody() bool { return c.cost.ReadsBody() }
 
 // AfterResponse reports whether something is charged only after the response.
-func (c *Charge) AfterResponse() bool { return c.settles || c.Statuses.Set }
+func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set }
 
-// Settlement returns the additional charge of an admitted request of the given cost,
-// once its response has the given status. If the client is gone before there is one, it
-// counts: nobody gets more by hanging up.
-func (c *Charge) Settlement(r *http.Request, cost int64, status int, gone bool) (charge int64) {
+// Settlement returns the additional charge of an admitted request of the given cost, once it
+// has the given response. If the client is gone before there is one, it counts: nobody gets
+// more by hanging up.
+func (c *Charge) Settlement(r *http.Request, cost int64, told *Response, status int, gone bool) (charge int64) {
 	if c.Statuses.Set && (gone || c.Statuses.Counts(status)) {
 		charge = cost
 	}
-	if c.settles && (charge > 0 || !c.Statuses.Set) {
-		if n, ok := c.settle.Number(r); ok {
-			charge += max(0, min(n, MaxCost)-cost)
-		}
+	if c.Settle != nil && (charge > 0 || !c.Statuses.Set) {
+		n, _ := c.Settle.Cost(r, told)
+		charge += max(0, n-cost)
 	}
 	return charge
 }

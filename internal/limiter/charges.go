@@ -18,27 +18,28 @@ func (q *request) chargesLater() bool {
 	return false
 }
 
-// needsStatus reports whether it matters to a zone with which status the request is answered,
-// or whether the client leaves before.
+// needsStatus reports whether it matters to a zone with which status or body the request is
+// answered, or whether the client leaves before.
 func (q *request) needsStatus() bool {
 	for i := range q.zones {
-		if z := q.zones[i].zone; z.Config.Charge.Statuses.Set || z.Linger > 0 {
+		if z := q.zones[i].zone; z.Config.Charge.Statuses.Set || z.Linger > 0 || z.Config.Charge.Settle.Measures() {
 			return true
 		}
 	}
 	return false
 }
 
-// finish releases the permits of the request and makes the charges that depend on the
-// status of its response. gone is whether the client left before there was one.
-func (q *request) finish(status int, gone bool) {
+// finish releases the permits of the request and makes the charges that depend on its
+// response. gone is whether the client left before there was one. m is nil if no zone settles
+// by its body, or there is none.
+func (q *request) finish(status int, gone bool, m *measured) {
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.rules < 0 || !q.check.Zones[z.rules].Charged {
 			continue
 		}
 		c := &q.check.Zones[z.rules]
-		charge := z.zone.Config.Charge.Settlement(q.r, c.Cost, status, gone)
+		charge := z.zone.Config.Charge.Settlement(q.r, c.Cost, m.told(i), status, gone)
 		if gone && c.Permit.Taken && z.zone.linger(c, charge) {
 			continue
 		}

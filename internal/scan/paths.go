@@ -18,7 +18,11 @@ type Paths struct {
 	root    node
 	longest int // name, in bytes
 	deepest int // path, in names
+	len     int
 }
+
+// Len returns how many paths there are.
+func (p *Paths) Len() int { return p.len }
 
 // node is a place on the way to a number.
 type node struct {
@@ -29,7 +33,7 @@ type node struct {
 // NewPaths returns the paths of texts such as usage.total_tokens, in their order. A dot that
 // belongs to a name is written \. and a backslash \\.
 func NewPaths(texts ...string) (*Paths, error) {
-	p := &Paths{root: node{path: -1}}
+	p := &Paths{root: node{path: -1}, len: len(texts)}
 	for i, text := range texts {
 		if err := p.add(i, text); err != nil {
 			return nil, fmt.Errorf("path %q: %w", text, err)

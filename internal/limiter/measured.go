@@ -1,0 +1,134 @@
+package limiter
+
+import (
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/scan"
+)
+
+// measured is the body of a response by which zones settle, as it passes.
+type measured struct {
+	method string
+	zones  []measuredZone // by the index of [request.zones]
+}
+
+type measuredZone struct {
+	settle   *config.Settle // nil: the zone does not settle by the body
+	scanner  *scan.Scanner  // nil: no response yet, or one whose body tells nothing
+	response config.Response
+	whole    bool // whether the body has ended
+}
+
+// measure returns what the response is measured by; nil if no zone settles by its body.
+func (q *request) measure() *measured {
+	var m *measured
+	for i := range q.zones {
+		settle := q.zones[i].zone.Config.Charge.Settle
+		if !settle.Measures() {
+			continue
+		}
+		if m == nil {
+			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
+		}
+		m.zones[i].settle = settle
+	}
+	return m
+}
+
+// begin begins a response with a final status and these headers.
+func (m *measured) begin(status int, h http.Header) {
+	if !m.hasBody(status) || !isIdentity(h) {
+		return
+	}
+	format := scan.FormatOf(h.Get(headerContentType))
+	if format == scan.Unknown {
+		return
+	}
+	for i := range m.zones {
+		z := &m.zones[i]
+		if z.settle == nil || z.settle.Paths == nil {
+			continue
+		}
+		last := make([]scan.Amount, z.settle.Paths.Len())
+		z.response.Values = make([]*scan.Amount, len(last))
+		z.scanner = scan.New(format, z.settle.Paths, func(path int, a scan.Amount) {
+			last[path], z.response.Values[path] = a, &last[path]
+		})
+	}
+}
+
+// hasBody reports whether a response has a body that is a whole text.
+func (m *measured) hasBody(status int) bool {
+	switch status {
+	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusPartialContent, http.StatusNotModified:
+		return false
+	}
+	return m.method != http.MethodHead && m.method != http.MethodConnect
+}
+
+// isIdentity reports whether a body is not encoded.
+func isIdentity(h http.Header) bool {
+	encoding := h.Get("Content-Encoding")
+	return encoding == "" || encoding == "identity"
+}
+
+// write reads a piece of the body, of which n bytes were written. It counts even if the client
+// has left meanwhile: the response has told it.
+func (m *measured) write(piece []byte, n int) {
+	for i := range m.zones {
+		z := &m.zones[i]
+		if z.response.Written += int64(n); z.scanner != nil {
+			_, _ = z.scanner.Write(piece)
+		}
+	}
+}
+
+// end ends the body. whole is whether nothing was missing of it.
+func (m *measured) end(whole bool) {
+	for i := range m.zones {
+		z := &m.zones[i]
+		if z.whole = whole; z.scanner == nil {
+			continue
+		}
+		if whole {
+			z.scanner.End()
+		}
+		z.whole = whole || z.scanner.Ended()
+	}
+}
+
+var nothingTold config.Response
+
+// told returns what the response told the i-th zone of the request.
+func (m *measured) told(i int) *config.Response {
+	if m == nil {
+		return &nothingTold
+	}
+	return &m.zones[i].response
+}
+
+const headerAcceptEncoding = "Accept-Encoding"
+
+// unencoded asks for a response that is not encoded, and returns what puts the header back.
+// Without the header, Go's transport would ask for gzip itself.
+func unencoded(h http.Header) (restore func()) {
+	asked, has := h[headerAcceptEncoding]
+	h[headerAcceptEncoding] = []string{"identity"}
+	return func() {
+		if h[headerAcceptEncoding] = asked; !has {
+			delete(h, headerAcceptEncoding)
+		}
+	}
+}
+
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// copyThrough copies to w by its Write.
+func copyThrough(w io.Writer, r io.Reader) (int64, error) {
+	buf := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buf[:])
+}
