@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -18,6 +19,7 @@ type Charge struct {
 	Statuses Statuses // the statuses of the responses that are charged
 
 	Settle *Settle // the final cost, which the response tells; nil: none
+	Holds  bool    // whether the cost is held until Settle says what is charged
 
 	cost key.Template
 }
@@ -39,6 +41,9 @@ func (z *Zone) Charge() (c Charge, err error) {
 		if c.Settle, err = parseSettle(Expand(z.Settle)); err != nil {
 			return c, err
 		}
+	}
+	if c.Holds = z.Hold; c.Holds && c.Settle == nil {
+		return c, errors.New("hold: want settle, which says what is charged in the end")
 	}
 	c.Statuses, err = parseStatuses(z.CountStatus)
 	return c, err
@@ -79,16 +84,32 @@ func (c *Charge) ReadsBody() bool { return c.cost.ReadsBody() }
 // AfterResponse reports whether something is charged only after the response.
 func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set }
 
-// Settlement returns the additional charge of an admitted request of the given cost, once it
-// has the given response. If the client is gone before there is one, it counts: nobody gets
-// more by hanging up.
-func (c *Charge) Settlement(r *http.Request, cost int64, told *Response, status int, gone bool) (charge int64) {
-	if c.Statuses.Set && (gone || c.Statuses.Counts(status)) {
-		charge = cost
+// HoldsCost reports whether the cost is held until the response, instead of being charged.
+func (c *Charge) HoldsCost() bool { return c.Holds || c.Statuses.Set }
+
+// Settlement returns what an admitted request of the given cost is charged after its response,
+// beside what it was charged before. Nobody gets more by hanging up: if the client is gone before
+// there is a status, it counts, and a response that was cut costs at least what was held.
+func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64) {
+	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status)
+	if !counts || told.never() {
+		return 0
 	}
-	if c.Settle != nil && (charge > 0 || !c.Statuses.Set) {
-		n, _ := c.Settle.Cost(r, told)
-		charge += max(0, n-cost)
+	if c.Settle == nil {
+		return cost
+	}
+	n, known := c.Settle.Cost(r, told)
+	if c.Holds {
+		switch {
+		case told.Cut, told.Gone, !known && told.Status < http.StatusBadRequest:
+			return max(n, cost)
+		case !known:
+			return 0
+		}
+		return n
+	}
+	if charge = max(0, n-cost); c.Statuses.Set {
+		charge += cost
 	}
 	return charge
 }

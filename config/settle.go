@@ -40,7 +40,13 @@ type factor struct {
 type Response struct {
 	Values  []*scan.Amount // of the paths; nil: the body did not tell it
 	Written int64          // bytes of the body
+	Status  int            // 0: there was none
+	Gone    bool           // the client left before there was a status
+	Cut     bool           // it ended early, or the client left before its end
 }
+
+// never reports whether the request never reached the next handler.
+func (r *Response) never() bool { return r.Status == 0 && !r.Gone && !r.Cut }
 
 const (
 	responseBody = "http.response.body."
@@ -50,8 +56,8 @@ const (
 // decimal is a weight.
 var decimal = regexp.MustCompile(`^[0-9]{1,6}([.][0-9]{1,6})?$`)
 
-// wantSettle is the form of a term.
-const wantSettle = "want placeholders, perhaps with weights, such as {http.response.header.X-Tokens} or 0.5*{response.body.usage.total_tokens}"
+// errSettle says the form of a term.
+var errSettle = errors.New("want placeholders, perhaps with weights, such as {http.response.header.X-Tokens} or 0.5*{response.body.usage.total_tokens}")
 
 // parseSettle parses the terms of settle.
 func parseSettle(text string) (*Settle, error) {
@@ -65,7 +71,7 @@ func parseSettle(text string) (*Settle, error) {
 		s.terms, constant = append(s.terms, t), constant && t.value.constant != nil
 	}
 	if constant {
-		return nil, fmt.Errorf("settle %q: %s", text, wantSettle)
+		return nil, fmt.Errorf("settle %q: %w", text, errSettle)
 	}
 	var err error
 	if len(s.bodies) > 0 {
@@ -92,7 +98,7 @@ func (s *Settle) parseTerm(text string) (t term, err error) {
 	}
 	t.weight = &weight
 	if t.value, err = s.parseFactor(right); err == nil && t.value.constant != nil {
-		err = fmt.Errorf("%s: want a placeholder after the weight", text)
+		err = fmt.Errorf("term %s: want a placeholder after the weight", text)
 	}
 	return t, err
 }
@@ -110,7 +116,7 @@ func (s *Settle) parseFactor(text string) (f factor, err error) {
 	name, isPlaceholder := strings.CutPrefix(text, "{")
 	name, closed := strings.CutSuffix(name, "}")
 	if !isPlaceholder || !closed {
-		return f, errors.New(wantSettle)
+		return f, errSettle
 	}
 	if strings.HasPrefix(name, "response.") {
 		name = "http." + name
@@ -123,7 +129,7 @@ func (s *Settle) parseFactor(text string) (f factor, err error) {
 		return f, err
 	}
 	if f.template.ReadsBody() {
-		return f, fmt.Errorf("%s: the body of the request is known before: want it as cost", text)
+		return f, fmt.Errorf("placeholder %s: the body of the request is known before: want it as cost", text)
 	}
 	return f, nil
 }

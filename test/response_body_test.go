@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -188,9 +190,111 @@ func TestSettleOfCutResponses(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 			leave()
-			until(t, key+": the charge", func() bool { return int(1000-s.key("GET", "z", key).Rules[0].Remaining) == c.charge })
+			until(t, key+": the charge", func() bool { return used(s, key) == c.charge })
 		}
 	})
+}
+
+// TestHold checks that a held cost counts as used until the response, and what is charged then.
+func TestHold(t *testing.T) {
+	type end struct {
+		cost   string
+		held   int
+		charge int
+		serve  http.HandlerFunc
+	}
+	ends := map[string]end{
+		"less":      {"100", 100, 30, answering("application/json", `{"total":30}`)},
+		"more":      {"100", 100, 700, answering("application/json", `{"total":700}`)},
+		"nothing":   {"100", 100, 0, answering("application/json", `{"total":0}`)},
+		"unknown":   {"100", 100, 100, answering("application/json", `{}`)},
+		"not found": {"100", 100, 0, http.NotFound},
+		"cut": {"100", 100, 100, func(w http.ResponseWriter, r *http.Request) {
+			answering("application/json", `{"total":30}`)(w, r)
+			panic(http.ErrAbortHandler)
+		}},
+		"cut late": {"100", 100, 130, func(w http.ResponseWriter, r *http.Request) {
+			answering("application/json", `{"total":130,"x":`)(w, r)
+			panic(http.ErrAbortHandler)
+		}},
+		"too large": {"5000", 1000, 30, answering("application/json", `{"total":30}`)},
+	}
+	onBoth(t, func(t *testing.T, b backend) {
+		var during int
+		var s *site
+		s = serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					key {header.X-Key}
+					rule 1000/1h
+					cost {header.X-Cost}
+					settle {response.body.total}
+					hold
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			key := r.Header.Get("X-Key")
+			during = used(s, key)
+			ends[key].serve(w, r)
+			return nil
+		})})
+		for key, c := range ends {
+			resp, err := http.DefaultClient.Do(req{header: map[string]string{"X-Key": key, "X-Cost": c.cost}}.http(s))
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			until(t, key+": the charge", func() bool { return used(s, key) == c.charge })
+			if during != c.held {
+				t.Errorf("%s: %d used until the response, want %d", key, during, c.held)
+			}
+		}
+	})
+}
+
+// TestHoldsKeepTheBound sends requests at once, each of which turns out to cost what it held: no
+// more of them are served than fit.
+func TestHoldsKeepTheBound(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		var served atomic.Int64
+		all := make(chan struct{})
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					key all
+					rule 1000/1h
+					cost 100
+					settle {response.body.total}
+					hold
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, _ *http.Request) error {
+			served.Add(1)
+			<-all
+			w.Header().Set("Content-Type", "application/json")
+			_, err := w.Write([]byte(`{"total":100}`))
+			return err
+		})})
+		var denied, done sync.WaitGroup
+		denied.Add(20)
+		for range 30 {
+			done.Go(func() {
+				if a, err := s.try(req{}); err == nil && a.status == http.StatusTooManyRequests {
+					denied.Done()
+				}
+			})
+		}
+		denied.Wait()
+		close(all)
+		done.Wait()
+		if n := served.Load(); n != 10 || used(s, "all") != 1000 {
+			t.Errorf("%d served and %d used, want 10 and 1000", n, used(s, "all"))
+		}
+	})
+}
+
+// used returns what a key has used of the 1,000 of zone z.
+func used(s *site, key string) int {
+	return int(1000 - s.key(http.MethodGet, "z", key).Rules[0].Remaining)
 }
 
 // left returns what a RateLimit header says is left of the first zone.

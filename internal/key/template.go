@@ -110,7 +110,7 @@ func newPiece(name string) (piece, error) {
 		return piece{source: fromBody, text: field, name: bodyPlaceholder + "." + field}, body.CheckName(field)
 	}
 	if strings.HasPrefix(strings.TrimPrefix(name, "http."), "response.") && !strings.HasPrefix(name, headerOfResponse) {
-		return piece{}, fmt.Errorf("{%s}: no placeholder of a response: want {%sX-Tokens} or, in settle, {response.body.usage.total_tokens}", name, headerOfResponse)
+		return piece{}, fmt.Errorf("{%s}: no placeholder of a response: want {http.response.header.X-Tokens} or, in settle, {response.body.usage.total_tokens}", name)
 	}
 	switch name {
 	case ClientIPPlaceholder:

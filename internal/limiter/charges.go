@@ -22,25 +22,25 @@ func (q *request) chargesLater() bool {
 // answered, or whether the client leaves before.
 func (q *request) needsStatus() bool {
 	for i := range q.zones {
-		if z := q.zones[i].zone; z.Config.Charge.Statuses.Set || z.Linger > 0 || z.Config.Charge.Settle.Measures() {
+		z := q.zones[i].zone
+		if charge := &z.Config.Charge; charge.HoldsCost() || z.Linger > 0 || charge.Settle.Measures() {
 			return true
 		}
 	}
 	return false
 }
 
-// finish releases the permits of the request and makes the charges that depend on its
-// response. gone is whether the client left before there was one. m is nil if no zone settles
-// by its body, or there is none.
-func (q *request) finish(status int, gone bool, m *measured) {
+// finish releases the permits of the request and makes the charges that depend on its response.
+func (q *request) finish(told *ending) {
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.rules < 0 || !q.check.Zones[z.rules].Charged {
 			continue
 		}
 		c := &q.check.Zones[z.rules]
-		charge := z.zone.Config.Charge.Settlement(q.r, c.Cost, m.told(i), status, gone)
-		if gone && c.Permit.Taken && z.zone.linger(c, charge) {
+		response := told.of(i)
+		charge := z.zone.Config.Charge.Settlement(q.r, c.Cost, &response)
+		if response.Gone && c.Permit.Taken && z.zone.linger(c, charge) {
 			continue
 		}
 		z.zone.store.Finish(q.r.Context(), c, charge)

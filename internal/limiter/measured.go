@@ -19,7 +19,6 @@ type measuredZone struct {
 	settle   *config.Settle // nil: the zone does not settle by the body
 	scanner  *scan.Scanner  // nil: no response yet, or one whose body tells nothing
 	response config.Response
-	whole    bool // whether the body has ended
 }
 
 // measure returns what the response is measured by; nil if no zone settles by its body.
@@ -90,24 +89,29 @@ func (m *measured) write(piece []byte, n int) {
 func (m *measured) end(whole bool) {
 	for i := range m.zones {
 		z := &m.zones[i]
-		if z.whole = whole; z.scanner == nil {
-			continue
-		}
-		if whole {
+		if z.scanner != nil && whole {
 			z.scanner.End()
 		}
-		z.whole = whole || z.scanner.Ended()
+		// Clients leave when a stream says that nothing follows, before it ends.
+		z.response.Cut = !whole && (z.scanner == nil || !z.scanner.Ended())
 	}
 }
 
-var nothingTold config.Response
+// ending is how the response of a request ended.
+type ending struct {
+	status    int       // 0: there was none
+	gone, cut bool      // as [config.Response] has them
+	body      *measured // nil: no zone settles by it
+}
 
-// told returns what the response told the i-th zone of the request.
-func (m *measured) told(i int) *config.Response {
-	if m == nil {
-		return &nothingTold
+// of returns what the response told the i-th zone of the request.
+func (e *ending) of(i int) (r config.Response) {
+	r.Cut = e.cut
+	if e.body != nil && e.body.zones[i].settle != nil {
+		r = e.body.zones[i].response
 	}
-	return &m.zones[i].response
+	r.Status, r.Gone = e.status, e.gone
+	return r
 }
 
 const headerAcceptEncoding = "Accept-Encoding"

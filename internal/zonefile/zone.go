@@ -49,6 +49,7 @@ func (p *Parser) Options() *option.Set {
 			"prevent_duplicates": p.parseDuplicates,
 			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
 			"settle":             p.parseSettle,
+			"hold":               option.Flag(&z.Hold),
 			"count_status":       p.parseStatuses,
 			"max_wait":           option.Duration(&z.MaxWait),
 			"max_waiting":        option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
