@@ -84,34 +84,33 @@ func (c *Charge) ReadsBody() bool { return c.cost.ReadsBody() }
 // AfterResponse reports whether something is charged only after the response.
 func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set }
 
-// HoldsCost reports whether the cost is held until the response, instead of being charged.
-func (c *Charge) HoldsCost() bool { return c.Holds || c.Statuses.Set }
-
 // Settlement returns what an admitted request of the given cost is charged after its response,
 // beside what it was charged before. Nobody gets more by hanging up: if the client is gone before
-// there is a status, it counts, and a response that was cut costs at least what was held.
-func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64) {
+// there is a status, it counts, and a response that was cut costs at least what was held. unknown is
+// whether the response did not tell all that settle asks for.
+func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64, unknown bool) {
 	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status)
 	if !counts || told.never() {
-		return 0
+		return 0, false
 	}
 	if c.Settle == nil {
-		return cost
+		return cost, false
 	}
 	n, known := c.Settle.Cost(r, told)
-	if c.Holds {
-		switch {
-		case told.Cut, told.Gone, !known && told.Status < http.StatusBadRequest:
-			return max(n, cost)
-		case !known:
-			return 0
+	unknown = told.Cut || told.Gone || !known && told.Status < http.StatusBadRequest
+	if !c.Holds {
+		if charge = max(0, n-cost); c.Statuses.Set {
+			charge += cost
 		}
-		return n
+		return charge, unknown
 	}
-	if charge = max(0, n-cost); c.Statuses.Set {
-		charge += cost
+	switch {
+	case unknown:
+		return max(n, cost), true
+	case !known:
+		return 0, false
 	}
-	return charge
+	return n, false
 }
 
 // Statuses are the statuses of the responses that are charged.

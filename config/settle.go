@@ -43,6 +43,7 @@ type Response struct {
 	Status  int            // 0: there was none
 	Gone    bool           // the client left before there was a status
 	Cut     bool           // it ended early, or the client left before its end
+	Lacks   string         // why the body tells nothing, such as its encoding; empty: it may
 }
 
 // never reports whether the request never reached the next handler.

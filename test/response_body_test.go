@@ -195,6 +195,42 @@ func TestSettleOfCutResponses(t *testing.T) {
 	})
 }
 
+// TestUnknownCost checks that responses that do not tell their cost are counted, and that one
+// line says why.
+func TestUnknownCost(t *testing.T) {
+	mux := http.NewServeMux()
+	for _, a := range answers {
+		mux.HandleFunc(a.path, a.answer)
+	}
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone unknown {
+				key all
+				rule 1000/1h
+				settle {response.body.usage.total}
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		mux.ServeHTTP(w, r)
+		return nil
+	})})
+	for n, path := range []string{"/encoded", "/html", "/partial", "/none", "/cut"} {
+		s.send(req{path: path})
+		if got := s.metric("unknown_cost_total", "zone", "unknown"); got != float64(n+1) {
+			t.Errorf("%s: %v counted, want %d", path, got, n+1)
+		}
+	}
+	s.send(req{path: "/json"})
+	s.send(req{path: "/missing"})
+	if got := s.metric("unknown_cost_total", "zone", "unknown"); got != 5 {
+		t.Errorf("%v counted, want 5", got)
+	}
+	lines := s.log.lines(t, "a response did not tell its cost")
+	if len(lines) != 1 || lines[0]["reason"] != "its body is encoded: Content-Encoding" {
+		t.Errorf("lines %v", lines)
+	}
+}
+
 // TestHold checks that a held cost counts as used until the response, and what is charged then.
 func TestHold(t *testing.T) {
 	type end struct {

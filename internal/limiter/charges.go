@@ -1,5 +1,12 @@
 package limiter
 
+import (
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
+)
+
 // chargesLater reports whether finish must be called after the response, to charge it or
 // to release permits.
 func (q *request) chargesLater() bool {
@@ -23,7 +30,7 @@ func (q *request) chargesLater() bool {
 func (q *request) needsStatus() bool {
 	for i := range q.zones {
 		z := q.zones[i].zone
-		if charge := &z.Config.Charge; charge.HoldsCost() || z.Linger > 0 || charge.Settle.Measures() {
+		if charge := &z.Config.Charge; charge.AfterResponse() || z.Linger > 0 {
 			return true
 		}
 	}
@@ -39,11 +46,32 @@ func (q *request) finish(told *ending) {
 		}
 		c := &q.check.Zones[z.rules]
 		response := told.of(i)
-		charge := z.zone.Config.Charge.Settlement(q.r, c.Cost, &response)
+		charge, unknown := z.zone.Config.Charge.Settlement(q.r, c.Cost, &response)
+		if unknown {
+			q.reportUnknown(z.zone, &response)
+		}
 		if response.Gone && c.Permit.Taken && z.zone.linger(c, charge) {
 			continue
 		}
 		z.zone.store.Finish(q.r.Context(), c, charge)
 		z.zone.common.queue.freed(c.Key)
 	}
+}
+
+// reportUnknown reports a response that did not tell its cost: in a metric and, at most once a
+// minute and zone, in the log.
+func (q *request) reportUnknown(z *Zone, r *config.Response) {
+	z.metrics.CountUnknown()
+	if !z.common.unknownLog.Next(clock.Now()) {
+		return
+	}
+	reason := r.Lacks
+	switch {
+	case r.Gone, r.Cut:
+		reason = "it ended early"
+	case reason == "":
+		reason = "it has no number where settle looks"
+	}
+	q.l.o.Logger.Warn("a response did not tell its cost", zap.String("zone", z.Name), zap.String("settle", z.Config.Settle),
+		zap.Int("status", r.Status), zap.String("reason", reason))
 }

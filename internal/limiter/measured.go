@@ -39,16 +39,14 @@ func (q *request) measure() *measured {
 
 // begin begins a response with a final status and these headers.
 func (m *measured) begin(status int, h http.Header) {
-	if !m.hasBody(status) || !isIdentity(h) {
-		return
-	}
 	format := scan.FormatOf(h.Get(headerContentType))
-	if format == scan.Unknown {
-		return
-	}
+	lacks := m.lacks(status, format, h)
 	for i := range m.zones {
 		z := &m.zones[i]
 		if z.settle == nil || z.settle.Paths == nil {
+			continue
+		}
+		if z.response.Lacks = lacks; lacks != "" {
 			continue
 		}
 		last := make([]scan.Amount, z.settle.Paths.Len())
@@ -59,19 +57,22 @@ func (m *measured) begin(status int, h http.Header) {
 	}
 }
 
-// hasBody reports whether a response has a body that is a whole text.
-func (m *measured) hasBody(status int) bool {
+// lacks returns why a response has no body that is a whole text; empty: it has one.
+func (m *measured) lacks(status int, format scan.Format, h http.Header) string {
 	switch status {
 	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusPartialContent, http.StatusNotModified:
-		return false
+		return "its status has no whole body"
 	}
-	return m.method != http.MethodHead && m.method != http.MethodConnect
-}
-
-// isIdentity reports whether a body is not encoded.
-func isIdentity(h http.Header) bool {
 	encoding := h.Get("Content-Encoding")
-	return encoding == "" || encoding == "identity"
+	switch {
+	case m.method == http.MethodHead || m.method == http.MethodConnect:
+		return "the method has no body"
+	case encoding != "" && encoding != "identity":
+		return "its body is encoded: Content-Encoding"
+	case format == scan.Unknown:
+		return "its Content-Type is not JSON, JSON lines or events"
+	}
+	return ""
 }
 
 // write reads a piece of the body, of which n bytes were written. It counts even if the client
