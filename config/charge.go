@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -17,8 +18,10 @@ type Charge struct {
 	Fixed    int64    // the cost; 0: a placeholder's value
 	Statuses Statuses // the statuses of the responses that are charged
 
-	cost, settle key.Template
-	settles      bool
+	Settle *Settle // the final cost, which the response tells; nil: none
+	Holds  bool    // whether the cost is held until Settle says what is charged
+
+	cost key.Template
 }
 
 // Charge checks cost, settle and count_status, and returns them parsed.
@@ -34,16 +37,13 @@ func (z *Zone) Charge() (c Charge, err error) {
 			return c, fmt.Errorf("cost %q: want a number of at least 1, or a placeholder", text)
 		}
 	}
-	if c.settle, err = key.Parse(Expand(z.Settle)); err != nil {
-		return c, fmt.Errorf("settle: %w", err)
+	if z.Settle != "" {
+		if c.Settle, err = parseSettle(Expand(z.Settle)); err != nil {
+			return c, err
+		}
 	}
-	if c.settles = z.Settle != ""; c.settles {
-		if c.settle.ReadsBody() {
-			return c, fmt.Errorf("settle %q: the body of the request is known before: want it as cost", z.Settle)
-		}
-		if _, constant := c.settle.Constant(); constant {
-			return c, fmt.Errorf("settle %q: want a placeholder, such as {http.response.header.X-Tokens}", z.Settle)
-		}
+	if c.Holds = z.Hold; c.Holds && c.Settle == nil {
+		return c, errors.New("hold: want settle, which says what is charged in the end")
 	}
 	c.Statuses, err = parseStatuses(z.CountStatus)
 	return c, err
@@ -59,7 +59,10 @@ func (z *Zone) fixedCost() int64 {
 
 // Placeholders returns the names of the placeholders of cost and settle.
 func (c *Charge) Placeholders() []string {
-	return append(c.cost.Placeholders(), c.settle.Placeholders()...)
+	if c.Settle == nil {
+		return c.cost.Placeholders()
+	}
+	return append(c.cost.Placeholders(), c.Settle.Placeholders()...)
 }
 
 // Cost returns what a request is charged before its response. It returns 1 and
@@ -79,21 +82,35 @@ func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 func (c *Charge) ReadsBody() bool { return c.cost.ReadsBody() }
 
 // AfterResponse reports whether something is charged only after the response.
-func (c *Charge) AfterResponse() bool { return c.settles || c.Statuses.Set }
+func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set }
 
-// Settlement returns the additional charge of an admitted request of the given cost,
-// once its response has the given status. If the client is gone before there is one, it
-// counts: nobody gets more by hanging up.
-func (c *Charge) Settlement(r *http.Request, cost int64, status int, gone bool) (charge int64) {
-	if c.Statuses.Set && (gone || c.Statuses.Counts(status)) {
-		charge = cost
+// Settlement returns what an admitted request of the given cost is charged after its response,
+// beside what it was charged before. Nobody gets more by hanging up: if the client is gone before
+// there is a status, it counts, and a response that was cut costs at least what was held. unknown is
+// whether the response did not tell all that settle asks for.
+func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64, unknown bool) {
+	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status)
+	if !counts || told.never() {
+		return 0, false
 	}
-	if c.settles && (charge > 0 || !c.Statuses.Set) {
-		if n, ok := c.settle.Number(r); ok {
-			charge += max(0, min(n, MaxCost)-cost)
+	if c.Settle == nil {
+		return cost, false
+	}
+	n, known := c.Settle.Cost(r, told)
+	unknown = told.Cut || told.Gone || !known && told.Status < http.StatusBadRequest
+	if !c.Holds {
+		if charge = max(0, n-cost); c.Statuses.Set {
+			charge += cost
 		}
+		return charge, unknown
 	}
-	return charge
+	switch {
+	case unknown:
+		return max(n, cost), true
+	case !known:
+		return 0, false
+	}
+	return n, false
 }
 
 // Statuses are the statuses of the responses that are charged.

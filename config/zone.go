@@ -76,10 +76,17 @@ type Zone struct {
 	// placeholder. A value that is not such an integer counts as 1. Default: 1.
 	Cost Value `json:"cost,omitempty"`
 
-	// A placeholder for the final cost of a request, evaluated after the response,
-	// such as "{http.response.header.X-Tokens}". What it exceeds cost by is charged
-	// then. Default: off.
+	// The final cost of a request, which its response tells: terms with spaces between
+	// them, which are added. A term is a placeholder, such as
+	// "{http.response.header.X-Tokens}" or "{response.body.usage.total_tokens}", "bytes"
+	// for the bytes of the body, a number, or a weight and a placeholder, such as
+	// "0.5*{response.body.usage.prompt_tokens}". A term without a value is 0. After the
+	// response, settle minus cost is charged if it is positive. Default: off.
 	Settle string `json:"settle,omitempty"`
+
+	// Hold the cost until the response, instead of charging it, and then charge what
+	// settle says, less or more. What is held counts as used. Default: off.
+	Hold bool `json:"hold,omitempty"`
 
 	// Charge only requests whose response has one of these statuses: a code such as
 	// "401", or a class such as "4xx". The status is that of the response written through

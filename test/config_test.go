@@ -91,7 +91,7 @@ func TestBadJSON(t *testing.T) {
 		{"", zone(`"cost": 1.5, ` + oneRule), `cost "1.5"`},
 		{"", zone(`"cost": "{}", ` + oneRule), "want the name of a placeholder between { and }"},
 		{"", zone(`"cost": [1], ` + oneRule), "want a number or a string"},
-		{"", zone(`"settle": "5", ` + oneRule), `settle "5": want a placeholder`},
+		{"", zone(`"settle": "5", ` + oneRule), `settle "5": want placeholders`},
 		{"", zone(`"count_status": ["6xx"], ` + oneRule), `count_status "6xx"`},
 		{"", zone(`"count_status": [99], ` + oneRule), `count_status "99"`},
 		{"", zone(`"count_status": [401], "rules": [{"limit": 5, "window": "1s", "algorithm": {"name": "leaky_bucket"}}]`), "want nodelay"},

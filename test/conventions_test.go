@@ -135,8 +135,8 @@ func TestArrows(t *testing.T) {
 		"internal/zonefile":     "algorithms config internal/option",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
-			"internal/option internal/pool internal/process internal/topk rules scripts" + anyStore,
-		"config":           "algorithms internal/clock internal/key internal/option internal/stores/redis",
+			"internal/option internal/pool internal/process internal/scan internal/topk rules scripts" + anyStore,
+		"config":           "algorithms internal/clock internal/key internal/option internal/scan internal/stores/redis",
 		"rules":            "internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
 		"internal/metrics": "internal/clock internal/process internal/stores internal/stores/redis internal/topk",
 		"internal/cli":     "internal/metrics",
@@ -152,7 +152,7 @@ func TestArrows(t *testing.T) {
 		"algorithms":       "internal/option",
 
 		"internal/background": "internal/clock internal/loglimit", "internal/clock": "", "internal/filewatch": "", "internal/subscribe": "", "internal/loglimit": "", "internal/option": "",
-		"internal/body": "", "internal/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
+		"internal/body": "", "internal/scan": "", "internal/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
 
 		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport", "internal/trace": "", "internal/usage": "",
 		"algotest":   ". algorithms internal/redistest internal/stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",

@@ -172,13 +172,15 @@ func validateText(s *site, adapted []byte, p trace.Place) {
 }
 
 // documentedUpstream starts the server that the documentation has at
-// localhost:9000. It returns the value of X-Ask as X-Tokens, responds 401 to the
+// localhost:9000. It returns the value of X-Ask as X-Tokens and as the usage of a
+// language model, responds 401 to the
 // password "wrong" and 404 to /missing, delays /slow, and accepts WebSockets until the client closes
 // them.
 func documentedUpstream(t *testing.T) (address string) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := r.Header.Get("X-Ask"); n != "" {
 			w.Header().Set("X-Tokens", n)
+			w.Header().Set("Content-Type", "application/json")
 		}
 		switch {
 		case r.Header.Get("Upgrade") != "":
@@ -196,6 +198,10 @@ func documentedUpstream(t *testing.T) (address string) {
 			w.WriteHeader(http.StatusNotFound)
 		case r.Header.Get("X-Password") == "wrong":
 			w.WriteHeader(http.StatusUnauthorized)
+		}
+		if n := r.Header.Get("X-Ask"); n != "" {
+			_, _ = fmt.Fprintf(w, `{"usage": {"prompt_tokens": 0, "completion_tokens": %s}}`, n)
+			return
 		}
 		_, _ = fmt.Fprintf(w, "hello from %s", r.URL.Path)
 	}))

@@ -51,7 +51,10 @@ const (
 	fromQuery
 )
 
-const headerPlaceholder = "http.request.header."
+const (
+	headerPlaceholder = "http.request.header."
+	headerOfResponse  = "http.response.header."
+)
 
 // ClientIPPlaceholder is the name of the placeholder that {client_ip} stands for.
 const ClientIPPlaceholder = "http.vars." + caddyhttp.ClientIPVarKey
@@ -105,6 +108,9 @@ func newPiece(name string) (piece, error) {
 	}
 	if field, ok := bodyField(name); ok {
 		return piece{source: fromBody, text: field, name: bodyPlaceholder + "." + field}, body.CheckName(field)
+	}
+	if strings.HasPrefix(strings.TrimPrefix(name, "http."), "response.") && !strings.HasPrefix(name, headerOfResponse) {
+		return piece{}, fmt.Errorf("{%s}: no placeholder of a response: want {http.response.header.X-Tokens} or, in settle, {response.body.usage.total_tokens}", name)
 	}
 	switch name {
 	case ClientIPPlaceholder:

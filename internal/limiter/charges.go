@@ -1,5 +1,12 @@
 package limiter
 
+import (
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
+)
+
 // chargesLater reports whether finish must be called after the response, to charge it or
 // to release permits.
 func (q *request) chargesLater() bool {
@@ -18,31 +25,53 @@ func (q *request) chargesLater() bool {
 	return false
 }
 
-// needsStatus reports whether it matters to a zone with which status the request is answered,
-// or whether the client leaves before.
+// needsStatus reports whether it matters to a zone with which status or body the request is
+// answered, or whether the client leaves before.
 func (q *request) needsStatus() bool {
 	for i := range q.zones {
-		if z := q.zones[i].zone; z.Config.Charge.Statuses.Set || z.Linger > 0 {
+		z := q.zones[i].zone
+		if charge := &z.Config.Charge; charge.AfterResponse() || z.Linger > 0 {
 			return true
 		}
 	}
 	return false
 }
 
-// finish releases the permits of the request and makes the charges that depend on the
-// status of its response. gone is whether the client left before there was one.
-func (q *request) finish(status int, gone bool) {
+// finish releases the permits of the request and makes the charges that depend on its response.
+func (q *request) finish(told *ending) {
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.rules < 0 || !q.check.Zones[z.rules].Charged {
 			continue
 		}
 		c := &q.check.Zones[z.rules]
-		charge := z.zone.Config.Charge.Settlement(q.r, c.Cost, status, gone)
-		if gone && c.Permit.Taken && z.zone.linger(c, charge) {
+		response := told.of(i)
+		charge, unknown := z.zone.Config.Charge.Settlement(q.r, c.Cost, &response)
+		if unknown {
+			q.reportUnknown(z.zone, &response)
+		}
+		if response.Gone && c.Permit.Taken && z.zone.linger(c, charge) {
 			continue
 		}
 		z.zone.store.Finish(q.r.Context(), c, charge)
 		z.zone.common.queue.freed(c.Key)
 	}
+}
+
+// reportUnknown reports a response that did not tell its cost: in a metric and, at most once a
+// minute and zone, in the log.
+func (q *request) reportUnknown(z *Zone, r *config.Response) {
+	z.metrics.CountUnknown()
+	if !z.common.unknownLog.Next(clock.Now()) {
+		return
+	}
+	reason := r.Lacks
+	switch {
+	case r.Gone, r.Cut:
+		reason = "it ended early"
+	case reason == "":
+		reason = "it has no number where settle looks"
+	}
+	q.l.o.Logger.Warn("a response did not tell its cost", zap.String("zone", z.Name), zap.String("settle", z.Config.Settle),
+		zap.Int("status", r.Status), zap.String("reason", reason))
 }

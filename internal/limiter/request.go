@@ -188,6 +188,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, gro
 	check := &q.check.Zones[len(q.check.Zones)-1]
 	check.Counter, check.Key, check.Tag, check.Group, check.Cost, check.Shadow = c, k, tag, group, cost, z.shadow
 	check.WantsMore = q.l.more && !z.shadow
+	check.CutCost(c.Rules)
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
 		check.Results = q.results[n : n : n+m]
 		q.results = q.results[:n+m]

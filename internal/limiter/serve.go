@@ -81,7 +81,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	later := q.chargesLater()
 	defer func() {
 		if later && a.charges == nil { // it goes no further
-			q.finish(0, false)
+			q.finish(&ending{})
 		}
 	}()
 	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
@@ -96,6 +96,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 			a.writer = newWriter(w)
 		}
 		a.writer.client = &client{r.Context(), body.Watch(r)}
+		a.writer.measured = q.measure()
 	}
 	if l.repeats {
 		q.pass()
@@ -111,17 +112,25 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handler) (err error) {
 	defer q.release()
 	if rw == nil { // no zone needs the status
-		defer q.finish(0, false)
+		defer q.finish(&ending{status: http.StatusOK})
 		return next.ServeHTTP(w, q.r)
 	}
-	status := 0
+	end := ending{cut: true, body: rw.measured}
 	defer func() {
-		gone := rw.gone || rw.status == 0 && rw.client.gone()
-		q.finish(cmp.Or(rw.status, status), gone)
+		end.gone = rw.gone || rw.status == 0 && rw.client.gone()
+		end.cut = end.cut || rw.client.gone()
+		if end.status = cmp.Or(rw.status, end.status); rw.measured != nil {
+			rw.measured.end(!end.cut)
+		}
+		q.finish(&end)
 	}()
+	if rw.measured != nil {
+		defer unencoded(q.r.Header)()
+	}
 	err = next.ServeHTTP(rw, q.r)
+	end.cut = err != nil && rw.status != 0 // without a status the error is the response
 	rw.finish(err)
-	status = statusOf(err)
+	end.status = statusOf(err)
 	return err
 }
 

@@ -75,6 +75,8 @@ type writer struct {
 	status  int      // 0: the header is not written yet
 	client  *client  // nil: it does not matter whether it leaves
 	gone    bool     // whether it had left when the status was written
+
+	measured *measured // nil: no zone settles by the body
 }
 
 // client is the client of a request, which may leave before the response.
@@ -125,6 +127,9 @@ func (rw *writer) WriteHeader(status int) {
 	if rw.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		rw.status, rw.gone = status, rw.client.gone()
 		rw.setHeaders()
+		if rw.measured != nil {
+			rw.measured.begin(status, rw.Header())
+		}
 	}
 	rw.ResponseWriter.WriteHeader(status)
 }
@@ -138,12 +143,19 @@ func (rw *writer) implicit() {
 // Write implements http.ResponseWriter.
 func (rw *writer) Write(b []byte) (int, error) {
 	rw.implicit()
-	return rw.ResponseWriter.Write(b)
+	n, err := rw.ResponseWriter.Write(b)
+	if rw.measured != nil {
+		rw.measured.write(b, n)
+	}
+	return n, err
 }
 
 // ReadFrom implements io.ReaderFrom.
 func (rw *writer) ReadFrom(r io.Reader) (int64, error) {
 	rw.implicit()
+	if rw.measured != nil {
+		return copyThrough(rw, r)
+	}
 	return rw.ResponseWriterWrapper.ReadFrom(r)
 }
 

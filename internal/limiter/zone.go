@@ -54,6 +54,7 @@ type common struct {
 	blockLog    loglimit.Limit
 	shadowLimit loglimit.Limit // of events
 	overflowLog loglimit.Minute
+	unknownLog  loglimit.Minute
 	unblockLog  loglimit.Minute
 	lingering   atomic.Int64 // requests that hold a permit though their client has left
 }
@@ -98,6 +99,9 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		z.metrics = env.Metrics.Zone(c.Name, z.store.Name)
 		if len(checked.LimitPlaceholders()) > 0 {
 			env.Metrics.CountLimits(&z.metrics, c.Name)
+		}
+		if checked.Charge.Settle != nil {
+			env.Metrics.CountUnknown(&z.metrics, c.Name)
 		}
 		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
 	}

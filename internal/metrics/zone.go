@@ -17,6 +17,7 @@ type Zone struct {
 	local    prometheus.Observer // of decisions in this process
 	badCost  prometheus.Counter
 	badLimit prometheus.Counter
+	unknown  prometheus.Counter
 	fallback prometheus.Counter
 }
 
@@ -53,6 +54,13 @@ func (z *Zone) CountBadCost() {
 func (z *Zone) CountBadLimit() {
 	if z.badLimit != nil {
 		z.badLimit.Inc()
+	}
+}
+
+// CountUnknown counts a response that did not tell its cost.
+func (z *Zone) CountUnknown() {
+	if z.unknown != nil {
+		z.unknown.Inc()
 	}
 }
 

@@ -162,6 +162,16 @@ func (z *ZoneCheck) HeldCost() int64 {
 	return 0
 }
 
+// CutCost lowers the cost to what rules can admit, if it is estimated.
+func (z *ZoneCheck) CutCost(rules []algorithms.Rule) {
+	if !z.Counter.Estimated {
+		return
+	}
+	for _, r := range rules {
+		z.Cost = min(z.Cost, r.Capacity())
+	}
+}
+
 // KeepsPermit says that a charge ends only the hold of the cost for the sake of
 // other stores, and that the request's permit remains.
 func (z *ZoneCheck) KeepsPermit(charge int64) bool {

@@ -34,6 +34,10 @@ type Counter struct {
 	// charging it.
 	HoldCost bool
 
+	// Estimated lowers a cost above the capacity of a rule that is enforced to it, so that no
+	// request is denied for ever by its estimate.
+	Estimated bool
+
 	// OwnSlots leaves a key uncounted, and admits it, if the table is full, instead of
 	// counting several keys together.
 	OwnSlots bool

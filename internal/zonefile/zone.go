@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -47,7 +48,8 @@ func (p *Parser) Options() *option.Set {
 			"linger":             option.Duration(&z.Linger),
 			"prevent_duplicates": p.parseDuplicates,
 			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
-			"settle":             option.Text(&z.Settle, "a placeholder, such as {http.response.header.X-Tokens}"),
+			"settle":             p.parseSettle,
+			"hold":               option.Flag(&z.Hold),
 			"count_status":       p.parseStatuses,
 			"max_wait":           option.Duration(&z.MaxWait),
 			"max_waiting":        option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
@@ -141,6 +143,15 @@ func (p *Parser) parseStatuses(d *caddyfile.Dispenser) error {
 	if len(p.Zone.CountStatus) == 0 {
 		return d.Errf("count_status: want one status or more, such as 401 or 4xx")
 	}
+	return nil
+}
+
+func (p *Parser) parseSettle(d *caddyfile.Dispenser) error {
+	terms := d.RemainingArgs()
+	if len(terms) == 0 {
+		return d.Errf("settle: want a placeholder, such as {http.response.header.X-Tokens}")
+	}
+	p.Zone.Settle = strings.Join(terms, " ")
 	return nil
 }
 

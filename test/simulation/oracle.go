@@ -419,7 +419,7 @@ func (o *oracle) record(q *request) {
 	if q.answer >= 500 && !q.panics && (one.Store != "denying" || q.answer != http.StatusServiceUnavailable) {
 		o.violateLocked("5xx only by on_failure deny", fmt.Sprint(q.answer), q)
 	}
-	if !q.admitted && q.cancel == 0 && q.answer != http.StatusServiceUnavailable && (one.Kind == ledger || one.Kind == tally || one.Kind == settled) {
+	if !q.admitted && q.cancel == 0 && q.answer != http.StatusServiceUnavailable && one.Kind.summed() {
 		o.violateLocked("a request within its limit is admitted", fmt.Sprint(q.answer), q)
 	}
 	if p := q.after; p != nil && !q.lost {

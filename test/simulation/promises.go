@@ -158,7 +158,7 @@ func (o *oracle) same(list []*request) {
 func (o *oracle) charges(list []*request) {
 	i, key := list[0].site, list[0].key
 	one := &o.w.plan.setup.sites[i]
-	if one.Kind != ledger && one.Kind != tally && one.Kind != settled {
+	if !one.Kind.summed() {
 		return
 	}
 	o.mu.Lock()
@@ -206,6 +206,10 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 			if cost = max(q.cost, q.tokens); !q.panics {
 				known = cost
 			}
+		case one.Kind == held && (q.panics || q.cancel > 0): // at least what it held, if it was cut
+			cost, known = max(q.cost, q.tokens), min(q.cost, q.tokens)
+		case one.Kind == held:
+			cost, known = q.tokens, q.tokens
 		case one.Kind == tally && q.panics && !q.left:
 			known = 0
 		case one.Kind == tally && !q.counts():
@@ -238,7 +242,7 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 // if Redis has answered, and if an outage was without any answer and no other followed before
 // the instance could charge what it had admitted alone.
 func (o *oracle) reaches(one *site, q *request) bool {
-	if one.Kind == tally { // a report can be repeated, a debt cannot
+	if one.Kind == tally || one.Kind == held { // a report can be repeated, a debt cannot
 		return !o.unknown(q) && len(o.touches(q.start, q.end+30*time.Second, func(s *span) bool { return s.away && o.lasts(s) > 10*time.Second })) == 0
 	}
 	meanwhile, until := o.touches(q.start, q.end, isAway), q.end

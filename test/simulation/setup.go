@@ -19,6 +19,7 @@ const (
 	ledger     kind = "ledger"     // rules that never deny: what they are charged is counted in the end
 	tally      kind = "tally"      // the same with count_status
 	settled    kind = "settled"    // the same with settle
+	held       kind = "held"       // the same with settle and hold
 	inFlight   kind = "in_flight"  // places
 	counted    kind = "counted"    // count_status with a bound
 	waiting    kind = "waiting"    // max_wait
@@ -29,6 +30,9 @@ const (
 	across     kind = "across"     // zones in two stores
 	blocking   kind = "blocking"   // a bounded rule with block
 )
+
+// summed says whether what requests are charged is counted in the end.
+func (k kind) summed() bool { return k == ledger || k == tally || k == settled || k == held }
 
 // rule is a rule of a zone.
 type rule struct {
@@ -158,7 +162,7 @@ func drawSetup(r *rand.Rand) *setup {
 	}
 	logs := []string{"fixed_window", "sliding_window"}
 	s.add(site{Kind: ledger, Rules: []rule{hour(logs[r.IntN(2)])}})
-	s.add(site{Kind: []kind{tally, settled}[r.IntN(2)], Rules: []rule{hour(logs[r.IntN(2)])}})
+	s.add(site{Kind: []kind{tally, settled, held}[r.IntN(3)], Rules: []rule{hour(logs[r.IntN(2)])}})
 	more := []site{
 		{Kind: inFlight, Places: 2 + r.Int64N(5), Rules: []rule{hour("fixed_window")}},
 		{Kind: inFlight, Places: 2 + r.Int64N(5), MaxWait: time.Second, Rules: []rule{hour("fixed_window")}},
@@ -260,8 +264,8 @@ func (s *setup) site(i int) json.RawMessage {
 		zone["in_flight"] = one.Places
 	case tally, counted:
 		zone["count_status"] = []string{"4xx"}
-	case settled:
-		zone["settle"] = "{http.response.header.X-Tokens}"
+	case settled, held:
+		zone["settle"], zone["hold"] = "{http.response.header.X-Tokens}", one.Kind == held
 	case duplicates:
 		zone["prevent_duplicates"] = map[string]any{"window": int64(one.Window)}
 	}

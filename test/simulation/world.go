@@ -230,7 +230,7 @@ func (w *world) draw(s *step, r *rand.Rand) *request {
 	case tally, counted:
 		q.holds = time.Duration(r.Int64N(int64(300 * time.Millisecond)))
 		q.status = []int{200, 401, 401, 404}[r.IntN(4)]
-	case settled:
+	case settled, held:
 		q.holds = time.Duration(r.Int64N(int64(300 * time.Millisecond)))
 		if r.IntN(8) == 0 {
 			q.holds = between(r, 300*time.Millisecond, 4*time.Second)

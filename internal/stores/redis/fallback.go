@@ -96,6 +96,7 @@ func (f *fallback) decide(check *stores.Check, unknown bool) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = f.share(z.Counter), sharePermits(z.Counter.InFlight, f.shareOf())
+		z.CutCost(z.Rules)
 		z.StartsBlock = false // of the whole limit nothing is known
 		f.warm(z)
 	}

@@ -1,0 +1,139 @@
+package limiter
+
+import (
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/scan"
+)
+
+// measured is the body of a response by which zones settle, as it passes.
+type measured struct {
+	method string
+	zones  []measuredZone // by the index of [request.zones]
+}
+
+type measuredZone struct {
+	settle   *config.Settle // nil: the zone does not settle by the body
+	scanner  *scan.Scanner  // nil: no response yet, or one whose body tells nothing
+	response config.Response
+}
+
+// measure returns what the response is measured by; nil if no zone settles by its body.
+func (q *request) measure() *measured {
+	var m *measured
+	for i := range q.zones {
+		settle := q.zones[i].zone.Config.Charge.Settle
+		if !settle.Measures() {
+			continue
+		}
+		if m == nil {
+			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
+		}
+		m.zones[i].settle = settle
+	}
+	return m
+}
+
+// begin begins a response with a final status and these headers.
+func (m *measured) begin(status int, h http.Header) {
+	format := scan.FormatOf(h.Get(headerContentType))
+	lacks := m.lacks(status, format, h)
+	for i := range m.zones {
+		z := &m.zones[i]
+		if z.settle == nil || z.settle.Paths == nil {
+			continue
+		}
+		if z.response.Lacks = lacks; lacks != "" {
+			continue
+		}
+		last := make([]scan.Amount, z.settle.Paths.Len())
+		z.response.Values = make([]*scan.Amount, len(last))
+		z.scanner = scan.New(format, z.settle.Paths, func(path int, a scan.Amount) {
+			last[path], z.response.Values[path] = a, &last[path]
+		})
+	}
+}
+
+// lacks returns why a response has no body that is a whole text; empty: it has one.
+func (m *measured) lacks(status int, format scan.Format, h http.Header) string {
+	switch status {
+	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusPartialContent, http.StatusNotModified:
+		return "its status has no whole body"
+	}
+	encoding := h.Get("Content-Encoding")
+	switch {
+	case m.method == http.MethodHead || m.method == http.MethodConnect:
+		return "the method has no body"
+	case encoding != "" && encoding != "identity":
+		return "its body is encoded: Content-Encoding"
+	case format == scan.Unknown:
+		return "its Content-Type is not JSON, JSON lines or events"
+	}
+	return ""
+}
+
+// write reads a piece of the body, of which n bytes were written. It counts even if the client
+// has left meanwhile: the response has told it.
+func (m *measured) write(piece []byte, n int) {
+	for i := range m.zones {
+		z := &m.zones[i]
+		if z.response.Written += int64(n); z.scanner != nil {
+			_, _ = z.scanner.Write(piece)
+		}
+	}
+}
+
+// end ends the body. whole is whether nothing was missing of it.
+func (m *measured) end(whole bool) {
+	for i := range m.zones {
+		z := &m.zones[i]
+		if z.scanner != nil && whole {
+			z.scanner.End()
+		}
+		// Clients leave when a stream says that nothing follows, before it ends.
+		z.response.Cut = !whole && (z.scanner == nil || !z.scanner.Ended())
+	}
+}
+
+// ending is how the response of a request ended.
+type ending struct {
+	status    int       // 0: there was none
+	gone, cut bool      // as [config.Response] has them
+	body      *measured // nil: no zone settles by it
+}
+
+// of returns what the response told the i-th zone of the request.
+func (e *ending) of(i int) (r config.Response) {
+	r.Cut = e.cut
+	if e.body != nil && e.body.zones[i].settle != nil {
+		r = e.body.zones[i].response
+	}
+	r.Status, r.Gone = e.status, e.gone
+	return r
+}
+
+const headerAcceptEncoding = "Accept-Encoding"
+
+// unencoded asks for a response that is not encoded, and returns what puts the header back.
+// Without the header, Go's transport would ask for gzip itself.
+func unencoded(h http.Header) (restore func()) {
+	asked, has := h[headerAcceptEncoding]
+	h[headerAcceptEncoding] = []string{"identity"}
+	return func() {
+		if h[headerAcceptEncoding] = asked; !has {
+			delete(h, headerAcceptEncoding)
+		}
+	}
+}
+
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// copyThrough copies to w by its Write.
+func copyThrough(w io.Writer, r io.Reader) (int64, error) {
+	buf := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buf)
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, buf[:])
+}

@@ -1,0 +1,374 @@
+package scan
+
+import (
+	"bytes"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// machine reads a JSON text that arrives in pieces. Of containers that no path leads into only
+// brackets are counted. It keeps the container of each depth that a path has, the name or number
+// that it is reading, and nothing else.
+type machine struct {
+	paths  *Paths
+	report func(path int, a Amount)
+
+	state  state
+	frames []frame // containers that paths may lead into
+	target *node   // of the value that follows; nil: no path leads there
+	skips  int     // depth of brackets in a container that is skipped
+
+	text    []byte // the name or number, as far as it was read
+	tooLong bool   // text has only its beginning, and is longer than what counts
+	hex     rune   // of \u
+	hexLeft int
+	high    rune // first half of a surrogate pair; 0: none
+}
+
+// frame is a container.
+type frame struct {
+	node  *node // nil: no path leads into it
+	array bool
+	index int  // of the member of an array that was read last
+	top   bool // an array whose members are documents of their own
+}
+
+type state uint8
+
+const (
+	atValue       state = iota // a value must follow
+	atValueOrEnd               // or the array ends
+	atName                     // a name must follow
+	atNameOrEnd                // or the object ends
+	atColon                    // a colon must follow
+	inString                   // a name
+	inEscape                   // after a backslash in it
+	inHex                      // after \u in it
+	inNumber                   // a number that a path leads to
+	inOther                    // any other number, true, false or null
+	afterValue                 // a comma or the end of the container must follow
+	skipping                   // in a container that no path leads into
+	skippedString              // in a string there, or in one that is a value
+	skippedEscape              // after a backslash in it
+	done                       // nothing but white space may follow
+	faulty                     // the rest of the text does not count
+)
+
+func newMachine(paths *Paths, report func(path int, a Amount)) *machine {
+	m := &machine{paths: paths, report: report}
+	m.frames = make([]frame, 0, paths.deepest+1)
+	m.text = make([]byte, 0, max(paths.longest, maxText)+utf8.UTFMax)
+	m.begin()
+	return m
+}
+
+// begin begins another text.
+func (m *machine) begin() {
+	m.state, m.frames, m.target, m.high = atValue, m.frames[:0], &m.paths.root, 0
+}
+
+// write reads a piece of the text.
+func (m *machine) write(p []byte) {
+	for len(p) > 0 {
+		switch m.state {
+		case faulty:
+			return
+		case skipping:
+			p = m.skip(p)
+		case skippedString:
+			p = m.skipString(p)
+		case skippedEscape:
+			m.state, p = skippedString, p[1:]
+		case inString:
+			p = m.readString(p)
+		case inEscape:
+			m.readEscape(p[0])
+			p = p[1:]
+		case inHex:
+			m.readHex(p[0])
+			p = p[1:]
+		case inNumber, inOther:
+			p = m.readScalar(p)
+		default:
+			if c := p[0]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+				m.step(c)
+			}
+			p = p[1:]
+		}
+	}
+}
+
+// step reads a byte between values and names.
+func (m *machine) step(c byte) {
+	switch m.state {
+	case atValueOrEnd, atValue:
+		if c == ']' && m.state == atValueOrEnd {
+			m.leave()
+		} else {
+			m.value(c)
+		}
+	case atNameOrEnd, atName:
+		switch {
+		case c == '"':
+			m.state = inString
+			m.restart()
+		case c == '}' && m.state == atNameOrEnd:
+			m.leave()
+		default:
+			m.state = faulty
+		}
+	case atColon:
+		if m.state = atValue; c != ':' {
+			m.state = faulty
+		}
+	case afterValue:
+		m.after(c)
+	default: // done
+		m.state = faulty
+	}
+}
+
+// value begins a value.
+func (m *machine) value(c byte) {
+	switch {
+	case c == '{' || c == '[':
+		m.enter(c == '[')
+	case c == '"':
+		m.state, m.skips = skippedString, 0
+	case c == '-' || '0' <= c && c <= '9':
+		m.state = inOther
+		if m.target != nil && m.target.path >= 0 {
+			m.state = inNumber
+			m.restart()
+			m.add(c)
+		}
+	case c == 't' || c == 'f' || c == 'n':
+		m.state = inOther
+	default:
+		m.state = faulty
+	}
+}
+
+// enter begins a container.
+func (m *machine) enter(array bool) {
+	top := array && len(m.frames) == 0
+	if !top && (m.target == nil || m.target.children == nil) {
+		m.state, m.skips = skipping, 1
+		return
+	}
+	m.frames = append(m.frames, frame{node: m.target, array: array, index: -1, top: top})
+	m.state = atNameOrEnd
+	if array {
+		m.state = atValueOrEnd
+		m.next()
+	}
+}
+
+// leave ends a container.
+func (m *machine) leave() {
+	m.frames = m.frames[:len(m.frames)-1]
+	m.ended()
+}
+
+// ended is what follows the end of a value.
+func (m *machine) ended() {
+	if m.state = afterValue; len(m.frames) == 0 {
+		m.state = done
+	}
+}
+
+// after reads what follows a value in a container.
+func (m *machine) after(c byte) {
+	f := &m.frames[len(m.frames)-1]
+	switch {
+	case c == ',' && f.array:
+		m.state = atValue
+		m.next()
+	case c == ',':
+		m.state = atName
+	case c == ']' && f.array, c == '}' && !f.array:
+		m.leave()
+	default:
+		m.state = faulty
+	}
+}
+
+// next goes on to the next member of an array.
+func (m *machine) next() {
+	f := &m.frames[len(m.frames)-1]
+	f.index++
+	if m.target = f.node; !f.top {
+		var digits [20]byte
+		m.target = f.node.children[string(strconv.AppendInt(digits[:0], int64(f.index), 10))]
+	}
+}
+
+func (m *machine) restart() { m.text, m.tooLong = m.text[:0], false }
+
+func (m *machine) add(c byte) {
+	if len(m.text) == cap(m.text) {
+		m.tooLong = true
+		return
+	}
+	m.text = append(m.text, c)
+}
+
+// skip reads what stands in a container that no path leads into.
+func (m *machine) skip(p []byte) []byte {
+	for i, c := range p {
+		switch c {
+		case '"':
+			m.state = skippedString
+			return p[i+1:]
+		case '{', '[':
+			m.skips++
+		case '}', ']':
+			if m.skips--; m.skips == 0 {
+				m.ended()
+				return p[i+1:]
+			}
+		}
+	}
+	return nil
+}
+
+// skipString reads a string there, or one that is a value.
+func (m *machine) skipString(p []byte) []byte {
+	end := bytes.IndexByte(p, '"')
+	until := p
+	if end >= 0 {
+		until = p[:end]
+	}
+	if i := bytes.IndexByte(until, '\\'); i >= 0 {
+		m.state = skippedEscape
+		return p[i+1:]
+	}
+	if end < 0 {
+		return nil
+	}
+	if m.state = skipping; m.skips == 0 {
+		m.ended()
+	}
+	return p[end+1:]
+}
+
+// readString reads a name.
+func (m *machine) readString(p []byte) []byte {
+	for i, c := range p {
+		switch {
+		case c == '"':
+			m.lone()
+			m.nameEnded()
+			return p[i+1:]
+		case c == '\\':
+			m.state = inEscape
+			return p[i+1:]
+		case c < ' ':
+			m.state = faulty
+			return nil
+		default:
+			m.lone()
+			m.add(c)
+		}
+	}
+	return nil
+}
+
+// nameEnded chooses where the value of the name leads.
+func (m *machine) nameEnded() {
+	m.state, m.target = atColon, nil
+	if !m.tooLong {
+		m.target = m.frames[len(m.frames)-1].node.children[string(m.text)]
+	}
+}
+
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// readEscape reads the byte after a backslash.
+func (m *machine) readEscape(c byte) {
+	if c == 'u' {
+		m.state, m.hex, m.hexLeft = inHex, 0, 4
+		return
+	}
+	m.lone()
+	if m.state = inString; escapes[c] == 0 {
+		m.state = faulty
+	}
+	m.add(escapes[c])
+}
+
+// readHex reads a digit of \u.
+func (m *machine) readHex(c byte) {
+	switch {
+	case '0' <= c && c <= '9':
+		c -= '0'
+	case 'a' <= c|0x20 && c|0x20 <= 'f':
+		c = c | 0x20 - 'a' + 10
+	default:
+		m.state = faulty
+		return
+	}
+	m.hex = m.hex<<4 | rune(c)
+	if m.hexLeft--; m.hexLeft > 0 {
+		return
+	}
+	m.state = inString
+	if m.high != 0 {
+		if r := utf16.DecodeRune(m.high, m.hex); r != utf8.RuneError {
+			m.high = 0
+			m.addRune(r)
+			return
+		}
+		m.lone()
+	}
+	if utf16.IsSurrogate(m.hex) {
+		m.high = m.hex
+		return
+	}
+	m.addRune(m.hex)
+}
+
+// lone reads half of a surrogate pair without the other half.
+func (m *machine) lone() {
+	if m.high != 0 {
+		m.high = 0
+		m.addRune(utf8.RuneError)
+	}
+}
+
+func (m *machine) addRune(r rune) {
+	var b [utf8.UTFMax]byte
+	for _, c := range utf8.AppendRune(b[:0], r) {
+		m.add(c)
+	}
+}
+
+// readScalar reads a number, true, false or null.
+func (m *machine) readScalar(p []byte) []byte {
+	for i, c := range p {
+		switch {
+		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', c == 'E', c == '+', c == '-', c == '.':
+			if m.state == inNumber {
+				m.add(c)
+			}
+		default:
+			m.scalarEnded()
+			return p[i:]
+		}
+	}
+	return nil
+}
+
+// scalarEnded reports a number that a path leads to. Its end was seen.
+func (m *machine) scalarEnded() {
+	if m.state == inNumber && !m.tooLong {
+		if a, ok := ParseAmount(m.text); ok {
+			m.report(m.target.path, a)
+		} else if len(m.text) <= maxText {
+			m.state = faulty
+			return
+		}
+	}
+	m.ended()
+}

@@ -1,0 +1,149 @@
+package scan
+
+import "bytes"
+
+// writeLines reads lines, each of which is a text.
+func (s *Scanner) writeLines(p []byte) {
+	for len(p) > 0 {
+		end := bytes.IndexByte(p, '\n')
+		if end < 0 {
+			s.machine.write(p)
+			return
+		}
+		s.machine.write(p[:end])
+		s.machine.begin()
+		p = p[end+1:]
+	}
+}
+
+// stream is a stream of server-sent events, as far as it was read.
+type stream struct {
+	part   part
+	field  field
+	text   []byte // beginning of the name of the field, or of its value: at most one byte longer than what it is compared with
+	isCR   bool   // the byte before ended a line: a line feed belongs to it
+	begun  bool   // a byte order mark does not count any more
+	lines  int    // of data in the event
+	last   bool   // no event follows this one
+	events int
+	over   bool
+}
+
+type part uint8
+
+const (
+	inName  part = iota // of a field, before the colon
+	atSpace             // after it, where a space does not count
+	inValue
+)
+
+type field uint8
+
+const (
+	other field = iota
+	data
+	event
+)
+
+const byteOrderMark = "\xef\xbb\xbf"
+
+// lasts are the names of the events and the data that end a stream.
+var lasts = map[field]map[string]bool{
+	data:  {"[DONE]": true},
+	event: {"message_stop": true, "response.completed": true},
+}
+
+const longestLast = len("response.completed")
+
+// writeEvents reads server-sent events as https://html.spec.whatwg.org/multipage/server-sent-events.html
+// has them. The data of an event is a text, of several lines if there are several.
+func (s *Scanner) writeEvents(p []byte) {
+	e := &s.events
+	for len(p) > 0 {
+		end := bytes.IndexAny(p, "\r\n")
+		if end < 0 {
+			s.readLine(p)
+			return
+		}
+		if end > 0 {
+			s.readLine(p[:end])
+		}
+		if isLF := p[end] == '\n'; !isLF || !e.isCR {
+			s.endLine()
+			e.isCR = !isLF
+		} else {
+			e.isCR = false
+		}
+		p = p[end+1:]
+	}
+}
+
+// readLine reads a piece of a line.
+func (s *Scanner) readLine(p []byte) {
+	e := &s.events
+	for e.isCR = false; e.part == inName; p = p[1:] {
+		if len(p) == 0 {
+			return
+		}
+		if p[0] == ':' {
+			e.part, e.field = atSpace, fieldOf(e.text)
+			e.text, e.begun = e.text[:0], true
+			continue
+		}
+		s.keep(p[:1])
+		if !e.begun && string(e.text) == byteOrderMark {
+			e.text, e.begun = e.text[:0], true
+		}
+	}
+	if e.part == atSpace && len(p) > 0 {
+		e.part = inValue
+		p = bytes.TrimPrefix(p, []byte(" "))
+	}
+	s.keep(p)
+	if e.field == data {
+		s.machine.write(p)
+	}
+}
+
+// keep keeps what is read of a name or a value, as far as it is compared.
+func (s *Scanner) keep(p []byte) {
+	e := &s.events
+	e.text = append(e.text, p[:min(len(p), longestLast+1-len(e.text))]...)
+}
+
+func fieldOf(name []byte) field {
+	switch string(name) {
+	case "data":
+		return data
+	case "event":
+		return event
+	}
+	return other
+}
+
+// endLine ends a line. An empty one ends the event.
+func (s *Scanner) endLine() {
+	e := &s.events
+	if e.begun = true; e.part == inName {
+		if len(e.text) == 0 {
+			s.endEvent()
+			return
+		}
+		e.field = fieldOf(e.text) // without a value
+		e.text = e.text[:0]
+	}
+	if e.last = e.last || lasts[e.field][string(e.text)]; e.field == data {
+		e.lines++
+		s.machine.write([]byte("\n"))
+	}
+	e.part, e.text = inName, e.text[:0]
+}
+
+func (s *Scanner) endEvent() {
+	e := &s.events
+	if e.lines > 0 {
+		e.events, e.over = e.events+1, e.over || e.last
+	}
+	e.lines, e.last = 0, false
+	s.machine.begin()
+}

@@ -1,0 +1,93 @@
+package scan
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of a path.
+const (
+	maxSegments = 32
+	maxName     = 256 // bytes
+)
+
+// Paths are the places of the numbers that a [Scanner] reports: for each the names on the way to
+// it. The name of a member of an array is its index. It is safe for concurrent use.
+type Paths struct {
+	root    node
+	longest int // name, in bytes
+	deepest int // path, in names
+	len     int
+}
+
+// Len returns how many paths there are.
+func (p *Paths) Len() int { return p.len }
+
+// node is a place on the way to a number.
+type node struct {
+	path     int // number of the path that ends here; -1: none does
+	children map[string]*node
+}
+
+// NewPaths returns the paths of texts such as usage.total_tokens, in their order. A dot that
+// belongs to a name is written \. and a backslash \\.
+func NewPaths(texts ...string) (*Paths, error) {
+	p := &Paths{root: node{path: -1}, len: len(texts)}
+	for i, text := range texts {
+		if err := p.add(i, text); err != nil {
+			return nil, fmt.Errorf("path %q: %w", text, err)
+		}
+	}
+	return p, nil
+}
+
+func (p *Paths) add(number int, text string) error {
+	names := split(text)
+	if len(names) > maxSegments {
+		return fmt.Errorf("%d names: want at most %d", len(names), maxSegments)
+	}
+	at := &p.root
+	for _, name := range names {
+		switch {
+		case name == "":
+			return fmt.Errorf("an empty name: want names with dots between them, such as usage.total_tokens")
+		case len(name) > maxName:
+			return fmt.Errorf("a name of %d bytes: want at most %d", len(name), maxName)
+		case !utf8.ValidString(name) || strings.ContainsRune(name, utf8.RuneError):
+			return fmt.Errorf("name %q: want valid UTF-8", name)
+		}
+		next := at.children[name]
+		if next == nil {
+			next = &node{path: -1}
+			if at.children == nil {
+				at.children = make(map[string]*node)
+			}
+			at.children[name] = next
+		}
+		at, p.longest = next, max(p.longest, len(name))
+	}
+	if at.path < 0 {
+		at.path = number
+	}
+	p.deepest = max(p.deepest, len(names))
+	return nil
+}
+
+// split returns the names of a path.
+func split(text string) (names []string) {
+	var name strings.Builder
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text) && (text[i+1] == '.' || text[i+1] == '\\'):
+			i++
+			name.WriteByte(text[i])
+		case c == '.':
+			names = append(names, name.String())
+			name.Reset()
+		default:
+			name.WriteByte(c)
+		}
+	}
+	return append(names, name.String())
+}

@@ -1,0 +1,378 @@
+package scan_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/scan"
+)
+
+// found are the numbers that a body has at a path, in their order.
+type found map[int][]scan.Amount
+
+// scanned scans a body in pieces, which begin where cut returns true.
+func scanned(t testing.TB, format scan.Format, body []byte, cut func() bool, paths ...string) (found, *scan.Scanner) {
+	t.Helper()
+	p, err := scan.NewPaths(paths...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(found)
+	s := scan.New(format, p, func(path int, a scan.Amount) { got[path] = append(got[path], a) })
+	begin := 0
+	for i := range body {
+		if i > begin && cut() {
+			_, _ = s.Write(body[begin:i])
+			begin = i
+		}
+	}
+	_, _ = s.Write(body[begin:])
+	return got, s
+}
+
+func whole() bool    { return false }
+func bytewise() bool { return true }
+
+func TestNumbersOfBodies(t *testing.T) {
+	const usage = `{"id":"x","usage":{"total_tokens":17,"note":"\"total_tokens\":99"},"choices":[{"n":1},{"n":2.5}]}`
+	for _, c := range []struct {
+		name, body string
+		format     scan.Format
+		paths      []string
+		want       string
+	}{
+		{"a member", usage, scan.JSON, []string{"usage.total_tokens"}, "map[0:[{17 0}]]"},
+		{"an index", usage, scan.JSON, []string{"choices.1.n"}, "map[0:[{2 500000}]]"},
+		{"text in a string", usage, scan.JSON, []string{"total_tokens"}, "map[]"},
+		{"the last counts, each is told", `{"a":1,"a":"x","a":null,"a":3}`, scan.JSON, []string{"a"}, "map[0:[{1 0} {3 0}]]"},
+		{"a path that leads on", `{"a":{"b":1},"a":2}`, scan.JSON, []string{"a", "a.b"}, "map[0:[{2 0}] 1:[{1 0}]]"},
+		{"an index that is a name", `{"a":{"0":1}}`, scan.JSON, []string{"a.0"}, "map[0:[{1 0}]]"},
+		{"a dot in a name", `{"a.b":{"c\\d":4}}`, scan.JSON, []string{`a\.b.c\\d`}, "map[0:[{4 0}]]"},
+		{"escaped names", `{"\u0075s\u0061ge":5,"\ud83d\ude00":6,"a\/b":7}`, scan.JSON, []string{"usage", "😀", "a/b"}, "map[0:[{5 0}] 1:[{6 0}] 2:[{7 0}]]"},
+		{"an array of documents", `[{"a":1},{"a":2},[{"a":9}],3]`, scan.JSON, []string{"a", "0.a"}, "map[0:[{1 0} {2 0}] 1:[{9 0}]]"},
+		{"numbers", `{"a":-4,"b":1e3,"c":0.0000001,"d":4503599627370497,"e":1e400,"f":12345678901234567890123456789012345,"g":2E-1}`, scan.JSON,
+			[]string{"a", "b", "c", "d", "e", "f", "g"}, "map[0:[{0 0}] 1:[{1000 0}] 2:[{0 1}] 3:[{4503599627370496 0}] 4:[{4503599627370496 0}] 6:[{0 200000}]]"},
+		{"no numbers", `{"a":"1","b":true,"c":[1],"d":{"e":1}}`, scan.JSON, []string{"a", "b", "c", "d"}, "map[]"},
+		{"cut in a number", `{"a":12,"b":12`, scan.JSON, []string{"a", "b"}, "map[0:[{12 0}]]"},
+		{"a fault", `{"a":1,"b":2]"c":3}`, scan.JSON, []string{"a", "b", "c"}, "map[0:[{1 0}] 1:[{2 0}]]"},
+		{"a number with a fault", `{"a":01,"b":2}`, scan.JSON, []string{"a", "b"}, "map[]"},
+		{"a second text", `{"a":1}{"a":2}`, scan.JSON, []string{"a"}, "map[0:[{1 0}]]"},
+		{"lines", "{\"a\":1}\n{\"a\":\n{\"a\":3}\r\n\n{\"a\":4}", scan.NDJSON, []string{"a"}, "map[0:[{1 0} {3 0} {4 0}]]"},
+		{"events", ": hello\n\ndata: {\"a\":1}\n\nevent: x\ndata:{\"a\":\ndata:  2}\nid: 7\n\ndata\ndata: [DONE]\n\n", scan.SSE, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
+		{"events, CR", "data: {\"a\":1}\r\rdata: {\"a\":2}\r\r", scan.SSE, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
+		{"events, CRLF and a byte order mark", "\xef\xbb\xbfdata: {\"a\":1}\r\n\r\ndata: {\"a\":2}\r\n", scan.SSE, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
+		{"an event of two lines is one text", "data: {\"a\":1}\ndata: {\"a\":2}\n\n", scan.SSE, []string{"a"}, "map[0:[{1 0}]]"},
+		{"a fault in an event", "data: {\"a\":1]\n\ndata: {\"a\":2}\n\n", scan.SSE, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
+		{"other fields", "datax: {\"a\":1}\n\nretry: 1\nxdata: {\"a\":1}\n\n", scan.SSE, []string{"a"}, "map[]"},
+		{"an unknown format", usage, scan.Unknown, []string{"usage.total_tokens"}, "map[]"},
+	} {
+		for _, cut := range []func() bool{whole, bytewise} {
+			got, _ := scanned(t, c.format, []byte(c.body), cut, c.paths...)
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
+				t.Errorf("%s: %v, want %s", c.name, got, c.want)
+			}
+		}
+	}
+}
+
+func TestEndsOfStreams(t *testing.T) {
+	for body, want := range map[string][2]any{
+		"data: {}\n\n":                 {false, 1},
+		"data: {}\n\ndata: [DONE]\n\n": {true, 2},
+		"data: [DONE]":                 {true, 1},
+		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n":          {true, 1},
+		"event: response.completed\r\ndata: {}\r\n\r\n":                       {true, 1},
+		"event: response.completed\ndata: {":                                  {true, 1},
+		"event: message_stopped\ndata: {}\n\n":                                {false, 1},
+		"event: message_stop\n\n":                                             {false, 0},
+		"data: \"[DONE]\"\n\n: [DONE]\n\ndata: [DONE] \n\n":                   {false, 2},
+		"event: message_start\ndata: {}\n\nevent: message_delta\ndata: 1\n\n": {false, 2},
+	} {
+		for _, cut := range []func() bool{whole, bytewise} {
+			_, s := scanned(t, scan.SSE, []byte(body), cut, "a")
+			s.End()
+			if s.Ended() != want[0] || s.Events() != want[1] {
+				t.Errorf("%q: ended %v, %d events, want %v", body, s.Ended(), s.Events(), want)
+			}
+		}
+	}
+}
+
+func TestPathsWithFaults(t *testing.T) {
+	for _, path := range []string{"", "a.", ".a", "a..b", strings.Repeat("a.", 40) + "a", strings.Repeat("a", 257), "a\xff", "\ufffd"} {
+		if _, err := scan.NewPaths(path); err == nil || !strings.Contains(err.Error(), "want") {
+			t.Errorf("%q: error %v", path, err)
+		}
+	}
+}
+
+func TestFormats(t *testing.T) {
+	for contentType, want := range map[string]scan.Format{
+		"application/json": scan.JSON, "Application/JSON; charset=utf-8": scan.JSON, "application/problem+json": scan.JSON,
+		"text/event-stream": scan.SSE, "text/event-stream;charset=UTF-8": scan.SSE,
+		"application/x-ndjson": scan.NDJSON, "application/jsonl": scan.NDJSON,
+		"": scan.Unknown, "text/html": scan.Unknown, "application/jsonx": scan.Unknown, ";": scan.Unknown,
+	} {
+		if got := scan.FormatOf(contentType); got != want {
+			t.Errorf("%q: %v, want %v", contentType, got, want)
+		}
+	}
+}
+
+// reference returns what json.Decoder finds before a fault, by a stack.
+func reference(body []byte, paths ...string) found {
+	got := make(found)
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	top := bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("["))
+	type container struct {
+		array bool
+		index int
+		name  string
+		named bool
+	}
+	var stack []container
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return got
+		}
+		closes := token == json.Delim('}') || token == json.Delim(']')
+		if closes {
+			stack = stack[:len(stack)-1]
+		}
+		if n := len(stack); n > 0 && !closes {
+			at := &stack[n-1]
+			if !at.array && !at.named {
+				at.name, at.named = token.(string), true
+				continue
+			}
+			at.index++
+		}
+		if number, ok := token.(json.Number); ok && d.More() || ok && d.InputOffset() < int64(len(body)) {
+			var names []string
+			for i, c := range stack {
+				switch {
+				case i == 0 && top:
+				case c.array:
+					names = append(names, strconv.Itoa(c.index-1))
+				default:
+					names = append(names, c.name)
+				}
+			}
+			for i, p := range paths {
+				if a, ok := scan.ParseAmount([]byte(number)); ok && strings.Join(names, ".") == p {
+					got[i] = append(got[i], a)
+				}
+			}
+		}
+		if token == json.Delim('{') || token == json.Delim('[') {
+			stack = append(stack, container{array: token == json.Delim('[')})
+		} else if n := len(stack); n > 0 {
+			stack[n-1].named = false
+		}
+		if len(stack) == 0 {
+			return got
+		}
+	}
+}
+
+// random writes a random JSON value.
+func random(r *rand.Rand, b *bytes.Buffer, depth int) {
+	space := func() { b.WriteString([]string{"", "", "", " ", "\n", "\t\r"}[r.IntN(6)]) }
+	space()
+	kind := r.IntN(9)
+	if depth == 0 {
+		kind = r.IntN(7)
+	}
+	switch kind {
+	case 0, 1, 2:
+		b.WriteString([]string{"0", "1", "-7", "12.5", "1e2", "3.1E-3", "99999999999999999999", strings.Repeat("1", 40)}[r.IntN(8)])
+	case 3:
+		b.WriteString([]string{"true", "false", "null"}[r.IntN(3)])
+	case 4, 5, 6:
+		text, _ := json.Marshal([]string{"", "a", `"a":1`, `\`, "{[", "]}", "é\u2028\x00"}[r.IntN(7)])
+		b.Write(text)
+	case 7:
+		b.WriteByte('[')
+		for i := range r.IntN(4) {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			random(r, b, depth-1)
+		}
+		b.WriteByte(']')
+	case 8:
+		b.WriteByte('{')
+		for i := range r.IntN(4) {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			space()
+			b.WriteString([]string{`"a"`, `"b"`, `"0"`, `"\u0061"`, `"1"`, `"c"`, `"\ud800"`}[r.IntN(7)])
+			space()
+			b.WriteByte(':')
+			random(r, b, depth-1)
+		}
+		b.WriteByte('}')
+	}
+	space()
+}
+
+var somePaths = []string{"a", "a.b", "b.a", "0", "a.0", "a.0.b", "1.a", "a.b.a.b"}
+
+// TestRandomTexts compares random texts, whole and cut anywhere, with what encoding/json reads.
+func TestRandomTexts(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	numbers := 0
+	for range 60_000 {
+		var b bytes.Buffer
+		random(r, &b, 5)
+		body := b.Bytes()
+		if r.IntN(2) == 0 {
+			body = body[:r.IntN(len(body)+1)]
+		}
+		want := reference(body, somePaths...)
+		cut := r.IntN(10)
+		got, _ := scanned(t, scan.JSON, body, func() bool { return r.IntN(10) < cut }, somePaths...)
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%q: %v, encoding/json %v", body, got, want)
+		}
+		numbers += len(got)
+	}
+	if numbers < 1000 {
+		t.Errorf("only %d numbers", numbers)
+	}
+}
+
+// FuzzTexts compares valid texts with what encoding/json reads, and reads all others to their end,
+// in pieces and as lines and events.
+func FuzzTexts(f *testing.F) {
+	f.Add([]byte(`{"a":{"b":1,"0":[1,2]}}`), byte(3))
+	f.Add([]byte("data: {\"a\":1}\r\n\r\n"), byte(1))
+	f.Fuzz(func(t *testing.T, body []byte, every byte) {
+		n := 0
+		cut := func() bool { n++; return every > 0 && n%int(every) == 0 }
+		for _, format := range []scan.Format{scan.JSON, scan.NDJSON, scan.SSE} {
+			got, _ := scanned(t, format, body, cut, somePaths...)
+			all, _ := scanned(t, format, body, whole, somePaths...)
+			if fmt.Sprint(got) != fmt.Sprint(all) {
+				t.Fatalf("in pieces %v, whole %v", got, all)
+			}
+			if format == scan.JSON && json.Valid(body) {
+				if want := reference(body, somePaths...); fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Fatalf("%v, encoding/json %v", got, want)
+				}
+			}
+		}
+	})
+}
+
+// FuzzAmount compares amounts with those of math/big.
+func FuzzAmount(f *testing.F) {
+	for _, text := range []string{"0", "-1", "1.5", "1e6", "0.0000001", "4503599627370495.9999999", "00", "1.", "1e", "9e-9"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, ok := scan.ParseAmount([]byte(text))
+		var n json.Number
+		valid := len(text) <= 32 && text != "" && !strings.ContainsAny(text, " \t\r\n\"") && text != "null" && json.Unmarshal([]byte(text), &n) == nil
+		if ok != valid {
+			t.Fatalf("%q: %v, want %v", text, ok, valid)
+		}
+		exponent := text[strings.IndexAny(text+"e", "eE"):]
+		if !ok || len(exponent) > 5 {
+			return
+		}
+		value, ok := new(big.Rat).SetString(text)
+		if !ok {
+			t.Fatalf("%q is no number", text)
+		}
+		if value.Sign() < 0 {
+			value.SetInt64(0)
+		}
+		micros := new(big.Rat).Mul(value, big.NewRat(1_000_000, 1))
+		whole, part := new(big.Int).QuoRem(micros.Num(), micros.Denom(), new(big.Int))
+		if part.Sign() > 0 {
+			whole.Add(whole, big.NewInt(1))
+		}
+		most := new(big.Int).Mul(big.NewInt(scan.MaxAmount), big.NewInt(1_000_000))
+		if whole.Cmp(most) > 0 {
+			whole = most
+		}
+		if want := fmt.Sprintf("%d%06d", got.Units, got.Micros); strings.TrimLeft(want, "0") != strings.TrimLeft(whole.String(), "0") {
+			t.Errorf("%q: %v, want %v", text, got, whole)
+		}
+	})
+}
+
+// TestMemoryIsBounded scans texts of any depth and size without allocating.
+func TestMemoryIsBounded(t *testing.T) {
+	p, err := scan.NewPaths("a.b", "a.0.0.0.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, piece := range map[string]string{"depth": `{"a":[[[`, "names": `{"aaaaaaaaaaaa\u00e9`, "objects": `{"a":`, "numbers": `{"a":{"b":1111111111`, "events": "data: x\nevent: aaaaaaa"} {
+		for _, format := range []scan.Format{scan.JSON, scan.SSE} {
+			s := scan.New(format, p, func(int, scan.Amount) {})
+			body := strings.NewReader(strings.Repeat(piece, 1000))
+			_, _ = s.Write([]byte(piece))
+			if n := testing.AllocsPerRun(3, func() {
+				_, _ = body.Seek(0, io.SeekStart)
+				var buf [512]byte
+				for {
+					n, err := body.Read(buf[:])
+					_, _ = s.Write(buf[:n])
+					if errors.Is(err, io.EOF) {
+						break
+					}
+				}
+			}); n > 1 {
+				t.Errorf("%s: %v allocations", name, n)
+			}
+		}
+	}
+}
+
+// BenchmarkScan scans a long string, many numbers, and a stream of events.
+func BenchmarkScan(b *testing.B) {
+	p, err := scan.NewPaths("usage.total_tokens", "usage.prompt_tokens")
+	if err != nil {
+		b.Fatal(err)
+	}
+	event := `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"choices":[{"index":0,"delta":{"content":" word"},"finish_reason":null}]}` + "\n\n"
+	for _, c := range []struct {
+		name, body string
+		format     scan.Format
+	}{
+		{"string", `{"text":"` + strings.Repeat("x", 1<<20) + `","usage":{"total_tokens":5}}`, scan.JSON},
+		{"numbers", `{"data":[` + strings.Repeat("0.123456,", 100_000) + `1],"usage":{"total_tokens":5}}`, scan.JSON},
+		{"events", strings.Repeat(event, 500) + "data: [DONE]\n\n", scan.SSE},
+	} {
+		for _, size := range []int{1, 32 << 10} {
+			b.Run(fmt.Sprintf("%s/%d", c.name, size), func(b *testing.B) {
+				b.SetBytes(int64(len(c.body)))
+				b.ReportAllocs()
+				body := []byte(c.body)
+				for b.Loop() {
+					s := scan.New(c.format, p, func(int, scan.Amount) {})
+					for rest := body; len(rest) > 0; {
+						n := min(size, len(rest))
+						_, _ = s.Write(rest[:n])
+						rest = rest[n:]
+					}
+				}
+			})
+		}
+	}
+}
