@@ -90,10 +90,10 @@ func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set
 // whether the response did not tell all that settle asks for.
 func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge int64, unknown bool) {
 	counts := !c.Statuses.Set || told.Gone || c.Statuses.Counts(told.Status)
-	if !counts || told.never() {
+	switch {
+	case !c.AfterResponse(), !counts, told.never():
 		return 0, false
-	}
-	if c.Settle == nil {
+	case c.Settle == nil:
 		return cost, false
 	}
 	n, known := c.Settle.Cost(r, told)

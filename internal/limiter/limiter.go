@@ -25,6 +25,7 @@ type Limiter struct {
 	repeats bool     // whether a request may pass one of the zones twice
 	across  bool     // whether the zones' keys are in several stores or slots
 	more    bool     // whether headers say when more is left
+	settles bool     // whether a zone's response tells the cost
 
 	status int   // the status code of denied requests
 	denial error // their error
@@ -56,6 +57,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			l.shared = append(l.shared, s)
 		}
 		l.across = l.across || z.store != l.zones[0].store
+		l.settles = l.settles || z.Config.Charge.Settle != nil
 	}
 	l.across = l.across || len(l.zones) > 1 && slices.ContainsFunc(l.zones, (*Zone).clustered)
 	c, err := newChange(l.zones, nil)

@@ -88,6 +88,9 @@ func (m *measured) write(piece []byte, n int) {
 
 // end ends the body. whole is whether nothing was missing of it.
 func (m *measured) end(whole bool) {
+	if m == nil {
+		return
+	}
 	for i := range m.zones {
 		z := &m.zones[i]
 		if z.scanner != nil && whole {

@@ -96,7 +96,9 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 			a.writer = newWriter(w)
 		}
 		a.writer.client = &client{r.Context(), body.Watch(r)}
-		a.writer.measured = q.measure()
+		if l.settles {
+			a.writer.measured = q.measure()
+		}
 	}
 	if l.repeats {
 		q.pass()
@@ -118,8 +120,9 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	end := ending{cut: true, body: rw.measured}
 	defer func() {
 		end.gone = rw.gone || rw.status == 0 && rw.client.gone()
-		end.cut = end.cut || rw.client.gone()
-		if end.status = cmp.Or(rw.status, end.status); rw.measured != nil {
+		end.status = cmp.Or(rw.status, end.status)
+		if q.l.settles {
+			end.cut = end.cut || rw.client.gone()
 			rw.measured.end(!end.cut)
 		}
 		q.finish(&end)
