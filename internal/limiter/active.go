@@ -192,9 +192,6 @@ func (a *activeRules) release() error {
 // that define the same zone.
 var tables = pool.New[*memory.Table]("tables") // by tableKey
 
-// kinds are what the tables in use count.
-var kinds = pool.New[*memory.Kind]("kinds") // by tableKey
-
 // tableKey identifies a table by the format of its keys and states, and by where they are
 // counted: what one Redis has told is not true of another. It does not include limits and
 // overrides, so that counts survive a changed limit, and the move of a key onto an override.
@@ -262,12 +259,9 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	z, b := t.zone, t.bound(c)
 	s, err := newRuleSet(z.Zone, c, z.store.Lease, turn, func(list []algorithms.Rule) *memory.Table {
 		if b.Table == nil {
-			id := t.id(c)
-			kind := kinds.Take(&t.active.refs, id, func() *memory.Kind { return new(memory.Kind) })
-			b.Table = tables.Take(&t.active.refs, id, func() *memory.Table {
+			b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
 				table := memory.NewTable(list, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))
 				table.SetMax(b.MaxKeys, b.Reserved)
-				table.SetKind(kind)
 				if c.Duplicates {
 					table.KeepTags()
 				}

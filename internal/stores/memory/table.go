@@ -34,7 +34,6 @@ type Table struct {
 	seed          [2]uint64
 	serial        uint64 // the order in which several tables are locked
 	shards        []shard
-	kind          *Kind       // nil: its rules are always in force
 	replaced      atomic.Bool // no zone counts in it any more
 	snapshotsOnce sync.Once
 	snapshots     *Snapshots // see Snapshots
@@ -123,30 +122,9 @@ func (t *Table) Destruct() error {
 	return nil
 }
 
-// Replaced returns when the table was made, among all tables, if no zone counts in it any more;
-// 0: one does.
-func (t *Table) Replaced() uint64 {
-	if !t.replaced.Load() {
-		return 0
-	}
-	return t.serial
-}
-
-// Counted says whether any zone counts by rules of the table's kind, so that what its keys owe
-// to Redis is of use there.
-func (t *Table) Counted() bool { return t.kind == nil || !t.kind.ended.Load() }
-
-// SetKind sets the kind of the table's rules, before the table is used.
-func (t *Table) SetKind(k *Kind) { t.kind = k }
-
-// Kind is what the tables have in common whose keys have the same names in Redis.
-type Kind struct{ ended atomic.Bool }
-
-// Destruct implements caddy.Destructor. No zone counts by rules of the kind any more.
-func (k *Kind) Destruct() error {
-	k.ended.Store(true)
-	return nil
-}
+// Counted says whether a zone counts in the table, so that what its keys owe to Redis is of use
+// there.
+func (t *Table) Counted() bool { return !t.replaced.Load() }
 
 // Memory returns the most bytes that the table's keys can take under these limits, keys of
 // overrides under others. With shared it includes a snapshot of each key.

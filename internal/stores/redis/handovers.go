@@ -116,28 +116,12 @@ func capacityOf(c *stores.Counter) (sum float64) {
 	return sum
 }
 
-// maxReplaced is how many tables may owe that no zone counts in any more, but whose keys are still
-// counted in Redis, as those of an override that was removed.
-const maxReplaced = 8
-
-// dropReplaced forgets tables that would fill the memory as often as rules change in an outage, and
-// what their keys owe: those of kinds that nobody counts any more, and of the others the oldest.
+// dropReplaced forgets tables in which no zone counts any more, and what their keys owe: they
+// would fill the memory as often as rules change in an outage.
 func (d *handovers) dropReplaced() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var replaced []uint64
-	maps.DeleteFunc(d.tables, func(t *memory.Table, _ *stores.Counter) bool {
-		if n := t.Replaced(); n != 0 && t.Counted() {
-			replaced = append(replaced, n)
-		}
-		return !t.Counted()
-	})
-	if excess := len(replaced) - maxReplaced; excess > 0 {
-		slices.Sort(replaced)
-		maps.DeleteFunc(d.tables, func(t *memory.Table, _ *stores.Counter) bool {
-			return t.Replaced() != 0 && t.Replaced() <= replaced[excess-1]
-		})
-	}
+	maps.DeleteFunc(d.tables, func(t *memory.Table, _ *stores.Counter) bool { return !t.Counted() })
 }
 
 // takeTables returns the tables that may owe, and removes them.
