@@ -191,28 +191,39 @@ func TestDuplicatesAndRulesAreAtomic(t *testing.T) {
 }
 
 // TestDuplicatesInFullZone has one client fill a zone with unlike requests. The requests of
-// others are not taken for duplicates of them.
+// others are not taken for duplicates of them, in this process and in an outage of Redis.
 func TestDuplicatesInFullZone(t *testing.T) {
-	s := serve(t, setup{site: `
+	const zone = `
 		rate_limit {
 			zone z {
 				prevent_duplicates 1h
 				max_keys 500
 			}
 		}
-		respond ok`})
-	for i := range 900 {
-		s.send(req{method: "POST", path: "/" + strconv.Itoa(i), ip: "10.0.0.1"})
-	}
-	denied := 0
-	for i := range 20 {
-		if s.send(req{method: "POST", ip: "10.0.0." + strconv.Itoa(i+2)}).status == 429 {
-			denied++
+		respond ok`
+	check := func(t *testing.T, s *site) {
+		for i := range 900 {
+			s.send(req{method: "POST", path: "/" + strconv.Itoa(i), ip: "10.0.0.1"})
+		}
+		denied := 0
+		for i := range 20 {
+			if s.send(req{method: "POST", ip: "10.0.0." + strconv.Itoa(i+2)}).status == 429 {
+				denied++
+			}
+		}
+		if denied > 0 {
+			t.Errorf("%d of 20 other clients are denied, want none", denied)
 		}
 	}
-	if denied > 0 {
-		t.Errorf("%d of 20 other clients are denied, want none", denied)
-	}
+	t.Run("local", func(t *testing.T) { check(t, serve(t, setup{site: zone})) })
+	t.Run("outage", func(t *testing.T) {
+		srv := redistest.Start(t)
+		s := serve(t, setup{app: redisStore(srv.Addr, "timeout 10s"), site: zone})
+		s.want(req{method: "POST", path: "/first"}, 200)
+		srv.Kill()
+		s.want(req{method: "POST", path: "/first"}, 429) // still compared
+		check(t, s)
+	})
 }
 
 // TestDuplicatesArePutBack makes Redis lose what it knew of requests. Nobody sends them again,

@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -56,6 +57,46 @@ func TestLinger(t *testing.T) {
 		if took := time.Since(begun); took < 5*time.Second {
 			t.Errorf("a permit was released after %v, want 5s", took)
 		}
+		if b.redis != nil {
+			until(t, "no permit in Redis", func() bool { return permitsIn(b.redis) == 0 })
+		}
+	})
+}
+
+// TestLingerBesideCountStatus has clients leave before the response of a zone that counts by
+// status. What they may be charged is held with their permits, and charged with a block after
+// the zone's linger: at no time does another request pass.
+func TestLingerBesideCountStatus(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					count_status 401
+					in_flight 10
+					linger 1s
+					rule 3/15m block 1h
+				}
+			}
+			` + handle(t, "/slow", func(_ http.ResponseWriter, r *http.Request) error {
+			<-r.Context().Done()
+			return nil
+		}) + `
+			respond ok`})
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			if a, err := s.try(req{ctx: ctx, path: "/slow"}); err == nil {
+				t.Fatalf("status %d, want none", a.status)
+			}
+			cancel()
+		}
+		until(t, "the block", func() bool {
+			a := s.send(req{})
+			if a.status != 429 {
+				t.Fatalf("status %d, want 429", a.status)
+			}
+			after, _ := strconv.Atoi(a.get("Retry-After"))
+			return after > 3000
+		})
 		if b.redis != nil {
 			until(t, "no permit in Redis", func() bool { return permitsIn(b.redis) == 0 })
 		}

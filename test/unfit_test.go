@@ -13,7 +13,9 @@ func TestKeysThatLimitNobody(t *testing.T) {
 		"{remote}": "new with each request", "{remote_port}": "new with each request", "{http.request.uuid}": "new with each request",
 		"{time.now}": "new with each request", "{time.now.unix}": "new with each request", "{http.request.duration}": "new with each request",
 		"a-{http.request.duration_ms}": "new with each request",
-		"{http.response.header.X}":     "empty until the request has passed", "{err.status_code}": "empty until the request has passed",
+		"{http.time_until_shutdown}":   "new with each request",
+		"{system.now}":                 "Caddy does not have it", "{system.hostname}": "",
+		"{http.response.header.X}": "empty until the request has passed", "{err.status_code}": "empty until the request has passed",
 		"{header.}": "its name is missing", "{cookie.}": "its name is missing", "{query.}": "its name is missing",
 		"{remote_host}": "", "{http.request.remote.host}": "", "{header.X}": "", "{remote.port}": "", // of another plugin
 	} {

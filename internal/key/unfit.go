@@ -15,6 +15,8 @@ var unfit = []struct{ name, why string }{
 	{"http.request.duration_ms", varies},
 	{"time.now", varies},
 	{"time.now.", varies},
+	{"http.time_until_shutdown", varies},
+	{"system.now", absent},
 	{"http.response.", unknown},
 	{"http.error.", unknown},
 	{headerPlaceholder, nameless},
@@ -25,6 +27,7 @@ var unfit = []struct{ name, why string }{
 const (
 	varies   = "it is new with each request, so that nobody is limited"
 	unknown  = "it is empty until the request has passed"
+	absent   = "Caddy does not have it, so that it is always empty"
 	nameless = "its name is missing, so that it is always empty"
 )
 
