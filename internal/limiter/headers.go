@@ -26,11 +26,12 @@ func (q *request) hasHeaders() bool {
 
 // fillHeaders sets the values of the rate limit headers.
 func (q *request) fillHeaders(h *headers) {
-	if q.l.o.Headers != config.HeadersLegacy {
+	format := q.l.o.Headers
+	if format == config.HeadersDraft || format == config.HeadersAll {
 		h.draft[atLimit], q.text = q.limits(q.text[:0])
 		h.draft[atPolicy], q.text = q.policy(q.text[:0])
 	}
-	if q.l.o.Headers != config.HeadersDraft {
+	if format == config.HeadersLegacy || format == config.HeadersAll {
 		h.legacy, q.text = q.legacy(q.text[:0])
 	}
 }

@@ -303,6 +303,10 @@ func FuzzHeaders(f *testing.F) {
 		if all := c.headers(); all.draft != draft.draft || all.values() != legacy.values() {
 			t.Errorf("headers all: %+v, draft %+v, legacy %+v", all, draft, legacy)
 		}
+		c.q.l.o.Headers = "another"
+		if none := c.headers(); none.draft != (headers{}).draft || none.legacy != nil {
+			t.Errorf("headers of an unknown word: %+v", none)
+		}
 		both := draft
 		both.add(&draft)
 		if two, err := parseStrings(both.draft[atLimit]); draft.draft[atLimit] != "" && (err != nil || len(two) != 2*min(4, len(c.names))) {

@@ -40,7 +40,7 @@ const maxZones = math.MaxUint16 / 5
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o, repeats: o.Invoked, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
 	l.denial = denial(l.status)
-	l.more = o.Headers != config.HeadersLegacy && o.Headers != config.HeadersOff
+	l.more = o.Headers == config.HeadersDraft || o.Headers == config.HeadersAll
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
 	}

@@ -74,9 +74,11 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	}
 	r.document = nil
 	for _, other := range r.limiters {
-		if c, err := newChange(other.zones, nil); err == nil {
-			_ = c.commit()
+		c, err := newChange(other.zones, nil)
+		if err == nil {
+			err = c.commit()
 		}
+		dropped = errors.Join(dropped, err)
 	}
 	return dropped, nil
 }

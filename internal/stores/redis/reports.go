@@ -93,6 +93,10 @@ func (p *permits) fill(q *call, r *report) {
 	}
 }
 
+// A record has room for two numbers, and a report for the other one: with more calls in
+// flight, Redis would keep what was replaced. This does not compile then.
+var _ [2]struct{} = [callsInFlight]struct{}{}
+
 // replace replaces the number of a report that is under way.
 func (rec *record) replace(was, is int64) {
 	for i, n := range rec.underWay {
