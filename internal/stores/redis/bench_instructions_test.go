@@ -39,19 +39,21 @@ func BenchmarkInstructions(b *testing.B) {
 		{"three_rules", false, threeBenchRules},
 		{"eight_rules", false, eightBenchRules},
 	} {
-		r := newBenchRedis(b, v.name, 100, v.rules...)
-		if v.blocks {
-			r.counter = &stores.Counter{Zone: v.name, Kinds: r.counter.Kinds, Rules: r.counter.Rules, Codes: r.counter.Codes, Table: r.counter.Table}
-			r.counter.Blocks, r.counter.Blocked = []int64{storestest.Hour}, memory.NewBlocks(1000)
-		}
-		if v.name == "fixed_window" {
-			r.count(b, "noop", func(b *testing.B) { r.benchScript(b, "return 1") })
-			r.count(b, "floor", func(b *testing.B) {
-				r.benchScript(b, "redis.call('TIME') redis.call('GET', KEYS[1]) redis.call('SETRANGE', KEYS[1], '8', 'changed.') return 1")
-			})
-		}
-		r.count(b, v.name+"/alone", r.benchAlone)
-		r.count(b, v.name+"/together=32", r.benchTogether)
+		b.Run(v.name, func(b *testing.B) {
+			r := newBenchRedis(b, v.name, 100, v.rules...)
+			if v.blocks {
+				r.counter = &stores.Counter{Zone: v.name, Kinds: r.counter.Kinds, Rules: r.counter.Rules, Codes: r.counter.Codes, Table: r.counter.Table}
+				r.counter.Blocks, r.counter.Blocked = []int64{storestest.Hour}, memory.NewBlocks(1000)
+			}
+			if v.name == "fixed_window" {
+				r.count(b, "noop", func(b *testing.B) { r.benchScript(b, "return 1") })
+				r.count(b, "floor", func(b *testing.B) {
+					r.benchScript(b, "redis.call('TIME') redis.call('GET', KEYS[1]) redis.call('SETRANGE', KEYS[1], '8', 'changed.') return 1")
+				})
+			}
+			r.count(b, "alone", r.benchAlone)
+			r.count(b, "together=32", r.benchTogether)
+		})
 	}
 }
 
