@@ -28,7 +28,7 @@ var otherErrors = map[string]bool{
 	"app http is a …":   true, // of the admin API
 	"url: invalid":      true, // the URL was parsed before
 	"…: not an address": true, // of a socket
-	"… parts: want …, each as part=... of …, or hash=... alone": true, // of the admin API
+	"… parts: want …, for …, or the hash alone": true, // of the admin API
 	"part …: want at most … bytes":                              true, // of the admin API
 	"part … is empty: want a value of …":                        true, // of the admin API
 	"no document":                                               true, // of a source: a state

@@ -37,7 +37,7 @@ type API struct {
 }
 
 // errNotConfigured is the answer of an instance without rate limits.
-var errNotConfigured = apiError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration"))
+var errNotConfigured = apiError(http.StatusNotFound, errors.New("no rate_limit runs in this configuration: a site gets one by a line such as rate_limit {client_ip} 10/s"))
 
 // Serve answers a request. rest is the rest of its path, behind /rate_limit/; empty: the live
 // page. With readOnly, it refuses to change anything.

@@ -157,7 +157,7 @@ const maxPart = 8 << 10
 // Named encodes the key with these parts.
 func (p *Plan) Named(parts []string) (k Encoded, err error) {
 	if len(parts) != len(p.parts) {
-		return k, fmt.Errorf("%d parts: want %d, each as part=... of %q, or hash=... alone", len(parts), len(p.parts), p.words)
+		return k, fmt.Errorf("%d parts: want %d, for %q, or the hash alone", len(parts), len(p.parts), p.words)
 	}
 	k.b = append(k.b, keyOfParts)
 	for i, s := range parts {
