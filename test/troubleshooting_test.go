@@ -29,10 +29,10 @@ var otherErrors = map[string]bool{
 	"url: invalid":      true, // the URL was parsed before
 	"…: not an address": true, // of a socket
 	"… parts: want …, for …, or the hash alone": true, // of the admin API
-	"part …: want at most … bytes":                              true, // of the admin API
-	"part … is empty: want a value of …":                        true, // of the admin API
-	"no document":                                               true, // of a source: a state
-	"channel …: …":                                              true, // of Redis, at run time
+	"part …: want at most … bytes":              true, // of the admin API
+	"part … is empty: want a value of …":        true, // of the admin API
+	"no document":                               true, // of a source: a state
+	"channel …: …":                              true, // of Redis, at run time
 }
 
 // foreignErrors are errors of Caddy's that configurations of Diana often meet.

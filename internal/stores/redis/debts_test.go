@@ -43,7 +43,7 @@ func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
 	for s.conn.anyUsable() {
 		decide(0)
 	}
-	for k := range uint64(keys) { //nolint:gosec // it is not negative
+	for k := range uint64(keys) {
 		decide(k)
 	}
 	srv.Resume()
