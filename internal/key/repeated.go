@@ -49,12 +49,13 @@ func headerValue(r *http.Request, name string) (value string, more bool) {
 // foldScheme returns the credentials of an Authorization header with their scheme, which any case
 // spells, as in Bearer, and one space after it.
 func foldScheme(s string) string {
-	scheme, rest, ok := strings.Cut(s, " ")
-	if !ok || scheme == "" || scheme[0] >= utf8.RuneSelf {
+	end := strings.IndexAny(s, " \t")
+	if end < 1 || s[0] >= utf8.RuneSelf {
 		return s
 	}
+	scheme, rest := s[:end], strings.TrimLeft(s[end:], " \t")
 	folded := strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:])
-	if rest = strings.TrimLeft(rest, " \t"); folded == scheme && len(scheme)+1+len(rest) == len(s) {
+	if folded == scheme && s[end] == ' ' && end+1+len(rest) == len(s) {
 		return s
 	}
 	return folded + " " + rest
@@ -62,7 +63,7 @@ func foldScheme(s string) string {
 
 // pairing is how names and values are written in cookies, or in a query.
 type pairing struct {
-	separators string // in a query also ;, which some programs still take for &
+	separators string // in a query also ;, which some programs still take for &, and #, where others end it
 	joint      string // between two pairs
 	named      func(found, name string) bool
 	decode     func(value string) string
@@ -72,7 +73,7 @@ var (
 	cookies = pairing{";", "; ", func(found, name string) bool {
 		return strings.EqualFold(strings.TrimSpace(found), name) // as Caddy finds them
 	}, decodeCookie}
-	queries = pairing{"&;", "&", func(found, name string) bool {
+	queries = pairing{"&;#", "&", func(found, name string) bool {
 		return found == name || unescape(found) == name
 	}, unescape}
 )

@@ -29,6 +29,8 @@ func TestRepeatedValues(t *testing.T) {
 		{header, "A", []string{"x, y"}, "x, y", false, "x, y"},
 		{auth, "Authorization", []string{"bearer  AbC"}, "Bearer AbC", false, "bearer  AbC"},
 		{auth, "Authorization", []string{"BASIC AbC="}, "Basic AbC=", false, "BASIC AbC="},
+		{auth, "Authorization", []string{"Bearer\t \tAbC"}, "Bearer AbC", false, "Bearer\t \tAbC"},
+		{auth, "Authorization", []string{"bearer\tAbC"}, "Bearer AbC", false, "bearer\tAbC"},
 		{auth, "Authorization", []string{"AbC"}, "AbC", false, "AbC"},
 		{auth, "Authorization", []string{"éa AbC"}, "éa AbC", false, "éa AbC"},
 		{cookie, "Cookie", []string{"b=1; a=x%20y; c"}, "x y", false, "b=1; a=x%20y; c"},
@@ -44,6 +46,8 @@ func TestRepeatedValues(t *testing.T) {
 		{query, "?", []string{"b=1&a=x+y&c"}, "x y", false, "b=1&a=x+y&c"},
 		{query, "?", []string{"b=1&%61=x&a=y&c=%zz"}, "x", true, "b=1&%61=x&c=%zz"},
 		{query, "?", []string{"b;a=x&a=y"}, "x", true, "b&a=x"},
+		{query, "?", []string{"a=x#7"}, "x", false, "a=x#7"},
+		{query, "?", []string{"a=x#&a=y"}, "x", true, "a=x"},
 		{query, "?", []string{"a=x%2"}, "x%2", false, "a=x%2"},
 		{query, "?", []string{"A=x"}, "", false, "A=x"},
 	} {
