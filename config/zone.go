@@ -64,8 +64,8 @@ type Zone struct {
 	// yet answered, 1 to 1000000000. Default: unlimited.
 	InFlight int64 `json:"in_flight,omitempty"`
 
-	// How long a request keeps its place of in_flight if its client leaves before the
-	// response, up to 1h, because what it started may still run. Then it is charged, too.
+	// How long a request keeps its place of in_flight if its client leaves before the end of
+	// the response, up to 1h, because what it started may still run. It is charged at once.
 	// At most 10000 places of a zone are kept so. Default: 0.
 	Linger caddy.Duration `json:"linger,omitempty"`
 

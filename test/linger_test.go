@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strconv"
 	"testing"
@@ -63,9 +64,51 @@ func TestLinger(t *testing.T) {
 	})
 }
 
+// TestLingerAfterTheHeader has clients leave with the header of a response, while what they started
+// goes on. Their permits are kept. A client that has the whole response has not left.
+func TestLingerAfterTheHeader(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone z {
+					in_flight 1
+					linger 1h
+				}
+			}
+			` + handle(t, "/slow/*", func(w http.ResponseWriter, r *http.Request) error {
+			if r.URL.Path == "/slow/whole" {
+				w.Header().Set("Content-Length", "2")
+			}
+			_, err := io.WriteString(w, "ok")
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return err
+		}) + `
+			respond ok`})
+		for ip, c := range map[string]struct {
+			path   string
+			status int
+		}{
+			"10.0.0.1": {"/slow/cut", 429},
+			"10.0.0.2": {"/slow/whole", 200},
+		} {
+			ctx, cancel := context.WithCancel(t.Context())
+			resp, err := s.client.Do(req{ctx: ctx, ip: ip, path: c.path}.http(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			_ = resp.Body.Close()
+			until(t, "the end of the request", func() bool { return goroutinesIn("limiter.(*request).serve(") == 0 })
+			if a := s.send(req{ip: ip}); a.status != c.status {
+				t.Errorf("after %s: status %d, want %d", c.path, a.status, c.status)
+			}
+		}
+	})
+}
+
 // TestLingerBesideCountStatus has clients leave before the response of a zone that counts by
-// status. What they may be charged is held with their permits, and charged with a block after
-// the zone's linger: at no time does another request pass.
+// status. They are charged at once, with a block, and their permits are kept for the zone's linger.
 func TestLingerBesideCountStatus(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
@@ -73,7 +116,7 @@ func TestLingerBesideCountStatus(t *testing.T) {
 				zone z {
 					count_status 401
 					in_flight 10
-					linger 1s
+					linger 1h
 					rule 3/15m block 1h
 				}
 			}
@@ -97,8 +140,8 @@ func TestLingerBesideCountStatus(t *testing.T) {
 			after, _ := strconv.Atoi(a.get("Retry-After"))
 			return after > 3000
 		})
-		if b.redis != nil {
-			until(t, "no permit in Redis", func() bool { return permitsIn(b.redis) == 0 })
+		if b.redis != nil && permitsIn(b.redis) == 0 {
+			t.Error("no permit in Redis, want those of three requests")
 		}
 	})
 }

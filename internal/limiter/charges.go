@@ -50,7 +50,7 @@ func (q *request) finish(told *ending) {
 		if unknown {
 			q.reportUnknown(z.zone, &response)
 		}
-		if response.Gone && c.Permit.Taken && z.zone.linger(c, charge) {
+		if told.left && c.Permit.Taken && z.zone.linger(q.r.Context(), c, charge) {
 			continue
 		}
 		z.zone.store.Finish(q.r.Context(), c, charge)

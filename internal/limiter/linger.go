@@ -12,9 +12,10 @@ import (
 // client that leaves and comes back under other keys must not fill the memory.
 const maxLingering = 10_000
 
-// linger finishes the request of a client that has left only after the zone's linger: what it
-// started may still run. It returns false if the request is to be finished at once.
-func (z *Zone) linger(c *stores.ZoneCheck, charge int64) bool {
+// linger charges the request of a client that has left, and releases its permit only after the
+// zone's linger: what it started may still run. It returns false if the permit is to be released
+// at once.
+func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bool {
 	if z.Linger == 0 || c.Counter.InFlight == 0 {
 		return false
 	}
@@ -28,8 +29,11 @@ func (z *Zone) linger(c *stores.ZoneCheck, charge int64) bool {
 	}
 	held := *c
 	held.Results = slices.Clone(c.Results) // those of c belong to the request
+	held.Lingers = true
+	z.store.Finish(ctx, &held, charge)
+	held.Lingers, held.Cost = false, 0 // only the permit is left
 	time.AfterFunc(time.Duration(z.Linger), func() {
-		z.store.Finish(context.Background(), &held, charge)
+		z.store.Finish(context.Background(), &held, 0)
 		common.queue.freed(held.Key)
 		common.lingering.Add(-1)
 		if z.store.Shared != nil {

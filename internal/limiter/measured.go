@@ -75,13 +75,12 @@ func (m *measured) lacks(status int, format scan.Format, h http.Header) string {
 	return ""
 }
 
-// write reads a piece of the body, of which n bytes were written. It counts even if the client
-// has left meanwhile: the response has told it.
-func (m *measured) write(piece []byte, n int) {
+// write reads a piece of the body. It counts even if the client has left meanwhile: the response
+// has told it.
+func (m *measured) write(piece []byte) {
 	for i := range m.zones {
-		z := &m.zones[i]
-		if z.response.Written += int64(n); z.scanner != nil {
-			_, _ = z.scanner.Write(piece)
+		if s := m.zones[i].scanner; s != nil {
+			_, _ = s.Write(piece)
 		}
 	}
 }
@@ -105,6 +104,8 @@ func (m *measured) end(whole bool) {
 type ending struct {
 	status    int       // 0: there was none
 	gone, cut bool      // as [config.Response] has them
+	left      bool      // the client left before the end of the response
+	written   int64     // bytes of the body
 	body      *measured // nil: no zone settles by it
 }
 
@@ -114,7 +115,7 @@ func (e *ending) of(i int) (r config.Response) {
 	if e.body != nil && e.body.zones[i].settle != nil {
 		r = e.body.zones[i].response
 	}
-	r.Status, r.Gone = e.status, e.gone
+	r.Status, r.Gone, r.Written = e.status, e.gone, e.written
 	return r
 }
 

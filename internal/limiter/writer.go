@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -75,6 +76,7 @@ type writer struct {
 	status  int      // 0: the header is not written yet
 	client  *client  // nil: it does not matter whether it leaves
 	gone    bool     // whether it had left when the status was written
+	written int64    // bytes of the body
 
 	measured *measured // nil: no zone settles by the body
 }
@@ -144,8 +146,9 @@ func (rw *writer) implicit() {
 func (rw *writer) Write(b []byte) (int, error) {
 	rw.implicit()
 	n, err := rw.ResponseWriter.Write(b)
+	rw.written += int64(n)
 	if rw.measured != nil {
-		rw.measured.write(b, n)
+		rw.measured.write(b)
 	}
 	return n, err
 }
@@ -156,13 +159,33 @@ func (rw *writer) ReadFrom(r io.Reader) (int64, error) {
 	if rw.measured != nil {
 		return copyThrough(rw, r)
 	}
-	return rw.ResponseWriterWrapper.ReadFrom(r)
+	n, err := rw.ResponseWriterWrapper.ReadFrom(r)
+	rw.written += n
+	return n, err
 }
 
 // FlushError lets http.ResponseController flush, which writes the header.
 func (rw *writer) FlushError() error {
 	rw.implicit()
 	return http.NewResponseController(rw.ResponseWriter).Flush()
+}
+
+// left reports whether the client has left before it had the whole response. One that has all of
+// it may close its connection while handlers still run.
+func (rw *writer) left(method string) bool {
+	switch {
+	case rw.gone || !rw.client.gone():
+		return rw.gone
+	case method == http.MethodHead, method == http.MethodConnect: // without a body, or until the client leaves
+		return rw.status == 0
+	}
+	switch rw.status {
+	case 0:
+		return true
+	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusNotModified:
+		return false
+	}
+	return rw.Header().Get("Content-Length") != strconv.FormatInt(rw.written, 10)
 }
 
 // finish sets the headers of a response that is not written yet. Error routes, which do

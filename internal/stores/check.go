@@ -55,6 +55,10 @@ type ZoneCheck struct {
 	// not ask for it.
 	Reserve bool
 
+	// Lingers says that [Store.Finish] is called once more: it charges the request, which
+	// keeps its permit.
+	Lingers bool
+
 	// WantsMore asks for More of the results.
 	WantsMore bool
 
@@ -172,10 +176,10 @@ func (z *ZoneCheck) CutCost(rules []algorithms.Rule) {
 	}
 }
 
-// KeepsPermit says that a charge ends only the hold of the cost for the sake of
-// other stores, and that the request's permit remains.
+// KeepsPermit says that a charge ends only the hold of the cost, for the sake of
+// other stores or because the request lingers, and that its permit remains.
 func (z *ZoneCheck) KeepsPermit(charge int64) bool {
-	return z.Reserve && charge > 0 && z.Counter.InFlight > 0
+	return z.Counter.InFlight > 0 && (z.Lingers || z.Reserve && charge > 0)
 }
 
 // ResetResults clears what a previous decision set and makes room for a result
