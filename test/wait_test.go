@@ -149,6 +149,46 @@ func TestWaitersAreServedInOrder(t *testing.T) {
 	})
 }
 
+// TestWaitersFollowRules changes the rules while a request waits: it is decided by those that are
+// in force when its turn comes.
+func TestWaitersFollowRules(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, c := range []struct {
+			name, zone, document string
+			status               int
+			decision             string
+		}{
+			{"the key is blocked", "in_flight 1", `{"overrides": [{"key": ["127.0.0.1"], "rules": [{"limit": 0, "window": "1h"}]}]}`, 429, "denied"},
+			{"the limit is used up", "in_flight 1\nrule 9/1h", `{"rules": [{"limit": 1, "window": "1h"}]}`, 429, "denied"},
+			{"the zone is off", "in_flight 1", `{"enabled": false}`, 200, "skipped"},
+			{"nothing that matters", "in_flight 1", `{"rules": [{"limit": 9, "window": "1h"}]}`, 200, "delayed"},
+		} {
+			t.Run(c.name, func(t *testing.T) {
+				hold, held := make(chan struct{}), make(chan struct{})
+				s := serveRuled(t, setup{app: b.app(), site: "rate_limit {\nzone z {\n" + c.zone + "\nmax_wait 10m\n}\n}\n" +
+					handle(t, "/held", func(http.ResponseWriter, *http.Request) error {
+						close(held)
+						<-hold
+						return nil
+					}) + "\nrespond {http.rate_limit.z.decision}"})
+				var all sync.WaitGroup
+				defer all.Wait()
+				all.Go(func() { _, _ = s.try(req{path: "/held"}) })
+				<-held
+				all.Go(func() {
+					a, err := s.try(req{})
+					if err != nil || a.status != c.status || a.status == 200 && a.body != c.decision {
+						t.Errorf("%+v %v, want %d %s", a, err, c.status, c.decision)
+					}
+				})
+				until(t, "the request to wait", func() bool { return waiting() == 1 })
+				s.apply(zoneDocument(c.document))
+				close(hold)
+			})
+		}
+	})
+}
+
 // maxWaiting is the maximum number of waiting requests in a zone.
 const maxWaiting = 1000
 

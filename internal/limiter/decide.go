@@ -10,19 +10,9 @@ import (
 
 // decide has the stores decide, and again after waiting if the zones have max_wait. It
 // reports whether the client closed the connection meanwhile.
-func (q *request) decide(ctx context.Context) (gone bool) {
-	for i := range q.zones {
-		if z := &q.zones[i]; z.label != "" && !z.shadow {
-			q.immediate = z // nothing is charged, so the stores need not decide
-			return false
-		}
-	}
-	if len(q.check.Zones) == 0 {
-		q.check.Admitted = true
-		return false
-	}
-	if q.delays && !q.takeSlots(ctx) { // before it waits: it may be delayed after that
-		return false
+func (q *request) decide(ctx context.Context) (gone bool, err error) {
+	if !q.needsStores(ctx) {
+		return false, nil
 	}
 	if q.queues {
 		if z := q.queued(); z != nil && q.standsBehind(ctx, z) {
@@ -31,9 +21,24 @@ func (q *request) decide(ctx context.Context) (gone bool) {
 	}
 	q.decideOnce(ctx)
 	if q.check.Admitted || q.unavailable() {
-		return false
+		return false, nil
 	}
 	return q.wait(ctx)
+}
+
+// needsStores decides without the stores if it can, and returns whether it could not.
+func (q *request) needsStores(ctx context.Context) bool {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.label != "" && !z.shadow {
+			q.immediate = z // nothing is charged
+			return false
+		}
+	}
+	if len(q.check.Zones) == 0 {
+		q.check.Admitted = true
+		return false
+	}
+	return !q.delays || q.takeSlots(ctx) // before it waits: it may be delayed after that
 }
 
 // timedEvery is the sampling interval of decisions in this process: one in 16 is timed,

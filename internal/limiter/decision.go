@@ -28,7 +28,8 @@ type decision struct {
 // zoneResult is the decision of one zone.
 type zoneResult struct {
 	zone   *Zone
-	shadow bool // of the active rules when the request arrived
+	active *activeRules // by which the request is decided; nil: the zone exempts it
+	shadow bool         // of them
 	key    stores.Key
 	set    *ruleSet // the rules that apply: the zone's or an override's
 

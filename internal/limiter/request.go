@@ -54,13 +54,28 @@ func (q *request) release() {
 	for _, s := range q.l.shared {
 		s.Release()
 	}
+	q.reset()
+	q.l, q.w, q.r = nil, nil, nil
+	requests.Put(q)
+}
+
+// reset forgets the decision.
+func (q *request) reset() {
 	clear(q.zones)
 	clear(q.check.Zones)
 	clear(q.stores)
 	q.decision = decision{zones: q.zones[:0], check: stores.Check{Zones: q.check.Zones[:0]}}
 	q.stores, q.results = q.stores[:0], q.results[:0]
-	q.l, q.w, q.r = nil, nil, nil
-	requests.Put(q)
+}
+
+// outdated reports whether rules have changed since the zones were collected.
+func (q *request) outdated() bool {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.active != nil && z.active != z.zone.active.Load() {
+			return true
+		}
+	}
+	return false
 }
 
 // collect adds the zones that apply, with their keys and zone checks.
@@ -84,7 +99,7 @@ func (q *request) collect() error {
 				return err
 			}
 			if match {
-				q.skip(z)
+				q.skip(z, nil)
 				continue
 			}
 		}
@@ -94,19 +109,19 @@ func (q *request) collect() error {
 }
 
 // result adds the result of a zone.
-func (q *request) result(z *Zone) *zoneResult {
+func (q *request) result(z *Zone, a *activeRules) *zoneResult {
 	q.zones = append(q.zones, zoneResult{})
 	res := &q.zones[len(q.zones)-1]
-	res.zone, res.rules, res.duplicate = z, -1, -1
+	res.zone, res.active, res.rules, res.duplicate = z, a, -1, -1
 	return res
 }
 
 // skip adds a zone in which the request passes uncounted.
-func (q *request) skip(z *Zone) { q.result(z).outcome = metrics.Skipped }
+func (q *request) skip(z *Zone, a *activeRules) { q.result(z, a).outcome = metrics.Skipped }
 
 // deny adds a zone that denies the request regardless of its counts.
 func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string) {
-	res := q.result(z)
+	res := q.result(z, a)
 	res.shadow, res.key, res.label, res.outcome = a.shadow, k, label, metrics.Denied
 	if a.shadow {
 		res.outcome = metrics.ShadowDenied
@@ -117,7 +132,7 @@ func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string) {
 func (q *request) add(z *Zone) {
 	a := z.active.Load()
 	if a.off {
-		q.skip(z)
+		q.skip(z, a)
 		return
 	}
 	if z.readsBody {
@@ -130,7 +145,7 @@ func (q *request) add(z *Zone) {
 	}
 	switch state {
 	case key.Skipped:
-		q.skip(z)
+		q.skip(z, a)
 		return
 	case key.Rejected:
 		q.deny(z, a, stores.Key{}, labelKeyMissing)
@@ -143,7 +158,7 @@ func (q *request) add(z *Zone) {
 	set := a.rules
 	if o, ok := a.keys.Find(&q.key, k); ok {
 		if set = o.set; set == nil { // unlimited
-			q.skip(z)
+			q.skip(z, a)
 			return
 		}
 		if set.Blocked >= 0 {
@@ -163,7 +178,7 @@ func (q *request) add(z *Zone) {
 			return
 		}
 	}
-	res := q.result(z)
+	res := q.result(z, a)
 	res.shadow, res.key, res.set = a.shadow, k, set
 	group := z.store.Hasher.Group(&q.key, k)
 	if set.mayWait {

@@ -65,7 +65,10 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if err = q.collect(); err != nil || len(q.zones) == 0 {
 		return admission{passes: err == nil}, err
 	}
-	gone := q.decide(r.Context())
+	gone, err := q.decide(r.Context())
+	if err != nil {
+		return a, err
+	}
 	var e *exceeded
 	if !q.passes() {
 		denial := q.exceeded()

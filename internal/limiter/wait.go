@@ -11,7 +11,7 @@ import (
 
 // wait waits, at most for the shortest max_wait of the zones that deny, and decides
 // again. It reports whether the client closed the connection.
-func (q *request) wait(ctx context.Context) (gone bool) {
+func (q *request) wait(ctx context.Context) (gone bool, err error) {
 	begun, budget := time.Now(), time.Duration(math.MaxInt64)
 	var p *waiter
 	defer func() {
@@ -26,7 +26,7 @@ func (q *request) wait(ctx context.Context) (gone bool) {
 		budget = min(budget, b)
 		left := budget - time.Since(begun)
 		if !can || left <= 0 || retry > left {
-			return false
+			return false, nil
 		}
 		if p == nil || p.queue != &z.common.queue || p.key != k {
 			if p != nil {
@@ -34,19 +34,37 @@ func (q *request) wait(ctx context.Context) (gone bool) {
 			}
 			var ok bool
 			if p, ok = z.common.queue.join(k, z.MaxWaiting); !ok {
-				return false
+				return false, nil
 			}
 		}
 		if gone, late := p.wait(ctx, retry, held, left); gone || late {
-			return gone
+			return gone, nil
+		}
+		p.asks()
+		if q.outdated() {
+			if decided, err := q.collectAgain(ctx); decided || err != nil {
+				return false, err
+			}
 		}
 		q.waited = true
-		p.asks()
 		q.decideOnce(ctx)
 		if q.check.Admitted || q.unavailable() {
-			return false
+			return false, nil
 		}
 	}
+}
+
+// collectAgain collects the zones of a request that waited while rules changed: it was charged
+// nothing by those before. It reports whether the request is decided.
+func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
+	if q.delays {
+		q.giveSlots()
+	}
+	q.reset()
+	if err := q.collect(); err != nil {
+		return false, err
+	}
+	return !q.needsStores(ctx), nil
 }
 
 // waitBudget returns how long the request may wait in total, 0 if it may not, and the
