@@ -1,6 +1,7 @@
 package key
 
 import (
+	"encoding/base64"
 	"iter"
 	"net/http"
 	"slices"
@@ -47,7 +48,7 @@ func headerValue(r *http.Request, name string) (value string, more bool) {
 }
 
 // foldScheme returns the credentials of an Authorization header with their scheme, which any case
-// spells, as in Bearer, and one space after it.
+// spells, as in Bearer, and one space after it. Those of Basic are encoded anew.
 func foldScheme(s string) string {
 	end := strings.IndexAny(s, " \t")
 	if end < 1 || s[0] >= utf8.RuneSelf {
@@ -55,39 +56,96 @@ func foldScheme(s string) string {
 	}
 	scheme, rest := s[:end], strings.TrimLeft(s[end:], " \t")
 	folded := strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:])
+	if folded == "Basic" {
+		return folded + " " + foldBase64(rest)
+	}
 	if folded == scheme && s[end] == ' ' && end+1+len(rest) == len(s) {
 		return s
 	}
 	return folded + " " + rest
 }
 
+// foldBase64 returns base64 as Go encodes it: its last character has bits that say nothing, and
+// programs read it without padding, in the alphabet of URLs, and skip what is in neither.
+func foldBase64(s string) string {
+	digits := strings.Map(func(c rune) rune {
+		switch {
+		case c == '-':
+			return '+'
+		case c == '_':
+			return '/'
+		case c == '+', c == '/', '0' <= c && c <= '9', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
+			return c
+		}
+		return -1
+	}, s)
+	text, err := base64.RawStdEncoding.DecodeString(digits)
+	if err != nil {
+		return s
+	}
+	return base64.StdEncoding.EncodeToString(text)
+}
+
 // pairing is how names and values are written in cookies, or in a query.
 type pairing struct {
 	separators string // in a query also ;, which some programs still take for &, and #, where others end it
 	joint      string // between two pairs
+	spaced     bool   // some programs end a value at white space, where they begin another pair
 	named      func(found, name string) bool
 	decode     func(value string) string
 }
 
 var (
-	cookies = pairing{";", "; ", func(found, name string) bool {
+	cookies = pairing{";", "; ", true, func(found, name string) bool {
 		return strings.EqualFold(strings.TrimSpace(found), name) // as Caddy finds them
 	}, decodeCookie}
-	queries = pairing{"&;#", "&", func(found, name string) bool {
+	queries = pairing{"&;#", "&", false, func(found, name string) bool {
 		return found == name || unescape(found) == name
 	}, unescape}
 )
 
-// all returns the pairs of a text.
-func (p *pairing) all(text string) iter.Seq[string] {
-	return strings.FieldsFuncSeq(text, func(c rune) bool { return strings.ContainsRune(p.separators, c) })
+// all returns the pairs of a text as far as they may have the name.
+func (p *pairing) all(text, name string) iter.Seq[string] {
+	return func(yield func(pair string) bool) {
+		for pair := range strings.FieldsFuncSeq(text, func(c rune) bool { return strings.ContainsRune(p.separators, c) }) {
+			for p.spaced {
+				at := secondPair(pair, name)
+				if at < 0 {
+					break
+				}
+				if !yield(pair[:at]) {
+					return
+				}
+				pair = pair[at:]
+			}
+			if !yield(pair) {
+				return
+			}
+		}
+	}
+}
+
+// secondPair returns where in the value of a pair a name with a value follows white space; below
+// 0: nowhere.
+func secondPair(pair, name string) int {
+	for at := 0; ; {
+		blank := strings.IndexAny(pair[at:], " \t")
+		if blank < 0 {
+			return -1
+		}
+		at += blank + 1
+		word, _, valued := strings.Cut(pair[at:], "=")
+		if valued && strings.EqualFold(strings.TrimRight(word, " \t"), name) && strings.TrimSpace(pair[:at]) != "" {
+			return at
+		}
+	}
 }
 
 // first returns the first value of a name, decoded, and whether there are more.
 func (p *pairing) first(texts []string, name string) (value string, more bool) {
 	found := false
 	for _, text := range texts {
-		for pair := range p.all(text) {
+		for pair := range p.all(text, name) {
 			written, v, _ := strings.Cut(pair, "=")
 			switch {
 			case !p.named(written, name):
@@ -106,7 +164,7 @@ func (p *pairing) keepFirst(texts []string, name string) string {
 	var kept []string
 	found := false
 	for _, text := range texts {
-		for pair := range p.all(text) {
+		for pair := range p.all(text, name) {
 			written, _, _ := strings.Cut(pair, "=")
 			named := p.named(written, name)
 			if !named || !found {
@@ -134,10 +192,31 @@ func (p *piece) keepFirst(r *http.Request) {
 
 func decodeCookie(v string) string {
 	v = strings.TrimSpace(v)
-	if n := len(v); n > 1 && v[0] == '"' && v[n-1] == '"' {
-		v = unquote(v[1 : n-1])
+	if end := quotedEnd(v); end > 0 {
+		v = unquote(v[1:end])
+	} else if end := strings.IndexAny(v, " \t"); end > 0 {
+		v = v[:end]
 	}
 	return unescape(v)
+}
+
+// quotedEnd returns where a value that begins with a quote has the one that ends it; 0: nowhere.
+func quotedEnd(v string) int {
+	if v == "" || v[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(v); i++ {
+		switch v[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	if last := len(v) - 1; v[last] == '"' { // after a backslash
+		return last
+	}
+	return 0
 }
 
 // unescape decodes the percent-encoded bytes of s, and + as a space. What is not valid is kept,
