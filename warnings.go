@@ -49,6 +49,7 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 			zap.String("zone", z.Name), zap.String("advice", "use key_repeated deny, or first"))
 	}
 	z.NarrowKeys().Warn(logger)
+	warnOfNoLimit(logger, z)
 	for _, s := range z.Config.Sets() {
 		if s.Blocks != nil && z.Config.Plan.Constant() {
 			logger.Warn("a rule with block in a zone with a constant key: one client that exceeds it blocks all",
@@ -74,6 +75,7 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
 	inKey := z.Config.Plan.Placeholders()
 	for _, name := range slices.Concat(inKey, z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()) {
+		warnOfEnvironment(logger, z.Name, name)
 		if !placeholders.Provided(name) {
 			msg := "nothing in this build provides a placeholder of the zone: it is always empty"
 			if !strings.Contains(name, ".") {
@@ -93,7 +95,7 @@ func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
 // warnOfLimitFrom warns of limits that clients can choose, and of those that are unknown
 // when rate_limit runs.
 func warnOfLimitFrom(logger *zap.Logger, zone, rule string, from *config.LimitFrom) {
-	for _, prefix := range []string{"http.request.header.", "http.request.uri.query", "http.request.cookie."} {
+	for _, prefix := range fromClients {
 		if from.Uses(prefix) {
 			logger.Warn("the limit comes from a header, query or cookie, which clients can set: have something before it, such as forward_auth, replace it in every request",
 				zap.String("zone", zone), zap.String("rule", rule))

@@ -118,20 +118,20 @@ type Statuses struct {
 	Set bool // whether count_status is set; false: all responses are charged
 
 	codes   map[int]bool
-	classes [6]bool
+	classes [6]bool // from 2
 }
 
 func parseStatuses(list []Value) (s Statuses, err error) {
 	s.codes, s.Set = make(map[int]bool), len(list) > 0
 	for _, v := range list {
 		text := strings.ToLower(string(v))
-		if class, ok := strings.CutSuffix(text, "xx"); ok && len(class) == 1 && class[0] >= '1' && class[0] <= '5' {
+		if class, ok := strings.CutSuffix(text, "xx"); ok && len(class) == 1 && class[0] >= '2' && class[0] <= '5' {
 			s.classes[class[0]-'0'] = true
 			continue
 		}
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 100 || n > 599 {
-			return s, fmt.Errorf("count_status %q: want a status such as 401, or a class such as 4xx", v)
+		if err != nil || n < 200 && n != http.StatusSwitchingProtocols || n > 599 {
+			return s, fmt.Errorf("count_status %q: want the status of a final response, such as 401, or a class such as 4xx", v)
 		}
 		s.codes[n] = true
 	}

@@ -68,11 +68,11 @@ type RedisStore struct {
 	// client a name belongs to. Default: none.
 	KeySecret string `json:"key_secret,omitempty"`
 
-	// The timeout of one decision in Redis. Default: 25ms.
+	// The timeout of one decision in Redis, 1ms to 1m. Default: 25ms.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
 	// The timeout of a new connection. Requests do not wait for it longer than
-	// timeout. Default: 2s.
+	// timeout. 1ms to 1m. Default: 2s.
 	DialTimeout caddy.Duration `json:"dial_timeout,omitempty"`
 
 	// The greatest number of open connections. Default: 10 per core.
@@ -133,6 +133,8 @@ const (
 
 	defaultTimeout     = 25 * time.Millisecond
 	defaultDialTimeout = 2 * time.Second
+	leastTimeout       = time.Millisecond // no Redis answers sooner at all times
+	greatestTimeout    = time.Minute      // no client waits for longer
 )
 
 const (
@@ -211,10 +213,10 @@ func (c *RedisStore) checkBounds() error {
 	switch {
 	case c.Name == "local":
 		return errors.New(`name "local" is this process: want another`)
-	case c.Timeout < 0:
-		return fmt.Errorf("timeout %v: want a positive duration", time.Duration(c.Timeout))
-	case c.DialTimeout < 0:
-		return fmt.Errorf("dial_timeout %v: want a positive duration", time.Duration(c.DialTimeout))
+	case !isTimeout(c.Timeout):
+		return fmt.Errorf("timeout %v: want %v to %v", time.Duration(c.Timeout), leastTimeout, greatestTimeout)
+	case !isTimeout(c.DialTimeout):
+		return fmt.Errorf("dial_timeout %v: want %v to %v", time.Duration(c.DialTimeout), leastTimeout, greatestTimeout)
 	case c.Lease < 0 || c.Lease != 0 && c.Lease < minLease || c.Lease > maxLease:
 		return fmt.Errorf("lease %v: want %v to %v", time.Duration(c.Lease), time.Duration(minLease), time.Duration(maxLease))
 	case c.PoolSize < 0:
@@ -231,6 +233,11 @@ func (c *RedisStore) checkBounds() error {
 		return fmt.Errorf("key_prefix %q: want no braces and no white space", c.KeyPrefix)
 	}
 	return nil
+}
+
+// isTimeout reports whether a timeout may be meant; 0 is the default.
+func isTimeout(d caddy.Duration) bool {
+	return d == 0 || time.Duration(d) >= leastTimeout && time.Duration(d) <= greatestTimeout
 }
 
 func (c *RedisStore) setFailure(o *redis.Options) error {

@@ -169,3 +169,47 @@ func TestReadBodyWarning(t *testing.T) {
 		}
 	}
 }
+
+// TestNoLimitWarnings checks the warnings about zones that limit nothing, or nobody. Options that
+// look alike and limit something earn none.
+func TestNoLimitWarnings(t *testing.T) {
+	const (
+		none       = ""
+		noRequest  = "the zone's matchers match no request"
+		harmless   = "the zone matches only GET, HEAD and OPTIONS, of which none is ever a duplicate"
+		everything = "exempt matches every request: the zone limits nothing"
+		unlimited  = "an override makes every key unlimited: the zone limits only those of other overrides"
+		noRule     = "cost, settle and count_status charge rules, and the zone has none"
+		chosen     = "settle takes what the request brings, which clients can set"
+		unset      = "the environment does not have the variable of a placeholder of the zone: it is empty"
+	)
+	t.Setenv("DIANA_TEST_SET", "x")
+	for options, want := range map[string]string{
+		"match path api\nrule 5/1h":                                            noRequest,
+		"match path api /v1/*\nrule 5/1h":                                      none,
+		"match method GET HEAD\nprevent_duplicates 1m":                         harmless,
+		"match method GET POST\nprevent_duplicates 1m":                         none,
+		"exempt 0.0.0.0/0 ::/0\nrule 5/1h":                                     everything,
+		"exempt 0.0.0.0/0\nexempt ::/0\nrule 5/1h":                             everything,
+		"exempt 0.0.0.0/0\nrule 5/1h":                                          none,
+		"exempt path *\nrule 5/1h":                                             everything,
+		"exempt path /health\nrule 5/1h":                                       none,
+		"exempt {\npath *\nmethod GET\n}\nrule 5/1h":                           none,
+		"rule 5/1h\noverride * unlimited":                                      unlimited,
+		"rule 5/1h\noverride 10.0.0.0/8 unlimited":                             none,
+		"in_flight 5\ncost 2":                                                  noRule,
+		"in_flight 5\ncount_status 401":                                        noRule,
+		"in_flight 5\ncost 2\noverride 10.0.0.1 {\nrule 5/1h\n}":               none,
+		"rule 5/1h\nsettle {header.X-Cost}":                                    chosen,
+		"rule 5/1h\nsettle {http.response.header.X-Cost}":                      none,
+		"key {client_ip} {env.DIANA_TEST_UNSET}\nkey_missing share\nrule 5/1h": unset,
+		"key {client_ip} {env.DIANA_TEST_SET}\nrule 5/1h":                      none,
+	} {
+		s := serve(t, setup{site: "rate_limit {\nzone z {\n" + options + "\n}\n}\nrespond ok"})
+		for _, msg := range []string{noRequest, harmless, everything, unlimited, noRule, chosen, unset} {
+			if n := len(s.log.lines(t, msg)); n != 0 && msg != want || n != 1 && msg == want {
+				t.Errorf("%q: %d lines %q", options, n, msg)
+			}
+		}
+	}
+}

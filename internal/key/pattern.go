@@ -45,6 +45,11 @@ func (p *Plan) Pattern(parts []string) (*Pattern, error) {
 // Single reports whether the pattern matches exactly one key.
 func (v *Pattern) Single() bool { return v.weight == exactWeight*len(v.parts) }
 
+// Any reports whether the pattern matches every key.
+func (v *Pattern) Any() bool {
+	return !slices.ContainsFunc(v.parts, func(p partMatch) bool { return !p.any })
+}
+
 // Words returns the parts as text.
 func (v *Pattern) Words() []string { return slices.Clone(v.words) }
 

@@ -64,6 +64,9 @@ func Parse(s string) (Template, error) {
 	var t Template
 	for s != "" {
 		open := strings.IndexByte(s, '{')
+		if at := strings.IndexByte(s, '}'); at >= 0 && (open < 0 || at < open) {
+			return Template{}, fmt.Errorf("%q: want a { for every }", s)
+		}
 		if open < 0 {
 			t.pieces = append(t.pieces, piece{source: fromConstant, text: s})
 			break

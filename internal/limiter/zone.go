@@ -135,6 +135,9 @@ func (z *Zone) Shared() bool { return !z.store.local() }
 // Matchers returns the matchers of the requests that the zone applies to; nil: all.
 func (z *Zone) Matchers() caddyhttp.MatcherSets { return z.matchers }
 
+// Exempt returns the matchers of the requests that the zone does not count; nil: none.
+func (z *Zone) Exempt() caddyhttp.MatcherSets { return z.exempt }
+
 // LogsKeys reports whether the zone's keys may be logged, and shown by name.
 func (z *Zone) LogsKeys() bool { return z.logKey }
 

@@ -1,0 +1,123 @@
+package diana
+
+import (
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/limiter"
+)
+
+// warnOfNoLimit warns of options that leave a zone nothing, or nobody, to limit.
+func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
+	warn := func(msg, advice string) { logger.Warn(msg, zap.String("zone", z.Name), zap.String("advice", advice)) }
+	switch match := z.Matchers(); {
+	case len(match) > 0 && !slices.ContainsFunc(match, mayMatch):
+		warn("the zone's matchers match no request", "begin each path with / or *")
+	case z.PreventDuplicates != nil && len(match) > 0 && !slices.ContainsFunc(match, matchesUnsafe):
+		warn("the zone matches only GET, HEAD and OPTIONS, of which none is ever a duplicate", "match the methods that change something, or leave prevent_duplicates out")
+	}
+	if slices.ContainsFunc(z.Exempt(), matchesAll) || coversAll(z.Exempt()) {
+		warn("exempt matches every request: the zone limits nothing", "exempt only whom you know")
+	}
+	for _, o := range z.Config.Overrides {
+		if !o.Unlimited {
+			continue
+		}
+		for p, err := range o.Patterns() {
+			if err == nil && p.Any() {
+				warn("an override makes every key unlimited: the zone limits only those of other overrides", "name the keys, or leave the override out")
+			}
+		}
+	}
+	charges := z.Cost != "" || z.Settle != "" || len(z.CountStatus) > 0
+	if ruled := func() bool { return slices.ContainsFunc(z.Config.Sets(), hasRules) }; charges && !ruled() {
+		warn("cost, settle and count_status charge rules, and the zone has none", "add a rule")
+	}
+	if z.Config.Charge.Settle != nil && slices.ContainsFunc(z.Config.Charge.Settle.Placeholders(), chosenByClients) {
+		warn("settle takes what the request brings, which clients can set", "settle by the response, such as {http.response.header.X-Cost}")
+	}
+}
+
+// warnOfEnvironment warns of a placeholder for a variable that the environment does not have.
+func warnOfEnvironment(logger *zap.Logger, zone, placeholder string) {
+	if name, ok := strings.CutPrefix(placeholder, "env."); ok {
+		if _, set := os.LookupEnv(name); !set {
+			logger.Warn("the environment does not have the variable of a placeholder of the zone: it is empty", zap.String("zone", zone), zap.String("placeholder", "{"+placeholder+"}"))
+		}
+	}
+}
+
+// mayMatch reports whether a set of matchers may match some request.
+func mayMatch(set caddyhttp.MatcherSet) bool {
+	return !slices.ContainsFunc(set, func(m any) bool {
+		paths, ok := m.(*caddyhttp.MatchPath)
+		return ok && !slices.ContainsFunc(*paths, func(p string) bool { return strings.HasPrefix(p, "/") || strings.HasPrefix(p, "*") })
+	})
+}
+
+// matchesUnsafe reports whether a set of matchers may match a request that may be a duplicate.
+func matchesUnsafe(set caddyhttp.MatcherSet) bool {
+	return !slices.ContainsFunc(set, func(m any) bool {
+		methods, ok := m.(*caddyhttp.MatchMethod)
+		return ok && !slices.ContainsFunc(*methods, func(name string) bool {
+			return name != http.MethodGet && name != http.MethodHead && name != http.MethodOptions
+		})
+	})
+}
+
+// matchesAll reports whether a set of matchers matches every request, whatever the rest of the
+// configuration.
+func matchesAll(set caddyhttp.MatcherSet) bool {
+	return !slices.ContainsFunc(set, func(m any) bool {
+		paths, ok := m.(*caddyhttp.MatchPath)
+		return (!ok || !slices.ContainsFunc(*paths, func(p string) bool { return p == "*" || p == "/*" })) && !slices.Equal(families(m), bothFamilies)
+	})
+}
+
+// coversAll reports whether sets of nothing but networks cover every address together.
+func coversAll(sets caddyhttp.MatcherSets) bool {
+	var covered []string
+	for _, set := range sets {
+		if len(set) == 1 {
+			covered = append(covered, families(set[0])...)
+		}
+	}
+	slices.Sort(covered)
+	return slices.Equal(slices.Compact(covered), bothFamilies)
+}
+
+var bothFamilies = []string{"0.0.0.0/0", "::/0"}
+
+// families returns which of both families of addresses a matcher matches as a whole, in the order
+// of bothFamilies.
+func families(m any) (list []string) {
+	var ranges []string
+	switch m := m.(type) {
+	case *caddyhttp.MatchClientIP:
+		ranges = m.Ranges
+	case *caddyhttp.MatchRemoteIP:
+		ranges = m.Ranges
+	}
+	for _, all := range bothFamilies {
+		if slices.Contains(ranges, all) {
+			list = append(list, all)
+		}
+	}
+	return list
+}
+
+func hasRules(s *config.RuleSet) bool { return len(s.Specs) > 0 }
+
+// chosenByClients reports whether a placeholder is one of a request, which its client writes.
+func chosenByClients(name string) bool {
+	return slices.ContainsFunc(fromClients, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// fromClients begin placeholders whose values clients write.
+var fromClients = []string{"http.request.header.", "http.request.uri.query", "http.request.cookie."}
