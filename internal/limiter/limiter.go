@@ -26,6 +26,7 @@ type Limiter struct {
 	across  bool     // whether the zones' keys are in several stores or slots
 	more    bool     // whether headers say when more is left
 	settles bool     // whether a zone's response tells the cost
+	lingers bool     // whether a zone keeps the permits of clients that leave
 
 	status int   // the status code of denied requests
 	denial error // their error
@@ -57,6 +58,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			l.shared = append(l.shared, s)
 		}
 		l.across = l.across || z.store != l.zones[0].store
+		l.lingers = l.lingers || z.Linger > 0
 		l.settles = l.settles || z.Config.Charge.Settle != nil
 	}
 	l.across = l.across || len(l.zones) > 1 && slices.ContainsFunc(l.zones, (*Zone).clustered)

@@ -123,7 +123,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	end := ending{cut: true, body: rw.measured}
 	defer func() {
 		end.gone = rw.gone || rw.status == 0 && rw.client.gone()
-		end.left, end.written = rw.left(q.r.Method), rw.written
+		end.left, end.written = q.l.lingers && rw.left(q.r.Method), rw.written
 		end.status = cmp.Or(rw.status, end.status)
 		if q.l.settles {
 			end.cut = end.cut || rw.client.gone()
