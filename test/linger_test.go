@@ -9,36 +9,50 @@ import (
 	"time"
 )
 
+// slowHandler is a handler of /slow that answers nobody who does not leave, and says who came.
+type slowHandler chan bool
+
+func (h slowHandler) handle(t *testing.T) (directive string) {
+	return handle(t, "/slow", func(_ http.ResponseWriter, r *http.Request) error {
+		h <- true
+		<-r.Context().Done()
+		return nil
+	})
+}
+
+// leave sends a request, and leaves when the handler has it.
+func (h slowHandler) leave(s *site) {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	go func() {
+		<-h
+		cancel()
+	}()
+	if a, err := s.try(req{ctx: ctx, path: "/slow"}); err == nil {
+		s.Fatalf("status %d, want none", a.status)
+	}
+}
+
 // TestLinger has clients leave before the response, while what they started goes on. Their
 // permits are kept for the zone's linger, over a reload too, and are released then.
 func TestLinger(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
+		slow, zone := make(slowHandler), newName("lingers") // whose permits outlive the test
 		config := func(linger, limit string) setup {
 			return setup{app: b.app(), site: `
 				rate_limit {
-					zone z {
+					zone ` + zone + ` {
 						in_flight ` + limit + `
 						linger ` + linger + `
 					}
 				}
-				` + handle(t, "/slow", func(_ http.ResponseWriter, r *http.Request) error {
-				<-r.Context().Done()
-				return nil
-			}) + `
+				` + slow.handle(t) + `
 				respond ok`}
 		}
 		s := serve(t, config("5s", "2"))
 		begun := time.Now()
-		leave := func() {
-			t.Helper()
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			defer cancel()
-			if a, err := s.try(req{ctx: ctx, path: "/slow"}); err == nil {
-				t.Fatalf("status %d, want none", a.status)
-			}
-		}
-		leave()
-		leave()
+		slow.leave(s)
+		slow.leave(s)
 		until(t, "the end of both requests", func() bool { return len(s.log.lines(t, "handled request")) == 2 })
 		denied := func() {
 			t.Helper()
@@ -70,7 +84,7 @@ func TestLingerAfterTheHeader(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
-				zone z {
+				zone ` + newName("lingers") + ` {
 					in_flight 1
 					linger 1h
 				}
@@ -111,26 +125,20 @@ func TestLingerAfterTheHeader(t *testing.T) {
 // status. They are charged at once, with a block, and their permits are kept for the zone's linger.
 func TestLingerBesideCountStatus(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
+		slow := make(slowHandler)
 		s := serve(t, setup{app: b.app(), site: `
 			rate_limit {
-				zone z {
+				zone ` + newName("lingers") + ` {
 					count_status 401
 					in_flight 10
 					linger 1h
 					rule 3/15m block 1h
 				}
 			}
-			` + handle(t, "/slow", func(_ http.ResponseWriter, r *http.Request) error {
-			<-r.Context().Done()
-			return nil
-		}) + `
+			` + slow.handle(t) + `
 			respond ok`})
 		for range 3 {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-			if a, err := s.try(req{ctx: ctx, path: "/slow"}); err == nil {
-				t.Fatalf("status %d, want none", a.status)
-			}
-			cancel()
+			slow.leave(s)
 		}
 		until(t, "the block", func() bool {
 			a := s.send(req{})
