@@ -36,7 +36,7 @@ func (s snippet) String() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 // documents returns the documents whose Caddyfiles and commands are run.
 func documents(t *testing.T) (files []string) {
 	t.Helper()
-	for _, pattern := range []string{"README*.md", ".github/*.md", "docs/*.md", "examples/*.md", "examples/*/*.md", "benchmarks/*.md", "scripts/*.md"} {
+	for _, pattern := range []string{"README*.md", ".github/*.md", "docs/*.md", "docs/internals/*.md", "examples/*.md", "examples/*/*.md", "benchmarks/*.md", "scripts/*.md"} {
 		files = append(files, glob(t, pattern)...)
 	}
 	if len(files) < 8 {
@@ -291,7 +291,7 @@ func TestChineseReadme(t *testing.T) {
 
 // fromRoot rewrites the links of a document in docs/ to be relative to the root.
 func fromRoot(text string) string {
-	text = regexp.MustCompile(`\]\(([a-z-]+\.md|page/)`).ReplaceAllString(text, "](docs/$1")
+	text = regexp.MustCompile(`\]\(([a-z-]+\.md|page/|internals/)`).ReplaceAllString(text, "](docs/$1")
 	return strings.ReplaceAll(text, "](../", "](")
 }
 
