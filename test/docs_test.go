@@ -173,7 +173,7 @@ func validateText(s *site, adapted []byte, p trace.Place) {
 
 // documentedUpstream starts the server that the documentation has at
 // localhost:9000. It returns the value of X-Ask as X-Tokens and as the usage of a
-// language model, responds 401 to the
+// language model, and what a bearer token says as X-Account and X-Plan, responds 401 to the
 // password "wrong" and 404 to /missing, delays /slow, and accepts WebSockets until the client closes
 // them.
 func documentedUpstream(t *testing.T) (address string) {
@@ -181,6 +181,11 @@ func documentedUpstream(t *testing.T) (address string) {
 		if n := r.Header.Get("X-Ask"); n != "" {
 			w.Header().Set("X-Tokens", n)
 			w.Header().Set("Content-Type", "application/json")
+		}
+		if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok { // <account>.<plan>
+			account, plan, _ := strings.Cut(token, ".")
+			w.Header().Set("X-Account", account)
+			w.Header().Set("X-Plan", plan)
 		}
 		switch {
 		case r.Header.Get("Upgrade") != "":
@@ -229,7 +234,7 @@ func TestDocumentedJSON(t *testing.T) {
 				t.Errorf("%v: %v", sn, err)
 			}
 		case fields["apps"] != nil:
-			validateText(newSite(t), []byte(sn.text), trace.Place{})
+			validateText(newSite(t), []byte(localize(t, sn.text)), trace.Place{})
 		case fields["zones"] != nil:
 			if _, err := rules.Parse([]byte(sn.text)); err != nil {
 				t.Errorf("%v: %v", sn, err)
