@@ -335,6 +335,23 @@ func TestDocumentedLinks(t *testing.T) {
 	t.Logf("%d links", n)
 }
 
+// TestLongPagesHaveContents checks that a page of more than 100 lines begins with links to
+// its sections.
+func TestLongPagesHaveContents(t *testing.T) {
+	for _, file := range slices.Concat(glob(t, "docs/*.md"), glob(t, "docs/internals/*.md")) {
+		text := withoutBlocks(textOf(t, file))
+		if strings.Count(textOf(t, file), "\n") <= 100 || toOtherReadme(file) || file == identityDoc {
+			continue
+		}
+		intro, sections, _ := strings.Cut(text, "\n## ")
+		for _, m := range regexp.MustCompile(`(?m)^## .+$`).FindAllString("## "+sections, -1) {
+			if anchor := headings(m)[0]; !strings.Contains(intro, "](#"+anchor+")") {
+				t.Errorf("%s does not begin with a link to #%s", file, anchor)
+			}
+		}
+	}
+}
+
 // headings returns the anchors that GitHub generates for a document's headings.
 func headings(text string) (anchors []string) {
 	seen := make(map[string]int)
