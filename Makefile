@@ -28,7 +28,7 @@ flaky: ## Repeat the tests RUN of the folder IN, TIMES times (50), beside LOAD (
 chaos: ## Inject faults under load and print a table of promises and results
 	@.ci/chaos
 
-simulate: ## Simulate instances, Redis and the network with faults until stopped (docs/simulation.md)
+simulate: ## Simulate instances, Redis and the network with faults until stopped (docs/internals/simulation.md)
 	@.ci/simulate
 
 exact: ## Compare the arithmetic with an oracle: a million verdicts per algorithm
@@ -40,9 +40,9 @@ exact-long: ## Like exact, with ten times as many verdicts
 fuzz: ## Fuzz every target for FUZZTIME (30s) each
 	@.ci/fuzz
 
-mutants: ## Check that each of many small changes fails a test (docs/mutants.md)
+mutants: ## Check that each of many small changes fails a test, and write bin/mutants.md
 	@.ci/need redis
-	@cd test/exact && go run ./mutants -o ../../docs/mutants.md
+	@mkdir -p bin && cd test/exact && go run ./mutants -o ../../bin/mutants.md
 
 lint: ## Check form, style and known vulnerabilities of every module
 	@.ci/lint

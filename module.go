@@ -30,7 +30,8 @@ func init() {
 // ------------|------------
 // `{http.rate_limit.exceeded.name}` | The zone that denied the request
 // `{http.rate_limit.exceeded.rule}` | The rule that denied it, by name or number
-// `{http.rate_limit.exceeded.retry_after}` | The seconds until it would be admitted
+// `{http.rate_limit.exceeded.retry_after}` | The seconds until it would be admitted, rounded up
+// `{http.rate_limit.exceeded.retry_after_ms}` | The same in milliseconds, rounded up
 // `{http.rate_limit.<zone>.limit}` | The limit of the zone's rule with the smallest part of its limit left
 // `{http.rate_limit.<zone>.burst}` | The cost that this rule admits at once if it is unused: its limit, or its burst
 // `{http.rate_limit.<zone>.remaining}` | The cost that this rule would still admit

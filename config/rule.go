@@ -22,7 +22,10 @@ type Rule struct {
 	Name string `json:"name,omitempty"`
 
 	// The total cost of the requests admitted per window, at least 1. In an
-	// override, 0 denies every request. Required.
+	// override, 0 denies every request. The greatest limit is 1048576 for sliding_log and
+	// 2^52 for fixed_window and sliding_window. For the others, limit and window in
+	// microseconds are reduced to lowest terms: burst times that window is at most 2^52,
+	// and that limit is below 2^32. Required.
 	Limit int64 `json:"limit"`
 
 	// A placeholder for the limit, such as "{http.auth.user.limit}": a whole number, or a

@@ -65,7 +65,7 @@ func (r *Redis) Replace(ctx context.Context, text []byte, may func(old []byte) b
 			return ErrChanged
 		}
 		if redis.IsPermissionError(err) {
-			return fmt.Errorf("%w (writing rules needs +watch +unwatch +multi +exec besides the rights in Diana's README)", err)
+			return fmt.Errorf("%w (writing rules needs +watch +unwatch +multi +exec besides the rights in Diana's docs/redis.md)", err)
 		}
 		return err
 	})

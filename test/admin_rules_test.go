@@ -237,14 +237,14 @@ func TestConcurrentWritesOfRules(t *testing.T) {
 	}
 }
 
-// TestWriteRulesWithRightsOfReadme checks that writing needs the rights in the README and
-// those that docs/redis.md adds, and no other, and what happens without them.
-func TestWriteRulesWithRightsOfReadme(t *testing.T) {
+// TestWriteRulesWithDocumentedRights checks that writing needs the rights in docs/redis.md and
+// those that it adds for rules, and no other, and what happens without them.
+func TestWriteRulesWithDocumentedRights(t *testing.T) {
 	server := redistest.Start(t)
 	client := server.Client()
-	allow := func(file string) (rights string) {
+	allow := func(marker string) (rights string) {
 		t.Helper()
-		_, rights, _ = strings.Cut(textOf(t, file), "<!-- acl -->\n```\nuser diana on >change-me ")
+		_, rights, _ = strings.Cut(textOf(t, "docs/redis.md"), "<!-- "+marker+" -->\n```\nuser diana on >change-me ")
 		rights, _, _ = strings.Cut(rights, "\n")
 		args := []any{"ACL", "SETUSER", "diana", "reset", "on", ">change-me"}
 		for _, right := range strings.Fields(rights) {
@@ -255,7 +255,7 @@ func TestWriteRulesWithRightsOfReadme(t *testing.T) {
 		}
 		return rights
 	}
-	readme := allow("README.md")
+	decisions := allow("acl")
 	c := zoneOf(backend{server}, "rule 1/100h")
 	c.app = redisStore(server.Addr, "timeout 10s", "username diana", "password change-me") + "rules redis diana:rules"
 	s := serve(t, c)
@@ -263,7 +263,7 @@ func TestWriteRulesWithRightsOfReadme(t *testing.T) {
 	if a := s.wantAnswer(s.put(`{"zones": {}}`, "If-Match", "*"), 503, "NOPERM"); !strings.Contains(a.body, needed) {
 		t.Errorf("%s: want %s", a.body, needed)
 	}
-	if got, want := allow("docs/redis.md"), readme+" "+needed; got != want {
+	if got, want := allow("acl with rules"), decisions+" "+needed; got != want {
 		t.Errorf("docs/redis.md has the rights %s, want %s", got, want)
 	}
 	document := zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`)

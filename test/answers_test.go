@@ -41,6 +41,33 @@ func TestDenialIsError429(t *testing.T) {
 	})
 }
 
+// TestRetryAfterInMilliseconds checks the exact wait, also of a request that an earlier
+// handler admitted.
+func TestRetryAfterInMilliseconds(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			route {
+				rate_limit 100/1h
+				rate_limit {
+					zone api {
+						rule 1/1h
+					}
+				}
+				respond "<{http.rate_limit.exceeded.retry_after_ms}>"
+			}
+			handle_errors {
+				respond "{http.rate_limit.exceeded.retry_after_ms}"
+			}`})
+		if a := s.want(req{}, 200); a.body != "<>" {
+			t.Errorf("admitted: %q", a.body)
+		}
+		a := s.want(req{}, 429)
+		if ms, err := strconv.Atoi(a.body); err != nil || ms <= 3_580_000 || ms > 3_600_000 {
+			t.Errorf("%q, want a little less than 3600000", a.body)
+		}
+	})
+}
+
 func TestPlaceholdersOfAdmittedRequest(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
 		s := serve(t, setup{app: b.app(), site: `

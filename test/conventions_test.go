@@ -15,7 +15,7 @@ import (
 )
 
 // longestFile is the maximum number of lines of a file, unless
-// docs/architecture.md gives a reason.
+// docs/internals/architecture.md gives a reason.
 const longestFile = 500
 
 // handwritten returns the source and text files of all modules, except vendored
@@ -41,13 +41,13 @@ func handwritten(t *testing.T) (files []string) {
 }
 
 // TestNoFileIsTooLong checks that every file longer than longestFile has a reason
-// in docs/architecture.md.
+// in docs/internals/architecture.md.
 func TestNoFileIsTooLong(t *testing.T) {
-	reasons := textOf(t, "docs/architecture.md")
+	reasons := textOf(t, "docs/internals/architecture.md")
 	for _, file := range handwritten(t) {
 		n := bytes.Count([]byte(textOf(t, file)), []byte("\n"))
 		if n > longestFile && !strings.Contains(reasons, "`"+file+"`") {
-			t.Errorf("%s has %d lines: want at most %d, or a reason in docs/architecture.md", file, n, longestFile)
+			t.Errorf("%s has %d lines: want at most %d, or a reason in docs/internals/architecture.md", file, n, longestFile)
 		}
 	}
 }

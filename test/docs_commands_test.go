@@ -50,7 +50,7 @@ func TestDocumentedCommands(t *testing.T) {
 		switch sn.lang {
 		case "sh", "bash", "shell", "console":
 		case "":
-			if !strings.Contains(textOf(t, sn.file), "<!-- acl -->\n```\n"+sn.text) {
+			if !strings.Contains(textOf(t, sn.file), " -->\n```\n"+sn.text) {
 				t.Errorf("%v: the block has no language", sn)
 			}
 			continue

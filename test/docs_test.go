@@ -36,7 +36,7 @@ func (s snippet) String() string { return fmt.Sprintf("%s:%d", s.file, s.line) }
 // documents returns the documents whose Caddyfiles and commands are run.
 func documents(t *testing.T) (files []string) {
 	t.Helper()
-	for _, pattern := range []string{"README*.md", ".github/*.md", "docs/*.md", "examples/*.md", "examples/*/*.md", "benchmarks/*.md", "scripts/*.md"} {
+	for _, pattern := range []string{"README*.md", ".github/*.md", "docs/*.md", "docs/internals/*.md", "examples/*.md", "examples/*/*.md", "benchmarks/*.md", "scripts/*.md"} {
 		files = append(files, glob(t, pattern)...)
 	}
 	if len(files) < 8 {
@@ -173,7 +173,7 @@ func validateText(s *site, adapted []byte, p trace.Place) {
 
 // documentedUpstream starts the server that the documentation has at
 // localhost:9000. It returns the value of X-Ask as X-Tokens and as the usage of a
-// language model, responds 401 to the
+// language model, and what a bearer token says as X-Account and X-Plan, responds 401 to the
 // password "wrong" and 404 to /missing, delays /slow, and accepts WebSockets until the client closes
 // them.
 func documentedUpstream(t *testing.T) (address string) {
@@ -181,6 +181,11 @@ func documentedUpstream(t *testing.T) (address string) {
 		if n := r.Header.Get("X-Ask"); n != "" {
 			w.Header().Set("X-Tokens", n)
 			w.Header().Set("Content-Type", "application/json")
+		}
+		if token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok { // <account>.<plan>
+			account, plan, _ := strings.Cut(token, ".")
+			w.Header().Set("X-Account", account)
+			w.Header().Set("X-Plan", plan)
 		}
 		switch {
 		case r.Header.Get("Upgrade") != "":
@@ -229,7 +234,7 @@ func TestDocumentedJSON(t *testing.T) {
 				t.Errorf("%v: %v", sn, err)
 			}
 		case fields["apps"] != nil:
-			validateText(newSite(t), []byte(sn.text), trace.Place{})
+			validateText(newSite(t), []byte(localize(t, sn.text)), trace.Place{})
 		case fields["zones"] != nil:
 			if _, err := rules.Parse([]byte(sn.text)); err != nil {
 				t.Errorf("%v: %v", sn, err)
@@ -291,7 +296,7 @@ func TestChineseReadme(t *testing.T) {
 
 // fromRoot rewrites the links of a document in docs/ to be relative to the root.
 func fromRoot(text string) string {
-	text = regexp.MustCompile(`\]\(([a-z-]+\.md|page/)`).ReplaceAllString(text, "](docs/$1")
+	text = regexp.MustCompile(`\]\(([a-z-]+\.md|page/|internals/)`).ReplaceAllString(text, "](docs/$1")
 	return strings.ReplaceAll(text, "](../", "](")
 }
 
@@ -328,6 +333,23 @@ func TestDocumentedLinks(t *testing.T) {
 		}
 	}
 	t.Logf("%d links", n)
+}
+
+// TestLongPagesHaveContents checks that a page of more than 100 lines begins with links to
+// its sections.
+func TestLongPagesHaveContents(t *testing.T) {
+	for _, file := range slices.Concat(glob(t, "docs/*.md"), glob(t, "docs/internals/*.md")) {
+		text := withoutBlocks(textOf(t, file))
+		if strings.Count(textOf(t, file), "\n") <= 100 || toOtherReadme(file) || file == identityDoc {
+			continue
+		}
+		intro, sections, _ := strings.Cut(text, "\n## ")
+		for _, m := range regexp.MustCompile(`(?m)^## .+$`).FindAllString("## "+sections, -1) {
+			if anchor := headings(m)[0]; !strings.Contains(intro, "](#"+anchor+")") {
+				t.Errorf("%s does not begin with a link to #%s", file, anchor)
+			}
+		}
+	}
 }
 
 // headings returns the anchors that GitHub generates for a document's headings.

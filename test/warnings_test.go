@@ -58,13 +58,13 @@ func TestRedisWarnings(t *testing.T) {
 }
 
 // TestRedisWarningsNeedNoMorePermissions checks that with only the permissions listed
-// in the README, Redis denies no command, and a check that lacks its permission is
+// in docs/redis.md, Redis denies no command, and a check that lacks its permission is
 // skipped silently.
 func TestRedisWarningsNeedNoMorePermissions(t *testing.T) {
 	ctx := context.Background()
 	srv := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
 	admin := srv.Client()
-	setUser(t, srv, readmeRights(t))
+	setUser(t, srv, documentedRights(t))
 	s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
 	s.want(req{}, 200, 200)
 	until(t, "two loaded scripts", func() bool {
@@ -84,10 +84,10 @@ func TestMissingRedisPermissionIsNamed(t *testing.T) {
 	for revoked, want := range map[string]string{"-setrange": "+setrange", "-publish": "+publish", "resetchannels": "+publish"} {
 		t.Run(revoked, func(t *testing.T) {
 			srv := redistest.Start(t)
-			setUser(t, srv, readmeRights(t)+" "+revoked)
+			setUser(t, srv, documentedRights(t)+" "+revoked)
 			s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
 			line := s.log.wait(t, "the user lacks rights in Redis: "+want)
-			if line["level"] != "warn" || !strings.Contains(line[adviceField].(string), "README") {
+			if line["level"] != "warn" || !strings.Contains(line[adviceField].(string), "docs/redis.md") {
 				t.Errorf("line %v", line)
 			}
 			s.want(req{}, 200)
@@ -99,7 +99,7 @@ func TestMissingRedisPermissionIsNamed(t *testing.T) {
 // names the right, and not an outage.
 func TestResetThatIsNotAnnounced(t *testing.T) {
 	srv := redistest.Start(t)
-	setUser(t, srv, readmeRights(t)+" -publish")
+	setUser(t, srv, documentedRights(t)+" -publish")
 	s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
 	s.want(req{}, 200, 200, 200, 200, 200, 200, 429)
 	k := s.key("DELETE", "z", "127.0.0.1")
@@ -116,12 +116,12 @@ func TestResetThatIsNotAnnounced(t *testing.T) {
 	s.want(req{}, 200)
 }
 
-// readmeRights returns the permissions of the Redis user in the README.
-func readmeRights(t *testing.T) string {
+// documentedRights returns the permissions of the Redis user in docs/redis.md.
+func documentedRights(t *testing.T) string {
 	t.Helper()
-	_, rest, found := strings.Cut(textOf(t, "README.md"), "user diana on >change-me ")
+	_, rest, found := strings.Cut(textOf(t, "docs/redis.md"), "user diana on >change-me ")
 	if !found {
-		t.Fatal("the README has no permissions")
+		t.Fatal("docs/redis.md has no permissions")
 	}
 	rights, _, _ := strings.Cut(rest, "\n")
 	return rights

@@ -15,24 +15,24 @@ import (
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
-// aclBlock matches the fenced block that follows the marker in the README.
+// aclBlock matches the fenced block that follows the marker in docs/redis.md.
 var aclBlock = regexp.MustCompile("(?s)<!-- acl -->\\s*```\\w*\\n(.*?)```")
 
-// readmeACL returns the Redis user in the README: its name, password and
+// documentedACL returns the Redis user in docs/redis.md: its name, password and
 // permissions.
-func readmeACL(t *testing.T) (user, password string, rights []string) {
+func documentedACL(t *testing.T) (user, password string, rights []string) {
 	t.Helper()
-	readme, err := os.ReadFile("../README.md")
+	page, err := os.ReadFile("../docs/redis.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := aclBlock.FindSubmatch(readme)
+	block := aclBlock.FindSubmatch(page)
 	if block == nil {
-		t.Fatal("no ACL in the README")
+		t.Fatal("no ACL in docs/redis.md")
 	}
 	words := strings.Fields(string(block[1]))
 	if len(words) < 3 || words[0] != "user" {
-		t.Fatalf("the ACL in the README is %q, want: user <name> on ><password> <permissions>", block[1])
+		t.Fatalf("the ACL in docs/redis.md is %q, want: user <name> on ><password> <permissions>", block[1])
 	}
 	for _, word := range words[2:] {
 		if word, is := strings.CutPrefix(word, ">"); is {
@@ -95,9 +95,9 @@ const everything = `	rate_limit /all {
 	respond /failed 404
 	respond ok`
 
-// TestReadmeACLIsSufficient checks that the permissions in the README cover every
+// TestDocumentedACLIsSufficient checks that the permissions in docs/redis.md cover every
 // command that Diana sends to Redis.
-func TestReadmeACLIsSufficient(t *testing.T) {
+func TestDocumentedACLIsSufficient(t *testing.T) {
 	redis, caddy := withPermissions(t, nil)
 	// Long enough for a key's TTL to be extended.
 	for more := harness.During(3 * time.Second); more(); {
@@ -115,7 +115,7 @@ func TestReadmeACLIsSufficient(t *testing.T) {
 // TestMissingPermissionIsLogged checks that any missing permission is logged as an
 // error and that no request is rejected because of it.
 func TestMissingPermissionIsLogged(t *testing.T) {
-	_, _, rights := readmeACL(t)
+	_, _, rights := documentedACL(t)
 	for _, right := range rights {
 		if !strings.ContainsAny(right[:1], "+~&") {
 			continue // a denied permission
@@ -131,11 +131,11 @@ func TestMissingPermissionIsLogged(t *testing.T) {
 	}
 }
 
-// withPermissions starts a Redis that has the README's user without the listed
+// withPermissions starts a Redis that has docs/redis.md's user without the listed
 // permissions, and a Caddy that uses it.
 func withPermissions(t *testing.T, without []string) (*harness.Redis, *harness.Caddy) {
 	t.Helper()
-	user, password, rights := readmeACL(t)
+	user, password, rights := documentedACL(t)
 	redis := harness.StartRedis(t)
 	rights = slices.DeleteFunc(rights, func(right string) bool { return slices.Contains(without, right) })
 	set := []any{"acl", "setuser", user, ">" + password}
@@ -143,7 +143,7 @@ func withPermissions(t *testing.T, without []string) (*harness.Redis, *harness.C
 		set = append(set, right)
 	}
 	if err := redis.Do(context.Background(), set...).Err(); err != nil {
-		t.Fatalf("the ACL in the README: %v", err)
+		t.Fatalf("the ACL in docs/redis.md: %v", err)
 	}
 	one := goredis.NewClient(&goredis.Options{Addr: redis.Addr, DB: 1})
 	defer func() { _ = one.Close() }()

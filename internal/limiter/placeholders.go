@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -95,11 +96,12 @@ func (n zoneNumbers) value(field string) (any, bool) {
 	return nil, false
 }
 
+// exceededFields are the fields of {http.rate_limit.exceeded.*}.
+var exceededFields = []string{"name", "rule", "retry_after", "retry_after_ms"}
+
 // value returns the value of a field: empty if the request was not denied.
 func (e *exceeded) value(field string) (any, bool) {
-	switch field {
-	case "name", "rule", "retry_after":
-	default:
+	if !slices.Contains(exceededFields, field) {
 		return nil, false
 	}
 	if e == nil || e.zone == nil {
@@ -111,8 +113,11 @@ func (e *exceeded) value(field string) (any, bool) {
 	case "rule":
 		return e.label, true
 	}
-	if e.retry == algorithms.Never {
+	switch {
+	case e.retry == algorithms.Never:
 		return "", true
+	case field == "retry_after_ms":
+		return max(1, (e.retry+999)/1000), true
 	}
 	return max(1, seconds(e.retry)), true
 }
@@ -124,7 +129,7 @@ func (e *exceeded) replaceEarlier(repl *caddy.Replacer) {
 	if _, passed := repl.Get(prefix + "name"); !passed {
 		return
 	}
-	for _, field := range []string{"name", "rule", "retry_after"} {
+	for _, field := range exceededFields {
 		v, _ := e.value(field)
 		repl.Set(prefix+field, v)
 	}

@@ -18,7 +18,17 @@ type section struct {
 	context string   // a Caddyfile with %s in place of an example's line
 	path    []string // where the type stands in the JSON of the context
 	options []option
+	groups  []group // how the options are divided; nil: not
 }
+
+// group is a part of a section's options, in the order of the page.
+type group struct {
+	title  string
+	fields []string
+}
+
+// compat is the title of a group of options that only configurations of other plugins need.
+const compat = "Of configurations of other plugins"
 
 // option is a word of a section. Its JSON field is described by the field's comment.
 type option struct {
@@ -92,6 +102,13 @@ var sections = []section{
 			{"fallback_share", "fallback_share auto|<fraction>", "fallback_share 0.25", near, false},
 			{"lease", "lease <duration>", "lease 50ms", near, false},
 		},
+		groups: []group{
+			{"Where it is", []string{"name", "addresses", "cluster", "sentinel", "db", "tls"}},
+			{"Authentication", []string{"username", "password"}},
+			{"Names of keys", []string{"key_prefix", "key_secret"}},
+			{"Calls", []string{"timeout", "dial_timeout", "pool_size", "lease"}},
+			{"Outages", []string{"on_failure", "fallback_share"}},
+		},
 	},
 	{
 		title: "`sentinel` of a store", typ: "config.Sentinel", path: append(storePath[:4:4], "sentinel"), context: inStore,
@@ -145,6 +162,11 @@ var sections = []section{
 			{"rate", "", "", keeps, false},
 			{"zone_size", "", "", keeps, false},
 		},
+		groups: []group{
+			{"Zones", []string{"zones"}},
+			{"Responses, logs and metrics", []string{"headers", "jitter", "reject_status", "log_key", "disable_metrics"}},
+			{compat, []string{"rate_limits", "distributed", "sweep_interval", "storage", "key", "rate", "zone_size"}},
+		},
 	},
 	{
 		title: "`distributed` of a directive", typ: "config.Distributed", context: inSite, path: append(handlerPath[:8:8], "distributed"),
@@ -165,7 +187,7 @@ var sections = []section{
 			{"key_repeated", "key_repeated deny|first|join", "key_repeated first", others, false},
 			{"ipv4_prefix", "ipv4_prefix <bits>", "ipv4_prefix 24", others, false},
 			{"ipv6_prefix", "ipv6_prefix <bits>", "ipv6_prefix 56", others, false},
-			{"rules", "rule <rate> [<algorithm>] [<options of a rule>]", "", "keeps the counts if only limits, bursts or costs change; otherwise it starts the zone's counts anew.", true},
+			{"rules", "rule <rate> [<algorithm> [<options>]] [block <duration>] [name <name>]", "", "keeps the counts if only limits, bursts or costs change; otherwise it starts the zone's counts anew.", true},
 			{"algorithm", "algorithm <name>", "algorithm gcra", anew, false},
 			{"in_flight", "in_flight <n>", "in_flight 5", keeps, false},
 			{"linger", "linger <duration>", "in_flight 5\nlinger 30s", keeps, false},
@@ -178,11 +200,20 @@ var sections = []section{
 			{"max_waiting", "max_waiting <n>", "max_wait 2s\nmax_waiting 100", keeps, false},
 			{"shadow", "shadow", "shadow", keeps, true},
 			{"respond", "respond [<status>] [<body>] { <options> }", "respond 503", keeps, false},
-			{"overrides", "override <part...> unlimited, or override <part...> { <rules> }", "override 192.0.2.7 unlimited", keeps, true},
+			{"overrides", "override <part...> unlimited, override <part...> { <rules> }, or override { <options> }", "override 192.0.2.7 unlimited", keeps, true},
 			{"store", "store <name>|local", "store local", joins, false},
 			{"max_keys", "max_keys <n>", "max_keys 5000", keeps, false},
 			{"max_events", "events <n>", "", keeps, false},
 			{"window", "window <duration>", "", anew, false},
+		},
+		groups: []group{
+			{"Which requests", []string{"name", "match", "exempt"}},
+			{"Whom they are counted by", []string{"key", "key_missing", "key_repeated", "ipv4_prefix", "ipv6_prefix"}},
+			{"Limits", []string{"rules", "algorithm", "overrides", "in_flight", "linger", "prevent_duplicates"}},
+			{"What a request costs", []string{"cost", "settle", "hold", "count_status"}},
+			{"What happens at the limit", []string{"respond", "max_wait", "max_waiting", "shadow"}},
+			{"Where it is counted", []string{"store", "max_keys"}},
+			{compat, []string{"max_events", "window"}},
 		},
 	},
 	{

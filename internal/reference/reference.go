@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func Write(root string) (string, error) {
 		return "", err
 	}
 	p := &page{root: root, source: s}
-	p.line("%s", intro)
+	p.syntax()
 	for _, x := range sections {
 		p.section(x)
 	}
@@ -46,17 +47,25 @@ func Write(root string) (string, error) {
 	if len(p.missing) > 0 {
 		return "", fmt.Errorf("the tables of internal/reference are incomplete:\n%s", strings.Join(p.missing, "\n"))
 	}
-	return strings.TrimRight(p.String(), "\n") + "\n", nil
+	text := strings.TrimRight(p.String(), "\n") + "\n"
+	return intro + contents(text) + "\n" + text, nil
+}
+
+// contents returns a line of links to the sections of a text.
+func contents(text string) string {
+	var links []string
+	for _, m := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(text, -1) {
+		anchor := strings.ReplaceAll(regexp.MustCompile(`[^a-z0-9_ -]`).ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		links = append(links, "["+m[1]+"](#"+anchor+")")
+	}
+	return strings.Join(links, " ·\n") + "\n"
 }
 
 const intro = `# Reference
 
-Every word of the Caddyfile and every JSON field, then what Diana says. This page is
-generated from the code by ` + "`UPDATE_GOLDENS=1 go test -run TestReference ./test`" + `.
+Every option of the Caddyfile and every JSON field, then placeholders, events, logs, metrics, the admin API and the commands.
+This page is generated from the code by ` + "`UPDATE_GOLDENS=1 go test -run TestReference ./test`" + `.
 
-Durations are written as in Caddy: ` + "`250ms`, `10s`, `1h30m`, `1d`" + `; in JSON as such a text, or as a
-number of nanoseconds. "Reload" says what loading a configuration with another value does.
-"Document" says that a [document of a rule source](rules.md) can change the value at run time.
 `
 
 // section writes a block of options.
@@ -69,27 +78,57 @@ func (p *page) section(x section) {
 	if len(fields) == 0 {
 		p.lacks("%s has no fields", x.typ)
 	}
+	unwritten := make(map[string]field)
+	for _, f := range fields {
+		unwritten[f.name] = f
+	}
 	options := make(map[string]option)
 	for _, o := range x.options {
 		options[o.field] = o
 	}
-	for _, f := range fields {
-		o, ok := options[f.name]
-		if !ok {
-			p.lacks("section %q: field %s of %s has no entry", x.title, f.name, x.typ)
-			continue
+	for _, g := range x.grouped(fields) {
+		if g.title != "" {
+			p.line("### %s: %s\n", strings.ReplaceAll(x.title, "`", ""), strings.ToLower(g.title[:1])+g.title[1:])
 		}
-		delete(options, f.name)
-		p.option(x, o, f)
+		for _, name := range g.fields {
+			o, ok := options[name]
+			f, ok2 := unwritten[name]
+			if !ok || !ok2 {
+				p.lacks("section %q: field %s of %s has no entry, or two", x.title, name, x.typ)
+				continue
+			}
+			delete(options, name)
+			delete(unwritten, name)
+			p.option(x, o, f)
+		}
 	}
 	for name := range options {
 		p.lacks("section %q: %s has no field %s", x.title, x.typ, name)
 	}
+	for name := range unwritten {
+		p.lacks("section %q: field %s of %s is in no group", x.title, name, x.typ)
+	}
+}
+
+// grouped returns the groups of a section: one without a title, if it has none.
+func (x section) grouped(fields []field) []group {
+	if x.groups != nil {
+		return x.groups
+	}
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.name
+	}
+	return []group{{"", all}}
 }
 
 // option writes one option.
 func (p *page) option(x section, o option, f field) {
-	p.line("### `%s`\n", f.name)
+	level := "###"
+	if x.groups != nil {
+		level = "####"
+	}
+	p.line("%s `%s`\n", level, f.name)
 	if f.def == "" {
 		p.lacks("section %q: the comment of field %s says no default", x.title, f.name)
 	}

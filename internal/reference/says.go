@@ -251,7 +251,7 @@ func (p *page) commands() {
 			texts[i], _ = literal(a)
 		}
 		switch {
-		case name == "add" && len(args) == 4:
+		case name == "add" && len(args) == 4 && texts[1] != "":
 			p.line("| `%s` | %s |", texts[0], texts[1])
 		case strings.HasSuffix(name, "VarP") && len(args) == 5:
 			flags = append(flags, "| `--"+texts[1]+"`, `-"+texts[2]+"` | "+texts[4]+" |")

@@ -1,5 +1,5 @@
 // Package simulation runs instances, a Redis and the network between them in one bubble of
-// testing/synctest, injects faults by a seed, and checks the promises: docs/simulation.md.
+// testing/synctest, injects faults by a seed, and checks the promises: docs/internals/simulation.md.
 package simulation
 
 import (

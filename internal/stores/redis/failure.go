@@ -129,7 +129,7 @@ var phrases = []knownAnswer{
 
 const (
 	notClustered = "Redis is a Cluster: write cluster into the store's block"
-	missingRight = "the user lacks a right: give it those in Diana's README; ACL LOG in Redis tells which is missing"
+	missingRight = "the user lacks a right: give it those in Diana's docs/redis.md; ACL LOG in Redis tells which is missing"
 	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
 )
 

@@ -290,13 +290,13 @@ func moveSlot(t *testing.T, nodes []*redistest.Server, tag stores.Key, from, to 
 	do(source, "cluster", "setslot", slot, "node", id(target))
 }
 
-// clusterRights are the permissions of the README, and those that it names for a
+// clusterRights are the permissions in docs/redis.md, and those that it names for a
 // Cluster.
 const clusterRights = "resetchannels &diana:* ~diana:* -@all +evalsha +script|load +time +get +set +setrange +getrange +del +pexpire +select +publish +subscribe +ping " +
 	"+cluster|slots +asking"
 
 // TestClusterRights moves a slot while its keys are checked by a user with no more
-// permissions than the README names.
+// permissions than docs/redis.md names.
 func TestClusterRights(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3)

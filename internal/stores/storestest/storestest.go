@@ -150,7 +150,7 @@ func Seeded(tb testing.TB) *rand.Rand {
 }
 
 // Operations returns how many checks a differential test makes: DIANA_OPS, or 4,000, with
-// which the mutants of docs/mutants.md are found.
+// which the mutants of test/exact/mutants are found.
 func Operations(tb testing.TB) int {
 	s := os.Getenv("DIANA_OPS")
 	if s == "" {

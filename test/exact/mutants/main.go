@@ -50,7 +50,7 @@ func main() {
 	only := flag.String("only", "", "run only the mutants whose name matches this regular expression")
 	workers := flag.Int("workers", 2, "how many mutants to try at a time")
 	longest := flag.Duration("simulated", 0, "run the simulation instead, with each mutant that it has to find, for this time at most")
-	out := flag.String("o", "", "write the table to this file, in which rows of other mutants stay")
+	out := flag.String("o", "", "write the table to this file, in which rows of other mutants stay; with -simulated ../../docs/internals/simulation.md")
 	flag.Parse()
 	if err := run(*only, *workers, *out, *longest); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)

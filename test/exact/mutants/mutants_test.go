@@ -46,28 +46,18 @@ func TestMutantsApply(t *testing.T) {
 	}
 }
 
-// TestMutantsAreInTheTable checks that docs/mutants.md has a row for every mutant, and that
-// the table of the simulation is of the mutants that it has to find, each of them found.
-func TestMutantsAreInTheTable(t *testing.T) {
+// TestSimulatedMutantsAreFound checks that the table in docs/internals/simulation.md is of the
+// mutants that the simulation has to find, each of them found.
+func TestSimulatedMutantsAreFound(t *testing.T) {
 	root, err := repository()
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs", "mutants.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "internals", "simulation.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, found, _ := strings.Cut(string(text), foundSection)
-	rows := 0
-	for _, m := range mutants() {
-		rows++
-		if start := "\n| " + m.name + " | " + m.file + " | " + m.breaks + " | "; !strings.Contains(table, start) {
-			t.Errorf("no row begins with %q", start[1:])
-		}
-	}
-	if n := strings.Count(table, "\n| ") - 1; n != rows {
-		t.Errorf("%d rows, want %d", n, rows)
-	}
+	_, found, _ := strings.Cut(string(text), foundSection)
 	for _, name := range simulated {
 		if !strings.Contains(found, "\n| "+name+" | ") {
 			t.Errorf("%s is not in the table of the simulation", name)
@@ -78,7 +68,7 @@ func TestMutantsAreInTheTable(t *testing.T) {
 			t.Errorf("the simulation does not have to find %s", name)
 		}
 	}
-	if strings.Contains(string(text), "SURVIVED") || strings.Contains(found, "**not found**") {
-		t.Error("a mutant was not noticed")
+	if strings.Contains(found, "**not found**") {
+		t.Error("a mutant was not found")
 	}
 }

@@ -42,10 +42,6 @@ func (m *mutant) row(verdict string) string {
 // last one.
 func report(outcomes []outcome, last string) string {
 	verdicts := make(map[string]string)
-	last, sections, _ := strings.Cut(last, "\n## ") // written otherwise
-	if sections != "" {
-		sections = "\n## " + sections
-	}
 	for line := range strings.Lines(last) {
 		if cells := strings.Split(strings.TrimSpace(line), " | "); len(cells) == 4 {
 			verdicts[strings.TrimPrefix(cells[0], "| ")] = strings.TrimSuffix(cells[3], " |")
@@ -69,6 +65,6 @@ func report(outcomes []outcome, last string) string {
 			equivalent++
 		}
 	}
-	return fmt.Sprintf("%s%d mutants: %d killed, %d equivalent, %d neither.\n\n| mutant | in | what it breaks | verdict |\n|---|---|---|---|\n%s%s",
-		header, all, killed, equivalent, all-killed-equivalent, body.String(), sections)
+	return fmt.Sprintf("%s%d mutants: %d killed, %d equivalent, %d neither.\n\n| mutant | in | what it breaks | verdict |\n|---|---|---|---|\n%s",
+		header, all, killed, equivalent, all-killed-equivalent, body.String())
 }

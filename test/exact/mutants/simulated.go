@@ -109,7 +109,7 @@ func writeFound(out string, rows map[string]string) error {
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s%s\nHow long [the simulation](simulation.md) takes to find that a mechanism is broken:\n"+
+	fmt.Fprintf(&b, "%s%s\nHow long the simulation takes to find that a mechanism is broken:\n"+
 		"`go run ./mutants -simulated 10m` in `test/exact/`, on two cores.\n\n%s", before, foundSection, foundHeader)
 	for _, name := range simulated {
 		if rows[name] != "" {
