@@ -35,9 +35,9 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 			}
 		}
 	}
-	charges := z.Cost != "" || z.Settle != "" || len(z.CountStatus) > 0
+	charges := z.Cost != "" || z.Settles() || len(z.CountStatus) > 0
 	if ruled := func() bool { return slices.ContainsFunc(z.Config.Sets(), hasRules) }; charges && !ruled() {
-		warn("cost, settle and count_status charge rules, and the zone has none", "add a rule")
+		warn("cost, settle, tokens and count_status charge rules, and the zone has none", "add a rule")
 	}
 	if z.Config.Charge.Settle != nil && slices.ContainsFunc(z.Config.Charge.Settle.Placeholders(), chosenByClients) {
 		warn("settle takes what the request brings, which clients can set", "settle by the response, such as {http.response.header.X-Cost}")

@@ -37,12 +37,21 @@ func (z *Zone) Charge() (c Charge, err error) {
 			return c, fmt.Errorf("cost %q: want a number of at least 1, or a placeholder", text)
 		}
 	}
+	if z.Tokens != nil {
+		if z.Cost != "" || z.Settle != "" || z.Hold {
+			return c, errors.New("tokens says what is held and charged: want no cost, settle and hold beside it")
+		}
+		c.Fixed = 0
+		if c.Settle, err = z.Tokens.settle(); err != nil {
+			return c, err
+		}
+	}
 	if z.Settle != "" {
 		if c.Settle, err = parseSettle(Expand(z.Settle)); err != nil {
 			return c, err
 		}
 	}
-	if c.Holds = z.Hold; c.Holds && c.Settle == nil {
+	if c.Holds = z.Holds(); c.Holds && c.Settle == nil {
 		return c, errors.New("hold: want settle, which says what is charged in the end")
 	}
 	c.Statuses, err = parseStatuses(z.CountStatus)
@@ -71,6 +80,9 @@ func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 	if c.Fixed > 0 {
 		return c.Fixed, true
 	}
+	if c.Settle != nil && c.Settle.tokens != nil {
+		return c.Settle.tokens.estimate(r)
+	}
 	n, ok := c.cost.Number(r)
 	if !ok || n < 1 {
 		return 1, false
@@ -79,7 +91,13 @@ func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 }
 
 // ReadsBody reports whether the cost is a field of the request's body.
-func (c *Charge) ReadsBody() bool { return c.cost.ReadsBody() }
+func (c *Charge) ReadsBody() bool {
+	if c.Settle != nil && c.Settle.tokens != nil {
+		reserve := c.Settle.tokens.reserve
+		return reserve == nil || reserve.ReadsBody()
+	}
+	return c.cost.ReadsBody()
+}
 
 // AfterResponse reports whether something is charged only after the response.
 func (c *Charge) AfterResponse() bool { return c.Settle != nil || c.Statuses.Set }

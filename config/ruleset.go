@@ -107,7 +107,7 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	sp := algorithms.Spec{
 		Limit: r.Limit, Window: window.Microseconds(), Cost: z.fixedCost(),
 		MaxWait: time.Duration(z.MaxWait).Microseconds(), MaxWaiting: z.MaxWaiting,
-		Debt: z.Settle != "" || len(z.CountStatus) > 0,
+		Debt: z.Settles() || len(z.CountStatus) > 0,
 	}
 	compiled, err := alg.Compile(sp)
 	if err != nil {
@@ -150,7 +150,7 @@ func duplicateRules(zone string, window time.Duration) *RuleSet {
 // leases for d, in microseconds: d if all algorithms and options of the zone support
 // leases, otherwise 0.
 func (s *RuleSet) Lease(z *Zone, d int64) int64 {
-	if s.Duplicates || s.Blocks != nil || s.LimitFrom != nil || len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settle != "" || len(z.CountStatus) > 0 {
+	if s.Duplicates || s.Blocks != nil || s.LimitFrom != nil || len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settles() || len(z.CountStatus) > 0 {
 		return 0
 	}
 	for _, a := range s.Algorithms {

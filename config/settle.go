@@ -17,6 +17,7 @@ import (
 type Settle struct {
 	Paths *scan.Paths // the numbers of the response's body, in the order of Response.Values; nil: none
 
+	tokens  *tokens // instead of terms; nil: none
 	terms   []term
 	bodies  []string // the paths
 	written bool     // whether a term is the number of bytes of the body
@@ -40,6 +41,7 @@ type factor struct {
 type Response struct {
 	Values  []*scan.Amount // of the paths; nil: the body did not tell it
 	Written int64          // bytes of the body
+	Events  int            // of a stream, with data
 	Status  int            // 0: there was none
 	Gone    bool           // the client left before there was a status
 	Cut     bool           // it ended early, or the client left before its end
@@ -146,13 +148,21 @@ func (s *Settle) path(text string) int {
 	return len(s.bodies) - 1
 }
 
-// Measures reports whether a term is about the response's body.
-func (s *Settle) Measures() bool {
-	return s != nil && (s.Paths != nil || s.written)
+// Measures reports whether the body of the response to a request is a term.
+func (s *Settle) Measures(r *http.Request) bool {
+	return s != nil && (s.Paths != nil || s.written) && (s.tokens == nil || s.tokens.measures(r))
 }
+
+// Greatest reports whether of several numbers at one path the greatest counts; otherwise the last.
+func (s *Settle) Greatest() bool { return s.tokens != nil }
 
 // Placeholders returns the names of the placeholders, but for those of the response's body.
 func (s *Settle) Placeholders() (names []string) {
+	if t := s.tokens; t != nil {
+		for _, w := range []*factor{&t.input, &t.cached, &t.cacheWrite, &t.output} {
+			names = append(names, w.template.Placeholders()...)
+		}
+	}
 	for _, t := range s.terms {
 		names = append(names, t.value.template.Placeholders()...)
 		if t.weight != nil {
@@ -168,7 +178,11 @@ var million = big.NewInt(1_000_000)
 // Cost returns the sum of the terms, rounded up, at most [MaxCost]. A term without a value is 0. It
 // returns false if no term has one, or a weight has none.
 func (s *Settle) Cost(r *http.Request, told *Response) (cost int64, ok bool) {
-	sum, weighed := new(big.Int), true
+	if s.tokens != nil {
+		return s.tokens.cost(r, told)
+	}
+	var total sum
+	weighed := true
 	for _, t := range s.terms {
 		value, has := t.value.amount(r, told)
 		if !has {
@@ -182,14 +196,9 @@ func (s *Settle) Cost(r *http.Request, told *Response) (cost int64, ok bool) {
 				continue
 			}
 		}
-		sum.Add(sum, new(big.Int).Mul(micros(weight), micros(value)))
+		total.addAmount(weight, value)
 	}
-	square := new(big.Int).Mul(million, million)
-	sum.Add(sum, new(big.Int).Sub(square, big.NewInt(1)))
-	if sum.Div(sum, square); !sum.IsInt64() || sum.Int64() > MaxCost {
-		return MaxCost, ok && weighed
-	}
-	return sum.Int64(), ok && weighed
+	return total.cost(), ok && weighed
 }
 
 func micros(a scan.Amount) *big.Int {

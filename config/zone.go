@@ -88,6 +88,9 @@ type Zone struct {
 	// settle says, less or more. What is held counts as used. Default: off.
 	Hold bool `json:"hold,omitempty"`
 
+	// Count the tokens of language models, in place of cost, settle and hold. Default: off.
+	Tokens *Tokens `json:"tokens,omitempty"`
+
 	// Charge only requests whose response has one of these statuses: a code such as
 	// "401", or a class such as "4xx". The status is that of the response written through
 	// the handler or, if the next handler returns an error, the error's, not what
@@ -157,6 +160,12 @@ func (p *Parts) UnmarshalJSON(b []byte) error {
 	}
 	return json.Unmarshal(b, (*[]string)(p))
 }
+
+// Settles reports whether responses tell the costs of requests.
+func (z *Zone) Settles() bool { return z.Settle != "" || z.Tokens != nil }
+
+// Holds reports whether costs are held until the response.
+func (z *Zone) Holds() bool { return z.Hold || z.Tokens != nil }
 
 // PreventDuplicates denies a request with the same zone key, method, host, path and
 // query as one that was admitted within the window. Host, without a port, and path are

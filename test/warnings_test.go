@@ -179,7 +179,7 @@ func TestNoLimitWarnings(t *testing.T) {
 		harmless   = "the zone matches only GET, HEAD and OPTIONS, of which none is ever a duplicate"
 		everything = "exempt matches every request: the zone limits nothing"
 		unlimited  = "an override makes every key unlimited: the zone limits only those of other overrides"
-		noRule     = "cost, settle and count_status charge rules, and the zone has none"
+		noRule     = "cost, settle, tokens and count_status charge rules, and the zone has none"
 		chosen     = "settle takes what the request brings, which clients can set"
 		unset      = "the environment does not have the variable of a placeholder of the zone: it is empty"
 	)

@@ -1,6 +1,8 @@
 package limiter
 
 import (
+	"cmp"
+
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
@@ -72,6 +74,6 @@ func (q *request) reportUnknown(z *Zone, r *config.Response) {
 	case reason == "":
 		reason = "it has no number where settle looks"
 	}
-	q.l.o.Logger.Warn("a response did not tell its cost", zap.String("zone", z.Name), zap.String("settle", z.Config.Settle),
+	q.l.o.Logger.Warn("a response did not tell its cost", zap.String("zone", z.Name), zap.String("settle", cmp.Or(z.Config.Settle, "tokens")),
 		zap.Int("status", r.Status), zap.String("reason", reason))
 }

@@ -26,7 +26,7 @@ func (q *request) measure() *measured {
 	var m *measured
 	for i := range q.zones {
 		settle := q.zones[i].zone.Config.Charge.Settle
-		if !settle.Measures() {
+		if !settle.Measures(q.r) {
 			continue
 		}
 		if m == nil {
@@ -49,10 +49,12 @@ func (m *measured) begin(status int, h http.Header) {
 		if z.response.Lacks = lacks; lacks != "" {
 			continue
 		}
-		last := make([]scan.Amount, z.settle.Paths.Len())
+		last, greatest := make([]scan.Amount, z.settle.Paths.Len()), z.settle.Greatest()
 		z.response.Values = make([]*scan.Amount, len(last))
 		z.scanner = scan.New(format, z.settle.Paths, func(path int, a scan.Amount) {
-			last[path], z.response.Values[path] = a, &last[path]
+			if !greatest || z.response.Values[path] == nil || last[path].Less(a) {
+				last[path], z.response.Values[path] = a, &last[path]
+			}
 		})
 	}
 }
@@ -113,7 +115,9 @@ type ending struct {
 func (e *ending) of(i int) (r config.Response) {
 	r.Cut = e.cut
 	if e.body != nil && e.body.zones[i].settle != nil {
-		r = e.body.zones[i].response
+		if r = e.body.zones[i].response; e.body.zones[i].scanner != nil {
+			r.Events = e.body.zones[i].scanner.Events()
+		}
 	}
 	r.Status, r.Gone, r.Written = e.status, e.gone, e.written
 	return r

@@ -39,8 +39,8 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table f
 	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
 	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Split: s.split}
 	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
-		s.counter.InFlight, s.counter.HoldCost = z.InFlight, len(z.CountStatus) > 0 || z.Hold
-		s.counter.Estimated = z.Hold
+		s.counter.InFlight, s.counter.HoldCost = z.InFlight, len(z.CountStatus) > 0 || z.Holds()
+		s.counter.Estimated = z.Holds()
 		s.counter.Last = c.MaxDelay > 0
 	}
 	for i, a := range c.Algorithms {

@@ -195,6 +195,7 @@ var sections = []section{
 			{"cost", "cost <n>|<placeholder>", "cost {header.X-Cost}", keeps, false},
 			{"settle", "settle <term...>", "settle {http.response.header.X-Tokens}", keeps, false},
 			{"hold", "hold", "settle {response.body.usage.total_tokens}\nhold", keeps, false},
+			{"tokens", "tokens [auto|openai|anthropic|gemini|ollama] { <options> }", "tokens openai", keeps, false},
 			{"count_status", "count_status <status...>", "count_status 401 403", keeps, false},
 			{"max_wait", "max_wait <duration>", "max_wait 2s", keeps, false},
 			{"max_waiting", "max_waiting <n>", "max_wait 2s\nmax_waiting 100", keeps, false},
@@ -210,7 +211,7 @@ var sections = []section{
 			{"Which requests", []string{"name", "match", "exempt"}},
 			{"Whom they are counted by", []string{"key", "key_missing", "key_repeated", "ipv4_prefix", "ipv6_prefix"}},
 			{"Limits", []string{"rules", "algorithm", "overrides", "in_flight", "linger", "prevent_duplicates"}},
-			{"What a request costs", []string{"cost", "settle", "hold", "count_status"}},
+			{"What a request costs", []string{"cost", "settle", "hold", "tokens", "count_status"}},
 			{"What happens at the limit", []string{"respond", "max_wait", "max_waiting", "shadow"}},
 			{"Where it is counted", []string{"store", "max_keys"}},
 			{compat, []string{"max_events", "window"}},
@@ -244,6 +245,17 @@ var sections = []section{
 		options: []option{
 			{"window", "prevent_duplicates <window>", "prevent_duplicates 10s", keeps, false},
 			{"body", "prevent_duplicates [<window>] body", "prevent_duplicates body", keeps, false},
+		},
+	},
+	{
+		title: "`tokens` of a zone", typ: "config.Tokens", context: inZone, path: append(zonePath[:10:10], "tokens"),
+		options: []option{
+			{"format", "tokens auto|openai|anthropic|gemini|ollama", "tokens anthropic", keeps, false},
+			{"input", "input <weight>", "tokens {\n input 1.25\n}", keeps, false},
+			{"cached", "cached <weight>", "tokens {\n cached 0.1\n}", keeps, false},
+			{"cache_write", "cache_write <weight>", "tokens {\n cache_write 1.25\n}", keeps, false},
+			{"output", "output <weight>", "tokens {\n output 4\n}", keeps, false},
+			{"reserve", "reserve <n>|<placeholder>", "tokens {\n reserve 2000\n}", keeps, false},
 		},
 	},
 	{

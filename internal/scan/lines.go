@@ -141,8 +141,12 @@ func (s *Scanner) endLine() {
 
 func (s *Scanner) endEvent() {
 	e := &s.events
-	if e.lines > 0 {
-		e.events, e.over = e.events+1, e.over || e.last
+	switch {
+	case e.lines == 0:
+	case e.last:
+		e.over = true
+	default:
+		e.events++
 	}
 	e.lines, e.last = 0, false
 	s.machine.begin()

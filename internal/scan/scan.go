@@ -75,5 +75,5 @@ func (s *Scanner) End() {
 // event message_stop or response.completed. Clients leave then, before the body ends.
 func (s *Scanner) Ended() bool { return s.events.over }
 
-// Events returns how many events with data the body had.
+// Events returns how many events with data the body had, but for the one that ended it.
 func (s *Scanner) Events() int { return s.events.events }

@@ -89,11 +89,11 @@ func TestNumbersOfBodies(t *testing.T) {
 func TestEndsOfStreams(t *testing.T) {
 	for body, want := range map[string][2]any{
 		"data: {}\n\n":                 {false, 1},
-		"data: {}\n\ndata: [DONE]\n\n": {true, 2},
-		"data: [DONE]":                 {true, 1},
-		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n":          {true, 1},
-		"event: response.completed\r\ndata: {}\r\n\r\n":                       {true, 1},
-		"event: response.completed\ndata: {":                                  {true, 1},
+		"data: {}\n\ndata: [DONE]\n\n": {true, 1},
+		"data: [DONE]":                 {true, 0},
+		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n":          {true, 0},
+		"event: response.completed\r\ndata: {}\r\n\r\n":                       {true, 0},
+		"event: response.completed\ndata: {":                                  {true, 0},
 		"event: message_stopped\ndata: {}\n\n":                                {false, 1},
 		"event: message_stop\n\n":                                             {false, 0},
 		"data: \"[DONE]\"\n\n: [DONE]\n\ndata: [DONE] \n\n":                   {false, 2},

@@ -50,6 +50,7 @@ func (p *Parser) Options() *option.Set {
 			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
 			"settle":             p.parseSettle,
 			"hold":               option.Flag(&z.Hold),
+			"tokens":             p.parseTokens,
 			"count_status":       p.parseStatuses,
 			"max_wait":           option.Duration(&z.MaxWait),
 			"max_waiting":        option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
@@ -153,6 +154,27 @@ func (p *Parser) parseSettle(d *caddyfile.Dispenser) error {
 	}
 	p.Zone.Settle = strings.Join(terms, " ")
 	return nil
+}
+
+// parseTokens parses tokens [<format>] and its block.
+func (p *Parser) parseTokens(d *caddyfile.Dispenser) error {
+	t := new(config.Tokens)
+	p.Zone.Tokens = t
+	if d.NextArg() {
+		t.Format = d.Val()
+	}
+	if d.NextArg() {
+		return d.Errf("tokens: unexpected %q: want one format", d.Val())
+	}
+	const weight = "a decimal such as 0.25, or a placeholder"
+	s := &option.Set{One: map[string]option.Parse{
+		"input":       option.Text(&t.Input, weight),
+		"cached":      option.Text(&t.Cached, weight),
+		"cache_write": option.Text(&t.CacheWrite, weight),
+		"output":      option.Text(&t.Output, weight),
+		"reserve":     option.Text(&t.Reserve, "a whole number of at least 1, or a placeholder"),
+	}}
+	return s.Block(d)
 }
 
 // parseRespond parses respond [<status>] [<body>] and its block.

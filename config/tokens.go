@@ -1,0 +1,280 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/dianalimiter/diana/internal/body"
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/scan"
+)
+
+// Tokens makes the tokens of language models the cost of a zone's requests: what they may take is
+// held, and what the response tells of its usage is charged. Only POST with a JSON body is
+// measured; other requests cost nothing.
+type Tokens struct {
+	// The format in which responses tell their usage: "openai", "anthropic", "gemini" or
+	// "ollama", streamed or not. "auto" knows all of them by their members. Default:
+	// "auto".
+	Format string `json:"format,omitempty"`
+
+	// What a token of the input weighs: a decimal with at most six digits on each side of the
+	// point, or a placeholder, such as a price from map. Default: 1.
+	Input Value `json:"input,omitempty"`
+
+	// What a token of the input weighs that was read from a cache. Default: as input.
+	Cached Value `json:"cached,omitempty"`
+
+	// What a token of the input weighs that was written to a cache. Default: as input.
+	CacheWrite Value `json:"cache_write,omitempty"`
+
+	// What a token of the output weighs, reasoning included. Default: 1.
+	Output Value `json:"output,omitempty"`
+
+	// What is held until the response ends: a whole number of at least 1, or a placeholder.
+	// Default: a quarter of the bytes of the request by the weight of the input, and by that
+	// of the output as many tokens as the request allows (max_tokens,
+	// max_completion_tokens, max_output_tokens, num_predict or
+	// generationConfig.maxOutputTokens, times n).
+	Reserve Value `json:"reserve,omitempty"`
+}
+
+// tokens are checked Tokens.
+type tokens struct {
+	numbers                           []number // by path
+	input, cached, cacheWrite, output factor
+	reserve                           *key.Template // nil: estimated
+}
+
+// number is what a number of a response counts. Of several of one kind, the greatest counts.
+type number uint8
+
+const (
+	prompt       number = iota // tokens of the input
+	promptElse                 // the same under another name; prompt wins
+	promptMore                 // tokens of the input beside it
+	cachedOf                   // of the input, those that were read from a cache
+	cachedBeside               // tokens beside the input, read from a cache
+	writtenOf                  // of the input, those that were written to a cache
+	writtenBeside
+	output     // tokens of the output
+	outputMore // tokens of the output beside it
+	total      // tokens of input and output
+	numbers
+)
+
+// usage are the members in which responses tell their usage, by format.
+var usage = map[string]map[string]number{
+	"openai": {
+		"usage.prompt_tokens": prompt, "usage.completion_tokens": output, "usage.total_tokens": total,
+		"usage.prompt_tokens_details.cached_tokens": cachedOf, "usage.prompt_tokens_details.cache_write_tokens": writtenOf,
+		"usage.input_tokens": promptElse, "usage.output_tokens": output,
+		"usage.input_tokens_details.cached_tokens": cachedOf, "usage.input_tokens_details.cache_write_tokens": writtenOf,
+		"response.usage.input_tokens": promptElse, "response.usage.output_tokens": output, "response.usage.total_tokens": total,
+		"response.usage.input_tokens_details.cached_tokens": cachedOf, "response.usage.input_tokens_details.cache_write_tokens": writtenOf,
+	},
+	"anthropic": {
+		"usage.input_tokens": promptElse, "usage.output_tokens": output,
+		"usage.cache_read_input_tokens": cachedBeside, "usage.cache_creation_input_tokens": writtenBeside,
+		"message.usage.input_tokens": promptElse, "message.usage.output_tokens": output,
+		"message.usage.cache_read_input_tokens": cachedBeside, "message.usage.cache_creation_input_tokens": writtenBeside,
+	},
+	"gemini": {
+		"usageMetadata.promptTokenCount": prompt, "usageMetadata.toolUsePromptTokenCount": promptMore,
+		"usageMetadata.cachedContentTokenCount": cachedOf,
+		"usageMetadata.candidatesTokenCount":    output, "usageMetadata.thoughtsTokenCount": outputMore,
+	},
+	"ollama": {"prompt_eval_count": prompt, "prompt_eval_cached_count": cachedOf, "eval_count": output},
+}
+
+// allowed are the members of requests that say how many tokens the output may have, and times
+// those that say of how many answers.
+var (
+	allowed = []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict", "options.num_predict", "generationConfig.maxOutputTokens"}
+	times   = []string{"n", "generationConfig.candidateCount"}
+)
+
+// bytesPerToken is what a token of the input is taken for before its number is known.
+const bytesPerToken = 4
+
+// settle checks the options, and returns them as what settles the cost.
+func (o *Tokens) settle() (*Settle, error) {
+	t, s := new(tokens), new(Settle)
+	known := usage[o.Format]
+	switch o.Format {
+	case "", "auto":
+		known = make(map[string]number)
+		for _, members := range usage {
+			for path, n := range members {
+				known[path] = n
+			}
+		}
+	default:
+		if known == nil {
+			return nil, fmt.Errorf("tokens %s: want auto, openai, anthropic, gemini or ollama", o.Format)
+		}
+	}
+	for path, n := range known {
+		s.bodies, t.numbers = append(s.bodies, path), append(t.numbers, n)
+	}
+	var err error
+	if s.Paths, err = scan.NewPaths(s.bodies...); err != nil {
+		return nil, err
+	}
+	if t.input, err = parseWeight("input", o.Input); err != nil {
+		return nil, err
+	}
+	for _, w := range []struct {
+		name string
+		text Value
+		to   *factor
+	}{{"cached", o.Cached, &t.cached}, {"cache_write", o.CacheWrite, &t.cacheWrite}, {"output", o.Output, &t.output}} {
+		if *w.to, err = parseWeight(w.name, w.text); err != nil {
+			return nil, err
+		}
+		if w.text == "" && w.to != &t.output {
+			*w.to = t.input
+		}
+	}
+	if o.Reserve != "" {
+		r, err := key.Parse(Expand(string(o.Reserve)))
+		if err != nil {
+			return nil, fmt.Errorf("reserve: %w", err)
+		}
+		if text, ok := r.Constant(); ok {
+			if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
+				return nil, fmt.Errorf("reserve %q: want a number of at least 1, or a placeholder", text)
+			}
+		}
+		t.reserve = &r
+	}
+	s.tokens = t
+	return s, nil
+}
+
+// parseWeight parses what a token weighs.
+func parseWeight(name string, text Value) (f factor, err error) {
+	if text == "" {
+		text = "1"
+	}
+	f, err = new(Settle).parseFactor(Expand(string(text)))
+	switch {
+	case errors.Is(err, errSettle), err == nil && (f.written || f.path >= 0), err == nil && f.constant != nil && !decimal.MatchString(string(text)):
+		return f, fmt.Errorf("%s %q: want a decimal with at most six digits on each side of the point, such as 0.25, or a placeholder", name, text)
+	case err != nil:
+		return f, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+// measures reports whether the response to a request tells tokens: that to a GET may repeat what
+// another was charged.
+func (t *tokens) measures(r *http.Request) bool {
+	return r.Method == http.MethodPost && scan.FormatOf(r.Header.Get("Content-Type")) == scan.JSON
+}
+
+// cost returns the cost of what a response told; false: it told nothing, or a weight has no value.
+func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
+	if !t.measures(r) {
+		return 0, true
+	}
+	var n [numbers]scan.Amount
+	var has [numbers]bool
+	for path, v := range told.Values {
+		if kind := t.numbers[path]; v != nil && n[kind].Less(*v) || v != nil && !has[kind] {
+			n[kind], has[kind] = *v, true
+		}
+	}
+	known := slices.Contains(has[:], true)
+	if !has[prompt] {
+		n[prompt] = n[promptElse]
+	}
+	input, out := units(n[prompt]), units(n[output])+units(n[outputMore])
+	cached, written := min(units(n[cachedOf]), input), min(units(n[writtenOf]), input)
+	input = max(0, input-cached-written)
+	if has[total] {
+		out = max(out, units(n[total])-units(n[prompt]))
+	}
+	if !has[output] && !has[outputMore] {
+		out = max(out, int64(told.Events))
+	}
+	var s sum
+	s.add(&t.input, r, told, input+units(n[promptMore]))
+	s.add(&t.cached, r, told, cached+units(n[cachedBeside]))
+	s.add(&t.cacheWrite, r, told, written+units(n[writtenBeside]))
+	s.add(&t.output, r, told, out)
+	return s.cost(), known && !s.unweighed
+}
+
+// units returns an amount of tokens, which are whole.
+func units(a scan.Amount) int64 { return a.Units }
+
+// estimate returns what is held for a request. ok is false if reserve has no value.
+func (t *tokens) estimate(r *http.Request) (cost int64, ok bool) {
+	switch {
+	case !t.measures(r):
+		return 1, true
+	case t.reserve != nil:
+		n, ok := t.reserve.Number(r)
+		return min(max(1, n), MaxCost), ok && n >= 1
+	}
+	length := r.ContentLength
+	if b := body.Of(r); b != nil {
+		if data, whole := b.Bytes(); whole {
+			length = int64(len(data))
+		}
+	}
+	answers := max(1, greatest(r, times))
+	var s sum
+	s.add(&t.input, r, nil, (max(0, length)+bytesPerToken-1)/bytesPerToken)
+	s.add(&t.output, r, nil, min(greatest(r, allowed), scan.MaxAmount/answers)*answers)
+	return max(1, s.cost()), true
+}
+
+// greatest returns the greatest number in members of the body of a request, at most
+// scan.MaxAmount.
+func greatest(r *http.Request, members []string) (n int64) {
+	for _, name := range members {
+		if v, ok := scan.ParseAmount([]byte(body.Field(r, name))); ok {
+			n = max(n, v.Units)
+		}
+	}
+	return n
+}
+
+// sum is a sum of weighted numbers, exact in millionths of millionths.
+type sum struct {
+	total     big.Int
+	unweighed bool // a weight had no value
+}
+
+// add adds a whole number by its weight.
+func (s *sum) add(weight *factor, r *http.Request, told *Response, n int64) {
+	if n == 0 {
+		return
+	}
+	w, ok := weight.amount(r, told)
+	if !ok {
+		s.unweighed = true
+		return
+	}
+	s.addAmount(w, scan.Amount{Units: n})
+}
+
+func (s *sum) addAmount(weight, value scan.Amount) {
+	s.total.Add(&s.total, new(big.Int).Mul(micros(weight), micros(value)))
+}
+
+// cost returns the sum, rounded up, at most [MaxCost].
+func (s *sum) cost() int64 {
+	square := new(big.Int).Mul(million, million)
+	n := new(big.Int).Add(&s.total, new(big.Int).Sub(square, big.NewInt(1)))
+	if n.Div(n, square); !n.IsInt64() || n.Int64() > MaxCost {
+		return MaxCost
+	}
+	return n.Int64()
+}

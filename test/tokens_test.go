@@ -1,0 +1,170 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+const eventStream = "text/event-stream"
+
+// usages are responses of language models, by format. A token of the input weighs 2, one that was
+// read from a cache 0.5, one that was written to one 3, and one of the output 4. Held are 7.
+var usages = map[string][]struct {
+	name, contentType, body string
+	charge                  int
+}{
+	"openai": {
+		{"chat", "application/json", `{"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15,"prompt_tokens_details":{"cached_tokens":4}}}`, 34},
+		{"reasoning that only the total has", "application/json", `{"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":20}}`, 60},
+		{"embeddings", "application/json", `{"usage":{"prompt_tokens":8,"total_tokens":8}}`, 16},
+		{"both names", "application/json", `{"usage":{"prompt_tokens":10,"input_tokens":99,"completion_tokens":5,"output_tokens":5}}`, 40},
+		{"responses", "application/json", `{"usage":{"input_tokens":10,"output_tokens":5,"input_tokens_details":{"cached_tokens":4}}}`, 34},
+		{"a stream", eventStream, "data: {\"choices\":[],\"usage\":null}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n", 40},
+		{"usage in each event", eventStream, "data: {\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\ndata: {\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\n", 40},
+		{"a stream of responses", eventStream, "event: response.completed\ndata: {\"response\":{\"usage\":{\"input_tokens\":10,\"output_tokens\":5}}}\n\n", 40},
+		{"a stream without usage", eventStream, "data: {\"a\":1}\n\ndata: {\"a\":2}\n\ndata: {\"a\":3}\n\ndata: [DONE]\n\n", 12},
+		{"a short stream without usage", eventStream, "data: {\"a\":1}\n\ndata: [DONE]\n\n", 7},
+		{"no usage", "application/json", `{"choices":[]}`, 7},
+		{"in a string", "application/json", `{"text":"\"usage\":{\"prompt_tokens\":1}","usage":{"prompt_tokens":1}}`, 2},
+	},
+	"anthropic": {
+		{"messages", "application/json", `{"usage":{"input_tokens":10,"output_tokens":5,"cache_read_input_tokens":4,"cache_creation_input_tokens":2}}`, 48},
+		{"a stream of messages", eventStream, "event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":10,\"output_tokens\":1}}}\n\nevent: message_delta\ndata: {\"usage\":{\"output_tokens\":5}}\n\nevent: message_stop\ndata: {}\n\n", 40},
+	},
+	"gemini": {
+		{"content", "application/json", `{"usageMetadata":{"promptTokenCount":10,"toolUsePromptTokenCount":1,"cachedContentTokenCount":4,"candidatesTokenCount":3,"thoughtsTokenCount":2}}`, 36},
+		{"a stream of content", eventStream, "data: {\"usageMetadata\":{\"promptTokenCount\":10}}\n\ndata: {\"usageMetadata\":{\"promptTokenCount\":10,\"candidatesTokenCount\":5}}\n\n", 40},
+	},
+	"ollama": {
+		{"generate", "application/json", `{"done":true,"prompt_eval_count":10,"eval_count":5}`, 40},
+		{"a stream of lines", "application/x-ndjson", "{\"done\":false}\n{\"done\":true,\"prompt_eval_count\":10,\"eval_count\":5}\n", 40},
+	},
+}
+
+// TestTokens answers with the usages of language models, in every format, and compares what is
+// charged.
+func TestTokens(t *testing.T) {
+	var contentType, body string
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, auto := range []bool{true, false} {
+			for format, list := range usages {
+				option := format
+				if auto {
+					option = "auto"
+				}
+				s := serve(t, setup{app: b.app(), site: `
+					rate_limit {
+						zone z {
+							key {header.X-Key}
+							tokens ` + option + ` {
+								input 2
+								cached {header.X-Price}
+								cache_write 3
+								output 4
+								reserve 7
+							}
+							rule 1000/1h
+						}
+					}
+					` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+					answering(contentType, body)(w, r)
+					return nil
+				})})
+				for i, c := range list {
+					contentType, body = c.contentType, c.body
+					key := fmt.Sprint(option, format, i)
+					s.want(asking(key, `{"model":"m"}`), 200)
+					until(t, "the charge", func() bool { return used(s, key) != 7 || c.charge == 7 })
+					if n := used(s, key); n != c.charge {
+						t.Errorf("tokens %s: %s: %d charged, want %d", option, c.name, n, c.charge)
+					}
+				}
+			}
+		}
+	})
+}
+
+// asking returns a request with a JSON body.
+func asking(key, body string) req {
+	return req{method: "POST", body: body, header: map[string]string{"X-Key": key, "X-Price": "0.5", "Content-Type": "application/json"}}
+}
+
+// TestTokensOfOtherRequests checks that only the answers to POST with JSON are measured, and that
+// errors cost nothing.
+func TestTokensOfOtherRequests(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				key {header.X-Key}
+				tokens
+				rule 1000/1h
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		if r.URL.Path == "/bad" {
+			w.WriteHeader(http.StatusBadRequest)
+			return nil
+		}
+		answering("application/json", usages["openai"][0].body)(w, r)
+		return nil
+	})})
+	for _, q := range []req{
+		{method: "GET", header: map[string]string{"X-Key": "a"}},
+		{method: "POST", body: "x=1", header: map[string]string{"X-Key": "a", "Content-Type": "application/x-www-form-urlencoded"}},
+		func() req { q := asking("a", `{}`); q.path = "/bad"; return q }(),
+	} {
+		s.send(q)
+		until(t, "nothing to be held", func() bool { return used(s, "a") == 0 })
+	}
+	s.want(asking("a", `{}`), 200)
+	until(t, "the charge", func() bool { return used(s, "a") == 15 })
+}
+
+// TestTokensReserve compares what is held while a request runs with what it may take.
+func TestTokensReserve(t *testing.T) {
+	var during int
+	var s *site
+	s = serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				key {header.X-Key}
+				tokens {
+					input 2
+					output 4
+				}
+				rule 1000/1h
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		during = used(s, r.Header.Get("X-Key"))
+		answering("application/json", usages["openai"][0].body)(w, r)
+		return nil
+	})})
+	pad := func(text string, size int) string {
+		return strings.Replace(text, `"p":"`, `"p":"`+strings.Repeat("x", size-len(text)), 1)
+	}
+	for i, c := range []struct {
+		body string
+		held int
+	}{
+		{pad(`{"p":""}`, 40), 20},
+		{pad(`{"p":""}`, 41), 22},
+		{pad(`{"p":"","max_tokens":50}`, 40), 220},
+		{pad(`{"p":"","max_tokens":50,"n":2}`, 40), 420},
+		{pad(`{"p":"","max_tokens":10,"max_completion_tokens":50}`, 80), 240},
+		{pad(`{"p":"","generationConfig":{"maxOutputTokens":50}}`, 80), 240},
+		{pad(`{"p":"","options":{"num_predict":-1}}`, 80), 40},
+		{pad(`{"p":"","max_tokens":1e300}`, 40), 1000},
+		{pad(`{"p":"","max_tokens":9000000000000000000,"n":9000000000000000000}`, 80), 1000},
+		{pad(`{"p":""`, 40), 20},                      // no JSON
+		{`{"p":"` + strings.Repeat("x", 1<<17), 1000}, // too large to be read
+	} {
+		key := fmt.Sprint("k", i)
+		s.want(asking(key, c.body), 200)
+		if during != c.held {
+			t.Errorf("%.60s: %d held, want %d", c.body, during, c.held)
+		}
+	}
+}
