@@ -29,10 +29,10 @@ type Rule struct {
 	Limit int64 `json:"limit"`
 
 	// A placeholder for the limit, such as "{http.auth.user.limit}": a whole number, or a
-	// rate with this window. 0 denies the request. With a value that is empty, or that a
-	// configuration would refuse, limit is in force, and the metric bad_limit_total tells.
-	// What was used stays used whatever limit a request brings. Such a rule is never
-	// leased, and may not be a sliding_log; without an algorithm it is a sliding_window.
+	// rate with this window. 0 denies the request. If the value is empty or
+	// invalid, limit applies, and the metric bad_limit_total counts the request. A changed
+	// limit keeps what was used. Such a rule is never leased, and cannot be a sliding_log;
+	// its default algorithm is sliding_window.
 	// Default: none.
 	LimitFrom string `json:"limit_from,omitempty"`
 
@@ -40,9 +40,9 @@ type Rule struct {
 	// Required.
 	Window caddy.Duration `json:"window"`
 
-	// How long a key is denied, at least, once this rule denies it: for as long as the
-	// rule itself would deny if that is longer. Requests meanwhile neither lengthen it nor
-	// cost anything. Not with max_wait. Default: off.
+	// How long a key is blocked once this rule denies it, or for as long as the rule
+	// itself would deny it, if that is longer. Requests meanwhile are not charged and do not
+	// lengthen the block. Not with max_wait. Default: off.
 	Block caddy.Duration `json:"block,omitempty"`
 
 	// The algorithm and its options. Default: the zone's algorithm.

@@ -38,8 +38,8 @@ type Zone struct {
 	// pass uncounted, "deny" denies it. Default: "client_ip"; required with {body.<name>}.
 	KeyMissing string `json:"key_missing,omitempty"`
 
-	// What to do if a header, cookie or query parameter of the key stands more than once
-	// in a request, of which a next handler may take any: "deny" denies it, "first" counts
+	// What to do if a request repeats a header, cookie or query parameter of the key,
+	// because the next handler may use any of its values: "deny" denies it, "first" counts
 	// by the first value and removes the others from the request, "join" counts by
 	// Caddy's value, which clients can vary. Default: "deny".
 	KeyRepeated string `json:"key_repeated,omitempty"`
@@ -64,9 +64,9 @@ type Zone struct {
 	// yet answered, 1 to 1000000000. Default: unlimited.
 	InFlight int64 `json:"in_flight,omitempty"`
 
-	// How long a request keeps its place of in_flight if its client leaves before the end of
-	// the response, up to 1h, because what it started may still run. It is charged at once.
-	// At most 10000 places of a zone are kept so. Default: 0.
+	// How long a request still counts for in_flight if its client disconnects before the end
+	// of the response, up to 1h, because the upstream may still work on it. It is charged at
+	// once. At most 10000 such requests of a zone count. Default: 0.
 	Linger caddy.Duration `json:"linger,omitempty"`
 
 	// Deny requests that equal one admitted shortly before. Default: off.
@@ -76,16 +76,16 @@ type Zone struct {
 	// placeholder. A value that is not such an integer counts as 1. Default: 1.
 	Cost Value `json:"cost,omitempty"`
 
-	// The final cost of a request, which its response tells: terms with spaces between
-	// them, which are added. A term is a placeholder, such as
+	// The final cost of a request, from its response: a sum of terms, with spaces between
+	// them. A term is a placeholder, such as
 	// "{http.response.header.X-Tokens}" or "{response.body.usage.total_tokens}", "bytes"
 	// for the bytes of the body, a number, or a weight and a placeholder, such as
 	// "0.5*{response.body.usage.prompt_tokens}". A term without a value is 0. After the
 	// response, settle minus cost is charged if it is positive. Default: off.
 	Settle string `json:"settle,omitempty"`
 
-	// Hold the cost until the response, instead of charging it, and then charge what
-	// settle says, less or more. What is held counts as used. Default: off.
+	// Reserve the cost until the response has ended, then charge the value of settle
+	// instead, which may be less or more. A reserved cost counts as used. Default: off.
 	Hold bool `json:"hold,omitempty"`
 
 	// Count the tokens of language models, in place of cost, settle and hold. Default: off.
@@ -94,10 +94,9 @@ type Zone struct {
 	// Charge only requests whose response has one of these statuses: a code such as
 	// "401", or a class such as "4xx". The status is that of the response written through
 	// the handler or, if the next handler returns an error, the error's, not what
-	// handle_errors makes of it. A client that leaves before is charged as if it counted.
-	// In the RateLimit headers of a response, the
-	// remaining cost is without the request itself and others that are not answered yet,
-	// the time until the reset is of what was charged before. Default: all.
+	// handle_errors makes of it. A request whose client disconnects before is charged.
+	// In the RateLimit headers, the remaining cost excludes requests that are not answered
+	// yet, and the time until the reset ignores them. Default: all.
 	CountStatus []Value `json:"count_status,omitempty"`
 
 	// How long a request may wait to be admitted before it is denied, up to 1h;
@@ -105,14 +104,14 @@ type Zone struct {
 	// queue of a leaky_bucket without a burst.
 	MaxWait caddy.Duration `json:"max_wait,omitempty"`
 
-	// How many requests of a key may wait in this instance, 1 to 100000. One more is
-	// denied at once. For a leaky_bucket that delays, it bounds the length of the
-	// queue, in units of cost and of all instances together. Default: unlimited, but
-	// no more than 1000, or max_waiting if it is greater, wait in a zone.
+	// How many requests of a key may wait in this instance, 1 to 100000. Any more are
+	// denied at once. For a leaky_bucket that delays, it is the length of the queue, in
+	// units of cost over all instances. Default: unlimited, but at most 1000 requests of
+	// a zone wait, or max_waiting if it is greater.
 	MaxWaiting int64 `json:"max_waiting,omitempty"`
 
-	// Decide and report, but never deny, delay or set a header. The queue of a leaky_bucket
-	// reports whom it would delay; a request that would wait for max_wait is reported as
+	// Decide and report, but never deny, delay or set a header. A leaky_bucket reports
+	// requests that it would delay; one that would wait for max_wait is reported as
 	// denied. Default: false.
 	Shadow bool `json:"shadow,omitempty"`
 
