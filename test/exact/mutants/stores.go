@@ -347,6 +347,6 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "shared-keep", breaks: "a permit ends with its reservation", file: askGo, suites: redis,
-		old: "return z.Reserve && charge > 0 && z.Counter.InFlight > 0", new: "return z.Reserve && charge < 0 && z.Counter.InFlight > 0",
+		old: "(z.Lingers || z.Reserve && charge > 0)", new: "(z.Lingers || z.Reserve && charge < 0)",
 	},
 }
