@@ -26,7 +26,7 @@ type row struct {
 }
 
 const (
-	gcra = `{"limit":1000000,"window":"10h","algorithm":{"name":"gcra"}}` // what refills meanwhile does not depend on how long it takes
+	gcra = `{"limit":1000000,"window":"10h","algorithm":{"name":"gcra"}}`                                                                                // what refills meanwhile does not depend on how long it takes
 	more = `{"limit":1000000,"window":"10h","algorithm":{"name":"sliding_window"}},{"limit":1000000,"window":"10h","algorithm":{"name":"fixed_window"}}` // of which none ends meanwhile
 	few  = `{"limit":1,"window":"10h","algorithm":{"name":"gcra"}}`
 	many = `{"limit":20000,"window":"10h","algorithm":{"name":"gcra"}}`
