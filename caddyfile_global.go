@@ -24,7 +24,7 @@ import (
 //			<store options>
 //		}
 //		max_keys <n>
-//		headers  draft|legacy|all|off
+//		headers  draft|legacy|all|openai|off
 //		rules    redis|http|file <source> {
 //			interval <duration>
 //		}
@@ -39,7 +39,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	s := &option.Set{
 		One: map[string]option.Parse{
 			"max_keys": option.Whole(&app.MaxKeys, 1, option.Max),
-			"headers":  option.Checked(&app.Headers, "draft, legacy, all or off", config.CheckHeaders),
+			"headers":  option.Checked(&app.Headers, "draft, legacy, all, openai or off", config.CheckHeaders),
 			"rules":    app.parseRules,
 		},
 		Many: map[string]option.Parse{"store": app.parseStore},

@@ -42,7 +42,9 @@ type Handler struct {
 	Zones []*config.Zone `json:"zones,omitempty"`
 
 	// The rate limit headers of responses: "draft" (RateLimit and RateLimit-Policy),
-	// "legacy" (X-RateLimit-*), "all" or "off". Default: the headers of the app.
+	// "legacy" (X-RateLimit-*), "all" (both), "openai" (x-ratelimit-limit-tokens, for zones
+	// with tokens or settle, and x-ratelimit-limit-requests for others, each with -remaining-
+	// and -reset-, and retry-after-ms) or "off". Default: the headers of the app.
 	Headers string `json:"headers,omitempty"`
 
 	// The fraction, 0 to 1, by which Retry-After is lengthened at random at most, so
@@ -110,7 +112,7 @@ type App struct {
 	MaxKeys int64 `json:"max_keys,omitempty"`
 
 	// The rate limit headers of responses, for handlers without the option: "draft",
-	// "legacy", "all" or "off". Default: "draft".
+	// "legacy", "all", "openai" or "off". Default: "draft".
 	Headers string `json:"headers,omitempty"`
 
 	// The rule source: a module that provides rules which replace those of the zones

@@ -49,16 +49,17 @@ const (
 	HeadersDraft  = "draft"
 	HeadersLegacy = "legacy"
 	HeadersAll    = "all"
+	HeadersOpenAI = "openai"
 	HeadersOff    = "off"
 )
 
 // CheckHeaders checks a value of the option headers. Empty means the default.
 func CheckHeaders(s string) error {
 	switch s {
-	case "", HeadersDraft, HeadersLegacy, HeadersAll, HeadersOff:
+	case "", HeadersDraft, HeadersLegacy, HeadersAll, HeadersOpenAI, HeadersOff:
 		return nil
 	}
-	return fmt.Errorf("headers %q: want draft, legacy, all or off", s)
+	return fmt.Errorf("headers %q: want draft, legacy, all, openai or off", s)
 }
 
 // Error is an error in one part of a zone. A parser can report the line of that part.

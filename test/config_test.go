@@ -121,7 +121,7 @@ func TestBadJSON(t *testing.T) {
 		{"", zone(`"match": [{"nope": {}}], ` + oneRule), "nope"},
 		{"", zone(`"exempt": [{"client_ip": {"ranges": ["x"]}}], ` + oneRule), "zone a: exempt"},
 		{"", zone(`"store": "nope", ` + oneRule), `store "nope": want local, or the name of a store`},
-		{"", `{"handler": "rate_limit", "zones": [` + zoneA + `], "headers": "loud"}`, `headers "loud": want draft, legacy, all or off`},
+		{"", `{"handler": "rate_limit", "zones": [` + zoneA + `], "headers": "loud"}`, `headers "loud": want draft, legacy, all, openai or off`},
 		{"", `{"handler": "rate_limit", "zones": [` + zoneA + `], "jitter": 1.5}`, "jitter 1.5: want 0 to 1"},
 		{`"headers": "loud"`, "", `headers "loud"`},
 		{`"max_keys": -1`, "", "max_keys -1: want at least 1"},

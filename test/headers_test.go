@@ -94,6 +94,49 @@ func TestAtMostFourRulesInHeaders(t *testing.T) {
 	})
 }
 
+// TestOpenAIHeaders checks the headers by which clients of OpenAI's API wait: of the nearest rule
+// of zones whose responses tell the cost, and of that of the others.
+func TestOpenAIHeaders(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				headers openai
+				zone spent {
+					key {client_ip}
+					tokens {
+						reserve 300
+					}
+					rule 1000/1h fixed_window
+					rule 9000/1d fixed_window
+				}
+				zone asked {
+					rule 2/360s fixed_window
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			answering("application/json", `{"usage":{"prompt_tokens":300}}`)(w, r)
+			return nil
+		})})
+		for i, want := range []map[string]string{
+			{"Limit-Tokens": "1000", "Remaining-Tokens": "700", "Limit-Requests": "2", "Remaining-Requests": "1", "Reset-Requests": "6m0s"},
+			{"Limit-Tokens": "1000", "Remaining-Tokens": "400", "Limit-Requests": "2", "Remaining-Requests": "0"},
+			{"Limit-Tokens": "1000", "Remaining-Tokens": "400", "Limit-Requests": "2", "Remaining-Requests": "0"},
+		} {
+			a := s.send(asking("", `{"model":"m"}`))
+			for name, value := range want {
+				if got := a.get("X-RateLimit-" + name); got != value {
+					t.Errorf("request %d: %s %q, want %q", i+1, name, got, value)
+				}
+			}
+			s.wantNoHeader(a, "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit")
+			ms, _ := strconv.Atoi(a.get("retry-after-ms"))
+			if after, _ := strconv.Atoi(a.get("Retry-After")); (a.status == 429) != (i == 2) || i == 2 && (ms <= 1000*(after-1) || ms > 1000*after) || i < 2 && ms != 0 {
+				t.Errorf("request %d: status %d, retry-after-ms %d, Retry-After %d", i+1, a.status, ms, after)
+			}
+		}
+	})
+}
+
 func TestLegacyHeaders(t *testing.T) {
 	zone := `zone api {
 		rule 100/2h fixed_window

@@ -41,7 +41,7 @@ type Options struct {
 	// Matchers loads the matchers of a zone.
 	Matchers func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error)
 
-	// Headers selects the rate limit headers: draft, legacy, all or off.
+	// Headers selects the rate limit headers: draft, legacy, all, openai or off.
 	Headers string
 
 	// DefaultHeaders is set if Headers is the default and not configured.

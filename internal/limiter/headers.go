@@ -34,6 +34,9 @@ func (q *request) fillHeaders(h *headers) {
 	if format == config.HeadersLegacy || format == config.HeadersAll {
 		h.legacy, q.text = q.legacy(q.text[:0])
 	}
+	if format == config.HeadersOpenAI {
+		h.openAI = q.openAI()
+	}
 }
 
 // limits returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the
@@ -72,20 +75,25 @@ func (d *decision) policy(b []byte) (string, []byte) {
 	return string(b), b
 }
 
-// legacy returns the values of X-RateLimit-* for the rule with the smallest part of its
-// limit left.
-func (d *decision) legacy(b []byte) (*[3]string, []byte) {
-	var nearest *stores.Result
-	var limit int64
+// nearest returns the result, and the limit, of the rule with the smallest part of its limit left
+// of the zones that are wanted; nil: none.
+func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64) {
 	for i := range d.zones {
 		z := &d.zones[i]
-		if !z.inHeaders() {
+		if !z.inHeaders() || !wanted(z.zone) {
 			continue
 		}
 		if res, rule := nearestOf(&d.check.Zones[z.rules]); res != nil && (nearest == nil || nearer(res, rule.Limit(), nearest, limit)) {
 			nearest, limit = res, rule.Limit()
 		}
 	}
+	return nearest, limit
+}
+
+// legacy returns the values of X-RateLimit-* for the rule with the smallest part of its
+// limit left.
+func (d *decision) legacy(b []byte) (*[3]string, []byte) {
+	nearest, limit := d.nearest(func(*Zone) bool { return true })
 	if nearest == nil {
 		return nil, b
 	}

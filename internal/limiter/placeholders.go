@@ -117,7 +117,7 @@ func (e *exceeded) value(field string) (any, bool) {
 	case e.retry == algorithms.Never:
 		return "", true
 	case field == "retry_after_ms":
-		return max(1, (e.retry+999)/1000), true
+		return max(1, milliseconds(e.retry)), true
 	}
 	return max(1, seconds(e.retry)), true
 }

@@ -35,6 +35,9 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	id, after := identify(e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
+	if q.l.o.Headers == config.HeadersOpenAI {
+		e.setRetryMilliseconds(w.Header(), after, q.l.o.Jitter)
+	}
 	if q.hasHeaders() {
 		q.fillHeaders(&e.limits)
 		if outer := outerWriter(w); outer != nil {

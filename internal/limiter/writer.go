@@ -16,6 +16,7 @@ import (
 type headers struct {
 	draft  [2]string  // of draftNames; empty: not set
 	legacy *[3]string // of legacyNames; nil: not set
+	openAI []namedHeader
 }
 
 const (
@@ -49,6 +50,7 @@ func (h *headers) add(inner *headers) {
 	if h.legacy == nil {
 		h.legacy = inner.legacy
 	}
+	h.openAI = append(inner.openAI, h.openAI...) // the last of a name counts
 }
 
 // set sets the headers. The values are slices of h, to save allocations, each of full
@@ -63,6 +65,9 @@ func (h *headers) set(to http.Header) {
 		for i, name := range legacyNames {
 			to[name] = h.legacy[i : i+1 : i+1]
 		}
+	}
+	for _, f := range h.openAI {
+		to[f.name] = []string{f.value}
 	}
 }
 

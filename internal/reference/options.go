@@ -78,7 +78,7 @@ var sections = []section{
 		options: []option{
 			{"stores", "store redis <address...> { <options of a store> }", "store redis localhost", joins, false},
 			{"max_keys", "max_keys <n>", "max_keys 200000", keeps, false},
-			{"headers", "headers draft|legacy|all|off", "headers all", keeps, false},
+			{"headers", "headers draft|legacy|all|openai|off", "headers all", keeps, false},
 			{"rules", "rules <source> <arguments> { <options of the source> }", "rules file limits.json", keeps, false},
 		},
 	},
@@ -149,7 +149,7 @@ var sections = []section{
 			"The directive `rate_limit_page [<matcher>]`, in JSON the handler `rate_limit_page`, serves the [live page](operating.md#on-a-site) read-only; it has no options, and is ordered after `forward_auth`.",
 		options: []option{
 			{"zones", "zone <name> { <options of a zone> }", "zone other {\n rule 5/s\n}", keeps, false},
-			{"headers", "headers draft|legacy|all|off", "headers legacy", keeps, false},
+			{"headers", "headers draft|legacy|all|openai|off", "headers legacy", keeps, false},
 			{"jitter", "jitter <fraction>", "jitter 0.2", keeps, false},
 			{"log_key", "log_key", "log_key", keeps, false},
 			{"disable_metrics", "disable_metrics", "disable_metrics", keeps, false},
