@@ -125,17 +125,20 @@ func (p *pairing) all(text, name string) iter.Seq[string] {
 	}
 }
 
+const blanks = " \t"
+
 // secondPair returns where in the value of a pair a name with a value follows white space; below
 // 0: nowhere.
 func secondPair(pair, name string) int {
-	for at := 0; ; {
-		blank := strings.IndexAny(pair[at:], " \t")
-		if blank < 0 {
+	for from := 0; ; from++ {
+		sign := strings.IndexByte(pair[from:], '=')
+		if sign < 0 {
 			return -1
 		}
-		at += blank + 1
-		word, _, valued := strings.Cut(pair[at:], "=")
-		if valued && strings.EqualFold(strings.TrimRight(word, " \t"), name) && strings.TrimSpace(pair[:at]) != "" {
+		from += sign
+		word := strings.TrimRight(pair[:from], blanks)
+		at := len(word) - len(name)
+		if at > 0 && strings.IndexByte(blanks, word[at-1]) >= 0 && strings.EqualFold(word[at:], name) && strings.TrimLeft(word[:at], blanks) != "" {
 			return at
 		}
 	}

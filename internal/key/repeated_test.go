@@ -1,8 +1,10 @@
 package key
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +43,12 @@ func TestRepeatedValues(t *testing.T) {
 		{cookie, "Cookie", []string{`a=%4`}, `%4`, false, `a=%4`},
 		{cookie, "Cookie", []string{`a="\"`}, `\`, false, `a="\"`},
 		{cookie, "Cookie", []string{`a="`}, `"`, false, `a="`},
+		{cookie, "Cookie", []string{"b=1 a=x"}, "x", false, "b=1 a=x"},
+		{cookie, "Cookie", []string{"b=1\ta = x; a=y"}, "x", true, "b=1; a = x"},
+		{cookie, "Cookie", []string{"a=x c  A =y d a=z"}, "x", true, "a=x c"},
+		{cookie, "Cookie", []string{"ba=1 c a=2"}, "2", false, "ba=1 c a=2"},
+		{cookie, "Cookie", []string{" a=x"}, "x", false, " a=x"},
+		{cookie, "Cookie", []string{`a="x y" z`}, "x y", false, `a="x y" z`},
 		{cookie, "Cookie", []string{"a"}, "", false, "a"},
 		{cookie, "Cookie", []string{"a; a=x"}, "", true, "a"},
 		{query, "?", []string{"b=1&a=x+y&c"}, "x y", false, "b=1&a=x+y&c"},
@@ -75,6 +83,24 @@ func TestRepeatedValues(t *testing.T) {
 		}
 		if _, more := p.Encode(&k, r); more || left != c.left {
 			t.Errorf("%s of %q leaves %q, more %v, want %q", c.key, c.values, left, more, c.left)
+		}
+	}
+}
+
+// BenchmarkSpacedCookie reads a cookie beside one of nothing but blanks, or of pairs without the
+// name: the time grows as the size does.
+func BenchmarkSpacedCookie(b *testing.B) {
+	for _, filler := range []string{" ", "x = ", "a =", " ="} {
+		for _, size := range []int{1 << 10, 1 << 20} {
+			text := []string{"x=" + strings.Repeat(filler, size/len(filler)) + "; id=1"}
+			b.Run(fmt.Sprintf("%q/%d", filler, size), func(b *testing.B) {
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					if v, _ := cookies.first(text, "id"); v != "1" {
+						b.Fatal(v)
+					}
+				}
+			})
 		}
 	}
 }
