@@ -75,7 +75,7 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
 	inKey := z.Config.Plan.Placeholders()
 	for _, name := range slices.Concat(inKey, z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()) {
-		warnOfEnvironment(logger, z.Name, name)
+		a.warnOfEnvironment(logger, z.Name, name)
 		if !placeholders.Provided(name) {
 			msg := "nothing in this build provides a placeholder of the zone: it is always empty"
 			if !strings.Contains(name, ".") {

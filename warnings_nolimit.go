@@ -36,7 +36,7 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 		}
 	}
 	charges := z.Cost != "" || z.Settles() || len(z.CountStatus) > 0
-	if ruled := func() bool { return slices.ContainsFunc(z.Config.Sets(), hasRules) }; charges && !ruled() {
+	if charges && !slices.ContainsFunc(z.Config.Sets(), hasRules) {
 		warn("cost, settle, tokens and count_status charge rules, and the zone has none", "add a rule")
 	}
 	if z.Config.Charge.Settle != nil && slices.ContainsFunc(z.Config.Charge.Settle.Placeholders(), chosenByClients) {
@@ -45,10 +45,10 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 }
 
 // warnOfEnvironment warns of a placeholder for a variable that the environment does not have.
-func warnOfEnvironment(logger *zap.Logger, zone, placeholder string) {
+func (a *App) warnOfEnvironment(logger *zap.Logger, zone, placeholder string) {
 	if name, ok := strings.CutPrefix(placeholder, "env."); ok {
 		if _, set := os.LookupEnv(name); !set {
-			logger.Warn("the environment does not have the variable of a placeholder of the zone: it is empty", zap.String("zone", zone), zap.String("placeholder", "{"+placeholder+"}"))
+			a.warn(logger, "the environment does not have the variable of a placeholder of the zone: it is empty", zap.String("zone", zone), zap.String("placeholder", "{"+placeholder+"}"))
 		}
 	}
 }

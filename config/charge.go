@@ -27,15 +27,11 @@ type Charge struct {
 // Charge checks cost, settle and count_status, and returns them parsed.
 func (z *Zone) Charge() (c Charge, err error) {
 	c.Fixed = z.fixedCost()
-	if c.cost, err = key.Parse(Expand(string(z.Cost))); err != nil {
-		return c, fmt.Errorf("cost: %w", err)
+	if c.cost, err = parseCost("cost", z.Cost); err != nil {
+		return c, err
 	}
-	if text, ok := c.cost.Constant(); !ok {
+	if _, ok := c.cost.Constant(); !ok {
 		c.Fixed = 0
-	} else if text != "" {
-		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
-			return c, fmt.Errorf("cost %q: want a number of at least 1, or a placeholder", text)
-		}
 	}
 	if z.Tokens != nil {
 		if z.Cost != "" || z.Settle != "" || z.Hold {
@@ -56,6 +52,20 @@ func (z *Zone) Charge() (c Charge, err error) {
 	}
 	c.Statuses, err = parseStatuses(z.CountStatus)
 	return c, err
+}
+
+// parseCost parses an option that is a cost: a number, or a placeholder. Empty is the default.
+func parseCost(option string, text Value) (key.Template, error) {
+	t, err := key.Parse(Expand(string(text)))
+	if err != nil {
+		return t, fmt.Errorf("%s: %w", option, err)
+	}
+	if text, ok := t.Constant(); ok && text != "" {
+		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
+			return t, fmt.Errorf("%s %q: want a number of at least 1, or a placeholder", option, text)
+		}
+	}
+	return t, nil
 }
 
 // fixedCost returns the zone's cost if it is a number, otherwise 1.

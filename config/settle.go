@@ -42,10 +42,12 @@ type Response struct {
 	Values  []*scan.Amount // of the paths; nil: the body did not tell it
 	Written int64          // bytes of the body
 	Events  int            // of a stream, with data
-	Status  int            // 0: there was none
-	Gone    bool           // the client left before there was a status
-	Cut     bool           // it ended early, or the client left before its end
-	Lacks   string         // why the body tells nothing, such as its encoding; empty: it may
+
+	Measured bool   // the body is a term of settle
+	Status   int    // 0: there was none
+	Gone     bool   // the client left before there was a status
+	Cut      bool   // it ended early, or the client left before its end
+	Lacks    string // why the body tells nothing, such as its encoding; empty: it may
 }
 
 // never reports whether the request never reached the next handler.

@@ -6,7 +6,6 @@ import (
 	"math/big"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/key"
@@ -14,8 +13,7 @@ import (
 )
 
 // Tokens makes the tokens of language models the cost of a zone's requests: what they may take is
-// held, and what the response tells of its usage is charged. Only POST with a JSON body is
-// measured; other requests cost nothing.
+// held, and what the response tells of its usage is charged. GET, HEAD and OPTIONS cost nothing.
 type Tokens struct {
 	// The format in which responses tell their usage: "openai", "anthropic", "gemini" or
 	// "ollama", streamed or not. "auto" knows all of them by their members. Default:
@@ -141,14 +139,9 @@ func (o *Tokens) settle() (*Settle, error) {
 		}
 	}
 	if o.Reserve != "" {
-		r, err := key.Parse(Expand(string(o.Reserve)))
+		r, err := parseCost("reserve", o.Reserve)
 		if err != nil {
-			return nil, fmt.Errorf("reserve: %w", err)
-		}
-		if text, ok := r.Constant(); ok {
-			if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
-				return nil, fmt.Errorf("reserve %q: want a number of at least 1, or a placeholder", text)
-			}
+			return nil, err
 		}
 		t.reserve = &r
 	}
@@ -171,27 +164,31 @@ func parseWeight(name string, text Value) (f factor, err error) {
 	return f, nil
 }
 
-// measures reports whether the response to a request tells tokens: that to a GET may repeat what
-// another was charged.
+// measures reports whether the response to a request tells tokens that it took: that to a GET may
+// repeat what another was charged. The Content-Type says nothing, since upstreams may ignore it.
 func (t *tokens) measures(r *http.Request) bool {
-	return r.Method == http.MethodPost && scan.FormatOf(r.Header.Get("Content-Type")) == scan.JSON
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
 }
 
 // cost returns the cost of what a response told; false: it told nothing, or a weight has no value.
 func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
-	if !t.measures(r) {
+	if !told.Measured {
 		return 0, true
 	}
 	var n [numbers]scan.Amount
 	var has [numbers]bool
 	for path, v := range told.Values {
-		if kind := t.numbers[path]; v != nil && n[kind].Less(*v) || v != nil && !has[kind] {
-			n[kind], has[kind] = *v, true
+		if v != nil {
+			kind := t.numbers[path]
+			n[kind], has[kind] = larger(n[kind], *v), true
 		}
 	}
 	known := slices.Contains(has[:], true)
 	if !has[prompt] {
 		n[prompt] = n[promptElse]
+	} else { // which has all of the input: what else is told of a cache is another name
+		n[cachedOf], n[cachedBeside] = larger(n[cachedOf], n[cachedBeside]), scan.Amount{}
+		n[writtenOf], n[writtenBeside] = larger(n[writtenOf], n[writtenBeside]), scan.Amount{}
 	}
 	input, out := units(n[prompt]), units(n[output])+units(n[outputMore])
 	cached, written := min(units(n[cachedOf]), input), min(units(n[writtenOf]), input)
@@ -210,10 +207,17 @@ func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
 	return s.cost(), known && !s.unweighed
 }
 
+func larger(a, b scan.Amount) scan.Amount {
+	if a.Less(b) {
+		return b
+	}
+	return a
+}
+
 // units returns an amount of tokens, which are whole.
 func units(a scan.Amount) int64 { return a.Units }
 
-// estimate returns what is held for a request. ok is false if reserve has no value.
+// estimate returns what is held for a request. ok is false if reserve or a weight has no value.
 func (t *tokens) estimate(r *http.Request) (cost int64, ok bool) {
 	switch {
 	case !t.measures(r):
@@ -222,17 +226,16 @@ func (t *tokens) estimate(r *http.Request) (cost int64, ok bool) {
 		n, ok := t.reserve.Number(r)
 		return min(max(1, n), MaxCost), ok && n >= 1
 	}
-	length := r.ContentLength
+	length := max(0, r.ContentLength)
 	if b := body.Of(r); b != nil {
-		if data, whole := b.Bytes(); whole {
-			length = int64(len(data))
-		}
+		data, _ := b.Bytes() // or its beginning
+		length = max(length, int64(len(data)))
 	}
 	answers := max(1, greatest(r, times))
 	var s sum
-	s.add(&t.input, r, nil, (max(0, length)+bytesPerToken-1)/bytesPerToken)
+	s.add(&t.input, r, nil, (length+bytesPerToken-1)/bytesPerToken)
 	s.add(&t.output, r, nil, min(greatest(r, allowed), scan.MaxAmount/answers)*answers)
-	return max(1, s.cost()), true
+	return max(1, s.cost()), !s.unweighed
 }
 
 // greatest returns the greatest number in members of the body of a request, at most

@@ -20,6 +20,7 @@ var usages = map[string][]struct {
 		{"reasoning that only the total has", "application/json", `{"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":20}}`, 60},
 		{"embeddings", "application/json", `{"usage":{"prompt_tokens":8,"total_tokens":8}}`, 16},
 		{"both names", "application/json", `{"usage":{"prompt_tokens":10,"input_tokens":99,"completion_tokens":5,"output_tokens":5}}`, 40},
+		{"cached tokens under the names of two formats", "application/json", `{"usage":{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4},"cache_read_input_tokens":4}}`, 34},
 		{"responses", "application/json", `{"usage":{"input_tokens":10,"output_tokens":5,"input_tokens_details":{"cached_tokens":4}}}`, 34},
 		{"a stream", eventStream, "data: {\"choices\":[],\"usage\":null}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n", 40},
 		{"usage in each event", eventStream, "data: {\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\ndata: {\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\n", 40},
@@ -91,8 +92,9 @@ func asking(key, body string) req {
 	return req{method: "POST", body: body, header: map[string]string{"X-Key": key, "X-Price": "0.5", "Content-Type": "application/json"}}
 }
 
-// TestTokensOfOtherRequests checks that only the answers to POST with JSON are measured, and that
-// errors cost nothing.
+// TestTokensOfOtherRequests checks that what only reads is not measured, and that errors cost
+// nothing. Whatever else a client says of its request, and whatever handlers make of it, its tokens
+// are charged.
 func TestTokensOfOtherRequests(t *testing.T) {
 	s := serve(t, setup{site: `
 		rate_limit {
@@ -103,23 +105,68 @@ func TestTokensOfOtherRequests(t *testing.T) {
 			}
 		}
 		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
-		if r.URL.Path == "/bad" {
+		switch r.URL.Path {
+		case "/bad":
 			w.WriteHeader(http.StatusBadRequest)
 			return nil
+		case "/changed":
+			r.Method = http.MethodGet
+			r.Header.Del("Content-Type")
 		}
 		answering("application/json", usages["openai"][0].body)(w, r)
 		return nil
 	})})
-	for _, q := range []req{
-		{method: "GET", header: map[string]string{"X-Key": "a"}},
-		{method: "POST", body: "x=1", header: map[string]string{"X-Key": "a", "Content-Type": "application/x-www-form-urlencoded"}},
-		func() req { q := asking("a", `{}`); q.path = "/bad"; return q }(),
-	} {
-		s.send(q)
-		until(t, "nothing to be held", func() bool { return used(s, "a") == 0 })
+	typed := func(method, path, contentType string) req {
+		return req{method: method, path: path, body: `{}`, header: map[string]string{"X-Key": method + path + contentType, "Content-Type": contentType}}
 	}
-	s.want(asking("a", `{}`), 200)
-	until(t, "the charge", func() bool { return used(s, "a") == 15 })
+	for _, c := range []struct {
+		req
+		charge int
+	}{
+		{typed("GET", "/", "application/json"), 0},
+		{typed("OPTIONS", "/", "application/json"), 0},
+		{typed("POST", "/bad", "application/json"), 0},
+		{typed("POST", "/", "application/json"), 15},
+		{typed("POST", "/", ""), 15},
+		{typed("POST", "/", "text/plain"), 15},
+		{typed("POST", "/", "application/x-www-form-urlencoded"), 15},
+		{typed("PUT", "/", "application/json"), 15},
+		{typed("POST", "/changed", "application/json"), 15},
+	} {
+		key := c.header["X-Key"]
+		s.send(c.req)
+		until(t, "the end of the request", func() bool { return goroutinesIn("limiter.(*request).serve(") == 0 })
+		if n := used(s, key); n != c.charge {
+			t.Errorf("%s %s %s: %d charged, want %d", c.method, c.path, c.header["Content-Type"], n, c.charge)
+		}
+	}
+}
+
+// TestTokensWithoutWeight checks that a weight without a value is told, in the metrics of costs.
+func TestTokensWithoutWeight(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone unpriced {
+				tokens {
+					input {header.X-Price}
+				}
+				rule 1000/1h
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		answering("application/json", usages["openai"][0].body)(w, r)
+		return nil
+	})})
+	bad, unknown := s.metric("bad_cost_total", "zone", "unpriced"), s.metric("unknown_cost_total", "zone", "unpriced")
+	for _, price := range []string{"1", "", "free", "-1", "0"} {
+		q := asking("", `{}`)
+		q.header["X-Price"] = price
+		s.want(q, 200)
+	}
+	until(t, "the charges", func() bool { return goroutinesIn("limiter.(*request).serve(") == 0 })
+	if n, m := s.metric("bad_cost_total", "zone", "unpriced")-bad, s.metric("unknown_cost_total", "zone", "unpriced")-unknown; n != 2 || m != 2 {
+		t.Errorf("%v bad and %v unknown costs, want 2 and 2: an empty price, and a word", n, m)
+	}
 }
 
 // TestTokensReserve compares what is held while a request runs with what it may take.

@@ -115,7 +115,8 @@ type ending struct {
 func (e *ending) of(i int) (r config.Response) {
 	r.Cut = e.cut
 	if e.body != nil && e.body.zones[i].settle != nil {
-		if r = e.body.zones[i].response; e.body.zones[i].scanner != nil {
+		r = e.body.zones[i].response
+		if r.Measured = true; e.body.zones[i].scanner != nil {
 			r.Events = e.body.zones[i].scanner.Events()
 		}
 	}

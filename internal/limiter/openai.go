@@ -33,7 +33,7 @@ func (e *exceeded) setRetryMilliseconds(h http.Header, after string, jitter floa
 	if e.retry == algorithms.Never {
 		return
 	}
-	ms := strconv.FormatInt(milliseconds(e.retry), 10)
+	ms := strconv.FormatInt(max(1, milliseconds(e.retry)), 10)
 	if jitter > 0 {
 		ms = after + "000"
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -50,7 +51,7 @@ func (h *headers) add(inner *headers) {
 	if h.legacy == nil {
 		h.legacy = inner.legacy
 	}
-	h.openAI = append(inner.openAI, h.openAI...) // the last of a name counts
+	h.openAI = slices.Concat(inner.openAI, h.openAI) // the last of a name counts
 }
 
 // set sets the headers. The values are slices of h, to save allocations, each of full
