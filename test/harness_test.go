@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -96,6 +99,8 @@ func newSite(t *testing.T) *site {
 	s.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
+		// A request that outlives its test would be taken for one of a later test.
+		ended(t)
 		if err := caddy.Stop(); err != nil {
 			t.Error(err)
 		}
@@ -280,6 +285,28 @@ func until(t testing.TB, what string, ok func() bool) {
 			t.Fatalf("timed out waiting for %s", what)
 		}
 	}
+}
+
+// ended waits until no request is in Diana's handler.
+func ended(t testing.TB) {
+	t.Helper()
+	var in []string
+	defer func() {
+		if len(in) > 0 {
+			t.Logf("%d requests, the first:\n%s", len(in), in[0])
+		}
+	}()
+	until(t, "the end of all requests", func() bool {
+		in = goroutinesIn("limiter.(*request).serve(")
+		return len(in) == 0
+	})
+}
+
+// goroutinesIn returns the stacks of the goroutines of this process that are in a function.
+func goroutinesIn(function string) []string {
+	var b bytes.Buffer
+	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
+	return slices.DeleteFunc(strings.Split(b.String(), "\n\n"), func(stack string) bool { return !strings.Contains(stack, function) })
 }
 
 // standstill measures how long the machine stands still: by how much, in sum, timers are late.

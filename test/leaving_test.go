@@ -131,7 +131,7 @@ func TestHangingUpIsCharged(t *testing.T) {
 					if status := g.leave(t, c, url); status == http.StatusTooManyRequests {
 						denied++
 					}
-					until(t, "the end of the request", func() bool { return goroutinesIn("limiter.(*request).serve(") == 0 })
+					ended(t)
 				}
 				g.mu.Lock()
 				n := g.number[path]

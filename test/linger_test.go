@@ -113,7 +113,7 @@ func TestLingerAfterTheHeader(t *testing.T) {
 			}
 			cancel()
 			_ = resp.Body.Close()
-			until(t, "the end of the request", func() bool { return goroutinesIn("limiter.(*request).serve(") == 0 })
+			ended(t)
 			if a := s.send(req{ip: ip}); a.status != c.status {
 				t.Errorf("after %s: status %d, want %d", c.path, a.status, c.status)
 			}

@@ -162,10 +162,10 @@ func TestPollsAreBatched(t *testing.T) {
 		t.Errorf("%d calls in %.0f polls of %d keys, want them batched", n, polls, keys)
 	}
 	cancel()
+	until(t, "nobody waits", func() bool { return waiting() == 0 }) // or one of them gets a permit
 	for range keys {
 		g.goOn <- true
 	}
-	until(t, "nobody waits", func() bool { return waiting() == 0 })
 }
 
 // TestMaxWaitBelowASecond checks that a request waits for a permit with a max_wait that is

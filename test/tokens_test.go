@@ -135,7 +135,7 @@ func TestTokensOfOtherRequests(t *testing.T) {
 	} {
 		key := c.header["X-Key"]
 		s.send(c.req)
-		until(t, "the end of the request", func() bool { return goroutinesIn("limiter.(*request).serve(") == 0 })
+		ended(t)
 		if n := used(s, key); n != c.charge {
 			t.Errorf("%s %s %s: %d charged, want %d", c.method, c.path, c.header["Content-Type"], n, c.charge)
 		}
@@ -163,7 +163,7 @@ func TestTokensWithoutWeight(t *testing.T) {
 		q.header["X-Price"] = price
 		s.want(q, 200)
 	}
-	until(t, "the charges", func() bool { return goroutinesIn("limiter.(*request).serve(") == 0 })
+	ended(t)
 	if n, m := s.metric("bad_cost_total", "zone", "unpriced")-bad, s.metric("unknown_cost_total", "zone", "unpriced")-unknown; n != 2 || m != 2 {
 		t.Errorf("%v bad and %v unknown costs, want 2 and 2: an empty price, and a word", n, m)
 	}

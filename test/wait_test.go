@@ -1,13 +1,10 @@
 package test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/http"
-	"runtime/pprof"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -194,14 +191,7 @@ const maxWaiting = 1000
 
 // waiting returns the number of waiting requests, each of which has a goroutine in
 // this process.
-func waiting() int { return goroutinesIn("limiter.(*waiter).wait(") }
-
-// goroutinesIn returns how many goroutines of this process are in a function.
-func goroutinesIn(function string) int {
-	var b bytes.Buffer
-	_ = pprof.Lookup("goroutine").WriteTo(&b, 2)
-	return strings.Count(b.String(), function)
-}
+func waiting() int { return len(goroutinesIn("limiter.(*waiter).wait(")) }
 
 // TestWaitQueueLimit fills the queue of a zone that two handlers share, checks that
 // further requests are denied immediately, cancels all and checks that the queue is empty.
