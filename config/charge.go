@@ -103,8 +103,8 @@ func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 // ReadsBody reports whether the cost is a field of the request's body.
 func (c *Charge) ReadsBody() bool {
 	if c.Settle != nil && c.Settle.tokens != nil {
-		reserve := c.Settle.tokens.reserve
-		return reserve == nil || reserve.ReadsBody()
+		t := c.Settle.tokens
+		return t.askUsage || t.reserve == nil || t.reserve.ReadsBody()
 	}
 	return c.cost.ReadsBody()
 }

@@ -22,6 +22,9 @@ const (
 
 	// MaxMaxWaiting is the greatest max_waiting: a waiting request takes about 20 KiB.
 	MaxMaxWaiting = 100_000
+
+	// MaxMaxBody is the greatest max_body, in bytes.
+	MaxMaxBody = 8 << 20
 )
 
 // LabelDuplicates is the label of prevent_duplicates among a zone's rules.
@@ -118,6 +121,8 @@ func (z *Zone) checkBounds() error {
 		return fmt.Errorf("linger %v: want 0 to %v", time.Duration(z.Linger), maxLinger)
 	case z.MaxWaiting < 0 || z.MaxWaiting > MaxMaxWaiting:
 		return fmt.Errorf("max_waiting %d: want 1 to %d", z.MaxWaiting, MaxMaxWaiting)
+	case z.MaxBody < 0 || z.MaxBody > MaxMaxBody:
+		return fmt.Errorf("max_body %d: want 1 to %d (8MiB)", z.MaxBody, MaxMaxBody)
 	case z.MaxKeys < 0:
 		return fmt.Errorf("max_keys %d: want at least 1", z.MaxKeys)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/big"
@@ -39,6 +40,13 @@ type Tokens struct {
 	// max_completion_tokens, max_output_tokens, num_predict or
 	// generationConfig.maxOutputTokens, times n).
 	Reserve Value `json:"reserve,omitempty"`
+
+	// Add stream_options.include_usage to requests for streams of completions, which do not
+	// tell their usage otherwise. Only for the format "openai". Bodies that are encoded,
+	// signed or above max_body are left as they are, and so are requests in a shadow zone.
+	// Some upstreams refuse the member, and some clients cannot read the event that answers
+	// it, whose choices are empty. Default: false.
+	AskUsage bool `json:"ask_usage,omitempty"`
 }
 
 // tokens are checked Tokens.
@@ -46,6 +54,7 @@ type tokens struct {
 	numbers                           []number // by path
 	input, cached, cacheWrite, output factor
 	reserve                           *key.Template // nil: estimated
+	askUsage                          bool
 }
 
 // number is what a number of a response counts. Of several of one kind, the greatest counts.
@@ -101,7 +110,10 @@ const bytesPerToken = 4
 
 // settle checks the options, and returns them as what settles the cost.
 func (o *Tokens) settle() (*Settle, error) {
-	t, s := new(tokens), new(Settle)
+	t, s := &tokens{askUsage: o.AskUsage}, new(Settle)
+	if o.AskUsage && o.Format != "openai" {
+		return nil, fmt.Errorf("tokens %s: ask_usage: want tokens openai, whose streams tell their usage only if asked", cmp.Or(o.Format, "auto"))
+	}
 	known := usage[o.Format]
 	switch o.Format {
 	case "", "auto":

@@ -29,7 +29,7 @@ type Zone struct {
 	// The parts of the key by which requests are counted: placeholders, constants,
 	// or a mix of both. A part that is an IP address is normalized and masked to
 	// its prefix. {body.<name>} is a field of a JSON body or an urlencoded form of at
-	// most 64 KiB, with dots for objects in objects; it requires key_missing.
+	// most max_body, with dots for objects in objects; it requires key_missing.
 	// Default: ["{client_ip}"].
 	Key Parts `json:"key,omitempty"`
 
@@ -90,6 +90,12 @@ type Zone struct {
 
 	// Count the tokens of language models, in place of cost, settle and hold. Default: off.
 	Tokens *Tokens `json:"tokens,omitempty"`
+
+	// How many bytes of a request's body are read for {body.<name>}, tokens and
+	// prevent_duplicates, at most 8388608 (8 MiB); of several zones of a handler, the
+	// greatest. Each concurrent request may take about three times as much memory.
+	// Default: 65536 (64 KiB).
+	MaxBody int64 `json:"max_body,omitempty"`
 
 	// Charge only requests whose response has one of these statuses: a code such as
 	// "401", or a class such as "4xx". The status is that of the response written through
@@ -174,7 +180,7 @@ type PreventDuplicates struct {
 	// How long equal requests are denied after one was admitted. Default: 5s.
 	Window caddy.Duration `json:"window,omitempty"`
 
-	// Compare the bodies too. A request whose body exceeds 64 KiB, or has no
+	// Compare the bodies too. A request whose body exceeds max_body, or has no
 	// Content-Length, is never a duplicate. Default: false.
 	Body bool `json:"body,omitempty"`
 }

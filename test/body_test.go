@@ -140,6 +140,48 @@ func TestBodyKeyOverProtocols(t *testing.T) {
 	}
 }
 
+// TestMaxBody sends bodies to two handlers: what the first reads by default, the second reads
+// further. Bodies arrive as they were sent.
+func TestMaxBody(t *testing.T) {
+	zone := func(name, option string) string {
+		return "rate_limit {\nzone " + name + " {\nkey {body.phone}\nkey_missing skip\n" + option + "\nrule 1000/1h\n}\n}\n"
+	}
+	s := serve(t, setup{site: zone("by_default", "") + zone("raised", "max_body 1MiB") + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		got, err := io.ReadAll(r.Body) // before the response begins
+		_, _ = w.Write(got)
+		return err
+	})})
+	for i, c := range []struct {
+		size   int
+		policy string
+	}{
+		{1 << 10, `"by_default";q=1000;w=3600, "raised";q=1000;w=3600`},
+		{64 << 10, `"by_default";q=1000;w=3600, "raised";q=1000;w=3600`},
+		{64<<10 + 1, `"raised";q=1000;w=3600`},
+		{1 << 20, `"raised";q=1000;w=3600`},
+		{1<<20 + 1, ""},
+		{4 << 20, ""},
+	} {
+		body := fmt.Sprintf(`{"phone":"%d","x":""}`, i)
+		body = strings.Replace(body, `""`, `"`+strings.Repeat("a", c.size-len(body))+`"`, 1)
+		for _, chunked := range []bool{false, true} {
+			q := req{method: "POST", body: body, header: map[string]string{"Content-Type": "application/json"}}.http(s)
+			if chunked {
+				q.Body, q.ContentLength, q.GetBody = io.NopCloser(strings.NewReader(body)), -1, nil
+			}
+			resp, err := s.client.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if policy := strings.Join(resp.Header["Ratelimit-Policy"], ", "); err != nil || string(got) != body || policy != c.policy {
+				t.Errorf("%d bytes, chunked %v: %d bytes arrived: %v, policy %s, want %s", c.size, chunked, len(got), err, policy, c.policy)
+			}
+		}
+	}
+}
+
 // TestBodyKey checks what is counted by which key, in both stores, by handlers one after
 // the other, and as cost.
 func TestBodyKey(t *testing.T) {

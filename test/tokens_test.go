@@ -2,7 +2,9 @@ package test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -213,5 +215,77 @@ func TestTokensReserve(t *testing.T) {
 		if during != c.held {
 			t.Errorf("%.60s: %d held, want %d", c.body, during, c.held)
 		}
+	}
+}
+
+// TestTokensAskUsage sends requests of OpenAI's format, and compares the bodies that arrive.
+func TestTokensAskUsage(t *testing.T) {
+	const shadow, ask = "shadow", "ask_usage"
+	for _, mode := range []string{ask, shadow, ""} {
+		t.Run(mode, func(t *testing.T) {
+			var arrived, length, inside string
+			options := map[string]string{ask: "tokens openai {\nask_usage\n}", shadow: "tokens openai {\nask_usage\n}\nshadow", "": "tokens openai"}
+			s := serve(t, setup{site: `
+				rate_limit {
+					zone z {
+						key {header.X-Key}
+						` + options[mode] + `
+						rule 1000000/1h
+					}
+				}
+				` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+				b, err := io.ReadAll(r.Body)
+				arrived, length, inside = string(b), r.Header.Get("Content-Length"), strconv.FormatInt(r.ContentLength, 10)
+				w.WriteHeader(http.StatusBadRequest)
+				return err
+			})})
+			const asked = `{"stream_options":{"include_usage":true},"stream":true,"messages":[]}`
+			large := `{"stream":true,"messages":["` + strings.Repeat("x", 1<<16) + `"]}`
+			for _, c := range []struct{ body, header, want string }{
+				{`{"stream":true,"messages":[]}`, "", asked},
+				{` { "stream" : true , "prompt" : "a" } `, "", ` {"stream_options":{"include_usage":true}, "stream" : true , "prompt" : "a" } `},
+				{`{"stream_options":null,"stream":true,"messages":[]}`, "", asked},
+				{`{"stream_options": { },"stream":true,"messages":[]}`, "", `{"stream_options": {"include_usage":true },"stream":true,"messages":[]}`},
+				{`{"stream_options":{"include_usage":false},"stream":true,"messages":[]}`, "", asked},
+				{
+					`{"a":{"stream_options":1},"stream":true,"messages":[],"stream_options":{"include_obfuscation":false}}`, "",
+					`{"a":{"stream_options":1},"stream":true,"messages":[],"stream_options":{"include_usage":true,"include_obfuscation":false}}`,
+				},
+				{
+					`{"stream_options":{"include_usage":true},"stream_options":{"include_usage":false},"stream":true,"messages":[]}`, "",
+					`{"stream_options":{"include_usage":true},"stream_options":{"include_usage":true},"stream":true,"messages":[]}`,
+				},
+				{`{"str\u0065am":true,"messages":[]}`, "", `{"stream_options":{"include_usage":true},"str\u0065am":true,"messages":[]}`},
+				// These are left as they are.
+				{asked, "", ""},
+				{`{"stream":false,"messages":[]}`, "", ""},
+				{`{"stream":true,"stream":false,"messages":[]}`, "", ""},
+				{`{"stream":"true","messages":[]}`, "", ""},
+				{`{"stream":true,"input":"a"}`, "", ""},
+				{`{"stream":true,"input":"a","messages":[]}`, "", ""},
+				{`{"a":{"stream":true,"messages":[]}}`, "", ""},
+				{`{"stream":true,"messages":[],"stream_options":"x"}`, "", ""},
+				{`[{"stream":true,"messages":[]}]`, "", ""},
+				{`{"stream":true,"messages":[]`, "", ""},
+				{"{\"stream\":true,\"messages\":\"\xff\"}", "", ""},
+				{large, "", ""},
+				{`{"stream":true,"messages":[]}`, "Content-Encoding", ""},
+				{`{"stream":true,"messages":[]}`, "Content-Digest", ""},
+				{`{"stream":true,"messages":[]}`, "Signature", ""},
+			} {
+				q := asking("k", c.body)
+				if c.header != "" {
+					q.header[c.header] = "x"
+				}
+				s.want(q, 400)
+				want := c.want
+				if want == "" || mode != ask {
+					want = c.body
+				}
+				if n := strconv.Itoa(len(want)); arrived != want || length != n || inside != n {
+					t.Errorf("%.100s (%s): %.200s arrived, with Content-Length %s (%s), want %.200s, %s", c.body, c.header, arrived, length, inside, want, n)
+				}
+			}
+		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Max is the size of the largest body that is read, in bytes.
+// Max is the size of the largest body that is read by default, in bytes.
 const Max = 64 << 10
 
 // timeout is the longest that a body is read if the server has no read_body timeout: a
@@ -23,33 +23,36 @@ type Body struct {
 	data  []byte    // what has been read
 	next  int       // index of the first byte that has not been handed on
 	rest  io.Reader // yields what follows data
-	whole bool      // whether data is the whole body
+	whole bool      // whether data is the whole body, and not larger than wanted
 	io.Closer
 
 	fields fields
 }
 
-// Read reads the body of a request, unless its length exceeds Max, and replaces it by one
-// that yields the same. It returns nil if there is no body. It waits for the end of the
+// Read reads the body of a request, unless it is larger than size, and replaces it by one
+// that yields the same. One that was read before is read further if size is larger now. It returns nil if there is no body. It waits for the end of the
 // body no longer than the server's read_body timeout, or without one for ten seconds; w is
 // used for this. After an error or that time the body yields what was read and the error.
-func Read(w http.ResponseWriter, r *http.Request) *Body {
-	if b := Of(r); b != nil || r.Body == nil || r.Body == http.NoBody {
-		return b
+func Read(w http.ResponseWriter, r *http.Request, size int64) *Body {
+	b := Of(r)
+	if b == nil {
+		if r.Body == nil || r.Body == http.NoBody {
+			return nil
+		}
+		b = &Body{rest: r.Body, Closer: r.Body}
+		r.Body = b
 	}
-	b := &Body{rest: r.Body, Closer: r.Body}
-	r.Body = b
-	if r.ContentLength > Max {
+	if b.whole || b.next > 0 || r.ContentLength > size || int64(len(b.data)) > size {
 		return b
 	}
 	clearDeadline := setDeadline(w, r)
-	err := b.read(r.ContentLength)
+	err := b.read(r.ContentLength, size)
 	if err == nil || errors.Is(err, io.EOF) {
 		clearDeadline()
 	}
 	switch {
 	case errors.Is(err, io.EOF):
-		b.whole = len(b.data) <= Max
+		b.whole = int64(len(b.data)) <= size
 		b.rest = errorReader{io.EOF}
 	case err != nil:
 		b.rest = errorReader{err}
@@ -67,15 +70,17 @@ func Of(r *http.Request) *Body {
 	return b
 }
 
-// read reads until the end, an error, or more than Max bytes.
-func (b *Body) read(length int64) error {
-	// A client that announces a length need not send it.
-	b.data = make([]byte, 0, max(512, min(length+1, 4096)))
-	for len(b.data) <= Max {
+// read reads until the end, an error, or more than size bytes.
+func (b *Body) read(length, size int64) error {
+	if b.data == nil {
+		// A client that announces a length need not send it.
+		b.data = make([]byte, 0, max(512, min(length+1, 4096)))
+	}
+	for int64(len(b.data)) <= size {
 		if len(b.data) == cap(b.data) {
 			b.data = slices.Grow(b.data, len(b.data))
 		}
-		n, err := b.rest.Read(b.data[len(b.data):min(cap(b.data), Max+1)])
+		n, err := b.rest.Read(b.data[len(b.data):min(int64(cap(b.data)), size+1)])
 		b.data = b.data[:len(b.data)+n]
 		if err != nil {
 			return err
@@ -97,7 +102,7 @@ func setDeadline(w http.ResponseWriter, r *http.Request) (remove func()) {
 	return func() { _ = c.SetReadDeadline(time.Time{}) }
 }
 
-// Bytes returns the body; false if it is larger than Max or could not be read.
+// Bytes returns the body; false if it is larger than wanted or could not be read.
 func (b *Body) Bytes() ([]byte, bool) { return b.data, b.whole }
 
 // Read implements io.Reader.

@@ -39,11 +39,11 @@ func CheckName(name string) error {
 	return nil
 }
 
-// ReadFields reads the body of a request that has fields: JSON or an urlencoded form,
+// ReadFields reads the body, of at most size bytes, of a request that has fields: JSON or an urlencoded form,
 // without Content-Encoding. Bodies of CONNECT requests and upgrades are streams.
-func ReadFields(w http.ResponseWriter, r *http.Request) {
+func ReadFields(w http.ResponseWriter, r *http.Request, size int64) {
 	if f := formatOf(r); f != noFields {
-		if b := Read(w, r); b != nil {
+		if b := Read(w, r, size); b != nil {
 			b.fields.format = f
 		}
 	}
@@ -82,22 +82,27 @@ func formatOf(r *http.Request) format {
 // the value is removed.
 func Field(r *http.Request, name string) string {
 	b := Of(r)
-	if b == nil || !b.whole || b.fields.format == noFields {
+	if b == nil || b.fields.format == noFields {
 		return ""
 	}
-	if !b.fields.ready {
+	var v string
+	if b.fields.format == jsonFields {
+		v = jsonField(b.text(), name)
+	} else {
+		v = formField(b.text(), name)
+	}
+	return strings.TrimFunc(v, isPadding)
+}
+
+// text returns the body; empty if it is not valid, or too large.
+func (b *Body) text() string {
+	if !b.fields.ready && b.whole {
 		b.fields.ready = true
 		if utf8.Valid(b.data) && (b.fields.format != jsonFields || json.Valid(b.data)) {
 			b.fields.text = string(b.data)
 		}
 	}
-	var v string
-	if b.fields.format == jsonFields {
-		v = jsonField(b.fields.text, name)
-	} else {
-		v = formField(b.fields.text, name)
-	}
-	return strings.TrimFunc(v, isPadding)
+	return b.fields.text
 }
 
 // jsonField returns the value of a field of a valid JSON text. It is not a path of gjson,

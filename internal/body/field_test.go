@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func request(kind, text string) *http.Request {
 // field returns the field of a request, and the body that is handed on.
 func field(t testing.TB, r *http.Request, name string) (value, rest string) {
 	t.Helper()
-	ReadFields(httptest.NewRecorder(), r)
+	ReadFields(httptest.NewRecorder(), r, Max)
 	value = Field(r, name)
 	all, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -180,7 +181,7 @@ func TestNotRead(t *testing.T) {
 		r := request(jsonType, `{"phone":"1"}`)
 		change(r)
 		r.Body = io.NopCloser(iotest.ErrReader(errors.New("the body was read")))
-		ReadFields(httptest.NewRecorder(), r)
+		ReadFields(httptest.NewRecorder(), r, Max)
 		if b := Of(r); b != nil && b.data != nil {
 			t.Errorf("%s: the body was read", name)
 		}
@@ -205,7 +206,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestHandedOn reads bodies of all sizes around the bound in pieces of all sizes. What is
+// TestHandedOn reads bodies of all sizes around the bound in pieces of all sizes, and some further. What is
 // handed on is the same, with the same error at the end.
 func TestHandedOn(t *testing.T) {
 	broken := errors.New("broken")
@@ -216,27 +217,35 @@ func TestHandedOn(t *testing.T) {
 			"cut": func(r io.Reader) io.Reader { return io.MultiReader(r, iotest.ErrReader(broken)) },
 		} {
 			for _, length := range []int64{-1, int64(n)} {
-				r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
-				r.ContentLength = length
-				closer := &closeCounter{Reader: wrap(bytes.NewReader(want))}
-				r.Body = closer
-				b := Read(httptest.NewRecorder(), r)
-				data, ok := b.Bytes()
-				if name != "cut" && ok != (n <= Max) || name == "cut" && ok || ok && !bytes.Equal(data, want) {
-					t.Errorf("%d bytes, %s: %d read, whole: %v", n, name, len(data), ok)
-				}
-				if len(data) > Max+1 {
-					t.Errorf("%d bytes, %s: %d are kept", n, name, len(data))
-				}
-				got, err := io.ReadAll(r.Body)
-				if !bytes.Equal(got, want) || (name == "cut") != errors.Is(err, broken) {
-					t.Errorf("%d bytes, %s: %d and %v are handed on", n, name, len(got), err)
-				}
-				if Read(nil, r) != b {
-					t.Error("the body is read twice")
-				}
-				if _ = r.Body.Close(); closer.closed != 1 {
-					t.Errorf("closed %d times", closer.closed)
+				for _, sizes := range [][]int64{{Max}, {1000, Max}, {Max, 2 * Max}, {2 * Max, Max}} {
+					most := slices.Max(sizes)
+					r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+					r.ContentLength = length
+					closer := &closeCounter{Reader: wrap(bytes.NewReader(want))}
+					r.Body = closer
+					b := Read(httptest.NewRecorder(), r, sizes[0])
+					for _, size := range sizes[1:] {
+						if Read(httptest.NewRecorder(), r, size) != b {
+							t.Error("another body after it is read further")
+						}
+					}
+					data, ok := b.Bytes()
+					if name != "cut" && ok != (int64(n) <= most) || name == "cut" && ok || ok && !bytes.Equal(data, want) {
+						t.Errorf("%d bytes, %s, %v: %d read, whole: %v", n, name, sizes, len(data), ok)
+					}
+					if int64(len(data)) > most+1 {
+						t.Errorf("%d bytes, %s, %v: %d are kept", n, name, sizes, len(data))
+					}
+					got, err := io.ReadAll(r.Body)
+					if !bytes.Equal(got, want) || (name == "cut") != errors.Is(err, broken) {
+						t.Errorf("%d bytes, %s, %v: %d and %v are handed on", n, name, sizes, len(got), err)
+					}
+					if Read(nil, r, 4*Max) != b {
+						t.Error("the body is read twice")
+					}
+					if _ = r.Body.Close(); closer.closed != 1 {
+						t.Errorf("closed %d times", closer.closed)
+					}
 				}
 			}
 		}
@@ -381,7 +390,7 @@ func BenchmarkField(b *testing.B) {
 			for b.Loop() {
 				body.Reset(c.text)
 				r.Body, r.ContentLength = io.NopCloser(body), int64(len(c.text))
-				ReadFields(w, r)
+				ReadFields(w, r, Max)
 				if Field(r, "phone") == "" {
 					b.Fatal("empty")
 				}

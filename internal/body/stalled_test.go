@@ -63,7 +63,7 @@ func TestStalled(t *testing.T) {
 				done := make(chan result, 1)
 				srv := &http.Server{ReadTimeout: c.timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					begun := time.Now()
-					ReadFields(w, r)
+					ReadFields(w, r, Max)
 					res := result{value: Field(r, "phone"), took: time.Since(begun)}
 					if c.want == "" && !c.cut {
 						time.Sleep(2 * timeout)

@@ -48,7 +48,7 @@ func (q *request) fingerprint(z *zoneResult) (fp stores.Key, ok bool) {
 		b = append(b, s...)
 	}
 	if z.zone.PreventDuplicates.Body {
-		sum, ok := hashBody(q.w, r)
+		sum, ok := hashBody(q.w, r, q.l.maxBody)
 		if !ok {
 			return fp, false
 		}
@@ -57,14 +57,14 @@ func (q *request) fingerprint(z *zoneResult) (fp stores.Key, ok bool) {
 	return z.zone.store.Hasher.Hash(b), true
 }
 
-// hashBody returns the hash of a request's body. It returns false if the body is too large
+// hashBody returns the hash of a request's body. It returns false if the body is larger than size
 // or cannot be read, or if its length is unknown: it may be a stream that does not end
 // before the response.
-func hashBody(w http.ResponseWriter, r *http.Request) (sum [sha256.Size]byte, ok bool) {
+func hashBody(w http.ResponseWriter, r *http.Request, size int64) (sum [sha256.Size]byte, ok bool) {
 	if r.ContentLength < 0 {
 		return sum, false
 	}
-	b := body.Read(w, r)
+	b := body.Read(w, r, size)
 	if b == nil {
 		return sha256.Sum256(nil), true
 	}

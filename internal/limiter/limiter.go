@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -26,6 +27,7 @@ type Limiter struct {
 	across  bool     // whether the zones' keys are in several stores or slots
 	more    bool     // whether headers say when more is left
 	settles bool     // whether a zone's response tells the cost
+	maxBody int64    // bytes of a body that are read: the most that a zone wants
 	lingers bool     // whether a zone keeps the permits of clients that leave
 
 	status int   // the status code of denied requests
@@ -59,6 +61,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		}
 		l.across = l.across || z.store != l.zones[0].store
 		l.lingers = l.lingers || z.Linger > 0
+		l.maxBody = max(l.maxBody, cmp.Or(z.MaxBody, body.Max))
 		l.settles = l.settles || z.Config.Charge.Settle != nil
 	}
 	l.across = l.across || len(l.zones) > 1 && slices.ContainsFunc(l.zones, (*Zone).clustered)

@@ -21,7 +21,8 @@ type measuredZone struct {
 	response config.Response
 }
 
-// measure returns what the response is measured by; nil if no zone settles by its body.
+// measure returns what the response is measured by; nil if no zone settles by its body. Zones that
+// want it make the request ask for what they measure.
 func (q *request) measure() *measured {
 	var m *measured
 	for i := range q.zones {
@@ -33,6 +34,9 @@ func (q *request) measure() *measured {
 			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
 		}
 		m.zones[i].settle = settle
+		if !q.zones[i].shadow {
+			settle.AskUsage(q.r)
+		}
 	}
 	return m
 }

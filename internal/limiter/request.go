@@ -136,7 +136,7 @@ func (q *request) add(z *Zone) {
 		return
 	}
 	if z.readsBody {
-		body.ReadFields(q.w, q.r)
+		body.ReadFields(q.w, q.r, q.l.maxBody)
 	}
 	q.key.Reset()
 	state, more := z.Config.Plan.Encode(&q.key, q.r)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/dustin/go-humanize"
 )
 
 // Parse parses what follows an option's name, which is d's current token.
@@ -211,6 +212,23 @@ func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 			return d.Errf("%s %q: want %s", name, v, want)
 		}
 		*dst = T(n)
+		return nil
+	}
+}
+
+// Size parses a number of bytes, with a unit or without one.
+func Size(dst *int64, most int64) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		want := "a size up to " + humanize.IBytes(uint64(most)) + ", such as 1MiB"
+		name, v, err := arg(d, want)
+		if err != nil {
+			return err
+		}
+		n, err := humanize.ParseBytes(v)
+		if err != nil || n == 0 || n > uint64(most) {
+			return d.Errf("%s %q: want %s", name, v, want)
+		}
+		*dst = int64(n)
 		return nil
 	}
 }

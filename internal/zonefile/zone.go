@@ -51,6 +51,7 @@ func (p *Parser) Options() *option.Set {
 			"settle":             p.parseSettle,
 			"hold":               option.Flag(&z.Hold),
 			"tokens":             p.parseTokens,
+			"max_body":           option.Size(&z.MaxBody, config.MaxMaxBody),
 			"count_status":       p.parseStatuses,
 			"max_wait":           option.Duration(&z.MaxWait),
 			"max_waiting":        option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
@@ -173,6 +174,7 @@ func (p *Parser) parseTokens(d *caddyfile.Dispenser) error {
 		"cache_write": option.Text(&t.CacheWrite, weight),
 		"output":      option.Text(&t.Output, weight),
 		"reserve":     option.Text(&t.Reserve, "a whole number of at least 1, or a placeholder"),
+		"ask_usage":   option.Flag(&t.AskUsage),
 	}}
 	return s.Block(d)
 }

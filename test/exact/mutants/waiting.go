@@ -117,15 +117,19 @@ var bodies = []suite{bodyTests}
 var bodyMutants = []mutant{
 	{
 		name: "body-max", breaks: "a body of more than 64 KiB is taken for whole", file: bodyGo, suites: bodies,
-		old: "b.whole = len(b.data) <= Max", new: "b.whole = len(b.data) <= Max+1",
+		old: "b.whole = int64(len(b.data)) <= size", new: "b.whole = int64(len(b.data)) <= size+1",
 	},
 	{
 		name: "body-edge", breaks: "a body of exactly 64 KiB is not read", file: bodyGo, suites: bodies,
-		old: "for len(b.data) <= Max {", new: "for len(b.data) < Max {",
+		old: "for int64(len(b.data)) <= size {", new: "for int64(len(b.data)) < size {",
 	},
 	{
 		name: "body-announced", breaks: "a body that is announced as too large is read", file: bodyGo, suites: bodies,
-		old: "if r.ContentLength > Max {", new: "if r.ContentLength > 4*Max {",
+		old: "|| r.ContentLength > size ||", new: "|| r.ContentLength > 4*size ||",
+	},
+	{
+		name: "body-further", breaks: "a body is not read further for a handler with a greater max_body", file: bodyGo, suites: bodies,
+		old: "if b.whole || b.next > 0", new: "if b.whole || b.data != nil || b.next > 0",
 	},
 	{
 		name: "body-error", breaks: "a broken body ends without its error", file: bodyGo, suites: bodies,
