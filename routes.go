@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/admin"
@@ -12,10 +13,11 @@ import (
 // routePath are the routes that lead to a handler, from the outermost on.
 type routePath []*caddyhttp.Route
 
-// walker visits the rate_limit handlers in routes of a server, in their order.
+// walker visits the handlers in routes of a server, in their order.
 type walker struct {
 	server *caddyhttp.Server
-	visit  func(h *Handler, to routePath)
+	visit  func(h *Handler, to routePath)                    // of rate_limit
+	others func(h caddyhttp.MiddlewareHandler, to routePath) // nil: not visited
 }
 
 func (w *walker) routes(routes caddyhttp.RouteList, to routePath) {
@@ -39,6 +41,10 @@ func (w *walker) route(r *caddyhttp.Route, to routePath) {
 			if named := w.server.NamedRoutes[h.Name]; named != nil {
 				w.route(named, to)
 			}
+		default:
+			if w.others != nil {
+				w.others(h, to)
+			}
 		}
 	}
 }
@@ -47,7 +53,7 @@ func (w *walker) route(r *caddyhttp.Route, to routePath) {
 // of a server. It passes none that is in shadow.
 func repeatedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []string) {
 	before := make(map[string][]routePath) // by zone
-	w := walker{s, func(h *Handler, to routePath) {
+	w := walker{server: s, visit: func(h *Handler, to routePath) {
 		for _, z := range h.limiter.Zones() {
 			if z.Shadow {
 				continue
@@ -61,6 +67,33 @@ func repeatedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []str
 	}}
 	w.routes(routes, nil)
 	return names
+}
+
+// unencodedZones returns the names of the zones that read responses before encode could compress
+// them, which ask for responses that are not encoded.
+func unencodedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []string) {
+	outside := make(map[string][]routePath) // of encode, by zone
+	w := walker{server: s}
+	w.visit = func(h *Handler, to routePath) {
+		for _, z := range h.limiter.Zones() {
+			if settle := z.Config.Charge.Settle; settle != nil && settle.Paths != nil {
+				outside[z.Name] = append(outside[z.Name], to)
+			}
+		}
+	}
+	w.others = func(h caddyhttp.MiddlewareHandler, to routePath) {
+		if m, ok := h.(caddy.Module); !ok || m.CaddyModule().ID != "http.handlers.encode" {
+			return
+		}
+		for name, paths := range outside {
+			if slices.ContainsFunc(paths, to.follows) {
+				names = append(names, name)
+			}
+		}
+	}
+	w.routes(routes, nil)
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // follows reports whether each request that takes one of two paths takes the other, too. Whether

@@ -156,6 +156,10 @@ func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 		}
 		repeated = append(repeated, repeatedZones(s, s.Routes)...)
 		repeated = append(repeated, repeatedZones(s, errorRoutes)...)
+		for _, zone := range unencodedZones(s, s.Routes) {
+			logger.Warn("encode is behind a zone that reads responses: it compresses none of them",
+				zap.String("zone", zone), zap.String("advice", "write route { encode; rate_limit { ... } }, or the option order rate_limit after encode"))
+		}
 		if s.ReadTimeout <= 0 && (readsBody(s, s.Routes) || readsBody(s, errorRoutes)) {
 			logger.Warn("a rate limit reads bodies, and the server has no read_body timeout: a client that never sends the end keeps its request for 10s",
 				zap.String("server", name), zap.String("advice", "set timeouts { read_body <duration> } in the option servers"))
@@ -170,7 +174,7 @@ func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 
 // readsBody reports whether a zone in routes of a server reads the bodies of requests.
 func readsBody(s *caddyhttp.Server, routes caddyhttp.RouteList) (reads bool) {
-	w := walker{s, func(h *Handler, _ routePath) {
+	w := walker{server: s, visit: func(h *Handler, _ routePath) {
 		reads = reads || slices.ContainsFunc(h.limiter.Zones(), (*limiter.Zone).ReadsBody)
 	}}
 	w.routes(routes, nil)

@@ -170,6 +170,35 @@ func TestReadBodyWarning(t *testing.T) {
 	}
 }
 
+// TestEncodeWarning checks the warning about encode behind a zone that reads responses, and what
+// it says: whether a response is compressed.
+func TestEncodeWarning(t *testing.T) {
+	const msg = "encode is behind a zone that reads responses: it compresses none of them"
+	zone := func(options string) string { return "rate_limit {\nzone z {\n" + options + "\nrule 1000/1h\n}\n}\n" }
+	const encode = "encode {\nminimum_length 1\n}\n"
+	for site, want := range map[string]int{
+		zone("tokens") + encode:                                           1,
+		zone("settle {response.body.cost}") + encode:                      1,
+		zone("settle {http.response.header.X-Cost}") + encode:             0,
+		zone("settle bytes") + encode:                                     0,
+		zone(""):                                                          0,
+		"route {\n" + encode + zone("tokens") + usageAnswer + "}":         0,
+		"route {\n" + zone("tokens") + encode + usageAnswer + "}":         1,
+		"handle /a {\n" + zone("tokens") + "}\nhandle {\n" + encode + "}": 0,
+	} {
+		s := serve(t, setup{site: site + "\n" + usageAnswer})
+		if n := len(s.log.lines(t, msg)); n != want {
+			t.Errorf("%q: %d warnings, want %d", site, n, want)
+		}
+		a := s.send(req{method: "POST", body: "{}", header: map[string]string{"Accept-Encoding": "gzip"}})
+		if encoded := a.get("Content-Encoding") == "gzip"; encoded != (want == 0 && strings.Contains(site, "encode")) {
+			t.Errorf("%q: Content-Encoding %q", site, a.get("Content-Encoding"))
+		}
+	}
+}
+
+const usageAnswer = "header Content-Type application/json\nrespond `{\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1},\"cost\":1}`\n"
+
 // TestNoLimitWarnings checks the warnings about zones that limit nothing, or nobody. Options that
 // look alike and limit something earn none.
 func TestNoLimitWarnings(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 // measured is the body of a response by which zones settle, as it passes.
 type measured struct {
 	method string
+	reads  bool           // whether a zone looks for numbers in it
 	zones  []measuredZone // by the index of [request.zones]
 }
 
@@ -34,6 +35,7 @@ func (q *request) measure() *measured {
 			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
 		}
 		m.zones[i].settle = settle
+		m.reads = m.reads || settle.Paths != nil
 		if !q.zones[i].shadow {
 			settle.AskUsage(q.r)
 		}

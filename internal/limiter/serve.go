@@ -131,7 +131,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 		}
 		q.finish(&end)
 	}()
-	if rw.measured != nil {
+	if rw.measured != nil && rw.measured.reads {
 		defer unencoded(q.r.Header)()
 	}
 	err = next.ServeHTTP(rw, q.r)
