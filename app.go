@@ -47,7 +47,8 @@ type appState struct {
 	instance *admin.Instance // for the admin API and the metrics
 
 	started time.Time // of the configuration
-	parts   []string  // hashes of the configurations of the app and its handlers
+	quotas  []*QuotaHandler
+	parts   []string // hashes of the configurations of the app and its handlers
 }
 
 // Provision implements caddy.Provisioner.
@@ -111,6 +112,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 // Start implements caddy.App.
 func (a *App) Start() error {
+	for _, h := range a.quotas {
+		if err := h.start(a.registry); err != nil {
+			return err
+		}
+	}
 	running.Of(a.process).start(a)
 	a.logBounds()
 	a.stores.start()

@@ -22,6 +22,9 @@ import (
 )
 
 func init() {
+	// Of two that are ordered before the same directive, the first comes first.
+	httpcaddyfile.RegisterHandlerDirective("rate_limit_quota", parseQuota)
+	httpcaddyfile.RegisterDirectiveOrder("rate_limit_quota", httpcaddyfile.Before, "basic_auth")
 	// RegisterHandlerDirective would consume the matcher, from which the automatic name
 	// of a one-line zone is derived too.
 	httpcaddyfile.RegisterDirective("rate_limit", parseDirective)
@@ -38,6 +41,16 @@ func parsePage(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		return nil, h.Errf("rate_limit_page: %q: want nothing but a matcher, such as rate_limit_page /limits*", h.Val())
 	}
 	return new(PageHandler), nil
+}
+
+// parseQuota parses the directive rate_limit_quota [<matcher>] [<zone>...].
+func parseQuota(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	h.Next()
+	q := &QuotaHandler{Zones: h.RemainingArgs()}
+	if h.NextBlock(0) {
+		return nil, h.Errf("rate_limit_quota: %q: want nothing but a matcher and names of zones, such as rate_limit_quota /quota budget", h.Val())
+	}
+	return q, nil
 }
 
 // directive is a rate_limit directive. It has two forms:

@@ -63,6 +63,7 @@ type PeekedRule struct {
 	Limit     int64  // the limit enforced
 	Window    int64  // the window of the limit
 	Remaining int64  // the cost that the rule would still admit
+	Used      int64  // the cost that it would admit if it were unused, without Remaining
 	Reset     int64  // the time until the whole limit is left again
 	Admits    bool   // whether the rule admits
 	Retry     int64  // the time until it admits; algorithms.Never: never
@@ -141,7 +142,7 @@ func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
 	for i, res := range c.Results {
 		r := PeekedRule{
 			Label: set.Labels[i], Limit: c.Rules[i].Limit(), Window: c.Rules[i].Window(),
-			Remaining: res.Remaining, Reset: res.Reset, Admits: res.Admit,
+			Remaining: res.Remaining, Used: c.Rules[i].Capacity() - res.Remaining, Reset: res.Reset, Admits: res.Admit,
 		}
 		if !res.Admit {
 			r.Retry = res.Retry

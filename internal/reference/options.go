@@ -146,7 +146,8 @@ var sections = []section{
 		title: "Directive `rate_limit`", typ: "diana.Handler", context: inSite, path: handlerPath,
 		about: "`rate_limit [<matcher>] [<key>] <rate> [<algorithm>]`, or `rate_limit [<matcher>] { <options> }`. In JSON, the handler `rate_limit`. " +
 			"The directive is ordered before `basic_auth`; `order rate_limit after forward_auth` in the global options, or `route`, changes that. " +
-			"The directive `rate_limit_page [<matcher>]`, in JSON the handler `rate_limit_page`, serves the [live page](operating.md#on-a-site) read-only; it has no options, and is ordered after `forward_auth`.",
+			"The directive `rate_limit_page [<matcher>]`, in JSON the handler `rate_limit_page`, serves the [live page](operating.md#on-a-site) read-only; it has no options, and is ordered after `forward_auth`. " +
+			"The directive `rate_limit_quota [<matcher>] [<zone>...]`, in JSON the handler `rate_limit_quota` with `zones`, answers clients [what is left for them](recipes.md#tell-clients-what-is-left); it is ordered before `rate_limit`.",
 		options: []option{
 			{"zones", "zone <name> { <options of a zone> }", "zone other {\n rule 5/s\n}", keeps, false},
 			{"headers", "headers draft|legacy|all|openai|off", "headers legacy", keeps, false},

@@ -105,7 +105,7 @@ func (p *page) events() {
 }
 
 // notEvents are other texts that begin as events do.
-var notEvents = []string{"rate_limit_page"}
+var notEvents = []string{"rate_limit_page", "rate_limit_quota"}
 
 var logFields = map[string]string{
 	"zone": "name of the zone", "rule": "name or number of the rule that denied", "wait": "until the request would be admitted, in seconds",

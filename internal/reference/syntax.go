@@ -17,7 +17,7 @@ func (p *page) syntax() {
 	p.block(sectionAt(appPath)[0], "\t\t")
 	p.line("\t}\n}\n\nrate_limit [<matcher>] [<key>] <rate> [<algorithm>]\n\nrate_limit [<matcher>] {")
 	p.block(sectionAt(handlerPath)[0], "\t")
-	p.line("}\n\nrate_limit_page [<matcher>]\n```\n")
+	p.line("}\n\nrate_limit_page [<matcher>]\n\nrate_limit_quota [<matcher>] [<zone>...]\n```\n")
 	p.line("The first block is a global option. `<rate>` is `<limit>/<window>`, such as `100/1m` or `20000/d`, or `{<placeholder>}/<window> else <limit>`. " +
 		"`<rules>` are lines with `rule`. `<algorithm> [<options>]` is one of\n\n```text")
 	for _, x := range sectionAt(append(rulePath[:12:12], "algorithm")) {

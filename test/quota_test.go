@@ -1,0 +1,147 @@
+package test
+
+import (
+	"encoding/json"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// quotaOf is an answer of rate_limit_quota.
+type quotaOf struct {
+	Zones []quotaZone `json:"zones"`
+}
+
+type quotaZone struct {
+	Zone, Unit string
+	Blocked    int
+	Rules      []quotaRule
+}
+
+type quotaRule struct {
+	Rule                             string
+	Limit, Window, Used, Left, Reset int
+}
+
+// quota asks for what is left for a request.
+func (s *site) quota(q req) (answer quotaOf) {
+	s.Helper()
+	a := s.want(q, 200)
+	if err := json.Unmarshal([]byte(a.body), &answer); err != nil {
+		s.Fatalf("%v: %s", err, a.body)
+	}
+	if a.get("Content-Type") != "application/json" || a.get("Cache-Control") != "no-store" {
+		s.Errorf("headers %v", a.header)
+	}
+	return answer
+}
+
+// TestQuota asks for what is left before, between and after requests. Nothing is charged, and only
+// zones are told that limit the client.
+func TestQuota(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit_quota /quota
+			rate_limit_quota /named all api
+			rate_limit {
+				zone api {
+					match path /api
+					key {header.X-Key}
+					key_missing skip
+					rule 3/1h fixed_window block 2h
+					rule 10/1d gcra burst 20 name day
+					override vip unlimited
+					override big {
+						rule 100/1h
+					}
+				}
+				zone all {
+					key all
+					rule 50/1h
+				}
+				zone quiet {
+					key {header.X-Key}
+					key_missing skip
+					rule 1/1h
+					shadow
+				}
+				zone office {
+					exempt header X-Key office
+					key {client_ip}
+					cost 2
+					rule 1000/1h
+				}
+				zone budget {
+					key {header.X-Token}
+					key_missing deny
+					match path /chat
+					tokens
+					rule 1000/1h
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			answering("application/json", usages["openai"][0].body)(w, r)
+			return nil
+		})})
+		key := func(path, key string) req { return req{path: path, header: map[string]string{"X-Key": key}} }
+		office := func(used int) quotaZone {
+			return quotaZone{"office", "units", 0, []quotaRule{{"1", 1000, 3600, used, 1000 - used, 0}}}
+		}
+		want := func(q req, zones ...quotaZone) {
+			t.Helper()
+			got := s.quota(q)
+			for i := range got.Zones {
+				for j := range got.Zones[i].Rules {
+					r := &got.Zones[i].Rules[j]
+					if (r.Reset > 0) != (r.Used > 0) || r.Reset > 24*3600 {
+						t.Errorf("%s: reset after %d s with %d used", got.Zones[i].Zone, r.Reset, r.Used)
+					}
+					r.Reset = 0
+				}
+				if n := got.Zones[i].Blocked; n > 7100 && n <= 7200 {
+					got.Zones[i].Blocked = 7200
+				}
+			}
+			if !reflect.DeepEqual(got.Zones, zones) {
+				t.Errorf("%s: %+v, want %+v", q.header["X-Key"], got.Zones, zones)
+			}
+		}
+		api := func(blocked, used int) quotaZone {
+			return quotaZone{"api", "requests", blocked, []quotaRule{{"1", 3, 3600, used, 3 - used, 0}, {"day", 10, 86400, used, 20 - used, 0}}}
+		}
+		for range 5 {
+			want(key("/quota", "a"), api(0, 0), office(0))
+		}
+		s.want(key("/api", "a"), 200, 200)
+		want(key("/quota", "a"), api(0, 2), office(4))
+		want(key("/quota", "b"), api(0, 0), office(4))
+		want(key("/named", "b"), quotaZone{"all", "requests", 0, []quotaRule{{"1", 50, 3600, 2, 48, 0}}}, api(0, 0))
+		want(key("/quota", "vip"), office(4))
+		want(key("/quota", "big"), quotaZone{"api", "requests", 0, []quotaRule{{"1", 100, 3600, 0, 100, 0}}}, office(4))
+		want(key("/quota", "office"), api(0, 0))
+		want(req{path: "/quota"}, office(4))
+		s.want(key("/api", "a"), 200, 429)
+		blocked := quotaZone{"api", "requests", 7200, []quotaRule{{"1", 3, 3600, 3, 0, 0}, {"day", 10, 86400, 20, 0, 0}}}
+		want(key("/quota", "a"), blocked, office(6))
+
+		s.want(req{method: "POST", path: "/chat", body: "{}", header: map[string]string{"X-Token": "x"}}, 200)
+		token := req{path: "/quota", header: map[string]string{"X-Token": "x"}}
+		until(t, "the charge", func() bool { return s.quota(token).Zones[0].Rules[0].Used == 15 })
+		want(token, quotaZone{"budget", "tokens", 0, []quotaRule{{"1", 1000, 3600, 15, 985, 0}}}, office(8))
+
+		if a := s.want(req{method: "POST", path: "/quota"}, 405); a.get("Allow") != "GET, HEAD" {
+			t.Errorf("Allow %q", a.get("Allow"))
+		}
+	})
+}
+
+// TestQuotaUnknownZone checks that a configuration that asks for a zone that it does not have is
+// refused.
+func TestQuotaUnknownZone(t *testing.T) {
+	s := newSite(t)
+	err := s.load(setup{site: "rate_limit_quota /quota apu\nrate_limit {\nzone api {\nrule 1/1h\n}\nzone b {\nrule 1/1h\n}\n}"})
+	if err == nil || !strings.Contains(err.Error(), "rate_limit_quota: zone apu is not defined: want the name of a zone") {
+		t.Error(err)
+	}
+}
