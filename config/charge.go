@@ -100,13 +100,17 @@ func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
 	return min(n, MaxCost), true
 }
 
-// ReadsBody reports whether the cost is a field of the request's body.
+// ReadsBody reports whether the cost depends on the request's body.
 func (c *Charge) ReadsBody() bool {
 	if c.Settle != nil && c.Settle.tokens != nil {
-		t := c.Settle.tokens
-		return t.askUsage || t.reserve == nil || t.reserve.ReadsBody()
+		return c.Settle.tokens.readsBody()
 	}
 	return c.cost.ReadsBody()
+}
+
+// WeighsByRequest reports whether a token weighs what a placeholder says.
+func (c *Charge) WeighsByRequest() bool {
+	return c.Settle != nil && c.Settle.tokens != nil && !c.Settle.tokens.fixed()
 }
 
 // AfterResponse reports whether something is charged only after the response.

@@ -176,6 +176,17 @@ func parseWeight(name string, text Value) (f factor, err error) {
 	return f, nil
 }
 
+// readsBody reports whether the request's body matters: to what is held, or to a weight, for which
+// map may take a price by the model.
+func (t *tokens) readsBody() bool {
+	return !t.fixed() || t.askUsage || t.reserve == nil || t.reserve.ReadsBody()
+}
+
+// fixed reports whether all weights are numbers.
+func (t *tokens) fixed() bool {
+	return t.input.constant != nil && t.cached.constant != nil && t.cacheWrite.constant != nil && t.output.constant != nil
+}
+
 // measures reports whether the response to a request tells tokens that it took: that to a GET may
 // repeat what another was charged. The Content-Type says nothing, since upstreams may ignore it.
 func (t *tokens) measures(r *http.Request) bool {

@@ -80,8 +80,10 @@ func formatOf(r *http.Request) format {
 // is empty if the body was not read with [ReadFields], is too large or invalid, or if the
 // field is missing, stands twice, or is no string, number or boolean. White space around
 // the value is removed.
-func Field(r *http.Request, name string) string {
-	b := Of(r)
+func Field(r *http.Request, name string) string { return Of(r).Field(name) }
+
+// Field returns the value of a field, as the function Field does. b may be nil.
+func (b *Body) Field(name string) string {
 	if b == nil || b.fields.format == noFields {
 		return ""
 	}

@@ -110,7 +110,7 @@ func newPiece(name string) (piece, error) {
 		return piece{source: fromQuery, text: field, name: name}, nil
 	}
 	if field, ok := bodyField(name); ok {
-		return piece{source: fromBody, text: field, name: bodyPlaceholder + "." + field}, body.CheckName(field)
+		return piece{source: fromBody, text: field, name: BodyPrefix + field}, body.CheckName(field)
 	}
 	if strings.HasPrefix(strings.TrimPrefix(name, "http."), "response.") && !strings.HasPrefix(name, headerOfResponse) {
 		return piece{}, fmt.Errorf("{%s}: no placeholder of a response: want {http.response.header.X-Tokens} or, in settle, {response.body.usage.total_tokens}", name)
@@ -128,9 +128,12 @@ func newPiece(name string) (piece, error) {
 
 const bodyPlaceholder = "http.request.body"
 
+// BodyPrefix begins the names of placeholders of fields of the request's body.
+const BodyPrefix = bodyPlaceholder + "."
+
 // bodyField returns the name of the field that {body.<name>} or its full form stands for.
 func bodyField(placeholder string) (name string, ok bool) {
-	if name, ok = strings.CutPrefix(placeholder, bodyPlaceholder+"."); !ok {
+	if name, ok = strings.CutPrefix(placeholder, BodyPrefix); !ok {
 		name, ok = strings.CutPrefix(placeholder, "body.")
 	}
 	return name, ok

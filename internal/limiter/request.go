@@ -3,8 +3,11 @@ package limiter
 import (
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/clock"
@@ -137,6 +140,9 @@ func (q *request) add(z *Zone) {
 	}
 	if z.readsBody {
 		body.ReadFields(q.w, q.r, q.l.maxBody)
+		if b := body.Of(q.r); b != nil && z.Config.Charge.WeighsByRequest() {
+			provideFields(key.Replacer(q.r), b)
+		}
 	}
 	q.key.Reset()
 	state, more := z.Config.Plan.Encode(&q.key, q.r)
@@ -195,6 +201,18 @@ func (q *request) add(z *Zone) {
 	if a.duplicates != nil {
 		q.addFingerprint(res, a.duplicates, group)
 	}
+}
+
+// provideFields provides the fields of a body as placeholders: for map, which may have a price for
+// each model.
+func provideFields(repl *caddy.Replacer, b *body.Body) {
+	repl.Map(func(name string) (any, bool) {
+		field, ok := strings.CutPrefix(name, key.BodyPrefix)
+		if !ok || body.CheckName(field) != nil {
+			return "", ok
+		}
+		return b.Field(field), true
+	})
 }
 
 // count adds a zone check and returns its index.
