@@ -136,6 +136,37 @@ func TestQuota(t *testing.T) {
 	})
 }
 
+// TestQuotaIsNoBadCost asks in a zone whose cost and limit requests have to bring. A question
+// without them is not counted as one that lacks them.
+func TestQuotaIsNoBadCost(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit_quota /quota
+		rate_limit {
+			zone brought {
+				key {header.X-Key}
+				key_missing skip
+				cost {header.X-Cost}
+				rule {header.X-Limit}/1h else 50
+			}
+		}
+		respond ok`})
+	counts := func() [2]float64 {
+		return [2]float64{s.metric("bad_cost_total", "zone", "brought"), s.metric("bad_limit_total", "zone", "brought")}
+	}
+	begun, q := counts(), req{path: "/quota", header: map[string]string{"X-Key": "a"}}
+	if zones := s.quota(q).Zones; len(zones) != 1 || zones[0].Rules[0].Left != 50 {
+		t.Errorf("%+v", zones)
+	}
+	if n := counts(); n != begun {
+		t.Errorf("after a question: %v bad costs and limits, want %v", n, begun)
+	}
+	q.path = "/"
+	s.want(q, 200)
+	if n := counts(); n != [2]float64{begun[0] + 1, begun[1] + 1} {
+		t.Errorf("after a request: %v bad costs and limits, want one more than %v", n, begun)
+	}
+}
+
 // TestQuotaUnknownZone checks that a configuration that asks for a zone that it does not have is
 // refused.
 func TestQuotaUnknownZone(t *testing.T) {

@@ -50,6 +50,7 @@ func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Peeked, limited b
 	}
 	q := newRequest(u.limiter, w, r)
 	defer q.release()
+	q.asks = true
 	q.add(u.zone)
 	z := &q.zones[0]
 	if z.rules < 0 || z.shadow {

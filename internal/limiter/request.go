@@ -25,6 +25,8 @@ type request struct {
 	r *http.Request
 	w http.ResponseWriter // nil: the request is only described
 
+	asks bool // the client asks what is left: its cost and limit are not missed
+
 	stores  []stores.Store  // by zone check
 	key     key.Encoded     // buffer of keys
 	results []stores.Result // buffer of the results of zone checks
@@ -58,7 +60,7 @@ func (q *request) release() {
 		s.Release()
 	}
 	q.reset()
-	q.l, q.w, q.r = nil, nil, nil
+	q.l, q.w, q.r, q.asks = nil, nil, nil, false
 	requests.Put(q)
 }
 
@@ -176,7 +178,7 @@ func (q *request) add(z *Zone) {
 		var bad bool
 		var blocked int
 		set, bad, blocked = set.limits.of(q.r)
-		if bad {
+		if bad && !q.asks {
 			z.metrics.CountBadLimit()
 		}
 		if blocked >= 0 {
@@ -193,7 +195,7 @@ func (q *request) add(z *Zone) {
 	}
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		cost, ok := z.Config.Charge.Cost(q.r)
-		if !ok {
+		if !ok && !q.asks {
 			z.metrics.CountBadCost()
 		}
 		res.rules = q.count(res, set.counter, k, k, group, cost)
