@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
@@ -115,7 +114,7 @@ func (h *Handler) keyRateZone() (*config.Zone, error) {
 	}
 	z := &config.Zone{
 		Key: config.Parts{h.Key}, KeyMissing: config.CompatKeyMissing(h.Key), KeyRepeated: key.RepeatedJoin, MaxKeys: h.ZoneSize,
-		Rules: []*config.Rule{{Limit: limit, Window: caddy.Duration(window)}},
+		Rules: []*config.Rule{{Limit: limit, Window: window}},
 	}
 	z.Name = h.app.autoName(config.AutoName(config.DefinitionOf(nil, z, false, "")))
 	return z, nil

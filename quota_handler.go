@@ -63,8 +63,9 @@ type quota struct {
 type quotaRule struct {
 	Rule   string `json:"rule"`
 	Limit  int64  `json:"limit"`
-	Window int64  `json:"window"`
-	Used   int64  `json:"used"` // what is reserved for requests under way is used
+	Window int64  `json:"window"`           // of a period, the present one
+	Period string `json:"period,omitempty"` // "day", "week", "month" or "year" of the calendar
+	Used   int64  `json:"used"`             // what is reserved for requests under way is used
 	Left   int64  `json:"left"`
 	Reset  int64  `json:"reset"` // until the whole limit is left again
 }
@@ -102,7 +103,7 @@ func quotaOf(p limiter.Peeked) quota {
 	}
 	for _, r := range p.Rules {
 		q.Rules = append(q.Rules, quotaRule{
-			Rule: r.Label, Limit: r.Limit, Window: wholeSeconds(r.Window),
+			Rule: r.Label, Limit: r.Limit, Window: wholeSeconds(r.Window), Period: r.Period.String(),
 			Used: r.Used, Left: r.Remaining, Reset: wholeSeconds(r.Reset),
 		})
 	}

@@ -62,6 +62,10 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 			if i < len(s.LimitFrom) && s.LimitFrom[i] != nil {
 				warnOfLimitFrom(logger, z.Name, s.Labels[i], s.LimitFrom[i])
 			}
+			if _, ok := a.(*algorithms.Calendar); ok && !z.Shared() {
+				logger.Warn("a calendar is counted in this process alone: a restart of it forgets what is used of the period",
+					zap.String("zone", z.Name), zap.String("rule", s.Labels[i]), zap.String("advice", "use a store"))
+			}
 			if w, ok := a.(*algorithms.SlidingWindow); ok && s.Specs[i].Limit < w.Parts() {
 				logger.Warn("a sliding_window with a limit below its buckets: a sliding_log is exact and smaller",
 					zap.String("zone", z.Name), zap.String("rule", s.Labels[i]))

@@ -53,8 +53,17 @@ type Spec struct {
 	// Limit is the cost that may pass in one window, at least 1.
 	Limit int64
 
-	// Window is the window's length in microseconds, at least 1.
+	// Window is the window's length in microseconds, at least 1; of a Period, the longest.
 	Window int64
+
+	// Period is the period of the calendar that the window is; 0: none. Only an algorithm
+	// whose rules are [Dated] has windows that are.
+	Period Period
+
+	// Wall returns the time on the system's clock, which a [Dated] rule follows; nil: the
+	// times of the rule are that already. A clock of this process ignores that the system's
+	// was set.
+	Wall func(now int64) int64
 
 	// Cost is the cost of one request if it is fixed, else 1. A rule that could
 	// never admit it is rejected.
@@ -183,8 +192,9 @@ type Rule interface {
 	// the state is as if unused.
 	Numbers(s State, now int64) (remaining, reset int64)
 
-	// Args returns the arguments that the decision function in Lua unpacks.
-	Args() []int64
+	// Args returns the arguments that the decision function in Lua unpacks to decide at
+	// now. Their number is always the same. They depend on now only if the rule is [Dated].
+	Args(now int64) []int64
 }
 
 // Growing is a [Rule] whose state grows with use.

@@ -67,7 +67,7 @@ type fixedWindow struct {
 	align bool
 }
 
-func (f *fixedWindow) Args() []int64 {
+func (f *fixedWindow) Args(int64) []int64 {
 	align := int64(0)
 	if f.align {
 		align = 1

@@ -37,8 +37,8 @@ type Handover interface {
 	Raise(snap, other []int64, now int64) bool
 
 	// Shift moves the times of the snapshot by d microseconds, because the clock of
-	// the shared store was set.
-	Shift(snap []int64, d int64)
+	// the shared store was set. It says now afterwards.
+	Shift(snap []int64, d, now int64)
 
 	// Room returns the cost that a growing state must have room for before Warm.
 	Room(snap []int64) int64
@@ -105,7 +105,7 @@ func (m *meter) Raise(snap, other []int64, now int64) bool {
 // top returns the highest level that a state may have, in units of cost.
 func (m *meter) top(s State) int64 { return max(min(s[3], 2*maxExact/m.w), m.burst) }
 
-func (m *meter) Shift(snap []int64, d int64) {
+func (m *meter) Shift(snap []int64, d, _ int64) {
 	if snap[2] > 0 {
 		snap[0] += d
 	}
@@ -180,7 +180,7 @@ func (f *fixedWindow) Raise(snap, other []int64, now int64) bool {
 }
 
 // Shift implements [Handover]. An aligned window stays aligned.
-func (f *fixedWindow) Shift(snap []int64, d int64) {
+func (f *fixedWindow) Shift(snap []int64, d, _ int64) {
 	if snap[1] > 0 {
 		snap[0] = f.start(snap[0] + d)
 	}
@@ -259,7 +259,7 @@ func (w *slidingWindow) Raise(snap, other []int64, now int64) bool {
 }
 
 // Shift implements [Handover]. Parts are rounded down: nothing gets later than it was.
-func (w *slidingWindow) Shift(snap []int64, d int64) {
+func (w *slidingWindow) Shift(snap []int64, d, _ int64) {
 	by := d / w.width
 	if d%w.width < 0 {
 		by--

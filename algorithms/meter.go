@@ -120,7 +120,7 @@ func (m *meter) Window() int64   { return m.window }
 func (m *meter) Capacity() int64 { return m.burst }
 func (m *meter) Pair() [2]int64  { return [2]int64{m.limit, m.burst} }
 
-func (m *meter) Args() []int64 {
+func (m *meter) Args(int64) []int64 {
 	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.most}
 }
 

@@ -74,7 +74,7 @@ const (
 )
 
 func (l *slidingLog) Words() int { return 1 }
-func (l *slidingLog) Args() []int64 {
+func (l *slidingLog) Args(int64) []int64 {
 	return []int64{l.limit, l.window, min(l.limit, firstRing), l.lease}
 }
 func (l *slidingLog) View() Rule    { return &logView{l.windowed, l.lease} }
@@ -197,7 +197,7 @@ func (v *logView) Words() int {
 	return viewWords + logRuns
 }
 
-func (v *logView) Args() []int64                { return nil }
+func (v *logView) Args(int64) []int64           { return nil }
 func (v *logView) Repair(State, int64) bool     { return false }
 func (v *logView) Owe(s State, now, cost int64) { v.Charge(s, now+v.lease, cost, 0) }
 

@@ -174,7 +174,7 @@ func stampAt(runs []run, i int64) int64 {
 }
 
 // Shift implements [Handover].
-func (l *slidingLog) Shift(snap []int64, d int64) {
+func (l *slidingLog) Shift(snap []int64, d, _ int64) {
 	snap[snapLast], snap[snapTime] = snap[snapLast]+d, snap[snapTime]+d
 	for r := snap[snapRuns:]; len(r) > 0 && r[0] > 0; r = r[2:] {
 		r[1] += d

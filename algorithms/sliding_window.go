@@ -90,7 +90,7 @@ type slidingWindow struct {
 	lease int64
 }
 
-func (w *slidingWindow) Args() []int64 {
+func (w *slidingWindow) Args(int64) []int64 {
 	return []int64{w.limit, w.parts, w.width, w.lease}
 }
 

@@ -23,6 +23,13 @@ func TestBuiltIn(t *testing.T) {
 		"sliding_window": {Algorithm: new(algorithms.SlidingWindow), Bound: limit(1)},
 		"sliding_log":    {Algorithm: new(algorithms.SlidingLog), Bound: limit(1)},
 		"gcra":           {Algorithm: new(algorithms.GCRA), Bound: limit(2)},
+		"calendar": { // a window of 31 days has a whole February, and parts of the months around it
+			Algorithm: &algorithms.Calendar{TimeZone: "Europe/Berlin"}, Bound: limit(3),
+			Specs: []algorithms.Spec{
+				{Limit: 5, Window: algorithms.Month.Longest(), Period: algorithms.Month, Cost: 1},
+				{Limit: 100, Window: algorithms.Day.Longest(), Period: algorithms.Day, Cost: 2, Debt: true},
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) { Run(t, c) })
 	}
@@ -108,8 +115,8 @@ func (r *faultyRule) Repair(s algorithms.State, now int64) bool {
 	return r.fault != "repair" && r.Rule.Repair(s, now)
 }
 
-func (r *faultyRule) Args() []int64 {
-	args := r.Rule.Args()
+func (r *faultyRule) Args(now int64) []int64 {
+	args := r.Rule.Args(now)
 	if r.fault == "args" {
 		args[0]++
 	}

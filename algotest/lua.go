@@ -48,7 +48,7 @@ func lua(t testing.TB, c *Config) {
 			if owes {
 				p = ""
 			}
-			reply, err := script.Run(t.Context(), client, nil, packed(k.rule.Args()), before, now, cost, p).Slice()
+			reply, err := script.Run(t.Context(), client, nil, packed(k.rule.Args(now)), before, now, cost, p).Slice()
 			if err != nil {
 				t.Fatalf("%+v, step %d: %v", sp, step, err)
 			}
@@ -71,7 +71,7 @@ func (k *key) want(now, cost, held int64, owes bool, used *bool) []any {
 	} else if v = k.rule.Judge(k.state, now, cost, held); v.Admit {
 		k.charge(now, cost, v.Delay)
 	}
-	args, words := int64(8*len(k.rule.Args())+1), int64(8*len(k.state)+1)
+	args, words := int64(8*len(k.rule.Args(now))+1), int64(8*len(k.state)+1)
 	want := []any{number(v.Admit), "", args, words, "", number(repaired), fmt.Sprint(v.Delay)}
 	if v.Admit || repaired {
 		_, reset := k.rule.Numbers(k.state, now)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
@@ -80,7 +81,7 @@ func (z *Zone) Normalize() (*Zone, error) {
 	case z.Window <= 0:
 		return nil, errors.New("events without a window: want both, such as events 100 and window 1m")
 	}
-	c.Rules = []*Rule{{Limit: z.MaxEvents, Window: z.Window, AlgorithmRaw: json.RawMessage(`{"name":"sliding_log"}`)}}
+	c.Rules = []*Rule{{Limit: z.MaxEvents, Window: Window{Duration: time.Duration(z.Window)}, AlgorithmRaw: json.RawMessage(`{"name":"sliding_log"}`)}}
 	c.MaxEvents, c.Window = 0, 0
 	c.KeyMissing = cmp.Or(c.KeyMissing, key.MissingShare)
 	c.KeyRepeated = cmp.Or(c.KeyRepeated, key.RepeatedJoin)

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/key"
@@ -15,22 +14,22 @@ import (
 // LimitFrom is the limit_from of a rule, parsed.
 type LimitFrom struct {
 	template key.Template
-	window   time.Duration
+	window   Window
 }
 
 // CutLimitFrom cuts the text of a rule line's rate, such as {http.auth.user.limit}/1m, into
 // a limit_from and a window. It returns false for a rate without placeholders.
-func CutLimitFrom(s string) (from string, window time.Duration, ok bool, err error) {
+func CutLimitFrom(s string) (from string, window Window, ok bool, err error) {
 	at := strings.LastIndexByte(s, '/')
 	if !strings.HasPrefix(s, "{") {
-		return "", 0, false, nil
+		return "", Window{}, false, nil
 	}
 	if at < 0 || !strings.HasSuffix(s[:at], "}") {
-		return "", 0, true, fmt.Errorf("rate %q: want {<placeholder>}/<window>, such as {http.auth.user.limit}/1m", s)
+		return "", Window{}, true, fmt.Errorf("rate %q: want {<placeholder>}/<window>, such as {http.auth.user.limit}/1m", s)
 	}
-	_, window, err = ParseRate("1" + s[at:])
+	window, err = parseWindow(s[at+1:])
 	if err != nil {
-		return "", 0, true, fmt.Errorf("rate %q: window %q: want a positive duration such as s, 10s, 1h30m, d or w", s, s[at+1:])
+		return "", Window{}, true, fmt.Errorf("rate %q: window %q: %w", s, s[at+1:], err)
 	}
 	return s[:at], window, true, nil
 }
@@ -50,7 +49,7 @@ func parseLimitFrom(r *Rule) (*LimitFrom, error) {
 	if r.Limit < 1 {
 		return nil, fmt.Errorf("limit %d beside limit_from: want at least 1, for requests that bring no limit", r.Limit)
 	}
-	return &LimitFrom{t, time.Duration(r.Window)}, nil
+	return &LimitFrom{t, r.Window}, nil
 }
 
 // LimitPlaceholders returns the names of the placeholders of the limits of the zone's rules
@@ -95,6 +94,9 @@ func (l *LimitFrom) Limit(r *http.Request) (limit int64, ok bool) {
 func checkVaries(alg algorithms.Algorithm, rule algorithms.Rule, sp algorithms.Spec) error {
 	if _, grows := rule.(algorithms.Growing); grows {
 		return fmt.Errorf("limit_from with %s, whose memory grows with the limit: want another algorithm, such as sliding_window", nameOf(alg))
+	}
+	if _, dated := rule.(algorithms.Dated); dated {
+		return fmt.Errorf("limit_from with %s: want another algorithm, such as sliding_window", nameOf(alg))
 	}
 	if d, ok := alg.(delayer); ok {
 		more := sp

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -36,9 +35,9 @@ type Rule struct {
 	// Default: none.
 	LimitFrom string `json:"limit_from,omitempty"`
 
-	// The length of the window, from 1us to about 142 years, in whole microseconds.
-	// Required.
-	Window caddy.Duration `json:"window"`
+	// The length of the window, from 1us to about 142 years, in whole microseconds; of
+	// calendar the period "day", "week", "month" or "year". Required.
+	Window Window `json:"window"`
 
 	// How long a key is blocked once this rule denies it, or for as long as the rule
 	// itself would deny it, if that is longer. Requests meanwhile are not charged and do not
@@ -69,35 +68,20 @@ func (r *Rule) checkBlock(z *Zone) error {
 }
 
 // ParseRate parses <count>[r]/<window>, such as 10/s, 100r/m or 1000/1h30m.
-func ParseRate(s string) (limit int64, window time.Duration, err error) {
+func ParseRate(s string) (limit int64, window Window, err error) {
 	count, rest, found := strings.Cut(s, "/")
 	if !found {
-		return 0, 0, fmt.Errorf("rate %q: want <count>/<window>, such as 10/s", s)
+		return 0, Window{}, fmt.Errorf("rate %q: want <count>/<window>, such as 10/s", s)
 	}
 	limit, err = strconv.ParseInt(strings.TrimSuffix(count, "r"), 10, 64)
 	if err != nil || limit < 0 || strings.HasPrefix(count, "+") {
-		return 0, 0, fmt.Errorf("rate %q: count %q: want a whole number, as in 10/s", s, count)
-	}
-	if rest != "" && (rest[0] < '0' || rest[0] > '9') {
-		rest = "1" + rest
+		return 0, Window{}, fmt.Errorf("rate %q: count %q: want a whole number, as in 10/s", s, count)
 	}
 	window, err = parseWindow(rest)
-	if err != nil || window <= 0 {
-		return 0, 0, fmt.Errorf("rate %q: window %q: want a positive duration such as s, 10s, 1h30m, d or w", s, strings.TrimPrefix(rest, "1"))
+	if err != nil {
+		return 0, Window{}, fmt.Errorf("rate %q: window %q: %w", s, rest, err)
 	}
 	return limit, window, nil
-}
-
-// parseWindow parses a duration in Caddy's syntax, or a number of weeks such as 2w.
-func parseWindow(s string) (time.Duration, error) {
-	if weeks, ok := strings.CutSuffix(s, "w"); ok {
-		n, err := strconv.ParseInt(weeks, 10, 64)
-		if err != nil || n < 0 || n > math.MaxInt64/int64(7*24*time.Hour) {
-			return 0, fmt.Errorf("duration %q: want such as 10s, 1h30m, 1d or 2w", s)
-		}
-		return time.Duration(n) * 7 * 24 * time.Hour, nil
-	}
-	return caddy.ParseDuration(s)
 }
 
 // DefaultAlgorithm returns the algorithm if neither the rule nor its zone names one:

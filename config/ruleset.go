@@ -80,12 +80,8 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 		label, name = r.Name, z.Name+"."+r.Name
 	}
 	s.Labels, s.Names = append(s.Labels, label), append(s.Names, name)
-	window := time.Duration(r.Window)
-	switch {
-	case window < time.Microsecond || window%time.Microsecond != 0:
-		return fmt.Errorf("window %v: want at least 1us, in whole microseconds", window)
-	case window > MaxWindow:
-		return fmt.Errorf("window %v: want at most %v", window, MaxWindow)
+	if err := r.Window.check(); err != nil {
+		return err
 	}
 	if err := r.checkBlock(z); err != nil {
 		return err
@@ -105,13 +101,16 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 		return err
 	}
 	sp := algorithms.Spec{
-		Limit: r.Limit, Window: window.Microseconds(), Cost: z.fixedCost(),
+		Limit: r.Limit, Window: r.Window.microseconds(), Period: r.Window.Period, Cost: z.fixedCost(),
 		MaxWait: time.Duration(z.MaxWait).Microseconds(), MaxWaiting: z.MaxWaiting,
 		Debt: z.Settles() || len(z.CountStatus) > 0,
 	}
 	compiled, err := alg.Compile(sp)
 	if err != nil {
 		return err
+	}
+	if _, dated := compiled.(algorithms.Dated); !dated && sp.Period != 0 {
+		return fmt.Errorf("window %v with %s: want the algorithm calendar, as in %d/%v calendar", sp.Period, nameOf(alg), r.Limit, sp.Period)
 	}
 	if from != nil {
 		if err := checkVaries(alg, compiled, sp); err != nil {

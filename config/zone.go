@@ -56,7 +56,7 @@ type Zone struct {
 	Rules []*Rule `json:"rules,omitempty"`
 
 	// The algorithm of the rules that name none: fixed_window, sliding_log,
-	// sliding_window, token_bucket, leaky_bucket or gcra. Default: sliding_log
+	// sliding_window, token_bucket, leaky_bucket, gcra or calendar. Default: sliding_log
 	// for limits up to 128, otherwise sliding_window.
 	Algorithm string `json:"algorithm,omitempty"`
 

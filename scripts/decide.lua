@@ -552,6 +552,72 @@ local function load(code)
       end
     end)()
   end
+  if code == 5 then -- calendar
+    return (function()
+      -- The decision function of calendar, and the function for its handover: see calendar.go.
+      -- The starts of four periods are arguments, of which the second or third was the present
+      -- one when they were packed. At any other time nothing is decided: the caller packs them anew.
+      local unpack, pack = struct.unpack, struct.pack
+
+      -- Return the start of the period that t is in, and that of the next; nil for other periods.
+      local function find(t, a, b, c, d)
+        if t < a or t >= d then return nil end
+        if t >= c then return c, d end
+        if t >= b then return b, c end
+        return a, b
+      end
+
+      return function(v, i, s, j, t, n, p)
+        local L, a, b, c, d, i = unpack('<ddddd', v, i)
+        local start, next = find(t, a, b, c, d)
+        if not start then return false, nil, i, j + 16, nil, 'OUTSIDE' end
+        local u, stepped = 0, false
+        if s then
+          local S
+          S, u = unpack('<dd', s, j)
+          if u > 0 and S > t then
+            stepped = true
+          elseif S ~= start then
+            u = 0
+          end
+        end
+        local ok = true
+        if not p then
+          n = math.min(n, math.max(0, 2 * L - u))
+        else
+          ok = u + n + p <= L
+        end
+        if not ok then n = 0 end
+        local new, reset
+        if ok or stepped then
+          new, reset = pack('<dd', start, u + n), u + n > 0 and next - t or 0
+        end
+        return ok, new, i, j + 16, reset, stepped
+      end, function(decide, v, a, s, j, t, i, move)
+        local L, a1, b, c, d = unpack('<ddddd', v, a)
+        local S, more = unpack('<dd', v, i)
+        local _, state, behind, _, reset = decide(v, a, s, j, t, 0, nil)
+        local start, u = unpack('<dd', state)
+        local had, new = u, s and string.sub(s, j, j + 15) or string.rep('\0', 16)
+        if not move then
+          if S == start then u = u + math.min(more, math.max(0, L - u)) end
+        else
+          -- What counted before the clock was set, or was told by a clock ahead of this one,
+          -- counts in the present period.
+          local before = t - move
+          local present = find(before, a1, b, c, d)
+          if S == start or S > before or S == present or not present and before - S < math.max(b - a1, c - b, d - c) then
+            u = math.max(u, more)
+          end
+        end
+        if u > had then
+          local _
+          _, new, _, _, reset = decide(v, a, pack('<dd', start, u), 1, t, 0, nil)
+        end
+        return new, i + 16, behind, j + 16, reset
+      end
+    end)()
+  end
   -- The functions of third-party algorithms are added here.
   error('no algorithm ' .. code)
 end
@@ -1048,6 +1114,10 @@ end
 -- Added to the hold of a zone that has a rule with a block.
 local BLOCKS = 4
 
+-- What a decision function returns instead of stepped if the arguments of its rule are not
+-- for this time. The caller sends others.
+local OUTSIDE = 'OUTSIDE'
+
 -- Read the zone at position i of entry v and its values, from KEYS[k] on. Returns
 -- the zone and the position of the next key. The rules are not read: they begin at
 -- z.at.
@@ -1092,6 +1162,7 @@ local function zone_decide(z, v, n, p, turn)
     local code = byte(v, i)
     functions[code] = functions[code] or load(code)
     local ok, state, i2, j2, reset, stepped, delay, view = functions[code](v, i + 1, s, j, t, n, p, turn, log)
+    if stepped == OUTSIDE then error({ err = OUTSIDE }) end
     if n == 0 and not stepped then state = s and '' end
     if state and #state < j2 - j then state = state .. sub(s, j + #state, j2 - 1) end
     new[r] = state
@@ -1175,7 +1246,8 @@ local function block_start(z, v, repaired)
     -- A cost that is held is judged like one that is charged, but that nothing is charged,
     -- and that it does not wait in a queue.
     local function admits(d)
-      local ok = decide(v, from, s, at, t + d, 0, n, nil, log)
+      local ok, _, _, _, _, stepped = decide(v, from, s, at, t + d, 0, n, nil, log)
+      if stepped == OUTSIDE then return true end -- after the next period
       return ok and (not delays or (decide(v, from, s, at, t + d, n, 0, nil, log)))
     end
     if least > 0 and fits and not admits(0) then
@@ -1414,7 +1486,8 @@ local function answer(v, k)
   return heartbeat(v, k)
 end
 
--- A value of another type or size fails its own entry alone. Any other error would
+-- A value of another type or size, and arguments for another time, fail their own entry
+-- alone. Any other error would
 -- occur in the other entries as well, and fails the call. pcall returns an error of
 -- Redis 7 as a string.
 local FAILED = 16
@@ -1423,7 +1496,7 @@ for x = 1, #rest, 3 do
   local done, text = pcall(answer, rest[x], rest[x + 1])
   if not done then
     local cause = type(text) == 'table' and text.err or text
-    if not find(cause, 'WRONGTYPE', 1, true) then return { err = cause } end
+    if not find(cause, 'WRONGTYPE', 1, true) and cause ~= OUTSIDE then return { err = cause } end
     text = pack('<BI4', FAILED, #cause) .. cause
   end
   out[rest[x + 2]] = text

@@ -22,7 +22,7 @@ var decide string
 // builtIn lists one algorithm for each decision function in decide.lua, in the
 // order of their codes.
 var builtIn = []algorithms.Algorithm{
-	new(algorithms.FixedWindow), new(algorithms.GCRA), new(algorithms.SlidingLog), new(algorithms.SlidingWindow),
+	new(algorithms.FixedWindow), new(algorithms.GCRA), new(algorithms.SlidingLog), new(algorithms.SlidingWindow), new(algorithms.Calendar),
 }
 
 // thirdParty is the line of decide.lua before which functions are added.

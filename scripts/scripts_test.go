@@ -27,7 +27,7 @@ func TestDecideIsFresh(t *testing.T) {
 func TestCodes(t *testing.T) {
 	_, load, _ := strings.Cut(decide, "local function load(code)\n")
 	for code, a := range []algorithms.Algorithm{
-		1: new(algorithms.FixedWindow), 2: new(algorithms.GCRA), 3: new(algorithms.SlidingLog), 4: new(algorithms.SlidingWindow),
+		1: new(algorithms.FixedWindow), 2: new(algorithms.GCRA), 3: new(algorithms.SlidingLog), 4: new(algorithms.SlidingWindow), 5: new(algorithms.Calendar),
 	} {
 		if a == nil {
 			continue
@@ -73,31 +73,31 @@ func TestThirdPartyAlgorithms(t *testing.T) {
 	c := other{name: "x.c", lua: long}
 	d := other{name: "x.d", lua: new(algorithms.GCRA).Lua()}
 	s := newScript([]algorithms.Algorithm{a, b, c, d, new(algorithms.SlidingWindow)})
-	for want, a := range map[algorithms.Algorithm]byte{a: 5, b: 6, c: 5, d: 2, new(algorithms.SlidingWindow): 4} {
+	for want, a := range map[algorithms.Algorithm]byte{a: 6, b: 7, c: 6, d: 2, new(algorithms.SlidingWindow): 4} {
 		if got := s.Code(want); got != a {
 			t.Errorf("%s has code %d, want %d", want.CaddyModule().ID, got, a)
 		}
 	}
-	const added = `  if code == 5 then -- a
+	const added = `  if code == 6 then -- a
     return (function()
 ` + long + `
     end)()
   end
-  if code == 6 then -- b
+  if code == 7 then -- b
     return (function()
 return b -- no line end
     end)()
   end
 `
-	codes := s.ThirdParty([]byte{6, 2, 5, 1, 6, 4})
+	codes := s.ThirdParty([]byte{7, 2, 6, 1, 7, 4})
 	text := s.Add(s.Text, codes)
-	if codes != "\x05\x06" || !strings.Contains(text, added+thirdParty) || strings.Replace(text, added, "", 1) != decide || s.Text != decide {
+	if codes != "\x06\x07" || !strings.Contains(text, added+thirdParty) || strings.Replace(text, added, "", 1) != decide || s.Text != decide {
 		t.Errorf("codes %q: want decide.lua and\n%s", codes, added)
 	}
-	if one := s.Add(s.Text, "\x06"); strings.Contains(one, "two") || !strings.Contains(one, "return b") {
+	if one := s.Add(s.Text, "\x07"); strings.Contains(one, "two") || !strings.Contains(one, "return b") {
 		t.Error("a script for one algorithm has another, or not that one")
 	}
-	if s.ThirdParty([]byte{1, 2, 3, 4}) != "" || s.Add(s.Text, "") != decide {
+	if s.ThirdParty([]byte{1, 2, 3, 4, 5}) != "" || s.Add(s.Text, "") != decide {
 		t.Error("built-in algorithms need more than decide.lua")
 	}
 	before, _, _ := strings.Cut(text, added)

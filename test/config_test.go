@@ -77,7 +77,7 @@ func TestBadJSON(t *testing.T) {
 		{"", zone(`"rules": [{"limit": 1, "window": 1500}]`), "in whole microseconds"},
 		{"", zone(`"rules": [{"limit": 9007199254740992, "window": "1h"}]`), "limit 9007199254740992: want at most"},
 		{"", zone(`"rules": [{"limit": 9007199254740992, "window": "1h", "algorithm": {"name": "gcra"}}]`), "9007199254740992"},
-		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "nope"}}]`), `algorithm "nope": want one of fixed_window`},
+		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "nope"}}]`), `algorithm "nope": want one of calendar, fixed_window`},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "gcra", "buckets": 3}}]`), `unknown field "buckets"`},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "gcra", "burst": -1}}]`), "burst -1: want at least 1"},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": "gcra"}]`), "want an object such as"},
@@ -177,13 +177,14 @@ func TestConfigurationWarnings(t *testing.T) {
 		{"", "rate_limit {\nzone z {\nkey a{client_ip}\nrule 1/1s\n}\n}", "mixes the client's address with text"},
 		{"", "rate_limit {\nzone z {\nkey {query.a}\nkey_repeated join\nrule 1/1s\noverride x unlimited\n}\n}", "key_repeated join in a zone with overrides"},
 		{"", "rate_limit {\nzone z {\nrule 5/1s sliding_window\n}\n}", "a sliding_window with a limit below its buckets"},
+		{"", "rate_limit {\nzone z {\nrule 5/day calendar\n}\n}", "a calendar is counted in this process alone"},
 	} {
 		s := serve(t, setup{app: c.app, site: c.site})
 		if n := strings.Count(s.log.text(), c.want); n != 1 {
 			t.Errorf("%s %s: %d warnings of %q, want 1", c.app, c.site, n, c.want)
 		}
 	}
-	s := serve(t, setup{app: redisStore(unusedAddr(t)), site: "rate_limit {\nzone z {\nrule 5/1s\nrule 500/1s sliding_window\n}\n}"})
+	s := serve(t, setup{app: redisStore(unusedAddr(t)), site: "rate_limit {\nzone z {\nrule 5/1s\nrule 500/1s sliding_window\nrule 9/day calendar\n}\n}"})
 	for line := range strings.Lines(s.log.text()) {
 		if strings.Contains(line, `"level":"warn"`) && strings.Contains(line, "rate_limit") && !strings.Contains(line, "instance") {
 			t.Errorf("unwanted warning: %s", line)

@@ -231,7 +231,7 @@ func checkBounds(t *testing.T, z *config.Checked, s *config.RuleSet) {
 		if sp.Limit < 1 || sp.Window < 1 || sp.Cost < 1 || r.Limit() != sp.Limit || r.Window() != sp.Window || r.Capacity() < sp.Cost {
 			t.Errorf("zone %s rule %d: accepted as %+v with capacity %d", z.Name, i, sp, r.Capacity())
 		}
-		for _, v := range r.Args() {
+		for _, v := range r.Args(0) {
 			if new(big.Int).Abs(big.NewInt(v)).Cmp(exactInLua) > 0 {
 				t.Errorf("zone %s rule %d: number %d is above 2^53", z.Name, i, v)
 			}

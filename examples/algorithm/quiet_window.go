@@ -41,11 +41,11 @@ func (*QuietWindow) Compile(sp algorithms.Spec) (algorithms.Rule, error) {
 // number of requests admitted since the last quiet window. used is 0 in a new state.
 type rule struct{ limit, window int64 }
 
-func (q *rule) Limit() int64    { return q.limit }
-func (q *rule) Window() int64   { return q.window }
-func (q *rule) Capacity() int64 { return q.limit }
-func (q *rule) Words() int      { return 2 }
-func (q *rule) Args() []int64   { return []int64{q.limit, q.window} }
+func (q *rule) Limit() int64       { return q.limit }
+func (q *rule) Window() int64      { return q.window }
+func (q *rule) Capacity() int64    { return q.limit }
+func (q *rule) Words() int         { return 2 }
+func (q *rule) Args(int64) []int64 { return []int64{q.limit, q.window} }
 
 // used returns the count at now and for how long it lasts without further requests.
 func (q *rule) used(s algorithms.State, now int64) (used, left int64) {

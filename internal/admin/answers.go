@@ -241,7 +241,7 @@ func answerKey(p limiter.Peeked) cli.Key {
 	k.Blocked = inSeconds(p.Blocked)
 	for _, r := range p.Rules {
 		rule := cli.KeyRule{
-			Name: r.Label, Limit: r.Limit, Window: inSeconds(r.Window),
+			Name: r.Label, Limit: r.Limit, Window: inSeconds(r.Window), Period: r.Period.String(),
 			Remaining: r.Remaining, Reset: inSeconds(r.Reset), Admits: r.Admits,
 		}
 		if !r.Admits && r.Retry != algorithms.Never {

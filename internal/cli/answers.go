@@ -159,7 +159,8 @@ type Rule struct {
 	Name      string          `json:"name"`                 // name or number
 	Limit     int64           `json:"limit"`                // cost admitted per window
 	LimitFrom string          `json:"limit_from,omitempty"` // placeholder for the limit; limit is for requests that bring none
-	Window    float64         `json:"window"`               // length of the window
+	Window    float64         `json:"window"`               // length of the window; of a period, the longest
+	Period    string          `json:"period,omitempty"`     // of the calendar: day, week, month or year; absent: none
 	Block     float64         `json:"block,omitempty"`      // for how long a denial blocks the key
 	Algorithm string          `json:"algorithm"`            // name of the algorithm
 	Options   json.RawMessage `json:"options,omitempty"`    // options of the algorithm
@@ -209,7 +210,8 @@ type Key struct {
 type KeyRule struct {
 	Name      string   `json:"name"`                  // name or number
 	Limit     int64    `json:"limit"`                 // limit enforced
-	Window    float64  `json:"window"`                // window of the limit
+	Window    float64  `json:"window"`                // window of the limit; of a period, the present one
+	Period    string   `json:"period,omitempty"`      // of the calendar: day, week, month or year; absent: none
 	Remaining int64    `json:"remaining"`             // cost that would still be admitted
 	Reset     float64  `json:"reset_after"`           // time until the whole limit is left again
 	Admits    bool     `json:"admits"`                // whether the next request is admitted

@@ -69,7 +69,7 @@ func (r *Rule) String() string {
 	if r.LimitFrom != "" {
 		limit, otherwise = safe(r.LimitFrom), " else "+limit
 	}
-	s := fmt.Sprintf("%s/%s %s", limit, span(r.Window), r.Algorithm) + optionsText(r.Options) + otherwise
+	s := fmt.Sprintf("%s/%s %s", limit, windowText(r.Window, r.Period), r.Algorithm) + optionsText(r.Options) + otherwise
 	if _, err := strconv.Atoi(r.Name); err != nil {
 		s = safe(r.Name) + ": " + s
 	}
@@ -77,9 +77,17 @@ func (r *Rule) String() string {
 		s += " block " + span(r.Block)
 	}
 	if r.Enforced > 0 {
-		s += fmt.Sprintf(" (now %d/%s)", r.Enforced, span(r.Window))
+		s += fmt.Sprintf(" (now %d/%s)", r.Enforced, windowText(r.Window, r.Period))
 	}
 	return s
+}
+
+// windowText returns the window of a rule as a Caddyfile has it.
+func windowText(seconds float64, period string) string {
+	if period != "" {
+		return safe(period)
+	}
+	return span(seconds)
 }
 
 // optionsText returns the options of an algorithm as a Caddyfile has them.
@@ -99,6 +107,10 @@ func optionsText(options json.RawMessage) (s string) {
 			}
 			s += " " + name + " " + strconv.FormatFloat(v, 'f', -1, 64)
 		default:
+			if name == "time_zone" { // needs no name
+				s += " " + safe(fmt.Sprint(v))
+				continue
+			}
 			s += fmt.Sprintf(" %s %v", name, v)
 		}
 	}
@@ -264,7 +276,7 @@ func (s *Key) printRules(w io.Writer) {
 		} else if !r.Admits {
 			retry = "never"
 		}
-		t.add("  "+safe(r.Name), fmt.Sprintf("%d/%s", r.Limit, span(r.Window)), strconv.FormatInt(r.Remaining, 10), span(r.Reset), retry)
+		t.add("  "+safe(r.Name), fmt.Sprintf("%d/%s", r.Limit, windowText(r.Window, r.Period)), strconv.FormatInt(r.Remaining, 10), span(r.Reset), retry)
 	}
 	t.print(w, widthOf(w))
 }

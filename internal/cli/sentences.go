@@ -128,7 +128,7 @@ func (s *Key) why() string {
 
 // sentence says what is left of a rule.
 func (r *KeyRule) sentence(cost int64) string {
-	limit := fmt.Sprintf("Rule %s, %d in %s", safe(r.Name), r.Limit, span(r.Window))
+	limit := fmt.Sprintf("Rule %s, %d in %s", safe(r.Name), r.Limit, windowText(r.Window, r.Period))
 	left := fmt.Sprintf("%d left", r.Remaining)
 	if r.Reset > 0 {
 		left += fmt.Sprintf(", all of it in %s", span(r.Reset))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
@@ -257,7 +258,11 @@ func (t *tableTaker) bound(c *config.RuleSet) *Bound {
 // tables of a million keys would take gigabytes at once.
 func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet, error) {
 	z, b := t.zone, t.bound(c)
-	s, err := newRuleSet(z.Zone, c, z.store.Lease, turn, func(list []algorithms.Rule) *memory.Table {
+	in := algorithms.Spec{Lease: z.store.Lease, MaxTurn: turn}
+	if z.store.local() {
+		in.Wall = clock.Wall
+	}
+	s, err := newRuleSet(z.Zone, c, in, func(list []algorithms.Rule) *memory.Table {
 		if b.Table == nil {
 			b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
 				table := memory.NewTable(list, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))

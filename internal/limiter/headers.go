@@ -60,7 +60,7 @@ func (d *decision) limits(b []byte) (string, []byte) {
 
 // policy returns the value of RateLimit-Policy for the same rules.
 func (d *decision) policy(b []byte) (string, []byte) {
-	if len(d.zones) == 1 && d.check.Mode != stores.ModeFallback {
+	if len(d.zones) == 1 && d.check.Mode != stores.ModeFallback && d.zones[0].set.policy != "" {
 		return d.zones[0].set.policy, b // built when the rules were compiled
 	}
 	left := maxHeaderRules
@@ -69,7 +69,7 @@ func (d *decision) policy(b []byte) (string, []byte) {
 			c := &d.check.Zones[z.rules]
 			n := min(len(c.Results), left)
 			left -= n
-			b = appendPolicy(b, z.set.Names, c.Rules, n)
+			b = appendPolicy(b, z.set.Names, c.Rules, n, d.check.Now)
 		}
 	}
 	return string(b), b

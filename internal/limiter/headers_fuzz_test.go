@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -100,7 +98,7 @@ func (c *headerCase) zoneOf(name, rule string, limit, window int64) *config.Zone
 	for i := range c.r.IntN(6) {
 		r := &config.Rule{
 			Limit:  []int64{limit, limit, 1, 5, limit / 3, 1 << c.r.IntN(53)}[c.r.IntN(6)],
-			Window: caddy.Duration([]int64{window, window, 1_000_000, 999_999, 1_000_001, 1, 3_600_000_000, 1 << c.r.IntN(53)}[c.r.IntN(8)] * 1000),
+			Window: config.Window{Duration: time.Duration([]int64{window, window, 1_000_000, 999_999, 1_000_001, 1, 3_600_000_000, 1 << c.r.IntN(53)}[c.r.IntN(8)] * 1000)},
 		}
 		if c.r.IntN(3) == 0 {
 			r.Name = rule + []string{"", strconv.Itoa(i)}[c.r.IntN(2)]
@@ -125,7 +123,7 @@ func (c *headerCase) add(z *config.Zone) {
 		return
 	}
 	table := func(rules []algorithms.Rule) *memory.Table { return memory.NewTable(rules, 10) }
-	set, err := newRuleSet(z, checked.Rules, 0, checked.MaxDelay(), table, nil)
+	set, err := newRuleSet(z, checked.Rules, algorithms.Spec{MaxTurn: checked.MaxDelay()}, table, nil)
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (l *limits) compile(list []int64) *limited {
 		Last: base.Last, HoldCost: base.HoldCost, Estimated: base.Estimated, Table: base.Table, Split: s.split, Base: base,
 		Blocks: base.Blocks, Blocked: base.Blocked, Override: base.Override,
 	}
-	s.policy = string(appendPolicy(nil, s.Names, rules, maxHeaderRules))
+	s.policy = constantPolicy(s.Names, rules)
 	v.set = s
 	return v
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -20,13 +18,13 @@ import (
 // limitsOf returns the limits of a rule whose limit is that of the header Limit.
 func limitsOf(tb testing.TB, rule *config.Rule) *limits {
 	tb.Helper()
-	rule.LimitFrom, rule.Window = "{http.request.header.Limit}", caddy.Duration(time.Minute)
+	rule.LimitFrom, rule.Window = "{http.request.header.Limit}", config.Window{Duration: time.Minute}
 	z := &config.Zone{Name: "z", Rules: []*config.Rule{rule}}
 	checked, err := z.Check()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := newRuleSet(z, checked.Rules, 0, 0, func(list []algorithms.Rule) *memory.Table { return memory.NewTable(list, 10) }, nil)
+	s, err := newRuleSet(z, checked.Rules, algorithms.Spec{}, func(list []algorithms.Rule) *memory.Table { return memory.NewTable(list, 10) }, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -59,14 +60,15 @@ type Peeked struct {
 
 // PeekedRule is the hypothetical decision of one rule. Durations are in microseconds.
 type PeekedRule struct {
-	Label     string // the rule's name or number
-	Limit     int64  // the limit enforced
-	Window    int64  // the window of the limit
-	Remaining int64  // the cost that the rule would still admit
-	Used      int64  // the cost that it would admit if it were unused, without Remaining
-	Reset     int64  // the time until the whole limit is left again
-	Admits    bool   // whether the rule admits
-	Retry     int64  // the time until it admits; algorithms.Never: never
+	Label     string            // the rule's name or number
+	Limit     int64             // the limit enforced
+	Window    int64             // the window of the limit; of a Period, the present one
+	Period    algorithms.Period // of the calendar; 0: none
+	Remaining int64             // the cost that the rule would still admit
+	Used      int64             // the cost that it would admit if it were unused, without Remaining
+	Reset     int64             // the time until the whole limit is left again
+	Admits    bool              // whether the rule admits
+	Retry     int64             // the time until it admits; algorithms.Never: never
 }
 
 // Peek returns what the zone would decide about a request. Nothing is charged.
@@ -141,7 +143,7 @@ func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
 	can := true
 	for i, res := range c.Results {
 		r := PeekedRule{
-			Label: set.Labels[i], Limit: c.Rules[i].Limit(), Window: c.Rules[i].Window(),
+			Label: set.Labels[i], Limit: c.Rules[i].Limit(), Window: windowAt(c.Rules[i], clock.Now()), Period: set.Specs[i].Period,
 			Remaining: res.Remaining, Used: c.Rules[i].Capacity() - res.Remaining, Reset: res.Reset, Admits: res.Admit,
 		}
 		if !res.Admit {

@@ -22,14 +22,34 @@ func separate(b []byte) []byte {
 // parameters are those of draft-ietf-httpapi-ratelimit-headers-10; a later one may rename r and t.
 // A parameter that it does not have carries our name.
 
-// appendPolicy appends the items of RateLimit-Policy for the first n rules.
-func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int) []byte {
+// windowAt returns the length of a rule's window at now, in microseconds.
+func windowAt(r algorithms.Rule, now int64) int64 {
+	if r, dated := r.(algorithms.Dated); dated {
+		start, next := r.Present(now)
+		return next - start
+	}
+	return r.Window()
+}
+
+// constantPolicy returns the value of RateLimit-Policy for rules; empty: it depends on the
+// time, because a window follows the calendar.
+func constantPolicy(names []string, rules []algorithms.Rule) string {
+	for _, r := range rules {
+		if _, dated := r.(algorithms.Dated); dated {
+			return ""
+		}
+	}
+	return string(appendPolicy(nil, names, rules, maxHeaderRules, 0))
+}
+
+// appendPolicy appends the items of RateLimit-Policy at now for the first n rules.
+func appendPolicy(b []byte, names []string, rules []algorithms.Rule, n int, now int64) []byte {
 	for i, r := range rules[:min(n, len(rules))] {
 		b = append(separate(b), '"')
 		b = append(b, names[i]...)
 		b = append(b, `";q=`...)
 		b = appendInteger(b, r.Limit())
-		if w := r.Window(); w >= second {
+		if w := windowAt(r, now); w >= second {
 			b = append(b, ";w="...)
 			b = appendInteger(b, seconds(w))
 		}

@@ -62,7 +62,7 @@ func TestChangedRulesAreReportedWithoutLocks(t *testing.T) {
 		}
 		changed <- zones
 	}
-	l := newTestLimiter(t, nil, &config.Zone{Name: "z", Rules: []*config.Rule{{Limit: 10, Window: caddy.Duration(time.Minute)}}})
+	l := newTestLimiter(t, nil, &config.Zone{Name: "z", Rules: []*config.Rule{{Limit: 10, Window: config.Window{Duration: time.Minute}}}})
 	if err := r.Join(l); err != nil {
 		t.Fatal(err)
 	}

@@ -26,16 +26,16 @@ type ruleSet struct {
 	counter *stores.Counter
 	limits  *limits // for the limits of requests; nil: all limits are constant
 	mayWait bool    // whether a request may wait behind others of its key: in_flight or a leaky_bucket
-	policy  string  // value of RateLimit-Policy
+	policy  string  // value of RateLimit-Policy; empty: it depends on the time
 
 	specs []algorithms.Spec // by rule
 }
 
-// newRuleSet compiles rules. lease is the store's lease and maxTurn the longest delay of
-// any rule that is decided together with these, both in microseconds. table returns the
+// newRuleSet compiles rules. in has the Lease, the MaxTurn and the Wall of their specs:
+// those of the store, and of the rules that are decided together with these. table returns the
 // table of the rules in this process, and blocks, if any of them blocks, that of the blocks.
-func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table func([]algorithms.Rule) *memory.Table, blocks func() *memory.Blocks) (*ruleSet, error) {
-	lease = c.Lease(z, lease)
+func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec, table func([]algorithms.Rule) *memory.Table, blocks func() *memory.Blocks) (*ruleSet, error) {
+	lease := c.Lease(z, in.Lease)
 	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
 	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Split: s.split}
 	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
@@ -44,7 +44,7 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table f
 		s.counter.Last = c.MaxDelay > 0
 	}
 	for i, a := range c.Algorithms {
-		s.specs[i].Lease, s.specs[i].MaxTurn = lease, maxTurn
+		s.specs[i].Lease, s.specs[i].MaxTurn, s.specs[i].Wall = lease, in.MaxTurn, in.Wall
 		r, err := a.Compile(s.specs[i])
 		if err != nil && lease > 0 {
 			return nil, &config.Error{At: c.From[i], Err: fmt.Errorf("zone %s: rule %s: %w", z.Name, c.Labels[i], err)}
@@ -59,7 +59,7 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, lease, maxTurn int64, table f
 		s.counter.Blocks, s.counter.Blocked = c.Blocks, blocks()
 	}
 	s.mayWait = c.MaxDelay > 0 || z.MaxWait > 0 && s.counter.InFlight > 0
-	s.policy = string(appendPolicy(nil, c.Names, s.counter.Rules, maxHeaderRules))
+	s.policy = constantPolicy(c.Names, s.counter.Rules)
 	if c.LimitFrom != nil {
 		s.limits, s.counter.Base = newLimits(s), s.counter
 	}

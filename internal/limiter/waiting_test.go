@@ -324,7 +324,7 @@ func testPermitsOfOtherInstances(t *testing.T, held time.Duration) {
 func TestNewcomerThatNeedNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLimiter(t, nil, &config.Zone{Name: "z", InFlight: 1, MaxWait: caddy.Duration(10 * time.Second)},
-			&config.Zone{Name: "rule", Rules: []*config.Rule{{Limit: 2, Window: caddy.Duration(time.Hour)}}})
+			&config.Zone{Name: "rule", Rules: []*config.Rule{{Limit: 2, Window: config.Window{Duration: time.Hour}}}})
 		var all sync.WaitGroup
 		for range 2 {
 			all.Go(func() {
@@ -395,7 +395,7 @@ func TestDelayedRequestsAreBounded(t *testing.T) {
 		s := &timedStore{Store: memory.Store{Clock: clock.Now}}
 		l := newTestLimiter(t, s, &config.Zone{
 			Name: "z", Algorithm: "leaky_bucket", MaxWait: caddy.Duration(time.Hour),
-			Rules: []*config.Rule{{Limit: 60, Window: caddy.Duration(time.Hour)}},
+			Rules: []*config.Rule{{Limit: 60, Window: config.Window{Duration: time.Hour}}},
 		})
 		var all sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())
@@ -443,7 +443,7 @@ func TestMaxWaitingOfLeakyBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLimiter(t, nil, &config.Zone{
 			Name: "z", Algorithm: "leaky_bucket", MaxWait: caddy.Duration(time.Hour), MaxWaiting: 3,
-			Rules: []*config.Rule{{Limit: 1, Window: caddy.Duration(time.Second)}},
+			Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: time.Second}}},
 		})
 		if served, took := askMany(l, 20, takes(0)); served != 4 || took != 3*time.Second {
 			t.Errorf("%d served in %v, want 4 in 3s", served, took)
@@ -458,7 +458,7 @@ func TestHeldCostIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newTestLimiter(t, nil, &config.Zone{
 			Name: "z", MaxWait: caddy.Duration(700 * time.Millisecond), CountStatus: []config.Value{"5xx"},
-			Rules: []*config.Rule{{Limit: 2, Window: caddy.Duration(time.Hour)}},
+			Rules: []*config.Rule{{Limit: 2, Window: config.Window{Duration: time.Hour}}},
 		})
 		if served, took := askMany(l, 6, takes(300*time.Millisecond)); served != 6 || took != 900*time.Millisecond {
 			t.Errorf("%d served in %v, want 6 in 900ms", served, took)
@@ -488,7 +488,7 @@ func TestDenialWithoutTimeIsNotAskedForContinually(t *testing.T) {
 		s := &contrary{Store: memory.Store{Clock: clock.Now}}
 		l := newTestLimiter(t, s, &config.Zone{
 			Name: "z", MaxWait: caddy.Duration(time.Second),
-			Rules: []*config.Rule{{Limit: 1000, Window: caddy.Duration(time.Hour)}},
+			Rules: []*config.Rule{{Limit: 1000, Window: config.Window{Duration: time.Hour}}},
 		})
 		begun := time.Now()
 		status := ask(context.Background(), l, "a", takes(0))

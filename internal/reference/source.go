@@ -117,6 +117,8 @@ func named(name string) string {
 		return "true or false"
 	case "Duration":
 		return "duration"
+	case "Window":
+		return "duration, or `day`, `week`, `month` or `year`"
 	case "Time":
 		return "time"
 	case "Parts":

@@ -43,7 +43,7 @@ func (p *Parser) ParseRule(rate caddyfile.Token, rest []caddyfile.Token) (*confi
 	if err != nil {
 		return nil, option.At(rate, err)
 	}
-	r := &ruleParser{rule: &config.Rule{Limit: limit, LimitFrom: from, Window: caddy.Duration(window)}, rate: rate}
+	r := &ruleParser{rule: &config.Rule{Limit: limit, LimitFrom: from, Window: window}, rate: rate}
 	p.rules = append(p.rules, r)
 	p.lines[r.rule] = rate
 	for len(rest) > 0 {

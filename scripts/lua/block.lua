@@ -35,7 +35,8 @@ local function block_start(z, v, repaired)
     -- A cost that is held is judged like one that is charged, but that nothing is charged,
     -- and that it does not wait in a queue.
     local function admits(d)
-      local ok = decide(v, from, s, at, t + d, 0, n, nil, log)
+      local ok, _, _, _, _, stepped = decide(v, from, s, at, t + d, 0, n, nil, log)
+      if stepped == OUTSIDE then return true end -- after the next period
       return ok and (not delays or (decide(v, from, s, at, t + d, n, 0, nil, log)))
     end
     if least > 0 and fits and not admits(0) then

@@ -14,6 +14,10 @@ end
 -- Added to the hold of a zone that has a rule with a block.
 local BLOCKS = 4
 
+-- What a decision function returns instead of stepped if the arguments of its rule are not
+-- for this time. The caller sends others.
+local OUTSIDE = 'OUTSIDE'
+
 -- Read the zone at position i of entry v and its values, from KEYS[k] on. Returns
 -- the zone and the position of the next key. The rules are not read: they begin at
 -- z.at.
@@ -58,6 +62,7 @@ local function zone_decide(z, v, n, p, turn)
     local code = byte(v, i)
     functions[code] = functions[code] or load(code)
     local ok, state, i2, j2, reset, stepped, delay, view = functions[code](v, i + 1, s, j, t, n, p, turn, log)
+    if stepped == OUTSIDE then error({ err = OUTSIDE }) end
     if n == 0 and not stepped then state = s and '' end
     if state and #state < j2 - j then state = state .. sub(s, j + #state, j2 - 1) end
     new[r] = state
@@ -309,7 +314,8 @@ local function answer(v, k)
   return heartbeat(v, k)
 end
 
--- A value of another type or size fails its own entry alone. Any other error would
+-- A value of another type or size, and arguments for another time, fail their own entry
+-- alone. Any other error would
 -- occur in the other entries as well, and fails the call. pcall returns an error of
 -- Redis 7 as a string.
 local FAILED = 16
@@ -318,7 +324,7 @@ for x = 1, #rest, 3 do
   local done, text = pcall(answer, rest[x], rest[x + 1])
   if not done then
     local cause = type(text) == 'table' and text.err or text
-    if not find(cause, 'WRONGTYPE', 1, true) then return { err = cause } end
+    if not find(cause, 'WRONGTYPE', 1, true) and cause ~= OUTSIDE then return { err = cause } end
     text = pack('<BI4', FAILED, #cause) .. cause
   end
   out[rest[x + 2]] = text

@@ -33,12 +33,15 @@ func algorithm(r oracle.Rule) algorithms.Algorithm {
 		return &algorithms.SlidingWindow{Buckets: int(r.Buckets)}
 	case "sliding_log":
 		return &algorithms.SlidingLog{}
+	case "calendar":
+		return &algorithms.Calendar{TimeZone: r.Zone}
 	}
 	panic(fmt.Sprintf("algorithm %q does not exist", r.Algorithm))
 }
 
 func spec(r oracle.Rule) algorithms.Spec {
-	return algorithms.Spec{Limit: r.Limit, Window: r.Window, Cost: 1, MaxWait: r.MaxWait}
+	period, _ := algorithms.ParsePeriod(r.Period)
+	return algorithms.Spec{Limit: r.Limit, Window: r.Window, Period: period, Cost: 1, MaxWait: r.MaxWait}
 }
 
 // compile compiles rules that are decided together.

@@ -30,11 +30,21 @@ func (s *span) add(at, cost int64) {
 	s.most = max(s.most, s.sum)
 }
 
-// bound returns the maximum cost that a rule may admit in any interval of the length
-// of its window, by docs/algorithms.md.
+// interval returns the length of the intervals that a rule bounds: its window, or the
+// shortest of its periods. The year of 1981 was an hour and a half shorter on Lord Howe Island.
+func interval(r oracle.Rule) int64 {
+	if r.Algorithm != "calendar" {
+		return r.Window
+	}
+	days := map[string]int64{"day": 1, "week": 7, "month": 28, "year": 365}[r.Period]
+	return days*day - 2*hour
+}
+
+// bound returns the maximum cost that a rule may admit in any [interval], by
+// docs/algorithms.md.
 func bound(r oracle.Rule, c algorithms.Rule) int64 {
 	switch {
-	case r.Algorithm == "fixed_window" && r.Align:
+	case r.Algorithm == "fixed_window" && r.Align, r.Algorithm == "calendar":
 		return 2 * r.Limit
 	case r.Algorithm == "fixed_window":
 		return 2*r.Limit - 1
@@ -83,8 +93,8 @@ func watch(t fataler, rules []oracle.Rule) *watched {
 	}
 	w := &watched{key: newKey(t, compiled), rules: rules}
 	for _, r := range rules {
-		w.arrivals = append(w.arrivals, span{length: r.Window})
-		w.leavings = append(w.leavings, span{length: r.Window})
+		w.arrivals = append(w.arrivals, span{length: interval(r)})
+		w.leavings = append(w.leavings, span{length: interval(r)})
 	}
 	return w
 }
@@ -132,6 +142,7 @@ func TestBoundOfTokenBucket(t *testing.T)   { bounded(t, single("token_bucket"))
 func TestBoundOfLeakyBucket(t *testing.T)   { bounded(t, single("leaky_bucket")) }
 func TestBoundOfFixedWindow(t *testing.T)   { bounded(t, single("fixed_window")) }
 func TestBoundOfSlidingWindow(t *testing.T) { bounded(t, single("sliding_window")) }
+func TestBoundOfCalendar(t *testing.T)      { bounded(t, single("calendar")) }
 func TestBoundOfSlidingLog(t *testing.T)    { bounded(t, single("sliding_log")) }
 func TestBoundOfQueues(t *testing.T)        { bounded(t, drawQueues) }
 func TestBoundOfMixed(t *testing.T)         { bounded(t, drawMixed) }

@@ -78,6 +78,9 @@ func (c *stepped) repaired(s algorithms.State) {
 	switch {
 	case r.Algorithm == "fixed_window" && r.Align:
 		want = toNext(now, r)
+	case r.Algorithm == "calendar":
+		_, next := c.rules[0].(algorithms.Dated).Present(now)
+		want = next - now
 	case r.Algorithm == "sliding_window":
 		want = held(r, c.rules[0]) - now%part(r)
 	case r.Algorithm != "fixed_window" && r.Algorithm != "sliding_log":
@@ -112,7 +115,7 @@ func (c *stepped) request(s algorithms.State, cost, full int64) {
 
 // withinBound checks the window that ends with the last admission.
 func (c *stepped) withinBound() {
-	from := c.elapsed - c.rule.Window
+	from := c.elapsed - interval(c.rule)
 	sum, bounds := int64(0), int64(1)
 	for i := len(c.passed) - 1; i >= 0 && c.passed[i].now > from; i-- {
 		sum += c.passed[i].cost
@@ -128,6 +131,8 @@ func (c *stepped) withinBound() {
 // held returns the maximum time that a full bucket or window denies.
 func held(r oracle.Rule, c algorithms.Rule) int64 {
 	switch r.Algorithm {
+	case "calendar":
+		return r.Window + hour
 	case "fixed_window", "sliding_log":
 		return r.Window
 	case "sliding_window":

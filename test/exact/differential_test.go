@@ -36,6 +36,7 @@ func TestLeakyBucket(t *testing.T)   { differential(t, single("leaky_bucket")) }
 func TestFixedWindow(t *testing.T)   { differential(t, single("fixed_window")) }
 func TestSlidingWindow(t *testing.T) { differential(t, single("sliding_window")) }
 func TestSlidingLog(t *testing.T)    { differential(t, single("sliding_log")) }
+func TestCalendar(t *testing.T)      { differential(t, single("calendar")) }
 func TestQueues(t *testing.T)        { differential(t, drawQueues) }
 func TestMixed(t *testing.T)         { differential(t, drawMixed) }
 

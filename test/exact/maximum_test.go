@@ -62,7 +62,7 @@ func TestMaximum(t *testing.T) {
 			// A snapshot that is moved says the same on the other clock.
 			by := rapid.SampledFrom([]int64{-window, 7 * window, second}).Draw(t, "by")
 			moved := slices.Clone(greater)
-			h.Shift(moved, by)
+			h.Shift(moved, by, now+by)
 			if _, aligned := alg.(*algorithms.FixedWindow); !aligned && by%window == 0 {
 				if x, y := r.Judge(moved, now+by, 1, 0), r.Judge(greater, now, 1, 0); x != y {
 					t.Fatalf("%v moved by %d: %+v, want %+v", greater, by, x, y)

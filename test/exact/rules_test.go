@@ -3,6 +3,7 @@ package exact_test
 import (
 	"pgregory.net/rapid"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/test/exact/oracle"
 )
 
@@ -14,7 +15,7 @@ const (
 )
 
 var (
-	everyAlgorithm = []string{"gcra", "token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"}
+	everyAlgorithm = []string{"gcra", "token_bucket", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log", "calendar"}
 
 	// Common windows, and some primes.
 	someWindows = []int64{1, 2, 3, 7, 10, 64, 97, 100, 1000, 9973, second, 10 * second, 999_983, minute, hour, day, 7 * day, 30 * day}
@@ -43,6 +44,8 @@ func drawRule(t *rapid.T, algorithm string) oracle.Rule {
 	}
 	r.Limit = limit(1<<50).Draw(t, "limit")
 	switch algorithm {
+	case "calendar":
+		drawPeriod(t, &r)
 	case "gcra":
 		drawBurst(t, &r)
 	case "token_bucket":
@@ -69,6 +72,16 @@ func drawRule(t *rapid.T, algorithm string) oracle.Rule {
 		r.Burst = reachable(r)
 	}
 	return r
+}
+
+// someZones have a midnight every day since 1970, and east and west of UTC changes of the
+// clock by an hour, by half an hour and none.
+var someZones = []string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Pacific/Auckland", "Australia/Lord_Howe"}
+
+func drawPeriod(t *rapid.T, r *oracle.Rule) {
+	period := algorithms.Period(rapid.IntRange(int(algorithms.Day), int(algorithms.Year)).Draw(t, "period"))
+	r.Period, r.Window = period.String(), period.Longest()
+	r.Zone = rapid.SampledFrom(someZones).Draw(t, "zone")
 }
 
 func drawBurst(t *rapid.T, r *oracle.Rule) {
@@ -137,7 +150,7 @@ func part(r oracle.Rule) int64 { return (r.Window + parts(r) - 1) / parts(r) }
 // TestRejectedRules tests the exact limits.
 func countable(r oracle.Rule, turn int64) bool {
 	const most = 0.99 * (1 << 52)
-	if r.Algorithm == "fixed_window" || r.Algorithm == "sliding_window" || r.Algorithm == "sliding_log" {
+	if r.Algorithm == "fixed_window" || r.Algorithm == "sliding_window" || r.Algorithm == "sliding_log" || r.Algorithm == "calendar" {
 		return true
 	}
 	burst, l, w := leak(r)

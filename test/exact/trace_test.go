@@ -54,10 +54,13 @@ func newTrace(beginning int64, rules []oracle.Rule, compiled []algorithms.Rule) 
 	return tr
 }
 
+// lastInstant is in 2112. Beyond 2^53, Redis could not tell instants from each other.
+const lastInstant = 1 << 52
+
 // next returns the request of two numbers and advances the clock to it.
 func (tr *trace) next(kind, size int64) event {
 	i := int(kind>>8&7) % len(tr.rules)
-	tr.now += tr.gap(kind&15, size, i)
+	tr.now = min(tr.now+tr.gap(kind&15, size, i), max(tr.now, lastInstant))
 	e := event{now: tr.now, cost: max(1, tr.cost(kind>>4&7, size, i)), peek: kind>>7&1 == 1 && size%4 == 3}
 	return e
 }

@@ -20,14 +20,16 @@ const compact = (n) => n >= 1e6 ? `${(n / 1e6).toFixed(1)}M` : n >= 1e4 ? `${(n 
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
 const since = (time, now) => span(Math.max(0, (Date.parse(now) - Date.parse(time)) / 1000));
 
-const optionsOf = (r) => Object.entries(r.options || {}).map(([k, v]) => v === true ? ` ${k}` : ` ${k} ${k === "step" ? windowOf(v / 1e9) : v}`).join("");
+const optionsOf = (r) => Object.entries(r.options || {}).map(([k, v]) => v === true ? ` ${k}` : k === "time_zone" ? ` ${v}` : ` ${k} ${k === "step" ? windowOf(v / 1e9) : v}`).join("");
 const algorithmOf = (r) => `${r.algorithm}${optionsOf(r)}${r.block ? ` block ${windowOf(r.block)}` : ""}`;
-const limitOf = (r) => `${r.limit_from ?? r.limit}/${windowOf(r.window)}${r.limit_from ? ` else ${r.limit}` : ""}`;
+// spanOf is the window of a rule.
+const spanOf = (r) => r.period ?? windowOf(r.window);
+const limitOf = (r) => `${r.limit_from ?? r.limit}/${spanOf(r)}${r.limit_from ? ` else ${r.limit}` : ""}`;
 const ruleOf = (r) => `${/^\d+$/.test(r.name) ? "" : `${r.name}: `}${limitOf(r)} ${algorithmOf(r)}`;
 const rulesOf = (z) => z.rules.map(ruleOf).concat(z.in_flight ? [`in flight ${z.in_flight}`] : []);
 
 // enforcedOf is what this instance enforces of a zone's rules while the store is away.
-const enforcedOf = (z) => z.rules.filter((r) => r.enforced).map((r) => `${r.enforced}/${windowOf(r.window)}, not ${limitOf(r)}`)
+const enforcedOf = (z) => z.rules.filter((r) => r.enforced).map((r) => `${r.enforced}/${spanOf(r)}, not ${limitOf(r)}`)
 	.concat(z.in_flight_enforced && z.in_flight_enforced !== z.in_flight ? [`${z.in_flight_enforced} in flight, not ${z.in_flight}`] : []);
 
 // hidden matches the characters that are not seen, or change what is seen around them:

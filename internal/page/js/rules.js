@@ -131,7 +131,7 @@ function everyForm() {
 
 function rulesForm(z) {
 	const varies = z.rules.some((r) => r.limit_from); // a document cannot take limits from requests
-	const limits = z.rules.map((r) => el("label", {}, el("input", { disabled: varies, type: "number", min: 1, max: Number.MAX_SAFE_INTEGER, step: 1, required: true, value: r.limit, className: "limit" }), ` per ${windowOf(r.window)}, ${algorithmOf(r)}${/^\d+$/.test(r.name) ? "" : ` (${r.name})`}`));
+	const limits = z.rules.map((r) => el("label", {}, el("input", { disabled: varies, type: "number", min: 1, max: Number.MAX_SAFE_INTEGER, step: 1, required: true, value: r.limit, className: "limit" }), ` per ${spanOf(r)}, ${algorithmOf(r)}${/^\d+$/.test(r.name) ? "" : ` (${r.name})`}`));
 	const own = editing.doc.zones?.[z.name];
 	$("rules-form").replaceChildren(
 		...formHints(),

@@ -140,7 +140,7 @@ func (n *Snapshots) follow(x snapshot, rules []algorithms.Rule, now Instant) {
 		return
 	}
 	for i, r := range rules {
-		r.(algorithms.Handover).Shift(n.told(x, i), d)
+		r.(algorithms.Handover).Shift(n.told(x, i), d, now.Shared)
 	}
 	x[snapshotTime] += d
 }

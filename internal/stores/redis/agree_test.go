@@ -212,7 +212,7 @@ func TestChargeUnderSmallerBurst(t *testing.T) {
 			z := &storestest.CheckOf(1, small).Zones[0]
 			z.Rules, z.Charged, z.Results = small.Rules, true, make([]stores.Result, 1)
 			w.finish(z, 1)
-			level := small.Rules[0].Args()[2] // of one cost
+			level := small.Rules[0].Args(0)[2] // of one cost
 			handOver(t, name, w.v, w.Store, z, &memory.Handover{Time: w.v.now, Debts: [][]int64{{level}}})
 			if left := w.decide(1, 1, large).Zones[0].Results[0].Remaining; left > 2 {
 				t.Errorf("%s: remaining %d of 23 after 20 and more, want at most 2", name, left)

@@ -386,7 +386,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 			check.Zones[0].Rules = c.Rules
 			check.ResetResults()
 			q := newCall(time.Now().Add(timeout), stores.Key{Hi: 1, Lo: 1})
-			q.decide("diana", check)
+			q.decide("diana", check, nil)
 			switch _, _, err := s.conn.send(q); {
 			case err == nil:
 				t.Error("a reply while Redis is paused")

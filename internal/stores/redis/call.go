@@ -148,8 +148,8 @@ func (q *call) name(prefix string, z *stores.ZoneCheck) (keys int) {
 	return keys
 }
 
-// decide adds the operation that decides all zones.
-func (q *call) decide(prefix string, check *stores.Check) {
+// decide adds the operation that decides all zones, by a node's clock.
+func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 	keys := 0
 	for i := range check.Zones {
 		keys += q.name(prefix, &check.Zones[i])
@@ -172,7 +172,7 @@ func (q *call) decide(prefix string, check *stores.Check) {
 		if permit, _ := z.Holds(); permit && !check.Peek {
 			q.reportZone(z, len(q.b)-from)
 		}
-		q.b = appendZone(q.b, z, z.Cost, guarded(z))
+		q.b = appendZone(q.b, z, z.Cost, guarded(z), at)
 		q.rules += max(1, len(z.Counter.Rules))
 		p := &prepare(z.Counter).packed
 		q.needs(p)

@@ -73,6 +73,10 @@ func (d *decider) call(ctx context.Context, check *stores.Check) error {
 	end := d.conn.end(ctx)
 	hands, blocks := d.fallback.hands.takeAll(check), d.fallback.hands.putBlocks(check)
 	err := d.callOnce(check, end, hands, blocks)
+	if errors.Is(err, errOutside) { // the reply has brought the node's time
+		hands = d.fallback.hands.takeAll(check)
+		err = d.callOnce(check, end, hands, blocks)
+	}
 	if errors.Is(err, errForgotten) {
 		hands = d.fallback.hands.takeForgotten(check)
 		err = d.callOnce(check, end, hands, blocks)
@@ -101,7 +105,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 	for i := range blocks {
 		q.add(blocks[i].names, blocks[i].op)
 	}
-	q.decide(d.o.Prefix, check)
+	q.decide(d.o.Prefix, check, &d.conn.at(check.Zones[0].Tag).clock)
 	r, now, err := d.conn.send(q)
 	sent := err
 	if err == nil {
@@ -136,7 +140,7 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 	if err := r.failed(); err != nil {
 		return err
 	}
-	if refused != nil {
+	if refused != nil && !errors.Is(refused, errOutside) {
 		d.conn.fail(refused)
 	}
 	check.Mode, check.Now = stores.ModeShared, now

@@ -46,7 +46,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 	t.Helper()
 	v.tick()
 	names := []string{namesOf("diana", z)[0], resetName("diana", z)}
-	r, err := shared.conn.callOnce(context.Background(), names, appendHandover(nil, z, h, handTolerance))
+	r, err := shared.conn.callOnce(context.Background(), names, appendHandover(nil, z, h, handTolerance, &shared.conn.at(z.Tag).clock))
 	if err != nil || r.byte() != 0 {
 		t.Fatalf("%s: %v, or refused", what, err)
 	}
@@ -72,7 +72,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 // putBack raises a state to a snapshot whose times are moved by move.
 func putBack(r algorithms.Handover, s algorithms.State, told []int64, move, now int64) {
 	snap := slices.Clone(told)
-	r.Shift(snap, move)
+	r.Shift(snap, move, now)
 	if _, grows := r.(algorithms.Growing); !grows {
 		raised := slices.Clone(s)
 		r.Repair(snap, now)
@@ -90,7 +90,7 @@ func putBack(r algorithms.Handover, s algorithms.State, told []int64, move, now 
 	var known []int64
 	for runs := snap[4:]; len(runs) > 0; runs = runs[2:] {
 		for range runs[0] {
-			known = append(known, runs[1]-max(0, snap[5]-now-r.Args()[3]))
+			known = append(known, runs[1]-max(0, snap[5]-now-r.Args(now)[3]))
 		}
 	}
 	for i, at := range known {

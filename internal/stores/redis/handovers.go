@@ -207,7 +207,7 @@ func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.In
 	if h.Told == nil && h.Debts == nil {
 		return h, more, false
 	}
-	h.op = appendHandover(nil, z, &h.Handover, now.Tolerance)
+	h.op = appendHandover(nil, z, &h.Handover, now.Tolerance, &d.conn.at(z.Tag).clock)
 	prefix := d.conn.o.Prefix
 	h.names = []string{string(appendName(nil, prefix, z)), resetName(prefix, z)}
 	return h, more, true
@@ -416,7 +416,7 @@ func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err
 	var ops [][]byte
 	for i := range some {
 		look := newCall(time.Time{}, some[i].tag)
-		look.decide(d.conn.o.Prefix, some[i].look)
+		look.decide(d.conn.o.Prefix, some[i].look, &d.conn.at(some[i].tag).clock)
 		names, ops = append(names, some[i].names...), append(ops, some[i].op, look.ops[0].b)
 		for _, n := range look.names { // with the key's permits, if it has any
 			names = append(names, string(n.b))

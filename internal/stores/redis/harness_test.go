@@ -243,7 +243,7 @@ func lastStamps(s algorithms.State, n, edge int64) (stamps []int64) {
 // keys.
 func encodeCheck(prefix string, check *stores.Check) (keys []string, op []byte) {
 	q := newCall(time.Time{}, stores.Key{})
-	q.decide(prefix, check)
+	q.decide(prefix, check, nil)
 	for _, n := range q.names {
 		keys = append(keys, string(n.b))
 	}

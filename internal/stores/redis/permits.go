@@ -173,10 +173,13 @@ type release struct {
 }
 
 // finishOf returns the operation that charges a zone cost charge.
-func finishOf(prefix string, z *stores.ZoneCheck, charge int64) release {
+func finishOf(prefix string, z *stores.ZoneCheck, charge int64, at *clock) release {
 	keys := namesOf(prefix, z)
-	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, z, charge, false), prepare(z.Counter).packed.codes}
+	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, z, charge, false, at), prepare(z.Counter).packed.codes}
 }
+
+// clockOf returns the clock of the node that serves a tag.
+func (p *permits) clockOf(tag stores.Key) *clock { return &p.conn.at(tag).clock }
 
 // finish sends a release.
 func (p *permits) finish(ctx context.Context, f release) error {
@@ -227,7 +230,7 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	rec.changedAt = p.clock()
 	z.Permit.Taken = permits == 0
 	q := newCall(end, z.Tag)
-	q.reportOf(rec)
+	q.reportOf(rec, p.clockOf(z.Tag))
 	return rec, q
 }
 

@@ -20,7 +20,7 @@ func (s *virtualStore) leave(c *stores.Counter) (*call, *stores.ZoneCheck) {
 	z.Rules, z.InFlight = c.Rules, c.InFlight
 	check.ResetResults()
 	q := newCall(time.Time{}, z.Tag)
-	q.decide("diana", check)
+	q.decide("diana", check, nil)
 	return s.send(q), z
 }
 
@@ -139,7 +139,7 @@ func TestChecksOfOneCall(t *testing.T) {
 		z.Rules, z.InFlight = c.Rules, c.InFlight
 		check.ResetResults()
 		q := newCall(time.Time{}, z.Tag)
-		q.decide("diana", check)
+		q.decide("diana", check, nil)
 		batch, zones = append(batch, q), append(zones, z)
 	}
 	batch[0].batch = batch

@@ -267,7 +267,7 @@ func (w *world) arrive(x *worldInstance) {
 	z.Rules, z.InFlight = w.counter.Rules, w.counter.InFlight
 	check.ResetResults()
 	q := newCall(time.Time{}, z.Tag)
-	q.decide("diana", check)
+	q.decide("diana", check, nil)
 	x.queue = append(x.queue, &worldCall{q, check, []uint64{z.Key.Hi}})
 	w.send(x)
 }
@@ -285,7 +285,7 @@ func (w *world) renew(x *worldInstance) {
 		}
 		c := &worldCall{q: newCall(time.Time{}, some[0].zone.Tag)}
 		for _, rec := range some {
-			c.q.reportOf(rec)
+			c.q.reportOf(rec, nil)
 			c.keys = append(c.keys, rec.zone.Key.Hi)
 		}
 		x.queue = append(x.queue, c)
@@ -438,7 +438,7 @@ func (w *world) checkKey(k uint64, kind string) {
 	q := newCall(time.Time{}, z.Tag)
 	check.Zones[0].Rules = w.counter.Rules
 	check.ResetResults()
-	q.decide("diana", check)
+	q.decide("diana", check, nil)
 	q.batch = []*call{q}
 	q.batchArgs(w.sha, q.batch)
 	x := &worldInstance{restored: make(map[uint64]bool)}

@@ -15,6 +15,8 @@ type prepared struct {
 	shares atomic.Pointer[shares]
 	learns atomic.Bool // its keys have snapshots
 
+	dated atomic.Pointer[datedRules]
+
 	// searches is how many rules the start of a block counts like, in addition.
 	searches int
 }
@@ -28,6 +30,32 @@ func prepare(c *stores.Counter) *prepared {
 	}
 	c.Prepared.CompareAndSwap(nil, &prepared{serial: serials.Add(1), packed: pack(c), searches: searches(c)})
 	return c.Prepared.Load().(*prepared) //nolint:forcetypeassert // nothing else is stored there
+}
+
+// datedRules are the code and the arguments of each rule during one period of the calendar.
+type datedRules struct {
+	from, to int64
+	rules    []byte
+}
+
+// rulesAt returns the code and the arguments of each rule by a node's clock.
+func (p *prepared) rulesAt(c *stores.Counter, at *clock) []byte {
+	if !p.packed.dated {
+		return p.packed.rules
+	}
+	now := at.now()
+	if d := p.dated.Load(); d != nil && now >= d.from && now < d.to {
+		return d.rules
+	}
+	d := &datedRules{to: noEnd, rules: packRules(c, now)}
+	for _, r := range c.Rules {
+		if r, dated := r.(algorithms.Dated); dated {
+			from, to := r.Present(now)
+			d.from, d.to = max(d.from, from), min(d.to, to)
+		}
+	}
+	p.dated.Store(d)
+	return d.rules
 }
 
 // cacheSlot distributes the keys of all counters over the n slots of a cache.

@@ -149,7 +149,7 @@ func (p *permits) reportTogether(some []*record) {
 	q := newCall(time.Now().Add(max(p.conn.o.Timeout, backgroundTimeout)), some[0].zone.Tag)
 	p.mu.Lock()
 	for _, rec := range some {
-		q.reportOf(rec)
+		q.reportOf(rec, p.clockOf(rec.zone.Tag))
 	}
 	p.mu.Unlock()
 	_, _, err := p.conn.send(q)

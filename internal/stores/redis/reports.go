@@ -42,11 +42,11 @@ func (q *call) reportZone(z *stores.ZoneCheck, at int) {
 }
 
 // reportOf adds the operation that reports a record.
-func (q *call) reportOf(rec *record) {
+func (q *call) reportOf(rec *record, at *clock) {
 	q.reports = append(q.reports, report{
 		counter: rec.zone.Counter, key: rec.zone.Key, tag: rec.zone.Tag, op: len(q.ops), at: 2 + reportAt, reply: len(q.zones),
 	})
-	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0, false))
+	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0, false, at))
 	q.needs(&prepare(rec.zone.Counter).packed)
 }
 

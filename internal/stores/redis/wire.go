@@ -48,6 +48,7 @@ type packed struct {
 	views int    // of them, at the end, bytes of the logs
 	sizes []byte // of the value, and 0; with logs: up to the first ring, and how much to read
 	rules []byte // code and arguments of each rule
+	dated bool   // the arguments are those of [datedRules]
 	codes string // of the third-party algorithms among them
 }
 
@@ -61,11 +62,10 @@ const (
 func pack(c *stores.Counter) (p packed) {
 	fixed := 0
 	p.codes = scripts.Decide().ThirdParty(c.Codes)
-	for i, r := range c.Rules {
-		p.rules = append(p.rules, c.Codes[i])
-		for _, v := range r.Args() {
-			p.rules = appendNumber(p.rules, v)
-		}
+	p.rules = packRules(c, 0)
+	for _, r := range c.Rules {
+		_, dated := r.(algorithms.Dated)
+		p.dated = p.dated || dated
 		if g, ok := r.(algorithms.Growing); ok {
 			p.logs = true
 			fixed += 8 * g.Header()
@@ -83,6 +83,17 @@ func pack(c *stores.Counter) (p packed) {
 		p.sizes = appendSize(appendSize(nil, p.view), 0)
 	}
 	return p
+}
+
+// packRules returns the code and the arguments at now of each rule.
+func packRules(c *stores.Counter, now int64) (b []byte) {
+	for i, r := range c.Rules {
+		b = append(b, c.Codes[i])
+		for _, v := range r.Args(now) {
+			b = appendNumber(b, v)
+		}
+	}
+	return b
 }
 
 // appendNumber appends an integer as a double, the number type of Lua.
@@ -108,9 +119,10 @@ func appendBool(b []byte, v bool) []byte {
 }
 
 // appendZone appends a zone as the script's zone_read expects it. A zone that is guarded is
-// not judged while its key is blocked.
-func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool) []byte {
-	p := &prepare(z.Counter).packed
+// not judged while its key is blocked. at is the clock of the node.
+func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clock) []byte {
+	prepared := prepare(z.Counter)
+	p, rules := &prepared.packed, prepared.rulesAt(z.Counter, at)
 	marks := byte(0)
 	if z.Shadow {
 		marks |= markShadow
@@ -137,12 +149,12 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool) []byte 
 		b = append(b, make([]byte, reportSize)...) // filled in when the call leaves
 	}
 	if guarded {
-		b = appendSize(b, len(p.rules))
+		b = appendSize(b, len(rules))
 		for _, d := range z.Counter.Blocks {
 			b = appendNumber(b, d)
 		}
 	}
-	return append(b, p.rules...)
+	return append(b, rules...)
 }
 
 // What a handover contains.
@@ -152,7 +164,7 @@ const (
 )
 
 // appendHandover appends the operation that hands over what is known and owed of a key.
-func appendHandover(b []byte, z *stores.ZoneCheck, h *memory.Handover, tolerance int64) []byte {
+func appendHandover(b []byte, z *stores.ZoneCheck, h *memory.Handover, tolerance int64, at *clock) []byte {
 	what := byte(0)
 	if h.Told != nil {
 		what |= handTold
@@ -160,11 +172,12 @@ func appendHandover(b []byte, z *stores.ZoneCheck, h *memory.Handover, tolerance
 	if h.Debts != nil {
 		what |= handDebts
 	}
-	p := &prepare(z.Counter).packed
+	prepared := prepare(z.Counter)
+	p := &prepared.packed
 	b = append(b, opHand, 2, what, byte(len(z.Counter.Rules)), 0, holdNothing)
 	b = appendBool(b, p.logs)
 	b = appendNumber(b, 1)
-	b = append(append(b, p.sizes...), p.rules...)
+	b = append(append(b, p.sizes...), prepared.rulesAt(z.Counter, at)...)
 	b = appendNumber(appendNumber(b, h.Time), tolerance)
 	for _, of := range [][][]int64{h.Told, h.Debts} {
 		for _, words := range of {
@@ -283,6 +296,9 @@ func (e failedOp) Error() string { return string(e) }
 
 // RedisError implements redis.Error.
 func (failedOp) RedisError() {}
+
+// errOutside says that the arguments of a rule are those of another time than Redis'.
+const errOutside = failedOp("OUTSIDE")
 
 // failed returns the error of the next operation, if it failed.
 func (r *reply) failed() error {

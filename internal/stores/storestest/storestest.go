@@ -90,7 +90,7 @@ func RandomRule(r *rand.Rand, delays, debt bool) RuleSpec {
 	if r.IntN(2) == 0 {
 		burst = 1 + r.Int64N(30)
 	}
-	switch r.IntN(7) {
+	switch r.IntN(8) {
 	case 0:
 		return RuleSpec{Alg: &algorithms.GCRA{Burst: burst}, Spec: sp}
 	case 1:
@@ -109,6 +109,9 @@ func RandomRule(r *rand.Rand, delays, debt bool) RuleSpec {
 		return RuleSpec{Alg: &algorithms.FixedWindow{Align: r.IntN(2) == 0}, Spec: sp}
 	case 5:
 		return RuleSpec{Alg: &algorithms.SlidingWindow{Buckets: 1 + r.IntN(20)}, Spec: sp}
+	case 6: // its edges are reached by what ends there
+		sp.Period, sp.Window = algorithms.Day, algorithms.Day.Longest()
+		return RuleSpec{Alg: &algorithms.Calendar{TimeZone: "America/New_York"}, Spec: sp}
 	}
 	return RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: sp}
 }

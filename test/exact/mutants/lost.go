@@ -34,7 +34,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-clock", breaks: "a snapshot does not follow a clock that was set", file: tellGo, suites: redis,
-		old: "r.(algorithms.Handover).Shift(n.told(x, i), d)", new: "_, _ = r, i",
+		old: "r.(algorithms.Handover).Shift(n.told(x, i), d, now.Shared)", new: "_, _ = r, i",
 	},
 	{
 		name: "lost-clock-time", breaks: "after the clock was set back no loss is noticed", file: tellGo, suites: redis,

@@ -138,6 +138,7 @@ func mutants() []mutant {
 	return slices.Concat(
 		arithmeticMutants,
 		luaMutants,
+		calendarMutants,
 		scriptMutants,
 		storeMutants,
 		fallbackMutants,

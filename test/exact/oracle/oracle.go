@@ -24,7 +24,7 @@ const (
 // Rule is one limit under one algorithm.
 type Rule struct {
 	// Algorithm is gcra, token_bucket, leaky_bucket, fixed_window,
-	// sliding_window or sliding_log.
+	// sliding_window, sliding_log or calendar.
 	Algorithm string
 
 	// Limit is the cost that passes per Window.
@@ -46,6 +46,10 @@ type Rule struct {
 
 	// NoDelay makes a leaky bucket not delay what it admits.
 	NoDelay bool
+
+	// Period is the day, week, month or year of a calendar in the time zone Zone. Window is
+	// not used then.
+	Period, Zone string
 
 	// MaxWait is the maximum delay of a leaky bucket. 0: the time that its burst
 	// takes, or a second without a burst.
@@ -120,6 +124,8 @@ func newMemory(r Rule) memory {
 		return newSlidingWindow(r)
 	case "sliding_log":
 		return newSlidingLog(r)
+	case "calendar":
+		return newCalendar(r)
 	}
 	panic(fmt.Sprintf("algorithm %q does not exist", r.Algorithm))
 }

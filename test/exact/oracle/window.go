@@ -1,5 +1,7 @@
 package oracle
 
+import "time"
+
 // fixedWindow counts in consecutive windows.
 type fixedWindow struct {
 	limit, window int64
@@ -74,4 +76,29 @@ func newSlidingWindow(r Rule) *lookback {
 		part++
 	}
 	return &lookback{limit: r.Limit, oldest: func(t int64) int64 { return (t/part - parts) * part }}
+}
+
+// newCalendar counts from the midnight that began the present day, week, month or year.
+// The time zone must have all of them, once.
+func newCalendar(r Rule) *lookback {
+	zone, err := time.LoadLocation(r.Zone)
+	if err != nil {
+		panic(err)
+	}
+	return &lookback{limit: r.Limit, oldest: func(t int64) int64 {
+		at := time.UnixMicro(t).In(zone)
+		y, m, d := at.Date()
+		switch r.Period {
+		case "week":
+			for at.Weekday() != time.Monday {
+				d--
+				at = time.Date(y, m, d, 12, 0, 0, 0, zone)
+			}
+		case "month":
+			d = 1
+		case "year":
+			m, d = time.January, 1
+		}
+		return time.Date(y, m, d, 0, 0, 0, 0, zone).UnixMicro()
+	}}
 }

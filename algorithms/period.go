@@ -1,0 +1,119 @@
+package algorithms
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Period is a period of the calendar. The zero value is none.
+type Period uint8
+
+// The periods. A week begins on Monday.
+const (
+	Day Period = iota + 1
+	Week
+	Month
+	Year
+)
+
+var periodNames = []string{Day: "day", Week: "week", Month: "month", Year: "year"}
+
+// PeriodNames are the names of the periods.
+var PeriodNames = periodNames[Day:]
+
+// ParsePeriod returns the period with this name. It returns false if there is none.
+func ParsePeriod(name string) (Period, bool) {
+	i := slices.Index(periodNames, name)
+	return Period(max(i, 0)), i > 0
+}
+
+// String returns the name; of none, nothing.
+func (p Period) String() string { return periodNames[p] }
+
+// Longest returns the length in microseconds of the longest such period, but for a change
+// of the clock: 31 days for a month.
+func (p Period) Longest() int64 {
+	days := []int64{Day: 1, Week: 7, Month: 31, Year: 366}[p]
+	return days * 24 * time.Hour.Microseconds()
+}
+
+// periods are the periods of the calendar in a time zone. All instants are microseconds
+// since 1970-01-01 UTC.
+type periods struct {
+	unit Period
+	zone *time.Location
+}
+
+// newPeriods returns the periods in the time zone with this name, such as Europe/Berlin;
+// the default is UTC.
+func newPeriods(unit Period, zone string) (periods, error) {
+	if strings.EqualFold(zone, "local") {
+		return periods{}, fmt.Errorf("time zone %q: want the name of one, such as Europe/Berlin, so that all instances have the same", zone)
+	}
+	l, err := time.LoadLocation(zone)
+	if err != nil {
+		return periods{}, fmt.Errorf("time zone %q: want a name of the IANA database, such as Europe/Berlin", zone)
+	}
+	return periods{unit, l}, nil
+}
+
+// around returns the starts of the period before the one of now's date, of that one, and of
+// the next two. Clocks that are set back across midnight return to a date whose successor has
+// begun: then now is in the third. A day that a zone skipped, when it moved across the date
+// line, begins when the next does.
+func (p periods) around(now int64) (starts [4]int64) {
+	date := p.first(time.UnixMicro(now).In(p.zone))
+	for i := range starts {
+		starts[i] = p.start(p.add(date, i-1))
+	}
+	return starts
+}
+
+// first returns the first date of the period of t's date. Dates are midnights in UTC.
+func (p periods) first(t time.Time) time.Time {
+	y, m, d := t.Date()
+	switch p.unit {
+	case Week:
+		d -= (int(t.Weekday()) + 6) % 7
+	case Month:
+		d = 1
+	case Year:
+		m, d = time.January, 1
+	}
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+}
+
+// add returns the first date of the n-th period after the one of a date.
+func (p periods) add(date time.Time, n int) time.Time {
+	switch p.unit {
+	case Week:
+		return date.AddDate(0, 0, 7*n)
+	case Month:
+		return date.AddDate(0, n, 0)
+	case Year:
+		return date.AddDate(n, 0, 0)
+	}
+	return date.AddDate(0, 0, n)
+}
+
+// start returns the first instant whose date in the zone is the given one or a later one:
+// some zones skip midnight, or a whole day.
+func (p periods) start(date time.Time) int64 {
+	for t := date.Add(-48 * time.Hour).In(p.zone); ; { // every zone is less than that from UTC
+		_, offset := t.Zone()
+		at := date.Add(-time.Duration(offset) * time.Second)
+		if at.Before(t) {
+			at = t
+		}
+		_, end := t.ZoneBounds()
+		if !end.IsZero() && !end.After(t) { // so Go 1.26 says on the last day of leap years from 2040 on
+			end = t.Add(time.Hour)
+		}
+		if end.IsZero() || at.Before(end) {
+			return at.UnixMicro()
+		}
+		t = end
+	}
+}

@@ -1,0 +1,96 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// Window is the window of a rule: a duration, or a period of the calendar.
+type Window struct {
+	time.Duration // 0 for a period
+
+	// Period is the period; 0: the window is the duration.
+	Period algorithms.Period
+}
+
+// errWindow says what a window may be.
+var errWindow = errors.New("want a positive duration such as s, 10s, 1h30m, d or w, or a period of calendar: day, week, month or year")
+
+// parseWindow parses the window of a rate: a duration in Caddy's syntax, whose number is 1 if it
+// has none, a number of weeks such as 2w, or a period.
+func parseWindow(s string) (Window, error) {
+	if p, ok := algorithms.ParsePeriod(s); ok {
+		return Window{Period: p}, nil
+	}
+	if s != "" && (s[0] < '0' || s[0] > '9') {
+		s = "1" + s
+	}
+	d, err := caddy.ParseDuration(s)
+	if weeks, ok := strings.CutSuffix(s, "w"); ok {
+		const week = 7 * 24 * time.Hour
+		var n int64
+		if n, err = strconv.ParseInt(weeks, 10, 64); n > math.MaxInt64/int64(week) {
+			return Window{}, errWindow
+		}
+		d = time.Duration(n) * week
+	}
+	if err != nil || d <= 0 {
+		return Window{}, errWindow
+	}
+	return Window{Duration: d}, nil
+}
+
+// check checks the range.
+func (w Window) check() error {
+	switch d := w.Duration; {
+	case w.Period != 0:
+		return nil
+	case d < time.Microsecond || d%time.Microsecond != 0:
+		return fmt.Errorf("window %v: want at least 1us, in whole microseconds", d)
+	case d > MaxWindow:
+		return fmt.Errorf("window %v: want at most %v", d, MaxWindow)
+	}
+	return nil
+}
+
+// microseconds returns the length; of a period, the longest.
+func (w Window) microseconds() int64 {
+	if w.Period != 0 {
+		return w.Period.Longest()
+	}
+	return w.Duration.Microseconds()
+}
+
+// MarshalJSON implements json.Marshaler.
+func (w Window) MarshalJSON() ([]byte, error) {
+	if w.Period != 0 {
+		return json.Marshal(w.Period.String())
+	}
+	return json.Marshal(int64(w.Duration))
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (w *Window) UnmarshalJSON(b []byte) error {
+	var name string
+	if json.Unmarshal(b, &name) == nil {
+		if p, ok := algorithms.ParsePeriod(name); ok {
+			*w = Window{Period: p}
+			return nil
+		}
+	}
+	var d caddy.Duration
+	if err := d.UnmarshalJSON(b); err != nil {
+		return fmt.Errorf("%s: want a duration such as 10s, 1m, 1h30m or 1d, or a period of calendar: day, week, month or year", b[:min(len(b), 64)])
+	}
+	*w = Window{Duration: time.Duration(d)}
+	return nil
+}
