@@ -94,7 +94,7 @@ func statusesOf(lines []map[string]any, text string) (statuses []int) {
 		request, _ := line["request"].(map[string]any)
 		uri, _ := request["uri"].(string)
 		status, _ := line["status"].(float64)
-		if strings.HasSuffix(uri, text) {
+		if strings.Contains(uri, text) {
 			statuses = append(statuses, int(status))
 		}
 	}

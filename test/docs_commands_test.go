@@ -112,7 +112,7 @@ func coveredBy(t *testing.T, makefile, line string) error {
 
 var (
 	goCommand  = regexp.MustCompile("(?m)\\bgo (run|test) ([^`\\n#]+)")
-	goFolder   = regexp.MustCompile(`(?:^| )(\.(?:/[\w/.]*)?)`)
+	goFolder   = regexp.MustCompile(`(?:^| )(\.(?:/[\w/.-]*)?)`)
 	goSelected = regexp.MustCompile(`-(run|bench) '?([\w^$]+)`)
 )
 

@@ -44,6 +44,15 @@ var examples = map[string]func(printed string, took time.Duration) error{
 	"shared-redis": func(printed string, _ time.Duration) error {
 		return wantStatuses(printed, times(10, 200), times(2, 429))
 	},
+	"llm-gateway": func(printed string, _ time.Duration) error {
+		return errors.Join(
+			wantStatuses(printed, times(2, 200), times(1, 429)),
+			wantf(strings.Contains(printed, `"usage":{"completion_tokens":300,"prompt_tokens":1,"total_tokens":301}`), "no usage of a completion"),
+			wantf(strings.Contains(printed, `"usage":{"input_tokens":1,"output_tokens":300}`), "no usage of a message"),
+			wantf(strings.Count(printed, `"delta"`) > 300 && strings.Contains(printed, "data: [DONE]"), "no stream"),
+			wantf(strings.Count(printed, `"used":903,`) == 2, "not 903 tokens are used of the minute and of the month"),
+			wantf(strings.Contains(printed, `"code": "rate_limit_exceeded"`), "no error as OpenAI's"))
+	},
 	"json-error": func(printed string, _ time.Duration) error {
 		problems := wantStatuses(printed, times(2, 200), times(1, 429), times(2, 200), times(1, 429))
 		for _, text := range []string{
@@ -73,10 +82,13 @@ func TestExamples(t *testing.T) {
 			}
 			validates(t, file)
 			shell, serve, tries := commands(t, string(text)), runSingle, 1
-			if name == "shared-redis" {
+			switch name {
+			case "shared-redis":
 				// The default timeout is 25 ms. On a loaded machine an instance
 				// may exceed it and decide locally.
 				serve, tries = runShared, 3
+			case "llm-gateway":
+				serve = runGateway
 			}
 			for try := 1; ; try++ {
 				printed, took := serve(t, file, shell)
@@ -221,6 +233,29 @@ func runSingle(t *testing.T, file, shell string) (printed string, took time.Dura
 	}
 	harness.StartCaddyJSON(t, moved, port, admin)
 	return runShell(t, ".", strings.ReplaceAll(shell, "localhost:8080", fmt.Sprintf("127.0.0.1:%d", port)))
+}
+
+// runGateway builds and starts the command of the example, with its upstream, and runs the commands
+// for it.
+func runGateway(t *testing.T, _, shell string) (printed string, took time.Duration) {
+	t.Helper()
+	built, port := filepath.Join(t.TempDir(), "gateway"), fmt.Sprint(harness.FreePort(t))
+	build := harness.Program(t, "go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-buildvcs=false", "-o", built, "./examples/llm-gateway")
+	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run := harness.Program(t, built)
+	run.Dir, run.Env = "..", append(os.Environ(), "PORT="+port, fmt.Sprint("ADMIN=", harness.FreePort(t)), fmt.Sprint("UPSTREAM=", harness.FreePort(t)), "HOME="+t.TempDir())
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = run.Process.Kill()
+		_ = run.Wait()
+	})
+	opensInBrowser(t, "http://localhost:"+port+"/quota")
+	return runShell(t, ".", strings.ReplaceAll(shell, "localhost:8080", "localhost:"+port))
 }
 
 // runShared runs the commands of the example, which start its instances.
