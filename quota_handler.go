@@ -65,7 +65,8 @@ type quotaRule struct {
 	Limit  int64  `json:"limit"`
 	Window int64  `json:"window"`           // of a period, the present one
 	Period string `json:"period,omitempty"` // "day", "week", "month" or "year" of the calendar
-	Used   int64  `json:"used"`             // what is reserved for requests under way is used
+	Used   int64  `json:"used"`
+	Held   int64  `json:"held"` // what is reserved for requests under way
 	Left   int64  `json:"left"`
 	Reset  int64  `json:"reset"` // until the whole limit is left again
 }
@@ -94,17 +95,11 @@ func (h *QuotaHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 
 // quotaOf returns what a client may know of a zone.
 func quotaOf(p limiter.Peeked) quota {
-	q := quota{Zone: p.Zone.WrittenName(), Unit: "requests", Blocked: wholeSeconds(p.Blocked), Rules: make([]quotaRule, 0, len(p.Rules))}
-	switch z := p.Zone; {
-	case z.Tokens != nil:
-		q.Unit = "tokens"
-	case z.Settle != "" || z.Cost != "":
-		q.Unit = "units"
-	}
+	q := quota{Zone: p.Zone.WrittenName(), Unit: p.Zone.Unit(), Blocked: wholeSeconds(p.Blocked), Rules: make([]quotaRule, 0, len(p.Rules))}
 	for _, r := range p.Rules {
 		q.Rules = append(q.Rules, quotaRule{
 			Rule: r.Label, Limit: r.Limit, Window: wholeSeconds(r.Window), Period: r.Period.String(),
-			Used: r.Used, Left: r.Remaining, Reset: wholeSeconds(r.Reset),
+			Used: r.Used, Held: r.Held, Left: r.Remaining, Reset: wholeSeconds(r.Reset),
 		})
 	}
 	return q

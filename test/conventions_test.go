@@ -128,7 +128,7 @@ func TestArrows(t *testing.T) {
 	allowed := map[string]string{
 		".": "algorithms config internal/admin internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
 			"internal/option internal/placeholders internal/pool internal/process internal/zonefile rules" + anyStore,
-		"cmd/caddy": ".",
+		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
 		"internal/admin":        "algorithms config internal/cli internal/clock internal/limiter internal/loglimit internal/metrics internal/page internal/process rules" + anyStore,
 		"internal/placeholders": "",

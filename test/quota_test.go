@@ -20,8 +20,8 @@ type quotaZone struct {
 }
 
 type quotaRule struct {
-	Rule                             string
-	Limit, Window, Used, Left, Reset int
+	Rule                                   string
+	Limit, Window, Used, Held, Left, Reset int
 }
 
 // quota asks for what is left for a request.
@@ -86,7 +86,7 @@ func TestQuota(t *testing.T) {
 		})})
 		key := func(path, key string) req { return req{path: path, header: map[string]string{"X-Key": key}} }
 		office := func(used int) quotaZone {
-			return quotaZone{"office", "units", 0, []quotaRule{{"1", 1000, 3600, used, 1000 - used, 0}}}
+			return quotaZone{"office", "units", 0, []quotaRule{{"1", 1000, 3600, used, 0, 1000 - used, 0}}}
 		}
 		want := func(q req, zones ...quotaZone) {
 			t.Helper()
@@ -108,7 +108,7 @@ func TestQuota(t *testing.T) {
 			}
 		}
 		api := func(blocked, used int) quotaZone {
-			return quotaZone{"api", "requests", blocked, []quotaRule{{"1", 3, 3600, used, 3 - used, 0}, {"day", 10, 86400, used, 20 - used, 0}}}
+			return quotaZone{"api", "requests", blocked, []quotaRule{{"1", 3, 3600, used, 0, 3 - used, 0}, {"day", 10, 86400, used, 0, 20 - used, 0}}}
 		}
 		for range 5 {
 			want(key("/quota", "a"), api(0, 0), office(0))
@@ -116,19 +116,19 @@ func TestQuota(t *testing.T) {
 		s.want(key("/api", "a"), 200, 200)
 		want(key("/quota", "a"), api(0, 2), office(4))
 		want(key("/quota", "b"), api(0, 0), office(4))
-		want(key("/named", "b"), quotaZone{"all", "requests", 0, []quotaRule{{"1", 50, 3600, 2, 48, 0}}}, api(0, 0))
+		want(key("/named", "b"), quotaZone{"all", "requests", 0, []quotaRule{{"1", 50, 3600, 2, 0, 48, 0}}}, api(0, 0))
 		want(key("/quota", "vip"), office(4))
-		want(key("/quota", "big"), quotaZone{"api", "requests", 0, []quotaRule{{"1", 100, 3600, 0, 100, 0}}}, office(4))
+		want(key("/quota", "big"), quotaZone{"api", "requests", 0, []quotaRule{{"1", 100, 3600, 0, 0, 100, 0}}}, office(4))
 		want(key("/quota", "office"), api(0, 0))
 		want(req{path: "/quota"}, office(4))
 		s.want(key("/api", "a"), 200, 429)
-		blocked := quotaZone{"api", "requests", 7200, []quotaRule{{"1", 3, 3600, 3, 0, 0}, {"day", 10, 86400, 20, 0, 0}}}
+		blocked := quotaZone{"api", "requests", 7200, []quotaRule{{"1", 3, 3600, 3, 0, 0, 0}, {"day", 10, 86400, 20, 0, 0, 0}}}
 		want(key("/quota", "a"), blocked, office(6))
 
 		s.want(req{method: "POST", path: "/chat", body: "{}", header: map[string]string{"X-Token": "x"}}, 200)
 		token := req{path: "/quota", header: map[string]string{"X-Token": "x"}}
 		until(t, "the charge", func() bool { return s.quota(token).Zones[0].Rules[0].Used == 15 })
-		want(token, quotaZone{"budget", "tokens", 0, []quotaRule{{"1", 1000, 3600, 15, 985, 0}}}, office(8))
+		want(token, quotaZone{"budget", "tokens", 0, []quotaRule{{"1", 1000, 3600, 15, 0, 985, 0}}}, office(8))
 
 		if a := s.want(req{method: "POST", path: "/quota"}, 405); a.get("Allow") != "GET, HEAD" {
 			t.Errorf("Allow %q", a.get("Allow"))
@@ -175,4 +175,53 @@ func TestQuotaUnknownZone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "rate_limit_quota: zone apu is not defined: want the name of a zone") {
 		t.Error(err)
 	}
+}
+
+// TestQuotaTellsWhatIsHeld asks while a request is answered, and afterwards: what it holds is
+// told apart from what is used, to clients, by the admin API and by the command line.
+func TestQuotaTellsWhatIsHeld(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		enter, goOn := make(chan bool), make(chan bool)
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit_quota /quota
+			rate_limit {
+				zone quota_held {
+					match method POST
+					key {header.X-Token}
+					tokens {
+						reserve 7
+					}
+					rule 1000/month calendar
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			if r.Method == http.MethodPost {
+				enter <- true
+				<-goOn
+				answering("application/json", `{"usage":{"input_tokens":3,"output_tokens":2}}`)(w, r)
+			}
+			return nil
+		})})
+		ask := req{path: "/quota", header: map[string]string{"X-Token": "x"}}
+		numbers := func() (n [3]int) {
+			r := s.quota(ask).Zones[0].Rules[0]
+			k := s.key("GET", "quota_held", "x")
+			if e := k.Rules[0]; k.Unit != "tokens" || int(e.Used) != r.Used || int(e.Held) != r.Held || int(e.Remaining) != r.Left {
+				t.Errorf("the admin API says %+v in %s, the client is told %+v", e, k.Unit, r)
+			}
+			return [3]int{r.Used, r.Held, r.Left}
+		}
+		done := make(chan bool)
+		go func() {
+			defer close(done)
+			s.want(req{method: "POST", body: "{}", header: map[string]string{"X-Token": "x"}}, 200)
+		}()
+		<-enter
+		if n := numbers(); n != [3]int{0, 7, 993} {
+			t.Errorf("while a request holds 7: used, held and left %v", n)
+		}
+		goOn <- true
+		<-done
+		until(t, "the charge", func() bool { return numbers() == [3]int{5, 0, 995} })
+	})
 }

@@ -218,7 +218,7 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 			t.Errorf("top:\n%s", out)
 		}
 		for _, c := range all {
-			if out := rateLimit(t, c, "key", "tight", "a"); !strings.Contains(out, "denied by 1, again in ") || !strings.Contains(out, "3/1h   0  ") {
+			if out := rateLimit(t, c, "key", "tight", "a"); !strings.Contains(out, "denied by 1, again in ") || !strings.Contains(out, "3/1h   3     0     0  ") {
 				t.Errorf("key:\n%s", out)
 			}
 			if out := rateLimit(t, c, "explain", c.URL+"/tight?k=a"); !strings.Contains(out, "denied by zone tight, rule 1, again in ") {

@@ -233,7 +233,7 @@ func answerKey(p limiter.Peeked) cli.Key {
 		k.Missing, k.KeyMissing, k.Address = p.Empty, p.Zone.Config.Plan.Missing, p.Address
 	}
 	if p.Checked {
-		k.Mode = p.Mode.String()
+		k.Mode, k.Unit = p.Mode.String(), p.Zone.Unit()
 	}
 	if p.Retry > 0 {
 		k.RetryIn = new(inSeconds(p.Retry))
@@ -242,7 +242,7 @@ func answerKey(p limiter.Peeked) cli.Key {
 	for _, r := range p.Rules {
 		rule := cli.KeyRule{
 			Name: r.Label, Limit: r.Limit, Window: inSeconds(r.Window), Period: r.Period.String(),
-			Remaining: r.Remaining, Reset: inSeconds(r.Reset), Admits: r.Admits,
+			Used: r.Used, Held: r.Held, Remaining: r.Remaining, Reset: inSeconds(r.Reset), Admits: r.Admits,
 		}
 		if !r.Admits && r.Retry != algorithms.Never {
 			rule.RetryIn = new(inSeconds(r.Retry))

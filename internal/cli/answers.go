@@ -183,6 +183,7 @@ type Key struct {
 	Rule     string    `json:"rule,omitempty"`        // first rule that denies
 	Mode     string    `json:"mode,omitempty"`        // local, shared, alone, allow or deny
 	Cost     int64     `json:"cost,omitempty"`        // cost of the next request
+	Unit     string    `json:"unit,omitempty"`        // of the numbers of its rules: requests, tokens or units
 	Shadow   bool      `json:"shadow,omitempty"`      // whether a denial is only reported
 	RetryIn  *float64  `json:"retry_after,omitempty"` // time until the zone admits; absent: now or never
 	Blocked  float64   `json:"blocked,omitempty"`     // time until the block of the key ends; absent: it is not blocked
@@ -212,6 +213,8 @@ type KeyRule struct {
 	Limit     int64    `json:"limit"`                 // limit enforced
 	Window    float64  `json:"window"`                // window of the limit; of a period, the present one
 	Period    string   `json:"period,omitempty"`      // of the calendar: day, week, month or year; absent: none
+	Used      int64    `json:"used"`                  // cost that counts
+	Held      int64    `json:"held,omitempty"`        // cost that requests under way hold; absent: none
 	Remaining int64    `json:"remaining"`             // cost that would still be admitted
 	Reset     float64  `json:"reset_after"`           // time until the whole limit is left again
 	Admits    bool     `json:"admits"`                // whether the next request is admitted

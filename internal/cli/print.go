@@ -260,6 +260,8 @@ func (s *Key) print(w io.Writer) {
 	s.printRules(w)
 }
 
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
 // printRules prints the override that applies, and the state of each rule.
 func (s *Key) printRules(w io.Writer) {
 	if len(s.Override) > 0 {
@@ -268,7 +270,7 @@ func (s *Key) printRules(w io.Writer) {
 	if len(s.Rules) == 0 {
 		return
 	}
-	t := table{head: []string{"  RULE", "LIMIT", "REMAINING", "RESET", "RETRY"}}
+	t := table{head: []string{"  RULE", "LIMIT", "USED", "HELD", "REMAINING", "RESET", "RETRY"}}
 	for _, r := range s.Rules {
 		retry := "-"
 		if r.RetryIn != nil {
@@ -276,7 +278,7 @@ func (s *Key) printRules(w io.Writer) {
 		} else if !r.Admits {
 			retry = "never"
 		}
-		t.add("  "+safe(r.Name), fmt.Sprintf("%d/%s", r.Limit, windowText(r.Window, r.Period)), strconv.FormatInt(r.Remaining, 10), span(r.Reset), retry)
+		t.add("  "+safe(r.Name), fmt.Sprintf("%d/%s", r.Limit, windowText(r.Window, r.Period)), number(r.Used), number(r.Held), number(r.Remaining), span(r.Reset), retry)
 	}
 	t.print(w, widthOf(w))
 }

@@ -65,7 +65,8 @@ type PeekedRule struct {
 	Window    int64             // the window of the limit; of a Period, the present one
 	Period    algorithms.Period // of the calendar; 0: none
 	Remaining int64             // the cost that the rule would still admit
-	Used      int64             // the cost that it would admit if it were unused, without Remaining
+	Used      int64             // the cost that it would admit if it were unused, without Remaining and Held
+	Held      int64             // the cost that requests under way hold
 	Reset     int64             // the time until the whole limit is left again
 	Admits    bool              // whether the rule admits
 	Retry     int64             // the time until it admits; algorithms.Never: never
@@ -142,9 +143,11 @@ func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
 	}
 	can := true
 	for i, res := range c.Results {
+		taken := c.Rules[i].Capacity() - res.Remaining
+		held := min(c.Held, taken)
 		r := PeekedRule{
 			Label: set.Labels[i], Limit: c.Rules[i].Limit(), Window: windowAt(c.Rules[i], clock.Now()), Period: set.Specs[i].Period,
-			Remaining: res.Remaining, Used: c.Rules[i].Capacity() - res.Remaining, Reset: res.Reset, Admits: res.Admit,
+			Remaining: res.Remaining, Used: taken - held, Held: held, Reset: res.Reset, Admits: res.Admit,
 		}
 		if !res.Admit {
 			r.Retry = res.Retry

@@ -129,6 +129,17 @@ func (z *Zone) WrittenName() string { return cmp.Or(z.Written, z.Name) }
 // StoreName returns the name of the zone's store.
 func (z *Zone) StoreName() string { return z.store.Name }
 
+// Unit returns what the zone's limits count: "requests", "tokens", or "units" of a cost.
+func (z *Zone) Unit() string {
+	switch {
+	case z.Tokens != nil:
+		return "tokens"
+	case z.Settle != "" || z.Cost != "":
+		return "units"
+	}
+	return "requests"
+}
+
 // Shared reports whether the zone's counts are shared by several instances.
 func (z *Zone) Shared() bool { return !z.store.local() }
 

@@ -92,7 +92,7 @@ type ZoneCheck struct {
 	// Permit is set by the store.
 	Permit Permit
 
-	// Held is set by the store to the cost that other requests hold in Redis.
+	// Held is set by the store to the cost that other requests hold.
 	Held int64
 
 	// Known is set by the store: this instance has a snapshot of the key that still

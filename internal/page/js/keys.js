@@ -63,7 +63,7 @@ function keyRules(k) {
 	return el("table", {}, head("rule", "#limit", "#left", "#whole again in"), el("tbody", {}, ...k.rules.map((r) => {
 		const bar = el("span", { className: r.remaining * 5 < r.limit ? "meter low" : "meter", "aria-hidden": "true" }, el("i"));
 		bar.firstChild.style.width = `${Math.min(100, Math.max(0, r.remaining / r.limit * 100))}%`;
-		return row(cell(r.name), cell(limitOf(r), true), cell(el("span", {}, whole(r.remaining), bar), true), cell(r.reset_after ? span(r.reset_after) : "unused", true));
+		return row(cell(r.name), cell(limitOf(r), true), cell(el("span", {}, whole(r.remaining), bar, r.held ? ` (${whole(r.held)} held)` : ""), true), cell(r.reset_after ? span(r.reset_after) : "unused", true));
 	})));
 }
 

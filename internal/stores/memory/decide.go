@@ -172,6 +172,7 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 	if z.Counter.Blocks != nil && p.blocked(z, now) {
 		return
 	}
+	z.Held = p.held.Cost
 	z.Full = z.InFlight > 0 && p.held.Permits >= z.InFlight
 	z.Admits = !z.Full
 	for i, r := range z.Rules {
