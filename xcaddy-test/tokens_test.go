@@ -61,6 +61,40 @@ func TestTokensAtOnce(t *testing.T) {
 	}
 }
 
+// TestTokensOverAnOutage kills Redis while a hundred responses are awaited by three instances, and starts
+// it without its memory when all of them have ended. In the end what was used is charged, no more and
+// no less.
+func TestTokensOverAnOutage(t *testing.T) {
+	t.Parallel()
+	const requests, tokens, limit = 100, 700, 1_000_000
+	upstream, redis := newWaiting(t, fmt.Sprintf(`{"usage": {"total_tokens": %d}}`, tokens)), harness.StartRedis(t)
+	instances := startMany(t, 3, harness.Config{
+		Global: onRedis(redis, "timeout 5s"),
+		Site: fmt.Sprintf("\trate_limit {\n\t\tzone streams {\n\t\t\tkey one\n\t\t\tcost 1000\n\t\t\tsettle {response.body.usage.total_tokens}\n\t\t\thold\n\t\t\trule %d/1h fixed_window\n\t\t}\n\t}\n\treverse_proxy %s",
+			limit, upstream.address),
+	})
+	addresses := urls(instances, "/")
+	var answered sync.WaitGroup
+	for i := range requests {
+		answered.Go(func() {
+			if s := harness.Shoot(harness.Client(1), addresses[i%len(addresses)]); s.Status != http.StatusOK {
+				t.Errorf("request %d: %+v", i, s)
+			}
+		})
+	}
+	harness.Until(t, harness.Patience, "all requests to be admitted", func() bool { return upstream.inside() == requests })
+	redis.Kill(t)
+	close(upstream.goOn)
+	answered.Wait()
+	redis.Start(t)
+	said := ""
+	harness.Until(t, harness.Patience, "all that was used to be charged, and nothing held", func() bool {
+		said = harness.Do(t, http.MethodGet, instances[0].Admin+"/rate_limit/zones/streams/key?part=one", "").Body
+		return strings.Contains(said, `"mode": "shared"`) && strings.Contains(said, fmt.Sprintf(`"used": %d,`, requests*tokens)) && !strings.Contains(said, `"held"`)
+	})
+	t.Log(said)
+}
+
 // waiting is an upstream that answers all requests when the test says so.
 type waiting struct {
 	address string
