@@ -1,6 +1,7 @@
 package algorithms
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"sync/atomic"
@@ -51,12 +52,7 @@ func (c *Calendar) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 // Kind implements [Algorithm].
 func (c *Calendar) Kind() string { return "calendar/" + c.zone() }
 
-func (c *Calendar) zone() string {
-	if c.TimeZone == "" {
-		return "UTC"
-	}
-	return c.TimeZone
-}
+func (c *Calendar) zone() string { return cmp.Or(c.TimeZone, "UTC") }
 
 // Lua implements [Algorithm].
 func (*Calendar) Lua() string { return calendarLua }
@@ -67,7 +63,7 @@ func (c *Calendar) Compile(sp Spec) (Rule, error) {
 		return nil, err
 	}
 	if sp.Period == 0 {
-		return nil, fmt.Errorf("a window that is no period: want %s, such as 1000/month calendar", option.Or(PeriodNames))
+		return nil, fmt.Errorf("a window that is no period: want %s, such as 1000/month calendar", option.Or(periodNames[Day:]))
 	}
 	p, err := newPeriods(sp.Period, c.zone())
 	if err != nil {

@@ -2,8 +2,10 @@ package algorithms
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,9 +21,6 @@ const (
 )
 
 var periodNames = []string{Day: "day", Week: "week", Month: "month", Year: "year"}
-
-// PeriodNames are the names of the periods.
-var PeriodNames = periodNames[Day:]
 
 // ParsePeriod returns the period with this name. It returns false if there is none.
 func ParsePeriod(name string) (Period, bool) {
@@ -46,17 +45,36 @@ type periods struct {
 	zone *time.Location
 }
 
-// newPeriods returns the periods in the time zone with this name, such as Europe/Berlin;
-// the default is UTC.
+// newPeriods returns the periods in the time zone with this name, such as Europe/Berlin.
 func newPeriods(unit Period, zone string) (periods, error) {
 	if strings.EqualFold(zone, "local") {
 		return periods{}, fmt.Errorf("time zone %q: want the name of one, such as Europe/Berlin, so that all instances have the same", zone)
 	}
-	l, err := time.LoadLocation(zone)
-	if err != nil {
+	l, known := location(zone)
+	if !known {
 		return periods{}, fmt.Errorf("time zone %q: want a name of the IANA database, such as Europe/Berlin", zone)
 	}
 	return periods{unit, l}, nil
+}
+
+// locations are the time zones in use, by name: thousands of overrides share one.
+var locations sync.Map
+
+// location returns the time zone with this name. Other spellings of a file's path, which Go
+// takes for a name too, are not known: there is one state of each zone.
+func location(name string) (l *time.Location, known bool) {
+	if l, ok := locations.Load(name); ok {
+		return l.(*time.Location), true //nolint:forcetypeassert // nothing else is stored there
+	}
+	if path.Clean(name) != name {
+		return nil, false
+	}
+	l, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, false
+	}
+	locations.Store(name, l)
+	return l, true
 }
 
 // around returns the starts of the period before the one of now's date, of that one, and of

@@ -48,10 +48,6 @@ type Rule struct {
 	AlgorithmRaw json.RawMessage `json:"algorithm,omitempty" caddy:"namespace=http.rate_limit.algorithms inline_key=name"`
 }
 
-// MaxWindow is the longest window, about 142 years: with a longer one, instants would
-// exceed the integers that Lua represents exactly.
-const MaxWindow = 1 << 52 * time.Microsecond
-
 // checkBlock checks the block of a rule.
 func (r *Rule) checkBlock(z *Zone) error {
 	switch d := time.Duration(r.Block); {

@@ -16,11 +16,16 @@ import (
 
 // Window is the window of a rule: a duration, or a period of the calendar.
 type Window struct {
-	time.Duration // 0 for a period
+	// Duration is the length; 0 for a period.
+	Duration time.Duration
 
 	// Period is the period; 0: the window is the duration.
 	Period algorithms.Period
 }
+
+// MaxWindow is the longest window, about 142 years: with a longer one, instants would
+// exceed the integers that Lua represents exactly.
+const MaxWindow = 1 << 52 * time.Microsecond
 
 // errWindow says what a window may be.
 var errWindow = errors.New("want a positive duration such as s, 10s, 1h30m, d or w, or a period of calendar: day, week, month or year")
