@@ -32,6 +32,13 @@ func TestBoundIsReached(t *testing.T) {
 			20, 0,
 		},
 		{
+			"calendar",
+			oracle.Rule{Algorithm: "calendar", Limit: 10, Window: day, Period: "day", Zone: "UTC"},
+			5*day - 1,
+			[]func(*attack, int64){(*attack).burst, (*attack).tick, (*attack).burst},
+			20, 0,
+		},
+		{
 			"sliding_window",
 			oracle.Rule{Algorithm: "sliding_window", Limit: 10, Window: 100},
 			1005,

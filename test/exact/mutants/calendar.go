@@ -31,6 +31,10 @@ var calendarMutants = []mutant{
 		old: "if c.wall == nil {", new: "if true {",
 	},
 	{
+		name: "calendar-not-wall", breaks: "a zone of the local store follows the process's clock", file: "internal/limiter/active.go", suites: []suite{limiterTests},
+		old: "in.Wall = clock.Wall", new: "in.Wall = nil",
+	},
+	{
 		name: "calendar-monday", breaks: "a week begins on Sunday", file: periodGo, suites: goRules,
 		old: "(int(t.Weekday()) + 6) % 7", new: "int(t.Weekday())",
 	},
