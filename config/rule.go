@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,11 @@ type Rule struct {
 	// lengthen the block. Not with max_wait. Default: off.
 	Block caddy.Duration `json:"block,omitempty"`
 
+	// Percentages of the limit, from 1 to 100. When a charge takes what is used across one, the
+	// event rate_limit_reached is emitted and a line logged. The algorithm must be calendar,
+	// fixed_window, sliding_window or sliding_log. Such a rule is never leased. Default: none.
+	Notify []int `json:"notify,omitempty"`
+
 	// The algorithm and its options. Default: the zone's algorithm.
 	AlgorithmRaw json.RawMessage `json:"algorithm,omitempty" caddy:"namespace=http.rate_limit.algorithms inline_key=name"`
 }
@@ -59,6 +65,22 @@ func (r *Rule) checkBlock(z *Zone) error {
 		return fmt.Errorf("block %v: want at most %v", d, MaxWindow)
 	case z.MaxWait > 0:
 		return fmt.Errorf("block %v beside max_wait %v: want one of them", d, time.Duration(z.MaxWait))
+	}
+	return nil
+}
+
+// checkNotify checks the percentages of a rule that was compiled.
+func (r *Rule) checkNotify(compiled algorithms.Rule, algorithm string) error {
+	for i, p := range r.Notify {
+		if p < 1 || p > 100 {
+			return fmt.Errorf("notify %d: want a percentage from 1 to 100", p)
+		}
+		if slices.Contains(r.Notify[:i], p) {
+			return fmt.Errorf("notify %d stands twice: want it once", p)
+		}
+	}
+	if _, refills := compiled.(algorithms.Paired); refills && r.Notify != nil {
+		return fmt.Errorf("notify with %s, which refills all the time: want calendar, fixed_window, sliding_window or sliding_log", algorithm)
 	}
 	return nil
 }

@@ -112,6 +112,9 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	if _, dated := compiled.(algorithms.Dated); !dated && sp.Period != 0 {
 		return fmt.Errorf("window %v with %s: want the algorithm calendar, as in %d/%v calendar", sp.Period, nameOf(alg), r.Limit, sp.Period)
 	}
+	if err := r.checkNotify(compiled, nameOf(alg)); err != nil {
+		return err
+	}
 	if from != nil {
 		if err := checkVaries(alg, compiled, sp); err != nil {
 			return err
@@ -149,7 +152,7 @@ func duplicateRules(zone string, window time.Duration) *RuleSet {
 // leases for d, in microseconds: d if all algorithms and options of the zone support
 // leases, otherwise 0.
 func (s *RuleSet) Lease(z *Zone, d int64) int64 {
-	if s.Duplicates || s.Blocks != nil || s.LimitFrom != nil || len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settles() || len(z.CountStatus) > 0 {
+	if s.Duplicates || s.Blocks != nil || s.LimitFrom != nil || s.Notifies() || len(s.Algorithms) == 0 || z.InFlight > 0 || z.Settles() || len(z.CountStatus) > 0 {
 		return 0
 	}
 	for _, a := range s.Algorithms {
@@ -162,6 +165,11 @@ func (s *RuleSet) Lease(z *Zone, d int64) int64 {
 		}
 	}
 	return d
+}
+
+// Notifies reports whether a rule has notify.
+func (s *RuleSet) Notifies() bool {
+	return slices.ContainsFunc(s.From, func(r *Rule) bool { return r.Notify != nil })
 }
 
 // Kinds returns a short fingerprint of the format of the rules' states: algorithms and

@@ -52,11 +52,13 @@ func (q *request) finish(told *ending) {
 		if unknown {
 			q.reportUnknown(z.zone, &response)
 		}
-		if told.left && c.Permit.Taken && z.zone.linger(q.r.Context(), c, charge) {
-			continue
+		if !told.left || !c.Permit.Taken || !z.zone.linger(q.r.Context(), c, charge) {
+			z.zone.store.Finish(q.r.Context(), c, charge)
+			z.zone.common.queue.freed(c.Key)
 		}
-		z.zone.store.Finish(q.r.Context(), c, charge)
-		z.zone.common.queue.freed(c.Key)
+		if c.Counter.Notifies {
+			q.reportReached(z)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func readRules(texts []json.RawMessage) ([]*config.Rule, error) {
 	for i, text := range texts {
 		r := new(config.Rule)
 		err := rules.Fields(text, map[string]any{
-			"name": &r.Name, "limit": &r.Limit, "window": &r.Window, "block": &r.Block, "algorithm": &r.AlgorithmRaw,
+			"name": &r.Name, "limit": &r.Limit, "window": &r.Window, "block": &r.Block, "notify": &r.Notify, "algorithm": &r.AlgorithmRaw,
 		})
 		if err != nil {
 			return nil, rules.At(fmt.Sprintf("/%d", i), err)

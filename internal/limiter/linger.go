@@ -31,6 +31,7 @@ func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bo
 	held.Results = slices.Clone(c.Results) // those of c belong to the request
 	held.Lingers = true
 	z.store.Finish(ctx, &held, charge)
+	copy(c.Results, held.Results)
 	held.Lingers, held.Cost = false, 0 // only the permit is left
 	time.AfterFunc(time.Duration(z.Linger), func() {
 		z.store.Finish(context.Background(), &held, 0)

@@ -30,6 +30,9 @@ func (q *request) report(e *exceeded) {
 		case z.outcome == metrics.Allowed && q.isNear(z):
 			z.zone.metrics.CountNear(q.shard)
 		}
+		if z.rules >= 0 && z.set.counter.Notifies {
+			q.reportReached(z)
+		}
 		q.logOverflow(z)
 		q.countKey(z)
 		q.keepFingerprint(z)
@@ -161,11 +164,7 @@ func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event strin
 	if !ok {
 		return
 	}
-	fields := q.fields(e, suppressed)
-	q.l.o.Logger.Info(text, fields...)
-	if q.l.env.Listens(event) {
-		q.l.env.Emit(event, eventData(fields))
-	}
+	q.tell(e.zone, q.fields(e), suppressed, text, event)
 }
 
 // reportShadow emits the event of a zone in shadow that would have denied the request.
@@ -175,7 +174,7 @@ func (q *request) reportShadow(z *zoneResult) {
 	}
 	if suppressed, ok := z.zone.common.shadowLimit.Next(q.now(), maxLines); ok {
 		e := q.exceededIn(z)
-		q.l.env.Emit(eventShadowExceeded, eventData(q.fields(&e, suppressed)))
+		q.l.env.Emit(eventShadowExceeded, eventData(q.addCommon(e.zone, q.fields(&e), suppressed)))
 	}
 }
 
@@ -194,17 +193,30 @@ func (q *request) reportBlocks() {
 	}
 }
 
-// fields returns the fields of the log line and of the event of a denial. suppressed is how many
-// there would have been since the last one.
-func (q *request) fields(e *exceeded, suppressed uint64) []zap.Field {
-	fields := []zap.Field{
+// fields returns the fields of the log line and of the event of a denial.
+func (q *request) fields(e *exceeded) []zap.Field {
+	return []zap.Field{
 		zap.String("zone", e.zone.WrittenName()), zap.String("rule", e.label),
 		zap.Duration("wait", time.Duration(max(0, e.retry))*time.Microsecond),
 		zap.String("remote_ip", remoteIP(q.r.RemoteAddr)), zap.String("client_ip", key.ClientIP(q.r)),
 		zap.String("method", q.r.Method), zap.String("host", q.r.Host),
 	}
+}
+
+// tell logs something that happened to the request in a zone, and emits its event.
+func (q *request) tell(z *Zone, fields []zap.Field, suppressed uint64, text, event string) {
+	fields = q.addCommon(z, fields, suppressed)
+	q.l.o.Logger.Info(text, fields...)
+	if q.l.env.Listens(event) {
+		q.l.env.Emit(event, eventData(fields))
+	}
+}
+
+// addCommon adds the fields that all lines about a request have. suppressed is how many there
+// would have been since the last one.
+func (q *request) addCommon(z *Zone, fields []zap.Field, suppressed uint64) []zap.Field {
 	if q.l.o.LogKey {
-		fields = append(fields, zap.String("key", e.zone.keyText(q.r)))
+		fields = append(fields, zap.String("key", z.keyText(q.r)))
 	}
 	if suppressed > 0 {
 		fields = append(fields, zap.Uint64("suppressed", suppressed))
@@ -223,6 +235,8 @@ func eventData(fields []zap.Field) map[string]any {
 		switch {
 		case f.Type == zapcore.DurationType:
 			data[f.Key] = time.Duration(f.Integer)
+		case f.Type == zapcore.Int64Type:
+			data[f.Key] = f.Integer
 		case f.Type == zapcore.Uint64Type:
 			data[f.Key] = uint64(f.Integer)
 		case len(f.String) > maxEventValue:

@@ -39,6 +39,7 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec, table fun
 	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
 	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Split: s.split}
 	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
+		s.counter.Notifies = c.Notifies()
 		s.counter.InFlight, s.counter.HoldCost = z.InFlight, len(z.CountStatus) > 0 || z.Holds()
 		s.counter.Estimated = z.Holds()
 		s.counter.Last = c.MaxDelay > 0

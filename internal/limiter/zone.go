@@ -52,6 +52,7 @@ type common struct {
 	queue       waitQueue
 	logLimit    loglimit.Limit
 	blockLog    loglimit.Limit
+	reachedLog  loglimit.Limit
 	shadowLimit loglimit.Limit // of events
 	overflowLog loglimit.Minute
 	unknownLog  loglimit.Minute

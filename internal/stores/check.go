@@ -145,6 +145,10 @@ type Result struct {
 	// request arrived; 0: nothing is used. A local store sets it if the zone's WantsMore is set.
 	More int64
 
+	// Used is what was used of the capacity before and after the decision, or after it the
+	// charge of [Store.Finish], if the counter Notifies.
+	Used [2]int64
+
 	// State and Rule are set by a store in Redis: the state that Redis reported,
 	// and the rule that reads it.
 	State algorithms.State

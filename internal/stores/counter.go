@@ -42,6 +42,9 @@ type Counter struct {
 	// counting several keys together.
 	OwnSlots bool
 
+	// Notifies has the stores set Used of the results.
+	Notifies bool
+
 	// Lease is for how many microseconds part of the limit may be charged in
 	// advance, with rules that were compiled for it. 0: none.
 	Lease int64

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -85,6 +86,8 @@ func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
 		}
 		r.rule.Block = caddy.Duration(d)
 		return 2, nil
+	case t.Text == "notify":
+		return r.parseNotify(tokens)
 	case t.Text == "else":
 		return r.parseElse(tokens)
 	case !isBrace(t) && slices.Contains(algorithms.Names(), t.Text):
@@ -96,6 +99,24 @@ func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
 	}
 	r.options = append(r.options, t)
 	return 1, nil
+}
+
+// parseNotify parses notify <percent>...
+func (r *ruleParser) parseNotify(tokens []caddyfile.Token) (n int, err error) {
+	if r.rule.Notify != nil {
+		return 0, errors.New("notify stands twice: want it once, with all percentages")
+	}
+	for n = 1; n < len(tokens) && tokens[n].Line == tokens[0].Line; n++ {
+		percent, err := strconv.Atoi(strings.TrimSuffix(tokens[n].Text, "%"))
+		if err != nil {
+			break // the next word of the rule
+		}
+		r.rule.Notify = append(r.rule.Notify, percent)
+	}
+	if n == 1 {
+		return 0, errors.New("notify: want percentages after it, such as notify 50 80 100")
+	}
+	return n, nil
 }
 
 // parseElse parses else <count>.

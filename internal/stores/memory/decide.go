@@ -118,6 +118,9 @@ func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []locat
 
 // apply applies to a zone what was decided for the whole check.
 func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
+	if z.Counter.Notifies {
+		p.used(z, stores.Before, check.Now)
+	}
 	if check.Admitted && z.Admits && !check.Peek {
 		p.take(z, check.Now, check.TurnOf(z), h)
 	}
@@ -292,6 +295,9 @@ func (p *location) count(z *stores.ZoneCheck, now int64) {
 	if z.Blocked() {
 		return
 	}
+	if z.Counter.Notifies {
+		p.used(z, stores.After, now)
+	}
 	for i, r := range z.Rules {
 		st := p.only
 		if st == nil {
@@ -303,6 +309,13 @@ func (p *location) count(z *stores.ZoneCheck, now int64) {
 		if z.WantsMore {
 			res.SetMore(r, st, now, p.held.Cost)
 		}
+	}
+}
+
+// used sets what the rules have used, before or after a charge.
+func (p *location) used(z *stores.ZoneCheck, when int, now int64) {
+	for i, r := range z.Rules[:len(z.Results)] {
+		z.Results[i].SetUsed(when, r, p.shard.states.at(&p.table.layout, p.from, i), now)
 	}
 }
 
@@ -326,6 +339,9 @@ func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) 
 				p.from = p.shard.overflow.counter(&p.table.layout, &p.shard.states, z.Group, z.Rules, now)
 			}
 			p.ensure(z, now)
+		}
+		if z.Counter.Notifies {
+			p.used(z, stores.Before, now)
 		}
 		if p.from != nil {
 			p.owe(z.Rules, now, charge)

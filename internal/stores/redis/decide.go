@@ -105,7 +105,11 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 	for i := range blocks {
 		q.add(blocks[i].names, blocks[i].op)
 	}
-	q.decide(d.o.Prefix, check, &d.conn.at(check.Zones[0].Tag).clock)
+	at := &d.conn.at(check.Zones[0].Tag).clock
+	for i := range check.Zones {
+		q.peekUsed(d.o.Prefix, &check.Zones[i], at)
+	}
+	q.decide(d.o.Prefix, check, at)
 	r, now, err := d.conn.send(q)
 	sent := err
 	if err == nil {
@@ -136,6 +140,11 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 	}
 	for i := range blocks {
 		blocks[i].answered(r)
+	}
+	for i := range check.Zones {
+		if err := r.readUsed(&check.Zones[i], stores.Before, now); err != nil {
+			return err
+		}
 	}
 	if err := r.failed(); err != nil {
 		return err
@@ -170,6 +179,7 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 		z := &check.Zones[i]
 		if !z.Blocked() { // otherwise nothing of its states was reported
 			d.fallback.learn(z, now, check.TurnOf(z), replaces(i))
+			setUsed(z, now)
 		}
 		if z.Block.Until > 0 {
 			d.fallback.learnBlock(z, now)

@@ -181,15 +181,22 @@ func finishOf(prefix string, z *stores.ZoneCheck, charge int64, at *clock) relea
 // clockOf returns the clock of the node that serves a tag.
 func (p *permits) clockOf(tag stores.Key) *clock { return &p.conn.at(tag).clock }
 
-// finish sends a release.
-func (p *permits) finish(ctx context.Context, f release) error {
-	if !p.conn.usable(f.tag) {
+// finish charges a zone that holds no permit.
+func (p *permits) finish(ctx context.Context, z *stores.ZoneCheck, charge int64) error {
+	if !p.conn.usable(z.Tag) {
 		return errOpen
 	}
+	at := p.clockOf(z.Tag)
+	f := finishOf(p.conn.o.Prefix, z, charge, at)
 	q := newCall(p.conn.end(ctx), f.tag)
-	q.add(f.keys, f.op)
 	q.codes = f.codes
-	_, _, err := p.conn.send(q)
+	q.peekUsed(p.conn.o.Prefix, z, at)
+	q.add(f.keys, f.op)
+	q.peekUsed(p.conn.o.Prefix, z, at)
+	r, now, err := p.conn.send(q)
+	if err == nil {
+		r.readCharge(z, now)
+	}
 	return err
 }
 
@@ -199,7 +206,9 @@ func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64
 	rec, q := p.end(z, charge, p.conn.end(ctx))
 	if !p.conn.usable(z.Tag) {
 		q.release()
-	} else if _, _, err := p.conn.send(q); err != nil && !errors.Is(err, errOpen) {
+	} else if r, now, err := p.conn.send(q); err == nil {
+		r.readCharge(z, now)
+	} else if !errors.Is(err, errOpen) {
 		p.conn.fail(err)
 	}
 	p.mu.Lock()
@@ -229,8 +238,10 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	rec.version++
 	rec.changedAt = p.clock()
 	z.Permit.Taken = permits == 0
-	q := newCall(end, z.Tag)
-	q.reportOf(rec, p.clockOf(z.Tag))
+	q, at := newCall(end, z.Tag), p.clockOf(z.Tag)
+	q.peekUsed(p.conn.o.Prefix, z, at)
+	q.reportOf(rec, at)
+	q.peekUsed(p.conn.o.Prefix, z, at)
 	return rec, q
 }
 

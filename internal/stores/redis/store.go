@@ -121,7 +121,7 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 	case charge > 0 && z.Charged:
 		// It is unknown whether a charge without a reply was made, so it is
 		// made once.
-		if err := s.permits.finish(ctx, finishOf(s.o.Prefix, z, charge, s.permits.clockOf(z.Tag))); err != nil {
+		if err := s.permits.finish(ctx, z, charge); err != nil {
 			s.conn.fail(err)
 			s.fallback.settle(z, charge, mayHaveRun(err))
 		}

@@ -1,0 +1,39 @@
+package limiter
+
+import (
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+const eventReached = "rate_limit_reached"
+
+// reportReached logs the percentages of the limits that the last charge of a zone has taken what
+// is used across, and emits their events.
+func (q *request) reportReached(z *zoneResult) {
+	c := &q.check.Zones[z.rules]
+	for i := range c.Results {
+		used := c.Results[i].Used
+		c.Results[i].Used = [2]int64{} // it is told once
+		limit := c.Rules[i].Capacity()
+		for _, percent := range z.set.From[i].Notify {
+			if at := limit * int64(percent); 100*used[stores.Before] < at && at <= 100*used[stores.After] {
+				q.notify(z, i, percent, limit, used[stores.After])
+			}
+		}
+	}
+}
+
+// notify reports that a percentage of a limit has been reached, unless there were too many such
+// reports.
+func (q *request) notify(z *zoneResult, rule, percent int, limit, used int64) {
+	suppressed, ok := z.zone.common.reachedLog.Next(q.now(), maxLines)
+	if !ok {
+		return
+	}
+	fields := []zap.Field{
+		zap.String("zone", z.zone.WrittenName()), zap.String("rule", z.set.Labels[rule]),
+		zap.Int("percent", percent), zap.Int64("limit", limit), zap.Int64("used", used),
+	}
+	q.tell(z.zone, fields, suppressed, "rate limit reached", eventReached)
+}

@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"errors"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// What a charge has used is told by a peek before it and, after a response, another one behind
+// it, in the same call: a report charges what other requests were to be charged, too, and what a
+// request has used is not what it finds used.
+
+// usedOf returns the check that tells what a zone has used.
+func usedOf(z *stores.ZoneCheck) stores.ZoneCheck {
+	return stores.ZoneCheck{
+		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Cost: 1, IgnoreBlock: true,
+		Rules: z.Counter.Rules, Results: make([]stores.Result, len(z.Counter.Rules)),
+	}
+}
+
+// peekUsed adds the operation that tells what a zone has used, if its counter notifies.
+func (q *call) peekUsed(prefix string, z *stores.ZoneCheck, at *clock) {
+	if z.Counter.Notifies {
+		q.decide(prefix, &stores.Check{Peek: true, Zones: []stores.ZoneCheck{usedOf(z)}}, at)
+	}
+}
+
+// readUsed reads the reply to what peekUsed added.
+func (r *reply) readUsed(z *stores.ZoneCheck, when int, now int64) error {
+	if !z.Counter.Notifies {
+		return nil
+	}
+	if err := r.failed(); err != nil {
+		return err
+	}
+	peeked := usedOf(z)
+	if _, err := r.readZone(&peeked, now); err != nil && !errors.Is(err, errDisagree) {
+		return err
+	}
+	for i := range z.Results[:min(len(z.Results), len(peeked.Results))] {
+		res := &peeked.Results[i]
+		z.Results[i].SetUsed(when, res.Rule, res.State, now)
+	}
+	return nil
+}
+
+// readCharge reads the reply to a charge after a response, between two peeks.
+func (r *reply) readCharge(z *stores.ZoneCheck, now int64) {
+	if r.readUsed(z, stores.Before, now) == nil && r.failed() == nil {
+		r.byte()
+		_ = r.readUsed(z, stores.After, now)
+	}
+}
+
+// setUsed sets what is used after a decision.
+func setUsed(z *stores.ZoneCheck, now int64) {
+	if !z.Counter.Notifies {
+		return
+	}
+	for i := range z.Results {
+		res := &z.Results[i]
+		res.SetUsed(stores.After, res.Rule, res.State, now)
+	}
+}
