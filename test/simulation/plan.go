@@ -82,6 +82,7 @@ func (p *Plan) draw() {
 	// What was added to plans is drawn apart from the rest.
 	more, sites := rand.New(rand.NewPCG(p.Seed, 6)), len(p.setup.sites) //nolint:gosec // a simulation
 	p.setup.drawMore(more)
+	p.setup.drawCalendars(rand.New(rand.NewPCG(p.Seed, 8))) //nolint:gosec // a simulation
 	p.load = time.Duration(60+r.IntN(90)) * time.Second
 	for i := range sites {
 		p.drawClients(r, i)

@@ -90,6 +90,9 @@ func (r *rule) json() map[string]any {
 		a["align"] = true
 	}
 	all := map[string]any{"limit": r.Limit, "window": int64(r.Window), "algorithm": a}
+	if r.Algorithm == "calendar" { // runs begin on the first of January in UTC, hours after the year in the east
+		all["window"], a["time_zone"] = "year", "Asia/Tokyo"
+	}
 	if r.Block > 0 {
 		all["block"] = int64(r.Block)
 	}
@@ -194,6 +197,15 @@ func (s *setup) drawMore(r *rand.Rand) {
 		one := drawRule(r)
 		one.Block = []time.Duration{500 * time.Millisecond, 4 * time.Second, 8 * time.Second, 15 * time.Second}[r.IntN(4)]
 		s.add(site{Kind: blocking, Rules: []rule{one}})
+	}
+}
+
+// drawCalendars has sites whose charges are counted in the end count by the year.
+func (s *setup) drawCalendars(r *rand.Rand) {
+	for i := range s.sites {
+		if s.sites[i].Kind.summed() && r.IntN(3) == 0 {
+			s.sites[i].Rules[0].Algorithm = "calendar"
+		}
 	}
 }
 
