@@ -112,6 +112,9 @@ func (e *storeEvents) StoreWarning(name, what, advice string) {
 	e.lines.Add(func() { e.logger.Warn(what, zap.String("store", name), zap.String("advice", advice)) })
 }
 
+// Uncharged implements redis.Observer.
+func (e *storeEvents) Uncharged(zone string, cost int64) { e.metrics.CountUncharged(zone, cost) }
+
 // ClockSteps implements redis.Observer.
 func (e *storeEvents) ClockSteps(name string) { e.metrics.ClockSteps.WithLabelValues(name).Inc() }
 
@@ -180,6 +183,7 @@ func (ignore) StoreError(string, redis.Failure, error)        {}
 func (ignore) ClockSteps(string)                              {}
 func (ignore) Live(string, int)                               {}
 func (ignore) StoreWarning(string, string, string)            {}
+func (ignore) Uncharged(string, int64)                        {}
 
 // Interface guards
 var (

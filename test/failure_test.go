@@ -351,6 +351,7 @@ func (ignored) StoreError(string, redis.Failure, error)        {}
 func (ignored) ClockSteps(string)                              {}
 func (ignored) Live(string, int)                               {}
 func (ignored) StoreWarning(string, string, string)            {}
+func (ignored) Uncharged(string, int64)                        {}
 
 // startInstances starts n other instances that use the same Redis.
 func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.Store) {

@@ -104,6 +104,9 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		if checked.Charge.Settle != nil {
 			env.Metrics.CountUnknown(&z.metrics, c.Name)
 		}
+		if z.Shared() && checked.Charge.AfterResponse() {
+			env.Metrics.CountUncharged(c.Name, 0)
+		}
 		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
 	}
 	if c.PreventDuplicates != nil {

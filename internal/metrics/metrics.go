@@ -39,6 +39,7 @@ type Metrics struct {
 	badCost   *prometheus.CounterVec
 	badLimit  *prometheus.CounterVec
 	unknown   *prometheus.CounterVec
+	uncharged *prometheus.CounterVec
 	storeUp   *prometheus.GaugeVec
 	fallback  *prometheus.CounterVec
 
@@ -80,9 +81,10 @@ var all = process.Var[Metrics]{New: func() *Metrics {
 			Namespace: Namespace, Name: "decision_seconds", Help: "Duration of decisions, by the store that made them: local for this process, also while the store of a zone is unavailable. Of those made in this process, one in 16 is timed.",
 			Buckets: []float64{1e-6, 5e-6, 25e-6, 1e-4, 25e-5, 5e-4, 1e-3, 25e-4, 5e-3, 1e-2, 25e-3, 5e-2, 0.1, 0.5},
 		}, []string{"store"}),
-		badCost:  counter("bad_cost_total", "Costs that were not an integer of at least 1 and counted as 1.", "zone"),
-		unknown:  counter("unknown_cost_total", "Responses that did not tell the cost that settle asks for, or ended before they had.", "zone"),
-		badLimit: counter("bad_limit_total", "Requests of rules with a limit from the request that brought none, or one that is refused.", "zone"),
+		badCost:   counter("bad_cost_total", "Costs that were not an integer of at least 1 and counted as 1.", "zone"),
+		unknown:   counter("unknown_cost_total", "Responses that did not tell the cost that settle asks for, or ended before they had.", "zone"),
+		uncharged: counter("uncharged_total", "Cost of responses that was to be charged in Redis, is not known to have been, and is not sent again.", "zone"),
+		badLimit:  counter("bad_limit_total", "Requests of rules with a limit from the request that brought none, or one that is refused.", "zone"),
 		storeUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: Namespace, Name: "store_up", Help: "Whether the store is used (1) or unavailable (0).",
 		}, []string{"store"}),
@@ -94,7 +96,7 @@ var all = process.Var[Metrics]{New: func() *Metrics {
 // Register registers the metrics of the process, and more, in the registry of a
 // configuration.
 func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collector) error {
-	own := []prometheus.Collector{m.decisions, m.seconds, m.badCost, m.badLimit, m.unknown, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
+	own := []prometheus.Collector{m.decisions, m.seconds, m.badCost, m.badLimit, m.unknown, m.uncharged, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
 	for _, c := range slices.Concat(own, more) {
 		var already prometheus.AlreadyRegisteredError
 		if err := reg.Register(c); err != nil && !errors.As(err, &already) {
@@ -128,6 +130,15 @@ func (m *Metrics) CountLimits(z *Zone, name string) { z.badLimit = m.badLimit.Wi
 // CountUnknown makes a zone that settles count responses that do not tell their cost.
 func (m *Metrics) CountUnknown(z *Zone, name string) { z.unknown = m.unknown.WithLabelValues(name) }
 
+// CountUncharged counts what a zone was to be charged in its store, and perhaps was not.
+func (m *Metrics) CountUncharged(zone string, cost int64) {
+	m.zones.Lock()
+	defer m.zones.Unlock()
+	if m.decisions.get(zone) != nil {
+		m.uncharged.WithLabelValues(zone).Add(float64(cost))
+	}
+}
+
 // Release undoes one Zone. The series of a zone that is not in use any more end.
 func (m *Metrics) Release(name string) {
 	m.zones.Lock()
@@ -136,6 +147,7 @@ func (m *Metrics) Release(name string) {
 		m.badCost.DeleteLabelValues(name)
 		m.badLimit.DeleteLabelValues(name)
 		m.unknown.DeleteLabelValues(name)
+		m.uncharged.DeleteLabelValues(name)
 		m.fallback.DeleteLabelValues(name)
 	}
 }

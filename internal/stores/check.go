@@ -180,10 +180,13 @@ func (z *ZoneCheck) CutCost(rules []algorithms.Rule) {
 	}
 }
 
-// KeepsPermit says that a charge ends only the hold of the cost, for the sake of
-// other stores or because the request lingers, and that its permit remains.
-func (z *ZoneCheck) KeepsPermit(charge int64) bool {
-	return z.Counter.InFlight > 0 && (z.Lingers || z.Reserve && charge > 0)
+// EndedPermits returns how many permits a charge ends: none if it ends only the hold of the cost,
+// for the sake of other stores or because the request lingers.
+func (z *ZoneCheck) EndedPermits(charge int64) int64 {
+	if z.Counter.InFlight > 0 && (z.Lingers || z.Reserve && charge > 0) {
+		return 0
+	}
+	return 1
 }
 
 // ResetResults clears what a previous decision set and makes room for a result

@@ -128,6 +128,7 @@ type watcher struct{ t *testing.T }
 func (watcher) StoreUp(string, string, bool)        {}
 func (watcher) Live(string, int)                    {}
 func (watcher) StoreWarning(string, string, string) {}
+func (watcher) Uncharged(string, int64)             {}
 func (w watcher) ClockSteps(string)                 { w.t.Error("a state was repaired without a clock step") }
 
 func (w watcher) StoreDown(_, _ string, f redis.Failure, err error) {

@@ -353,10 +353,7 @@ func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) 
 
 // release ends the hold of a zone's cost and, unless the request keeps it, its permit.
 func (h *Permits) release(z *stores.ZoneCheck, charge int64) {
-	permits := int64(1)
-	if z.KeepsPermit(charge) {
-		permits = 0
-	}
+	permits := z.EndedPermits(charge)
 	h.Add(z, -permits, -z.HeldCost())
 	TableOf(z.Counter).held.Add(-z.HeldCost())
 	z.Permit.Taken = permits == 0

@@ -157,16 +157,25 @@ func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
 	}
 }
 
+// countOnly charges in this process what may or may not have been charged in Redis: it is made
+// there at most once.
+func (f *fallback) countOnly(z *stores.ZoneCheck, charge int64) { f.settle(z, charge, true) }
+
 // settle charges a request that Redis has decided, and that Redis could not charge
 // after the response. The charge counts in this process and is owed to Redis, unless
-// it is unknown whether Redis made it: it is made once.
+// it is unknown whether Redis made it: it is made once. A permit remains.
 func (f *fallback) settle(z *stores.ZoneCheck, charge int64, unknown bool) {
 	local := *z // whose results stay those of the decision
+	local.Permit = stores.Permit{}
 	local.Rules = f.share(z.Counter)
 	local.Results = make([]stores.Result, len(local.Rules))
 	f.finish(&local, charge)
-	if n := memory.TableOf(z.Counter).Snapshots(); unknown && n != nil {
+	n := memory.TableOf(z.Counter).Snapshots()
+	if unknown && n != nil {
 		local.Cost = charge
 		n.Forgive(&local, f.conn.at(z.Tag).clock.now(), 0)
+	}
+	if unknown || n == nil {
+		f.conn.observer.get().Uncharged(z.Counter.Zone, charge)
 	}
 }

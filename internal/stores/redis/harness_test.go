@@ -32,6 +32,7 @@ func (q strictObserver) StoreError(_ string, f Failure, err error) {
 func (strictObserver) ClockSteps(string)                   {}
 func (strictObserver) Live(string, int)                    {}
 func (strictObserver) StoreWarning(string, string, string) {}
+func (strictObserver) Uncharged(string, int64)             {}
 
 func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Store {
 	tb.Helper()
@@ -87,6 +88,7 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 // crash forgets what the instance holds, as a process that ends and starts again.
 func (s *virtualStore) crash() {
 	p := newPermits(s.conn, s.v.clock)
+	p.uncharged = s.fallback.countOnly
 	s.permits, s.conn.permits, s.decider.permits, s.fallback.permits = p, p, p, p
 }
 

@@ -28,6 +28,10 @@ type Observer interface {
 	// about it.
 	StoreWarning(name, what, advice string)
 
+	// Uncharged is called with the cost of responses that is not known to have been charged
+	// in Redis, and is not sent again.
+	Uncharged(zone string, cost int64)
+
 	// Live is called when the number of live instances changes.
 	Live(name string, instances int)
 }
@@ -62,3 +66,4 @@ func (noObserver) StoreError(string, Failure, error)        {}
 func (noObserver) ClockSteps(string)                        {}
 func (noObserver) Live(string, int)                         {}
 func (noObserver) StoreWarning(string, string, string)      {}
+func (noObserver) Uncharged(string, int64)                  {}

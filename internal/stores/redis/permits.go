@@ -52,6 +52,15 @@ type permits struct {
 	charged int64              // from which new records count
 	lost    int64              // reports that left before may be lost
 	round   uint64             // of renewals
+	unsaid  []unsaid           // charges that are not reported any more
+
+	uncharged func(z *stores.ZoneCheck, charge int64) // called with each of them
+}
+
+// unsaid is the cost that a record was to charge, of which it will not be known whether it was.
+type unsaid struct {
+	zone   stores.ZoneCheck
+	charge int64
 }
 
 // record is what this instance's requests hold of one zone's key, under rules of one
@@ -148,6 +157,7 @@ func (p *permits) drop(rec *record) {
 	}
 	now := p.clock()
 	if rec.acked != rec.charged && now-rec.since > unsure.Microseconds() {
+		p.unsaid = append(p.unsaid, unsaid{rec.zone, rec.charged - rec.acked})
 		rec.acked = rec.charged
 	}
 	known := rec.version == rec.stored && rec.acked == rec.charged
@@ -230,10 +240,7 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 		}
 		rec.charged += charge
 	}
-	permits := int64(1)
-	if z.KeepsPermit(charge) {
-		permits = 0
-	}
+	permits := z.EndedPermits(charge)
 	p.add(rec, -permits, -z.HeldCost())
 	rec.version++
 	rec.changedAt = p.clock()
@@ -243,6 +250,15 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	q.reportOf(rec, at)
 	q.peekUsed(p.conn.o.Prefix, z, at)
 	return rec, q
+}
+
+// releaseLater ends what a request holds that Redis admitted, and that has been charged. Redis is
+// told of it by the next report.
+func (p *permits) releaseLater(z *stores.ZoneCheck, charge int64) {
+	permits := z.EndedPermits(charge)
+	p.held.Add(z, -permits, -z.HeldCost())
+	p.note(z, -permits, -z.HeldCost())
+	z.Permit.Taken = permits == 0
 }
 
 // giveUp releases the permits that a check took whose reply cannot be used.

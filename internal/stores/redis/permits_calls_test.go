@@ -268,6 +268,8 @@ func TestCheckChargesFirst(t *testing.T) {
 // repeated, because the entry that would tell may have lapsed.
 func TestUnsureChargesEnd(t *testing.T) {
 	s := newCallStore(t)
+	var told uncharged
+	s.Observe(&told)
 	for _, wait := range []float64{28.9, 29.1} {
 		c := holdingCounter(t, fmt.Sprint("unsure", wait))
 		s.crash()
@@ -279,8 +281,25 @@ func TestUnsureChargesEnd(t *testing.T) {
 		if left := s.at(wait, c, 1).Results[0].Remaining; left != 9 && wait > 29 || left != 8 && wait < 29 {
 			t.Errorf("after %v s: remaining %d of 10", wait, left)
 		}
+		want := int64(0)
+		if wait > 29 {
+			want = 1
+		}
+		alone := storestest.CheckOfKey(c, 1)
+		s.fallback.decide(alone, false)
+		if left := alone.Zones[0].Results[0].Remaining; left != 7 || told.cost != want {
+			t.Errorf("after %v s: %d told as uncharged, %d left alone of 10, with 1 charged and 2 held; want %d and 7", wait, told.cost, left, want)
+		}
 	}
 }
+
+// uncharged sums what may not have been charged.
+type uncharged struct {
+	noObserver
+	cost int64
+}
+
+func (o *uncharged) Uncharged(_ string, cost int64) { o.cost += cost }
 
 // TestUnsureSinceTheEnd ends a request long after its last report. The charge is repeated
 // for as long as any other.

@@ -51,6 +51,7 @@ func (p *permits) lose() {
 // renew makes one round: it reports each record once that Redis has to be told of, or
 // whose last report is renewEvery old. An error ends one call, not the round.
 func (p *permits) renew(ctx context.Context) {
+	defer p.giveUpUnsaid()
 	if !p.conn.anyUsable() {
 		p.dropLapsed()
 		return
@@ -83,6 +84,17 @@ func (p *permits) dropLapsed() {
 	defer p.mu.Unlock()
 	for _, rec := range p.records {
 		p.drop(rec)
+	}
+}
+
+// giveUpUnsaid has the charges counted that are not reported any more.
+func (p *permits) giveUpUnsaid() {
+	p.mu.Lock()
+	list := p.unsaid
+	p.unsaid = nil
+	p.mu.Unlock()
+	for i := range list {
+		p.uncharged(&list[i].zone, list[i].charge)
 	}
 }
 

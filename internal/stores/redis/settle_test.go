@@ -160,3 +160,38 @@ func TestUnknownSettleForgivesItself(t *testing.T) {
 		t.Errorf("%d admitted after 2 and 3 of 12, want 7", n)
 	}
 }
+
+// TestHeldWhileRedisIsAway ends requests whose cost is held in Redis while Redis is away, for
+// longer than a report is repeated. What they were charged is charged in Redis afterwards, and
+// nothing is held.
+func TestHeldWhileRedisIsAway(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range eachAlgorithm() {
+		for _, inFlight := range []int64{0, 5} {
+			spec.Spec.Window = storestest.Hour
+			s := newSettling(t, srv, 1, fmt.Sprintf("held-%s-%d", name, inFlight), spec, FailLocal)
+			c := s.counters[0]
+			c.HoldCost, c.InFlight = true, inFlight
+			first, second, third := s.admit(), s.admit(), s.admit()
+			s.set(0, faultOOM)
+			s.settle(first, 0) // refused, which opens the breaker
+			if !s.all[0].conn.nodes.first.breaker.open.Load() {
+				t.Fatalf("%s: the breaker is closed", name)
+			}
+			s.settle(second, 4)
+			s.settle(third, 2)
+			if first.Permit.Taken || second.Permit.Taken || third.Permit.Taken {
+				t.Errorf("%s: a permit is taken", name)
+			}
+			s.v.now += 60_000_000
+			s.all[0].conn.seq.Store(uint64(s.v.now) - 1)
+			s.all[0].permits.renew(context.Background())
+			s.recover()
+			s.all[0].permits.renew(context.Background())
+			z := &s.decide(0, c, s.key, 1).Zones[0]
+			if left := z.Results[0].Remaining; z.Held != 0 || left != 5 {
+				t.Errorf("%s, in_flight %d: %d left of 12, %d held, want 5 and 0", name, inFlight, left, z.Held)
+			}
+		}
+	}
+}

@@ -45,6 +45,7 @@ func New(o Options, to Observer) *Store {
 	s.conn.permits = s.permits
 	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, lost: s.lose}
 	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
+	s.permits.uncharged = s.fallback.countOnly
 	s.conn.onBack = func() {
 		s.fallback.hands.back()
 		s.permits.lose()
@@ -114,6 +115,9 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 		s.leasing.finish(z, charge)
 	case z.Permit.Mode == stores.ModeFallback:
 		s.fallback.finish(z, charge)
+	case z.Permit.Taken && charge > 0 && !s.conn.usable(z.Tag):
+		s.fallback.settle(z, charge, false)
+		s.permits.releaseLater(z, charge)
 	case z.Permit.Taken:
 		s.permits.release(ctx, z, charge)
 	case holds:

@@ -115,6 +115,14 @@ var fallbackMutants = []mutant{
 		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "_ = mayHaveRun(err)",
 	},
 	{
+		name: "settle-held-lost", breaks: "what a response whose cost is held charges in a long outage is lost", file: sharedGo, suites: redis,
+		old: "case z.Permit.Taken && charge > 0 && !s.conn.usable(z.Tag):", new: "case false:",
+	},
+	{
+		name: "settle-unsaid", breaks: "a charge of unknown outcome counts nowhere", file: aloneGo, suites: redis,
+		old: "{ f.settle(z, charge, true) }", new: "{ f.settle(z, 0, true) }",
+	},
+	{
 		name: "settle-unknown-owed", breaks: "a charge by settle that Redis may have made is charged again", file: sharedGo, suites: redis,
 		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "s.fallback.settle(z, charge, false)",
 	},

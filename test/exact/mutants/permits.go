@@ -208,7 +208,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-keep", breaks: "a permit ends with its reservation", file: permitsGo, suites: redis,
-		old: "if z.KeepsPermit(charge) {", new: "if z.KeepsPermit(charge) && charge < 0 {",
+		old: "permits := z.EndedPermits(charge)\n\tp.add(", new: "permits := int64(1)\n\tp.add(",
 	},
 	{
 		name: "permits-given-up", breaks: "a permit stays held whose reply cannot be used", file: permitsGo, suites: redis,
