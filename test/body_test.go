@@ -57,7 +57,7 @@ func bodyEcho(t *testing.T) *httptest.Server {
 
 // certificate writes a certificate for localhost and its key, and returns the arguments of
 // the directive tls.
-func certificate(t *testing.T) string {
+func certificate(t testing.TB) string {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

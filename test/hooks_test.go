@@ -135,7 +135,7 @@ type handlerFunc func(w http.ResponseWriter, r *http.Request) error
 
 // handle returns a directive that runs f for requests of a path, or for all if the
 // path is *.
-func handle(t *testing.T, path string, f handlerFunc) (directive string) {
+func handle(t testing.TB, path string, f handlerFunc) (directive string) {
 	name := newName("hook")
 	hooks.Store(name, f)
 	t.Cleanup(func() { hooks.Delete(name) })
