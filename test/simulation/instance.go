@@ -79,6 +79,7 @@ func (in *instance) load(spec *setup) error {
 	if err := errors.Join(c.events.Start(), c.app.Start()); err != nil {
 		return err
 	}
+	c.events.Emit(c.ctx, "started", nil) // as caddy.Run does
 	in.mu.Lock()
 	old := in.running
 	in.running = c

@@ -249,7 +249,7 @@ func (o *oracle) lines(about *request) (list []string) {
 	o.w.mu.Unlock()
 	from, to := time.Duration(0), o.w.now()
 	if about != nil {
-		from, to = about.start-45*time.Second, max(about.end, about.decided)+2*time.Second
+		from = about.start - 45*time.Second
 		for _, q := range o.requests {
 			if q.site == about.site && q.key == about.key {
 				all = append(all, line{q.decided, q.String()})

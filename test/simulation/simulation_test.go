@@ -65,6 +65,11 @@ func TestSimulation(t *testing.T) {
 	}
 	sum.Print(t.Output())
 	if len(sum.Failures) == 0 {
+		for _, promise := range []string{"bound", "charges", "modes", "places"} {
+			if sum.Checked[promise] == 0 {
+				t.Errorf("nothing was checked of %q: want something in each run", promise)
+			}
+		}
 		return
 	}
 	first := sum.Failures[0]
