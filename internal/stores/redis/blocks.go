@@ -151,6 +151,7 @@ func (d *handovers) sendBlocks(ctx context.Context, c *stores.Counter, keys []st
 	var ops [][]byte
 	for _, k := range keys {
 		if !d.conn.usable(k) {
+			d.unswept(k, true)
 			return errOpen
 		}
 		z := stores.ZoneCheck{Counter: c, Key: k, Tag: k}
@@ -168,6 +169,9 @@ func (d *handovers) sendBlocks(ctx context.Context, c *stores.Counter, keys []st
 		if err == nil {
 			all[i].answered(&r)
 		}
+	}
+	if err != nil {
+		d.unswept(keys[0], true)
 	}
 	return err
 }

@@ -336,6 +336,7 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 			tag, override := n.Origin(k)
 			if !d.conn.usable(tag) {
 				d.settle(some, errOpen)
+				d.unswept(tag, told)
 				return errOpen
 			}
 			c := cmp.Or(overrides[override], c)
@@ -349,9 +350,12 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 				rest = append(rest, k)
 			}
 		}
-		if failed, err := d.send(ctx, some); err != nil {
+		failed, err := d.send(ctx, some)
+		if err != nil {
+			d.unswept(some[0].tag, told)
 			return err
-		} else if failed {
+		}
+		if failed {
 			d.add(&stores.ZoneCheck{Counter: c}) // again after the next heartbeat
 		}
 		if keys = rest; len(keys) > 0 && time.Now().After(end) {
@@ -360,6 +364,14 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 		}
 	}
 	return nil
+}
+
+// unswept notes that a snapshot, if it was one, could not be put back: the next keys may lie on
+// another node, and the sweep goes on. All are put back again when the node answers.
+func (d *handovers) unswept(tag stores.Key, told bool) {
+	if told {
+		d.conn.at(tag).unswept.Store(true)
+	}
 }
 
 // learns remembers a zone's counter, whose keys have snapshots.

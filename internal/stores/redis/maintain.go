@@ -83,6 +83,9 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			wait = probeEvery
 		case err == nil:
 			n.breaker.close(opened)
+			if n.unswept.Swap(false) {
+				m.hands.lostMemory()
+			}
 			inspected = inspected || inspect(ctx, m.conn, n, tag)
 		default:
 			m.conn.beatFailed(n, err)

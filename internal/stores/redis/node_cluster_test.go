@@ -332,3 +332,33 @@ func TestClusterRights(t *testing.T) {
 		}
 	}
 }
+
+// TestClusterPutsBackWhereItFailed has the snapshots put back, after a loss, while the master that
+// has lost a key does not answer. It is put back when the master does.
+func TestClusterPutsBackWhereItFailed(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t, 3, partialCluster...)
+	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second}
+	for _, n := range nodes {
+		o.Addresses = append(o.Addresses, n.Addr)
+	}
+	s, c := startStore(t, o), counterOfManyKeys(t)
+	key := tagsOfMasters(t, nodes[0].Client())[1]
+	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key, Tag: key, Cost: 1}}}
+	waitFor(t, "the master decides", func() bool {
+		s.At(key).Decide(context.Background(), check)
+		return check.Mode == stores.ModeShared
+	})
+	name := namesOf("diana", &check.Zones[0])[0]
+	lost := nodes[1].Client()
+	if n, err := lost.Del(context.Background(), name).Result(); n != 1 || err != nil {
+		t.Fatalf("%d keys %q deleted: %v", n, name, err)
+	}
+	nodes[1].Stall()
+	waitFor(t, "the master is away", func() bool { up, _, _ := s.State(); return !up })
+	hands := s.fallback.hands
+	hands.lostMemory()
+	waitFor(t, "the snapshots are put back", func() bool { return !hands.emptied.Load() })
+	nodes[1].Resume()
+	waitFor(t, "the key is put back", func() bool { return lost.Exists(context.Background(), name).Val() == 1 })
+}
