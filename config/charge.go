@@ -145,6 +145,15 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 	return n, false
 }
 
+// Whole returns what a request of the given cost is charged in all, if that is charge after its
+// response.
+func (c *Charge) Whole(cost, charge int64) int64 {
+	if c.Holds || c.Statuses.Set {
+		return charge
+	}
+	return cost + charge
+}
+
 // Statuses are the statuses of the responses that are charged.
 type Statuses struct {
 	Set bool // whether count_status is set; false: all responses are charged

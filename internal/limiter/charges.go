@@ -52,6 +52,7 @@ func (q *request) finish(told *ending) {
 		if unknown {
 			q.reportUnknown(z.zone, &response)
 		}
+		z.zone.metrics.CountSettled(z.zone.Config.Charge.Whole(c.Cost, charge))
 		if !told.left || !c.Permit.Taken || !z.zone.linger(q.r.Context(), c, charge) {
 			z.zone.store.Finish(q.r.Context(), c, charge)
 			z.zone.common.queue.freed(c.Key)

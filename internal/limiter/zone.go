@@ -102,7 +102,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 			env.Metrics.CountLimits(&z.metrics, c.Name)
 		}
 		if checked.Charge.Settle != nil {
-			env.Metrics.CountUnknown(&z.metrics, c.Name)
+			env.Metrics.CountSettled(&z.metrics, c.Name)
 		}
 		if z.Shared() && checked.Charge.AfterResponse() {
 			env.Metrics.CountUncharged(c.Name, 0)

@@ -40,6 +40,7 @@ type Metrics struct {
 	badLimit  *prometheus.CounterVec
 	unknown   *prometheus.CounterVec
 	uncharged *prometheus.CounterVec
+	settled   *prometheus.CounterVec
 	storeUp   *prometheus.GaugeVec
 	fallback  *prometheus.CounterVec
 
@@ -83,6 +84,7 @@ var all = process.Var[Metrics]{New: func() *Metrics {
 		}, []string{"store"}),
 		badCost:   counter("bad_cost_total", "Costs that were not an integer of at least 1 and counted as 1.", "zone"),
 		unknown:   counter("unknown_cost_total", "Responses that did not tell the cost that settle asks for, or ended before they had.", "zone"),
+		settled:   counter("settled_cost_total", "Cost of the requests whose responses tell it, as settle or tokens count it.", "zone"),
 		uncharged: counter("uncharged_total", "Cost of responses that was to be charged in Redis, is not known to have been, and is not sent again.", "zone"),
 		badLimit:  counter("bad_limit_total", "Requests of rules with a limit from the request that brought none, or one that is refused.", "zone"),
 		storeUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -96,7 +98,7 @@ var all = process.Var[Metrics]{New: func() *Metrics {
 // Register registers the metrics of the process, and more, in the registry of a
 // configuration.
 func (m *Metrics) Register(reg prometheus.Registerer, more ...prometheus.Collector) error {
-	own := []prometheus.Collector{m.decisions, m.seconds, m.badCost, m.badLimit, m.unknown, m.uncharged, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
+	own := []prometheus.Collector{m.decisions, m.seconds, m.badCost, m.badLimit, m.unknown, m.settled, m.uncharged, m.storeUp, m.StoreErrors, m.fallback, m.ClockSteps, m.Tables, m.RulesErrors}
 	for _, c := range slices.Concat(own, more) {
 		var already prometheus.AlreadyRegisteredError
 		if err := reg.Register(c); err != nil && !errors.As(err, &already) {
@@ -127,8 +129,10 @@ func (m *Metrics) Zone(name, store string) Zone {
 // series.
 func (m *Metrics) CountLimits(z *Zone, name string) { z.badLimit = m.badLimit.WithLabelValues(name) }
 
-// CountUnknown makes a zone that settles count responses that do not tell their cost.
-func (m *Metrics) CountUnknown(z *Zone, name string) { z.unknown = m.unknown.WithLabelValues(name) }
+// CountSettled makes a zone count what its responses cost, and those that do not tell it.
+func (m *Metrics) CountSettled(z *Zone, name string) {
+	z.settled, z.unknown = m.settled.WithLabelValues(name), m.unknown.WithLabelValues(name)
+}
 
 // CountUncharged counts what a zone was to be charged in its store, and perhaps was not.
 func (m *Metrics) CountUncharged(zone string, cost int64) {
@@ -147,6 +151,7 @@ func (m *Metrics) Release(name string) {
 		m.badCost.DeleteLabelValues(name)
 		m.badLimit.DeleteLabelValues(name)
 		m.unknown.DeleteLabelValues(name)
+		m.settled.DeleteLabelValues(name)
 		m.uncharged.DeleteLabelValues(name)
 		m.fallback.DeleteLabelValues(name)
 	}

@@ -18,6 +18,7 @@ type Zone struct {
 	badCost  prometheus.Counter
 	badLimit prometheus.Counter
 	unknown  prometheus.Counter
+	settled  prometheus.Counter
 	fallback prometheus.Counter
 }
 
@@ -61,6 +62,13 @@ func (z *Zone) CountBadLimit() {
 func (z *Zone) CountUnknown() {
 	if z.unknown != nil {
 		z.unknown.Inc()
+	}
+}
+
+// CountSettled counts the cost of a request whose response tells it.
+func (z *Zone) CountSettled(cost int64) {
+	if z.settled != nil {
+		z.settled.Add(float64(cost))
 	}
 }
 
