@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -312,4 +313,25 @@ func TestRemovedOverrideIsOwed(t *testing.T) {
 	s.reload(config(""))
 	srv.Resume()
 	until(t, "the debt to be charged", func() bool { return charged(t, srv) >= admitted })
+}
+
+// TestKnownSurvivesReload reloads the configuration, with the same options of the store and with
+// others, and then has Redis lose its memory. What the process knows of a key that no request has
+// asked for since is put back.
+func TestKnownSurvivesReload(t *testing.T) {
+	for _, timeout := range []string{"9s", "8s"} {
+		srv := redistest.Start(t)
+		s := serve(t, reloadsStore(srv, "9s", "rule 1000/100h fixed_window", "respond ok"))
+		s.want(req{}, 200, 200, 200)
+		names := srv.Client().Keys(t.Context(), "diana:*:z:*").Val()
+		s.reload(reloadsStore(srv, timeout, "rule 1000/100h fixed_window", "respond ok\nheader X-Timeout "+timeout))
+		runtime.GC() // nothing refers to the rules before any more
+		if err := srv.Client().FlushAll(t.Context()).Err(); err != nil || len(names) != 1 {
+			t.Fatalf("%d keys: %v", len(names), err)
+		}
+		until(t, "the key is put back", func() bool { return srv.Client().Exists(t.Context(), names[0]).Val() == 1 })
+		if k := s.key("GET", "z", "127.0.0.1"); k.Rules[0].Remaining != 997 {
+			t.Errorf("timeout %s: %d left of 1000 after 3 requests", timeout, k.Rules[0].Remaining)
+		}
+	}
 }

@@ -262,6 +262,7 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	if z.store.local() {
 		in.Wall = clock.Wall
 	}
+	first := b.Table == nil
 	s, err := newRuleSet(z.Zone, c, in, func(list []algorithms.Rule) *memory.Table {
 		if b.Table == nil {
 			b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
@@ -280,6 +281,9 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	if err == nil {
 		s.counter.Override = override
 		t.active.sets = append(t.active.sets, s)
+		if first && !z.store.local() {
+			z.store.Shared.Adopt(s.counter)
+		}
 	}
 	return s, err
 }

@@ -376,8 +376,14 @@ func (d *handovers) unswept(tag stores.Key, told bool) {
 
 // learns remembers a zone's counter, whose keys have snapshots.
 func (d *handovers) learns(z *stores.ZoneCheck) {
-	c := cmp.Or(z.Counter.Base, z.Counter)
-	if p := prepare(c); memory.TableOf(c).Tagged(z) && !p.learns.Swap(true) {
+	if memory.TableOf(z.Counter).Tagged(z) {
+		d.adopt(cmp.Or(z.Counter.Base, z.Counter))
+	}
+}
+
+// adopt remembers a counter, whose keys have snapshots or will.
+func (d *handovers) adopt(c *stores.Counter) {
+	if !prepare(c).learns.Swap(true) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.known = slices.DeleteFunc(d.known, func(w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })

@@ -162,6 +162,10 @@ func (s *Store) ResetFingerprints(ctx context.Context, c *stores.Counter, k stor
 	return s.resets.resetFingerprints(ctx, c, k, fingerprints)
 }
 
+// Adopt has what this process knows of a counter's keys put back after a loss of Redis' memory,
+// though none of them is checked: the table may be older than the counter and this store.
+func (s *Store) Adopt(c *stores.Counter) { s.fallback.hands.adopt(c) }
+
 // ResetLocal clears what this process knows of a key under counters of this
 // store.
 func (s *Store) ResetLocal(counters []*stores.Counter, k stores.Key) {
