@@ -160,7 +160,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-background", breaks: "the debt of an unused key is not charged", file: handoversGo, suites: redis,
-		old: "d.send(ctx, some); err != nil {", new: "d.send(ctx, some[:0]); err != nil {",
+		old: "failed, err := d.send(ctx, some)", new: "failed, err := d.send(ctx, some[:0])",
 	},
 	{
 		name: "late-call", breaks: "a call whose caller has timed out is carried out", file: mainLua, suites: redis,

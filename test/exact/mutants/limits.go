@@ -105,7 +105,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-remembered", breaks: "every limit of a request is remembered", file: handoversGo, suites: ofRedis,
-		old: "c := cmp.Or(z.Counter.Base, z.Counter)", new: "c := cmp.Or(z.Counter, z.Counter.Base)",
+		old: "d.adopt(cmp.Or(z.Counter.Base, z.Counter))", new: "d.adopt(cmp.Or(z.Counter, z.Counter.Base))",
 	},
 	{
 		name: "limits-reset", breaks: "a reset is undone under a small limit of a request", file: resetsGo, suites: ofRedis,
