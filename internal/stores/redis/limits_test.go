@@ -70,6 +70,11 @@ func TestVaryingLimitsInOutages(t *testing.T) {
 		f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
 		f.all[0].fallback.hands.pay(context.Background())
 		f.v.now += 2 * ramp.Microseconds()
+		for _, w := range f.all[0].fallback.hands.known {
+			if x := w.Value(); x != nil && x != c[0][0] {
+				t.Errorf("%s: a limit of a request is remembered, %d", name, x.Rules[0].Limit())
+			}
+		}
 		if n := f.drain(1, c[1][1], k); n < 28 || n > 32 {
 			t.Errorf("%s: %d admitted after the outage, want what is left of 60", name, n)
 		}
