@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dianalimiter/diana/internal/benchtest"
 	"github.com/dianalimiter/diana/internal/scan"
 )
 
@@ -377,5 +378,42 @@ func BenchmarkScan(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkLarge scans a response of a gibibyte, and one of a million open brackets, with the usage
+// at the end.
+func BenchmarkLarge(b *testing.B) {
+	p, err := scan.NewPaths("usage.total_tokens")
+	if err != nil {
+		b.Fatal(err)
+	}
+	const deep = 1_000_000
+	end := `,"usage":{"total_tokens":5}}`
+	for name, of := range map[string]struct {
+		begin, piece, end string
+		times             int
+	}{
+		"gibibyte": {`{"data":[0`, strings.Repeat(`,{"text":"words and \"more\" words","n":-0.0123456}`, 1000), "]" + end, 1 << 30 / 48_000},
+		"depth":    {`{"data":`, strings.Repeat("[", 1000), strings.Repeat("]", deep) + end, deep / 1000},
+	} {
+		b.Run(name, func(b *testing.B) {
+			piece, found := []byte(of.piece), int64(0)
+			b.SetBytes(int64(len(of.begin) + of.times*len(piece) + len(of.end)))
+			before, most := benchtest.HeapAlloc(), uint64(0)
+			for b.Loop() {
+				s := scan.New(scan.JSON, p, func(_ int, a scan.Amount) { found = a.Units })
+				_, _ = s.Write([]byte(of.begin))
+				for range of.times {
+					_, _ = s.Write(piece)
+				}
+				most = max(most, benchtest.HeapAlloc())
+				_, _ = s.Write([]byte(of.end))
+				if s.End(); found != 5 {
+					b.Fatalf("%d tokens, want 5", found)
+				}
+			}
+			b.ReportMetric(float64(max(most, before)-before), "heap-B")
+		})
 	}
 }
