@@ -72,6 +72,7 @@ func newClient(o *ConnOptions, tracker func(address string) *connTracker, create
 			return bounded(ctx, network, addr)
 		}
 		client := goredis.NewFailoverClient(f)
+		client.AddHook(masterHook{})
 		created(client)
 		return client
 	}

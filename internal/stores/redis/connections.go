@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	goredis "github.com/redis/go-redis/v9"
 )
 
 type (
@@ -97,6 +99,29 @@ func newDialer(tracker func() *connTracker, dial dialer, n int) dialer {
 		l.mu.Unlock()
 		return k, nil
 	}
+}
+
+// masterHook has a master that no Sentinel names fail as one that cannot be dialed: with a
+// connection that does, and with an error that says that nothing was sent.
+type masterHook struct{}
+
+// DialHook implements [goredis.Hook].
+func (masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, addr string) (connection, error) {
+		c, err := next(ctx, network, addr)
+		if err != nil {
+			return failedConn{dialError{err}}, nil //nolint:nilerr // see newDialer
+		}
+		return c, nil
+	}
+}
+
+// ProcessHook implements [goredis.Hook].
+func (masterHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+// ProcessPipelineHook implements [goredis.Hook].
+func (masterHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
 }
 
 // trackedConn is a connection that frees its slot when it is closed.

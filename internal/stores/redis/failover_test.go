@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -209,6 +210,27 @@ func TestSentinelFailover(t *testing.T) {
 	list := w.Master.Client().ClientList(context.Background()).Val()
 	if strings.Contains(list, "cmd=evalsha") {
 		t.Errorf("connections to the old master:\n%s", list)
+	}
+}
+
+// TestNoSentinelAnswers asks for the master where no Sentinel listens, and where one does not
+// answer: what is not sent has certainly not run, and does not keep the pool from trying again.
+func TestNoSentinelAnswers(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for _, addr := range []string{"127.0.0.1:1", silent.Addr().String()} {
+		c := newTestConn(ConnOptions{Addresses: []string{addr}, Master: "m", Prefix: "diana", Timeout: 100 * time.Millisecond, DialTimeout: 100 * time.Millisecond, Lazy: true, PoolSize: 1})
+		for range 3 {
+			ctx, cancel := c.background(context.Background())
+			_, _, err := c.call(ctx, "", []string{"diana:{k}"}, []byte{opPeek})
+			cancel()
+			if err == nil || mayHaveRun(err) {
+				t.Errorf("%s: %v, want an error of a call that was not sent", addr, err)
+			}
+		}
 	}
 }
 
