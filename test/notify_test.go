@@ -30,6 +30,9 @@ func TestNotify(t *testing.T) {
 			costs := func(key string, cost int) req {
 				return req{header: map[string]string{"X-Key": key, "X-Cost": strconv.Itoa(cost)}}
 			}
+			if z := s.zones().Zones[0]; z.Unit != "units" || len(z.Rules[0].Notify) != 3 || z.Rules[1].Notify != nil {
+				t.Errorf("zones: unit %q, rules %+v", z.Unit, z.Rules)
+			}
 			s.want(costs("a", 4), 200)
 			s.want(costs("a", 1), 200) // 5 of 10
 			s.want(costs("a", 1), 200)

@@ -166,6 +166,9 @@ func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 		Blocked: z.Blocked(clock.Now()),
 		IPv4:    z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
 	}
+	if unit := z.Unit(); unit != "requests" {
+		answer.Unit = unit
+	}
 	if own, replaced := replacedRules(z, s); replaced {
 		answer.Configured = own
 	}

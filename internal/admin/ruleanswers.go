@@ -17,6 +17,7 @@ func answerRules(set *config.RuleSet) []cli.Rule {
 	for i, alg := range set.Algorithms {
 		list[i] = cli.Rule{
 			Name: set.Labels[i], Limit: set.Specs[i].Limit, LimitFrom: set.From[i].LimitFrom, Window: inSeconds(set.Specs[i].Window), Period: set.Specs[i].Period.String(),
+			Notify:    set.From[i].Notify,
 			Block:     time.Duration(set.From[i].Block).Seconds(),
 			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
 		}

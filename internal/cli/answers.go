@@ -141,6 +141,7 @@ type Zone struct {
 	IPv6       int               `json:"ipv6_prefix"`                  // likewise of an IPv6 address
 	LogKey     bool              `json:"log_key"`                      // whether keys are shown by name
 	Uncounted  bool              `json:"disable_metrics,omitempty"`    // whether its decisions are not counted
+	Unit       string            `json:"unit,omitempty"`               // of the numbers of its rules: tokens or units; absent: requests
 	Rules      []Rule            `json:"rules"`                        // rules in force
 	Configured []Rule            `json:"configured_rules,omitempty"`   // the configuration's rules, if a document replaces them
 	Overrides  int               `json:"overrides"`                    // number of overrides
@@ -162,6 +163,7 @@ type Rule struct {
 	Window    float64         `json:"window"`               // length of the window; of a period, the longest
 	Period    string          `json:"period,omitempty"`     // of the calendar: day, week, month or year; absent: none
 	Block     float64         `json:"block,omitempty"`      // for how long a denial blocks the key
+	Notify    []int           `json:"notify,omitempty"`     // percentages of the limit that are told when they are reached
 	Algorithm string          `json:"algorithm"`            // name of the algorithm
 	Options   json.RawMessage `json:"options,omitempty"`    // options of the algorithm
 

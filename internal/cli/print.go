@@ -76,6 +76,9 @@ func (r *Rule) String() string {
 	if r.Block > 0 {
 		s += " block " + span(r.Block)
 	}
+	if len(r.Notify) > 0 {
+		s += " notify " + strings.Trim(fmt.Sprint(r.Notify), "[]")
+	}
 	if r.Enforced > 0 {
 		s += fmt.Sprintf(" (now %d/%s)", r.Enforced, windowText(r.Window, r.Period))
 	}
@@ -209,6 +212,9 @@ func (z *Zone) rules() string {
 	}
 	if len(list) == 0 {
 		return "-"
+	}
+	if z.Unit != "" {
+		list[0] += ", " + safe(z.Unit)
 	}
 	return strings.Join(list, "\n")
 }

@@ -37,7 +37,7 @@ function zoneTable(e) {
 }
 
 function zoneRules(z, denials) {
-	const away = awayOf(z), rows = z.rules.map((r) => row(cell(r.name), cell(limitOf(r)), cell(algorithmOf(r)), ...(away ? [cell(el("span", { className: r.enforced ? "out" : "", textContent: away.on_failure === "local" ? `${r.enforced || r.limit}/${spanOf(r)}` : away.on_failure === "allow" ? "no limit" : "503" }))] : []), cell(whole(denials[r.name] || 0), true)));
+	const away = awayOf(z), rows = z.rules.map((r) => row(cell(r.name), cell(limitOf(r) + (z.unit ? ` ${z.unit}` : "")), cell(algorithmOf(r)), ...(away ? [cell(el("span", { className: r.enforced ? "out" : "", textContent: away.on_failure === "local" ? `${r.enforced || r.limit}/${spanOf(r)}` : away.on_failure === "allow" ? "no limit" : "503" }))] : []), cell(whole(denials[r.name] || 0), true)));
 	if (z.in_flight) rows.push(row(cell("in_flight"), cell(`${z.in_flight} at a time`), cell("in flight"), ...(away ? [cell(String(z.in_flight_enforced || z.in_flight))] : []), cell(whole(denials.in_flight || 0), true)));
 	const titlesOf = ["rule", "limit", "algorithm", ...(away ? ["enforced now"] : []), "#denied"];
 	$("zone-rules").replaceChildren(head(...titlesOf), el("tbody", {}, ...(rows.length ? rows : [row(cell("none: requests pass, but for overrides"))])));
