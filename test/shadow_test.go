@@ -48,6 +48,9 @@ func TestShadowOnlyReports(t *testing.T) {
 		if lines := s.log.lines(t, "rate limit exceeded"); len(lines) > 0 {
 			t.Errorf("log lines %v, want none", lines)
 		}
+		if n := len(s.log.lines(t, "rate limit would be exceeded")); n != 8 {
+			t.Errorf("%d lines of what would be denied, want 8", n)
+		}
 		if n := len(emitted.named("rate_limit_exceeded")); n > 0 {
 			t.Errorf("%d events, want none", n)
 		}

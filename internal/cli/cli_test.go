@@ -30,7 +30,7 @@ func TestZonesFitTheTerminal(t *testing.T) {
 			{"name": "burst", "limit": 20, "window": 1, "algorithm": "gcra", "options": {"burst": 40}},
 			{"name": "3", "limit": 9, "window": 86400, "algorithm": "fixed_window", "options": {"align": true}},
 			{"name": "4", "limit": 10, "window": 60, "algorithm": "token_bucket", "options": {"step": 2000000000}}],
-			"in_flight": 3, "decisions": {"allowed": 5, "delayed": 2, "denied": 1}},
+			"in_flight": 3, "unit": "tokens", "shadow": true, "decisions": {"allowed": 5, "delayed": 2, "denied": 1, "shadow_denied": 77}},
 		{"name": "evil\u001b[31m", "store": "local", "origin": "config", "enabled": false, "rules": []}]}`)
 	all.Now, all.Instance.Since = now, now.Add(-time.Minute)
 	for _, columns := range []string{"70", "80", "120", "0"} {
@@ -40,7 +40,7 @@ func TestZonesFitTheTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		words := strings.Join(strings.Fields(b.String()), " ")
-		for _, want := range []string{"web1: Caddy v2, Diana v1, configuration 0a1b2c3d, loaded 1m ago", "buckets 20", "(now 66/1m)", "burst: 20/1s", "burst 40", "align", "step 2s", "in_flight 3", `"evil\x1b[31m"`} {
+		for _, want := range []string{"web1: Caddy v2, Diana v1, configuration 0a1b2c3d, loaded 1m ago", "buckets 20", "(now 66/1m)", "burst: 20/1s", "burst 40", "align", "step 2s", "in_flight 3", ", tokens", "SHADOW", "7 1 77", `"evil\x1b[31m"`} {
 			if columns == "0" && !strings.Contains(words, want) {
 				t.Errorf("%s columns: no %s in\n%s", columns, want, b.String())
 			}

@@ -120,6 +120,9 @@ func optionsText(options json.RawMessage) (s string) {
 	return s
 }
 
+// shadowDenied returns how many requests the zone would have denied if it were not in shadow.
+func (z *Zone) shadowDenied() uint64 { return z.Decisions[metrics.ShadowDenied.String()] }
+
 func printZones(w io.Writer, all *Zones) error {
 	i := &all.Instance
 	fmt.Fprintf(w, "%s: Caddy %s, Diana %s, configuration %s, loaded %s ago\n", safe(i.Host), safe(i.Caddy), safe(i.Diana), safe(i.Config), span(all.Now.Sub(i.Since).Seconds()))
@@ -140,11 +143,19 @@ func printZones(w io.Writer, all *Zones) error {
 		fmt.Fprintln(w, "no zones: a site gets one by a line such as rate_limit {client_ip} 10/s")
 		return nil
 	}
-	t := table{head: []string{"ZONE", "STORE", "RULES", "FROM", "STATE", "KEYS", "ALLOWED", "DENIED"}, right: map[int]bool{5: true, 6: true, 7: true}}
+	t := table{head: []string{"ZONE", "STORE", "RULES", "FROM", "STATE", "KEYS", "ALLOWED", "DENIED"}, right: map[int]bool{5: true, 6: true, 7: true, 8: true}}
+	shadows := slices.ContainsFunc(all.Zones, func(z Zone) bool { return z.Shadow || z.shadowDenied() > 0 })
+	if shadows {
+		t.head = append(t.head, "SHADOW")
+	}
 	for n := range all.Zones {
 		z := &all.Zones[n]
 		passed := z.Decisions[metrics.Allowed.String()] + z.Decisions[metrics.Delayed.String()] + z.Decisions[metrics.ShadowDelayed.String()]
-		t.add(safe(z.Name), safe(z.Store), z.rules(), z.Origin, z.state(), strconv.FormatInt(z.Keys, 10), strconv.FormatUint(passed, 10), strconv.FormatUint(z.Decisions[metrics.Denied.String()], 10))
+		cells := []string{safe(z.Name), safe(z.Store), z.rules(), z.Origin, z.state(), strconv.FormatInt(z.Keys, 10), strconv.FormatUint(passed, 10), strconv.FormatUint(z.Decisions[metrics.Denied.String()], 10)}
+		if shadows {
+			cells = append(cells, strconv.FormatUint(z.shadowDenied(), 10))
+		}
+		t.add(cells...)
 	}
 	t.print(w, widthOf(w))
 	return nil

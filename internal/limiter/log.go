@@ -167,15 +167,10 @@ func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event strin
 	q.tell(e.zone, q.fields(e), suppressed, text, event)
 }
 
-// reportShadow emits the event of a zone in shadow that would have denied the request.
+// reportShadow logs what a zone in shadow would have denied, and emits its event.
 func (q *request) reportShadow(z *zoneResult) {
-	if !q.l.env.Listens(eventShadowExceeded) {
-		return
-	}
-	if suppressed, ok := z.zone.common.shadowLimit.Next(q.now(), maxLines); ok {
-		e := q.exceededIn(z)
-		q.l.env.Emit(eventShadowExceeded, eventData(q.addCommon(e.zone, q.fields(&e), suppressed)))
-	}
+	e := q.exceededIn(z)
+	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
 }
 
 // reportBlocks counts and logs the blocks that the decision started, and emits their events.

@@ -53,7 +53,7 @@ type common struct {
 	logLimit    loglimit.Limit
 	blockLog    loglimit.Limit
 	reachedLog  loglimit.Limit
-	shadowLimit loglimit.Limit // of events
+	shadowLog   loglimit.Limit
 	overflowLog loglimit.Minute
 	unknownLog  loglimit.Minute
 	unblockLog  loglimit.Minute

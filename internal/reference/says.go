@@ -118,7 +118,7 @@ var logFields = map[string]string{
 
 func (p *page) logs() {
 	p.line("## Log fields\n")
-	p.line("The logger `http.handlers.rate_limit` has a line `rate limit exceeded` at level INFO for each denied request, at most 100 a second for each zone:\n")
+	p.line("The logger `http.handlers.rate_limit` has a line `rate limit exceeded` at level INFO for each denied request, and a line `rate limit would be exceeded` for each that a zone in shadow would deny, at most 100 a second for each zone:\n")
 	p.line("| field | meaning |\n|---|---|")
 	seen := make(map[string]bool)
 	for _, name := range p.grep("internal/limiter/log.go", regexp.MustCompile(`zap\.(?:String|Duration|Uint64)\("([a-z_]+)"`)) {
