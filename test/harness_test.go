@@ -99,6 +99,7 @@ func newSite(t *testing.T) *site {
 	s.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
+		endGates(t)
 		// A request that outlives its test would be taken for one of a later test.
 		ended(t)
 		if err := caddy.Stop(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,10 +25,33 @@ type gate struct {
 	goOn    chan bool
 	now     atomic.Int64 // requests in the handler
 	most    atomic.Int64
+	failed  chan struct{} // closed after a failed test
+}
+
+// gates are those of the running test.
+var gates struct {
+	sync.Mutex
+	all []*gate
 }
 
 func newGate() *gate {
-	return &gate{entered: make(chan *http.Request, 1000), goOn: make(chan bool, 1000)}
+	g := &gate{entered: make(chan *http.Request, 1000), goOn: make(chan bool, 1000), failed: make(chan struct{})}
+	gates.Lock()
+	defer gates.Unlock()
+	gates.all = append(gates.all, g)
+	return g
+}
+
+// endGates ends the requests that a failed test has not released: the next tests would fail, too.
+func endGates(t testing.TB) {
+	gates.Lock()
+	defer gates.Unlock()
+	for _, g := range gates.all {
+		if t.Failed() {
+			close(g.failed)
+		}
+	}
+	gates.all = nil
 }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
@@ -36,7 +60,10 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
 	}
 	g.entered <- r
-	<-g.goOn
+	select {
+	case <-g.goOn:
+	case <-g.failed:
+	}
 	_, err := io.WriteString(w, "ok")
 	return err
 }
