@@ -252,8 +252,8 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	return rec, q
 }
 
-// releaseLater ends what a request holds that Redis admitted, and that has been charged. Redis is
-// told of it by the next report.
+// releaseLater ends what a request holds that Redis admitted, with a charge that was made elsewhere.
+// Redis is told of it by the next report.
 func (p *permits) releaseLater(z *stores.ZoneCheck, charge int64) {
 	permits := z.EndedPermits(charge)
 	p.held.Add(z, -permits, -z.HeldCost())
@@ -265,8 +265,7 @@ func (p *permits) releaseLater(z *stores.ZoneCheck, charge int64) {
 func (p *permits) giveUp(check *stores.Check) {
 	for i := range check.Zones {
 		if z := &check.Zones[i]; z.Permit.Taken {
-			p.held.Add(z, -1, -z.HeldCost())
-			p.note(z, -1, -z.HeldCost())
+			p.releaseLater(z, 0)
 			z.Permit = stores.Permit{}
 		}
 	}

@@ -44,9 +44,10 @@ func (r *reply) readUsed(z *stores.ZoneCheck, when int, now int64) error {
 	return nil
 }
 
-// readCharge reads the reply to a charge after a response, between two peeks.
+// readCharge reads the reply to a charge after a response, which is between two peeks if the
+// counter notifies.
 func (r *reply) readCharge(z *stores.ZoneCheck, now int64) {
-	if r.readUsed(z, stores.Before, now) == nil && r.failed() == nil {
+	if z.Counter.Notifies && r.readUsed(z, stores.Before, now) == nil && r.failed() == nil {
 		r.byte()
 		_ = r.readUsed(z, stores.After, now)
 	}

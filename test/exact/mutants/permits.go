@@ -212,7 +212,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-given-up", breaks: "a permit stays held whose reply cannot be used", file: permitsGo, suites: redis,
-		old: "\t\t\tp.note(z, -1, -z.HeldCost())\n", new: "",
+		old: "\t\t\tp.releaseLater(z, 0)\n", new: "",
 	},
 	{
 		name: "permits-renewed-early", breaks: "permits are renewed with every round", file: renewalsGo, suites: redis,
