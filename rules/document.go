@@ -5,24 +5,41 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/dianalimiter/diana/internal/option"
-
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
-// Document is the parsed document of a rule source.
+// Document is the parsed document of a rule source. It is immutable.
 type Document struct {
-	Zones map[string]*Zone // by name
-	All   *Zone            // the zone "*", which wins over every zone; nil: it says nothing
+	Zones map[string]*Zone `json:"zones"` // by name
+	All   *Zone            `json:"-"`     // the zone "*", which wins over every zone; nil: it says nothing
 }
 
 // allZones is the name that stands for every zone.
 const allZones = "*"
+
+// Zone is the changes to one zone. Options that are nil are not changed.
+type Zone struct {
+	// Enabled, if false, lets every request pass the zone uncounted.
+	Enabled *bool `json:"enabled"`
+
+	// Shadow replaces the zone's shadow.
+	Shadow *bool `json:"shadow"`
+
+	// Rules replace the zone's.
+	Rules []*config.Rule `json:"rules"`
+
+	// Overrides replace the zone's.
+	Overrides []*config.Override `json:"overrides"`
+}
 
 // Of returns the changes to a zone, with those to all zones; nil: none.
 func (d *Document) Of(zone string) *Zone {
@@ -43,27 +60,7 @@ func (d *Document) Of(zone string) *Zone {
 	if d.All.Shadow != nil {
 		all.Shadow = d.All.Shadow
 	}
-	all.Text = slices.Concat(d.All.Text, all.Text)
 	return &all
-}
-
-// Zone is the changes to one zone. Options that are nil are not changed.
-type Zone struct {
-	// Enabled, if false, lets every request pass the zone uncounted.
-	Enabled *bool
-
-	// Shadow replaces the zone's shadow.
-	Shadow *bool
-
-	// Rules and Overrides replace the zone's, each in JSON.
-	Rules, Overrides []json.RawMessage
-
-	// HasRules and HasOverrides distinguish an empty list from a missing one.
-	HasRules, HasOverrides bool
-
-	// Text is the JSON of the whole zone, behind that of the zone "*" if there is one:
-	// a zone with the same text has the same changes.
-	Text json.RawMessage
 }
 
 // Error is an error in a document, with its position as a JSON pointer (RFC 6901).
@@ -111,213 +108,139 @@ func Pointer(names ...string) string {
 // maxShown is the number of bytes of a name that errors show.
 const maxShown = 100
 
-// maxDepth is the greatest nesting depth of a document. A valid one has a depth of 8: the
-// algorithm of an override's rule.
-const maxDepth = 32
-
 // Parse parses a document. Every error has a position.
 func Parse(text []byte) (*Document, error) {
 	if len(text) > MaxSize {
 		return nil, ErrTooLarge
 	}
-	if err := wellFormed(text); err != nil {
+	var bad *json.SyntaxError
+	if err := json.Unmarshal(text, new(json.RawMessage)); errors.As(err, &bad) {
+		before := text[:bad.Offset]
+		line, column := 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n')
+		return nil, fmt.Errorf("line %d, column %d: not JSON: %w", line, column, err)
+	}
+	d := new(Document)
+	if err := read(text, reflect.ValueOf(d).Elem()); err != nil {
 		return nil, err
 	}
-	d := &Document{Zones: make(map[string]*Zone)}
-	var zones json.RawMessage
-	if err := Fields(text, map[string]any{"zones": &zones}); err != nil {
-		return nil, err
+	if d.Zones == nil {
+		return nil, errors.New(`no "zones": want an object such as {"zones": {}}`)
 	}
-	if zones == nil {
-		return nil, &Error{"", errors.New(`no "zones": want an object such as {"zones": {}}`)}
-	}
-	err := members(zones, func(name string, text json.RawMessage) (err error) {
-		if name == allZones {
-			d.All, err = parseAll(text)
-			return err
+	if all := d.Zones[allZones]; all != nil {
+		if at, err := all.checkAll(); err != nil {
+			return nil, &Error{Pointer("zones", allZones) + at, err}
 		}
-		z, err := parseZone(text)
-		if err != nil {
-			return At(Pointer(name), err)
+		if all.Enabled != nil || all.Shadow != nil {
+			d.All = all
 		}
-		d.Zones[name] = z
-		return nil
-	})
-	if err != nil {
-		return nil, At("/zones", err)
 	}
+	delete(d.Zones, allZones)
 	return d, nil
 }
 
-// parseAll parses the zone "*", a switch for an incident: it turns limits off and on
-// again, and cannot turn on what is off in one zone.
-func parseAll(text json.RawMessage) (*Zone, error) {
-	z := &Zone{Text: text}
-	if err := Fields(text, map[string]any{"enabled": &z.Enabled, "shadow": &z.Shadow}); err != nil {
-		return nil, At(Pointer(allZones), err)
-	}
+// checkAll checks the zone "*", a switch for an incident: it turns limits off and on again, and
+// cannot turn on what is off in one zone. at is the position of the error in it.
+func (z *Zone) checkAll() (at string, err error) {
 	switch {
+	case z.Rules != nil || z.Overrides != nil:
+		return "", errors.New("rules or overrides: want only enabled and shadow, for all zones")
 	case z.Enabled != nil && *z.Enabled:
-		return nil, &Error{Pointer(allZones, "enabled"), errors.New("true: want only false, for all zones")}
+		return "/enabled", errors.New("true: want only false, for all zones")
 	case z.Shadow != nil && !*z.Shadow:
-		return nil, &Error{Pointer(allZones, "shadow"), errors.New("false: want only true, for all zones")}
-	case z.Enabled == nil && z.Shadow == nil:
-		return nil, nil
+		return "/shadow", errors.New("false: want only true, for all zones")
 	}
-	return z, nil
+	return "", nil
 }
 
-func parseZone(text json.RawMessage) (*Zone, error) {
-	z := &Zone{Text: text}
-	var list, overrides json.RawMessage
-	err := Fields(text, map[string]any{
-		"enabled": &z.Enabled, "shadow": &z.Shadow, "rules": &list, "overrides": &overrides,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if z.HasRules = list != nil; z.HasRules {
-		if err := decode(list, &z.Rules); err != nil {
-			return nil, At("/rules", err)
-		}
-	}
-	if z.HasOverrides = overrides != nil; z.HasOverrides {
-		if err := decode(overrides, &z.Overrides); err != nil {
-			return nil, At("/overrides", err)
-		}
-	}
-	return z, nil
-}
+// onlyConfigured are the members of the types of the configuration that a document cannot have.
+var onlyConfigured = []string{"keys_file", "limit_from"}
 
-// wellFormed rejects invalid JSON, duplicate members and nesting deeper than maxDepth.
-func wellFormed(text []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber() // numbers are checked when their member is decoded
-	here := func(err error) error {
-		line, column := place(text, dec.InputOffset())
-		return fmt.Errorf("line %d, column %d: %w", line, column, err)
+// read decodes a text as encoding/json does, but rejects members that are unknown or stand twice,
+// and its errors have a position. null is ignored.
+func read(text json.RawMessage, into reflect.Value) error {
+	if string(text) == "null" {
+		return nil
 	}
-	var in levels
-	for values := 0; ; {
-		t, err := dec.Token()
-		switch {
-		case errors.Is(err, io.EOF) && values == 1 && len(in) == 0:
-			return nil
-		case err != nil:
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return here(fmt.Errorf("not JSON: %w", err))
-		}
-		if len(in) == 0 {
-			if values++; values > 1 {
-				return here(errors.New("more than one document: want one"))
-			}
-		}
-		if err := in.take(t); err != nil {
+	t, to := into.Type(), into.Addr().Interface()
+	_, special := to.(json.Unmarshaler)
+	switch {
+	case t == reflect.TypeFor[json.RawMessage](): // a Caddy module
+		if err := members(text, func(string, json.RawMessage) error { return nil }); err != nil {
 			return err
 		}
-		if len(in) > maxDepth {
-			return here(fmt.Errorf("nests deeper than %d: want {\"zones\": {...}}", maxDepth))
+	case special:
+	case t.Kind() == reflect.Pointer:
+		into.Set(reflect.New(t.Elem()))
+		return read(text, into.Elem())
+	case t.Kind() == reflect.Struct:
+		fields := fieldsOf(into)
+		return members(text, func(name string, value json.RawMessage) error {
+			if f, ok := fields[name]; ok {
+				return read(value, f)
+			}
+			return errors.New("unknown: want " + option.Or(slices.Sorted(maps.Keys(fields))))
+		})
+	case t.Kind() == reflect.Map:
+		into.Set(reflect.MakeMap(t))
+		return members(text, func(name string, value json.RawMessage) error {
+			v := reflect.New(t.Elem()).Elem()
+			err := read(value, v)
+			into.SetMapIndex(reflect.ValueOf(name), v)
+			return err
+		})
+	case t.Kind() == reflect.Slice:
+		var list []json.RawMessage
+		if err := decode(text, &list); err != nil {
+			return err
 		}
-	}
-}
-
-// levels are the objects and lists that contain a position in a document, the outermost
-// first.
-type levels []level
-
-type level struct {
-	names map[string]bool // members of an object so far; nil: a list
-	name  string          // the last member
-	n     int             // number of names and values so far
-}
-
-// pointer returns the JSON pointer to the position.
-func (l levels) pointer() string {
-	names := make([]string, len(l))
-	for i, in := range l {
-		if names[i] = in.name; in.names == nil {
-			names[i] = strconv.Itoa(in.n - 1)
+		into.Set(reflect.MakeSlice(t, len(list), len(list)))
+		for i, value := range list {
+			if err := read(value, into.Index(i)); err != nil {
+				return At("/"+strconv.Itoa(i), err)
+			}
 		}
-	}
-	return Pointer(names...)
-}
-
-// take advances the position by one token.
-func (l *levels) take(t json.Token) error {
-	switch t {
-	case json.Delim('}'), json.Delim(']'):
-		*l = (*l)[:len(*l)-1]
 		return nil
 	}
-	if n := len(*l); n > 0 {
-		in := &(*l)[n-1]
-		in.n++
-		if name, is := t.(string); is && in.names != nil && in.n%2 == 1 {
-			if in.name = name; in.names[name] {
-				return &Error{l.pointer(), errors.New("stands twice: want it once")}
-			}
-			in.names[name] = true
-			return nil
+	return decode(text, to)
+}
+
+// fieldsOf returns the fields of a struct by their names in a document.
+func fieldsOf(v reflect.Value) map[string]reflect.Value {
+	fields := make(map[string]reflect.Value)
+	for f, value := range v.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name != "-" && !slices.Contains(onlyConfigured, name) {
+			fields[name] = value
 		}
 	}
-	switch t {
-	case json.Delim('{'):
-		*l = append(*l, level{names: make(map[string]bool)})
-	case json.Delim('['):
-		*l = append(*l, level{})
-	}
-	return nil
+	return fields
 }
 
-func place(text []byte, offset int64) (line, column int) {
-	before := text[:min(int64(len(text)), offset)]
-	return 1 + bytes.Count(before, []byte("\n")), len(before) - bytes.LastIndexByte(before, '\n')
-}
-
-// Fields decodes an object's members into the values that fields point to, and rejects
-// unknown members. A member that is null is ignored.
-func Fields(text json.RawMessage, fields map[string]any) error {
-	return members(text, func(name string, value json.RawMessage) error {
-		into := fields[name]
-		if into == nil {
-			known := make([]string, 0, len(fields))
-			for f := range fields {
-				known = append(known, f)
-			}
-			slices.Sort(known)
-			return &Error{Pointer(name), errors.New("unknown: want " + option.Or(known))}
-		}
-		if string(value) == "null" {
-			return nil
-		}
-		if err := decode(value, into); err != nil {
-			return &Error{Pointer(name), err}
-		}
-		return nil
-	})
-}
-
-// members calls each for every member of an object, in order.
+// members calls each for every member of an object in valid JSON, in order.
 func members(text json.RawMessage, each func(name string, value json.RawMessage) error) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return &Error{"", fmt.Errorf("%s: want an object", shown(text))}
+		return fmt.Errorf("%s: want an object", shown(text))
 	}
+	seen := make(map[string]bool)
 	for dec.More() {
 		t, err := dec.Token()
-		if err != nil {
-			return &Error{"", err}
-		}
 		name, _ := t.(string)
 		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return &Error{Pointer(name), err}
+		if err == nil {
+			err = dec.Decode(&value)
 		}
-		if err := each(name, value); err != nil {
-			return err
+		switch {
+		case err != nil:
+		case seen[name]:
+			err = errors.New("stands twice: want it once")
+		default:
+			err = each(name, value)
 		}
+		if err != nil {
+			return At(Pointer(name), err)
+		}
+		seen[name] = true
 	}
 	return nil
 }

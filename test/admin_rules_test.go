@@ -94,7 +94,7 @@ func TestValidate(t *testing.T) {
 		`{"zones"`:                                                                               `{"valid":false,"error":"line 1, column`,
 		"":                                                                                       `{"valid":false,"error":"line 1, column 1: not JSON`,
 		`{}`:                                                                                     `"error":"no \"zones\"`,
-		strings.Repeat("[", 100_000):                                                             `nests deeper than 32`,
+		strings.Repeat("[", 100_000):                                                             `exceeded max depth`,
 		"{\"zones\": {\"\\u001b<x>\": 1}}":                                                       `"pointer":"/zones/\\x1b\u003cx\u003e"}`,
 		strings.Repeat(" ", rules.MaxSize)[1:]:                                                   `not JSON`,
 	} {

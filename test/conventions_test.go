@@ -137,7 +137,7 @@ func TestArrows(t *testing.T) {
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process internal/scan internal/topk rules scripts" + anyStore,
 		"config":           "algorithms internal/body internal/clock internal/key internal/option internal/scan internal/stores/redis",
-		"rules":            "internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
+		"rules":            "config internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
 		"internal/metrics": "internal/clock internal/process internal/stores internal/stores/redis internal/topk",
 		"internal/cli":     "internal/metrics",
 		"internal/key":     "internal/body internal/stores",

@@ -25,8 +25,8 @@ func TestHostileDocuments(t *testing.T) {
 	go func() { done <- harness.Pace(100, more, c.URL+"/limited?k=a") }()
 	for document, want := range map[string]string{
 		strings.Repeat(" ", 2<<20):                                         "over 1048576 bytes",
-		strings.Repeat(`{"zones":`, 100_000):                               "nests deeper than 32",
-		strings.Repeat("[", 1<<20):                                         "nests deeper than 32",
+		strings.Repeat(`{"zones":`, 100_000):                               "exceeded max depth",
+		strings.Repeat("[", 1<<20):                                         "exceeded max depth",
 		`{"zones": {"` + "\\u0000\\u001b[2J\\n" + `": 7}}`:                 `/zones/\x00\x1b[2J\n: 7: want an object`,
 		`{"zones": {"api": {"rules": [{"limit": 1e99, "window": "1s"}]}}}`: "/zones/api/rules/0/limit: ",
 		`{"zones": {"` + strings.Repeat("x", 1<<19) + `": 7}}`:             "/zones/xxx",

@@ -12,6 +12,7 @@ import (
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // activeRules are the rules in force for a zone: its own, changed by the document of a
@@ -24,10 +25,10 @@ type activeRules struct {
 	off    bool
 	shadow bool
 
-	text  string          // the zone in the document; empty: not in it
-	from  *config.Checked // the zone with the document applied
-	kinds string          // see Zone.kinds
-	turn  int64           // the longest delay of all zones of the handler, in microseconds
+	document *rules.Zone     // what the document says of the zone; nil: nothing
+	from     *config.Checked // the zone with the document applied
+	kinds    string          // see Zone.kinds
+	turn     int64           // the longest delay of all zones of the handler, in microseconds
 
 	overrides []*override    // those in keys
 	narrow    Narrow         // of keys
@@ -309,5 +310,5 @@ func (a *activeRules) takeBlocks(z *Zone) func() *memory.Blocks {
 
 // copy returns the same rules, not compiled.
 func (a *activeRules) copy() *activeRules {
-	return &activeRules{off: a.off, shadow: a.shadow, text: a.text, from: a.from, kinds: a.kinds}
+	return &activeRules{off: a.off, shadow: a.shadow, document: a.document, from: a.from, kinds: a.kinds}
 }

@@ -3,6 +3,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/dianalimiter/diana/rules"
 )
@@ -47,19 +48,13 @@ func newChange(zones []*Zone, d *rules.Document) (*change, error) {
 // draft applies a document to a zone. It returns the active rules if nothing changes,
 // otherwise rules that are not compiled yet.
 func draft(z *Zone, d *rules.Zone) (*activeRules, error) {
-	text := ""
-	if d != nil {
-		text = string(d.Text)
-	}
-	if now := z.active.Load(); now != nil && now.text == text {
+	if now := z.active.Load(); now != nil && reflect.DeepEqual(now.document, d) {
 		return now, nil
 	}
-	a := &activeRules{text: text, from: z.Config, shadow: z.Shadow}
+	a := &activeRules{document: d, from: z.Config, shadow: z.Shadow}
 	if d != nil {
-		c, err := zoneOf(z.Zone, d)
-		if err != nil {
-			return nil, err
-		}
+		c := zoneOf(z.Zone, d)
+		var err error
 		if a.from, err = c.Check(); err != nil {
 			return nil, locate(c, unnamed(err))
 		}
@@ -98,7 +93,7 @@ func (c *change) restarted() (names []string) {
 // changed returns the names of the zones whose rules the change replaces.
 func (c *change) changed() (names []string) {
 	for i, z := range c.zones {
-		if c.next[i].text != c.old[i].text {
+		if c.next[i].document != c.old[i].document {
 			names = append(names, z.Name)
 		}
 	}

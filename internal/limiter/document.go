@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,57 +9,18 @@ import (
 )
 
 // zoneOf returns a copy of a zone with a document applied.
-func zoneOf(z *config.Zone, d *rules.Zone) (*config.Zone, error) {
+func zoneOf(z *config.Zone, d *rules.Zone) *config.Zone {
 	c := *z
 	if d.Shadow != nil {
 		c.Shadow = *d.Shadow
 	}
-	if d.HasRules {
-		list, err := readRules(d.Rules)
-		if err != nil {
-			return nil, rules.At("/rules", err)
-		}
-		c.Rules = list
+	if d.Rules != nil {
+		c.Rules = d.Rules
 	}
-	if d.HasOverrides {
-		c.Overrides = nil
-		for i, text := range d.Overrides {
-			o, err := readOverride(text)
-			if err != nil {
-				return nil, rules.At(fmt.Sprintf("/overrides/%d", i), err)
-			}
-			c.Overrides = append(c.Overrides, o)
-		}
+	if d.Overrides != nil {
+		c.Overrides = d.Overrides
 	}
-	return &c, nil
-}
-
-func readRules(texts []json.RawMessage) ([]*config.Rule, error) {
-	list := make([]*config.Rule, len(texts))
-	for i, text := range texts {
-		r := new(config.Rule)
-		err := rules.Fields(text, map[string]any{
-			"name": &r.Name, "limit": &r.Limit, "window": &r.Window, "block": &r.Block, "notify": &r.Notify, "algorithm": &r.AlgorithmRaw,
-		})
-		if err != nil {
-			return nil, rules.At(fmt.Sprintf("/%d", i), err)
-		}
-		list[i] = r
-	}
-	return list, nil
-}
-
-func readOverride(text json.RawMessage) (*config.Override, error) {
-	o := new(config.Override)
-	var list []json.RawMessage
-	err := rules.Fields(text, map[string]any{"key": &o.Key, "keys": &o.Keys, "unlimited": &o.Unlimited, "rules": &list})
-	if err != nil {
-		return nil, err
-	}
-	if o.Rules, err = readRules(list); err != nil {
-		return nil, rules.At("/rules", err)
-	}
-	return o, nil
+	return &c
 }
 
 // locate adds to an error of a zone in a document the JSON pointer to its rule or

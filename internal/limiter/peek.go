@@ -273,7 +273,7 @@ type Status struct {
 func (z *Zone) Status() Status {
 	a := z.active.Load()
 	s := Status{
-		FromSource: a.text != "", Enabled: !a.off, Shadow: a.shadow,
+		FromSource: a.document != nil, Enabled: !a.off, Shadow: a.shadow,
 		Rules: a.from.Rules, Overrides: len(a.from.Overrides), MaxKeys: z.maxKeys,
 	}
 	if !z.store.local() {

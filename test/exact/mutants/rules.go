@@ -28,8 +28,8 @@ var ruleMutants = []mutant{
 		old: "if d.All.Shadow != nil {", new: "if d.All.Shadow != nil && all.Shadow == nil {",
 	},
 	{
-		name: "rules-all-text", breaks: "a change of \"*\" is not noticed", file: documentGo, suites: []suite{ruleSources},
-		old: "all.Text = slices.Concat(d.All.Text, all.Text)", new: "_ = slices.Concat(d.All.Text, all.Text)",
+		name: "rules-twice", breaks: "the last of several members of a name counts", file: documentGo, suites: []suite{ruleSources},
+		old: "case seen[name]:", new: "case seen[name] && false:",
 	},
 	{
 		name: "rules-all-on", breaks: "\"*\" turns zones on that are off", file: documentGo, suites: []suite{ruleSources},
