@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/internal/admin"
+	"github.com/dianalimiter/diana/internal/routes"
 )
 
 // routePath are the routes that lead to a handler, from the outermost on.
@@ -20,14 +20,14 @@ type walker struct {
 	others func(h caddyhttp.MiddlewareHandler, to routePath) // nil: not visited
 }
 
-func (w *walker) routes(routes caddyhttp.RouteList, to routePath) {
-	for i := range routes {
-		w.route(&routes[i], to)
+func (w *walker) routes(list caddyhttp.RouteList, to routePath) {
+	for i := range list {
+		w.route(&list[i], to)
 	}
 }
 
 func (w *walker) route(r *caddyhttp.Route, to routePath) {
-	if len(to) == admin.MaxRouteDepth || slices.Contains(to, r) { // a named route may invoke itself
+	if len(to) == routes.MaxDepth || slices.Contains(to, r) { // a named route may invoke itself
 		return
 	}
 	to = append(slices.Clip(to), r)

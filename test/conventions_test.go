@@ -127,12 +127,12 @@ func TestArrows(t *testing.T) {
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
 		".": "algorithms config internal/admin internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
-			"internal/option internal/placeholders internal/pool internal/process internal/zonefile rules" + anyStore,
+			"internal/option internal/placeholders internal/pool internal/process internal/routes internal/zonefile rules" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
-		"internal/admin":        "algorithms config internal/cli internal/clock internal/limiter internal/loglimit internal/metrics internal/page internal/process rules" + anyStore,
-		"internal/placeholders": "",
-		"internal/zonefile":     "algorithms config internal/option",
+		"internal/admin":        "algorithms config internal/cli internal/clock internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes rules" + anyStore,
+		"internal/placeholders": "", "internal/routes": "",
+		"internal/zonefile": "algorithms config internal/option",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process internal/scan internal/topk rules scripts" + anyStore,

@@ -15,13 +15,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/routes"
 )
 
 const maxExplain = 64 << 10
@@ -58,7 +58,7 @@ func (*API) explain(w http.ResponseWriter, r *http.Request, in *Instance) error 
 	return answerJSON(w, e.out)
 }
 
-// explainer walks the routes that a request would take, without running their handlers.
+// explainer leads a described request through the routes of servers.
 type explainer struct {
 	in     *Instance
 	ctx    context.Context
@@ -66,10 +66,6 @@ type explainer struct {
 	url    *url.URL
 	ip     string
 	remote string
-	name   string
-	srv    *caddyhttp.Server
-	r      *http.Request
-	depth  int
 	out    cli.Explanation
 }
 
@@ -113,10 +109,12 @@ func (e *explainer) chosen(servers map[string]*caddyhttp.Server) (names []string
 }
 
 func (e *explainer) server(name string, srv *caddyhttp.Server) {
-	e.name, e.srv = name, srv
+	fail := func(err error) {
+		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Zones: []cli.Key{}, Error: loglimit.Short(err)})
+	}
 	r, err := http.NewRequestWithContext(e.ctx, cmp.Or(e.d.Method, http.MethodGet), e.url.String(), strings.NewReader(e.d.Body))
 	if err != nil {
-		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Error: loglimit.Short(err)})
+		fail(err)
 		return
 	}
 	r.RemoteAddr, r.RequestURI = net.JoinHostPort(e.remote, "0"), e.url.RequestURI()
@@ -126,71 +124,52 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	for k, v := range e.d.Headers {
 		r.Header[http.CanonicalHeaderKey(k)] = v
 	}
-	e.r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), discardWriter{}, srv)
-	caddyhttp.SetVar(e.r.Context(), caddyhttp.ClientIPVarKey, e.ip)
-	e.routes(srv.Routes)
-}
-
-// MaxRouteDepth is how deep routes may be nested in one another where they are looked through.
-const MaxRouteDepth = 64
-
-// routes walks the routes that match, and reports whether the request would end there.
-func (e *explainer) routes(routes caddyhttp.RouteList) (ends bool) {
-	if e.depth++; e.depth > MaxRouteDepth {
-		return true
-	}
-	defer func() { e.depth-- }()
-	taken := make(map[string]bool)
-	for i := range routes {
-		if g := routes[i].Group; g != "" && taken[g] {
-			continue
-		}
-		if match, err := routes[i].MatcherSets.AnyMatchWithError(e.r); err != nil || !match {
-			continue
-		}
-		taken[routes[i].Group] = true
-		if e.route(&routes[i]) || routes[i].Terminal {
-			return true
-		}
-	}
-	return false
-}
-
-func (e *explainer) route(route *caddyhttp.Route) (ends bool) {
-	for _, h := range route.Handlers {
+	var way *routes.Way
+	way, err = routes.New(srv, func(h caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler {
 		if l := e.in.Limiter(h); l != nil {
-			ends = e.handler(l)
+			return &explained{e, name, l, &way}
 		}
-		switch h := h.(type) {
-		case *caddyhttp.Subroute:
-			ends = e.routes(h.Routes)
-		case *caddyhttp.Invoke:
-			if named := e.srv.NamedRoutes[h.Name]; named != nil {
-				ends = e.routes(caddyhttp.RouteList{*named})
-			}
-		}
-		if ends {
-			return true
-		}
+		return nil
+	})
+	if err != nil {
+		fail(err)
+		return
 	}
-	return false
+	_ = way.Lead(r, e.ip) // an error of a handler is its response
 }
 
-// handler adds what a handler would decide, and reports whether it would deny.
-func (e *explainer) handler(l *limiter.Limiter) (denies bool) {
-	out := cli.Handler{Server: e.name, Zones: []cli.Key{}}
-	applies, others, err := l.Explain(e.ctx, e.r)
-	if err != nil {
-		out.Error = loglimit.Short(err)
-	}
+// explained stands in the place of a rate_limit handler.
+type explained struct {
+	e      *explainer
+	server string
+	l      *limiter.Limiter
+	way    **routes.Way
+}
+
+// ServeHTTP adds what the handler would decide.
+func (h *explained) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	out := cli.Handler{Server: h.server, Zones: []cli.Key{}, NotRun: slices.Clone((*h.way).NotRun)}
+	applies, others, err := h.l.Explain(h.e.ctx, r)
+	var denies *limiter.Zone
 	for _, p := range applies {
 		k := answerKey(p)
 		out.Zones = append(out.Zones, k)
-		e.sum(&k)
+		if denies == nil && p.Outcome == metrics.Denied {
+			denies = p.Zone
+		}
+		h.e.sum(&k)
 	}
-	out.Without = others
-	e.out.Handlers = append(e.out.Handlers, out)
-	return e.out.Decision == metrics.Denied.String()
+	if out.Without = others; err != nil {
+		out.Error = loglimit.Short(err)
+	}
+	h.e.out.Handlers = append(h.e.out.Handlers, out)
+	switch {
+	case err != nil:
+		return err
+	case denies != nil:
+		return h.l.Denial(r, denies)
+	}
+	return next.ServeHTTP(w, r)
 }
 
 // sum adds the decision of a zone to the explanation, which has the first zone that
@@ -208,12 +187,5 @@ func (e *explainer) sum(k *cli.Key) {
 		e.out.RetryIn = k.RetryIn
 	}
 }
-
-// discardWriter is the response writer of a request that is not served.
-type discardWriter struct{}
-
-func (discardWriter) Header() http.Header         { return make(http.Header) }
-func (discardWriter) Write(b []byte) (int, error) { return len(b), nil }
-func (discardWriter) WriteHeader(int)             {}
 
 var errNoRequest = errors.New(`want a request such as {"method": "GET", "url": "https://example.com/path", "client_ip": "192.0.2.1"}`)

@@ -267,5 +267,6 @@ type Handler struct {
 	Server  string   `json:"server"`                 // name of its server
 	Zones   []Key    `json:"zones"`                  // zones that apply
 	Without []string `json:"not_matching,omitempty"` // zones that do not apply
+	NotRun  []string `json:"not_run,omitempty"`      // handlers before it that are not run, as they need more than the request: what they change is unknown
 	Error   string   `json:"error,omitempty"`        // error of a matcher
 }

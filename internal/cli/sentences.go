@@ -37,6 +37,9 @@ func (h *Handler) print(w io.Writer) {
 	if len(h.Without) > 0 {
 		fmt.Fprintf(w, "- Not matching: %s.\n", strings.ReplaceAll(safeAll(h.Without), " ", ", "))
 	}
+	if len(h.NotRun) > 0 {
+		fmt.Fprintf(w, "- Not run before it, as they need more than the request: %s. What they would change is unknown.\n", strings.ReplaceAll(safeAll(h.NotRun), " ", ", "))
+	}
 	if h.Error != "" {
 		fmt.Fprintf(w, "- A matcher failed, and the zones after it were not looked at: %s.\n", safe(h.Error))
 	}

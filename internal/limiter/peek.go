@@ -3,6 +3,9 @@ package limiter
 import (
 	"context"
 	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
@@ -196,10 +199,20 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Peeke
 			others = append(others, z.Name)
 		}
 	}
-	if l.repeats {
+	if l.repeats && !slices.ContainsFunc(applies, Peeked.denies) {
 		q.pass()
 	}
 	return applies, others, err
+}
+
+func (p Peeked) denies() bool { return p.Outcome == metrics.Denied }
+
+// Denial returns the error of a request that a zone denies; nil: the handler responds itself.
+func (l *Limiter) Denial(r *http.Request, z *Zone) error {
+	if z.Respond != nil || isGRPC(r) || inErrorRoute(r) {
+		return nil
+	}
+	return caddyhttp.Error(l.status, l.denial)
 }
 
 // explain returns what a zone that applies would decide.

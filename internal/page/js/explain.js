@@ -21,6 +21,7 @@ function explained(x) {
 	const [kind, text, more] = verdict(x), list = [el("p", {}, el("span", { className: `verdict ${kind}`, textContent: text }), ` ${more}`)];
 	for (const h of x.handlers) {
 		if (h.error) list.push(el("p", { className: "problem", textContent: `Server ${h.server}: ${plain(h.error)}` }));
+		if (h.not_run) list.push(el("p", { className: "hint", textContent: `Not run before it: ${h.not_run.join(", ")}. What they would change in the request is unknown.` }));
 		for (const k of h.zones) {
 			list.push(result(k.zone, null, k, "", [], (zone, _, text) => k.key ? el("p", { className: "buttons" }, button("Look at this key", () => showKey({ zone, hash: k.key, name: text }))) : ""));
 		}

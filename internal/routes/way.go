@@ -1,0 +1,210 @@
+// Package routes leads a request that is only described through the routes of a server, by
+// Caddy's own code. Handlers that change the request run. Those that need more than the request,
+// such as authentication, do not.
+package routes
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// MaxDepth is how deep routes may be nested in one another where they are looked through.
+const MaxDepth = 64
+
+// Way is the way of requests through the routes of a server, for one request at a time.
+type Way struct {
+	// NotRun are the names of the handlers that the request has met and that were not run.
+	NotRun []string
+
+	server  *caddyhttp.Server
+	replace func(caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler
+	named   map[string]caddyhttp.Route
+	depth   int // of named routes
+
+	primary, errors caddyhttp.Handler
+}
+
+// New returns the way through the routes of a server. replace returns what runs in the place of a
+// handler, nil for those of Caddy and of other plugins.
+func New(s *caddyhttp.Server, replace func(caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler) (*Way, error) {
+	w := &Way{server: s, replace: replace, named: make(map[string]caddyhttp.Route)}
+	for name, r := range s.NamedRoutes {
+		list, err := w.list(caddyhttp.RouteList{*r})
+		if err != nil {
+			return nil, err
+		}
+		w.named[name] = list[0]
+	}
+	primary, err := w.list(s.Routes)
+	if err != nil {
+		return nil, err
+	}
+	w.primary = primary.Compile(end)
+	if s.Errors != nil {
+		list, err := w.list(s.Errors.Routes)
+		if err != nil {
+			return nil, err
+		}
+		w.errors = list.Compile(end)
+	}
+	return w, nil
+}
+
+var end = caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil })
+
+// list returns a copy of routes with what runs in the place of their handlers.
+func (w *Way) list(routes caddyhttp.RouteList) (caddyhttp.RouteList, error) {
+	list := make(caddyhttp.RouteList, len(routes))
+	for i := range routes {
+		r := &list[i]
+		r.Group, r.MatcherSets, r.Terminal = routes[i].Group, routes[i].MatcherSets, routes[i].Terminal
+		for _, h := range routes[i].Handlers {
+			h, err := w.inPlaceOf(h)
+			if err != nil {
+				return nil, err
+			}
+			r.Handlers = append(r.Handlers, h)
+		}
+		if err := r.ProvisionHandlers(caddy.Context{}, nil); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// What Caddy's handlers need to be run. Others are not, and are named.
+var (
+	// runs are those that need nothing but the request.
+	runs = namesOf("error headers map request_body rewrite static_response vars")
+
+	// passes are those that change the response, or only observe.
+	passes = namesOf("encode intercept log_append push templates timeouts tracing")
+
+	// ends are those that answer every request.
+	ends = namesOf("metrics rate_limit_page rate_limit_quota")
+)
+
+func namesOf(list string) map[string]bool {
+	names := make(map[string]bool)
+	for name := range strings.FieldsSeq(list) {
+		names[name] = true
+	}
+	return names
+}
+
+// inPlaceOf returns what runs in the place of a handler.
+func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHandler, error) {
+	if r := w.replace(h); r != nil {
+		return r, nil
+	}
+	switch h := h.(type) {
+	case *caddyhttp.Subroute:
+		routes, err := w.list(h.Routes)
+		sub := &caddyhttp.Subroute{Routes: routes}
+		if err == nil && h.Errors != nil {
+			sub.Errors = new(caddyhttp.HTTPErrorConfig)
+			sub.Errors.Routes, err = w.list(h.Errors.Routes)
+		}
+		return sub, err
+	case *caddyhttp.Invoke:
+		return step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+			return w.invoke(h.Name, rw, r, next)
+		}), nil
+	}
+	switch name := nameOf(h); {
+	case runs[name]:
+		return h, nil
+	case passes[name]:
+		return step(pass), nil
+	case ends[name], answers(h, name):
+		return step(func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error { return nil }), nil
+	default:
+		return step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+			w.NotRun = append(w.NotRun, name)
+			return next.ServeHTTP(rw, r)
+		}), nil
+	}
+}
+
+// nameOf returns the name of a handler, as in a configuration.
+func nameOf(h caddyhttp.MiddlewareHandler) string {
+	if m, ok := h.(caddy.Module); ok {
+		return m.CaddyModule().ID.Name()
+	}
+	return fmt.Sprintf("%T", h)
+}
+
+// answers reports whether a handler answers every request, by its options: their modules are not
+// imported, as a Caddy may be built without them.
+func answers(h caddyhttp.MiddlewareHandler, name string) bool {
+	option, ok := map[string]string{"reverse_proxy": "HandleResponse", "file_server": "PassThru"}[name]
+	if !ok {
+		return false
+	}
+	v := reflect.Indirect(reflect.ValueOf(h)).FieldByName(option)
+	return v.IsValid() && v.IsZero()
+}
+
+// step is a handler on the way.
+type step func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (s step) ServeHTTP(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return s(rw, r, next)
+}
+
+func pass(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return next.ServeHTTP(rw, r)
+}
+
+// invoke runs a named route. One that invokes itself ends.
+func (w *Way) invoke(name string, rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	route, ok := w.named[name]
+	if !ok {
+		return fmt.Errorf("invoke: route %q not found", name)
+	}
+	if w.depth++; w.depth > MaxDepth {
+		return nil
+	}
+	defer func() { w.depth-- }()
+	return route.Compile(next).ServeHTTP(rw, r)
+}
+
+// Lead leads a request through the routes and, after an error, through the error routes.
+// clientIP is the address of its client.
+func (w *Way) Lead(r *http.Request, clientIP string) (err error) {
+	defer func() {
+		if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
+			panic(p)
+		}
+	}()
+	w.NotRun, w.depth = w.NotRun[:0], 0
+	rw := make(discard)
+	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), rw, w.server)
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, clientIP)
+	if err = w.primary.ServeHTTP(rw, r); err == nil || w.errors == nil {
+		return err
+	}
+	if first, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok { // as caddyhttp.Server does
+		r.Method, r.RequestURI = first.Method, first.RequestURI
+		*r.URL = *first.URL
+	}
+	return w.errors.ServeHTTP(rw, w.server.Errors.WithError(r, err))
+}
+
+// discard is the response of a request that is not served.
+type discard http.Header
+
+// Header implements http.ResponseWriter.
+func (d discard) Header() http.Header { return http.Header(d) }
+
+// Write implements http.ResponseWriter.
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// WriteHeader implements http.ResponseWriter.
+func (discard) WriteHeader(int) {}
