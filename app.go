@@ -180,7 +180,7 @@ func (a *App) lead() {
 	for _, b := range a.registry.Bounds() {
 		b.SetMax()
 	}
-	metrics.HistoryOf(a.process).Follow(a.registry.Counters(), clock.Now())
+	metrics.HistoryOf(a.process).Follow(a.registry.Counters(), &metrics.Of(a.process).Requests, clock.Now())
 	if a.follower != nil {
 		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
 	}

@@ -99,18 +99,48 @@ func unencodedZones(s *caddyhttp.Server, routes caddyhttp.RouteList) (names []st
 // follows reports whether each request that takes one of two paths takes the other, too. Whether
 // some request takes both, such as one with unlike matchers on each, is unknown.
 func (p routePath) follows(before routePath) bool {
+	p, before = p.apart(before)
+	return p.mayFollow(before) && (p.within(before) || before.within(p))
+}
+
+// apart returns what two paths do not have in common.
+func (p routePath) apart(before routePath) (routePath, routePath) {
 	n := 0
 	for n < min(len(p), len(before)) && p[n] == before[n] {
 		n++
 	}
-	p, before = p[n:], before[n:]
+	return p[n:], before[n:]
+}
+
+// mayFollow reports whether a request may take two paths that have nothing in common.
+func (p routePath) mayFollow(before routePath) bool {
 	if slices.ContainsFunc(before, func(r *caddyhttp.Route) bool { return r.Terminal }) {
 		return false
 	}
-	if len(p) > 0 && len(before) > 0 && p[0].Group != "" && p[0].Group == before[0].Group {
-		return false // a request takes one route of a group
+	return len(p) == 0 || len(before) == 0 || p[0].Group == "" || p[0].Group != before[0].Group // a request takes one route of a group
+}
+
+// noteMeetings tells the handlers of a server that a request may meet more than one of them.
+// Error routes may follow any other.
+func noteMeetings(s *caddyhttp.Server, errorRoutes caddyhttp.RouteList) {
+	type visited struct {
+		h  *Handler
+		to routePath
 	}
-	return p.within(before) || before.within(p)
+	var all []visited
+	failed := false // whether error routes are visited
+	w := walker{server: s, visit: func(h *Handler, to routePath) {
+		for _, before := range all {
+			if p, q := to.apart(before.to); failed || p.mayFollow(q) {
+				h.limiter.MeetsOthers()
+				before.h.limiter.MeetsOthers()
+			}
+		}
+		all = append(all, visited{h, to})
+	}}
+	w.routes(s.Routes, nil)
+	failed = true
+	w.routes(errorRoutes, nil)
 }
 
 // within reports whether the path has no matchers but those of another.

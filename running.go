@@ -88,7 +88,7 @@ func (r *runningApp) stop(a *App) {
 		r.app.lead()
 		return
 	}
-	metrics.HistoryOf(a.process).Follow(nil, clock.Now())
+	metrics.HistoryOf(a.process).Follow(nil, &metrics.Of(a.process).Requests, clock.Now())
 	if a.follower != nil {
 		a.follower.Leave(a.registry)
 	}

@@ -158,6 +158,7 @@ func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 		if s.Errors != nil {
 			errorRoutes = s.Errors.Routes
 		}
+		noteMeetings(s, errorRoutes)
 		repeated = append(repeated, repeatedZones(s, s.Routes)...)
 		repeated = append(repeated, repeatedZones(s, errorRoutes)...)
 		for _, zone := range unencodedZones(s, s.Routes) {

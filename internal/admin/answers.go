@@ -46,7 +46,7 @@ func (in *Instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 			i = len(all)
 			at[z.Name] = i
 			all = append(all, in.answerZone(z))
-			all[i].Decisions, all[i].Denied = metrics.Of(in.Process).Decisions(z.Name)
+			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = metrics.Of(in.Process).Decisions(z.Name)
 		}
 		all[i].Handlers++
 		for _, b := range z.Tables() {
@@ -62,8 +62,9 @@ func (in *Instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 
 // answerOverview returns what the answers say of the whole instance.
 func (in *Instance) answerOverview() cli.Overview {
+	m := metrics.Of(in.Process)
 	return cli.Overview{
-		Now: time.Now(), Instance: in.answerInstance(), Stores: in.answerStores(), Rules: in.answerSource(), Lists: in.answerLists(), Took: metrics.Of(in.Process).Timings(),
+		Now: time.Now(), Instance: in.answerInstance(), Requests: m.Requests.Requests(), Stores: in.answerStores(), Rules: in.answerSource(), Lists: in.answerLists(), Took: m.Timings(),
 	}
 }
 

@@ -20,6 +20,7 @@ type Zones struct {
 type Overview struct {
 	Now      time.Time        `json:"now"`              // time of the answer
 	Instance Instance         `json:"instance"`         // the instance that answers
+	Requests metrics.Requests `json:"requests"`         // requests since the process started, each counted once, however many zones it met
 	Stores   []Store          `json:"stores"`           // the shared stores
 	Rules    *Source          `json:"rules,omitempty"`  // the rule source
 	Lists    []List           `json:"lists,omitempty"`  // files of keys of overrides
@@ -131,28 +132,29 @@ type List struct {
 
 // Zone is the status of a zone.
 type Zone struct {
-	Name       string            `json:"name"`                         // name of the zone
-	Store      string            `json:"store"`                        // name of its store
-	Origin     string            `json:"origin"`                       // origin of the rules: config, or the kind of source
-	Enabled    bool              `json:"enabled"`                      // false: disabled by a document
-	Shadow     bool              `json:"shadow"`                       // whether it only reports denials
-	Key        []string          `json:"key"`                          // parts of the key, as configured
-	IPv4       int               `json:"ipv4_prefix"`                  // bits of an IPv4 address in the key that count
-	IPv6       int               `json:"ipv6_prefix"`                  // likewise of an IPv6 address
-	LogKey     bool              `json:"log_key"`                      // whether keys are shown by name
-	Uncounted  bool              `json:"disable_metrics,omitempty"`    // whether its decisions are not counted
-	Unit       string            `json:"unit,omitempty"`               // of the numbers of its rules: tokens or units; absent: requests
-	Rules      []Rule            `json:"rules"`                        // rules in force
-	Configured []Rule            `json:"configured_rules,omitempty"`   // the configuration's rules, if a document replaces them
-	Overrides  int               `json:"overrides"`                    // number of overrides
-	InFlight   int64             `json:"in_flight,omitempty"`          // limit of concurrent requests per key
-	Alone      int64             `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
-	Handlers   int               `json:"handlers"`                     // number of handlers with the zone
-	Keys       int64             `json:"keys"`                         // number of keys in this process: of a zone in Redis, those that it knows for an outage
-	Blocked    int64             `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
-	MaxKeys    int64             `json:"max_keys"`                     // greatest number of keys in this process
-	Decisions  map[string]uint64 `json:"decisions"`                    // by outcome, since the process started
-	Denied     map[string]uint64 `json:"denied"`                       // denials by rule
+	Name         string            `json:"name"`                         // name of the zone
+	Store        string            `json:"store"`                        // name of its store
+	Origin       string            `json:"origin"`                       // origin of the rules: config, or the kind of source
+	Enabled      bool              `json:"enabled"`                      // false: disabled by a document
+	Shadow       bool              `json:"shadow"`                       // whether it only reports denials
+	Key          []string          `json:"key"`                          // parts of the key, as configured
+	IPv4         int               `json:"ipv4_prefix"`                  // bits of an IPv4 address in the key that count
+	IPv6         int               `json:"ipv6_prefix"`                  // likewise of an IPv6 address
+	LogKey       bool              `json:"log_key"`                      // whether keys are shown by name
+	Uncounted    bool              `json:"disable_metrics,omitempty"`    // whether its decisions are not counted
+	Unit         string            `json:"unit,omitempty"`               // of the numbers of its rules: tokens or units; absent: requests
+	Rules        []Rule            `json:"rules"`                        // rules in force
+	Configured   []Rule            `json:"configured_rules,omitempty"`   // the configuration's rules, if a document replaces them
+	Overrides    int               `json:"overrides"`                    // number of overrides
+	InFlight     int64             `json:"in_flight,omitempty"`          // limit of concurrent requests per key
+	Alone        int64             `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
+	Handlers     int               `json:"handlers"`                     // number of handlers with the zone
+	Keys         int64             `json:"keys"`                         // number of keys in this process: of a zone in Redis, those that it knows for an outage
+	Blocked      int64             `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
+	MaxKeys      int64             `json:"max_keys"`                     // greatest number of keys in this process
+	Decisions    map[string]uint64 `json:"decisions"`                    // by outcome, since the process started
+	Denied       map[string]uint64 `json:"denied"`                       // denials by rule
+	ShadowDenied map[string]uint64 `json:"shadow_denied,omitempty"`      // denials by rule that were only reported, as the zone is in shadow, or was
 }
 
 // Rule is a rule in force.

@@ -126,6 +126,7 @@ func (z *Zone) shadowDenied() uint64 { return z.Decisions[metrics.ShadowDenied.S
 func printZones(w io.Writer, all *Zones) error {
 	i := &all.Instance
 	fmt.Fprintf(w, "%s: Caddy %s, Diana %s, configuration %s, loaded %s ago\n", safe(i.Host), safe(i.Caddy), safe(i.Diana), safe(i.Config), span(all.Now.Sub(i.Since).Seconds()))
+	fmt.Fprintf(w, "requests since %s ago: %d allowed, %d denied, %d delayed\n", span(all.Now.Sub(i.Started).Seconds()), all.Requests.Allowed, all.Requests.Denied, all.Requests.Delayed)
 	for n := range all.Stores {
 		all.Stores[n].print(w, all.Now)
 	}

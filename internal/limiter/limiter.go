@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
@@ -22,13 +23,14 @@ type Limiter struct {
 	env     *Environment
 	o       Options
 	zones   []*Zone
-	shared  []Shared // the shared stores of the zones
-	repeats bool     // whether a request may pass one of the zones twice
-	across  bool     // whether the zones' keys are in several stores or slots
-	more    bool     // whether headers say when more is left
-	settles bool     // whether a zone's response tells the cost
-	maxBody int64    // bytes of a body that are read: the most that a zone wants
-	lingers bool     // whether a zone keeps the permits of clients that leave
+	shared  []Shared    // the shared stores of the zones
+	repeats bool        // whether a request may pass one of the zones twice
+	across  bool        // whether the zones' keys are in several stores or slots
+	more    bool        // whether headers say when more is left
+	settles bool        // whether a zone's response tells the cost
+	maxBody int64       // bytes of a body that are read: the most that a zone wants
+	meets   atomic.Bool // whether a request may meet another handler, too
+	lingers bool        // whether a zone keeps the permits of clients that leave
 
 	status int   // the status code of denied requests
 	denial error // their error

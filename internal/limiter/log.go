@@ -37,6 +37,7 @@ func (q *request) report(e *exceeded) {
 		q.countKey(z)
 		q.keepFingerprint(z)
 	}
+	q.countRequest()
 	q.setPlaceholders(key.Replacer(q.r), e)
 	q.addToAccessLog(e)
 	if e != nil {
@@ -153,7 +154,7 @@ func (q *request) reportDenial(e *exceeded) {
 	if e.zone == nil {
 		return
 	}
-	e.zone.metrics.CountDenied(e.label)
+	e.zone.metrics.CountDenied(e.label, false)
 	q.announce(e, &e.zone.common.logLimit, "rate limit exceeded", eventExceeded)
 }
 
@@ -170,6 +171,7 @@ func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event strin
 // reportShadow logs what a zone in shadow would have denied, and emits its event.
 func (q *request) reportShadow(z *zoneResult) {
 	e := q.exceededIn(z)
+	z.zone.metrics.CountDenied(e.label, true)
 	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
 }
 

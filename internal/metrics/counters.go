@@ -54,6 +54,7 @@ type counterShard struct {
 type deniedRule struct {
 	rule   string
 	count  atomic.Uint64
+	shadow atomic.Uint64 // denials that were only reported
 	block  atomic.Uint64 // blocks that it started
 	blocks bool          // whether it may start one; guarded by Counters.mu
 	users  int           // active rules with a rule of this name; guarded by Counters.mu
@@ -95,6 +96,27 @@ func (c *Counters) Drop(rules []string) {
 
 func (c *Counters) count(o Outcome, shard uint32) { c.shards[shard%counterShards].decided[o].Add(1) }
 
+// Count counts a request in a shard, as [Zone.Count] does.
+func (c *Counters) Count(o Outcome, shard uint32) { c.count(o, shard) }
+
+// Move counts a request with another outcome than the one it was counted with before.
+func (c *Counters) Move(before, after Outcome, shard uint32) {
+	c.shards[shard%counterShards].decided[before].Add(^uint64(0))
+	c.count(after, shard)
+}
+
+// Requests are numbers of requests, each counted once, as the admin API answers them.
+type Requests struct {
+	Allowed uint64 `json:"allowed"` // at once
+	Denied  uint64 `json:"denied"`  // by any zone
+	Delayed uint64 `json:"delayed"` // allowed after they waited
+}
+
+// Requests returns the numbers of requests so far.
+func (c *Counters) Requests() Requests {
+	return Requests{c.sum(Allowed), c.sum(Denied), c.sum(Delayed)}
+}
+
 // sum returns the number of decisions with an outcome.
 func (c *Counters) sum(o Outcome) (sum uint64) {
 	for i := range c.shards {
@@ -111,9 +133,9 @@ func (c *Counters) sumNear() (sum uint64) {
 	return sum
 }
 
-// countDenied counts a denial by a rule. It does nothing if the rule is gone, and only the
-// request was decided with it.
-func (c *Counters) countDenied(rule string) {
+// countDenied counts a denial by a rule, which a zone in shadow only reports. It does nothing
+// if the rule is gone, and only the request was decided with it.
+func (c *Counters) countDenied(rule string, shadow bool) {
 	r := c.recent.Load()
 	if r == nil || r.rule != rule {
 		c.mu.Lock()
@@ -123,7 +145,11 @@ func (c *Counters) countDenied(rule string) {
 		}
 		c.recent.Store(r)
 	}
-	r.count.Add(1)
+	if shadow {
+		r.shadow.Add(1)
+	} else {
+		r.count.Add(1)
+	}
 }
 
 // countBlock counts a block that a rule started, as countDenied does.
@@ -150,8 +176,9 @@ func (c *Counters) blocks() (all map[string]uint64) {
 	return all
 }
 
-// read returns the numbers of decisions by outcome and of denials by rule; nil: none.
-func (c *Counters) read() (decisions, denied map[string]uint64) {
+// read returns the numbers of decisions by outcome, of denials by rule, and of denials that a
+// zone in shadow only reported; nil: none.
+func (c *Counters) read() (decisions, denied, shadow map[string]uint64) {
 	decisions = make(map[string]uint64, numOutcomes)
 	for o := range numOutcomes {
 		decisions[o.String()] = c.sum(o)
@@ -159,16 +186,21 @@ func (c *Counters) read() (decisions, denied map[string]uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for rule, r := range c.denied {
-		n := r.count.Load()
-		if n == 0 {
-			continue
-		}
-		if denied == nil {
-			denied = make(map[string]uint64)
-		}
-		denied[rule] = n
+		denied, shadow = with(denied, rule, r.count.Load()), with(shadow, rule, r.shadow.Load())
 	}
-	return decisions, denied
+	return decisions, denied, shadow
+}
+
+// with adds a number to a map, which may be nil, unless it is 0.
+func with(all map[string]uint64, name string, n uint64) map[string]uint64 {
+	if n == 0 {
+		return all
+	}
+	if all == nil {
+		all = make(map[string]uint64)
+	}
+	all[name] = n
+	return all
 }
 
 // zoneCounters are the counters of the zones in use, by name.
@@ -235,7 +267,7 @@ func (c *zoneCounters) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *zoneCounters) Collect(ch chan<- prometheus.Metric) {
 	for zone, counters := range c.list() {
-		decisions, denied := counters.read()
+		decisions, denied, _ := counters.read()
 		ch <- prometheus.MustNewConstMetric(nearDesc, prometheus.CounterValue, float64(counters.sumNear()), zone)
 		for outcome, n := range decisions {
 			ch <- prometheus.MustNewConstMetric(decisionsDesc, prometheus.CounterValue, float64(n), zone, outcome)

@@ -14,14 +14,15 @@ const (
 	historySteps = 150       // five minutes
 )
 
-// History is a time series of the decisions of each zone of the running configuration, of
-// five minutes in steps of two seconds. It samples the zones'
+// History is a time series of the decisions of each zone of the running configuration, and of
+// its requests, of five minutes in steps of two seconds. It samples their
 // counters. Steps are numbered by their start since 1970-01-01 UTC, in steps, so that
 // numbers continue after a restart. The zero value is ready for use.
 type History struct {
 	mu    sync.Mutex
 	zones map[string]*zoneHistory
-	last  int64 // the last complete step
+	all   *zoneHistory // of requests, each counted once; nil: none was followed
+	last  int64        // the last complete step
 
 	stop context.CancelFunc // nil: not sampling
 	done sync.WaitGroup
@@ -39,21 +40,22 @@ type zoneHistory struct {
 type series uint8
 
 const (
-	passed   series = iota // allowed, also after a delay
-	denied                 // also by a zone in shadow, which only reports it
-	delayed                // the part of passed that waited
-	refused                // denied by another zone
-	skipped                // passed uncounted
-	fallback               // decided without the zone's store; also in the others
+	passed series = iota // allowed, also after a delay
+	denied
+	shadowed // allowed, though a zone in shadow would have denied them
+	delayed  // the part of passed that waited
+	refused  // denied by another zone
+	skipped  // passed uncounted
+	fallback // decided without the zone's store; also in the others
 	numSeries
 )
 
 type historyCounts [numSeries]uint32
 
-// Follow samples these zones from now on, and keeps the history of those sampled before.
-// Without zones, sampling stops. now is in microseconds. Follow must not be called
-// concurrently.
-func (h *History) Follow(zones map[string]*Counters, now int64) {
+// Follow samples these zones and all requests from now on, and keeps the history of those
+// sampled before. Without zones, sampling stops. now is in microseconds. Follow must not be
+// called concurrently.
+func (h *History) Follow(zones map[string]*Counters, requests *Counters, now int64) {
 	if len(zones) == 0 && h.stop != nil {
 		h.stop()
 		h.done.Wait()
@@ -63,20 +65,23 @@ func (h *History) Follow(zones map[string]*Counters, now int64) {
 	h.advance(now)
 	kept := make(map[string]*zoneHistory, len(zones))
 	for name, c := range zones {
-		z := h.zones[name]
-		if z == nil || z.counters != c {
-			z = &zoneHistory{counters: c, first: now / historyStep}
-			z.totals = c.totals()
-		}
-		kept[name] = z
+		kept[name] = h.zones[name].of(c, now)
 	}
-	h.zones = kept
+	h.zones, h.all = kept, h.all.of(requests, now)
 	h.mu.Unlock()
 	if len(zones) > 0 && h.stop == nil {
 		ctx, stop := context.WithCancel(context.Background())
 		h.stop = stop
 		h.done.Go(func() { h.run(ctx) })
 	}
+}
+
+// of returns the history of these counters, another one if z is of others.
+func (z *zoneHistory) of(c *Counters, now int64) *zoneHistory {
+	if z == nil || z.counters != c {
+		return &zoneHistory{counters: c, first: now / historyStep, totals: c.totals()}
+	}
+	return z
 }
 
 // run samples at the end of each step until ctx ends.
@@ -105,8 +110,12 @@ func (h *History) advance(now int64) {
 	if ended <= h.last {
 		return
 	}
+	from := max(h.last, ended-historySteps)
 	for _, z := range h.zones {
-		z.advance(max(h.last, ended-historySteps), ended)
+		z.advance(from, ended)
+	}
+	if h.all != nil {
+		h.all.advance(from, ended)
 	}
 	h.last = ended
 }
@@ -120,7 +129,7 @@ func (z *zoneHistory) advance(last, ended int64) {
 	for i := last + 1; i <= ended; i++ {
 		step := &z.steps[i%historySteps]
 		for s := range totals {
-			step[s] = spread(totals[s]-z.totals[s], i)
+			step[s] = spread(max(totals[s], z.totals[s])-z.totals[s], i) // of requests, some may have moved
 		}
 	}
 	z.totals = totals
@@ -130,7 +139,7 @@ func (z *zoneHistory) advance(last, ended int64) {
 func (c *Counters) totals() [numSeries]uint64 {
 	waited := c.sum(Delayed) + c.sum(ShadowDelayed)
 	return [numSeries]uint64{
-		passed: c.sum(Allowed) + waited, denied: c.sum(Denied) + c.sum(ShadowDenied), delayed: waited,
+		passed: c.sum(Allowed) + waited, denied: c.sum(Denied), shadowed: c.sum(ShadowDenied), delayed: waited,
 		refused: c.sum(RefusedElsewhere), skipped: c.sum(Skipped), fallback: c.fallbacks.Load(),
 	}
 }
@@ -140,6 +149,9 @@ type Minutes struct {
 	Step  float64                `json:"step"`  // length of a step in seconds
 	Last  int64                  `json:"last"`  // number of the last step: its start since 1970, in steps
 	Zones map[string]ZoneMinutes `json:"zones"` // by name
+
+	// Requests is the history of requests, each counted once, however many zones it met.
+	Requests ZoneMinutes `json:"requests"`
 }
 
 // ZoneMinutes is the numbers of requests in each step, up to the last step. Zones sampled
@@ -147,7 +159,8 @@ type Minutes struct {
 // is.
 type ZoneMinutes struct {
 	Passed   []uint32 `json:"allowed"`                     // including those delayed
-	Denied   []uint32 `json:"denied"`                      // including those that a zone in shadow would deny
+	Denied   []uint32 `json:"denied"`                      // by the zone
+	Shadowed []uint32 `json:"shadow_denied,omitempty"`     // those that the zone would deny if it were not in shadow; they are in no other curve
 	Delayed  []uint32 `json:"delayed,omitempty"`           // those of allowed that waited, or would wait in a zone that is not in shadow
 	Refused  []uint32 `json:"refused_elsewhere,omitempty"` // denied by another zone
 	Skipped  []uint32 `json:"skipped,omitempty"`           // uncounted: exempt, unlimited, or the zone is off
@@ -158,7 +171,7 @@ type ZoneMinutes struct {
 func (h *History) Since(zones []string, since int64) Minutes {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m := Minutes{Step: historyStep / 1e6, Last: h.last, Zones: make(map[string]ZoneMinutes)}
+	m := h.minutes(since)
 	if len(zones) == 0 {
 		for name, z := range h.zones {
 			m.Zones[name] = z.since(since, h.last)
@@ -176,11 +189,20 @@ func (h *History) Since(zones []string, since int64) Minutes {
 func (h *History) Changes(since int64) Minutes {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m := Minutes{Step: historyStep / 1e6, Last: h.last, Zones: make(map[string]ZoneMinutes)}
+	m := h.minutes(since)
 	for name, z := range h.zones {
 		if z.busy(since, h.last) {
 			m.Zones[name] = z.since(since, h.last)
 		}
+	}
+	return m
+}
+
+// minutes returns the history of requests after the step since, without zones. h.mu is held.
+func (h *History) minutes(since int64) Minutes {
+	m := Minutes{Step: historyStep / 1e6, Last: h.last, Zones: make(map[string]ZoneMinutes)}
+	if h.all != nil {
+		m.Requests = h.all.since(since, h.last)
 	}
 	return m
 }
@@ -216,7 +238,7 @@ func (z *zoneHistory) since(since, last int64) ZoneMinutes {
 	var m ZoneMinutes
 	m.Passed, _ = curve(passed)
 	m.Denied, _ = curve(denied)
-	for s, to := range map[series]*[]uint32{delayed: &m.Delayed, refused: &m.Refused, skipped: &m.Skipped, fallback: &m.Fallback} {
+	for s, to := range map[series]*[]uint32{shadowed: &m.Shadowed, delayed: &m.Delayed, refused: &m.Refused, skipped: &m.Skipped, fallback: &m.Fallback} {
 		if list, some := curve(s); some {
 			*to = list
 		}

@@ -33,7 +33,7 @@ func TestHistory(t *testing.T) {
 	a, b := new(Counters), new(Counters)
 	a.add(Allowed, 7) // before the first sample
 	h := History{stop: func() {}}
-	h.Follow(map[string]*Counters{"a": a}, at(1000))
+	h.Follow(map[string]*Counters{"a": a}, new(Counters), at(1000))
 	a.add(Denied, 5) // in a step that was followed in part
 	h.sample(at(1001))
 	wantPast(t, &h, "a", 0, []uint32{0}, []uint32{5})
@@ -46,17 +46,17 @@ func TestHistory(t *testing.T) {
 	h.sample(at(1001) + 1)
 	wantPast(t, &h, "a", 0, []uint32{0}, []uint32{5}) // the step has not ended
 	h.sample(at(1002))
-	wantPast(t, &h, "a", 0, []uint32{0, 3}, []uint32{5, 6})
+	wantPast(t, &h, "a", 0, []uint32{0, 3}, []uint32{5, 4})
 	h.sample(at(1003))
 	a.add(Allowed, 10)
 	h.sample(at(1007)) // the process was suspended: the decisions are distributed over the steps
-	wantPast(t, &h, "a", 0, []uint32{0, 3, 0, 2, 3, 2, 3}, []uint32{5, 6, 0, 0, 0, 0, 0})
+	wantPast(t, &h, "a", 0, []uint32{0, 3, 0, 2, 3, 2, 3}, []uint32{5, 4, 0, 0, 0, 0, 0})
 	wantPast(t, &h, "a", 1004, []uint32{2, 3}, []uint32{0, 0})
 	wantPast(t, &h, "a", 1006, nil, nil)
 	wantPast(t, &h, "a", 9999, nil, nil)
 
 	// The history survives another configuration.
-	h.Follow(map[string]*Counters{"a": a, "b": b}, at(1007))
+	h.Follow(map[string]*Counters{"a": a, "b": b}, new(Counters), at(1007))
 	b.add(Allowed, 1)
 	h.sample(at(1009))
 	wantPast(t, &h, "a", 1005, []uint32{3, 0, 0}, []uint32{0, 0, 0})
@@ -64,7 +64,7 @@ func TestHistory(t *testing.T) {
 	if s := h.Since(nil, 1007); len(s.Zones) != 2 || s.Last != 1008 || s.Step != 2 {
 		t.Errorf("%+v", s)
 	}
-	h.Follow(map[string]*Counters{"b": b}, at(1009))
+	h.Follow(map[string]*Counters{"b": b}, new(Counters), at(1009))
 	if s := h.Since([]string{"a", "none"}, 0); len(s.Zones) != 0 {
 		t.Errorf("zones that are no longer followed: %+v", s)
 	}
@@ -89,8 +89,8 @@ func TestHistory(t *testing.T) {
 	if p := h.Since(nil, 0).Zones["b"]; p.Passed[0] != 1000 || p.Passed[historySteps-1] != 1000 {
 		t.Errorf("after a long time: %v", p.Passed)
 	}
-	if size := unsafe.Sizeof(zoneHistory{}); size > 3712 {
-		t.Errorf("a zone's history has %d bytes, want at most 3712", size)
+	if size := unsafe.Sizeof(zoneHistory{}); size > 4320 {
+		t.Errorf("a zone's history has %d bytes, want at most 4320", size)
 	}
 }
 
@@ -99,18 +99,19 @@ func TestHistory(t *testing.T) {
 func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	c, idle := new(Counters), new(Counters)
 	h := History{stop: func() {}}
-	h.Follow(map[string]*Counters{"a": c, "idle": idle}, at(1000))
+	h.Follow(map[string]*Counters{"a": c, "idle": idle}, new(Counters), at(1000))
 	h.sample(at(1001))
 	c.add(RefusedElsewhere, 4)
 	c.add(Delayed, 2)
 	c.add(Skipped, 1)
+	c.add(ShadowDenied, 5)
 	c.fallbacks.Add(3)
 	h.sample(at(1002))
 	c.add(Allowed, 1)
 	h.sample(at(1003))
 	z := h.Changes(0).Zones["a"]
 	want := ZoneMinutes{
-		Passed: []uint32{0, 2, 1}, Denied: []uint32{0, 0, 0}, Delayed: []uint32{0, 2, 0},
+		Passed: []uint32{0, 2, 1}, Denied: []uint32{0, 0, 0}, Delayed: []uint32{0, 2, 0}, Shadowed: []uint32{0, 5, 0},
 		Refused: []uint32{0, 4, 0}, Skipped: []uint32{0, 1, 0}, Fallback: []uint32{0, 3, 0},
 	}
 	if !reflect.DeepEqual(z, want) {
@@ -128,6 +129,25 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	}
 }
 
+// TestHistoryOfRequests checks that a request that moves from one outcome to another is no
+// negative number.
+func TestHistoryOfRequests(t *testing.T) {
+	all := new(Counters)
+	h := History{stop: func() {}}
+	h.Follow(map[string]*Counters{"a": new(Counters)}, all, at(1000))
+	h.sample(at(1001))
+	all.add(Allowed, 1)
+	h.sample(at(1002))
+	all.Move(Allowed, Denied, 3)
+	h.sample(at(1003))
+	if got, want := h.Changes(0).Requests, (ZoneMinutes{Passed: []uint32{0, 1, 0}, Denied: []uint32{0, 0, 1}}); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got, want := all.Requests(), (Requests{Denied: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 // BenchmarkHistory measures sampling a thousand zones, which is done every two
 // seconds.
 func BenchmarkHistory(b *testing.B) {
@@ -136,7 +156,7 @@ func BenchmarkHistory(b *testing.B) {
 		zones[fmt.Sprint(i)] = new(Counters)
 	}
 	h := History{stop: func() {}}
-	h.Follow(zones, at(1000))
+	h.Follow(zones, new(Counters), at(1000))
 	for i := int64(1001); b.Loop(); i++ {
 		h.sample(at(i))
 	}

@@ -34,6 +34,11 @@ type Metrics struct {
 	// RulesErrors counts failed readings of the rule source and rejected documents.
 	RulesErrors prometheus.Counter
 
+	// Requests counts requests, each once, however many zones it meets: those allowed at
+	// once, delayed and denied. One that meets a second handler may move from one to
+	// another.
+	Requests Counters
+
 	decisions *zoneCounters
 	seconds   *prometheus.HistogramVec
 	badCost   *prometheus.CounterVec
@@ -200,13 +205,13 @@ func (m *Metrics) SetStoreUp(store string, up bool) {
 	m.ClockSteps.WithLabelValues(store)
 }
 
-// Decisions returns the numbers of decisions of a zone by outcome and of denials by rule;
-// nil: none.
-func (m *Metrics) Decisions(zone string) (decisions, denied map[string]uint64) {
+// Decisions returns the numbers of decisions of a zone by outcome, of denials by rule, and of
+// denials that a zone in shadow only reported, by rule; nil: none.
+func (m *Metrics) Decisions(zone string) (decisions, denied, shadow map[string]uint64) {
 	if c := m.decisions.get(zone); c != nil {
 		return c.read()
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 // Timing is the durations of decisions in one store since the process started, in

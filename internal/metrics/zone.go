@@ -30,10 +30,10 @@ func (z *Zone) Count(o Outcome, shard uint32) {
 	}
 }
 
-// CountDenied counts a denial by a rule.
-func (z *Zone) CountDenied(rule string) {
+// CountDenied counts a denial by a rule, which a zone in shadow only reports.
+func (z *Zone) CountDenied(rule string, shadow bool) {
 	if z.Counters != nil {
-		z.Counters.countDenied(rule)
+		z.Counters.countDenied(rule, shadow)
 	}
 }
 

@@ -1,7 +1,9 @@
 // Graphs of the last minutes, with the events that explain them.
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const seriesOf = [["allowed", "--allowed"], ["denied", "--denied"], ["delayed", "--delayed"], ["refused_elsewhere", "--refused"], ["skipped", "--skipped"], ["fallback", "--alone"]];
-const titles = { allowed: "allowed", denied: "denied", delayed: "delayed", refused_elsewhere: "denied by another zone", skipped: "not counted", fallback: "decided alone" };
+const seriesOf = [["allowed", "--allowed"], ["denied", "--denied"], ["shadow_denied", "--would"], ["delayed", "--delayed"], ["refused_elsewhere", "--refused"], ["skipped", "--skipped"], ["fallback", "--alone"]];
+const titles = { allowed: "allowed", denied: "denied", shadow_denied: "would be denied (shadow)", delayed: "delayed", refused_elsewhere: "denied by another zone", skipped: "not counted", fallback: "decided alone" };
+const main = ["allowed", "denied", "shadow_denied"]; // shown on cards, too
+const isSeen = (e, c) => c === "allowed" || c === "denied" || e.sums[c] > 0;
 const markNames = { started: "Caddy started", reload: "configuration loaded", rules: "rules changed", down: "store away", up: "store back" };
 
 // marksOf returns the marks that concern a zone.
@@ -67,7 +69,7 @@ const cursors = uPlot.sync("page");
 // hover is called with the index under the pointer, or null.
 function plotOptions(e, seen, width, height, hover) {
 	const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-	const line = ([name, tone]) => ({ label: name, stroke: color(tone), width: name === "allowed" || name === "denied" ? 2 : 1.5, fill: name === "allowed" || name === "denied" ? `${color(tone)}28` : undefined, dash: name === "fallback" ? [4, 4] : undefined, points: { show: false } });
+	const line = ([name, tone]) => ({ label: name, stroke: color(tone), width: main.includes(name) ? 2 : 1.5, fill: main.includes(name) ? `${color(tone)}28` : undefined, dash: name === "fallback" ? [4, 4] : undefined, points: { show: false } });
 	return {
 		width, height, legend: { show: false }, padding: [8, 20, 0, 0],
 		cursor: { sync: { key: cursors.key, setSeries: false }, drag: { x: false, y: false }, y: false, points: { size: 6 } },
@@ -88,7 +90,7 @@ class Graph {
 	draw(e, all) {
 		const width = this.box.clientWidth;
 		if (!width) return;
-		const list = seriesOf.filter(([c]) => c === "allowed" || c === "denied" || all && e.sums[c] > 0);
+		const list = seriesOf.filter(([c]) => (all || main.includes(c)) && isSeen(e, c));
 		const data = [ends(), ...list.map(([c]) => perSecond(e[c]))], seen = list.map(([c]) => c).join();
 		if (this.plot && (this.seen !== seen || this.of !== e)) this.drop();
 		if (!this.plot) this.plot = new uPlot(plotOptions(e, list, width, this.height, this.hover), data, this.box);
@@ -109,6 +111,6 @@ class Graph {
 // inWords describes the graph of a zone for those who do not see it.
 function inWords(e) {
 	const part = (c) => e.sums[c] ? `${whole(e.sums[c])} ${titles[c]}, ${compact(now(e, c))} a second now` : `none ${titles[c]}`;
-	const most = Math.max(...e.allowed.map((n, i) => n + e.denied[i])) / state.step;
-	return `Requests of zone ${e.status.name} in the last five minutes: ${part("allowed")}; ${part("denied")}; at most ${compact(most)} a second.`;
+	const most = Math.max(...e.allowed.map((n, i) => n + e.denied[i] + e.shadow_denied[i])) / state.step;
+	return `Requests of zone ${e.status.name} in the last five minutes: ${main.filter((c) => isSeen(e, c)).map(part).join("; ")}; at most ${compact(most)} a second.`;
 }

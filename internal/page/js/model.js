@@ -1,6 +1,6 @@
 // What the page knows: the zones, their history, and the state of the instance.
 const kept = 150; // steps of the history, as the API keeps them
-const curves = ["allowed", "denied", "delayed", "refused_elsewhere", "skipped", "fallback"];
+const curves = ["allowed", "denied", "shadow_denied", "delayed", "refused_elsewhere", "skipped", "fallback"];
 const zones = new Map(); // name → {status, [curve]: counts by step, sums: {curve: count}}
 const state = { step: 2, head: 0, version: "", live: null, before: null, open: "" };
 
@@ -11,6 +11,8 @@ function newZone(status) {
 	for (const c of curves) e[c] = zeros();
 	return e;
 }
+
+const requests = newZone(null); // each counted once, however many zones it met
 
 // take adds a message to what is known.
 function take(m) {
@@ -31,8 +33,8 @@ function takeHistory(h) {
 	const steps = again || !state.head ? kept : Math.min(kept, h.last - state.head);
 	state.step = h.step;
 	state.head = h.last;
-	for (const [name, e] of zones) {
-		const got = h.zones[name];
+	const all = [[requests, h.requests], ...[...zones].map(([name, e]) => [e, h.zones[name]])];
+	for (const [e, got] of all) {
 		for (const c of curves) {
 			const list = e[c];
 			if (steps > 0) {

@@ -97,19 +97,21 @@ function announce(m) {
 
 function totals() {
 	const box = (kind, title, value, more) => el("div", { className: kind }, el("dt", { textContent: title }), el("dd", {}, value, el("small", { textContent: more })));
-	const one = (kind, title, curve) => box(kind, title, `${compact(total(curve))}/s`, `${whole(totalOf(curve))} in 5 min`);
-	const list = [one("allowed", "Allowed", "allowed"), one("denied", "Denied", "denied")];
-	if (totalOf("delayed")) list.push(one("delayed", "Delayed", "delayed"));
-	if (totalOf("fallback")) list.push(one("alone", "Decided alone", "fallback"));
-	const all = totalOf("allowed") + totalOf("denied");
-	list.push(box("", "Share denied", all ? `${(totalOf("denied") / all * 100).toFixed(1)} %` : "–", "of the last 5 min"));
+	const one = (kind, title, rate, sum, more = "") => box(kind, title, `${compact(rate)}/s`, `${whole(sum)} in 5 min${more}`);
+	const once = (title, curve) => one(curve, title, now(requests, curve), requests.sums[curve]); // each request once
+	const list = [once("Allowed", "allowed"), once("Denied", "denied")], sums = requests.sums;
+	if (sums.delayed) list.push(once("Delayed", "delayed"));
+	if (totalOf("shadow_denied")) list.push(one("shadow_denied", "Would be denied", total("shadow_denied"), totalOf("shadow_denied"), ", by zones in shadow"));
+	if (totalOf("fallback")) list.push(one("alone", "Decided alone", total("fallback"), totalOf("fallback")));
+	const all = sums.allowed + sums.denied;
+	list.push(box("", "Share denied", all ? `${(sums.denied / all * 100).toFixed(1)} %` : "–", "of the last 5 min"));
 	list.push(box("", "Zones", String(zones.size), `${[...zones.values()].filter((e) => e.sums.denied > 0).length} with denials`));
 	$("totals").replaceChildren(...list);
 }
 
 function legend() {
 	const dot = (kind, text) => el("span", {}, el("i", { className: `dot ${kind}` }), text);
-	$("legend").replaceChildren(dot("allowed", "allowed"), dot("denied", "denied"), dot("outage", "store away"), dot("event", "rules changed"), dot("load", "configuration loaded"));
+	$("legend").replaceChildren(dot("allowed", "allowed"), dot("denied", "denied"), dot("shadow_denied", "would be denied (shadow)"), dot("outage", "store away"), dot("event", "rules changed"), dot("load", "configuration loaded"));
 }
 
 // wanted returns the names of the zones to show, in order.
@@ -139,14 +141,14 @@ function rateLine(name, p) {
 	const e = zones.get(name), at = p.at ?? kept - 1;
 	if (!e) return;
 	const value = (c) => rateAt(e, c, at).replace("/s", "");
-	p.rate.replaceChildren(p.at === null || p.at === undefined ? "" : `${clock((state.head + 2 - kept + at) * state.step)}  `, el("b", { textContent: value("allowed") }), "/s  ", el("em", { textContent: value("denied") }), "/s");
+	p.rate.replaceChildren(p.at === null || p.at === undefined ? "" : `${clock((state.head + 2 - kept + at) * state.step)}  `, el("b", { textContent: value("allowed") }), "/s  ", el("em", { textContent: value("denied") }), "/s", ...(isSeen(e, "shadow_denied") ? ["  ", el("i", { className: "would", textContent: value("shadow_denied") }), "/s"] : []));
 }
 
 const badgesOf = (z) => [z.enabled ? "" : "off", z.shadow ? "shadow" : "", z.origin !== "config" ? `rules from ${z.origin}` : "", z.blocked ? `${plural(z.blocked, "key")} blocked` : ""].filter(Boolean).map((b) => el("span", { className: "badge", textContent: b }));
 
 function sumsOf(e) {
-	const s = e.sums, list = [`5 min: ${whole(s.allowed)} allowed`, `${whole(s.denied)} ${e.status.shadow ? "would be denied" : "denied"}`];
-	for (const c of ["delayed", "refused_elsewhere", "skipped", "fallback"]) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
+	const s = e.sums, list = [`5 min: ${whole(s.allowed)} allowed`, `${whole(s.denied)} denied`];
+	for (const c of ["shadow_denied", "delayed", "refused_elsewhere", "skipped", "fallback"]) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
 	if (e.status.disable_metrics) return "not counted: the handler has disable_metrics";
 	if (!curves.some((c) => s[c])) return "no requests in the last 5 minutes";
 	return list.join(", ");

@@ -15,7 +15,7 @@ function zoneValues(at) {
 	const e = zones.get(state.open);
 	if (!e) return;
 	const i = at ?? kept - 1;
-	const list = seriesOf.filter(([c]) => c === "allowed" || c === "denied" || e.sums[c] > 0).map(([c]) => el("span", {}, el("i", { className: `dot ${c}` }), `${titles[c]} `, el("b", { textContent: rateAt(e, c, i) }), ` (${whole(e.sums[c])} in 5 min)`));
+	const list = seriesOf.filter(([c]) => isSeen(e, c)).map(([c]) => el("span", {}, el("i", { className: `dot ${c}` }), `${titles[c]} `, el("b", { textContent: rateAt(e, c, i) }), ` (${whole(e.sums[c])} in 5 min)`));
 	$("zone-values").replaceChildren(el("time", { textContent: at === null ? "now" : clock((state.head + 2 - kept + i) * state.step) }), ...list);
 }
 
@@ -31,15 +31,17 @@ const sumUp = 5; // steps in a row of the table
 
 function zoneTable(e) {
 	if (!$("zone-table").open) return;
-	const seen = seriesOf.map(([c]) => c).filter((c) => c === "allowed" || c === "denied" || e.sums[c] > 0), times = ends(), rows = [];
+	const seen = seriesOf.map(([c]) => c).filter((c) => isSeen(e, c)), times = ends(), rows = [];
 	for (let i = kept - sumUp; i >= 0; i -= sumUp) rows.push(row(cell(`${clock(times[i] - state.step)}`), ...seen.map((c) => cell(whole(e[c].slice(i, i + sumUp).reduce((a, b) => a + b, 0)), true))));
 	$("zone-table").querySelector("table").replaceChildren(head(`${sumUp * state.step} s from`, ...seen.map((c) => `#${titles[c]}`)), el("tbody", {}, ...rows));
 }
 
-function zoneRules(z, denials) {
-	const away = awayOf(z), rows = z.rules.map((r) => row(cell(r.name), cell(limitOf(r) + (z.unit ? ` ${z.unit}` : "")), cell(algorithmOf(r)), ...(away ? [cell(el("span", { className: r.enforced ? "out" : "", textContent: away.on_failure === "local" ? `${r.enforced || r.limit}/${spanOf(r)}` : away.on_failure === "allow" ? "no limit" : "503" }))] : []), cell(whole(denials[r.name] || 0), true)));
-	if (z.in_flight) rows.push(row(cell("in_flight"), cell(`${z.in_flight} at a time`), cell("in flight"), ...(away ? [cell(String(z.in_flight_enforced || z.in_flight))] : []), cell(whole(denials.in_flight || 0), true)));
-	const titlesOf = ["rule", "limit", "algorithm", ...(away ? ["enforced now"] : []), "#denied"];
+function zoneRules(z, open) {
+	const denials = open?.denied || {}, would = open?.shadow_denied || {}, shadows = z.shadow || open?.shadow_denied;
+	const counts = (name) => [cell(whole(denials[name] || 0), true), ...(shadows ? [cell(whole(would[name] || 0), true)] : [])];
+	const away = awayOf(z), rows = z.rules.map((r) => row(cell(r.name), cell(limitOf(r) + (z.unit ? ` ${z.unit}` : "")), cell(algorithmOf(r)), ...(away ? [cell(el("span", { className: r.enforced ? "out" : "", textContent: away.on_failure === "local" ? `${r.enforced || r.limit}/${spanOf(r)}` : away.on_failure === "allow" ? "no limit" : "503" }))] : []), ...counts(r.name)));
+	if (z.in_flight) rows.push(row(cell("in_flight"), cell(`${z.in_flight} at a time`), cell("in flight"), ...(away ? [cell(String(z.in_flight_enforced || z.in_flight))] : []), ...counts("in_flight")));
+	const titlesOf = ["rule", "limit", "algorithm", ...(away ? ["enforced now"] : []), "#denied", ...(shadows ? ["#would be denied"] : [])];
 	$("zone-rules").replaceChildren(head(...titlesOf), el("tbody", {}, ...(rows.length ? rows : [row(cell("none: requests pass, but for overrides"))])));
 }
 
@@ -110,7 +112,7 @@ function drawZone() {
 	}
 	const open = state.live.open;
 	const mine = open && open.name === z.name ? open : null;
-	zoneRules(z, mine && mine.denied || {});
+	zoneRules(z, mine);
 	zoneChange(z);
 	if (!mine) return;
 	zoneFacts(z, mine);

@@ -1,0 +1,53 @@
+package limiter
+
+import (
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/metrics"
+)
+
+// varCounted is the variable of a request with the outcome that it was counted with, if it may
+// meet several handlers.
+const varCounted = "rate_limit.counted"
+
+// MeetsOthers notes that a request may meet this handler and another, or this one twice: it is
+// counted once.
+func (l *Limiter) MeetsOthers() { l.meets.Store(true) }
+
+// countRequest counts the request once, however many zones and handlers it meets: as denied if
+// one of them denies it. A request that passes uncounted everywhere is not counted.
+func (q *request) countRequest() {
+	o := metrics.Allowed
+	switch {
+	case q.l.o.DisableMetrics:
+		return
+	case !q.passes():
+		o = metrics.Denied
+	case q.waited || q.check.Turn > 0:
+		o = metrics.Delayed
+	case len(q.check.Zones) == 0 && q.uncounted():
+		return
+	}
+	all := &q.l.env.Metrics.Requests
+	if !q.l.meets.Load() {
+		all.Count(o, q.shard)
+		return
+	}
+	before, counted := caddyhttp.GetVar(q.r.Context(), varCounted).(metrics.Outcome)
+	switch {
+	case !counted:
+		all.Count(o, q.shard)
+	case before == metrics.Denied || o == metrics.Allowed:
+		return
+	default:
+		all.Move(before, o, q.shard)
+	}
+	caddyhttp.SetVar(q.r.Context(), varCounted, o)
+}
+
+// uncounted reports whether the request passes every zone uncounted.
+func (d *decision) uncounted() bool {
+	return !slices.ContainsFunc(d.zones, func(z zoneResult) bool { return z.outcome != metrics.Skipped })
+}
