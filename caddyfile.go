@@ -137,7 +137,7 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	}
 	name := config.SafeName(z.Zone.Name)
 	if first, ok := c.zones[name]; ok {
-		return d.Errf("zone %s stands twice, first at %s:%d: want another name", name, first.File, first.Line)
+		return d.Errf("zone %s is given twice, first at %s:%d: want another name", name, first.File, first.Line)
 	}
 	c.zones[name] = at
 	if err := z.Options().Block(d); err != nil {

@@ -33,7 +33,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	d.Next()
 	at := d.Token()
 	if existing != nil {
-		return nil, d.Errf("rate_limit stands twice among the global options: want all of it in one block")
+		return nil, d.Errf("rate_limit is given twice among the global options: want all of it in one block")
 	}
 	var app App
 	s := &option.Set{
@@ -79,7 +79,7 @@ func (a *App) parseStore(d *caddyfile.Dispenser) error {
 	}
 	for _, other := range a.Stores {
 		if name := cmp.Or(c.Name, config.DefaultStoreName); name == cmp.Or(other.Name, config.DefaultStoreName) {
-			return option.At(at, fmt.Errorf("store %q stands twice: want another name", name))
+			return option.At(at, fmt.Errorf("store %q is given twice: want another name", name))
 		}
 	}
 	a.Stores = append(a.Stores, c)

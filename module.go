@@ -36,7 +36,7 @@ func init() {
 // `{http.rate_limit.<zone>.burst}` | The cost that this rule admits at once if it is unused: its limit, or its burst
 // `{http.rate_limit.<zone>.remaining}` | The cost that this rule would still admit
 // `{http.rate_limit.<zone>.reset}` | The seconds until this rule has its whole limit left again
-// `{http.rate_limit.<zone>.decision}` | The zone's decision: allowed, delayed, denied, skipped, shadow_denied, shadow_delayed or refused_elsewhere
+// `{http.rate_limit.<zone>.decision}` | The zone's decision: allowed, delayed, denied, skipped, shadow_denied, shadow_delayed or denied_elsewhere
 type Handler struct {
 	// The zones, in the order in which they are evaluated. Default: none.
 	Zones []*config.Zone `json:"zones,omitempty"`

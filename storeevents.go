@@ -81,8 +81,8 @@ func (e *storeEvents) StoreDown(name, node string, f redis.Failure, cause error)
 		}
 	}
 	what := "Redis is away: going on without it"
-	if f == redis.FailRefused || f == redis.FailWrong {
-		what = "Redis refuses: going on without it"
+	if f == redis.FailRejected || f == redis.FailWrong {
+		what = "Redis rejects calls: going on without it"
 	}
 	e.lines.Add(func() {
 		if unknown {
@@ -169,7 +169,7 @@ func (e *storeEvents) Unsubscribed(store string, err error) {
 	}
 	if e.unsubscribed.Next(clock.Now()) {
 		e.lines.Add(func() {
-			e.logger.Error("Redis refuses the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err), zap.String("advice", advice))
+			e.logger.Error("Redis rejects the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err), zap.String("advice", advice))
 		})
 	}
 }

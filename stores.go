@@ -56,7 +56,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 		return "", err
 	}
 	if s.byName[o.Name] != nil {
-		return "", errors.New("the name stands twice: want a name for each store")
+		return "", errors.New("the name is given twice: want a name for each store")
 	}
 	id, err := c.Identity()
 	if err != nil {

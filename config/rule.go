@@ -76,7 +76,7 @@ func (r *Rule) checkNotify(compiled algorithms.Rule, algorithm string) error {
 			return fmt.Errorf("notify %d: want a percentage from 1 to 100", p)
 		}
 		if slices.Contains(r.Notify[:i], p) {
-			return fmt.Errorf("notify %d stands twice: want it once", p)
+			return fmt.Errorf("notify %d is given twice: want it once", p)
 		}
 	}
 	if _, refills := compiled.(algorithms.Paired); refills && r.Notify != nil {

@@ -52,7 +52,7 @@ func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
 			return nil, &Error{r, err}
 		}
 		if seen[s.Labels[i]] {
-			return nil, &Error{r, fmt.Errorf("rule %q stands twice: want another name", s.Labels[i])}
+			return nil, &Error{r, fmt.Errorf("rule %q is given twice: want another name", s.Labels[i])}
 		}
 		seen[s.Labels[i]] = true
 	}

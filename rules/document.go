@@ -233,7 +233,7 @@ func members(text json.RawMessage, each func(name string, value json.RawMessage)
 		switch {
 		case err != nil:
 		case seen[name]:
-			err = errors.New("stands twice: want it once")
+			err = errors.New("is given twice: want it once")
 		default:
 			err = each(name, value)
 		}

@@ -50,8 +50,8 @@ type Follower struct {
 	status  Status
 	reports []func() // log lines and reports of the target, for when mu is not held any more
 
-	away, lost, refused failureLine
-	told                time.Time // when a line said that no document can be read; zero: one has said since that it can
+	away, lost, rejected failureLine
+	told                 time.Time // when a line said that no document can be read; zero: one has said since that it can
 
 	start sync.Once
 	stop  context.CancelFunc
@@ -72,10 +72,10 @@ type State string
 
 // States of a source.
 const (
-	StateEmpty   State = "empty"   // it never had a document
-	StateOK      State = "ok"      // its document is in force
-	StateRefused State = "refused" // its document is invalid
-	StateAway    State = "away"    // it cannot be read, was not read yet, or has lost its document
+	StateEmpty    State = "empty"    // it never had a document
+	StateOK       State = "ok"       // its document is in force
+	StateRejected State = "rejected" // its document is invalid
+	StateAway     State = "away"     // it cannot be read, was not read yet, or has lost its document
 )
 
 // NewFollower returns a follower with the document that an earlier process stored. It
@@ -208,8 +208,8 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 		}
 	}
 	if f.invalid = err; err != nil {
-		f.status.State = StateRefused
-		f.fail("the rules from outside are refused: those before them stay in force", err, &f.refused, err.Error())
+		f.status.State = StateRejected
+		f.fail("the remote rules are rejected: the previous rules stay in force", err, &f.rejected, err.Error())
 		return false
 	}
 	now := time.Now()
@@ -218,18 +218,18 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 	if first {
 		f.status.Applied = now
 	}
-	if first || f.status.State == StateRefused {
-		f.log(zap.InfoLevel, "rules from outside are in force", zap.String("source", f.Name()), zap.Int("zones", len(d.Zones)))
+	if first || f.status.State == StateRejected {
+		f.log(zap.InfoLevel, "remote rules are in force", zap.String("source", f.Name()), zap.Int("zones", len(d.Zones)))
 	}
 	f.good, f.text, f.had = d, text, true
 	if read {
 		f.status.Confirmed = now
 	}
-	if read || f.latest != nil && f.status.State == StateRefused { // it fits this configuration
+	if read || f.latest != nil && f.status.State == StateRejected { // it fits this configuration
 		f.status.State, f.status.Err = StateOK, nil
 	}
 	if names := f.target.Unknown(d); changed && len(names) > 0 {
-		f.log(zap.WarnLevel, "rules from outside name zones that this configuration does not have: they are ignored", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
+		f.log(zap.WarnLevel, "remote rules name zones that this configuration does not have: they are ignored", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
 	}
 	return changed
 }
@@ -258,7 +258,7 @@ func (f *Follower) fail(what string, err error, line *failureLine, about string)
 	if !ok {
 		return
 	}
-	if line != &f.refused && f.told.IsZero() {
+	if line != &f.rejected && f.told.IsZero() {
 		f.told = now
 	}
 	fields := []zap.Field{zap.String("source", f.Name()), loglimit.Error(err)}
@@ -296,7 +296,7 @@ func (f *Follower) Document(text []byte) {
 	}
 	// A storage that is slow must not delay the next document.
 	f.saver.Save(storage, f.key, text, func(err error) {
-		logger.Error("the rules from outside were not kept in Caddy's storage: a restart without the source would not have them", zap.String("key", f.key), zap.Error(err))
+		logger.Error("the remote rules were not kept in Caddy's storage: a restart without the source would not have them", zap.String("key", f.key), zap.Error(err))
 	})
 }
 
@@ -305,7 +305,7 @@ func (f *Follower) Unchanged() {
 	f.mu.Lock()
 	defer f.unlock()
 	f.readable()
-	f.status.Err, f.status.State = f.invalid, StateRefused
+	f.status.Err, f.status.State = f.invalid, StateRejected
 	if f.invalid == nil {
 		f.status.State, f.status.Confirmed = StateOK, time.Now()
 	}
@@ -335,5 +335,5 @@ func (f *Follower) empty() {
 	}
 	f.readable()
 	f.status.State, f.status.Err = StateEmpty, nil
-	f.latest, f.invalid = nil, nil // what was refused is gone
+	f.latest, f.invalid = nil, nil // what was rejected is gone
 }

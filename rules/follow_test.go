@@ -66,7 +66,7 @@ func TestMissingDocument(t *testing.T) {
 	is(StateEmpty)
 	for range 2 {
 		write(`{"zones": {"bad": {}}}`)
-		is(StateRefused)
+		is(StateRejected)
 		remove()
 		is(StateEmpty)
 	}
@@ -147,8 +147,8 @@ func TestOutageOfSourceIsLoggedOnce(t *testing.T) {
 			away    = "the source of rules cannot be read: the rules in force stay"
 			back    = "the source of rules can be read again"
 			lost    = "the source of rules has lost its document: the rules in force stay"
-			refused = "the rules from outside are refused: those before them stay in force"
-			applied = "rules from outside are in force"
+			refused = "the remote rules are rejected: the previous rules stay in force"
+			applied = "remote rules are in force"
 		)
 		after(time.Second, applied)
 		set("", errors.New("connection refused"))

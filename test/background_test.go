@@ -151,7 +151,7 @@ func TestSlowStoreEventDelaysNothing(t *testing.T) {
 }
 
 // TestSlowStorageDelaysNothing blocks Caddy's storage: heartbeats go on, so that other
-// instances count this one, and rules from outside still change. What was to be stored is
+// instances count this one, and remote rules still change. What was to be stored is
 // stored later, the last value of each.
 func TestSlowStorageDelaysNothing(t *testing.T) {
 	srv := redistest.Start(t)

@@ -74,7 +74,7 @@ func TestInvalidListBehindADocument(t *testing.T) {
 	s := serveRuled(t, listSite(file))
 	s.apply(zoneDocument(`{"overrides": []}`))
 	writeList(t, file, "198.51.100.300")
-	until(t, "the list is refused", func() bool { return listStatus(s.site).Error != "" })
+	until(t, "the list is rejected", func() bool { return listStatus(s.site).Error != "" })
 	s.apply(zoneDocument(`{}`))
 	s.want(req{ip: "198.51.100.1"}, 429) // by the list before
 }

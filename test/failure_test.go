@@ -51,7 +51,7 @@ func (s *storeSite) down() {
 	s.Helper()
 	until(s.T, "the store to be down", func() bool {
 		// A server that is killed closes connections that it has never answered on.
-		lines := len(s.log.lines(s.T, storeIsDown)) + len(s.log.lines(s.T, "Redis refuses: going on without it"))
+		lines := len(s.log.lines(s.T, storeIsDown)) + len(s.log.lines(s.T, "Redis rejects calls: going on without it"))
 		return s.metric("store_up", "store", "redis") == 0 && lines > 0
 	})
 }

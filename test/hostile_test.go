@@ -71,9 +71,9 @@ func TestHostileNumbersAndLists(t *testing.T) {
 		`{"rules": [{"limit": 0.5, "window": "1s"}]}`:                                                "/zones/z/rules/0/limit: 0.5: want a whole number",
 		`{"rules": [{"limit": 9223372036854775807, "window": "1s"}]}`:                                "/zones/z/rules/0",
 		`{"rules": [{"limit": 1, "window": "-1s"}]}`:                                                 "/zones/z/rules/0",
-		`{"rules": [{"limit": 1, "limit": 9, "window": "1s"}]}`:                                      "/zones/z/rules/0/limit: stands twice",
-		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "gcra", "name": "gcra"}}]}`:   "/zones/z/rules/0/algorithm/name: stands twice",
-		`{"shadow": true, "shadow": false}`:                                                          "/zones/z/shadow: stands twice",
+		`{"rules": [{"limit": 1, "limit": 9, "window": "1s"}]}`:                                      "/zones/z/rules/0/limit: is given twice",
+		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "gcra", "name": "gcra"}}]}`:   "/zones/z/rules/0/algorithm/name: is given twice",
+		`{"shadow": true, "shadow": false}`:                                                          "/zones/z/shadow: is given twice",
 	} {
 		if msg := s.rejected(zoneDocument(zone)); !strings.Contains(msg, want) || len(msg) > 600 {
 			t.Errorf("%.80s: %q, want %q", zone, msg, want)

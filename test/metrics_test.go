@@ -105,22 +105,22 @@ func TestMetrics(t *testing.T) {
 		s.want(req{path: "/else"}, 429)
 		s.want(req{path: "/slow", ip: "10.0.0.2"}, 200, 200)
 		want := map[string]float64{
-			"decisions_total zone TAG decision skipped":           1,
-			"decisions_total zone TAG decision allowed":           4, // includes a request to /slow that this zone did not delay
-			"decisions_total zone TAG decision denied":            1,
-			"decisions_total zone TAG decision refused_elsewhere": 1,
-			"decisions_total zone TAG-dark decision allowed":      3,
-			"decisions_total zone TAG-dark":                       7,
-			"decisions_total zone TAG-else decision denied":       1,
-			"decisions_total zone TAG-slow":                       2,
-			"denied_total zone TAG rule hourly":                   1,
-			"denied_total zone TAG-else rule key_missing":         1,
-			"denied_total zone TAG-dark":                          0,
-			"decisions_total zone TAG-hidden":                     0,
-			"keys zone TAG-hidden":                                0,
-			"overflow_total zone TAG":                             0,
-			"fallback_total zone TAG":                             0,
-			"store_up store STORE":                                1,
+			"decisions_total zone TAG decision skipped":          1,
+			"decisions_total zone TAG decision allowed":          4, // includes a request to /slow that this zone did not delay
+			"decisions_total zone TAG decision denied":           1,
+			"decisions_total zone TAG decision denied_elsewhere": 1,
+			"decisions_total zone TAG-dark decision allowed":     3,
+			"decisions_total zone TAG-dark":                      7,
+			"decisions_total zone TAG-else decision denied":      1,
+			"decisions_total zone TAG-slow":                      2,
+			"denied_total zone TAG rule hourly":                  1,
+			"denied_total zone TAG-else rule key_missing":        1,
+			"denied_total zone TAG-dark":                         0,
+			"decisions_total zone TAG-hidden":                    0,
+			"keys zone TAG-hidden":                               0,
+			"overflow_total zone TAG":                            0,
+			"fallback_total zone TAG":                            0,
+			"store_up store STORE":                               1,
 		}
 		if b.redis == nil {
 			want["keys zone TAG"] = 2

@@ -137,7 +137,7 @@ func TestListIsFollowed(t *testing.T) {
 	}
 	s.want(one, 200)
 	s.want(two, 429)
-	until(t, "the log", func() bool { return strings.Contains(s.log.text(), "a list of keys is refused") })
+	until(t, "the log", func() bool { return strings.Contains(s.log.text(), "a list of keys is rejected") })
 	// One that disappears stays.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)

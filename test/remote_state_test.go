@@ -87,15 +87,15 @@ func TestSourceStates(t *testing.T) {
 	}
 	s.want(req{}, 200, 429)
 	s.write(`{"zones": {"z": 1}}`)
-	is("refused", "/zones/z: 1: want an object")
+	is("rejected", "/zones/z: 1: want an object")
 	if err := os.Remove(s.path); err != nil {
 		t.Fatal(err)
 	}
 	is("empty", "") // it was never in force
 	s.write(`{"zones": {"z": 1}}`)
-	is("refused", "/zones/z: 1: want an object")
+	is("rejected", "/zones/z: 1: want an object")
 	s.reload(c)
-	is("refused", "/zones/z: 1: want an object")
+	is("rejected", "/zones/z: 1: want an object")
 	s.apply(zoneDocument(`{"rules": [{"limit": 3, "window": "100h"}]}`))
 	is("ok", "")
 	remove := func() {

@@ -175,7 +175,7 @@ func TestRejectedDocuments(t *testing.T) {
 		`{"rules": []}`: `/zones/z: no rule`,
 		`{"overrides": [{"key": ["x"], "unlimited": true}]}`:                                                            `/zones/z/overrides/0: override ["x"]: 1 parts: want 2`,
 		`{"overrides": [{"key": ["10.0.0.1", "y"], "rules": [{"limit": 1, "window": "1s", "name": "/"}]}]}`:             `/zones/z/overrides/0/rules/0: rule name "/"`,
-		`{"overrides": [{"key": ["10.0.0.1", "y"], "unlimited": true}, {"key": ["10.0.0.1", "y"], "unlimited": true}]}`: `/zones/z/overrides/1: override ["10.0.0.1" "y"] stands twice`,
+		`{"overrides": [{"key": ["10.0.0.1", "y"], "unlimited": true}, {"key": ["10.0.0.1", "y"], "unlimited": true}]}`: `/zones/z/overrides/1: override ["10.0.0.1" "y"] is given twice`,
 		`{"match": []}`: `/zones/z/match: unknown`,
 	} {
 		if msg := s.rejected(zoneDocument(zone)); !strings.Contains(msg, want) {
@@ -186,7 +186,7 @@ func TestRejectedDocuments(t *testing.T) {
 		t.Errorf("%q", msg)
 	}
 	s.want(req{}, 200, 200, 429)
-	const msg = "the rules from outside are refused: those before them stay in force"
+	const msg = "the remote rules are rejected: the previous rules stay in force"
 	until(t, "a line for each", func() bool { return len(s.log.lines(t, msg)) >= 12 })
 	if lines := s.log.lines(t, msg); lines[0]["source"] != "file" {
 		t.Errorf("log lines: %v", lines)
@@ -200,7 +200,7 @@ func TestUnknownZonesAreReported(t *testing.T) {
 	s := serveRuled(t, zoneOf(backend{}, "rule 2/100h"))
 	s.apply(`{"zones": {"z": {"rules": [{"limit": 1, "window": "100h"}]}, "gone": {}, "` + strings.Repeat("x", 300) + `\n": {}}}`)
 	s.want(req{}, 200, 429)
-	const msg = "rules from outside name zones that this configuration does not have: they are ignored"
+	const msg = "remote rules name zones that this configuration does not have: they are ignored"
 	s.log.wait(t, msg) // is written after the rules are in force
 	lines := s.log.lines(t, msg)
 	if len(lines) != 1 || !strings.HasPrefix(fmt.Sprint(lines[0]["zones"]), "[gone x") || len(fmt.Sprint(lines[0]["zones"])) > 80 {
@@ -216,7 +216,7 @@ func TestReplacedRulesAreLogged(t *testing.T) {
 		own += fmt.Sprintf("zone many%d {\nkey {client_ip}\nrule 20/1m\n}\n", i)
 		replaced += fmt.Sprintf(`, "many%d": {"rules": [{"limit": 3, "window": "1m"}]}`, i)
 	}
-	const line = "rules from outside replace the zone's own"
+	const line = "remote rules replace the zone's own"
 	c := setup{site: "rate_limit {\nzone z {\nkey {client_ip}\nrule 20/1m\nrule 300/2h gcra\n}\nzone same {\nrule 5/1m\n}\n}\n" + own + "}\nrespond ok"}
 	s := serveRuled(t, c)
 	c.app += "\nrules file " + s.path

@@ -89,11 +89,11 @@ func TestRedisAddresses(t *testing.T) {
 	t.Run("wrong password", func(t *testing.T) {
 		s := serve(t, setup{app: redisStore(srv.Addr, "password canary-wrong", "timeout 10s", "dial_timeout 10s"), site: site})
 		s.want(req{}, 200, 429) // without Redis
-		line := s.log.wait(t, "Redis refuses: going on without it")
+		line := s.log.wait(t, "Redis rejects calls: going on without it")
 		if text, _ := line["error"].(string); !strings.HasPrefix(text, "WRONGPASS") || strings.Contains(s.log.text(), "canary-wrong") {
 			t.Errorf("log line %v", line)
 		}
-		line = s.log.wait(t, "Redis refuses the subscription to the channel on which instances announce resets of keys")
+		line = s.log.wait(t, "Redis rejects the subscription to the channel on which instances announce resets of keys")
 		if text, _ := line["advice"].(string); !strings.Contains(text, "password") || strings.Contains(text, "+subscribe") {
 			t.Errorf("log line %v, want advice about the password", line)
 		}

@@ -60,8 +60,8 @@ func TestMaxWait(t *testing.T) {
 		x := req{ip: "10.0.0.2", header: map[string]string{"X-Other": "x"}}
 		s.want(x, 200)
 		s.want(x, 429)
-		if n := s.metric("decisions_total", "zone", "z", "decision", "refused_elsewhere"); n < 1 {
-			t.Errorf("refused_elsewhere rose by %v", n)
+		if n := s.metric("decisions_total", "zone", "z", "decision", "denied_elsewhere"); n < 1 {
+			t.Errorf("denied_elsewhere rose by %v", n)
 		}
 	})
 }

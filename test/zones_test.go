@@ -240,7 +240,7 @@ func TestDenialAcrossStores(t *testing.T) {
 			t.Errorf("body %q", a.body)
 		}
 		for range 3 {
-			if a := s.want(req{}, 420); a.body != "rule-"+tag+" refused_elsewhere refused_elsewhere" {
+			if a := s.want(req{}, 420); a.body != "rule-"+tag+" denied_elsewhere denied_elsewhere" {
 				t.Errorf("body %q", a.body)
 			}
 		}

@@ -225,7 +225,7 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 				t.Errorf("explain:\n%s", out)
 			}
 		}
-		if out := rateLimit(t, all[round], "reset", "tight", "a"); !strings.Contains(out, "forgotten everywhere") {
+		if out := rateLimit(t, all[round], "reset", "tight", "a"); !strings.Contains(out, "reset everywhere") {
 			t.Errorf("reset:\n%s", out)
 		}
 		reset := time.Now()
@@ -244,10 +244,10 @@ func TestResetIsSeenEverywhere(t *testing.T) {
 	// During an outage the reset is local, and its output says so.
 	redis.Kill(t)
 	harness.Until(t, harness.Patience, "the store to be down", func() bool {
-		return strings.Contains(rateLimit(t, all[0], "zones"), "store redis: alone for")
+		return strings.Contains(rateLimit(t, all[0], "zones"), "store redis: fallback for")
 	})
 	cmd := harness.Command(t, t.TempDir(), "rate-limit", "reset", "tight", "a", "--address", strings.TrimPrefix(all[0].Admin, "http://"))
-	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "forgotten in this instance") {
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "reset in this instance") {
 		t.Errorf("%v: %s", err, out)
 	}
 	redis.Start(t)
@@ -275,7 +275,7 @@ func TestResetClearsDuplicatesEverywhere(t *testing.T) {
 			t.Fatalf("a duplicate on another instance: status %d", got)
 		}
 	}
-	if out := rateLimit(t, all[0], "reset", "orders", "a"); !strings.Contains(out, "forgotten everywhere") {
+	if out := rateLimit(t, all[0], "reset", "orders", "a"); !strings.Contains(out, "reset everywhere") {
 		t.Errorf("reset:\n%s", out)
 	}
 	reset := time.Now()

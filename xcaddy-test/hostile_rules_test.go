@@ -68,7 +68,7 @@ func TestHostileDocuments(t *testing.T) {
 	}
 	lines, longest := 0, 0
 	for line := range strings.Lines(c.Log()) {
-		if strings.Contains(line, "rules from outside") {
+		if strings.Contains(line, "remote rules") {
 			lines, longest = lines+1, max(longest, len(line))
 		}
 	}

@@ -139,7 +139,7 @@ func TestPageExplains(t *testing.T) {
 
 // TestPageChangesRules checks that the page changes rules at the source: it shows the
 // difference, sends what it showed, and nothing if the document is another by then, or would be
-// refused.
+// rejected.
 func TestPageChangesRules(t *testing.T) {
 	t.Parallel()
 	redis := harness.StartRedis(t)
@@ -164,9 +164,9 @@ func TestPageChangesRules(t *testing.T) {
 		b.click(t, "#rules-form button.main")
 	}
 
-	// Refused before it is sent: the burst of the second rule is less than the cost it needs.
+	// Rejected before it is sent: the burst of the second rule is less than the cost it needs.
 	limit("9007199254740991")
-	b.until(t, "#rules-answer", "Refused")
+	b.until(t, "#rules-answer", "Rejected")
 	b.holds(t, "nothing to send", `document.querySelector("#rules-answer button.main").disabled`)
 	limit("5")
 	b.until(t, "#rules-answer", "would take the document", "other", `+     "api": {`, `+           "limit": 5,`, `+           "window": "1h"`, `+             "burst": 60`, `+           "block": "10m"`, `+             "step": "1m"`)

@@ -86,7 +86,7 @@ func TestPageStates(t *testing.T) {
 	b.click(t, "#rules .close")
 
 	redis.Kill(t)
-	b.until(t, "#banners", "redis has been away", "decided by this instance alone", "The configured rules are in force")
+	b.until(t, "#banners", "redis has been away", "decided locally, by", "The configured rules are in force")
 	b.until(t, "#health", "1 instance when it was last reached")
 	b.both(t, "state-outage")
 	redis.Start(t)

@@ -47,7 +47,7 @@ const browsable = `origins ` + harness.AdminAddress + ` ""`
 // evilKey is markup, a bidirectional override, a zero-width space and control characters.
 const evilKey = `<img src=x onerror="document.title='owned'">` + "\u202egnp.exe\u200b\x00\x1b[31m"
 
-// startPaged starts an instance with rules from outside, on which clients are active.
+// startPaged starts an instance with remote rules, on which clients are active.
 func startPaged(t *testing.T, redis *harness.Redis) *harness.Caddy {
 	t.Helper()
 	c := harness.StartCaddy(t, harness.Config{Global: onRedisWith(redis, "rules redis diana:rules", "timeout 10s"), Site: paged, Admin: browsable})
@@ -85,7 +85,7 @@ func TestLivePage(t *testing.T) {
 	b := openBrowser(t)
 	b.visit(t, c.Admin+"/rate_limit/")
 	b.until(t, "#zones", "api", "login", "watch", "10/1s gcra burst 5", "100000/1h", "tries: 3/1h", "2/1h", "shadow", "rules from redis", "in 5 min"[3:], "would be denied")
-	b.until(t, "#health", "redis shared for", "1 instance", "redis costs", "calls/s", "checks each", "a call", "rules from redis", "confirmed", "else<b>where", "decisions redis")
+	b.until(t, "#health", "redis shared for", "1 instance", "redis:", "calls/s", "checks each", "a call", "rules from redis", "confirmed", "else<b>where", "decisions redis")
 	b.until(t, "#instance", "Caddy "+harness.CaddyVersion, "Diana ", "configuration ", "the only instance")
 	b.until(t, "#totals", "Allowed", "Denied", "Share denied", "Zones", "4")
 	b.holds(t, "rates of allowed and denied requests", `(() => {
@@ -122,12 +122,12 @@ func TestLivePage(t *testing.T) {
 	b.run(t, screen(1280, 800, false, "light"))
 	redis.Kill(t)
 	b.until(t, "#health", "redis away for", "on_failure local")
-	b.until(t, "#banners", "redis has been away", "decided by this instance alone")
+	b.until(t, "#banners", "redis has been away", "decided locally, by")
 	redis.Start(t)
 	b.until(t, "#health", "redis shared for")
 	b.click(t, `[data-zone="api"] h2 button`)
 	b.until(t, "#zone-marks", "Caddy started with configuration", "redis away", "redis back")
-	b.until(t, "#zone-values", "decided alone")
+	b.until(t, "#zone-values", "decided locally")
 	if title := b.text(t, "title"); title == "owned" {
 		t.Error("a key is rendered as markup")
 	}

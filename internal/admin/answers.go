@@ -256,7 +256,7 @@ func answerKey(p limiter.Peeked) cli.Key {
 	return k
 }
 
-// Values of forgotten: where a key was reset.
+// Values of reset: where a key was reset.
 const (
 	resetEverywhere = "everywhere"
 	resetHere       = "in this instance"

@@ -22,6 +22,6 @@ func (in *Instance) LogReplaced() {
 		})
 	}
 	for _, fields := range lines[:min(len(lines), mostReplaced)] {
-		in.Logger.Info("rules from outside replace the zone's own", append(fields, zap.Int("zones", len(lines)))...)
+		in.Logger.Info("remote rules replace the zone's own", append(fields, zap.Int("zones", len(lines)))...)
 	}
 }

@@ -75,7 +75,7 @@ type OpenZone struct {
 type Store struct {
 	Name      string    `json:"name"`       // name of the store
 	Up        bool      `json:"up"`         // whether it is used; false: unavailable, or a node of it
-	Mode      string    `json:"mode"`       // shared, also in the second after an outage in which this instance may still decide alone; while unavailable alone, allow or deny, for the keys of nodes_down if there are any
+	Mode      string    `json:"mode"`       // shared, also in the second after an outage in which this instance may still decide locally; while unavailable fallback, allow or deny, for the keys of nodes_down if there are any
 	Since     time.Time `json:"since"`      // start of the mode
 	OnFailure string    `json:"on_failure"` // local, allow or deny
 	Instances int64     `json:"instances"`  // number of instances last seen alive; 0: none was counted yet
@@ -102,7 +102,7 @@ type Node struct {
 // Source is the status of the rule source.
 type Source struct {
 	Source     string     `json:"source"`                  // redis, http, file, or another module's name
-	State      string     `json:"state"`                   // ok; empty: it never had a document; refused: its document is invalid; away: it cannot be read, was not read yet, or lost its document
+	State      string     `json:"state"`                   // ok; empty: it never had a document; rejected: its document is invalid; away: it cannot be read, was not read yet, or lost its document
 	Since      *time.Time `json:"since,omitempty"`         // when the document was applied
 	Confirmed  *time.Time `json:"confirmed,omitempty"`     // when the source last confirmed the document
 	Lost       bool       `json:"lost,omitempty"`          // whether it is away because its document is gone
@@ -185,14 +185,14 @@ type Key struct {
 	Override []string  `json:"override,omitempty"`    // key of the override that applies, if any
 	Decision string    `json:"decision"`              // about the next request
 	Rule     string    `json:"rule,omitempty"`        // first rule that denies
-	Mode     string    `json:"mode,omitempty"`        // local, shared, alone, allow or deny
+	Mode     string    `json:"mode,omitempty"`        // local, shared, fallback, allow or deny
 	Cost     int64     `json:"cost,omitempty"`        // cost of the next request
 	Unit     string    `json:"unit,omitempty"`        // of the numbers of its rules: requests, tokens or units
 	Shadow   bool      `json:"shadow,omitempty"`      // whether a denial is only reported
 	RetryIn  *float64  `json:"retry_after,omitempty"` // time until the zone admits; absent: now or never
 	Blocked  float64   `json:"blocked,omitempty"`     // time until the block of the key ends; absent: it is not blocked
 	Rules    []KeyRule `json:"rules"`                 // by rule
-	Reset    string    `json:"forgotten,omitempty"`   // DELETE only: everywhere, or in this instance
+	Reset    string    `json:"reset,omitempty"`       // DELETE only: everywhere, or in this instance
 	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
 
 	// Parts of the zone's key, as configured, that the request does not have. POST

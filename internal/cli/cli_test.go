@@ -63,10 +63,10 @@ func TestUnknownInstances(t *testing.T) {
 	}{
 		{true, 3, "store redis: shared for 5s, 3 instances\n"},
 		{true, 0, "store redis: shared for 5s, instances not counted yet\n"},
-		{false, 1, "store redis: alone for 5s, 1 instance when it was last reached\n"},
-		{false, 0, "store redis: alone for 5s, number of instances unknown: it was never reached\n"},
+		{false, 1, "store redis: fallback for 5s, 1 instance when it was last reached\n"},
+		{false, 0, "store redis: fallback for 5s, number of instances unknown: it was never reached\n"},
 	} {
-		now, mode := time.Now(), "alone"
+		now, mode := time.Now(), "fallback"
 		if c.up {
 			mode = "shared"
 		}
@@ -173,7 +173,7 @@ func TestLostDocumentIsPrinted(t *testing.T) {
 // TestExplanationIsSentences checks that an explanation says why.
 func TestExplanationIsSentences(t *testing.T) {
 	e := decode[Explanation](t, `{"decision": "denied", "zone": "api", "rule": "1", "retry_after": 28, "handlers": [{"server": "srv0", "not_matching": ["login", "up"], "zones": [
-		{"zone": "api", "parts": ["7"], "decision": "denied", "rule": "1", "cost": 2, "retry_after": 28, "mode": "alone", "rules": [
+		{"zone": "api", "parts": ["7"], "decision": "denied", "rule": "1", "cost": 2, "retry_after": 28, "mode": "fallback", "rules": [
 			{"name": "1", "limit": 200, "window": 60, "remaining": 1, "reset_after": 40, "retry_after": 28}, {"name": "2", "limit": 20, "window": 1, "remaining": 40, "admits": true}]},
 		{"zone": "watch", "parts": ["\u202e"], "decision": "shadow_denied", "rule": "1", "cost": 1, "rules": [{"name": "1", "limit": 1, "window": 1}]},
 		{"zone": "vip", "parts": ["7"], "decision": "skipped", "override": ["7"], "rules": []},
@@ -191,7 +191,7 @@ func TestExplanationIsSentences(t *testing.T) {
 		"- Zone api matches. It counts this request under the key 7. It would be denied by rule 1, and pass in 28s.\n",
 		"    Rule 1, 200 in 1m: 1 left, all of it in 40s. The request needs 2, which will be there in 28s.\n",
 		"    Rule 2, 20 in 1s: 40 left. It admits the request.\n",
-		"    The store is away: these are the limits that this instance enforces alone.\n",
+		"    The store is away: the instance decides locally, by these limits.\n",
 		`under the key "\u202e". Rule 1 would deny it, but the zone is in shadow: it passes, and the denial is only reported.`,
 		"A request of cost 1 is more than it ever admits.",
 		"The override for 7 applies. It is unlimited.\n",

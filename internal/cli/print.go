@@ -247,7 +247,7 @@ func (z *Zone) state() string {
 
 func printKey(w io.Writer, k *Key) error {
 	if k.Reset != "" {
-		fmt.Fprintf(w, "forgotten %s\n", k.Reset)
+		fmt.Fprintf(w, "reset %s\n", k.Reset)
 	}
 	k.print(w)
 	return nil

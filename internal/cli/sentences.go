@@ -150,8 +150,8 @@ func (s *Key) modeNote() string {
 	switch {
 	case s.Overflowed:
 		return "The zone is full of keys, and this one shares a counter with others: raise max_keys."
-	case s.Mode == "alone":
-		return "The store is away: these are the limits that this instance enforces alone."
+	case s.Mode == "fallback":
+		return "The store is away: the instance decides locally, by these limits."
 	case s.Mode == "allow":
 		return "The store is away, and on_failure allow lets requests pass uncounted."
 	case s.Mode == "deny":

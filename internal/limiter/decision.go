@@ -187,13 +187,13 @@ func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
 	case z.outcome != metrics.Allowed: // skipped, or an immediate denial
 		return z.outcome
 	case d.immediate != nil: // no store decided
-		return metrics.RefusedElsewhere
+		return metrics.DeniedElsewhere
 	case z.shadow && d.denies(z):
 		return metrics.ShadowDenied
 	case d.denies(z):
 		return metrics.Denied
 	case !d.passes():
-		return metrics.RefusedElsewhere
+		return metrics.DeniedElsewhere
 	case z.shadow:
 		if z.rules >= 0 && d.check.TurnOf(&d.check.Zones[z.rules]) > 0 {
 			return metrics.ShadowDelayed

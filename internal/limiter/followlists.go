@@ -53,7 +53,7 @@ func (s *listFollower) Document(text []byte) {
 	}
 	narrow, err := s.registry.applyList(s.lists, s.list, string(text))
 	if s.invalid = err; err != nil {
-		s.fail("a list of keys is refused: the keys before it stay in force", err)
+		s.fail("a list of keys is rejected: the previous keys stay in force", err)
 		return
 	}
 	s.Unchanged()

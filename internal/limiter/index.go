@@ -49,7 +49,7 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 				return &config.Error{At: o.checked.Override, Err: err}
 			}
 			if first, twice := add(o, p); twice && (first != o || !o.checked.Many()) {
-				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("override %q stands twice", p.Words())}
+				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("override %q is given twice", p.Words())}
 			}
 		}
 	}

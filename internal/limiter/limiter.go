@@ -55,7 +55,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			return l, err
 		}
 		if slices.ContainsFunc(l.zones, func(other *Zone) bool { return other.Name == z.Name }) {
-			return l, errors.Join(fmt.Errorf("zone %s stands twice in one handler: want another name", z.Name), z.release())
+			return l, errors.Join(fmt.Errorf("zone %s is given twice in one handler: want another name", z.Name), z.release())
 		}
 		l.zones = append(l.zones, z)
 		if s := z.store.Shared; s != nil && !slices.Contains(l.shared, s) {

@@ -19,13 +19,13 @@ const (
 	Skipped
 	ShadowDenied
 	ShadowDelayed
-	RefusedElsewhere
+	DeniedElsewhere
 	numOutcomes
 )
 
 // String returns the outcome as metrics and placeholders show it.
 func (o Outcome) String() string {
-	return [...]string{"allowed", "denied", "delayed", "skipped", "shadow_denied", "shadow_delayed", "refused_elsewhere"}[o]
+	return [...]string{"allowed", "denied", "delayed", "skipped", "shadow_denied", "shadow_delayed", "denied_elsewhere"}[o]
 }
 
 // Counters count the decisions of a zone by outcome, and its denials by rule. The zero

@@ -42,11 +42,11 @@ type series uint8
 const (
 	passed series = iota // allowed, also after a delay
 	denied
-	shadowed // allowed, though a zone in shadow would have denied them
-	delayed  // the part of passed that waited
-	refused  // denied by another zone
-	skipped  // passed uncounted
-	fallback // decided without the zone's store; also in the others
+	shadowed  // allowed, though a zone in shadow would have denied them
+	delayed   // the part of passed that waited
+	elsewhere // denied by another zone
+	skipped   // passed uncounted
+	fallback  // decided without the zone's store; also in the others
 	numSeries
 )
 
@@ -140,7 +140,7 @@ func (c *Counters) totals() [numSeries]uint64 {
 	waited := c.sum(Delayed) + c.sum(ShadowDelayed)
 	return [numSeries]uint64{
 		passed: c.sum(Allowed) + waited, denied: c.sum(Denied), shadowed: c.sum(ShadowDenied), delayed: waited,
-		refused: c.sum(RefusedElsewhere), skipped: c.sum(Skipped), fallback: c.fallbacks.Load(),
+		elsewhere: c.sum(DeniedElsewhere), skipped: c.sum(Skipped), fallback: c.fallbacks.Load(),
 	}
 }
 
@@ -158,13 +158,13 @@ type Minutes struct {
 // later have fewer steps. Of the curves that may be left out, one that is 0 in each step
 // is.
 type ZoneMinutes struct {
-	Passed   []uint32 `json:"allowed"`                     // including those delayed
-	Denied   []uint32 `json:"denied"`                      // by the zone
-	Shadowed []uint32 `json:"shadow_denied,omitempty"`     // those that the zone would deny if it were not in shadow; they are in no other curve
-	Delayed  []uint32 `json:"delayed,omitempty"`           // those of allowed that waited, or would wait in a zone that is not in shadow
-	Refused  []uint32 `json:"refused_elsewhere,omitempty"` // denied by another zone
-	Skipped  []uint32 `json:"skipped,omitempty"`           // uncounted: exempt, unlimited, or the zone is off
-	Fallback []uint32 `json:"fallback,omitempty"`          // decided without the zone's store
+	Passed    []uint32 `json:"allowed"`                    // including those delayed
+	Denied    []uint32 `json:"denied"`                     // by the zone
+	Shadowed  []uint32 `json:"shadow_denied,omitempty"`    // those that the zone would deny if it were not in shadow; they are in no other curve
+	Delayed   []uint32 `json:"delayed,omitempty"`          // those of allowed that waited, or would wait in a zone that is not in shadow
+	Elsewhere []uint32 `json:"denied_elsewhere,omitempty"` // denied by another zone
+	Skipped   []uint32 `json:"skipped,omitempty"`          // uncounted: exempt, unlimited, or the zone is off
+	Fallback  []uint32 `json:"fallback,omitempty"`         // decided without the zone's store
 }
 
 // Since returns the history after the step since, of these zones or, without any, of all.
@@ -238,7 +238,7 @@ func (z *zoneHistory) since(since, last int64) ZoneMinutes {
 	var m ZoneMinutes
 	m.Passed, _ = curve(passed)
 	m.Denied, _ = curve(denied)
-	for s, to := range map[series]*[]uint32{shadowed: &m.Shadowed, delayed: &m.Delayed, refused: &m.Refused, skipped: &m.Skipped, fallback: &m.Fallback} {
+	for s, to := range map[series]*[]uint32{shadowed: &m.Shadowed, delayed: &m.Delayed, elsewhere: &m.Elsewhere, skipped: &m.Skipped, fallback: &m.Fallback} {
 		if list, some := curve(s); some {
 			*to = list
 		}

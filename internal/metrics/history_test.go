@@ -42,7 +42,7 @@ func TestHistory(t *testing.T) {
 	a.add(Denied, 4)
 	a.add(ShadowDenied, 2)
 	a.add(Skipped, 9)
-	a.add(RefusedElsewhere, 9)
+	a.add(DeniedElsewhere, 9)
 	h.sample(at(1001) + 1)
 	wantPast(t, &h, "a", 0, []uint32{0}, []uint32{5}) // the step has not ended
 	h.sample(at(1002))
@@ -101,7 +101,7 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	h := History{stop: func() {}}
 	h.Follow(map[string]*Counters{"a": c, "idle": idle}, new(Counters), at(1000))
 	h.sample(at(1001))
-	c.add(RefusedElsewhere, 4)
+	c.add(DeniedElsewhere, 4)
 	c.add(Delayed, 2)
 	c.add(Skipped, 1)
 	c.add(ShadowDenied, 5)
@@ -112,7 +112,7 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	z := h.Changes(0).Zones["a"]
 	want := ZoneMinutes{
 		Passed: []uint32{0, 2, 1}, Denied: []uint32{0, 0, 0}, Delayed: []uint32{0, 2, 0}, Shadowed: []uint32{0, 5, 0},
-		Refused: []uint32{0, 4, 0}, Skipped: []uint32{0, 1, 0}, Fallback: []uint32{0, 3, 0},
+		Elsewhere: []uint32{0, 4, 0}, Skipped: []uint32{0, 1, 0}, Fallback: []uint32{0, 3, 0},
 	}
 	if !reflect.DeepEqual(z, want) {
 		t.Errorf("%+v, want %+v", z, want)

@@ -91,7 +91,7 @@ var all = process.Var[Metrics]{New: func() *Metrics {
 		unknown:   counter("unknown_cost_total", "Responses that did not tell the cost that settle asks for, or ended before they had.", "zone"),
 		settled:   counter("settled_cost_total", "Cost of the requests whose responses tell it, as settle or tokens count it.", "zone"),
 		uncharged: counter("uncharged_total", "Cost of responses that was to be charged in Redis, is not known to have been, and is not sent again.", "zone"),
-		badLimit:  counter("bad_limit_total", "Requests of rules with a limit from the request that brought none, or one that is refused.", "zone"),
+		badLimit:  counter("bad_limit_total", "Requests of rules with a limit from the request that brought none, or one that is rejected.", "zone"),
 		storeUp: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: Namespace, Name: "store_up", Help: "Whether the store is used (1) or unavailable (0).",
 		}, []string{"store"}),

@@ -51,7 +51,7 @@ func (z *Zone) CountBadCost() {
 	}
 }
 
-// CountBadLimit counts a request that brought no limit, or one that is refused.
+// CountBadLimit counts a request that brought no limit, or one that is rejected.
 func (z *Zone) CountBadLimit() {
 	if z.badLimit != nil {
 		z.badLimit.Inc()

@@ -56,7 +56,7 @@ func (s *Set) Read(d *caddyfile.Dispenser) error {
 		return s.unknown(d, word)
 	}
 	if t, ok := s.seen[word]; ok {
-		return d.Errf("%s stands twice, first at %s:%d: want it once", word, t.File, t.Line)
+		return d.Errf("%s is given twice, first at %s:%d: want it once", word, t.File, t.Line)
 	}
 	s.Given(word, d.Token())
 	return parse(d)

@@ -63,7 +63,7 @@ func TestBlockErrors(t *testing.T) {
 		{`text ""`, "text: want a text"},
 		{"text a b", `text: unexpected "b": want nothing more here, at Testfile:2`},
 		{"flag {\nx\n}", "flag: unexpected block: want none here, at Testfile:2"},
-		{"flag\nmany a\nflag", "flag stands twice, first at Testfile:2: want it once, at Testfile:4"},
+		{"flag\nmany a\nflag", "flag is given twice, first at Testfile:2: want it once, at Testfile:4"},
 		{"whole 0", `whole "0": want a whole number from 1 to 9`},
 		{"whole 10", "from 1 to 9"},
 		{"whole +5", "from 1 to 9"},

@@ -211,7 +211,7 @@ func (p *page) admin() {
 	p.line("\nAn error is `{\"error\": \"<text>\"}`. Durations are in seconds, times in RFC 3339.\n")
 	for _, name := range p.answerTypes() {
 		p.line("### `%s`\n", name)
-		p.line("%s\n", strings.Join(strings.Fields(p.source.docs["cli."+name]), " "))
+		p.line("%s\n", marked(strings.Join(strings.Fields(p.source.docs["cli."+name]), " ")))
 		p.line("| field | type | meaning |\n|---|---|---|")
 		for _, f := range p.source.fields["cli."+name] {
 			meaning := f.doc
@@ -255,9 +255,9 @@ func (p *page) commands() {
 		case name == "add" && len(args) == 4 && texts[1] != "":
 			p.line("| `%s` | %s |", texts[0], texts[1])
 		case strings.HasSuffix(name, "VarP") && len(args) == 5:
-			flags = append(flags, "| `--"+texts[1]+"`, `-"+texts[2]+"` | "+texts[4]+" |")
+			flags = append(flags, "| `--"+texts[1]+"`, `-"+texts[2]+"` | "+marked(texts[4])+" |")
 		case strings.HasSuffix(name, "Var") && len(args) == 4 && texts[3] != "":
-			flags = append(flags, "| `--"+texts[1]+"` | "+texts[3]+" |")
+			flags = append(flags, "| `--"+texts[1]+"` | "+marked(texts[3])+" |")
 		}
 	})
 	p.line("\n| flag | meaning |\n|---|---|")

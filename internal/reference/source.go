@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 )
 
@@ -78,7 +79,7 @@ func (s *source) readField(of string, f *ast.Field) {
 	if text == "" {
 		text = f.Comment.Text()
 	}
-	text = strings.Join(strings.Fields(text), " ")
+	text = marked(strings.Join(strings.Fields(text), " "))
 	doc, def := text, ""
 	if before, after, ok := strings.Cut(text, "Default: "); ok {
 		doc, def = strings.TrimSpace(before), strings.TrimSuffix(strings.TrimSpace(after), ".")
@@ -86,6 +87,15 @@ func (s *source) readField(of string, f *ast.Field) {
 		def = "required"
 	}
 	s.fields[of] = append(s.fields[of], field{name: name, typ: typeName(f.Type), doc: doc, def: def})
+}
+
+// unmarked finds JSON, placeholders and paths in a comment, and what is code in it already.
+var unmarked = regexp.MustCompile("`[^`]*`|[\\[{]\".*?\"[\\]}]+|\"[^\" {]*\\{[^\"]+\\}\"|\\{[^\\s{}]+\\}|(?:/[a-z_]+)*/<[a-z]+>(?:/[a-z_]+)*")
+
+// marked returns a comment with its JSON, placeholders and paths as code, because Markdown takes a
+// <name> for HTML.
+func marked(text string) string {
+	return unmarked.ReplaceAllStringFunc(text, func(s string) string { return "`" + strings.Trim(s, "`") + "`" })
 }
 
 // typeName returns the words for a type as it is written in JSON.

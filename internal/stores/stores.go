@@ -45,4 +45,4 @@ const (
 )
 
 // String returns the mode as metrics, logs and the admin API show it.
-func (m Mode) String() string { return [...]string{"local", "shared", "alone", "allow", "deny"}[m] }
+func (m Mode) String() string { return [...]string{"local", "shared", "fallback", "allow", "deny"}[m] }

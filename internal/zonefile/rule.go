@@ -66,7 +66,7 @@ func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
 	switch {
 	case t.Text == "name":
 		if r.rule.Name != "" {
-			return 0, fmt.Errorf("name stands twice, first name %s: want it once", r.rule.Name)
+			return 0, fmt.Errorf("name is given twice, first name %s: want it once", r.rule.Name)
 		}
 		if len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != t.Line {
 			return 0, errors.New("name: want a name after it")
@@ -75,7 +75,7 @@ func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
 		return 2, config.CheckName(tokens[1].Text)
 	case t.Text == "block":
 		if r.rule.Block != 0 {
-			return 0, fmt.Errorf("block stands twice, first block %v: want it once", time.Duration(r.rule.Block))
+			return 0, fmt.Errorf("block is given twice, first block %v: want it once", time.Duration(r.rule.Block))
 		}
 		if len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != t.Line {
 			return 0, errors.New("block: want a duration after it, such as 1h")
@@ -104,7 +104,7 @@ func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
 // parseNotify parses notify <percent>...
 func (r *ruleParser) parseNotify(tokens []caddyfile.Token) (n int, err error) {
 	if r.rule.Notify != nil {
-		return 0, errors.New("notify stands twice: want it once, with all percentages")
+		return 0, errors.New("notify is given twice: want it once, with all percentages")
 	}
 	for n = 1; n < len(tokens) && tokens[n].Line == tokens[0].Line; n++ {
 		percent, err := strconv.Atoi(strings.TrimSuffix(tokens[n].Text, "%"))
@@ -125,7 +125,7 @@ func (r *ruleParser) parseElse(tokens []caddyfile.Token) (int, error) {
 	case r.rule.LimitFrom == "":
 		return 0, errors.New("else: want it only after a limit from the request, such as rule {http.auth.user.limit}/1m else 100")
 	case r.rule.Limit != 0:
-		return 0, errors.New("else stands twice: want it once")
+		return 0, errors.New("else is given twice: want it once")
 	case len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != tokens[0].Line:
 		return 0, errors.New("else: want a count after it, such as else 100")
 	}

@@ -68,17 +68,17 @@ const busy = `local t = redis.call('TIME') local s = t[1] * 1000000 + t[2] repea
 
 func redisErrors(srv, other *redistest.Server) []redisError {
 	return []redisError{
-		{reply: "OOM", kind: "refused", advice: "maxmemory", quick: true, begin: do("config set maxmemory 1"), end: do("config set maxmemory 0")},
-		{reply: "NOAUTH", kind: "refused", advice: "password", begin: do("config set requirepass x", "auth x", killConnections), end: do("config set requirepass ''")},
-		{reply: "NOPERM", kind: "refused", advice: "right", quick: true, begin: do("acl setuser default -evalsha"), end: do("acl setuser default +@all")},
-		{reply: "NOPERM in the script", kind: "refused", advice: "right", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
-		{reply: "BUSY", kind: "refused", advice: "SCRIPT KILL", begin: func(t *testing.T, c *redis.Conn) {
+		{reply: "OOM", kind: "rejected", advice: "maxmemory", quick: true, begin: do("config set maxmemory 1"), end: do("config set maxmemory 0")},
+		{reply: "NOAUTH", kind: "rejected", advice: "password", begin: do("config set requirepass x", "auth x", killConnections), end: do("config set requirepass ''")},
+		{reply: "NOPERM", kind: "rejected", advice: "right", quick: true, begin: do("acl setuser default -evalsha"), end: do("acl setuser default +@all")},
+		{reply: "NOPERM in the script", kind: "rejected", advice: "right", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
+		{reply: "BUSY", kind: "rejected", advice: "SCRIPT KILL", begin: func(t *testing.T, c *redis.Conn) {
 			command(t, c, "config set busy-reply-threshold 1")
 			inBackground(srv, "eval", busy, 0, 1_000_000)
 		}, end: ready},
-		{reply: "NOREPLICAS", kind: "refused", advice: "min-replicas-to-write", begin: do("config set min-replicas-to-write 1"), end: do("config set min-replicas-to-write 0")},
-		{reply: "max clients", kind: "refused", advice: "maxclients", begin: do("config set maxclients 1", killConnections), end: do("config set maxclients 10000")},
-		{reply: "MISCONF", kind: "refused", advice: "disk", begin: misconfigured, end: do("config set stop-writes-on-bgsave-error no", "config set dbfilename dump.rdb")},
+		{reply: "NOREPLICAS", kind: "rejected", advice: "min-replicas-to-write", begin: do("config set min-replicas-to-write 1"), end: do("config set min-replicas-to-write 0")},
+		{reply: "max clients", kind: "rejected", advice: "maxclients", begin: do("config set maxclients 1", killConnections), end: do("config set maxclients 10000")},
+		{reply: "MISCONF", kind: "rejected", advice: "disk", begin: misconfigured, end: do("config set stop-writes-on-bgsave-error no", "config set dbfilename dump.rdb")},
 		{reply: "MASTERDOWN", kind: "away", advice: "replica", begin: do("config set replica-serve-stale-data no", "replicaof 127.0.0.1 1"), end: do("replicaof no one")},
 		{reply: "READONLY", kind: "away", advice: "replica", losses: 1, begin: do("replicaof 127.0.0.1 " + strconv.Itoa(other.Port)), end: do("replicaof no one")},
 		{reply: "WRONGTYPE", kind: "wrong", advice: "key_prefix", quick: true, begin: spoil, end: removeSpoiled},
@@ -200,7 +200,7 @@ func (s *scene) in(t *testing.T, out *result, srv *redistest.Server, tr redisErr
 func (s *scene) errors() map[string]float64 {
 	kinds := make(map[string]float64)
 	for _, c := range s.caddys {
-		for _, k := range []string{"timeout", "away", "refused", "wrong"} {
+		for _, k := range []string{"timeout", "away", "rejected", "wrong"} {
 			n, _ := c.Metric(s.t, "caddy_rate_limit_store_errors_total", `kind="`+k+`"`)
 			kinds[k] += n
 		}
@@ -275,7 +275,7 @@ func scriptFlushed(t *testing.T, out *result) {
 	}
 	late := after["timeout"] - before["timeout"] // due to a loaded machine
 	out.report("%d of %d decided locally, %.0f calls late", local, len(r.shots), late)
-	for _, k := range []string{"away", "refused", "wrong"} {
+	for _, k := range []string{"away", "rejected", "wrong"} {
 		if after[k] > before[k] {
 			t.Errorf("%v errors %s, want none", after[k]-before[k], k)
 		}
@@ -301,7 +301,7 @@ func wrongPassword(t *testing.T, out *result) {
 	})
 	s.checkAll(r, out, promise{wait: timeout + 10*time.Millisecond})
 	checkRecovery(t, r, out, r.ended, 1500*time.Millisecond)
-	s.checkKinds(before, out, "refused")
+	s.checkKinds(before, out, "rejected")
 	s.checkAdvice(r, redisError{advice: "password"})
 	for _, caddy := range s.caddys {
 		if strings.Contains(caddy.Log(), "first") {

@@ -25,7 +25,7 @@ func countsLost(lose func(t *testing.T, c *redis.Client)) func(t *testing.T, out
 		s.checkAll(r, out, promise{wait: timeout + 10*time.Millisecond, lost: []time.Time{lost}})
 		checkRecovery(t, r, out, r.ended, 50*time.Millisecond) // immediately: a few requests later
 		after := s.errors()
-		if n := after["away"] + after["refused"] + after["wrong"] - before["away"] - before["refused"] - before["wrong"]; n > 0 {
+		if n := after["away"] + after["rejected"] + after["wrong"] - before["away"] - before["rejected"] - before["wrong"]; n > 0 {
 			t.Errorf("%v calls failed, want none", n)
 		}
 	}

@@ -40,7 +40,7 @@ func rows() []row {
 		{name: "sentinel", fault: "master killed, Sentinel promotes (down-after 1 s)", target: "no 5xx; shared again <= 4 s after the kill", quick: true, run: sentinelFailover},
 		{name: "cluster", fault: "master killed, Cluster promotes (node timeout 1 s)", target: "no 5xx; shared again <= 4 s after the kill", run: clusterFailover},
 		{name: "errors", quick: true, several: errorRows},
-		{name: "WRONGPASS", fault: "Redis replies WRONGPASS", target: errorPromise + "refused", run: wrongPassword},
+		{name: "WRONGPASS", fault: "Redis replies WRONGPASS", target: errorPromise + "rejected", run: wrongPassword},
 		{name: "LOADING", fault: "restarted Redis replies LOADING", target: errorPromise + "away", run: loading},
 		{name: "CLUSTERDOWN", fault: "Redis Cluster replies CLUSTERDOWN", target: errorPromise + "away", run: clusterDown},
 		{name: "script-flush", fault: "SCRIPT FLUSH every 100 ms", target: "no decision fails", quick: true, run: scriptFlushed},

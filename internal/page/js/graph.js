@@ -1,7 +1,7 @@
 // Graphs of the last minutes, with the events that explain them.
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const seriesOf = [["allowed", "--allowed"], ["denied", "--denied"], ["shadow_denied", "--would"], ["delayed", "--delayed"], ["refused_elsewhere", "--refused"], ["skipped", "--skipped"], ["fallback", "--alone"]];
-const titles = { allowed: "allowed", denied: "denied", shadow_denied: "would be denied (shadow)", delayed: "delayed", refused_elsewhere: "denied by another zone", skipped: "not counted", fallback: "decided alone" };
+const seriesOf = [["allowed", "--allowed"], ["denied", "--denied"], ["shadow_denied", "--would"], ["delayed", "--delayed"], ["denied_elsewhere", "--elsewhere"], ["skipped", "--skipped"], ["fallback", "--fallback"]];
+const titles = { allowed: "allowed", denied: "denied", shadow_denied: "would be denied (shadow)", delayed: "delayed", denied_elsewhere: "denied by another zone", skipped: "not counted", fallback: "decided locally" };
 const main = ["allowed", "denied", "shadow_denied"]; // shown on cards, too
 const isSeen = (e, c) => c === "allowed" || c === "denied" || e.sums[c] > 0;
 const markNames = { started: "Caddy started", reload: "configuration loaded", rules: "rules changed", down: "store away", up: "store back" };
@@ -33,7 +33,7 @@ function drawMarks(u, z) {
 	ctx.save();
 	for (const [from, to] of outages(z)) {
 		const a = x(from), b = to ? x(to) : bbox.left + bbox.width;
-		ctx.fillStyle = `${color("--alone")}30`;
+		ctx.fillStyle = `${color("--fallback")}30`;
 		ctx.fillRect(a, bbox.top, Math.max(2, b - a), bbox.height);
 	}
 	for (const m of marksOf(z)) {

@@ -54,13 +54,13 @@ const seenAs = (z, k, name) => k.missing ? lackingAs(k) : k.parts ? k.parts.map(
 
 function keyHead(z, k, name) {
 	const by = k.rule ? `by rule ${k.rule}` : "", again = k.retry_after !== undefined ? `and passes in ${span(k.retry_after)}` : k.decision === "denied" ? "never with this cost" : "";
-	const where = { shared: "counted in the shared store", local: "counted in this process", alone: "decided by this instance alone, with its share", allow: "the store is away: passes uncounted", deny: "the store is away: answered 503" }[k.mode] || "";
+	const where = { shared: "counted in the shared store", local: "counted in this process", fallback: "decided locally, by this instance's share", allow: "the store is away: passes uncounted", deny: "the store is away: answered 503" }[k.mode] || "";
 	return el("p", {}, el("span", { className: `verdict ${k.decision}`, textContent: { allowed: "The next request passes", denied: "The next request is denied", skipped: "Requests pass uncounted", shadow_denied: "The next request would be denied (shadow)" }[k.decision] || k.decision }),
 		[by, again].filter(Boolean).length ? ` ${[by, again].filter(Boolean).join(" ")}` : "", ". ", where ? `${where[0].toUpperCase()}${where.slice(1)}. ` : "", k.override ? el("span", {}, "Override ", visible(k.override.join(" ")), ". ") : "", k.shared_counter ? "The zone is full: this key shares a counter with others, which is not reset. " : "");
 }
 
 function keyRules(k) {
-	return el("table", {}, head("rule", "#limit", "#left", "#whole again in"), el("tbody", {}, ...k.rules.map((r) => {
+	return el("table", {}, head("rule", "#limit", "#left", "#resets in"), el("tbody", {}, ...k.rules.map((r) => {
 		const bar = el("span", { className: r.remaining * 5 < r.limit ? "meter low" : "meter", "aria-hidden": "true" }, el("i"));
 		bar.firstChild.style.width = `${Math.min(100, Math.max(0, r.remaining / r.limit * 100))}%`;
 		return row(cell(r.name), cell(limitOf(r), true), cell(el("span", {}, whole(r.remaining), bar, r.held ? ` (${whole(r.held)} held)` : ""), true), cell(r.reset_after ? span(r.reset_after) : "unused", true));
@@ -75,7 +75,7 @@ function result(zone, q, k, name, all, actions = resets) {
 	if (k.missing) box.append(el("p", { className: "hint", textContent: missingText(k) }));
 	if (k.blocked) box.append(el("p", { className: "out", textContent: `Blocked for ${span(k.blocked)} more. A reset ends the block.` }));
 	if (k.key) box.append(el("p", { className: "hint", textContent: `Hash ${k.key}` }));
-	if (k.forgotten) box.append(el("p", { className: "done", textContent: k.forgotten === "everywhere" ? "Reset on all instances." : "Reset in this instance." }));
+	if (k.reset) box.append(el("p", { className: "done", textContent: k.reset === "everywhere" ? "Reset on all instances." : "Reset in this instance." }));
 	if (k.error) box.append(el("p", { className: "problem" }, "Not reset everywhere: ", plain(k.error)));
 	if (k.rules.length) box.append(keyRules(k));
 	box.append(actions(zone, q, seenAs(z, k, name), all, Boolean(k.blocked)));
@@ -119,7 +119,7 @@ const look = (names, q, name) => each(names, q, name, "GET");
 // in the form by now.
 async function reset(names, q, text) {
 	const few = names.slice(0, mostZones), local = few.filter((n) => !storeOf(zones.get(n)?.status || {}));
-	const lines = [el("p", {}, "What was counted of the key ", visible(text), ` is forgotten in ${few.length === 1 ? "this zone" : "these zones"}:`), el("ul", {}, ...few.map((n) => el("li", { textContent: local.includes(n) ? `${n}, in this instance only: its counts are not shared` : `${n}, on all instances` }))), el("p", { textContent: "Its requests can then use the whole limit again, and a block of the key ends. Requests in flight keep their permits. This cannot be undone." })];
+	const lines = [el("p", {}, "What was counted of the key ", visible(text), ` is reset in ${few.length === 1 ? "this zone" : "these zones"}:`), el("ul", {}, ...few.map((n) => el("li", { textContent: local.includes(n) ? `${n}, in this instance only: its counts are not shared` : `${n}, on all instances` }))), el("p", { textContent: "Its requests can then use the whole limit again, and a block of the key ends. Requests in flight keep their permits. This cannot be undone." })];
 	if (await confirmed("Reset this key?", lines, "Reset")) await each(few, q, text, "DELETE");
 }
 

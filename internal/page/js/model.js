@@ -1,6 +1,6 @@
 // What the page knows: the zones, their history, and the state of the instance.
 const kept = 150; // steps of the history, as the API keeps them
-const curves = ["allowed", "denied", "shadow_denied", "delayed", "refused_elsewhere", "skipped", "fallback"];
+const curves = ["allowed", "denied", "shadow_denied", "delayed", "denied_elsewhere", "skipped", "fallback"];
 const zones = new Map(); // name → {status, [curve]: counts by step, sums: {curve: count}}
 const state = { step: 2, head: 0, version: "", live: null, before: null, open: "" };
 

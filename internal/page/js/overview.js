@@ -19,7 +19,7 @@ function costOf(s) {
 
 function instance(m) {
 	const i = m.instance, known = m.stores.map((s) => s.instances).filter(Boolean);
-	const many = known.length ? Math.max(...known) > 1 ? `one of ${Math.max(...known)} instances` : "the only instance" : m.stores.length ? instancesOf(m.stores[0]) : "limits of this instance alone";
+	const many = known.length ? Math.max(...known) > 1 ? `one of ${Math.max(...known)} instances` : "the only instance" : m.stores.length ? instancesOf(m.stores[0]) : "limits of this instance only";
 	$("instance").textContent = [plain(i.host), `Caddy ${i.caddy}`, `Diana ${i.diana}`, `configuration ${i.config} since ${since(i.since, m.now)}`, many].join(" · ");
 	$("instance").title = "Instances with equal rate limits in their configuration show the same configuration.";
 	document.title = `Rate limits · ${plain(i.host)}`;
@@ -33,11 +33,11 @@ function health(m) {
 		if (s.up) list.push(chip("good", plain(s.name), `shared for ${since(s.since, m.now)}, ${instancesOf(s)}`));
 		else list.push(chip("bad", plain(s.name), `away for ${since(s.since, m.now)}${nodes ? ` (node ${nodes})` : ""}, on_failure ${s.on_failure}, ${instancesOf(s)}`));
 		const cost = costOf(s);
-		if (cost) list.push(chip("", `${plain(s.name)} costs`, cost));
+		if (cost) list.push(chip("", `${plain(s.name)}:`, cost));
 	}
 	if (m.rules) {
 		const r = m.rules, age = r.state === "empty" ? "no document yet" : r.confirmed ? `confirmed ${since(r.confirmed, m.now)} ago` : "never read";
-		list.push(chip(r.error ? "bad" : "good", `rules from ${plain(r.source)}`, r.error ? `${age}, ${r.lost ? "document lost" : { refused: "refused", away: "away" }[r.state] || "failing"}` : age));
+		list.push(chip(r.error ? "bad" : "good", `rules from ${plain(r.source)}`, r.error ? `${age}, ${r.lost ? "document lost" : { rejected: "rejected", away: "away" }[r.state] || "failing"}` : age));
 		if (r.unknown_zones) list.push(chip("warn", "zones unknown here:", r.unknown_zones.map(plain).join(", ")));
 	}
 	for (const t of m.decision_seconds) {
@@ -57,7 +57,7 @@ function outageText(s) {
 	}
 	const example = [...zones.values()].map((e) => e.status).find((z) => z.store === s.name && z.rules.some((r) => r.enforced));
 	const share = s.share && s.share < 1 ? `${(s.share * 100).toFixed(0)} % of each limit` : "each limit in full";
-	return `${part} decided by this instance alone, which enforces ${share}${example ? `: zone ${example.name} has ${enforcedOf(example).join("; ")}` : ""}.`;
+	return `${part} decided locally, by ${share}${example ? `: zone ${example.name} has ${enforcedOf(example).join("; ")}` : ""}.`;
 }
 
 const sentence = (text) => text.replace(/^./, (c) => c.toUpperCase());
@@ -66,7 +66,7 @@ const sentence = (text) => text.replace(/^./, (c) => c.toUpperCase());
 // lost document says both.
 function troubleOf(r) {
 	if (r.lost) return `${sentence(plain(r.error).split(": ", 1)[0])}.`;
-	return { refused: "The rules from outside are refused.", away: "The rules from outside cannot be read." }[r.state] || "The rules from outside have an error.";
+	return { rejected: "The remote rules are rejected.", away: "The remote rules cannot be read." }[r.state] || "The remote rules have an error.";
 }
 
 function restOf(r) {
@@ -79,7 +79,7 @@ function banners(m) {
 	const list = m.stores.filter((s) => !s.up).map((s) => el("p", { className: "banner bad" },
 		el("strong", { textContent: `${plain(s.name)} has been away for ${since(s.since, m.now)}.` }), outageText(s), " Caddy's log says why; ", el("code", { textContent: "caddy rate-limit zones" }), " shows the same."));
 	if (m.rules?.error) list.push(el("p", { className: "banner" }, el("strong", { textContent: troubleOf(m.rules) }), restOf(m.rules)));
-	const all = [...zones.values()].map((e) => e.status), who = "The rules from outside say so of all zones.";
+	const all = [...zones.values()].map((e) => e.status), who = "The remote rules say so of all zones.";
 	if (all.length && all.every((z) => !z.enabled)) list.push(el("p", { className: "banner" }, el("strong", { textContent: "All zones are off: every request passes uncounted." }), who));
 	else if (all.length > 1 && all.every((z) => z.shadow && z.origin !== "config")) list.push(el("p", { className: "banner" }, el("strong", { textContent: "All zones are in shadow: no request is denied." }), who));
 	$("open-every").hidden = !writable();
@@ -102,7 +102,7 @@ function totals() {
 	const list = [once("Allowed", "allowed"), once("Denied", "denied")], sums = requests.sums;
 	if (sums.delayed) list.push(once("Delayed", "delayed"));
 	if (totalOf("shadow_denied")) list.push(one("shadow_denied", "Would be denied", total("shadow_denied"), totalOf("shadow_denied"), ", by zones in shadow"));
-	if (totalOf("fallback")) list.push(one("alone", "Decided alone", total("fallback"), totalOf("fallback")));
+	if (totalOf("fallback")) list.push(one("fallback", "Decided locally", total("fallback"), totalOf("fallback")));
 	const all = sums.allowed + sums.denied;
 	list.push(box("", "Share denied", all ? `${(sums.denied / all * 100).toFixed(1)} %` : "–", "of the last 5 min"));
 	list.push(box("", "Zones", String(zones.size), `${[...zones.values()].filter((e) => e.sums.denied > 0).length} with denials`));
@@ -148,19 +148,19 @@ const badgesOf = (z) => [z.enabled ? "" : "off", z.shadow ? "shadow" : "", z.ori
 
 function sumsOf(e) {
 	const s = e.sums, list = [`5 min: ${whole(s.allowed)} allowed`, `${whole(s.denied)} denied`];
-	for (const c of ["shadow_denied", "delayed", "refused_elsewhere", "skipped", "fallback"]) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
+	for (const c of ["shadow_denied", "delayed", "denied_elsewhere", "skipped", "fallback"]) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
 	if (e.status.disable_metrics) return "not counted: the handler has disable_metrics";
 	if (!curves.some((c) => s[c])) return "no requests in the last 5 minutes";
 	return list.join(", ");
 }
 
 function fill(c, name) {
-	const e = zones.get(name), z = e.status, p = c.parts, alone = enforcedOf(z);
+	const e = zones.get(name), z = e.status, p = c.parts, now = enforcedOf(z);
 	p.badges.replaceChildren(...badgesOf(z));
 	rateLine(name, p);
-	p.rules.className = alone.length ? "sub alone" : "sub";
-	p.rules.textContent = alone.length ? `now ${alone.join("; ")}` : rulesOf(z).join(", ") || "no rules";
-	c.classList.toggle("alone", Boolean(awayOf(z)));
+	p.rules.className = now.length ? "sub fallback" : "sub";
+	p.rules.textContent = now.length ? `now ${now.join("; ")}` : rulesOf(z).join(", ") || "no rules";
+	c.classList.toggle("fallback", Boolean(awayOf(z)));
 	p.sums.textContent = sumsOf(e);
 	if (Date.now() - c.told > 10000) { // what changes all the time is no use to who listens
 		p.plot.setAttribute("aria-label", inWords(e));

@@ -181,7 +181,7 @@ async function preview() {
 		const v = await ask("rules/validate", { method: "POST", headers: { "Content-Type": "application/json" }, body: after });
 		const send = el("button", { type: "button", className: "main", textContent: "Send to all instances", disabled: !v.valid });
 		send.addEventListener("click", () => write(after, tag, send));
-		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Refused: ${plain(v.error)}` }),
+		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Rejected: ${plain(v.error)}` }),
 			v.unknown_zones ? el("p", { className: "hint", textContent: `Not checked, because this configuration does not have these zones: ${v.unknown_zones.map(plain).join(", ")}.` }) : "",
 			short ? el("p", { className: "short", textContent: short }) : "",
 			el("div", { className: "diff", tabIndex: 0, role: "region", "aria-label": "The change of the document" }, ...difference(before, after)), el("p", { className: "buttons" }, send));

@@ -57,7 +57,7 @@ function zoneFacts(z, open) {
 		...(z.rules.some((r) => r.block) ? [["Blocked keys", `${whole(z.blocked || 0)} that this instance knows of`]] : []),
 		["Store", s ? `${s.name}, ${s.up ? s.instances ? `shared by ${plural(s.instances, "instance")}` : `shared, ${instancesOf(s)}` : "away"}` : "this process"],
 		["Keys here", `${whole(open.keys)} of at most ${whole(z.max_keys)}${s ? " kept for an outage" : ""}`],
-		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "refused_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${k.replace("_", " ")}`).join(", ") || "no decision"],
+		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "denied_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${k.replace("_", " ")}`).join(", ") || "no decision"],
 		...(others ? [["Denied by others", others]] : []),
 		...(open.handlers > 1 ? [["Handlers", `${open.handlers} share this zone`]] : []),
 	];
@@ -84,9 +84,9 @@ function blockedKeys(z, top) {
 }
 
 function zoneBanner(z) {
-	const s = awayOf(z), alone = enforcedOf(z), list = [];
-	if (s) list.push(el("p", { className: "banner bad" }, el("strong", { textContent: `${s.name} is away: this instance decides alone.` }), alone.length ? `Enforced now: ${alone.join("; ")}.` : outageText(s)));
-	if (!z.enabled) list.push(el("p", { className: "banner" }, el("strong", { textContent: "This zone is off." }), "All requests pass it uncounted, because the rules from outside say so."));
+	const s = awayOf(z), now = enforcedOf(z), list = [];
+	if (s) list.push(el("p", { className: "banner bad" }, el("strong", { textContent: `${s.name} is away: this instance decides locally.` }), now.length ? `Enforced now: ${now.join("; ")}.` : outageText(s)));
+	if (!z.enabled) list.push(el("p", { className: "banner" }, el("strong", { textContent: "This zone is off." }), "All requests pass it uncounted, because the remote rules say so."));
 	$("zone-banner").replaceChildren(...list);
 }
 

@@ -49,7 +49,7 @@ func (b *breaker) success() {
 // failure counts a call that failed because of the node. A refusal opens the
 // breaker at once, because the next call would be refused as well.
 func (b *breaker) failure(f Failure, cause error) {
-	if b.failed.Add(1) >= failuresToOpen || f == FailRefused {
+	if b.failed.Add(1) >= failuresToOpen || f == FailRejected {
 		b.trip(cause)
 	}
 }

@@ -109,12 +109,12 @@ func TestErrorsOfWholeCalls(t *testing.T) {
 	var failed failedOp
 	for _, from := range []int{0, 5, 10} { // a plain zone, one with permits, one with logs
 		_, err := s.conn.callOnce(context.Background(), keysOf(keys, from), ops[from])
-		if classify(err) != FailRefused || errors.As(err, &failed) {
-			t.Errorf("operation %d: %v is %s, want %s of the call", from, err, classify(err), FailRefused)
+		if classify(err) != FailRejected || errors.As(err, &failed) {
+			t.Errorf("operation %d: %v is %s, want %s of the call", from, err, classify(err), FailRejected)
 		}
 	}
-	if _, err := s.conn.callOnce(context.Background(), keys, ops...); classify(err) != FailRefused || errors.As(err, &failed) {
-		t.Errorf("all: %v is %s, want %s", err, classify(err), FailRefused)
+	if _, err := s.conn.callOnce(context.Background(), keys, ops...); classify(err) != FailRejected || errors.As(err, &failed) {
+		t.Errorf("all: %v is %s, want %s", err, classify(err), FailRejected)
 	}
 }
 

@@ -321,7 +321,7 @@ func (c *conn) beatFailed(n *node, err error) {
 // the slots looked up again, which the client itself only does when a node redirects
 // it.
 func (c *conn) distrust(n *node, f Failure) {
-	if f == FailRefused || f == FailWrong {
+	if f == FailRejected || f == FailWrong {
 		return
 	}
 	n.tracker.retire()

@@ -84,14 +84,14 @@ type Failure string
 
 // The classes of failures, which are label values of a metric.
 const (
-	FailTimeout Failure = "timeout" // no reply in time
-	FailAway    Failure = "away"    // unreachable, or not ready
-	FailRefused Failure = "refused" // reachable, and refusing: rights, memory, disk
-	FailWrong   Failure = "wrong"   // an unexpected reply: another tenant's key, or a bug
+	FailTimeout  Failure = "timeout"  // no reply in time
+	FailAway     Failure = "away"     // unreachable, or not ready
+	FailRejected Failure = "rejected" // reachable, and rejects calls: rights, memory, disk
+	FailWrong    Failure = "wrong"    // an unexpected reply: another tenant's key, or a bug
 )
 
 // Failures are all classes.
-var Failures = []Failure{FailTimeout, FailAway, FailRefused, FailWrong}
+var Failures = []Failure{FailTimeout, FailAway, FailRejected, FailWrong}
 
 // knownAnswer is an error that Redis returns, known by its first word or by a
 // part of it, and what an operator can do about it.
@@ -103,14 +103,14 @@ type knownAnswer struct {
 
 // An error of a command in the script may follow other words, after a dash.
 var refusals = []knownAnswer{
-	{[]string{"OOM"}, FailRefused, "Redis' memory is full: raise its maxmemory, or see what fills it"},
-	{[]string{"MISCONF"}, FailRefused, "Redis cannot save to its disk and takes no writes: look at its log and its disk"},
-	{[]string{"NOAUTH"}, FailRefused, "Redis wants a password: set password, and username if it has users"},
-	{[]string{"WRONGPASS"}, FailRefused, "Redis does not take the password: see that username and password are right and the user is on"},
-	{[]string{"NOPERM"}, FailRefused, missingRight},
-	{[]string{"NOREPLICAS"}, FailRefused, "Redis has fewer replicas than its min-replicas-to-write: see to the replicas"},
-	{[]string{"BUSY"}, FailRefused, "a script runs in Redis for long: find out whose it is; SCRIPT KILL ends it"},
-	{[]string{"MOVED", "ASK"}, FailRefused, notClustered},
+	{[]string{"OOM"}, FailRejected, "Redis' memory is full: raise its maxmemory, or see what fills it"},
+	{[]string{"MISCONF"}, FailRejected, "Redis cannot save to its disk and takes no writes: look at its log and its disk"},
+	{[]string{"NOAUTH"}, FailRejected, "Redis wants a password: set password, and username if it has users"},
+	{[]string{"WRONGPASS"}, FailRejected, "Redis does not take the password: see that username and password are right and the user is on"},
+	{[]string{"NOPERM"}, FailRejected, missingRight},
+	{[]string{"NOREPLICAS"}, FailRejected, "Redis has fewer replicas than its min-replicas-to-write: see to the replicas"},
+	{[]string{"BUSY"}, FailRejected, "a script runs in Redis for long: find out whose it is; SCRIPT KILL ends it"},
+	{[]string{"MOVED", "ASK"}, FailRejected, notClustered},
 	{[]string{"CROSSSLOT"}, FailWrong, notClustered},
 	{[]string{"LOADING"}, FailAway, "Redis is loading its data: it will be asked again as soon as it is ready"},
 	{[]string{"READONLY"}, FailAway, "this Redis is a replica: give the master's address, or write sentinel or cluster into the store's block"},
@@ -120,10 +120,10 @@ var refusals = []knownAnswer{
 
 // phrases are errors that do not begin with a word of their own.
 var phrases = []knownAnswer{
-	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRefused, missingRight},
-	{[]string{"max number of clients"}, FailRefused, "Redis has too many clients: raise its maxclients, or lower pool_size"},
-	{[]string{"global variable 'struct'", "index global 'struct'"}, FailRefused, "the Lua of this server has no struct: Diana needs Redis 6.2 or newer, or Valkey"},
-	{[]string{"without any password configured"}, FailRefused, "Redis has no password: leave password out, or set one there"},
+	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRejected, missingRight},
+	{[]string{"max number of clients"}, FailRejected, "Redis has too many clients: raise its maxclients, or lower pool_size"},
+	{[]string{"global variable 'struct'", "index global 'struct'"}, FailRejected, "the Lua of this server has no struct: Diana needs Redis 6.2 or newer, or Valkey"},
+	{[]string{"without any password configured"}, FailRejected, "Redis has no password: leave password out, or set one there"},
 	{[]string{"on a stale replica"}, FailAway, lostMaster},
 }
 
@@ -143,7 +143,7 @@ func classify(err error) Failure {
 	}
 	var closed earlyClose
 	if errors.As(err, &closed) {
-		return FailRefused
+		return FailRejected
 	}
 	var answered goredis.Error
 	if !errors.As(err, &answered) || errors.Is(err, goredis.ErrClosed) {
@@ -221,8 +221,8 @@ func Advice(f Failure, cause error) string {
 		return "Redis did not answer within the store's timeout: look at its load and at the network, or raise timeout"
 	case FailAway:
 		return "Redis cannot be reached: see that it runs and that the address is right"
-	case FailRefused:
-		return "Redis refuses: look at the error, and at the user's rights, maxmemory and persistence"
+	case FailRejected:
+		return "Redis rejects calls: look at the error, and at the user's rights, maxmemory and persistence"
 	}
 	return "Redis gave an answer that Diana did not expect: see that no other program writes keys under key_prefix"
 }

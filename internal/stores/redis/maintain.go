@@ -89,7 +89,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			inspected = inspected || inspect(ctx, m.conn, n, tag)
 		default:
 			m.conn.beatFailed(n, err)
-			if wait = probeEvery; !refused && classify(err) == FailRefused { // a right may be missing
+			if wait = probeEvery; !refused && classify(err) == FailRejected { // a right may be missing
 				refused = true
 				inspect(ctx, m.conn, n, tag)
 			}

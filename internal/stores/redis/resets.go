@@ -20,7 +20,7 @@ import (
 // Errors of a reset.
 var (
 	// ErrAway says that a key was reset in this process only.
-	ErrAway = errors.New("Redis is away: the key is forgotten by this instance only") //nolint:staticcheck // a name
+	ErrAway = errors.New("Redis is away: the key was reset in this instance only") //nolint:staticcheck // a name
 
 	// ErrUnannounced says that a key was reset in this process and in Redis, but that no
 	// message about it was sent.
@@ -206,7 +206,7 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 			if from.address != "" { // another node may do
 				r.resubscribe(from)
 			}
-			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRefused {
+			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRejected {
 				l.Unsubscribed(r.o.Name, err)
 			}
 		},

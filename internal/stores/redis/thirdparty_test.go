@@ -170,7 +170,7 @@ func TestServerWithoutStruct(t *testing.T) {
 		strings.Replace(err.Error(), "struct_", "struct", 1),
 		"ERR Error running script (call to f_x): @user_script:1: <string>:1: attempt to index global 'struct' (a nil value)",
 	} {
-		if f, advice := classify(failedOp(text)), Advice(FailRefused, failedOp(text)); f != FailRefused || !strings.Contains(advice, "has no struct") {
+		if f, advice := classify(failedOp(text)), Advice(FailRejected, failedOp(text)); f != FailRejected || !strings.Contains(advice, "has no struct") {
 			t.Errorf("%s: %s, %s", text, f, advice)
 		}
 	}
