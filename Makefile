@@ -5,7 +5,7 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test flaky lint fmt bench chaos clean simulate instructions exact exact-long fuzz mutants
+.PHONY: help run build test flaky lint fmt bench chaos clean simulate versions instructions exact exact-long fuzz mutants
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ lint: ## Check form, style and known vulnerabilities of every module
 fmt: ## Format every Go file
 	@.ci/build-tools gofumpt
 	@bin/tools/gofumpt -w .
+
+versions: ## Run the version before beside this one on one Redis, and replace one by the other
+	@.ci/versions
 
 instructions: ## Count the instructions of a request, and compare them with test/instructions (UPDATE_GOLDENS=1: write them)
 	@.ci/need redis instructions

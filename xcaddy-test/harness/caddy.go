@@ -42,35 +42,42 @@ type Caddy struct {
 	Port  int    // of the site
 	Dir   string // persistent files, including the autosaved configuration
 
-	path   string // of the configuration
-	env    []string
-	cmd    *exec.Cmd
-	log    Output
-	exited chan struct{}
+	program string // that runs
+	path    string // of the configuration
+	env     []string
+	cmd     *exec.Cmd
+	log     Output
+	exited  chan struct{}
 }
 
 // StartCaddy runs config on free ports until the end of the test and returns when it
 // serves. env are additional environment variables, KEY=value.
 func StartCaddy(t testing.TB, config Config, env ...string) *Caddy {
 	t.Helper()
+	return StartProgram(t, binary, config, env...)
+}
+
+// StartProgram is like StartCaddy for program, a Caddy that was built elsewhere.
+func StartProgram(t testing.TB, program string, config Config, env ...string) *Caddy {
+	t.Helper()
 	port, adminPort := FreePort(t), FreePort(t)
 	text := config.Caddyfile(fmt.Sprintf("127.0.0.1:%d", adminPort), port)
-	return start(t, "Caddyfile", []byte(text), port, adminPort, env)
+	return start(t, program, "Caddyfile", []byte(text), port, adminPort, env)
 }
 
 // StartCaddyJSON is like StartCaddy for a complete JSON configuration that already
 // contains both ports.
 func StartCaddyJSON(t testing.TB, config []byte, port, adminPort int, env ...string) *Caddy {
 	t.Helper()
-	return start(t, "caddy.json", config, port, adminPort, env)
+	return start(t, binary, "caddy.json", config, port, adminPort, env)
 }
 
-func start(t testing.TB, name string, config []byte, port, adminPort int, env []string) *Caddy {
+func start(t testing.TB, program, name string, config []byte, port, adminPort int, env []string) *Caddy {
 	t.Helper()
 	c := &Caddy{
 		URL:   fmt.Sprintf("http://127.0.0.1:%d", port),
 		Admin: fmt.Sprintf("http://127.0.0.1:%d", adminPort),
-		Port:  port, Dir: t.TempDir(),
+		Port:  port, Dir: t.TempDir(), program: program,
 	}
 	path := filepath.Join(c.Dir, name)
 	if err := os.WriteFile(path, config, 0o600); err != nil {
@@ -86,7 +93,7 @@ func start(t testing.TB, name string, config []byte, port, adminPort int, env []
 func (c *Caddy) run(t testing.TB, nth int) {
 	t.Helper()
 	exited := make(chan struct{})
-	cmd := exec.Command(binary, "run", "--config", c.path)
+	cmd := exec.Command(c.program, "run", "--config", c.path)
 	cmd.Env = append(environment(c.Dir), c.env...)
 	cmd.Stderr = &c.log
 	cmd.Stdout = &c.log
@@ -111,6 +118,13 @@ func (c *Caddy) Restart(t testing.TB) {
 	before := strings.Count(c.Log(), "serving initial configuration")
 	c.stop(t)
 	c.run(t, before+1)
+}
+
+// Replace is like Restart, and starts program, which was built elsewhere.
+func (c *Caddy) Replace(t testing.TB, program string) {
+	t.Helper()
+	c.program = program
+	c.Restart(t)
 }
 
 // Kill kills Caddy with SIGKILL.
