@@ -5,7 +5,7 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test flaky lint fmt bench chaos clean simulate versions instructions exact exact-long fuzz mutants
+.PHONY: help run build test flaky lint fmt bench chaos clean simulate versions instructions exact exact-long fuzz mutants site
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ instructions: ## Count the instructions of a request, and compare them with test
 
 bench: ## Run the benchmarks: in process and over HTTP, local and with Redis
 	@.ci/bench
+
+site: ## Build the site of the documentation into bin/site/dist (installs VitePress if missing)
+	@.ci/site
 
 clean: ## Remove the output of the other targets
 	@rm -rf bin

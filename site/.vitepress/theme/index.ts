@@ -1,0 +1,4 @@
+import DefaultTheme from 'vitepress/theme'
+import './diana.css'
+
+export default DefaultTheme
