@@ -316,22 +316,31 @@ func TestRemovedOverrideIsOwed(t *testing.T) {
 }
 
 // TestKnownSurvivesReload reloads the configuration, with the same options of the store and with
-// others, and then has Redis lose its memory. What the process knows of a key that no request has
-// asked for since is put back.
+// others, and has Redis lose its memory before or afterwards. What the process knows of a key that no
+// request has asked for since is put back.
 func TestKnownSurvivesReload(t *testing.T) {
-	for _, timeout := range []string{"9s", "8s"} {
+	for _, c := range []struct {
+		timeout string
+		away    bool // while the configuration is loaded
+	}{{"9s", false}, {"8s", false}, {"9s", true}, {"8s", true}} {
 		srv := redistest.Start(t)
 		s := serve(t, reloadsStore(srv, "9s", "rule 1000/100h fixed_window", "respond ok"))
 		s.want(req{}, 200, 200, 200)
 		names := srv.Client().Keys(t.Context(), "diana:*:z:*").Val()
-		s.reload(reloadsStore(srv, timeout, "rule 1000/100h fixed_window", "respond ok\nheader X-Timeout "+timeout))
+		if c.away {
+			srv.Kill()
+		}
+		s.reload(reloadsStore(srv, c.timeout, "rule 1000/100h fixed_window", "respond ok\nheader X-Timeout "+c.timeout))
 		runtime.GC() // nothing refers to the rules before any more
+		if c.away {
+			srv.Run()
+		}
 		if err := srv.Client().FlushAll(t.Context()).Err(); err != nil || len(names) != 1 {
 			t.Fatalf("%d keys: %v", len(names), err)
 		}
-		until(t, "the key is put back", func() bool { return srv.Client().Exists(t.Context(), names[0]).Val() == 1 })
+		until(t, fmt.Sprintf("the key is put back, %+v", c), func() bool { return srv.Client().Exists(t.Context(), names[0]).Val() == 1 })
 		if k := s.key("GET", "z", "127.0.0.1"); k.Rules[0].Remaining != 997 {
-			t.Errorf("timeout %s: %d left of 1000 after 3 requests", timeout, k.Rules[0].Remaining)
+			t.Errorf("%+v: %d left of 1000 after 3 requests", c, k.Rules[0].Remaining)
 		}
 	}
 }

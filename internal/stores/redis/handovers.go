@@ -41,6 +41,7 @@ type handovers struct {
 	// first one from a position on.
 	lost     atomic.Bool // a key is missing
 	emptied  atomic.Bool // a node has lost its memory
+	sweeps   atomic.Bool // what that began has not ended
 	swept    time.Time   // when that last began
 	sweeping []*stores.Counter
 	from     memory.Cursor
@@ -98,13 +99,17 @@ func (d *handovers) add(z *stores.ZoneCheck) {
 	}
 }
 
-// passOn has the handovers of the store that follows charge what is owed, now and later.
+// passOn has the handovers of the store that follows charge what is owed, now and later, and put
+// back what these have not.
 func (d *handovers) passOn(next *handovers) {
 	d.mu.Lock()
 	d.next = next
 	d.mu.Unlock()
 	for _, c := range d.takeTables() {
 		d.add(&stores.ZoneCheck{Counter: c})
+	}
+	if d.lost.Load() || d.emptied.Load() || d.sweeps.Load() {
+		next.lostMemory()
 	}
 }
 
@@ -270,6 +275,7 @@ func (d *handovers) pay(ctx context.Context) (again bool) {
 // back after the next loss.
 func (d *handovers) sweep(ctx context.Context, end time.Time) {
 	if d.sweepDue() {
+		d.sweeps.Store(true)
 		d.lost.Store(false)
 		d.emptied.Store(false)
 		d.swept, d.sweeping, d.from = time.Now(), d.counters(), memory.Cursor{}
@@ -288,6 +294,7 @@ func (d *handovers) sweep(ctx context.Context, end time.Time) {
 			d.sweeping, d.from = d.sweeping[1:], memory.Cursor{}
 		}
 	}
+	d.sweeps.Store(len(d.sweeping) > 0)
 }
 
 // sweepTable puts back the snapshots of a counter's keys, from where it ended before, until

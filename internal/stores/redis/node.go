@@ -140,12 +140,16 @@ func (ns *nodes) beginDown(address string) {
 	}
 }
 
-// beginClocks begins with the estimates of the clocks of the same nodes.
-func (ns *nodes) beginClocks(before *nodes) {
+// beginAs begins with the estimates of the clocks of the same nodes, and at the same place with
+// whether they know this instance.
+func (ns *nodes) beginAs(before *nodes, samePlace bool) {
 	kept := before.first.clock.kept.Load()
+	ns.first.beats.Store(samePlace && before.first.beats.Load())
 	for address, n := range *before.byAddress.Load() {
 		kept = n.clock.kept.Load()
-		ns.of(address).clock.kept.Store(kept)
+		after := ns.of(address)
+		after.clock.kept.Store(kept)
+		after.beats.Store(samePlace && n.beats.Load())
 	}
 	ns.first.clock.kept.Store(kept) // in a Cluster it stands for the masters until they are known
 }

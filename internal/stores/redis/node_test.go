@@ -224,7 +224,7 @@ func TestBeginClocks(t *testing.T) {
 	n[0].clock.learn(now - storestest.Hour/2)
 	n[1].clock.learn(now + storestest.Hour)
 	c, _, _ := newTestNodes(t, &now)
-	c.nodes.beginClocks(before.nodes)
+	c.nodes.beginAs(before.nodes, true)
 	for address, want := range map[string]int64{"a:1": now - storestest.Hour/2, "b:2": now + storestest.Hour, "c:3": now} {
 		if got := c.nodes.of(address).clock.now(); got != want {
 			t.Errorf("%s: %d, want %d", address, got, want)

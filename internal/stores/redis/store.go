@@ -79,14 +79,15 @@ func (s *Store) Start(live int) {
 
 // Begin has a store that was not started yet begin as the one whose place it takes. Nodes that
 // are unavailable were reported, and their first heartbeats will report that they are not. What
-// was counted without Redis is on its clock, as far as that was known.
+// was counted without Redis is on its clock, as far as that was known. A node that has lost its
+// memory meanwhile is known by not knowing this instance.
 func (s *Store) Begin(before *Store) {
 	_, _, down := before.State()
 	for _, n := range down {
 		s.conn.nodes.beginDown(n.Address)
 	}
 	if slices.Equal(s.o.Addresses, before.o.Addresses) {
-		s.conn.nodes.beginClocks(before.conn.nodes)
+		s.conn.nodes.beginAs(before.conn.nodes, s.Place() == before.Place())
 	}
 }
 
