@@ -97,7 +97,10 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.env = limiter.Environment{
 		Process: a.process, Store: a.stores.get, Lists: limiter.NewLists(), MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),
-		Metrics: m, Listens: e.listens, Emit: e.emit,
+		Metrics: m, Listens: e.listens, Emit: e.emit, Wall: clock.Wall,
+	}
+	if a.process.Clock != nil {
+		a.env.Wall, counts.Of(a.process).Clock = nil, a.process.Clock
 	}
 	if err := a.provisionRules(); err != nil {
 		return err

@@ -47,7 +47,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		RejectStatus:   h.RejectStatus,
 		LogKey:         h.LogKey,
 		DisableMetrics: h.DisableMetrics,
-		Invoked:        hasNamedRoutes(ctx),
+		Invoked:        app.process.Clock != nil || hasNamedRoutes(ctx), // offline, no HTTP app provisions the handler
 		Logger:         h.logger,
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package diana
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,9 @@ type redisStores struct {
 
 // add adds a store, taken from the pool, and returns its name.
 func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name string, err error) {
+	if s.process.Clock != nil {
+		return s.addOffline(c)
+	}
 	o, h, err := c.Options()
 	if err != nil {
 		return "", err
@@ -75,6 +79,16 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	}
 	s.byName[o.Name] = store
 	return o.Name, nil
+}
+
+// addOffline adds a store whose zones are counted by this process.
+func (s *redisStores) addOffline(c *config.RedisStore) (name string, err error) {
+	name = cmp.Or(c.Name, config.DefaultStoreName)
+	if s.byName == nil {
+		s.byName = make(map[string]*limiter.Store)
+	}
+	s.byName[name], err = s.get(localStore)
+	return name, err
 }
 
 // get returns the store of a zone by its name; empty: the default store.

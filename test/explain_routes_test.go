@@ -133,11 +133,18 @@ func TestExplainFollowsRoutes(t *testing.T) {
 					told[m[1]] = true
 				}
 			}
+			met := make(map[string]int) // by zone and key
 			for _, h := range e.Handlers {
 				handlers++
+				for _, z := range h.Zones {
+					delete(told, z.Zone)
+					met[z.Zone+" "+z.Key]++
+				}
+			}
+			for _, h := range e.Handlers {
 				denies := slices.ContainsFunc(h.Zones, func(z cli.Key) bool { return z.Decision == "denied" })
 				for _, z := range h.Zones {
-					if delete(told, z.Zone); len(z.Rules) == 0 {
+					if len(z.Rules) == 0 || met[z.Zone+" "+z.Key] > 1 { // one in shadow counts each time
 						continue
 					}
 					var now cli.Key
@@ -145,12 +152,12 @@ func TestExplainFollowsRoutes(t *testing.T) {
 						t.Fatal(text)
 					}
 					for i, rule := range z.Rules {
-						want := rule.Remaining
-						if !denies && (z.Decision == "allowed") {
+						got, want := now.Rules[i].Remaining, rule.Remaining
+						if !denies && z.Decision == "allowed" {
 							want -= z.Cost
 						}
-						if now.Rules[i].Remaining != want {
-							t.Fatalf("%+v: status %d; zone %s has %d left, want %d\n%+v\n%s%s", q, a.status, z.Zone, now.Rules[i].Remaining, want, e, named, c.site)
+						if got != want {
+							t.Fatalf("%+v: status %d; zone %s has %d left, want %d\n%+v\n%s%s", q, a.status, z.Zone, got, want, e, named, c.site)
 						}
 					}
 				}

@@ -52,7 +52,7 @@ func (*API) explain(w http.ResponseWriter, r *http.Request, in *Instance) error 
 	if err := e.describe(&d); err != nil {
 		return apiError(http.StatusBadRequest, err)
 	}
-	for _, name := range e.chosen(servers) {
+	for _, name := range routes.Servers(servers, cmp.Or(e.url.Port(), routes.Ports[e.url.Scheme])) {
 		e.server(name, servers[name])
 	}
 	return answerJSON(w, e.out)
@@ -71,7 +71,14 @@ type explainer struct {
 
 func (e *explainer) describe(d *cli.Request) (err error) {
 	e.d = d
-	if e.url, err = url.Parse(d.URL); err != nil || e.url.Host == "" {
+	full := d.URL
+	if strings.HasPrefix(full, "/") {
+		full = "localhost" + full
+	}
+	if !strings.Contains(full, "://") {
+		full = "http://" + full
+	}
+	if e.url, err = url.Parse(full); err != nil || e.url.Host == "" {
 		return fmt.Errorf("url %q: want such as https://example.com/path", d.URL[:min(len(d.URL), 200)])
 	}
 	for _, ip := range []struct {
@@ -85,27 +92,6 @@ func (e *explainer) describe(d *cli.Request) (err error) {
 		*ip.to = addr.String()
 	}
 	return nil
-}
-
-// chosen returns the names of the servers that listen on the URL's port, or of all
-// servers if none does.
-func (e *explainer) chosen(servers map[string]*caddyhttp.Server) (names []string) {
-	port := e.url.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[e.url.Scheme]
-	}
-	var all []string
-	for name, srv := range servers {
-		all = append(all, name)
-		if slices.ContainsFunc(srv.Listen, func(l string) bool { return strings.HasSuffix(l, ":"+port) }) {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		names = all
-	}
-	slices.Sort(names)
-	return names
 }
 
 func (e *explainer) server(name string, srv *caddyhttp.Server) {
@@ -122,7 +108,11 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 		r.TLS = &tls.ConnectionState{ServerName: e.url.Hostname()}
 	}
 	for k, v := range e.d.Headers {
-		r.Header[http.CanonicalHeaderKey(k)] = v
+		if k = http.CanonicalHeaderKey(k); k == "Host" && len(v) > 0 {
+			r.Host = v[0]
+			continue
+		}
+		r.Header[k] = v
 	}
 	var way *routes.Way
 	way, err = routes.New(srv, func(h caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler {

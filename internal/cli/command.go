@@ -25,7 +25,10 @@ func init() {
 		Long: `
 Queries the admin endpoint of the running Caddy. Its address is determined as by
 caddy reload: --address, else the address in the configuration in --config, else
-the default.`,
+the default.
+
+explain and validate need no running Caddy: with --config and without --address
+they look at that configuration itself. Nothing listens, no Redis is connected.`,
 		CobraFunc: rateLimitCommands,
 	})
 }
@@ -33,6 +36,7 @@ the default.`,
 // adminClient is a client of the admin API.
 type adminClient struct {
 	address, config, adapter string
+	rules                    string // a document for a configuration that is only looked at
 	json                     bool
 	out                      io.Writer
 }
@@ -74,9 +78,15 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return c.top(args[0])
 	})
 	var strict bool
-	validate := add("validate <document>", "Checks a document of rules (- is stdin) against the running configuration; nothing changes", cobra.ExactArgs(1), func(args []string) error {
+	validate := add("validate [<document>]", "Checks a configuration or, against the one in --config or the running one, a document of rules (- is stdin)", cobra.MaximumNArgs(1), func(args []string) error {
+		if len(args) == 0 {
+			return c.validateConfig()
+		}
 		return c.validate(args[0], strict)
 	})
+	validate.Example = `  caddy rate-limit validate --config /etc/caddy/Caddyfile
+  caddy rate-limit validate rules.json
+  caddy rate-limit validate rules.json --config /etc/caddy/Caddyfile`
 	validate.Flags().BoolVar(&strict, "strict", false, "Of validate: fail also if the document names zones that the configuration does not have")
 	var d Request
 	var headers []string
@@ -85,6 +95,10 @@ func rateLimitCommands(cmd *cobra.Command) {
 			d.URL = args[0]
 			return c.explain(d, headers)
 		})
+	explain.Example = `  caddy rate-limit explain https://example.com/api -H 'X-Account: 7' --client-ip 192.0.2.1
+  caddy rate-limit explain localhost:8080/x -X POST
+  caddy rate-limit explain /x --config Caddyfile`
+	explain.Flags().StringVar(&c.rules, "rules", "", "With --config: a document of rules that is in force")
 	explain.Flags().StringVarP(&d.Method, "method", "X", http.MethodGet, "The request's method")
 	explain.Flags().StringVar(&d.ClientIP, "client-ip", "127.0.0.1", "The client's address, as Caddy would determine it")
 	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address that the connection comes from (default: the client's)")
@@ -111,15 +125,20 @@ func (c *adminClient) request(method, path string, body io.Reader, v any) (print
 	if err != nil {
 		return false, err
 	}
+	if printed, err = c.read(b, v); err != nil {
+		err = fmt.Errorf("the answer at %s is not from Caddy's admin endpoint: %w", address, err)
+	}
+	return printed, err
+}
+
+// read decodes an answer into v and, with --json, prints it.
+func (c *adminClient) read(b []byte, v any) (printed bool, err error) {
 	if c.json {
 		if _, err := c.out.Write(b); err != nil {
 			return true, err
 		}
 	}
-	if err := json.Unmarshal(b, v); err != nil {
-		return false, fmt.Errorf("the answer at %s is not from Caddy's admin endpoint: %w", address, err)
-	}
-	return c.json, nil
+	return c.json, json.Unmarshal(b, v)
 }
 
 func (c *adminClient) zones() error {
@@ -175,7 +194,7 @@ func (c *adminClient) explain(d Request, headers []string) error {
 		return err
 	}
 	var e Explanation
-	if printed, err := c.request(http.MethodPost, "explain", bytes.NewReader(body), &e); printed || err != nil {
+	if printed, err := c.ask(http.MethodPost, "explain", bytes.NewReader(body), &e); printed || err != nil {
 		return err
 	}
 	return printExplanation(c.out, &e)
@@ -201,7 +220,7 @@ func (c *adminClient) validate(path string, strict bool) error {
 		return err
 	}
 	var v Validation
-	printed, err := c.request(http.MethodPost, "rules/validate", bytes.NewReader(text), &v)
+	printed, err := c.ask(http.MethodPost, "rules/validate", bytes.NewReader(text), &v)
 	switch {
 	case err != nil:
 		return err

@@ -6,7 +6,6 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
@@ -261,7 +260,7 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	z, b := t.zone, t.bound(c)
 	in := algorithms.Spec{Lease: z.store.Lease, MaxTurn: turn}
 	if z.store.local() {
-		in.Wall = clock.Wall
+		in.Wall = z.env.Wall
 	}
 	first := b.Table == nil
 	s, err := newRuleSet(z.Zone, c, in, func(list []algorithms.Rule) *memory.Table {

@@ -14,6 +14,10 @@ type Environment struct {
 	// Process is the process in which the configuration runs.
 	Process *process.Process
 
+	// Wall returns the time on the system's clock, for the calendar of local stores, when the
+	// store's clock is at now. nil: they are the same.
+	Wall func(now int64) int64
+
 	// Store returns a store by its name; empty: the default store.
 	Store func(name string) (*Store, error)
 

@@ -18,6 +18,10 @@ type Process struct {
 	// Dial opens connections to Redis and to sources of rules. nil: over the network of
 	// this machine.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Clock is the clock of an instance that is offline, in microseconds: it counts alone,
+	// whatever its stores, and no source of rules is read. nil: it is not offline.
+	Clock func() int64
 }
 
 // program is the process of this program.

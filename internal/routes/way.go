@@ -5,8 +5,10 @@ package routes
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -56,6 +58,23 @@ func New(s *caddyhttp.Server, replace func(caddyhttp.MiddlewareHandler) caddyhtt
 }
 
 var end = caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return nil })
+
+// Ports are the ports of URLs without one, by scheme.
+var Ports = map[string]string{"http": "80", "https": "443"}
+
+// Servers returns the names of the servers that listen on a port, or of all servers if none does.
+func Servers(servers map[string]*caddyhttp.Server, port string) (names []string) {
+	for name, s := range servers {
+		if slices.ContainsFunc(s.Listen, func(l string) bool { return strings.HasSuffix(l, ":"+port) }) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		names = slices.Collect(maps.Keys(servers))
+	}
+	slices.Sort(names)
+	return names
+}
 
 // list returns a copy of routes with what runs in the place of their handlers.
 func (w *Way) list(routes caddyhttp.RouteList) (caddyhttp.RouteList, error) {
@@ -145,6 +164,9 @@ func answers(h caddyhttp.MiddlewareHandler, name string) bool {
 	option, ok := map[string]string{"reverse_proxy": "HandleResponse", "file_server": "PassThru"}[name]
 	if !ok {
 		return false
+	}
+	if n, ok := h.(*notRun); ok {
+		return n.answers
 	}
 	v := reflect.Indirect(reflect.ValueOf(h)).FieldByName(option)
 	return v.IsValid() && v.IsZero()

@@ -32,7 +32,7 @@ var calendarMutants = []mutant{
 	},
 	{
 		name: "calendar-not-wall", breaks: "a zone of the local store follows the process's clock", file: "internal/limiter/active.go", suites: []suite{limiterTests},
-		old: "in.Wall = clock.Wall", new: "in.Wall = nil",
+		old: "in.Wall = z.env.Wall", new: "in.Wall = nil",
 	},
 	{
 		name: "calendar-monday", breaks: "a week begins on Sunday", file: periodGo, suites: goRules,

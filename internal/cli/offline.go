@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Offline is a configuration that was opened without running it.
+type Offline struct {
+	Close func()
+	Zones int // the number of its zones
+
+	// Serve answers a request to the admin API as an instance with the configuration would. rest
+	// is the rest of its path, behind [Prefix].
+	Serve func(w http.ResponseWriter, r *http.Request, rest string) error
+}
+
+// Open opens a configuration; file "": the Caddyfile in this directory. The document in rulesFile,
+// if any, is in force. With strict, what only a running configuration needs is checked too.
+var Open func(file, adapter, rulesFile string, strict bool) (*Offline, error)
+
+// offline reports whether a command that can look at a configuration itself does so: --config names
+// one, and --address no running Caddy.
+func (c *adminClient) offline() bool { return c.config != "" && c.address == "" }
+
+// ask is request without a running Caddy, if the command is offline.
+func (c *adminClient) ask(method, path string, body io.Reader, v any) (printed bool, err error) {
+	if !c.offline() {
+		return c.request(method, path, body, v)
+	}
+	o, err := Open(c.config, c.adapter, c.rules, false)
+	if err != nil {
+		return false, err
+	}
+	defer o.Close()
+	r, err := http.NewRequest(method, Prefix+path, body) //nolint:noctx // it is answered here
+	if err != nil {
+		return false, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	var w answer
+	if err := o.Serve(&w, r, path); err != nil {
+		return false, err
+	}
+	return c.read(w.Bytes(), v)
+}
+
+// answer is a response to the command itself.
+type answer struct {
+	bytes.Buffer
+	header http.Header
+}
+
+// Header implements http.ResponseWriter.
+func (a *answer) Header() http.Header {
+	if a.header == nil {
+		a.header = make(http.Header)
+	}
+	return a.header
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (*answer) WriteHeader(int) {}
+
+// validateConfig checks the rate limits of a configuration.
+func (c *adminClient) validateConfig() error {
+	if c.address != "" {
+		return errors.New("validate --address: want a document of rules to check there, or no address to check a configuration")
+	}
+	o, err := Open(c.config, c.adapter, c.rules, true)
+	if err != nil {
+		return err
+	}
+	defer o.Close()
+	if c.json {
+		_, err = fmt.Fprintf(c.out, "{\"valid\": true, \"zones\": %d}\n", o.Zones)
+		return err
+	}
+	return printValidation(c.out, &Validation{Zones: o.Zones})
+}

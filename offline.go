@@ -1,0 +1,109 @@
+package diana
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/admin"
+	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/routes"
+	"github.com/dianalimiter/diana/rules"
+)
+
+func init() { cli.Open = open }
+
+// open provisions what limits requests in a configuration, without running it: nothing listens,
+// connects to a store, reads a source of rules or writes to Caddy's storage. With strict, the
+// options of stores and sources are checked too, for which their environment must be there.
+func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
+	text, file, _, err := caddycmd.LoadConfig(file, adapter)
+	if err != nil {
+		return nil, err
+	}
+	if len(text) == 0 {
+		return nil, errors.New("no configuration: want --config <file>, or a Caddyfile in this directory")
+	}
+	var c caddy.Config
+	if err := caddy.StrictUnmarshalJSON(text, &c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	level := "ERROR"
+	if strict {
+		level = "WARN"
+	}
+	bare := &caddy.Config{
+		Admin:   &caddy.AdminConfig{Disabled: true},
+		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{"default": {BaseLog: caddy.BaseLog{Level: level}}}},
+	}
+	ctx, err := caddy.ProvisionContext(bare)
+	if err != nil {
+		return nil, err
+	}
+	bare.AppsRaw = caddy.ModuleMap{"rate_limit": c.AppsRaw["rate_limit"]}
+	ctx.Context = process.With(context.Background(), &process.Process{Clock: clock.Now})
+	ctx, cancel := caddy.NewContext(ctx)
+	app, servers, err := provisionOffline(ctx, &c, strict)
+	if err == nil && rulesFile != "" {
+		err = app.applyFile(rulesFile)
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	app.instance.Servers = func() (map[string]*caddyhttp.Server, error) { return servers, nil }
+	api := admin.API{Running: func() (*admin.Instance, <-chan struct{}) { return app.instance, nil }}
+	return &cli.Offline{Close: cancel, Zones: len(app.registry.Kinds()), Serve: func(w http.ResponseWriter, r *http.Request, rest string) error {
+		return api.Serve(w, r, rest, false)
+	}}, nil
+}
+
+// provisionOffline provisions the app and the routes to the handlers that use it.
+func provisionOffline(ctx caddy.Context, c *caddy.Config, strict bool) (*App, map[string]*caddyhttp.Server, error) {
+	v, err := ctx.App("rate_limit")
+	if err != nil {
+		return nil, nil, err
+	}
+	app, _ := v.(*App)
+	for _, s := range app.Stores {
+		if _, _, err := s.Options(); strict && err != nil {
+			return nil, nil, fmt.Errorf("store %s: %w", cmp.Or(s.Name, config.DefaultStoreName), err)
+		}
+	}
+	if strict && len(app.RulesRaw) > 0 {
+		if _, err := ctx.LoadModule(app, "RulesRaw"); err != nil {
+			return nil, nil, fmt.Errorf("rules: %w", err)
+		}
+	}
+	servers, err := routes.Load(ctx, c.AppsRaw["http"], func(name string) bool { return name == "rate_limit" || name == "rate_limit_quota" })
+	for _, q := range app.quotas {
+		err = errors.Join(err, q.start(app.registry))
+	}
+	return app, servers, err
+}
+
+// applyFile puts the document in a file in force, in the place of the source of rules.
+func (a *App) applyFile(path string) error {
+	text, err := os.ReadFile(path) //nolint:gosec // the user's own file
+	if err != nil {
+		return err
+	}
+	d, err := rules.Parse(text)
+	if err == nil {
+		_, err = a.registry.Apply(d)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
