@@ -23,7 +23,7 @@ func watchers() int {
 func TestHistorySurvivesReload(t *testing.T) {
 	s := serve(t, zoneOf(backend{}, "rule 2/100h"))
 	seen := func(zone string) (passed, denied uint32) {
-		var all metrics.Minutes
+		var all metrics.Past
 		if status, text := s.admin("GET", "history?zone="+zone, "", &all); status != 200 {
 			t.Fatal(text)
 		}
@@ -36,7 +36,7 @@ func TestHistorySurvivesReload(t *testing.T) {
 	// History starts with the first whole step.
 	began := clock.Now() / 2_000_000
 	until(t, "the step to end in which the configuration began to run", func() bool {
-		var all metrics.Minutes
+		var all metrics.Past
 		s.admin("GET", "history", "", &all)
 		return all.Last >= began
 	})
@@ -60,7 +60,7 @@ func TestHistorySurvivesReload(t *testing.T) {
 	}
 	s.want(req{ip: "10.0.0.1"}, 200)
 	wait(4, 3)
-	for query, want := range map[string]int{"?since=x": 400, "?since=-1": 400, "?since=9223372036854775807": 400, "?zone=none": 200, "": 200, "?since=1&zone=z&zone=z": 200} {
+	for query, want := range map[string]int{"?since=x": 400, "?since=-1": 400, "?since=9223372036854775807": 400, "?zone=none": 200, "": 200, "?since=1&zone=z&zone=z": 200, "?range=1h": 200, "?range=24h&zone=z": 200, "?range=2h": 400} {
 		if status, text := s.admin("GET", "history"+query, "", nil); status != want {
 			t.Errorf("%s: %d %s", query, status, text)
 		}

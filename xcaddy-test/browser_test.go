@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
@@ -167,6 +168,20 @@ func (b *browser) enter(t *testing.T, selector, text string) {
 	t.Helper()
 	b.click(t, selector)
 	b.run(t, input.InsertText(text))
+}
+
+// press presses a key as a keyboard does: what handles the key leaves no character to whatever
+// has the focus then. [chromedp.KeyEvent] types it nevertheless.
+func (b *browser) press(t *testing.T, key string) {
+	t.Helper()
+	for _, r := range key {
+		for _, event := range kb.Encode(r) {
+			if event.Type == input.KeyDown {
+				event.Type = input.KeyRawDown
+			}
+			b.run(t, event)
+		}
+	}
 }
 
 // text returns the text of an element.

@@ -48,7 +48,7 @@ func TestPageResetsWhatItShows(t *testing.T) {
 	b.until(t, "#zones", "one", "two")
 	look := func(zone, key string) {
 		t.Helper()
-		b.click(t, `[data-zone="`+zone+`"] h2 button`)
+		b.click(t, `[data-zone="`+zone+`"] h2 a`)
 		b.until(t, "#zone-name", zone)
 		b.until(t, "#zone-facts", "this process") // buttons stay where they are from now on
 		b.click(t, "#zone-key")
@@ -153,7 +153,7 @@ func TestPageChangesRules(t *testing.T) {
 	b := openBrowser(t)
 	b.visit(t, c.Admin+"/rate_limit/")
 	b.until(t, "#health", "rules from redis", "zones unknown here: other")
-	b.click(t, `[data-zone="api"] h2 button`)
+	b.click(t, `[data-zone="api"] h2 a`)
 	b.until(t, "#zone-facts", "shared by")
 	b.click(t, "#zone-change button")
 	b.until(t, "#rules-form", "per 1h, sliding_log (hourly)", "per 1m, gcra burst 60 block 10m", "per 1h, token_bucket step 1m")

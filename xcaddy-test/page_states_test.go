@@ -71,7 +71,7 @@ func TestPageStates(t *testing.T) {
 	})
 	b.both(t, "state-live")
 
-	b.click(t, `[data-zone="login"] h2 button`)
+	b.click(t, `[data-zone="login"] h2 a`)
 	b.until(t, "#blocked", "eve blocked for", "mallory blocked for", "trudy blocked for")
 	b.until(t, "#zone-facts", "Blocked keys", "3 that this instance knows of")
 	b.both(t, "state-blocked")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/page"
 )
 
@@ -18,10 +17,11 @@ import (
 //	GET    /rate_limit/                     the live page
 //	GET    /rate_limit/zones                active rules, stores and counts
 //	GET    /rate_limit/live                 the same, and the history, as they change
-//	GET    /rate_limit/history              decisions of the last minutes, by zone
+//	GET    /rate_limit/history              decisions of the last five minutes, hour or day, by zone
 //	GET    /rate_limit/zones/<zone>/key     the state of a key; nothing is charged
 //	DELETE /rate_limit/zones/<zone>/key     resets a key on all instances
 //	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
+//	GET    /rate_limit/keys                 a key in all zones that have counted it
 //	POST   /rate_limit/explain              the decision about a described request
 //	POST   /rate_limit/rules/validate       whether a document of rules is valid
 //	GET    /rate_limit/rules                the document in Redis
@@ -57,13 +57,9 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 	case len(path) == 1 && path[0] == "zones":
 		return answerGet(w, r, func() (any, error) { return in.answerZones(), nil })
 	case len(path) == 1 && path[0] == "history":
-		return answerGet(w, r, func() (any, error) {
-			zones, since, err := historyQuery(r.URL.Query())
-			if err != nil {
-				return nil, apiError(http.StatusBadRequest, err)
-			}
-			return metrics.HistoryOf(in.Process).Since(zones, since), nil
-		})
+		return answerGet(w, r, func() (any, error) { return in.answerHistory(r.URL.Query()) })
+	case len(path) == 1 && path[0] == "keys":
+		return answerGet(w, r, func() (any, error) { return in.searchKey(r.Context(), r.URL.Query()) })
 	case len(path) == 1 && path[0] == "explain":
 		return api.explain(w, r, in)
 	case len(path) == 1 && path[0] == "rules" && !readOnly:
@@ -83,7 +79,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 			return nil, noZone(path[1])
 		})
 	}
-	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, zones/<zone>/key, zones/<zone>/top, explain, rules or rules/validate", r.URL.EscapedPath()))
+	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, zones/<zone>/key, zones/<zone>/top, explain, rules or rules/validate", r.URL.EscapedPath()))
 }
 
 // key serves the state of the key in the query, or resets the key.

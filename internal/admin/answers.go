@@ -1,10 +1,12 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -46,7 +48,7 @@ func (in *Instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 			i = len(all)
 			at[z.Name] = i
 			all = append(all, in.answerZone(z))
-			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = z.Decisions()
+			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = metrics.Of(in.Process).Decisions(z.Name)
 		}
 		all[i].Handlers++
 		for _, b := range z.Tables() {
@@ -195,14 +197,29 @@ func (in *Instance) alone(store string) bool {
 	return !up
 }
 
-// historyQuery parses the parameters zone, which may be repeated, and since.
-func historyQuery(q url.Values) (zones []string, since int64, err error) {
+// answerHistory returns a range of the history: the parameters are range, zone, which may be
+// repeated, and since.
+func (in *Instance) answerHistory(q url.Values) (any, error) {
+	since, err := sinceIn(q)
+	if err != nil {
+		return nil, apiError(http.StatusBadRequest, err)
+	}
+	name := cmp.Or(q.Get("range"), metrics.Ranges[0].Name)
+	i := slices.IndexFunc(metrics.Ranges[:], func(r metrics.Range) bool { return r.Name == name })
+	if i < 0 {
+		return nil, apiError(http.StatusBadRequest, fmt.Errorf("range %q: want 5m, 1h or 24h", name[:min(len(name), 64)]))
+	}
+	return metrics.HistoryOf(in.Process).Since(i, q["zone"], since), nil
+}
+
+// sinceIn parses the parameter since.
+func sinceIn(q url.Values) (since int64, err error) {
 	if text := q.Get("since"); text != "" {
 		if since, err = strconv.ParseInt(text, 10, 64); err != nil || since < 0 || since == math.MaxInt64 {
-			return nil, 0, fmt.Errorf("since %q: want the number of a step, such as the value of last", text[:min(len(text), 64)])
+			return 0, fmt.Errorf("since %q: want the number of a step, such as the value of last", text[:min(len(text), 64)])
 		}
 	}
-	return q["zone"], since, nil
+	return since, nil
 }
 
 // targetIn parses the parameters of a key: part, once for each part, or hash; and cost.

@@ -34,9 +34,6 @@ const (
 	// maxStreams is how many streams an API has at most at the same time, however many pages
 	// are open.
 	maxStreams = 100
-
-	// marksKept is how far back marks are shown: as far as the history.
-	marksKept = 5 * time.Minute
 )
 
 // stream is one reader of live messages.
@@ -47,11 +44,12 @@ type stream struct {
 	since    int64  // the last step that the reader has
 	have     string // the version of the zones that the reader has
 	sent     *zonesNow
+	marks    int // how many were sent
 }
 
 // liveQuery parses the parameters of a stream.
 func liveQuery(q url.Values) (s stream, once bool, err error) {
-	if _, s.since, err = historyQuery(q); err != nil {
+	if s.since, err = sinceIn(q); err != nil {
 		return s, false, err
 	}
 	s.open, s.have = q.Get("open"), q.Get("have")
@@ -143,8 +141,9 @@ func (s *stream) message() *cli.Live {
 	now := s.in.zonesNow()
 	m := &cli.Live{
 		Overview: s.in.answerOverview(), ReadOnly: s.readOnly, Version: now.version,
-		History: metrics.HistoryOf(s.in.Process).Changes(s.since), Marks: metrics.MarksOf(s.in.Process).Since(time.Now().Add(-marksKept)),
+		History: metrics.HistoryOf(s.in.Process).Changes(s.since),
 	}
+	m.Marks, s.marks = metrics.MarksOf(s.in.Process).After(s.marks)
 	if m.History.Last < s.since { // the clock was set back: what the reader has is no longer where it was
 		m.History = metrics.HistoryOf(s.in.Process).Changes(0)
 	}

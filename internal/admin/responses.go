@@ -43,7 +43,7 @@ func answerStatus(w http.ResponseWriter, status int, v any) error {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	switch v.(type) {
-	case metrics.Minutes, *cli.Live: // indented, each number would take a line
+	case metrics.Past, *cli.Live: // indented, each number would take a line
 	default:
 		enc.SetIndent("", " ")
 	}

@@ -56,9 +56,9 @@ type Live struct {
 	Gone []string `json:"gone,omitempty"`
 
 	// History is the history since the last message. Zones that decided nothing are left out.
-	History metrics.Minutes `json:"history"`
+	History metrics.Past `json:"history"`
 
-	// Marks are the events of the last minutes.
+	// Marks are the events since the last message, in the first those that are kept.
 	Marks []metrics.Mark `json:"marks"`
 
 	// Open is the zone of the parameter open.
@@ -182,6 +182,7 @@ type Key struct {
 	Zone     string    `json:"zone"`                  // name of the zone
 	Key      string    `json:"key"`                   // hash, as in the names of keys in Redis
 	Parts    []string  `json:"parts,omitempty"`       // parts, if known
+	Name     string    `json:"name,omitempty"`        // parts as one text, if only that is known; GET /rate_limit/keys only
 	Override []string  `json:"override,omitempty"`    // key of the override that applies, if any
 	Decision string    `json:"decision"`              // about the next request
 	Rule     string    `json:"rule,omitempty"`        // first rule that denies
@@ -209,6 +210,14 @@ type Key struct {
 	// The zone is full of keys in this process, and this key shares a counter with
 	// others. A shared counter is not reset: it cannot be attributed to one key.
 	Overflowed bool `json:"shared_counter,omitempty"`
+}
+
+// Found is the answer of GET /rate_limit/keys: the state of a key in the zones that have
+// counted it.
+type Found struct {
+	Keys   []Key    `json:"keys"`                      // those nearest to a denial first
+	Zones  int      `json:"zones"`                     // number of zones that were searched
+	Partly []string `json:"partly_searched,omitempty"` // zones whose keys have more parts: only their most frequent keys were searched, with log_key
 }
 
 // KeyRule is the state of a key in one rule.

@@ -35,7 +35,9 @@ type activeRules struct {
 	tables    []*Bound       // their tables
 	blocks    *memory.Blocks // nil: no rule blocks
 	refs      pool.References
-	counted   map[string]*metrics.Rule // by label; nil: not counted
+	counted   *metrics.Tables   // the metrics with the tables; nil: none
+	denials   *metrics.Counters // the metrics with the labels; nil: none
+	labels    []string          // of denials
 }
 
 // override is the compiled rules for some keys.
@@ -114,7 +116,25 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 		}
 	}
 	if z.counted {
-		a.count(z)
+		a.counted = z.env.Metrics.Tables
+		for _, b := range a.tables {
+			a.counted.Add(z.Name, b.Table)
+		}
+		a.labels = []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore}
+		if z.Config.Plan.MayRepeat() {
+			a.labels = append(a.labels, labelRepeated)
+		}
+		var blocking []string
+		for _, s := range a.sets {
+			a.labels = append(a.labels, s.Labels...)
+			for i, us := range s.Blocks {
+				if us > 0 {
+					blocking = append(blocking, s.Labels[i])
+				}
+			}
+		}
+		a.denials = z.metrics.Counters
+		a.denials.Hold(a.labels, blocking)
 	}
 	return nil
 }
@@ -158,7 +178,16 @@ func overrideID(o *config.CheckedOverride, list int) int64 {
 }
 
 // release returns the tables to the pool.
-func (a *activeRules) release() error { return a.refs.Release() }
+func (a *activeRules) release() error {
+	if a.counted != nil {
+		for _, b := range a.tables {
+			a.counted.Remove(b.Table)
+		}
+		a.denials.Drop(a.labels)
+		a.counted, a.denials = nil, nil
+	}
+	return a.refs.Release()
+}
 
 // tables are the tables in use. Counts survive reloads and are shared by the handlers
 // that define the same zone.

@@ -2,27 +2,41 @@ package metrics
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/clock"
 )
 
-const (
-	historyStep  = 2_000_000 // microseconds
-	historySteps = 150       // five minutes
-)
+// Range is a part of the history, with steps of its own: what is older is kept in longer
+// steps.
+type Range struct {
+	Name  string        // in queries
+	Lasts time.Duration // how far back it goes
+	step  int64         // in steps of the first range
+}
+
+// steps returns the number of steps of a range.
+func (r *Range) steps() int64 { return r.Lasts.Microseconds() / (historyStep * r.step) }
+
+const historyStep = 2_000_000 // microseconds, of the first range
+
+// Ranges are the ranges of the history: five minutes in steps of 2 s, an hour in steps of
+// 10 s, and a day in steps of 2 min.
+var Ranges = [...]Range{{"5m", 5 * time.Minute, 1}, {"1h", time.Hour, 5}, {"24h", 24 * time.Hour, 60}}
 
 // History is a time series of the decisions of each zone of the running configuration, and of
-// its requests, of five minutes in steps of two seconds. It samples their
-// counters. Steps are numbered by their start since 1970-01-01 UTC, in steps, so that
-// numbers continue after a restart. The zero value is ready for use.
+// its requests. It samples their counters at the end of each step of the first range, whose
+// steps make up those of the others. Steps are numbered by their start since 1970-01-01 UTC, in steps of
+// their range, so that numbers continue after a restart. The zero value is ready for use.
 type History struct {
 	mu    sync.Mutex
 	zones map[string]*zoneHistory
 	all   *zoneHistory // of requests, each counted once; nil: none was followed
-	last  int64        // the last complete step
+	last  int64        // the last complete step of the first range
 
 	stop context.CancelFunc // nil: not sampling
 	done sync.WaitGroup
@@ -31,26 +45,30 @@ type History struct {
 // zoneHistory is the history of one zone.
 type zoneHistory struct {
 	counters *Counters
-	totals   [numSeries]uint64           // at the end of the last step
-	first    int64                       // the first step sampled, in which the zone may have begun
-	steps    [historySteps]historyCounts // ring by step number
+	totals   historyTotals                // at the end of the last step
+	first    int64                        // the first step sampled, in which the zone may have begun
+	steps    [len(Ranges)][]historyCounts // rings by step number; nil: the zone never decided
 }
 
 // series is a curve of the history.
 type series uint8
 
 const (
-	passed series = iota // allowed, also after a delay
-	denied
-	shadowed  // allowed, though a zone in shadow would have denied them
-	delayed   // the part of passed that waited
-	elsewhere // denied by another zone
-	skipped   // passed uncounted
-	fallback  // decided without the zone's store; also in the others
+	passed        series = iota // allowed, also after a delay
+	denied                      // by the zone
+	shadowDenied                // passed, and would be denied if the zone were not in shadow; in no other curve
+	delayed                     // the part of passed that waited
+	shadowDelayed               // the part of passed that would wait if the zone were not in shadow
+	elsewhere                   // denied by another zone
+	skipped                     // passed uncounted
+	fallback                    // decided without the zone's store; also in the others
 	numSeries
 )
 
-type historyCounts [numSeries]uint32
+type (
+	historyCounts [numSeries]uint32
+	historyTotals [numSeries]uint64
+)
 
 // Follow samples these zones and all requests from now on, and keeps the history of those
 // sampled before. Without zones, sampling stops. now is in microseconds. Follow must not be
@@ -110,138 +128,179 @@ func (h *History) advance(now int64) {
 	if ended <= h.last {
 		return
 	}
-	from := max(h.last, ended-historySteps)
 	for _, z := range h.zones {
-		z.advance(from, ended)
+		z.advance(h.last, ended)
 	}
 	if h.all != nil {
-		h.all.advance(from, ended)
+		h.all.advance(h.last, ended)
 	}
 	h.last = ended
 }
 
+// advance adds the steps of the first range after last, up to ended.
 func (z *zoneHistory) advance(last, ended int64) {
 	totals := z.counters.totals()
-	spread := func(n uint64, i int64) uint32 {
-		all, step := uint64(ended-last), uint64(i-last)
+	if z.steps[0] == nil {
+		if totals == z.totals {
+			return
+		}
+		z.allocate()
+	}
+	for i := range Ranges {
+		for k := max(last/Ranges[i].step, ended/Ranges[i].step-Ranges[i].steps()-1) + 1; k <= ended/Ranges[i].step; k++ {
+			*z.at(i, k) = historyCounts{} // it begins
+		}
+	}
+	last = max(last, ended-Ranges[0].steps())
+	spread := func(n uint64, k int64) uint32 {
+		all, step := uint64(ended-last), uint64(k-last)
 		return uint32(min(n*step/all-n*(step-1)/all, math.MaxUint32))
 	}
-	for i := last + 1; i <= ended; i++ {
-		step := &z.steps[i%historySteps]
+	for k := last + 1; k <= ended; k++ {
 		for s := range totals {
-			step[s] = spread(max(totals[s], z.totals[s])-z.totals[s], i) // of requests, some may have moved
+			n := spread(max(totals[s], z.totals[s])-z.totals[s], k) // of requests, some may have moved
+			for i := range Ranges {
+				z.at(i, k/Ranges[i].step)[s] += n
+			}
 		}
 	}
 	z.totals = totals
 }
 
+// allocate makes room for the steps of all ranges, which a zone that never decides anything
+// does not need: those that are kept, and one that has not ended.
+func (z *zoneHistory) allocate() {
+	var all int64
+	for i := range Ranges {
+		all += Ranges[i].steps() + 1
+	}
+	room := make([]historyCounts, all)
+	for i := range Ranges {
+		n := Ranges[i].steps() + 1
+		z.steps[i], room = room[:n:n], room[n:]
+	}
+}
+
+// at returns a step of the range i.
+func (z *zoneHistory) at(i int, k int64) *historyCounts {
+	return &z.steps[i][k%int64(len(z.steps[i]))]
+}
+
 // totals returns the numbers of decisions so far.
-func (c *Counters) totals() [numSeries]uint64 {
-	waited := c.sum(Delayed) + c.sum(ShadowDelayed)
-	return [numSeries]uint64{
-		passed: c.sum(Allowed) + waited, denied: c.sum(Denied), shadowed: c.sum(ShadowDenied), delayed: waited,
+func (c *Counters) totals() historyTotals {
+	waited, shadowWaited, shadow := c.sum(Delayed), c.sum(ShadowDelayed), c.sum(ShadowDenied)
+	return historyTotals{
+		passed: c.sum(Allowed) + waited + shadowWaited, denied: c.sum(Denied), shadowDenied: shadow, delayed: waited, shadowDelayed: shadowWaited,
 		elsewhere: c.sum(DeniedElsewhere), skipped: c.sum(Skipped), fallback: c.fallbacks.Load(),
 	}
 }
 
-// Minutes is the history of several zones, the answer of GET /rate_limit/history.
-type Minutes struct {
-	Step  float64                `json:"step"`  // length of a step in seconds
-	Last  int64                  `json:"last"`  // number of the last step: its start since 1970, in steps
-	Zones map[string]ZoneMinutes `json:"zones"` // by name
+// Past is a range of the history of several zones, the answer of GET /rate_limit/history.
+type Past struct {
+	Step  float64             `json:"step"`  // length of a step in seconds
+	Last  int64               `json:"last"`  // number of the last step: its start since 1970, in steps
+	Zones map[string]ZonePast `json:"zones"` // by name
 
 	// Requests is the history of requests, each counted once, however many zones it met.
-	Requests ZoneMinutes `json:"requests"`
+	Requests ZonePast `json:"requests"`
 }
 
-// ZoneMinutes is the numbers of requests in each step, up to the last step. Zones sampled
+// ZonePast is the numbers of requests in each step, up to the last step. Zones sampled
 // later have fewer steps. Of the curves that may be left out, one that is 0 in each step
 // is.
-type ZoneMinutes struct {
-	Passed    []uint32 `json:"allowed"`                    // including those delayed
-	Denied    []uint32 `json:"denied"`                     // by the zone
-	Shadowed  []uint32 `json:"shadow_denied,omitempty"`    // those that the zone would deny if it were not in shadow; they are in no other curve
-	Delayed   []uint32 `json:"delayed,omitempty"`          // those of allowed that waited, or would wait in a zone that is not in shadow
-	Elsewhere []uint32 `json:"denied_elsewhere,omitempty"` // denied by another zone
-	Skipped   []uint32 `json:"skipped,omitempty"`          // uncounted: exempt, unlimited, or the zone is off
-	Fallback  []uint32 `json:"fallback,omitempty"`         // decided without the zone's store
+type ZonePast struct {
+	Passed        []uint32 `json:"allowed"`                    // including those delayed
+	Denied        []uint32 `json:"denied"`                     // by the zone
+	ShadowDenied  []uint32 `json:"shadow_denied,omitempty"`    // those that the zone would deny if it were not in shadow; they are in no other curve
+	Delayed       []uint32 `json:"delayed,omitempty"`          // those of allowed that waited
+	ShadowDelayed []uint32 `json:"shadow_delayed,omitempty"`   // those of allowed that would wait if the zone were not in shadow
+	Elsewhere     []uint32 `json:"denied_elsewhere,omitempty"` // denied by another zone
+	Skipped       []uint32 `json:"skipped,omitempty"`          // uncounted: exempt, unlimited, or the zone is off
+	Fallback      []uint32 `json:"fallback,omitempty"`         // decided without the zone's store
 }
 
-// Since returns the history after the step since, of these zones or, without any, of all.
-func (h *History) Since(zones []string, since int64) Minutes {
+// past returns what the range i has of requests after its step since, without zones. h.mu is
+// held.
+func (h *History) past(i int, since int64) Past {
+	r := &Ranges[i]
+	p := Past{Step: float64(r.step*historyStep) / 1e6, Last: (h.last+1)/r.step - 1, Zones: make(map[string]ZonePast)}
+	if h.all != nil {
+		p.Requests = h.all.since(i, since, p.Last)
+	}
+	return p
+}
+
+// Since returns what the range i has after its step since, of these zones or, without any,
+// of all.
+func (h *History) Since(i int, zones []string, since int64) Past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m := h.minutes(since)
+	p := h.past(i, since)
 	if len(zones) == 0 {
-		for name, z := range h.zones {
-			m.Zones[name] = z.since(since, h.last)
-		}
+		zones = slices.Collect(maps.Keys(h.zones))
 	}
 	for _, name := range zones {
 		if z := h.zones[name]; z != nil {
-			m.Zones[name] = z.since(since, h.last)
+			p.Zones[name] = z.since(i, since, p.Last)
 		}
 	}
-	return m
+	return p
 }
 
-// Changes is Since without the zones that decided nothing meanwhile.
-func (h *History) Changes(since int64) Minutes {
+// Changes returns what the first range has after the step since, without the zones that
+// decided nothing meanwhile.
+func (h *History) Changes(since int64) Past {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m := h.minutes(since)
+	p := h.past(0, since)
 	for name, z := range h.zones {
 		if z.busy(since, h.last) {
-			m.Zones[name] = z.since(since, h.last)
+			p.Zones[name] = z.since(0, since, h.last)
 		}
 	}
-	return m
+	return p
 }
 
-// minutes returns the history of requests after the step since, without zones. h.mu is held.
-func (h *History) minutes(since int64) Minutes {
-	m := Minutes{Step: historyStep / 1e6, Last: h.last, Zones: make(map[string]ZoneMinutes)}
-	if h.all != nil {
-		m.Requests = h.all.since(since, h.last)
-	}
-	return m
+// from returns the first step of the range i after since that is kept.
+func (z *zoneHistory) from(i int, since, last int64) int64 {
+	return max(since+1, z.first/Ranges[i].step, last-Ranges[i].steps()+1)
 }
 
-// from returns the first step after since that is kept.
-func (z *zoneHistory) from(since, last int64) int64 {
-	return max(since+1, z.first, last-historySteps+1)
-}
-
-// busy reports whether the zone decided anything after the step since.
+// busy reports whether the zone decided anything after the step since of the first range.
 func (z *zoneHistory) busy(since, last int64) bool {
-	for i := z.from(since, last); i <= last; i++ {
-		if z.steps[i%historySteps] != (historyCounts{}) {
+	if z.steps[0] == nil {
+		return false
+	}
+	for k := z.from(0, since, last); k <= last; k++ {
+		if *z.at(0, k) != (historyCounts{}) {
 			return true
 		}
 	}
 	return false
 }
 
-func (z *zoneHistory) since(since, last int64) ZoneMinutes {
-	from := z.from(since, last)
+func (z *zoneHistory) since(i int, since, last int64) ZonePast {
+	from := z.from(i, since, last)
 	curve := func(s series) (list []uint32, some bool) {
-		list = make([]uint32, 0, max(0, last-from+1))
-		for i := from; i <= last; i++ {
-			n := z.steps[i%historySteps][s]
-			list, some = append(list, n), some || n > 0
+		list = make([]uint32, max(0, last-from+1))
+		for k := range list {
+			if z.steps[i] != nil {
+				list[k] = z.at(i, from+int64(k))[s]
+			}
+			some = some || list[k] > 0
 		}
 		return list, some
 	}
-	if from > last {
-		return ZoneMinutes{Passed: []uint32{}, Denied: []uint32{}}
-	}
-	var m ZoneMinutes
-	m.Passed, _ = curve(passed)
-	m.Denied, _ = curve(denied)
-	for s, to := range map[series]*[]uint32{shadowed: &m.Shadowed, delayed: &m.Delayed, elsewhere: &m.Elsewhere, skipped: &m.Skipped, fallback: &m.Fallback} {
+	var p ZonePast
+	p.Passed, _ = curve(passed)
+	p.Denied, _ = curve(denied)
+	for s, to := range map[series]*[]uint32{
+		shadowDenied: &p.ShadowDenied, delayed: &p.Delayed, shadowDelayed: &p.ShadowDelayed,
+		elsewhere: &p.Elsewhere, skipped: &p.Skipped, fallback: &p.Fallback,
+	} {
 		if list, some := curve(s); some {
 			*to = list
 		}
 	}
-	return m
+	return p
 }

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"slices"
 	"testing"
-	"unsafe"
 )
 
 // add counts decisions in random shards.
@@ -17,12 +17,15 @@ func (c *Counters) add(o Outcome, n int) {
 	}
 }
 
+// fiveMinutes is the number of steps of the first range.
+var fiveMinutes = Ranges[0].steps()
+
 // at is an instant within a step.
 func at(step int64) int64 { return step*historyStep + historyStep/3 }
 
 func wantPast(t *testing.T, h *History, zone string, since int64, passed, denied []uint32) {
 	t.Helper()
-	p := h.Since([]string{zone}, since).Zones[zone]
+	p := h.Since(0, []string{zone}, since).Zones[zone]
 	if !slices.Equal(p.Passed, passed) || !slices.Equal(p.Denied, denied) {
 		t.Errorf("%s since %d: %v and %v, want %v and %v", zone, since, p.Passed, p.Denied, passed, denied)
 	}
@@ -61,36 +64,122 @@ func TestHistory(t *testing.T) {
 	h.sample(at(1009))
 	wantPast(t, &h, "a", 1005, []uint32{3, 0, 0}, []uint32{0, 0, 0})
 	wantPast(t, &h, "b", 0, []uint32{0, 1}, []uint32{0, 0})
-	if s := h.Since(nil, 1007); len(s.Zones) != 2 || s.Last != 1008 || s.Step != 2 {
+	if s := h.Since(0, nil, 1007); len(s.Zones) != 2 || s.Last != 1008 || s.Step != 2 {
 		t.Errorf("%+v", s)
 	}
 	h.Follow(map[string]*Counters{"b": b}, new(Counters), at(1009))
-	if s := h.Since([]string{"a", "none"}, 0); len(s.Zones) != 0 {
+	if s := h.Since(0, []string{"a", "none"}, 0); len(s.Zones) != 0 {
 		t.Errorf("zones that are no longer followed: %+v", s)
 	}
 
-	// Only the last historySteps steps are kept. The decisions of steps without
+	// Only the last fiveMinutes steps are kept. The decisions of steps without
 	// samples are distributed over them.
-	for i := range int64(2 * historySteps) {
+	for i := range 2 * fiveMinutes {
 		b.add(Denied, int(i%7))
 		h.sample(at(1010 + i))
 	}
-	p := h.Since(nil, 0).Zones["b"]
-	if len(p.Passed) != historySteps || len(p.Denied) != historySteps {
-		t.Errorf("%d and %d steps, want %d", len(p.Passed), len(p.Denied), historySteps)
+	p := h.Since(0, nil, 0).Zones["b"]
+	if int64(len(p.Passed)) != fiveMinutes || int64(len(p.Denied)) != fiveMinutes {
+		t.Errorf("%d and %d steps, want %d", len(p.Passed), len(p.Denied), fiveMinutes)
 	}
 	for i, n := range p.Denied {
-		if want := uint32(i+historySteps) % 7; n != want {
+		if want := uint32(int64(i)+fiveMinutes) % 7; n != want {
 			t.Fatalf("step %d: %d denied, want %d", i, n, want)
 		}
 	}
-	b.add(Allowed, 1000*historySteps)
+	b.add(Allowed, int(1000*fiveMinutes))
 	h.sample(at(1_000_000))
-	if p := h.Since(nil, 0).Zones["b"]; p.Passed[0] != 1000 || p.Passed[historySteps-1] != 1000 {
+	if p := h.Since(0, nil, 0).Zones["b"]; p.Passed[0] != 1000 || p.Passed[fiveMinutes-1] != 1000 {
 		t.Errorf("after a long time: %v", p.Passed)
 	}
-	if size := unsafe.Sizeof(zoneHistory{}); size > 4320 {
-		t.Errorf("a zone's history has %d bytes, want at most 4320", size)
+}
+
+// TestHistoryOfADay compares the steps of all ranges of a zone with its decisions, over more
+// than a day, in which the process was suspended for a while.
+func TestHistoryOfADay(t *testing.T) {
+	c := new(Counters)
+	h := History{stop: func() {}}
+	const begin = int64(777_777) // within a step of each range
+	h.Follow(map[string]*Counters{"a": c}, new(Counters), at(begin))
+	count := make(map[int64]uint32) // by step of the first range
+	end := begin + 30*3600/2
+	for now := begin; now < end; now++ {
+		if now > end-9000 && now < end-8898 { // suspended: nothing is counted, and nothing sampled
+			continue
+		}
+		count[now] = uint32(now % 3)
+		c.add(Allowed, int(count[now]))
+		h.sample(at(now + 1))
+	}
+	for i, want := range []struct {
+		step  float64
+		steps int
+	}{{2, 150}, {10, 360}, {120, 720}} {
+		p := h.Since(i, nil, 0)
+		list := p.Zones["a"].Passed
+		if p.Step != want.step || len(list) != want.steps {
+			t.Errorf("%s: %d steps of %v s, want %d of %v s", Ranges[i].Name, len(list), p.Step, want.steps, want.step)
+		}
+		if last := end/Ranges[i].step - 1; p.Last != last {
+			t.Errorf("%s: the last step is %d, want %d", Ranges[i].Name, p.Last, last)
+		}
+		for k, got := range list {
+			var want uint32
+			step := p.Last - int64(len(list)) + 1 + int64(k)
+			for j := range Ranges[i].step {
+				want += count[step*Ranges[i].step+j]
+			}
+			if got != want {
+				t.Fatalf("%s: %d passed in step %d, want %d", Ranges[i].Name, got, step, want)
+			}
+		}
+	}
+	c.add(Denied, 300)
+	h.sample(at(end + 3603)) // suspended for two hours: the decisions are in the last five minutes
+	var hour uint32
+	for _, n := range h.Since(1, nil, 0).Zones["a"].Denied {
+		hour += n
+	}
+	if hour != 300 {
+		t.Errorf("%d denied in the last hour, want 300", hour)
+	}
+	if p := h.Since(1, nil, 0).Zones["a"].Passed; slices.Max(p) != 0 {
+		t.Errorf("the hour before the suspension is shown as the last: %v", p)
+	}
+}
+
+// TestHistoryOfADayIsSmall checks what a history of a day takes: at most 64 KiB for a zone, and
+// next to nothing for one that never decides.
+func TestHistoryOfADayIsSmall(t *testing.T) {
+	size := func(decides bool) uint64 {
+		const zones = 64
+		all := make(map[string]*Counters)
+		for i := range zones {
+			all[fmt.Sprint(i)] = new(Counters)
+		}
+		h := History{stop: func() {}}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		h.Follow(all, new(Counters), at(1000))
+		for i := int64(1001); i < 1400; i++ {
+			if decides {
+				all[fmt.Sprint(i%zones)].add(Allowed, 1)
+			}
+			h.sample(at(i))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		runtime.KeepAlive(&h)
+		return (after.HeapAlloc - before.HeapAlloc) / zones
+	}
+	busy, idle := size(true), size(false)
+	t.Logf("a zone's history takes %d bytes, that of a zone which never decides %d", busy, idle)
+	if busy > 64<<10 || busy < 30<<10 {
+		t.Errorf("a zone's history takes %d bytes, want at most 64 KiB", busy)
+	}
+	if idle > 512 {
+		t.Errorf("the history of a zone which never decides takes %d bytes, want at most 512", idle)
 	}
 }
 
@@ -103,22 +192,24 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	h.sample(at(1001))
 	c.add(DeniedElsewhere, 4)
 	c.add(Delayed, 2)
+	c.add(ShadowDelayed, 1)
+	c.add(ShadowDenied, 7)
 	c.add(Skipped, 1)
-	c.add(ShadowDenied, 5)
 	c.fallbacks.Add(3)
 	h.sample(at(1002))
 	c.add(Allowed, 1)
 	h.sample(at(1003))
 	z := h.Changes(0).Zones["a"]
-	want := ZoneMinutes{
-		Passed: []uint32{0, 2, 1}, Denied: []uint32{0, 0, 0}, Delayed: []uint32{0, 2, 0}, Shadowed: []uint32{0, 5, 0},
+	want := ZonePast{
+		Passed: []uint32{0, 3, 1}, Denied: []uint32{0, 0, 0}, Delayed: []uint32{0, 2, 0},
+		ShadowDenied: []uint32{0, 7, 0}, ShadowDelayed: []uint32{0, 1, 0},
 		Elsewhere: []uint32{0, 4, 0}, Skipped: []uint32{0, 1, 0}, Fallback: []uint32{0, 3, 0},
 	}
 	if !reflect.DeepEqual(z, want) {
 		t.Errorf("%+v, want %+v", z, want)
 	}
 	z = h.Changes(1001).Zones["a"]
-	if want = (ZoneMinutes{Passed: []uint32{1}, Denied: []uint32{0}}); !reflect.DeepEqual(z, want) {
+	if want = (ZonePast{Passed: []uint32{1}, Denied: []uint32{0}}); !reflect.DeepEqual(z, want) {
 		t.Errorf("%+v, want %+v", z, want)
 	}
 	if m := h.Changes(0); len(m.Zones) != 1 || m.Last != 1002 {
@@ -140,7 +231,7 @@ func TestHistoryOfRequests(t *testing.T) {
 	h.sample(at(1002))
 	all.Move(Allowed, Denied, 3)
 	h.sample(at(1003))
-	if got, want := h.Changes(0).Requests, (ZoneMinutes{Passed: []uint32{0, 1, 0}, Denied: []uint32{0, 0, 1}}); !reflect.DeepEqual(got, want) {
+	if got, want := h.Changes(0).Requests, (ZonePast{Passed: []uint32{0, 1, 0}, Denied: []uint32{0, 0, 1}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if got, want := all.Requests(), (Requests{Denied: 1}); got != want {
@@ -157,6 +248,9 @@ func BenchmarkHistory(b *testing.B) {
 	}
 	h := History{stop: func() {}}
 	h.Follow(zones, new(Counters), at(1000))
+	for _, c := range zones {
+		c.add(Allowed, 1)
+	}
 	for i := int64(1001); b.Loop(); i++ {
 		h.sample(at(i))
 	}

@@ -24,14 +24,15 @@ type Mark struct {
 	Text string    `json:"text,omitempty"`  // more, such as the error
 }
 
-// maxMarks is how many marks are kept. A store that comes and goes makes more in the time
-// that the history covers.
+// maxMarks is how many marks are kept, however old. A store that comes and goes makes more in
+// the time that the history covers.
 const maxMarks = 64
 
 // Marks are the last marks of the process. The zero value is ready for use.
 type Marks struct {
-	mu   sync.Mutex
-	list []Mark
+	mu    sync.Mutex
+	list  []Mark
+	added int // so far
 }
 
 // Add adds a mark. If there are too many, the oldest is dropped.
@@ -42,17 +43,13 @@ func (m *Marks) Add(k Mark) {
 		m.list = slices.Delete(m.list, 0, 1)
 	}
 	m.list = append(m.list, k)
+	m.added++
 }
 
-// Since returns the marks after an instant, oldest first.
-func (m *Marks) Since(t time.Time) []Mark {
+// After returns the marks after the first n, as far as they are kept, and how many there were
+// so far.
+func (m *Marks) After(n int) (list []Mark, added int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	list := []Mark{}
-	for _, k := range m.list {
-		if k.At.After(t) {
-			list = append(list, k)
-		}
-	}
-	return list
+	return append([]Mark{}, m.list[max(0, len(m.list)-(m.added-n)):]...), m.added
 }

@@ -151,11 +151,13 @@ func (p *page) metrics() {
 	}
 	p.calls("internal/metrics", func(name string, args []ast.Expr) {
 		switch name {
-		case "counter", "desc":
+		case "counter":
 			if len(args) > 1 {
 				add(args[0], args[1], literals(&ast.CompositeLit{Elts: args[2:]}))
 			}
-		case "NewCounter", "NewHistogramVec":
+		case "NewDesc":
+			add(args[0], args[1], literals(args[2]))
+		case "NewCounter", "NewHistogramVec", "NewGaugeVec", "NewGauge", "NewHistogram":
 			var labels []string
 			if len(args) > 1 {
 				labels = literals(args[1])

@@ -23,7 +23,7 @@ function explained(x) {
 		if (h.error) list.push(el("p", { className: "problem", textContent: `Server ${h.server}: ${plain(h.error)}` }));
 		if (h.not_run) list.push(el("p", { className: "hint", textContent: `Not run before it: ${h.not_run.join(", ")}. What they would change in the request is unknown.` }));
 		for (const k of h.zones) {
-			list.push(result(k.zone, null, k, "", [], (zone, _, text) => k.key ? el("p", { className: "buttons" }, button("Look at this key", () => showKey({ zone, hash: k.key, name: text }))) : ""));
+			list.push(result(k.zone, null, k, "", [], (zone, _, text) => k.key ? el("p", { className: "buttons" }, button("Look at this key", () => showHash(zone, k.key, text))) : ""));
 		}
 		if (h.not_matching?.length) list.push(el("p", { className: "hint", textContent: `Zones of server ${h.server} that do not match: ${h.not_matching.slice(0, 20).join(", ")}${h.not_matching.length > 20 ? `, and ${h.not_matching.length - 20} more` : ""}.` }));
 	}

@@ -16,7 +16,7 @@ const whole = (n) => Math.round(n).toLocaleString("en");
 const span = (s) => s < 1e-3 ? `${Math.round(s * 1e6)} µs` : s < 1 ? `${Math.round(s * 1e3)} ms` : s < 90 ? `${Math.round(s)} s` : s < 5400 ? `${Math.round(s / 60)} min` : s < 129600 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d`;
 const micro = (s) => s < 1e-3 ? `${(s * 1e6).toFixed(s < 1e-5 ? 1 : 0)} µs` : `${(s * 1e3).toFixed(s < .01 ? 1 : 0)} ms`;
 const windowOf = (s) => s % 86400 === 0 ? `${s / 86400}d` : s % 3600 === 0 ? `${s / 3600}h` : s % 60 === 0 ? `${s / 60}m` : s < 1 ? `${s * 1000}ms` : `${s}s`;
-const compact = (n) => n >= 1e6 ? `${(n / 1e6).toFixed(1)}M` : n >= 1e4 ? `${(n / 1e3).toFixed(0)}k` : n >= 1e3 ? `${(n / 1e3).toFixed(1)}k` : n >= 10 || Number.isInteger(n) ? n.toFixed(0) : n.toFixed(1);
+const compact = (n) => n >= 1e6 ? `${(n / 1e6).toFixed(1)}M` : n >= 1e4 ? `${(n / 1e3).toFixed(0)}k` : n >= 1e3 ? `${(n / 1e3).toFixed(1)}k` : n >= 10 || Number.isInteger(n) ? n.toFixed(0) : n >= 1 ? n.toFixed(1) : n >= 1e-4 ? String(Number(n.toPrecision(2))) : n.toExponential(0);
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour12: false });
 const since = (time, now) => span(Math.max(0, (Date.parse(now) - Date.parse(time)) / 1000));
 

@@ -1,15 +1,11 @@
-// Graphs of the last minutes, with the events that explain them.
+// Graphs, with the limit, and the events that explain them.
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const seriesOf = [["allowed", "--allowed"], ["denied", "--denied"], ["shadow_denied", "--would"], ["delayed", "--delayed"], ["denied_elsewhere", "--elsewhere"], ["skipped", "--skipped"], ["fallback", "--fallback"]];
-const titles = { allowed: "allowed", denied: "denied", shadow_denied: "would be denied (shadow)", delayed: "delayed", denied_elsewhere: "denied by another zone", skipped: "not counted", fallback: "decided locally" };
-const main = ["allowed", "denied", "shadow_denied"]; // shown on cards, too
-const isSeen = (e, c) => c === "allowed" || c === "denied" || e.sums[c] > 0;
-const markNames = { started: "Caddy started", reload: "configuration loaded", rules: "rules changed", down: "store away", up: "store back" };
+const seriesOf = [["allowed", "--allowed"], ["denied", "--denied"], ["shadow_denied", "--would"], ["delayed", "--delayed"], ["shadow_delayed", "--delayed"], ["denied_elsewhere", "--elsewhere"], ["skipped", "--skipped"], ["fallback", "--fallback"]];
+const titles = { allowed: "allowed", denied: "denied", shadow_denied: "would be denied", delayed: "delayed", shadow_delayed: "would be delayed", denied_elsewhere: "denied by another zone", skipped: "not counted", fallback: "decided locally" };
+const filled = ["allowed", "denied", "shadow_denied"];
 
 // marksOf returns the marks that concern a zone.
-function marksOf(z) {
-	return (state.live ? state.live.marks : []).filter((m) => m.kind === "down" || m.kind === "up" ? m.name === z.store : !m.zones || m.zones.includes(z.name));
-}
+const marksOf = (z) => state.marks.filter((m) => m.kind === "down" || m.kind === "up" ? m.name === z.store : !m.zones || m.zones.includes(z.name));
 
 // outages returns the spans in which a zone's store was away, in seconds.
 function outages(z) {
@@ -33,6 +29,7 @@ function drawMarks(u, z) {
 	ctx.save();
 	for (const [from, to] of outages(z)) {
 		const a = x(from), b = to ? x(to) : bbox.left + bbox.width;
+		if (to && to < u.scales.x.min || from > u.scales.x.max) continue;
 		ctx.fillStyle = `${color("--fallback")}30`;
 		ctx.fillRect(a, bbox.top, Math.max(2, b - a), bbox.height);
 	}
@@ -54,34 +51,79 @@ function drawMarks(u, z) {
 	ctx.restore();
 }
 
-// everyMinute returns the whole minutes of a scale, as far apart as their labels need.
-function everyMinute(u, _, min, max) {
-	const room = u.bbox.width / devicePixelRatio / ((max - min) / 60); // pixels a minute
-	const by = 60 * Math.max(1, Math.ceil(44 / room)), list = [];
-	for (let t = Math.ceil(min / by) * by; t <= max; t += by) list.push(t);
+// drawLimit draws the nearest limit as a line. One that is far above the graph is only named.
+function drawLimit(u, z) {
+	const limit = nearestLimit(z);
+	if (!limit) return;
+	const { ctx, bbox } = u, px = devicePixelRatio, above = limit.rate > u.scales.y.max, y = above ? bbox.top : u.valToPos(limit.rate, "y", true);
+	ctx.save();
+	ctx.strokeStyle = ctx.fillStyle = color("--limit");
+	ctx.lineWidth = 1.5 * px;
+	ctx.setLineDash([7 * px, 4 * px]);
+	if (!above) {
+		ctx.beginPath();
+		ctx.moveTo(bbox.left, y);
+		ctx.lineTo(bbox.left + bbox.width, y);
+		ctx.stroke();
+	}
+	ctx.font = `${11 * px}px system-ui, sans-serif`;
+	ctx.textAlign = "left";
+	const text = `${above ? "↑ " : ""}${limitText(z, limit)}`, left = bbox.left + 4 * px, below = y - bbox.top < 18 * px, base = below ? y + 14 * px : y - 6 * px;
+	ctx.globalAlpha = .8;
+	ctx.fillStyle = color("--card");
+	ctx.fillRect(left - 2 * px, base - 11 * px, ctx.measureText(text).width + 4 * px, 14 * px);
+	ctx.globalAlpha = 1;
+	ctx.fillStyle = color("--limit");
+	ctx.fillText(text, left, base);
+	ctx.restore();
+}
+
+// roundTimes returns the round times of a scale, as far apart as their labels need.
+function roundTimes(u, _, min, max) {
+	const width = u.bbox.width / devicePixelRatio, steps = [5, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 10800, 14400, 21600];
+	const by = steps.find((s) => (max - min) / s <= width / (s < 60 ? 62 : 46)) || 43200, list = [];
+	const shift = new Date(max * 1000).getTimezoneOffset() * 60; // whole hours of the clock on the wall
+	for (let t = Math.ceil((min - shift) / by) * by + shift; t <= max; t += by) list.push(t);
 	return list;
 }
 
-const minuteOf = (t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+const minuteOf = (t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...t % 60 ? { second: "2-digit" } : {}, hour12: false });
 const cursors = uPlot.sync("page");
+
+// topOf returns the top of a graph's scale: the limit is in it unless it would press the curves
+// flat.
+function topOf(e, max) {
+	const limit = nearestLimit(e.status)?.rate || 0;
+	const most = Math.max(max || 0, limit <= 4 * (max || 0) || !max ? limit : 0);
+	return most > 0 ? most * 1.18 : 1;
+}
 
 // plotOptions returns the options of the graph of a zone. seen are the curves that it shows,
 // hover is called with the index under the pointer, or null.
 function plotOptions(e, seen, width, height, hover) {
 	const axis = { stroke: color("--soft"), grid: { stroke: color("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-	const line = ([name, tone]) => ({ label: name, stroke: color(tone), width: main.includes(name) ? 2 : 1.5, fill: main.includes(name) ? `${color(tone)}28` : undefined, dash: name === "fallback" ? [4, 4] : undefined, points: { show: false } });
+	const line = ([name, tone]) => ({ label: name, stroke: color(tone), width: filled.includes(name) ? 2 : 1.5, fill: filled.includes(name) ? `${color(tone)}28` : undefined, dash: name === "fallback" || name === "shadow_delayed" ? [4, 4] : undefined, points: { show: false } });
+	const select = (u) => {
+		const { left, width } = u.select;
+		if (width < 5) return;
+		u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+		zoom(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
+	};
 	return {
 		width, height, legend: { show: false }, padding: [8, 20, 0, 0],
-		cursor: { sync: { key: cursors.key, setSeries: false }, drag: { x: false, y: false }, y: false, points: { size: 6 } },
-		scales: { x: { time: true, range: () => [(state.head + 1 - kept) * state.step, (state.head + 1) * state.step] }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.15)] } },
-		axes: [{ ...axis, size: 24, splits: everyMinute, values: (_, list) => list.map(minuteOf) }, { ...axis, size: 44, space: 28, values: (_, v) => v.map((n) => `${compact(n)}/s`) }],
+		cursor: {
+			sync: { key: cursors.key, setSeries: false, filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
+			drag: { x: true, y: false, setScale: false }, y: false, points: { size: 6 }, bind: { dblclick: () => () => go({ from: 0, to: 0 }) },
+		},
+		scales: { x: { time: true, range: () => [scope().from, scope().to] }, y: { range: (_, __, max) => [0, topOf(e, max)] } },
+		axes: [{ ...axis, size: 24, splits: roundTimes, values: (_, list) => list.map(minuteOf) }, { ...axis, size: 50, space: 28, values: (_, v) => v.map((n) => `${compact(n)}/s`) }],
 		series: [{}, ...seen.map(line)],
-		hooks: { drawAxes: [(u) => drawMarks(u, e.status)], setCursor: [(u) => hover(u.cursor.idx ?? null)] },
+		hooks: { drawAxes: [(u) => drawMarks(u, e.status)], draw: [(u) => drawLimit(u, e.status)], setCursor: [(u) => hover(u.cursor.idx ?? null)], setSelect: [select] },
 	};
 }
 
-// Graph is the graph of a zone in a box. It shows the curves that are not 0, and always
-// those of allowed and denied requests.
+// Graph is the graph of a zone in a box. It shows the curves that are not 0, and always that of
+// allowed requests.
 class Graph {
 	constructor(box, height, hover) {
 		Object.assign(this, { box, height, hover, plot: null, seen: "" });
@@ -90,8 +132,8 @@ class Graph {
 	draw(e, all) {
 		const width = this.box.clientWidth;
 		if (!width) return;
-		const list = seriesOf.filter(([c]) => (all || main.includes(c)) && isSeen(e, c));
-		const data = [ends(), ...list.map(([c]) => perSecond(e[c]))], seen = list.map(([c]) => c).join();
+		const { i } = scope(), list = seriesOf.filter(([c]) => c === "allowed" || (all || filled.includes(c)) && e.sums[c] > 0);
+		const data = [ends(i), ...list.map(([c]) => perSecond(e, i, c))], seen = list.map(([c]) => c).join();
 		if (this.plot && (this.seen !== seen || this.of !== e)) this.drop();
 		if (!this.plot) this.plot = new uPlot(plotOptions(e, list, width, this.height, this.hover), data, this.box);
 		else {
@@ -111,6 +153,6 @@ class Graph {
 // inWords describes the graph of a zone for those who do not see it.
 function inWords(e) {
 	const part = (c) => e.sums[c] ? `${whole(e.sums[c])} ${titles[c]}, ${compact(now(e, c))} a second now` : `none ${titles[c]}`;
-	const most = Math.max(...e.allowed.map((n, i) => n + e.denied[i] + e.shadow_denied[i])) / state.step;
-	return `Requests of zone ${e.status.name} in the last five minutes: ${main.filter((c) => isSeen(e, c)).map(part).join("; ")}; at most ${compact(most)} a second.`;
+	const limit = nearestLimit(e.status), more = e.sums.shadow_denied ? `; ${part("shadow_denied")}` : "";
+	return `Requests of zone ${e.status.name} ${link.to ? `from ${scope().title}` : `in the last ${scope().title}`}: ${part("allowed")}; ${part("denied")}${more}.${limit ? ` The line is the ${limitText(e.status, limit)}.` : ""}`;
 }

@@ -23,18 +23,45 @@ function keyParts(z, values = []) {
 	$("key-all-text").textContent = `also in the ${plural(n, "other zone")} with this key`;
 }
 
-// showKey opens the form for a key, and looks at the key if its hash is known.
-function showKey({ zone, hash, name }) {
-	const names = [...zones.keys()].sort();
-	if (!names.length) return;
-	$("key-zone").replaceChildren(...names.map((n) => el("option", { value: n, textContent: n })));
-	$("key-zone").value = zones.has(zone) ? zone : names[0];
-	$("key-all").checked = false;
-	keyParts(zones.get($("key-zone").value).status);
+const everyName = "*"; // in a link: of all zones
+const keyNames = new Map(); // of hashes that were shown by name
+
+// showHash shows the key of a hash in a zone.
+function showHash(zone, hash, name) {
+	if (name) keyNames.set(hash, name);
+	go({ ...noKey, key: zone, hash });
+}
+
+// searchKey looks for what is in the filter as a key, in all zones.
+const searchKey = () => go({ ...noKey, key: everyName, part: [$("filter").value.trim()].filter(Boolean) });
+
+// searchParts shows the one field of a search.
+function searchParts(values) {
+	$("parts").replaceChildren(el("label", { className: "wide" }, "Key: an address, an account, or a hash", el("input", { name: "part", required: true, value: values[0] || "", autocomplete: "off", spellcheck: false })));
+	$("key-all-box").hidden = true;
+}
+
+const fieldsFor = (zone, values) => zone === everyName ? searchParts(values) : keyParts(zones.get(zone).status, values);
+
+// arriveAtKey opens and closes the form for a key as the address says, and looks at the key.
+let arrivedAt = "";
+function arriveAtKey() {
+	const at = JSON.stringify([link.key, link.part, link.hash, link.all]);
+	if (at === arrivedAt) return;
+	arrivedAt = at;
+	if (!link.key) return $("key").close();
+	const names = [...zones.keys()].sort(), zone = zones.has(link.key) ? link.key : everyName;
+	$("key-zone").replaceChildren(el("option", { value: everyName, textContent: "all zones" }), ...names.map((n) => el("option", { value: n, textContent: n })));
+	$("key-zone").value = zone;
+	fieldsFor(zone, link.part);
+	$("key-all").checked = Boolean(link.all);
 	$("answer").replaceChildren();
 	if (!$("key").open) $("key").showModal();
-	if (hash) look([zone], new URLSearchParams({ hash }), name);
-	else $("parts").querySelector("input")?.focus();
+	if (link.key !== zone) return $("answer").replaceChildren(el("p", { className: "problem", textContent: `There is no zone ${plain(link.key)}: choose one, or look in all.` }));
+	const q = new URLSearchParams(link.hash && zone !== everyName ? { hash: link.hash } : link.part.map((p) => ["part", p]));
+	if (![...q].length) $("parts").querySelector("input")?.focus();
+	else if (zone === everyName) search(q);
+	else look(link.all ? [zone, ...alike(zone).filter((n) => n !== zone)] : [zone], q, keyNames.get(link.hash));
 }
 
 // missingText says what counts a request that has not all parts of a zone's key.
@@ -123,16 +150,40 @@ async function reset(names, q, text) {
 	if (await confirmed("Reset this key?", lines, "Reset")) await each(few, q, text, "DELETE");
 }
 
+// search shows the zones that have counted a key, the most pressing first.
+async function search(q) {
+	const own = ++looking, box = $("answer");
+	box.replaceChildren(el("p", { className: "hint", textContent: "Asking…" }));
+	const list = [];
+	try {
+		const found = await ask(`keys?${q}`), keys = found.keys.slice(0, mostZones);
+		list.push(el("p", {}, keys.length ? `${plural(found.keys.length, "zone")} of ${whole(found.zones)} ${found.keys.length === 1 ? "has" : "have"} counted ` : `None of ${plural(found.zones, "zone")} has counted `, visible(q.get("part")), ". ", keys.length ? "" : "A key is what a zone counts by: spell it as the zone does."));
+		for (const k of keys) list.push(result(k.zone, new URLSearchParams({ hash: k.key }), k, k.name, [], (...key) => {
+			const p = resets(...key) || el("p", { className: "buttons" });
+			p.prepend(linkTo({ zone: k.zone, ...noKey }, `Zone ${k.zone}`));
+			return p;
+		}));
+		if (found.keys.length > keys.length) list.push(el("p", { className: "hint", textContent: `Only the first ${mostZones} of them.` }));
+		if (found.partly_searched) list.push(el("p", { className: "hint", textContent: `Zones whose keys have other parts beside it, and are shown only while they are busy and with log_key: ${found.partly_searched.slice(0, 20).join(", ")}${found.partly_searched.length > 20 ? `, and ${found.partly_searched.length - 20} more` : ""}.` }));
+	} catch (e) {
+		list.push(el("p", { className: "problem", textContent: e.message }));
+	}
+	if (own === looking) box.replaceChildren(...list);
+}
+
+$("key").addEventListener("close", () => go(noKey));
 $("key-zone").addEventListener("change", () => {
 	const before = [...$("parts").querySelectorAll("input")].map((i) => i.value);
-	keyParts(zones.get($("key-zone").value).status, before);
+	fieldsFor($("key-zone").value, before);
 	$("answer").replaceChildren();
 	looking++;
 });
 $("key-form").addEventListener("submit", (e) => {
 	e.preventDefault();
-	const zone = $("key-zone").value, q = new URLSearchParams(new FormData(e.target));
-	if (!zones.has(zone)) return $("answer").replaceChildren(el("p", { className: "problem", textContent: `The zone ${zone} is gone.` }));
-	look($("key-all").checked ? [zone, ...alike(zone).filter((n) => n !== zone)] : [zone], q);
+	const zone = $("key-zone").value, part = new FormData(e.target).getAll("part");
+	if (zone !== everyName && !zones.has(zone)) return $("answer").replaceChildren(el("p", { className: "problem", textContent: `The zone ${zone} is gone.` }));
+	arrivedAt = ""; // the same key is looked at anew
+	const to = { ...noKey, key: zone, part, all: $("key-all").checked && !$("key-all-box").hidden ? "1" : "" };
+	if (addressWith(to) === addressWith({})) arriveAtKey();
+	else go(to);
 });
-$("open-key").addEventListener("click", () => showKey({ zone: wanted()[0] }));

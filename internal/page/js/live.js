@@ -8,6 +8,8 @@ class Problem extends Error {
 	}
 }
 
+const noAnswer = "Caddy does not answer.";
+
 // hint says what to do about an answer of that status.
 function hint(status) {
 	switch (status) {
@@ -26,7 +28,7 @@ async function ask(path, options = {}) {
 		r = await fetch(new URL(path, base), { cache: "no-store", ...options });
 	} catch (e) {
 		if (e.name === "AbortError") throw e;
-		throw new Problem("Caddy does not answer.", 0);
+		throw new Problem(noAnswer, 0);
 	}
 	return answerOf(r);
 }
@@ -50,7 +52,7 @@ const silence = 10000; // ms without a message after which the stream is given u
 let stream = null, polls = false, retry = 0, wait = 1000;
 
 function query(once) {
-	const q = new URLSearchParams({ since: state.head, have: state.version });
+	const q = new URLSearchParams({ since: fine.head, have: state.version });
 	if (state.open) q.set("open", state.open);
 	if (once) q.set("once", "");
 	return `live?${q}`;
@@ -76,7 +78,7 @@ async function follow(onMessage, onProblem) {
 		if (own !== stream) return; // another was started
 		if (e.name === "AbortError" || e instanceof TypeError) {
 			polls = polls || own.silent && got === 0; // a proxy holds the messages back
-			if (!own.silent && got === 0) onProblem(new Problem("Caddy does not answer.", 0));
+			if (!own.silent && got === 0) onProblem(new Problem(noAnswer, 0));
 			else wait = 250;
 		} else onProblem(e);
 		wait = Math.min(wait * 2, 15000);

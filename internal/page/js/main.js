@@ -1,20 +1,43 @@
+// drawAll shows what is known.
+function drawAll() {
+	totals();
+	legend();
+	rangeBar($("ranges"));
+	redraw();
+	drawZone();
+}
+
 function onMessage(m) {
+	const first = !state.live;
 	take(m);
 	instance(m);
 	health(m);
 	banners(m);
 	announce(m);
-	totals();
-	redraw();
-	drawZone();
 	$("state").className = "good";
 	$("state").textContent = `live, ${clock(Date.parse(m.now) / 1000)}`;
+	if (first) arrive();
+	else drawAll();
+	loadRange();
+}
+
+// adviceOn says what to do about a problem.
+function adviceOn(e) {
+	switch (e.status) {
+	case 0: return [el("p", {}, "Is Caddy running? ", el("code", { textContent: "caddy run" }), " starts it, and its log says why it stopped. If it runs, something between it and this browser is down: a proxy, a tunnel, the network.")];
+	case 404: return [el("p", { textContent: "A limit for a whole site is one line in its block:" }), sample(), el("p", {}, "Load it with ", el("code", { textContent: "caddy reload" }), ".")];
+	case 503: return [el("p", { textContent: "Close pages that nobody looks at." })];
+	}
+	return [];
 }
 
 function onProblem(e) {
 	$("state").className = "bad";
 	$("state").textContent = `${e.message} Trying again.${state.live ? ` Shown is the state of ${clock(Date.parse(state.live.now) / 1000)}.` : ""}`;
-	if (!state.live) $("zones").replaceChildren(el("div", { className: "empty" }, el("p", { className: "problem", textContent: e.message }), el("p", { textContent: "The page asks again by itself." })));
+	$("more").hidden = true;
+	if (state.live) return;
+	settle("lost");
+	showNothing(el("h2", { textContent: e.status === 404 ? "No rate limits yet" : "Nothing can be shown yet" }), el("p", { className: e.status === 404 ? "" : "problem", textContent: e.message }), ...adviceOn(e), el("p", {}, "The page asks again by itself. ", button("Ask now", restart)));
 }
 
 const restart = () => follow(onMessage, onProblem);
@@ -23,18 +46,35 @@ for (const d of document.querySelectorAll("dialog")) {
 	d.querySelector(".close")?.addEventListener("click", () => d.close());
 	d.addEventListener("click", (e) => { if (e.target === d && d.id !== "ask") d.close(); }); // beside it
 }
-const again = () => { cards = cardsAtFirst; redraw(); };
-$("filter").addEventListener("input", again);
-$("sort").addEventListener("change", again);
-$("find").addEventListener("submit", (e) => e.preventDefault());
-$("more").firstChild.addEventListener("click", () => { cards += cardsAtFirst; redraw(); });
+$("filter").addEventListener("input", () => { rows = rowsAtFirst; go({ filter: $("filter").value }, true); });
+$("sort").addEventListener("change", () => { rows = rowsAtFirst; go({ sort: $("sort").value === "busy" ? "" : $("sort").value }); });
+$("find").addEventListener("submit", (e) => {
+	e.preventDefault();
+	searchKey();
+});
+$("more").firstChild.addEventListener("click", () => { rows += rowsAtFirst; redraw(); });
+
+// Escape closes one dialog. By itself, a browser closes at once all that a link has opened.
+const onTop = ["ask", "rules", "key", "explain", "zone"];
+addEventListener("keydown", (e) => {
+	const top = onTop.map($).find((d) => d.open);
+	if (e.key === "Escape" && top) {
+		e.preventDefault();
+		top.close("");
+	}
+});
+addEventListener("keydown", (e) => {
+	if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]") || e.target.closest("input, textarea, select") || $("find").hidden) return;
+	e.preventDefault();
+	$("filter").focus();
+	$("filter").select();
+});
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
 	for (const c of shown.values()) c.parts.graph.drop();
 	zoneGraph.drop();
-	redraw();
-	drawZone();
+	if (state.live) drawAll();
 });
-addEventListener("resize", () => { redraw(); drawZone(); });
+addEventListener("resize", () => { if (state.live) drawAll(); });
 document.addEventListener("visibilitychange", restart);
-legend();
+arrive();
 restart();

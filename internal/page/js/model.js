@@ -1,17 +1,22 @@
 // What the page knows: the zones, their history, and the state of the instance.
-const kept = 150; // steps of the history, as the API keeps them
-const curves = ["allowed", "denied", "shadow_denied", "delayed", "denied_elsewhere", "skipped", "fallback"];
-const zones = new Map(); // name → {status, [curve]: counts by step, sums: {curve: count}}
-const state = { step: 2, head: 0, version: "", live: null, before: null, open: "" };
 
-const zeros = () => new Array(kept).fill(0);
+// ranges are those of the history, as the API keeps them. head is the last step that has
+// ended, from the first step of the first range that is added to what was read.
+const ranges = [["5m", "5 min", 300, 2], ["1h", "1 h", 3600, 10], ["24h", "24 h", 86400, 120]]
+	.map(([name, title, lasts, step]) => ({ name, title, lasts, step, per: step / 2, kept: lasts / step, head: 0, from: 0, ready: false, asked: 0 }));
+const fine = ranges[0];
+const curves = ["allowed", "denied", "shadow_denied", "delayed", "shadow_delayed", "denied_elsewhere", "skipped", "fallback"];
+const zones = new Map(); // name → {status, counts: [{curve: counts by step}] by range, sums: {curve: count}}
+const state = { version: "", live: null, before: null, open: "", marks: [] };
 
-function newZone(status) {
-	const e = { status, sums: {} };
-	for (const c of curves) e[c] = zeros();
-	return e;
-}
+// counts by step end with one of the step that has not ended.
+const zeros = ranges.map((r) => new Float64Array(r.kept + 1));
+const countsOf = (e, i, curve) => e.counts[i][curve] || zeros[i];
+const counted = (e, i, curve) => e.counts[i][curve] ||= new Float64Array(ranges[i].kept + 1);
+const clear = (i) => { for (const e of everything()) e.counts[i] = {}; };
+const everything = () => [requests, ...zones.values()];
 
+const newZone = (status) => ({ status, counts: ranges.map(() => ({})), sums: {} });
 const requests = newZone(null); // each counted once, however many zones it met
 
 // take adds a message to what is known.
@@ -24,44 +29,130 @@ function take(m) {
 	}
 	state.version = m.version;
 	takeHistory(m.history);
+	const known = new Set(state.marks.map((k) => JSON.stringify(k)));
+	state.marks.push(...m.marks.filter((k) => !known.has(JSON.stringify(k))));
 	state.before = state.live;
 	state.live = m;
+	sumUp();
 }
 
-function takeHistory(h) {
-	const again = h.last < state.head; // the clock was set back: what is known is no longer where it was
-	const steps = again || !state.head ? kept : Math.min(kept, h.last - state.head);
-	state.step = h.step;
-	state.head = h.last;
-	const all = [[requests, h.requests], ...[...zones].map(([name, e]) => [e, h.zones[name]])];
-	for (const [e, got] of all) {
-		for (const c of curves) {
-			const list = e[c];
-			if (steps > 0) {
-				list.splice(0, steps);
-				for (let i = 0; i < steps; i++) list.push(0);
-			}
-			const values = got && got[c] || [];
-			for (let i = Math.max(0, values.length - kept); i < values.length; i++) list[kept - values.length + i] = values[i];
-			e.sums[c] = list.reduce((a, b) => a + b, 0);
+// shift moves a range to another last step.
+function shift(i, head) {
+	const n = head - ranges[i].head;
+	ranges[i].head = head;
+	for (const e of everything()) {
+		for (const list of Object.values(e.counts[i])) {
+			list.copyWithin(0, n);
+			list.fill(0, Math.max(0, list.length - n));
 		}
 	}
 }
 
-const now = (e, curve) => e[curve][kept - 1] / state.step; // per second
-const ends = () => Array.from({ length: kept }, (_, i) => (state.head + 2 - kept + i) * state.step); // when each step ended
-
-// counting is the first step in which the process was there to count.
-const counting = () => Math.floor(Date.parse(state.live.instance.started) / 1000 / state.step) - state.head + kept - 1;
-
-// perSecond returns a curve as rates; null before the process started.
-function perSecond(list) {
-	const from = counting();
-	return list.map((n, i) => i < from ? null : n / state.step);
+// addSteps adds steps of the first range, up to its step last, to the range i.
+function addSteps(i, e, curve, values, last) {
+	const r = ranges[i];
+	for (let k = 0; k < values.length; k++) {
+		const step = last - values.length + 1 + k, at = Math.floor(step / r.per) - r.head + r.kept - 1;
+		if (values[k] && step >= r.from && at >= 0 && at <= r.kept) counted(e, i, curve)[at] += values[k];
+	}
 }
 
-// rateAt is the rate of a curve in a step, as text.
-const rateAt = (e, curve, i) => i < counting() ? "–" : `${compact(e[curve][i] / state.step)}/s`;
+// historyIn calls f for each curve in an answer.
+function historyIn(h, f) {
+	const list = [[requests, h.requests], ...[...zones].map(([name, e]) => [e, h.zones[name]])];
+	for (const [e, got] of list) for (const c of curves) if (got?.[c]) f(e, c, got[c]);
+}
+
+function takeHistory(h) {
+	const steps = h.last - fine.head, lost = steps < 0 || steps > fine.kept; // the clock was set back, or the page was hidden
+	ranges.forEach((r, i) => {
+		if (lost) {
+			clear(i);
+			r.ready = i === 0;
+			r.head = Math.floor((h.last + 1) / r.per) - 1;
+			r.from = 0;
+		} else if (r.ready) shift(i, Math.max(r.head, Math.floor((h.last + 1) / r.per) - 1));
+	});
+	historyIn(h, (e, c, values) => ranges.forEach((r, i) => { if (r.ready) addSteps(i, e, c, values, h.last); }));
+}
+
+// takeRange adds the answer about a range, and the steps that ended since it did.
+function takeRange(i, h) {
+	const r = ranges[i], begin = (h.last + 1) * r.per;
+	clear(i);
+	Object.assign(r, { head: h.last, from: begin, ready: true });
+	historyIn(h, (e, c, values) => counted(e, i, c).set(values.slice(-r.kept), Math.max(0, r.kept - values.length)));
+	shift(i, Math.max(h.last, Math.floor((fine.head + 1) / r.per) - 1));
+	for (const e of everything()) for (const c of curves) if (e.counts[0][c]) addSteps(i, e, c, e.counts[0][c].subarray(0, fine.kept), fine.head);
+}
+
+// reach is the time to which the history goes, in seconds.
+const reach = () => (fine.head + 1) * fine.step;
+
+// scope returns what is shown: from and to in seconds, and the range that has it in the
+// shortest steps.
+function scope() {
+	const chosen = Math.max(0, ranges.findIndex((r) => r.name === link.range)), end = reach();
+	if (!link.to) return { i: chosen, from: end - ranges[chosen].lasts, to: end, title: ranges[chosen].title };
+	const i = ranges.findIndex((r) => link.from >= end - r.lasts - r.step);
+	return { i: i < 0 ? ranges.length - 1 : i, from: link.from, to: link.to, title: `${clock(link.from)} to ${clock(link.to)}` };
+}
+
+// loadRange reads the history of the range that is shown, once.
+async function loadRange() {
+	const { i } = scope(), r = ranges[i];
+	if (!state.live || r.ready || Date.now() - r.asked < 15000) return;
+	r.asked = Date.now();
+	try {
+		takeRange(i, await ask(`history?range=${r.name}`));
+		r.asked = 0;
+		sumUp();
+		drawAll();
+	} catch (e) {
+		$("state").className = "bad";
+		$("state").textContent = `The last ${r.title} cannot be shown. ${e.message} Trying again.`;
+	}
+}
+
+// sumUp sums what is shown.
+function sumUp() {
+	const { i, from, to } = scope(), r = ranges[i], first = r.head - r.kept + 1;
+	const begin = Math.max(0, Math.ceil(from / r.step) - first), end = Math.min(r.kept + 1, Math.ceil(to / r.step) - first);
+	for (const e of everything()) {
+		e.sums = {};
+		for (const c of curves) {
+			let sum = 0;
+			const list = countsOf(e, i, c);
+			for (let k = begin; k < end; k++) sum += list[k];
+			e.sums[c] = sum;
+		}
+	}
+}
+
+const now = (e, curve) => countsOf(e, 0, curve)[fine.kept - 1] / fine.step; // per second
+
+// ends returns when each step of a range ended; the last has not.
+function ends(i) {
+	const r = ranges[i], list = Array.from({ length: r.kept }, (_, k) => (r.head - r.kept + 2 + k) * r.step);
+	return i === 0 ? list : [...list, reach()];
+}
+
+// perSecond returns a curve of a range as rates: null before the process started, and in a last
+// step that has just begun.
+function perSecond(e, i, curve) {
+	const r = ranges[i], list = countsOf(e, i, curve), from = Math.floor(Date.parse(state.live.instance.started) / 1000 / r.step) - r.head + r.kept - 1;
+	const rates = Array.from({ length: r.kept }, (_, k) => k < from ? null : list[k] / r.step);
+	const begun = reach() - (r.head + 1) * r.step;
+	return i === 0 ? rates : [...rates, begun < r.step / 4 ? null : list[r.kept] / begun];
+}
+
+// rateAt is the rate of a curve in a step of a range, as text; without a step, that of now.
+function rateAt(e, curve, i, k) {
+	if (k === null || k === undefined) return `${compact(now(e, curve))}/s`;
+	const rate = perSecond(e, i, curve)[k];
+	return rate === null || rate === undefined ? "–" : `${compact(rate)}/s`;
+}
+
 const storeOf = (z) => (state.live ? state.live.stores : []).find((s) => s.name === z.store);
 const awayOf = (z) => { const s = storeOf(z); return s && !s.up ? s : null; };
 
@@ -71,8 +162,25 @@ function instancesOf(s) {
 	return s.up ? "instances not counted yet" : "number of instances unknown";
 }
 
-// total sums a curve over all zones, in the last step, per second.
-const total = (curve) => [...zones.values()].reduce((sum, e) => sum + now(e, curve), 0);
+// nearestLimit returns the rule in force that admits the fewest requests a second in the long
+// run, with that rate; null: there is none that can be drawn in a graph of requests.
+function nearestLimit(z) {
+	const away = awayOf(z);
+	if (z.unit || !z.enabled || away && away.on_failure !== "local") return null;
+	const list = z.rules.filter((r) => !r.limit_from).map((r) => ({ rule: r, rate: (r.enforced || r.limit) / r.window }));
+	return list.sort((a, b) => a.rate - b.rate)[0] || null;
+}
+
+// perKey says whose limit it is.
+const perKey = (z) => z.key.some((k) => k.includes("{")) ? " a key" : "";
+
+// limitText says what the line of a limit is, in the unit of the graph.
+function limitText(z, { rule, rate }) {
+	const own = `limit ${rule.enforced || rule.limit}/${spanOf(rule)}${perKey(z)}`;
+	return rule.window === 1 ? own : `${own} = ${compact(rate)}/s`;
+}
+
+// totalOf sums a curve over all zones.
 const totalOf = (curve) => [...zones.values()].reduce((sum, e) => sum + e.sums[curve], 0);
 
 // alike returns the zones that count by the same key as a zone.

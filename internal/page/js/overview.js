@@ -1,6 +1,6 @@
-// The state of the instance, and a card with a graph for each zone.
-const cardsAtFirst = 24;
-let cards = cardsAtFirst;
+// The state of the instance, and a card with a graph for each zone, or a table of many.
+const mostCards = 24, rowsAtFirst = 200;
+let rows = rowsAtFirst;
 const shown = new Map(); // name → card
 
 function chip(kind, title, ...rest) {
@@ -95,42 +95,41 @@ function announce(m) {
 	said = text;
 }
 
+// totals shows what became of requests, each counted once, and apart from it what zones in
+// shadow would have done.
 function totals() {
+	const over = link.to ? scope().title : `in ${scope().title}`, s = requests.sums;
 	const box = (kind, title, value, more) => el("div", { className: kind }, el("dt", { textContent: title }), el("dd", {}, value, el("small", { textContent: more })));
-	const one = (kind, title, rate, sum, more = "") => box(kind, title, `${compact(rate)}/s`, `${whole(sum)} in 5 min${more}`);
-	const once = (title, curve) => one(curve, title, now(requests, curve), requests.sums[curve]); // each request once
-	const list = [once("Allowed", "allowed"), once("Denied", "denied")], sums = requests.sums;
-	if (sums.delayed) list.push(once("Delayed", "delayed"));
-	if (totalOf("shadow_denied")) list.push(one("shadow_denied", "Would be denied", total("shadow_denied"), totalOf("shadow_denied"), ", by zones in shadow"));
-	if (totalOf("fallback")) list.push(one("fallback", "Decided locally", total("fallback"), totalOf("fallback")));
-	const all = sums.allowed + sums.denied;
-	list.push(box("", "Share denied", all ? `${(sums.denied / all * 100).toFixed(1)} %` : "–", "of the last 5 min"));
-	list.push(box("", "Zones", String(zones.size), `${[...zones.values()].filter((e) => e.sums.denied > 0).length} with denials`));
+	const one = (kind, title, curve) => box(kind, title, `${compact(now(requests, curve))}/s`, `${whole(s[curve])} ${over}`);
+	const sum = (kind, title, curve, more) => box(kind, title, `${compact([...zones.values()].reduce((n, e) => n + now(e, curve), 0))}/s`, `${whole(totalOf(curve))} ${over}${more}`);
+	const list = [one("allowed", "Requests allowed", "allowed"), one("denied", "Requests denied", "denied")];
+	if (s.delayed) list.push(one("delayed", "Requests delayed", "delayed"));
+	const all = s.allowed + s.denied;
+	list.push(box("", "Share denied", all ? `${(s.denied / all * 100).toFixed(1)} %` : "–", link.to ? over : `of the last ${scope().title}`));
+	if (totalOf("shadow_denied")) list.push(sum("shadow_denied", "Would be denied", "shadow_denied", ", by zones in shadow"));
+	if (totalOf("fallback")) list.push(sum("fallback", "Decided locally", "fallback", ", by zones"));
+	list.push(box("", "Zones", whole(zones.size), `${[...zones.values()].filter((e) => e.sums.denied > 0).length} with denials`));
 	$("totals").replaceChildren(...list);
 }
 
 function legend() {
-	const dot = (kind, text) => el("span", {}, el("i", { className: `dot ${kind}` }), text);
-	$("legend").replaceChildren(dot("allowed", "allowed"), dot("denied", "denied"), dot("shadow_denied", "would be denied (shadow)"), dot("outage", "store away"), dot("event", "rules changed"), dot("load", "configuration loaded"));
+	const dot = (kind, text) => el("span", {}, el("i", { className: `dot ${kind}` }), text), all = [...zones.values()];
+	$("legend").replaceChildren(dot("allowed", "allowed"), dot("denied", "denied"), ...(all.some((e) => e.status.shadow || e.sums.shadow_denied) ? [dot("shadow_denied", "would be denied (shadow)")] : []),
+		dot("limit", "nearest limit, as requests per second: of one key if the zone has a key"), ...(state.live.stores.length ? [dot("outage", "store away")] : []), ...(state.live.rules ? [dot("event", "rules changed")] : []), dot("load", "configuration loaded"), el("span", { textContent: "Drag in a graph to zoom." }));
 }
 
-// wanted returns the names of the zones to show, in order.
-function wanted() {
-	const part = $("filter").value.trim().toLowerCase(), sort = $("sort").value;
+// matching returns the names of the zones that the filter leaves, in order.
+function matching() {
+	const part = link.filter.trim().toLowerCase(), sort = $("sort").value;
 	const list = [...zones.keys()].filter((n) => n.toLowerCase().includes(part));
-	const by = { name: () => 0, busy: (n) => zones.get(n).sums.allowed + zones.get(n).sums.denied, denied: (n) => zones.get(n).sums.denied }[sort];
-	list.sort((a, b) => by(b) - by(a) || (a < b ? -1 : 1));
-	const few = list.slice(0, cards);
-	$("shown").textContent = list.length > few.length ? `${few.length} of ${plural(list.length, "zone")}` : plural(list.length, "zone");
-	$("more").hidden = list.length <= few.length;
-	return few;
+	const denials = (n) => zones.get(n).sums.denied + zones.get(n).sums.shadow_denied;
+	const by = { name: () => 0, busy: (n) => zones.get(n).sums.allowed + denials(n), denied: denials }[sort];
+	return list.sort((a, b) => by(b) - by(a) || (a < b ? -1 : 1));
 }
 
 function card(name) {
 	const parts = { badges: el("span"), rate: el("p", { className: "rate" }), rules: el("p", { className: "sub" }), sums: el("p", { className: "sub" }), plot: el("div", { className: "plot", role: "img" }) };
-	const open = el("button", { type: "button", textContent: name });
-	open.addEventListener("click", () => showZone(name));
-	const c = el("article", { className: "zone" }, el("div", { className: "top" }, el("h2", {}, open), parts.badges, parts.rate), parts.rules, parts.sums, parts.plot);
+	const c = el("article", { className: "zone" }, el("div", { className: "top" }, el("h2", {}, linkTo({ zone: name }, name)), parts.badges, parts.rate), parts.rules, parts.sums, parts.plot);
 	c.dataset.zone = name;
 	parts.graph = new Graph(parts.plot, 120, (at) => { parts.at = at; rateLine(name, parts); });
 	return Object.assign(c, { parts, told: 0 });
@@ -138,19 +137,22 @@ function card(name) {
 
 // rateLine shows the values under the pointer, or the last ones.
 function rateLine(name, p) {
-	const e = zones.get(name), at = p.at ?? kept - 1;
+	const e = zones.get(name), { i } = scope(), at = p.at;
 	if (!e) return;
-	const value = (c) => rateAt(e, c, at).replace("/s", "");
-	p.rate.replaceChildren(p.at === null || p.at === undefined ? "" : `${clock((state.head + 2 - kept + at) * state.step)}  `, el("b", { textContent: value("allowed") }), "/s  ", el("em", { textContent: value("denied") }), "/s", ...(isSeen(e, "shadow_denied") ? ["  ", el("i", { className: "would", textContent: value("shadow_denied") }), "/s"] : []));
+	const value = (c) => rateAt(e, c, i, at).replace("/s", "");
+	const would = e.status.shadow && !e.status.disable_metrics;
+	p.rate.replaceChildren(at === null || at === undefined ? "" : `${clock(ends(i)[at])}  `, el("b", { title: "allowed", textContent: value("allowed") }), "/s  ", el("em", { className: would ? "would" : "", title: would ? titles.shadow_denied : "denied", textContent: value(would ? "shadow_denied" : "denied") }), "/s");
 }
 
 const badgesOf = (z) => [z.enabled ? "" : "off", z.shadow ? "shadow" : "", z.origin !== "config" ? `rules from ${z.origin}` : "", z.blocked ? `${plural(z.blocked, "key")} blocked` : ""].filter(Boolean).map((b) => el("span", { className: "badge", textContent: b }));
 
 function sumsOf(e) {
-	const s = e.sums, list = [`5 min: ${whole(s.allowed)} allowed`, `${whole(s.denied)} denied`];
-	for (const c of ["shadow_denied", "delayed", "denied_elsewhere", "skipped", "fallback"]) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
+	const s = e.sums, list = [`${scope().title}: ${whole(s.allowed)} allowed`];
+	if (s.denied || !e.status.shadow) list.push(`${whole(s.denied)} denied`);
+	if (e.status.shadow && !s.shadow_denied) list.push("none would be denied");
+	for (const c of curves.slice(2)) if (s[c]) list.push(`${whole(s[c])} ${titles[c]}`);
 	if (e.status.disable_metrics) return "not counted: the handler has disable_metrics";
-	if (!curves.some((c) => s[c])) return "no requests in the last 5 minutes";
+	if (!curves.some((c) => s[c])) return link.to ? "no requests then" : `no requests in the last ${scope().title}`;
 	return list.join(", ");
 }
 
@@ -176,17 +178,45 @@ function drop(name) {
 	shown.delete(name);
 }
 
-function emptyText() {
-	const part = $("filter").value.trim();
-	if (zones.size && part) return [el("p", {}, "No zone has “", visible(part), "” in its name.")];
-	return [el("p", { textContent: "This configuration has no zones. A limit for a whole site is one line in it:" }), el("pre", { textContent: "example.com {\n\trate_limit {client_ip} 10/s\n}", tabIndex: 0 }), el("p", { textContent: "The page follows when the configuration is loaded." })];
+// settle shows one of the states: loading, empty, lost (there was no answer yet) or live. Only
+// the last has zones to choose from, and more of them to show.
+function settle(name) {
+	document.body.dataset.state = name;
+	for (const id of ["totals", "find", "legend"]) $(id).hidden = name !== "live";
+	if (name !== "live") $("more").hidden = true;
 }
 
-// redraw shows the cards of the zones that are wanted, in order.
+const sample = () => el("pre", { textContent: "example.com {\n\trate_limit {client_ip} 10/s\n}", tabIndex: 0 });
+
+// emptyText says what to do where there is nothing to show.
+function emptyText() {
+	if (zones.size) return [el("p", {}, "No zone has “", visible(link.filter.trim()), "” in its name."), el("p", {}, button("Show all zones", () => go({ filter: "" })), " ", button(`Look for “${plain(link.filter.trim())}” as a key`, searchKey))];
+	return [el("h2", { textContent: "No rate limits yet" }), el("p", { textContent: "This configuration has no zones. A limit for a whole site is one line in it:" }), sample(), el("p", {}, "Load it with ", el("code", { textContent: "caddy reload" }), ": this page then shows it by itself.")];
+}
+
+// showNothing replaces all zones by a text.
+function showNothing(...text) {
+	for (const name of [...shown.keys()]) drop(name);
+	dropTable();
+	$("more").hidden = true;
+	$("zones").replaceChildren(el("div", { className: "empty" }, ...text));
+}
+
+// redraw shows the zones that the filter leaves: a few as cards, many as a table.
 function redraw() {
-	const names = wanted(), box = $("zones");
-	for (const name of [...shown.keys()]) if (!names.includes(name) || !zones.has(name)) drop(name);
+	const names = matching(), box = $("zones");
+	settle(zones.size ? "live" : "empty");
+	$("shown").textContent = names.length > mostCards && names.length > rows ? `${rows} of ${plural(names.length, "zone")}` : plural(names.length, "zone");
+	$("more").hidden = names.length <= mostCards || names.length <= rows;
+	if (!names.length) return showNothing(...emptyText());
 	box.querySelector(".empty")?.remove();
+	$("legend").hidden = names.length > mostCards;
+	if (names.length > mostCards) {
+		for (const name of [...shown.keys()]) drop(name);
+		return drawTable(names.slice(0, rows));
+	}
+	dropTable();
+	for (const name of [...shown.keys()]) if (!names.includes(name)) drop(name);
 	names.forEach((name, i) => {
 		let c = shown.get(name);
 		if (!c) shown.set(name, c = card(name));
@@ -194,5 +224,4 @@ function redraw() {
 		if (box.children[i] !== c && !held) box.insertBefore(c, box.children[i] || null);
 		fill(c, name);
 	});
-	if (!names.length) box.append(el("div", { className: "empty" }, ...emptyText()));
 }

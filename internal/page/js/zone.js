@@ -12,28 +12,32 @@ let pointed = null, told = 0;
 
 function zoneValues(at) {
 	pointed = at;
-	const e = zones.get(state.open);
+	const e = zones.get(state.open), { i, title } = scope();
 	if (!e) return;
-	const i = at ?? kept - 1;
-	const list = seriesOf.filter(([c]) => isSeen(e, c)).map(([c]) => el("span", {}, el("i", { className: `dot ${c}` }), `${titles[c]} `, el("b", { textContent: rateAt(e, c, i) }), ` (${whole(e.sums[c])} in 5 min)`));
-	$("zone-values").replaceChildren(el("time", { textContent: at === null ? "now" : clock((state.head + 2 - kept + i) * state.step) }), ...list);
+	const over = link.to ? "in this time" : `in ${title}`, limit = nearestLimit(e.status);
+	const list = seriesOf.filter(([c]) => c === "allowed" || c === "denied" || e.sums[c] > 0).map(([c]) => el("span", {}, el("i", { className: `dot ${c}` }), `${titles[c]} `, el("b", { textContent: rateAt(e, c, i, at) }), ` (${whole(e.sums[c])} ${over})`));
+	if (limit) list.push(el("span", { title: "The rule in force that admits the fewest requests per second in the long run." }, el("i", { className: "dot limit" }), `${limitText(e.status, limit)}${storeOf(e.status)?.up ? ", on all instances together" : ""}`));
+	$("zone-values").replaceChildren(el("time", { textContent: at === null ? "now" : clock(ends(i)[at]) }), ...list);
 }
 
 function zoneMarks(z) {
-	const items = marksOf(z).map((m) => {
+	const { from, to } = scope();
+	const items = marksOf(z).filter((m) => Date.parse(m.at) / 1000 >= from && Date.parse(m.at) / 1000 <= to + fine.step).map((m) => {
 		const what = { started: `Caddy started with configuration ${m.text}`, reload: `configuration ${m.text} loaded`, rules: `rules from ${m.name} changed`, down: `${m.name}${m.text ? ` (node ${m.text})` : ""} away`, up: `${m.name}${m.text ? ` (node ${m.text})` : ""} back: limits are shared again` }[m.kind];
 		return el("li", {}, `${clock(Date.parse(m.at) / 1000)} ${plain(what)}`);
 	});
 	$("zone-marks").replaceChildren(...items);
 }
 
-const sumUp = 5; // steps in a row of the table
+const tableRows = 30; // at most
 
 function zoneTable(e) {
 	if (!$("zone-table").open) return;
-	const seen = seriesOf.map(([c]) => c).filter((c) => isSeen(e, c)), times = ends(), rows = [];
-	for (let i = kept - sumUp; i >= 0; i -= sumUp) rows.push(row(cell(`${clock(times[i] - state.step)}`), ...seen.map((c) => cell(whole(e[c].slice(i, i + sumUp).reduce((a, b) => a + b, 0)), true))));
-	$("zone-table").querySelector("table").replaceChildren(head(`${sumUp * state.step} s from`, ...seen.map((c) => `#${titles[c]}`)), el("tbody", {}, ...rows));
+	const { i, from, to } = scope(), r = ranges[i], first = r.head - r.kept + 1, list = [];
+	const begin = Math.max(0, Math.ceil(from / r.step) - first), end = Math.min(r.kept, Math.ceil(to / r.step) - first), by = Math.max(1, Math.ceil((end - begin) / tableRows));
+	const seen = seriesOf.map(([c]) => c).filter((c) => c === "allowed" || c === "denied" || e.sums[c] > 0);
+	for (let k = end - by; k > begin - by; k -= by) list.push(row(cell(`${clock((first + Math.max(k, begin)) * r.step)}`), ...seen.map((c) => cell(whole(countsOf(e, i, c).slice(Math.max(k, begin), k + by).reduce((a, b) => a + b, 0)), true))));
+	$("zone-table").querySelector("table").replaceChildren(head(`${span(by * r.step)} from`, ...seen.map((c) => `#${titles[c]}`)), el("tbody", {}, ...list));
 }
 
 function zoneRules(z, open) {
@@ -57,7 +61,7 @@ function zoneFacts(z, open) {
 		...(z.rules.some((r) => r.block) ? [["Blocked keys", `${whole(z.blocked || 0)} that this instance knows of`]] : []),
 		["Store", s ? `${s.name}, ${s.up ? s.instances ? `shared by ${plural(s.instances, "instance")}` : `shared, ${instancesOf(s)}` : "away"}` : "this process"],
 		["Keys here", `${whole(open.keys)} of at most ${whole(z.max_keys)}${s ? " kept for an outage" : ""}`],
-		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "denied_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${k.replace("_", " ")}`).join(", ") || "no decision"],
+		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "denied_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${titles[k]}`).join(", ") || "no decision"],
 		...(others ? [["Denied by others", others]] : []),
 		...(open.handlers > 1 ? [["Handlers", `${open.handlers} share this zone`]] : []),
 	];
@@ -70,7 +74,7 @@ function hits(table, list, z, what) {
 	table.replaceChildren(head("#about", "key"), el("tbody", {}, ...list.map((h) => {
 		const b = el("button", { type: "button", className: "link", title: `${h.key}: look at this key` }, visible(h.name ? withNetwork(z, h.name) : h.key));
 		b.dataset.key = h.key;
-		b.addEventListener("click", () => showKey({ zone: z.name, hash: h.key, name: h.name }));
+		b.addEventListener("click", () => showHash(z.name, h.key, h.name));
 		return row(cell(whole(h.times), true), cell(el("span", {}, b, h.blocked ? el("span", { className: "out", textContent: ` blocked for ${span(h.blocked)}` }) : "")));
 	})));
 	if (kept) [...table.querySelectorAll("button")].find((b) => b.dataset.key === kept)?.focus();
@@ -95,12 +99,14 @@ function drawZone() {
 	const e = zones.get(state.open), box = $("zone");
 	if (!box.open) return;
 	if (!e) {
-		$("zone-banner").replaceChildren(el("p", { className: "banner bad" }, el("strong", { textContent: "This zone is gone." }), "The configuration that was loaded has none of this name."));
+		$("zone-banner").replaceChildren(el("p", { className: "banner bad" }, el("strong", { textContent: "There is no such zone." }), "The running configuration has none of this name. Close this view to see those that it has."));
+		for (const id of ["busiest", "denied", "zone-rules", "zone-change"]) $(id).replaceChildren();
 		return;
 	}
 	const z = e.status;
 	$("zone-badges").replaceChildren(...badgesOf(z));
 	zoneBanner(z);
+	rangeBar($("zone-ranges"));
 	zoneGraph.height = $("zone-plot").clientHeight;
 	zoneGraph.draw(e, true);
 	zoneValues(pointed);
@@ -130,19 +136,25 @@ function showZone(name) {
 	zoneGraph.drop();
 	$("zone-name").textContent = name;
 	for (const id of ["busiest", "denied"]) $(id).replaceChildren(el("tbody", {}, row(cell("asking…"))));
-	$("zone-facts").replaceChildren();
-	$("zone").showModal();
+	for (const id of ["zone-facts", "zone-rules", "zone-badges", "zone-banner", "zone-values", "zone-change"]) $(id).replaceChildren();
+	if (!$("zone").open) $("zone").showModal();
 	$("zone").scrollTop = 0;
-	drawZone();
 	restart();
 }
 
-$("zone").addEventListener("close", () => {
+// arriveAtZone opens and closes the zone as the address says.
+function arriveAtZone() {
+	if (link.zone === state.open) return;
+	if (link.zone) return showZone(link.zone);
 	const name = state.open;
 	state.open = "";
 	zoneGraph.drop();
+	$("zone").close();
 	restart();
-	shown.get(name)?.querySelector("button").focus();
-});
+	[...$("zones").querySelectorAll("[data-zone]")].find((c) => c.dataset.zone === name)?.querySelector("a").focus();
+}
+
+$("zone").addEventListener("close", () => go({ zone: "" }));
 $("zone-table").addEventListener("toggle", drawZone);
-$("zone-key").addEventListener("click", () => showKey({ zone: state.open }));
+$("zone-key").addEventListener("click", () => go({ ...noKey, key: state.open }));
+$("zone-plot").addEventListener("keydown", zoomByKey);
