@@ -19,7 +19,7 @@ build: ## Build Caddy with Diana into bin/caddy
 	@echo "building $(CADDY) (takes minutes the first time, to download and compile all of Caddy)"
 	@CGO_ENABLED=0 go build $(CADDY_FLAGS) -o $(CADDY) ./cmd/caddy
 
-test: ## Run every test of every module (installs redis-server, chromium, axe-core, prometheus and HTTP clients if missing)
+test: ## Run every test of every module (installs redis-server, chromium, axe-core, prometheus, nginx and HTTP clients if missing)
 	@.ci/test
 
 flaky: ## Repeat the tests RUN of the folder IN, TIMES times (50), beside LOAD (8) busy processes

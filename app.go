@@ -74,8 +74,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	m := metrics.Of(a.process)
-	r := running.Of(a.process)
-	if err := m.Register(ctx.GetMetricsRegistry(), metrics.LeasesCollector(r.leases), metrics.RulesCollector(r.rules), metrics.StoresCollector(r.costs)); err != nil {
+	if err := ctx.GetMetricsRegistry().Register(m.Collector(running.Of(a.process).exposed)); err != nil {
 		return err
 	}
 	a.stores.process = a.process

@@ -94,51 +94,13 @@ func (r *runningApp) stop(a *App) {
 	}
 }
 
-// rules returns the rules of the running configuration, for the metrics.
-func (r *runningApp) rules() (all metrics.Rules) {
-	a := r.current()
-	if a == nil {
-		return all
-	}
-	all.Origins = make(map[string]string)
-	for _, z := range a.registry.Zones() {
-		if _, seen := all.Origins[z.Name]; !seen && z.Counters() != nil {
-			all.Origins[z.Name] = a.instance.Origin(z.Status())
+// exposed returns what the metrics show of the running configuration.
+func (r *runningApp) exposed() (now metrics.Running) {
+	if a := r.current(); a != nil {
+		now.Zones, now.Stores = a.registry.Exposed(a.instance.Origin), a.stores.list
+		if a.follower != nil {
+			now.Confirmed = a.follower.Status().Confirmed
 		}
 	}
-	if a.follower != nil {
-		all.Confirmed = a.follower.Status().Confirmed
-	}
-	return all
-}
-
-// leases returns the leases of the stores of the running configuration, for the metrics.
-func (r *runningApp) leases() (all []metrics.Leases) {
-	a := r.current()
-	if a == nil {
-		return nil
-	}
-	for _, s := range a.stores.list {
-		if sum, ok := s.LeaseStats(); ok {
-			all = append(all, metrics.Leases{Store: s.Name(), LeaseStats: sum})
-		}
-	}
-	return all
-}
-
-// costs returns the use of the stores of the running configuration, for the
-// metrics.
-func (r *runningApp) costs() (all []metrics.Store) {
-	a := r.current()
-	if a == nil {
-		return nil
-	}
-	for _, s := range a.stores.list {
-		m := metrics.Store{Name: s.Name(), Instances: s.Instances(), Enforced: 1, CallStats: s.CallStats()}
-		if up, _, _ := s.State(); !up {
-			m.Enforced = s.EnforcedShare()
-		}
-		all = append(all, m)
-	}
-	return all
+	return now
 }

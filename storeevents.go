@@ -40,8 +40,7 @@ type storeEvents struct {
 }
 
 // StoreUp implements redis.Observer.
-func (e *storeEvents) StoreUp(name, node string, all bool) {
-	e.metrics.SetStoreUp(name, all)
+func (e *storeEvents) StoreUp(name, node string, _ bool) {
 	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkUp, Name: name, Text: node})
 	e.lines.Add(func() {
 		e.logger.Info("Redis is back: limits are shared again", ofNode(node, zap.String("store", name))...)
@@ -68,7 +67,6 @@ func withNode(node string, data map[string]any) map[string]any {
 // StoreDown implements redis.Observer.
 func (e *storeEvents) StoreDown(name, node string, f redis.Failure, cause error) {
 	advice := redis.Advice(f, cause)
-	e.metrics.SetStoreUp(name, false)
 	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkDown, Name: name, Text: node})
 	unknown := false
 	fields := ofNode(node, zap.String("store", name), zap.Error(cause), zap.String("advice", advice))
@@ -113,7 +111,9 @@ func (e *storeEvents) StoreWarning(name, what, advice string) {
 }
 
 // Uncharged implements redis.Observer.
-func (e *storeEvents) Uncharged(zone string, cost int64) { e.metrics.CountUncharged(zone, cost) }
+func (e *storeEvents) Uncharged(zone string, cost int64) {
+	e.metrics.Uncharged.WithLabelValues(zone).Add(float64(cost))
+}
 
 // ClockSteps implements redis.Observer.
 func (e *storeEvents) ClockSteps(name string) { e.metrics.ClockSteps.WithLabelValues(name).Inc() }

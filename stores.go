@@ -128,14 +128,9 @@ func (s *redisStores) start() {
 
 // lead makes the stores report their events to this configuration.
 func (s *redisStores) lead() {
-	names := make([]string, 0, len(s.list))
 	for _, c := range s.list {
 		c.Observe(s.events)
-		up, _, _ := c.State()
-		s.events.metrics.SetStoreUp(c.Name(), up)
-		names = append(names, c.Name())
 	}
-	s.events.metrics.SetStores(names)
 }
 
 // mute ends the reports of the stores that the configuration after this one does not use:

@@ -219,8 +219,13 @@ func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
 	if has[total] {
 		out = max(out, units(n[total])-units(n[prompt]))
 	}
-	if !has[output] && !has[outputMore] {
+	// What a stream has not told yet, or never tells, is taken for what passed: the first events of
+	// some formats tell a token of the output.
+	if told.Cut || !has[output] && !has[outputMore] {
 		out = max(out, int64(told.Events))
+	}
+	if told.Events > 0 && !has[prompt] && !has[promptElse] {
+		input = inputOf(r)
 	}
 	var s sum
 	s.add(&t.input, r, told, input+units(n[promptMore]))
@@ -249,16 +254,21 @@ func (t *tokens) estimate(r *http.Request) (cost int64, ok bool) {
 		n, ok := t.reserve.Number(r)
 		return min(max(1, n), MaxCost), ok && n >= 1
 	}
+	answers := max(1, greatest(r, times))
+	var s sum
+	s.add(&t.input, r, nil, inputOf(r))
+	s.add(&t.output, r, nil, min(greatest(r, allowed), scan.MaxAmount/answers)*answers)
+	return max(1, s.cost()), !s.unweighed
+}
+
+// inputOf returns for how many tokens the body of a request is taken before their number is known.
+func inputOf(r *http.Request) int64 {
 	length := max(0, r.ContentLength)
 	if b := body.Of(r); b != nil {
 		data, _ := b.Bytes() // or its beginning
 		length = max(length, int64(len(data)))
 	}
-	answers := max(1, greatest(r, times))
-	var s sum
-	s.add(&t.input, r, nil, (length+bytesPerToken-1)/bytesPerToken)
-	s.add(&t.output, r, nil, min(greatest(r, allowed), scan.MaxAmount/answers)*answers)
-	return max(1, s.cost()), !s.unweighed
+	return (length + bytesPerToken - 1) / bytesPerToken
 }
 
 // greatest returns the greatest number in members of the body of a request, at most

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,8 +28,8 @@ var usages = map[string][]struct {
 		{"a stream", eventStream, "data: {\"choices\":[],\"usage\":null}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n", 40},
 		{"usage in each event", eventStream, "data: {\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\ndata: {\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\n", 40},
 		{"a stream of responses", eventStream, "event: response.completed\ndata: {\"response\":{\"usage\":{\"input_tokens\":10,\"output_tokens\":5}}}\n\n", 40},
-		{"a stream without usage", eventStream, "data: {\"a\":1}\n\ndata: {\"a\":2}\n\ndata: {\"a\":3}\n\ndata: [DONE]\n\n", 12},
-		{"a short stream without usage", eventStream, "data: {\"a\":1}\n\ndata: [DONE]\n\n", 7},
+		{"a stream without usage", eventStream, "data: {\"a\":1}\n\ndata: {\"a\":2}\n\ndata: {\"a\":3}\n\ndata: [DONE]\n\n", 20},
+		{"a short stream without usage", eventStream, "data: {\"a\":1}\n\ndata: [DONE]\n\n", 12},
 		{"no usage", "application/json", `{"choices":[]}`, 7},
 		{"in a string", "application/json", `{"text":"\"usage\":{\"prompt_tokens\":1}","usage":{"prompt_tokens":1}}`, 2},
 	},
@@ -87,6 +88,54 @@ func TestTokens(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTokensOfCutStreams has clients leave streams whose first event tells a token of the output, or
+// nothing, and whose last one would tell all. Until then each event counts as a token, and four bytes of
+// the request.
+func TestTokensOfCutStreams(t *testing.T) {
+	for format, c := range map[string]struct {
+		first string
+		input int
+	}{
+		"anthropic": {`{"type":"message_start","message":{"usage":{"input_tokens":10,"output_tokens":1}}}`, 10},
+		"gemini":    {`{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}`, 10},
+		"openai":    {`{"choices":[]}`, 4},
+	} {
+		const events = 20
+		s := serve(t, setup{site: `
+			rate_limit {
+				zone z {
+					key {header.X-Key}
+					tokens ` + format + ` {
+						input 2
+						output 4
+						reserve 7
+					}
+					rule 1000/1h
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			w.Header().Set("Content-Type", eventStream)
+			_, err := fmt.Fprintf(w, "data: %s\n\n%s", c.first, strings.Repeat("data: {\"text\":\"a\"}\n\n", events-1))
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return err
+		})})
+		ctx, leave := context.WithCancel(t.Context())
+		q := asking(format, `{"model":"m"}`)
+		q.ctx = ctx
+		resp, err := http.DefaultClient.Do(q.http(s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave()
+		_ = resp.Body.Close()
+		ended(t)
+		if n, want := used(s, format), c.input*2+events*4; n != want {
+			t.Errorf("%s: %d charged, want %d", format, n, want)
+		}
+	}
 }
 
 // asking returns a request with a JSON body.
@@ -207,6 +256,7 @@ func TestTokensReserve(t *testing.T) {
 		{pad(`{"p":"","options":{"num_predict":-1}}`, 80), 40},
 		{pad(`{"p":"","max_tokens":1e300}`, 40), 1000},
 		{pad(`{"p":"","max_tokens":9000000000000000000,"n":9000000000000000000}`, 80), 1000},
+		{pad(`{"p":"","max_tokens":50,"max_tokens":60}`, 60), 30},
 		{pad(`{"p":""`, 40), 20},                      // no JSON
 		{`{"p":"` + strings.Repeat("x", 1<<17), 1000}, // too large to be read
 	} {

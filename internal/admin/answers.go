@@ -48,7 +48,7 @@ func (in *Instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 			i = len(all)
 			at[z.Name] = i
 			all = append(all, in.answerZone(z))
-			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = metrics.Of(in.Process).Decisions(z.Name)
+			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = z.Decisions()
 		}
 		all[i].Handlers++
 		for _, b := range z.Tables() {

@@ -35,9 +35,7 @@ type activeRules struct {
 	tables    []*Bound       // their tables
 	blocks    *memory.Blocks // nil: no rule blocks
 	refs      pool.References
-	counted   *metrics.Tables   // the metrics with the tables; nil: none
-	denials   *metrics.Counters // the metrics with the labels; nil: none
-	labels    []string          // of denials
+	counted   map[string]*metrics.Rule // by label; nil: not counted
 }
 
 // override is the compiled rules for some keys.
@@ -116,25 +114,7 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 		}
 	}
 	if z.counted {
-		a.counted = z.env.Metrics.Tables
-		for _, b := range a.tables {
-			a.counted.Add(z.Name, b.Table)
-		}
-		a.labels = []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore}
-		if z.Config.Plan.MayRepeat() {
-			a.labels = append(a.labels, labelRepeated)
-		}
-		var blocking []string
-		for _, s := range a.sets {
-			a.labels = append(a.labels, s.Labels...)
-			for i, us := range s.Blocks {
-				if us > 0 {
-					blocking = append(blocking, s.Labels[i])
-				}
-			}
-		}
-		a.denials = z.metrics.Counters
-		a.denials.Hold(a.labels, blocking)
+		a.count(z)
 	}
 	return nil
 }
@@ -178,16 +158,7 @@ func overrideID(o *config.CheckedOverride, list int) int64 {
 }
 
 // release returns the tables to the pool.
-func (a *activeRules) release() error {
-	if a.counted != nil {
-		for _, b := range a.tables {
-			a.counted.Remove(b.Table)
-		}
-		a.denials.Drop(a.labels)
-		a.counted, a.denials = nil, nil
-	}
-	return a.refs.Release()
-}
+func (a *activeRules) release() error { return a.refs.Release() }
 
 // tables are the tables in use. Counts survive reloads and are shared by the handlers
 // that define the same zone.

@@ -154,7 +154,7 @@ func (q *request) reportDenial(e *exceeded) {
 	if e.zone == nil {
 		return
 	}
-	e.zone.metrics.CountDenied(e.label, false)
+	e.zone.countedRule(e.label).CountDenied(false)
 	q.announce(e, &e.zone.common.logLimit, "rate limit exceeded", eventExceeded)
 }
 
@@ -171,7 +171,7 @@ func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event strin
 // reportShadow logs what a zone in shadow would have denied, and emits its event.
 func (q *request) reportShadow(z *zoneResult) {
 	e := q.exceededIn(z)
-	z.zone.metrics.CountDenied(e.label, true)
+	z.zone.countedRule(e.label).CountDenied(true)
 	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
 }
 
@@ -184,7 +184,7 @@ func (q *request) reportBlocks() {
 		}
 		b := &q.check.Zones[z.rules].Block
 		label := z.set.Labels[b.Rule]
-		z.zone.metrics.CountBlock(label)
+		z.zone.countedRule(label).CountBlock()
 		e := exceeded{zone: z.zone, label: label, retry: b.Span}
 		q.announce(&e, &z.zone.common.blockLog, "key blocked", eventBlocked)
 	}

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/internal/loglimit"
-	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -238,17 +237,6 @@ func (r *Registry) LogRestarts(before map[string]string) {
 			r.logRestart(name)
 		}
 	}
-}
-
-// Counters returns the counters of decisions of the zones in the metrics, by zone.
-func (r *Registry) Counters() map[string]*metrics.Counters {
-	all := make(map[string]*metrics.Counters)
-	for _, z := range r.Zones() {
-		if c := z.metrics.Counters; c != nil {
-			all[z.Name] = c
-		}
-	}
-	return all
 }
 
 // Bounds returns the capacities of the tables of all zones, each table once.

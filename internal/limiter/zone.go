@@ -97,16 +97,8 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	z.id = id
 	z.common = commons.Take(&z.refs, id, func() *common { return new(common) })
 	if z.counted {
-		z.metrics = env.Metrics.Zone(c.Name, z.store.Name)
-		if len(checked.LimitPlaceholders()) > 0 {
-			env.Metrics.CountLimits(&z.metrics, c.Name)
-		}
-		if checked.Charge.Settle != nil {
-			env.Metrics.CountSettled(&z.metrics, c.Name)
-		}
-		if z.Shared() && checked.Charge.AfterResponse() {
-			env.Metrics.CountUncharged(c.Name, 0)
-		}
+		c := counters.Take(&z.refs, countersID{env.Process, c.Name, ""}, func() *metrics.Counters { return new(metrics.Counters) })
+		z.metrics = env.Metrics.Zone(c, z.store.Name)
 		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
 	}
 	if c.PreventDuplicates != nil {
@@ -156,9 +148,6 @@ func (z *Zone) Exempt() caddyhttp.MatcherSets { return z.exempt }
 // LogsKeys reports whether the zone's keys may be logged, and shown by name.
 func (z *Zone) LogsKeys() bool { return z.logKey }
 
-// Counters returns the zone's counters of decisions; nil: they are not counted.
-func (z *Zone) Counters() *metrics.Counters { return z.metrics.Counters }
-
 // TopKeys returns the zone's busiest keys; nil: they are not counted.
 func (z *Zone) TopKeys() *metrics.TopKeys { return z.topKeys }
 
@@ -207,9 +196,6 @@ func (z *Zone) release() error {
 	err := z.refs.Release()
 	if a := z.active.Load(); a != nil {
 		err = errors.Join(err, a.release())
-	}
-	if z.counted {
-		z.env.Metrics.Release(z.Name)
 	}
 	return err
 }

@@ -13,62 +13,43 @@ type Zone struct {
 	// Counters count the zone's decisions; nil: they are not counted.
 	Counters *Counters
 
-	seconds  prometheus.Observer // of the zone's store
-	local    prometheus.Observer // of decisions in this process
-	badCost  prometheus.Counter
-	badLimit prometheus.Counter
-	unknown  prometheus.Counter
-	settled  prometheus.Counter
-	fallback prometheus.Counter
+	seconds prometheus.Observer // of the zone's store
+	local   prometheus.Observer // of decisions in this process
 }
 
 // Count counts a decision in a shard, which may be any number. Requests on different
 // processors should use different shards.
 func (z *Zone) Count(o Outcome, shard uint32) {
 	if z.Counters != nil {
-		z.Counters.count(o, shard)
-	}
-}
-
-// CountDenied counts a denial by a rule, which a zone in shadow only reports.
-func (z *Zone) CountDenied(rule string, shadow bool) {
-	if z.Counters != nil {
-		z.Counters.countDenied(rule, shadow)
-	}
-}
-
-// CountBlock counts a block that a rule started.
-func (z *Zone) CountBlock(rule string) {
-	if z.Counters != nil {
-		z.Counters.countBlock(rule)
+		z.Counters.Count(o, shard)
 	}
 }
 
 // CountBadCost counts a cost that is not an integer of at least 1.
 func (z *Zone) CountBadCost() {
-	if z.badCost != nil {
-		z.badCost.Inc()
+	if z.Counters != nil {
+		z.Counters.badCosts.Add(1)
 	}
 }
 
 // CountBadLimit counts a request that brought no limit, or one that is rejected.
 func (z *Zone) CountBadLimit() {
-	if z.badLimit != nil {
-		z.badLimit.Inc()
+	if z.Counters != nil {
+		z.Counters.badLimits.Add(1)
 	}
 }
 
 // CountUnknown counts a response that did not tell its cost.
 func (z *Zone) CountUnknown() {
-	if z.unknown != nil {
-		z.unknown.Inc()
+	if z.Counters != nil {
+		z.Counters.unknown.Add(1)
 	}
 }
 
 // CountSettled counts the cost of a request whose response tells it.
 func (z *Zone) CountSettled(cost int64) {
-	if z.settled != nil {
-		z.settled.Add(float64(cost))
+	if z.Counters != nil {
+		z.Counters.settled.Add(uint64(cost))
 	}
 }
 
@@ -94,8 +75,7 @@ func (z *Zone) Observe(took time.Duration, m stores.Mode) {
 
 // CountFallback counts a decision that was made without the zone's store.
 func (z *Zone) CountFallback(m stores.Mode) {
-	if z.fallback != nil && isFallback(m) {
-		z.fallback.Inc()
+	if z.Counters != nil && isFallback(m) {
 		z.Counters.fallbacks.Add(1)
 	}
 }

@@ -151,13 +151,11 @@ func (p *page) metrics() {
 	}
 	p.calls("internal/metrics", func(name string, args []ast.Expr) {
 		switch name {
-		case "counter":
+		case "counter", "desc":
 			if len(args) > 1 {
 				add(args[0], args[1], literals(&ast.CompositeLit{Elts: args[2:]}))
 			}
-		case "NewDesc":
-			add(args[0], args[1], literals(args[2]))
-		case "NewCounter", "NewHistogramVec", "NewGaugeVec", "NewGauge", "NewHistogram":
+		case "NewCounter", "NewHistogramVec":
 			var labels []string
 			if len(args) > 1 {
 				labels = literals(args[1])

@@ -1,0 +1,117 @@
+package limiter
+
+import (
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+)
+
+// counters are those of the zones in use, and ruleCounters those of their rules. They survive
+// reloads.
+var (
+	counters     = pool.New[*metrics.Counters]("counters")  // by countersID
+	ruleCounters = pool.New[*metrics.Rule]("rule counters") // by countersID
+)
+
+// countersID identifies the counters of a zone, or of a label of its rules.
+type countersID struct {
+	process     *process.Process
+	zone, label string
+}
+
+// count takes the counters of all labels that a denial can have.
+func (a *activeRules) count(z *Zone) {
+	a.counted = make(map[string]*metrics.Rule)
+	take := func(label string) *metrics.Rule {
+		if a.counted[label] == nil {
+			a.counted[label] = ruleCounters.Take(&a.refs, countersID{z.env.Process, z.Name, label}, func() *metrics.Rule { return new(metrics.Rule) })
+		}
+		return a.counted[label]
+	}
+	for _, label := range []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore} {
+		take(label)
+	}
+	if z.Config.Plan.MayRepeat() {
+		take(labelRepeated)
+	}
+	for _, s := range a.sets {
+		for i, label := range s.Labels {
+			if r := take(label); s.Blocks != nil && s.Blocks[i] > 0 {
+				r.Blocks.Store(true)
+			}
+		}
+	}
+}
+
+// countedRule returns the counters of a rule; nil: it is not counted, or gone, and only the request
+// was decided with it.
+func (z *Zone) countedRule(label string) *metrics.Rule { return z.active.Load().counted[label] }
+
+// Counters returns the zone's counters of decisions; nil: they are not counted.
+func (z *Zone) Counters() *metrics.Counters { return z.metrics.Counters }
+
+// Decisions returns the numbers of the zone's decisions by outcome, of its denials by rule, and
+// of denials that a zone in shadow only reported, by rule; nil: none.
+func (z *Zone) Decisions() (decisions, denied, shadow map[string]uint64) {
+	if z.metrics.Counters == nil {
+		return nil, nil, nil
+	}
+	for label, r := range z.active.Load().counted {
+		d, s := r.Denied()
+		denied, shadow = with(denied, label, d), with(shadow, label, s)
+	}
+	return z.metrics.Counters.Decisions(), denied, shadow
+}
+
+// with adds a number to a map, which may be nil, unless it is 0.
+func with(all map[string]uint64, name string, n uint64) map[string]uint64 {
+	if n == 0 {
+		return all
+	}
+	if all == nil {
+		all = make(map[string]uint64)
+	}
+	all[name] = n
+	return all
+}
+
+// Exposed returns what the metrics show of the zones, by name. origin returns where the rules
+// of a zone come from.
+func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Exposed {
+	all, seen := make(map[string]*metrics.Exposed), make(map[*memory.Table]bool)
+	for _, z := range r.Zones() {
+		if !z.counted {
+			continue
+		}
+		a, e := z.active.Load(), all[z.Name]
+		if e == nil {
+			e = &metrics.Exposed{Counters: z.metrics.Counters, Rules: a.counted, Origin: origin(z.Status())}
+			all[z.Name] = e
+		}
+		for _, b := range a.tables {
+			if !seen[b.Table] {
+				seen[b.Table] = true
+				e.Keys += b.Table.Keys()
+				e.Overflows += b.Table.Overflows()
+				e.Unblocked += b.Table.Unblocked()
+			}
+		}
+		charge := z.Config.Charge
+		e.LimitsFrom = e.LimitsFrom || len(z.Config.LimitPlaceholders()) > 0
+		e.Settles = e.Settles || charge.Settle != nil
+		e.Charges = e.Charges || z.Shared() && charge.AfterResponse()
+	}
+	return all
+}
+
+// Counters returns the counters of decisions of the zones in the metrics, by zone.
+func (r *Registry) Counters() map[string]*metrics.Counters {
+	all := make(map[string]*metrics.Counters)
+	for _, z := range r.Zones() {
+		if c := z.Counters(); c != nil {
+			all[z.Name] = c
+		}
+	}
+	return all
+}

@@ -1,0 +1,163 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dianalimiter/diana/internal/stores/redis"
+)
+
+// Running is what the metrics show of the running configuration.
+type Running struct {
+	Zones     map[string]*Exposed // by name
+	Stores    []*redis.Store      // the shared ones
+	Confirmed time.Time           // when the rule source last confirmed the rules; zero: never
+}
+
+// Exposed is what the metrics show of a zone.
+type Exposed struct {
+	Counters *Counters        // its counters
+	Rules    map[string]*Rule // of the rules in force, by label
+	Origin   string           // of the rules: config, or the kind of source
+
+	Keys      int64  // in its tables
+	Overflows uint64 // charges to counters that several keys share
+	Unblocked uint64 // denials that started no block, because a table is full
+
+	LimitsFrom bool // whether requests may bring limits
+	Settles    bool // whether responses tell costs
+	Charges    bool // whether a shared store is charged after responses
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(Namespace+"_"+name, help, labels, nil)
+}
+
+var (
+	decisionsDesc = desc("decisions_total", "Decisions, by zone and outcome.", "zone", "decision")
+	nearDesc      = desc("near_limit_total", "Allowed requests after which a rule had less than a fifth of its limit left, or of its burst.", "zone")
+	deniedDesc    = desc("denied_total", "Denied requests, by the zone and rule that denied them.", "zone", "rule")
+	blocksDesc    = desc("blocks_total", "Blocks of keys, by the zone and rule that started them.", "zone", "rule")
+	badCostDesc   = desc("bad_cost_total", "Costs that were not an integer of at least 1 and counted as 1.", "zone")
+	badLimitDesc  = desc("bad_limit_total", "Requests of rules with a limit from the request that brought none, or one that is rejected.", "zone")
+	unknownDesc   = desc("unknown_cost_total", "Responses that did not tell the cost that settle asks for, or ended before they had.", "zone")
+	settledDesc   = desc("settled_cost_total", "Cost of the requests whose responses tell it, as settle or tokens count it.", "zone")
+	fallbackDesc  = desc("fallback_total", "Decisions made without the zone's store, because it was unavailable.", "zone")
+	keysDesc      = desc("keys", "Keys kept in this process, by zone: of a zone in Redis, those that it knows for an outage.", "zone")
+	overflowDesc  = desc("overflow_total", "Charges to counters that several keys share, because the zone is full.", "zone")
+	unblockedDesc = desc("unblocked_total", "Denials by a rule with block that blocked nobody, because the zone is full. A zone without any has no such series.", "zone")
+	rulesInfoDesc = desc("rules_info", "Origin of the rules of a zone: config, or the kind of source (redis, http, file).", "zone", "source")
+	rulesAgeDesc  = desc("rules_age_seconds", "Seconds since the rule source last confirmed the rules in force.")
+
+	storeUpDesc   = desc("store_up", "Whether the store is used (1) or unavailable (0).", "store")
+	instancesDesc = desc("instances", "Live instances that share the store, as last seen; 0: unknown.", "store")
+	enforcedDesc  = desc("enforced_share", "Part of each limit that this instance enforces: 1 while the store is used, also in the second after an outage in which this instance may still decide alone; its share while the store is unavailable and on_failure is local; 0 if nothing is counted meanwhile.", "store")
+	callsDesc     = desc("store_calls_total", "Calls of the script in the store.", "store")
+	checksDesc    = desc("store_checks_total", "Checks that were batched into these calls.", "store")
+	callTimeDesc  = desc("store_call_seconds_total", "Duration of these calls, seen from this instance.", "store")
+	leasesDesc    = desc("leases_total", "Leases of this instance: times that part of a key's limit was charged in advance.", "store")
+	grantedDesc   = desc("leased_cost_total", "Cost charged in advance by the leases of this instance.", "store")
+	spentDesc     = desc("leased_cost_spent_total", "Part of the cost charged in advance that requests spent; the rest expires.", "store")
+)
+
+// Collector collects the metrics of the process and of the running configuration, which the
+// function returns.
+func (m *Metrics) Collector(running func() Running) prometheus.Collector {
+	return &collector{m, running}
+}
+
+type collector struct {
+	*Metrics
+	running func() Running
+}
+
+// samples are the metrics of one scrape.
+type samples chan<- prometheus.Metric
+
+func (s samples) counter(d *prometheus.Desc, n uint64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func (s samples) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+// Describe implements prometheus.Collector. Which series there are depends on the
+// configuration.
+func (*collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	c.seconds.Collect(ch)
+	c.RulesErrors.Collect(ch)
+	now := c.running()
+	if !now.Confirmed.IsZero() {
+		samples(ch).gauge(rulesAgeDesc, max(0, time.Since(now.Confirmed).Seconds()))
+	}
+	for name, z := range now.Zones {
+		z.collect(ch, name)
+		if z.Charges {
+			ch <- c.Uncharged.WithLabelValues(name)
+		}
+	}
+	for _, s := range now.Stores {
+		c.collectStore(ch, s)
+	}
+}
+
+func (z *Exposed) collect(to samples, name string) {
+	c := z.Counters
+	for o := range numOutcomes {
+		to.counter(decisionsDesc, c.sum(o), name, o.String())
+	}
+	for label, r := range z.Rules {
+		if n := r.denied.Load(); n > 0 {
+			to.counter(deniedDesc, n, name, label)
+		}
+		if n := r.blocks.Load(); n > 0 || r.Blocks.Load() {
+			to.counter(blocksDesc, n, name, label)
+		}
+	}
+	to.counter(nearDesc, c.sumNear(), name)
+	to.counter(badCostDesc, c.badCosts.Load(), name)
+	to.counter(fallbackDesc, c.fallbacks.Load(), name)
+	if z.LimitsFrom {
+		to.counter(badLimitDesc, c.badLimits.Load(), name)
+	}
+	if z.Settles {
+		to.counter(unknownDesc, c.unknown.Load(), name)
+		to.counter(settledDesc, c.settled.Load(), name)
+	}
+	to.gauge(keysDesc, float64(z.Keys), name)
+	to.counter(overflowDesc, z.Overflows, name)
+	if z.Unblocked > 0 {
+		to.counter(unblockedDesc, z.Unblocked, name)
+	}
+	to.gauge(rulesInfoDesc, 1, name, z.Origin)
+}
+
+// collectStore collects the metrics of a store. All its counters begin at 0, because one that
+// appears with the value 1 has no rate.
+func (c *collector) collectStore(to samples, s *redis.Store) {
+	name, calls := s.Name(), s.CallStats()
+	up, enforced := 1.0, 1.0
+	if is, _, _ := s.State(); !is {
+		up, enforced = 0, s.EnforcedShare()
+	}
+	to.gauge(storeUpDesc, up, name)
+	to.gauge(enforcedDesc, enforced, name)
+	to.gauge(instancesDesc, float64(s.Instances()), name)
+	to.counter(callsDesc, calls.Calls, name)
+	to.counter(checksDesc, calls.Checks, name)
+	to <- prometheus.MustNewConstMetric(callTimeDesc, prometheus.CounterValue, calls.Took.Seconds(), name)
+	for _, f := range redis.Failures {
+		to <- c.StoreErrors.WithLabelValues(name, string(f))
+	}
+	to <- c.ClockSteps.WithLabelValues(name)
+	if l, ok := s.LeaseStats(); ok {
+		to.counter(leasesDesc, l.Times, name)
+		to.counter(grantedDesc, l.Granted, name)
+		to.counter(spentDesc, l.Spent, name)
+	}
+}
