@@ -19,8 +19,11 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 	switch match := z.Matchers(); {
 	case len(match) > 0 && !slices.ContainsFunc(match, mayMatch):
 		warn("the zone's matchers match no request", "begin each path with / or *")
-	case z.PreventDuplicates != nil && len(match) > 0 && !slices.ContainsFunc(match, matchesUnsafe):
+	case len(match) == 0 || slices.ContainsFunc(match, matchesUnsafe):
+	case z.PreventDuplicates != nil:
 		warn("the zone matches only GET, HEAD and OPTIONS, of which none is ever a duplicate", "match the methods that change something, or leave prevent_duplicates out")
+	case z.Tokens != nil:
+		warn("the zone matches only GET, HEAD and OPTIONS, which cost no tokens", "match POST")
 	}
 	if slices.ContainsFunc(z.Exempt(), matchesAll) || coversAll(z.Exempt()) {
 		warn("exempt matches every request: the zone limits nothing", "exempt only whom you know")
@@ -61,7 +64,8 @@ func mayMatch(set caddyhttp.MatcherSet) bool {
 	})
 }
 
-// matchesUnsafe reports whether a set of matchers may match a request that may be a duplicate.
+// matchesUnsafe reports whether a set of matchers may match a request of another method than GET,
+// HEAD and OPTIONS.
 func matchesUnsafe(set caddyhttp.MatcherSet) bool {
 	return !slices.ContainsFunc(set, func(m any) bool {
 		methods, ok := m.(*caddyhttp.MatchMethod)

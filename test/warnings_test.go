@@ -206,6 +206,7 @@ func TestNoLimitWarnings(t *testing.T) {
 		none       = ""
 		noRequest  = "the zone's matchers match no request"
 		harmless   = "the zone matches only GET, HEAD and OPTIONS, of which none is ever a duplicate"
+		free       = "the zone matches only GET, HEAD and OPTIONS, which cost no tokens"
 		everything = "exempt matches every request: the zone limits nothing"
 		unlimited  = "an override makes every key unlimited: the zone limits only those of other overrides"
 		noRule     = "cost, settle, tokens and count_status charge rules, and the zone has none"
@@ -218,6 +219,8 @@ func TestNoLimitWarnings(t *testing.T) {
 		"match path api /v1/*\nrule 5/1h":                                      none,
 		"match method GET HEAD\nprevent_duplicates 1m":                         harmless,
 		"match method GET POST\nprevent_duplicates 1m":                         none,
+		"match method GET HEAD\ntokens\nrule 5/1h":                             free,
+		"match method GET POST\ntokens\nrule 5/1h":                             none,
 		"exempt 0.0.0.0/0 ::/0\nrule 5/1h":                                     everything,
 		"exempt 0.0.0.0/0\nexempt ::/0\nrule 5/1h":                             everything,
 		"exempt 0.0.0.0/0\nrule 5/1h":                                          none,
@@ -235,7 +238,7 @@ func TestNoLimitWarnings(t *testing.T) {
 		"key {client_ip} {env.DIANA_TEST_SET}\nrule 5/1h":                      none,
 	} {
 		s := serve(t, setup{site: "rate_limit {\nzone z {\n" + options + "\n}\n}\nrespond ok"})
-		for _, msg := range []string{noRequest, harmless, everything, unlimited, noRule, chosen, unset} {
+		for _, msg := range []string{noRequest, harmless, free, everything, unlimited, noRule, chosen, unset} {
 			if n := len(s.log.lines(t, msg)); n != 0 && msg != want || n != 1 && msg == want {
 				t.Errorf("%q: %d lines %q", options, n, msg)
 			}
