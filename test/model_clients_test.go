@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,27 +20,16 @@ var modelClients = map[string][]string{
 	"openai":            {"node", "bin/clients/openai.mjs"},
 	"@anthropic-ai/sdk": {"node", "bin/clients/anthropic.mjs"},
 	"ai":                {"node", "bin/clients/ai.mjs"},
-}
-
-// installModelClients installs the libraries and adds the one that is built here.
-func installModelClients(t *testing.T) map[string][]string {
-	t.Helper()
-	clients := maps.Clone(modelClients)
-	built := filepath.Join(t.TempDir(), "openaigo")
-	clients["openai-go"] = []string{built}
-	for _, args := range [][]string{{".ci/need", "clients"}, {"go", "build", "-C", "test/clients/openaigo", "-o", built, "."}} {
-		if out, err := command(t, args...).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
-	return clients
+	"openai-go":         {"bin/clients/openai-go"},
 }
 
 // TestModelClients asks a language model through Caddy with the libraries that applications use. What
 // they are told as usage, of an answer and of a stream, is what is charged, to the token. Where
 // the limit is used up they wait as they are told, and come through with the first try after that.
 func TestModelClients(t *testing.T) {
-	clients := installModelClients(t)
+	if out, err := command(t, ".ci/need", "clients").CombinedOutput(); err != nil {
+		t.Fatalf(".ci/need clients: %v\n%s", err, out)
+	}
 	s := serve(t, setup{site: `
 		rate_limit {
 			headers openai
@@ -64,7 +51,7 @@ func TestModelClients(t *testing.T) {
 		return nil
 	})})
 	var all sync.WaitGroup
-	for name, args := range clients {
+	for name, args := range modelClients {
 		id := strings.Trim(strings.ReplaceAll(name, "/", "-"), "@")
 		all.Go(func() {
 			told := s.runModelClient(args, s.url+"/budget/"+id)
@@ -86,8 +73,8 @@ func TestModelClients(t *testing.T) {
 		})
 	}
 	all.Wait()
-	lines, doc := s.log.access(t, 5*len(clients)), textOf(t, "docs/clients.md")
-	for name := range clients {
+	lines, doc := s.log.access(t, 5*len(modelClients)), textOf(t, "docs/clients.md")
+	for name := range modelClients {
 		id := strings.Trim(strings.ReplaceAll(name, "/", "-"), "@")
 		if got := fmt.Sprint(statusesOf(lines, "/narrow/"+id+"/")); got != "[200 429 200]" {
 			t.Errorf("%s: %s, want a try that is denied and one that is not", name, got)
