@@ -47,8 +47,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		RejectStatus:   h.RejectStatus,
 		LogKey:         h.LogKey,
 		DisableMetrics: h.DisableMetrics,
-		Invoked:        app.process.Clock != nil || hasNamedRoutes(ctx), // offline, no HTTP app provisions the handler
-		Logger:         h.logger,
+		// Offline, no HTTP app provisions the handler.
+		Invoked:    app.process.Clock != nil || anyServer(ctx, func(s *caddyhttp.Server) bool { return len(s.NamedRoutes) > 0 }),
+		AccessLogs: anyServer(ctx, func(s *caddyhttp.Server) bool { return s.Logs != nil }),
+		Logger:     h.logger,
 	})
 	if err != nil {
 		return err
@@ -62,13 +64,13 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	return app.registry.Join(h.limiter)
 }
 
-// hasNamedRoutes reports whether the HTTP app that provisions a handler has named routes. In
-// one that is invoked twice, a handler stands once.
-func hasNamedRoutes(ctx caddy.Context) bool {
-	named := func(s *caddyhttp.Server) bool { return s != nil && len(s.NamedRoutes) > 0 }
+// anyServer reports whether a server of the HTTP app that provisions a handler has something: which
+// of them the handler belongs to is not known. In a named route that is invoked twice, a handler
+// stands once.
+func anyServer(ctx caddy.Context, has func(*caddyhttp.Server) bool) bool {
 	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
 		app, ok := m.(*caddyhttp.App)
-		return ok && slices.ContainsFunc(slices.Collect(maps.Values(app.Servers)), named)
+		return ok && slices.ContainsFunc(slices.Collect(maps.Values(app.Servers)), func(s *caddyhttp.Server) bool { return s != nil && has(s) })
 	})
 }
 

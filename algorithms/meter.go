@@ -134,7 +134,12 @@ func (m *meter) at(now int64) int64 {
 }
 
 // level returns the level at t, which is a result of at.
-func (m *meter) level(s State, t int64) int64 { return m.levelUpTo(s, t, m.burst) }
+func (m *meter) level(s State, t int64) int64 {
+	if s[0] < t { // the usual state of a client below its limit
+		return 0
+	}
+	return m.levelUpTo(s, t, m.burst)
+}
 
 // levelUpTo returns the level at t. A level that was written under another limit is
 // at most that many units of cost.

@@ -19,6 +19,7 @@ import (
 type activeRules struct {
 	rules      *ruleSet
 	keys       key.Index[*override]
+	picks      bool     // whether keys or requests choose the rules
 	duplicates *ruleSet // nil without prevent_duplicates
 
 	off    bool

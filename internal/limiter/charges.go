@@ -17,7 +17,7 @@ func (q *request) chargesLater() bool {
 	}
 	for i := range q.zones {
 		z := &q.zones[i]
-		if z.rules < 0 || !q.check.Zones[z.rules].Charged {
+		if z.rules == nil || !z.rules.Charged {
 			continue
 		}
 		if z.zone.Config.Charge.AfterResponse() || z.zone.InFlight > 0 {
@@ -43,10 +43,10 @@ func (q *request) needsStatus() bool {
 func (q *request) finish(told *ending) {
 	for i := range q.zones {
 		z := &q.zones[i]
-		if z.rules < 0 || !q.check.Zones[z.rules].Charged {
+		c := z.rules
+		if c == nil || !c.Charged {
 			continue
 		}
-		c := &q.check.Zones[z.rules]
 		response := told.of(i)
 		charge, unknown := z.zone.Config.Charge.Settlement(q.r, c.Cost, &response)
 		if unknown {

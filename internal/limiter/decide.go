@@ -20,7 +20,7 @@ func (q *request) decide(ctx context.Context) (gone bool, err error) {
 		}
 	}
 	q.decideOnce(ctx)
-	if q.check.Admitted || q.unavailable() {
+	if q.check.Admitted || !q.l.waits || q.unavailable() {
 		return false, nil
 	}
 	return q.wait(ctx)
@@ -28,17 +28,25 @@ func (q *request) decide(ctx context.Context) (gone bool, err error) {
 
 // needsStores decides without the stores if it can, and returns whether it could not.
 func (q *request) needsStores(ctx context.Context) bool {
-	for i := range q.zones {
-		if z := &q.zones[i]; z.label != "" && !z.shadow {
-			q.immediate = z // nothing is charged
-			return false
-		}
+	if q.denies {
+		q.immediate = q.firstDenial() // nothing is charged
+		return false
 	}
 	if len(q.check.Zones) == 0 {
 		q.check.Admitted = true
 		return false
 	}
 	return !q.delays || q.takeSlots(ctx) // before it waits: it may be delayed after that
+}
+
+// firstDenial returns the first zone that denies regardless of its counts.
+func (q *request) firstDenial() *zoneResult {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.label != "" && !z.shadow {
+			return z
+		}
+	}
+	return nil
 }
 
 // timedEvery is the sampling interval of decisions in this process: one in 16 is timed,
@@ -53,19 +61,23 @@ func (q *request) decideOnce(ctx context.Context) {
 		q.observeAcross(sampled)
 		return
 	}
-	if q.l.zones[0].store.local() && !sampled {
-		q.stores[0].Decide(ctx, &q.check)
+	store := q.l.zones[0].store.Store
+	switch {
+	case !q.l.local:
+		store = q.stores[0]
+	case !sampled:
+		store.Decide(ctx, &q.check)
 		return
 	}
 	begun := clock.Elapsed()
-	q.stores[0].Decide(ctx, &q.check)
+	store.Decide(ctx, &q.check)
 	took := clock.Elapsed() - begun - time.Duration(q.check.Failed)*time.Microsecond
 	mode := q.check.Mode
 	if sampled || mode == stores.ModeShared {
 		q.l.zones[0].metrics.Observe(took, mode)
 	}
 	for i := range q.zones {
-		if z := &q.zones[i]; z.rules >= 0 || z.duplicate >= 0 {
+		if z := &q.zones[i]; z.rules != nil || z.duplicate != nil {
 			z.zone.metrics.CountFallback(mode)
 		}
 	}
@@ -75,11 +87,10 @@ func (q *request) decideOnce(ctx context.Context) {
 func (q *request) observeAcross(sampled bool) {
 	for i := range q.zones {
 		z, mode := &q.zones[i], stores.ModeLocal
-		for _, at := range [...]int{z.rules, z.duplicate} {
-			if at < 0 {
+		for _, c := range [...]*stores.ZoneCheck{z.rules, z.duplicate} {
+			if c == nil {
 				continue
 			}
-			c := &q.check.Zones[at]
 			if c.Took > 0 && (sampled || c.Mode == stores.ModeShared) {
 				z.zone.metrics.Observe(c.Took, c.Mode)
 			}

@@ -20,9 +20,16 @@ type decision struct {
 	// immediate is the first zone that denies regardless of its counts; nil: none.
 	immediate *zoneResult
 
+	flags
+}
+
+// flags are what few requests need.
+type flags struct {
 	queues bool // whether a zone may have it wait behind older requests
 	delays bool // whether a leaky_bucket may delay it
 	waited bool // whether the request waited before the last decision of the stores
+	denies bool // whether a zone denies it regardless of its counts
+	owes   bool // whether finish must be called after the response
 }
 
 // zoneResult is the decision of one zone.
@@ -33,8 +40,8 @@ type zoneResult struct {
 	key    stores.Key
 	set    *ruleSet // the rules that apply: the zone's or an override's
 
-	rules     int // index of the zone check of the rules; -1: none
-	duplicate int // index of the zone check of prevent_duplicates; -1: none
+	rules     *stores.ZoneCheck // of the rules; nil: none
+	duplicate *stores.ZoneCheck // of prevent_duplicates; nil: none
 
 	label   string // label of an immediate denial; empty: none
 	outcome metrics.Outcome
@@ -47,8 +54,9 @@ type exceeded struct {
 	label string
 	retry int64 // microseconds, or algorithms.Never
 
-	answer [2]string // the values of Retry-After and Cache-Control
-	limits headers   // the rate limit headers of the response
+	answer  [2]string      // the values of Retry-After and Cache-Control
+	limits  headers        // the rate limit headers of the response
+	numbers [1]zoneNumbers // room for the placeholders of a single zone
 }
 
 // passes reports whether the request is admitted.
@@ -60,8 +68,8 @@ func (d *decision) unavailable() bool {
 }
 
 // denies reports whether a zone's store denies.
-func (d *decision) denies(z *zoneResult) bool {
-	return z.rules >= 0 && !d.check.Zones[z.rules].Admits || d.deniesDuplicate(z)
+func (z *zoneResult) denies() bool {
+	return z.rules != nil && !z.rules.Admits || z.deniesDuplicate()
 }
 
 // retryIn returns after how long the request would be admitted if no other arrived;
@@ -105,8 +113,8 @@ func retryOf(c *stores.ZoneCheck) (longest time.Duration, can bool) {
 // whether the zone check denies because of what they hold.
 func waitOf(c *stores.ZoneCheck) (longest time.Duration, held, can bool) {
 	held = c.Full
-	for _, res := range c.Results {
-		switch {
+	for r := range c.Results {
+		switch res := &c.Results[r]; {
 		case res.Admit:
 		case res.Retry == algorithms.Never:
 			return 0, false, false
@@ -126,7 +134,7 @@ func (d *decision) exceeded() (e exceeded) {
 		return exceeded{zone: d.immediate.zone, label: d.immediate.label, retry: algorithms.Never}
 	}
 	for i := range d.zones {
-		if z := &d.zones[i]; !z.shadow && d.denies(z) {
+		if z := &d.zones[i]; !z.shadow && z.denies() {
 			e.zone, e.label = z.zone, d.labelOf(z)
 			break
 		}
@@ -148,11 +156,11 @@ func (d *decision) exceededIn(z *zoneResult) exceeded {
 		return exceeded{zone: z.zone, label: z.label, retry: algorithms.Never}
 	}
 	e := exceeded{zone: z.zone, label: d.labelOf(z)}
-	for _, i := range []int{z.rules, z.duplicate} {
-		if i < 0 || d.check.Zones[i].Admits {
+	for _, c := range [...]*stores.ZoneCheck{z.rules, z.duplicate} {
+		if c == nil || c.Admits {
 			continue
 		}
-		retry, can := retryOf(&d.check.Zones[i])
+		retry, can := retryOf(c)
 		if !can {
 			e.retry = algorithms.Never
 			break
@@ -164,10 +172,9 @@ func (d *decision) exceededIn(z *zoneResult) exceeded {
 
 // labelOf returns the label of the first rule of a zone that denies.
 func (d *decision) labelOf(z *zoneResult) string {
-	if z.rules >= 0 {
-		c := &d.check.Zones[z.rules]
-		for r, res := range c.Results {
-			if !res.Admit {
+	if c := z.rules; c != nil {
+		for r := range c.Results {
+			if !c.Results[r].Admit {
 				return z.set.Labels[r]
 			}
 		}
@@ -175,7 +182,7 @@ func (d *decision) labelOf(z *zoneResult) string {
 			return labelInFlight
 		}
 	}
-	if z.duplicate >= 0 && len(d.check.Zones[z.duplicate].Results) > 0 {
+	if z.duplicate != nil && len(z.duplicate.Results) > 0 {
 		return labelDuplicates
 	}
 	return labelStore
@@ -188,14 +195,14 @@ func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
 		return z.outcome
 	case d.immediate != nil: // no store decided
 		return metrics.DeniedElsewhere
-	case z.shadow && d.denies(z):
+	case z.shadow && z.denies():
 		return metrics.ShadowDenied
-	case d.denies(z):
+	case z.denies():
 		return metrics.Denied
 	case !d.passes():
 		return metrics.DeniedElsewhere
 	case z.shadow:
-		if z.rules >= 0 && d.check.TurnOf(&d.check.Zones[z.rules]) > 0 {
+		if z.rules != nil && d.check.TurnOf(z.rules) > 0 {
 			return metrics.ShadowDelayed
 		}
 	case d.waited || d.check.Turn > 0:
@@ -206,11 +213,11 @@ func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
 
 // isNear reports whether a rule of a zone has less than a fifth of its limit left, or of its
 // burst.
-func (d *decision) isNear(z *zoneResult) bool {
-	if z.rules < 0 {
+func (z *zoneResult) isNear() bool {
+	c := z.rules
+	if c == nil {
 		return false
 	}
-	c := &d.check.Zones[z.rules]
 	for i, r := range c.Rules[:len(c.Results)] {
 		if 5*c.Results[i].Remaining < r.Capacity() {
 			return true
@@ -229,10 +236,9 @@ func (d *decision) violated() (names []string) {
 		if z.shadow {
 			continue
 		}
-		if z.rules >= 0 {
-			c := &d.check.Zones[z.rules]
-			for r, res := range c.Results {
-				if !res.Admit {
+		if c := z.rules; c != nil {
+			for r := range c.Results {
+				if !c.Results[r].Admit {
 					names = append(names, z.set.Names[r])
 				}
 			}
@@ -240,7 +246,7 @@ func (d *decision) violated() (names []string) {
 				names = append(names, z.zone.Name+"."+labelInFlight)
 			}
 		}
-		if d.deniesDuplicate(z) {
+		if z.deniesDuplicate() {
 			names = append(names, z.zone.Name+"."+labelDuplicates)
 		}
 	}
@@ -249,6 +255,9 @@ func (d *decision) violated() (names []string) {
 
 // nearestOf returns the result and the rule with the smallest part of its limit left.
 func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, rule algorithms.Rule) {
+	if len(c.Results) == 1 {
+		return &c.Results[0], c.Rules[0]
+	}
 	for i, r := range c.Rules[:len(c.Results)] {
 		res := &c.Results[i]
 		if nearest == nil || nearer(res, r.Limit(), nearest, rule.Limit()) {
@@ -272,4 +281,4 @@ const (
 )
 
 // mayDelay reports whether a leaky_bucket of the zone may delay the request.
-func (z *zoneResult) mayDelay() bool { return z.rules >= 0 && !z.shadow && z.set.MaxDelay > 0 }
+func (z *zoneResult) mayDelay() bool { return z.rules != nil && !z.shadow && z.set.MaxDelay > 0 }

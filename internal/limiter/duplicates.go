@@ -19,15 +19,13 @@ func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 }
 
 // deniesDuplicate reports whether a zone denies the request as a duplicate.
-func (d *decision) deniesDuplicate(z *zoneResult) bool {
-	return z.duplicate >= 0 && !d.check.Zones[z.duplicate].Admits
-}
+func (z *zoneResult) deniesDuplicate() bool { return z.duplicate != nil && !z.duplicate.Admits }
 
 // keepFingerprint stores the fingerprint of an admitted request, so that a reset of its
 // key finds it.
-func (q *request) keepFingerprint(z *zoneResult) {
-	if z.duplicate >= 0 && q.check.Zones[z.duplicate].Charged {
-		z.zone.fingerprints.add(z.key, q.check.Zones[z.duplicate].Key)
+func (z *zoneResult) keepFingerprint(c *stores.ZoneCheck) {
+	if c.Charged {
+		z.zone.fingerprints.add(z.key, c.Key)
 	}
 }
 

@@ -66,6 +66,9 @@ type Options struct {
 	// Invoked is set if a request may pass the handler twice, by named routes.
 	Invoked bool
 
+	// AccessLogs is set if a server has access logs, to which decisions may be added.
+	AccessLogs bool
+
 	// Logger logs denials and warnings.
 	Logger *zap.Logger
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // inHeaders reports whether the rate limit headers include the zone.
-func (z *zoneResult) inHeaders() bool { return !z.shadow && !z.zone.noHeaders && z.rules >= 0 }
+func (z *zoneResult) inHeaders() bool { return !z.shadow && !z.zone.noHeaders && z.rules != nil }
 
 // hasHeaders reports whether the response gets rate limit headers.
 func (q *request) hasHeaders() bool {
@@ -17,7 +17,7 @@ func (q *request) hasHeaders() bool {
 	}
 	for i := range q.zones {
 		// A zone check without results was not decided: the store is unavailable.
-		if z := &q.zones[i]; z.inHeaders() && len(q.check.Zones[z.rules].Results) > 0 {
+		if z := &q.zones[i]; z.inHeaders() && len(z.rules.Results) > 0 {
 			return true
 		}
 	}
@@ -48,7 +48,7 @@ func (d *decision) limits(b []byte) (string, []byte) {
 		if !z.inHeaders() {
 			continue
 		}
-		c := &d.check.Zones[z.rules]
+		c := z.rules
 		n := min(len(c.Results), left)
 		left -= n
 		for r := range n {
@@ -66,7 +66,7 @@ func (d *decision) policy(b []byte) (string, []byte) {
 	left := maxHeaderRules
 	for i := range d.zones {
 		if z := &d.zones[i]; z.inHeaders() {
-			c := &d.check.Zones[z.rules]
+			c := z.rules
 			n := min(len(c.Results), left)
 			left -= n
 			b = appendPolicy(b, z.set.Names, c.Rules, n, d.check.Now)
@@ -83,7 +83,7 @@ func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, lim
 		if !z.inHeaders() || !wanted(z.zone) {
 			continue
 		}
-		if res, rule := nearestOf(&d.check.Zones[z.rules]); res != nil && (nearest == nil || nearer(res, rule.Limit(), nearest, limit)) {
+		if res, rule := nearestOf(z.rules); res != nil && (nearest == nil || nearer(res, rule.Limit(), nearest, limit)) {
 			nearest, limit = res, rule.Limit()
 		}
 	}

@@ -127,15 +127,16 @@ func (c *headerCase) add(z *config.Zone) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	res := zoneResult{zone: &Zone{Zone: z, Config: checked}, shadow: z.Shadow, set: set, rules: -1, duplicate: -1}
+	res := zoneResult{zone: &Zone{Zone: z, Config: checked}, shadow: z.Shadow, set: set}
 	if counter := set.counter; c.r.IntN(6) > 0 {
 		if c.fallback {
 			share := *set
 			share.counter = &stores.Counter{Rules: set.split(1e6 * (1 + c.r.Int64N(9))), InFlight: z.InFlight, Table: counter.Table}
 			res.set = &share
 		}
-		res.rules = len(c.q.check.Zones)
-		c.q.check.Zones = append(c.q.check.Zones, stores.ZoneCheck{Counter: res.set.counter, Key: stores.Key{Lo: 1}, Cost: 1 + c.r.Int64N(3), Shadow: z.Shadow, WantsMore: true})
+		res.zone.store = &Store{}
+		res.rules = c.q.count(&res, res.set.counter, stores.Key{Lo: 1}, stores.Key{Lo: 1}, 0, 1+c.r.Int64N(3))
+		res.rules.WantsMore = true
 	}
 	c.q.zones = append(c.q.zones, res)
 }
@@ -152,10 +153,10 @@ func (c *headerCase) decide() {
 	}
 	for i := range c.q.zones {
 		z := &c.q.zones[i]
-		if z.rules < 0 || z.shadow {
+		if z.rules == nil || z.shadow {
 			continue
 		}
-		it := &c.q.check.Zones[z.rules]
+		it := z.rules
 		for r := range it.Results {
 			c.names = append(c.names, headerName(z.zone.Zone, r))
 			c.rules = append(c.rules, z.set.counter.Rules[r])

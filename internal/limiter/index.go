@@ -65,5 +65,6 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 		}
 	}
 	a.keys, a.narrow = x, n
+	a.picks = len(a.overrides) > 0 || a.rules.limits != nil
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/dianalimiter/diana/config"
@@ -25,12 +26,18 @@ type Limiter struct {
 	zones   []*Zone
 	shared  []Shared    // the shared stores of the zones
 	repeats bool        // whether a request may pass one of the zones twice
+	earlier bool        // whether an earlier handler may have admitted a request
+	meets   atomic.Bool // whether a request may meet another handler, too, by the routes
+	local   bool        // whether all zones are counted in this process
 	across  bool        // whether the zones' keys are in several stores or slots
 	more    bool        // whether headers say when more is left
+	waits   bool        // whether a zone has max_wait
+	charges bool        // whether a zone charges, or releases permits, after the response
 	settles bool        // whether a zone's response tells the cost
 	maxBody int64       // bytes of a body that are read: the most that a zone wants
-	meets   atomic.Bool // whether a request may meet another handler, too
 	lingers bool        // whether a zone keeps the permits of clients that leave
+
+	requests sync.Pool // of *request
 
 	status int   // the status code of denied requests
 	denial error // their error
@@ -43,7 +50,8 @@ const maxZones = math.MaxUint16 / 5
 // New returns a limiter with the zones' own rules in force. Close must be called, also
 // after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
-	l := &Limiter{env: env, o: o, repeats: o.Invoked, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
+	l := &Limiter{env: env, o: o, repeats: o.Invoked, earlier: o.Invoked, local: true, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
+	l.requests.New = l.makeRequest
 	l.denial = denial(l.status)
 	l.more = o.Headers == config.HeadersDraft || o.Headers == config.HeadersAll
 	if n := len(o.Zones); n > maxZones {
@@ -62,6 +70,9 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			l.shared = append(l.shared, s)
 		}
 		l.across = l.across || z.store != l.zones[0].store
+		l.local = l.local && z.store.local()
+		l.waits = l.waits || z.maxWait > 0
+		l.charges = l.charges || z.Config.Charge.AfterResponse() || z.InFlight > 0
 		l.lingers = l.lingers || z.Linger > 0
 		l.maxBody = max(l.maxBody, cmp.Or(z.MaxBody, body.Max))
 		l.settles = l.settles || z.Config.Charge.Settle != nil

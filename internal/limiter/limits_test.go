@@ -144,16 +144,16 @@ func TestIsNear(t *testing.T) {
 		{10, 1000, 200, false},
 		{10, 1000, 199, true},
 	} {
-		d := decision{check: stores.Check{Zones: []stores.ZoneCheck{{
+		z := zoneResult{rules: &stores.ZoneCheck{
 			Rules:   []algorithms.Rule{rule(1, 0), rule(c.limit, c.burst)},
 			Results: []stores.Result{{Remaining: 1}, {Remaining: c.left}},
-		}}}}
-		if near := d.isNear(&zoneResult{rules: 0}); near != c.near {
+		}}
+		if near := z.isNear(); near != c.near {
 			t.Errorf("%d of %d, burst %d: near %v", c.left, c.limit, c.burst, near)
 		}
-		if d.isNear(&zoneResult{rules: -1}) {
-			t.Error("a zone without rules is near its limit")
-		}
+	}
+	if (&zoneResult{}).isNear() {
+		t.Error("a zone without rules is near its limit")
 	}
 }
 

@@ -20,26 +20,36 @@ import (
 // report counts, logs and emits the decision, and sets the placeholders. e is the denial;
 // nil: the request was admitted.
 func (q *request) report(e *exceeded) {
+	usual := e == nil && !q.waited && q.check.Turn == 0 // what counted the request has allowed it
 	for i := range q.zones {
 		z := &q.zones[i]
-		z.outcome = q.outcomeOf(z)
+		if usual = usual && !z.shadow; !usual {
+			z.outcome = q.outcomeOf(z)
+		}
 		z.zone.metrics.Count(z.outcome, q.shard)
 		switch {
 		case z.outcome == metrics.ShadowDenied:
 			q.reportShadow(z)
-		case z.outcome == metrics.Allowed && q.isNear(z):
+		case z.outcome == metrics.Allowed && z.isNear():
 			z.zone.metrics.CountNear(q.shard)
 		}
-		if z.rules >= 0 && z.set.counter.Notifies {
+		if c := z.rules; c != nil && c.Counter.Notifies {
 			q.reportReached(z)
 		}
-		q.logOverflow(z)
+		if c := z.rules; c != nil && (c.Overflowed || c.Unblocked) {
+			q.logOverflow(z.zone, c)
+		}
+		if c := z.duplicate; c != nil {
+			q.logOverflow(z.zone, c)
+			z.keepFingerprint(c)
+		}
 		q.countKey(z)
-		q.keepFingerprint(z)
 	}
 	q.countRequest()
 	q.setPlaceholders(key.Replacer(q.r), e)
-	q.addToAccessLog(e)
+	if !usual && q.l.o.AccessLogs {
+		q.addToAccessLog(e)
+	}
 	if e != nil {
 		q.reportDenial(e)
 		q.reportBlocks()
@@ -68,15 +78,14 @@ func (z *Zone) keyText(r *http.Request) string {
 
 // logOverflow logs, at most once per minute and zone, that a zone is full of keys, and that
 // it therefore does not block one.
-func (q *request) logOverflow(z *zoneResult) {
-	overflowed := z.rules >= 0 && q.check.Zones[z.rules].Overflowed || z.duplicate >= 0 && q.check.Zones[z.duplicate].Overflowed
-	if overflowed && z.zone.common.overflowLog.Next(q.now()) {
+func (q *request) logOverflow(z *Zone, c *stores.ZoneCheck) {
+	if c.Overflowed && z.common.overflowLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
-			zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
+			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
 	}
-	if z.rules >= 0 && q.check.Zones[z.rules].Unblocked && z.zone.common.unblockLog.Next(q.now()) {
+	if c.Unblocked && z.common.unblockLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full: keys that exceed their limit are denied, but not blocked",
-			zap.String("zone", z.zone.Name), zap.String("advice", "raise max_keys"))
+			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
 	}
 }
 
@@ -179,10 +188,10 @@ func (q *request) reportShadow(z *zoneResult) {
 func (q *request) reportBlocks() {
 	for i := range q.zones {
 		z := &q.zones[i]
-		if z.rules < 0 || !q.check.Zones[z.rules].Block.Started {
+		if z.rules == nil || !z.rules.Block.Started {
 			continue
 		}
-		b := &q.check.Zones[z.rules].Block
+		b := &z.rules.Block
 		label := z.set.Labels[b.Rule]
 		z.zone.countedRule(label).CountBlock()
 		e := exceeded{zone: z.zone, label: label, retry: b.Span}

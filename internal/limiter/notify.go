@@ -11,7 +11,7 @@ const eventReached = "rate_limit_reached"
 // reportReached logs the percentages of the limits that the last charge of a zone has taken what
 // is used across, and emits their events.
 func (q *request) reportReached(z *zoneResult) {
-	c := &q.check.Zones[z.rules]
+	c := z.rules
 	for i := range c.Results {
 		used := c.Results[i].Used
 		c.Results[i].Used = [2]int64{} // it is told once

@@ -185,7 +185,7 @@ func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
 // of those that do not apply. Nothing is charged. After an error the zones before it
 // are returned.
 func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Peeked, others []string, err error) {
-	q := newRequest(l, nil, r)
+	q := l.newRequest(nil, r)
 	defer q.release()
 	err = q.collect()
 	applied := make(map[*Zone]bool)
@@ -231,8 +231,8 @@ func (q *request) explain(ctx context.Context, z *zoneResult) Peeked {
 		p.Outcome = metrics.Skipped
 	case z.label != "":
 		p.deny(z.label)
-	case z.rules >= 0:
-		c := q.check.Zones[z.rules]
+	case z.rules != nil:
+		c := *z.rules
 		c.Results = nil // the buffers of the request are not for peeks
 		p.Key, p.Cost = c.Key, c.Cost
 		p.peek(ctx, z.set, &c)

@@ -10,12 +10,11 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
-// placeholders are the values of {http.rate_limit.*} for a request. They may be evaluated
-// after the handler returns, by error routes, the access log or an outer handler, so they
-// are immutable and unpooled.
+// placeholders are the values of {http.rate_limit.*} for a request that was denied, or that met
+// several zones. They may be evaluated after the handler returns, by error routes, the access log
+// or an outer handler, so they are immutable and unpooled.
 type placeholders struct {
-	first    zoneNumbers
-	more     []zoneNumbers
+	zones    []zoneNumbers
 	exceeded *exceeded // nil: the request was not denied
 }
 
@@ -29,24 +28,28 @@ type zoneNumbers struct {
 
 // setPlaceholders adds the placeholders of a decision to the request's replacer. e is the
 // denial; nil: the request was admitted.
-func (d *decision) setPlaceholders(repl *caddy.Replacer, e *exceeded) {
-	p := placeholders{first: d.numbersOf(&d.zones[0]), exceeded: e}
-	if len(d.zones) > 1 {
-		p.more = make([]zoneNumbers, 0, len(d.zones)-1)
+func (q *request) setPlaceholders(repl *caddy.Replacer, e *exceeded) {
+	if e == nil && len(q.zones) == 1 { // the usual case, in one allocation
+		repl.Map(q.numbersOf(&q.zones[0]).placeholder)
+		return
 	}
-	for i := range d.zones[1:] {
-		p.more = append(p.more, d.numbersOf(&d.zones[i+1]))
-	}
+	p := placeholders{exceeded: e}
 	if e != nil {
-		e.replaceEarlier(repl)
+		p.zones = e.numbers[:0]
+		if q.l.earlier {
+			e.replaceEarlier(repl)
+		}
+	}
+	for i := range q.zones {
+		p.zones = append(p.zones, q.numbersOf(&q.zones[i]))
 	}
 	repl.Map(p.value)
 }
 
 func (d *decision) numbersOf(z *zoneResult) zoneNumbers {
 	n := zoneNumbers{zone: z.zone, outcome: z.outcome}
-	if z.rules >= 0 && d.immediate == nil {
-		if res, rule := nearestOf(&d.check.Zones[z.rules]); res != nil {
+	if z.rules != nil && d.immediate == nil {
+		if res, rule := nearestOf(z.rules); res != nil {
 			n.rule, n.remaining, n.reset = rule, res.Remaining, res.Reset
 		}
 	}
@@ -55,25 +58,42 @@ func (d *decision) numbersOf(z *zoneResult) zoneNumbers {
 
 // value implements caddy.ReplacerFunc.
 func (p placeholders) value(key string) (any, bool) {
-	rest, ok := strings.CutPrefix(key, "http.rate_limit.")
-	if !ok {
-		return nil, false
-	}
-	name, field, ok := strings.Cut(rest, ".")
-	switch {
-	case !ok:
-		return nil, false
-	case name == "exceeded":
+	name, field := cutPlaceholder(key)
+	if name == labelExceeded {
 		return p.exceeded.value(field)
-	case name == p.first.zone.Name:
-		return p.first.value(field)
 	}
-	for i := range p.more {
-		if p.more[i].zone.Name == name {
-			return p.more[i].value(field)
+	for i := range p.zones {
+		if p.zones[i].zone.Name == name {
+			return p.zones[i].value(field)
 		}
 	}
 	return nil, false
+}
+
+// placeholder implements caddy.ReplacerFunc for a request that only this zone has decided, and
+// admitted.
+func (n zoneNumbers) placeholder(key string) (any, bool) {
+	switch name, field := cutPlaceholder(key); name {
+	case labelExceeded:
+		return (*exceeded)(nil).value(field)
+	case n.zone.Name:
+		return n.value(field)
+	}
+	return nil, false
+}
+
+// labelExceeded stands in the place of a zone's name, which cannot be this word.
+const labelExceeded = "exceeded"
+
+// cutPlaceholder returns the zone and the field of {http.rate_limit.<zone>.<field>}; empty: it is
+// another placeholder.
+func cutPlaceholder(key string) (zone, field string) {
+	rest, ok := strings.CutPrefix(key, "http.rate_limit.")
+	if !ok {
+		return "", ""
+	}
+	zone, field, _ = strings.Cut(rest, ".")
+	return zone, field
 }
 
 func (n zoneNumbers) value(field string) (any, bool) {

@@ -48,12 +48,12 @@ func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Peeked, limited b
 			return p, false, err
 		}
 	}
-	q := newRequest(u.limiter, w, r)
+	q := u.limiter.newRequest(w, r)
 	defer q.release()
 	q.asks = true
 	q.add(u.zone)
 	z := &q.zones[0]
-	if z.rules < 0 || z.shadow {
+	if z.rules == nil || z.shadow {
 		return p, false, nil
 	}
 	return q.explain(r.Context(), z), true, nil

@@ -61,6 +61,9 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 		r.zones[z.Name] = def
 	}
 	r.limiters = append(r.limiters, l)
+	for _, other := range r.limiters {
+		other.earlier = other.earlier || len(r.limiters) > 1
+	}
 	if r.document == nil {
 		return nil, nil
 	}

@@ -3,8 +3,8 @@ package limiter
 import (
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/caddyserver/caddy/v2"
@@ -27,7 +27,7 @@ type request struct {
 
 	asks bool // the client asks what is left: its cost and limit are not missed
 
-	stores  []stores.Store  // by zone check
+	stores  []stores.Store  // by zone check; empty if all zones are counted in this process
 	key     key.Encoded     // buffer of keys
 	results []stores.Result // buffer of the results of zone checks
 	text    []byte          // buffer of header values
@@ -38,16 +38,26 @@ type request struct {
 	dice    topk.Dice
 }
 
-var requests = sync.Pool{New: func() any {
-	return &request{results: make([]stores.Result, 0, 16), shard: shards.Add(1), dice: topk.Dice(rand.Uint64())} //nolint:gosec // it only samples
-}}
+// room is how many zone checks, and results of them, a new request has room for.
+const room = 16
+
+// makeRequest returns a request for the limiter's pool. Each limiter has a pool, because requests
+// in it still refer to what belongs to their limiter.
+func (l *Limiter) makeRequest() any {
+	q := &request{l: l, shard: shards.Add(1), dice: topk.Dice(rand.Uint64())} //nolint:gosec // it only samples
+	q.zones = make([]zoneResult, 0, min(len(l.zones), room))
+	q.check.Zones = make([]stores.ZoneCheck, 0, min(2*len(l.zones), room))
+	q.results = make([]stores.Result, 0, room)
+	return q
+}
 
 var shards atomic.Uint32
 
 // newRequest returns a request, for which the shared stores stay open until its release.
-func newRequest(l *Limiter, w http.ResponseWriter, r *http.Request) *request {
-	q, _ := requests.Get().(*request)
-	q.l, q.w, q.r = l, w, r
+func (l *Limiter) newRequest(w http.ResponseWriter, r *http.Request) *request {
+	q, _ := l.requests.Get().(*request)
+	q.w, q.r = w, r
+	q.reset()
 	for _, s := range l.shared {
 		s.Hold()
 	}
@@ -59,18 +69,16 @@ func (q *request) release() {
 	for _, s := range q.l.shared {
 		s.Release()
 	}
-	q.reset()
-	q.l, q.w, q.r, q.asks = nil, nil, nil, false
-	requests.Put(q)
+	q.w, q.r, q.asks = nil, nil, false
+	q.l.requests.Put(q)
 }
 
-// reset forgets the decision.
+// reset forgets the decision. Zones and their checks are overwritten when they are added.
 func (q *request) reset() {
-	clear(q.zones)
-	clear(q.check.Zones)
-	clear(q.stores)
-	q.decision = decision{zones: q.zones[:0], check: stores.Check{Zones: q.check.Zones[:0]}}
-	q.stores, q.results = q.stores[:0], q.results[:0]
+	q.flags, q.immediate = flags{}, nil
+	q.zones, q.check.Zones, q.stores, q.results = q.zones[:0], q.check.Zones[:0], q.stores[:0], q.results[:0]
+	q.check.Now, q.check.Mode, q.check.Turn, q.check.Failed = 0, stores.ModeLocal, 0, 0
+	q.check.Peek, q.check.Admitted = false, false
 }
 
 // outdated reports whether rules have changed since the zones were collected.
@@ -115,9 +123,14 @@ func (q *request) collect() error {
 
 // result adds the result of a zone.
 func (q *request) result(z *Zone, a *activeRules) *zoneResult {
-	q.zones = append(q.zones, zoneResult{})
-	res := &q.zones[len(q.zones)-1]
-	res.zone, res.active, res.rules, res.duplicate = z, a, -1, -1
+	n := len(q.zones)
+	if n == cap(q.zones) {
+		q.zones = slices.Grow(q.zones, 1)
+	}
+	q.zones = q.zones[:n+1]
+	res := &q.zones[n]
+	*res = zoneResult{} // in place: a literal would be copied
+	res.zone, res.active = z, a
 	return res
 }
 
@@ -131,6 +144,7 @@ func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string) {
 	if a.shadow {
 		res.outcome = metrics.ShadowDenied
 	}
+	q.denies = q.denies || !a.shadow
 }
 
 // add adds a zone that applies.
@@ -164,25 +178,9 @@ func (q *request) add(z *Zone) {
 	}
 	k := z.store.Hasher.Hash(q.key.Bytes())
 	set := a.rules
-	if o, ok := a.keys.Find(&q.key, k); ok {
-		if set = o.set; set == nil { // unlimited
-			q.skip(z, a)
-			return
-		}
-		if set.Blocked >= 0 {
-			q.deny(z, a, k, set.Labels[set.Blocked])
-			return
-		}
-	}
-	if set.limits != nil {
-		var bad bool
-		var blocked int
-		set, bad, blocked = set.limits.of(q.r)
-		if bad && !q.asks {
-			z.metrics.CountBadLimit()
-		}
-		if blocked >= 0 {
-			q.deny(z, a, k, set.Labels[blocked])
+	if a.picks {
+		var ok bool
+		if set, ok = q.pick(z, a, k); !ok {
 			return
 		}
 	}
@@ -205,6 +203,34 @@ func (q *request) add(z *Zone) {
 	}
 }
 
+// pick returns the rules for a key: those of an override, with the limits that the request brings.
+// It returns false if no rules decide: the key is unlimited, or its limit is 0.
+func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok bool) {
+	set = a.rules
+	if o, found := a.keys.Find(&q.key, k); found {
+		if set = o.set; set == nil { // unlimited
+			q.skip(z, a)
+			return nil, false
+		}
+		if set.Blocked >= 0 {
+			q.deny(z, a, k, set.Labels[set.Blocked])
+			return nil, false
+		}
+	}
+	if set.limits == nil {
+		return set, true
+	}
+	set, bad, blocked := set.limits.of(q.r)
+	if bad && !q.asks {
+		z.metrics.CountBadLimit()
+	}
+	if blocked >= 0 {
+		q.deny(z, a, k, set.Labels[blocked])
+		return nil, false
+	}
+	return set, true
+}
+
 // provideFields provides the fields of a body as placeholders: for map, which may have a price for
 // each model.
 func provideFields(repl *caddy.Replacer, b *body.Body) {
@@ -217,19 +243,42 @@ func provideFields(repl *caddy.Replacer, b *body.Body) {
 	})
 }
 
-// count adds a zone check and returns its index.
-func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, group uint32, cost int64) int {
-	q.check.Zones = append(q.check.Zones, stores.ZoneCheck{})
-	check := &q.check.Zones[len(q.check.Zones)-1]
+// count adds a zone check and returns it.
+func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, group uint32, cost int64) *stores.ZoneCheck {
+	n := len(q.check.Zones)
+	if n == cap(q.check.Zones) {
+		q.grow()
+	}
+	q.check.Zones = q.check.Zones[:n+1]
+	check := &q.check.Zones[n]
+	*check = stores.ZoneCheck{}
 	check.Counter, check.Key, check.Tag, check.Group, check.Cost, check.Shadow = c, k, tag, group, cost, z.shadow
 	check.WantsMore = q.l.more && !z.shadow
-	check.CutCost(c.Rules)
+	if c.Estimated {
+		check.CutCost(c.Rules)
+	}
 	if n, m := len(q.results), len(c.Rules); n+m <= cap(q.results) {
 		check.Results = q.results[n : n : n+m]
 		q.results = q.results[:n+m]
 	}
-	q.stores = append(q.stores, z.zone.store.of(tag))
-	return len(q.check.Zones) - 1
+	if !q.l.local {
+		q.stores = append(q.stores, z.zone.store.of(tag))
+	}
+	return check
+}
+
+// grow makes room for another zone check. Those that there are move.
+func (q *request) grow() {
+	q.check.Zones = slices.Grow(q.check.Zones, 1)
+	n := 0
+	for i := range q.zones {
+		for _, check := range [...]**stores.ZoneCheck{&q.zones[i].rules, &q.zones[i].duplicate} {
+			if *check != nil {
+				*check = &q.check.Zones[n]
+				n++
+			}
+		}
+	}
 }
 
 // now returns the current time in microseconds: the time of the decision if it was made

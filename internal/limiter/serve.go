@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 )
 
@@ -53,15 +54,8 @@ type admission struct {
 // admit decides about a request. It responds if the request is denied, and otherwise
 // waits for its turn in the queue of a leaky_bucket.
 func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, err error) {
-	q := newRequest(l, w, r)
-	defer func() {
-		if q.delays {
-			q.giveSlots()
-		}
-		if a.charges == nil {
-			q.release()
-		}
-	}()
+	q := l.newRequest(w, r)
+	defer q.leave(&a)
 	if err = q.collect(); err != nil || len(q.zones) == 0 {
 		return admission{passes: err == nil}, err
 	}
@@ -81,22 +75,17 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	case e != nil:
 		return a, q.reject(w, e)
 	}
-	later := q.chargesLater()
-	defer func() {
-		if later && a.charges == nil { // it goes no further
-			q.finish(&ending{})
-		}
-	}()
+	q.owes = l.charges && q.chargesLater()
 	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
 		return a, q.gone(w)
 	}
-	if q.hasHeaders() {
-		a.writer = newWriter(w)
+	if l.o.Headers != config.HeadersOff && q.hasHeaders() {
+		a.writer = l.newWriter(w)
 		q.fillHeaders(&a.writer.headers)
 	}
-	if later && q.needsStatus() {
+	if q.owes && q.needsStatus() {
 		if a.writer == nil {
-			a.writer = newWriter(w)
+			a.writer = l.newWriter(w)
 		}
 		a.writer.client = &client{r.Context(), body.Watch(r)}
 		if l.settles {
@@ -106,10 +95,23 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if l.repeats {
 		q.pass()
 	}
-	if a.passes = true; later {
+	if a.passes = true; q.owes {
 		a.charges = q
 	}
 	return a, nil
+}
+
+// leave ends the decision. A request that owes something and goes no further is finished.
+func (q *request) leave(a *admission) {
+	if q.owes && a.charges == nil {
+		q.finish(&ending{})
+	}
+	if q.delays {
+		q.giveSlots()
+	}
+	if a.charges == nil {
+		q.release()
+	}
 }
 
 // serve runs the rest of the chain and finishes the request afterwards, also if the chain

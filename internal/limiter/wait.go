@@ -72,16 +72,16 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 func (d *decision) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
 	for i := range d.zones {
 		z := &d.zones[i]
-		if z.shadow || !d.denies(z) {
+		if z.shadow || !z.denies() {
 			continue
 		}
 		// Duplicates do not wait, and neither do requests that find the queue of a
 		// leaky_bucket full: its length is the longest wait.
-		if z.zone.maxWait == 0 || d.deniesDuplicate(z) || d.queueIsFull(z) {
+		if z.zone.maxWait == 0 || z.deniesDuplicate() || z.queueIsFull() {
 			return nil, k, 0
 		}
 		if first == nil {
-			first, k, budget = z.zone, d.check.Zones[z.rules].Key, z.zone.maxWait
+			first, k, budget = z.zone, z.rules.Key, z.zone.maxWait
 		}
 		budget = min(budget, z.zone.maxWait)
 	}
@@ -89,9 +89,9 @@ func (d *decision) waitBudget() (first *Zone, k stores.Key, budget time.Duration
 }
 
 // queueIsFull reports whether a leaky_bucket that delays denies.
-func (d *decision) queueIsFull(z *zoneResult) bool {
-	for r, res := range d.check.Zones[z.rules].Results {
-		if !res.Admit && z.set.Delays[r] {
+func (z *zoneResult) queueIsFull() bool {
+	for r := range z.rules.Results {
+		if !z.rules.Results[r].Admit && z.set.Delays[r] {
 			return true
 		}
 	}
@@ -103,7 +103,7 @@ func (d *decision) queueIsFull(z *zoneResult) bool {
 func (q *request) queued() *zoneResult {
 	for i := range q.zones {
 		z := &q.zones[i]
-		if z.rules < 0 || z.shadow || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
+		if z.rules == nil || z.shadow || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
 			continue
 		}
 		if z.zone.common.queue.has(z.key) {
@@ -127,7 +127,7 @@ func (q *request) standsBehind(ctx context.Context, z *zoneResult) bool {
 			return true // and does not wait
 		}
 	}
-	c := &q.check.Zones[z.rules]
+	c := z.rules
 	c.Full, c.Admits, q.check.Admitted = true, false, false
 	return true
 }
@@ -144,10 +144,10 @@ func (q *request) peek(ctx context.Context) {
 func (q *request) startBlocks(ctx context.Context) {
 	for i := range q.zones {
 		z := &q.zones[i]
-		if z.rules < 0 || z.shadow || z.set.Blocks == nil {
+		if z.rules == nil || z.shadow || z.set.Blocks == nil {
 			continue
 		}
-		if c := &q.check.Zones[z.rules]; !c.Admits && c.Block.Until == 0 {
+		if c := z.rules; !c.Admits && c.Block.Until == 0 {
 			q.decideOnce(ctx)
 			return
 		}
@@ -225,7 +225,7 @@ func (d *decision) denyDelays() {
 		if !z.mayDelay() || z.slot != noSlot {
 			continue
 		}
-		c := &d.check.Zones[z.rules]
+		c := z.rules
 		c.Admits = false
 		for r := range c.Results {
 			if res := &c.Results[r]; z.set.Delays[r] {

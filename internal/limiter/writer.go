@@ -99,14 +99,17 @@ func (c *client) gone() bool {
 	return c != nil && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
 }
 
-func newWriter(w http.ResponseWriter) *writer {
-	rw := &writer{outer: outerWriter(w)}
+func (l *Limiter) newWriter(w http.ResponseWriter) *writer {
+	rw := &writer{outer: l.outerWriter(w)}
 	rw.ResponseWriter = w
 	return rw
 }
 
 // outerWriter returns the nearest *writer that w is or wraps; nil: none.
-func outerWriter(w http.ResponseWriter) *writer {
+func (l *Limiter) outerWriter(w http.ResponseWriter) *writer {
+	if !l.earlier {
+		return nil
+	}
 	for {
 		switch t := w.(type) {
 		case *writer:

@@ -63,11 +63,12 @@ func (h *Permits) Decide(check *stores.Check, clock func() int64) {
 		var p location
 		p.locate(z)
 		p.shard.mu.Lock()
-		locked := h.lockFor(check)
-		check.Now = clock()
-		if locked != 0 {
+		var locked shardSet
+		if dependsOnHeld(z, p.table) {
+			locked = h.lockFor(check)
 			p.held = h.of(z)
 		}
+		check.Now = clock()
 		p.judge(z, check.Now)
 		check.Settle()
 		p.apply(check, z, h)
@@ -121,10 +122,11 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 	if z.Counter.Notifies {
 		p.used(z, stores.Before, check.Now)
 	}
-	if check.Admitted && z.Admits && !check.Peek {
-		p.take(z, check.Now, check.TurnOf(z), h)
+	charges := check.Admitted && z.Admits && !check.Peek
+	if charges {
+		charges = p.take(z, check.Now, h)
 	}
-	p.count(z, check.Now)
+	p.settle(z, check.Now, check.TurnOf(z), charges)
 	if z.Block.Until == 0 && z.StartsBlock && !z.Admits {
 		p.block(z, check.Now)
 	}
@@ -193,35 +195,50 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 	}
 }
 
-// take charges the zone, or takes a permit.
-func (p *location) take(z *stores.ZoneCheck, now, turn int64, h *Permits) {
-	t, s := p.table, p.shard
+// take takes what the zone is charged from, or a permit. It reports whether its rules are to be
+// charged.
+func (p *location) take(z *stores.ZoneCheck, now int64, h *Permits) (charges bool) {
+	z.Charged = true
 	holds, cost := z.Holds()
 	if holds {
 		z.Permit = stores.Permit{Taken: true, Mode: stores.ModeLocal}
 		h.add(z, 1, z.HeldCost())
 		p.held.Cost += z.HeldCost()
-		t.held.Add(z.HeldCost())
+		p.table.held.Add(z.HeldCost())
 	}
-	if !cost && len(z.Rules) > 0 {
-		p.ensure(z, now)
-		for i, r := range z.Rules {
-			if p.from == nil {
-				break
-			}
-			st := p.only
-			if st == nil {
-				s.states.room(&t.layout, p.from, i, r, now, z.Cost)
-				st = s.states.at(&t.layout, p.from, i)
-			}
+	if cost || len(z.Rules) == 0 {
+		return false
+	}
+	p.ensure(z, now)
+	return p.from != nil
+}
+
+// settle charges the rules, if charges is set, and sets the numbers of the results.
+func (p *location) settle(z *stores.ZoneCheck, now, turn int64, charges bool) {
+	if z.Blocked() {
+		return
+	}
+	l, m := &p.table.layout, &p.shard.states
+	for i, r := range z.Rules {
+		if charges && l.grows {
+			m.room(l, p.from, i, r, now, z.Cost)
+		}
+		st := p.only
+		if st == nil {
+			st = m.at(l, p.from, i)
+		}
+		if charges {
 			r.Charge(st, now, z.Cost, turn)
 			if p.slot == nil {
 				extend(r, st, now)
 			}
-			s.states.keep(&t.layout, p.from, i, st)
+			m.keep(l, p.from, i, st)
 		}
+		p.count(z, i, st, now)
 	}
-	z.Charged = true
+	if z.Counter.Notifies {
+		p.used(z, stores.After, now)
+	}
 }
 
 // extend extends the window of a rule that has one.
@@ -290,25 +307,13 @@ func (p *location) block(z *stores.ZoneCheck, now int64) {
 	z.StartBlock(b, now)
 }
 
-// count sets the numbers of the results.
-func (p *location) count(z *stores.ZoneCheck, now int64) {
-	if z.Blocked() {
-		return
-	}
-	if z.Counter.Notifies {
-		p.used(z, stores.After, now)
-	}
-	for i, r := range z.Rules {
-		st := p.only
-		if st == nil {
-			st = p.shard.states.at(&p.table.layout, p.from, i)
-		}
-		res := &z.Results[i]
-		res.Remaining, res.Reset = r.Numbers(st, now)
-		res.Remaining = max(0, res.Remaining-p.held.Cost)
-		if z.WantsMore {
-			res.SetMore(r, st, now, p.held.Cost)
-		}
+// count sets the numbers of the result of rule i, whose state is st.
+func (p *location) count(z *stores.ZoneCheck, i int, st algorithms.State, now int64) {
+	r, res := z.Rules[i], &z.Results[i]
+	res.Remaining, res.Reset = r.Numbers(st, now)
+	res.Remaining = max(0, res.Remaining-p.held.Cost)
+	if z.WantsMore {
+		res.SetMore(r, st, now, p.held.Cost)
 	}
 }
 
@@ -347,7 +352,7 @@ func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) 
 			p.owe(z.Rules, now, charge)
 		}
 		p.held = h.Of(z)
-		p.count(z, now)
+		p.settle(z, now, 0, false)
 	}
 }
 

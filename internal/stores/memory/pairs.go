@@ -28,11 +28,8 @@ func (p *pairs) words(id uint32) ending {
 }
 
 // change returns the number of the pair with these words, for a state that
-// referred to the pair was.
+// referred to another one, was.
 func (p *pairs) change(was uint32, words ending) uint32 {
-	if p.words(was) == words {
-		return was
-	}
 	id := p.find(words)
 	p.retain(id)
 	p.release(was)

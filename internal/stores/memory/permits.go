@@ -37,13 +37,18 @@ type permitKey struct {
 
 func shardOf(z *stores.ZoneCheck) int { return int(z.Key.Lo % permitShards) }
 
+// dependsOnHeld reports whether the decision of a zone depends on what requests hold.
+func dependsOnHeld(z *stores.ZoneCheck, t *Table) bool {
+	c := z.Counter
+	return c.InFlight > 0 || c.HoldCost || z.Reserve || t.held.Load() != 0
+}
+
 // lockFor locks the shards of the zones whose decision depends on what requests hold:
 // those that hold something themselves, and those with a cost that is held for the sake
 // of another store.
 func (h *Permits) lockFor(check *stores.Check) (locked shardSet) {
 	for i := range check.Zones {
-		z := &check.Zones[i]
-		if holds, _ := z.Holds(); holds || TableOf(z.Counter).held.Load() != 0 {
+		if z := &check.Zones[i]; dependsOnHeld(z, TableOf(z.Counter)) {
 			locked |= 1 << shardOf(z)
 		}
 	}

@@ -26,18 +26,18 @@ func (m *states) init(l *layout) {
 func (m *states) at(l *layout, slot []int64, i int) algorithms.State {
 	r := &l.rules[i]
 	switch {
+	case r.paired && slot != nil:
+		ref := uint64(slot[r.at+1])
+		words := m.pairs.words(uint32(ref >> 32))
+		st := (*[pairedWords]int64)(m.scratch[i*pairedWords:])
+		st[0], st[1], st[2], st[3] = slot[r.at], int64(uint32(ref)), words.first, words.second
+		return st[:]
 	case r.grows && slot == nil:
 		return never
 	case r.grows:
 		return m.arena.state(slot[r.at])
 	case slot == nil:
 		return zeros(r.full)
-	case r.paired:
-		ref := uint64(slot[r.at+1])
-		words := m.pairs.words(uint32(ref >> 32))
-		st := m.scratch[i*pairedWords : (i+1)*pairedWords : (i+1)*pairedWords]
-		st[0], st[1], st[2], st[3] = slot[r.at], int64(uint32(ref)), words.first, words.second
-		return st
 	}
 	return slot[r.at : r.at+r.words : r.at+r.words]
 }
@@ -45,8 +45,10 @@ func (m *states) at(l *layout, slot []int64, i int) algorithms.State {
 // keep stores the state of rule i that at returned, after a change.
 func (m *states) keep(l *layout, slot []int64, i int, st algorithms.State) {
 	if r := &l.rules[i]; r.paired {
-		was := uint32(uint64(slot[r.at+1]) >> 32)
-		id := m.pairs.change(was, ending{st[2], st[3]})
+		id := uint32(uint64(slot[r.at+1]) >> 32)
+		if now := (ending{st[2], st[3]}); m.pairs.words(id) != now {
+			id = m.pairs.change(id, now)
+		}
 		slot[r.at], slot[r.at+1] = st[0], int64(uint64(id)<<32|uint64(st[1]))
 	}
 }
