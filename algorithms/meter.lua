@@ -2,10 +2,10 @@
 -- their handover: see meter.go.
 local unpack, pack = struct.unpack, struct.pack
 
-return function(v, i, s, j, now, n, p, turn)
+return function(v, i, s, j, t, n, p, turn)
   local L, l, w, cap, W, step, M, most, i = unpack('<dddddddd', v, i)
-  local t = now
-  if step > 0 then t = now - now % step end
+  local tau = t
+  if step > 0 then tau = t - t % step end
   local D, stepped, top = 0, false, cap
   if s then
     local a, f, L0, most0 = unpack('<dddd', s, j)
@@ -14,7 +14,7 @@ return function(v, i, s, j, now, n, p, turn)
       local kept = math.min(most0, math.floor(9007199254740992 / w))
       most, top = math.max(most, kept), math.max(cap, kept * w)
     end
-    if a >= t and L0 > 0 then
+    if a >= tau and L0 > 0 then
       local l0, w0 = l, w
       if L0 ~= L then
         local g, b = L0, W
@@ -22,15 +22,15 @@ return function(v, i, s, j, now, n, p, turn)
         l0, w0 = L0 / g, W / g
       end
       -- Further ahead than the rule that wrote it can be: the clock was set back.
-      if a - t - 1 > most0 * w0 / l0 then
+      if a - tau - 1 > most0 * w0 / l0 then
         D, stepped = cap, true
       elseif L0 == L then
-        D = (a - t) * l + f
-      elseif a - t > 9007199254740992 / l0 then
+        D = (a - tau) * l + f
+      elseif a - tau > 9007199254740992 / l0 then
         D = top
       else
         -- Written under another limit: convert it to the same cost, rounded up.
-        local d = (a - t) * l0 + f
+        local d = (a - tau) * l0 + f
         local used, part = math.floor(d / w0), d % w0
         D = used * w
         if part > 0 then D = D + math.floor(part * w / w0) + 1 end
@@ -56,9 +56,9 @@ return function(v, i, s, j, now, n, p, turn)
   if ok or stepped then
     local f = D % l
     local q = (D - f) / l
-    new = pack('<dddd', t + q, f, L, D > cap and most or cap / w)
+    new = pack('<dddd', tau + q, f, L, D > cap and most or cap / w)
     if step > 0 then
-      reset = t + math.ceil(D / (step * l)) * step - now
+      reset = tau + math.ceil(D / (step * l)) * step - t
     elseif f > 0 then
       reset = q + 1
     else

@@ -86,10 +86,10 @@ local function load(code)
       -- their handover: see meter.go.
       local unpack, pack = struct.unpack, struct.pack
 
-      return function(v, i, s, j, now, n, p, turn)
+      return function(v, i, s, j, t, n, p, turn)
         local L, l, w, cap, W, step, M, most, i = unpack('<dddddddd', v, i)
-        local t = now
-        if step > 0 then t = now - now % step end
+        local tau = t
+        if step > 0 then tau = t - t % step end
         local D, stepped, top = 0, false, cap
         if s then
           local a, f, L0, most0 = unpack('<dddd', s, j)
@@ -98,7 +98,7 @@ local function load(code)
             local kept = math.min(most0, math.floor(9007199254740992 / w))
             most, top = math.max(most, kept), math.max(cap, kept * w)
           end
-          if a >= t and L0 > 0 then
+          if a >= tau and L0 > 0 then
             local l0, w0 = l, w
             if L0 ~= L then
               local g, b = L0, W
@@ -106,15 +106,15 @@ local function load(code)
               l0, w0 = L0 / g, W / g
             end
             -- Further ahead than the rule that wrote it can be: the clock was set back.
-            if a - t - 1 > most0 * w0 / l0 then
+            if a - tau - 1 > most0 * w0 / l0 then
               D, stepped = cap, true
             elseif L0 == L then
-              D = (a - t) * l + f
-            elseif a - t > 9007199254740992 / l0 then
+              D = (a - tau) * l + f
+            elseif a - tau > 9007199254740992 / l0 then
               D = top
             else
               -- Written under another limit: convert it to the same cost, rounded up.
-              local d = (a - t) * l0 + f
+              local d = (a - tau) * l0 + f
               local used, part = math.floor(d / w0), d % w0
               D = used * w
               if part > 0 then D = D + math.floor(part * w / w0) + 1 end
@@ -140,9 +140,9 @@ local function load(code)
         if ok or stepped then
           local f = D % l
           local q = (D - f) / l
-          new = pack('<dddd', t + q, f, L, D > cap and most or cap / w)
+          new = pack('<dddd', tau + q, f, L, D > cap and most or cap / w)
           if step > 0 then
-            reset = t + math.ceil(D / (step * l)) * step - now
+            reset = tau + math.ceil(D / (step * l)) * step - t
           elseif f > 0 then
             reset = q + 1
           else
@@ -622,7 +622,8 @@ local function load(code)
   error('no algorithm ' .. code)
 end
 
--- The fast path decides checks of one zone without permits. It leaves an entry to
+-- The fast path decides checks of one zone without permits, and those of a zone with one
+-- rule in a loop of the rule's algorithm. It leaves an entry to
 -- the general path if it is of another kind, if a state has to be repaired, if
 -- one of several rules delays, or if the value has another type or size. A zone that
 -- has a rule with a block is guarded: the general path decides it if the key has a
@@ -630,11 +631,12 @@ end
 local CHECK, GUARDED = 6, 5
 local FREE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' -- there is no block
 
--- args is the length of ARGV; a and k are positions in ARGV and KEYS. out collects
+-- args is the length of ARGV; a and place are positions in ARGV and KEYS. out collects
 -- the reply in m parts. rest lists the entries that are left to the general path:
 -- {entry, position in KEYS, position in out, ...}. functions holds the decision
 -- functions that load has created, by their codes.
-local args, a, k, m, out, rest, functions = #ARGV, 2, 1, 1, nil, nil, nil
+local args, a, place, m, out, rest, functions = #ARGV, 2, 1, 1, nil, nil, nil
+if args > 2 then out = { ARGV[1] .. pack('<d', t) } end -- the reply to a single check needs no table
 while a <= args do
   local v, again = ARGV[a], '' -- the entries of up to one byte behind it repeat it
   local op, keys, rules, marks, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBBxBdI4I4B' or '<BB', v)
@@ -643,10 +645,281 @@ while a <= args do
   -- The arguments of the rule and the position behind them. Those of a single rule
   -- are unpacked once for all entries that are the same.
   local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
+  -- The code of the rule, if the loop of its algorithm may decide the entries.
+  local one = op == CHECK and rules == 1 and logs == 0 and first
   repeat
+    if one then
+      if one == 1 then -- fixed_window
+        local from, head, j, p, turn, expires = '8', '', 9, 0, nil, nil
+        local L, W, align = unpack('<ddd', v, i)
+        -- Decide the entries that are the same as v. An entry is left to the path below if a state
+        -- has to be repaired, if the value has another type or size, or if the key is missing
+        -- though it is known.
+        repeat
+          local key, exp = KEYS[place], 0
+          local s = try('GET', key)
+          if s then
+            if #s ~= size then break end -- an error has no length
+          elseif again == '+' or again == '' and marks > 1 then
+            break
+          end
+          local n = n
+          local S, u, stepped = 0, 0, false
+          local start = align == 1 and t - t % W or t
+          if s then
+            expires, S, u = unpack('<ddd', s)
+            exp = expires
+            if u > 0 and S > t then
+              S, stepped = start, true
+            end
+            if t >= S + W then u = 0 end
+          end
+          local ok = true
+          do
+            ok = u + n + p <= L
+          end
+          if not ok then n = 0 end
+          local new, reset
+          if ok or stepped then
+            if u == 0 then S = start end
+            new, reset = pack('<dd', S, u + n), S + W - t
+          end
+          if stepped then break end
+          local flags
+          if ok then
+            flags = s and '\35' or '\3'
+            -- Write the states of a zone, which are as if unused after reset microseconds. exp is
+            -- the time at which the value expires, in milliseconds, 0 if there is none. It is changed
+            -- only if the second in which the value has to expire has changed. Otherwise only the states
+            -- are written, at the position from, unless that is nil. head precedes them in the value.
+            local left = exp * 1000 - t - reset
+            if from and left >= 0 and left < 999000 then
+              call('SETRANGE', key, from, new)
+            else
+              local due, fresh = t + reset, exp == 0
+              if left < 0 or left >= 999000 then exp = (due - due % 1000) / 1000 + 998 end
+              new = pack('<d', exp) .. head .. new
+              local ttl = exp - (t - t % 1000) / 1000
+              if fresh then
+                call('SET', key, new, 'PX', ttl)
+              else
+                call('SETRANGE', key, '0', new)
+                call('PEXPIRE', key, ttl)
+              end
+            end
+          else
+            flags = s and '\32' or '\0'
+          end
+          if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. (s or '') end
+          m = m + 1
+          out[m] = flags
+          m = m + 1
+          out[m] = s or ''
+          a = a + 1
+          place = place + 1
+          again = ARGV[a]
+        until again ~= '' and again ~= '+' and again ~= '-'
+      elseif one == 2 then -- meter
+        local from, head, j, p, turn, expires = '8', '', 9, 0, nil, nil
+        local L, l, w, cap, W, step, M, most = unpack('<dddddddd', v, i)
+        -- Decide the entries that are the same as v. An entry is left to the path below if a state
+        -- has to be repaired, if the value has another type or size, or if the key is missing
+        -- though it is known.
+        repeat
+          local key, exp = KEYS[place], 0
+          local s = try('GET', key)
+          if s then
+            if #s ~= size then break end -- an error has no length
+          elseif again == '+' or again == '' and marks > 1 then
+            break
+          end
+          local tau = t
+          if step > 0 then tau = t - t % step end
+          local D, stepped, top = 0, false, cap
+          if s then
+            local expires, a, f, L0, most0 = unpack('<ddddd', s)
+            exp = expires
+            -- A charge whatever the verdict keeps a level that was written under another rule.
+            if a >= tau and L0 > 0 then
+              local l0, w0 = l, w
+              if L0 ~= L then
+                local g, b = L0, W
+                while b ~= 0 do g, b = b, g % b end
+                l0, w0 = L0 / g, W / g
+              end
+              -- Further ahead than the rule that wrote it can be: the clock was set back.
+              if a - tau - 1 > most0 * w0 / l0 then
+                D, stepped = cap, true
+              elseif L0 == L then
+                D = (a - tau) * l + f
+              elseif a - tau > 9007199254740992 / l0 then
+                D = top
+              else
+                -- Written under another limit: convert it to the same cost, rounded up.
+                local d = (a - tau) * l0 + f
+                local used, part = math.floor(d / w0), d % w0
+                D = used * w
+                if part > 0 then D = D + math.floor(part * w / w0) + 1 end
+                if used >= top / w or D > top then D = top end
+              end
+            end
+          end
+          local ok, delay = true, nil
+          if M >= 0 then
+            ok = D + n * w <= cap and D <= M * l
+            if ok and n > 0 then
+              delay = math.ceil(D / l)
+              if turn and turn > delay then D = turn * l end
+              D = D + n * w
+            end
+          else
+            ok = D + (n + p) * w <= cap
+            if ok then D = D + n * w end
+          end
+          local new, reset
+          if ok or stepped then
+            local f = D % l
+            local q = (D - f) / l
+            new = pack('<dddd', tau + q, f, L, D > cap and most or cap / w)
+            if step > 0 then
+              reset = tau + math.ceil(D / (step * l)) * step - t
+            elseif f > 0 then
+              reset = q + 1
+            else
+              reset = q
+            end
+          end
+          if stepped then break end
+          local flags
+          if ok then
+            flags = s and '\35' or '\3'
+            -- Write the states of a zone, which are as if unused after reset microseconds. exp is
+            -- the time at which the value expires, in milliseconds, 0 if there is none. It is changed
+            -- only if the second in which the value has to expire has changed. Otherwise only the states
+            -- are written, at the position from, unless that is nil. head precedes them in the value.
+            local left = exp * 1000 - t - reset
+            if from and left >= 0 and left < 999000 then
+              call('SETRANGE', key, from, new)
+            else
+              local due, fresh = t + reset, exp == 0
+              if left < 0 or left >= 999000 then exp = (due - due % 1000) / 1000 + 998 end
+              new = pack('<d', exp) .. head .. new
+              local ttl = exp - (t - t % 1000) / 1000
+              if fresh then
+                call('SET', key, new, 'PX', ttl)
+              else
+                call('SETRANGE', key, '0', new)
+                call('PEXPIRE', key, ttl)
+              end
+            end
+          else
+            flags = s and '\32' or '\0'
+          end
+          if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. (s or '') end
+          m = m + 1
+          out[m] = flags
+          m = m + 1
+          out[m] = s or ''
+          a = a + 1
+          place = place + 1
+          again = ARGV[a]
+        until again ~= '' and again ~= '+' and again ~= '-'
+      elseif one == 4 then -- sliding_window
+        local from, head, j, p, turn, expires = '8', '', 9, 0, nil, nil
+        local L, k, b, d = unpack('<dddd', v, i)
+        -- Decide the entries that are the same as v. An entry is left to the path below if a state
+        -- has to be repaired, if the value has another type or size, or if the key is missing
+        -- though it is known.
+        repeat
+          local key, exp = KEYS[place], 0
+          local s = try('GET', key)
+          if s then
+            if #s ~= size then break end -- an error has no length
+          elseif again == '+' or again == '' and marks > 1 then
+            break
+          end
+          if s then exp = unpack('<d', s) end
+          local n = n
+          local words, at = k + 2, (t - t % b) / b
+          local ahead = at -- the part in which a lease ends
+          if d > 0 then words, ahead = k + 3, (t + d - (t + d) % b) / b end
+          local size = words * 8
+          local newest, u, stepped, c = at, 0, false, nil
+          if s then
+            c = { unpack(words == 12 and '<dddddddddddd' or '<' .. string.rep('d', words), s, j) }
+            newest = c[1]
+            if newest > ahead then newest, stepped = ahead, true end
+            for x = 2, k + 2 - at + newest do u = u + c[x] end
+          end
+          local ok, new, reset = true, nil, nil
+          do
+            ok = u + n + p <= L
+          end
+          if not ok then n = 0 end
+          local age = ok and at - newest or 0
+          if not ok and not stepped then
+            new = nil
+          elseif not c or age > words - 2 then
+            new = pack('<dd', at, n) .. string.rep('\0', size - 16)
+          elseif age == 0 then
+            new = pack('<dd', newest, c[2] + n)
+          elseif age < 0 then -- the newest part was charged in advance
+            new = pack('<ddd', newest, c[2], c[3] + n)
+          else
+            new = pack('<dd', at, n) .. string.rep('\0', (age - 1) * 8) .. string.sub(s, j + 8, j + size - 1 - age * 8)
+          end
+          if new and n > 0 and (not c or age >= 0 or c[2] == 0) then
+            reset = (at + k + 1) * b - t
+          elseif new then
+            reset = 0
+            for x = 2, c and words or 0 do
+              if c[x] > 0 then
+                reset = (newest - x + 2 + k + 1) * b - t
+                break
+              end
+            end
+          end
+          if stepped then break end
+          local flags
+          if ok then
+            flags = s and '\35' or '\3'
+            -- Write the states of a zone, which are as if unused after reset microseconds. exp is
+            -- the time at which the value expires, in milliseconds, 0 if there is none. It is changed
+            -- only if the second in which the value has to expire has changed. Otherwise only the states
+            -- are written, at the position from, unless that is nil. head precedes them in the value.
+            local left = exp * 1000 - t - reset
+            if from and left >= 0 and left < 999000 then
+              call('SETRANGE', key, from, new)
+            else
+              local due, fresh = t + reset, exp == 0
+              if left < 0 or left >= 999000 then exp = (due - due % 1000) / 1000 + 998 end
+              new = pack('<d', exp) .. head .. new
+              local ttl = exp - (t - t % 1000) / 1000
+              if fresh then
+                call('SET', key, new, 'PX', ttl)
+              else
+                call('SETRANGE', key, '0', new)
+                call('PEXPIRE', key, ttl)
+              end
+            end
+          else
+            flags = s and '\32' or '\0'
+          end
+          if args == 2 then return ARGV[1] .. pack('<d', t) .. flags .. (s or '') end
+          m = m + 1
+          out[m] = flags
+          m = m + 1
+          out[m] = s or ''
+          a = a + 1
+          place = place + 1
+          again = ARGV[a]
+        until again ~= '' and again ~= '+' and again ~= '-'
+      end
+      if again ~= '' and again ~= '+' and again ~= '-' then break end
+    end
     local flags, seen, views = nil, '', nil
-    if op == CHECK or op == GUARDED and not try('GET', KEYS[k + 1]) then
-      local key, s, exp, log = KEYS[k], nil, nil, nil
+    if op == CHECK or op == GUARDED and not try('GET', KEYS[place + 1]) then
+      local key, s, exp, log = KEYS[place], nil, nil, nil
       -- Read the value at key, which has that size, or with logs at least that size; of
       -- a value with logs, read the first prefix bytes. s becomes the value, nil if there
       -- is none, or false if its type or size is another; exp becomes the time at which
@@ -720,11 +993,11 @@ while a <= args do
           elseif code == 2 then -- meter
             -- The decision function of gcra, token_bucket and leaky_bucket, and the function for
             -- their handover: see meter.go.
-            local i, j, now, n, p, turn = rule_i, rule_j, t, n, 0, nil
+            local i, j, n, p, turn = rule_i, rule_j, n, 0, nil
             if not a1 then a1, a2, a3, a4, a5, a6, a7, a8, behind = unpack('<dddddddd', v, i) end
             local L, l, w, cap, W, step, M, most, i = a1, a2, a3, a4, a5, a6, a7, a8, behind
-            local t = now
-            if step > 0 then t = now - now % step end
+            local tau = t
+            if step > 0 then tau = t - t % step end
             local D, stepped, top = 0, false, cap
             if s then
               local a, f, L0, most0 = unpack('<dddd', s, j)
@@ -733,7 +1006,7 @@ while a <= args do
                 local kept = math.min(most0, math.floor(9007199254740992 / w))
                 most, top = math.max(most, kept), math.max(cap, kept * w)
               end
-              if a >= t and L0 > 0 then
+              if a >= tau and L0 > 0 then
                 local l0, w0 = l, w
                 if L0 ~= L then
                   local g, b = L0, W
@@ -741,15 +1014,15 @@ while a <= args do
                   l0, w0 = L0 / g, W / g
                 end
                 -- Further ahead than the rule that wrote it can be: the clock was set back.
-                if a - t - 1 > most0 * w0 / l0 then
+                if a - tau - 1 > most0 * w0 / l0 then
                   D, stepped = cap, true
                 elseif L0 == L then
-                  D = (a - t) * l + f
-                elseif a - t > 9007199254740992 / l0 then
+                  D = (a - tau) * l + f
+                elseif a - tau > 9007199254740992 / l0 then
                   D = top
                 else
                   -- Written under another limit: convert it to the same cost, rounded up.
-                  local d = (a - t) * l0 + f
+                  local d = (a - tau) * l0 + f
                   local used, part = math.floor(d / w0), d % w0
                   D = used * w
                   if part > 0 then D = D + math.floor(part * w / w0) + 1 end
@@ -775,9 +1048,9 @@ while a <= args do
             if ok or stepped then
               local f = D % l
               local q = (D - f) / l
-              new = pack('<dddd', t + q, f, L, D > cap and most or cap / w)
+              new = pack('<dddd', tau + q, f, L, D > cap and most or cap / w)
               if step > 0 then
-                reset = t + math.ceil(D / (step * l)) * step - now
+                reset = tau + math.ceil(D / (step * l)) * step - t
               elseif f > 0 then
                 reset = q + 1
               else
@@ -887,25 +1160,28 @@ while a <= args do
             end
           end
           if rule_ok then
-            local states, reset = rule_state, rule_reset
-            -- Write the states of a zone whose rules are as if unused after reset
-            -- microseconds. exp is the time at which the value expires, in milliseconds, 0 if
-            -- there is none. It is changed only if the second in which the value has to expire
-            -- has changed; otherwise only the states are written.
-            local due = t + reset
-            local keep = exp * 1000 >= due and (exp - 999) * 1000 < due
-            if keep and (not log or log.tail == log.old) then
-              call('SETRANGE', key, log and '16' or '8', states)
+            local new, reset = rule_state, rule_reset
+            -- Write the states of a zone that may have logs. Where the used part of the value ends
+            -- precedes the states, and is written if it has changed.
+            local from, head = '8', ''
+            if log then from, head = log.tail == log.old and '16', pack('<d', log.tail) end
+            -- Write the states of a zone, which are as if unused after reset microseconds. exp is
+            -- the time at which the value expires, in milliseconds, 0 if there is none. It is changed
+            -- only if the second in which the value has to expire has changed. Otherwise only the states
+            -- are written, at the position from, unless that is nil. head precedes them in the value.
+            local left = exp * 1000 - t - reset
+            if from and left >= 0 and left < 999000 then
+              call('SETRANGE', key, from, new)
             else
-              local fresh = exp == 0
-              if not keep then exp = (due - due % 1000) / 1000 + 998 end
+              local due, fresh = t + reset, exp == 0
+              if left < 0 or left >= 999000 then exp = (due - due % 1000) / 1000 + 998 end
+              new = pack('<d', exp) .. head .. new
               local ttl = exp - (t - t % 1000) / 1000
-              states = (log and pack('<dd', exp, log.tail) or pack('<d', exp)) .. states
               if fresh then
-                call('SET', key, states, 'PX', ttl)
+                call('SET', key, new, 'PX', ttl)
               else
-                call('SETRANGE', key, '0', states)
-                if not keep then call('PEXPIRE', key, ttl) end
+                call('SETRANGE', key, '0', new)
+                call('PEXPIRE', key, ttl)
               end
             end
             if log then
@@ -923,8 +1199,10 @@ while a <= args do
     end
     out = out or { ARGV[1] .. pack('<d', t) }
     if flags then
-      out[m + 1], out[m + 2] = flags, seen
-      m = m + 2
+      m = m + 1
+      out[m] = flags -- one after the other, so that the table grows as an array
+      m = m + 1
+      out[m] = seen
       if views then
         m = m + 1
         out[m] = views
@@ -932,9 +1210,9 @@ while a <= args do
     else
       m = m + 1
       out[m], rest = '', rest or {}
-      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = v, k, m
+      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = v, place, m
     end
-    a, k = a + 1, k + keys
+    a, place = a + 1, place + keys
     again = ARGV[a]
   until again ~= '' and again ~= '+' and again ~= '-'
 end
@@ -1085,25 +1363,28 @@ local function read(key, logs, size, prefix)
   return s, exp, log
 end
 
-local function write(key, exp, reset, states, log)
-  -- Write the states of a zone whose rules are as if unused after reset
-  -- microseconds. exp is the time at which the value expires, in milliseconds, 0 if
-  -- there is none. It is changed only if the second in which the value has to expire
-  -- has changed; otherwise only the states are written.
-  local due = t + reset
-  local keep = exp * 1000 >= due and (exp - 999) * 1000 < due
-  if keep and (not log or log.tail == log.old) then
-    call('SETRANGE', key, log and '16' or '8', states)
+local function write(key, exp, reset, new, log)
+  -- Write the states of a zone that may have logs. Where the used part of the value ends
+  -- precedes the states, and is written if it has changed.
+  local from, head = '8', ''
+  if log then from, head = log.tail == log.old and '16', pack('<d', log.tail) end
+  -- Write the states of a zone, which are as if unused after reset microseconds. exp is
+  -- the time at which the value expires, in milliseconds, 0 if there is none. It is changed
+  -- only if the second in which the value has to expire has changed. Otherwise only the states
+  -- are written, at the position from, unless that is nil. head precedes them in the value.
+  local left = exp * 1000 - t - reset
+  if from and left >= 0 and left < 999000 then
+    call('SETRANGE', key, from, new)
   else
-    local fresh = exp == 0
-    if not keep then exp = (due - due % 1000) / 1000 + 998 end
+    local due, fresh = t + reset, exp == 0
+    if left < 0 or left >= 999000 then exp = (due - due % 1000) / 1000 + 998 end
+    new = pack('<d', exp) .. head .. new
     local ttl = exp - (t - t % 1000) / 1000
-    states = (log and pack('<dd', exp, log.tail) or pack('<d', exp)) .. states
     if fresh then
-      call('SET', key, states, 'PX', ttl)
+      call('SET', key, new, 'PX', ttl)
     else
-      call('SETRANGE', key, '0', states)
-      if not keep then call('PEXPIRE', key, ttl) end
+      call('SETRANGE', key, '0', new)
+      call('PEXPIRE', key, ttl)
     end
   end
   if log then

@@ -7,8 +7,8 @@ local function read(key, logs, size, prefix)
   return s, exp, log
 end
 
-local function write(key, exp, reset, states, log)
-  -- include write.lua
+local function write(key, exp, reset, new, log)
+  -- include write_any.lua
 end
 
 -- Added to the hold of a zone that has a rule with a block.

@@ -25,7 +25,8 @@ local function load(code)
   error('no algorithm ' .. code)
 end
 
--- The fast path decides checks of one zone without permits. It leaves an entry to
+-- The fast path decides checks of one zone without permits, and those of a zone with one
+-- rule in a loop of the rule's algorithm. It leaves an entry to
 -- the general path if it is of another kind, if a state has to be repaired, if
 -- one of several rules delays, or if the value has another type or size. A zone that
 -- has a rule with a block is guarded: the general path decides it if the key has a
@@ -33,11 +34,12 @@ end
 local CHECK, GUARDED = 6, 5
 local FREE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0' -- there is no block
 
--- args is the length of ARGV; a and k are positions in ARGV and KEYS. out collects
+-- args is the length of ARGV; a and place are positions in ARGV and KEYS. out collects
 -- the reply in m parts. rest lists the entries that are left to the general path:
 -- {entry, position in KEYS, position in out, ...}. functions holds the decision
 -- functions that load has created, by their codes.
-local args, a, k, m, out, rest, functions = #ARGV, 2, 1, 1, nil, nil, nil
+local args, a, place, m, out, rest, functions = #ARGV, 2, 1, 1, nil, nil, nil
+if args > 2 then out = { ARGV[1] .. pack('<d', t) } end -- the reply to a single check needs no table
 while a <= args do
   local v, again = ARGV[a], '' -- the entries of up to one byte behind it repeat it
   local op, keys, rules, marks, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBBxBdI4I4B' or '<BB', v)
@@ -46,10 +48,16 @@ while a <= args do
   -- The arguments of the rule and the position behind them. Those of a single rule
   -- are unpacked once for all entries that are the same.
   local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
+  -- The code of the rule, if the loop of its algorithm may decide the entries.
+  local one = op == CHECK and rules == 1 and logs == 0 and first
   repeat
+    if one then
+      -- include loops
+      if again ~= '' and again ~= '+' and again ~= '-' then break end
+    end
     local flags, seen, views = nil, '', nil
-    if op == CHECK or op == GUARDED and not try('GET', KEYS[k + 1]) then
-      local key, s, exp, log = KEYS[k], nil, nil, nil
+    if op == CHECK or op == GUARDED and not try('GET', KEYS[place + 1]) then
+      local key, s, exp, log = KEYS[place], nil, nil, nil
       -- include read.lua
       local known = again == '+' or again == '' and marks > 1
       if log then log.spread = not known end
@@ -103,8 +111,8 @@ while a <= args do
             end
           end
           if rule_ok then
-            local states, reset = rule_state, rule_reset
-            -- include write.lua
+            local new, reset = rule_state, rule_reset
+            -- include write_any.lua
           end
           flags = rule_ok and (s and '\35' or '\3') or s and '\32' or '\0'
           if op == GUARDED then
@@ -117,8 +125,10 @@ while a <= args do
     end
     out = out or { ARGV[1] .. pack('<d', t) }
     if flags then
-      out[m + 1], out[m + 2] = flags, seen
-      m = m + 2
+      m = m + 1
+      out[m] = flags -- one after the other, so that the table grows as an array
+      m = m + 1
+      out[m] = seen
       if views then
         m = m + 1
         out[m] = views
@@ -126,9 +136,9 @@ while a <= args do
     else
       m = m + 1
       out[m], rest = '', rest or {}
-      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = v, k, m
+      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = v, place, m
     end
-    a, k = a + 1, k + keys
+    a, place = a + 1, place + keys
     again = ARGV[a]
   until again ~= '' and again ~= '+' and again ~= '-'
 end

@@ -112,7 +112,7 @@ func TestRedisVerdictStands(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{now: storestest.Hour, client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	changeScript(t, s, "if rule_ok then", "rule_ok = false if rule_ok then")
+	changeScript(t, s, "if stepped then break end", "if stepped then break end ok = false")
 	w := new(verdictObserver)
 	s.Observe(w)
 	check := storestest.CheckOf(1, storestest.TenPerHour(t, "differ", false))

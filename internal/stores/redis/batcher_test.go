@@ -262,7 +262,7 @@ func TestReplyWithExcessBytes(t *testing.T) {
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
 	s.Observe(noObserver{})
-	changeScript(t, s, "flags .. seen .. (views or '') end", "flags .. seen .. 'x' end")
+	changeScript(t, s, "flags .. (s or '') end", "flags .. 'x' end")
 	v.tick()
 	check := storestest.CheckOf(1, storestest.TenPerHour(t, "more", false))
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback {

@@ -133,7 +133,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "lua-block-plain", breaks: "the fast path does not look for a block", file: mainLua, suites: redis,
-		old: "if op == CHECK or op == GUARDED and not try('GET', KEYS[k + 1]) then", new: "if op == CHECK or op == GUARDED then",
+		old: "if op == CHECK or op == GUARDED and not try('GET', KEYS[place + 1]) then", new: "if op == CHECK or op == GUARDED then",
 	},
 	{
 		name: "lua-block-unstarted", breaks: "a denial on the fast path starts no block", file: mainLua, suites: redis,

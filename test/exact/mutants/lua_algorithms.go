@@ -53,19 +53,19 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-step-ignored", breaks: "a bucket with a step refills continuously", file: meterLua, suites: redis,
-		old: "t = now - now % step", new: "t = now",
+		old: "tau = t - t % step", new: "tau = t",
 	},
 	{
 		name: "lua-meter-last-rest", breaks: "the rest of a level below one microsecond is lost (> for >=)", file: meterLua, suites: redis,
-		old: "if a >= t and L0 > 0 then", new: "if a > t and L0 > 0 then",
+		old: "if a >= tau and L0 > 0 then", new: "if a > tau and L0 > 0 then",
 	},
 	{
 		name: "lua-meter-step-back", breaks: "a level ahead of the clock is not repaired", file: meterLua, suites: redis,
-		old: "if a - t - 1 > most0 * w0 / l0 then", new: "if a - t - 8 > 8 * most0 * w0 / l0 then",
+		old: "if a - tau - 1 > most0 * w0 / l0 then", new: "if a - tau - 8 > 8 * most0 * w0 / l0 then",
 	},
 	{
 		name: "lua-meter-step-back-one", breaks: "a clock set back by one microsecond fills the meter", file: meterLua, suites: redis,
-		old: "if a - t - 1 > most0 * w0 / l0 then", new: "if a - t > most0 * w0 / l0 then",
+		old: "if a - tau - 1 > most0 * w0 / l0 then", new: "if a - tau > most0 * w0 / l0 then",
 	},
 	{
 		name: "lua-meter-repair", breaks: "a repaired meter is empty instead of full", file: meterLua, suites: redis,
@@ -120,7 +120,7 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-rest", breaks: "the rest of a level below one microsecond is lost when written", file: meterLua, suites: redis,
-		old: "pack('<dddd', t + q, f, L", new: "pack('<dddd', t + q, 0, L",
+		old: "pack('<dddd', tau + q, f, L", new: "pack('<dddd', tau + q, 0, L",
 	},
 	{
 		name: "lua-fixed-edge", breaks: "the last of a limit is denied (< for <=)", file: fixedLua, suites: redis,

@@ -8,6 +8,9 @@ const (
 	permitsLua = "scripts/lua/permits.lua"
 	readLua    = "scripts/lua/read.lua"
 	writeLua   = "scripts/lua/write.lua"
+
+	oneLua      = "scripts/lua/one.lua"
+	writeAnyLua = "scripts/lua/write_any.lua"
 )
 
 // scriptMutants break the script around the judges.
@@ -78,19 +81,19 @@ var scriptMutants = []mutant{
 	},
 	{
 		name: "lua-ttl-keep-short", breaks: "a time to live is kept though more is needed", file: writeLua, suites: redis,
-		old: "exp * 1000 >= due and", new: "exp > 0 and",
+		old: "left >= 0 and left", new: "exp > 0 and left",
 	},
 	{
 		name: "lua-ttl-keep-long", breaks: "a time to live is kept though less is needed", file: writeLua, suites: redis,
-		old: " and (exp - 999) * 1000 < due", new: "",
+		old: " and left < 999000 then", new: " then",
 	},
 	{
 		name: "lua-ttl-lost", breaks: "a new key lives for ever", file: writeLua, suites: redis,
-		old: "call('SET', key, states, 'PX', ttl)", new: "call('SET', key, states)",
+		old: "call('SET', key, new, 'PX', ttl)", new: "call('SET', key, new)",
 	},
 	{
 		name: "lua-ttl-put-off", breaks: "a time to live is not put off", file: writeLua, suites: redis,
-		old: "if not keep then call('PEXPIRE', key, ttl) end", new: "if keep then call('PEXPIRE', key, ttl) end",
+		old: "call('PEXPIRE', key, ttl)", new: "",
 	},
 	{
 		name: "lua-ttl-last-rule", breaks: "the TTL of a key is that of its last rule, not the longest (a dropped max)", file: generalLua, suites: redis,
@@ -137,31 +140,47 @@ var scriptMutants = []mutant{
 		old: "if s ~= false then", new: "if true then",
 	},
 	{
+		name: "lua-one-repaired", breaks: "the state of a single rule in a batch is not repaired by a denial", file: oneLua, suites: redis,
+		old: "if stepped then break end", new: "",
+	},
+	{
+		name: "lua-one-value", breaks: "another program's value is judged in a batch", file: oneLua, suites: redis,
+		old: "if #s ~= size then break end", new: "if type(s) == 'table' then break end",
+	},
+	{
+		name: "lua-one-lost", breaks: "a lost key of a batch starts anew", file: oneLua, suites: redis,
+		old: "elseif again == '+' or again == '' and marks > 1 then", new: "elseif again == '+' and false then",
+	},
+	{
+		name: "lua-one-lost-repeated", breaks: "only the first of several lost keys of a batch is noticed", file: oneLua, suites: redis,
+		old: "elseif again == '+' or again == '' and marks > 1 then", new: "elseif again == '' and marks > 1 then",
+	},
+	{
 		name: "lua-same-check", breaks: "a check that equals the previous one is not decided", file: mainLua, suites: redis,
 		old: "until again ~= '' and again ~= '+' and again ~= '-'", new: "until true",
 	},
 	{
 		name: "lua-plain-keys", breaks: "the checks of a call use each other's keys", file: mainLua, suites: redis,
-		old: "a, k = a + 1, k + keys", new: "a, k = a + 1, k + 1",
+		old: "a, place = a + 1, place + keys", new: "a, place = a + 1, place + 1",
 	},
 	{
 		name: "lua-answer-order", breaks: "the reply to a check of another path is in the wrong position", file: mainLua, suites: redis,
 		old: "m = m + 1\n      out[m], rest = '', rest or {}", new: "out[m + 1], rest = '', rest or {}",
 	},
 	{
-		name: "lua-write-part", breaks: "a charge is written a word too early", file: writeLua, suites: redis,
-		old: "log and '16' or '8'", new: "log and '16' or '0'",
+		name: "lua-write-part", breaks: "a charge is written a word too early", file: writeAnyLua, suites: redis,
+		old: "local from, head = '8'", new: "local from, head = '0'",
 	},
 	{
-		name: "lua-write-log-part", breaks: "a log's states are written a word too early", file: writeLua, suites: redis,
-		old: "log and '16' or '8'", new: "'8'",
+		name: "lua-write-log-part", breaks: "a log's states are written a word too early", file: writeAnyLua, suites: redis,
+		old: "log.tail == log.old and '16'", new: "log.tail == log.old and '8'",
 	},
 	{
-		name: "lua-write-tail", breaks: "where a log's value ends is not written when it grows", file: writeLua, suites: redis,
-		old: "if keep and (not log or log.tail == log.old) then", new: "if keep then",
+		name: "lua-write-tail", breaks: "where a log's value ends is not written when it grows", file: writeAnyLua, suites: redis,
+		old: "log.tail == log.old and '16'", new: "'16'",
 	},
 	{
-		name: "lua-log-writes", breaks: "what a log writes is lost", file: writeLua, suites: redis,
+		name: "lua-log-writes", breaks: "what a log writes is lost", file: writeAnyLua, suites: redis,
 		old: "for x = 1, #log.writes, 2 do", new: "for x = 1, #log.writes - 2, 2 do",
 	},
 	{
