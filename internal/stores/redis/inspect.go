@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -42,11 +41,11 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	}
 	args := append([]any{resetChannel(c.o.Prefix)}, scriptCommands...)
 	said, err := client.EvalSha(ctx, sha, []string{key}, args...).StringSlice()
-	if err != nil || len(said) != 4 {
+	if err != nil || len(said) != 3 {
 		return isAnswer(err)
 	}
-	about := server{name: said[0], version: said[1]}
-	if mayInfo := said[2]; mayInfo != "0" {
+	about := server{version: said[0]}
+	if mayInfo := said[1]; mayInfo != "0" {
 		text, err := client.Info(ctx).Result()
 		switch {
 		case err == nil:
@@ -55,7 +54,7 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 			return false
 		}
 	}
-	if missing := said[3]; missing != "" {
+	if missing := said[2]; missing != "" {
 		warn("the user lacks rights in Redis: +"+missing, missingRight)
 	}
 	for _, what := range about.faults() {
@@ -71,37 +70,22 @@ func isAnswer(err error) bool {
 
 // server is what is known of a Redis or a compatible server.
 type server struct {
-	name    string // redis or valkey
-	version string // empty: unknown
+	version string // of Redis, that a compatible server says it is; empty: unknown
 	policy  string // of eviction; empty: unknown
 }
 
-// readInfo parses the reply of INFO. Valkey has the field redis_version, too.
-func readInfo(text string) server {
-	fields := make(map[string]string)
+// readInfo parses the reply of INFO.
+func readInfo(text string) (s server) {
 	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[k] = v
+		switch k, v, _ := strings.Cut(strings.TrimSpace(line), ":"); k {
+		case "redis_version":
+			s.version = v
+		case "maxmemory_policy":
+			s.policy = v
 		}
-	}
-	s := server{name: "redis", version: fields["redis_version"], policy: fields["maxmemory_policy"]}
-	if v, is := fields["valkey_version"]; is {
-		s.name, s.version = "valkey", v
 	}
 	return s
 }
-
-// patched are the first versions of each release line without the known
-// vulnerabilities in Lua: CVE-2024-31449, CVE-2024-46981, CVE-2025-46817,
-// CVE-2025-46818, CVE-2025-46819 and CVE-2025-49844. Newer lines never had
-// them; older lines that are missing are not maintained.
-var patched = map[string][][3]int{
-	"redis":  {{6, 2, 20}, {7, 2, 11}, {7, 4, 6}, {8, 0, 4}, {8, 2, 2}},
-	"valkey": {{7, 2, 11}, {8, 0, 6}, {8, 1, 4}},
-}
-
-// compatible is the version of Redis that all of Valkey report.
-const compatible = "7.2.4"
 
 // faults returns the problems of a server, each with what to do about it.
 func (s server) faults() (all [][2]string) {
@@ -111,56 +95,9 @@ func (s server) faults() (all [][2]string) {
 			"set maxmemory-policy noeviction; a count that is evicted is put back only as far as living instances know it",
 		})
 	}
-	v, ok := readVersion(s.version)
-	if !ok || s.policy == "" && s.version == compatible { // without INFO this may be any Valkey
-		return all
-	}
-	if s.name == "redis" && less(v, [3]int{6, 2, 0}) {
-		return append(all, [2]string{"this Redis is too old: " + s.version, "Diana needs Redis 6.2 or newer, or Valkey"})
-	}
-	if to := s.safe(v); to != "" {
-		all = append(all, [2]string{
-			fmt.Sprintf("%s %s has known security holes in Lua, CVE-2025-49844 among them", s.name, s.version),
-			"update to " + to + " or newer, unless your distribution has fixed them in this version; let nobody else run scripts in it",
-		})
+	var major, minor int
+	if _, err := fmt.Sscanf(s.version, "%d.%d.", &major, &minor); err == nil && (major < 6 || major == 6 && minor < 2) {
+		all = append(all, [2]string{"this Redis is too old: " + s.version, "Diana needs Redis 6.2 or newer, or Valkey"})
 	}
 	return all
-}
-
-// safe returns the version to update to, empty if v has no known vulnerability.
-func (s server) safe(v [3]int) string {
-	lines := patched[s.name]
-	for _, m := range lines {
-		if less(v, m) {
-			return fmt.Sprintf("%d.%d.%d", m[0], m[1], m[2])
-		}
-		if v[0] == m[0] && v[1] == m[1] {
-			return ""
-		}
-	}
-	return ""
-}
-
-func readVersion(text string) (v [3]int, ok bool) {
-	parts := strings.SplitN(text, ".", 3)
-	if len(parts) != 3 {
-		return v, false
-	}
-	for i, p := range parts {
-		n, err := strconv.Atoi(strings.TrimRight(p, "-abcdefghijklmnopqrstuvwxyz"))
-		if err != nil {
-			return v, false
-		}
-		v[i] = n
-	}
-	return v, true
-}
-
-func less(a, b [3]int) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
-	}
-	return false
 }
