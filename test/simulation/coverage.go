@@ -36,6 +36,7 @@ var states = []string{
 	"an instance starts while another is alone", "a key is reset while an instance is alone", "three faults at a time",
 	"a document changes while an instance is alone", "a reload while an instance is alone", "a request waits for a place when Redis stops",
 	"a place is renewed after a failover", "a slot moves while a debt is owed", "a key is blocked when Redis forgets",
+	"rules of another kind while an instance is alone", "another prefix while an instance is alone", "a list changes while an instance is alone",
 }
 
 // coverage counts what was under way when something happened.
@@ -166,7 +167,10 @@ func (c *coverage) happens(what string) {
 	is("a key is reset while an instance is alone", "key-reset")
 	is("an instance starts while another is alone", "start")
 	is("a document changes while an instance is alone", "document")
-	is("a reload while an instance is alone", "reload", "reload-pool", "reload-limit", "reload-store")
+	is("a reload while an instance is alone", "reload", "reload-pool", "reload-limit", "reload-store", "reload-kind", "reload-prefix")
+	is("rules of another kind while an instance is alone", "reload-kind")
+	is("another prefix while an instance is alone", "reload-prefix")
+	is("a list changes while an instance is alone", "list")
 	c.someLocked("a place is held when Redis restarts", c.now[holding] > 0 && (what == "kill ends" || what == "kill-empty ends"))
 	c.someLocked("a place is held over a reload", c.now[holding] > 0 && strings.HasPrefix(what, "reload"))
 	c.someLocked("a lease ends during a reload", c.now[leasing] > 0 && strings.HasPrefix(what, "reload"))

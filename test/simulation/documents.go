@@ -103,12 +103,12 @@ func (w *world) document(r *rand.Rand) {
 	one.Rules = slices.Clone(one.Rules)
 	for k := range one.Rules {
 		if one.Rules[k].Limit = max(3, one.Rules[k].Limit*(50+r.Int64N(100))/100); r.IntN(2) == 0 {
-			one.Rules[k] = rule{Algorithm: []string{"gcra", "sliding_window", "fixed_window"}[r.IntN(3)], Limit: one.Rules[k].Limit, Window: one.Rules[k].Window}
+			one.Rules[k] = otherKind(&one.Rules[k], r)
 		}
 	}
 	w.coverage.event("document")
 	w.oracle.changed(i, one.Rules, byDocument)
-	text := encode(map[string]any{"zones": map[string]any{one.Name: map[string]any{"rules": one.rules()}}})
+	text := encode(map[string]any{"zones": map[string]any{one.Name: map[string]any{"rules": rulesJSON(one.Rules)}}})
 	var err error
 	switch source {
 	case fromRedis:
@@ -123,6 +123,11 @@ func (w *world) document(r *rand.Rand) {
 	defer w.mu.Unlock()
 	w.last, w.lastSite = one.Rules, one.Name
 	w.unsure = w.unsure || err != nil // Redis may have executed it, even later than what follows
+}
+
+// otherKind returns a rule with the same limit and window and one of three algorithms.
+func otherKind(one *rule, r *rand.Rand) rule {
+	return rule{Algorithm: []string{"gcra", "sliding_window", "fixed_window"}[r.IntN(3)], Limit: one.Limit, Window: one.Window}
 }
 
 // publish writes a document to Redis.

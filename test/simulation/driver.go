@@ -223,7 +223,7 @@ func (r *Result) Print(out io.Writer) {
 	}
 	for i := range p.setup.sites {
 		if one := &p.setup.sites[i]; used[i] {
-			fmt.Fprintf(out, "  site %d %s: %s\n", i, one.Name, encode(one.rules()))
+			fmt.Fprintf(out, "  site %d %s: %s\n", i, one.Name, encode(rulesJSON(slices.Concat(one.Rules, one.Listed))))
 		}
 	}
 	for _, v := range r.Violations {

@@ -170,13 +170,16 @@ var eventKinds = map[string]func(w *world, e *step, r *rand.Rand){
 	"reload-pool": func(w *world, e *step, r *rand.Rand) {
 		w.reload(e.instance, "reload-pool", func(s *setup) { s.pool = 5 + r.IntN(10) })
 	},
-	"reload-limit": func(w *world, _ *step, r *rand.Rand) { w.changeLimits(r) },
-	"reload-store": func(w *world, _ *step, _ *rand.Rand) { w.changeStore() },
-	"die":          func(w *world, e *step, _ *rand.Rand) { w.restart(e, (*instance).die) },
-	"stop":         func(w *world, e *step, _ *rand.Rand) { w.restart(e, (*instance).stop) },
-	"document":     func(w *world, _ *step, r *rand.Rand) { w.document(r) },
-	"idle":         func(w *world, e *step, _ *rand.Rand) { w.idle(e) },
-	"key-reset":    func(w *world, e *step, r *rand.Rand) { w.resetKey(e, r) },
+	"reload-limit":  func(w *world, _ *step, r *rand.Rand) { w.changeLimits(r) },
+	"reload-store":  func(w *world, _ *step, _ *rand.Rand) { w.changeStore() },
+	"reload-kind":   func(w *world, _ *step, r *rand.Rand) { w.changeKinds(r) },
+	"reload-prefix": func(w *world, _ *step, _ *rand.Rand) { w.changePrefix() },
+	"list":          func(w *world, _ *step, r *rand.Rand) { w.changeList(r) },
+	"die":           func(w *world, e *step, _ *rand.Rand) { w.restart(e, (*instance).die) },
+	"stop":          func(w *world, e *step, _ *rand.Rand) { w.restart(e, (*instance).stop) },
+	"document":      func(w *world, _ *step, r *rand.Rand) { w.document(r) },
+	"idle":          func(w *world, e *step, _ *rand.Rand) { w.idle(e) },
+	"key-reset":     func(w *world, e *step, r *rand.Rand) { w.resetKey(e, r) },
 }
 
 var eventNames = names(eventKinds)

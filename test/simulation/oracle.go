@@ -119,7 +119,10 @@ func newOracle(w *world) *oracle {
 		checked: make(map[string]int), limits: make(map[int][][]rule), lives: []live{{0, w.plan.Instances}},
 	}
 	for i := range w.plan.setup.sites {
-		o.limits[i] = [][]rule{w.plan.setup.sites[i].Rules}
+		one := &w.plan.setup.sites[i]
+		if o.limits[i] = [][]rule{one.Rules}; len(one.Listed) > 0 {
+			o.limits[i] = append(o.limits[i], one.Listed)
+		}
 	}
 	return o
 }
@@ -175,6 +178,8 @@ func (o *oracle) starts(*instance) {
 const (
 	byReload   = "changed"
 	byDocument = "document"
+	byPrefix   = "prefix" // nothing changes, and what was used is forgotten
+	byList     = "list"   // of a key: what was used is kept
 )
 
 // changed notes that the rules of a site begin to change, by a reload or by a document. What a
@@ -205,11 +210,11 @@ func (o *oracle) uncounted(site int, away []*span) bool {
 }
 
 // changedEverywhere notes that all instances have been reloaded with the rules of a site.
-func (o *oracle) changedEverywhere(site int) {
+func (o *oracle) changedEverywhere(site int, by string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, s := range o.spans {
-		if s.site == site && s.what == byReload {
+		if s.site == site && s.what == by {
 			s.open, s.to = false, o.w.now()
 		}
 	}
@@ -352,7 +357,8 @@ func (o *oracle) admitted(_ *instance, q *request) {
 	o.places[id] = append(o.places[id], q)
 	o.checked["places"]++
 	n, first := int64(len(o.places[id])), o.places[id][0].start
-	if n > one.Places && o.settledPlaces(q.start, o.w.now()) {
+	forgotten := func(s *span) bool { return s.what == byPrefix && s.site == q.site }
+	if n > one.Places && o.settledPlaces(q.start, o.w.now()) && len(o.touches(first-recovery, o.w.now(), forgotten)) == 0 {
 		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be, and Redis knows of all: %s", n, q.site, q.key, one.Places, holders(o.places[id])), q)
 	}
 	limit := one.Places
@@ -360,7 +366,9 @@ func (o *oracle) admitted(_ *instance, q *request) {
 		limit += max(one.Places, int64(len(o.w.instances)))
 	}
 	// Redis has forgotten what was held: a loss, or an outage in which permits lapse.
-	forgets := o.touches(first-recovery, o.w.now(), func(s *span) bool { return s.loses || s.stepped || s.away && o.lasts(s) > lapse })
+	forgets := o.touches(first-recovery, o.w.now(), func(s *span) bool {
+		return s.loses || s.stepped || s.away && o.lasts(s) > lapse || forgotten(s)
+	})
 	limit += int64(len(forgets)) * one.Places
 	if n > limit {
 		o.violateLocked("places", fmt.Sprintf("%d requests of site %d key %s are in flight, %d may be: %s", n, q.site, q.key, limit, holders(o.places[id])), q)

@@ -83,6 +83,7 @@ func (p *Plan) draw() {
 	more, sites := rand.New(rand.NewPCG(p.Seed, 6)), len(p.setup.sites) //nolint:gosec // a simulation
 	p.setup.drawMore(more)
 	p.setup.drawCalendars(rand.New(rand.NewPCG(p.Seed, 8))) //nolint:gosec // a simulation
+	p.setup.drawList(rand.New(rand.NewPCG(p.Seed, 9)))      //nolint:gosec // a simulation
 	p.load = time.Duration(60+r.IntN(90)) * time.Second
 	for i := range sites {
 		p.drawClients(r, i)
@@ -168,6 +169,9 @@ func (p *Plan) rare() (list []string) {
 	}
 	if p.setup.source != "" {
 		list = append(list, "document")
+	}
+	if slices.ContainsFunc(p.setup.sites, func(one site) bool { return len(one.Listed) > 0 }) {
+		list = append(list, "list")
 	}
 	return list
 }

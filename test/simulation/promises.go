@@ -114,7 +114,7 @@ func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to ti
 		reasons = append(reasons, fmt.Sprintf("alone %d", alone))
 	}
 	weaker := slices.Concat(o.touches(losses, to, isLoss), o.touches(from, to, func(s *span) bool {
-		return !s.loses && (s.stepped || s.site == site && (s.key == "" || s.key == key))
+		return !s.loses && (s.stepped || s.what != byList && s.site == site && (s.key == "" || s.key == key))
 	}))
 	onlyLosses := len(o.touches(from-recovery, to, func(s *span) bool { return s.away || s.stepped || s.ends || s.site == site })) == 0
 	for _, s := range weaker {
@@ -163,19 +163,21 @@ func (o *oracle) charges(list []*request) {
 	}
 	o.mu.Lock()
 	least, most := o.charged(one, list)
-	if resets := o.touches(0, o.w.now(), func(s *span) bool { return s.site == i && s.key == key }); len(resets) > 0 {
+	if resets := o.touches(0, o.w.now(), func(s *span) bool { return s.site == i && (s.key == key || s.what == byPrefix) }); len(resets) > 0 {
 		last := resets[len(resets)-1]
 		since, away := last.from, o.touches(last.from-recovery, last.to+recovery, isAway)
 		for _, s := range away { // an instance may owe what it has admitted alone
 			since = min(since, s.from-recovery)
 		}
-		if !last.done || len(away) > 0 && len(o.touches(last.from-recovery, o.w.now(), isLoss)) > 0 {
+		if last.what == "reset" && !last.done || len(away) > 0 && len(o.touches(last.from-recovery, o.w.now(), isLoss)) > 0 {
 			o.mu.Unlock()
 			return
 		}
 		list = slices.DeleteFunc(slices.Clone(list), func(q *request) bool { return q.end < since })
 		_, most = o.charged(one, list)
-		least = 0
+		if least = 0; last.what == byPrefix { // what began under it is charged
+			least, _ = o.charged(one, slices.DeleteFunc(slices.Clone(list), func(q *request) bool { return q.start <= last.to }))
+		}
 	}
 	o.mu.Unlock()
 	if len(list) == 0 {

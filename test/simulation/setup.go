@@ -109,6 +109,7 @@ type site struct {
 	MaxCost int64
 	MaxWait time.Duration
 	Window  time.Duration // of prevent_duplicates
+	Listed  []rule        // of the keys in the list; empty: it has none
 }
 
 // setup is the configuration of all instances. A reload may change it.
@@ -116,11 +117,13 @@ type setup struct {
 	sites  []site
 	stores []string // beside the first, main
 	leases time.Duration
-	pool   int // pool_size; 0: the default
+	pool   int    // pool_size; 0: the default
+	prefix string // what follows the name of the first store in its key_prefix
 
 	topology topology
 	source   string // of rules; empty: none
 	file     string // of the source file
+	list     string // of the file with a list of keys
 }
 
 func drawRule(r *rand.Rand) rule {
@@ -212,8 +215,8 @@ func (s *setup) drawCalendars(r *rand.Rand) {
 func (s *setup) add(one site) {
 	one.Name = fmt.Sprintf("%s%d", one.Kind, len(s.sites))
 	one.MaxCost = 3
-	for i := range one.Rules {
-		one.MaxCost = min(one.MaxCost, one.Rules[i].Limit, one.Rules[i].burst())
+	for _, r := range slices.Concat(one.Rules, one.Listed) {
+		one.MaxCost = min(one.MaxCost, r.Limit, r.burst())
 	}
 	if one.Kind == counted || one.Kind == duplicates || one.Kind == inFlight {
 		one.MaxCost = 1
@@ -236,7 +239,9 @@ func (s *setup) app() json.RawMessage {
 		s.topology.configure(one)
 		return one
 	}
-	list := []any{store("main")}
+	main := store("main")
+	main["key_prefix"] = "main" + s.prefix
+	list := []any{main}
 	for _, name := range s.stores {
 		one := store(name)
 		switch name {
@@ -267,7 +272,10 @@ func encode(v any) json.RawMessage {
 // site returns the JSON of a handler.
 func (s *setup) site(i int) json.RawMessage {
 	one := &s.sites[i]
-	zone := map[string]any{"name": one.Name, "key": []string{"{http.request.header.X-Key}"}, "cost": "{http.request.header.X-Cost}", "rules": one.rules()}
+	zone := map[string]any{"name": one.Name, "key": []string{"{http.request.header.X-Key}"}, "cost": "{http.request.header.X-Cost}", "rules": rulesJSON(one.Rules)}
+	if len(one.Listed) > 0 {
+		zone["overrides"] = []any{map[string]any{"keys_file": s.list, "rules": rulesJSON(one.Listed)}}
+	}
 	if one.Store != "" {
 		zone["store"] = one.Store
 	}
@@ -294,9 +302,9 @@ func (s *setup) site(i int) json.RawMessage {
 	return encode(map[string]any{"zones": zones})
 }
 
-func (one *site) rules() (list []any) {
-	for i := range one.Rules {
-		list = append(list, one.Rules[i].json())
+func rulesJSON(rules []rule) (list []any) {
+	for i := range rules {
+		list = append(list, rules[i].json())
 	}
 	return list
 }

@@ -155,7 +155,7 @@ func resetInPartition(p *Plan, r *rand.Rand, at time.Duration) []step {
 		return nil
 	}
 	return []step{
-		{what: []string{"partition", "reset"}[r.IntN(2)], at: at, long: between(r, time.Second, 6*time.Second), instance: c.instance},
+		{what: []string{"partition", "reset", "half-open-up", "half-open-down"}[r.IntN(4)], at: at, long: between(r, time.Second, 6*time.Second), instance: c.instance},
 		{what: "key-reset", at: at + between(r, 0, time.Second), instance: c.instance + 1, site: c.site, key: c.key},
 	}
 }

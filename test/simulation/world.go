@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,11 +37,12 @@ type world struct {
 	logLevel   string
 
 	mu       sync.Mutex
-	setup    *setup // in force
-	last     []rule // of the last document
-	lastSite string // the zone that it has rules for
-	up       func() // called when an instance tells that a store is up; nil: nothing
-	unsure   bool   // whether Redis has a document that was written is not known
+	setup    *setup   // in force
+	last     []rule   // of the last document
+	lastSite string   // the zone that it has rules for
+	listed   []string // the keys of the list
+	up       func()   // called when an instance tells that a store is up; nil: nothing
+	unsure   bool     // whether Redis has a document that was written is not known
 	timeline []line
 }
 
@@ -105,7 +105,7 @@ func Run(t *testing.T, p *Plan) (result *Result) {
 }
 
 func newWorld(t *testing.T, p *Plan, n *network) *world {
-	p.setup.file = filepath.Join(t.TempDir(), "rules.json")
+	p.setup.file, p.setup.list = filepath.Join(t.TempDir(), "rules.json"), filepath.Join(t.TempDir(), "keys.txt")
 	w := &world{t: t, plan: p, begun: time.Now(), network: n, setup: p.setup, logLevel: "ERROR"}
 	if l := os.Getenv("DIANA_SIMULATION_LOG"); l != "" {
 		w.logLevel = l
@@ -117,6 +117,7 @@ func newWorld(t *testing.T, p *Plan, n *network) *world {
 	for i := range p.Instances {
 		w.instances = append(w.instances, &instance{w: w, name: "i" + strconv.Itoa(i), turn: make(chan struct{}, 1)})
 	}
+	w.writeList()
 	storages.Clear()
 	return w
 }
@@ -352,55 +353,6 @@ func (w *world) reload(instance int, what string, change func(s *setup)) {
 	if err := in.load(&s); err != nil {
 		w.oracle.violate("a configuration loads", err.Error())
 	}
-}
-
-// changeLimits changes the limit of a bounded rule on all instances.
-func (w *world) changeLimits(r *rand.Rand) {
-	w.changeBounded("reload-limit", func(one *site, _ *setup) {
-		one.Rules = slices.Clone(one.Rules)
-		for k := range one.Rules {
-			rule := &one.Rules[k]
-			rule.Limit = max(3, rule.Limit*(50+r.Int64N(100))/100)
-			if rule.Burst > 0 {
-				rule.Burst = max(3, rule.Burst)
-			}
-		}
-	})
-}
-
-// changeStore moves a bounded zone to another store, or back, on all instances.
-func (w *world) changeStore() {
-	w.changeBounded("reload-store", func(one *site, s *setup) {
-		const other = "other"
-		if !slices.Contains(s.stores, other) {
-			s.stores = append(slices.Clone(s.stores), other)
-		}
-		if one.Store == "" {
-			one.Store = other
-		} else {
-			one.Store = ""
-		}
-	})
-}
-
-// changeBounded changes the first bounded site on all instances, one after another.
-func (w *world) changeBounded(what string, change func(one *site, s *setup)) {
-	w.mu.Lock()
-	s := *w.setup
-	s.sites = slices.Clone(s.sites)
-	i := slices.IndexFunc(s.sites, func(one site) bool { return one.Kind == bounded })
-	change(&s.sites[i], &s)
-	w.setup = &s
-	w.mu.Unlock()
-	w.oracle.changed(i, s.sites[i].Rules, byReload)
-	if what == "reload-store" {
-		w.oracle.moved(i)
-	}
-	for n := range w.instances {
-		w.reload(n, what, func(*setup) {})
-		time.Sleep(50 * time.Millisecond)
-	}
-	w.oracle.changedEverywhere(i)
 }
 
 // restart ends an instance, and starts it again.
