@@ -42,15 +42,21 @@ func VirtualTime(tb testing.TB, script, now string) string {
 }
 
 // Set sets the server's clock ahead of the system's.
-func (c *Clock) Set(ahead time.Duration) {
+func (c *Clock) Set(ahead time.Duration) { c.write(0, ahead.Microseconds()) }
+
+// Stop has the server's clock stand still at an instant.
+func (c *Clock) Stop(at time.Time) { c.write(8, at.UnixMicro()) }
+
+// write writes a number that clock.c reads.
+func (c *Clock) write(offset, us int64) {
 	c.tb.Helper()
-	b := binary.NativeEndian.AppendUint64(nil, uint64(ahead.Microseconds()))
+	b := binary.NativeEndian.AppendUint64(nil, uint64(us))
 	f, err := os.OpenFile(c.file, os.O_WRONLY|os.O_CREATE, 0o600) // mapped by the server, so it must not be truncated
 	if err != nil {
 		c.tb.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt(b, 0); err != nil {
+	if _, err := f.WriteAt(b, offset); err != nil {
 		c.tb.Fatal(err)
 	}
 }

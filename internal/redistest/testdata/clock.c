@@ -1,5 +1,6 @@
 /* Shifts the clock of the program it is preloaded into by as many microseconds
- * as stand in the file that REDISTEST_CLOCK names, which a test may change. */
+ * as stand in the file that REDISTEST_CLOCK names, which a test may change. If a
+ * second number follows, the clock stands still there. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -9,18 +10,21 @@
 #include <sys/time.h>
 #include <time.h>
 
-static volatile int64_t *shift;
+static volatile int64_t *set; /* the shift, and where the clock stands still; 0: it does not */
 
 __attribute__((constructor)) static void open_clock(void) {
 	const char *name = getenv("REDISTEST_CLOCK");
 	int fd = name ? open(name, O_RDONLY) : -1;
 	if (fd >= 0) {
-		void *p = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
-		if (p != MAP_FAILED) shift = p;
+		void *p = mmap(NULL, 2 * sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
+		if (p != MAP_FAILED) set = p;
 	}
 }
 
-static int64_t shifted(int64_t us) { return shift ? us + *shift : us; }
+static int64_t shifted(int64_t us) {
+	int64_t stopped = set ? set[1] : 0;
+	return stopped ? stopped : set ? us + set[0] : us;
+}
 
 int gettimeofday(struct timeval *tv, void *tz) {
 	static int (*real)(struct timeval *, void *);
