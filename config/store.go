@@ -29,6 +29,9 @@ import (
 // RedisStore is a Redis in which several instances share their counts. {env.*} and
 // {file.*} placeholders are replaced in every string when the configuration is loaded.
 type RedisStore struct {
+	// The kind of the store: "redis". Default: "redis".
+	Store string `json:"store,omitempty"`
+
 	// The name by which zones refer to the store, 1 to 64 of A-Z a-z 0-9 _ and -,
 	// but not "local". Default: "redis".
 	Name string `json:"name,omitempty"`
@@ -211,6 +214,8 @@ func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
 
 func (c *RedisStore) checkBounds() error {
 	switch {
+	case c.Store != "" && c.Store != "redis":
+		return fmt.Errorf("store %q: want redis", c.Store)
 	case c.Name == "local":
 		return errors.New(`name "local" is this process: want another`)
 	case !isTimeout(c.Timeout):
@@ -370,6 +375,7 @@ func (c *RedisStore) Identity() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	r.Store = ""              // it is the same store with and without it
 	b, err := json.Marshal(r) //nolint:gosec // only its hash is kept
 	if err != nil {
 		return "", err

@@ -40,7 +40,7 @@ const (
 // TestFullJSON checks that a handler with every option loads.
 func TestFullJSON(t *testing.T) {
 	if err := validate(t, `
-		"stores": [{"name": "r", "addresses": ["127.0.0.1:1"], "db": 1, "key_prefix": "p", "key_secret": "s", "timeout": "30ms",
+		"stores": [{"store": "redis", "name": "r", "addresses": ["127.0.0.1:1"], "db": 1, "key_prefix": "p", "key_secret": "s", "timeout": "30ms",
 			"dial_timeout": "1s", "pool_size": 3, "on_failure": "deny", "fallback_share": 0.25, "lease": "20ms"},
 			{"name": "u", "addresses": ["unix//run/redis.sock"], "fallback_share": "auto", "timeout": 30000000}],
 		"max_keys": 10, "headers": "all"`,
@@ -125,6 +125,7 @@ func TestBadJSON(t *testing.T) {
 		{"", `{"handler": "rate_limit", "zones": [` + zoneA + `], "jitter": 1.5}`, "jitter 1.5: want 0 to 1"},
 		{`"headers": "loud"`, "", `headers "loud"`},
 		{`"max_keys": -1`, "", "max_keys -1: want at least 1"},
+		{`"stores": [{"store": "nats", "addresses": ["a:1"]}]`, "", `store "nats": want redis`},
 		{`"stores": [{}]`, "", "no address: want such as localhost:6379"},
 		{`"stores": [{"addresses": ["a:1", "b:1"]}]`, "", "2 addresses: want one"},
 		{`"stores": [{"addresses": ["a:1"], "name": "local"}]`, "", `name "local" is this process`},
