@@ -1,9 +1,6 @@
 package simulation
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -198,28 +195,10 @@ func (c *coverage) event(what string) {
 func (w *world) result() *Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := &Result{
+	return &Result{
 		Plan: *w.plan, Simulated: w.now(), Requests: len(w.oracle.requests), Faults: w.coverage.faults, Checked: w.oracle.checked,
 		Pairs: w.coverage.pairs, Sometimes: w.coverage.sometimes, Violations: w.oracle.violations, Instances: w.plan.Instances, Events: w.coverage.events,
 	}
-	all := slices.Clone(w.timeline)
-	for _, q := range w.oracle.requests {
-		all = append(all, line{q.end, q.String()})
-	}
-	slices.SortStableFunc(all, func(a, b line) int { return int(a.at - b.at) })
-	h := sha256.New()
-	for _, l := range all {
-		fmt.Fprintln(h, l.at, l.text)
-	}
-	r.Hash = hex.EncodeToString(h.Sum(nil)[:8])
-	answers := make([]string, 0, len(w.oracle.requests))
-	for _, q := range w.oracle.requests { // when they arrived is planned, when they were answered is not
-		answers = append(answers, fmt.Sprintln(q.start.Round(time.Millisecond), q.instance, q.site, q.key, q.cost, q.admitted, q.answer))
-	}
-	slices.Sort(answers)
-	sum := sha256.Sum256([]byte(strings.Join(answers, "")))
-	r.Answers = hex.EncodeToString(sum[:8])
-	return r
 }
 
 // logWriter takes the log lines of all instances into the timeline.

@@ -73,8 +73,6 @@ type Result struct {
 	Pairs      map[string]int // how often a fault met what was under way
 	Sometimes  map[string]int // how often a state that matters was seen
 	Violations []Violation    // promises that were not kept
-	Hash       string         // of the timeline
-	Answers    string         // hash of the requests and their answers
 	Instances  int            // number of instances
 	Events     int            // number of events other than requests
 	Stuck      bool           // it was cut off: see stuck
