@@ -48,6 +48,8 @@ const sidebar = [
 		{ text: 'A new algorithm', link: '/docs/new-algorithm' },
 		{ text: 'A new source of rules', link: '/docs/new-rule-source' },
 		{ text: 'How performance is measured', link: '/docs/internals/performance' },
+		{ text: 'Proofs', link: '/docs/internals/proofs' },
+		{ text: 'Faults', link: '/docs/internals/faults' },
 		{ text: 'Simulation', link: '/docs/internals/simulation' },
 		{ text: 'Benchmarks', link: '/benchmarks/README' },
 		{ text: 'Scripts', link: '/scripts/README' },
@@ -105,7 +107,6 @@ export default defineConfig({
 	markdown: {
 		anchor: { slugify: slug }, // the anchors of GitHub
 		attrs: { disable: true }, // a placeholder in braces is none
-		html: false,
 		languages: [caddyfile, requests],
 		config(md) {
 			const open = md.renderer.rules.link_open!
