@@ -40,7 +40,7 @@ type Checked struct {
 	Charge Charge    // what a request is charged
 
 	Rules      *RuleSet           // the zone's own rules
-	Overrides  []*CheckedOverride // in the order of the configuration
+	Overrides  []*CheckedOverride // in the order of the configuration, then the exceptions
 	Duplicates *RuleSet           // nil without prevent_duplicates
 }
 
@@ -141,6 +141,17 @@ func (c *Checked) checkRules() (err error) {
 		if err != nil {
 			return err
 		}
+		c.Overrides = append(c.Overrides, checked)
+	}
+	for _, x := range c.Zone.Exceptions {
+		if x == nil {
+			return errors.New("exception null: want an object with a key")
+		}
+		checked, err := x.Override.check(c.Zone, c.Plan)
+		if err != nil {
+			return err
+		}
+		checked.Exception = x
 		c.Overrides = append(c.Overrides, checked)
 	}
 	if err := c.checkDuplicates(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/dianalimiter/diana/internal/key"
 )
@@ -36,10 +37,21 @@ type Override struct {
 	Rules []*Rule `json:"rules,omitempty"`
 }
 
+// Exception is an override that precedes all others until it ends. Only documents have
+// exceptions.
+type Exception struct {
+	Override
+
+	// When it ends, by the clock of each instance, such as "2027-01-02T03:04:05Z". Default:
+	// never.
+	Until time.Time `json:"until,omitzero"`
+}
+
 // CheckedOverride is a valid override, parsed for deciding.
 type CheckedOverride struct {
 	*Override
-	Set *RuleSet // nil: unlimited
+	Set       *RuleSet   // nil: unlimited
+	Exception *Exception // nil: it is none
 
 	plan *key.Plan
 }

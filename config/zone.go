@@ -128,6 +128,9 @@ type Zone struct {
 	// Different rules for some keys. Default: none.
 	Overrides []*Override `json:"overrides,omitempty"`
 
+	// Exceptions precede all overrides. Only documents have them.
+	Exceptions []*Exception `json:"-"`
+
 	// The store of the counts: the name of one of the app's stores, or "local".
 	// Default: the app's first store, or "local" if it has none.
 	Store string `json:"store,omitempty"`

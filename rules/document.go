@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -39,6 +40,9 @@ type Zone struct {
 
 	// Overrides replace the zone's.
 	Overrides []*config.Override `json:"overrides"`
+
+	// Exceptions precede all overrides, and replace none.
+	Exceptions []*config.Exception `json:"exceptions"`
 }
 
 // Of returns the changes to a zone, with those to all zones; nil: none.
@@ -142,8 +146,8 @@ func Parse(text []byte) (*Document, error) {
 // cannot turn on what is off in one zone. at is the position of the error in it.
 func (z *Zone) checkAll() (at string, err error) {
 	switch {
-	case z.Rules != nil || z.Overrides != nil:
-		return "", errors.New("rules or overrides: want only enabled and shadow, for all zones")
+	case z.Rules != nil || z.Overrides != nil || z.Exceptions != nil:
+		return "", errors.New("rules, overrides or exceptions: want only enabled and shadow, for all zones")
 	case z.Enabled != nil && *z.Enabled:
 		return "/enabled", errors.New("true: want only false, for all zones")
 	case z.Shadow != nil && !*z.Shadow:
@@ -208,6 +212,10 @@ func read(text json.RawMessage, into reflect.Value) error {
 func fieldsOf(v reflect.Value) map[string]reflect.Value {
 	fields := make(map[string]reflect.Value)
 	for f, value := range v.Fields() {
+		if f.Anonymous {
+			maps.Copy(fields, fieldsOf(value))
+			continue
+		}
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if name != "-" && !slices.Contains(onlyConfigured, name) {
 			fields[name] = value
@@ -250,6 +258,9 @@ func decode(value json.RawMessage, into any) error {
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
 		return fmt.Errorf("%s: want %s", shown(value), wanted(wrong))
+	}
+	if _, ok := into.(*time.Time); ok && err != nil {
+		return fmt.Errorf("%s: want an instant such as \"2027-01-02T03:04:05Z\"", shown(value))
 	}
 	if _, ok := into.(*caddy.Duration); ok && err != nil {
 		return fmt.Errorf("%s: want a duration such as 10s, 1m, 1h30m or 1d", shown(value))

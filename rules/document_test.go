@@ -45,7 +45,7 @@ func TestParseErrors(t *testing.T) {
 		`{"zone": {}}`:                         "/zone: unknown: want zones",
 		`{"zones": {"a": 7}}`:                  "/zones/a: 7: want an object",
 		`{"zones": {"a": {"enabled": "yes"}}}`: `/zones/a/enabled: "yes": want true or false`,
-		`{"zones": {"a": {"key": ["x"]}}}`:     "/zones/a/key: unknown: want enabled, overrides, rules or shadow",
+		`{"zones": {"a": {"key": ["x"]}}}`:     "/zones/a/key: unknown: want enabled, exceptions, overrides, rules or shadow",
 		`{"zones": {"a": {"rules": {}}}}`:      "/zones/a/rules: {}: want a list",
 		`{"zones": {"a": {"overrides": "x"}}}`: `/zones/a/overrides: "x": want a list`,
 		`{"zones": {"a": {}, "a": {}}}`:        "/zones/a: is given twice",

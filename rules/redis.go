@@ -142,5 +142,6 @@ func (r *Redis) Place() string { return "redis " + r.key + " " + r.place }
 
 var (
 	_ Placed            = (*Redis)(nil)
+	_ Writer            = (*Redis)(nil)
 	_ caddy.Provisioner = (*Redis)(nil)
 )

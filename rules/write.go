@@ -3,8 +3,11 @@ package rules
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -18,10 +21,66 @@ var (
 	ErrWrongType = errors.New("WRONGTYPE: the key holds another type: want a string")
 )
 
-// Read returns the document, or [ErrEmpty]. Unlike Fetch it may be called concurrently.
+// Writer is a [Source] whose document can be written. Its methods may be called concurrently.
+type Writer interface {
+	Source
+
+	// Read returns the document, or [ErrEmpty].
+	Read(ctx context.Context) ([]byte, error)
+
+	// Past returns what is recorded of the changes so far.
+	Past(ctx context.Context) (Past, error)
+
+	// Replace replaces the document if may returns true for it, and records the change and
+	// the document before it. Otherwise it returns [ErrChanged]. may is called with an empty
+	// text if there is no document, and with the beginning of one that is too large.
+	Replace(ctx context.Context, text []byte, c Change, may func(old []byte) bool) error
+}
+
+// Change is a change of a document, as its author says.
+type Change struct {
+	At   time.Time `json:"at"`
+	Who  string    `json:"who,omitempty"`  // a claim: nobody proves it
+	Why  string    `json:"why,omitempty"`  // the reason
+	What string    `json:"what,omitempty"` // such as the commands that made it
+}
+
+// Past is what is recorded of the changes of a document.
+type Past struct {
+	Changes  []Change // the newest first, at most 50
+	Previous []byte   // the document before the last change; nil: none is recorded
+}
+
+// maxChanges is the number of changes that are recorded.
+const maxChanges = 50
+
+// The ends of the names of what is kept beside a document, behind a colon or, of files, a dot.
+const (
+	besideChanges  = "changes"
+	besidePrevious = "previous"
+)
+
+// noDocument is recorded as what was before the first document: it means the same.
+const noDocument = `{"zones": {}}`
+
+// parseChanges returns the recorded changes. A text that is none counts as no change.
+func parseChanges(text []byte) (list []Change) {
+	if json.Unmarshal(text, &list) != nil {
+		return nil
+	}
+	return list
+}
+
+// record adds a change to the text of the recorded ones.
+func record(text []byte, c Change) ([]byte, error) {
+	list := append([]Change{c}, parseChanges(text)...)
+	return json.MarshalIndent(list[:min(len(list), maxChanges)], "", "  ")
+}
+
+// Read implements [Writer].
 func (r *Redis) Read(ctx context.Context) (text []byte, err error) {
 	err = r.call(ctx, func(c redis.UniversalClient) (err error) {
-		text, err = r.get(ctx, c)
+		text, err = get(ctx, c, r.key)
 		switch {
 		case err == nil && len(text) == 0:
 			return ErrEmpty
@@ -36,30 +95,58 @@ func (r *Redis) Read(ctx context.Context) (text []byte, err error) {
 	return text, nil
 }
 
-// get returns the document, or its beginning if it is too large. It is empty if there is
-// none.
-func (r *Redis) get(ctx context.Context, c redis.Cmdable) ([]byte, error) {
-	return c.GetRange(ctx, r.key, 0, MaxSize).Bytes()
+// get returns a document, or its beginning if it is too large. It is empty if there is none.
+func get(ctx context.Context, c redis.Cmdable, key string) ([]byte, error) {
+	return c.GetRange(ctx, key, 0, MaxSize).Bytes()
 }
 
-// Replace replaces the document if may returns true for it, and notifies all instances,
-// atomically. Otherwise it returns [ErrChanged]. may is called with an empty text if there is
-// no document, and with the beginning of one that is too large. Replace may be called
-// concurrently.
+// beside returns the name of a key beside that of the document, in a Cluster in its slot.
+func (r *Redis) beside(end string) string {
+	if _, cluster := r.redis().(*redis.ClusterClient); cluster && !strings.Contains(r.key, "{") {
+		return "{" + r.key + "}:" + end
+	}
+	return r.key + ":" + end
+}
+
+// Past implements [Writer].
+func (r *Redis) Past(ctx context.Context) (past Past, err error) {
+	err = r.call(ctx, func(c redis.UniversalClient) error {
+		changes, err := get(ctx, c, r.beside(besideChanges))
+		if err == nil {
+			past.Changes = parseChanges(changes)
+			past.Previous, err = get(ctx, c, r.beside(besidePrevious))
+		}
+		return err
+	})
+	if len(past.Previous) == 0 {
+		past.Previous = nil
+	}
+	return past, err
+}
+
+// Replace implements [Writer]. It also notifies all instances, all of it atomically.
 //
 // It is a transaction rather than a script: Lua takes a millisecond for each string of 1 MiB
 // that it touches, GETRANGE and SET take 25 µs.
-func (r *Redis) Replace(ctx context.Context, text []byte, may func(old []byte) bool) error {
+func (r *Redis) Replace(ctx context.Context, text []byte, change Change, may func(old []byte) bool) error {
 	return r.call(ctx, func(c redis.UniversalClient) error {
 		err := c.Watch(ctx, func(tx *redis.Tx) error {
-			old, err := r.get(ctx, tx)
+			old, err := get(ctx, tx, r.key)
 			if err != nil {
 				return err
 			}
 			if !may(old) {
 				return ErrChanged
 			}
-			return transact(ctx, tx, []any{"SET", r.key, text}, []any{"PUBLISH", r.key, ""})
+			changes, err := get(ctx, tx, r.beside(besideChanges))
+			if err == nil {
+				changes, err = record(changes, change)
+			}
+			if err != nil {
+				return err
+			}
+			return transact(ctx, tx, []any{"SET", r.key, text}, []any{"SET", r.beside(besidePrevious), cmp.Or(string(old), noDocument)},
+				[]any{"SET", r.beside(besideChanges), changes}, []any{"PUBLISH", r.key, ""})
 		}, r.key)
 		if errors.Is(err, redis.Nil) { // of EXEC: the key has changed since WATCH
 			return ErrChanged

@@ -33,23 +33,23 @@ func TestReplace(t *testing.T) {
 	is := func(want string) func([]byte) bool {
 		return func(old []byte) bool { return string(old) == want }
 	}
-	if err := r.Replace(ctx, []byte("one"), is("other")); !errors.Is(err, ErrChanged) {
+	if err := r.Replace(ctx, []byte("one"), Change{}, is("other")); !errors.Is(err, ErrChanged) {
 		t.Errorf("no document: %v, want ErrChanged", err)
 	}
-	if err := r.Replace(ctx, []byte("one"), is("")); err != nil {
+	if err := r.Replace(ctx, []byte("one"), Change{}, is("")); err != nil {
 		t.Error(err)
 	}
-	if err := r.Replace(ctx, []byte("two"), is("")); !errors.Is(err, ErrChanged) {
+	if err := r.Replace(ctx, []byte("two"), Change{}, is("")); !errors.Is(err, ErrChanged) {
 		t.Errorf("another document: %v, want ErrChanged", err)
 	}
-	err := r.Replace(ctx, []byte("two"), func(old []byte) bool {
+	err := r.Replace(ctx, []byte("two"), Change{}, func(old []byte) bool {
 		client.Set(ctx, "diana:rules", "raced", 0)
 		return string(old) == "one"
 	})
 	if now := client.Get(ctx, "diana:rules").Val(); !errors.Is(err, ErrChanged) || now != "raced" {
 		t.Errorf("a document that was written meanwhile: %v, want ErrChanged; now it is %q", err, now)
 	}
-	for _, err := range []error{r.Replace(ctx, []byte("two"), is("raced")), r.Replace(ctx, []byte("three"), is("two"))} {
+	for _, err := range []error{r.Replace(ctx, []byte("two"), Change{}, is("raced")), r.Replace(ctx, []byte("three"), Change{}, is("two"))} {
 		if err != nil {
 			t.Error(err)
 		}
@@ -62,7 +62,7 @@ func TestReplace(t *testing.T) {
 // TestReplaceWithoutRights checks that nothing is written without the right to transactions.
 func TestReplaceWithoutRights(t *testing.T) {
 	r, client := editable(t, "limited:x@")
-	err := r.Replace(t.Context(), []byte("one"), func([]byte) bool { return true })
+	err := r.Replace(t.Context(), []byte("one"), Change{}, func([]byte) bool { return true })
 	if now := client.Get(t.Context(), "diana:rules").Val(); err == nil || !strings.Contains(err.Error(), "NOPERM") || now != "" {
 		t.Errorf("%v, and the document is %q: want NOPERM, and none", err, now)
 	}

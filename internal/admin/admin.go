@@ -24,8 +24,10 @@ import (
 //	GET    /rate_limit/keys                 a key in all zones that have counted it
 //	POST   /rate_limit/explain              the decision about a described request
 //	POST   /rate_limit/rules/validate       whether a document of rules is valid
-//	GET    /rate_limit/rules                the document in Redis
+//	GET    /rate_limit/rules                the document of the source of rules
 //	PUT    /rate_limit/rules                replaces it
+//	GET    /rate_limit/rules/changes        the changes of it, and the document before it
+//	POST   /rate_limit/rules/edit           the document after edits; nothing is written
 type API struct {
 	// Running returns the instance whose configuration runs, nil if there is none, and a
 	// channel that is closed when another configuration runs.
@@ -63,9 +65,11 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 	case len(path) == 1 && path[0] == "explain":
 		return api.explain(w, r, in)
 	case len(path) == 1 && path[0] == "rules" && !readOnly:
-		return api.rules(w, r, in)
+		return api.rules(w, r, in, "")
 	case len(path) == 2 && path[0] == "rules" && path[1] == "validate" && !readOnly:
 		return api.validate(w, r, in)
+	case len(path) == 2 && path[0] == "rules" && (path[1] == "changes" || path[1] == "edit") && !readOnly:
+		return api.rules(w, r, in, path[1])
 	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
 		if readOnly && r.Method == http.MethodDelete {
 			return wrongMethod(w, r, "GET")
@@ -79,7 +83,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 			return nil, noZone(path[1])
 		})
 	}
-	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, zones/<zone>/key, zones/<zone>/top, explain, rules or rules/validate", r.URL.EscapedPath()))
+	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, zones/<zone>/key, zones/<zone>/top, explain, rules, rules/validate, rules/changes or rules/edit", r.URL.EscapedPath()))
 }
 
 // key serves the state of the key in the query, or resets the key.

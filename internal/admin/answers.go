@@ -165,7 +165,7 @@ func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 	s := z.Status()
 	answer := cli.Zone{
 		Name: z.Name, Store: z.StoreName(), Origin: in.Origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
-		Key: z.KeyParts(), Rules: answerRules(s.Rules), Overrides: s.Overrides, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
+		Key: z.KeyParts(), Rules: answerRules(s.Rules), Overrides: s.Overrides, Exceptions: s.Exceptions, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
 		Blocked: z.Blocked(clock.Now()),
 		IPv4:    z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
 	}

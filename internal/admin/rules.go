@@ -2,10 +2,12 @@ package admin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/edit"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -23,8 +26,8 @@ const rulesTimeout = 10 * time.Second
 // noDocument is shown for a source without a document: it means the same.
 const noDocument = `{"zones": {}}`
 
-// rulesState is the header of an answer with the document in force instead of the one in
-// Redis, which has lost it.
+// rulesState is the header of an answer with the document in force instead of the one of the
+// source, which has lost it.
 const rulesState = "Rate-Limit-Rules"
 
 // validate says whether the running configuration would take a document.
@@ -68,58 +71,153 @@ func (in *Instance) validateRules(text []byte) (v cli.Validation) {
 		}
 		return v
 	}
+	if err := in.unread(d); err != nil {
+		return cli.Validation{Error: err.Error(), Pointer: "/zones"}
+	}
 	return cli.Validation{Valid: true, Zones: len(d.Zones), Unknown: rules.FirstNames(in.Registry.Unknown(d))}
 }
 
-// rules serves the document in Redis, or replaces it.
-func (*API) rules(w http.ResponseWriter, r *http.Request, in *Instance) error {
-	if in.Follower == nil {
-		return apiError(http.StatusNotFound, errors.New("no source of rules is configured: want rules redis"))
+// unread returns an error if a document has exceptions, and an instance that is alive cannot read
+// them.
+func (in *Instance) unread(d *rules.Document) error {
+	for _, z := range d.Zones {
+		for _, s := range in.Stores {
+			if live, readers := s.Instances(), s.Readers(); z.Exceptions != nil && readers < live {
+				return fmt.Errorf("/zones: %d of %d instances of store %s cannot read exceptions, and would reject the whole document: upgrade them first", live-readers, live, s.Name())
+			}
+		}
 	}
-	source, ok := in.Follower.Source().(*rules.Redis)
+	return nil
+}
+
+// addSource says which line to add where no document can be written.
+const addSource = "add rules redis diana:rules (with store redis), or rules file <path>, to rate_limit in the global options"
+
+// writer returns the source of rules, if its document can be written.
+func (in *Instance) writer() (rules.Writer, error) {
+	if in.Follower == nil {
+		return nil, apiError(http.StatusNotFound, errors.New("no source of rules is configured, so that none can be read or written: "+addSource))
+	}
+	source, ok := in.Follower.Source().(rules.Writer)
 	if !ok {
-		return apiError(http.StatusConflict, fmt.Errorf("the rules come from %s: want rules redis to read and write them here", in.Follower.Name()))
+		return nil, apiError(http.StatusConflict, fmt.Errorf("the rules come from %s, which is not written from here: change them there, or %s instead", in.Follower.Name(), addSource))
+	}
+	return source, nil
+}
+
+// rules serves the document, or replaces it; its changes; and edits, which write nothing.
+func (*API) rules(w http.ResponseWriter, r *http.Request, in *Instance, what string) error {
+	source, err := in.writer()
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), rulesTimeout)
 	defer cancel()
-	switch r.Method {
-	case http.MethodGet, http.MethodHead:
+	switch r.Method + " " + what {
+	case "GET ", "HEAD ":
 		return in.getRules(ctx, w, source)
-	case http.MethodPut:
+	case "PUT ":
 		return in.putRules(ctx, w, r, source)
+	case "GET changes":
+		past, err := source.Past(ctx)
+		if err != nil {
+			return rulesError(source, err)
+		}
+		return answerJSON(w, cli.Changes{Changes: past.Changes, Previous: string(past.Previous)})
+	case "POST edit":
+		return in.editRules(ctx, w, r, source)
 	}
-	return wrongMethod(w, r, "GET, PUT")
+	return wrongMethod(w, r, map[string]string{"": "GET, PUT", "changes": "GET", "edit": "POST"}[what])
+}
+
+// editRules answers the document as edits would change it. Nothing is written.
+func (in *Instance) editRules(ctx context.Context, w http.ResponseWriter, r *http.Request, source rules.Writer) error {
+	body, err := documentIn(w, r)
+	if err != nil {
+		return err
+	}
+	var edits []edit.Edit
+	if err := json.Unmarshal(body, &edits); err != nil {
+		return apiError(http.StatusBadRequest, fmt.Errorf("%w: want a list of edits, such as [{\"do\": \"shadow\", \"zone\": \"api\", \"words\": [\"on\"]}]", err))
+	}
+	text, tag, lost, err := in.readRules(ctx, source)
+	if err != nil {
+		return err
+	}
+	past, err := source.Past(ctx)
+	if err != nil {
+		return rulesError(source, err)
+	}
+	answer := cli.Edited{ETag: tag}
+	after, err := edit.Apply(edit.Base{Document: text, Previous: past.Previous, Zone: in.editedZone, Now: time.Now()}, edits)
+	if err == nil {
+		var before []byte
+		if lost {
+			text = []byte(noDocument)
+		}
+		before, err = edit.Canonical(text)
+		answer.Before, answer.After = string(before), string(after)
+	}
+	if err != nil {
+		return apiError(http.StatusBadRequest, err)
+	}
+	answer.Validation = in.validateRules(after)
+	return answerJSON(w, answer)
+}
+
+// editedZone returns what an edit has to know of a zone; nil: there is none.
+func (in *Instance) editedZone(name string) *edit.Zone {
+	z := in.Registry.Zone(name)
+	if z == nil {
+		return nil
+	}
+	e := &edit.Zone{Parts: len(z.KeyParts()), Shadow: z.Zone.Shadow}
+	for _, r := range answerRules(z.Status().Rules) {
+		e.Rules = append(e.Rules, edit.Rule{Algorithm: r.Algorithm, Config: r.Config})
+	}
+	return e
 }
 
 // etag is the entity tag of a document; an empty one: there is none.
 func etag(text []byte) string { return `"` + rules.Fingerprint(string(text)) + `"` }
 
-// getRules answers the document in Redis. If Redis has lost it, its rules are still in force:
-// a change that begins with them, and not with nothing, keeps them.
-func (in *Instance) getRules(ctx context.Context, w http.ResponseWriter, source *rules.Redis) error {
-	h := w.Header()
-	text, err := source.Read(ctx)
-	shown := text
+// readRules returns the document with its entity tag. If the source has lost it, its rules are
+// still in force: a change that begins with them, and not with nothing, keeps them.
+func (in *Instance) readRules(ctx context.Context, source rules.Writer) (text []byte, tag string, lost bool, err error) {
+	text, err = source.Read(ctx)
+	tag = etag(text)
 	switch {
 	case errors.Is(err, rules.ErrEmpty):
-		shown = []byte(noDocument)
 		if kept := in.Follower.Text(); kept != nil && in.Registry.Document() != nil {
-			shown = kept
-			h.Set(rulesState, "lost")
+			return kept, tag, true, nil
 		}
+		return []byte(noDocument), tag, false, nil
 	case err != nil:
-		return rulesError(err)
+		return nil, "", false, rulesError(source, err)
+	}
+	return text, tag, false, nil
+}
+
+// getRules answers the document.
+func (in *Instance) getRules(ctx context.Context, w http.ResponseWriter, source rules.Writer) error {
+	text, tag, lost, err := in.readRules(ctx, source)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	if lost {
+		h.Set(rulesState, "lost")
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
-	h.Set("ETag", etag(text))
-	_, err = w.Write(shown)
+	h.Set("ETag", tag)
+	_, err = w.Write(text)
 	return err
 }
 
 // putRules replaces the document by the one in the body, if the document is one that
 // If-Match names.
-func (in *Instance) putRules(ctx context.Context, w http.ResponseWriter, r *http.Request, source *rules.Redis) error {
+func (in *Instance) putRules(ctx context.Context, w http.ResponseWriter, r *http.Request, source rules.Writer) error {
 	match := strings.TrimSpace(strings.Join(r.Header.Values("If-Match"), ","))
 	if match == "" {
 		return apiError(http.StatusPreconditionRequired, errors.New("no If-Match: want the ETag of the document that is to be replaced, or *"))
@@ -132,14 +230,28 @@ func (in *Instance) putRules(ctx context.Context, w http.ResponseWriter, r *http
 	if !v.Valid {
 		return answerStatus(w, http.StatusUnprocessableEntity, v)
 	}
-	err = source.Replace(ctx, text, func(old []byte) bool { return matches(match, old) })
+	c := changeIn(r.URL.Query())
+	err = source.Replace(ctx, text, c, func(old []byte) bool { return matches(match, old) })
 	if err != nil {
-		return rulesError(err)
+		return rulesError(source, err)
 	}
-	in.Logger.Info("the document of the rules was replaced at the admin endpoint", zap.Int("zones", v.Zones), zap.String("etag", etag(text)))
+	in.Logger.Info("the document of the rules was replaced at the admin endpoint", zap.Int("zones", v.Zones), zap.String("etag", etag(text)),
+		zap.String("who", c.Who), zap.String("why", c.Why), zap.String("what", c.What))
 	w.Header().Set("ETag", etag(text))
 	return answerJSON(w, v)
 }
+
+// changeIn returns what the parameters who, why and what say of a change.
+func changeIn(q url.Values) rules.Change {
+	short := func(name string) string {
+		text := strings.ToValidUTF8(q.Get(name), "?")
+		return strings.ToValidUTF8(text[:min(len(text), maxSaid)], "")
+	}
+	return rules.Change{At: time.Now().UTC().Truncate(time.Second), Who: short("who"), Why: short("why"), What: short("what")}
+}
+
+// maxSaid is how much of what is said of a change is recorded, in bytes each.
+const maxSaid = 500
 
 // matches reports whether an If-Match names a document (RFC 9110, section 13.1.1).
 func matches(match string, text []byte) bool {
@@ -156,13 +268,14 @@ func matches(match string, text []byte) bool {
 }
 
 // rulesError returns an error of reading or writing the document.
-func rulesError(err error) error {
+func rulesError(source rules.Writer, err error) error {
+	_, isRedis := source.(*rules.Redis)
 	switch {
 	case errors.Is(err, rules.ErrChanged):
 		return apiError(http.StatusPreconditionFailed, err)
 	case errors.Is(err, rules.ErrWrongType):
 		return apiError(http.StatusConflict, err)
-	case !errors.Is(err, rules.ErrTooLarge) && !errors.As(err, new(goredis.Error)): // Redis has not answered
+	case isRedis && !errors.Is(err, rules.ErrTooLarge) && !errors.As(err, new(goredis.Error)): // Redis has not answered
 		err = fmt.Errorf("the rules cannot be read or changed while their Redis is away, and those in force stay: %w", err)
 	}
 	return apiError(http.StatusServiceUnavailable, err)

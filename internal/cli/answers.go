@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // Prefix is the prefix of the paths of the admin API.
@@ -121,6 +123,21 @@ type Validation struct {
 	Pointer string   `json:"pointer,omitempty"`       // JSON pointer to what is wrong; empty: the whole document
 }
 
+// Edited is the answer of POST /rate_limit/rules/edit: a document before and after edits. Nothing
+// was written.
+type Edited struct {
+	Validation
+	ETag   string `json:"etag"`   // of the document, for If-Match
+	Before string `json:"before"` // the document, with its members in order
+	After  string `json:"after"`  // the same after the edits
+}
+
+// Changes is the answer of GET /rate_limit/rules/changes.
+type Changes struct {
+	Changes  []rules.Change `json:"changes"`            // the last 50, the newest first
+	Previous string         `json:"previous,omitempty"` // the document before the last of them
+}
+
 // List is the status of a file of keys of overrides.
 type List struct {
 	File       string     `json:"file"`                  // path, as configured
@@ -132,29 +149,30 @@ type List struct {
 
 // Zone is the status of a zone.
 type Zone struct {
-	Name         string            `json:"name"`                         // name of the zone
-	Store        string            `json:"store"`                        // name of its store
-	Origin       string            `json:"origin"`                       // origin of the rules: config, or the kind of source
-	Enabled      bool              `json:"enabled"`                      // false: disabled by a document
-	Shadow       bool              `json:"shadow"`                       // whether it only reports denials
-	Key          []string          `json:"key"`                          // parts of the key, as configured
-	IPv4         int               `json:"ipv4_prefix"`                  // bits of an IPv4 address in the key that count
-	IPv6         int               `json:"ipv6_prefix"`                  // likewise of an IPv6 address
-	LogKey       bool              `json:"log_key"`                      // whether keys are shown by name
-	Uncounted    bool              `json:"disable_metrics,omitempty"`    // whether its decisions are not counted
-	Unit         string            `json:"unit,omitempty"`               // of the numbers of its rules: tokens or units; absent: requests
-	Rules        []Rule            `json:"rules"`                        // rules in force
-	Configured   []Rule            `json:"configured_rules,omitempty"`   // the configuration's rules, if a document replaces them
-	Overrides    int               `json:"overrides"`                    // number of overrides
-	InFlight     int64             `json:"in_flight,omitempty"`          // limit of concurrent requests per key
-	Alone        int64             `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
-	Handlers     int               `json:"handlers"`                     // number of handlers with the zone
-	Keys         int64             `json:"keys"`                         // number of keys in this process: of a zone in Redis, those that it knows for an outage
-	Blocked      int64             `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
-	MaxKeys      int64             `json:"max_keys"`                     // greatest number of keys in this process
-	Decisions    map[string]uint64 `json:"decisions"`                    // by outcome, since the process started
-	Denied       map[string]uint64 `json:"denied"`                       // denials by rule
-	ShadowDenied map[string]uint64 `json:"shadow_denied,omitempty"`      // denials by rule that were only reported, as the zone is in shadow, or was
+	Name         string              `json:"name"`                         // name of the zone
+	Store        string              `json:"store"`                        // name of its store
+	Origin       string              `json:"origin"`                       // origin of the rules: config, or the kind of source
+	Enabled      bool                `json:"enabled"`                      // false: disabled by a document
+	Shadow       bool                `json:"shadow"`                       // whether it only reports denials
+	Key          []string            `json:"key"`                          // parts of the key, as configured
+	IPv4         int                 `json:"ipv4_prefix"`                  // bits of an IPv4 address in the key that count
+	IPv6         int                 `json:"ipv6_prefix"`                  // likewise of an IPv6 address
+	LogKey       bool                `json:"log_key"`                      // whether keys are shown by name
+	Uncounted    bool                `json:"disable_metrics,omitempty"`    // whether its decisions are not counted
+	Unit         string              `json:"unit,omitempty"`               // of the numbers of its rules: tokens or units; absent: requests
+	Rules        []Rule              `json:"rules"`                        // rules in force
+	Configured   []Rule              `json:"configured_rules,omitempty"`   // the configuration's rules, if a document replaces them
+	Exceptions   []*config.Exception `json:"exceptions,omitempty"`         // of a document: they precede the overrides until they end
+	Overrides    int                 `json:"overrides"`                    // number of overrides
+	InFlight     int64               `json:"in_flight,omitempty"`          // limit of concurrent requests per key
+	Alone        int64               `json:"in_flight_enforced,omitempty"` // the part of it that this instance enforces, while the store is unavailable
+	Handlers     int                 `json:"handlers"`                     // number of handlers with the zone
+	Keys         int64               `json:"keys"`                         // number of keys in this process: of a zone in Redis, those that it knows for an outage
+	Blocked      int64               `json:"blocked,omitempty"`            // number of keys that this instance knows to be blocked
+	MaxKeys      int64               `json:"max_keys"`                     // greatest number of keys in this process
+	Decisions    map[string]uint64   `json:"decisions"`                    // by outcome, since the process started
+	Denied       map[string]uint64   `json:"denied"`                       // denials by rule
+	ShadowDenied map[string]uint64   `json:"shadow_denied,omitempty"`      // denials by rule that were only reported, as the zone is in shadow, or was
 }
 
 // Rule is a rule in force.

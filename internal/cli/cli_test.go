@@ -141,8 +141,8 @@ func TestUnknownCommand(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                             "",
 		"help":                         "",
-		"zonse":                        `unknown command "zonse": want zones, key, reset, top, explain or validate`,
-		"--address localhost:1 \u202e": `unknown command "\u202e": want zones, key, reset, top, explain or validate`,
+		"zonse":                        `unknown command "zonse": want zones, key, reset, top, explain, validate, rules, set, shadow, off, on, block, allow or unblock`,
+		"--address localhost:1 \u202e": `unknown command "\u202e": want zones, key, reset, top, explain, validate, rules, set, shadow, off, on, block, allow or unblock`,
 	} {
 		root, cmd := &cobra.Command{Use: "caddy", SilenceErrors: true}, &cobra.Command{Use: "rate-limit"}
 		rateLimitCommands(cmd)

@@ -20,7 +20,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "rate-limit",
-		Usage: "zones|key|reset|top|explain|validate",
+		Usage: "zones|key|reset|top|explain|validate|rules|set|shadow|off|on|block|allow|unblock",
 		Short: "Shows and controls the rate limits of the running Caddy",
 		Long: `
 Queries the admin endpoint of the running Caddy. Its address is determined as by
@@ -53,7 +53,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 			return cmd.Help()
 		}
 		cmd.SilenceUsage = true
-		return fmt.Errorf("unknown command %q: want zones, key, reset, top, explain or validate", args[0])
+		return fmt.Errorf("unknown command %q: want zones, key, reset, top, explain, validate, rules, set, shadow, off, on, block, allow or unblock", args[0])
 	}
 	add := func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
@@ -88,6 +88,7 @@ func rateLimitCommands(cmd *cobra.Command) {
   caddy rate-limit validate rules.json
   caddy rate-limit validate rules.json --config /etc/caddy/Caddyfile`
 	validate.Flags().BoolVar(&strict, "strict", false, "Of validate: fail also if the document names zones that the configuration does not have")
+	addChanges(c, cmd, add)
 	var d Request
 	var headers []string
 	explain := add("explain <url>", "Shows which zones would apply to a request and which rule would deny it; nothing is charged",
@@ -104,6 +105,11 @@ func rateLimitCommands(cmd *cobra.Command) {
 	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address that the connection comes from (default: the client's)")
 	explain.Flags().StringVarP(&d.Body, "data", "d", "", "The request's body, for keys and costs with {body.<name>}; its type is a header")
 	explain.Flags().StringArrayVarP(&headers, "header", "H", nil, "A header, such as 'X-Account: 7'; may be repeated")
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, "<zone>") {
+			sub.ValidArgsFunction = c.completeZone
+		}
+	}
 }
 
 // maxAnswer is the size of the longest answer, in bytes. A thousand zones take 1 MiB.
@@ -112,23 +118,33 @@ const maxAnswer = 64 << 20
 // request sends a request to the admin endpoint and decodes the answer into v. With --json it
 // also prints the answer, and printed is true.
 func (c *adminClient) request(method, path string, body io.Reader, v any) (printed bool, err error) {
+	b, _, err := c.send(method, path, nil, body, v)
+	if err != nil {
+		return false, err
+	}
+	return c.read(b, v)
+}
+
+// send sends a request to the admin endpoint, decodes the answer into v, and returns it with its
+// header.
+func (c *adminClient) send(method, path string, header http.Header, body io.Reader, v any) ([]byte, http.Header, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
 	if err != nil {
-		return false, fmt.Errorf("couldn't determine admin API address: %w", err)
+		return nil, nil, fmt.Errorf("couldn't determine admin API address: %w", err)
 	}
-	resp, err := caddycmd.AdminAPIRequest(address, method, Prefix+path, nil, body)
+	resp, err := caddycmd.AdminAPIRequest(address, method, Prefix+path, header, body)
 	if err != nil {
-		return false, explainError(err, address)
+		return nil, nil, explainError(err, address)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return false, err
+		return nil, nil, err
 	}
-	if printed, err = c.read(b, v); err != nil {
-		err = fmt.Errorf("the answer at %s is not from Caddy's admin endpoint: %w", address, err)
+	if err := json.Unmarshal(b, v); err != nil {
+		return nil, nil, fmt.Errorf("the answer at %s is not from Caddy's admin endpoint: %w", address, err)
 	}
-	return printed, err
+	return b, resp.Header, nil
 }
 
 // read decodes an answer into v and, with --json, prints it.
@@ -207,15 +223,7 @@ const maxDocument = 2 << 20
 // validate checks a document in a file. One that is invalid is an error, and with strict one
 // that names zones that the configuration does not have.
 func (c *adminClient) validate(path string, strict bool) error {
-	file := os.Stdin
-	if path != "-" {
-		var err error
-		if file, err = os.Open(path); err != nil { //nolint:gosec // the user's own file
-			return err
-		}
-		defer file.Close()
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxDocument))
+	text, err := readDocument(path)
 	if err != nil {
 		return err
 	}
@@ -232,4 +240,17 @@ func (c *adminClient) validate(path string, strict bool) error {
 		return nil
 	}
 	return printValidation(c.out, &v)
+}
+
+// readDocument reads a document from a file; -: from stdin.
+func readDocument(path string) ([]byte, error) {
+	file := os.Stdin
+	if path != "-" {
+		var err error
+		if file, err = os.Open(path); err != nil { //nolint:gosec // the user's own file
+			return nil, err
+		}
+		defer file.Close()
+	}
+	return io.ReadAll(io.LimitReader(file, maxDocument))
 }

@@ -239,6 +239,9 @@ func (z *Zone) state() string {
 	case z.Shadow:
 		state = "shadow"
 	}
+	if n := len(z.Exceptions); n > 0 {
+		state += ", " + plural(int64(n), "exception")
+	}
 	if z.Blocked > 0 {
 		state += fmt.Sprintf(", %d blocked", z.Blocked)
 	}

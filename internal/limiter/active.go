@@ -19,8 +19,9 @@ import (
 type activeRules struct {
 	rules      *ruleSet
 	keys       key.Index[*override]
-	picks      bool     // whether keys or requests choose the rules
-	duplicates *ruleSet // nil without prevent_duplicates
+	exceptions *exceptions // nil: none
+	picks      bool        // whether keys or requests choose the rules
+	duplicates *ruleSet    // nil without prevent_duplicates
 
 	off    bool
 	shadow bool

@@ -20,6 +20,7 @@ func zoneOf(z *config.Zone, d *rules.Zone) *config.Zone {
 	if d.Overrides != nil {
 		c.Overrides = d.Overrides
 	}
+	c.Exceptions = d.Exceptions
 	return &c
 }
 
@@ -35,13 +36,22 @@ func locate(z *config.Zone, err error) error {
 			return &rules.Error{Pointer: fmt.Sprintf("/rules/%d", i), Err: at.Err}
 		}
 	}
+	pointers := make(map[string]*config.Override)
 	for i, o := range z.Overrides {
+		pointers[fmt.Sprintf("/overrides/%d", i)] = o
+	}
+	for i, x := range z.Exceptions {
+		if x != nil {
+			pointers[fmt.Sprintf("/exceptions/%d", i)] = &x.Override
+		}
+	}
+	for pointer, o := range pointers {
 		if at.At == o {
-			return &rules.Error{Pointer: fmt.Sprintf("/overrides/%d", i), Err: at.Err}
+			return &rules.Error{Pointer: pointer, Err: at.Err}
 		}
 		for j, r := range o.Rules {
 			if at.At == r {
-				return &rules.Error{Pointer: fmt.Sprintf("/overrides/%d/rules/%d", i, j), Err: at.Err}
+				return &rules.Error{Pointer: fmt.Sprintf("%s/rules/%d", pointer, j), Err: at.Err}
 			}
 		}
 	}

@@ -43,7 +43,12 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 		}
 		return x.Add(p, z.store.Hasher, o)
 	}
+	var exceptions []*override
 	for _, o := range a.overrides {
+		if o.checked.Exception != nil {
+			exceptions = append(exceptions, o)
+			continue
+		}
 		for p, err := range o.checked.Patterns() {
 			if err != nil {
 				return &config.Error{At: o.checked.Override, Err: err}
@@ -66,5 +71,5 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 	}
 	a.keys, a.narrow = x, n
 	a.picks = len(a.overrides) > 0 || a.rules.limits != nil
-	return nil
+	return a.except(z, exceptions)
 }

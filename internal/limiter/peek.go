@@ -107,14 +107,19 @@ func (z *Zone) Peek(ctx context.Context, t Target) Peeked {
 // of several keys cannot be matched.
 func (a *activeRules) override(t *Target) (*override, bool) {
 	if len(t.encoded.Bytes()) == 0 {
+		if a.exceptions != nil {
+			if o, ok := a.exceptions.find((*key.Index[*override]).Exact, t.Key); ok {
+				return o, true
+			}
+		}
 		return a.keys.Exact(t.Key)
 	}
-	return a.keys.Find(&t.encoded, t.Key)
+	return a.find(&t.encoded, t.Key)
 }
 
 // describe returns the key of the override that applies to a target.
 func (a *activeRules) describe(t *Target, o *override) []string {
-	if t.Parts == nil {
+	if t.Parts == nil || o.checked.Exception != nil {
 		return o.checked.Key
 	}
 	return a.keys.Describe(&t.encoded, t.Key, t.Parts)
@@ -270,6 +275,9 @@ type Status struct {
 	// Overrides is the number of overrides.
 	Overrides int
 
+	// Exceptions are those of a document, also those that have ended.
+	Exceptions []*config.Exception
+
 	// MaxKeys is the greatest number of keys kept in this process, without those reserved
 	// for overrides.
 	MaxKeys int64
@@ -287,7 +295,7 @@ func (z *Zone) Status() Status {
 	a := z.active.Load()
 	s := Status{
 		FromSource: a.document != nil, Enabled: !a.off, Shadow: a.shadow,
-		Rules: a.from.Rules, Overrides: len(a.from.Overrides), MaxKeys: z.maxKeys,
+		Rules: a.from.Rules, Overrides: len(a.from.Overrides) - len(a.from.Exceptions), Exceptions: a.from.Exceptions, MaxKeys: z.maxKeys,
 	}
 	if !z.store.local() {
 		var shares []algorithms.Rule

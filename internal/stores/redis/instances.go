@@ -15,6 +15,7 @@ type instances struct {
 	process uint64       // ID of this process
 	fleet   string       // see Options.Fleet
 	live    atomic.Int64 // 0: never counted
+	readers atomic.Int64 // those of them that read documents of this format
 
 	// lost is called if a node does not know this instance: it has lost the heartbeats, and
 	// so perhaps the counts too. known says that a heartbeat has succeeded before.
@@ -27,23 +28,30 @@ type instances struct {
 // beat sends a heartbeat to a node, under a tag that the node serves. The node that
 // serves beatTag counts the live instances; while it is away the last number holds.
 func (i *instances) beat(ctx context.Context, n *node, tag string) error {
-	live, err := i.count(ctx, n, tag)
+	live, err := i.count(ctx, n, tag, "")
 	switch {
 	case tag != beatTag:
 	case err != nil:
 		i.failed()
 	default:
 		i.set(live, time.Now())
+		if readers, err := i.count(ctx, n, tag, formatSuffix); err == nil {
+			i.readers.Store(readers)
+		}
 	}
 	return err
 }
+
+// formatSuffix is added to the key in which the instances are counted that read the present format
+// of documents: it has exceptions. Another format has another suffix.
+const formatSuffix = ":2"
 
 // errElsewhere says that another node answered a heartbeat: the slot has moved.
 var errElsewhere = errors.New("the slot was moved to another node")
 
 // count returns how many instances have sent a heartbeat under a tag, this one
-// included.
-func (i *instances) count(ctx context.Context, to *node, tag string) (int64, error) {
+// included, to the key with a suffix; "": all instances.
+func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (int64, error) {
 	ctx, cancel := i.conn.background(ctx)
 	defer cancel()
 	op := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.process)
@@ -53,7 +61,7 @@ func (i *instances) count(ctx context.Context, to *node, tag string) (int64, err
 		key += ":" + i.fleet
 	}
 	o := &once{node: to, beat: true}
-	r, err := i.conn.callAt(ctx, o, []string{key, prefix + ":try"}, op)
+	r, err := i.conn.callAt(ctx, o, []string{key + suffix, prefix + ":try"}, op)
 	if o.node != to && to.address != "" {
 		return 0, errElsewhere
 	}
@@ -68,10 +76,12 @@ func (i *instances) count(ctx context.Context, to *node, tag string) (int64, err
 	if r.err != nil {
 		return 0, r.err
 	}
-	if flags&flagMissing != 0 {
-		i.lost(to.beats.Load())
+	if suffix == "" {
+		if flags&flagMissing != 0 {
+			i.lost(to.beats.Load())
+		}
+		to.beats.Store(true)
 	}
-	to.beats.Store(true)
 	return n, nil
 }
 

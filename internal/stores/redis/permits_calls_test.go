@@ -365,7 +365,7 @@ func TestLossIsNoticed(t *testing.T) {
 		z := s.at(0, other, 1)
 		s.at(0, other, 1)
 		s.set(0)
-		if _, err := s.instances.count(context.Background(), s.conn.nodes.first, beatTag); err != nil {
+		if _, err := s.instances.count(context.Background(), s.conn.nodes.first, beatTag, ""); err != nil {
 			t.Fatal(err)
 		}
 		s.set(0.5)
@@ -373,7 +373,7 @@ func TestLossIsNoticed(t *testing.T) {
 		s.v.flush(t)
 		s.set(1)
 		if how == "heartbeat" {
-			_, _ = s.instances.count(context.Background(), s.conn.nodes.first, beatTag)
+			_, _ = s.instances.count(context.Background(), s.conn.nodes.first, beatTag, "")
 		} else {
 			s.Finish(context.Background(), z, 0)
 		}

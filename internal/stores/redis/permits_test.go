@@ -272,7 +272,7 @@ func TestLiveInstances(t *testing.T) {
 		live  int64
 	}{{one, 0, 1}, {two, 1, 2}, {one, 2, 2}, {one, 5.999999, 2}, {one, 6, 1}, {two, 10, 2}, {one, 9, 1}} {
 		b.store.set(b.at)
-		n, err := b.store.instances.count(context.Background(), b.store.conn.nodes.first, beatTag)
+		n, err := b.store.instances.count(context.Background(), b.store.conn.nodes.first, beatTag, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -222,6 +222,10 @@ func (s *Store) Lease() int64 { return s.o.Lease.Microseconds() }
 // Clustered says whether keys are distributed over a Redis Cluster.
 func (s *Store) Clustered() bool { return s.o.Cluster }
 
+// Readers returns how many live instances read documents of the present format, at most
+// [Store.Instances].
+func (s *Store) Readers() int64 { return s.instances.readers.Load() }
+
 // Instances returns how many live instances were last seen, 0 if none ever was.
 func (s *Store) Instances() int64 { return s.instances.live.Load() }
 

@@ -1,0 +1,111 @@
+package edit
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+)
+
+var now = time.Date(2027, 1, 2, 3, 4, 5, 6, time.UTC)
+
+// zones are those that run: api with one rule, login with two, pair with a key of two parts, and
+// varies with a limit from the request.
+func zones(name string) *Zone {
+	rule := func(algorithm, text string) Rule { return Rule{algorithm, json.RawMessage(text)} }
+	return map[string]*Zone{
+		"api":    {Parts: 1, Rules: []Rule{rule("sliding_log", `{"limit": 100, "window": 60000000000}`)}},
+		"login":  {Parts: 1, Shadow: true, Rules: []Rule{rule("gcra", `{"name": "fast", "limit": 5, "window": 1000000000, "block": 3600000000000, "algorithm": {"name": "gcra", "burst": 9}}`), rule("calendar", `{"limit": 9007199254740993, "window": "month", "algorithm": {"name": "calendar"}}`)}},
+		"pair":   {Parts: 2, Rules: []Rule{rule("sliding_log", `{"limit": 1, "window": 1000000000}`)}},
+		"varies": {Parts: 1, Rules: []Rule{rule("sliding_window", `{"limit": 1, "limit_from": "{a}", "window": 1000000000}`)}},
+	}[name]
+}
+
+// TestApply checks what edits make of a document, or why they make nothing of it.
+func TestApply(t *testing.T) {
+	const none = `{}`
+	for _, c := range []struct{ do, before, want string }{
+		{"set api 200/m", none, `{"api":{"rules":[{"algorithm":{"name":"sliding_log"},"limit":200,"window":"1m"}]}}`},
+		{"set api 120/2m", none, `{"api":{"rules":[{"limit":120,"window":"2m"}]}}`},
+		{"set api 120/1h30m burst 7 block 1h", none, `{"api":{"rules":[{"algorithm":{"burst":7,"name":"sliding_log"},"block":"1h","limit":120,"window":"1h30m"}]}}`},
+		{"set api 7/s block 0", `{"api": {"shadow": true, "rules": [{"limit": 1, "window": "1s", "block": "1h"}]}}`, `{"api":{"rules":[{"limit":7,"window":"1s"}],"shadow":true}}`},
+		{"set login fast 6/s burst 10", none, `{"login":{"rules":[{"algorithm":{"burst":10,"name":"gcra"},"block":"1h","limit":6,"name":"fast","window":"1s"},{"algorithm":{"name":"calendar"},"limit":9007199254740993,"window":"month"}]}}`},
+		{"set login 2 8/day", none, `{"login":{"rules":[{"algorithm":{"burst":9,"name":"gcra"},"block":"1h","limit":5,"name":"fast","window":"1s"},{"algorithm":{"name":"calendar"},"limit":8,"window":"day"}]}}`},
+		{"set api configured", `{"api": {"shadow": true, "rules": []}, "gone": {"enabled": false}}`, `{"gone":{"enabled":false}}`},
+		{"set login 8/s", none, `! set: the rules of the zone are ["fast" "2"]: want one of them`},
+		{"set login slow 8/s", none, `! rule "slow": want one of fast, 2`},
+		{"set api", none, `! want a rate`},
+		{"set api 8", none, `! rule "8"`},
+		{"set api 8/", none, `! window ""`},
+		{"set api 8/s burst", none, `! want burst <n>`},
+		{"set api 8/s block soon", none, `! block "soon"`},
+		{"set varies 8/s", none, `! from requests`},
+		{"set gone 8/s", none, `! zone "gone": there is none`},
+		{"set * 8/s", none, `! set of all zones`},
+		{"shadow api on", none, `{"api":{"shadow":true}}`},
+		{"shadow api off", `{"api": {"shadow": true}}`, `{}`},
+		{"shadow login off", none, `{"login":{"shadow":false}}`},
+		{"shadow * on", none, `{"*":{"shadow":true}}`},
+		{"shadow api", none, `! want on or off`},
+		{"off api", `{"api": {"shadow": true}}`, `{"api":{"enabled":false,"shadow":true}}`},
+		{"on api", `{"api": {"enabled": false}}`, `{}`},
+		{"off *", none, `{"*":{"enabled":false}}`},
+		{"on *", `{"*": {"enabled": false}}`, `{}`},
+		{"block api 192.0.2.1 1h", none, `{"api":{"exceptions":[{"key":["192.0.2.1"],"rules":[{"limit":0,"name":"blocked","window":"1s"}],"until":"2027-01-02T04:04:05Z"}]}}`},
+		{"block pair a b 2027-02-01", none, `{"pair":{"exceptions":[{"key":["a","b"],"rules":[{"limit":0,"name":"blocked","window":"1s"}],"until":"2027-02-01T00:00:00Z"}]}}`},
+		{"block api a", none, `! block: want how long`},
+		{"block pair a 1h", none, `! block: want how long`},
+		{"block pair a", none, `! the key of the zone has 2 parts, 1 given`},
+		{"allow api a", none, `{"api":{"exceptions":[{"key":["a"],"unlimited":true}]}}`},
+		{"allow api a 3d", `{"api": {"exceptions": [{"key": ["a"], "unlimited": true}, {"key": ["b"], "unlimited": true}, {"key": ["c"], "unlimited": true, "until": "2027-01-02T03:04:05Z"}]}}`, `{"api":{"exceptions":[{"key":["b"],"unlimited":true},{"key":["a"],"unlimited":true,"until":"2027-01-05T03:04:05Z"}]}}`},
+		{"allow api a 500/m 2027-01-03T00:00:00+01:00", none, `{"api":{"exceptions":[{"key":["a"],"rules":[{"limit":500,"window":"1m"}],"until":"2027-01-02T23:00:00Z"}]}}`},
+		{"allow login a 500/m", none, `{"login":{"exceptions":[{"key":["a"],"rules":[{"limit":500,"window":"1m"}]}]}}`},
+		{"allow api a soon", none, `! rate "soon"`},
+		{"unblock api a", `{"api": {"exceptions": [{"key": ["a"], "unlimited": true}]}}`, `{}`},
+		{"unblock api a", none, `! unblock: there is no exception for a`},
+		{"unblock api a b", none, `! behind the key`},
+		{"undo", none, `{"before":{}}`},
+		{"dance api", none, `! "dance": want set, shadow`},
+	} {
+		words := strings.Fields(c.do)
+		e := Edit{Do: words[0]}
+		if len(words) > 1 {
+			e.Zone, e.Words = words[1], words[2:]
+		}
+		if e.String() != c.do {
+			t.Errorf("%s is printed as %s", c.do, e)
+		}
+		text, err := Apply(Base{Document: []byte(`{"zones": ` + c.before + `}`), Previous: []byte(`{"zones": {"before": {}}}`), Zone: zones, Now: now}, []Edit{e})
+		got := ""
+		if err != nil {
+			got = "! " + err.Error()
+		} else {
+			var doc struct{ Zones json.RawMessage }
+			if err := json.Unmarshal(text, &doc); err != nil {
+				t.Fatal(err)
+			}
+			compact, _ := json.Marshal(doc.Zones)
+			got = string(compact)
+		}
+		if got != c.want && !(err != nil && strings.HasPrefix(c.want, "! ") && strings.Contains(got, c.want[2:])) {
+			t.Errorf("%s of %s:\n%s, want\n%s", c.do, c.before, got, c.want)
+		}
+	}
+}
+
+// TestApplyInOrder checks that edits are applied one after another, and that no undo is made up.
+func TestApplyInOrder(t *testing.T) {
+	b := Base{Document: []byte(`{"zones": {}}`), Zone: zones, Now: now}
+	text, err := Apply(b, []Edit{{"set", "api", []string{"9/s"}}, {"set", "api", []string{"8/s", "burst", "3"}}, {"off", "login", nil}})
+	if want := "{\n  \"zones\": {\n    \"api\": {\n      \"rules\": [\n        {\n          \"algorithm\": {\n            \"burst\": 3,\n            \"name\": \"sliding_log\"\n          },\n          \"limit\": 8,\n          \"window\": \"1s\"\n        }\n      ]\n    },\n    \"login\": {\n      \"enabled\": false\n    }\n  }\n}\n"; err != nil || string(text) != want {
+		t.Errorf("%s, %v, want %s", text, err, want)
+	}
+	if _, err := Apply(b, []Edit{{Do: "undo"}}); err == nil {
+		t.Error("undo without a document before")
+	}
+	if b.Document = []byte(`{"zones`); err == nil {
+		if _, err := Apply(b, []Edit{{"off", "api", nil}}); err == nil || !strings.Contains(err.Error(), "replace it as a whole") {
+			t.Errorf("an invalid document: %v", err)
+		}
+	}
+}

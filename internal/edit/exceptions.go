@@ -1,0 +1,101 @@
+package edit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// except blocks a key, <part>... <time>, allows it, <part>... [<rate> ...] [<time>], or ends its
+// exception, <part>... An exception replaces the one that the key had. Those that are over are
+// removed.
+func except(own object, z *Zone, e Edit, now time.Time) error {
+	if len(e.Words) < z.Parts {
+		return fmt.Errorf("%s: the key of the zone has %d parts, %d given", e.Do, z.Parts, len(e.Words))
+	}
+	key, rest := e.Words[:z.Parts], e.Words[z.Parts:]
+	before, _ := own["exceptions"].([]any)
+	list := slices.DeleteFunc(slices.Clone(before), func(x any) bool { return isOver(x, now) || isFor(x, key) })
+	if e.Do == "unblock" {
+		switch {
+		case len(rest) > 0:
+			return fmt.Errorf("unblock: %q behind the key, which has %d parts", rest, z.Parts)
+		case !slices.ContainsFunc(before, func(x any) bool { return isFor(x, key) }):
+			return fmt.Errorf("unblock: there is no exception for %s; a block that a rule started ends with a reset", strings.Join(key, " "))
+		}
+	} else {
+		x, err := exception(z, e.Do, key, rest, now)
+		if err != nil {
+			return err
+		}
+		list = append(list, x)
+	}
+	if own["exceptions"] = list; len(list) == 0 {
+		delete(own, "exceptions")
+	}
+	return nil
+}
+
+// exception returns the exception for a key.
+func exception(z *Zone, do string, key, words []string, now time.Time) (object, error) {
+	x := object{"key": key}
+	if n := len(words); n > 0 {
+		if until, ok := timeOf(words[n-1], now); ok {
+			x["until"] = until.UTC().Truncate(time.Second).Format(time.RFC3339)
+			words = words[:n-1]
+		}
+	}
+	switch {
+	case do == "block" && (len(words) > 0 || x["until"] == nil):
+		return nil, fmt.Errorf("block: want how long behind the %d parts of the key, such as 1h", z.Parts)
+	case do == "block":
+		x["rules"] = []any{object{"name": "blocked", "limit": 0, "window": "1s"}}
+	case len(words) == 0:
+		x["unlimited"] = true
+	default:
+		list, err := rulesOf(object{}, z)
+		if err != nil {
+			return nil, err
+		}
+		rule := object{}
+		if len(list) == 1 { // of the same kind, so that what is used stays
+			rule, _ = list[0].(object)
+		}
+		if err := setRule(rule, "", words); err != nil {
+			return nil, err
+		}
+		x["rules"] = []any{rule}
+	}
+	return x, nil
+}
+
+// timeOf parses a duration from now, a date or an instant.
+func timeOf(word string, now time.Time) (time.Time, bool) {
+	if d, err := caddy.ParseDuration(word); err == nil && d > 0 {
+		return now.Add(d), true
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.ParseInLocation(layout, word, now.Location()); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// isOver reports whether an exception has ended.
+func isOver(x any, now time.Time) bool {
+	o, _ := x.(object)
+	text, _ := o["until"].(string)
+	until, err := time.Parse(time.RFC3339, text)
+	return err == nil && !now.Before(until)
+}
+
+// isFor reports whether an exception is for a key.
+func isFor(x any, key []string) bool {
+	o, _ := x.(object)
+	parts, _ := o["key"].([]any)
+	return slices.EqualFunc(parts, key, func(a any, b string) bool { return a == b })
+}

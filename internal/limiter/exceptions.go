@@ -1,0 +1,82 @@
+package limiter
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// exceptions are overrides that precede all others, until they end.
+type exceptions struct {
+	zone *Zone
+	list []*override
+
+	// index has those that had not ended when it was built.
+	index atomic.Pointer[key.Index[*override]]
+}
+
+// find returns the override of a key: an exception that has not ended, or the most specific of
+// the others.
+func (a *activeRules) find(k *key.Encoded, hash stores.Key) (*override, bool) {
+	if a.exceptions != nil {
+		find := func(x *key.Index[*override], hash stores.Key) (*override, bool) { return x.Find(k, hash) }
+		if o, ok := a.exceptions.find(find, hash); ok {
+			return o, true
+		}
+	}
+	return a.keys.Find(k, hash)
+}
+
+// find returns what look finds in an index of those that have not ended.
+func (e *exceptions) find(look func(*key.Index[*override], stores.Key) (*override, bool), hash stores.Key) (*override, bool) {
+	now := e.zone.env.Wall(clock.Now())
+	o, ok := look(e.index.Load(), hash)
+	if ok && o.over(now) && e.build(now) == nil {
+		o, ok = look(e.index.Load(), hash)
+	}
+	return o, ok
+}
+
+// over reports whether an exception has ended.
+func (o *override) over(now int64) bool {
+	until := o.checked.Exception.Until
+	return !until.IsZero() && now >= until.UnixMicro()
+}
+
+// build builds the index of those that have not ended.
+func (e *exceptions) build(now int64) error {
+	x := new(key.Index[*override])
+	for _, o := range e.list {
+		if o.over(now) {
+			continue
+		}
+		for p, err := range o.checked.Patterns() {
+			if err != nil {
+				return &config.Error{At: o.checked.Override, Err: err}
+			}
+			if first, twice := x.Add(p, e.zone.store.Hasher, o); twice && first != o {
+				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("exception %q is given twice", p.Words())}
+			}
+		}
+	}
+	e.index.Store(x)
+	return nil
+}
+
+// except puts exceptions in force.
+func (a *activeRules) except(z *Zone, list []*override) error {
+	a.exceptions = nil
+	if len(list) == 0 {
+		return nil
+	}
+	e := &exceptions{zone: z, list: list}
+	if err := e.build(0); err != nil {
+		return err
+	}
+	a.exceptions = e
+	return nil
+}
