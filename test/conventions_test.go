@@ -130,7 +130,7 @@ func TestArrows(t *testing.T) {
 			"internal/option internal/placeholders internal/pool internal/process internal/routes internal/zonefile rules" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
-		"internal/admin":        "algorithms config internal/cli internal/clock internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes rules" + anyStore,
+		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes rules" + anyStore,
 		"internal/placeholders": "", "internal/routes": "",
 		"internal/zonefile": "algorithms config internal/option",
 
@@ -139,7 +139,8 @@ func TestArrows(t *testing.T) {
 		"config":           "algorithms internal/body internal/clock internal/key internal/option internal/scan internal/stores/redis",
 		"rules":            "config internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
 		"internal/metrics": "internal/clock internal/process internal/stores internal/stores/redis internal/topk",
-		"internal/cli":     "internal/metrics",
+		"internal/cli":     "config internal/edit internal/metrics rules",
+		"internal/edit":    "config",
 		"internal/key":     "internal/body internal/stores",
 
 		"internal/stores":            "algorithms",
