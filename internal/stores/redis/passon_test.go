@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -84,5 +85,49 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 	}
 	if n := used(keys + 1); n != 8 {
 		t.Errorf("%d charged of 1 and a settled 7", n)
+	}
+}
+
+// TestLossPassesToTheStoreThatFollows replaces a store that has noticed a loss of Redis' memory, and has
+// not put everything back. The store that follows does.
+func TestLossPassesToTheStoreThatFollows(t *testing.T) {
+	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
+	begin := func() *Store {
+		s := New(Options{
+			Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
+			ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second},
+		}, noObserver{})
+		t.Cleanup(func() { _ = s.Destruct() })
+		return s
+	}
+	for name, noticed := range map[string]func(d *handovers){
+		"a key is missing":    (*handovers).forgotten,
+		"the memory is lost":  (*handovers).lostMemory,
+		"a part was put back": func(d *handovers) { d.sweeps.Store(true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			old, next := begin(), begin()
+			old.start.Do(old.conn.connect) // without maintenance, which would put back
+			c := storestest.TenPerHour(t, "z", false)
+			check := storestest.CheckOfKey(c, 1)
+			waitFor(t, "Redis to decide", func() bool {
+				old.Decide(ctx, check)
+				return check.Mode == stores.ModeShared
+			})
+			next.Begin(old)
+			after := storestest.TenPerHour(t, "z", false) // of the configuration that follows
+			after.Table = c.Table
+			next.Adopt(after)
+			next.Start(1)
+			waitFor(t, "the first heartbeat", next.conn.nodes.first.beats.Load)
+			key := namesOf("diana", &check.Zones[0])[0]
+			if n, err := srv.Client().Del(ctx, key).Result(); n != 1 || err != nil {
+				t.Fatalf("%d keys %q deleted: %v", n, key, err)
+			}
+			noticed(old.fallback.hands)
+			old.PassOn(next)
+			waitFor(t, "the key is put back", func() bool { return srv.Client().Exists(ctx, key).Val() == 1 })
+			runtime.KeepAlive(after) // a counter that no zone has is not swept
+		})
 	}
 }

@@ -57,6 +57,10 @@ var lostMutants = []mutant{
 		old: "if known {", new: "if !known {",
 	},
 	{
+		name: "lost-replaced-store", breaks: "what a store has not put back is not by the one that follows", file: handoversGo, suites: redis,
+		old: "next.lostMemory()", new: "_ = next",
+	},
+	{
 		name: "lost-large-debt", breaks: "only the first part of a large debt is charged", file: handoversGo, suites: redis,
 		old: "if more {\n\t\t\t\trest = append(rest, k)\n\t\t\t}", new: "_ = more",
 	},
