@@ -173,6 +173,9 @@ func TestPageShowsManyZonesAsTable(t *testing.T) {
 	b.run(t, input.InsertText("07"))
 	b.holds(t, "a card with a graph", `document.querySelectorAll(".zone canvas").length === 1 && !document.querySelector(".many")`)
 	b.sound(t, c.Admin)
+	c.Kill()
+	b.until(t, "#banners", "Caddy does not answer", "What is shown is how it was at", "Is Caddy running?")
+	b.holds(t, "the zone that was shown", `document.querySelectorAll(".zone").length === 1 && document.querySelector("#more").hidden`)
 }
 
 // TestPageFindsKeys checks the search for a key over all zones.

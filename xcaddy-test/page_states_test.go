@@ -98,5 +98,6 @@ func TestPageStates(t *testing.T) {
 	b.both(t, "state-empty")
 	empty.Kill()
 	b.until(t, "#state", "Caddy does not answer", "Trying again", "Shown is the state of")
+	b.until(t, "#zones", "Nothing can be shown now", "Is Caddy running?", "caddy run", "Ask now")
 	b.both(t, "state-error")
 }

@@ -90,12 +90,12 @@ function roundTimes(u, _, min, max) {
 const minuteOf = (t) => new Date(t * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...t % 60 ? { second: "2-digit" } : {}, hour12: false });
 const cursors = uPlot.sync("page");
 
-// topOf returns the top of a graph's scale: the limit is in it unless it would press the curves
-// flat.
+// topOf returns the top of a graph's scale. The limit is in it unless it would press the curves
+// flat, or, without any, is so low that its labels would be long.
 function topOf(e, max) {
 	const limit = nearestLimit(e.status)?.rate || 0;
-	const most = Math.max(max || 0, limit <= 4 * (max || 0) || !max ? limit : 0);
-	return most > 0 ? most * 1.18 : 1;
+	if (!max) return limit >= .05 ? limit * 1.18 : 1;
+	return Math.max(max, limit <= 4 * max ? limit : 0) * 1.18;
 }
 
 // plotOptions returns the options of the graph of a zone. seen are the curves that it shows,

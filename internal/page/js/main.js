@@ -32,12 +32,17 @@ function adviceOn(e) {
 }
 
 function onProblem(e) {
+	const since = state.live && clock(Date.parse(state.live.now) / 1000);
 	$("state").className = "bad";
-	$("state").textContent = `${e.message} Trying again.${state.live ? ` Shown is the state of ${clock(Date.parse(state.live.now) / 1000)}.` : ""}`;
+	$("state").textContent = `${e.message} Trying again.${since ? ` Shown is the state of ${since}.` : ""}`;
 	$("more").hidden = true;
-	if (state.live) return;
+	const advice = [...adviceOn(e), el("p", {}, "The page asks again by itself. ", button("Ask now", restart))];
+	if (zones.size) {
+		const old = el("p", { textContent: `What is shown is how it was at ${since}.` });
+		return $("banners").replaceChildren(el("div", { className: "banner bad" }, el("strong", { textContent: e.message }), old, ...advice));
+	}
 	settle("lost");
-	showNothing(el("h2", { textContent: e.status === 404 ? "No rate limits yet" : "Nothing can be shown yet" }), el("p", { className: e.status === 404 ? "" : "problem", textContent: e.message }), ...adviceOn(e), el("p", {}, "The page asks again by itself. ", button("Ask now", restart)));
+	showNothing(el("h2", { textContent: e.status === 404 ? "No rate limits yet" : "Nothing can be shown now" }), el("p", { className: e.status === 404 ? "" : "problem", textContent: e.message }), ...advice);
 }
 
 const restart = () => follow(onMessage, onProblem);

@@ -115,7 +115,7 @@ function totals() {
 function legend() {
 	const dot = (kind, text) => el("span", {}, el("i", { className: `dot ${kind}` }), text), all = [...zones.values()];
 	$("legend").replaceChildren(dot("allowed", "allowed"), dot("denied", "denied"), ...(all.some((e) => e.status.shadow || e.sums.shadow_denied) ? [dot("shadow_denied", "would be denied (shadow)")] : []),
-		dot("limit", "nearest limit, as requests per second: of one key if the zone has a key"), ...(state.live.stores.length ? [dot("outage", "store away")] : []), ...(state.live.rules ? [dot("event", "rules changed")] : []), dot("load", "configuration loaded"), el("span", { textContent: "Drag in a graph to zoom." }));
+		dot("limit", "nearest limit, per second and key"), ...(state.live.stores.length ? [dot("outage", "store away")] : []), ...(state.live.rules ? [dot("event", "rules changed")] : []), dot("load", "configuration loaded"), el("span", { className: "pointer", textContent: "Drag in a graph to zoom." }));
 }
 
 // matching returns the names of the zones that the filter leaves, in order.
