@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -144,9 +143,7 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	if err != nil {
 		return nil, err
 	}
-	dec := json.NewDecoder(bytes.NewReader(options))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(a); err != nil {
+	if err := caddy.StrictUnmarshalJSON(options, a); err != nil {
 		return nil, fmt.Errorf("algorithm %s: %w", name, err)
 	}
 	return a, nil
