@@ -68,6 +68,7 @@ example.com {
 }
 `)
 	write("rules.json", `{"zones": {"api": {"rules": [{"limit": 7, "window": "1m"}]}}}`)
+	write("except.json", `{"zones": {"api": {"exceptions": [{"key": ["192.0.2.7"], "rules": [{"limit": 5, "window": "1m"}], "until": "2999-01-01T00:00:00Z"}]}}}`)
 	write("wrong.json", `{"zones": {"api": {"rules": [{"limit": -7, "window": "1m"}]}}}`)
 	write("wrong.caddyfile", "example.com {\n\trate_limit {client_ip} ten/s\n}\n")
 	for _, c := range []struct {
@@ -78,6 +79,7 @@ example.com {
 		{"", "explain https://example.com/api/x --config Caddyfile", 0, "10 left"},
 		{"", "explain /api/x --config Caddyfile -H Host:example.com", 0, "10 left"},
 		{"", "explain example.com/api/x --config Caddyfile --rules rules.json", 0, "7 left"},
+		{"", "explain example.com/api/x --config Caddyfile --rules except.json --client-ip 192.0.2.7", 0, "5 left"},
 		{"", "explain example.com/x --config Caddyfile", 0, "no rate limit applies"},
 		{"", "explain example.com/api/x --json --config Caddyfile", 0, `"cost": 2`},
 		{"", "explain example.com/x --config Caddyfile --rules wrong.json", 1, "limit -7"},
@@ -98,7 +100,7 @@ example.com {
 		}
 	}
 	files, err := os.ReadDir(dir)
-	if err != nil || len(files) != 4 {
+	if err != nil || len(files) != 5 {
 		t.Errorf("%v, %v: want only the files of this test", files, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/process"
 )
@@ -35,6 +36,14 @@ type Environment struct {
 
 	// Emit emits an event if it has subscribers.
 	Emit func(event string, data map[string]any)
+}
+
+// wall returns the present: on the system's clock, or on that of an instance that is offline.
+func (e *Environment) wall() int64 {
+	if e.Wall == nil {
+		return e.Process.Clock()
+	}
+	return e.Wall(clock.Now())
 }
 
 // Options are the options of one handler.

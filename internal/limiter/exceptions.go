@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/stores"
 )
@@ -33,7 +32,7 @@ func (a *activeRules) find(k *key.Encoded, hash stores.Key) (*override, bool) {
 
 // find returns what look finds in an index of those that have not ended.
 func (e *exceptions) find(look func(*key.Index[*override], stores.Key) (*override, bool), hash stores.Key) (*override, bool) {
-	now := e.zone.env.Wall(clock.Now())
+	now := e.zone.env.wall()
 	o, ok := look(e.index.Load(), hash)
 	if ok && o.over(now) && e.build(now) == nil {
 		o, ok = look(e.index.Load(), hash)

@@ -51,7 +51,6 @@ const maxZones = math.MaxUint16 / 5
 // after an error.
 func New(env *Environment, o Options) (*Limiter, error) {
 	l := &Limiter{env: env, o: o, repeats: o.Invoked, earlier: o.Invoked, local: true, status: cmp.Or(o.RejectStatus, http.StatusTooManyRequests)}
-	l.requests.New = l.makeRequest
 	l.denial = denial(l.status)
 	l.more = o.Headers == config.HeadersDraft || o.Headers == config.HeadersAll
 	if n := len(o.Zones); n > maxZones {

@@ -43,7 +43,7 @@ const room = 16
 
 // makeRequest returns a request for the limiter's pool. Each limiter has a pool, because requests
 // in it still refer to what belongs to their limiter.
-func (l *Limiter) makeRequest() any {
+func makeRequest(l *Limiter) *request {
 	q := &request{l: l, shard: shards.Add(1), dice: topk.Dice(rand.Uint64())} //nolint:gosec // it only samples
 	q.zones = make([]zoneResult, 0, min(len(l.zones), room))
 	q.check.Zones = make([]stores.ZoneCheck, 0, min(2*len(l.zones), room))
@@ -56,6 +56,9 @@ var shards atomic.Uint32
 // newRequest returns a request, for which the shared stores stay open until its release.
 func (l *Limiter) newRequest(w http.ResponseWriter, r *http.Request) *request {
 	q, _ := l.requests.Get().(*request)
+	if q == nil {
+		q = makeRequest(l)
+	}
 	q.w, q.r = w, r
 	q.reset()
 	for _, s := range l.shared {

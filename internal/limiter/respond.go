@@ -40,7 +40,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	}
 	if q.hasHeaders() {
 		q.fillHeaders(&e.limits)
-		if outer := q.l.outerWriter(w); outer != nil {
+		if outer := outerWriter(w); outer != nil {
 			outer.inner = &e.limits
 		} else {
 			e.limits.set(w.Header())

@@ -80,12 +80,12 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		return a, q.gone(w)
 	}
 	if l.o.Headers != config.HeadersOff && q.hasHeaders() {
-		a.writer = l.newWriter(w)
+		a.writer = newWriter(w, l.earlier)
 		q.fillHeaders(&a.writer.headers)
 	}
 	if q.owes && q.needsStatus() {
 		if a.writer == nil {
-			a.writer = l.newWriter(w)
+			a.writer = newWriter(w, l.earlier)
 		}
 		a.writer.client = &client{r.Context(), body.Watch(r)}
 		if l.settles {

@@ -37,7 +37,7 @@ func newTestLimiter(t testing.TB, s stores.Store, zones ...*config.Zone) *Limite
 	}
 	l, err := New(&Environment{
 		Store: func(string) (*Store, error) { return store, nil }, MaxKeys: 1000,
-		Listens: func(string) bool { return false }, Emit: func(string, map[string]any) {},
+		Listens: func(string) bool { return false }, Emit: func(string, map[string]any) {}, Wall: clock.Wall,
 	}, Options{
 		Zones: zones, Headers: config.HeadersDraft, DisableMetrics: true, Logger: zap.NewNop(),
 		Matchers: func(*config.Zone) (match, exempt caddyhttp.MatcherSets, err error) { return nil, nil, nil },

@@ -99,17 +99,17 @@ func (c *client) gone() bool {
 	return c != nil && (errors.Is(c.ctx.Err(), context.Canceled) || c.body.Failed())
 }
 
-func (l *Limiter) newWriter(w http.ResponseWriter) *writer {
-	rw := &writer{outer: l.outerWriter(w)}
-	rw.ResponseWriter = w
+// newWriter returns a writer around w. wrapped is whether w may wrap another.
+func newWriter(w http.ResponseWriter, wrapped bool) *writer {
+	rw := new(writer)
+	if rw.ResponseWriter = w; wrapped {
+		rw.outer = outerWriter(w)
+	}
 	return rw
 }
 
 // outerWriter returns the nearest *writer that w is or wraps; nil: none.
-func (l *Limiter) outerWriter(w http.ResponseWriter) *writer {
-	if !l.earlier {
-		return nil
-	}
+func outerWriter(w http.ResponseWriter) *writer {
 	for {
 		switch t := w.(type) {
 		case *writer:
