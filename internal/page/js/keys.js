@@ -105,7 +105,7 @@ function result(zone, q, k, name, all, actions = resets) {
 	if (k.reset) box.append(el("p", { className: "done", textContent: k.reset === "everywhere" ? "Reset on all instances." : "Reset in this instance." }));
 	if (k.error) box.append(el("p", { className: "problem" }, "Not reset everywhere: ", plain(k.error)));
 	if (k.rules.length) box.append(keyRules(k));
-	box.append(actions(zone, q, seenAs(z, k, name), all, Boolean(k.blocked)));
+	box.append(actions(zone, q, seenAs(z, k, name), all, Boolean(k.blocked)), exceptionForm(zone, k));
 	return box;
 }
 

@@ -44,7 +44,7 @@ async function answerOf(r) {
 	}
 	if (!r.ok) throw new Problem([plain(body.error || `Caddy answers status ${r.status}.`), hint(r.status)].filter(Boolean).join(" "), r.status);
 	if (body === null || typeof body !== "object") throw new Problem("The answer is not from Diana: JSON of another kind.", r.status);
-	body.etag = r.headers.get("ETag");
+	body.etag = r.headers.get("ETag") || body.etag;
 	return body;
 }
 

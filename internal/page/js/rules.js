@@ -1,14 +1,14 @@
 // Changing the rules of a zone: the document of the rule source is read, changed, checked,
 // shown as a difference, and written if it is still the one that was read.
-const writable = () => state.live && !state.live.read_only && state.live.rules?.source === "redis";
+const writable = () => state.live && !state.live.read_only && ["redis", "file"].includes(state.live.rules?.source);
 
 function zoneChange(z) {
 	const box = $("zone-change");
-	if (!writable()) return box.replaceChildren();
-	if (box.firstChild) return;
-	const b = el("button", { type: "button", textContent: "Change these rules…" });
-	b.addEventListener("click", () => showRules(state.open));
-	box.replaceChildren(b);
+	if (!writable()) return box.replaceChildren(...(state.live.read_only || state.live.rules ? [] : [el("span", { className: "hint" }, "To change limits here or with ", el("code", { textContent: "caddy rate-limit set" }), ", add ", el("code", { textContent: "rules file <path>" }), " or, with store redis, ", el("code", { textContent: "rules redis diana:rules" }), " to rate_limit in the global options.")]));
+	const of = JSON.stringify([z.name, z.rules.map((r) => r.name)]);
+	if (box.dataset.of === of && box.firstChild) return;
+	box.dataset.of = of;
+	box.replaceChildren(button("Change these rules…", () => showRules(state.open)), " ", button("Changes so far…", showChanges), setForm(z));
 }
 
 const every = "*"; // in a document: what it says of every zone
@@ -180,22 +180,22 @@ async function preview() {
 	try {
 		const v = await ask("rules/validate", { method: "POST", headers: { "Content-Type": "application/json" }, body: after });
 		const send = el("button", { type: "button", className: "main", textContent: "Send to all instances", disabled: !v.valid });
-		send.addEventListener("click", () => write(after, tag, send));
+		send.addEventListener("click", () => write(after, tag, send, short || "page"));
 		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Rejected: ${plain(v.error)}` }),
 			v.unknown_zones ? el("p", { className: "hint", textContent: `Not checked, because this configuration does not have these zones: ${v.unknown_zones.map(plain).join(", ")}.` }) : "",
 			short ? el("p", { className: "short", textContent: short }) : "",
-			el("div", { className: "diff", tabIndex: 0, role: "region", "aria-label": "The change of the document" }, ...difference(before, after)), el("p", { className: "buttons" }, send));
+			el("div", { className: "diff", tabIndex: 0, role: "region", "aria-label": "The change of the document" }, ...difference(before, after)), whoAndWhy(), el("p", { className: "buttons" }, send));
 	} catch (e) {
 		box.replaceChildren(el("p", { className: "problem", textContent: e.message }));
 	}
 }
 
-async function write(text, tag, send) {
+async function write(text, tag, send, what) {
 	const box = $("rules-answer"), again = el("button", { type: "button", textContent: "Read the rules again" });
 	again.addEventListener("click", () => showRules(editing.zone));
 	send.disabled = true;
 	try {
-		await ask("rules", { method: "PUT", headers: { "Content-Type": "application/json", "If-Match": tag }, body: text });
+		await ask(`rules?${saidOf(what)}`, { method: "PUT", headers: { "Content-Type": "application/json", "If-Match": tag }, body: text });
 		$("rules-form").replaceChildren();
 		box.replaceChildren(el("p", { className: "done", textContent: editing.zone === every ? "Written. The overview says when this instance follows." : "Written. The graph marks when this instance follows." }));
 	} catch (e) {
