@@ -14,47 +14,6 @@ import (
 // back, if Redis does not know of a later one. A key that is blocked is denied from the denial
 // cache mostly, so that this is rare.
 
-// guarded reports whether a zone is to be decided with the block of its key.
-func guarded(z *stores.ZoneCheck) bool { return z.Counter.Blocks != nil && !z.IgnoreBlock }
-
-// blockReplySize is the bytes of a reply about the block of a key.
-const blockReplySize = 3*8 + 1
-
-func (r *reply) readBlock() (b stores.Block) {
-	b.Until, b.Span = r.number(), r.number()
-	rule := r.number()
-	b.Rule = int32(rule & 0xffff)
-	b.Started = r.byte() != 0
-	if int64(b.Rule) != rule {
-		r.err = errReply
-	}
-	return b
-}
-
-// setStarted sets the block that the script has started, and returns whether that follows
-// from the states.
-func setStarted(z *stores.ZoneCheck, b stores.Block, now int64) (agrees bool) {
-	want, _ := z.StartedBlock(now)
-	z.Block, z.Block.Rule = b, z.Counter.BlockingRule(b.Rule)
-	return want == b
-}
-
-// searchCalls is how many rules the script judges at most, as a part of what a rule of a
-// batch may take, to find out how long a rule denies.
-const searchCalls = 16
-
-// searches returns how many rules the start of a block by a counter counts like: the script
-// has to search for the end of a denial that lasts longer than the block.
-func searches(c *stores.Counter) (n int) {
-	for i, d := range c.Blocks {
-		r := c.Rules[i]
-		if longest := float64(r.Window()) * max(1, float64(r.Capacity())/float64(r.Limit())); d > 0 && float64(d) < longest {
-			n += searchCalls
-		}
-	}
-	return n
-}
-
 // putBlock is a block on its way to Redis.
 type putBlock struct {
 	blocks *memory.Blocks

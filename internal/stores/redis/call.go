@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"bytes"
 	"sync"
 	"time"
 
@@ -54,45 +53,6 @@ const (
 	answered           // the reply or the error is there
 	expired            // its caller did not wait for that
 )
-
-// argument is an argument of a command that is sent as it is.
-type argument struct {
-	b     []byte
-	zones int // in the reply, if it is an operation
-}
-
-// MarshalBinary implements encoding.BinaryMarshaler, by which go-redis sends it
-// without a copy.
-func (a *argument) MarshalBinary() ([]byte, error) { return a.b, nil }
-
-// String returns the name of a key, by which a Cluster's slot is found.
-func (a *argument) String() string { return string(a.b) }
-
-// appendOp appends an operation to the arguments of a call, and returns the last one that
-// was sent in full. One that is equal to that, as those of one zone often are, is sent as
-// an empty argument, or, if it differs only in whether the key is known, as one byte: Redis
-// would have to read, store and hash it again.
-func appendOp(args []any, before, op *argument) ([]any, *argument) {
-	switch {
-	case before == nil:
-	case bytes.Equal(before.b, op.b):
-		return append(args, ""), before
-	case op.b[0] == opPlain && equalButKnown(before.b, op.b):
-		if op.b[plainMarks]&markKnown != 0 {
-			return append(args, "+"), before
-		}
-		return append(args, "-"), before
-	}
-	return append(args, op), op
-}
-
-// plainMarks is where the marks of the zone are in an operation of one zone.
-const plainMarks = 4
-
-func equalButKnown(a, b []byte) bool {
-	return len(a) == len(b) && bytes.Equal(a[:plainMarks], b[:plainMarks]) && a[plainMarks]^b[plainMarks] == markKnown &&
-		bytes.Equal(a[plainMarks+1:], b[plainMarks+1:])
-}
 
 // replySize is the length of the reply for a zone.
 type replySize struct {
@@ -259,4 +219,22 @@ func (q *call) cut(r *reply) {
 		zones = zones[q.ops[i].zones:]
 	}
 	q.text = whole[:len(whole)-len(r.b)]
+}
+
+// reportZone adds the report of a zone of the check that is added to the call. at is
+// where the zone lies in its operation.
+func (q *call) reportZone(z *stores.ZoneCheck, at int) {
+	q.reports = append(q.reports, report{
+		counter: z.Counter, key: z.Key, tag: z.Tag, op: len(q.ops), at: at + reportAt,
+		permit: &z.Permit, cost: z.HeldCost(), reply: len(q.zones),
+	})
+}
+
+// claim gives a check the permits that it was granted.
+func (q *call) claim() {
+	for i := range q.reports {
+		if r := &q.reports[i]; r.granted {
+			*r.permit = stores.Permit{Taken: true, Mode: stores.ModeShared}
+		}
+	}
 }

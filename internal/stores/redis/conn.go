@@ -30,7 +30,7 @@ type conn struct {
 	script   *script // for rules with built-in algorithms
 	seq      atomic.Uint64
 	observer *observer
-	permits  *permits // what the calls report of; nil: they report nothing
+	permits  reporter
 	costs    costs
 
 	scripts sync.Map // *script by the codes of third-party algorithms in it
@@ -42,8 +42,15 @@ type conn struct {
 	onBack func()
 }
 
-// newConn returns a conn that does not connect before connect. local is the clock of
-// this process.
+// reporter is told what becomes of calls, which may report what this instance's requests hold.
+type reporter interface {
+	leave(batch []*call)             // they are about to be sent
+	arrive(batch []*call, err error) // they were answered, or have failed
+	abandon(q *call)                 // the caller did not wait
+}
+
+// newConn returns a conn that does not connect before connect, and whose permits are to be
+// set before it is called. local is the clock of this process.
 func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 	c := &conn{
 		o: o, instance: rand.Uint64(), observer: to, onLost: func(*node) {}, onBack: func() {}, //nolint:gosec // it only has to be unique

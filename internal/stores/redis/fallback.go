@@ -2,23 +2,10 @@ package redis
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-)
-
-// ramp is how long it takes after an outage until Redis decides all keys again. Before
-// the first of them, all instances have noticed that Redis is back, and have charged
-// there what they admitted meanwhile: hold is longer than a probe and the pause before it,
-// and is extended up to longestHold while this instance has not charged all that it owes.
-// Others owe about as much. An instance that returned earlier would take what the others
-// have not charged yet for unused.
-const (
-	ramp        = time.Second
-	hold        = 800 * time.Millisecond
-	longestHold = 10 * time.Second
 )
 
 // fallback decides without Redis. This instance then enforces its share of every

@@ -97,6 +97,7 @@ func newTestConn(o ConnOptions) *conn {
 	to := &observer{name: "redis"}
 	to.set(noObserver{})
 	c := newConn(&o, func() int64 { return storestest.Hour }, to)
+	c.permits = newPermits(c, func() int64 { return storestest.Hour })
 	c.connect()
 	return c
 }

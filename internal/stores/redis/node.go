@@ -54,6 +54,18 @@ func (n *node) comesBack() {
 	n.back.Store(n.clock.local())
 }
 
+// ramp is how long it takes after an outage until Redis decides all keys again. Before
+// the first of them, all instances have noticed that Redis is back, and have charged
+// there what they admitted meanwhile: hold is longer than a probe and the pause before it,
+// and is extended up to longestHold while this instance has not charged all that it owes.
+// Others owe about as much. An instance that returned earlier would take what the others
+// have not charged yet for unused.
+const (
+	ramp        = time.Second
+	hold        = 800 * time.Millisecond
+	longestHold = 10 * time.Second
+)
+
 // holds returns for how long after it was back the node decides no keys.
 func (n *node) holds() int64 {
 	if n.owed.Load() {

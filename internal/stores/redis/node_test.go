@@ -56,6 +56,7 @@ func newTestNodes(tb testing.TB, now *int64, addresses ...string) (*conn, []*nod
 	to.set(events)
 	o := ConnOptions{Cluster: true, Addresses: []string{"127.0.0.1:1"}, Lazy: true, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second}
 	c := newConn(&o, func() int64 { return *now }, to)
+	c.permits = newPermits(c, func() int64 { return *now })
 	c.connect()
 	tb.Cleanup(func() { _ = c.client.Close() })
 	var all []*node

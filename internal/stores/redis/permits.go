@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"hash/fnv"
@@ -45,8 +46,8 @@ type permits struct {
 
 	mu      sync.Mutex
 	records map[string]*record // by the name of the zone's key
-	ages    list               // of all records, by when they were last to be reported
-	late    list               // of those of which Redis is to be told soon
+	ages    list.List          // of all records, by when they were last to be reported
+	late    list.List          // of those of which Redis is to be told soon
 	calls   uint64             // that have left
 	number  int64              // of the last report
 	charged int64              // from which new records count
@@ -63,41 +64,8 @@ type unsaid struct {
 	charge int64
 }
 
-// record is what this instance's requests hold of one zone's key, under rules of one
-// kind. It ends when they hold nothing and Redis knows it.
-type record struct {
-	zone           stores.ZoneCheck // counter, key and tag
-	value, permits string           // names of keys
-	id             uint64           // of the entry in Redis
-
-	held, cost int64 // number of permits, and the cost that they hold
-
-	// The cost that responses were to charge, and how much of it Redis has
-	// acknowledged. since is when the first was not.
-	charged, acked int64
-	since          int64
-
-	// version counts changes that Redis does not know by itself, and stored is the
-	// last that it has acknowledged.
-	version, stored uint64
-	changedAt       int64 // when the last change was
-	told            bool  // Redis has stored a report
-	kept            int64 // when the last one left that it has stored
-
-	underWay [callsInFlight]int64 // numbers of reports
-	report   int64                // number of the last report
-	call     uint64               // that carries it
-	left     int64                // when it left; 0: none ever did
-
-	round     uint64 // of renewals, the last that included it
-	at        int64  // when it was put at the end of ages
-	age, late link
-}
-
 func newPermits(c *conn, clock func() int64) *permits {
 	p := &permits{conn: c, id: rand.Uint64(), clock: clock, wake: make(chan struct{}, 1), records: make(map[string]*record)} //nolint:gosec // it only has to be unique
-	p.ages.init()
-	p.late.init()
 	return p
 }
 
@@ -115,7 +83,6 @@ func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record
 		zone: z, value: string(name), permits: string(appendPermits(nil, p.conn.o.Prefix, &z)), id: p.id ^ kinds.Sum64(),
 		charged: p.charged, acked: p.charged,
 	}
-	rec.age.rec, rec.late.rec = rec, rec
 	p.records[rec.value] = rec
 	p.touch(rec)
 	return rec
@@ -124,7 +91,11 @@ func (p *permits) recordOf(counter *stores.Counter, key, tag stores.Key) *record
 // touch notes that a record is reported. p.mu is held.
 func (p *permits) touch(rec *record) {
 	rec.at = p.clock()
-	p.ages.put(&rec.age)
+	if rec.age == nil {
+		rec.age = p.ages.PushBack(rec)
+	} else {
+		p.ages.MoveToBack(rec.age)
+	}
 }
 
 // add adds to what requests hold of a zone's key. p.mu is held.
@@ -141,9 +112,18 @@ func (p *permits) changed(rec *record) {
 }
 
 func (p *permits) tellSoon(rec *record) {
-	if rec.late.next == nil {
-		p.late.put(&rec.late)
+	if rec.late == nil {
+		rec.late = p.late.PushBack(rec)
 	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loseAll has all reports repeated, after Redis may have lost them. p.mu is held.
+func (p *permits) loseAll() {
+	p.lost = p.clock()
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -152,7 +132,7 @@ func (p *permits) tellSoon(rec *record) {
 
 // drop forgets a record that Redis need not be told of any more. p.mu is held.
 func (p *permits) drop(rec *record) {
-	if rec.age.next == nil {
+	if rec.age == nil {
 		return // it was forgotten before
 	}
 	now := p.clock()
@@ -167,8 +147,8 @@ func (p *permits) drop(rec *record) {
 		return
 	}
 	delete(p.records, rec.value)
-	rec.age.remove()
-	rec.late.remove()
+	remove(&p.ages, &rec.age)
+	remove(&p.late, &rec.late)
 	if p.charged = max(p.charged, rec.charged); p.charged > restart {
 		p.charged = 0
 	}

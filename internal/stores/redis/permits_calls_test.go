@@ -419,7 +419,7 @@ func TestFallbackKeepsNoRecords(t *testing.T) {
 		}
 		s.Finish(context.Background(), &check.Zones[0], 1)
 	}
-	if s.permits.any() || s.permits.late.first() != nil || s.permits.ages.first() != nil {
+	if s.permits.any() || oldest(&s.permits.late) != nil || oldest(&s.permits.ages) != nil {
 		t.Errorf("%d records", len(s.permits.records))
 	}
 }

@@ -178,7 +178,7 @@ func TestRecordsEnd(t *testing.T) {
 	}
 	s.set(1)
 	s.Finish(context.Background(), second, 0)
-	if s.permits.any() || s.permits.ages.first() != nil || s.permits.held.Of(first) != (memory.Held{}) {
+	if s.permits.any() || oldest(&s.permits.ages) != nil || s.permits.held.Of(first) != (memory.Held{}) {
 		t.Errorf("%d records after the last permit was released", len(s.permits.records))
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/scripts"
 )
 
 // prepared is what this package derives from a counter once: its
@@ -78,4 +79,75 @@ func shareOf(c *stores.Counter, n int64) []algorithms.Rule {
 	s := &shares{n, c.Split(n)}
 	p.shares.Store(s)
 	return s.rules
+}
+
+// packed is the constant part of a counter's operations.
+type packed struct {
+	logs  bool
+	view  int    // bytes of the states in a reply
+	views int    // of them, at the end, bytes of the logs
+	sizes []byte // of the value, and 0; with logs: up to the first ring, and how much to read
+	rules []byte // code and arguments of each rule
+	dated bool   // the arguments are those of [datedRules]
+	codes string // of the third-party algorithms among them
+}
+
+const (
+	logPrefix  = 2048 // bytes of a value with logs to read at once
+	headerLogs = 16   // bytes before the states of a value with logs
+	header     = 8    // bytes before the states of a value without logs
+)
+
+// pack returns the constant part of a counter's operations.
+func pack(c *stores.Counter) (p packed) {
+	fixed := 0
+	p.codes = scripts.Decide().ThirdParty(c.Codes)
+	p.rules = packRules(c, 0)
+	for _, r := range c.Rules {
+		_, dated := r.(algorithms.Dated)
+		p.dated = p.dated || dated
+		if g, ok := r.(algorithms.Growing); ok {
+			p.logs = true
+			fixed += 8 * g.Header()
+			p.views += 8 * g.View().Words()
+		} else {
+			fixed += 8 * r.Words()
+		}
+	}
+	if p.logs {
+		p.view = fixed + p.views
+		fixed += headerLogs
+		p.sizes = appendSize(appendSize(nil, fixed), max(fixed, logPrefix))
+	} else {
+		p.view = header + fixed
+		p.sizes = appendSize(appendSize(nil, p.view), 0)
+	}
+	return p
+}
+
+// packRules returns the code and the arguments at now of each rule.
+func packRules(c *stores.Counter, now int64) (b []byte) {
+	for i, r := range c.Rules {
+		b = append(b, c.Codes[i])
+		for _, v := range r.Args(now) {
+			b = appendNumber(b, v)
+		}
+	}
+	return b
+}
+
+// searchCalls is how many rules the script judges at most, as a part of what a rule of a
+// batch may take, to find out how long a rule denies.
+const searchCalls = 16
+
+// searches returns how many rules the start of a block by a counter counts like: the script
+// has to search for the end of a denial that lasts longer than the block.
+func searches(c *stores.Counter) (n int) {
+	for i, d := range c.Blocks {
+		r := c.Rules[i]
+		if longest := float64(r.Window()) * max(1, float64(r.Capacity())/float64(r.Limit())); d > 0 && float64(d) < longest {
+			n += searchCalls
+		}
+	}
+	return n
 }

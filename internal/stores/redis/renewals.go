@@ -32,15 +32,6 @@ func (p *permits) run(ctx context.Context) {
 	}
 }
 
-// loseAll has all reports repeated, after Redis may have lost them. p.mu is held.
-func (p *permits) loseAll() {
-	p.lost = p.clock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
-
 // lose has all reports repeated, after Redis may have lost them.
 func (p *permits) lose() {
 	p.mu.Lock()
@@ -105,17 +96,17 @@ func (p *permits) due(n int) (some []*record) {
 	defer p.mu.Unlock()
 	now := p.clock()
 	for len(some) < n {
-		rec := p.late.first()
+		rec := oldest(&p.late)
 		if rec == nil || rec.round == p.round {
 			break
 		}
-		rec.late.remove()
-		if p.drop(rec); rec.age.next != nil && rec.version != rec.stored {
+		remove(&p.late, &rec.late)
+		if p.drop(rec); rec.age != nil && rec.version != rec.stored {
 			some = p.include(some, rec)
 		}
 	}
 	for len(some) < n {
-		rec := p.ages.first()
+		rec := oldest(&p.ages)
 		if rec == nil || rec.round == p.round || now-rec.at < renewEvery.Microseconds() && rec.at > p.lost {
 			break
 		}

@@ -2,44 +2,7 @@ package redis
 
 import (
 	"encoding/binary"
-
-	"github.com/dianalimiter/diana/internal/stores"
 )
-
-// report is the part of a call that reports what this instance's requests hold of a
-// key. It is filled in when the call leaves, because until then other requests may
-// begin and end.
-type report struct {
-	counter *stores.Counter
-	key     stores.Key
-	tag     stores.Key
-	op, at  int // the operation, and where its report lies in it
-
-	permit *stores.Permit // of a check, to be set if it is granted; nil: the report is not part of a check
-	cost   int64          // that the permit holds
-	reply  int            // index of the zone in the replies
-
-	rec     *record
-	number  int64
-	left    int64 // when it left
-	version uint64
-	charged int64
-	granted bool
-}
-
-const (
-	reportSize = 7 * 8 // bytes
-	reportAt   = 28    // where it lies in a zone
-)
-
-// reportZone adds the report of a zone of the check that is added to the call. at is
-// where the zone lies in its operation.
-func (q *call) reportZone(z *stores.ZoneCheck, at int) {
-	q.reports = append(q.reports, report{
-		counter: z.Counter, key: z.Key, tag: z.Tag, op: len(q.ops), at: at + reportAt,
-		permit: &z.Permit, cost: z.HeldCost(), reply: len(q.zones),
-	})
-}
 
 // reportOf adds the operation that reports a record.
 func (q *call) reportOf(rec *record, at *clock) {
@@ -91,32 +54,6 @@ func (p *permits) fill(q *call, r *report) {
 	for _, v := range [...]int64{r.number, rec.held, rec.cost, rec.other(), rec.charged, rec.acked} {
 		b = appendNumber(b, v)
 	}
-}
-
-// A record has room for two numbers, and a report for the other one: with more calls in
-// flight, Redis would keep what was replaced. This does not compile then.
-var _ [2]struct{} = [callsInFlight]struct{}{}
-
-// replace replaces the number of a report that is under way.
-func (rec *record) replace(was, is int64) {
-	for i, n := range rec.underWay {
-		if n == was {
-			rec.underWay[i] = is
-			return
-		}
-	}
-}
-
-// other returns the number of the report that is under way beside the last one, or 0.
-// There is at most one: all calls with a key go through one batcher, which has two
-// calls in flight at most.
-func (rec *record) other() int64 {
-	for _, n := range rec.underWay {
-		if n != rec.report && n != 0 {
-			return n
-		}
-	}
-	return 0
 }
 
 // arrive takes the replies to a batch, or the error of all. Until abandon is called,
@@ -172,15 +109,6 @@ func (p *permits) answered(r *report, flags byte) {
 	if r.permit != nil {
 		r.granted = true
 		p.add(rec, 1, r.cost)
-	}
-}
-
-// claim gives a check the permits that it was granted.
-func (q *call) claim() {
-	for i := range q.reports {
-		if r := &q.reports[i]; r.granted {
-			*r.permit = stores.Permit{Taken: true, Mode: stores.ModeShared}
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -9,7 +8,6 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/scripts"
 )
 
 // The operations of the script.
@@ -40,83 +38,6 @@ const (
 	markShadow = 1
 	markKnown  = 2
 )
-
-// packed is the constant part of a counter's operations.
-type packed struct {
-	logs  bool
-	view  int    // bytes of the states in a reply
-	views int    // of them, at the end, bytes of the logs
-	sizes []byte // of the value, and 0; with logs: up to the first ring, and how much to read
-	rules []byte // code and arguments of each rule
-	dated bool   // the arguments are those of [datedRules]
-	codes string // of the third-party algorithms among them
-}
-
-const (
-	logPrefix  = 2048 // bytes of a value with logs to read at once
-	headerLogs = 16   // bytes before the states of a value with logs
-	header     = 8    // bytes before the states of a value without logs
-)
-
-// pack returns the constant part of a counter's operations.
-func pack(c *stores.Counter) (p packed) {
-	fixed := 0
-	p.codes = scripts.Decide().ThirdParty(c.Codes)
-	p.rules = packRules(c, 0)
-	for _, r := range c.Rules {
-		_, dated := r.(algorithms.Dated)
-		p.dated = p.dated || dated
-		if g, ok := r.(algorithms.Growing); ok {
-			p.logs = true
-			fixed += 8 * g.Header()
-			p.views += 8 * g.View().Words()
-		} else {
-			fixed += 8 * r.Words()
-		}
-	}
-	if p.logs {
-		p.view = fixed + p.views
-		fixed += headerLogs
-		p.sizes = appendSize(appendSize(nil, fixed), max(fixed, logPrefix))
-	} else {
-		p.view = header + fixed
-		p.sizes = appendSize(appendSize(nil, p.view), 0)
-	}
-	return p
-}
-
-// packRules returns the code and the arguments at now of each rule.
-func packRules(c *stores.Counter, now int64) (b []byte) {
-	for i, r := range c.Rules {
-		b = append(b, c.Codes[i])
-		for _, v := range r.Args(now) {
-			b = appendNumber(b, v)
-		}
-	}
-	return b
-}
-
-// appendNumber appends an integer as a double, the number type of Lua.
-func appendNumber(b []byte, v int64) []byte {
-	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
-}
-
-func appendSize(b []byte, n int) []byte {
-	return binary.LittleEndian.AppendUint32(b, uint32(n))
-}
-
-// appendCount appends the number of keys or zones of an entry that decides several zones.
-// The limiter rejects handlers with more zones than fit.
-func appendCount(b []byte, n int) []byte {
-	return binary.LittleEndian.AppendUint16(b, uint16(n))
-}
-
-func appendBool(b []byte, v bool) []byte {
-	if v {
-		return append(b, 1)
-	}
-	return append(b, 0)
-}
 
 // appendZone appends a zone as the script's zone_read expects it. A zone that is guarded is
 // not judged while its key is blocked. at is the clock of the node.
@@ -452,3 +373,34 @@ func countResults(z *stores.ZoneCheck, now, turn int64) {
 		z.StartBlock(z.Block, now)
 	}
 }
+
+// guarded reports whether a zone is to be decided with the block of its key.
+func guarded(z *stores.ZoneCheck) bool { return z.Counter.Blocks != nil && !z.IgnoreBlock }
+
+// blockReplySize is the bytes of a reply about the block of a key.
+const blockReplySize = 3*8 + 1
+
+func (r *reply) readBlock() (b stores.Block) {
+	b.Until, b.Span = r.number(), r.number()
+	rule := r.number()
+	b.Rule = int32(rule & 0xffff)
+	b.Started = r.byte() != 0
+	if int64(b.Rule) != rule {
+		r.err = errReply
+	}
+	return b
+}
+
+// setStarted sets the block that the script has started, and returns whether that follows
+// from the states.
+func setStarted(z *stores.ZoneCheck, b stores.Block, now int64) (agrees bool) {
+	want, _ := z.StartedBlock(now)
+	z.Block, z.Block.Rule = b, z.Counter.BlockingRule(b.Rule)
+	return want == b
+}
+
+// Reports in a zone.
+const (
+	reportSize = 7 * 8 // bytes
+	reportAt   = 28    // where it lies in a zone
+)

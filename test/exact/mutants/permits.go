@@ -163,7 +163,7 @@ var permitMutants = []mutant{
 		old: "-r.cost)\n\t\t\tp.changed(r.rec)", new: "-r.cost)",
 	},
 	{
-		name: "permits-under-way", breaks: "a report does not name the call under way", file: reportsGo, suites: redis,
+		name: "permits-under-way", breaks: "a report does not name the call under way", file: "internal/stores/redis/record.go", suites: redis,
 		old: "if n != rec.report && n != 0 {", new: "if n != rec.report && n < 0 {",
 	},
 	{

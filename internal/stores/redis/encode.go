@@ -1,0 +1,68 @@
+package redis
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+)
+
+// appendNumber appends an integer as a double, the number type of Lua.
+func appendNumber(b []byte, v int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, math.Float64bits(float64(v)))
+}
+
+func appendSize(b []byte, n int) []byte {
+	return binary.LittleEndian.AppendUint32(b, uint32(n))
+}
+
+// appendCount appends the number of keys or zones of an entry that decides several zones.
+// The limiter rejects handlers with more zones than fit.
+func appendCount(b []byte, n int) []byte {
+	return binary.LittleEndian.AppendUint16(b, uint16(n))
+}
+
+func appendBool(b []byte, v bool) []byte {
+	if v {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+// argument is an argument of a command that is sent as it is.
+type argument struct {
+	b     []byte
+	zones int // in the reply, if it is an operation
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler, by which go-redis sends it
+// without a copy.
+func (a *argument) MarshalBinary() ([]byte, error) { return a.b, nil }
+
+// String returns the name of a key, by which a Cluster's slot is found.
+func (a *argument) String() string { return string(a.b) }
+
+// appendOp appends an operation to the arguments of a call, and returns the last one that
+// was sent in full. One that is equal to that, as those of one zone often are, is sent as
+// an empty argument, or, if it differs only in whether the key is known, as one byte: Redis
+// would have to read, store and hash it again.
+func appendOp(args []any, before, op *argument) ([]any, *argument) {
+	switch {
+	case before == nil:
+	case bytes.Equal(before.b, op.b):
+		return append(args, ""), before
+	case op.b[0] == opPlain && equalButKnown(before.b, op.b):
+		if op.b[plainMarks]&markKnown != 0 {
+			return append(args, "+"), before
+		}
+		return append(args, "-"), before
+	}
+	return append(args, op), op
+}
+
+// plainMarks is where the marks of the zone are in an operation of one zone.
+const plainMarks = 4
+
+func equalButKnown(a, b []byte) bool {
+	return len(a) == len(b) && bytes.Equal(a[:plainMarks], b[:plainMarks]) && a[plainMarks]^b[plainMarks] == markKnown &&
+		bytes.Equal(a[plainMarks+1:], b[plainMarks+1:])
+}

@@ -1,0 +1,101 @@
+package redis
+
+import (
+	"container/list"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// record is what this instance's requests hold of one zone's key, under rules of one
+// kind. It ends when they hold nothing and Redis knows it.
+type record struct {
+	zone           stores.ZoneCheck // counter, key and tag
+	value, permits string           // names of keys
+	id             uint64           // of the entry in Redis
+
+	held, cost int64 // number of permits, and the cost that they hold
+
+	// The cost that responses were to charge, and how much of it Redis has
+	// acknowledged. since is when the first was not.
+	charged, acked int64
+	since          int64
+
+	// version counts changes that Redis does not know by itself, and stored is the
+	// last that it has acknowledged.
+	version, stored uint64
+	changedAt       int64 // when the last change was
+	told            bool  // Redis has stored a report
+	kept            int64 // when the last one left that it has stored
+
+	underWay [callsInFlight]int64 // numbers of reports
+	report   int64                // number of the last report
+	call     uint64               // that carries it
+	left     int64                // when it left; 0: none ever did
+
+	round     uint64        // of renewals, the last that included it
+	at        int64         // when it was put at the end of ages
+	age, late *list.Element // of the permits' lists; nil: it is in none
+}
+
+// oldest returns the first record of a list, nil if there is none.
+func oldest(l *list.List) *record {
+	if e := l.Front(); e != nil {
+		return e.Value.(*record) //nolint:forcetypeassert // nothing else is stored there
+	}
+	return nil
+}
+
+// remove removes a record from a list, if it is in it.
+func remove(l *list.List, at **list.Element) {
+	if *at != nil {
+		l.Remove(*at)
+		*at = nil
+	}
+}
+
+// A record has room for two numbers, and a report for the other one: with more calls in
+// flight, Redis would keep what was replaced. This does not compile then.
+var _ [2]struct{} = [callsInFlight]struct{}{}
+
+// replace replaces the number of a report that is under way.
+func (rec *record) replace(was, is int64) {
+	for i, n := range rec.underWay {
+		if n == was {
+			rec.underWay[i] = is
+			return
+		}
+	}
+}
+
+// other returns the number of the report that is under way beside the last one, or 0.
+// There is at most one: all calls with a key go through one batcher, which has two
+// calls in flight at most.
+func (rec *record) other() int64 {
+	for _, n := range rec.underWay {
+		if n != rec.report && n != 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+// report is the part of a call that reports what this instance's requests hold of a
+// key. It is filled in when the call leaves, because until then other requests may
+// begin and end.
+type report struct {
+	counter *stores.Counter
+	key     stores.Key
+	tag     stores.Key
+	op, at  int // the operation, and where its report lies in it
+
+	permit *stores.Permit // of a check, to be set if it is granted; nil: the report is not part of a check
+	cost   int64          // that the permit holds
+	reply  int            // index of the zone in the replies
+
+	rec     *record
+	number  int64
+	left    int64 // when it left
+	version uint64
+	charged int64
+	granted bool
+}
