@@ -100,4 +100,5 @@ func TestPageStates(t *testing.T) {
 	b.until(t, "#state", "Caddy does not answer", "Trying again", "Shown is the state of")
 	b.until(t, "#zones", "Nothing can be shown now", "Is Caddy running?", "caddy run", "Ask now")
 	b.both(t, "state-error")
+	b.until(t, "#zones", "Nothing can be shown now") // after it was drawn in other sizes
 }

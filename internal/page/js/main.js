@@ -9,6 +9,7 @@ function drawAll() {
 
 function onMessage(m) {
 	const first = !state.live;
+	problem = null;
 	take(m);
 	instance(m);
 	health(m);
@@ -31,18 +32,26 @@ function adviceOn(e) {
 	return [];
 }
 
+// lostText says what to do while there is nothing to show because of a problem.
+function lostText(e) {
+	const none = e.status === 404;
+	return [el("h2", { textContent: none ? "No rate limits yet" : "Nothing can be shown now" }), el("p", { className: none ? "" : "problem", textContent: e.message }), ...waitText(e)];
+}
+
+const waitText = (e) => [...adviceOn(e), el("p", {}, "The page asks again by itself. ", button("Ask now", restart))];
+
 function onProblem(e) {
+	problem = e;
 	const since = state.live && clock(Date.parse(state.live.now) / 1000);
 	$("state").className = "bad";
 	$("state").textContent = `${e.message} Trying again.${since ? ` Shown is the state of ${since}.` : ""}`;
 	$("more").hidden = true;
-	const advice = [...adviceOn(e), el("p", {}, "The page asks again by itself. ", button("Ask now", restart))];
 	if (zones.size) {
 		const old = el("p", { textContent: `What is shown is how it was at ${since}.` });
-		return $("banners").replaceChildren(el("div", { className: "banner bad" }, el("strong", { textContent: e.message }), old, ...advice));
+		return $("banners").replaceChildren(el("div", { className: "banner bad" }, el("strong", { textContent: e.message }), old, ...waitText(e)));
 	}
 	settle("lost");
-	showNothing(el("h2", { textContent: e.status === 404 ? "No rate limits yet" : "Nothing can be shown now" }), el("p", { className: e.status === 404 ? "" : "problem", textContent: e.message }), ...advice);
+	showNothing(...lostText(e));
 }
 
 const restart = () => follow(onMessage, onProblem);

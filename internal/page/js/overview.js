@@ -2,6 +2,7 @@
 const mostCards = 24, rowsAtFirst = 200;
 let rows = rowsAtFirst;
 const shown = new Map(); // name → card
+let problem = null; // why the last question was not answered
 
 function chip(kind, title, ...rest) {
 	return el("li", { className: `chip ${kind}` }, el("b", { textContent: title }), rest.length ? " " : "", ...rest.map((r) => typeof r === "string" ? el("span", { textContent: r }) : r));
@@ -205,10 +206,10 @@ function showNothing(...text) {
 // redraw shows the zones that the filter leaves: a few as cards, many as a table.
 function redraw() {
 	const names = matching(), box = $("zones");
-	settle(zones.size ? "live" : "empty");
+	settle(zones.size ? "live" : problem ? "lost" : "empty");
 	$("shown").textContent = names.length > mostCards && names.length > rows ? `${rows} of ${plural(names.length, "zone")}` : plural(names.length, "zone");
 	$("more").hidden = names.length <= mostCards || names.length <= rows;
-	if (!names.length) return showNothing(...emptyText());
+	if (!names.length) return showNothing(...(problem && !zones.size ? lostText(problem) : emptyText()));
 	box.querySelector(".empty")?.remove();
 	$("legend").hidden = names.length > mostCards;
 	if (names.length > mostCards) {
