@@ -216,6 +216,7 @@ func TestPageChangesRules(t *testing.T) {
 		b.until(t, "#zone-facts", step.state)
 	}
 	everywhere(t, all, "api", 2, harness.Patience)
+	pageEdits(t, b)
 	b.click(t, "#zone .close")
 	pageSwitchesAllZones(t, b, redis, c)
 	pageWritesLostDocument(t, b, redis)
@@ -225,6 +226,30 @@ func TestPageChangesRules(t *testing.T) {
 	if len(b.problems) > 1 { // Chromium reports the answer 412
 		t.Errorf("errors of the page: %v", b.problems)
 	}
+}
+
+// pageEdits changes a rate, a burst and a block as the command line does, sees who did so, and
+// undoes it.
+func pageEdits(t *testing.T, b *browser) {
+	t.Helper()
+	const edit = "2 60/1m burst 70 block 0"
+	b.run(t, chromedp.SetValue("#zone-change select", "2"))
+	b.enter(t, "#zone-change input", strings.TrimPrefix(edit, "2 "))
+	b.click(t, "#zone-change form button")
+	b.until(t, "#rules-answer", "would take the document", "set api "+edit, `+             "burst": 70`, `+           "limit": 60`)
+	b.enter(t, "#said-who", "ann")
+	b.click(t, "#rules-answer button.main")
+	b.until(t, "#rules-answer", "Written")
+	b.click(t, "#rules .close")
+	b.until(t, "#zone-rules", "60/1m")
+	b.click(t, "#zone-change button:nth-of-type(2)")
+	b.until(t, "#rules-answer", "ann", "set api "+edit)
+	b.click(t, "#rules-answer .buttons button")
+	b.until(t, "#rules-answer", `-             "burst": 70`)
+	b.click(t, "#rules-answer button.main")
+	b.until(t, "#rules-answer", "Written")
+	b.click(t, "#rules .close")
+	b.until(t, "#zone-rules", "50/1m")
 }
 
 // pageSwitchesAllZones puts all zones in shadow and off, and back.
