@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/replay"
 	"github.com/dianalimiter/diana/internal/routes"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -50,10 +51,11 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	if err != nil {
 		return nil, err
 	}
+	now := new(int64) // of a recorded request; 0: the present
 	bare.AppsRaw = caddy.ModuleMap{"rate_limit": c.AppsRaw["rate_limit"]}
-	ctx.Context = process.With(context.Background(), &process.Process{Clock: clock.Now})
+	ctx.Context = process.With(context.Background(), &process.Process{Clock: func() int64 { return cmp.Or(*now, clock.Now()) }})
 	ctx, cancel := caddy.NewContext(ctx)
-	app, servers, err := provisionOffline(ctx, &c, strict)
+	app, servers, texts, err := provisionOffline(ctx, &c, strict)
 	if err == nil && rulesFile != "" {
 		err = app.applyFile(rulesFile)
 	}
@@ -63,47 +65,52 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	}
 	app.instance.Servers = func() (map[string]*caddyhttp.Server, error) { return servers, nil }
 	api := admin.API{Running: func() (*admin.Instance, <-chan struct{}) { return app.instance, nil }}
-	return &cli.Offline{Close: cancel, Zones: len(app.registry.Kinds()), Serve: func(w http.ResponseWriter, r *http.Request, rest string) error {
+	config := &replay.Config{Servers: servers, Texts: texts, Limiter: limiterOf, Now: now, Apply: app.applyText}
+	return &cli.Offline{Close: cancel, Config: config, Zones: len(app.registry.Kinds()), Serve: func(w http.ResponseWriter, r *http.Request, rest string) error {
 		return api.Serve(w, r, rest, false)
 	}}, nil
 }
 
 // provisionOffline provisions the app and the routes to the handlers that use it.
-func provisionOffline(ctx caddy.Context, c *caddy.Config, strict bool) (*App, map[string]*caddyhttp.Server, error) {
+func provisionOffline(ctx caddy.Context, c *caddy.Config, strict bool) (*App, map[string]*caddyhttp.Server, *routes.Texts, error) {
 	v, err := ctx.App("rate_limit")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	app, _ := v.(*App)
 	for _, s := range app.Stores {
 		if _, _, err := s.Options(); strict && err != nil {
-			return nil, nil, fmt.Errorf("store %s: %w", cmp.Or(s.Name, config.DefaultStoreName), err)
+			return nil, nil, nil, fmt.Errorf("store %s: %w", cmp.Or(s.Name, config.DefaultStoreName), err)
 		}
 	}
 	if strict && len(app.RulesRaw) > 0 {
 		if _, err := ctx.LoadModule(app, "RulesRaw"); err != nil {
-			return nil, nil, fmt.Errorf("rules: %w", err)
+			return nil, nil, nil, fmt.Errorf("rules: %w", err)
 		}
 	}
-	servers, err := routes.Load(ctx, c.AppsRaw["http"], func(name string) bool { return name == "rate_limit" || name == "rate_limit_quota" })
+	servers, texts, err := routes.Load(ctx, c.AppsRaw["http"], func(name string) bool { return name == "rate_limit" || name == "rate_limit_quota" })
 	for _, q := range app.quotas {
 		err = errors.Join(err, q.start(app.registry))
 	}
-	return app, servers, err
+	return app, servers, texts, err
 }
 
 // applyFile puts the document in a file in force, in the place of the source of rules.
 func (a *App) applyFile(path string) error {
 	text, err := os.ReadFile(path) //nolint:gosec // the user's own file
-	if err != nil {
-		return err
-	}
-	d, err := rules.Parse(text)
 	if err == nil {
-		_, err = a.registry.Apply(d)
+		err = a.applyText(text)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+func (a *App) applyText(text []byte) error {
+	d, err := rules.Parse(text)
+	if err == nil {
+		_, err = a.registry.Apply(d)
+	}
+	return err
 }

@@ -127,7 +127,7 @@ func TestArrows(t *testing.T) {
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
 		".": "algorithms config internal/admin internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
-			"internal/option internal/placeholders internal/pool internal/process internal/routes internal/zonefile rules" + anyStore,
+			"internal/option internal/placeholders internal/pool internal/process internal/replay internal/routes internal/zonefile rules" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
 		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes rules" + anyStore,
@@ -139,8 +139,9 @@ func TestArrows(t *testing.T) {
 		"config":           "algorithms internal/body internal/clock internal/key internal/option internal/scan internal/stores/redis",
 		"rules":            "config internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
 		"internal/metrics": "internal/clock internal/process internal/stores internal/stores/redis internal/topk",
-		"internal/cli":     "config internal/edit internal/metrics rules",
+		"internal/cli":     "config internal/edit internal/metrics internal/replay rules",
 		"internal/edit":    "config",
+		"internal/replay":  "algorithms config internal/key internal/limiter internal/metrics internal/routes internal/stores",
 		"internal/key":     "internal/body internal/stores",
 
 		"internal/stores":            "algorithms",

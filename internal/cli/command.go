@@ -105,6 +105,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address that the connection comes from (default: the client's)")
 	explain.Flags().StringVarP(&d.Body, "data", "d", "", "The request's body, for keys and costs with {body.<name>}; its type is a header")
 	explain.Flags().StringArrayVarP(&headers, "header", "H", nil, "A header, such as 'X-Account: 7'; may be repeated")
+	cmd.AddCommand(c.replayCommand())
 	for _, sub := range cmd.Commands() {
 		if strings.Contains(sub.Use, "<zone>") {
 			sub.ValidArgsFunction = c.completeZone

@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+
+	"github.com/dianalimiter/diana/internal/replay"
 )
 
 // Offline is a configuration that was opened without running it.
 type Offline struct {
-	Close func()
-	Zones int // the number of its zones
+	Close func() // releases it
+	Zones int    // the number of its zones
+
+	// Config is what decides about recorded requests.
+	Config *replay.Config
 
 	// Serve answers a request to the admin API as an instance with the configuration would. rest
 	// is the rest of its path, behind [Prefix].

@@ -4,22 +4,33 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
+// Texts are texts of a configuration, as JSON.
+type Texts struct {
+	// To are, by handler that was kept, the matchers of the routes that lead to it, and its own
+	// options, which are the last.
+	To map[caddyhttp.MiddlewareHandler][]json.RawMessage
+
+	// Changing are the options of the handlers that run.
+	Changing []json.RawMessage
+}
+
 // Load provisions the routes of the HTTP app in a configuration as far as a [Way] needs them: the
 // matchers, the handlers that run, and those that keep names. It opens nothing.
-func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (map[string]*caddyhttp.Server, error) {
+func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (map[string]*caddyhttp.Server, *Texts, error) {
 	var config struct{ Servers map[string]*caddyhttp.Server }
 	if len(app) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err := json.Unmarshal(app, &config); err != nil {
-		return nil, fmt.Errorf("http: %w", err)
+		return nil, nil, fmt.Errorf("http: %w", err)
 	}
-	l := loader{ctx, keep}
+	l := loader{ctx: ctx, keep: keep, Texts: Texts{To: make(map[caddyhttp.MiddlewareHandler][]json.RawMessage)}}
 	for name, s := range config.Servers {
 		lists := []caddyhttp.RouteList{s.Routes}
 		if s.Errors != nil {
@@ -27,21 +38,23 @@ func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (
 		}
 		for _, list := range lists {
 			if err := l.list(list); err != nil {
-				return nil, fmt.Errorf("server %s: %w", name, err)
+				return nil, nil, fmt.Errorf("server %s: %w", name, err)
 			}
 		}
 		for route, r := range s.NamedRoutes {
 			if err := l.route(r); err != nil {
-				return nil, fmt.Errorf("server %s: named route %s: %w", name, route, err)
+				return nil, nil, fmt.Errorf("server %s: named route %s: %w", name, route, err)
 			}
 		}
 	}
-	return config.Servers, nil
+	return config.Servers, &l.Texts, nil
 }
 
 type loader struct {
 	ctx  caddy.Context
 	keep func(name string) bool
+	Texts
+	matchers []json.RawMessage // of the routes around
 }
 
 func (l *loader) list(routes caddyhttp.RouteList) error {
@@ -54,6 +67,15 @@ func (l *loader) list(routes caddyhttp.RouteList) error {
 }
 
 func (l *loader) route(r *caddyhttp.Route) error {
+	around := l.matchers
+	defer func() { l.matchers = around }()
+	for _, set := range r.MatcherSetsRaw {
+		text, err := json.Marshal(set)
+		if err != nil {
+			return err
+		}
+		l.matchers = append(slices.Clip(l.matchers), text)
+	}
 	if err := r.ProvisionMatchers(l.ctx); err != nil {
 		return err
 	}
@@ -104,6 +126,11 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 	h, ok := v.(caddyhttp.MiddlewareHandler)
 	if !ok {
 		return nil, fmt.Errorf("%s is no handler", id)
+	}
+	if l.keep(name) {
+		l.To[h] = append(slices.Clip(l.matchers), text)
+	} else {
+		l.Changing = append(l.Changing, text)
 	}
 	return h, nil
 }

@@ -23,6 +23,9 @@ type Way struct {
 	// NotRun are the names of the handlers that the request has met and that were not run.
 	NotRun []string
 
+	// User is the ID of the user that authentication, which is not run, found; empty: none.
+	User string
+
 	server  *caddyhttp.Server
 	replace func(caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler
 	named   map[string]caddyhttp.Route
@@ -207,7 +210,11 @@ func (w *Way) Lead(r *http.Request, clientIP string) (err error) {
 	}()
 	w.NotRun, w.depth = w.NotRun[:0], 0
 	rw := make(discard)
-	r = caddyhttp.PrepareRequest(r, caddy.NewReplacer(), rw, w.server)
+	repl := caddy.NewReplacer()
+	r = caddyhttp.PrepareRequest(r, repl, rw, w.server)
+	if w.User != "" {
+		repl.Set("http.auth.user.id", w.User)
+	}
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, clientIP)
 	if err = w.primary.ServeHTTP(rw, r); err == nil || w.errors == nil {
 		return err

@@ -1,0 +1,351 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/dianalimiter/diana/internal/replay"
+)
+
+// replayOptions are the options of replay.
+type replayOptions struct {
+	key, sets, methods, statuses []string
+	path, host                   string
+	deny, failAbove              float64
+}
+
+// gcPercent bounds the memory of a log with many clients to 1.5 times what is in use.
+const gcPercent = 50
+
+// maxSets is how many changed rules are tried beside each other.
+const maxSets = 8
+
+func (c *adminClient) replayCommand() *cobra.Command {
+	o := replayOptions{failAbove: -1}
+	cmd := &cobra.Command{
+		Use:   "replay <log>...",
+		Short: "Says what limits would have done to the requests in access logs",
+		Long: `
+Reads access logs: Caddy's JSON, or the common and combined formats of nginx and
+Apache; .gz and .zst; - is stdin. Nothing runs, and nothing is charged.
+
+Without --config: how many requests one client made at most, and the least limit
+that would have denied a share of the clients (--deny), as a line to paste.
+With --config: what the zones of this configuration would have done.
+
+Requests are taken as they came: what clients would have done after a denial is
+unknown. Exits with 1 if more is denied than --fail-above, with 2 if most lines
+cannot be read.`,
+		Example: `  caddy rate-limit replay access.log
+  caddy rate-limit replay access.log --path '/api/*' --key {header.X-Account} --deny 1%
+  caddy rate-limit replay access*.log.gz --config Caddyfile --set api=20/1m --set api=50/1m
+  caddy rate-limit replay access.log --config Caddyfile --fail-above 0.1`,
+		Args: cobra.MinimumNArgs(1),
+	}
+	var deny string
+	f := cmd.Flags()
+	f.StringArrayVar(&o.key, "key", []string{"{client_ip}"}, "Without --config: a part of the key; may be repeated")
+	f.StringVar(&o.path, "path", "", "Without --config: only paths such as '/api/*'")
+	f.StringSliceVar(&o.methods, "method", nil, "Without --config: only these methods")
+	f.StringSliceVar(&o.statuses, "status", nil, "Without --config: only responses such as 401 or 4xx")
+	f.StringVar(&deny, "deny", "0.1%", "Without --config: the share of the clients that may be denied")
+	f.StringVar(&c.rules, "rules", "", "With --config: a document of rules that is in force")
+	f.StringArrayVar(&o.sets, "set", nil, "With --config: <zone>[.<rule>]=<rate>, decided beside it; may be repeated")
+	f.Float64Var(&o.failAbove, "fail-above", -1, "With --config: fail if more than this percentage of the requests is denied")
+	f.StringVar(&o.host, "host", "", "The host of requests in logs that have none")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		cmd.SilenceUsage = true
+		c.out = cmd.OutOrStdout()
+		percent, err := strconv.ParseFloat(strings.TrimSuffix(deny, "%"), 64)
+		if err != nil || percent < 0 || percent > 100 {
+			return fmt.Errorf("--deny %s: want a percentage such as 0.1%%", deny)
+		}
+		if o.deny = percent / 100; len(o.sets) > maxSets {
+			return fmt.Errorf("--set stands %d times: want at most %d", len(o.sets), maxSets)
+		}
+		status, err := c.replay(&o, args)
+		if status > 1 { // Caddy exits with 1 after other errors
+			return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return status, err })(cmd, nil)
+		}
+		return err
+	}
+	return cmd
+}
+
+// replayed is the answer of replay, as JSON.
+type replayed struct {
+	replay.Read
+	From     *time.Time      `json:"from,omitempty"`
+	To       *time.Time      `json:"to,omitempty"`
+	Requests *replay.Decided `json:"requests,omitempty"`
+	Zones    []replay.Zone   `json:"zones,omitempty"`
+	Sets     []replayedSet   `json:"sets,omitempty"`
+	*replay.Measured
+}
+
+// replayedSet is what a changed rule would have done.
+type replayedSet struct {
+	Set      string         `json:"set"`
+	Requests replay.Decided `json:"requests"`
+	Zones    []replay.Zone  `json:"zones"`
+}
+
+func (c *adminClient) replay(o *replayOptions, paths []string) (status int, err error) {
+	debug.SetGCPercent(gcPercent)
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	logs := replay.Logs{Paths: paths, Stop: func() bool { return ctx.Err() != nil }}
+	if term.IsTerminal(int(os.Stderr.Fd())) {
+		logs.Told = progress(time.Now())
+		defer fmt.Fprint(os.Stderr, "\r\x1b[K")
+	}
+	var out replayed
+	var finish func()
+	if c.config == "" {
+		finish, err = c.measure(&logs, o, &out)
+	} else {
+		var opened []*Offline
+		defer func() {
+			for _, x := range opened {
+				x.Close()
+			}
+		}()
+		finish, err = c.decide(&logs, o, &out, &opened)
+	}
+	if err != nil {
+		return 1, err
+	}
+	if out.Read, err = logs.Read(); err != nil {
+		return 1, err
+	}
+	if out.Unread > out.Lines+out.Other {
+		return 2, fmt.Errorf("%d of %d lines cannot be read, such as %q: want access logs of Caddy in JSON, or in the common or combined format", out.Unread, out.Unread+out.Lines+out.Other, out.First[0])
+	}
+	from, to := out.Span()
+	out.From, out.To = &from, &to
+	finish()
+	if c.json {
+		enc := json.NewEncoder(c.out)
+		enc.SetIndent("", " ")
+		err = enc.Encode(&out)
+	} else {
+		err = out.print(c.out)
+	}
+	return 1, errors.Join(err, o.failed(&out))
+}
+
+// measure has the logs measured for what clients did.
+func (c *adminClient) measure(logs *replay.Logs, o *replayOptions, out *replayed) (finish func(), err error) {
+	if len(o.sets) > 0 || o.failAbove >= 0 {
+		return nil, errors.New("--set and --fail-above: want --config")
+	}
+	clients, err := replay.NewClients(o.key)
+	if err != nil {
+		return nil, err
+	}
+	path := caddyhttp.MatchPath{o.path}
+	if err := path.Provision(caddy.Context{}); err != nil {
+		return nil, err
+	}
+	clients.Host, logs.Each = o.host, clients.Add
+	clients.Wants = func(r *http.Request) bool {
+		match, err := path.MatchWithError(r)
+		return o.path == "" || err == nil && match
+	}
+	logs.Wants = func(l *replay.Line) bool {
+		status := strconv.Itoa(l.Status)
+		is := func(s string) bool { return s == status || strings.ToLower(s) == status[:1]+"xx" }
+		return (len(o.methods) == 0 || slices.Contains(o.methods, l.Method)) && (len(o.statuses) == 0 || slices.ContainsFunc(o.statuses, is))
+	}
+	return func() { out.Measured = clients.Measured(o.deny) }, nil
+}
+
+// decide has the logs decided by a configuration and, beside it, with each changed rule.
+func (c *adminClient) decide(logs *replay.Logs, o *replayOptions, out *replayed, opened *[]*Offline) (finish func(), err error) {
+	var all []*replay.Zones
+	for _, set := range slices.Concat([]string{""}, o.sets) {
+		x, err := Open(c.config, c.adapter, c.rules, false)
+		if err != nil {
+			return nil, err
+		}
+		*opened = append(*opened, x)
+		if set != "" {
+			name, rate, ok := strings.Cut(set, "=")
+			zone, rule, _ := strings.Cut(name, ".")
+			if !ok {
+				return nil, fmt.Errorf("--set %s: want <zone>[.<rule>]=<rate>, such as api=20/1m", set)
+			}
+			text, err := x.Config.DocumentWith(zone, rule, rate)
+			if err == nil {
+				err = x.Config.Apply(text)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("--set %s: %w", set, err)
+			}
+		}
+		z, err := replay.NewZones(x.Config)
+		if err != nil {
+			return nil, err
+		}
+		z.Host = o.host
+		all = append(all, z)
+	}
+	logs.Each = func(l *replay.Line) error {
+		for _, z := range all {
+			z.Add(l)
+		}
+		return nil
+	}
+	return func() {
+		for i, z := range all {
+			z.End()
+			if list := z.Result(&out.Read); i == 0 {
+				out.Requests, out.Zones = &z.Decided, list
+			} else {
+				out.Sets = append(out.Sets, replayedSet{o.sets[i-1], z.Decided, list})
+			}
+		}
+	}, nil
+}
+
+// failed returns an error if more than a percentage of the requests is denied.
+func (o *replayOptions) failed(out *replayed) error {
+	if o.failAbove < 0 {
+		return nil
+	}
+	columns := []replay.Decided{*out.Requests}
+	for _, s := range out.Sets {
+		columns = append(columns, s.Requests)
+	}
+	for _, d := range columns {
+		if p := d.Percent(); p > o.failAbove {
+			return fmt.Errorf("%.3g %% of the requests would be denied: want at most %g %%", p, o.failAbove)
+		}
+	}
+	return nil
+}
+
+// progress tells on standard error how far reading is, and how long it will take.
+func progress(begun time.Time) func(part, of int64) {
+	return func(part, of int64) {
+		left := ""
+		if of > 0 && part > 0 {
+			took := time.Since(begun).Seconds()
+			left = fmt.Sprintf(", %d %%, %s left", 100*part/of, span(took*float64(of-part)/float64(part)))
+		}
+		fmt.Fprintf(os.Stderr, "\r\x1b[K%d MB%s", part/1e6, left)
+	}
+}
+
+func (r *replayed) print(w io.Writer) error {
+	const format = "2006-01-02 15:04:05"
+	if r.Lines == 0 {
+		_, err := fmt.Fprintln(w, "no requests")
+		return err
+	}
+	fmt.Fprintf(w, "%s from %s to %s UTC\n", plural(r.Lines, "request"), r.From.Format(format), r.To.Format(format))
+	if r.Unread > 0 {
+		fmt.Fprintf(w, "%s not read:\n", plural(r.Unread, "line"))
+		for _, text := range r.First {
+			fmt.Fprintf(w, "  %q\n", text)
+		}
+	}
+	if r.Late > 0 {
+		fmt.Fprintf(w, "%s too late to be put in order: taken as they came\n", plural(r.Late, "line"))
+	}
+	if r.Measured != nil {
+		r.printMeasured(w)
+		return nil
+	}
+	fmt.Fprintf(w, "%d would pass, %d would be denied (%.3g %%), as they came: what clients would have\ndone after a denial is unknown\n\n", r.Requests.Allowed, r.Requests.Denied, r.Requests.Percent())
+	printReplayedZones(w, r.Zones)
+	for i := range r.Zones {
+		printReplayedZone(w, &r.Zones[i])
+	}
+	for _, s := range r.Sets {
+		fmt.Fprintf(w, "\nwith --set %s: %d would pass, %d would be denied (%.3g %%)\n", safe(s.Set), s.Requests.Allowed, s.Requests.Denied, s.Requests.Percent())
+		printReplayedZones(w, s.Zones)
+	}
+	return nil
+}
+
+func printReplayedZones(w io.Writer, zones []replay.Zone) {
+	t := table{head: []string{"ZONE", "REQUESTS", "KEYS", "ALLOWED", "DELAYED", "NEAR", "DENIED", "KEYS DENIED"}, right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}}
+	for i := range zones {
+		z := &zones[i]
+		name := safe(z.Zone)
+		if z.Shadow {
+			name += " (shadow)"
+		}
+		t.add(name, number(z.Requests), strconv.Itoa(z.Keys), number(z.Allowed), number(z.Delayed), number(z.Near), number(z.Denied), strconv.Itoa(z.KeysDenied))
+	}
+	t.print(w, widthOf(w))
+}
+
+func printReplayedZone(w io.Writer, z *replay.Zone) {
+	for _, field := range slices.Sorted(maps.Keys(z.Undecided)) {
+		fmt.Fprintf(w, "\nzone %s did not decide %s: their lines lack %s\n", safe(z.Zone), plural(z.Undecided[field], "request"), safe(field))
+	}
+	if z.Worst == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nzone %s: denials over time, at most %d in a minute, %s UTC\n  %s\n", safe(z.Zone), z.Worst.Denied, z.Worst.At.Format("2006-01-02 15:04"), bars(z.Course))
+	t := table{head: []string{"  MOST DENIED", "TIMES", "FIRST", "LAST"}, right: map[int]bool{1: true}}
+	for _, d := range z.Top {
+		t.add("  "+safe(d.Key), number(d.Times), d.First.Format("01-02 15:04:05"), d.Last.Format("01-02 15:04:05"))
+	}
+	t.print(w, widthOf(w))
+}
+
+// bars returns numbers as a line of blocks.
+func bars(list []int64) string {
+	blocks, most := []rune(" ▁▂▃▄▅▆▇█"), max(1, slices.Max(list))
+	var b strings.Builder
+	for _, n := range list {
+		b.WriteRune(blocks[(n*8+most-1)/most])
+	}
+	return b.String()
+}
+
+func (r *replayed) printMeasured(w io.Writer) {
+	m := r.Measured
+	for _, field := range slices.Sorted(maps.Keys(m.Lacking)) {
+		fmt.Fprintf(w, "%s left out: their lines lack %s\n", plural(m.Lacking[field], "request"), safe(field))
+	}
+	if m.Rest > 0 {
+		fmt.Fprintf(w, "%s left out: they have other keys than the first %d\n", plural(m.Rest, "request"), m.Keys)
+	}
+	fmt.Fprintf(w, "requests of one key at most, of %s:\n\n", plural(int64(m.Keys), "key"))
+	t := table{head: []string{"WINDOW", "P50", "P95", "P99", "P99.9", "MAX", "BY"}, right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true}}
+	for _, x := range m.Windows {
+		t.add(x.Window, count(x.P50), count(x.P95), count(x.P99), count(x.P999), count(x.Max), safe(x.Key))
+	}
+	t.print(w, widthOf(w))
+	fmt.Fprintf(w, "\nEach of these lines would have denied few enough keys (--deny):\n\n")
+	for _, x := range m.Windows {
+		fmt.Fprintln(w, " ", x.Rule)
+	}
+	for _, rule := range m.Meters {
+		fmt.Fprintln(w, " ", rule)
+	}
+}
+
+func count(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

@@ -1,0 +1,127 @@
+package limiter
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Recorded is the decision about a request of a log, at the time of the process' clock. Nothing is
+// reported, and nobody waits.
+type Recorded struct {
+	// Zones are the decisions of the zones that apply.
+	Zones []RecordedZone
+
+	// Err is the response of the handler if it denies: an error, or nil if it responds itself.
+	Err error
+
+	// Denied is set if the request is denied.
+	Denied bool
+
+	// Again is after how long it would ask again, if it may wait; 0: it does not.
+	Again time.Duration
+
+	q *request // that charges later; nil: it does not
+}
+
+// RecordedZone is the decision of one zone.
+type RecordedZone struct {
+	Zone    *Zone           // the zone
+	Outcome metrics.Outcome // its decision
+	Near    bool            // it is allowed, and a rule has less than a fifth of its limit left
+	Key     stores.Key      // zero: none was needed
+}
+
+// Record decides about a request of a log that has waited for some time before.
+func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
+	q := l.newRequest(nil, r)
+	q.asks = true
+	defer func() {
+		if d.q == nil {
+			q.release()
+		}
+	}()
+	if d.Err = q.collect(); d.Err != nil || len(q.zones) == 0 {
+		return d
+	}
+	q.recordImmediate()
+	if !q.passes() {
+		d.Again = q.recordedWait(waited)
+	}
+	q.waited = waited > 0
+	for i := range q.zones {
+		z := &q.zones[i]
+		z.outcome = q.outcomeOf(z)
+		d.Zones = append(d.Zones, RecordedZone{z.zone, z.outcome, z.outcome == metrics.Allowed && z.isNear(), z.key})
+	}
+	if d.Denied = !q.passes(); d.Denied {
+		e := q.exceeded()
+		q.setPlaceholders(key.Replacer(r), &e)
+		d.Err = l.Denial(r, e.zone)
+		return d
+	}
+	q.setPlaceholders(key.Replacer(r), nil)
+	if l.repeats {
+		q.pass()
+	}
+	if q.chargesLater() {
+		d.q = q
+	}
+	return d
+}
+
+// recordImmediate decides by the stores, unless a zone denies regardless of its counts.
+func (q *request) recordImmediate() {
+	if q.denies {
+		q.immediate = q.firstDenial()
+		return
+	}
+	if q.check.Admitted = len(q.check.Zones) == 0; !q.check.Admitted {
+		q.decideOnce(q.r.Context())
+	}
+}
+
+// recordedWait returns after how long a request that was denied asks again; 0: it does not.
+func (q *request) recordedWait(waited time.Duration) time.Duration {
+	if q.immediate != nil {
+		return 0
+	}
+	_, _, budget := q.waitBudget()
+	retry, held, can := q.waitIn()
+	if held {
+		retry = max(retry, pollEvery)
+	}
+	if !can || retry <= 0 || waited+retry > budget {
+		return 0
+	}
+	return retry
+}
+
+// Finish charges what depends on the response, and releases permits.
+func (d *Recorded) Finish(status int) {
+	if d.q != nil {
+		d.q.finish(&ending{status: status})
+		d.q.release()
+		d.q = nil
+	}
+}
+
+// Later reports whether Finish must be called.
+func (d *Recorded) Later() bool { return d.q != nil }
+
+// SkipZones has the handlers after this leave out zones.
+func SkipZones(r *http.Request, names []string) { caddyhttp.SetVar(r.Context(), varPassed, names) }
+
+// Passed returns the zones that handlers after this leave out.
+func Passed(r *http.Request) []string {
+	names, _ := caddyhttp.GetVar(r.Context(), varPassed).([]string)
+	return names
+}
+
+// KeyText returns the key of a request as text.
+func (z *Zone) KeyText(r *http.Request) string { return z.keyText(r) }

@@ -1,0 +1,199 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
+)
+
+// windows are those of the table of what clients did, and rates those of meters, a second.
+var (
+	windows = [...]time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
+	names   = [...]string{"1s", "10s", "1m", "1h", "1d"}
+	rates   = [...]int64{1, 10, 100}
+)
+
+const (
+	buckets    = 10 // of a sliding_window, by default
+	maxClients = 1_000_000
+	unlimited  = 1 << 30 // a limit, or a burst, that nobody reaches
+)
+
+// client is what one key did, in constant memory: the states of rules that admit everything.
+type client struct {
+	newest [len(windows)]int64
+	counts [len(windows)][buckets + 1]uint32
+	meters [len(rates)][4]int64
+	most   [len(windows) + len(rates)]uint32 // the greatest use of each
+}
+
+// Clients measures what clients did, without a configuration.
+type Clients struct {
+	Host string // of requests whose lines have none
+
+	// Wants leaves out requests; nil: none.
+	Wants func(r *http.Request) bool
+
+	plan    *key.Plan
+	rules   []algorithms.Rule
+	all     map[string]*client
+	rest    int64 // requests of further keys
+	lacking map[string]int64
+	busiest [len(windows)]struct {
+		most uint32
+		key  string
+	}
+	server *caddyhttp.Server
+	now    int64
+	state  [buckets + 2]int64
+	key    key.Encoded
+}
+
+// NewClients returns a measurement by a key.
+func NewClients(parts []string) (*Clients, error) {
+	plan, err := key.NewPlan(parts, config.Expand, "", "first", nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	c := &Clients{plan: plan, all: make(map[string]*client), lacking: make(map[string]int64), server: new(caddyhttp.Server)}
+	for _, w := range windows {
+		r, err := new(algorithms.SlidingWindow).Compile(algorithms.Spec{Limit: unlimited, Window: w.Microseconds(), Cost: 1})
+		if err != nil {
+			return nil, err
+		}
+		c.rules = append(c.rules, r)
+	}
+	for _, rate := range rates {
+		r, err := (&algorithms.GCRA{Burst: unlimited}).Compile(algorithms.Spec{Limit: rate, Window: time.Second.Microseconds(), Cost: 1})
+		if err != nil {
+			return nil, err
+		}
+		c.rules = append(c.rules, r)
+	}
+	return c, nil
+}
+
+// Add adds a request.
+func (c *Clients) Add(l *Line) error {
+	for _, name := range c.plan.Placeholders() {
+		if field := fieldOf(name); field != "" && l.lacks(field, c.Host) {
+			c.lacking[field]++
+			return nil
+		}
+	}
+	r := caddyhttp.PrepareRequest(l.request(c.Host).WithContext(context.Background()), caddy.NewReplacer(), nil, c.server)
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, l.ClientIP)
+	if c.Wants != nil && !c.Wants(r) {
+		return nil
+	}
+	c.key.Reset()
+	if state, _ := c.plan.Encode(&c.key, r); state == key.Rejected || state == key.Repeated || state == key.Skipped {
+		return nil
+	}
+	x := c.all[string(c.key.Bytes())]
+	if x == nil {
+		if len(c.all) == maxClients {
+			c.rest++
+			return nil
+		}
+		x = new(client)
+		c.all[string(c.key.Bytes())] = x
+	}
+	c.now = max(c.now, l.Begin)
+	x.add(c, r)
+	return nil
+}
+
+// add charges the rules, and keeps their greatest use.
+func (x *client) add(c *Clients, r *http.Request) {
+	for i := range windows {
+		s := c.state[:]
+		s[0] = x.newest[i]
+		for b, n := range x.counts[i] {
+			s[1+b] = int64(n)
+		}
+		x.use(c, i, s)
+		x.newest[i] = s[0]
+		for b := range x.counts[i] {
+			x.counts[i][b] = uint32(s[1+b]) //nolint:gosec // of requests in a log
+		}
+		if b := &c.busiest[i]; x.most[i] > b.most {
+			b.most, b.key = x.most[i], strings.Join(c.plan.Describe(r), " ")
+		}
+	}
+	for i := range rates {
+		x.use(c, len(windows)+i, x.meters[i][:])
+	}
+}
+
+func (x *client) use(c *Clients, i int, s algorithms.State) {
+	r := c.rules[i]
+	r.Charge(s, c.now, 1, 0)
+	left, _ := r.Numbers(s, c.now)
+	x.most[i] = max(x.most[i], uint32(unlimited-left)) //nolint:gosec // as above
+}
+
+// Window is how many requests one key made at most in a window: of 50, 95, 99 and 99.9 percent of
+// the keys, and of all.
+type Window struct {
+	Window string `json:"window"` // its length
+	P50    uint32 `json:"p50"`    // of 50 % of the keys at most
+	P95    uint32 `json:"p95"`    // of 95 %
+	P99    uint32 `json:"p99"`    // of 99 %
+	P999   uint32 `json:"p999"`   // of 99.9 %
+	Max    uint32 `json:"max"`    // of all
+	Key    string `json:"key"`    // that made the most
+	Rule   string `json:"rule"`   // the least limit that denies few enough keys
+}
+
+// Measured is what clients did.
+type Measured struct {
+	Keys    int              `json:"keys"`                // different ones that are measured
+	Rest    int64            `json:"rest,omitempty"`      // requests of further keys, which are left out
+	Lacking map[string]int64 `json:"undecided,omitempty"` // requests that lack a part of the key, by field
+	Windows []Window         `json:"windows"`             // from the shortest
+	Meters  []string         `json:"meters"`              // rules of gcra that deny few enough keys
+}
+
+// Measured returns the percentiles, and the least limits that would have denied a share of the
+// keys at most.
+func (c *Clients) Measured(deny float64) *Measured {
+	m := &Measured{Keys: len(c.all), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}}
+	if len(c.all) == 0 {
+		return m
+	}
+	most := make([]uint32, 0, len(c.all))
+	sorted := func(i int) {
+		most = most[:0]
+		for _, x := range c.all {
+			most = append(most, x.most[i])
+		}
+		slices.Sort(most)
+	}
+	// all but as many keys as may be denied stay within the limit
+	least := func() uint32 { return most[max(0, len(most)-1-int(deny*float64(len(most))+1e-9))] }
+	for i, name := range names {
+		sorted(i)
+		at := func(p float64) uint32 { return most[max(0, int(math.Ceil(p*float64(len(most))-1e-9))-1)] }
+		m.Windows = append(m.Windows, Window{
+			name, at(0.5), at(0.95), at(0.99), at(0.999), most[len(most)-1], c.busiest[i].key,
+			fmt.Sprintf("rule %d/%s sliding_window", least(), name),
+		})
+	}
+	for i, rate := range rates {
+		sorted(len(windows) + i)
+		m.Meters = append(m.Meters, fmt.Sprintf("rule %d/s gcra burst %d", rate, least()))
+	}
+	return m
+}

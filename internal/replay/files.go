@@ -1,0 +1,292 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"container/heap"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Read is what was read of logs.
+type Read struct {
+	Lines  int64    `json:"lines"`                  // of requests
+	Unread int64    `json:"unread"`                 // that have none of the formats
+	Other  int64    `json:"other,omitempty"`        // of other loggers of Caddy
+	Late   int64    `json:"late,omitempty"`         // that came later than they can be put in order
+	First  []string `json:"first_unread,omitempty"` // some of those unread
+
+	from, to int64
+}
+
+// Logs are files of logs.
+type Logs struct {
+	Paths []string             // "-" is standard input
+	Stop  func() bool          // ends reading; nil: never
+	Told  func(part, of int64) // told about once a second how much of the files was read, in bytes; nil: nobody
+	Each  func(l *Line) error  // receives the requests, in the order in which they began
+	Wants func(l *Line) bool   // leaves out requests; nil: none
+}
+
+const (
+	reorder   = 10 * time.Minute // within which lines are put in order
+	reordered = 32 << 10         // lines that wait for others at most: about 32 MiB
+	longest   = 2 << 20          // bytes of a line that are read
+	quotes    = 3                // lines without a format that are quoted
+	batch     = 512              // lines that are handed over at once
+)
+
+// Read reads the logs.
+func (g *Logs) Read() (read Read, err error) {
+	var files []*file
+	defer func() {
+		for _, f := range files {
+			f.stop()
+		}
+	}()
+	for _, path := range g.Paths {
+		f, err := g.open(path)
+		if err != nil {
+			return read, err
+		}
+		files = append(files, f)
+	}
+	var size int64
+	for _, f := range files {
+		size += f.size
+	}
+	var waits queue
+	told := time.Now()
+	release := func() error {
+		l := heap.Pop(&waits).(*Line) //nolint:errcheck,forcetypeassert // it has no other type
+		if l.Begin < read.to {
+			read.Late++
+		}
+		read.from, read.to = min(cmp.Or(read.from, l.Begin), l.Begin), max(read.to, l.Begin)
+		read.Lines++
+		return g.Each(l)
+	}
+	for n := 0; ; n++ {
+		f := earliest(files)
+		if f == nil || g.Stop != nil && n%batch == 0 && g.Stop() {
+			break
+		}
+		l := f.take()
+		heap.Push(&waits, l)
+		for waits[0].Begin <= l.End-reorder.Microseconds() || len(waits) > reordered {
+			if err := release(); err != nil {
+				return read, err
+			}
+		}
+		if g.Told != nil && n%batch == 0 && time.Since(told) >= time.Second {
+			told = time.Now()
+			var part int64
+			for _, f := range files {
+				part += f.at.n.Load()
+			}
+			g.Told(part, size)
+		}
+	}
+	for len(waits) > 0 {
+		if err := release(); err != nil {
+			return read, err
+		}
+	}
+	for _, f := range files {
+		f.stop()
+		read.add(&f.read)
+		err = errors.Join(err, f.err)
+	}
+	return read, err
+}
+
+// Span returns when the first and the last request began.
+func (r *Read) Span() (from, to time.Time) {
+	return time.UnixMicro(r.from).UTC(), time.UnixMicro(r.to).UTC()
+}
+
+func (r *Read) add(f *Read) {
+	r.Unread += f.Unread
+	r.Other += f.Other
+	r.First = append(r.First, f.First[:min(len(f.First), quotes-len(r.First))]...)
+}
+
+// queue orders requests by when they began.
+type queue []*Line
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].Begin < q[j].Begin }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)        { *q = append(*q, x.(*Line)) } //nolint:errcheck,forcetypeassert // it has no other type
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	l := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return l
+}
+
+// earliest returns the file whose next line was written first; nil: there are no more.
+func earliest(files []*file) (first *file) {
+	for _, f := range files {
+		if f.next() && (first == nil || f.lines[0].End < first.lines[0].End) {
+			first = f
+		}
+	}
+	return first
+}
+
+// file is a log that is read by a goroutine of its own.
+type file struct {
+	size  int64 // bytes; 0: unknown
+	at    counter
+	lines []*Line
+	more  chan []*Line
+	done  chan struct{} // closed when nobody wants more
+	ended chan struct{} // closed when the goroutine has ended
+	read  Read          // by it
+	err   error         // of it
+}
+
+func (g *Logs) open(path string) (*file, error) {
+	in := os.Stdin
+	f := &file{more: make(chan []*Line, 2), done: make(chan struct{}), ended: make(chan struct{})}
+	if path != "-" {
+		var err error
+		if in, err = os.Open(path); err != nil { //nolint:gosec // the user's own file
+			return nil, err
+		}
+		if info, err := in.Stat(); err == nil && info.Mode().IsRegular() {
+			f.size = info.Size()
+		}
+	}
+	f.at.Reader = in
+	text, err := decompressed(path, &f.at)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), in.Close())
+	}
+	go func() {
+		defer close(f.ended)
+		defer close(f.more)
+		defer in.Close()
+		if err := f.scan(text, g.Wants); err != nil {
+			f.err = fmt.Errorf("%s: %w", path, err)
+		}
+	}()
+	return f, nil
+}
+
+// decompressed returns the text of a file that may be compressed, as its first bytes tell.
+func decompressed(path string, in io.Reader) (io.Reader, error) {
+	b := bufio.NewReaderSize(in, 1<<20)
+	magic, _ := b.Peek(4)
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		return gzip.NewReader(b)
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		return zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20))
+	case strings.HasSuffix(path, ".gz") || strings.HasSuffix(path, ".zst"):
+		return nil, errors.New("it is not compressed as its name says")
+	}
+	return b, nil
+}
+
+// scan reads lines. A file that is cut off, as one that is being written, is no error.
+func (f *file) scan(text io.Reader, wants func(*Line) bool) error {
+	lines := bufio.NewReaderSize(text, 1<<16)
+	list := make([]*Line, 0, batch)
+	for {
+		raw, err := readLine(lines)
+		if len(bytes.TrimSpace(raw)) > 0 {
+			l := new(Line)
+			switch l.parse(string(raw)) {
+			case access:
+				if wants == nil || wants(l) {
+					list = append(list, l)
+				}
+			case other:
+				f.read.Other++
+			case unread:
+				if f.read.Unread++; len(f.read.First) < quotes {
+					f.read.First = append(f.read.First, string(bytes.TrimSpace(raw[:min(len(raw), 70)])))
+				}
+			}
+		}
+		if len(list) == batch || err != nil && len(list) > 0 {
+			select {
+			case f.more <- slices.Clone(list):
+			case <-f.done:
+				return nil
+			}
+			list = list[:0]
+		}
+		switch {
+		case err == io.EOF || err == io.ErrUnexpectedEOF: //nolint:errorlint // readers return them as they are
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// readLine returns the next line, of one that is too long only the beginning.
+func readLine(r *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) <= longest {
+			line = append(line, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// next reports whether there is a line.
+func (f *file) next() bool {
+	if len(f.lines) == 0 {
+		f.lines = <-f.more
+	}
+	return len(f.lines) > 0
+}
+
+func (f *file) take() *Line {
+	l := f.lines[0]
+	f.lines = f.lines[1:]
+	return l
+}
+
+// stop ends the goroutine.
+func (f *file) stop() {
+	select {
+	case <-f.done:
+	default:
+		close(f.done)
+	}
+	for range f.more { //nolint:revive // until it is closed
+	}
+	<-f.ended
+}
+
+// counter counts the bytes that were read.
+type counter struct {
+	io.Reader
+	n atomic.Int64
+}
+
+// Read implements io.Reader.
+func (c *counter) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n.Add(int64(n))
+	return n, err
+}

@@ -1,0 +1,259 @@
+package replay
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+)
+
+// Line is a request in a log. Times are in microseconds since 1970.
+type Line struct {
+	Begin  int64 // when the request began
+	End    int64 // and its response ended
+	Status int   // of the response
+
+	Method   string // of the request
+	URI      string // as it was sent
+	Proto    string // such as HTTP/1.1
+	Host     string // with a port, if it has one
+	RemoteIP string // the address of the connection
+	ClientIP string // that of the client
+	User     string // the ID that authentication found
+
+	headers gjson.Result // by name, of a line of Caddy
+	some    http.Header  // the headers that a line of another server has
+	tls     bool
+	whole   bool // whether it has a host and all headers
+}
+
+// kind is what a line is.
+type kind int
+
+const (
+	unread kind = iota // none of the formats
+	other              // of another of Caddy's loggers
+	access
+)
+
+// parse reads a line in the format of Caddy's JSON, or in the common or the combined one. It
+// refers to text.
+func (l *Line) parse(text string) kind {
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "{") {
+		return l.parseCommon(text)
+	}
+	if !gjson.Valid(text) {
+		return unread
+	}
+	begins, served, lasts := false, false, int64(0)
+	gjson.Parse(text).ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "ts":
+			l.End, begins = timeOf(v)
+		case "duration":
+			lasts = durationOf(v)
+		case "status":
+			l.Status = int(v.Int())
+		case "user_id":
+			l.User = v.String()
+		case "msg":
+			served = v.Str == "handled request"
+		case "request":
+			v.ForEach(l.readRequest)
+		}
+		return true
+	})
+	if !served || !begins || l.Method == "" || l.URI == "" {
+		return other
+	}
+	if l.ClientIP == "" {
+		l.ClientIP = l.RemoteIP
+	}
+	l.Begin, l.whole = l.End-max(0, lasts), true
+	return access
+}
+
+func (l *Line) readRequest(k, v gjson.Result) bool {
+	switch k.Str {
+	case "remote_ip":
+		l.RemoteIP = v.String()
+	case "client_ip":
+		l.ClientIP = v.String()
+	case "proto":
+		l.Proto = v.String()
+	case "method":
+		l.Method = v.String()
+	case "host":
+		l.Host = v.String()
+	case "uri":
+		l.URI = v.String()
+	case "headers":
+		l.headers = v
+	case "tls":
+		l.tls = true
+	}
+	return true
+}
+
+// timeLayouts are those of Caddy's time_format that are texts.
+var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700", "2006/01/02 15:04:05.000", "2006/01/02 15:04:05", time.RFC1123Z}
+
+// timeOf returns a time in one of Caddy's formats: seconds, milliseconds or nanoseconds since 1970,
+// or a text.
+func timeOf(v gjson.Result) (us int64, ok bool) {
+	if v.Type == gjson.String {
+		for _, layout := range timeLayouts {
+			if t, err := time.Parse(layout, v.Str); err == nil {
+				return t.UnixMicro(), true
+			}
+		}
+		return 0, false
+	}
+	switch f := v.Float(); {
+	case f <= 0:
+		return 0, false
+	case f < 1e11:
+		return int64(f*1e6 + 0.5), true
+	case f < 1e14:
+		return int64(f*1e3 + 0.5), true
+	default:
+		return v.Int() / 1000, true
+	}
+}
+
+// durationOf returns a duration: in seconds, or a text.
+func durationOf(v gjson.Result) (us int64) {
+	if v.Type == gjson.String {
+		d, _ := time.ParseDuration(v.Str)
+		return d.Microseconds()
+	}
+	return int64(min(v.Float(), 1e9)*1e6 + 0.5)
+}
+
+// parseCommon reads `<host> <ident> <user> [<time>] "<request>" <status> <bytes>` and, of the
+// combined format, `"<referer>" "<user agent>"`.
+func (l *Line) parseCommon(text string) kind {
+	head, rest, ok := strings.Cut(text, " [")
+	who := strings.Fields(head)
+	at, rest, closed := strings.Cut(rest, "] ")
+	if !ok || !closed || len(who) < 3 {
+		return unread
+	}
+	ended, err := time.Parse("02/Jan/2006:15:04:05 -0700", at)
+	if err != nil {
+		return unread
+	}
+	l.RemoteIP, l.User = who[0], strings.Trim(strings.Join(who[2:], " "), "-")
+	l.ClientIP = l.RemoteIP
+	line, rest, ok := quoted(rest)
+	method, target, found := strings.Cut(line, " ")
+	l.Method = method
+	if l.URI, l.Proto, _ = strings.Cut(target, " "); !ok || !found {
+		return unread
+	}
+	status, rest, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	if l.Status, err = strconv.Atoi(status); err != nil {
+		return unread
+	}
+	l.End = ended.UnixMicro()
+	l.Begin = l.End
+	_, rest, _ = strings.Cut(rest, " ")
+	referer, rest, more := quoted(rest)
+	agent, _, again := quoted(rest)
+	if l.some = make(http.Header); more && again {
+		for name, value := range map[string]string{"Referer": referer, "User-Agent": agent} {
+			if l.some[name] = nil; value != "-" {
+				l.some[name] = []string{value}
+			}
+		}
+	}
+	return access
+}
+
+// quoted returns the text between the first quotes, with \" and \xHH decoded, and what follows.
+func quoted(text string) (inside, rest string, ok bool) {
+	at := strings.IndexByte(text, '"')
+	if at < 0 {
+		return "", text, false
+	}
+	text = text[at+1:]
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			if inside = text[:i]; strings.Contains(inside, `\`) {
+				if plain, err := strconv.Unquote(`"` + inside + `"`); err == nil {
+					inside = plain
+				}
+			}
+			return inside, text[i+1:], true
+		}
+	}
+	return "", text, false
+}
+
+// redacted is what Caddy writes for a header with credentials, unless log_credentials is set.
+const redacted = "REDACTED"
+
+// header returns the headers of the request.
+func (l *Line) header() http.Header {
+	if !l.whole {
+		return l.some
+	}
+	h := make(http.Header)
+	l.headers.ForEach(func(k, v gjson.Result) bool {
+		name := http.CanonicalHeaderKey(k.Str)
+		for _, value := range v.Array() {
+			h[name] = append(h[name], value.String())
+		}
+		return true
+	})
+	return h
+}
+
+// request returns the request, with a body that is empty.
+func (l *Line) request(host string) *http.Request {
+	u, err := url.ParseRequestURI(l.URI)
+	if err != nil {
+		u = &url.URL{Path: l.URI}
+	}
+	r := &http.Request{Method: l.Method, URL: u, Host: l.Host, RequestURI: l.URI, Proto: l.Proto, Header: l.header(), Body: http.NoBody}
+	if r.Host == "" {
+		r.Host = host
+	}
+	r.ProtoMajor, r.ProtoMinor, _ = http.ParseHTTPVersion(l.Proto)
+	r.RemoteAddr = net.JoinHostPort(l.RemoteIP, "0")
+	if n, err := strconv.ParseInt(r.Header.Get("Content-Length"), 10, 64); err == nil {
+		r.ContentLength = n
+	}
+	if l.tls {
+		r.TLS = &tls.ConnectionState{ServerName: hostname(r.Host)}
+	}
+	return r
+}
+
+func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
+
+// lacks reports whether the line does not say what a decision reads: a header, by its name, "host",
+// or what no log has.
+func (l *Line) lacks(field, host string) bool {
+	name, isHeader := strings.CutPrefix(field, "header ")
+	switch {
+	case field == "host":
+		return l.Host == "" && host == ""
+	case !isHeader:
+		return true
+	case !l.whole:
+		_, has := l.some[name]
+		return !has
+	}
+	v := l.headers.Get(gjson.Escape(name))
+	return v.Get("0").String() == redacted
+}

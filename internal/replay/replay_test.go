@@ -1,0 +1,243 @@
+package replay
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	caddyLine  = `{"level":"info","ts":1700000000.25,"logger":"http.log.access.log0","msg":"handled request","request":{"remote_ip":"192.0.2.9","remote_port":"1","client_ip":"192.0.2.1","proto":"HTTP/2.0","method":"POST","host":"example.com:8443","uri":"/a?b=c","headers":{"X-Account":["7"],"Authorization":["REDACTED"]},"tls":{"version":772}},"user_id":"bob","duration":0.25,"status":401}`
+	commonLine = `192.0.2.1 - - [14/Nov/2023:22:13:20 +0000] "GET /a%20b?c=\x22d HTTP/1.1" 404 12`
+)
+
+// TestLines checks what is read of lines in each format.
+func TestLines(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		kind kind
+		want string
+	}{
+		{caddyLine, access, "1700000000000000 1700000000250000 401 POST /a?b=c example.com:8443 192.0.2.9 192.0.2.1 bob"},
+		{strings.Replace(caddyLine, "1700000000.25", `"2023-11-14T22:13:20.250Z"`, 1), access, "1700000000000000 1700000000250000 401 POST /a?b=c example.com:8443 192.0.2.9 192.0.2.1 bob"},
+		{strings.Replace(strings.Replace(caddyLine, "1700000000.25", "1700000000250", 1), ":0.25", `:"250ms"`, 1), access, "1700000000000000 1700000000250000 401 POST /a?b=c example.com:8443 192.0.2.9 192.0.2.1 bob"},
+		{strings.Replace(caddyLine, "1700000000.25", "1700000000250000000", 1), access, "1700000000000000 1700000000250000 401 POST /a?b=c example.com:8443 192.0.2.9 192.0.2.1 bob"},
+		{commonLine, access, "1700000000000000 1700000000000000 404 GET /a%20b?c=\"d  192.0.2.1 192.0.2.1 "},
+		{commonLine + ` "-" "curl/8.0"`, access, "1700000000000000 1700000000000000 404 GET /a%20b?c=\"d  192.0.2.1 192.0.2.1 "},
+		{strings.Replace(commonLine, "- -", "- alice", 1), access, "1700000000000000 1700000000000000 404 GET /a%20b?c=\"d  192.0.2.1 192.0.2.1 alice"},
+		{`{"level":"info","ts":1,"logger":"tls","msg":"certificate obtained"}`, other, ""},
+		{strings.Replace(caddyLine, "handled request", "some error", 1), other, ""}, // http.log.error has a request too
+		{caddyLine[:200], unread, ""},
+		{"what is this", unread, ""},
+		{`192.0.2.1 - - [then] "GET / HTTP/1.1" 200 1`, unread, ""},
+		{`192.0.2.1 - - [14/Nov/2023:22:13:20 +0000] "\x16\x03\x01" 400 1`, unread, ""},
+	} {
+		var l Line
+		if k := l.parse(c.text); k != c.kind {
+			t.Errorf("%s: %v, want %v", c.text, k, c.kind)
+		} else if got := fmt.Sprintln(l.Begin, l.End, l.Status, l.Method, l.URI, l.Host, l.RemoteIP, l.ClientIP, l.User); k == access && strings.TrimSuffix(got, "\n") != c.want {
+			t.Errorf("%s: %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestLacks checks which fields lines lack.
+func TestLacks(t *testing.T) {
+	var whole, common, combined Line
+	whole.parse(caddyLine)
+	common.parse(commonLine)
+	combined.parse(commonLine + ` "-" "curl/8.0"`)
+	for placeholder, want := range map[string]string{
+		"http.request.header.x-account": "[false true true]", "http.request.header.Authorization": "[true true true]", "http.request.header.User-Agent": "[false true false]",
+		"http.request.header.Nothing": "[false true true]", "http.request.cookie.id": "[false true true]", "http.request.host": "[false true true]",
+		"http.request.body.model": "[true true true]", "http.vars.client_ip": "[]", "http.request.uri.path": "[]", "http.auth.user.id": "[]", "http.vars.x": "[true true true]",
+	} {
+		var got []bool
+		if field := fieldOf(placeholder); field != "" {
+			for _, l := range []*Line{&whole, &common, &combined} {
+				got = append(got, l.lacks(field, ""))
+			}
+		}
+		if fmt.Sprint(got) != want {
+			t.Errorf("%s: lacking %v, want %s", placeholder, got, want)
+		}
+	}
+	if common.lacks(fieldHost, "example.com") {
+		t.Error("the host is given, and lacks")
+	}
+}
+
+// TestFieldsIn checks what is found in the text of a configuration.
+func TestFieldsIn(t *testing.T) {
+	got := fieldsIn([]byte(`[{"header": {"x-a": ["1"]}, "host": ["example.com"]}, {"expression": "header({'X-B': '*'}) && {http.request.cookie.c} == ''"}, {"vars": {"{plan}": ["gold"]}, "path": ["/x"]}]`))
+	if want := []string{"header Cookie", "header X-A", "header X-B", "host", fieldSet}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// line returns a line of Caddy for a request of a client.
+func line(client string, begin, lasts int64) string {
+	return fmt.Sprintf(`{"ts":%d.%06d,"msg":"handled request","request":{"remote_ip":%q,"client_ip":%q,"method":"GET","host":"h","uri":"/"},"duration":%d.%06d,"status":200}`,
+		(begin+lasts)/1e6, (begin+lasts)%1e6, client, client, lasts/1e6, lasts%1e6)
+}
+
+// TestFiles checks that files of all kinds are merged by when their requests began, that a line
+// that is cut off is no error, and what is counted.
+func TestFiles(t *testing.T) {
+	const begun = 1_700_000_000_000_000
+	dir, texts := t.TempDir(), make([]bytes.Buffer, 3)
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the test repeats
+	for i := range int64(3000) {
+		fmt.Fprintln(&texts[r.IntN(3)], line(fmt.Sprint("192.0.2.", i%9), begun+i*1000-r.Int64N(1000), 1000))
+	}
+	fmt.Fprintln(&texts[0], line("192.0.2.200", begun, 5_000_000)) // it lasted long
+	fmt.Fprintln(&texts[0], line("192.0.2.201", begun+3600e6, 0))
+	fmt.Fprintln(&texts[0], line("192.0.2.202", begun, 0)) // the clock was set back
+	fmt.Fprintln(&texts[1], "nonsense")
+	fmt.Fprintln(&texts[1], `{"msg": "other"}`)
+	fmt.Fprintln(&texts[1], strings.Repeat("long ", longest/4))
+	texts[1].WriteString(line("192.0.2.203", begun+1, 0)[:90])
+	var zipped, packed bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	_, _ = z.Write(texts[1].Bytes())
+	_ = z.Close()
+	p, _ := zstd.NewWriter(&packed)
+	_, _ = p.Write(texts[2].Bytes())
+	_ = p.Close()
+	var logs Logs
+	for name, text := range map[string][]byte{"a.log": texts[0].Bytes(), "b.log.gz": zipped.Bytes(), "c.zst": packed.Bytes()} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		logs.Paths = append(logs.Paths, path)
+	}
+	last, disorder := int64(0), 0
+	logs.Each = func(l *Line) error {
+		if l.Begin < last {
+			disorder++
+		}
+		last = max(last, l.Begin)
+		return nil
+	}
+	read, err := logs.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read.Lines != 3003 || read.Unread != 3 || read.Other != 1 || read.Late != 1 || disorder != 1 || len(read.First) != 3 {
+		t.Errorf("%+v, %d in disorder", read, disorder)
+	}
+}
+
+// TestClients checks the percentiles and the least limits against a slow and plain calculation.
+func TestClients(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the test repeats by its seed
+	c, err := NewClients([]string{"{client_ip}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begun = 1_700_000_000_000_000
+	at, by := int64(begun), make(map[string][]int64)
+	for range 4000 {
+		at += r.Int64N([]int64{1000, 100_000, 5_000_000}[r.IntN(3)])
+		client := fmt.Sprintf("192.0.2.%d", int(float64(200)*r.Float64()*r.Float64()))
+		by[client] = append(by[client], at)
+		var l Line
+		if l.parse(line(client, at, 0)) != access {
+			t.Fatal(line(client, at, 0))
+		}
+		by[client][len(by[client])-1] = l.Begin
+		if err := c.Add(&l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	most := make([][]int64, len(windows)+len(rates))
+	for _, times := range by {
+		for i, w := range windows {
+			// the parts of a window that are not before the oldest one, which counts whole
+			width, peak := w.Microseconds()/buckets, int64(0)
+			for n, at := range times {
+				used := int64(0)
+				for _, before := range times[:n+1] {
+					if at/width-before/width <= buckets {
+						used++
+					}
+				}
+				peak = max(peak, used)
+			}
+			most[i] = append(most[i], peak)
+		}
+		for i, rate := range rates {
+			level, peak, before := int64(0), int64(0), int64(0) // in millionths of a request
+			for _, at := range times {
+				level = max(0, level-(at-before)*rate) + 1_000_000
+				before = at
+				peak = max(peak, (level+999_999)/1_000_000)
+			}
+			most[len(windows)+i] = append(most[len(windows)+i], peak)
+		}
+	}
+	for _, deny := range []float64{0, 0.001, 0.01, 0.1, 0.5, 1} {
+		m := c.Measured(deny)
+		least := func(list []int64) int64 {
+			for limit := int64(1); ; limit++ {
+				denied := 0
+				for _, n := range list {
+					if n > limit {
+						denied++
+					}
+				}
+				if float64(denied) <= deny*float64(len(list))+1e-9 {
+					return limit
+				}
+			}
+		}
+		for i := range windows {
+			list := slices.Sorted(slices.Values(most[i]))
+			rank := func(p int) uint32 { return uint32(list[max(0, (len(list)*p+999)/1000-1)]) } //nolint:gosec // small
+			want := Window{names[i], rank(500), rank(950), rank(990), rank(999), rank(1000), m.Windows[i].Key, fmt.Sprintf("rule %d/%s sliding_window", least(list), names[i])}
+			if m.Windows[i] != want || int64(len(by[want.Key])) < int64(want.Max) {
+				t.Errorf("deny %v: %+v, want %+v", deny, m.Windows[i], want)
+			}
+		}
+		for i, rate := range rates {
+			if want := fmt.Sprintf("rule %d/s gcra burst %d", rate, least(most[len(windows)+i])); m.Meters[i] != want {
+				t.Errorf("deny %v: %s, want %s", deny, m.Meters[i], want)
+			}
+		}
+	}
+	if m := c.Measured(0); m.Keys != len(by) {
+		t.Errorf("%d keys, want %d", m.Keys, len(by))
+	}
+}
+
+// FuzzLine checks that no line panics, whatever it has.
+func FuzzLine(f *testing.F) {
+	for _, s := range []string{caddyLine, commonLine, commonLine + ` "-" "a\"b"`, `{"ts":"","msg":"handled request","request":[]}`, `"`, "{", `1 - - [`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var l Line
+		if l.parse(text) != access {
+			return
+		}
+		if l.Begin > l.End || l.Method == "" {
+			t.Errorf("%q: %+v", text, l)
+		}
+		l.request("example.com")
+		for _, field := range []string{fieldHost, "header Cookie", "header X.Y*", fieldBody} {
+			l.lacks(field, "")
+		}
+	})
+}

@@ -1,0 +1,413 @@
+package replay
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/routes"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// Config is a configuration that was opened without running it.
+type Config struct {
+	// Servers are its HTTP servers, by name.
+	Servers map[string]*caddyhttp.Server
+
+	// Texts are what it says of its routes.
+	Texts *routes.Texts
+
+	// Limiter returns the limiter of a rate_limit handler; nil: it is another handler.
+	Limiter func(caddyhttp.MiddlewareHandler) *limiter.Limiter
+
+	// Now is the time of its clock, in microseconds.
+	Now *int64
+
+	// Apply puts a document of rules in force.
+	Apply func(text []byte) error
+}
+
+// Zones decides what the zones of a configuration would have done.
+type Zones struct {
+	Host string // of requests whose lines have none
+
+	// Each, if not nil, is called for each request once it is decided.
+	Each func(l *Line, denied bool)
+
+	// Decided are the requests that were decided.
+	Decided Decided
+
+	config *Config
+	ways   map[string]*way // by server
+	later  laterQueue
+	zones  map[string]*zone
+	order  []string
+	now    *attempt
+}
+
+// Decided are the requests that passed a zone, each counted once.
+type Decided struct {
+	Allowed int64 `json:"allowed"` // by all zones, or delayed
+	Denied  int64 `json:"denied"`  // by some zone
+}
+
+// Percent returns how much of the requests is denied.
+func (d *Decided) Percent() float64 {
+	return 100 * float64(d.Denied) / float64(max(1, d.Allowed+d.Denied))
+}
+
+// way is the way through a server.
+type way struct {
+	*routes.Way
+	fields map[*limiter.Limiter]map[string][]string
+}
+
+// attempt is a request that is decided, or that waits.
+type attempt struct {
+	line    *Line
+	way     *way
+	waited  time.Duration
+	passed  []string // zones that it has passed
+	again   time.Duration
+	met     bool // a handler
+	counted bool // by a zone
+	denied  bool
+	later   []*limiter.Recorded
+}
+
+// NewZones returns what decides by a configuration.
+func NewZones(c *Config) (*Zones, error) {
+	z := &Zones{config: c, ways: make(map[string]*way), zones: make(map[string]*zone)}
+	for name, s := range c.Servers {
+		w := &way{fields: make(map[*limiter.Limiter]map[string][]string)}
+		var err error
+		w.Way, err = routes.New(s, func(h caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler {
+			l := c.Limiter(h)
+			if l == nil {
+				return nil
+			}
+			w.fields[l] = zoneFields(c.Texts.To[h], c.Texts.Changing)
+			for _, zone := range l.Zones() {
+				z.add(zone)
+			}
+			return &recorder{z, l}
+		})
+		if err != nil {
+			return nil, err
+		}
+		z.ways[name] = w
+	}
+	return z, nil
+}
+
+// Add decides about a request, which begins at the time of its line, or now if that is past.
+func (z *Zones) Add(l *Line) {
+	for len(z.later) > 0 && z.later[0].at <= l.Begin {
+		z.next()
+	}
+	*z.config.Now = max(*z.config.Now, l.Begin)
+	z.decide(&attempt{line: l})
+}
+
+// End decides what is still to be decided.
+func (z *Zones) End() {
+	for len(z.later) > 0 {
+		z.next()
+	}
+}
+
+// next does what is due next: a response, or the next attempt of a request that waits.
+func (z *Zones) next() {
+	e := heap.Pop(&z.later).(*event) //nolint:errcheck,forcetypeassert // it has no other type
+	*z.config.Now = max(*z.config.Now, e.at)
+	if e.attempt != nil {
+		z.decide(e.attempt)
+		return
+	}
+	for _, d := range e.ended {
+		d.Finish(e.status)
+	}
+}
+
+func (z *Zones) decide(a *attempt) {
+	z.now, a.again, a.counted, a.denied = a, 0, false, false
+	for _, w := range z.waysOf(a) {
+		r := a.line.request(z.Host).WithContext(context.Background())
+		a.way, w.User, a.met = w, a.line.User, false
+		_ = w.Lead(r, a.line.ClientIP) // an error is a response
+		if a.met {
+			break
+		}
+	}
+	if len(a.later) > 0 {
+		heap.Push(&z.later, &event{at: max(a.line.End, *z.config.Now), ended: a.later, status: a.line.Status})
+		a.later = nil
+	}
+	switch {
+	case a.again > 0:
+		a.waited += a.again
+		heap.Push(&z.later, &event{at: *z.config.Now + a.again.Microseconds(), attempt: a})
+		return
+	case a.denied:
+		z.Decided.Denied++
+	case a.counted:
+		z.Decided.Allowed++
+	}
+	if z.Each != nil {
+		z.Each(a.line, a.denied)
+	}
+}
+
+// waysOf returns the ways that a request may take: through the servers that listen on its port.
+func (z *Zones) waysOf(a *attempt) (ways []*way) {
+	if a.way != nil {
+		return []*way{a.way}
+	}
+	scheme := "http"
+	if a.line.tls || !a.line.whole {
+		scheme = "https"
+	}
+	for _, name := range routes.Servers(z.config.Servers, cmp.Or((&url.URL{Host: a.line.Host}).Port(), routes.Ports[scheme])) {
+		ways = append(ways, z.ways[name])
+	}
+	return ways
+}
+
+// recorder stands in the place of a rate_limit handler.
+type recorder struct {
+	z *Zones
+	l *limiter.Limiter
+}
+
+// ServeHTTP decides about the request that is led to it.
+func (h *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	a := h.z.now
+	a.met = true
+	passed := slices.Concat(limiter.Passed(r), a.passed)
+	a.passed = nil
+	for _, zone := range h.l.Zones() {
+		for _, field := range a.way.fields[h.l][zone.Name] {
+			if field == fieldSet && len(a.way.NotRun) == 0 || field != fieldSet && !a.line.lacks(field, h.z.Host) {
+				continue
+			}
+			if field == fieldSet {
+				field = "what " + strings.Join(a.way.NotRun, " and ") + " may set"
+			}
+			h.z.zones[zone.Name].undecided[field]++
+			passed = append(passed, zone.Name)
+			break
+		}
+	}
+	limiter.SkipZones(r, passed)
+	d := h.l.Record(r, a.waited)
+	if d.Again > 0 {
+		a.again, a.passed = d.Again, passed
+		return nil
+	}
+	for _, rec := range d.Zones {
+		h.z.zones[rec.Zone.Name].count(r, a.line, &rec)
+		a.counted = a.counted || rec.Outcome != metrics.Skipped
+	}
+	if d.Later() {
+		a.later = append(a.later, &d)
+	}
+	if d.Denied || d.Err != nil {
+		a.denied = a.denied || d.Denied
+		return d.Err
+	}
+	a.waited = 0
+	return next.ServeHTTP(w, r)
+}
+
+// event is what happens between the requests: responses end, and requests that wait ask again.
+type event struct {
+	at      int64
+	attempt *attempt // nil: a response
+	ended   []*limiter.Recorded
+	status  int
+}
+
+type laterQueue []*event
+
+func (q laterQueue) Len() int           { return len(q) }
+func (q laterQueue) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q laterQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+func (q *laterQueue) Push(x any)        { *q = append(*q, x.(*event)) } //nolint:errcheck,forcetypeassert // it has no other type
+func (q *laterQueue) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return e
+}
+
+// zone is what was decided in a zone.
+type zone struct {
+	Zone
+	keys      map[uint64]struct{}
+	who       map[stores.Key]*Denials
+	minutes   map[int64]int64 // denials, by minute since 1970
+	undecided map[string]int64
+}
+
+// maxKeys is how many different keys of a zone are told apart.
+const maxKeys = 1_000_000
+
+// Zone is what a zone would have done.
+type Zone struct {
+	Zone       string           `json:"zone"`                   // name of the zone
+	Shadow     bool             `json:"shadow,omitempty"`       // whether it is in shadow
+	Requests   int64            `json:"requests"`               // that it applied to
+	Keys       int              `json:"keys"`                   // different ones, up to a million
+	Allowed    int64            `json:"allowed"`                // at once
+	Delayed    int64            `json:"delayed,omitempty"`      // after waiting
+	Denied     int64            `json:"denied"`                 // of one in shadow: would have been
+	Near       int64            `json:"near"`                   // allowed, and then some rule had less than a fifth left
+	Skipped    int64            `json:"skipped,omitempty"`      // exempt or unlimited
+	KeysDenied int              `json:"keys_denied"`            // keys that were denied at least once
+	Worst      *Minute          `json:"worst_minute,omitempty"` // the minute with the most denials
+	Undecided  map[string]int64 `json:"undecided,omitempty"`    // requests, by what their lines lack
+	Top        []Denials        `json:"top"`                    // the keys that were denied most
+
+	// Course are the denials in equal parts of the time from the first request to the last.
+	Course []int64 `json:"course,omitempty"`
+}
+
+// Minute is the minute with the most denials.
+type Minute struct {
+	At     time.Time `json:"at"`     // its begin
+	Denied int64     `json:"denied"` // requests
+}
+
+// Denials are those of one key.
+type Denials struct {
+	Key   string    `json:"key"`   // its parts
+	Times int64     `json:"times"` // denials
+	First time.Time `json:"first"` // when the first request that was denied began
+	Last  time.Time `json:"last"`  // and the last
+}
+
+func (z *Zones) add(l *limiter.Zone) {
+	if z.zones[l.Name] == nil {
+		z.order = append(z.order, l.Name)
+		z.zones[l.Name] = &zone{
+			Zone: Zone{Zone: l.Name, Shadow: l.Shadow}, keys: make(map[uint64]struct{}), who: make(map[stores.Key]*Denials),
+			minutes: make(map[int64]int64), undecided: make(map[string]int64),
+		}
+	}
+}
+
+func (z *zone) count(r *http.Request, l *Line, d *limiter.RecordedZone) {
+	z.Requests++
+	if d.Key != (stores.Key{}) && len(z.keys) < maxKeys {
+		z.keys[d.Key.Lo] = struct{}{}
+	}
+	switch d.Outcome {
+	case metrics.Skipped:
+		z.Skipped++
+	case metrics.Allowed:
+		z.Allowed++
+	case metrics.Delayed, metrics.ShadowDelayed:
+		z.Delayed++
+	case metrics.Denied, metrics.ShadowDenied:
+		z.Denied++
+		at := time.UnixMicro(l.Begin).UTC()
+		z.minutes[at.Unix()/60]++
+		w := z.who[d.Key]
+		if w == nil {
+			if len(z.who) == maxKeys {
+				return
+			}
+			w = &Denials{Key: d.Zone.KeyText(r), First: at}
+			z.who[d.Key] = w
+		}
+		w.Times++
+		w.Last = at
+	}
+	if d.Near {
+		z.Near++
+	}
+}
+
+const (
+	topKeys = 10
+	parts   = 60 // of the course
+)
+
+// Result returns what the zones would have done to the requests that were read.
+func (z *Zones) Result(read *Read) (list []Zone) {
+	slices.Sort(z.order)
+	for _, name := range z.order {
+		x := z.zones[name]
+		out := x.Zone
+		out.Keys, out.KeysDenied, out.Undecided, out.Top = len(x.keys), len(x.who), x.undecided, []Denials{}
+		for _, w := range x.who {
+			out.Top = append(out.Top, *w)
+		}
+		slices.SortFunc(out.Top, func(a, b Denials) int { return cmp.Or(cmp.Compare(b.Times, a.Times), cmp.Compare(a.Key, b.Key)) })
+		out.Top = slices.Clone(out.Top[:min(len(out.Top), topKeys)])
+		first, last := read.from/6e7, read.to/6e7
+		if len(x.minutes) > 0 {
+			out.Course = make([]int64, parts)
+		}
+		for minute, n := range x.minutes {
+			out.Course[(minute-first)*parts/(last-first+1)] += n
+			if at := time.Unix(minute*60, 0).UTC(); out.Worst == nil || n > out.Worst.Denied || n == out.Worst.Denied && at.Before(out.Worst.At) {
+				out.Worst = &Minute{at, n}
+			}
+		}
+		list = append(list, out)
+	}
+	return list
+}
+
+// DocumentWith returns a document of rules in which a rule of a zone has another rate.
+func (c *Config) DocumentWith(zone, rule, rate string) ([]byte, error) {
+	limit, window, err := config.ParseRate(rate)
+	if err != nil {
+		return nil, err
+	}
+	z := c.zone(zone)
+	if z == nil {
+		return nil, fmt.Errorf("zone %q: want one of the configuration", zone)
+	}
+	list := make([]config.Rule, len(z.Rules))
+	at := -1
+	for i, r := range z.Rules {
+		list[i] = *r
+		if rule == cmp.Or(r.Name, strconv.Itoa(i+1)) || rule == "" && len(z.Rules) == 1 {
+			at = i
+		}
+	}
+	if at < 0 {
+		return nil, fmt.Errorf("zone %s has %d rules and none %q: want --set %s.<rule>=<rate>, with its name or number", zone, len(z.Rules), rule, zone)
+	}
+	list[at].Limit, list[at].Window = limit, window
+	return json.Marshal(map[string]any{"zones": map[string]any{zone: map[string]any{"rules": list}}})
+}
+
+func (c *Config) zone(name string) *limiter.Zone {
+	for h := range c.Texts.To {
+		if l := c.Limiter(h); l != nil {
+			for _, z := range l.Zones() {
+				if z.Name == name {
+					return z
+				}
+			}
+		}
+	}
+	return nil
+}
