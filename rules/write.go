@@ -39,7 +39,7 @@ type Writer interface {
 
 // Change is a change of a document, as its author says.
 type Change struct {
-	At   time.Time `json:"at"`
+	At   time.Time `json:"at"`             // when it was written
 	Who  string    `json:"who,omitempty"`  // a claim: nobody proves it
 	Why  string    `json:"why,omitempty"`  // the reason
 	What string    `json:"what,omitempty"` // such as the commands that made it

@@ -47,7 +47,7 @@ type Base struct {
 	Document []byte                  // the text to change
 	Previous []byte                  // the text before it, for undo; nil: there is none
 	Zone     func(name string) *Zone // nil: no zone of this name runs
-	Now      time.Time
+	Now      time.Time               // when the edits are made
 }
 
 // all is the name that stands for every zone.

@@ -27,7 +27,7 @@ const (
 var storeMutants = []mutant{
 	{
 		name: "local-commit", breaks: "a zone is charged before all have admitted", file: localGo, suites: redis,
-		old: "if check.Admitted && z.Admits && !check.Peek {", new: "if z.Admits && !check.Peek {",
+		old: "charges := check.Admitted && z.Admits && !check.Peek", new: "charges := z.Admits && !check.Peek",
 	},
 	{
 		name: "overflow-leaves", breaks: "a group leaves a shared counter that it may have charged", file: flowGo, suites: redis,
