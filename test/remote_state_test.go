@@ -52,8 +52,8 @@ func TestSwitchOfAllZones(t *testing.T) {
 		for zone, want := range map[string]string{
 			`{"enabled": true}`:                 `/zones/*/enabled: true: want only false`,
 			`{"shadow": false}`:                 `/zones/*/shadow: false: want only true`,
-			`{"shadow": true, "rules": []}`:     `/zones/*: rules or overrides: want only enabled and shadow`,
-			`{"enabled": false, "keys": ["x"]}`: `/zones/*/keys: unknown: want enabled, overrides, rules or shadow`,
+			`{"shadow": true, "rules": []}`:     `/zones/*: rules, overrides or exceptions: want only enabled and shadow`,
+			`{"enabled": false, "keys": ["x"]}`: `/zones/*/keys: unknown: want enabled, exceptions, overrides, rules or shadow`,
 			`[]`:                                `/zones/*: []: want an object`,
 		} {
 			if msg := s.rejected(`{"zones": {"*": ` + zone + `}}`); !strings.Contains(msg, want) {
