@@ -111,7 +111,7 @@ func readIfThere(path string) ([]byte, error) {
 // lock creates a file that is not there, and waits for its end if it is.
 func lock(ctx context.Context, path string) error {
 	for end := time.Now().Add(lockWait); ; {
-		file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // beside the file that the configuration names
 		switch {
 		case err == nil:
 			return file.Close()

@@ -54,7 +54,7 @@ func (s *randomSite) zone() string {
 func (s *randomSite) directives(depth int) (text string) {
 	for range 2 + s.IntN(4) {
 		name, definition := s.matcher()
-		line := ""
+		var line string
 		switch n := s.IntN(19); {
 		case n < 5:
 			line = "rate_limit MATCHER {\n" + s.zone()

@@ -168,7 +168,7 @@ func TestMetricsText(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(file) //nolint:gosec // a constant
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -96,7 +96,9 @@ func startNginx(t *testing.T, address, server string) {
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("nginx ended before it was killed")
+		}
 	})
 	until(t, "nginx listens", func() bool {
 		select {

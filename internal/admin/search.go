@@ -22,7 +22,7 @@ const searchers = 16
 // for one zone. Zones whose keys have more parts are searched in their most frequent keys.
 func (in *Instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 	if !q.Has("part") && !q.Has("hash") {
-		return nil, apiError(http.StatusBadRequest, errors.New("want part=... once for each part of the key, or hash=..."))
+		return nil, apiError(http.StatusBadRequest, errors.New("want part=<part> once for each part of the key, or hash=<hash>"))
 	}
 	found := cli.Found{Keys: []cli.Key{}}
 	known := make(map[string]bool)

@@ -208,7 +208,7 @@ func (w *changer) editor() error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name())
+	defer func() { _ = os.Remove(file.Name()) }()
 	_, err = file.Write(before.text)
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err

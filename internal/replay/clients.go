@@ -1,3 +1,5 @@
+// Package replay says what limits would have done to the requests in access logs. Zones decide by
+// the code that decides live, at the times in the logs.
 package replay
 
 import (
@@ -126,7 +128,7 @@ func (x *client) add(c *Clients, r *http.Request) {
 		x.use(c, i, s)
 		x.newest[i] = s[0]
 		for b := range x.counts[i] {
-			x.counts[i][b] = uint32(s[1+b]) //nolint:gosec // of requests in a log
+			x.counts[i][b] = uint32(s[1+b])
 		}
 		if b := &c.busiest[i]; x.most[i] > b.most {
 			b.most, b.key = x.most[i], strings.Join(c.plan.Describe(r), " ")
@@ -141,7 +143,7 @@ func (x *client) use(c *Clients, i int, s algorithms.State) {
 	r := c.rules[i]
 	r.Charge(s, c.now, 1, 0)
 	left, _ := r.Numbers(s, c.now)
-	x.most[i] = max(x.most[i], uint32(unlimited-left)) //nolint:gosec // as above
+	x.most[i] = max(x.most[i], uint32(unlimited-left))
 }
 
 // Window is how many requests one key made at most in a window: of 50, 95, 99 and 99.9 percent of

@@ -68,7 +68,7 @@ func (g *Logs) Read() (read Read, err error) {
 	var waits queue
 	told := time.Now()
 	release := func() error {
-		l := heap.Pop(&waits).(*Line) //nolint:errcheck,forcetypeassert // it has no other type
+		l := heap.Pop(&waits).(*Line)
 		if l.Begin < read.to {
 			read.Late++
 		}
@@ -127,7 +127,7 @@ type queue []*Line
 func (q queue) Len() int           { return len(q) }
 func (q queue) Less(i, j int) bool { return q[i].Begin < q[j].Begin }
 func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)        { *q = append(*q, x.(*Line)) } //nolint:errcheck,forcetypeassert // it has no other type
+func (q *queue) Push(x any)        { *q = append(*q, x.(*Line)) }
 func (q *queue) Pop() any {
 	last := len(*q) - 1
 	l := (*q)[last]
@@ -273,7 +273,7 @@ func (f *file) stop() {
 	default:
 		close(f.done)
 	}
-	for range f.more { //nolint:revive // until it is closed
+	for range f.more {
 	}
 	<-f.ended
 }

@@ -95,7 +95,7 @@ func line(client string, begin, lasts int64) string {
 func TestFiles(t *testing.T) {
 	const begun = 1_700_000_000_000_000
 	dir, texts := t.TempDir(), make([]bytes.Buffer, 3)
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the test repeats
+	r := rand.New(rand.NewPCG(1, 2))
 	for i := range int64(3000) {
 		fmt.Fprintln(&texts[r.IntN(3)], line(fmt.Sprint("192.0.2.", i%9), begun+i*1000-r.Int64N(1000), 1000))
 	}
@@ -142,7 +142,7 @@ func TestFiles(t *testing.T) {
 func TestClients(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the test repeats by its seed
+	r := rand.New(rand.NewPCG(seed, 1))
 	c, err := NewClients([]string{"{client_ip}"})
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func TestClients(t *testing.T) {
 		}
 		for i := range windows {
 			list := slices.Sorted(slices.Values(most[i]))
-			rank := func(p int) uint32 { return uint32(list[max(0, (len(list)*p+999)/1000-1)]) } //nolint:gosec // small
+			rank := func(p int) uint32 { return uint32(list[max(0, (len(list)*p+999)/1000-1)]) }
 			want := Window{names[i], rank(500), rank(950), rank(990), rank(999), rank(1000), m.Windows[i].Key, fmt.Sprintf("rule %d/%s sliding_window", least(list), names[i])}
 			if m.Windows[i] != want || int64(len(by[want.Key])) < int64(want.Max) {
 				t.Errorf("deny %v: %+v, want %+v", deny, m.Windows[i], want)

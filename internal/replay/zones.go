@@ -131,7 +131,7 @@ func (z *Zones) End() {
 
 // next does what is due next: a response, or the next attempt of a request that waits.
 func (z *Zones) next() {
-	e := heap.Pop(&z.later).(*event) //nolint:errcheck,forcetypeassert // it has no other type
+	e := heap.Pop(&z.later).(*event)
 	*z.config.Now = max(*z.config.Now, e.at)
 	if e.attempt != nil {
 		z.decide(e.attempt)
@@ -245,7 +245,7 @@ type laterQueue []*event
 func (q laterQueue) Len() int           { return len(q) }
 func (q laterQueue) Less(i, j int) bool { return q[i].at < q[j].at }
 func (q laterQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *laterQueue) Push(x any)        { *q = append(*q, x.(*event)) } //nolint:errcheck,forcetypeassert // it has no other type
+func (q *laterQueue) Push(x any)        { *q = append(*q, x.(*event)) }
 func (q *laterQueue) Pop() any {
 	last := len(*q) - 1
 	e := (*q)[last]
