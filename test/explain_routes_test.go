@@ -119,8 +119,10 @@ func TestExplainFollowsRoutes(t *testing.T) {
 			t.Fatalf("%v\n%s", err, whole)
 		}
 		for range 40 {
-			q := req{method: s.of("GET", "GET", "POST", "PUT"), path: s.of("/a", "/b", "/a/b", "/b/a", "/c") + s.of("", "/", "/a", "/b?q=1", "?q=1"),
-				ip: fmt.Sprintf("10.0.0.%d", s.IntN(3)), header: map[string]string{"X-K": s.of("a", "ab", "b")}}
+			q := req{
+				method: s.of("GET", "GET", "POST", "PUT"), path: s.of("/a", "/b", "/a/b", "/b/a", "/c") + s.of("", "/", "/a", "/b?q=1", "?q=1"),
+				ip: fmt.Sprintf("10.0.0.%d", s.IntN(3)), header: map[string]string{"X-K": s.of("a", "ab", "b")},
+			}
 			body, _ := json.Marshal(map[string]any{"method": q.method, "url": site.url + q.path, "client_ip": q.ip, "remote_ip": "127.0.0.1", "headers": q.header})
 			var e cli.Explanation
 			if status, text := site.admin("POST", "explain", string(body), &e); status != 200 {

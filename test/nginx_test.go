@@ -58,7 +58,9 @@ func TestNginxAsks(t *testing.T) {
 		status     int
 		waits      bool
 	}{
-		{"127.0.0.1", "/api/a?b=1", 200, false}, {"127.0.0.1", "/api/b", 200, false}, {"127.0.0.1", "/api/c", 200, false},
+		{"127.0.0.1", "/api/a?b=1", 200, false},
+		{"127.0.0.1", "/api/b", 200, false},
+		{"127.0.0.1", "/api/c", 200, false},
 		{"127.0.0.1", "/api/a", 429, true},
 		{"127.0.0.1", "/other", 200, false},
 		{"127.0.0.1", "/missing", 404, false}, // the upstream's own answers stay

@@ -179,21 +179,21 @@ func (all fleet) count(t *testing.T, zone, key string) {
 // reset resets a key that is used up at each instance in turn: all admit a request then.
 func (all fleet) reset(t *testing.T, zone, key string) {
 	t.Helper()
-	clear := func(c *harness.Caddy) {
+	forget := func(c *harness.Caddy) {
 		answer := harness.Do(t, http.MethodDelete, c.Admin+"/rate_limit/zones/"+zone+"/key?part="+key, "")
 		if !strings.Contains(answer.Body, `": "everywhere"`) {
 			t.Fatalf("%s: reset of %s: %d %s", key, zone, answer.Status, answer.Body)
 		}
 	}
 	for _, c := range all {
-		clear(c)
+		forget(c)
 		for i, c := range all { // a denial may be remembered until the message of the reset has come
 			harness.Until(t, harness.Patience, fmt.Sprintf("%s: the reset of %s at instance %d", key, zone, i), func() bool {
 				return c.Get(t, "/"+zone+"?k="+key).Status == http.StatusOK
 			})
 		}
 	}
-	clear(all[0])
+	forget(all[0])
 }
 
 // hold checks what is charged of costs that are held until the response: 1 each of 5.
