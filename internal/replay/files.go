@@ -40,10 +40,12 @@ type Logs struct {
 
 const (
 	reorder   = 10 * time.Minute // within which lines are put in order
-	reordered = 32 << 10         // lines that wait for others at most: about 32 MiB
+	reordered = 32 << 10         // lines that wait for others at most, usually of a kilobyte each
+	waiting   = 64 << 20         // bytes of them at most: clients choose how long a line is
 	longest   = 2 << 20          // bytes of a line that are read
 	quotes    = 3                // lines without a format that are quoted
 	batch     = 512              // lines that are handed over at once
+	batchSize = 1 << 20          // bytes of them, and one line more
 )
 
 // Read reads the logs.
@@ -66,9 +68,11 @@ func (g *Logs) Read() (read Read, err error) {
 		size += f.size
 	}
 	var waits queue
+	held := 0 // bytes of the lines that wait
 	told := time.Now()
 	release := func() error {
 		l := heap.Pop(&waits).(*Line)
+		held -= l.size
 		if l.Begin < read.to {
 			read.Late++
 		}
@@ -83,7 +87,8 @@ func (g *Logs) Read() (read Read, err error) {
 		}
 		l := f.take()
 		heap.Push(&waits, l)
-		for waits[0].Begin <= l.End-reorder.Microseconds() || len(waits) > reordered {
+		held += l.size
+		for len(waits) > 0 && (waits[0].Begin <= l.End-reorder.Microseconds() || len(waits) > reordered || held > waiting) {
 			if err := release(); err != nil {
 				return read, err
 			}
@@ -204,7 +209,7 @@ func decompressed(path string, in io.Reader) (io.Reader, error) {
 // scan reads lines. A file that is cut off, as one that is being written, is no error.
 func (f *file) scan(text io.Reader, wants func(*Line) bool) error {
 	lines := bufio.NewReaderSize(text, 1<<16)
-	list := make([]*Line, 0, batch)
+	list, size := make([]*Line, 0, batch), 0
 	for {
 		raw, err := readLine(lines)
 		if len(bytes.TrimSpace(raw)) > 0 {
@@ -213,6 +218,7 @@ func (f *file) scan(text io.Reader, wants func(*Line) bool) error {
 			case access:
 				if wants == nil || wants(l) {
 					list = append(list, l)
+					size += l.size
 				}
 			case other:
 				f.read.Other++
@@ -222,13 +228,13 @@ func (f *file) scan(text io.Reader, wants func(*Line) bool) error {
 				}
 			}
 		}
-		if len(list) == batch || err != nil && len(list) > 0 {
+		if len(list) == batch || size >= batchSize || err != nil && len(list) > 0 {
 			select {
 			case f.more <- slices.Clone(list):
 			case <-f.done:
 				return nil
 			}
-			list = list[:0]
+			list, size = list[:0], 0
 		}
 		switch {
 		case err == io.EOF || err == io.ErrUnexpectedEOF: //nolint:errorlint // readers return them as they are

@@ -29,6 +29,7 @@ type Line struct {
 	headers gjson.Result // by name, of a line of Caddy
 	some    http.Header  // the headers that a line of another server has
 	tls     bool
+	size    int  // bytes of the line, which its fields refer to
 	whole   bool // whether it has a host and all headers
 }
 
@@ -44,6 +45,7 @@ const (
 // parse reads a line in the format of Caddy's JSON, or in the common or the combined one. It
 // refers to text.
 func (l *Line) parse(text string) kind {
+	l.size = len(text)
 	text = strings.TrimSpace(text)
 	if !strings.HasPrefix(text, "{") {
 		return l.parseCommon(text)

@@ -3,10 +3,12 @@ package replay
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -240,4 +242,36 @@ func FuzzLine(f *testing.F) {
 			l.lacks(field, "")
 		}
 	})
+}
+
+// TestLongLinesAreBounded reads a log of lines of a MiB each, as clients with long headers make them,
+// which all wait to be put in order: what waits is bounded in bytes, too.
+func TestLongLinesAreBounded(t *testing.T) {
+	const lines, longest = 400, 192 << 20
+	path := filepath.Join(t.TempDir(), "access.log.gz")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zip := gzip.NewWriter(file)
+	long := strings.Repeat("x", 1<<20)
+	for i := range lines {
+		fmt.Fprintf(zip, `{"ts":%d.5,"msg":"handled request","request":{"remote_ip":"10.0.0.1","method":"GET","host":"a","uri":"/","headers":{"Cookie":["%s"]}},"duration":0.1,"status":200}`+"\n", 1_700_000_000+i/100, long)
+	}
+	if err := errors.Join(zip.Close(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	n, most := 0, uint64(0)
+	logs := Logs{Paths: []string{path}, Each: func(*Line) error {
+		if n++; n%100 == 50 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapAlloc)
+		}
+		return nil
+	}}
+	if read, err := logs.Read(); err != nil || read.Lines != lines || read.Late != 0 || most > longest {
+		t.Errorf("%+v, %v, %d MiB of heap: want %d lines in at most %d MiB", read, err, most>>20, lines, longest>>20)
+	}
 }
