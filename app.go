@@ -79,7 +79,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.stores.process = a.process
 	a.stores.events = &storeEvents{
-		ctx: ctx, logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, lines: a.lines, stores: a.stores.find,
+		logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, lines: a.lines, stores: a.stores.find,
 		live: liveCounts.Of(a.process), marks: metrics.MarksOf(a.process),
 	}
 	for i, s := range a.Stores {

@@ -2,7 +2,6 @@ package diana
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"time"
 
@@ -24,7 +23,6 @@ import (
 // storeEvents logs, counts and emits the events of the shared stores. A store reports them
 // in the time of a request or of a heartbeat, so log lines are written in the background.
 type storeEvents struct {
-	ctx      context.Context
 	logger   *zap.Logger
 	storage  certmagic.Storage
 	metrics  *metrics.Metrics
@@ -151,13 +149,8 @@ func (e *storeEvents) lastLive(store string) int {
 // Reset implements redis.ResetObserver.
 func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 	_, s := e.stores(store)
-	if s == nil || config.CheckName(zone) != nil {
-		return
-	}
-	if err := e.registry.ResetElsewhere(e.ctx, s, zone, k); err != nil && !errors.Is(err, redis.ErrAway) {
-		e.lines.Add(func() {
-			e.logger.Warn("the prevent_duplicates state of a key was reset only in part: some of its requests are still denied as duplicates", zap.String("zone", zone), loglimit.Error(err))
-		})
+	if s != nil && config.CheckName(zone) == nil {
+		e.registry.ResetElsewhere(s, zone, k)
 	}
 }
 

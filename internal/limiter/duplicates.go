@@ -21,14 +21,6 @@ func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 // deniesDuplicate reports whether a zone denies the request as a duplicate.
 func (z *zoneResult) deniesDuplicate() bool { return z.duplicate != nil && !z.duplicate.Admits }
 
-// keepFingerprint stores the fingerprint of an admitted request, so that a reset of its
-// key finds it.
-func (z *zoneResult) keepFingerprint(c *stores.ZoneCheck) {
-	if c.Charged {
-		z.zone.fingerprints.add(z.key, c.Key)
-	}
-}
-
 // fingerprint returns a hash of the zone key, method, host, path and query of a request,
 // and with body also of its body. Host and path may be spelt in any way. It returns false for a request that is never a
 // duplicate.

@@ -41,7 +41,6 @@ func (q *request) report(e *exceeded) {
 		}
 		if c := z.duplicate; c != nil {
 			q.logOverflow(z.zone, c)
-			z.keepFingerprint(c)
 		}
 		q.countKey(z)
 	}

@@ -44,9 +44,6 @@ type Shared interface {
 	// Reset resets a key in the store, in this process and on the other instances.
 	Reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error
 
-	// ResetFingerprints resets the prevent_duplicates state of requests of a key.
-	ResetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error
-
 	// Share returns the limits of a counter that this instance enforces while the store
 	// is unavailable.
 	Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64)

@@ -40,10 +40,9 @@ type Zone struct {
 	id     zoneID
 	common *common // with the other handlers that have this zone
 
-	metrics      metrics.Zone
-	topKeys      *metrics.TopKeys // nil: not counted
-	fingerprints *fingerprints    // nil without prevent_duplicates
-	refs         pool.References
+	metrics metrics.Zone
+	topKeys *metrics.TopKeys // nil: not counted
+	refs    pool.References
 }
 
 // common is what the handlers with the same zone have in common: its bounds are those of
@@ -100,9 +99,6 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		c := counters.Take(&z.refs, countersID{env.Process, c.Name, ""}, func() *metrics.Counters { return new(metrics.Counters) })
 		z.metrics = env.Metrics.Zone(c, z.store.Name)
 		z.topKeys = topKeys.Take(&z.refs, id, func() *metrics.TopKeys { return new(metrics.TopKeys) })
-	}
-	if c.PreventDuplicates != nil {
-		z.fingerprints = takeFingerprints(&z.refs, id)
 	}
 	return z, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -27,10 +26,7 @@ var (
 	ErrUnannounced = errors.New("the key was reset in Redis, but other instances were not told")
 )
 
-const (
-	keysPerDelete = 1000 // of one command
-	resetTimeout  = time.Second
-)
+const resetTimeout = time.Second
 
 // resets clears keys in this process, in Redis, and in the other instances, by
 // messages on a channel.
@@ -83,28 +79,6 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	}
 	if err := client.Publish(ctx, resetChannel(r.o.Prefix), zone+" "+k.String()+" "+r.id()).Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnannounced, err)
-	}
-	return nil
-}
-
-func (r *resets) resetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error {
-	zones := make([]stores.ZoneCheck, 0, len(fingerprints))
-	for _, f := range fingerprints {
-		c.Reset(f)
-		zones = append(zones, stores.ZoneCheck{Counter: c, Key: f, Tag: k})
-	}
-	if r.conn.client == nil {
-		return ErrAway
-	}
-	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
-	defer cancel()
-	for some := range slices.Chunk(zones, keysPerDelete) {
-		if !r.conn.usable(k) {
-			return ErrAway
-		}
-		if err := r.delete(ctx, some); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -156,13 +156,6 @@ func (s *Store) Reset(ctx context.Context, zone string, counters []*stores.Count
 	return s.resets.reset(ctx, zone, counters, k)
 }
 
-// ResetFingerprints clears fingerprints that are counted under a key's tag, in
-// this process and in Redis. With [ErrAway] they are still in Redis.
-func (s *Store) ResetFingerprints(ctx context.Context, c *stores.Counter, k stores.Key, fingerprints []stores.Key) error {
-	s.Start(0)
-	return s.resets.resetFingerprints(ctx, c, k, fingerprints)
-}
-
 // Adopt has what this process knows of a counter's keys put back after a loss of Redis' memory,
 // though none of them is checked: the table may be older than the counter and this store.
 func (s *Store) Adopt(c *stores.Counter) { s.fallback.hands.adopt(c) }
