@@ -76,10 +76,10 @@ example.com {
 		status       int
 		want         string
 	}{
-		{"", "explain https://example.com/api/x --config Caddyfile", 0, "10 left"},
-		{"", "explain /api/x --config Caddyfile -H Host:example.com", 0, "10 left"},
-		{"", "explain example.com/api/x --config Caddyfile --rules rules.json", 0, "7 left"},
-		{"", "explain example.com/api/x --config Caddyfile --rules except.json --client-ip 192.0.2.7", 0, "5 left"},
+		{"", "explain https://example.com/api/x --config Caddyfile", 0, "10/1m  0     0     10 "},
+		{"", "explain /api/x --config Caddyfile -H Host:example.com", 0, "10/1m  0     0     10 "},
+		{"", "explain example.com/api/x --config Caddyfile --rules rules.json", 0, "7/1m   0     0     7 "},
+		{"", "explain example.com/api/x --config Caddyfile --rules except.json --client-ip 192.0.2.7", 0, "5/1m   0     0     5 "},
 		{"", "explain example.com/x --config Caddyfile", 0, "no rate limit applies"},
 		{"", "explain example.com/api/x --json --config Caddyfile", 0, `"cost": 2`},
 		{"", "explain example.com/x --config Caddyfile --rules wrong.json", 1, "limit -7"},

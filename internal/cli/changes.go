@@ -174,16 +174,16 @@ func (w *changer) diff(args []string) error {
 }
 
 func (w *changer) log() error {
-	var past Changes
-	if printed, err := w.request(http.MethodGet, "rules/changes", nil, &past); printed || err != nil {
-		return err
-	}
+	_, err := show(w.adminClient, w.running, http.MethodGet, "rules/changes", nil, printChanges)
+	return err
+}
+
+func printChanges(w io.Writer, past *Changes) {
 	t := table{head: []string{"WHEN", "WHO", "WHAT", "WHY"}}
 	for _, c := range past.Changes {
 		t.add(c.At.Local().Format(time.DateTime), safe(cmp.Or(c.Who, "-")), safe(cmp.Or(c.What, "-")), safe(cmp.Or(c.Why, "-")))
 	}
-	t.print(w.out, widthOf(w.out))
-	return nil
+	t.print(w, widthOf(w))
 }
 
 func (w *changer) put(path string) error {
@@ -261,9 +261,7 @@ func (w *changer) write(before document, text []byte, what string) error {
 		return err
 	}
 	fmt.Fprintln(w.out, "written")
-	if len(v.Unknown) > 0 {
-		fmt.Fprintf(w.out, "not checked, as zones unknown here: %s\n", safeAll(v.Unknown))
-	}
+	printUnknown(w.out, v.Unknown)
 	return nil
 }
 

@@ -64,7 +64,10 @@ func rateLimitCommands(cmd *cobra.Command) {
 		cmd.AddCommand(sub)
 		return sub
 	}
-	add("zones", "Lists the zones, the rules in force and the stores", cobra.NoArgs, func([]string) error { return c.zones() })
+	add("zones", "Lists the zones, the rules in force and the stores", cobra.NoArgs, func([]string) error {
+		_, err := show(c, c.running, http.MethodGet, "zones", nil, printZones)
+		return err
+	})
 	var hash string
 	key := add("key <zone> <part>...", "Shows the state of a key; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
 		return c.key(http.MethodGet, args[0], args[1:], hash)
@@ -75,7 +78,8 @@ func rateLimitCommands(cmd *cobra.Command) {
 	})
 	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
 	add("top <zone>", "Lists the busiest and the most denied keys of this instance", cobra.ExactArgs(1), func(args []string) error {
-		return c.top(args[0])
+		_, err := show(c, c.running, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, printTop)
+		return err
 	})
 	var strict bool
 	validate := add("validate [<document>]", "Checks a configuration or, against the one in --config or the running one, a document of rules (- is stdin)", cobra.MaximumNArgs(1), func(args []string) error {
@@ -116,16 +120,6 @@ func rateLimitCommands(cmd *cobra.Command) {
 // maxAnswer is the size of the longest answer, in bytes. A thousand zones take 1 MiB.
 const maxAnswer = 64 << 20
 
-// request sends a request to the admin endpoint and decodes the answer into v. With --json it
-// also prints the answer, and printed is true.
-func (c *adminClient) request(method, path string, body io.Reader, v any) (printed bool, err error) {
-	b, _, err := c.send(method, path, nil, body, v)
-	if err != nil {
-		return false, err
-	}
-	return c.read(b, v)
-}
-
 // send sends a request to the admin endpoint, decodes the answer into v, and returns it with its
 // header.
 func (c *adminClient) send(method, path string, header http.Header, body io.Reader, v any) ([]byte, http.Header, error) {
@@ -148,30 +142,28 @@ func (c *adminClient) send(method, path string, header http.Header, body io.Read
 	return b, resp.Header, nil
 }
 
-// read decodes an answer into v and, with --json, prints it.
-func (c *adminClient) read(b []byte, v any) (printed bool, err error) {
-	if c.json {
-		if _, err := c.out.Write(b); err != nil {
-			return true, err
-		}
-	}
-	return c.json, json.Unmarshal(b, v)
+// asker sends a request to the admin API, decodes the answer into v, and returns it.
+type asker func(method, path string, body io.Reader, v any) ([]byte, error)
+
+// running asks the running Caddy.
+func (c *adminClient) running(method, path string, body io.Reader, v any) ([]byte, error) {
+	b, _, err := c.send(method, path, nil, body, v)
+	return b, err
 }
 
-func (c *adminClient) zones() error {
-	var all Zones
-	if printed, err := c.request(http.MethodGet, "zones", nil, &all); printed || err != nil {
-		return err
+// show prints the answer to a request: as JSON with --json, else by print. It returns the answer.
+func show[T any](c *adminClient, ask asker, method, path string, body io.Reader, print func(io.Writer, *T)) (*T, error) {
+	v := new(T)
+	text, err := ask(method, path, body, v)
+	switch {
+	case err != nil:
+		return v, err
+	case c.json:
+		_, err = c.out.Write(text)
+	default:
+		print(c.out, v)
 	}
-	return printZones(c.out, &all)
-}
-
-func (c *adminClient) top(zone string) error {
-	var top Top
-	if printed, err := c.request(http.MethodGet, "zones/"+url.PathEscape(zone)+"/top", nil, &top); printed || err != nil {
-		return err
-	}
-	return printTop(c.out, &top)
+	return v, err
 }
 
 func (c *adminClient) key(method, zone string, parts []string, hash string) error {
@@ -182,18 +174,11 @@ func (c *adminClient) key(method, zone string, parts []string, hash string) erro
 		}
 		q = url.Values{"hash": {hash}}
 	}
-	var k Key
-	if printed, err := c.request(method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, &k); err != nil {
-		return err
-	} else if !printed {
-		if err := printKey(c.out, &k); err != nil {
-			return err
-		}
-	}
-	if k.Error != "" {
+	k, err := show(c, c.running, method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, printKey)
+	if err == nil && k.Error != "" {
 		return errors.New(k.Error)
 	}
-	return nil
+	return err
 }
 
 func (c *adminClient) explain(d Request, headers []string) error {
@@ -210,11 +195,8 @@ func (c *adminClient) explain(d Request, headers []string) error {
 	if err != nil {
 		return err
 	}
-	var e Explanation
-	if printed, err := c.ask(http.MethodPost, "explain", bytes.NewReader(body), &e); printed || err != nil {
-		return err
-	}
-	return printExplanation(c.out, &e)
+	_, err = show(c, c.ask, http.MethodPost, "explain", bytes.NewReader(body), printExplanation)
+	return err
 }
 
 // maxDocument is how much of a document is read, in bytes: more than one may have, so that
@@ -228,19 +210,16 @@ func (c *adminClient) validate(path string, strict bool) error {
 	if err != nil {
 		return err
 	}
-	var v Validation
-	printed, err := c.ask(http.MethodPost, "rules/validate", bytes.NewReader(text), &v)
+	v, err := show(c, c.ask, http.MethodPost, "rules/validate", bytes.NewReader(text), printValidation)
 	switch {
 	case err != nil:
 		return err
 	case !v.Valid:
 		return fmt.Errorf("%s: %s", path, safe(v.Error))
 	case strict && len(v.Unknown) > 0:
-		return fmt.Errorf("%s: not checked, as zones unknown here: %s", path, safeAll(v.Unknown))
-	case printed:
-		return nil
+		return fmt.Errorf("%s: zones unknown here: %s", path, safeAll(v.Unknown))
 	}
-	return printValidation(c.out, &v)
+	return nil
 }
 
 // readDocument reads a document from a file; -: from stdin.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -31,26 +32,26 @@ var Open func(file, adapter, rulesFile string, strict bool) (*Offline, error)
 // one, and --address no running Caddy.
 func (c *adminClient) offline() bool { return c.config != "" && c.address == "" }
 
-// ask is request without a running Caddy, if the command is offline.
-func (c *adminClient) ask(method, path string, body io.Reader, v any) (printed bool, err error) {
+// ask asks the configuration itself, if the command is offline, and else the running Caddy.
+func (c *adminClient) ask(method, path string, body io.Reader, v any) ([]byte, error) {
 	if !c.offline() {
-		return c.request(method, path, body, v)
+		return c.running(method, path, body, v)
 	}
 	o, err := Open(c.config, c.adapter, c.rules, false)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer o.Close()
 	r, err := http.NewRequest(method, Prefix+path, body) //nolint:noctx // it is answered here
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	var w answer
+	w := answer{header: make(http.Header)}
 	if err := o.Serve(&w, r, path); err != nil {
-		return false, err
+		return nil, err
 	}
-	return c.read(w.Bytes(), v)
+	return w.Bytes(), json.Unmarshal(w.Bytes(), v)
 }
 
 // answer is a response to the command itself.
@@ -60,12 +61,7 @@ type answer struct {
 }
 
 // Header implements http.ResponseWriter.
-func (a *answer) Header() http.Header {
-	if a.header == nil {
-		a.header = make(http.Header)
-	}
-	return a.header
-}
+func (a *answer) Header() http.Header { return a.header }
 
 // WriteHeader implements http.ResponseWriter.
 func (*answer) WriteHeader(int) {}
@@ -84,5 +80,6 @@ func (c *adminClient) validateConfig() error {
 		_, err = fmt.Fprintf(c.out, "{\"valid\": true, \"zones\": %d}\n", o.Zones)
 		return err
 	}
-	return printValidation(c.out, &Validation{Zones: o.Zones})
+	printValidation(c.out, &Validation{Valid: true, Zones: o.Zones})
+	return nil
 }

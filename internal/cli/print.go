@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,15 +23,15 @@ func safe(s string) string {
 	return strconv.Quote(s)
 }
 
-func safeAll(list []string) string { return joined(list, " ") }
-
-// joined is safeAll with another separator.
-func joined(list []string, between string) string {
+// safeAll quotes texts that are empty, too.
+func safeAll(list []string) string {
 	words := make([]string, len(list))
 	for i, s := range list {
-		words[i] = safe(s)
+		if words[i] = safe(s); s == "" {
+			words[i] = `""`
+		}
 	}
-	return strings.Join(words, between)
+	return strings.Join(words, " ")
 }
 
 // span formats a duration in seconds, rounded for people.
@@ -123,7 +124,7 @@ func optionsText(options json.RawMessage) (s string) {
 // shadowDenied returns how many requests the zone would have denied if it were not in shadow.
 func (z *Zone) shadowDenied() uint64 { return z.Decisions[metrics.ShadowDenied.String()] }
 
-func printZones(w io.Writer, all *Zones) error {
+func printZones(w io.Writer, all *Zones) {
 	i := &all.Instance
 	fmt.Fprintf(w, "%s: Caddy %s, Diana %s, configuration %s, loaded %s ago\n", safe(i.Host), safe(i.Caddy), safe(i.Diana), safe(i.Config), span(all.Now.Sub(i.Since).Seconds()))
 	fmt.Fprintf(w, "requests since %s ago: %d allowed, %d denied, %d delayed\n", span(all.Now.Sub(i.Started).Seconds()), all.Requests.Allowed, all.Requests.Denied, all.Requests.Delayed)
@@ -142,7 +143,7 @@ func printZones(w io.Writer, all *Zones) error {
 	}
 	if len(all.Zones) == 0 {
 		fmt.Fprintln(w, "no zones: a site gets one by a line such as rate_limit {client_ip} 10/s")
-		return nil
+		return
 	}
 	t := table{head: []string{"ZONE", "STORE", "RULES", "FROM", "STATE", "KEYS", "ALLOWED", "DENIED"}, right: map[int]bool{5: true, 6: true, 7: true, 8: true}}
 	shadows := slices.ContainsFunc(all.Zones, func(z Zone) bool { return z.Shadow || z.shadowDenied() > 0 })
@@ -159,15 +160,22 @@ func printZones(w io.Writer, all *Zones) error {
 		t.add(cells...)
 	}
 	t.print(w, widthOf(w))
-	return nil
 }
 
-func printValidation(to io.Writer, v *Validation) error {
-	_, err := fmt.Fprintf(to, "valid, zones: %d\n", v.Zones)
-	if err == nil && len(v.Unknown) > 0 {
-		_, err = fmt.Fprintf(to, "not checked, as zones unknown here: %s\n", safeAll(v.Unknown))
+// printValidation prints that a document is valid. One that is not is an error of the command.
+func printValidation(w io.Writer, v *Validation) {
+	if !v.Valid {
+		return
 	}
-	return err
+	fmt.Fprintf(w, "valid, zones: %d\n", v.Zones)
+	printUnknown(w, v.Unknown)
+}
+
+// printUnknown prints the zones of a document whose rules were not checked.
+func printUnknown(w io.Writer, zones []string) {
+	if len(zones) > 0 {
+		fmt.Fprintf(w, "not checked, as zones unknown here: %s\n", safeAll(zones))
+	}
 }
 
 // print prints the state of a store.
@@ -248,14 +256,14 @@ func (z *Zone) state() string {
 	return state
 }
 
-func printKey(w io.Writer, k *Key) error {
+func printKey(w io.Writer, k *Key) {
 	if k.Reset != "" {
 		fmt.Fprintf(w, "reset %s\n", k.Reset)
 	}
 	k.print(w)
-	return nil
 }
 
+// print prints the decision about the next request of the key, and the state of each rule.
 func (s *Key) print(w io.Writer) {
 	fmt.Fprintf(w, "zone %s, key %s", safe(s.Zone), safeAll(s.Parts))
 	if s.Key != "" {
@@ -271,6 +279,9 @@ func (s *Key) print(w io.Writer) {
 	if s.RetryIn != nil {
 		fmt.Fprintf(w, ", again in %s", span(*s.RetryIn))
 	}
+	if s.Cost > 1 {
+		fmt.Fprintf(w, ", cost %d", s.Cost)
+	}
 	if s.Overflowed {
 		fmt.Fprint(w, ", counted together with others, for the zone is full")
 	}
@@ -278,7 +289,51 @@ func (s *Key) print(w io.Writer) {
 		fmt.Fprintf(w, " (%s)", s.Mode)
 	}
 	fmt.Fprintln(w)
+	if len(s.Missing) > 0 {
+		fmt.Fprintf(w, "  key_missing %s: the request has no %s\n", s.KeyMissing, safeAll(s.Missing))
+	}
+	if s.KeyMissing == "client_ip" {
+		fmt.Fprintf(w, "  counted by the client's address, %s\n", cmp.Or(s.Address, "one key for all that are unknown"))
+	}
 	s.printRules(w)
+}
+
+// printExplanation prints the decision about a request, and the keys that it would be counted by.
+func printExplanation(w io.Writer, e *Explanation) {
+	switch {
+	case e.Zone != "":
+		fmt.Fprintf(w, "denied by zone %s, rule %s", safe(e.Zone), safe(e.Rule))
+		if e.RetryIn != nil {
+			fmt.Fprintf(w, ", again in %s", span(*e.RetryIn))
+		}
+		fmt.Fprintln(w)
+	case e.Decision == "none":
+		fmt.Fprintln(w, "no rate limit applies")
+	default:
+		fmt.Fprintln(w, e.Decision)
+	}
+	for i := range e.Handlers {
+		e.Handlers[i].print(w)
+	}
+}
+
+func (h *Handler) print(w io.Writer) {
+	fmt.Fprintf(w, "\nserver %s\n", safe(h.Server))
+	for i := range h.Zones {
+		h.Zones[i].print(w)
+	}
+	if len(h.Zones) == 0 && h.Error == "" {
+		fmt.Fprintln(w, "no zone of this handler matches")
+	}
+	if len(h.Without) > 0 {
+		fmt.Fprintf(w, "not matching: %s\n", safeAll(h.Without))
+	}
+	if len(h.NotRun) > 0 {
+		fmt.Fprintf(w, "not run, as more than the request is needed: %s; what they would change is unknown\n", safeAll(h.NotRun))
+	}
+	if h.Error != "" {
+		fmt.Fprintf(w, "a matcher failed, and the zones after it were not looked at: %s\n", safe(h.Error))
+	}
 }
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }
@@ -304,7 +359,7 @@ func (s *Key) printRules(w io.Writer) {
 	t.print(w, widthOf(w))
 }
 
-func printTop(w io.Writer, top *Top) error {
+func printTop(w io.Writer, top *Top) {
 	unnamed := false
 	for _, list := range []struct {
 		title string
@@ -327,5 +382,4 @@ func printTop(w io.Writer, top *Top) error {
 	if unnamed {
 		fmt.Fprintln(w, "Keys without a name were not logged: with log_key in the handler, frequent keys have names.")
 	}
-	return nil
 }
