@@ -91,7 +91,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, strconv.Itoa(i+1)), err)
 		}
 		if s.PlainPassword() {
-			a.logger.Warn("a password stands in the configuration itself: write {env.NAME} or {file./path} instead", zap.String("store", name))
+			a.logger.Warn("a password is written in the configuration: use {env.NAME} or {file./path} instead", zap.String("store", name))
 		}
 	}
 	a.env = limiter.Environment{

@@ -33,7 +33,7 @@ func (h *Handler) allZones() ([]*config.Zone, error) {
 		}
 		if named.Name = config.SafeName(name); named.Name != name {
 			named.Written = name
-			h.app.warn(h.logger, "the zone's name has characters that a name cannot have here: it is replaced",
+			h.app.warn(h.logger, "the zone's name has characters that are not allowed: it is replaced",
 				zap.String("name", name), zap.String("zone", named.Name))
 		}
 		all = append(all, &named)

@@ -76,9 +76,9 @@ func (e *storeEvents) StoreDown(name, node string, f redis.Failure, cause error)
 			unknown = true
 		}
 	}
-	what := "Redis is away: going on without it"
+	what := "Redis is unavailable: on_failure applies"
 	if f == redis.FailRejected || f == redis.FailWrong {
-		what = "Redis rejects calls: going on without it"
+		what = "Redis rejects calls: on_failure applies"
 	}
 	e.lines.Add(func() {
 		if unknown {
@@ -126,7 +126,7 @@ var liveCounts process.Var[background.Saver]
 // process.
 func (e *storeEvents) Live(name string, n int) {
 	e.live.Save(e.storage, liveKey(name), []byte(strconv.Itoa(n)), func(err error) {
-		e.logger.Warn("the number of instances was not kept in Caddy's storage: a restart without Redis would enforce every limit in full", zap.String("store", name), zap.Error(err))
+		e.logger.Warn("the number of instances was not written to Caddy's storage: after a restart without Redis, every limit is enforced in full", zap.String("store", name), zap.Error(err))
 	})
 }
 
@@ -158,7 +158,7 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 func (e *storeEvents) Unsubscribed(store string, err error) {
 	advice := redis.AdviceOn(err)
 	if goredis.IsPermissionError(err) {
-		advice = "give the user +subscribe, +ping and its channels: the README has the whole line"
+		advice = "give the user +subscribe, +ping and its channels: docs/redis.md has the whole line"
 	}
 	if e.unsubscribed.Next(clock.Now()) {
 		e.lines.Add(func() {

@@ -32,27 +32,27 @@ func (a *App) warn(l *zap.Logger, msg string, fields ...zap.Field) {
 // warnOfZone warns of options that are valid but rarely intended.
 func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
-		logger.Warn("the zone has an automatic name, which other instances share only while their sites and rules are the same: give it one", zap.String("zone", z.Name))
+		logger.Warn("the zone has no name: instances share it only while their sites and rules are the same; give it a name", zap.String("zone", z.Name))
 	}
 	for _, name := range z.Config.Plan.Placeholders() {
 		if strings.HasPrefix(name, "http.auth.") {
-			logger.Warn("the key uses what authentication finds out, and rate_limit runs before it by default: order it after, or use route",
+			logger.Warn("the key depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route",
 				zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"))
 			break
 		}
 	}
 	if z.Config.Plan.Mixes(key.ClientIPPlaceholder) && !z.NoHeaders {
-		logger.Warn("a key part mixes the client's address with text, so that prefixes do not apply: make it a part of its own", zap.String("zone", z.Name))
+		logger.Warn("a key part combines the client's address with text, so ipv4_prefix and ipv6_prefix do not apply: make the address a part of its own", zap.String("zone", z.Name))
 	}
 	if p := z.Config.Plan; p.Repeated == key.RepeatedJoin && p.MayRepeat() && len(z.Config.Overrides) > 0 {
-		logger.Warn("key_repeated join in a zone with overrides: a client escapes the one of its key by repeating a part of it",
+		logger.Warn("key_repeated join in a zone with overrides: a client avoids its override by repeating a value of its key",
 			zap.String("zone", z.Name), zap.String("advice", "use key_repeated deny, or first"))
 	}
 	z.NarrowKeys().Warn(logger)
 	warnOfNoLimit(logger, z)
 	for _, s := range z.Config.Sets() {
 		if s.Blocks != nil && z.Config.Plan.Constant() {
-			logger.Warn("a rule with block in a zone with a constant key: one client that exceeds it blocks all",
+			logger.Warn("a rule with block in a zone with a constant key: one client that exceeds it blocks all clients",
 				zap.String("zone", z.Name), zap.String("advice", "count clients on their own, such as by key {client_ip}"))
 			break
 		}
@@ -63,7 +63,7 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 				warnOfLimitFrom(logger, z.Name, s.Labels[i], s.LimitFrom[i])
 			}
 			if _, ok := a.(*algorithms.Calendar); ok && !z.Shared() {
-				logger.Warn("a calendar is counted in this process alone: a restart of it forgets what is used of the period",
+				logger.Warn("a calendar in a zone with store local: a restart resets it",
 					zap.String("zone", z.Name), zap.String("rule", s.Labels[i]), zap.String("advice", "use a store"))
 			}
 			if w, ok := a.(*algorithms.SlidingWindow); ok && s.Specs[i].Limit < w.Parts() {
@@ -81,16 +81,16 @@ func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
 	for _, name := range slices.Concat(inKey, z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()) {
 		a.warnOfEnvironment(logger, z.Name, name)
 		if !placeholders.Provided(name) {
-			msg := "nothing in this build provides a placeholder of the zone: it is always empty"
+			msg := "no module in this build provides a placeholder of the zone: it is always empty"
 			if !strings.Contains(name, ".") {
-				msg = "a placeholder of the zone is no shorthand: it is always empty unless it is a variable of map"
+				msg = "unknown shorthand in the zone: it is always empty unless map defines it"
 			}
 			a.warn(logger, msg, zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"), zap.String("advice", placeholders.Advice(name)))
 		}
 	}
 	for _, name := range inKey {
 		if advice := verbatim[name]; advice != "" {
-			a.warn(logger, "a placeholder of the key counts as the client spells it: with each spelling a client has a limit of its own",
+			a.warn(logger, "a placeholder of the key is not normalized: each spelling is counted on its own",
 				zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"), zap.String("advice", advice))
 		}
 	}
@@ -101,14 +101,14 @@ func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
 func warnOfLimitFrom(logger *zap.Logger, zone, rule string, from *config.LimitFrom) {
 	for _, prefix := range fromClients {
 		if from.Uses(prefix) {
-			logger.Warn("the limit comes from a header, query or cookie, which clients can set: have something before it, such as forward_auth, replace it in every request",
+			logger.Warn("the limit comes from a header, query or cookie, which clients can set: it must be set in every request before rate_limit, such as by forward_auth",
 				zap.String("zone", zone), zap.String("rule", rule))
 			break
 		}
 	}
 	for _, prefix := range []string{"http.auth.", "http.reverse_proxy."} {
 		if from.Uses(prefix) {
-			logger.Warn("the limit comes from what authentication finds out, and rate_limit runs before it by default: order it after, or use route",
+			logger.Warn("the limit depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route",
 				zap.String("zone", zone), zap.String("rule", rule))
 		}
 	}
@@ -148,10 +148,10 @@ func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 		trusted, all := trusts(s)
 		switch {
 		case all:
-			logger.Warn("trusted_proxies covers every address: any client can say which address it has, and escape its limits",
+			logger.Warn("trusted_proxies covers every address: any client can claim another address and avoid its limits",
 				zap.String("server", name), zap.String("advice", "list only the addresses of your own proxies"))
 		case trusted && s.TrustedProxiesStrict <= 0:
-			logger.Warn("trusted_proxies without trusted_proxies_strict: a client behind a proxy can say which address it has, and escape its limits",
+			logger.Warn("trusted_proxies without trusted_proxies_strict: a client behind a proxy can claim another address and avoid its limits",
 				zap.String("server", name), zap.String("advice", "add trusted_proxies_strict"))
 		}
 		var errorRoutes caddyhttp.RouteList
@@ -162,17 +162,17 @@ func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 		repeated = append(repeated, repeatedZones(s, s.Routes)...)
 		repeated = append(repeated, repeatedZones(s, errorRoutes)...)
 		for _, zone := range unencodedZones(s, s.Routes) {
-			logger.Warn("encode is behind a zone that reads responses: it compresses none of them",
+			logger.Warn("encode runs after a zone that reads responses: they are not compressed",
 				zap.String("zone", zone), zap.String("advice", "write route { encode; rate_limit { ... } }, or the option order rate_limit after encode"))
 		}
 		if s.ReadTimeout <= 0 && (readsBody(s, s.Routes) || readsBody(s, errorRoutes)) {
-			logger.Warn("a rate limit reads bodies, and the server has no read_body timeout: a client that never sends the end keeps its request for 10s",
+			logger.Warn("a zone reads request bodies, and the server has no read_body timeout: a client that never ends its body holds the request for 10s",
 				zap.String("server", name), zap.String("advice", "set timeouts { read_body <duration> } in the option servers"))
 		}
 	}
 	slices.Sort(repeated)
 	for _, zone := range slices.Compact(repeated) {
-		logger.Warn("a route leads through the zone twice: a request that has passed it is not counted by it again",
+		logger.Warn("a route has the zone twice: it counts a request once",
 			zap.String("zone", zone), zap.String("advice", "write the zone once, or give the second another name"))
 	}
 }

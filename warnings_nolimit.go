@@ -21,7 +21,7 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 		warn("the zone's matchers match no request", "begin each path with / or *")
 	case len(match) == 0 || slices.ContainsFunc(match, matchesUnsafe):
 	case z.PreventDuplicates != nil:
-		warn("the zone matches only GET, HEAD and OPTIONS, of which none is ever a duplicate", "match the methods that change something, or leave prevent_duplicates out")
+		warn("the zone matches only GET, HEAD and OPTIONS, which prevent_duplicates ignores", "match the methods that change something, or leave prevent_duplicates out")
 	case z.Tokens != nil:
 		warn("the zone matches only GET, HEAD and OPTIONS, which cost no tokens", "match POST")
 	}
@@ -34,7 +34,7 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 		}
 		for p, err := range o.Patterns() {
 			if err == nil && p.Any() {
-				warn("an override makes every key unlimited: the zone limits only those of other overrides", "name the keys, or leave the override out")
+				warn("an override makes every key unlimited: the zone limits only the keys of other overrides", "name the keys, or leave the override out")
 			}
 		}
 	}
@@ -43,7 +43,7 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 		warn("cost, settle, tokens and count_status charge rules, and the zone has none", "add a rule")
 	}
 	if z.Config.Charge.Settle != nil && slices.ContainsFunc(z.Config.Charge.Settle.Placeholders(), chosenByClients) {
-		warn("settle takes what the request brings, which clients can set", "settle by the response, such as {http.response.header.X-Cost}")
+		warn("settle uses a value of the request, which clients can set", "settle by the response, such as {http.response.header.X-Cost}")
 	}
 }
 
@@ -51,7 +51,7 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 func (a *App) warnOfEnvironment(logger *zap.Logger, zone, placeholder string) {
 	if name, ok := strings.CutPrefix(placeholder, "env."); ok {
 		if _, set := os.LookupEnv(name); !set {
-			a.warn(logger, "the environment does not have the variable of a placeholder of the zone: it is empty", zap.String("zone", zone), zap.String("placeholder", "{"+placeholder+"}"))
+			a.warn(logger, "the environment variable of a placeholder of the zone is not set: the placeholder is empty", zap.String("zone", zone), zap.String("placeholder", "{"+placeholder+"}"))
 		}
 	}
 }

@@ -93,7 +93,7 @@ func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed
 	}
 	f.had = true
 	if f.good, err = Parse(text); err != nil {
-		logger.Error("the rules kept in Caddy's storage are invalid: the zones' own rules hold until the source is read", zap.String("key", f.key), loglimit.Error(err))
+		logger.Error("the rules in Caddy's storage are invalid: the configured rules are in force until the source is read", zap.String("key", f.key), loglimit.Error(err))
 		return f
 	}
 	f.text = text
@@ -296,7 +296,7 @@ func (f *Follower) Document(text []byte) {
 	}
 	// A storage that is slow must not delay the next document.
 	f.saver.Save(storage, f.key, text, func(err error) {
-		logger.Error("the remote rules were not kept in Caddy's storage: a restart without the source would not have them", zap.String("key", f.key), zap.Error(err))
+		logger.Error("the remote rules were not written to Caddy's storage: a restart without the source loses them", zap.String("key", f.key), zap.Error(err))
 	})
 }
 

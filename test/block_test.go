@@ -211,7 +211,7 @@ func TestBlockInvalid(t *testing.T) {
 // TestBlockOfConstantKey warns of a rule that blocks in a zone that counts all clients
 // together.
 func TestBlockOfConstantKey(t *testing.T) {
-	const warning = "a rule with block in a zone with a constant key: one client that exceeds it blocks all"
+	const warning = "a rule with block in a zone with a constant key: one client that exceeds it blocks all clients"
 	for lines, n := range map[string]int{
 		"key all\nrule 9/1h block 1d": 1, "key {path}\nrule 9/1h block 1d": 0, "key all\nrule 9/1h": 0,
 		"key all\nrule 9/1h\noverride all {\nrule 8/1h block 1d\n}": 1,

@@ -207,7 +207,7 @@ func TestCompatWarnings(t *testing.T) {
 	s := serve(t, setup{app: redisStore(unusedAddr(t)), site: handler, more: "http://:8002 {\n" + handler + "\n}"})
 	for _, want := range []string{
 		"read_interval is ignored", "write_interval is ignored", "purge_age is ignored",
-		"storage is ignored", "sweep_interval is ignored", "characters that a name cannot have", "trusts any X-Forwarded-For",
+		"storage is ignored", "sweep_interval is ignored", "characters that are not allowed", "trusts any X-Forwarded-For",
 	} {
 		if n := strings.Count(s.log.text(), want); n != 1 {
 			t.Errorf("%d warnings of %q, want 1", n, want)

@@ -172,13 +172,13 @@ func TestBadJSON(t *testing.T) {
 // seldom intended.
 func TestConfigurationWarnings(t *testing.T) {
 	for _, c := range []struct{ app, site, want string }{
-		{redisStore(unusedAddr(t)), "rate_limit 10/s", "automatic name"},
-		{redisStore(unusedAddr(t), "password plain"), "", "a password stands in the configuration itself"},
-		{"", "rate_limit {\nzone z {\nkey {http.auth.user.id}\nrule 1/1s\n}\n}", "rate_limit runs before it by default"},
-		{"", "rate_limit {\nzone z {\nkey a{client_ip}\nrule 1/1s\n}\n}", "mixes the client's address with text"},
+		{redisStore(unusedAddr(t)), "rate_limit 10/s", "the zone has no name"},
+		{redisStore(unusedAddr(t), "password plain"), "", "a password is written in the configuration"},
+		{"", "rate_limit {\nzone z {\nkey {http.auth.user.id}\nrule 1/1s\n}\n}", "runs after rate_limit by default"},
+		{"", "rate_limit {\nzone z {\nkey a{client_ip}\nrule 1/1s\n}\n}", "combines the client's address with text"},
 		{"", "rate_limit {\nzone z {\nkey {query.a}\nkey_repeated join\nrule 1/1s\noverride x unlimited\n}\n}", "key_repeated join in a zone with overrides"},
 		{"", "rate_limit {\nzone z {\nrule 5/1s sliding_window\n}\n}", "a sliding_window with a limit below its buckets"},
-		{"", "rate_limit {\nzone z {\nrule 5/day calendar\n}\n}", "a calendar is counted in this process alone"},
+		{"", "rate_limit {\nzone z {\nrule 5/day calendar\n}\n}", "a calendar in a zone with store local"},
 	} {
 		s := serve(t, setup{app: c.app, site: c.site})
 		if n := strings.Count(s.log.text(), c.want); n != 1 {

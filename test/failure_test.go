@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	storeIsDown = "Redis is away: going on without it"
+	storeIsDown = "Redis is unavailable: on_failure applies"
 	storeIsUp   = "Redis is back: limits are shared again"
 )
 
@@ -51,7 +51,7 @@ func (s *storeSite) down() {
 	s.Helper()
 	until(s.T, "the store to be down", func() bool {
 		// A server that is killed closes connections that it has never answered on.
-		lines := len(s.log.lines(s.T, storeIsDown)) + len(s.log.lines(s.T, "Redis rejects calls: going on without it"))
+		lines := len(s.log.lines(s.T, storeIsDown)) + len(s.log.lines(s.T, "Redis rejects calls: on_failure applies"))
 		return s.metric("store_up", "store", "redis") == 0 && lines > 0
 	})
 }

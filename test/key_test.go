@@ -226,7 +226,7 @@ func TestMixedPartIsText(t *testing.T) {
 		respond ok`})
 	s.want(req{ip: "10.0.0.1"}, 200, 429)
 	s.want(req{ip: "10.0.0.2"}, 200, 429)
-	if len(s.log.lines(t, "a key part mixes the client's address with text, so that prefixes do not apply: make it a part of its own")) != 1 {
+	if len(s.log.lines(t, "a key part combines the client's address with text, so ipv4_prefix and ipv6_prefix do not apply: make the address a part of its own")) != 1 {
 		t.Error("no warning")
 	}
 }

@@ -144,8 +144,8 @@ func TestLimitFromWarns(t *testing.T) {
 		"{header.Limit}":                    "which clients can set",
 		"{query.limit}":                     "which clients can set",
 		"{cookie.limit}":                    "which clients can set",
-		"{http.auth.user.limit}":            "order it after",
-		"{http.reverse_proxy.header.Limit}": "order it after",
+		"{http.auth.user.limit}":            "order rate_limit after it",
+		"{http.reverse_proxy.header.Limit}": "order rate_limit after it",
 		"{http.vars.limit}":                 "",
 	} {
 		s := serve(t, setup{site: "rate_limit {\nzone z {\nrule " + from + "/1h else 2\n}\n}\nrespond ok"})

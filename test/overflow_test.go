@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-const zoneIsFull = "the zone is full of keys that still count: new ones share counters, and may be denied too early"
+const zoneIsFull = "the zone is full: new keys share counters and may be denied too early"
 
 // TestFullZone checks that in a zone with more clients than keys, new clients share
 // an overflow counter with their network: it may deny too early but never admits

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	neverFilled = "nothing in this build provides a placeholder of the zone: it is always empty"
-	noShorthand = "a placeholder of the zone is no shorthand: it is always empty unless it is a variable of map"
-	asSpelled   = "a placeholder of the key counts as the client spells it: with each spelling a client has a limit of its own"
+	neverFilled = "no module in this build provides a placeholder of the zone: it is always empty"
+	noShorthand = "unknown shorthand in the zone: it is always empty unless map defines it"
+	asSpelled   = "a placeholder of the key is not normalized: each spelling is counted on its own"
 )
 
 // TestWarningsOfPlaceholders checks that a key that can never be filled is warned of, by

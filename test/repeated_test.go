@@ -65,7 +65,7 @@ func (s *site) wantExplained(path, decision string, handlers ...string) {
 // that zones in routes of which a request takes only one earn none.
 func TestRepeatedZoneWarning(t *testing.T) {
 	const (
-		msg  = "a route leads through the zone twice: a request that has passed it is not counted by it again"
+		msg  = "a route has the zone twice: it counts a request once"
 		zone = "{\nzone z {\nrule 1/1h\n}\n}\n"
 		z    = "rate_limit " + zone
 		a    = "rate_limit /a* " + zone

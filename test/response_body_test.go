@@ -228,7 +228,7 @@ func TestUnknownCost(t *testing.T) {
 	if got := s.metric("settled_cost_total", "zone", "unknown"); got != 5+30+1 {
 		t.Errorf("a cost of %v in all, want 36", got)
 	}
-	lines := s.log.lines(t, "a response did not tell its cost")
+	lines := s.log.lines(t, "the cost of a response is unknown")
 	if len(lines) != 1 || lines[0]["reason"] != "its body is encoded: Content-Encoding" {
 		t.Errorf("lines %v", lines)
 	}

@@ -167,7 +167,7 @@ func TestModeIsToldOnceOverAReload(t *testing.T) {
 	srv := redistest.Start(t)
 	s := serve(t, reloadsStore(srv, "30ms", "rule 1000/100h", "respond ok"))
 	away := func() int { // a server that is killed closes connections that it has never answered on
-		return len(s.log.lines(t, storeIsDown)) + len(s.log.lines(t, "Redis rejects calls: going on without it"))
+		return len(s.log.lines(t, storeIsDown)) + len(s.log.lines(t, "Redis rejects calls: on_failure applies"))
 	}
 	srv.Kill()
 	until(t, "the store to be down", func() bool {

@@ -89,7 +89,7 @@ func TestRedisAddresses(t *testing.T) {
 	t.Run("wrong password", func(t *testing.T) {
 		s := serve(t, setup{app: redisStore(srv.Addr, "password canary-wrong", "timeout 10s", "dial_timeout 10s"), site: site})
 		s.want(req{}, 200, 429) // without Redis
-		line := s.log.wait(t, "Redis rejects calls: going on without it")
+		line := s.log.wait(t, "Redis rejects calls: on_failure applies")
 		if text, _ := line["error"].(string); !strings.HasPrefix(text, "WRONGPASS") || strings.Contains(s.log.text(), "canary-wrong") {
 			t.Errorf("log line %v", line)
 		}

@@ -10,8 +10,8 @@ import (
 
 const (
 	mayEvict    = "Redis may evict counts when its memory is full: maxmemory-policy is allkeys-lru"
-	trustsAll   = "trusted_proxies covers every address: any client can say which address it has, and escape its limits"
-	notStrict   = "trusted_proxies without trusted_proxies_strict: a client behind a proxy can say which address it has, and escape its limits"
+	trustsAll   = "trusted_proxies covers every address: any client can claim another address and avoid its limits"
+	notStrict   = "trusted_proxies without trusted_proxies_strict: a client behind a proxy can claim another address and avoid its limits"
 	adviceField = "advice"
 )
 
@@ -82,7 +82,7 @@ func TestMissingRedisPermissionIsNamed(t *testing.T) {
 			srv := redistest.Start(t)
 			setUser(t, srv, documentedRights(t)+" "+revoked)
 			s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
-			line := s.log.wait(t, "the user lacks rights in Redis: "+want)
+			line := s.log.wait(t, "the Redis user lacks permissions: "+want)
 			if line["level"] != "warn" || !strings.Contains(line[adviceField].(string), "docs/redis.md") {
 				t.Errorf("line %v", line)
 			}
@@ -138,7 +138,7 @@ func setUser(t *testing.T, srv *redistest.Server, rights string) {
 
 // TestReadBodyWarning checks the warning about servers that read bodies without a timeout.
 func TestReadBodyWarning(t *testing.T) {
-	const msg = "a rate limit reads bodies, and the server has no read_body timeout: a client that never sends the end keeps its request for 10s"
+	const msg = "a zone reads request bodies, and the server has no read_body timeout: a client that never ends its body holds the request for 10s"
 	for site, want := range map[string]int{
 		byPhone("deny", "1/1h", ""):                               1,
 		"handle /x/* {\n" + byPhone("deny", "1/1h", "") + "\n}":   1,
@@ -169,7 +169,7 @@ func TestReadBodyWarning(t *testing.T) {
 // TestEncodeWarning checks the warning about encode behind a zone that reads responses, and what
 // it says: whether a response is compressed.
 func TestEncodeWarning(t *testing.T) {
-	const msg = "encode is behind a zone that reads responses: it compresses none of them"
+	const msg = "encode runs after a zone that reads responses: they are not compressed"
 	zone := func(options string) string { return "rate_limit {\nzone z {\n" + options + "\nrule 1000/1h\n}\n}\n" }
 	const encode = "encode {\nminimum_length 1\n}\n"
 	for site, want := range map[string]int{
@@ -201,13 +201,13 @@ func TestNoLimitWarnings(t *testing.T) {
 	const (
 		none       = ""
 		noRequest  = "the zone's matchers match no request"
-		harmless   = "the zone matches only GET, HEAD and OPTIONS, of which none is ever a duplicate"
+		harmless   = "the zone matches only GET, HEAD and OPTIONS, which prevent_duplicates ignores"
 		free       = "the zone matches only GET, HEAD and OPTIONS, which cost no tokens"
 		everything = "exempt matches every request: the zone limits nothing"
-		unlimited  = "an override makes every key unlimited: the zone limits only those of other overrides"
+		unlimited  = "an override makes every key unlimited: the zone limits only the keys of other overrides"
 		noRule     = "cost, settle, tokens and count_status charge rules, and the zone has none"
-		chosen     = "settle takes what the request brings, which clients can set"
-		unset      = "the environment does not have the variable of a placeholder of the zone: it is empty"
+		chosen     = "settle uses a value of the request, which clients can set"
+		unset      = "the environment variable of a placeholder of the zone is not set: the placeholder is empty"
 	)
 	t.Setenv("DIANA_TEST_SET", "x")
 	for options, want := range map[string]string{

@@ -126,7 +126,7 @@ func wantNoFallback(t *testing.T, instances []*harness.Caddy) {
 		if up, ok := c.Metric(t, "caddy_rate_limit_store_up"); !ok || up != 1 {
 			t.Errorf("caddy_rate_limit_store_up is %v (found: %v), want 1", up, ok)
 		}
-		if strings.Contains(c.Log(), "going on without it") {
+		if strings.Contains(c.Log(), "on_failure applies") {
 			t.Errorf("the store went down:\n%s", c.Log())
 		}
 	}

@@ -81,7 +81,7 @@ func (q *Queue) run() {
 func (q *Queue) do(job func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			q.logger.Error("panic in a function that ran in the background", zap.Any("error", v), zap.Stack("stack"))
+			q.logger.Error("panic in a background function", zap.Any("error", v), zap.Stack("stack"))
 		}
 	}()
 	job()

@@ -40,7 +40,7 @@ func addChanges(c *adminClient, root *cobra.Command, add func(use, short string,
 	w := &changer{adminClient: c}
 	flags := func(cmd *cobra.Command, example string) *cobra.Command {
 		cmd.Flags().BoolVarP(&w.yes, "yes", "y", false, "Write without asking")
-		cmd.Flags().StringVar(&w.reason, "reason", "", "Why; recorded with the change")
+		cmd.Flags().StringVar(&w.reason, "reason", "", "Reason for the change, for rules log")
 		cmd.Example = example
 		cmd.PreRun = func(cmd *cobra.Command, _ []string) { w.in = cmd.InOrStdin() }
 		return cmd
@@ -51,23 +51,23 @@ func addChanges(c *adminClient, root *cobra.Command, add func(use, short string,
 		}), example)
 	}
 	var block string
-	set := flags(add("set <zone> [<rule>] <rate> [burst <n>]", "Changes a limit on all instances; configured has the rules of the configuration again", cobra.MinimumNArgs(2), func(args []string) error {
+	set := flags(add("set <zone> [<rule>] <rate> [burst <n>]", "Changes a limit on all instances; with configured instead of a rate, restores the configured rules", cobra.MinimumNArgs(2), func(args []string) error {
 		if block != "" {
 			args = append(args, "block", block)
 		}
 		return w.edit(edit.Edit{Do: "set", Zone: args[0], Words: args[1:]})
 	}), "  caddy rate-limit set api 200/1m\n  caddy rate-limit set api per_second 20/s burst 40 --reason \"launch\"\n  caddy rate-limit set login 5/1m --block 1h\n  caddy rate-limit set api configured")
-	set.Flags().StringVar(&block, "block", "", "How long a denial blocks the key, such as 1h; 0: not at all")
-	shadow := edits("shadow", "<zone>|--all on|off", "Has a zone report denials, and deny nothing, on all instances", "  caddy rate-limit shadow search on\n  caddy rate-limit shadow --all off", 1)
-	off := edits("off", "<zone>|--all", "Lets all requests pass a zone uncounted, on all instances", "  caddy rate-limit off signup\n  caddy rate-limit off --all --reason \"incident\"", 0)
-	on := edits("on", "<zone>|--all", "Undoes off", "  caddy rate-limit on --all", 0)
+	set.Flags().StringVar(&block, "block", "", "How long a denial blocks the key, such as 1h (0: no block)")
+	shadow := edits("shadow", "<zone>|--all on|off", "Makes a zone report denials but deny nothing, on all instances", "  caddy rate-limit shadow search on\n  caddy rate-limit shadow --all off", 1)
+	off := edits("off", "<zone>|--all", "Turns a zone off on all instances: requests pass uncounted", "  caddy rate-limit off signup\n  caddy rate-limit off --all --reason \"incident\"", 0)
+	on := edits("on", "<zone>|--all", "Turns a zone on again on all instances", "  caddy rate-limit on --all", 0)
 	for _, cmd := range []*cobra.Command{shadow, off, on} {
 		forAll(cmd)
 	}
-	edits("block", "<zone> <part>... <duration>", "Denies all requests of a key for some time, on all instances", "  caddy rate-limit block api 192.0.2.1 1h\n  caddy rate-limit block api 192.0.2.0/24 2027-01-01", 3)
-	edits("allow", "<zone> <part>... [<rate>] [<duration>]", "Lets requests of a key pass, or at another rate, until unblock or for some time", "  caddy rate-limit allow api customer-7 3d\n  caddy rate-limit allow api customer-7 5000/1m 2027-01-01T12:00:00Z", 2)
-	edits("unblock", "<zone> <part>...", "Ends what block or allow began", "  caddy rate-limit unblock api 192.0.2.1", 2)
-	rules := &cobra.Command{Use: "rules", Short: "Reads and changes the document of the rules, rules redis or rules file"}
+	edits("block", "<zone> <part>... <duration>", "Denies all requests of a key for a duration or until a time, on all instances", "  caddy rate-limit block api 192.0.2.1 1h\n  caddy rate-limit block api 192.0.2.0/24 2027-01-01", 3)
+	edits("allow", "<zone> <part>... [<rate>] [<duration>]", "Admits all requests of a key, or sets its rate, until unblock, for a duration or until a time", "  caddy rate-limit allow api customer-7 3d\n  caddy rate-limit allow api customer-7 5000/1m 2027-01-01T12:00:00Z", 2)
+	edits("unblock", "<zone> <part>...", "Removes what block or allow set for a key", "  caddy rate-limit unblock api 192.0.2.1", 2)
+	rules := &cobra.Command{Use: "rules", Short: "Reads and changes the document of rules in Redis or a file"}
 	root.AddCommand(rules)
 	sub := func(use, short, example string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		cmd := add(use, short, args, run)
@@ -77,16 +77,16 @@ func addChanges(c *adminClient, root *cobra.Command, add func(use, short string,
 		return cmd
 	}
 	sub("get", "Prints the document", "  caddy rate-limit rules get >rules.json", cobra.NoArgs, func([]string) error { return w.get() })
-	sub("diff [<file>]", "Shows what a document in a file (- is stdin) would change, or what the last change did", "  caddy rate-limit rules diff rules.json", cobra.MaximumNArgs(1), w.diff)
-	sub("log", "Lists the last 50 changes: when, who (a claim), what and why", "  caddy rate-limit rules log", cobra.NoArgs, func([]string) error { return w.log() })
-	flags(sub("put <file>", "Replaces the document by one in a file (- is stdin)", "", cobra.ExactArgs(1), func(args []string) error { return w.put(args[0]) }), "  caddy rate-limit rules put rules.json --yes")
-	flags(sub("edit", "Opens the document in $VISUAL or $EDITOR, and writes what was saved", "", cobra.NoArgs, func([]string) error { return w.editor() }), "  EDITOR=nano caddy rate-limit rules edit")
-	flags(sub("undo", "Writes the document before the last change again", "", cobra.NoArgs, func([]string) error { return w.edit(edit.Edit{Do: "undo"}) }), "  caddy rate-limit rules undo")
+	sub("diff [<file>]", "Shows what a document (- is stdin) would change, or else what the last change changed", "  caddy rate-limit rules diff rules.json", cobra.MaximumNArgs(1), w.diff)
+	sub("log", "Lists the last 50 changes: when, who (as the client claims), what and why", "  caddy rate-limit rules log", cobra.NoArgs, func([]string) error { return w.log() })
+	flags(sub("put <file>", "Replaces the document with a file (- is stdin)", "", cobra.ExactArgs(1), func(args []string) error { return w.put(args[0]) }), "  caddy rate-limit rules put rules.json --yes")
+	flags(sub("edit", "Opens the document in $VISUAL or $EDITOR, and writes it when the editor exits", "", cobra.NoArgs, func([]string) error { return w.editor() }), "  EDITOR=nano caddy rate-limit rules edit")
+	flags(sub("undo", "Restores the document before the last change", "", cobra.NoArgs, func([]string) error { return w.edit(edit.Edit{Do: "undo"}) }), "  caddy rate-limit rules undo")
 }
 
 // forAll adds the flag --all, which stands for a zone.
 func forAll(cmd *cobra.Command) {
-	all := cmd.Flags().Bool("all", false, "All zones, whatever else is said of them")
+	all := cmd.Flags().Bool("all", false, "All zones; overrides the setting of each zone")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *all {

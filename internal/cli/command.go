@@ -20,15 +20,15 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "rate-limit",
-		Usage: "zones|key|reset|top|explain|validate|rules|set|shadow|off|on|block|allow|unblock",
+		Usage: "zones|key|reset|top|explain|validate|rules|set|shadow|off|on|block|allow|unblock|replay",
 		Short: "Shows and controls the rate limits of the running Caddy",
 		Long: `
-Queries the admin endpoint of the running Caddy. Its address is determined as by
-caddy reload: --address, else the address in the configuration in --config, else
-the default.
+Queries the admin endpoint of the running Caddy. Its address is that of --address,
+or else of the configuration in --config, or else Caddy's default.
 
-explain and validate need no running Caddy: with --config and without --address
-they look at that configuration itself. Nothing listens, no Redis is connected.`,
+With --config and without --address, explain and validate need no running Caddy:
+they load the configuration, but do not serve it or connect to Redis. replay reads
+logs and needs no running Caddy.`,
 		CobraFunc: rateLimitCommands,
 	})
 }
@@ -73,16 +73,16 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return c.key(http.MethodGet, args[0], args[1:], hash)
 	})
 	key.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
-	reset := add("reset <zone> <part>...", "Resets a key on all instances", cobra.MinimumNArgs(1), func(args []string) error {
+	reset := add("reset <zone> <part>...", "Deletes the counts and blocks of a key on all instances", cobra.MinimumNArgs(1), func(args []string) error {
 		return c.key(http.MethodDelete, args[0], args[1:], hash)
 	})
 	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
-	add("top <zone>", "Lists the busiest and the most denied keys of this instance", cobra.ExactArgs(1), func(args []string) error {
+	add("top <zone>", "Lists the keys of this instance with the most requests and the most denials", cobra.ExactArgs(1), func(args []string) error {
 		_, err := show(c, c.running, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, printTop)
 		return err
 	})
 	var strict bool
-	validate := add("validate [<document>]", "Checks a configuration or, against the one in --config or the running one, a document of rules (- is stdin)", cobra.MaximumNArgs(1), func(args []string) error {
+	validate := add("validate [<document>]", "Checks a configuration, or a document of rules against a configuration (- is stdin)", cobra.MaximumNArgs(1), func(args []string) error {
 		if len(args) == 0 {
 			return c.validateConfig()
 		}
@@ -91,11 +91,11 @@ func rateLimitCommands(cmd *cobra.Command) {
 	validate.Example = `  caddy rate-limit validate --config /etc/caddy/Caddyfile
   caddy rate-limit validate rules.json
   caddy rate-limit validate rules.json --config /etc/caddy/Caddyfile`
-	validate.Flags().BoolVar(&strict, "strict", false, "Of validate: fail also if the document names zones that the configuration does not have")
+	validate.Flags().BoolVar(&strict, "strict", false, "Fail also if the document names zones that the configuration does not have")
 	addChanges(c, cmd, add)
 	var d Request
 	var headers []string
-	explain := add("explain <url>", "Shows which zones would apply to a request and which rule would deny it; nothing is charged",
+	explain := add("explain <url>", "Shows which zones apply to a request and which rule would deny it; nothing is charged",
 		cobra.ExactArgs(1), func(args []string) error {
 			d.URL = args[0]
 			return c.explain(d, headers)
@@ -103,11 +103,11 @@ func rateLimitCommands(cmd *cobra.Command) {
 	explain.Example = `  caddy rate-limit explain https://example.com/api -H 'X-Account: 7' --client-ip 192.0.2.1
   caddy rate-limit explain localhost:8080/x -X POST
   caddy rate-limit explain /x --config Caddyfile`
-	explain.Flags().StringVar(&c.rules, "rules", "", "With --config: a document of rules that is in force")
+	explain.Flags().StringVar(&c.rules, "rules", "", "With --config: apply the rules of this document")
 	explain.Flags().StringVarP(&d.Method, "method", "X", http.MethodGet, "The request's method")
 	explain.Flags().StringVar(&d.ClientIP, "client-ip", "127.0.0.1", "The client's address, as Caddy would determine it")
-	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address that the connection comes from (default: the client's)")
-	explain.Flags().StringVarP(&d.Body, "data", "d", "", "The request's body, for keys and costs with {body.<name>}; its type is a header")
+	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address of the connection's peer (default: --client-ip)")
+	explain.Flags().StringVarP(&d.Body, "data", "d", "", "The request's body, for keys and costs with {body.<name>}; give its Content-Type with -H")
 	explain.Flags().StringArrayVarP(&headers, "header", "H", nil, "A header, such as 'X-Account: 7'; may be repeated")
 	cmd.AddCommand(c.replayCommand())
 	for _, sub := range cmd.Commands() {

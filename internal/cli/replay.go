@@ -42,18 +42,18 @@ func (c *adminClient) replayCommand() *cobra.Command {
 	o := replayOptions{failAbove: -1}
 	cmd := &cobra.Command{
 		Use:   "replay <log>...",
-		Short: "Says what limits would have done to the requests in access logs",
+		Short: "Shows what limits would have done to the requests in access logs",
 		Long: `
 Reads access logs: Caddy's JSON, or the common and combined formats of nginx and
-Apache; .gz and .zst; - is stdin. Nothing runs, and nothing is charged.
+Apache, also compressed (.gz, .zst); - is stdin. Nothing is charged.
 
-Without --config: how many requests one client made at most, and the least limit
-that would have denied a share of the clients (--deny), as a line to paste.
-With --config: what the zones of this configuration would have done.
+Without --config, it prints the most requests that one client made, and the lowest
+limit that would have denied at most the share --deny of the clients.
+With --config, it prints what the zones of this configuration would have done.
 
-Requests are taken as they came: what clients would have done after a denial is
-unknown. Exits with 1 if more is denied than --fail-above, with 2 if most lines
-cannot be read.`,
+It cannot know how clients would have reacted to denials: it decides the requests
+as logged. It exits with 1 if more requests are denied than --fail-above allows,
+and with 2 if most lines cannot be read.`,
 		Example: `  caddy rate-limit replay access.log
   caddy rate-limit replay access.log --path '/api/*' --key {header.X-Account} --deny 1%
   caddy rate-limit replay access*.log.gz --config Caddyfile --set api=20/1m --set api=50/1m
@@ -62,14 +62,14 @@ cannot be read.`,
 	}
 	var deny string
 	f := cmd.Flags()
-	f.StringArrayVar(&o.key, "key", []string{"{client_ip}"}, "Without --config: a part of the key; may be repeated")
+	f.StringArrayVar(&o.key, "key", []string{"{client_ip}"}, "Without --config: part of the key; may be repeated")
 	f.StringVar(&o.path, "path", "", "Without --config: only paths such as '/api/*'")
 	f.StringSliceVar(&o.methods, "method", nil, "Without --config: only these methods")
 	f.StringSliceVar(&o.statuses, "status", nil, "Without --config: only responses such as 401 or 4xx")
 	f.StringVar(&deny, "deny", "0.1%", "Without --config: the share of the clients that may be denied")
-	f.StringVar(&c.rules, "rules", "", "With --config: a document of rules that is in force")
-	f.StringArrayVar(&o.sets, "set", nil, "With --config: <zone>[.<rule>]=<rate>, decided beside it; may be repeated")
-	f.Float64Var(&o.failAbove, "fail-above", -1, "With --config: fail if more than this percentage of the requests is denied")
+	f.StringVar(&c.rules, "rules", "", "With --config: apply the rules of this document")
+	f.StringArrayVar(&o.sets, "set", nil, "With --config: also decide with another rate, <zone>[.<rule>]=<rate>; may be repeated")
+	f.Float64Var(&o.failAbove, "fail-above", -1, "With --config: exit with 1 if more than this percentage of the requests is denied")
 	f.StringVar(&o.host, "host", "", "The host of requests in logs that have none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cmd.SilenceUsage = true

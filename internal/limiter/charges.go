@@ -77,6 +77,6 @@ func (q *request) reportUnknown(z *Zone, r *config.Response) {
 	case reason == "":
 		reason = "it has no number where settle looks"
 	}
-	q.l.o.Logger.Warn("a response did not tell its cost", zap.String("zone", z.Name), zap.String("settle", cmp.Or(z.Config.Settle, "tokens")),
+	q.l.o.Logger.Warn("the cost of a response is unknown", zap.String("zone", z.Name), zap.String("settle", cmp.Or(z.Config.Settle, "tokens")),
 		zap.Int("status", r.Status), zap.String("reason", reason))
 }

@@ -25,7 +25,7 @@ type Narrow struct {
 // Warn logs that these keys match more than they say, if there are any.
 func (n Narrow) Warn(logger *zap.Logger) {
 	if n.Keys > 0 {
-		logger.Warn("keys of overrides are narrower than the zone's prefix: they match the whole network of that prefix",
+		logger.Warn("overrides are narrower than the zone's prefix: each matches the whole network of that prefix",
 			zap.String("zone", n.Zone), zap.Int("keys", n.Keys), zap.Strings("first", n.Example))
 	}
 }

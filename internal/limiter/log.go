@@ -79,7 +79,7 @@ func (z *Zone) keyText(r *http.Request) string {
 // it therefore does not block one.
 func (q *request) logOverflow(z *Zone, c *stores.ZoneCheck) {
 	if c.Overflowed && z.common.overflowLog.Next(q.now()) {
-		q.l.o.Logger.Warn("the zone is full of keys that still count: new ones share counters, and may be denied too early",
+		q.l.o.Logger.Warn("the zone is full: new keys share counters and may be denied too early",
 			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
 	}
 	if c.Unblocked && z.common.unblockLog.Next(q.now()) {

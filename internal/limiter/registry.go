@@ -40,7 +40,7 @@ func NewRegistry(logger *zap.Logger, d *rules.Document) *Registry {
 func (r *Registry) Join(l *Limiter) error {
 	dropped, err := r.join(l)
 	if dropped != nil {
-		r.logger.Error("the stored remote rules do not fit this configuration: the zones' own rules are in force", loglimit.Error(dropped))
+		r.logger.Error("the stored remote rules are invalid under this configuration: the configured rules are in force", loglimit.Error(dropped))
 	}
 	return err
 }

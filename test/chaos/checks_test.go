@@ -225,7 +225,7 @@ type storeLine struct {
 	TS float64
 }
 
-func (l storeLine) down() bool { return strings.HasSuffix(l.Msg, "going on without it") }
+func (l storeLine) down() bool { return strings.HasSuffix(l.Msg, "on_failure applies") }
 func (l storeLine) up() bool   { return strings.HasPrefix(l.Msg, "Redis is back") }
 
 // lines returns the lines about the store that the i-th instance logged since the

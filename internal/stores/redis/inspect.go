@@ -55,7 +55,7 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 		}
 	}
 	if missing := said[2]; missing != "" {
-		warn("the user lacks rights in Redis: +"+missing, missingRight)
+		warn("the Redis user lacks permissions: +"+missing, missingRight)
 	}
 	for _, what := range about.faults() {
 		warn(what[0], what[1])
