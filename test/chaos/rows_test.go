@@ -2,11 +2,13 @@ package chaos
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
 // pick returns whole in a full run and otherwise short.
@@ -31,6 +33,7 @@ func rows() []row {
 		{name: "kill", fault: "Redis killed (kill -9), back after 10 s", target: wholePromise + "; shared again <= 1.5 s", quick: true, run: killed("")},
 		{name: "kill-leased", fault: "the same, with lease 50ms", target: wholePromise + "; shared again <= 1.5 s", run: killed("lease 50ms")},
 		{name: "stall", fault: "Redis stopped (SIGSTOP) for 5 s", target: "as above; late charges <= pool_size (20) per instance", run: stalled},
+		{name: "stutter", fault: "Redis stopped for 50 ms, ten times; then each Caddy for 300 ms, three times", target: "no 5xx; no instance goes away", run: stuttering},
 		{name: "half-open", fault: "packets vanish for 4 s", target: "as above, but shared again <= 2 s", run: halfOpen},
 		{name: "slow-20ms", fault: "replies 20 ms late", target: slow, run: slowBy(20 * time.Millisecond)},
 		{name: "slow-100ms", fault: "replies 100 ms late", target: slow, run: slowBy(100 * time.Millisecond)},
@@ -112,6 +115,39 @@ func stalled(t *testing.T, out *result) {
 		t.Errorf("%d calls ran late, want at most the pool sizes' sum of %d", calls, 20*instances)
 	}
 	srv.CheckTTLs()
+}
+
+// stuttering stops Redis and the instances for less than what is an outage.
+func stuttering(t *testing.T, out *result) {
+	srv := redistest.Start(t)
+	s := begin(t, srv.Addr)
+	r := s.play(play{calm: 1500 * time.Millisecond, after: 2 * time.Second, begin: func() {
+		for range 10 {
+			srv.Stall()
+			time.Sleep(50 * time.Millisecond)
+			srv.Resume()
+			time.Sleep(400 * time.Millisecond)
+		}
+		for range 3 {
+			for _, c := range s.caddys {
+				c.Stall(t)
+				time.Sleep(300 * time.Millisecond)
+				c.Resume(t)
+				time.Sleep(200 * time.Millisecond)
+			}
+		}
+	}})
+	harness.OnlyStatuses(t, r.shots, http.StatusOK, http.StatusTooManyRequests)
+	out.report("%d requests, no 5xx", len(r.shots))
+	checkBounds(t, r, out, promise{})
+	s.checkLogs(r, out)
+	for i := range s.caddys {
+		for _, l := range s.lines(r, i) {
+			if l.down() {
+				out.late(t, "instance %d went away: %s", i, l.Error)
+			}
+		}
+	}
 }
 
 func halfOpen(t *testing.T, out *result) {

@@ -51,6 +51,7 @@ var faultKinds = map[string]*faultKind{
 	"relapse":      {away: true, answers: true, retried: true, begin: relapses},
 	"busy":         {away: true, answers: true, begin: atServer(func(s *redisim.Server) func() { return toggle(s.Busy) })},
 	"slow":         {away: true, begin: slowNode},
+	"stall":        {away: true, begin: stalls},
 	// A replica would keep what the master is freed of. What others write is lost when it ends.
 	"wrong-type": {away: true, answers: true, loses: true, at: []topology{single}, begin: func(w *world, _ *step, r *rand.Rand) func() {
 		return w.redis.pick(r).Disguise(r, 1+r.IntN(8), ":{instances}")
@@ -139,6 +140,25 @@ func slowNode(w *world, _ *step, r *rand.Rand) func() {
 	s := w.redis.pick(r)
 	s.Slow(time.Duration(1 + r.Int64N(int64(20*time.Millisecond))))
 	return func() { s.Slow(0) }
+}
+
+// longestStall and the timeout of a call are less than the silence that opens a breaker.
+const longestStall = 60 * time.Millisecond
+
+// stalls keeps a server busy for short, again and again.
+func stalls(w *world, _ *step, r *rand.Rand) func() {
+	s, stop := w.redis.pick(r), make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(between(r, 300*time.Millisecond, time.Second)):
+				s.Stall(between(r, 20*time.Millisecond, longestStall))
+			}
+		}
+	}()
+	return func() { close(stop) }
 }
 
 func onNetwork(change func(d *disturbance, r *rand.Rand)) func(w *world, f *step, r *rand.Rand) func() {

@@ -149,6 +149,9 @@ func (o *oracle) end(f *step, _ *faultKind) {
 	for _, s := range o.spans {
 		if s.open && s.what == f.what && s.instance == f.instance {
 			s.open, s.to = false, o.w.now()
+			if s.what == "stall" {
+				o.checked["stalls"]++
+			}
 			return
 		}
 	}
@@ -463,6 +466,16 @@ func (w *world) mode(in *instance, process string, up bool, data map[string]any)
 		o.comebacks = append(o.comebacks, comeback{in.name, o.went[id], w.now()})
 	} else {
 		o.went[id] = w.now()
+		o.stalled(id)
+	}
+}
+
+// stalled takes a change of mode that has to have another reason than that one server stalls.
+// o.mu is held.
+func (o *oracle) stalled(id string) {
+	away := o.touches(o.w.now(), o.w.now(), isAway)
+	if len(away) <= 1 && !slices.ContainsFunc(away, func(s *span) bool { return s.what != "stall" }) {
+		o.violateLocked("a stall is no outage", id+" went away", nil)
 	}
 }
 

@@ -237,3 +237,16 @@ func (b *Output) String() string {
 
 // PID returns the ID of the process.
 func (c *Caddy) PID() int { return c.cmd.Process.Pid }
+
+// Stall stops the process until Resume.
+func (c *Caddy) Stall(t testing.TB) { c.signal(t, syscall.SIGSTOP) }
+
+// Resume ends Stall.
+func (c *Caddy) Resume(t testing.TB) { c.signal(t, syscall.SIGCONT) }
+
+func (c *Caddy) signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := c.cmd.Process.Signal(s); err != nil {
+		t.Errorf("%v: %v", s, err)
+	}
+}

@@ -375,6 +375,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 	client := srv.Client()
 	c := storestest.NewTestCounter(t, "stall", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1000, Window: storestest.Hour, Cost: 1}})
 	s.o.Timeout = 20 * time.Second
+	s.conn.nodes.first.breaker.patience = time.Second // the calls' deadlines are earlier than the store's timeout
 	s.conn.seq.Store(storestest.Hour)
 	s.Decide(context.Background(), storestest.CheckOf(1, c))
 	resume := pause(t, client)

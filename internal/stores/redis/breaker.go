@@ -1,22 +1,32 @@
 package redis
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// breaker stops calls to a node that does not answer. It opens after
-// failuresToOpen failures in a row and closes when a heartbeat of the node succeeds.
+// breaker stops calls to a node that does not answer, and closes when a heartbeat of the node
+// succeeds. A stall is no outage: timeouts open it only once the node has been silent for
+// patience. Without a server to wait for, failuresToOpen failures in a row do, and a rejected
+// call does at once, because the next would be rejected as well.
 type breaker struct {
-	open   atomic.Bool
-	opened atomic.Uint64 // how often
-	failed atomic.Int64  // in a row
+	open     atomic.Bool
+	opened   atomic.Uint64 // how often
+	failed   atomic.Int64  // in a row, because no server was there
+	patience time.Duration
+	begun    time.Time
+	asked    atomic.Int64 // when the first call was sent that no reply has followed, since begun; 0: none
 
 	mu        sync.Mutex
 	since     time.Time    // when the state last changed
 	changes   []transition // of which notify has not been told
 	notifying bool         // a goroutine tells it
+
+	// What asked was when a call timed out last, for how long this process has stood still since
+	// asked, and until when it last did.
+	timedOut, stood, stoodUntil time.Duration
 
 	// notify is told of each change once and in order. No lock is held, and another
 	// change may have followed.
@@ -32,26 +42,74 @@ type transition struct {
 	cause error
 }
 
-// failuresToOpen is how many failures in a row open the breaker. One may be an
-// accident.
-const failuresToOpen = 3
+const (
+	// failuresToOpen is how many failures in a row open the breaker. One may be an accident.
+	failuresToOpen = 3
 
-func newBreaker(closing func(), notify func(up bool, cause error)) *breaker {
-	return &breaker{since: time.Now(), closing: closing, notify: notify}
+	// minPatience is the least patience of a breaker, for timeouts that are shorter than
+	// pauses that are usual: of a fork, a slow command, a busy machine.
+	minPatience = 100 * time.Millisecond
+)
+
+// newBreaker returns a closed breaker of a node whose calls take at most timeout.
+func newBreaker(timeout time.Duration, closing func(), notify func(up bool, cause error)) *breaker {
+	now := time.Now()
+	return &breaker{patience: max(timeout, minPatience), begun: now.Add(-1), since: now, closing: closing, notify: notify}
 }
 
+// sent notes that a call is sent.
+func (b *breaker) sent(now time.Time) {
+	if b.asked.Load() == 0 {
+		b.asked.CompareAndSwap(0, int64(now.Sub(b.begun)))
+	}
+}
+
+// answered notes a reply, of whatever kind. What was sent before it is no sign of silence.
+func (b *breaker) answered() {
+	if b.asked.Load() != 0 {
+		b.asked.Store(0)
+	}
+}
+
+// success notes a call that succeeded.
 func (b *breaker) success() {
 	if b.failed.Load() != 0 {
 		b.failed.Store(0)
 	}
 }
 
-// failure counts a call that failed because of the node. A refusal opens the
-// breaker at once, because the next call would be refused as well.
-func (b *breaker) failure(f Failure, cause error) {
-	if b.failed.Add(1) >= failuresToOpen || f == FailRejected {
+// failure notes a call that failed because of the node.
+func (b *breaker) failure(f Failure, cause error, now time.Time) {
+	var opens bool
+	switch {
+	case f == FailRejected:
+		opens = true
+	case f != FailTimeout:
+		opens = b.failed.Add(1) >= failuresToOpen
+	default:
+		opens = b.silent(cause, now)
+	}
+	if opens {
 		b.trip(cause)
 	}
+}
+
+// silent notes a call that timed out, and says whether that is the second since the node has
+// not replied for patience. One may be a lost packet. The time in which this process stood
+// still does not count: a reply may have come meanwhile.
+func (b *breaker) silent(cause error, now time.Time) bool {
+	asked, at := time.Duration(b.asked.Load()), now.Sub(b.begun)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	again := b.timedOut == asked
+	if !again {
+		b.timedOut, b.stood, b.stoodUntil = asked, 0, asked
+	}
+	if still := (stoodStill{}); errors.As(cause, &still) {
+		b.stood += at - max(at-still.late, b.stoodUntil)
+		b.stoodUntil = at
+	}
+	return asked != 0 && again && at-asked-b.stood >= b.patience
 }
 
 // close closes the breaker after a call that succeeded. opened is what b.opened was

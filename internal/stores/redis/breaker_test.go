@@ -1,20 +1,22 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 // TestLateHeartbeatDoesNotCloseBreaker handles the reply to a heartbeat after
 // requests have opened the breaker: the reply is older than their failures.
 func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	changes := 0
-	b := newBreaker(func() {}, func(bool, error) { changes++ })
+	b := newBreaker(time.Second, func() {}, func(bool, error) { changes++ })
 	sent := b.opened.Load()
 	for range failuresToOpen {
-		b.failure(FailAway, errors.New("refused"))
+		b.failure(FailAway, errors.New("refused"), time.Now())
 	}
 	b.close(sent)
 	if !b.open.Load() || changes != 1 {
@@ -32,7 +34,7 @@ func TestBreakerNotifiesWithoutItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, told, closing := make(chan struct{}), []bool(nil), 0
 		var b *breaker
-		b = newBreaker(func() {}, func(up bool, _ error) {
+		b = newBreaker(time.Second, func() {}, func(up bool, _ error) {
 			if !b.mu.TryLock() {
 				t.Error("the breaker's lock is held while it notifies")
 				return
@@ -65,4 +67,95 @@ func TestBreakerNotifiesWithoutItsLock(t *testing.T) {
 			t.Errorf("told %v after another change", told)
 		}
 	})
+}
+
+// TestStallIsNoOutage leads breakers through timelines of calls, replies and failures, in
+// milliseconds. With a timeout of 25 ms a node may be silent for 100 ms, with one of 300 ms for 300.
+func TestStallIsNoOutage(t *testing.T) {
+	const (
+		sent = iota
+		reply
+		timeout
+		away
+		rejected
+	)
+	type event struct{ at, what, late int } // how late a timeout is noticed
+	for _, c := range []struct {
+		name    string
+		timeout int
+		events  []event
+		open    bool // after the last event, and before it not
+	}{
+		{"silent for 100 ms", 25, []event{{0, sent, 0}, {25, timeout, 0}, {25, sent, 0}, {50, timeout, 0}, {50, sent, 0}, {75, timeout, 0}, {75, sent, 0}, {100, timeout, 0}}, true},
+		{"silent for 99 ms", 25, []event{{0, sent, 0}, {24, timeout, 0}, {24, sent, 0}, {49, timeout, 0}, {74, sent, 0}, {99, timeout, 0}}, false},
+		{"three timeouts of one stall", 25, []event{{0, sent, 0}, {1, sent, 0}, {2, sent, 0}, {25, timeout, 0}, {26, timeout, 0}, {27, timeout, 0}, {40, reply, 0}, {1000, sent, 0}, {1025, timeout, 0}}, false},
+		{"a reply begins anew", 25, []event{{0, sent, 0}, {25, timeout, 0}, {25, sent, 0}, {60, reply, 0}, {90, sent, 0}, {115, timeout, 0}, {120, sent, 0}, {145, timeout, 0}}, false},
+		{"a reply to a call that was sent later", 25, []event{{0, sent, 0}, {10, sent, 0}, {20, reply, 0}, {125, timeout, 0}, {126, timeout, 0}}, false},
+		{"one lost packet", 300, []event{{0, sent, 0}, {300, timeout, 0}, {300, sent, 0}, {310, reply, 0}}, false},
+		{"a longer timeout", 300, []event{{0, sent, 0}, {0, sent, 0}, {300, timeout, 0}, {300, timeout, 0}}, true},
+		{"rare calls", 25, []event{{0, sent, 0}, {25, timeout, 0}, {5000, sent, 0}, {5025, timeout, 0}}, true},
+		{"the process stood still", 25, []event{{0, sent, 0}, {1, sent, 0}, {2, sent, 0}, {400, timeout, 375}, {400, timeout, 374}, {401, timeout, 374}}, false},
+		{"the process stood still again and again", 25, []event{
+			{0, sent, 0}, {300, timeout, 275}, {300, sent, 0}, {300, sent, 0}, {600, timeout, 275}, {601, timeout, 276}, {601, sent, 0}, {901, timeout, 275},
+		}, false},
+		{"the process stood still during an outage", 25, []event{
+			{0, sent, 0}, {25, timeout, 0}, {25, sent, 0}, {26, sent, 0}, {400, timeout, 350}, {400, timeout, 349}, {400, sent, 0}, {425, timeout, 0}, {425, sent, 0}, {450, timeout, 0},
+		}, true},
+		{"an outage of a machine on which every timer is late", 25, []event{
+			{0, sent, 0}, {0, sent, 0}, {75, timeout, 50}, {75, timeout, 50}, {75, sent, 0}, {75, sent, 0}, {150, timeout, 50}, {150, timeout, 50},
+			{150, sent, 0}, {225, timeout, 50}, {225, sent, 0}, {300, timeout, 50},
+		}, true},
+		{"nothing is there", 25, []event{{0, sent, 0}, {0, away, 0}, {1, sent, 0}, {1, away, 0}, {2, sent, 0}, {2, away, 0}}, true},
+		{"nothing was there twice", 25, []event{{0, sent, 0}, {0, away, 0}, {1, sent, 0}, {1, away, 0}}, false},
+		{"rejected", 25, []event{{0, sent, 0}, {0, rejected, 0}}, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBreaker(time.Duration(c.timeout)*time.Millisecond, func() {}, func(bool, error) {})
+			slow := timeoutError{errors.New("i/o timeout")}
+			for i, e := range c.events {
+				now := b.begun.Add(time.Hour + time.Duration(e.at)*time.Millisecond)
+				switch e.what {
+				case sent:
+					b.sent(now)
+				case reply:
+					b.answered()
+					b.success()
+				case timeout:
+					late := time.Duration(e.late) * time.Millisecond
+					b.failure(FailTimeout, reported{whetherLate(slow, now.Add(-late), now)}, now)
+				case away:
+					b.failure(FailAway, errors.New("connection refused"), now)
+				case rejected:
+					b.failure(FailRejected, errors.New("OOM"), now)
+				}
+				if want := c.open && i == len(c.events)-1; b.open.Load() != want {
+					t.Fatalf("at %d ms, after event %d: open %v, want %v", e.at, i, !want, want)
+				}
+			}
+		})
+	}
+}
+
+// TestLateTimers tells timeouts that were noticed late from others.
+func TestLateTimers(t *testing.T) {
+	end := time.Now()
+	slow := timeoutError{errors.New("i/o timeout")}
+	for _, c := range []struct {
+		err  error
+		end  time.Time
+		late time.Duration
+		want bool
+	}{
+		{slow, end, punctual, false},
+		{slow, end, punctual + 1, true},
+		{slow, time.Time{}, punctual + 1, false},
+		{context.DeadlineExceeded, end, time.Second, true},
+		{errors.New("connection refused"), end, time.Second, false},
+		{errReply, end, time.Second, false},
+	} {
+		err := whetherLate(c.err, c.end, end.Add(c.late))
+		if got := errors.As(err, new(stoodStill)); got != c.want || !errors.Is(err, c.err) || classify(err) != classify(c.err) {
+			t.Errorf("%v, %v late: %v", c.err, c.late, err)
+		}
+	}
 }

@@ -299,6 +299,7 @@ func (c *conn) failed(n *node, err error) error {
 	c.fail(err)
 	f := classify(err)
 	if f == FailWrong || c.o.Cluster && aboutSlot(err) {
+		n.breaker.answered()
 		return reported{err}
 	}
 	n.failures.Add(1)
@@ -309,7 +310,7 @@ func (c *conn) failed(n *node, err error) error {
 		c.onLost(n)
 	}
 	c.distrust(n, f)
-	n.breaker.failure(f, err)
+	n.breaker.failure(f, err, time.Now())
 	return reported{err}
 }
 

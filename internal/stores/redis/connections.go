@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -129,8 +130,9 @@ type trackedConn struct {
 	net.Conn
 	closed  func()
 	retired atomic.Bool
-	heard   bool   // whether the server has sent anything but said
-	said    string // an error, as the first reply
+	reads   time.Time // the deadline of reads
+	heard   bool      // whether the server has sent anything but said
+	said    string    // an error, as the first reply
 }
 
 // Close implements net.Conn.
@@ -139,9 +141,31 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
+// SetReadDeadline implements net.Conn.
+func (c *trackedConn) SetReadDeadline(t time.Time) error {
+	c.reads = t
+	return c.Conn.SetReadDeadline(t)
+}
+
+// lateRead is how late a read has to time out to be repeated, and for how long it is then.
+const lateRead = time.Millisecond
+
+// read reads. A deadline that is noticed late passed while this process stood still, and the
+// reply may have come meanwhile: a read that begins after its deadline would not look.
+func (c *trackedConn) read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(c.reads) < lateRead {
+		return n, err
+	}
+	if err := c.Conn.SetReadDeadline(time.Now().Add(lateRead)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(b)
+}
+
 // Read implements net.Conn.
 func (c *trackedConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
+	n, err := c.read(b)
 	if n > 0 && !c.heard {
 		if text, is := bytes.CutPrefix(b[:n], []byte("-")); is && c.said == "" {
 			text, _, _ = bytes.Cut(text, []byte("\r\n"))

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -52,10 +53,12 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *argument) (r
 			last = o.node.clock.at(end)
 		}
 		head.b = appendNumber(appendNumber(head.b[:0], seq), last)
+		o.node.breaker.sent(time.Now())
 		text, err := c.evalsha(ctx, o, args)
 		if err != nil {
-			return reply{}, 0, o.script.blame(err)
+			return reply{}, 0, o.script.blame(whetherLate(err, end, time.Now()))
 		}
+		o.node.breaker.answered()
 		r := reply{b: text}
 		got, _, now := r.number(), r.number(), r.number()
 		if r.err != nil || got != seq {
@@ -95,7 +98,10 @@ type nodeHook struct {
 
 // enter makes the node the one that runs a call.
 func (h *nodeHook) enter(o *once) error {
-	o.node = h.conn.nodes.called(h.client)
+	if n := h.conn.nodes.called(h.client); n != o.node {
+		o.node = n
+		n.breaker.sent(time.Now())
+	}
 	if !o.beat && o.node.breaker.open.Load() {
 		o.SetErr(errOpen)
 		return errOpen

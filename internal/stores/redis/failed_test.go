@@ -46,9 +46,10 @@ func TestFailedCallIsNotTheDecision(t *testing.T) {
 			t.Errorf("zone %d: this process took %v, want that without the wait for Redis", i, got)
 		}
 	}
-	for range failuresToOpen {
+	waitFor(t, "the breaker to open", func() bool {
 		s.Decide(context.Background(), check)
-	}
+		return s.conn.nodes.first.breaker.open.Load()
+	})
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback || check.Failed != 0 {
 		t.Errorf("with an open breaker: mode %v, failed for %d us", check.Mode, check.Failed)
 	}

@@ -3,7 +3,9 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -32,6 +34,32 @@ type timeoutError struct{ error }
 
 // Timeout implements the method of net.Error.
 func (timeoutError) Timeout() bool { return true }
+
+// stoodStill is a timeout that was noticed late: this process stood still meanwhile.
+type stoodStill struct {
+	error
+	late time.Duration
+}
+
+// Error implements error.
+func (e stoodStill) Error() string {
+	return fmt.Sprintf("%v, noticed %v late: this process stood still", e.error, e.late.Round(time.Millisecond))
+}
+
+// Unwrap returns the timeout.
+func (e stoodStill) Unwrap() error { return e.error }
+
+// punctual is how late a timer may fire in a process that runs.
+const punctual = 5 * time.Millisecond
+
+// whetherLate returns the error of a call that was to end at a time, as stoodStill if it is a
+// timeout that was noticed late.
+func whetherLate(err error, end, now time.Time) error {
+	if late := now.Sub(end); !end.IsZero() && late > punctual && classify(err) == FailTimeout {
+		return stoodStill{err, late}
+	}
+	return err
+}
 
 // reported is the error of a batch, which the caller that sent it has reported.
 type reported struct{ error }

@@ -130,6 +130,7 @@ func (ns *nodes) newNode(address string) *node {
 		tracker: newConnTracker(max(ns.o.Timeout, minReadTimeout)), batchers: newBatchers(ns.o.Cluster),
 	}
 	n.breaker = newBreaker(
+		ns.o.Timeout,
 		n.comesBack, // before a request calls the node
 		func(up bool, cause error) { ns.changed(n, up, cause) },
 	)

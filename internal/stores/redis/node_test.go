@@ -259,7 +259,7 @@ func TestWhatNodesAreBlamedFor(t *testing.T) {
 		calls int // that fail until the node is not used any more; 0: it stays in use
 	}{
 		{errors.New("connection reset"), failuresToOpen},
-		{timeoutError{errors.New("i/o timeout")}, failuresToOpen},
+		{timeoutError{errors.New("i/o timeout")}, 2},
 		{refusal("LOADING Redis is loading the dataset in memory"), failuresToOpen},
 		{refusal("CLUSTERDOWN The cluster is down"), failuresToOpen},
 		{refusal("OOM command not allowed when used memory > 'maxmemory'."), 1},
@@ -277,6 +277,7 @@ func TestWhatNodesAreBlamedFor(t *testing.T) {
 		now := int64(storestest.Hour)
 		conn, n, _ := newTestNodes(t, &now, "a:1")
 		for i := 1; i <= 10; i++ {
+			n[0].breaker.sent(time.Now().Add(-time.Second))
 			_ = conn.failed(n[0], c.err)
 			if open, want := n[0].breaker.open.Load(), c.calls > 0 && i >= c.calls; open != want {
 				t.Errorf("%v: after %d failures the breaker is open: %v, want %v", c.err, i, open, want)

@@ -3,11 +3,12 @@
 package main
 
 const (
-	breakerGo   = "internal/stores/redis/breaker.go"
-	instancesGo = "internal/stores/redis/instances.go"
-	decideGo    = "internal/stores/redis/decide.go"
-	failureGo   = "internal/stores/redis/failure.go"
-	scriptsGo   = "scripts/scripts.go"
+	breakerGo     = "internal/stores/redis/breaker.go"
+	connectionsGo = "internal/stores/redis/connections.go"
+	instancesGo   = "internal/stores/redis/instances.go"
+	decideGo      = "internal/stores/redis/decide.go"
+	failureGo     = "internal/stores/redis/failure.go"
+	scriptsGo     = "scripts/scripts.go"
 )
 
 // processMutants break what a store does to its neighbours: the observer, the other stores
@@ -24,6 +25,26 @@ var processMutants = []mutant{
 	{
 		name: "breaker-late-ramp", breaks: "the breaker closes before the ramp begins", file: breakerGo, suites: redis,
 		old: "\t\tb.closing()\n\t}\n\tb.open.Store(open)", new: "\t\tdefer b.closing()\n\t}\n\tb.open.Store(open)",
+	},
+	{
+		name: "breaker-impatient", breaks: "a short stall opens the breaker", file: breakerGo, suites: redis,
+		old: "max(timeout, minPatience)", new: "max(timeout, 0*minPatience)",
+	},
+	{
+		name: "breaker-late-timers", breaks: "timeouts count that a process noticed late which stood still", file: breakerGo, suites: redis,
+		old: "b.stood += at -", new: "_ = at -",
+	},
+	{
+		name: "breaker-stood-twice", breaks: "a pause of this process is taken off for each call that was under way", file: breakerGo, suites: redis,
+		old: "max(at-still.late, b.stoodUntil)", new: "(at - still.late)",
+	},
+	{
+		name: "breaker-answered", breaks: "a reply does not end the silence of a node", file: breakerGo, suites: redis,
+		old: "\tif b.asked.Load() != 0 {\n\t\tb.asked.Store(0)\n\t}", new: "",
+	},
+	{
+		name: "connections-late", breaks: "a reply that came while the process stood still is not read", file: connectionsGo, suites: redis,
+		old: "time.Since(c.reads) < lateRead", new: "c.heard || !c.heard",
 	},
 	{
 		name: "process-stores", breaks: "two stores of a process are two instances", file: sharedGo, suites: redis,

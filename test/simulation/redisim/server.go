@@ -145,6 +145,14 @@ func (s *Server) Slow(d time.Duration) {
 	s.slow = d
 }
 
+// Stall keeps the server busy for d, as a slow command of another program does, and returns
+// afterwards.
+func (s *Server) Stall(d time.Duration) {
+	s.turn <- struct{}{}
+	defer s.leave()
+	time.Sleep(d)
+}
+
 // Kill ends the server as SIGKILL does: all connections are closed, and new ones are
 // closed at once, until Start.
 func (s *Server) Kill() {
