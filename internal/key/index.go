@@ -1,49 +1,57 @@
 package key
 
 import (
+	"bytes"
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/gaissmai/bart"
 
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// Index maps keys to the value of the most specific pattern that matches. It takes as long
-// for one pattern as for 100,000: single keys are in a map, and other patterns in a tree
-// with a level for each part of the key, in which networks are in a trie.
+// Index maps keys to the value of the most specific pattern that matches. Single keys are in a
+// map, and networks of keys of one part in a trie, so that 100,000 cost as much as one. The
+// others, of which there are [MaxMixed] at most, are tried one after the other.
 type Index[T comparable] struct {
-	exact  map[stores.Key]T // by single keys
-	levels []level          // the first one is the root
-	values []T              // of the tree, in the order in which they were added
-	last   int              // the index of the last part of a key
+	exact map[stores.Key]T // by single keys
+	nets  *bart.Table[T]   // of keys of one part; nil: none
+	mixed []mixed[T]       // the most specific first
 }
 
-// level is the patterns that begin alike, by their next part. A child is the index of the
-// next level or, for the last part, of a value.
-type level struct {
-	exact map[string]int32   // by encoded part
-	nets  *bart.Table[int32] // by network; nil: none
-	any   int32              // of *; none: -1
+// mixed is a pattern with * or, beside other parts, a network.
+type mixed[T comparable] struct {
+	pattern *Pattern
+	value   T
 }
 
-const none = -1
+// MaxMixed is how many patterns with * or, of several parts, with a network an index has at most.
+const MaxMixed = 1000
 
 // Add adds a pattern. Of patterns that match the same keys the first is kept. If that is of
 // a single key, Add returns its value and true.
-func (x *Index[T]) Add(p *Pattern, h Hasher, value T) (first T, twice bool) {
-	if p.Single() {
-		return x.addSingle(p, h, value)
+func (x *Index[T]) Add(p *Pattern, h Hasher, value T) (first T, twice bool, err error) {
+	switch {
+	case p.Single():
+		first, twice = x.addSingle(p, h, value)
+	case len(p.parts) == 1 && !p.parts[0].any:
+		if x.nets == nil {
+			x.nets = new(bart.Table[T])
+		}
+		if _, known := x.nets.Get(p.parts[0].prefix); !known {
+			x.nets.Insert(p.parts[0].prefix, value)
+		}
+	case len(x.mixed) == MaxMixed:
+		err = fmt.Errorf("over %d keys of several parts with * or a network: want fewer", MaxMixed)
+	default:
+		at := slices.IndexFunc(x.mixed, func(m mixed[T]) bool { return m.pattern.weight < p.weight })
+		if at < 0 {
+			at = len(x.mixed)
+		}
+		x.mixed = slices.Insert(x.mixed, at, mixed[T]{p, value})
 	}
-	if len(x.levels) == 0 {
-		x.newLevel()
-		x.last = len(p.parts) - 1
-	}
-	at := int32(0)
-	for i := range x.last {
-		at = x.child(at, &p.parts[i], x.newLevel)
-	}
-	x.child(at, &p.parts[x.last], func() int32 { return x.valueOf(value) })
-	return first, false
+	return first, twice, err
 }
 
 func (x *Index[T]) addSingle(p *Pattern, h Hasher, value T) (first T, twice bool) {
@@ -62,53 +70,6 @@ func (x *Index[T]) addSingle(p *Pattern, h Hasher, value T) (first T, twice bool
 	return first, false
 }
 
-func (x *Index[T]) newLevel() int32 {
-	x.levels = append(x.levels, level{any: none})
-	return int32(len(x.levels) - 1)
-}
-
-// valueOf returns the index of a value, which patterns added one after the other share.
-func (x *Index[T]) valueOf(value T) int32 {
-	if n := len(x.values); n == 0 || x.values[n-1] != value {
-		x.values = append(x.values, value)
-	}
-	return int32(len(x.values) - 1)
-}
-
-// child returns the child of a level for a part. It is created by create if there is none.
-func (x *Index[T]) child(at int32, part *partMatch, create func() int32) (child int32) {
-	l := &x.levels[at]
-	switch {
-	case part.any:
-		child = l.any
-	case part.prefix.IsValid():
-		if l.nets == nil {
-			l.nets = new(bart.Table[int32])
-		}
-		if n, ok := l.nets.Get(part.prefix); ok {
-			return n
-		}
-		child = create()
-		x.levels[at].nets.Insert(part.prefix, child)
-		return child
-	default:
-		if n, ok := l.exact[string(part.exact)]; ok {
-			return n
-		}
-		child = create()
-		if l = &x.levels[at]; l.exact == nil { // create may have moved it
-			l.exact = make(map[string]int32)
-		}
-		l.exact[string(part.exact)] = child
-		return child
-	}
-	if child == none {
-		child = create()
-		x.levels[at].any = child
-	}
-	return child
-}
-
 // Exact returns the value of the pattern of exactly this key.
 func (x *Index[T]) Exact(key stores.Key) (value T, ok bool) {
 	value, ok = x.exact[key]
@@ -122,104 +83,64 @@ func (x *Index[T]) Find(k *Encoded, key stores.Key) (value T, ok bool) {
 			return value, true
 		}
 	}
-	if len(x.levels) == 0 || k.b[0] != keyOfParts {
+	if k.b[0] != keyOfParts {
 		return value, false
 	}
-	s := search{key: k, value: none}
-	x.search(&s, 0, 0, 0)
-	if s.value == none {
-		return value, false
-	}
-	return x.values[s.value], true
-}
-
-// search is the search for the most specific pattern that matches a key.
-type search struct {
-	key    *Encoded
-	value  int32 // of the most specific pattern so far; none: -1
-	weight int   // of that pattern
-	path   ways  // to the present level
-	best   ways  // of the most specific pattern so far
-}
-
-// ways is how the parts of a pattern match: the length of a network, or exactly or any.
-type ways [maxKeyParts]int16
-
-const (
-	wayExact = -1
-	wayAny   = -2
-)
-
-// search searches a level for the part of the key that begins at from. weight is that of
-// the parts before it. The branches lead to different patterns, so that no more of them are
-// taken than patterns match.
-func (x *Index[T]) search(s *search, at int32, part int, weight int) {
-	l, b := &x.levels[at], s.key.part(part)
-	if len(l.exact) > 0 {
-		if child, ok := l.exact[string(b)]; ok {
-			x.take(s, child, part, wayExact, weight+exactWeight)
-			if part == x.last {
-				return // the others are less specific
+	if x.nets != nil {
+		if addr, is := addrOf(k.part(0)); is {
+			if value, ok = x.nets.Lookup(addr); ok {
+				return value, true
 			}
 		}
 	}
-	if l.nets != nil {
-		if addr, ok := addrOf(b); ok {
-			x.searchNets(s, l, addr, part, weight)
-		}
+	if m := x.findMixed(k); m != nil {
+		return m.value, true
 	}
-	if l.any != none {
-		x.take(s, l.any, part, wayAny, weight)
-	}
+	return value, false
 }
 
-// searchNets takes the networks of a level that contain an address, the longest first; for
-// the last part only that.
-func (x *Index[T]) searchNets(s *search, l *level, addr netip.Addr, part, weight int) {
-	for bits := addr.BitLen(); bits >= 0; {
-		net, child, ok := l.nets.LookupPrefixLPM(netip.PrefixFrom(addr, bits))
-		if !ok {
-			return
+func (x *Index[T]) findMixed(k *Encoded) *mixed[T] {
+	for i := range x.mixed {
+		if x.mixed[i].pattern.matches(k) {
+			return &x.mixed[i]
 		}
-		x.take(s, child, part, int16(net.Bits()), weight+weightOf(net))
-		if part == x.last {
-			return
-		}
-		bits = net.Bits() - 1
 	}
+	return nil
 }
 
-// take takes a branch: it searches the next level or, after the last part, keeps the
-// pattern if it is more specific, or as specific and added earlier.
-func (x *Index[T]) take(s *search, child int32, part int, how int16, weight int) {
-	s.path[part] = how
-	if part < x.last {
-		x.search(s, child, part+1, weight)
-		return
+// matches reports whether a key of parts matches.
+func (v *Pattern) matches(k *Encoded) bool {
+	for i := range v.parts {
+		p := &v.parts[i]
+		if p.any {
+			continue
+		}
+		b := k.part(i)
+		if !p.prefix.IsValid() {
+			if !bytes.Equal(p.exact, b) {
+				return false
+			}
+		} else if addr, ok := addrOf(b); !ok || !p.prefix.Contains(addr) {
+			return false
+		}
 	}
-	if s.value == none || weight > s.weight || weight == s.weight && child < s.value {
-		s.value, s.weight, s.best = child, weight, s.path
-	}
+	return true
 }
 
 // Describe returns the pattern that Find finds for a key, whose parts are known as text.
 func (x *Index[T]) Describe(k *Encoded, key stores.Key, parts []string) []string {
-	if _, ok := x.exact[key]; ok || len(x.levels) == 0 || k.b[0] != keyOfParts {
+	if _, ok := x.exact[key]; ok || k.b[0] != keyOfParts {
 		return parts
 	}
-	s := search{key: k, value: none}
-	x.search(&s, 0, 0, 0)
-	words := make([]string, len(parts))
-	for i, text := range parts {
-		switch how := s.best[i]; how {
-		case wayExact:
-			words[i] = text
-		case wayAny:
-			words[i] = "*"
-		default:
-			addr, _ := addrOf(k.part(i))
-			words[i] = netip.PrefixFrom(addr, int(how)).Masked().String()
+	if x.nets != nil {
+		if addr, is := addrOf(k.part(0)); is {
+			if net, _, ok := x.nets.LookupPrefixLPM(netip.PrefixFrom(addr, addr.BitLen())); ok {
+				return []string{net.String()}
+			}
 		}
 	}
-	return words
+	if m := x.findMixed(k); m != nil {
+		return m.pattern.words
+	}
+	return parts
 }

@@ -39,7 +39,9 @@ func BenchmarkIndex(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				x.Add(p, h, i)
+				if _, _, err := x.Add(p, h, i); err != nil {
+					b.Fatal(err)
+				}
 			}
 			load := time.Since(begun)
 			runtime.GC()

@@ -1,6 +1,7 @@
 package key
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,9 @@ func indexOf(t *testing.T, patterns ...string) (*Index[int], *Plan) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.Add(p, NewHasher("s"), i)
+		if _, _, err := x.Add(p, NewHasher("s"), i); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return x, plan
 }
@@ -68,6 +71,37 @@ func TestIndex(t *testing.T) {
 		}
 		if n := testing.AllocsPerRun(10, func() { x.Find(&k, hash) }); n > 0 {
 			t.Errorf("%q in %q: %v allocations", c.key, c.patterns, n)
+		}
+	}
+}
+
+// TestIndexIsBounded adds more patterns than are tried one after the other: networks and single
+// keys are not.
+func TestIndexIsBounded(t *testing.T) {
+	x, plan := indexOf(t, "a b")
+	add := func(words ...string) error {
+		p, err := plan.Pattern(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = x.Add(p, NewHasher("s"), 0)
+		return err
+	}
+	for i := range MaxMixed {
+		if err := add(fmt.Sprint(i), "*"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := add("10.0.0.0/8", "b"); err == nil {
+		t.Error("a pattern more than the maximum was added")
+	}
+	if err := add("c", "d"); err != nil {
+		t.Error(err)
+	}
+	x, plan = indexOf(t, "10.0.0.0/8")
+	for i := range 2 * MaxMixed {
+		if err := add(network(i)); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

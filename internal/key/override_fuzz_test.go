@@ -230,7 +230,10 @@ func (k *overrideCase) check() {
 	h := NewHasher("s")
 	duplicate := false
 	for i, p := range k.list {
-		_, twice := x.Add(p, h, i)
+		_, twice, err := x.Add(p, h, i)
+		if err != nil {
+			k.Fatal(err)
+		}
 		duplicate = duplicate || twice
 	}
 	if duplicate != k.duplicate() {

@@ -57,8 +57,12 @@ func (e *exceptions) build(now int64) error {
 			if err != nil {
 				return &config.Error{At: o.checked.Override, Err: err}
 			}
-			if first, twice := x.Add(p, e.zone.store.Hasher, o); twice && first != o {
-				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("exception %q is given twice", p.Words())}
+			first, twice, err := x.Add(p, e.zone.store.Hasher, o)
+			if twice && first != o {
+				err = fmt.Errorf("exception %q is given twice", p.Words())
+			}
+			if err != nil {
+				return &config.Error{At: o.checked.Override, Err: err}
 			}
 		}
 	}

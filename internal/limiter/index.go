@@ -35,7 +35,7 @@ func (n Narrow) Warn(logger *zap.Logger) {
 func (a *activeRules) index(z *Zone, text func(file string) string) error {
 	var x key.Index[*override]
 	n := Narrow{Zone: z.Name}
-	add := func(o *override, p *key.Pattern) (*override, bool) {
+	add := func(o *override, p *key.Pattern) (*override, bool, error) {
 		if p.Narrow {
 			if n.Keys++; n.Keys == 1 {
 				n.Example = p.Words()
@@ -53,8 +53,12 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 			if err != nil {
 				return &config.Error{At: o.checked.Override, Err: err}
 			}
-			if first, twice := add(o, p); twice && (first != o || !o.checked.Many()) {
-				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("override %q is given twice", p.Words())}
+			first, twice, err := add(o, p)
+			if twice && (first != o || !o.checked.Many()) {
+				err = fmt.Errorf("override %q is given twice", p.Words())
+			}
+			if err != nil {
+				return &config.Error{At: o.checked.Override, Err: err}
 			}
 		}
 	}
@@ -63,10 +67,12 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 			continue
 		}
 		for p, err := range o.checked.PatternsOf(text(o.checked.KeysFile)) {
+			if err == nil {
+				_, _, err = add(o, p)
+			}
 			if err != nil {
 				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("%s, %w", o.checked.KeysFile, err)}
 			}
-			add(o, p)
 		}
 	}
 	a.keys, a.narrow = x, n

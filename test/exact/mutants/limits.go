@@ -21,35 +21,27 @@ var (
 var limitMutants = []mutant{
 	{
 		name: "index-order", breaks: "of overrides that are as specific the last one wins", file: indexOfKeysGo, suites: ofKeys,
-		old: "weight == s.weight && child < s.value", new: "weight == s.weight && child > s.value",
+		old: "m.pattern.weight < p.weight", new: "m.pattern.weight <= p.weight",
 	},
 	{
 		name: "index-weight", breaks: "the least specific override wins", file: indexOfKeysGo, suites: ofKeys,
-		old: "weight > s.weight ||", new: "weight < s.weight ||",
+		old: "m.pattern.weight < p.weight", new: "m.pattern.weight > p.weight",
 	},
 	{
-		name: "index-any", breaks: "* does not match the last part of a key", file: indexOfKeysGo, suites: ofKeys,
-		old: "if l.any != none {", new: "if l.any != none && part < x.last {",
+		name: "index-any", breaks: "* matches only itself", file: indexOfKeysGo, suites: ofKeys,
+		old: "if p.any {", new: "if p.any && len(k.part(i)) == 2 {",
 	},
 	{
-		name: "index-exact-only", breaks: "an exact part hides networks and * before it", file: indexOfKeysGo, suites: ofKeys,
-		old: "if part == x.last {\n				return", new: "if part <= x.last {\n				return",
+		name: "index-text", breaks: "a network in a key of several parts matches every address", file: indexOfKeysGo, suites: ofKeys,
+		old: "!p.prefix.Contains(addr)", new: "!p.prefix.Contains(addr) && !ok",
 	},
 	{
-		name: "index-longest-only", breaks: "of the networks that contain a part, only the longest is followed", file: indexOfKeysGo, suites: ofKeys,
-		old: "bits = net.Bits() - 1", new: "bits = -1",
+		name: "index-net-weight", breaks: "a network is as specific as *", file: patternGo, suites: ofKeys,
+		old: "return 1 + prefix.Bits() + family", new: "return 0 * family",
 	},
 	{
-		name: "index-net-weight", breaks: "a network is as specific as *", file: indexOfKeysGo, suites: ofKeys,
-		old: "weight+weightOf(net))", new: "weight)",
-	},
-	{
-		name: "index-twice", breaks: "a later override of the same networks replaces the first", file: indexOfKeysGo, suites: ofKeys,
-		old: "if n, ok := l.nets.Get(part.prefix); ok {", new: "if n, ok := l.nets.Get(part.prefix); ok && n < 0 {",
-	},
-	{
-		name: "index-level", breaks: "patterns that begin with the same text share no level", file: indexOfKeysGo, suites: ofKeys,
-		old: "if n, ok := l.exact[string(part.exact)]; ok {", new: "if n, ok := l.exact[string(part.exact)]; ok && n < 0 {",
+		name: "index-twice", breaks: "a later override of the same network replaces the first", file: indexOfKeysGo, suites: ofKeys,
+		old: "!known {", new: "!known || known {",
 	},
 	{
 		name: "index-narrow", breaks: "a network of the zone's prefix is taken for a narrower one", file: patternGo, suites: ofKeys,
