@@ -183,7 +183,7 @@ func printChanges(w io.Writer, past *Changes) {
 	for _, c := range past.Changes {
 		t.add(c.At.Local().Format(time.DateTime), safe(cmp.Or(c.Who, "-")), safe(cmp.Or(c.What, "-")), safe(cmp.Or(c.Why, "-")))
 	}
-	t.print(w, widthOf(w))
+	t.print(w)
 }
 
 func (w *changer) put(path string) error {

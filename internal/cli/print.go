@@ -145,21 +145,25 @@ func printZones(w io.Writer, all *Zones) {
 		fmt.Fprintln(w, "no zones: a site gets one by a line such as rate_limit {client_ip} 10/s")
 		return
 	}
-	t := table{head: []string{"ZONE", "STORE", "RULES", "FROM", "STATE", "KEYS", "ALLOWED", "DENIED"}, right: map[int]bool{5: true, 6: true, 7: true, 8: true}}
+	t := table{head: []string{"ZONE", "STORE", "FROM", "STATE", "KEYS", "ALLOWED", "DENIED"}}
 	shadows := slices.ContainsFunc(all.Zones, func(z Zone) bool { return z.Shadow || z.shadowDenied() > 0 })
 	if shadows {
 		t.head = append(t.head, "SHADOW")
 	}
+	t.head = append(t.head, "RULES")
 	for n := range all.Zones {
 		z := &all.Zones[n]
 		passed := z.Decisions[metrics.Allowed.String()] + z.Decisions[metrics.Delayed.String()] + z.Decisions[metrics.ShadowDelayed.String()]
-		cells := []string{safe(z.Name), safe(z.Store), z.rules(), z.Origin, z.state(), strconv.FormatInt(z.Keys, 10), strconv.FormatUint(passed, 10), strconv.FormatUint(z.Decisions[metrics.Denied.String()], 10)}
+		cells := []string{safe(z.Name), safe(z.Store), z.Origin, z.state(), strconv.FormatInt(z.Keys, 10), strconv.FormatUint(passed, 10), strconv.FormatUint(z.Decisions[metrics.Denied.String()], 10)}
 		if shadows {
 			cells = append(cells, strconv.FormatUint(z.shadowDenied(), 10))
 		}
-		t.add(cells...)
+		for _, rule := range z.rules() {
+			t.add(append(cells, rule)...)
+			cells = make([]string, len(cells)) // the other rules stand below the first
+		}
 	}
-	t.print(w, widthOf(w))
+	t.print(w)
 }
 
 // printValidation prints that a document is valid. One that is not is an error of the command.
@@ -221,9 +225,8 @@ func (r *Source) print(w io.Writer, now time.Time) {
 	}
 }
 
-// rules returns the zone's rules, one in each line.
-func (z *Zone) rules() string {
-	var list []string
+// rules returns the zone's rules.
+func (z *Zone) rules() (list []string) {
 	for i := range z.Rules {
 		list = append(list, z.Rules[i].String())
 	}
@@ -231,12 +234,12 @@ func (z *Zone) rules() string {
 		list = append(list, fmt.Sprintf("in_flight %d", z.InFlight))
 	}
 	if len(list) == 0 {
-		return "-"
+		return []string{"-"}
 	}
 	if z.Unit != "" {
 		list[0] += ", " + safe(z.Unit)
 	}
-	return strings.Join(list, "\n")
+	return list
 }
 
 func (z *Zone) state() string {
@@ -356,7 +359,7 @@ func (s *Key) printRules(w io.Writer) {
 		}
 		t.add("  "+safe(r.Name), fmt.Sprintf("%d/%s", r.Limit, windowText(r.Window, r.Period)), number(r.Used), number(r.Held), number(r.Remaining), span(r.Reset), retry)
 	}
-	t.print(w, widthOf(w))
+	t.print(w)
 }
 
 func printTop(w io.Writer, top *Top) {
@@ -365,7 +368,7 @@ func printTop(w io.Writer, top *Top) {
 		title string
 		hits  []metrics.Hit
 	}{{"BUSIEST", top.Busy}, {"MOST DENIED", top.Denied}} {
-		t := table{head: []string{list.title, "TIMES", "KEY", "NAME"}, right: map[int]bool{1: true}}
+		t := table{head: []string{list.title, "TIMES", "KEY", "NAME"}}
 		for i, h := range list.hits {
 			name := safe(h.Name)
 			if h.Blocked > 0 {
@@ -377,7 +380,7 @@ func printTop(w io.Writer, top *Top) {
 		if len(list.hits) == 0 {
 			t.add("none yet", "", "", "")
 		}
-		t.print(w, widthOf(w))
+		t.print(w)
 	}
 	if unnamed {
 		fmt.Fprintln(w, "Keys without a name were not logged: with log_key in the handler, frequent keys have names.")

@@ -288,7 +288,7 @@ func (r *replayed) print(w io.Writer) error {
 }
 
 func printReplayedZones(w io.Writer, zones []replay.Zone) {
-	t := table{head: []string{"ZONE", "REQUESTS", "KEYS", "ALLOWED", "DELAYED", "NEAR", "DENIED", "KEYS DENIED"}, right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true, 7: true}}
+	t := table{head: []string{"ZONE", "REQUESTS", "KEYS", "ALLOWED", "DELAYED", "NEAR", "DENIED", "KEYS DENIED"}}
 	for i := range zones {
 		z := &zones[i]
 		name := safe(z.Zone)
@@ -297,7 +297,7 @@ func printReplayedZones(w io.Writer, zones []replay.Zone) {
 		}
 		t.add(name, number(z.Requests), strconv.Itoa(z.Keys), number(z.Allowed), number(z.Delayed), number(z.Near), number(z.Denied), strconv.Itoa(z.KeysDenied))
 	}
-	t.print(w, widthOf(w))
+	t.print(w)
 }
 
 func printReplayedZone(w io.Writer, z *replay.Zone) {
@@ -308,11 +308,11 @@ func printReplayedZone(w io.Writer, z *replay.Zone) {
 		return
 	}
 	fmt.Fprintf(w, "\nzone %s: denials over time, at most %d in a minute, %s UTC\n  %s\n", safe(z.Zone), z.Worst.Denied, z.Worst.At.Format("2006-01-02 15:04"), bars(z.Course))
-	t := table{head: []string{"  MOST DENIED", "TIMES", "FIRST", "LAST"}, right: map[int]bool{1: true}}
+	t := table{head: []string{"  MOST DENIED", "TIMES", "FIRST", "LAST"}}
 	for _, d := range z.Top {
 		t.add("  "+safe(d.Key), number(d.Times), d.First.Format("01-02 15:04:05"), d.Last.Format("01-02 15:04:05"))
 	}
-	t.print(w, widthOf(w))
+	t.print(w)
 }
 
 // bars returns numbers as a line of blocks.
@@ -334,11 +334,11 @@ func (r *replayed) printMeasured(w io.Writer) {
 		fmt.Fprintf(w, "%s left out: they have other keys than the first %d\n", plural(m.Rest, "request"), m.Keys)
 	}
 	fmt.Fprintf(w, "requests of one key at most, of %s:\n\n", plural(int64(m.Keys), "key"))
-	t := table{head: []string{"WINDOW", "P50", "P95", "P99", "P99.9", "MAX", "BY"}, right: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true}}
+	t := table{head: []string{"WINDOW", "P50", "P95", "P99", "P99.9", "MAX", "BY"}}
 	for _, x := range m.Windows {
 		t.add(x.Window, count(x.P50), count(x.P95), count(x.P99), count(x.P999), count(x.Max), safe(x.Key))
 	}
-	t.print(w, widthOf(w))
+	t.print(w)
 	fmt.Fprintf(w, "\nEach of these lines would have denied few enough keys (--deny):\n\n")
 	for _, x := range m.Windows {
 		fmt.Fprintln(w, " ", x.Rule)
