@@ -335,12 +335,24 @@ func TestDocumentedLinks(t *testing.T) {
 	t.Logf("%d links", n)
 }
 
+// TestPagesHaveNoTags checks that no page has text in angle brackets outside of code: readers of
+// GitHub would not see it, and the site could not be built.
+func TestPagesHaveNoTags(t *testing.T) {
+	code := regexp.MustCompile("(?s)<!--.*?-->|``.+?``|`[^`]*`|<https?:[^>]*>")
+	tag := regexp.MustCompile(`</?\p{L}[^>\n]*>?`)
+	for _, file := range documents(t) {
+		if found := tag.FindString(code.ReplaceAllString(withoutBlocks(textOf(t, file)), "")); found != "" {
+			t.Errorf("%s: %s outside of code", file, found)
+		}
+	}
+}
+
 // TestLongPagesHaveContents checks that a page of more than 100 lines begins with links to
 // its sections.
 func TestLongPagesHaveContents(t *testing.T) {
 	for _, file := range slices.Concat(glob(t, "docs/*.md"), glob(t, "docs/internals/*.md")) {
 		text := withoutBlocks(textOf(t, file))
-		if strings.Count(textOf(t, file), "\n") <= 100 || toOtherReadme(file) || file == identityDoc {
+		if strings.Count(textOf(t, file), "\n") <= 100 || toOtherReadme(file) {
 			continue
 		}
 		intro, sections, _ := strings.Cut(text, "\n## ")

@@ -68,7 +68,7 @@ and with 2 if most lines cannot be read.`,
 	f.StringSliceVar(&o.statuses, "status", nil, "Without --config: only responses such as 401 or 4xx")
 	f.StringVar(&deny, "deny", "0.1%", "Without --config: the share of the clients that may be denied")
 	f.StringVar(&c.rules, "rules", "", "With --config: apply the rules of this document")
-	f.StringArrayVar(&o.sets, "set", nil, "With --config: also decide with another rate, <zone>[.<rule>]=<rate>; may be repeated")
+	f.StringArrayVar(&o.sets, "set", nil, "With --config: also decide with another rate, such as api=20/1m or api.burst=50/1s; may be repeated")
 	f.Float64Var(&o.failAbove, "fail-above", -1, "With --config: exit with 1 if more than this percentage of the requests is denied")
 	f.StringVar(&o.host, "host", "", "The host of requests in logs that have none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -109,6 +109,10 @@ export default defineConfig({
 		attrs: { disable: true }, // a placeholder in braces is none
 		languages: [caddyfile, requests],
 		config(md) {
+			const fence = md.renderer.rules.fence!
+			md.renderer.rules.fence = (tokens, i, options, env, self) => tokens[i].info === 'mermaid'
+				? `<Mermaid text="${encodeURIComponent(tokens[i].content)}" />\n`
+				: fence(tokens, i, options, env, self)
 			const open = md.renderer.rules.link_open!
 			let pages: Set<string>
 			md.renderer.rules.link_open = (tokens, i, options, env, self) => {

@@ -1,4 +1,8 @@
 import DefaultTheme from 'vitepress/theme'
+import Mermaid from './Mermaid.vue'
 import './diana.css'
 
-export default DefaultTheme
+export default {
+	extends: DefaultTheme,
+	enhanceApp: ({ app }) => app.component('Mermaid', Mermaid),
+}
