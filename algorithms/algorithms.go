@@ -217,15 +217,12 @@ type Growing interface {
 	Header() int
 }
 
-// Paired is a [Rule] whose state is four words. The second is at least 0 and below
-// 2^32. The last two take few values for all keys that were last charged under the
-// same rule, so that a store can share them among keys.
-type Paired interface {
+// Refilling is a [Rule] whose limit is refilled all the time, not at the end of a window.
+type Refilling interface {
 	Rule
 
-	// Pair returns the last two words of the states that this rule writes, unless it
-	// charges more than the capacity.
-	Pair() [2]int64
+	// Refills says so.
+	Refills()
 }
 
 // cd returns a/b rounded up, for a non-negative a and a positive b.

@@ -118,7 +118,7 @@ func checkBurst(burst int64, sp Spec) (int64, error) {
 func (m *meter) Limit() int64    { return m.limit }
 func (m *meter) Window() int64   { return m.window }
 func (m *meter) Capacity() int64 { return m.burst }
-func (m *meter) Pair() [2]int64  { return [2]int64{m.limit, m.burst} }
+func (m *meter) Refills()        {}
 
 func (m *meter) Args(int64) []int64 {
 	return []int64{m.limit, m.l, m.w, m.capacity, m.window, m.step, m.maxDelay, m.most}
@@ -296,4 +296,4 @@ func (m *meter) Numbers(s State, now int64) (remaining, reset int64) {
 	return remaining, reset
 }
 
-var _ Paired = (*meter)(nil)
+var _ Refilling = (*meter)(nil)

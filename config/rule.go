@@ -78,7 +78,7 @@ func (r *Rule) checkNotify(compiled algorithms.Rule, algorithm string) error {
 			return fmt.Errorf("notify %d is given twice: want it once", p)
 		}
 	}
-	if _, refills := compiled.(algorithms.Paired); refills && r.Notify != nil {
+	if _, refills := compiled.(algorithms.Refilling); refills && r.Notify != nil {
 		return fmt.Errorf("notify with %s, which refills all the time: want calendar, fixed_window, sliding_window or sliding_log", algorithm)
 	}
 	return nil

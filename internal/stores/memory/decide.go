@@ -45,10 +45,6 @@ type location struct {
 	slot  []int64 // the key's own; nil: none yet
 	from  []int64 // what the decision reads: the key's slot, a shared counter, or nil
 	held  Held    // of the key
-
-	// only is the state of the slot's only rule while no other key of the
-	// shard can have been looked up. nil: look it up again.
-	only algorithms.State
 }
 
 // Decide decides by the tables of the zones' counters, with the zones' Rules and
@@ -105,7 +101,6 @@ func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []locat
 			locs[i].held = h.of(&check.Zones[i])
 		}
 		locs[i].judge(&check.Zones[i], check.Now)
-		locs[i].only = nil // the next zone may use the same shard
 	}
 	check.Settle()
 	for i := range check.Zones {
@@ -183,15 +178,11 @@ func (p *location) judge(z *stores.ZoneCheck, now int64) {
 	for i, r := range z.Rules {
 		st := s.states.at(&t.layout, p.from, i)
 		if r.Repair(st, now) {
-			s.states.keep(&t.layout, p.from, i, st)
 			t.repairs.Add(1)
 		}
 		v := r.Judge(st, now, z.Cost, p.held.Cost)
 		z.Results[i].Verdict = v
 		z.Admits = z.Admits && v.Admit
-		if p.slot != nil && len(z.Rules) == 1 && !t.layout.grows {
-			p.only = st
-		}
 	}
 }
 
@@ -223,16 +214,12 @@ func (p *location) settle(z *stores.ZoneCheck, now, turn int64, charges bool) {
 		if charges && l.grows {
 			m.room(l, p.from, i, r, now, z.Cost)
 		}
-		st := p.only
-		if st == nil {
-			st = m.at(l, p.from, i)
-		}
+		st := m.at(l, p.from, i)
 		if charges {
 			r.Charge(st, now, z.Cost, turn)
 			if p.slot == nil {
 				extend(r, st, now)
 			}
-			m.keep(l, p.from, i, st)
 		}
 		p.count(z, i, st, now)
 	}
@@ -276,9 +263,7 @@ func (p *location) inherit(bucket []int64, rules []algorithms.Rule, now int64) {
 	l, m := &p.table.layout, &p.shard.states
 	m.copy(l, p.slot, bucket)
 	for i, r := range rules {
-		st := m.at(l, p.slot, i)
-		extend(r, st, now)
-		m.keep(l, p.slot, i, st)
+		extend(r, m.at(l, p.slot, i), now)
 	}
 }
 
@@ -375,7 +360,6 @@ func (p *location) owe(rules []algorithms.Rule, now, charge int64) {
 		if p.slot == nil {
 			extend(r, st, now)
 		}
-		m.keep(l, p.from, i, st)
 	}
 }
 

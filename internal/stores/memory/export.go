@@ -38,8 +38,6 @@ func Update(z *stores.ZoneCheck, now int64, cost func(rule int) int64, change fu
 	p.ensure(z, now)
 	for i, r := range z.Rules {
 		m.room(l, p.from, i, r, now, cost(i))
-		s := m.at(l, p.from, i)
-		change(i, s)
-		m.keep(l, p.from, i, s)
+		change(i, m.at(l, p.from, i))
 	}
 }

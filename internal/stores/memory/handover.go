@@ -210,7 +210,6 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 			h.Warm(st, n.told(x, i), z.Counter.Rules[i], now.Shared)
 		}
 		h.Base(n.base(x, i), st)
-		p.shard.states.keep(&t.layout, p.slot, i, st)
 	}
 	return true
 }
@@ -266,9 +265,7 @@ func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now 
 		debts, bases := make([][]int64, len(z.Rules)), make([][]int64, len(z.Rules))
 		for i, r := range z.Rules {
 			st := p.shard.states.at(&p.table.layout, p.slot, i)
-			if r.Repair(st, now) {
-				p.shard.states.keep(&p.table.layout, p.slot, i, st)
-			}
+			r.Repair(st, now)
 			bases[i] = append(bases[i], n.base(x, i)...)
 			h := r.(algorithms.Handover)
 			debt, owes, rest := h.Debt(st, n.base(x, i), z.Counter.Rules[i], now)

@@ -64,9 +64,6 @@ func NewTable(rules []algorithms.Rule, maxKeys int64) *Table {
 		shards: make([]shard, shardsFor(maxKeys)),
 	}
 	t.slots.init(t.layout.stride)
-	for i := range t.shards {
-		t.shards[i].states.init(&t.layout)
-	}
 	t.SetMax(maxKeys, 0)
 	return t
 }
@@ -295,7 +292,6 @@ func (t *Table) Reset(k stores.Key) {
 		for i := range t.layout.rules {
 			if st := s.states.at(&t.layout, slot, i); slices.ContainsFunc(st, func(w int64) bool { return w != 0 }) {
 				clear(st) // a zero state may be shared
-				s.states.keep(&t.layout, slot, i, st)
 			}
 		}
 	}

@@ -132,7 +132,7 @@ const longestMark = 2 * (1 << 52) * time.Microsecond
 func forgetsAfter(c *stores.Counter) (most time.Duration) {
 	for _, r := range c.Rules {
 		windows := max(1, float64(r.Capacity())/float64(r.Limit()))
-		if _, meter := r.(algorithms.Paired); meter && c.Varies() {
+		if _, refills := r.(algorithms.Refilling); refills && c.Varies() {
 			windows = float64(r.Capacity()) // under a limit of 1
 		}
 		us := min(2*windows*float64(r.Window()), float64(longestMark/time.Microsecond))

@@ -48,7 +48,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: tellGo, suites: redis,
-		old: "h.Base(n.base(x, i), st)\n\t\tp.shard", new: "clear(n.base(x, i))\n\t\tp.shard",
+		old: "h.Base(n.base(x, i), st)\n\t}\n\treturn true", new: "clear(n.base(x, i))\n\t}\n\treturn true",
 	},
 	{
 		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: tellGo, suites: redis,

@@ -101,6 +101,6 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-reset", breaks: "a reset is undone under a small limit of a request", file: resetsGo, suites: ofRedis,
-		old: "meter && c.Varies()", new: "meter && c == nil",
+		old: "refills && c.Varies()", new: "refills && c == nil",
 	},
 }

@@ -8,7 +8,6 @@ const (
 	tableGo   = "internal/stores/memory/table.go"
 	flowGo    = "internal/stores/memory/overflow.go"
 	statesGo  = "internal/stores/memory/states.go"
-	pairsGo   = "internal/stores/memory/pairs.go"
 	indexGo   = "internal/stores/memory/index.go"
 	arenaGo   = "internal/stores/memory/arena.go"
 	acrossGo  = "internal/stores/across.go"
@@ -100,22 +99,6 @@ var storeMutants = []mutant{
 	{
 		name: "table-inherit", breaks: "a key that leaves an overflow counter loses what was charged there", file: statesGo, suites: redis,
 		old: "for i := range l.rules {\n\t\tr := &l.rules[i]", new: "for i := range l.rules[:0] {\n\t\tr := &l.rules[i]",
-	},
-	{
-		name: "table-pair", breaks: "a level keeps the limit that it was first written under", file: statesGo, suites: redis,
-		old: "int64(uint64(id)<<32|uint64(st[1]))", new: "int64(uint64(max(was, id*(1-min(was, 1))))<<32|uint64(st[1]))",
-	},
-	{
-		name: "pair-inherited", breaks: "a pair is let go while an inherited level still has it", file: statesGo, suites: redis,
-		old: "m.pairs.retain(uint32(uint64(to[r.at+1]) >> 32))", new: "_ = m",
-	},
-	{
-		name: "pair-dropped", breaks: "a pair is kept for states that are gone", file: statesGo, suites: redis,
-		old: "m.pairs.release(uint32(uint64(slot[r.at+1]) >> 32))", new: "_ = r",
-	},
-	{
-		name: "pair-changed", breaks: "a pair is kept for states that have another", file: pairsGo, suites: redis,
-		old: "p.release(was)", new: "_ = was",
 	},
 	{
 		name: "table-inherit-log", breaks: "a log that leaves a shared counter is empty", file: statesGo, suites: redis,
