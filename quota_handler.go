@@ -3,6 +3,7 @@ package diana
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -94,19 +95,19 @@ func (h *QuotaHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 }
 
 // quotaOf returns what a client may know of a zone.
-func quotaOf(p limiter.Peeked) quota {
-	q := quota{Zone: p.Zone.WrittenName(), Unit: p.Zone.Unit(), Blocked: wholeSeconds(p.Blocked), Rules: make([]quotaRule, 0, len(p.Rules))}
+func quotaOf(p limiter.Key) quota {
+	q := quota{Zone: p.Zone, Unit: p.Unit, Blocked: wholeSeconds(p.Blocked), Rules: make([]quotaRule, 0, len(p.Rules))}
 	for _, r := range p.Rules {
 		q.Rules = append(q.Rules, quotaRule{
-			Rule: r.Label, Limit: r.Limit, Window: wholeSeconds(r.Window), Period: r.Period.String(),
+			Rule: r.Name, Limit: r.Limit, Window: wholeSeconds(r.Window), Period: r.Period,
 			Used: r.Used, Held: r.Held, Left: r.Remaining, Reset: wholeSeconds(r.Reset),
 		})
 	}
 	return q
 }
 
-// wholeSeconds returns microseconds in seconds, rounded up.
-func wholeSeconds(us int64) int64 { return (us + 999_999) / 1_000_000 }
+// wholeSeconds returns seconds rounded up.
+func wholeSeconds(s float64) int64 { return int64(math.Ceil(s)) }
 
 // Interface guards
 var (

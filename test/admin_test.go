@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
@@ -61,7 +62,7 @@ func (s *site) zones() (all cli.Zones) {
 	return all
 }
 
-func (s *site) key(method, zone string, parts ...string) (k cli.Key) {
+func (s *site) key(method, zone string, parts ...string) (k limiter.Key) {
 	s.Helper()
 	q := url.Values{"part": parts}
 	if status, text := s.admin(method, "zones/"+zone+"/key?"+q.Encode(), "", &k); status != 200 {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/limiter"
 )
 
 const dayOfBlock = 24 * 3600
 
 // blockedFor fails the test unless the key is blocked for about that many seconds.
-func (s *site) blockedFor(zone, key string, seconds float64) (k cli.Key) {
+func (s *site) blockedFor(zone, key string, seconds float64) (k limiter.Key) {
 	s.Helper()
 	k = s.key("GET", zone, key)
 	if k.Blocked < seconds-600 || k.Blocked > seconds {

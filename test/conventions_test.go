@@ -139,7 +139,7 @@ func TestArrows(t *testing.T) {
 		"config":           "algorithms internal/body internal/clock internal/key internal/option internal/scan internal/stores/redis",
 		"rules":            "config internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
 		"internal/metrics": "internal/clock internal/process internal/stores internal/stores/redis internal/topk",
-		"internal/cli":     "config internal/edit internal/metrics internal/replay rules",
+		"internal/cli":     "config internal/edit internal/limiter internal/metrics internal/replay rules",
 		"internal/edit":    "config",
 		"internal/replay":  "algorithms config internal/key internal/limiter internal/metrics internal/routes internal/stores",
 		"internal/key":     "internal/body internal/stores",

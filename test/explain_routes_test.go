@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
@@ -144,12 +145,12 @@ func TestExplainFollowsRoutes(t *testing.T) {
 				}
 			}
 			for _, h := range e.Handlers {
-				denies := slices.ContainsFunc(h.Zones, func(z cli.Key) bool { return z.Decision == "denied" })
+				denies := slices.ContainsFunc(h.Zones, func(z limiter.Key) bool { return z.Decision == "denied" })
 				for _, z := range h.Zones {
 					if len(z.Rules) == 0 || met[z.Zone+" "+z.Key] > 1 { // one in shadow counts each time
 						continue
 					}
-					var now cli.Key
+					var now limiter.Key
 					if status, text := site.admin("GET", "zones/"+z.Zone+"/key?hash="+z.Key, "", &now); status != 200 {
 						t.Fatal(text)
 					}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/limiter"
 )
 
 // TestExplainBody explains requests that are counted by a field of their body.
@@ -137,7 +138,7 @@ func TestExplainMissing(t *testing.T) {
 			return "zone " + missing + " {\nexempt 10.9.0.0/16\nkey {header.X-Account} {header.X-Part}\nkey_missing " + missing + "\nrule 9/100h\nshadow\n}\n"
 		}
 		s := serve(t, setup{app: b.app(), site: "rate_limit {\n" + zone("client_ip") + zone("share") + zone("skip") + zone("deny") + "}\nrespond ok"})
-		explain := func(ip string, headers string) []cli.Key {
+		explain := func(ip string, headers string) []limiter.Key {
 			var e cli.Explanation
 			body := fmt.Sprintf(`{"url": "http://localhost:8001/", "client_ip": %q, "headers": {%s}}`, ip, headers)
 			if status, text := s.admin("POST", "explain", body, &e); status != 200 {
@@ -157,11 +158,11 @@ func TestExplainMissing(t *testing.T) {
 			}
 		}
 		k := explain("10.0.0.1", `"X-Account": "a"`)[0]
-		var kept cli.Key
+		var kept limiter.Key
 		if status, text := s.admin("GET", "zones/client_ip/key?hash="+k.Key, "", &kept); status != 200 || kept.Rules[0].Remaining != 8 {
 			t.Errorf("%d %s, want a key that was charged once", status, text)
 		}
-		for what, zones := range map[string][]cli.Key{"complete": explain("10.0.0.1", `"X-Account": "a", "X-Part": "b"`), "exempt": explain("10.9.0.1", "")} {
+		for what, zones := range map[string][]limiter.Key{"complete": explain("10.0.0.1", `"X-Account": "a", "X-Part": "b"`), "exempt": explain("10.9.0.1", "")} {
 			for _, k := range zones {
 				if k.KeyMissing != "" || k.Missing != nil || k.Address != "" {
 					t.Errorf("%s: %+v", what, k)

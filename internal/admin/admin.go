@@ -102,7 +102,7 @@ func (api *API) key(w http.ResponseWriter, r *http.Request, in *Instance, zone s
 	}
 	switch r.Method {
 	case http.MethodGet:
-		return answerJSON(w, answerKey(z.Peek(r.Context(), t)))
+		return answerJSON(w, z.Peek(r.Context(), t))
 	case http.MethodDelete:
 		return answerJSON(w, in.reset(r.Context(), z, t))
 	}

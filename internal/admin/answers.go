@@ -19,7 +19,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/clock"
@@ -66,7 +65,7 @@ func (in *Instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 func (in *Instance) answerOverview() cli.Overview {
 	m := metrics.Of(in.Process)
 	return cli.Overview{
-		Now: time.Now(), Instance: in.answerInstance(), Requests: m.Requests.Requests(), Stores: in.answerStores(), Rules: in.answerSource(), Lists: in.answerLists(), Took: m.Timings(),
+		Now: time.Now(), Instance: in.answerInstance(), Requests: m.Requests.Requests(), Stores: in.answerStores(), Rules: in.answerSource(), Lists: in.Lists.Status(), Took: m.Timings(),
 	}
 }
 
@@ -140,18 +139,6 @@ func (in *Instance) answerSource() *cli.Source {
 	}
 	s.Unknown = rules.FirstNames(in.Registry.Unknown(in.Registry.Document()))
 	return s
-}
-
-// answerLists returns the status of the files of keys.
-func (in *Instance) answerLists() (all []cli.List) {
-	for _, s := range in.Lists.Status() {
-		l := cli.List{File: s.File, Keys: s.Keys, Since: s.Applied}
-		if s.Err != nil {
-			l.Error, l.ErrorSince = loglimit.Short(s.Err), optional(s.Failed)
-		}
-		all = append(all, l)
-	}
-	return all
 }
 
 func optional(t time.Time) *time.Time {
@@ -241,38 +228,6 @@ func targetIn(z *limiter.Zone, q url.Values) (t limiter.Target, err error) {
 	return z.Target(q["part"], cost)
 }
 
-// answerKey converts what a zone would decide to an answer.
-func answerKey(p limiter.Peeked) cli.Key {
-	k := cli.Key{
-		Zone: p.Zone.Name, Parts: p.Parts, Override: p.Override, Decision: p.Outcome.String(), Rule: p.Label,
-		Cost: p.Cost, Shadow: p.Shadow, Rules: []cli.KeyRule{}, Overflowed: p.Overflowed,
-	}
-	if p.Key != (stores.Key{}) {
-		k.Key = p.Key.String()
-	}
-	if p.Empty != nil {
-		k.Missing, k.KeyMissing, k.Address = p.Empty, p.Zone.Config.Plan.Missing, p.Address
-	}
-	if p.Checked {
-		k.Mode, k.Unit = p.Mode.String(), p.Zone.Unit()
-	}
-	if p.Retry > 0 {
-		k.RetryIn = new(inSeconds(p.Retry))
-	}
-	k.Blocked = inSeconds(p.Blocked)
-	for _, r := range p.Rules {
-		rule := cli.KeyRule{
-			Name: r.Label, Limit: r.Limit, Window: inSeconds(r.Window), Period: r.Period.String(),
-			Used: r.Used, Held: r.Held, Remaining: r.Remaining, Reset: inSeconds(r.Reset), Admits: r.Admits,
-		}
-		if !r.Admits && r.Retry != algorithms.Never {
-			rule.RetryIn = new(inSeconds(r.Retry))
-		}
-		k.Rules = append(k.Rules, rule)
-	}
-	return k
-}
-
 // Values of reset: where a key was reset.
 const (
 	resetEverywhere = "everywhere"
@@ -280,7 +235,7 @@ const (
 )
 
 // reset resets a key and returns its new state.
-func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) cli.Key {
+func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) limiter.Key {
 	where, failed := resetEverywhere, ""
 	err := in.Registry.Reset(ctx, z, t.Key)
 	if err != nil || !z.Shared() {
@@ -296,7 +251,7 @@ func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target
 	} else {
 		in.Logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
 	}
-	k := answerKey(z.Peek(ctx, t))
+	k := z.Peek(ctx, t)
 	k.Reset, k.Error = where, failed
 	return k
 }
@@ -312,7 +267,7 @@ func answerTop(z *limiter.Zone) cli.Top {
 		for _, hits := range [][]metrics.Hit{t.Busy, t.Denied} {
 			for i := range hits {
 				if k, ok := stores.ParseKey(hits[i].Key); ok {
-					hits[i].Blocked = inSeconds(z.BlockedFor(k, now))
+					hits[i].Blocked = limiter.InSeconds(z.BlockedFor(k, now))
 				}
 			}
 		}

@@ -96,7 +96,7 @@ func (e *explainer) describe(d *cli.Request) (err error) {
 
 func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	fail := func(err error) {
-		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Zones: []cli.Key{}, Error: loglimit.Short(err)})
+		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Zones: []limiter.Key{}, Error: loglimit.Short(err)})
 	}
 	r, err := http.NewRequestWithContext(e.ctx, cmp.Or(e.d.Method, http.MethodGet), e.url.String(), strings.NewReader(e.d.Body))
 	if err != nil {
@@ -138,17 +138,12 @@ type explained struct {
 
 // ServeHTTP adds what the handler would decide.
 func (h *explained) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	out := cli.Handler{Server: h.server, Zones: []cli.Key{}, NotRun: slices.Clone((*h.way).NotRun)}
-	applies, others, err := h.l.Explain(h.e.ctx, r)
-	var denies *limiter.Zone
-	for _, p := range applies {
-		k := answerKey(p)
-		out.Zones = append(out.Zones, k)
-		if denies == nil && p.Outcome == metrics.Denied {
-			denies = p.Zone
-		}
-		h.e.sum(&k)
+	out := cli.Handler{Server: h.server, Zones: []limiter.Key{}, NotRun: slices.Clone((*h.way).NotRun)}
+	applies, denies, others, err := h.l.Explain(h.e.ctx, r)
+	for i := range applies {
+		h.e.sum(&applies[i])
 	}
+	out.Zones = append(out.Zones, applies...)
 	if out.Without = others; err != nil {
 		out.Error = loglimit.Short(err)
 	}
@@ -164,7 +159,7 @@ func (h *explained) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 
 // sum adds the decision of a zone to the explanation, which has the first zone that
 // denies and the longest retry of all that do.
-func (e *explainer) sum(k *cli.Key) {
+func (e *explainer) sum(k *limiter.Key) {
 	if e.out.Decision == "none" {
 		e.out.Decision = metrics.Allowed.String()
 	}

@@ -16,7 +16,7 @@ func answerRules(set *config.RuleSet) []cli.Rule {
 	list := make([]cli.Rule, len(set.Algorithms))
 	for i, alg := range set.Algorithms {
 		list[i] = cli.Rule{
-			Name: set.Labels[i], Limit: set.Specs[i].Limit, LimitFrom: set.From[i].LimitFrom, Window: inSeconds(set.Specs[i].Window), Period: set.Specs[i].Period.String(),
+			Name: set.Labels[i], Limit: set.Specs[i].Limit, LimitFrom: set.From[i].LimitFrom, Window: limiter.InSeconds(set.Specs[i].Window), Period: set.Specs[i].Period.String(),
 			Notify:    set.From[i].Notify,
 			Block:     time.Duration(set.From[i].Block).Seconds(),
 			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
@@ -34,8 +34,6 @@ func optionsOf(alg algorithms.Algorithm) json.RawMessage {
 	}
 	return b
 }
-
-func inSeconds(us int64) float64 { return float64(us) / 1e6 }
 
 // replacedRules returns the rules that a zone is configured with, and whether a document
 // replaces them by others.

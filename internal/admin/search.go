@@ -24,7 +24,7 @@ func (in *Instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 	if !q.Has("part") && !q.Has("hash") {
 		return nil, apiError(http.StatusBadRequest, errors.New("want part=<part> once for each part of the key, or hash=<hash>"))
 	}
-	found := cli.Found{Keys: []cli.Key{}}
+	found := cli.Found{Keys: []limiter.Key{}}
 	known := make(map[string]bool)
 	var (
 		all  sync.WaitGroup
@@ -51,7 +51,7 @@ func (in *Instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 	all.Wait()
 	found.Zones = len(known)
 	slices.Sort(found.Partly)
-	slices.SortFunc(found.Keys, func(a, b cli.Key) int {
+	slices.SortFunc(found.Keys, func(a, b limiter.Key) int {
 		return cmp.Or(cmp.Compare(pressing(&b), pressing(&a)), strings.Compare(a.Zone, b.Zone), strings.Compare(a.Name, b.Name))
 	})
 	return found, nil
@@ -59,7 +59,7 @@ func (in *Instance) searchKey(ctx context.Context, q url.Values) (any, error) {
 
 // searchZone returns the state of a key in a zone, if the zone has counted it, and whether only
 // its most frequent keys were searched.
-func searchZone(ctx context.Context, z *limiter.Zone, q url.Values) (keys []cli.Key, partly bool) {
+func searchZone(ctx context.Context, z *limiter.Zone, q url.Values) (keys []limiter.Key, partly bool) {
 	named := []url.Values{q}
 	if len(q["part"]) == 1 {
 		named = append(named, url.Values{"hash": q["part"]}) // it may look like one
@@ -69,8 +69,8 @@ func searchZone(ctx context.Context, z *limiter.Zone, q url.Values) (keys []cli.
 		if err != nil {
 			continue
 		}
-		if k := answerKey(z.Peek(ctx, t)); hasCounted(&k) {
-			return []cli.Key{k}, false
+		if k := z.Peek(ctx, t); hasCounted(&k) {
+			return []limiter.Key{k}, false
 		}
 	}
 	if len(q["part"]) != 1 || len(z.KeyParts()) < 2 {
@@ -81,7 +81,7 @@ func searchZone(ctx context.Context, z *limiter.Zone, q url.Values) (keys []cli.
 		if err != nil {
 			continue
 		}
-		k := answerKey(z.Peek(ctx, t))
+		k := z.Peek(ctx, t)
 		k.Name = name
 		keys = append(keys, k)
 	}
@@ -101,12 +101,12 @@ func frequentWith(z *limiter.Zone, part string) map[string]string {
 }
 
 // hasCounted reports whether a zone knows anything of a key but its rules.
-func hasCounted(k *cli.Key) bool {
-	return k.Override != nil || k.Blocked > 0 || slices.ContainsFunc(k.Rules, func(r cli.KeyRule) bool { return r.Used > 0 || r.Held > 0 || !r.Admits })
+func hasCounted(k *limiter.Key) bool {
+	return k.Override != nil || k.Blocked > 0 || slices.ContainsFunc(k.Rules, func(r limiter.KeyRule) bool { return r.Used > 0 || r.Held > 0 || !r.Admits })
 }
 
 // pressing is how near a key is to a denial: 1 and more if it is denied now.
-func pressing(k *cli.Key) float64 {
+func pressing(k *limiter.Key) float64 {
 	most := 0.0
 	for _, r := range k.Rules {
 		most = max(most, 1-float64(r.Remaining)/float64(max(1, r.Limit)))

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -25,7 +26,7 @@ type Overview struct {
 	Requests metrics.Requests `json:"requests"`         // requests since the process started, each counted once, however many zones it met
 	Stores   []Store          `json:"stores"`           // the shared stores
 	Rules    *Source          `json:"rules,omitempty"`  // the rule source
-	Lists    []List           `json:"lists,omitempty"`  // files of keys of overrides
+	Lists    []limiter.List   `json:"lists,omitempty"`  // files of keys of overrides
 	Took     []metrics.Timing `json:"decision_seconds"` // durations of decisions, by store
 }
 
@@ -138,15 +139,6 @@ type Changes struct {
 	Previous string         `json:"previous,omitempty"` // the document before the last of them
 }
 
-// List is the status of a file of keys of overrides.
-type List struct {
-	File       string     `json:"file"`                  // path, as configured
-	Keys       int        `json:"keys"`                  // number of keys in force
-	Since      time.Time  `json:"since"`                 // when they came into force
-	Error      string     `json:"error,omitempty"`       // why the present content is not in force
-	ErrorSince *time.Time `json:"error_since,omitempty"` // time of the first of these errors
-}
-
 // Zone is the status of a zone.
 type Zone struct {
 	Name         string              `json:"name"`                         // name of the zone
@@ -195,61 +187,12 @@ type Rule struct {
 	Config json.RawMessage `json:"config,omitempty"`
 }
 
-// Key is the answer of GET and DELETE /rate_limit/zones/<zone>/key: the state of a key.
-type Key struct {
-	Zone     string    `json:"zone"`                  // name of the zone
-	Key      string    `json:"key"`                   // hash, as in the names of keys in Redis
-	Parts    []string  `json:"parts,omitempty"`       // parts, if known
-	Name     string    `json:"name,omitempty"`        // parts as one text, if only that is known; GET /rate_limit/keys only
-	Override []string  `json:"override,omitempty"`    // key of the override that applies, if any
-	Decision string    `json:"decision"`              // about the next request
-	Rule     string    `json:"rule,omitempty"`        // first rule that denies
-	Mode     string    `json:"mode,omitempty"`        // local, shared, fallback, allow or deny
-	Cost     int64     `json:"cost,omitempty"`        // cost of the next request
-	Unit     string    `json:"unit,omitempty"`        // of the numbers of its rules: requests, tokens or units
-	Shadow   bool      `json:"shadow,omitempty"`      // whether a denial is only reported
-	RetryIn  *float64  `json:"retry_after,omitempty"` // time until the zone admits; absent: now or never
-	Blocked  float64   `json:"blocked,omitempty"`     // time until the block of the key ends; absent: it is not blocked
-	Rules    []KeyRule `json:"rules"`                 // by rule
-	Reset    string    `json:"reset,omitempty"`       // DELETE only: everywhere, or in this instance
-	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
-
-	// Parts of the zone's key, as configured, that the request does not have. POST
-	// /rate_limit/explain only, as are the two that follow.
-	Missing []string `json:"missing,omitempty"`
-
-	// What the zone does then: its key_missing. Absent: no part is missing.
-	KeyMissing string `json:"key_missing,omitempty"`
-
-	// The client's address, or its prefix, that is counted instead of parts with
-	// key_missing client_ip. Absent: it is unknown.
-	Address string `json:"address,omitempty"`
-
-	// The zone is full of keys in this process, and this key shares a counter with
-	// others. A shared counter is not reset: it cannot be attributed to one key.
-	Overflowed bool `json:"shared_counter,omitempty"`
-}
-
 // Found is the answer of GET /rate_limit/keys: the state of a key in the zones that have
 // counted it.
 type Found struct {
-	Keys   []Key    `json:"keys"`                      // those nearest to a denial first
-	Zones  int      `json:"zones"`                     // number of zones that were searched
-	Partly []string `json:"partly_searched,omitempty"` // zones whose keys have more parts: only their most frequent keys were searched, with log_key
-}
-
-// KeyRule is the state of a key in one rule.
-type KeyRule struct {
-	Name      string   `json:"name"`                  // name or number
-	Limit     int64    `json:"limit"`                 // limit enforced
-	Window    float64  `json:"window"`                // window of the limit; of a period, the present one
-	Period    string   `json:"period,omitempty"`      // of the calendar: day, week, month or year; absent: none
-	Used      int64    `json:"used"`                  // cost that counts
-	Held      int64    `json:"held,omitempty"`        // cost that requests under way hold; absent: none
-	Remaining int64    `json:"remaining"`             // cost that would still be admitted
-	Reset     float64  `json:"reset_after"`           // time until the whole limit is left again
-	Admits    bool     `json:"admits"`                // whether the next request is admitted
-	RetryIn   *float64 `json:"retry_after,omitempty"` // time until it is; absent: now or never
+	Keys   []limiter.Key `json:"keys"`                      // those nearest to a denial first
+	Zones  int           `json:"zones"`                     // number of zones that were searched
+	Partly []string      `json:"partly_searched,omitempty"` // zones whose keys have more parts: only their most frequent keys were searched, with log_key
 }
 
 // Top is the answer of GET /rate_limit/zones/<zone>/top: the most frequent keys of a zone
@@ -293,9 +236,9 @@ type Explanation struct {
 
 // Handler is a rate_limit handler that a request would reach.
 type Handler struct {
-	Server  string   `json:"server"`                 // name of its server
-	Zones   []Key    `json:"zones"`                  // zones that apply
-	Without []string `json:"not_matching,omitempty"` // zones that do not apply
-	NotRun  []string `json:"not_run,omitempty"`      // handlers before it that are not run, as they need more than the request: what they change is unknown
-	Error   string   `json:"error,omitempty"`        // error of a matcher
+	Server  string        `json:"server"`                 // name of its server
+	Zones   []limiter.Key `json:"zones"`                  // zones that apply
+	Without []string      `json:"not_matching,omitempty"` // zones that do not apply
+	NotRun  []string      `json:"not_run,omitempty"`      // handlers before it that are not run, as they need more than the request: what they change is unknown
+	Error   string        `json:"error,omitempty"`        // error of a matcher
 }

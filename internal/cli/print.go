@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
@@ -259,15 +260,15 @@ func (z *Zone) state() string {
 	return state
 }
 
-func printKey(w io.Writer, k *Key) {
+func printKey(w io.Writer, k *limiter.Key) {
 	if k.Reset != "" {
 		fmt.Fprintf(w, "reset %s\n", k.Reset)
 	}
-	k.print(w)
+	printState(w, k)
 }
 
-// print prints the decision about the next request of the key, and the state of each rule.
-func (s *Key) print(w io.Writer) {
+// printState prints the decision about the next request of a key, and the state of each rule.
+func printState(w io.Writer, s *limiter.Key) {
 	fmt.Fprintf(w, "zone %s, key %s", safe(s.Zone), safeAll(s.Parts))
 	if s.Key != "" {
 		fmt.Fprintf(w, " (%s)", s.Key)
@@ -298,7 +299,7 @@ func (s *Key) print(w io.Writer) {
 	if s.KeyMissing == "client_ip" {
 		fmt.Fprintf(w, "  counted by the client's address, %s\n", cmp.Or(s.Address, "one key for all that are unknown"))
 	}
-	s.printRules(w)
+	printRules(w, s)
 }
 
 // printExplanation prints the decision about a request, and the keys that it would be counted by.
@@ -323,7 +324,7 @@ func printExplanation(w io.Writer, e *Explanation) {
 func (h *Handler) print(w io.Writer) {
 	fmt.Fprintf(w, "\nserver %s\n", safe(h.Server))
 	for i := range h.Zones {
-		h.Zones[i].print(w)
+		printState(w, &h.Zones[i])
 	}
 	if len(h.Zones) == 0 && h.Error == "" {
 		fmt.Fprintln(w, "no zone of this handler matches")
@@ -342,7 +343,7 @@ func (h *Handler) print(w io.Writer) {
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // printRules prints the override that applies, and the state of each rule.
-func (s *Key) printRules(w io.Writer) {
+func printRules(w io.Writer, s *limiter.Key) {
 	if len(s.Override) > 0 {
 		fmt.Fprintf(w, "  override %s\n", safeAll(s.Override))
 	}

@@ -67,8 +67,10 @@ func (s *listFollower) Document(text []byte) {
 func (s *listFollower) Unchanged() {
 	s.lists.mu.Lock()
 	defer s.lists.mu.Unlock()
-	if s.list.Err = s.invalid; s.invalid == nil {
-		s.list.Failed = time.Time{}
+	if s.invalid == nil {
+		s.list.Error, s.list.ErrorSince = "", nil
+	} else {
+		s.list.Error = loglimit.Short(s.invalid)
 	}
 }
 
@@ -78,13 +80,13 @@ func (s *listFollower) Failed(err error) {
 }
 
 func (s *listFollower) fail(what string, err error) {
-	now := time.Now()
+	now, text := time.Now(), loglimit.Short(err)
 	s.lists.mu.Lock()
-	same := s.list.Err != nil && s.list.Err.Error() == err.Error()
-	if s.list.Err == nil {
-		s.list.Failed = now
+	same := s.list.Error == text
+	if s.list.Error == "" {
+		s.list.ErrorSince = &now
 	}
-	s.list.Err = err
+	s.list.Error = text
 	s.lists.mu.Unlock()
 	if !same || now.Sub(s.logged) >= repeatListLog {
 		s.logged = now
@@ -133,7 +135,7 @@ func (r *Registry) applyList(l *Lists, f *keyList, text string) (narrow []Narrow
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f.text, f.Keys, f.Applied = text, config.CountKeys(text), time.Now()
+	f.text, f.Keys, f.Since = text, config.CountKeys(text), time.Now()
 	return narrow, nil
 }
 

@@ -26,16 +26,16 @@ type Lists struct {
 type keyList struct {
 	path string // absolute
 	text string // in force
-	ListStatus
+	List
 }
 
-// ListStatus is the status of a file of keys.
-type ListStatus struct {
-	File    string    // the path as configured
-	Keys    int       // number of keys in force, including duplicates
-	Applied time.Time // when they came into force
-	Err     error     // why the file is not in force; nil: it is
-	Failed  time.Time // when the errors began
+// List is the status of a file of keys of overrides.
+type List struct {
+	File       string     `json:"file"`                  // path, as configured
+	Keys       int        `json:"keys"`                  // number of keys in force
+	Since      time.Time  `json:"since"`                 // when they came into force
+	Error      string     `json:"error,omitempty"`       // why the present content is not in force
+	ErrorSince *time.Time `json:"error_since,omitempty"` // time of the first of these errors
 }
 
 // maxList is the size of the largest file of keys, in bytes.
@@ -71,7 +71,7 @@ func (l *Lists) read(file string) error {
 		return err
 	}
 	f.text = string(text)
-	f.ListStatus = ListStatus{File: file, Keys: config.CountKeys(f.text), Applied: time.Now()}
+	f.List = List{File: file, Keys: config.CountKeys(f.text), Since: time.Now()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.files[file] = f
@@ -86,13 +86,13 @@ func (l *Lists) text(file string) string {
 }
 
 // Status returns the status of all files, ordered by path.
-func (l *Lists) Status() (all []ListStatus) {
+func (l *Lists) Status() (all []List) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.files {
-		all = append(all, f.ListStatus)
+		all = append(all, f.List)
 	}
-	slices.SortFunc(all, func(a, b ListStatus) int { return strings.Compare(a.File, b.File) })
+	slices.SortFunc(all, func(a, b List) int { return strings.Compare(a.File, b.File) })
 	return all
 }
 

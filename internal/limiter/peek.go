@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -37,56 +36,78 @@ func (z *Zone) Target(parts []string, cost int64) (t Target, err error) {
 	return t, nil
 }
 
-// Peeked is the hypothetical decision of a zone.
-type Peeked struct {
-	Zone     *Zone           // the zone
-	Outcome  metrics.Outcome // the decision
-	Label    string          // the label of the first rule that denies; empty: none
-	Shadow   bool            // whether the zone is in shadow
-	Override []string        // the key of the override that applies; nil: none
+// Key is the state of a key in a zone, and what the zone would decide about its next request: the
+// answer of GET and DELETE /rate_limit/zones/<zone>/key. Durations are in seconds.
+type Key struct {
+	Zone     string    `json:"zone"`                  // name of the zone
+	Key      string    `json:"key"`                   // hash, as in the names of keys in Redis
+	Parts    []string  `json:"parts,omitempty"`       // parts, if known
+	Name     string    `json:"name,omitempty"`        // parts as one text, if only that is known; GET /rate_limit/keys only
+	Override []string  `json:"override,omitempty"`    // key of the override that applies, if any
+	Decision string    `json:"decision"`              // about the next request
+	Rule     string    `json:"rule,omitempty"`        // first rule that denies
+	Mode     string    `json:"mode,omitempty"`        // local, shared, fallback, allow or deny
+	Cost     int64     `json:"cost,omitempty"`        // cost of the next request
+	Unit     string    `json:"unit,omitempty"`        // of the numbers of its rules: requests, tokens or units
+	Shadow   bool      `json:"shadow,omitempty"`      // whether a denial is only reported
+	RetryIn  *float64  `json:"retry_after,omitempty"` // time until the zone admits; absent: now or never
+	Blocked  float64   `json:"blocked,omitempty"`     // time until the block of the key ends; absent: it is not blocked
+	Rules    []KeyRule `json:"rules"`                 // by rule
+	Reset    string    `json:"reset,omitempty"`       // DELETE only: everywhere, or in this instance
+	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
 
-	Key   stores.Key // the hash of the key; zero: nothing would be counted
-	Parts []string   // the parts of the key; nil: unknown
-	Cost  int64      // the cost that would be charged
+	// Parts of the zone's key, as configured, that the request does not have. POST
+	// /rate_limit/explain only, as are the two that follow.
+	Missing []string `json:"missing,omitempty"`
 
-	Empty   []string // the parts of the key, as configured, that a described request does not have
-	Address string   // what counts instead with key_missing client_ip; empty: the address is unknown
+	// What the zone does then: its key_missing. Absent: no part is missing.
+	KeyMissing string `json:"key_missing,omitempty"`
 
-	Checked    bool         // whether the store was asked; if not, what follows is zero
-	Mode       stores.Mode  // how the store decided
-	Overflowed bool         // whether the key shares a counter with others
-	Blocked    int64        // microseconds until the block of the key ends; 0: none
-	Rules      []PeekedRule // by rule
-	Retry      int64        // microseconds until the zone would admit; 0: now or never
+	// The client's address, or its prefix, that is counted instead of parts with
+	// key_missing client_ip. Absent: it is unknown.
+	Address string `json:"address,omitempty"`
+
+	// The zone is full of keys in this process, and this key shares a counter with
+	// others. A shared counter is not reset: it cannot be attributed to one key.
+	Overflowed bool `json:"shared_counter,omitempty"`
 }
 
-// PeekedRule is the hypothetical decision of one rule. Durations are in microseconds.
-type PeekedRule struct {
-	Label     string            // the rule's name or number
-	Limit     int64             // the limit enforced
-	Window    int64             // the window of the limit; of a Period, the present one
-	Period    algorithms.Period // of the calendar; 0: none
-	Remaining int64             // the cost that the rule would still admit
-	Used      int64             // the cost that it would admit if it were unused, without Remaining and Held
-	Held      int64             // the cost that requests under way hold
-	Reset     int64             // the time until the whole limit is left again
-	Admits    bool              // whether the rule admits
-	Retry     int64             // the time until it admits; algorithms.Never: never
+// KeyRule is the state of a key in one rule.
+type KeyRule struct {
+	Name      string   `json:"name"`                  // name or number
+	Limit     int64    `json:"limit"`                 // limit enforced
+	Window    float64  `json:"window"`                // window of the limit; of a period, the present one
+	Period    string   `json:"period,omitempty"`      // of the calendar: day, week, month or year; absent: none
+	Used      int64    `json:"used"`                  // cost that counts
+	Held      int64    `json:"held,omitempty"`        // cost that requests under way hold; absent: none
+	Remaining int64    `json:"remaining"`             // cost that would still be admitted
+	Reset     float64  `json:"reset_after"`           // time until the whole limit is left again
+	Admits    bool     `json:"admits"`                // whether the next request is admitted
+	RetryIn   *float64 `json:"retry_after,omitempty"` // time until it is; absent: now or never
 }
+
+// newKey returns a key about which nothing is decided yet: its requests pass.
+func newKey(zone string, shadow bool, parts []string) Key {
+	return Key{Zone: zone, Shadow: shadow, Parts: parts, Decision: metrics.Allowed.String(), Rules: []KeyRule{}}
+}
+
+// count notes under which key a request would be counted, and its cost.
+func (p *Key) count(k stores.Key, cost int64) { p.Key, p.Cost = k.String(), cost }
 
 // Peek returns what the zone would decide about a request. Nothing is charged.
-func (z *Zone) Peek(ctx context.Context, t Target) Peeked {
+func (z *Zone) Peek(ctx context.Context, t Target) Key {
 	a := z.active.Load()
-	p := Peeked{Zone: z, Shadow: a.shadow, Key: t.Key, Parts: t.Parts, Cost: t.Cost}
+	p := newKey(z.Name, a.shadow, t.Parts)
+	p.count(t.Key, t.Cost)
 	if a.off {
-		p.Outcome = metrics.Skipped
+		p.Decision = metrics.Skipped.String()
 		return p
 	}
 	set := a.rules
 	if o, ok := a.override(&t); ok {
 		p.Override = a.describe(&t, o)
 		if set = o.set; set == nil { // unlimited
-			p.Outcome = metrics.Skipped
+			p.Decision = metrics.Skipped.String()
 			return p
 		}
 		if set.Blocked >= 0 {
@@ -98,7 +119,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Peeked {
 		return p
 	}
 	group := z.store.Hasher.Group(&t.encoded, t.Key)
-	p.peek(ctx, set, &stores.ZoneCheck{Counter: set.counter, Key: t.Key, Tag: t.Key, Group: group, Cost: t.Cost})
+	p.peek(ctx, z, set, &stores.ZoneCheck{Counter: set.counter, Key: t.Key, Tag: t.Key, Group: group, Cost: t.Cost})
 	return p
 }
 
@@ -135,60 +156,65 @@ func (z *Zone) overrideOf(parts []string) []string {
 	return nil
 }
 
-func (p *Peeked) deny(label string) {
-	p.Label, p.Outcome = label, metrics.Denied
+func (p *Key) deny(label string) {
+	p.Rule, p.Decision = label, metrics.Denied.String()
 	if p.Shadow {
-		p.Outcome = metrics.ShadowDenied
+		p.Decision = metrics.ShadowDenied.String()
 	}
 }
 
 // peek adds the decision of the zone's store.
-func (p *Peeked) peek(ctx context.Context, set *ruleSet, c *stores.ZoneCheck) {
-	p.Checked, p.Mode, p.Overflowed = true, stores.Peek(ctx, p.Zone.store.of(c.Tag), c), c.Overflowed
+func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneCheck) {
+	mode := stores.Peek(ctx, z.store.of(c.Tag), c)
+	p.Mode, p.Unit, p.Overflowed = mode.String(), z.Unit(), c.Overflowed
 	if c.Block.Until != 0 {
-		p.Blocked = c.Results[c.Block.Rule].Retry
+		p.Blocked = InSeconds(c.Results[c.Block.Rule].Retry)
 	}
-	can := true
+	can, longest := true, int64(0)
 	for i, res := range c.Results {
 		taken := c.Rules[i].Capacity() - res.Remaining
 		held := min(c.Held, taken)
-		r := PeekedRule{
-			Label: set.Labels[i], Limit: c.Rules[i].Limit(), Window: windowAt(c.Rules[i], clock.Now()), Period: set.Specs[i].Period,
-			Remaining: res.Remaining, Used: taken - held, Held: held, Reset: res.Reset, Admits: res.Admit,
+		r := KeyRule{
+			Name: set.Labels[i], Limit: c.Rules[i].Limit(), Window: InSeconds(windowAt(c.Rules[i], clock.Now())), Period: set.Specs[i].Period.String(),
+			Remaining: res.Remaining, Used: taken - held, Held: held, Reset: InSeconds(res.Reset), Admits: res.Admit,
 		}
 		if !res.Admit {
-			r.Retry = res.Retry
+			retry := res.Retry
 			switch {
 			case res.Retry == algorithms.Never:
 				can = false
 			case res.Held:
-				r.Retry = heldRetry.Microseconds()
+				retry = heldRetry.Microseconds()
 				fallthrough
 			default:
-				p.Retry = max(p.Retry, r.Retry)
+				r.RetryIn = new(InSeconds(retry))
+				longest = max(longest, retry)
 			}
-			if p.Label == "" {
-				p.deny(r.Label)
+			if p.Rule == "" {
+				p.deny(r.Name)
 			}
 		}
 		p.Rules = append(p.Rules, r)
 	}
 	switch {
-	case c.Full && p.Label == "":
+	case c.Full && p.Rule == "":
 		p.deny(labelInFlight)
-		p.Retry = max(p.Retry, heldRetry.Microseconds())
-	case p.Mode == stores.ModeDeny:
+		longest = max(longest, heldRetry.Microseconds())
+	case mode == stores.ModeDeny:
 		p.deny(labelStore)
 	}
-	if p.Label == "" || !can {
-		p.Retry = 0
+	if p.Rule != "" && can && longest > 0 {
+		p.RetryIn = new(InSeconds(longest))
 	}
 }
 
-// Explain returns what the zones that apply to a request would decide, and the names
-// of those that do not apply. Nothing is charged. After an error the zones before it
-// are returned.
-func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Peeked, others []string, err error) {
+// InSeconds returns microseconds in seconds.
+func InSeconds(us int64) float64 { return float64(us) / 1e6 }
+
+// Explain returns what the zones that apply to a request would decide, the first that denies it
+// (nil: none), and the names of those that do not apply. Nothing is charged. After an error the
+// zones before it are returned.
+func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, denies *Zone, others []string, err error) {
 	q := l.newRequest(nil, r)
 	defer q.release()
 	err = q.collect()
@@ -196,20 +222,22 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Peeke
 	for i := range q.zones {
 		z := &q.zones[i]
 		applied[z.zone] = true
-		applies = append(applies, q.explain(ctx, z))
+		k := q.explain(ctx, z)
+		if denies == nil && k.Decision == metrics.Denied.String() {
+			denies = z.zone
+		}
+		applies = append(applies, k)
 	}
 	for _, z := range l.zones {
 		if !applied[z] {
 			others = append(others, z.Name)
 		}
 	}
-	if l.repeats && !slices.ContainsFunc(applies, Peeked.denies) {
+	if l.repeats && denies == nil {
 		q.pass()
 	}
-	return applies, others, err
+	return applies, denies, others, err
 }
-
-func (p Peeked) denies() bool { return p.Outcome == metrics.Denied }
 
 // Denial returns the error of a request that a zone denies; nil: the handler responds itself.
 func (l *Limiter) Denial(r *http.Request, z *Zone) error {
@@ -220,26 +248,26 @@ func (l *Limiter) Denial(r *http.Request, z *Zone) error {
 }
 
 // explain returns what a zone that applies would decide.
-func (q *request) explain(ctx context.Context, z *zoneResult) Peeked {
+func (q *request) explain(ctx context.Context, z *zoneResult) Key {
 	plan := z.zone.Config.Plan
-	p := Peeked{Zone: z.zone, Shadow: z.shadow, Parts: plan.Describe(q.r)}
+	p := newKey(z.zone.Name, z.shadow, plan.Describe(q.r))
 	if q.keyed(z) {
-		if p.Empty = plan.Empty(p.Parts); p.Empty != nil {
-			p.Address = plan.Address(q.r)
+		if p.Missing = plan.Empty(p.Parts); p.Missing != nil {
+			p.KeyMissing, p.Address = plan.Missing, plan.Address(q.r)
 		} else {
 			p.Override = z.zone.overrideOf(p.Parts)
 		}
 	}
 	switch {
 	case z.outcome == metrics.Skipped:
-		p.Outcome = metrics.Skipped
+		p.Decision = metrics.Skipped.String()
 	case z.label != "":
 		p.deny(z.label)
 	case z.rules != nil:
 		c := *z.rules
 		c.Results = nil // the buffers of the request are not for peeks
-		p.Key, p.Cost = c.Key, c.Cost
-		p.peek(ctx, z.set, &c)
+		p.count(c.Key, c.Cost)
+		p.peek(ctx, z.zone, z.set, &c)
 	}
 	return p
 }

@@ -42,7 +42,7 @@ func (r *Registry) Quotas(names []string) (list []Quota, unknown string) {
 // Peek returns what the zone would decide about the key of a request, whether its matchers match
 // or not. Nothing is charged. limited is false if nothing limits the key: the zone is off or in
 // shadow, the request is exempt or has no key, or the key is unlimited.
-func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Peeked, limited bool, err error) {
+func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Key, limited bool, err error) {
 	if len(u.zone.exempt) > 0 {
 		if exempt, err := u.zone.exempt.AnyMatchWithError(r); exempt || err != nil {
 			return p, false, err
@@ -56,5 +56,7 @@ func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Peeked, limited b
 	if z.rules == nil || z.shadow {
 		return p, false, nil
 	}
-	return q.explain(r.Context(), z), true, nil
+	p = q.explain(r.Context(), z)
+	p.Zone = u.zone.WrittenName()
+	return p, true, nil
 }

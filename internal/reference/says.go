@@ -193,7 +193,7 @@ func keyed(e ast.Expr, name string) ast.Expr {
 
 // answers are the types of the admin API's answers and requests, in the order of the page.
 var answers = []string{
-	"Zones", "Store", "Node", "Source", "Zone", "Rule", "Key", "KeyRule", "Top", "Request", "Explanation", "Handler", "ZoneView",
+	"Zones", "Store", "Node", "Source", "Zone", "Rule", "Key", "KeyRule", "Top", "Request", "Explanation", "Handler", "ZoneView", "List",
 }
 
 func (p *page) admin() {
@@ -209,17 +209,25 @@ func (p *page) admin() {
 	p.line("\nAn error is `{\"error\": \"<text>\"}`. Durations are in seconds, times in RFC 3339.\n")
 	for _, name := range p.answerTypes() {
 		p.line("### `%s`\n", name)
-		p.line("%s\n", marked(strings.Join(strings.Fields(p.source.docs["cli."+name]), " ")))
+		p.line("%s\n", marked(strings.Join(strings.Fields(p.source.docs[p.answer(name)]), " ")))
 		p.line("| field | type | meaning |\n|---|---|---|")
-		for _, f := range p.source.fields["cli."+name] {
+		for _, f := range p.source.fields[p.answer(name)] {
 			meaning := f.doc
 			if f.def != "" {
 				meaning += " Default: " + f.def
 			}
-			p.line("| `%s` | %s | %s |", f.name, strings.ReplaceAll(f.typ, "metrics.", ""), strings.TrimSpace(meaning))
+			p.line("| `%s` | %s | %s |", f.name, strings.NewReplacer("metrics.", "", "limiter.", "").Replace(f.typ), strings.TrimSpace(meaning))
 		}
 		p.line("")
 	}
+}
+
+// answer returns the name of the type of an answer, with its package.
+func (p *page) answer(name string) string {
+	if len(p.source.fields["limiter."+name]) > 0 && len(p.source.fields["cli."+name]) == 0 {
+		return "limiter." + name
+	}
+	return "cli." + name
 }
 
 // answerTypes returns the types of answers: those that the order names first.
@@ -232,7 +240,7 @@ func (p *page) answerTypes() (names []string) {
 	}
 	slices.Sort(rest)
 	for _, n := range answers {
-		if len(p.source.fields["cli."+n]) > 0 {
+		if len(p.source.fields[p.answer(n)]) > 0 {
 			names = append(names, n)
 		}
 	}

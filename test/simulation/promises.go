@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
@@ -307,7 +308,7 @@ func (o *oracle) used(zone, key string, limit int64) (used int64, mode string, e
 		if status == 0 {
 			continue
 		}
-		var k cli.Key
+		var k limiter.Key
 		if err := json.Unmarshal([]byte(text), &k); err != nil || len(k.Rules) == 0 {
 			return 0, "", fmt.Errorf("%d %s: %w", status, text, err)
 		}

@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/limiter"
 )
 
 // world is one run: instances, servers and the network between them, in one synctest
@@ -391,7 +391,7 @@ func (w *world) resetKey(e *step, r *rand.Rand) {
 	w.coverage.event("key-reset")
 	done, began := w.oracle.reset(i, key), w.now()
 	status, text := w.instances[e.instance].ask(http.MethodDelete, "/rate_limit/zones/"+one.Name+"/key?part="+key)
-	var answer cli.Key
+	var answer limiter.Key
 	everywhere := json.Unmarshal([]byte(text), &answer) == nil && answer.Reset == "everywhere"
 	done(everywhere)
 	if everywhere {
