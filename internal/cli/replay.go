@@ -32,8 +32,13 @@ type replayOptions struct {
 	deny, failAbove              float64
 }
 
-// gcPercent bounds the memory of a log with many clients to 1.5 times what is in use.
-const gcPercent = 50
+const (
+	// gcPercent bounds the memory of a log with many clients to 1.5 times what is in use.
+	gcPercent = 50
+
+	// memoryLimit is what a million clients are measured in.
+	memoryLimit = 448 << 20
+)
 
 // maxSets is how many changed rules are tried beside each other.
 const maxSets = 8
@@ -161,6 +166,7 @@ func (c *adminClient) measure(logs *replay.Logs, o *replayOptions, out *replayed
 	if err != nil {
 		return nil, err
 	}
+	debug.SetMemoryLimit(memoryLimit)
 	path := caddyhttp.MatchPath{o.path}
 	if err := path.Provision(caddy.Context{}); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ package replay
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // windows are those of the table of what clients did, and rates those of meters, a second.
@@ -30,13 +32,15 @@ const (
 	buckets    = 10 // of a sliding_window, by default
 	maxClients = 1_000_000
 	unlimited  = 1 << 30 // a limit, or a burst, that nobody reaches
+	chunk      = 1 << 12 // clients that are allocated together
 )
 
-// client is what one key did, in constant memory: the states of rules that admit everything.
+// client is what one key did, in constant memory: of the states of rules that admit everything,
+// what differs between keys. It has no pointers, so that a million are nothing to collect.
 type client struct {
 	newest [len(windows)]int64
 	counts [len(windows)][buckets + 1]uint32
-	meters [len(rates)][4]int64
+	meters [len(rates)]int64                 // the first word of each
 	most   [len(windows) + len(rates)]uint32 // the greatest use of each
 }
 
@@ -49,7 +53,10 @@ type Clients struct {
 
 	plan    *key.Plan
 	rules   []algorithms.Rule
-	all     map[string]*client
+	hasher  key.Hasher
+	numbers map[stores.Key]uint32 // by key, in all
+	all     [][]client            // in chunks
+	meters  [len(rates)][4]int64  // states of meters, of which the first word differs between clients
 	rest    int64 // requests of further keys
 	lacking map[string]int64
 	busiest [len(windows)]struct {
@@ -68,7 +75,10 @@ func NewClients(parts []string) (*Clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Clients{plan: plan, all: make(map[string]*client), lacking: make(map[string]int64), server: new(caddyhttp.Server)}
+	c := &Clients{
+		plan: plan, hasher: key.NewHasher(rand.Text()), numbers: make(map[stores.Key]uint32), lacking: make(map[string]int64),
+		server: new(caddyhttp.Server),
+	}
 	for _, w := range windows {
 		r, err := new(algorithms.SlidingWindow).Compile(algorithms.Spec{Limit: unlimited, Window: w.Microseconds(), Cost: 1})
 		if err != nil {
@@ -82,6 +92,10 @@ func NewClients(parts []string) (*Clients, error) {
 			return nil, err
 		}
 		c.rules = append(c.rules, r)
+	}
+	for i := range rates {
+		c.rules[len(windows)+i].Charge(c.meters[i][:], 0, 1, 0)
+		c.meters[i][0] = 0
 	}
 	return c, nil
 }
@@ -103,18 +117,32 @@ func (c *Clients) Add(l *Line) error {
 	if state, _ := c.plan.Encode(&c.key, r); state == key.Rejected || state == key.Repeated || state == key.Skipped {
 		return nil
 	}
-	x := c.all[string(c.key.Bytes())]
+	x := c.client()
 	if x == nil {
-		if len(c.all) == maxClients {
-			c.rest++
-			return nil
-		}
-		x = new(client)
-		c.all[string(c.key.Bytes())] = x
+		c.rest++
+		return nil
 	}
 	c.now = max(c.now, l.Begin)
 	x.add(c, r)
 	return nil
+}
+
+// client returns the client with the present key; nil: there are too many.
+func (c *Clients) client() *client {
+	hash := c.hasher.Hash(c.key.Bytes())
+	n, ok := c.numbers[hash]
+	if !ok {
+		if len(c.numbers) == maxClients {
+			return nil
+		}
+		n = uint32(len(c.numbers))
+		if c.numbers[hash] = n; n%chunk == 0 {
+			c.all = append(c.all, make([]client, 0, chunk))
+		}
+		last := &c.all[n/chunk]
+		*last = append(*last, client{})
+	}
+	return &c.all[n/chunk][n%chunk]
 }
 
 // add charges the rules, and keeps their greatest use.
@@ -135,7 +163,10 @@ func (x *client) add(c *Clients, r *http.Request) {
 		}
 	}
 	for i := range rates {
-		x.use(c, len(windows)+i, x.meters[i][:])
+		s := c.meters[i]
+		s[0] = x.meters[i]
+		x.use(c, len(windows)+i, s[:])
+		x.meters[i] = s[0]
 	}
 }
 
@@ -171,15 +202,17 @@ type Measured struct {
 // Measured returns the percentiles, and the least limits that would have denied a share of the
 // keys at most.
 func (c *Clients) Measured(deny float64) *Measured {
-	m := &Measured{Keys: len(c.all), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}}
-	if len(c.all) == 0 {
+	m := &Measured{Keys: len(c.numbers), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}}
+	if len(c.numbers) == 0 {
 		return m
 	}
-	most := make([]uint32, 0, len(c.all))
+	most := make([]uint32, 0, len(c.numbers))
 	sorted := func(i int) {
 		most = most[:0]
-		for _, x := range c.all {
-			most = append(most, x.most[i])
+		for _, some := range c.all {
+			for n := range some {
+				most = append(most, some[n].most[i])
+			}
 		}
 		slices.Sort(most)
 	}
