@@ -24,12 +24,11 @@ type Override struct {
 	// zone: they are tried one after the other. Default: none.
 	Keys []Parts `json:"keys,omitempty"`
 
-	// The path of a file of more keys, for a zone whose key has one part: a pattern per
-	// line. Empty lines and lines that begin with # are ignored. {env.*} placeholders
-	// are replaced. The file is followed: if it changes, its keys are replaced within a
-	// second; if it is invalid or missing then, the keys before it stay. At most 64 MiB.
-	// A key that is written in the configuration precedes the same one in a file.
-	// Default: none.
+	// The path of a file of more keys, for a zone whose key has one part: a pattern per line.
+	// Empty lines and lines that begin with # are ignored. {env.*} placeholders are replaced.
+	// If the file changes, its keys are replaced within a second; if it is then invalid or
+	// missing, the previous keys stay in force. At most 64 MiB. A key in the configuration
+	// takes precedence over the same key in a file. Default: none.
 	KeysFile string `json:"keys_file,omitempty"`
 
 	// Let requests with these keys pass uncounted. Default: false.

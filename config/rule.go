@@ -44,8 +44,8 @@ type Rule struct {
 	// lengthen the block. Not with max_wait. Default: off.
 	Block caddy.Duration `json:"block,omitempty"`
 
-	// Percentages of the limit, from 1 to 100. When a charge takes what is used across one, the
-	// event rate_limit_reached is emitted and a line logged. The algorithm must be calendar,
+	// Percentages of the limit, from 1 to 100. When a charge reaches one of them, the event
+	// rate_limit_reached is emitted and a line is logged. The algorithm must be calendar,
 	// fixed_window, sliding_window or sliding_log. Such a rule is never leased. Default: none.
 	Notify []int `json:"notify,omitempty"`
 

@@ -61,9 +61,9 @@ type RedisStore struct {
 	TLS *TLS `json:"tls,omitempty"`
 
 	// The prefix of the names of all keys in Redis, without braces or white space. All
-	// instances of one fleet have the same, and those of another fleet another: instances
-	// count those with their prefix to divide the limits while Redis is unavailable.
-	// Default: "diana".
+	// instances of one fleet have the same prefix, and each fleet has another: while Redis is
+	// unavailable, the limits are divided by the number of instances with the prefix. Default:
+	// "diana".
 	KeyPrefix string `json:"key_prefix,omitempty"`
 
 	// The secret of the keyed hash of clients' keys, the same on every instance.
@@ -81,9 +81,9 @@ type RedisStore struct {
 	// The greatest number of open connections. Default: 10 per core.
 	PoolSize int `json:"pool_size,omitempty"`
 
-	// What to do with requests while Redis is unavailable: "local" enforces this
-	// instance's share of every limit in this process, "allow" admits every
-	// request, "deny" responds with status 503. Default: "local".
+	// What happens to requests while Redis is unavailable: "local" enforces this instance's
+	// share of every limit in this process, "allow" admits every request, "deny" responds with
+	// status 503. Default: "local".
 	OnFailure string `json:"on_failure,omitempty"`
 
 	// The share of each limit that this instance enforces while Redis is

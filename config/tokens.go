@@ -16,9 +16,8 @@ import (
 // Tokens makes the tokens of language models the cost of a zone's requests: what they may take is
 // held, and what the response tells of its usage is charged. GET, HEAD and OPTIONS cost nothing.
 type Tokens struct {
-	// The format in which responses tell their usage: "openai", "anthropic", "gemini" or
-	// "ollama", streamed or not. "auto" knows all of them by their members. Default:
-	// "auto".
+	// The format of the usage in responses: "openai", "anthropic", "gemini" or "ollama",
+	// streamed or not. "auto" recognizes all of them. Default: "auto".
 	Format string `json:"format,omitempty"`
 
 	// What a token of the input weighs: a decimal with at most six digits on each side of the
@@ -41,11 +40,11 @@ type Tokens struct {
 	// generationConfig.maxOutputTokens, times n).
 	Reserve Value `json:"reserve,omitempty"`
 
-	// Add stream_options.include_usage to requests for streams of completions, which do not
-	// tell their usage otherwise. Only for the format "openai". Bodies that are encoded,
-	// signed or above max_body are left as they are, and so are requests in a shadow zone.
-	// Some upstreams refuse the member, and some clients cannot read the event that answers
-	// it, whose choices are empty. Default: false.
+	// Add stream_options.include_usage to requests for streams of completions, which have no
+	// usage otherwise. Only for the format "openai". Bodies that are encoded, signed or above
+	// max_body are not changed, nor are requests in a shadow zone. Some upstreams reject the
+	// member, and some clients cannot read the event with the usage, whose choices are empty.
+	// Default: false.
 	AskUsage bool `json:"ask_usage,omitempty"`
 }
 

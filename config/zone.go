@@ -65,8 +65,8 @@ type Zone struct {
 	InFlight int64 `json:"in_flight,omitempty"`
 
 	// How long a request still counts for in_flight if its client disconnects before the end
-	// of the response, up to 1h, because the upstream may still work on it. It is charged at
-	// once. At most 10000 such requests of a zone count. Default: 0.
+	// of the response, up to 1h, because the upstream may still work on it. The request is
+	// charged at once. At most 10000 such requests of a zone count. Default: 0.
 	Linger caddy.Duration `json:"linger,omitempty"`
 
 	// Deny requests that equal one admitted shortly before. Default: off.

@@ -3,10 +3,10 @@ package reference
 // What a reload with another value of an option does to the counts.
 const (
 	keeps  = "keeps the counts."
-	anew   = "starts the zone's counts anew."
-	others = "keeps the counts; requests with another key than before count anew."
-	joins  = "counts in the other store from then on; what was counted stays where it was."
-	near   = "keeps the counts, and connects anew."
+	anew   = "resets the zone's counts."
+	others = "keeps the counts of keys that stay the same."
+	joins  = "counts in the new store from zero; the counts in the old one stay there."
+	near   = "keeps the counts, and reconnects."
 	none   = "has no effect on counts."
 )
 

@@ -21,9 +21,14 @@ func (p *page) syntax() {
 	p.line("The first block is a global option. `<rate>` is `<limit>/<window>`, such as `100/1m` or `20000/d`, or `{<placeholder>}/<window> else <limit>`. " +
 		"`<rules>` are lines with `rule`. `<algorithm> [<options>]` is one of\n\n```text")
 	for _, x := range sectionAt(append(rulePath[:12:12], "algorithm")) {
-		line := strings.Trim(strings.TrimPrefix(x.title, "Algorithm "), "`")
+		name := strings.Trim(strings.TrimPrefix(x.title, "Algorithm "), "`")
+		line := name
 		for _, o := range x.options {
-			line += " [" + o.syntax + "]"
+			if after, ok := strings.CutPrefix(o.syntax, name+" "); ok { // the time zone of a calendar
+				line += " " + after
+			} else {
+				line += " [" + o.syntax + "]"
+			}
 		}
 		p.line("%s", line)
 	}
