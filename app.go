@@ -19,6 +19,7 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/rules"
@@ -56,11 +57,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.process, a.logger = ctx, process.Of(ctx), ctx.Logger()
 	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
 	a.started, a.parts = time.Now(), []string{a.fingerprint()}
-	if err := config.CheckHeaders(a.Headers); err != nil {
-		return err
-	}
+	invalid := []error{config.CheckHeaders(a.Headers)}
 	if a.MaxKeys < 0 {
-		return fmt.Errorf("max_keys %d: want at least 1", a.MaxKeys)
+		invalid = append(invalid, fmt.Errorf("max_keys %d: want at least 1", a.MaxKeys))
 	}
 	events, err := ctx.App("events")
 	if err != nil {
@@ -84,15 +83,22 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	for i, s := range a.Stores {
 		if s == nil {
-			return fmt.Errorf("store %d: null: want an object with addresses", i+1)
+			invalid = append(invalid, fmt.Errorf("store %d: null: want an object with addresses", i+1))
+			continue
 		}
 		name, err := a.stores.add(s, &a.refs)
 		if err != nil {
-			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, strconv.Itoa(i+1)), err)
+			invalid = append(invalid, option.Each(err, func(err error) error {
+				return fmt.Errorf("store %s: %w", cmp.Or(s.Name, strconv.Itoa(i+1)), err)
+			}))
+			continue
 		}
 		if s.PlainPassword() {
 			a.logger.Warn("a password is written in the configuration: use {env.NAME} or {file./path} instead", zap.String("store", name))
 		}
+	}
+	if err := option.Join(invalid...); err != nil {
+		return err
 	}
 	a.env = limiter.Environment{
 		Process: a.process, Store: a.stores.get, Lists: limiter.NewLists(), MaxKeys: cmp.Or(a.MaxKeys, defaultMaxKeys),

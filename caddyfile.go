@@ -14,11 +14,11 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/zonefile"
+	"github.com/dianalimiter/diana/rules"
 )
 
 func init() {
@@ -32,6 +32,11 @@ func init() {
 	httpcaddyfile.RegisterGlobalOption("rate_limit", parseGlobalOption)
 	httpcaddyfile.RegisterHandlerDirective("rate_limit_page", parsePage)
 	httpcaddyfile.RegisterDirectiveOrder("rate_limit_page", httpcaddyfile.After, "forward_auth")
+	option.AddPlace("the global option rate_limit", new(App).options().Has)
+	option.AddPlace("the block of a store in the global option rate_limit", storeOptions(new(config.RedisStore)).Has)
+	option.AddPlace("the block of tls", tlsOptions(new(config.TLS)).Has)
+	option.AddPlace("the block of rules http", httpOptions(new(rules.HTTP)).Has)
+	option.AddPlace("a site's rate_limit", new(directive).blockOptions().Has)
 }
 
 // parsePage parses the directive rate_limit_page [<matcher>], which has no options.
@@ -88,7 +93,7 @@ func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error)
 		parse = c.parseLine
 	}
 	if err := parse(); err != nil {
-		return nil, err
+		return nil, report(h.Option(reported), err)
 	}
 	return h.NewRoute(matcher, &c.handler), nil
 }
@@ -106,18 +111,16 @@ func (c *directive) options() *option.Set {
 	}}
 }
 
-func (c *directive) parseBlock() error {
+// blockOptions returns the options of the form with zones.
+func (c *directive) blockOptions() *option.Set {
 	s := c.options()
 	s.Many = map[string]option.Parse{"zone": c.parseZone}
-	zones := zonefile.New(c.Helper, c.at).Options()
-	s.Unknown = func(word string) error {
-		if zones.Has(word) {
-			return fmt.Errorf("%s is an option of a zone: want it in zone <name> { … }", word)
-		}
-		return nil
-	}
+	return s
+}
+
+func (c *directive) parseBlock() error {
 	block, _ := option.OpensBlock(c.Dispenser)
-	if err := s.Block(c.Dispenser); err != nil {
+	if err := c.blockOptions().Block(c.Dispenser); err != nil {
 		return err
 	}
 	if !block {
@@ -128,28 +131,28 @@ func (c *directive) parseBlock() error {
 
 func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 	z := zonefile.New(c.Helper, d.Token())
-	if err := option.Text(&z.Zone.Name, "a name")(d); err != nil {
-		return err
+	invalid := option.Text(&z.Zone.Name, "a name")(d)
+	at, name := d.Token(), config.SafeName(z.Zone.Name)
+	first, twice := c.zones[name]
+	switch {
+	case invalid != nil:
+	case d.NextArg():
+		invalid = d.Errf("zone %s: unexpected %q: want one name", z.Zone.Name, d.Val())
+		d.RemainingArgs()
+	case twice:
+		invalid = d.Errf("zone %s is given twice, first at %s:%d: want another name", name, first.File, first.Line)
+	default:
+		c.zones[name] = at
 	}
-	at := d.Token()
-	if d.NextArg() {
-		return d.Errf("zone %s: unexpected %q: want one name", z.Zone.Name, d.Val())
-	}
-	name := config.SafeName(z.Zone.Name)
-	if first, ok := c.zones[name]; ok {
-		return d.Errf("zone %s is given twice, first at %s:%d: want another name", name, first.File, first.Line)
-	}
-	c.zones[name] = at
-	if err := z.Options().Block(d); err != nil {
-		return err
-	}
+	invalid = option.Join(invalid, z.Options().Block(d))
 	if z.Zone.HasEvents() {
-		return c.addCompat(z, name)
+		return option.Join(invalid, c.addCompat(z, name))
 	}
-	if err := config.CheckName(z.Zone.Name); err != nil {
-		return option.At(at, err)
+	if z.Zone.Name != "" {
+		invalid = option.Join(invalid, option.At(at, config.CheckName(z.Zone.Name)))
 	}
-	return c.add(z)
+	z.Zone.Name = name
+	return option.Join(invalid, c.add(z))
 }
 
 // addCompat adds a zone with the options of github.com/mholt/caddy-ratelimit to the
@@ -157,7 +160,7 @@ func (c *directive) parseZone(d *caddyfile.Dispenser) error {
 func (c *directive) addCompat(z *zonefile.Parser, safe string) error {
 	name := z.Zone.Name
 	z.Zone.Name = safe
-	if err := z.Check(); err != nil {
+	if err := z.Check(c.provision); err != nil {
 		return err
 	}
 	z.Zone.Name = "" // the key of the map has it
@@ -170,7 +173,7 @@ func (c *directive) addCompat(z *zonefile.Parser, safe string) error {
 
 // add checks a zone and adds it to the handler.
 func (c *directive) add(z *zonefile.Parser) error {
-	if err := z.Check(); err != nil {
+	if err := z.Check(c.provision); err != nil {
 		return err
 	}
 	c.handler.Zones = append(c.handler.Zones, z.Zone)
@@ -183,11 +186,8 @@ func (c *directive) lineOptions(z *zonefile.Parser) *option.Set {
 	maps.Copy(s.One, c.options().One)
 	s.One["name"] = option.Checked(&z.Zone.Name, "a name", config.CheckName)
 	s.Unknown = func(word string) error {
-		switch {
-		case word == "zone":
+		if word == "zone" {
 			return errors.New("a zone beside a rate on the line: want one or the other")
-		case word == "block", len(algorithms.WithOption(word)) > 0:
-			return fmt.Errorf("%s is an option of a rule: want it on the line, after the rate", word)
 		}
 		return nil
 	}
@@ -198,7 +198,22 @@ func (c *directive) lineOptions(z *zonefile.Parser) *option.Set {
 func (c *directive) parseLine() error {
 	z := zonefile.New(c.Helper, c.at)
 	s := c.lineOptions(z)
-	args := c.RemainingArgsAsTokens()
+	invalid := c.parseArgs(z, s, c.RemainingArgsAsTokens())
+	invalid = option.Join(invalid, s.Block(c.Dispenser))
+	if invalid == nil {
+		invalid = z.ChooseAlgorithms()
+	}
+	if invalid != nil {
+		return invalid
+	}
+	if z.Zone.Name == "" {
+		z.Zone.Name = c.autoName(z.Zone)
+	}
+	return c.add(z)
+}
+
+// parseArgs parses the line of the one-line form.
+func (c *directive) parseArgs(z *zonefile.Parser, s *option.Set, args []caddyfile.Token) error {
 	at, err := rateAt(args)
 	if err != nil {
 		return err
@@ -218,20 +233,10 @@ func (c *directive) parseLine() error {
 		return err
 	}
 	rule, err := z.ParseRule(args[at], rest)
-	if err != nil {
-		return err
+	if err == nil {
+		z.Zone.Rules = append(z.Zone.Rules, rule)
 	}
-	z.Zone.Rules = append(z.Zone.Rules, rule)
-	if err := s.Block(c.Dispenser); err != nil {
-		return err
-	}
-	if err := z.ChooseAlgorithms(); err != nil {
-		return err
-	}
-	if z.Zone.Name == "" {
-		z.Zone.Name = c.autoName(z.Zone)
-	}
-	return c.add(z)
+	return err
 }
 
 // rateAt returns the index of the rate among the arguments of the one-line form: 0, or
@@ -243,6 +248,11 @@ func rateAt(args []caddyfile.Token) (int, error) {
 		}
 		_, _, err := config.ParseRate(args[i].Text)
 		return err == nil
+	}
+	for i := range min(2, len(args)) {
+		if err := zonefile.Spaced(args[i:]); err != nil && !isRate(0) && !isRate(1) {
+			return 0, err
+		}
 	}
 	switch first := args[0].Text; {
 	case isRate(0) && len(args) == 2 && strings.HasPrefix(args[1].Text, "{"):
@@ -355,19 +365,10 @@ func (c *directive) parseDistributed(d *caddyfile.Dispenser) error {
 	if err := s.Block(d); err != nil {
 		return err
 	}
-	if !c.shares() {
+	if len(c.stores()) == 0 {
 		return option.At(at, config.ErrNotShared)
 	}
 	return nil
-}
-
-// shares reports whether the global options have a store.
-func (c *directive) shares() bool {
-	app, _ := c.Option("rate_limit").(httpcaddyfile.App)
-	var stores struct {
-		Stores []json.RawMessage `json:"stores"`
-	}
-	return json.Unmarshal(app.Value, &stores) == nil && len(stores.Stores) > 0
 }
 
 // parseStorage parses storage <module...>. It keeps the name of the module, which need

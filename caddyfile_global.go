@@ -32,25 +32,46 @@ import (
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	d.Next()
 	at := d.Token()
-	if existing != nil {
+	if _, given := existing.(httpcaddyfile.App); given {
 		return nil, d.Errf("rate_limit is given twice among the global options: want all of it in one block")
 	}
 	var app App
-	s := &option.Set{
-		One: map[string]option.Parse{
-			"max_keys": option.Whole(&app.MaxKeys, 1, option.Max),
-			"headers":  option.Checked(&app.Headers, "draft, legacy, all, openai or off", config.CheckHeaders),
-			"rules":    app.parseRules,
-		},
-		Many: map[string]option.Parse{"store": app.parseStore},
+	err := app.options().Block(d)
+	if err == nil {
+		err = option.End(d, at.Text)
 	}
-	if err := s.Block(d); err != nil {
-		return nil, err
-	}
-	if err := option.End(d, at.Text); err != nil {
-		return nil, err
+	if err != nil {
+		if err := report(existing, err); err != nil {
+			return nil, err
+		}
 	}
 	return httpcaddyfile.App{Name: "rate_limit", Value: caddyconfig.JSON(&app, nil)}, nil
+}
+
+// reported is the option of an adaptation that collects the errors of all directives: a
+// *[option.Errors]. Without it Caddy ends at the first directive with errors.
+const reported = "rate_limit.errors"
+
+// report adds an error to those that are collected, or returns it if they are not.
+func report(to any, err error) error {
+	all, ok := to.(*option.Errors)
+	if ok {
+		*all = append(*all, err)
+		return nil
+	}
+	return err
+}
+
+// options returns the options of the global option.
+func (a *App) options() *option.Set {
+	return &option.Set{
+		One: map[string]option.Parse{
+			"max_keys": option.Whole(&a.MaxKeys, 1, option.Max),
+			"headers":  option.Checked(&a.Headers, "draft, legacy, all, openai or off", config.CheckHeaders),
+			"rules":    a.parseRules,
+		},
+		Many: map[string]option.Parse{"store": a.parseStore},
+	}
 }
 
 // parseStore parses store redis <address...> and its block.
@@ -127,14 +148,30 @@ func parseSentinel(c *config.RedisStore) option.Parse {
 func parseTLS(c *config.RedisStore) option.Parse {
 	return func(d *caddyfile.Dispenser) error {
 		c.TLS = new(config.TLS)
-		s := &option.Set{One: map[string]option.Parse{
-			"ca":                   option.Text(&c.TLS.CA, "a file"),
-			"cert":                 option.Text(&c.TLS.Cert, "a file"),
-			"key":                  option.Text(&c.TLS.Key, "a file"),
-			"server_name":          option.Text(&c.TLS.ServerName, "a name"),
-			"insecure_skip_verify": option.Flag(&c.TLS.InsecureSkipVerify),
-		}}
-		return s.Block(d)
+		return tlsOptions(c.TLS).Block(d)
+	}
+}
+
+func tlsOptions(t *config.TLS) *option.Set {
+	return &option.Set{One: map[string]option.Parse{
+		"ca":                   option.Text(&t.CA, "a file"),
+		"cert":                 option.Text(&t.Cert, "a file"),
+		"key":                  option.Text(&t.Key, "a file"),
+		"server_name":          option.Text(&t.ServerName, "a name"),
+		"insecure_skip_verify": option.Flag(&t.InsecureSkipVerify),
+	}}
+}
+
+func httpOptions(h *rules.HTTP) *option.Set {
+	return &option.Set{
+		One:  map[string]option.Parse{"interval": option.Duration(&h.Interval)},
+		Many: map[string]option.Parse{"header": option.Header(&h.Headers)},
+		Unknown: func(word string) error {
+			if word == "bearer_token" { // of earlier versions
+				return errors.New(`bearer_token: want header Authorization "Bearer {env.TOKEN}"`)
+			}
+			return nil
+		},
 	}
 }
 
@@ -161,7 +198,7 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 		kind   = d.Val()
 		source any
 		where  option.Parse
-		s      option.Set
+		s      = new(option.Set)
 	)
 	switch kind {
 	case "redis":
@@ -170,15 +207,7 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 		s.One = map[string]option.Parse{"address": option.Secret(&r.Address), "interval": option.Duration(&r.Interval)}
 	case "http":
 		h := new(rules.HTTP)
-		source, where = h, option.Text(&h.URL, "an https URL")
-		s.One = map[string]option.Parse{"interval": option.Duration(&h.Interval)}
-		s.Many = map[string]option.Parse{"header": option.Header(&h.Headers)}
-		s.Unknown = func(word string) error {
-			if word == "bearer_token" { // of earlier versions
-				return errors.New(`bearer_token: want header Authorization "Bearer {env.TOKEN}"`)
-			}
-			return nil
-		}
+		source, where, s = h, option.Text(&h.URL, "an https URL"), httpOptions(h)
 	case "file":
 		f := new(rules.File)
 		source, where = f, option.Text(&f.Path, "a path")
@@ -195,10 +224,7 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 		a.RulesRaw = caddyconfig.JSONModuleObject(m, "source", kind, nil)
 		return nil
 	}
-	if err := where(d); err != nil {
-		return err
-	}
-	if err := s.Block(d); err != nil {
+	if err := option.Join(where(d), s.Block(d)); err != nil {
 		return err
 	}
 	a.RulesRaw = caddyconfig.JSONModuleObject(source, "source", kind, nil)

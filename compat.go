@@ -12,6 +12,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
@@ -19,45 +20,55 @@ import (
 // github.com/RussellLuo/caddy-ext/ratelimit. They are replaced by their equivalents
 // before anything else uses them.
 
-// allZones returns the handler's zones, normalized, in the order of evaluation.
-func (h *Handler) allZones() ([]*config.Zone, error) {
+// allZones returns the handler's zones, normalized, in the order of evaluation. Invalid ones are left
+// out.
+func (h *Handler) allZones() (zones []*config.Zone, err error) {
+	var invalid []error
 	all := slices.Clone(h.Zones)
 	for _, name := range h.rateLimitNames() {
-		z := h.RateLimits[name]
-		if z == nil {
-			return nil, fmt.Errorf("rate_limits: zone %q null: want an object with max_events and window", name)
-		}
-		named := *z
-		if z.Name != "" && z.Name != name {
-			return nil, fmt.Errorf("rate_limits: zone %q has the name %q too: want one", name, z.Name)
-		}
-		if named.Name = config.SafeName(name); named.Name != name {
-			named.Written = name
-			h.app.warn(h.logger, "the zone's name has characters that are not allowed: it is replaced",
-				zap.String("name", name), zap.String("zone", named.Name))
-		}
-		all = append(all, &named)
-	}
-	z, err := h.keyRateZone()
-	if err != nil {
-		return nil, err
-	}
-	if z != nil {
-		all = append(all, z)
-	}
-	for i, z := range all {
-		if z == nil {
+		z, err := h.rateLimit(name)
+		if err != nil {
+			invalid = append(invalid, err)
 			continue
 		}
-		if all[i], err = z.Normalize(); err != nil {
-			return nil, fmt.Errorf("zone %s: %w", z.Name, err)
+		all = append(all, z)
+	}
+	if z, err := h.keyRateZone(); err != nil {
+		invalid = append(invalid, err)
+	} else if z != nil {
+		all = append(all, z)
+	}
+	for _, z := range all {
+		normal, err := z.Normalize()
+		if err != nil {
+			invalid = append(invalid, fmt.Errorf("zone %s: %w", z.Name, err))
+			continue
 		}
-		if z.TrustsForwardedFor() {
+		zones = append(zones, normal)
+		if z != nil && z.TrustsForwardedFor() {
 			h.app.warn(h.logger, "{remote.ip} is read as {client_ip}: the plugin that it comes from trusts any X-Forwarded-For, here only those of trusted_proxies are trusted",
 				zap.String("zone", z.Name))
 		}
 	}
-	return all, nil
+	return zones, option.Join(invalid...)
+}
+
+// rateLimit returns the zone of RateLimits with a name, which it replaces if it is invalid.
+func (h *Handler) rateLimit(name string) (*config.Zone, error) {
+	z := h.RateLimits[name]
+	if z == nil {
+		return nil, fmt.Errorf("rate_limits: zone %q null: want an object with max_events and window", name)
+	}
+	named := *z
+	if z.Name != "" && z.Name != name {
+		return nil, fmt.Errorf("rate_limits: zone %q has the name %q too: want one", name, z.Name)
+	}
+	if named.Name = config.SafeName(name); named.Name != name {
+		named.Written = name
+		h.app.warn(h.logger, "the zone's name has characters that are not allowed: it is replaced",
+			zap.String("name", name), zap.String("zone", named.Name))
+	}
+	return &named, nil
 }
 
 // checkCompat checks the handler's other options of these plugins, and warns of those

@@ -2,7 +2,6 @@ package diana
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Provision implements caddy.Provisioner.
@@ -28,14 +28,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	h.app, h.logger = app, ctx.Logger()
 	app.parts = append(app.parts, hashOf(h)) // matchers are still in it
-	if err := errors.Join(config.CheckHeaders(h.Headers), h.checkJitter(), h.checkCompat()); err != nil {
-		return err
-	}
+	invalid := option.Join(config.CheckHeaders(h.Headers), h.checkJitter(), h.checkCompat())
 	zones, err := h.allZones()
-	if err != nil {
-		return err
-	}
-	if len(zones) == 0 {
+	invalid = option.Join(invalid, err)
+	if len(zones) == 0 && invalid == nil {
 		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
 	}
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
@@ -52,7 +48,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		AccessLogs: anyServer(ctx, func(s *caddyhttp.Server) bool { return s.Logs != nil }),
 		Logger:     h.logger,
 	})
-	if err != nil {
+	if err := option.Join(invalid, err); err != nil {
 		return err
 	}
 	for _, z := range h.limiter.Zones() {
@@ -92,10 +88,10 @@ func matchersIn(ctx caddy.Context) func(*config.Zone) (match, exempt caddyhttp.M
 	}
 	return func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error) {
 		if match, err = load(z, "MatcherSetsRaw"); err != nil {
-			return nil, nil, fmt.Errorf("match: %w", err)
+			return nil, nil, &config.Error{At: "match", Err: fmt.Errorf("match: %w", err)}
 		}
 		if exempt, err = load(z, "ExemptRaw"); err != nil {
-			return nil, nil, fmt.Errorf("exempt: %w", err)
+			return nil, nil, &config.Error{At: "exempt", Err: fmt.Errorf("exempt: %w", err)}
 		}
 		for i, set := range exempt {
 			if !slices.ContainsFunc(set, chooses) {

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/replay"
 	"github.com/dianalimiter/diana/internal/routes"
@@ -28,9 +30,10 @@ func init() { cli.Open = open }
 // connects to a store, reads a source of rules or writes to Caddy's storage. With strict, the
 // options of stores and sources are checked too, for which their environment must be there.
 func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
+	given := file
 	text, file, _, err := caddycmd.LoadConfig(file, adapter)
 	if err != nil {
-		return nil, err
+		return nil, allErrors(cmp.Or(given, "Caddyfile"), cmp.Or(adapter, "caddyfile"), err)
 	}
 	if len(text) == 0 {
 		return nil, errors.New("no configuration: want --config <file>, or a Caddyfile in this directory")
@@ -69,6 +72,22 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	return &cli.Offline{Close: cancel, Config: config, Zones: len(app.registry.Kinds()), Serve: func(w http.ResponseWriter, r *http.Request, rest string) error {
 		return api.Serve(w, r, rest, false)
 	}}, nil
+}
+
+// allErrors returns the errors of all directives in a configuration; first is that of the first
+// with errors, at which Caddy ends.
+func allErrors(file, adapter string, first error) error {
+	text, err := os.ReadFile(file) //nolint:gosec // the user's own file
+	a := caddyconfig.GetAdapter(adapter)
+	if err != nil || a == nil {
+		return first
+	}
+	var all option.Errors
+	_, _, err = a.Adapt(text, map[string]any{"filename": file, "rate_limit": &all, reported: &all})
+	if len(all) == 0 {
+		return first
+	}
+	return option.Join(append(all, err)...)
 }
 
 // provisionOffline provisions the app and the routes to the handlers that use it.

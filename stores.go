@@ -105,7 +105,7 @@ func (s *redisStores) get(name string) (*limiter.Store, error) {
 	if store := s.byName[name]; store != nil {
 		return store, nil
 	}
-	return nil, fmt.Errorf("store %q: want local, or the name of a store in the global option rate_limit", name)
+	return nil, errNoStore(name)
 }
 
 // find returns a shared store by its name.

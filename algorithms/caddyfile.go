@@ -22,6 +22,9 @@ import (
 //		burst 20
 //	}
 
+// RuleWords are the words of a rule's line that belong to no algorithm.
+var RuleWords = []string{"name", "block", "notify", "else"}
+
 // readOptions reads all options of an algorithm.
 func readOptions(d *caddyfile.Dispenser, options map[string]option.Parse) error {
 	d.Next() // the algorithm's name
@@ -40,6 +43,10 @@ func readOptions(d *caddyfile.Dispenser, options map[string]option.Parse) error 
 func unknownWord(algorithm, word string, options map[string]option.Parse) error {
 	if with := WithOption(word); len(with) > 0 {
 		return fmt.Errorf("%s: %s has no such option: want %s for it", word, algorithm, option.Or(with))
+	}
+	names := slices.Concat(Names(), slices.Collect(maps.Keys(options)), RuleWords)
+	if near := option.Nearest(word, names); near != "" {
+		return fmt.Errorf("%q: did you mean %s", word, near)
 	}
 	known := "none"
 	if len(options) > 0 {

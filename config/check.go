@@ -6,10 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 const (
@@ -45,7 +47,7 @@ type Checked struct {
 }
 
 // Check checks everything about a zone that does not depend on the rest of the
-// configuration. Its errors are of type [*Error].
+// configuration. Its errors are of type [*Error], or several of them.
 func (z *Zone) Check() (*Checked, error) {
 	if z == nil {
 		return nil, errors.New("zone null: want an object with a name and rules")
@@ -58,17 +60,15 @@ func (z *Zone) Check() (*Checked, error) {
 	if err == nil && c.Plan.ReadsBody() && z.KeyMissing == "" {
 		err = fmt.Errorf("key %s without key_missing: any client can leave out a field of its body: want key_missing deny, skip, client_ip or share", strings.Join(z.KeyParts(), " "))
 	}
-	if err == nil {
-		err = c.checkRules()
+	if err = option.Join(err, c.checkRules()); err == nil {
+		return c, nil
 	}
-	if err != nil {
-		var at *Error
-		if errors.As(err, &at) {
-			return nil, &Error{at.At, fmt.Errorf("zone %s: %w", z.Name, at.Err)}
+	return nil, option.Each(err, func(err error) error {
+		if at, ok := err.(*Error); ok { //nolint:errorlint // none is wrapped
+			return &Error{at.At, fmt.Errorf("zone %s: %w", z.Name, at.Err)}
 		}
-		return nil, &Error{nil, fmt.Errorf("zone %s: %w", z.Name, err)}
-	}
-	return c, nil
+		return &Error{nil, fmt.Errorf("zone %s: %w", z.Name, err)}
+	})
 }
 
 // CheckOptions checks the options and their combinations, except for the rules, which
@@ -83,7 +83,7 @@ func (c *Checked) checkOptions() error {
 		errs[2] = c.checkBounds()
 	}
 	errs[3] = c.Respond.Check()
-	return errors.Join(errs[:]...)
+	return option.Join(errs[:]...)
 }
 
 // KeyPlan checks the key and returns how it is built.
@@ -115,10 +115,14 @@ func (z *Zone) checkBounds() error {
 		return fmt.Errorf("in_flight %d: want 1 to %d", z.InFlight, MaxInFlight)
 	case wait < 0:
 		return fmt.Errorf("max_wait %v: want a positive duration", wait)
+	case wait > 0 && wait < time.Microsecond:
+		return fmt.Errorf("max_wait %v: want at least 1us%s", wait, seconds(wait))
 	case wait > maxMaxWait:
 		return fmt.Errorf("max_wait %v: want at most %v", wait, maxMaxWait)
 	case z.Linger < 0 || time.Duration(z.Linger) > maxLinger:
 		return fmt.Errorf("linger %v: want 0 to %v", time.Duration(z.Linger), maxLinger)
+	case z.Linger > 0 && z.Linger < caddy.Duration(time.Microsecond):
+		return fmt.Errorf("linger %v: want 0, or at least 1us%s", time.Duration(z.Linger), seconds(time.Duration(z.Linger)))
 	case z.MaxWaiting < 0 || z.MaxWaiting > MaxMaxWaiting:
 		return fmt.Errorf("max_waiting %d: want 1 to %d", z.MaxWaiting, MaxMaxWaiting)
 	case z.MaxBody < 0 || z.MaxBody > MaxMaxBody:
@@ -129,44 +133,47 @@ func (z *Zone) checkBounds() error {
 	return nil
 }
 
+// checkRules checks the rules and overrides, and what depends on them.
 func (c *Checked) checkRules() (err error) {
-	if c.Rules, err = newRuleSet(c.Zone, c.Zone.Rules, false); err != nil {
+	if c.Rules, err = newRuleSet(c.Zone, c.Zone.Rules, false); err == nil && len(c.Zone.Rules) == 0 && c.InFlight == 0 && c.PreventDuplicates == nil {
+		err = errNoRules
+	}
+	if c.Plan != nil {
+		err = option.Join(err, c.checkOverrides())
+	}
+	err = option.Join(err, c.checkDuplicates())
+	if c.Linger > 0 && c.InFlight == 0 {
+		err = option.Join(err, fmt.Errorf("linger %v: requests hold no place: want in_flight", time.Duration(c.Linger)))
+	}
+	if err != nil {
 		return err
 	}
-	if len(c.Zone.Rules) == 0 && c.InFlight == 0 && c.PreventDuplicates == nil {
-		return errNoRules
-	}
-	for _, o := range c.Zone.Overrides {
+	return option.Join(c.checkDelays(), c.checkWaiting(), c.checkTurns())
+}
+
+// checkOverrides checks the overrides and exceptions.
+func (c *Checked) checkOverrides() error {
+	var all []error
+	add := func(o *Override, x *Exception) {
 		checked, err := o.check(c.Zone, c.Plan)
 		if err != nil {
-			return err
-		}
-		c.Overrides = append(c.Overrides, checked)
-	}
-	for _, x := range c.Zone.Exceptions {
-		if x == nil {
-			return errors.New("exception null: want an object with a key")
-		}
-		checked, err := x.Override.check(c.Zone, c.Plan)
-		if err != nil {
-			return err
+			all = append(all, err)
+			return
 		}
 		checked.Exception = x
 		c.Overrides = append(c.Overrides, checked)
 	}
-	if err := c.checkDuplicates(); err != nil {
-		return err
+	for _, o := range c.Zone.Overrides {
+		add(o, nil)
 	}
-	if c.Linger > 0 && c.InFlight == 0 {
-		return fmt.Errorf("linger %v: requests hold no place: want in_flight", time.Duration(c.Linger))
+	for _, x := range c.Zone.Exceptions {
+		if x == nil {
+			all = append(all, errors.New("exception null: want an object with a key"))
+			continue
+		}
+		add(&x.Override, x)
 	}
-	if err := c.checkDelays(); err != nil {
-		return err
-	}
-	if err := c.checkWaiting(); err != nil {
-		return err
-	}
-	return c.checkTurns()
+	return option.Join(all...)
 }
 
 func (c *Checked) checkDuplicates() error {
@@ -179,7 +186,7 @@ func (c *Checked) checkDuplicates() error {
 	}
 	switch {
 	case window < time.Microsecond:
-		return fmt.Errorf("prevent_duplicates %v: want a positive duration", window)
+		return fmt.Errorf("prevent_duplicates %v: want a positive duration%s", window, seconds(window))
 	case window > MaxWindow:
 		return fmt.Errorf("prevent_duplicates %v: want at most %v", window, MaxWindow)
 	}

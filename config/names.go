@@ -64,7 +64,7 @@ func CheckHeaders(s string) error {
 
 // Error is an error in one part of a zone. A parser can report the line of that part.
 type Error struct {
-	At  any   // the *Rule or *Override; nil: the zone
+	At  any   // the *Rule, *Override or name of an option; nil: the zone
 	Err error // the error itself
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Rule is a limit per window, enforced by one algorithm.
@@ -59,7 +60,7 @@ func (r *Rule) checkBlock(z *Zone) error {
 	case d == 0:
 		return nil
 	case d < time.Microsecond || d%time.Microsecond != 0:
-		return fmt.Errorf("block %v: want at least 1us, in whole microseconds", d)
+		return fmt.Errorf("block %v: want at least 1us, in whole microseconds%s", d, seconds(d))
 	case d > MaxWindow:
 		return fmt.Errorf("block %v: want at most %v", d, MaxWindow)
 	case z.MaxWait > 0:
@@ -133,7 +134,7 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	}
 	info, err := caddy.GetModule(algorithms.Namespace + "." + name)
 	if err != nil {
-		return nil, fmt.Errorf("algorithm %q: want one of %s", name, strings.Join(algorithms.Names(), ", "))
+		return nil, fmt.Errorf("algorithm %q: %s", name, option.Want(name, algorithms.Names()))
 	}
 	a, ok := info.New().(algorithms.Algorithm)
 	if !ok {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 // RuleSet is the valid rules of a zone or override with their algorithms. It is
@@ -46,15 +47,20 @@ const MaxRules = 128
 // newRuleSet loads and checks rules. In an override, a limit may be 0.
 func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
 	s := &RuleSet{Blocked: -1}
+	var all []error
 	seen := make(map[string]bool)
-	for i, r := range rules {
-		if err := s.add(z, r, i, inOverride); err != nil {
-			return nil, &Error{r, err}
+	for i, r := range rules[:min(len(rules), MaxRules+1)] {
+		label, err := s.add(z, r, i, inOverride)
+		if err == nil && seen[label] {
+			err = fmt.Errorf("rule %q is given twice: want another name", label)
 		}
-		if seen[s.Labels[i]] {
-			return nil, &Error{r, fmt.Errorf("rule %q is given twice: want another name", s.Labels[i])}
+		if err != nil {
+			all = append(all, &Error{r, err})
 		}
-		seen[s.Labels[i]] = true
+		seen[label] = true
+	}
+	if err := option.Join(all...); err != nil {
+		return nil, err
 	}
 	if !slices.ContainsFunc(s.Blocks, func(d int64) bool { return d > 0 }) {
 		s.Blocks = nil
@@ -62,24 +68,30 @@ func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
 	return s, nil
 }
 
-func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
+// add adds rule i, and returns its label.
+func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) (label string, err error) {
+	label, name := strconv.Itoa(i+1), z.Name
 	if r == nil {
-		return errors.New("rule null: want an object with a limit and a window")
+		return label, errors.New("rule null: want an object with a limit and a window")
 	}
 	if i >= MaxRules {
-		return fmt.Errorf("rule %d: want at most %d rules", i+1, MaxRules)
+		return label, fmt.Errorf("rule %d: want at most %d rules", i+1, MaxRules)
 	}
-	label, name := strconv.Itoa(i+1), z.Name
 	if i > 0 {
 		name += "." + label
 	}
 	if r.Name != "" {
 		if err := CheckName(r.Name); err != nil {
-			return fmt.Errorf("rule %w", err)
+			return label, fmt.Errorf("rule %w", err)
 		}
 		label, name = r.Name, z.Name+"."+r.Name
 	}
 	s.Labels, s.Names = append(s.Labels, label), append(s.Names, name)
+	return label, s.compile(z, r, inOverride)
+}
+
+// compile checks a rule, and adds it to those of From unless it denies everything.
+func (s *RuleSet) compile(z *Zone, r *Rule, inOverride bool) error {
 	if err := r.Window.check(); err != nil {
 		return err
 	}
@@ -88,7 +100,7 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) error {
 	}
 	if r.Limit == 0 && inOverride && r.LimitFrom == "" {
 		if s.Blocked < 0 {
-			s.Blocked = i
+			s.Blocked = len(s.Labels) - 1
 		}
 		return nil
 	}

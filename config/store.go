@@ -199,7 +199,7 @@ func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
 			PoolSize:    r.PoolSize,
 		},
 	}
-	if err := errors.Join(CheckName(o.Name), r.checkBounds(), r.setFailure(&o), r.setTLS(&o), r.setAddresses(&o)); err != nil {
+	if err := option.Join(CheckName(o.Name), r.checkBounds(), r.setFailure(&o), r.setTLS(&o), r.setAddresses(&o)); err != nil {
 		return o, h, err
 	}
 	if r.Sentinel != nil {
@@ -402,9 +402,9 @@ func (c *RedisStore) CheckUnresolved(complete bool) error {
 		}
 	}
 	var o redis.Options
-	err := errors.Join(CheckName(cmp.Or(w.Name, DefaultStoreName)), w.checkBounds(), w.setFailure(&o))
+	err := option.Join(CheckName(cmp.Or(w.Name, DefaultStoreName)), w.checkBounds(), w.setFailure(&o))
 	if complete && !strings.Contains(strings.Join(w.Addresses, " "), "{") {
-		err = errors.Join(err, w.setAddresses(&o))
+		err = option.Join(err, w.setAddresses(&o))
 	}
 	return err
 }

@@ -48,8 +48,11 @@ func parseWindow(s string) (Window, error) {
 		}
 		d = time.Duration(n) * week
 	}
-	if err != nil || d <= 0 {
+	switch {
+	case err != nil || d <= 0:
 		return Window{}, errWindow
+	case d < time.Microsecond:
+		return Window{}, errors.New("want at least 1us")
 	}
 	return Window{Duration: d}, nil
 }
@@ -60,11 +63,20 @@ func (w Window) check() error {
 	case w.Period != 0:
 		return nil
 	case d < time.Microsecond || d%time.Microsecond != 0:
-		return fmt.Errorf("window %v: want at least 1us, in whole microseconds", d)
+		return fmt.Errorf("window %v: want at least 1us, in whole microseconds%s", d, seconds(d))
 	case d > MaxWindow:
 		return fmt.Errorf("window %v: want at most %v", d, MaxWindow)
 	}
 	return nil
+}
+
+// seconds says what to write in place of a duration so short that it is probably a number in JSON
+// that was meant in seconds; empty: it is not so short.
+func seconds(d time.Duration) string {
+	if d <= 0 || d >= time.Millisecond {
+		return ""
+	}
+	return fmt.Sprintf("; a number in JSON is in nanoseconds: for seconds, write \"%ds\"", d.Nanoseconds())
 }
 
 // microseconds returns the length; of a period, the longest.

@@ -182,7 +182,7 @@ func read(text json.RawMessage, into reflect.Value) error {
 			if f, ok := fields[name]; ok {
 				return read(value, f)
 			}
-			return errors.New("unknown: want " + option.Or(slices.Sorted(maps.Keys(fields))))
+			return errors.New("unknown: " + option.Want(name, slices.Collect(maps.Keys(fields))))
 		})
 	case t.Kind() == reflect.Map:
 		into.Set(reflect.MakeMap(t))

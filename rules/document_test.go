@@ -42,7 +42,7 @@ func TestParseErrors(t *testing.T) {
 		`{}`:                                   `no "zones"`,
 		`{"zones": null}`:                      `no "zones"`,
 		`{"zones": 7}`:                         "/zones: 7: want an object",
-		`{"zone": {}}`:                         "/zone: unknown: want zones",
+		`{"zone": {}}`:                         "/zone: unknown: did you mean zones",
 		`{"zones": {"a": 7}}`:                  "/zones/a: 7: want an object",
 		`{"zones": {"a": {"enabled": "yes"}}}`: `/zones/a/enabled: "yes": want true or false`,
 		`{"zones": {"a": {"key": ["x"]}}}`:     "/zones/a/key: unknown: want enabled, exceptions, overrides, rules or shadow",

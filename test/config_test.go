@@ -77,7 +77,7 @@ func TestBadJSON(t *testing.T) {
 		{"", zone(`"rules": [{"limit": 1, "window": 1500}]`), "in whole microseconds"},
 		{"", zone(`"rules": [{"limit": 9007199254740992, "window": "1h"}]`), "limit 9007199254740992: want at most"},
 		{"", zone(`"rules": [{"limit": 9007199254740992, "window": "1h", "algorithm": {"name": "gcra"}}]`), "9007199254740992"},
-		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "nope"}}]`), `algorithm "nope": want one of calendar, fixed_window`},
+		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "nope"}}]`), `algorithm "nope": want calendar, fixed_window`},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "gcra", "buckets": 3}}]`), `unknown field "buckets"`},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": {"name": "gcra", "burst": -1}}]`), "burst -1: want at least 1"},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "algorithm": "gcra"}]`), "want an object such as"},

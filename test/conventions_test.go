@@ -131,8 +131,8 @@ func TestArrows(t *testing.T) {
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
 		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes rules" + anyStore,
-		"internal/placeholders": "", "internal/routes": "",
-		"internal/zonefile": "algorithms config internal/option",
+		"internal/placeholders": "internal/option", "internal/routes": "",
+		"internal/zonefile": "algorithms config internal/key internal/option",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process internal/scan internal/topk rules scripts" + anyStore,

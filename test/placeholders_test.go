@@ -19,7 +19,7 @@ func TestWarningsOfPlaceholders(t *testing.T) {
 	for name, want := range map[string]struct{ msg, advice string }{
 		"{querry.id}":                 {neverFilled, "write {query.id}"},
 		"{cookies.sid}":               {neverFilled, "write {cookie.sid}"},
-		"{haeder.X-Id}":               {neverFilled, "write a shorthand such as"},
+		"{haeder.X-Id}":               {neverFilled, "write {header.X-Id}"},
 		"{headers.X-Id}":              {neverFilled, "write {header.X-Id}"},
 		"{http.request.remote.ip}":    {neverFilled, "write {client_ip}"},
 		"{http.request.headers.X-Id}": {neverFilled, "write {header.X-Id}"},

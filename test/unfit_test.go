@@ -30,12 +30,14 @@ func TestKeysThatLimitNobody(t *testing.T) {
 // TestOverridesOfNoAddress checks that an override in a zone by address is an address or a
 // network, as the keys of lists are.
 func TestOverridesOfNoAddress(t *testing.T) {
-	for key, ok := range map[string]bool{
-		"127.0.0.0/33": false, "127.0.0.01": false, "10.0.0": false, "localhost": false, "::1/129": false,
-		"127.0.0.1": true, "127.0.0.0/8": true, "::1": true, "*": true,
+	const noAddress = "is no client's address: want an address, a CIDR or *"
+	for key, want := range map[string]string{
+		"127.0.0.0/33": "prefix 33: want 0 to 32", "::1/129": "prefix 129: want 0 to 128",
+		"127.0.0.01": noAddress, "10.0.0": noAddress, "localhost": noAddress,
+		"127.0.0.1": "", "127.0.0.0/8": "", "::1": "", "*": "",
 	} {
 		err := newSite(t).load(setup{site: "rate_limit {\nzone z {\nrule 10/s\noverride " + key + " unlimited\n}\n}"})
-		if (err == nil) != ok || err != nil && !strings.Contains(err.Error(), "is no client's address: want an address, a CIDR or *") {
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("override %s: %v", key, err)
 		}
 	}

@@ -173,7 +173,7 @@ func (k *overrideCase) add(key []string) {
 	k.Helper()
 	v, err := k.plan.Pattern(key)
 	if wrong := len(key) != len(k.values) || slices.Contains(key, ""); err != nil {
-		if !wrong && !slices.ContainsFunc(key, isMappedPrefix) {
+		if !wrong && !slices.ContainsFunc(key, isMappedPrefix) && !slices.ContainsFunc(key, isNearlyPrefix) {
 			k.Errorf("override %q: %v", key, err)
 		}
 		return
@@ -189,6 +189,13 @@ func (k *overrideCase) add(key []string) {
 func isMappedPrefix(s string) bool {
 	text, _, ok := strings.Cut(s, "/")
 	return ok && strings.Contains(text, ":") && len(naiveAddr(text)) == 4
+}
+
+// isNearlyPrefix says whether s is an address and a length that it cannot have, which is rejected.
+func isNearlyPrefix(s string) bool {
+	text, length, ok := strings.Cut(s, "/")
+	net, _ := naivePrefix(s)
+	return ok && net == nil && len(naiveAddr(text)) > 0 && length != "" && strings.Trim(length, "0123456789") == ""
 }
 
 // same says whether two overrides match the same keys.

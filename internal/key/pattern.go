@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Pattern matches keys, part by part.
@@ -82,11 +83,30 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 		prefix = netip.PrefixFrom(prefix.Addr(), bits).Masked()
 		return partMatch{prefix: prefix}, weightOf(prefix), nil
 	}
+	if part.single() {
+		if err := CheckPrefix(s); err != nil {
+			return partMatch{}, 0, err
+		}
+	}
 	if s = part.folded(s); part.single() {
 		var group netip.Addr
 		return partMatch{exact: p.appendValue(nil, s, &group)}, exactWeight, nil
 	}
 	return partMatch{exact: appendMixed(nil, s)}, exactWeight, nil
+}
+
+// CheckPrefix rejects an address with a prefix that it cannot have, such as 10.0.0.0/33, which would
+// count as any other text.
+func CheckPrefix(s string) error {
+	text, bits, _ := strings.Cut(s, "/")
+	addr, err := netip.ParseAddr(text)
+	if err != nil || addr.Zone() != "" || bits == "" || strings.Trim(bits, "0123456789") != "" {
+		return nil //nolint:nilerr // it is nothing like a network
+	}
+	if _, err := netip.ParsePrefix(s); err != nil {
+		return fmt.Errorf("%q: prefix %s: want 0 to %d, such as %s/%d", s, bits, addr.BitLen(), addr, addr.BitLen())
+	}
+	return nil
 }
 
 // narrow reports whether a text is an address or a network narrower than the zone's prefix.

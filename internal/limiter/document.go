@@ -33,7 +33,7 @@ func locate(z *config.Zone, err error) error {
 	}
 	for i, r := range z.Rules {
 		if at.At == r {
-			return &rules.Error{Pointer: fmt.Sprintf("/rules/%d", i), Err: at.Err}
+			return &rules.Error{Pointer: fmt.Sprintf("/rules/%d", i), Err: at}
 		}
 	}
 	pointers := make(map[string]*config.Override)
@@ -47,15 +47,15 @@ func locate(z *config.Zone, err error) error {
 	}
 	for pointer, o := range pointers {
 		if at.At == o {
-			return &rules.Error{Pointer: pointer, Err: at.Err}
+			return &rules.Error{Pointer: pointer, Err: at}
 		}
 		for j, r := range o.Rules {
 			if at.At == r {
-				return &rules.Error{Pointer: fmt.Sprintf("%s/rules/%d", pointer, j), Err: at.Err}
+				return &rules.Error{Pointer: fmt.Sprintf("%s/rules/%d", pointer, j), Err: at}
 			}
 		}
 	}
-	return &rules.Error{Err: at.Err}
+	return &rules.Error{Err: at}
 }
 
 // unnamed returns an error of [config.Zone.Check] without the zone's name, which is in
@@ -66,6 +66,16 @@ func unnamed(err error) error {
 		if inner := errors.Unwrap(at.Err); inner != nil {
 			return &config.Error{At: at.At, Err: inner}
 		}
+	}
+	return err
+}
+
+// placed adds to an error of a zone in the configuration the JSON pointer to its rule or override,
+// in the zone.
+func placed(z *config.Zone, err error) error {
+	var at *rules.Error
+	if errors.As(locate(z, unnamed(err)), &at) && at.Pointer != "" {
+		return fmt.Errorf("zone %s: %w", z.Name, at)
 	}
 	return err
 }

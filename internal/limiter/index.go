@@ -55,7 +55,7 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 			}
 			first, twice, err := add(o, p)
 			if twice && (first != o || !o.checked.Many()) {
-				err = fmt.Errorf("override %q is given twice", p.Words())
+				err = fmt.Errorf("override %q is given twice: want it once", p.Words())
 			}
 			if err != nil {
 				return &config.Error{At: o.checked.Override, Err: err}

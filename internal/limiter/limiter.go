@@ -16,6 +16,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -56,13 +57,15 @@ func New(env *Environment, o Options) (*Limiter, error) {
 	if n := len(o.Zones); n > maxZones {
 		return l, fmt.Errorf("%d zones in one handler: want at most %d", n, maxZones)
 	}
+	var invalid []error
 	for _, c := range o.Zones {
 		z, err := newZone(env, &o, c)
-		if err != nil {
-			return l, err
+		if err == nil && slices.ContainsFunc(l.zones, func(other *Zone) bool { return other.Name == z.Name }) {
+			err = errors.Join(fmt.Errorf("zone %s is given twice in one handler: want another name", z.Name), z.release())
 		}
-		if slices.ContainsFunc(l.zones, func(other *Zone) bool { return other.Name == z.Name }) {
-			return l, errors.Join(fmt.Errorf("zone %s is given twice in one handler: want another name", z.Name), z.release())
+		if err != nil {
+			invalid = append(invalid, err)
+			continue
 		}
 		l.zones = append(l.zones, z)
 		if s := z.store.Shared; s != nil && !slices.Contains(l.shared, s) {
@@ -75,6 +78,9 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		l.lingers = l.lingers || z.Linger > 0
 		l.maxBody = max(l.maxBody, cmp.Or(z.MaxBody, body.Max))
 		l.settles = l.settles || z.Config.Charge.Settle != nil
+	}
+	if err := option.Join(invalid...); err != nil {
+		return l, err
 	}
 	l.across = l.across || len(l.zones) > 1 && slices.ContainsFunc(l.zones, (*Zone).clustered)
 	c, err := newChange(l.zones, nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 )
@@ -69,7 +70,7 @@ func (*common) Destruct() error { return nil }
 func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	checked, err := c.Check()
 	if err != nil {
-		return nil, err
+		return nil, option.Each(err, func(err error) error { return placed(c, err) })
 	}
 	z := &Zone{
 		Zone: c, Config: checked, env: env, maxWait: time.Duration(c.MaxWait),
@@ -81,7 +82,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
 	}
 	if z.store, err = env.Store(c.Store); err != nil {
-		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
+		return nil, fmt.Errorf("zone %s: %w", c.Name, &config.Error{At: "store", Err: err})
 	}
 	z.maxKeys = cmp.Or(c.MaxKeys, env.MaxKeys)
 	for _, o := range c.Overrides {

@@ -31,13 +31,15 @@ type Set struct {
 	// Unknown, if set, returns a specific error for an unknown option, or nil.
 	Unknown func(word string) error
 
-	seen map[string]caddyfile.Token
+	seen     map[string]caddyfile.Token
+	failed   []string        // the options that are invalid, also those that misspelt words were meant to be
+	reported map[string]bool // the errors of Check
 }
 
 // Has reports whether a word is one of the options.
 func (s *Set) Has(word string) bool { return s.One[word] != nil || s.Many[word] != nil }
 
-// Given records that an option of One was given at t.
+// Given records that an option was given at t.
 func (s *Set) Given(word string, t caddyfile.Token) {
 	if s.seen == nil {
 		s.seen = make(map[string]caddyfile.Token)
@@ -45,17 +47,27 @@ func (s *Set) Given(word string, t caddyfile.Token) {
 	s.seen[word] = t
 }
 
+// Position returns the position of an option that was given, of those of Many the first.
+func (s *Set) Position(word string) (caddyfile.Token, bool) {
+	t, ok := s.seen[word]
+	return t, ok
+}
+
 // Read parses the option whose name is d's current token.
 func (s *Set) Read(d *caddyfile.Dispenser) error {
 	word := d.Val()
+	t, again := s.seen[word]
 	if parse := s.Many[word]; parse != nil {
+		if !again {
+			s.Given(word, d.Token())
+		}
 		return parse(d)
 	}
 	parse := s.One[word]
 	if parse == nil {
 		return s.unknown(d, word)
 	}
-	if t, ok := s.seen[word]; ok {
+	if again {
 		return d.Errf("%s is given twice, first at %s:%d: want it once", word, t.File, t.Line)
 	}
 	s.Given(word, d.Token())
@@ -69,34 +81,62 @@ func (s *Set) unknown(d *caddyfile.Dispenser, word string) error {
 		}
 	}
 	names := slices.Concat(slices.Collect(maps.Keys(s.One)), slices.Collect(maps.Keys(s.Many)))
-	if len(names) == 0 {
+	near, where := Nearest(word, names), elsewhere(word)
+	switch {
+	case near != "":
+		s.failed = append(s.failed, near)
+	case where != "":
+		return d.Errf("unknown option %q: %s", word, where)
+	case len(names) == 0:
 		return d.Errf("unknown option %q: none is wanted here", word)
 	}
-	slices.Sort(names)
-	return d.Errf("unknown option %q: want %s", word, Or(names))
+	return d.Errf("unknown option %q: %s", word, Want(word, names))
+}
+
+// Failed reports whether one of the options was invalid; without options, whether any was.
+func (s *Set) Failed(options ...string) bool {
+	return len(options) == 0 && len(s.failed) > 0 ||
+		slices.ContainsFunc(options, func(o string) bool { return slices.Contains(s.failed, o) })
 }
 
 // Block parses the block that follows, if there is one, with an option per line. Tokens
-// that an option leaves over are an error.
+// that an option leaves over are an error. After an error it goes on with the next line.
 func (s *Set) Block(d *caddyfile.Dispenser) error {
+	var all []error
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		l := line(d)
 		l.Next()
 		at := l.Token()
-		if err := s.Read(l); err != nil {
-			return err
+		err := s.Read(l)
+		if err == nil {
+			err = End(l, at.Text)
 		}
-		if err := End(l, at.Text); err != nil {
-			return err
+		if combined := s.check(); err == nil { // what follows from an error is none
+			err = At(at, combined)
 		}
-		if s.Check == nil {
-			continue
-		}
-		if err := s.Check(); err != nil {
-			return At(at, err)
+		if err != nil {
+			s.failed = append(s.failed, at.Text)
+			all = append(all, err)
 		}
 	}
-	return nil
+	return Join(all...)
+}
+
+// check returns the errors of Check that it did not return before.
+func (s *Set) check() error {
+	if s.Check == nil {
+		return nil
+	}
+	if s.reported == nil {
+		s.reported = make(map[string]bool)
+	}
+	return Each(s.Check(), func(err error) error {
+		if text := err.Error(); !s.reported[text] {
+			s.reported[text] = true
+			return err
+		}
+		return nil
+	})
 }
 
 // line returns a dispenser of an option's line and block. Unlike Caddy's it keeps a block
@@ -145,11 +185,11 @@ func Or(words []string) string {
 	return strings.Join(words, "")
 }
 
-// At adds the position of a token to an error.
+// At adds the position of a token to an error, or to each of several; nil: there is none.
 func At(t caddyfile.Token, err error) error {
 	d := caddyfile.NewDispenser([]caddyfile.Token{t})
 	d.Next()
-	return d.WrapErr(err)
+	return Each(err, d.WrapErr)
 }
 
 // Located adds the current position to an error, unless it has one.

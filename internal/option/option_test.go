@@ -1,6 +1,8 @@
 package option
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -81,6 +83,41 @@ func TestBlockErrors(t *testing.T) {
 		}
 		if err != nil && strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s: %v shows a secret", c.lines, err)
+		}
+	}
+}
+
+// TestErrorsComeTogether checks that a block is read on after an error, that equal errors are shown
+// once, and that there is an end.
+func TestErrorsComeTogether(t *testing.T) {
+	err := read(new(values), "whole 0\nflga\nflag\nflag\nsecret a hidden")
+	want := "4 errors:\n\twhole \"0\": want a whole number from 1 to 9, at Testfile:2\n\tunknown option \"flga\": did you mean flag, at Testfile:3\n" +
+		"\tflag is given twice, first at Testfile:4: want it once, at Testfile:5\n\tsecret: want one value, in quotes if it has spaces, at Testfile:6"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	one := errors.New("x")
+	if err := Join(nil, one, Join(one, nil, one)); err.Error() != "x" || !errors.Is(err, one) {
+		t.Errorf("three times the same: %v", err)
+	}
+	var many []error
+	for i := range 22 {
+		many = append(many, fmt.Errorf("%d", i))
+	}
+	if text := Join(many...).Error(); !strings.HasPrefix(text, "22 errors:\n\t0\n") || !strings.HasSuffix(text, "\t19\n\tand 2 more") {
+		t.Errorf("22 errors: %s", text)
+	}
+}
+
+// TestNearest checks which of several names a word was meant to be.
+func TestNearest(t *testing.T) {
+	names := []string{"token_bucket", "sliding_log", "sliding_window", "gcra", "rule", "key", "key_missing"}
+	for word, want := range map[string]string{
+		"tokenbucket": "token_bucket", "Token-Bucket": "token_bucket", "token": "token_bucket", "gcar": "gcra", "rules": "rule", "kye": "key",
+		"sliding": "", "limit": "", "": "", "keymising": "key_missing", strings.Repeat("x", 1<<20): "",
+	} {
+		if got := Nearest(word, names); got != want {
+			t.Errorf("%.20q: %q, want %q", word, got, want)
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Placeholders have no registry: Caddy's replacer knows those of requests, the handlers
@@ -87,7 +89,7 @@ func meant(name string) string {
 	best, least := "", 2+len(root)/8 // what is more than a letter or two apart is another word
 	for _, known := range shorthands {
 		word, family := strings.CutSuffix(known, ".")
-		if d := distance(root, word); family == dotted && d < least {
+		if d := option.Distance(root, word); family == dotted && d < least {
 			best, least = "{"+known+rest+"}", d
 		}
 	}
@@ -96,7 +98,7 @@ func meant(name string) string {
 	}
 	least = 4
 	for _, known := range fullNames {
-		if d := distance(name, known); d < least {
+		if d := option.Distance(name, known); d < least {
 			best, least = "{"+known+"}", d
 		}
 	}
@@ -125,28 +127,6 @@ var fullNames = []string{
 	"http.request.remote.port", "http.request.uri", "http.request.uri.path", "http.request.uri.path.dir", "http.request.uri.path.file", "http.request.uri.query",
 	"http.request.orig_uri", "http.request.orig_uri.path", "http.auth.user.id", "http.request.tls.server_name", "http.request.tls.client.fingerprint",
 	"http.request.tls.client.subject",
-}
-
-// distance returns the number of letters to insert, delete or replace to turn a into b
-// (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // Advice returns what to write in place of a placeholder that nothing provides.

@@ -1,6 +1,7 @@
 package zonefile
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 )
 
@@ -36,6 +38,14 @@ func (p *Parser) parseExempt(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgsAsTokens()
 	for range args {
 		d.Prev()
+	}
+	for _, t := range args {
+		if err := key.CheckPrefix(t.Text); err != nil {
+			return option.At(t, fmt.Errorf("exempt %w", err))
+		}
+		if !isAddress(t.Text) {
+			break
+		}
 	}
 	read := p.addresses
 	if len(args) == 0 || !isAddress(args[0].Text) {

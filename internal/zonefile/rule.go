@@ -20,17 +20,42 @@ import (
 
 // parseRuleLine parses rule <rate> [<algorithm>] [<options>] and its block.
 func (p *Parser) parseRuleLine(d *caddyfile.Dispenser) error {
-	r, err := p.parseRuleSegment(d)
-	p.Zone.Rules = append(p.Zone.Rules, r)
+	return p.parseRuleSegment(d, &p.Zone.Rules)
+}
+
+// parseRuleSegment parses a rule and adds it to a list.
+func (p *Parser) parseRuleSegment(d *caddyfile.Dispenser, to *[]*config.Rule) error {
+	tokens := d.NextSegment()
+	if len(tokens) < 2 || isBrace(tokens[1]) {
+		return option.At(tokens[0], errors.New("rule: want a rate, such as rule 10/s"))
+	}
+	r, err := p.ParseRule(tokens[1], tokens[2:])
+	if err == nil {
+		*to = append(*to, r)
+	}
 	return err
 }
 
-func (p *Parser) parseRuleSegment(d *caddyfile.Dispenser) (*config.Rule, error) {
-	tokens := d.NextSegment()
-	if len(tokens) < 2 || isBrace(tokens[1]) {
-		return nil, option.At(tokens[0], errors.New("rule: want a rate, such as rule 10/s"))
+// isRuleWord reports whether a word may follow the rate of a rule.
+func isRuleWord(word string) bool {
+	return slices.Contains(slices.Concat(algorithms.RuleWords, algorithms.Names()), word) || len(algorithms.WithOption(word)) > 0
+}
+
+// Spaced returns an error about a rate that is written with spaces, such as 10 / s; nil: the tokens
+// do not begin with one.
+func Spaced(tokens []caddyfile.Token) error {
+	const most = 4 // 10 / 30 s
+	var rate, spaced string
+	for i, t := range tokens[:min(len(tokens), most)] {
+		rate, spaced = rate+t.Text, spaced+" "+t.Text
+		if t.Line != tokens[0].Line {
+			break
+		}
+		if _, _, err := config.ParseRate(rate); i > 0 && err == nil {
+			return option.At(tokens[0], fmt.Errorf("rate %q: want no spaces: %s", strings.TrimSpace(spaced), rate))
+		}
 	}
-	return p.ParseRule(tokens[1], tokens[2:])
+	return nil
 }
 
 // ParseRule parses a rate and what follows it, on the line and in a block: an algorithm
@@ -42,11 +67,12 @@ func (p *Parser) ParseRule(rate caddyfile.Token, rest []caddyfile.Token) (*confi
 		limit, window, err = config.ParseRate(rate.Text)
 	}
 	if err != nil {
+		if spaced := Spaced(append([]caddyfile.Token{rate}, rest...)); spaced != nil {
+			return nil, spaced
+		}
 		return nil, option.At(rate, err)
 	}
 	r := &ruleParser{rule: &config.Rule{Limit: limit, LimitFrom: from, Window: window}, rate: rate}
-	p.rules = append(p.rules, r)
-	p.lines[r.rule] = rate
 	for len(rest) > 0 {
 		n, err := r.parseWord(rest)
 		if err != nil {
@@ -57,6 +83,7 @@ func (p *Parser) ParseRule(rate caddyfile.Token, rest []caddyfile.Token) (*confi
 	if varies && r.rule.Limit == 0 {
 		return nil, option.At(rate, fmt.Errorf("rate %q: want else <count> after it, for requests that bring no limit", rate.Text))
 	}
+	p.rules, p.lines[r.rule] = append(p.rules, r), rate
 	return r.rule, nil
 }
 
@@ -144,12 +171,14 @@ func isBrace(t caddyfile.Token) bool {
 // ChooseAlgorithms parses the options of every rule with its algorithm: the rule's, the
 // zone's or the default. A rule with neither is left to provisioning.
 func (p *Parser) ChooseAlgorithms() error {
+	var all []error
 	for _, r := range p.rules {
 		if err := r.chooseAlgorithm(p.Zone.Algorithm); err != nil {
-			return err
+			all = append(all, err)
+			delete(p.lines, r.rule) // what else is wrong with it may follow from this
 		}
 	}
-	return nil
+	return option.Join(all...)
 }
 
 func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {

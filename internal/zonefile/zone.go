@@ -20,11 +20,20 @@ import (
 type Parser struct {
 	Zone *config.Zone // as far as it is parsed
 
-	helper httpcaddyfile.Helper
-	rules  []*ruleParser           // of the zone and of its overrides
-	lines  map[any]caddyfile.Token // the positions of rules and overrides
-	at     caddyfile.Token
-	native error // what is wrong unless the zone has events; nil: nothing
+	helper  httpcaddyfile.Helper
+	options *option.Set
+	rules   []*ruleParser           // of the zone and of its overrides
+	lines   map[any]caddyfile.Token // the positions of rules and overrides
+	at      caddyfile.Token
+	native  error // what is wrong unless the zone has events; nil: nothing
+}
+
+func init() {
+	option.AddPlace("a zone", New(httpcaddyfile.Helper{}, caddyfile.Token{}).Options().Has)
+	option.AddPlace("a rule, after its rate", isRuleWord)
+	option.AddPlace("the block of tokens", tokensOptions(new(config.Tokens)).Has)
+	option.AddPlace("the block of respond", respondOptions(new(config.Respond)).Has)
+	option.AddPlace("the block of an override", new(Parser).overrideOptions(new(config.Override)).Has)
 }
 
 // New returns a parser of a zone that begins at a token. Named matchers are those of the
@@ -36,7 +45,7 @@ func New(h httpcaddyfile.Helper, at caddyfile.Token) *Parser {
 // Options returns the options of a zone.
 func (p *Parser) Options() *option.Set {
 	z := p.Zone
-	return &option.Set{
+	p.options = &option.Set{
 		One: map[string]option.Parse{
 			"key":                p.parseKey,
 			"key_missing":        option.Text(&z.KeyMissing, "client_ip, share, skip or deny"),
@@ -70,36 +79,45 @@ func (p *Parser) Options() *option.Set {
 		},
 		Check: z.CheckOptions,
 	}
+	return p.options
 }
 
-// Check checks the complete zone. Its error has the line of the invalid rule or
-// override, or otherwise of the zone.
-func (p *Parser) Check() error {
-	if p.native != nil && !p.Zone.HasEvents() {
+// Check checks the complete zone. Its errors have the lines of the invalid rules and
+// overrides, or otherwise of the zone. provision returns what is found only when it is provisioned. What may follow from an option that was invalid is left out.
+func (p *Parser) Check(provision func(*config.Zone) error) error {
+	switch {
+	case p.options.Failed("algorithm", "max_wait"): // rules may be invalid without them
+		return nil
+	case p.native != nil && !p.Zone.HasEvents() && !p.options.Failed("events", "window"):
 		return p.native
 	}
-	if err := p.ChooseAlgorithms(); err != nil {
-		return err
-	}
-	err := checkZone(p.Zone)
-	if err == nil {
-		return nil
-	}
-	at := p.at
-	var c *config.Error
-	if errors.As(err, &c) {
-		if t, ok := p.lines[c.At]; ok {
-			at = t
+	chosen := p.ChooseAlgorithms()
+	return option.Join(chosen, option.Each(p.checkZone(provision), func(err error) error {
+		var c *config.Error
+		if errors.As(err, &c) {
+			_, override := c.At.(*config.Override)
+			name, _ := c.At.(string)
+			if at, ok := p.lines[c.At]; ok && !(override && p.options.Failed("key")) {
+				return option.At(at, err)
+			} else if at, ok := p.options.Position(name); ok {
+				return option.At(at, err)
+			}
 		}
-	}
-	return option.At(at, err)
+		if chosen != nil || p.options.Failed() {
+			return nil
+		}
+		return option.At(p.at, err)
+	}))
 }
 
-// checkZone checks a zone, which may have options of other plugins.
-func checkZone(z *config.Zone) error {
-	normal, err := z.Normalize()
+// checkZone checks the zone, which may have options of other plugins.
+func (p *Parser) checkZone(provision func(*config.Zone) error) error {
+	normal, err := p.Zone.Normalize()
 	if err == nil {
 		_, err = normal.Check()
+	}
+	if err == nil && !p.options.Failed() {
+		err = provision(normal)
 	}
 	return err
 }
@@ -167,8 +185,13 @@ func (p *Parser) parseTokens(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.Errf("tokens: unexpected %q: want one format", d.Val())
 	}
+	return tokensOptions(t).Block(d)
+}
+
+// tokensOptions returns the options of the block of tokens.
+func tokensOptions(t *config.Tokens) *option.Set {
 	const weight = "a decimal such as 0.25, or a placeholder"
-	s := &option.Set{One: map[string]option.Parse{
+	return &option.Set{One: map[string]option.Parse{
 		"input":       option.Text(&t.Input, weight),
 		"cached":      option.Text(&t.Cached, weight),
 		"cache_write": option.Text(&t.CacheWrite, weight),
@@ -176,7 +199,6 @@ func (p *Parser) parseTokens(d *caddyfile.Dispenser) error {
 		"reserve":     option.Text(&t.Reserve, "a whole number of at least 1, or a placeholder"),
 		"ask_usage":   option.Flag(&t.AskUsage),
 	}}
-	return s.Block(d)
 }
 
 // parseRespond parses respond [<status>] [<body>] and its block.
@@ -198,51 +220,55 @@ func (p *Parser) parseRespond(d *caddyfile.Dispenser) error {
 	if len(args) > 0 {
 		return d.Errf("respond: unexpected %q: want [<status>] [<body>]", args[0])
 	}
-	s := &option.Set{
+	return respondOptions(r).Block(d)
+}
+
+// respondOptions returns the options of the block of respond.
+func respondOptions(r *config.Respond) *option.Set {
+	return &option.Set{
 		One:  map[string]option.Parse{"problem": option.Flag(&r.Problem)},
 		Many: map[string]option.Parse{"header": option.Header(&r.Headers)},
 	}
-	return s.Block(d)
 }
 
 // parseOverride parses override <part...> unlimited, or a block of rules. Without parts,
 // the block has the keys, too.
 func (p *Parser) parseOverride(d *caddyfile.Dispenser) error {
-	o := new(config.Override)
-	p.Zone.Overrides = append(p.Zone.Overrides, o)
-	at := d.Token()
-	p.lines[o] = at
+	o, at := new(config.Override), d.Token()
 	o.Key = d.RemainingArgs()
-	s := &option.Set{Many: map[string]option.Parse{"rule": func(d *caddyfile.Dispenser) error {
-		r, err := p.parseRuleSegment(d)
-		o.Rules = append(o.Rules, r)
-		return err
-	}}}
-	if len(o.Key) == 0 {
-		s.One = map[string]option.Parse{
-			"file":      option.Text(&o.KeysFile, "the path of a file with a key per line"),
-			"unlimited": option.Flag(&o.Unlimited),
-		}
-		s.Many["key"] = parseKeyOf(o)
+	s := p.overrideOptions(o)
+	if len(o.Key) > 0 {
+		delete(s.Many, "key")
+		s.One = nil
 	}
 	if err := s.Block(d); err != nil {
 		return err
 	}
-	if len(o.Key) == 0 {
-		if !o.Many() || !o.Unlimited && len(o.Rules) == 0 {
-			return option.At(at, errors.New("override: want parts, or a block of key or file lines, and unlimited or rule lines"))
-		}
-		return nil
-	}
-	if len(o.Rules) > 0 {
-		return nil
-	}
-	last := len(o.Key) - 1
-	if o.Key[last] != "unlimited" {
+	switch last := len(o.Key) - 1; {
+	case last < 0 && (!o.Many() || !o.Unlimited && len(o.Rules) == 0):
+		return option.At(at, errors.New("override: want parts, or a block of key or file lines, and unlimited or rule lines"))
+	case last < 0 || len(o.Rules) > 0:
+	case o.Key[last] != "unlimited":
 		return option.At(at, fmt.Errorf("override %q: want unlimited after the parts, or a block of rule lines", o.Key))
+	default:
+		o.Key, o.Unlimited = o.Key[:last], true
 	}
-	o.Key, o.Unlimited = o.Key[:last], true
+	p.Zone.Overrides, p.lines[o] = append(p.Zone.Overrides, o), at
 	return nil
+}
+
+// overrideOptions returns the options of the block of an override without parts.
+func (p *Parser) overrideOptions(o *config.Override) *option.Set {
+	return &option.Set{
+		One: map[string]option.Parse{
+			"file":      option.Text(&o.KeysFile, "the path of a file with a key per line"),
+			"unlimited": option.Flag(&o.Unlimited),
+		},
+		Many: map[string]option.Parse{
+			"key":  parseKeyOf(o),
+			"rule": func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, &o.Rules) },
+		},
+	}
 }
 
 // parseKeyOf parses key <part...> in the block of an override.

@@ -1,0 +1,103 @@
+package diana
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/process"
+)
+
+// adaptedZones is the key, in the state of an adaptation, of the registry of its zones.
+const adaptedZones = "rate_limit.zones"
+
+// provision provisions a zone as a handler does, in order that what is invalid has a file and a line,
+// and releases it. It opens nothing. Files of keys need not be there yet.
+func (c *directive) provision(z *config.Zone) error {
+	if slices.ContainsFunc(z.Overrides, func(o *config.Override) bool { return o.KeysFile != "" }) {
+		return nil
+	}
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	small := *z
+	small.MaxKeys = 1
+	env := &limiter.Environment{Process: new(process.Process), Store: c.store, Lists: limiter.NewLists(), MaxKeys: small.MaxKeys}
+	l, err := limiter.New(env, limiter.Options{
+		Zones: []*config.Zone{&small}, DisableMetrics: true, Logger: zap.NewNop(),
+		Matchers: func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error) {
+			if needsNothing(z.MatcherSetsRaw) && needsNothing(z.ExemptRaw) {
+				return matchersIn(ctx)(z)
+			}
+			return nil, nil, nil
+		},
+	})
+	if err == nil {
+		r, _ := c.State[adaptedZones].(*limiter.Registry)
+		if r == nil {
+			r = limiter.NewRegistry(zap.NewNop(), nil)
+			c.State[adaptedZones] = r
+		}
+		err = r.Join(l)
+	}
+	return option.Join(err, l.Close())
+}
+
+// needsNothing reports whether matchers can be provisioned without the configuration around them.
+func needsNothing(sets caddyhttp.RawMatcherSets) bool {
+	alone := []string{
+		"client_ip", "expression", "header", "header_regexp", "host", "method", "path", "path_regexp", "protocol", "query", "remote_ip", "vars", "vars_regexp",
+	}
+	for _, set := range sets {
+		for name, raw := range set {
+			if !slices.Contains(alone, name) || strings.Contains(string(raw), "{env.") || strings.Contains(string(raw), "{file.") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// stores returns the stores in the global options.
+func (c *directive) stores() []*config.RedisStore {
+	app, _ := c.Option("rate_limit").(httpcaddyfile.App)
+	var a struct {
+		Stores []*config.RedisStore `json:"stores"`
+	}
+	_ = json.Unmarshal(app.Value, &a) // nil: there is no global option
+	return a.Stores
+}
+
+// store returns what is known of a zone's store before it is opened.
+func (c *directive) store(name string) (*limiter.Store, error) {
+	s := &limiter.Store{Name: name, Hasher: localHasher}
+	if name == localStore {
+		return s, nil
+	}
+	for i, o := range c.stores() {
+		called := cmp.Or(o.Name, config.DefaultStoreName)
+		if called == name || name == "" && i == 0 || strings.Contains(called, "{") {
+			s.Lease = time.Duration(o.Lease).Microseconds()
+			return s, nil
+		}
+	}
+	if name == "" {
+		return s, nil
+	}
+	return nil, errNoStore(name)
+}
+
+func errNoStore(name string) error {
+	return fmt.Errorf("store %q: want local, or the name of a store in the global option rate_limit", name)
+}

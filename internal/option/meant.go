@@ -1,0 +1,91 @@
+package option
+
+import (
+	"slices"
+	"strings"
+)
+
+// Distance returns the number of letters to insert, delete, replace or swap with the next to turn
+// a into b (optimal string alignment).
+func Distance(a, b string) int {
+	var last []int // the row before
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next[j+1] = min(row[j]+cost, row[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], last[j-1]+1)
+			}
+		}
+		last, row = row, next
+	}
+	return row[len(b)]
+}
+
+// Nearest returns the name that was probably meant by a word that is none of them: one that differs
+// in a letter or two, or the only one that it is the beginning of; empty: there is none.
+func Nearest(word string, names []string) (nearest string) {
+	const longest = 64 // bytes: longer words are no names
+	if len(word) > longest {
+		return ""
+	}
+	word = strings.ReplaceAll(strings.ToLower(word), "-", "_")
+	least := 2 + len(word)/8
+	var begun []string
+	for _, name := range names {
+		if d := Distance(word, name); d < least {
+			nearest, least = name, d
+		}
+		if strings.HasPrefix(name, word+"_") {
+			begun = append(begun, name)
+		}
+	}
+	if nearest == "" && len(begun) == 1 {
+		return begun[0]
+	}
+	return nearest
+}
+
+// Want says what to write in place of a word that is none of the names.
+func Want(word string, names []string) string {
+	if name := Nearest(word, names); name != "" {
+		return "did you mean " + name
+	}
+	return "want " + Or(slices.Sorted(slices.Values(names)))
+}
+
+// place is a place of a configuration that has words of its own.
+type place struct {
+	name string
+	has  func(word string) bool
+}
+
+var places []place
+
+// AddPlace adds a place, so that errors about its words in other places name it.
+func AddPlace(name string, has func(word string) bool) {
+	places = append(places, place{name, has})
+}
+
+// elsewhere says where a word belongs; empty: nowhere.
+func elsewhere(word string) string {
+	var names []string
+	for _, p := range places {
+		if p.has(word) {
+			names = append(names, p.name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "it belongs in " + Or(names)
+}
