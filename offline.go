@@ -27,7 +27,7 @@ import (
 func init() { cli.Open = open }
 
 // open provisions what limits requests in a configuration, without running it: nothing listens,
-// connects to a store, reads a source of rules or writes to Caddy's storage. With strict, the
+// connects to a store or writes to Caddy's storage, and a source of rules is read on demand only. With strict, the
 // options of stores and sources are checked too, for which their environment must be there.
 func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	given := file
@@ -59,8 +59,9 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	ctx.Context = process.With(context.Background(), &process.Process{Clock: func() int64 { return cmp.Or(*now, clock.Now()) }})
 	ctx, cancel := caddy.NewContext(ctx)
 	app, servers, texts, err := provisionOffline(ctx, &c, strict)
+	document := offlineRules{app, []byte("{}")}
 	if err == nil && rulesFile != "" {
-		err = app.applyFile(rulesFile)
+		err = document.applyFile(rulesFile)
 	}
 	if err != nil {
 		cancel()
@@ -68,7 +69,7 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	}
 	app.instance.Servers = func() (map[string]*caddyhttp.Server, error) { return servers, nil }
 	api := admin.API{Running: func() (*admin.Instance, <-chan struct{}) { return app.instance, nil }}
-	config := &replay.Config{Servers: servers, Texts: texts, Limiter: limiterOf, Now: now, Apply: app.applyText}
+	config := &replay.Config{Servers: servers, Texts: texts, Limiter: limiterOf, Now: now, ReadRules: document.read, Set: document.set}
 	return &cli.Offline{Close: cancel, Config: config, Zones: len(app.registry.Kinds()), Serve: func(w http.ResponseWriter, r *http.Request, rest string) error {
 		return api.Serve(w, r, rest, false)
 	}}, nil
@@ -103,8 +104,8 @@ func provisionOffline(ctx caddy.Context, c *caddy.Config, strict bool) (*App, ma
 		}
 	}
 	if strict && len(app.RulesRaw) > 0 {
-		if _, err := ctx.LoadModule(app, "RulesRaw"); err != nil {
-			return nil, nil, nil, fmt.Errorf("rules: %w", err)
+		if _, err := app.loadSource(); err != nil {
+			return nil, nil, nil, err
 		}
 	}
 	servers, texts, err := routes.Load(ctx, c.AppsRaw["http"], func(name string) bool { return name == "rate_limit" || name == "rate_limit_quota" })
@@ -114,11 +115,17 @@ func provisionOffline(ctx caddy.Context, c *caddy.Config, strict bool) (*App, ma
 	return app, servers, texts, err
 }
 
-// applyFile puts the document in a file in force, in the place of the source of rules.
-func (a *App) applyFile(path string) error {
+// offlineRules is the document in force in an app that does not run.
+type offlineRules struct {
+	app  *App
+	text []byte
+}
+
+// applyFile puts the document in a file in force, in the place of that of the source of rules.
+func (o *offlineRules) applyFile(path string) error {
 	text, err := os.ReadFile(path) //nolint:gosec // the user's own file
 	if err == nil {
-		err = a.applyText(text)
+		err = o.apply(text)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -126,10 +133,42 @@ func (a *App) applyFile(path string) error {
 	return nil
 }
 
-func (a *App) applyText(text []byte) error {
+func (o *offlineRules) apply(text []byte) error {
 	d, err := rules.Parse(text)
 	if err == nil {
-		_, err = a.registry.Apply(d)
+		_, err = o.app.registry.Apply(d)
 	}
+	o.text = text
 	return err
+}
+
+// read reads the source of rules once, if there is one, and puts its document in force.
+func (o *offlineRules) read() error {
+	if len(o.app.RulesRaw) == 0 {
+		return nil
+	}
+	source, err := o.app.loadSource()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(o.app.ctx)
+	text, err := source.Fetch(ctx)
+	cancel()
+	source.Notify(ctx, func() {}, func(error) {}) // releases it
+	if err == nil {
+		err = o.apply(text)
+	}
+	if err != nil && !errors.Is(err, rules.ErrEmpty) {
+		return fmt.Errorf("rules: %w", err)
+	}
+	return nil
+}
+
+// set puts the document in force with another rate of a zone.
+func (o *offlineRules) set(zone string, words []string) error {
+	text, err := o.app.instance.Set(o.text, zone, words)
+	if err != nil {
+		return err
+	}
+	return o.apply(text)
 }

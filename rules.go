@@ -24,18 +24,9 @@ func (a *App) provisionRules() error {
 	if len(a.RulesRaw) == 0 || a.process.Clock != nil {
 		return nil
 	}
-	v, err := a.ctx.LoadModule(a, "RulesRaw")
+	source, err := a.loadSource()
 	if err != nil {
-		return fmt.Errorf("rules: %w", err)
-	}
-	source, ok := v.(rules.Source)
-	if !ok {
-		return fmt.Errorf("rules: %T is not a rule source", v)
-	}
-	if s, ok := source.(storeUser); ok {
-		if err := a.lendStore(s); err != nil {
-			return fmt.Errorf("rules: %w", err)
-		}
+		return err
 	}
 	id := rules.Fingerprint(source.Identity() + " " + source.Every().String())
 	a.follower = followers.Take(&a.refs, processKey{a.process, id}, func() *rules.Follower {
@@ -46,6 +37,24 @@ func (a *App) provisionRules() error {
 		metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
 	}
 	return nil
+}
+
+// loadSource returns the configured source of rules, which may use the first store's Redis.
+func (a *App) loadSource() (rules.Source, error) {
+	v, err := a.ctx.LoadModule(a, "RulesRaw")
+	if err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
+	source, ok := v.(rules.Source)
+	if !ok {
+		return nil, fmt.Errorf("rules: %T is not a rule source", v)
+	}
+	if s, ok := source.(storeUser); ok {
+		if err := a.lendStore(s); err != nil {
+			return nil, fmt.Errorf("rules: %w", err)
+		}
+	}
+	return source, nil
 }
 
 // storeUser is a rule source that can use the Redis of a store.

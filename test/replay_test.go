@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/replay"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
@@ -157,4 +158,101 @@ func TestReplayWitness(t *testing.T) {
 	if read.Unread > 0 || read.Lines < 300 || denied < 50 || differ > int(read.Lines/100) {
 		t.Errorf("%+v", read)
 	}
+}
+
+// TestReplayReadsRules replays requests under rules of each source, which is read once, and with
+// changed rates beside it: those of the other zones stay as the source has them.
+func TestReplayReadsRules(t *testing.T) {
+	srv := redistest.Start(t)
+	dir := t.TempDir()
+	document := `{"zones": {"a": {"rules": [{"limit": 3, "window": "1m"}]}, "b": {"rules": [{"name": "slow", "limit": 5, "window": "1m"}]}}}`
+	file := filepath.Join(dir, "rules.json")
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Client().Set(t.Context(), "diana:rules", document, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, document) }))
+	defer web.Close()
+	for _, c := range []struct {
+		source string
+		set    [][]string // of a zone, the words
+		want   string     // allowed in a and b, or an error
+	}{
+		{"", nil, "1 2"},
+		{"", [][]string{{"a", "7/1m"}}, "7 2"},
+		{"rules file " + file, nil, "3 5"},
+		{"rules http " + web.URL, nil, "3 5"},
+		{"store redis " + srv.Addr + "\n\t\trules redis diana:rules", nil, "3 5"},
+		{"store redis " + srv.Addr + "\n\t\trules redis diana:none", nil, "1 2"},
+		{"rules file " + file, [][]string{{"b", "slow", "6/1m"}}, "3 6"},
+		{"rules file " + file, [][]string{{"b", "6/1m"}, {"a", "2/1m"}}, "2 6"},
+		{"rules file " + file, [][]string{{"c", "6/1m"}}, `zone "c": there is none`},
+		{"rules file " + file, [][]string{{"b", "fast", "6/1m"}}, `rule "fast": want one of slow`},
+		{"store redis 127.0.0.1:1\n\t\trules redis diana:rules", nil, "connection refused"},
+	} {
+		path := filepath.Join(dir, "Caddyfile")
+		site := fmt.Sprintf(`{
+	rate_limit {
+		%s
+	}
+}
+example.com {
+	rate_limit {
+		zone a {
+			match path /a
+			rule 1/1m
+		}
+		zone b {
+			match path /b
+			rule 2/1m
+		}
+	}
+}
+`, c.source)
+		if err := os.WriteFile(path, []byte(site), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := allowedBy(t, path, c.set); !strings.Contains(got, c.want) {
+			t.Errorf("%s %v: %s allowed, want %s", c.source, c.set, got, c.want)
+		}
+	}
+}
+
+// allowedBy replays ten requests of each of two zones, and returns how many each allows, or an error.
+func allowedBy(t *testing.T, path string, set [][]string) string {
+	t.Helper()
+	o, err := cli.Open(path, "caddyfile", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	err = o.Config.ReadRules()
+	for _, words := range set {
+		if err == nil {
+			err = o.Config.Set(words[0], words[1:])
+		}
+	}
+	if err != nil {
+		return err.Error()
+	}
+	zones, err := replay.NewZones(o.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "access.log")
+	line := "10.0.0.1 - - [25/Nov/2026:00:00:01 +0000] \"GET /%s HTTP/1.1\" 200 1\n"
+	if err := os.WriteFile(log, []byte(strings.Repeat(fmt.Sprintf(line+line, "a", "b"), 10)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	zones.Host = "example.com"
+	logs := replay.Logs{Paths: []string{log}, Each: func(l *replay.Line) error { zones.Add(l); return nil }}
+	read, err := logs.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	zones.End()
+	list := zones.Result(&read)
+	return fmt.Sprint(list[0].Allowed, " ", list[1].Allowed)
 }

@@ -178,6 +178,11 @@ func (in *Instance) editedZone(name string) *edit.Zone {
 	return e
 }
 
+// Set returns a document with another rate of a zone, as the words of the command set.
+func (in *Instance) Set(document []byte, zone string, words []string) ([]byte, error) {
+	return edit.Apply(edit.Base{Document: document, Zone: in.editedZone, Now: time.Now()}, []edit.Edit{{Do: "set", Zone: zone, Words: words}})
+}
+
 // etag is the entity tag of a document; an empty one: there is none.
 func etag(text []byte) string { return `"` + rules.Fingerprint(string(text)) + `"` }
 

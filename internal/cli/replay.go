@@ -193,17 +193,13 @@ func (c *adminClient) decide(logs *replay.Logs, o *replayOptions, out *replayed,
 			return nil, err
 		}
 		*opened = append(*opened, x)
+		if c.rules == "" {
+			if err := x.Config.ReadRules(); err != nil {
+				return nil, fmt.Errorf("%w; or want --rules <file>, with a document to apply in its place", err)
+			}
+		}
 		if set != "" {
-			name, rate, ok := strings.Cut(set, "=")
-			zone, rule, _ := strings.Cut(name, ".")
-			if !ok {
-				return nil, fmt.Errorf("--set %s: want <zone>[.<rule>]=<rate>, such as api=20/1m", set)
-			}
-			text, err := x.Config.DocumentWith(zone, rule, rate)
-			if err == nil {
-				err = x.Config.Apply(text)
-			}
-			if err != nil {
+			if err := change(x.Config, set); err != nil {
 				return nil, fmt.Errorf("--set %s: %w", set, err)
 			}
 		}
@@ -230,6 +226,20 @@ func (c *adminClient) decide(logs *replay.Logs, o *replayOptions, out *replayed,
 			}
 		}
 	}, nil
+}
+
+// change puts another rate in force: <zone>[.<rule>]=<rate>.
+func change(x *replay.Config, set string) error {
+	name, rate, ok := strings.Cut(set, "=")
+	zone, rule, _ := strings.Cut(name, ".")
+	if !ok {
+		return errors.New("want <zone>[.<rule>]=<rate>, such as api=20/1m")
+	}
+	words := strings.Fields(rate)
+	if rule != "" {
+		words = slices.Insert(words, 0, rule)
+	}
+	return x.Set(zone, words)
 }
 
 // failed returns an error if more than a percentage of the requests is denied.

@@ -57,7 +57,7 @@ type Clients struct {
 	numbers map[stores.Key]uint32 // by key, in all
 	all     [][]client            // in chunks
 	meters  [len(rates)][4]int64  // states of meters, of which the first word differs between clients
-	rest    int64 // requests of further keys
+	rest    int64                 // requests of further keys
 	lacking map[string]int64
 	busiest [len(windows)]struct {
 		most uint32

@@ -4,18 +4,14 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/routes"
@@ -36,8 +32,11 @@ type Config struct {
 	// Now is the time of its clock, in microseconds.
 	Now *int64
 
-	// Apply puts a document of rules in force.
-	Apply func(text []byte) error
+	// ReadRules reads the source of rules once, if there is one, and puts its document in force.
+	ReadRules func() error
+
+	// Set puts the document in force with another rate of a zone, as the words of the command set.
+	Set func(zone string, words []string) error
 }
 
 // Zones decides what the zones of a configuration would have done.
@@ -372,42 +371,4 @@ func (z *Zones) Result(read *Read) (list []Zone) {
 		list = append(list, out)
 	}
 	return list
-}
-
-// DocumentWith returns a document of rules in which a rule of a zone has another rate.
-func (c *Config) DocumentWith(zone, rule, rate string) ([]byte, error) {
-	limit, window, err := config.ParseRate(rate)
-	if err != nil {
-		return nil, err
-	}
-	z := c.zone(zone)
-	if z == nil {
-		return nil, fmt.Errorf("zone %q: want one of the configuration", zone)
-	}
-	list := make([]config.Rule, len(z.Rules))
-	at := -1
-	for i, r := range z.Rules {
-		list[i] = *r
-		if rule == cmp.Or(r.Name, strconv.Itoa(i+1)) || rule == "" && len(z.Rules) == 1 {
-			at = i
-		}
-	}
-	if at < 0 {
-		return nil, fmt.Errorf("zone %s has %d rules and none %q: want --set %s.<rule>=<rate>, with its name or number", zone, len(z.Rules), rule, zone)
-	}
-	list[at].Limit, list[at].Window = limit, window
-	return json.Marshal(map[string]any{"zones": map[string]any{zone: map[string]any{"rules": list}}})
-}
-
-func (c *Config) zone(name string) *limiter.Zone {
-	for h := range c.Texts.To {
-		if l := c.Limiter(h); l != nil {
-			for _, z := range l.Zones() {
-				if z.Name == name {
-					return z
-				}
-			}
-		}
-	}
-	return nil
 }
