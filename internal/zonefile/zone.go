@@ -93,21 +93,34 @@ func (p *Parser) Check(provision func(*config.Zone) error) error {
 	}
 	chosen := p.ChooseAlgorithms()
 	return option.Join(chosen, option.Each(p.checkZone(provision), func(err error) error {
-		var c *config.Error
-		if errors.As(err, &c) {
-			_, override := c.At.(*config.Override)
-			name, _ := c.At.(string)
-			if at, ok := p.lines[c.At]; ok && !(override && p.options.Failed("key")) {
-				return option.At(at, err)
-			} else if at, ok := p.options.Position(name); ok {
-				return option.At(at, err)
-			}
+		at, ok := p.position(err)
+		switch {
+		case ok:
+			return option.At(at, err)
+		case chosen == nil && !p.options.Failed():
+			return option.At(p.at, err)
 		}
-		if chosen != nil || p.options.Failed() {
-			return nil
-		}
-		return option.At(p.at, err)
+		return nil // it may follow from what is reported already
 	}))
+}
+
+// position returns the position of the part of the zone that an error is about; false: it is about
+// the zone.
+func (p *Parser) position(err error) (at caddyfile.Token, ok bool) {
+	var c *config.Error
+	if !errors.As(err, &c) {
+		return at, false
+	}
+	switch part := c.At.(type) {
+	case string:
+		return p.options.Position(part)
+	case *config.Override:
+		if p.options.Failed("key") {
+			return at, false
+		}
+	}
+	at, ok = p.lines[c.At]
+	return at, ok
 }
 
 // checkZone checks the zone, which may have options of other plugins.
