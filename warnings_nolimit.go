@@ -26,7 +26,7 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 		warn("the zone matches only GET, HEAD and OPTIONS, which cost no tokens", "match POST")
 	}
 	if slices.ContainsFunc(z.Exempt(), matchesAll) || coversAll(z.Exempt()) {
-		warn("exempt matches every request: the zone limits nothing", "exempt only whom you know")
+		warn("exempt matches every request: the zone limits nothing", "exempt only certain networks or paths")
 	}
 	for _, o := range z.Config.Overrides {
 		if !o.Unlimited {

@@ -172,7 +172,7 @@ func TestWriteRules(t *testing.T) {
 	s.wantAnswer(s.ask("GET", "rules", ""), 409, "WRONGTYPE")
 	s.wantAnswer(s.put(first, "If-Match", "*"), 409, "WRONGTYPE")
 	server.Kill()
-	const away = "the rules cannot be read or changed while their Redis is away, and those in force stay: key diana:rules: "
+	const away = "the rules cannot be read or changed while their Redis is unavailable; those in force stay: key diana:rules: "
 	s.wantAnswer(s.ask("GET", "rules", ""), 503, away)
 	s.wantAnswer(s.put(first, "If-Match", "*"), 503, away)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-const startsAnew = "the zone's rules or key are of another kind than before: its counts start anew"
+const startsAnew = "the kind of the zone's rules or key has changed: its counts are reset"
 
 func zoneOf(b backend, lines string) setup {
 	return setup{app: b.app(), site: "rate_limit {\nzone z {\n" + lines + "\n}\n}\nrespond {http.rate_limit.z.remaining}"}

@@ -103,11 +103,11 @@ func TestResetThatIsNotAnnounced(t *testing.T) {
 		t.Errorf("reset %q: %q, want %q", k.Reset, k.Error, want)
 	}
 	line := s.log.wait(t, "a key was reset in Redis, but other instances were not told")
-	if !strings.Contains(line[adviceField].(string), "right") {
+	if !strings.Contains(line[adviceField].(string), "permission") {
 		t.Errorf("line %v", line)
 	}
 	if n := len(s.log.lines(t, "a key was reset in this instance only: reset it again when Redis is back")); n != 0 {
-		t.Errorf("%d lines say that Redis is away", n)
+		t.Errorf("%d lines say that Redis is unavailable", n)
 	}
 	s.want(req{}, 200)
 }

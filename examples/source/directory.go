@@ -116,7 +116,7 @@ func (d *Directory) add(zones map[string]json.RawMessage, e fs.DirEntry) error {
 	}
 	for name, zone := range document.Zones {
 		if zones[name] != nil {
-			return fmt.Errorf("zone %q stands in another file, too: want it once", name)
+			return fmt.Errorf("zone %q is in another file, too: want it once", name)
 		}
 		zones[name] = zone
 	}

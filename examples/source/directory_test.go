@@ -62,7 +62,7 @@ func TestJoinedDocuments(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 	for document, want := range map[string]string{
-		`{"zones": {"a": {}}}`: `c.json: zone "a" stands in another file, too`,
+		`{"zones": {"a": {}}}`: `c.json: zone "a" is in another file, too`,
 		`{"zones": {"c": 1}}`:  "c.json: /zones/c: 1: want an object",
 	} {
 		write(t, filepath.Join(dir, "c.json"), document)

@@ -281,7 +281,7 @@ func rulesError(source rules.Writer, err error) error {
 	case errors.Is(err, rules.ErrWrongType):
 		return apiError(http.StatusConflict, err)
 	case isRedis && !errors.Is(err, rules.ErrTooLarge) && !errors.As(err, new(goredis.Error)): // Redis has not answered
-		err = fmt.Errorf("the rules cannot be read or changed while their Redis is away, and those in force stay: %w", err)
+		err = fmt.Errorf("the rules cannot be read or changed while their Redis is unavailable; those in force stay: %w", err)
 	}
 	return apiError(http.StatusServiceUnavailable, err)
 }

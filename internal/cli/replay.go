@@ -84,7 +84,7 @@ and with 2 if most lines cannot be read.`,
 			return fmt.Errorf("--deny %s: want a percentage such as 0.1%%", deny)
 		}
 		if o.deny = percent / 100; len(o.sets) > maxSets {
-			return fmt.Errorf("--set stands %d times: want at most %d", len(o.sets), maxSets)
+			return fmt.Errorf("--set is given %d times: want at most %d", len(o.sets), maxSets)
 		}
 		status, err := c.replay(&o, args)
 		if status > 1 { // Caddy exits with 1 after other errors

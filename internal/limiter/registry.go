@@ -176,7 +176,7 @@ func (r *Registry) Check(d *rules.Document) (err error) {
 
 // logRestart logs that a zone's counts were reset.
 func (r *Registry) logRestart(zone string) {
-	r.logger.Info("the zone's rules or key are of another kind than before: its counts start anew", zap.String("zone", zone))
+	r.logger.Info("the kind of the zone's rules or key has changed: its counts are reset", zap.String("zone", zone))
 }
 
 // Unknown implements rules.Target.

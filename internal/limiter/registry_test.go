@@ -75,7 +75,7 @@ func TestChangedRulesAreReportedWithoutLocks(t *testing.T) {
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
 	}
-	if n := lines.FilterMessageSnippet("counts start anew").Len(); n != 1 {
-		t.Errorf("%d lines about counts that start anew, want 1:\n%v", n, lines.All())
+	if n := lines.FilterMessageSnippet("its counts are reset").Len(); n != 1 {
+		t.Errorf("%d lines about counts that are reset, want 1:\n%v", n, lines.All())
 	}
 }

@@ -189,7 +189,7 @@ var sections = []section{
 			{"key_repeated", "key_repeated deny|first|join", "key_repeated first", others, false},
 			{"ipv4_prefix", "ipv4_prefix <bits>", "ipv4_prefix 24", others, false},
 			{"ipv6_prefix", "ipv6_prefix <bits>", "ipv6_prefix 56", others, false},
-			{"rules", "rule <rate> [<algorithm> [<options>]] [block <duration>] [notify <percent>...] [name <name>]", "", "keeps the counts if only limits, bursts or costs change; otherwise it starts the zone's counts anew.", true},
+			{"rules", "rule <rate> [<algorithm> [<options>]] [block <duration>] [notify <percent>...] [name <name>]", "", "keeps the counts if only limits, bursts or costs change; otherwise it resets the zone's counts.", true},
 			{"algorithm", "algorithm <name>", "algorithm gcra", anew, false},
 			{"in_flight", "in_flight <n>", "in_flight 5", keeps, false},
 			{"linger", "linger <duration>", "in_flight 5\nlinger 30s", keeps, false},

@@ -70,8 +70,8 @@ func redisErrors(srv, other *redistest.Server) []redisError {
 	return []redisError{
 		{reply: "OOM", kind: "rejected", advice: "maxmemory", quick: true, begin: do("config set maxmemory 1"), end: do("config set maxmemory 0")},
 		{reply: "NOAUTH", kind: "rejected", advice: "password", begin: do("config set requirepass x", "auth x", killConnections), end: do("config set requirepass ''")},
-		{reply: "NOPERM", kind: "rejected", advice: "right", quick: true, begin: do("acl setuser default -evalsha"), end: do("acl setuser default +@all")},
-		{reply: "NOPERM in the script", kind: "rejected", advice: "right", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
+		{reply: "NOPERM", kind: "rejected", advice: "permission", quick: true, begin: do("acl setuser default -evalsha"), end: do("acl setuser default +@all")},
+		{reply: "NOPERM in the script", kind: "rejected", advice: "permission", begin: do("acl setuser default -set"), end: do("acl setuser default +@all")},
 		{reply: "BUSY", kind: "rejected", advice: "SCRIPT KILL", begin: func(t *testing.T, c *redis.Conn) {
 			command(t, c, "config set busy-reply-threshold 1")
 			inBackground(srv, "eval", busy, 0, 1_000_000)

@@ -131,19 +131,19 @@ type knownAnswer struct {
 
 // An error of a command in the script may follow other words, after a dash.
 var refusals = []knownAnswer{
-	{[]string{"OOM"}, FailRejected, "Redis' memory is full: raise its maxmemory, or see what fills it"},
-	{[]string{"MISCONF"}, FailRejected, "Redis cannot save to its disk and takes no writes: look at its log and its disk"},
-	{[]string{"NOAUTH"}, FailRejected, "Redis wants a password: set password, and username if it has users"},
-	{[]string{"WRONGPASS"}, FailRejected, "Redis does not take the password: see that username and password are right and the user is on"},
+	{[]string{"OOM"}, FailRejected, "Redis' memory is full: raise its maxmemory, or find what fills it"},
+	{[]string{"MISCONF"}, FailRejected, "Redis cannot save to its disk and accepts no writes: check its log and its disk"},
+	{[]string{"NOAUTH"}, FailRejected, "Redis requires a password: set password, and username if it has users"},
+	{[]string{"WRONGPASS"}, FailRejected, "Redis rejects the password: check username and password, and that the user is on"},
 	{[]string{"NOPERM"}, FailRejected, missingRight},
-	{[]string{"NOREPLICAS"}, FailRejected, "Redis has fewer replicas than its min-replicas-to-write: see to the replicas"},
-	{[]string{"BUSY"}, FailRejected, "a script runs in Redis for long: find out whose it is; SCRIPT KILL ends it"},
+	{[]string{"NOREPLICAS"}, FailRejected, "Redis has fewer replicas than its min-replicas-to-write: check the replicas"},
+	{[]string{"BUSY"}, FailRejected, "a script blocks Redis: find out whose it is; SCRIPT KILL ends it"},
 	{[]string{"MOVED", "ASK"}, FailRejected, notClustered},
 	{[]string{"CROSSSLOT"}, FailWrong, notClustered},
-	{[]string{"LOADING"}, FailAway, "Redis is loading its data: it will be asked again as soon as it is ready"},
+	{[]string{"LOADING"}, FailAway, "Redis is loading its data: it is used again when it is ready"},
 	{[]string{"READONLY"}, FailAway, "this Redis is a replica: give the master's address, or write sentinel or cluster into the store's block"},
 	{[]string{"MASTERDOWN"}, FailAway, lostMaster},
-	{[]string{"CLUSTERDOWN", "TRYAGAIN"}, FailAway, "the Cluster does not serve all slots: redis-cli --cluster check tells which"},
+	{[]string{"CLUSTERDOWN", "TRYAGAIN"}, FailAway, "the Cluster does not serve all slots: redis-cli --cluster check shows which"},
 }
 
 // phrases are errors that do not begin with a word of their own.
@@ -157,7 +157,7 @@ var phrases = []knownAnswer{
 
 const (
 	notClustered = "Redis is a Cluster: write cluster into the store's block"
-	missingRight = "the user lacks a right: give it those in Diana's docs/redis.md; ACL LOG in Redis tells which is missing"
+	missingRight = "the user lacks a permission: grant those in Diana's docs/redis.md; ACL LOG in Redis shows which is missing"
 	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
 )
 

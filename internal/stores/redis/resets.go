@@ -19,7 +19,7 @@ import (
 // Errors of a reset.
 var (
 	// ErrAway says that a key was reset in this process only.
-	ErrAway = errors.New("Redis is away: the key was reset in this instance only") //nolint:staticcheck // a name
+	ErrAway = errors.New("Redis is unavailable: the key was reset in this instance only") //nolint:staticcheck // a name
 
 	// ErrUnannounced says that a key was reset in this process and in Redis, but that no
 	// message about it was sent.
