@@ -221,14 +221,6 @@ func (c *calendar) Debt(s State, base []int64, _ Rule, now int64) (debt []int64,
 	return []int64{start, max(0, used)}, used > 0, false
 }
 
-// Merge implements [Handover]. It charges the present period, up to the limit.
-func (c *calendar) Merge(s State, debt []int64, now int64) {
-	used, start, _ := c.used(s, now)
-	if cost := min(debt[1], max(0, c.limit-used)); cost > 0 && debt[0] == start {
-		c.add(s, now, cost)
-	}
-}
-
 var (
 	_ Dated    = (*calendar)(nil)
 	_ Handover = (*calendar)(nil)

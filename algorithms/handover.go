@@ -57,14 +57,10 @@ type Handover interface {
 	// charged already.
 	Forgive(base []int64, now, cost, turn int64)
 
-	// Debt returns what was charged to s beyond the base, as Merge of the rule full
-	// and the function in Lua take it, and whether that is more than nothing. If it is
-	// not all, it adds what it returns to the base and reports that there is more.
+	// Debt returns what was charged to s beyond the base, as the function in Lua takes it
+	// under the rule full, and whether that is more than nothing. If it is not all, it adds
+	// what it returns to the base and reports that there is more.
 	Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool)
-
-	// Merge charges a debt to s, whatever the verdict. A growing state has room
-	// for it.
-	Merge(s State, debt []int64, now int64)
 }
 
 // scale returns v*part/whole, rounded down. part is at most whole.
@@ -152,12 +148,6 @@ func (m *meter) convert(level int64, full Rule) int64 {
 	return min(level/m.w, f.burst)*f.w + int64(q)
 }
 
-func (m *meter) Merge(s State, debt []int64, now int64) {
-	if debt[0] > 0 {
-		m.raise(s, now, min(debt[0], m.capacity), 1)
-	}
-}
-
 func (f *fixedWindow) Live(snap []int64, now int64) bool {
 	used, _ := f.used(snap, now)
 	return used > 0
@@ -207,20 +197,6 @@ func (f *fixedWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int
 		used -= not
 	}
 	return []int64{s[0], max(0, used)}, used > 0, false
-}
-
-// Merge implements [Handover]. It charges a window that is open, up to the limit.
-func (f *fixedWindow) Merge(s State, debt []int64, now int64) {
-	start := min(debt[0], f.start(now))
-	used, _ := f.used(s, now)
-	cost := min(debt[1], max(0, f.limit-used))
-	if cost == 0 || start+f.window <= now {
-		return
-	}
-	if used == 0 {
-		s[0] = start
-	}
-	s[1] = used + cost
 }
 
 func (w *slidingWindow) Live(snap []int64, now int64) bool {
@@ -305,22 +281,6 @@ func (w *slidingWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []i
 		owes = owes || debt[x] > 0
 	}
 	return debt, owes, false
-}
-
-// Merge implements [Handover]. It charges each counter by its age, up to twice the
-// limit in all.
-func (w *slidingWindow) Merge(s State, debt []int64, now int64) {
-	_, used := w.live(s, now)
-	newest := max(s[0], (now+w.lease)/w.width)
-	oldest := newest - now/w.width + w.parts // the age of the oldest part in the window
-	for x, c := range debt[1:] {
-		age := max(0, newest-debt[0]+int64(x))
-		if c = w.owed(used, c); c > 0 && age <= oldest {
-			w.roll(s, newest)
-			s[1+age] += c
-			used += c
-		}
-	}
 }
 
 var (

@@ -260,16 +260,12 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 	m.write(s, t, d+cost*m.w)
 }
 
+// Owe implements [Rule]. A level that was written under another rule is kept, and its greatest
+// level beside it.
 func (m *meter) Owe(s State, now, cost int64) {
-	m.raise(s, now, min(cost, 2*m.burst)*m.w, 2)
-}
-
-// raise adds to the level, whatever the verdict, up to a number of capacities. A level
-// that was written under another rule is kept, and its greatest level beside it.
-func (m *meter) raise(s State, now, level, capacities int64) {
 	t, most := m.at(now), min(s[3], 2*maxExact/m.w)
 	d := m.levelUpTo(s, t, max(most, m.burst))
-	d = max(d, min(d+level, capacities*m.capacity))
+	d = max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))
 	m.write(s, t, d)
 	if d > m.capacity {
 		s[3] = max(s[3], most)

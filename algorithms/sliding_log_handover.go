@@ -226,19 +226,6 @@ func (l *slidingLog) Debt(s State, base []int64, _ Rule, now int64) (debt []int6
 	return debt, owed > 0, owed > debt[0]
 }
 
-// Merge implements [Handover].
-func (l *slidingLog) Merge(s State, debt []int64, now int64) {
-	n, size := debt[0], debt[1]
-	stamps := make([]int64, 0, n)
-	for _, at := range debt[2:] {
-		for range min(size, n) {
-			stamps = append(stamps, at)
-		}
-		n -= size
-	}
-	l.insert(s, stamps, now)
-}
-
 // newestOnly is how many of the newest timestamps are looked at to insert others,
 // which count as new as the oldest of these, so that the work is bounded.
 const newestOnly = 1024

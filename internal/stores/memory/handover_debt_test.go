@@ -89,7 +89,7 @@ func (d *debtor) settle(i, outcome int) {
 	h := d.underWay[i]
 	d.underWay = append(d.underWay[:i], d.underWay[i+1:]...)
 	s := make(algorithms.State, d.r.Words())
-	d.r.(algorithms.Handover).Merge(s, h.Debts[0], handoverStart)
+	storestest.Merge(d.r, s, h.Debts[0], handoverStart)
 	left, _ := d.r.Numbers(s, handoverStart)
 	switch cost := d.r.Limit() - left; outcome {
 	case taken:

@@ -9,6 +9,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
 // handOver hands over to both stores what an instance might know of a key, or what one
@@ -63,7 +64,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 	})
 	if h.Debts != nil {
 		memory.Update(z, v.now, room, func(i int, s algorithms.State) {
-			z.Rules[i].(algorithms.Handover).Merge(s, h.Debts[i], v.now)
+			storestest.Merge(z.Rules[i], s, h.Debts[i], v.now)
 		})
 	}
 	compareStates(t, what+", after a handover", v, "diana", z)
@@ -151,4 +152,37 @@ func randomSnapshot(r *rand.Rand, rule algorithms.Handover, now int64) []int64 {
 	}
 	rule.Snapshot(snap, view, now)
 	return snap
+}
+
+// TestWarmedLogIsInOrder raises logs to snapshots: the timestamps stay in order, and those that
+// have left the window are gone, so that a clock that is set back does not bring them back.
+func TestWarmedLogIsInOrder(t *testing.T) {
+	r := storestest.Seeded(t)
+	rule, err := new(algorithms.SlidingLog).Compile(algorithms.Spec{Limit: 40, Window: 1_000_000, Cost: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, raised := rule.(algorithms.Handover), 0
+	for range 2000 {
+		now := storestest.Hour + r.Int64N(storestest.Hour)
+		s := charged(r, rule, now)
+		had := len(lastStamps(s, s[0], now-rule.Window()))
+		h.Warm(s, randomSnapshot(r, h, now), rule, now)
+		all := lastStamps(s, s[0], -1)
+		if !slices.IsSorted(all) {
+			t.Fatalf("at %d: timestamps %v", now, all)
+		}
+		if had == len(lastStamps(s, s[0], now-rule.Window())) {
+			continue
+		}
+		raised++
+		for _, at := range all {
+			if at != 0 && at <= now-rule.Window() {
+				t.Fatalf("at %d: %d in %v has left the window", now, at, all)
+			}
+		}
+	}
+	if raised == 0 {
+		t.Error("no log was raised")
+	}
 }

@@ -188,11 +188,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterGo, suites: goRules,
-		old: "max(d, min(d+level, capacities*m.capacity))", new: "d+level",
+		old: "max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "d+min(cost, 2*m.burst)*m.w",
 	},
 	{
 		name: "meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", file: meterGo, suites: goRules,
-		old: "max(d, min(d+level, capacities*m.capacity))", new: "min(d+level, capacities*m.capacity)",
+		old: "max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity)",
 	},
 	{
 		name: "meter-debt-overflow", breaks: "a huge charge overflows (a dropped min)", file: meterGo, suites: goRules,
