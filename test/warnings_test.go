@@ -99,7 +99,7 @@ func TestResetThatIsNotAnnounced(t *testing.T) {
 	s, _ := failing(t, srv.Addr, fiveAnHour, "username diana", "password {env.DIANA_TEST_SECRET}")
 	s.want(req{}, 200, 200, 200, 200, 200, 200, 429)
 	k := s.key("DELETE", "z", "127.0.0.1")
-	if want := "the key was reset in Redis, but other instances were not told: NOPERM"; k.Reset != "in this instance" || !strings.HasPrefix(k.Error, want) {
+	if want := "the key was reset in Redis, but other instances were not told: NOPERM"; k.Reset != "in Redis" || !strings.HasPrefix(k.Error, want) {
 		t.Errorf("reset %q: %q, want %q", k.Reset, k.Error, want)
 	}
 	line := s.log.wait(t, "a key was reset in Redis, but other instances were not told")

@@ -231,6 +231,7 @@ func targetIn(z *limiter.Zone, q url.Values) (t limiter.Target, err error) {
 // Values of reset: where a key was reset.
 const (
 	resetEverywhere = "everywhere"
+	resetInRedis    = "in Redis"
 	resetHere       = "in this instance"
 )
 
@@ -245,7 +246,7 @@ func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target
 		failed = loglimit.Short(err)
 		what := "a key was reset in this instance only: reset it again when Redis is back"
 		if errors.Is(err, redis.ErrUnannounced) {
-			what = "a key was reset in Redis, but other instances were not told"
+			where, what = resetInRedis, "a key was reset in Redis, but other instances were not told"
 		}
 		in.Logger.Error(what, zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err), zap.String("advice", redis.AdviceOn(err)))
 	} else {

@@ -53,7 +53,7 @@ type Key struct {
 	RetryIn  *float64  `json:"retry_after,omitempty"` // time until the zone admits; absent: now or never
 	Blocked  float64   `json:"blocked,omitempty"`     // time until the block of the key ends; absent: it is not blocked
 	Rules    []KeyRule `json:"rules"`                 // by rule
-	Reset    string    `json:"reset,omitempty"`       // DELETE only: everywhere, or in this instance
+	Reset    string    `json:"reset,omitempty"`       // DELETE only: everywhere, in Redis if other instances were not told, or in this instance
 	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
 
 	// Parts of the zone's key, as configured, that the request does not have. POST

@@ -102,7 +102,7 @@ function result(zone, q, k, name, all, actions = resets) {
 	if (k.missing) box.append(el("p", { className: "hint", textContent: missingText(k) }));
 	if (k.blocked) box.append(el("p", { className: "out", textContent: `Blocked for ${span(k.blocked)} more. A reset ends the block.` }));
 	if (k.key) box.append(el("p", { className: "hint", textContent: `Hash ${k.key}` }));
-	if (k.reset) box.append(el("p", { className: "done", textContent: k.reset === "everywhere" ? "Reset on all instances." : "Reset in this instance." }));
+	if (k.reset) box.append(el("p", { className: "done", textContent: `Reset ${k.reset === "everywhere" ? "on all instances" : k.reset}.` }));
 	if (k.error) box.append(el("p", { className: "problem" }, "Not reset everywhere: ", plain(k.error)));
 	if (k.rules.length) box.append(keyRules(k));
 	box.append(actions(zone, q, seenAs(z, k, name), all, Boolean(k.blocked)), exceptionForm(zone, k));
