@@ -167,17 +167,6 @@ func (e *storeEvents) Unsubscribed(store string, err error) {
 	}
 }
 
-// ignore ignores the events of a store whose configuration does not run yet.
-type ignore struct{}
-
-func (ignore) StoreUp(string, string, bool)                   {}
-func (ignore) StoreDown(string, string, redis.Failure, error) {}
-func (ignore) StoreError(string, redis.Failure, error)        {}
-func (ignore) ClockSteps(string)                              {}
-func (ignore) Live(string, int)                               {}
-func (ignore) StoreWarning(string, string, string)            {}
-func (ignore) Uncharged(string, int64)                        {}
-
 // Interface guards
 var (
 	_ redis.Observer      = (*storeEvents)(nil)

@@ -68,7 +68,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	}
 	o.Clock, o.Process, o.Dial = clock.Now, s.process.ID, s.process.Dial
 	goredis.SetLogger(redisLog{})
-	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, ignore{}) })
+	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, nil) })
 	s.list = append(s.list, shared)
 	if s.byName == nil {
 		s.byName = make(map[string]*limiter.Store)
@@ -142,7 +142,7 @@ func (s *redisStores) mute(next *redisStores) {
 		if slices.Contains(next.list, c) {
 			continue
 		}
-		c.Observe(ignore{})
+		c.Observe(nil)
 		if after, _ := next.find(c.Name()); after != nil && !slices.Contains(s.list, after) {
 			after.Begin(c)
 		}

@@ -25,7 +25,7 @@ func init() {
 
 // HTTP reads rules from a URL.
 type HTTP struct {
-	// The URL: https, or http to an address in Caddy's private_ranges, which is checked
+	// The URL: https, or http to a private address or this machine, which is checked
 	// when it is dialled. {env.*} and {file.*} placeholders are replaced. Redirects are
 	// followed only to the same host and scheme. https uses the proxy of the
 	// environment, http none. Required.

@@ -7,8 +7,6 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // newTransport returns the transport of an HTTP source. Without TLS it connects only to
@@ -22,8 +20,8 @@ func newTransport(tls bool) *http.Transport {
 	return t
 }
 
-// onlyPrivate rejects an address that a socket is about to connect to, unless it is in
-// Caddy's private_ranges. The name was resolved before, so that it does not matter what it
+// onlyPrivate rejects an address that a socket is about to connect to, unless it is private or
+// of this machine. The name was resolved before, so that it does not matter what it
 // resolves to another time (DNS rebinding).
 func onlyPrivate(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
@@ -34,14 +32,8 @@ func onlyPrivate(_, address string, _ syscall.RawConn) error {
 }
 
 func checkPrivate(addr netip.Addr) error {
-	addr = addr.Unmap()
-	for _, text := range caddyhttp.PrivateRangesCIDR() { // of prefixes and addresses
-		if p, err := netip.ParsePrefix(text); err == nil && p.Contains(addr) {
-			return nil
-		}
-		if a, err := netip.ParseAddr(text); err == nil && a == addr {
-			return nil
-		}
+	if addr = addr.Unmap(); addr.IsPrivate() || addr.IsLoopback() {
+		return nil
 	}
 	return fmt.Errorf("%s: not a private address: want https", addr)
 }

@@ -53,7 +53,12 @@ type observer struct {
 	current atomic.Pointer[Observer]
 }
 
-func (o *observer) set(to Observer) { o.current.Store(&to) }
+func (o *observer) set(to Observer) {
+	if to == nil {
+		to = noObserver{}
+	}
+	o.current.Store(&to)
+}
 
 func (o *observer) get() Observer { return *o.current.Load() }
 

@@ -36,7 +36,7 @@ type Store struct {
 	done  sync.WaitGroup
 }
 
-// New returns a store that does not connect before [Store.Start].
+// New returns a store that does not connect before [Store.Start]. to: see [Store.Observe].
 func New(o Options, to Observer) *Store {
 	s := &Store{o: o, observer: &observer{name: o.Name}, lingers: lingers}
 	s.Observe(to)
@@ -192,7 +192,7 @@ func (s *Store) EnforcedShare() float64 {
 	return min(1, 1e6/float64(s.fallback.shareOf()))
 }
 
-// Observe replaces the observer.
+// Observe replaces the observer. nil: nobody observes the store.
 func (s *Store) Observe(to Observer) { s.observer.set(to) }
 
 // State says whether all nodes of Redis are used, since when that is so, and which
