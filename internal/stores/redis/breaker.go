@@ -19,27 +19,18 @@ type breaker struct {
 	begun    time.Time
 	asked    atomic.Int64 // when the first call was sent that no reply has followed, since begun; 0: none
 
-	mu        sync.Mutex
-	since     time.Time    // when the state last changed
-	changes   []transition // of which notify has not been told
-	notifying bool         // a goroutine tells it
+	mu    sync.Mutex
+	since time.Time // when the state last changed
 
 	// What asked was when a call timed out last, for how long this process has stood still since
 	// asked, and until when it last did.
 	timedOut, stood, stoodUntil time.Duration
 
-	// notify is told of each change once and in order. No lock is held, and another
-	// change may have followed.
-	notify func(up bool, cause error)
-
-	// closing is called before the breaker closes, with b.mu held.
+	// closing is called before the breaker closes, and changed after each change, in their order:
+	// both with b.mu held. tell is called afterwards, without it.
 	closing func()
-}
-
-// transition is a change of the state.
-type transition struct {
-	up    bool
-	cause error
+	changed func(up bool, cause error)
+	tell    func()
 }
 
 const (
@@ -52,9 +43,9 @@ const (
 )
 
 // newBreaker returns a closed breaker of a node whose calls take at most timeout.
-func newBreaker(timeout time.Duration, closing func(), notify func(up bool, cause error)) *breaker {
+func newBreaker(timeout time.Duration, closing func(), changed func(up bool, cause error), tell func()) *breaker {
 	now := time.Now()
-	return &breaker{patience: max(timeout, minPatience), begun: now.Add(-1), since: now, closing: closing, notify: notify}
+	return &breaker{patience: max(timeout, minPatience), begun: now.Add(-1), since: now, closing: closing, changed: changed, tell: tell}
 }
 
 // sent notes that a call is sent.
@@ -117,17 +108,19 @@ func (b *breaker) silent(cause error, now time.Time) bool {
 // the failures that opened it.
 func (b *breaker) close(opened uint64) {
 	b.mu.Lock()
-	defer b.unlock()
 	if b.opened.Load() == opened {
 		b.failed.Store(0)
 		b.change(false, nil)
 	}
+	b.mu.Unlock()
+	b.tell()
 }
 
 func (b *breaker) trip(cause error) {
 	b.mu.Lock()
-	defer b.unlock()
 	b.change(true, cause)
+	b.mu.Unlock()
+	b.tell()
 }
 
 // begin opens a breaker that was not used yet, and notifies nobody.
@@ -152,23 +145,7 @@ func (b *breaker) change(open bool, cause error) {
 	}
 	b.open.Store(open)
 	b.since = time.Now()
-	b.changes = append(b.changes, transition{!open, cause})
-}
-
-// unlock unlocks b.mu and notifies of the changes, unless another goroutine does.
-func (b *breaker) unlock() {
-	if !b.notifying {
-		b.notifying = true
-		for len(b.changes) > 0 {
-			c := b.changes[0]
-			b.changes = b.changes[1:]
-			b.mu.Unlock()
-			b.notify(c.up, c.cause)
-			b.mu.Lock()
-		}
-		b.notifying, b.changes = false, nil
-	}
-	b.mu.Unlock()
+	b.changed(!open, cause)
 }
 
 // state says whether the breaker is closed, and since when.

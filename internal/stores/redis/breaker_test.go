@@ -13,7 +13,7 @@ import (
 // requests have opened the breaker: the reply is older than their failures.
 func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	changes := 0
-	b := newBreaker(time.Second, func() {}, func(bool, error) { changes++ })
+	b := newBreaker(time.Second, func() {}, func(bool, error) { changes++ }, func() {})
 	sent := b.opened.Load()
 	for range failuresToOpen {
 		b.failure(FailAway, errors.New("refused"), time.Now())
@@ -28,21 +28,23 @@ func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	}
 }
 
-// TestBreakerNotifiesWithoutItsLock changes the state while the observer of an earlier
-// change blocks: nobody waits for it, and it is told of each change once and in order.
-func TestBreakerNotifiesWithoutItsLock(t *testing.T) {
+// TestChangesAreToldInOrder changes the state of a node while the observer of an earlier change
+// blocks: nobody waits for it, no lock is held, and it is told of each change once and in order.
+func TestChangesAreToldInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, told, closing := make(chan struct{}), []bool(nil), 0
-		var b *breaker
-		b = newBreaker(time.Second, func() {}, func(up bool, _ error) {
-			if !b.mu.TryLock() {
-				t.Error("the breaker's lock is held while it notifies")
+		var ns *nodes
+		ns = newNodes(&ConnOptions{}, func() int64 { return 0 }, func(n *node, up, _ bool, _ error) {
+			if !n.breaker.mu.TryLock() || !ns.mu.TryLock() {
+				t.Error("a lock is held while it notifies")
 				return
 			}
-			b.mu.Unlock()
+			n.breaker.mu.Unlock()
+			ns.mu.Unlock()
 			<-release
 			told = append(told, up)
 		})
+		b := ns.first.breaker
 		b.closing = func() {
 			if closing++; !b.open.Load() {
 				t.Error("closed before the ramp began")
@@ -110,7 +112,7 @@ func TestStallIsNoOutage(t *testing.T) {
 		{"rejected", 25, []event{{0, sent, 0}, {0, rejected, 0}}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBreaker(time.Duration(c.timeout)*time.Millisecond, func() {}, func(bool, error) {})
+			b := newBreaker(time.Duration(c.timeout)*time.Millisecond, func() {}, func(bool, error) {}, func() {})
 			slow := timeoutError{errors.New("i/o timeout")}
 			for i, e := range c.events {
 				now := b.begun.Add(time.Hour + time.Duration(e.at)*time.Millisecond)

@@ -133,6 +133,7 @@ func (ns *nodes) newNode(address string) *node {
 		ns.o.Timeout,
 		n.comesBack, // before a request calls the node
 		func(up bool, cause error) { ns.changed(n, up, cause) },
+		ns.tell,
 	)
 	return n
 }
@@ -229,8 +230,9 @@ func (ns *nodes) called(client *goredis.Client) *node {
 // add adds a master. If it takes over the keys of one that is unavailable, it
 // decides more and more of them, as after an outage of its own.
 func (ns *nodes) add(n *node) {
+	defer ns.tell()
 	ns.mu.Lock()
-	defer ns.unlock()
+	defer ns.mu.Unlock()
 	if !n.serves.Load() {
 		if !ns.allUp() {
 			n.comesBack()
@@ -248,8 +250,9 @@ func (ns *nodes) add(n *node) {
 
 // keep removes what is no master any more, so that its state no longer counts.
 func (ns *nodes) keep(masters []*node) {
+	defer ns.tell()
 	ns.mu.Lock()
-	defer ns.unlock()
+	defer ns.mu.Unlock()
 	rest := maps.Clone(*ns.byAddress.Load())
 	for _, n := range ns.masters {
 		if !slices.Contains(masters, n) {
@@ -270,17 +273,17 @@ func (ns *nodes) removeLocked(n *node) {
 	ns.report(n, true, nil) // its keys are served by others, or it is none
 }
 
-// changed handles a change of a node's breaker.
+// changed handles a change of a node's breaker, whose lock is held.
 func (ns *nodes) changed(n *node, up bool, cause error) {
 	ns.mu.Lock()
-	defer ns.unlock()
+	defer ns.mu.Unlock()
 	n.cause = cause
 	if n.serves.Load() {
 		ns.report(n, up, cause)
 	}
 }
 
-// report notes the state of a master, which unlock reports if it is another than before: the
+// report notes the state of a master, which tell reports if it is another than before: the
 // breaker of a node may change while the node is added or removed. ns.mu is held.
 func (ns *nodes) report(n *node, up bool, cause error) {
 	if n.down == !up {
@@ -297,20 +300,23 @@ func (ns *nodes) report(n *node, up bool, cause error) {
 	ns.reports = append(ns.reports, change{n, up, all, cause})
 }
 
-// unlock unlocks ns.mu and reports the changes, unless another goroutine does.
-func (ns *nodes) unlock() {
-	if !ns.telling {
-		ns.telling = true
-		for len(ns.reports) > 0 {
-			r := ns.reports[0]
-			ns.reports = ns.reports[1:]
-			ns.mu.Unlock()
-			ns.notify(r.node, r.up, r.all, r.cause)
-			ns.mu.Lock()
-		}
-		ns.telling, ns.reports = false, nil
+// tell reports the changes in their order, unless another goroutine does. No lock is held, and
+// another change may have followed.
+func (ns *nodes) tell() {
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	if ns.telling {
+		return
 	}
-	ns.mu.Unlock()
+	ns.telling = true
+	for len(ns.reports) > 0 {
+		r := ns.reports[0]
+		ns.reports = ns.reports[1:]
+		ns.mu.Unlock()
+		ns.notify(r.node, r.up, r.all, r.cause)
+		ns.mu.Lock()
+	}
+	ns.telling, ns.reports = false, nil
 }
 
 // allUp says whether no master is unavailable. ns.mu is held.

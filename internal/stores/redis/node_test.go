@@ -180,15 +180,16 @@ func TestBreakerChangesWhileNodesChange(t *testing.T) {
 	wantEvents(t, events, "up a:1 all true")
 }
 
-// delayed calls f, and then notifies of the changes that it has made.
+// delayed calls f, and has the nodes told afterwards of the changes that it has made.
 func (b *breaker) delayed(f func()) {
-	b.mu.Lock()
-	b.notifying = true // as if another goroutine did
-	b.mu.Unlock()
+	changed, late := b.changed, []func(){}
+	b.changed = func(up bool, cause error) { late = append(late, func() { changed(up, cause) }) }
 	f()
-	b.mu.Lock()
-	b.notifying = false
-	b.unlock()
+	b.changed = changed
+	for _, told := range late {
+		told()
+	}
+	b.tell()
 }
 
 // TestBeginDown begins with a node of a Cluster that is away, as was reported of the store

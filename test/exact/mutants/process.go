@@ -15,12 +15,12 @@ const (
 // of the process, other fleets, and rules beside those of a broken algorithm.
 var processMutants = []mutant{
 	{
-		name: "breaker-locked", breaks: "the observer is notified under the breaker's lock", file: breakerGo, suites: redis,
-		old: "b.mu.Unlock()\n\t\t\tb.notify(c.up, c.cause)\n\t\t\tb.mu.Lock()", new: "b.notify(c.up, c.cause)",
+		name: "breaker-locked", breaks: "the observer is notified under the nodes' lock", file: nodeGo, suites: redis,
+		old: "ns.mu.Unlock()\n\t\tns.notify(r.node, r.up, r.all, r.cause)\n\t\tns.mu.Lock()", new: "ns.notify(r.node, r.up, r.all, r.cause)",
 	},
 	{
-		name: "breaker-unordered", breaks: "each goroutine notifies of the changes that it finds", file: breakerGo, suites: redis,
-		old: "\t\tb.notifying = true\n", new: "",
+		name: "breaker-unordered", breaks: "each goroutine notifies of the changes that it finds", file: nodeGo, suites: redis,
+		old: "\tns.telling = true\n", new: "",
 	},
 	{
 		name: "breaker-late-ramp", breaks: "the breaker closes before the ramp begins", file: breakerGo, suites: redis,
