@@ -168,7 +168,7 @@ func TestRejectedDocuments(t *testing.T) {
 		`{"rules": [{"limit": 1, "window": "1s"}, {"limit": 0, "window": "1s"}]}`: `/zones/z/rules/1: `,
 		`{"rules": [{"limit": 1, "window": "1 fortnight"}]}`:                      `/zones/z/rules/0/window: `,
 		`{"rules": [{"limit": "1", "window": "1s"}]}`:                             `/zones/z/rules/0/limit: "1": want a whole number`,
-		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "x"}}]}`:   `/zones/z/rules/0: algorithm "x": want one of`,
+		`{"rules": [{"limit": 1, "window": "1s", "algorithm": {"name": "x"}}]}`:   `/zones/z/rules/0: algorithm "x": want calendar, fixed_window, `,
 		`{"rules": [{"limit": 1, "window": "1s", "burst": 1}]}`:                   `/zones/z/rules/0/burst: unknown: want algorithm, block, limit, name, notify or window`,
 		`{"rules": [null]}`: `/zones/z/rules/0: rule null: want an object`,
 		`{"rules": [{"limit": 1, "window": "1 minute"}]}`: `/zones/z/rules/0/window: "1 minute": want a duration such as 10s`,
