@@ -160,3 +160,36 @@ func TestPastInRedis(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPastInCluster checks that a document in a Redis Cluster and what is recorded of it are in one
+// slot, by a hash tag, without which they could not be written in one transaction.
+func TestPastInCluster(t *testing.T) {
+	nodes := redistest.StartCluster(t, 3)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr}})
+	t.Cleanup(func() { _ = client.Close() })
+	ctx := t.Context()
+	for key, beside := range map[string]string{"diana:rules": "{diana:rules}:", "other": "{other}:"} {
+		r := &Redis{Key: key}
+		err := errors.Join(r.Provision(caddy.Context{}), r.UseStore("", "", func() redis.UniversalClient { return client }))
+		for _, text := range []string{"one", "two"} {
+			err = errors.Join(err, r.Replace(ctx, []byte(text), Change{What: text}, whatever))
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		if err := r.Replace(ctx, []byte("three"), Change{}, func(old []byte) bool { return string(old) != "two" }); !errors.Is(err, ErrChanged) {
+			t.Errorf("%s: %v, want ErrChanged", key, err)
+		}
+		text, err := r.Read(ctx)
+		past, err2 := r.Past(ctx)
+		if err := errors.Join(err, err2); err != nil || string(text) != "two" || string(past.Previous) != "one" || len(past.Changes) != 2 || past.Changes[0].What != "two" {
+			t.Errorf("%s: %s, before %s, changes %v, %v", key, text, past.Previous, past.Changes, err)
+		}
+		slot := client.ClusterKeySlot(ctx, key).Val()
+		for _, name := range []string{beside + besideChanges, beside + besidePrevious} {
+			if there := client.Exists(ctx, name).Val(); there != 1 || client.ClusterKeySlot(ctx, name).Val() != slot {
+				t.Errorf("%s: %s is there: %d, in slot %d, want %d", key, name, there, client.ClusterKeySlot(ctx, name).Val(), slot)
+			}
+		}
+	}
+}

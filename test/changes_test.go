@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -97,6 +99,57 @@ func TestChangesFromTheCommandLine(t *testing.T) {
 			s.wantShell("! /zones/z/rules/0", "set", "z", "1/1h", "burst", "4", "--yes") // sliding_log has none
 			s.wantShell("want the name of a zone, or --all", "off")
 			s.wantShell("z\n:4", "__complete", "shadow", "")
+		})
+	}
+}
+
+// TestPutAndEdit replaces the document by a file and by an editor, in a file and in Redis, and checks
+// that one that is invalid, or that the user leaves as it is, is not written.
+func TestPutAndEdit(t *testing.T) {
+	redis, dir := redistest.Start(t), t.TempDir()
+	document := func(limit int) string {
+		return fmt.Sprintf(`{"zones": {"z": {"rules": [{"limit": %d, "window": "1h"}]}}}`, limit)
+	}
+	put, more, editor := filepath.Join(dir, "put.json"), filepath.Join(dir, "more.json"), filepath.Join(dir, "editor")
+	script := "#!/bin/sh\n[ \"$1\" = -w ] && sed \"s/\\\"limit\\\": 2/\\\"limit\\\": $LIMIT/\" \"$2\" >\"$2.new\" && mv \"$2.new\" \"$2\"\n"
+	if err := errors.Join(os.WriteFile(put, []byte(document(1)), 0o600), os.WriteFile(more, []byte(document(2)), 0o600), os.WriteFile(editor, []byte(script), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("VISUAL", editor+" -w")
+	t.Setenv("EDITOR", "false")
+	for name, app := range map[string]string{
+		"file":  "rules file " + dir + "/rules.json",
+		"redis": redisStore(redis.Addr, "timeout 10s") + "rules redis diana:rules",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := zoneOf(backend{}, "rule 100/1h\nstore local")
+			c.app = app
+			s := serve(t, c)
+			until(t, "the source to be read", func() bool { return s.source().State == "empty" })
+			limit := func(n int64) {
+				t.Helper()
+				until(t, fmt.Sprint("the limit ", n), func() bool { return s.zones().Zones[0].Rules[0].Limit == n })
+			}
+			s.wantShell("nothing was written", "rules", "put", put)
+			s.wantShell("written", "rules", "put", put, "--yes", "--reason", "a file")
+			limit(1)
+			s.wantShell("nothing changes", "rules", "put", put, "--yes")
+			s.wantShell("+           \"limit\": 2,", "rules", "put", more, "--yes")
+			limit(2)
+			t.Setenv("LIMIT", "2")
+			s.wantShell("nothing changes", "rules", "edit", "--yes")
+			t.Setenv("LIMIT", "-2")
+			s.wantShell("! /zones/z/rules/0: limit -2: want at least 1", "rules", "edit", "--yes")
+			t.Setenv("LIMIT", "3")
+			s.wantShell("+           \"limit\": 3,", "rules", "edit", "--yes", "--reason", "an editor")
+			limit(3)
+			s.wantShell("\"limit\": 3", "rules", "get")
+			for _, line := range []string{"rules put   a file", "rules edit  an editor"} {
+				s.wantShell(line, "rules", "log")
+			}
+			t.Setenv("VISUAL", "false")
+			s.wantShell("! false: exit status 1", "rules", "edit", "--yes")
+			limit(3)
 		})
 	}
 }
