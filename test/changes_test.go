@@ -30,6 +30,15 @@ func (s *site) shell(input string, args ...string) (string, error) {
 		}
 	}))
 	defer server.Close()
+	before, args := args[:0:0], args
+	if args[0] == "__complete" { // as a shell does
+		before, args = args[:1:1], args[1:]
+	}
+	return caddyCommand(input, slices.Concat(before, []string{"rate-limit", "--address", strings.TrimPrefix(server.URL, "http://")}, args)...)
+}
+
+// caddyCommand runs caddy with this input, and returns what it prints and its error.
+func caddyCommand(input string, args ...string) (string, error) {
 	root, cmd := &cobra.Command{Use: "caddy", SilenceErrors: true}, &cobra.Command{Use: "rate-limit"}
 	caddycmd.Commands()["rate-limit"].CobraFunc(cmd)
 	root.AddCommand(cmd)
@@ -37,11 +46,7 @@ func (s *site) shell(input string, args ...string) (string, error) {
 	root.SetOut(&out)
 	root.SetErr(&out)
 	root.SetIn(strings.NewReader(input))
-	before, args := args[:0:0], args
-	if args[0] == "__complete" { // as a shell does
-		before, args = args[:1:1], args[1:]
-	}
-	root.SetArgs(slices.Concat(before, []string{"rate-limit", "--address", strings.TrimPrefix(server.URL, "http://")}, args))
+	root.SetArgs(args)
 	err := root.Execute()
 	return out.String(), err
 }
@@ -93,7 +98,12 @@ func TestChangesFromTheCommandLine(t *testing.T) {
 			s.wantShell("nothing changes", "off", "--all", "--yes")
 			s.wantShell(`"*": {`, "rules", "get")
 			s.wantShell("a trial", "rules", "log")
-			s.wantShell("undo", "rules", "log")
+			s.wantShell("undo: shadow z off", "rules", "log")
+			s.wantShell("written", "on", "--all", "--yes")
+			s.wantShell("written", "rules", "undo", "--yes")
+			s.wantShell("written", "rules", "undo", "--yes")
+			s.wantShell("redo: on *", "rules", "log")
+			s.wantShell("note: zone z is in shadow: it denies nothing", "block", "z", "192.0.2.1", "1h", "--yes")
 			s.wantShell(`! rule "2": want one of 1`, "set", "z", "2", "9/s", "--yes")
 			s.wantShell(`! zone "gone"`, "shadow", "gone", "on", "--yes")
 			s.wantShell("! /zones/z/rules/0", "set", "z", "1/1h", "burst", "4", "--yes") // sliding_log has none

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -255,4 +256,56 @@ func allowedBy(t *testing.T, path string, set [][]string) string {
 	zones.End()
 	list := zones.Result(&read)
 	return fmt.Sprint(list[0].Allowed, " ", list[1].Allowed)
+}
+
+// TestReplayCommand checks what replay prints about a log of ten accounts, of which one sends ten
+// times as much, and what it says of options that do not go together.
+func TestReplayCommand(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	dir := t.TempDir()
+	log, config, rules := filepath.Join(dir, "access.log"), filepath.Join(dir, "Caddyfile"), filepath.Join(dir, "rules.json")
+	var lines strings.Builder
+	for i := range 200 {
+		account := min(i%20, 9)
+		fmt.Fprintf(&lines, `{"ts":1795600000.%03d,"msg":"handled request","request":{"client_ip":"10.0.0.%d","method":"GET","host":"example.com","uri":"/a","headers":{"X-Account":["%d"]},"tls":{}},"duration":0.001,"status":200}`+"\n", i, i%2, account)
+	}
+	for path, text := range map[string]string{
+		log: lines.String(), rules: `{"zones": {"api": {"rules": [{"limit": 5, "window": "1m"}]}}}`,
+		config: "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\tkey {header.X-Account}\n\t\t\trule 20/1m\n\t\t}\n\t}\n}\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ args, want string }{
+		{"", "of 2 keys"},
+		{"--key {header.X-Account}", "rule 110/1m sliding_window"},
+		{"--key {header.X-Account}", "that share of 10 keys is none"},
+		{"--key {header.X-Account} --deny 10%", "at most 1 key (--deny)"},
+		{"--key {header.X-Account} --deny 10%", "rule 10/1m sliding_window"},
+		{"--key static", "rule 200/1m sliding_window"},
+		{"--key X-Account", "! --key X-Account: want a placeholder, such as {client_ip} or {header.X-Account}"},
+		{"--status 404", "no requests"},
+		{"--set api=5/1m", "! --set: With --config: "},
+		{"--rules rules.json", "! --rules: With --config: "},
+		{"--config " + config, "110 would pass, 90 would be denied (45 %)"},
+		{"--config " + config + " --rules " + rules, "50 would pass, 150 would be denied"},
+		{"--config " + config + " --set api=200/1m", "with --set api=200/1m: 200 would pass, 0 would be denied"},
+		{"--config " + config + " --set api", "! --set api: want <zone>[.<rule>]=<rate>"},
+		{"--config " + config + " --set web=5/1m", `! --set web=5/1m: zone "web"`},
+		{"--config " + config + " --fail-above 40", "! 45 % of the requests would be denied: want at most 40 %"},
+		{"--config " + config + " --key {client_ip}", "! --key: Without --config: "},
+		{"--config " + config + " --deny 1%", "! --deny: Without --config: "},
+		{"--deny much", "! --deny much: want a percentage"},
+	} {
+		args := append([]string{"rate-limit", "replay", log}, strings.Fields(c.args)...)
+		out, err := caddyCommand("", args...)
+		if err != nil {
+			out += "! " + err.Error()
+		}
+		if !strings.Contains(out, c.want) {
+			t.Errorf("%s:\n%s, want\n%s", c.args, out, c.want)
+		}
+	}
 }

@@ -217,6 +217,7 @@ func TestPageChangesRules(t *testing.T) {
 	}
 	everywhere(t, all, "api", 2, harness.Patience)
 	pageEdits(t, b)
+	pageEditsText(t, b, document)
 	b.click(t, "#zone .close")
 	pageSwitchesAllZones(t, b, redis, c)
 	pageWritesLostDocument(t, b, redis)
@@ -250,6 +251,36 @@ func pageEdits(t *testing.T, b *browser) {
 	b.until(t, "#rules-answer", "Written")
 	b.click(t, "#rules .close")
 	b.until(t, "#zone-rules", "50/1m")
+}
+
+// pageEditsText writes overrides of a zone, which have no form, and none that are invalid.
+func pageEditsText(t *testing.T, b *browser, document func() string) {
+	t.Helper()
+	text := func(key, want string) {
+		t.Helper()
+		b.run(t, chromedp.SetValue("#rules-text", `{"zones": {"another": {}, "api": {"overrides": [{"key": `+key+`, "rules": [{"limit": 9, "window": "1h"}]}]}}}`))
+		b.click(t, "#rules-form button.main")
+		b.until(t, "#rules-answer", want)
+	}
+	b.click(t, "#zone-change button:nth-of-type(3)")
+	b.until(t, "#rules-form", "holds on all instances")
+	text(`["gold"`, "JSON")
+	text(`["gold", "two"]`, "Rejected: /zones/api/overrides/0")
+	text(`["gold"]`, `"limit": 9,`)
+	b.shot(t, "document")
+	b.click(t, "#rules-answer button.main")
+	b.until(t, "#rules-answer", "Written")
+	b.click(t, "#rules .close")
+	if got := document(); !strings.Contains(got, `"gold"`) {
+		t.Errorf("%s", got)
+	}
+	b.click(t, "#zone-change button:nth-of-type(2)")
+	b.until(t, "#rules-answer", "rules edit")
+	b.click(t, "#rules-answer .buttons button")
+	b.until(t, "#rules-answer", `"gold"`)
+	b.click(t, "#rules-answer button.main")
+	b.until(t, "#rules-answer", "Written")
+	b.click(t, "#rules .close")
 }
 
 // pageSwitchesAllZones puts all zones in shadow and off, and back.

@@ -148,7 +148,7 @@ func (in *Instance) editRules(ctx context.Context, w http.ResponseWriter, r *htt
 	if err != nil {
 		return rulesError(source, err)
 	}
-	answer := cli.Edited{ETag: tag}
+	answer := cli.Edited{ETag: tag, What: said(edits, past.Changes), Note: in.noteOn(edits)}
 	after, err := edit.Apply(edit.Base{Document: text, Previous: past.Previous, Zone: in.editedZone, Now: time.Now()}, edits)
 	if err == nil {
 		var before []byte
@@ -163,6 +163,32 @@ func (in *Instance) editRules(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	answer.Validation = in.validateRules(after)
 	return answerJSON(w, answer)
+}
+
+// said returns edits as the list of changes has them.
+func said(edits []edit.Edit, past []rules.Change) string {
+	list := make([]string, len(edits))
+	for i, e := range edits {
+		if list[i] = e.String(); e.Do != "undo" || len(past) == 0 {
+			continue
+		}
+		if again, is := strings.CutPrefix(past[0].What, "undo: "); is {
+			list[i] = "redo: " + again
+		} else {
+			list[i] = "undo: " + strings.TrimPrefix(past[0].What, "redo: ")
+		}
+	}
+	return strings.Join(list, "; ")
+}
+
+// noteOn says which edits block a key of a zone that denies nothing.
+func (in *Instance) noteOn(edits []edit.Edit) string {
+	for _, e := range edits {
+		if z := in.Registry.Zone(e.Zone); e.Do == "block" && z != nil && z.Status().Shadow {
+			return fmt.Sprintf("zone %s is in shadow: it denies nothing, blocked keys neither, until it is enforced (shadow %s off)", e.Zone, e.Zone)
+		}
+	}
+	return ""
 }
 
 // editedZone returns what an edit has to know of a zone; nil: there is none.

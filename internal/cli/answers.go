@@ -128,9 +128,11 @@ type Validation struct {
 // was written.
 type Edited struct {
 	Validation
-	ETag   string `json:"etag"`   // of the document, for If-Match
-	Before string `json:"before"` // the document, with its members in order
-	After  string `json:"after"`  // the same after the edits
+	ETag   string `json:"etag"`           // of the document, for If-Match
+	Before string `json:"before"`         // the document, with its members in order
+	After  string `json:"after"`          // the same after the edits
+	What   string `json:"what"`           // the edits as the list of changes has them
+	Note   string `json:"note,omitempty"` // why they may not have the effect that was meant
 }
 
 // Changes is the answer of GET /rate_limit/rules/changes.

@@ -51,7 +51,7 @@ func addChanges(c *adminClient, root *cobra.Command, add func(use, short string,
 		}), example)
 	}
 	var block string
-	set := flags(add("set <zone> [<rule>] <rate> [burst <n>]", "Changes a limit on all instances; with configured instead of a rate, restores the configured rules", cobra.MinimumNArgs(2), func(args []string) error {
+	set := flags(add("set <zone> [<rule>] <rate> [burst <n>]", "Changes a limit on all instances; with configured instead of a rate, removes all that the document has of the zone, exceptions too", cobra.MinimumNArgs(2), func(args []string) error {
 		if block != "" {
 			args = append(args, "block", block)
 		}
@@ -81,7 +81,7 @@ func addChanges(c *adminClient, root *cobra.Command, add func(use, short string,
 	sub("log", "Lists the last 50 changes: when, who (as the client claims), what and why", "  caddy rate-limit rules log", cobra.NoArgs, func([]string) error { return w.log() })
 	flags(sub("put <file>", "Replaces the document with a file (- is stdin)", "", cobra.ExactArgs(1), func(args []string) error { return w.put(args[0]) }), "  caddy rate-limit rules put rules.json --yes")
 	flags(sub("edit", "Opens the document in $VISUAL or $EDITOR, and writes it when the editor exits", "", cobra.NoArgs, func([]string) error { return w.editor() }), "  EDITOR=nano caddy rate-limit rules edit")
-	flags(sub("undo", "Restores the document before the last change", "", cobra.NoArgs, func([]string) error { return w.edit(edit.Edit{Do: "undo"}) }), "  caddy rate-limit rules undo")
+	flags(sub("undo", "Restores the document before the last change; after another undo, that is to redo it", "", cobra.NoArgs, func([]string) error { return w.edit(edit.Edit{Do: "undo"}) }), "  caddy rate-limit rules undo")
 }
 
 // forAll adds the flag --all, which stands for a zone.
@@ -125,7 +125,10 @@ func (w *changer) edit(e edit.Edit) error {
 	if !answer.Valid {
 		return errors.New(answer.Error)
 	}
-	return w.write(document{[]byte(answer.Before), answer.ETag}, []byte(answer.After), e.String())
+	if answer.Note != "" && !w.json {
+		fmt.Fprintln(w.out, "note: "+answer.Note)
+	}
+	return w.write(document{[]byte(answer.Before), answer.ETag}, []byte(answer.After), answer.What)
 }
 
 // current reads the document.

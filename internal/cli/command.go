@@ -28,7 +28,10 @@ or else of the configuration in --config, or else Caddy's default.
 
 With --config and without --address, explain and validate need no running Caddy:
 they load the configuration, but do not serve it or connect to Redis. replay reads
-logs and needs no running Caddy.`,
+logs and needs no running Caddy.
+
+The admin endpoint also serves a live page at /rate_limit/. Browsers get 403 unless
+its origins in the configuration name them, for example: origins "" localhost:2019.`,
 		CobraFunc: rateLimitCommands,
 	})
 }
@@ -151,8 +154,8 @@ func (c *adminClient) running(method, path string, body io.Reader, v any) ([]byt
 	return b, err
 }
 
-// show prints the answer to a request: as JSON with --json, else by print. It returns the answer.
-func show[T any](c *adminClient, ask asker, method, path string, body io.Reader, print func(io.Writer, *T)) (*T, error) {
+// show prints the answer to a request: as JSON with --json, else by as. It returns the answer.
+func show[T any](c *adminClient, ask asker, method, path string, body io.Reader, as func(io.Writer, *T)) (*T, error) {
 	v := new(T)
 	text, err := ask(method, path, body, v)
 	switch {
@@ -161,7 +164,7 @@ func show[T any](c *adminClient, ask asker, method, path string, body io.Reader,
 	case c.json:
 		_, err = c.out.Write(text)
 	default:
-		print(c.out, v)
+		as(c.out, v)
 	}
 	return v, err
 }

@@ -83,6 +83,15 @@ and with 2 if most lines cannot be read.`,
 		if err != nil || percent < 0 || percent > 100 {
 			return fmt.Errorf("--deny %s: want a percentage such as 0.1%%", deny)
 		}
+		others := []string{"rules", "set", "fail-above"}
+		if c.config != "" {
+			others = []string{"key", "path", "method", "status", "deny"}
+		}
+		for _, name := range others {
+			if f.Changed(name) { // its usage begins with what it goes with
+				return fmt.Errorf("--%s: %s", name, f.Lookup(name).Usage)
+			}
+		}
 		if o.deny = percent / 100; len(o.sets) > maxSets {
 			return fmt.Errorf("--set is given %d times: want at most %d", len(o.sets), maxSets)
 		}
@@ -159,8 +168,10 @@ func (c *adminClient) replay(o *replayOptions, paths []string) (status int, err 
 
 // measure has the logs measured for what clients did.
 func (c *adminClient) measure(logs *replay.Logs, o *replayOptions, out *replayed) (finish func(), err error) {
-	if len(o.sets) > 0 || o.failAbove >= 0 {
-		return nil, errors.New("--set and --fail-above: want --config")
+	for _, part := range o.key {
+		if part != "static" && !strings.Contains(part, "{") {
+			return nil, fmt.Errorf("--key %s: want a placeholder, such as {client_ip} or {header.%s}, or static for all requests together", part, part)
+		}
 	}
 	clients, err := replay.NewClients(o.key)
 	if err != nil {
@@ -355,12 +366,15 @@ func (r *replayed) printMeasured(w io.Writer) {
 		t.add(x.Window, count(x.P50), count(x.P95), count(x.P99), count(x.P999), count(x.Max), safe(x.Key))
 	}
 	t.print(w)
-	fmt.Fprintf(w, "\nEach of these lines would have denied few enough keys (--deny):\n\n")
+	fmt.Fprintf(w, "\nEach of these lines would have denied at most %s (--deny):\n\n", plural(int64(m.Few), "key"))
 	for _, x := range m.Windows {
 		fmt.Fprintln(w, " ", x.Rule)
 	}
 	for _, rule := range m.Meters {
 		fmt.Fprintln(w, " ", rule)
+	}
+	if m.Few == 0 {
+		fmt.Fprintf(w, "\nThey allow what the busiest key did: that share of %s is none. A larger --deny leaves some out.\n", plural(int64(m.Keys), "key"))
 	}
 }
 

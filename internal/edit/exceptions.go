@@ -43,14 +43,18 @@ func except(own object, z *Zone, e Edit, now time.Time) error {
 func exception(z *Zone, do string, key, words []string, now time.Time) (object, error) {
 	x := object{"key": key}
 	if n := len(words); n > 0 {
-		if until, ok := timeOf(words[n-1], now); ok {
+		until, ok := timeOf(words[n-1], now)
+		if ok && !until.After(now) {
+			return nil, fmt.Errorf("%s: %s is past", do, words[n-1])
+		}
+		if ok {
 			x["until"] = until.UTC().Truncate(time.Second).Format(time.RFC3339)
 			words = words[:n-1]
 		}
 	}
 	switch {
 	case do == "block" && (len(words) > 0 || x["until"] == nil):
-		return nil, fmt.Errorf("block: want how long behind the %d parts of the key, such as 1h", z.Parts)
+		return nil, fmt.Errorf("block: %q: want %s behind the %d parts of the key", words, aTime, z.Parts)
 	case do == "block":
 		x["rules"] = []any{object{"name": "blocked", "limit": 0, "window": "1s"}}
 	case len(words) == 0:
@@ -65,12 +69,15 @@ func exception(z *Zone, do string, key, words []string, now time.Time) (object, 
 			rule, _ = list[0].(object)
 		}
 		if err := setRule(rule, "", words); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w, and at the end %s", err, aTime)
 		}
 		x["rules"] = []any{rule}
 	}
 	return x, nil
 }
+
+// aTime says what [timeOf] parses.
+const aTime = "a duration such as 1h, a date such as 2027-01-31, or a time such as 2027-01-31T18:00:00+01:00"
 
 // timeOf parses a duration from now, a date or an instant.
 func timeOf(word string, now time.Time) (time.Time, bool) {

@@ -5,7 +5,7 @@ const saidOf = (what) => new URLSearchParams({ who: $("said-who")?.value || "", 
 
 // propose shows what edits change.
 async function propose(title, edits) {
-	const box = $("rules-answer"), what = edits.map((e) => [e.do, e.zone, ...e.words || []].filter(Boolean).join(" ")).join("; ");
+	const box = $("rules-answer");
 	$("rules-title").textContent = title;
 	$("rules-form").replaceChildren();
 	box.replaceChildren(el("p", { className: "hint", textContent: "Reading the rules…" }));
@@ -15,8 +15,8 @@ async function propose(title, edits) {
 		const v = await ask("rules/edit", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(edits) });
 		if (v.before === v.after) return box.replaceChildren(el("p", { className: "hint", textContent: "Nothing changes." }));
 		const send = el("button", { type: "button", className: "main", textContent: "Send to all instances", disabled: !v.valid });
-		send.addEventListener("click", () => write(v.after, v.etag, send, what));
-		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Rejected: ${plain(v.error)}` }), el("p", { className: "short", textContent: plain(what) }),
+		send.addEventListener("click", () => write(v.after, v.etag, send, v.what));
+		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Rejected: ${plain(v.error)}` }), el("p", { className: "short", textContent: plain(v.what) }), v.note ? el("p", { className: "hint", textContent: v.note }) : "",
 			el("div", { className: "diff", tabIndex: 0, role: "region", "aria-label": "The change of the document" }, ...difference(v.before, v.after)), whoAndWhy(), el("p", { className: "buttons" }, send));
 	} catch (e) {
 		box.replaceChildren(el("p", { className: "problem", textContent: e.message }));

@@ -8,10 +8,11 @@ function zoneChange(z) {
 	const of = JSON.stringify([z.name, z.rules.map((r) => r.name)]);
 	if (box.dataset.of === of && box.firstChild) return;
 	box.dataset.of = of;
-	box.replaceChildren(button("Change these rules…", () => showRules(state.open)), " ", button("Changes so far…", showChanges), setForm(z));
+	box.replaceChildren(button("Change these rules…", () => showRules(state.open)), " ", button("Changes so far…", showChanges), " ", button("Edit the document…", () => showRules(asText)), setForm(z));
 }
 
 const every = "*"; // in a document: what it says of every zone
+const asText = ""; // no zone: the document as text, for what has no form, such as overrides
 $("open-every").addEventListener("click", () => showRules(every));
 
 // everyZone is what a document says of every zone.
@@ -95,13 +96,14 @@ const pretty = (doc) => JSON.stringify(doc, null, 2);
 let editing = null; // {zone, doc, tag, lost}
 
 async function showRules(name) {
-	$("rules-title").textContent = name === every ? "Switch all zones" : `Change zone ${name}`;
+	$("rules-title").textContent = name === every ? "Switch all zones" : name === asText ? "Edit the document" : `Change zone ${name}`;
 	$("rules-form").replaceChildren(el("p", { className: "hint", textContent: "Reading the rules…" }));
 	$("rules-answer").replaceChildren();
 	if (!$("rules").open) $("rules").showModal();
 	try {
 		editing = { zone: name, ...await readDocument() };
 		if (name === every) everyForm();
+		else if (name === asText) textForm();
 		else rulesForm(zones.get(name).status);
 	} catch (e) {
 		$("rules-form").replaceChildren(el("p", { className: "problem", textContent: e.message }));
@@ -116,7 +118,7 @@ function formHints() {
 	const away = state.live.stores.find((s) => !s.up), all = everyZone(editing.doc);
 	const list = [`The change is written to the rule source and holds on all instances that read it, within a second. What is counted stays.${away ? " The store is away: the change may fail." : ""}`];
 	if (editing.lost) list.push("Redis has lost the document. The change begins with the one in force, and writes it again.");
-	if (editing.zone !== every && !(all.enabled && !all.shadow)) list.push(`The document has all zones ${all.enabled ? "in shadow" : "off"}, which wins over what it says of this one: see “Switch all zones” in the overview.`);
+	if (editing.zone !== every && editing.zone !== asText && !(all.enabled && !all.shadow)) list.push(`The document has all zones ${all.enabled ? "in shadow" : "off"}, which wins over what it says of this one: see “Switch all zones” in the overview.`);
 	return list.map((textContent) => el("p", { className: "hint", textContent }));
 }
 
@@ -127,6 +129,11 @@ function everyForm() {
 	$("rules-form").replaceChildren(
 		el("p", { className: "hint", textContent: "For an incident: this wins over what the configuration and the document say of each zone, and ends with it." }), ...formHints(),
 		fields("State of all zones", checkBox("rules-enabled", "on (off lets all requests pass every zone uncounted)", all.enabled), checkBox("rules-shadow", "shadow: every zone reports denials, and none denies", all.shadow)), showChange());
+}
+
+function textForm() {
+	$("rules-form").replaceChildren(
+		...formHints(), el("textarea", { id: "rules-text", rows: 20, spellcheck: false, ariaLabel: "The document, as JSON", value: pretty(editing.lost ? { zones: {} } : editing.doc) }), showChange());
 }
 
 function rulesForm(z) {
@@ -166,6 +173,7 @@ function inShort(form) {
 
 // changed returns the document with the change; null: the zone is gone.
 function changed() {
+	if (editing.zone === asText) return JSON.parse($("rules-text").value);
 	if (editing.zone === every) return changedEvery(editing.doc, written());
 	const z = zones.get(editing.zone)?.status;
 	return z ? changedDocument(editing.doc, z, written()) : null;
@@ -173,14 +181,15 @@ function changed() {
 
 // preview checks the change and shows it.
 async function preview() {
-	const box = $("rules-answer"), { tag, doc, lost } = editing, next = changed();
-	if (!next) return box.replaceChildren(el("p", { className: "problem", textContent: "The zone is gone." }));
-	const before = pretty(lost ? { zones: {} } : doc), after = pretty(next), short = inShort(written());
-	if (before === after) return box.replaceChildren(el("p", { className: "hint", textContent: "Nothing changes." }));
+	const box = $("rules-answer"), { tag, doc, lost } = editing;
 	try {
+		const next = changed();
+		if (!next) throw new Problem("The zone is gone.");
+		const before = pretty(lost ? { zones: {} } : doc), after = pretty(next), short = editing.zone === asText ? "" : inShort(written());
+		if (before === after) return box.replaceChildren(el("p", { className: "hint", textContent: "Nothing changes." }));
 		const v = await ask("rules/validate", { method: "POST", headers: { "Content-Type": "application/json" }, body: after });
 		const send = el("button", { type: "button", className: "main", textContent: "Send to all instances", disabled: !v.valid });
-		send.addEventListener("click", () => write(after, tag, send, short || "page"));
+		send.addEventListener("click", () => write(after, tag, send, short || "rules edit"));
 		box.replaceChildren(el("p", { className: v.valid ? "done" : "problem", textContent: v.valid ? "This instance would take the document." : `Rejected: ${plain(v.error)}` }),
 			v.unknown_zones ? el("p", { className: "hint", textContent: `Not checked, because this configuration does not have these zones: ${v.unknown_zones.map(plain).join(", ")}.` }) : "",
 			short ? el("p", { className: "short", textContent: short }) : "",
