@@ -23,7 +23,7 @@ func TestExceptions(t *testing.T) {
 			{"key": ["10.0.1.1"], "unlimited": true, "until": "2026-01-02T03:04:05Z"}]}`, soon.Format(time.RFC3339Nano), soon.Format(time.RFC3339Nano))))
 		s.want(req{ip: "10.0.0.1"}, 200, 200, 200)
 		s.want(req{ip: "10.0.0.2"}, 429)
-		if k := s.key("GET", "z", "10.0.0.2"); k.Rule != "blocked" || fmt.Sprint(k.Override) != "[10.0.0.2]" {
+		if k := s.key("GET", "z", "10.0.0.2"); k.Rule != "blocked" || fmt.Sprint(k.Override) != "[10.0.0.2]" || !k.Except || k.Until.IsZero() {
 			t.Errorf("%+v, want it denied by the exception", k)
 		}
 		s.want(req{ip: "10.0.0.3"}, 200, 429)

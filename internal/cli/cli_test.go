@@ -163,6 +163,8 @@ func TestExplanation(t *testing.T) {
 			{"name": "1", "limit": 200, "window": 60, "used": 199, "remaining": 1, "reset_after": 40, "retry_after": 28}, {"name": "2", "limit": 20, "window": 1, "remaining": 40, "admits": true}]},
 		{"zone": "watch", "parts": ["\u202e"], "decision": "shadow_denied", "rule": "1", "cost": 1, "rules": [{"name": "1", "limit": 1, "window": 1}]},
 		{"zone": "vip", "parts": ["7"], "decision": "skipped", "override": ["7"], "rules": []},
+		{"zone": "vip", "parts": ["8"], "decision": "denied", "rule": "blocked", "override": ["8"], "exception": true, "until": "2027-01-02T03:04:05Z", "rules": []},
+		{"zone": "vip", "parts": ["9"], "decision": "skipped", "override": ["*"], "exception": true, "rules": []},
 		{"zone": "none", "key": "ab12", "parts": [""], "missing": ["{a}"], "key_missing": "client_ip", "address": "192.0.2.1", "decision": "allowed", "rules": []},
 		{"zone": "nowhere", "key": "ab13", "parts": [""], "missing": ["{a}"], "key_missing": "client_ip", "decision": "allowed", "rules": []},
 		{"zone": "many", "parts": ["7", "", ""], "missing": ["{a}", "{b}"], "key_missing": "share", "decision": "allowed", "rules": []},
@@ -181,6 +183,10 @@ zone watch, key "\u202e": shadow_denied by 1
   1     1/1s   0     0     0          0s     never
 zone vip, key 7: skipped
   override 7
+zone vip, key 8: denied by blocked
+  exception 8 until 2027-01-02T03:04:05Z
+zone vip, key 9: skipped
+  exception *
 zone none, key "" (ab12): allowed
   key_missing client_ip: the request has no {a}
   counted by the client's address, 192.0.2.1

@@ -251,8 +251,14 @@ func (z *Zone) state() string {
 	case z.Shadow:
 		state = "shadow"
 	}
-	if n := len(z.Exceptions); n > 0 {
-		state += ", " + plural(int64(n), "exception")
+	n := int64(0)
+	for _, x := range z.Exceptions {
+		if x.Until.IsZero() || x.Until.After(time.Now()) {
+			n++
+		}
+	}
+	if n > 0 {
+		state += ", " + plural(n, "exception")
 	}
 	if z.Blocked > 0 {
 		state += fmt.Sprintf(", %d blocked", z.Blocked)
@@ -344,7 +350,12 @@ func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // printRules prints the override that applies, and the state of each rule.
 func printRules(w io.Writer, s *limiter.Key) {
-	if len(s.Override) > 0 {
+	switch {
+	case !s.Until.IsZero():
+		fmt.Fprintf(w, "  exception %s until %s\n", safeAll(s.Override), s.Until.Format(time.RFC3339))
+	case s.Except:
+		fmt.Fprintf(w, "  exception %s\n", safeAll(s.Override))
+	case len(s.Override) > 0:
 		fmt.Fprintf(w, "  override %s\n", safeAll(s.Override))
 	}
 	if len(s.Rules) == 0 {

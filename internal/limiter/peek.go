@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
@@ -44,6 +45,8 @@ type Key struct {
 	Parts    []string  `json:"parts,omitempty"`       // parts, if known
 	Name     string    `json:"name,omitempty"`        // parts as one text, if only that is known; GET /rate_limit/keys only
 	Override []string  `json:"override,omitempty"`    // key of the override that applies, if any
+	Except   bool      `json:"exception,omitempty"`   // whether that is an exception, as block and allow make them
+	Until    time.Time `json:"until,omitzero"`        // when the exception ends; none: never
 	Decision string    `json:"decision"`              // about the next request
 	Rule     string    `json:"rule,omitempty"`        // first rule that denies
 	Mode     string    `json:"mode,omitempty"`        // local, shared, fallback, allow or deny
@@ -105,7 +108,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 	}
 	set := a.rules
 	if o, ok := a.override(&t); ok {
-		p.Override = a.describe(&t, o)
+		p.overridden(a, &t, o)
 		if set = o.set; set == nil { // unlimited
 			p.Decision = metrics.Skipped.String()
 			return p
@@ -137,23 +140,24 @@ func (a *activeRules) override(t *Target) (*override, bool) {
 	return a.find(&t.encoded, t.Key)
 }
 
-// describe returns the key of the override that applies to a target.
-func (a *activeRules) describe(t *Target, o *override) []string {
-	if t.Parts == nil || o.checked.Exception != nil {
-		return o.checked.Key
+// overridden notes the override that applies to a target.
+func (p *Key) overridden(a *activeRules, t *Target, o *override) {
+	x := o.checked.Exception
+	if p.Override = o.checked.Key; x != nil {
+		p.Except, p.Until = true, x.Until
+	} else if t.Parts != nil {
+		p.Override = a.keys.Describe(&t.encoded, t.Key, t.Parts)
 	}
-	return a.keys.Describe(&t.encoded, t.Key, t.Parts)
 }
 
-// overrideOf returns the key of the override that applies to a key with these parts; nil: none.
-func (z *Zone) overrideOf(parts []string) []string {
+// overrideOf notes the override that applies to a key with the parts of p, if any.
+func (z *Zone) overrideOf(p *Key) {
 	a := z.active.Load()
-	if t, err := z.Target(parts, 1); err == nil {
+	if t, err := z.Target(p.Parts, 1); err == nil {
 		if o, ok := a.override(&t); ok {
-			return a.describe(&t, o)
+			p.overridden(a, &t, o)
 		}
 	}
-	return nil
 }
 
 func (p *Key) deny(label string) {
@@ -255,7 +259,7 @@ func (q *request) explain(ctx context.Context, z *zoneResult) Key {
 		if p.Missing = plan.Empty(p.Parts); p.Missing != nil {
 			p.KeyMissing, p.Address = plan.Missing, plan.Address(q.r)
 		} else {
-			p.Override = z.zone.overrideOf(p.Parts)
+			z.zone.overrideOf(&p)
 		}
 	}
 	switch {

@@ -83,7 +83,7 @@ function keyHead(z, k, name) {
 	const by = k.rule ? `by rule ${k.rule}` : "", again = k.retry_after !== undefined ? `and passes in ${span(k.retry_after)}` : k.decision === "denied" ? "never with this cost" : "";
 	const where = { shared: "counted in the shared store", local: "counted in this process", fallback: "decided locally, by this instance's share", allow: "the store is away: passes uncounted", deny: "the store is away: answered 503" }[k.mode] || "";
 	return el("p", {}, el("span", { className: `verdict ${k.decision}`, textContent: { allowed: "The next request passes", denied: "The next request is denied", skipped: "Requests pass uncounted", shadow_denied: "The next request would be denied (shadow)" }[k.decision] || k.decision }),
-		[by, again].filter(Boolean).length ? ` ${[by, again].filter(Boolean).join(" ")}` : "", ". ", where ? `${where[0].toUpperCase()}${where.slice(1)}. ` : "", k.override ? el("span", {}, "Override ", visible(k.override.join(" ")), ". ") : "", k.shared_counter ? "The zone is full: this key shares a counter with others, which is not reset. " : "");
+		[by, again].filter(Boolean).length ? ` ${[by, again].filter(Boolean).join(" ")}` : "", ". ", where ? `${where[0].toUpperCase()}${where.slice(1)}. ` : "", k.override ? el("span", {}, k.exception ? "Exception " : "Override ", visible(k.override.join(" ")), k.until ? ` until ${new Date(k.until).toLocaleString()}. ` : ". ") : "", k.shared_counter ? "The zone is full: this key shares a counter with others, which is not reset. " : "");
 }
 
 function keyRules(k) {
