@@ -14,8 +14,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/internal/cli"
+	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/topk"
 )
 
 // adminAPI returns the handler of /rate_limit/ on Caddy's admin endpoint.
@@ -225,6 +227,9 @@ func TestAdminTop(t *testing.T) {
 				c.site = strings.Replace(c.site, "rate_limit {", "rate_limit {\nlog_key", 1)
 			}
 			s := serve(t, c)
+			for topk.Epoch(clock.Now()) != topk.Epoch(clock.Now()+(5*time.Second).Microseconds()) { // counts would be halved
+				time.Sleep(100 * time.Millisecond)
+			}
 			for i, n := range []int{2, 6, 4} {
 				for range n {
 					s.send(req{ip: fmt.Sprintf("10.0.1.%d", i)})
