@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -96,8 +95,4 @@ func (c *directive) store(name string) (*limiter.Store, error) {
 		return s, nil
 	}
 	return nil, errNoStore(name)
-}
-
-func errNoStore(name string) error {
-	return fmt.Errorf("store %q: want local, or the name of a store in the global option rate_limit", name)
 }

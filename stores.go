@@ -108,6 +108,10 @@ func (s *redisStores) get(name string) (*limiter.Store, error) {
 	return nil, errNoStore(name)
 }
 
+func errNoStore(name string) error {
+	return fmt.Errorf("store %q: want local, or the name of a store in the global option rate_limit", name)
+}
+
 // find returns a shared store by its name.
 func (s *redisStores) find(name string) (*redis.Store, *limiter.Store) {
 	for _, c := range s.list {
