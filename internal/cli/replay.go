@@ -366,14 +366,14 @@ func (r *replayed) printMeasured(w io.Writer) {
 		t.add(x.Window, count(x.P50), count(x.P95), count(x.P99), count(x.P999), count(x.Max), safe(x.Key))
 	}
 	t.print(w)
-	fmt.Fprintf(w, "\nEach of these lines would have denied at most %s (--deny):\n\n", plural(int64(m.Few), "key"))
+	fmt.Fprintf(w, "\nEach of these lines would have denied at most %s (--deny):\n\n", plural(int64(m.Deny), "key"))
 	for _, x := range m.Windows {
 		fmt.Fprintln(w, " ", x.Rule)
 	}
 	for _, rule := range m.Meters {
 		fmt.Fprintln(w, " ", rule)
 	}
-	if m.Few == 0 {
+	if m.Deny == 0 {
 		fmt.Fprintf(w, "\nThey allow what the busiest key did: that share of %s is none. A larger --deny leaves some out.\n", plural(int64(m.Keys), "key"))
 	}
 }

@@ -197,14 +197,14 @@ type Measured struct {
 	Lacking map[string]int64 `json:"undecided,omitempty"` // requests that lack a part of the key, by field
 	Windows []Window         `json:"windows"`             // from the shortest
 	Meters  []string         `json:"meters"`              // rules of gcra that deny few enough keys
-	Few     int              `json:"few"`                 // how many keys these rules deny at most
+	Deny    int              `json:"may_deny"`            // how many keys each of the rules denies at most
 }
 
 // Measured returns the percentiles, and the least limits that would have denied a share of the
 // keys at most.
 func (c *Clients) Measured(deny float64) *Measured {
 	m := &Measured{
-		Keys: len(c.numbers), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}, Few: int(deny*float64(len(c.numbers)) + 1e-9),
+		Keys: len(c.numbers), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}, Deny: int(deny*float64(len(c.numbers)) + 1e-9),
 	}
 	if len(c.numbers) == 0 {
 		return m
@@ -220,7 +220,7 @@ func (c *Clients) Measured(deny float64) *Measured {
 		slices.Sort(most)
 	}
 	// all but as many keys as may be denied stay within the limit
-	least := func() uint32 { return most[max(0, len(most)-1-m.Few)] }
+	least := func() uint32 { return most[max(0, len(most)-1-m.Deny)] }
 	for i, name := range names {
 		sorted(i)
 		at := func(p float64) uint32 { return most[max(0, int(math.Ceil(p*float64(len(most))-1e-9))-1)] }
