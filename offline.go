@@ -27,8 +27,9 @@ import (
 func init() { cli.Open = open }
 
 // open provisions what limits requests in a configuration, without running it: nothing listens,
-// connects to a store or writes to Caddy's storage, and a source of rules is read on demand only. With strict, the
-// options of stores and sources are checked too, for which their environment must be there.
+// connects to a store or writes to Caddy's storage, and a source of rules is read on demand only.
+// With strict, the options of stores and sources are checked too, for which their environment
+// must be there.
 func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	given := file
 	text, file, _, err := caddycmd.LoadConfig(file, adapter)

@@ -83,7 +83,8 @@ func (p *Parser) Options() *option.Set {
 }
 
 // Check checks the complete zone. Its errors have the lines of the invalid rules and
-// overrides, or otherwise of the zone. provision returns what is found only when it is provisioned. What may follow from an option that was invalid is left out.
+// overrides, or otherwise of the zone. provision returns what is found only when the zone is
+// provisioned. What may follow from an option that was invalid is left out.
 func (p *Parser) Check(provision func(*config.Zone) error) error {
 	switch {
 	case p.options.Failed("algorithm", "max_wait"): // rules may be invalid without them
