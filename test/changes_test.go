@@ -63,9 +63,9 @@ func (s *site) wantShell(want string, args ...string) {
 	}
 }
 
-// TestChangesFromTheCommandLine tries a limit in shadow, enforces it and undoes it, with a document
-// in a file and in Redis.
-func TestChangesFromTheCommandLine(t *testing.T) {
+// onSources runs a test of a site with a zone z, whose rules come from a file and from Redis.
+func onSources(t *testing.T, test func(t *testing.T, s *site)) {
+	t.Helper()
 	redis := redistest.Start(t)
 	for name, app := range map[string]string{
 		"file":  "rules file " + t.TempDir() + "/rules.json",
@@ -76,47 +76,55 @@ func TestChangesFromTheCommandLine(t *testing.T) {
 			c.app = app
 			s := serve(t, c)
 			until(t, "the source to be read", func() bool { return s.source().State == "empty" })
-			zone := func(what string, ok func(z *cli.Zone) bool) {
-				t.Helper()
-				until(t, what, func() bool { return ok(&s.zones().Zones[0]) })
-			}
-			s.wantShell("written", "shadow", "z", "on", "--yes", "--reason", "a trial")
-			s.wantShell("+           \"limit\": 1,", "set", "z", "1/1h", "--yes")
-			zone("the limit in shadow", func(z *cli.Zone) bool { return z.Shadow && z.Rules[0].Limit == 1 })
-			s.want(req{}, 200, 200)
-			s.wantShell("nothing was written", "shadow", "z", "off")
-			if out, err := s.shell("y\n", "shadow", "z", "off"); err != nil || !strings.Contains(out, "-       \"shadow\": true") {
-				t.Errorf("%v, %s: want it written after y", err, out)
-			}
-			zone("the limit to be enforced", func(z *cli.Zone) bool { return !z.Shadow })
-			s.want(req{}, 429)
-			s.wantShell("-       \"shadow\": true", "rules", "diff")
-			s.wantShell("written", "rules", "undo", "--yes")
-			zone("the change to be undone", func(z *cli.Zone) bool { return z.Shadow })
-			s.want(req{}, 200)
-			s.wantShell("+     \"*\": {", "off", "--all", "--yes")
-			s.wantShell("nothing changes", "off", "--all", "--yes")
-			s.wantShell(`"*": {`, "rules", "get")
-			s.wantShell("a trial", "rules", "log")
-			s.wantShell("undo: shadow z off", "rules", "log")
-			s.wantShell("written", "on", "--all", "--yes")
-			s.wantShell("written", "rules", "undo", "--yes")
-			s.wantShell("written", "rules", "undo", "--yes")
-			s.wantShell("redo: on *", "rules", "log")
-			s.wantShell("note: zone z is in shadow: it denies nothing", "block", "z", "192.0.2.1", "1h", "--yes")
-			s.wantShell(`! rule "2": want one of 1`, "set", "z", "2", "9/s", "--yes")
-			s.wantShell(`! zone "gone"`, "shadow", "gone", "on", "--yes")
-			s.wantShell("! /zones/z/rules/0", "set", "z", "1/1h", "burst", "4", "--yes") // sliding_log has none
-			s.wantShell("want the name of a zone, or --all", "off")
-			s.wantShell("z\n:4", "__complete", "shadow", "")
+			test(t, s)
 		})
 	}
+}
+
+// TestChangesFromTheCommandLine tries a limit in shadow, enforces it and undoes it, with a document
+// in a file and in Redis.
+func TestChangesFromTheCommandLine(t *testing.T) {
+	onSources(t, func(t *testing.T, s *site) {
+		zone := func(what string, ok func(z *cli.Zone) bool) {
+			t.Helper()
+			until(t, what, func() bool { return ok(&s.zones().Zones[0]) })
+		}
+		s.wantShell("written", "shadow", "z", "on", "--yes", "--reason", "a trial")
+		s.wantShell("+           \"limit\": 1,", "set", "z", "1/1h", "--yes")
+		zone("the limit in shadow", func(z *cli.Zone) bool { return z.Shadow && z.Rules[0].Limit == 1 })
+		s.want(req{}, 200, 200)
+		s.wantShell("nothing was written", "shadow", "z", "off")
+		if out, err := s.shell("y\n", "shadow", "z", "off"); err != nil || !strings.Contains(out, "-       \"shadow\": true") {
+			t.Errorf("%v, %s: want it written after y", err, out)
+		}
+		zone("the limit to be enforced", func(z *cli.Zone) bool { return !z.Shadow })
+		s.want(req{}, 429)
+		s.wantShell("-       \"shadow\": true", "rules", "diff")
+		s.wantShell("written", "rules", "undo", "--yes")
+		zone("the change to be undone", func(z *cli.Zone) bool { return z.Shadow })
+		s.want(req{}, 200)
+		s.wantShell("+     \"*\": {", "off", "--all", "--yes")
+		s.wantShell("nothing changes", "off", "--all", "--yes")
+		s.wantShell(`"*": {`, "rules", "get")
+		s.wantShell("a trial", "rules", "log")
+		s.wantShell("undo: shadow z off", "rules", "log")
+		s.wantShell("written", "on", "--all", "--yes")
+		s.wantShell("written", "rules", "undo", "--yes")
+		s.wantShell("written", "rules", "undo", "--yes")
+		s.wantShell("redo: on *", "rules", "log")
+		s.wantShell("note: zone z is in shadow: it denies nothing", "block", "z", "192.0.2.1", "1h", "--yes")
+		s.wantShell(`! rule "2": want one of 1`, "set", "z", "2", "9/s", "--yes")
+		s.wantShell(`! zone "gone"`, "shadow", "gone", "on", "--yes")
+		s.wantShell("! /zones/z/rules/0", "set", "z", "1/1h", "burst", "4", "--yes") // sliding_log has none
+		s.wantShell("want the name of a zone, or --all", "off")
+		s.wantShell("z\n:4", "__complete", "shadow", "")
+	})
 }
 
 // TestPutAndEdit replaces the document by a file and by an editor, in a file and in Redis, and checks
 // that one that is invalid, or that the user leaves as it is, is not written.
 func TestPutAndEdit(t *testing.T) {
-	redis, dir := redistest.Start(t), t.TempDir()
+	dir := t.TempDir()
 	document := func(limit int) string {
 		return fmt.Sprintf(`{"zones": {"z": {"rules": [{"limit": %d, "window": "1h"}]}}}`, limit)
 	}
@@ -127,41 +135,32 @@ func TestPutAndEdit(t *testing.T) {
 	}
 	t.Setenv("VISUAL", editor+" -w")
 	t.Setenv("EDITOR", "false")
-	for name, app := range map[string]string{
-		"file":  "rules file " + dir + "/rules.json",
-		"redis": redisStore(redis.Addr, "timeout 10s") + "rules redis diana:rules",
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := zoneOf(backend{}, "rule 100/1h\nstore local")
-			c.app = app
-			s := serve(t, c)
-			until(t, "the source to be read", func() bool { return s.source().State == "empty" })
-			limit := func(n int64) {
-				t.Helper()
-				until(t, fmt.Sprint("the limit ", n), func() bool { return s.zones().Zones[0].Rules[0].Limit == n })
-			}
-			s.wantShell("nothing was written", "rules", "put", put)
-			s.wantShell("written", "rules", "put", put, "--yes", "--reason", "a file")
-			limit(1)
-			s.wantShell("nothing changes", "rules", "put", put, "--yes")
-			s.wantShell("+           \"limit\": 2,", "rules", "put", more, "--yes")
-			limit(2)
-			t.Setenv("LIMIT", "2")
-			s.wantShell("nothing changes", "rules", "edit", "--yes")
-			t.Setenv("LIMIT", "-2")
-			s.wantShell("! /zones/z/rules/0: limit -2: want at least 1", "rules", "edit", "--yes")
-			t.Setenv("LIMIT", "3")
-			s.wantShell("+           \"limit\": 3,", "rules", "edit", "--yes", "--reason", "an editor")
-			limit(3)
-			s.wantShell("\"limit\": 3", "rules", "get")
-			for _, line := range []string{"rules put   a file", "rules edit  an editor"} {
-				s.wantShell(line, "rules", "log")
-			}
-			t.Setenv("VISUAL", "false")
-			s.wantShell("! false: exit status 1", "rules", "edit", "--yes")
-			limit(3)
-		})
-	}
+	onSources(t, func(t *testing.T, s *site) {
+		limit := func(n int64) {
+			t.Helper()
+			until(t, fmt.Sprint("the limit ", n), func() bool { return s.zones().Zones[0].Rules[0].Limit == n })
+		}
+		s.wantShell("nothing was written", "rules", "put", put)
+		s.wantShell("written", "rules", "put", put, "--yes", "--reason", "a file")
+		limit(1)
+		s.wantShell("nothing changes", "rules", "put", put, "--yes")
+		s.wantShell("+           \"limit\": 2,", "rules", "put", more, "--yes")
+		limit(2)
+		t.Setenv("LIMIT", "2")
+		s.wantShell("nothing changes", "rules", "edit", "--yes")
+		t.Setenv("LIMIT", "-2")
+		s.wantShell("! /zones/z/rules/0: limit -2: want at least 1", "rules", "edit", "--yes")
+		t.Setenv("LIMIT", "3")
+		s.wantShell("+           \"limit\": 3,", "rules", "edit", "--yes", "--reason", "an editor")
+		limit(3)
+		s.wantShell("\"limit\": 3", "rules", "get")
+		for _, line := range []string{"rules put   a file", "rules edit  an editor"} {
+			s.wantShell(line, "rules", "log")
+		}
+		t.Setenv("VISUAL", "false")
+		s.wantShell("! false: exit status 1", "rules", "edit", "--yes")
+		limit(3)
+	})
 }
 
 // TestNothingToWrite checks that page and command line say which line to add if there is no source
