@@ -72,7 +72,7 @@ func TestNginxAsks(t *testing.T) {
 	}
 }
 
-// startNginx starts an nginx with a server, and waits until it answers.
+// startNginx starts an nginx with a server, and waits until it listens.
 func startNginx(t *testing.T, address, server string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,9 +88,15 @@ func startNginx(t *testing.T, address, server string) {
 	if err != nil {
 		program = "/usr/sbin/nginx"
 	}
+	startProxy(t, address, command(t, program, "-e", "stderr", "-p", dir, "-c", file))
+}
+
+// startProxy starts a proxy, and waits until it listens. It stops the proxy after the test.
+func startProxy(t *testing.T, address string, cmd *exec.Cmd) {
+	t.Helper()
+	name := filepath.Base(cmd.Path)
 	var said strings.Builder
-	cmd := command(t, program, "-e", "stderr", "-p", dir, "-c", file)
-	cmd.Stderr = &said
+	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +105,14 @@ func startNginx(t *testing.T, address, server string) {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		if err := <-ended; err == nil {
-			t.Error("nginx ended before it was killed")
+			t.Errorf("%s ended before it was killed", name)
 		}
 	})
-	until(t, "nginx listens", func() bool {
+	until(t, name+" listens", func() bool {
 		select {
 		case err := <-ended:
 			ended <- err
-			t.Fatalf("nginx: %v\n%s", err, said.String())
+			t.Fatalf("%s: %v\n%s", name, err, said.String())
 		default:
 		}
 		c, err := net.Dial("tcp", address)

@@ -1,19 +1,24 @@
 package test
 
 import (
+	"fmt"
 	"io"
 	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/dianalimiter/diana/internal/freeport"
 	"github.com/dianalimiter/diana/internal/trace"
 )
 
-// TestTraefikAsks runs the Caddy of the recipe behind requests as Traefik's forwardAuth sends them.
+// TestTraefikAsks runs the Caddy of the recipe behind the Traefik of the recipe: the program that
+// DIANA_TRAEFIK names (.ci/traefik), otherwise what sends the same requests.
 func TestTraefikAsks(t *testing.T) {
 	all := snippets(t)
 	at := slices.IndexFunc(all, func(sn snippet) bool { return sn.lang == "yaml" && strings.Contains(sn.text, "forwardAuth:") })
@@ -21,22 +26,30 @@ func TestTraefikAsks(t *testing.T) {
 		t.Fatal("docs/recipes.md has no forwardAuth behind a Caddyfile")
 	}
 	s := newSite(t)
-	adapted, err := trace.Adapt(all[at-1].text)
+	local := strings.NewReplacer("limits.internal", "127.0.0.1")
+	adapted, err := trace.Adapt(local.Replace(all[at-1].text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, err := s.loadText(adapted, trace.Place{})
-	if err != nil {
+	if _, err := s.loadText(adapted, trace.Place{}); err != nil {
 		t.Fatal(err)
 	}
-	traefik := httptest.NewServer(forwardAuth(t, s.url, host, "http://"+documentedUpstream(t)))
-	t.Cleanup(traefik.Close)
+	upstream := "http://" + documentedUpstream(t)
+	var url string
+	if program := os.Getenv("DIANA_TRAEFIK"); program != "" {
+		dynamic := strings.ReplaceAll(local.Replace(all[at].text), "http://127.0.0.1:8080", s.url)
+		url = startTraefik(t, program, dynamic, upstream)
+	} else {
+		traefik := httptest.NewServer(forwardAuth(t, s.url, upstream))
+		t.Cleanup(traefik.Close)
+		url = traefik.URL
+	}
 
 	ask := func(from, method, path, body string) *http.Response {
 		client := &http.Client{Transport: &http.Transport{
 			DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}).DialContext, DisableKeepAlives: true,
 		}}
-		req, err := http.NewRequestWithContext(t.Context(), method, traefik.URL+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,17 +86,53 @@ func TestTraefikAsks(t *testing.T) {
 	}
 }
 
-// forwardAuth does what Traefik 3.7 does (pkg/middlewares/auth/forward.go): it asks with a GET that
+// startTraefik starts a Traefik that passes requests with a middleware to an upstream, and waits until it
+// does. It returns its URL.
+func startTraefik(t *testing.T, program, middleware, upstream string) (url string) {
+	t.Helper()
+	port, err := freeport.Get()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, file := fmt.Sprintf("127.0.0.1:%d", port), filepath.Join(t.TempDir(), "dynamic.yml")
+	dynamic := middleware + fmt.Sprintf(`
+  routers:
+    all:
+      rule: PathPrefix(%s)
+      middlewares: [limits]
+      service: upstream
+  services:
+    upstream:
+      loadBalancer:
+        servers: [{url: %q}]
+`, "`/`", upstream)
+	if err := os.WriteFile(file, []byte(dynamic), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	startProxy(t, address, command(t, program, "--entrypoints.web.address="+address, "--providers.file.filename="+file,
+		"--global.checknewversion=false", "--global.sendanonymoususage=false"))
+	until(t, "Traefik has read its file", func() bool {
+		r, err := http.Get("http://" + address + "/other") // the zone does not count it
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		return r.StatusCode == http.StatusOK
+	})
+	return "http://" + address
+}
+
+// forwardAuth does what Traefik does (pkg/middlewares/auth/forward.go): it asks with a GET that
 // has no body, the client's header and X-Forwarded fields of its own, sends any answer other than
 // 2xx to the client, and otherwise passes the request on to the upstream.
-func forwardAuth(t *testing.T, url, host, upstream string) http.Handler {
+func forwardAuth(t *testing.T, url, upstream string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		question, err := http.NewRequestWithContext(r.Context(), http.MethodGet, url, nil)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		question.Host, question.Header = host, r.Header.Clone()
+		question.Header = r.Header.Clone()
 		maps.DeleteFunc(question.Header, func(name string, _ []string) bool { return strings.HasPrefix(name, "X-Forwarded-") })
 		from, _, err := net.SplitHostPort(r.RemoteAddr)
 		if err != nil {
