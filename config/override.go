@@ -19,9 +19,9 @@ type Override struct {
 	Key []string `json:"key,omitempty"`
 
 	// Many keys, each like key; one of a single part may be a string. Duplicates are
-	// ignored. 100,000 single keys, or networks of keys of one part, cost a request no more
-	// than a few. Of keys of several parts with "*" or a network there may be 1000 in a
-	// zone: they are tried one after the other. Default: none.
+	// ignored. A request takes no longer with 100,000 keys than with a few, except for keys
+	// of several parts with "*" or a network: these are tried one after the other, so that
+	// a zone may have 1000 of them. Default: none.
 	Keys []Parts `json:"keys,omitempty"`
 
 	// The path of a file of more keys, for a zone whose key has one part: a pattern per line.

@@ -91,10 +91,9 @@ type RedisStore struct {
 	// number of instances last seen, or a fraction such as "0.25". Default: "auto".
 	FallbackShare Value `json:"fallback_share,omitempty"`
 
-	// How long a lease lasts, 1ms to 10s: part of the limit of a frequent key is
-	// charged in advance, and one instance spends it without calling Redis. Rules
-	// reserve what leases could add to their bounds; a rule that would have nothing
-	// left is rejected. Default: off.
+	// How long a lease lasts, 1ms to 10s: an instance reserves part of a busy key's
+	// limit, and spends it without calling Redis. Rules admit less, so that leases do
+	// not exceed their bounds; a rule that would admit nothing is rejected. Default: off.
 	Lease caddy.Duration `json:"lease,omitempty"`
 }
 

@@ -92,17 +92,16 @@ type Zone struct {
 	Tokens *Tokens `json:"tokens,omitempty"`
 
 	// How many bytes of a request's body are read for {body.<name>}, tokens and
-	// prevent_duplicates, at most 8388608 (8 MiB); of several zones of a handler, the
-	// greatest. Each concurrent request may take about three times as much memory.
+	// prevent_duplicates, at most 8388608 (8 MiB). The greatest of a handler's zones
+	// applies. Each concurrent request may take about three times as much memory.
 	// Default: 65536 (64 KiB).
 	MaxBody int64 `json:"max_body,omitempty"`
 
 	// Charge only requests whose response has one of these statuses: a code such as
-	// "401", or a class such as "4xx". The status is that of the response written through
-	// the handler or, if the next handler returns an error, the error's, not what
-	// handle_errors makes of it. A request whose client disconnects before is charged.
-	// In the RateLimit headers, the remaining cost excludes requests that are not answered
-	// yet, and the time until the reset ignores them. Default: all.
+	// "401", or a class such as "4xx". If the next handler returns an error, its status
+	// counts, whatever handle_errors writes. A request whose client disconnects before the
+	// response is charged. The RateLimit headers count unanswered requests as used, but
+	// ignore them in the time until the reset. Default: all.
 	CountStatus []Value `json:"count_status,omitempty"`
 
 	// How long a request may wait to be admitted before it is denied, up to 1h;
