@@ -156,7 +156,7 @@ func (l *Line) parseCommon(text string) kind {
 	line, rest, ok := quoted(rest)
 	method, target, found := strings.Cut(line, " ")
 	l.Method = method
-	if l.URI, l.Proto, _ = strings.Cut(target, " "); !ok || !found {
+	if l.URI, l.Proto, _ = strings.Cut(target, " "); !ok || !found || method == "" {
 		return unread
 	}
 	status, rest, _ := strings.Cut(strings.TrimSpace(rest), " ")

@@ -225,7 +225,7 @@ func TestClients(t *testing.T) {
 
 // FuzzLine checks that no line panics, whatever it has.
 func FuzzLine(f *testing.F) {
-	for _, s := range []string{caddyLine, commonLine, commonLine + ` "-" "a\"b"`, `{"ts":"","msg":"handled request","request":[]}`, `"`, "{", `1 - - [`} {
+	for _, s := range []string{caddyLine, commonLine, commonLine + ` "-" "a\"b"`, `{"ts":"","msg":"handled request","request":[]}`, `"`, "{", `1 - - [`, `1 - - [01/Nov/2026:00:00:00 +0000] " " 200`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
