@@ -146,11 +146,12 @@ func (b *browser) click(t *testing.T, selector string) {
 	for range 20 {
 		var at []float64
 		b.run(t, chromedp.Evaluate(fmt.Sprintf(`(() => {
-			const e = document.querySelector(%q);
+			const e = document.querySelector(%[1]q);
 			e.scrollIntoView({block: "center"});
 			const r = e.getBoundingClientRect();
 			window.hit = false;
-			document.addEventListener("click", (c) => { window.hit = e.contains(c.target); }, {capture: true, once: true});
+			// the page may have drawn another in its place meanwhile
+			document.addEventListener("click", (c) => { window.hit = document.querySelector(%[1]q).contains(c.target); }, {capture: true, once: true});
 			return [r.x + r.width / 2, r.y + r.height / 2];
 		})()`, selector), &at))
 		hit := true
