@@ -20,7 +20,8 @@ type Zone struct {
 	// counted by the first that is not in shadow. Required.
 	Name string `json:"name,omitempty"`
 
-	// The requests that the zone applies to. Default: all requests of the handler.
+	// The requests that the zone applies to. Each match adds requests; a block of matchers,
+	// or a named matcher, narrows them. Default: all requests of the handler.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
 	// The matching requests that pass uncounted. Default: none.
