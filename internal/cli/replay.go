@@ -358,7 +358,7 @@ func (r *replayed) printMeasured(w io.Writer) {
 		fmt.Fprintf(w, "%s left out: their lines lack %s\n", plural(m.Lacking[field], "request"), safe(field))
 	}
 	if m.Rest > 0 {
-		fmt.Fprintf(w, "%s left out: they have other keys than the first %d\n", plural(m.Rest, "request"), m.Keys)
+		fmt.Fprintf(w, "%s of further keys are counted as one key\n", plural(m.Rest, "request"))
 	}
 	fmt.Fprintf(w, "requests of one key at most, of %s:\n\n", plural(int64(m.Keys), "key"))
 	t := table{head: []string{"WINDOW", "P50", "P95", "P99", "P99.9", "MAX", "BY"}}

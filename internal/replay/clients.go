@@ -51,13 +51,14 @@ type Clients struct {
 	// Wants leaves out requests; nil: none.
 	Wants func(r *http.Request) bool
 
+	max     int // how many keys are told apart
 	plan    *key.Plan
 	rules   []algorithms.Rule
 	hasher  key.Hasher
 	numbers map[stores.Key]uint32 // by key, in all
 	all     [][]client            // in chunks
 	meters  [len(rates)][4]int64  // states of meters, of which the first word differs between clients
-	rest    int64                 // requests of further keys
+	rest    int64                 // requests of further keys, which share one client
 	lacking map[string]int64
 	busiest [len(windows)]struct {
 		most uint32
@@ -76,7 +77,7 @@ func NewClients(parts []string) (*Clients, error) {
 		return nil, err
 	}
 	c := &Clients{
-		plan: plan, hasher: key.NewHasher(rand.Text()), numbers: make(map[stores.Key]uint32), lacking: make(map[string]int64),
+		max: maxClients, plan: plan, hasher: key.NewHasher(rand.Text()), numbers: make(map[stores.Key]uint32), lacking: make(map[string]int64),
 		server: new(caddyhttp.Server),
 	}
 	for _, w := range windows {
@@ -117,24 +118,27 @@ func (c *Clients) Add(l *Line) error {
 	if state, _ := c.plan.Encode(&c.key, r); state == key.Rejected || state == key.Repeated || state == key.Skipped {
 		return nil
 	}
-	x := c.client()
-	if x == nil {
-		c.rest++
-		return nil
-	}
 	c.now = max(c.now, l.Begin)
-	x.add(c, r)
+	x, shared := c.client()
+	x.add(c, func() string {
+		if shared {
+			return "(further keys)"
+		}
+		return strings.Join(c.plan.Describe(r), " ")
+	})
 	return nil
 }
 
-// client returns the client with the present key; nil: there are too many.
-func (c *Clients) client() *client {
+// client returns the client with the present key. Of too many, further ones share one.
+func (c *Clients) client() (x *client, shared bool) {
 	hash := c.hasher.Hash(c.key.Bytes())
 	n, ok := c.numbers[hash]
+	if shared = !ok && len(c.numbers) >= c.max; shared {
+		c.rest++
+		hash = stores.Key{}
+		n, ok = c.numbers[hash]
+	}
 	if !ok {
-		if len(c.numbers) == maxClients {
-			return nil
-		}
 		n = uint32(len(c.numbers))
 		if c.numbers[hash] = n; n%chunk == 0 {
 			c.all = append(c.all, make([]client, 0, chunk))
@@ -142,11 +146,11 @@ func (c *Clients) client() *client {
 		last := &c.all[n/chunk]
 		*last = append(*last, client{})
 	}
-	return &c.all[n/chunk][n%chunk]
+	return &c.all[n/chunk][n%chunk], shared
 }
 
-// add charges the rules, and keeps their greatest use.
-func (x *client) add(c *Clients, r *http.Request) {
+// add charges the rules, and keeps their greatest use. name is called if it is the greatest of all.
+func (x *client) add(c *Clients, name func() string) {
 	for i := range windows {
 		s := c.state[:]
 		s[0] = x.newest[i]
@@ -159,7 +163,7 @@ func (x *client) add(c *Clients, r *http.Request) {
 			x.counts[i][b] = uint32(s[1+b])
 		}
 		if b := &c.busiest[i]; x.most[i] > b.most {
-			b.most, b.key = x.most[i], strings.Join(c.plan.Describe(r), " ")
+			b.most, b.key = x.most[i], name()
 		}
 	}
 	for i := range rates {
@@ -192,8 +196,8 @@ type Window struct {
 
 // Measured is what clients did.
 type Measured struct {
-	Keys    int              `json:"keys"`                // different ones that are measured
-	Rest    int64            `json:"rest,omitempty"`      // requests of further keys, which are left out
+	Keys    int              `json:"keys"`                // different ones, up to a million and one that further ones share
+	Rest    int64            `json:"rest,omitempty"`      // requests of those that share one
 	Lacking map[string]int64 `json:"undecided,omitempty"` // requests that lack a part of the key, by field
 	Windows []Window         `json:"windows"`             // from the shortest
 	Meters  []string         `json:"meters"`              // rules of gcra that deny few enough keys

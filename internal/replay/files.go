@@ -67,7 +67,7 @@ func (g *Logs) Read() (read Read, err error) {
 	for _, f := range files {
 		size += f.size
 	}
-	var waits queue
+	var waits queue[*Line]
 	held := 0 // bytes of the lines that wait
 	told := time.Now()
 	release := func() error {
@@ -124,21 +124,6 @@ func (r *Read) add(f *Read) {
 	r.Unread += f.Unread
 	r.Other += f.Other
 	r.First = append(r.First, f.First[:min(len(f.First), quotes-len(r.First))]...)
-}
-
-// queue orders requests by when they began.
-type queue []*Line
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].Begin < q[j].Begin }
-func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *queue) Push(x any)        { *q = append(*q, x.(*Line)) }
-func (q *queue) Pop() any {
-	last := len(*q) - 1
-	l := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	return l
 }
 
 // earliest returns the file whose next line was written first; nil: there are no more.

@@ -33,6 +33,8 @@ type Line struct {
 	whole   bool // whether it has a host and all headers
 }
 
+func (l *Line) time() int64 { return l.Begin }
+
 // kind is what a line is.
 type kind int
 

@@ -223,6 +223,26 @@ func TestClients(t *testing.T) {
 	}
 }
 
+// TestFurtherKeysShare measures more keys than are told apart: the others are counted as one.
+func TestFurtherKeysShare(t *testing.T) {
+	c, err := NewClients([]string{"{client_ip}"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.max = 3
+	for i := range 60 {
+		var l Line
+		l.parse(line(fmt.Sprintf("192.0.2.%d", i%6), 1_700_000_000_000_000, 0))
+		if err := c.Add(&l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := c.Measured(0.25)
+	if w := m.Windows[0]; m.Keys != 4 || m.Rest != 30 || w.P50 != 10 || w.Max != 30 || w.Key != "(further keys)" || w.Rule != "rule 10/1s sliding_window" {
+		t.Errorf("%+v", m)
+	}
+}
+
 // FuzzLine checks that no line panics, whatever it has.
 func FuzzLine(f *testing.F) {
 	for _, s := range []string{caddyLine, commonLine, commonLine + ` "-" "a\"b"`, `{"ts":"","msg":"handled request","request":[]}`, `"`, "{", `1 - - [`, `1 - - [01/Nov/2026:00:00:00 +0000] " " 200`} {

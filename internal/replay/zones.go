@@ -51,7 +51,7 @@ type Zones struct {
 
 	config *Config
 	ways   map[string]*way // by server
-	later  laterQueue
+	later  queue[*event]
 	zones  map[string]*zone
 	order  []string
 	now    *attempt
@@ -239,19 +239,7 @@ type event struct {
 	status  int
 }
 
-type laterQueue []*event
-
-func (q laterQueue) Len() int           { return len(q) }
-func (q laterQueue) Less(i, j int) bool { return q[i].at < q[j].at }
-func (q laterQueue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
-func (q *laterQueue) Push(x any)        { *q = append(*q, x.(*event)) }
-func (q *laterQueue) Pop() any {
-	last := len(*q) - 1
-	e := (*q)[last]
-	(*q)[last] = nil
-	*q = (*q)[:last]
-	return e
-}
+func (e *event) time() int64 { return e.at }
 
 // zone is what was decided in a zone.
 type zone struct {
