@@ -113,7 +113,7 @@ func count(t *testing.T, program string) (counts []int) {
 			without = scheduled
 		}
 		for n := range batches {
-			if got := instructions(t, fmt.Sprintf("%s.%d", out, i*batches+n+1), without) / batch; n == 0 || got < least {
+			if got := instructions(t, fmt.Sprintf("%s.%d", out, i*batches+n+1), without) / c.batch(); n == 0 || got < least {
 				least = got
 			}
 		}
