@@ -26,7 +26,8 @@ func TestRequestsAreCountedOnce(t *testing.T) {
 			}
 			zone slow {
 				match path /slow
-				rule 50/1s leaky_bucket
+				max_wait 30s
+				rule 2/4s leaky_bucket
 			}
 		}
 		handle /twice* {

@@ -313,7 +313,7 @@ var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 // TestDocumentedLinks checks that every link to a file of this repository, and to
 // a heading in it, has a target.
 func TestDocumentedLinks(t *testing.T) {
-	n := 0
+	n, anchors := 0, make(map[string][]string) // by page
 	for _, file := range documents(t) {
 		for _, m := range link.FindAllStringSubmatch(textOf(t, file), -1) {
 			if strings.Contains(m[1], "://") {
@@ -327,7 +327,14 @@ func TestDocumentedLinks(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
 				t.Errorf("%s: %v", file, err)
-			} else if heading != "" && !slices.Contains(headings(textOf(t, target)), heading) {
+				continue
+			} else if heading == "" {
+				continue
+			}
+			if anchors[target] == nil {
+				anchors[target] = headings(textOf(t, target))
+			}
+			if !slices.Contains(anchors[target], heading) {
 				t.Errorf("%s: %s has no heading #%s", file, target, heading)
 			}
 		}
@@ -364,11 +371,16 @@ func TestLongPagesHaveContents(t *testing.T) {
 	}
 }
 
+var (
+	headingLine = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
 // headings returns the anchors that GitHub generates for a document's headings.
 func headings(text string) (anchors []string) {
 	seen := make(map[string]int)
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {
-		a := strings.ToLower(regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(m[1], ""))
+	for _, m := range headingLine.FindAllStringSubmatch(text, -1) {
+		a := strings.ToLower(notInAnchor.ReplaceAllString(m[1], ""))
 		a = strings.ReplaceAll(a, " ", "-")
 		seen[a]++
 		if n := seen[a]; n > 1 {
