@@ -129,7 +129,7 @@ func (c *Clients) Add(l *Line) error {
 	return nil
 }
 
-// client returns the client with the present key. Of too many, further ones share one.
+// client returns the client with the present key. Keys beyond the first max share one.
 func (c *Clients) client() (x *client, shared bool) {
 	hash := c.hasher.Hash(c.key.Bytes())
 	n, ok := c.numbers[hash]
