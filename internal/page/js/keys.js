@@ -171,7 +171,8 @@ async function search(q) {
 	if (own === looking) box.replaceChildren(...list);
 }
 
-$("key").addEventListener("close", () => go(noKey));
+// As of a zone, another may be open when the event comes.
+$("key").addEventListener("close", () => { if (!$("key").open) go(noKey); });
 $("key-zone").addEventListener("change", () => {
 	const before = [...$("parts").querySelectorAll("input")].map((i) => i.value);
 	fieldsFor($("key-zone").value, before);

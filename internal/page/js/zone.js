@@ -154,7 +154,8 @@ function arriveAtZone() {
 	[...$("zones").querySelectorAll("[data-zone]")].find((c) => c.dataset.zone === name)?.querySelector("a").focus();
 }
 
-$("zone").addEventListener("close", () => go({ zone: "" }));
+// The event comes later than the close, and another zone may be open by then.
+$("zone").addEventListener("close", () => { if (!$("zone").open) go({ zone: "" }); });
 $("zone-table").addEventListener("toggle", drawZone);
 $("zone-key").addEventListener("click", () => go({ ...noKey, key: state.open }));
 $("zone-plot").addEventListener("keydown", zoomByKey);
