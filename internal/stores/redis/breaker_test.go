@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,27 @@ func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	b.close(b.opened.Load())
 	if b.open.Load() || changes != 2 {
 		t.Errorf("open %v after %d changes, want it closed after two", b.open.Load(), changes)
+	}
+}
+
+// TestTimeoutIsFollowedByHeartbeat has a rare call meet a short stall: the node is asked at once,
+// so that its reply, and not the next rare call, says whether it is silent.
+func TestTimeoutIsFollowedByHeartbeat(t *testing.T) {
+	to := new(observer)
+	to.set(noObserver{})
+	c := newConn(new(ConnOptions), func() int64 { return 0 }, to)
+	n := c.nodes.first
+	n.breaker.sent(time.Now())
+	if err := c.failed(n, timeoutError{errors.New("i/o timeout")}); !errors.As(err, new(reported)) || len(n.doubted) != 1 {
+		t.Errorf("%v, %d heartbeats, want one after a timeout", err, len(n.doubted))
+	}
+	<-n.doubted
+	if _ = c.failed(n, syscall.ECONNREFUSED); len(n.doubted) != 0 {
+		t.Error("a heartbeat after a failure that is no timeout")
+	}
+	n.breaker.trip(errors.New("silent"))
+	if _ = c.failed(n, timeoutError{errors.New("i/o timeout")}); len(n.doubted) != 0 {
+		t.Error("a heartbeat at once to a node that is known to be silent: probes ask it")
 	}
 }
 

@@ -311,6 +311,9 @@ func (c *conn) failed(n *node, err error) error {
 	}
 	c.distrust(n, f)
 	n.breaker.failure(f, err, time.Now())
+	if f == FailTimeout && !n.breaker.open.Load() {
+		n.doubt()
+	}
 	return reported{err}
 }
 

@@ -97,6 +97,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-n.doubted:
 		case <-time.After(jittered(wait)):
 		}
 	}

@@ -25,6 +25,7 @@ type node struct {
 	tracker  *connTracker
 	clock    clock
 	batchers []batcher
+	doubted  chan struct{} // a call has timed out: the watcher asks the node at once
 
 	failures atomic.Uint64 // calls that failed
 	back     atomic.Int64  // when it was available again, on the local clock; 0: it decides all its keys
@@ -47,6 +48,15 @@ func (n *node) epoch() uint64 {
 func (n *node) connected() uint64 { return n.serial<<48 + n.tracker.opened.Load() }
 
 var nodeSerials atomic.Uint64
+
+// doubt has the watcher send a heartbeat. Its reply tells two short stalls, each of which a rare
+// call has met, from one silence.
+func (n *node) doubt() {
+	select {
+	case n.doubted <- struct{}{}:
+	default:
+	}
+}
 
 // comesBack notes that the node is available again.
 func (n *node) comesBack() {
@@ -128,6 +138,7 @@ func (ns *nodes) newNode(address string) *node {
 	n := &node{
 		address: address, serial: nodeSerials.Add(1), clock: clock{local: ns.local},
 		tracker: newConnTracker(max(ns.o.Timeout, minReadTimeout)), batchers: newBatchers(ns.o.Cluster),
+		doubted: make(chan struct{}, 1),
 	}
 	n.breaker = newBreaker(
 		ns.o.Timeout,
