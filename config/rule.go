@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -144,8 +145,24 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := caddy.StrictUnmarshalJSON(options, a); err != nil {
+	if err = caddy.StrictUnmarshalJSON(options, a); err == nil {
+		err = validate(a)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("algorithm %s: %w", name, err)
 	}
 	return a, nil
+}
+
+// validate has an algorithm check its options as a Caddy module does. It is not provisioned: each
+// document of a rule source loads algorithms, and Caddy keeps what it has provisioned until the
+// configuration ends.
+func validate(a algorithms.Algorithm) error {
+	if _, ok := a.(caddy.Provisioner); ok {
+		return errors.New("it has Provision, which is not called: want all that it needs in its options")
+	}
+	if v, ok := a.(caddy.Validator); ok {
+		return v.Validate()
+	}
+	return nil
 }

@@ -50,22 +50,50 @@ func (*terse) CaddyModule() caddy.ModuleInfo {
 
 func (*terse) UnmarshalCaddyfile() {}
 
+// drawn is a third-party algorithm that checks its options as a Caddy module.
+type drawn struct{ lottery }
+
+func (*drawn) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: algorithms.Namespace + ".drawn", New: func() caddy.Module { return new(drawn) }}
+}
+
+func (d *drawn) Validate() error {
+	if len(d.Odds) == 0 {
+		return errors.New("no odds: want two numbers")
+	}
+	return nil
+}
+
+// provisioned is a third-party algorithm that wants to be provisioned.
+type provisioned struct{ lottery }
+
+func (*provisioned) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: algorithms.Namespace + ".provisioned", New: func() caddy.Module { return new(provisioned) }}
+}
+
+func (*provisioned) Provision(caddy.Context) error { return nil }
+
 // TestThirdPartyAlgorithm parses options of third-party algorithms. They are
 // registered in this package only, because the errors in the parser's other tests
 // name all algorithms.
 func TestThirdPartyAlgorithm(t *testing.T) {
 	caddy.RegisterModule((*lottery)(nil))
 	caddy.RegisterModule((*terse)(nil))
+	caddy.RegisterModule((*drawn)(nil))
+	caddy.RegisterModule((*provisioned)(nil))
 	for _, c := range []struct{ rule, want string }{
 		{"10/s lottery", `"algorithm":{"name":"lottery"}`},
 		{"10/s lottery odds 1 2", `"algorithm":{"name":"lottery","odds":["1","2"]}`},
 		{"10/s name x odds 1 2 lottery {\n odds 3 4\n name2\n}", `lottery knows no "name2", at Caddyfile:6`},
 		{"10/s odds 1 2 lottery {\n odds 3 4\n}", `"algorithm":{"name":"lottery","odds":["1","2","3","4"]}`},
 		{"10/s lottery odds 1", "wrong argument count"},
-		{"10/s gcra odds 1 2", "odds: gcra has no such option: want lottery or terse for it, at Caddyfile:4"},
+		{"10/s gcra odds 1 2", "odds: gcra has no such option: want drawn, lottery, provisioned or terse for it, at Caddyfile:4"},
 		{"10/s terse", `"algorithm":{"name":"terse"}`},
 		{"10/s terse odds 1 2", "algorithm terse: want no options"},
-		{"10/s sortition", "lottery, sliding_log, sliding_window, terse or token_bucket"},
+		{"10/s drawn odds 1 2", `"algorithm":{"name":"drawn","odds":["1","2"]}`},
+		{"10/s drawn", "algorithm drawn: no odds: want two numbers"},
+		{"10/s provisioned", "algorithm provisioned: it has Provision, which is not called"},
+		{"10/s sortition", "lottery, provisioned, sliding_log, sliding_window, terse or token_bucket"},
 	} {
 		in := ":8080 {\nrate_limit {\nzone z {\nrule " + c.rule + "\n}\n}\n}\n"
 		b, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(in), nil)
