@@ -52,6 +52,19 @@ func TestNoFileIsTooLong(t *testing.T) {
 	}
 }
 
+// TestFilesAreNamed checks that docs/internals/architecture.md names each file of the packages whose
+// files it lists.
+func TestFilesAreNamed(t *testing.T) {
+	text := textOf(t, "docs/internals/architecture.md")
+	for _, pattern := range []string{"*.go", "internal/admin/*.go", "internal/zonefile/*.go", "internal/limiter/*.go", "internal/stores/redis/*.go"} {
+		for _, file := range glob(t, pattern) {
+			if name := filepath.Base(file); !strings.HasSuffix(name, "_test.go") && !strings.Contains(text, "`"+name+"`") {
+				t.Errorf("docs/internals/architecture.md does not name %s", file)
+			}
+		}
+	}
+}
+
 // TestPicturesAreSmall checks that the pictures of the documentation load quickly.
 func TestPicturesAreSmall(t *testing.T) {
 	const most = 100 << 10 // bytes

@@ -29,7 +29,7 @@ type Store struct {
 	// cluster.
 	At func(tag stores.Key) stores.Store
 
-	// Shared resets keys on all instances; nil: the counts are local.
+	// Shared is the store, if instances share its counts; nil: they are local.
 	Shared Shared
 }
 
