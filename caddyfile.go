@@ -343,12 +343,9 @@ func (c *directive) site() string {
 
 // parseJitter parses jitter <fraction>.
 func parseJitter(dst *float64) option.Parse {
-	const want = "a number from 0 to 1, such as 0.1"
-	return option.Checked(new(string), want, func(v string) (err error) {
-		if *dst, err = strconv.ParseFloat(v, 64); err != nil || !(*dst >= 0 && *dst <= 1) {
-			return fmt.Errorf("jitter %q: want %s", v, want)
-		}
-		return nil
+	return option.Value(dst, "a number from 0 to 1, such as 0.1", func(v string) (float64, bool) {
+		n, err := strconv.ParseFloat(v, 64)
+		return n, err == nil && n >= 0 && n <= 1
 	})
 }
 

@@ -99,12 +99,7 @@ func Pointer(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
 		b.WriteByte('/')
-		if len(name) > maxShown {
-			name = name[:maxShown] + "..."
-		}
-		quoted := strconv.Quote(name)
-		quoted = strings.ReplaceAll(quoted[1:len(quoted)-1], `\"`, `"`)
-		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(quoted))
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(shown([]byte(name))))
 	}
 	return b.String()
 }

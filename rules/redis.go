@@ -118,7 +118,22 @@ func (r *Redis) named(err error) error {
 }
 
 // Fetch implements [Source].
-func (r *Redis) Fetch(ctx context.Context) ([]byte, error) { return r.Read(ctx) }
+func (r *Redis) Fetch(ctx context.Context) (text []byte, err error) {
+	err = r.call(ctx, func(c redis.UniversalClient) (err error) {
+		text, err = get(ctx, c, r.key)
+		switch {
+		case err == nil && len(text) == 0:
+			return ErrEmpty
+		case err == nil && len(text) > MaxSize:
+			return ErrTooLarge
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
 
 // Notify implements [Source]. It also notifies after every new subscription, because
 // messages may have been missed.

@@ -25,9 +25,6 @@ var (
 type Writer interface {
 	Source
 
-	// Read returns the document, or [ErrEmpty].
-	Read(ctx context.Context) ([]byte, error)
-
 	// Past returns what is recorded of the changes so far.
 	Past(ctx context.Context) (Past, error)
 
@@ -60,8 +57,8 @@ const (
 	besidePrevious = "previous"
 )
 
-// noDocument is recorded as what was before the first document: it means the same.
-const noDocument = `{"zones": {}}`
+// NoDocument means the same as no document: what was before the first.
+const NoDocument = `{"zones": {}}`
 
 // parseChanges returns the recorded changes. A text that is none counts as no change.
 func parseChanges(text []byte) (list []Change) {
@@ -75,24 +72,6 @@ func parseChanges(text []byte) (list []Change) {
 func record(text []byte, c Change) ([]byte, error) {
 	list := append([]Change{c}, parseChanges(text)...)
 	return json.MarshalIndent(list[:min(len(list), maxChanges)], "", "  ")
-}
-
-// Read implements [Writer].
-func (r *Redis) Read(ctx context.Context) (text []byte, err error) {
-	err = r.call(ctx, func(c redis.UniversalClient) (err error) {
-		text, err = get(ctx, c, r.key)
-		switch {
-		case err == nil && len(text) == 0:
-			return ErrEmpty
-		case err == nil && len(text) > MaxSize:
-			return ErrTooLarge
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return text, nil
 }
 
 // get returns a document, or its beginning if it is too large. It is empty if there is none.
@@ -145,7 +124,7 @@ func (r *Redis) Replace(ctx context.Context, text []byte, change Change, may fun
 			if err != nil {
 				return err
 			}
-			return transact(ctx, tx, []any{"SET", r.key, text}, []any{"SET", r.beside(besidePrevious), cmp.Or(string(old), noDocument)},
+			return transact(ctx, tx, []any{"SET", r.key, text}, []any{"SET", r.beside(besidePrevious), cmp.Or(string(old), NoDocument)},
 				[]any{"SET", r.beside(besideChanges), changes}, []any{"PUBLISH", r.key, ""})
 		}, r.key)
 		if errors.Is(err, redis.Nil) { // of EXEC: the key has changed since WATCH

@@ -25,9 +25,6 @@ const (
 	lockEvery = 20 * time.Millisecond
 )
 
-// Read implements [Writer].
-func (f *File) Read(ctx context.Context) ([]byte, error) { return f.Fetch(ctx) }
-
 // Past implements [Writer].
 func (f *File) Past(context.Context) (past Past, err error) {
 	path, _, err := f.target()
@@ -67,7 +64,7 @@ func (f *File) Replace(ctx context.Context, text []byte, change Change, may func
 		changes, err = record(changes, change)
 	}
 	if err == nil {
-		err = replaceFile(path+"."+besidePrevious, []byte(cmp.Or(string(old), noDocument)), like)
+		err = replaceFile(path+"."+besidePrevious, []byte(cmp.Or(string(old), NoDocument)), like)
 	}
 	if err == nil {
 		err = replaceFile(path+"."+besideChanges, changes, like)

@@ -52,7 +52,7 @@ func TestReplaceFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	text, err := f.Read(ctx)
+	text, err := f.Fetch(ctx)
 	info, err2 := os.Stat(file)
 	if err := errors.Join(err, err2); err != nil || string(text) != "49" || info.Mode().Perm() != 0o640 {
 		t.Errorf("%s, %v, %v: want 49 with mode 0640", text, info.Mode(), err)
@@ -99,7 +99,7 @@ func TestTwentyWriters(t *testing.T) {
 			for round := range 5 {
 				before := ""
 				if round > 0 {
-					text, err := open().Read(t.Context())
+					text, err := open().Fetch(t.Context())
 					if before = string(text); err != nil {
 						t.Fatal(err)
 					}
@@ -180,7 +180,7 @@ func TestPastInCluster(t *testing.T) {
 		if err := r.Replace(ctx, []byte("three"), Change{}, func(old []byte) bool { return string(old) != "two" }); !errors.Is(err, ErrChanged) {
 			t.Errorf("%s: %v, want ErrChanged", key, err)
 		}
-		text, err := r.Read(ctx)
+		text, err := r.Fetch(ctx)
 		past, err2 := r.Past(ctx)
 		if err := errors.Join(err, err2); err != nil || string(text) != "two" || string(past.Previous) != "one" || len(past.Changes) != 2 || past.Changes[0].What != "two" {
 			t.Errorf("%s: %s, before %s, changes %v, %v", key, text, past.Previous, past.Changes, err)

@@ -54,7 +54,7 @@ func TestReplace(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if text, err := r.Read(ctx); err != nil || string(text) != "three" {
+	if text, err := r.Fetch(ctx); err != nil || string(text) != "three" {
 		t.Errorf("%q, %v, want three", text, err)
 	}
 }

@@ -23,9 +23,6 @@ import (
 // rulesTimeout is how long reading or writing a document may take.
 const rulesTimeout = 10 * time.Second
 
-// noDocument is shown for a source without a document: it means the same.
-const noDocument = `{"zones": {}}`
-
 // rulesState is the header of an answer with the document in force instead of the one of the
 // source, which has lost it.
 const rulesState = "Rate-Limit-Rules"
@@ -153,7 +150,7 @@ func (in *Instance) editRules(ctx context.Context, w http.ResponseWriter, r *htt
 	if err == nil {
 		var before []byte
 		if lost {
-			text = []byte(noDocument)
+			text = []byte(rules.NoDocument)
 		}
 		before, err = edit.Canonical(text)
 		answer.Before, answer.After = string(before), string(after)
@@ -215,14 +212,14 @@ func etag(text []byte) string { return `"` + rules.Fingerprint(string(text)) + `
 // readRules returns the document with its entity tag. If the source has lost it, its rules are
 // still in force: a change that begins with them, and not with nothing, keeps them.
 func (in *Instance) readRules(ctx context.Context, source rules.Writer) (text []byte, tag string, lost bool, err error) {
-	text, err = source.Read(ctx)
+	text, err = source.Fetch(ctx)
 	tag = etag(text)
 	switch {
 	case errors.Is(err, rules.ErrEmpty):
 		if kept := in.Follower.Text(); kept != nil && in.Registry.Document() != nil {
 			return kept, tag, true, nil
 		}
-		return []byte(noDocument), tag, false, nil
+		return []byte(rules.NoDocument), tag, false, nil
 	case err != nil:
 		return nil, "", false, rulesError(source, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dianalimiter/diana/internal/edit"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
@@ -48,13 +49,7 @@ func span(seconds float64) string {
 	case d >= time.Millisecond:
 		d = d.Round(10 * time.Microsecond)
 	}
-	s := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if t, ok := strings.CutSuffix(s, zero); ok {
-			s = t + zero[:1]
-		}
-	}
-	return s
+	return edit.DurationText(d)
 }
 
 // plural returns a number of things.

@@ -63,7 +63,7 @@ func setRule(rule object, algorithm string, words []string) error {
 		return err
 	}
 	rule["limit"] = json.Number(strconv.FormatInt(limit, 10))
-	if rule["window"] = durationText(window.Duration); window.Period != 0 {
+	if rule["window"] = DurationText(window.Duration); window.Period != 0 {
 		rule["window"] = window.Period.String()
 	}
 	for words = words[1:]; len(words) > 0; words = words[2:] {
@@ -114,7 +114,7 @@ func readable(rule object) {
 	for _, name := range []string{"window", "block", "step"} {
 		if n, is := rule[name].(json.Number); is {
 			ns, _ := n.Int64() // a window is one
-			rule[name] = durationText(time.Duration(ns))
+			rule[name] = DurationText(time.Duration(ns))
 		}
 	}
 	if algorithm, is := rule["algorithm"].(object); is {
@@ -122,8 +122,8 @@ func readable(rule object) {
 	}
 }
 
-// durationText returns a duration without units that are 0.
-func durationText(d time.Duration) string {
+// DurationText returns a duration without units that are 0.
+func DurationText(d time.Duration) string {
 	s := d.String()
 	for _, zero := range []string{"m0s", "h0m"} {
 		if t, ok := strings.CutSuffix(s, zero); ok {

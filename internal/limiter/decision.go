@@ -72,18 +72,9 @@ func (z *zoneResult) denies() bool {
 	return z.rules != nil && !z.rules.Admits || z.deniesDuplicate()
 }
 
-// retryIn returns after how long the request would be admitted if no other arrived;
-// false if it never would.
-func (d *decision) retryIn() (time.Duration, bool) {
-	longest, held, can := d.waitIn()
-	if held {
-		longest = max(longest, heldRetry)
-	}
-	return longest, can
-}
-
-// waitIn is like retryIn, but instead of predicting when requests in flight end it reports
-// whether the request is denied because of what they hold.
+// waitIn returns after how long the request would be admitted if no other arrived, and whether it
+// is denied because of what requests in flight hold, whose end cannot be predicted. can is false if
+// it never would be.
 func (d *decision) waitIn() (longest time.Duration, held, can bool) {
 	for i := range d.check.Zones {
 		c := &d.check.Zones[i]
@@ -99,18 +90,18 @@ func (d *decision) waitIn() (longest time.Duration, held, can bool) {
 	return longest, held, true
 }
 
-// retryOf returns after how long a zone check that denies would admit if no other
-// request arrived; false if it never would.
-func retryOf(c *stores.ZoneCheck) (longest time.Duration, can bool) {
-	longest, held, can := waitOf(c)
-	if held {
+// retryOf returns the wait that waitIn or waitOf returns as a time to retry after, in microseconds.
+func retryOf(longest time.Duration, held, can bool) int64 {
+	switch {
+	case !can:
+		return algorithms.Never
+	case held:
 		longest = max(longest, heldRetry)
 	}
-	return longest, can
+	return longest.Microseconds()
 }
 
-// waitOf is like retryOf, but instead of predicting when requests in flight end it reports
-// whether the zone check denies because of what they hold.
+// waitOf returns of a zone check that denies what waitIn returns of the request.
 func waitOf(c *stores.ZoneCheck) (longest time.Duration, held, can bool) {
 	held = c.Full
 	for r := range c.Results {
@@ -142,10 +133,7 @@ func (d *decision) exceeded() (e exceeded) {
 	if d.unavailable() {
 		return exceeded{zone: e.zone, label: labelStore, retry: second}
 	}
-	retry, can := d.retryIn()
-	if e.retry = retry.Microseconds(); !can {
-		e.retry = algorithms.Never
-	}
+	e.retry = retryOf(d.waitIn())
 	return e
 }
 
@@ -160,12 +148,12 @@ func (d *decision) exceededIn(z *zoneResult) exceeded {
 		if c == nil || c.Admits {
 			continue
 		}
-		retry, can := retryOf(c)
-		if !can {
-			e.retry = algorithms.Never
+		retry := retryOf(waitOf(c))
+		if retry == algorithms.Never {
+			e.retry = retry
 			break
 		}
-		e.retry = max(e.retry, retry.Microseconds())
+		e.retry = max(e.retry, retry)
 	}
 	return e
 }

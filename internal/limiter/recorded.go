@@ -49,7 +49,9 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	if d.Err = q.collect(); d.Err != nil || len(q.zones) == 0 {
 		return d
 	}
-	q.recordImmediate()
+	if q.delays = false; q.needsStores(r.Context()) { // nobody waits
+		q.decideOnce(r.Context())
+	}
 	if !q.passes() {
 		d.Again = q.recordedWait(waited)
 	}
@@ -73,17 +75,6 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 		d.q = q
 	}
 	return d
-}
-
-// recordImmediate decides by the stores, unless a zone denies regardless of its counts.
-func (q *request) recordImmediate() {
-	if q.denies {
-		q.immediate = q.firstDenial()
-		return
-	}
-	if q.check.Admitted = len(q.check.Zones) == 0; !q.check.Admitted {
-		q.decideOnce(q.r.Context())
-	}
 }
 
 // recordedWait returns after how long a request that was denied asks again; 0: it does not.

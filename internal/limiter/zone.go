@@ -166,19 +166,10 @@ func (z *Zone) kinds(c *config.Checked) string {
 // JSON.
 func (z *Zone) definition() string {
 	c, p := z.Zone, z.Config.Plan
-	text, err := json.Marshal(struct {
-		Key         []string           `json:"key,omitempty"`
-		KeyMissing  string             `json:"key_missing"`
-		KeyRepeated string             `json:"key_repeated"`
-		V4          int                `json:"ipv4_prefix"`
-		V6          int                `json:"ipv6_prefix"`
-		Algorithm   string             `json:"algorithm,omitempty"`
-		Rules       []*config.Rule     `json:"rules,omitempty"`
-		InFlight    int64              `json:"in_flight,omitempty"`
-		CountStatus []config.Value     `json:"count_status,omitempty"`
-		Overrides   []*config.Override `json:"overrides,omitempty"`
-		Store       string             `json:"store,omitempty"`
-	}{c.Key, p.Missing, p.Repeated, p.V4, p.V6, c.Algorithm, c.Rules, c.InFlight, c.CountStatus, c.Overrides, c.Store})
+	text, err := json.Marshal(&config.Zone{
+		Key: c.Key, KeyMissing: p.Missing, KeyRepeated: p.Repeated, IPv4Prefix: &p.V4, IPv6Prefix: &p.V6, Algorithm: c.Algorithm,
+		Rules: c.Rules, InFlight: c.InFlight, CountStatus: c.CountStatus, Overrides: c.Overrides, Store: c.Store,
+	})
 	if err != nil {
 		return err.Error()
 	}

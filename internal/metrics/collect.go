@@ -119,7 +119,7 @@ func (z *Exposed) collect(to samples, name string) {
 			to.counter(blocksDesc, n, name, label)
 		}
 	}
-	to.counter(nearDesc, c.sumNear(), name)
+	to.counter(nearDesc, c.sum(near), name)
 	to.counter(badCostDesc, c.badCosts.Load(), name)
 	to.counter(fallbackDesc, c.fallbacks.Load(), name)
 	if z.LimitsFrom {

@@ -15,6 +15,9 @@ const (
 	ShadowDelayed
 	DeniedElsewhere
 	numOutcomes
+
+	// near is counted in addition to Allowed, if little of a limit is left.
+	near = numOutcomes
 )
 
 // String returns the outcome as metrics and placeholders show it.
@@ -41,9 +44,8 @@ func (*Counters) Destruct() error { return nil }
 const counterShards = 16
 
 type counterShard struct {
-	decided [numOutcomes]atomic.Uint64
-	near    atomic.Uint64
-	_       [120 - 8*numOutcomes]byte // pads to two cache lines, which are fetched together
+	decided [numOutcomes + 1]atomic.Uint64 // the last are those of near
+	_       [120 - 8*numOutcomes]byte      // pads to two cache lines, which are fetched together
 }
 
 // Rule counts the denials by one rule of a zone, and the blocks that it started. nil counts
@@ -105,14 +107,6 @@ func (c *Counters) Requests() Requests {
 func (c *Counters) sum(o Outcome) (sum uint64) {
 	for i := range c.shards {
 		sum += c.shards[i].decided[o].Load()
-	}
-	return sum
-}
-
-// sumNear returns the number of allowed requests after which little of a limit was left.
-func (c *Counters) sumNear() (sum uint64) {
-	for i := range c.shards {
-		sum += c.shards[i].near.Load()
 	}
 	return sum
 }

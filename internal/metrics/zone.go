@@ -55,11 +55,7 @@ func (z *Zone) CountSettled(cost int64) {
 
 // CountNear counts an allowed request after which little of a limit is left, in a shard as
 // Count does.
-func (z *Zone) CountNear(shard uint32) {
-	if z.Counters != nil {
-		z.Counters.shards[shard%counterShards].near.Add(1)
-	}
-}
+func (z *Zone) CountNear(shard uint32) { z.Count(near, shard) }
 
 // Observe observes the duration of a decision, under the store that made it: without the
 // zone's store, that is this process.

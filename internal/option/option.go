@@ -221,6 +221,18 @@ func Text[T ~string](dst *T, want string) Parse {
 	}
 }
 
+// Words parses one value or more.
+func Words(want string, add func([]string)) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		name, words := d.Val(), d.RemainingArgs()
+		if len(words) == 0 {
+			return d.Errf("%s: want %s", name, want)
+		}
+		add(words)
+		return nil
+	}
+}
+
 // Secret parses a value that never appears in an error.
 func Secret(dst *string) Parse {
 	return func(d *caddyfile.Dispenser) error {
@@ -233,6 +245,22 @@ func Secret(dst *string) Parse {
 	}
 }
 
+// Value parses a value as parse does, which reports whether it is valid.
+func Value[T any](dst *T, want string, parse func(string) (T, bool)) Parse {
+	return func(d *caddyfile.Dispenser) error {
+		name, v, err := arg(d, want)
+		if err != nil {
+			return err
+		}
+		n, ok := parse(v)
+		if !ok {
+			return d.Errf("%s %q: want %s", name, v, want)
+		}
+		*dst = n
+		return nil
+	}
+}
+
 // Max as the upper bound of [Whole] means no upper bound.
 const Max = math.MaxInt64
 
@@ -242,35 +270,18 @@ func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 	if most == Max {
 		want = fmt.Sprintf("a whole number of at least %d", least)
 	}
-	return func(d *caddyfile.Dispenser) error {
-		name, v, err := arg(d, want)
-		if err != nil {
-			return err
-		}
+	return Value(dst, want, func(v string) (T, bool) {
 		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil || n < least || n > most || int64(T(n)) != n || v[0] == '+' {
-			return d.Errf("%s %q: want %s", name, v, want)
-		}
-		*dst = T(n)
-		return nil
-	}
+		return T(n), err == nil && n >= least && n <= most && int64(T(n)) == n && v[0] != '+'
+	})
 }
 
 // Size parses a number of bytes, with a unit or without one.
 func Size(dst *int64, most int64) Parse {
-	return func(d *caddyfile.Dispenser) error {
-		want := "a size up to " + humanize.IBytes(uint64(most)) + ", such as 1MiB"
-		name, v, err := arg(d, want)
-		if err != nil {
-			return err
-		}
+	return Value(dst, "a size up to "+humanize.IBytes(uint64(most))+", such as 1MiB", func(v string) (int64, bool) {
 		n, err := humanize.ParseBytes(v)
-		if err != nil || n == 0 || n > uint64(most) {
-			return d.Errf("%s %q: want %s", name, v, want)
-		}
-		*dst = int64(n)
-		return nil
-	}
+		return int64(n), err == nil && n > 0 && n <= uint64(most)
+	})
 }
 
 // Bits parses the length of an address prefix.
@@ -283,19 +294,10 @@ func Bits(dst **int, most int64) Parse {
 
 // Duration parses a duration above zero.
 func Duration(dst *caddy.Duration) Parse {
-	return func(d *caddyfile.Dispenser) error {
-		const want = "a duration above zero, such as 10s, 1h30m or 1d"
-		name, v, err := arg(d, want)
-		if err != nil {
-			return err
-		}
+	return Value(dst, "a duration above zero, such as 10s, 1h30m or 1d", func(v string) (caddy.Duration, bool) {
 		n, err := caddy.ParseDuration(v)
-		if err != nil || n <= 0 {
-			return d.Errf("%s %q: want %s", name, v, want)
-		}
-		*dst = caddy.Duration(n)
-		return nil
-	}
+		return caddy.Duration(n), err == nil && n > 0
+	})
 }
 
 // Flag parses an option without a value.

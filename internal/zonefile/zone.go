@@ -57,19 +57,23 @@ func (p *Parser) Options() *option.Set {
 			"linger":             option.Duration(&z.Linger),
 			"prevent_duplicates": p.parseDuplicates,
 			"cost":               option.Text(&z.Cost, "a whole number of at least 1, or a placeholder"),
-			"settle":             p.parseSettle,
+			"settle":             option.Words("a placeholder, such as {http.response.header.X-Tokens}", func(terms []string) { z.Settle = strings.Join(terms, " ") }),
 			"hold":               option.Flag(&z.Hold),
 			"tokens":             p.parseTokens,
 			"max_body":           option.Size(&z.MaxBody, config.MaxMaxBody),
-			"count_status":       p.parseStatuses,
-			"max_wait":           option.Duration(&z.MaxWait),
-			"max_waiting":        option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
-			"shadow":             option.Flag(&z.Shadow),
-			"respond":            p.parseRespond,
-			"store":              option.Text(&z.Store, "the name of a store, or local"),
-			"max_keys":           option.Whole(&z.MaxKeys, 1, option.Max),
-			"events":             option.Whole(&z.MaxEvents, 1, option.Max),
-			"window":             option.Duration(&z.Window),
+			"count_status": option.Words("one status or more, such as 401 or 4xx", func(list []string) {
+				for _, s := range list {
+					z.CountStatus = append(z.CountStatus, config.Value(s))
+				}
+			}),
+			"max_wait":    option.Duration(&z.MaxWait),
+			"max_waiting": option.Whole(&z.MaxWaiting, 1, config.MaxMaxWaiting),
+			"shadow":      option.Flag(&z.Shadow),
+			"respond":     p.parseRespond,
+			"store":       option.Text(&z.Store, "the name of a store, or local"),
+			"max_keys":    option.Whole(&z.MaxKeys, 1, option.Max),
+			"events":      option.Whole(&z.MaxEvents, 1, option.Max),
+			"window":      option.Duration(&z.Window),
 		},
 		Many: map[string]option.Parse{
 			"match":    p.parseMatch,
@@ -170,25 +174,6 @@ func (p *Parser) parseDuplicates(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func (p *Parser) parseStatuses(d *caddyfile.Dispenser) error {
-	for d.NextArg() {
-		p.Zone.CountStatus = append(p.Zone.CountStatus, config.Value(d.Val()))
-	}
-	if len(p.Zone.CountStatus) == 0 {
-		return d.Errf("count_status: want one status or more, such as 401 or 4xx")
-	}
-	return nil
-}
-
-func (p *Parser) parseSettle(d *caddyfile.Dispenser) error {
-	terms := d.RemainingArgs()
-	if len(terms) == 0 {
-		return d.Errf("settle: want a placeholder, such as {http.response.header.X-Tokens}")
-	}
-	p.Zone.Settle = strings.Join(terms, " ")
-	return nil
-}
-
 // parseTokens parses tokens [<format>] and its block.
 func (p *Parser) parseTokens(d *caddyfile.Dispenser) error {
 	t := new(config.Tokens)
@@ -279,20 +264,8 @@ func (p *Parser) overrideOptions(o *config.Override) *option.Set {
 			"unlimited": option.Flag(&o.Unlimited),
 		},
 		Many: map[string]option.Parse{
-			"key":  parseKeyOf(o),
+			"key":  option.Words("as many parts as the zone's key has", func(parts []string) { o.Keys = append(o.Keys, parts) }),
 			"rule": func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, &o.Rules) },
 		},
-	}
-}
-
-// parseKeyOf parses key <part...> in the block of an override.
-func parseKeyOf(o *config.Override) option.Parse {
-	return func(d *caddyfile.Dispenser) error {
-		parts := d.RemainingArgs()
-		if len(parts) == 0 {
-			return d.Errf("key: want as many parts as the zone's key has")
-		}
-		o.Keys = append(o.Keys, parts)
-		return nil
 	}
 }

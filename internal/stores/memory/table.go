@@ -28,7 +28,6 @@ type Table struct {
 	known         atomic.Int64  // snapshots
 	overflows     atomic.Uint64 // charges to shared counters
 	unblocked     atomic.Uint64 // denials that started no block for want of room
-	repairs       atomic.Uint64 // states repaired after a clock step
 	held          atomic.Int64  // cost that requests hold instead of charging it
 	tagged        bool          // see KeepTags
 	seed          [2]uint64
@@ -109,9 +108,6 @@ func (t *Table) Overflows() uint64 { return t.overflows.Load() }
 // Unblocked returns the number of denials that started no block, because the table or the
 // blocks were full.
 func (t *Table) Unblocked() uint64 { return t.unblocked.Load() }
-
-// Repairs returns the number of states that were repaired after a clock step.
-func (t *Table) Repairs() uint64 { return t.repairs.Load() }
 
 // Destruct implements caddy.Destructor. No zone counts in the table any more.
 func (t *Table) Destruct() error {
