@@ -67,7 +67,7 @@ func (a *App) options() *option.Set {
 	return &option.Set{
 		One: map[string]option.Parse{
 			"max_keys": option.Whole(&a.MaxKeys, 1, option.Max),
-			"headers":  option.Checked(&a.Headers, config.HeaderFormats, config.CheckHeaders),
+			"headers":  option.Checked(&a.Headers, "draft, legacy, all, openai or off", config.CheckHeaders),
 			"rules":    a.parseRules,
 		},
 		Many: map[string]option.Parse{"store": a.parseStore},

@@ -44,9 +44,6 @@ func AutoName(definition []byte) string {
 	return fmt.Sprintf("auto-%x", sha256.Sum256(definition))[:len("auto-")+8]
 }
 
-// HeaderFormats are the values of the option headers, as errors name them.
-const HeaderFormats = "draft, legacy, all, openai or off"
-
 // Values of the option headers, which selects the rate limit headers of responses.
 const (
 	HeadersDraft  = "draft"
@@ -62,7 +59,7 @@ func CheckHeaders(s string) error {
 	case "", HeadersDraft, HeadersLegacy, HeadersAll, HeadersOpenAI, HeadersOff:
 		return nil
 	}
-	return fmt.Errorf("headers %q: want %s", s, HeaderFormats)
+	return fmt.Errorf("headers %q: want draft, legacy, all, openai or off", s)
 }
 
 // Error is an error in one part of a zone. A parser can report the line of that part.

@@ -92,7 +92,7 @@ func processorTime(t *testing.T, pid int) time.Duration {
 // streamed returns the bytes of a stream of messages, of the first one and of those in d.
 func streamed(t *testing.T, c *harness.Caddy, d time.Duration) (first, rest int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Admin+"/rate_limit/live", http.NoBody)
 	if err != nil {
@@ -109,8 +109,9 @@ func streamed(t *testing.T, c *harness.Caddy, d time.Duration) (first, rest int)
 		total += n
 		if first == 0 && strings.HasSuffix(string(buffer[:n]), "\n\n") {
 			first = total
+			time.AfterFunc(d, cancel)
 		}
-		if err == io.EOF || ctx.Err() != nil {
+		if first > 0 && (err == io.EOF || ctx.Err() != nil) {
 			return first, total - first
 		}
 		if err != nil {

@@ -25,13 +25,14 @@ type Clock struct {
 }
 
 // VirtualTime returns a script that takes the time from an expression instead of
-// Redis' clock. Its TTLs are a thousand times longer, because keys still expire in
-// real time.
+// Redis' clock. Its TTLs are a thousand times longer, those of blocks at least a minute, because
+// keys still expire in real time.
 func VirtualTime(tb testing.TB, script, now string) string {
 	tb.Helper()
 	for _, change := range [][2]string{
 		{"local time = call('TIME')\nlocal t = time[1] * 1000000 + time[2]", "local t = " + now},
 		{"local ttl = exp - (t - t % 1000) / 1000", "local ttl = exp * 1000 - (t - t % 1000)"},
+		{"local ttl = math.ceil((ends - t) / 1000) + 999", "local ttl = math.max(60000, math.ceil((ends - t) / 1000) + 999)"},
 	} {
 		if !strings.Contains(script, change[0]) {
 			tb.Fatalf("the script does not contain %q", change[0])
