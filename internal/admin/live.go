@@ -27,6 +27,10 @@ const (
 	// has sampled the step.
 	streamLag = 100 * time.Millisecond
 
+	// streamPatience is how long a reader may take none of a message. It begins when the message is
+	// made, which takes a busy machine with a thousand zones seconds.
+	streamPatience = 10 * time.Second
+
 	// exitPoll is the interval at which a stream looks whether the process exits. A server
 	// that shuts down waits for its responses.
 	exitPoll = 250 * time.Millisecond
@@ -95,7 +99,7 @@ func (s *stream) run(w http.ResponseWriter, r *http.Request, changed <-chan stru
 	_ = out.SetReadDeadline(time.Time{})
 	end := time.Now().Add(streamLasts)
 	for time.Now().Before(end) {
-		_ = out.SetWriteDeadline(time.Now().Add(2 * streamStep))
+		_ = out.SetWriteDeadline(time.Time{}) // a message may take longer to make
 		if err := s.send(w, out); err != nil {
 			return nil //nolint:nilerr // the reader is gone
 		}
@@ -111,6 +115,7 @@ func (s *stream) send(w http.ResponseWriter, out *http.ResponseController) error
 	if err != nil {
 		return err
 	}
+	_ = out.SetWriteDeadline(time.Now().Add(streamPatience))
 	if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
 		return err
 	}
