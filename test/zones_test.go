@@ -301,7 +301,7 @@ func TestManyZones(t *testing.T) {
 			var site strings.Builder
 			site.WriteString("rate_limit {\n")
 			for i := range n {
-				fmt.Fprintf(&site, "zone z%d {\nrule 2/1h\nprevent_duplicates\nin_flight 10\nmax_keys 10\n}\n", i)
+				fmt.Fprintf(&site, "zone z%d {\nrule 2/1h\nprevent_duplicates 1h\nin_flight 10\nmax_keys 10\n}\n", i)
 			}
 			return site.String() + "}\nrespond ok"
 		}
