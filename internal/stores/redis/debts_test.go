@@ -52,7 +52,8 @@ func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
 	for decide(0) != stores.ModeShared { // which may owe something until then
 		time.Sleep(time.Millisecond)
 	}
-	if took := time.Since(back); memory.TableOf(c).Snapshots().Owing() {
+	// A machine that does not charge them within longestHold is no longer waited for.
+	if took := time.Since(back); memory.TableOf(c).Snapshots().Owing() && took < longestHold-time.Second {
 		t.Errorf("Redis decides %v after it is back, and is owed yet", took)
 	} else {
 		t.Logf("%d keys charged in %v", keys, took)
