@@ -72,6 +72,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 	inspected, refused := false, false // whether it was inspected: after a call that succeeded, after one that was refused
 	for {
 		wait, opened, tag := beatEvery, n.breaker.opened.Load(), m.conn.nodes.tagOf(n)
+		doubted := n.doubted
 		var err error
 		if tag != "" {
 			err = m.instances.beat(ctx, n, tag)
@@ -89,6 +90,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			inspected = inspected || inspect(ctx, m.conn, n, tag)
 		default:
 			m.conn.beatFailed(n, err)
+			doubted = nil                                                     // by this heartbeat, too, which is not followed by another at once
 			if wait = probeEvery; !refused && classify(err) == FailRejected { // a right may be missing
 				refused = true
 				inspect(ctx, m.conn, n, tag)
@@ -97,7 +99,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.doubted:
+		case <-doubted:
 		case <-time.After(jittered(wait)):
 		}
 	}
