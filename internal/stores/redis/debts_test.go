@@ -52,10 +52,12 @@ func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
 	for decide(0) != stores.ModeShared { // which may owe something until then
 		time.Sleep(time.Millisecond)
 	}
-	// A machine that does not charge them within longestHold is no longer waited for.
-	if took := time.Since(back); memory.TableOf(c).Snapshots().Owing() && took < longestHold-time.Second {
-		t.Errorf("Redis decides %v after it is back, and is owed yet", took)
-	} else {
+	switch took, owing := time.Since(back), memory.TableOf(c).Snapshots().Owing(); {
+	case !owing:
 		t.Logf("%d keys charged in %v", keys, took)
+	case took < longestHold-time.Second:
+		t.Errorf("Redis decides %v after it is back, and is owed yet", took)
+	default:
+		t.Logf("%d keys not charged in %v: a machine as slow as this is no longer waited for", keys, took)
 	}
 }
