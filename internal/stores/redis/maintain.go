@@ -90,7 +90,8 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			inspected = inspected || inspect(ctx, m.conn, n, tag)
 		default:
 			m.conn.beatFailed(n, err)
-			doubted = nil                                                     // by this heartbeat, too, which is not followed by another at once
+			doubted = nil // a failed heartbeat is not followed by another at once
+
 			if wait = probeEvery; !refused && classify(err) == FailRejected { // a right may be missing
 				refused = true
 				inspect(ctx, m.conn, n, tag)
