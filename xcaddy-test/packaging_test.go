@@ -173,15 +173,43 @@ func TestRepositoryFiles(t *testing.T) {
 			}
 		}
 	}
-	out, err := harness.Program(t, "../.ci/modules").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, module := range append(strings.Fields(string(out)), "./.ci/tools") {
+	for _, module := range append(modules(t), "./.ci/tools") {
 		if want := `"` + strings.TrimPrefix(module+"/", ".")[:max(1, len(module)-1)] + `"`; !strings.Contains(file(t, ".github/dependabot.yml"), want) {
 			t.Errorf("dependabot does not cover %s", want)
 		}
 	}
+}
+
+// TestModulesShareVersions checks that what imports Caddy requires the versions of this
+// module's go.mod: of others, make test would compile much of Caddy twice.
+func TestModulesShareVersions(t *testing.T) {
+	require := regexp.MustCompile(`(?m)^(?:require)?\s+(\S+\.\S+/\S+) (v\S+)`)
+	versions := make(map[string]string)
+	for _, module := range modules(t) {
+		text := file(t, filepath.Join(module, "go.mod"))
+		if !strings.Contains(text, "github.com/caddyserver/caddy/v2 ") {
+			continue
+		}
+		for _, m := range require.FindAllStringSubmatch(text, -1) {
+			if path, version := m[1], m[2]; module == "." {
+				versions[path] = version
+			} else if want := versions[path]; want != "" && version != want && !strings.HasPrefix(path, "github.com/dianalimiter/") {
+				t.Errorf("%s requires %s %s: want %s", module, path, version, want)
+			}
+		}
+	}
+	if len(versions) < 50 {
+		t.Fatalf("versions in the root's go.mod: %d, want more", len(versions))
+	}
+}
+
+// modules returns the folders of the modules whose tests run, this one first.
+func modules(t *testing.T) []string {
+	out, err := harness.Program(t, "../.ci/modules").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
 }
 
 // TestRelease checks that the release script accepts only a version that has notes

@@ -59,8 +59,8 @@ func benchShared(b *testing.B, h caddyhttp.MiddlewareHandler, callers int, clien
 	if err := benchtest.NewExchange(b).Do(h, keys[0]); err != nil { // loads the script
 		b.Fatal(err)
 	}
-	m := benchtest.StartRedis(b, client, pid)
-	cpu := benchtest.StartCPU()
+	m := usage.StartRedis(b, client, pid)
+	cpu := usage.StartCPU()
 	b.ReportAllocs()
 	b.ResetTimer()
 	var next atomic.Int64

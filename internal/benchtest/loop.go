@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/usage"
 )
 
 // warmUps is the number of requests of each client before the timer starts, so that
@@ -19,7 +21,7 @@ func Allow(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	b.Helper()
 	r := round{e: warm(b, h, keys), keys: keys}
 	b.ReportAllocs()
-	cpu := StartCPU()
+	cpu := usage.StartCPU()
 	for b.Loop() {
 		if err := r.next(h); err != nil {
 			b.Fatal(err)
@@ -35,7 +37,7 @@ func AllowParallel(b *testing.B, h caddyhttp.MiddlewareHandler, keys []string) {
 	warm(b, h, keys)
 	b.ReportAllocs()
 	var goroutines atomic.Int64
-	cpu := StartCPU()
+	cpu := usage.StartCPU()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		r := round{NewExchange(b), keys, int(goroutines.Add(1)) * 4099 % len(keys)}
@@ -74,7 +76,7 @@ func Deny(b *testing.B, h caddyhttp.MiddlewareHandler) {
 	b.Helper()
 	e := useUp(b, h)
 	b.ReportAllocs()
-	cpu := StartCPU()
+	cpu := usage.StartCPU()
 	for b.Loop() {
 		if err := e.Do(h, hot); err == nil {
 			b.Fatal("a request passed: want all denied")
@@ -88,7 +90,7 @@ func DenyParallel(b *testing.B, h caddyhttp.MiddlewareHandler) {
 	b.Helper()
 	useUp(b, h)
 	b.ReportAllocs()
-	cpu := StartCPU()
+	cpu := usage.StartCPU()
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		e := NewExchange(b)

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/internal/usage"
 )
 
 // Memory reports a handler's memory per client as B/key. New handlers must not share
@@ -17,25 +19,16 @@ func Memory(b *testing.B, clients int, newHandler func() caddyhttp.MiddlewareHan
 	var bytes uint64
 	for range b.N {
 		h := newHandler()
-		before := HeapAlloc()
+		before := usage.HeapAlloc()
 		for _, k := range keys {
 			// A new string, as in a request, which a handler may keep.
 			if err := e.Do(h, strings.Clone(k)); err != nil {
 				b.Fatalf("request of %s: %v", k, err)
 			}
 		}
-		bytes += HeapAlloc() - before
+		bytes += usage.HeapAlloc() - before
 		runtime.KeepAlive(h)
 	}
 	runtime.KeepAlive(keys)
 	b.ReportMetric(float64(bytes)/float64(clients*b.N), "B/key")
-}
-
-// HeapAlloc returns the bytes in use after garbage collection.
-func HeapAlloc() uint64 {
-	runtime.GC()
-	runtime.GC() // completes the sweep of the first
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/benchtest"
 	"github.com/dianalimiter/diana/internal/scan"
+	"github.com/dianalimiter/diana/internal/usage"
 )
 
 // found are the numbers that a body has at a path, in their order.
@@ -400,14 +400,14 @@ func BenchmarkLarge(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			piece, found := []byte(of.piece), int64(0)
 			b.SetBytes(int64(len(of.begin) + of.times*len(piece) + len(of.end)))
-			before, most := benchtest.HeapAlloc(), uint64(0)
+			before, most := usage.HeapAlloc(), uint64(0)
 			for b.Loop() {
 				s := scan.New(scan.JSON, p, func(_ int, a scan.Amount) { found = a.Units })
 				_, _ = s.Write([]byte(of.begin))
 				for range of.times {
 					_, _ = s.Write(piece)
 				}
-				most = max(most, benchtest.HeapAlloc())
+				most = max(most, usage.HeapAlloc())
 				_, _ = s.Write([]byte(of.end))
 				if s.End(); found != 5 {
 					b.Fatalf("%d tokens, want 5", found)

@@ -11,6 +11,7 @@ import (
 
 	_ "github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/internal/benchtest"
+	"github.com/dianalimiter/diana/internal/usage"
 	"github.com/dianalimiter/diana/xcaddy-test/harness"
 )
 
@@ -20,7 +21,7 @@ const floodKeys = 1_000_000
 // attacker's /48 and then from a hundred /16.
 func flood(t *testing.T, out *result) {
 	stated := statedMemory(t)
-	before := benchtest.HeapAlloc()
+	before := usage.HeapAlloc()
 	h := benchtest.Handler(t, "rate_limit", fmt.Sprintf(
 		`{"headers": "off", "zones": [{"name": "flood", "key": ["{http.request.header.%s}"], "ipv6_prefix": 128, "max_keys": %d, "rules": [{"limit": 5, "window": "24h", "algorithm": {"name": "gcra"}}]}]}`,
 		benchtest.KeyHeader, floodKeys), map[string]string{"rate_limit": "{}"})
@@ -46,7 +47,7 @@ func flood(t *testing.T, out *result) {
 		passes(netip.AddrFrom4(b).String())
 	}
 	took := time.Since(begun)
-	if used := benchtest.HeapAlloc() - before; used > stated+stated/10 {
+	if used := usage.HeapAlloc() - before; used > stated+stated/10 {
 		t.Errorf("%d bytes used, %d stated", used, stated)
 	} else {
 		out.report("%d million clients in %.0f s, %.0f MB used of %.0f MB stated", 11, took.Seconds(), float64(used)/1e6, float64(stated)/1e6)

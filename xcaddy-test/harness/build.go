@@ -61,7 +61,7 @@ func XCaddy(output string) error {
 	for _, path := range []string{"", "/examples/algorithm", "/examples/source"} {
 		args = append(args, "--with", module+path+"@v0.0.0="+root+path)
 	}
-	return run(filepath.Join(root, "xcaddy-test"), []string{"TMPDIR=" + dir, "GOFLAGS=-buildvcs=false"}, args)
+	return run(filepath.Join(root, "xcaddy-test"), []string{"TMPDIR=" + dir, "GOFLAGS=" + os.Getenv("GOFLAGS") + " -buildvcs=false"}, args)
 }
 
 // BuildHere is like Build for a Caddy that is built with additional flags, such as -race,

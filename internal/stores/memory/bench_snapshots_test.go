@@ -4,9 +4,9 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/benchtest"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/usage"
 )
 
 // BenchmarkSnapshots records the reported states of many keys, as each decision of
@@ -17,14 +17,14 @@ func BenchmarkSnapshots(b *testing.B) {
 			c := storestest.NewBenchCounter(b, "snapshots", int64(n.keys), storestest.BenchGCRA)
 			z := &stores.ZoneCheck{Counter: c, Cost: 1, Rules: c.Rules, Results: make([]stores.Result, 1)}
 			z.Results[0].State = make([]int64, c.Rules[0].Words())
-			snapshots, before := TableOf(c).Snapshots(), benchtest.HeapAlloc()
+			snapshots, before := TableOf(c).Snapshots(), usage.HeapAlloc()
 			for i := range n.keys {
 				z.Key = storestest.BenchKey(i)
 				snapshots.Learn(z, Instant{Local: 1, Shared: 1}, false, func() {})
 			}
-			size := benchtest.HeapAlloc() - before
+			size := usage.HeapAlloc() - before
 			b.ResetTimer()
-			cpu := benchtest.StartCPU()
+			cpu := usage.StartCPU()
 			for i := uint64(0); b.Loop(); i++ {
 				z.Key = storestest.BenchKey(storestest.Scramble(i) % n.keys)
 				snapshots.Learn(z, Instant{Local: 2, Shared: 2}, false, func() {})

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/benchtest"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/usage"
 )
 
 // benchTable is a local store and a check of a counter whose table is full of keys.
@@ -57,7 +57,7 @@ func BenchmarkTable(b *testing.B) {
 		t := newBenchTable(b, n.keys, storestest.BenchGCRA)
 		b.Run("keys="+n.name+"/decide", func(b *testing.B) {
 			b.ReportAllocs()
-			cpu := benchtest.StartCPU()
+			cpu := usage.StartCPU()
 			for i := uint64(0); b.Loop(); i++ {
 				t.decide(b, storestest.Scramble(i)%n.keys)
 			}
@@ -76,7 +76,7 @@ func BenchmarkTable(b *testing.B) {
 // benchGrow measures the growth of a shard's index, which delays one request.
 func (t *benchTable) benchGrow(b *testing.B) {
 	table := TableOf(t.check.Zones[0].Counter)
-	cpu := benchtest.StartCPU()
+	cpu := usage.StartCPU()
 	for i := 0; b.Loop(); i++ {
 		s := &table.shards[i%len(table.shards)]
 		table.reindex(s, 0)
@@ -92,7 +92,7 @@ func benchMap(b *testing.B, keys uint64) {
 	}
 	var mu sync.Mutex
 	b.ResetTimer()
-	cpu := benchtest.StartCPU()
+	cpu := usage.StartCPU()
 	for i := uint64(0); b.Loop(); i++ {
 		mu.Lock()
 		m[storestest.BenchKey(storestest.Scramble(i)%keys)][0]++
@@ -113,7 +113,7 @@ func benchFloor(b *testing.B, keys uint64) {
 	for i := range keys {
 		slots[words*i] = int64(i & 1)
 	}
-	cpu := benchtest.StartCPU()
+	cpu := usage.StartCPU()
 	at := uint64(0)
 	for b.Loop() {
 		at = storestest.Scramble(at)
@@ -126,7 +126,7 @@ func benchFloor(b *testing.B, keys uint64) {
 
 // benchGC measures full garbage collections.
 func benchGC(b *testing.B) {
-	cpu := benchtest.StartCPU()
+	cpu := usage.StartCPU()
 	for b.Loop() {
 		runtime.GC()
 	}
@@ -147,9 +147,9 @@ func BenchmarkMemory(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/keys=%s", name, n.name), func(b *testing.B) {
 				var bytes uint64
 				for range b.N {
-					before := benchtest.HeapAlloc()
+					before := usage.HeapAlloc()
 					t := newBenchTable(b, n.keys, rule)
-					bytes += benchtest.HeapAlloc() - before
+					bytes += usage.HeapAlloc() - before
 					runtime.KeepAlive(t)
 				}
 				all := float64(n.keys) * float64(b.N)

@@ -11,10 +11,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/benchtest"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/internal/usage"
 )
 
 var (
@@ -27,6 +27,9 @@ var (
 		storestest.BenchRule{Alg: new(algorithms.SlidingLog), Limit: 100_000, Window: time.Minute},
 	)
 )
+
+// benchClients is the number of clients of a benchmark.
+const benchClients = 10_000
 
 // benchRedis is a store on a Redis of its own.
 type benchRedis struct {
@@ -90,7 +93,7 @@ func BenchmarkRedis(b *testing.B) {
 		{"three_rules", threeBenchRules},
 		{"eight_rules", eightBenchRules},
 	} {
-		r := newBenchRedis(b, v.name, benchtest.Clients, v.rules...)
+		r := newBenchRedis(b, v.name, benchClients, v.rules...)
 		if v.name == "gcra" {
 			r.run(b, "noop/alone", func(b *testing.B) { r.benchScript(b, "return 1") })
 		}
@@ -103,8 +106,8 @@ func BenchmarkRedis(b *testing.B) {
 // run runs a benchmark and reports its cost to Redis.
 func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
 	b.Run(name, func(b *testing.B) {
-		m := benchtest.StartRedis(b, r.client, r.server.Pid())
-		cpu := benchtest.StartCPU()
+		m := usage.StartRedis(b, r.client, r.server.Pid())
+		cpu := usage.StartCPU()
 		b.ResetTimer()
 		bench(b)
 		cpu.Report(b, b.N)
@@ -114,7 +117,7 @@ func (r *benchRedis) run(b *testing.B, name string, bench func(*testing.B)) {
 
 // BenchmarkRedisCallers measures many concurrent callers of one Redis.
 func BenchmarkRedisCallers(b *testing.B) {
-	r := newBenchRedis(b, "callers", benchtest.Clients, storestest.BenchGCRA)
+	r := newBenchRedis(b, "callers", benchClients, storestest.BenchGCRA)
 	for _, callers := range []int{16, 32, 512} {
 		r.run(b, fmt.Sprintf("gcra/callers=%d", callers), func(b *testing.B) { r.benchCallers(b, callers) })
 	}
