@@ -43,7 +43,7 @@ func TestModelClients(t *testing.T) {
 				match path /narrow/*
 				key {http.request.uri.path.1}
 				tokens
-				rule 200/4s fixed_window
+				rule 200/12s fixed_window
 			}
 		}
 		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {

@@ -50,14 +50,19 @@ sentinel monitor %[2]s 127.0.0.1 %d 2
 sentinel down-after-milliseconds %[2]s 1000
 sentinel failover-timeout %[2]s 3000
 `, s.Port, SentinelMaster, w.Master.Port)
-	dir := tb.TempDir()
+	dir := inMemory(tb)
 	file := filepath.Join(dir, "sentinel.conf") // the Sentinel rewrites it
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	s.args = []string{file, "--sentinel", "--dir", dir}
 	s.Run()
-	tb.Cleanup(s.Kill)
+	tb.Cleanup(func() {
+		s.Kill()
+		if tb.Failed() {
+			tb.Logf("the Sentinel on %s:\n%s", s.Addr, &s.output)
+		}
+	})
 	return s
 }
 
