@@ -58,7 +58,7 @@ func BenchmarkInstructions(b *testing.B) {
 }
 
 // underCallgrind makes servers that are started later run in valgrind.
-func underCallgrind(b testing.TB) {
+func underCallgrind(b *testing.B) {
 	b.Helper()
 	if _, err := exec.LookPath("valgrind"); err != nil {
 		b.Fatalf("install valgrind: %v", err)
@@ -88,7 +88,7 @@ func (r *benchRedis) count(b *testing.B, name string, bench func(*testing.B)) {
 var threadTotal = regexp.MustCompile(`(?m)^ *Th +\d+ +([\d,]+)`)
 
 // instructions returns how many the server has executed.
-func (r *benchRedis) instructions(b testing.TB) (all float64) {
+func (r *benchRedis) instructions(b *testing.B) (all float64) {
 	b.Helper()
 	out, err := exec.Command("callgrind_control", "-e", strconv.Itoa(r.server.Pid())).CombinedOutput()
 	found := threadTotal.FindAllStringSubmatch(string(out), -1)

@@ -40,7 +40,7 @@ type benchRedis struct {
 	clients uint64
 }
 
-func newBenchRedis(b testing.TB, name string, clients uint64, rules ...storestest.BenchRule) *benchRedis {
+func newBenchRedis(b *testing.B, name string, clients uint64, rules ...storestest.BenchRule) *benchRedis {
 	b.Helper()
 	srv := redistest.Start(b)
 	start := time.Now()
@@ -65,7 +65,7 @@ func (r *benchRedis) newCheck() *stores.Check {
 }
 
 // decide decides a check as a request does.
-func (r *benchRedis) decide(b testing.TB, check *stores.Check, i uint64) {
+func (r *benchRedis) decide(b *testing.B, check *stores.Check, i uint64) {
 	k := storestest.BenchKey(i % r.clients)
 	check.Zones[0].Key, check.Zones[0].Tag = k, k
 	r.Decide(context.Background(), check)
@@ -134,21 +134,15 @@ const batch = 32
 
 func (r *benchRedis) benchTogether(b *testing.B) {
 	for i := 0; i < b.N; i += batch {
-		r.together(b, i)
-	}
-}
-
-// together decides a batch of checks in one call, from the i-th on.
-func (r *benchRedis) together(tb testing.TB, i int) {
-	tb.Helper()
-	var keys []string
-	var ops [][]byte
-	for j := range batch {
-		k, op := r.encoded(storestest.Scramble(uint64(i + j)))
-		keys, ops = append(keys, k...), append(ops, op)
-	}
-	if _, err := r.conn.callOnce(context.Background(), keys, ops...); err != nil {
-		tb.Fatal(err)
+		var keys []string
+		var ops [][]byte
+		for j := range batch {
+			k, op := r.encoded(storestest.Scramble(uint64(i + j)))
+			keys, ops = append(keys, k...), append(ops, op)
+		}
+		if _, err := r.conn.callOnce(context.Background(), keys, ops...); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -242,7 +242,7 @@ var (
 )
 
 // NewBenchCounter returns a counter for a benchmark.
-func NewBenchCounter(b testing.TB, name string, maxKeys int64, rules ...BenchRule) *stores.Counter {
+func NewBenchCounter(b *testing.B, name string, maxKeys int64, rules ...BenchRule) *stores.Counter {
 	b.Helper()
 	c := &stores.Counter{Zone: name, Kinds: "bench"}
 	for _, r := range rules {
