@@ -10,9 +10,6 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 )
 
-// MaxCost is the greatest cost of one request: above any capacity, and exact in Lua.
-const MaxCost = 1 << 52
-
 // Charge is what a request is charged, before and after its response.
 type Charge struct {
 	Fixed    int64    // the cost; 0: a placeholder's value
@@ -52,28 +49,6 @@ func (z *Zone) Charge() (c Charge, err error) {
 	}
 	c.Statuses, err = parseStatuses(z.CountStatus)
 	return c, err
-}
-
-// parseCost parses an option that is a cost: a number, or a placeholder. Empty is the default.
-func parseCost(option string, text Value) (key.Template, error) {
-	t, err := key.Parse(Expand(string(text)))
-	if err != nil {
-		return t, fmt.Errorf("%s: %w", option, err)
-	}
-	if text, ok := t.Constant(); ok && text != "" {
-		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
-			return t, fmt.Errorf("%s %q: want a number of at least 1, or a placeholder", option, text)
-		}
-	}
-	return t, nil
-}
-
-// fixedCost returns the zone's cost if it is a number, otherwise 1.
-func (z *Zone) fixedCost() int64 {
-	if n, err := strconv.ParseInt(string(z.Cost), 10, 64); err == nil {
-		return n
-	}
-	return 1
 }
 
 // Placeholders returns the names of the placeholders of cost and settle.

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
@@ -28,9 +26,6 @@ const (
 	// MaxMaxBody is the greatest max_body, in bytes.
 	MaxMaxBody = 8 << 20
 )
-
-// LabelDuplicates is the label of prevent_duplicates among a zone's rules.
-const LabelDuplicates = "prevent_duplicates"
 
 // errNoRules is returned for a zone without any limit.
 var errNoRules = errors.New("no rule: want at least one, such as rule 10/s, or in_flight or prevent_duplicates")
@@ -90,24 +85,6 @@ func (c *Checked) checkOptions() error {
 func (z *Zone) KeyPlan() (*key.Plan, error) {
 	return key.NewPlan(z.KeyParts(), Expand, z.KeyMissing, z.KeyRepeated, z.IPv4Prefix, z.IPv6Prefix)
 }
-
-// KeyParts returns the parts of the key. The default is the client's address.
-func (z *Zone) KeyParts() []string {
-	if len(z.Key) == 0 {
-		return []string{"{client_ip}"}
-	}
-	return z.Key
-}
-
-// Expand replaces the Caddyfile's placeholder shorthands by their full names. Caddy
-// itself does so only in site blocks.
-func Expand(s string) string {
-	segment := caddyfile.Segment{{Text: s}}
-	shorthands.ApplyToSegment(&segment)
-	return segment[0].Text
-}
-
-var shorthands = httpcaddyfile.NewShorthandReplacer()
 
 func (z *Zone) checkBounds() error {
 	switch wait := time.Duration(z.MaxWait); {
@@ -176,6 +153,32 @@ func (c *Checked) checkOverrides() error {
 	return option.Join(all...)
 }
 
+// check checks an override against its zone's key.
+func (o *Override) check(z *Zone, p *key.Plan) (*CheckedOverride, error) {
+	if o == nil {
+		return nil, &Error{o, errors.New("override null: want an object with a key")}
+	}
+	c := &CheckedOverride{Override: o, plan: p}
+	for _, err := range c.Patterns() {
+		if err != nil {
+			return nil, &Error{o, err}
+		}
+	}
+	switch {
+	case o.Many() && len(o.Key) > 0:
+		return nil, &Error{o, fmt.Errorf("override %q: want either a key, or a list of keys", o.Key)}
+	case o.KeysFile != "" && len(z.KeyParts()) != 1:
+		return nil, &Error{o, fmt.Errorf("override: a file of keys for a key of %d parts: want keys, or a key of one part", len(z.KeyParts()))}
+	case o.Unlimited == (len(o.Rules) > 0):
+		return nil, &Error{o, fmt.Errorf("override %s: want either unlimited or rules", o.name())}
+	case o.Unlimited:
+		return c, nil
+	}
+	var err error
+	c.Set, err = newRuleSet(z, o.Rules, true)
+	return c, err
+}
+
 func (c *Checked) checkDuplicates() error {
 	if c.PreventDuplicates == nil {
 		return nil
@@ -203,6 +206,19 @@ func (c *Checked) Sets() []*RuleSet {
 		}
 	}
 	return sets
+}
+
+// LimitPlaceholders returns the names of the placeholders of the limits of the zone's rules
+// and of its overrides'.
+func (c *Checked) LimitPlaceholders() (names []string) {
+	for _, s := range c.Sets() {
+		for _, from := range s.LimitFrom {
+			if from != nil {
+				names = append(names, from.template.Placeholders()...)
+			}
+		}
+	}
+	return names
 }
 
 // MaxDelay returns the longest delay of the zone's rules, in microseconds.

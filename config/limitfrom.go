@@ -52,19 +52,6 @@ func parseLimitFrom(r *Rule) (*LimitFrom, error) {
 	return &LimitFrom{t, r.Window}, nil
 }
 
-// LimitPlaceholders returns the names of the placeholders of the limits of the zone's rules
-// and of its overrides'.
-func (c *Checked) LimitPlaceholders() (names []string) {
-	for _, s := range c.Sets() {
-		for _, from := range s.LimitFrom {
-			if from != nil {
-				names = append(names, from.template.Placeholders()...)
-			}
-		}
-	}
-	return names
-}
-
 // Uses reports whether a placeholder's name begins with prefix.
 func (l *LimitFrom) Uses(prefix string) bool { return l.template.Uses(prefix) }
 

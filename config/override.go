@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -59,32 +58,6 @@ type CheckedOverride struct {
 
 // Many reports whether the override is for a list of keys.
 func (o *Override) Many() bool { return len(o.Keys) > 0 || o.KeysFile != "" }
-
-// check checks an override against its zone's key.
-func (o *Override) check(z *Zone, p *key.Plan) (*CheckedOverride, error) {
-	if o == nil {
-		return nil, &Error{o, errors.New("override null: want an object with a key")}
-	}
-	c := &CheckedOverride{Override: o, plan: p}
-	for _, err := range c.Patterns() {
-		if err != nil {
-			return nil, &Error{o, err}
-		}
-	}
-	switch {
-	case o.Many() && len(o.Key) > 0:
-		return nil, &Error{o, fmt.Errorf("override %q: want either a key, or a list of keys", o.Key)}
-	case o.KeysFile != "" && len(z.KeyParts()) != 1:
-		return nil, &Error{o, fmt.Errorf("override: a file of keys for a key of %d parts: want keys, or a key of one part", len(z.KeyParts()))}
-	case o.Unlimited == (len(o.Rules) > 0):
-		return nil, &Error{o, fmt.Errorf("override %s: want either unlimited or rules", o.name())}
-	case o.Unlimited:
-		return c, nil
-	}
-	var err error
-	c.Set, err = newRuleSet(z, o.Rules, true)
-	return c, err
-}
 
 // name returns what errors call the override.
 func (o *Override) name() string {

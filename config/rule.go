@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -53,37 +51,6 @@ type Rule struct {
 
 	// The algorithm and its options. Default: the zone's algorithm.
 	AlgorithmRaw json.RawMessage `json:"algorithm,omitempty" caddy:"namespace=http.rate_limit.algorithms inline_key=name"`
-}
-
-// checkBlock checks the block of a rule.
-func (r *Rule) checkBlock(z *Zone) error {
-	switch d := time.Duration(r.Block); {
-	case d == 0:
-		return nil
-	case d < time.Microsecond || d%time.Microsecond != 0:
-		return fmt.Errorf("block %v: want at least 1us, in whole microseconds%s", d, seconds(d))
-	case d > MaxWindow:
-		return fmt.Errorf("block %v: want at most %v", d, MaxWindow)
-	case z.MaxWait > 0:
-		return fmt.Errorf("block %v beside max_wait %v: want one of them", d, time.Duration(z.MaxWait))
-	}
-	return nil
-}
-
-// checkNotify checks the percentages of a rule that was compiled.
-func (r *Rule) checkNotify(compiled algorithms.Rule, algorithm string) error {
-	for i, p := range r.Notify {
-		if p < 1 || p > 100 {
-			return fmt.Errorf("notify %d: want a percentage from 1 to 100", p)
-		}
-		if slices.Contains(r.Notify[:i], p) {
-			return fmt.Errorf("notify %d is given twice: want it once", p)
-		}
-	}
-	if _, refills := compiled.(algorithms.Refilling); refills && r.Notify != nil {
-		return fmt.Errorf("notify with %s, which refills all the time: want calendar, fixed_window, sliding_window or sliding_log", algorithm)
-	}
-	return nil
 }
 
 // ParseRate parses <count>[r]/<window>, such as 10/s, 100r/m or 1000/1h30m.

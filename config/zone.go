@@ -3,8 +3,6 @@
 package config
 
 import (
-	"encoding/json"
-	"fmt"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2"
@@ -157,23 +155,27 @@ type Zone struct {
 	NoHeaders bool `json:"-"`
 }
 
-// Parts are the parts of a key: in JSON a list of strings, or a string for one part.
-type Parts []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *Parts) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		*p = Parts{""}
-		return json.Unmarshal(b, &(*p)[0])
-	}
-	return json.Unmarshal(b, (*[]string)(p))
-}
-
 // Settles reports whether responses tell the costs of requests.
 func (z *Zone) Settles() bool { return z.Settle != "" || z.Tokens != nil }
 
 // Holds reports whether costs are held until the response.
 func (z *Zone) Holds() bool { return z.Hold || z.Tokens != nil }
+
+// fixedCost returns the zone's cost if it is a number, otherwise 1.
+func (z *Zone) fixedCost() int64 {
+	if n, err := strconv.ParseInt(string(z.Cost), 10, 64); err == nil {
+		return n
+	}
+	return 1
+}
+
+// KeyParts returns the parts of the key. The default is the client's address.
+func (z *Zone) KeyParts() []string {
+	if len(z.Key) == 0 {
+		return []string{"{client_ip}"}
+	}
+	return z.Key
+}
 
 // PreventDuplicates denies a request with the same zone key, method, host, path and
 // query as one that was admitted within the window. Host, without a port, and path are
@@ -186,28 +188,4 @@ type PreventDuplicates struct {
 	// Compare the bodies too. A request whose body exceeds max_body, or has no
 	// Content-Length, is never a duplicate. Default: false.
 	Body bool `json:"body,omitempty"`
-}
-
-// Value is a number or a text: in JSON a number or a string.
-type Value string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (v *Value) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		return json.Unmarshal(b, (*string)(v))
-	}
-	var n json.Number
-	if err := json.Unmarshal(b, &n); err != nil {
-		return fmt.Errorf("%s: want a number or a string", b)
-	}
-	*v = Value(n)
-	return nil
-}
-
-// MarshalJSON implements json.Marshaler.
-func (v Value) MarshalJSON() ([]byte, error) {
-	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-		return strconv.AppendInt(nil, n, 10), nil
-	}
-	return json.Marshal(string(v))
 }
