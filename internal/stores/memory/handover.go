@@ -47,21 +47,9 @@ func (n *Snapshots) Known(z *stores.ZoneCheck, now Instant) (known, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x := n.find(s, z.Key, mix); x != nil {
-		return n.live(x, z.Counter.Rules, now.Local), x.has(markLost | markOwes)
+		return n.rules.live(x, z.Counter.Rules, now.Local), x.has(markLost | markOwes)
 	}
 	return false, false
-}
-
-// live says whether a snapshot still counts, by the clock that it is on.
-func (n *Snapshots) live(x snapshot, rules []algorithms.Rule, local int64) bool {
-	if x.has(markTold) {
-		for i, r := range rules {
-			if r.(algorithms.Handover).Live(n.told(x, i), local+x[snapshotOffset]) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // Learn records what Redis reported for a zone. It calls charge once, which changes the
@@ -82,13 +70,13 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	n.setOrigin(x, z)
 	marks := x[snapshotMarks] | markTold
 	if replace {
-		n.replace(x, z.Rules)
+		n.rules.replace(x, z.Rules)
 		marks &^= markLost
 	}
 	if x.has(markTold) {
-		n.follow(x, z.Rules, now)
+		n.rules.follow(x, z.Rules, now)
 	} else {
-		n.clearTold(x)
+		n.rules.clearTold(x)
 	}
 	x[snapshotOffset] = now.Shared - now.Local
 	later := max(now.Shared, x[snapshotTime])
@@ -99,29 +87,11 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	for i, r := range z.Rules {
 		h, snap := r.(algorithms.Handover), n.scratch(s, i)
 		h.Snapshot(snap, z.Results[i].State, now.Shared)
-		h.Raise(snap, n.told(x, i), later)
-		copy(n.told(x, i), snap)
+		h.Raise(snap, n.rules.told(x, i), later)
+		copy(n.rules.told(x, i), snap)
 	}
 	x[snapshotTime] = later
 	n.mark(x, marks)
-}
-
-// clearTold forgets what was known before.
-func (n *Snapshots) clearTold(x snapshot) {
-	for i := range n.rules {
-		clear(n.told(x, i))
-	}
-	x[snapshotTime] = 0
-}
-
-// replace forgets the states that a reply reports whole. Of a state that grows it reports a
-// part.
-func (n *Snapshots) replace(x snapshot, rules []algorithms.Rule) {
-	for i, r := range rules {
-		if _, grows := r.(algorithms.Growing); !grows {
-			clear(n.told(x, i))
-		}
-	}
 }
 
 // scratch returns room for the snapshot of a rule.
@@ -133,31 +103,19 @@ func (n *Snapshots) scratch(s *snapshotShard, rule int) []int64 {
 	return s.scratch[:size]
 }
 
-// follow moves a snapshot if Redis' clock was set.
-func (n *Snapshots) follow(x snapshot, rules []algorithms.Rule, now Instant) {
-	d := now.Shared - now.Local - x[snapshotOffset]
-	if max(d, -d) <= now.Tolerance {
-		return
-	}
-	for i, r := range rules {
-		r.(algorithms.Handover).Shift(n.told(x, i), d, now.Shared)
-	}
-	x[snapshotTime] += d
-}
-
 // less says whether what Redis reported of a key at a time is less than its snapshot, both
 // as of now, which may be later. The snapshot becomes the maximum of both; that of a rule
 // that what Redis reported cannot be compared with is replaced.
 func (n *Snapshots) less(s *snapshotShard, x snapshot, z *stores.ZoneCheck, at, now int64) (less bool) {
 	for i, r := range z.Rules {
 		h, snap := r.(algorithms.Handover), n.scratch(s, i)
-		if h.Supersedes(z.Results[i].State, n.told(x, i)) {
-			clear(n.told(x, i))
+		if h.Supersedes(z.Results[i].State, n.rules.told(x, i)) {
+			clear(n.rules.told(x, i))
 			continue
 		}
 		h.Snapshot(snap, z.Results[i].State, at)
-		less = h.Raise(snap, n.told(x, i), now) || less
-		copy(n.told(x, i), snap)
+		less = h.Raise(snap, n.rules.told(x, i), now) || less
+		copy(n.rules.told(x, i), snap)
 	}
 	return less
 }
@@ -191,25 +149,25 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	n.mark(x, x[snapshotMarks]|markOwes)
 	if p.slot == nil {
 		for i := range z.Rules {
-			clear(n.base(x, i))
+			clear(n.rules.base(x, i))
 		}
 		return true
 	}
 	if told {
-		n.follow(x, z.Counter.Rules, now)
+		n.rules.follow(x, z.Counter.Rules, now)
 		x[snapshotOffset] = now.Shared - now.Local
 	}
 	for i, r := range z.Rules {
 		h := r.(algorithms.Handover)
 		if told {
-			p.shard.states.room(&t.layout, p.slot, i, r, now.Shared, h.Room(n.told(x, i)))
+			p.shard.states.room(&t.layout, p.slot, i, r, now.Shared, h.Room(n.rules.told(x, i)))
 		}
 		st := p.shard.states.at(&t.layout, p.slot, i)
 		r.Repair(st, now.Shared)
 		if told {
-			h.Warm(st, n.told(x, i), z.Counter.Rules[i], now.Shared)
+			h.Warm(st, n.rules.told(x, i), z.Counter.Rules[i], now.Shared)
 		}
-		h.Base(n.base(x, i), st)
+		h.Base(n.rules.base(x, i), st)
 	}
 	return true
 }
@@ -225,7 +183,7 @@ func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
 		before := s.paying[z.Key]
 		for i, r := range z.Rules {
 			h, cost := r.(algorithms.Handover), min(z.Cost, 2*r.Capacity())
-			h.Forgive(n.base(x, i), now, cost, turn)
+			h.Forgive(n.rules.base(x, i), now, cost, turn)
 			if before != nil {
 				h.Forgive(before[i], now, cost, turn)
 			}
@@ -244,10 +202,10 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	if x == nil {
 		return h, false
 	}
-	if (told || x.has(markLost|markOwes)) && n.live(x, z.Counter.Rules, now.Local) {
+	if (told || x.has(markLost|markOwes)) && n.rules.live(x, z.Counter.Rules, now.Local) {
 		h.Time = now.Local + x[snapshotOffset]
 		for i := range z.Rules {
-			h.Told = append(h.Told, append([]int64(nil), n.told(x, i)...))
+			h.Told = append(h.Told, append([]int64(nil), n.rules.told(x, i)...))
 		}
 	}
 	n.mark(x, x[snapshotMarks]&^markLost)
@@ -266,11 +224,11 @@ func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now 
 		for i, r := range z.Rules {
 			st := p.shard.states.at(&p.table.layout, p.slot, i)
 			r.Repair(st, now)
-			bases[i] = append(bases[i], n.base(x, i)...)
+			bases[i] = append(bases[i], n.rules.base(x, i)...)
 			h := r.(algorithms.Handover)
-			debt, owes, rest := h.Debt(st, n.base(x, i), z.Counter.Rules[i], now)
+			debt, owes, rest := h.Debt(st, n.rules.base(x, i), z.Counter.Rules[i], now)
 			if !rest {
-				h.Base(n.base(x, i), st)
+				h.Base(n.rules.base(x, i), st)
 			}
 			debts[i], owing, more = debt, owing || owes, more || rest
 		}
@@ -304,7 +262,7 @@ func (n *Snapshots) Settle(k stores.Key, h *Handover, rejected bool) (owes bool)
 	}
 	if rejected {
 		for i := range n.rules {
-			copy(n.base(x, i), h.bases[i])
+			copy(n.rules.base(x, i), h.bases[i])
 		}
 		n.mark(x, x[snapshotMarks]|markOwes)
 	}
@@ -330,5 +288,5 @@ func (n *Snapshots) Debtors(keys []stores.Key, from Cursor) ([]stores.Key, Curso
 
 // Living appends keys with a snapshot that still counts under the rules, as Debtors does.
 func (n *Snapshots) Living(keys []stores.Key, from Cursor, rules []algorithms.Rule, local int64) ([]stores.Key, Cursor) {
-	return n.walk(keys, from, func(x snapshot) bool { return n.live(x, rules, local) })
+	return n.walk(keys, from, func(x snapshot) bool { return n.rules.live(x, rules, local) })
 }

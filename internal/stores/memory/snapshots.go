@@ -14,43 +14,16 @@ import (
 // zero. handover.go uses them.
 type Snapshots struct {
 	table *Table
-	rules []snapshotRule
+	rules snapshotRules
 	slots slots
 	owing atomic.Int64    // snapshots that owe
 	lost  atomic.Int64    // snapshots that are to be put back
 	shard []snapshotShard // snapshotShards, or as many as the table has
 }
 
-// snapshotRule is where the words of one rule lie.
-type snapshotRule struct{ told, base, end int }
-
 const (
 	snapshotShards = 64 // at least: a table that was made for few keys may grow
 	snapshotsToTry = 16 // that evict looks at
-)
-
-// snapshot is {key, key, marks, time, offset, the tag (see [Table.KeepTags]), and for each
-// rule a snapshot and a base}.
-// The snapshots of the rules are on Redis' clock, which was ahead of this process' by
-// offset microseconds when they were told; time is when that was. The bases are of use
-// while the key owes.
-type snapshot []int64
-
-// The words of a snapshot before those of the rules.
-const (
-	snapshotMarks = keyWords + iota
-	snapshotTime
-	snapshotOffset
-	snapshotWords
-)
-
-// The marks of a snapshot. Above them is the Override of its counter.
-const (
-	markTold      = 1 << iota // the rules' snapshots are valid
-	markLost                  // Redis has reported less: to be put back with the next check
-	markOwes                  // the bases are valid: what was charged beyond them is owed to Redis
-	overrideShift = iota
-	allMarks      = 1<<overrideShift - 1
 )
 
 type snapshotShard struct {
@@ -117,16 +90,6 @@ func (n *Snapshots) Lost() int64 { return n.lost.Load() }
 
 func (n *Snapshots) shardOf(mix uint64) *snapshotShard { return &n.shard[mix&uint64(len(n.shard)-1)] }
 
-// told returns the snapshot of one rule.
-func (n *Snapshots) told(x snapshot, rule int) []int64 {
-	return x[n.rules[rule].told:n.rules[rule].base]
-}
-
-// base returns the base of one rule.
-func (n *Snapshots) base(x snapshot, rule int) []int64 {
-	return x[n.rules[rule].base:n.rules[rule].end]
-}
-
 // at returns a shard's i-th snapshot.
 func (n *Snapshots) at(s *snapshotShard, i uint32) snapshot { return n.slots.at(s.pages.nth(i)) }
 
@@ -191,10 +154,6 @@ func (n *Snapshots) evict(s *snapshotShard) uint32 {
 	}
 	return s.used
 }
-
-func (x snapshot) key() stores.Key { return stores.Key{Hi: uint64(x[0]), Lo: uint64(x[1])} }
-
-func (x snapshot) has(mark int64) bool { return x[snapshotMarks]&mark != 0 }
 
 // mark sets the marks of a snapshot.
 func (n *Snapshots) mark(x snapshot, marks int64) {

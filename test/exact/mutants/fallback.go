@@ -6,6 +6,7 @@ const (
 	handoversGo   = "internal/stores/redis/handovers.go"
 	aloneGo       = "internal/stores/redis/fallback.go"
 	snapshotsGo   = "internal/stores/memory/snapshots.go"
+	snapshotGo    = "internal/stores/memory/snapshot.go"
 	tellGo        = "internal/stores/memory/handover.go"
 	handoverGo    = "algorithms/handover.go"
 	logHandoverGo = "algorithms/sliding_log_handover.go"
@@ -44,11 +45,11 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-cold", breaks: "an instance in fallback starts from zero", file: tellGo, suites: redis,
-		old: "h.Warm(st, n.told(x, i), z.Counter.Rules[i], now.Shared)", new: "_ = h",
+		old: "h.Warm(st, n.rules.told(x, i), z.Counter.Rules[i], now.Shared)", new: "_ = h",
 	},
 	{
 		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: tellGo, suites: redis,
-		old: "h.Base(n.base(x, i), st)\n\t}\n\treturn true", new: "clear(n.base(x, i))\n\t}\n\treturn true",
+		old: "h.Base(n.rules.base(x, i), st)\n\t}\n\treturn true", new: "clear(n.rules.base(x, i))\n\t}\n\treturn true",
 	},
 	{
 		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: tellGo, suites: redis,
@@ -56,7 +57,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: tellGo, suites: redis,
-		old: "h.Forgive(n.base(x, i), now, cost, turn)", new: "_ = h",
+		old: "h.Forgive(n.rules.base(x, i), now, cost, turn)", new: "_ = h",
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,

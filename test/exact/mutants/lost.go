@@ -22,22 +22,22 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-replaced", breaks: "the snapshot is replaced by each reply", file: tellGo, suites: redis,
-		old: "h.Raise(snap, n.told(x, i), later)", new: "_ = later",
+		old: "h.Raise(snap, n.rules.told(x, i), later)", new: "_ = later",
 	},
 	{
 		name: "lost-superseded", breaks: "levels under different limits are compared", file: tellGo, suites: redis,
-		old: "if h.Supersedes(z.Results[i].State, n.told(x, i)) {", new: "if h.Supersedes(z.Results[i].State, n.told(x, i)) && false {",
+		old: "if h.Supersedes(z.Results[i].State, n.rules.told(x, i)) {", new: "if h.Supersedes(z.Results[i].State, n.rules.told(x, i)) && false {",
 	},
 	{
 		name: "lost-alone", breaks: "an instance that owes does not put back what it knows", file: tellGo, suites: redis,
-		old: "x.has(markLost|markOwes)) && n.live(", new: "x.has(markLost)) && n.live(",
+		old: "x.has(markLost|markOwes)) && n.rules.live(", new: "x.has(markLost)) && n.rules.live(",
 	},
 	{
-		name: "lost-clock", breaks: "a snapshot does not follow a clock that was set", file: tellGo, suites: redis,
-		old: "r.(algorithms.Handover).Shift(n.told(x, i), d, now.Shared)", new: "_, _ = r, i",
+		name: "lost-clock", breaks: "a snapshot does not follow a clock that was set", file: snapshotGo, suites: redis,
+		old: "r.(algorithms.Handover).Shift(l.told(x, i), d, now.Shared)", new: "_, _ = r, i",
 	},
 	{
-		name: "lost-clock-time", breaks: "after the clock was set back no loss is noticed", file: tellGo, suites: redis,
+		name: "lost-clock-time", breaks: "after the clock was set back no loss is noticed", file: snapshotGo, suites: redis,
 		old: "x[snapshotTime] += d", new: "_ = d",
 	},
 	{

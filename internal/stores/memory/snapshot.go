@@ -1,0 +1,92 @@
+package memory
+
+import (
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// snapshot is {key, key, marks, time, offset, the tag (see [Table.KeepTags]), and for each
+// rule a snapshot and a base}.
+// The snapshots of the rules are on Redis' clock, which was ahead of this process' by
+// offset microseconds when they were told; time is when that was. The bases are of use
+// while the key owes.
+type snapshot []int64
+
+// The words of a snapshot before those of the rules.
+const (
+	snapshotMarks = keyWords + iota
+	snapshotTime
+	snapshotOffset
+	snapshotWords
+)
+
+// The marks of a snapshot. Above them is the Override of its counter.
+const (
+	markTold      = 1 << iota // the rules' snapshots are valid
+	markLost                  // Redis has reported less: to be put back with the next check
+	markOwes                  // the bases are valid: what was charged beyond them is owed to Redis
+	overrideShift = iota
+	allMarks      = 1<<overrideShift - 1
+)
+
+func (x snapshot) key() stores.Key { return stores.Key{Hi: uint64(x[0]), Lo: uint64(x[1])} }
+
+func (x snapshot) has(mark int64) bool { return x[snapshotMarks]&mark != 0 }
+
+// snapshotRule is where the words of one rule lie.
+type snapshotRule struct{ told, base, end int }
+
+// snapshotRules are where the words of each rule lie.
+type snapshotRules []snapshotRule
+
+// told returns the snapshot of one rule.
+func (l snapshotRules) told(x snapshot, rule int) []int64 {
+	return x[l[rule].told:l[rule].base]
+}
+
+// base returns the base of one rule.
+func (l snapshotRules) base(x snapshot, rule int) []int64 {
+	return x[l[rule].base:l[rule].end]
+}
+
+// live says whether a snapshot still counts, by the clock that it is on.
+func (l snapshotRules) live(x snapshot, rules []algorithms.Rule, local int64) bool {
+	if x.has(markTold) {
+		for i, r := range rules {
+			if r.(algorithms.Handover).Live(l.told(x, i), local+x[snapshotOffset]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// clearTold forgets what was known before.
+func (l snapshotRules) clearTold(x snapshot) {
+	for i := range l {
+		clear(l.told(x, i))
+	}
+	x[snapshotTime] = 0
+}
+
+// replace forgets the states that a reply reports whole. Of a state that grows it reports a
+// part.
+func (l snapshotRules) replace(x snapshot, rules []algorithms.Rule) {
+	for i, r := range rules {
+		if _, grows := r.(algorithms.Growing); !grows {
+			clear(l.told(x, i))
+		}
+	}
+}
+
+// follow moves a snapshot if Redis' clock was set.
+func (l snapshotRules) follow(x snapshot, rules []algorithms.Rule, now Instant) {
+	d := now.Shared - now.Local - x[snapshotOffset]
+	if max(d, -d) <= now.Tolerance {
+		return
+	}
+	for i, r := range rules {
+		r.(algorithms.Handover).Shift(l.told(x, i), d, now.Shared)
+	}
+	x[snapshotTime] += d
+}
