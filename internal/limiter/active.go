@@ -139,6 +139,30 @@ func (a *activeRules) compileOverrides(t *tableTaker) (err error) {
 	return a.index(t.zone, t.zone.env.Lists.text)
 }
 
+// count takes the counters of all labels that a denial can have.
+func (a *activeRules) count(z *Zone) {
+	a.counted = make(map[string]*metrics.Rule)
+	take := func(label string) *metrics.Rule {
+		if a.counted[label] == nil {
+			a.counted[label] = ruleCounters.Take(&a.refs, countersID{z.env.Process, z.Name, label}, func() *metrics.Rule { return new(metrics.Rule) })
+		}
+		return a.counted[label]
+	}
+	for _, label := range []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore} {
+		take(label)
+	}
+	if z.Config.Plan.MayRepeat() {
+		take(labelRepeated)
+	}
+	for _, s := range a.sets {
+		for i, label := range s.Labels {
+			if r := take(label); s.Blocks != nil && s.Blocks[i] > 0 {
+				r.Blocks.Store(true)
+			}
+		}
+	}
+}
+
 // single reports whether an override is for exactly one key.
 func single(o *config.CheckedOverride) bool {
 	for p, err := range o.Patterns() {

@@ -11,12 +11,12 @@ import (
 
 // chargesLater reports whether finish must be called after the response, to charge it or
 // to release permits.
-func (q *request) chargesLater() bool {
-	if q.immediate != nil {
+func (d *decision) chargesLater() bool {
+	if d.immediate != nil {
 		return false
 	}
-	for i := range q.zones {
-		z := &q.zones[i]
+	for i := range d.zones {
+		z := &d.zones[i]
 		if z.rules == nil || !z.rules.Charged {
 			continue
 		}
@@ -29,14 +29,35 @@ func (q *request) chargesLater() bool {
 
 // needsStatus reports whether it matters to a zone with which status or body the request is
 // answered, or whether the client leaves before.
-func (q *request) needsStatus() bool {
-	for i := range q.zones {
-		z := q.zones[i].zone
+func (d *decision) needsStatus() bool {
+	for i := range d.zones {
+		z := d.zones[i].zone
 		if charge := &z.Config.Charge; charge.AfterResponse() || z.Linger > 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// measure returns what the response is measured by; nil if no zone settles by its body. Zones that
+// want it make the request ask for what they measure.
+func (q *request) measure() *measured {
+	var m *measured
+	for i := range q.zones {
+		settle := q.zones[i].zone.Config.Charge.Settle
+		if !settle.Measures(q.r) {
+			continue
+		}
+		if m == nil {
+			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
+		}
+		m.zones[i].settle = settle
+		m.reads = m.reads || settle.Paths != nil
+		if !q.zones[i].shadow {
+			settle.AskUsage(q.r)
+		}
+	}
+	return m
 }
 
 // finish releases the permits of the request and makes the charges that depend on its response.
@@ -50,7 +71,7 @@ func (q *request) finish(told *ending) {
 		response := told.of(i)
 		charge, unknown := z.zone.Config.Charge.Settlement(q.r, c.Cost, &response)
 		if unknown {
-			q.reportUnknown(z.zone, &response)
+			reporter{q}.reportUnknown(z.zone, &response)
 		}
 		z.zone.metrics.CountSettled(z.zone.Config.Charge.Whole(c.Cost, charge))
 		if !told.left || !c.Permit.Taken || !z.zone.linger(q.r.Context(), c, charge) {
@@ -58,14 +79,14 @@ func (q *request) finish(told *ending) {
 			z.zone.common.queue.freed(c.Key)
 		}
 		if c.Counter.Notifies {
-			q.reportReached(z)
+			reporter{q}.reportReached(z)
 		}
 	}
 }
 
 // reportUnknown reports a response that did not tell its cost: in a metric and, at most once a
 // minute and zone, in the log.
-func (q *request) reportUnknown(z *Zone, r *config.Response) {
+func (q reporter) reportUnknown(z *Zone, r *config.Response) {
 	z.metrics.CountUnknown()
 	if !z.common.unknownLog.Next(clock.Now()) {
 		return

@@ -18,7 +18,7 @@ func (l *Limiter) MeetsOthers() { l.meets.Store(true) }
 
 // countRequest counts the request once, however many zones and handlers it meets: as denied if
 // one of them denies it. A request that passes uncounted everywhere is not counted.
-func (q *request) countRequest() {
+func (q reporter) countRequest() {
 	o := metrics.Allowed
 	switch {
 	case q.l.o.DisableMetrics:
@@ -48,6 +48,6 @@ func (q *request) countRequest() {
 }
 
 // uncounted reports whether the request passes every zone uncounted.
-func (d *decision) uncounted() bool {
-	return !slices.ContainsFunc(d.zones, func(z zoneResult) bool { return z.outcome != metrics.Skipped })
+func (q reporter) uncounted() bool {
+	return !slices.ContainsFunc(q.zones, func(z zoneResult) bool { return z.outcome != metrics.Skipped })
 }

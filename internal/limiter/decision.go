@@ -59,6 +59,14 @@ type exceeded struct {
 	numbers [1]zoneNumbers // room for the placeholders of a single zone
 }
 
+// zoneNumbers are the values of the placeholders of one zone.
+type zoneNumbers struct {
+	zone             *Zone
+	rule             algorithms.Rule // the rule that is nearest to its limit; nil: none
+	remaining, reset int64           // of the rule
+	outcome          metrics.Outcome
+}
+
 // passes reports whether the request is admitted.
 func (d *decision) passes() bool { return d.immediate == nil && d.check.Admitted }
 
@@ -71,6 +79,12 @@ func (d *decision) unavailable() bool {
 func (z *zoneResult) denies() bool {
 	return z.rules != nil && !z.rules.Admits || z.deniesDuplicate()
 }
+
+// deniesDuplicate reports whether a zone denies the request as a duplicate.
+func (z *zoneResult) deniesDuplicate() bool { return z.duplicate != nil && !z.duplicate.Admits }
+
+// inHeaders reports whether the rate limit headers include the zone.
+func (z *zoneResult) inHeaders() bool { return !z.shadow && !z.zone.noHeaders && z.rules != nil }
 
 // waitIn returns after how long the request would be admitted if no other arrived, and whether it
 // is denied because of what requests in flight hold, whose end cannot be predicted. can is false if
@@ -253,6 +267,21 @@ func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, rule algorithms.Rul
 		}
 	}
 	return nearest, rule
+}
+
+// nearest returns the result, and the limit, of the rule with the smallest part of its limit left
+// of the zones that are wanted; nil: none.
+func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64) {
+	for i := range d.zones {
+		z := &d.zones[i]
+		if !z.inHeaders() || !wanted(z.zone) {
+			continue
+		}
+		if res, rule := nearestOf(z.rules); res != nil && (nearest == nil || nearer(res, rule.Limit(), nearest, limit)) {
+			nearest, limit = res, rule.Limit()
+		}
+	}
+	return nearest, limit
 }
 
 func nearer(a *stores.Result, limitA int64, b *stores.Result, limitB int64) bool {

@@ -18,9 +18,6 @@ func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 	}
 }
 
-// deniesDuplicate reports whether a zone denies the request as a duplicate.
-func (z *zoneResult) deniesDuplicate() bool { return z.duplicate != nil && !z.duplicate.Admits }
-
 // fingerprint returns a hash of the zone key, method, host, path and query of a request,
 // and with body also of its body. Host and path may be spelt in any way. It returns false for a request that is never a
 // duplicate.

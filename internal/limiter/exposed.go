@@ -2,47 +2,8 @@ package limiter
 
 import (
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/pool"
-	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
-
-// counters are those of the zones in use, and ruleCounters those of their rules. They survive
-// reloads.
-var (
-	counters     = pool.New[*metrics.Counters]("counters")  // by countersID
-	ruleCounters = pool.New[*metrics.Rule]("rule counters") // by countersID
-)
-
-// countersID identifies the counters of a zone, or of a label of its rules.
-type countersID struct {
-	process     *process.Process
-	zone, label string
-}
-
-// count takes the counters of all labels that a denial can have.
-func (a *activeRules) count(z *Zone) {
-	a.counted = make(map[string]*metrics.Rule)
-	take := func(label string) *metrics.Rule {
-		if a.counted[label] == nil {
-			a.counted[label] = ruleCounters.Take(&a.refs, countersID{z.env.Process, z.Name, label}, func() *metrics.Rule { return new(metrics.Rule) })
-		}
-		return a.counted[label]
-	}
-	for _, label := range []string{labelInFlight, labelDuplicates, labelKeyMissing, labelStore} {
-		take(label)
-	}
-	if z.Config.Plan.MayRepeat() {
-		take(labelRepeated)
-	}
-	for _, s := range a.sets {
-		for i, label := range s.Labels {
-			if r := take(label); s.Blocks != nil && s.Blocks[i] > 0 {
-				r.Blocks.Store(true)
-			}
-		}
-	}
-}
 
 // countedRule returns the counters of a rule; nil: it is not counted, or gone, and only the request
 // was decided with it.

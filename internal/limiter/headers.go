@@ -7,9 +7,6 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// inHeaders reports whether the rate limit headers include the zone.
-func (z *zoneResult) inHeaders() bool { return !z.shadow && !z.zone.noHeaders && z.rules != nil }
-
 // hasHeaders reports whether the response gets rate limit headers.
 func (q *request) hasHeaders() bool {
 	if q.l.o.Headers == config.HeadersOff || q.immediate != nil {
@@ -73,21 +70,6 @@ func (d *decision) policy(b []byte) (string, []byte) {
 		}
 	}
 	return string(b), b
-}
-
-// nearest returns the result, and the limit, of the rule with the smallest part of its limit left
-// of the zones that are wanted; nil: none.
-func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64) {
-	for i := range d.zones {
-		z := &d.zones[i]
-		if !z.inHeaders() || !wanted(z.zone) {
-			continue
-		}
-		if res, rule := nearestOf(z.rules); res != nil && (nearest == nil || nearer(res, rule.Limit(), nearest, limit)) {
-			nearest, limit = res, rule.Limit()
-		}
-	}
-	return nearest, limit
 }
 
 // legacy returns the values of X-RateLimit-* for the rule with the smallest part of its

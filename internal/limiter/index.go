@@ -79,3 +79,6 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 	a.picks = len(a.overrides) > 0 || a.rules.limits != nil
 	return a.except(z, exceptions)
 }
+
+// NarrowKeys returns the keys of overrides that are narrower than the zone's prefix.
+func (z *Zone) NarrowKeys() Narrow { return z.active.Load().narrow }

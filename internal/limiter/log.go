@@ -3,7 +3,6 @@ package limiter
 import (
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -19,7 +18,7 @@ import (
 
 // report counts, logs and emits the decision, and sets the placeholders. e is the denial;
 // nil: the request was admitted.
-func (q *request) report(e *exceeded) {
+func (q reporter) report(e *exceeded) {
 	usual := e == nil && !q.waited && q.check.Turn == 0 // what counted the request has allowed it
 	for i := range q.zones {
 		z := &q.zones[i]
@@ -56,7 +55,7 @@ func (q *request) report(e *exceeded) {
 }
 
 // countKey counts the request for the busiest and most denied keys of a zone.
-func (q *request) countKey(z *zoneResult) {
+func (q reporter) countKey(z *zoneResult) {
 	if z.zone.topKeys == nil || z.outcome == metrics.Skipped || z.key == (stores.Key{}) {
 		return
 	}
@@ -70,14 +69,9 @@ func (q *request) countKey(z *zoneResult) {
 	}
 }
 
-// keyText returns the key of a request as text, for logs.
-func (z *Zone) keyText(r *http.Request) string {
-	return strings.Join(z.Config.Plan.Describe(r), " ")
-}
-
 // logOverflow logs, at most once per minute and zone, that a zone is full of keys, and that
 // it therefore does not block one.
-func (q *request) logOverflow(z *Zone, c *stores.ZoneCheck) {
+func (q reporter) logOverflow(z *Zone, c *stores.ZoneCheck) {
 	if c.Overflowed && z.common.overflowLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full: new keys share counters and may be denied too early",
 			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
@@ -90,7 +84,7 @@ func (q *request) logOverflow(z *Zone, c *stores.ZoneCheck) {
 
 // addToAccessLog adds the decision to the access log unless every zone allowed the
 // request.
-func (q *request) addToAccessLog(e *exceeded) {
+func (q reporter) addToAccessLog(e *exceeded) {
 	z := q.notable(e)
 	if z == nil {
 		return
@@ -111,9 +105,9 @@ func (q *request) addToAccessLog(e *exceeded) {
 
 // notable returns the zone for the access log: the one that denied, otherwise the first
 // that delayed, otherwise the first in shadow that would have denied, or delayed.
-func (d *decision) notable(e *exceeded) (found *zoneResult) {
-	for i := range d.zones {
-		z := &d.zones[i]
+func (q reporter) notable(e *exceeded) (found *zoneResult) {
+	for i := range q.zones {
+		z := &q.zones[i]
 		switch {
 		case e != nil && z.zone == e.zone:
 			return z
@@ -154,11 +148,10 @@ const (
 	eventExceeded       = "rate_limit_exceeded"
 	eventShadowExceeded = "rate_limit_shadow_exceeded"
 	eventBlocked        = "rate_limit_blocked"
-	maxLines            = 100 // and events, per second, zone and kind
 )
 
 // reportDenial counts and logs a denial, and emits its event.
-func (q *request) reportDenial(e *exceeded) {
+func (q reporter) reportDenial(e *exceeded) {
 	if e.zone == nil {
 		return
 	}
@@ -168,7 +161,7 @@ func (q *request) reportDenial(e *exceeded) {
 
 // announce logs what a zone did to the request and emits its event, unless there were too many
 // of them.
-func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event string) {
+func (q reporter) announce(e *exceeded, limit *loglimit.Limit, text, event string) {
 	suppressed, ok := limit.Next(q.now(), maxLines)
 	if !ok {
 		return
@@ -177,14 +170,14 @@ func (q *request) announce(e *exceeded, limit *loglimit.Limit, text, event strin
 }
 
 // reportShadow logs what a zone in shadow would have denied, and emits its event.
-func (q *request) reportShadow(z *zoneResult) {
+func (q reporter) reportShadow(z *zoneResult) {
 	e := q.exceededIn(z)
 	z.zone.countedRule(e.label).CountDenied(true)
 	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
 }
 
 // reportBlocks counts and logs the blocks that the decision started, and emits their events.
-func (q *request) reportBlocks() {
+func (q reporter) reportBlocks() {
 	for i := range q.zones {
 		z := &q.zones[i]
 		if z.rules == nil || !z.rules.Block.Started {
@@ -199,58 +192,13 @@ func (q *request) reportBlocks() {
 }
 
 // fields returns the fields of the log line and of the event of a denial.
-func (q *request) fields(e *exceeded) []zap.Field {
+func (q reporter) fields(e *exceeded) []zap.Field {
 	return []zap.Field{
 		zap.String("zone", e.zone.WrittenName()), zap.String("rule", e.label),
 		zap.Duration("wait", time.Duration(max(0, e.retry))*time.Microsecond),
 		zap.String("remote_ip", remoteIP(q.r.RemoteAddr)), zap.String("client_ip", key.ClientIP(q.r)),
 		zap.String("method", q.r.Method), zap.String("host", q.r.Host),
 	}
-}
-
-// tell logs something that happened to the request in a zone, and emits its event.
-func (q *request) tell(z *Zone, fields []zap.Field, suppressed uint64, text, event string) {
-	fields = q.addCommon(z, fields, suppressed)
-	q.l.o.Logger.Info(text, fields...)
-	if q.l.env.Listens(event) {
-		q.l.env.Emit(event, eventData(fields))
-	}
-}
-
-// addCommon adds the fields that all lines about a request have. suppressed is how many there
-// would have been since the last one.
-func (q *request) addCommon(z *Zone, fields []zap.Field, suppressed uint64) []zap.Field {
-	if q.l.o.LogKey {
-		fields = append(fields, zap.String("key", z.keyText(q.r)))
-	}
-	if suppressed > 0 {
-		fields = append(fields, zap.Uint64("suppressed", suppressed))
-	}
-	return fields
-}
-
-// maxEventValue is the greatest size of a value of an event, in bytes. Events wait for
-// their handlers in a queue, and clients choose the size of hosts and keys.
-const maxEventValue = 4096
-
-// eventData returns the fields of a log line as the data of an event.
-func eventData(fields []zap.Field) map[string]any {
-	data := make(map[string]any, len(fields))
-	for _, f := range fields {
-		switch {
-		case f.Type == zapcore.DurationType:
-			data[f.Key] = time.Duration(f.Integer)
-		case f.Type == zapcore.Int64Type:
-			data[f.Key] = f.Integer
-		case f.Type == zapcore.Uint64Type:
-			data[f.Key] = uint64(f.Integer)
-		case len(f.String) > maxEventValue:
-			data[f.Key] = strings.Clone(strings.ToValidUTF8(f.String[:maxEventValue], ""))
-		default:
-			data[f.Key] = f.String
-		}
-	}
-	return data
 }
 
 func remoteIP(addr string) string {

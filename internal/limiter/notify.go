@@ -10,7 +10,7 @@ const eventReached = "rate_limit_reached"
 
 // reportReached logs the percentages of the limits that the last charge of a zone has taken what
 // is used across, and emits their events.
-func (q *request) reportReached(z *zoneResult) {
+func (q reporter) reportReached(z *zoneResult) {
 	c := z.rules
 	for i := range c.Results {
 		used := c.Results[i].Used
@@ -26,7 +26,7 @@ func (q *request) reportReached(z *zoneResult) {
 
 // notify reports that a percentage of a limit has been reached, unless there were too many such
 // reports.
-func (q *request) notify(z *zoneResult, rule, percent int, limit, used int64) {
+func (q reporter) notify(z *zoneResult, rule, percent int, limit, used int64) {
 	suppressed, ok := z.zone.common.reachedLog.Next(q.now(), maxLines)
 	if !ok {
 		return

@@ -8,9 +8,6 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// namedHeader is a header with its name in canonical form.
-type namedHeader struct{ name, value string }
-
 // openAI returns the headers of OpenAI's API: the limits of tokens are those of the zones whose
 // responses tell the cost, and those of requests are those of the others.
 func (d *decision) openAI() (list []namedHeader) {

@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
-	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // varPassed is the variable of a request with the names of the zones that it has passed, of
@@ -18,16 +16,4 @@ const varPassed = "rate_limit.passed"
 func hasPassed(r *http.Request, z *Zone) bool {
 	names, _ := caddyhttp.GetVar(r.Context(), varPassed).([]string)
 	return slices.Contains(names, z.Name)
-}
-
-// pass notes the zones that have admitted the request. Those in shadow would have admitted
-// any.
-func (q *request) pass() {
-	names, _ := caddyhttp.GetVar(q.r.Context(), varPassed).([]string)
-	for i := range q.zones {
-		if z := &q.zones[i]; z.zone.repeated && !z.shadow && z.outcome != metrics.Skipped {
-			names = append(names, z.zone.Name)
-		}
-	}
-	caddyhttp.SetVar(q.r.Context(), varPassed, names)
 }

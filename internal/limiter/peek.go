@@ -226,7 +226,7 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 	for i := range q.zones {
 		z := &q.zones[i]
 		applied[z.zone] = true
-		k := q.explain(ctx, z)
+		k := z.explain(ctx, r)
 		if denies == nil && k.Decision == metrics.Denied.String() {
 			denies = z.zone
 		}
@@ -252,12 +252,12 @@ func (l *Limiter) Denial(r *http.Request, z *Zone) error {
 }
 
 // explain returns what a zone that applies would decide.
-func (q *request) explain(ctx context.Context, z *zoneResult) Key {
+func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	plan := z.zone.Config.Plan
-	p := newKey(z.zone.Name, z.shadow, plan.Describe(q.r))
-	if q.keyed(z) {
+	p := newKey(z.zone.Name, z.shadow, plan.Describe(r))
+	if z.keyed(r) {
 		if p.Missing = plan.Empty(p.Parts); p.Missing != nil {
-			p.KeyMissing, p.Address = plan.Missing, plan.Address(q.r)
+			p.KeyMissing, p.Address = plan.Missing, plan.Address(r)
 		} else {
 			z.zone.overrideOf(&p)
 		}
@@ -278,7 +278,7 @@ func (q *request) explain(ctx context.Context, z *zoneResult) Key {
 
 // keyed reports whether the key of the request matters in a zone that applies: not if the
 // zone is off or the request is exempt.
-func (q *request) keyed(z *zoneResult) bool {
+func (z *zoneResult) keyed(r *http.Request) bool {
 	if z.outcome != metrics.Skipped {
 		return true
 	}
@@ -288,6 +288,6 @@ func (q *request) keyed(z *zoneResult) bool {
 	if len(z.zone.exempt) == 0 {
 		return true
 	}
-	exempt, err := z.zone.exempt.AnyMatchWithError(q.r)
+	exempt, err := z.zone.exempt.AnyMatchWithError(r)
 	return err == nil && !exempt
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // placeholders are the values of {http.rate_limit.*} for a request that was denied, or that met
@@ -16,14 +15,6 @@ import (
 type placeholders struct {
 	zones    []zoneNumbers
 	exceeded *exceeded // nil: the request was not denied
-}
-
-// zoneNumbers are the values of the placeholders of one zone.
-type zoneNumbers struct {
-	zone             *Zone
-	rule             algorithms.Rule // the rule that is nearest to its limit; nil: none
-	remaining, reset int64           // of the rule
-	outcome          metrics.Outcome
 }
 
 // setPlaceholders adds the placeholders of a decision to the request's replacer. e is the

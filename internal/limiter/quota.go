@@ -56,7 +56,7 @@ func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Key, limited bool
 	if z.rules == nil || z.shadow {
 		return p, false, nil
 	}
-	p = q.explain(r.Context(), z)
+	p = z.explain(r.Context(), r)
 	p.Zone = u.zone.WrittenName()
 	return p, true, nil
 }

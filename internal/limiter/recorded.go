@@ -78,12 +78,12 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 }
 
 // recordedWait returns after how long a request that was denied asks again; 0: it does not.
-func (q *request) recordedWait(waited time.Duration) time.Duration {
-	if q.immediate != nil {
+func (d *decision) recordedWait(waited time.Duration) time.Duration {
+	if d.immediate != nil {
 		return 0
 	}
-	_, _, budget := q.waitBudget()
-	retry, held, can := q.waitIn()
+	_, _, budget := d.waitBudget()
+	retry, held, can := d.waitIn()
 	if held {
 		retry = max(retry, pollEvery)
 	}

@@ -85,9 +85,9 @@ func (q *request) reset() {
 }
 
 // outdated reports whether rules have changed since the zones were collected.
-func (q *request) outdated() bool {
-	for i := range q.zones {
-		if z := &q.zones[i]; z.active != nil && z.active != z.zone.active.Load() {
+func (d *decision) outdated() bool {
+	for i := range d.zones {
+		if z := &d.zones[i]; z.active != nil && z.active != z.zone.active.Load() {
 			return true
 		}
 	}
@@ -125,29 +125,29 @@ func (q *request) collect() error {
 }
 
 // result adds the result of a zone.
-func (q *request) result(z *Zone, a *activeRules) *zoneResult {
-	n := len(q.zones)
-	if n == cap(q.zones) {
-		q.zones = slices.Grow(q.zones, 1)
+func (d *decision) result(z *Zone, a *activeRules) *zoneResult {
+	n := len(d.zones)
+	if n == cap(d.zones) {
+		d.zones = slices.Grow(d.zones, 1)
 	}
-	q.zones = q.zones[:n+1]
-	res := &q.zones[n]
+	d.zones = d.zones[:n+1]
+	res := &d.zones[n]
 	*res = zoneResult{} // in place: a literal would be copied
 	res.zone, res.active = z, a
 	return res
 }
 
 // skip adds a zone in which the request passes uncounted.
-func (q *request) skip(z *Zone, a *activeRules) { q.result(z, a).outcome = metrics.Skipped }
+func (d *decision) skip(z *Zone, a *activeRules) { d.result(z, a).outcome = metrics.Skipped }
 
 // deny adds a zone that denies the request regardless of its counts.
-func (q *request) deny(z *Zone, a *activeRules, k stores.Key, label string) {
-	res := q.result(z, a)
+func (d *decision) deny(z *Zone, a *activeRules, k stores.Key, label string) {
+	res := d.result(z, a)
 	res.shadow, res.key, res.label, res.outcome = a.shadow, k, label, metrics.Denied
 	if a.shadow {
 		res.outcome = metrics.ShadowDenied
 	}
-	q.denies = q.denies || !a.shadow
+	d.denies = d.denies || !a.shadow
 }
 
 // add adds a zone that applies.
@@ -271,13 +271,13 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, gro
 }
 
 // grow makes room for another zone check. Those that there are move.
-func (q *request) grow() {
-	q.check.Zones = slices.Grow(q.check.Zones, 1)
+func (d *decision) grow() {
+	d.check.Zones = slices.Grow(d.check.Zones, 1)
 	n := 0
-	for i := range q.zones {
-		for _, check := range [...]**stores.ZoneCheck{&q.zones[i].rules, &q.zones[i].duplicate} {
+	for i := range d.zones {
+		for _, check := range [...]**stores.ZoneCheck{&d.zones[i].rules, &d.zones[i].duplicate} {
 			if *check != nil {
-				*check = &q.check.Zones[n]
+				*check = &d.check.Zones[n]
 				n++
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
+	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // statusGone is the status that Caddy logs if the client closed the connection before
@@ -34,9 +35,9 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	return err
 }
 
-// gone ends a request whose client closed the connection while it waited.
-func (q *request) gone(w http.ResponseWriter) error {
-	if inErrorRoute(q.r) {
+// respondGone ends a request whose client closed the connection while it waited.
+func respondGone(w http.ResponseWriter, r *http.Request) error {
+	if inErrorRoute(r) {
 		w.WriteHeader(statusGone)
 		return nil
 	}
@@ -68,16 +69,16 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		denial := q.exceeded()
 		e = &denial
 	}
-	q.report(e)
+	reporter{q}.report(e)
 	switch {
 	case gone:
-		return a, q.gone(w)
+		return a, respondGone(w, r)
 	case e != nil:
 		return a, q.reject(w, e)
 	}
 	q.owes = l.charges && q.chargesLater()
 	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
-		return a, q.gone(w)
+		return a, respondGone(w, r)
 	}
 	if l.o.Headers != config.HeadersOff && q.hasHeaders() {
 		a.writer = newWriter(w, l.earlier)
@@ -153,4 +154,16 @@ func statusOf(err error) int {
 		return he.StatusCode
 	}
 	return http.StatusInternalServerError
+}
+
+// pass notes the zones that have admitted the request. Those in shadow would have admitted
+// any.
+func (q *request) pass() {
+	names, _ := caddyhttp.GetVar(q.r.Context(), varPassed).([]string)
+	for i := range q.zones {
+		if z := &q.zones[i]; z.zone.repeated && !z.shadow && z.outcome != metrics.Skipped {
+			names = append(names, z.zone.Name)
+		}
+	}
+	caddyhttp.SetVar(q.r.Context(), varPassed, names)
 }

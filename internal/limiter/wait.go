@@ -100,9 +100,9 @@ func (z *zoneResult) queueIsFull() bool {
 
 // queued returns the first zone with in_flight whose queue the request must join, because
 // older requests of its key wait in it; nil: none.
-func (q *request) queued() *zoneResult {
-	for i := range q.zones {
-		z := &q.zones[i]
+func (d *decision) queued() *zoneResult {
+	for i := range d.zones {
+		z := &d.zones[i]
 		if z.rules == nil || z.shadow || z.zone.maxWait == 0 || z.set.counter.InFlight == 0 {
 			continue
 		}
@@ -189,9 +189,9 @@ func (q *request) takeSlots(ctx context.Context) bool {
 }
 
 // passAll has the zones without a slot let the request pass.
-func (q *request) passAll() bool {
-	for i := range q.zones {
-		z := &q.zones[i]
+func (d *decision) passAll() bool {
+	for i := range d.zones {
+		z := &d.zones[i]
 		if !z.mayDelay() || z.slot != noSlot {
 			continue
 		}
@@ -204,9 +204,9 @@ func (q *request) passAll() bool {
 }
 
 // giveSlots gives back what takeSlots took.
-func (q *request) giveSlots() {
-	for i := range q.zones {
-		z := &q.zones[i]
+func (d *decision) giveSlots() {
+	for i := range d.zones {
+		z := &d.zones[i]
 		switch z.slot {
 		case waitingSlot:
 			z.zone.common.queue.give()

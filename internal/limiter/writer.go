@@ -34,8 +34,10 @@ var (
 const (
 	headerRetryAfter   = "Retry-After"
 	headerCacheControl = "Cache-Control"
-	headerContentType  = "Content-Type"
 )
+
+// namedHeader is a header with its name in canonical form.
+type namedHeader struct{ name, value string }
 
 // add appends the headers of an inner handler.
 func (h *headers) add(inner *headers) {

@@ -104,6 +104,19 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	return z, nil
 }
 
+// counters are those of the zones in use, and ruleCounters those of their rules. They survive
+// reloads.
+var (
+	counters     = pool.New[*metrics.Counters]("counters")  // by countersID
+	ruleCounters = pool.New[*metrics.Rule]("rule counters") // by countersID
+)
+
+// countersID identifies the counters of a zone, or of a label of its rules.
+type countersID struct {
+	process     *process.Process
+	zone, label string
+}
+
 // topKeys are the top keys of the zones in use. They survive reloads.
 var topKeys = pool.New[*metrics.TopKeys]("top keys") // by zoneID
 
@@ -175,9 +188,6 @@ func (z *Zone) definition() string {
 	}
 	return string(text)
 }
-
-// NarrowKeys returns the keys of overrides that are narrower than the zone's prefix.
-func (z *Zone) NarrowKeys() Narrow { return z.active.Load().narrow }
 
 // release releases the resources of the zone.
 func (z *Zone) release() error {

@@ -1,0 +1,66 @@
+package limiter
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// reporter tells metrics, logs, events and placeholders what was decided of a request.
+type reporter struct{ *request }
+
+// maxLines is how many lines, and events, of a zone and kind there are per second, at most.
+const maxLines = 100
+
+// tell logs something that happened to the request in a zone, and emits its event.
+func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, event string) {
+	fields = q.addCommon(z, fields, suppressed)
+	q.l.o.Logger.Info(text, fields...)
+	if q.l.env.Listens(event) {
+		q.l.env.Emit(event, eventData(fields))
+	}
+}
+
+// addCommon adds the fields that all lines about a request have. suppressed is how many there
+// would have been since the last one.
+func (q reporter) addCommon(z *Zone, fields []zap.Field, suppressed uint64) []zap.Field {
+	if q.l.o.LogKey {
+		fields = append(fields, zap.String("key", z.keyText(q.r)))
+	}
+	if suppressed > 0 {
+		fields = append(fields, zap.Uint64("suppressed", suppressed))
+	}
+	return fields
+}
+
+// maxEventValue is the greatest size of a value of an event, in bytes. Events wait for
+// their handlers in a queue, and clients choose the size of hosts and keys.
+const maxEventValue = 4096
+
+// eventData returns the fields of a log line as the data of an event.
+func eventData(fields []zap.Field) map[string]any {
+	data := make(map[string]any, len(fields))
+	for _, f := range fields {
+		switch {
+		case f.Type == zapcore.DurationType:
+			data[f.Key] = time.Duration(f.Integer)
+		case f.Type == zapcore.Int64Type:
+			data[f.Key] = f.Integer
+		case f.Type == zapcore.Uint64Type:
+			data[f.Key] = uint64(f.Integer)
+		case len(f.String) > maxEventValue:
+			data[f.Key] = strings.Clone(strings.ToValidUTF8(f.String[:maxEventValue], ""))
+		default:
+			data[f.Key] = f.String
+		}
+	}
+	return data
+}
+
+// keyText returns the key of a request as text, for logs.
+func (z *Zone) keyText(r *http.Request) string {
+	return strings.Join(z.Config.Plan.Describe(r), " ")
+}
