@@ -20,37 +20,10 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/rules"
 )
 
 const defaultMaxKeys = 1_000_000
-
-// appState is the state of a provisioned app.
-type appState struct {
-	ctx      caddy.Context
-	process  *process.Process
-	logger   *zap.Logger
-	env      limiter.Environment
-	registry *limiter.Registry
-	stores   redisStores
-	follower *rules.Follower // nil: no rule source is configured
-	refs     pool.References
-
-	// Code of others runs here, so that no request, store or lock waits for it. Events
-	// have a queue of their own: their handlers may be slow, and log lines are urgent.
-	events, lines *background.Queue
-
-	warned    map[string]bool // see App.warn
-	autoNames map[string]int  // number of zones by automatic name
-
-	instance *admin.Instance // for the admin API and the metrics
-
-	started time.Time // of the configuration
-	quotas  []*QuotaHandler
-	parts   []string // hashes of the configurations of the app and its handlers
-}
 
 // Provision implements caddy.Provisioner.
 func (a *App) Provision(ctx caddy.Context) error {
@@ -181,20 +154,6 @@ func (a *App) Cleanup() error {
 	return err
 }
 
-// lead makes stores, the rule source and the lists of keys report to this app, and applies
-// its max_keys to the tables. It may be called again.
-func (a *App) lead() {
-	a.stores.lead()
-	for _, b := range a.registry.Bounds() {
-		b.SetMax()
-	}
-	metrics.HistoryOf(a.process).Follow(a.registry.Counters(), &metrics.Of(a.process).Requests, clock.Now())
-	if a.follower != nil {
-		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
-	}
-	a.env.Lists.Follow(a.registry, a.logger)
-}
-
 // servers returns the HTTP servers of the running configuration.
 func (a *App) servers() (map[string]*caddyhttp.Server, error) {
 	v, err := a.ctx.AppIfConfigured("http")
@@ -222,3 +181,15 @@ var (
 	_ caddy.Provisioner  = (*App)(nil)
 	_ caddy.CleanerUpper = (*App)(nil)
 )
+
+// warn logs a warning once per configuration, however many handlers have the same.
+func (a *App) warn(l *zap.Logger, msg string, fields ...zap.Field) {
+	id := msg
+	for _, f := range fields {
+		id += "\n" + f.String
+	}
+	if !a.warned[id] {
+		a.warned[id] = true
+		l.Warn(msg, fields...)
+	}
+}

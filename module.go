@@ -4,12 +4,18 @@ package diana
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/admin"
+	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/pool"
+	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/rules"
 )
 
 func init() {
@@ -125,4 +131,29 @@ type App struct {
 // CaddyModule returns the Caddy module information.
 func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "rate_limit", New: func() caddy.Module { return new(App) }}
+}
+
+// appState is the state of a provisioned app.
+type appState struct {
+	ctx      caddy.Context
+	process  *process.Process
+	logger   *zap.Logger
+	env      limiter.Environment
+	registry *limiter.Registry
+	stores   redisStores
+	follower *rules.Follower // nil: no rule source is configured
+	refs     pool.References
+
+	// Code of others runs here, so that no request, store or lock waits for it. Events
+	// have a queue of their own: their handlers may be slow, and log lines are urgent.
+	events, lines *background.Queue
+
+	warned    map[string]bool // see App.warn
+	autoNames map[string]int  // number of zones by automatic name
+
+	instance *admin.Instance // for the admin API and the metrics
+
+	started time.Time // of the configuration
+	quotas  []*QuotaHandler
+	parts   []string // hashes of the configurations of the app and its handlers
 }

@@ -104,3 +104,17 @@ func (r *runningApp) exposed() (now metrics.Running) {
 	}
 	return now
 }
+
+// lead makes stores, the rule source and the lists of keys report to this app, and applies
+// its max_keys to the tables. It may be called again.
+func (a *App) lead() {
+	a.stores.lead()
+	for _, b := range a.registry.Bounds() {
+		b.SetMax()
+	}
+	metrics.HistoryOf(a.process).Follow(a.registry.Counters(), &metrics.Of(a.process).Requests, clock.Now())
+	if a.follower != nil {
+		a.follower.Lead(a.registry, a.ctx.Storage(), a.logger)
+	}
+	a.env.Lists.Follow(a.registry, a.logger)
+}

@@ -17,18 +17,6 @@ import (
 	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
-// warn logs a warning once per configuration, however many handlers have the same.
-func (a *App) warn(l *zap.Logger, msg string, fields ...zap.Field) {
-	id := msg
-	for _, f := range fields {
-		id += "\n" + f.String
-	}
-	if !a.warned[id] {
-		a.warned[id] = true
-		l.Warn(msg, fields...)
-	}
-}
-
 // warnOfZone warns of options that are valid but rarely intended.
 func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
