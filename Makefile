@@ -54,9 +54,10 @@ fmt: ## Format every Go file
 versions: ## Run the version before beside this one on one Redis, and replace one by the other
 	@.ci/versions
 
-instructions: ## Count the instructions of a request, and compare them with test/instructions (UPDATE_GOLDENS=1: write them)
+instructions: ## Count the instructions of a request, and of Redis for a check, and compare them with what is held (UPDATE_GOLDENS=1: write test/instructions)
 	@.ci/need redis instructions
 	@cd test/instructions && CGO_ENABLED=0 go test $(CADDY_FLAGS) -count 1 -v . | grep -E "instructions|^(FAIL|ok)"
+	@CGO_ENABLED=0 go test $(CADDY_FLAGS) -count 1 -v -run TestInstructions ./internal/stores/redis | grep -E "instructions|^(FAIL|ok)"
 
 bench: ## Run the benchmarks: in process and over HTTP, local and with Redis
 	@.ci/bench

@@ -58,21 +58,21 @@ func BenchmarkInstructions(b *testing.B) {
 }
 
 // underCallgrind makes servers that are started later run in valgrind.
-func underCallgrind(b *testing.B) {
-	b.Helper()
+func underCallgrind(tb testing.TB) {
+	tb.Helper()
 	if _, err := exec.LookPath("valgrind"); err != nil {
-		b.Fatalf("install valgrind: %v", err)
+		tb.Fatalf("install valgrind: %v", err)
 	}
 	server, err := exec.LookPath("redis-server")
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	dir := b.TempDir()
+	dir := tb.TempDir()
 	script := fmt.Sprintf("#!/bin/sh\nexec valgrind -q --tool=callgrind --callgrind-out-file=/dev/null %s \"$@\"\n", server)
 	if err := os.WriteFile(filepath.Join(dir, "redis-server"), []byte(script), 0o700); err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
-	b.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	tb.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
 
 // count runs a benchmark and reports the instructions of one decision.
@@ -88,17 +88,17 @@ func (r *benchRedis) count(b *testing.B, name string, bench func(*testing.B)) {
 var threadTotal = regexp.MustCompile(`(?m)^ *Th +\d+ +([\d,]+)`)
 
 // instructions returns how many the server has executed.
-func (r *benchRedis) instructions(b *testing.B) (all float64) {
-	b.Helper()
+func (r *benchRedis) instructions(tb testing.TB) (all float64) {
+	tb.Helper()
 	out, err := exec.Command("callgrind_control", "-e", strconv.Itoa(r.server.Pid())).CombinedOutput()
 	found := threadTotal.FindAllStringSubmatch(string(out), -1)
 	if err != nil || len(found) == 0 {
-		b.Fatalf("callgrind_control: %v\n%s", err, out)
+		tb.Fatalf("callgrind_control: %v\n%s", err, out)
 	}
 	for _, f := range found {
 		n, err := strconv.ParseFloat(strings.ReplaceAll(f[1], ",", ""), 64)
 		if err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 		all += n
 	}

@@ -40,9 +40,9 @@ type benchRedis struct {
 	clients uint64
 }
 
-func newBenchRedis(b *testing.B, name string, clients uint64, rules ...storestest.BenchRule) *benchRedis {
-	b.Helper()
-	srv := redistest.Start(b)
+func newBenchRedis(tb testing.TB, name string, clients uint64, rules ...storestest.BenchRule) *benchRedis {
+	tb.Helper()
+	srv := redistest.Start(tb)
 	start := time.Now()
 	s := New(Options{
 		Name: "redis", Clock: func() int64 { return time.Since(start).Microseconds() },
@@ -50,12 +50,12 @@ func newBenchRedis(b *testing.B, name string, clients uint64, rules ...storestes
 			// Long enough for a busy machine.
 			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second,
 		},
-	}, strictObserver{b})
+	}, strictObserver{tb})
 	s.Start(0)
-	b.Cleanup(func() { _ = s.Destruct() })
-	r := &benchRedis{s, srv, srv.Client(), storestest.NewBenchCounter(b, name, 1000, rules...), clients}
+	tb.Cleanup(func() { _ = s.Destruct() })
+	r := &benchRedis{s, srv, srv.Client(), storestest.NewBenchCounter(tb, name, 1000, rules...), clients}
 	for i := range clients { // loads the script, and creates the keys
-		r.decide(b, r.newCheck(), i)
+		r.decide(tb, r.newCheck(), i)
 	}
 	return r
 }
@@ -65,12 +65,12 @@ func (r *benchRedis) newCheck() *stores.Check {
 }
 
 // decide decides a check as a request does.
-func (r *benchRedis) decide(b *testing.B, check *stores.Check, i uint64) {
+func (r *benchRedis) decide(tb testing.TB, check *stores.Check, i uint64) {
 	k := storestest.BenchKey(i % r.clients)
 	check.Zones[0].Key, check.Zones[0].Tag = k, k
 	r.Decide(context.Background(), check)
 	if check.Mode != stores.ModeShared || !check.Admitted {
-		b.Errorf("mode %d, admitted %v: want all admitted by Redis", check.Mode, check.Admitted)
+		tb.Errorf("mode %d, admitted %v: want all admitted by Redis", check.Mode, check.Admitted)
 	}
 }
 
@@ -134,15 +134,21 @@ const batch = 32
 
 func (r *benchRedis) benchTogether(b *testing.B) {
 	for i := 0; i < b.N; i += batch {
-		var keys []string
-		var ops [][]byte
-		for j := range batch {
-			k, op := r.encoded(storestest.Scramble(uint64(i + j)))
-			keys, ops = append(keys, k...), append(ops, op)
-		}
-		if _, err := r.conn.callOnce(context.Background(), keys, ops...); err != nil {
-			b.Fatal(err)
-		}
+		r.together(b, i)
+	}
+}
+
+// together decides a batch of checks in one call, from the i-th on.
+func (r *benchRedis) together(tb testing.TB, i int) {
+	tb.Helper()
+	var keys []string
+	var ops [][]byte
+	for j := range batch {
+		k, op := r.encoded(storestest.Scramble(uint64(i + j)))
+		keys, ops = append(keys, k...), append(ops, op)
+	}
+	if _, err := r.conn.callOnce(context.Background(), keys, ops...); err != nil {
+		tb.Fatal(err)
 	}
 }
 

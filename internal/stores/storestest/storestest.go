@@ -242,13 +242,13 @@ var (
 )
 
 // NewBenchCounter returns a counter for a benchmark.
-func NewBenchCounter(b *testing.B, name string, maxKeys int64, rules ...BenchRule) *stores.Counter {
-	b.Helper()
+func NewBenchCounter(tb testing.TB, name string, maxKeys int64, rules ...BenchRule) *stores.Counter {
+	tb.Helper()
 	c := &stores.Counter{Zone: name, Kinds: "bench"}
 	for _, r := range rules {
 		rule, err := r.Alg.Compile(algorithms.Spec{Limit: r.Limit, Window: r.Window.Microseconds(), Cost: 1})
 		if err != nil {
-			b.Fatal(err)
+			tb.Fatal(err)
 		}
 		c.Rules = append(c.Rules, rule)
 		c.Codes = append(c.Codes, scripts.Decide().Code(r.Alg))

@@ -1,0 +1,55 @@
+package redis
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// instructionsHeld is what a build of Redis executes for a check: say in the commit why it
+// changes. Other builds of the same version execute more or less.
+var instructionsHeld = map[string]int{
+	"amd64 7.0.15 ae4d7c971a948f0": 21_200, // Debian 12
+}
+
+// tolerance is how much more than that is accepted, in percent.
+const tolerance = 3
+
+// TestInstructions counts what the whole server executes for a check of gcra whose key Redis has,
+// of 32 in one call, which does not depend on the load of the machine: the least of some batches,
+// because what Redis does on its own only adds.
+func TestInstructions(t *testing.T) {
+	underCallgrind(t)
+	const keys, limit, batches, calls = 100, 10_000_000, 5, 32
+	r := newBenchRedis(t, "gcra", keys, storestest.BenchRule{Alg: new(algorithms.GCRA), Limit: limit, Window: 10 * time.Hour})
+	for i := range uint64(keys) { // Redis has them for hours
+		check := r.newCheck()
+		check.Zones[0].Cost = limit / 2
+		r.decide(t, check, i)
+	}
+	r.stop() // no heartbeats: how many there are depends on the machine
+	r.done.Wait()
+	if err := r.client.ConfigSet(t.Context(), "hz", "1").Err(); err != nil { // what Redis does on its own
+		t.Fatal(err)
+	}
+	least := 0
+	for n := range batches {
+		before := r.instructions(t)
+		for i := range calls {
+			r.together(t, (calls*n+i)*batch)
+		}
+		if each := int(r.instructions(t)-before) / (calls * batch); n == 0 || each < least {
+			least = each
+		}
+	}
+	info := r.client.InfoMap(t.Context(), "server").Item
+	build := runtime.GOARCH + " " + info("Server", "redis_version") + " " + info("Server", "redis_build_id")
+	held := instructionsHeld[build]
+	t.Logf("%s: %d instructions a check, held: %d", build, least, held)
+	if held > 0 && least*100 > held*(100+tolerance) {
+		t.Errorf("%s: %d instructions a check, want at most %d %% above %d", build, least, tolerance, held)
+	}
+}
