@@ -16,6 +16,8 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/dianalimiter/diana/internal/testdir"
 )
 
 // picky is a configuration that refuses a zone of this name.
@@ -34,7 +36,7 @@ func (picky) Unknown(*Document) []string { return nil }
 // force, also in an earlier process with another configuration, and that a refused one is
 // refused again.
 func TestMissingDocument(t *testing.T) {
-	storage := &certmagic.FileStorage{Path: t.TempDir()}
+	storage := &certmagic.FileStorage{Path: testdir.New(t)}
 	path := filepath.Join(t.TempDir(), "rules.json")
 	var f *Follower
 	follow := func(refuses picky) {
@@ -126,7 +128,7 @@ func TestOutageOfSourceIsLoggedOnce(t *testing.T) {
 			return []byte(document), nil
 		}}
 		core, lines := observer.New(zap.InfoLevel)
-		storage := &certmagic.FileStorage{Path: t.TempDir()}
+		storage := &certmagic.FileStorage{Path: testdir.New(t)}
 		f := NewFollower(s, storage, zap.New(core), func() {})
 		f.Lead(picky(""), storage, zap.New(core))
 		after := func(d time.Duration, want ...string) []observer.LoggedEntry {

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/internal/testdir"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -111,7 +112,7 @@ func (a *target) has(zone string) bool {
 // following checks that the last document stays in force while the source fails, after it
 // is removed, and over a restart.
 func following(t testing.TB, c *Config) {
-	storage := &certmagic.FileStorage{Path: t.TempDir()}
+	storage := &certmagic.FileStorage{Path: testdir.New(t)}
 	follow := func() (*rules.Follower, *target) {
 		f, to := rules.NewFollower(c.open(t), storage, zap.NewNop(), func() {}), new(target)
 		f.Lead(to, storage, zap.NewNop())

@@ -169,9 +169,9 @@ func TestArrows(t *testing.T) {
 		"internal/background": "internal/clock internal/loglimit", "internal/clock": "", "internal/filewatch": "", "internal/subscribe": "", "internal/loglimit": "", "internal/option": "",
 		"internal/body": "", "internal/scan": "", "internal/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
 
-		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport", "internal/trace": "", "internal/usage": "",
+		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
 		"algotest":   ". algorithms internal/redistest internal/stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",
-		"sourcetest": "rules",
+		"sourcetest": "internal/testdir rules",
 
 		"test": "",
 	}

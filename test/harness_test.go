@@ -27,6 +27,7 @@ import (
 	"github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testdir"
 )
 
 // Caddy has one configuration per process, so tests with a site are not parallel.
@@ -94,7 +95,7 @@ func serve(t *testing.T, c setup) *site {
 }
 
 func newSite(t *testing.T) *site {
-	s := &site{T: t, storage: t.TempDir(), begun: time.Now(), log: newTestLog(t)}
+	s := &site{T: t, storage: testdir.New(t), begun: time.Now(), log: newTestLog(t)}
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
 	s.client = &http.Client{Transport: transport, Timeout: 2 * time.Minute}
 	t.Cleanup(func() {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/testdir"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -66,7 +67,7 @@ func TestChangedRulesAreReportedWithoutLocks(t *testing.T) {
 	if err := r.Join(l); err != nil {
 		t.Fatal(err)
 	}
-	storage := &certmagic.FileStorage{Path: t.TempDir()}
+	storage := &certmagic.FileStorage{Path: testdir.New(t)}
 	f = rules.NewFollower(constant(`{"zones": {"z": {"rules": [{"limit": 10, "window": "1h"}]}}}`), storage, logger, func() {})
 	f.Lead(r, storage, logger)
 	if zones := <-changed; !slices.Equal(zones, []string{"z"}) {

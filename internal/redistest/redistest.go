@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/testdir"
 )
 
 // Server is a running redis-server.
@@ -48,22 +50,10 @@ func (s *Server) begin(port int, args []string) {
 	s.setPort(port)
 	s.args = append([]string{
 		"--port", strconv.Itoa(s.Port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-		"--dir", inMemory(s.tb), "--enable-debug-command", "yes",
+		"--dir", testdir.New(s.tb), "--enable-debug-command", "yes",
 	}, args...)
 	s.Run()
 	s.tb.Cleanup(s.Kill)
-}
-
-// inMemory returns an empty folder that is removed at the end of the test, in memory where
-// Linux has a file system for that: Sentinels and the nodes of a Cluster stand still until a
-// change of their state is on the disk, for seconds if others fill it.
-func inMemory(tb testing.TB) string {
-	dir, err := os.MkdirTemp("/dev/shm", "diana")
-	if err != nil {
-		return tb.TempDir()
-	}
-	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
 
 func (s *Server) setPort(port int) {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/dianalimiter/diana/internal/testdir"
 )
 
 // SentinelMaster is the name of the master that StartSentinel's Sentinels monitor.
@@ -50,7 +52,7 @@ sentinel monitor %[2]s 127.0.0.1 %d 2
 sentinel down-after-milliseconds %[2]s 1000
 sentinel failover-timeout %[2]s 3000
 `, s.Port, SentinelMaster, w.Master.Port)
-	dir := inMemory(tb)
+	dir := testdir.New(tb)
 	file := filepath.Join(dir, "sentinel.conf") // the Sentinel rewrites it
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		tb.Fatal(err)
