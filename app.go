@@ -181,15 +181,3 @@ var (
 	_ caddy.Provisioner  = (*App)(nil)
 	_ caddy.CleanerUpper = (*App)(nil)
 )
-
-// warn logs a warning once per configuration, however many handlers have the same.
-func (a *App) warn(l *zap.Logger, msg string, fields ...zap.Field) {
-	id := msg
-	for _, f := range fields {
-		id += "\n" + f.String
-	}
-	if !a.warned[id] {
-		a.warned[id] = true
-		l.Warn(msg, fields...)
-	}
-}

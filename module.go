@@ -157,3 +157,15 @@ type appState struct {
 	quotas  []*QuotaHandler
 	parts   []string // hashes of the configurations of the app and its handlers
 }
+
+// warn logs a warning once per configuration, however many handlers have the same.
+func (a *App) warn(l *zap.Logger, msg string, fields ...zap.Field) {
+	id := msg
+	for _, f := range fields {
+		id += "\n" + f.String
+	}
+	if !a.warned[id] {
+		a.warned[id] = true
+		l.Warn(msg, fields...)
+	}
+}

@@ -30,17 +30,6 @@ const (
 // errNoRules is returned for a zone without any limit.
 var errNoRules = errors.New("no rule: want at least one, such as rule 10/s, or in_flight or prevent_duplicates")
 
-// Checked is a valid zone, parsed for deciding. It is immutable.
-type Checked struct {
-	*Zone
-	Plan   *key.Plan // how the key is built
-	Charge Charge    // what a request is charged
-
-	Rules      *RuleSet           // the zone's own rules
-	Overrides  []*CheckedOverride // in the order of the configuration, then the exceptions
-	Duplicates *RuleSet           // nil without prevent_duplicates
-}
-
 // Check checks everything about a zone that does not depend on the rest of the
 // configuration. Its errors are of type [*Error], or several of them.
 func (z *Zone) Check() (*Checked, error) {
@@ -195,38 +184,6 @@ func (c *Checked) checkDuplicates() error {
 	}
 	c.Duplicates = duplicateRules(c.Name, window)
 	return nil
-}
-
-// Sets returns the rule sets of the zone and of its overrides.
-func (c *Checked) Sets() []*RuleSet {
-	sets := []*RuleSet{c.Rules}
-	for _, o := range c.Overrides {
-		if o.Set != nil {
-			sets = append(sets, o.Set)
-		}
-	}
-	return sets
-}
-
-// LimitPlaceholders returns the names of the placeholders of the limits of the zone's rules
-// and of its overrides'.
-func (c *Checked) LimitPlaceholders() (names []string) {
-	for _, s := range c.Sets() {
-		for _, from := range s.LimitFrom {
-			if from != nil {
-				names = append(names, from.template.Placeholders()...)
-			}
-		}
-	}
-	return names
-}
-
-// MaxDelay returns the longest delay of the zone's rules, in microseconds.
-func (c *Checked) MaxDelay() (d int64) {
-	for _, s := range c.Sets() {
-		d = max(d, s.MaxDelay)
-	}
-	return d
 }
 
 // checkDelays rejects charges after the response in a zone with a queue: they would

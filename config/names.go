@@ -73,6 +73,3 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 // Unwrap returns the error without its part of the zone.
 func (e *Error) Unwrap() error { return e.Err }
-
-// LabelDuplicates is the label of prevent_duplicates among a zone's rules.
-const LabelDuplicates = "prevent_duplicates"

@@ -5,8 +5,6 @@ import (
 	"iter"
 	"strings"
 	"time"
-
-	"github.com/dianalimiter/diana/internal/key"
 )
 
 // Override replaces the zone's rules for some keys: those of key, or those of keys and
@@ -47,15 +45,6 @@ type Exception struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// CheckedOverride is a valid override, parsed for deciding.
-type CheckedOverride struct {
-	*Override
-	Set       *RuleSet   // nil: unlimited
-	Exception *Exception // nil: it is none
-
-	plan *key.Plan
-}
-
 // Many reports whether the override is for a list of keys.
 func (o *Override) Many() bool { return len(o.Keys) > 0 || o.KeysFile != "" }
 
@@ -68,48 +57,6 @@ func (o *Override) name() string {
 		return fmt.Sprintf("of a list of %d", len(o.Keys))
 	}
 	return fmt.Sprintf("%q", o.Key)
-}
-
-// Patterns returns the patterns of the override's keys, except those of its file. They are
-// parsed anew each time: there may be many.
-func (c *CheckedOverride) Patterns() iter.Seq2[*key.Pattern, error] {
-	return func(yield func(*key.Pattern, error) bool) {
-		if !c.Many() {
-			yield(c.pattern(c.Key))
-			return
-		}
-		for _, parts := range c.Keys {
-			if !yield(c.pattern(parts)) {
-				return
-			}
-		}
-	}
-}
-
-// pattern parses a key, and adds it to an error.
-func (c *CheckedOverride) pattern(parts []string) (*key.Pattern, error) {
-	p, err := c.plan.Pattern(parts)
-	if err != nil {
-		return nil, fmt.Errorf("override %q: %w", parts, err)
-	}
-	return p, nil
-}
-
-// PatternsOf returns the patterns of the text of the override's file.
-func (c *CheckedOverride) PatternsOf(text string) iter.Seq2[*key.Pattern, error] {
-	return func(yield func(*key.Pattern, error) bool) {
-		part := make([]string, 1)
-		for n, line := range listLines(text) {
-			part[0] = line
-			p, err := c.plan.Pattern(part)
-			if err != nil {
-				err = fmt.Errorf("line %d: %w", n, err)
-			}
-			if !yield(p, err) {
-				return
-			}
-		}
-	}
 }
 
 // CountKeys returns the number of keys in the text of an override's file.

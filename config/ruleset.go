@@ -182,6 +182,9 @@ func (s *RuleSet) addLimitFrom(from *LimitFrom) {
 	s.LimitFrom = append(s.LimitFrom, from)
 }
 
+// LabelDuplicates is the label of prevent_duplicates among a zone's rules.
+const LabelDuplicates = "prevent_duplicates"
+
 // duplicateRules returns the rule set of prevent_duplicates: one request per window.
 func duplicateRules(zone string, window time.Duration) *RuleSet {
 	return &RuleSet{

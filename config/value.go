@@ -7,31 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
-
-	"github.com/dianalimiter/diana/internal/key"
 )
-
-// Expand replaces the Caddyfile's placeholder shorthands by their full names. Caddy
-// itself does so only in site blocks.
-func Expand(s string) string {
-	segment := caddyfile.Segment{{Text: s}}
-	shorthands.ApplyToSegment(&segment)
-	return segment[0].Text
-}
-
-var shorthands = httpcaddyfile.NewShorthandReplacer()
-
-// Parts are the parts of a key: in JSON a list of strings, or a string for one part.
-type Parts []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (p *Parts) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		*p = Parts{""}
-		return json.Unmarshal(b, &(*p)[0])
-	}
-	return json.Unmarshal(b, (*[]string)(p))
-}
 
 // Value is a number or a text: in JSON a number or a string.
 type Value string
@@ -57,19 +33,24 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(v))
 }
 
-// MaxCost is the greatest cost of one request: above any capacity, and exact in Lua.
-const MaxCost = 1 << 52
+// Parts are the parts of a key: in JSON a list of strings, or a string for one part.
+type Parts []string
 
-// parseCost parses an option that is a cost: a number, or a placeholder. Empty is the default.
-func parseCost(option string, text Value) (key.Template, error) {
-	t, err := key.Parse(Expand(string(text)))
-	if err != nil {
-		return t, fmt.Errorf("%s: %w", option, err)
+// UnmarshalJSON implements json.Unmarshaler.
+func (p *Parts) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		*p = Parts{""}
+		return json.Unmarshal(b, &(*p)[0])
 	}
-	if text, ok := t.Constant(); ok && text != "" {
-		if n, err := strconv.ParseInt(text, 10, 64); err != nil || n < 1 {
-			return t, fmt.Errorf("%s %q: want a number of at least 1, or a placeholder", option, text)
-		}
-	}
-	return t, nil
+	return json.Unmarshal(b, (*[]string)(p))
 }
+
+// Expand replaces the Caddyfile's placeholder shorthands by their full names. Caddy
+// itself does so only in site blocks.
+func Expand(s string) string {
+	segment := caddyfile.Segment{{Text: s}}
+	shorthands.ApplyToSegment(&segment)
+	return segment[0].Text
+}
+
+var shorthands = httpcaddyfile.NewShorthandReplacer()

@@ -161,20 +161,20 @@ func (z *Zone) Settles() bool { return z.Settle != "" || z.Tokens != nil }
 // Holds reports whether costs are held until the response.
 func (z *Zone) Holds() bool { return z.Hold || z.Tokens != nil }
 
-// fixedCost returns the zone's cost if it is a number, otherwise 1.
-func (z *Zone) fixedCost() int64 {
-	if n, err := strconv.ParseInt(string(z.Cost), 10, 64); err == nil {
-		return n
-	}
-	return 1
-}
-
 // KeyParts returns the parts of the key. The default is the client's address.
 func (z *Zone) KeyParts() []string {
 	if len(z.Key) == 0 {
 		return []string{"{client_ip}"}
 	}
 	return z.Key
+}
+
+// fixedCost returns the zone's cost if it is a number, otherwise 1.
+func (z *Zone) fixedCost() int64 {
+	if n, err := strconv.ParseInt(string(z.Cost), 10, 64); err == nil {
+		return n
+	}
+	return 1
 }
 
 // PreventDuplicates denies a request with the same zone key, method, host, path and

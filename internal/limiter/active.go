@@ -163,6 +163,10 @@ func (a *activeRules) count(z *Zone) {
 	}
 }
 
+// countedRule returns the counters of a rule; nil: it is not counted, or gone, and only the request
+// was decided with it.
+func (z *Zone) countedRule(label string) *metrics.Rule { return z.active.Load().counted[label] }
+
 // single reports whether an override is for exactly one key.
 func single(o *config.CheckedOverride) bool {
 	for p, err := range o.Patterns() {

@@ -39,27 +39,6 @@ func (d *decision) needsStatus() bool {
 	return false
 }
 
-// measure returns what the response is measured by; nil if no zone settles by its body. Zones that
-// want it make the request ask for what they measure.
-func (q *request) measure() *measured {
-	var m *measured
-	for i := range q.zones {
-		settle := q.zones[i].zone.Config.Charge.Settle
-		if !settle.Measures(q.r) {
-			continue
-		}
-		if m == nil {
-			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
-		}
-		m.zones[i].settle = settle
-		m.reads = m.reads || settle.Paths != nil
-		if !q.zones[i].shadow {
-			settle.AskUsage(q.r)
-		}
-	}
-	return m
-}
-
 // finish releases the permits of the request and makes the charges that depend on its response.
 func (q *request) finish(told *ending) {
 	for i := range q.zones {

@@ -48,6 +48,15 @@ type zoneResult struct {
 	slot    slot // of the zone's waiting requests
 }
 
+// slot is what a request has of the bound of a zone's waiting requests.
+type slot uint8
+
+const (
+	noSlot      slot = iota
+	waitingSlot      // it is counted
+	passingSlot      // it is not, as it does not have to wait
+)
+
 // exceeded describes the denial of a request. It may be used after the handler returns.
 type exceeded struct {
 	zone  *Zone
@@ -104,18 +113,7 @@ func (d *decision) waitIn() (longest time.Duration, held, can bool) {
 	return longest, held, true
 }
 
-// retryOf returns the wait that waitIn or waitOf returns as a time to retry after, in microseconds.
-func retryOf(longest time.Duration, held, can bool) int64 {
-	switch {
-	case !can:
-		return algorithms.Never
-	case held:
-		longest = max(longest, heldRetry)
-	}
-	return longest.Microseconds()
-}
-
-// waitOf returns of a zone check that denies what waitIn returns of the request.
+// waitOf is waitIn for a single zone check, which denies.
 func waitOf(c *stores.ZoneCheck) (longest time.Duration, held, can bool) {
 	held = c.Full
 	for r := range c.Results {
@@ -130,6 +128,17 @@ func waitOf(c *stores.ZoneCheck) (longest time.Duration, held, can bool) {
 		}
 	}
 	return longest, held, true
+}
+
+// retryOf returns the wait that waitIn or waitOf returns as a time to retry after, in microseconds.
+func retryOf(longest time.Duration, held, can bool) int64 {
+	switch {
+	case !can:
+		return algorithms.Never
+	case held:
+		longest = max(longest, heldRetry)
+	}
+	return longest.Microseconds()
 }
 
 // exceeded returns the first rule that denies, in the order of the configuration, and
@@ -270,7 +279,7 @@ func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, rule algorithms.Rul
 }
 
 // nearest returns the result, and the limit, of the rule with the smallest part of its limit left
-// of the zones that are wanted; nil: none.
+// of those zones in the headers that are wanted; nil: none.
 func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64) {
 	for i := range d.zones {
 		z := &d.zones[i]
@@ -287,15 +296,3 @@ func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, lim
 func nearer(a *stores.Result, limitA int64, b *stores.Result, limitB int64) bool {
 	return float64(a.Remaining)/float64(limitA) < float64(b.Remaining)/float64(limitB)
 }
-
-// slot is what a request has of the bound of a zone's waiting requests.
-type slot uint8
-
-const (
-	noSlot      slot = iota
-	waitingSlot      // it is counted
-	passingSlot      // it is not, as it does not have to wait
-)
-
-// mayDelay reports whether a leaky_bucket of the zone may delay the request.
-func (z *zoneResult) mayDelay() bool { return z.rules != nil && !z.shadow && z.set.MaxDelay > 0 }

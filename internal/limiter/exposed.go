@@ -5,10 +5,6 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
-// countedRule returns the counters of a rule; nil: it is not counted, or gone, and only the request
-// was decided with it.
-func (z *Zone) countedRule(label string) *metrics.Rule { return z.active.Load().counted[label] }
-
 // Counters returns the zone's counters of decisions; nil: they are not counted.
 func (z *Zone) Counters() *metrics.Counters { return z.metrics.Counters }
 

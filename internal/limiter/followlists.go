@@ -154,3 +154,8 @@ func checkList(c *config.Checked, file, text string) error {
 	}
 	return nil
 }
+
+// reads reports whether an override has its keys in a file.
+func (a *activeRules) reads(file string) bool {
+	return slices.ContainsFunc(a.overrides, func(o *override) bool { return o.checked.KeysFile == file })
+}

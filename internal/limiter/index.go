@@ -2,18 +2,12 @@ package limiter
 
 import (
 	"fmt"
-	"slices"
 
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
 )
-
-// reads reports whether an override has its keys in a file.
-func (a *activeRules) reads(file string) bool {
-	return slices.ContainsFunc(a.overrides, func(o *override) bool { return o.checked.KeysFile == file })
-}
 
 // Narrow is the keys of overrides that are narrower than the prefix of their zone.
 type Narrow struct {
@@ -29,6 +23,9 @@ func (n Narrow) Warn(logger *zap.Logger) {
 			zap.String("zone", n.Zone), zap.Int("keys", n.Keys), zap.Strings("first", n.Example))
 	}
 }
+
+// NarrowKeys returns the keys of overrides that are narrower than the zone's prefix.
+func (z *Zone) NarrowKeys() Narrow { return z.active.Load().narrow }
 
 // index builds the index of the overrides. text returns the text of a file. A key of the
 // configuration precedes the same one in a file, and otherwise the first override wins.
@@ -79,6 +76,3 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 	a.picks = len(a.overrides) > 0 || a.rules.limits != nil
 	return a.except(z, exceptions)
 }
-
-// NarrowKeys returns the keys of overrides that are narrower than the zone's prefix.
-func (z *Zone) NarrowKeys() Narrow { return z.active.Load().narrow }

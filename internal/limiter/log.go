@@ -65,7 +65,7 @@ func (q reporter) countKey(z *zoneResult) {
 	}
 	denied := z.outcome == metrics.Denied || z.outcome == metrics.ShadowDenied
 	if z.zone.topKeys.Count(z.key, denied, now, q.dice.Throw()) && q.l.o.LogKey {
-		z.zone.topKeys.Name(z.key, func() string { return z.zone.keyText(q.r) })
+		z.zone.topKeys.Name(z.key, func() string { return z.zone.KeyText(q.r) })
 	}
 }
 

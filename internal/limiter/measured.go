@@ -22,6 +22,27 @@ type measuredZone struct {
 	response config.Response
 }
 
+// measure returns what the response is measured by; nil if no zone settles by its body. Zones that
+// want it make the request ask for what they measure.
+func (q *request) measure() *measured {
+	var m *measured
+	for i := range q.zones {
+		settle := q.zones[i].zone.Config.Charge.Settle
+		if !settle.Measures(q.r) {
+			continue
+		}
+		if m == nil {
+			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
+		}
+		m.zones[i].settle = settle
+		m.reads = m.reads || settle.Paths != nil
+		if !q.zones[i].shadow {
+			settle.AskUsage(q.r)
+		}
+	}
+	return m
+}
+
 // begin begins a response with a final status and these headers.
 func (m *measured) begin(status int, h http.Header) {
 	format := scan.FormatOf(h.Get(headerContentType))
@@ -109,10 +130,7 @@ func (e *ending) of(i int) (r config.Response) {
 	return r
 }
 
-const (
-	headerAcceptEncoding = "Accept-Encoding"
-	headerContentType    = "Content-Type"
-)
+const headerAcceptEncoding = "Accept-Encoding"
 
 // unencoded asks for a response that is not encoded, and returns what puts the header back.
 // Without the header, Go's transport would ask for gzip itself.

@@ -8,13 +8,13 @@ import (
 
 const eventReached = "rate_limit_reached"
 
-// reportReached logs the percentages of the limits that the last charge of a zone has taken what
-// is used across, and emits their events.
+// reportReached logs each percentage of notify that the last charge to a zone has reached, and
+// emits its event. It clears Used, so that each is reported once.
 func (q reporter) reportReached(z *zoneResult) {
 	c := z.rules
 	for i := range c.Results {
 		used := c.Results[i].Used
-		c.Results[i].Used = [2]int64{} // it is told once
+		c.Results[i].Used = [2]int64{}
 		limit := c.Rules[i].Capacity()
 		for _, percent := range z.set.From[i].Notify {
 			if at := limit * int64(percent); 100*used[stores.Before] < at && at <= 100*used[stores.After] {

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
@@ -238,17 +236,9 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 		}
 	}
 	if l.repeats && denies == nil {
-		q.pass()
+		notePassed(r, q.zones)
 	}
 	return applies, denies, others, err
-}
-
-// Denial returns the error of a request that a zone denies; nil: the handler responds itself.
-func (l *Limiter) Denial(r *http.Request, z *Zone) error {
-	if z.Respond != nil || isGRPC(r) || inErrorRoute(r) {
-		return nil
-	}
-	return caddyhttp.Error(l.status, l.denial)
 }
 
 // explain returns what a zone that applies would decide.

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -69,7 +67,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	}
 	q.setPlaceholders(key.Replacer(r), nil)
 	if l.repeats {
-		q.pass()
+		notePassed(r, q.zones)
 	}
 	if q.chargesLater() {
 		d.q = q
@@ -104,15 +102,3 @@ func (d *Recorded) Finish(status int) {
 
 // Later reports whether Finish must be called.
 func (d *Recorded) Later() bool { return d.q != nil }
-
-// SkipZones has the handlers after this leave out zones.
-func SkipZones(r *http.Request, names []string) { caddyhttp.SetVar(r.Context(), varPassed, names) }
-
-// Passed returns the zones that handlers after this leave out.
-func Passed(r *http.Request) []string {
-	names, _ := caddyhttp.GetVar(r.Context(), varPassed).([]string)
-	return names
-}
-
-// KeyText returns the key of a request as text.
-func (z *Zone) KeyText(r *http.Request) string { return z.keyText(r) }

@@ -84,16 +84,6 @@ func (q *request) reset() {
 	q.check.Peek, q.check.Admitted = false, false
 }
 
-// outdated reports whether rules have changed since the zones were collected.
-func (d *decision) outdated() bool {
-	for i := range d.zones {
-		if z := &d.zones[i]; z.active != nil && z.active != z.zone.active.Load() {
-			return true
-		}
-	}
-	return false
-}
-
 // collect adds the zones that apply, with their keys and zone checks.
 func (q *request) collect() error {
 	for _, z := range q.l.zones {

@@ -26,6 +26,12 @@ const (
 
 var errReduced = errors.New("rate limits cannot be decided for the moment")
 
+// statusGone is the status that Caddy logs if the client closed the connection before
+// the response.
+const statusGone = 499
+
+var errGone = errors.New("the client closed the connection while its request waited")
+
 // reject responds to a denied request: with a status of gRPC if it is such a call, with the
 // respond of the zone that denies it, or with an error for the error routes, unless it is in one
 // already.
@@ -59,6 +65,14 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 		return nil
 	}
 	return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
+}
+
+// Denial returns the error of a request that a zone denies; nil: the handler responds itself.
+func (l *Limiter) Denial(r *http.Request, z *Zone) error {
+	if z.Respond != nil || isGRPC(r) || inErrorRoute(r) {
+		return nil
+	}
+	return caddyhttp.Error(l.status, l.denial)
 }
 
 // inErrorRoute reports whether the request is in an error route. Nothing handles an error that is
@@ -170,4 +184,13 @@ func (d *decision) respondGRPC(w http.ResponseWriter) {
 	h.Set("Grpc-Status", status)
 	h.Set("Grpc-Message", message)
 	w.WriteHeader(http.StatusOK)
+}
+
+// respondGone ends a request whose client closed the connection while it waited.
+func respondGone(w http.ResponseWriter, r *http.Request) error {
+	if inErrorRoute(r) {
+		w.WriteHeader(statusGone)
+		return nil
+	}
+	return caddyhttp.Error(statusGone, errGone)
 }

@@ -10,14 +10,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
-	"github.com/dianalimiter/diana/internal/metrics"
 )
-
-// statusGone is the status that Caddy logs if the client closed the connection before
-// the response.
-const statusGone = 499
-
-var errGone = errors.New("the client closed the connection while its request waited")
 
 // ServeHTTP decides about a request and, if it is admitted, calls next.
 func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -33,15 +26,6 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	err = next.ServeHTTP(a.writer, r)
 	a.writer.finish(err)
 	return err
-}
-
-// respondGone ends a request whose client closed the connection while it waited.
-func respondGone(w http.ResponseWriter, r *http.Request) error {
-	if inErrorRoute(r) {
-		w.WriteHeader(statusGone)
-		return nil
-	}
-	return caddyhttp.Error(statusGone, errGone)
 }
 
 // admission is the result of admit, which is a function of its own so that the decision
@@ -94,7 +78,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		}
 	}
 	if l.repeats {
-		q.pass()
+		notePassed(r, q.zones)
 	}
 	if a.passes = true; q.owes {
 		a.charges = q
@@ -154,16 +138,4 @@ func statusOf(err error) int {
 		return he.StatusCode
 	}
 	return http.StatusInternalServerError
-}
-
-// pass notes the zones that have admitted the request. Those in shadow would have admitted
-// any.
-func (q *request) pass() {
-	names, _ := caddyhttp.GetVar(q.r.Context(), varPassed).([]string)
-	for i := range q.zones {
-		if z := &q.zones[i]; z.zone.repeated && !z.shadow && z.outcome != metrics.Skipped {
-			names = append(names, z.zone.Name)
-		}
-	}
-	caddyhttp.SetVar(q.r.Context(), varPassed, names)
 }

@@ -28,7 +28,7 @@ func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, eve
 // would have been since the last one.
 func (q reporter) addCommon(z *Zone, fields []zap.Field, suppressed uint64) []zap.Field {
 	if q.l.o.LogKey {
-		fields = append(fields, zap.String("key", z.keyText(q.r)))
+		fields = append(fields, zap.String("key", z.KeyText(q.r)))
 	}
 	if suppressed > 0 {
 		fields = append(fields, zap.Uint64("suppressed", suppressed))
@@ -60,7 +60,7 @@ func eventData(fields []zap.Field) map[string]any {
 	return data
 }
 
-// keyText returns the key of a request as text, for logs.
-func (z *Zone) keyText(r *http.Request) string {
+// KeyText returns the key of a request as text, for people.
+func (z *Zone) KeyText(r *http.Request) string {
 	return strings.Join(z.Config.Plan.Describe(r), " ")
 }

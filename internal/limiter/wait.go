@@ -54,6 +54,16 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 	}
 }
 
+// outdated reports whether rules have changed since the zones were collected.
+func (d *decision) outdated() bool {
+	for i := range d.zones {
+		if z := &d.zones[i]; z.active != nil && z.active != z.zone.active.Load() {
+			return true
+		}
+	}
+	return false
+}
+
 // collectAgain collects the zones of a request that waited while rules changed: it was charged
 // nothing by those before. It reports whether the request is decided.
 func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
@@ -97,6 +107,9 @@ func (z *zoneResult) queueIsFull() bool {
 	}
 	return false
 }
+
+// mayDelay reports whether a leaky_bucket of the zone may delay the request.
+func (z *zoneResult) mayDelay() bool { return z.rules != nil && !z.shadow && z.set.MaxDelay > 0 }
 
 // queued returns the first zone with in_flight whose queue the request must join, because
 // older requests of its key wait in it; nil: none.

@@ -121,7 +121,8 @@ func (p *page) logs() {
 	p.line("The logger `http.handlers.rate_limit` has a line `rate limit exceeded` at level INFO for each denied request, and a line `rate limit would be exceeded` for each that a zone in shadow would deny, at most 100 a second for each zone:\n")
 	p.line("| field | meaning |\n|---|---|")
 	seen := make(map[string]bool)
-	for _, name := range p.grep("internal/limiter/log.go", regexp.MustCompile(`zap\.(?:String|Duration|Uint64)\("([a-z_]+)"`)) {
+	field := regexp.MustCompile(`zap\.(?:String|Duration|Uint64)\("([a-z_]+)"`)
+	for _, name := range append(p.grep("internal/limiter/log.go", field), p.grep("internal/limiter/tell.go", field)...) {
 		meaning, ok := logFields[name]
 		if !ok {
 			p.lacks("log field %s has no entry", name)
@@ -130,6 +131,11 @@ func (p *page) logs() {
 			p.line("| `%s` | %s |", name, meaning)
 		}
 		seen[name] = true
+	}
+	for name := range logFields {
+		if !seen[name] {
+			p.lacks("log field %s is nowhere in the code", name)
+		}
 	}
 	p.line("\nThe access log line of a request that a zone denied or delayed, or would if it were not in shadow, has `rate_limit` with `zone`, `rule` and `decision`.\n")
 }

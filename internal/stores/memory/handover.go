@@ -5,16 +5,6 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// Instant is an instant on two clocks, in microseconds.
-type Instant struct {
-	Local  int64 // on the clock of this process
-	Shared int64 // on Redis' clock: what it reported, or an estimate
-
-	// Tolerance is by how much an estimate of Redis' clock may be wrong. Redis' clock
-	// was set if it differs by more.
-	Tolerance int64
-}
-
 // Handover is what a call hands over to Redis for a key.
 type Handover struct {
 	// Told are the snapshots of the rules, which Redis may have lost. nil: none.
@@ -47,7 +37,7 @@ func (n *Snapshots) Known(z *stores.ZoneCheck, now Instant) (known, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if x := n.find(s, z.Key, mix); x != nil {
-		return n.rules.live(x, z.Counter.Rules, now.Local), x.has(markLost | markOwes)
+		return n.layout.live(x, z.Counter.Rules, now.Local), x.has(markLost | markOwes)
 	}
 	return false, false
 }
@@ -70,13 +60,13 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	n.setOrigin(x, z)
 	marks := x[snapshotMarks] | markTold
 	if replace {
-		n.rules.replace(x, z.Rules)
+		n.layout.replace(x, z.Rules)
 		marks &^= markLost
 	}
 	if x.has(markTold) {
-		n.rules.follow(x, z.Rules, now)
+		n.layout.follow(x, z.Rules, now)
 	} else {
-		n.rules.clearTold(x)
+		n.layout.clearTold(x)
 	}
 	x[snapshotOffset] = now.Shared - now.Local
 	later := max(now.Shared, x[snapshotTime])
@@ -87,8 +77,8 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	for i, r := range z.Rules {
 		h, snap := r.(algorithms.Handover), n.scratch(s, i)
 		h.Snapshot(snap, z.Results[i].State, now.Shared)
-		h.Raise(snap, n.rules.told(x, i), later)
-		copy(n.rules.told(x, i), snap)
+		h.Raise(snap, n.layout.told(x, i), later)
+		copy(n.layout.told(x, i), snap)
 	}
 	x[snapshotTime] = later
 	n.mark(x, marks)
@@ -96,7 +86,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 
 // scratch returns room for the snapshot of a rule.
 func (n *Snapshots) scratch(s *snapshotShard, rule int) []int64 {
-	size := n.rules[rule].base - n.rules[rule].told
+	size := n.layout[rule].base - n.layout[rule].told
 	if len(s.scratch) < size {
 		s.scratch = make([]int64, size)
 	}
@@ -109,13 +99,13 @@ func (n *Snapshots) scratch(s *snapshotShard, rule int) []int64 {
 func (n *Snapshots) less(s *snapshotShard, x snapshot, z *stores.ZoneCheck, at, now int64) (less bool) {
 	for i, r := range z.Rules {
 		h, snap := r.(algorithms.Handover), n.scratch(s, i)
-		if h.Supersedes(z.Results[i].State, n.rules.told(x, i)) {
-			clear(n.rules.told(x, i))
+		if h.Supersedes(z.Results[i].State, n.layout.told(x, i)) {
+			clear(n.layout.told(x, i))
 			continue
 		}
 		h.Snapshot(snap, z.Results[i].State, at)
-		less = h.Raise(snap, n.rules.told(x, i), now) || less
-		copy(n.rules.told(x, i), snap)
+		less = h.Raise(snap, n.layout.told(x, i), now) || less
+		copy(n.layout.told(x, i), snap)
 	}
 	return less
 }
@@ -149,25 +139,25 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	n.mark(x, x[snapshotMarks]|markOwes)
 	if p.slot == nil {
 		for i := range z.Rules {
-			clear(n.rules.base(x, i))
+			clear(n.layout.base(x, i))
 		}
 		return true
 	}
 	if told {
-		n.rules.follow(x, z.Counter.Rules, now)
+		n.layout.follow(x, z.Counter.Rules, now)
 		x[snapshotOffset] = now.Shared - now.Local
 	}
 	for i, r := range z.Rules {
 		h := r.(algorithms.Handover)
 		if told {
-			p.shard.states.room(&t.layout, p.slot, i, r, now.Shared, h.Room(n.rules.told(x, i)))
+			p.shard.states.room(&t.layout, p.slot, i, r, now.Shared, h.Room(n.layout.told(x, i)))
 		}
 		st := p.shard.states.at(&t.layout, p.slot, i)
 		r.Repair(st, now.Shared)
 		if told {
-			h.Warm(st, n.rules.told(x, i), z.Counter.Rules[i], now.Shared)
+			h.Warm(st, n.layout.told(x, i), z.Counter.Rules[i], now.Shared)
 		}
-		h.Base(n.rules.base(x, i), st)
+		h.Base(n.layout.base(x, i), st)
 	}
 	return true
 }
@@ -183,7 +173,7 @@ func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
 		before := s.paying[z.Key]
 		for i, r := range z.Rules {
 			h, cost := r.(algorithms.Handover), min(z.Cost, 2*r.Capacity())
-			h.Forgive(n.rules.base(x, i), now, cost, turn)
+			h.Forgive(n.layout.base(x, i), now, cost, turn)
 			if before != nil {
 				h.Forgive(before[i], now, cost, turn)
 			}
@@ -202,10 +192,10 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	if x == nil {
 		return h, false
 	}
-	if (told || x.has(markLost|markOwes)) && n.rules.live(x, z.Counter.Rules, now.Local) {
+	if (told || x.has(markLost|markOwes)) && n.layout.live(x, z.Counter.Rules, now.Local) {
 		h.Time = now.Local + x[snapshotOffset]
 		for i := range z.Rules {
-			h.Told = append(h.Told, append([]int64(nil), n.rules.told(x, i)...))
+			h.Told = append(h.Told, append([]int64(nil), n.layout.told(x, i)...))
 		}
 	}
 	n.mark(x, x[snapshotMarks]&^markLost)
@@ -224,11 +214,11 @@ func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now 
 		for i, r := range z.Rules {
 			st := p.shard.states.at(&p.table.layout, p.slot, i)
 			r.Repair(st, now)
-			bases[i] = append(bases[i], n.rules.base(x, i)...)
+			bases[i] = append(bases[i], n.layout.base(x, i)...)
 			h := r.(algorithms.Handover)
-			debt, owes, rest := h.Debt(st, n.rules.base(x, i), z.Counter.Rules[i], now)
+			debt, owes, rest := h.Debt(st, n.layout.base(x, i), z.Counter.Rules[i], now)
 			if !rest {
-				h.Base(n.rules.base(x, i), st)
+				h.Base(n.layout.base(x, i), st)
 			}
 			debts[i], owing, more = debt, owing || owes, more || rest
 		}
@@ -261,8 +251,8 @@ func (n *Snapshots) Settle(k stores.Key, h *Handover, rejected bool) (owes bool)
 		return false
 	}
 	if rejected {
-		for i := range n.rules {
-			copy(n.rules.base(x, i), h.bases[i])
+		for i := range n.layout {
+			copy(n.layout.base(x, i), h.bases[i])
 		}
 		n.mark(x, x[snapshotMarks]|markOwes)
 	}
@@ -288,5 +278,5 @@ func (n *Snapshots) Debtors(keys []stores.Key, from Cursor) ([]stores.Key, Curso
 
 // Living appends keys with a snapshot that still counts under the rules, as Debtors does.
 func (n *Snapshots) Living(keys []stores.Key, from Cursor, rules []algorithms.Rule, local int64) ([]stores.Key, Cursor) {
-	return n.walk(keys, from, func(x snapshot) bool { return n.rules.live(x, rules, local) })
+	return n.walk(keys, from, func(x snapshot) bool { return n.layout.live(x, rules, local) })
 }

@@ -5,6 +5,16 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
+// Instant is an instant on two clocks, in microseconds.
+type Instant struct {
+	Local  int64 // on the clock of this process
+	Shared int64 // on Redis' clock: what it reported, or an estimate
+
+	// Tolerance is by how much an estimate of Redis' clock may be wrong. Redis' clock
+	// was set if it differs by more.
+	Tolerance int64
+}
+
 // snapshot is {key, key, marks, time, offset, the tag (see [Table.KeepTags]), and for each
 // rule a snapshot and a base}.
 // The snapshots of the rules are on Redis' clock, which was ahead of this process' by
@@ -12,7 +22,7 @@ import (
 // while the key owes.
 type snapshot []int64
 
-// The words of a snapshot before those of the rules.
+// The words of a snapshot before the tag and those of the rules.
 const (
 	snapshotMarks = keyWords + iota
 	snapshotTime
@@ -33,24 +43,24 @@ func (x snapshot) key() stores.Key { return stores.Key{Hi: uint64(x[0]), Lo: uin
 
 func (x snapshot) has(mark int64) bool { return x[snapshotMarks]&mark != 0 }
 
-// snapshotRule is where the words of one rule lie.
-type snapshotRule struct{ told, base, end int }
+// snapshotLayout defines where the words of each rule lie in a snapshot.
+type snapshotLayout []ruleWords
 
-// snapshotRules are where the words of each rule lie.
-type snapshotRules []snapshotRule
+// ruleWords are the words of one rule: its snapshot from told to base, its base from there to end.
+type ruleWords struct{ told, base, end int }
 
 // told returns the snapshot of one rule.
-func (l snapshotRules) told(x snapshot, rule int) []int64 {
+func (l snapshotLayout) told(x snapshot, rule int) []int64 {
 	return x[l[rule].told:l[rule].base]
 }
 
 // base returns the base of one rule.
-func (l snapshotRules) base(x snapshot, rule int) []int64 {
+func (l snapshotLayout) base(x snapshot, rule int) []int64 {
 	return x[l[rule].base:l[rule].end]
 }
 
 // live says whether a snapshot still counts, by the clock that it is on.
-func (l snapshotRules) live(x snapshot, rules []algorithms.Rule, local int64) bool {
+func (l snapshotLayout) live(x snapshot, rules []algorithms.Rule, local int64) bool {
 	if x.has(markTold) {
 		for i, r := range rules {
 			if r.(algorithms.Handover).Live(l.told(x, i), local+x[snapshotOffset]) {
@@ -61,8 +71,8 @@ func (l snapshotRules) live(x snapshot, rules []algorithms.Rule, local int64) bo
 	return false
 }
 
-// clearTold forgets what was known before.
-func (l snapshotRules) clearTold(x snapshot) {
+// clearTold forgets the snapshots of the rules, and their time.
+func (l snapshotLayout) clearTold(x snapshot) {
 	for i := range l {
 		clear(l.told(x, i))
 	}
@@ -71,7 +81,7 @@ func (l snapshotRules) clearTold(x snapshot) {
 
 // replace forgets the states that a reply reports whole. Of a state that grows it reports a
 // part.
-func (l snapshotRules) replace(x snapshot, rules []algorithms.Rule) {
+func (l snapshotLayout) replace(x snapshot, rules []algorithms.Rule) {
 	for i, r := range rules {
 		if _, grows := r.(algorithms.Growing); !grows {
 			clear(l.told(x, i))
@@ -80,7 +90,7 @@ func (l snapshotRules) replace(x snapshot, rules []algorithms.Rule) {
 }
 
 // follow moves a snapshot if Redis' clock was set.
-func (l snapshotRules) follow(x snapshot, rules []algorithms.Rule, now Instant) {
+func (l snapshotLayout) follow(x snapshot, rules []algorithms.Rule, now Instant) {
 	d := now.Shared - now.Local - x[snapshotOffset]
 	if max(d, -d) <= now.Tolerance {
 		return

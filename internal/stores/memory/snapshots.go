@@ -13,12 +13,12 @@ import (
 // hash for each key. No bound depends on a snapshot: a key without one starts from
 // zero. handover.go uses them.
 type Snapshots struct {
-	table *Table
-	rules snapshotRules
-	slots slots
-	owing atomic.Int64    // snapshots that owe
-	lost  atomic.Int64    // snapshots that are to be put back
-	shard []snapshotShard // snapshotShards, or as many as the table has
+	table  *Table
+	layout snapshotLayout
+	slots  slots
+	owing  atomic.Int64    // snapshots that owe
+	lost   atomic.Int64    // snapshots that are to be put back
+	shard  []snapshotShard // snapshotShards, or as many as the table has
 }
 
 const (
@@ -70,9 +70,9 @@ func (t *Table) Snapshots() *Snapshots {
 			if !ok {
 				return
 			}
-			x := snapshotRule{told: stride, base: stride + p.SnapshotWords()}
+			x := ruleWords{told: stride, base: stride + p.SnapshotWords()}
 			x.end = x.base + p.BaseWords()
-			n.rules, stride = append(n.rules, x), x.end
+			n.layout, stride = append(n.layout, x), x.end
 		}
 		if len(t.rules) > 0 {
 			n.slots.init(stride)

@@ -15,15 +15,15 @@ var instructionsHeld = map[string]int{
 	"amd64 7.0.15 ae4d7c971a948f0": 21_200, // Debian 12
 }
 
-// tolerance is how much more than that is accepted, in percent.
-const tolerance = 3
+// mostRise is how much more than that is accepted, in percent.
+const mostRise = 3
 
-// TestInstructions counts what the whole server executes for a check of gcra whose key Redis has,
-// of 32 in one call, which does not depend on the load of the machine: the least of some batches,
+// TestInstructions counts what the server executes for a check of gcra: 32 in a call, and Redis
+// has each key. That does not depend on the load of the machine. The least of some rounds counts,
 // because what Redis does on its own only adds.
 func TestInstructions(t *testing.T) {
 	underCallgrind(t)
-	const keys, limit, batches, calls = 100, 10_000_000, 5, 32
+	const keys, limit, rounds, calls = 100, 10_000_000, 5, 32
 	r := newBenchRedis(t, "gcra", keys, storestest.BenchRule{Alg: new(algorithms.GCRA), Limit: limit, Window: 10 * time.Hour})
 	for i := range uint64(keys) { // Redis has them for hours
 		check := r.newCheck()
@@ -32,11 +32,11 @@ func TestInstructions(t *testing.T) {
 	}
 	r.stop() // no heartbeats: how many there are depends on the machine
 	r.done.Wait()
-	if err := r.client.ConfigSet(t.Context(), "hz", "1").Err(); err != nil { // what Redis does on its own
+	if err := r.client.ConfigSet(t.Context(), "hz", "1").Err(); err != nil { // fewer periodic tasks
 		t.Fatal(err)
 	}
 	least := 0
-	for n := range batches {
+	for n := range rounds {
 		before := r.instructions(t)
 		for i := range calls {
 			r.together(t, (calls*n+i)*batch)
@@ -47,9 +47,13 @@ func TestInstructions(t *testing.T) {
 	}
 	info := r.client.InfoMap(t.Context(), "server").Item
 	build := runtime.GOARCH + " " + info("Server", "redis_version") + " " + info("Server", "redis_build_id")
-	held := instructionsHeld[build]
-	t.Logf("%s: %d instructions a check, held: %d", build, least, held)
-	if held > 0 && least*100 > held*(100+tolerance) {
-		t.Errorf("%s: %d instructions a check, want at most %d %% above %d", build, least, tolerance, held)
+	held, ok := instructionsHeld[build]
+	if !ok {
+		t.Logf("%d instructions a check; compared with nothing: no number is held for the build %s", least, build)
+		return
+	}
+	t.Logf("%d instructions a check, %d are held", least, held)
+	if least*100 > held*(100+mostRise) {
+		t.Errorf("%d instructions a check, want at most %d %% above %d", least, mostRise, held)
 	}
 }

@@ -3,14 +3,14 @@
 package main
 
 const (
-	handoversGo   = "internal/stores/redis/handovers.go"
-	aloneGo       = "internal/stores/redis/fallback.go"
-	snapshotsGo   = "internal/stores/memory/snapshots.go"
-	snapshotGo    = "internal/stores/memory/snapshot.go"
-	tellGo        = "internal/stores/memory/handover.go"
-	handoverGo    = "algorithms/handover.go"
-	logHandoverGo = "algorithms/sliding_log_handover.go"
-	lifetimeGo    = "internal/stores/redis/lifetime.go"
+	handoversGo      = "internal/stores/redis/handovers.go"
+	aloneGo          = "internal/stores/redis/fallback.go"
+	snapshotsGo      = "internal/stores/memory/snapshots.go"
+	snapshotGo       = "internal/stores/memory/snapshot.go"
+	memoryHandoverGo = "internal/stores/memory/handover.go"
+	handoverGo       = "algorithms/handover.go"
+	logHandoverGo    = "algorithms/sliding_log_handover.go"
+	lifetimeGo       = "internal/stores/redis/lifetime.go"
 )
 
 // fallbackMutants break going on without Redis, and coming back.
@@ -44,20 +44,20 @@ var fallbackMutants = []mutant{
 		old: "uint64(slot)+1 < 1<<x.bits", new: "slot+1 < 1<<x.bits",
 	},
 	{
-		name: "fallback-cold", breaks: "an instance in fallback starts from zero", file: tellGo, suites: redis,
-		old: "h.Warm(st, n.rules.told(x, i), z.Counter.Rules[i], now.Shared)", new: "_ = h",
+		name: "fallback-cold", breaks: "an instance in fallback starts from zero", file: memoryHandoverGo, suites: redis,
+		old: "h.Warm(st, n.layout.told(x, i), z.Counter.Rules[i], now.Shared)", new: "_ = h",
 	},
 	{
-		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: tellGo, suites: redis,
-		old: "h.Base(n.rules.base(x, i), st)\n\t}\n\treturn true", new: "clear(n.rules.base(x, i))\n\t}\n\treturn true",
+		name: "fallback-base", breaks: "the counts of the snapshot are owed, too", file: memoryHandoverGo, suites: redis,
+		old: "h.Base(n.layout.base(x, i), st)\n\t}\n\treturn true", new: "clear(n.layout.base(x, i))\n\t}\n\treturn true",
 	},
 	{
-		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: tellGo, suites: redis,
+		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: memoryHandoverGo, suites: redis,
 		old: "n.mark(x, x[snapshotMarks]&^markOwes)", new: "_ = x",
 	},
 	{
-		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: tellGo, suites: redis,
-		old: "h.Forgive(n.rules.base(x, i), now, cost, turn)", new: "_ = h",
+		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: memoryHandoverGo, suites: redis,
+		old: "h.Forgive(n.layout.base(x, i), now, cost, turn)", new: "_ = h",
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,
@@ -68,11 +68,11 @@ var fallbackMutants = []mutant{
 		old: "d.settle([]handover{*h}, err)", new: "_ = d.settle",
 	},
 	{
-		name: "fallback-overtaken", breaks: "a key has several debts on their way", file: tellGo, suites: redis,
+		name: "fallback-overtaken", breaks: "a key has several debts on their way", file: memoryHandoverGo, suites: redis,
 		old: "x.has(markOwes) && s.paying[z.Key] == nil", new: "x.has(markOwes)",
 	},
 	{
-		name: "fallback-rebased", breaks: "a debt that is rejected is lost if the key was charged meanwhile", file: tellGo, suites: redis,
+		name: "fallback-rebased", breaks: "a debt that is rejected is lost if the key was charged meanwhile", file: memoryHandoverGo, suites: redis,
 		old: "p.slot != nil && s.paying[z.Key] != nil {", new: "p.slot != nil && s.paying[z.Key] != nil && false {",
 	},
 	{
@@ -144,11 +144,11 @@ var fallbackMutants = []mutant{
 		old: "\t\tlocal.Cost = charge\n", new: "",
 	},
 	{
-		name: "forgive-capacity", breaks: "a huge charge that Redis may have made overflows (a dropped min)", file: tellGo, suites: redis,
+		name: "forgive-capacity", breaks: "a huge charge that Redis may have made overflows (a dropped min)", file: memoryHandoverGo, suites: redis,
 		old: "min(z.Cost, 2*r.Capacity())", new: "z.Cost",
 	},
 	{
-		name: "forgive-too-little", breaks: "of a huge charge that Redis may have made, a part is charged again", file: tellGo, suites: redis,
+		name: "forgive-too-little", breaks: "of a huge charge that Redis may have made, a part is charged again", file: memoryHandoverGo, suites: redis,
 		old: "min(z.Cost, 2*r.Capacity())", new: "min(z.Cost, r.Capacity())",
 	},
 	{

@@ -13,24 +13,24 @@ var lostMutants = []mutant{
 		old: "h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true); ok", new: "h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true); ok && false",
 	},
 	{
-		name: "lost-less", breaks: "a reply that is less than the snapshot is believed", file: tellGo, suites: redis,
+		name: "lost-less", breaks: "a reply that is less than the snapshot is believed", file: memoryHandoverGo, suites: redis,
 		old: "marks |= markLost", new: "marks |= 0",
 	},
 	{
-		name: "lost-older", breaks: "an older reply is taken for a loss", file: tellGo, suites: redis,
+		name: "lost-older", breaks: "an older reply is taken for a loss", file: memoryHandoverGo, suites: redis,
 		old: " && now.Shared > x[snapshotTime] {", new: " {",
 	},
 	{
-		name: "lost-replaced", breaks: "the snapshot is replaced by each reply", file: tellGo, suites: redis,
-		old: "h.Raise(snap, n.rules.told(x, i), later)", new: "_ = later",
+		name: "lost-replaced", breaks: "the snapshot is replaced by each reply", file: memoryHandoverGo, suites: redis,
+		old: "h.Raise(snap, n.layout.told(x, i), later)", new: "_ = later",
 	},
 	{
-		name: "lost-superseded", breaks: "levels under different limits are compared", file: tellGo, suites: redis,
-		old: "if h.Supersedes(z.Results[i].State, n.rules.told(x, i)) {", new: "if h.Supersedes(z.Results[i].State, n.rules.told(x, i)) && false {",
+		name: "lost-superseded", breaks: "levels under different limits are compared", file: memoryHandoverGo, suites: redis,
+		old: "if h.Supersedes(z.Results[i].State, n.layout.told(x, i)) {", new: "if h.Supersedes(z.Results[i].State, n.layout.told(x, i)) && false {",
 	},
 	{
-		name: "lost-alone", breaks: "an instance that owes does not put back what it knows", file: tellGo, suites: redis,
-		old: "x.has(markLost|markOwes)) && n.rules.live(", new: "x.has(markLost)) && n.rules.live(",
+		name: "lost-alone", breaks: "an instance that owes does not put back what it knows", file: memoryHandoverGo, suites: redis,
+		old: "x.has(markLost|markOwes)) && n.layout.live(", new: "x.has(markLost)) && n.layout.live(",
 	},
 	{
 		name: "lost-clock", breaks: "a snapshot does not follow a clock that was set", file: snapshotGo, suites: redis,
