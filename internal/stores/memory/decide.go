@@ -61,8 +61,9 @@ func (h *Permits) Decide(check *stores.Check, clock func() int64) {
 		p.shard.mu.Lock()
 		var locked shardSet
 		if dependsOnHeld(z, p.table) {
-			locked = h.lockFor(check)
-			p.held = h.of(z)
+			if locked = h.lockFor(check); locked.has(z) {
+				p.held = h.of(z)
+			}
 		}
 		check.Now = clock()
 		p.judge(z, check.Now)
@@ -97,10 +98,11 @@ func (h *Permits) decideAt(check *stores.Check, clock func() int64, locs []locat
 	held := h.lockFor(check)
 	check.Now = clock()
 	for i := range check.Zones {
-		if held != 0 {
-			locs[i].held = h.of(&check.Zones[i])
+		z := &check.Zones[i]
+		if held.has(z) {
+			locs[i].held = h.of(z)
 		}
-		locs[i].judge(&check.Zones[i], check.Now)
+		locs[i].judge(z, check.Now)
 	}
 	check.Settle()
 	for i := range check.Zones {

@@ -37,6 +37,9 @@ type permitKey struct {
 
 func shardOf(z *stores.ZoneCheck) int { return int(z.Key.Lo % permitShards) }
 
+// has reports whether the shard of a zone's key is in the set.
+func (s shardSet) has(z *stores.ZoneCheck) bool { return s&(1<<shardOf(z)) != 0 }
+
 // dependsOnHeld reports whether the decision of a zone depends on what requests hold.
 func dependsOnHeld(z *stores.ZoneCheck, t *Table) bool {
 	c := z.Counter

@@ -2,6 +2,8 @@ package memory
 
 import (
 	"context"
+	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -49,7 +51,47 @@ func TestReservedCostCounts(t *testing.T) {
 		}
 		local.Finish(context.Background(), &reserved.Zones[0], 0)
 	}
-	if n := TableOf(c).reserved.Load(); n != 0 {
-		t.Errorf("a cost of %d is reserved", n)
+	if n := TableOf(c).held.Load(); n != 0 {
+		t.Errorf("a cost of %d is held", n)
+	}
+}
+
+// TestPermitsBesideOtherKeys checks a zone with permits beside one without, each under keys of
+// its own, from many goroutines: what requests hold is read and written under its lock only.
+func TestPermitsBesideOtherKeys(t *testing.T) {
+	local := &Store{Clock: func() int64 { return storestest.Hour }}
+	rule := storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1_000_000, Window: storestest.Hour, Cost: 1}}
+	permits := storestest.NewTestCounter(t, "permits", 2, false, nil, rule)
+	holding := storestest.NewTestCounter(t, "holding", 0, true, nil, rule)
+	plain := storestest.NewTestCounter(t, "plain", 0, false, nil, rule)
+	var done sync.WaitGroup
+	for g := range 4 {
+		done.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 7))
+			zone := func(c *stores.Counter) stores.ZoneCheck {
+				return stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 1 + r.Uint64N(200)}, Cost: 1}
+			}
+			for range 5000 {
+				checks := []*stores.Check{
+					{Zones: []stores.ZoneCheck{zone(permits), zone(plain)}},
+					{Zones: []stores.ZoneCheck{zone(plain), zone(holding)}},
+					{Zones: []stores.ZoneCheck{zone(holding)}},
+				}
+				for _, check := range checks {
+					local.Decide(context.Background(), check)
+				}
+				for _, check := range checks {
+					for i := range check.Zones {
+						local.Finish(context.Background(), &check.Zones[i], 0)
+					}
+				}
+			}
+		})
+	}
+	done.Wait()
+	for i := range local.Permits.shards {
+		if held := local.Permits.shards[i].held; len(held) != 0 {
+			t.Errorf("%v is held after all permits were released", held)
+		}
 	}
 }

@@ -267,7 +267,7 @@ func TestPermitsInAFullTable(t *testing.T) {
 			t.Errorf("%v is held after all permits were released", held)
 		}
 	}
-	if n := TableOf(c).reserved.Load(); n != 0 {
+	if n := TableOf(c).held.Load(); n != 0 {
 		t.Errorf("a cost of %d is held after all permits were released", n)
 	}
 }
