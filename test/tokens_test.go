@@ -340,6 +340,48 @@ func TestTokensAskUsage(t *testing.T) {
 	}
 }
 
+// TestTokensAskUsageBesides checks that usage is asked for behind another handler that has read the
+// body, and not for a request that the zone does not count.
+func TestTokensAskUsageBesides(t *testing.T) {
+	var arrived string
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone org {
+				key {header.X-Org}
+				tokens openai
+				rule 1000000/1h
+			}
+		}
+		rate_limit {
+			zone all {
+				in_flight 50
+			}
+			zone user {
+				key {header.X-Key}
+				key_missing skip
+				tokens openai {
+					ask_usage
+				}
+				rule 1000000/1h
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		b, err := io.ReadAll(r.Body)
+		arrived = string(b)
+		w.WriteHeader(http.StatusBadRequest)
+		return err
+	})})
+	const body, asked = `{"stream":true,"messages":[]}`, `{"stream_options":{"include_usage":true},"stream":true,"messages":[]}`
+	q := asking("k", body)
+	if s.want(q, 400); arrived != asked {
+		t.Errorf("%s arrived, want %s", arrived, asked)
+	}
+	delete(q.header, "X-Key")
+	if s.want(q, 400); arrived != body {
+		t.Errorf("%s arrived of a request that the zone does not count, want %s", arrived, body)
+	}
+}
+
 // TestTokensPrices charges tokens by the price that map has for the model in the request's body. A
 // model without a price costs what was held.
 func TestTokensPrices(t *testing.T) {

@@ -60,14 +60,20 @@ func Read(w http.ResponseWriter, r *http.Request, size int64) *Body {
 	return b
 }
 
-// Of returns what Read returned for a request; nil if it was not called.
+// Of returns what Read returned for a request, which several handlers may watch since; nil if it
+// was not called.
 func Of(r *http.Request) *Body {
 	of := r.Body
-	if w, ok := of.(*Watched); ok {
-		of = w.ReadCloser
+	for {
+		switch b := of.(type) {
+		case *Body:
+			return b
+		case *Watched:
+			of = b.ReadCloser
+		default:
+			return nil
+		}
 	}
-	b, _ := of.(*Body)
-	return b
 }
 
 // read reads until the end, an error, or more than size bytes.

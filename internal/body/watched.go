@@ -10,7 +10,7 @@ import (
 // Watched is a body that notes whether it could be read as far as it was wanted.
 type Watched struct {
 	io.ReadCloser
-	failed atomic.Bool
+	closed, failed atomic.Bool
 }
 
 // Watch replaces the body of a request by one that is watched. It returns nil if there is none.
@@ -26,10 +26,17 @@ func Watch(r *http.Request) *Watched {
 // Read implements io.Reader.
 func (w *Watched) Read(p []byte) (int, error) {
 	n, err := w.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, http.ErrBodyReadAfterClose) {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, http.ErrBodyReadAfterClose) && !w.closed.Load() {
 		w.failed.Store(true)
 	}
 	return n, err
+}
+
+// Close implements io.Closer. What is still read then fails: a transport closes the body while it
+// reads it, if the upstream has answered already.
+func (w *Watched) Close() error {
+	w.closed.Store(true)
+	return w.ReadCloser.Close()
 }
 
 // Failed reports whether the client did not send what was read, or sent more than it may.

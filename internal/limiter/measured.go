@@ -27,8 +27,9 @@ type measuredZone struct {
 func (q *request) measure() *measured {
 	var m *measured
 	for i := range q.zones {
-		settle := q.zones[i].zone.Config.Charge.Settle
-		if !settle.Measures(q.r) {
+		z := &q.zones[i]
+		settle := z.zone.Config.Charge.Settle
+		if z.rules == nil || !z.rules.Charged || !settle.Measures(q.r) {
 			continue
 		}
 		if m == nil {
@@ -36,7 +37,7 @@ func (q *request) measure() *measured {
 		}
 		m.zones[i].settle = settle
 		m.reads = m.reads || settle.Paths != nil
-		if !q.zones[i].shadow {
+		if !z.shadow {
 			settle.AskUsage(q.r)
 		}
 	}
