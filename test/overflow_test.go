@@ -2,6 +2,8 @@ package test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -162,6 +164,24 @@ func TestOverridesInFullZone(t *testing.T) {
 	if n := s.metric("keys", "zone", "z"); n != 8 {
 		t.Errorf("%v keys, want 8", n)
 	}
+}
+
+// TestRemoteOverridesInFullZone fills a zone, and gives the keys of a network a higher limit
+// meanwhile. They have room of their own at once.
+func TestRemoteOverridesInFullZone(t *testing.T) {
+	c := zoneOf(backend{}, "max_keys 5\nrule 1/1h")
+	file := filepath.Join(t.TempDir(), "rules.json")
+	c.app = "rules file " + file + " {\ninterval 1s\n}"
+	s := serve(t, c)
+	for i := range 5 {
+		s.want(req{ip: fmt.Sprintf("10.0.0.%d", i)}, 200, 429)
+	}
+	if err := os.WriteFile(file, []byte(zoneDocument(`{"overrides": [{"key": ["198.51.100.0/24"], "rules": [{"limit": 3, "window": "1h"}]}]}`)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the override", func() bool { return s.source().State == "ok" })
+	s.want(req{ip: "198.51.100.1"}, 200, 200, 200, 429)
+	s.want(req{ip: "198.51.100.2"}, 200, 200, 200, 429)
 }
 
 // TestMemoryBoundIsLogged checks that loading a zone logs the bound of its memory.

@@ -118,6 +118,9 @@ func (r *Registry) Leave(l *Limiter) error {
 // invalid for one, to none.
 func (r *Registry) Apply(d *rules.Document) (report func(), err error) {
 	changed, restarted, err := r.apply(d)
+	for _, b := range r.Bounds() {
+		b.SetMax() // overrides have room of their own
+	}
 	report = func() {
 		for _, name := range restarted {
 			r.logRestart(name)
