@@ -121,6 +121,44 @@ func TestLingerAfterTheHeader(t *testing.T) {
 	})
 }
 
+// TestHeldCostOfAWholeResponse has a client leave that has the whole response while the handler
+// still runs: it costs what the response tells, not what was held.
+func TestHeldCostOfAWholeResponse(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone ` + newName("held") + ` {
+					cost 40
+					settle {response.body.n}
+					hold
+					rule 50/1h
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			const text = `{"n":3}`
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+			_, err := io.WriteString(w, text)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return err
+		})})
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			resp, err := s.client.Do(req{ctx: ctx}.http(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp.StatusCode != http.StatusOK {
+				t.Errorf("status %d", resp.StatusCode)
+			}
+			cancel() // of a body that was read, the connection would be kept
+			_ = resp.Body.Close()
+			ended(t)
+		}
+	})
+}
+
 // TestLingerBesideCountStatus has clients leave before the response of a zone that counts by
 // status. They are charged at once, with a block, and their permits are kept for the zone's linger.
 func TestLingerBesideCountStatus(t *testing.T) {

@@ -61,7 +61,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		return a, q.reject(w, e)
 	}
 	q.owes = l.charges && q.chargesLater()
-	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
+	if q.check.Turn > 0 && q.sleep(time.Duration(q.check.Turn)*time.Microsecond) {
 		return a, respondGone(w, r)
 	}
 	if l.o.Headers != config.HeadersOff && q.hasHeaders() {
@@ -110,10 +110,11 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	end := ending{cut: true, body: rw.measured}
 	defer func() {
 		end.gone = rw.gone || rw.status == 0 && rw.client.gone()
-		end.left, end.written = q.l.lingers && rw.left(q.r.Method), rw.written
+		left := rw.left(q.r.Method)
+		end.left, end.written = left && q.l.lingers, rw.written
 		end.status = cmp.Or(rw.status, end.status)
 		if q.l.settles {
-			end.cut = end.cut || rw.client.gone()
+			end.cut = end.cut || left
 			rw.measured.end(!end.cut)
 		}
 		q.finish(&end)
