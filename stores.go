@@ -29,6 +29,10 @@ const localStore = metrics.LocalStore
 // configuration runs, because a configuration that is only validated must not connect.
 var sharedStores = pool.New[*redis.Store]("stores")
 
+// held is what requests hold of the shared stores, by [redis.Options.Place]: a store that
+// another replaces still has requests, which count without Redis.
+var held = pool.New[*memory.Permits]("permits")
+
 // counts is the local store, one for all configurations: permits outlive a reload.
 var counts = process.Var[memory.Store]{New: func() *memory.Store { return &memory.Store{Clock: clock.Now} }}
 
@@ -67,6 +71,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 		return "", err
 	}
 	o.Clock, o.Process, o.Dial = clock.Now, s.process.ID, s.process.Dial
+	o.Held = held.Take(refs, processKey{s.process, o.Place()}, func() *memory.Permits { return new(memory.Permits) })
 	goredis.SetLogger(redisLog{})
 	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, nil) })
 	s.list = append(s.list, shared)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/dianalimiter/diana/internal/redistest"
 )
 
 const startsAnew = "the kind of the zone's rules or key has changed: its counts are reset"
@@ -155,6 +157,26 @@ func TestFailedLoadReleasesResources(t *testing.T) {
 func port(l net.Listener) string {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
+}
+
+// TestReloadsWithoutRedisKeepPermits reloads twice while Redis is away, each time with another
+// option of the store. The request that holds the permit counts all the while.
+func TestReloadsWithoutRedisKeepPermits(t *testing.T) {
+	srv, g, name := redistest.Start(t), newGate(), newName("held")
+	site := "rate_limit {\nzone " + name + " {\nin_flight 1\n}\n}\n" + handle(t, "/held", g.ServeHTTP) + "\nrespond ok"
+	s := serve(t, setup{app: redisStore(srv.Addr), site: site})
+	until(t, "Redis", func() bool { return s.send(req{ip: "10.0.0.1"}).status == 200 && s.zones().Stores[0].Mode == "shared" })
+	first := s.open(g, req{path: "/held"})
+	srv.Kill()
+	for _, timeout := range []string{"timeout 60ms", "timeout 70ms"} {
+		s.reload(setup{app: redisStore(srv.Addr, timeout), site: site})
+		s.want(req{}, 429)
+	}
+	g.goOn <- true
+	if status := <-first; status != 200 {
+		t.Errorf("status %d", status)
+	}
+	s.want(req{}, 200)
 }
 
 // TestReloadReleasesUnusedPools checks that a reload releases removed zones and

@@ -13,6 +13,9 @@ import (
 // bounds their number. The zero value is empty.
 type Permits struct{ shards [permitShards]permitShard }
 
+// Destruct implements caddy.Destructor. What is still held is of use to nobody.
+func (h *Permits) Destruct() error { return nil }
+
 // Held is what the requests of one key hold.
 type Held struct {
 	Permits int64 // how many requests hold a permit

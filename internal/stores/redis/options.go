@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // Options configure a [Store].
@@ -36,6 +37,10 @@ type Options struct {
 
 	// Clock returns the time of this process in microseconds.
 	Clock func() int64
+
+	// Held is what the requests of all stores of this process at the same [Options.Place] hold,
+	// which counts without Redis; nil: what those of this store hold.
+	Held *memory.Permits
 }
 
 // ConnOptions configure the connections to a Redis.

@@ -131,3 +131,58 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 		})
 	}
 }
+
+// TestPermitsPassToTheStoreThatFollows replaces a store twice while Redis is away. What the
+// requests of each hold counts for those that follow.
+func TestPermitsPassToTheStoreThatFollows(t *testing.T) {
+	srv, ctx, start, held := redistest.Start(t), context.Background(), time.Now(), new(memory.Permits)
+	begin := func(timeout time.Duration) *Store {
+		s := New(Options{
+			Name: "redis", Held: held, Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
+			ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: timeout, DialTimeout: time.Second},
+		}, nil)
+		t.Cleanup(func() { _ = s.Destruct() })
+		return s
+	}
+	c := storestest.NewTestCounter(t, "follows", 4, false, nil)
+	s := begin(5 * time.Second)
+	s.Start(1)
+	var open []*stores.Check
+	var of []*Store
+	decide := func(s *Store, want int) {
+		t.Helper()
+		n := 0
+		for range 6 {
+			check := storestest.CheckOfKey(c, 1)
+			if s.Decide(ctx, check); check.Admitted {
+				n++
+				open, of = append(open, check), append(of, s)
+			}
+		}
+		if n != want {
+			t.Errorf("%d are admitted, want %d", n, want)
+		}
+	}
+	waitFor(t, "Redis to decide", func() bool {
+		check := storestest.CheckOfKey(c, 2)
+		s.Decide(ctx, check)
+		s.Finish(ctx, &check.Zones[0], 0)
+		return check.Mode == stores.ModeShared
+	})
+	decide(s, 4)
+	srv.Kill()
+	for _, timeout := range []time.Duration{50 * time.Millisecond, 60 * time.Millisecond} {
+		next := begin(timeout)
+		next.Begin(s)
+		next.Start(1)
+		_ = s.Destruct()
+		s = next
+		decide(s, 0)
+	}
+	of[0].Finish(ctx, &open[0].Zones[0], 0)
+	decide(s, 1)
+	for i := range open[1:] {
+		of[i+1].Finish(ctx, &open[i+1].Zones[0], 0)
+	}
+	decide(s, 4)
+}

@@ -39,8 +39,8 @@ const (
 // late changes nothing.
 type permits struct {
 	conn  *conn
-	id    uint64         // random, of this store: two stores of a process report apart
-	held  memory.Permits // by zone and key, whatever the rules
+	id    uint64          // random, of this store: two stores of a process report apart
+	held  *memory.Permits // by zone and key, whatever the rules
 	clock func() int64
 	wake  chan struct{} // receives when Redis is to be told of something
 
@@ -65,8 +65,10 @@ type unsaid struct {
 }
 
 func newPermits(c *conn, clock func() int64) *permits {
-	p := &permits{conn: c, id: rand.Uint64(), clock: clock, wake: make(chan struct{}, 1), records: make(map[string]*record)} //nolint:gosec // it only has to be unique
-	return p
+	return &permits{
+		conn: c, id: rand.Uint64(), clock: clock, wake: make(chan struct{}, 1), //nolint:gosec // it only has to be unique
+		held: new(memory.Permits), records: make(map[string]*record),
+	}
 }
 
 // recordOf returns the record of a zone's key, a new one if there is none. p.mu is held.

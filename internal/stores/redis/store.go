@@ -42,6 +42,7 @@ func New(o Options, to Observer) *Store {
 	s.Observe(to)
 	s.conn = newConn(&s.o.ConnOptions, o.Clock, s.observer)
 	s.permits = newPermits(s.conn, o.Clock)
+	s.permits.held = cmp.Or(o.Held, s.permits.held)
 	s.conn.permits = s.permits
 	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, lost: s.lose}
 	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
