@@ -127,10 +127,11 @@ func (m *meter) Warm(s State, snap []int64, _ Rule, now int64) {
 func (m *meter) Forgive(base []int64, now, cost, turn int64) { m.Charge(base, now, cost, turn) }
 
 // Debt implements [Handover]. A debt is a level of the rule full: the same cost in
-// whole units would be up to one unit too much, which may take long to drain.
+// whole units would be up to one unit too much, which may take long to drain. What was charged
+// by a greater share is owed as a whole.
 func (m *meter) Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool) {
 	t := m.at(now)
-	owed := max(0, m.level(s, t)-m.level(base, t))
+	owed := max(0, m.levelUpTo(s, t, m.top(s))-m.levelUpTo(base, t, m.top(base)))
 	return []int64{m.convert(owed, full)}, owed > 0, false
 }
 

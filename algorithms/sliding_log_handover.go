@@ -212,8 +212,8 @@ const (
 // Debt implements [Handover]. A debt is {count, size of a group, timestamps...}: the
 // oldest timestamps that are owed, in groups that each have the timestamp of their
 // newest. Without this rounding a call for a large debt would block Redis for long.
-func (l *slidingLog) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
-	owed := l.live(s, oldest(s, max(0, min(l.limit, s[0]-base[0]))), now)
+func (l *slidingLog) Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool) {
+	owed := l.live(s, oldest(s, max(0, min(full.Limit(), s[0]-base[0]))), now)
 	n := min(owed, debtAtOnce)
 	size := max(1, cd(n, debtGroups))
 	debt = append(make([]int64, 0, 2+debtGroups), n, size)

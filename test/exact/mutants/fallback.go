@@ -177,7 +177,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "debt-meter-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
-		old: "owed := max(0, m.level(s, t)-m.level(base, t))", new: "owed := m.level(s, t)",
+		old: "owed := max(0, m.levelUpTo(s, t, m.top(s))-m.levelUpTo(base, t, m.top(base)))", new: "owed := m.levelUpTo(s, t, m.top(s))",
 	},
 	{
 		name: "debt-log-order", breaks: "the stamps of others are not inserted in order", file: logHandoverGo, suites: redis,
@@ -185,7 +185,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "debt-log-base", breaks: "what was known is owed, too", file: logHandoverGo, suites: redis,
-		old: "max(0, min(l.limit, s[0]-base[0]))", new: "min(l.limit, s[0])",
+		old: "max(0, min(full.Limit(), s[0]-base[0]))", new: "min(full.Limit(), s[0])",
 	},
 	{
 		name: "lua-debt-meter", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
