@@ -17,6 +17,7 @@ type Handover struct {
 	Debts [][]int64
 
 	bases [][]int64 // before the debts were taken; nil: there are none
+	lost  bool      // whether Redis has reported less than Told
 }
 
 // lock locks the shard of a zone's counts and that of its snapshot, in this
@@ -198,6 +199,7 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 			h.Told = append(h.Told, append([]int64(nil), n.layout.told(x, i)...))
 		}
 	}
+	h.lost = x.has(markLost)
 	n.mark(x, x[snapshotMarks]&^markLost)
 	if x.has(markOwes) && s.paying[z.Key] == nil {
 		more = n.takeDebts(&p, x, z, now.Shared, &h)
@@ -232,21 +234,25 @@ func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now 
 	return more
 }
 
-// Settle ends the call with a handover. A debt that was rejected is owed again, together with
-// what was charged meanwhile. It reports whether the key owes anything.
-func (n *Snapshots) Settle(k stores.Key, h *Handover, rejected bool) (owes bool) {
-	if h.bases == nil {
+// Settle ends the call with a handover. Without an answer the snapshot, which Redis may put back
+// more than once, is put back by the next check, too. A debt that was certainly rejected is owed
+// again, together with what was charged meanwhile. It reports whether the key owes anything.
+func (n *Snapshots) Settle(k stores.Key, h *Handover, answered, rejected bool) (owes bool) {
+	if h.bases == nil && (answered || !h.lost) {
 		return false
 	}
 	mix := n.table.mix(k)
 	s := n.shardOf(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.isPaying(k, h.bases) {
-		return false // it is settled, or the key was reset
+	x := n.find(s, k, mix)
+	if x != nil && h.lost && !answered && x.has(markTold) {
+		n.mark(x, x[snapshotMarks]|markLost)
+	}
+	if h.bases == nil || !s.isPaying(k, h.bases) {
+		return false // there is no debt, it is settled, or the key was reset
 	}
 	delete(s.paying, k)
-	x := n.find(s, k, mix)
 	if x == nil {
 		return false
 	}

@@ -97,5 +97,5 @@ func (d *debtor) settle(i, outcome int) {
 	case unanswered:
 		d.unknown += cost
 	}
-	d.n.Settle(stores.Key{Hi: 1, Lo: 2}, &h, outcome == rejected)
+	d.n.Settle(stores.Key{Hi: 1, Lo: 2}, &h, outcome != unanswered, outcome == rejected)
 }

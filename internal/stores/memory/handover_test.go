@@ -77,3 +77,29 @@ func TestOlderReplyIsNoLoss(t *testing.T) {
 		t.Error("a reply that was overtaken is taken for a loss")
 	}
 }
+
+// TestLostStaysLostWithoutAnAnswer takes a snapshot that Redis has lost for a call. It is put back
+// by the next one, too, unless the call is answered or the key is reset meanwhile.
+func TestLostStaysLostWithoutAnAnswer(t *testing.T) {
+	for name, c := range map[string]struct{ answered, reset, want bool }{
+		"answered": {true, false, false}, "not answered": {false, false, true}, "reset": {false, true, false},
+	} {
+		l := newLearner(t)
+		l.learn(handoverStart, 0, 60_000_000, 100)
+		if !l.learn(handoverStart+1_000_000, 0, 1_000_000, 100) {
+			t.Fatal("no loss is noticed")
+		}
+		now := Instant{Local: handoverStart + 1_000_000, Shared: handoverStart + 1_000_000}
+		h, _ := l.n.Take(l.z, now, false)
+		if h.Told == nil || l.n.Lost() != 0 {
+			t.Fatalf("%+v is taken, and %d are left", h, l.n.Lost())
+		}
+		if c.reset {
+			l.n.Drop(l.z.Key)
+		}
+		l.n.Settle(l.z.Key, &h, c.answered, false)
+		if _, due := l.n.Known(l.z, now); due != c.want {
+			t.Errorf("%s: due %v, want %v", name, due, c.want)
+		}
+	}
+}

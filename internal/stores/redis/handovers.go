@@ -223,7 +223,7 @@ func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.In
 func (d *handovers) settle(all []handover, err error) {
 	rejected := err != nil && !mayHaveRun(err)
 	for i := range all {
-		if h := &all[i]; h.snapshots.Settle(h.key, &h.Handover, rejected) {
+		if h := &all[i]; h.snapshots.Settle(h.key, &h.Handover, err == nil, rejected) {
 			d.add(&stores.ZoneCheck{Counter: h.counter, Key: h.key, Tag: h.tag})
 		}
 	}
