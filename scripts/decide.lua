@@ -1574,7 +1574,8 @@ local function zone_blocked(z)
 end
 
 -- Charge an admitted zone and acquire its permit, if it has any. Hold 1 is a
--- permit without a cost; 2 is one that holds the cost instead of charging it.
+-- permit without a cost, or without a report only a look at what others hold; 2 is one that
+-- holds the cost instead of charging it.
 local function zone_charge(z, v, turn)
   if z.hold < 2 and z.rules > 0 then
     if z.least and z.least ~= turn then zone_decide(z, v, z.n, 0, turn) end
@@ -1582,7 +1583,7 @@ local function zone_charge(z, v, turn)
   elseif z.stepped then
     zone_repair(z, v)
   end
-  if z.hold > 0 then
+  if z.hold > 0 and z.report > 0 then
     permits_take(z.holds, z.report, z.hold == 2 and z.n or 0)
     permits_write(z.holds)
   end

@@ -382,6 +382,43 @@ func TestTokensAskUsageBesides(t *testing.T) {
 	}
 }
 
+// TestTokensBesidePlainHandler has one handler hold what a request may cost, and another count the
+// same zone plainly. What is held counts for both.
+func TestTokensBesidePlainHandler(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		g := newGate()
+		zone := "key {header.X-Key}\nrule 100/1h\n"
+		name := newName("team")
+		s := serve(t, setup{app: b.app(), site: `
+			route /held {
+				rate_limit {
+					zone ` + name + ` {
+						` + zone + `
+						cost 60
+						settle {http.response.header.X-Cost}
+						hold
+					}
+				}
+				` + handle(t, "*", g.ServeHTTP) + `
+			}
+			route {
+				rate_limit {
+					zone ` + name + ` {
+						` + zone + `
+						cost 50
+					}
+				}
+				respond ok
+			}`})
+		key := map[string]string{"X-Key": "k"}
+		held := s.open(g, req{path: "/held", header: key})
+		s.want(req{header: key}, 429)
+		g.goOn <- true
+		<-held
+		ended(t)
+	})
+}
+
 // TestTokensPrices charges tokens by the price that map has for the model in the request's body. A
 // model without a price costs what was held.
 func TestTokensPrices(t *testing.T) {

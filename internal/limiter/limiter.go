@@ -83,6 +83,11 @@ func New(env *Environment, o Options) (*Limiter, error) {
 		return l, err
 	}
 	l.across = l.across || len(l.zones) > 1 && slices.ContainsFunc(l.zones, (*Zone).clustered)
+	for _, z := range l.zones {
+		if l.across || z.Config.Charge.Holds {
+			z.common.holds.Store(true)
+		}
+	}
 	c, err := newChange(l.zones, nil)
 	if err != nil {
 		var at *rules.Error

@@ -120,7 +120,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 		return p
 	}
 	group := z.store.Hasher.Group(&t.encoded, t.Key)
-	p.peek(ctx, z, set, &stores.ZoneCheck{Counter: set.counter, Key: t.Key, Tag: t.Key, Group: group, Cost: t.Cost})
+	p.peek(ctx, z, set, &stores.ZoneCheck{Counter: set.counter, Key: t.Key, Tag: t.Key, Group: group, Cost: t.Cost, SeesHeld: z.common.holds.Load()})
 	return p
 }
 

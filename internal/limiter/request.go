@@ -190,6 +190,7 @@ func (q *request) add(z *Zone) {
 			z.metrics.CountBadCost()
 		}
 		res.rules = q.count(res, set.counter, k, k, group, cost)
+		res.rules.SeesHeld = z.common.holds.Load()
 	}
 	if a.duplicates != nil {
 		q.addFingerprint(res, a.duplicates, group)

@@ -110,7 +110,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	end := ending{cut: true, body: rw.measured}
 	defer func() {
 		end.gone = rw.gone || rw.status == 0 && rw.client.gone()
-		left := rw.left(q.r.Method)
+		left := (q.l.settles || q.l.lingers) && rw.left(q.r.Method)
 		end.left, end.written = left && q.l.lingers, rw.written
 		end.status = cmp.Or(rw.status, end.status)
 		if q.l.settles {

@@ -55,6 +55,10 @@ type ZoneCheck struct {
 	// not ask for it.
 	Reserve bool
 
+	// SeesHeld says that requests of other handlers may hold cost of the key, which then counts
+	// for this check, too, though it holds nothing. A local store knows.
+	SeesHeld bool
+
 	// Lingers says that [Store.Finish] is called once more: it charges the request, which
 	// keeps its permit.
 	Lingers bool

@@ -95,7 +95,7 @@ func (q *call) name(prefix string, z *stores.ZoneCheck) (keys int) {
 	q.b = appendName(q.b, prefix, z)
 	q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
 	keys = 1
-	if permit, _ := z.Holds(); permit {
+	if readsPermits(z) {
 		from, keys = len(q.b), keys+1
 		q.b = appendPermits(q.b, prefix, z)
 		q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
@@ -141,7 +141,7 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 			q.b = appendNumber(q.b, z.Lease.Want)
 			s.more = 8
 		}
-		if permit, _ := z.Holds(); permit {
+		if readsPermits(z) {
 			s.more = 16
 		}
 		if guarded(z) {
@@ -155,7 +155,7 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 
 // plainOp returns the operation that decides one zone.
 func plainOp(z *stores.ZoneCheck) byte {
-	if permit, _ := z.Holds(); permit {
+	if readsPermits(z) {
 		return opDecide
 	} else if guarded(z) {
 		return opGuard

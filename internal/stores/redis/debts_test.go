@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"testing"
@@ -59,5 +60,33 @@ func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
 		t.Errorf("Redis decides %v after it is back, and is owed yet", took)
 	default:
 		t.Logf("%d keys not charged in %v: a machine as slow as this is no longer waited for", keys, took)
+	}
+}
+
+// TestDebtsAreWholeThoughTheShareShrinks counts more instances when Redis is back than there were
+// when it went: what this one charged by its greater share is owed as a whole.
+func TestDebtsAreWholeThoughTheShareShrinks(t *testing.T) {
+	srv := redistest.Start(t)
+	k := stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range eachAlgorithm() {
+		for _, instances := range []int64{2, 3, 5} {
+			f := newFleet(t, srv, 1)
+			c := storestest.NewTestCounter(t, fmt.Sprint(name, instances), 0, false, nil, spec)
+			f.decide(0, c, k, 1)
+			f.set(0, faultOOM)
+			alone := f.drain(0, c, k)
+			f.set(0, noFault)
+			f.all[0].instances.live.Store(instances)
+			f.v.now += ramp.Microseconds()
+			f.decide(0, c, k, 1)
+			check := f.decide(0, c, k, 1)
+			drained := int64(0)
+			if name == "token_bucket" || name == "leaky_bucket" || name == "gcra" {
+				drained = 12 * ramp.Microseconds() / 60_000_000
+			}
+			if left := check.Zones[0].Results[0].Remaining; check.Mode != stores.ModeShared || left > drained {
+				t.Errorf("%s: after %d of 12 alone, and %d instances: mode %v, remaining %d, want %d at most", name, alone, instances, check.Mode, left, drained)
+			}
+		}
 	}
 }

@@ -33,15 +33,19 @@ func (l *leasing) decide(ctx context.Context, check *stores.Check) bool {
 		return false
 	}
 	if z := &check.Zones[0]; len(check.Zones) == 1 && !z.Reserve {
-		return z.Counter.Lease > 0 && l.decideOne(ctx, check, z)
+		return leased(z) && l.decideOne(ctx, check, z)
 	}
 	for i := range check.Zones {
-		if check.Zones[i].Counter.Lease > 0 {
+		if leased(&check.Zones[i]) {
 			return l.decideSeveral(ctx, check)
 		}
 	}
 	return false
 }
+
+// leased reports whether a zone spends what was charged in advance: not if that would not see
+// what others hold.
+func leased(z *stores.ZoneCheck) bool { return z.Counter.Lease > 0 && !z.SeesHeld }
 
 // decideOne decides a check of one zone.
 func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.ZoneCheck) bool {
@@ -95,7 +99,7 @@ func (l *leasing) decideSeveral(ctx context.Context, check *stores.Check) bool {
 	renewed := false
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		if z.Counter.Lease > 0 {
+		if leased(z) {
 			got[i] = l.take(ctx, z, &renewed)
 		}
 		if !got[i].taken {

@@ -128,3 +128,40 @@ func TestFallbackSharesPermits(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainChecksSeeWhatIsHeld checks a zone by two handlers, of which one holds the cost until the
+// response. What it holds counts for the other, which holds nothing.
+func TestPlainChecksSeeWhatIsHeld(t *testing.T) {
+	srv, ctx := redistest.Start(t), context.Background()
+	for name, spec := range eachAlgorithm() { // 12 a minute
+		s := newTestShared(t, srv, func() int64 { return storestest.Hour })
+		holding := storestest.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := storestest.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		decide := func(c *stores.Counter, cost int64) *stores.Check {
+			check := storestest.CheckOf(cost, c)
+			check.Zones[0].SeesHeld = true
+			if s.Decide(ctx, check); check.Mode != stores.ModeShared {
+				t.Fatalf("%s: mode %v", name, check.Mode)
+			}
+			return check
+		}
+		held := decide(holding, 8)
+		if check := decide(plain, 5); !held.Admitted || check.Admitted || !check.Zones[0].Results[0].Held {
+			t.Errorf("%s: %+v is admitted beside 8 of 12 that are held", name, check.Zones[0].Results)
+		}
+		check := decide(plain, 4)
+		if left := check.Zones[0].Results[0].Remaining; !check.Admitted || left != 0 {
+			t.Errorf("%s: admitted %v with %d left, want the last 4", name, check.Admitted, left)
+		}
+		s.Finish(ctx, &held.Zones[0], 2)
+		if check = decide(plain, 7); check.Admitted {
+			t.Errorf("%s: 7 of 6 that are left are admitted", name)
+		}
+		if check = decide(plain, 6); !check.Admitted {
+			t.Errorf("%s: 6 of 6 that are left are denied: %+v", name, check.Zones[0].Results)
+		}
+		if any := s.permits.any(); any {
+			waitFor(t, "nothing to be held", func() bool { s.permits.renew(ctx); return !s.permits.any() })
+		}
+	}
+}

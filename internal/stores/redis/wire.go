@@ -39,6 +39,13 @@ const (
 	markKnown  = 2
 )
 
+// readsPermits reports whether the script reads what requests hold of a zone's key: because the
+// zone holds something itself, or because others do. Without a report it takes nothing.
+func readsPermits(z *stores.ZoneCheck) bool {
+	permit, _ := z.Holds()
+	return permit || z.SeesHeld
+}
+
 // appendZone appends a zone as the script's zone_read expects it. A zone that is guarded is
 // not judged while its key is blocked. at is the clock of the node.
 func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clock) []byte {
@@ -53,9 +60,9 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clo
 	}
 	b = append(b, byte(len(z.Counter.Rules)), marks)
 	hold := byte(holdNothing)
-	if permit, cost := z.Holds(); cost {
+	if _, cost := z.Holds(); cost {
 		hold = holdCost
-	} else if permit {
+	} else if readsPermits(z) {
 		hold = holdPermit
 	}
 	if guarded {
@@ -146,7 +153,7 @@ func appendHash(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 // namesOf returns the names of a zone's keys.
 func namesOf(prefix string, z *stores.ZoneCheck) []string {
 	names := []string{string(appendName(nil, prefix, z))}
-	if permit, _ := z.Holds(); permit {
+	if readsPermits(z) {
 		names = append(names, string(appendPermits(nil, prefix, z)))
 	}
 	return names
@@ -252,7 +259,7 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 		view.b = r.take(prepare(z.Counter).packed.view)
 	}
 	z.Held = 0
-	if permit, _ := z.Holds(); permit {
+	if readsPermits(z) {
 		z.Held = r.number()
 		r.number() // the number of permits, which the script has compared
 	}
