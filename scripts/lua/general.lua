@@ -142,7 +142,7 @@ end
 local function zone_lease(z, v)
   local views, more = z.views, z.want
   while more > 0 do
-    zone_decide(z, v, z.n + 2 * more, 0)
+    zone_decide(z, v, z.n + 2 * more, z.held)
     if z.ok then break end
     more = (more - more % 2) / 2
   end

@@ -142,7 +142,7 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 			s.more = 8
 		}
 		if readsPermits(z) {
-			s.more = 16
+			s.more += 16
 		}
 		if guarded(z) {
 			s.more += blockReplySize

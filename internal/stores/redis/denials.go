@@ -81,7 +81,7 @@ func (d *denials) applies(check *stores.Check) bool {
 		return false
 	}
 	for i := range check.Zones {
-		if readsPermits(&check.Zones[i]) {
+		if permit, _ := check.Zones[i].Holds(); permit {
 			return false
 		}
 		if check.Zones[i].Counter.Varies() {

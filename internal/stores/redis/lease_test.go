@@ -236,6 +236,23 @@ func TestLeaseOfSomeZones(t *testing.T) {
 	}
 }
 
+// TestLeaseLeavesWhatIsHeld requests a lease of a key of which another request holds most, for the
+// sake of another store.
+func TestLeaseLeavesWhatIsHeld(t *testing.T) {
+	f := newLeasingFleet(t, 1)
+	s, hot := f.all[0], f.counter("hot", storestest.RuleSpec{Alg: new(algorithms.SlidingWindow), Spec: algorithms.Spec{Limit: 1000, Window: storestest.Hour, Cost: 1}})
+	reserved := storestest.CheckOf(900, hot)
+	reserved.Zones[0].Reserve = true
+	f.decide(s, reserved)
+	check := storestest.CheckOf(1, hot)
+	z := &check.Zones[0]
+	z.SeesHeld, z.Lease = true, stores.LeaseRequest{Want: 500, Granted: -1}
+	s.decider.decide(context.Background(), check)
+	if n := z.Lease.Granted; !reserved.Admitted || !check.Admitted || n < 1 || 900+1+2*n > 1000 {
+		t.Errorf("admitted %v beside %v, and %d are leased of 99 that are left, want half at most", check.Admitted, reserved.Admitted, n)
+	}
+}
+
 // TestLeaseOfAllZones checks two hot zones: both have leases, and few checks lead to
 // a call.
 func TestLeaseOfAllZones(t *testing.T) {

@@ -33,19 +33,15 @@ func (l *leasing) decide(ctx context.Context, check *stores.Check) bool {
 		return false
 	}
 	if z := &check.Zones[0]; len(check.Zones) == 1 && !z.Reserve {
-		return leased(z) && l.decideOne(ctx, check, z)
+		return z.Counter.Lease > 0 && l.decideOne(ctx, check, z)
 	}
 	for i := range check.Zones {
-		if leased(&check.Zones[i]) {
+		if check.Zones[i].Counter.Lease > 0 {
 			return l.decideSeveral(ctx, check)
 		}
 	}
 	return false
 }
-
-// leased reports whether a zone spends what was charged in advance: not if that would not see
-// what others hold.
-func leased(z *stores.ZoneCheck) bool { return z.Counter.Lease > 0 && !z.SeesHeld }
 
 // decideOne decides a check of one zone.
 func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.ZoneCheck) bool {
@@ -78,7 +74,7 @@ func (l *leasing) decideOne(ctx context.Context, check *stores.Check, z *stores.
 // be spent later.
 func (l *leasing) renew(ctx context.Context, z *stores.ZoneCheck, want int64) {
 	one := stores.Check{Zones: []stores.ZoneCheck{{
-		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, Lease: stores.LeaseRequest{Want: want, Granted: -1},
+		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, SeesHeld: z.SeesHeld, Lease: stores.LeaseRequest{Want: want, Granted: -1},
 	}}}
 	sent, epoch := l.decider.o.Clock(), l.epoch(z)
 	if l.decider.fallback.usesRedis(&one) {
@@ -99,7 +95,7 @@ func (l *leasing) decideSeveral(ctx context.Context, check *stores.Check) bool {
 	renewed := false
 	for i := range check.Zones {
 		z := &check.Zones[i]
-		if leased(z) {
+		if z.Counter.Lease > 0 {
 			got[i] = l.take(ctx, z, &renewed)
 		}
 		if !got[i].taken {

@@ -160,8 +160,5 @@ func TestPlainChecksSeeWhatIsHeld(t *testing.T) {
 		if check = decide(plain, 6); !check.Admitted {
 			t.Errorf("%s: 6 of 6 that are left are denied: %+v", name, check.Zones[0].Results)
 		}
-		if any := s.permits.any(); any {
-			waitFor(t, "nothing to be held", func() bool { s.permits.renew(ctx); return !s.permits.any() })
-		}
 	}
 }

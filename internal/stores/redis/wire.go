@@ -349,7 +349,7 @@ func leasable(z *stores.ZoneCheck, now int64) (more int64) {
 		admits := true
 		for i := range z.Results {
 			res := &z.Results[i]
-			admits = admits && res.Rule.Judge(res.State, now, z.Cost+2*more, 0).Admit
+			admits = admits && res.Rule.Judge(res.State, now, z.Cost+2*more, z.Held).Admit
 		}
 		if admits {
 			break
