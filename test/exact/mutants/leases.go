@@ -27,7 +27,11 @@ var leaseMutants = []mutant{
 	},
 	{
 		name: "lua-lease-half", breaks: "a lease may be all that is left", file: generalLua, suites: redis,
-		old: "z.n + 2 * more, 0", new: "z.n + more, 0",
+		old: "z.n + 2 * more, z.held", new: "z.n + more, z.held",
+	},
+	{
+		name: "lua-lease-held", breaks: "a lease takes what others hold", file: generalLua, suites: redis,
+		old: "z.n + 2 * more, z.held", new: "z.n + 2 * more, 0",
 	},
 	{
 		name: "lease-unsaid", breaks: "a reply that cannot be used says what was leased", file: "internal/stores/redis/decide.go", suites: redis,

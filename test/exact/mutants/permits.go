@@ -11,6 +11,10 @@ const (
 // permitMutants break what requests hold until they are answered.
 var permitMutants = []mutant{
 	{
+		name: "permits-unseen", breaks: "a check that holds nothing does not see what others hold", file: "internal/stores/redis/wire.go", suites: redis,
+		old: "return permit || z.SeesHeld", new: "return permit",
+	},
+	{
 		name: "lua-permits-lapse", breaks: "permits that are not renewed never lapse", file: permitsLua, suites: redis,
 		old: "if h.first <= t or h.first", new: "if h.first < 0 or h.first",
 	},
