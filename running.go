@@ -79,6 +79,9 @@ func (r *runningApp) set(a *App) {
 func (r *runningApp) stop(a *App) {
 	if r.app != a { // its successor runs
 		r.before = nil
+		if a.follower != nil { // another than that of the successor
+			a.follower.Leave(a.registry)
+		}
 		return
 	}
 	r.kinds = a.registry.Kinds()

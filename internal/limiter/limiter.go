@@ -84,7 +84,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 	}
 	l.across = l.across || len(l.zones) > 1 && slices.ContainsFunc(l.zones, (*Zone).clustered)
 	for _, z := range l.zones {
-		if l.across || z.Config.Charge.Holds {
+		if l.across || z.Config.Charge.Holds || z.Config.Charge.Statuses.Set {
 			z.common.holds.Store(true)
 		}
 	}

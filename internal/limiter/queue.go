@@ -242,3 +242,15 @@ func (p *waiter) wait(ctx context.Context, retry time.Duration, held bool, left 
 		return false, true
 	}
 }
+
+// sleep waits for d. It reports whether the client closed the connection.
+func sleep(ctx context.Context, d time.Duration) (gone bool) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return false
+	case <-ctx.Done():
+		return true
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
@@ -32,8 +31,6 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 		if p == nil || p.queue != &z.common.queue || p.key != k {
 			if p != nil {
 				p.leave()
-			} else {
-				q.readBody()
 			}
 			var ok bool
 			if p, ok = z.common.queue.join(k, z.MaxWaiting); !ok {
@@ -54,28 +51,6 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 		if q.check.Admitted || q.unavailable() {
 			return false, nil
 		}
-	}
-}
-
-// readBody reads a body of a known size, if it is small, before the request waits: until then a
-// server of HTTP/1 does not notice that the client leaves.
-func (q *request) readBody() {
-	if q.r.ProtoMajor == 1 && q.r.ContentLength > 0 {
-		body.Read(q.w, q.r, q.l.maxBody)
-	}
-}
-
-// sleep waits for the turn of a request that a leaky_bucket delays for d. It reports whether the
-// client closed the connection.
-func (q *request) sleep(d time.Duration) (gone bool) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	q.readBody()
-	select {
-	case <-t.C:
-		return false
-	case <-q.r.Context().Done():
-		return true
 	}
 }
 

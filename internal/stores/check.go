@@ -56,7 +56,7 @@ type ZoneCheck struct {
 	Reserve bool
 
 	// SeesHeld says that requests of other handlers may hold cost of the key, which then counts
-	// for this check, too, though it holds nothing. A local store knows.
+	// for this check, too, though it holds nothing.
 	SeesHeld bool
 
 	// Lingers says that [Store.Finish] is called once more: it charges the request, which

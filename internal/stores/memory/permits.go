@@ -46,7 +46,7 @@ func (s shardSet) has(z *stores.ZoneCheck) bool { return s&(1<<shardOf(z)) != 0 
 // dependsOnHeld reports whether the decision of a zone depends on what requests hold.
 func dependsOnHeld(z *stores.ZoneCheck, t *Table) bool {
 	c := z.Counter
-	return c.InFlight > 0 || c.HoldCost || z.Reserve || t.held.Load() != 0
+	return c.InFlight > 0 || c.HoldCost || z.Reserve || z.SeesHeld || t.held.Load() != 0
 }
 
 // lockFor locks the shards of the zones whose decision depends on what requests hold:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
@@ -81,13 +82,19 @@ func (d *decider) call(ctx context.Context, check *stores.Check) error {
 		hands = d.fallback.hands.takeForgotten(check)
 		err = d.callOnce(check, end, hands, blocks)
 	}
-	if len(hands)+len(blocks) > 0 && isMoving(err) {
+	if isMoving(err) && (len(hands)+len(blocks) > 0 || slices.ContainsFunc(check.Zones, seesHeld)) {
 		for i := range check.Zones {
-			check.Zones[i].Known = false
+			check.Zones[i].Known, check.Zones[i].SeesHeld = false, false
 		}
 		err = d.callOnce(check, end, nil, nil)
 	}
 	return err
+}
+
+// seesHeld reports whether a zone has a second key only to see what others hold.
+func seesHeld(z stores.ZoneCheck) bool {
+	permit, _ := z.Holds()
+	return z.SeesHeld && !permit
 }
 
 // callOnce runs the script once for a check, and handovers and blocks of its keys.

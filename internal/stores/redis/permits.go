@@ -166,8 +166,10 @@ type release struct {
 
 // finishOf returns the operation that charges a zone cost charge.
 func finishOf(prefix string, z *stores.ZoneCheck, charge int64, at *clock) release {
-	keys := namesOf(prefix, z)
-	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, z, charge, false, at), prepare(z.Counter).packed.codes}
+	alone := *z
+	alone.SeesHeld = false // it is charged whatever is held
+	keys := namesOf(prefix, &alone)
+	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, &alone, charge, false, at), prepare(z.Counter).packed.codes}
 }
 
 // clockOf returns the clock of the node that serves a tag.

@@ -162,3 +162,24 @@ func TestPlainChecksSeeWhatIsHeld(t *testing.T) {
 		}
 	}
 }
+
+// TestPlainChecksSeeWhatIsHeldWithoutRedis checks such a zone while Redis is away: what it admitted
+// before is still held.
+func TestPlainChecksSeeWhatIsHeldWithoutRedis(t *testing.T) {
+	srv, ctx, k := redistest.Start(t), context.Background(), stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range eachAlgorithm() { // 12 a minute
+		f := newFleet(t, srv, 1)
+		spec.Spec.Debt = true
+		holding := storestest.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := storestest.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		held := f.decide(0, holding, k, 8)
+		f.set(0, faultOOM)
+		for _, cost := range []int64{5, 4} {
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: plain, Key: k, Tag: k, Cost: cost, SeesHeld: true}}}
+			if f.all[0].Decide(ctx, check); check.Mode != stores.ModeFallback || check.Admitted != (cost == 4) {
+				t.Errorf("%s: mode %v, %d admitted beside 8 of 12 that are held: %v", name, check.Mode, cost, check.Admitted)
+			}
+		}
+		f.all[0].Finish(ctx, &held.Zones[0], 0)
+	}
+}
