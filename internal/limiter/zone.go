@@ -58,7 +58,7 @@ type common struct {
 	unknownLog  loglimit.Minute
 	unblockLog  loglimit.Minute
 	lingering   atomic.Int64 // requests that hold a permit though their client has left
-	holds       atomic.Bool  // whether requests of a handler hold their cost
+	holds       atomic.Bool  // whether requests of a handler hold their cost, or reserve it for another store
 }
 
 // commons are those of the zones in use.

@@ -50,8 +50,8 @@ func dependsOnHeld(z *stores.ZoneCheck, t *Table) bool {
 }
 
 // lockFor locks the shards of the zones whose decision depends on what requests hold:
-// those that hold something themselves, and those with a cost that is held for the sake
-// of another store.
+// those that hold something themselves, those of which other handlers do, and those with
+// a cost that is held for the sake of another store.
 func (h *Permits) lockFor(check *stores.Check) (locked shardSet) {
 	for i := range check.Zones {
 		if z := &check.Zones[i]; dependsOnHeld(z, TableOf(z.Counter)) {
