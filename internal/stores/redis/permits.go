@@ -44,6 +44,8 @@ type permits struct {
 	clock func() int64
 	wake  chan struct{} // receives when Redis is to be told of something
 
+	renewals sync.Mutex
+
 	mu      sync.Mutex
 	records map[string]*record // by the name of the zone's key
 	ages    list.List          // of all records, by when they were last to be reported
@@ -145,7 +147,7 @@ func (p *permits) drop(rec *record) {
 	known := rec.version == rec.stored && rec.acked == rec.charged
 	// What left after the last change says what holds, and may have been executed or not.
 	lapsed := rec.left == 0 || now-min(rec.left, rec.changedAt) > lapse.Microseconds()
-	if rec.held != 0 || rec.cost != 0 || rec.underWay != [callsInFlight]int64{} || !known && !lapsed || rec.acked != rec.charged {
+	if rec.held != 0 || rec.cost != 0 || rec.ending != 0 || rec.underWay != [callsInFlight]int64{} || !known && !lapsed || rec.acked != rec.charged {
 		return
 	}
 	delete(p.records, rec.value)
@@ -172,15 +174,12 @@ func finishOf(prefix string, z *stores.ZoneCheck, charge int64, at *clock) relea
 	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, &alone, charge, false, at), prepare(z.Counter).packed.codes}
 }
 
-// clockOf returns the clock of the node that serves a tag.
-func (p *permits) clockOf(tag stores.Key) *clock { return &p.conn.at(tag).clock }
-
 // finish charges a zone that holds no permit.
 func (p *permits) finish(ctx context.Context, z *stores.ZoneCheck, charge int64) error {
 	if !p.conn.usable(z.Tag) {
 		return errOpen
 	}
-	at := p.clockOf(z.Tag)
+	at := &p.conn.at(z.Tag).clock
 	f := finishOf(p.conn.o.Prefix, z, charge, at)
 	q := newCall(p.conn.end(ctx), f.tag)
 	q.codes = f.codes
@@ -197,6 +196,7 @@ func (p *permits) finish(ctx context.Context, z *stores.ZoneCheck, charge int64)
 // release ends what a request holds that Redis admitted, and charges cost charge. If
 // Redis cannot be told now, it is told later.
 func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64) {
+	p.beginEnd(z, p.conn.end(ctx))
 	rec, q := p.end(z, charge, p.conn.end(ctx))
 	if !p.conn.usable(z.Tag) {
 		q.release()
@@ -207,8 +207,26 @@ func (p *permits) release(ctx context.Context, z *stores.ZoneCheck, charge int64
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if rec.version != rec.stored {
+	if rec.ending--; rec.ending == 0 && rec.version != rec.stored {
 		p.tellSoon(rec)
+	}
+	p.drop(rec)
+}
+
+// beginEnd notes that a request ends, whose call reports the zone's key. If the counter notifies,
+// it waits for a renewal of the key, until end at most: what that charges, nobody can tell.
+func (p *permits) beginEnd(z *stores.ZoneCheck, end time.Time) {
+	p.mu.Lock()
+	rec := p.recordOf(z.Counter, z.Key, z.Tag)
+	rec.ending++
+	renewing := rec.renewing
+	p.mu.Unlock()
+	if renewing == nil || !z.Counter.Notifies {
+		return
+	}
+	select {
+	case <-renewing:
+	case <-time.After(time.Until(end)):
 	}
 }
 
@@ -229,7 +247,7 @@ func (p *permits) end(z *stores.ZoneCheck, charge int64, end time.Time) (*record
 	rec.version++
 	rec.changedAt = p.clock()
 	z.Permit.Taken = permits == 0
-	q, at := newCall(end, z.Tag), p.clockOf(z.Tag)
+	q, at := newCall(end, z.Tag), &p.conn.at(z.Tag).clock
 	q.peekUsed(p.conn.o.Prefix, z, at)
 	q.reportOf(rec, at)
 	q.peekUsed(p.conn.o.Prefix, z, at)

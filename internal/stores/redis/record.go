@@ -32,6 +32,8 @@ type record struct {
 	call     uint64               // that carries it
 	left     int64                // when it left; 0: none ever did
 
+	ending    int           // requests whose calls report it
+	renewing  chan struct{} // closed when a renewal has reported it; nil: none does
 	round     uint64        // of renewals, the last that included it
 	at        int64         // when it was put at the end of ages
 	age, late *list.Element // of the permits' lists; nil: it is in none

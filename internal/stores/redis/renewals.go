@@ -42,6 +42,8 @@ func (p *permits) lose() {
 // renew makes one round: it reports each record once that Redis has to be told of, or
 // whose last report is renewEvery old. An error ends one call, not the round.
 func (p *permits) renew(ctx context.Context) {
+	p.renewals.Lock() // one round at a time
+	defer p.renewals.Unlock()
 	defer p.giveUpUnsaid()
 	if !p.conn.anyUsable() {
 		p.dropLapsed()
@@ -115,10 +117,16 @@ func (p *permits) due(n int) (some []*record) {
 	return some
 }
 
-// include adds a record to those that are reported.
+// include adds a record to those that are reported, unless requests that end report it: their
+// charges are theirs to make, because a renewal cannot tell what they have used.
 func (p *permits) include(some []*record, rec *record) []*record {
 	rec.round = p.round
 	p.touch(rec)
+	if rec.ending > 0 {
+		rec.version++ // the last of them has it reported after all if that was not enough
+		return some
+	}
+	rec.renewing = make(chan struct{})
 	return append(some, rec)
 }
 
@@ -152,24 +160,23 @@ func (p *permits) reportTogether(some []*record) {
 	q := newCall(time.Now().Add(max(p.conn.o.Timeout, backgroundTimeout)), some[0].zone.Tag)
 	p.mu.Lock()
 	for _, rec := range some {
-		q.reportOf(rec, p.clockOf(rec.zone.Tag))
+		q.reportOf(rec, &p.conn.at(rec.zone.Tag).clock)
 	}
 	p.mu.Unlock()
 	_, _, err := p.conn.send(q)
-	if err == nil {
-		return
-	}
-	if !errors.Is(err, errOpen) {
+	if err != nil && !errors.Is(err, errOpen) {
 		p.conn.fail(err)
 	}
 	var failed failedOp
-	if errors.As(err, &failed) {
-		return // the others were reported
-	}
+	again := err != nil && !errors.As(err, &failed) // otherwise the others were reported
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, rec := range some {
-		rec.version++ // to be repeated, though what it says is the same
-		p.tellSoon(rec)
+		close(rec.renewing)
+		rec.renewing = nil
+		if again {
+			rec.version++ // to be repeated, though what it says is the same
+			p.tellSoon(rec)
+		}
 	}
 }

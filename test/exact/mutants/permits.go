@@ -208,7 +208,11 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-end-late", breaks: "a release that failed is not repeated", file: permitsGo, suites: redis,
-		old: "if rec.version != rec.stored {\n\t\tp.tellSoon(rec)", new: "if rec.version == rec.stored {\n\t\tp.tellSoon(rec)",
+		old: "rec.ending == 0 && rec.version != rec.stored {", new: "rec.ending == 0 && rec.version == rec.stored {",
+	},
+	{
+		name: "permits-renewed-ending", breaks: "a renewal makes the charges of requests that end, and nobody tells what that has used", file: renewalsGo, suites: redis,
+		old: "if rec.ending > 0 {", new: "if rec.ending < 0 {",
 	},
 	{
 		name: "permits-keep", breaks: "a permit ends with its reservation", file: permitsGo, suites: redis,
@@ -240,7 +244,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-retry", breaks: "a renewal that failed is not repeated", file: renewalsGo, suites: redis,
-		old: "rec.version++ // to be repeated, though what it says is the same\n\t\tp.tellSoon(rec)", new: "_ = rec",
+		old: "rec.version++ // to be repeated, though what it says is the same\n\t\t\tp.tellSoon(rec)", new: "_ = rec",
 	},
 	{
 		name: "held-shared", breaks: "a key held alone is not reported", file: aloneGo, suites: redis,
