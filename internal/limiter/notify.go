@@ -24,6 +24,15 @@ func (q reporter) reportReached(z *zoneResult) {
 	}
 }
 
+// reportAllReached reports what a decision has reached that another one follows.
+func (q reporter) reportAllReached() {
+	for i := range q.zones {
+		if z := &q.zones[i]; z.rules != nil && z.rules.Counter.Notifies {
+			q.reportReached(z)
+		}
+	}
+}
+
 // notify reports that a percentage of a limit has been reached, unless there were too many such
 // reports.
 func (q reporter) notify(z *zoneResult, rule, percent int, limit, used int64) {

@@ -41,6 +41,7 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 			return gone, nil
 		}
 		p.asks()
+		reporter{q}.reportAllReached() // a denied check makes the charges of requests that have ended
 		if q.outdated() {
 			if decided, err := q.collectAgain(ctx); decided || err != nil {
 				return false, err
