@@ -183,10 +183,10 @@ type Rule interface {
 	// the longest delay of the rules that are charged together.
 	Charge(s State, now, cost, turn int64)
 
-	// Owe charges cost at now, whatever the verdict. It leaves a debt of at most
-	// one capacity. A rule with a lease is charged so that the cost may be spent
-	// until the lease ends.
-	Owe(s State, now, cost int64)
+	// Owe charges cost at now, whatever the verdict, and returns how much of it was
+	// charged: it leaves a debt of at most one capacity. A rule with a lease is charged
+	// so that the cost may be spent until the lease ends.
+	Owe(s State, now, cost int64) (charged int64)
 
 	// Numbers returns the cost that is left now, and the microseconds after which
 	// the state is as if unused.

@@ -157,11 +157,12 @@ func (c *calendar) add(s State, now, cost int64) {
 func (c *calendar) Charge(s State, now, cost, _ int64) { c.add(s, now, cost) }
 
 // Owe implements [Rule].
-func (c *calendar) Owe(s State, now, cost int64) {
+func (c *calendar) Owe(s State, now, cost int64) (charged int64) {
 	used, _, _ := c.used(s, now)
 	if cost = c.owed(used, cost); cost > 0 {
 		c.add(s, now, cost)
 	}
+	return cost
 }
 
 // Numbers implements [Rule].

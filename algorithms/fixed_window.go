@@ -127,11 +127,12 @@ func (f *fixedWindow) Extend(s State, now int64) {
 
 func (f *fixedWindow) Charge(s State, now, cost, _ int64) { f.add(s, now, cost) }
 
-func (f *fixedWindow) Owe(s State, now, cost int64) {
+func (f *fixedWindow) Owe(s State, now, cost int64) (charged int64) {
 	used, _ := f.used(s, now)
 	if cost = f.owed(used, cost); cost > 0 {
 		f.add(s, now, cost)
 	}
+	return cost
 }
 
 func (f *fixedWindow) Numbers(s State, now int64) (remaining, reset int64) {

@@ -262,14 +262,15 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 
 // Owe implements [Rule]. A level that was written under another rule is kept, and its greatest
 // level beside it.
-func (m *meter) Owe(s State, now, cost int64) {
+func (m *meter) Owe(s State, now, cost int64) (charged int64) {
 	t, most := m.at(now), min(s[3], 2*maxExact/m.w)
-	d := m.levelUpTo(s, t, max(most, m.burst))
-	d = max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))
+	before := m.levelUpTo(s, t, max(most, m.burst))
+	d := max(before, min(before+min(cost, 2*m.burst)*m.w, 2*m.capacity))
 	m.write(s, t, d)
 	if d > m.capacity {
 		s[3] = max(s[3], most)
 	}
+	return (d - before) / m.w
 }
 
 func (m *meter) Numbers(s State, now int64) (remaining, reset int64) {

@@ -166,8 +166,10 @@ func (l *slidingLog) Charge(s State, now, cost, _ int64) {
 	}
 }
 
-func (l *slidingLog) Owe(s State, now, cost int64) {
-	l.Charge(s, now+l.lease, min(cost, l.limit), 0)
+func (l *slidingLog) Owe(s State, now, cost int64) (charged int64) {
+	cost = min(cost, l.limit)
+	l.Charge(s, now+l.lease, cost, 0)
+	return cost
 }
 
 func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
@@ -197,9 +199,12 @@ func (v *logView) Words() int {
 	return viewWords + logRuns
 }
 
-func (v *logView) Args(int64) []int64           { return nil }
-func (v *logView) Repair(State, int64) bool     { return false }
-func (v *logView) Owe(s State, now, cost int64) { v.Charge(s, now+v.lease, cost, 0) }
+func (v *logView) Args(int64) []int64       { return nil }
+func (v *logView) Repair(State, int64) bool { return false }
+func (v *logView) Owe(s State, now, cost int64) (charged int64) {
+	v.Charge(s, now+v.lease, cost, 0)
+	return cost
+}
 
 func (v *logView) Judge(s State, now, cost, held int64) Verdict {
 	left := s[0]

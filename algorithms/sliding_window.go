@@ -148,9 +148,11 @@ func (w *slidingWindow) roll(s State, j int64) {
 
 func (w *slidingWindow) Charge(s State, now, cost, _ int64) { w.add(s, now, cost) }
 
-func (w *slidingWindow) Owe(s State, now, cost int64) {
+func (w *slidingWindow) Owe(s State, now, cost int64) (charged int64) {
 	_, used := w.live(s, now)
-	w.add(s, now+w.lease, w.owed(used, cost))
+	cost = w.owed(used, cost)
+	w.add(s, now+w.lease, cost)
+	return cost
 }
 
 func (w *slidingWindow) Numbers(s State, now int64) (remaining, reset int64) {

@@ -103,12 +103,12 @@ func (r *faultyRule) Numbers(s algorithms.State, now int64) (remaining, reset in
 	return remaining, reset
 }
 
-func (r *faultyRule) Owe(s algorithms.State, now, cost int64) {
+func (r *faultyRule) Owe(s algorithms.State, now, cost int64) int64 {
 	if r.fault == "debt" {
 		r.Rule.Charge(s, now, cost, 0)
-		return
+		return cost
 	}
-	r.Rule.Owe(s, now, cost)
+	return r.Rule.Owe(s, now, cost)
 }
 
 func (r *faultyRule) Repair(s algorithms.State, now int64) bool {

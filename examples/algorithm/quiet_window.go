@@ -86,11 +86,12 @@ func (q *rule) Charge(s algorithms.State, now, cost, _ int64) {
 }
 
 // Owe implements [algorithms.Rule]. The debt is at most one limit.
-func (q *rule) Owe(s algorithms.State, now, cost int64) {
+func (q *rule) Owe(s algorithms.State, now, cost int64) (charged int64) {
 	used, _ := q.used(s, now)
 	if cost = min(cost, max(0, 2*q.limit-used)); cost > 0 {
 		q.Charge(s, now, cost, 0)
 	}
+	return cost
 }
 
 // Numbers implements [algorithms.Rule].

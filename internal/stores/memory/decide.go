@@ -334,7 +334,7 @@ func (h *Permits) Finish(z *stores.ZoneCheck, clock func() int64, charge int64) 
 			p.used(z, stores.Before, now)
 		}
 		if p.from != nil {
-			p.owe(z.Rules, now, charge)
+			p.owe(z, now, charge)
 		}
 		p.held = h.Of(z)
 		p.settle(z, now, 0, false)
@@ -350,13 +350,16 @@ func (h *Permits) release(z *stores.ZoneCheck, charge int64) {
 }
 
 // owe charges p.from unconditionally.
-func (p *location) owe(rules []algorithms.Rule, now, charge int64) {
+func (p *location) owe(z *stores.ZoneCheck, now, charge int64) {
 	l, m := &p.table.layout, &p.shard.states
-	for i, r := range rules {
+	for i, r := range z.Rules {
 		m.room(l, p.from, i, r, now, charge)
 		st := m.at(l, p.from, i)
 		r.Repair(st, now)
-		r.Owe(st, now, charge)
+		charged := r.Owe(st, now, charge)
+		if i < len(z.Results) {
+			z.Results[i].Owed = charged
+		}
 		if p.slot == nil {
 			extend(r, st, now)
 		}

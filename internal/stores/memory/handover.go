@@ -163,9 +163,8 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	return true
 }
 
-// Forgive reduces the debt of a zone's key by what it was just charged, of which no
-// rule takes more than two capacities.
-func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
+// Forgive reduces the debt of a zone's key by what each rule was just charged.
+func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64, charged func(rule int) int64) {
 	mix := n.table.mix(z.Key)
 	s := n.shardOf(mix)
 	s.mu.Lock()
@@ -173,7 +172,7 @@ func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64) {
 	if x := n.find(s, z.Key, mix); x != nil && x.has(markOwes) {
 		before := s.paying[z.Key]
 		for i, r := range z.Rules {
-			h, cost := r.(algorithms.Handover), min(z.Cost, 2*r.Capacity())
+			h, cost := r.(algorithms.Handover), charged(i)
 			h.Forgive(n.layout.base(x, i), now, cost, turn)
 			if before != nil {
 				h.Forgive(before[i], now, cost, turn)

@@ -97,7 +97,7 @@ func (f *fallback) decide(check *stores.Check, unknown bool) {
 		}
 		if _, held := z.Holds(); unknown && z.Charged && !held {
 			if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
-				n.Forgive(z, check.Now, check.TurnOf(z))
+				n.Forgive(z, check.Now, check.TurnOf(z), func(int) int64 { return z.Cost })
 			}
 		}
 	}
@@ -159,8 +159,7 @@ func (f *fallback) settle(z *stores.ZoneCheck, charge int64, unknown bool) {
 	f.finish(&local, charge)
 	n := memory.TableOf(z.Counter).Snapshots()
 	if unknown && n != nil {
-		local.Cost = charge
-		n.Forgive(&local, f.conn.at(z.Tag).clock.now(), 0)
+		n.Forgive(&local, f.conn.at(z.Tag).clock.now(), 0, func(rule int) int64 { return local.Results[rule].Owed })
 	}
 	if unknown || n == nil {
 		f.conn.observer.get().Uncharged(z.Counter.Zone, charge)

@@ -161,6 +161,23 @@ func TestUnknownSettleForgivesItself(t *testing.T) {
 	}
 }
 
+// TestUnknownSettleLeavesOtherDebts has a charge rejected, and another one, more than any rule can
+// owe, with an unknown outcome. What is certainly owed is charged.
+func TestUnknownSettleLeavesOtherDebts(t *testing.T) {
+	srv := redistest.Start(t)
+	for name, spec := range eachAlgorithm() {
+		s := newSettling(t, srv, 1, "leaves-"+name, spec, FailLocal)
+		first, second := s.admit(), s.admit()
+		s.set(0, faultOOM)
+		s.settle(second, 9)
+		s.all[0].fallback.settle(first, 1<<40, true) // its call had left before
+		s.recover()
+		if n := s.drain(0, s.counters[0], s.key); n != 1 {
+			t.Errorf("%s: %d admitted after 2 and 9 of 12, want 1", name, n)
+		}
+	}
+}
+
 // TestHeldWhileRedisIsAway ends requests whose cost is held in Redis while Redis is away, for
 // longer than a report is repeated. What they were charged is charged in Redis afterwards, and
 // nothing is held.
