@@ -348,6 +348,7 @@ func TestJSONFuzzRegressions(t *testing.T) {
 		{"", handlerOf("null"), "zone null: want an object"},
 		{"", rules("null"), "rule null: want an object"},
 		{"", handlerOf(`{"name": "a", "overrides": [null], ` + oneRule + `}`), "override null: want an object"},
+		{"", handlerOf(`{"name": "a", "overrides": [null], "linger": "1s", ` + oneRule + `}`), "linger"},
 		{"", handlerOf(`{"name": "a", "overrides": [{"key": ["10.0.0.1"], "rules": [null]}], ` + oneRule + `}`), "rule null: want an object"},
 		{`"stores": [null]`, "", "store 1: null: want an object"},
 		{"", rules(`{"limit": 1, "window": "1250999h"}`), ""},

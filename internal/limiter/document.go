@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -31,31 +32,23 @@ func locate(z *config.Zone, err error) error {
 	if !errors.As(err, &at) {
 		return err
 	}
-	for i, r := range z.Rules {
-		if at.At == r {
-			return &rules.Error{Pointer: fmt.Sprintf("/rules/%d", i), Err: at}
+	pointers := make(map[any]string)
+	add := func(pointer string, o *config.Override) {
+		pointers[o] = pointer
+		for i, r := range cmp.Or(o, new(config.Override)).Rules {
+			pointers[r] = fmt.Sprintf("%s/rules/%d", pointer, i)
 		}
 	}
-	pointers := make(map[string]*config.Override)
+	add("", &config.Override{Rules: z.Rules})
 	for i, o := range z.Overrides {
-		pointers[fmt.Sprintf("/overrides/%d", i)] = o
+		add(fmt.Sprintf("/overrides/%d", i), o)
 	}
 	for i, x := range z.Exceptions {
 		if x != nil {
-			pointers[fmt.Sprintf("/exceptions/%d", i)] = &x.Override
+			add(fmt.Sprintf("/exceptions/%d", i), &x.Override)
 		}
 	}
-	for pointer, o := range pointers {
-		if at.At == o {
-			return &rules.Error{Pointer: pointer, Err: at}
-		}
-		for j, r := range o.Rules {
-			if at.At == r {
-				return &rules.Error{Pointer: fmt.Sprintf("%s/rules/%d", pointer, j), Err: at}
-			}
-		}
-	}
-	return &rules.Error{Err: at}
+	return &rules.Error{Pointer: pointers[at.At], Err: at}
 }
 
 // unnamed returns an error of [config.Zone.Check] without the zone's name, which is in
