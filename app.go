@@ -101,7 +101,7 @@ func (a *App) Start() error {
 	running.Of(a.process).start(a)
 	a.logBounds()
 	a.stores.start()
-	warnOfServers(a.ctx, a.logger)
+	a.warnOfServers()
 	return nil
 }
 
@@ -160,11 +160,7 @@ func (a *App) servers() (map[string]*caddyhttp.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	app, ok := v.(*caddyhttp.App)
-	if !ok {
-		return nil, fmt.Errorf("app http is a %T", v)
-	}
-	return app.Servers, nil
+	return v.(*caddyhttp.App).Servers, nil
 }
 
 // limiterOf returns the limiter of a rate_limit handler; nil: h is another handler.

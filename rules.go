@@ -15,7 +15,7 @@ import (
 
 // followers are the followers of rule sources in use. They survive reloads, and so does
 // the last document.
-var followers = pool.New[*rules.Follower]("followers") // by identity
+var followers pool.Pool[*rules.Follower] = "followers" // by identity
 
 // provisionRules loads the rule source without reading it. The document kept from an
 // earlier run is in force from the first request on.

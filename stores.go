@@ -27,11 +27,11 @@ const localStore = metrics.LocalStore
 
 // sharedStores are the shared stores in use, by identity. A store connects when its
 // configuration runs, because a configuration that is only validated must not connect.
-var sharedStores = pool.New[*redis.Store]("stores")
+var sharedStores pool.Pool[*redis.Store] = "stores"
 
 // held is what requests hold of the shared stores, by [redis.Options.Place]: a store that
 // another replaces still has requests, which count without Redis.
-var held = pool.New[*memory.Permits]("permits")
+var held pool.Pool[*memory.Permits] = "permits"
 
 // counts is the local store, one for all configurations: permits outlive a reload.
 var counts = process.Var[memory.Store]{New: func() *memory.Store { return &memory.Store{Clock: clock.Now} }}

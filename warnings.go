@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -38,12 +37,9 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	}
 	z.NarrowKeys().Warn(logger)
 	warnOfNoLimit(logger, z)
-	for _, s := range z.Config.Sets() {
-		if s.Blocks != nil && z.Config.Plan.Constant() {
-			logger.Warn("a rule with block in a zone with a constant key: one client that exceeds it blocks all clients",
-				zap.String("zone", z.Name), zap.String("advice", "count clients on their own, such as by key {client_ip}"))
-			break
-		}
+	if z.Config.Plan.Constant() && slices.ContainsFunc(z.Config.Sets(), func(s *config.RuleSet) bool { return s.Blocks != nil }) {
+		logger.Warn("a rule with block in a zone with a constant key: one client that exceeds it blocks all clients",
+			zap.String("zone", z.Name), zap.String("advice", "count clients on their own, such as by key {client_ip}"))
 	}
 	for _, s := range z.Config.Sets() {
 		for i, a := range s.Algorithms {
@@ -87,12 +83,9 @@ func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
 // warnOfLimitFrom warns of limits that clients can choose, and of those that are unknown
 // when rate_limit runs.
 func warnOfLimitFrom(logger *zap.Logger, zone, rule string, from *config.LimitFrom) {
-	for _, prefix := range fromClients {
-		if from.Uses(prefix) {
-			logger.Warn("the limit comes from a header, query or cookie, which clients can set: it must be set in every request before rate_limit, such as by forward_auth",
-				zap.String("zone", zone), zap.String("rule", rule))
-			break
-		}
+	if slices.ContainsFunc(fromClients, from.Uses) {
+		logger.Warn("the limit comes from a header, query or cookie, which clients can set: it must be set in every request before rate_limit, such as by forward_auth",
+			zap.String("zone", zone), zap.String("rule", rule))
 	}
 	for _, prefix := range []string{"http.auth.", "http.reverse_proxy."} {
 		if from.Uses(prefix) {
@@ -122,24 +115,17 @@ var verbatim = func() map[string]string {
 // warnOfServers warns of servers whose trusted_proxies let clients forge the address by
 // which they are counted, of those without a timeout that read bodies, and of routes that lead
 // through a zone twice. It requires that all servers are provisioned.
-func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
-	v, err := ctx.AppIfConfigured("http")
-	if err != nil {
-		return // no servers
-	}
-	app, ok := v.(*caddyhttp.App)
-	if !ok {
-		return
-	}
+func (a *App) warnOfServers() {
+	servers, _ := a.servers() // none without the http app
 	var repeated []string
-	for name, s := range app.Servers {
+	for name, s := range servers {
 		trusted, all := trusts(s)
 		switch {
 		case all:
-			logger.Warn("trusted_proxies covers every address: any client can claim another address and avoid its limits",
+			a.logger.Warn("trusted_proxies covers every address: any client can claim another address and avoid its limits",
 				zap.String("server", name), zap.String("advice", "list only the addresses of your own proxies"))
 		case trusted && s.TrustedProxiesStrict <= 0:
-			logger.Warn("trusted_proxies without trusted_proxies_strict: a client behind a proxy can claim another address and avoid its limits",
+			a.logger.Warn("trusted_proxies without trusted_proxies_strict: a client behind a proxy can claim another address and avoid its limits",
 				zap.String("server", name), zap.String("advice", "add trusted_proxies_strict"))
 		}
 		var errorRoutes caddyhttp.RouteList
@@ -150,17 +136,17 @@ func warnOfServers(ctx caddy.Context, logger *zap.Logger) {
 		repeated = append(repeated, repeatedZones(s, s.Routes)...)
 		repeated = append(repeated, repeatedZones(s, errorRoutes)...)
 		for _, zone := range unencodedZones(s, s.Routes) {
-			logger.Warn("encode runs after a zone that reads responses: they are not compressed",
+			a.logger.Warn("encode runs after a zone that reads responses: they are not compressed",
 				zap.String("zone", zone), zap.String("advice", "write route { encode; rate_limit { ... } }, or the option order rate_limit after encode"))
 		}
 		if s.ReadTimeout <= 0 && (readsBody(s, s.Routes) || readsBody(s, errorRoutes)) {
-			logger.Warn("a zone reads request bodies, and the server has no read_body timeout: a client that never ends its body holds the request for 10s",
+			a.logger.Warn("a zone reads request bodies, and the server has no read_body timeout: a client that never ends its body holds the request for 10s",
 				zap.String("server", name), zap.String("advice", "set timeouts { read_body <duration> } in the option servers"))
 		}
 	}
 	slices.Sort(repeated)
 	for _, zone := range slices.Compact(repeated) {
-		logger.Warn("a route has the zone twice: it counts a request once",
+		a.logger.Warn("a route has the zone twice: it counts a request once",
 			zap.String("zone", zone), zap.String("advice", "write the zone once, or give the second another name"))
 	}
 }

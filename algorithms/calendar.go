@@ -148,19 +148,17 @@ func (c *calendar) Judge(s State, now, cost, held int64) Verdict {
 	return c.judge(used, cost, held, func() int64 { return left })
 }
 
-func (c *calendar) add(s State, now, cost int64) {
+// Charge implements [Rule].
+func (c *calendar) Charge(s State, now, cost, _ int64) {
 	used, start, _ := c.used(s, now)
 	s[0], s[1] = start, used+cost
 }
-
-// Charge implements [Rule].
-func (c *calendar) Charge(s State, now, cost, _ int64) { c.add(s, now, cost) }
 
 // Owe implements [Rule].
 func (c *calendar) Owe(s State, now, cost int64) (charged int64) {
 	used, _, _ := c.used(s, now)
 	if cost = c.owed(used, cost); cost > 0 {
-		c.add(s, now, cost)
+		c.Charge(s, now, cost, 0)
 	}
 	return cost
 }
@@ -210,7 +208,7 @@ func (c *calendar) Warm(s State, snap []int64, full Rule, now int64) {
 }
 
 // Forgive implements [Handover].
-func (c *calendar) Forgive(base []int64, now, cost, _ int64) { c.add(base, now, cost) }
+func (c *calendar) Forgive(base []int64, now, cost, _ int64) { c.Charge(base, now, cost, 0) }
 
 // Debt implements [Handover].
 func (c *calendar) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {

@@ -110,7 +110,7 @@ func (f *fixedWindow) Judge(s State, now, cost, held int64) Verdict {
 	return f.judge(used, cost, held, func() int64 { return end - now })
 }
 
-func (f *fixedWindow) add(s State, now, cost int64) {
+func (f *fixedWindow) Charge(s State, now, cost, _ int64) {
 	used, _ := f.used(s, now)
 	if used == 0 {
 		s[0] = f.start(now)
@@ -125,12 +125,10 @@ func (f *fixedWindow) Extend(s State, now int64) {
 	}
 }
 
-func (f *fixedWindow) Charge(s State, now, cost, _ int64) { f.add(s, now, cost) }
-
 func (f *fixedWindow) Owe(s State, now, cost int64) (charged int64) {
 	used, _ := f.used(s, now)
 	if cost = f.owed(used, cost); cost > 0 {
-		f.add(s, now, cost)
+		f.Charge(s, now, cost, 0)
 	}
 	return cost
 }

@@ -189,7 +189,7 @@ func (f *fixedWindow) Warm(s State, snap []int64, full Rule, now int64) {
 	}
 }
 
-func (f *fixedWindow) Forgive(base []int64, now, cost, _ int64) { f.add(base, now, cost) }
+func (f *fixedWindow) Forgive(base []int64, now, cost, _ int64) { f.Charge(base, now, cost, 0) }
 
 func (f *fixedWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
 	used, _ := f.used(s, now)
@@ -266,7 +266,7 @@ func (w *slidingWindow) Warm(s State, snap []int64, full Rule, now int64) {
 	s[1] = max(s[1], present)
 }
 
-func (w *slidingWindow) Forgive(base []int64, now, cost, _ int64) { w.add(base, now, cost) }
+func (w *slidingWindow) Forgive(base []int64, now, cost, _ int64) { w.Charge(base, now, cost, 0) }
 
 // Debt implements [Handover]. What was known is older than what was charged since, so that it is
 // taken off the oldest counters: which they are is not known when the clock was set back.

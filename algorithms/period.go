@@ -82,38 +82,28 @@ func location(name string) (l *time.Location, known bool) {
 // begun: then now is in the third. A day that a zone skipped, when it moved across the date
 // line, begins when the next does.
 func (p periods) around(now int64) (starts [4]int64) {
-	date := p.first(time.UnixMicro(now).In(p.zone))
+	date := time.UnixMicro(now).In(p.zone)
 	for i := range starts {
-		starts[i] = p.start(p.add(date, i-1))
+		starts[i] = p.start(p.nth(date, i-1))
 	}
 	return starts
 }
 
-// first returns the first date of the period of t's date. Dates are midnights in UTC.
-func (p periods) first(t time.Time) time.Time {
+// nth returns the first date of the n-th period after the one of t's date. Dates are midnights in UTC.
+func (p periods) nth(t time.Time, n int) time.Time {
 	y, m, d := t.Date()
 	switch p.unit {
 	case Week:
 		d -= (int(t.Weekday()) + 6) % 7
+		d += 7 * n
 	case Month:
-		d = 1
+		m, d = m+time.Month(n), 1
 	case Year:
-		m, d = time.January, 1
+		y, m, d = y+n, time.January, 1
+	default:
+		d += n
 	}
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
-}
-
-// add returns the first date of the n-th period after the one of a date.
-func (p periods) add(date time.Time, n int) time.Time {
-	switch p.unit {
-	case Week:
-		return date.AddDate(0, 0, 7*n)
-	case Month:
-		return date.AddDate(0, n, 0)
-	case Year:
-		return date.AddDate(n, 0, 0)
-	}
-	return date.AddDate(0, 0, n)
 }
 
 // start returns the first instant whose date in the zone is the given one or a later one:

@@ -129,7 +129,7 @@ func (w *slidingWindow) Judge(s State, now, cost, held int64) Verdict {
 	})
 }
 
-func (w *slidingWindow) add(s State, now, cost int64) {
+func (w *slidingWindow) Charge(s State, now, cost, _ int64) {
 	j := now / w.width
 	w.roll(s, j)
 	s[1+s[0]-j] += cost
@@ -146,12 +146,10 @@ func (w *slidingWindow) roll(s State, j int64) {
 	}
 }
 
-func (w *slidingWindow) Charge(s State, now, cost, _ int64) { w.add(s, now, cost) }
-
 func (w *slidingWindow) Owe(s State, now, cost int64) (charged int64) {
 	_, used := w.live(s, now)
 	cost = w.owed(used, cost)
-	w.add(s, now+w.lease, cost)
+	w.Charge(s, now+w.lease, cost, 0)
 	return cost
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -108,8 +107,7 @@ func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed
 
 // Name returns the name of the source: redis, http, file or another module's.
 func (f *Follower) Name() string {
-	id := string(f.source.CaddyModule().ID)
-	return id[strings.LastIndexByte(id, '.')+1:]
+	return f.source.CaddyModule().ID.Name()
 }
 
 // Source returns the source that is followed.

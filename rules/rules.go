@@ -150,22 +150,19 @@ func (w *watcher) failed(err error) {
 func (w *watcher) run(ctx context.Context) {
 	for {
 		w.read(ctx)
-		rest := time.NewTimer(w.pause())
-		gap := time.After(minGap)
+		rest, gap := time.After(w.pause()), time.After(minGap)
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
-				rest.Stop()
 				return
 			case err := <-w.lost:
 				w.to.Failed(err)
 				continue
 			case <-w.wake:
-			case <-rest.C:
+			case <-rest:
 			}
 			waiting = false
 		}
-		rest.Stop()
 		select {
 		case <-ctx.Done():
 			return

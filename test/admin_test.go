@@ -344,12 +344,12 @@ func TestAdminZones(t *testing.T) {
 		}
 		s.apply(`{"zones": {"z": {"rules": [{"limit": 9, "window": "100h"}], "shadow": true}, "elsewhere": {}}}`)
 		s.admin("GET", "zones", "", &all)
-		if z := all.Zones[0]; z.Origin != "file" || z.Rules[0].Limit != 9 || !z.Shadow || all.Rules.Unknown[0] != "elsewhere" || all.Rules.Confirmed == nil || time.Since(*all.Rules.Since) > time.Minute {
+		if z := all.Zones[0]; z.Origin != "file" || z.Rules[0].Limit != 9 || !z.Shadow || all.Rules.Unknown[0] != "elsewhere" || all.Rules.Confirmed.IsZero() || time.Since(all.Rules.Since) > time.Minute {
 			t.Errorf("%+v %+v", z, all.Rules)
 		}
 		s.rejected(`{"zones": {"z": 1}}`)
 		s.admin("GET", "zones", "", &all)
-		if all.Rules.Error != "/zones/z: 1: want an object" || all.Rules.ErrorSince == nil {
+		if all.Rules.Error != "/zones/z: 1: want an object" || all.Rules.ErrorSince.IsZero() {
 			t.Errorf("%+v", all.Rules)
 		}
 	})

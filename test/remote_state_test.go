@@ -77,7 +77,7 @@ func TestSourceStates(t *testing.T) {
 	is := func(state, text string) {
 		t.Helper()
 		until(t, "the state "+state, func() bool { return s.source().State == state && strings.Contains(s.source().Error, text) })
-		if r := s.source(); (r.Error == "") != (text == "") || (r.ErrorSince == nil) != (text == "") || r.Lost != strings.Contains(text, "lost") {
+		if r := s.source(); (r.Error == "") != (text == "") || r.ErrorSince.IsZero() != (text == "") || r.Lost != strings.Contains(text, "lost") {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -176,7 +176,7 @@ func TestRejectedDocuments(t *testing.T) {
 		`{"overrides": [{"key": ["x"], "unlimited": true}]}`:                                                            `/zones/z/overrides/0: override ["x"]: 1 parts: want 2`,
 		`{"overrides": [{"key": ["10.0.0.1", "y"], "rules": [{"limit": 1, "window": "1s", "name": "/"}]}]}`:             `/zones/z/overrides/0/rules/0: rule name "/"`,
 		`{"overrides": [{"key": ["10.0.0.1", "y"], "unlimited": true}, {"key": ["10.0.0.1", "y"], "unlimited": true}]}`: `/zones/z/overrides/1: override ["10.0.0.1" "y"] is given twice`,
-		`{"overrides": [null, {"key": ["10.0.0.1", "y"], "rules": [{"limit": -1, "window": "1s"}]}, null]}`: `/zones/z/overrides/`,
+		`{"overrides": [null, {"key": ["10.0.0.1", "y"], "rules": [{"limit": -1, "window": "1s"}]}, null]}`:             `/zones/z/overrides/0: `,
 		`{"match": []}`: `/zones/z/match: unknown`,
 	} {
 		if msg := s.rejected(zoneDocument(zone)); !strings.Contains(msg, want) {

@@ -133,19 +133,12 @@ func (in *Instance) answerSource() *cli.Source {
 		return nil
 	}
 	st := in.Follower.Status()
-	s := &cli.Source{Source: in.Follower.Name(), State: string(st.State), Since: optional(st.Applied), Confirmed: optional(st.Confirmed)}
+	s := &cli.Source{Source: in.Follower.Name(), State: string(st.State), Since: st.Applied, Confirmed: st.Confirmed}
 	if st.Err != nil {
-		s.Error, s.ErrorSince, s.Lost = loglimit.Short(st.Err), optional(st.Failed), errors.Is(st.Err, rules.ErrEmpty)
+		s.Error, s.ErrorSince, s.Lost = loglimit.Short(st.Err), st.Failed, errors.Is(st.Err, rules.ErrEmpty)
 	}
 	s.Unknown = rules.FirstNames(in.Registry.Unknown(in.Registry.Document()))
 	return s
-}
-
-func optional(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
 }
 
 func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {

@@ -117,7 +117,9 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	var way *routes.Way
 	way, err = routes.New(srv, func(h caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler {
 		if l := e.in.Limiter(h); l != nil {
-			return &explained{e, name, l, &way}
+			return routes.Step(func(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+				return e.explain(name, l, way, w, r, next)
+			})
 		}
 		return nil
 	})
@@ -128,31 +130,23 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	_ = way.Lead(r, e.ip) // an error of a handler is its response
 }
 
-// explained stands in the place of a rate_limit handler.
-type explained struct {
-	e      *explainer
-	server string
-	l      *limiter.Limiter
-	way    **routes.Way
-}
-
-// ServeHTTP adds what the handler would decide.
-func (h *explained) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	out := cli.Handler{Server: h.server, Zones: []limiter.Key{}, NotRun: slices.Clone((*h.way).NotRun)}
-	applies, denies, others, err := h.l.Explain(h.e.ctx, r)
+// explain adds what a handler on the way through a server would decide.
+func (e *explainer) explain(server string, l *limiter.Limiter, way *routes.Way, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	out := cli.Handler{Server: server, Zones: []limiter.Key{}, NotRun: slices.Clone(way.NotRun)}
+	applies, denies, others, err := l.Explain(e.ctx, r)
 	for i := range applies {
-		h.e.sum(&applies[i])
+		e.sum(&applies[i])
 	}
 	out.Zones = append(out.Zones, applies...)
 	if out.Without = others; err != nil {
 		out.Error = loglimit.Short(err)
 	}
-	h.e.out.Handlers = append(h.e.out.Handlers, out)
+	e.out.Handlers = append(e.out.Handlers, out)
 	switch {
 	case err != nil:
 		return err
 	case denies != nil:
-		return h.l.Denial(r, denies)
+		return l.Denial(r, denies)
 	}
 	return next.ServeHTTP(w, r)
 }

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -31,7 +32,8 @@ type Instance struct {
 	// Limiter returns the limiter of a rate_limit handler; nil: h is another handler.
 	Limiter func(h caddyhttp.MiddlewareHandler) *limiter.Limiter
 
-	snapshot snapshot // of the live messages
+	mu  sync.Mutex
+	now *zonesNow // as the last stream sent them; nil: none was sent
 }
 
 // Origin returns the origin of the rules of a zone: config, or the kind of source.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -168,33 +169,9 @@ func (s *stream) message() *cli.Live {
 
 // openZone returns a zone with its counts and keys; nil: there is none of this name.
 func (in *Instance) openZone(name string) *cli.OpenZone {
-	var found *limiter.Zone
-	var zones []*limiter.Zone
-	for _, z := range in.Registry.Zones() {
-		if z.Name == name {
-			zones = append(zones, z)
-			found = z
-		}
-	}
-	if found == nil {
+	zones := slices.DeleteFunc(in.Registry.Zones(), func(z *limiter.Zone) bool { return z.Name != name })
+	if len(zones) == 0 {
 		return nil
 	}
-	return &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(found)}
-}
-
-// zonesNow returns the zones at this step.
-func (in *Instance) zonesNow() *zonesNow {
-	return in.snapshot.at(clock.Now()/streamStep.Microseconds(), func() map[string][]byte {
-		all := make(map[string][]byte)
-		for _, z := range in.Registry.Zones() {
-			if all[z.Name] != nil {
-				continue
-			}
-			// Its options were JSON when it was loaded.
-			if text, err := json.Marshal(in.answerZone(z)); err == nil {
-				all[z.Name] = text
-			}
-		}
-		return all
-	})
+	return &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(zones[0])}
 }

@@ -2,46 +2,42 @@ package admin
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
-	"hash/fnv"
 	"maps"
 	"slices"
-	"sync"
+
+	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // zonesNow is the zones without their counts, at an instant.
 type zonesNow struct {
-	step    int64 // of the history
-	names   []string
-	text    map[string][]byte // JSON by name
+	step    int64                      // of the history
+	text    map[string]json.RawMessage // by name
 	version string
 }
 
-// snapshot is the zones of a configuration as the last stream sent them. All streams send at
-// the same instants, and build it once.
-type snapshot struct {
-	mu  sync.Mutex
-	now *zonesNow // nil: none was sent
-}
-
-// at returns the zones at a step. build returns their JSON by name.
-func (s *snapshot) at(step int64, build func() map[string][]byte) *zonesNow {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.now != nil && s.now.step == step {
-		return s.now
+// zonesNow returns the zones at this step. All streams send at the same instants, and build them
+// once.
+func (in *Instance) zonesNow() *zonesNow {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	step := clock.Now() / streamStep.Microseconds()
+	if in.now != nil && in.now.step == step {
+		return in.now
 	}
-	now := &zonesNow{step: step, text: build()}
-	now.names = slices.Sorted(maps.Keys(now.text))
-	sum := fnv.New128a()
-	for _, name := range now.names {
-		_ = binary.Write(sum, binary.LittleEndian, uint64(len(now.text[name]))) // a hash never fails
-		sum.Write(now.text[name])
+	now := &zonesNow{step: step, text: make(map[string]json.RawMessage)}
+	for _, z := range in.Registry.Zones() {
+		if now.text[z.Name] != nil {
+			continue
+		}
+		// Its options were JSON when it was loaded.
+		if text, err := json.Marshal(in.answerZone(z)); err == nil {
+			now.text[z.Name] = text
+		}
 	}
-	now.version = hex.EncodeToString(sum.Sum(nil))
-	s.now = now
+	all, _ := json.Marshal(now.text) // it is JSON already; in the order of the names
+	now.version, in.now = rules.Fingerprint(string(all)), now
 	return now
 }
 
@@ -51,12 +47,12 @@ func (n *zonesNow) since(before *zonesNow) (changed []json.RawMessage, gone []st
 	if n == before || n.version == before.version {
 		return nil, nil
 	}
-	for _, name := range n.names {
+	for _, name := range slices.Sorted(maps.Keys(n.text)) {
 		if !bytes.Equal(n.text[name], before.text[name]) {
 			changed = append(changed, n.text[name])
 		}
 	}
-	for _, name := range before.names {
+	for _, name := range slices.Sorted(maps.Keys(before.text)) {
 		if n.text[name] == nil {
 			gone = append(gone, name)
 		}

@@ -95,19 +95,18 @@ func (q *Queue) logDropped() {
 
 // Flush waits until the functions that were added have returned, for d at most.
 func (q *Queue) Flush(d time.Duration) {
-	done, late := make(chan struct{}), time.NewTimer(d)
-	defer late.Stop()
+	done, late := make(chan struct{}), time.After(d)
 	select {
 	case q.jobs <- func() { close(done) }:
 	case <-q.ended:
 		return
-	case <-late.C:
+	case <-late:
 		return
 	}
 	select {
 	case <-done:
 	case <-q.ended:
-	case <-late.C:
+	case <-late:
 	}
 }
 

@@ -77,10 +77,8 @@ func (s *Saver) Flush(d time.Duration) {
 	if idle == nil {
 		return
 	}
-	late := time.NewTimer(d)
-	defer late.Stop()
 	select {
 	case <-idle:
-	case <-late.C:
+	case <-time.After(d):
 	}
 }

@@ -104,14 +104,14 @@ type Node struct {
 
 // Source is the status of the rule source.
 type Source struct {
-	Source     string     `json:"source"`                  // redis, http, file, or another module's name
-	State      string     `json:"state"`                   // ok; empty: it never had a document; rejected: its document is invalid; away: it cannot be read, was not read yet, or lost its document
-	Since      *time.Time `json:"since,omitempty"`         // when the document was applied
-	Confirmed  *time.Time `json:"confirmed,omitempty"`     // when the source last confirmed the document
-	Lost       bool       `json:"lost,omitempty"`          // whether it is away because its document is gone
-	Error      string     `json:"error,omitempty"`         // current error of the source
-	ErrorSince *time.Time `json:"error_since,omitempty"`   // time of the first of these errors
-	Unknown    []string   `json:"unknown_zones,omitempty"` // zones of the document that the configuration does not have
+	Source     string    `json:"source"`                  // redis, http, file, or another module's name
+	State      string    `json:"state"`                   // ok; empty: it never had a document; rejected: its document is invalid; away: it cannot be read, was not read yet, or lost its document
+	Since      time.Time `json:"since,omitzero"`          // when the document was applied
+	Confirmed  time.Time `json:"confirmed,omitzero"`      // when the source last confirmed the document
+	Lost       bool      `json:"lost,omitempty"`          // whether it is away because its document is gone
+	Error      string    `json:"error,omitempty"`         // current error of the source
+	ErrorSince time.Time `json:"error_since,omitzero"`    // time of the first of these errors
+	Unknown    []string  `json:"unknown_zones,omitempty"` // zones of the document that the configuration does not have
 }
 
 // Validation is the answer of POST /rate_limit/rules/validate and PUT /rate_limit/rules:
@@ -207,24 +207,12 @@ type Top struct {
 
 // Request describes a request to POST /rate_limit/explain.
 type Request struct {
-	Method   string            `json:"method"`    // Default: GET.
-	URL      string            `json:"url"`       // with scheme and host
-	ClientIP string            `json:"client_ip"` // as Caddy would determine it
-	RemoteIP string            `json:"remote_ip"` // Default: client_ip.
-	Headers  map[string]Values `json:"headers"`   // by name
-	Body     string            `json:"body"`      // for keys and costs with {body.<name>}
-}
-
-// Values are the values of a header: in JSON a string or a list of strings.
-type Values []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (v *Values) UnmarshalJSON(b []byte) error {
-	if len(b) > 0 && b[0] == '"' {
-		*v = make(Values, 1)
-		return json.Unmarshal(b, &(*v)[0])
-	}
-	return json.Unmarshal(b, (*[]string)(v))
+	Method   string                  `json:"method"`    // Default: GET.
+	URL      string                  `json:"url"`       // with scheme and host
+	ClientIP string                  `json:"client_ip"` // as Caddy would determine it
+	RemoteIP string                  `json:"remote_ip"` // Default: client_ip.
+	Headers  map[string]config.Parts `json:"headers"`   // by name
+	Body     string                  `json:"body"`      // for keys and costs with {body.<name>}
 }
 
 // Explanation is the answer of POST /rate_limit/explain: the decision about a request.

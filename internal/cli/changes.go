@@ -177,8 +177,7 @@ func (w *changer) diff(args []string) error {
 }
 
 func (w *changer) log() error {
-	_, err := show(w.adminClient, w.running, http.MethodGet, "rules/changes", nil, printChanges)
-	return err
+	return show(w.adminClient, w.send, http.MethodGet, "rules/changes", nil, new(Changes), printChanges)
 }
 
 func printChanges(w io.Writer, past *Changes) {
@@ -270,12 +269,10 @@ func (w *changer) write(before document, text []byte, what string) error {
 
 // who returns who changes the rules, as this machine says.
 func who() string {
-	name, host := "unknown", "unknown"
+	name := "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	if h, err := os.Hostname(); err == nil {
-		host = h
-	}
-	return name + "@" + host
+	host, _ := os.Hostname() // empty after an error
+	return name + "@" + cmp.Or(host, "unknown")
 }

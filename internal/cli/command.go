@@ -15,6 +15,9 @@ import (
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/limiter"
 )
 
 func init() {
@@ -68,8 +71,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return sub
 	}
 	add("zones", "Lists the zones, the rules in force and the stores", cobra.NoArgs, func([]string) error {
-		_, err := show(c, c.running, http.MethodGet, "zones", nil, printZones)
-		return err
+		return show(c, c.send, http.MethodGet, "zones", nil, new(Zones), printZones)
 	})
 	var hash string
 	key := add("key <zone> <part>...", "Shows the state of a key; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
@@ -81,8 +83,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	})
 	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
 	add("top <zone>", "Lists the keys of this instance with the most requests and the most denials", cobra.ExactArgs(1), func(args []string) error {
-		_, err := show(c, c.running, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, printTop)
-		return err
+		return show(c, c.send, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, new(Top), printTop)
 	})
 	var strict bool
 	validate := add("validate [<document>]", "Checks a configuration, or a document of rules against a configuration (- is stdin)", cobra.MaximumNArgs(1), func(args []string) error {
@@ -145,28 +146,20 @@ func (c *adminClient) send(method, path string, header http.Header, body io.Read
 	return b, resp.Header, nil
 }
 
-// asker sends a request to the admin API, decodes the answer into v, and returns it.
-type asker func(method, path string, body io.Reader, v any) ([]byte, error)
+// asker sends a request to the admin API, decodes the answer into v, and returns it with its header.
+type asker func(method, path string, header http.Header, body io.Reader, v any) ([]byte, http.Header, error)
 
-// running asks the running Caddy.
-func (c *adminClient) running(method, path string, body io.Reader, v any) ([]byte, error) {
-	b, _, err := c.send(method, path, nil, body, v)
-	return b, err
-}
-
-// show prints the answer to a request: as JSON with --json, else by as. It returns the answer.
-func show[T any](c *adminClient, ask asker, method, path string, body io.Reader, as func(io.Writer, *T)) (*T, error) {
-	v := new(T)
-	text, err := ask(method, path, body, v)
+// show prints the answer to a request, which is decoded into v: as JSON with --json, else by as.
+func show[T any](c *adminClient, ask asker, method, path string, body io.Reader, v *T, as func(io.Writer, *T)) error {
+	text, _, err := ask(method, path, nil, body, v)
 	switch {
 	case err != nil:
-		return v, err
 	case c.json:
 		_, err = c.out.Write(text)
 	default:
 		as(c.out, v)
 	}
-	return v, err
+	return err
 }
 
 func (c *adminClient) key(method, zone string, parts []string, hash string) error {
@@ -177,7 +170,8 @@ func (c *adminClient) key(method, zone string, parts []string, hash string) erro
 		}
 		q = url.Values{"hash": {hash}}
 	}
-	k, err := show(c, c.running, method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, printKey)
+	var k limiter.Key
+	err := show(c, c.send, method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, &k, printKey)
 	if err == nil && k.Error != "" {
 		return errors.New(k.Error)
 	}
@@ -185,7 +179,7 @@ func (c *adminClient) key(method, zone string, parts []string, hash string) erro
 }
 
 func (c *adminClient) explain(d Request, headers []string) error {
-	d.Headers = make(map[string]Values)
+	d.Headers = make(map[string]config.Parts)
 	for _, h := range headers {
 		name, value, ok := strings.Cut(h, ":")
 		if !ok {
@@ -198,8 +192,7 @@ func (c *adminClient) explain(d Request, headers []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = show(c, c.ask, http.MethodPost, "explain", bytes.NewReader(body), printExplanation)
-	return err
+	return show(c, c.ask, http.MethodPost, "explain", bytes.NewReader(body), new(Explanation), printExplanation)
 }
 
 // maxDocument is how much of a document is read, in bytes: more than one may have, so that
@@ -213,8 +206,8 @@ func (c *adminClient) validate(path string, strict bool) error {
 	if err != nil {
 		return err
 	}
-	v, err := show(c, c.ask, http.MethodPost, "rules/validate", bytes.NewReader(text), printValidation)
-	switch {
+	var v Validation
+	switch err := show(c, c.ask, http.MethodPost, "rules/validate", bytes.NewReader(text), &v, printValidation); {
 	case err != nil:
 		return err
 	case !v.Valid:

@@ -33,25 +33,25 @@ var Open func(file, adapter, rulesFile string, strict bool) (*Offline, error)
 func (c *adminClient) offline() bool { return c.config != "" && c.address == "" }
 
 // ask asks the configuration itself, if the command is offline, and else the running Caddy.
-func (c *adminClient) ask(method, path string, body io.Reader, v any) ([]byte, error) {
+func (c *adminClient) ask(method, path string, header http.Header, body io.Reader, v any) ([]byte, http.Header, error) {
 	if !c.offline() {
-		return c.running(method, path, body, v)
+		return c.send(method, path, header, body, v)
 	}
 	o, err := Open(c.config, c.adapter, c.rules, false)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer o.Close()
 	r, err := http.NewRequest(method, Prefix+path, body) //nolint:noctx // it is answered here
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	w := answer{header: make(http.Header)}
 	if err := o.Serve(&w, r, path); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return w.Bytes(), json.Unmarshal(w.Bytes(), v)
+	return w.Bytes(), w.header, json.Unmarshal(w.Bytes(), v)
 }
 
 // answer is a response to the command itself.

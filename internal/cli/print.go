@@ -209,8 +209,8 @@ func (r *Source) print(w io.Writer, now time.Time) {
 		state = "document lost"
 	}
 	fmt.Fprintf(w, "rules from %s: %s", safe(r.Source), safe(state))
-	if r.Confirmed != nil {
-		fmt.Fprintf(w, ", confirmed %s ago", span(now.Sub(*r.Confirmed).Seconds()))
+	if !r.Confirmed.IsZero() {
+		fmt.Fprintf(w, ", confirmed %s ago", span(now.Sub(r.Confirmed).Seconds()))
 	}
 	if r.Error != "" {
 		fmt.Fprintf(w, ": %s", safe(r.Error))
@@ -261,15 +261,11 @@ func (z *Zone) state() string {
 	return state
 }
 
-func printKey(w io.Writer, k *limiter.Key) {
-	if k.Reset != "" {
-		fmt.Fprintf(w, "reset %s\n", k.Reset)
+// printKey prints the decision about the next request of a key, and the state of each rule.
+func printKey(w io.Writer, s *limiter.Key) {
+	if s.Reset != "" {
+		fmt.Fprintf(w, "reset %s\n", s.Reset)
 	}
-	printState(w, k)
-}
-
-// printState prints the decision about the next request of a key, and the state of each rule.
-func printState(w io.Writer, s *limiter.Key) {
 	fmt.Fprintf(w, "zone %s, key %s", safe(s.Zone), safeAll(s.Parts))
 	if s.Key != "" {
 		fmt.Fprintf(w, " (%s)", s.Key)
@@ -325,7 +321,7 @@ func printExplanation(w io.Writer, e *Explanation) {
 func (h *Handler) print(w io.Writer) {
 	fmt.Fprintf(w, "\nserver %s\n", safe(h.Server))
 	for i := range h.Zones {
-		printState(w, &h.Zones[i])
+		printKey(w, &h.Zones[i])
 	}
 	if len(h.Zones) == 0 && h.Error == "" {
 		fmt.Fprintln(w, "no zone of this handler matches")

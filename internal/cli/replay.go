@@ -107,8 +107,8 @@ and with 2 if most lines cannot be read.`,
 // replayed is the answer of replay, as JSON.
 type replayed struct {
 	replay.Read
-	From     *time.Time      `json:"from,omitempty"`
-	To       *time.Time      `json:"to,omitempty"`
+	From     time.Time       `json:"from,omitzero"`
+	To       time.Time       `json:"to,omitzero"`
 	Requests *replay.Decided `json:"requests,omitempty"`
 	Zones    []replay.Zone   `json:"zones,omitempty"`
 	Sets     []replayedSet   `json:"sets,omitempty"`
@@ -153,8 +153,7 @@ func (c *adminClient) replay(o *replayOptions, paths []string) (status int, err 
 	if out.Unread > out.Lines+out.Other {
 		return 2, fmt.Errorf("%d of %d lines cannot be read, such as %q: want access logs of Caddy in JSON, or in the common or combined format", out.Unread, out.Unread+out.Lines+out.Other, out.First[0])
 	}
-	from, to := out.Span()
-	out.From, out.To = &from, &to
+	out.From, out.To = out.Span()
 	finish()
 	if c.json {
 		enc := json.NewEncoder(c.out)

@@ -70,20 +70,15 @@ func (x *Index[T]) addSingle(p *Pattern, h Hasher, value T) (first T, twice bool
 	return first, false
 }
 
-// Exact returns the value of the pattern of exactly this key.
-func (x *Index[T]) Exact(key stores.Key) (value T, ok bool) {
-	value, ok = x.exact[key]
-	return value, ok
-}
-
-// Find returns the value of the most specific pattern that matches a key with this hash.
+// Find returns the value of the most specific pattern that matches a key with this hash. If k is
+// empty, only patterns of exactly this key are found.
 func (x *Index[T]) Find(k *Encoded, key stores.Key) (value T, ok bool) {
 	if len(x.exact) > 0 {
 		if value, ok = x.exact[key]; ok {
 			return value, true
 		}
 	}
-	if k.b[0] != keyOfParts {
+	if len(k.b) == 0 || k.b[0] != keyOfParts {
 		return value, false
 	}
 	if x.nets != nil {

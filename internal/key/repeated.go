@@ -2,6 +2,7 @@ package key
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"iter"
 	"net/http"
 	"slices"
@@ -233,9 +234,12 @@ func unescape(s string) string {
 		switch {
 		case s[i] == '+':
 			b = append(b, ' ')
-		case s[i] == '%' && i+2 < len(s) && digit(s[i+1], 16) >= 0 && digit(s[i+2], 16) >= 0:
-			b = append(b, byte(digit(s[i+1], 16)<<4|digit(s[i+2], 16)))
-			i += 2
+		case s[i] == '%' && i+2 < len(s):
+			if v, err := hex.AppendDecode(b, []byte(s[i+1:i+3])); err == nil {
+				b, i = v, i+2
+				continue
+			}
+			b = append(b, s[i])
 		default:
 			b = append(b, s[i])
 		}
@@ -253,8 +257,8 @@ func unquote(s string) string {
 		switch {
 		case s[i] != '\\' || i+1 == len(s):
 			b = append(b, s[i])
-		case i+3 < len(s) && digit(s[i+1], 4) >= 0 && digit(s[i+2], 8) >= 0 && digit(s[i+3], 8) >= 0:
-			b = append(b, byte(digit(s[i+1], 4)<<6|digit(s[i+2], 8)<<3|digit(s[i+3], 8)))
+		case i+3 < len(s) && s[i+1]-'0' < 4 && s[i+2]-'0' < 8 && s[i+3]-'0' < 8: // what is below '0' wraps
+			b = append(b, (s[i+1]-'0')<<6|(s[i+2]-'0')<<3|(s[i+3]-'0'))
 			i += 3
 		default:
 			i++
@@ -262,20 +266,4 @@ func unquote(s string) string {
 		}
 	}
 	return string(b)
-}
-
-// digit returns the value of a digit, or -1.
-func digit(c byte, base int) (n int) {
-	switch {
-	case c >= '0' && c <= '9':
-		n = int(c - '0')
-	case c|0x20 >= 'a' && c|0x20 <= 'f':
-		n = int(c|0x20-'a') + 10
-	default:
-		return -1
-	}
-	if n >= base {
-		return -1
-	}
-	return n
 }

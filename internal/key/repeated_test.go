@@ -104,3 +104,20 @@ func BenchmarkSpacedCookie(b *testing.B) {
 		}
 	}
 }
+
+// TestUnquote decodes quoted cookies: whatever a backslash precedes, and octal numbers.
+func TestUnquote(t *testing.T) {
+	for s, want := range map[string]string{
+		`a`: "a", `\"a\"`: `"a"`, `\\`: `\`, `\`: `\`, `a\`: `a\`, `\042\054\073`: `",;`, `\101\177\377\000`: "A\x7f\xff\x00",
+		`\400`: "400", `\08x`: "08x", `\12`: "12", `\1/1`: "1/1", `\:11`: ":11",
+	} {
+		if got := unquote(s); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+	for s, want := range map[string]string{`%41%2b+b`: "A+ b", `%`: "%", `%4`: "%4", `%4g%zz`: "%4g%zz", `%C3%A9`: "\u00e9"} {
+		if got := unescape(s); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}

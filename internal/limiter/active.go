@@ -192,7 +192,7 @@ func (a *activeRules) release() error { return a.refs.Release() }
 
 // tables are the tables in use. Counts survive reloads and are shared by the handlers
 // that define the same zone.
-var tables = pool.New[*memory.Table]("tables") // by tableKey
+var tables pool.Pool[*memory.Table] = "tables" // by tableKey
 
 // tableKey identifies a table by the format of its keys and states, and by where they are
 // counted: what one Redis has told is not true of another. It does not include limits and
@@ -295,7 +295,7 @@ const blocksPerKey = 2
 
 // blocks are the blocks of the zones in use. They survive a change of rules and a reload,
 // unless no rule of the zone blocks any more.
-var blocks = pool.New[*memory.Blocks]("blocks") // by zoneID
+var blocks pool.Pool[*memory.Blocks] = "blocks" // by zoneID
 
 // takeBlocks returns a function that returns the blocks of the zone.
 func (a *activeRules) takeBlocks(z *Zone) func() *memory.Blocks {

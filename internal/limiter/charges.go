@@ -7,6 +7,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/metrics"
 )
 
 // chargesLater reports whether finish must be called after the response, to charge it or
@@ -52,7 +53,7 @@ func (q *request) finish(told *ending) {
 		if unknown {
 			reporter{q}.reportUnknown(z.zone, &response)
 		}
-		z.zone.metrics.CountSettled(z.zone.Config.Charge.Whole(c.Cost, charge))
+		z.zone.metrics.CountSettled(z.zone.Config.Charge.Whole(c.Cost, charge), q.shard)
 		if !told.left || !c.Permit.Taken || !z.zone.linger(q.r.Context(), c, charge) {
 			z.zone.store.Finish(q.r.Context(), c, charge)
 			z.zone.common.queue.freed(c.Key)
@@ -66,7 +67,7 @@ func (q *request) finish(told *ending) {
 // reportUnknown reports a response that did not tell its cost: in a metric and, at most once a
 // minute and zone, in the log.
 func (q reporter) reportUnknown(z *Zone, r *config.Response) {
-	z.metrics.CountUnknown()
+	z.metrics.Count(metrics.UnknownCost, q.shard)
 	if !z.common.unknownLog.Next(clock.Now()) {
 		return
 	}

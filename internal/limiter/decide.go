@@ -78,7 +78,7 @@ func (q *request) decideOnce(ctx context.Context) {
 	}
 	for i := range q.zones {
 		if z := &q.zones[i]; z.rules != nil || z.duplicate != nil {
-			z.zone.metrics.CountFallback(mode)
+			z.zone.metrics.CountFallback(mode, q.shard)
 		}
 	}
 }
@@ -96,6 +96,6 @@ func (q *request) observeAcross(sampled bool) {
 			}
 			mode = max(mode, c.Mode)
 		}
-		z.zone.metrics.CountFallback(mode)
+		z.zone.metrics.CountFallback(mode, q.shard)
 	}
 }

@@ -34,9 +34,13 @@ func locate(z *config.Zone, err error) error {
 	}
 	pointers := make(map[any]string)
 	add := func(pointer string, o *config.Override) {
-		pointers[o] = pointer
+		if _, null := pointers[o]; !null { // the first null is named
+			pointers[o] = pointer
+		}
 		for i, r := range cmp.Or(o, new(config.Override)).Rules {
-			pointers[r] = fmt.Sprintf("%s/rules/%d", pointer, i)
+			if _, null := pointers[r]; !null {
+				pointers[r] = fmt.Sprintf("%s/rules/%d", pointer, i)
+			}
 		}
 	}
 	add("", &config.Override{Rules: z.Rules})

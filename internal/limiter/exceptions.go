@@ -22,20 +22,19 @@ type exceptions struct {
 // the others.
 func (a *activeRules) find(k *key.Encoded, hash stores.Key) (*override, bool) {
 	if a.exceptions != nil {
-		find := func(x *key.Index[*override], hash stores.Key) (*override, bool) { return x.Find(k, hash) }
-		if o, ok := a.exceptions.find(find, hash); ok {
+		if o, ok := a.exceptions.find(k, hash); ok {
 			return o, true
 		}
 	}
 	return a.keys.Find(k, hash)
 }
 
-// find returns what look finds in an index of those that have not ended.
-func (e *exceptions) find(look func(*key.Index[*override], stores.Key) (*override, bool), hash stores.Key) (*override, bool) {
+// find returns the exception of a key that has not ended.
+func (e *exceptions) find(k *key.Encoded, hash stores.Key) (*override, bool) {
 	now := e.zone.env.wall()
-	o, ok := look(e.index.Load(), hash)
+	o, ok := e.index.Load().Find(k, hash)
 	if ok && o.over(now) && e.build(now) == nil {
-		o, ok = look(e.index.Load(), hash)
+		o, ok = e.index.Load().Find(k, hash)
 	}
 	return o, ok
 }

@@ -30,7 +30,7 @@ func (q reporter) report(e *exceeded) {
 		case z.outcome == metrics.ShadowDenied:
 			q.reportShadow(z)
 		case z.outcome == metrics.Allowed && z.isNear():
-			z.zone.metrics.CountNear(q.shard)
+			z.zone.metrics.Count(metrics.Near, q.shard)
 		}
 		if c := z.rules; c != nil && c.Counter.Notifies {
 			q.reportReached(z)

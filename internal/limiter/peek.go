@@ -105,7 +105,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 		return p
 	}
 	set := a.rules
-	if o, ok := a.override(&t); ok {
+	if o, ok := a.find(&t.encoded, t.Key); ok {
 		p.overridden(a, &t, o)
 		if set = o.set; set == nil { // unlimited
 			p.Decision = metrics.Skipped.String()
@@ -124,20 +124,6 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 	return p
 }
 
-// override returns the override of a key. If only the hash of the key is known, overrides
-// of several keys cannot be matched.
-func (a *activeRules) override(t *Target) (*override, bool) {
-	if len(t.encoded.Bytes()) == 0 {
-		if a.exceptions != nil {
-			if o, ok := a.exceptions.find((*key.Index[*override]).Exact, t.Key); ok {
-				return o, true
-			}
-		}
-		return a.keys.Exact(t.Key)
-	}
-	return a.find(&t.encoded, t.Key)
-}
-
 // overridden notes the override that applies to a target.
 func (p *Key) overridden(a *activeRules, t *Target, o *override) {
 	x := o.checked.Exception
@@ -152,7 +138,7 @@ func (p *Key) overridden(a *activeRules, t *Target, o *override) {
 func (z *Zone) overrideOf(p *Key) {
 	a := z.active.Load()
 	if t, err := z.Target(p.Parts, 1); err == nil {
-		if o, ok := a.override(&t); ok {
+		if o, ok := a.find(&t.encoded, t.Key); ok {
 			p.overridden(a, &t, o)
 		}
 	}
@@ -172,7 +158,6 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 	if c.Block.Until != 0 {
 		p.Blocked = InSeconds(c.Results[c.Block.Rule].Retry)
 	}
-	can, longest := true, int64(0)
 	for i, res := range c.Results {
 		taken := c.Rules[i].Capacity() - res.Remaining
 		held := min(c.Held, taken)
@@ -181,16 +166,11 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 			Remaining: res.Remaining, Used: taken - held, Held: held, Reset: InSeconds(res.Reset), Admits: res.Admit,
 		}
 		if !res.Admit {
-			retry := res.Retry
-			switch {
-			case res.Retry == algorithms.Never:
-				can = false
-			case res.Held:
-				retry = heldRetry.Microseconds()
-				fallthrough
-			default:
-				r.RetryIn = new(InSeconds(retry))
-				longest = max(longest, retry)
+			if res.Held && res.Retry != algorithms.Never {
+				res.Retry = heldRetry.Microseconds()
+			}
+			if res.Retry != algorithms.Never {
+				r.RetryIn = new(InSeconds(res.Retry))
 			}
 			if p.Rule == "" {
 				p.deny(r.Name)
@@ -201,12 +181,11 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 	switch {
 	case c.Full && p.Rule == "":
 		p.deny(labelInFlight)
-		longest = max(longest, heldRetry.Microseconds())
 	case mode == stores.ModeDeny:
 		p.deny(labelStore)
 	}
-	if p.Rule != "" && can && longest > 0 {
-		p.RetryIn = new(InSeconds(longest))
+	if retry := retryOf(waitOf(c)); p.Rule != "" && retry > 0 {
+		p.RetryIn = new(InSeconds(retry))
 	}
 }
 

@@ -187,7 +187,7 @@ func (q *request) add(z *Zone) {
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
 		cost, ok := z.Config.Charge.Cost(q.r)
 		if !ok && !q.asks {
-			z.metrics.CountBadCost()
+			z.metrics.Count(metrics.BadCost, q.shard)
 		}
 		res.rules = q.count(res, set.counter, k, k, group, cost)
 		res.rules.SeesHeld = z.common.holds.Load()
@@ -216,7 +216,7 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 	}
 	set, bad, blocked := set.limits.of(q.r)
 	if bad && !q.asks {
-		z.metrics.CountBadLimit()
+		z.metrics.Count(metrics.BadLimit, q.shard)
 	}
 	if blocked >= 0 {
 		q.deny(z, a, k, set.Labels[blocked])

@@ -3,7 +3,6 @@ package limiter
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -42,22 +41,14 @@ const maxEventValue = 4096
 
 // eventData returns the fields of a log line as the data of an event.
 func eventData(fields []zap.Field) map[string]any {
-	data := make(map[string]any, len(fields))
+	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
-		switch {
-		case f.Type == zapcore.DurationType:
-			data[f.Key] = time.Duration(f.Integer)
-		case f.Type == zapcore.Int64Type:
-			data[f.Key] = f.Integer
-		case f.Type == zapcore.Uint64Type:
-			data[f.Key] = uint64(f.Integer)
-		case len(f.String) > maxEventValue:
-			data[f.Key] = strings.Clone(strings.ToValidUTF8(f.String[:maxEventValue], ""))
-		default:
-			data[f.Key] = f.String
+		if len(f.String) > maxEventValue {
+			f.String = strings.Clone(strings.ToValidUTF8(f.String[:maxEventValue], ""))
 		}
+		f.AddTo(enc)
 	}
-	return data
+	return enc.Fields
 }
 
 // KeyText returns the key of a request as text, for people.

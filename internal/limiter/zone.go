@@ -62,7 +62,7 @@ type common struct {
 }
 
 // commons are those of the zones in use.
-var commons = pool.New[*common]("zones") // by zoneID
+var commons pool.Pool[*common] = "zones" // by zoneID
 
 // Destruct implements caddy.Destructor.
 func (*common) Destruct() error { return nil }
@@ -108,8 +108,8 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 // counters are those of the zones in use, and ruleCounters those of their rules. They survive
 // reloads.
 var (
-	counters     = pool.New[*metrics.Counters]("counters")  // by countersID
-	ruleCounters = pool.New[*metrics.Rule]("rule counters") // by countersID
+	counters     pool.Pool[*metrics.Counters] = "counters"      // by countersID
+	ruleCounters pool.Pool[*metrics.Rule]     = "rule counters" // by countersID
 )
 
 // countersID identifies the counters of a zone, or of a label of its rules.
@@ -119,7 +119,7 @@ type countersID struct {
 }
 
 // topKeys are the top keys of the zones in use. They survive reloads.
-var topKeys = pool.New[*metrics.TopKeys]("top keys") // by zoneID
+var topKeys pool.Pool[*metrics.TopKeys] = "top keys" // by zoneID
 
 // zoneID identifies a zone by its name, by how its keys are built and hashed, and by where
 // they are counted.

@@ -119,15 +119,15 @@ func (z *Exposed) collect(to samples, name string) {
 			to.counter(blocksDesc, n, name, label)
 		}
 	}
-	to.counter(nearDesc, c.sum(near), name)
-	to.counter(badCostDesc, c.badCosts.Load(), name)
-	to.counter(fallbackDesc, c.fallbacks.Load(), name)
+	to.counter(nearDesc, c.sum(Near), name)
+	to.counter(badCostDesc, c.sum(BadCost), name)
+	to.counter(fallbackDesc, c.sum(Fallback), name)
 	if z.LimitsFrom {
-		to.counter(badLimitDesc, c.badLimits.Load(), name)
+		to.counter(badLimitDesc, c.sum(BadLimit), name)
 	}
 	if z.Settles {
-		to.counter(unknownDesc, c.unknown.Load(), name)
-		to.counter(settledDesc, c.settled.Load(), name)
+		to.counter(unknownDesc, c.sum(UnknownCost), name)
+		to.counter(settledDesc, c.sum(settled), name)
 	}
 	to.gauge(keysDesc, float64(z.Keys), name)
 	to.counter(overflowDesc, z.Overflows, name)

@@ -15,9 +15,17 @@ const (
 	ShadowDelayed
 	DeniedElsewhere
 	numOutcomes
+)
 
-	// near is counted in addition to Allowed, if little of a limit is left.
-	near = numOutcomes
+// What is counted in addition to decisions.
+const (
+	Near        = numOutcomes + iota // allowed, and little of a limit is left
+	Fallback                         // decided without the zone's store
+	BadCost                          // a cost that is not an integer of at least 1
+	BadLimit                         // a request that brought no limit, or one that is rejected
+	UnknownCost                      // a response that did not tell its cost
+	settled                          // cost that responses told
+	numCounts
 )
 
 // String returns the outcome as metrics and placeholders show it.
@@ -30,12 +38,6 @@ func (o Outcome) String() string {
 type Counters struct {
 	// Sharded, so that processors do not contend for one cache line.
 	shards [counterShards]counterShard
-
-	fallbacks atomic.Uint64 // decisions without the zone's store
-	badCosts  atomic.Uint64
-	badLimits atomic.Uint64
-	unknown   atomic.Uint64 // responses that did not tell their cost
-	settled   atomic.Uint64 // cost that responses told
 }
 
 // Destruct implements caddy.Destructor.
@@ -44,8 +46,8 @@ func (*Counters) Destruct() error { return nil }
 const counterShards = 16
 
 type counterShard struct {
-	decided [numOutcomes + 1]atomic.Uint64 // the last are those of near
-	_       [120 - 8*numOutcomes]byte      // pads to two cache lines, which are fetched together
+	counts [numCounts]atomic.Uint64
+	_      [128 - 8*numCounts]byte // pads to two cache lines, which are fetched together
 }
 
 // Rule counts the denials by one rule of a zone, and the blocks that it started. nil counts
@@ -83,11 +85,11 @@ func (r *Rule) CountBlock() {
 func (r *Rule) Denied() (denied, shadow uint64) { return r.denied.Load(), r.shadow.Load() }
 
 // Count counts a decision, or a request, in a shard, as [Zone.Count] does.
-func (c *Counters) Count(o Outcome, shard uint32) { c.shards[shard%counterShards].decided[o].Add(1) }
+func (c *Counters) Count(o Outcome, shard uint32) { c.shards[shard%counterShards].counts[o].Add(1) }
 
 // Move counts a request with another outcome than the one it was counted with before.
 func (c *Counters) Move(before, after Outcome, shard uint32) {
-	c.shards[shard%counterShards].decided[before].Add(^uint64(0))
+	c.shards[shard%counterShards].counts[before].Add(^uint64(0))
 	c.Count(after, shard)
 }
 
@@ -106,7 +108,7 @@ func (c *Counters) Requests() Requests {
 // sum returns the number of decisions with an outcome.
 func (c *Counters) sum(o Outcome) (sum uint64) {
 	for i := range c.shards {
-		sum += c.shards[i].decided[o].Load()
+		sum += c.shards[i].counts[o].Load()
 	}
 	return sum
 }

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"context"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -144,7 +143,10 @@ func (z *zoneHistory) advance(last, ended int64) {
 		if totals == z.totals {
 			return
 		}
-		z.allocate()
+		// A zone that never decides anything needs no room. One step has not ended.
+		for i := range Ranges {
+			z.steps[i] = make([]historyCounts, Ranges[i].steps()+1)
+		}
 	}
 	for i := range Ranges {
 		for k := max(last/Ranges[i].step, ended/Ranges[i].step-Ranges[i].steps()-1) + 1; k <= ended/Ranges[i].step; k++ {
@@ -167,20 +169,6 @@ func (z *zoneHistory) advance(last, ended int64) {
 	z.totals = totals
 }
 
-// allocate makes room for the steps of all ranges, which a zone that never decides anything
-// does not need: those that are kept, and one that has not ended.
-func (z *zoneHistory) allocate() {
-	var all int64
-	for i := range Ranges {
-		all += Ranges[i].steps() + 1
-	}
-	room := make([]historyCounts, all)
-	for i := range Ranges {
-		n := Ranges[i].steps() + 1
-		z.steps[i], room = room[:n:n], room[n:]
-	}
-}
-
 // at returns a step of the range i.
 func (z *zoneHistory) at(i int, k int64) *historyCounts {
 	return &z.steps[i][k%int64(len(z.steps[i]))]
@@ -191,7 +179,7 @@ func (c *Counters) totals() historyTotals {
 	waited, shadowWaited, shadow := c.sum(Delayed), c.sum(ShadowDelayed), c.sum(ShadowDenied)
 	return historyTotals{
 		passed: c.sum(Allowed) + waited + shadowWaited, denied: c.sum(Denied), shadowDenied: shadow, delayed: waited, shadowDelayed: shadowWaited,
-		elsewhere: c.sum(DeniedElsewhere), skipped: c.sum(Skipped), fallback: c.fallbacks.Load(),
+		elsewhere: c.sum(DeniedElsewhere), skipped: c.sum(Skipped), fallback: c.sum(Fallback),
 	}
 }
 
@@ -219,13 +207,19 @@ type ZonePast struct {
 	Fallback      []uint32 `json:"fallback,omitempty"`         // decided without the zone's store
 }
 
-// past returns what the range i has of requests after its step since, without zones. h.mu is
-// held.
-func (h *History) past(i int, since int64) Past {
+// past returns what the range i has after its step since, of the zones that are wanted.
+func (h *History) past(i int, since int64, wants func(string, *zoneHistory) bool) Past {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	r := &Ranges[i]
 	p := Past{Step: float64(r.step*historyStep) / 1e6, Last: (h.last+1)/r.step - 1, Zones: make(map[string]ZonePast)}
 	if h.all != nil {
 		p.Requests = h.all.since(i, since, p.Last)
+	}
+	for name, z := range h.zones {
+		if wants(name, z) {
+			p.Zones[name] = z.since(i, since, p.Last)
+		}
 	}
 	return p
 }
@@ -233,32 +227,13 @@ func (h *History) past(i int, since int64) Past {
 // Since returns what the range i has after its step since, of these zones or, without any,
 // of all.
 func (h *History) Since(i int, zones []string, since int64) Past {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := h.past(i, since)
-	if len(zones) == 0 {
-		zones = slices.Collect(maps.Keys(h.zones))
-	}
-	for _, name := range zones {
-		if z := h.zones[name]; z != nil {
-			p.Zones[name] = z.since(i, since, p.Last)
-		}
-	}
-	return p
+	return h.past(i, since, func(name string, _ *zoneHistory) bool { return len(zones) == 0 || slices.Contains(zones, name) })
 }
 
 // Changes returns what the first range has after the step since, without the zones that
 // decided nothing meanwhile.
 func (h *History) Changes(since int64) Past {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	p := h.past(0, since)
-	for name, z := range h.zones {
-		if z.busy(since, h.last) {
-			p.Zones[name] = z.since(0, since, h.last)
-		}
-	}
-	return p
+	return h.past(0, since, func(_ string, z *zoneHistory) bool { return z.busy(since, h.last) })
 }
 
 // from returns the first step of the range i after since that is kept.

@@ -195,7 +195,7 @@ func TestHistoryTellsWhereRequestsWent(t *testing.T) {
 	c.add(ShadowDelayed, 1)
 	c.add(ShadowDenied, 7)
 	c.add(Skipped, 1)
-	c.fallbacks.Add(3)
+	c.shards[0].counts[Fallback].Add(3)
 	h.sample(at(1002))
 	c.add(Allowed, 1)
 	h.sample(at(1003))

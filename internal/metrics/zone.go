@@ -25,37 +25,12 @@ func (z *Zone) Count(o Outcome, shard uint32) {
 	}
 }
 
-// CountBadCost counts a cost that is not an integer of at least 1.
-func (z *Zone) CountBadCost() {
+// CountSettled counts the cost of a request whose response tells it, in a shard.
+func (z *Zone) CountSettled(cost int64, shard uint32) {
 	if z.Counters != nil {
-		z.Counters.badCosts.Add(1)
+		z.Counters.shards[shard%counterShards].counts[settled].Add(uint64(cost))
 	}
 }
-
-// CountBadLimit counts a request that brought no limit, or one that is rejected.
-func (z *Zone) CountBadLimit() {
-	if z.Counters != nil {
-		z.Counters.badLimits.Add(1)
-	}
-}
-
-// CountUnknown counts a response that did not tell its cost.
-func (z *Zone) CountUnknown() {
-	if z.Counters != nil {
-		z.Counters.unknown.Add(1)
-	}
-}
-
-// CountSettled counts the cost of a request whose response tells it.
-func (z *Zone) CountSettled(cost int64) {
-	if z.Counters != nil {
-		z.Counters.settled.Add(uint64(cost))
-	}
-}
-
-// CountNear counts an allowed request after which little of a limit is left, in a shard as
-// Count does.
-func (z *Zone) CountNear(shard uint32) { z.Count(near, shard) }
 
 // Observe observes the duration of a decision, under the store that made it: without the
 // zone's store, that is this process.
@@ -69,10 +44,10 @@ func (z *Zone) Observe(took time.Duration, m stores.Mode) {
 	}
 }
 
-// CountFallback counts a decision that was made without the zone's store.
-func (z *Zone) CountFallback(m stores.Mode) {
-	if z.Counters != nil && isFallback(m) {
-		z.Counters.fallbacks.Add(1)
+// CountFallback counts a decision that was made without the zone's store, in a shard.
+func (z *Zone) CountFallback(m stores.Mode, shard uint32) {
+	if isFallback(m) {
+		z.Count(Fallback, shard)
 	}
 }
 

@@ -5,62 +5,50 @@ package pool
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 )
 
-// Pool is a set of values in use, by key.
-type Pool[T caddy.Destructor] struct{ values *caddy.UsagePool }
+// values are the values of all pools, by id.
+var values = caddy.NewUsagePool()
 
-var (
-	poolsMu sync.Mutex
-	pools   = make(map[string]*caddy.UsagePool)
-)
+// Pool is the unique name of a set of values in use, by key.
+type Pool[T caddy.Destructor] string
 
-// New returns a pool with a unique name.
-func New[T caddy.Destructor](name string) *Pool[T] {
-	poolsMu.Lock()
-	defer poolsMu.Unlock()
-	pools[name] = caddy.NewUsagePool()
-	return &Pool[T]{pools[name]}
+// id identifies a value.
+type id struct {
+	pool string
+	key  any
 }
 
 // Values returns the values in use of the pool with this name.
 func Values(name string) (list []any) {
-	poolsMu.Lock()
-	defer poolsMu.Unlock()
-	if p := pools[name]; p != nil {
-		p.Range(func(_, value any) bool {
+	values.Range(func(key, value any) bool {
+		if key.(id).pool == name {
 			list = append(list, value)
-			return true
-		})
-	}
+		}
+		return true
+	})
 	return list
 }
 
 // Take returns the value of a key and adds a reference to it. If the key is not in use,
 // the value is created by create.
-func (p *Pool[T]) Take(r *References, key any, create func() T) T {
-	v, _, _ := p.values.LoadOrNew(key, func() (caddy.Destructor, error) { return create(), nil })
-	*r = append(*r, reference{p.values, key})
+func (p Pool[T]) Take(r *References, key any, create func() T) T {
+	v, _, _ := values.LoadOrNew(id{string(p), key}, func() (caddy.Destructor, error) { return create(), nil })
+	*r = append(*r, id{string(p), key})
 	value, _ := v.(T) // the pool holds no other type
 	return value
 }
 
 // References are references to values taken from pools. The zero value is empty.
-type References []reference
-
-type reference struct {
-	pool *caddy.UsagePool
-	key  any
-}
+type References []id
 
 // Release releases all references. A value without references is destructed.
 func (r *References) Release() error {
 	var errs []error
 	for _, ref := range *r {
-		_, err := ref.pool.Delete(ref.key)
+		_, err := values.Delete(ref)
 		errs = append(errs, err)
 	}
 	*r = nil

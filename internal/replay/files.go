@@ -85,7 +85,8 @@ func (g *Logs) Read() (read Read, err error) {
 		if f == nil || g.Stop != nil && n%batch == 0 && g.Stop() {
 			break
 		}
-		l := f.take()
+		l := f.lines[0]
+		f.lines = f.lines[1:]
 		heap.Push(&waits, l)
 		held += l.size
 		for len(waits) > 0 && (waits[0].Begin <= l.End-reorder.Microseconds() || len(waits) > reordered || held > waiting) {
@@ -109,7 +110,9 @@ func (g *Logs) Read() (read Read, err error) {
 	}
 	for _, f := range files {
 		f.stop()
-		read.add(&f.read)
+		read.Unread += f.read.Unread
+		read.Other += f.read.Other
+		read.First = append(read.First, f.read.First[:min(len(f.read.First), quotes-len(read.First))]...)
 		err = errors.Join(err, f.err)
 	}
 	return read, err
@@ -118,12 +121,6 @@ func (g *Logs) Read() (read Read, err error) {
 // Span returns when the first and the last request began.
 func (r *Read) Span() (from, to time.Time) {
 	return time.UnixMicro(r.from).UTC(), time.UnixMicro(r.to).UTC()
-}
-
-func (r *Read) add(f *Read) {
-	r.Unread += f.Unread
-	r.Other += f.Other
-	r.First = append(r.First, f.First[:min(len(f.First), quotes-len(r.First))]...)
 }
 
 // earliest returns the file whose next line was written first; nil: there are no more.
@@ -249,12 +246,6 @@ func (f *file) next() bool {
 		f.lines = <-f.more
 	}
 	return len(f.lines) > 0
-}
-
-func (f *file) take() *Line {
-	l := f.lines[0]
-	f.lines = f.lines[1:]
-	return l
 }
 
 // stop ends the goroutine.

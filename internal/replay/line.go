@@ -238,12 +238,10 @@ func (l *Line) request(host string) *http.Request {
 		r.ContentLength = n
 	}
 	if l.tls {
-		r.TLS = &tls.ConnectionState{ServerName: hostname(r.Host)}
+		r.TLS = &tls.ConnectionState{ServerName: (&url.URL{Host: r.Host}).Hostname()}
 	}
 	return r
 }
-
-func hostname(host string) string { return (&url.URL{Host: host}).Hostname() }
 
 // lacks reports whether the line does not say what a decision reads: a header, by its name, "host",
 // or what no log has.

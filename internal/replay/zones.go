@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -53,7 +54,6 @@ type Zones struct {
 	ways   map[string]*way // by server
 	later  queue[*event]
 	zones  map[string]*zone
-	order  []string
 	now    *attempt
 }
 
@@ -102,7 +102,9 @@ func NewZones(c *Config) (*Zones, error) {
 			for _, zone := range l.Zones() {
 				z.add(zone)
 			}
-			return &recorder{z, l}
+			return routes.Step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+				return z.serve(l, rw, r, next)
+			})
 		})
 		if err != nil {
 			return nil, err
@@ -185,39 +187,33 @@ func (z *Zones) waysOf(a *attempt) (ways []*way) {
 	return ways
 }
 
-// recorder stands in the place of a rate_limit handler.
-type recorder struct {
-	z *Zones
-	l *limiter.Limiter
-}
-
-// ServeHTTP decides about the request that is led to it.
-func (h *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	a := h.z.now
+// serve decides about the request that is led to a rate_limit handler.
+func (z *Zones) serve(l *limiter.Limiter, w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	a := z.now
 	a.met = true
 	passed := slices.Concat(limiter.Passed(r), a.passed)
 	a.passed = nil
-	for _, zone := range h.l.Zones() {
-		for _, field := range a.way.fields[h.l][zone.Name] {
-			if field == fieldSet && len(a.way.NotRun) == 0 || field != fieldSet && !a.line.lacks(field, h.z.Host) {
+	for _, zone := range l.Zones() {
+		for _, field := range a.way.fields[l][zone.Name] {
+			if field == fieldSet && len(a.way.NotRun) == 0 || field != fieldSet && !a.line.lacks(field, z.Host) {
 				continue
 			}
 			if field == fieldSet {
 				field = "what " + strings.Join(a.way.NotRun, " and ") + " may set"
 			}
-			h.z.zones[zone.Name].undecided[field]++
+			z.zones[zone.Name].Undecided[field]++
 			passed = append(passed, zone.Name)
 			break
 		}
 	}
 	limiter.SkipZones(r, passed)
-	d := h.l.Record(r, a.waited)
+	d := l.Record(r, a.waited)
 	if d.Again > 0 {
 		a.again, a.passed = d.Again, passed
 		return nil
 	}
 	for _, rec := range d.Zones {
-		h.z.zones[rec.Zone.Name].count(r, a.line, &rec)
+		z.zones[rec.Zone.Name].count(r, a.line, &rec)
 		a.counted = a.counted || rec.Outcome != metrics.Skipped
 	}
 	if d.Later() {
@@ -244,10 +240,9 @@ func (e *event) time() int64 { return e.at }
 // zone is what was decided in a zone.
 type zone struct {
 	Zone
-	keys      map[uint64]struct{}
-	who       map[stores.Key]*Denials
-	minutes   map[int64]int64 // denials, by minute since 1970
-	undecided map[string]int64
+	keys    map[uint64]struct{}
+	who     map[stores.Key]*Denials
+	minutes map[int64]int64 // denials, by minute since 1970
 }
 
 // maxKeys is how many different keys of a zone are told apart.
@@ -289,10 +284,9 @@ type Denials struct {
 
 func (z *Zones) add(l *limiter.Zone) {
 	if z.zones[l.Name] == nil {
-		z.order = append(z.order, l.Name)
 		z.zones[l.Name] = &zone{
-			Zone: Zone{Zone: l.Name, Shadow: l.Shadow}, keys: make(map[uint64]struct{}), who: make(map[stores.Key]*Denials),
-			minutes: make(map[int64]int64), undecided: make(map[string]int64),
+			Zone: Zone{Zone: l.Name, Shadow: l.Shadow, Undecided: make(map[string]int64)}, keys: make(map[uint64]struct{}),
+			who: make(map[stores.Key]*Denials), minutes: make(map[int64]int64),
 		}
 	}
 }
@@ -336,11 +330,10 @@ const (
 
 // Result returns what the zones would have done to the requests that were read.
 func (z *Zones) Result(read *Read) (list []Zone) {
-	slices.Sort(z.order)
-	for _, name := range z.order {
+	for _, name := range slices.Sorted(maps.Keys(z.zones)) {
 		x := z.zones[name]
 		out := x.Zone
-		out.Keys, out.KeysDenied, out.Undecided, out.Top = len(x.keys), len(x.who), x.undecided, []Denials{}
+		out.Keys, out.KeysDenied, out.Top = len(x.keys), len(x.who), []Denials{}
 		for _, w := range x.who {
 			out.Top = append(out.Top, *w)
 		}

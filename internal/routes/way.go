@@ -134,7 +134,7 @@ func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHand
 		}
 		return sub, err
 	case *caddyhttp.Invoke:
-		return step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+		return Step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 			return w.invoke(h.Name, rw, r, next)
 		}), nil
 	}
@@ -142,11 +142,11 @@ func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHand
 	case runs[name]:
 		return h, nil
 	case passes[name]:
-		return step(pass), nil
+		return Step(pass), nil
 	case ends[name], answers(h, name):
-		return step(func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error { return nil }), nil
+		return Step(func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error { return nil }), nil
 	default:
-		return step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+		return Step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 			w.NotRun = append(w.NotRun, name)
 			return next.ServeHTTP(rw, r)
 		}), nil
@@ -175,11 +175,11 @@ func answers(h caddyhttp.MiddlewareHandler, name string) bool {
 	return v.IsValid() && v.IsZero()
 }
 
-// step is a handler on the way.
-type step func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error
+// Step is a handler on the way.
+type Step func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
-func (s step) ServeHTTP(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (s Step) ServeHTTP(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	return s(rw, r, next)
 }
 

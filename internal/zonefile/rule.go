@@ -18,11 +18,6 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-// parseRuleLine parses rule <rate> [<algorithm>] [<options>] and its block.
-func (p *Parser) parseRuleLine(d *caddyfile.Dispenser) error {
-	return p.parseRuleSegment(d, &p.Zone.Rules)
-}
-
 // parseRuleSegment parses a rule and adds it to a list.
 func (p *Parser) parseRuleSegment(d *caddyfile.Dispenser, to *[]*config.Rule) error {
 	tokens := d.NextSegment()
@@ -207,23 +202,16 @@ func (r *ruleParser) chooseAlgorithm(zoneAlgorithm string) error {
 			return err
 		}
 	}
-	r.rule.AlgorithmRaw, err = moduleJSON(a, "name", name)
-	return err
-}
-
-// moduleJSON returns a module's JSON with its name. Unlike caddyconfig.JSONModuleObject
-// it does not convert numbers to float64.
-func moduleJSON(m caddy.Module, key, name string) (json.RawMessage, error) {
-	b, err := json.Marshal(m)
+	// Unlike this, caddyconfig.JSONModuleObject converts numbers to float64.
+	b, err := json.Marshal(a)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	fields := make(map[string]json.RawMessage)
 	if err := json.Unmarshal(b, &fields); err != nil {
-		return nil, err
+		return err
 	}
-	if fields[key], err = json.Marshal(name); err != nil {
-		return nil, err
-	}
-	return json.Marshal(fields)
+	fields["name"] = json.RawMessage(strconv.Quote(name)) // of a registered module
+	r.rule.AlgorithmRaw, err = json.Marshal(fields)
+	return err
 }

@@ -78,7 +78,7 @@ func (p *Parser) Options() *option.Set {
 		Many: map[string]option.Parse{
 			"match":    p.parseMatch,
 			"exempt":   p.parseExempt,
-			"rule":     p.parseRuleLine,
+			"rule":     func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, &p.Zone.Rules) },
 			"override": p.parseOverride,
 		},
 		Check: z.CheckOptions,

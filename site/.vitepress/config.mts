@@ -45,6 +45,7 @@ const sidebar = [
 	] },
 	{ text: 'For contributors', collapsed: true, items: [
 		{ text: 'Architecture', link: '/docs/internals/architecture' },
+		{ text: 'Design decisions', link: '/docs/internals/decisions' },
 		{ text: 'A new algorithm', link: '/docs/new-algorithm' },
 		{ text: 'A new source of rules', link: '/docs/new-rule-source' },
 		{ text: 'How performance is measured', link: '/docs/internals/performance' },

@@ -102,7 +102,7 @@ func changeScript(t *testing.T, s *Store, from, to string) {
 	if !strings.Contains(s.conn.script.text, from) {
 		t.Fatalf("the script does not contain %q", from)
 	}
-	s.conn.setScript(strings.ReplaceAll(s.conn.script.text, from, to))
+	s.conn.script = newScript(strings.ReplaceAll(s.conn.script.text, from, to), "")
 }
 
 // TestRedisVerdictStands runs a script that denies what the rules admit. The

@@ -106,8 +106,7 @@ func (d *handovers) putBack(ctx context.Context, c *stores.Counter, end time.Tim
 // sendBlocks puts back the blocks of some keys in one call.
 func (d *handovers) sendBlocks(ctx context.Context, c *stores.Counter, keys []stores.Key) error {
 	var all []putBlock
-	var names []string
-	var ops [][]byte
+	q := newCall(time.Time{}, keys[0])
 	for _, k := range keys {
 		if !d.conn.usable(k) {
 			d.unswept(k, true)
@@ -115,7 +114,8 @@ func (d *handovers) sendBlocks(ctx context.Context, c *stores.Counter, keys []st
 		}
 		z := stores.ZoneCheck{Counter: c, Key: k, Tag: k}
 		if p, ok := newPutBlock(d.o.Prefix, &z, d.o.Clock(), d.tolerance()); ok {
-			all, names, ops = append(all, p), append(names, p.names...), append(ops, p.op)
+			all = append(all, p)
+			q.add(p.names, p.op)
 		}
 	}
 	if len(all) == 0 {
@@ -123,7 +123,7 @@ func (d *handovers) sendBlocks(ctx context.Context, c *stores.Counter, keys []st
 	}
 	ctx, cancel := d.conn.background(ctx)
 	defer cancel()
-	r, _, err := d.conn.call(ctx, "", names, ops...)
+	r, _, err := d.conn.call(ctx, q)
 	for i := range all {
 		if err == nil {
 			all[i].answered(&r)

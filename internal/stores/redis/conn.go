@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,7 +62,7 @@ func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 			to.get().StoreDown(to.name, n.address, classify(cause), cause)
 		}
 	})
-	c.setScript(o.Script)
+	c.script = newScript(cmp.Or(o.Script, scripts.Decide().Text), "")
 	return c
 }
 
@@ -72,12 +71,6 @@ type script struct {
 	text  string
 	sha   any    // as an argument of EVALSHA
 	codes string // of the third-party algorithms in it
-}
-
-// setScript sets what Redis runs. Empty: the script of the package scripts.
-func (c *conn) setScript(text string) {
-	c.script = newScript(cmp.Or(text, scripts.Decide().Text), "")
-	c.scripts.Clear()
 }
 
 func newScript(text, codes string) *script {
@@ -124,11 +117,11 @@ func (c *conn) anyUsable() bool { return slices.ContainsFunc(c.nodes.all(), c.ca
 // calls says whether a node is to be called.
 func (c *conn) calls(n *node) bool { return c.client != nil && !n.breaker.open.Load() }
 
-// call runs the script for third-party algorithms over operations that share their call
-// with no others, and reports a failure. It returns the reply after the header, and its time.
-func (c *conn) call(ctx context.Context, codes string, keys []string, ops ...[]byte) (reply, int64, error) {
-	o := &once{node: c.nodes.serving(hashTag(keys[0])), script: c.scriptFor(codes)}
-	r, err := c.callAt(ctx, o, keys, ops...)
+// call runs the script over operations that share their call with no others, and reports a
+// failure. It returns the reply after the header, and its time.
+func (c *conn) call(ctx context.Context, q *call) (reply, int64, error) {
+	o := &once{node: c.at(q.tag)}
+	r, err := c.callAt(ctx, o, q)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
 		err = c.failed(o.node, err)
 	}
@@ -137,28 +130,11 @@ func (c *conn) call(ctx context.Context, codes string, keys []string, ops ...[]b
 
 // callAt runs the script over operations at a node. It returns the reply after the
 // header, in which single operations may have failed, and does not report a failure.
-func (c *conn) callAt(ctx context.Context, o *once, keys []string, ops ...[]byte) (reply, error) {
-	args := make([]any, 0, 4+len(keys)+len(ops))
-	o.script = cmp.Or(o.script, c.script)
-	args = append(args, "evalsha", o.script.sha, len(keys))
-	for _, k := range keys {
-		args = append(args, k)
-	}
-	head := new(argument)
-	args = append(args, head)
-	var before *argument
-	for _, op := range ops {
-		args, before = appendOp(args, before, &argument{b: op})
-	}
-	r, _, err := c.eval(ctx, o, args, head)
+func (c *conn) callAt(ctx context.Context, o *once, q *call) (reply, error) {
+	o.script = c.scriptFor(q.codes)
+	q.batchArgs(o.script.sha, []*call{q})
+	r, _, err := c.eval(ctx, o, q.args, &q.head)
 	return r, err
-}
-
-// hashTag returns the part of a key's name by which a Cluster finds its slot.
-func hashTag(key string) string {
-	_, tag, _ := strings.Cut(key, "{")
-	tag, _, _ = strings.Cut(tag, "}")
-	return tag
 }
 
 // send makes a call, alone or in a batch with others, and returns its reply. A
@@ -312,7 +288,7 @@ func (c *conn) failed(n *node, err error) error {
 	c.distrust(n, f)
 	n.breaker.failure(f, err, time.Now())
 	if f == FailTimeout && !n.breaker.open.Load() {
-		n.doubt()
+		signal(n.doubted) // the reply tells two short stalls, each of which a rare call has met, from one silence
 	}
 	return reported{err}
 }

@@ -225,7 +225,9 @@ func TestNoSentinelAnswers(t *testing.T) {
 		c := newTestConn(ConnOptions{Addresses: []string{addr}, Master: "m", Prefix: "diana", Timeout: 100 * time.Millisecond, DialTimeout: 100 * time.Millisecond, Lazy: true, PoolSize: 1})
 		for range 3 {
 			ctx, cancel := c.background(context.Background())
-			_, _, err := c.call(ctx, "", []string{"diana:{k}"}, []byte{opPeek})
+			q := newCall(time.Time{}, stores.Key{})
+			q.add([]string{"diana:{k}"}, []byte{opPeek})
+			_, _, err := c.call(ctx, q)
 			cancel()
 			if err == nil || mayHaveRun(err) {
 				t.Errorf("%s: %v, want an error of a call that was not sent", addr, err)

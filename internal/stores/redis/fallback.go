@@ -127,20 +127,13 @@ func (f *fallback) warm(z *stores.ZoneCheck) {
 // finish ends a request that was decided without Redis. What it is charged now
 // is owed, too.
 func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
-	clock := &f.conn.at(z.Tag).clock
+	clock, taken := &f.conn.at(z.Tag).clock, z.Permit.Taken
 	if charge > 0 {
 		f.warm(z)
 	}
-	permits, cost := int64(0), int64(0)
-	if z.Permit.Taken {
-		permits, cost = 1, z.HeldCost()
-	}
 	f.permits.held.Finish(z, clock.now, charge)
-	if z.Permit.Taken {
-		permits = 0 // it is kept
-	}
-	if permits != 0 || cost != 0 {
-		f.permits.note(z, -permits, -cost)
+	if permits := z.EndedPermits(charge); taken && (permits != 0 || z.HeldCost() != 0) {
+		f.permits.note(z, -permits, -z.HeldCost())
 	}
 }
 

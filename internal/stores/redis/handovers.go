@@ -3,7 +3,6 @@ package redis
 import (
 	"cmp"
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -63,7 +62,6 @@ type handover struct {
 	op        []byte
 	names     []string
 	look      *stores.Check // in the background, that learns what is in Redis after it
-	codes     string        // of third-party algorithms
 }
 
 // now returns the present time on the clocks of this process and of a tag's node.
@@ -180,14 +178,6 @@ func (d *handovers) takeForgotten(check *stores.Check) (all []handover) {
 	return all
 }
 
-// back has debts handed over at once, because a node is used again.
-func (d *handovers) back() {
-	select {
-	case d.wake <- struct{}{}:
-	default: // it is woken already
-	}
-}
-
 // forgotten has all snapshots put back, because Redis has lost a key, and others perhaps.
 func (d *handovers) forgotten() { d.lost.Store(true) }
 
@@ -207,7 +197,7 @@ func (d *handovers) sweepDue() bool {
 // over its snapshot in any case. more says that the key still owes.
 func (d *handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.Instant, told bool) (h handover, more, ok bool) {
 	z.Rules = d.share(z.Counter)
-	h = handover{snapshots: n, counter: z.Counter, key: z.Key, tag: z.Tag, codes: prepare(z.Counter).packed.codes}
+	h = handover{snapshots: n, counter: z.Counter, key: z.Key, tag: z.Tag}
 	h.Handover, more = n.Take(z, now, told)
 	if h.Told == nil && h.Debts == nil {
 		return h, more, false
@@ -349,8 +339,7 @@ func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 			c := cmp.Or(overrides[override], c)
 			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: c, Key: k, Tag: tag}, d.now(tag), told)
 			if ok {
-				h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: tag, Cost: 1, Rules: c.Rules, IgnoreBlock: true}}}
-				h.look.ResetResults()
+				h.look = &stores.Check{Peek: true, Zones: []stores.ZoneCheck{usedOf(&stores.ZoneCheck{Counter: c, Key: k, Tag: tag})}}
 				some = append(some, h)
 			}
 			if more {
@@ -437,17 +426,13 @@ func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err
 	// A call under way is not canceled: it would not be known whether it was made.
 	ctx, cancel := d.conn.background(context.WithoutCancel(ctx))
 	defer cancel()
-	var names []string
-	var ops [][]byte
+	q := newCall(time.Time{}, some[0].tag)
 	for i := range some {
-		look := newCall(time.Time{}, some[i].tag)
-		look.decide(d.conn.o.Prefix, some[i].look, &d.conn.at(some[i].tag).clock)
-		names, ops = append(names, some[i].names...), append(ops, some[i].op, look.ops[0].b)
-		for _, n := range look.names { // with the key's permits, if it has any
-			names = append(names, string(n.b))
-		}
+		h := &some[i]
+		q.add(h.names, h.op)
+		q.decide(d.conn.o.Prefix, h.look, &d.conn.at(h.tag).clock)
 	}
-	r, now, err := d.conn.call(ctx, some[0].codes, names, ops...)
+	r, now, err := d.conn.call(ctx, q)
 	sent := err
 	for i := 0; i < len(some) && err == nil; i++ {
 		h := &some[i]
@@ -456,24 +441,13 @@ func (d *handovers) send(ctx context.Context, some []handover) (failed bool, err
 			failed = true
 			d.conn.fail(wrong)
 		}
-		if h.readLook(&r, now) == nil {
+		if r.readPeek(&h.look.Zones[0], now) == nil {
 			d.learn(h, now, taken && h.Told != nil)
 		}
 		err = r.err
 	}
 	d.settle(some, sent) // but for those that have failed alone
 	return failed, err
-}
-
-// readLook reads the reply to the peek after a handover.
-func (h *handover) readLook(r *reply, now int64) error {
-	if err := r.failed(); err != nil {
-		return err
-	}
-	if _, err := r.readZone(&h.look.Zones[0], now); err != nil && !errors.Is(err, errDisagree) {
-		return err
-	}
-	return r.err
 }
 
 // learn records what the peek after a handover found.

@@ -85,6 +85,15 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 	return s
 }
 
+// namesOf returns the names of a zone's keys.
+func namesOf(prefix string, z *stores.ZoneCheck) []string {
+	names := []string{string(appendName(nil, prefix, z))}
+	if readsPermits(z) {
+		names = append(names, string(appendPermits(nil, prefix, z)))
+	}
+	return names
+}
+
 // crash forgets what the instance holds, as a process that ends and starts again.
 func (s *virtualStore) crash() {
 	p := newPermits(s.conn, s.v.clock)
@@ -118,7 +127,13 @@ func forgetSnapshots(check *stores.Check) {
 // callOnce calls the script at the first node, whatever the state of its breaker, and
 // does not report a failure.
 func (c *conn) callOnce(ctx context.Context, keys []string, ops ...[]byte) (reply, error) {
-	r, err := c.callAt(ctx, &once{node: c.nodes.first, beat: true}, keys, ops...)
+	q := newCall(time.Time{}, stores.Key{})
+	q.add(keys, nil)
+	q.ops = q.ops[:0]
+	for _, op := range ops {
+		q.ops = append(q.ops, argument{b: op, zones: 1})
+	}
+	r, err := c.callAt(ctx, &once{node: c.nodes.first, beat: true}, q)
 	if err == nil {
 		err = r.failed()
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // instances counts the live instances that share a Redis.
@@ -61,7 +63,9 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (in
 		key += ":" + i.fleet
 	}
 	o := &once{node: to, beat: true}
-	r, err := i.conn.callAt(ctx, o, []string{key + suffix, prefix + ":try"}, op)
+	q := newCall(time.Time{}, stores.Key{})
+	q.add([]string{key + suffix, prefix + ":try"}, op)
+	r, err := i.conn.callAt(ctx, o, q)
 	if o.node != to && to.address != "" {
 		return 0, errElsewhere
 	}

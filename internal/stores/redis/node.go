@@ -49,15 +49,6 @@ func (n *node) connected() uint64 { return n.serial<<48 + n.tracker.opened.Load(
 
 var nodeSerials atomic.Uint64
 
-// doubt has the watcher send a heartbeat. Its reply tells two short stalls, each of which a rare
-// call has met, from one silence.
-func (n *node) doubt() {
-	select {
-	case n.doubted <- struct{}{}:
-	default:
-	}
-}
-
 // comesBack notes that the node is available again.
 func (n *node) comesBack() {
 	n.owed.Store(true)

@@ -119,19 +119,13 @@ func (p *permits) tellSoon(rec *record) {
 	if rec.late == nil {
 		rec.late = p.late.PushBack(rec)
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	signal(p.wake)
 }
 
 // loseAll has all reports repeated, after Redis may have lost them. p.mu is held.
 func (p *permits) loseAll() {
 	p.lost = p.clock()
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	signal(p.wake)
 }
 
 // drop forgets a record that Redis need not be told of any more. p.mu is held.
@@ -158,33 +152,17 @@ func (p *permits) drop(rec *record) {
 	}
 }
 
-// release is the operation that charges a zone that holds no permit, and its keys.
-type release struct {
-	tag   stores.Key
-	keys  []string
-	op    []byte
-	codes string // of third-party algorithms
-}
-
-// finishOf returns the operation that charges a zone cost charge.
-func finishOf(prefix string, z *stores.ZoneCheck, charge int64, at *clock) release {
-	alone := *z
-	alone.SeesHeld = false // it is charged whatever is held
-	keys := namesOf(prefix, &alone)
-	return release{z.Tag, keys, appendZone([]byte{opFinish, byte(len(keys))}, &alone, charge, false, at), prepare(z.Counter).packed.codes}
-}
-
 // finish charges a zone that holds no permit.
 func (p *permits) finish(ctx context.Context, z *stores.ZoneCheck, charge int64) error {
 	if !p.conn.usable(z.Tag) {
 		return errOpen
 	}
-	at := &p.conn.at(z.Tag).clock
-	f := finishOf(p.conn.o.Prefix, z, charge, at)
-	q := newCall(p.conn.end(ctx), f.tag)
-	q.codes = f.codes
+	q, at := newCall(p.conn.end(ctx), z.Tag), &p.conn.at(z.Tag).clock
+	alone := *z
+	alone.SeesHeld = false // it is charged whatever is held
 	q.peekUsed(p.conn.o.Prefix, z, at)
-	q.add(f.keys, f.op)
+	q.add([]string{string(appendName(nil, p.conn.o.Prefix, z))}, appendZone([]byte{opFinish, 1}, &alone, charge, false, at))
+	q.needs(&prepare(z.Counter).packed)
 	q.peekUsed(p.conn.o.Prefix, z, at)
 	r, now, err := p.conn.send(q)
 	if err == nil {

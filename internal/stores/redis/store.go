@@ -48,7 +48,7 @@ func New(o Options, to Observer) *Store {
 	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
 	s.permits.uncharged = s.fallback.countOnly
 	s.conn.onBack = func() {
-		s.fallback.hands.back()
+		signal(s.fallback.hands.wake) // debts are handed over at once
 		s.permits.lose()
 	}
 	d := &denials{clock: o.Clock, conn: s.conn}

@@ -30,11 +30,8 @@ func (r *reply) readUsed(z *stores.ZoneCheck, when int, now int64) error {
 	if !z.Counter.Notifies {
 		return nil
 	}
-	if err := r.failed(); err != nil {
-		return err
-	}
 	peeked := usedOf(z)
-	if _, err := r.readZone(&peeked, now); err != nil && !errors.Is(err, errDisagree) {
+	if err := r.readPeek(&peeked, now); err != nil {
 		return err
 	}
 	for i := range z.Results[:min(len(z.Results), len(peeked.Results))] {
@@ -42,6 +39,17 @@ func (r *reply) readUsed(z *stores.ZoneCheck, when int, now int64) error {
 		z.Results[i].SetUsed(when, res.Rule, res.State, now)
 	}
 	return nil
+}
+
+// readPeek reads the reply to a peek at one zone.
+func (r *reply) readPeek(z *stores.ZoneCheck, now int64) error {
+	if err := r.failed(); err != nil {
+		return err
+	}
+	if _, err := r.readZone(z, now); err != nil && !errors.Is(err, errDisagree) {
+		return err
+	}
+	return r.err
 }
 
 // readCharge reads the reply to a charge after a response, which is between two peeks if the

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -150,15 +151,6 @@ func appendHash(b []byte, prefix string, z *stores.ZoneCheck) []byte {
 	return append(b, ':')
 }
 
-// namesOf returns the names of a zone's keys.
-func namesOf(prefix string, z *stores.ZoneCheck) []string {
-	names := []string{string(appendName(nil, prefix, z))}
-	if readsPermits(z) {
-		names = append(names, string(appendPermits(nil, prefix, z)))
-	}
-	return names
-}
-
 // appendOwnKey distinguishes what is counted in addition to a zone's key from
 // the key itself, for counts and for permits: one call may contain both.
 func appendOwnKey(b []byte, z *stores.ZoneCheck) []byte {
@@ -193,7 +185,7 @@ func (r *reply) byte() byte {
 
 func (r *reply) uint32() uint32 {
 	if s := r.take(4); r.err == nil {
-		return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+		return binary.LittleEndian.Uint32([]byte(s))
 	}
 	return 0
 }

@@ -188,11 +188,11 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterGo, suites: goRules,
-		old: "max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "d+min(cost, 2*m.burst)*m.w",
+		old: "max(before, min(before+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "before+min(cost, 2*m.burst)*m.w",
 	},
 	{
 		name: "meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", file: meterGo, suites: goRules,
-		old: "max(d, min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "min(d+min(cost, 2*m.burst)*m.w, 2*m.capacity)",
+		old: "max(before, min(before+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "min(before+min(cost, 2*m.burst)*m.w, 2*m.capacity)",
 	},
 	{
 		name: "meter-debt-overflow", breaks: "a huge charge overflows (a dropped min)", file: meterGo, suites: goRules,
@@ -389,7 +389,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "log-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: logGo, suites: goRules,
-		old: "l.Charge(s, now+l.lease, min(cost, l.limit), 0)", new: "l.Charge(s, now+l.lease, cost, 0)",
+		old: "cost = min(cost, l.limit)", new: "cost = max(cost, 0)",
 	},
 	{
 		name: "log-reset", breaks: "reset is a microsecond too short", file: logGo, suites: goRules,

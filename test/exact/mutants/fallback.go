@@ -77,7 +77,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-canceled", breaks: "a call with debts is canceled when the store ends", file: handoversGo, suites: redis,
-		old: "d.conn.background(context.WithoutCancel(ctx))\n\tdefer cancel()\n\tvar names", new: "d.conn.background(ctx)\n\tdefer cancel()\n\tvar names",
+		old: "d.conn.background(context.WithoutCancel(ctx))\n\tdefer cancel()\n\tq := newCall", new: "d.conn.background(ctx)\n\tdefer cancel()\n\tq := newCall",
 	},
 	{
 		name: "fallback-ended", breaks: "a store that has ended goes on handing over", file: handoversGo, suites: redis,
@@ -141,15 +141,19 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "settle-cost", breaks: "of a charge by settle that Redis may have made, only the cost of the check is not owed", file: aloneGo, suites: redis,
-		old: "\t\tlocal.Cost = charge\n", new: "",
+		old: "return local.Results[rule].Owed", new: "return local.Cost",
 	},
 	{
-		name: "forgive-capacity", breaks: "a huge charge that Redis may have made overflows (a dropped min)", file: memoryHandoverGo, suites: redis,
-		old: "min(z.Cost, 2*r.Capacity())", new: "z.Cost",
+		name: "forgive-capacity", breaks: "a huge charge that Redis may have made overflows (a dropped min)", file: aloneGo, suites: redis,
+		old: "return local.Results[rule].Owed", new: "return charge",
 	},
 	{
-		name: "forgive-too-little", breaks: "of a huge charge that Redis may have made, a part is charged again", file: memoryHandoverGo, suites: redis,
-		old: "min(z.Cost, 2*r.Capacity())", new: "min(z.Cost, r.Capacity())",
+		name: "forgive-too-little", breaks: "of a huge charge that Redis may have made, a part is charged again", file: aloneGo, suites: redis,
+		old: "return local.Results[rule].Owed", new: "return min(local.Results[rule].Owed, local.Rules[rule].Capacity())",
+	},
+	{
+		name: "forgive-too-much", breaks: "a huge charge that Redis may have made takes what is certainly owed with it", file: aloneGo, suites: redis,
+		old: "return local.Results[rule].Owed", new: "return min(charge, 2*local.Rules[rule].Capacity())",
 	},
 	{
 		name: "forgive-log", breaks: "a huge charge that Redis may have made pays for later debts of a log (a dropped min)", file: logHandoverGo, suites: redis,

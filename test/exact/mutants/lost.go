@@ -202,7 +202,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-look-keys", breaks: "the keys of a handover in the background are those of others in zones with permits", file: handoversGo, suites: redis,
-		old: "for _, n := range look.names {", new: "for _, n := range look.names[:1] {",
+		old: "h.look, &d.conn.at(h.tag).clock)", new: "h.look, &d.conn.at(h.tag).clock)\n\t\tif readsPermits(&h.look.Zones[0]) {\n\t\t\tq.names = q.names[:len(q.names)-1]\n\t\t}",
 	},
 	{
 		name: "debt-clock-back", breaks: "what was known is owed after the clock was set back", file: handoverGo, suites: redis,

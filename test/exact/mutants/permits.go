@@ -252,7 +252,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "held-released", breaks: "the release of a key held alone is not reported", file: aloneGo, suites: redis,
-		old: "\t\tf.permits.note(z, -permits, -cost)\n", new: "",
+		old: "\t\tf.permits.note(z, -permits, -z.HeldCost())\n", new: "",
 	},
 	{
 		name: "held-forgotten", breaks: "records of keys held alone are kept until Redis is back", file: permitsGo, suites: redis,

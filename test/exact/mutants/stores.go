@@ -66,11 +66,11 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "local-finish-twice", breaks: "a charge after the response is made twice", file: localGo, suites: redis,
-		old: "\t\tp.owe(z.Rules, now, charge)", new: "\t\tp.owe(z.Rules, now, charge)\n\t\tp.owe(z.Rules, now, charge)",
+		old: "\t\tp.owe(z, now, charge)", new: "\t\tp.owe(z, now, charge)\n\t\tp.owe(z, now, charge)",
 	},
 	{
 		name: "local-finish-repair", breaks: "a charge after the response is made on a state that is not repaired", file: localGo, suites: redis,
-		old: "\t\tr.Repair(st, now)\n\t\tr.Owe", new: "\t\tr.Owe",
+		old: "\t\tr.Repair(st, now)\n\t\tcharged := r.Owe", new: "\t\tcharged := r.Owe",
 	},
 	{
 		name: "local-remaining", breaks: "reservations are reported as remaining", file: localGo, suites: redis,
