@@ -22,13 +22,14 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	app, ok := v.(*App)
-	if !ok {
-		return fmt.Errorf("app rate_limit is a %T", v)
-	}
+	app := v.(*App)
 	h.app, h.logger = app, ctx.Logger()
 	app.parts = append(app.parts, hashOf(h)) // matchers are still in it
-	invalid := option.Join(config.CheckHeaders(h.Headers), h.checkJitter(), h.checkCompat())
+	invalid := config.CheckHeaders(h.Headers)
+	if !(h.Jitter >= 0 && h.Jitter <= 1) {
+		invalid = option.Join(invalid, fmt.Errorf("jitter %v: want 0 to 1", h.Jitter))
+	}
+	invalid = option.Join(invalid, h.checkCompat())
 	zones, err := h.allZones()
 	invalid = option.Join(invalid, err)
 	if len(zones) == 0 && invalid == nil {
@@ -44,9 +45,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		LogKey:         h.LogKey,
 		DisableMetrics: h.DisableMetrics,
 		// Offline, no HTTP app provisions the handler.
-		Invoked:    app.process.Clock != nil || anyServer(ctx, func(s *caddyhttp.Server) bool { return len(s.NamedRoutes) > 0 }),
-		AccessLogs: anyServer(ctx, func(s *caddyhttp.Server) bool { return s.Logs != nil }),
-		Logger:     h.logger,
+		Invoked:      app.process.Clock != nil || anyServer(ctx, func(s *caddyhttp.Server) bool { return len(s.NamedRoutes) > 0 }),
+		Placeholders: app.readsPlaceholders(ctx),
+		AccessLogs:   anyServer(ctx, func(s *caddyhttp.Server) bool { return s.Logs != nil }),
+		Logger:       h.logger,
 	})
 	if err := option.Join(invalid, err); err != nil {
 		return err
@@ -68,13 +70,6 @@ func anyServer(ctx caddy.Context, has func(*caddyhttp.Server) bool) bool {
 		app, ok := m.(*caddyhttp.App)
 		return ok && slices.ContainsFunc(slices.Collect(maps.Values(app.Servers)), func(s *caddyhttp.Server) bool { return s != nil && has(s) })
 	})
-}
-
-func (h *Handler) checkJitter() error {
-	if !(h.Jitter >= 0 && h.Jitter <= 1) {
-		return fmt.Errorf("jitter %v: want 0 to 1", h.Jitter)
-	}
-	return nil
 }
 
 // matchersIn returns a function that loads the matchers of a zone.

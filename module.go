@@ -13,6 +13,7 @@ import (
 	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/background"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/rules"
@@ -43,6 +44,9 @@ func init() {
 // `{http.rate_limit.<zone>.remaining}` | The cost that this rule would still admit
 // `{http.rate_limit.<zone>.reset}` | The seconds until this rule has its whole limit left again
 // `{http.rate_limit.<zone>.decision}` | The zone's decision: allowed, delayed, denied, skipped, shadow_denied, shadow_delayed or denied_elsewhere
+//
+// They are set if the configuration names one of them, or has templates or a handler that
+// does not come with Caddy.
 type Handler struct {
 	// The zones, in the order in which they are evaluated. Default: none.
 	Zones []*config.Zone `json:"zones,omitempty"`
@@ -149,6 +153,7 @@ type appState struct {
 	events, lines *background.Queue
 
 	warned    map[string]bool // see App.warn
+	reads     *bool           // whether something may read the placeholders; nil: unknown
 	autoNames map[string]int  // number of zones by automatic name
 
 	instance *admin.Instance // for the admin API and the metrics
@@ -156,6 +161,15 @@ type appState struct {
 	started time.Time // of the configuration
 	quotas  []*QuotaHandler
 	parts   []string // hashes of the configurations of the app and its handlers
+}
+
+// readsPlaceholders reports whether something in the configuration of a handler may read the
+// placeholders.
+func (a *App) readsPlaceholders(ctx caddy.Context) bool {
+	if a.reads == nil {
+		a.reads = new(placeholders.Read(ctx))
+	}
+	return *a.reads
 }
 
 // warn logs a warning once per configuration, however many handlers have the same.

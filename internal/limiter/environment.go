@@ -75,6 +75,9 @@ type Options struct {
 	// Invoked is set if a request may pass the handler twice, by named routes.
 	Invoked bool
 
+	// Placeholders is set if something may read the placeholders of the requests.
+	Placeholders bool
+
 	// AccessLogs is set if a server has access logs, to which decisions may be added.
 	AccessLogs bool
 

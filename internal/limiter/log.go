@@ -44,7 +44,7 @@ func (q reporter) report(e *exceeded) {
 		q.countKey(z)
 	}
 	q.countRequest()
-	q.setPlaceholders(key.Replacer(q.r), e)
+	q.setPlaceholders(e)
 	if !usual && q.l.o.AccessLogs {
 		q.addToAccessLog(e)
 	}

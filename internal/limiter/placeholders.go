@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/key"
 )
 
 // placeholders are the values of {http.rate_limit.*} for a request that was denied, or that met
@@ -17,9 +18,13 @@ type placeholders struct {
 	exceeded *exceeded // nil: the request was not denied
 }
 
-// setPlaceholders adds the placeholders of a decision to the request's replacer. e is the
-// denial; nil: the request was admitted.
-func (q *request) setPlaceholders(repl *caddy.Replacer, e *exceeded) {
+// setPlaceholders adds the placeholders of a decision to the request's replacer, if something may
+// read them. e is the denial; nil: the request was admitted.
+func (q *request) setPlaceholders(e *exceeded) {
+	if !q.l.o.Placeholders {
+		return
+	}
+	repl := key.Replacer(q.r)
 	if e == nil && len(q.zones) == 1 { // the usual case, in one allocation
 		repl.Map(q.numbersOf(&q.zones[0]).placeholder)
 		return

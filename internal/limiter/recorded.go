@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
 )
@@ -61,11 +60,11 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	}
 	if d.Denied = !q.passes(); d.Denied {
 		e := q.exceeded()
-		q.setPlaceholders(key.Replacer(r), &e)
+		q.setPlaceholders(&e)
 		d.Err = l.Denial(r, e.zone)
 		return d
 	}
-	q.setPlaceholders(key.Replacer(r), nil)
+	q.setPlaceholders(nil)
 	if l.repeats {
 		notePassed(r, q.zones)
 	}

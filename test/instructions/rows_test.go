@@ -48,6 +48,7 @@ var rows = []row{
 	{name: "field of the body", zone: rules(gcra), body: `{"name":"A. Reader","phone":"+49 30 1234567","plan":1}`},
 	{name: "prevent_duplicates", zone: rules(gcra) + `,"prevent_duplicates":{"window":"1us"}`, post: true},
 	{name: "near the limit", zone: rules(many), near: true},
+	{name: "placeholders", zone: rules(gcra) + `,"respond":{"body":"{http.rate_limit.exceeded.rule}"}`},
 }
 
 // redisVar has the address of a Redis for the benchmark.

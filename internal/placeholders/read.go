@@ -1,0 +1,62 @@
+package placeholders
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// own begins the placeholders of rate_limit.
+const own = "http.rate_limit."
+
+// plain are Caddy's handlers that read no placeholder but those that their options name. templates
+// is none of them, because its files may name any.
+var plain = strings.Fields(`acme_server authentication copy_response copy_response_headers encode error file_server headers
+	intercept invoke log_append map metrics push rate_limit rate_limit_page rate_limit_quota request_body reverse_proxy rewrite
+	static_response subroute timeouts tracing vars`)
+
+// Read reports whether the configuration that a handler is provisioned with may read placeholders
+// of rate_limit: it names one, or has a handler whose code or files may. Whatever is not as it is
+// expected to be counts as a reader. The configuration is in a private field of Caddy's, for which
+// there is no public accessor.
+func Read(ctx caddy.Context) bool {
+	inHTTP := func(m caddy.Module) bool { _, ok := m.(*caddyhttp.App); return ok }
+	if !slices.ContainsFunc(ctx.Modules(), inHTTP) {
+		return true // another app has routes, too
+	}
+	cfg := reflect.Indirect(reflect.ValueOf(ctx).FieldByName("cfg"))
+	if cfg.Kind() != reflect.Struct {
+		return true
+	}
+	apps := cfg.FieldByName("AppsRaw")
+	if !apps.IsValid() || apps.Type() != reflect.TypeFor[caddy.ModuleMap]() {
+		return true
+	}
+	text := apps.MapIndex(reflect.ValueOf("http"))
+	var app any
+	return !text.IsValid() || json.Unmarshal(text.Bytes(), &app) != nil || reads(app)
+}
+
+// reads reports whether a part of the configuration may read a placeholder of rate_limit.
+func reads(part any) bool {
+	switch part := part.(type) {
+	case string:
+		return strings.Contains(part, own) || strings.Contains(part, "ph(") // an expression, which may put a name together
+	case []any:
+		return slices.ContainsFunc(part, reads)
+	case map[string]any:
+		if name, ok := part["handler"].(string); ok && !slices.Contains(plain, name) {
+			return true
+		}
+		for name, v := range part {
+			if strings.EqualFold(name, "template_file") || reads(name) || reads(v) { // file_server's browse has one
+				return true
+			}
+		}
+	}
+	return false
+}
