@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -139,12 +140,17 @@ func (f *Follower) Status() Status {
 func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger) {
 	f.mu.Lock()
 	f.target, f.storage, f.logger = t, storage, logger
+	changed := false
 	if text := f.latest; text != nil {
-		f.apply(text, false)
+		changed = f.apply(text, false) // it may be valid for this configuration only
 	} else if f.text != nil {
 		f.apply(f.text, false)
 	}
+	text := f.text
 	f.unlock()
+	if changed {
+		f.save(storage, logger, text)
+	}
 	f.start.Do(func() {
 		ctx, stop := context.WithCancel(context.Background())
 		f.stop = stop
@@ -198,13 +204,7 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 	if read {
 		f.readable()
 	}
-	d, err := Parse(text)
-	if err == nil {
-		var report func()
-		if report, err = f.target.Apply(d); report != nil {
-			f.reports = append(f.reports, report)
-		}
-	}
+	d, err := f.try(text)
 	if f.invalid = err; err != nil {
 		f.status.State = StateRejected
 		f.fail("the remote rules are rejected: the previous rules stay in force", err, &f.rejected, err.Error())
@@ -276,6 +276,25 @@ func (f *Follower) readable() {
 	f.told = time.Time{}
 }
 
+// try parses a document and applies it to the target. A panic rejects the document: this is no
+// request, whose panic a server would recover. f.mu is held.
+func (f *Follower) try(text []byte) (d *Document, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v", v)
+			f.log(zap.ErrorLevel, "panic in the rules", zap.Any("error", v), zap.Stack("stack"))
+		}
+	}()
+	if d, err = Parse(text); err != nil {
+		return nil, err
+	}
+	report, err := f.target.Apply(d)
+	if report != nil {
+		f.reports = append(f.reports, report)
+	}
+	return d, err
+}
+
 // Fingerprint returns a hash that identifies a text without revealing it.
 func Fingerprint(s string) string {
 	sum := sha256.Sum256([]byte(s))
@@ -289,10 +308,13 @@ func (f *Follower) Document(text []byte) {
 	changed := f.apply(text, true)
 	storage, logger := f.storage, f.logger
 	f.unlock()
-	if !changed {
-		return
+	if changed {
+		f.save(storage, logger, text)
 	}
-	// A storage that is slow must not delay the next document.
+}
+
+// save stores a document that is in force. A storage that is slow delays nothing.
+func (f *Follower) save(storage certmagic.Storage, logger *zap.Logger, text []byte) {
 	f.saver.Save(storage, f.key, text, func(err error) {
 		logger.Error("the remote rules were not written to Caddy's storage: a restart without the source loses them", zap.String("key", f.key), zap.Error(err))
 	})

@@ -179,3 +179,45 @@ func TestOutageOfSourceIsLoggedOnce(t *testing.T) {
 		}
 	})
 }
+
+// panicking is a configuration with a bug.
+type panicking struct{ picky }
+
+func (panicking) Apply(*Document) (report func(), err error) { panic("a bug") }
+
+// TestPanicRejectsTheDocument checks that a panic in what reads a document does not end the process.
+func TestPanicRejectsTheDocument(t *testing.T) {
+	storage := &certmagic.FileStorage{Path: testdir.New(t)}
+	source := &File{Path: filepath.Join(t.TempDir(), "rules.json"), Interval: caddy.Duration(time.Hour)}
+	if err := source.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	f := NewFollower(source, storage, zap.NewNop(), func() {})
+	f.Lead(panicking{}, storage, zap.NewNop())
+	f.Document([]byte(`{"zones": {}}`))
+	if f.invalid == nil || f.invalid.Error() != "panic: a bug" || f.good != nil {
+		t.Errorf("rejected because of %v, in force: %v", f.invalid, f.good)
+	}
+	if err := f.Destruct(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDocumentOfAReloadIsStored has a reload put a document in force that was rejected before.
+func TestDocumentOfAReloadIsStored(t *testing.T) {
+	storage := &certmagic.FileStorage{Path: testdir.New(t)}
+	source := &File{Path: filepath.Join(t.TempDir(), "rules.json"), Interval: caddy.Duration(time.Hour)}
+	if err := source.Provision(caddy.Context{}); err != nil {
+		t.Fatal(err)
+	}
+	f := NewFollower(source, storage, zap.NewNop(), func() {})
+	f.Lead(picky("late"), storage, zap.NewNop())
+	f.Document([]byte(`{"zones": {"late": {}}}`))
+	f.Lead(picky("other"), storage, zap.NewNop())
+	if err := f.Destruct(); err != nil {
+		t.Error(err)
+	}
+	if d := NewFollower(source, storage, zap.NewNop(), func() {}).Good(); d == nil || d.Of("late") == nil {
+		t.Errorf("the next process begins with %v", d)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/redistest"
 )
 
 // TestExceptions checks that exceptions precede all overrides and replace none, that a request
@@ -45,12 +47,13 @@ func TestInvalidExceptions(t *testing.T) {
 		`{}`:                      `/zones/z/exceptions: {}: want a list`,
 		`[null]`:                  `exception null`,
 		`[{"key": ["10.0.0.1"]}]`: `/zones/z/exceptions/0: override ["10.0.0.1"]: want either unlimited or rules`,
-		`[{"key": ["10.0.0.1", "b"], "unlimited": true}]`:                                       `/zones/z/exceptions/0: override ["10.0.0.1" "b"]`,
-		`[{"key": ["10.0.0.1"], "unlimited": true, "until": "soon"}]`:                           `/zones/z/exceptions/0/until: "soon": want an instant`,
-		`[{"key": ["10.0.0.1"], "unlimited": true}, {"key": ["10.0.0.1"], "unlimited": true}]`:  `exception ["10.0.0.1"] is given twice`,
-		`[{"key": ["10.0.0.1"], "rules": [{"limit": 1, "window": "1s", "limit_from": "{a}"}]}]`: `/zones/z/exceptions/0/rules/0/limit_from: unknown`,
-		`[{"key": ["10.0.0.1"], "rules": [{"limit": -1, "window": "1s"}]}]`:                     `/zones/z/exceptions/0/rules/0: `,
-		`[{"key": ["10.0.0.1"], "unlimited": true, "till": 1}]`:                                 `/zones/z/exceptions/0/till: unknown: want`,
+		`[{"key": ["10.0.0.1", "b"], "unlimited": true}]`:                                            `/zones/z/exceptions/0: override ["10.0.0.1" "b"]`,
+		`[{"key": ["10.0.0.1"], "unlimited": true, "until": "soon"}]`:                                `/zones/z/exceptions/0/until: "soon": want an instant`,
+		`[{"key": ["10.0.0.1"], "unlimited": true}, {"key": ["10.0.0.1"], "unlimited": true}]`:       `exception ["10.0.0.1"] is given twice`,
+		`[{"key": ["10.0.0.0/24"], "unlimited": true}, {"key": ["10.0.0.9/24"], "unlimited": true}]`: `is given twice`,
+		`[{"key": ["10.0.0.1"], "rules": [{"limit": 1, "window": "1s", "limit_from": "{a}"}]}]`:      `/zones/z/exceptions/0/rules/0/limit_from: unknown`,
+		`[{"key": ["10.0.0.1"], "rules": [{"limit": -1, "window": "1s"}]}]`:                          `/zones/z/exceptions/0/rules/0: `,
+		`[{"key": ["10.0.0.1"], "unlimited": true, "till": 1}]`:                                      `/zones/z/exceptions/0/till: unknown: want`,
 	} {
 		a := s.ask("POST", "rules/validate", zoneDocument(`{"exceptions": `+exceptions+`}`), "Content-Type", asJSON)
 		var v struct{ Error string }
@@ -84,4 +87,31 @@ func TestExceptionsNeedReaders(t *testing.T) {
 	until(t, "the exception", func() bool { return len(s.zones().Zones[0].Exceptions) == 1 })
 	s.want(req{ip: "10.0.0.1"}, 429)
 	s.wantShell("written", "unblock", "z", "10.0.0.1", "--yes")
+}
+
+// TestDenyingRuleBesideBlock puts overrides and exceptions in force that deny everything, and have
+// another rule, whose block never starts.
+func TestDenyingRuleBesideBlock(t *testing.T) {
+	s := serveRuled(t, zoneOf(backend{}, "rule 5/100h\noverride 10.0.0.3 {\nrule 0/1s\nrule 5/1s block 1h\n}"))
+	s.want(req{ip: "10.0.0.3"}, 429)
+	for _, list := range []string{"overrides", "exceptions"} {
+		for _, rules := range []string{
+			`{"limit": 0, "window": "1s"}, {"limit": 5, "window": "1s", "block": "1h"}`,
+			`{"limit": 5, "window": "1s", "block": "1h"}, {"limit": 0, "window": "1s"}`,
+		} {
+			s.apply(zoneDocument(`{"` + list + `": [{"key": ["10.0.0.1"], "rules": [` + rules + `]}]}`))
+			s.want(req{ip: "10.0.0.1"}, 429)
+		}
+	}
+	s.want(req{ip: "10.0.0.2"}, 200)
+}
+
+// TestNullZoneIsValidated validates a document with a member that changes nothing, beside a store.
+func TestNullZoneIsValidated(t *testing.T) {
+	s := serveRuled(t, zoneOf(backend{redistest.Start(t)}, "rule 5/100h"))
+	a := s.ask("POST", "rules/validate", `{"zones": {"z": null}}`, "Content-Type", asJSON)
+	var v struct{ Valid bool }
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil || !v.Valid {
+		t.Errorf("%s: %v", a.body, err)
+	}
 }

@@ -78,8 +78,11 @@ func (in *Instance) validateRules(text []byte) (v cli.Validation) {
 // them.
 func (in *Instance) unread(d *rules.Document) error {
 	for _, z := range d.Zones {
+		if z == nil || z.Exceptions == nil {
+			continue
+		}
 		for _, s := range in.Stores {
-			if live, readers := s.Instances(), s.Readers(); z.Exceptions != nil && readers < live {
+			if live, readers := s.Instances(), s.Readers(); readers < live {
 				return fmt.Errorf("/zones: %d of %d instances of store %s cannot read exceptions, and would reject the whole document: upgrade them first", live-readers, live, s.Name())
 			}
 		}

@@ -95,6 +95,9 @@ func parse(text []byte) (doc object, err error) {
 	if err := dec.Decode(&doc); err != nil {
 		return nil, fmt.Errorf("the document is invalid, replace it as a whole: %w", err)
 	}
+	if doc == nil {
+		return nil, errors.New("the document is invalid, replace it as a whole: null: want an object")
+	}
 	return doc, nil
 }
 

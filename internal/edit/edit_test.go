@@ -68,6 +68,7 @@ func TestApply(t *testing.T) {
 		{"unblock api a", none, `! unblock: there is no exception for a`},
 		{"unblock api a b", none, `! behind the key`},
 		{"undo", none, `{"before":{}}`},
+		{"set api 9/s", `{"api": {"rules": [null]}}`, `! of the document is invalid, replace it as a whole`},
 		{"dance api", none, `! "dance": want set, shadow`},
 	} {
 		words := strings.Fields(c.do)
@@ -106,7 +107,8 @@ func TestApplyInOrder(t *testing.T) {
 	if _, err := Apply(b, []Edit{{Do: "undo"}}); err == nil {
 		t.Error("undo without a document before")
 	}
-	if b.Document = []byte(`{"zones`); err == nil {
+	for _, text := range []string{`{"zones`, `null`} {
+		b.Document = []byte(text)
 		if _, err := Apply(b, []Edit{{"off", "api", nil}}); err == nil || !strings.Contains(err.Error(), "replace it as a whole") {
 			t.Errorf("an invalid document: %v", err)
 		}

@@ -44,7 +44,10 @@ func set(own object, z *Zone, words []string) error {
 	if at < len(z.Rules) {
 		algorithm = z.Rules[at].Algorithm
 	}
-	rule, _ := list[at].(object)
+	rule, ok := list[at].(object)
+	if !ok || rule == nil {
+		return fmt.Errorf("rule %s of the document is invalid, replace it as a whole: want an object", all[at])
+	}
 	if err := setRule(rule, algorithm, words); err != nil {
 		return err
 	}

@@ -156,7 +156,8 @@ func (a *activeRules) count(z *Zone) {
 	}
 	for _, s := range a.sets {
 		for i, label := range s.Labels {
-			if r := take(label); s.Blocks != nil && s.Blocks[i] > 0 {
+			// A set with a limit of 0 denies everything, and starts no block.
+			if r := take(label); s.Blocked < 0 && s.Blocks != nil && s.Blocks[i] > 0 {
 				r.Blocks.Store(true)
 			}
 		}
