@@ -93,6 +93,19 @@ func TestResetEndsBlock(t *testing.T) {
 	})
 }
 
+// TestResetEndsBlockOfOverride resets a key that an override blocks, whose rules count in the same
+// table as those of the zone, which do not block.
+func TestResetEndsBlockOfOverride(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, zoneOf(b, "rule 100/1h gcra\noverride 10.0.0.1 {\nrule 2/1h gcra block 1d\n}"))
+		s.want(req{ip: "10.0.0.1"}, 200, 200, 429, 429)
+		if k := s.key("DELETE", "z", "10.0.0.1"); k.Blocked != 0 || k.Decision != "allowed" {
+			t.Errorf("after the reset: %+v", k)
+		}
+		s.want(req{ip: "10.0.0.1"}, 200, 200, 429)
+	})
+}
+
 // TestBlockIsReported counts, logs and emits the start of a block, once, and shows the key
 // as blocked.
 func TestBlockIsReported(t *testing.T) {

@@ -28,14 +28,16 @@ func (r *Registry) ResetElsewhere(in *Store, zone string, k stores.Key) {
 // counters returns the counters of a zone's rules and overrides in a store, each once;
 // nil: in any store.
 func (r *Registry) counters(zone string, in *Store) (list []*stores.Counter) {
-	seen := make(map[stores.Table]bool)
+	type tables struct{ table, blocked stores.Table }
+	seen := make(map[tables]bool)
 	for _, z := range r.Zones() {
 		if z.Name != zone || in != nil && z.store != in {
 			continue
 		}
 		for _, s := range z.active.Load().sets {
-			if !s.Duplicates && !seen[s.counter.Table] {
-				seen[s.counter.Table] = true
+			// An override's rules may share their table with rules that do not block.
+			if id := (tables{s.counter.Table, s.counter.Blocked}); !s.Duplicates && !seen[id] {
+				seen[id] = true
 				list = append(list, s.counter)
 			}
 		}

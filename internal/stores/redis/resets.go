@@ -87,10 +87,14 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 // that no instance puts back what it knows of them, or charges a debt to them.
 func (r *resets) delete(ctx context.Context, zones []stores.ZoneCheck) error {
 	names := make([]string, 0, len(zones))
+	var forgets time.Duration
+	for i := range zones {
+		forgets = max(forgets, forgetsAfter(zones[i].Counter))
+	}
 	_, err := r.conn.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
 		for i := range zones {
 			z := &zones[i]
-			p.Set(ctx, resetName(r.o.Prefix, z), "", forgetsAfter(z.Counter)+resetMargin)
+			p.Set(ctx, resetName(r.o.Prefix, z), "", forgets+resetMargin)
 			names = append(names, string(appendName(nil, r.o.Prefix, z)))
 		}
 		block := string(appendBlock(nil, r.o.Prefix, &zones[0]))
