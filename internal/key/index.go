@@ -29,8 +29,8 @@ type mixed[T comparable] struct {
 // MaxMixed is how many patterns with * or, of several parts, with a network an index has at most.
 const MaxMixed = 1000
 
-// Add adds a pattern. Of patterns that match the same keys the first is kept. If that is of
-// a single key, Add returns its value and true.
+// Add adds a pattern. Of patterns of a single key or a network the first is kept, whose value Add
+// returns; twice says that it is of a single key.
 func (x *Index[T]) Add(p *Pattern, h Hasher, value T) (first T, twice bool, err error) {
 	switch {
 	case p.Single():
@@ -39,9 +39,11 @@ func (x *Index[T]) Add(p *Pattern, h Hasher, value T) (first T, twice bool, err 
 		if x.nets == nil {
 			x.nets = new(bart.Table[T])
 		}
-		if _, known := x.nets.Get(p.parts[0].prefix); !known {
-			x.nets.Insert(p.parts[0].prefix, value)
+		known, is := x.nets.Get(p.parts[0].prefix)
+		if is {
+			return known, false, nil
 		}
+		x.nets.Insert(p.parts[0].prefix, value)
 	case len(x.mixed) == MaxMixed:
 		err = fmt.Errorf("over %d keys of several parts with * or a network: want fewer", MaxMixed)
 	default:

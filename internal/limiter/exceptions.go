@@ -14,8 +14,9 @@ type exceptions struct {
 	zone *Zone
 	list []*override
 
-	// index has those that had not ended when it was built.
+	// index has those that had not ended when it was built, in microseconds since 1970.
 	index atomic.Pointer[key.Index[*override]]
+	built atomic.Int64
 }
 
 // find returns the override of a key: an exception that has not ended, or the most specific of
@@ -32,6 +33,9 @@ func (a *activeRules) find(k *key.Encoded, hash stores.Key) (*override, bool) {
 // find returns the exception of a key that has not ended.
 func (e *exceptions) find(k *key.Encoded, hash stores.Key) (*override, bool) {
 	now := e.zone.env.wall()
+	if now < e.built.Load() { // the clock was set back: some may not have ended
+		_ = e.build(now) // they were valid before
+	}
 	o, ok := e.index.Load().Find(k, hash)
 	if ok && o.over(now) && e.build(now) == nil {
 		o, ok = e.index.Load().Find(k, hash)
@@ -57,7 +61,7 @@ func (e *exceptions) build(now int64) error {
 				return &config.Error{At: o.checked.Override, Err: err}
 			}
 			first, twice, err := x.Add(p, e.zone.store.Hasher, o)
-			if twice && first != o {
+			if (twice || first != nil) && first != o {
 				err = fmt.Errorf("exception %q is given twice", p.Words())
 			}
 			if err != nil {
@@ -66,6 +70,7 @@ func (e *exceptions) build(now int64) error {
 		}
 	}
 	e.index.Store(x)
+	e.built.Store(now)
 	return nil
 }
 
