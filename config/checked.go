@@ -87,10 +87,8 @@ func (c *CheckedOverride) pattern(parts []string) (*key.Pattern, error) {
 // PatternsOf returns the patterns of the text of the override's file.
 func (c *CheckedOverride) PatternsOf(text string) iter.Seq2[*key.Pattern, error] {
 	return func(yield func(*key.Pattern, error) bool) {
-		part := make([]string, 1)
 		for n, line := range listLines(text) {
-			part[0] = line
-			p, err := c.plan.Pattern(part)
+			p, err := c.plan.Pattern([]string{line})
 			if err != nil {
 				err = fmt.Errorf("line %d: %w", n, err)
 			}

@@ -3,6 +3,8 @@ package config
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/dianalimiter/diana/internal/key"
 )
 
 // TestLeasedRules checks which rules of a store with leases are leased.
@@ -30,5 +32,31 @@ func TestLeasedRules(t *testing.T) {
 		if c.Duplicates != nil && c.Duplicates.Lease(&z, store) != 0 {
 			t.Errorf("%s: prevent_duplicates is leased", text)
 		}
+	}
+}
+
+// TestPatternsOfFile checks that the patterns of a file of keys are independent of each other.
+func TestPatternsOfFile(t *testing.T) {
+	var z Zone
+	if err := json.Unmarshal([]byte(`{"name": "z", "key": ["{header.A}"], "rules": [{"limit": 1, "window": "1s"}], "overrides": [{"keys_file": "keys", "unlimited": true}]}`), &z); err != nil {
+		t.Fatal(err)
+	}
+	c, err := z.Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	var all []*key.Pattern
+	for p, err := range c.Overrides[0].PatternsOf("*\nb\n") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	for _, p := range all {
+		words = append(words, p.Words()...)
+	}
+	if len(words) != 2 || words[0] != "*" || words[1] != "b" {
+		t.Errorf("patterns %q, want * and b", words)
 	}
 }
