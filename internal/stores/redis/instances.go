@@ -17,7 +17,7 @@ type instances struct {
 	process uint64       // ID of this process
 	fleet   string       // see Options.Fleet
 	live    atomic.Int64 // 0: never counted
-	readers atomic.Int64 // those of them that read documents of this format
+	old     atomic.Int64 // those of the last count that do not read documents of this format
 
 	// lost is called if a node does not know this instance: it has lost the heartbeats, and
 	// so perhaps the counts too. known says that a heartbeat has succeeded before.
@@ -38,7 +38,7 @@ func (i *instances) beat(ctx context.Context, n *node, tag string) error {
 	default:
 		i.set(live, time.Now())
 		if readers, err := i.count(ctx, n, tag, formatSuffix); err == nil {
-			i.readers.Store(readers)
+			i.old.Store(max(0, live-readers))
 		}
 	}
 	return err

@@ -218,7 +218,7 @@ func (s *Store) Clustered() bool { return s.o.Cluster }
 
 // Readers returns how many live instances read documents of the present format, at most
 // [Store.Instances].
-func (s *Store) Readers() int64 { return s.instances.readers.Load() }
+func (s *Store) Readers() int64 { return max(0, s.Instances()-s.instances.old.Load()) }
 
 // Instances returns how many live instances were last seen, 0 if none ever was.
 func (s *Store) Instances() int64 { return s.instances.live.Load() }
