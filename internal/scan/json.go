@@ -233,16 +233,23 @@ func (m *machine) skip(p []byte) []byte {
 	return nil
 }
 
-// skipString reads a string there, or one that is a value.
+// skipString reads a string there, or one that is a value. It searches for each quotation mark
+// once, however many escapes precede it.
 func (m *machine) skipString(p []byte) []byte {
 	end := bytes.IndexByte(p, '"')
 	until := p
 	if end >= 0 {
 		until = p[:end]
 	}
-	if i := bytes.IndexByte(until, '\\'); i >= 0 {
-		m.state = skippedEscape
-		return p[i+1:]
+	for at := 0; ; {
+		i := bytes.IndexByte(until[at:], '\\')
+		if i < 0 {
+			break
+		}
+		if at += i + 2; at > len(until) { // it escapes the quotation mark, or the next piece begins with what it escapes
+			m.state = skippedEscape
+			return p[at-1:]
+		}
 	}
 	if end < 0 {
 		return nil

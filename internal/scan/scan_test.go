@@ -417,3 +417,14 @@ func BenchmarkLarge(b *testing.B) {
 		})
 	}
 }
+
+// TestManyEscapes scans a long string of escapes that comes in one piece, which takes as long as any
+// other string; a search of the whole rest for each of them would take minutes.
+func TestManyEscapes(t *testing.T) {
+	body := []byte(`{"a":"` + strings.Repeat(`\n`, 1<<20) + `\\\"","n":7}`)
+	for _, cut := range []func() bool{func() bool { return false }, func() bool { return rand.IntN(1000) == 0 }} {
+		if got, _ := scanned(t, scan.JSON, body, cut, "n"); len(got[0]) != 1 {
+			t.Errorf("found %v, want one number", got)
+		}
+	}
+}
