@@ -105,19 +105,19 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 	}
 	n, known := c.Settle.Cost(r, told)
 	unknown = told.Cut || told.Gone || !known && told.Status < http.StatusBadRequest
+	if !known && !unknown {
+		n = 0 // an error that does not tell its cost
+	}
 	if !c.Holds {
 		if charge = max(0, n-cost); c.Statuses.Set {
 			charge += cost
 		}
 		return charge, unknown
 	}
-	switch {
-	case unknown:
-		return max(n, cost), true
-	case !known:
-		return 0, false
+	if unknown {
+		n = max(n, cost)
 	}
-	return n, false
+	return n, unknown
 }
 
 // Whole returns what a request of the given cost is charged in all, if that is charge after its

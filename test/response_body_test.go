@@ -348,6 +348,55 @@ func left(t *testing.T, header string) int {
 	return n
 }
 
+// TestErrorsCostNoConstants answers with an error that does not tell its cost: what was charged before
+// stays, and no constant term is added.
+func TestErrorsCostNoConstants(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone errors {
+				key all
+				rule 1000/1h
+				settle 100 {response.body.points}
+			}
+		}
+		header Content-Type application/json
+		respond "[]" 500`})
+	s.want(req{}, 500)
+	if k := s.key("GET", "errors", "all"); k.Rules[0].Used != 1 {
+		t.Errorf("%d charged for an error, want 1", k.Rules[0].Used)
+	}
+}
+
+// TestInnerDenialCostsNothingOutside has an inner handler deny with a status that looks like a
+// success: the outer one charges nothing of what it held.
+func TestInnerDenialCostsNothingOutside(t *testing.T) {
+	s := serve(t, setup{site: `
+		route {
+			rate_limit {
+				zone outer {
+					key all
+					rule 1000/1h
+					cost 50
+					settle {http.response.header.X-Cost}
+					hold
+				}
+			}
+			rate_limit {
+				zone inner {
+					key all
+					rule 1/1h
+					respond 200
+				}
+			}
+			header X-Cost 5
+			respond ok
+		}`})
+	s.want(req{}, 200, 200, 200)
+	if k := s.key("GET", "outer", "all"); k.Rules[0].Used != 5 || k.Rules[0].Held != 0 {
+		t.Errorf("%d used and %d held after one of three reached the next handler, want 5 and 0", k.Rules[0].Used, k.Rules[0].Held)
+	}
+}
+
 // TestSettleTerms checks sums of terms with weights, of which some have no value.
 func TestSettleTerms(t *testing.T) {
 	for i, c := range []struct {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"time"
 )
@@ -45,8 +46,8 @@ func Read(w http.ResponseWriter, r *http.Request, size int64) *Body {
 	if b.whole || b.next > 0 || r.ContentLength > size || int64(len(b.data)) > size {
 		return b
 	}
-	clearDeadline := setDeadline(w, r)
-	err := b.read(r.ContentLength, size)
+	end, clearDeadline := setDeadline(w, r)
+	err := b.read(r.ContentLength, size, end)
 	if err == nil || errors.Is(err, io.EOF) {
 		clearDeadline()
 	}
@@ -76,13 +77,16 @@ func Of(r *http.Request) *Body {
 	}
 }
 
-// read reads until the end, an error, or more than size bytes.
-func (b *Body) read(length, size int64) error {
+// read reads until the end, an error, a time or more than size bytes.
+func (b *Body) read(length, size int64, end time.Time) error {
 	if b.data == nil {
 		// A client that announces a length need not send it.
 		b.data = make([]byte, 0, max(512, min(length+1, 4096)))
 	}
 	for int64(len(b.data)) <= size {
+		if !end.IsZero() && time.Now().After(end) {
+			return os.ErrDeadlineExceeded // another handler may set the deadline of each reading
+		}
 		if len(b.data) == cap(b.data) {
 			b.data = slices.Grow(b.data, len(b.data))
 		}
@@ -95,17 +99,18 @@ func (b *Body) read(length, size int64) error {
 	return nil
 }
 
-// setDeadline bounds the time of reading the body if the server does not. It returns a
-// function that removes the bound.
-func setDeadline(w http.ResponseWriter, r *http.Request) (remove func()) {
+// setDeadline bounds the time of reading the body if the server does not. It returns the bound;
+// zero: none; and a function that removes it.
+func setDeadline(w http.ResponseWriter, r *http.Request) (end time.Time, remove func()) {
 	if srv, ok := r.Context().Value(http.ServerContextKey).(*http.Server); w == nil || ok && srv.ReadTimeout > 0 {
-		return func() {}
+		return end, func() {}
 	}
 	c := http.NewResponseController(w)
-	if c.SetReadDeadline(time.Now().Add(timeout)) != nil {
-		return func() {}
+	end = time.Now().Add(timeout)
+	if c.SetReadDeadline(end) != nil {
+		return time.Time{}, func() {}
 	}
-	return func() { _ = c.SetReadDeadline(time.Time{}) }
+	return end, func() { _ = c.SetReadDeadline(time.Time{}) }
 }
 
 // Bytes returns the body; false if it is larger than wanted or could not be read.

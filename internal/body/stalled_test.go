@@ -102,3 +102,31 @@ func TestStalled(t *testing.T) {
 		})
 	}
 }
+
+// drip is a body of one byte each nine seconds.
+type drip struct{}
+
+func (drip) Read(p []byte) (int, error) {
+	time.Sleep(9 * time.Second)
+	p[0] = 'a'
+	return 1, nil
+}
+
+// patient is a response whose reading deadline another handler puts off.
+type patient struct{ http.ResponseWriter }
+
+func (patient) SetReadDeadline(time.Time) error { return nil }
+
+// TestDripEnds reads a body that never ends, behind a handler that sets the deadline of each reading.
+func TestDripEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", drip{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if _, whole := Read(patient{}, r, 1000).Bytes(); whole || time.Since(begun) != 18*time.Second {
+			t.Errorf("read after %v, whole %v, want the reading given up after 18 s", time.Since(begun), whole)
+		}
+	})
+}

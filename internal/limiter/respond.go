@@ -40,6 +40,11 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if q.unavailable() {
 		status, cause = http.StatusServiceUnavailable, errReduced
 	}
+	if q.l.earlier {
+		for o := outerWriter(w); o != nil; o = outerWriter(o.ResponseWriter) {
+			o.denied = true
+		}
+	}
 	id, after := identify(e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
 	if q.l.o.Headers == config.HeadersOpenAI {

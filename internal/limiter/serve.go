@@ -117,6 +117,9 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 			end.cut = end.cut || left
 			rw.measured.end(!end.cut)
 		}
+		if rw.denied && end.status < http.StatusBadRequest {
+			end = ending{} // a denial that looks like a success: the next handler was not reached
+		}
 		q.finish(&end)
 	}()
 	if rw.measured != nil && rw.measured.reads {
