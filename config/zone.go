@@ -40,7 +40,8 @@ type Zone struct {
 	// What to do if a request repeats a header, cookie or query parameter of the key,
 	// because the next handler may use any of its values: "deny" denies it, "first" counts
 	// by the first value and removes the others from the request, "join" counts by
-	// Caddy's value, which clients can vary. Default: "deny".
+	// Caddy's value, which clients can vary. Names of cookies and parameters that PHP or Rack
+	// take for each other, such as a.b and a_b, count as one. Default: "deny".
 	KeyRepeated string `json:"key_repeated,omitempty"`
 
 	// The prefix length to which IPv4 addresses in the key are masked, 0 to 32

@@ -67,23 +67,32 @@ func foldScheme(s string) string {
 }
 
 // foldBase64 returns base64 as Go encodes it: its last character has bits that say nothing, and
-// programs read it without padding, in the alphabet of URLs, and skip what is in neither.
+// programs read it without padding, in the alphabet of URLs, skip what is in neither, end where
+// the padding is complete, and drop a last digit that is alone.
 func foldBase64(s string) string {
-	digits := strings.Map(func(c rune) rune {
-		switch {
+	digits, padding := make([]byte, 0, len(s)), 0
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '=':
+			if padding++; len(digits)%4 >= 2 && len(digits)%4+padding >= 4 {
+				s = s[:i] // what follows is not read
+			}
+			continue
 		case c == '-':
-			return '+'
+			digits = append(digits, '+')
 		case c == '_':
-			return '/'
+			digits = append(digits, '/')
 		case c == '+', c == '/', '0' <= c && c <= '9', 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z':
-			return c
+			digits = append(digits, c)
+		default:
+			continue
 		}
-		return -1
-	}, s)
-	text, err := base64.RawStdEncoding.DecodeString(digits)
-	if err != nil {
-		return s
+		padding = 0
 	}
+	if len(digits)%4 == 1 {
+		digits = digits[:len(digits)-1]
+	}
+	text, _ := base64.RawStdEncoding.DecodeString(string(digits)) // they are all valid
 	return base64.StdEncoding.EncodeToString(text)
 }
 
@@ -98,12 +107,28 @@ type pairing struct {
 
 var (
 	cookies = pairing{";", "; ", true, func(found, name string) bool {
-		return strings.EqualFold(strings.TrimSpace(found), name) // as Caddy finds them
+		return strings.EqualFold(loosely(strings.TrimSpace(found)), loosely(name)) // in any case, as Caddy finds them
 	}, decodeCookie}
 	queries = pairing{"&;#", "&", false, func(found, name string) bool {
-		return found == name || unescape(found) == name
+		return loosely(unescape(found)) == loosely(name)
 	}, unescape}
 )
+
+// loosely returns a name as the most tolerant programs read it: PHP ends it at a NUL, leaves out
+// spaces before it, and takes dots and spaces for underscores; Rack leaves out brackets around it.
+func loosely(name string) string {
+	if !strings.ContainsAny(name, " .[]\x00") {
+		return name
+	}
+	name, _, _ = strings.Cut(name, "\x00")
+	name = strings.TrimRight(strings.TrimLeft(name, " []"), "]")
+	return strings.Map(func(c rune) rune {
+		if c == '.' || c == ' ' {
+			return '_'
+		}
+		return c
+	}, name)
+}
 
 // all returns the pairs of a text as far as they may have the name.
 func (p *pairing) all(text, name string) iter.Seq[string] {
@@ -198,8 +223,13 @@ func decodeCookie(v string) string {
 	v = strings.TrimSpace(v)
 	if end := quotedEnd(v); end > 0 {
 		v = unquote(v[1:end])
-	} else if end := strings.IndexAny(v, " \t"); end > 0 {
-		v = v[:end]
+	} else {
+		if end := strings.IndexAny(v, " \t"); end > 0 {
+			v = v[:end]
+		}
+		if len(v) > 1 && v[0] == '"' { // some programs leave out the last character, whatever it is
+			v = v[1 : len(v)-1]
+		}
 	}
 	return unescape(v)
 }

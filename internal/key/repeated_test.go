@@ -31,6 +31,9 @@ func TestRepeatedValues(t *testing.T) {
 		{header, "A", []string{"x, y"}, "x, y", false, "x, y"},
 		{auth, "Authorization", []string{"bearer  AbC"}, "Bearer AbC", false, "bearer  AbC"},
 		{auth, "Authorization", []string{"BASIC AbC="}, "Basic AbA=", false, "BASIC AbC="},
+		{auth, "Authorization", []string{"Basic dTpwdw==AbC"}, "Basic dTpwdw==", false, "Basic dTpwdw==AbC"},
+		{auth, "Authorization", []string{"Basic dXNlcjpwYXNzA!"}, "Basic dXNlcjpwYXNz", false, "Basic dXNlcjpwYXNzA!"},
+		{auth, "Authorization", []string{"Basic d=T=pw"}, "Basic dTpw", false, "Basic d=T=pw"},
 		{auth, "Authorization", []string{"Bearer\t \tAbC"}, "Bearer AbC", false, "Bearer\t \tAbC"},
 		{auth, "Authorization", []string{"bearer\tAbC"}, "Bearer AbC", false, "bearer\tAbC"},
 		{auth, "Authorization", []string{"AbC"}, "AbC", false, "AbC"},
@@ -53,6 +56,11 @@ func TestRepeatedValues(t *testing.T) {
 		{cookie, "Cookie", []string{"a; a=x"}, "", true, "a"},
 		{query, "?", []string{"b=1&a=x+y&c"}, "x y", false, "b=1&a=x+y&c"},
 		{query, "?", []string{"b=1&%61=x&a=y&c=%zz"}, "x", true, "b=1&%61=x&c=%zz"},
+		{query, "?", []string{"a=x&%20a=y"}, "x", true, "a=x"},
+		{query, "?", []string{"a=x&[a]=y"}, "x", true, "a=x"},
+		{query, "?", []string{"a%00b=x&a=y"}, "x", true, "a%00b=x"},
+		{query, "?", []string{"a[]=x"}, "", false, "a[]=x"},
+		{cookie, "Cookie", []string{`a="xyZ`}, "xy", false, `a="xyZ`},
 		{query, "?", []string{"b;a=x&a=y"}, "x", true, "b&a=x"},
 		{query, "?", []string{"a=x#7"}, "x", false, "a=x#7"},
 		{query, "?", []string{"a=x#&a=y"}, "x", true, "a=x"},
@@ -118,6 +126,18 @@ func TestUnquote(t *testing.T) {
 	for s, want := range map[string]string{`%41%2b+b`: "A+ b", `%`: "%", `%4`: "%4", `%4g%zz`: "%4g%zz", `%C3%A9`: "\u00e9"} {
 		if got := unescape(s); got != want {
 			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}
+
+// TestLoosely compares names that some programs take for each other.
+func TestLoosely(t *testing.T) {
+	for name, want := range map[string]string{
+		"api_key": "api_key", "api.key": "api_key", " api key": "api_key", "[api_key]": "api_key", "api_key\x00x": "api_key", "é.": "é_",
+		"ids[]": "ids[", "": "",
+	} {
+		if got := loosely(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
 }
