@@ -143,13 +143,17 @@ func durationOf(v gjson.Result) (us int64) {
 // parseCommon reads `<host> <ident> <user> [<time>] "<request>" <status> <bytes>` and, of the
 // combined format, `"<referer>" "<user agent>"`.
 func (l *Line) parseCommon(text string) kind {
-	head, rest, ok := strings.Cut(text, " [")
-	who := strings.Fields(head)
-	at, rest, closed := strings.Cut(rest, "] ")
-	if !ok || !closed || len(who) < 3 {
+	// A client chooses the user, in which servers escape quotation marks, but not brackets.
+	end := max(0, strings.Index(text, `] "`))
+	begin := strings.LastIndex(text[:end], " [")
+	if begin < 0 {
 		return unread
 	}
-	ended, err := time.Parse("02/Jan/2006:15:04:05 -0700", at)
+	who, rest := strings.Fields(text[:begin]), text[end+2:]
+	if len(who) < 3 {
+		return unread
+	}
+	ended, err := time.Parse("02/Jan/2006:15:04:05 -0700", text[begin+2:end])
 	if err != nil {
 		return unread
 	}

@@ -35,6 +35,8 @@ func TestLines(t *testing.T) {
 		{commonLine, access, "1700000000000000 1700000000000000 404 GET /a%20b?c=\"d  192.0.2.1 192.0.2.1 "},
 		{commonLine + ` "-" "curl/8.0"`, access, "1700000000000000 1700000000000000 404 GET /a%20b?c=\"d  192.0.2.1 192.0.2.1 "},
 		{strings.Replace(commonLine, "- -", "- alice", 1), access, "1700000000000000 1700000000000000 404 GET /a%20b?c=\"d  192.0.2.1 192.0.2.1 alice"},
+		{strings.Replace(commonLine, "- -", "- x [01/Jan/2099:00:00:00 +0000] y", 1), access, "1700000000000000 1700000000000000 404 GET /a%20b?c=\"d  192.0.2.1 192.0.2.1 x [01/Jan/2099:00:00:00 +0000] y"},
+		{`192.0.2.1 - - ] "GET / HTTP/1.1" 200 1`, unread, ""},
 		{`{"level":"info","ts":1,"logger":"tls","msg":"certificate obtained"}`, other, ""},
 		{strings.Replace(caddyLine, "handled request", "some error", 1), other, ""}, // http.log.error has a request too
 		{caddyLine[:200], unread, ""},

@@ -194,6 +194,9 @@ func (z *Zones) serve(l *limiter.Limiter, w http.ResponseWriter, r *http.Request
 	passed := slices.Concat(limiter.Passed(r), a.passed)
 	a.passed = nil
 	for _, zone := range l.Zones() {
+		if slices.Contains(passed, zone.Name) {
+			continue
+		}
 		for _, field := range a.way.fields[l][zone.Name] {
 			if field == fieldSet && len(a.way.NotRun) == 0 || field != fieldSet && !a.line.lacks(field, z.Host) {
 				continue
@@ -312,7 +315,8 @@ func (z *zone) count(r *http.Request, l *Line, d *limiter.RecordedZone) {
 			if len(z.who) == maxKeys {
 				return
 			}
-			w = &Denials{Key: d.Zone.KeyText(r), First: at}
+			name := d.Zone.KeyText(r)
+			w = &Denials{Key: strings.Clone(strings.ToValidUTF8(name[:min(len(name), longestKey)], "")), First: at}
 			z.who[d.Key] = w
 		}
 		w.Times++
@@ -324,8 +328,9 @@ func (z *zone) count(r *http.Request, l *Line, d *limiter.RecordedZone) {
 }
 
 const (
-	topKeys = 10
-	parts   = 60 // of the course
+	topKeys    = 10
+	longestKey = 256 // bytes of a key's name: a million are kept
+	parts      = 60  // of the course
 )
 
 // Result returns what the zones would have done to the requests that were read.
