@@ -15,6 +15,7 @@ import (
 func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 	if fp, ok := q.fingerprint(z); ok {
 		z.duplicate = q.count(z, set.counter, fp, z.key, group, 1)
+		z.duplicate.SeesHeld = z.zone.common.holds.Load()
 	}
 }
 

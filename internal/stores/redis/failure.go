@@ -262,7 +262,7 @@ func mayHaveRun(err error) bool {
 	var dial dialError
 	var closed earlyClose
 	switch {
-	case errors.Is(err, errReply):
+	case errors.Is(err, errReply), errors.As(err, new(algorithmError)): // what precedes the error in the call has run
 		return true
 	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted), errors.Is(err, goredis.ErrClosed):
 		return false

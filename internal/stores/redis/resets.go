@@ -70,7 +70,10 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	if len(zones) == 0 { // the zone is gone
 		return nil
 	}
-	if err := r.delete(ctx, zones); err != nil {
+	err := r.delete(ctx, zones)
+	r.denials.clear() // what was asked meanwhile was answered by the old counts
+	r.leasing.clear()
+	if err != nil {
 		return err
 	}
 	client, err := r.conn.clientAt(ctx, k.String()) // any node of a Cluster passes it on to all

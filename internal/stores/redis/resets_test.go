@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
@@ -85,4 +87,59 @@ func TestResetReachesOtherInstances(t *testing.T) {
 	// A lost connection is opened again.
 	admin.ClientKillByFilter(ctx, "TYPE", "pubsub")
 	waitFor(t, "both to subscribe again", func() bool { return admin.PubSubNumSub(ctx, "diana:{resets}").Val()["diana:{resets}"] == 2 })
+}
+
+// meanwhile does something before the client sends commands together.
+type meanwhile func()
+
+func (meanwhile) DialHook(next goredis.DialHook) goredis.DialHook          { return next }
+func (meanwhile) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+func (m meanwhile) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		m()
+		return next(ctx, cmds)
+	}
+}
+
+// TestResetForgetsWhatWasAskedMeanwhile has a check denied after the instance has begun to reset its
+// key, and before Redis does. The next one asks Redis again.
+func TestResetForgetsWhatWasAskedMeanwhile(t *testing.T) {
+	srv := redistest.Start(t)
+	s := New(Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
+		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second, Lazy: true,
+	}}, noObserver{})
+	s.Start(1)
+	t.Cleanup(func() { _ = s.Destruct() })
+	counter, k, ctx := storestest.TenPerHour(t, "meanwhile", false), stores.Key{Hi: 5, Lo: 6}, context.Background()
+	admitted := func() bool {
+		check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: k, Tag: k, Cost: 10}}}
+		s.Decide(ctx, &check)
+		return check.Admitted
+	}
+	if !admitted() || admitted() {
+		t.Fatal("want the first check admitted, and the second denied")
+	}
+	var once sync.Once
+	s.conn.client.AddHook(meanwhile(func() {
+		once.Do(func() {
+			if admitted() {
+				t.Error("admitted before Redis has reset the key")
+			}
+		})
+	}))
+	if err := s.Reset(ctx, "meanwhile", []*stores.Counter{counter}, k); err != nil {
+		t.Fatal(err)
+	}
+	if !admitted() {
+		t.Error("denied after the reset")
+	}
+}
+
+// TestErrorsOfAlgorithmsMayHaveCharged checks that a call that a third-party algorithm ends counts as
+// one that may have charged what precedes the error.
+func TestErrorsOfAlgorithmsMayHaveCharged(t *testing.T) {
+	var err error = refusal("ERR user_script:7: attempt to index a nil value")
+	if mayHaveRun(err) || !mayHaveRun(algorithmError{[]string{"test"}, err}) {
+		t.Errorf("an error of Redis may have charged: %v, one in an algorithm: %v", mayHaveRun(err), mayHaveRun(algorithmError{[]string{"test"}, err}))
+	}
 }
