@@ -94,7 +94,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 // Start implements caddy.App.
 func (a *App) Start() error {
 	for _, h := range a.quotas {
-		if err := h.start(a.registry); err != nil {
+		if err := h.start(); err != nil {
 			return err
 		}
 	}

@@ -111,7 +111,7 @@ func provisionOffline(ctx caddy.Context, c *caddy.Config, strict bool) (*App, ma
 	}
 	servers, texts, err := routes.Load(ctx, c.AppsRaw["http"], func(name string) bool { return name == "rate_limit" || name == "rate_limit_quota" })
 	for _, q := range app.quotas {
-		err = errors.Join(err, q.start(app.registry))
+		err = errors.Join(err, q.start())
 	}
 	return app, servers, texts, err
 }

@@ -42,7 +42,7 @@ func (h *PageHandler) Provision(ctx caddy.Context) error {
 }
 
 // pagePath matches the paths of the page and of what it asks for, whatever is before them.
-var pagePath = regexp.MustCompile(`(?:^|/)((?:zones/[^/]+/(?:key|top)|zones|live|history|explain)?)$`)
+var pagePath = regexp.MustCompile(`(?:^|/)((?:zones/[^/]+/(?:key|top)|zones|live|history|keys|explain)?)$`)
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *PageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {

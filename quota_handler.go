@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -23,7 +24,8 @@ type QuotaHandler struct {
 	// The names of the zones. Default: all zones whose keys are not the same for everybody.
 	Zones []string `json:"zones,omitempty"`
 
-	quotas []limiter.Quota
+	// quotas looks them up once. Requests may come before the app has started.
+	quotas func() (list []limiter.Quota, unknown string)
 }
 
 // CaddyModule returns the Caddy module information.
@@ -31,8 +33,8 @@ func (*QuotaHandler) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.rate_limit_quota", New: func() caddy.Module { return new(QuotaHandler) }}
 }
 
-// Provision implements caddy.Provisioner. The zones are looked up when the app starts, since those
-// of other handlers may not be provisioned yet.
+// Provision implements caddy.Provisioner. The zones are looked up when the app starts, or by the first
+// request, since those of other handlers may not be provisioned yet.
 func (h *QuotaHandler) Provision(ctx caddy.Context) error {
 	v, err := ctx.App("rate_limit")
 	if err != nil {
@@ -40,13 +42,13 @@ func (h *QuotaHandler) Provision(ctx caddy.Context) error {
 	}
 	app := v.(*App)
 	app.quotas = append(app.quotas, h)
+	h.quotas = sync.OnceValues(func() ([]limiter.Quota, string) { return app.registry.Quotas(h.Zones) })
 	return nil
 }
 
 // start looks up the zones.
-func (h *QuotaHandler) start(r *limiter.Registry) error {
-	var unknown string
-	if h.quotas, unknown = r.Quotas(h.Zones); unknown != "" {
+func (h *QuotaHandler) start() error {
+	if _, unknown := h.quotas(); unknown != "" {
 		return fmt.Errorf("rate_limit_quota: zone %s is not defined: want the name of a zone of this configuration", unknown)
 	}
 	return nil
@@ -79,8 +81,9 @@ func (h *QuotaHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddy
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return nil
 	}
-	zones := make([]quota, 0, len(h.quotas))
-	for _, u := range h.quotas {
+	list, _ := h.quotas()
+	zones := make([]quota, 0, len(list))
+	for _, u := range list {
 		p, limited, err := u.Peek(w, r)
 		if err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
@@ -73,7 +74,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	o.Clock, o.Process, o.Dial = clock.Now, s.process.ID, s.process.Dial
 	o.Held = held.Take(refs, processKey{s.process, o.Place()}, func() *memory.Permits { return new(memory.Permits) })
 	goredis.SetLogger(redisLog{})
-	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, nil) })
+	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, s.events) })
 	s.list = append(s.list, shared)
 	if s.byName == nil {
 		s.byName = make(map[string]*limiter.Store)
@@ -89,6 +90,9 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 // addOffline adds a store whose zones are counted by this process.
 func (s *redisStores) addOffline(c *config.RedisStore) (name string, err error) {
 	name = cmp.Or(c.Name, config.DefaultStoreName)
+	if resolved, err := option.Resolve("name", name); err == nil { // else the environment is another
+		name = resolved
+	}
 	if s.byName == nil {
 		s.byName = make(map[string]*limiter.Store)
 	}

@@ -62,6 +62,9 @@ func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
 	if err := option.Join(all...); err != nil {
 		return nil, err
 	}
+	if s.Blocked >= 0 { // it denies everything, and nothing asks the other rules
+		s.From, s.Algorithms, s.Specs, s.LimitFrom, s.Delays, s.Blocks, s.MaxDelay = nil, nil, nil, nil, nil, nil, 0
+	}
 	if !slices.ContainsFunc(s.Blocks, func(d int64) bool { return d > 0 }) {
 		s.Blocks = nil
 	}

@@ -60,3 +60,19 @@ func TestPatternsOfFile(t *testing.T) {
 		t.Errorf("patterns %q, want * and b", words)
 	}
 }
+
+// TestDenyingSet checks that a set that denies everything has no other rule: nothing would ask it.
+func TestDenyingSet(t *testing.T) {
+	var z Zone
+	if err := json.Unmarshal([]byte(`{"name": "z", "key": ["{header.A}"], "rules": [{"limit": 1, "window": "1s"}], "overrides": [{"key": ["a"],
+		"rules": [{"limit": 5, "window": "1s", "algorithm": {"name": "leaky_bucket"}, "block": "1h"}, {"limit": 0, "window": "1s"}]}]}`), &z); err != nil {
+		t.Fatal(err)
+	}
+	c, err := z.Check()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Overrides[0].Set; s.Blocked != 1 || len(s.Labels) != 2 || len(s.From) != 0 || s.Blocks != nil || c.MaxDelay() != 0 {
+		t.Errorf("%+v, longest delay %d us", s, c.MaxDelay())
+	}
+}

@@ -67,6 +67,7 @@ func TestBadJSON(t *testing.T) {
 		{"", handlerOf(`{"name": "exceeded", ` + oneRule + `}`), `name "exceeded" is taken`},
 		{"", handlerOf(zoneA, zoneA), "zone a is given twice in one handler"},
 		{"", handlerOf(zoneA) + ", " + handlerOf(`{"name": "a", "rules": [{"limit": 2, "window": "1h"}]}`), "zone a is defined twice"},
+		{`"stores": [{"addresses": ["127.0.0.1:1"], "lease": "100ms"}]`, handlerOf(zoneA) + ", " + handlerOf(strings.TrimSuffix(zoneA, "}")+`, "settle": "{http.response.header.X-Cost}"}`), "zone a is defined twice"},
 		{"", zone(`"unknown": 1`), "unknown"},
 		{"", zone(`"rules": []`), "no rule: want at least one"},
 		{"", zone(`"rules": [{"limit": 0, "window": "1h"}]`), "limit 0: want at least 1"},

@@ -170,6 +170,7 @@ func TestPageHandler(t *testing.T) {
 		"/limits/live?once":          {200, `"read_only":true`},
 		"/limits/zones":              {200, `"name": "z"`},
 		"/deep/er/zones":             {200, `"name": "z"`},
+		"/limits/keys?part=a":        {200, `"zones"`},
 		"/limits/history":            {200, `"step":2`},
 		"/limits/zones/z/top":        {200, `"busiest"`},
 		"/limits/zones/z/key?part=a": {200, `"decision": "denied"`},

@@ -156,8 +156,7 @@ func (a *activeRules) count(z *Zone) {
 	}
 	for _, s := range a.sets {
 		for i, label := range s.Labels {
-			// A set with a limit of 0 denies everything, and starts no block.
-			if r := take(label); s.Blocked < 0 && s.Blocks != nil && s.Blocks[i] > 0 {
+			if r := take(label); s.Blocks != nil && s.Blocks[i] > 0 {
 				r.Blocks.Store(true)
 			}
 		}
@@ -227,8 +226,8 @@ func (t *tableTaker) plan(c *config.Checked) {
 		t.bound(c.Duplicates).MaxKeys = t.zone.maxKeys
 	}
 	for _, o := range c.Overrides {
-		if o.Set == nil {
-			continue
+		if o.Set == nil || o.Set.Blocked >= 0 {
+			continue // nothing is counted
 		}
 		b := t.bound(o.Set)
 		if single(o) {

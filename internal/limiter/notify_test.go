@@ -2,9 +2,11 @@ package limiter
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap"
@@ -57,4 +59,25 @@ func TestDeniedChecksTellWhatTheyReached(t *testing.T) {
 		}
 		checkEmpty(t, l)
 	})
+}
+
+// TestLinesAreBounded denies a request with a long host and a long key.
+func TestLinesAreBounded(t *testing.T) {
+	l := newTestLimiter(t, nil, &config.Zone{Name: "z", MaxKeys: 1 << 62, Rules: []*config.Rule{{Limit: 1, Window: config.Window{Duration: time.Hour}}}})
+	if l.zones[0].maxKeys != mostKeys {
+		t.Errorf("%d keys at most, want %d", l.zones[0].maxKeys, int64(mostKeys))
+	}
+	core, lines := observer.New(zapcore.InfoLevel)
+	l.o.Logger, l.o.LogKey = zap.New(core), true
+	long := strings.Repeat("\x80a", 1<<20)
+	for range 2 {
+		_ = ask(context.Background(), l, long, takes(0))
+	}
+	all := lines.FilterMessage("rate limit exceeded").All()
+	if len(all) != 1 {
+		t.Fatalf("%d lines, want 1", len(all))
+	}
+	if key := all[0].ContextMap()["key"].(string); len(key) == 0 || len(key) > longestValue || !utf8.ValidString(key) {
+		t.Errorf("a key of %d bytes, want at most %d", len(key), longestValue)
+	}
 }

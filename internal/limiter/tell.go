@@ -17,6 +17,11 @@ const maxLines = 100
 // tell logs something that happened to the request in a zone, and emits its event.
 func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, event string) {
 	fields = q.addCommon(z, fields, suppressed)
+	for i := range fields {
+		if s := fields[i].String; len(s) > longestValue {
+			fields[i].String = strings.Clone(strings.ToValidUTF8(s[:longestValue], ""))
+		}
+	}
 	q.l.o.Logger.Info(text, fields...)
 	if q.l.env.Listens(event) {
 		q.l.env.Emit(event, eventData(fields))
@@ -35,17 +40,14 @@ func (q reporter) addCommon(z *Zone, fields []zap.Field, suppressed uint64) []za
 	return fields
 }
 
-// maxEventValue is the greatest size of a value of an event, in bytes. Events wait for
-// their handlers in a queue, and clients choose the size of hosts and keys.
-const maxEventValue = 4096
+// longestValue is the greatest size of a value of a log line or an event, in bytes. Events wait for
+// their handlers in a queue, and clients choose the size of methods, hosts and keys.
+const longestValue = 4096
 
 // eventData returns the fields of a log line as the data of an event.
 func eventData(fields []zap.Field) map[string]any {
 	enc := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
-		if len(f.String) > maxEventValue {
-			f.String = strings.Clone(strings.ToValidUTF8(f.String[:maxEventValue], ""))
-		}
 		f.AddTo(enc)
 	}
 	return enc.Fields

@@ -85,7 +85,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	if z.store, err = env.Store(c.Store); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", c.Name, &config.Error{At: "store", Err: err})
 	}
-	z.maxKeys = cmp.Or(c.MaxKeys, env.MaxKeys)
+	z.maxKeys = min(cmp.Or(c.MaxKeys, env.MaxKeys), mostKeys)
 	for _, o := range c.Overrides {
 		if o.KeysFile == "" {
 			continue
@@ -187,8 +187,15 @@ func (z *Zone) definition() string {
 	if err != nil {
 		return err.Error()
 	}
+	if z.Config.Rules.Lease(c, z.store.Lease) > 0 { // some count otherwise with one
+		text = append(text, " with a lease"...)
+	}
 	return string(text)
 }
+
+// mostKeys is the greatest number of keys of a zone: with as many that are reserved for overrides,
+// a table has room for them.
+const mostKeys = 1 << 30
 
 // release releases the resources of the zone.
 func (z *Zone) release() error {
