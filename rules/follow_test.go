@@ -193,10 +193,13 @@ func TestPanicRejectsTheDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := NewFollower(source, storage, zap.NewNop(), func() {})
+	if err := os.WriteFile(source.Path, []byte(`{"zones": {}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	f.Lead(panicking{}, storage, zap.NewNop())
-	f.Document([]byte(`{"zones": {}}`))
-	if f.invalid == nil || f.invalid.Error() != "panic: a bug" || f.good != nil {
-		t.Errorf("rejected because of %v, in force: %v", f.invalid, f.good)
+	waitFor(t, "the document to be rejected", func() bool { return f.Status().State == StateRejected })
+	if st := f.Status(); st.Err == nil || st.Err.Error() != "panic: a bug" || f.Good() != nil {
+		t.Errorf("rejected because of %v, in force: %v", st.Err, f.Good())
 	}
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
@@ -210,9 +213,12 @@ func TestDocumentOfAReloadIsStored(t *testing.T) {
 	if err := source.Provision(caddy.Context{}); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.WriteFile(source.Path, []byte(`{"zones": {"late": {}}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	f := NewFollower(source, storage, zap.NewNop(), func() {})
 	f.Lead(picky("late"), storage, zap.NewNop())
-	f.Document([]byte(`{"zones": {"late": {}}}`))
+	waitFor(t, "the document to be rejected", func() bool { return f.Status().State == StateRejected })
 	f.Lead(picky("other"), storage, zap.NewNop())
 	if err := f.Destruct(); err != nil {
 		t.Error(err)
