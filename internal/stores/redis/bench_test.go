@@ -47,8 +47,8 @@ func newBenchRedis(tb testing.TB, name string, clients uint64, rules ...storeste
 	s := New(Options{
 		Name: "redis", Clock: func() int64 { return time.Since(start).Microseconds() },
 		ConnOptions: ConnOptions{
-			// Long enough for a busy machine.
-			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second,
+			// Long enough for a busy machine, and a server under callgrind.
+			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Minute, DialTimeout: time.Minute,
 		},
 	}, strictObserver{tb})
 	s.Start(0)
