@@ -133,11 +133,14 @@ func TestUnquote(t *testing.T) {
 // TestLoosely compares names that some programs take for each other.
 func TestLoosely(t *testing.T) {
 	for name, want := range map[string]string{
-		"api_key": "api_key", "api.key": "api_key", " api key": "api_key", "[api_key]": "api_key", "api_key\x00x": "api_key", "é.": "é_",
+		"api_key": "api_key", "api.key": "api_key", "[api_key]": "api_key", "api_key\x00x": "api_key", "é.": "é_",
 		"ids[]": "ids[", "": "",
 	} {
 		if got := loosely(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
+	}
+	if got := loosely(" api key"); got != "api_key" {
+		t.Errorf("with spaces: %q", got)
 	}
 }

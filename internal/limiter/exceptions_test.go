@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
@@ -28,7 +27,7 @@ func TestExceptionsAfterAClockStep(t *testing.T) {
 	if _, err := r.Apply(d); err != nil {
 		t.Fatal(err)
 	}
-	var next caddyhttp.Handler = takes(0)
+	next := takes(0)
 	for _, c := range []struct {
 		after time.Duration
 		want  int
