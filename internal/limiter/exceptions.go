@@ -14,9 +14,9 @@ type exceptions struct {
 	zone *Zone
 	list []*override
 
-	// index has those that had not ended when it was built, in microseconds since 1970.
+	// index has those that had not ended when it was built.
 	index atomic.Pointer[key.Index[*override]]
-	built atomic.Int64
+	built atomic.Int64 // when that was, in microseconds since 1970
 }
 
 // find returns the override of a key: an exception that has not ended, or the most specific of

@@ -40,11 +40,6 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if q.unavailable() {
 		status, cause = http.StatusServiceUnavailable, errReduced
 	}
-	if q.l.earlier {
-		for o := outerWriter(w); o != nil; o = outerWriter(o.ResponseWriter) {
-			o.denied = true
-		}
-	}
 	id, after := identify(e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
 	if q.l.o.Headers == config.HeadersOpenAI {
@@ -58,18 +53,30 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 			e.limits.set(w.Header())
 		}
 	}
-	if isGRPC(q.r) {
+	respond := e.zone != nil && e.zone.Respond != nil
+	switch {
+	case !isGRPC(q.r) && !respond && !inErrorRoute(q.r):
+		return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
+	case q.l.earlier:
+		noteDenied(w)
+	}
+	switch {
+	case isGRPC(q.r):
 		q.respondGRPC(w)
-		return nil
-	}
-	if e.zone != nil && e.zone.Respond != nil {
+	case respond:
 		return q.respond(w, e.zone.Respond, status)
-	}
-	if inErrorRoute(q.r) {
+	default:
 		w.WriteHeader(status)
-		return nil
 	}
-	return caddyhttp.HandlerError{Err: cause, StatusCode: status, ID: id, Trace: trace()}
+	return nil
+}
+
+// noteDenied tells the handlers around this one that the response is a denial. After an error they
+// are not told: an error route may pass the request on, and what that takes is theirs to charge.
+func noteDenied(w http.ResponseWriter) {
+	for o := outerWriter(w); o != nil; o = outerWriter(o.ResponseWriter) {
+		o.denied = true
+	}
 }
 
 // Denial returns the error of a request that a zone denies; nil: the handler responds itself.

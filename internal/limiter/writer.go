@@ -22,7 +22,7 @@ type writer struct {
 	status  int      // 0: the header is not written yet
 	client  *client  // nil: it does not matter whether it leaves
 	gone    bool     // whether it had left when the status was written
-	denied  bool     // whether an inner rate_limit handler has denied the request
+	denied  bool     // whether the response is the denial of an inner rate_limit handler
 	written int64    // bytes of the body
 
 	measured *measured // nil: no zone settles by the body
