@@ -14,6 +14,7 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/rules"
 )
 
 const (
@@ -174,4 +175,28 @@ func (in *Instance) openZone(name string) *cli.OpenZone {
 		return nil
 	}
 	return &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(zones[0])}
+}
+
+// zonesNow returns the zones at this step. All streams send at the same instants, and build them
+// once.
+func (in *Instance) zonesNow() *zonesNow {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	step := clock.Now() / streamStep.Microseconds()
+	if in.now != nil && in.now.step == step {
+		return in.now
+	}
+	now := &zonesNow{step: step, text: make(map[string]json.RawMessage)}
+	for _, z := range in.Registry.Zones() {
+		if now.text[z.Name] != nil {
+			continue
+		}
+		// Its options were JSON when it was loaded.
+		if text, err := json.Marshal(in.answerZone(z)); err == nil {
+			now.text[z.Name] = text
+		}
+	}
+	all, _ := json.Marshal(now.text) // it is JSON already; in the order of the names
+	now.version, in.now = rules.Fingerprint(string(all)), now
+	return now
 }
