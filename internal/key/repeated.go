@@ -98,19 +98,19 @@ func foldBase64(s string) string {
 
 // pairing is how names and values are written in cookies, or in a query.
 type pairing struct {
-	separators string // in a query also ;, which some programs still take for &, and #, where others end it
-	joint      string // between two pairs
-	spaced     bool   // some programs end a value at white space, where they begin another pair
-	named      func(found, name string) bool
+	separators string                        // in a query also ;, which some programs still take for &, and #, where others end it
+	joint      string                        // between two pairs
+	spaced     bool                          // some programs end a value at white space, where they begin another pair
+	named      func(found, name string) bool // name: loosely
 	decode     func(value string) string
 }
 
 var (
 	cookies = pairing{";", "; ", true, func(found, name string) bool {
-		return strings.EqualFold(loosely(strings.TrimSpace(found)), loosely(name)) // in any case, as Caddy finds them
+		return strings.EqualFold(loosely(strings.TrimSpace(found)), name) // in any case, as Caddy finds them
 	}, decodeCookie}
 	queries = pairing{"&;#", "&", false, func(found, name string) bool {
-		return loosely(unescape(found)) == loosely(name)
+		return loosely(unescape(found)) == name
 	}, unescape}
 )
 
@@ -172,12 +172,12 @@ func secondPair(pair, name string) int {
 
 // first returns the first value of a name, decoded, and whether there are more.
 func (p *pairing) first(texts []string, name string) (value string, more bool) {
-	found := false
+	found, loose := false, loosely(name)
 	for _, text := range texts {
 		for pair := range p.all(text, name) {
 			written, v, _ := strings.Cut(pair, "=")
 			switch {
-			case !p.named(written, name):
+			case !p.named(written, loose):
 			case found:
 				return value, true
 			default:
@@ -191,11 +191,11 @@ func (p *pairing) first(texts []string, name string) (value string, more bool) {
 // keepFirst returns the texts as one, in which the name stands once.
 func (p *pairing) keepFirst(texts []string, name string) string {
 	var kept []string
-	found := false
+	found, loose := false, loosely(name)
 	for _, text := range texts {
 		for pair := range p.all(text, name) {
 			written, _, _ := strings.Cut(pair, "=")
-			named := p.named(written, name)
+			named := p.named(written, loose)
 			if !named || !found {
 				kept = append(kept, strings.TrimSpace(pair))
 			}
