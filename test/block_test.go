@@ -80,29 +80,20 @@ func TestBlockOfDocument(t *testing.T) {
 	})
 }
 
-// TestResetEndsBlock resets a blocked key.
+// TestResetEndsBlock resets a blocked key: one that the zone blocks, and one that an override blocks,
+// whose rules count in the same table as those of the zone, which do not block.
 func TestResetEndsBlock(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
-		s := serve(t, zoneOf(b, "rule 2/1h gcra block 1d"))
-		s.want(req{ip: "10.0.0.1"}, 200, 200, 429, 429)
-		if k := s.key("DELETE", "z", "10.0.0.1"); k.Blocked != 0 || k.Decision != "allowed" {
-			t.Errorf("after the reset: %+v", k)
+		for _, rules := range []string{"rule 2/1h gcra block 1d", "rule 100/1h gcra\noverride 10.0.0.1 {\nrule 2/1h gcra block 1d\n}"} {
+			s := serve(t, zoneOf(b, rules))
+			s.want(req{ip: "10.0.0.1"}, 200, 200, 429, 429)
+			if k := s.key("DELETE", "z", "10.0.0.1"); k.Blocked != 0 || k.Decision != "allowed" {
+				t.Errorf("%s: after the reset: %+v", rules, k)
+			}
+			s.want(req{ip: "10.0.0.1"}, 200, 200, 429)
+			s.blockedFor("z", "10.0.0.1", dayOfBlock)
+			s.key("DELETE", "z", "10.0.0.1")
 		}
-		s.want(req{ip: "10.0.0.1"}, 200, 200, 429)
-		s.blockedFor("z", "10.0.0.1", dayOfBlock)
-	})
-}
-
-// TestResetEndsBlockOfOverride resets a key that an override blocks, whose rules count in the same
-// table as those of the zone, which do not block.
-func TestResetEndsBlockOfOverride(t *testing.T) {
-	onBoth(t, func(t *testing.T, b backend) {
-		s := serve(t, zoneOf(b, "rule 100/1h gcra\noverride 10.0.0.1 {\nrule 2/1h gcra block 1d\n}"))
-		s.want(req{ip: "10.0.0.1"}, 200, 200, 429, 429)
-		if k := s.key("DELETE", "z", "10.0.0.1"); k.Blocked != 0 || k.Decision != "allowed" {
-			t.Errorf("after the reset: %+v", k)
-		}
-		s.want(req{ip: "10.0.0.1"}, 200, 200, 429)
 	})
 }
 

@@ -288,7 +288,7 @@ func (c *conn) failed(n *node, err error) error {
 	c.distrust(n, f)
 	n.breaker.failure(f, err, time.Now())
 	if f == FailTimeout && !n.breaker.open.Load() {
-		signal(n.doubted) // the reply tells two short stalls, each of which a rare call has met, from one silence
+		signal(n.doubted) // a heartbeat shows whether Redis answers again
 	}
 	return reported{err}
 }

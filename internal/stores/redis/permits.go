@@ -44,7 +44,7 @@ type permits struct {
 	clock func() int64
 	wake  chan struct{} // receives when Redis is to be told of something
 
-	renewals sync.Mutex
+	renewals sync.Mutex // held by a round of renewals
 
 	mu      sync.Mutex
 	records map[string]*record // by the name of the zone's key
