@@ -38,16 +38,16 @@ func TestReloadsUnderLoadChangeNothing(t *testing.T) {
 	paths := []string{"/exact-redis", "/exact-local", "/paced-redis", "/paced-local"}
 	shots := make([][]harness.Shot, len(paths))
 	var loads sync.WaitGroup
-	over := make(chan struct{})
+	more, stop := untilStopped(t)
 	for i, path := range paths {
 		loads.Go(func() {
-			shots[i] = harness.Pace(reloadRate/len(paths), open(over), caddy.URL+path)
+			shots[i] = harness.Pace(reloadRate/len(paths), more, caddy.URL+path)
 		})
 	}
 	started := time.Now()
 	reloadManyTimes(t, caddy, config)
 	took := time.Since(started)
-	close(over)
+	stop()
 	loads.Wait()
 
 	t.Logf("%d reloads in %v", reloads, took)

@@ -22,7 +22,7 @@ const CaddyVersion = "v2.11.9"
 const buildTime = 10 * time.Minute
 
 // programTime is how long a program may take that a test runs to its end.
-const programTime = 5 * time.Minute
+const programTime = 15 * time.Minute
 
 // binary is the path of the Caddy that StartCaddy runs.
 var binary string

@@ -63,13 +63,37 @@ func Saturate(clients int, pause time.Duration, more func() bool, urls ...string
 // the responses, as long as more returns true. On a machine that is too slow for that it
 // sends fewer: no more than those of a second wait for their responses.
 func Pace(rate int, more func() bool, urls ...string) []Shot {
+	var shots Record
+	shots.Pace(rate, more, urls...)
+	return shots.All()
+}
+
+// A Record has the shots of a load that goes on.
+type Record struct {
+	mu    sync.Mutex
+	shots []Shot
+}
+
+// All returns the shots that are answered so far, ordered by Sent.
+func (r *Record) All() []Shot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	shots := slices.Clone(r.shots)
+	slices.SortFunc(shots, bySent)
+	return shots
+}
+
+func (r *Record) add(s Shot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shots = append(r.shots, s)
+}
+
+// Pace is like the function of that name, and records each shot when it is answered.
+func (r *Record) Pace(rate int, more func() bool, urls ...string) {
 	client := Client(rate)
 	defer client.CloseIdleConnections()
-	var (
-		mu    sync.Mutex
-		wg    sync.WaitGroup
-		shots []Shot
-	)
+	var wg sync.WaitGroup
 	start, gap, waiting := time.Now(), time.Second/time.Duration(rate), make(chan struct{}, rate)
 	for i := 0; more(); i++ {
 		time.Sleep(time.Until(start.Add(time.Duration(i) * gap)))
@@ -80,15 +104,10 @@ func Pace(rate int, more func() bool, urls ...string) []Shot {
 		}
 		wg.Go(func() {
 			defer func() { <-waiting }()
-			s := Shoot(client, urls[i%len(urls)])
-			mu.Lock()
-			defer mu.Unlock()
-			shots = append(shots, s)
+			r.add(Shoot(client, urls[i%len(urls)]))
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(shots, bySent)
-	return shots
 }
 
 // AtOnce sends n concurrent requests, to the urls in turn.

@@ -12,18 +12,19 @@ import (
 // instructionsHeld is what a build of Redis executes for a check: say in the commit why it
 // changes. Other builds of the same version execute more or less.
 var instructionsHeld = map[string]int{
-	"amd64 7.0.15 ae4d7c971a948f0": 21_200, // Debian 12
+	"amd64 7.0.15 ae4d7c971a948f0": 20_600, // Debian 12
 }
 
 // mostRise is how much more than that is accepted, in percent.
 const mostRise = 3
 
 // TestInstructions counts what the server executes for a check of gcra: 32 in a call, and Redis
-// has each key. That does not depend on the load of the machine. The least of some rounds counts,
-// because what Redis does on its own only adds.
+// has each key. That does not depend on the load of the machine. The least of some calls counts,
+// because what Redis does on its own only adds. Each is counted alone: on a busy machine a few
+// would never be without Redis' task of each second.
 func TestInstructions(t *testing.T) {
 	underCallgrind(t)
-	const keys, limit, rounds, calls = 100, 10_000_000, 5, 32
+	const keys, limit, calls = 100, 10_000_000, 30
 	r := newBenchRedis(t, "gcra", keys, storestest.BenchRule{Alg: new(algorithms.GCRA), Limit: limit, Window: 10 * time.Hour})
 	for i := range uint64(keys) { // Redis has them for hours
 		check := r.newCheck()
@@ -36,12 +37,10 @@ func TestInstructions(t *testing.T) {
 		t.Fatal(err)
 	}
 	least := 0
-	for n := range rounds {
+	for n := range calls {
 		before := r.instructions(t)
-		for i := range calls {
-			r.together(t, (calls*n+i)*batch)
-		}
-		if each := int(r.instructions(t)-before) / (calls * batch); n == 0 || each < least {
+		r.together(t, n*batch)
+		if each := int(r.instructions(t)-before) / batch; n == 0 || each < least {
 			least = each
 		}
 	}
