@@ -102,14 +102,35 @@ func (b *Blocks) find(k stores.Key, at func(KnownBlock) int64) (x KnownBlock, ok
 	return x, true
 }
 
-// Set sets the block of a key. It returns false if there is no room for it.
+// Follow moves the block of a key if the clock of the store was set, as a snapshot is moved:
+// what is left of it stays.
+func (b *Blocks) Follow(k stores.Key, now Instant) {
+	if b == nil || b.count.Load() == 0 {
+		return
+	}
+	s := b.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.keys[k]
+	if !ok {
+		return
+	}
+	if d := now.Shared - now.Local - x.Offset; max(d, -d) > now.Tolerance {
+		x.Until, x.Offset = x.Until+d, x.Offset+d
+		s.keys[k] = x
+	}
+}
+
+// Set sets the block of a key at a time on the clock of the store. It returns false if there is
+// no room for it.
 func (b *Blocks) Set(k stores.Key, x KnownBlock, now int64) bool {
-	b.makeRoom(now)
+	local := now - x.Offset
+	b.makeRoom(local)
 	s := b.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, has := s.keys[k]; !has {
-		b.forget(s, now)
+		b.forget(s, local)
 		if b.count.Add(1) > b.max.Load() {
 			b.count.Add(-1)
 			return false
@@ -123,26 +144,27 @@ func (b *Blocks) Set(k stores.Key, x KnownBlock, now int64) bool {
 }
 
 // makeRoom forgets some blocks that have ended, if there is no room.
-func (b *Blocks) makeRoom(now int64) {
+func (b *Blocks) makeRoom(local int64) {
 	for range shardsToTry {
 		if b.count.Load() < b.max.Load() {
 			return
 		}
 		s := &b.shards[b.hand.Add(1)%blockShards]
 		s.mu.Lock()
-		b.forget(s, now)
+		b.forget(s, local)
 		s.mu.Unlock()
 	}
 }
 
-// forget forgets those that have ended of some of a shard's blocks.
-func (b *Blocks) forget(s *blockShard, now int64) {
+// forget forgets those that have ended of some of a shard's blocks, at a time on the clock of
+// this process.
+func (b *Blocks) forget(s *blockShard, local int64) {
 	tried := 0
 	for k, x := range s.keys {
 		if tried++; tried > blocksToTry {
 			return
 		}
-		if x.Until <= now {
+		if x.Until <= local+x.Offset {
 			b.remove(s, k)
 		}
 	}

@@ -50,9 +50,9 @@ func TestDenialHasResultsOfAllStores(t *testing.T) {
 // of the limit, by the number of instances that was last counted or is configured.
 func TestFallbackEnforcesShare(t *testing.T) {
 	for _, c := range []struct{ live, configured, want int64 }{{0, 0, 10}, {5, 0, 2}, {5, 2e6, 5}} {
-		s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }, ShareOf: c.configured}, noObserver{})
+		s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }, ShareOf: c.configured}, silent{})
 		s.start.Do(func() {}) // it has no connection
-		s.instances.live.Store(c.live)
+		s.instancesSeen().Store(c.live)
 		counter, admitted := storestest.TenPerHour(t, "share", false), int64(0)
 		for check := storestest.CheckOf(1, counter); ; check = storestest.CheckOf(1, counter) {
 			s.Decide(context.Background(), check)
@@ -74,7 +74,7 @@ func TestFallbackEnforcesShare(t *testing.T) {
 // is available again: in this process, where it was acquired.
 func TestFallbackPermit(t *testing.T) {
 	s := newTestShared(t, redistest.Start(t), func() int64 { return storestest.Hour })
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	counter := storestest.NewTestCounter(t, "fallback", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
 	first, second := storestest.CheckOf(1, counter), storestest.CheckOf(1, counter)
 	s.fallback.decide(first, false)

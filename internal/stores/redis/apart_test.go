@@ -31,15 +31,15 @@ func TestDebtFailsAlone(t *testing.T) {
 				f.decide(0, c, check.Zones[k].Key, 5)
 			}
 			f.set(-1, noFault)
-			f.v.now += 2 * ramp.Microseconds()
+			f.v.now += 2 * rampLasts
 			handOver := func() {
 				for _, s := range f.all {
-					s.conn.seq.Store(uint64(f.v.now) - 1)
+					s.setTime(f.v.now)
 				}
 				if by == "check" {
 					s.Decide(ctx, check)
 				} else {
-					s.fallback.hands.pay(ctx)
+					s.payDebts(ctx)
 				}
 			}
 			name := namesOf("diana", &check.Zones[wrong])[0]
@@ -83,14 +83,14 @@ func TestDebtsOutliveTheirContext(t *testing.T) {
 			f.decide(0, c, k, 5)
 		}
 		f.set(-1, noFault)
-		f.v.now += 2 * ramp.Microseconds()
-		s.conn.seq.Store(uint64(f.v.now) - 1)
+		f.v.now += 2 * rampLasts
+		s.setTime(f.v.now)
 		ended, end := context.WithCancel(context.Background())
 		end()
-		s.fallback.hands.lostMemory()
+		s.memoryLost()
 		s.conn.o.Cluster = cluster
 		s.fallback.hands.sweep(ended, time.Now().Add(time.Hour))
-		s.fallback.hands.pay(ended)
+		s.payDebts(ended)
 		s.conn.o.Cluster = false
 		left := func(want int64) {
 			for _, k := range keys {
@@ -105,7 +105,7 @@ func TestDebtsOutliveTheirContext(t *testing.T) {
 		if err := s.fallback.hands.handOver(ended, c, slices.Clone(keys[:20]), false, time.Now()); err != nil { // begun before
 			t.Fatal(err)
 		}
-		s.fallback.hands.pay(context.Background())
+		s.payDebts(context.Background())
 		left(94)
 	}
 }

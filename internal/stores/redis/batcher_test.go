@@ -67,13 +67,13 @@ func waitQueued(t *testing.T, l *batcher, n int) {
 // their calls were sent.
 func occupy(t *testing.T, s *Store, start func()) {
 	t.Helper()
-	last := s.conn.seq.Load() + callsInFlight
+	last := s.nextCall() + callsInFlight
 	for range callsInFlight {
 		start()
 	}
-	for end := time.Now().Add(time.Minute); s.conn.seq.Load() < last; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.nextCall() < last; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d calls were not sent", last-s.conn.seq.Load())
+			t.Fatalf("%d calls were not sent", last-s.nextCall())
 		}
 	}
 }
@@ -83,7 +83,7 @@ func occupy(t *testing.T, s *Store, start func()) {
 func TestChecksShareCalls(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
-	s.conn.seq.Store(storestest.Hour)
+	s.setTime(storestest.Hour + 1)
 	s.o.Timeout = time.Minute
 	one := storestest.NewTestCounter(t, "one", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
 	s.Decide(context.Background(), storestest.CheckOf(1, one)) // loads the script
@@ -226,7 +226,7 @@ func TestFailedCallCountsOnce(t *testing.T) {
 	s, client := newVirtualShared(t, srv, &virtual{client: srv.Client(), now: storestest.Hour}), srv.Client()
 	w := new(failures)
 	s.Observe(w)
-	s.conn.seq.Store(storestest.Hour)
+	s.setTime(storestest.Hour + 1)
 	s.o.Timeout = time.Minute
 	one := storestest.TenPerHour(t, "refused", false)
 	s.Decide(context.Background(), storestest.CheckOf(1, one))
@@ -261,7 +261,7 @@ func TestReplyWithExcessBytes(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	changeScript(t, s, "flags .. (s or '') end", "flags .. 'x' end")
 	v.tick()
 	check := storestest.CheckOf(1, storestest.TenPerHour(t, "more", false))
@@ -316,7 +316,7 @@ func TestConcurrentChecksKeepBound(t *testing.T) {
 func TestForeignKeyInBatch(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	c := storestest.NewTestCounter(t, "beside", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
 	s.Decide(context.Background(), storestest.CheckOf(1, c))
 	foreign := storestest.CheckOf(1, c)
@@ -376,7 +376,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 	c := storestest.NewTestCounter(t, "stall", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 1000, Window: storestest.Hour, Cost: 1}})
 	s.o.Timeout = 20 * time.Second
 	s.conn.nodes.first.breaker.patience = time.Second // the calls' deadlines are earlier than the store's timeout
-	s.conn.seq.Store(storestest.Hour)
+	s.setTime(storestest.Hour + 1)
 	s.Decide(context.Background(), storestest.CheckOf(1, c))
 	resume := pause(t, client)
 	var unsent, unknown atomic.Int64
@@ -423,10 +423,10 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 		t.Errorf("%d of %d calls have an outcome", got, callsInFlight+early+late)
 	}
 	// Redis may have charged the calls that were sent, and no others.
-	s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
-	s.conn.nodes.first.back.Store(0)
+	s.putUp()
+	s.skipRamp()
 	check := storestest.CheckOf(1, c)
-	s.conn.seq.Store(storestest.Hour)
+	s.setTime(storestest.Hour + 1)
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeShared {
 		t.Fatalf("mode %v", check.Mode)
 	}

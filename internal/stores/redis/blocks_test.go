@@ -54,7 +54,7 @@ func TestBlocksAreShared(t *testing.T) {
 	k, ctx := stores.Key{Hi: 1, Lo: 2}, context.Background()
 	f.drain(0, c[0], k)
 	since := f.v.now
-	name := string(appendBlock(nil, "diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k}))
+	name := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k})
 	was := f.v.client.Dump(ctx, name).Val()
 	for _, later := range []int64{1, 999_999, day / 2, day - 1} {
 		f.v.now = since + later
@@ -95,11 +95,38 @@ func TestBlocksWithoutRedis(t *testing.T) {
 		t.Error("an instance that does not know the block denies")
 	}
 	f.set(-1, noFault)
-	f.v.now += 2 * ramp.Microseconds()
+	f.v.now += 2 * rampLasts
 	for i := range f.all {
 		f.wantBlock(t, "back", i, c[i], k, since, stores.ModeShared)
 		if z := f.decide(i, c[i], other, 1).Zones[0]; z.Block.Until != 0 {
 			t.Errorf("back, instance %d: %+v", i, z.Block)
+		}
+	}
+}
+
+// TestBlocksFollowTheClock moves what is said to be the time of Redis by more than a block lasts,
+// as a failover to a node with another clock does. Without Redis the block lasts as long as it
+// would have.
+func TestBlocksFollowTheClock(t *testing.T) {
+	srv := redistest.Start(t)
+	k, other := stores.Key{Hi: 1, Lo: 2}, stores.Key{Hi: 3, Lo: 2 + 64} // in one shard of the blocks
+	for _, ahead := range []int64{2 * day, -2 * day} {
+		f, c := blockFleet(t, srv, fmt.Sprint("ahead", ahead), 1)
+		f.drain(0, c[0], k)
+		f.drain(0, c[0], other)
+		since := f.v.now
+		f.v.now += 60_000_000
+		f.set(-1, faultRefused)
+		f.all[0].stepClock(k, ahead)
+		if z := f.decide(0, c[0], k, 1).Zones[0]; z.Admits || z.Block.Until != since+day+ahead || z.Results[0].Retry != since+day-f.v.now {
+			t.Errorf("%d ahead: %+v, %+v", ahead, z.Block, z.Results[0])
+		}
+		if n := memory.BlocksOf(c[0]).Count(f.v.now); n != 2 {
+			t.Errorf("%d ahead: %d blocks, want 2", ahead, n)
+		}
+		f.v.now += day - 60_000_000
+		if z := f.decide(0, c[0], other, 1).Zones[0]; !z.Admits {
+			t.Errorf("%d ahead, after a day: %+v", ahead, z.Block)
 		}
 	}
 }
@@ -120,11 +147,11 @@ func TestLostBlocksArePutBack(t *testing.T) {
 	f.wantBlock(t, "lost", 0, c[0], k, since, stores.ModeShared)
 	f.wantBlock(t, "lost", 2, c[2], k, since, stores.ModeShared)
 
-	name := string(appendBlock(nil, "diana", &stores.ZoneCheck{Counter: c[1], Key: other, Tag: other}))
-	f.all[1].fallback.hands.forgotten()
+	name := blockOf("diana", &stores.ZoneCheck{Counter: c[1], Key: other, Tag: other})
+	f.all[1].redisForgot()
 	for range 10 {
-		f.all[1].conn.seq.Store(uint64(f.v.now) - 1)
-		f.all[1].fallback.hands.pay(ctx)
+		f.all[1].setTime(f.v.now)
+		f.all[1].payDebts(ctx)
 	}
 	if f.v.client.Exists(ctx, name).Val() != 1 {
 		t.Error("the block of a key without a check was not put back")
@@ -135,10 +162,10 @@ func TestLostBlocksArePutBack(t *testing.T) {
 	f.v.flush(t)
 	f.v.now += 1_100_000 // past the denial cache
 	for i := range f.all {
-		f.all[i].decider.denials.clear()
+		f.all[i].clearDenials()
 	}
 	local := f.v.now
-	f.all[0].conn.seq.Store(uint64(local-storestest.Hour) - 1)
+	f.all[0].setTime(local - storestest.Hour)
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Key: k, Tag: k, Cost: 1}}}
 	f.all[0].Decide(ctx, check)
 	if got, want := check.Zones[0].Block.Until-check.Now, since+day-local; got != want {
@@ -149,7 +176,7 @@ func TestLostBlocksArePutBack(t *testing.T) {
 	b.Until -= 1_000_000
 	c[1].Blocked.(*memory.Blocks).Set(k, b, local)
 	f.v.now = local - storestest.Hour
-	f.v.client.Set(ctx, string(appendBlock(nil, "diana", &check.Zones[0])), appendNumber(appendNumber(appendNumber(nil, f.v.now+day), day), 0), 0)
+	f.v.client.Set(ctx, blockOf("diana", &check.Zones[0]), blockValue(f.v.now+day, day), 0)
 	f.decide(1, c[1], k, 1)
 	f.wantBlock(t, "later", 2, c[2], k, f.v.now, stores.ModeShared)
 }
@@ -165,7 +192,7 @@ func TestResetOfBlockIsNotUndone(t *testing.T) {
 	if err := f.all[0].Reset(ctx, "reset", c[:1], k); err != nil {
 		t.Fatal(err)
 	}
-	mark := string(appendBlock(nil, "diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k})) + resetSuffix
+	mark := blockOf("diana", &stores.ZoneCheck{Counter: c[0], Key: k, Tag: k}) + resetSuffix
 	if ttl := f.v.client.PTTL(ctx, mark).Val().Microseconds(); ttl < day {
 		t.Errorf("the block is marked as reset for %d us, want a day at least", ttl)
 	}
@@ -184,10 +211,10 @@ func TestResetOfBlockIsNotUndone(t *testing.T) {
 	f.wantBlock(t, "again", 0, c[0], k, since, stores.ModeShared)
 
 	// It stays known to an instance that puts back what it knows.
-	f.all[1].fallback.hands.forgotten()
-	f.all[1].conn.seq.Store(uint64(f.v.now) - 1)
-	f.all[1].fallback.hands.pay(ctx)
-	f.all[1].decider.denials.clear()
+	f.all[1].redisForgot()
+	f.all[1].setTime(f.v.now)
+	f.all[1].payDebts(ctx)
+	f.all[1].clearDenials()
 	f.set(-1, faultRefused)
 	f.wantBlock(t, "in an outage", 1, c[1], k, since, stores.ModeFallback)
 }
@@ -290,10 +317,10 @@ func TestBlocksInCluster(t *testing.T) {
 // nothing is changed.
 func TestMalformedBlock(t *testing.T) {
 	s := newVirtualStore(t)
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	c, ctx := blockCounter(t, "malformed", false), context.Background()
 	check := storestest.CheckOf(1, c)
-	name := string(appendBlock(nil, "diana", &check.Zones[0]))
+	name := blockOf("diana", &check.Zones[0])
 	s.v.client.Set(ctx, name, "of another tenant", 0)
 	s.set(100)
 	if s.Decide(ctx, check); check.Mode != stores.ModeFallback {

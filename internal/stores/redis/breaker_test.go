@@ -16,7 +16,7 @@ func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	changes := 0
 	b := newBreaker(time.Second, func() {}, func(bool, error) { changes++ }, func() {})
 	sent := b.opened.Load()
-	for range failuresToOpen {
+	for range tripsAfter {
 		b.failure(FailAway, errors.New("refused"), time.Now())
 	}
 	b.close(sent)
@@ -33,7 +33,7 @@ func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 // so that its reply, and not the next rare call, says whether it is silent.
 func TestTimeoutIsFollowedByHeartbeat(t *testing.T) {
 	to := new(observer)
-	to.set(noObserver{})
+	to.set(silent{})
 	c := newConn(new(ConnOptions), func() int64 { return 0 }, to)
 	n := c.nodes.first
 	n.breaker.sent(time.Now())

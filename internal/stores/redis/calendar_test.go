@@ -24,7 +24,7 @@ func TestCalendarByAnotherClock(t *testing.T) {
 	for _, ahead := range []time.Duration{-5 * 365 * 24 * time.Hour, 48 * time.Hour, 5 * 365 * 24 * time.Hour} {
 		srv := redistest.Start(t)
 		local := func() int64 { return time.Now().Add(ahead).UnixMicro() }
-		s := New(Options{Name: "redis", Clock: local, ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Minute, DialTimeout: time.Minute}}, noObserver{})
+		s := New(Options{Name: "redis", Clock: local, ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Minute, DialTimeout: time.Minute}}, silent{})
 		day, plain := calendarOf(t, "day", algorithms.Day, 3), storestest.TenPerHour(t, "plain", false)
 		for left := int64(2); left >= 0; left-- {
 			check := storestest.CheckOf(1, day, plain)

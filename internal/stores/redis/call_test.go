@@ -101,7 +101,7 @@ func TestForeignValues(t *testing.T) {
 func TestErrorsOfWholeCalls(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
-	s.Observe(noObserver{}) // heartbeats fail as well
+	s.Observe(silent{}) // heartbeats fail as well
 	keys, ops, _ := mixedCall(t, client)
 	if err := client.ConfigSet(context.Background(), "maxmemory", strconv.Itoa(1)).Err(); err != nil {
 		t.Fatal(err)

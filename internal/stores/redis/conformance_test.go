@@ -240,7 +240,7 @@ func (tr *trace) set(now int64) {
 			for key := range uint64(2) {
 				k := stores.Key{Hi: 1 + key, Lo: 7}
 				z := &stores.ZoneCheck{Counter: tr.zones[i].counters[0], Key: k, Tag: k}
-				name := string(appendBlock(nil, "diana", z))
+				name := blockOf("diana", z)
 				value, _ := tr.v.client.Get(context.Background(), name).Result()
 				if value != "" && (&reply{b: value}).number() <= tr.v.now {
 					tr.v.client.Del(context.Background(), name)

@@ -27,7 +27,7 @@ func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
 	s := New(Options{
 		Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
 		ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second},
-	}, noObserver{})
+	}, silent{})
 	t.Cleanup(func() { _ = s.Destruct() })
 	c := storestest.NewTestCounter(t, "many", 0, false, nil, storestest.RuleSpec{
 		Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1},
@@ -76,13 +76,13 @@ func TestDebtsAreWholeThoughTheShareShrinks(t *testing.T) {
 			f.set(0, faultOOM)
 			alone := f.drain(0, c, k)
 			f.set(0, noFault)
-			f.all[0].instances.live.Store(instances)
-			f.v.now += ramp.Microseconds()
+			f.all[0].instancesSeen().Store(instances)
+			f.v.now += rampLasts
 			f.decide(0, c, k, 1)
 			check := f.decide(0, c, k, 1)
 			drained := int64(0)
 			if name == "token_bucket" || name == "leaky_bucket" || name == "gcra" {
-				drained = 12 * ramp.Microseconds() / 60_000_000
+				drained = 12 * rampLasts / 60_000_000
 			}
 			if left := check.Zones[0].Results[0].Remaining; check.Mode != stores.ModeShared || left > drained {
 				t.Errorf("%s: after %d of 12 alone, and %d instances: mode %v, remaining %d, want %d at most", name, alone, instances, check.Mode, left, drained)

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -24,7 +23,7 @@ func TestDeniedFromMemory(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	caching := newVirtualShared(t, srv, v)
-	caching.decider.denials = caching.resets.denials
+	caching.rememberDenials()
 	local := &memory.Store{Clock: v.clock}
 	r := storestest.Seeded(t)
 	fromCache, denied := 0, 0
@@ -43,10 +42,9 @@ func TestDeniedFromMemory(t *testing.T) {
 			check, same := checkOf(zones, 0, key, cost)
 			v.tick()
 			if other := step%3 == 0; other {
-				cache := caching.decider.denials
-				caching.decider.denials = nil // as another instance
+				caching.withoutDenials() // as another instance
 				caching.Decide(context.Background(), check)
-				caching.decider.denials = cache
+				caching.rememberDenials()
 			} else {
 				caching.Decide(context.Background(), check)
 			}
@@ -105,7 +103,7 @@ func TestShadowDenialIsNotRemembered(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.decider.denials = s.resets.denials
+	s.rememberDenials()
 	live := storestest.NewTestCounter(t, "live", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: 1000, Cost: 1}})
 	shadow := storestest.NewTestCounter(t, "shadow", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}})
 	for i, admitted := range []bool{true, false, false, true} {
@@ -125,7 +123,7 @@ func TestDenialsWithPermitsAreNotRemembered(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client(), now: storestest.Hour}
 	s := newVirtualShared(t, srv, v)
-	s.decider.denials = s.resets.denials
+	s.rememberDenials()
 	sp := algorithms.Spec{Limit: 1, Window: storestest.Hour, Cost: 1}
 	permits := storestest.NewTestCounter(t, "permits", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
 	costs := storestest.NewTestCounter(t, "costs", 0, true, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: sp})
@@ -147,8 +145,8 @@ func TestDenialsAreForgotten(t *testing.T) {
 	srv := redistest.Start(t)
 	v := &virtual{client: srv.Client()}
 	s := newVirtualShared(t, srv, v)
-	s.Observe(noObserver{})
-	s.decider.denials = s.resets.denials
+	s.Observe(silent{})
+	s.rememberDenials()
 	c := storestest.TenPerHour(t, "forget", false)
 	decide := func(cost int64) (check *stores.Check, called bool) {
 		check = storestest.CheckOf(cost, c)
@@ -163,11 +161,11 @@ func TestDenialsAreForgotten(t *testing.T) {
 		"more cost":  func() int64 { return 3 },
 		"never":      func() int64 { return 11 },
 		"less cost":  func() int64 { return 1 },
-		"time":       func() int64 { v.now += denialLasts; return 2 },
-		"connection": func() int64 { s.conn.nodes.first.tracker.opened.Add(1); return 2 },
+		"time":       func() int64 { v.now += deniedLasts; return 2 },
+		"connection": func() int64 { s.newConnection(); return 2 },
 		"failure": func() int64 {
-			_ = s.conn.failed(s.conn.nodes.first, errors.New("gone"))
-			s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
+			s.failCall()
+			s.putUp()
 			return 2
 		},
 		"reset": func() int64 {
@@ -177,12 +175,12 @@ func TestDenialsAreForgotten(t *testing.T) {
 		},
 	} {
 		s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1})
-		s.conn.nodes.first.back.Store(0)
+		s.skipRamp()
 		if check, called := decide(2); check.Admitted || !called {
 			t.Fatalf("%s: admitted %v, called Redis %v, before the change", name, check.Admitted, called)
 		}
 		cost := change()
-		s.conn.nodes.first.back.Store(0)
+		s.skipRamp()
 		cached := name == "nothing" || name == "more cost" || name == "never"
 		check, called := decide(cost)
 		if called == cached {

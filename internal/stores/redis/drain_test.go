@@ -21,7 +21,7 @@ func TestDrainEndsWithoutRedis(t *testing.T) {
 		s := New(Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
 			Addresses: []string{"redis:6379"}, Prefix: "diana", Timeout: 25 * time.Millisecond, DialTimeout: time.Second,
 			Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") },
-		}}, noObserver{})
+		}}, silent{})
 		c := storestest.NewTestCounter(t, "z", 5, false, nil)
 		c.Table = memory.NewTable(c.Rules, 100)
 		s.Hold()

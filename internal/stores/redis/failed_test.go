@@ -19,7 +19,7 @@ func TestFailedCallIsNotTheDecision(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	s := New(Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
 		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: timeout, DialTimeout: 10 * time.Second,
-	}}, noObserver{})
+	}}, silent{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
 	c := storestest.TenPerHour(t, "z", false)
@@ -48,7 +48,7 @@ func TestFailedCallIsNotTheDecision(t *testing.T) {
 	}
 	waitFor(t, "the breaker to open", func() bool {
 		s.Decide(context.Background(), check)
-		return s.conn.nodes.first.breaker.open.Load()
+		return s.isDown()
 	})
 	if s.Decide(context.Background(), check); check.Mode != stores.ModeFallback || check.Failed != 0 {
 		t.Errorf("with an open breaker: mode %v, failed for %d us", check.Mode, check.Failed)

@@ -27,7 +27,7 @@ func startStore(t *testing.T, o ConnOptions) *Store {
 	}
 	start := time.Now()
 	clock := func() int64 { return storestest.Hour + time.Since(start).Microseconds() }
-	s := New(Options{Name: "redis", Clock: clock, ConnOptions: o}, noObserver{})
+	s := New(Options{Name: "redis", Clock: clock, ConnOptions: o}, silent{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
 	return s

@@ -118,7 +118,9 @@ func (f *fallback) learn(z *stores.ZoneCheck, now, turn int64, replace bool) {
 
 // warm prepares a zone for being decided without Redis.
 func (f *fallback) warm(z *stores.ZoneCheck) {
-	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, f.hands.now(z.Tag)) {
+	now := f.hands.now(z.Tag)
+	memory.BlocksOf(z.Counter).Follow(z.Key, now)
+	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, now) {
 		f.hands.add(z)
 		f.hands.learns(z)
 	}

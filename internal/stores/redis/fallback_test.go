@@ -87,10 +87,10 @@ func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 	f := &fleet{v: &virtual{client: srv.Client(), now: storestest.Hour}}
 	for range n {
 		s, h := newVirtualShared(t, srv, f.v), new(faultHook)
-		s.Observe(noObserver{})
-		s.instances.live.Store(int64(n))
-		s.decider.denials = s.resets.denials
-		s.conn.client.AddHook(h)
+		s.Observe(silent{})
+		s.instancesSeen().Store(int64(n))
+		s.rememberDenials()
+		s.hook(h)
 		f.all, f.hooks = append(f.all, s), append(f.hooks, h)
 	}
 	return f
@@ -112,7 +112,7 @@ func (f *fleet) set(i int, to fault) {
 // decide decides a check at one instance.
 func (f *fleet) decide(i int, c *stores.Counter, k stores.Key, cost int64) *stores.Check {
 	for _, s := range f.all {
-		s.conn.seq.Store(uint64(f.v.now) - 1)
+		s.setTime(f.v.now)
 	}
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
 	f.all[i].Decide(context.Background(), check)
@@ -158,7 +158,7 @@ func TestBoundUnderFailures(t *testing.T) {
 			attack(r, vic, checks, h.decide)
 			h.check(t, name, vic, worst)
 			for _, s := range f.all {
-				_ = s.conn.client.Close()
+				s.closeClient()
 			}
 			if t.Failed() {
 				return
@@ -188,8 +188,8 @@ func (h *history) decide(at, cost int64) (bool, int64) {
 		h.set(i, fault(h.r.IntN(5)))
 	}
 	i := h.r.IntN(len(h.all))
-	if h.r.IntN(20) == 0 && !h.all[i].conn.nodes.first.breaker.open.Load() {
-		h.all[i].conn.seq.Store(uint64(at) - 1)
+	if h.r.IntN(20) == 0 && !h.all[i].isDown() {
+		h.all[i].setTime(at)
 		h.all[i].fallback.hands.table(context.Background(), h.counters[i], memory.Cursor{}, time.Now().Add(time.Minute), false,
 			memory.TableOf(h.counters[i]).Snapshots().Debtors)
 	}
@@ -301,21 +301,21 @@ func TestDebtsAreCharged(t *testing.T) {
 				f.decide(i, c[i], k, 3)
 			}
 			f.set(-1, noFault)
-			f.v.now += 2 * ramp.Microseconds()
+			f.v.now += 2 * rampLasts
 			for i, s := range f.all {
 				f.hooks[i].fault = faultOOM // a debt whose charge fails remains
 				if background {
-					s.fallback.hands.pay(context.Background())
+					s.payDebts(context.Background())
 				} else {
 					f.decide(i, c[i], k, 13)
 				}
 				f.set(i, noFault)
 			}
-			f.v.now += 2 * ramp.Microseconds()
+			f.v.now += 2 * rampLasts
 			for i, s := range f.all {
 				if background {
-					s.conn.seq.Store(uint64(f.v.now) - 1)
-					s.fallback.hands.pay(context.Background())
+					s.setTime(f.v.now)
+					s.payDebts(context.Background())
 				} else if i > 0 {
 					f.decide(i, c[i], k, 12) // denied, but its debt is charged
 				}
@@ -360,7 +360,7 @@ func TestUnknownOutcomeIsNotChargedTwice(t *testing.T) {
 			if charged := f.v.client.Exists(context.Background(), key).Val() == 1; charged != (fault == faultReply) {
 				t.Fatalf("%s, fault %d: charged in Redis: %v", name, fault, charged)
 			}
-			f.v.now += ramp.Microseconds()
+			f.v.now += rampLasts
 			if n := f.drain(0, c[0], k); n != want {
 				t.Errorf("%s, fault %d: %d admitted, want %d", name, fault, n, want)
 			}
@@ -380,7 +380,7 @@ func TestChargesDuringFallbackAreOwed(t *testing.T) {
 		f.set(0, faultOOM)
 		check := f.decide(0, c, k, 5)
 		f.set(0, noFault)
-		f.v.now += ramp.Microseconds()
+		f.v.now += rampLasts
 		f.decide(0, c, k, 1) // there is no debt yet
 		f.all[0].Finish(context.Background(), &check.Zones[0], 5)
 		open := f.decide(0, c, k, 1)
@@ -405,7 +405,7 @@ func TestRampAfterOutage(t *testing.T) {
 		keys[i] = stores.Key{Hi: uint64(i), Lo: rand.Uint64()}
 	}
 	for _, percent := range []int{-10, 0, 10, 50, 90, 100} {
-		f.v.now = storestest.Hour + hold.Microseconds() + int64(percent)*(ramp-hold).Microseconds()/100
+		f.v.now = storestest.Hour + holdLasts + int64(percent)*(rampLasts-holdLasts)/100
 		for _, k := range keys {
 			if mode := f.decide(0, c[0], k, 1).Mode; mode == stores.ModeShared {
 				shared[k] = true
@@ -425,7 +425,7 @@ func TestRampAfterOutage(t *testing.T) {
 // TestFewerInstancesAreAcceptedLater counts fewer instances, first for a moment, as
 // after Redis has lost its memory, and then permanently.
 func TestFewerInstancesAreAcceptedLater(t *testing.T) {
-	s := New(Options{Name: "redis"}, noObserver{})
+	s := New(Options{Name: "redis"}, silent{})
 	start := time.Now()
 	for _, step := range []struct {
 		second        float64
@@ -446,7 +446,7 @@ func TestLateCallChangesNothing(t *testing.T) {
 	srv := redistest.Start(t)
 	start := time.Now()
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour + time.Since(start).Microseconds() })
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	client, ctx := srv.Client(), context.Background()
 	c := storestest.NewTestCounter(t, "late", 0, false, nil, eachAlgorithm()["fixed_window"])
 	call := func(n uint64) error {
@@ -488,9 +488,9 @@ func TestClockAheadIsLearned(t *testing.T) {
 	c := f.counters(t, "ahead", eachAlgorithm()["gcra"])
 	f.decide(0, c[0], stores.Key{Hi: 1, Lo: 2}, 1)
 	s := f.all[0]
-	s.decider.denials = nil // Redis decides every check
+	s.withoutDenials() // Redis decides every check
 	for _, step := range []int64{3_600_000_000, -3_600_000_000, 40_000_000} {
-		s.conn.seq.Store(uint64(f.v.now+step) - 1)
+		s.setTime(f.v.now + step)
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}}}
 		s.Decide(context.Background(), check)
 		if check.Mode != stores.ModeShared || check.Now < f.v.now+step {

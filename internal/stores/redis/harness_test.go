@@ -42,7 +42,7 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Stor
 			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
 		},
 	}, strictObserver{tb})
-	s.decider.denials = nil // with a constant clock a denial would never expire
+	s.withoutDenials() // with a constant clock a denial would never expire
 	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
 	return s
@@ -78,9 +78,9 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Script: virtualScript(tb),
 		Lazy: true, // a connection that is opened in the background would drop denials at any time
 	}}, strictObserver{tb})
-	s.decider.denials = nil // Redis decides every check
-	s.start.Do(s.conn.connect)
-	tb.Cleanup(func() { _ = s.conn.client.Close() })
+	s.withoutDenials() // Redis decides every check
+	s.connectOnly()
+	tb.Cleanup(s.closeClient)
 	v.conn = s.conn
 	return s
 }
@@ -104,7 +104,7 @@ func (s *virtualStore) crash() {
 // newTestConn returns a conn without a store, on a constant clock.
 func newTestConn(o ConnOptions) *conn {
 	to := &observer{name: "redis"}
-	to.set(noObserver{})
+	to.set(silent{})
 	c := newConn(&o, func() int64 { return storestest.Hour }, to)
 	c.permits = newPermits(c, func() int64 { return storestest.Hour })
 	c.connect()
@@ -275,7 +275,7 @@ func encodeCheck(prefix string, check *stores.Check) (keys []string, op []byte) 
 // outage.
 func (n *node) ramping(now int64) bool {
 	back := n.back.Load()
-	return back != 0 && now-back < ramp.Microseconds()
+	return back != 0 && now-back < rampLasts
 }
 
 // answers closes the breaker of a node. Requests do not wait for debts.

@@ -30,7 +30,7 @@ func TestStoresOfAProcess(t *testing.T) {
 	ctx := context.Background()
 	for i, s := range all {
 		waitFor(t, "both processes", func() bool { return s.Instances() == 2 })
-		if n, err := s.instances.count(ctx, s.conn.nodes.first, beatTag, ""); n != 2 || err != nil {
+		if n, err := s.countInstances(ctx); n != 2 || err != nil {
 			t.Errorf("store %d: %d instances, %v, want 2", i, n, err)
 		}
 		waitFor(t, "both to read the format", func() bool { return s.Readers() == 2 })
@@ -76,7 +76,7 @@ func TestFleets(t *testing.T) {
 		s := newVirtualShared(t, srv, v)
 		s.instances.fleet = b.fleet
 		v.tick()
-		if n, err := s.instances.count(context.Background(), s.conn.nodes.first, beatTag, ""); n != b.live || err != nil {
+		if n, err := s.countInstances(context.Background()); n != b.live || err != nil {
 			t.Errorf("fleet %q: %d instances, %v, want %d", b.fleet, n, err, b.live)
 		}
 	}

@@ -38,7 +38,7 @@ func TestLeaseOfLostKey(t *testing.T) {
 	f.decide(s, storestest.CheckOf(1, c))
 	f.flush(t)
 	requestMostLease(s, &storestest.CheckOf(1, c).Zones[0], 100)
-	s.conn.client.AddHook(new(laterFail))
+	s.hook(new(laterFail))
 	f.decide(s, storestest.CheckOf(1, c))
 	if x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]); x.last != nil || x.thin {
 		t.Errorf("what was reported: %+v, thin %v", x.last, x.thin)

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -31,7 +30,7 @@ func newLeasingFleet(t *testing.T, n int) *leasingFleet {
 	f := &leasingFleet{&virtual{client: srv.Client(), now: storestest.Hour}, t, nil}
 	f.all = newLeasing(t, srv, f.virtual, n)
 	for _, s := range f.all {
-		s.Observe(noObserver{})
+		s.Observe(silent{})
 	}
 	return f
 }
@@ -66,7 +65,7 @@ func (f *leasingFleet) makeHot(s *Store, counters ...*stores.Counter) {
 			f.t.Fatal("denied while the key becomes hot")
 		}
 	}
-	if s.leasing.leases.at(&storestest.CheckOf(1, counters...).Zones[0]).left(f.now) == 0 {
+	if s.leaseLeft(&storestest.CheckOf(1, counters...).Zones[0], f.now) == 0 {
 		f.t.Fatal("a hot key has no lease")
 	}
 }
@@ -94,7 +93,7 @@ func TestSaturatedKeyIsLeased(t *testing.T) {
 			f := newLeasingFleet(t, 3)
 			c := f.counter("hot", v.Spec)
 			for _, s := range f.all {
-				s.decider.denials = s.resets.denials
+				s.rememberDenials()
 			}
 			const requests, gap = 48_000, 42 // microseconds
 			var charges []storestest.Charge
@@ -175,8 +174,8 @@ func TestLeaseEnds(t *testing.T) {
 	x := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0])
 	end := x.parts[1].end
 	for s.conn.nodes.first.breaker.success(); ; {
-		_ = s.conn.failed(s.conn.nodes.first, errors.New("gone"))
-		if s.conn.nodes.first.breaker.open.Load() {
+		s.failCall()
+		if s.isDown() {
 			break
 		}
 	}
@@ -197,7 +196,7 @@ func TestLeasesAreForgotten(t *testing.T) {
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	for name, change := range map[string]func(){
 		"reset":      func() { s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1}) },
-		"connection": func() { s.conn.nodes.first.tracker.opened.Add(1) },
+		"connection": func() { s.newConnection() },
 		"rules":      func() { c = f.counter("z", perSecond(900_000)) },
 	} {
 		f.makeHot(s, c)
@@ -218,7 +217,7 @@ func TestLeaseOfSomeZones(t *testing.T) {
 	s, hot := f.all[0], f.counter("hot", perSecond(1_000_000))
 	few := storestest.NewTestCounter(t, "few", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 3, Window: storestest.Hour, Cost: 1}})
 	f.makeHot(s, hot)
-	left := func() int64 { return s.leasing.leases.at(&storestest.CheckOf(1, hot).Zones[0]).left(f.now) }
+	left := func() int64 { return s.leaseLeft(&storestest.CheckOf(1, hot).Zones[0], f.now) }
 	for i := range 6 {
 		before := left()
 		check := storestest.CheckOf(1, hot, few)
@@ -284,7 +283,7 @@ func TestLeaseAcrossStores(t *testing.T) {
 	f.makeHot(s, hot)
 	local := &memory.Store{Clock: f.clock}
 	few := storestest.TenPerHour(t, "few", false)
-	left := func() int64 { return s.leasing.leases.at(&storestest.CheckOf(1, hot).Zones[0]).left(f.now) }
+	left := func() int64 { return s.leaseLeft(&storestest.CheckOf(1, hot).Zones[0], f.now) }
 	before := left()
 	for i := range int64(15) {
 		check := storestest.CheckOf(1, hot, few)
@@ -305,10 +304,10 @@ func TestLeasePeeks(t *testing.T) {
 	f := newLeasingFleet(t, 1)
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	f.makeHot(s, c)
-	before := s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]).left(f.now)
+	before := s.leaseLeft(&storestest.CheckOf(1, c).Zones[0], f.now)
 	check := storestest.CheckOf(1, c)
 	check.Peek = true
-	if !f.decide(s, check) || s.leasing.leases.at(&storestest.CheckOf(1, c).Zones[0]).left(f.now) != before {
+	if !f.decide(s, check) || s.leaseLeft(&storestest.CheckOf(1, c).Zones[0], f.now) != before {
 		t.Error("a peek was decided by the lease, or spent it")
 	}
 	if lease := (&Store{o: Options{Lease: 50 * time.Millisecond}}).Lease(); lease != testLease {

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -18,7 +17,7 @@ import (
 
 // closed says whether the connections of a store are closed.
 func closed(s *Store) bool {
-	return errors.Is(s.conn.client.Ping(context.Background()).Err(), goredis.ErrClosed)
+	return s.isClosed()
 }
 
 // TestStoreOutlivesItsConfiguration destructs a store while a request holds it: the request
@@ -26,7 +25,7 @@ func closed(s *Store) bool {
 func TestStoreOutlivesItsConfiguration(t *testing.T) {
 	srv, ctx := redistest.Start(t), context.Background()
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour })
-	s.lingers = 0
+	s.endAtOnce()
 	c := storestest.TenPerHour(t, "outlives", false)
 	s.Hold()
 	if err := s.Destruct(); err != nil {
@@ -51,7 +50,7 @@ func TestStoreOutlivesItsConfiguration(t *testing.T) {
 func TestDestructedStoreIsSilent(t *testing.T) {
 	srv, ctx, start := redistest.Start(t), context.Background(), time.Now()
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour + time.Since(start).Microseconds() }) // a report fails the test
-	s.lingers = 0
+	s.endAtOnce()
 	c := storestest.TenPerHour(t, "silent", false)
 	check := storestest.CheckOf(1, c)
 	s.Decide(ctx, check)
@@ -60,7 +59,7 @@ func TestDestructedStoreIsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv.Kill()
-	for range failuresToOpen {
+	for range tripsAfter {
 		s.Finish(ctx, &check.Zones[0], 1)
 	}
 	if !memory.TableOf(c).Snapshots().Owing() {
@@ -104,7 +103,7 @@ func TestDestructedStoreNoticesLoss(t *testing.T) {
 	srv, ctx := redistest.Start(t), context.Background()
 	var clock atomic.Int64
 	s := newTestShared(t, srv, func() int64 { return storestest.Hour + clock.Add(1) })
-	s.lingers = 0
+	s.endAtOnce()
 	c := storestest.NewTestCounter(t, "held", 2, false, nil)
 	c.Table = memory.NewTable(c.Rules, 100)
 	check := storestest.CheckOf(1, c)

@@ -66,10 +66,10 @@ func TestVaryingLimitsInOutages(t *testing.T) {
 		}
 		f.decide(0, c[0][2], other, 1) // owes, too
 		f.set(-1, noFault)
-		f.v.now += 2 * ramp.Microseconds()
-		f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
-		f.all[0].fallback.hands.pay(context.Background())
-		f.v.now += 2 * ramp.Microseconds()
+		f.v.now += 2 * rampLasts
+		f.all[0].setTime(f.v.now)
+		f.all[0].payDebts(context.Background())
+		f.v.now += 2 * rampLasts
 		for _, w := range f.all[0].fallback.hands.known {
 			if x := w.Value(); x != nil && x != c[0][0] {
 				t.Errorf("%s: a limit of a request is remembered, %d", name, x.Rules[0].Limit())

@@ -36,11 +36,11 @@ func TestLogTimes(t *testing.T) {
 		decide(1)
 	}
 	m.log("decided one by one")
-	s.conn.nodes.first.breaker.trip(errOpen)
+	s.takeDown()
 	for range 400 {
 		decide(1000)
 	}
-	s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
+	s.putUp()
 	for hands := s.fallback.hands; hands.tables != nil; {
 		hands.pay(context.Background())
 	}

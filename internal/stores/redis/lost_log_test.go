@@ -48,7 +48,7 @@ func TestDebtStampsKeepTheirAge(t *testing.T) {
 	f.v.now += 600_000_000
 	f.decide(1, c[1], k, 1)
 	f.set(0, noFault)
-	f.v.now += 2 * ramp.Microseconds()
+	f.v.now += 2 * rampLasts
 	f.decide(0, c[0], k, 1)
 	for range 2 {
 		f.v.now += 1_000_000
@@ -76,7 +76,7 @@ func TestGroupsOfADebtDoNotLeaveEarly(t *testing.T) {
 		f.decide(0, c[0], k, 1)
 	}
 	f.set(0, noFault)
-	f.v.now += 2 * ramp.Microseconds()
+	f.v.now += 2 * rampLasts
 	f.decide(0, c[0], k, 1)
 	for gone := range int64(owed) {
 		f.v.now = start + storestest.Hour + gone*1_000_000 + 500_000

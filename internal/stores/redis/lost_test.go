@@ -44,7 +44,7 @@ func TestLostMemoryIsPutBack(t *testing.T) {
 								f.decide(i, c[i], k, 200) // denied in any case
 							}
 							f.set(-1, noFault)
-							f.v.now += 2 * ramp.Microseconds()
+							f.v.now += 2 * rampLasts
 						}
 						f.v.flush(t)
 					}
@@ -76,7 +76,7 @@ func TestResetIsNotUndone(t *testing.T) {
 		f.set(1, faultRefused)
 		f.decide(1, c[1], k, 1) // owes
 		f.set(1, noFault)
-		f.v.now += 2 * ramp.Microseconds()
+		f.v.now += 2 * rampLasts
 		if err := f.all[0].Reset(context.Background(), c[0].Zone, c[:1], k); err != nil {
 			t.Fatal(err)
 		}
@@ -138,8 +138,8 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 			f.v.now += storestest.Hour / 2
 			c, s := f.counters(t, name+by, spec), f.all[0]
 			beat := func() {
-				s.conn.seq.Store(uint64(f.v.now) - 1)
-				if err := s.instances.beat(context.Background(), s.conn.nodes.first, beatTag); err != nil {
+				s.setTime(f.v.now)
+				if err := s.heartbeat(context.Background()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -157,8 +157,8 @@ func TestUncheckedKeysArePutBack(t *testing.T) {
 				beat()
 			}
 			for range 10 { // on a busy machine one pass may not reach all
-				s.conn.seq.Store(uint64(f.v.now) - 1)
-				s.fallback.hands.pay(context.Background())
+				s.setTime(f.v.now)
+				s.payDebts(context.Background())
 			}
 			for k := uint64(1); k < 100; k++ {
 				z := &stores.ZoneCheck{Counter: c[0], Key: stores.Key{Hi: k, Lo: 1}, Tag: stores.Key{Hi: k, Lo: 1}}
@@ -182,11 +182,11 @@ func TestTwoLossesOfOneWindow(t *testing.T) {
 		c := f.counters(t, "two-"+name, spec)
 		pay := func(lost bool) {
 			for _, s := range f.all {
-				s.conn.seq.Store(uint64(f.v.now) - 1)
+				s.setTime(f.v.now)
 				if lost {
-					s.fallback.hands.forgotten()
+					s.redisForgot()
 				}
-				s.fallback.hands.pay(context.Background())
+				s.payDebts(context.Background())
 			}
 		}
 		alone := 0
@@ -202,9 +202,9 @@ func TestTwoLossesOfOneWindow(t *testing.T) {
 			f.v.flush(t)
 			f.set(-1, noFault)
 			pay(true)
-			f.v.now += hold.Microseconds()
+			f.v.now += holdLasts
 			pay(false)
-			f.v.now += ramp.Microseconds()
+			f.v.now += rampLasts
 		}
 		if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != int64(100-alone-1) {
 			t.Errorf("%s: %d of 100 left after %d were admitted alone, and 1", name, left, alone)
@@ -254,9 +254,9 @@ func TestEachLossIsPutBack(t *testing.T) {
 			f.decide(1, c[1], k, 10) // the first instance is not told of it
 			f.v.flush(t)
 			for _, s := range f.all {
-				s.conn.seq.Store(uint64(f.v.now) - 1)
+				s.setTime(f.v.now)
 				s.lose(true)
-				s.fallback.hands.pay(t.Context())
+				s.payDebts(t.Context())
 			}
 		}
 		if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != 100-1-20-1 {
@@ -285,11 +285,11 @@ func TestKeysWithPermitsArePutBack(t *testing.T) {
 		}
 		f.set(-1, noFault)
 		f.v.flush(t)
-		f.v.now += 2 * ramp.Microseconds()
-		f.all[0].fallback.hands.forgotten()
+		f.v.now += 2 * rampLasts
+		f.all[0].redisForgot()
 		for range 10 { // on a busy machine one pass may not reach all
-			f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
-			f.all[0].fallback.hands.pay(context.Background())
+			f.all[0].setTime(f.v.now)
+			f.all[0].payDebts(context.Background())
 		}
 		for i := range uint64(keys) {
 			if left := f.decide(0, c[0], key(i), 1).Zones[0].Results[0].Remaining; left != 100-7-5-1 {
@@ -317,10 +317,10 @@ func TestLargeDebtOfALog(t *testing.T) {
 		f.decide(0, c[0], k, 997)
 	}
 	f.set(-1, noFault)
-	f.v.now += 2 * ramp.Microseconds()
+	f.v.now += 2 * rampLasts
 	for memory.TableOf(c[0]).Snapshots().Owing() { // as each heartbeat does: one hands over for 200 ms of real time
-		f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
-		f.all[0].fallback.hands.pay(t.Context())
+		f.all[0].setTime(f.v.now)
+		f.all[0].payDebts(t.Context())
 	}
 	if left := f.decide(0, c[0], k, 1).Zones[0].Results[0].Remaining; left != 100_000-20_000-9970-1 {
 		t.Errorf("%d of 100000 left after 20000, a debt of 9970 and 1", left)
@@ -342,7 +342,7 @@ func TestFirstCheckAfterALossIsJudged(t *testing.T) {
 		}
 		for i := range f.all {
 			f.v.flush(t)
-			f.v.now += 2 * denialLasts
+			f.v.now += 2 * deniedLasts
 			if check := f.decide(i, c[i], k, 3); check.Admitted || check.Mode != stores.ModeShared {
 				t.Errorf("%s: instance %d admits after a loss, in mode %v", name, i, check.Mode)
 			}
@@ -384,14 +384,14 @@ func TestUncheckedKeysWithPermitsArePutBack(t *testing.T) {
 	c := storestest.NewTestCounter(t, "held", 0, true, nil, lostSpecs()["fixed_window"])
 	for k := range uint64(5) {
 		check := f.decide(0, c, stores.Key{Hi: k, Lo: 1}, int64(10+k))
-		s.conn.seq.Store(uint64(f.v.now) - 1)
+		s.setTime(f.v.now)
 		s.Finish(t.Context(), &check.Zones[0], int64(10+k))
 		f.decide(0, c, stores.Key{Hi: k, Lo: 1}, 200) // denied: tells what is charged
 	}
 	f.v.flush(t)
-	s.fallback.hands.forgotten()
-	s.conn.seq.Store(uint64(f.v.now) - 1)
-	s.fallback.hands.pay(t.Context())
+	s.redisForgot()
+	s.setTime(f.v.now)
+	s.payDebts(t.Context())
 	for k := range uint64(5) {
 		got := f.decide(0, c, stores.Key{Hi: k, Lo: 1}, 1).Zones[0].Results[0].Remaining
 		if want := int64(100 - 1 - 10 - k); got != want {

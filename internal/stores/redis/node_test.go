@@ -77,7 +77,7 @@ func wantEvents(t *testing.T, e *nodeEvents, want ...string) {
 
 // failUntilOpen makes as many calls to a node fail as open its breaker.
 func (c *conn) failUntilOpen(n *node) {
-	for range failuresToOpen {
+	for range tripsAfter {
 		_ = c.failed(n, errors.New("connection reset"))
 	}
 }
@@ -90,7 +90,7 @@ func TestBreakerOfEachNode(t *testing.T) {
 	if n[0].epoch() == n[1].epoch() || n[0].connected() == n[1].connected() {
 		t.Error("two nodes have one epoch")
 	}
-	for range failuresToOpen - 1 { // not in a row at any node
+	for range tripsAfter - 1 { // not in a row at any node
 		_ = c.failed(n[0], errors.New("connection reset"))
 		_ = c.failed(n[1], errors.New("connection reset"))
 	}
@@ -115,7 +115,7 @@ func TestBreakerOfEachNode(t *testing.T) {
 	if _, then, _ := c.nodes.state(); !then.Equal(since) {
 		t.Error("the state of the store is newer, want that since the first node was away")
 	}
-	if !n[1].ramping(now) || n[0].ramping(now) || n[1].ramping(now+ramp.Microseconds()) {
+	if !n[1].ramping(now) || n[0].ramping(now) || n[1].ramping(now+rampLasts) {
 		t.Error("want the keys of the second node alone to return gradually")
 	}
 	n[2].breaker.close(n[2].breaker.opened.Load())
@@ -259,10 +259,10 @@ func TestWhatNodesAreBlamedFor(t *testing.T) {
 		err   error
 		calls int // that fail until the node is not used any more; 0: it stays in use
 	}{
-		{errors.New("connection reset"), failuresToOpen},
+		{errors.New("connection reset"), tripsAfter},
 		{timeoutError{errors.New("i/o timeout")}, 2},
-		{refusal("LOADING Redis is loading the dataset in memory"), failuresToOpen},
-		{refusal("CLUSTERDOWN The cluster is down"), failuresToOpen},
+		{refusal("LOADING Redis is loading the dataset in memory"), tripsAfter},
+		{refusal("CLUSTERDOWN The cluster is down"), tripsAfter},
 		{refusal("OOM command not allowed when used memory > 'maxmemory'."), 1},
 		{refusal("WRONGTYPE Operation against a key holding the wrong kind of value"), 0},
 		{refusal("CROSSSLOT Keys in request don't hash to the same slot"), 0},
@@ -316,13 +316,13 @@ func TestWrongAnswersConcernOneCheck(t *testing.T) {
 	}
 	s.mode(t, c, 2)
 	connections := s.conn.nodes.first.tracker.current()
-	const checks = 5 * failuresToOpen
+	const checks = 5 * tripsAfter
 	for i := range checks {
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: testKey(1), Tag: testKey(1), Cost: 1}}}
 		if s.Decide(ctx, check); check.Mode != stores.ModeFallback {
 			t.Errorf("mode %v of the spoiled key", check.Mode)
 		}
-		if i%failuresToOpen < failuresToOpen-1 {
+		if i%tripsAfter < tripsAfter-1 {
 			continue
 		}
 		if m := s.mode(t, c, newKey()); m != stores.ModeShared {
@@ -356,7 +356,7 @@ func TestSlotsOfOneCheckDiffer(t *testing.T) {
 	events := new(nodeEvents)
 	s.Observe(events)
 	c := counterOfManyKeys(t)
-	for range 2 * failuresToOpen {
+	for range 2 * tripsAfter {
 		check := &stores.Check{Zones: []stores.ZoneCheck{
 			{Counter: c, Key: testKey(1), Tag: testKey(1), Cost: 1},
 			{Counter: storestest.TenPerHour(t, "other", false), Key: testKey(2), Tag: testKey(2), Cost: 1},
@@ -380,8 +380,8 @@ func TestNodesHaveTheirOwnClocks(t *testing.T) {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
 	s := New(Options{Name: "cluster", Clock: func() int64 { return storestest.Hour }, ConnOptions: o}, strictObserver{t})
-	s.start.Do(s.conn.connect) // without heartbeats, which teach the time of all nodes
-	t.Cleanup(func() { _ = s.conn.client.Close() })
+	s.connectOnly() // without heartbeats, which teach the time of all nodes
+	t.Cleanup(func() { s.closeClient() })
 	s.conn.nodes.refresh(context.Background())
 	c, tags := counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client())
 	if m := s.modeOfTag(t, c, newKey(), tags[0]); m != stores.ModeShared {
@@ -393,7 +393,7 @@ func TestNodesHaveTheirOwnClocks(t *testing.T) {
 		}
 	}
 	s.conn.at(tags[1]).clock.learn(storestest.Hour + 7_000_000)
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	for i, tag := range tags {
 		s.conn.at(tag).breaker.trip(errors.New("gone"))
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: testKey(newKey()), Tag: tag, Cost: 1}}}

@@ -23,7 +23,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 		s := New(Options{
 			Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
 			ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: timeout, DialTimeout: time.Second},
-		}, noObserver{})
+		}, silent{})
 		t.Cleanup(func() { _ = s.Destruct() })
 		return s
 	}
@@ -96,7 +96,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 		s := New(Options{
 			Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() },
 			ConnOptions: ConnOptions{Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 5 * time.Second, DialTimeout: time.Second},
-		}, noObserver{})
+		}, silent{})
 		t.Cleanup(func() { _ = s.Destruct() })
 		return s
 	}
@@ -107,7 +107,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			old, next := begin(), begin()
-			old.start.Do(old.conn.connect) // without maintenance, which would put back
+			old.connectOnly() // without maintenance, which would put back
 			c := storestest.TenPerHour(t, "z", false)
 			check := storestest.CheckOfKey(c, 1)
 			waitFor(t, "Redis to decide", func() bool {

@@ -89,9 +89,9 @@ func TestCallsOvertake(t *testing.T) {
 				t.Errorf("%d permits, call %d first: admitted %v and %v, %d in Redis", permits, first,
 					zones[0].Permit.Taken, zones[1].Permit.Taken, permitsIn(t, s.v.client, name))
 			}
-			s.permits.lose()
+			s.losePermits()
 			s.set(1)
-			s.permits.renew(context.Background())
+			s.renewPermits()
 			if n := permitsIn(t, s.v.client, name); n != permits {
 				t.Errorf("%d permits, call %d first: %d in Redis after a renewal", permits, first, n)
 			}
@@ -108,7 +108,7 @@ func TestAbandonedCall(t *testing.T) {
 	name := namesOf("diana", z)[1]
 	s.permits.arrive(lost.batch, errUnanswered)
 	s.set(1)
-	s.permits.renew(context.Background()) // which tells Redis
+	s.renewPermits() // which tells Redis
 	s.execute(t, lost)
 	if z := s.at(1, c, 1); !z.Charged || permitsIn(t, s.v.client, name) != 1 {
 		t.Errorf("after a call that was given up: charged %v, %d permits", z.Charged, permitsIn(t, s.v.client, name))
@@ -123,7 +123,7 @@ func TestAbandonedCall(t *testing.T) {
 		t.Errorf("%+v is held after a check was abandoned", s.permits.held.Of(z))
 	}
 	s.set(2)
-	if s.permits.renew(context.Background()); permitsIn(t, s.v.client, name) != 1 {
+	if s.renewPermits(); permitsIn(t, s.v.client, name) != 1 {
 		t.Errorf("%d permits after a check was abandoned", permitsIn(t, s.v.client, name))
 	}
 }
@@ -164,19 +164,19 @@ func TestChecksOfOneCall(t *testing.T) {
 // called again.
 func TestReleaseDuringOutage(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "away")
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	first, second := s.at(0, c, 1), s.at(0, c, 1)
 	name := namesOf("diana", first)[1]
-	s.conn.nodes.first.breaker.trip(errOpen)
+	s.takeDown()
 	s.Finish(context.Background(), first, 0)
 	s.Finish(context.Background(), second, 1)
-	s.permits.renew(context.Background()) // Redis is not called
-	s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
-	s.fallback.hands.pay(context.Background()) // nothing, so that requests wait for no debts
-	s.permits.lost = 0                         // so that only what was released is reported
+	s.renewPermits() // Redis is not called
+	s.putUp()
+	s.payDebts(context.Background()) // nothing, so that requests wait for no debts
+	s.permits.lost = 0               // so that only what was released is reported
 	s.set(1)
-	s.permits.renew(context.Background())
-	if n := permitsIn(t, s.v.client, name); n != 0 || s.permits.any() {
+	s.renewPermits()
+	if n := permitsIn(t, s.v.client, name); n != 0 || s.holdsPermits() {
 		t.Errorf("%d permits in Redis after their release", n)
 	}
 	expect(t, "after a charge of 1", s.at(2, c, 1), true, 8)
@@ -191,8 +191,8 @@ func TestGivenUpPermits(t *testing.T) {
 	name := namesOf("diana", &check.Zones[0])[1]
 	s.permits.giveUp(check)
 	s.set(0)
-	s.permits.renew(context.Background())
-	if n := permitsIn(t, s.v.client, name); n != 0 || s.permits.any() || s.permits.held.Of(&check.Zones[0]) != (memory.Held{}) {
+	s.renewPermits()
+	if n := permitsIn(t, s.v.client, name); n != 0 || s.holdsPermits() || s.permits.held.Of(&check.Zones[0]) != (memory.Held{}) {
 		t.Errorf("%d permits in Redis", n)
 	}
 }
@@ -207,7 +207,7 @@ func TestReplyTellsWhatWasSaid(t *testing.T) {
 	s.permits.arrive(end.batch, errOpen)
 	s.answer(check, s.execute(t, check))
 	s.set(1)
-	s.permits.renew(context.Background())
+	s.renewPermits()
 	if n := permitsIn(t, s.v.client, namesOf("diana", other)[1]); n != 1 {
 		t.Errorf("%d permits in Redis, 1 is held", n)
 	}
@@ -242,7 +242,7 @@ func TestChargesAreMadeOnce(t *testing.T) {
 	s.Finish(context.Background(), second, 0)
 	s.execute(t, keep) // once more
 	s.set(0)
-	if z := decide(); z.Results[0].Remaining != 97 || s.permits.any() != true {
+	if z := decide(); z.Results[0].Remaining != 97 || s.holdsPermits() != true {
 		t.Errorf("remaining %d of 100 after two charges of 1, and one held, want 97", z.Results[0].Remaining)
 	}
 }
@@ -277,7 +277,7 @@ func TestUnsureChargesEnd(t *testing.T) {
 		end := s.leaveEnd(z, 1)
 		s.permits.arrive(end.batch, errUnanswered)
 		s.set(wait)
-		s.permits.renew(context.Background())
+		s.renewPermits()
 		if left := s.at(wait, c, 1).Results[0].Remaining; left != 9 && wait > 29 || left != 8 && wait < 29 {
 			t.Errorf("after %v s: remaining %d of 10", wait, left)
 		}
@@ -310,7 +310,7 @@ func TestUnsureSinceTheEnd(t *testing.T) {
 	end := s.leaveEnd(z, 1)
 	s.permits.arrive(end.batch, errUnanswered)
 	s.set(31)
-	s.permits.renew(context.Background())
+	s.renewPermits()
 	if left := s.at(31, c, 1).Results[0].Remaining; left != 8 {
 		t.Errorf("remaining %d of 10, with 1 charged and 1 held", left)
 	}
@@ -342,9 +342,9 @@ func TestPermitsOutliveRulesInRedis(t *testing.T) {
 	first := s.at(0, before, 1)
 	s.at(0, after, 1)
 	s.v.flush(t)
-	s.permits.lose()
+	s.losePermits()
 	s.set(1)
-	s.permits.renew(context.Background())
+	s.renewPermits()
 	if s.at(1, after, 1).Charged || s.at(1, before, 1).Charged {
 		t.Error("a third request of 2 was admitted")
 	}
@@ -365,20 +365,20 @@ func TestLossIsNoticed(t *testing.T) {
 		z := s.at(0, other, 1)
 		s.at(0, other, 1)
 		s.set(0)
-		if _, err := s.instances.count(context.Background(), s.conn.nodes.first, beatTag, ""); err != nil {
+		if _, err := s.countInstances(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		s.set(0.5)
-		s.permits.renew(context.Background()) // by the first heartbeat
+		s.renewPermits() // by the first heartbeat
 		s.v.flush(t)
 		s.set(1)
 		if how == "heartbeat" {
-			_, _ = s.instances.count(context.Background(), s.conn.nodes.first, beatTag, "")
+			_, _ = s.countInstances(context.Background())
 		} else {
 			s.Finish(context.Background(), z, 0)
 		}
 		s.set(1)
-		s.permits.renew(context.Background())
+		s.renewPermits()
 		if n := permitsIn(t, s.v.client, namesOf("diana", &storestest.CheckOfKey(c, 1).Zones[0])[1]); n != 1 {
 			t.Errorf("%s: %d permits of the other key after a loss, want 1", how, n)
 		}
@@ -397,8 +397,8 @@ func TestFallbackPermitsAreReported(t *testing.T) {
 	name := namesOf("diana", &check.Zones[0])[1]
 	for _, want := range []int64{1, 0} {
 		s.set(0)
-		s.permits.renew(context.Background())
-		if n := permitsIn(t, s.v.client, name); n != want || s.permits.any() != (want > 0) {
+		s.renewPermits()
+		if n := permitsIn(t, s.v.client, name); n != want || s.holdsPermits() != (want > 0) {
 			t.Errorf("%d permits in Redis, want %d", n, want)
 		}
 		s.Finish(context.Background(), &check.Zones[0], 0)
@@ -409,8 +409,8 @@ func TestFallbackPermitsAreReported(t *testing.T) {
 // never learns of them. Nothing is kept of them.
 func TestFallbackKeepsNoRecords(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "many")
-	s.Observe(noObserver{})
-	s.conn.nodes.first.breaker.trip(errOpen)
+	s.Observe(silent{})
+	s.takeDown()
 	for k := range uint64(100) {
 		check := storestest.CheckOfKey(c, k)
 		s.Decide(context.Background(), check)
@@ -419,7 +419,7 @@ func TestFallbackKeepsNoRecords(t *testing.T) {
 		}
 		s.Finish(context.Background(), &check.Zones[0], 1)
 	}
-	if s.permits.any() || oldest(&s.permits.late) != nil || oldest(&s.permits.ages) != nil {
+	if s.holdsPermits() || oldest(&s.permits.late) != nil || oldest(&s.permits.ages) != nil {
 		t.Errorf("%d records", len(s.permits.records))
 	}
 }
@@ -438,7 +438,7 @@ func TestSharePermits(t *testing.T) {
 func TestRenewalsPassDeadNode(t *testing.T) {
 	nodes := redistest.StartCluster(t, 3)
 	s := newClusterStore(t, nodes)
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	c := inFlightCounter(t, "cluster", 1)
 	ctx := context.Background()
 	var names []string
@@ -476,7 +476,7 @@ func TestRenewalsPassDeadNode(t *testing.T) {
 		t.Fatalf("%d of %d keys are on other nodes", len(alive), len(names))
 	}
 	nodes[0].Kill()
-	s.permits.lose()
+	s.losePermits()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		renewed := 0
 		for _, n := range nodes[1:] {

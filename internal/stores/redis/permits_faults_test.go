@@ -38,7 +38,7 @@ func TestPermitsOutliveOutage(t *testing.T) {
 	}
 	for i, at := range []float64{33, 66} {
 		one.set(at)
-		one.permits.renew(context.Background())
+		one.renewPermits()
 		if two.at(at+0.001, c, 1).Charged || one.at(at+0.002, c, 1).Charged {
 			t.Errorf("after outage %d: a sixth request of 5 was admitted", i+1)
 		}
@@ -70,8 +70,8 @@ func TestManyPermits(t *testing.T) {
 			t.Fatal(check.Mode)
 		}
 	}
-	s.permits.lose()
-	s.permits.renew(context.Background())
+	s.losePermits()
+	s.renewPermits()
 	name := namesOf("diana", &storestest.CheckOf(1, c).Zones[0])[1]
 	if n, size := permitsIn(t, srv.Client(), name), srv.Client().StrLen(context.Background(), name).Val(); n != 3000 || size != 24+88 {
 		t.Errorf("%d permits in %d bytes, want 3000 in 112", n, size)
@@ -83,7 +83,7 @@ func TestManyPermits(t *testing.T) {
 func TestRenewalGoesOn(t *testing.T) {
 	srv := redistest.Start(t)
 	s, client := newTestShared(t, srv, func() int64 { return storestest.Hour }), srv.Client()
-	s.Observe(noObserver{})
+	s.Observe(silent{})
 	c := inFlightCounter(t, "keys", 1)
 	var names []string
 	for k := range uint64(50) {
@@ -96,8 +96,8 @@ func TestRenewalGoesOn(t *testing.T) {
 	for _, n := range names {
 		client.PExpire(context.Background(), n, 20*time.Second)
 	}
-	s.permits.lose()
-	s.permits.renew(context.Background())
+	s.losePermits()
+	s.renewPermits()
 	for i, n := range names {
 		if ttl := client.PTTL(context.Background(), n).Val(); i != 7 && ttl < 25*time.Second {
 			t.Errorf("key %d lives for %v after the renewal", i, ttl)
@@ -109,8 +109,8 @@ func TestRenewalGoesOn(t *testing.T) {
 // it holds through Redis included.
 func TestFallbackSharesPermits(t *testing.T) {
 	s := newVirtualStore(t)
-	s.Observe(noObserver{})
-	s.instances.live.Store(2)
+	s.Observe(silent{})
+	s.instancesSeen().Store(2)
 	for _, held := range []int64{0, 1, 2, 3} {
 		c := inFlightCounter(t, fmt.Sprint("share", held), 4)
 		for range held {

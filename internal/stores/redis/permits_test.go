@@ -118,18 +118,18 @@ func TestPermitsAreRenewed(t *testing.T) {
 	first := one.at(0, c, 2)
 	two.at(0, c, 3)
 	one.set(9.999)
-	before := one.conn.seq.Load()
-	if one.permits.renew(context.Background()); one.conn.seq.Load() != before {
+	before := one.nextCall()
+	if one.renewPermits(); one.nextCall() != before {
 		t.Error("permits are renewed before they are due")
 	}
 	one.set(20)
-	one.permits.renew(context.Background())
+	one.renewPermits()
 	two.crash()
 	expect(t, "before the other instance's lapses", one.at(29.999999, c, 1), false, 5)
 	expect(t, "when the other instance's has lapsed", one.at(30, c, 1), true, 7)
 	for _, at := range []float64{45, 60, 75} {
 		one.set(at)
-		one.permits.renew(context.Background())
+		one.renewPermits()
 	}
 	expect(t, "with two renewed", two.at(104.9, c, 1), false, 7)
 	one.set(105)
@@ -146,7 +146,7 @@ func TestDeniedChecksRenewNothing(t *testing.T) {
 	one.at(0, c, 1)
 	for at := 1; at < 30; at++ {
 		expect(t, "a third request of the instance", one.at(float64(at), c, 1), false, 8)
-		one.permits.renew(context.Background())
+		one.renewPermits()
 	}
 	expect(t, "a request of another instance", two.at(31, c, 1), false, 8)
 }
@@ -173,12 +173,12 @@ func TestRecordsEnd(t *testing.T) {
 	first, second := s.at(0, c, 2), s.at(0, c, 3)
 	s.set(1)
 	s.Finish(context.Background(), first, 1)
-	if !s.permits.any() {
+	if !s.holdsPermits() {
 		t.Error("the record of a permit that is held has ended")
 	}
 	s.set(1)
 	s.Finish(context.Background(), second, 0)
-	if s.permits.any() || oldest(&s.permits.ages) != nil || s.permits.held.Of(first) != (memory.Held{}) {
+	if s.holdsPermits() || oldest(&s.permits.ages) != nil || s.permits.held.Of(first) != (memory.Held{}) {
 		t.Errorf("%d records after the last permit was released", len(s.permits.records))
 	}
 }
@@ -251,10 +251,10 @@ func TestChargeAfterAReserve(t *testing.T) {
 	if left := s.at(0, c, 1).Results[0].Remaining; left != 5 {
 		t.Errorf("remaining %d of 10 after charges of 1, 3 and 1, want 5", left)
 	}
-	s.Observe(noObserver{})
-	s.conn.nodes.first.breaker.trip(errOpen)
+	s.Observe(silent{})
+	s.takeDown()
 	s.Finish(context.Background(), z, 3)
-	if s.permits.any() {
+	if s.holdsPermits() {
 		t.Error("the charge is to be repeated")
 	}
 }
@@ -272,7 +272,7 @@ func TestLiveInstances(t *testing.T) {
 		live  int64
 	}{{one, 0, 1}, {two, 1, 2}, {one, 2, 2}, {one, 5.999999, 2}, {one, 6, 1}, {two, 10, 2}, {one, 9, 1}} {
 		b.store.set(b.at)
-		n, err := b.store.instances.count(context.Background(), b.store.conn.nodes.first, beatTag, "")
+		n, err := b.store.countInstances(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,7 +457,7 @@ func TestPermitOutlivesStore(t *testing.T) {
 	var now atomic.Int64
 	now.Store(storestest.Hour)
 	s := newTestShared(t, srv, now.Load)
-	s.lingers = 0
+	s.endAtOnce()
 	c := storestest.NewTestCounter(t, "outlives", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
 	check := storestest.CheckOf(1, c)
 	s.Decide(ctx, check)
@@ -480,5 +480,5 @@ func TestPermitOutlivesStore(t *testing.T) {
 	wait("the permit to be renewed", func() bool { return client.PTTL(ctx, name).Val() > 25*time.Second })
 	s.Finish(ctx, &check.Zones[0], 0)
 	wait("the permit to be released", func() bool { return permitsIn(t, client, name) == 0 })
-	wait("the connections to be closed", func() bool { return errors.Is(s.conn.client.Ping(ctx).Err(), goredis.ErrClosed) })
+	wait("the connections to be closed", func() bool { return s.isClosed() })
 }

@@ -65,11 +65,11 @@ func TestPermitTimes(t *testing.T) {
 			m.log("decided and given back one by one, 10,000 held")
 			now.Add(renewEvery.Microseconds())
 			began := time.Now()
-			s.permits.renew(context.Background())
+			s.renewPermits()
 			m.log("renewed in " + time.Since(began).String())
 			parallelly(n, func(i int) { s.Finish(context.Background(), zones[i], 1) })
 			m.log("given back and charged by 16 at a time")
-			if s.permits.any() {
+			if s.holdsPermits() {
 				t.Error("records remain")
 			}
 		})
@@ -145,7 +145,7 @@ func TestLongOutage(t *testing.T) {
 	for i := range all {
 		all[i] = New(Options{Name: "redis", Clock: func() int64 { return time.Since(began).Microseconds() + storestest.Hour }, ConnOptions: ConnOptions{
 			Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 200 * time.Millisecond, DialTimeout: time.Second,
-		}}, noObserver{})
+		}}, silent{})
 		all[i].Start(len(all))
 		t.Cleanup(func() { _ = all[i].Destruct() })
 	}

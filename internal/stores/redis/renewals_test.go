@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -19,9 +18,9 @@ func TestRenewalsLeaveChargesToRequests(t *testing.T) {
 	z := s.at(0, c, 1)
 	s.permits.beginEnd(z, time.Time{})
 	_, q := s.permits.end(z, 10, time.Time{})
-	s.permits.lose()
+	s.losePermits()
 	s.set(1)
-	s.permits.renew(context.Background())
+	s.renewPermits()
 	s.answer(q, s.execute(t, s.send(q)))
 	told := reply{b: q.text}
 	told.readCharge(z, s.v.now)

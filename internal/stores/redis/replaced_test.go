@@ -28,8 +28,8 @@ func TestReplacedTablesOweNothing(t *testing.T) {
 		t.Errorf("%d tables owe, want 1", n)
 	}
 	f.set(0, noFault)
-	f.v.now += ramp.Microseconds()
-	f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
+	f.v.now += rampLasts
+	f.all[0].setTime(f.v.now)
 	hands.pay(context.Background())
 	if n := len(f.v.client.Keys(t.Context(), "*:replaced:*").Val()); n != 1 {
 		t.Errorf("%d keys in Redis, want 1", n)

@@ -107,7 +107,7 @@ func TestResetForgetsWhatWasAskedMeanwhile(t *testing.T) {
 	srv := redistest.Start(t)
 	s := New(Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
 		Addresses: []string{srv.Addr}, Prefix: "diana", Timeout: 10 * time.Second, DialTimeout: 10 * time.Second, Lazy: true,
-	}}, noObserver{})
+	}}, silent{})
 	s.Start(1)
 	t.Cleanup(func() { _ = s.Destruct() })
 	counter, k, ctx := storestest.TenPerHour(t, "meanwhile", false), stores.Key{Hi: 5, Lo: 6}, context.Background()
@@ -120,7 +120,7 @@ func TestResetForgetsWhatWasAskedMeanwhile(t *testing.T) {
 		t.Fatal("want the first check admitted, and the second denied")
 	}
 	var once sync.Once
-	s.conn.client.AddHook(meanwhile(func() {
+	s.hook(meanwhile(func() {
 		once.Do(func() {
 			if admitted() {
 				t.Error("admitted before Redis has reset the key")

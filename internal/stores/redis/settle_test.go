@@ -24,7 +24,7 @@ func newSettling(t *testing.T, srv *redistest.Server, instances int, name string
 	f := newFleet(t, srv, instances)
 	for _, s := range f.all {
 		s.o.OnFailure = onFailure
-		s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
+		s.putUp()
 	}
 	spec.Spec.Debt = true
 	return &settling{f, t, f.counters(t, name, spec), stores.Key{Hi: 1, Lo: 2}}
@@ -42,14 +42,14 @@ func (s *settling) admit() *stores.ZoneCheck {
 
 // settle charges cost at instance 0 after the response.
 func (s *settling) settle(z *stores.ZoneCheck, cost int64) {
-	s.all[0].conn.seq.Store(uint64(s.v.now) - 1)
+	s.all[0].setTime(s.v.now)
 	s.all[0].Finish(context.Background(), z, cost)
 }
 
 // recover makes Redis available and waits for the end of the ramp.
 func (s *settling) recover() {
 	s.set(-1, noFault)
-	s.v.now += ramp.Microseconds()
+	s.v.now += rampLasts
 }
 
 // TestSettleWhileRedisIsAway settles requests that Redis has admitted after the breaker
@@ -70,15 +70,15 @@ func TestSettleWhileRedisIsAway(t *testing.T) {
 						owed = 8
 					}
 					s.settle(first, int64(owed-1)) // refused, which opens the breaker
-					if !s.all[0].conn.nodes.first.breaker.open.Load() {
+					if !s.all[0].isDown() {
 						t.Fatalf("%s: the breaker is closed", what)
 					}
 					s.settle(second, 1)
 					s.recover()
 					if background {
-						s.all[0].conn.seq.Store(uint64(s.v.now) - 1)
-						s.all[0].fallback.hands.pay(context.Background())
-						if s.all[0].fallback.hands.pay(context.Background()); memory.TableOf(s.counters[0]).Snapshots().Owing() {
+						s.all[0].setTime(s.v.now)
+						s.all[0].payDebts(context.Background())
+						if s.all[0].payDebts(context.Background()); memory.TableOf(s.counters[0]).Snapshots().Owing() {
 							t.Errorf("%s: debts remain", what)
 						}
 					} else {
@@ -192,7 +192,7 @@ func TestHeldWhileRedisIsAway(t *testing.T) {
 			first, second, third := s.admit(), s.admit(), s.admit()
 			s.set(0, faultOOM)
 			s.settle(first, 0) // refused, which opens the breaker
-			if !s.all[0].conn.nodes.first.breaker.open.Load() {
+			if !s.all[0].isDown() {
 				t.Fatalf("%s: the breaker is closed", name)
 			}
 			s.settle(second, 4)
@@ -201,10 +201,10 @@ func TestHeldWhileRedisIsAway(t *testing.T) {
 				t.Errorf("%s: a permit is taken", name)
 			}
 			s.v.now += 60_000_000
-			s.all[0].conn.seq.Store(uint64(s.v.now) - 1)
-			s.all[0].permits.renew(context.Background())
+			s.all[0].setTime(s.v.now)
+			s.all[0].renewPermits()
 			s.recover()
-			s.all[0].permits.renew(context.Background())
+			s.all[0].renewPermits()
 			z := &s.decide(0, c, s.key, 1).Zones[0]
 			if left := z.Results[0].Remaining; z.Held != 0 || left != 5 {
 				t.Errorf("%s, in_flight %d: %d left of 12, %d held, want 5 and 0", name, inFlight, left, z.Held)

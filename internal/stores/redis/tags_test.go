@@ -27,7 +27,7 @@ func TestDuplicatesAreHandedOver(t *testing.T) {
 		}
 		decide := func(i int, n uint64) bool {
 			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[i], Key: stores.Key{Hi: 9, Lo: n}, Tag: stores.Key{Hi: n % 3, Lo: 1}, Cost: 1}}}
-			f.all[i].conn.seq.Store(uint64(f.v.now) - 1)
+			f.all[i].setTime(f.v.now)
 			f.all[i].Decide(context.Background(), check)
 			return check.Admitted
 		}
@@ -45,8 +45,8 @@ func TestDuplicatesAreHandedOver(t *testing.T) {
 			hands.lostMemory()
 		}
 		f.set(0, noFault)
-		f.v.now += 2 * ramp.Microseconds()
-		f.all[0].conn.seq.Store(uint64(f.v.now) - 1)
+		f.v.now += 2 * rampLasts
+		f.all[0].setTime(f.v.now)
 		hands.pay(context.Background())
 		admitted := 0
 		for n := range uint64(20) {

@@ -138,8 +138,8 @@ func TestBrokenAlgorithm(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if up, _, _ := s.State(); !up || s.permits.any() {
-		t.Errorf("the store is up: %v, permits are held: %v", up, s.permits.any())
+	if up, _, _ := s.State(); !up || s.holdsPermits() {
+		t.Errorf("the store is up: %v, permits are held: %v", up, s.holdsPermits())
 	}
 }
 

@@ -96,7 +96,7 @@ func TestWorstWindows(t *testing.T) {
 func decideAt(v *virtual, s stores.Store, shared []*Store, c *stores.Counter, at, cost int64) (bool, int64) {
 	v.now = at
 	for _, sh := range shared {
-		sh.conn.seq.Store(uint64(at) - 1)
+		sh.setTime(at)
 	}
 	k := stores.Key{Hi: 1, Lo: 2}
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
@@ -167,7 +167,7 @@ func TestOldAndNewRulesSideBySide(t *testing.T) {
 // chargeLater charges 1 in a store, as after a response.
 func chargeLater(v *virtual, s stores.Store, shared *Store, c *stores.Counter, at int64) {
 	v.now = at
-	shared.conn.seq.Store(uint64(at) - 1)
+	shared.setTime(at)
 	s.Finish(context.Background(), &stores.ZoneCheck{Counter: c, Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Rules: c.Rules, Results: make([]stores.Result, 1), Charged: true}, 1)
 }
 

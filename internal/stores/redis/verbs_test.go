@@ -1,0 +1,126 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// What tests do to a store beside its exported methods, and see of it, is here, so that a change
+// inside the package changes these few lines and not the tests.
+
+// silent observes nothing.
+type silent struct{ noObserver }
+
+// What tests count with.
+const (
+	rampLasts   = int64(ramp / 1000) // microseconds after an outage until Redis decides all keys again
+	holdLasts   = int64(hold / 1000) // of them, until it decides the first
+	tripsAfter  = failuresToOpen     // failures until a store is down
+	deniedLasts = denialLasts        // microseconds, that a denial is remembered
+)
+
+// setTime sets what the script takes for the time of the next call, see virtualScript.
+func (s *Store) setTime(now int64) { s.conn.seq.Store(uint64(now) - 1) }
+
+// stepClock moves what the store takes for the time of the node of a tag.
+func (s *Store) stepClock(tag stores.Key, by int64) { s.conn.at(tag).clock.kept.Add(by) }
+
+// nextCall returns the number of the next call.
+func (s *Store) nextCall() uint64 { return s.conn.seq.Load() }
+
+// connectOnly connects the store, and starts nothing in the background.
+func (s *Store) connectOnly() { s.start.Do(s.conn.connect) }
+
+// hook adds a hook to the client.
+func (s *Store) hook(h goredis.Hook) { s.conn.client.AddHook(h) }
+
+// closeClient closes the connections, whatever still uses them.
+func (s *Store) closeClient() { _ = s.conn.client.Close() }
+
+// isClosed says whether the connections are closed.
+func (s *Store) isClosed() bool {
+	return errors.Is(s.conn.client.Ping(context.Background()).Err(), goredis.ErrClosed)
+}
+
+// takeDown makes the store take its first node for down.
+func (s *Store) takeDown() { s.conn.nodes.first.breaker.trip(errOpen) }
+
+// putUp makes it take the node for up.
+func (s *Store) putUp() {
+	s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
+}
+
+// failCall reports a call that failed.
+func (s *Store) failCall() { _ = s.conn.failed(s.conn.nodes.first, errors.New("gone")) }
+
+// isDown says whether the store takes its first node for down.
+func (s *Store) isDown() bool { return s.conn.nodes.first.breaker.open.Load() }
+
+// skipRamp ends the time after an outage in which Redis does not decide all keys yet.
+func (s *Store) skipRamp() { s.conn.nodes.first.back.Store(0) }
+
+// newConnection has what was learned over a connection forgotten, as if there was another.
+func (s *Store) newConnection() { s.conn.nodes.first.tracker.opened.Add(1) }
+
+// payDebts hands over what is owed and put back, in one round.
+func (s *Store) payDebts(ctx context.Context) { s.fallback.hands.pay(ctx) }
+
+// redisForgot says that Redis has lost its memory, as a reply does.
+func (s *Store) redisForgot() { s.fallback.hands.forgotten() }
+
+// memoryLost has all that is known put back.
+func (s *Store) memoryLost() { s.fallback.hands.lostMemory() }
+
+// renewPermits reports what is held, in one round.
+func (s *Store) renewPermits() { s.permits.renew(context.Background()) }
+
+// losePermits has all reports repeated.
+func (s *Store) losePermits() { s.permits.lose() }
+
+// holdsPermits says whether any are reported.
+func (s *Store) holdsPermits() bool { return s.permits.any() }
+
+// rememberDenials has denials remembered again, which newVirtualShared switches off.
+func (s *Store) rememberDenials() { s.decider.denials = s.resets.denials }
+
+// withoutDenials has Redis asked for every check.
+func (s *Store) withoutDenials() { s.decider.denials = nil }
+
+// clearDenials forgets those that are remembered.
+func (s *Store) clearDenials() { s.decider.denials.clear() }
+
+// countInstances sends a heartbeat and returns how many instances there are.
+func (s *Store) countInstances(ctx context.Context) (int64, error) {
+	return s.instances.count(ctx, s.conn.nodes.first, beatTag, "")
+}
+
+// heartbeat sends a heartbeat.
+func (s *Store) heartbeat(ctx context.Context) error {
+	return s.instances.beat(ctx, s.conn.nodes.first, beatTag)
+}
+
+// instancesSeen is how many instances there are.
+func (s *Store) instancesSeen() *atomic.Int64 { return &s.instances.live }
+
+// leaseLeft returns what is left of the lease of a zone's key.
+func (s *Store) leaseLeft(z *stores.ZoneCheck, now int64) int64 {
+	return s.leasing.leases.at(z).left(now)
+}
+
+// endAtOnce makes the store end as soon as its configuration does.
+func (s *Store) endAtOnce() { s.lingers = 0 }
+
+// blockOf returns the name of the block of a zone's key.
+func blockOf(prefix string, z *stores.ZoneCheck) string {
+	return string(appendBlock(nil, prefix, z))
+}
+
+// blockValue returns what Redis has of a block by the first rule.
+func blockValue(until, span int64) string {
+	return string(appendNumber(appendNumber(appendNumber(nil, until), span), 0))
+}
