@@ -21,6 +21,16 @@ import (
 // received returns the lines about requests in the log of the admin endpoint.
 func received(c *harness.Caddy) int { return strings.Count(c.Log(), `"received request"`) }
 
+// untilBusy sends requests of a key until the page shows one that is busy. Counts halve once a
+// minute, and one alone may be gone before it is shown.
+func (b *browser) untilBusy(t *testing.T, c *harness.Caddy, path string) {
+	t.Helper()
+	harness.Until(t, harness.Patience, "the key to be busy", func() bool {
+		c.Get(t, path)
+		return !strings.Contains(b.text(t, "#busiest"), "none yet")
+	})
+}
+
 // TestPageLogsLittle checks that an open page makes no request after its first ones: Caddy
 // logs each request to the admin endpoint. A reload and the end of the process do not wait for
 // the page.
@@ -42,13 +52,10 @@ func TestPageLogsLittle(t *testing.T) {
 	if n := received(c) - before; n != 0 {
 		t.Errorf("%d requests in %.0f s of an open page", n, (b.value(t, `Number(performance.now())`)-steps)/1000)
 	}
-	harness.Until(t, harness.Patience, "the key to be busy", func() bool {
-		c.Get(t, "/?k=now") // counts halve once a minute, and one alone may be gone before it is shown
-		return !strings.Contains(b.text(t, "#busiest"), "none yet")
-	})
+	b.untilBusy(t, c, "/?k=now")
 
-	begin := time.Now()
-	if status := c.Load(t, strings.Replace(c.Running(t), `"limit":2`, `"limit":7`, 1)).Status; status != http.StatusOK {
+	begin, changes := time.Now(), strings.NewReplacer(`"limit":2`, `"limit":7`, `"name":"two"`, `"name":"new"`)
+	if status := c.Load(t, changes.Replace(c.Running(t))).Status; status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
 	if took := time.Since(begin); took > 5*time.Second {
@@ -56,6 +63,7 @@ func TestPageLogsLittle(t *testing.T) {
 	}
 	b.until(t, "#zone-marks", "Caddy started", "loaded")
 	b.until(t, "#zone-rules", "7/1h")
+	b.holds(t, "the zones of the configuration, and no others", `[...document.querySelectorAll("[data-zone]")].map((z) => z.dataset.zone).sort().join() === "new,one,pair"`)
 	begin = time.Now()
 	c.Restart(t)
 	if took := time.Since(begin); took > 10*time.Second {

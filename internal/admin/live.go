@@ -159,7 +159,8 @@ func (s *stream) message() *cli.Live {
 	case s.sent != nil:
 		m.Zones, m.Gone = now.since(s.sent)
 	case s.have != now.version:
-		m.Zones, m.Gone = now.since(&zonesNow{})
+		m.Zones, _ = now.since(&zonesNow{})
+		m.All = true
 	}
 	s.sent = now
 	if s.open != "" {

@@ -55,6 +55,9 @@ type Live struct {
 	// Zones are the zones that changed, without their counts; absent: none.
 	Zones []json.RawMessage `json:"zones,omitempty"`
 
+	// All says that Zones are all that there are: those of another configuration are gone.
+	All bool `json:"all,omitempty"`
+
 	// Gone are the names of the zones that are gone.
 	Gone []string `json:"gone,omitempty"`
 

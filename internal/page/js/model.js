@@ -21,6 +21,8 @@ const requests = newZone(null); // each counted once, however many zones it met
 
 // take adds a message to what is known.
 function take(m) {
+	const left = m.all ? new Set((m.zones || []).map((z) => z.name)) : zones;
+	for (const name of [...zones.keys()]) if (!left.has(name)) zones.delete(name);
 	for (const name of m.gone || []) zones.delete(name);
 	for (const z of m.zones || []) {
 		const e = zones.get(z.name);
