@@ -245,8 +245,7 @@ func (s *scene) checkAdvice(r *record, tr redisError) {
 // scriptFlushed flushes the script continually: no decision fails.
 func scriptFlushed(t *testing.T, out *result) {
 	srv := redistest.Start(t)
-	// A long timeout keeps a loaded machine from failing decisions.
-	s := begin(t, srv.Addr+" {\n\t\t\ttimeout 250ms\n\t\t}")
+	s := begin(t, fmt.Sprintf("%s {\n\t\t\ttimeout %v\n\t\t}", srv.Addr, patient))
 	before, stop := s.errors(), make(chan struct{})
 	client := srv.Client()
 	r := s.play(play{
@@ -265,7 +264,7 @@ func scriptFlushed(t *testing.T, out *result) {
 		},
 		end: func() { close(stop) },
 	})
-	s.checkAll(r, out, promise{wait: 260 * time.Millisecond})
+	s.checkAll(r, out, promise{wait: patient + 10*time.Millisecond})
 	checkRecovery(t, r, out, r.ended, 50*time.Millisecond)
 	after, local := s.errors(), 0
 	for _, shot := range r.shots {

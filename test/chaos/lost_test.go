@@ -50,11 +50,10 @@ type memoryScene struct {
 	shots []harness.Shot
 }
 
-// beginMemory starts the instances. A long timeout keeps a loaded machine from making
-// them decide alone.
+// beginMemory starts the instances.
 func beginMemory(t *testing.T, addr string, options ...string) *memoryScene {
 	t.Helper()
-	store := addr + " {\n\t\t\t" + strings.Join(append(options, "timeout 250ms"), "\n\t\t\t") + "\n\t\t}"
+	store := addr + " {\n\t\t\t" + strings.Join(append(options, fmt.Sprint("timeout ", patient)), "\n\t\t\t") + "\n\t\t}"
 	var site strings.Builder
 	for _, a := range lostAlgorithms {
 		fmt.Fprintf(&site, "\trate_limit /%[1]s {\n\t\tzone %[1]s {\n\t\t\tkey {query.k}\n\t\t\trule %[2]d/1h %[1]s\n\t\t}\n\t}\n", a, lostLimit)

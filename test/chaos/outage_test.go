@@ -91,7 +91,7 @@ func crowded(t *testing.T) *crowd {
 	for zone, limit := range map[string]int{"one": half, "each": 1} {
 		site += fmt.Sprintf("\trate_limit /%[1]s {\n\t\tzone %[1]s {\n\t\t\tkey {query.k}\n\t\t\tin_flight %[2]d\n\t\t}\n\t}\n", zone, limit)
 	}
-	c := &crowd{holders: hold(t, instances, srv.Addr+" {\n\t\t\ttimeout 250ms\n\t\t}", site), srv: srv, redis: srv.Client(), half: half, begun: time.Now()}
+	c := &crowd{holders: hold(t, instances, fmt.Sprintf("%s {\n\t\t\ttimeout %v\n\t\t}", srv.Addr, patient), site), srv: srv, redis: srv.Client(), half: half, begun: time.Now()}
 	fmt.Printf("\n| %d requests of one key, %d of one key each\t|\n", half, half)
 	fmt.Println("|    time | state    | one key | a key each | most of a key | by instance        | full in Redis | keys in Redis | Caddy MB    |")
 	var wg sync.WaitGroup

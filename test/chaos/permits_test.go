@@ -61,11 +61,10 @@ type siege struct {
 }
 
 // besiege takes all permits of the shared keys, of one key by all instances and of the
-// other by the first, and then keeps trying to open more. A long timeout keeps a loaded
-// machine from making instances decide alone.
+// other by the first, and then keeps trying to open more.
 func besiege(t *testing.T, most int, addr string, options ...string) *siege {
 	t.Helper()
-	store := addr + " {\n\t\t\t" + strings.Join(append(options, "timeout 250ms"), "\n\t\t\t") + "\n\t\t}"
+	store := addr + " {\n\t\t\t" + strings.Join(append(options, fmt.Sprint("timeout ", patient)), "\n\t\t\t") + "\n\t\t}"
 	s := &siege{holders: hold(t, instances, store, permitSite), peaks: make(map[string][]string)}
 	s.bounds = map[string]int{"/in_flight": most, "/count_status": most}
 	for zone := range s.bounds {
