@@ -118,24 +118,27 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
-	x := n.make(s, z.Key, p.mix)
-	if x == nil || x.has(markOwes) {
+	x, t := n.make(s, z.Key, p.mix), p.table
+	if x == nil {
+		return false
+	}
+	p.slot = t.find(p.shard, z.Key, p.mix)
+	if p.slot == nil && p.shard.overflow.counter(&t.layout, &p.shard.states, z.Group, z.Rules, now.Shared) != nil {
+		n.mark(x, x[snapshotMarks]&^markOwes)
+		return false // the key will inherit the shared counter, which it does not owe
+	}
+	if x.has(markOwes) {
 		return false
 	}
 	n.setOrigin(x, z)
-	t, told := p.table, x.has(markTold)
-	if p.slot = t.find(p.shard, z.Key, p.mix); p.slot != nil && s.paying[z.Key] != nil {
+	if p.slot != nil && s.paying[z.Key] != nil {
 		n.mark(x, x[snapshotMarks]|markOwes) // beyond the debt that is on its way
 		return true
 	}
 	delete(s.paying, z.Key)
-	if p.slot == nil {
-		if p.from = p.shard.overflow.counter(&t.layout, &p.shard.states, z.Group, z.Rules, now.Shared); p.from != nil {
-			return false // the key will inherit the shared counter, which it does not owe
-		}
-		if told {
-			p.slot = t.insert(p.shard, z, p.mix, now.Shared)
-		}
+	told := x.has(markTold)
+	if p.slot == nil && told {
+		p.slot = t.insert(p.shard, z, p.mix, now.Shared)
 	}
 	n.mark(x, x[snapshotMarks]|markOwes)
 	if p.slot == nil {

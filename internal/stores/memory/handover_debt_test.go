@@ -99,3 +99,37 @@ func (d *debtor) settle(i, outcome int) {
 	}
 	d.n.Settle(stores.Key{Hi: 1, Lo: 2}, &h, outcome != unanswered, outcome == rejected)
 }
+
+// TestSharedCounterIsNotOwed charges a key without Redis while there is no room for it, and other
+// keys by the counter that it shares with them. When there is room, the key goes on from that
+// counter, and owes only what it was charged itself.
+func TestSharedCounterIsNotOwed(t *testing.T) {
+	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
+	c.Table = NewTable(c.Rules, 1)
+	s := &Store{Clock: func() int64 { return handoverStart }}
+	first, key, other := stores.Key{Hi: 1, Lo: 1}, stores.Key{Hi: 2, Lo: 2}, stores.Key{Hi: 3, Lo: 3}
+	charge := func(k stores.Key, cost int64, warm bool) {
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Cost: cost, Rules: c.Rules, Results: make([]stores.Result, 1)}}}
+		if warm {
+			TableOf(c).Snapshots().Warm(&check.Zones[0], debtorNow)
+		}
+		s.Decide(context.Background(), check)
+	}
+	charge(first, 1, false)
+	charge(key, 1, true)
+	charge(other, 5000, false)
+	TableOf(c).Reset(first)
+	charge(key, 1, true)
+	charge(key, 1, true)
+	d := &debtor{r: c.Rules[0], n: TableOf(c).Snapshots(), c: c}
+	z := &stores.ZoneCheck{Counter: c, Key: key, Rules: c.Rules}
+	if h, _ := d.n.Take(z, debtorNow, false); h.Debts != nil {
+		state := make(algorithms.State, d.r.Words())
+		storestest.Merge(d.r, state, h.Debts[0], handoverStart)
+		if left, _ := d.r.Numbers(state, handoverStart); 10_000-left > 3 {
+			t.Errorf("the key owes %d of 3 that it was charged", 10_000-left)
+		}
+	} else {
+		t.Error("the key owes nothing")
+	}
+}
