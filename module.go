@@ -118,7 +118,8 @@ type App struct {
 	// the first. Default: none; counts are kept in this process.
 	Stores []*config.RedisStore `json:"stores,omitempty"`
 
-	// The greatest number of keys kept in this process, per zone. Default: 1000000.
+	// The greatest number of keys kept in this process, at most 1,073,741,824 per zone.
+	// Default: 1000000.
 	MaxKeys int64 `json:"max_keys,omitempty"`
 
 	// The rate limit headers of responses, for handlers without the option: "draft",

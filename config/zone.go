@@ -134,7 +134,7 @@ type Zone struct {
 	// Default: the app's first store, or "local" if it has none.
 	Store string `json:"store,omitempty"`
 
-	// The greatest number of keys kept in this process. Default: the app's
+	// The greatest number of keys kept in this process, at most 1,073,741,824. Default: the app's
 	// max_keys.
 	MaxKeys int64 `json:"max_keys,omitempty"`
 
