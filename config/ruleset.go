@@ -101,15 +101,15 @@ func (s *RuleSet) compile(z *Zone, r *Rule, inOverride bool) error {
 	if err := r.checkBlock(z); err != nil {
 		return err
 	}
+	alg, err := LoadAlgorithm(r, z.Algorithm)
+	if err != nil {
+		return err
+	}
 	if r.Limit == 0 && inOverride && r.LimitFrom == "" {
 		if s.Blocked < 0 {
 			s.Blocked = len(s.Labels) - 1
 		}
 		return nil
-	}
-	alg, err := LoadAlgorithm(r, z.Algorithm)
-	if err != nil {
-		return err
 	}
 	from, err := parseLimitFrom(r)
 	if err != nil {
