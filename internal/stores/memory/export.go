@@ -24,6 +24,13 @@ func States(z *stores.ZoneCheck) []algorithms.State {
 	return all
 }
 
+// Lost says whether Redis has reported less of a key than its snapshot. The tests of other
+// stores look at it.
+func (n *Snapshots) Lost() bool {
+	keys, _ := n.walk(make([]stores.Key, 0, 1), Cursor{}, func(x snapshot) bool { return x.has(markLost) })
+	return len(keys) > 0
+}
+
 // Update calls change with the state of each rule of a zone's key, which has
 // room for cost more. The tests of other stores charge by it what a request
 // does not.

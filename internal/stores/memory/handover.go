@@ -33,11 +33,9 @@ func (n *Snapshots) lock(z *stores.ZoneCheck) (p location, s *snapshotShard) {
 // Known says whether this instance has a snapshot of a zone's key that still counts, and
 // whether the key has something to hand over.
 func (n *Snapshots) Known(z *stores.ZoneCheck, now Instant) (known, due bool) {
-	mix := n.table.mix(z.Key)
-	s := n.shardOf(mix)
-	s.mu.Lock()
+	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
-	if x := n.find(s, z.Key, mix); x != nil {
+	if x != nil {
 		return n.layout.live(x, z.Counter.Rules, now.Local), x.has(markLost | markOwes)
 	}
 	return false, false
@@ -82,7 +80,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 		copy(n.layout.told(x, i), snap)
 	}
 	x[snapshotTime] = later
-	n.mark(x, marks)
+	x[snapshotMarks] = marks
 }
 
 // scratch returns room for the snapshot of a rule.
@@ -124,7 +122,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	}
 	p.slot = t.find(p.shard, z.Key, p.mix)
 	if p.slot == nil && p.shard.overflow.counter(&t.layout, &p.shard.states, z.Group, z.Rules, now.Shared) != nil {
-		n.mark(x, x[snapshotMarks]&^markOwes)
+		x[snapshotMarks] &^= markOwes
 		return false // the key will inherit the shared counter, which it does not owe
 	}
 	if x.has(markOwes) {
@@ -132,7 +130,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	}
 	n.setOrigin(x, z)
 	if p.slot != nil && s.paying[z.Key] != nil {
-		n.mark(x, x[snapshotMarks]|markOwes) // beyond the debt that is on its way
+		x[snapshotMarks] |= markOwes // beyond the debt that is on its way
 		return true
 	}
 	delete(s.paying, z.Key)
@@ -140,7 +138,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 	if p.slot == nil && told {
 		p.slot = t.insert(p.shard, z, p.mix, now.Shared)
 	}
-	n.mark(x, x[snapshotMarks]|markOwes)
+	x[snapshotMarks] |= markOwes
 	if p.slot == nil {
 		for i := range z.Rules {
 			clear(n.layout.base(x, i))
@@ -168,11 +166,9 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 
 // Forgive reduces the debt of a zone's key by what each rule was just charged.
 func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64, charged func(rule int) int64) {
-	mix := n.table.mix(z.Key)
-	s := n.shardOf(mix)
-	s.mu.Lock()
+	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
-	if x := n.find(s, z.Key, mix); x != nil && x.has(markOwes) {
+	if x != nil && x.has(markOwes) {
 		before := s.paying[z.Key]
 		for i, r := range z.Rules {
 			h, cost := r.(algorithms.Handover), charged(i)
@@ -202,7 +198,7 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 		}
 	}
 	h.lost = x.has(markLost)
-	n.mark(x, x[snapshotMarks]&^markLost)
+	x[snapshotMarks] &^= markLost
 	if x.has(markOwes) && s.paying[z.Key] == nil {
 		more = n.takeDebts(&p, x, z, now.Shared, &h)
 		s.pays(z.Key, h.bases)
@@ -231,7 +227,7 @@ func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now 
 		}
 	}
 	if !more {
-		n.mark(x, x[snapshotMarks]&^markOwes)
+		x[snapshotMarks] &^= markOwes
 	}
 	return more
 }
@@ -243,13 +239,10 @@ func (n *Snapshots) Settle(k stores.Key, h *Handover, answered, rejected bool) (
 	if h.bases == nil && (answered || !h.lost) {
 		return false
 	}
-	mix := n.table.mix(k)
-	s := n.shardOf(mix)
-	s.mu.Lock()
+	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
-	x := n.find(s, k, mix)
 	if x != nil && h.lost && !answered && x.has(markTold) {
-		n.mark(x, x[snapshotMarks]|markLost)
+		x[snapshotMarks] |= markLost
 	}
 	if h.bases == nil || !s.isPaying(k, h.bases) {
 		return false // there is no debt, it is settled, or the key was reset
@@ -262,19 +255,17 @@ func (n *Snapshots) Settle(k stores.Key, h *Handover, answered, rejected bool) (
 		for i := range n.layout {
 			copy(n.layout.base(x, i), h.bases[i])
 		}
-		n.mark(x, x[snapshotMarks]|markOwes)
+		x[snapshotMarks] |= markOwes
 	}
 	return x.has(markOwes)
 }
 
 // Drop forgets the snapshot of a key, because the key was reset.
 func (n *Snapshots) Drop(k stores.Key) {
-	mix := n.table.mix(k)
-	s := n.shardOf(mix)
-	s.mu.Lock()
+	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
-	if x := n.find(s, k, mix); x != nil {
-		n.mark(x, x[snapshotMarks]&^(markTold|markLost))
+	if x != nil {
+		x[snapshotMarks] &^= markTold | markLost
 	}
 }
 

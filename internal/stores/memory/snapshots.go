@@ -2,7 +2,6 @@ package memory
 
 import (
 	"sync"
-	"sync/atomic"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -16,8 +15,6 @@ type Snapshots struct {
 	table  *Table
 	layout snapshotLayout
 	slots  slots
-	owing  atomic.Int64    // snapshots that owe
-	lost   atomic.Int64    // snapshots that are to be put back
 	shard  []snapshotShard // snapshotShards, or as many as the table has
 }
 
@@ -82,12 +79,6 @@ func (t *Table) Snapshots() *Snapshots {
 	return t.snapshots
 }
 
-// Owing says whether any key owes a debt.
-func (n *Snapshots) Owing() bool { return n.owing.Load() != 0 }
-
-// Lost returns how many keys have a snapshot that Redis has reported less than.
-func (n *Snapshots) Lost() int64 { return n.lost.Load() }
-
 func (n *Snapshots) shardOf(mix uint64) *snapshotShard { return &n.shard[mix&uint64(len(n.shard)-1)] }
 
 // at returns a shard's i-th snapshot.
@@ -96,6 +87,15 @@ func (n *Snapshots) at(s *snapshotShard, i uint32) snapshot { return n.slots.at(
 // find returns a key's snapshot, or nil.
 func (n *Snapshots) find(s *snapshotShard, k stores.Key, mix uint64) snapshot {
 	return n.slots.find(&s.index, k, mix)
+}
+
+// lockKey locks the shard of a key's snapshot, and returns it and the snapshot, nil if there is
+// none.
+func (n *Snapshots) lockKey(k stores.Key) (s *snapshotShard, x snapshot) {
+	mix := n.table.mix(k)
+	s = n.shardOf(mix)
+	s.mu.Lock()
+	return s, n.find(s, k, mix)
 }
 
 // make returns a key's snapshot, a new one if it has none, or nil if there is
@@ -119,7 +119,6 @@ func (n *Snapshots) make(s *snapshotShard, k stores.Key, mix uint64) snapshot {
 	}
 	s.index.link(s.pages.nth(i), mix)
 	x := n.at(s, i)
-	n.mark(x, 0)
 	clear(x)
 	x[0], x[1] = int64(k.Hi), int64(k.Lo)
 	return x
@@ -155,22 +154,6 @@ func (n *Snapshots) evict(s *snapshotShard) uint32 {
 	return s.used
 }
 
-// mark sets the marks of a snapshot.
-func (n *Snapshots) mark(x snapshot, marks int64) {
-	count := func(of *atomic.Int64, mark int64) {
-		if has, will := x.has(mark), marks&mark != 0; has != will {
-			if will {
-				of.Add(1)
-			} else {
-				of.Add(-1)
-			}
-		}
-	}
-	count(&n.owing, markOwes)
-	count(&n.lost, markLost)
-	x[snapshotMarks] = x[snapshotMarks]&^allMarks | marks&allMarks
-}
-
 // setOrigin notes the tag of a zone's key, and under which of the zone's counters it was last.
 func (n *Snapshots) setOrigin(x snapshot, z *stores.ZoneCheck) {
 	x[snapshotMarks] = x[snapshotMarks]&allMarks | z.Counter.Override<<overrideShift
@@ -181,11 +164,8 @@ func (n *Snapshots) setOrigin(x snapshot, z *stores.ZoneCheck) {
 
 // Origin returns the tag of a key, and the Override of the counter under which it was last.
 func (n *Snapshots) Origin(k stores.Key) (tag stores.Key, override int64) {
-	mix := n.table.mix(k)
-	s := n.shardOf(mix)
-	s.mu.Lock()
+	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
-	x := n.find(s, k, mix)
 	if x == nil {
 		return k, 0
 	}
@@ -196,13 +176,12 @@ func (n *Snapshots) Origin(k stores.Key) (tag stores.Key, override int64) {
 }
 
 // reset forgets what is known of a key, and its debt.
-func (n *Snapshots) reset(k stores.Key, mix uint64) {
-	s := n.shardOf(mix)
-	s.mu.Lock()
+func (n *Snapshots) reset(k stores.Key) {
+	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
 	delete(s.paying, k)
-	if x := n.find(s, k, mix); x != nil {
-		n.mark(x, 0)
+	if x != nil {
+		x[snapshotMarks] &^= allMarks
 		clear(x[snapshotWords:])
 	}
 }

@@ -292,6 +292,6 @@ func (t *Table) Reset(k stores.Key) {
 		}
 	}
 	if n := t.Snapshots(); n != nil {
-		n.reset(k, mix)
+		n.reset(k)
 	}
 }

@@ -53,7 +53,7 @@ func TestManyDebtsAreChargedBeforeRedisDecides(t *testing.T) {
 	for decide(0) != stores.ModeShared { // which may owe something until then
 		time.Sleep(time.Millisecond)
 	}
-	switch took, owing := time.Since(back), memory.TableOf(c).Snapshots().Owing(); {
+	switch took, owing := time.Since(back), owes(c); {
 	case !owing:
 		t.Logf("%d keys charged in %v", keys, took)
 	case took < longestHold-time.Second:

@@ -169,8 +169,7 @@ func classify(err error) Failure {
 	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
 		return FailTimeout
 	}
-	var closed earlyClose
-	if errors.As(err, &closed) {
+	if errors.As(err, new(earlyClose)) {
 		return FailRejected
 	}
 	var answered goredis.Error
@@ -227,18 +226,15 @@ func AdviceOn(err error) string { return Advice(classify(err), err) }
 
 // Advice returns what an operator can do about a failure.
 func Advice(f Failure, cause error) string {
-	var wrong algorithmError
-	if errors.As(cause, &wrong) {
+	if wrong, ok := errors.AsType[algorithmError](cause); ok {
 		return "the Lua of the algorithm " + strings.Join(wrong.names, " or ") + " fails: tell its author, or use another; this instance decides its rules without Redis meanwhile"
 	}
-	var answered goredis.Error
-	if errors.As(cause, &answered) {
+	if answered, ok := errors.AsType[goredis.Error](cause); ok {
 		if r := findAnswer(answered.Error()); r != nil {
 			return r.advice
 		}
 	}
-	var closed earlyClose
-	if errors.As(cause, &closed) {
+	if closed, ok := errors.AsType[earlyClose](cause); ok {
 		if r := findAnswer(closed.said); r != nil {
 			return r.advice
 		}
@@ -258,17 +254,12 @@ func Advice(f Failure, cause error) string {
 // mayHaveRun says whether Redis may have run a call that failed, or may still
 // run it.
 func mayHaveRun(err error) bool {
-	var answered goredis.Error
-	var dial dialError
-	var closed earlyClose
 	switch {
 	case errors.Is(err, errReply), errors.As(err, new(algorithmError)): // what precedes the error in the call has run
 		return true
 	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted), errors.Is(err, goredis.ErrClosed):
 		return false
-	case errors.As(err, &answered):
-		return false
-	case errors.As(err, &dial), errors.As(err, &closed):
+	case isAnswer(err), errors.As(err, new(dialError)), errors.As(err, new(earlyClose)):
 		return false
 	}
 	return true

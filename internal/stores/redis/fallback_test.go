@@ -329,7 +329,7 @@ func TestDebtsAreCharged(t *testing.T) {
 				t.Errorf("%s, in the background %v: %d admitted, want %d", name, background, n, want)
 			}
 			for i := range f.all {
-				if memory.TableOf(c[i]).Snapshots().Owing() {
+				if owes(c[i]) {
 					t.Errorf("%s: debts remain", name)
 				}
 			}

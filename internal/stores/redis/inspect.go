@@ -63,10 +63,8 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	return true
 }
 
-func isAnswer(err error) bool {
-	var answered goredis.Error
-	return errors.As(err, &answered)
-}
+// isAnswer says whether an error is one that Redis returned.
+func isAnswer(err error) bool { return errors.As(err, new(goredis.Error)) }
 
 // server is what is known of a Redis or a compatible server.
 type server struct {

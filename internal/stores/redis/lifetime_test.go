@@ -62,11 +62,11 @@ func TestDestructedStoreIsSilent(t *testing.T) {
 	for range tripsAfter {
 		s.Finish(ctx, &check.Zones[0], 1)
 	}
-	if !memory.TableOf(c).Snapshots().Owing() {
+	if !owes(c) {
 		t.Fatal("nothing is owed")
 	}
 	srv.Run()
-	waitFor(t, "the debt to be charged", func() bool { return !memory.TableOf(c).Snapshots().Owing() })
+	waitFor(t, "the debt to be charged", func() bool { return !owes(c) })
 	s.Release()
 	waitFor(t, "the connections to be closed", func() bool { return closed(s) })
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
-	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
@@ -78,7 +77,7 @@ func TestVaryingLimitsInOutages(t *testing.T) {
 		if n := f.drain(1, c[1][1], k); n < 28 || n > 32 {
 			t.Errorf("%s: %d admitted after the outage, want what is left of 60", name, n)
 		}
-		if memory.TableOf(c[0][0]).Snapshots().Owing() {
+		if owes(c[0][0]) {
 			t.Errorf("%s: debts remain", name)
 		}
 		if n := len(f.all[0].fallback.hands.counters()); n != 1 {

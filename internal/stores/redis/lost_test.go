@@ -94,7 +94,7 @@ func TestResetIsNotUndone(t *testing.T) {
 		for i := range f.all {
 			f.v.now += 1000
 			f.decide(i, c[i], k, 1)
-			if memory.TableOf(c[i]).Snapshots().Lost() > 0 {
+			if memory.TableOf(c[i]).Snapshots().Lost() {
 				t.Errorf("%s: instance %d still wants to put back what it knew", name, i)
 			}
 		}
@@ -120,7 +120,7 @@ func TestNothingIsRaisedWithoutALoss(t *testing.T) {
 			f.set(i, noFault)
 			f.v.now += r.Int64N(1 + spec.Spec.Window/8)
 			for x := range c {
-				if n := memory.TableOf(c[x]).Snapshots(); n.Lost() > 0 {
+				if memory.TableOf(c[x]).Snapshots().Lost() {
 					t.Fatalf("trial %d, %T %+v: instance %d takes what Redis says for less than it was", trial, spec.Alg, spec.Alg, x)
 				}
 			}
@@ -318,7 +318,7 @@ func TestLargeDebtOfALog(t *testing.T) {
 	}
 	f.set(-1, noFault)
 	f.v.now += 2 * rampLasts
-	for memory.TableOf(c[0]).Snapshots().Owing() { // as each heartbeat does: one hands over for 200 ms of real time
+	for owes(c[0]) { // as each heartbeat does: one hands over for 200 ms of real time
 		f.all[0].setTime(f.v.now)
 		f.all[0].payDebts(t.Context())
 	}

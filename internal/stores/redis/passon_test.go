@@ -66,7 +66,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 	srv.Resume()
 
 	waitFor(t, "Redis to decide", inRedis(next))
-	waitFor(t, "the debts to be charged", func() bool { return !memory.TableOf(c).Snapshots().Owing() })
+	waitFor(t, "the debts to be charged", func() bool { return !owes(c) })
 	used := func(key uint64) int64 {
 		check := storestest.CheckOfKey(c, key)
 		check.Peek = true

@@ -3,6 +3,8 @@ package redis
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -132,27 +134,16 @@ func (p *permits) include(some []*record, rec *record) []*record {
 
 // report reports records, those with the same third-party algorithms in one call.
 func (p *permits) report(some []*record) {
-	for len(some) > 0 {
-		same, others := p.sameScript(some)
-		p.reportTogether(same)
-		some = others
-	}
-}
-
-// sameScript divides records into those with the third-party algorithms of the first one,
-// and the others.
-func (p *permits) sameScript(some []*record) (same, others []*record) {
+	same := make(map[string][]*record)
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	codes := prepare(some[0].zone.Counter).packed.codes
 	for _, rec := range some {
-		if prepare(rec.zone.Counter).packed.codes == codes {
-			same = append(same, rec)
-		} else {
-			others = append(others, rec)
-		}
+		codes := prepare(rec.zone.Counter).packed.codes
+		same[codes] = append(same[codes], rec)
 	}
-	return same, others
+	p.mu.Unlock()
+	for _, codes := range slices.Sorted(maps.Keys(same)) {
+		p.reportTogether(same[codes])
+	}
 }
 
 // reportTogether reports records in one call.
@@ -167,8 +158,7 @@ func (p *permits) reportTogether(some []*record) {
 	if err != nil && !errors.Is(err, errOpen) {
 		p.conn.fail(err)
 	}
-	var failed failedOp
-	again := err != nil && !errors.As(err, &failed) // otherwise the others were reported
+	again := err != nil && !errors.As(err, new(failedOp)) // otherwise the others were reported
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, rec := range some {

@@ -8,6 +8,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
 // What tests do to a store beside its exported methods, and see of it, is here, so that a change
@@ -69,6 +70,12 @@ func (s *Store) newConnection() { s.conn.nodes.first.tracker.opened.Add(1) }
 
 // payDebts hands over what is owed and put back, in one round.
 func (s *Store) payDebts(ctx context.Context) { s.fallback.hands.pay(ctx) }
+
+// owes says whether any key of a counter's table owes a debt.
+func owes(c *stores.Counter) bool {
+	keys, _ := memory.TableOf(c).Snapshots().Debtors(make([]stores.Key, 0, 1), memory.Cursor{})
+	return len(keys) > 0
+}
 
 // redisForgot says that Redis has lost its memory, as a reply does.
 func (s *Store) redisForgot() { s.fallback.hands.forgotten() }

@@ -53,7 +53,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: memoryHandoverGo, suites: redis,
-		old: "n.mark(x, x[snapshotMarks]&^markOwes)", new: "_ = x",
+		old: "if !more {\n\t\tx[snapshotMarks] &^= markOwes", new: "if !more {\n\t\t_ = x",
 	},
 	{
 		name: "fallback-ghost", breaks: "requests that Redis may have charged are charged again", file: memoryHandoverGo, suites: redis,

@@ -45,7 +45,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "index-narrow", breaks: "a network of the zone's prefix is taken for a narrower one", file: patternGo, suites: ofKeys,
-		old: "return net.Bits() > p.V4", new: "return net.Bits() >= p.V4",
+		old: "return net.Bits() > p.bits(net.Addr())", new: "return net.Bits() >= p.bits(net.Addr())",
 	},
 	{
 		name: "limits-mixed", breaks: "a request meets the limit of another", file: limitsGo, suites: ofRequests,
