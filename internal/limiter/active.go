@@ -263,30 +263,32 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	if z.store.local() {
 		in.Wall = z.env.Wall
 	}
-	first := b.Table == nil
-	s, err := newRuleSet(z.Zone, c, in, func(list []algorithms.Rule) *memory.Table {
-		if b.Table == nil {
-			b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
-				table := memory.NewTable(list, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))
-				table.SetMax(b.MaxKeys, b.Reserved)
-				if c.Duplicates {
-					table.KeepTags()
-				}
-				return table
-			})
-			t.active.tables = append(t.active.tables, b)
-		}
-		b.raise(list, override != 0)
-		return b.Table
-	}, t.active.takeBlocks(z))
-	if err == nil {
-		s.counter.Override = override
-		t.active.sets = append(t.active.sets, s)
-		if first && !z.store.local() {
-			z.store.Shared.Adopt(s.counter)
-		}
+	s, err := newRuleSet(z.Zone, c, in)
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	first := b.Table == nil
+	if first {
+		b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
+			table := memory.NewTable(s.counter.Rules, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))
+			table.SetMax(b.MaxKeys, b.Reserved)
+			if c.Duplicates {
+				table.KeepTags()
+			}
+			return table
+		})
+		t.active.tables = append(t.active.tables, b)
+	}
+	b.raise(s.counter.Rules, override != 0)
+	s.counter.Table, s.counter.Override = b.Table, override
+	if c.Blocks != nil {
+		s.counter.Blocked = t.active.takeBlocks(z)
+	}
+	t.active.sets = append(t.active.sets, s)
+	if first && !z.store.local() {
+		z.store.Shared.Adopt(s.counter)
+	}
+	return s, nil
 }
 
 // blocksPerKey is how many blocks there may be for each key of a zone: one that is blocked
@@ -297,15 +299,13 @@ const blocksPerKey = 2
 // unless no rule of the zone blocks any more.
 var blocks pool.Pool[*memory.Blocks] = "blocks" // by zoneID
 
-// takeBlocks returns a function that returns the blocks of the zone.
-func (a *activeRules) takeBlocks(z *Zone) func() *memory.Blocks {
-	return func() *memory.Blocks {
-		if a.blocks == nil {
-			a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks { return memory.NewBlocks(blocksPerKey * z.maxKeys) })
-			a.tables[0].Blocks = a.blocks
-		}
-		return a.blocks
+// takeBlocks returns the blocks of the zone.
+func (a *activeRules) takeBlocks(z *Zone) *memory.Blocks {
+	if a.blocks == nil {
+		a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks { return memory.NewBlocks(blocksPerKey * z.maxKeys) })
+		a.tables[0].Blocks = a.blocks
 	}
+	return a.blocks
 }
 
 // copy returns the same rules, not compiled.

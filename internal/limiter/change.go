@@ -80,26 +80,6 @@ func (c *change) checkStores() error {
 	return nil
 }
 
-// restarted returns the names of the zones whose counts the change resets.
-func (c *change) restarted() (names []string) {
-	for i, z := range c.zones {
-		if c.next[i].kinds != c.old[i].kinds {
-			names = append(names, z.Name)
-		}
-	}
-	return names
-}
-
-// changed returns the names of the zones whose rules the change replaces.
-func (c *change) changed() (names []string) {
-	for i, z := range c.zones {
-		if c.next[i].document != c.old[i].document {
-			names = append(names, z.Name)
-		}
-	}
-	return names
-}
-
 // commit puts the change in force.
 func (c *change) commit() error {
 	for i, z := range c.zones {

@@ -28,8 +28,8 @@ func zoneOf(z *config.Zone, d *rules.Zone) *config.Zone {
 // locate adds to an error of a zone in a document the JSON pointer to its rule or
 // override.
 func locate(z *config.Zone, err error) error {
-	var at *config.Error
-	if !errors.As(err, &at) {
+	at, ok := errors.AsType[*config.Error](err)
+	if !ok {
 		return err
 	}
 	pointers := make(map[any]string)
@@ -58,8 +58,7 @@ func locate(z *config.Zone, err error) error {
 // unnamed returns an error of [config.Zone.Check] without the zone's name, which is in
 // the JSON pointer already.
 func unnamed(err error) error {
-	var at *config.Error
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*config.Error](err); ok {
 		if inner := errors.Unwrap(at.Err); inner != nil {
 			return &config.Error{At: at.At, Err: inner}
 		}
@@ -70,8 +69,7 @@ func unnamed(err error) error {
 // placed adds to an error of a zone in the configuration the JSON pointer to its rule or override,
 // in the zone.
 func placed(z *config.Zone, err error) error {
-	var at *rules.Error
-	if errors.As(locate(z, unnamed(err)), &at) && at.Pointer != "" {
+	if at, ok := errors.AsType[*rules.Error](locate(z, unnamed(err))); ok && at.Pointer != "" {
 		return fmt.Errorf("zone %s: %w", z.Name, at)
 	}
 	return err
@@ -79,8 +77,7 @@ func placed(z *config.Zone, err error) error {
 
 // inZone adds to an error the JSON pointer to a zone of a document.
 func inZone(name string, err error) error {
-	var at *rules.Error
-	if !errors.As(err, &at) {
+	if _, ok := errors.AsType[*rules.Error](err); !ok {
 		err = &rules.Error{Err: fmt.Errorf("zone %s: %w", name, err)}
 	}
 	return rules.At("/zones"+rules.Pointer(name), err)

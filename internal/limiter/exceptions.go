@@ -73,17 +73,3 @@ func (e *exceptions) build(now int64) error {
 	e.built.Store(now)
 	return nil
 }
-
-// except puts exceptions in force.
-func (a *activeRules) except(z *Zone, list []*override) error {
-	a.exceptions = nil
-	if len(list) == 0 {
-		return nil
-	}
-	e := &exceptions{zone: z, list: list}
-	if err := e.build(0); err != nil {
-		return err
-	}
-	a.exceptions = e
-	return nil
-}

@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -24,7 +23,7 @@ func (l *Lists) Follow(r *Registry, logger *zap.Logger) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
-	for _, f := range slices.Collect(maps.Values(l.files)) {
+	for _, f := range l.files {
 		l.done.Go(func() {
 			rules.Watch(ctx, f, &listFollower{lists: l, list: f, registry: r, logger: logger})
 		})
@@ -100,11 +99,7 @@ func (s *listFollower) fail(what string, err error) {
 func (r *Registry) applyList(l *Lists, f *keyList, text string) (narrow []Narrow, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	type swap struct {
-		z    *Zone
-		next *activeRules
-	}
-	var swaps []swap
+	swaps := make(map[*Zone]*activeRules)
 	read := func(file string) string {
 		if file == f.File {
 			return text
@@ -127,11 +122,11 @@ func (r *Registry) applyList(l *Lists, f *keyList, text string) (narrow []Narrow
 			if a.narrow.Keys == 0 && next.narrow.Keys > 0 {
 				narrow = append(narrow, next.narrow)
 			}
-			swaps = append(swaps, swap{z, &next})
+			swaps[z] = &next
 		}
 	}
-	for _, s := range swaps {
-		s.z.active.Store(s.next)
+	for z, next := range swaps {
+		z.active.Store(next)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

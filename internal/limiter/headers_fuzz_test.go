@@ -122,11 +122,11 @@ func (c *headerCase) add(z *config.Zone) {
 	if err != nil {
 		return
 	}
-	table := func(rules []algorithms.Rule) *memory.Table { return memory.NewTable(rules, 10) }
-	set, err := newRuleSet(z, checked.Rules, algorithms.Spec{MaxTurn: checked.MaxDelay()}, table, nil)
+	set, err := newRuleSet(z, checked.Rules, algorithms.Spec{MaxTurn: checked.MaxDelay()})
 	if err != nil {
 		c.Fatal(err)
 	}
+	set.counter.Table = memory.NewTable(set.counter.Rules, 10)
 	res := zoneResult{zone: &Zone{Zone: z, Config: checked}, shadow: z.Shadow, set: set}
 	if counter := set.counter; c.r.IntN(6) > 0 {
 		if c.fallback {

@@ -40,10 +40,10 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 		}
 		return x.Add(p, z.store.Hasher, o)
 	}
-	var exceptions []*override
+	var excepted []*override
 	for _, o := range a.overrides {
 		if o.checked.Exception != nil {
-			exceptions = append(exceptions, o)
+			excepted = append(excepted, o)
 			continue
 		}
 		for p, err := range o.checked.Patterns() {
@@ -72,7 +72,11 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 			}
 		}
 	}
-	a.keys, a.narrow = x, n
+	a.keys, a.narrow, a.exceptions = x, n, nil
 	a.picks = len(a.overrides) > 0 || a.rules.limits != nil
-	return a.except(z, exceptions)
+	if len(excepted) == 0 {
+		return nil
+	}
+	a.exceptions = &exceptions{zone: z, list: excepted}
+	return a.exceptions.build(0)
 }

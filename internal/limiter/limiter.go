@@ -88,15 +88,20 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			z.common.holds.Store(true)
 		}
 	}
-	c, err := newChange(l.zones, nil)
-	if err != nil {
-		var at *rules.Error
-		if errors.As(err, &at) {
-			err = at.Err // a pointer is of no use: there is no document
-		}
-		return l, err
+	err := l.follow(nil)
+	if at, ok := errors.AsType[*rules.Error](err); ok {
+		err = at.Err // a pointer is of no use: there is no document
 	}
-	return l, c.commit()
+	return l, err
+}
+
+// follow puts the rules of a document in force; nil: the zones' own.
+func (l *Limiter) follow(d *rules.Document) error {
+	c, err := newChange(l.zones, d)
+	if err != nil {
+		return err
+	}
+	return c.commit()
 }
 
 // Zones returns the zones in order of evaluation.

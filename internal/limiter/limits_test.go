@@ -24,10 +24,11 @@ func limitsOf(tb testing.TB, rule *config.Rule) *limits {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s, err := newRuleSet(z, checked.Rules, algorithms.Spec{}, func(list []algorithms.Rule) *memory.Table { return memory.NewTable(list, 10) }, nil)
+	s, err := newRuleSet(z, checked.Rules, algorithms.Spec{})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	s.counter.Table = memory.NewTable(s.counter.Rules, 10)
 	return s.limits
 }
 

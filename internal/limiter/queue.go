@@ -206,14 +206,9 @@ func (w *waitQueue) wakePolls() {
 // before, it also waits until one of them is answered or a poll is due. It reports whether
 // the client closed the connection, or the request may not wait any longer.
 func (p *waiter) wait(ctx context.Context, retry time.Duration, held bool, left time.Duration) (gone, late bool) {
+	begun := time.Now()
 	deadline := time.NewTimer(left)
 	defer deadline.Stop()
-	var ready <-chan time.Time
-	if retry > 0 {
-		t := time.NewTimer(retry)
-		defer t.Stop()
-		ready = t.C
-	}
 	select {
 	case <-p.turn:
 	case <-ctx.Done():
@@ -221,13 +216,8 @@ func (p *waiter) wait(ctx context.Context, retry time.Duration, held bool, left 
 	case <-deadline.C:
 		return false, true
 	}
-	if ready != nil {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return true, false
-		}
-		return false, false
+	if retry > 0 {
+		return sleep(ctx, retry-time.Since(begun)), false
 	}
 	if !held || !p.asked {
 		return false, false

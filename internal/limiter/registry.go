@@ -67,20 +67,12 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	if r.document == nil {
 		return nil, nil
 	}
-	c, dropped := newChange(l.zones, r.document)
-	if dropped == nil {
-		dropped = c.commit()
-	}
-	if dropped == nil {
+	if dropped = l.follow(r.document); dropped == nil {
 		return nil, nil
 	}
 	r.document = nil
 	for _, other := range r.limiters {
-		c, err := newChange(other.zones, nil)
-		if err == nil {
-			err = c.commit()
-		}
-		dropped = errors.Join(dropped, err)
+		dropped = errors.Join(dropped, other.follow(nil))
 	}
 	return dropped, nil
 }
@@ -149,8 +141,14 @@ func (r *Registry) apply(d *rules.Document) (changed, restarted []string, err er
 		changes = append(changes, c)
 	}
 	for _, c := range changes {
-		changed = append(changed, c.changed()...)
-		restarted = append(restarted, c.restarted()...)
+		for i, z := range c.zones {
+			if c.next[i].document != c.old[i].document {
+				changed = append(changed, z.Name)
+			}
+			if c.next[i].kinds != c.old[i].kinds {
+				restarted = append(restarted, z.Name)
+			}
+		}
 		err = errors.Join(err, c.commit())
 	}
 	r.document = d

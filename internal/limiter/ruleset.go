@@ -7,7 +7,6 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/stores"
-	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/scripts"
 )
 
@@ -32,12 +31,12 @@ type ruleSet struct {
 }
 
 // newRuleSet compiles rules. in has the Lease, the MaxTurn and the Wall of their specs:
-// those of the store, and of the rules that are decided together with these. table returns the
-// table of the rules in this process, and blocks, if any of them blocks, that of the blocks.
-func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec, table func([]algorithms.Rule) *memory.Table, blocks func() *memory.Blocks) (*ruleSet, error) {
+// those of the store, and of the rules that are decided together with these. The counter has no
+// tables yet.
+func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet, error) {
 	lease := c.Lease(z, in.Lease)
 	s := &ruleSet{RuleSet: c, specs: slices.Clone(c.Specs)}
-	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Split: s.split}
+	s.counter = &stores.Counter{Zone: z.Name, Kinds: c.Kinds(lease), Lease: lease, Blocks: c.Blocks, Split: s.split}
 	if s.counter.OwnSlots = c.Duplicates; !c.Duplicates {
 		s.counter.Notifies = c.Notifies()
 		s.counter.InFlight, s.counter.HoldCost = z.InFlight, len(z.CountStatus) > 0 || z.Holds()
@@ -54,10 +53,6 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec, table fun
 		}
 		s.counter.Rules = append(s.counter.Rules, r)
 		s.counter.Codes = append(s.counter.Codes, scripts.Decide().Code(a))
-	}
-	s.counter.Table = table(s.counter.Rules)
-	if c.Blocks != nil {
-		s.counter.Blocks, s.counter.Blocked = c.Blocks, blocks()
 	}
 	s.mayWait = c.MaxDelay > 0 || z.MaxWait > 0 && s.counter.InFlight > 0
 	s.policy = constantPolicy(c.Names, s.counter.Rules)

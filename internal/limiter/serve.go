@@ -137,8 +137,7 @@ func statusOf(err error) int {
 	if err == nil {
 		return http.StatusOK
 	}
-	var he caddyhttp.HandlerError
-	if errors.As(err, &he) && he.StatusCode != 0 {
+	if he, ok := errors.AsType[caddyhttp.HandlerError](err); ok && he.StatusCode != 0 {
 		return he.StatusCode
 	}
 	return http.StatusInternalServerError

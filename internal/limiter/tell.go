@@ -14,9 +14,15 @@ type reporter struct{ *request }
 // maxLines is how many lines, and events, of a zone and kind there are per second, at most.
 const maxLines = 100
 
-// tell logs something that happened to the request in a zone, and emits its event.
+// tell logs something that happened to the request in a zone, and emits its event. suppressed is how
+// many lines there would have been since the last one.
 func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, event string) {
-	fields = q.addCommon(z, fields, suppressed)
+	if q.l.o.LogKey {
+		fields = append(fields, zap.String("key", z.KeyText(q.r)))
+	}
+	if suppressed > 0 {
+		fields = append(fields, zap.Uint64("suppressed", suppressed))
+	}
 	for i := range fields {
 		if s := fields[i].String; len(s) > longestValue {
 			fields[i].String = strings.Clone(strings.ToValidUTF8(s[:longestValue], ""))
@@ -24,34 +30,17 @@ func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, eve
 	}
 	q.l.o.Logger.Info(text, fields...)
 	if q.l.env.Listens(event) {
-		q.l.env.Emit(event, eventData(fields))
+		data := zapcore.NewMapObjectEncoder()
+		for _, f := range fields {
+			f.AddTo(data)
+		}
+		q.l.env.Emit(event, data.Fields)
 	}
-}
-
-// addCommon adds the fields that all lines about a request have. suppressed is how many there
-// would have been since the last one.
-func (q reporter) addCommon(z *Zone, fields []zap.Field, suppressed uint64) []zap.Field {
-	if q.l.o.LogKey {
-		fields = append(fields, zap.String("key", z.KeyText(q.r)))
-	}
-	if suppressed > 0 {
-		fields = append(fields, zap.Uint64("suppressed", suppressed))
-	}
-	return fields
 }
 
 // longestValue is the greatest size of a value of a log line or an event, in bytes. Events wait for
 // their handlers in a queue, and clients choose the size of methods, hosts and keys.
 const longestValue = 4096
-
-// eventData returns the fields of a log line as the data of an event.
-func eventData(fields []zap.Field) map[string]any {
-	enc := zapcore.NewMapObjectEncoder()
-	for _, f := range fields {
-		f.AddTo(enc)
-	}
-	return enc.Fields
-}
 
 // KeyText returns the key of a request as text, for people.
 func (z *Zone) KeyText(r *http.Request) string {
