@@ -49,7 +49,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := ctx.GetMetricsRegistry().Register(m.Collector(running.Of(a.process).exposed)); err != nil {
 		return err
 	}
-	a.stores.process = a.process
+	local := &limiter.Store{Store: counts.Of(a.process), Name: localStore, Hasher: localHasher}
+	a.stores.process, a.stores.byName = a.process, map[string]*limiter.Store{localStore: local}
 	a.stores.events = &storeEvents{
 		logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, lines: a.lines, stores: a.stores.find,
 		live: liveCounts.Of(a.process), marks: metrics.MarksOf(a.process),

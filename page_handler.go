@@ -54,8 +54,7 @@ func (h *PageHandler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyh
 		return nil
 	}
 	err := h.api.Serve(w, r, m[1], true)
-	var known caddy.APIError
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[caddy.APIError](err); ok {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(known.HTTPStatus)
 		return json.NewEncoder(w).Encode(map[string]string{"error": known.Err.Error()})

@@ -51,14 +51,13 @@ type redisStores struct {
 	process *process.Process
 	events  *storeEvents
 	list    []*redis.Store
-	byName  map[string]*limiter.Store
-	local   *limiter.Store
+	byName  map[string]*limiter.Store // and the local one
 }
 
 // add adds a store, taken from the pool, and returns its name.
 func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name string, err error) {
 	if s.process.Clock != nil {
-		return s.addOffline(c)
+		return s.addOffline(c), nil
 	}
 	o, h, err := c.Options()
 	if err != nil {
@@ -76,9 +75,6 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	goredis.SetLogger(redisLog{})
 	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, s.events) })
 	s.list = append(s.list, shared)
-	if s.byName == nil {
-		s.byName = make(map[string]*limiter.Store)
-	}
 	store := &limiter.Store{Store: shared, Name: o.Name, Place: o.Place(), Hasher: h, Lease: shared.Lease(), Shared: shared}
 	if shared.Clustered() {
 		store.At = shared.At
@@ -88,28 +84,22 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 }
 
 // addOffline adds a store whose zones are counted by this process.
-func (s *redisStores) addOffline(c *config.RedisStore) (name string, err error) {
-	name = cmp.Or(c.Name, config.DefaultStoreName)
+func (s *redisStores) addOffline(c *config.RedisStore) string {
+	name := cmp.Or(c.Name, config.DefaultStoreName)
 	if resolved, err := option.Resolve("name", name); err == nil { // else the environment is another
 		name = resolved
 	}
-	if s.byName == nil {
-		s.byName = make(map[string]*limiter.Store)
-	}
-	s.byName[name], err = s.get(localStore)
-	return name, err
+	s.byName[name] = s.byName[localStore]
+	return name
 }
 
 // get returns the store of a zone by its name; empty: the default store.
 func (s *redisStores) get(name string) (*limiter.Store, error) {
-	switch {
-	case name == localStore || name == "" && len(s.list) == 0:
-		if s.local == nil {
-			s.local = &limiter.Store{Store: counts.Of(s.process), Name: localStore, Hasher: localHasher}
+	if name == "" {
+		name = localStore
+		if len(s.list) > 0 {
+			name = s.list[0].Name()
 		}
-		return s.local, nil
-	case name == "":
-		name = s.list[0].Name()
 	}
 	if store := s.byName[name]; store != nil {
 		return store, nil

@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -37,22 +38,16 @@ func (s *Settle) AskUsage(r *http.Request) {
 // signed reports whether the headers of a request say anything of its body that would not be true
 // of another.
 func signed(h http.Header) bool {
-	for _, name := range []string{"Content-Encoding", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input", "X-Amz-Content-Sha256"} {
-		if len(h[name]) > 0 {
-			return true
-		}
-	}
-	return false
+	names := []string{"Content-Encoding", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input", "X-Amz-Content-Sha256"}
+	return slices.ContainsFunc(names, func(name string) bool { return len(h[name]) > 0 })
 }
 
 // members returns members of a JSON object: of several of a name the last, as upstreams read it.
 func members(object string, names ...string) map[string]gjson.Result {
 	found := make(map[string]gjson.Result)
 	gjson.Parse(object).ForEach(func(k, v gjson.Result) bool {
-		for _, name := range names {
-			if k.Str == name {
-				found[name] = v
-			}
+		if slices.Contains(names, k.Str) {
+			found[k.Str] = v
 		}
 		return true
 	})

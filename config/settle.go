@@ -6,6 +6,7 @@ import (
 	"math/big"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/dianalimiter/diana/internal/key"
@@ -141,10 +142,8 @@ func (s *Settle) parseFactor(text string) (f factor, err error) {
 
 // path returns the index of a path.
 func (s *Settle) path(text string) int {
-	for i, known := range s.bodies {
-		if known == text {
-			return i
-		}
+	if known := slices.Index(s.bodies, text); known >= 0 {
+		return known
 	}
 	s.bodies = append(s.bodies, text)
 	return len(s.bodies) - 1

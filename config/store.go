@@ -316,8 +316,7 @@ func isHost(s string) bool {
 
 // hideURL returns an error without the URL, which may contain a password.
 func hideURL(err error) error {
-	var u *url.Error
-	if errors.As(err, &u) {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
 	}
 	return errors.New("cannot be read")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"slices"
@@ -118,9 +119,7 @@ func (o *Tokens) settle() (*Settle, error) {
 	case "", "auto":
 		known = make(map[string]number)
 		for _, members := range usage {
-			for path, n := range members {
-				known[path] = n
-			}
+			maps.Copy(known, members)
 		}
 	default:
 		if known == nil {
@@ -197,26 +196,26 @@ func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
 	if !told.Measured {
 		return 0, true
 	}
-	var n [numbers]scan.Amount
+	var n [numbers]int64 // tokens are whole
 	var has [numbers]bool
 	for path, v := range told.Values {
 		if v != nil {
 			kind := t.numbers[path]
-			n[kind], has[kind] = larger(n[kind], *v), true
+			n[kind], has[kind] = max(n[kind], v.Units), true
 		}
 	}
 	known := slices.Contains(has[:], true)
 	if !has[prompt] {
 		n[prompt] = n[promptElse]
 	} else { // which has all of the input: what else is told of a cache is another name
-		n[cachedOf], n[cachedBeside] = larger(n[cachedOf], n[cachedBeside]), scan.Amount{}
-		n[writtenOf], n[writtenBeside] = larger(n[writtenOf], n[writtenBeside]), scan.Amount{}
+		n[cachedOf], n[cachedBeside] = max(n[cachedOf], n[cachedBeside]), 0
+		n[writtenOf], n[writtenBeside] = max(n[writtenOf], n[writtenBeside]), 0
 	}
-	input, out := units(n[prompt]), units(n[output])+units(n[outputMore])
-	cached, written := min(units(n[cachedOf]), input), min(units(n[writtenOf]), input)
+	input, out := n[prompt], n[output]+n[outputMore]
+	cached, written := min(n[cachedOf], input), min(n[writtenOf], input)
 	input = max(0, input-cached-written)
 	if has[total] {
-		out = max(out, units(n[total])-units(n[prompt]))
+		out = max(out, n[total]-n[prompt])
 	}
 	// What a stream has not told yet, or never tells, is taken for what passed: the first events of
 	// some formats tell a token of the output.
@@ -227,22 +226,12 @@ func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
 		input = inputOf(r)
 	}
 	var s sum
-	s.add(&t.input, r, told, input+units(n[promptMore]))
-	s.add(&t.cached, r, told, cached+units(n[cachedBeside]))
-	s.add(&t.cacheWrite, r, told, written+units(n[writtenBeside]))
+	s.add(&t.input, r, told, input+n[promptMore])
+	s.add(&t.cached, r, told, cached+n[cachedBeside])
+	s.add(&t.cacheWrite, r, told, written+n[writtenBeside])
 	s.add(&t.output, r, told, out)
 	return s.cost(), known && !s.unweighed
 }
-
-func larger(a, b scan.Amount) scan.Amount {
-	if a.Less(b) {
-		return b
-	}
-	return a
-}
-
-// units returns an amount of tokens, which are whole.
-func units(a scan.Amount) int64 { return a.Units }
 
 // estimate returns what is held for a request. ok is false if reserve or a weight has no value.
 func (t *tokens) estimate(r *http.Request) (cost int64, ok bool) {

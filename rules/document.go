@@ -86,8 +86,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // At adds a pointer to an error, or prepends it to the pointer that it has.
 func At(pointer string, err error) error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return &Error{pointer + e.Pointer, e.Err}
 	}
 	return &Error{pointer, err}
@@ -250,8 +249,7 @@ func members(text json.RawMessage, each func(name string, value json.RawMessage)
 
 func decode(value json.RawMessage, into any) error {
 	err := json.Unmarshal(value, into)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("%s: want %s", shown(value), wanted(wrong))
 	}
 	if _, ok := into.(*time.Time); ok && err != nil {

@@ -140,17 +140,12 @@ func (f *Follower) Status() Status {
 func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger) {
 	f.mu.Lock()
 	f.target, f.storage, f.logger = t, storage, logger
-	changed := false
-	if text := f.latest; text != nil {
-		changed = f.apply(text, false) // it may be valid for this configuration only
+	if f.latest != nil {
+		f.apply(f.latest, false) // it may be valid for this configuration only
 	} else if f.text != nil {
 		f.apply(f.text, false)
 	}
-	text := f.text
 	f.unlock()
-	if changed {
-		f.save(storage, logger, text)
-	}
 	f.start.Do(func() {
 		ctx, stop := context.WithCancel(context.Background())
 		f.stop = stop
@@ -195,11 +190,11 @@ func (f *Follower) Destruct() error {
 	return nil
 }
 
-// apply applies a document if it is valid, and reports whether it differs from the one in
+// apply applies a document if it is valid, and has it stored if it differs from the one in
 // force before. read says that the source has just provided it. f.mu is held.
-func (f *Follower) apply(text []byte, read bool) (changed bool) {
+func (f *Follower) apply(text []byte, read bool) {
 	if f.target == nil {
-		return false
+		return
 	}
 	if read {
 		f.readable()
@@ -208,10 +203,10 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 	if f.invalid = err; err != nil {
 		f.status.State = StateRejected
 		f.fail("the remote rules are rejected: the previous rules stay in force", err, &f.rejected, err.Error())
-		return false
+		return
 	}
 	now := time.Now()
-	changed = string(text) != string(f.text)
+	changed := string(text) != string(f.text)
 	first := changed || f.status.Applied.IsZero()
 	if first {
 		f.status.Applied = now
@@ -229,7 +224,9 @@ func (f *Follower) apply(text []byte, read bool) (changed bool) {
 	if names := f.target.Unknown(d); changed && len(names) > 0 {
 		f.log(zap.WarnLevel, "remote rules name zones that this configuration does not have: they are ignored", zap.Strings("zones", FirstNames(names)), zap.Int("unknown", len(names)))
 	}
-	return changed
+	if changed {
+		f.save()
+	}
 }
 
 // FirstNames returns the first ten names, each truncated to 64 bytes, for logs and
@@ -304,18 +301,16 @@ func Fingerprint(s string) string {
 // Document implements Sink.
 func (f *Follower) Document(text []byte) {
 	f.mu.Lock()
+	defer f.unlock()
 	f.latest = text
-	changed := f.apply(text, true)
-	storage, logger := f.storage, f.logger
-	f.unlock()
-	if changed {
-		f.save(storage, logger, text)
-	}
+	f.apply(text, true)
 }
 
-// save stores a document that is in force. A storage that is slow delays nothing.
-func (f *Follower) save(storage certmagic.Storage, logger *zap.Logger, text []byte) {
-	f.saver.Save(storage, f.key, text, func(err error) {
+// save stores the document that is in force, in the background: a storage that is slow delays nothing.
+// f.mu is held.
+func (f *Follower) save() {
+	logger := f.logger
+	f.saver.Save(f.storage, f.key, f.text, func(err error) {
 		logger.Error("the remote rules were not written to Caddy's storage: a restart without the source loses them", zap.String("key", f.key), zap.Error(err))
 	})
 }

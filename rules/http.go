@@ -175,12 +175,11 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 
 // plain returns an error without the URL, which may contain a secret.
 func (h *HTTP) plain(err error) error {
-	var u *url.Error
-	if !errors.As(err, &u) {
+	u, ok := errors.AsType[*url.Error](err)
+	if !ok {
 		return err
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return fmt.Errorf("%s: no answer within %v", h.url.Host, fetchTimeout)
 	}
 	return fmt.Errorf("%s: %w", h.url.Host, u.Err)

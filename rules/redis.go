@@ -35,11 +35,11 @@ type Redis struct {
 	Interval caddy.Duration `json:"interval,omitempty"`
 
 	key, address string
-	open         func() redis.UniversalClient
 	store        string // identity of the store whose Redis it is
 	place        string // of the server
-	once         sync.Once
-	client       redis.UniversalClient
+
+	// redis returns the client, which it opens on the first call; nil: there is no server yet.
+	redis func() redis.UniversalClient
 
 	// turn is taken by each call: of the client's two connections, one subscribes.
 	turn chan struct{}
@@ -72,27 +72,21 @@ func (r *Redis) Provision(caddy.Context) (err error) {
 	o.Protocol, o.DisableIdentity, o.PoolSize, o.MaxRetries = 2, true, 2, -1
 	o.ContextTimeoutEnabled = true
 	r.place = fmt.Sprint(o.Addr, o.DB)
-	r.open = func() redis.UniversalClient { return redis.NewClient(o) }
+	r.redis = sync.OnceValue(func() redis.UniversalClient { return redis.NewClient(o) })
 	return checkInterval(r.Interval)
 }
 
 // UseStore sets the Redis of a store as the server, unless an address is configured. open
 // returns a client, identity identifies the store with all its options, and place the server.
 func (r *Redis) UseStore(identity, place string, open func() redis.UniversalClient) error {
-	if r.open != nil {
+	if r.redis != nil {
 		return nil
 	}
 	if open == nil {
 		return errors.New("no address and no store: want store redis, or an address")
 	}
-	r.open, r.store, r.place = open, identity, place
+	r.redis, r.store, r.place = sync.OnceValue(open), identity, place
 	return nil
-}
-
-// redis returns the client, which it opens on the first call.
-func (r *Redis) redis() redis.UniversalClient {
-	r.once.Do(func() { r.client = r.open() })
-	return r.client
 }
 
 // call calls Redis with the client, once no other call is under way.

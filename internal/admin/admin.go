@@ -49,13 +49,13 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 		return servePage(w, r)
 	}
 	path := strings.Split(rest, "/")
-	in, _ := api.Running()
+	in, changed := api.Running()
 	if in == nil {
 		return errNotConfigured
 	}
 	switch {
 	case len(path) == 1 && path[0] == "live":
-		return api.serveLive(w, r, readOnly)
+		return api.serveLive(w, r, in, changed, readOnly)
 	case len(path) == 1 && path[0] == "zones":
 		return answerGet(w, r, func() (any, error) { return in.answerZones(), nil })
 	case len(path) == 1 && path[0] == "history":

@@ -221,25 +221,18 @@ func targetIn(z *limiter.Zone, q url.Values) (t limiter.Target, err error) {
 	return z.Target(q["part"], cost)
 }
 
-// Values of reset: where a key was reset.
-const (
-	resetEverywhere = "everywhere"
-	resetInRedis    = "in Redis"
-	resetHere       = "in this instance"
-)
-
-// reset resets a key and returns its new state.
+// reset resets a key and returns its new state, which says where the key was reset.
 func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target) limiter.Key {
-	where, failed := resetEverywhere, ""
+	where, failed := "everywhere", ""
 	err := in.Registry.Reset(ctx, z, t.Key)
 	if err != nil || !z.Shared() {
-		where = resetHere
+		where = "in this instance"
 	}
 	if err != nil {
 		failed = loglimit.Short(err)
 		what := "a key was reset in this instance only: reset it again when Redis is back"
 		if errors.Is(err, redis.ErrUnannounced) {
-			where, what = resetInRedis, "a key was reset in Redis, but other instances were not told"
+			where, what = "in Redis", "a key was reset in Redis, but other instances were not told"
 		}
 		in.Logger.Error(what, zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err), zap.String("advice", redis.AdviceOn(err)))
 	} else {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"time"
 
@@ -53,32 +52,21 @@ type stream struct {
 	marks    int // how many were sent
 }
 
-// liveQuery parses the parameters of a stream.
-func liveQuery(q url.Values) (s stream, once bool, err error) {
-	if s.since, err = sinceIn(q); err != nil {
-		return s, false, err
-	}
-	s.open, s.have = q.Get("open"), q.Get("have")
-	return s, q.Has("once"), nil
-}
-
 // serveLive sends live messages as server-sent events, one for each step of the history,
-// until another configuration runs. One request serves a page for minutes: Caddy logs each
-// request to the admin endpoint. With the parameter once, it answers one message as JSON.
-func (api *API) serveLive(w http.ResponseWriter, r *http.Request, readOnly bool) error {
+// until another configuration runs, when changed is closed. One request serves a page for minutes:
+// Caddy logs each request to the admin endpoint. With the parameter once, it answers one message as
+// JSON.
+func (api *API) serveLive(w http.ResponseWriter, r *http.Request, in *Instance, changed <-chan struct{}, readOnly bool) error {
 	if r.Method != http.MethodGet {
 		return wrongMethod(w, r, "GET")
 	}
-	s, once, err := liveQuery(r.URL.Query())
+	q := r.URL.Query()
+	since, err := sinceIn(q)
 	if err != nil {
 		return apiError(http.StatusBadRequest, err)
 	}
-	in, changed := api.Running()
-	if in == nil {
-		return errNotConfigured
-	}
-	s.in, s.readOnly = in, readOnly
-	if once {
+	s := stream{in: in, readOnly: readOnly, open: q.Get("open"), since: since, have: q.Get("have")}
+	if q.Has("once") {
 		return answerJSON(w, s.message())
 	}
 	defer api.streams.Add(-1)

@@ -74,12 +74,7 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 		if prefix.Addr().Is4In6() {
 			return partMatch{}, 0, fmt.Errorf("%s: want the IPv4 form of the network", s)
 		}
-		bits := prefix.Bits()
-		if prefix.Addr().Is4() {
-			bits = min(bits, p.V4)
-		} else {
-			bits = min(bits, p.V6)
-		}
+		bits := min(prefix.Bits(), p.bits(prefix.Addr()))
 		prefix = netip.PrefixFrom(prefix.Addr(), bits).Masked()
 		return partMatch{prefix: prefix}, weightOf(prefix), nil
 	}
@@ -119,10 +114,7 @@ func (p *Plan) narrow(s string) bool {
 		}
 		net = netip.PrefixFrom(addr, addr.BitLen())
 	}
-	if net.Addr().Is4() {
-		return net.Bits() > p.V4
-	}
-	return net.Bits() > p.V6
+	return net.Bits() > p.bits(net.Addr())
 }
 
 // weightOf returns the specificity of a network: more than that of *, and more the longer

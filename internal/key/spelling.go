@@ -243,7 +243,7 @@ func (t Template) extent(i int, s string) (n int, ok bool) {
 	if p.source == fromConstant {
 		return len(p.text), strings.HasPrefix(s, p.text)
 	}
-	if suffix, ok := (Template{after}).constants(); ok {
+	if suffix, ok := (Template{after}).Constant(); ok {
 		return len(s) - len(suffix), strings.HasSuffix(s, suffix)
 	}
 	end := byte('/')
@@ -255,15 +255,4 @@ func (t Template) extent(i int, s string) (n int, ok bool) {
 	}
 	n = strings.IndexByte(s, end)
 	return n, n >= 0 && strings.IndexByte(p.without, end) >= 0
-}
-
-// constants returns the text of a template of constants; false if it has placeholders.
-func (t Template) constants() (text string, ok bool) {
-	for i := range t.pieces {
-		if t.pieces[i].source != fromConstant {
-			return "", false
-		}
-		text += t.pieces[i].text
-	}
-	return text, true
 }

@@ -168,12 +168,9 @@ func (t Template) Placeholders() (names []string) {
 
 // Uses reports whether the name of a placeholder begins with prefix.
 func (t Template) Uses(prefix string) bool {
-	for _, p := range t.pieces {
-		if p.source != fromConstant && strings.HasPrefix(p.name, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.pieces, func(p piece) bool {
+		return p.source != fromConstant && strings.HasPrefix(p.name, prefix)
+	})
 }
 
 // ReadsBody reports whether the template has a field of the request's body, which requires

@@ -35,7 +35,7 @@ func startCluster(tb testing.TB, masters, replicas int, args ...string) []*Serve
 	tb.Helper()
 	nodes := make([]*Server, masters+replicas)
 	for i := range nodes {
-		nodes[i] = startOn(tb, freePort(tb, busOffset), append([]string{
+		nodes[i] = startOn(tb, FreePort(tb, busOffset), append([]string{
 			"--cluster-enabled", "yes", "--cluster-config-file", "nodes-" + strconv.Itoa(i) + ".conf",
 			"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
 		}, args...)...)

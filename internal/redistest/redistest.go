@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/internal/freeport"
 	"github.com/dianalimiter/diana/internal/testdir"
 )
 
@@ -28,6 +29,17 @@ type Server struct {
 
 	output bytes.Buffer  // of the process; read only after ended is closed
 	ended  chan struct{} // closed when the process has ended
+}
+
+// FreePort returns a port of 127.0.0.1 that is held until the tests end, as are those at the offsets
+// from it, see [freeport.Get].
+func FreePort(tb testing.TB, offsets ...int) int {
+	tb.Helper()
+	port, err := freeport.Get(offsets...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
 }
 
 // Start runs redis-server on a free loopback port, without persistence, and stops it

@@ -4,25 +4,17 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// calls calls see for every call in the files of a directory, with the name of the
-// function and the arguments.
-func (p *page) calls(dir string, see func(name string, args []ast.Expr)) {
-	files, err := filepath.Glob(filepath.Join(p.root, dir, "*.go"))
-	if err != nil || len(files) == 0 {
-		p.lacks("no files in %s", dir)
-	}
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+// calls calls see for every call in files that are no tests, with the name of the function and the
+// arguments.
+func (p *page) calls(pattern string, see func(name string, args []ast.Expr)) {
+	for _, text := range p.files(pattern) {
+		f, err := parser.ParseFile(token.NewFileSet(), pattern, text, parser.SkipObjectResolution)
 		if err != nil {
 			p.lacks("%v", err)
 			continue
@@ -155,7 +147,7 @@ func (p *page) metrics() {
 			all = append(all, metric{strings.TrimPrefix(n, "_"), h, labels})
 		}
 	}
-	p.calls("internal/metrics", func(name string, args []ast.Expr) {
+	p.calls("internal/metrics/*.go", func(name string, args []ast.Expr) {
 		switch name {
 		case "counter", "desc":
 			if len(args) > 1 {
@@ -258,7 +250,7 @@ func (p *page) commands() {
 	p.line("`caddy rate-limit <command>` asks the admin endpoint of a running Caddy. It exits with 0, or with 1 after an error, which it prints.\n")
 	p.line("| command | does |\n|---|---|")
 	var flags []string
-	p.calls("internal/cli", func(name string, args []ast.Expr) {
+	p.calls("internal/cli/*.go", func(name string, args []ast.Expr) {
 		texts := make([]string, len(args))
 		for i, a := range args {
 			texts[i], _ = literal(a)

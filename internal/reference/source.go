@@ -1,6 +1,7 @@
 package reference
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -115,32 +116,22 @@ func typeName(e ast.Expr) string {
 	return fmt.Sprintf("%T", e)
 }
 
-func named(name string) string {
-	switch name {
-	case "string":
-		return "text"
-	case "int", "int64", "uint64":
-		return "whole number"
-	case "float64":
-		return "number"
-	case "bool":
-		return "true or false"
-	case "Duration":
-		return "duration"
-	case "Window":
-		return "duration, or `day`, `week`, `month` or `year`"
-	case "Time":
-		return "time"
-	case "Parts":
-		return "list of text, or text"
-	case "Value":
-		return "number or text"
-	case "Header":
-		return "object of lists of text"
-	case "RawMatcherSets":
-		return "matcher sets"
-	case "RawMessage":
-		return "object"
-	}
-	return name
+// typeNames are the words for types; others are called by their own names.
+var typeNames = map[string]string{
+	"string":         "text",
+	"int":            "whole number",
+	"int64":          "whole number",
+	"uint64":         "whole number",
+	"float64":        "number",
+	"bool":           "true or false",
+	"Duration":       "duration",
+	"Window":         "duration, or `day`, `week`, `month` or `year`",
+	"Time":           "time",
+	"Parts":          "list of text, or text",
+	"Value":          "number or text",
+	"Header":         "object of lists of text",
+	"RawMatcherSets": "matcher sets",
+	"RawMessage":     "object",
 }
+
+func named(name string) string { return cmp.Or(typeNames[name], name) }

@@ -111,7 +111,7 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 			return s, err
 		}
 		return s, l.list(s.Errors.Routes)
-	case !runs[name] && name != "invoke" && !l.keep(name):
+	case !slices.Contains(runs, name) && name != "invoke" && !l.keep(name):
 		_, err := caddy.GetModule(id)
 		return &notRun{name, string(options["pass_thru"]) != "true" && options["handle_response"] == nil}, err
 	}

@@ -102,22 +102,14 @@ func (w *Way) list(routes caddyhttp.RouteList) (caddyhttp.RouteList, error) {
 // What Caddy's handlers need to be run. Others are not, and are named.
 var (
 	// runs are those that need nothing but the request.
-	runs = namesOf("error headers map request_body rewrite static_response vars")
+	runs = strings.Fields("error headers map request_body rewrite static_response vars")
 
 	// passes are those that change the response, or only observe.
-	passes = namesOf("encode intercept log_append push templates timeouts tracing")
+	passes = strings.Fields("encode intercept log_append push templates timeouts tracing")
 
 	// ends are those that answer every request.
-	ends = namesOf("metrics rate_limit_page rate_limit_quota")
+	ends = strings.Fields("metrics rate_limit_page rate_limit_quota")
 )
-
-func namesOf(list string) map[string]bool {
-	names := make(map[string]bool)
-	for name := range strings.FieldsSeq(list) {
-		names[name] = true
-	}
-	return names
-}
 
 // inPlaceOf returns what runs in the place of a handler.
 func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHandler, error) {
@@ -139,11 +131,11 @@ func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHand
 		}), nil
 	}
 	switch name := nameOf(h); {
-	case runs[name]:
+	case slices.Contains(runs, name):
 		return h, nil
-	case passes[name]:
+	case slices.Contains(passes, name):
 		return Step(pass), nil
-	case ends[name], answers(h, name):
+	case slices.Contains(ends, name), answers(h, name):
 		return Step(func(http.ResponseWriter, *http.Request, caddyhttp.Handler) error { return nil }), nil
 	default:
 		return Step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {

@@ -1,6 +1,10 @@
 package scan
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+	"strconv"
+)
 
 // MaxAmount is the greatest amount, in whole units. Greater ones count as this.
 const MaxAmount = 1 << 52
@@ -58,21 +62,11 @@ func exponentOf(text []byte) (e int, ok bool) {
 	if text[0] != 'e' && text[0] != 'E' {
 		return 0, false
 	}
-	sign := 1
-	if text = text[1:]; len(text) > 0 && (text[0] == '+' || text[0] == '-') {
-		if text[0] == '-' {
-			sign = -1
-		}
-		text = text[1:]
+	e, err := strconv.Atoi(string(text[1:]))
+	if errors.Is(err, strconv.ErrRange) {
+		err = nil // e is clamped
 	}
-	number, rest := digits(text)
-	if len(number) == 0 || len(rest) > 0 {
-		return 0, false
-	}
-	for _, c := range number {
-		e = min(10*e+int(c-'0'), 1000) // beyond all digits
-	}
-	return sign * e, true
+	return max(-1000, min(e, 1000)), err == nil // beyond all digits
 }
 
 // amountOf returns whole.part times ten to the power of the exponent.

@@ -112,8 +112,8 @@ func (p *Parser) Check(provision func(*config.Zone) error) error {
 // position returns the position of the part of the zone that an error is about; false: it is about
 // the zone.
 func (p *Parser) position(err error) (at caddyfile.Token, ok bool) {
-	var c *config.Error
-	if !errors.As(err, &c) {
+	c, ok := errors.AsType[*config.Error](err)
+	if !ok {
 		return at, false
 	}
 	switch part := c.At.(type) {
