@@ -56,7 +56,7 @@ versions: ## Run the version before beside this one on one Redis, and replace on
 
 instructions: ## Count the instructions of a request, and of Redis for a check, and compare them with what is held (UPDATE_GOLDENS=1: write test/instructions)
 	@.ci/need redis instructions
-	@cd test/instructions && CGO_ENABLED=0 go test $(CADDY_FLAGS) -count 1 -v . | grep -E "instructions|^(FAIL|ok)"
+	@cd test/instructions && CGO_ENABLED=0 go test $(CADDY_FLAGS) -count 1 -timeout 30m -v . | grep -E "instructions|^(FAIL|ok)"
 	@CGO_ENABLED=0 go test $(CADDY_FLAGS) -count 1 -v -run TestInstructions ./internal/stores/redis | grep -E "instructions|^(FAIL|ok)"
 
 bench: ## Run the benchmarks: in process and over HTTP, local and with Redis

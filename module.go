@@ -118,7 +118,7 @@ type App struct {
 	// the first. Default: none; counts are kept in this process.
 	Stores []*config.RedisStore `json:"stores,omitempty"`
 
-	// The greatest number of keys kept in this process, at most 1,073,741,824 per zone.
+	// The greatest number of keys kept in this process for each zone, at most 1,073,741,824.
 	// Default: 1000000.
 	MaxKeys int64 `json:"max_keys,omitempty"`
 

@@ -51,7 +51,7 @@ type redisStores struct {
 	process *process.Process
 	events  *storeEvents
 	list    []*redis.Store
-	byName  map[string]*limiter.Store // and the local one
+	byName  map[string]*limiter.Store // all of them, and the local one
 }
 
 // add adds a store, taken from the pool, and returns its name.

@@ -87,7 +87,7 @@ func TestBadJSON(t *testing.T) {
 		{"", zone(`"rules": [{"limit": 1, "window": "1h"}, {"limit": 2, "window": "2h", "name": "1"}]`), `rule "1" is given twice`},
 		{"", zone(`"rules": [{"limit": 1, "window": "1h", "name": "a b"}]`), `rule name "a b"`},
 		{"", zone(`"algorithm": "nope", ` + oneRule), `algorithm "nope"`},
-		{"", zone(oneRule + `, "overrides": [{"key": ["a"], "rules": [{"limit": 0, "window": "1h", "algorithm": {"name": "nope"}}]}]`), `algorithm "nope": want calendar, fixed_window`},
+		{"", zone(oneRule + `, "overrides": [{"key": ["192.0.2.1"], "rules": [{"limit": 0, "window": "1h", "algorithm": {"name": "nope"}}]}]`), `algorithm "nope": want calendar, fixed_window`},
 		{"", zone(`"cost": 2, ` + oneRule), "cost 2 is above the limit 1"},
 		{"", zone(`"cost": 0, ` + oneRule), `cost "0": want a number of at least 1`},
 		{"", zone(`"cost": 1.5, ` + oneRule), `cost "1.5"`},

@@ -88,15 +88,15 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			z.common.holds.Store(true)
 		}
 	}
-	err := l.follow(nil)
+	err := l.apply(nil)
 	if at, ok := errors.AsType[*rules.Error](err); ok {
 		err = at.Err // a pointer is of no use: there is no document
 	}
 	return l, err
 }
 
-// follow puts the rules of a document in force; nil: the zones' own.
-func (l *Limiter) follow(d *rules.Document) error {
+// apply puts the rules of a document in force; nil: the zones' own.
+func (l *Limiter) apply(d *rules.Document) error {
 	c, err := newChange(l.zones, d)
 	if err != nil {
 		return err

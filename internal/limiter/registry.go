@@ -67,12 +67,12 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	if r.document == nil {
 		return nil, nil
 	}
-	if dropped = l.follow(r.document); dropped == nil {
+	if dropped = l.apply(r.document); dropped == nil {
 		return nil, nil
 	}
 	r.document = nil
 	for _, other := range r.limiters {
-		dropped = errors.Join(dropped, other.follow(nil))
+		dropped = errors.Join(dropped, other.apply(nil))
 	}
 	return dropped, nil
 }

@@ -24,7 +24,7 @@ const (
 // for longer than the default, which is no outage.
 var timeout = pick(25*time.Millisecond, time.Second)
 
-// patient is like timeout, where no decision may be made alone because the machine is loaded.
+// patient is the timeout where no instance may decide alone because the machine is loaded.
 var patient = max(timeout, 250*time.Millisecond)
 
 // zone is a limit that the load exceeds, with its bound.

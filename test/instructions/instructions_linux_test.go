@@ -19,7 +19,7 @@ import (
 
 const (
 	batches  = 20 // that are counted of a row
-	patience = 20 * time.Minute
+	patience = 14 * time.Minute
 
 	tolerance = 3 // how much more than the file has is accepted, in percent
 )

@@ -77,8 +77,8 @@ type Record struct {
 // All returns the shots that are answered so far, ordered by Sent.
 func (r *Record) All() []Shot {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	shots := slices.Clone(r.shots)
+	r.mu.Unlock()
 	slices.SortFunc(shots, bySent)
 	return shots
 }

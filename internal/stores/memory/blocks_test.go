@@ -106,3 +106,14 @@ func TestBlockAfterClockStep(t *testing.T) {
 		}
 	}
 }
+
+// TestEndedBlocksByTheirOwnClock sets a block after the clock of the store was set ahead. One of the
+// same shard from before lasts on.
+func TestEndedBlocksByTheirOwnClock(t *testing.T) {
+	b := NewBlocks(10)
+	b.Set(stores.Key{Hi: 1, Lo: 1}, KnownBlock{Until: 1100, Span: 100}, 1000)
+	b.Set(stores.Key{Hi: 2, Lo: 1 + blockShards}, KnownBlock{Until: 2100, Span: 100, Offset: 1000}, 2000)
+	if n := b.Count(1000); n != 2 {
+		t.Errorf("%d blocks, want 2", n)
+	}
+}

@@ -163,13 +163,21 @@ func (p *location) before(o *location) bool {
 	return p.table.serial < o.table.serial || p.table == o.table && p.at < o.at
 }
 
+// shared returns the counter that a zone's key shares with others, nil if nothing is charged to it.
+func (p *location) shared(z *stores.ZoneCheck, now int64) []int64 {
+	t, s := p.table, p.shard
+	b := s.overflow.counter(&t.layout, &s.states, z.Group, z.Rules, now)
+	if b != nil && s.states.unused(&t.layout, b, z.Rules, now) {
+		return nil
+	}
+	return b
+}
+
 func (p *location) judge(z *stores.ZoneCheck, now int64) {
 	t, s := p.table, p.shard
 	p.slot = t.find(s, z.Key, p.mix)
 	if p.from = p.slot; p.slot == nil && !z.Counter.OwnSlots {
-		if b := s.overflow.counter(&t.layout, &s.states, z.Group, z.Rules, now); b != nil && !s.states.unused(&t.layout, b, z.Rules, now) {
-			p.from = b
-		}
+		p.from = p.shared(z, now)
 	}
 	if z.Counter.Blocks != nil && p.blocked(z, now) {
 		return

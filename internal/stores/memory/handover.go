@@ -121,7 +121,8 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 		return false
 	}
 	p.slot = t.find(p.shard, z.Key, p.mix)
-	if p.slot == nil && p.shard.overflow.counter(&t.layout, &p.shard.states, z.Group, z.Rules, now.Shared) != nil {
+	if p.slot == nil && p.shared(z, now.Shared) != nil {
+		delete(s.paying, z.Key) // the debt of a slot that is gone
 		x[snapshotMarks] &^= markOwes
 		return false // the key will inherit the shared counter, which it does not owe
 	}

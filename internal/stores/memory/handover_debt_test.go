@@ -61,6 +61,7 @@ const (
 	taken = iota
 	rejected
 	unanswered
+	none // there was none
 )
 
 var debtorNow = Instant{Local: handoverStart, Shared: handoverStart, Tolerance: 1_000_000}
@@ -102,34 +103,50 @@ func (d *debtor) settle(i, outcome int) {
 
 // TestSharedCounterIsNotOwed charges a key without Redis while there is no room for it, and other
 // keys by the counter that it shares with them. When there is room, the key goes on from that
-// counter, and owes only what it was charged itself.
+// counter, and owes no more than it was charged itself; also if a call with its debt from before was
+// under way meanwhile, whatever became of it.
 func TestSharedCounterIsNotOwed(t *testing.T) {
-	c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
-	c.Table = NewTable(c.Rules, 1)
-	s := &Store{Clock: func() int64 { return handoverStart }}
 	first, key, other := stores.Key{Hi: 1, Lo: 1}, stores.Key{Hi: 2, Lo: 2}, stores.Key{Hi: 3, Lo: 3}
-	charge := func(k stores.Key, cost int64, warm bool) {
-		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Cost: cost, Rules: c.Rules, Results: make([]stores.Result, 1)}}}
-		if warm {
-			TableOf(c).Snapshots().Warm(&check.Zones[0], debtorNow)
+	for _, outcome := range []int{none, taken, rejected, unanswered} {
+		c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}})
+		c.Table = NewTable(c.Rules, 1)
+		now, n := debtorNow, TableOf(c).Snapshots()
+		s := &Store{Clock: func() int64 { return now.Local }}
+		charge := func(k stores.Key, cost int64, warm bool) {
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Cost: cost, Rules: c.Rules, Results: make([]stores.Result, 1)}}}
+			if warm {
+				n.Warm(&check.Zones[0], now)
+			}
+			s.Decide(context.Background(), check)
 		}
-		s.Decide(context.Background(), check)
-	}
-	charge(first, 1, false)
-	charge(key, 1, true)
-	charge(other, 5000, false)
-	TableOf(c).Reset(first)
-	charge(key, 1, true)
-	charge(key, 1, true)
-	d := &debtor{r: c.Rules[0], n: TableOf(c).Snapshots(), c: c}
-	z := &stores.ZoneCheck{Counter: c, Key: key, Rules: c.Rules}
-	if h, _ := d.n.Take(z, debtorNow, false); h.Debts != nil {
-		state := make(algorithms.State, d.r.Words())
-		storestest.Merge(d.r, state, h.Debts[0], handoverStart)
-		if left, _ := d.r.Numbers(state, handoverStart); 10_000-left > 3 {
-			t.Errorf("the key owes %d of 3 that it was charged", 10_000-left)
+		z := &stores.ZoneCheck{Counter: c, Key: key, Rules: c.Rules}
+		var before Handover
+		if outcome != none {
+			charge(key, 5, true)
+			before, _ = n.Take(z, now, false)
+			now.Local, now.Shared = now.Local+storestest.Hour, now.Shared+storestest.Hour
 		}
-	} else {
-		t.Error("the key owes nothing")
+		charge(first, 1, false)
+		if outcome == none { // otherwise the key first meets what the others have charged
+			charge(key, 1, true)
+		}
+		charge(other, 5000, false)
+		charge(key, 1, true)
+		TableOf(c).Reset(first)
+		charge(key, 1, true)
+		charge(key, 1, true)
+		if outcome != none {
+			n.Settle(key, &before, outcome != unanswered, outcome == rejected)
+		}
+		charge(key, 1, true)
+		h, _ := n.Take(z, now, false)
+		if h.Debts == nil {
+			t.Fatalf("outcome %d: the key owes nothing", outcome)
+		}
+		state := make(algorithms.State, c.Rules[0].Words())
+		storestest.Merge(c.Rules[0], state, h.Debts[0], now.Shared)
+		if left, _ := c.Rules[0].Numbers(state, now.Shared); 10_000-left > 5 {
+			t.Errorf("outcome %d: the key owes %d of 5 that it was charged", outcome, 10_000-left)
+		}
 	}
 }

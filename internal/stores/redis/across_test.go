@@ -52,7 +52,7 @@ func TestFallbackEnforcesShare(t *testing.T) {
 	for _, c := range []struct{ live, configured, want int64 }{{0, 0, 10}, {5, 0, 2}, {5, 2e6, 5}} {
 		s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }, ShareOf: c.configured}, silent{})
 		s.start.Do(func() {}) // it has no connection
-		s.instancesSeen().Store(c.live)
+		s.setInstances(c.live)
 		counter, admitted := storestest.TenPerHour(t, "share", false), int64(0)
 		for check := storestest.CheckOf(1, counter); ; check = storestest.CheckOf(1, counter) {
 			s.Decide(context.Background(), check)

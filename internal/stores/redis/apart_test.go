@@ -87,7 +87,7 @@ func TestDebtsOutliveTheirContext(t *testing.T) {
 		s.setTime(f.v.now)
 		ended, end := context.WithCancel(context.Background())
 		end()
-		s.memoryLost()
+		s.loseMemory()
 		s.conn.o.Cluster = cluster
 		s.fallback.hands.sweep(ended, time.Now().Add(time.Hour))
 		s.payDebts(ended)

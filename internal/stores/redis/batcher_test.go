@@ -67,13 +67,13 @@ func waitQueued(t *testing.T, l *batcher, n int) {
 // their calls were sent.
 func occupy(t *testing.T, s *Store, start func()) {
 	t.Helper()
-	last := s.nextCall() + callsInFlight
+	last := s.lastCall() + callsInFlight
 	for range callsInFlight {
 		start()
 	}
-	for end := time.Now().Add(time.Minute); s.nextCall() < last; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); s.lastCall() < last; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d calls were not sent", last-s.nextCall())
+			t.Fatalf("%d calls were not sent", last-s.lastCall())
 		}
 	}
 }
@@ -423,7 +423,7 @@ func TestQueueWhenRedisStalls(t *testing.T) {
 		t.Errorf("%d of %d calls have an outcome", got, callsInFlight+early+late)
 	}
 	// Redis may have charged the calls that were sent, and no others.
-	s.putUp()
+	s.markUp()
 	s.skipRamp()
 	check := storestest.CheckOf(1, c)
 	s.setTime(storestest.Hour + 1)

@@ -109,7 +109,7 @@ func TestBlocksWithoutRedis(t *testing.T) {
 // would have.
 func TestBlocksFollowTheClock(t *testing.T) {
 	srv := redistest.Start(t)
-	k, other := stores.Key{Hi: 1, Lo: 2}, stores.Key{Hi: 3, Lo: 2 + 64} // in one shard of the blocks
+	k, other := stores.Key{Hi: 1, Lo: 2}, stores.Key{Hi: 3, Lo: 4}
 	for _, ahead := range []int64{2 * day, -2 * day} {
 		f, c := blockFleet(t, srv, fmt.Sprint("ahead", ahead), 1)
 		f.drain(0, c[0], k)
@@ -148,7 +148,7 @@ func TestLostBlocksArePutBack(t *testing.T) {
 	f.wantBlock(t, "lost", 2, c[2], k, since, stores.ModeShared)
 
 	name := blockOf("diana", &stores.ZoneCheck{Counter: c[1], Key: other, Tag: other})
-	f.all[1].redisForgot()
+	f.all[1].missKey()
 	for range 10 {
 		f.all[1].setTime(f.v.now)
 		f.all[1].payDebts(ctx)
@@ -211,7 +211,7 @@ func TestResetOfBlockIsNotUndone(t *testing.T) {
 	f.wantBlock(t, "again", 0, c[0], k, since, stores.ModeShared)
 
 	// It stays known to an instance that puts back what it knows.
-	f.all[1].redisForgot()
+	f.all[1].missKey()
 	f.all[1].setTime(f.v.now)
 	f.all[1].payDebts(ctx)
 	f.all[1].clearDenials()

@@ -16,7 +16,7 @@ func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	changes := 0
 	b := newBreaker(time.Second, func() {}, func(bool, error) { changes++ }, func() {})
 	sent := b.opened.Load()
-	for range tripsAfter {
+	for range failuresToOpen {
 		b.failure(FailAway, errors.New("refused"), time.Now())
 	}
 	b.close(sent)

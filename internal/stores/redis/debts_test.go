@@ -76,7 +76,7 @@ func TestDebtsAreWholeThoughTheShareShrinks(t *testing.T) {
 			f.set(0, faultOOM)
 			alone := f.drain(0, c, k)
 			f.set(0, noFault)
-			f.all[0].instancesSeen().Store(instances)
+			f.all[0].setInstances(instances)
 			f.v.now += rampLasts
 			f.decide(0, c, k, 1)
 			check := f.decide(0, c, k, 1)

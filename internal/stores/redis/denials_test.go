@@ -42,7 +42,7 @@ func TestDeniedFromMemory(t *testing.T) {
 			check, same := checkOf(zones, 0, key, cost)
 			v.tick()
 			if other := step%3 == 0; other {
-				caching.withoutDenials() // as another instance
+				caching.ignoreDenials() // as another instance
 				caching.Decide(context.Background(), check)
 				caching.rememberDenials()
 			} else {
@@ -162,10 +162,10 @@ func TestDenialsAreForgotten(t *testing.T) {
 		"never":      func() int64 { return 11 },
 		"less cost":  func() int64 { return 1 },
 		"time":       func() int64 { v.now += deniedLasts; return 2 },
-		"connection": func() int64 { s.newConnection(); return 2 },
+		"connection": func() int64 { s.reconnect(); return 2 },
 		"failure": func() int64 {
 			s.failCall()
-			s.putUp()
+			s.markUp()
 			return 2
 		},
 		"reset": func() int64 {

@@ -88,7 +88,7 @@ func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
 	for range n {
 		s, h := newVirtualShared(t, srv, f.v), new(faultHook)
 		s.Observe(silent{})
-		s.instancesSeen().Store(int64(n))
+		s.setInstances(int64(n))
 		s.rememberDenials()
 		s.hook(h)
 		f.all, f.hooks = append(f.all, s), append(f.hooks, h)
@@ -488,7 +488,7 @@ func TestClockAheadIsLearned(t *testing.T) {
 	c := f.counters(t, "ahead", eachAlgorithm()["gcra"])
 	f.decide(0, c[0], stores.Key{Hi: 1, Lo: 2}, 1)
 	s := f.all[0]
-	s.withoutDenials() // Redis decides every check
+	s.ignoreDenials() // Redis decides every check
 	for _, step := range []int64{3_600_000_000, -3_600_000_000, 40_000_000} {
 		s.setTime(f.v.now + step)
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c[0], Key: stores.Key{Hi: 1, Lo: 2}, Tag: stores.Key{Hi: 1, Lo: 2}, Cost: 1}}}

@@ -42,7 +42,7 @@ func newTestShared(tb testing.TB, r *redistest.Server, clock func() int64) *Stor
 			Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 30 * time.Second, DialTimeout: 30 * time.Second,
 		},
 	}, strictObserver{tb})
-	s.withoutDenials() // with a constant clock a denial would never expire
+	s.ignoreDenials() // with a constant clock a denial would never expire
 	s.Start(0)
 	tb.Cleanup(func() { _ = s.Destruct() })
 	return s
@@ -78,7 +78,7 @@ func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
 		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Script: virtualScript(tb),
 		Lazy: true, // a connection that is opened in the background would drop denials at any time
 	}}, strictObserver{tb})
-	s.withoutDenials() // Redis decides every check
+	s.ignoreDenials() // Redis decides every check
 	s.connectOnly()
 	tb.Cleanup(s.closeClient)
 	v.conn = s.conn

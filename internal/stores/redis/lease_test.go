@@ -196,7 +196,7 @@ func TestLeasesAreForgotten(t *testing.T) {
 	s, c := f.all[0], f.counter("z", perSecond(1_000_000))
 	for name, change := range map[string]func(){
 		"reset":      func() { s.ResetLocal([]*stores.Counter{c}, stores.Key{Hi: 1, Lo: 1}) },
-		"connection": func() { s.newConnection() },
+		"connection": s.reconnect,
 		"rules":      func() { c = f.counter("z", perSecond(900_000)) },
 	} {
 		f.makeHot(s, c)

@@ -15,11 +15,6 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// closed says whether the connections of a store are closed.
-func closed(s *Store) bool {
-	return s.isClosed()
-}
-
 // TestStoreOutlivesItsConfiguration destructs a store while a request holds it: the request
 // is decided and settled in Redis. Then the connections are closed.
 func TestStoreOutlivesItsConfiguration(t *testing.T) {
@@ -42,7 +37,7 @@ func TestStoreOutlivesItsConfiguration(t *testing.T) {
 		t.Errorf("%d left of 10 after 1, 4 and 1, want 4", check.Zones[0].Results[0].Remaining)
 	}
 	s.Release()
-	waitFor(t, "the connections to be closed", func() bool { return closed(s) })
+	waitFor(t, "the connections to be closed", s.isClosed)
 }
 
 // TestDestructedStoreIsSilent destructs a store whose Redis then goes away. What its
@@ -59,7 +54,7 @@ func TestDestructedStoreIsSilent(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv.Kill()
-	for range tripsAfter {
+	for range failuresToOpen {
 		s.Finish(ctx, &check.Zones[0], 1)
 	}
 	if !owes(c) {
@@ -68,7 +63,7 @@ func TestDestructedStoreIsSilent(t *testing.T) {
 	srv.Run()
 	waitFor(t, "the debt to be charged", func() bool { return !owes(c) })
 	s.Release()
-	waitFor(t, "the connections to be closed", func() bool { return closed(s) })
+	waitFor(t, "the connections to be closed", s.isClosed)
 }
 
 // TestStoreLingers counts the uses of a store. It is needed while one lasts, and for a time
@@ -122,5 +117,5 @@ func TestDestructedStoreNoticesLoss(t *testing.T) {
 	waitFor(t, "the permit to be reported", func() bool { return len(rdb.Keys(ctx, "*:permits").Val()) == 1 })
 	s.Finish(ctx, &check.Zones[0], 0)
 	s.Release()
-	waitFor(t, "the connections to be closed", func() bool { return closed(s) })
+	waitFor(t, "the connections to be closed", s.isClosed)
 }

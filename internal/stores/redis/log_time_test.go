@@ -36,11 +36,11 @@ func TestLogTimes(t *testing.T) {
 		decide(1)
 	}
 	m.log("decided one by one")
-	s.takeDown()
+	s.markDown()
 	for range 400 {
 		decide(1000)
 	}
-	s.putUp()
+	s.markUp()
 	for hands := s.fallback.hands; hands.tables != nil; {
 		hands.pay(context.Background())
 	}

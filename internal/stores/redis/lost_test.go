@@ -184,7 +184,7 @@ func TestTwoLossesOfOneWindow(t *testing.T) {
 			for _, s := range f.all {
 				s.setTime(f.v.now)
 				if lost {
-					s.redisForgot()
+					s.missKey()
 				}
 				s.payDebts(context.Background())
 			}
@@ -286,7 +286,7 @@ func TestKeysWithPermitsArePutBack(t *testing.T) {
 		f.set(-1, noFault)
 		f.v.flush(t)
 		f.v.now += 2 * rampLasts
-		f.all[0].redisForgot()
+		f.all[0].missKey()
 		for range 10 { // on a busy machine one pass may not reach all
 			f.all[0].setTime(f.v.now)
 			f.all[0].payDebts(context.Background())
@@ -389,7 +389,7 @@ func TestUncheckedKeysWithPermitsArePutBack(t *testing.T) {
 		f.decide(0, c, stores.Key{Hi: k, Lo: 1}, 200) // denied: tells what is charged
 	}
 	f.v.flush(t)
-	s.redisForgot()
+	s.missKey()
 	s.setTime(f.v.now)
 	s.payDebts(t.Context())
 	for k := range uint64(5) {

@@ -77,7 +77,7 @@ func wantEvents(t *testing.T, e *nodeEvents, want ...string) {
 
 // failUntilOpen makes as many calls to a node fail as open its breaker.
 func (c *conn) failUntilOpen(n *node) {
-	for range tripsAfter {
+	for range failuresToOpen {
 		_ = c.failed(n, errors.New("connection reset"))
 	}
 }
@@ -90,7 +90,7 @@ func TestBreakerOfEachNode(t *testing.T) {
 	if n[0].epoch() == n[1].epoch() || n[0].connected() == n[1].connected() {
 		t.Error("two nodes have one epoch")
 	}
-	for range tripsAfter - 1 { // not in a row at any node
+	for range failuresToOpen - 1 { // not in a row at any node
 		_ = c.failed(n[0], errors.New("connection reset"))
 		_ = c.failed(n[1], errors.New("connection reset"))
 	}
@@ -259,10 +259,10 @@ func TestWhatNodesAreBlamedFor(t *testing.T) {
 		err   error
 		calls int // that fail until the node is not used any more; 0: it stays in use
 	}{
-		{errors.New("connection reset"), tripsAfter},
+		{errors.New("connection reset"), failuresToOpen},
 		{timeoutError{errors.New("i/o timeout")}, 2},
-		{refusal("LOADING Redis is loading the dataset in memory"), tripsAfter},
-		{refusal("CLUSTERDOWN The cluster is down"), tripsAfter},
+		{refusal("LOADING Redis is loading the dataset in memory"), failuresToOpen},
+		{refusal("CLUSTERDOWN The cluster is down"), failuresToOpen},
 		{refusal("OOM command not allowed when used memory > 'maxmemory'."), 1},
 		{refusal("WRONGTYPE Operation against a key holding the wrong kind of value"), 0},
 		{refusal("CROSSSLOT Keys in request don't hash to the same slot"), 0},
@@ -316,13 +316,13 @@ func TestWrongAnswersConcernOneCheck(t *testing.T) {
 	}
 	s.mode(t, c, 2)
 	connections := s.conn.nodes.first.tracker.current()
-	const checks = 5 * tripsAfter
+	const checks = 5 * failuresToOpen
 	for i := range checks {
 		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: testKey(1), Tag: testKey(1), Cost: 1}}}
 		if s.Decide(ctx, check); check.Mode != stores.ModeFallback {
 			t.Errorf("mode %v of the spoiled key", check.Mode)
 		}
-		if i%tripsAfter < tripsAfter-1 {
+		if i%failuresToOpen < failuresToOpen-1 {
 			continue
 		}
 		if m := s.mode(t, c, newKey()); m != stores.ModeShared {
@@ -356,7 +356,7 @@ func TestSlotsOfOneCheckDiffer(t *testing.T) {
 	events := new(nodeEvents)
 	s.Observe(events)
 	c := counterOfManyKeys(t)
-	for range 2 * tripsAfter {
+	for range 2 * failuresToOpen {
 		check := &stores.Check{Zones: []stores.ZoneCheck{
 			{Counter: c, Key: testKey(1), Tag: testKey(1), Cost: 1},
 			{Counter: storestest.TenPerHour(t, "other", false), Key: testKey(2), Tag: testKey(2), Cost: 1},
@@ -381,7 +381,7 @@ func TestNodesHaveTheirOwnClocks(t *testing.T) {
 	}
 	s := New(Options{Name: "cluster", Clock: func() int64 { return storestest.Hour }, ConnOptions: o}, strictObserver{t})
 	s.connectOnly() // without heartbeats, which teach the time of all nodes
-	t.Cleanup(func() { s.closeClient() })
+	t.Cleanup(s.closeClient)
 	s.conn.nodes.refresh(context.Background())
 	c, tags := counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client())
 	if m := s.modeOfTag(t, c, newKey(), tags[0]); m != stores.ModeShared {

@@ -167,11 +167,11 @@ func TestReleaseDuringOutage(t *testing.T) {
 	s.Observe(silent{})
 	first, second := s.at(0, c, 1), s.at(0, c, 1)
 	name := namesOf("diana", first)[1]
-	s.takeDown()
+	s.markDown()
 	s.Finish(context.Background(), first, 0)
 	s.Finish(context.Background(), second, 1)
 	s.renewPermits() // Redis is not called
-	s.putUp()
+	s.markUp()
 	s.payDebts(context.Background()) // nothing, so that requests wait for no debts
 	s.permits.lost = 0               // so that only what was released is reported
 	s.set(1)
@@ -242,7 +242,7 @@ func TestChargesAreMadeOnce(t *testing.T) {
 	s.Finish(context.Background(), second, 0)
 	s.execute(t, keep) // once more
 	s.set(0)
-	if z := decide(); z.Results[0].Remaining != 97 || s.holdsPermits() != true {
+	if z := decide(); z.Results[0].Remaining != 97 || !s.holdsPermits() {
 		t.Errorf("remaining %d of 100 after two charges of 1, and one held, want 97", z.Results[0].Remaining)
 	}
 }
@@ -410,7 +410,7 @@ func TestFallbackPermitsAreReported(t *testing.T) {
 func TestFallbackKeepsNoRecords(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "many")
 	s.Observe(silent{})
-	s.takeDown()
+	s.markDown()
 	for k := range uint64(100) {
 		check := storestest.CheckOfKey(c, k)
 		s.Decide(context.Background(), check)

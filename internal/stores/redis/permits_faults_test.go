@@ -110,7 +110,7 @@ func TestRenewalGoesOn(t *testing.T) {
 func TestFallbackSharesPermits(t *testing.T) {
 	s := newVirtualStore(t)
 	s.Observe(silent{})
-	s.instancesSeen().Store(2)
+	s.setInstances(2)
 	for _, held := range []int64{0, 1, 2, 3} {
 		c := inFlightCounter(t, fmt.Sprint("share", held), 4)
 		for range held {

@@ -118,8 +118,8 @@ func TestPermitsAreRenewed(t *testing.T) {
 	first := one.at(0, c, 2)
 	two.at(0, c, 3)
 	one.set(9.999)
-	before := one.nextCall()
-	if one.renewPermits(); one.nextCall() != before {
+	before := one.lastCall()
+	if one.renewPermits(); one.lastCall() != before {
 		t.Error("permits are renewed before they are due")
 	}
 	one.set(20)
@@ -252,7 +252,7 @@ func TestChargeAfterAReserve(t *testing.T) {
 		t.Errorf("remaining %d of 10 after charges of 1, 3 and 1, want 5", left)
 	}
 	s.Observe(silent{})
-	s.takeDown()
+	s.markDown()
 	s.Finish(context.Background(), z, 3)
 	if s.holdsPermits() {
 		t.Error("the charge is to be repeated")
@@ -480,5 +480,5 @@ func TestPermitOutlivesStore(t *testing.T) {
 	wait("the permit to be renewed", func() bool { return client.PTTL(ctx, name).Val() > 25*time.Second })
 	s.Finish(ctx, &check.Zones[0], 0)
 	wait("the permit to be released", func() bool { return permitsIn(t, client, name) == 0 })
-	wait("the connections to be closed", func() bool { return s.isClosed() })
+	wait("the connections to be closed", s.isClosed)
 }

@@ -23,7 +23,7 @@ func newSettling(t *testing.T, srv *redistest.Server, instances int, name string
 	f := newFleet(t, srv, instances)
 	for _, s := range f.all {
 		s.o.OnFailure = onFailure
-		s.putUp()
+		s.markUp()
 	}
 	spec.Spec.Debt = true
 	return &settling{f, t, f.counters(t, name, spec), stores.Key{Hi: 1, Lo: 2}}

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -17,22 +16,21 @@ import (
 // silent observes nothing.
 type silent struct{ noObserver }
 
-// What tests count with.
+// Constants of the store, in the units that tests use.
 const (
-	rampLasts   = int64(ramp / 1000) // microseconds after an outage until Redis decides all keys again
-	holdLasts   = int64(hold / 1000) // of them, until it decides the first
-	tripsAfter  = failuresToOpen     // failures until a store is down
-	deniedLasts = denialLasts        // microseconds, that a denial is remembered
+	rampLasts   = int64(ramp / 1000) // from the end of an outage until Redis decides all keys, in microseconds
+	holdLasts   = int64(hold / 1000) // from the end of an outage until Redis decides the first key, in microseconds
+	deniedLasts = denialLasts        // how long a denial is remembered, in microseconds
 )
 
 // setTime sets what the script takes for the time of the next call, see virtualScript.
 func (s *Store) setTime(now int64) { s.conn.seq.Store(uint64(now) - 1) }
 
-// stepClock moves what the store takes for the time of the node of a tag.
+// stepClock moves the store's estimate of the clock of a tag's node.
 func (s *Store) stepClock(tag stores.Key, by int64) { s.conn.at(tag).clock.kept.Add(by) }
 
-// nextCall returns the number of the next call.
-func (s *Store) nextCall() uint64 { return s.conn.seq.Load() }
+// lastCall returns the number of the last call.
+func (s *Store) lastCall() uint64 { return s.conn.seq.Load() }
 
 // connectOnly connects the store, and starts nothing in the background.
 func (s *Store) connectOnly() { s.start.Do(s.conn.connect) }
@@ -48,25 +46,25 @@ func (s *Store) isClosed() bool {
 	return errors.Is(s.conn.client.Ping(context.Background()).Err(), goredis.ErrClosed)
 }
 
-// takeDown makes the store take its first node for down.
-func (s *Store) takeDown() { s.conn.nodes.first.breaker.trip(errOpen) }
+// markDown makes the store regard its first node as down.
+func (s *Store) markDown() { s.conn.nodes.first.breaker.trip(errOpen) }
 
-// putUp makes it take the node for up.
-func (s *Store) putUp() {
+// markUp makes it regard the node as up.
+func (s *Store) markUp() {
 	s.conn.nodes.first.breaker.close(s.conn.nodes.first.breaker.opened.Load())
 }
 
 // failCall reports a call that failed.
 func (s *Store) failCall() { _ = s.conn.failed(s.conn.nodes.first, errors.New("gone")) }
 
-// isDown says whether the store takes its first node for down.
+// isDown says whether the store regards its first node as down.
 func (s *Store) isDown() bool { return s.conn.nodes.first.breaker.open.Load() }
 
 // skipRamp ends the time after an outage in which Redis does not decide all keys yet.
 func (s *Store) skipRamp() { s.conn.nodes.first.back.Store(0) }
 
-// newConnection has what was learned over a connection forgotten, as if there was another.
-func (s *Store) newConnection() { s.conn.nodes.first.tracker.opened.Add(1) }
+// reconnect makes the store forget what it learned over its connections, as a new one does.
+func (s *Store) reconnect() { s.conn.nodes.first.tracker.opened.Add(1) }
 
 // payDebts hands over what is owed and put back, in one round.
 func (s *Store) payDebts(ctx context.Context) { s.fallback.hands.pay(ctx) }
@@ -77,11 +75,11 @@ func owes(c *stores.Counter) bool {
 	return len(keys) > 0
 }
 
-// redisForgot says that Redis has lost its memory, as a reply does.
-func (s *Store) redisForgot() { s.fallback.hands.forgotten() }
+// missKey has all snapshots put back, at most once a minute, as a reply does that misses a key.
+func (s *Store) missKey() { s.fallback.hands.forgotten() }
 
-// memoryLost has all that is known put back.
-func (s *Store) memoryLost() { s.fallback.hands.lostMemory() }
+// loseMemory has all snapshots put back at once, as after a node has lost its memory.
+func (s *Store) loseMemory() { s.fallback.hands.lostMemory() }
 
 // renewPermits reports what is held, in one round.
 func (s *Store) renewPermits() { s.permits.renew(context.Background()) }
@@ -89,14 +87,14 @@ func (s *Store) renewPermits() { s.permits.renew(context.Background()) }
 // losePermits has all reports repeated.
 func (s *Store) losePermits() { s.permits.lose() }
 
-// holdsPermits says whether any are reported.
+// holdsPermits says whether requests hold permits, or Redis has to be told of their release.
 func (s *Store) holdsPermits() bool { return s.permits.any() }
 
 // rememberDenials has denials remembered again, which newVirtualShared switches off.
 func (s *Store) rememberDenials() { s.decider.denials = s.resets.denials }
 
-// withoutDenials has Redis asked for every check.
-func (s *Store) withoutDenials() { s.decider.denials = nil }
+// ignoreDenials has Redis asked for every check.
+func (s *Store) ignoreDenials() { s.decider.denials = nil }
 
 // clearDenials forgets those that are remembered.
 func (s *Store) clearDenials() { s.decider.denials.clear() }
@@ -111,15 +109,15 @@ func (s *Store) heartbeat(ctx context.Context) error {
 	return s.instances.beat(ctx, s.conn.nodes.first, beatTag)
 }
 
-// instancesSeen is how many instances there are.
-func (s *Store) instancesSeen() *atomic.Int64 { return &s.instances.live }
+// setInstances sets how many instances there are.
+func (s *Store) setInstances(n int64) { s.instances.live.Store(n) }
 
 // leaseLeft returns what is left of the lease of a zone's key.
 func (s *Store) leaseLeft(z *stores.ZoneCheck, now int64) int64 {
 	return s.leasing.leases.at(z).left(now)
 }
 
-// endAtOnce makes the store end as soon as its configuration does.
+// endAtOnce makes the store close with its last use, once its configuration is replaced.
 func (s *Store) endAtOnce() { s.lingers = 0 }
 
 // blockOf returns the name of the block of a zone's key.

@@ -64,6 +64,10 @@ var blockMutants = []mutant{
 		old: "if x.Until > now+x.Span {", new: "if x.Until > now+2*x.Span {",
 	},
 	{
+		name: "block-clock", breaks: "a block ends when the clock of Redis is set", file: blocksGo, suites: redis,
+		old: "max(d, -d) > now.Tolerance {", new: "max(d, -d) > now.Tolerance && k.Lo == 0 {",
+	},
+	{
 		name: "block-cached", breaks: "a denial from the cache puts off a block", file: denialsGo, suites: redis,
 		old: " || mayBlock(check) {", new: " {",
 	},

@@ -106,7 +106,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "table-bucket", breaks: "a new key is not judged by its shared counter", file: localGo, suites: redis,
-		old: "b != nil && !s.states.unused(&t.layout, b, z.Rules, now)", new: "b != nil && s.states.unused(&t.layout, b, z.Rules, now)",
+		old: "b != nil && s.states.unused(&t.layout, b, z.Rules, now)", new: "b != nil && !s.states.unused(&t.layout, b, z.Rules, now)",
 	},
 	{
 		name: "table-evict-debt", breaks: "a key in debt is evicted", file: statesGo, suites: redis,
