@@ -232,7 +232,8 @@ func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target
 		failed = loglimit.Short(err)
 		what := "a key was reset in this instance only: reset it again when Redis is back"
 		if errors.Is(err, redis.ErrUnannounced) {
-			where, what = "in Redis", "a key was reset in Redis, but other instances were not told"
+			where = "in Redis"
+			what = "a key was reset in Redis, but other instances were not told"
 		}
 		in.Logger.Error(what, zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err), zap.String("advice", redis.AdviceOn(err)))
 	} else {
