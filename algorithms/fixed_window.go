@@ -91,6 +91,12 @@ func (f *fixedWindow) used(s State, now int64) (used, end int64) {
 	return s[1], end
 }
 
+// end implements [ending]: what was charged counts until its window ends.
+func (f *fixedWindow) end(s State, now int64) int64 {
+	_, end := f.used(s, now)
+	return end
+}
+
 func (f *fixedWindow) Repair(s State, now int64) bool {
 	if s[1] == 0 || s[0] <= now {
 		return false

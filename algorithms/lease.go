@@ -19,11 +19,16 @@ type Leasable interface {
 // Lasts returns for how many microseconds from now the cost that a rule was just
 // charged in advance may be spent. s is the state after the charge.
 func Lasts(r Rule, s State, now, lease int64) int64 {
-	if f, ok := r.(*fixedWindow); ok { // what was charged counts until its window ends
-		_, end := f.used(s, now)
-		return min(lease, end-now)
+	if e, ok := r.(ending); ok {
+		return min(lease, e.end(s, now)-now)
 	}
 	return lease
+}
+
+// ending is a [Rule] whose charges end at a known time, which may come before the
+// end of a lease.
+type ending interface {
+	end(s State, now int64) int64
 }
 
 // errLease returns the error of a lease that is too long for a rule.

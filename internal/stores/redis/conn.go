@@ -29,7 +29,7 @@ type conn struct {
 	script   *script // for rules with built-in algorithms
 	seq      atomic.Uint64
 	observer *observer
-	permits  *permits // are told what becomes of calls, which may report what requests hold
+	permits  reporter
 	costs    costs
 
 	scripts sync.Map // *script by the codes of third-party algorithms in it
@@ -39,6 +39,14 @@ type conn struct {
 
 	// onBack is called when a node is used again.
 	onBack func()
+}
+
+// reporter is told what becomes of calls, which may report what this instance's requests hold.
+// Calls need to know no more of permits.
+type reporter interface {
+	leave(batch []*call)             // they are about to be sent
+	arrive(batch []*call, err error) // they were answered, or have failed
+	abandon(q *call)                 // the caller did not wait
 }
 
 // newConn returns a conn that does not connect before connect, and whose permits are to be

@@ -16,6 +16,7 @@ type decider struct {
 	conn     *conn
 	denials  *denials // nil: none are remembered
 	fallback *fallback
+	permits  *permits
 }
 
 // decide decides a check without leases.
@@ -126,7 +127,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 		for i := range check.Zones {
 			check.Zones[i].Lease.Granted = -1 // whatever a part of the reply said
 		}
-		d.conn.permits.giveUp(check)
+		d.permits.giveUp(check)
 	}
 	return err
 }

@@ -251,6 +251,9 @@ func Advice(f Failure, cause error) string {
 	return "Redis gave an answer that Diana did not expect: see that no other program writes keys under key_prefix"
 }
 
+// isAnswer says whether an error is one that Redis returned.
+func isAnswer(err error) bool { return errors.As(err, new(goredis.Error)) }
+
 // mayHaveRun says whether Redis may have run a call that failed, or may still
 // run it.
 func mayHaveRun(err error) bool {

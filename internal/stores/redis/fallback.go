@@ -12,14 +12,15 @@ import (
 // limit, starting from its share of the state that Redis last reported. What it
 // charges meanwhile becomes a debt.
 type fallback struct {
-	o     *Options
-	conn  *conn
-	hands *handovers
-	live  *atomic.Int64 // instances
+	o       *Options
+	conn    *conn
+	hands   *handovers
+	permits *permits
+	live    *atomic.Int64 // instances
 }
 
-func newFallback(o *Options, c *conn, live *atomic.Int64) *fallback {
-	f := &fallback{o: o, conn: c, live: live}
+func newFallback(o *Options, c *conn, p *permits, live *atomic.Int64) *fallback {
+	f := &fallback{o: o, conn: c, permits: p, live: live}
 	f.hands = &handovers{o: o, conn: c, share: f.share, wake: make(chan struct{}, 1)}
 	return f
 }
@@ -86,13 +87,13 @@ func (f *fallback) decide(check *stores.Check, unknown bool) {
 		z.StartsBlock = false // of the whole limit nothing is known
 		f.warm(z)
 	}
-	f.conn.permits.held.Decide(check, clock.now)
+	f.permits.held.Decide(check, clock.now)
 	check.Mode = stores.ModeFallback
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Permit.Mode = stores.ModeFallback
 		if z.Permit.Taken {
-			f.conn.permits.note(z, 1, z.HeldCost())
+			f.permits.note(z, 1, z.HeldCost())
 		}
 		if _, held := z.Holds(); unknown && z.Charged && !held {
 			if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
@@ -132,9 +133,9 @@ func (f *fallback) finish(z *stores.ZoneCheck, charge int64) {
 	if charge > 0 {
 		f.warm(z)
 	}
-	f.conn.permits.held.Finish(z, clock.now, charge)
+	f.permits.held.Finish(z, clock.now, charge)
 	if permits := z.EndedPermits(charge); taken && (permits != 0 || z.HeldCost() != 0) {
-		f.conn.permits.note(z, -permits, -z.HeldCost())
+		f.permits.note(z, -permits, -z.HeldCost())
 	}
 }
 

@@ -98,7 +98,7 @@ func namesOf(prefix string, z *stores.ZoneCheck) []string {
 func (s *virtualStore) crash() {
 	p := newPermits(s.conn, s.v.clock)
 	p.uncharged = s.fallback.countOnly
-	s.permits, s.conn.permits = p, p
+	s.permits, s.conn.permits, s.decider.permits, s.fallback.permits = p, p, p, p
 }
 
 // newTestConn returns a conn without a store, on a constant clock.

@@ -3,12 +3,9 @@ package redis
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 )
 
 //go:embed inspect.lua
@@ -62,9 +59,6 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	}
 	return true
 }
-
-// isAnswer says whether an error is one that Redis returned.
-func isAnswer(err error) bool { return errors.As(err, new(goredis.Error)) }
 
 // server is what is known of a Redis or a compatible server.
 type server struct {

@@ -45,14 +45,14 @@ func New(o Options, to Observer) *Store {
 	s.permits.held = cmp.Or(o.Held, s.permits.held)
 	s.conn.permits = s.permits
 	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, lost: s.lose}
-	s.fallback = newFallback(&s.o, s.conn, &s.instances.live)
+	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
 	s.permits.uncharged = s.fallback.countOnly
 	s.conn.onBack = func() {
 		signal(s.fallback.hands.wake) // debts are handed over at once
 		s.permits.lose()
 	}
 	d := &denials{clock: o.Clock, conn: s.conn}
-	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback}
+	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
 		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: o.Lease.Microseconds()}}
 	}

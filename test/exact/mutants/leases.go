@@ -43,7 +43,7 @@ var leaseMutants = []mutant{
 	},
 	{
 		name: "lease-window", breaks: "a lease outlives its window", file: "algorithms/lease.go", suites: redis,
-		old: "return min(lease, end-now)", new: "return max(lease, end-now)",
+		old: "return min(lease, e.end(s, now)-now)", new: "return max(lease, e.end(s, now)-now)",
 	},
 	{
 		name: "lease-end", breaks: "a lease does not end", file: leaseGo, suites: redis,
