@@ -111,11 +111,8 @@ func (b *Blocks) Follow(k stores.Key, now Instant) {
 	s := b.shard(k)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x, ok := s.keys[k]
-	if !ok {
-		return
-	}
-	if d := now.Shared - now.Local - x.Offset; max(d, -d) > now.Tolerance {
+	if x, ok := s.keys[k]; ok {
+		d := now.stepped(x.Offset)
 		x.Until, x.Offset = x.Until+d, x.Offset+d
 		s.keys[k] = x
 	}

@@ -15,6 +15,14 @@ type Instant struct {
 	Tolerance int64
 }
 
+// stepped returns by how much Redis' clock was set since it was ahead by offset; 0: it was not.
+func (i Instant) stepped(offset int64) int64 {
+	if d := i.Shared - i.Local - offset; max(d, -d) > i.Tolerance {
+		return d
+	}
+	return 0
+}
+
 // snapshot is {key, key, marks, time, offset, the tag (see [Table.KeepTags]), and for each
 // rule a snapshot and a base}.
 // The snapshots of the rules are on Redis' clock, which was ahead of this process' by
@@ -91,8 +99,8 @@ func (l snapshotLayout) replace(x snapshot, rules []algorithms.Rule) {
 
 // follow moves a snapshot if Redis' clock was set.
 func (l snapshotLayout) follow(x snapshot, rules []algorithms.Rule, now Instant) {
-	d := now.Shared - now.Local - x[snapshotOffset]
-	if max(d, -d) <= now.Tolerance {
+	d := now.stepped(x[snapshotOffset])
+	if d == 0 {
 		return
 	}
 	for i, r := range rules {
