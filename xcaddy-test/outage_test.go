@@ -190,6 +190,9 @@ func checkOutage(t *testing.T, shots, control []harness.Shot, m moments) {
 		passed := harness.With(http.StatusOK, all)
 		most := harness.MostWithin(passed, time.Second)
 		t.Logf("%-28s %5d requests, %4d passed, at most %3d per second", phase.name, len(all), len(passed), most)
+		if len(passed) == 0 || len(passed) == len(all) {
+			t.Errorf("%s: %d of %d passed, want some but not all", phase.name, len(passed), len(all))
+		}
 		if most > phase.bound {
 			t.Errorf("%s: %d passed within a second, bound %d", phase.name, most, phase.bound)
 		}
