@@ -10,6 +10,7 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -66,6 +67,9 @@ type Bound struct {
 	Blocks *memory.Blocks
 
 	limits, reserved []int64 // the greatest, by rule, of the zone's and of overrides
+
+	overrides map[int64]*stores.Counter // see Counter.Overrides
+	adopts    *stores.Counter           // one of them, which has Blocked if any has
 }
 
 // SetMax applies MaxKeys and Reserved.
@@ -98,6 +102,17 @@ func (b *Bound) raise(rules []algorithms.Rule, override bool) {
 	}
 }
 
+// counts notes that a counter counts in the table, after the counter is complete.
+func (b *Bound) counts(c *stores.Counter) {
+	if b.overrides == nil {
+		b.overrides = make(map[int64]*stores.Counter)
+	}
+	b.overrides[c.Override], c.Overrides = c, b.overrides
+	if b.adopts == nil || b.adopts.Blocked == nil {
+		b.adopts = c
+	}
+}
+
 // compile compiles the rules and takes a table for each rule set. turn is the longest
 // delay of all zones of the handler. After an error, release must be called.
 func (a *activeRules) compile(z *Zone, turn int64) (err error) {
@@ -117,6 +132,11 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	}
 	if z.counted {
 		a.count(z)
+	}
+	if !z.store.local() {
+		for _, b := range a.tables {
+			z.store.Shared.Adopt(b.adopts)
+		}
 	}
 	return nil
 }
@@ -267,8 +287,7 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	if err != nil {
 		return nil, err
 	}
-	first := b.Table == nil
-	if first {
+	if b.Table == nil {
 		b.Table = tables.Take(&t.active.refs, t.id(c), func() *memory.Table {
 			table := memory.NewTable(s.counter.Rules, max(1, (b.MaxKeys+b.Reserved)/(1+t.lists)))
 			table.SetMax(b.MaxKeys, b.Reserved)
@@ -285,8 +304,8 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 		s.counter.Blocked = t.active.takeBlocks(z)
 	}
 	t.active.sets = append(t.active.sets, s)
-	if first && !z.store.local() {
-		z.store.Shared.Adopt(s.counter)
+	if !z.store.local() {
+		b.counts(s.counter)
 	}
 	return s, nil
 }

@@ -48,8 +48,9 @@ type Shared interface {
 	// is unavailable.
 	Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64)
 
-	// Adopt has what this process knows of a counter's keys put back after a loss of the
-	// store's memory, though none of them is checked: the table may be older than the counter.
+	// Adopt has what this process knows of the keys of a counter and its Overrides put back after
+	// a loss of the store's memory, though none of them is checked: the table may be older than
+	// the counters. If one of them has Blocked, it is a counter that has.
 	Adopt(c *stores.Counter)
 
 	// ResetLocal drops the state of a key in this process.

@@ -53,6 +53,10 @@ type Counter struct {
 	// same table. Below 2^60. 0: the zone's own rules.
 	Override int64
 
+	// Overrides are the counters of the same rules of a zone that count in the same Table, by
+	// their Override. They do not change while one is in use. nil: there are no others.
+	Overrides map[int64]*Counter
+
 	// Blocks are for how many microseconds a denial by each of Rules blocks the key at
 	// least; 0: it does not. nil: no rule blocks.
 	Blocks []int64

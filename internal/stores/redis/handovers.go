@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,7 +48,9 @@ type handovers struct {
 	mu     sync.Mutex
 	next   *handovers                        // of the store that follows; nil: there is none
 	tables map[*memory.Table]*stores.Counter // that may owe
-	known  []weak.Pointer[stores.Counter]    // whose keys have snapshots
+
+	// The tables whose keys have snapshots, each with one of the counters that are in use.
+	known map[weak.Pointer[memory.Table]]weak.Pointer[stores.Counter]
 }
 
 // handover is a handover of a key on its way to Redis.
@@ -325,7 +326,7 @@ func (d *handovers) table(ctx context.Context, c *stores.Counter, from memory.Cu
 // handOver hands over what keys have, in one call; a debt that is too large for one, in
 // several until end.
 func (d *handovers) handOver(ctx context.Context, c *stores.Counter, keys []stores.Key, told bool, end time.Time) error {
-	n, overrides := memory.TableOf(c).Snapshots(), d.overrides(c)
+	n, overrides := memory.TableOf(c).Snapshots(), cmp.Or(c.Base, c).Overrides
 	for len(keys) > 0 {
 		var some []handover
 		rest := keys[:0]
@@ -370,47 +371,43 @@ func (d *handovers) unswept(tag stores.Key, told bool) {
 	}
 }
 
-// learns remembers a zone's counter, whose keys have snapshots.
+// learns remembers a zone's counter, whose keys have snapshots, unless one with the same table is
+// remembered: the zone may have been decided by rules that are replaced meanwhile.
 func (d *handovers) learns(z *stores.ZoneCheck) {
-	if memory.TableOf(z.Counter).Tagged(z) {
-		d.adopt(cmp.Or(z.Counter.Base, z.Counter))
+	c := cmp.Or(z.Counter.Base, z.Counter)
+	if !memory.TableOf(c).Tagged(z) || prepare(c).learns.Swap(true) {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known[weak.Make(memory.TableOf(c))].Value() == nil {
+		d.rememberLocked(c)
 	}
 }
 
-// adopt remembers a counter, whose keys have snapshots or will.
+// adopt remembers a counter of rules that are in force from now on.
 func (d *handovers) adopt(c *stores.Counter) {
-	if !prepare(c).learns.Swap(true) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.known = slices.DeleteFunc(d.known, func(w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
-		d.known = append(d.known, weak.Make(c))
-	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.rememberLocked(c)
 }
 
-// counters returns the counters whose keys have snapshots or blocks, of those with the same
-// table and blocks one.
+// rememberLocked remembers the counter of a table. d.mu is held.
+func (d *handovers) rememberLocked(c *stores.Counter) {
+	if d.known == nil {
+		d.known = make(map[weak.Pointer[memory.Table]]weak.Pointer[stores.Counter])
+	}
+	maps.DeleteFunc(d.known, func(_ weak.Pointer[memory.Table], w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
+	d.known[weak.Make(memory.TableOf(c))] = weak.Make(c)
+}
+
+// counters returns the counters whose keys have snapshots or blocks, one for each table.
 func (d *handovers) counters() (all []*stores.Counter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	type tables struct{ table, blocked stores.Table }
-	seen := make(map[tables]bool)
 	for _, w := range d.known {
-		if c := w.Value(); c != nil && !seen[tables{c.Table, c.Blocked}] {
-			seen[tables{c.Table, c.Blocked}] = true
+		if c := w.Value(); c != nil {
 			all = append(all, c)
-		}
-	}
-	return all
-}
-
-// overrides returns the counters with the same table as c, by Override.
-func (d *handovers) overrides(c *stores.Counter) map[int64]*stores.Counter {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	all := make(map[int64]*stores.Counter)
-	for _, w := range d.known {
-		if x := w.Value(); x != nil && x.Table == c.Table && !x.Varies() {
-			all[x.Override] = x
 		}
 	}
 	return all

@@ -157,8 +157,9 @@ func (s *Store) Reset(ctx context.Context, zone string, counters []*stores.Count
 	return s.resets.reset(ctx, zone, counters, k)
 }
 
-// Adopt has what this process knows of a counter's keys put back after a loss of Redis' memory,
-// though none of them is checked: the table may be older than the counter and this store.
+// Adopt has what this process knows of the keys of a counter and its Overrides put back after a loss
+// of Redis' memory, though none of them is checked: the table may be older than the counter and
+// this store. If one of them has Blocked, it is a counter that has.
 func (s *Store) Adopt(c *stores.Counter) { s.fallback.hands.adopt(c) }
 
 // ResetLocal clears what this process knows of a key under counters of this
