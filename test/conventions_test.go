@@ -159,7 +159,8 @@ func TestArrows(t *testing.T) {
 
 		"internal/stores":            "algorithms",
 		"internal/stores/memory":     "algorithms internal/stores",
-		"internal/stores/redis":      "algorithms internal/stores internal/stores/memory internal/subscribe scripts",
+		"internal/stores/outage":     "algorithms internal/stores internal/stores/memory",
+		"internal/stores/redis":      "algorithms internal/stores internal/stores/memory internal/stores/outage internal/subscribe scripts",
 		"internal/stores/storestest": "algorithms internal/stores internal/stores/memory scripts",
 
 		"scripts":          "algorithms",

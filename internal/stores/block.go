@@ -19,6 +19,9 @@ type Block struct {
 	Started bool
 }
 
+// Guarded reports whether the zone is to be decided with the block of its key.
+func (z *ZoneCheck) Guarded() bool { return z.Counter.Blocks != nil && !z.IgnoreBlock }
+
 // Blocked reports whether the zone's rules were not judged, because the key was blocked.
 func (z *ZoneCheck) Blocked() bool { return z.Block.Until != 0 && !z.Block.Started }
 

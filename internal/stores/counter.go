@@ -78,6 +78,8 @@ type Counter struct {
 	// share of the limits. n is in millionths of an instance.
 	Split func(n int64) []algorithms.Rule
 
+	shares atomic.Pointer[shares]
+
 	// Prepared is set by the store that the counter belongs to: what it derives
 	// from the other fields once.
 	Prepared atomic.Value
@@ -90,6 +92,22 @@ func (c *Counter) Reset(k Key) {
 	if c.Blocked != nil {
 		c.Blocked.Reset(k)
 	}
+}
+
+// shares are a counter's rules for one of several instances.
+type shares struct {
+	of    int64 // instances, in millionths
+	rules []algorithms.Rule
+}
+
+// Share returns what Split returns, which is compiled only when n changes.
+func (c *Counter) Share(n int64) []algorithms.Rule {
+	if s := c.shares.Load(); s != nil && s.of == n {
+		return s.rules
+	}
+	s := &shares{n, c.Split(n)}
+	c.shares.Store(s)
+	return s.rules
 }
 
 // Varies says whether the limits change from request to request.

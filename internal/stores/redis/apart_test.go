@@ -2,9 +2,7 @@ package redis
 
 import (
 	"context"
-	"slices"
 	"testing"
-	"time"
 
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -64,48 +62,46 @@ func TestDebtFailsAlone(t *testing.T) {
 	}
 }
 
-// TestDebtsOutliveTheirContext hands over debts, and snapshots in a Cluster, when the store has
-// ended: it ends at once, but for a call under way, and the rest is charged by who comes after.
+// TestDebtsOutliveTheirContext hands over debts when the store has ended: it ends at once, but for
+// a call under way, and the rest is charged by who comes after.
 func TestDebtsOutliveTheirContext(t *testing.T) {
 	srv := redistest.Start(t)
-	for _, cluster := range []bool{false, true} {
-		f := newFleet(t, srv, 2)
-		f.v.now += storestest.Hour / 2
-		f.v.flush(t)
-		c, s := f.counters(t, "ended", lostSpecs()["fixed_window"])[0], f.all[0]
-		keys := make([]stores.Key, 50)
-		for i := range keys {
-			keys[i] = stores.Key{Hi: uint64(i), Lo: 1}
-			f.decide(0, c, keys[i], 1) // there is something to put back
-		}
-		f.set(-1, faultRefused)
-		for _, k := range keys {
-			f.decide(0, c, k, 5)
-		}
-		f.set(-1, noFault)
-		f.v.now += 2 * rampLasts
-		s.setTime(f.v.now)
-		ended, end := context.WithCancel(context.Background())
-		end()
-		s.loseMemory()
-		s.conn.o.Cluster = cluster
-		s.fallback.hands.sweep(ended, time.Now().Add(time.Hour))
-		s.payDebts(ended)
-		s.conn.o.Cluster = false
-		left := func(want int64) {
-			for _, k := range keys {
-				peek := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}}
-				f.all[1].Decide(context.Background(), peek)
-				if got := peek.Zones[0].Results[0].Remaining; got != want {
-					t.Fatalf("cluster %v: key %d has %d remaining, want %d", cluster, k.Hi, got, want)
-				}
+	f := newFleet(t, srv, 2)
+	f.v.now += storestest.Hour / 2
+	c, s := f.counters(t, "ended", lostSpecs()["fixed_window"])[0], f.all[0]
+	var check stores.Check
+	for i := range uint64(50) {
+		k := stores.Key{Hi: i, Lo: 1}
+		check.Zones = append(check.Zones, stores.ZoneCheck{Counter: c, Key: k, Tag: k})
+	}
+	f.set(-1, faultRefused)
+	for i := range check.Zones {
+		f.decide(0, c, check.Zones[i].Key, 5)
+	}
+	f.set(-1, noFault)
+	f.v.now += 2 * rampLasts
+	s.setTime(f.v.now)
+	ended, end := context.WithCancel(context.Background())
+	end()
+	s.payDebts(ended)
+	left := func(want int64) {
+		t.Helper()
+		for _, z := range check.Zones {
+			peek := &stores.Check{Peek: true, Zones: []stores.ZoneCheck{{Counter: c, Key: z.Key, Tag: z.Tag, Cost: 1}}}
+			f.all[1].Decide(context.Background(), peek)
+			if got := peek.Zones[0].Results[0].Remaining; got != want {
+				t.Fatalf("key %d has %d remaining, want %d", z.Key.Hi, got, want)
 			}
 		}
-		left(99)
-		if err := s.fallback.hands.handOver(ended, c, slices.Clone(keys[:20]), false, time.Now()); err != nil { // begun before
-			t.Fatal(err)
-		}
-		s.payDebts(context.Background())
-		left(94)
 	}
+	left(100)
+	check.Zones = check.Zones[:20]
+	begun := s.fallback.Hands.TakeAll(&check)
+	_, err := s.outages.HandOver(ended, begun)
+	if s.fallback.Hands.Settle(begun, err); err != nil {
+		t.Fatal(err)
+	}
+	check.Zones = check.Zones[:50]
+	s.payDebts(context.Background())
+	left(95)
 }

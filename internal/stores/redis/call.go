@@ -100,7 +100,7 @@ func (q *call) name(prefix string, z *stores.ZoneCheck) (keys int) {
 		q.b = appendPermits(q.b, prefix, z)
 		q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
 	}
-	if guarded(z) {
+	if z.Guarded() {
 		from, keys = len(q.b), keys+1
 		q.b = appendBlock(q.b, prefix, z)
 		q.names = append(q.names, argument{b: q.b[from:len(q.b):len(q.b)]})
@@ -132,7 +132,7 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 		if permit, _ := z.Holds(); permit && !check.Peek {
 			q.reportZone(z, len(q.b)-from)
 		}
-		q.b = appendZone(q.b, z, z.Cost, guarded(z), at)
+		q.b = appendZone(q.b, z, z.Cost, z.Guarded(), at)
 		q.rules += max(1, len(z.Counter.Rules))
 		p := &prepare(z.Counter).packed
 		q.needs(p)
@@ -144,7 +144,7 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 		if readsPermits(z) {
 			s.more += 16
 		}
-		if guarded(z) {
+		if z.Guarded() {
 			s.more += blockReplySize
 			q.rules += prepare(z.Counter).searches
 		}
@@ -157,7 +157,7 @@ func (q *call) decide(prefix string, check *stores.Check, at *clock) {
 func plainOp(z *stores.ZoneCheck) byte {
 	if readsPermits(z) {
 		return opDecide
-	} else if guarded(z) {
+	} else if z.Guarded() {
 		return opGuard
 	}
 	return opPlain

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/outage"
 )
 
 // decider decides checks in Redis, from a remembered denial, or without Redis.
@@ -15,7 +16,7 @@ type decider struct {
 	o        *Options
 	conn     *conn
 	denials  *denials // nil: none are remembered
-	fallback *fallback
+	fallback *outage.Fallback
 	permits  *permits
 }
 
@@ -23,7 +24,7 @@ type decider struct {
 func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	unknown := false
 	check.Failed = 0
-	if d.fallback.usesRedis(check) {
+	if d.usesRedis(check) {
 		if d.denials.answer(check) {
 			return
 		}
@@ -40,8 +41,33 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	case FailDeny:
 		d.skip(check, stores.ModeDeny, false)
 	default:
-		d.fallback.decide(check, unknown)
+		d.fallback.Decide(check, unknown)
 	}
+}
+
+// usesRedis says whether Redis decides a check. After an outage of the node it
+// decides more and more keys, in a fixed order: a key that changed several times
+// would have two limits.
+func (d *decider) usesRedis(check *stores.Check) bool {
+	n := d.conn.at(check.Zones[0].Tag)
+	if !d.conn.calls(n) {
+		return false
+	}
+	back := n.back.Load()
+	if back == 0 || d.o.OnFailure != FailLocal {
+		return true
+	}
+	elapsed := d.o.Clock() - back - n.holds() // since it decides the first keys
+	if elapsed >= (ramp - hold).Microseconds() {
+		n.back.CompareAndSwap(back, 0)
+		return true
+	}
+	for i := range check.Zones {
+		if int64(check.Zones[i].Key.Lo>>44)*(ramp-hold).Microseconds() >= elapsed<<20 {
+			return false
+		}
+	}
+	return true
 }
 
 // skip answers a check without counting anything.
@@ -72,14 +98,14 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
 // lost a key, it charges nothing, and is called again.
 func (d *decider) call(ctx context.Context, check *stores.Check) error {
 	end := d.conn.end(ctx)
-	hands, blocks := d.fallback.hands.takeAll(check), d.fallback.hands.putBlocks(check)
+	hands, blocks := d.fallback.Hands.TakeAll(check), d.fallback.Hands.Blocks(check)
 	err := d.callOnce(check, end, hands, blocks)
 	if errors.Is(err, errOutside) { // the reply has brought the node's time
-		hands = d.fallback.hands.takeAll(check)
+		hands = d.fallback.Hands.TakeAll(check)
 		err = d.callOnce(check, end, hands, blocks)
 	}
 	if errors.Is(err, errForgotten) {
-		hands = d.fallback.hands.takeForgotten(check)
+		hands = d.fallback.Hands.TakeForgotten(check)
 		err = d.callOnce(check, end, hands, blocks)
 	}
 	if isMoving(err) && (len(hands)+len(blocks) > 0 || slices.ContainsFunc(check.Zones, seesHeld)) {
@@ -98,7 +124,7 @@ func seesHeld(z stores.ZoneCheck) bool {
 }
 
 // callOnce runs the script once for a check, and handovers and blocks of its keys.
-func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover, blocks []putBlock) error {
+func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Handover, blocks []outage.Block) error {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
@@ -106,13 +132,13 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 	check.ResetResults()
 	q := newCall(end, check.Zones[0].Tag)
 	q.apart = true
+	at := &d.conn.at(check.Zones[0].Tag).clock
 	for i := range hands {
-		q.add(hands[i].names, hands[i].op)
+		q.handOver(d.o.Prefix, &hands[i], at)
 	}
 	for i := range blocks {
-		q.add(blocks[i].names, blocks[i].op)
+		q.putBlock(d.o.Prefix, &blocks[i])
 	}
-	at := &d.conn.at(check.Zones[0].Tag).clock
 	for i := range check.Zones {
 		q.peekUsed(d.o.Prefix, &check.Zones[i], at)
 	}
@@ -122,7 +148,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 	if err == nil {
 		err = d.read(check, &r, now, hands, blocks)
 	}
-	d.fallback.hands.settle(hands, sent) // but for those that have failed alone
+	d.fallback.Hands.Settle(hands, sent) // but for those that have failed alone
 	if err != nil {
 		for i := range check.Zones {
 			check.Zones[i].Lease.Granted = -1 // whatever a part of the reply said
@@ -133,21 +159,20 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []handover,
 }
 
 // read sets the results of a check from the script's reply.
-func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handover, blocks []putBlock) error {
+func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.Handover, blocks []outage.Block) error {
 	replaces := func(int) bool { return false }
 	var refused error // of a handover
 	if len(hands) > 0 {
 		put := make([]bool, len(check.Zones))
 		for i := range hands {
-			taken, err := d.fallback.hands.answered(&hands[i], r)
+			taken, err := r.taken()
+			d.fallback.Hands.Answered(&hands[i], taken, err)
 			refused = cmp.Or(refused, err)
-			put[hands[i].zone] = taken && hands[i].Told != nil
+			put[hands[i].At] = taken && hands[i].Told != nil
 		}
 		replaces = func(zone int) bool { return put[zone] }
 	}
-	for i := range blocks {
-		blocks[i].answered(r)
-	}
+	r.putBlocks(blocks)
 	for i := range check.Zones {
 		if err := r.readUsed(&check.Zones[i], stores.Before, now); err != nil {
 			return err
@@ -182,14 +207,15 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []handove
 		return errForgotten
 	}
 	check.Settle()
+	at := d.o.instant(now)
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if !z.Blocked() { // otherwise nothing of its states was reported
-			d.fallback.learn(z, now, check.TurnOf(z), replaces(i))
+			d.fallback.Learn(z, at, replaces(i), func() { countResults(z, now, check.TurnOf(z)) })
 			setUsed(z, now)
 		}
 		if z.Block.Until > 0 {
-			d.fallback.learnBlock(z, now)
+			d.fallback.LearnBlock(z, at)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +16,6 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
-	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
@@ -82,11 +82,11 @@ type fleet struct {
 	hooks []*faultHook
 }
 
-func newFleet(t *testing.T, srv *redistest.Server, n int) *fleet {
+func newFleet(t *testing.T, srv *redistest.Server, n int, changes ...func(*Options)) *fleet {
 	t.Helper()
 	f := &fleet{v: &virtual{client: srv.Client(), now: storestest.Hour}}
 	for range n {
-		s, h := newVirtualShared(t, srv, f.v), new(faultHook)
+		s, h := newVirtualShared(t, srv, f.v, changes...), new(faultHook)
 		s.Observe(silent{})
 		s.setInstances(int64(n))
 		s.rememberDenials()
@@ -109,11 +109,12 @@ func (f *fleet) set(i int, to fault) {
 	}
 }
 
-// decide decides a check at one instance.
+// decide decides a check at one instance, of a counter that is in force there.
 func (f *fleet) decide(i int, c *stores.Counter, k stores.Key, cost int64) *stores.Check {
 	for _, s := range f.all {
 		s.setTime(f.v.now)
 	}
+	f.all[i].Adopt(cmp.Or(c.Base, c))
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
 	f.all[i].Decide(context.Background(), check)
 	return check
@@ -190,8 +191,7 @@ func (h *history) decide(at, cost int64) (bool, int64) {
 	i := h.r.IntN(len(h.all))
 	if h.r.IntN(20) == 0 && !h.all[i].isDown() {
 		h.all[i].setTime(at)
-		h.all[i].fallback.hands.table(context.Background(), h.counters[i], memory.Cursor{}, time.Now().Add(time.Minute), false,
-			memory.TableOf(h.counters[i]).Snapshots().Debtors)
+		h.all[i].payDebts(context.Background())
 	}
 	check := h.fleet.decide(i, h.counters[i], h.key, cost)
 	if check.Admitted {
@@ -216,7 +216,7 @@ func (h *history) check(t *testing.T, name string, vic storestest.Victim, worst 
 		t.Errorf("%s: Redis admitted %d in a window, bound %d: %+v", name, found, vic.Bound, vic.Spec)
 	}
 	for i := range h.all {
-		bound := shareBound(name, shareOf(h.counters[i], int64(len(h.all))*1e6)[0])
+		bound := shareBound(name, h.counters[i].Share(int64(len(h.all)) * 1e6)[0])
 		if len(h.fallback[i]) > 0 {
 			total += bound
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/outage"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
@@ -32,7 +33,7 @@ func (tr *trace) handOver(what string) {
 			h.Told = append(h.Told, randomSnapshot(tr.r, r.(algorithms.Handover), at-lag))
 		}
 		if which&handDebts != 0 {
-			h.Debts = append(h.Debts, randomDebt(tr.r, shareOf(z.Counter, 2e6)[i].(algorithms.Handover), r, at))
+			h.Debts = append(h.Debts, randomDebt(tr.r, z.Counter.Share(2e6)[i].(algorithms.Handover), r, at))
 		}
 	}
 	tr.maybeStep()
@@ -47,7 +48,7 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 	t.Helper()
 	v.tick()
 	names := []string{namesOf("diana", z)[0], resetName("diana", z)}
-	r, err := shared.conn.callOnce(context.Background(), names, appendHandover(nil, z, h, handTolerance, &shared.conn.at(z.Tag).clock))
+	r, err := shared.conn.callOnce(context.Background(), names, appendHandover(nil, &outage.Handover{Handover: *h, Zone: *z, Tolerance: handTolerance}, &shared.conn.at(z.Tag).clock))
 	if err != nil || r.byte() != 0 {
 		t.Fatalf("%s: %v, or refused", what, err)
 	}

@@ -72,12 +72,16 @@ func (v *virtual) flush(tb testing.TB) {
 
 // newVirtualShared returns a store on a virtual clock, without the background
 // maintenance: a heartbeat would use up the number that is the next call's time.
-func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual) *Store {
+func newVirtualShared(tb testing.TB, r *redistest.Server, v *virtual, changes ...func(*Options)) *Store {
 	tb.Helper()
-	s := New(Options{Name: "redis", Clock: v.clock, ConnOptions: ConnOptions{
+	o := Options{Name: "redis", Clock: v.clock, ConnOptions: ConnOptions{
 		Addresses: []string{r.Addr}, Prefix: "diana", Timeout: 30 * time.Second, DialTimeout: 30 * time.Second, Script: virtualScript(tb),
 		Lazy: true, // a connection that is opened in the background would drop denials at any time
-	}}, strictObserver{tb})
+	}}
+	for _, change := range changes {
+		change(&o)
+	}
+	s := New(o, strictObserver{tb})
 	s.ignoreDenials() // Redis decides every check
 	s.connectOnly()
 	tb.Cleanup(s.closeClient)
@@ -97,8 +101,8 @@ func namesOf(prefix string, z *stores.ZoneCheck) []string {
 // crash forgets what the instance holds, as a process that ends and starts again.
 func (s *virtualStore) crash() {
 	p := newPermits(s.conn, s.v.clock)
-	p.uncharged = s.fallback.countOnly
-	s.permits, s.conn.permits, s.decider.permits, s.fallback.permits = p, p, p, p
+	p.uncharged = s.fallback.CountOnly
+	s.permits, s.conn.permits, s.decider.permits, s.outages.permits, s.fallback.Held = p, p, p, p, p.held
 }
 
 // newTestConn returns a conn without a store, on a constant clock.

@@ -77,7 +77,7 @@ func (l *leasing) renew(ctx context.Context, z *stores.ZoneCheck, want int64) {
 		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Group: z.Group, Cost: z.Cost, SeesHeld: z.SeesHeld, Lease: stores.LeaseRequest{Want: want, Granted: -1},
 	}}}
 	sent, epoch := l.decider.o.Clock(), l.epoch(z)
-	if l.decider.fallback.usesRedis(&one) {
+	if l.decider.usesRedis(&one) {
 		if err := l.decider.inRedis(ctx, &one); err != nil {
 			l.decider.conn.fail(err)
 		}

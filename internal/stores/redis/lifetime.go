@@ -50,7 +50,7 @@ func (s *Store) Place() string { return s.o.Place() }
 
 // PassOn has the store that follows this one, at the same place, charge what this one owes to
 // Redis: what it admitted without Redis, and what its requests are charged later.
-func (s *Store) PassOn(next *Store) { s.fallback.hands.passOn(next.fallback.hands) }
+func (s *Store) PassOn(next *Store) { s.fallback.Hands.PassOn(next.fallback.Hands) }
 
 // Destruct ends the maintenance and the reports of the store: another store may have its
 // name by now. The connections are closed when no request needs them any more. It
@@ -76,7 +76,7 @@ const closing = "closing"
 // connections.
 func (s *Store) close(used func() bool) {
 	ctx, stop := context.WithCancel(context.Background())
-	m := &maintainer{conn: s.conn, hands: s.fallback.hands, instances: &instances{
+	m := &maintainer{conn: s.conn, hands: s.fallback.Hands, instances: &instances{
 		conn: s.conn, process: s.conn.instance, fleet: closing, lost: func(bool) { s.permits.lose() },
 	}}
 	var done sync.WaitGroup

@@ -41,8 +41,8 @@ func TestLogTimes(t *testing.T) {
 		decide(1000)
 	}
 	s.markUp()
-	for hands := s.fallback.hands; hands.tables != nil; {
-		hands.pay(context.Background())
+	for owes(c) {
+		s.payDebts(context.Background())
 	}
 	m.log("charged a debt of 400,000")
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/stores/outage"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 type maintainer struct {
 	conn      *conn
 	instances *instances
-	hands     *handovers
+	hands     *outage.Handovers
 
 	watching map[*node]context.CancelFunc
 	watchers sync.WaitGroup
@@ -31,13 +33,13 @@ func (m *maintainer) run(ctx context.Context) {
 	for {
 		m.conn.nodes.refresh(ctx)
 		m.watchAll(ctx)
-		if m.hands.pay(ctx) && ctx.Err() == nil { // what concerns a node that is away waits for it
+		if m.hands.Pay(ctx) && ctx.Err() == nil { // what concerns a node that is away waits for it
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-m.hands.wake:
+		case <-m.hands.Wake:
 		case <-time.After(jittered(beatEvery)):
 		}
 	}
@@ -85,7 +87,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 		case err == nil:
 			n.breaker.close(opened)
 			if n.unswept.Swap(false) {
-				m.hands.lostMemory()
+				m.hands.LostMemory()
 			}
 			inspected = inspected || inspect(ctx, m.conn, n, tag)
 		default:

@@ -344,6 +344,7 @@ func TestClusterPutsBackWhereItFailed(t *testing.T) {
 		o.Addresses = append(o.Addresses, n.Addr)
 	}
 	s, c := startStore(t, o), counterOfManyKeys(t)
+	s.Adopt(c)
 	key := tagsOfMasters(t, nodes[0].Client())[1]
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key, Tag: key, Cost: 1}}}
 	waitFor(t, "the master decides", func() bool {
@@ -357,9 +358,8 @@ func TestClusterPutsBackWhereItFailed(t *testing.T) {
 	}
 	nodes[1].Stall()
 	waitFor(t, "the master is away", func() bool { up, _, _ := s.State(); return !up })
-	hands := s.fallback.hands
-	hands.lostMemory()
-	waitFor(t, "the snapshots are put back", func() bool { return !hands.emptied.Load() })
+	s.loseMemory()
+	waitFor(t, "the snapshots are put back", s.conn.at(key).unswept.Load)
 	nodes[1].Resume()
 	waitFor(t, "the key is put back", func() bool { return lost.Exists(context.Background(), name).Val() == 1 })
 	runtime.KeepAlive(c) // a counter that no zone has is not swept

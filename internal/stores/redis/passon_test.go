@@ -100,15 +100,21 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 		t.Cleanup(func() { _ = s.Destruct() })
 		return s
 	}
-	for name, noticed := range map[string]func(d *handovers){
-		"a key is missing":    (*handovers).forgotten,
-		"the memory is lost":  (*handovers).lostMemory,
-		"a part was put back": func(d *handovers) { d.sweeps.Store(true) },
+	ended, end := context.WithCancel(ctx)
+	end()
+	for name, noticed := range map[string]func(s *Store){
+		"a key is missing":   (*Store).missKey,
+		"the memory is lost": (*Store).loseMemory,
+		"it is being put back": func(s *Store) {
+			s.loseMemory()
+			s.payDebts(ended)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			old, next := begin(), begin()
 			old.connectOnly() // without maintenance, which would put back
 			c := storestest.TenPerHour(t, "z", false)
+			old.Adopt(c)
 			check := storestest.CheckOfKey(c, 1)
 			waitFor(t, "Redis to decide", func() bool {
 				old.Decide(ctx, check)
@@ -124,7 +130,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 			if n, err := srv.Client().Del(ctx, key).Result(); n != 1 || err != nil {
 				t.Fatalf("%d keys %q deleted: %v", n, key, err)
 			}
-			noticed(old.fallback.hands)
+			noticed(old)
 			old.PassOn(next)
 			waitFor(t, "the key is put back", func() bool { return srv.Client().Exists(ctx, key).Val() == 1 })
 			runtime.KeepAlive(after) // a counter that no zone has is not swept

@@ -286,7 +286,7 @@ func TestUnsureChargesEnd(t *testing.T) {
 			want = 1
 		}
 		alone := storestest.CheckOfKey(c, 1)
-		s.fallback.decide(alone, false)
+		s.fallback.Decide(alone, false)
 		if left := alone.Zones[0].Results[0].Remaining; left != 7 || told.cost != want {
 			t.Errorf("after %v s: %d told as uncharged, %d left alone of 10, with 1 charged and 2 held; want %d and 7", wait, told.cost, left, want)
 		}
@@ -391,7 +391,7 @@ func TestFallbackPermitsAreReported(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "reported")
 	check := storestest.CheckOfKey(c, 1)
 	s.set(0)
-	if s.fallback.decide(check, false); !check.Admitted {
+	if s.fallback.Decide(check, false); !check.Admitted {
 		t.Fatal("denied")
 	}
 	name := namesOf("diana", &check.Zones[0])[1]
@@ -421,15 +421,6 @@ func TestFallbackKeepsNoRecords(t *testing.T) {
 	}
 	if s.holdsPermits() || oldest(&s.permits.late) != nil || oldest(&s.permits.ages) != nil {
 		t.Errorf("%d records", len(s.permits.records))
-	}
-}
-
-// TestSharePermits divides permits among instances.
-func TestSharePermits(t *testing.T) {
-	for _, c := range []struct{ n, of, want int64 }{{0, 3e6, 0}, {1, 3e6, 1}, {4, 3e6, 1}, {6, 3e6, 2}, {7, 1e6, 7}, {5, 2_500_000, 2}, {1 << 52, 2e6, 1 << 51}} {
-		if got := sharePermits(c.n, c.of); got != c.want {
-			t.Errorf("%d of %d millionths of an instance: %d, want %d", c.n, c.of, got, c.want)
-		}
 	}
 }
 

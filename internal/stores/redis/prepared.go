@@ -13,10 +13,7 @@ import (
 type prepared struct {
 	serial uint64 // never reused
 	packed packed
-	shares atomic.Pointer[shares]
-	learns atomic.Bool // its keys have snapshots
-
-	dated atomic.Pointer[datedRules]
+	dated  atomic.Pointer[datedRules]
 
 	// searches is how many rules the start of a block counts like, in addition.
 	searches int
@@ -62,23 +59,6 @@ func (p *prepared) rulesAt(c *stores.Counter, at *clock) []byte {
 // cacheSlot distributes the keys of all counters over the n slots of a cache.
 func cacheSlot(z *stores.ZoneCheck, n uint64) uint64 {
 	return (z.Key.Lo ^ prepare(z.Counter).serial*0x9e3779b97f4a7c15) >> 20 % n
-}
-
-// shares are a counter's rules for one of several instances.
-type shares struct {
-	of    int64 // instances, in millionths
-	rules []algorithms.Rule
-}
-
-// shareOf returns the rules for one of n instances, n in millionths.
-func shareOf(c *stores.Counter, n int64) []algorithms.Rule {
-	p := prepare(c)
-	if s := p.shares.Load(); s != nil && s.of == n {
-		return s.rules
-	}
-	s := &shares{n, c.Split(n)}
-	p.shares.Store(s)
-	return s.rules
 }
 
 // packed is the constant part of a counter's operations.

@@ -20,9 +20,8 @@ type settling struct {
 
 func newSettling(t *testing.T, srv *redistest.Server, instances int, name string, spec storestest.RuleSpec, onFailure OnFailure) *settling {
 	t.Helper()
-	f := newFleet(t, srv, instances)
+	f := newFleet(t, srv, instances, func(o *Options) { o.OnFailure = onFailure })
 	for _, s := range f.all {
-		s.o.OnFailure = onFailure
 		s.markUp()
 	}
 	spec.Spec.Debt = true
@@ -169,7 +168,7 @@ func TestUnknownSettleLeavesOtherDebts(t *testing.T) {
 		first, second := s.admit(), s.admit()
 		s.set(0, faultOOM)
 		s.settle(second, 9)
-		s.all[0].fallback.settle(first, 1<<40, true) // its call had left before
+		s.all[0].fallback.Settle(first, 1<<40, true) // its call had left before
 		s.recover()
 		if n := s.drain(0, s.counters[0], s.key); n != 1 {
 			t.Errorf("%s: %d admitted after 2 and 9 of 12, want 1", name, n)

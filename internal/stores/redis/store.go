@@ -13,6 +13,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/outage"
 )
 
 // Store counts in Redis. No decision takes longer than the timeout. While Redis
@@ -23,7 +24,8 @@ type Store struct {
 	conn      *conn
 	observer  *observer
 	permits   *permits
-	fallback  *fallback
+	fallback  *outage.Fallback
+	outages   *outages
 	decider   *decider
 	leasing   *leasing // nil: nothing is leased
 	resets    *resets
@@ -45,10 +47,13 @@ func New(o Options, to Observer) *Store {
 	s.permits.held = cmp.Or(o.Held, s.permits.held)
 	s.conn.permits = s.permits
 	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, lost: s.lose}
-	s.fallback = newFallback(&s.o, s.conn, s.permits, &s.instances.live)
-	s.permits.uncharged = s.fallback.countOnly
+	s.outages = &outages{o: &s.o, conn: s.conn, permits: s.permits}
+	s.fallback = outage.New(outage.Options{
+		Local: o.OnFailure == FailLocal, ShareOf: s.shareOf, Clock: o.Clock, Clustered: o.Cluster,
+	}, s.outages, s.permits.held)
+	s.permits.uncharged = s.fallback.CountOnly
 	s.conn.onBack = func() {
-		signal(s.fallback.hands.wake) // debts are handed over at once
+		signal(s.fallback.Hands.Wake) // debts are handed over at once
 		s.permits.lose()
 	}
 	d := &denials{clock: o.Clock, conn: s.conn}
@@ -71,7 +76,7 @@ func (s *Store) Start(live int) {
 		s.conn.connect()
 		ctx, stop := context.WithCancel(context.Background())
 		s.stop = stop
-		m := &maintainer{conn: s.conn, instances: s.instances, hands: s.fallback.hands}
+		m := &maintainer{conn: s.conn, instances: s.instances, hands: s.fallback.Hands}
 		s.done.Go(func() { m.run(ctx) })
 		s.done.Go(func() { s.permits.run(ctx) })
 		s.done.Go(func() { s.resets.subscribe(ctx) })
@@ -97,7 +102,7 @@ func (s *Store) Begin(before *Store) {
 func (s *Store) lose(known bool) {
 	s.permits.lose()
 	if known {
-		s.fallback.hands.lostMemory()
+		s.fallback.Hands.LostMemory()
 	}
 }
 
@@ -116,9 +121,9 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 	case z.Permit.Lease != 0:
 		s.leasing.finish(z, charge)
 	case z.Permit.Mode == stores.ModeFallback:
-		s.fallback.finish(z, charge)
+		s.fallback.Finish(z, charge)
 	case z.Permit.Taken && charge > 0 && !s.conn.usable(z.Tag):
-		s.fallback.settle(z, charge, false)
+		s.fallback.Settle(z, charge, false)
 		s.permits.releaseLater(z, charge)
 	case z.Permit.Taken:
 		s.permits.release(ctx, z, charge)
@@ -129,7 +134,7 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 		// made once.
 		if err := s.permits.finish(ctx, z, charge); err != nil {
 			s.conn.fail(err)
-			s.fallback.settle(z, charge, mayHaveRun(err))
+			s.fallback.Settle(z, charge, mayHaveRun(err))
 		}
 	}
 }
@@ -160,7 +165,7 @@ func (s *Store) Reset(ctx context.Context, zone string, counters []*stores.Count
 // Adopt has what this process knows of the keys of a counter and its Overrides put back after a loss
 // of Redis' memory, though none of them is checked: the table may be older than the counter and
 // this store. If one of them has Blocked, it is a counter that has.
-func (s *Store) Adopt(c *stores.Counter) { s.fallback.hands.adopt(c) }
+func (s *Store) Adopt(c *stores.Counter) { s.fallback.Hands.Adopt(c) }
 
 // ResetLocal clears what this process knows of a key under counters of this
 // store.
@@ -182,7 +187,7 @@ func (s *Store) CallStats() CallStats { return s.conn.costs.stats() }
 // Share returns the limits of a counter that this instance enforces while the store is
 // unavailable and on_failure is local.
 func (s *Store) Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64) {
-	return s.fallback.share(c), sharePermits(c.InFlight, s.fallback.shareOf())
+	return s.fallback.Share(c), s.fallback.SharePermits(c.InFlight)
 }
 
 // EnforcedShare returns the part of each limit that this instance enforces without Redis, 0
@@ -191,8 +196,11 @@ func (s *Store) EnforcedShare() float64 {
 	if s.OnFailure() != FailLocal {
 		return 0
 	}
-	return min(1, 1e6/float64(s.fallback.shareOf()))
+	return min(1, 1e6/float64(s.shareOf()))
 }
+
+// shareOf returns among how many instances the limits are divided without Redis, in millionths.
+func (s *Store) shareOf() int64 { return cmp.Or(s.o.ShareOf, max(1, s.Instances())*1e6) }
 
 // Observe replaces the observer. nil: nobody observes the store.
 func (s *Store) Observe(to Observer) { s.observer.set(to) }

@@ -21,8 +21,9 @@ func TestDuplicatesAreHandedOver(t *testing.T) {
 		f := newFleet(t, srv, 2)
 		f.v.flush(t)
 		c := f.counters(t, "z", spec)
-		for _, c := range c {
+		for i, c := range c {
 			c.OwnSlots = true
+			f.all[i].Adopt(c)
 			memory.TableOf(c).KeepTags()
 		}
 		decide := func(i int, n uint64) bool {
@@ -39,15 +40,14 @@ func TestDuplicatesAreHandedOver(t *testing.T) {
 				t.Fatalf("%s: request %d is denied", fault, n)
 			}
 		}
-		hands := f.all[0].fallback.hands
 		if fault == "a loss" {
 			f.v.flush(t)
-			hands.lostMemory()
+			f.all[0].loseMemory()
 		}
 		f.set(0, noFault)
 		f.v.now += 2 * rampLasts
 		f.all[0].setTime(f.v.now)
-		hands.pay(context.Background())
+		f.all[0].payDebts(context.Background())
 		admitted := 0
 		for n := range uint64(20) {
 			if decide(1, n) {

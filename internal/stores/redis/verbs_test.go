@@ -67,7 +67,7 @@ func (s *Store) skipRamp() { s.conn.nodes.first.back.Store(0) }
 func (s *Store) reconnect() { s.conn.nodes.first.tracker.opened.Add(1) }
 
 // payDebts hands over what is owed and put back, in one round.
-func (s *Store) payDebts(ctx context.Context) { s.fallback.hands.pay(ctx) }
+func (s *Store) payDebts(ctx context.Context) { s.fallback.Hands.Pay(ctx) }
 
 // owes says whether any key of a counter's table owes a debt.
 func owes(c *stores.Counter) bool {
@@ -76,10 +76,10 @@ func owes(c *stores.Counter) bool {
 }
 
 // missKey has all snapshots put back, at most once a minute, as a reply does that misses a key.
-func (s *Store) missKey() { s.fallback.hands.forgotten() }
+func (s *Store) missKey() { s.fallback.Hands.Forgotten() }
 
 // loseMemory has all snapshots put back at once, as after a node has lost its memory.
-func (s *Store) loseMemory() { s.fallback.hands.lostMemory() }
+func (s *Store) loseMemory() { s.fallback.Hands.LostMemory() }
 
 // renewPermits reports what is held, in one round.
 func (s *Store) renewPermits() { s.permits.renew(context.Background()) }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
-	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/outage"
 )
 
 // The operations of the script.
@@ -93,7 +93,7 @@ const (
 )
 
 // appendHandover appends the operation that hands over what is known and owed of a key.
-func appendHandover(b []byte, z *stores.ZoneCheck, h *memory.Handover, tolerance int64, at *clock) []byte {
+func appendHandover(b []byte, h *outage.Handover, at *clock) []byte {
 	what := byte(0)
 	if h.Told != nil {
 		what |= handTold
@@ -101,13 +101,14 @@ func appendHandover(b []byte, z *stores.ZoneCheck, h *memory.Handover, tolerance
 	if h.Debts != nil {
 		what |= handDebts
 	}
-	prepared := prepare(z.Counter)
+	c := h.Zone.Counter
+	prepared := prepare(c)
 	p := &prepared.packed
-	b = append(b, opHand, 2, what, byte(len(z.Counter.Rules)), 0, holdNothing)
+	b = append(b, opHand, 2, what, byte(len(c.Rules)), 0, holdNothing)
 	b = appendBool(b, p.logs)
 	b = appendNumber(b, 1)
-	b = append(append(b, p.sizes...), prepared.rulesAt(z.Counter, at)...)
-	b = appendNumber(appendNumber(b, h.Time), tolerance)
+	b = append(append(b, p.sizes...), prepared.rulesAt(c, at)...)
+	b = appendNumber(appendNumber(b, h.Time), h.Tolerance)
 	for _, of := range [][][]int64{h.Told, h.Debts} {
 		for _, words := range of {
 			for _, v := range words {
@@ -259,7 +260,7 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 		z.Lease.Granted = r.number()
 	}
 	var block stores.Block
-	if guarded(z) {
+	if z.Guarded() {
 		block = r.readBlock()
 	}
 	if r.err != nil {
@@ -372,9 +373,6 @@ func countResults(z *stores.ZoneCheck, now, turn int64) {
 		z.StartBlock(z.Block, now)
 	}
 }
-
-// guarded reports whether a zone is to be decided with the block of its key.
-func guarded(z *stores.ZoneCheck) bool { return z.Counter.Blocks != nil && !z.IgnoreBlock }
 
 // blockReplySize is the bytes of a reply about the block of a key.
 const blockReplySize = 3*8 + 1

@@ -3,25 +3,26 @@
 package main
 
 const (
-	handoversGo      = "internal/stores/redis/handovers.go"
-	aloneGo          = "internal/stores/redis/fallback.go"
+	handoversGo      = "internal/stores/outage/handovers.go"
+	aloneGo          = "internal/stores/outage/fallback.go"
 	snapshotsGo      = "internal/stores/memory/snapshots.go"
 	snapshotGo       = "internal/stores/memory/snapshot.go"
 	memoryHandoverGo = "internal/stores/memory/handover.go"
 	handoverGo       = "algorithms/handover.go"
 	logHandoverGo    = "algorithms/sliding_log_handover.go"
+	outagesGo        = "internal/stores/redis/outages.go"
 	lifetimeGo       = "internal/stores/redis/lifetime.go"
 )
 
 // fallbackMutants break going on without Redis, and coming back.
 var fallbackMutants = []mutant{
 	{
-		name: "fallback-share", breaks: "an instance in fallback enforces the whole limit", file: aloneGo, suites: redis,
-		old: "return max(1, f.live.Load()) * 1e6", new: "return 1e6",
+		name: "fallback-share", breaks: "an instance in fallback enforces the whole limit", file: sharedGo, suites: redis,
+		old: "max(1, s.Instances())*1e6", new: "1e6",
 	},
 	{
-		name: "fallback-share-fixed", breaks: "the configured number of instances is ignored", file: aloneGo, suites: redis,
-		old: "of := f.o.ShareOf; of != 0 {", new: "of := f.o.ShareOf; of < 0 {",
+		name: "fallback-share-fixed", breaks: "the configured number of instances is ignored", file: sharedGo, suites: redis,
+		old: "cmp.Or(s.o.ShareOf, max(1", new: "cmp.Or(0, max(1",
 	},
 	{
 		name: "fallback-permit", breaks: "a permit taken in fallback is released in Redis", file: aloneGo, suites: redis,
@@ -61,11 +62,11 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,
-		old: "rejected := err != nil && !mayHaveRun(err)", new: "rejected := false",
+		old: "rejected := err != nil && !d.redis.MayHaveRun(err)", new: "rejected := false",
 	},
 	{
 		name: "fallback-apart", breaks: "a debt that Redis rejected beside others is dropped", file: handoversGo, suites: redis,
-		old: "d.settle([]handover{*h}, err)", new: "_ = d.settle",
+		old: "d.Settle([]Handover{*h}, err)", new: "_ = d.Settle",
 	},
 	{
 		name: "fallback-overtaken", breaks: "a key has several debts on their way", file: memoryHandoverGo, suites: redis,
@@ -76,8 +77,8 @@ var fallbackMutants = []mutant{
 		old: "p.slot != nil && s.paying[z.Key] != nil {", new: "p.slot != nil && s.paying[z.Key] != nil && false {",
 	},
 	{
-		name: "fallback-canceled", breaks: "a call with debts is canceled when the store ends", file: handoversGo, suites: redis,
-		old: "d.conn.background(context.WithoutCancel(ctx))\n\tdefer cancel()\n\tq := newCall", new: "d.conn.background(ctx)\n\tdefer cancel()\n\tq := newCall",
+		name: "fallback-canceled", breaks: "a call with debts is canceled when the store ends", file: outagesGo, suites: redis,
+		old: "a.conn.background(context.WithoutCancel(ctx))", new: "a.conn.background(ctx)",
 	},
 	{
 		name: "fallback-ended", breaks: "a store that has ended goes on handing over", file: handoversGo, suites: redis,
@@ -113,7 +114,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "settle-lost", breaks: "what settle charges while Redis is unavailable is lost", file: sharedGo, suites: redis,
-		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "_ = mayHaveRun(err)",
+		old: "s.fallback.Settle(z, charge, mayHaveRun(err))", new: "_ = mayHaveRun(err)",
 	},
 	{
 		name: "settle-held-lost", breaks: "what a response whose cost is held charges in a long outage is lost", file: sharedGo, suites: redis,
@@ -121,23 +122,23 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "settle-unsaid", breaks: "a charge of unknown outcome counts nowhere", file: aloneGo, suites: redis,
-		old: "{ f.settle(z, charge, true) }", new: "{ f.settle(z, 0, true) }",
+		old: "{ f.Settle(z, charge, true) }", new: "{ f.Settle(z, 0, true) }",
 	},
 	{
 		name: "settle-unknown-owed", breaks: "a charge by settle that Redis may have made is charged again", file: sharedGo, suites: redis,
-		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "s.fallback.settle(z, charge, false)",
+		old: "s.fallback.Settle(z, charge, mayHaveRun(err))", new: "s.fallback.Settle(z, charge, false)",
 	},
 	{
 		name: "settle-refused-forgiven", breaks: "a charge by settle that Redis rejected is taken for one that it may have made", file: sharedGo, suites: redis,
-		old: "s.fallback.settle(z, charge, mayHaveRun(err))", new: "s.fallback.settle(z, charge, true)",
+		old: "s.fallback.Settle(z, charge, mayHaveRun(err))", new: "s.fallback.Settle(z, charge, true)",
 	},
 	{
 		name: "settle-share", breaks: "with on_failure allow, only a share of what is owed is charged", file: aloneGo, suites: redis,
-		old: "if f.o.OnFailure != FailLocal {\n\t\treturn c.Rules", new: "if f.o.OnFailure == FailDeny {\n\t\treturn c.Rules",
+		old: "if !f.o.Local {\n\t\treturn c.Rules", new: "if false {\n\t\treturn c.Rules",
 	},
 	{
 		name: "settle-whole", breaks: "without Redis a charge by settle counts by the whole rules instead of the share", file: aloneGo, suites: redis,
-		old: "local.Rules = f.share(z.Counter)", new: "local.Rules = z.Counter.Rules",
+		old: "local.Rules = f.Share(z.Counter)", new: "local.Rules = z.Counter.Rules",
 	},
 	{
 		name: "settle-cost", breaks: "of a charge by settle that Redis may have made, only the cost of the check is not owed", file: aloneGo, suites: redis,
@@ -160,7 +161,7 @@ var fallbackMutants = []mutant{
 		old: "base[0] += min(cost, l.limit)", new: "base[0] += cost",
 	},
 	{
-		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: aloneGo, suites: redis,
+		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: decideGo, suites: redis,
 		old: "if elapsed >= (ramp - hold).Microseconds() {", new: "if elapsed >= 0 {",
 	},
 	{

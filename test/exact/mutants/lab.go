@@ -35,6 +35,7 @@ var (
 		[][]string{{"-test.run=" + widest}, {"-test.skip=" + widest + "|" + slow}, {"-test.run=" + slow}},
 	}
 	memoryStore  = suite{"memory", "internal/stores/memory", "DIANA_OPS=4000", [][]string{{}}}
+	outageTests  = suite{"outage", "internal/stores/outage", "", [][]string{{}}}
 	acrossStores = suite{"stores", "internal/stores", "DIANA_OPS=4000", [][]string{{}}}
 	keys         = suite{"keys", "internal/key", "", [][]string{{}}}
 

@@ -96,10 +96,6 @@ var limitMutants = []mutant{
 		old: "capacityOf(c) <= capacityOf(z.Counter)", new: "capacityOf(c) > capacityOf(z.Counter)",
 	},
 	{
-		name: "limits-remembered", breaks: "every limit of a request is remembered", file: handoversGo, suites: ofRedis,
-		old: "d.adopt(cmp.Or(z.Counter.Base, z.Counter))", new: "d.adopt(cmp.Or(z.Counter, z.Counter.Base))",
-	},
-	{
 		name: "limits-reset", breaks: "a reset is undone under a small limit of a request", file: resetsGo, suites: ofRedis,
 		old: "refills && c.Varies()", new: "refills && c == nil",
 	},

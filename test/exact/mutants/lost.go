@@ -46,7 +46,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-reset-kept", breaks: "a snapshot that was refused is kept", file: handoversGo, suites: redis,
-		old: "h.snapshots.Drop(h.key)", new: "_ = h",
+		old: "h.snapshots.Drop(h.Zone.Key)", new: "_ = h",
 	},
 	{
 		name: "lost-background", breaks: "snapshots are put back with checks only", file: handoversGo, suites: redis,
@@ -58,7 +58,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-replaced-store", breaks: "what a store has not put back is not by the one that follows", file: handoversGo, suites: redis,
-		old: "next.lostMemory()", new: "_ = next",
+		old: "next.LostMemory()", new: "_ = next",
 	},
 	{
 		name: "lost-large-debt", breaks: "only the first part of a large debt is charged", file: handoversGo, suites: redis,
@@ -198,11 +198,11 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-look", breaks: "an instance does not learn what a handover in the background has led to", file: handoversGo, suites: redis,
-		old: "h.snapshots.Learn(z, at, replace, func() {})", new: "_, _ = at, replace",
+		old: "if of.Has != nil {", new: "if false {",
 	},
 	{
-		name: "lost-look-keys", breaks: "the keys of a handover in the background are those of others in zones with permits", file: handoversGo, suites: redis,
-		old: "h.look, &d.conn.at(h.tag).clock)", new: "h.look, &d.conn.at(h.tag).clock)\n\t\tif readsPermits(&h.look.Zones[0]) {\n\t\t\tq.names = q.names[:len(q.names)-1]\n\t\t}",
+		name: "lost-look-keys", breaks: "the keys of a handover in the background are those of others in zones with permits", file: outagesGo, suites: redis,
+		old: "q.decide(a.o.Prefix, &looks[i], at)", new: "q.decide(a.o.Prefix, &looks[i], at)\n\t\tif readsPermits(&looks[i].Zones[0]) {\n\t\t\tq.names = q.names[:len(q.names)-1]\n\t\t}",
 	},
 	{
 		name: "debt-clock-back", breaks: "what was known is owed after the clock was set back", file: handoverGo, suites: redis,
@@ -213,7 +213,7 @@ var lostMutants = []mutant{
 		old: "not > 0 && base[0] >= s[0] {", new: "not > 0 && base[0] == s[0] {",
 	},
 	{
-		name: "ramp-hold", breaks: "an instance returns to Redis before the others have noticed that it is back", file: aloneGo, suites: redis,
+		name: "ramp-hold", breaks: "an instance returns to Redis before the others have noticed that it is back", file: decideGo, suites: redis,
 		old: "- back - n.holds()", new: "- back",
 	},
 }

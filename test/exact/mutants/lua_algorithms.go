@@ -2,8 +2,8 @@
 
 package main
 
-// redis is the suite that runs the Lua.
-var redis = []suite{redisStore, memoryStore, acrossStores}
+// redis are the suites of what runs the Lua.
+var redis = []suite{outageTests, redisStore, memoryStore, acrossStores}
 
 const (
 	meterLua   = "algorithms/meter.lua"

@@ -248,11 +248,11 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "held-shared", breaks: "a key held alone is not reported", file: aloneGo, suites: redis,
-		old: "f.permits.note(z, 1, z.HeldCost())", new: "_ = z",
+		old: "f.redis.Note(z, 1, z.HeldCost())", new: "_ = z",
 	},
 	{
 		name: "held-released", breaks: "the release of a key held alone is not reported", file: aloneGo, suites: redis,
-		old: "\t\tf.permits.note(z, -permits, -z.HeldCost())\n", new: "",
+		old: "\t\tf.redis.Note(z, -permits, -z.HeldCost())\n", new: "",
 	},
 	{
 		name: "held-forgotten", breaks: "records of keys held alone are kept until Redis is back", file: permitsGo, suites: redis,

@@ -1,0 +1,143 @@
+// Package outage decides without Redis, by this instance's share of every limit and what Redis
+// last reported. What it charges meanwhile is a debt, which is handed over to Redis afterwards,
+// with what Redis has lost of what this instance knows.
+package outage
+
+import (
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+)
+
+// Fallback decides without Redis. This instance then enforces its share of every
+// limit, starting from its share of the state that Redis last reported. What it
+// charges meanwhile becomes a debt.
+type Fallback struct {
+	// Hands hand over the debts.
+	Hands *Handovers
+
+	// Held is what requests hold.
+	Held *memory.Permits
+
+	o     Options
+	redis Redis
+}
+
+// New returns a fallback for a Redis.
+func New(o Options, redis Redis, held *memory.Permits) *Fallback {
+	f := &Fallback{o: o, redis: redis, Held: held}
+	f.Hands = &Handovers{o: o, redis: redis, share: f.Share, Wake: make(chan struct{}, 1)}
+	return f
+}
+
+// Share returns the rules by which this instance counts without Redis: its share of
+// the counter's rules, or the whole if it decides nothing by them and only owes.
+func (f *Fallback) Share(c *stores.Counter) []algorithms.Rule {
+	if !f.o.Local {
+		return c.Rules
+	}
+	return c.Share(f.o.ShareOf())
+}
+
+// SharePermits returns this instance's share of n permits: at least one, and 0 only if
+// any number may be held.
+func (f *Fallback) SharePermits(n int64) int64 {
+	if n == 0 {
+		return 0
+	}
+	of := f.o.ShareOf()
+	return max(1, n/of*1e6+n%of*1e6/of)
+}
+
+// Decide decides by the counts of this process, with its share of every limit.
+// unknown says that Redis may have charged the check, though it did not answer.
+func (f *Fallback) Decide(check *stores.Check, unknown bool) {
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		z.Rules, z.InFlight = f.Share(z.Counter), f.SharePermits(z.Counter.InFlight)
+		z.CutCost(z.Rules)
+		z.StartsBlock = false // of the whole limit nothing is known
+		f.warm(z)
+	}
+	f.Held.Decide(check, f.clock(check.Zones[0].Tag))
+	check.Mode = stores.ModeFallback
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		z.Permit.Mode = stores.ModeFallback
+		if z.Permit.Taken {
+			f.redis.Note(z, 1, z.HeldCost())
+		}
+		if _, held := z.Holds(); unknown && z.Charged && !held {
+			if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
+				n.Forgive(z, check.Now, check.TurnOf(z), func(int) int64 { return z.Cost })
+			}
+		}
+	}
+}
+
+// clock returns the clock of a tag's node.
+func (f *Fallback) clock(tag stores.Key) func() int64 {
+	return func() int64 { return f.redis.Now(tag).Shared }
+}
+
+// Learn records what Redis reported for a zone in a reply of the given time. It calls charge once,
+// which sets the zone's numbers after the decision. With replace, the call had put the snapshot
+// back.
+func (f *Fallback) Learn(z *stores.ZoneCheck, at memory.Instant, replace bool, charge func()) {
+	if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
+		n.Learn(z, at, replace, charge)
+	} else {
+		charge()
+	}
+}
+
+// LearnBlock remembers the block that Redis reported for a zone's key.
+func (f *Fallback) LearnBlock(z *stores.ZoneCheck, at memory.Instant) {
+	memory.BlocksOf(z.Counter).Set(z.Key, memory.KnownBlock{
+		Until: z.Block.Until, Span: z.Block.Span, Offset: at.Shared - at.Local, Rule: z.Block.Rule,
+	}, at.Shared)
+}
+
+// warm prepares a zone for being decided without Redis.
+func (f *Fallback) warm(z *stores.ZoneCheck) {
+	now := f.redis.Now(z.Tag)
+	memory.BlocksOf(z.Counter).Follow(z.Key, now)
+	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, now) {
+		f.Hands.add(z)
+	}
+}
+
+// Finish ends a request that was decided without Redis. What it is charged now
+// is owed, too.
+func (f *Fallback) Finish(z *stores.ZoneCheck, charge int64) {
+	taken := z.Permit.Taken
+	if charge > 0 {
+		f.warm(z)
+	}
+	f.Held.Finish(z, f.clock(z.Tag), charge)
+	if permits := z.EndedPermits(charge); taken && (permits != 0 || z.HeldCost() != 0) {
+		f.redis.Note(z, -permits, -z.HeldCost())
+	}
+}
+
+// CountOnly charges in this process what may or may not have been charged in Redis: it is made
+// there at most once.
+func (f *Fallback) CountOnly(z *stores.ZoneCheck, charge int64) { f.Settle(z, charge, true) }
+
+// Settle charges a request that Redis has decided, and that Redis could not charge
+// after the response. The charge counts in this process and is owed to Redis, unless
+// it is unknown whether Redis made it: it is made once. A permit remains.
+func (f *Fallback) Settle(z *stores.ZoneCheck, charge int64, unknown bool) {
+	local := *z // whose results stay those of the decision
+	local.Permit = stores.Permit{}
+	local.Rules = f.Share(z.Counter)
+	local.Results = make([]stores.Result, len(local.Rules))
+	f.Finish(&local, charge)
+	n := memory.TableOf(z.Counter).Snapshots()
+	if unknown && n != nil {
+		n.Forgive(&local, f.redis.Now(z.Tag).Shared, 0, func(rule int) int64 { return local.Results[rule].Owed })
+	}
+	if unknown || n == nil {
+		f.redis.Uncharged(z.Counter.Zone, charge)
+	}
+}

@@ -1,0 +1,14 @@
+package outage
+
+import (
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+func init() {
+	storestest.NewTable = func(rules []algorithms.Rule, maxKeys int64) stores.Table {
+		return memory.NewTable(rules, maxKeys)
+	}
+}

@@ -1,0 +1,215 @@
+package outage
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// errRejected and errUnknown are errors of calls of which it is known that they have not run, and
+// not known.
+var errRejected, errUnknown = errors.New("rejected"), errors.New("no reply")
+
+// fake is a Redis that takes what is handed over, without keeping it.
+type fake struct {
+	now     int64
+	away    bool
+	fails   error // of each key
+	breaks  error // of each call
+	holding bool
+
+	calls   int
+	debts   map[stores.Key]int64
+	told    []stores.Key
+	blocks  []stores.Key
+	unswept []stores.Key
+	paid    int
+}
+
+func (f *fake) Usable(stores.Key) bool        { return !f.away }
+func (f *fake) AnyUsable() bool               { return !f.away }
+func (f *fake) Holding() bool                 { return f.holding }
+func (f *fake) Owed() func()                  { return func() { f.paid++ } }
+func (f *fake) Now(stores.Key) memory.Instant { return memory.Instant{Local: f.now, Shared: f.now + 5} }
+
+func (f *fake) MayHaveRun(err error) bool {
+	return !errors.Is(err, errRejected) && !errors.Is(err, errAway)
+}
+func (f *fake) Unswept(tag stores.Key)             { f.unswept = append(f.unswept, tag) }
+func (*fake) Note(*stores.ZoneCheck, int64, int64) {}
+func (*fake) Uncharged(string, int64)              {}
+func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error) {
+	f.calls++
+	for i := range some {
+		h, of := &some[i], Outcome{Taken: true, Err: f.fails}
+		if f.breaks == nil && f.fails == nil {
+			if h.Told != nil {
+				f.told = append(f.told, h.Zone.Key)
+			}
+			for _, d := range h.Debts {
+				f.debts[h.Zone.Key] += d[0] / (storestest.Hour / 10) // in the units of the counter's rule
+			}
+		}
+		r.Keys = append(r.Keys, of)
+	}
+	if f.breaks != nil {
+		return Reply{}, f.breaks
+	}
+	r.Time = f.Now(stores.Key{})
+	return r, nil
+}
+
+func (f *fake) PutBlocks(_ context.Context, some []Block) error {
+	f.calls++
+	for i := range some {
+		f.blocks = append(f.blocks, some[i].Zone.Key)
+	}
+	return f.breaks
+}
+
+// newFallback returns a fallback of one of two instances, and a counter of 10 an hour.
+func newFallback(t *testing.T, clustered bool) (*fake, *Fallback, *stores.Counter) {
+	t.Helper()
+	r := &fake{now: storestest.Hour, debts: make(map[stores.Key]int64)}
+	f := New(Options{
+		Local: true, ShareOf: func() int64 { return 2e6 }, Clock: func() int64 { return r.now }, Clustered: clustered,
+	}, r, new(memory.Permits))
+	sp := algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}
+	return r, f, storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
+}
+
+func key(n uint64) stores.Key { return stores.Key{Hi: n, Lo: 7} }
+
+// decide decides a check without Redis.
+func (f *Fallback) decide(c *stores.Counter, k stores.Key) bool {
+	check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}}
+	f.Decide(&check, false)
+	return check.Admitted
+}
+
+// TestOutage decides without Redis, by the share of this instance. What it charges is handed over
+// once, however the calls with it fail: what was certainly rejected again, what was perhaps charged
+// not.
+func TestOutage(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails, breaks error
+		want          int64
+	}{
+		"taken":            {nil, nil, 5},
+		"rejected alone":   {errRejected, nil, 5},
+		"a rejected call":  {nil, errRejected, 5},
+		"an unknown call":  {nil, errUnknown, 0},
+		"unknown, one key": {errUnknown, nil, 0},
+	} {
+		r, f, counter := newFallback(t, false)
+		r.away = true
+		admitted := 0
+		for range 20 {
+			if f.decide(counter, key(1)) {
+				admitted++
+			}
+		}
+		if f.Hands.Pay(t.Context()); admitted != 5 || r.calls != 0 {
+			t.Errorf("%s: %d admitted and %d calls in the outage, want the share of 10 and none", name, admitted, r.calls)
+		}
+		r.away, r.fails, r.breaks = false, c.fails, c.breaks
+		f.Hands.Pay(t.Context())
+		r.fails, r.breaks = nil, nil
+		for range 3 {
+			f.Hands.Pay(t.Context())
+		}
+		if r.debts[key(1)] != c.want || r.paid == 0 {
+			t.Errorf("%s: %d are charged, want %d; paid %d times", name, r.debts[key(1)], c.want, r.paid)
+		}
+	}
+}
+
+// TestSharePermits divides permits among instances.
+func TestSharePermits(t *testing.T) {
+	for _, c := range []struct{ n, of, want int64 }{{0, 3e6, 0}, {1, 3e6, 1}, {4, 3e6, 1}, {6, 3e6, 2}, {7, 1e6, 7}, {5, 2_500_000, 2}, {1 << 52, 2e6, 1 << 51}} {
+		f := Fallback{o: Options{ShareOf: func() int64 { return c.of }}}
+		if got := f.SharePermits(c.n); got != c.want {
+			t.Errorf("%d of %d millionths of an instance: %d, want %d", c.n, c.of, got, c.want)
+		}
+	}
+}
+
+// TestPayEnds hands over the debts and the snapshots of 50 keys: none after its context has ended,
+// then all, in a Cluster each in a call of its own.
+func TestPayEnds(t *testing.T) {
+	for clustered, want := range map[bool]int{false: 2, true: 50} {
+		r, f, c := newFallback(t, clustered)
+		for n := range uint64(50) {
+			f.decide(c, key(n))
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if f.Hands.Pay(ended); r.calls != 0 {
+			t.Errorf("clustered %v: %d calls after the end", clustered, r.calls)
+		}
+		if f.Hands.Pay(t.Context()); r.calls != want || len(r.debts) != 50 {
+			t.Errorf("clustered %v: %d keys in %d calls, want 50 in %d", clustered, len(r.debts), r.calls, want)
+		}
+	}
+}
+
+// TestReplacedTablesAreForgotten replaces tables in an outage. Only what is owed in the one that is
+// counted in takes memory.
+func TestReplacedTablesAreForgotten(t *testing.T) {
+	r, f, c := newFallback(t, false)
+	r.away = true
+	for range 20 {
+		_, _, next := newFallback(t, false)
+		f.decide(next, key(1))
+		_ = memory.TableOf(next).Destruct()
+	}
+	f.decide(c, key(1))
+	f.Hands.Pay(t.Context())
+	if n := len(f.Hands.tables); n != 1 {
+		t.Errorf("%d tables owe, want 1", n)
+	}
+}
+
+// learn has Redis report a key of which cost is used.
+func (f *Fallback) learn(c *stores.Counter, k stores.Key, cost int64) {
+	rule := c.Rules[0]
+	state := make(algorithms.State, rule.Words())
+	at := f.redis.Now(k)
+	rule.Charge(state, at.Shared, cost, 0)
+	z := stores.ZoneCheck{Counter: c, Key: k, Tag: k, Rules: c.Rules, Results: []stores.Result{{Rule: rule, State: state}}}
+	f.Learn(&z, at, false, func() {})
+}
+
+// TestSweep puts back what is known of keys that no request checks, with blocks, after a loss. If
+// the node is away meanwhile, that is noted, and all is put back when it answers.
+func TestSweep(t *testing.T) {
+	r, f, c := newFallback(t, false)
+	c.Blocks, c.Blocked = []int64{storestest.Hour}, memory.NewBlocks(100)
+	f.Hands.Adopt(c)
+	for n := range uint64(40) {
+		f.learn(c, key(n), 3)
+	}
+	blocked := stores.ZoneCheck{Counter: c, Key: key(3), Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+	f.LearnBlock(&blocked, r.Now(key(3)))
+	if f.Hands.Pay(t.Context()); r.calls != 0 {
+		t.Fatalf("%d calls without a loss", r.calls)
+	}
+	f.Hands.LostMemory()
+	r.breaks = errUnknown
+	if f.Hands.Pay(t.Context()); len(r.unswept) == 0 || r.calls == 0 {
+		t.Errorf("after %d calls that failed, that is noted for %v", r.calls, r.unswept)
+	}
+	r.breaks, r.blocks = nil, nil
+	f.Hands.LostMemory()
+	f.Hands.Pay(t.Context())
+	slices.SortFunc(r.told, func(a, b stores.Key) int { return int(a.Hi) - int(b.Hi) })
+	if r.told = slices.Compact(r.told); len(r.told) != 40 || !slices.Equal(r.blocks, []stores.Key{key(3)}) {
+		t.Errorf("put back: %d keys and the blocks of %v, want 40 and that of %v", len(r.told), r.blocks, key(3))
+	}
+}

@@ -1,0 +1,84 @@
+package outage
+
+import (
+	"context"
+
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+)
+
+// Redis is what is away in an outage: one server, or the masters of a Cluster.
+type Redis interface {
+	// Usable says whether the node that decides the keys of a tag is called.
+	Usable(tag stores.Key) bool
+
+	// AnyUsable says whether any node is called.
+	AnyUsable() bool
+
+	// Holding says whether a node that is back decides no keys yet.
+	Holding() bool
+
+	// Owed returns what is to be called when nothing is owed any more to the nodes that are back
+	// now.
+	Owed() (paid func())
+
+	// Now returns the time on the clocks of this process and of a tag's node.
+	Now(tag stores.Key) memory.Instant
+
+	// HandOver makes handovers of keys of one node in one call. The error is that of the call.
+	HandOver(ctx context.Context, some []Handover) (Reply, error)
+
+	// PutBlocks puts back blocks of keys of one node in one call.
+	PutBlocks(ctx context.Context, some []Block) error
+
+	// MayHaveRun says whether a call that failed may have been executed, or may still be.
+	MayHaveRun(err error) bool
+
+	// Unswept notes that a tag's node is away while what this process knows is put back: when it
+	// answers, [Handovers.LostMemory] is called.
+	Unswept(tag stores.Key)
+
+	// Note has Redis told of permits and cost that a zone's request has taken or, if they are
+	// negative, released without it.
+	Note(z *stores.ZoneCheck, permits, cost int64)
+
+	// Uncharged reports a charge that Redis may not have made and that is not made again.
+	Uncharged(zone string, charge int64)
+}
+
+// Reply is the reply to handovers.
+type Reply struct {
+	// Time is when it arrived.
+	Time memory.Instant
+
+	// Keys has what became of each handover, as far as the reply could be read.
+	Keys []Outcome
+}
+
+// Outcome is what became of a handover.
+type Outcome struct {
+	// Taken says that Redis took it. It does not for a key that was reset since.
+	Taken bool
+
+	// Err is why it failed, alone.
+	Err error
+
+	// Has is the zone with what Redis has of the key after it; nil: that is not known.
+	Has *stores.ZoneCheck
+}
+
+// Options configure a [Fallback].
+type Options struct {
+	// Local says that this process decides without Redis. Otherwise it counts only what is
+	// charged after the response, by the whole limits.
+	Local bool
+
+	// ShareOf returns among how many instances the limits are divided, in millionths.
+	ShareOf func() int64
+
+	// Clock returns the time of this process in microseconds.
+	Clock func() int64
+
+	// Clustered says that each key may lie on another node than the one before.
+	Clustered bool
+}

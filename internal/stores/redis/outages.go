@@ -1,0 +1,122 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/outage"
+)
+
+// outages implements [outage.Redis].
+type outages struct {
+	o       *Options
+	conn    *conn
+	permits *permits
+}
+
+func (a *outages) Usable(tag stores.Key) bool { return a.conn.usable(tag) }
+func (a *outages) AnyUsable() bool            { return a.conn.anyUsable() }
+func (a *outages) Holding() bool              { return a.conn.nodes.holding() }
+func (a *outages) MayHaveRun(err error) bool  { return mayHaveRun(err) }
+func (a *outages) Unswept(tag stores.Key)     { a.conn.at(tag).unswept.Store(true) }
+
+func (a *outages) Owed() (paid func()) {
+	owed := a.conn.nodes.owed()
+	return func() {
+		for _, n := range owed {
+			n.paid(a.o.Clock())
+		}
+	}
+}
+
+func (a *outages) Now(tag stores.Key) memory.Instant { return a.o.instant(a.conn.at(tag).clock.now()) }
+
+func (a *outages) Note(z *stores.ZoneCheck, permits, cost int64) { a.permits.note(z, permits, cost) }
+
+func (a *outages) Uncharged(zone string, charge int64) {
+	a.conn.observer.get().Uncharged(zone, charge)
+}
+
+// instant returns the present instant, with the time of a node's clock.
+func (o *Options) instant(shared int64) memory.Instant {
+	return memory.Instant{Local: o.Clock(), Shared: shared, Tolerance: 1e6 + 2*o.Timeout.Microseconds()}
+}
+
+// HandOver implements [outage.Redis]. A peek follows each handover.
+func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out outage.Reply, err error) {
+	// A call under way is not canceled: it would not be known whether it was made.
+	ctx, cancel := a.conn.background(context.WithoutCancel(ctx))
+	defer cancel()
+	q, looks := newCall(time.Time{}, some[0].Zone.Tag), make([]stores.Check, len(some))
+	for i := range some {
+		z := &some[i].Zone
+		at := &a.conn.at(z.Tag).clock
+		q.handOver(a.o.Prefix, &some[i], at)
+		looks[i] = stores.Check{Peek: true, Zones: []stores.ZoneCheck{usedOf(z)}}
+		q.decide(a.o.Prefix, &looks[i], at)
+	}
+	r, now, err := a.conn.call(ctx, q)
+	out.Time = a.o.instant(now)
+	for i := 0; i < len(some) && err == nil; i++ {
+		var of outage.Outcome
+		if of.Taken, of.Err = r.taken(); of.Err != nil {
+			a.conn.fail(of.Err)
+		}
+		if z := &looks[i].Zones[0]; r.readPeek(z, now) == nil {
+			of.Has = z
+		}
+		out.Keys, err = append(out.Keys, of), r.err
+	}
+	return out, err
+}
+
+// PutBlocks implements [outage.Redis].
+func (a *outages) PutBlocks(ctx context.Context, some []outage.Block) error {
+	ctx, cancel := a.conn.background(ctx)
+	defer cancel()
+	q := newCall(time.Time{}, some[0].Zone.Tag)
+	for i := range some {
+		q.putBlock(a.o.Prefix, &some[i])
+	}
+	r, _, err := a.conn.call(ctx, q)
+	if err == nil {
+		r.putBlocks(some)
+	}
+	return err
+}
+
+// handOver adds a handover.
+func (q *call) handOver(prefix string, h *outage.Handover, at *clock) {
+	q.add([]string{string(appendName(nil, prefix, &h.Zone)), resetName(prefix, &h.Zone)}, appendHandover(nil, h, at))
+}
+
+// putBlock adds a block that is put back.
+func (q *call) putBlock(prefix string, b *outage.Block) {
+	op := []byte{opBlock, 2}
+	for _, v := range [...]int64{b.Until, b.Span, int64(b.Rule), b.Time, b.Tolerance} {
+		op = appendNumber(op, v)
+	}
+	name := string(appendBlock(nil, prefix, &b.Zone))
+	q.add([]string{name, name + resetSuffix}, op)
+}
+
+// taken reads the reply to what is handed over or put back: whether Redis took it, or why it failed.
+func (r *reply) taken() (ok bool, err error) {
+	if err := r.failed(); err != nil {
+		return false, err
+	}
+	return r.byte() == 0, nil
+}
+
+// putBlocks reads the replies to blocks. A key that was reset since is not blocked.
+func (r *reply) putBlocks(some []outage.Block) {
+	for i := range some {
+		if ok, err := r.taken(); err == nil && !ok {
+			some[i].Drop()
+		}
+	}
+}
+
+var _ outage.Redis = (*outages)(nil)
