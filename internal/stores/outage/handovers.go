@@ -137,8 +137,7 @@ func (d *Handovers) takeTables() map[*memory.Table]*stores.Counter {
 
 // TakeAll takes what the keys of a check have to hand over, to be sent in the same call,
 // and sets the zones' Known.
-func (d *Handovers) TakeAll(check *stores.Check) (all []Handover) {
-	now := d.redis.Now(check.Zones[0].Tag)
+func (d *Handovers) TakeAll(check *stores.Check, now memory.Instant) (all []Handover) {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Known = false

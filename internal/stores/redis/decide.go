@@ -25,10 +25,11 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	unknown := false
 	check.Failed = 0
 	if d.usesRedis(check) {
-		if d.denials.answer(check) {
+		now := d.o.Clock()
+		if d.denials.answer(check, now) {
 			return
 		}
-		err := d.inRedis(ctx, check)
+		err := d.inRedis(ctx, check, now)
 		if err == nil {
 			return
 		}
@@ -81,10 +82,10 @@ func (d *decider) skip(check *stores.Check, m stores.Mode, admit bool) {
 	}
 }
 
-// inRedis decides a check in Redis, and remembers a denial.
-func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
-	sent, epoch := d.o.Clock(), d.denials.epoch(d.conn.at(check.Zones[0].Tag))
-	err := d.call(ctx, check)
+// inRedis decides a check in Redis, and remembers a denial. sent is the present time.
+func (d *decider) inRedis(ctx context.Context, check *stores.Check, sent int64) error {
+	epoch := d.denials.epoch(d.conn.at(check.Zones[0].Tag))
+	err := d.call(ctx, check, sent)
 	if err == nil {
 		d.denials.remember(check, sent, epoch)
 	} else {
@@ -96,12 +97,13 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check) error {
 // call runs the script for a check. The same call hands over what this instance knows of
 // keys that Redis has lost, and what the keys owe. If Redis finds only now that it has
 // lost a key, it charges nothing, and is called again.
-func (d *decider) call(ctx context.Context, check *stores.Check) error {
+func (d *decider) call(ctx context.Context, check *stores.Check, sent int64) error {
 	end := d.conn.end(ctx)
-	hands, blocks := d.fallback.Hands.TakeAll(check), d.fallback.Hands.Blocks(check)
+	clock := &d.conn.at(check.Zones[0].Tag).clock
+	hands, blocks := d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent))), d.fallback.Hands.Blocks(check)
 	err := d.callOnce(check, end, hands, blocks)
 	if errors.Is(err, errOutside) { // the reply has brought the node's time
-		hands = d.fallback.Hands.TakeAll(check)
+		hands = d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent)))
 		err = d.callOnce(check, end, hands, blocks)
 	}
 	if errors.Is(err, errForgotten) {
@@ -207,7 +209,7 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.
 		return errForgotten
 	}
 	check.Settle()
-	at := d.o.instant(now)
+	at := d.o.instant(d.o.Clock(), now)
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		if !z.Blocked() { // otherwise nothing of its states was reported

@@ -72,7 +72,7 @@ func (tr *trace) lease(what string) int64 {
 	z.Lease.Want = 1 + tr.r.Int64N(30)
 	tr.v.tick()
 	forgetSnapshots(check)
-	if err := tr.shared.decider.call(context.Background(), check); err != nil {
+	if err := tr.shared.decider.call(context.Background(), check, tr.shared.o.Clock()); err != nil {
 		tr.t.Fatalf("%s: %v", what, err)
 	}
 	tr.local.Decide(context.Background(), local)

@@ -31,7 +31,10 @@ func (a *outages) Owed() (paid func()) {
 	}
 }
 
-func (a *outages) Now(tag stores.Key) memory.Instant { return a.o.instant(a.conn.at(tag).clock.now()) }
+func (a *outages) Now(tag stores.Key) memory.Instant {
+	local := a.o.Clock()
+	return a.o.instant(local, a.conn.at(tag).clock.shared(local))
+}
 
 func (a *outages) Note(z *stores.ZoneCheck, permits, cost int64) { a.permits.note(z, permits, cost) }
 
@@ -39,9 +42,9 @@ func (a *outages) Uncharged(zone string, charge int64) {
 	a.conn.observer.get().Uncharged(zone, charge)
 }
 
-// instant returns the present instant, with the time of a node's clock.
-func (o *Options) instant(shared int64) memory.Instant {
-	return memory.Instant{Local: o.Clock(), Shared: shared, Tolerance: 1e6 + 2*o.Timeout.Microseconds()}
+// instant returns an instant on the clocks of this process and of a node.
+func (o *Options) instant(local, shared int64) memory.Instant {
+	return memory.Instant{Local: local, Shared: shared, Tolerance: 1e6 + 2*o.Timeout.Microseconds()}
 }
 
 // HandOver implements [outage.Redis]. A peek follows each handover.
@@ -58,7 +61,7 @@ func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out out
 		q.decide(a.o.Prefix, &looks[i], at)
 	}
 	r, now, err := a.conn.call(ctx, q)
-	out.Time = a.o.instant(now)
+	out.Time = a.o.instant(a.o.Clock(), now)
 	for i := 0; i < len(some) && err == nil; i++ {
 		var of outage.Outcome
 		if of.Taken, of.Err = r.taken(); of.Err != nil {

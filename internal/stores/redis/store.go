@@ -56,7 +56,7 @@ func New(o Options, to Observer) *Store {
 		signal(s.fallback.Hands.Wake) // debts are handed over at once
 		s.permits.lose()
 	}
-	d := &denials{clock: o.Clock, conn: s.conn}
+	d := &denials{conn: s.conn}
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
 		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: o.Lease.Microseconds()}}
