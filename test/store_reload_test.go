@@ -316,13 +316,14 @@ func TestRemovedOverrideIsOwed(t *testing.T) {
 }
 
 // TestKnownSurvivesReload reloads the configuration, with the same options of the store and with
-// others, and has Redis lose its memory before or afterwards. What the process knows of a key that no
-// request has asked for since is put back.
+// others, or tries to, and has Redis lose its memory before or afterwards. What the process knows of
+// a key that no request has asked for since is put back.
 func TestKnownSurvivesReload(t *testing.T) {
 	for _, c := range []struct {
 		timeout string
 		away    bool // while the configuration is loaded
-	}{{"9s", false}, {"8s", false}, {"9s", true}, {"8s", true}} {
+		fails   bool // what is loaded is invalid, behind the zone
+	}{{"9s", false, false}, {"8s", false, false}, {"9s", true, false}, {"8s", true, false}, {"9s", false, true}} {
 		srv := redistest.Start(t)
 		s := serve(t, reloadsStore(srv, "9s", "rule 1000/100h fixed_window", "respond ok"))
 		s.want(req{}, 200, 200, 200)
@@ -330,7 +331,13 @@ func TestKnownSurvivesReload(t *testing.T) {
 		if c.away {
 			srv.Kill()
 		}
-		s.reload(reloadsStore(srv, c.timeout, "rule 1000/100h fixed_window", "respond ok\nheader X-Timeout "+c.timeout))
+		rest := "respond ok\nheader X-Timeout " + c.timeout
+		if c.fails {
+			rest = "@odd header_regexp X-Odd [\nrespond @odd odd\n" + rest
+		}
+		if err := s.load(reloadsStore(srv, c.timeout, "rule 1000/100h fixed_window", rest)); (err != nil) != c.fails {
+			t.Fatal(err)
+		}
 		runtime.GC() // nothing refers to the rules before any more
 		if c.away {
 			srv.Run()

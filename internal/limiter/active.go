@@ -107,7 +107,10 @@ func (b *Bound) counts(c *stores.Counter) {
 	if b.overrides == nil {
 		b.overrides = make(map[int64]*stores.Counter)
 	}
-	b.overrides[c.Override], c.Overrides = c, b.overrides
+	c.Overrides = b.overrides
+	if !c.Varies() { // a debt is charged under the greatest limit that a request had
+		b.overrides[c.Override] = c
+	}
 	if b.adopts == nil || b.adopts.Blocked == nil {
 		b.adopts = c
 	}
@@ -133,12 +136,17 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	if z.counted {
 		a.count(z)
 	}
-	if !z.store.local() {
-		for _, b := range a.tables {
-			z.store.Shared.Adopt(b.adopts)
-		}
-	}
 	return nil
+}
+
+// adopt has the store put back what this process knows of the keys of the tables.
+func (a *activeRules) adopt(z *Zone) {
+	if z.store.local() {
+		return
+	}
+	for _, b := range a.tables {
+		z.store.Shared.Adopt(b.adopts)
+	}
 }
 
 // compileOverrides compiles the rules of the overrides, and indexes their keys.

@@ -85,6 +85,7 @@ func (c *change) commit() error {
 	for i, z := range c.zones {
 		if c.next[i] != c.old[i] {
 			z.active.Store(c.next[i])
+			c.next[i].adopt(z)
 		}
 	}
 	return release(c.old, c.next)

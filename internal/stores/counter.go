@@ -53,8 +53,9 @@ type Counter struct {
 	// same table. Below 2^60. 0: the zone's own rules.
 	Override int64
 
-	// Overrides are the counters of the same rules of a zone that count in the same Table, by
-	// their Override. They do not change while one is in use. nil: there are no others.
+	// Overrides are the counters that are in force together with this one and count in the same
+	// Table, itself included, by their Override; without those that vary. They do not change
+	// while one is in use.
 	Overrides map[int64]*Counter
 
 	// Blocks are for how many microseconds a denial by each of Rules blocks the key at

@@ -35,9 +35,10 @@ func (b *Block) Drop() { memory.BlocksOf(b.Zone.Counter).Reset(b.Zone.Key) }
 func (d *Handovers) block(c *stores.Counter, k, tag stores.Key) (b Block, ok bool) {
 	now := d.redis.Now(tag)
 	x, ok := memory.BlocksOf(c).FindAt(k, now.Local)
-	return Block{
-		KnownBlock: x, Zone: stores.ZoneCheck{Counter: c, Key: k, Tag: tag}, Time: now.Local + x.Offset, Tolerance: now.Tolerance,
-	}, ok
+	if ok {
+		b = Block{x, stores.ZoneCheck{Counter: c, Key: k, Tag: tag}, now.Local + x.Offset, now.Tolerance}
+	}
+	return b, ok
 }
 
 // Blocks returns the blocks of the keys of a check that this instance knows, to be put back in the

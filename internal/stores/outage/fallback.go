@@ -52,14 +52,15 @@ func (f *Fallback) SharePermits(n int64) int64 {
 // Decide decides by the counts of this process, with its share of every limit.
 // unknown says that Redis may have charged the check, though it did not answer.
 func (f *Fallback) Decide(check *stores.Check, unknown bool) {
+	now := f.redis.Now(check.Zones[0].Tag)
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = f.Share(z.Counter), f.SharePermits(z.Counter.InFlight)
 		z.CutCost(z.Rules)
 		z.StartsBlock = false // of the whole limit nothing is known
-		f.warm(z)
+		f.warm(z, now)
 	}
-	f.Held.Decide(check, f.clock(check.Zones[0].Tag))
+	f.Held.Decide(check, f.clock(now))
 	check.Mode = stores.ModeFallback
 	for i := range check.Zones {
 		z := &check.Zones[i]
@@ -75,9 +76,9 @@ func (f *Fallback) Decide(check *stores.Check, unknown bool) {
 	}
 }
 
-// clock returns the clock of a tag's node.
-func (f *Fallback) clock(tag stores.Key) func() int64 {
-	return func() int64 { return f.redis.Now(tag).Shared }
+// clock returns the clock of a node, as it is estimated now.
+func (f *Fallback) clock(now memory.Instant) func() int64 {
+	return func() int64 { return f.o.Clock() + now.Shared - now.Local }
 }
 
 // Learn records what Redis reported for a zone in a reply of the given time. It calls charge once,
@@ -99,8 +100,7 @@ func (f *Fallback) LearnBlock(z *stores.ZoneCheck, at memory.Instant) {
 }
 
 // warm prepares a zone for being decided without Redis.
-func (f *Fallback) warm(z *stores.ZoneCheck) {
-	now := f.redis.Now(z.Tag)
+func (f *Fallback) warm(z *stores.ZoneCheck, now memory.Instant) {
 	memory.BlocksOf(z.Counter).Follow(z.Key, now)
 	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, now) {
 		f.Hands.add(z)
@@ -110,11 +110,11 @@ func (f *Fallback) warm(z *stores.ZoneCheck) {
 // Finish ends a request that was decided without Redis. What it is charged now
 // is owed, too.
 func (f *Fallback) Finish(z *stores.ZoneCheck, charge int64) {
-	taken := z.Permit.Taken
+	now, taken := f.redis.Now(z.Tag), z.Permit.Taken
 	if charge > 0 {
-		f.warm(z)
+		f.warm(z, now)
 	}
-	f.Held.Finish(z, f.clock(z.Tag), charge)
+	f.Held.Finish(z, f.clock(now), charge)
 	if permits := z.EndedPermits(charge); taken && (permits != 0 || z.HeldCost() != 0) {
 		f.redis.Note(z, -permits, -z.HeldCost())
 	}

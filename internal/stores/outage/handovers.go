@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,8 +55,7 @@ type Handovers struct {
 	next   *Handovers                        // of the store that follows; nil: there is none
 	tables map[*memory.Table]*stores.Counter // that may owe
 
-	// The tables whose keys have snapshots, each with one of the counters that are in use.
-	known map[weak.Pointer[memory.Table]]weak.Pointer[stores.Counter]
+	known []weak.Pointer[stores.Counter] // that were adopted, whose keys have snapshots
 }
 
 // Handover is a handover of a key on its way to Redis.
@@ -211,7 +211,7 @@ func (d *Handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.In
 // Settle ends a call that carried handovers. The debts that Redis has certainly not charged are
 // owed again. A debt that may have been charged is not sent again.
 func (d *Handovers) Settle(all []Handover, err error) {
-	rejected := err != nil && !d.redis.MayHaveRun(err)
+	rejected := err != nil && (errors.Is(err, errAway) || !d.redis.MayHaveRun(err))
 	for i := range all {
 		if h := &all[i]; h.snapshots.Settle(h.Zone.Key, &h.Handover, err == nil, rejected) {
 			d.add(&h.Zone)
@@ -219,9 +219,8 @@ func (d *Handovers) Settle(all []Handover, err error) {
 	}
 }
 
-// Answered takes the reply to one of the handovers of a call: whether Redis took it, or why it
-// failed alone. If that is because the key was reset since, the snapshot is forgotten; a debt that
-// failed alone is owed again.
+// Answered takes the reply to one of the handovers of a call: whether Redis took it, which it does
+// not if the key was reset since, or why it failed alone. What a key that was reset had is forgotten.
 func (d *Handovers) Answered(h *Handover, taken bool, err error) {
 	switch {
 	case err != nil:
@@ -264,7 +263,7 @@ func (d *Handovers) sweep(ctx context.Context, end time.Time) {
 		d.sweeps.Store(true)
 		d.lost.Store(false)
 		d.emptied.Store(false)
-		d.swept, d.sweeping, d.from = time.Now(), d.counters(), memory.Cursor{}
+		d.swept, d.sweeping, d.from = time.Now(), slices.Collect(maps.Values(d.counters())), memory.Cursor{}
 		d.blocks = make(map[*memory.Blocks]*blockSweep)
 	}
 	for len(d.sweeping) > 0 && ctx.Err() == nil && time.Now().Before(end) {
@@ -317,7 +316,7 @@ func (d *Handovers) table(ctx context.Context, c *stores.Counter, from memory.Cu
 // handOver hands over what keys have, in one call; a debt that is too large for one, in
 // several until end.
 func (d *Handovers) handOver(ctx context.Context, c *stores.Counter, keys []stores.Key, told bool, end time.Time) error {
-	n, overrides := memory.TableOf(c).Snapshots(), cmp.Or(c.Base, c).Overrides
+	n, as := memory.TableOf(c).Snapshots(), d.chargedAs(c)
 	for len(keys) > 0 {
 		var some []Handover
 		rest := keys[:0]
@@ -328,7 +327,7 @@ func (d *Handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 				d.unswept(tag, told)
 				return errAway
 			}
-			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: cmp.Or(overrides[override], c), Key: k, Tag: tag}, d.redis.Now(tag), told)
+			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: as(override), Key: k, Tag: tag}, d.redis.Now(tag), told)
 			if ok {
 				some = append(some, h)
 			}
@@ -365,23 +364,34 @@ func (d *Handovers) unswept(tag stores.Key, told bool) {
 func (d *Handovers) Adopt(c *stores.Counter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.known == nil {
-		d.known = make(map[weak.Pointer[memory.Table]]weak.Pointer[stores.Counter])
-	}
-	maps.DeleteFunc(d.known, func(_ weak.Pointer[memory.Table], w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
-	d.known[weak.Make(memory.TableOf(c))] = weak.Make(c)
+	d.known = slices.DeleteFunc(d.known, func(w weak.Pointer[stores.Counter]) bool { return w.Value() == nil })
+	d.known = append(d.known, weak.Make(c))
 }
 
-// counters returns the counters whose keys have snapshots or blocks, one for each table.
-func (d *Handovers) counters() (all []*stores.Counter) {
+// counters returns the counters whose keys have snapshots or blocks, by their tables: the last that
+// was adopted and is in use, for a configuration that was tried may be gone.
+func (d *Handovers) counters() map[stores.Table]*stores.Counter {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	all := make(map[stores.Table]*stores.Counter)
 	for _, w := range d.known {
 		if c := w.Value(); c != nil {
-			all = append(all, c)
+			all[c.Table] = c
 		}
 	}
 	return all
+}
+
+// chargedAs returns the counter under which what is known of a key is handed over: that of its
+// override in force, or else before, or else c.
+func (d *Handovers) chargedAs(c *stores.Counter) func(override int64) *stores.Counter {
+	now := d.counters()[c.Table]
+	return func(override int64) *stores.Counter {
+		if now != nil && now.Overrides[override] != nil {
+			return now.Overrides[override]
+		}
+		return cmp.Or(cmp.Or(c.Base, c).Overrides[override], c)
+	}
 }
 
 // send makes handovers of one counter's keys in one call, and learns what is in Redis then:

@@ -3,6 +3,7 @@ package outage
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -20,11 +21,13 @@ var errRejected, errUnknown = errors.New("rejected"), errors.New("no reply")
 type fake struct {
 	now     int64
 	away    bool
+	usable  int   // for how many calls of Usable it is not away; 0: for all
 	fails   error // of each key
 	breaks  error // of each call
 	holding bool
 
 	calls   int
+	as      map[stores.Key]*stores.Counter // under which keys were handed over
 	debts   map[stores.Key]int64
 	told    []stores.Key
 	blocks  []stores.Key
@@ -32,14 +35,13 @@ type fake struct {
 	paid    int
 }
 
-func (f *fake) Usable(stores.Key) bool        { return !f.away }
 func (f *fake) AnyUsable() bool               { return !f.away }
 func (f *fake) Holding() bool                 { return f.holding }
 func (f *fake) Owed() func()                  { return func() { f.paid++ } }
 func (f *fake) Now(stores.Key) memory.Instant { return memory.Instant{Local: f.now, Shared: f.now + 5} }
 
 func (f *fake) MayHaveRun(err error) bool {
-	return !errors.Is(err, errRejected) && !errors.Is(err, errAway)
+	return !errors.Is(err, errRejected)
 }
 func (f *fake) Unswept(tag stores.Key)             { f.unswept = append(f.unswept, tag) }
 func (*fake) Note(*stores.ZoneCheck, int64, int64) {}
@@ -48,6 +50,7 @@ func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error)
 	f.calls++
 	for i := range some {
 		h, of := &some[i], Outcome{Taken: true, Err: f.fails}
+		f.as[h.Zone.Key] = h.Zone.Counter
 		if f.breaks == nil && f.fails == nil {
 			if h.Told != nil {
 				f.told = append(f.told, h.Zone.Key)
@@ -73,10 +76,18 @@ func (f *fake) PutBlocks(_ context.Context, some []Block) error {
 	return f.breaks
 }
 
+func (f *fake) Usable(stores.Key) bool {
+	if f.usable > 0 {
+		f.usable--
+		f.away = f.usable == 0
+	}
+	return !f.away
+}
+
 // newFallback returns a fallback of one of two instances, and a counter of 10 an hour.
 func newFallback(t *testing.T, clustered bool) (*fake, *Fallback, *stores.Counter) {
 	t.Helper()
-	r := &fake{now: storestest.Hour, debts: make(map[stores.Key]int64)}
+	r := &fake{now: storestest.Hour, debts: make(map[stores.Key]int64), as: make(map[stores.Key]*stores.Counter)}
 	f := New(Options{
 		Local: true, ShareOf: func() int64 { return 2e6 }, Clock: func() int64 { return r.now }, Clustered: clustered,
 	}, r, new(memory.Permits))
@@ -143,20 +154,85 @@ func TestSharePermits(t *testing.T) {
 // TestPayEnds hands over the debts and the snapshots of 50 keys: none after its context has ended,
 // then all, in a Cluster each in a call of its own.
 func TestPayEnds(t *testing.T) {
-	for clustered, want := range map[bool]int{false: 2, true: 50} {
+	for clustered, want := range map[bool]int{false: 4, true: 100} {
 		r, f, c := newFallback(t, clustered)
 		for n := range uint64(50) {
 			f.decide(c, key(n))
 		}
+		f.Hands.Adopt(c)
+		for n := range uint64(50) {
+			f.learn(c, key(100+n), 3)
+		}
+		f.Hands.LostMemory()
 		ended, end := context.WithCancel(t.Context())
 		end()
 		if f.Hands.Pay(ended); r.calls != 0 {
 			t.Errorf("clustered %v: %d calls after the end", clustered, r.calls)
 		}
-		if f.Hands.Pay(t.Context()); r.calls != want || len(r.debts) != 50 {
-			t.Errorf("clustered %v: %d keys in %d calls, want 50 in %d", clustered, len(r.debts), r.calls, want)
+		if f.Hands.Pay(t.Context()); r.calls != want || len(r.debts) != 50 || len(r.told) != 50 {
+			t.Errorf("clustered %v: %d debts and %d snapshots in %d calls, want 50 and 50 in %d", clustered, len(r.debts), len(r.told), r.calls, want)
 		}
 	}
+}
+
+// TestNodeGoesAwayBetweenKeys has a node go away while debts are collected for a call, at every key:
+// nothing was sent, and all is charged later.
+func TestNodeGoesAwayBetweenKeys(t *testing.T) {
+	for usable := range 50 {
+		r, f, c := newFallback(t, false)
+		for n := range uint64(50) {
+			f.decide(c, key(n))
+		}
+		r.usable = usable + 1
+		f.Hands.Pay(t.Context())
+		r.usable, r.away = 0, false
+		f.Hands.Pay(t.Context())
+		for n := range uint64(50) {
+			if r.debts[key(n)] != 1 {
+				t.Fatalf("away at key %d: of key %d %d is charged, want 1", usable+1, n, r.debts[key(n)])
+			}
+		}
+	}
+}
+
+// generation returns the counters of a zone and of an override of one configuration, which count in
+// a table.
+func generation(t *testing.T, table stores.Table, limits ...int64) (all []*stores.Counter) {
+	t.Helper()
+	of := make(map[int64]*stores.Counter)
+	for i, limit := range limits {
+		sp := algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1}
+		c := storestest.NewTestCounter(t, "z", 0, false, table, storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: sp})
+		c.Override, c.Overrides, of[int64(i)] = int64(i), of, c
+		all = append(all, c)
+	}
+	return all
+}
+
+// TestDebtsAreChargedAsInForce changes the rules of a zone in an outage, with debts before and after,
+// and then tries a configuration that does not come into force. Each key is charged under the rules
+// in force; one of an override that is gone, under those that it had.
+func TestDebtsAreChargedAsInForce(t *testing.T) {
+	r, f, c := newFallback(t, false)
+	old := generation(t, c.Table, 1000, 10, 5)
+	f.Hands.Adopt(old[0])
+	f.decide(old[0], key(0))
+	f.decide(old[2], key(2))
+	now := generation(t, c.Table, 500, 100)
+	f.Hands.Adopt(now[0])
+	f.decide(now[1], key(1))
+	f.Hands.Adopt(generation(t, c.Table, 1, 1, 1)[0])
+	runtime.GC() // what was tried is gone
+	f.Hands.Pay(t.Context())
+	for k, want := range map[stores.Key]*stores.Counter{key(0): now[0], key(1): now[1], key(2): old[2]} {
+		if got := r.as[k]; got != want {
+			t.Errorf("%v is charged under %d and override %d, want %d and %d", k, got.Rules[0].Limit(), got.Override, want.Rules[0].Limit(), want.Override)
+		}
+	}
+	if all := f.Hands.counters(); len(all) != 1 || all[c.Table] != now[0] {
+		t.Errorf("%d tables are known, that in force: %v", len(all), all[c.Table] == now[0])
+	}
+	runtime.KeepAlive(now)
 }
 
 // TestReplacedTablesAreForgotten replaces tables in an outage. Only what is owed in the one that is

@@ -25,10 +25,12 @@ type Redis interface {
 	// Now returns the time on the clocks of this process and of a tag's node.
 	Now(tag stores.Key) memory.Instant
 
-	// HandOver makes handovers of keys of one node in one call. The error is that of the call.
+	// HandOver makes handovers of keys of one node in one call. The error is that of the call, or
+	// says that the reply cannot be read behind its Keys.
 	HandOver(ctx context.Context, some []Handover) (Reply, error)
 
-	// PutBlocks puts back blocks of keys of one node in one call.
+	// PutBlocks puts back blocks of keys of one node in one call. It calls [Block.Drop] for those
+	// that Redis refuses.
 	PutBlocks(ctx context.Context, some []Block) error
 
 	// MayHaveRun says whether a call that failed may have been executed, or may still be.

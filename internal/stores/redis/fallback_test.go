@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -109,12 +108,11 @@ func (f *fleet) set(i int, to fault) {
 	}
 }
 
-// decide decides a check at one instance, of a counter that is in force there.
+// decide decides a check at one instance.
 func (f *fleet) decide(i int, c *stores.Counter, k stores.Key, cost int64) *stores.Check {
 	for _, s := range f.all {
 		s.setTime(f.v.now)
 	}
-	f.all[i].Adopt(cmp.Or(c.Base, c))
 	check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: cost}}}
 	f.all[i].Decide(context.Background(), check)
 	return check
@@ -133,8 +131,10 @@ func (f *fleet) drain(i int, c *stores.Counter, k stores.Key) (n int) {
 func (f *fleet) counters(t *testing.T, name string, spec storestest.RuleSpec) []*stores.Counter {
 	t.Helper()
 	var cs []*stores.Counter
-	for range f.all {
-		cs = append(cs, storestest.NewTestCounter(t, name, 0, false, nil, spec))
+	for _, s := range f.all {
+		c := storestest.NewTestCounter(t, name, 0, false, nil, spec)
+		s.Adopt(c)
+		cs = append(cs, c)
 	}
 	return cs
 }

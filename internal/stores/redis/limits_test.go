@@ -15,7 +15,7 @@ import (
 // for requests that bring their limits. The first limit is that of requests that bring none.
 func (f *fleet) varying(t *testing.T, name string, spec storestest.RuleSpec, limits ...int64) (all [][]*stores.Counter) {
 	t.Helper()
-	for range f.all {
+	for _, s := range f.all {
 		var of []*stores.Counter
 		for _, limit := range limits {
 			var table stores.Table
@@ -27,6 +27,8 @@ func (f *fleet) varying(t *testing.T, name string, spec storestest.RuleSpec, lim
 			of = append(of, storestest.NewTestCounter(t, name, 0, false, table, sp))
 			of[len(of)-1].Base = of[0]
 		}
+		of[0].Overrides = make(map[int64]*stores.Counter) // without it, because it varies
+		s.Adopt(of[0])
 		all = append(all, of)
 	}
 	return all
