@@ -29,7 +29,7 @@ func handwritten(t *testing.T) (files []string) {
 			return err
 		case d.IsDir() && (d.Name() == ".git" || slices.Contains([]string{"bin", "dist", "internal/page/uplot"}, path)):
 			return filepath.SkipDir
-		case slices.Contains([]string{".go", ".lua", ".md", ".js", ".html", ".css", ".yml", ".yaml", ".json"}, filepath.Ext(path)):
+		case slices.Contains([]string{".go", ".lua", ".tmpl", ".md", ".js", ".html", ".css", ".yml", ".yaml", ".json"}, filepath.Ext(path)):
 			files = append(files, path)
 		}
 		return nil

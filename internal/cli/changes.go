@@ -14,7 +14,6 @@ import (
 	"os/exec"
 	"os/user"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -177,15 +176,7 @@ func (w *changer) diff(args []string) error {
 }
 
 func (w *changer) log() error {
-	return show(w.adminClient, w.send, http.MethodGet, "rules/changes", nil, new(Changes), printChanges)
-}
-
-func printChanges(w io.Writer, past *Changes) {
-	t := table{head: []string{"WHEN", "WHO", "WHAT", "WHY"}}
-	for _, c := range past.Changes {
-		t.add(c.At.Local().Format(time.DateTime), safe(cmp.Or(c.Who, "-")), safe(cmp.Or(c.What, "-")), safe(cmp.Or(c.Why, "-")))
-	}
-	t.print(w)
+	return show(w.adminClient, w.send, http.MethodGet, "rules/changes", nil, new(Changes), "changes")
 }
 
 func (w *changer) put(path string) error {
@@ -262,9 +253,7 @@ func (w *changer) write(before document, text []byte, what string) error {
 		_, err = w.out.Write(answer)
 		return err
 	}
-	fmt.Fprintln(w.out, "written")
-	printUnknown(w.out, v.Unknown)
-	return nil
+	return printAnswer(w.out, "written", &v)
 }
 
 // who returns who changes the rules, as this machine says.

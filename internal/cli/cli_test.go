@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,13 @@ func decode[T any](t *testing.T, text string) *T {
 	return v
 }
 
+func printed(t *testing.T, w io.Writer, name string, answer any) {
+	t.Helper()
+	if err := printAnswer(w, name, answer); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestZonesArePrinted checks that options and names of rules are printed, each rule in a line, and
 // no control sequence.
 func TestZonesArePrinted(t *testing.T) {
@@ -33,7 +41,7 @@ func TestZonesArePrinted(t *testing.T) {
 		{"name": "evil\u001b[31m", "store": "local", "origin": "config", "enabled": false, "rules": []}]}`)
 	all.Now, all.Instance.Since = now, now.Add(-time.Minute)
 	var b strings.Builder
-	printZones(&b, all)
+	printed(t, &b, "zones", all)
 	if want := `web1: Caddy v2, Diana v1, configuration 0a1b2c3d, loaded 1m ago
 `; !strings.HasPrefix(b.String(), want) {
 		t.Errorf("%s\nwant\n%s", b.String(), want)
@@ -70,7 +78,7 @@ func TestUnknownInstances(t *testing.T) {
 		}
 		s := Store{Name: "redis", Up: c.up, Mode: mode, Since: now.Add(-5 * time.Second), Instances: c.instances}
 		var b strings.Builder
-		if s.print(&b, now); b.String() != c.want {
+		if printed(t, &b, "stores", &Overview{Now: now, Stores: []Store{s}}); b.String() != c.want {
 			t.Errorf("%q, want %q", b.String(), c.want)
 		}
 	}
@@ -116,7 +124,7 @@ func TestErrorsOfTheAPI(t *testing.T) {
 // TestValidationIsPrinted checks that zones without a check are not passed off as valid.
 func TestValidationIsPrinted(t *testing.T) {
 	var b strings.Builder
-	printValidation(&b, decode[Validation](t, `{"valid": true, "zones": 3, "unknown_zones": ["gone", "\u001b"]}`))
+	printed(t, &b, "validation", decode[Validation](t, `{"valid": true, "zones": 3, "unknown_zones": ["gone", "\u001b"]}`))
 	if want := "valid, zones: 3\nnot checked, as zones unknown here: gone \"\\x1b\"\n"; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
@@ -150,7 +158,7 @@ func TestUnknownCommand(t *testing.T) {
 // TestLostDocumentIsPrinted checks that a lost document is not printed as a source that is away.
 func TestLostDocumentIsPrinted(t *testing.T) {
 	var b strings.Builder
-	decode[Source](t, `{"source": "redis", "state": "away", "lost": true, "error": "Redis has lost the document"}`).print(&b, time.Now())
+	printed(t, &b, "source", &Overview{Rules: decode[Source](t, `{"source": "redis", "state": "away", "lost": true, "error": "Redis has lost the document"}`)})
 	if want := "rules from redis: document lost: Redis has lost the document\n"; b.String() != want {
 		t.Errorf("%q, want %q", b.String(), want)
 	}
@@ -170,7 +178,7 @@ func TestExplanation(t *testing.T) {
 		{"zone": "many", "parts": ["7", "", ""], "missing": ["{a}", "{b}"], "key_missing": "share", "decision": "allowed", "rules": []},
 		{"zone": "strict", "parts": [""], "missing": ["{a}"], "key_missing": "deny", "decision": "denied", "rule": "key_missing", "rules": []}]}, {"server": "srv1", "zones": []}]}`)
 	var b strings.Builder
-	printExplanation(&b, e)
+	printed(t, &b, "explanation", e)
 	want := `denied by zone api, rule 1, again in 28s
 
 server srv0

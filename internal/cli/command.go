@@ -71,7 +71,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return sub
 	}
 	add("zones", "Lists the zones, the rules in force and the stores", cobra.NoArgs, func([]string) error {
-		return show(c, c.send, http.MethodGet, "zones", nil, new(Zones), printZones)
+		return show(c, c.send, http.MethodGet, "zones", nil, new(Zones), "zones")
 	})
 	var hash string
 	key := add("key <zone> <part>...", "Shows the state of a key; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
@@ -83,7 +83,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	})
 	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
 	add("top <zone>", "Lists the keys of this instance with the most requests and the most denials", cobra.ExactArgs(1), func(args []string) error {
-		return show(c, c.send, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, new(Top), printTop)
+		return show(c, c.send, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, new(Top), "top")
 	})
 	var strict bool
 	validate := add("validate [<document>]", "Checks a configuration, or a document of rules against a configuration (- is stdin)", cobra.MaximumNArgs(1), func(args []string) error {
@@ -149,15 +149,16 @@ func (c *adminClient) send(method, path string, header http.Header, body io.Read
 // asker sends a request to the admin API, decodes the answer into v, and returns it with its header.
 type asker func(method, path string, header http.Header, body io.Reader, v any) ([]byte, http.Header, error)
 
-// show prints the answer to a request, which is decoded into v: as JSON with --json, else by as.
-func show[T any](c *adminClient, ask asker, method, path string, body io.Reader, v *T, as func(io.Writer, *T)) error {
+// show prints the answer to a request, which is decoded into v: as JSON with --json, else by a
+// template.
+func show(c *adminClient, ask asker, method, path string, body io.Reader, v any, name string) error {
 	text, _, err := ask(method, path, nil, body, v)
 	switch {
 	case err != nil:
 	case c.json:
 		_, err = c.out.Write(text)
 	default:
-		as(c.out, v)
+		err = printAnswer(c.out, name, v)
 	}
 	return err
 }
@@ -171,7 +172,7 @@ func (c *adminClient) key(method, zone string, parts []string, hash string) erro
 		q = url.Values{"hash": {hash}}
 	}
 	var k limiter.Key
-	err := show(c, c.send, method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, &k, printKey)
+	err := show(c, c.send, method, "zones/"+url.PathEscape(zone)+"/key?"+q.Encode(), nil, &k, "key")
 	if err == nil && k.Error != "" {
 		return errors.New(k.Error)
 	}
@@ -192,7 +193,7 @@ func (c *adminClient) explain(d Request, headers []string) error {
 	if err != nil {
 		return err
 	}
-	return show(c, c.ask, http.MethodPost, "explain", bytes.NewReader(body), new(Explanation), printExplanation)
+	return show(c, c.ask, http.MethodPost, "explain", bytes.NewReader(body), new(Explanation), "explanation")
 }
 
 // maxDocument is how much of a document is read, in bytes: more than one may have, so that
@@ -207,7 +208,7 @@ func (c *adminClient) validate(path string, strict bool) error {
 		return err
 	}
 	var v Validation
-	switch err := show(c, c.ask, http.MethodPost, "rules/validate", bytes.NewReader(text), &v, printValidation); {
+	switch err := show(c, c.ask, http.MethodPost, "rules/validate", bytes.NewReader(text), &v, "validation"); {
 	case err != nil:
 		return err
 	case !v.Valid:

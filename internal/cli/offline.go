@@ -80,6 +80,5 @@ func (c *adminClient) validateConfig() error {
 		_, err = fmt.Fprintf(c.out, "{\"valid\": true, \"zones\": %d}\n", o.Zones)
 		return err
 	}
-	printValidation(c.out, &Validation{Valid: true, Zones: o.Zones})
-	return nil
+	return printAnswer(c.out, "validation", &Validation{Valid: true, Zones: o.Zones})
 }

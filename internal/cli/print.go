@@ -1,21 +1,54 @@
 package cli
 
 import (
-	"cmp"
+	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
+	"text/template"
 	"time"
 	"unicode/utf8"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/edit"
-	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
+
+//go:embed print.tmpl
+var templates string
+
+// printAnswer prints an answer by the template of this name.
+func printAnswer(w io.Writer, name string, answer any) error {
+	t, err := template.New("print.tmpl").Funcs(template.FuncMap{
+		"ago":     func(now, t time.Time) string { return span(now.Sub(t).Seconds()) },
+		"all":     safeAll,
+		"bars":    bars,
+		"inForce": inForce,
+		"next":    func(i int) int { return i + 1 },
+		"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
+		"rules":   (*Zone).rules,
+		"safe":    safe,
+		"span":    span,
+		"sum":     sum,
+		"things":  things,
+		"trim":    strings.TrimSpace,
+		"unnamed": unnamed,
+		"window":  windowText,
+	}).Parse(templates)
+	if err != nil {
+		return err
+	}
+	to := tabwriter.NewWriter(w, 0, 0, columnGap, ' ', 0)
+	return errors.Join(t.ExecuteTemplate(to, name, answer), to.Flush())
+}
+
+const columnGap = 2
 
 // safe quotes a text that could contain control sequences for a terminal.
 func safe(s string) string {
@@ -52,12 +85,12 @@ func span(seconds float64) string {
 	return edit.DurationText(d)
 }
 
-// plural returns a number of things.
-func plural(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
+// things returns an integer with what it is a number of.
+func things(n any, thing string) string {
+	if s := fmt.Sprint(n); s != "1" {
+		return s + " " + thing + "s"
 	}
-	return strconv.FormatInt(n, 10) + " " + thing + "s"
+	return "1 " + thing
 }
 
 // String returns the rule as a Caddyfile has it, with its name in front.
@@ -117,110 +150,6 @@ func optionsText(options json.RawMessage) (s string) {
 	return s
 }
 
-// shadowDenied returns how many requests the zone would have denied if it were not in shadow.
-func (z *Zone) shadowDenied() uint64 { return z.Decisions[metrics.ShadowDenied.String()] }
-
-func printZones(w io.Writer, all *Zones) {
-	i := &all.Instance
-	fmt.Fprintf(w, "%s: Caddy %s, Diana %s, configuration %s, loaded %s ago\n", safe(i.Host), safe(i.Caddy), safe(i.Diana), safe(i.Config), span(all.Now.Sub(i.Since).Seconds()))
-	fmt.Fprintf(w, "requests since %s ago: %d allowed, %d denied, %d delayed\n", span(all.Now.Sub(i.Started).Seconds()), all.Requests.Allowed, all.Requests.Denied, all.Requests.Delayed)
-	for n := range all.Stores {
-		all.Stores[n].print(w, all.Now)
-	}
-	if all.Rules != nil {
-		all.Rules.print(w, all.Now)
-	}
-	for _, l := range all.Lists {
-		fmt.Fprintf(w, "list %s: %d keys for %s", safe(l.File), l.Keys, span(all.Now.Sub(l.Since).Seconds()))
-		if l.Error != "" {
-			fmt.Fprintf(w, ": %s", safe(l.Error))
-		}
-		fmt.Fprintln(w)
-	}
-	if len(all.Zones) == 0 {
-		fmt.Fprintln(w, "no zones: a site gets one by a line such as rate_limit {client_ip} 10/s")
-		return
-	}
-	t := table{head: []string{"ZONE", "STORE", "FROM", "STATE", "KEYS", "ALLOWED", "DENIED"}}
-	shadows := slices.ContainsFunc(all.Zones, func(z Zone) bool { return z.Shadow || z.shadowDenied() > 0 })
-	if shadows {
-		t.head = append(t.head, "SHADOW")
-	}
-	t.head = append(t.head, "RULES")
-	for n := range all.Zones {
-		z := &all.Zones[n]
-		passed := z.Decisions[metrics.Allowed.String()] + z.Decisions[metrics.Delayed.String()] + z.Decisions[metrics.ShadowDelayed.String()]
-		cells := []string{safe(z.Name), safe(z.Store), z.Origin, z.state(), strconv.FormatInt(z.Keys, 10), strconv.FormatUint(passed, 10), strconv.FormatUint(z.Decisions[metrics.Denied.String()], 10)}
-		if shadows {
-			cells = append(cells, strconv.FormatUint(z.shadowDenied(), 10))
-		}
-		for _, rule := range z.rules() {
-			t.add(append(cells, rule)...)
-			cells = make([]string, len(cells)) // the other rules stand below the first
-		}
-	}
-	t.print(w)
-}
-
-// printValidation prints that a document is valid. One that is not is an error of the command.
-func printValidation(w io.Writer, v *Validation) {
-	if !v.Valid {
-		return
-	}
-	fmt.Fprintf(w, "valid, zones: %d\n", v.Zones)
-	printUnknown(w, v.Unknown)
-}
-
-// printUnknown prints the zones of a document whose rules were not checked.
-func printUnknown(w io.Writer, zones []string) {
-	if len(zones) > 0 {
-		fmt.Fprintf(w, "not checked, as zones unknown here: %s\n", safeAll(zones))
-	}
-}
-
-// print prints the state of a store.
-func (s *Store) print(w io.Writer, now time.Time) {
-	fmt.Fprintf(w, "store %s: %s for %s, %s\n", safe(s.Name), s.Mode, span(now.Sub(s.Since).Seconds()), s.instances())
-	if s.Share > 0 {
-		fmt.Fprintf(w, "store %s: this instance enforces %.0f %% of each limit meanwhile\n", safe(s.Name), 100*s.Share)
-	}
-	for _, n := range s.Down {
-		fmt.Fprintf(w, "store %s: node %s is away for %s; keys of other nodes are shared\n", safe(s.Name), safe(n.Address), span(now.Sub(n.Since).Seconds()))
-	}
-}
-
-// instances says how many instances there are, or why nobody knows.
-func (s *Store) instances() string {
-	switch {
-	case s.Instances > 0 && s.Up:
-		return plural(s.Instances, "instance")
-	case s.Instances > 0:
-		return plural(s.Instances, "instance") + " when it was last reached"
-	case s.Up:
-		return "instances not counted yet"
-	}
-	return "number of instances unknown: it was never reached"
-}
-
-// print prints the state of the rule source.
-func (r *Source) print(w io.Writer, now time.Time) {
-	state := r.State
-	if r.Lost {
-		state = "document lost"
-	}
-	fmt.Fprintf(w, "rules from %s: %s", safe(r.Source), safe(state))
-	if !r.Confirmed.IsZero() {
-		fmt.Fprintf(w, ", confirmed %s ago", span(now.Sub(r.Confirmed).Seconds()))
-	}
-	if r.Error != "" {
-		fmt.Fprintf(w, ": %s", safe(r.Error))
-	}
-	fmt.Fprintln(w)
-	if len(r.Unknown) > 0 {
-		fmt.Fprintf(w, "zones unknown here: %s\n", safeAll(r.Unknown))
-	}
-}
-
 // rules returns the zone's rules.
 func (z *Zone) rules() (list []string) {
 	for i := range z.Rules {
@@ -238,154 +167,35 @@ func (z *Zone) rules() (list []string) {
 	return list
 }
 
-func (z *Zone) state() string {
-	state := "on"
-	switch {
-	case !z.Enabled:
-		state = "off"
-	case z.Shadow:
-		state = "shadow"
-	}
-	n := int64(0)
-	for _, x := range z.Exceptions {
+// inForce returns the number of exceptions that have not ended.
+func inForce(list []*config.Exception) (n int) {
+	for _, x := range list {
 		if x.Until.IsZero() || x.Until.After(time.Now()) {
 			n++
 		}
 	}
-	if n > 0 {
-		state += ", " + plural(n, "exception")
-	}
-	if z.Blocked > 0 {
-		state += fmt.Sprintf(", %d blocked", z.Blocked)
-	}
-	return state
+	return n
 }
 
-// printKey prints the decision about the next request of a key, and the state of each rule.
-func printKey(w io.Writer, s *limiter.Key) {
-	if s.Reset != "" {
-		fmt.Fprintf(w, "reset %s\n", s.Reset)
+// sum returns the number of decisions with one of these outcomes.
+func sum(decisions map[string]uint64, outcomes ...string) (n uint64) {
+	for _, o := range outcomes {
+		n += decisions[o]
 	}
-	fmt.Fprintf(w, "zone %s, key %s", safe(s.Zone), safeAll(s.Parts))
-	if s.Key != "" {
-		fmt.Fprintf(w, " (%s)", s.Key)
-	}
-	fmt.Fprintf(w, ": %s", s.Decision)
-	if s.Rule != "" {
-		fmt.Fprintf(w, " by %s", safe(s.Rule))
-	}
-	if s.Blocked > 0 {
-		fmt.Fprint(w, ", blocked")
-	}
-	if s.RetryIn != nil {
-		fmt.Fprintf(w, ", again in %s", span(*s.RetryIn))
-	}
-	if s.Cost > 1 {
-		fmt.Fprintf(w, ", cost %d", s.Cost)
-	}
-	if s.Overflowed {
-		fmt.Fprint(w, ", counted together with others, for the zone is full")
-	}
-	if s.Mode != "" {
-		fmt.Fprintf(w, " (%s)", s.Mode)
-	}
-	fmt.Fprintln(w)
-	if len(s.Missing) > 0 {
-		fmt.Fprintf(w, "  key_missing %s: the request has no %s\n", s.KeyMissing, safeAll(s.Missing))
-	}
-	if s.KeyMissing == "client_ip" {
-		fmt.Fprintf(w, "  counted by the client's address, %s\n", cmp.Or(s.Address, "one key for all that are unknown"))
-	}
-	printRules(w, s)
+	return n
 }
 
-// printExplanation prints the decision about a request, and the keys that it would be counted by.
-func printExplanation(w io.Writer, e *Explanation) {
-	switch {
-	case e.Zone != "":
-		fmt.Fprintf(w, "denied by zone %s, rule %s", safe(e.Zone), safe(e.Rule))
-		if e.RetryIn != nil {
-			fmt.Fprintf(w, ", again in %s", span(*e.RetryIn))
-		}
-		fmt.Fprintln(w)
-	case e.Decision == "none":
-		fmt.Fprintln(w, "no rate limit applies")
-	default:
-		fmt.Fprintln(w, e.Decision)
-	}
-	for i := range e.Handlers {
-		e.Handlers[i].print(w)
-	}
+// unnamed reports whether some of the keys have no name.
+func unnamed(hits []metrics.Hit) bool {
+	return slices.ContainsFunc(hits, func(h metrics.Hit) bool { return h.Name == "" })
 }
 
-func (h *Handler) print(w io.Writer) {
-	fmt.Fprintf(w, "\nserver %s\n", safe(h.Server))
-	for i := range h.Zones {
-		printKey(w, &h.Zones[i])
+// bars returns numbers as a line of blocks.
+func bars(list []int64) string {
+	blocks, most := []rune(" ▁▂▃▄▅▆▇█"), max(1, slices.Max(list))
+	var b strings.Builder
+	for _, n := range list {
+		b.WriteRune(blocks[(n*8+most-1)/most])
 	}
-	if len(h.Zones) == 0 && h.Error == "" {
-		fmt.Fprintln(w, "no zone of this handler matches")
-	}
-	if len(h.Without) > 0 {
-		fmt.Fprintf(w, "not matching: %s\n", safeAll(h.Without))
-	}
-	if len(h.NotRun) > 0 {
-		fmt.Fprintf(w, "not run, as more than the request is needed: %s; what they would change is unknown\n", safeAll(h.NotRun))
-	}
-	if h.Error != "" {
-		fmt.Fprintf(w, "a matcher failed, and the zones after it were not looked at: %s\n", safe(h.Error))
-	}
-}
-
-func number(n int64) string { return strconv.FormatInt(n, 10) }
-
-// printRules prints the override that applies, and the state of each rule.
-func printRules(w io.Writer, s *limiter.Key) {
-	switch {
-	case !s.Until.IsZero():
-		fmt.Fprintf(w, "  exception %s until %s\n", safeAll(s.Override), s.Until.Format(time.RFC3339))
-	case s.Except:
-		fmt.Fprintf(w, "  exception %s\n", safeAll(s.Override))
-	case len(s.Override) > 0:
-		fmt.Fprintf(w, "  override %s\n", safeAll(s.Override))
-	}
-	if len(s.Rules) == 0 {
-		return
-	}
-	t := table{head: []string{"  RULE", "LIMIT", "USED", "HELD", "REMAINING", "RESET", "RETRY"}}
-	for _, r := range s.Rules {
-		retry := "-"
-		if r.RetryIn != nil {
-			retry = span(*r.RetryIn)
-		} else if !r.Admits {
-			retry = "never"
-		}
-		t.add("  "+safe(r.Name), fmt.Sprintf("%d/%s", r.Limit, windowText(r.Window, r.Period)), number(r.Used), number(r.Held), number(r.Remaining), span(r.Reset), retry)
-	}
-	t.print(w)
-}
-
-func printTop(w io.Writer, top *Top) {
-	unnamed := false
-	for _, list := range []struct {
-		title string
-		hits  []metrics.Hit
-	}{{"BUSIEST", top.Busy}, {"MOST DENIED", top.Denied}} {
-		t := table{head: []string{list.title, "TIMES", "KEY", "NAME"}}
-		for i, h := range list.hits {
-			name := safe(h.Name)
-			if h.Blocked > 0 {
-				name = strings.TrimSpace(name + " blocked for " + span(h.Blocked))
-			}
-			t.add(strconv.Itoa(i+1), strconv.FormatUint(uint64(h.Times), 10), h.Key, name)
-			unnamed = unnamed || h.Name == ""
-		}
-		if len(list.hits) == 0 {
-			t.add("none yet", "", "", "")
-		}
-		t.print(w)
-	}
-	if unnamed {
-		fmt.Fprintln(w, "Keys without a name were not logged: with log_key in the handler, frequent keys have names.")
-	}
+	return b.String()
 }

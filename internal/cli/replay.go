@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"os"
 	"os/signal"
@@ -160,7 +158,7 @@ func (c *adminClient) replay(o *replayOptions, paths []string) (status int, err 
 		enc.SetIndent("", " ")
 		err = enc.Encode(&out)
 	} else {
-		err = out.print(c.out)
+		err = printAnswer(c.out, "replayed", &out)
 	}
 	return 1, errors.Join(err, o.failed(&out))
 }
@@ -280,101 +278,3 @@ func progress(begun time.Time) func(part, of int64) {
 		fmt.Fprintf(os.Stderr, "\r\x1b[K%d MB%s", part/1e6, left)
 	}
 }
-
-func (r *replayed) print(w io.Writer) error {
-	const format = "2006-01-02 15:04:05"
-	if r.Lines == 0 {
-		_, err := fmt.Fprintln(w, "no requests")
-		return err
-	}
-	fmt.Fprintf(w, "%s from %s to %s UTC\n", plural(r.Lines, "request"), r.From.Format(format), r.To.Format(format))
-	if r.Unread > 0 {
-		fmt.Fprintf(w, "%s not read:\n", plural(r.Unread, "line"))
-		for _, text := range r.First {
-			fmt.Fprintf(w, "  %q\n", text)
-		}
-	}
-	if r.Late > 0 {
-		fmt.Fprintf(w, "%s too late to be put in order: taken as they came\n", plural(r.Late, "line"))
-	}
-	if r.Measured != nil {
-		r.printMeasured(w)
-		return nil
-	}
-	fmt.Fprintf(w, "%d would pass, %d would be denied (%.3g %%), as they came: what clients would have\ndone after a denial is unknown\n\n", r.Requests.Allowed, r.Requests.Denied, r.Requests.Percent())
-	printReplayedZones(w, r.Zones)
-	for i := range r.Zones {
-		printReplayedZone(w, &r.Zones[i])
-	}
-	for _, s := range r.Sets {
-		fmt.Fprintf(w, "\nwith --set %s: %d would pass, %d would be denied (%.3g %%)\n", safe(s.Set), s.Requests.Allowed, s.Requests.Denied, s.Requests.Percent())
-		printReplayedZones(w, s.Zones)
-	}
-	return nil
-}
-
-func printReplayedZones(w io.Writer, zones []replay.Zone) {
-	t := table{head: []string{"ZONE", "REQUESTS", "KEYS", "ALLOWED", "DELAYED", "NEAR", "DENIED", "KEYS DENIED"}}
-	for i := range zones {
-		z := &zones[i]
-		name := safe(z.Zone)
-		if z.Shadow {
-			name += " (shadow)"
-		}
-		t.add(name, number(z.Requests), strconv.Itoa(z.Keys), number(z.Allowed), number(z.Delayed), number(z.Near), number(z.Denied), strconv.Itoa(z.KeysDenied))
-	}
-	t.print(w)
-}
-
-func printReplayedZone(w io.Writer, z *replay.Zone) {
-	for _, field := range slices.Sorted(maps.Keys(z.Undecided)) {
-		fmt.Fprintf(w, "\nzone %s did not decide %s: their lines lack %s\n", safe(z.Zone), plural(z.Undecided[field], "request"), safe(field))
-	}
-	if z.Worst == nil {
-		return
-	}
-	fmt.Fprintf(w, "\nzone %s: denials over time, at most %d in a minute, %s UTC\n  %s\n", safe(z.Zone), z.Worst.Denied, z.Worst.At.Format("2006-01-02 15:04"), bars(z.Course))
-	t := table{head: []string{"  MOST DENIED", "TIMES", "FIRST", "LAST"}}
-	for _, d := range z.Top {
-		t.add("  "+safe(d.Key), number(d.Times), d.First.Format("01-02 15:04:05"), d.Last.Format("01-02 15:04:05"))
-	}
-	t.print(w)
-}
-
-// bars returns numbers as a line of blocks.
-func bars(list []int64) string {
-	blocks, most := []rune(" ▁▂▃▄▅▆▇█"), max(1, slices.Max(list))
-	var b strings.Builder
-	for _, n := range list {
-		b.WriteRune(blocks[(n*8+most-1)/most])
-	}
-	return b.String()
-}
-
-func (r *replayed) printMeasured(w io.Writer) {
-	m := r.Measured
-	for _, field := range slices.Sorted(maps.Keys(m.Lacking)) {
-		fmt.Fprintf(w, "%s left out: their lines lack %s\n", plural(m.Lacking[field], "request"), safe(field))
-	}
-	if m.Rest > 0 {
-		fmt.Fprintf(w, "%s of further keys are counted as one key\n", plural(m.Rest, "request"))
-	}
-	fmt.Fprintf(w, "requests of one key at most, of %s:\n\n", plural(int64(m.Keys), "key"))
-	t := table{head: []string{"WINDOW", "P50", "P95", "P99", "P99.9", "MAX", "BY"}}
-	for _, x := range m.Windows {
-		t.add(x.Window, count(x.P50), count(x.P95), count(x.P99), count(x.P999), count(x.Max), safe(x.Key))
-	}
-	t.print(w)
-	fmt.Fprintf(w, "\nEach of these lines would have denied at most %s (--deny):\n\n", plural(int64(m.Deny), "key"))
-	for _, x := range m.Windows {
-		fmt.Fprintln(w, " ", x.Rule)
-	}
-	for _, rule := range m.Meters {
-		fmt.Fprintln(w, " ", rule)
-	}
-	if m.Deny == 0 {
-		fmt.Fprintf(w, "\nThey allow what the busiest key did: that share of %s is none. A larger --deny leaves some out.\n", plural(int64(m.Keys), "key"))
-	}
-}
-
-func count(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
