@@ -198,12 +198,12 @@ func TestBlockOfLogins(t *testing.T) {
 // TestBlockInvalid rejects blocks that cannot be.
 func TestBlockInvalid(t *testing.T) {
 	for lines, want := range map[string]string{
-		"rule 2/1h block":                 "block: want a duration after it, such as 1h",
-		"rule 2/1h block x":               `block "x": want a positive duration, such as 1h`,
-		"rule 2/1h block 0s":              `block "0s": want a positive duration, such as 1h`,
-		"rule 2/1h block -1s":             `block "-1s": want a positive duration, such as 1h`,
+		"rule 2/1h block":                 "block: want a duration above zero, such as 10s",
+		"rule 2/1h block x":               `block "x": want a duration above zero, such as 10s`,
+		"rule 2/1h block 0s":              `block "0s": want a duration above zero, such as 10s`,
+		"rule 2/1h block -1s":             `block "-1s": want a duration above zero, such as 10s`,
 		"rule 2/1h block 1ns":             "block 1ns: want at least 1us, in whole microseconds",
-		"rule 2/1h block 1h block 2h":     "block is given twice, first block 1h0m0s: want it once",
+		"rule 2/1h block 1h block 2h":     "block is given twice, first at Caddyfile:",
 		"rule 2/1h block 1h\nmax_wait 1s": "block 1h0m0s beside max_wait 1s: want one of them",
 	} {
 		_, err := adapt(t, setup{site: "rate_limit {\nzone z {\n" + lines + "\n}\n}"}.caddyfile(newSite(t)))

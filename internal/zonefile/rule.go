@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -68,12 +67,8 @@ func (p *Parser) ParseRule(rate caddyfile.Token, rest []caddyfile.Token) (*confi
 		return nil, option.At(rate, err)
 	}
 	r := &ruleParser{rule: &config.Rule{Limit: limit, LimitFrom: from, Window: window}, rate: rate}
-	for len(rest) > 0 {
-		n, err := r.parseWord(rest)
-		if err != nil {
-			return nil, option.At(rest[0], err)
-		}
-		rest = rest[n:]
+	if err := r.parse(rest); err != nil {
+		return nil, err
 	}
 	if varies && r.rule.Limit == 0 {
 		return nil, option.At(rate, fmt.Errorf("rate %q: want else <count> after it, for requests that bring no limit", rate.Text))
@@ -82,81 +77,53 @@ func (p *Parser) ParseRule(rate caddyfile.Token, rest []caddyfile.Token) (*confi
 	return r.rule, nil
 }
 
-// parseWord parses the first of the tokens and returns how many it consumed.
-func (r *ruleParser) parseWord(tokens []caddyfile.Token) (int, error) {
-	t := tokens[0]
-	switch {
-	case t.Text == "name":
-		if r.rule.Name != "" {
-			return 0, fmt.Errorf("name is given twice, first name %s: want it once", r.rule.Name)
+// parse parses what follows the rate. What is no word of a rule is left to the algorithm.
+func (r *ruleParser) parse(tokens []caddyfile.Token) error {
+	words := option.Set{One: map[string]option.Parse{
+		"name":   option.Checked(&r.rule.Name, "a name after it", config.CheckName),
+		"block":  option.Duration(&r.rule.Block),
+		"notify": r.parseNotify,
+		"else":   r.parseElse,
+	}}
+	for d := caddyfile.NewDispenser(tokens); d.Next(); {
+		switch word := d.Val(); {
+		case words.Has(word):
+			if err := words.Read(d); err != nil {
+				return err
+			}
+		case !slices.Contains(algorithms.Names(), word):
+			r.options = append(r.options, d.Token())
+		case r.algorithm != "":
+			return d.Errf("algorithm %s beside %s: want one", word, r.algorithm)
+		default:
+			r.algorithm = word
 		}
-		if len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != t.Line {
-			return 0, errors.New("name: want a name after it")
-		}
-		r.rule.Name = tokens[1].Text
-		return 2, config.CheckName(tokens[1].Text)
-	case t.Text == "block":
-		if r.rule.Block != 0 {
-			return 0, fmt.Errorf("block is given twice, first block %v: want it once", time.Duration(r.rule.Block))
-		}
-		if len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != t.Line {
-			return 0, errors.New("block: want a duration after it, such as 1h")
-		}
-		d, err := caddy.ParseDuration(tokens[1].Text)
-		if err != nil || d <= 0 {
-			return 0, fmt.Errorf("block %q: want a positive duration, such as 1h", tokens[1].Text)
-		}
-		r.rule.Block = caddy.Duration(d)
-		return 2, nil
-	case t.Text == "notify":
-		return r.parseNotify(tokens)
-	case t.Text == "else":
-		return r.parseElse(tokens)
-	case !isBrace(t) && slices.Contains(algorithms.Names(), t.Text):
-		if r.algorithm != "" {
-			return 0, fmt.Errorf("algorithm %s beside %s: want one", t.Text, r.algorithm)
-		}
-		r.algorithm = t.Text
-		return 1, nil
 	}
-	r.options = append(r.options, t)
-	return 1, nil
+	return nil
 }
 
-// parseNotify parses notify <percent>...
-func (r *ruleParser) parseNotify(tokens []caddyfile.Token) (n int, err error) {
-	if r.rule.Notify != nil {
-		return 0, errors.New("notify is given twice: want it once, with all percentages")
-	}
-	for n = 1; n < len(tokens) && tokens[n].Line == tokens[0].Line; n++ {
-		percent, err := strconv.Atoi(strings.TrimSuffix(tokens[n].Text, "%"))
+// parseNotify parses notify <percent>..., up to the next word of the rule.
+func (r *ruleParser) parseNotify(d *caddyfile.Dispenser) error {
+	for d.NextArg() {
+		percent, err := strconv.Atoi(strings.TrimSuffix(d.Val(), "%"))
 		if err != nil {
-			break // the next word of the rule
+			d.Prev()
+			break
 		}
 		r.rule.Notify = append(r.rule.Notify, percent)
 	}
-	if n == 1 {
-		return 0, errors.New("notify: want percentages after it, such as notify 50 80 100")
+	if r.rule.Notify == nil {
+		return d.Errf("notify: want percentages after it, such as notify 50 80 100")
 	}
-	return n, nil
+	return nil
 }
 
 // parseElse parses else <count>.
-func (r *ruleParser) parseElse(tokens []caddyfile.Token) (int, error) {
-	switch {
-	case r.rule.LimitFrom == "":
-		return 0, errors.New("else: want it only after a limit from the request, such as rule {http.auth.user.limit}/1m else 100")
-	case r.rule.Limit != 0:
-		return 0, errors.New("else is given twice: want it once")
-	case len(tokens) < 2 || isBrace(tokens[1]) || tokens[1].Line != tokens[0].Line:
-		return 0, errors.New("else: want a count after it, such as else 100")
+func (r *ruleParser) parseElse(d *caddyfile.Dispenser) error {
+	if r.rule.LimitFrom == "" {
+		return d.Errf("else: want it only after a limit from the request, such as rule {http.auth.user.limit}/1m else 100")
 	}
-	n, err := strconv.ParseInt(tokens[1].Text, 10, 64)
-	if err != nil || n < 1 || tokens[1].Text[0] == '+' {
-		return 0, fmt.Errorf("else %q: want a whole number of at least 1", tokens[1].Text)
-	}
-	r.rule.Limit = n
-	return 2, nil
+	return option.Whole(&r.rule.Limit, 1, option.Max)(d)
 }
 
 func isBrace(t caddyfile.Token) bool {
