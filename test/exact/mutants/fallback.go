@@ -62,11 +62,23 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,
-		old: "rejected := err != nil && !d.redis.MayHaveRun(err)", new: "rejected := false",
+		old: "rejected := err != nil && (", new: "rejected := false && (",
 	},
 	{
 		name: "fallback-apart", breaks: "a debt that Redis rejected beside others is dropped", file: handoversGo, suites: redis,
 		old: "d.Settle([]Handover{*h}, err)", new: "_ = d.Settle",
+	},
+	{
+		name: "fallback-away", breaks: "debts are dropped when their node goes away before they are sent", file: handoversGo, suites: redis,
+		old: "(errors.Is(err, errAway) || !", new: "(errors.Is(nil, errAway) || !",
+	},
+	{
+		name: "fallback-replaced", breaks: "what is known and owed is handed over under rules that were replaced", file: handoversGo, suites: redis,
+		old: "all[c.Table] = c", new: "all[c.Table] = cmp.Or(all[c.Table], c)",
+	},
+	{
+		name: "fallback-never-known", breaks: "a store is not told of rules that come into force", file: "internal/limiter/change.go", suites: []suite{limiterTests},
+		old: "c.next[i].adopt(z)", new: "_ = z",
 	},
 	{
 		name: "fallback-overtaken", breaks: "a key has several debts on their way", file: memoryHandoverGo, suites: redis,
@@ -86,7 +98,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
-		old: "if charge > 0 {\n\t\tf.warm(z)\n\t}", new: "",
+		old: "\t\tf.warm(z, now)\n\t}\n\tf.Held.Finish", new: "\t\t_ = z\n\t}\n\tf.Held.Finish",
 	},
 	{
 		name: "lifetime-closed", breaks: "a store is closed while requests of its configuration run", file: lifetimeGo, suites: redis,
