@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/testdir"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -201,6 +204,17 @@ func TestLostDocumentIsShown(t *testing.T) {
 	}
 	s.wantAnswer(s.put(lost.body, "If-Match", lost.get("ETag")), 200, "true")
 	until(t, "the document", func() bool { return s.source().State == "ok" })
+	client.Del(ctx, "diana:rules")
+	client.Publish(ctx, "diana:rules", "")
+	until(t, "the second loss", func() bool { return s.source().State == "away" })
+	file := filepath.Join(testdir.New(t), "rules.json")
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.shell("", "rules", "put", file, "--yes"); err != nil || !strings.Contains(out, "written") {
+		t.Errorf("%q %v, want it written: the source has lost it", out, err)
+	}
+	until(t, "the document again", func() bool { return s.source().State == "ok" })
 	if got := s.ask("GET", "rules", ""); got.body != document || got.get("Rate-Limit-Rules") != "" {
 		t.Errorf("%q %v", got.body, got.header)
 	}

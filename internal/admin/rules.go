@@ -23,10 +23,6 @@ import (
 // rulesTimeout is how long reading or writing a document may take.
 const rulesTimeout = 10 * time.Second
 
-// rulesState is the header of an answer with the document in force instead of the one of the
-// source, which has lost it.
-const rulesState = "Rate-Limit-Rules"
-
 // validate says whether the running configuration would take a document.
 func (*API) validate(w http.ResponseWriter, r *http.Request, in *Instance) error {
 	if r.Method != http.MethodPost {
@@ -237,7 +233,7 @@ func (in *Instance) getRules(ctx context.Context, w http.ResponseWriter, source 
 	}
 	h := w.Header()
 	if lost {
-		h.Set(rulesState, "lost")
+		h.Set(cli.RulesState, cli.RulesLost)
 	}
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")

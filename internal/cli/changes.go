@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dianalimiter/diana/internal/edit"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // changer shows what a change of the rules would do, asks, and writes it.
@@ -32,7 +33,15 @@ type changer struct {
 type document struct {
 	text []byte // in the form of edit.Canonical
 	tag  string // its entity tag
+	lost bool   // the source has lost it; its rules are still in force
 }
+
+// RulesState is the header of an answer with the document in force instead of the one of the
+// source, which has lost it, and RulesLost its value.
+const (
+	RulesState = "Rate-Limit-Rules"
+	RulesLost  = "lost"
+)
 
 // addChanges adds the commands that change rules.
 func addChanges(c *adminClient, root *cobra.Command, add func(use, short string, args cobra.PositionalArgs, run func([]string) error) *cobra.Command) {
@@ -127,14 +136,14 @@ func (w *changer) edit(e edit.Edit) error {
 	if answer.Note != "" && !w.json {
 		fmt.Fprintln(w.out, "note: "+answer.Note)
 	}
-	return w.write(document{[]byte(answer.Before), answer.ETag}, []byte(answer.After), answer.What)
+	return w.write(document{text: []byte(answer.Before), tag: answer.ETag}, []byte(answer.After), answer.What)
 }
 
 // current reads the document.
 func (w *changer) current() (raw []byte, d document, err error) {
 	raw, header, err := w.send(http.MethodGet, "rules", nil, nil, new(json.RawMessage))
 	if err == nil {
-		d.tag = header.Get("ETag")
+		d.tag, d.lost = header.Get("ETag"), header.Get(RulesState) == RulesLost
 		d.text, err = edit.Canonical(raw)
 	}
 	return raw, d, err
@@ -222,6 +231,9 @@ func (w *changer) editor() error {
 // write shows the difference, asks, and replaces the document if it is still the one before.
 func (w *changer) write(before document, text []byte, what string) error {
 	after, err := edit.Canonical(text)
+	if err == nil && before.lost {
+		before.text, err = edit.Canonical([]byte(rules.NoDocument))
+	}
 	if err != nil {
 		return err
 	}
