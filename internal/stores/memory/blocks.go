@@ -199,13 +199,24 @@ func (b *Blocks) Count(local int64) (n int64) {
 	return n
 }
 
-// Keys returns the keys of the blocks in the i-th part of all that have not ended, at a time
-// on the clock of this process; false if there are fewer parts.
-func (b *Blocks) Keys(i int, local int64) (keys []stores.Key, ok bool) {
-	if i >= len(b.shards) {
-		return nil, false
+// Walk returns a function that appends the keys of blocks to keys, up to its capacity, and returns
+// where to continue: first at the beginning, and then where it ended the last time. local is the
+// clock of this process.
+func (b *Blocks) Walk(local func() int64) func(keys []stores.Key, from Cursor) ([]stores.Key, Cursor) {
+	var rest []stores.Key // of the shards before
+	return func(keys []stores.Key, from Cursor) ([]stores.Key, Cursor) {
+		for ; len(rest) == 0 && from.shard < len(b.shards); from.shard++ {
+			rest = b.shards[from.shard].living(local())
+		}
+		n := min(cap(keys)-len(keys), len(rest))
+		keys, rest = append(keys, rest[:n]...), rest[n:]
+		from.done = len(rest) == 0 && from.shard == len(b.shards)
+		return keys, from
 	}
-	s := &b.shards[i]
+}
+
+// living returns the keys of the blocks that have not ended, at a time on the clock of this process.
+func (s *blockShard) living(local int64) (keys []stores.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, x := range s.keys {
@@ -213,5 +224,5 @@ func (b *Blocks) Keys(i int, local int64) (keys []stores.Key, ok bool) {
 			keys = append(keys, k)
 		}
 	}
-	return keys, true
+	return keys
 }

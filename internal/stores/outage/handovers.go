@@ -41,15 +41,14 @@ type Handovers struct {
 	redis Redis
 	share func(*stores.Counter) []algorithms.Rule
 
-	// After a loss, all snapshots are put back: those of the counters in sweeping, of the
-	// first one from a position on.
+	// After a loss, all snapshots and blocks are put back: what is in sweeping, of the first one
+	// from a position on.
 	lost     atomic.Bool // a key is missing
 	emptied  atomic.Bool // a node has lost its memory
 	sweeps   atomic.Bool // what that began has not ended
 	swept    time.Time   // when that last began
-	sweeping []*stores.Counter
+	sweeping []source
 	from     memory.Cursor
-	blocks   map[*memory.Blocks]*blockSweep
 
 	mu     sync.Mutex
 	next   *Handovers                        // of the store that follows; nil: there is none
@@ -58,18 +57,27 @@ type Handovers struct {
 	known []weak.Pointer[stores.Counter] // that were adopted, whose keys have snapshots
 }
 
-// Handover is a handover of a key on its way to Redis.
+// Handover is a snapshot, a debt or a block of a key on its way to Redis.
 type Handover struct {
+	// Handover is the snapshot and the debts, if there is no Block.
 	memory.Handover
 
-	// Zone has the counter, key and tag, and At is its index in the check.
+	// Block is to be put back; nil: this is none.
+	Block *memory.KnownBlock
+
+	// BlockTime is what time it should be in Redis by the clock that the block is on.
+	BlockTime int64
+
+	// Zone has the counter, key and tag.
 	Zone stores.ZoneCheck
-	At   int
+
+	// At is the index of the zone in the check.
+	At int
 
 	// Tolerance is by how many microseconds an estimate of Redis' clock may be wrong.
 	Tolerance int64
 
-	snapshots *memory.Snapshots
+	snapshots *memory.Snapshots // nil with a Block
 }
 
 // add remembers a zone's table, whose keys may owe. If the tag of a key is not known, its
@@ -141,8 +149,17 @@ func (d *Handovers) TakeAll(check *stores.Check, now memory.Instant) (all []Hand
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Known = false
+		if check.Peek {
+			continue
+		}
+		if z.Guarded() {
+			if h, ok := block(z, now); ok {
+				h.At = i
+				all = append(all, h)
+			}
+		}
 		n := memory.TableOf(z.Counter).Snapshots()
-		if n == nil || check.Peek {
+		if n == nil {
 			continue
 		}
 		known, due := n.Known(z, now)
@@ -213,7 +230,7 @@ func (d *Handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.In
 func (d *Handovers) Settle(all []Handover, err error) {
 	rejected := err != nil && (errors.Is(err, errAway) || !d.redis.MayHaveRun(err))
 	for i := range all {
-		if h := &all[i]; h.snapshots.Settle(h.Zone.Key, &h.Handover, err == nil, rejected) {
+		if h := &all[i]; h.snapshots != nil && h.snapshots.Settle(h.Zone.Key, &h.Handover, err == nil, rejected) {
 			d.add(&h.Zone)
 		}
 	}
@@ -225,6 +242,8 @@ func (d *Handovers) Answered(h *Handover, taken bool, err error) {
 	switch {
 	case err != nil:
 		d.Settle([]Handover{*h}, err)
+	case !taken && h.Block != nil:
+		memory.BlocksOf(h.Zone.Counter).Reset(h.Zone.Key)
 	case !taken:
 		h.snapshots.Drop(h.Zone.Key)
 	}
@@ -241,7 +260,7 @@ func (d *Handovers) Pay(ctx context.Context) (again bool) {
 	paid, all, end := d.redis.Owed(), true, time.Now().Add(handFor)
 	for _, c := range d.takeTables() {
 		n := memory.TableOf(c).Snapshots()
-		from, ok := d.table(ctx, c, memory.Cursor{}, end, false, n.Debtors)
+		from, ok := d.walk(ctx, source{c, n.Debtors, d.taker(c, false), false}, memory.Cursor{}, end)
 		if !ok || !from.Done() {
 			d.add(&stores.ZoneCheck{Counter: c}) // continues after the next heartbeat
 		}
@@ -255,7 +274,41 @@ func (d *Handovers) Pay(ctx context.Context) (again bool) {
 	return again
 }
 
-// sweep puts all snapshots back after a loss, until end. If there was an outage, it begins
+// source is keys that have something to hand over.
+type source struct {
+	counter *stores.Counter
+
+	// next appends keys to a list, up to its capacity, and returns where to continue.
+	next func([]stores.Key, memory.Cursor) ([]stores.Key, memory.Cursor)
+
+	// take takes what a key has to hand over. more says that it has more. If its node is away, only
+	// the tag is set.
+	take func(stores.Key) (h Handover, more, ok bool, err error)
+
+	// lost says that Redis may have lost it: if it cannot be handed over now, all is put back when
+	// the node answers.
+	lost bool
+}
+
+// sources returns all that this instance knows, to be put back.
+func (d *Handovers) sources() (all []source) {
+	seen := make(map[*memory.Blocks]bool) // several tables of a zone have them in common
+	for _, c := range d.counters() {
+		if b := memory.BlocksOf(c); b != nil && !seen[b] {
+			seen[b] = true
+			all = append(all, source{c, b.Walk(d.o.Clock), d.blockTaker(c), true})
+		}
+		if n := memory.TableOf(c).Snapshots(); n != nil {
+			next := func(keys []stores.Key, from memory.Cursor) ([]stores.Key, memory.Cursor) {
+				return n.Living(keys, from, c.Rules, d.o.Clock())
+			}
+			all = append(all, source{c, next, d.taker(c, true), true})
+		}
+	}
+	return all
+}
+
+// sweep puts back all that is known after a loss, until end. If there was an outage, it begins
 // when the other instances have charged their debts too: what this one learns of them is put
 // back after the next loss.
 func (d *Handovers) sweep(ctx context.Context, end time.Time) {
@@ -263,47 +316,24 @@ func (d *Handovers) sweep(ctx context.Context, end time.Time) {
 		d.sweeps.Store(true)
 		d.lost.Store(false)
 		d.emptied.Store(false)
-		d.swept, d.sweeping, d.from = time.Now(), slices.Collect(maps.Values(d.counters())), memory.Cursor{}
-		d.blocks = make(map[*memory.Blocks]*blockSweep)
+		d.swept, d.sweeping, d.from = time.Now(), d.sources(), memory.Cursor{}
 	}
-	for len(d.sweeping) > 0 && ctx.Err() == nil && time.Now().Before(end) {
-		c := d.sweeping[0]
-		done, ok := d.putBack(ctx, c, end)
-		if done {
-			done, ok = d.sweepTable(ctx, c, end)
-		}
-		if !ok && !d.o.Clustered {
-			return // again after the next heartbeat
-		}
-		if done {
+	for ok := true; ok && len(d.sweeping) > 0 && ctx.Err() == nil && time.Now().Before(end); {
+		if d.from, ok = d.walk(ctx, d.sweeping[0], d.from, end); d.from.Done() {
 			d.sweeping, d.from = d.sweeping[1:], memory.Cursor{}
 		}
+		ok = ok || d.o.Clustered // otherwise again after the next heartbeat
 	}
 	d.sweeps.Store(len(d.sweeping) > 0)
 }
 
-// sweepTable puts back the snapshots of a counter's keys, from where it ended before, until
-// end. It returns whether these were all, and whether no call failed.
-func (d *Handovers) sweepTable(ctx context.Context, c *stores.Counter, end time.Time) (done, ok bool) {
-	n := memory.TableOf(c).Snapshots()
-	if n == nil { // only blocks are known
-		return true, true
-	}
-	d.from, ok = d.table(ctx, c, d.from, end, true, func(keys []stores.Key, from memory.Cursor) ([]stores.Key, memory.Cursor) {
-		return n.Living(keys, from, c.Rules, d.o.Clock())
-	})
-	return d.from.Done(), ok
-}
-
-// table hands over what the keys of one table have that next finds, from a position until
-// end. It returns where to continue, and whether no call failed.
-func (d *Handovers) table(ctx context.Context, c *stores.Counter, from memory.Cursor, end time.Time, told bool,
-	next func([]stores.Key, memory.Cursor) ([]stores.Key, memory.Cursor),
-) (_ memory.Cursor, ok bool) {
+// walk hands over what keys of a source have, from a position until end. It returns where to
+// continue, and whether no call failed.
+func (d *Handovers) walk(ctx context.Context, of source, from memory.Cursor, end time.Time) (_ memory.Cursor, ok bool) {
 	ok = true
 	for !from.Done() && ctx.Err() == nil && time.Now().Before(end) {
-		keys, to := next(make([]stores.Key, 0, d.perCall()), from)
-		if err := d.handOver(ctx, c, keys, told, end); err != nil {
+		keys, to := of.next(make([]stores.Key, 0, d.perCall()), from)
+		if err := d.handOver(ctx, of, keys, end); err != nil {
 			if ok = false; !d.o.Clustered { // where the next key may lie on another node
 				return from, ok
 			}
@@ -315,19 +345,17 @@ func (d *Handovers) table(ctx context.Context, c *stores.Counter, from memory.Cu
 
 // handOver hands over what keys have, in one call; a debt that is too large for one, in
 // several until end.
-func (d *Handovers) handOver(ctx context.Context, c *stores.Counter, keys []stores.Key, told bool, end time.Time) error {
-	n, as := memory.TableOf(c).Snapshots(), d.chargedAs(c)
+func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key, end time.Time) error {
 	for len(keys) > 0 {
 		var some []Handover
 		rest := keys[:0]
 		for _, k := range keys {
-			tag, override := n.Origin(k)
-			if !d.redis.Usable(tag) {
-				d.Settle(some, errAway)
-				d.unswept(tag, told)
-				return errAway
+			h, more, ok, err := of.take(k)
+			if err != nil {
+				d.Settle(some, err)
+				d.unswept(of, h.Zone.Tag)
+				return err
 			}
-			h, more, ok := d.take(n, &stores.ZoneCheck{Counter: as(override), Key: k, Tag: tag}, d.redis.Now(tag), told)
 			if ok {
 				some = append(some, h)
 			}
@@ -337,25 +365,39 @@ func (d *Handovers) handOver(ctx context.Context, c *stores.Counter, keys []stor
 		}
 		failed, err := d.send(ctx, some)
 		if err != nil {
-			d.unswept(some[0].Zone.Tag, told)
+			d.unswept(of, some[0].Zone.Tag)
 			return err
 		}
 		if failed {
-			d.add(&stores.ZoneCheck{Counter: c}) // again after the next heartbeat
+			d.add(&stores.ZoneCheck{Counter: of.counter}) // again after the next heartbeat
 		}
 		if keys = rest; len(keys) > 0 && time.Now().After(end) {
-			d.add(&stores.ZoneCheck{Counter: c})
+			d.add(&stores.ZoneCheck{Counter: of.counter})
 			return nil
 		}
 	}
 	return nil
 }
 
-// unswept notes that a snapshot, if it was one, could not be put back: the next keys may lie on
-// another node, and the sweep goes on. All are put back again when the node answers.
-func (d *Handovers) unswept(tag stores.Key, told bool) {
-	if told {
+// unswept notes that what Redis may have lost could not be put back: the next keys may lie on
+// another node, and the sweep goes on.
+func (d *Handovers) unswept(of source, tag stores.Key) {
+	if of.lost {
 		d.redis.Unswept(tag)
+	}
+}
+
+// taker returns what takes the debts of a counter's keys and, with told, their snapshots.
+func (d *Handovers) taker(c *stores.Counter, told bool) func(stores.Key) (h Handover, more, ok bool, err error) {
+	n, as := memory.TableOf(c).Snapshots(), d.chargedAs(c)
+	return func(k stores.Key) (h Handover, more, ok bool, err error) {
+		tag, override := n.Origin(k)
+		if !d.redis.Usable(tag) {
+			h.Zone.Tag = tag
+			return h, false, false, errAway
+		}
+		h, more, ok = d.take(n, &stores.ZoneCheck{Counter: as(override), Key: k, Tag: tag}, d.redis.Now(tag), told)
+		return h, more, ok, nil
 	}
 }
 

@@ -52,6 +52,9 @@ func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error)
 		h, of := &some[i], Outcome{Taken: true, Err: f.fails}
 		f.as[h.Zone.Key] = h.Zone.Counter
 		if f.breaks == nil && f.fails == nil {
+			if h.Block != nil {
+				f.blocks = append(f.blocks, h.Zone.Key)
+			}
 			if h.Told != nil {
 				f.told = append(f.told, h.Zone.Key)
 			}
@@ -66,14 +69,6 @@ func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error)
 	}
 	r.Time = f.Now(stores.Key{})
 	return r, nil
-}
-
-func (f *fake) PutBlocks(_ context.Context, some []Block) error {
-	f.calls++
-	for i := range some {
-		f.blocks = append(f.blocks, some[i].Zone.Key)
-	}
-	return f.breaks
 }
 
 func (f *fake) Usable(stores.Key) bool {

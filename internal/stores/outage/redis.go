@@ -29,10 +29,6 @@ type Redis interface {
 	// says that the reply cannot be read behind its Keys.
 	HandOver(ctx context.Context, some []Handover) (Reply, error)
 
-	// PutBlocks puts back blocks of keys of one node in one call. It calls [Block.Drop] for those
-	// that Redis refuses.
-	PutBlocks(ctx context.Context, some []Block) error
-
 	// MayHaveRun says whether a call that failed may have been executed, or may still be.
 	MayHaveRun(err error) bool
 
@@ -65,7 +61,8 @@ type Outcome struct {
 	// Err is why it failed, alone.
 	Err error
 
-	// Has is the zone with what Redis has of the key after it; nil: that is not known.
+	// Has is the zone with what Redis has of the key after it; nil: that is not known, or it was a
+	// block.
 	Has *stores.ZoneCheck
 }
 

@@ -100,21 +100,21 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check, sent int64) 
 func (d *decider) call(ctx context.Context, check *stores.Check, sent int64) error {
 	end := d.conn.end(ctx)
 	clock := &d.conn.at(check.Zones[0].Tag).clock
-	hands, blocks := d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent))), d.fallback.Hands.Blocks(check)
-	err := d.callOnce(check, end, hands, blocks)
+	hands := d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent)))
+	err := d.callOnce(check, end, hands)
 	if errors.Is(err, errOutside) { // the reply has brought the node's time
 		hands = d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent)))
-		err = d.callOnce(check, end, hands, blocks)
+		err = d.callOnce(check, end, hands)
 	}
 	if errors.Is(err, errForgotten) {
 		hands = d.fallback.Hands.TakeForgotten(check)
-		err = d.callOnce(check, end, hands, blocks)
+		err = d.callOnce(check, end, hands)
 	}
-	if isMoving(err) && (len(hands)+len(blocks) > 0 || slices.ContainsFunc(check.Zones, seesHeld)) {
+	if isMoving(err) && (len(hands) > 0 || slices.ContainsFunc(check.Zones, seesHeld)) {
 		for i := range check.Zones {
 			check.Zones[i].Known, check.Zones[i].SeesHeld = false, false
 		}
-		err = d.callOnce(check, end, nil, nil)
+		err = d.callOnce(check, end, nil)
 	}
 	return err
 }
@@ -125,8 +125,8 @@ func seesHeld(z stores.ZoneCheck) bool {
 	return z.SeesHeld && !permit
 }
 
-// callOnce runs the script once for a check, and handovers and blocks of its keys.
-func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Handover, blocks []outage.Block) error {
+// callOnce runs the script once for a check, and handovers of its keys.
+func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Handover) error {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
@@ -138,9 +138,6 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Ha
 	for i := range hands {
 		q.handOver(d.o.Prefix, &hands[i], at)
 	}
-	for i := range blocks {
-		q.putBlock(d.o.Prefix, &blocks[i])
-	}
 	for i := range check.Zones {
 		q.peekUsed(d.o.Prefix, &check.Zones[i], at)
 	}
@@ -148,7 +145,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Ha
 	r, now, err := d.conn.send(q)
 	sent := err
 	if err == nil {
-		err = d.read(check, &r, now, hands, blocks)
+		err = d.read(check, &r, now, hands)
 	}
 	d.fallback.Hands.Settle(hands, sent) // but for those that have failed alone
 	if err != nil {
@@ -161,7 +158,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Ha
 }
 
 // read sets the results of a check from the script's reply.
-func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.Handover, blocks []outage.Block) error {
+func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.Handover) error {
 	replaces := func(int) bool { return false }
 	var refused error // of a handover
 	if len(hands) > 0 {
@@ -170,11 +167,10 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.
 			taken, err := r.taken()
 			d.fallback.Hands.Answered(&hands[i], taken, err)
 			refused = cmp.Or(refused, err)
-			put[hands[i].At] = taken && hands[i].Told != nil
+			put[hands[i].At] = put[hands[i].At] || taken && hands[i].Told != nil
 		}
 		replaces = func(zone int) bool { return put[zone] }
 	}
-	r.putBlocks(blocks)
 	for i := range check.Zones {
 		if err := r.readUsed(&check.Zones[i], stores.Before, now); err != nil {
 			return err

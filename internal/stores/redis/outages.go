@@ -47,7 +47,7 @@ func (o *Options) instant(local, shared int64) memory.Instant {
 	return memory.Instant{Local: local, Shared: shared, Tolerance: 1e6 + 2*o.Timeout.Microseconds()}
 }
 
-// HandOver implements [outage.Redis]. A peek follows each handover.
+// HandOver implements [outage.Redis]. A peek follows each handover but blocks.
 func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out outage.Reply, err error) {
 	// A call under way is not canceled: it would not be known whether it was made.
 	ctx, cancel := a.conn.background(context.WithoutCancel(ctx))
@@ -57,8 +57,10 @@ func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out out
 		z := &some[i].Zone
 		at := &a.conn.at(z.Tag).clock
 		q.handOver(a.o.Prefix, &some[i], at)
-		looks[i] = stores.Check{Peek: true, Zones: []stores.ZoneCheck{usedOf(z)}}
-		q.decide(a.o.Prefix, &looks[i], at)
+		if some[i].Block == nil {
+			looks[i] = stores.Check{Peek: true, Zones: []stores.ZoneCheck{usedOf(z)}}
+			q.decide(a.o.Prefix, &looks[i], at)
+		}
 	}
 	r, now, err := a.conn.call(ctx, q)
 	out.Time = a.o.instant(a.o.Clock(), now)
@@ -67,59 +69,34 @@ func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out out
 		if of.Taken, of.Err = r.taken(); of.Err != nil {
 			a.conn.fail(of.Err)
 		}
-		if z := &looks[i].Zones[0]; r.readPeek(z, now) == nil {
-			of.Has = z
+		if look := looks[i].Zones; look != nil && r.readPeek(&look[0], now) == nil {
+			of.Has = &look[0]
 		}
 		out.Keys, err = append(out.Keys, of), r.err
 	}
 	return out, err
 }
 
-// PutBlocks implements [outage.Redis].
-func (a *outages) PutBlocks(ctx context.Context, some []outage.Block) error {
-	ctx, cancel := a.conn.background(ctx)
-	defer cancel()
-	q := newCall(time.Time{}, some[0].Zone.Tag)
-	for i := range some {
-		q.putBlock(a.o.Prefix, &some[i])
-	}
-	r, _, err := a.conn.call(ctx, q)
-	if err == nil {
-		r.putBlocks(some)
-	}
-	return err
-}
-
 // handOver adds a handover.
 func (q *call) handOver(prefix string, h *outage.Handover, at *clock) {
-	q.add([]string{string(appendName(nil, prefix, &h.Zone)), resetName(prefix, &h.Zone)}, appendHandover(nil, h, at))
-}
-
-// putBlock adds a block that is put back.
-func (q *call) putBlock(prefix string, b *outage.Block) {
+	if h.Block == nil {
+		q.add([]string{string(appendName(nil, prefix, &h.Zone)), resetName(prefix, &h.Zone)}, appendHandover(nil, h, at))
+		return
+	}
 	op := []byte{opBlock, 2}
-	for _, v := range [...]int64{b.Until, b.Span, int64(b.Rule), b.Time, b.Tolerance} {
+	for _, v := range [...]int64{h.Block.Until, h.Block.Span, int64(h.Block.Rule), h.BlockTime, h.Tolerance} {
 		op = appendNumber(op, v)
 	}
-	name := string(appendBlock(nil, prefix, &b.Zone))
+	name := string(appendBlock(nil, prefix, &h.Zone))
 	q.add([]string{name, name + resetSuffix}, op)
 }
 
-// taken reads the reply to what is handed over or put back: whether Redis took it, or why it failed.
+// taken reads the reply to a handover: whether Redis took it, or why it failed.
 func (r *reply) taken() (ok bool, err error) {
 	if err := r.failed(); err != nil {
 		return false, err
 	}
 	return r.byte() == 0, nil
-}
-
-// putBlocks reads the replies to blocks. A key that was reset since is not blocked.
-func (r *reply) putBlocks(some []outage.Block) {
-	for i := range some {
-		if ok, err := r.taken(); err == nil && !ok {
-			some[i].Drop()
-		}
-	}
 }
 
 var _ outage.Redis = (*outages)(nil)

@@ -81,7 +81,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-swept", breaks: "blocks are not put back without a check", file: handoversGo, suites: redis,
-		old: "done, ok := d.putBack(ctx, c, end)", new: "done, ok := true, true",
+		old: "b != nil && !seen[b]", new: "b != nil && seen[b]",
 	},
 	{
 		name: "block-undone", breaks: "what an instance knows undoes a reset", file: blockLua, suites: redis,

@@ -50,7 +50,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-background", breaks: "snapshots are put back with checks only", file: handoversGo, suites: redis,
-		old: "for len(d.sweeping) > 0 && ctx.Err() == nil && time.Now().Before(end) {", new: "for len(d.sweeping) > 1 && time.Now().Before(end) {",
+		old: "ok && len(d.sweeping) > 0 && ctx", new: "ok && len(d.sweeping) > 1 && ctx",
 	},
 	{
 		name: "lost-heartbeat", breaks: "a heartbeat that is missing is no loss", file: "internal/stores/redis/store.go", suites: redis,
