@@ -6,7 +6,8 @@ local max, min, floor, ceil, concat = math.max, math.min, math.floor, math.ceil,
 
 -- AT_ONCE bounds the timestamps of a repair and of a log that is put back, RING the size up
 -- to which rings double and are copied, NEWEST those among which a debt is inserted, RUNS
--- is the number of runs of a snapshot and of the newest timestamps that are reported.
+-- is the number of runs of a snapshot, or half of it if parts of the limit are leased, and
+-- of the newest timestamps that are reported.
 local AT_ONCE, RING, NEWEST, RUNS, JUMP = 4096, 8192, 1024, 8, 2 ^ 21
 
 -- Return timestamp i of the ring of size C at off. After the ring has grown, its end may
@@ -101,10 +102,12 @@ local function rare()
   local function jump(h, C) return (ceil((h + JUMP) / C) + 1) * C end
 
   -- Raise the last timestamps of the log to the runs of a snapshot at position i of v, moved
-  -- by move: see sliding_log_handover.go. Return the log.
+  -- by move: see sliding_log_handover.go. Return the log, and the position behind the runs.
   local function raise(z, s, t, v, i, move, L, W, C0, d, h, C, off, last)
     local out, from, reach, have, newest, raised, kept = {}, 0, 0, min(h, C), last, false, nil
-    for k = RUNS, 1, -1 do
+    local runs = d > 0 and 2 * RUNS or RUNS
+    local behind = i + runs * 16
+    for k = runs, 1, -1 do
       local n, q = unpack('<dd', v, i)
       i = i + 16
       if reach == 0 then move = move - max(0, q + move - t - d) end -- a step of the clock back
@@ -132,10 +135,10 @@ local function rare()
         if over > 0 then write(z, off, C, h - first - over, rep('\0', over * 8)) end
       end
       local used = 0
-      for k = 1, RUNS do used = used + (out[k] and 1 or 0) end
-      write(z, off, C, h - reach, concat(out, '', RUNS - used + 1, RUNS))
+      for k = 1, runs do used = used + (out[k] and 1 or 0) end
+      write(z, off, C, h - reach, concat(out, '', runs - used + 1, runs))
     end
-    return h, C, off, newest
+    return h, C, off, newest, behind
   end
 
   -- Insert the timestamps of a debt {count, size of a group, timestamps...} at position i of
@@ -266,8 +269,7 @@ end, function(_, v, a, s, j, t, i, move, z)
   if s then h, C, off, last = unpack('<dddd', s, j) end
   local _, _, raise, insert = rare()
   if move then
-    h, C, off, last = raise(z, s, t, v, i + 32, move, L, W, C0, d, h, C, off, last)
-    i = i + 32 + RUNS * 16
+    h, C, off, last, i = raise(z, s, t, v, i + 32, move, L, W, C0, d, h, C, off, last)
   else
     h, C, off, last, i = insert(z, s, t, v, i, L, W, C0, d, h, C, off, last)
   end

@@ -13,7 +13,9 @@ const (
 	snapRuns
 )
 
-// logRuns is the number of runs of a snapshot, and of the newest timestamps in a view.
+// logRuns is the number of runs of a snapshot, and of the newest timestamps in a view. If
+// parts of the limit are leased, a snapshot has as many more, for timestamps ahead of its
+// time.
 const logRuns = 8
 
 // run stands for n consecutive timestamps of a log, none of which is before at. Runs are
@@ -29,9 +31,23 @@ func runsOf(snap []int64, edge int64) (runs []run, n int64) {
 	return runs, n
 }
 
-// setRuns sets the runs of a snapshot. If they are too many, neighbors are merged that
-// stand for the fewest timestamps.
+// setRuns sets the runs of a snapshot. Timestamps ahead of its time stand for what may still
+// be spent, also in a window that begins after the log was lost: if they were merged with
+// earlier ones, they would leave that window before it ends.
 func setRuns(snap []int64, runs []run) {
+	words, ahead := snap[snapRuns:], 0
+	for len(words) > 2*logRuns && ahead < len(runs) && runs[ahead].at > snap[snapTime] {
+		ahead++
+	}
+	clear(words)
+	for i, r := range slices.Concat(merged(runs[:ahead]), merged(runs[ahead:])) {
+		words[2*i], words[2*i+1] = r.n, r.at
+	}
+}
+
+// merged returns runs of which, if they are too many, neighbors are merged that stand for the
+// fewest timestamps.
+func merged(runs []run) []run {
 	for len(runs) > logRuns {
 		least := 0
 		for i := range runs[1:] {
@@ -42,11 +58,7 @@ func setRuns(snap []int64, runs []run) {
 		runs[least+1].n += runs[least].n
 		runs = slices.Delete(runs, least, least+1)
 	}
-	words := snap[snapRuns:]
-	clear(words)
-	for i, r := range runs {
-		words[2*i], words[2*i+1] = r.n, r.at
-	}
+	return runs
 }
 
 // maximum returns the runs of which the i-th newest timestamp is the later of those in a
@@ -81,8 +93,15 @@ func skip(runs []run, n int64) []run {
 	return runs
 }
 
-func (l *slidingLog) SnapshotWords() int { return snapRuns + 2*logRuns }
-func (l *slidingLog) BaseWords() int     { return 1 }
+func (l *slidingLog) BaseWords() int { return 1 }
+
+// SnapshotWords implements [Handover].
+func (l *slidingLog) SnapshotWords() int {
+	if l.lease > 0 {
+		return snapRuns + 2*2*logRuns
+	}
+	return snapRuns + 2*logRuns
+}
 
 func (l *slidingLog) Snapshot(snap []int64, s State, now int64) {
 	clear(snap)
@@ -141,10 +160,10 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 		end += r.n
 		raised = raised || stampAt(others, end-1) > r.at
 	}
-	setRuns(snap, maximum(mine, others, max(l.limit, n)))
 	if other[snapTime] > snap[snapTime] || other[snapTime] == snap[snapTime] && other[snapCount] > snap[snapCount] {
 		copy(snap[:snapRuns], other) // replies have overtaken each other
 	}
+	setRuns(snap, maximum(mine, others, max(l.limit, n)))
 	return raised
 }
 

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -115,5 +116,53 @@ func TestLeasedStampsArePutBack(t *testing.T) {
 	f.decide(s, check)
 	if left := check.Zones[0].Results[0].Remaining; left > int64(limit-spent-1) {
 		t.Errorf("%d of %d left in a window in which %d of a lease were spent, and 1", left, limit, spent)
+	}
+}
+
+// TestLeasesOfALogArePutBack leases parts of a log of which an instance knows as many runs as a
+// snapshot has, and Redis forgets the log. What is spent of the leases afterwards counts until
+// the end of a window that begins with it.
+func TestLeasesOfALogArePutBack(t *testing.T) {
+	const limit, window, gap = 100, 3_000_000, 10_000
+	f := newLeasingFleet(t, 1)
+	for leases := range 8 {
+		c := f.counter(fmt.Sprint("leases", leases), storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: window, Cost: 1}})
+		s, z := f.all[0], &storestest.CheckOf(1, c).Zones[0]
+		for range 8 {
+			f.decide(s, storestest.CheckOf(10, c))
+			f.now += 4 * testLease // too slow for a lease
+		}
+		for range 1 + leases {
+			f.now += gap
+			f.tick()
+			requestMostLease(s, z, 1)
+			s.leasing.leases.at(z).asked = f.now
+			s.leasing.renew(t.Context(), z, 1)
+		}
+		f.now += testLease*999/1000 - 1 - int64(leases%2)*gap // the end of the last lease, or of the one before
+		f.flush(t)
+		admitted, first := 0, f.now
+		for ; s.leaseLeft(z, f.now) > 0; admitted++ {
+			s.leasing.leases.at(z).asked = f.now // no lease follows
+			if f.decide(s, storestest.CheckOf(1, c)) {
+				t.Fatalf("%d leases: what is left of them is not spent", leases+1)
+			}
+		}
+		if admitted == 0 {
+			t.Fatalf("%d leases: nothing is left of them", leases+1)
+		}
+		for _, at := range []int64{first, first + window - 2*limit} {
+			for f.now = at; ; admitted++ {
+				f.now += 2 // a call that finds the loss is made twice
+				f.tick()
+				check := storestest.CheckOf(1, c)
+				if s.decider.decide(t.Context(), check); !check.Admitted || f.now >= first+window {
+					break
+				}
+			}
+		}
+		if admitted > limit {
+			t.Errorf("%d leases: %d are admitted in one window, want at most %d", leases+1, admitted, limit)
+		}
 	}
 }

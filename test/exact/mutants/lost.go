@@ -173,6 +173,10 @@ var lostMutants = []mutant{
 		old: "at = max(at, snap[snapLast])", new: "at = max(at, 0)",
 	},
 	{
+		name: "max-log-ahead", breaks: "what is leased of a log is merged with what was charged before", file: logHandoverGo, suites: goRules,
+		old: "runs[ahead].at > snap[snapTime] {", new: "runs[ahead].at < snap[snapTime] {",
+	},
+	{
 		name: "debt-level", breaks: "a debt is charged in the units of the share", file: handoverGo, suites: redis,
 		old: "return []int64{m.convert(owed, full)}, owed > 0, false", new: "return []int64{owed}, owed > 0, false",
 	},
