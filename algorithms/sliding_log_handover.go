@@ -138,15 +138,16 @@ func (l *slidingLog) Live(snap []int64, now int64) bool {
 
 // Raise implements [Handover]. In the maximum of two logs the i-th newest timestamp is
 // the later of the two. The other was told before: its timestamps are older by those that
-// were charged since, which the count says, and which are not before the time of the other.
+// were charged since, which the count says, and which are not before the time of the other, unless
+// the clock was set back.
 // What was charged at that very instant has the last timestamp, which may be ahead of it.
 func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 	edge := now - l.window
 	mine, _ := runsOf(snap, edge)
 	others, n := runsOf(other, edge)
 	raised := n > snap[snapUsed]
-	at := other[snapTime]
-	if at == snap[snapTime] {
+	at := min(other[snapTime], snap[snapTime])
+	if other[snapTime] == snap[snapTime] {
 		at = max(at, snap[snapLast])
 	}
 	if since := l.since(snap, other, mine); since > 0 && at > edge {
@@ -160,11 +161,21 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 		end += r.n
 		raised = raised || stampAt(others, end-1) > r.at
 	}
-	if other[snapTime] > snap[snapTime] || other[snapTime] == snap[snapTime] && other[snapCount] > snap[snapCount] {
-		copy(snap[:snapRuns], other) // replies have overtaken each other
+	if l.overtakes(other, snap) {
+		copy(snap[:snapRuns], other)
 	}
 	setRuns(snap, maximum(mine, others, max(l.limit, n)))
 	return raised
+}
+
+// overtakes says whether a snapshot that was told before another one is the newer of the two. Of one
+// that was charged since, the time is earlier only if the clock was set back.
+func (l *slidingLog) overtakes(before, after []int64) bool {
+	n := after[snapCount] - before[snapCount]
+	if n > 0 && n <= l.limit {
+		return false
+	}
+	return before[snapTime] > after[snapTime] || before[snapTime] == after[snapTime] && n < 0
 }
 
 // since returns how many timestamps a log was charged since another snapshot of it. A debt

@@ -166,3 +166,24 @@ func TestLeasesOfALogArePutBack(t *testing.T) {
 		}
 	}
 }
+
+// TestLogsSurviveASmallClockStep sets the clock back, by less than what an estimate may be off, while
+// a log is charged. Nothing is taken for lost, and nothing counts twice.
+func TestLogsSurviveASmallClockStep(t *testing.T) {
+	srv := redistest.Start(t)
+	for _, back := range []int64{1, 5_000, 500_000} {
+		f := newFleet(t, srv, 1)
+		f.v.flush(t)
+		c := f.counters(t, "log", lostSpecs()["sliding_log"])[0]
+		k, left := stores.Key{Hi: 1, Lo: 2}, int64(100)
+		for step := range 60 {
+			if f.v.now += 700; step == 10 || step == 25 {
+				f.v.now -= back
+			}
+			check := f.decide(0, c, k, 1)
+			if left--; !check.Admitted || check.Zones[0].Results[0].Remaining != left {
+				t.Fatalf("%d back, step %d: admitted %v, %d left, want %d", back, step, check.Admitted, check.Zones[0].Results[0].Remaining, left)
+			}
+		}
+	}
+}

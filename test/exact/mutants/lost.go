@@ -158,7 +158,11 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "max-log-overtaken", breaks: "a reply that was overtaken is taken for the latest", file: logHandoverGo, suites: goRules,
-		old: "copy(snap[:snapRuns], other) // replies", new: "_ = other // replies",
+		old: "copy(snap[:snapRuns], other)", new: "_ = snap",
+	},
+	{
+		name: "log-clock-back", breaks: "what is charged after the clock was set back counts again with each reply", file: logHandoverGo, suites: goRules,
+		old: "if n > 0 && n <= l.limit {\n\t\treturn false\n\t}", new: "",
 	},
 	{
 		name: "max-log-runs", breaks: "merged runs have the later time", file: logHandoverGo, suites: goRules,

@@ -31,6 +31,7 @@ var packages = map[string]string{
 	"scripts":                `"decide.lua": &decide`,
 	"internal/stores":        "",
 	"internal/stores/memory": "",
+	"internal/stores/outage": "",
 	"internal/stores/redis":  "",
 	"rules":                  "",
 	"internal/body":          "",
