@@ -2,9 +2,8 @@ package scan
 
 import (
 	"bytes"
+	"encoding/json"
 	"strconv"
-	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // machine reads a JSON text that arrives in pieces. Of containers that no path leads into only
@@ -19,11 +18,8 @@ type machine struct {
 	target *node   // of the value that follows; nil: no path leads there
 	skips  int     // depth of brackets in a container that is skipped
 
-	text    []byte // the name or number, as far as it was read
+	text    []byte // the name or number as it is written, as far as it was read
 	tooLong bool   // text has only its beginning, and is longer than what counts
-	hex     rune   // of \u
-	hexLeft int
-	high    rune // first half of a surrogate pair; 0: none
 }
 
 // frame is a container.
@@ -44,7 +40,6 @@ const (
 	atColon                    // a colon must follow
 	inString                   // a name
 	inEscape                   // after a backslash in it
-	inHex                      // after \u in it
 	inNumber                   // a number that a path leads to
 	inOther                    // any other number, true, false or null
 	afterValue                 // a comma or the end of the container must follow
@@ -55,17 +50,20 @@ const (
 	faulty                     // the rest of the text does not count
 )
 
+// escape is the longest escape, such as \u0061. A byte of a name takes no more.
+const escape = 6
+
 func newMachine(paths *Paths, report func(path int, a Amount)) *machine {
 	m := &machine{paths: paths, report: report}
 	m.frames = make([]frame, 0, paths.deepest+1)
-	m.text = make([]byte, 0, max(paths.longest, maxText)+utf8.UTFMax)
+	m.text = make([]byte, 0, max(escape*paths.longest, maxText))
 	m.begin()
 	return m
 }
 
 // begin begins another text.
 func (m *machine) begin() {
-	m.state, m.frames, m.target, m.high = atValue, m.frames[:0], &m.paths.root, 0
+	m.state, m.frames, m.target = atValue, m.frames[:0], &m.paths.root
 }
 
 // write reads a piece of the text.
@@ -80,14 +78,8 @@ func (m *machine) write(p []byte) {
 			p = m.skipString(p)
 		case skippedEscape:
 			m.state, p = skippedString, p[1:]
-		case inString:
+		case inString, inEscape:
 			p = m.readString(p)
-		case inEscape:
-			m.readEscape(p[0])
-			p = p[1:]
-		case inHex:
-			m.readHex(p[0])
-			p = p[1:]
 		case inNumber, inOther:
 			p = m.readScalar(p)
 		default:
@@ -264,20 +256,18 @@ func (m *machine) skipString(p []byte) []byte {
 func (m *machine) readString(p []byte) []byte {
 	for i, c := range p {
 		switch {
+		case m.state == inEscape:
+			m.state = inString
 		case c == '"':
-			m.lone()
 			m.nameEnded()
 			return p[i+1:]
 		case c == '\\':
 			m.state = inEscape
-			return p[i+1:]
 		case c < ' ':
 			m.state = faulty
 			return nil
-		default:
-			m.lone()
-			m.add(c)
 		}
+		m.add(c)
 	}
 	return nil
 }
@@ -285,70 +275,20 @@ func (m *machine) readString(p []byte) []byte {
 // nameEnded chooses where the value of the name leads.
 func (m *machine) nameEnded() {
 	m.state, m.target = atColon, nil
-	if !m.tooLong {
-		m.target = m.frames[len(m.frames)-1].node.children[string(m.text)]
-	}
-}
-
-var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
-
-// readEscape reads the byte after a backslash.
-func (m *machine) readEscape(c byte) {
-	if c == 'u' {
-		m.state, m.hex, m.hexLeft = inHex, 0, 4
+	if m.tooLong {
 		return
 	}
-	m.lone()
-	if m.state = inString; escapes[c] == 0 {
-		m.state = faulty
+	children := m.frames[len(m.frames)-1].node.children
+	if bytes.IndexByte(m.text, '\\') < 0 {
+		m.target = children[string(m.text)]
+		return
 	}
-	m.add(escapes[c])
-}
-
-// readHex reads a digit of \u.
-func (m *machine) readHex(c byte) {
-	switch {
-	case '0' <= c && c <= '9':
-		c -= '0'
-	case 'a' <= c|0x20 && c|0x20 <= 'f':
-		c = c | 0x20 - 'a' + 10
-	default:
+	var name string
+	if json.Unmarshal([]byte(`"`+string(m.text)+`"`), &name) != nil {
 		m.state = faulty
 		return
 	}
-	m.hex = m.hex<<4 | rune(c)
-	if m.hexLeft--; m.hexLeft > 0 {
-		return
-	}
-	m.state = inString
-	if m.high != 0 {
-		if r := utf16.DecodeRune(m.high, m.hex); r != utf8.RuneError {
-			m.high = 0
-			m.addRune(r)
-			return
-		}
-		m.lone()
-	}
-	if utf16.IsSurrogate(m.hex) {
-		m.high = m.hex
-		return
-	}
-	m.addRune(m.hex)
-}
-
-// lone reads half of a surrogate pair without the other half.
-func (m *machine) lone() {
-	if m.high != 0 {
-		m.high = 0
-		m.addRune(utf8.RuneError)
-	}
-}
-
-func (m *machine) addRune(r rune) {
-	var b [utf8.UTFMax]byte
-	for _, c := range utf8.AppendRune(b[:0], r) {
-		m.add(c)
-	}
+	m.target = children[name]
 }
 
 // readScalar reads a number, true, false or null.

@@ -58,6 +58,10 @@ func TestNumbersOfBodies(t *testing.T) {
 		{"an index that is a name", `{"a":{"0":1}}`, scan.JSON, []string{"a.0"}, "map[0:[{1 0}]]"},
 		{"a dot in a name", `{"a.b":{"c\\d":4}}`, scan.JSON, []string{`a\.b.c\\d`}, "map[0:[{4 0}]]"},
 		{"escaped names", `{"\u0075s\u0061ge":5,"\ud83d\ude00":6,"a\/b":7}`, scan.JSON, []string{"usage", "😀", "a/b"}, "map[0:[{5 0}] 1:[{6 0}] 2:[{7 0}]]"},
+		{"an escaped name as long as any", `{"` + strings.Repeat(`\u0061`, 256) + `":1}`, scan.JSON, []string{strings.Repeat("a", 256)}, "map[0:[{1 0}]]"},
+		{"halves of surrogate pairs", `{"\ud83d\ud83d\ude00":1,"\ud83d":2,"\ude00\ud83d":3,"\ud83da":4,"\ud83d\ude00":5}`, scan.JSON, []string{"😀", "a"}, "map[0:[{5 0}]]"},
+		{"a name with a wrong escape", `{"a":1,"\x":2,"a":3}`, scan.JSON, []string{"a"}, "map[0:[{1 0}]]"},
+		{"a name with a short escape", `{"a":1,"\u006":2,"a":3}`, scan.JSON, []string{"a"}, "map[0:[{1 0}]]"},
 		{"an array of documents", `[{"a":1},{"a":2},[{"a":9}],3]`, scan.JSON, []string{"a", "0.a"}, "map[0:[{1 0} {2 0}] 1:[{9 0}]]"},
 		{
 			"numbers", `{"a":-4,"b":1e3,"c":0.0000001,"d":4503599627370497,"e":1e400,"f":12345678901234567890123456789012345,"g":2E-1}`, scan.JSON,
