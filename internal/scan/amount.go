@@ -1,8 +1,8 @@
 package scan
 
 import (
-	"bytes"
-	"errors"
+	"math/big"
+	"regexp"
 	"strconv"
 )
 
@@ -15,8 +15,13 @@ type Amount struct {
 	Micros int64 // less than a million
 }
 
-// maxText is the longest number that is read, in bytes.
-const maxText = 32
+const (
+	maxText     = 32 // the longest number that is read, in bytes
+	maxExponent = 50 // with any greater one, 32 bytes say 0 or more than MaxAmount; with one below -50, 0 or less than a millionth
+)
+
+// number is a JSON number, with its exponent.
+var number = regexp.MustCompile(`^(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?)(?:[eE]([+-]?[0-9]+))?$`)
 
 // ParseAmount returns the amount that a JSON number says. Negative ones are 0. It returns false if
 // the text is none, or longer than 32 bytes.
@@ -24,86 +29,35 @@ func ParseAmount(text []byte) (a Amount, ok bool) {
 	if len(text) > maxText {
 		return a, false
 	}
-	negative := len(text) > 0 && text[0] == '-'
-	if negative {
-		text = text[1:]
+	if whole, err := strconv.ParseUint(string(text), 10, 64); err == nil && (text[0] != '0' || len(text) == 1) {
+		return Amount{Units: int64(min(whole, MaxAmount))}, true
 	}
-	whole, rest := digits(text)
-	if len(whole) == 0 || len(whole) > 1 && whole[0] == '0' {
+	parts := number.FindSubmatch(text)
+	if parts == nil {
 		return a, false
 	}
-	var part []byte
-	if len(rest) > 0 && rest[0] == '.' {
-		if part, rest = digits(rest[1:]); len(part) == 0 {
-			return a, false
-		}
+	e, _ := strconv.Atoi(string(parts[2])) // out of range: the nearest int
+	e = max(-maxExponent, min(e, maxExponent))
+	micros, ok := new(big.Rat).SetString(string(parts[1]) + "e" + strconv.Itoa(e+6))
+	if ok && micros.Sign() > 0 {
+		a = amountOf(micros)
 	}
-	exponent, ok := exponentOf(rest)
-	if !ok || negative {
-		return a, ok
-	}
-	return amountOf(whole, part, exponent), true
+	return a, ok
 }
 
-// digits returns the decimal digits that a text begins with, and the rest.
-func digits(text []byte) (leading, rest []byte) {
-	n := 0
-	for n < len(text) && '0' <= text[n] && text[n] <= '9' {
-		n++
-	}
-	return text[:n], text[n:]
-}
+var million = big.NewInt(1_000_000)
 
-// exponentOf returns the exponent that a text is, if it is not empty.
-func exponentOf(text []byte) (e int, ok bool) {
-	if len(text) == 0 {
-		return 0, true
+// amountOf returns an amount of so many millionths.
+func amountOf(micros *big.Rat) Amount {
+	whole, rest := new(big.Int).QuoRem(micros.Num(), micros.Denom(), new(big.Int))
+	if rest.Sign() > 0 {
+		whole.Add(whole, big.NewInt(1))
 	}
-	if text[0] != 'e' && text[0] != 'E' {
-		return 0, false
-	}
-	e, err := strconv.Atoi(string(text[1:]))
-	if errors.Is(err, strconv.ErrRange) {
-		err = nil // e is clamped
-	}
-	return max(-1000, min(e, 1000)), err == nil // beyond all digits
-}
-
-// amountOf returns whole.part times ten to the power of the exponent.
-func amountOf(whole, part []byte, exponent int) (a Amount) {
-	all := append(append(make([]byte, 0, maxText), whole...), part...)
-	point := len(whole) + exponent // digits before the decimal point
-	if leading := len(all) - len(bytes.TrimLeft(all, "0")); leading > 0 {
-		all, point = all[leading:], point-leading
-	}
-	if len(all) == 0 {
-		return a
-	}
-	if point > 16 {
+	units, rest := whole.QuoRem(whole, million, rest)
+	if !units.IsInt64() || units.Int64() >= MaxAmount {
 		return Amount{Units: MaxAmount}
 	}
-	digit := func(i int) int64 { // of those before and after the point
-		if i < 0 || i >= len(all) {
-			return 0
-		}
-		return int64(all[i] - '0')
-	}
-	for i := range max(point, 0) {
-		a.Units = 10*a.Units + digit(i)
-	}
-	for i := range 6 {
-		a.Micros = 10*a.Micros + digit(point+i)
-	}
-	if further := max(point+6, 0); further < len(all) && len(bytes.TrimRight(all[further:], "0")) > 0 {
-		a.Micros++
-	}
-	if a.Micros == 1_000_000 {
-		a.Units, a.Micros = a.Units+1, 0
-	}
-	if a.Units >= MaxAmount {
-		return Amount{Units: MaxAmount}
-	}
-	return a
+	return Amount{units.Int64(), rest.Int64()}
 }
 
 // Less reports whether a is less than b.

@@ -286,9 +286,39 @@ func FuzzTexts(f *testing.F) {
 	})
 }
 
-// FuzzAmount compares amounts with those of math/big.
+// TestAmounts parses texts that a fuzzer found, and those beside the bounds. The amounts are those of
+// an implementation that counted digits.
+func TestAmounts(t *testing.T) {
+	most := scan.Amount{Units: scan.MaxAmount}
+	for text, want := range map[string]scan.Amount{
+		"0": {}, "-0": {}, "-1.5e3": {}, "0e400": {}, "0e-0": {}, "0.0E00000": {}, "0.0000000000000000": {},
+		"1": {1, 0}, "100E0": {100, 0}, "77E7": {770_000_000, 0}, "1e+5": {100_000, 0}, "1.00E00000": {1, 0},
+		"0.000001": {0, 1}, "0.0000010000000000000000001": {0, 2}, "0.00000000000000000001": {0, 1}, "0.99999999": {1, 0}, "1E-1": {0, 100_000},
+		"0.80000000000000000000": {0, 800_000}, "0.001000000010001000000000000001": {0, 1001}, "177000001010010.0071197": {177_000_001_010_010, 7120},
+		"7.000000001000700000100000000001": {7, 1}, "2000000000000.0010000": {2_000_000_000_000, 1000},
+		"2e-7": {0, 1}, "1e-0007": {0, 1}, "1e-400": {0, 1}, "1e-99999999999999999999": {0, 1}, "100000000000000000000000000e-70": {0, 1},
+		"1234567890123456789012345678e-13": {123_456_789_012_345, 678_902}, "1234567890123456789012345678e-50": {0, 1},
+		"9999999999999999999999999999e-13": {1_000_000_000_000_000, 0}, "0.000000000000000000000000001e34": {10_000_000, 0},
+		"4503599627370495.999999": {scan.MaxAmount - 1, 999_999}, "4503599627370495.9999999": most, "4503599627370496.5": most, "4503599627370497": most,
+		"18446744073709551616": most, "20000000000000000000E70": most, "1e400": most, "1e99999999999999999999": most, strings.Repeat("1", 32): most,
+	} {
+		if got, ok := scan.ParseAmount([]byte(text)); !ok || got != want {
+			t.Errorf("%q: %v, %v, want %v", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{
+		"", "-", ".5", "1.", "1e", "00", "01", "-01", "+1", "1 ", " 1", "1e5 ", "1/2", "0x1", "1_0", "1e1_0", "1p5", "null", `"1"`, "[0]", "0.000\xff0", "Inf",
+		"1e99999999999999999999x", strings.Repeat("1", 33),
+	} {
+		if got, ok := scan.ParseAmount([]byte(text)); ok {
+			t.Errorf("%q: %v, want no amount", text, got)
+		}
+	}
+}
+
+// FuzzAmount compares amounts with those of math/big, whose exponents have no bounds there.
 func FuzzAmount(f *testing.F) {
-	for _, text := range []string{"0", "-1", "1.5", "1e6", "0.0000001", "4503599627370495.9999999", "00", "1.", "1e", "9e-9"} {
+	for _, text := range []string{"0", "-1", "1.5", "1e6", "0.0000001", "4503599627370495.9999999", "00", "1.", "1e", "9e-9", "1e5 ", "1e9999", "1234567890123456789012345678e-50"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
