@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/certmagic"
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
@@ -30,7 +31,7 @@ type storeEvents struct {
 	lines    *background.Queue // log lines, each followed by its event
 	registry *limiter.Registry
 	marks    *metrics.Marks
-	live     *background.Saver                                // see liveCounts
+	live     *background.Queue                                // see liveCounts
 	stores   func(name string) (*redis.Store, *limiter.Store) // nil, nil: no such store
 
 	wrong        loglimit.Limit  // of lines about unexpected answers
@@ -120,7 +121,9 @@ func liveKey(store string) string { return "rate_limit/instances/" + store }
 
 // liveCounts stores the numbers of live instances. A heartbeat that waited for the storage
 // would be late.
-var liveCounts process.Var[background.Saver]
+var liveCounts = process.Var[background.Queue]{New: func() *background.Queue {
+	return background.NewQueue(caddy.Log().Named("rate_limit"), 0, "")
+}}
 
 // Live implements redis.Observer. It stores the number of live instances for the next
 // process.

@@ -37,7 +37,7 @@ type Follower struct {
 	logger  *zap.Logger
 	key     string // in the storage
 
-	saver background.Saver // of the document
+	saver *background.Queue // of the document
 
 	// mu is held while a document is applied, but not while anything is reported.
 	mu      sync.Mutex
@@ -83,7 +83,7 @@ const (
 func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed func()) *Follower {
 	f := &Follower{
 		source: s, failed: failed, storage: storage, logger: logger, key: "rate_limit/rules/" + Fingerprint(placeOf(s)) + ".json",
-		status: Status{State: StateAway},
+		saver: background.NewQueue(logger, 0, ""), status: Status{State: StateAway},
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), background.SaveTimeout)
 	defer cancel()

@@ -86,6 +86,32 @@ func TestQueueSurvivesPanics(t *testing.T) {
 	})
 }
 
+// TestQueueIsFull flushes a full queue, and one that has also a value to store: neither counts.
+func TestQueueIsFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zap.WarnLevel)
+		q := NewQueue(zap.New(core), 1, "full")
+		release, ran := make(chan struct{}), 0
+		q.Add(func() { <-release })
+		synctest.Wait()
+		q.Add(func() { ran++ })
+		m := &memory{turn: make(chan error, 1)}
+		m.turn <- nil
+		q.Save(m, "a", []byte("1"), func(err error) { t.Error(err) })
+		time.AfterFunc(time.Minute, func() { close(release) })
+		q.Flush(time.Hour)
+		if ran != 1 || len(m.stored) != 1 || lines.Len() > 0 {
+			t.Errorf("ran %d, stored %v, log %v", ran, m.stored, lines.All())
+		}
+		q.Close()
+		q.Save(m, "a", []byte("2"), func(err error) { t.Error(err) })
+		synctest.Wait()
+		if len(m.stored) != 1 {
+			t.Errorf("a closed queue stored %v", m.stored)
+		}
+	})
+}
+
 // memory is a storage that waits for a value from turn before it stores one.
 type memory struct {
 	certmagic.Storage
@@ -106,12 +132,12 @@ func (m *memory) Store(ctx context.Context, key string, value []byte) error {
 	}
 }
 
-// TestSaverStoresTheLastValue saves values while the storage blocks: of each key the last
+// TestQueueStoresTheLastValue saves values while the storage blocks: of each key the last
 // is stored, in the order in which the keys were first saved.
-func TestSaverStoresTheLastValue(t *testing.T) {
+func TestQueueStoresTheLastValue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{turn: make(chan error)}
-		var s Saver
+		s := NewQueue(zap.NewNop(), 0, "")
 		var failed []error
 		save := func(key, value string) {
 			s.Save(m, key, []byte(value), func(err error) { failed = append(failed, err) })

@@ -4,87 +4,122 @@
 package background
 
 import (
+	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/loglimit"
 )
 
-// Queue runs functions one at a time, in the order in which they were added. It is
-// bounded: while it is full, functions are dropped and counted.
+// Queue runs functions one at a time, in the order in which they were added, in a goroutine
+// that ends when none waits. It is bounded: while it is full, functions are dropped and counted.
 type Queue struct {
-	jobs    chan func()
 	logger  *zap.Logger
+	size    int
 	full    string // the message of the log line about dropped functions
 	dropped atomic.Uint64
 	line    loglimit.Minute // of that log line
 
-	close sync.Once
-	stop  chan struct{} // closed by Close
-	ended chan struct{} // closed when the last function has returned
+	mu     sync.Mutex
+	jobs   []job // those that wait
+	runs   bool  // the goroutine runs
+	closed bool
 }
 
-// NewQueue returns a queue for at most size functions. full is the log message about
-// functions that were dropped, which has their number in the field "dropped". Close must
-// be called.
+// job is a function, and the key of the value that it stores; empty: it stores none.
+type job struct {
+	key string
+	run func()
+}
+
+// NewQueue returns a queue for at most size functions, and a value for each key. full is the
+// log message about functions that were dropped, which has their number in the field "dropped".
 func NewQueue(logger *zap.Logger, size int, full string) *Queue {
-	q := &Queue{
-		jobs: make(chan func(), size), logger: logger, full: full,
-		stop: make(chan struct{}), ended: make(chan struct{}),
-	}
-	go q.run()
-	return q
+	return &Queue{logger: logger, size: size, full: full}
 }
 
 // Add adds a function. It does not block: the function is dropped if the queue is full
 // or closed.
-func (q *Queue) Add(job func()) {
-	select {
-	case <-q.stop:
-		return
-	default:
-	}
-	select {
-	case q.jobs <- job:
-	default:
+func (q *Queue) Add(run func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.jobs) >= q.size && !q.closed {
 		q.dropped.Add(1)
+		return
+	}
+	q.add(job{run: run})
+}
+
+// add adds a job, unless the queue is closed. q.mu is held.
+func (q *Queue) add(j job) {
+	if q.closed {
+		return
+	}
+	q.jobs = append(q.jobs, j)
+	if !q.runs {
+		q.runs = true
+		go q.run()
 	}
 }
 
-// run runs the functions until the queue is closed.
-func (q *Queue) run() {
-	defer close(q.ended)
-	for {
-		select {
-		case <-q.stop:
-			return
-		default:
+// SaveTimeout is the longest time that a well-behaved storage takes to store a value.
+const SaveTimeout = 2 * time.Second
+
+// Save adds a function that stores a value in Caddy's storage. Of the values that wait under
+// one key only the last is stored. failed is called with an error of the storage.
+func (q *Queue) Save(storage certmagic.Storage, key string, value []byte, failed func(error)) {
+	j := job{key, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), SaveTimeout)
+		defer cancel()
+		if err := storage.Store(ctx, key, value); err != nil {
+			failed(err)
 		}
-		select {
-		case <-q.stop:
-			return
-		case job := <-q.jobs:
-			q.do(job)
-			if q.dropped.Load() > 0 && q.line.Next(clock.Now()) {
-				q.logDropped()
-			}
+	}}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.IndexFunc(q.jobs, func(waits job) bool { return waits.key == key }); i >= 0 {
+		q.jobs[i] = j
+		return
+	}
+	q.add(j)
+}
+
+// run runs the functions until none waits.
+func (q *Queue) run() {
+	for j, ok := q.next(); ok; j, ok = q.next() {
+		q.do(j.run)
+		if q.dropped.Load() > 0 && q.line.Next(clock.Now()) {
+			q.logDropped()
 		}
 	}
+}
+
+func (q *Queue) next() (j job, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.jobs) == 0 {
+		q.jobs, q.runs = nil, false
+		return j, false
+	}
+	j, q.jobs = q.jobs[0], q.jobs[1:]
+	return j, true
 }
 
 // do runs one function. A panic in a request's goroutine would end that request only, and
 // here it must not end the process.
-func (q *Queue) do(job func()) {
+func (q *Queue) do(run func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			q.logger.Error("panic in a background function", zap.Any("error", v), zap.Stack("stack"))
 		}
 	}()
-	job()
+	run()
 }
 
 func (q *Queue) logDropped() {
@@ -95,35 +130,25 @@ func (q *Queue) logDropped() {
 
 // Flush waits until the functions that were added have returned, for d at most.
 func (q *Queue) Flush(d time.Duration) {
-	done, late := make(chan struct{}), time.After(d)
-	select {
-	case q.jobs <- func() { close(done) }:
-	case <-q.ended:
-		return
-	case <-late:
+	q.mu.Lock()
+	if !q.runs || q.closed {
+		q.mu.Unlock()
 		return
 	}
+	done := make(chan struct{})
+	q.add(job{run: func() { close(done) }})
+	q.mu.Unlock()
 	select {
 	case <-done:
-	case <-q.ended:
-	case <-late:
+	case <-time.After(d):
 	}
 }
 
-// Close drops the functions that have not begun, and ends the queue once the one that
-// runs has returned. It does not wait for that.
+// Close drops the functions that have not begun. It does not wait for the one that runs.
 func (q *Queue) Close() {
-	q.close.Do(func() {
-		close(q.stop)
-		for {
-			select {
-			case <-q.jobs:
-				q.dropped.Add(1)
-				continue
-			default:
-			}
-			break
-		}
-		q.logDropped()
-	})
+	q.mu.Lock()
+	q.dropped.Add(uint64(len(q.jobs)))
+	q.jobs, q.closed = nil, true
+	q.mu.Unlock()
+	q.logDropped()
 }
