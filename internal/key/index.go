@@ -96,6 +96,31 @@ func (x *Index[T]) Find(k *Encoded, key stores.Key) (value T, ok bool) {
 	return value, false
 }
 
+// FindIf is Find among the patterns whose value is wanted.
+func (x *Index[T]) FindIf(k *Encoded, key stores.Key, wanted func(T) bool) (value T, ok bool) {
+	if first, ok := x.Find(k, key); !ok || wanted(first) {
+		return first, ok
+	}
+	if len(k.b) == 0 || k.b[0] != keyOfParts {
+		return value, false
+	}
+	if x.nets != nil {
+		if addr, is := addrOf(k.part(0)); is {
+			for _, v := range x.nets.Supernets(netip.PrefixFrom(addr, addr.BitLen())) { // the longest first
+				if wanted(v) {
+					return v, true
+				}
+			}
+		}
+	}
+	for i := range x.mixed {
+		if m := &x.mixed[i]; wanted(m.value) && m.pattern.matches(k) {
+			return m.value, true
+		}
+	}
+	return value, false
+}
+
 func (x *Index[T]) findMixed(k *Encoded) *mixed[T] {
 	for i := range x.mixed {
 		if x.mixed[i].pattern.matches(k) {

@@ -75,6 +75,39 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// TestFindIf leaves out the patterns of a key one after the other, the most specific first.
+func TestFindIf(t *testing.T) {
+	for _, c := range []struct {
+		key      string
+		patterns []string // most of them match; the most specific first
+		others   int      // the last of them, which do not match
+	}{
+		{"10.1.1.1", []string{"10.1.1.1", "10.1.1.0/24", "10.1.0.0/16", "10.0.0.0/9", "0.0.0.0/0", "*", "10.2.0.0/16"}, 1},
+		{"2001:db8::1", []string{"2001:db8::/64", "2001:db8::/32", "::/0", "*", "10.0.0.0/8"}, 1},
+		{"text", []string{"text", "*", "10.0.0.0/8"}, 1},
+		{"10.1.1.1 b", []string{"10.1.1.1 b", "10.1.0.0/16 b", "10.0.0.0/8 b", "* b", "10.0.0.0/8 *", "* *", "* c"}, 1},
+	} {
+		x, plan := indexOf(t, c.patterns...)
+		k, err := plan.Named(strings.Fields(c.key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash, matching := NewHasher("s").Hash(k.Bytes()), len(c.patterns)-c.others
+		for n := range matching + 1 {
+			wanted := func(i int) bool { return i >= n }
+			if at, ok := x.FindIf(&k, hash, wanted); ok != (n < matching) || ok && at != n {
+				t.Errorf("%q in %q without the first %d: %d, found %v", c.key, c.patterns, n, at, ok)
+			}
+			if allocs := testing.AllocsPerRun(10, func() { x.FindIf(&k, hash, wanted) }); allocs > 0 {
+				t.Errorf("%q in %q without the first %d: %v allocations", c.key, c.patterns, n, allocs)
+			}
+		}
+		if _, ok := x.FindIf(new(Encoded), hash, func(int) bool { return false }); ok {
+			t.Errorf("%q: found by its hash, although it is not wanted", c.key)
+		}
+	}
+}
+
 // TestIndexIsBounded adds more patterns than are tried one after the other: networks and single
 // keys are not.
 func TestIndexIsBounded(t *testing.T) {

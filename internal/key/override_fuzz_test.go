@@ -3,6 +3,7 @@ package key
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -252,6 +253,7 @@ func (k *overrideCase) check() {
 	if !ok {
 		at = -1
 	}
+	k.checkIf(&x, at)
 	for i, key := range k.keys {
 		exact := k.naive.naiveMatch(key, k.values)
 		if i == at && exact == nil {
@@ -268,5 +270,26 @@ func (k *overrideCase) check() {
 		if beats(exact, of) || i < at && slices.Equal(exact, of) {
 			k.Errorf("key %q: override %q, want %q", k.values, k.keys[at], key)
 		}
+	}
+}
+
+// checkIf finds the override of the key without the one that was found, and compares it with that of
+// an index that does not have it.
+func (k *overrideCase) checkIf(x *Index[int], at int) {
+	wanted := func(i int) bool { return at < 0 || !reflect.DeepEqual(k.list[i].parts, k.list[at].parts) }
+	var without Index[int]
+	h := NewHasher("s")
+	for i, p := range k.list {
+		if !wanted(i) {
+			continue
+		}
+		if _, _, err := without.Add(p, h, i); err != nil {
+			k.Fatal(err)
+		}
+	}
+	key := h.Hash(k.built.b)
+	got, ok := x.FindIf(&k.built, key, wanted)
+	if want, is := without.Find(&k.built, key); got != want || ok != is {
+		k.Errorf("key %q: override %d, found %v, want %d, %v of %q without %d", k.values, got, ok, want, is, k.keys, at)
 	}
 }

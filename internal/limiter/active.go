@@ -20,9 +20,9 @@ import (
 type activeRules struct {
 	rules      *ruleSet
 	keys       key.Index[*override]
-	exceptions *exceptions // nil: none
-	picks      bool        // whether keys or requests choose the rules
-	duplicates *ruleSet    // nil without prevent_duplicates
+	exceptions *key.Index[*override] // precede keys until they end; nil: none
+	picks      bool                  // whether keys or requests choose the rules
+	duplicates *ruleSet              // nil without prevent_duplicates
 
 	off    bool
 	shadow bool

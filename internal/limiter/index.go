@@ -30,9 +30,12 @@ func (z *Zone) NarrowKeys() Narrow { return z.active.Load().narrow }
 // index builds the index of the overrides. text returns the text of a file. A key of the
 // configuration precedes the same one in a file, and otherwise the first override wins.
 func (a *activeRules) index(z *Zone, text func(file string) string) error {
-	var x key.Index[*override]
+	var x, exceptions key.Index[*override]
 	n := Narrow{Zone: z.Name}
 	add := func(o *override, p *key.Pattern) (*override, bool, error) {
+		if o.checked.Exception != nil {
+			return exceptions.Add(p, z.store.Hasher, o)
+		}
 		if p.Narrow {
 			if n.Keys++; n.Keys == 1 {
 				n.Example = p.Words()
@@ -40,18 +43,16 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 		}
 		return x.Add(p, z.store.Hasher, o)
 	}
-	var excepted []*override
 	for _, o := range a.overrides {
-		if o.checked.Exception != nil {
-			excepted = append(excepted, o)
-			continue
-		}
 		for p, err := range o.checked.Patterns() {
 			if err != nil {
 				return &config.Error{At: o.checked.Override, Err: err}
 			}
 			first, twice, err := add(o, p)
-			if twice && (first != o || !o.checked.Many()) {
+			switch {
+			case o.checked.Exception != nil && first != nil && first != o:
+				err = fmt.Errorf("exception %q is given twice", p.Words())
+			case twice && (first != o || !o.checked.Many()):
 				err = fmt.Errorf("override %q is given twice: want it once", p.Words())
 			}
 			if err != nil {
@@ -73,10 +74,9 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 		}
 	}
 	a.keys, a.narrow, a.exceptions = x, n, nil
-	a.picks = len(a.overrides) > 0 || a.rules.limits != nil
-	if len(excepted) == 0 {
-		return nil
+	if len(a.from.Exceptions) > 0 {
+		a.exceptions = &exceptions
 	}
-	a.exceptions = &exceptions{zone: z, list: excepted}
-	return a.exceptions.build(0)
+	a.picks = len(a.overrides) > 0 || a.rules.limits != nil
+	return nil
 }

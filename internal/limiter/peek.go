@@ -105,7 +105,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 		return p
 	}
 	set := a.rules
-	if o, ok := a.find(&t.encoded, t.Key); ok {
+	if o, ok := a.find(z, &t.encoded, t.Key); ok {
 		p.overridden(a, &t, o)
 		if set = o.set; set == nil { // unlimited
 			p.Decision = metrics.Skipped.String()
@@ -138,7 +138,7 @@ func (p *Key) overridden(a *activeRules, t *Target, o *override) {
 func (z *Zone) overrideOf(p *Key) {
 	a := z.active.Load()
 	if t, err := z.Target(p.Parts, 1); err == nil {
-		if o, ok := a.find(&t.encoded, t.Key); ok {
+		if o, ok := a.find(z, &t.encoded, t.Key); ok {
 			p.overridden(a, &t, o)
 		}
 	}

@@ -201,7 +201,7 @@ func (q *request) add(z *Zone) {
 // It returns false if no rules decide: the key is unlimited, or its limit is 0.
 func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok bool) {
 	set = a.rules
-	if o, found := a.find(&q.key, k); found {
+	if o, found := a.find(z, &q.key, k); found {
 		if set = o.set; set == nil { // unlimited
 			q.skip(z, a)
 			return nil, false
