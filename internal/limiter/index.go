@@ -51,7 +51,7 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 			first, twice, err := add(o, p)
 			switch {
 			case o.checked.Exception != nil && first != nil && first != o:
-				err = fmt.Errorf("exception %q is given twice", p.Words())
+				err = fmt.Errorf("exception %q is given twice: want it once", p.Words())
 			case twice && (first != o || !o.checked.Many()):
 				err = fmt.Errorf("override %q is given twice: want it once", p.Words())
 			}
