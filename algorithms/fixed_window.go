@@ -55,7 +55,7 @@ func (f *FixedWindow) Compile(sp Spec) (Rule, error) {
 	if err := CheckLimit(sp); err != nil {
 		return nil, err
 	}
-	return &fixedWindow{2, windowed{sp.Share(sp.Limit), sp.Window}, f.Align}, nil
+	return &fixedWindow{2, windowed{sp.Share(sp.Limit), sp.Window}, f.Align, nil}, nil
 }
 
 // fixedWindow has the state {start, used}; used is 0 if there is no window.
@@ -65,6 +65,7 @@ type fixedWindow struct {
 	plain
 	windowed
 	align bool
+	dates *dates // nil: each window has the same length
 }
 
 func (f *fixedWindow) Args(int64) []int64 {
@@ -77,15 +78,22 @@ func (f *fixedWindow) Args(int64) []int64 {
 
 // start returns the start of the window that is opened at now.
 func (f *fixedWindow) start(now int64) int64 {
-	if f.align {
-		return now - now%f.window
+	switch {
+	case f.dates != nil:
+		now, _ = f.dates.present(now)
+	case f.align:
+		now -= now % f.window
 	}
 	return now
 }
 
 // used returns what is charged to the window that is open at now, and its end.
 func (f *fixedWindow) used(s State, now int64) (used, end int64) {
-	if end = s[0] + f.window; s[1] == 0 || now >= end {
+	end = s[0] + f.window
+	if f.dates != nil {
+		end = f.dates.end(s[0], now)
+	}
+	if s[1] == 0 || now >= end {
 		return 0, now
 	}
 	return s[1], end
@@ -98,7 +106,7 @@ func (f *fixedWindow) end(s State, now int64) int64 {
 }
 
 func (f *fixedWindow) Repair(s State, now int64) bool {
-	if s[1] == 0 || s[0] <= now {
+	if s[1] == 0 || s[0] <= f.dates.on(now) {
 		return false
 	}
 	s[0] = f.start(now)
@@ -118,7 +126,7 @@ func (f *fixedWindow) Charge(s State, now, cost, _ int64) {
 	s[1] = used + cost
 }
 
-// Extend implements [Extender]. Windows that are aligned are the same in every counter.
+// Extend implements [Extender]. Windows that are aligned or have dates are the same in every counter.
 func (f *fixedWindow) Extend(s State, now int64) {
 	if used, _ := f.used(s, now); used > 0 {
 		s[0] = f.start(now)

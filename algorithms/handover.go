@@ -194,8 +194,8 @@ func (f *fixedWindow) Forgive(base []int64, now, cost, _ int64) { f.Charge(base,
 func (f *fixedWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int64, owes, more bool) {
 	used, _ := f.used(s, now)
 	// A base that begins later is that of a state that was repaired, because the clock was set back.
-	if not, _ := f.used(base, now); not > 0 && base[0] >= s[0] {
-		used -= not
+	if base[0] >= s[0] {
+		used -= base[1]
 	}
 	return []int64{s[0], max(0, used)}, used > 0, false
 }

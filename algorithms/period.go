@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -124,4 +125,49 @@ func (p periods) start(date time.Time) int64 {
 		}
 		t = end
 	}
+}
+
+// dates are the periods that windows are. Windows without dates have nil.
+type dates struct {
+	periods
+	wall  func(int64) int64 // see [Spec]
+	cache atomic.Pointer[[4]int64]
+}
+
+// on returns the time on the clock that the dates follow; without dates, now.
+func (d *dates) on(now int64) int64 {
+	if d == nil || d.wall == nil {
+		return now
+	}
+	return d.wall(now)
+}
+
+// present returns the start of the period that now is in, and that of the next, on the clock
+// that the dates follow.
+func (d *dates) present(now int64) (start, next int64) { return d.find(d.on(now)) }
+
+// find returns the start of the period that an instant is in, and that of the next.
+func (d *dates) find(now int64) (start, next int64) {
+	known := d.cache.Load()
+	if known == nil || now < known[0] || now >= known[3] {
+		all := d.around(now)
+		known = &all
+		d.cache.Store(known)
+	}
+	i := 0
+	for now >= known[i+1] {
+		i++
+	}
+	return known[i], known[i+1]
+}
+
+// end returns when the period that began at start ends, on the clock of now. If it is not the
+// present one, that is now: nothing of it counts.
+func (d *dates) end(start, now int64) int64 {
+	on := d.on(now)
+	present, next := d.find(on)
+	if start != present {
+		return now
+	}
+	return now + next - on
 }

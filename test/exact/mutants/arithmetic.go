@@ -281,15 +281,15 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "fixed-align", breaks: "align is ignored", file: fixedGo, suites: goRules,
-		old: "return now - now%f.window", new: "return now",
+		old: "case f.align:", new: "case false:",
 	},
 	{
 		name: "fixed-step-back", breaks: "a window that begins ahead of the clock is not repaired", file: fixedGo, suites: goRules,
-		old: "if s[1] == 0 || s[0] <= now {", new: "if s[1] == 0 || s[0] <= now+f.window {",
+		old: "if s[1] == 0 || s[0] <= f.dates.on(now) {", new: "if s[1] == 0 || f.dates == nil && s[0] <= now+f.window || s[0] <= f.dates.on(now) {",
 	},
 	{
 		name: "fixed-repair-always", breaks: "a window that begins now is taken for a step of the clock (< for <=)", file: fixedGo, suites: goRules,
-		old: "if s[1] == 0 || s[0] <= now {", new: "if s[1] == 0 || s[0] < now {",
+		old: "if s[1] == 0 || s[0] <= f.dates.on(now) {", new: "if s[1] == 0 || s[0] < f.dates.on(now) {",
 	},
 	{
 		name: "fixed-charge-cost", breaks: "a charge ignores the cost", file: fixedGo, suites: goRules,

@@ -3,7 +3,6 @@
 package main
 
 const (
-	calendarGo  = "algorithms/calendar.go"
 	periodGo    = "algorithms/period.go"
 	calendarLua = "algorithms/calendar.lua"
 )
@@ -11,24 +10,28 @@ const (
 // calendarMutants break the arithmetic of calendar, and what it is told of periods.
 var calendarMutants = []mutant{
 	{
-		name: "calendar-old", breaks: "what was used in an earlier period counts", file: calendarGo, suites: goRules,
-		old: "if s[0] != start {", new: "if s[0] > start {",
+		name: "calendar-old", breaks: "what was used in an earlier period counts", file: periodGo, suites: goRules,
+		old: "if start != present {", new: "if start > present {",
 	},
 	{
-		name: "calendar-turn", breaks: "a period begins a microsecond late (> for >=)", file: calendarGo, suites: goRules,
+		name: "calendar-turn", breaks: "a period begins a microsecond late (> for >=)", file: periodGo, suites: goRules,
 		old: "for now >= known[i+1] {", new: "for now > known[i+1] {",
 	},
 	{
-		name: "calendar-stale", breaks: "after the periods that are known the last one goes on", file: calendarGo, suites: goRules,
+		name: "calendar-stale", breaks: "after the periods that are known the last one goes on", file: periodGo, suites: goRules,
 		old: "if known == nil || now < known[0] || now >= known[3] {", new: "if known == nil || now < known[0] {",
 	},
 	{
-		name: "calendar-step-back", breaks: "a period ahead of the clock is not repaired", file: calendarGo, suites: goRules,
-		old: "if s[1] == 0 || s[0] <= now {", new: "if true {",
+		name: "calendar-step-back", breaks: "a period ahead of the clock is not repaired", file: fixedGo, suites: goRules,
+		old: "if s[1] == 0 || s[0] <= f.dates.on(now) {", new: "if s[1] == 0 || f.dates != nil || s[0] <= now {",
 	},
 	{
-		name: "calendar-wall", breaks: "the local store ignores that the system's clock was set", file: calendarGo, suites: goRules,
-		old: "if c.wall == nil {", new: "if true {",
+		name: "calendar-wall", breaks: "the local store ignores that the system's clock was set", file: periodGo, suites: goRules,
+		old: "if d == nil || d.wall == nil {", new: "if true {",
+	},
+	{
+		name: "calendar-end", breaks: "a period ends at a time on the system's clock, not on the rule's", file: periodGo, suites: goRules,
+		old: "return now + next - on", new: "return next",
 	},
 	{
 		name: "calendar-not-wall", breaks: "a zone of the local store follows the process's clock", file: "internal/limiter/active.go", suites: []suite{limiterTests},

@@ -218,7 +218,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "debt-clock-back-fixed", breaks: "what was known of a window is owed after the clock was set back", file: handoverGo, suites: redis,
-		old: "not > 0 && base[0] >= s[0] {", new: "not > 0 && base[0] == s[0] {",
+		old: "if base[0] >= s[0] {", new: "if base[0] == s[0] {",
 	},
 	{
 		name: "ramp-hold", breaks: "an instance returns to Redis before the others have noticed that it is back", file: decideGo, suites: redis,
