@@ -22,6 +22,7 @@ type once struct {
 	node    *node // that is to run it; afterwards the last one that was called
 	script  *script
 	beat    bool  // whether it is sent though the node's breaker is open
+	called  bool  // whether a node was called
 	loads   int   // how often the script was loaded for it
 	loading bool  // whether it is sent behind the script
 	now     int64 // the time in its reply
@@ -36,7 +37,7 @@ func (*once) NoRetry() bool { return true }
 
 // renew replaces the command by a new one with its arguments.
 func (o *once) renew(ctx context.Context, args []any) {
-	o.Cmd, o.loads = goredis.NewCmd(ctx, args...), 0
+	o.Cmd, o.loads, o.called = goredis.NewCmd(ctx, args...), 0, false
 	o.SetFirstKeyPos(3)
 }
 
@@ -79,6 +80,9 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *argument) (r
 func (c *conn) evalsha(ctx context.Context, o *once, args []any) (string, error) {
 	o.renew(ctx, args)
 	if err := c.client.Process(ctx, o); err != nil {
+		if !o.called { // a Cluster's slots could not be looked up
+			err = dialError{err}
+		}
 		return "", err
 	}
 	text, err := o.Text()
@@ -98,6 +102,7 @@ type nodeHook struct {
 
 // enter makes the node the one that runs a call.
 func (h *nodeHook) enter(o *once) error {
+	o.called = true
 	if n := h.conn.nodes.called(h.client); n != o.node {
 		o.node = n
 		n.breaker.sent(time.Now())

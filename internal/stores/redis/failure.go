@@ -99,8 +99,8 @@ func (h earlyClose) Error() string {
 func (h earlyClose) Is(target error) bool { return errors.Is(h.error, target) }
 func (h earlyClose) As(target any) bool   { return errors.As(h.error, target) }
 
-// dialError says that a connection could not be opened, so that nothing was
-// sent.
+// dialError says that a connection could not be opened, or that it is not known to
+// which node of a Cluster, so that nothing was sent.
 type dialError struct{ error }
 
 // Is and As are as those of earlyClose.

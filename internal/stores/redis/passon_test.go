@@ -2,7 +2,10 @@ package redis
 
 import (
 	"context"
+	"net"
+	"os"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +88,42 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 	}
 	if n := used(keys + 1); n != 8 {
 		t.Errorf("%d charged of 1 and a settled 7", n)
+	}
+}
+
+// TestDebtsPassThoughNoSlotsAreKnown replaces a store while no node of a Cluster answers. The
+// store that follows does not know which of them has a key, and so which of them are away: a call
+// that waits for that in vain was not sent, and what it was to charge is owed still.
+func TestDebtsPassThoughNoSlotsAreKnown(t *testing.T) {
+	ctx := context.Background()
+	begin := func() *Store {
+		s := New(Options{Name: "redis", Clock: func() int64 { return storestest.Hour }, ConnOptions: ConnOptions{
+			Addresses: []string{"a:1", "b:2"}, Cluster: true, Lazy: true, Prefix: "diana", Timeout: 10 * time.Millisecond, DialTimeout: time.Second,
+			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				return nil, os.ErrDeadlineExceeded
+			},
+		}}, silent{})
+		s.connectOnly() // without heartbeats
+		t.Cleanup(s.closeClient)
+		return s
+	}
+	old, next := begin(), begin()
+	c := storestest.NewTestCounter(t, "follows", 0, false, nil, storestest.RuleSpec{
+		Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1},
+	})
+	old.conn.nodes.beginDown("")
+	for range 9 { // which Redis is not asked for
+		old.Decide(ctx, storestest.CheckOfKey(c, 1))
+	}
+	old.PassOn(next)
+	check := storestest.CheckOfKey(c, 1)
+	if next.Decide(ctx, check); check.Mode != stores.ModeFallback {
+		t.Fatalf("mode %v", check.Mode)
+	}
+	h, _ := memory.TableOf(c).Snapshots().Take(&check.Zones[0], next.o.instant(storestest.Hour, storestest.Hour), false)
+	if want := [][]int64{{storestest.Hour, 10}}; !slices.EqualFunc(h.Debts, want, slices.Equal) {
+		t.Errorf("owed %v, want %v", h.Debts, want)
 	}
 }
 

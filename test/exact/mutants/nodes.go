@@ -67,6 +67,10 @@ var nodeMutants = []mutant{
 		old: "if !o.beat && o.node.breaker.open.Load() {", new: "if o.beat && o.node.breaker.open.Load() {",
 	},
 	{
+		name: "node-lookup", breaks: "what a call was to charge whose node is not found is lost", file: evalGo, suites: redis,
+		old: "if !o.called { //", new: "if false { //",
+	},
+	{
 		name: "node-script", breaks: "the script is not loaded where a slot is moved to", file: evalGo, suites: redis,
 		old: "for needsScript(o, o.Err()) {", new: "for false {",
 	},
