@@ -27,10 +27,9 @@ type breaker struct {
 	timedOut, stood, stoodUntil time.Duration
 
 	// closing is called before the breaker closes, and changed after each change, in their order:
-	// both with b.mu held. tell is called afterwards, without it.
+	// both with b.mu held.
 	closing func()
 	changed func(up bool, cause error)
-	tell    func()
 }
 
 const (
@@ -43,9 +42,9 @@ const (
 )
 
 // newBreaker returns a closed breaker of a node whose calls take at most timeout.
-func newBreaker(timeout time.Duration, closing func(), changed func(up bool, cause error), tell func()) *breaker {
+func newBreaker(timeout time.Duration, closing func(), changed func(up bool, cause error)) *breaker {
 	now := time.Now()
-	return &breaker{patience: max(timeout, minPatience), begun: now.Add(-1), since: now, closing: closing, changed: changed, tell: tell}
+	return &breaker{patience: max(timeout, minPatience), begun: now.Add(-1), since: now, closing: closing, changed: changed}
 }
 
 // sent notes that a call is sent.
@@ -108,19 +107,17 @@ func (b *breaker) silent(cause error, now time.Time) bool {
 // the failures that opened it.
 func (b *breaker) close(opened uint64) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.opened.Load() == opened {
 		b.failed.Store(0)
 		b.change(false, nil)
 	}
-	b.mu.Unlock()
-	b.tell()
 }
 
 func (b *breaker) trip(cause error) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.change(true, cause)
-	b.mu.Unlock()
-	b.tell()
 }
 
 // begin opens a breaker that was not used yet, and notifies nobody.

@@ -3,18 +3,20 @@ package redis
 import (
 	"context"
 	"errors"
-	"slices"
+	"runtime"
+	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
 // TestLateHeartbeatDoesNotCloseBreaker handles the reply to a heartbeat after
 // requests have opened the breaker: the reply is older than their failures.
 func TestLateHeartbeatDoesNotCloseBreaker(t *testing.T) {
 	changes := 0
-	b := newBreaker(time.Second, func() {}, func(bool, error) { changes++ }, func() {})
+	b := newBreaker(time.Second, func() {}, func(bool, error) { changes++ })
 	sent := b.opened.Load()
 	for range failuresToOpen {
 		b.failure(FailAway, errors.New("refused"), time.Now())
@@ -50,47 +52,58 @@ func TestTimeoutIsFollowedByHeartbeat(t *testing.T) {
 	}
 }
 
-// TestChangesAreToldInOrder changes the state of a node while the observer of an earlier change
-// blocks: nobody waits for it, no lock is held, and it is told of each change once and in order.
+// TestChangesAreToldInOrder opens and closes the breaker of a node by several goroutines at the
+// same time: each change is told once and in order, before the next is made.
 func TestChangesAreToldInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release, told, closing := make(chan struct{}), []bool(nil), 0
-		var ns *nodes
-		ns = newNodes(&ConnOptions{}, func() int64 { return 0 }, func(n *node, up, _ bool, _ error) {
-			if !n.breaker.mu.TryLock() || !ns.mu.TryLock() {
-				t.Error("a lock is held while it notifies")
-				return
-			}
-			n.breaker.mu.Unlock()
-			ns.mu.Unlock()
-			<-release
-			told = append(told, up)
-		})
-		b := ns.first.breaker
-		b.closing = func() {
-			if closing++; !b.open.Load() {
-				t.Error("closed before the ramp began")
-			}
+	var told []bool
+	closing := 0
+	ns := newNodes(&ConnOptions{}, func() int64 { return 0 }, func(n *node, up, _ bool, _ error) {
+		runtime.Gosched()
+		if n.breaker.open.Load() == up {
+			t.Errorf("told that it is up: %v, after another change", up)
 		}
-		go b.trip(errors.New("one"))
-		synctest.Wait() // its observer blocks
-		b.trip(errors.New("the same change"))
-		b.close(b.opened.Load())
-		b.trip(errors.New("two"))
-		b.close(b.opened.Load())
-		if up, _ := b.state(); !up || len(told) > 0 {
-			t.Errorf("up %v, told %v", up, told)
-		}
-		close(release)
-		synctest.Wait()
-		if want := []bool{false, true, false, true}; !slices.Equal(told, want) || closing != 2 {
-			t.Errorf("told %v, want %v; %d ramps", told, want, closing)
-		}
-		b.trip(errors.New("three"))
-		if len(told) != 5 {
-			t.Errorf("told %v after another change", told)
-		}
+		told = append(told, up)
 	})
+	b := ns.first.breaker
+	b.closing = func() {
+		if closing++; !b.open.Load() {
+			t.Error("closed before the ramp began")
+		}
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				b.trip(errors.New("away"))
+				b.close(b.opened.Load())
+			}
+		})
+	}
+	all.Wait()
+	b.trip(errors.New("away"))
+	b.trip(errors.New("the same change"))
+	for i, up := range told {
+		if up != (i%2 == 1) {
+			t.Fatalf("change %d told up: %v, want each once and in order", i, up)
+		}
+	}
+	if downs := b.opened.Load(); len(told) < 3 || uint64(closing) != downs-1 || uint64(len(told)) != 2*downs-1 {
+		t.Errorf("%d changes told; %d times down, %d ramps", len(told), downs, closing)
+	}
+}
+
+// TestPermitsAreLockedWhenNodeIsBack tells of a node while permits are locked, which look up nodes
+// then: what they report is lost, and nothing waits.
+func TestPermitsAreLockedWhenNodeIsBack(t *testing.T) {
+	s := New(Options{Name: "away", Clock: func() int64 { return storestest.Hour }}, silent{})
+	s.permits.mu.Lock()
+	defer s.permits.mu.Unlock()
+	b := s.conn.nodes.first.breaker
+	b.trip(errors.New("away"))
+	b.close(b.opened.Load())
+	if lost := s.permits.lost.Load(); lost != storestest.Hour || len(s.permits.wake) != 1 {
+		t.Errorf("what was reported until %d is lost, %d signals; want until now, and one", lost, len(s.permits.wake))
+	}
 }
 
 // TestStallIsNoOutage leads breakers through timelines of calls, replies and failures, in
@@ -144,7 +157,7 @@ func TestStallIsNoOutage(t *testing.T) {
 		{"rejected", 25, []event{{0, sent, 0}, {0, rejected, 0}}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBreaker(time.Duration(c.timeout)*time.Millisecond, func() {}, func(bool, error) {}, func() {})
+			b := newBreaker(time.Duration(c.timeout)*time.Millisecond, func() {}, func(bool, error) {})
 			slow := timeoutError{errors.New("i/o timeout")}
 			for i, e := range c.events {
 				now := b.begun.Add(time.Hour + time.Duration(e.at)*time.Millisecond)

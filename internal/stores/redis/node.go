@@ -100,18 +100,9 @@ type nodes struct {
 	mu      sync.Mutex // serializes changes
 	masters []*node    // those in use
 	since   time.Time  // when the state of the whole last changed
-	reports []change   // that notify has not been given
-	telling bool       // a goroutine gives them
 
-	// notify is given each change once and in order, while ns.mu is not held.
+	// notify is given each change of a master's state once and in order, with ns.mu held.
 	notify func(n *node, up, all bool, cause error)
-}
-
-// change is a change of a master's state.
-type change struct {
-	node    *node
-	up, all bool // whether it is used, and whether all are
-	cause   error
 }
 
 // newNodes returns the nodes of a store. notify is called for each change of a
@@ -135,7 +126,6 @@ func (ns *nodes) newNode(address string) *node {
 		ns.o.Timeout,
 		n.comesBack, // before a request calls the node
 		func(up bool, cause error) { ns.changed(n, up, cause) },
-		ns.tell,
 	)
 	return n
 }
@@ -232,7 +222,6 @@ func (ns *nodes) called(client *goredis.Client) *node {
 // add adds a master. If it takes over the keys of one that is unavailable, it
 // decides more and more of them, as after an outage of its own.
 func (ns *nodes) add(n *node) {
-	defer ns.tell()
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if !n.serves.Load() {
@@ -252,7 +241,6 @@ func (ns *nodes) add(n *node) {
 
 // keep removes what is no master any more, so that its state no longer counts.
 func (ns *nodes) keep(masters []*node) {
-	defer ns.tell()
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	rest := maps.Clone(*ns.byAddress.Load())
@@ -285,8 +273,8 @@ func (ns *nodes) changed(n *node, up bool, cause error) {
 	}
 }
 
-// report notes the state of a master, which tell reports if it is another than before: the
-// breaker of a node may change while the node is added or removed. ns.mu is held.
+// report reports the state of a master if it is another than before: the breaker of a node may
+// change while the node is added or removed. ns.mu is held.
 func (ns *nodes) report(n *node, up bool, cause error) {
 	if n.down == !up {
 		return
@@ -299,26 +287,7 @@ func (ns *nodes) report(n *node, up bool, cause error) {
 	if others { // the state of the whole changes with that of this node
 		ns.since = time.Now()
 	}
-	ns.reports = append(ns.reports, change{n, up, all, cause})
-}
-
-// tell reports the changes in their order, unless another goroutine does. No lock is held, and
-// another change may have followed.
-func (ns *nodes) tell() {
-	ns.mu.Lock()
-	defer ns.mu.Unlock()
-	if ns.telling {
-		return
-	}
-	ns.telling = true
-	for len(ns.reports) > 0 {
-		r := ns.reports[0]
-		ns.reports = ns.reports[1:]
-		ns.mu.Unlock()
-		ns.notify(r.node, r.up, r.all, r.cause)
-		ns.mu.Lock()
-	}
-	ns.telling, ns.reports = false, nil
+	ns.notify(n, up, all, cause)
 }
 
 // allUp says whether no master is unavailable. ns.mu is held.

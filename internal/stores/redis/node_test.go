@@ -189,7 +189,6 @@ func (b *breaker) delayed(f func()) {
 	for _, told := range late {
 		told()
 	}
-	b.tell()
 }
 
 // TestBeginDown begins with a node of a Cluster that is away, as was reported of the store

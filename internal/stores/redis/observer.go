@@ -10,11 +10,13 @@ import (
 type Observer interface {
 	// StoreUp is called when a node is used again, or when others have replaced it.
 	// node is its address in a Cluster, and empty otherwise. all says whether every
-	// node of the store is used now. It must not call [Store.State].
+	// node of the store is used now. It and StoreDown are called in the order of the
+	// changes, with the locks of the nodes held, so they must take no lock that is held
+	// while a store is called. Of its methods they may call those that return an option
+	// or a count, such as [Store.OnFailure] and [Store.Instances], and not [Store.State].
 	StoreUp(name, node string, all bool)
 
-	// StoreDown is called when a node is no longer used. node is as for StoreUp. It
-	// must not call [Store.State].
+	// StoreDown is called when a node is no longer used. node is as for StoreUp.
 	StoreDown(name, node string, f Failure, cause error)
 
 	// StoreError is called for each failed call.

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
@@ -43,6 +44,7 @@ type permits struct {
 	held  *memory.Permits // by zone and key, whatever the rules
 	clock func() int64
 	wake  chan struct{} // receives when Redis is to be told of something
+	lost  atomic.Int64  // reports that left before may be lost
 
 	renewals sync.Mutex // held by a round of renewals
 
@@ -53,7 +55,6 @@ type permits struct {
 	calls   uint64             // that have left
 	number  int64              // of the last report
 	charged int64              // from which new records count
-	lost    int64              // reports that left before may be lost
 	round   uint64             // of renewals
 	unsaid  []unsaid           // charges that are not reported any more
 
@@ -122,9 +123,13 @@ func (p *permits) tellSoon(rec *record) {
 	signal(p.wake)
 }
 
-// loseAll has all reports repeated, after Redis may have lost them. p.mu is held.
-func (p *permits) loseAll() {
-	p.lost = p.clock()
+// lose has all reports repeated, after Redis may have lost them. It takes no lock, because it is
+// called with those of the nodes held, which are taken while p.mu is held.
+func (p *permits) lose() {
+	now := p.clock()
+	for was := p.lost.Load(); was < now && !p.lost.CompareAndSwap(was, now); {
+		was = p.lost.Load()
+	}
 	signal(p.wake)
 }
 

@@ -173,7 +173,7 @@ func TestReleaseDuringOutage(t *testing.T) {
 	s.renewPermits() // Redis is not called
 	s.markUp()
 	s.payDebts(context.Background()) // nothing, so that requests wait for no debts
-	s.permits.lost = 0               // so that only what was released is reported
+	s.permits.lost.Store(0)          // so that only what was released is reported
 	s.set(1)
 	s.renewPermits()
 	if n := permitsIn(t, s.v.client, name); n != 0 || s.holdsPermits() {

@@ -34,13 +34,6 @@ func (p *permits) run(ctx context.Context) {
 	}
 }
 
-// lose has all reports repeated, after Redis may have lost them.
-func (p *permits) lose() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.loseAll()
-}
-
 // renew makes one round: it reports each record once that Redis has to be told of, or
 // whose last report is renewEvery old. An error ends one call, not the round.
 func (p *permits) renew(ctx context.Context) {
@@ -111,7 +104,7 @@ func (p *permits) due(n int) (some []*record) {
 	}
 	for len(some) < n {
 		rec := oldest(&p.ages)
-		if rec == nil || rec.round == p.round || now-rec.at < renewEvery.Microseconds() && rec.at > p.lost {
+		if rec == nil || rec.round == p.round || now-rec.at < renewEvery.Microseconds() && rec.at > p.lost.Load() {
 			break
 		}
 		some = p.include(some, rec)

@@ -89,8 +89,8 @@ func (p *permits) arrive(batch []*call, err error) {
 // answered takes the reply to a report.
 func (p *permits) answered(r *report, flags byte) {
 	rec := r.rec
-	if now := p.clock(); flags&flagMissing != 0 && rec.told && now-p.lost >= loseEvery.Microseconds() {
-		p.loseAll()
+	if now := p.clock(); flags&flagMissing != 0 && rec.told && now-p.lost.Load() >= loseEvery.Microseconds() {
+		p.lose()
 	}
 	if flags&flagCharged == 0 {
 		// A denied check does not store its report, and renews nothing.

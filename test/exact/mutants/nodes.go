@@ -48,7 +48,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-all", breaks: "the store is up when one of several nodes is back", file: nodeGo, suites: redis,
-		old: "change{n, up, all, cause}", new: "change{n, up, up || all, cause}",
+		old: "ns.notify(n, up, all, cause)", new: "ns.notify(n, up, up || all, cause)",
 	},
 	{
 		name: "node-wrong", breaks: "unexpected replies open the breaker", file: redisGo, suites: redis,

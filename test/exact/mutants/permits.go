@@ -236,7 +236,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-lost", breaks: "permits are not reported at once when Redis lost its memory", file: renewalsGo, suites: redis,
-		old: "&& rec.at > p.lost {", new: "{",
+		old: "&& rec.at > p.lost.Load() {", new: "{",
 	},
 	{
 		name: "permits-round", breaks: "a renewal never ends", file: renewalsGo, suites: redis,

@@ -15,12 +15,8 @@ const (
 // of the process, other fleets, and rules beside those of a broken algorithm.
 var processMutants = []mutant{
 	{
-		name: "breaker-locked", breaks: "the observer is notified under the nodes' lock", file: nodeGo, suites: redis,
-		old: "ns.mu.Unlock()\n\t\tns.notify(r.node, r.up, r.all, r.cause)\n\t\tns.mu.Lock()", new: "ns.notify(r.node, r.up, r.all, r.cause)",
-	},
-	{
-		name: "breaker-unordered", breaks: "each goroutine notifies of the changes that it finds", file: nodeGo, suites: redis,
-		old: "\tns.telling = true\n", new: "",
+		name: "breaker-unordered", breaks: "the observer is notified without the nodes' lock", file: nodeGo, suites: redis,
+		old: "\tns.notify(n, up, all, cause)", new: "\tgo ns.notify(n, up, all, cause)",
 	},
 	{
 		name: "breaker-late-ramp", breaks: "the breaker closes before the ramp begins", file: breakerGo, suites: redis,
