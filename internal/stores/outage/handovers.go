@@ -438,7 +438,7 @@ func (d *Handovers) chargedAs(c *stores.Counter) func(override int64) *stores.Co
 
 // send makes handovers of one counter's keys in one call, and learns what is in Redis then:
 // no check of a key may follow that says it. failed says that the handover of a single key
-// has failed.
+// has failed, which is made again; that of a block is made with the next check of the key.
 func (d *Handovers) send(ctx context.Context, some []Handover) (failed bool, err error) {
 	if len(some) == 0 {
 		return false, nil
@@ -447,7 +447,7 @@ func (d *Handovers) send(ctx context.Context, some []Handover) (failed bool, err
 	for i, of := range r.Keys {
 		h := &some[i]
 		d.Answered(h, of.Taken, of.Err)
-		failed = failed || of.Err != nil
+		failed = failed || of.Err != nil && h.Block == nil
 		if of.Has != nil {
 			h.snapshots.Learn(of.Has, r.Time, of.Taken && h.Told != nil, func() {})
 		}

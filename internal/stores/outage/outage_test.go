@@ -284,3 +284,18 @@ func TestSweep(t *testing.T) {
 		t.Errorf("put back: %d keys and the blocks of %v, want 40 and that of %v", len(r.told), r.blocks, key(3))
 	}
 }
+
+// TestBlockFailsAlone puts back a block whose key is another program's in Redis. The zone's rules owe
+// nothing, and may be such that cannot owe.
+func TestBlockFailsAlone(t *testing.T) {
+	r, f, c := newFallback(t, false)
+	c.Blocks, c.Blocked = []int64{storestest.Hour}, memory.NewBlocks(100)
+	f.Hands.Adopt(c)
+	blocked := stores.ZoneCheck{Counter: c, Key: key(3), Block: stores.Block{Until: 2 * storestest.Hour, Span: storestest.Hour}}
+	f.LearnBlock(&blocked, r.Now(key(3)))
+	f.Hands.LostMemory()
+	r.fails = errUnknown
+	if f.Hands.Pay(t.Context()); r.calls != 1 || len(f.Hands.tables) != 0 {
+		t.Errorf("%d calls, %d tables owe, want 1 and none", r.calls, len(f.Hands.tables))
+	}
+}
