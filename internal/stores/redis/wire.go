@@ -197,11 +197,7 @@ func (r *reply) number() int64 {
 	if r.err != nil {
 		return 0
 	}
-	var bits uint64
-	for i := range 8 {
-		bits |= uint64(s[i]) << (8 * i)
-	}
-	f := math.Float64frombits(bits)
+	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(s)))
 	if !(math.Abs(f) <= 1<<53) || f != math.Trunc(f) {
 		r.err = errReply
 		return 0
