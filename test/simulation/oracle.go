@@ -63,8 +63,9 @@ type span struct {
 	instance int
 	away, loses, stepped,
 	deaf, ends bool
-	answers, whole bool // see faultKind
-	site           int  // whose rules changed; -1: none
+	of             string // the instance that ends
+	answers, whole bool   // see faultKind
+	site           int    // whose rules changed; -1: none
 	key            string
 	open           bool
 	done           bool // of a reset: it has succeeded
@@ -159,7 +160,7 @@ func (o *oracle) end(f *step, _ *faultKind) {
 
 // ends notes the end of an instance.
 func (o *oracle) ends(in *instance, what string) {
-	o.add(&span{what: what, from: o.w.now(), instance: -1, ends: true, site: -1})
+	o.add(&span{what: what, from: o.w.now(), instance: -1, ends: true, of: in.name, site: -1})
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lives = append(o.lives, live{o.w.now(), o.lives[len(o.lives)-1].n - 1})

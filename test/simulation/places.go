@@ -81,7 +81,7 @@ func (o *oracle) heldUntil(list []*request, p *request) time.Duration {
 	}
 	died := p.answered
 	for _, s := range o.spans {
-		if s.what == "die" && s.from >= p.start {
+		if s.what == "die" && s.of == p.instance && s.from >= p.start {
 			died = s.from
 			break
 		}
