@@ -90,3 +90,36 @@ func TestDebtsAreWholeThoughTheShareShrinks(t *testing.T) {
 		}
 	}
 }
+
+// TestChargesDrainDuringAnOutage has three instances admit 13 of 99 a minute each while Redis is
+// away. What has drained meanwhile is not owed: the client has its burst when Redis is back.
+func TestChargesDrainDuringAnOutage(t *testing.T) {
+	const limit, each = 99, 13
+	f := newFleet(t, redistest.Start(t), 3)
+	c := f.counters(t, "drains", storestest.RuleSpec{Alg: new(algorithms.GCRA), Spec: algorithms.Spec{Limit: limit, Window: 60_000_000, Cost: 1}})
+	k := stores.Key{Hi: 1, Lo: 2}
+	f.decide(0, c[0], k, 1)
+	f.set(-1, faultRefused)
+	for range each {
+		f.v.now += 60_000_000 / each
+		for i := range f.all {
+			if check := f.decide(i, c[i], k, 1); !check.Admitted {
+				t.Fatalf("instance %d denied a client below its share", i)
+			}
+		}
+	}
+	f.set(-1, noFault)
+	for i, s := range f.all {
+		s.setTime(f.v.now)
+		s.payDebts(context.Background())
+		if owes(c[i]) {
+			t.Errorf("instance %d owes though its debts are charged", i)
+		}
+	}
+	f.v.now += rampLasts
+	least := int64(limit - len(f.all) - 1) // what each has charged last may not have drained
+	check := f.decide(0, c[0], k, 1)
+	if left := check.Zones[0].Results[0].Remaining; check.Mode != stores.ModeShared || left < least {
+		t.Errorf("%d of %d are left, mode %v: want %d at least", left, limit, check.Mode, least)
+	}
+}
