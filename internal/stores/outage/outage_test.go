@@ -136,6 +136,24 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// TestSettleCountsByTheShare settles 4 of a share of 5 an hour without Redis. After half an hour, 2.5
+// of them have drained: by the whole limit of 10, all would have.
+func TestSettleCountsByTheShare(t *testing.T) {
+	r, f, counter := newFallback(t, false)
+	z := stores.ZoneCheck{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}
+	f.Settle(&z, 4, false)
+	r.now += storestest.Hour / 2
+	admitted := 0
+	for range 10 {
+		if f.decide(counter, key(1)) {
+			admitted++
+		}
+	}
+	if admitted != 3 {
+		t.Errorf("%d admitted half an hour after 4 of 5, want 3", admitted)
+	}
+}
+
 // TestSharePermits divides permits among instances.
 func TestSharePermits(t *testing.T) {
 	for _, c := range []struct{ n, of, want int64 }{{0, 3e6, 0}, {1, 3e6, 1}, {4, 3e6, 1}, {6, 3e6, 2}, {7, 1e6, 7}, {5, 2_500_000, 2}, {1 << 52, 2e6, 1 << 51}} {
