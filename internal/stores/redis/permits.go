@@ -146,7 +146,7 @@ func (p *permits) drop(rec *record) {
 	known := rec.version == rec.stored && rec.acked == rec.charged
 	// What left after the last change says what holds, and may have been executed or not.
 	lapsed := rec.left == 0 || now-min(rec.left, rec.changedAt) > lapse.Microseconds()
-	if rec.held != 0 || rec.cost != 0 || rec.ending != 0 || rec.underWay != [callsInFlight]int64{} || !known && !lapsed || rec.acked != rec.charged {
+	if rec.held != 0 || rec.cost != 0 || rec.ending != 0 || len(rec.underWay) > 0 || !known && !lapsed || rec.acked != rec.charged {
 		return
 	}
 	delete(p.records, rec.value)

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"container/list"
+	"slices"
 
 	"github.com/dianalimiter/diana/internal/stores"
 )
@@ -27,10 +28,10 @@ type record struct {
 	told            bool  // Redis has stored a report
 	kept            int64 // when the last one left that it has stored
 
-	underWay [callsInFlight]int64 // numbers of reports
-	report   int64                // number of the last report
-	call     uint64               // that carries it
-	left     int64                // when it left; 0: none ever did
+	underWay []int64 // numbers of reports
+	report   int64   // number of the last report
+	call     uint64  // that carries it
+	left     int64   // when it left; 0: none ever did
 
 	ending    int           // requests whose calls report it
 	renewing  chan struct{} // closed when a renewal has reported it; nil: none does
@@ -55,26 +56,21 @@ func remove(l *list.List, at **list.Element) {
 	}
 }
 
-// A record has room for two numbers, and a report for the other one: with more calls in
-// flight, Redis would keep what was replaced. This does not compile then.
+// A report has room for the number of one other. This does not compile if a batcher has more calls in
+// flight.
 var _ [2]struct{} = [callsInFlight]struct{}{}
 
-// replace replaces the number of a report that is under way.
-func (rec *record) replace(was, is int64) {
-	for i, n := range rec.underWay {
-		if n == was {
-			rec.underWay[i] = is
-			return
-		}
-	}
+// arrived notes that a report is not under way any more.
+func (rec *record) arrived(number int64) {
+	rec.underWay = slices.DeleteFunc(rec.underWay, func(n int64) bool { return n == number })
 }
 
-// other returns the number of the report that is under way beside the last one, or 0.
-// There is at most one: all calls with a key go through one batcher, which has two
-// calls in flight at most.
+// other returns the number of a report that is under way beside the last one, or 0. There are more
+// if the calls with a key go through the batchers of two nodes, because a Cluster's slots have just
+// become known, or a slot is moved.
 func (rec *record) other() int64 {
 	for _, n := range rec.underWay {
-		if n != rec.report && n != 0 {
+		if n != rec.report {
 			return n
 		}
 	}

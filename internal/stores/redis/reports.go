@@ -46,13 +46,16 @@ func (p *permits) fill(q *call, r *report) {
 		rec.call, rec.report = p.calls, p.number
 		rec.left = p.clock()
 		p.touch(rec)
-		rec.replace(0, rec.report)
+		rec.underWay = append(rec.underWay, rec.report)
 	}
 	r.rec, r.number, r.left, r.version, r.charged = rec, rec.report, rec.left, rec.version, rec.charged
 	b := q.ops[r.op].b[r.at:r.at]
 	b = binary.LittleEndian.AppendUint64(b, rec.id)
 	for _, v := range [...]int64{r.number, rec.held, rec.cost, rec.other(), rec.charged, rec.acked} {
 		b = appendNumber(b, v)
+	}
+	if len(rec.underWay) > callsInFlight {
+		p.changed(rec) // what those are granted that this report does not name, Redis forgets
 	}
 }
 
@@ -67,7 +70,7 @@ func (p *permits) arrive(batch []*call, err error) {
 	for _, q := range batch {
 		for i := range q.reports {
 			r := &q.reports[i]
-			r.rec.replace(r.number, 0)
+			r.rec.arrived(r.number)
 			flags := q.zones[r.reply].flags
 			switch {
 			case err == nil && flags != flagFailed:

@@ -168,11 +168,19 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-under-way", breaks: "a report does not name the call under way", file: "internal/stores/redis/record.go", suites: redis,
-		old: "if n != rec.report && n != 0 {", new: "if n != rec.report && n < 0 {",
+		old: "if n != rec.report {", new: "if n < 0 {",
 	},
 	{
 		name: "permits-answered", breaks: "an answered call counts as under way", file: reportsGo, suites: redis,
-		old: "\t\t\tr.rec.replace(r.number, 0)\n", new: "",
+		old: "\t\t\tr.rec.arrived(r.number)\n", new: "",
+	},
+	{
+		name: "permits-dropped-under-way", breaks: "a record is forgotten while a call reports it", file: permitsGo, suites: redis,
+		old: " || len(rec.underWay) > 0 || !known", new: " || !known",
+	},
+	{
+		name: "permits-unnamed", breaks: "what calls were granted that no report names counts only with the next request", file: reportsGo, suites: redis,
+		old: "if len(rec.underWay) > callsInFlight {", new: "if len(rec.underWay) < 0 {",
 	},
 	{
 		name: "permits-one-report", breaks: "each check of a call reports on its own", file: reportsGo, suites: redis,
