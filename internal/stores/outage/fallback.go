@@ -120,10 +120,6 @@ func (f *Fallback) Finish(z *stores.ZoneCheck, charge int64) {
 	}
 }
 
-// CountOnly charges in this process what may or may not have been charged in Redis: it is made
-// there at most once.
-func (f *Fallback) CountOnly(z *stores.ZoneCheck, charge int64) { f.Settle(z, charge, true) }
-
 // Settle charges a request that Redis has decided, and that Redis could not charge
 // after the response. The charge counts in this process and is owed to Redis, unless
 // it is unknown whether Redis made it: it is made once. A permit remains.

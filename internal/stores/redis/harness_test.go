@@ -101,7 +101,7 @@ func namesOf(prefix string, z *stores.ZoneCheck) []string {
 // crash forgets what the instance holds, as a process that ends and starts again.
 func (s *virtualStore) crash() {
 	p := newPermits(s.conn, s.v.clock)
-	p.uncharged = s.fallback.CountOnly
+	p.settle = s.fallback.Settle
 	s.permits, s.conn.permits, s.decider.permits, s.outages.permits, s.fallback.Held = p, p, p, p, p.held
 }
 

@@ -58,13 +58,14 @@ type permits struct {
 	round   uint64             // of renewals
 	unsaid  []unsaid           // charges that are not reported any more
 
-	uncharged func(z *stores.ZoneCheck, charge int64) // called with each of them
+	settle func(z *stores.ZoneCheck, charge int64, unknown bool) // called with each of them
 }
 
-// unsaid is the cost that a record was to charge, of which it will not be known whether it was.
+// unsaid is cost that a record was to charge.
 type unsaid struct {
-	zone   stores.ZoneCheck
-	charge int64
+	zone    stores.ZoneCheck
+	charge  int64
+	unknown bool // whether it was
 }
 
 func newPermits(c *conn, clock func() int64) *permits {
@@ -140,7 +141,8 @@ func (p *permits) drop(rec *record) {
 	}
 	now := p.clock()
 	if rec.acked != rec.charged && now-rec.since > unsure.Microseconds() {
-		p.unsaid = append(p.unsaid, unsaid{rec.zone, rec.charged - rec.acked})
+		ran := rec.mayHaveRun()
+		p.unsaid = append(p.unsaid, unsaid{rec.zone, ran - rec.acked, true}, unsaid{rec.zone, rec.charged - ran, false})
 		rec.acked = rec.charged
 	}
 	known := rec.version == rec.stored && rec.acked == rec.charged

@@ -16,10 +16,10 @@ type record struct {
 
 	held, cost int64 // number of permits, and the cost that they hold
 
-	// The cost that responses were to charge, and how much of it Redis has
-	// acknowledged. since is when the first was not.
-	charged, acked int64
-	since          int64
+	// The cost that responses were to charge, how much of it a call has reported that may
+	// have run, and how much Redis has acknowledged. since is when the first was not.
+	charged, ran, acked int64
+	since               int64
 
 	// version counts changes that Redis does not know by itself, and stored is the
 	// last that it has acknowledged.
@@ -75,6 +75,14 @@ func (rec *record) other() int64 {
 		}
 	}
 	return 0
+}
+
+// mayHaveRun returns how much of the cost that responses were to charge may have been charged.
+func (rec *record) mayHaveRun() int64 {
+	if len(rec.underWay) > 0 {
+		return rec.charged
+	}
+	return max(rec.ran, rec.acked)
 }
 
 // report is the part of a call that reports what this instance's requests hold of a

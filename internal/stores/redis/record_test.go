@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/stores"
@@ -53,5 +54,56 @@ func TestMoreCallsAreReported(t *testing.T) {
 	s.renewPermits()
 	if n := permitsIn(t, s.v.client, name); n != int64(len(calls)) {
 		t.Errorf("%d permits in Redis, %d are held", n, len(calls))
+	}
+}
+
+// TestRefusedChargesAreOwed has the calls that end two requests, with charges of 1 and 2, fail, and tells
+// Redis of nothing for 29 s. What no call has reported that may have run is owed, and charged afterwards.
+// The rest is charged here alone.
+func TestRefusedChargesAreOwed(t *testing.T) {
+	underWay := errors.New("not answered yet")
+	for _, c := range []struct {
+		first, second error
+		unknown       int64
+	}{
+		{errOpen, errOpen, 0},
+		{errUnanswered, errOpen, 1},
+		{errOpen, errUnanswered, 3},
+		{errOpen, underWay, 3},
+	} {
+		s, counter := newCallStore(t), holdingCounter(t, "refused")
+		var told uncharged
+		s.Observe(&told)
+		ends := [2]*stores.ZoneCheck{s.at(0, counter, 1), s.at(0, counter, 1)}
+		for i, err := range []error{c.first, c.second} {
+			if q := s.leaveEnd(ends[i], int64(1+i)); !errors.Is(err, underWay) {
+				s.permits.arrive(q.batch, err)
+			}
+		}
+		s.set(29.1)
+		s.renewPermits()
+		if left := s.at(29.1, counter, 1).Results[0].Remaining; told.cost != c.unknown || left != 6+c.unknown {
+			t.Errorf("%v, %v: %d may not be charged, %d left of 10 with 1 held; want %d and %d", c.first, c.second, told.cost, left, c.unknown, 6+c.unknown)
+		}
+	}
+}
+
+// TestDeniedCheckMayHaveCharged has the call that ends a request refused. A check that is denied charges
+// for it. Its reply does not say so, and Redis is told of nothing for 29 s: the charge is not owed.
+func TestDeniedCheckMayHaveCharged(t *testing.T) {
+	s, c := newCallStore(t), holdingCounter(t, "denied")
+	var told uncharged
+	s.Observe(&told)
+	first := s.at(0, c, 1)
+	s.at(0, c, 9)
+	end := s.leaveEnd(first, 1)
+	s.permits.arrive(end.batch, errOpen)
+	check, z := s.leave(c)
+	if s.answer(check, s.execute(t, check)); z.Permit.Taken {
+		t.Fatal("admitted beside 9 of 10 that are held and 1 that is charged")
+	}
+	s.set(29.1)
+	if s.renewPermits(); told.cost != 1 {
+		t.Errorf("%d may not be charged, want 1", told.cost)
 	}
 }

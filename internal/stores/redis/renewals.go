@@ -75,14 +75,16 @@ func (p *permits) dropLapsed() {
 	}
 }
 
-// giveUpUnsaid has the charges counted that are not reported any more.
+// giveUpUnsaid has the charges made elsewhere that are not reported any more.
 func (p *permits) giveUpUnsaid() {
 	p.mu.Lock()
 	list := p.unsaid
 	p.unsaid = nil
 	p.mu.Unlock()
 	for i := range list {
-		p.uncharged(&list[i].zone, list[i].charge)
+		if u := &list[i]; u.charge > 0 {
+			p.settle(&u.zone, u.charge, u.unknown)
+		}
 	}
 }
 

@@ -71,6 +71,9 @@ func (p *permits) arrive(batch []*call, err error) {
 		for i := range q.reports {
 			r := &q.reports[i]
 			r.rec.arrived(r.number)
+			if err == nil || mayHaveRun(err) {
+				r.rec.ran = max(r.rec.ran, r.charged)
+			}
 			flags := q.zones[r.reply].flags
 			switch {
 			case err == nil && flags != flagFailed:

@@ -189,11 +189,11 @@ func TestHeldWhileRedisIsAway(t *testing.T) {
 			c.HoldCost, c.InFlight = true, inFlight
 			first, second, third := s.admit(), s.admit(), s.admit()
 			s.set(0, faultOOM)
-			s.settle(first, 0) // refused, which opens the breaker
+			s.settle(first, 1) // refused, which opens the breaker
 			if !s.all[0].isDown() {
 				t.Fatalf("%s: the breaker is closed", name)
 			}
-			s.settle(second, 4)
+			s.settle(second, 3)
 			s.settle(third, 2)
 			if first.Permit.Taken || second.Permit.Taken || third.Permit.Taken {
 				t.Errorf("%s: a permit is taken", name)

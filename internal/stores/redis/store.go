@@ -51,7 +51,7 @@ func New(o Options, to Observer) *Store {
 	s.fallback = outage.New(outage.Options{
 		Local: o.OnFailure == FailLocal, ShareOf: s.shareOf, Clock: o.Clock, Clustered: o.Cluster,
 	}, s.outages, s.permits.held)
-	s.permits.uncharged = s.fallback.CountOnly
+	s.permits.settle = s.fallback.Settle
 	s.conn.onBack = func() {
 		signal(s.fallback.Hands.Wake) // debts are handed over at once
 		s.permits.lose()

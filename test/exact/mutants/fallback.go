@@ -133,8 +133,8 @@ var fallbackMutants = []mutant{
 		old: "case z.Permit.Taken && charge > 0 && !s.conn.usable(z.Tag):", new: "case false:",
 	},
 	{
-		name: "settle-unsaid", breaks: "a charge of unknown outcome counts nowhere", file: aloneGo, suites: redis,
-		old: "{ f.Settle(z, charge, true) }", new: "{ f.Settle(z, 0, true) }",
+		name: "settle-unsaid", breaks: "a charge that is not reported any more counts nowhere", file: renewalsGo, suites: redis,
+		old: "p.settle(&u.zone, u.charge,", new: "p.settle(&u.zone, 0,",
 	},
 	{
 		name: "settle-unknown-owed", breaks: "a charge by settle that Redis may have made is charged again", file: sharedGo, suites: redis,

@@ -207,6 +207,22 @@ var permitMutants = []mutant{
 		old: "now-rec.since > unsure.Microseconds()", new: "now-rec.since > 10*unsure.Microseconds()",
 	},
 	{
+		name: "permits-refused", breaks: "a charge that Redis has refused throughout a long outage is lost", file: permitsGo, suites: redis,
+		old: "rec.charged - ran, false}", new: "rec.charged - ran, true}",
+	},
+	{
+		name: "permits-unsure-owed", breaks: "a charge of unknown outcome is made again as a debt", file: reportsGo, suites: redis,
+		old: "if err == nil || mayHaveRun(err) {", new: "if err == nil {",
+	},
+	{
+		name: "permits-denied-owed", breaks: "a charge that a denied check has made is made again as a debt", file: reportsGo, suites: redis,
+		old: "if err == nil || mayHaveRun(err) {", new: "if err != nil && mayHaveRun(err) {",
+	},
+	{
+		name: "permits-under-way-owed", breaks: "a charge that a call under way reports is owed too", file: "internal/stores/redis/record.go", suites: redis,
+		old: "if len(rec.underWay) > 0 {", new: "if len(rec.underWay) < 0 {",
+	},
+	{
 		name: "permits-since", breaks: "a charge is given up as if it had waited from the beginning", file: permitsGo, suites: redis,
 		old: "\t\t\trec.since = p.clock()\n", new: "",
 	},
