@@ -1473,25 +1473,6 @@ local function zone_repair(z, v)
   zone_commit(z)
 end
 
--- Like zone_read, and charge first what a report says that responses were to charge,
--- whatever the verdict.
-local function zone_open(v, i, k)
-  local z, after = zone_read(v, i, k)
-  if not z.due or z.due == 0 then return z, after end
-  local missing = z.holds.missing
-  zone_decide(z, v, z.due, nil)
-  zone_commit(z)
-  permits_write(z.holds)
-  z, after = zone_read(v, i, k)
-  z.holds.missing = missing
-  return z, after
-end
-
-local function zone_admits(z)
-  z.full = z.hold > 0 and (z.holds.stale or z.limit > 0 and z.holds.count >= z.limit)
-  return z.ok and not z.full
-end
-
 -- The block of a key is a value of {until, span, rule}: until when the key is blocked, how
 -- long that is in total, and the index of the rule that blocks. It is of all rules of a
 -- zone, whatever their kinds are.
@@ -1564,6 +1545,27 @@ local function block_restore(v, k)
     block_write(KEYS[k], had, had_span, had_rule)
   end
   return '\0'
+end
+
+-- Like zone_read, and charge first what a report says that responses were to charge,
+-- whatever the verdict. A check of a key that is blocked leaves that to the next report, unless
+-- it has to write its own: its reply could not tell what the charge has used.
+local function zone_open(v, i, k)
+  local z, after = zone_read(v, i, k)
+  if not z.due or z.due == 0 then return z, after end
+  if z.block and block_read(z.block) > 0 and not permits_lost(z.holds) then return z, after end
+  local missing = z.holds.missing
+  zone_decide(z, v, z.due, nil)
+  zone_commit(z)
+  permits_write(z.holds)
+  z, after = zone_read(v, i, k)
+  z.holds.missing = missing
+  return z, after
+end
+
+local function zone_admits(z)
+  z.full = z.hold > 0 and (z.holds.stale or z.limit > 0 and z.holds.count >= z.limit)
+  return z.ok and not z.full
 end
 
 -- Whether the zone's key is blocked. Then the zone denies and is not judged.

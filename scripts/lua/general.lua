@@ -90,11 +90,15 @@ local function zone_repair(z, v)
   zone_commit(z)
 end
 
+-- include block.lua
+
 -- Like zone_read, and charge first what a report says that responses were to charge,
--- whatever the verdict.
+-- whatever the verdict. A check of a key that is blocked leaves that to the next report, unless
+-- it has to write its own: its reply could not tell what the charge has used.
 local function zone_open(v, i, k)
   local z, after = zone_read(v, i, k)
   if not z.due or z.due == 0 then return z, after end
+  if z.block and block_read(z.block) > 0 and not permits_lost(z.holds) then return z, after end
   local missing = z.holds.missing
   zone_decide(z, v, z.due, nil)
   zone_commit(z)
@@ -108,8 +112,6 @@ local function zone_admits(z)
   z.full = z.hold > 0 and (z.holds.stale or z.limit > 0 and z.holds.count >= z.limit)
   return z.ok and not z.full
 end
-
--- include block.lua
 
 -- Whether the zone's key is blocked. Then the zone denies and is not judged.
 local function zone_blocked(z)

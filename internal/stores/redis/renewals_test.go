@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
@@ -48,4 +49,33 @@ func TestRenewalsLeaveChargesToRequests(t *testing.T) {
 	}
 	s.permits.reportTogether(some)
 	<-ended
+}
+
+// TestBlockedChecksLeaveChargesToRequests has a check of a key that is blocked leave while a request of
+// the key ends, whose call tells what the charge has used. If Redis has lost what is held, the check puts
+// it back, and makes the charge.
+func TestBlockedChecksLeaveChargesToRequests(t *testing.T) {
+	for lost, want := range map[bool][2]int64{false: {2, 12}, true: {12, 12}} {
+		s := newCallStore(t)
+		c := storestest.NewTestCounter(t, "blocked", 5, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1, Debt: true}})
+		c.Notifies, c.Blocks, c.Blocked = true, []int64{storestest.Hour}, memory.NewBlocks(100)
+		s.at(0, c, 1)
+		z := s.at(0, c, 1)
+		if s.at(0, c, 100).Block.Until == 0 {
+			t.Fatal("no block has started")
+		}
+		_, q := s.permits.end(z, 10, time.Time{})
+		if lost {
+			s.v.client.Del(t.Context(), namesOf("diana", z)[1])
+		}
+		calls := s.CallStats().Calls
+		if denied := s.at(0, c, 1); !denied.Blocked() || s.CallStats().Calls != calls+1 {
+			t.Errorf("blocked %v, after %d calls, want 1", denied.Blocked(), s.CallStats().Calls-calls)
+		}
+		s.answer(q, s.execute(t, s.send(q)))
+		told := reply{b: q.text}
+		if told.readCharge(z, s.v.now); z.Results[0].Used != want {
+			t.Errorf("lost %v: used before and after the charge: %v, want %v", lost, z.Results[0].Used, want)
+		}
+	}
 }

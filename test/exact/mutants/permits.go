@@ -123,6 +123,14 @@ var permitMutants = []mutant{
 		old: "if not z.due or z.due == 0 then return z, after end", new: "if z.key then return z, after end",
 	},
 	{
+		name: "lua-permits-blocked-charge", breaks: "a check of a blocked key charges for requests, and nobody tells what that has used", file: generalLua, suites: redis,
+		old: "if z.block and block_read(z.block) > 0 and not", new: "if false and not",
+	},
+	{
+		name: "lua-permits-blocked-lost", breaks: "a check of a blocked key reports charges that it has not made", file: generalLua, suites: redis,
+		old: "> 0 and not permits_lost(z.holds) then", new: "> 0 then",
+	},
+	{
 		name: "lua-permits-report-charge", breaks: "a report does not charge responses", file: generalLua, suites: redis,
 		old: "if due > 0 then\n    zone_open", new: "if due < 0 then\n    zone_open",
 	},
