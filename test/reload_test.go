@@ -33,7 +33,7 @@ func TestCountsSurviveReload(t *testing.T) {
 				{"rule 8/100h " + alg + " name other", "2"}, // 5 were used
 				{"rule 8/100h " + alg + "\ncost 2", "0"},
 				{"rule 20/100h " + alg, "11"}, // 8
-				{"rule 20/100h " + alg + "\nrespond 420 x\nmax_wait 1s", "10"},
+				{"rule 20/100h " + alg + "\nrespond 420 x\nmax_wait 1s\nkey {client_ip}", "10"},
 			} {
 				s.reload(zoneOf(b, c.lines))
 				if a := s.want(q, 200); a.body != c.left {

@@ -67,6 +67,7 @@ func TestEquivalentZoneDefinitions(t *testing.T) {
 				zone z {
 					match path /b
 					rule 3/60m
+					key {client_ip}
 					key_missing client_ip
 					ipv4_prefix 32
 					ipv6_prefix 64

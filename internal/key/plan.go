@@ -86,9 +86,19 @@ func NewPlan(parts []string, expand func(string) string, missing, repeated strin
 	return p, nil
 }
 
-// Identity returns a text that is equal for plans that build equal keys.
+// Identity returns a text that differs between plans that build different keys, and is the same
+// whether defaults and the full names of placeholders are written.
 func (p *Plan) Identity() string {
-	return fmt.Sprintf("%q %s %s %d %d", p.words, p.Missing, p.Repeated, p.V4, p.V6)
+	return fmt.Sprintf("%q %s %s %d %d", p.Parts(), p.Missing, p.Repeated, p.V4, p.V6)
+}
+
+// Parts returns the parts with the full names of their placeholders.
+func (p *Plan) Parts() []string {
+	texts := make([]string, len(p.parts))
+	for i, t := range p.parts {
+		texts[i] = t.written()
+	}
+	return texts
 }
 
 // Placeholders returns the names of the placeholders in all parts.

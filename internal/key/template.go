@@ -97,7 +97,8 @@ func newPiece(name string) (piece, error) {
 		return p, nil
 	}
 	if field, ok := strings.CutPrefix(name, headerPlaceholder); ok {
-		p := piece{source: fromHeader, text: textproto.CanonicalMIMEHeaderKey(field), name: name}
+		field = textproto.CanonicalMIMEHeaderKey(field)
+		p := piece{source: fromHeader, text: field, name: headerPlaceholder + field}
 		if p.text == "Authorization" || p.text == "Proxy-Authorization" {
 			p.fold = foldScheme
 		}
@@ -154,6 +155,19 @@ func (t Template) Constant() (string, bool) {
 		return t.pieces[0].text, true
 	}
 	return "", false
+}
+
+// written returns the template as it is written with the full names of its placeholders.
+func (t Template) written() string {
+	var b strings.Builder
+	for _, p := range t.pieces {
+		if p.source == fromConstant {
+			b.WriteString(p.text)
+		} else {
+			b.WriteString("{" + p.name + "}")
+		}
+	}
+	return b.String()
 }
 
 // Placeholders returns the names of the placeholders.

@@ -181,7 +181,7 @@ func (z *Zone) kinds(c *config.Checked) string {
 func (z *Zone) definition() string {
 	c, p := z.Zone, z.Config.Plan
 	text, err := json.Marshal(&config.Zone{
-		Key: c.Key, KeyMissing: p.Missing, KeyRepeated: p.Repeated, IPv4Prefix: &p.V4, IPv6Prefix: &p.V6, Algorithm: c.Algorithm,
+		Key: p.Parts(), KeyMissing: p.Missing, KeyRepeated: p.Repeated, IPv4Prefix: &p.V4, IPv6Prefix: &p.V6, Algorithm: c.Algorithm,
 		Rules: c.Rules, InFlight: c.InFlight, CountStatus: c.CountStatus, Overrides: c.Overrides, Store: c.Store,
 	})
 	if err != nil {
