@@ -20,9 +20,9 @@ import (
 // github.com/RussellLuo/caddy-ext/ratelimit. They are replaced by their equivalents
 // before anything else uses them.
 
-// allZones returns the handler's zones, normalized, in the order of evaluation. Invalid ones are left
-// out.
-func (h *Handler) allZones() (zones []*config.Zone, err error) {
+// allZones returns the zones of a handler in a server, normalized, in the order of evaluation. Invalid
+// ones are left out.
+func (h *Handler) allZones(server string) (zones []*config.Zone, err error) {
 	var invalid []error
 	all := slices.Clone(h.Zones)
 	for _, name := range h.rateLimitNames() {
@@ -33,7 +33,7 @@ func (h *Handler) allZones() (zones []*config.Zone, err error) {
 		}
 		all = append(all, z)
 	}
-	if z, err := h.keyRateZone(); err != nil {
+	if z, err := h.keyRateZone(server); err != nil {
 		invalid = append(invalid, err)
 	} else if z != nil {
 		all = append(all, z)
@@ -108,8 +108,9 @@ func (h *Handler) rateLimitNames() []string {
 	})
 }
 
-// keyRateZone returns the zone of key, rate and zone_size; nil without them.
-func (h *Handler) keyRateZone() (*config.Zone, error) {
+// keyRateZone returns the zone of key, rate and zone_size; nil without them. Caddy provisions servers
+// in any order, so that only those of one server are told apart by a number.
+func (h *Handler) keyRateZone(server string) (*config.Zone, error) {
 	if h.Key == "" && h.Rate == "" && h.ZoneSize == 0 {
 		return nil, nil //nolint:nilnil // there is no such zone
 	}
@@ -127,7 +128,7 @@ func (h *Handler) keyRateZone() (*config.Zone, error) {
 		Key: config.Parts{h.Key}, KeyMissing: config.CompatKeyMissing(h.Key), KeyRepeated: key.RepeatedJoin, MaxKeys: h.ZoneSize,
 		Rules: []*config.Rule{{Limit: limit, Window: window}},
 	}
-	z.Name = h.app.autoName(config.AutoName(config.DefinitionOf(nil, z, false, "")))
+	z.Name = h.app.autoName(config.AutoName(config.DefinitionOf(nil, z, false, server)))
 	return z, nil
 }
 

@@ -3,7 +3,6 @@ package diana
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/routes"
 )
 
 // Provision implements caddy.Provisioner.
@@ -30,11 +30,12 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		invalid = option.Join(invalid, fmt.Errorf("jitter %v: want 0 to 1", h.Jitter))
 	}
 	invalid = option.Join(invalid, h.checkCompat())
-	zones, err := h.allZones()
+	zones, err := h.allZones(routes.ServerName(ctx))
 	invalid = option.Join(invalid, err)
 	if len(zones) == 0 && invalid == nil {
 		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
 	}
+	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
 		Zones:          zones,
 		Matchers:       matchersIn(ctx),
@@ -44,10 +45,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		RejectStatus:   h.RejectStatus,
 		LogKey:         h.LogKey,
 		DisableMetrics: h.DisableMetrics,
-		// Offline, no HTTP app provisions the handler.
-		Invoked:      app.process.Clock != nil || anyServer(ctx, func(s *caddyhttp.Server) bool { return len(s.NamedRoutes) > 0 }),
+		// Offline, no server provisions the handler. In a named route that is invoked twice, it stands once.
+		Invoked:      app.process.Clock != nil || server != nil && len(server.NamedRoutes) > 0,
 		Placeholders: app.readsPlaceholders(ctx),
-		AccessLogs:   anyServer(ctx, func(s *caddyhttp.Server) bool { return s.Logs != nil }),
+		AccessLogs:   server != nil && server.Logs != nil,
 		Logger:       h.logger,
 	})
 	if err := option.Join(invalid, err); err != nil {
@@ -60,16 +61,6 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	// The rules of the source are applied second, so that a configuration with invalid
 	// rules is rejected whatever a document says.
 	return app.registry.Join(h.limiter)
-}
-
-// anyServer reports whether a server of the HTTP app that provisions a handler has something: which
-// of them the handler belongs to is not known. In a named route that is invoked twice, a handler
-// stands once.
-func anyServer(ctx caddy.Context, has func(*caddyhttp.Server) bool) bool {
-	return slices.ContainsFunc(ctx.Modules(), func(m caddy.Module) bool {
-		app, ok := m.(*caddyhttp.App)
-		return ok && slices.ContainsFunc(slices.Collect(maps.Values(app.Servers)), func(s *caddyhttp.Server) bool { return s != nil && has(s) })
-	})
 }
 
 // matchersIn returns a function that loads the matchers of a zone.

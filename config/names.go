@@ -27,8 +27,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// DefinitionOf returns what the automatic name of a one-line zone is derived from. site tells
-// equal zones in different sites apart; empty: it is not known, or they are one.
+// DefinitionOf returns what the automatic name of a one-line zone is derived from. site, or
+// the name of a server, tells equal zones of several apart; empty: it is not known, or they are one.
 func DefinitionOf(matcher caddy.ModuleMap, z *Zone, inNamedRoute bool, site string) []byte {
 	parts := z.Key
 	if len(parts) == 0 {

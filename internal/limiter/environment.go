@@ -78,7 +78,7 @@ type Options struct {
 	// Placeholders is set if something may read the placeholders of the requests.
 	Placeholders bool
 
-	// AccessLogs is set if a server has access logs, to which decisions may be added.
+	// AccessLogs is set if the server has access logs, to which decisions may be added.
 	AccessLogs bool
 
 	// Logger logs denials and warnings.

@@ -1,6 +1,7 @@
 package routes
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -32,6 +33,7 @@ func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (
 	}
 	l := loader{ctx: ctx, keep: keep, Texts: Texts{To: make(map[caddyhttp.MiddlewareHandler][]json.RawMessage)}}
 	for name, s := range config.Servers {
+		l.ctx.Context = context.WithValue(ctx.Context, serverName{}, name)
 		lists := []caddyhttp.RouteList{s.Routes}
 		if s.Errors != nil {
 			lists = append(lists, s.Errors.Routes)
@@ -48,6 +50,19 @@ func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (
 		}
 	}
 	return config.Servers, &l.Texts, nil
+}
+
+// serverName is the key, in the context of handlers, of the name of their server.
+type serverName struct{}
+
+// ServerName returns the name of the server whose handlers a context provisions; empty: there is
+// none.
+func ServerName(ctx caddy.Context) string {
+	if s, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
+		return s.Name()
+	}
+	name, _ := ctx.Value(serverName{}).(string)
+	return name
 }
 
 type loader struct {
