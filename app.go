@@ -30,10 +30,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.process, a.logger = ctx, process.Of(ctx), ctx.Logger()
 	a.warned, a.autoNames = make(map[string]bool), make(map[string]int)
 	a.started, a.parts = time.Now(), []string{a.fingerprint()}
-	invalid := []error{config.CheckHeaders(a.Headers)}
-	if a.MaxKeys < 0 {
-		invalid = append(invalid, fmt.Errorf("max_keys %d: want at least 1", a.MaxKeys))
-	}
+	invalid := []error{config.CheckHeaders(a.Headers), config.CheckMaxKeys(a.MaxKeys)}
 	events, err := ctx.App("events")
 	if err != nil {
 		return err

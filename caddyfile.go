@@ -394,7 +394,7 @@ func (c *directive) parseSize(z *config.Zone, rate caddyfile.Token, rest []caddy
 		z.KeyMissing, z.KeyRepeated = config.CompatKeyMissing(z.Key[0]), key.RepeatedJoin
 	}
 	if len(rest) > 0 && isNumber(rest[0].Text) {
-		if err := option.Whole(&z.MaxKeys, 0, option.Max)(valueOf("zone_size", rest[0])); err != nil {
+		if err := option.Whole(&z.MaxKeys, 0, config.MaxMaxKeys)(valueOf("zone_size", rest[0])); err != nil {
 			return nil, err
 		}
 		rest = rest[1:]

@@ -66,7 +66,7 @@ func report(to any, err error) error {
 func (a *App) options() *option.Set {
 	return &option.Set{
 		One: map[string]option.Parse{
-			"max_keys": option.Whole(&a.MaxKeys, 1, option.Max),
+			"max_keys": option.Whole(&a.MaxKeys, 1, config.MaxMaxKeys),
 			"headers":  option.Checked(&a.Headers, "draft, legacy, all, openai or off", config.CheckHeaders),
 			"rules":    a.parseRules,
 		},

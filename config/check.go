@@ -25,6 +25,10 @@ const (
 
 	// MaxMaxBody is the greatest max_body, in bytes.
 	MaxMaxBody = 8 << 20
+
+	// MaxMaxKeys is the greatest max_keys: with as many that are reserved for overrides, a table
+	// has room for them.
+	MaxMaxKeys = 1 << 30
 )
 
 // errNoRules is returned for a zone without any limit.
@@ -93,8 +97,14 @@ func (z *Zone) checkBounds() error {
 		return fmt.Errorf("max_waiting %d: want 1 to %d", z.MaxWaiting, MaxMaxWaiting)
 	case z.MaxBody < 0 || z.MaxBody > MaxMaxBody:
 		return fmt.Errorf("max_body %d: want 1 to %d (8MiB)", z.MaxBody, MaxMaxBody)
-	case z.MaxKeys < 0:
-		return fmt.Errorf("max_keys %d: want at least 1", z.MaxKeys)
+	}
+	return CheckMaxKeys(z.MaxKeys)
+}
+
+// CheckMaxKeys checks a value of the option max_keys. 0 means the default.
+func CheckMaxKeys(n int64) error {
+	if n < 0 || n > MaxMaxKeys {
+		return fmt.Errorf("max_keys %d: want 1 to %d", n, MaxMaxKeys)
 	}
 	return nil
 }

@@ -379,7 +379,7 @@ func TestBadCompatJSON(t *testing.T) {
 		{`{"handler": "rate_limit", "zone_size": 5}`, "want both"},
 		{`{"handler": "rate_limit", "key": "{query.id}", "rate": "0r/s"}`, "limit 0: want at least 1"},
 		{`{"handler": "rate_limit", "key": "{query.id}", "rate": "10"}`, `rate "10": want <count>/<window>`},
-		{`{"handler": "rate_limit", "key": "{query.id}", "rate": "10r/s", "zone_size": -1}`, "max_keys -1: want at least 1"},
+		{`{"handler": "rate_limit", "key": "{query.id}", "rate": "10r/s", "zone_size": -1}`, "max_keys -1: want 1 to 1073741824"},
 		{`{"handler": "rate_limit", "key": "{remote.ip_prefix.129}", "rate": "10r/s"}`, "want a prefix of 0 to 128"},
 		{`{"handler": "rate_limit", "key": "{remote.ipp}", "rate": "10r/s"}`, "key {remote.ipp}: want {remote.host}, {remote.ip}"},
 		{`{"handler": "rate_limit", "zones": [{"name": "a", "key": ["at-{remote.ip}"], "rules": [{"limit": 1, "window": "1m"}]}]}`, "and nothing beside it"},

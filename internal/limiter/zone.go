@@ -85,7 +85,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	if z.store, err = env.Store(c.Store); err != nil {
 		return nil, fmt.Errorf("zone %s: %w", c.Name, &config.Error{At: "store", Err: err})
 	}
-	z.maxKeys = min(cmp.Or(c.MaxKeys, env.MaxKeys), mostKeys)
+	z.maxKeys = cmp.Or(c.MaxKeys, env.MaxKeys)
 	for _, o := range c.Overrides {
 		if o.KeysFile == "" {
 			continue
@@ -192,10 +192,6 @@ func (z *Zone) definition() string {
 	}
 	return string(text)
 }
-
-// mostKeys is the greatest number of keys of a zone: with as many that are reserved for overrides,
-// a table has room for them.
-const mostKeys = 1 << 30
 
 // release releases the resources of the zone.
 func (z *Zone) release() error {

@@ -71,7 +71,7 @@ func (p *Parser) Options() *option.Set {
 			"shadow":      option.Flag(&z.Shadow),
 			"respond":     p.parseRespond,
 			"store":       option.Text(&z.Store, "the name of a store, or local"),
-			"max_keys":    option.Whole(&z.MaxKeys, 1, option.Max),
+			"max_keys":    option.Whole(&z.MaxKeys, 1, config.MaxMaxKeys),
 			"events":      option.Whole(&z.MaxEvents, 1, option.Max),
 			"window":      option.Duration(&z.Window),
 		},
