@@ -85,6 +85,12 @@ func (g *Logs) Read() (read Read, err error) {
 		if f == nil || g.Stop != nil && n%batch == 0 && g.Stop() {
 			break
 		}
+		if f.waits {
+			if err := f.start(g.Wants); err != nil {
+				return read, err
+			}
+			continue
+		}
 		l := f.lines[0]
 		f.lines = f.lines[1:]
 		heap.Push(&waits, l)
@@ -133,9 +139,12 @@ func earliest(files []*file) (first *file) {
 	return first
 }
 
-// file is a log that is read by a goroutine of its own.
+// file is a log that is read by a goroutine of its own. A regular file waits until its first line is
+// the earliest, so that of rotated files, whatever their number, few are open at once.
 type file struct {
+	path  string
 	size  int64 // bytes; 0: unknown
+	waits bool  // whether it is not open yet; lines has its first one, or one of the time 0
 	at    counter
 	lines []*Line
 	more  chan []*Line
@@ -146,31 +155,65 @@ type file struct {
 }
 
 func (g *Logs) open(path string) (*file, error) {
-	in := os.Stdin
-	f := &file{more: make(chan []*Line, 2), done: make(chan struct{}), ended: make(chan struct{})}
-	if path != "-" {
-		var err error
-		if in, err = os.Open(path); err != nil { //nolint:gosec // the user's own file
-			return nil, err
-		}
-		if info, err := in.Stat(); err == nil && info.Mode().IsRegular() {
-			f.size = info.Size()
+	f := &file{path: path, more: make(chan []*Line, 2), done: make(chan struct{}), ended: make(chan struct{})}
+	if info, err := os.Stat(path); path != "-" && err == nil && info.Mode().IsRegular() {
+		f.size = info.Size()
+		return f, f.peek()
+	}
+	return f, f.start(g.Wants)
+}
+
+// open opens the file, and returns its text.
+func (f *file) open() (text io.Reader, in *os.File, err error) {
+	if in = os.Stdin; f.path != "-" {
+		if in, err = os.Open(f.path); err != nil { //nolint:gosec // the user's own file
+			return nil, nil, err
 		}
 	}
 	f.at.Reader = in
-	text, err := decompressed(path, &f.at)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), in.Close())
+	if text, err = decompressed(f.path, &f.at); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), in.Close())
 	}
+	return text, in, nil
+}
+
+// peek reads the first line of a request, and has the file wait. What is wrong with its text is
+// found when it is read.
+func (f *file) peek() error {
+	text, in, err := f.open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	first, lines := new(Line), bufio.NewReaderSize(text, 1<<16)
+	for err == nil {
+		var raw []byte
+		if raw, err = readLine(lines); first.parse(string(raw)) == access {
+			break
+		}
+		first = new(Line)
+	}
+	f.at.n.Store(0)
+	f.waits, f.lines = true, []*Line{first}
+	return nil
+}
+
+// start has a goroutine read the file.
+func (f *file) start(wants func(*Line) bool) error {
+	text, in, err := f.open()
+	if err != nil {
+		return err
+	}
+	f.waits, f.lines = false, nil
 	go func() {
 		defer close(f.ended)
 		defer close(f.more)
 		defer in.Close()
-		if err := f.scan(text, g.Wants); err != nil {
-			f.err = fmt.Errorf("%s: %w", path, err)
+		if err := f.scan(text, wants); err != nil {
+			f.err = fmt.Errorf("%s: %w", f.path, err)
 		}
 	}()
-	return f, nil
+	return nil
 }
 
 // decompressed returns the text of a file that may be compressed, as its first bytes tell.
@@ -250,6 +293,9 @@ func (f *file) next() bool {
 
 // stop ends the goroutine.
 func (f *file) stop() {
+	if f.waits {
+		return
+	}
 	select {
 	case <-f.done:
 	default:

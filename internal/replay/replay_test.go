@@ -141,6 +141,44 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// TestRotatedFiles checks that of many files, one after another in time and in any order, only those
+// are open that are read.
+func TestRotatedFiles(t *testing.T) {
+	const begun, files, lines = 1_700_000_000_000_000, 20, 5 * batch
+	dir := t.TempDir()
+	var logs Logs
+	for i := range int64(files) {
+		text := bytes.NewBufferString("nonsense\n")
+		for n := range int64(lines) {
+			fmt.Fprintln(text, line("192.0.2.1", begun+i*10e6+n*1000, 0))
+		}
+		path := filepath.Join(dir, fmt.Sprint(i))
+		if err := os.WriteFile(path, text.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		logs.Paths = append(logs.Paths, path)
+	}
+	rand.Shuffle(files, func(i, j int) { logs.Paths[i], logs.Paths[j] = logs.Paths[j], logs.Paths[i] })
+	before, most, last, disorder := runtime.NumGoroutine(), 0, int64(0), 0
+	count := func() { most = max(most, runtime.NumGoroutine()-before) } // each open file has one
+	logs.Stop = func() bool { count(); return false }
+	logs.Each = func(l *Line) error {
+		count()
+		if l.Begin < last {
+			disorder++
+		}
+		last = l.Begin
+		return nil
+	}
+	read, err := logs.Read()
+	if err != nil || read.Lines != files*lines || read.Unread != files || read.Late != 0 || disorder != 0 {
+		t.Errorf("%+v, %d in disorder: %v", read, disorder, err)
+	}
+	if most > 2 {
+		t.Errorf("%d files were open at once, want at most 2", most)
+	}
+}
+
 // TestClients checks the percentiles and the least limits against a slow and plain calculation.
 func TestClients(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
