@@ -2,8 +2,9 @@ package test
 
 import (
 	"context"
-	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -24,24 +25,22 @@ func (s *site) live(query string) (m cli.Live) {
 	return m
 }
 
-// TestLiveSendsWhatIsNew checks that a reader gets all zones once, and then only those that
-// changed.
+// TestLiveSendsWhatIsNew checks that a reader gets all zones, and then no more until one changes.
 func TestLiveSendsWhatIsNew(t *testing.T) {
 	s := serve(t, setup{site: "rate_limit {\nzone a {\nrule 5/1h name r\n}\nzone b {\nkey {query.k}\nrule 7/1h\n}\n}\nrespond ok"})
 	s.want(req{ip: "192.0.2.1"}, 200)
 	m := s.live("")
 	begins := func(k metrics.Mark) bool { return k.Kind == metrics.MarkStarted || k.Kind == metrics.MarkReload }
-	if len(m.Zones) != 2 || !m.All || m.Version == "" || m.Open != nil || m.ReadOnly || !slices.ContainsFunc(m.Marks, begins) { // other tests leave other marks
+	if len(m.Zones) != 2 || len(m.Blocked) != 0 || m.Version == "" || m.Open != nil || m.ReadOnly || !slices.ContainsFunc(m.Marks, begins) { // other tests leave other marks
 		t.Errorf("%+v", m)
 	}
 	if i := m.Instance; i.Caddy == "" || i.Diana == "" || len(i.Config) != 8 || i.Since.IsZero() || i.Started.After(i.Since) {
 		t.Errorf("%+v", i)
 	}
-	var a cli.Zone
-	if err := json.Unmarshal(m.Zones[0], &a); err != nil || a.Name != "a" || string(a.Rules[0].Config) != `{"name":"r","limit":5,"window":3600000000000}` || a.LogKey || a.IPv4 != 32 || a.IPv6 != 64 {
-		t.Errorf("%s %v", m.Zones[0], err)
+	if a := m.Zones[0]; a.Name != "a" || string(a.Rules[0].Config) != `{"name":"r","limit":5,"window":3600000000000}` || a.LogKey || a.IPv4 != 32 || a.IPv6 != 64 || a.Decisions != nil {
+		t.Errorf("%+v", a)
 	}
-	if m := s.live("have=" + m.Version); len(m.Zones) != 0 || len(m.Gone) != 0 || m.All {
+	if m := s.live("have=" + m.Version); m.Zones != nil {
 		t.Errorf("zones that the reader has: %+v", m)
 	}
 	open := s.live("have=" + m.Version + "&open=a").Open
@@ -237,5 +236,30 @@ func TestStreamsAreBoundedEach(t *testing.T) {
 	err := adminAPI(t).ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "http://localhost:2019/rate_limit/live", http.NoBody))
 	if err != nil || !strings.HasPrefix(w.Body.String(), "data: ") {
 		t.Errorf("the admin endpoint: %v %d %.100s", err, w.Code, w.Body)
+	}
+}
+
+// TestLiveHasClientsApart checks that what a client does has no zones sent again, and that a
+// reader is told of those that a reload removed, also of the last ones.
+func TestLiveHasClientsApart(t *testing.T) {
+	s := serve(t, setup{site: "rate_limit {\nzone a {\nrule 5/1h\n}\nzone b {\nrule 1/1h block 1h\n}\n}\nrespond ok"})
+	first := s.live("")
+	s.want(req{}, 200, 429)
+	until(t, "the key to be shown as blocked", func() bool {
+		m := s.live("have=" + first.Version)
+		return maps.Equal(m.Blocked, map[string]int64{"b": 1}) && m.Zones == nil && m.Version == first.Version
+	})
+	for names, site := range map[string]string{"[a]": "rate_limit {\nzone a {\nrule 5/1h\n}\n}\nrespond ok", "[]": "rate_limit_page /x/*\nrespond ok"} {
+		if err := s.load(setup{site: site}); err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		m := s.live("have=" + first.Version)
+		for _, z := range m.Zones {
+			got = append(got, z.Name)
+		}
+		if fmt.Sprint(got) != names || m.Zones == nil || m.Version == first.Version {
+			t.Errorf("zones %v, want %s: %+v", got, names, m)
+		}
 	}
 }

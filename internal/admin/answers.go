@@ -48,6 +48,7 @@ func (in *Instance) answerAll(zones []*limiter.Zone) []cli.Zone {
 			at[z.Name] = i
 			all = append(all, in.answerZone(z))
 			all[i].Decisions, all[i].Denied, all[i].ShadowDenied = z.Decisions()
+			all[i].Blocked = z.Blocked(clock.Now())
 		}
 		all[i].Handlers++
 		for _, b := range z.Tables() {
@@ -141,13 +142,13 @@ func (in *Instance) answerSource() *cli.Source {
 	return s
 }
 
+// answerZone returns a zone without its counts.
 func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 	s := z.Status()
 	answer := cli.Zone{
 		Name: z.Name, Store: z.StoreName(), Origin: in.Origin(s), Enabled: s.Enabled, Shadow: s.Shadow,
 		Key: z.KeyParts(), Rules: answerRules(s.Rules), Overrides: s.Overrides, Exceptions: s.Exceptions, InFlight: z.InFlight, MaxKeys: s.MaxKeys,
-		Blocked: z.Blocked(clock.Now()),
-		IPv4:    z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
+		IPv4: z.Config.Plan.V4, IPv6: z.Config.Plan.V6, LogKey: z.LogsKeys(), Uncounted: z.Counters() == nil,
 	}
 	if unit := z.Unit(); unit != "requests" {
 		answer.Unit = unit

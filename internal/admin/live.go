@@ -48,8 +48,7 @@ type stream struct {
 	open     string // the zone with its keys; empty: none
 	since    int64  // the last step that the reader has
 	have     string // the version of the zones that the reader has
-	sent     *zonesNow
-	marks    int // how many were sent
+	marks    int    // how many were sent
 }
 
 // serveLive sends live messages as server-sent events, one for each step of the history,
@@ -135,7 +134,7 @@ func (s *stream) wait(r *http.Request, changed <-chan struct{}) bool {
 func (s *stream) message() *cli.Live {
 	now := s.in.zonesNow()
 	m := &cli.Live{
-		Overview: s.in.answerOverview(), ReadOnly: s.readOnly, Version: now.version,
+		Overview: s.in.answerOverview(), ReadOnly: s.readOnly, Version: now.version, Blocked: now.blocked,
 		History: metrics.HistoryOf(s.in.Process).Changes(s.since),
 	}
 	m.Marks, s.marks = metrics.MarksOf(s.in.Process).After(s.marks)
@@ -143,14 +142,9 @@ func (s *stream) message() *cli.Live {
 		m.History = metrics.HistoryOf(s.in.Process).Changes(0)
 	}
 	s.since = m.History.Last
-	switch {
-	case s.sent != nil:
-		m.Zones, m.Gone = now.since(s.sent)
-	case s.have != now.version:
-		m.Zones, _ = now.since(&zonesNow{})
-		m.All = true
+	if s.have != now.version {
+		m.Zones, s.have = now.zones, now.version
 	}
-	s.sent = now
 	if s.open != "" {
 		m.Open = s.in.openZone(s.open)
 	}
@@ -166,6 +160,14 @@ func (in *Instance) openZone(name string) *cli.OpenZone {
 	return &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(zones[0])}
 }
 
+// zonesNow is the zones at a step of the history.
+type zonesNow struct {
+	step    int64
+	zones   []cli.Zone // without their counts
+	version string     // a hash of them
+	blocked map[string]int64
+}
+
 // zonesNow returns the zones at this step. All streams send at the same instants, and build them
 // once.
 func (in *Instance) zonesNow() *zonesNow {
@@ -175,17 +177,19 @@ func (in *Instance) zonesNow() *zonesNow {
 	if in.now != nil && in.now.step == step {
 		return in.now
 	}
-	now := &zonesNow{step: step, text: make(map[string]json.RawMessage)}
+	now := &zonesNow{step: step, zones: []cli.Zone{}, blocked: make(map[string]int64)}
+	seen := make(map[string]bool)
 	for _, z := range in.Registry.Zones() {
-		if now.text[z.Name] != nil {
+		if seen[z.Name] {
 			continue
 		}
-		// Its options were JSON when it was loaded.
-		if text, err := json.Marshal(in.answerZone(z)); err == nil {
-			now.text[z.Name] = text
+		seen[z.Name] = true
+		now.zones = append(now.zones, in.answerZone(z))
+		if n := z.Blocked(clock.Now()); n > 0 {
+			now.blocked[z.Name] = n
 		}
 	}
-	all, _ := json.Marshal(now.text) // it is JSON already; in the order of the names
+	all, _ := json.Marshal(now.zones) // their options were JSON when they were loaded
 	now.version, in.now = rules.Fingerprint(string(all)), now
 	return now
 }

@@ -40,8 +40,8 @@ type Instance struct {
 	Started time.Time `json:"started"` // when the process started
 }
 
-// Live is a message of GET /rate_limit/live. The first has all zones and the history that
-// is kept, those that follow what changed since the one before.
+// Live is a message of GET /rate_limit/live. The first has the zones and the history that
+// is kept, those that follow the history since the one before, and the zones if one changed.
 type Live struct {
 	Overview
 
@@ -52,14 +52,12 @@ type Live struct {
 	// known are not sent.
 	Version string `json:"version"`
 
-	// Zones are the zones that changed, without their counts; absent: none.
-	Zones []json.RawMessage `json:"zones,omitempty"`
+	// Zones are all zones without their counts; absent: they are as the reader has them.
+	Zones []Zone `json:"zones,omitzero"`
 
-	// All says that Zones are all that there are: those of another configuration are gone.
-	All bool `json:"all,omitempty"`
-
-	// Gone are the names of the zones that are gone.
-	Gone []string `json:"gone,omitempty"`
+	// Blocked are the numbers of keys that this instance knows to be blocked, by zone; absent
+	// zones have none.
+	Blocked map[string]int64 `json:"blocked,omitempty"`
 
 	// History is the history since the last message. Zones that decided nothing are left out.
 	History metrics.Past `json:"history"`

@@ -21,14 +21,12 @@ const requests = newZone(null); // each counted once, however many zones it met
 
 // take adds a message to what is known.
 function take(m) {
-	const left = m.all ? new Set((m.zones || []).map((z) => z.name)) : zones;
-	for (const name of [...zones.keys()]) if (!left.has(name)) zones.delete(name);
-	for (const name of m.gone || []) zones.delete(name);
-	for (const z of m.zones || []) {
-		const e = zones.get(z.name);
-		if (e) e.status = z;
-		else zones.set(z.name, newZone(z));
+	if (m.zones) {
+		const before = new Map(zones);
+		zones.clear();
+		for (const z of m.zones) zones.set(z.name, Object.assign(before.get(z.name) || newZone(z), { status: z }));
 	}
+	for (const [name, e] of zones) e.status.blocked = m.blocked?.[name];
 	state.version = m.version;
 	takeHistory(m.history);
 	const known = new Set(state.marks.map((k) => JSON.stringify(k)));
