@@ -232,11 +232,7 @@ func (c *directive) parseArgs(z *zonefile.Parser, s *option.Set, args []caddyfil
 	if err != nil {
 		return err
 	}
-	rule, err := z.ParseRule(args[at], rest)
-	if err == nil {
-		z.Zone.Rules = append(z.Zone.Rules, rule)
-	}
-	return err
+	return z.ParseRule("", &z.Zone.Rules, args[at], rest)
 }
 
 // rateAt returns the index of the rate among the arguments of the one-line form: 0, or

@@ -74,10 +74,10 @@ func matchersIn(ctx caddy.Context) func(*config.Zone) (match, exempt caddyhttp.M
 	}
 	return func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error) {
 		if match, err = load(z, "MatcherSetsRaw"); err != nil {
-			return nil, nil, &config.Error{At: "match", Err: fmt.Errorf("match: %w", err)}
+			return nil, nil, config.At("/match", fmt.Errorf("match: %w", err))
 		}
 		if exempt, err = load(z, "ExemptRaw"); err != nil {
-			return nil, nil, &config.Error{At: "exempt", Err: fmt.Errorf("exempt: %w", err)}
+			return nil, nil, config.At("/exempt", fmt.Errorf("exempt: %w", err))
 		}
 		for i, set := range exempt {
 			if !slices.ContainsFunc(set, chooses) {

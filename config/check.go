@@ -51,12 +51,7 @@ func (z *Zone) Check() (*Checked, error) {
 	if err = option.Join(err, c.checkRules()); err == nil {
 		return c, nil
 	}
-	return nil, option.Each(err, func(err error) error {
-		if at, ok := err.(*Error); ok { //nolint:errorlint // none is wrapped
-			return &Error{at.At, fmt.Errorf("zone %s: %w", z.Name, at.Err)}
-		}
-		return &Error{nil, fmt.Errorf("zone %s: %w", z.Name, err)}
-	})
+	return nil, option.Each(err, func(err error) error { return InZone(z.Name, err) })
 }
 
 // CheckOptions checks the options and their combinations, except for the rules, which
@@ -111,7 +106,7 @@ func CheckMaxKeys(n int64) error {
 
 // checkRules checks the rules and overrides, and what depends on them.
 func (c *Checked) checkRules() (err error) {
-	if c.Rules, err = newRuleSet(c.Zone, c.Zone.Rules, false); err == nil && len(c.Zone.Rules) == 0 && c.InFlight == 0 && c.PreventDuplicates == nil {
+	if c.Rules, err = newRuleSet(c.Zone, c.Zone.Rules, ""); err == nil && len(c.Zone.Rules) == 0 && c.InFlight == 0 && c.PreventDuplicates == nil {
 		err = errNoRules
 	}
 	if c.Plan != nil {
@@ -130,8 +125,8 @@ func (c *Checked) checkRules() (err error) {
 // checkOverrides checks the overrides and exceptions.
 func (c *Checked) checkOverrides() error {
 	var all []error
-	add := func(o *Override, x *Exception) {
-		checked, err := o.check(c.Zone, c.Plan)
+	add := func(o *Override, x *Exception, pointer string) {
+		checked, err := o.check(c.Zone, c.Plan, pointer)
 		if err != nil {
 			all = append(all, err)
 			return
@@ -139,42 +134,43 @@ func (c *Checked) checkOverrides() error {
 		checked.Exception = x
 		c.Overrides = append(c.Overrides, checked)
 	}
-	for _, o := range c.Zone.Overrides {
-		add(o, nil)
+	for i, o := range c.Zone.Overrides {
+		add(o, nil, fmt.Sprintf("/overrides/%d", i))
 	}
-	for _, x := range c.Zone.Exceptions {
+	for i, x := range c.Zone.Exceptions {
+		pointer := fmt.Sprintf("/exceptions/%d", i)
 		if x == nil {
-			all = append(all, errors.New("exception null: want an object with a key"))
+			all = append(all, At(pointer, errors.New("exception null: want an object with a key")))
 			continue
 		}
-		add(&x.Override, x)
+		add(&x.Override, x, pointer)
 	}
 	return option.Join(all...)
 }
 
 // check checks an override against its zone's key.
-func (o *Override) check(z *Zone, p *key.Plan) (*CheckedOverride, error) {
+func (o *Override) check(z *Zone, p *key.Plan, pointer string) (*CheckedOverride, error) {
 	if o == nil {
-		return nil, &Error{o, errors.New("override null: want an object with a key")}
+		return nil, At(pointer, errors.New("override null: want an object with a key"))
 	}
-	c := &CheckedOverride{Override: o, plan: p}
+	c := &CheckedOverride{Override: o, Pointer: pointer, plan: p}
 	for _, err := range c.Patterns() {
 		if err != nil {
-			return nil, &Error{o, err}
+			return nil, At(pointer, err)
 		}
 	}
 	switch {
 	case o.Many() && len(o.Key) > 0:
-		return nil, &Error{o, fmt.Errorf("override %q: want either a key, or a list of keys", o.Key)}
+		return nil, At(pointer, fmt.Errorf("override %q: want either a key, or a list of keys", o.Key))
 	case o.KeysFile != "" && len(z.KeyParts()) != 1:
-		return nil, &Error{o, fmt.Errorf("override: a file of keys for a key of %d parts: want keys, or a key of one part", len(z.KeyParts()))}
+		return nil, At(pointer, fmt.Errorf("override: a file of keys for a key of %d parts: want keys, or a key of one part", len(z.KeyParts())))
 	case o.Unlimited == (len(o.Rules) > 0):
-		return nil, &Error{o, fmt.Errorf("override %s: want either unlimited or rules", o.name())}
+		return nil, At(pointer, fmt.Errorf("override %s: want either unlimited or rules", o.name()))
 	case o.Unlimited:
 		return c, nil
 	}
 	var err error
-	c.Set, err = newRuleSet(z, o.Rules, true)
+	c.Set, err = newRuleSet(z, o.Rules, pointer)
 	return c, err
 }
 
@@ -225,7 +221,7 @@ func (c *Checked) checkTurns() error {
 			sp := s.Specs[i]
 			sp.MaxTurn = turn
 			if _, err := a.Compile(sp); err != nil {
-				return &Error{s.From[i], fmt.Errorf("with another rule that delays for up to %v: %w", time.Duration(turn)*time.Microsecond, err)}
+				return At(s.Pointer(i), fmt.Errorf("with another rule that delays for up to %v: %w", time.Duration(turn)*time.Microsecond, err))
 			}
 		}
 	}

@@ -55,6 +55,7 @@ type CheckedOverride struct {
 	*Override
 	Set       *RuleSet   // nil: unlimited
 	Exception *Exception // nil: it is none
+	Pointer   string     // JSON pointer to it in the zone
 
 	plan *key.Plan
 }

@@ -19,11 +19,11 @@ func ExampleParseRate() {
 	// rate "10": want <count>/<window>, such as 10/s
 }
 
-// A zone is checked as a whole: its error names the zone, what is wrong and what would be right.
+// A zone is checked as a whole: its error names the zone and the place in it, what is wrong and what would be right.
 func ExampleZone_Check() {
 	z := &config.Zone{Name: "api", Rules: []*config.Rule{{Window: config.Window{Duration: time.Minute}}}}
 	_, err := z.Check()
 	fmt.Println(err)
 	// Output:
-	// zone api: limit 0: want at least 1
+	// zone api: /rules/0: limit 0: want at least 1
 }

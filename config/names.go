@@ -61,15 +61,3 @@ func CheckHeaders(s string) error {
 	}
 	return fmt.Errorf("headers %q: want draft, legacy, all, openai or off", s)
 }
-
-// Error is an error in one part of a zone. A parser can report the line of that part.
-type Error struct {
-	At  any   // the *Rule, *Override or name of an option; nil: the zone
-	Err error // the error itself
-}
-
-// Error implements error.
-func (e *Error) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error without its part of the zone.
-func (e *Error) Unwrap() error { return e.Err }

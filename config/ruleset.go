@@ -18,7 +18,7 @@ import (
 type RuleSet struct {
 	Names  []string // in headers: zone, zone.2 or zone.name
 	Labels []string // in logs and metrics: name or number
-	From   []*Rule  // the rules except those with limit 0
+	From   []*Rule  // the rules, or none if one of them has limit 0
 
 	Algorithms []algorithms.Algorithm // by rule of From
 	Specs      []algorithms.Spec      // by rule of From
@@ -38,24 +38,30 @@ type RuleSet struct {
 	// Duplicates is set for the rule set of prevent_duplicates, which holds no
 	// permits and is not charged after the response.
 	Duplicates bool
+
+	override string // JSON pointer to the override in the zone; empty: the rules are the zone's
 }
+
+// Pointer returns the JSON pointer to rule i in the zone.
+func (s *RuleSet) Pointer(i int) string { return fmt.Sprintf("%s/rules/%d", s.override, i) }
 
 // MaxRules is the greatest number of rules of a zone or override. All of them are
 // decided for every request, and Redis serves nothing else meanwhile.
 const MaxRules = 128
 
-// newRuleSet loads and checks rules. In an override, a limit may be 0.
-func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
-	s := &RuleSet{Blocked: -1}
+// newRuleSet loads and checks rules of a zone, or of an override, which has a JSON pointer. In an
+// override, a limit may be 0.
+func newRuleSet(z *Zone, rules []*Rule, override string) (*RuleSet, error) {
+	s := &RuleSet{Blocked: -1, override: override}
 	var all []error
 	seen := make(map[string]bool)
 	for i, r := range rules[:min(len(rules), MaxRules+1)] {
-		label, err := s.add(z, r, i, inOverride)
+		label, err := s.add(z, r, i)
 		if err == nil && seen[label] {
 			err = fmt.Errorf("rule %q is given twice: want another name", label)
 		}
 		if err != nil {
-			all = append(all, &Error{r, err})
+			all = append(all, At(s.Pointer(i), err))
 		}
 		seen[label] = true
 	}
@@ -72,7 +78,7 @@ func newRuleSet(z *Zone, rules []*Rule, inOverride bool) (*RuleSet, error) {
 }
 
 // add adds rule i, and returns its label.
-func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) (label string, err error) {
+func (s *RuleSet) add(z *Zone, r *Rule, i int) (label string, err error) {
 	label, name := strconv.Itoa(i+1), z.Name
 	if r == nil {
 		return label, errors.New("rule null: want an object with a limit and a window")
@@ -90,11 +96,11 @@ func (s *RuleSet) add(z *Zone, r *Rule, i int, inOverride bool) (label string, e
 		label, name = r.Name, z.Name+"."+r.Name
 	}
 	s.Labels, s.Names = append(s.Labels, label), append(s.Names, name)
-	return label, s.compile(z, r, inOverride)
+	return label, s.compile(z, r)
 }
 
 // compile checks a rule, and adds it to those of From unless it denies everything.
-func (s *RuleSet) compile(z *Zone, r *Rule, inOverride bool) error {
+func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	if err := r.Window.check(); err != nil {
 		return err
 	}
@@ -105,7 +111,7 @@ func (s *RuleSet) compile(z *Zone, r *Rule, inOverride bool) error {
 	if err != nil {
 		return err
 	}
-	if r.Limit == 0 && inOverride && r.LimitFrom == "" {
+	if r.Limit == 0 && s.override != "" && r.LimitFrom == "" {
 		if s.Blocked < 0 {
 			s.Blocked = len(s.Labels) - 1
 		}

@@ -67,31 +67,6 @@ func (d *Document) Of(zone string) *Zone {
 	return &all
 }
 
-// Error is an error in a document, with its position as a JSON pointer (RFC 6901).
-type Error struct {
-	Pointer string // empty: the whole document
-	Err     error  // the error itself
-}
-
-// Error implements error.
-func (e *Error) Error() string {
-	if e.Pointer == "" {
-		return e.Err.Error()
-	}
-	return e.Pointer + ": " + e.Err.Error()
-}
-
-// Unwrap returns the error without its pointer.
-func (e *Error) Unwrap() error { return e.Err }
-
-// At adds a pointer to an error, or prepends it to the pointer that it has.
-func At(pointer string, err error) error {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return &Error{pointer + e.Pointer, e.Err}
-	}
-	return &Error{pointer, err}
-}
-
 // Pointer joins names to a JSON pointer, with control characters escaped as in Go and
 // long names truncated.
 func Pointer(names ...string) string {
@@ -106,7 +81,7 @@ func Pointer(names ...string) string {
 // maxShown is the number of bytes of a name that errors show.
 const maxShown = 100
 
-// Parse parses a document. Every error has a position.
+// Parse parses a document. Every error has a position, as a [config.Error] if it is JSON.
 func Parse(text []byte) (*Document, error) {
 	if len(text) > MaxSize {
 		return nil, ErrTooLarge
@@ -126,7 +101,7 @@ func Parse(text []byte) (*Document, error) {
 	}
 	if all := d.Zones[allZones]; all != nil {
 		if at, err := all.checkAll(); err != nil {
-			return nil, &Error{Pointer("zones", allZones) + at, err}
+			return nil, config.At(Pointer("zones", allZones)+at, err)
 		}
 		if all.Enabled != nil || all.Shadow != nil {
 			d.All = all
@@ -194,7 +169,7 @@ func read(text json.RawMessage, into reflect.Value) error {
 		into.Set(reflect.MakeSlice(t, len(list), len(list)))
 		for i, value := range list {
 			if err := read(value, into.Index(i)); err != nil {
-				return At("/"+strconv.Itoa(i), err)
+				return config.At("/"+strconv.Itoa(i), err)
 			}
 		}
 		return nil
@@ -240,7 +215,7 @@ func members(text json.RawMessage, each func(name string, value json.RawMessage)
 			err = each(name, value)
 		}
 		if err != nil {
-			return At(Pointer(name), err)
+			return config.At(Pointer(name), err)
 		}
 		seen[name] = true
 	}

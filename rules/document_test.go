@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"unicode"
@@ -75,14 +74,6 @@ func TestParseErrors(t *testing.T) {
 		if strings.IndexFunc(got, unicode.IsControl) >= 0 {
 			t.Errorf("%.60q: control characters in %q", text, got)
 		}
-	}
-}
-
-// TestAtJoinsPointers joins the JSON pointers of nested errors.
-func TestAtJoinsPointers(t *testing.T) {
-	err := At("/zones", At("/a", At("/rules/0", errors.New("wrong"))))
-	if err.Error() != "/zones/a/rules/0: wrong" {
-		t.Error(err)
 	}
 }
 

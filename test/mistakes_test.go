@@ -109,7 +109,7 @@ func TestMistakesInJSON(t *testing.T) {
 	for _, want := range []string{
 		"4 errors:", `zone a: cost "0": want a number of at least 1`,
 		`zone a: /rules/1: window 60ns: want at least 1us, in whole microseconds; a number in JSON is in nanoseconds: for seconds, write "60s"`,
-		`zone a: /overrides/0: override ["x"]: "x" is no client's address`, `zone b: store "main": want local`,
+		`zone a: /overrides/0: override ["x"]: "x" is no client's address`, `zone b: /store: store "main": want local`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

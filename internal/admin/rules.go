@@ -14,6 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/edit"
 	"github.com/dianalimiter/diana/internal/loglimit"
@@ -58,7 +59,7 @@ func (in *Instance) validateRules(text []byte) (v cli.Validation) {
 	}
 	if err != nil {
 		v.Error = loglimit.Short(err)
-		var at *rules.Error
+		var at *config.Error
 		if errors.As(err, &at) && strings.HasPrefix(v.Error, at.Pointer) {
 			v.Pointer = at.Pointer
 		}

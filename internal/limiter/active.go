@@ -159,7 +159,7 @@ func (a *activeRules) compileOverrides(t *tableTaker) (err error) {
 		}
 		if o.Set != nil {
 			if v.set, err = t.compile(o.Set, overrideID(o, lists), a.turn); err != nil {
-				return &config.Error{At: o.Override, Err: err}
+				return err
 			}
 		}
 		a.overrides = append(a.overrides, v)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -23,13 +24,15 @@ func newChange(zones []*Zone, d *rules.Document) (*change, error) {
 		c.old[i] = z.active.Load()
 		a, err := draft(z, d.Of(z.Name))
 		if err != nil {
-			return nil, inZone(z.Name, err)
+			return nil, inDocument(d, z.Name, err)
 		}
 		c.next[i] = a
 		turn = max(turn, a.from.MaxDelay())
 	}
-	if err := c.checkStores(); err != nil {
-		return nil, &rules.Error{Pointer: "/zones", Err: err}
+	if err := c.checkStores(); err != nil && d != nil {
+		return nil, config.At("/zones", err)
+	} else if err != nil {
+		return nil, err
 	}
 	for i, z := range zones {
 		if a := c.next[i]; a == c.old[i] {
@@ -39,7 +42,7 @@ func newChange(zones []*Zone, d *rules.Document) (*change, error) {
 			c.next[i] = a.copy()
 		}
 		if err := c.next[i].compile(z, turn); err != nil {
-			return nil, errors.Join(inZone(z.Name, locate(c.next[i].from.Zone, err)), c.undo())
+			return nil, errors.Join(inDocument(d, z.Name, err), c.undo())
 		}
 	}
 	return c, nil
@@ -56,7 +59,7 @@ func draft(z *Zone, d *rules.Zone) (*activeRules, error) {
 		c := zoneOf(z.Zone, d)
 		var err error
 		if a.from, err = c.Check(); err != nil {
-			return nil, locate(c, unnamed(err))
+			return nil, err
 		}
 		a.shadow, a.off = c.Shadow, d.Enabled != nil && !*d.Enabled
 	}

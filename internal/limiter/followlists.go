@@ -111,13 +111,13 @@ func (r *Registry) applyList(l *Lists, f *keyList, text string) (narrow []Narrow
 			a := z.active.Load()
 			if !a.reads(f.File) {
 				if err := checkList(z.Config, f.File, text); err != nil {
-					return nil, err
+					return nil, config.InZone(z.Name, err)
 				}
 				continue
 			}
 			next := *a
 			if err := next.index(z, read); err != nil {
-				return nil, err
+				return nil, config.InZone(z.Name, err)
 			}
 			if a.narrow.Keys == 0 && next.narrow.Keys > 0 {
 				narrow = append(narrow, next.narrow)
@@ -143,7 +143,7 @@ func checkList(c *config.Checked, file, text string) error {
 		}
 		for _, err := range o.PatternsOf(text) {
 			if err != nil {
-				return &config.Error{At: o.Override, Err: fmt.Errorf("%s, %w", file, err)}
+				return config.At(o.Pointer, fmt.Errorf("%s, %w", file, err))
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 	for _, o := range a.overrides {
 		for p, err := range o.checked.Patterns() {
 			if err != nil {
-				return &config.Error{At: o.checked.Override, Err: err}
+				return config.At(o.checked.Pointer, err)
 			}
 			first, twice, err := add(o, p)
 			switch {
@@ -56,7 +56,7 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 				err = fmt.Errorf("override %q is given twice: want it once", p.Words())
 			}
 			if err != nil {
-				return &config.Error{At: o.checked.Override, Err: err}
+				return config.At(o.checked.Pointer, err)
 			}
 		}
 	}
@@ -69,7 +69,7 @@ func (a *activeRules) index(z *Zone, text func(file string) string) error {
 				_, _, err = add(o, p)
 			}
 			if err != nil {
-				return &config.Error{At: o.checked.Override, Err: fmt.Errorf("%s, %w", o.checked.KeysFile, err)}
+				return config.At(o.checked.Pointer, fmt.Errorf("%s, %w", o.checked.KeysFile, err))
 			}
 		}
 	}

@@ -88,11 +88,7 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			z.common.holds.Store(true)
 		}
 	}
-	err := l.apply(nil)
-	if at, ok := errors.AsType[*rules.Error](err); ok {
-		err = at.Err // a pointer is of no use: there is no document
-	}
-	return l, err
+	return l, l.apply(nil)
 }
 
 // apply puts the rules of a document in force; nil: the zones' own.

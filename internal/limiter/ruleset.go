@@ -46,10 +46,8 @@ func newRuleSet(z *config.Zone, c *config.RuleSet, in algorithms.Spec) (*ruleSet
 	for i, a := range c.Algorithms {
 		s.specs[i].Lease, s.specs[i].MaxTurn, s.specs[i].Wall = lease, in.MaxTurn, in.Wall
 		r, err := a.Compile(s.specs[i])
-		if err != nil && lease > 0 {
-			return nil, &config.Error{At: c.From[i], Err: fmt.Errorf("zone %s: rule %s: %w", z.Name, c.Labels[i], err)}
-		} else if err != nil {
-			return nil, err
+		if err != nil {
+			return nil, config.At(c.Pointer(i), fmt.Errorf("rule %s: %w", c.Labels[i], err))
 		}
 		s.counter.Rules = append(s.counter.Rules, r)
 		s.counter.Codes = append(s.counter.Codes, scripts.Decide().Code(a))

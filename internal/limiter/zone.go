@@ -14,7 +14,6 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 )
@@ -71,7 +70,7 @@ func (*common) Destruct() error { return nil }
 func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	checked, err := c.Check()
 	if err != nil {
-		return nil, option.Each(err, func(err error) error { return placed(c, err) })
+		return nil, err
 	}
 	z := &Zone{
 		Zone: c, Config: checked, env: env, maxWait: time.Duration(c.MaxWait),
@@ -80,10 +79,10 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		logKey:    o.LogKey, repeated: o.Invoked,
 	}
 	if z.matchers, z.exempt, err = o.Matchers(c); err != nil {
-		return nil, fmt.Errorf("zone %s: %w", c.Name, err)
+		return nil, config.InZone(c.Name, err)
 	}
 	if z.store, err = env.Store(c.Store); err != nil {
-		return nil, fmt.Errorf("zone %s: %w", c.Name, &config.Error{At: "store", Err: err})
+		return nil, &config.Error{Zone: c.Name, Pointer: "/store", Err: err}
 	}
 	z.maxKeys = cmp.Or(c.MaxKeys, env.MaxKeys)
 	for _, o := range c.Overrides {

@@ -141,6 +141,7 @@ func matcherModules(tokens []caddyfile.Token) (caddy.ModuleMap, error) {
 type ruleParser struct {
 	rule      *config.Rule
 	rate      caddyfile.Token
+	pointer   string            // JSON pointer to the rule in the zone
 	algorithm string            // named by the rule; empty: none
 	options   []caddyfile.Token // including the braces of their block
 }

@@ -17,17 +17,13 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-// parseRuleSegment parses a rule and adds it to a list.
-func (p *Parser) parseRuleSegment(d *caddyfile.Dispenser, to *[]*config.Rule) error {
+// parseRuleSegment parses a line of a rule as [Parser.ParseRule] does.
+func (p *Parser) parseRuleSegment(d *caddyfile.Dispenser, override string, to *[]*config.Rule) error {
 	tokens := d.NextSegment()
 	if len(tokens) < 2 || isBrace(tokens[1]) {
 		return option.At(tokens[0], errors.New("rule: want a rate, such as rule 10/s"))
 	}
-	r, err := p.ParseRule(tokens[1], tokens[2:])
-	if err == nil {
-		*to = append(*to, r)
-	}
-	return err
+	return p.ParseRule(override, to, tokens[1], tokens[2:])
 }
 
 // isRuleWord reports whether a word may follow the rate of a rule.
@@ -53,8 +49,9 @@ func Spaced(tokens []caddyfile.Token) error {
 }
 
 // ParseRule parses a rate and what follows it, on the line and in a block: an algorithm
-// with its options, and the rule's name and block, in any order.
-func (p *Parser) ParseRule(rate caddyfile.Token, rest []caddyfile.Token) (*config.Rule, error) {
+// with its options, and the rule's name and block, in any order. It adds the rule to those of the
+// zone, or of an override, which has a JSON pointer.
+func (p *Parser) ParseRule(override string, to *[]*config.Rule, rate caddyfile.Token, rest []caddyfile.Token) error {
 	from, window, varies, err := config.CutLimitFrom(rate.Text)
 	var limit int64
 	if !varies {
@@ -62,19 +59,21 @@ func (p *Parser) ParseRule(rate caddyfile.Token, rest []caddyfile.Token) (*confi
 	}
 	if err != nil {
 		if spaced := Spaced(append([]caddyfile.Token{rate}, rest...)); spaced != nil {
-			return nil, spaced
+			return spaced
 		}
-		return nil, option.At(rate, err)
+		return option.At(rate, err)
 	}
 	r := &ruleParser{rule: &config.Rule{Limit: limit, LimitFrom: from, Window: window}, rate: rate}
 	if err := r.parse(rest); err != nil {
-		return nil, err
+		return err
 	}
 	if varies && r.rule.Limit == 0 {
-		return nil, option.At(rate, fmt.Errorf("rate %q: want else <count> after it, for requests that bring no limit", rate.Text))
+		return option.At(rate, fmt.Errorf("rate %q: want else <count> after it, for requests that bring no limit", rate.Text))
 	}
-	p.rules, p.lines[r.rule] = append(p.rules, r), rate
-	return r.rule, nil
+	r.pointer = fmt.Sprintf("%s/rules/%d", override, len(*to))
+	p.lines[r.pointer] = rate
+	p.rules, *to = append(p.rules, r), append(*to, r.rule)
+	return nil
 }
 
 // parse parses what follows the rate. What is no word of a rule is left to the algorithm.
@@ -137,7 +136,7 @@ func (p *Parser) ChooseAlgorithms() error {
 	for _, r := range p.rules {
 		if err := r.chooseAlgorithm(p.Zone.Algorithm); err != nil {
 			all = append(all, err)
-			delete(p.lines, r.rule) // what else is wrong with it may follow from this
+			delete(p.lines, r.pointer) // what else is wrong with it may follow from this
 		}
 	}
 	return option.Join(all...)

@@ -4,6 +4,7 @@ package zonefile
 import (
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +23,8 @@ type Parser struct {
 
 	helper  httpcaddyfile.Helper
 	options *option.Set
-	rules   []*ruleParser           // of the zone and of its overrides
-	lines   map[any]caddyfile.Token // the positions of rules and overrides
+	rules   []*ruleParser              // of the zone and of its overrides
+	lines   map[string]caddyfile.Token // the positions of rules and overrides, by JSON pointer
 	at      caddyfile.Token
 	native  error // what is wrong unless the zone has events; nil: nothing
 }
@@ -39,7 +40,7 @@ func init() {
 // New returns a parser of a zone that begins at a token. Named matchers are those of the
 // helper.
 func New(h httpcaddyfile.Helper, at caddyfile.Token) *Parser {
-	return &Parser{helper: h, Zone: new(config.Zone), lines: make(map[any]caddyfile.Token), at: at}
+	return &Parser{helper: h, Zone: new(config.Zone), lines: make(map[string]caddyfile.Token), at: at}
 }
 
 // Options returns the options of a zone.
@@ -78,7 +79,7 @@ func (p *Parser) Options() *option.Set {
 		Many: map[string]option.Parse{
 			"match":    p.parseMatch,
 			"exempt":   p.parseExempt,
-			"rule":     func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, &p.Zone.Rules) },
+			"rule":     func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, "", &p.Zone.Rules) },
 			"override": p.parseOverride,
 		},
 		Check: z.CheckOptions,
@@ -98,35 +99,34 @@ func (p *Parser) Check(provision func(*config.Zone) error) error {
 	}
 	chosen := p.ChooseAlgorithms()
 	return option.Join(chosen, option.Each(p.checkZone(provision), func(err error) error {
-		at, ok := p.position(err)
-		switch {
-		case ok:
-			return option.At(at, err)
-		case chosen == nil && !p.options.Failed():
+		in, ok := errors.AsType[*config.Error](err)
+		if ok {
+			err = &config.Error{Zone: in.Zone, Err: in.Err}
+			if at, ok := p.position(in.Pointer); ok {
+				return option.At(at, err)
+			}
+		}
+		if chosen == nil && !p.options.Failed() {
 			return option.At(p.at, err)
 		}
 		return nil // it may follow from what is reported already
 	}))
 }
 
-// position returns the position of the part of the zone that an error is about; false: it is about
-// the zone.
-func (p *Parser) position(err error) (at caddyfile.Token, ok bool) {
-	c, ok := errors.AsType[*config.Error](err)
-	if !ok {
+// position returns the position of the part of the zone to which a JSON pointer leads; false: it is
+// the zone, or nothing that has a line.
+func (p *Parser) position(pointer string) (at caddyfile.Token, ok bool) {
+	if path.Dir(pointer) == "/overrides" && p.options.Failed("key") {
 		return at, false
 	}
-	switch part := c.At.(type) {
-	case string:
-		return p.options.Position(part)
-	case *config.Override:
-		if p.options.Failed("key") {
-			return at, false
-		}
+	if at, ok = p.options.Position(strings.TrimPrefix(pointer, "/")); !ok {
+		at, ok = p.lines[pointer]
 	}
-	at, ok = p.lines[c.At]
 	return at, ok
 }
+
+// nextOverride returns the JSON pointer to the next override of the zone.
+func (p *Parser) nextOverride() string { return fmt.Sprintf("/overrides/%d", len(p.Zone.Overrides)) }
 
 // checkZone checks the zone, which may have options of other plugins.
 func (p *Parser) checkZone(provision func(*config.Zone) error) error {
@@ -252,7 +252,8 @@ func (p *Parser) parseOverride(d *caddyfile.Dispenser) error {
 	default:
 		o.Key, o.Unlimited = o.Key[:last], true
 	}
-	p.Zone.Overrides, p.lines[o] = append(p.Zone.Overrides, o), at
+	p.lines[p.nextOverride()] = at
+	p.Zone.Overrides = append(p.Zone.Overrides, o)
 	return nil
 }
 
@@ -265,7 +266,7 @@ func (p *Parser) overrideOptions(o *config.Override) *option.Set {
 		},
 		Many: map[string]option.Parse{
 			"key":  option.Words("as many parts as the zone's key has", func(parts []string) { o.Keys = append(o.Keys, parts) }),
-			"rule": func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, &o.Rules) },
+			"rule": func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, p.nextOverride(), &o.Rules) },
 		},
 	}
 }
