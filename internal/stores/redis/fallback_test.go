@@ -425,7 +425,7 @@ func TestRampAfterOutage(t *testing.T) {
 // TestFewerInstancesAreAcceptedLater counts fewer instances, first for a moment, as
 // after Redis has lost its memory, and then permanently.
 func TestFewerInstancesAreAcceptedLater(t *testing.T) {
-	s := New(Options{Name: "redis"}, silent{})
+	s := New(Options{Name: "redis", Clock: func() int64 { return 0 }}, silent{})
 	start := time.Now()
 	for _, step := range []struct {
 		second        float64

@@ -91,7 +91,8 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (in
 
 // fewerAfter is for how long fewer instances have to be counted before that is
 // accepted: a Redis that lost its memory starts to count anew, and shares of an
-// outage at that moment would be too large.
+// outage at that moment would be too large. Nor does a share grow in an outage: keys
+// that were warmed with less of what is known would be admitted the rest of it.
 const fewerAfter = 5 * time.Second
 
 // set takes the number that Redis counted.
@@ -112,7 +113,7 @@ func (i *instances) accept(n int64, now time.Time) bool {
 	case i.fewer.IsZero():
 		i.fewer = now
 		return false
-	case now.Sub(i.fewer) < fewerAfter:
+	case now.Sub(i.fewer) < fewerAfter || !i.conn.nodes.decideAll():
 		return false
 	}
 	i.live.Store(n)

@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
@@ -81,4 +83,47 @@ func TestFleets(t *testing.T) {
 		}
 	}
 	srv.CheckTTLs()
+}
+
+// TestShareGrowsOnceAllNodesDecide has a master of a Cluster go away while this instance counts as
+// two, because it was restarted, and the others count one then. Until the master decides all its keys
+// again, the share stays that with which they were warmed: the client of a key that is used up is
+// denied.
+func TestShareGrowsOnceAllNodesDecide(t *testing.T) {
+	now := int64(storestest.Hour)
+	conn, n, _ := newTestNodes(t, &now, "a:1", "b:2")
+	s := New(Options{Name: "redis", Clock: func() int64 { return now }}, silent{})
+	s.instances.conn = conn
+	start := time.Now()
+	counted := func(live int64, at time.Duration) { s.instances.set(live, start.Add(at)) }
+	c := storestest.TenPerHour(t, "z", false)
+	used := storestest.CheckOfKey(c, 1)
+	used.Zones[0].Rules, used.Zones[0].Results = c.Rules, []stores.Result{{Rule: c.Rules[0], State: make(algorithms.State, c.Rules[0].Words())}}
+	s.fallback.Learn(&used.Zones[0], memory.Instant{Local: now, Shared: now}, false, func() {
+		c.Rules[0].Charge(used.Zones[0].Results[0].State, now, 10, 0)
+	})
+	counted(2, 0)
+	conn.failUntilOpen(n[1])
+	for _, step := range []struct {
+		what   string
+		at     time.Duration
+		change func()
+		want   int64
+	}{
+		{"away", 0, func() {}, 2},
+		{"away for long", 20 * time.Second, func() {}, 2},
+		{"back", 21 * time.Second, n[1].answers, 2},
+		{"in its ramp", 22 * time.Second, func() { now += rampLasts - 1 }, 2},
+		{"deciding all its keys", 23 * time.Second, func() { now++ }, 1},
+	} {
+		step.change()
+		counted(1, step.at)
+		if got := s.Instances(); got != step.want {
+			t.Errorf("the master is %s: %d instances, want %d", step.what, got, step.want)
+		}
+		check := storestest.CheckOfKey(c, 1)
+		if s.fallback.Decide(check, false); check.Admitted && step.want == 2 {
+			t.Errorf("the master is %s: what was denied is admitted", step.what)
+		}
+	}
 }

@@ -75,6 +75,12 @@ func (n *node) holds() int64 {
 	return hold.Microseconds()
 }
 
+// decidesAll says whether the node decides all its keys: it is not away, and the ramp is over.
+func (n *node) decidesAll(now int64) bool {
+	back := n.back.Load()
+	return !n.breaker.open.Load() && (back == 0 || now-back-n.holds() >= (ramp-hold).Microseconds())
+}
+
 // paid notes that the node is owed nothing any more. If that took longer than hold, it decides
 // more and more of its keys from now on.
 func (n *node) paid(now int64) {
@@ -327,6 +333,12 @@ func (ns *nodes) holding() bool {
 		back := n.back.Load()
 		return back != 0 && ns.local()-back < n.holds()
 	})
+}
+
+// decideAll says whether all nodes decide all their keys.
+func (ns *nodes) decideAll() bool {
+	now := ns.local()
+	return !slices.ContainsFunc(ns.all(), func(n *node) bool { return !n.decidesAll(now) })
 }
 
 // owed returns the nodes that are owed what was charged without them.

@@ -193,6 +193,14 @@ var fallbackMutants = []mutant{
 		old: "case i.fewer.IsZero():\n\t\ti.fewer = now\n\t\treturn false", new: "case i.fewer.IsZero():",
 	},
 	{
+		name: "fallback-grows", breaks: "a lower number of instances is applied while a node is away", file: "internal/stores/redis/instances.go", suites: redis,
+		old: " || !i.conn.nodes.decideAll()", new: "",
+	},
+	{
+		name: "fallback-grows-back", breaks: "a lower number of instances is applied while keys return to a node", file: nodeGo, suites: redis,
+		old: "return !n.breaker.open.Load() && (back == 0 || now-back-n.holds() >= (ramp-hold).Microseconds())", new: "return !n.breaker.open.Load() && back >= 0",
+	},
+	{
 		name: "debt-meter-base", breaks: "what was known is owed, too", file: handoverGo, suites: redis,
 		old: "owed := max(0, m.levelUpTo(s, t, m.top(s))-m.levelUpTo(base, t, m.top(base)))", new: "owed := m.levelUpTo(s, t, m.top(s))",
 	},
