@@ -97,6 +97,9 @@ func (o *oracle) allowed(site, n int, list []*request, all []charge, from, to ti
 	shares, most := int64(o.shares(from, to)), int64(0)
 	var alone int64
 	losses := from // from when on a loss matters
+	if one.Store == "leased" {
+		losses -= o.w.plan.setup.leases // what was leased before the loss, and is spent now, others were not told of
+	}
 	for _, rules := range o.limits[site] {
 		r := rules[n]
 		if r.Algorithm == "fixed_window" { // what is put back may have a window begin, and so end, earlier

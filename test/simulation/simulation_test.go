@@ -134,3 +134,23 @@ func TestRepeats(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaseOutlivesLoss asks what windows that begin after a loss may admit: during a lease, an
+// instance may spend what it leased before, and what the others were not told of.
+func TestLeaseOutlivesLoss(t *testing.T) {
+	const lost = 10 * time.Second
+	for _, c := range []struct {
+		store string
+		after time.Duration
+		want  int64
+	}{{"leased", 100 * time.Millisecond, 200}, {"leased", 300 * time.Millisecond, 100}, {"", 100 * time.Millisecond, 100}} {
+		s := new(setup)
+		s.add(site{Kind: leased, Store: c.store, Rules: []rule{{Algorithm: "sliding_log", Limit: 100, Window: 3 * time.Second}}})
+		o := newOracle(&world{plan: &Plan{setup: s}})
+		o.spans = []*span{{what: "flush", from: lost, to: lost, loses: true, instance: -1, site: -1}}
+		got, why := o.allowed(0, 0, []*request{{key: "k"}}, nil, lost+c.after, lost+c.after+3*time.Second)
+		if got != c.want {
+			t.Errorf("store %q, %v after a loss: %d allowed (%s), want %d", c.store, c.after, got, why, c.want)
+		}
+	}
+}
