@@ -65,7 +65,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-window", breaks: "a rate with another window is taken", file: limitFromGo, suites: ofRequests,
-		old: "err == nil && window == l.window", new: "err == nil && window > 0",
+		old: "err == nil && window == l.window", new: "err == nil && window != (Window{})",
 	},
 	{
 		name: "limits-sign", breaks: "a limit may have a sign", file: limitFromGo, suites: ofRequests,
