@@ -33,7 +33,9 @@ func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (
 	}
 	l := loader{ctx: ctx, keep: keep, Texts: Texts{To: make(map[caddyhttp.MiddlewareHandler][]json.RawMessage)}}
 	for name, s := range config.Servers {
-		l.ctx.Context = context.WithValue(ctx.Context, serverName{}, name)
+		within := ctx
+		within.Context = context.WithValue(ctx.Context, serverName{}, name)
+		l.ctx = within
 		lists := []caddyhttp.RouteList{s.Routes}
 		if s.Errors != nil {
 			lists = append(lists, s.Errors.Routes)
