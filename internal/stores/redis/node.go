@@ -153,8 +153,12 @@ func (ns *nodes) beginDown(address string) {
 }
 
 // beginAs begins with the estimates of the clocks of the same nodes, and at the same place with
-// whether they know this instance.
+// whether they know this instance. If all are unavailable, none tells the slots of a Cluster, and
+// what stands for them is not called either.
 func (ns *nodes) beginAs(before *nodes, samePlace bool) {
+	if before.anyUp().breaker.open.Load() {
+		ns.first.breaker.begin()
+	}
 	kept := before.first.clock.kept.Load()
 	ns.first.beats.Store(samePlace && before.first.beats.Load())
 	for address, n := range *before.byAddress.Load() {
@@ -303,15 +307,16 @@ func (ns *nodes) allUp() bool {
 
 // state says whether all nodes are used, since when that is so, and which are not.
 func (ns *nodes) state() (up bool, since time.Time, down []NodeDown) {
-	for _, n := range ns.all() {
-		if up, since := n.breaker.state(); !up {
-			down = append(down, NodeDown{n.address, since})
-		}
+	ns.mu.Lock()
+	reported := slices.DeleteFunc(slices.Clone(ns.masters), func(n *node) bool { return !n.down })
+	since = ns.since
+	ns.mu.Unlock()
+	for _, n := range reported {
+		_, since := n.breaker.state()
+		down = append(down, NodeDown{n.address, since})
 	}
 	slices.SortFunc(down, func(a, b NodeDown) int { return a.Since.Compare(b.Since) })
-	ns.mu.Lock()
-	defer ns.mu.Unlock()
-	return len(down) == 0, ns.since, down
+	return len(down) == 0, since, down
 }
 
 // NodeDown is a node that is not used.

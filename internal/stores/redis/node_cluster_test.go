@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
 // partialCluster lets the other masters of a Cluster go on when one is down.
@@ -160,6 +162,62 @@ func TestClusterStartsWithNodesAway(t *testing.T) {
 		n.Run()
 	}
 	waitFor(t, "all masters decide", func() bool { return s.allShared(t, counter, tags) && late.allShared(t, counter, tags) })
+}
+
+// TestClusterAwayOverReload replaces a store twice while no master of a Cluster answers. No store asks
+// Redis in a check, though it does not know the slots, and each master is reported once when it is back.
+func TestClusterAwayOverReload(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t, 3)
+	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second, Prefix: "diana", DialTimeout: 5 * time.Second}
+	for _, n := range nodes {
+		o.Addresses = append(o.Addresses, n.Addr)
+	}
+	counter, tags, start := counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client()), time.Now()
+	begin := func(timeout time.Duration, to Observer) *Store {
+		o.Timeout = timeout
+		s := New(Options{Name: "redis", Clock: func() int64 { return storestest.Hour + time.Since(start).Microseconds() }, ConnOptions: o}, to)
+		t.Cleanup(func() { _ = s.Destruct() })
+		return s
+	}
+	s := begin(200*time.Millisecond, silent{})
+	s.Start(1)
+	waitFor(t, "all masters decide", func() bool { return s.allShared(t, counter, tags) })
+	for _, n := range nodes {
+		n.Stall()
+	}
+	waitFor(t, "all masters are away", func() bool { return !s.allShared(t, counter, tags) && !s.conn.anyUsable() })
+	var events *nodeEvents
+	for range 2 {
+		events = new(nodeEvents)
+		next := begin(5*time.Second, events)
+		next.Begin(s)
+		next.connectOnly() // without heartbeats, which open a breaker too
+		for _, tag := range tags {
+			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: testKey(newKey()), Tag: tag, Cost: 1}}}
+			if next.At(tag).Decide(context.Background(), check); check.Mode != stores.ModeFallback || check.Failed != 0 || next.lastCall() != 0 {
+				t.Errorf("mode %v after %d calls, which took %d us: want the fallback, and none", check.Mode, next.lastCall(), check.Failed)
+			}
+		}
+		if up, _, down := next.State(); up || len(down) != 3 {
+			t.Errorf("up %v, away %v, want three masters", up, down)
+		}
+		s = next
+	}
+	last := begin(5*time.Second, events)
+	last.Begin(s)
+	last.Start(1)
+	for _, n := range nodes {
+		n.Resume()
+	}
+	waitFor(t, "all masters decide again", func() bool { return last.allShared(t, counter, tags) })
+	got := events.take()
+	for i, n := range nodes {
+		back := fmt.Sprintf("up %s all ", n.Addr)
+		if len(got) != 3 || !slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, back) }) {
+			t.Errorf("events %q, want once that each master is back, %d at %s too", got, i, n.Addr)
+		}
+	}
 }
 
 // resetCounter counts the resets by other instances.

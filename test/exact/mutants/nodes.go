@@ -35,6 +35,10 @@ var nodeMutants = []mutant{
 		old: "ns.removeLocked(ns.first)", new: "_ = ns",
 	},
 	{
+		name: "node-begin", breaks: "a store asks a Cluster that the one before knew to be away", file: nodeGo, suites: redis,
+		old: "if before.anyUp().breaker.open.Load() {", new: "if ns.first.breaker.open.Load() {",
+	},
+	{
 		name: "node-back", breaks: "the keys of a node return at once", file: nodeGo, suites: redis,
 		old: "n.comesBack, //", new: "func() {}, //",
 	},
