@@ -100,8 +100,8 @@ func Parse(text []byte) (*Document, error) {
 		return nil, errors.New(`no "zones": want an object such as {"zones": {}}`)
 	}
 	if all := d.Zones[allZones]; all != nil {
-		if at, err := all.checkAll(); err != nil {
-			return nil, config.At(Pointer("zones", allZones)+at, err)
+		if err := all.checkAll(); err != nil {
+			return nil, config.At(Pointer("zones", allZones), err)
 		}
 		if all.Enabled != nil || all.Shadow != nil {
 			d.All = all
@@ -112,17 +112,17 @@ func Parse(text []byte) (*Document, error) {
 }
 
 // checkAll checks the zone "*", a switch for an incident: it turns limits off and on again, and
-// cannot turn on what is off in one zone. at is the position of the error in it.
-func (z *Zone) checkAll() (at string, err error) {
+// cannot turn on what is off in one zone.
+func (z *Zone) checkAll() error {
 	switch {
 	case z.Rules != nil || z.Overrides != nil || z.Exceptions != nil:
-		return "", errors.New("rules, overrides or exceptions: want only enabled and shadow, for all zones")
+		return errors.New("rules, overrides or exceptions: want only enabled and shadow, for all zones")
 	case z.Enabled != nil && *z.Enabled:
-		return "/enabled", errors.New("true: want only false, for all zones")
+		return config.At("/enabled", errors.New("true: want only false, for all zones"))
 	case z.Shadow != nil && !*z.Shadow:
-		return "/shadow", errors.New("false: want only true, for all zones")
+		return config.At("/shadow", errors.New("false: want only true, for all zones"))
 	}
-	return "", nil
+	return nil
 }
 
 // onlyConfigured are the members of the types of the configuration that a document cannot have.

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
+	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/redis"
@@ -34,6 +35,14 @@ type Instance struct {
 
 	mu  sync.Mutex
 	now *zonesNow // as the last stream sent them; nil: none was sent
+}
+
+// zonesNow is the zones at a step of the history.
+type zonesNow struct {
+	step    int64
+	zones   []cli.Zone       // without their counts
+	version string           // a hash of them
+	blocked map[string]int64 // how many keys, by name; absent: none
 }
 
 // Origin returns the origin of the rules of a zone: config, or the kind of source.

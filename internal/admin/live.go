@@ -160,14 +160,6 @@ func (in *Instance) openZone(name string) *cli.OpenZone {
 	return &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(zones[0])}
 }
 
-// zonesNow is the zones at a step of the history.
-type zonesNow struct {
-	step    int64
-	zones   []cli.Zone // without their counts
-	version string     // a hash of them
-	blocked map[string]int64
-}
-
 // zonesNow returns the zones at this step. All streams send at the same instants, and build them
 // once.
 func (in *Instance) zonesNow() *zonesNow {

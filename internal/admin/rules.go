@@ -57,6 +57,9 @@ func (in *Instance) validateRules(text []byte) (v cli.Validation) {
 	if err == nil {
 		err = in.Registry.Check(d)
 	}
+	if err == nil {
+		err = in.unread(d)
+	}
 	if err != nil {
 		v.Error = loglimit.Short(err)
 		var at *config.Error
@@ -64,9 +67,6 @@ func (in *Instance) validateRules(text []byte) (v cli.Validation) {
 			v.Pointer = at.Pointer
 		}
 		return v
-	}
-	if err := in.unread(d); err != nil {
-		return cli.Validation{Error: err.Error(), Pointer: "/zones"}
 	}
 	return cli.Validation{Valid: true, Zones: len(d.Zones), Unknown: rules.FirstNames(in.Registry.Unknown(d))}
 }
@@ -80,7 +80,7 @@ func (in *Instance) unread(d *rules.Document) error {
 		}
 		for _, s := range in.Stores {
 			if live, readers := s.Instances(), s.Readers(); readers < live {
-				return fmt.Errorf("/zones: %d of %d instances of store %s cannot read exceptions, and would reject the whole document: upgrade them first", live-readers, live, s.Name())
+				return config.At("/zones", fmt.Errorf("%d of %d instances of store %s cannot read exceptions, and would reject the whole document: upgrade them first", live-readers, live, s.Name()))
 			}
 		}
 	}
