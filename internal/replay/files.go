@@ -86,9 +86,7 @@ func (g *Logs) Read() (read Read, err error) {
 			break
 		}
 		if f.waits {
-			if err := f.start(g.Wants); err != nil {
-				return read, err
-			}
+			f.start(g.Wants)
 			continue
 		}
 		l := f.lines[0]
@@ -140,11 +138,12 @@ func earliest(files []*file) (first *file) {
 }
 
 // file is a log that is read by a goroutine of its own. A regular file waits until its first line is
-// the earliest, so that of rotated files, whatever their number, few are open at once.
+// the earliest, so that of rotated files, whatever their number, few have buffers and lines at once.
 type file struct {
 	path  string
+	in    *os.File
 	size  int64 // bytes; 0: unknown
-	waits bool  // whether it is not open yet; lines has its first one, or one of the time 0
+	waits bool  // whether it is not read yet; lines has its first one, or one of the time 0
 	at    counter
 	lines []*Line
 	more  chan []*Line
@@ -154,39 +153,36 @@ type file struct {
 	err   error         // of it
 }
 
+// open opens a file. If it is renamed afterwards, it is still the one that is read.
 func (g *Logs) open(path string) (*file, error) {
-	f := &file{path: path, more: make(chan []*Line, 2), done: make(chan struct{}), ended: make(chan struct{})}
-	if info, err := os.Stat(path); path != "-" && err == nil && info.Mode().IsRegular() {
-		f.size = info.Size()
-		return f, f.peek()
-	}
-	return f, f.start(g.Wants)
-}
-
-// open opens the file, and returns its text.
-func (f *file) open() (text io.Reader, in *os.File, err error) {
-	if in = os.Stdin; f.path != "-" {
-		if in, err = os.Open(f.path); err != nil {
-			return nil, nil, err
+	f := &file{path: path, in: os.Stdin, more: make(chan []*Line, 2), done: make(chan struct{}), ended: make(chan struct{})}
+	if path != "-" {
+		var err error
+		if f.in, err = os.Open(path); err != nil { //nolint:gosec // the user's own file
+			return nil, err
 		}
 	}
-	f.at.Reader = in
-	if text, err = decompressed(f.path, &f.at); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", f.path, err), in.Close())
+	f.at.Reader = f.in
+	if info, err := f.in.Stat(); path != "-" && err == nil && info.Mode().IsRegular() {
+		f.size = info.Size()
+		if err := f.peek(); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.in.Close())
+		}
+		return f, nil
 	}
-	return text, in, nil
+	f.start(g.Wants)
+	return f, nil
 }
 
-// peek reads the first line of a request, and has the file wait. What is wrong with its text is
-// found when it is read.
+// peek looks for a request among the first lines, and has the file wait. What is wrong with its
+// text is found when it is read.
 func (f *file) peek() error {
-	text, in, err := f.open()
+	text, err := decompressed(f.path, &f.at)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
 	first, lines := new(Line), bufio.NewReaderSize(text, 1<<16)
-	for err == nil {
+	for n := 0; n < batch && err == nil; n++ {
 		var raw []byte
 		if raw, err = readLine(lines); first.parse(string(raw)) == access {
 			break
@@ -195,25 +191,25 @@ func (f *file) peek() error {
 	}
 	f.at.n.Store(0)
 	f.waits, f.lines = true, []*Line{first}
-	return nil
+	_, err = f.in.Seek(0, io.SeekStart)
+	return err
 }
 
 // start has a goroutine read the file.
-func (f *file) start(wants func(*Line) bool) error {
-	text, in, err := f.open()
-	if err != nil {
-		return err
-	}
+func (f *file) start(wants func(*Line) bool) {
 	f.waits, f.lines = false, nil
 	go func() {
 		defer close(f.ended)
 		defer close(f.more)
-		defer in.Close()
-		if err := f.scan(text, wants); err != nil {
+		defer f.in.Close()
+		text, err := decompressed(f.path, &f.at)
+		if err == nil {
+			err = f.scan(text, wants)
+		}
+		if err != nil {
 			f.err = fmt.Errorf("%s: %w", f.path, err)
 		}
 	}()
-	return nil
 }
 
 // decompressed returns the text of a file that may be compressed, as its first bytes tell.
@@ -294,6 +290,7 @@ func (f *file) next() bool {
 // stop ends the goroutine.
 func (f *file) stop() {
 	if f.waits {
+		_ = f.in.Close()
 		return
 	}
 	select {
