@@ -16,10 +16,11 @@ type record struct {
 
 	held, cost int64 // number of permits, and the cost that they hold
 
-	// The cost that responses were to charge, how much of it a call has reported that may
-	// have run, and how much Redis has acknowledged. since is when the first was not.
-	charged, ran, acked int64
-	since               int64
+	// The cost that responses were to charge, how much of it has left, how much a call has
+	// reported that may have run, and how much Redis has acknowledged. since is when the first
+	// was not.
+	charged, sent, ran, acked int64
+	since                     int64
 
 	// version counts changes that Redis does not know by itself, and stored is the
 	// last that it has acknowledged.
@@ -79,10 +80,11 @@ func (rec *record) other() int64 {
 
 // mayHaveRun returns how much of the cost that responses were to charge may have been charged.
 func (rec *record) mayHaveRun() int64 {
+	ran := rec.ran
 	if len(rec.underWay) > 0 {
-		return rec.charged
+		ran = rec.sent
 	}
-	return max(rec.ran, rec.acked)
+	return max(ran, rec.acked)
 }
 
 // report is the part of a call that reports what this instance's requests hold of a

@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
@@ -61,7 +62,7 @@ func TestMoreCallsAreReported(t *testing.T) {
 // Redis of nothing for 29 s. What no call has reported that may have run is owed, and charged afterwards.
 // The rest is charged here alone.
 func TestRefusedChargesAreOwed(t *testing.T) {
-	underWay := errors.New("not answered yet")
+	underWay, unsent := errors.New("not answered yet"), errors.New("not sent yet")
 	for _, c := range []struct {
 		first, second error
 		unknown       int64
@@ -70,17 +71,21 @@ func TestRefusedChargesAreOwed(t *testing.T) {
 		{errUnanswered, errOpen, 1},
 		{errOpen, errUnanswered, 3},
 		{errOpen, underWay, 3},
+		{underWay, unsent, 1},
 	} {
 		s, counter := newCallStore(t), holdingCounter(t, "refused")
 		var told uncharged
 		s.Observe(&told)
 		ends := [2]*stores.ZoneCheck{s.at(0, counter, 1), s.at(0, counter, 1)}
 		for i, err := range []error{c.first, c.second} {
-			if q := s.leaveEnd(ends[i], int64(1+i)); !errors.Is(err, underWay) {
+			if errors.Is(err, unsent) {
+				_, _ = s.permits.end(ends[i], int64(1+i), time.Time{})
+			} else if q := s.leaveEnd(ends[i], int64(1+i)); !errors.Is(err, underWay) {
 				s.permits.arrive(q.batch, err)
 			}
 		}
 		s.set(29.1)
+		s.permits.dropLapsed() // as a round without Redis does
 		s.renewPermits()
 		if left := s.at(29.1, counter, 1).Results[0].Remaining; told.cost != c.unknown || left != 6+c.unknown {
 			t.Errorf("%v, %v: %d may not be charged, %d left of 10 with 1 held; want %d and %d", c.first, c.second, told.cost, left, c.unknown, 6+c.unknown)

@@ -48,6 +48,7 @@ func (p *permits) fill(q *call, r *report) {
 		p.touch(rec)
 		rec.underWay = append(rec.underWay, rec.report)
 	}
+	rec.sent = rec.charged
 	r.rec, r.number, r.left, r.version, r.charged = rec, rec.report, rec.left, rec.version, rec.charged
 	b := q.ops[r.op].b[r.at:r.at]
 	b = binary.LittleEndian.AppendUint64(b, rec.id)
