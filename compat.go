@@ -109,7 +109,8 @@ func (h *Handler) rateLimitNames() []string {
 }
 
 // keyRateZone returns the zone of key, rate and zone_size; nil without them. Caddy provisions servers
-// in any order, so that only those of one server are told apart by a number.
+// in any order, so that only those of one server are told apart by a number. The named routes of a
+// server have none: Caddy provisions them in any order, too, and does not say which.
 func (h *Handler) keyRateZone(server string) (*config.Zone, error) {
 	if h.Key == "" && h.Rate == "" && h.ZoneSize == 0 {
 		return nil, nil //nolint:nilnil // there is no such zone

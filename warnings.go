@@ -19,7 +19,7 @@ import (
 // warnOfZone warns of options that are valid but rarely intended.
 func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
-		logger.Warn("the zone has no name: instances share it only while their sites and rules are the same; give it a name", zap.String("zone", z.Name))
+		logger.Warn("the zone has no name: instances share it only while their sites, or in JSON their servers, and rules are the same; give it a name", zap.String("zone", z.Name))
 	}
 	for _, name := range z.Config.Plan.Placeholders() {
 		if strings.HasPrefix(name, "http.auth.") {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -181,6 +182,8 @@ func (in *Instance) zonesNow() *zonesNow {
 			now.blocked[z.Name] = n
 		}
 	}
+	// Caddy provisions servers in any order.
+	slices.SortFunc(now.zones, func(a, b cli.Zone) int { return strings.Compare(a.Name, b.Name) })
 	all, _ := json.Marshal(now.zones) // their options were JSON when they were loaded
 	now.version, in.now = rules.Fingerprint(string(all)), now
 	return now

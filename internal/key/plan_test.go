@@ -22,6 +22,12 @@ func TestIdentity(t *testing.T) {
 		"{http.vars.client_ip}", "a-{http.request.header.x-user}", "{http.request.body.user}"); long != short {
 		t.Errorf("%s with defaults and full names is %s: want them equal", short, long)
 	}
+	port := identity("", "", nil, nil, "{header.Host}")
+	for _, same := range []string{"{header.host}", "{http.request.hostport}"} {
+		if other := identity("", "", nil, nil, same); other != port {
+			t.Errorf("%s with %s is %s: want them equal", port, same, other)
+		}
+	}
 	joined := identity("", RepeatedJoin, nil, nil, "{header.X-User}")
 	if lower := identity("", RepeatedJoin, nil, nil, "{header.x-user}"); lower != joined {
 		t.Errorf("%s in lower case is %s: want them equal", joined, lower)

@@ -44,7 +44,7 @@ func spelledPiece(name string) (piece, bool) {
 	case name == "http.request.host":
 		p.part, p.fold = hostOf, foldHost
 	case name == "http.request.hostport", strings.EqualFold(name, headerPlaceholder+"Host"):
-		p.part, p.fold = whole, foldHostPort
+		p.name, p.part, p.fold = "http.request.hostport", whole, foldHostPort
 	case name == "http.request.tls.server_name":
 		p.source, p.fold = fromReplacer, foldHost
 	case strings.HasPrefix(name, labelPlaceholder):

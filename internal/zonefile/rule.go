@@ -136,7 +136,9 @@ func (p *Parser) ChooseAlgorithms() error {
 	for _, r := range p.rules {
 		if err := r.chooseAlgorithm(p.Zone.Algorithm); err != nil {
 			all = append(all, err)
-			delete(p.lines, r.pointer) // what else is wrong with it may follow from this
+			if at := p.lines[r.pointer]; at.File == r.rate.File && at.Line == r.rate.Line { // and not of what follows an override that failed
+				delete(p.lines, r.pointer) // what else is wrong with it may follow from this
+			}
 		}
 	}
 	return option.Join(all...)

@@ -26,7 +26,8 @@ function take(m) {
 		zones.clear();
 		for (const z of m.zones) zones.set(z.name, Object.assign(before.get(z.name) || newZone(z), { status: z }));
 	}
-	for (const [name, e] of zones) e.status.blocked = m.blocked?.[name];
+	const blocked = new Map(Object.entries(m.blocked || {}));
+	for (const [name, e] of zones) e.status.blocked = blocked.get(name);
 	state.version = m.version;
 	takeHistory(m.history);
 	const known = new Set(state.marks.map((k) => JSON.stringify(k)));

@@ -156,7 +156,7 @@ func (ns *nodes) beginDown(address string) {
 // whether they know this instance. If all are unavailable, none tells the slots of a Cluster, and
 // what stands for them is not called either.
 func (ns *nodes) beginAs(before *nodes, samePlace bool) {
-	if before.anyUp().breaker.open.Load() {
+	if ns.o.Cluster && before.anyUp().breaker.open.Load() {
 		ns.first.breaker.begin()
 	}
 	kept := before.first.clock.kept.Load()

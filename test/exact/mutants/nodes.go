@@ -36,7 +36,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-begin", breaks: "a store asks a Cluster that the one before knew to be away", file: nodeGo, suites: redis,
-		old: "if before.anyUp().breaker.open.Load() {", new: "if ns.first.breaker.open.Load() {",
+		old: "ns.o.Cluster && before.anyUp().breaker.open.Load()", new: "ns.first.breaker.open.Load()",
 	},
 	{
 		name: "node-back", breaks: "the keys of a node return at once", file: nodeGo, suites: redis,
