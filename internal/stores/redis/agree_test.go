@@ -257,6 +257,39 @@ func TestTimeToLiveAfterRepair(t *testing.T) {
 	w.expiry(t, z)
 }
 
+// TestDenialRepairsOneOfTwoRules sets the clock back by so little that only one of two rules cannot
+// have written its state. The denial repairs it.
+func TestDenialRepairsOneOfTwoRules(t *testing.T) {
+	w := newBothStores(t)
+	c := storestest.NewTestCounter(t, "two", 0, false, nil,
+		storestest.RuleSpec{Alg: &algorithms.SlidingWindow{}, Spec: algorithms.Spec{Limit: 2, Window: 10_000_000, Cost: 1}},
+		storestest.RuleSpec{Alg: &algorithms.GCRA{Burst: 1000}, Spec: algorithms.Spec{Limit: 100, Window: 1_000_000, Cost: 1}})
+	w.decide(25, 2, c)
+	if w.decide(18, 1, c).Admitted {
+		t.Fatal("admitted though the window is full")
+	}
+	if !w.decide(30, 1, c).Admitted {
+		t.Error("denied 12 s after the clock was set back, want all of the window of 10 s to have ended")
+	}
+}
+
+// TestShadowKeepsItsOwnTurn decides a queue in shadow beside a slower one. It is charged at its own
+// delay.
+func TestShadowKeepsItsOwnTurn(t *testing.T) {
+	w := newBothStores(t)
+	queue := func(name string, limit int64) *stores.Counter {
+		sp := algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1, MaxWait: 5_000_000, MaxTurn: 10_000_000}
+		return storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: sp})
+	}
+	slow, shadow := queue("slow", 2), queue("shadow", 100)
+	for i := range int64(4) {
+		check := w.decide(1, 1, slow, shadow)
+		if d := check.Zones[1].Results[0].Delay; check.Turn != i*500_000 || d != i*10_000 {
+			t.Errorf("request %d: delayed by %d, in shadow by %d; want %d and %d", i, check.Turn, d, i*500_000, i*10_000)
+		}
+	}
+}
+
 // TestZonesInOneCall decides several zones in one call. A shadow denies no
 // request, and all zones are delayed by the longest of their queues, whatever its
 // index.
