@@ -251,7 +251,7 @@ func (t *tokens) estimate(r *http.Request) (cost int64, ok bool) {
 
 // inputOf returns for how many tokens the body of a request is taken before their number is known.
 func inputOf(r *http.Request) int64 {
-	length := max(0, r.ContentLength)
+	length := min(max(0, r.ContentLength), scan.MaxAmount) // a client may announce any
 	if b := body.Of(r); b != nil {
 		data, _ := b.Bytes() // or its beginning
 		length = max(length, int64(len(data)))

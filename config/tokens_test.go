@@ -1,0 +1,38 @@
+package config
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/scan"
+)
+
+// TestTokensOfAnnouncedLength checks that a longer body, as a client announces it, never costs less:
+// before the response, and after a stream that tells no tokens of the input.
+func TestTokensOfAnnouncedLength(t *testing.T) {
+	var z Zone
+	if err := json.Unmarshal([]byte(`{"name": "z", "tokens": {}, "rules": [{"limit": 1000, "window": "1h"}]}`), &z); err != nil {
+		t.Fatal(err)
+	}
+	c, err := z.Charge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := Response{Measured: true, Status: http.StatusOK, Events: 2, Values: make([]*scan.Amount, c.Settle.Paths.Len())}
+	told.Values[slices.Index(c.Settle.tokens.numbers, output)] = &scan.Amount{Units: 50}
+	var held, charged int64
+	for _, length := range []int64{-1, 0, 8, 1 << 53, math.MaxInt64 - 3, math.MaxInt64 - 2, math.MaxInt64} {
+		r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
+		r.ContentLength = length
+		cost, _ := c.Cost(r)
+		charge, _ := c.Settlement(r, cost, &told)
+		if cost < held || charge < charged {
+			t.Errorf("%d bytes: %d held and %d charged, want at least %d and %d as for fewer", length, cost, charge, held, charged)
+		}
+		held, charged = cost, charge
+	}
+}
