@@ -16,12 +16,12 @@ import (
 // Settle is the final cost of a request: the sum of its terms, each a number, a placeholder, or the
 // product of both.
 type Settle struct {
-	Paths *scan.Paths // the numbers of the response's body, in the order of Response.Values; nil: none
+	Paths   *scan.Paths // the numbers of the response's body, in the order of Response.Values; nil: none
+	Headers bool        // whether a term is a field of the response's header
 
-	tokens  *tokens // instead of terms; nil: none
-	terms   []term
-	bodies  []string // the paths
-	written bool     // whether a term is the number of bytes of the body
+	tokens *tokens // instead of terms; nil: none
+	terms  []term
+	bodies []string // the paths
 }
 
 // term is a factor or the product of two. A product is weighted.
@@ -34,17 +34,19 @@ type term struct {
 type factor struct {
 	constant *scan.Amount
 	template key.Template
-	path     int  // index in Paths; below 0: none
-	written  bool // the number of bytes of the body
+	header   string // the field of the response's header that the template is; empty: it is another
+	path     int    // index in Paths; below 0: none
+	written  bool   // the number of bytes of the body
 }
 
 // Response is what a response tells of the cost of its request.
 type Response struct {
+	Header  http.Header    // as it was written; nil: it was not, or no term is in it
 	Values  []*scan.Amount // of the paths; nil: the body did not tell it
 	Written int64          // bytes of the body
 	Events  int            // of a stream, with data
 
-	Measured bool   // the body is a term of settle
+	Measured bool   // it tells terms of settle
 	Status   int    // 0: there was none
 	Gone     bool   // the client left before there was a status
 	Cut      bool   // it ended early, or the client left before its end
@@ -55,8 +57,9 @@ type Response struct {
 func (r *Response) never() bool { return r.Status == 0 && !r.Gone && !r.Cut }
 
 const (
-	responseBody = "http.response.body."
-	writtenBytes = "bytes"
+	responseHeader = "http.response.header."
+	responseBody   = "http.response.body."
+	writtenBytes   = "bytes"
 )
 
 // decimal is a weight.
@@ -116,7 +119,6 @@ func (s *Settle) parseFactor(text string) (f factor, err error) {
 		return f, nil
 	}
 	if f.written = text == writtenBytes; f.written {
-		s.written = true
 		return f, nil
 	}
 	name, isPlaceholder := strings.CutPrefix(text, "{")
@@ -130,6 +132,9 @@ func (s *Settle) parseFactor(text string) (f factor, err error) {
 	if path, ok := strings.CutPrefix(name, responseBody); ok {
 		f.path = s.path(path)
 		return f, nil
+	}
+	if field, ok := strings.CutPrefix(name, responseHeader); ok {
+		f.header, s.Headers = http.CanonicalHeaderKey(field), true
 	}
 	if f.template, err = key.Parse("{" + name + "}"); err != nil {
 		return f, err
@@ -149,9 +154,9 @@ func (s *Settle) path(text string) int {
 	return len(s.bodies) - 1
 }
 
-// Measures reports whether the body of the response to a request is a term.
+// Measures reports whether the response to a request tells terms as it passes.
 func (s *Settle) Measures(r *http.Request) bool {
-	return s != nil && (s.Paths != nil || s.written) && (s.tokens == nil || s.tokens.measures(r))
+	return s != nil && (s.tokens == nil || s.tokens.measures(r))
 }
 
 // Greatest reports whether of several numbers at one path the greatest counts; otherwise the last.
@@ -214,7 +219,9 @@ func (f *factor) amount(r *http.Request, told *Response) (a scan.Amount, ok bool
 		return *f.constant, true
 	case f.written:
 		return scan.Amount{Units: told.Written}, true
-	case f.path < 0:
+	case f.header != "" && told != nil && told.Header[f.header] != nil: // which a handler outside may have changed since
+		return scan.ParseAmount([]byte(strings.TrimSpace(strings.Join(told.Header[f.header], ","))))
+	case f.path < 0: // perhaps a trailer
 		return scan.ParseAmount([]byte(f.template.Text(r)))
 	case f.path < len(told.Values) && told.Values[f.path] != nil:
 		return *told.Values[f.path], true

@@ -133,7 +133,7 @@ func (o *Tokens) settle() (*Settle, error) {
 	if s.Paths, err = scan.NewPaths(s.bodies...); err != nil {
 		return nil, err
 	}
-	if t.input, err = parseWeight("input", o.Input); err != nil {
+	if t.input, err = s.parseWeight("input", o.Input); err != nil {
 		return nil, err
 	}
 	for _, w := range []struct {
@@ -141,7 +141,7 @@ func (o *Tokens) settle() (*Settle, error) {
 		text Value
 		to   *factor
 	}{{"cached", o.Cached, &t.cached}, {"cache_write", o.CacheWrite, &t.cacheWrite}, {"output", o.Output, &t.output}} {
-		if *w.to, err = parseWeight(w.name, w.text); err != nil {
+		if *w.to, err = s.parseWeight(w.name, w.text); err != nil {
 			return nil, err
 		}
 		if w.text == "" && w.to != &t.output {
@@ -160,11 +160,11 @@ func (o *Tokens) settle() (*Settle, error) {
 }
 
 // parseWeight parses what a token weighs.
-func parseWeight(name string, text Value) (f factor, err error) {
+func (s *Settle) parseWeight(name string, text Value) (f factor, err error) {
 	if text == "" {
 		text = "1"
 	}
-	f, err = new(Settle).parseFactor(Expand(string(text)))
+	f, err = s.parseFactor(Expand(string(text)))
 	switch {
 	case errors.Is(err, errSettle), err == nil && (f.written || f.path >= 0), err == nil && f.constant != nil && !decimal.MatchString(string(text)):
 		return f, fmt.Errorf("%s %q: want a decimal with at most six digits on each side of the point, such as 0.25, or a placeholder", name, text)

@@ -135,6 +135,47 @@ func TestSettle(t *testing.T) {
 	})
 }
 
+// TestSettleByHiddenHeader has handlers outside remove or replace the cost in the header of the
+// response: what counts is what passed the zone. A trailer counts, too.
+func TestSettleByHiddenHeader(t *testing.T) {
+	for i, c := range []struct {
+		outside, option, trailer string
+		charge                   int
+	}{
+		{"", "settle {http.response.header.X-Tokens}", "", 100},
+		{"header -X-Tokens", "settle {http.response.header.x-tokens}", "", 100},
+		{"header >X-Tokens 1", "settle {http.response.header.X-Tokens}", "", 100},
+		{"header -X-Tokens", "settle {http.response.header.X-Tokens}*{response.body.n}", "", 500},
+		{"header -X-Tokens", "tokens {\ninput {http.response.header.X-Tokens}\nreserve 7\n}", "", 1005},
+		{"header -X-Tokens", "settle {http.response.header.X-Late}", "X-Late", 100},
+	} {
+		s := serve(t, setup{site: c.outside + `
+			rate_limit {
+				zone z {
+					key {header.X-Key}
+					rule 10000/1h
+					` + c.option + `
+					` + map[bool]string{true: "cost 7\nhold"}[strings.HasPrefix(c.option, "settle")] + `
+				}
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, _ *http.Request) error {
+			w.Header().Set("X-Tokens", "100")
+			if c.trailer != "" {
+				w.Header().Set("Trailer", c.trailer)
+				defer w.Header().Set(c.trailer, "100")
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, err := w.Write([]byte(`{"n":5,"usage":{"prompt_tokens":10,"completion_tokens":5}}`))
+			return err
+		})})
+		s.want(asking(fmt.Sprint(i), `{}`), 200)
+		ended(t)
+		if n := s.key(http.MethodGet, "z", fmt.Sprint(i)).Rules[0].Used; int(n) != c.charge {
+			t.Errorf("%s, %s: %d charged, want %d", c.outside, c.option, n, c.charge)
+		}
+	}
+}
+
 // TestCountStatus checks, for every way to respond, that only responses with a
 // counted status are charged.
 func TestCountStatus(t *testing.T) {

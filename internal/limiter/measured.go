@@ -9,7 +9,7 @@ import (
 	"github.com/dianalimiter/diana/internal/scan"
 )
 
-// measured is the body of a response by which zones settle, as it passes.
+// measured is a response by which zones settle, as it passes.
 type measured struct {
 	method string
 	reads  bool           // whether a zone looks for numbers in it
@@ -17,12 +17,12 @@ type measured struct {
 }
 
 type measuredZone struct {
-	settle   *config.Settle // nil: the zone does not settle by the body
+	settle   *config.Settle // nil: the zone does not settle by the response
 	scanner  *scan.Scanner  // nil: no response yet, or one whose body tells nothing
 	response config.Response
 }
 
-// measure returns what the response is measured by; nil if no zone settles by its body. Zones that
+// measure returns what the response is measured by; nil if no zone settles by it. Zones that
 // want it make the request ask for what they measure.
 func (q *request) measure() *measured {
 	var m *measured
@@ -50,7 +50,13 @@ func (m *measured) begin(status int, h http.Header) {
 	lacks := m.lacks(status, format, h)
 	for i := range m.zones {
 		z := &m.zones[i]
-		if z.settle == nil || z.settle.Paths == nil {
+		if z.settle == nil {
+			continue
+		}
+		if z.settle.Headers {
+			z.response.Header = h.Clone()
+		}
+		if z.settle.Paths == nil {
 			continue
 		}
 		if z.response.Lacks = lacks; lacks != "" {

@@ -25,7 +25,7 @@ type writer struct {
 	denied  bool     // whether the response is the denial of an inner rate_limit handler
 	written int64    // bytes of the body
 
-	measured *measured // nil: no zone settles by the body
+	measured *measured // nil: no zone settles by the response
 }
 
 // client is the client of a request, which may leave before the response.
@@ -106,7 +106,7 @@ func (rw *writer) Write(b []byte) (int, error) {
 // ReadFrom implements io.ReaderFrom.
 func (rw *writer) ReadFrom(r io.Reader) (int64, error) {
 	rw.implicit()
-	if rw.measured != nil {
+	if rw.measured != nil && rw.measured.reads {
 		return copyThrough(rw, r)
 	}
 	n, err := rw.ResponseWriterWrapper.ReadFrom(r)
