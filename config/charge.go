@@ -102,6 +102,8 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 		return 0, false
 	case c.Settle == nil:
 		return cost, false
+	case c.Settle.tokens != nil && !told.Measured:
+		return 0, false // a request that only reads
 	}
 	n, known := c.Settle.Cost(r, told)
 	unknown = told.Cut || told.Gone || !known && told.Status < http.StatusBadRequest

@@ -193,9 +193,6 @@ func (t *tokens) measures(r *http.Request) bool {
 
 // cost returns the cost of what a response told; false: it told nothing, or a weight has no value.
 func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
-	if !told.Measured {
-		return 0, true
-	}
 	var n [numbers]int64 // tokens are whole
 	var has [numbers]bool
 	for path, v := range told.Values {

@@ -193,6 +193,35 @@ func TestTokensOfOtherRequests(t *testing.T) {
 	}
 }
 
+// TestTokensOfReadersThatLeave checks that a request that only reads costs nothing and is not
+// reported, if its client leaves the response.
+func TestTokensOfReadersThatLeave(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				key {header.X-Key}
+				tokens
+				rule 1000/1h
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		err := http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		return err
+	})})
+	ctx, leave := context.WithCancel(t.Context())
+	resp, err := s.client.Do(req{header: map[string]string{"X-Key": "k"}, ctx: ctx}.http(s))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	_ = resp.Body.Close()
+	ended(t)
+	if n, unknown := used(s, "k"), s.metric("unknown_cost_total", "zone", "z"); n != 0 || unknown != 0 {
+		t.Errorf("%d charged and %v unknown costs, want none", n, unknown)
+	}
+}
+
 // TestTokensWithoutWeight checks that a weight without a value is told, in the metrics of costs.
 func TestTokensWithoutWeight(t *testing.T) {
 	s := serve(t, setup{site: `
