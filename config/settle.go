@@ -218,7 +218,7 @@ func (f *factor) amount(r *http.Request, told *Response) (a scan.Amount, ok bool
 	case f.constant != nil:
 		return *f.constant, true
 	case f.written:
-		return scan.Amount{Units: told.Written}, true
+		return scan.Amount{Units: told.Written}, told.Status != http.StatusSwitchingProtocols // whose bytes pass elsewhere
 	case f.header != "" && told != nil && told.Header[f.header] != nil: // which a handler outside may have changed since
 		return scan.ParseAmount([]byte(strings.TrimSpace(strings.Join(told.Header[f.header], ","))))
 	case f.path < 0: // perhaps a trailer

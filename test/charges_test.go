@@ -176,6 +176,41 @@ func TestSettleByHiddenHeader(t *testing.T) {
 	}
 }
 
+// TestSettleByBytes checks that bytes are those that were sent: none of a HEAD, whatever the handler
+// writes. How many pass after an upgrade is unknown, and costs what was held.
+func TestSettleByBytes(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(echo))
+	defer up.Close()
+	s := serve(t, setup{site: `
+		rate_limit {
+			zone z {
+				key {method}
+				rule 1000/1h
+				cost 7
+				settle bytes
+				hold
+			}
+		}
+		@upgrade header Upgrade echo
+		route {
+			reverse_proxy @upgrade ` + up.Listener.Addr().String() + `
+			respond "0123456789"
+		}`})
+	s.want(req{}, 200)
+	s.want(req{method: "HEAD"}, 200)
+	conn, resp := s.upgrade(req{method: "PATCH"})
+	_ = conn.Close()
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Errorf("status %d of an upgrade", resp.StatusCode)
+	}
+	ended(t)
+	for method, want := range map[string]int{"GET": 10, "HEAD": 0, "PATCH": 7} {
+		if n := used(s, method); n != want {
+			t.Errorf("%s: %d charged, want %d", method, n, want)
+		}
+	}
+}
+
 // TestCountStatus checks, for every way to respond, that only responses with a
 // counted status are charged.
 func TestCountStatus(t *testing.T) {

@@ -132,8 +132,11 @@ func (e *ending) of(i int) (r config.Response) {
 		if r.Measured = true; e.body.zones[i].scanner != nil {
 			r.Events = e.body.zones[i].scanner.Events()
 		}
+		if e.body.method != http.MethodHead { // whose body is not sent, whatever handlers write
+			r.Written = e.written
+		}
 	}
-	r.Status, r.Gone, r.Written = e.status, e.gone, e.written
+	r.Status, r.Gone = e.status, e.gone
 	return r
 }
 
