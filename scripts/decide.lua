@@ -1212,7 +1212,9 @@ while a <= args do
     else
       m = m + 1
       out[m], rest = '', rest or {}
-      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = v, place, m
+      local entry = v
+      if again ~= '' then entry = string.sub(v, 1, 4) .. string.char(marks % 2 + (again == '+' and 2 or 0)) .. string.sub(v, 6) end
+      rest[#rest + 1], rest[#rest + 2], rest[#rest + 3] = entry, place, m
     end
     a, place = a + 1, place + keys
     again = ARGV[a]

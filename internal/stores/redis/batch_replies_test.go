@@ -67,6 +67,36 @@ func TestBatchedRepliesEqualSingleReplies(t *testing.T) {
 	}
 }
 
+// TestUnknownBehindKnown sends the check of a new key behind an equal one of a key that the
+// instance knows, in one call, in a zone with a queue and another rule. The new key is decided,
+// and only the known one, which is missing, is forgotten.
+func TestUnknownBehindKnown(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{client: srv.Client(), now: 1_700_000_000_000_000}
+	s := newVirtualShared(t, srv, v)
+	c := storestest.NewTestCounter(t, "z", 0, false, nil,
+		storestest.RuleSpec{Alg: &algorithms.LeakyBucket{}, Spec: algorithms.Spec{Limit: 10, Window: 1_000_000, Cost: 1, MaxWait: 500_000}},
+		storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 100, Window: storestest.Hour, Cost: 1}})
+	for _, known := range [][]bool{{true, false}, {false, true}, {true, false, true, false}} {
+		v.flush(t)
+		var keys, ops []string
+		want := ""
+		for i, known := range known {
+			k := stores.Key{Hi: 1, Lo: uint64(i)}
+			names, op := encodeCheck("diana", &stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1, Known: known}}})
+			keys, ops = append(keys, names...), append(ops, string(op))
+			if known {
+				want += string([]byte{flagForgot})
+			} else {
+				want += string([]byte{flagAdmits | flagCharged})
+			}
+		}
+		if got := v.callScript(t, s, keys, ops); got != want {
+			t.Errorf("known %v: flags %x, want %x", known, got, want)
+		}
+	}
+}
+
 // callScript sends operations in one call and returns the reply or the error.
 func (v *virtual) callScript(t *testing.T, s *Store, keys, ops []string) string {
 	t.Helper()

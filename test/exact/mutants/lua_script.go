@@ -156,6 +156,10 @@ var scriptMutants = []mutant{
 		old: "elseif again == '+' or again == '' and marks > 1 then", new: "elseif again == '' and marks > 1 then",
 	},
 	{
+		name: "lua-left-known", breaks: "a new key of a batch that the general path decides is taken for a lost one", file: mainLua, suites: redis,
+		old: "string.char(marks % 2 + (again == '+' and 2 or 0))", new: "string.char(marks)",
+	},
+	{
 		name: "lua-same-check", breaks: "a check that equals the previous one is not decided", file: mainLua, suites: redis,
 		old: "until again ~= '' and again ~= '+' and again ~= '-'", new: "until true",
 	},
