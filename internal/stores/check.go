@@ -48,6 +48,8 @@ type ZoneCheck struct {
 	// Cost is charged to every rule. At least 1.
 	Cost int64
 
+	estimate int64 // the Cost that CutCost was first called with; 0: it was not
+
 	// Shadow decides and charges the zone on its own, after the others.
 	Shadow bool
 
@@ -177,11 +179,14 @@ func (z *ZoneCheck) HeldCost() int64 {
 	return 0
 }
 
-// CutCost lowers the cost to what rules can admit, if it is estimated.
+// CutCost lowers the cost to what rules can admit, if it is estimated. It may be called again with
+// others: a check that was denied may be decided once more, by another share of the limits.
 func (z *ZoneCheck) CutCost(rules []algorithms.Rule) {
 	if !z.Counter.Estimated {
 		return
 	}
+	z.estimate = max(z.estimate, z.Cost)
+	z.Cost = z.estimate
 	for _, r := range rules {
 		z.Cost = min(z.Cost, r.Capacity())
 	}

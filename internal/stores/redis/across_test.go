@@ -84,6 +84,30 @@ func TestFallbackPermit(t *testing.T) {
 	}
 }
 
+// TestEstimateIsCutAnew has a request wait that was denied by an instance alone, which cuts its
+// estimate to a share. When Redis decides it, the request holds what Redis can admit.
+func TestEstimateIsCutAnew(t *testing.T) {
+	f := newFleet(t, redistest.Start(t), 2)
+	c, k := storestest.TenPerHour(t, "estimate", true), stores.Key{Hi: 1, Lo: 1}
+	c.Estimated = true
+	f.all[0].markDown()
+	held := f.decide(0, c, k, 10)
+	waits := f.decide(0, c, k, 10)
+	if waits.Admitted || waits.Mode != stores.ModeFallback {
+		t.Fatalf("%+v", waits)
+	}
+	f.all[0].Finish(context.Background(), &held.Zones[0], 0)
+	f.all[0].markUp()
+	f.all[0].skipRamp()
+	f.all[0].setTime(f.v.now)
+	if f.all[0].Decide(context.Background(), waits); !waits.Admitted || waits.Mode != stores.ModeShared {
+		t.Fatalf("%+v", waits)
+	}
+	if f.decide(1, c, k, 1).Admitted {
+		t.Errorf("another is admitted while an estimate of 10 of 10 is held as %d", waits.Zones[0].Cost)
+	}
+}
+
 // verdictObserver counts the reports of verdicts that differ.
 type verdictObserver struct {
 	noObserver

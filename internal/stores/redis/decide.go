@@ -130,6 +130,7 @@ func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Ha
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight
+		z.CutCost(z.Rules)
 	}
 	check.ResetResults()
 	q := newCall(end, check.Zones[0].Tag)

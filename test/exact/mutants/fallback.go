@@ -29,6 +29,10 @@ var fallbackMutants = []mutant{
 		old: "z.Permit.Mode = stores.ModeFallback", new: "z.Permit.Mode = stores.ModeShared",
 	},
 	{
+		name: "fallback-estimate", breaks: "a request that waited since an outage holds no more of its estimate than a share", file: decideGo, suites: redis,
+		old: "z.CutCost(z.Rules)", new: "_ = z.Rules",
+	},
+	{
 		name: "snapshots-owed", breaks: "an instance's debt is evicted for a snapshot", file: snapshotsGo, suites: redis,
 		old: "if x := n.at(s, i); !x.has(markOwes) && s.paying[x.key()] == nil {", new: "if x := n.at(s, i); len(x) > 0 {",
 	},
