@@ -210,7 +210,7 @@ func overrideID(o *config.CheckedOverride, list int) int64 {
 	if o.Many() {
 		fmt.Fprint(h, list)
 	} else {
-		fmt.Fprintf(h, "%q", o.Key)
+		fmt.Fprintf(h, "%t%q", o.Exception != nil, o.Key) // a key may have both
 	}
 	return int64(h.Sum64()>>4) | 1 // never 0
 }

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -82,4 +83,29 @@ func TestRulesInForceAreAdopted(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("a document in force", 1)
+}
+
+// TestExceptionBesideAnOverride has an override and an exception of one key. A debt or a snapshot of
+// the key tells under which of them it was.
+func TestExceptionBesideAnOverride(t *testing.T) {
+	hour := config.Window{Duration: time.Hour}
+	s := &adopting{Store: memory.Store{Clock: clock.Now}}
+	l := newTestLimiter(t, s, &config.Zone{
+		Name: "z", Rules: []*config.Rule{{Limit: 10, Window: hour}},
+		Overrides: []*config.Override{{Key: config.Parts{"vip"}, Rules: []*config.Rule{{Limit: 50, Window: hour}}}},
+	})
+	d, err := rules.Parse([]byte(`{"zones": {"z": {"exceptions": [{"key": ["vip"], "rules": [{"limit": 7, "window": "1h"}]}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.apply(d); err != nil {
+		t.Fatal(err)
+	}
+	limits := make(map[int64]bool)
+	for _, c := range s.adopted[len(s.adopted)-1].Overrides {
+		limits[c.Rules[0].Limit()] = true
+	}
+	if !maps.Equal(limits, map[int64]bool{10: true, 50: true, 7: true}) {
+		t.Errorf("counters with the limits %v, want 10, 50 and 7", limits)
+	}
 }

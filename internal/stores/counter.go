@@ -111,6 +111,15 @@ func (c *Counter) Share(n int64) []algorithms.Rule {
 	return s.rules
 }
 
+// Capacity returns the sum of the capacities of the rules: of two counters of a table, the lesser
+// one would cut what is charged under the other.
+func (c *Counter) Capacity() (sum float64) {
+	for _, r := range c.Rules {
+		sum += float64(r.Capacity())
+	}
+	return sum
+}
+
 // Varies says whether the limits change from request to request.
 func (c *Counter) Varies() bool { return c.Base != nil }
 

@@ -127,6 +127,9 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 		return false // the key will inherit the shared counter, which it does not owe
 	}
 	if x.has(markOwes) {
+		if c := z.Counter.Overrides[x.override()]; c == nil || c.Capacity() <= z.Counter.Capacity() {
+			n.setOrigin(x, z) // a lesser one would cut the debt
+		}
 		return false
 	}
 	n.setOrigin(x, z)

@@ -51,6 +51,10 @@ func (x snapshot) key() stores.Key { return stores.Key{Hi: uint64(x[0]), Lo: uin
 
 func (x snapshot) has(mark int64) bool { return x[snapshotMarks]&mark != 0 }
 
+// override returns the Override of the counter under which the key was last or, while it owes, of the
+// greatest of those that charged it.
+func (x snapshot) override() int64 { return x[snapshotMarks] >> overrideShift }
+
 // snapshotLayout defines where the words of each rule lie in a snapshot.
 type snapshotLayout []ruleWords
 

@@ -172,7 +172,7 @@ func (n *Snapshots) Origin(k stores.Key) (tag stores.Key, override int64) {
 	if tag = k; n.table.tagged {
 		tag = stores.Key{Hi: uint64(x[snapshotWords]), Lo: uint64(x[snapshotWords+1])}
 	}
-	return tag, x[snapshotMarks] >> overrideShift
+	return tag, x.override()
 }
 
 // reset forgets what is known of a key, and its debt.

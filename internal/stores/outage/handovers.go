@@ -99,7 +99,7 @@ func (d *Handovers) add(z *stores.ZoneCheck) {
 	if d.tables == nil {
 		d.tables = make(map[*memory.Table]*stores.Counter)
 	}
-	if c := d.tables[t]; c == nil || capacityOf(c) <= capacityOf(z.Counter) {
+	if c := d.tables[t]; c == nil || c.Capacity() <= z.Counter.Capacity() {
 		d.tables[t] = z.Counter // a smaller one would cut debts
 	}
 }
@@ -116,14 +116,6 @@ func (d *Handovers) PassOn(next *Handovers) {
 	if d.lost.Load() || d.emptied.Load() || d.sweeps.Load() {
 		next.LostMemory()
 	}
-}
-
-// capacityOf returns the sum of the capacities of a counter's rules.
-func capacityOf(c *stores.Counter) (sum float64) {
-	for _, r := range c.Rules {
-		sum += float64(r.Capacity())
-	}
-	return sum
 }
 
 // dropReplaced forgets tables in which no zone counts any more, and what their keys owe: they

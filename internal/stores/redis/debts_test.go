@@ -91,6 +91,37 @@ func TestDebtsAreWholeThoughTheShareShrinks(t *testing.T) {
 	}
 }
 
+// TestDebtsOfAnEndedException has the exception of a key end in an outage. What the key is charged
+// alone by it and, after it, by the zone's greater limit is owed as a whole.
+func TestDebtsOfAnEndedException(t *testing.T) {
+	srv := redistest.Start(t)
+	k := stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range eachAlgorithm() {
+		f := newFleet(t, srv, 2)
+		of := make(map[int64]*stores.Counter)
+		var table stores.Table
+		for override, limit := range []int64{120, 12} {
+			spec.Spec.Limit = limit
+			c := storestest.NewTestCounter(t, "ended-"+name, 0, false, table, spec)
+			c.Override, c.Overrides, of[int64(override)], table = int64(override), of, c, c.Table
+		}
+		own, exception := of[0], of[1]
+		f.all[0].Adopt(own)
+		f.set(0, faultOOM)
+		alone := f.drain(0, exception, k)
+		alone += f.drain(0, own, k)
+		f.set(0, noFault)
+		f.all[0].payDebts(t.Context())
+		if owes(own) {
+			t.Fatalf("%s: owes after it has paid", name)
+		}
+		spec.Spec.Limit = 120
+		if left := f.drain(1, storestest.NewTestCounter(t, "ended-"+name, 0, false, nil, spec), k); left > 120-alone {
+			t.Errorf("%s: %d are admitted after %d of 120 alone", name, left, alone)
+		}
+	}
+}
+
 // TestChargesDrainDuringAnOutage has three instances admit 13 of 99 a minute each while Redis is
 // away. What has drained meanwhile is not owed: the client has its burst when Redis is back.
 func TestChargesDrainDuringAnOutage(t *testing.T) {

@@ -57,6 +57,10 @@ var fallbackMutants = []mutant{
 		old: "h.Base(n.layout.base(x, i), st)\n\t}\n\treturn true", new: "clear(n.layout.base(x, i))\n\t}\n\treturn true",
 	},
 	{
+		name: "fallback-exception", breaks: "of a debt is charged what the exception of the key, which has ended, would admit", file: memoryHandoverGo, suites: redis,
+		old: "c == nil || c.Capacity() <= z.Counter.Capacity()", new: "c == nil",
+	},
+	{
 		name: "fallback-paid-twice", breaks: "a charged debt is owed again", file: memoryHandoverGo, suites: redis,
 		old: "if !more {\n\t\tx[snapshotMarks] &^= markOwes", new: "if !more {\n\t\t_ = x",
 	},
