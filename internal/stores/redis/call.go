@@ -37,7 +37,7 @@ type batching struct {
 	ready chan struct{} // receives when the call is to send, is answered, or expired
 	batch []*call       // what it sends, itself included
 	node  *node         // that decides its keys; the batcher is the node's
-	head  argument      // of the batch: its number, and until when it is worth running
+	head  heading       // of the batch: its number, and until when it is worth running
 	cmd   once          // of the batch
 	fate  error         // why the script was not run for it; set by the call that sends
 	args  []any         // of the batch
@@ -84,7 +84,7 @@ func (q *call) release() {
 	clear(q.reports)
 	*q = call{
 		b: q.b[:0], names: q.names[:0], ops: q.ops[:0], zones: q.zones[:0], reports: q.reports[:0],
-		batching: batching{ready: q.ready, batch: q.batch[:0], args: q.args[:0], head: argument{b: q.head.b[:0]}},
+		batching: batching{ready: q.ready, batch: q.batch[:0], args: q.args[:0], head: heading{argument: argument{b: q.head.b[:0]}}},
 	}
 	callPool.Put(q)
 }

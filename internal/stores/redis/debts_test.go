@@ -3,8 +3,10 @@ package redis
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,6 +121,45 @@ func TestDebtsOfAnEndedException(t *testing.T) {
 		if left := f.drain(1, storestest.NewTestCounter(t, "ended-"+name, 0, false, nil, spec), k); left > 120-alone {
 			t.Errorf("%s: %d are admitted after %d of 120 alone", name, left, alone)
 		}
+	}
+}
+
+// TestDebtThatIsNotSentIsOwed has the call that hands over a debt wait for a new connection until its
+// deadline: Redis has certainly not charged it, nor the request, and is owed both.
+func TestDebtThatIsNotSentIsOwed(t *testing.T) {
+	const limit, alone = 100, 7
+	var hangs atomic.Bool
+	f := newFleet(t, redistest.Start(t), 1, func(o *Options) {
+		o.Timeout = time.Second
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if hangs.Load() {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}
+	})
+	c := f.counters(t, "unsent", storestest.RuleSpec{Alg: new(algorithms.FixedWindow), Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1}})[0]
+	k, node := stores.Key{Hi: 1, Lo: 2}, f.all[0].conn.nodes.first
+	f.decide(0, c, k, 1)
+	f.set(0, faultRefused)
+	for range alone {
+		f.decide(0, c, k, 1)
+	}
+	f.set(0, noFault)
+	f.v.now += rampLasts
+	hangs.Store(true)
+	node.tracker.retire()
+	if check := f.decide(0, c, k, 1); check.Mode != stores.ModeFallback {
+		t.Fatalf("mode %v without a connection", check.Mode)
+	}
+	hangs.Store(false)
+	node.answers()
+	f.v.now += rampLasts
+	f.decide(0, c, k, 1) // with the debts
+	check, want := f.decide(0, c, k, 1), int64(limit-alone-4)
+	if left := check.Zones[0].Results[0].Remaining; check.Mode != stores.ModeShared || left != want {
+		t.Errorf("%d of %d are left, mode %v: want %d", left, limit, check.Mode, want)
 	}
 }
 

@@ -41,6 +41,19 @@ func (a *argument) MarshalBinary() ([]byte, error) { return a.b, nil }
 // String returns the name of a key, by which a Cluster's slot is found.
 func (a *argument) String() string { return string(a.b) }
 
+// heading is the argument before the operations of a call. Redis runs no call whose heading was not
+// written.
+type heading struct {
+	argument
+	written bool
+}
+
+// MarshalBinary implements encoding.BinaryMarshaler.
+func (h *heading) MarshalBinary() ([]byte, error) {
+	h.written = true
+	return h.b, nil
+}
+
 // appendOp appends an operation to the arguments of a call, and returns the last one that
 // was sent in full. One that is equal to that, as those of one zone often are, is sent as
 // an empty argument, or, if it differs only in whether the key is known, as one byte: Redis

@@ -22,7 +22,6 @@ type once struct {
 	node    *node // that is to run it; afterwards the last one that was called
 	script  *script
 	beat    bool  // whether it is sent though the node's breaker is open
-	called  bool  // whether a node was called
 	loads   int   // how often the script was loaded for it
 	loading bool  // whether it is sent behind the script
 	now     int64 // the time in its reply
@@ -37,7 +36,7 @@ func (*once) NoRetry() bool { return true }
 
 // renew replaces the command by a new one with its arguments.
 func (o *once) renew(ctx context.Context, args []any) {
-	o.Cmd, o.loads, o.called = goredis.NewCmd(ctx, args...), 0, false
+	o.Cmd, o.loads = goredis.NewCmd(ctx, args...), 0
 	o.SetFirstKeyPos(3)
 }
 
@@ -46,17 +45,20 @@ func (o *once) renew(ctx context.Context, args []any) {
 // call is worth running: a call that Redis takes up later changes nothing. That time
 // is by the clock of the node; a call that is redirected may be late by the clock of
 // the other, and is then sent once more.
-func (c *conn) eval(ctx context.Context, o *once, args []any, head *argument) (reply, int64, error) {
+func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (reply, int64, error) {
 	end, limited := ctx.Deadline()
 	for range 2 {
 		seq, last := int64(c.seq.Add(1)&(1<<52-1)), int64(noEnd)
 		if limited {
 			last = o.node.clock.at(end)
 		}
-		head.b = appendNumber(appendNumber(head.b[:0], seq), last)
+		head.b, head.written = appendNumber(appendNumber(head.b[:0], seq), last), false
 		o.node.breaker.sent(time.Now())
 		text, err := c.evalsha(ctx, o, args)
 		if err != nil {
+			if !head.written {
+				err = dialError{err}
+			}
 			return reply{}, 0, o.script.blame(whetherLate(err, end, time.Now()))
 		}
 		o.node.breaker.answered()
@@ -80,9 +82,6 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *argument) (r
 func (c *conn) evalsha(ctx context.Context, o *once, args []any) (string, error) {
 	o.renew(ctx, args)
 	if err := c.client.Process(ctx, o); err != nil {
-		if !o.called { // a Cluster's slots could not be looked up
-			err = dialError{err}
-		}
 		return "", err
 	}
 	text, err := o.Text()
@@ -102,7 +101,6 @@ type nodeHook struct {
 
 // enter makes the node the one that runs a call.
 func (h *nodeHook) enter(o *once) error {
-	o.called = true
 	if n := h.conn.nodes.called(h.client); n != o.node {
 		o.node = n
 		n.breaker.sent(time.Now())

@@ -99,8 +99,8 @@ func (h earlyClose) Error() string {
 func (h earlyClose) Is(target error) bool { return errors.Is(h.error, target) }
 func (h earlyClose) As(target any) bool   { return errors.As(h.error, target) }
 
-// dialError says that a connection could not be opened, or that it is not known to
-// which node of a Cluster, so that nothing was sent.
+// dialError says that there was no connection for a call, because it could not be opened or used in
+// time, or because it is not known to which node of a Cluster, so that nothing was sent.
 type dialError struct{ error }
 
 // Is and As are as those of earlyClose.
@@ -260,7 +260,7 @@ func mayHaveRun(err error) bool {
 	switch {
 	case errors.Is(err, errReply), errors.As(err, new(algorithmError)): // what precedes the error in the call has run
 		return true
-	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate), errors.Is(err, goredis.ErrPoolTimeout), errors.Is(err, goredis.ErrPoolExhausted), errors.Is(err, goredis.ErrClosed):
+	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate):
 		return false
 	case isAnswer(err), errors.As(err, new(dialError)), errors.As(err, new(earlyClose)):
 		return false

@@ -19,6 +19,7 @@ func (*laterFail) DialHook(next goredis.DialHook) goredis.DialHook { return next
 func (h *laterFail) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		if cmd.Name() == "evalsha" && h.calls.Add(1) > 1 {
+			write(cmd)
 			cmd.SetErr(context.DeadlineExceeded)
 			return context.DeadlineExceeded
 		}

@@ -71,8 +71,12 @@ var nodeMutants = []mutant{
 		old: "if !o.beat && o.node.breaker.open.Load() {", new: "if o.beat && o.node.breaker.open.Load() {",
 	},
 	{
-		name: "node-lookup", breaks: "what a call was to charge whose node is not found is lost", file: evalGo, suites: redis,
-		old: "if !o.called { //", new: "if false { //",
+		name: "node-lookup", breaks: "what a call was to charge that finds no node or connection is lost", file: evalGo, suites: redis,
+		old: "if !head.written {", new: "if false {",
+	},
+	{
+		name: "node-written", breaks: "what a call has charged whose reply is lost is charged again", file: "internal/stores/redis/encode.go", suites: redis,
+		old: "\th.written = true\n", new: "",
 	},
 	{
 		name: "node-script", breaks: "the script is not loaded where a slot is moved to", file: evalGo, suites: redis,
