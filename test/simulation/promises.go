@@ -245,8 +245,8 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 }
 
 // reaches says whether what a request was charged is in Redis in the end: it is known to be
-// if Redis has answered, and if an outage was without any answer and no other followed before
-// the instance could charge what it had admitted alone.
+// if Redis has answered, and if an outage was without any answer, none before it had the instance
+// charge in it what it had admitted alone, and no other followed before it could.
 func (o *oracle) reaches(one *site, q *request) bool {
 	if one.Kind == tally || one.Kind == held { // a report can be repeated, a debt cannot
 		return !o.unknown(q) && len(o.touches(q.start, q.end+30*time.Second, func(s *span) bool { return s.away && o.lasts(s) > 10*time.Second })) == 0
@@ -259,7 +259,7 @@ func (o *oracle) reaches(one *site, q *request) bool {
 	switch {
 	case len(meanwhile) == 0 || len(mute) == 0:
 		return true
-	case len(mute) > 1 || !mute[0].whole || !slices.Contains(meanwhile, mute[0]):
+	case len(mute) > 1 || !mute[0].whole || meanwhile[0] != mute[0]:
 		return false
 	}
 	return q.decided == q.start && q.end == q.answered

@@ -135,6 +135,31 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
+// TestOutageAfterAnother asks whether a request that was admitted alone, in an outage without any
+// answer, reaches Redis: if another was before, its debt may have been sent into this one.
+func TestOutageAfterAnother(t *testing.T) {
+	mute := &span{what: "half-open-down", from: 10 * time.Second, to: 16 * time.Second, away: true, whole: true, site: -1}
+	refuses := func(from time.Duration) *span {
+		return &span{what: "relapse", from: from, to: from + time.Second, away: true, answers: true, site: -1}
+	}
+	for _, c := range []struct {
+		spans []*span
+		want  bool
+	}{
+		{[]*span{mute}, true},
+		{[]*span{refuses(8 * time.Second), mute}, false},
+		{[]*span{refuses(time.Second), mute}, true},
+		{[]*span{mute, refuses(12 * time.Second)}, true},
+	} {
+		o := newOracle(&world{plan: &Plan{setup: new(setup)}})
+		o.spans = c.spans
+		q := &request{start: 11 * time.Second, decided: 11 * time.Second, answered: 12 * time.Second, end: 12 * time.Second}
+		if got := o.reaches(&site{Kind: ledger}, q); got != c.want {
+			t.Errorf("%s first, at %v: reaches Redis %v, want %v", c.spans[0].what, c.spans[0].from, got, c.want)
+		}
+	}
+}
+
 // TestLeaseOutlivesLoss asks what windows that begin after a loss may admit: during a lease, an
 // instance may spend what it leased before, and what the others were not told of.
 func TestLeaseOutlivesLoss(t *testing.T) {
