@@ -36,7 +36,7 @@ func parseWindow(s string) (Window, error) {
 	if p, ok := algorithms.ParsePeriod(s); ok {
 		return Window{Period: p}, nil
 	}
-	if s != "" && (s[0] < '0' || s[0] > '9') {
+	if s != "" && !strings.ContainsRune("0123456789.", rune(s[0])) {
 		s = "1" + s
 	}
 	d, err := caddy.ParseDuration(s)
