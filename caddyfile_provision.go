@@ -84,14 +84,16 @@ func (c *directive) store(name string) (*limiter.Store, error) {
 	if name == localStore {
 		return s, nil
 	}
+	possible := name == "" // the default store is perhaps this process
 	for i, o := range c.stores() {
 		called := cmp.Or(o.Name, config.DefaultStoreName)
-		if called == name || name == "" && i == 0 || strings.Contains(called, "{") {
+		if called == name || name == "" && i == 0 {
 			s.Lease = time.Duration(o.Lease).Microseconds()
 			return s, nil
 		}
+		possible = possible || strings.Contains(called, "{") // the environment may name it so
 	}
-	if name == "" {
+	if possible {
 		return s, nil
 	}
 	return nil, errNoStore(name)

@@ -122,3 +122,15 @@ func TestMistakesInJSON(t *testing.T) {
 		}
 	}
 }
+
+// TestStoreNamedByTheEnvironment checks a zone with the lease of its own store, although another has a
+// name that only the environment knows.
+func TestStoreNamedByTheEnvironment(t *testing.T) {
+	const stores = "{\n rate_limit {\n  store redis a:1 {\n   name {env.DIANA_TEST_NAME}\n   lease 50ms\n  }\n  store redis b:1 {\n   name second\n  }\n }\n}\n"
+	for store, want := range map[string]string{"": "lease 50ms: it keeps back 50", "store second": "", "store third": ""} {
+		_, err := adapt(t, stores+":8080 {\n rate_limit {\n  zone z {\n   rule 1000/s gcra burst 50\n   "+store+"\n  }\n }\n}\n")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", store, err, want)
+		}
+	}
+}
