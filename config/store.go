@@ -281,6 +281,9 @@ func (c *RedisStore) setAddresses(o *redis.Options) error {
 			if err != nil {
 				return fmt.Errorf("address %d: %w: want such as rediss://user:password@host:6379/0", i+1, hideURL(err))
 			}
+			if u.DB < 0 || c.Cluster && u.DB != 0 {
+				return fmt.Errorf("address %d: db %d: want 0 or more, and in a Redis Cluster only 0", i+1, u.DB)
+			}
 			o.Network = u.Network
 			o.Username, o.Password = cmp.Or(o.Username, u.Username), cmp.Or(o.Password, u.Password)
 			o.DB = cmp.Or(o.DB, u.DB)
@@ -288,7 +291,7 @@ func (c *RedisStore) setAddresses(o *redis.Options) error {
 				o.TLS = u.TLSConfig
 			}
 			o.Addresses = append(o.Addresses, u.Addr)
-		case strings.HasPrefix(a, "unix/"):
+		case strings.HasPrefix(a, "unix/") && a != "unix/":
 			o.Network = "unix"
 			o.Addresses = append(o.Addresses, strings.TrimPrefix(a, "unix/"))
 		default:
