@@ -228,7 +228,7 @@ func (c *directive) parseArgs(z *zonefile.Parser, s *option.Set, args []caddyfil
 			return option.At(args[0], err)
 		}
 	}
-	rest, err := c.parseSize(z.Zone, args[at], args[at+1:])
+	rest, err := c.parseSize(z.Zone, s, args[at], args[at+1:])
 	if err != nil {
 		return err
 	}
@@ -379,7 +379,7 @@ func (c *directive) parseStorage(d *caddyfile.Dispenser) error {
 
 // parseSize parses [<zone_size> [<reject_status>]] after the rate, as
 // github.com/RussellLuo/caddy-ext/ratelimit has it, and returns the other tokens.
-func (c *directive) parseSize(z *config.Zone, rate caddyfile.Token, rest []caddyfile.Token) ([]caddyfile.Token, error) {
+func (c *directive) parseSize(z *config.Zone, s *option.Set, rate caddyfile.Token, rest []caddyfile.Token) ([]caddyfile.Token, error) {
 	if !config.SimpleRate.MatchString(rate.Text) || len(z.Key) == 0 {
 		return rest, nil
 	}
@@ -390,6 +390,7 @@ func (c *directive) parseSize(z *config.Zone, rate caddyfile.Token, rest []caddy
 		z.KeyMissing, z.KeyRepeated = config.CompatKeyMissing(z.Key[0]), key.RepeatedJoin
 	}
 	if len(rest) > 0 && isNumber(rest[0].Text) {
+		s.Given("max_keys", rest[0])
 		if err := option.Whole(&z.MaxKeys, 0, config.MaxMaxKeys)(valueOf("zone_size", rest[0])); err != nil {
 			return nil, err
 		}
