@@ -139,6 +139,9 @@ func (e Edit) apply(b Base, doc object) error {
 		if delete(own, "enabled"); e.Do == "off" {
 			own["enabled"] = false
 		}
+		if len(e.Words) > 0 {
+			err = fmt.Errorf("%s: %q behind the zone: want one zone, or --all", e.Do, e.Words)
+		}
 	case "block", "allow", "unblock":
 		err = except(own, z, e, b.Now)
 	default:

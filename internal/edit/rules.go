@@ -74,7 +74,10 @@ func setRule(rule object, algorithm string, words []string) error {
 		case len(words) > 1 && words[0] == "burst":
 			own, _ := rule["algorithm"].(object)
 			if own == nil {
-				own = object{"name": algorithm}
+				own = object{}
+				if algorithm != "" {
+					own["name"] = algorithm
+				}
 			}
 			own["burst"] = json.Number(words[1])
 			rule["algorithm"] = own
