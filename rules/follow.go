@@ -331,6 +331,7 @@ func (f *Follower) Failed(err error) {
 	f.mu.Lock()
 	defer f.unlock()
 	if errors.Is(err, ErrEmpty) {
+		f.latest, f.invalid = nil, nil // what was rejected is gone
 		if !f.had {
 			f.empty()
 			return
@@ -350,5 +351,4 @@ func (f *Follower) empty() {
 	}
 	f.readable()
 	f.status.State, f.status.Err = StateEmpty, nil
-	f.latest, f.invalid = nil, nil // what was rejected is gone
 }

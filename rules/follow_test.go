@@ -227,3 +227,25 @@ func TestDocumentOfAReloadIsStored(t *testing.T) {
 		t.Errorf("the next process begins with %v", d)
 	}
 }
+
+// TestRemovedDocumentIsNotApplied checks that a document that was rejected and then removed does
+// not come into force with a configuration that it would fit.
+func TestRemovedDocumentIsNotApplied(t *testing.T) {
+	storage := &certmagic.FileStorage{Path: testdir.New(t)}
+	f := NewFollower(&File{path: "rules.json"}, storage, zap.NewNop(), func() {})
+	f.target = picky("late")
+	f.Document([]byte(`{"zones": {"early": {}}}`))
+	f.Document([]byte(`{"zones": {"late": {}}}`))
+	f.Failed(ErrEmpty)
+	f.start.Do(func() {}) // the source is not read
+	f.Lead(picky("other"), storage, zap.NewNop())
+	if d := f.Good(); d.Of("late") != nil || d.Of("early") == nil {
+		t.Errorf("in force: %s", f.Text())
+	}
+	if st := f.Status(); st.State != StateAway || st.Err == nil {
+		t.Errorf("%s, %v, want that the source has lost its document", st.State, st.Err)
+	}
+	if err := f.Destruct(); err != nil {
+		t.Error(err)
+	}
+}
