@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/topk"
 )
@@ -256,6 +258,12 @@ func TestAdminTop(t *testing.T) {
 			s.reload(c)
 			if s.admin("GET", "zones/"+zone+"/top", "", &top); len(top.Busy) != 4 {
 				t.Errorf("after a reload: %+v", top)
+			}
+			c.site = strings.Replace(c.site, "log_key", "", 1)
+			s.reload(c)
+			top = cli.Top{}
+			if s.admin("GET", "zones/"+zone+"/top", "", &top); len(top.Busy) != 4 || slices.ContainsFunc(top.Busy, func(h metrics.Hit) bool { return h.Name != "" }) {
+				t.Errorf("after a reload without log_key: %+v", top)
 			}
 		}
 	})

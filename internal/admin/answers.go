@@ -255,6 +255,9 @@ func answerTop(z *limiter.Zone) cli.Top {
 		t.Busy, t.Denied = keys.Busiest(maxTop, now), keys.MostDenied(maxTop, now)
 		for _, hits := range [][]metrics.Hit{t.Busy, t.Denied} {
 			for i := range hits {
+				if !z.LogsKeys() { // an earlier configuration may have kept names
+					hits[i].Name = ""
+				}
 				if k, ok := stores.ParseKey(hits[i].Key); ok {
 					hits[i].Blocked = limiter.InSeconds(z.BlockedFor(k, now))
 				}
