@@ -72,7 +72,7 @@ func (h *HTTP) Provision(ctx caddy.Context) error {
 			}
 		}
 	default:
-		return fmt.Errorf("url %s: want https, or http to a private address", h.url.Redacted())
+		return fmt.Errorf("url %s: want https, or http to a private address", h.url.Scheme+"://"+h.url.Host)
 	}
 	if _, err := h.header(); err != nil {
 		return err
