@@ -230,8 +230,8 @@ func (l *slidingLog) Warm(s State, snap []int64, full Rule, now int64) {
 	}
 }
 
-func (l *slidingLog) Base(base []int64, s State)             { base[0] = s[0] }
-func (l *slidingLog) Forgive(base []int64, _, cost, _ int64) { base[0] += min(cost, l.limit) }
+func (*slidingLog) Base(base []int64, s State)             { base[0] = s[0] }
+func (*slidingLog) Forgive(base []int64, _, cost, _ int64) { base[0] += cost }
 
 // A call charges at most debtAtOnce timestamps of a debt, in debtGroups groups.
 const (

@@ -198,6 +198,11 @@ func TestHeldWhileRedisIsAway(t *testing.T) {
 			if first.Permit.Taken || second.Permit.Taken || third.Permit.Taken {
 				t.Errorf("%s: a permit is taken", name)
 			}
+			alone := &s.decide(0, c, s.key, 1).Zones[0] // the first counts when it is certain that it is not charged
+			if left := alone.Results[0].Remaining; left != 6 {
+				t.Errorf("%s, in_flight %d: %d left of 12 without Redis, want 6", name, inFlight, left)
+			}
+			s.all[0].Finish(t.Context(), alone, 0)
 			s.v.now += 60_000_000
 			s.all[0].setTime(s.v.now)
 			s.all[0].renewPermits()

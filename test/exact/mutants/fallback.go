@@ -177,10 +177,6 @@ var fallbackMutants = []mutant{
 		old: "return local.Results[rule].Owed", new: "return min(charge, 2*local.Rules[rule].Capacity())",
 	},
 	{
-		name: "forgive-log", breaks: "a huge charge that Redis may have made pays for later debts of a log (a dropped min)", file: logHandoverGo, suites: redis,
-		old: "base[0] += min(cost, l.limit)", new: "base[0] += cost",
-	},
-	{
 		name: "fallback-ramp", breaks: "all keys return to Redis at once", file: decideGo, suites: redis,
 		old: "if elapsed >= (ramp - hold).Microseconds() {", new: "if elapsed >= 0 {",
 	},
