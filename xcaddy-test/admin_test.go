@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,9 +151,11 @@ func TestPushedRules(t *testing.T) {
 		}
 	}
 
-	// Without the source, the last valid rules survive a restart.
+	// Without the source, the last valid rules survive a restart, once a disk has taken them, for
+	// which the end of a process waits two seconds.
 	redis.Kill(t)
 	for _, c := range all {
+		harness.Until(t, harness.Patience, "the rules to be stored", func() bool { return strings.Contains(storedRules(t, c), "90004") })
 		c.Restart(t)
 		if limit := limitOf(t, c, "api"); limit != 90_004 {
 			t.Errorf("limit %d after a restart without the source", limit)
@@ -161,6 +165,20 @@ func TestPushedRules(t *testing.T) {
 		}
 	}
 	redis.Start(t)
+}
+
+// storedRules returns the document in the storage of an instance.
+func storedRules(t *testing.T, c *harness.Caddy) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(c.Dir, "caddy/rate_limit/rules/*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("stored rules: %v, %v; want one file", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // TestPolledRules checks that rules at a URL are in force within their interval.
