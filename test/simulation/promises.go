@@ -223,7 +223,7 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 		}
 		sure := q.admitted && !q.lost && o.reaches(one, q)
 		for _, s := range lost {
-			sure = sure && (q.end < s.from-recovery || q.start > s.to+recovery)
+			sure = sure && (q.end < s.from-recovery && o.restored(s, q, list) || q.start > s.to+recovery)
 		}
 		away := len(o.touches(q.start, q.end, isAway)) > 0
 		if ended && len(lost) > 0 || away && o.replaced(q) {
@@ -242,6 +242,22 @@ func (o *oracle) charged(one *site, list []*request) (least, most int64) {
 		slack = int64(len(o.touches(0, o.w.now(), isAway)) * len(o.w.instances))
 	}
 	return max(0, least-slack), most + slack
+}
+
+// restored says whether an instance is known to have put back after a loss what a request of the list
+// was charged. If Redis only evicts keys, none need notice before it asks for this key again, and
+// twice, if it finds what another has charged since.
+func (o *oracle) restored(loss *span, q *request, list []*request) bool {
+	if loss.what != "evict" {
+		return true
+	}
+	since, asked := loss.to, 0
+	for _, p := range list {
+		if p.process == q.process && p.start > since && p.asked() && len(o.touches(p.start, p.end, isAway)) == 0 {
+			since, asked = p.decided, asked+1
+		}
+	}
+	return asked >= 2
 }
 
 // reaches says whether what a request was charged is in Redis in the end: it is known to be
