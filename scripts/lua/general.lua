@@ -18,6 +18,9 @@ local BLOCKS = 4
 -- for this time. The caller sends others.
 local OUTSIDE = 'OUTSIDE'
 
+-- The error of a check whose report is older than those that Redis has of its instance.
+local OVERTAKEN = 'OVERTAKEN'
+
 -- Read the zone at position i of entry v and its values, from KEYS[k] on. Returns
 -- the zone and the position of the next key. The rules are not read: they begin at
 -- z.at.
@@ -41,6 +44,7 @@ local function zone_read(v, i, k)
     z.limit, i = unpack('<d', v, i)
     z.holds, k = permits_read(KEYS[k]), k + 1
     i, z.report, z.due = permits_report(z.holds, v, i)
+    if z.holds.stale then error({ err = OVERTAKEN }) end
   end
   if guarded then
     z.block, k, z.blocks, i = KEYS[k], k + 1, i + 4, i + 4 + 8 * z.rules
@@ -109,7 +113,7 @@ local function zone_open(v, i, k)
 end
 
 local function zone_admits(z)
-  z.full = z.hold > 0 and (z.holds.stale or z.limit > 0 and z.holds.count >= z.limit)
+  z.full = z.hold > 0 and z.limit > 0 and z.holds.count >= z.limit
   return z.ok and not z.full
 end
 
@@ -317,17 +321,16 @@ local function answer(v, k)
   return heartbeat(v, k)
 end
 
--- A value of another type or size, and arguments for another time, fail their own entry
--- alone. Any other error would
--- occur in the other entries as well, and fails the call. pcall returns an error of
--- Redis 7 as a string.
+-- A value of another type or size, arguments for another time, and a report that was
+-- overtaken fail their own entry alone. Any other error would occur in the other entries
+-- as well, and fails the call. pcall returns an error of Redis 7 as a string.
 local FAILED = 16
 
 for x = 1, #rest, 3 do
   local done, text = pcall(answer, rest[x], rest[x + 1])
   if not done then
     local cause = type(text) == 'table' and text.err or text
-    if not find(cause, 'WRONGTYPE', 1, true) and cause ~= OUTSIDE then return { err = cause } end
+    if not find(cause, 'WRONGTYPE', 1, true) and cause ~= OUTSIDE and cause ~= OVERTAKEN then return { err = cause } end
     text = pack('<BI4', FAILED, #cause) .. cause
   end
   out[rest[x + 2]] = text

@@ -77,7 +77,7 @@ local function permits_report(h, v, i)
     -- The instance has started to count anew.
     if charged < h.charged then h.charged = 0 end
   elseif c < h.c and c ~= h.o then
-    h.stale = true -- the instance has given up the call
+    h.stale = true -- the instance has given up the call, or sends it again
     return i, c, 0
   end
   local due = charged - max(h.charged, known)

@@ -125,8 +125,17 @@ func seesHeld(z stores.ZoneCheck) bool {
 	return z.SeesHeld && !permit
 }
 
-// callOnce runs the script once for a check, and handovers of its keys.
+// callOnce runs the script for a check, and handovers of its keys, again if the check was overtaken.
 func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Handover) error {
+	err := d.attempt(check, end, hands)
+	for errors.Is(err, errOvertaken) { // until end at most
+		err = d.attempt(check, end, nil)
+	}
+	return err
+}
+
+// attempt runs the script once for a check, and handovers of its keys.
+func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Handover) error {
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = z.Counter.Rules, z.Counter.InFlight

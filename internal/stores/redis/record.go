@@ -61,14 +61,17 @@ func remove(l *list.List, at **list.Element) {
 // flight.
 var _ [2]struct{} = [callsInFlight]struct{}{}
 
+// overtaken is the number of a report that leaves while two others are under way, because the calls
+// with its key go through the batchers of two nodes: a Cluster's slots have just become known, or a slot
+// is moved. Redis ignores the report, and has the check made again.
+const overtaken = -1
+
 // arrived notes that a report is not under way any more.
 func (rec *record) arrived(number int64) {
 	rec.underWay = slices.DeleteFunc(rec.underWay, func(n int64) bool { return n == number })
 }
 
-// other returns the number of a report that is under way beside the last one, or 0. There are more
-// if the calls with a key go through the batchers of two nodes, because a Cluster's slots have just
-// become known, or a slot is moved.
+// other returns the number of the report that is under way beside the last one, or 0.
 func (rec *record) other() int64 {
 	for _, n := range rec.underWay {
 		if n != rec.report {

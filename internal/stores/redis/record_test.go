@@ -7,54 +7,78 @@ import (
 
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
 )
 
-// TestMoreCallsThanABatcherHas has calls of a key under way through two batchers, as when a Cluster's
-// slots become known. The one that takes the only permit is answered last. When its request has ended,
-// nothing is held.
-func TestMoreCallsThanABatcherHas(t *testing.T) {
-	s, c := newCallStore(t), inFlightCounter(t, "several", 1)
-	var calls [callsInFlight + 1]*call
-	var zones [len(calls)]*stores.ZoneCheck
+// TestThirdCallIsMadeAgain has two calls of a key under way through one batcher and a check through
+// another, as when a Cluster's slots become known. It is decided once a report can name all that are under
+// way, so that each of them keeps its permit.
+func TestThirdCallIsMadeAgain(t *testing.T) {
+	s, c := newCallStore(t), inFlightCounter(t, "several", 3)
+	var calls [callsInFlight]*call
+	var zones [callsInFlight + 1]*stores.ZoneCheck
+	var texts [callsInFlight]string
 	for i := range calls {
 		calls[i], zones[i] = s.leave(c)
 	}
-	last := len(calls) - 1
-	text := s.execute(t, calls[last])
-	for _, q := range calls[:last] {
-		s.answer(q, s.execute(t, q))
-	}
-	s.answer(calls[last], text)
-	if !zones[last].Permit.Taken {
-		t.Fatal("the first call that was executed took no permit")
+	for i, q := range calls {
+		texts[i] = s.execute(t, q)
 	}
 	s.set(0)
-	s.Finish(t.Context(), zones[last], 0)
-	s.set(0)
-	s.renewPermits()
+	before, decided := s.conn.seq.Load(), make(chan struct{})
+	go func() {
+		defer close(decided)
+		check := storestest.CheckOfKey(c, 1)
+		s.Decide(t.Context(), check)
+		zones[callsInFlight] = &check.Zones[0]
+	}()
+	waitFor(t, "the check is made again", func() bool { return s.conn.seq.Load() > before+1 })
+	for i, q := range calls {
+		s.answer(q, texts[i])
+	}
+	<-decided
 	name := namesOf("diana", zones[0])[1]
+	if n := permitsIn(t, s.v.client, name); n != 3 {
+		t.Errorf("%d permits in Redis, 3 are held", n)
+	}
+	for i, z := range zones {
+		if !z.Permit.Taken {
+			t.Fatalf("check %d took no permit", i)
+		}
+		s.set(1)
+		s.Finish(t.Context(), z, 0)
+	}
+	s.set(1)
+	s.renewPermits()
 	if n := permitsIn(t, s.v.client, name); n != 0 || s.holdsPermits() || s.permits.held.Of(zones[0]) != (memory.Held{}) {
 		t.Errorf("%d permits in Redis after the end, records remain: %v", n, s.holdsPermits())
 	}
 }
 
-// TestMoreCallsAreReported has calls of a key under way through two batchers, each of which takes a
-// permit. A report can name one of the others: what the rest took is reported at once.
-func TestMoreCallsAreReported(t *testing.T) {
-	s, c := newCallStore(t), inFlightCounter(t, "rest", 10)
-	var calls [callsInFlight + 1]*call
+// TestThirdCallIsFirst executes a check and the end of a request before the two calls of their key that
+// are under way. Both change nothing, and Redis is told of the end as soon as it can be.
+func TestThirdCallIsFirst(t *testing.T) {
+	s, c := newCallStore(t), inFlightCounter(t, "first", 3)
+	held := s.at(0, c, 1)
+	var calls [callsInFlight]*call
 	for i := range calls {
 		calls[i], _ = s.leave(c)
 	}
-	name := ""
+	check, _ := s.leave(c)
+	reply := reply{b: s.execute(t, check)[24:]}
+	if err := reply.failed(); !errors.Is(err, errOvertaken) {
+		t.Fatalf("the third call is answered with %v, want %v", err, errOvertaken)
+	}
+	s.permits.arrive(check.batch, nil)
+	end := s.leaveEnd(held, 0)
+	s.answer(end, s.execute(t, end))
 	for _, q := range calls {
 		s.answer(q, s.execute(t, q))
-		name = string(q.names[1].b)
 	}
-	s.set(0)
-	s.renewPermits()
-	if n := permitsIn(t, s.v.client, name); n != int64(len(calls)) {
-		t.Errorf("%d permits in Redis, %d are held", n, len(calls))
+	name := namesOf("diana", held)[1]
+	s.set(1)
+	if s.renewPermits(); permitsIn(t, s.v.client, name) != callsInFlight {
+		t.Errorf("%d permits in Redis, %d are held", permitsIn(t, s.v.client, name), callsInFlight)
 	}
 }
 

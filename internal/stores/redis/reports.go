@@ -41,22 +41,22 @@ func reports(batch []*call) bool {
 // fill fills in a report. All checks of a key in one call share one report.
 func (p *permits) fill(q *call, r *report) {
 	rec := p.recordOf(r.counter, r.key, r.tag)
-	if rec.call != p.calls {
+	r.rec, r.number = rec, overtaken
+	if rec.call != p.calls && len(rec.underWay) < callsInFlight {
 		p.number++
 		rec.call, rec.report = p.calls, p.number
 		rec.left = p.clock()
 		p.touch(rec)
 		rec.underWay = append(rec.underWay, rec.report)
 	}
-	rec.sent = rec.charged
-	r.rec, r.number, r.left, r.version, r.charged = rec, rec.report, rec.left, rec.version, rec.charged
+	if rec.call == p.calls {
+		rec.sent = rec.charged
+		r.number, r.left, r.version, r.charged = rec.report, rec.left, rec.version, rec.charged
+	}
 	b := q.ops[r.op].b[r.at:r.at]
 	b = binary.LittleEndian.AppendUint64(b, rec.id)
 	for _, v := range [...]int64{r.number, rec.held, rec.cost, rec.other(), rec.charged, rec.acked} {
 		b = appendNumber(b, v)
-	}
-	if len(rec.underWay) > callsInFlight {
-		p.changed(rec) // what those are granted that this report does not name, Redis forgets
 	}
 }
 
@@ -77,7 +77,7 @@ func (p *permits) arrive(batch []*call, err error) {
 			}
 			flags := q.zones[r.reply].flags
 			switch {
-			case err == nil && flags != flagFailed:
+			case err == nil && flags != flagFailed && r.number != overtaken:
 				p.answered(r, flags)
 			case err != nil && mayHaveRun(err) && r.permit != nil:
 				p.changed(r.rec) // Redis is to be told that this report does not count

@@ -217,6 +217,9 @@ func (failedOp) RedisError() {}
 // errOutside says that the arguments of a rule are those of another time than Redis'.
 const errOutside = failedOp("OUTSIDE")
 
+// errOvertaken says that Redis ignored the report of a check, because later ones came first.
+const errOvertaken = failedOp("OVERTAKEN")
+
 // failed returns the error of the next operation, if it failed.
 func (r *reply) failed() error {
 	if r.err != nil || len(r.b) == 0 || r.b[0] != flagFailed {

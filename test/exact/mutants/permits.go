@@ -115,8 +115,8 @@ var permitMutants = []mutant{
 		old: "h.missing and h.held > 0", new: "h.missing and h.held < 0",
 	},
 	{
-		name: "lua-permits-full", breaks: "a call that was given up is admitted", file: generalLua, suites: redis,
-		old: "(z.holds.stale or z.limit", new: "(z.limit",
+		name: "lua-permits-given-up", breaks: "a call that was given up is admitted", file: generalLua, suites: redis,
+		old: "if z.holds.stale then", new: "if false then",
 	},
 	{
 		name: "lua-permits-check-charge", breaks: "a check that overtakes a report forgets what the report charges", file: generalLua, suites: redis,
@@ -187,12 +187,20 @@ var permitMutants = []mutant{
 		old: " || len(rec.underWay) > 0 || !known", new: " || !known",
 	},
 	{
-		name: "permits-unnamed", breaks: "what calls were granted that no report names counts only with the next request", file: reportsGo, suites: redis,
-		old: "if len(rec.underWay) > callsInFlight {", new: "if len(rec.underWay) < 0 {",
+		name: "permits-unnamed", breaks: "Redis forgets what a call was granted that the next report does not name", file: reportsGo, suites: redis,
+		old: "rec.call != p.calls && len(rec.underWay) < callsInFlight {", new: "rec.call != p.calls {",
+	},
+	{
+		name: "permits-overtaken", breaks: "a check that leaves while two others of its key are under way fails", file: decideGo, suites: redis,
+		old: "for errors.Is(err, errOvertaken) {", new: "for err == nil && errors.Is(err, errOvertaken) {",
+	},
+	{
+		name: "permits-overtaken-end", breaks: "the end of a request that leaves while two calls of its key are under way is told with the next request", file: reportsGo, suites: redis,
+		old: "flags != flagFailed && r.number != overtaken:", new: "flags != flagFailed:",
 	},
 	{
 		name: "permits-one-report", breaks: "each check of a call reports on its own", file: reportsGo, suites: redis,
-		old: "if rec.call != p.calls {", new: "if rec.call != 0 || rec.report == 0 {",
+		old: "if rec.call != p.calls && len", new: "if (rec.call != 0 || rec.report == 0) && len",
 	},
 	{
 		name: "permits-base", breaks: "a new record counts charges from zero", file: permitsGo, suites: redis,
