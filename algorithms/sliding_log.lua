@@ -244,7 +244,8 @@ return function(v, i, s, j, t, n, p, _, z)
   local new, reset
   if ok or excess > 0 then
     -- The ring has room for every timestamp in the window, including those above the
-    -- limit: debts, and charges under another limit.
+    -- limit: charges under another limit, and debts, of which the newest are kept, as
+    -- many as the limit.
     local over = h + n - 1 - C
     if excess > 0 then
       local _, repair = rare()
@@ -252,7 +253,7 @@ return function(v, i, s, j, t, n, p, _, z)
       h, C, off = repair(z, off, C, h, L, C0, n, excess)
     elseif n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
       local kept = count(z, s, off, C, max(0, h - C), h, edge)
-      h, C, off = rare()(z, off, C, h, L, C0, kept, kept + n)
+      h, C, off = rare()(z, off, C, h, L, C0, kept, max(kept, min(kept + n, 2 * L)))
     end
     if n > 0 then
       last = max(p and t or t + d, last)

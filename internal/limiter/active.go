@@ -66,7 +66,7 @@ type Bound struct {
 	// Blocks are the blocks of the zone's keys, with the first of its tables; nil: none.
 	Blocks *memory.Blocks
 
-	limits, reserved []int64 // the greatest, by rule, of the zone's and of overrides
+	limits, reserved []int64 // the most that a key can be charged, by rule, of the zone's and of overrides
 
 	overrides map[int64]*stores.Counter // see Counter.Overrides
 	adopts    *stores.Counter           // one of them, which has Blocked if any has
@@ -88,8 +88,8 @@ func (b *Bound) Memory() (bytes int64) {
 	return bytes
 }
 
-// raise raises the limits to those of rules.
-func (b *Bound) raise(rules []algorithms.Rule, override bool) {
+// raise raises the limits to those of rules. With debts, a key can be charged twice its limit.
+func (b *Bound) raise(rules []algorithms.Rule, override, debts bool) {
 	limits := &b.limits
 	if override {
 		limits = &b.reserved
@@ -98,7 +98,11 @@ func (b *Bound) raise(rules []algorithms.Rule, override bool) {
 		*limits = make([]int64, len(rules))
 	}
 	for i, r := range rules {
-		(*limits)[i] = max((*limits)[i], r.Limit())
+		most := r.Limit()
+		if debts {
+			most *= 2
+		}
+		(*limits)[i] = max((*limits)[i], most)
 	}
 }
 
@@ -306,7 +310,7 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 		})
 		t.active.tables = append(t.active.tables, b)
 	}
-	b.raise(s.counter.Rules, override != 0)
+	b.raise(s.counter.Rules, override != 0, z.Config.Charge.AfterResponse())
 	s.counter.Table, s.counter.Override = b.Table, override
 	if c.Blocks != nil {
 		s.counter.Blocked = t.active.takeBlocks(z)

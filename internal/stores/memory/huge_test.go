@@ -32,3 +32,31 @@ func TestLargestChunks(t *testing.T) {
 		t.Errorf("%d keys in %d chunks", TableOf(c).Keys(), full)
 	}
 }
+
+// TestLargestLog charges a log of the highest limit after three responses, each for the whole limit.
+func TestLargestLog(t *testing.T) {
+	const limit = 1 << 20
+	rule, err := new(algorithms.SlidingLog).Compile(algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1, Debt: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &stores.Counter{Rules: []algorithms.Rule{rule}}
+	c.Table = NewTable(c.Rules, 1)
+	now := int64(1_700_000_000_000_000)
+	l := &Store{Clock: func() int64 { return now }}
+	var checks [3]*stores.Check
+	for i := range checks {
+		checks[i] = storestest.CheckOfKey(c, 1)
+		l.Decide(t.Context(), checks[i])
+	}
+	for _, check := range checks {
+		l.Finish(t.Context(), &check.Zones[0], limit)
+	}
+	for _, after := range []int64{1, storestest.Hour} {
+		check := storestest.CheckOfKey(c, 1)
+		now = 1_700_000_000_000_000 + after
+		if l.Decide(t.Context(), check); check.Admitted != (after == storestest.Hour) {
+			t.Errorf("%d µs after the debts: admitted %v", after, check.Admitted)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
@@ -141,6 +142,32 @@ func TestHugeSettles(t *testing.T) {
 				t.Errorf("%s, fault %d: %d admitted after three windows, want 12", name, fault, n)
 			}
 		}
+	}
+}
+
+// TestDebtsOfALogAreBounded settles many requests that were admitted together, each for the whole limit.
+func TestDebtsOfALogAreBounded(t *testing.T) {
+	const limit = 100
+	s := newVirtualStore(t)
+	c := storestest.NewTestCounter(t, "bounded", 0, false, nil,
+		storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1, Debt: true}})
+	var zones [limit]*stores.ZoneCheck
+	for i := range zones {
+		zones[i] = s.at(float64(i), c, 1)
+	}
+	for _, z := range zones {
+		s.set(limit)
+		s.Finish(t.Context(), z, limit)
+	}
+	n, err := s.v.client.StrLen(t.Context(), namesOf("diana", zones[0])[0]).Result()
+	if err != nil || n > 8*(128+2*128+8) {
+		t.Errorf("the log takes %d bytes (%v), want a ring of 128 timestamps and one of 256", n, err)
+	}
+	if z := s.at(limit+3599, c, 1); z.Charged {
+		t.Error("admitted an hour after the first request, and not after the debts")
+	}
+	if z := s.at(limit+3602, c, 1); !z.Charged {
+		t.Error("denied an hour after the debts")
 	}
 }
 
