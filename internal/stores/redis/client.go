@@ -63,16 +63,10 @@ func newClient(o *ConnOptions, tracker func(address string) *connTracker, create
 		return goredis.NewClusterClient(c)
 	case o.Master != "":
 		f := u.Failover()
-		plain := o.dialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
-		bounded := newDialer(only, plain, size)
-		f.Dialer = func(ctx context.Context, network, addr string) (connection, error) {
-			if slices.Contains(o.Addresses, addr) {
-				return plain(ctx, network, addr) // a Sentinel
-			}
-			return bounded(ctx, network, addr)
-		}
+		f.MinIdleConns = 0 // they would be opened before the hook is there
+		f.Dialer = o.dialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
 		client := goredis.NewFailoverClient(f)
-		client.AddHook(masterHook{})
+		client.AddHook(masterHook{only, size})
 		created(client)
 		return client
 	}

@@ -102,19 +102,16 @@ func newDialer(tracker func() *connTracker, dial dialer, n int) dialer {
 	}
 }
 
-// masterHook has a master that no Sentinel names fail as one that cannot be dialed: with a
-// connection that does, and with an error that says that nothing was sent.
-type masterHook struct{}
+// masterHook opens the connections to the master that Sentinels name as newDialer does. Those to the
+// Sentinels, of which only some may be configured, are opened by the same dialer, but without hooks.
+type masterHook struct {
+	tracker func() *connTracker
+	size    int
+}
 
-// DialHook implements [goredis.Hook].
-func (masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
-	return func(ctx context.Context, network, addr string) (connection, error) {
-		c, err := next(ctx, network, addr)
-		if err != nil {
-			return failedConn{dialError{err}}, nil //nolint:nilerr // see newDialer
-		}
-		return c, nil
-	}
+// DialHook implements [goredis.Hook]. A master that no Sentinel names is one that cannot be dialed.
+func (h masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return newDialer(h.tracker, next, h.size)
 }
 
 // ProcessHook implements [goredis.Hook].

@@ -213,6 +213,21 @@ func TestSentinelFailover(t *testing.T) {
 	}
 }
 
+// TestSentinelThatIsNotConfigured configures one of three Sentinels, which goes away with the master. The
+// connections to the others, which it has named, take none of those that the pool may have to the
+// master.
+func TestSentinelThatIsNotConfigured(t *testing.T) {
+	t.Parallel()
+	w := redistest.StartSentinel(t)
+	s := startStore(t, ConnOptions{Addresses: w.Addrs()[:1], Master: redistest.SentinelMaster, PoolSize: 1})
+	counter := counterOfManyKeys(t)
+	waitFor(t, "counts are shared", func() bool { return s.mode(t, counter, newKey()) == stores.ModeShared })
+	w.Sentinels[0].Kill()
+	w.Master.Kill()
+	waitFor(t, "there is no master", func() bool { return s.mode(t, counter, newKey()) == stores.ModeFallback })
+	waitFor(t, "counts are shared again", func() bool { return s.mode(t, counter, newKey()) == stores.ModeShared })
+}
+
 // TestNoSentinelAnswers asks for the master where no Sentinel listens, and where one does not
 // answer: what is not sent has certainly not run, and does not keep the pool from trying again.
 func TestNoSentinelAnswers(t *testing.T) {
