@@ -228,6 +228,38 @@ func TestSentinelThatIsNotConfigured(t *testing.T) {
 	waitFor(t, "counts are shared again", func() bool { return s.mode(t, counter, newKey()) == stores.ModeShared })
 }
 
+// TestSubscriptionOutlivesSentinel ends the only Sentinel that is configured for a client of one connection,
+// and the subscription's connection: the client subscribes again at the master that another Sentinel
+// names, and can be closed.
+func TestSubscriptionOutlivesSentinel(t *testing.T) {
+	t.Parallel()
+	w, ctx := redistest.StartSentinel(t), context.Background()
+	client := NewClient(&ConnOptions{
+		Addresses: w.Addrs()[:1], Master: redistest.SentinelMaster, PoolSize: 1, Lazy: true, Timeout: 5 * time.Second, DialTimeout: 5 * time.Second,
+	})
+	sub, admin := client.Subscribe(ctx, "c"), w.Master.Client()
+	subscribed := func() bool {
+		_, _ = sub.ReceiveTimeout(ctx, 100*time.Millisecond)
+		return admin.PubSubNumSub(ctx, "c").Val()["c"] == 1
+	}
+	waitFor(t, "the client has subscribed", subscribed)
+	w.Sentinels[0].Kill()
+	admin.ClientKillByFilter(ctx, "TYPE", "pubsub")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !subscribed() {
+			time.Sleep(5 * time.Millisecond)
+		}
+		_ = client.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("the client still waits for a connection")
+	}
+}
+
 // TestNoSentinelAnswers asks for the master where no Sentinel listens, and where one does not
 // answer: what is not sent has certainly not run, and does not keep the pool from trying again.
 func TestNoSentinelAnswers(t *testing.T) {
