@@ -193,13 +193,17 @@ func (c *trackedConn) explain(err error) error {
 var errRetired = errors.New("the connection was opened before a failure")
 
 // SyscallConn lets the pool check, before it uses a connection, whether it is
-// retired and whether the server has closed it. With TLS it can only check the
-// former, because TLS' own records look like replies.
+// retired and whether the server has closed it. With TLS it looks at the connection below, where
+// the server's records after the handshake look like replies until the first reply is read.
 func (c *trackedConn) SyscallConn() (syscall.RawConn, error) {
 	if c.retired.Load() {
 		return nil, errRetired
 	}
-	if raw, ok := c.Conn.(syscall.Conn); ok {
+	conn := c.Conn
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok && c.heard {
+		conn = over.NetConn()
+	}
+	if raw, ok := conn.(syscall.Conn); ok {
 		return raw.SyscallConn()
 	}
 	return opaqueConn{}, nil

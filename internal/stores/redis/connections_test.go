@@ -1,12 +1,21 @@
 package redis
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/redistest"
 )
 
 // TestLateReadsLook begins reads after their deadline has passed, as a process does that stood
@@ -47,4 +56,44 @@ func TestLateReadsLook(t *testing.T) {
 		got, err := read(time.Second)
 		return got == "+OK\r\n" && err == nil
 	})
+}
+
+// TestConnectionsClosedBehindTLS has a server close the idle connections, as after its timeout, and end and
+// start again. The next call gets another connection.
+func TestConnectionsClosedBehindTLS(t *testing.T) {
+	of := httptest.NewTLSServer(nil)
+	of.Close()
+	private, err := x509.MarshalPKCS8PrivateKey(of.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, port := filepath.Join(t.TempDir(), "pem"), strconv.Itoa(redistest.FreePort(t))
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: of.Certificate().Raw})
+	text = append(text, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file, "--tls-key-file", file, "--tls-auth-clients", "no")
+	c, ctx := newTestConn(ConnOptions{
+		Addresses: []string{"127.0.0.1:" + port}, TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test
+		Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, Lazy: true, PoolSize: 1,
+	}), context.Background()
+	defer func() { _ = c.client.Close() }()
+	for _, closes := range []func(){
+		func() {},
+		func() { srv.Client().ClientKillByFilter(ctx, "TYPE", "normal") },
+		func() { srv.Kill(); srv.Run() },
+	} {
+		closes()
+		time.Sleep(50 * time.Millisecond) // until the connection's end has arrived
+		before := c.nodes.first.tracker.opened.Load()
+		for range 3 {
+			if err := c.client.Ping(ctx).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := c.nodes.first.tracker.opened.Load() - before; n != 1 {
+			t.Errorf("%d connections were opened, want 1", n)
+		}
+	}
 }
