@@ -79,5 +79,5 @@ func (a *App) lendStore(s storeUser) error {
 	return s.UseStore(id, fmt.Sprint(o.Addresses, o.Master, o.DB), func() goredis.UniversalClient { return redis.NewClient(&o.ConnOptions) })
 }
 
-// rulesConnections is one connection for reading and one for the subscription.
+// rulesConnections is one connection for reading and one that looks up the slots of a Cluster.
 const rulesConnections = 2

@@ -15,17 +15,18 @@ import (
 // Cluster's slots.
 const minReadTimeout = 500 * time.Millisecond
 
-// NewClient returns a client for other uses of the same Redis.
+// NewClient returns a client for other uses of the same Redis. It may have one subscription, whose
+// connection is in addition to those of the pool.
 func NewClient(o *ConnOptions) goredis.UniversalClient {
 	tracker := newConnTracker(max(o.Timeout, minReadTimeout))
-	return newClient(o, func(string) *connTracker { return tracker }, func(*goredis.Client) {})
+	return newClient(o, 1, func(string) *connTracker { return tracker }, func(*goredis.Client) {})
 }
 
 // newClient returns a client that observes context deadlines and never retries
 // a command: a decision that is made twice is charged twice. tracker returns the
 // tracker of the connections to an address of a Cluster. created is called with the
-// client of each node.
-func newClient(o *ConnOptions, tracker func(address string) *connTracker, created func(*goredis.Client)) goredis.UniversalClient {
+// client of each node. The pool does not know of the connections of subscriptions.
+func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *connTracker, created func(*goredis.Client)) goredis.UniversalClient {
 	size := o.PoolSize
 	if size == 0 {
 		size = 10 * runtime.GOMAXPROCS(0)
@@ -34,7 +35,7 @@ func newClient(o *ConnOptions, tracker func(address string) *connTracker, create
 	if o.Lazy {
 		idle = 0
 	}
-	answer := max(o.Timeout, minReadTimeout)
+	answer, most := max(o.Timeout, minReadTimeout), size+subscriptions
 	u := &goredis.UniversalOptions{
 		Addrs:      slices.Clip(o.Addresses), // a Cluster's client appends to them
 		MasterName: o.Master, IsClusterMode: o.Cluster,
@@ -55,7 +56,7 @@ func newClient(o *ConnOptions, tracker func(address string) *connTracker, create
 		c.DisableRoutingPolicies = true // they would need the right to run COMMAND
 		c.ClusterStateReloadInterval = time.Second
 		c.NewClient = func(node *goredis.Options) *goredis.Client {
-			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, o.dialer(node), size)
+			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, o.dialer(node), most)
 			client := goredis.NewClient(node)
 			created(client)
 			return client
@@ -66,13 +67,13 @@ func newClient(o *ConnOptions, tracker func(address string) *connTracker, create
 		f.MinIdleConns = 0 // they would be opened before the hook is there
 		f.Dialer = o.dialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
 		client := goredis.NewFailoverClient(f)
-		client.AddHook(masterHook{only, size})
+		client.AddHook(masterHook{only, most})
 		created(client)
 		return client
 	}
 	simple := u.Simple()
 	simple.Network = o.Network
-	simple.Dialer = newDialer(only, o.dialer(simple), size)
+	simple.Dialer = newDialer(only, o.dialer(simple), most)
 	client := goredis.NewClient(simple)
 	created(client)
 	return client

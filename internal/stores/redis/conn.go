@@ -94,7 +94,7 @@ func (c *conn) scriptFor(codes string) *script {
 // connect creates the client. It does not wait for a connection.
 func (c *conn) connect() {
 	tracker := func(address string) *connTracker { return c.nodes.of(address).tracker }
-	c.client = newClient(c.o, tracker, func(client *goredis.Client) { client.AddHook(&nodeHook{c, client}) })
+	c.client = newClient(c.o, 0, tracker, func(client *goredis.Client) { client.AddHook(&nodeHook{c, client}) })
 	c.nodes.cluster, _ = c.client.(*goredis.ClusterClient)
 }
 

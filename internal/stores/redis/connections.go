@@ -106,12 +106,12 @@ func newDialer(tracker func() *connTracker, dial dialer, n int) dialer {
 // Sentinels, of which only some may be configured, are opened by the same dialer, but without hooks.
 type masterHook struct {
 	tracker func() *connTracker
-	size    int
+	most    int
 }
 
 // DialHook implements [goredis.Hook]. A master that no Sentinel names is one that cannot be dialed.
 func (h masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
-	return newDialer(h.tracker, next, h.size)
+	return newDialer(h.tracker, next, h.most)
 }
 
 // ProcessHook implements [goredis.Hook].

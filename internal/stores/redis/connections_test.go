@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/dianalimiter/diana/internal/redistest"
 )
 
@@ -95,5 +97,34 @@ func TestConnectionsClosedBehindTLS(t *testing.T) {
 		if n := c.nodes.first.tracker.opened.Load() - before; n != 1 {
 			t.Errorf("%d connections were opened, want 1", n)
 		}
+	}
+}
+
+// TestSubscriptionBesidePool subscribes while the only connection of the pool to each node is open, as the
+// one over which the slots of a Cluster were looked up is.
+func TestSubscriptionBesidePool(t *testing.T) {
+	t.Parallel()
+	for _, o := range []ConnOptions{
+		{Addresses: []string{redistest.Start(t).Addr}},
+		{Addresses: []string{redistest.StartCluster(t, 3)[0].Addr}, Cluster: true},
+	} {
+		o.PoolSize, o.Lazy, o.Timeout, o.DialTimeout = 1, true, 5*time.Second, 5*time.Second
+		client := NewClient(&o)
+		defer func() { _ = client.Close() }()
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if all, ok := client.(*goredis.ClusterClient); ok {
+			if err := all.ForEachMaster(ctx, func(ctx context.Context, c *goredis.Client) error { return c.Ping(ctx).Err() }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := client.Ping(ctx).Err(); err != nil {
+			t.Fatal(err)
+		}
+		sub := client.Subscribe(ctx, resetChannel("diana"))
+		if _, err := sub.ReceiveTimeout(ctx, time.Second); err != nil {
+			t.Errorf("cluster %v: %v", o.Cluster, err)
+		}
+		_ = sub.Close()
 	}
 }
