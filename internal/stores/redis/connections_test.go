@@ -77,7 +77,7 @@ func TestConnectionsClosedBehindTLS(t *testing.T) {
 	}
 	srv := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file, "--tls-key-file", file, "--tls-auth-clients", "no")
 	c, ctx := newTestConn(ConnOptions{
-		Addresses: []string{"127.0.0.1:" + port}, TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a test
+		Addresses: []string{"127.0.0.1:" + port}, TLS: &tls.Config{InsecureSkipVerify: true},
 		Timeout: 5 * time.Second, DialTimeout: 5 * time.Second, Lazy: true, PoolSize: 1,
 	}), context.Background()
 	defer func() { _ = c.client.Close() }()

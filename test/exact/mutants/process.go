@@ -4,6 +4,7 @@ package main
 
 const (
 	breakerGo     = "internal/stores/redis/breaker.go"
+	clientGo      = "internal/stores/redis/client.go"
 	connectionsGo = "internal/stores/redis/connections.go"
 	instancesGo   = "internal/stores/redis/instances.go"
 	decideGo      = "internal/stores/redis/decide.go"
@@ -41,6 +42,14 @@ var processMutants = []mutant{
 	{
 		name: "connections-late", breaks: "a reply that came while the process stood still is not read", file: connectionsGo, suites: redis,
 		old: "time.Since(c.reads) < lateRead", new: "c.heard || !c.heard",
+	},
+	{
+		name: "connections-closed", breaks: "a connection that was closed is used behind TLS", file: connectionsGo, suites: redis,
+		old: "ok && c.heard {", new: "ok && !ok {",
+	},
+	{
+		name: "connections-subscription", breaks: "a subscription waits for a connection of the pool", file: clientGo, suites: redis,
+		old: "size+subscriptions", new: "size+0*subscriptions",
 	},
 	{
 		name: "process-stores", breaks: "two stores of a process are two instances", file: sharedGo, suites: redis,
