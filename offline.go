@@ -92,6 +92,21 @@ func allErrors(file, adapter string, first error) error {
 	return option.Join(append(all, err)...)
 }
 
+// checkPlaces checks the options of the stores and of the source of rules, which need files and
+// variables of the machine.
+func (a *App) checkPlaces() error {
+	for _, s := range a.Stores {
+		if _, _, err := s.Options(); err != nil {
+			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, config.DefaultStoreName), err)
+		}
+	}
+	if len(a.RulesRaw) == 0 {
+		return nil
+	}
+	_, err := a.loadSource()
+	return err
+}
+
 // provisionOffline provisions the app and the routes to the handlers that use it.
 func provisionOffline(ctx caddy.Context, c *caddy.Config, strict bool) (*App, map[string]*caddyhttp.Server, *routes.Texts, error) {
 	v, err := ctx.App("rate_limit")
@@ -99,13 +114,8 @@ func provisionOffline(ctx caddy.Context, c *caddy.Config, strict bool) (*App, ma
 		return nil, nil, nil, err
 	}
 	app, _ := v.(*App)
-	for _, s := range app.Stores {
-		if _, _, err := s.Options(); strict && err != nil {
-			return nil, nil, nil, fmt.Errorf("store %s: %w", cmp.Or(s.Name, config.DefaultStoreName), err)
-		}
-	}
-	if strict && len(app.RulesRaw) > 0 {
-		if _, err := app.loadSource(); err != nil {
+	if strict {
+		if err := app.checkPlaces(); err != nil {
 			return nil, nil, nil, err
 		}
 	}

@@ -184,10 +184,11 @@ func (l *slidingLog) Numbers(s State, now int64) (remaining, reset int64) {
 
 // logView is the view of a log: {cost left, when there is room for the cost that was
 // decided, the last timestamp, the count, when the oldest leaves the window; 0: there is
-// none}, and of a log of up to logAtOnce timestamps the newest of those in the window, at most logRuns, the last one last; 0: there is none. If
-// the instance has no snapshot of a log of more than logRuns, the count is negated, and
-// instead of the newest timestamps there are the oldest of each of logRuns groups of equal
-// size, the newest group first; after a charge there are none.
+// none}, and of a log of up to logAtOnce timestamps the newest of those in the window, at
+// most logRuns, the last one last; 0: there is none. If the instance has no snapshot of a
+// log of more than logRuns, the count is negated, and instead of the newest timestamps there
+// are the oldest of each of logRuns groups of equal size, the newest group first; after a
+// charge there are none.
 type logView struct {
 	windowed
 	lease int64

@@ -121,7 +121,8 @@ type Zone struct {
 	Shadow bool `json:"shadow,omitempty"`
 
 	// The response to denied requests. Default: the error 429, for the site's
-	// error routes, and the status alone in one of them. Calls of gRPC always get a response of gRPC.
+	// error routes, and the status alone in one of them. Calls of gRPC always get a
+	// response of gRPC.
 	Respond *Respond `json:"respond,omitempty"`
 
 	// Different rules for some keys. Default: none.

@@ -21,7 +21,7 @@ import (
 // Document is the parsed document of a rule source. It is immutable.
 type Document struct {
 	Zones map[string]*Zone `json:"zones"` // by name
-	All   *Zone            `json:"-"`     // the zone "*", which wins over every zone; nil: it says nothing
+	All   *Zone            `json:"-"`     // the zone "*", a switch for all zones; nil: neither off nor shadow
 }
 
 // allZones is the name that stands for every zone.

@@ -71,8 +71,8 @@ func placeOf(s Source) string {
 type Watched interface {
 	// Fetch returns the document, of at most [MaxSize] bytes, [ErrEmpty] if there is
 	// none, or [ErrUnchanged] if the document is known to be the one returned last and
-	// there was one ever since. Errors may wrap these. They are shown to operators, and must contain no secret. It is not called
-	// concurrently.
+	// there was one ever since. Errors may wrap these. They are shown to operators, and must
+	// contain no secret. It is not called concurrently.
 	Fetch(ctx context.Context) ([]byte, error)
 
 	// Notify calls changed whenever the document may have changed, and failed when

@@ -31,9 +31,10 @@ type Body struct {
 }
 
 // Read reads the body of a request, unless it is larger than size, and replaces it by one
-// that yields the same. One that was read before is read further if size is larger now. It returns nil if there is no body. It waits for the end of the
-// body no longer than the server's read_body timeout, or without one for ten seconds; w is
-// used for this. After an error or that time the body yields what was read and the error.
+// that yields the same. One that was read before is read further if size is larger now. It
+// returns nil if there is no body. It waits for the end of the body no longer than the
+// server's read_body timeout, or without one for ten seconds; w is used for this. After an
+// error or that time the body yields what was read and the error.
 func Read(w http.ResponseWriter, r *http.Request, size int64) *Body {
 	b := Of(r)
 	if b == nil {

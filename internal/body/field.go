@@ -39,8 +39,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// ReadFields reads the body, of at most size bytes, of a request that has fields: JSON or an urlencoded form,
-// without Content-Encoding. Bodies of CONNECT requests and upgrades are streams.
+// ReadFields reads the body, of at most size bytes, of a request that has fields: JSON or an
+// urlencoded form, without Content-Encoding. Bodies of CONNECT requests and upgrades are streams.
 func ReadFields(w http.ResponseWriter, r *http.Request, size int64) {
 	if f := formatOf(r); f != noFields {
 		if b := Read(w, r, size); b != nil {
@@ -78,7 +78,7 @@ func formatOf(r *http.Request) format {
 
 // Field returns the value of a field. In JSON, dots in its name descend into objects. It
 // is empty if the body was not read with [ReadFields], is too large or invalid, or if the
-// field is missing, stands twice, or is no string, number or boolean. White space around
+// field is missing, is given twice, or is no string, number or boolean. White space around
 // the value is removed.
 func Field(r *http.Request, name string) string { return Of(r).Field(name) }
 

@@ -38,8 +38,8 @@ const (
 
 // NewPlan returns the plan of a key with these parts. expand replaces placeholder
 // shorthands by their full names. missing is the value of key_missing; empty:
-// "client_ip". repeated is the value of key_repeated; empty: "deny". v4 and v6 are the prefix lengths to which addresses are masked; nil: 32
-// and 64.
+// "client_ip". repeated is the value of key_repeated; empty: "deny". v4 and v6 are the prefix
+// lengths to which addresses are masked; nil: 32 and 64.
 func NewPlan(parts []string, expand func(string) string, missing, repeated string, v4, v6 *int) (*Plan, error) {
 	p := &Plan{
 		words: parts, Missing: cmp.Or(missing, missingClientIP), Repeated: cmp.Or(repeated, repeatedDeny),

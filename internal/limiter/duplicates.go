@@ -20,8 +20,8 @@ func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 }
 
 // fingerprint returns a hash of the zone key, method, host, path and query of a request,
-// and with body also of its body. Host and path may be spelt in any way. It returns false for a request that is never a
-// duplicate.
+// and with body also of its body. Host and path may be spelt in any way. It returns false for
+// a request that is never a duplicate.
 func (q *request) fingerprint(z *zoneResult) (fp stores.Key, ok bool) {
 	r, k := q.r, z.key
 	switch r.Method {

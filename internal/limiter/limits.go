@@ -11,8 +11,8 @@ import (
 )
 
 // limits are a rule set, whose limits come from requests, compiled for the limits that
-// requests bring. Clients may choose these, so that a fixed number is kept: of the limits
-// in a group of slots the oldest is replaced.
+// requests bring. Clients may choose these, so that a fixed number is kept: a new one
+// replaces any of its group of slots.
 type limits struct {
 	base  *ruleSet // with the limits of requests that bring none
 	seed  maphash.Seed

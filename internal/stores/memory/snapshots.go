@@ -31,9 +31,9 @@ type snapshotShard struct {
 	hand    uint32  // where evict goes on
 	scratch []int64 // of the rules' snapshots
 
-	// paying are the keys whose debts are on their way to Redis, with their bases before. A key
-	// has one at a time: what it was charged beyond its base is one sum, of which a part that is
-	// rejected could not be owed again while another part is not settled.
+	// paying are the keys with a debt on its way to Redis, with their bases before it. A key has
+	// at most one: if a part of a debt were rejected while another is on its way, it could not be
+	// added again.
 	paying map[stores.Key][][]int64
 	_      [24]byte
 }

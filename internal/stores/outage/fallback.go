@@ -121,8 +121,8 @@ func (f *Fallback) Finish(z *stores.ZoneCheck, charge int64) {
 }
 
 // Settle charges a request that Redis has decided, and that Redis could not charge
-// after the response. The charge counts in this process and is owed to Redis, unless
-// it is unknown whether Redis made it: it is made once. A permit remains.
+// after the response. It charges in this process, and records a debt unless Redis may
+// already have applied the charge. A permit remains.
 func (f *Fallback) Settle(z *stores.ZoneCheck, charge int64, unknown bool) {
 	local := *z // whose results stay those of the decision
 	local.Permit = stores.Permit{}

@@ -54,7 +54,8 @@ func (b *breaker) sent(now time.Time) {
 	}
 }
 
-// answered notes a reply, of whatever kind. What was sent before it is no sign of silence.
+// answered notes a reply of any kind: calls that were sent before it no longer count as
+// unanswered.
 func (b *breaker) answered() {
 	if b.asked.Load() != 0 {
 		b.asked.Store(0)

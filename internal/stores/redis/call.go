@@ -10,7 +10,7 @@ import (
 
 // call is what one caller sends to the script: operations with their keys. What
 // belongs together is one call, and all operations of a call are in one EVALSHA.
-// Calls are pooled, except those that expired before their batch ended.
+// Calls that go through a batcher are pooled, except those that expired before their batch ended.
 type call struct {
 	b       []byte // where names and operations are written
 	names   []argument
@@ -163,7 +163,7 @@ func plainOp(z *stores.ZoneCheck) byte {
 	return opPlain
 }
 
-// needs has the call run a script with the third-party algorithms of a counter.
+// needs adds the third-party algorithms of a counter to the call.
 func (q *call) needs(p *packed) {
 	if p.codes != q.codes {
 		q.codes = scripts.Decide().ThirdParty([]byte(q.codes + p.codes))

@@ -258,8 +258,8 @@ func (c *conn) end(ctx context.Context) time.Time {
 	return end
 }
 
-// fail reports a failed call to the observer, once. What it says of the node that
-// was called is for failed.
+// fail reports a failed call to the observer, once. Only failed also changes the breaker of the
+// node that was called.
 func (c *conn) fail(err error) {
 	if errors.As(err, new(reported)) || errors.Is(err, errOpen) {
 		return // it was counted with the call that failed

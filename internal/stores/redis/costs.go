@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// CallStats are the totals of a store's calls of the script.
+// CallStats are the totals of the calls of the script for requests and reports. Heartbeats and
+// what is handed over beside requests are not counted.
 type CallStats struct {
 	// Calls is the number of calls that were sent, answered or not.
 	Calls uint64

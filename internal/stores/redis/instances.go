@@ -44,8 +44,8 @@ func (i *instances) beat(ctx context.Context, n *node, tag string) error {
 	return err
 }
 
-// formatSuffix is added to the key in which the instances are counted that read the present format
-// of documents: it has exceptions. Another format has another suffix.
+// formatSuffix ends the name of the key that counts the instances which read the present format of
+// documents, that with exceptions. Another format has another suffix.
 const formatSuffix = ":2"
 
 // errElsewhere says that another node answered a heartbeat: the slot has moved.

@@ -67,8 +67,8 @@ func (s *Store) Destruct() error {
 	return nil
 }
 
-// closing is the fleet of the stores that close. They find out as before whether Redis answers,
-// because what is sent to one that does not is lost, but count as no instances.
+// closing is the fleet of the stores that close. Their heartbeats still find out whether Redis
+// answers, so that no report is sent in vain, and do not count as instances.
 const closing = "closing"
 
 // close reports what requests hold that outlive the configuration, as a WebSocket does. When

@@ -6,9 +6,9 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// What a charge has used is told by a peek before it and, after a response, another one behind
-// it, in the same call: a report charges what other requests were to be charged, too, and what a
-// request has used is not what it finds used.
+// With notify, the call that charges also peeks at the key before the charge and, after a response,
+// behind it. A report charges other requests too, so that what is used does not follow from the cost
+// of this one.
 
 // usedOf returns the check that tells what a zone has used.
 func usedOf(z *stores.ZoneCheck) stores.ZoneCheck {
