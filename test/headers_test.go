@@ -251,6 +251,57 @@ func TestSecondDirectiveAppendsHeaders(t *testing.T) {
 	})
 }
 
+// TestErrorRouteAppendsHeaders checks that a directive in handle_errors adds its headers to those of
+// the directives before the error, and that a zone in both has only the later ones.
+func TestErrorRouteAppendsHeaders(t *testing.T) {
+	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("RateLimit", "the upstream's")
+	}))
+	defer up.Close()
+	const both = "zone both {\nmatch path /both\nrule 1/1h\n}\n"
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			route {
+				rate_limit {
+					zone outer {
+						rule 5/1h
+					}
+					` + both + `
+					headers all
+				}
+				rate_limit {
+					zone inner {
+						match path /error /both
+						rule 9/1h
+					}
+				}
+				error /error 503
+				respond ok
+			}
+			handle_errors {
+				rate_limit {
+					zone errors {
+						rule 3/1h
+					}
+					` + both + `
+					headers all
+				}
+				reverse_proxy ` + up.Listener.Addr().String() + `
+			}`})
+		for i, c := range []struct{ path, limit, policy string }{
+			{"/error", `"outer";r=4;t=3600, "inner";r=8;t=3600, "errors";r=2;t=3600`, `"outer";q=5;w=3600, "inner";q=9;w=3600, "errors";q=3;w=3600`},
+			{"/both", `"outer";r=3;t=3600, "both";r=0;t=3600, "inner";r=7;t=3600`, `"outer";q=5;w=3600, "both";q=1;w=3600, "inner";q=9;w=3600`},
+			{"/both", `"outer";r=3;t=3600, "errors";r=2;t=3600, "both";r=0;t=3600`, `"outer";q=5;w=3600, "errors";q=3;w=3600, "both";q=1;w=3600`},
+			{"/error", `"outer";r=2;t=3600, "inner";r=6;t=3600, "errors";r=1;t=3600`, `"outer";q=5;w=3600, "inner";q=9;w=3600, "errors";q=3;w=3600`},
+		} {
+			a := s.send(req{path: c.path})
+			s.wantHeader(a, "RateLimit", c.limit)
+			s.wantHeader(a, "RateLimit-Policy", c.policy)
+			s.wantHeader(a, "X-RateLimit-Limit", []string{"5", "1", "1", "5"}[i])
+		}
+	})
+}
+
 // TestHeadersOnEveryResponse checks the headers on every kind of response.
 func TestHeadersOnEveryResponse(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {

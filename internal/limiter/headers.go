@@ -34,6 +34,9 @@ func (q *request) fillHeaders(h *headers) {
 	if format == config.HeadersOpenAI {
 		h.openAI = q.openAI()
 	}
+	if q.l.earlier && inErrorRoute(q.r) {
+		h.addToKept(q.r.Context())
+	}
 }
 
 // limits returns the value of RateLimit (draft-ietf-httpapi-ratelimit-headers-10) for the

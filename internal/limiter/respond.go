@@ -48,9 +48,12 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	if q.hasHeaders() {
 		q.fillHeaders(&e.limits)
 		if outer := outerWriter(w); outer != nil {
-			outer.inner = &e.limits
+			outer.headers.add(&e.limits)
 		} else {
 			e.limits.set(w.Header())
+		}
+		if q.l.earlier {
+			e.limits.keep(q.r.Context())
 		}
 	}
 	respond := e.zone != nil && e.zone.Respond != nil

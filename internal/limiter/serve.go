@@ -24,7 +24,7 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return next.ServeHTTP(w, r)
 	}
 	err = next.ServeHTTP(a.writer, r)
-	a.writer.finish(err)
+	a.writer.finish(r, err)
 	return err
 }
 
@@ -127,7 +127,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	}
 	err = next.ServeHTTP(rw, q.r)
 	end.cut = err != nil && rw.status != 0 // without a status the error is the response
-	rw.finish(err)
+	rw.finish(q.r, err)
 	end.status = statusOf(err)
 	return err
 }

@@ -17,13 +17,12 @@ import (
 type writer struct {
 	caddyhttp.ResponseWriterWrapper
 	headers headers
-	outer   *writer  // of an outer rate_limit handler, which sets the headers of both
-	inner   *headers // of an inner rate_limit handler
-	status  int      // 0: the header is not written yet
-	client  *client  // nil: it does not matter whether it leaves
-	gone    bool     // whether it had left when the status was written
-	denied  bool     // whether the response is the denial of an inner rate_limit handler
-	written int64    // bytes of the body
+	outer   *writer // of an outer rate_limit handler, which sets the headers of both
+	status  int     // 0: the header is not written yet
+	client  *client // nil: it does not matter whether it leaves
+	gone    bool    // whether it had left when the status was written
+	denied  bool    // whether the response is the denial of an inner rate_limit handler
+	written int64   // bytes of the body
 
 	measured *measured // nil: no zone settles by the response
 }
@@ -65,9 +64,8 @@ func outerWriter(w http.ResponseWriter) *writer {
 
 // setHeaders sets the headers, or passes them to the outer handler.
 func (rw *writer) setHeaders() {
-	rw.headers.add(rw.inner)
 	if rw.outer != nil {
-		rw.outer.inner = &rw.headers
+		rw.outer.headers.add(&rw.headers)
 		return
 	}
 	rw.headers.set(rw.Header())
@@ -140,12 +138,14 @@ func (rw *writer) left(method string) bool {
 
 // finish sets the headers of a response that is not written yet. Error routes, which do
 // not use this writer, or the server will write it.
-func (rw *writer) finish(err error) {
+func (rw *writer) finish(r *http.Request, err error) {
 	if rw.status == 0 {
 		rw.setHeaders()
 		rw.gone = rw.client.gone()
 		if err == nil {
 			rw.status = http.StatusOK
+			return
 		}
+		rw.headers.keep(r.Context())
 	}
 }
