@@ -255,7 +255,7 @@ func TestMatchAndExempt(t *testing.T) {
 						header X-B *
 					}
 					match @post
-					exempt 192.168.0.0/16 2001:db8::/32
+					exempt 192.168.0.0/16 2001:db8::/32 ::ffff:10.1.0.1
 					exempt header X-Free yes
 					exempt {
 						path */free
@@ -274,6 +274,7 @@ func TestMatchAndExempt(t *testing.T) {
 		for _, q := range []req{ // exempt
 			{path: "/in/a/", ip: "192.168.7.7"},
 			{path: "/in/a/", ip: "2001:db8::1"},
+			{path: "/in/a/", ip: "10.1.0.1"},
 			{path: "/in/a/free", method: "PUT"},
 			{path: "/in/a/", header: map[string]string{"X-Free": "yes"}},
 		} {

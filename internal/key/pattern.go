@@ -70,18 +70,15 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 	if s == "" {
 		return partMatch{}, 0, errors.New("an empty part: want a value, a CIDR or *")
 	}
-	if prefix, err := netip.ParsePrefix(s); err == nil && part.single() {
-		if prefix.Addr().Is4In6() {
-			return partMatch{}, 0, fmt.Errorf("%s: want the IPv4 form of the network", s)
-		}
-		bits := min(prefix.Bits(), p.bits(prefix.Addr()))
-		prefix = netip.PrefixFrom(prefix.Addr(), bits).Masked()
-		return partMatch{prefix: prefix}, weightOf(prefix), nil
-	}
 	if part.single() {
 		if err := CheckPrefix(s); err != nil {
 			return partMatch{}, 0, err
 		}
+	}
+	if prefix, err := netip.ParsePrefix(s); err == nil && part.single() {
+		bits := min(prefix.Bits(), p.bits(prefix.Addr()))
+		prefix = netip.PrefixFrom(prefix.Addr(), bits).Masked()
+		return partMatch{prefix: prefix}, weightOf(prefix), nil
 	}
 	if s = part.folded(s); part.single() {
 		var group netip.Addr
@@ -91,7 +88,7 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 }
 
 // CheckPrefix rejects an address with a prefix that it cannot have, such as 10.0.0.0/33, which would
-// count as any other text.
+// count as any other text, and a network of mapped addresses, to which no client's address belongs.
 func CheckPrefix(s string) error {
 	text, bits, _ := strings.Cut(s, "/")
 	addr, err := netip.ParseAddr(text)
@@ -100,6 +97,9 @@ func CheckPrefix(s string) error {
 	}
 	if _, err := netip.ParsePrefix(s); err != nil {
 		return fmt.Errorf("%q: prefix %s: want 0 to %d, such as %s/%d", s, bits, addr.BitLen(), addr, addr.BitLen())
+	}
+	if addr.Is4In6() {
+		return fmt.Errorf("%s: want the IPv4 form of the network", s)
 	}
 	return nil
 }

@@ -76,7 +76,11 @@ func (p *Parser) addresses(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
 		if !isAddress(d.Val()) {
 			return nil, d.Errf("exempt %q: want addresses or CIDRs only, such as 10.0.0.0/8", d.Val())
 		}
-		tokens = append(tokens, d.Token())
+		t := d.Token()
+		if addr, err := netip.ParseAddr(t.Text); err == nil && addr.Is4In6() { // Caddy's matcher has no client at one
+			t.Text = addr.Unmap().String()
+		}
+		tokens = append(tokens, t)
 	}
 	return matcherModules(tokens)
 }
