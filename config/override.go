@@ -11,8 +11,8 @@ import (
 // keys_file. Each key is counted on its own.
 type Override struct {
 	// A pattern for each part of the zone's key: "*" matches any value, a CIDR the
-	// addresses in it, and any other text the equal value. The most specific
-	// override wins. Required, unless there are keys.
+	// addresses in it, and any other text the equal value; {env.*} and {file.*} are
+	// errors. The most specific override wins. Required, unless there are keys.
 	Key []string `json:"key,omitempty"`
 
 	// Many keys, each like key; one of a single part may be a string. Duplicates are

@@ -121,6 +121,8 @@ func TestBadJSON(t *testing.T) {
 		{"", zone(`"overrides": [{"key": [""], "unlimited": true}], ` + oneRule), "an empty part"},
 		{"", zone(`"overrides": [{"key": ["10.0.0.1"], "unlimited": true}, {"key": ["10.0.0.1"], "unlimited": true}], ` + oneRule), "is given twice"},
 		{"", zone(`"overrides": [{"key": ["::ffff:10.0.0.0/104"], "unlimited": true}], ` + oneRule), "want the IPv4 form"},
+		{"", zone(`"key": ["{header.X-Key}"], "overrides": [{"key": ["{env.PARTNER}"], "unlimited": true}], ` + oneRule), `override ["{env.PARTNER}"]: {env.*} and {file.*} are not replaced in a key`},
+		{"", zone(`"overrides": [{"keys": ["10.0.0.1", "{file./run/partner}"], "unlimited": true}], ` + oneRule), "in a Caddyfile {$NAME}"},
 		{"", zone(`"match": [{"nope": {}}], ` + oneRule), "nope"},
 		{"", zone(`"exempt": [{"client_ip": {"ranges": ["x"]}}], ` + oneRule), "zone a: /exempt: exempt"},
 		{"", zone(`"store": "nope", ` + oneRule), `store "nope": want local, or the name of a store`},

@@ -67,8 +67,11 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 	if s == "*" {
 		return partMatch{any: true}, 0, nil
 	}
-	if s == "" {
+	switch {
+	case s == "":
 		return partMatch{}, 0, errors.New("an empty part: want a value, a CIDR or *")
+	case strings.Contains(s, "{env.") || strings.Contains(s, "{file."):
+		return partMatch{}, 0, errors.New("{env.*} and {file.*} are not replaced in a key: want a value, such as in a Caddyfile {$NAME} for that of a variable, or a file of keys")
 	}
 	if part.single() {
 		if err := CheckPrefix(s); err != nil {
