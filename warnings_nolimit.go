@@ -1,7 +1,6 @@
 package diana
 
 import (
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -21,9 +20,9 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 		warn("the zone's matchers match no request", "begin each path with / or *")
 	case len(match) == 0 || slices.ContainsFunc(match, matchesUnsafe):
 	case z.PreventDuplicates != nil:
-		warn("the zone matches only GET, HEAD and OPTIONS, which prevent_duplicates ignores", "match the methods that change something, or leave prevent_duplicates out")
+		warn("the zone matches only GET, HEAD, OPTIONS and CONNECT, which prevent_duplicates ignores", "match the methods that change something, or leave prevent_duplicates out")
 	case z.Tokens != nil:
-		warn("the zone matches only GET, HEAD and OPTIONS, which cost no tokens", "match POST")
+		warn("the zone matches only GET, HEAD, OPTIONS and CONNECT, which cost no tokens", "match POST")
 	}
 	if slices.ContainsFunc(z.Exempt(), matchesAll) || coversAll(z.Exempt()) {
 		warn("exempt matches every request: the zone limits nothing", "exempt only certain networks or paths")
@@ -64,14 +63,11 @@ func mayMatch(set caddyhttp.MatcherSet) bool {
 	})
 }
 
-// matchesUnsafe reports whether a set of matchers may match a request of another method than GET,
-// HEAD and OPTIONS.
+// matchesUnsafe reports whether a set of matchers may match a request of an unsafe method.
 func matchesUnsafe(set caddyhttp.MatcherSet) bool {
 	return !slices.ContainsFunc(set, func(m any) bool {
 		methods, ok := m.(*caddyhttp.MatchMethod)
-		return ok && !slices.ContainsFunc(*methods, func(name string) bool {
-			return name != http.MethodGet && name != http.MethodHead && name != http.MethodOptions
-		})
+		return ok && !slices.ContainsFunc(*methods, config.Unsafe)
 	})
 }
 

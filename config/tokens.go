@@ -15,7 +15,8 @@ import (
 )
 
 // Tokens makes the tokens of language models the cost of a zone's requests: what they may take is
-// held, and what the response tells of its usage is charged. GET, HEAD and OPTIONS cost nothing.
+// held, and what the response tells of its usage is charged. GET, HEAD, OPTIONS and
+// CONNECT cost nothing.
 type Tokens struct {
 	// The format of the usage in responses: "openai", "anthropic", "gemini" or "ollama",
 	// streamed or not. "auto" recognizes all of them. Default: "auto".
@@ -187,8 +188,16 @@ func (t *tokens) fixed() bool {
 
 // measures reports whether the response to a request tells tokens that it took: that to a GET may
 // repeat what another was charged. The Content-Type says nothing, since upstreams may ignore it.
-func (t *tokens) measures(r *http.Request) bool {
-	return r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions
+func (t *tokens) measures(r *http.Request) bool { return Unsafe(r.Method) }
+
+// Unsafe reports whether requests of a method may change something. CONNECT opens a WebSocket over
+// HTTP/2 and HTTP/3, as GET does over HTTP/1.
+func Unsafe(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodConnect:
+		return false
+	}
+	return true
 }
 
 // cost returns the cost of what a response told; false: it told nothing, or a weight has no value.

@@ -181,7 +181,7 @@ func (z *Zone) fixedCost() int64 {
 
 // PreventDuplicates denies a request with the same zone key, method, host, path and
 // query as one that was admitted within the window. Host, without a port, and path are
-// compared as keys are, in any spelling. GET, HEAD and OPTIONS requests are never
+// compared as keys are, in any spelling. GET, HEAD, OPTIONS and CONNECT requests are never
 // duplicates, and one that finds max_keys others in this process is not compared.
 type PreventDuplicates struct {
 	// How long equal requests are denied after one was admitted. Default: 5s.

@@ -181,6 +181,15 @@ func TestExtendedConnect(t *testing.T) {
 				rule 2/1h
 			}
 		}
+		rate_limit /free {
+			zone h3free {
+				prevent_duplicates 1h
+				tokens {
+					reserve 2
+				}
+				rule 3/1h
+			}
+		}
 		rate_limit /refused {
 			zone h3refused {
 				key {host}
@@ -244,6 +253,12 @@ func TestExtendedConnect(t *testing.T) {
 		t.Errorf("a stream without a field: status %d, want 429", status)
 	} else {
 		leave()
+	}
+	for range 2 { // as over HTTP/1, where a WebSocket is a GET
+		status, leave := connect("/free")
+		if leave(); status != 200 {
+			t.Errorf("a stream that costs no tokens, and is no duplicate: status %d, want 200", status)
+		}
 	}
 	for i, want := range []int{401, 401, 429} {
 		if status, leave := connect("/refused"); status != want {

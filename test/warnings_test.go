@@ -201,8 +201,8 @@ func TestNoLimitWarnings(t *testing.T) {
 	const (
 		none       = ""
 		noRequest  = "the zone's matchers match no request"
-		harmless   = "the zone matches only GET, HEAD and OPTIONS, which prevent_duplicates ignores"
-		free       = "the zone matches only GET, HEAD and OPTIONS, which cost no tokens"
+		harmless   = "the zone matches only GET, HEAD, OPTIONS and CONNECT, which prevent_duplicates ignores"
+		free       = "the zone matches only GET, HEAD, OPTIONS and CONNECT, which cost no tokens"
 		everything = "exempt matches every request: the zone limits nothing"
 		unlimited  = "an override makes every key unlimited: the zone limits only the keys of other overrides"
 		noRule     = "cost, settle, tokens and count_status charge rules, and the zone has none"

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"net/http"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -24,8 +25,7 @@ func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 // a request that is never a duplicate.
 func (q *request) fingerprint(z *zoneResult) (fp stores.Key, ok bool) {
 	r, k := q.r, z.key
-	switch r.Method {
-	case http.MethodGet, http.MethodHead, http.MethodOptions:
+	if !config.Unsafe(r.Method) {
 		return fp, false
 	}
 	b := make([]byte, 0, 256)
