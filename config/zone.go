@@ -61,7 +61,8 @@ type Zone struct {
 	Algorithm string `json:"algorithm,omitempty"`
 
 	// The greatest number of concurrent requests per key: those admitted and not
-	// yet answered, 1 to 1000000000. Default: unlimited.
+	// yet answered, 1 to 1000000000. One that fails counts until handle_errors begins.
+	// Default: unlimited.
 	InFlight int64 `json:"in_flight,omitempty"`
 
 	// How long a request still counts for in_flight if its client disconnects before the end
@@ -105,8 +106,9 @@ type Zone struct {
 	CountStatus []Value `json:"count_status,omitempty"`
 
 	// How long a request may wait to be admitted before it is denied, up to 1h;
-	// with a leaky_bucket, the length of its queue. Default: 0, and 1s for the
-	// queue of a leaky_bucket without a burst.
+	// with a leaky_bucket, the length of its queue. A client that leaves gives up its
+	// place; over HTTP/1, with a body that nothing has read, only at the end of the wait.
+	// Default: 0, and 1s for the queue of a leaky_bucket without a burst.
 	MaxWait caddy.Duration `json:"max_wait,omitempty"`
 
 	// How many requests of a key may wait in this instance, 1 to 100000. Any more are
