@@ -201,7 +201,9 @@ func isNearlyPrefix(s string) bool {
 }
 
 // isUnreplaced says whether s has a placeholder that would not be replaced, which is rejected.
-func isUnreplaced(s string) bool { return strings.Contains(s, "{env.") || strings.Contains(s, "{file.") }
+func isUnreplaced(s string) bool {
+	return strings.Contains(s, "{env.") || strings.Contains(s, "{file.")
+}
 
 // same says whether two overrides match the same keys.
 func (k *overrideCase) same(a, b []string) bool {
