@@ -66,7 +66,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 // matchersIn returns a function that loads the matchers of a zone.
 func matchersIn(ctx caddy.Context) func(*config.Zone) (match, exempt caddyhttp.MatcherSets, err error) {
 	load := func(z *config.Zone, field string) (sets caddyhttp.MatcherSets, err error) {
-		v, err := ctx.LoadModule(z, field)
+		loaded := *z // LoadModule clears the field
+		v, err := ctx.LoadModule(&loaded, field)
 		if err != nil {
 			return nil, err
 		}

@@ -1,12 +1,14 @@
 package test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -256,6 +258,48 @@ func allowedBy(t *testing.T, path string, set [][]string) string {
 	zones.End()
 	list := zones.Result(&read)
 	return fmt.Sprint(list[0].Allowed, " ", list[1].Allowed)
+}
+
+// TestReplayOfOtherPlugins checks that the zones of the other plugins' forms do not decide requests
+// whose lines lack what their keys and matchers read either.
+func TestReplayOfOtherPlugins(t *testing.T) {
+	dir := t.TempDir()
+	path, log := filepath.Join(dir, "caddy.json"), filepath.Join(dir, "access.log")
+	config := `{"apps": {"http": {"servers": {"s": {"listen": [":443"], "routes": [{"handle": [
+		{"handler": "rate_limit", "rate_limits": {
+			"账户": {"key": "{http.request.header.X-Account}", "max_events": 1, "window": "1h"},
+			"a": {"match": [{"header": {"X-Plan": ["free"]}}], "max_events": 1, "window": "1h"},
+			"all": {"max_events": 1, "window": "1h"}}},
+		{"handler": "rate_limit", "key": "{cookie.id}", "rate": "1r/m"},
+		{"handler": "rate_limit", "zones": [{"name": "exempt", "exempt": [{"header": {"X-Plan": ["paid"]}}], "rules": [{"limit": 1, "window": "1h"}]},
+			{"name": "over", "rules": [{"limit": 1, "window": "1h"}], "overrides": [{"key": ["192.0.2.1"], "rules": [{"limit_from": "{header.X-Limit}", "limit": 1, "window": "1h"}]}]}]}
+	]}]}}}}}`
+	line := `10.0.0.1 - - [25/Nov/2026:00:00:01 +0000] "GET / HTTP/1.1" 200 1 "-" "curl"` + "\n"
+	if err := errors.Join(os.WriteFile(path, []byte(config), 0o600), os.WriteFile(log, []byte(line), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	o, err := cli.Open(path, "", "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	zones, err := replay.NewZones(o.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs := replay.Logs{Paths: []string{log}, Each: func(l *replay.Line) error { zones.Add(l); return nil }}
+	read, err := logs.Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, z := range zones.Result(&read) {
+		got = append(got, fmt.Sprint(z.Zone, " ", z.Allowed, " ", z.Undecided))
+	}
+	want := []string{"__-061246 0 map[header X-Account:1]", "a 0 map[header X-Plan:1]", "all 1 map[]", "auto-bfa91e13 0 map[header Cookie:1]", "exempt 0 map[header X-Plan:1]", "over 0 map[header X-Limit:1]"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // TestReplayCommand checks what replay prints about a log of ten accounts, of which one sends ten

@@ -8,11 +8,13 @@ import (
 	"strings"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/limiter"
 )
 
-// The fields that a line may lack are "host", "header <Name>", and what no log has.
+// The fields that a line may lack are these, and "header <Name>".
 const (
 	fieldHost     = "host"
+	fieldAddress  = "the address of the client"
 	fieldBody     = "the request's body"
 	fieldResponse = "the response"
 	fieldSet      = "what other handlers set"
@@ -31,11 +33,14 @@ func fieldOf(placeholder string) string {
 	if h, ok := after("request.header."); ok {
 		return "header " + http.CanonicalHeaderKey(h)
 	}
+	if name == "vars.client_ip" {
+		return fieldAddress
+	}
 	for prefix, field := range map[string]string{
-		"request.cookie.": "header Cookie", "request.host": fieldHost, "request.port": fieldHost, "request.body": fieldBody,
+		"request.cookie.": "header Cookie", "request.remote": fieldAddress, "request.host": fieldHost, "request.port": fieldHost, "request.body": fieldBody,
 		"request.tls.": "the connection's TLS", "response.": fieldResponse, "reverse_proxy.": fieldResponse, "vars.": fieldSet, "auth.": fieldSet,
 	} {
-		if _, ok := after(prefix); ok && name != "auth.user.id" && name != "vars.client_ip" {
+		if _, ok := after(prefix); ok && name != "auth.user.id" {
 			return field
 		}
 	}
@@ -85,49 +90,40 @@ func collect(v any, fields *[]string) {
 					add("header " + http.CanonicalHeaderKey(h))
 				}
 			}
-			if name == "host" || name == "tls" {
-				add(map[string]string{"host": fieldHost, "tls": "the connection's TLS"}[name])
-			}
+			add(map[string]string{"host": fieldHost, "tls": "the connection's TLS", "client_ip": fieldAddress, "remote_ip": fieldAddress}[name])
 			collect(name, fields)
 			collect(x, fields)
 		}
 	}
 }
 
-// zoneFields returns what the decision of each zone of a handler reads, by name. texts are the
-// matchers that lead to it and its options, changing the options of the handlers that run.
-func zoneFields(texts, changing []json.RawMessage) map[string][]string {
-	var around, set []string
-	for _, t := range texts[:len(texts)-1] {
-		around = append(around, fieldsIn(t)...)
-	}
-	for _, t := range changing {
-		set = append(set, fieldsIn(t)...)
-	}
-	var h struct {
-		Zones []map[string]json.RawMessage `json:"zones"`
-	}
-	_ = json.Unmarshal(texts[len(texts)-1], &h) // it was provisioned
-	fields := make(map[string][]string)
-	for _, z := range h.Zones {
-		var name string
-		_ = json.Unmarshal(z["name"], &name)
-		list := slices.Clone(around)
-		for _, option := range []string{"match", "exempt", "key", "cost", "rules"} {
-			list = append(list, fieldsIn(z[option])...)
+// zoneFields returns what the decision of a zone reads. matchers are those of the routes that lead to
+// its handler, changing the options of the handlers that run.
+func zoneFields(zone *limiter.Zone, matchers, changing []json.RawMessage) (fields []string) {
+	read := func(texts ...json.RawMessage) {
+		for _, t := range texts {
+			fields = append(fields, fieldsIn(t)...)
 		}
-		if z["settle"] != nil || z["tokens"] != nil {
-			list = append(list, fieldResponse)
-		}
-		var d struct{ Body bool }
-		if json.Unmarshal(z["prevent_duplicates"], &d) == nil && d.Body {
-			list = append(list, fieldBody)
-		}
-		if slices.Contains(list, fieldSet) {
-			list = append(list, set...)
-		}
-		slices.Sort(list)
-		fields[name] = slices.Compact(list)
 	}
-	return fields
+	read(matchers...)
+	for _, name := range zone.Config.Plan.Placeholders() {
+		fields = append(fields, fieldOf(name))
+	}
+	options := []any{zone.MatcherSetsRaw, zone.ExemptRaw, zone.Cost, zone.Rules}
+	for _, o := range zone.Overrides {
+		options = append(options, o.Rules)
+	}
+	text, _ := json.Marshal(options) // they were read from JSON
+	read(text)
+	if zone.Settle != "" || zone.Tokens != nil {
+		fields = append(fields, fieldResponse)
+	}
+	if d := zone.PreventDuplicates; d != nil && d.Body {
+		fields = append(fields, fieldBody)
+	}
+	if slices.Contains(fields, fieldSet) {
+		read(changing...)
+	}
+	slices.Sort(fields)
+	return slices.DeleteFunc(slices.Compact(fields), func(field string) bool { return field == "" })
 }

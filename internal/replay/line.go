@@ -247,18 +247,22 @@ func (l *Line) request(host string) *http.Request {
 	return r
 }
 
-// lacks reports whether the line does not say what a decision reads: a header, by its name, "host",
-// or what no log has.
+// lacks reports whether the line does not say what a decision reads.
 func (l *Line) lacks(field, host string) bool {
 	name, isHeader := strings.CutPrefix(field, "header ")
 	switch {
-	case field == "host":
+	case field == fieldHost:
 		return l.Host == "" && host == ""
+	case field == fieldAddress:
+		return l.ClientIP == ""
 	case !isHeader:
 		return true
 	case !l.whole:
 		_, has := l.some[name]
 		return !has
+	}
+	if !l.headers.Exists() { // a filter has deleted them: Caddy writes them even if there are none
+		return true
 	}
 	v := l.headers.Get(gjson.Escape(name))
 	return v.Get("0").String() == redacted

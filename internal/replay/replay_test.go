@@ -56,18 +56,20 @@ func TestLines(t *testing.T) {
 
 // TestLacks checks which fields lines lack.
 func TestLacks(t *testing.T) {
-	var whole, common, combined Line
+	var whole, common, combined, filtered Line
 	whole.parse(caddyLine)
 	common.parse(commonLine)
 	combined.parse(commonLine + ` "-" "curl/8.0"`)
+	filtered.parse(`{"ts":1.5,"msg":"handled request","request":{"proto":"HTTP/2.0","method":"GET","host":"a","uri":"/"},"user_id":"","duration":0.25,"status":200}`)
 	for placeholder, want := range map[string]string{
-		"http.request.header.x-account": "[false true true]", "http.request.header.Authorization": "[true true true]", "http.request.header.User-Agent": "[false true false]",
-		"http.request.header.Nothing": "[false true true]", "http.request.cookie.id": "[false true true]", "http.request.host": "[false true true]",
-		"http.request.body.model": "[true true true]", "http.vars.client_ip": "[]", "http.request.uri.path": "[]", "http.auth.user.id": "[]", "http.vars.x": "[true true true]",
+		"http.request.header.x-account": "[false true true true]", "http.request.header.Authorization": "[true true true true]", "http.request.header.User-Agent": "[false true false true]",
+		"http.request.header.Nothing": "[false true true true]", "http.request.cookie.id": "[false true true true]", "http.request.host": "[false true true false]",
+		"http.request.body.model": "[true true true true]", "http.vars.client_ip": "[false false false true]", "http.request.remote.host": "[false false false true]",
+		"http.request.uri.path": "[]", "http.auth.user.id": "[]", "http.vars.x": "[true true true true]",
 	} {
 		var got []bool
 		if field := fieldOf(placeholder); field != "" {
-			for _, l := range []*Line{&whole, &common, &combined} {
+			for _, l := range []*Line{&whole, &common, &combined, &filtered} {
 				got = append(got, l.lacks(field, ""))
 			}
 		}
@@ -82,8 +84,8 @@ func TestLacks(t *testing.T) {
 
 // TestFieldsIn checks what is found in the text of a configuration.
 func TestFieldsIn(t *testing.T) {
-	got := fieldsIn([]byte(`[{"header": {"x-a": ["1"]}, "host": ["example.com"]}, {"expression": "header({'X-B': '*'}) && {http.request.cookie.c} == ''"}, {"vars": {"{plan}": ["gold"]}, "path": ["/x"]}]`))
-	if want := []string{"header Cookie", "header X-A", "header X-B", "host", fieldSet}; !slices.Equal(got, want) {
+	got := fieldsIn([]byte(`[{"header": {"x-a": ["1"]}, "host": ["example.com"]}, {"expression": "header({'X-B': '*'}) && {http.request.cookie.c} == ''"}, {"vars": {"{plan}": ["gold"]}, "path": ["/x"], "not": [{"remote_ip": {"ranges": ["10.0.0.0/8"]}}]}]`))
+	if want := []string{"header Cookie", "header X-A", "header X-B", "host", fieldAddress, fieldSet}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -71,7 +71,7 @@ func (d *Decided) Percent() float64 {
 // way is the way through a server.
 type way struct {
 	*routes.Way
-	fields map[*limiter.Limiter]map[string][]string
+	fields map[*limiter.Zone][]string // what its decision reads
 }
 
 // attempt is a request that is decided, or that waits.
@@ -91,15 +91,15 @@ type attempt struct {
 func NewZones(c *Config) (*Zones, error) {
 	z := &Zones{config: c, ways: make(map[string]*way), zones: make(map[string]*zone)}
 	for name, s := range c.Servers {
-		w := &way{fields: make(map[*limiter.Limiter]map[string][]string)}
+		w := &way{fields: make(map[*limiter.Zone][]string)}
 		var err error
 		w.Way, err = routes.New(s, func(h caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler {
 			l := c.Limiter(h)
 			if l == nil {
 				return nil
 			}
-			w.fields[l] = zoneFields(c.Texts.To[h], c.Texts.Changing)
 			for _, zone := range l.Zones() {
+				w.fields[zone] = zoneFields(zone, c.Texts.To[h], c.Texts.Changing)
 				z.add(zone)
 			}
 			return routes.Step(func(rw http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -197,7 +197,7 @@ func (z *Zones) serve(l *limiter.Limiter, w http.ResponseWriter, r *http.Request
 		if slices.Contains(passed, zone.Name) {
 			continue
 		}
-		for _, field := range a.way.fields[l][zone.Name] {
+		for _, field := range a.way.fields[zone] {
 			if field == fieldSet && len(a.way.NotRun) == 0 || field != fieldSet && !a.line.lacks(field, z.Host) {
 				continue
 			}

@@ -13,8 +13,7 @@ import (
 
 // Texts are texts of a configuration, as JSON.
 type Texts struct {
-	// To are, by handler that was kept, the matchers of the routes that lead to it, and its own
-	// options, which are the last.
+	// To are, by handler that was kept, the matchers of the routes that lead to it.
 	To map[caddyhttp.MiddlewareHandler][]json.RawMessage
 
 	// Changing are the options of the handlers that run.
@@ -145,7 +144,7 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 		return nil, fmt.Errorf("%s is no handler", id)
 	}
 	if l.keep(name) {
-		l.To[h] = append(slices.Clip(l.matchers), text)
+		l.To[h] = slices.Clip(l.matchers)
 	} else {
 		l.Changing = append(l.Changing, text)
 	}
