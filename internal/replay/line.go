@@ -106,7 +106,10 @@ func (l *Line) readRequest(k, v gjson.Result) bool {
 }
 
 // timeLayouts are those of Caddy's time_format that are texts.
-var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700", "2006/01/02 15:04:05.000", "2006/01/02 15:04:05", time.RFC1123Z}
+var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700", "2006/01/02 15:04:05.000", "2006/01/02 15:04:05", commonTime, time.RFC1123Z}
+
+// commonTime is the time of the common format.
+const commonTime = "02/Jan/2006:15:04:05 -0700"
 
 // timeOf returns a time in one of Caddy's formats: seconds, milliseconds or nanoseconds since 1970,
 // or a text.
@@ -131,13 +134,19 @@ func timeOf(v gjson.Result) (us int64, ok bool) {
 	}
 }
 
-// durationOf returns a duration: in seconds, or a text.
+// durationOf returns a duration in one of Caddy's formats: seconds, which have decimals, whole
+// milliseconds or nanoseconds, or a text. No request takes less than 10 µs.
 func durationOf(v gjson.Result) (us int64) {
-	if v.Type == gjson.String {
+	switch {
+	case v.Type == gjson.String:
 		d, _ := time.ParseDuration(v.Str)
 		return d.Microseconds()
+	case strings.ContainsAny(v.Raw, ".eE"):
+		return int64(min(v.Float(), 1e9)*1e6 + 0.5)
+	case v.Int() < 10_000:
+		return v.Int() * 1000
 	}
-	return int64(min(v.Float(), 1e9)*1e6 + 0.5)
+	return v.Int() / 1000
 }
 
 // parseCommon reads `<host> <ident> <user> [<time>] "<request>" <status> <bytes>` and, of the
@@ -153,7 +162,7 @@ func (l *Line) parseCommon(text string) kind {
 	if len(who) < 3 {
 		return unread
 	}
-	ended, err := time.Parse("02/Jan/2006:15:04:05 -0700", text[begin+2:end])
+	ended, err := time.Parse(commonTime, text[begin+2:end])
 	if err != nil {
 		return unread
 	}
