@@ -54,13 +54,7 @@ func rateLimitCommands(cmd *cobra.Command) {
 	f.StringVarP(&c.config, "config", "c", "", "Configuration file")
 	f.StringVarP(&c.adapter, "adapter", "a", "", "Name of config adapter to apply")
 	f.BoolVar(&c.json, "json", false, "Print the answer as JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { // cobra would print the help and succeed
-		if len(args) == 0 || args[0] == "help" {
-			return cmd.Help()
-		}
-		cmd.SilenceUsage = true
-		return fmt.Errorf("unknown command %q: want zones, key, reset, top, explain, validate, rules, set, shadow, off, on, block, allow or unblock", args[0])
-	}
+	rejectOthers(cmd, "zones, key, reset, top, explain, validate, rules, set, shadow, off, on, block, allow, unblock or replay")
 	add := func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command {
 		sub := &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
 			cmd.SilenceUsage = true
@@ -118,6 +112,18 @@ func rateLimitCommands(cmd *cobra.Command) {
 		if strings.Contains(sub.Use, "<zone>") {
 			sub.ValidArgsFunction = c.completeZone
 		}
+	}
+}
+
+// rejectOthers makes other words than the subcommands of a command an error: cobra would print the
+// help and succeed.
+func rejectOthers(cmd *cobra.Command, commands string) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 || args[0] == "help" {
+			return cmd.Help()
+		}
+		cmd.SilenceUsage = true
+		return fmt.Errorf("unknown command %q: want %s", args[0], commands)
 	}
 }
 
