@@ -121,6 +121,38 @@ func TestChangesFromTheCommandLine(t *testing.T) {
 	})
 }
 
+// TestInvalidDocumentIsReplaced has an editor leave a document that is no JSON, and checks that it can be
+// read, compared, edited and replaced from the command line.
+func TestInvalidDocumentIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	source, put, editor := filepath.Join(dir, "rules.json"), filepath.Join(dir, "put.json"), filepath.Join(dir, "editor")
+	document := `{"zones": {"z": {"rules": [{"limit": 3, "window": "1h"}]}}}`
+	c := zoneOf(backend{}, "rule 100/1h\nstore local")
+	c.app = "rules file " + source
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // the editor is a script
+			t.Fatal(err)
+		}
+	}
+	write(source, document)
+	write(put, document)
+	s := serve(t, c)
+	for _, broken := range []string{strings.Replace(document, "}]}", "},]}", 1), document + "}", "[]"} {
+		write(source, broken)
+		s.wantShell(broken, "rules", "get")
+		s.wantShell("- "+broken, "rules", "diff", put)
+		s.wantShell("! the document is invalid, replace it as a whole", "off", "z", "--yes")
+		s.wantShell("written", "rules", "put", put, "--yes")
+		s.wantShell(document, "rules", "get")
+		write(source, broken)
+		write(editor, fmt.Sprintf("#!/bin/sh\ngrep -Fqx '%s' \"$1\" && cp '%s' \"$1\"\n", broken, put))
+		t.Setenv("VISUAL", editor)
+		s.wantShell("written", "rules", "edit", "--yes")
+		s.wantShell("- "+broken, "rules", "diff")
+	}
+}
+
 // TestPutAndEdit replaces the document by a file and by an editor, in a file and in Redis, and checks
 // that one that is invalid, or that the user leaves as it is, is not written.
 func TestPutAndEdit(t *testing.T) {

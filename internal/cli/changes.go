@@ -31,7 +31,7 @@ type changer struct {
 
 // document is the document of the rules.
 type document struct {
-	text []byte // in the form of edit.Canonical
+	text []byte // see readable
 	tag  string // its entity tag
 	lost bool   // the source has lost it; its rules are still in force
 }
@@ -142,12 +142,20 @@ func (w *changer) edit(e edit.Edit) error {
 
 // current reads the document.
 func (w *changer) current() (raw []byte, d document, err error) {
-	raw, header, err := w.send(http.MethodGet, "rules", nil, nil, new(json.RawMessage))
-	if err == nil {
-		d.tag, d.lost = header.Get("ETag"), header.Get(RulesState) == RulesLost
-		d.text, err = edit.Canonical(raw)
+	raw, header, err := w.send(http.MethodGet, "rules", nil, nil, nil)
+	if err == nil && header.Get("ETag") == "" {
+		err = errors.New("the answer has no ETag: it is not from Caddy's admin endpoint")
 	}
-	return raw, d, err
+	return raw, document{readable(raw), header.Get("ETag"), header.Get(RulesState) == RulesLost}, err
+}
+
+// readable returns a document in the form of [edit.Canonical]. One that is invalid stays as it is, so
+// that it can be seen and replaced.
+func readable(text []byte) []byte {
+	if canonical, err := edit.Canonical(text); err == nil {
+		return canonical
+	}
+	return text
 }
 
 func (w *changer) get() error {
@@ -171,10 +179,7 @@ func (w *changer) diff(args []string) error {
 		if _, _, err = w.send(http.MethodGet, "rules/changes", nil, nil, &past); err == nil && past.Previous == "" {
 			return errors.New("no change was recorded before the present document: want a file")
 		}
-		before = []byte(past.Previous)
-	}
-	if err == nil {
-		before, err = edit.Canonical(before)
+		before = readable([]byte(past.Previous))
 	}
 	if err == nil {
 		after, err = edit.Canonical(after)

@@ -130,8 +130,8 @@ func rejectOthers(cmd *cobra.Command, commands string) {
 // maxAnswer is the size of the longest answer, in bytes. A thousand zones take 1 MiB.
 const maxAnswer = 64 << 20
 
-// send sends a request to the admin endpoint, decodes the answer into v, and returns it with its
-// header.
+// send sends a request to the admin endpoint, decodes the answer into v, unless that is nil, and
+// returns it with its header.
 func (c *adminClient) send(method, path string, header http.Header, body io.Reader, v any) ([]byte, http.Header, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
 	if err != nil {
@@ -145,6 +145,9 @@ func (c *adminClient) send(method, path string, header http.Header, body io.Read
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return nil, nil, err
+	}
+	if v == nil {
+		return b, resp.Header, nil
 	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return nil, nil, fmt.Errorf("the answer at %s is not from Caddy's admin endpoint: %w", address, err)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -92,7 +93,11 @@ func Canonical(text []byte) ([]byte, error) {
 func parse(text []byte) (doc object, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
-	if err := dec.Decode(&doc); err != nil {
+	err = dec.Decode(&doc)
+	if _, end := dec.Token(); err == nil && end != io.EOF { //nolint:errorlint // it is returned as it is
+		err = errors.New("more follows the object")
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the document is invalid, replace it as a whole: %w", err)
 	}
 	if doc == nil {
