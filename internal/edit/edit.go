@@ -94,7 +94,7 @@ func parse(text []byte) (doc object, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	err = dec.Decode(&doc)
-	if _, end := dec.Token(); err == nil && end != io.EOF { //nolint:errorlint // it is returned as it is
+	if _, end := dec.Token(); err == nil && end != io.EOF {
 		err = errors.New("more follows the object")
 	}
 	if err != nil {
