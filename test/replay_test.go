@@ -342,6 +342,8 @@ func TestReplayCommand(t *testing.T) {
 		{"--config " + config + " --key {client_ip}", "! --key: Without --config: "},
 		{"--config " + config + " --deny 1%", "! --deny: Without --config: "},
 		{"--deny much", "! --deny much: want a percentage"},
+		{"--deny nan", "! --deny nan: want a percentage"},
+		{"--json --status 599", "{\n \"lines\": 0,\n \"unread\": 0,\n \"keys\": 0,\n \"windows\": [],\n \"meters\": [],\n \"may_deny\": 0\n}"},
 	} {
 		args := append([]string{"rate-limit", "replay", log}, strings.Fields(c.args)...)
 		out, err := caddyCommand("", args...)

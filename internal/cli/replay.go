@@ -78,7 +78,7 @@ and with 2 if most lines cannot be read.`,
 		cmd.SilenceUsage = true
 		c.out = cmd.OutOrStdout()
 		percent, err := strconv.ParseFloat(strings.TrimSuffix(deny, "%"), 64)
-		if err != nil || percent < 0 || percent > 100 {
+		if err != nil || !(percent >= 0 && percent <= 100) {
 			return fmt.Errorf("--deny %s: want a percentage such as 0.1%%", deny)
 		}
 		others := []string{"rules", "set", "fail-above"}
@@ -151,7 +151,9 @@ func (c *adminClient) replay(o *replayOptions, paths []string) (status int, err 
 	if out.Unread > out.Lines+out.Other {
 		return 2, fmt.Errorf("%d of %d lines cannot be read, such as %q: want access logs of Caddy in JSON, or in the common or combined format", out.Unread, out.Unread+out.Lines+out.Other, out.First[0])
 	}
-	out.From, out.To = out.Span()
+	if out.Lines > 0 {
+		out.From, out.To = out.Span()
+	}
 	finish()
 	if c.json {
 		enc := json.NewEncoder(c.out)

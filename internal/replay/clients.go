@@ -208,7 +208,7 @@ type Measured struct {
 // keys at most.
 func (c *Clients) Measured(deny float64) *Measured {
 	m := &Measured{
-		Keys: len(c.numbers), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}, Deny: int(deny*float64(len(c.numbers)) + 1e-9),
+		Keys: len(c.numbers), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}, Meters: []string{}, Deny: int(deny*float64(len(c.numbers)) + 1e-9),
 	}
 	if len(c.numbers) == 0 {
 		return m
