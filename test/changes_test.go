@@ -131,7 +131,7 @@ func TestInvalidDocumentIsReplaced(t *testing.T) {
 	c.app = "rules file " + source
 	write := func(path, text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o700); err != nil { //nolint:gosec // the editor is a script
+		if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
