@@ -92,17 +92,22 @@ func TestTokens(t *testing.T) {
 
 // TestTokensOfCutStreams has clients leave streams whose first event tells a token of the output, or
 // nothing, and whose last one would tell all. Until then each event counts as a token, and four bytes of
-// the request.
+// the request. An event may also be a line, or an element of an array.
 func TestTokensOfCutStreams(t *testing.T) {
-	for format, c := range map[string]struct {
-		first string
-		input int
+	const data, afterData = "data: ", "\n\n"
+	for name, c := range map[string]struct {
+		contentType, begin, end string
+		first                   string
+		input                   int
 	}{
-		"anthropic": {`{"type":"message_start","message":{"usage":{"input_tokens":10,"output_tokens":1}}}`, 10},
-		"gemini":    {`{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}`, 10},
-		"openai":    {`{"choices":[]}`, 4},
+		"anthropic":    {eventStream, data, afterData, `{"type":"message_start","message":{"usage":{"input_tokens":10,"output_tokens":1}}}`, 10},
+		"gemini":       {eventStream, data, afterData, `{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}`, 10},
+		"gemini array": {"application/json", "[", ",", `{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}`, 10},
+		"openai":       {eventStream, data, afterData, `{"choices":[]}`, 4},
+		"ollama":       {"application/x-ndjson", "", "\n", `{"done":false}`, 4},
 	} {
 		const events = 20
+		format, _, _ := strings.Cut(name, " ")
 		s := serve(t, setup{site: `
 			rate_limit {
 				zone z {
@@ -116,14 +121,15 @@ func TestTokensOfCutStreams(t *testing.T) {
 				}
 			}
 			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
-			w.Header().Set("Content-Type", eventStream)
-			_, err := fmt.Fprintf(w, "data: %s\n\n%s", c.first, strings.Repeat("data: {\"text\":\"a\"}\n\n", events-1))
+			w.Header().Set("Content-Type", c.contentType)
+			next := strings.TrimPrefix(c.begin, "[") + `{"text":"a"}` + c.end
+			_, err := io.WriteString(w, c.begin+c.first+c.end+strings.Repeat(next, events-1))
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 			return err
 		})})
 		ctx, leave := context.WithCancel(t.Context())
-		q := asking(format, `{"model":"m"}`)
+		q := asking(name, `{"model":"m"}`)
 		q.ctx = ctx
 		resp, err := http.DefaultClient.Do(q.http(s))
 		if err != nil {
@@ -132,8 +138,8 @@ func TestTokensOfCutStreams(t *testing.T) {
 		leave()
 		_ = resp.Body.Close()
 		ended(t)
-		if n, want := used(s, format), c.input*2+events*4; n != want {
-			t.Errorf("%s: %d charged, want %d", format, n, want)
+		if n, want := used(s, name), c.input*2+events*4; n != want {
+			t.Errorf("%s: %d charged, want %d", name, n, want)
 		}
 	}
 }

@@ -18,6 +18,8 @@ type machine struct {
 	target *node   // of the value that follows; nil: no path leads there
 	skips  int     // depth of brackets in a container that is skipped
 
+	elements int // of an array at the top, as far as they have ended
+
 	text    []byte // the name or number as it is written, as far as it was read
 	tooLong bool   // text has only its beginning, and is longer than what counts
 }
@@ -165,8 +167,14 @@ func (m *machine) leave() {
 
 // ended is what follows the end of a value.
 func (m *machine) ended() {
-	if m.state = afterValue; len(m.frames) == 0 {
+	m.state = afterValue
+	switch len(m.frames) {
+	case 0:
 		m.state = done
+	case 1:
+		if m.frames[0].top {
+			m.elements++
+		}
 	}
 }
 

@@ -11,9 +11,17 @@ func (s *Scanner) writeLines(p []byte) {
 			return
 		}
 		s.machine.write(p[:end])
-		s.machine.begin()
+		s.endText()
 		p = p[end+1:]
 	}
+}
+
+// endText ends the text of a line. A blank line has none.
+func (s *Scanner) endText() {
+	if m := s.machine; m.state != atValue || len(m.frames) > 0 {
+		s.events.events++
+	}
+	s.machine.begin()
 }
 
 // stream is a stream of server-sent events, as far as it was read.

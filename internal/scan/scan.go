@@ -65,9 +65,13 @@ func (s *Scanner) Write(p []byte) (int, error) {
 
 // End says that the body is whole: its last line needs no end.
 func (s *Scanner) End() {
-	if s.format == SSE {
+	switch s.format {
+	case SSE:
 		s.endLine()
 		s.endEvent()
+	case NDJSON:
+		s.endText()
+	case JSON, Unknown:
 	}
 }
 
@@ -75,5 +79,11 @@ func (s *Scanner) End() {
 // event message_stop or response.completed. Clients leave then, before the body ends.
 func (s *Scanner) Ended() bool { return s.events.over }
 
-// Events returns how many events with data the body had, but for the one that ended it.
-func (s *Scanner) Events() int { return s.events.events }
+// Events returns how many events with data the body had, but for the one that ended it. Of JSON
+// lines each is one, and of a JSON text each element of an array at the top.
+func (s *Scanner) Events() int {
+	if s.format == JSON {
+		return s.machine.elements
+	}
+	return s.events.events
+}

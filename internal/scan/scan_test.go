@@ -114,6 +114,31 @@ func TestEndsOfStreams(t *testing.T) {
 	}
 }
 
+// TestEventsOfOtherStreams counts what streams have in place of events, as far as it has ended.
+func TestEventsOfOtherStreams(t *testing.T) {
+	for body, want := range map[string]struct {
+		format     scan.Format
+		cut, whole int
+	}{
+		"{\"a\":1}\r\n\n \n{\"a\":":            {scan.NDJSON, 1, 2},
+		"{}\n5\nx\n\"a\"\n":                    {scan.NDJSON, 4, 4},
+		"":                                     {scan.NDJSON, 0, 0},
+		"[{\"a\":[1,2]},\r\n[3],4,{}, {\"a\":": {scan.JSON, 4, 4},
+		"[ ]":                                  {scan.JSON, 0, 0},
+		"{\"a\":[1,2],\"b\":3}":                {scan.JSON, 0, 0},
+	} {
+		for _, cut := range []func() bool{whole, bytewise} {
+			_, s := scanned(t, want.format, []byte(body), cut, "a")
+			if s.Events() != want.cut {
+				t.Errorf("%q, cut: %d events, want %d", body, s.Events(), want.cut)
+			}
+			if s.End(); s.Events() != want.whole {
+				t.Errorf("%q: %d events, want %d", body, s.Events(), want.whole)
+			}
+		}
+	}
+}
+
 func TestPathsWithFaults(t *testing.T) {
 	for _, path := range []string{"", "a.", ".a", "a..b", strings.Repeat("a.", 40) + "a", strings.Repeat("a", 257), "a\xff", "\ufffd"} {
 		if _, err := scan.NewPaths(path); err == nil || !strings.Contains(err.Error(), "want") {
