@@ -46,6 +46,9 @@ func parseLimitFrom(r *Rule) (*LimitFrom, error) {
 	if _, constant := t.Constant(); constant {
 		return nil, fmt.Errorf("limit_from %q: want a placeholder, such as {http.auth.user.limit}", r.LimitFrom)
 	}
+	if t.ReadsBody() {
+		return nil, fmt.Errorf("limit_from %s: clients write the body: want a placeholder that they cannot set, such as {http.auth.user.limit}", r.LimitFrom)
+	}
 	if r.Limit < 1 {
 		return nil, fmt.Errorf("limit %d beside limit_from: want at least 1, for requests that bring no limit", r.Limit)
 	}
