@@ -44,9 +44,7 @@ func (z *Zone) Charge() (c Charge, err error) {
 			return c, err
 		}
 	}
-	if c.Holds = z.Holds(); c.Holds && c.Settle == nil {
-		return c, errors.New("hold: want settle, which says what is charged in the end")
-	}
+	c.Holds = z.Holds()
 	c.Statuses, err = parseStatuses(z.CountStatus)
 	return c, err
 }

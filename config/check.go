@@ -116,6 +116,9 @@ func (c *Checked) checkRules() (err error) {
 	if c.Linger > 0 && c.InFlight == 0 {
 		err = option.Join(err, fmt.Errorf("linger %v: requests hold no place: want in_flight", time.Duration(c.Linger)))
 	}
+	if c.Hold && !c.Settles() {
+		err = option.Join(err, At("/hold", errors.New("hold: want settle, which says what is charged in the end")))
+	}
 	if err != nil {
 		return err
 	}
