@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,8 +18,9 @@ type Charge struct {
 
 	Settle *Settle // the final cost, which the response tells; nil: none
 	Holds  bool    // whether the cost is held until Settle says what is charged
+	Mapped bool    // whether a placeholder may be a variable of map, which has its values by fields of the body
 
-	cost key.Template
+	cost key.Template // with tokens, reserve
 }
 
 // Charge checks cost, settle and count_status, and returns them parsed.
@@ -38,6 +40,9 @@ func (z *Zone) Charge() (c Charge, err error) {
 		if c.Settle, err = z.Tokens.settle(); err != nil {
 			return c, err
 		}
+		if r := c.Settle.tokens.reserve; r != nil {
+			c.cost = *r
+		}
 	}
 	if z.Settle != "" {
 		if c.Settle, err = parseSettle(Expand(z.Settle)); err != nil {
@@ -45,11 +50,12 @@ func (z *Zone) Charge() (c Charge, err error) {
 		}
 	}
 	c.Holds = z.Holds()
+	c.Mapped = slices.ContainsFunc(c.Placeholders(), func(name string) bool { return !strings.HasPrefix(name, key.BodyPrefix) })
 	c.Statuses, err = parseStatuses(z.CountStatus)
 	return c, err
 }
 
-// Placeholders returns the names of the placeholders of cost and settle.
+// Placeholders returns the names of the placeholders of cost, or reserve, and settle.
 func (c *Charge) Placeholders() []string {
 	if c.Settle == nil {
 		return c.cost.Placeholders()
@@ -79,11 +85,6 @@ func (c *Charge) ReadsBody() bool {
 		return c.Settle.tokens.readsBody()
 	}
 	return c.cost.ReadsBody()
-}
-
-// WeighsByRequest reports whether a token weighs what a placeholder says.
-func (c *Charge) WeighsByRequest() bool {
-	return c.Settle != nil && c.Settle.tokens != nil && !c.Settle.tokens.fixed()
 }
 
 // AfterResponse reports whether something is charged only after the response.

@@ -175,15 +175,16 @@ func (s *Settle) parseWeight(name string, text Value) (f factor, err error) {
 	return f, nil
 }
 
-// readsBody reports whether the request's body matters: to what is held, or to a weight, for which
-// map may take a price by the model.
+// readsBody reports whether the request's body matters: to what is held, or to a weight, which map
+// may take by the model.
 func (t *tokens) readsBody() bool {
-	return !t.fixed() || t.askUsage || t.reserve == nil || t.reserve.ReadsBody()
+	return t.askUsage || t.reserve == nil || !t.fixed()
 }
 
-// fixed reports whether all weights are numbers.
+// fixed reports whether reserve and all weights are numbers.
 func (t *tokens) fixed() bool {
-	return t.input.constant != nil && t.cached.constant != nil && t.cacheWrite.constant != nil && t.output.constant != nil
+	_, reserved := t.reserve.Constant()
+	return reserved && t.input.constant != nil && t.cached.constant != nil && t.cacheWrite.constant != nil && t.output.constant != nil
 }
 
 // measures reports whether the response to a request tells tokens that it took: that to a GET may

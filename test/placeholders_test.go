@@ -92,11 +92,13 @@ func (otherModule) CaddyModule() caddy.ModuleInfo {
 
 func init() { caddy.RegisterModule(otherModule{}) }
 
-// TestWarningsOfCost checks the same for cost and settle.
+// TestWarningsOfCost checks the same for cost and settle, and for reserve.
 func TestWarningsOfCost(t *testing.T) {
-	s := serve(t, setup{site: "rate_limit {\nzone z {\nrule 10/1h gcra\ncost {querry.n}\nsettle {http.response.header.X-Tokens}\n}\n}\nrespond ok"})
-	if lines := s.log.lines(t, neverFilled); len(lines) != 1 || lines[0]["placeholder"] != "{querry.n}" {
-		t.Errorf("lines %v", lines)
+	for _, options := range []string{"cost {querry.n}\nsettle {http.response.header.X-Tokens}", "tokens {\nreserve {querry.n}\n}"} {
+		s := serve(t, setup{site: "rate_limit {\nzone z {\nrule 10/1h gcra\n" + options + "\n}\n}\nrespond ok"})
+		if lines := s.log.lines(t, neverFilled); len(lines) != 1 || lines[0]["placeholder"] != "{querry.n}" {
+			t.Errorf("%s: lines %v", options, lines)
+		}
 	}
 }
 

@@ -454,6 +454,41 @@ func TestTokensBesidePlainHandler(t *testing.T) {
 	})
 }
 
+// TestPricesByModel takes from map what requests cost, and what they hold, by the model in their body.
+func TestPricesByModel(t *testing.T) {
+	const byModel = "key {body.model}\nkey_missing deny\n"
+	for options, want := range map[string]int{
+		byModel + "cost {price}":                                 30,
+		byModel + "settle {price}*{response.body.images}":        60,
+		byModel + "settle 2*{price}":                             60,
+		byModel + "cost {price}\nsettle {response.body.n}\nhold": 30,
+		"key {header.X-Key}\ntokens {\nreserve {price}\n}":       30,
+	} {
+		t.Run(options, func(t *testing.T) {
+			s := serve(t, setup{site: `
+				map {http.request.body.model} {price} {
+					large 30
+					default 5
+				}
+				rate_limit {
+					zone z {
+						` + options + `
+						rule 1000/1h
+					}
+				}
+				` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+				answering("application/json", `{"images":2}`)(w, r)
+				return nil
+			})})
+			s.want(asking("large", `{"model":"large"}`), 200)
+			ended(t)
+			if n := used(s, "large"); n != want {
+				t.Errorf("%d charged, want %d", n, want)
+			}
+		})
+	}
+}
+
 // TestTokensPrices charges tokens by the price that map has for the model in the request's body. A
 // model without a price costs what was held.
 func TestTokensPrices(t *testing.T) {

@@ -149,7 +149,7 @@ func (q *request) add(z *Zone) {
 	}
 	if z.readsBody {
 		body.ReadFields(q.w, q.r, q.l.maxBody)
-		if b := body.Of(q.r); b != nil && z.Config.Charge.WeighsByRequest() {
+		if b := body.Of(q.r); b != nil && z.Config.Charge.Mapped {
 			provideFields(key.Replacer(q.r), b)
 		}
 	}
