@@ -111,10 +111,22 @@ func (d *decider) call(ctx context.Context, check *stores.Check, sent int64) err
 		err = d.callOnce(check, end, hands)
 	}
 	if isMoving(err) && (len(hands) > 0 || slices.ContainsFunc(check.Zones, seesHeld)) {
-		for i := range check.Zones {
-			check.Zones[i].Known, check.Zones[i].SeesHeld = false, false
-		}
-		err = d.callOnce(check, end, nil)
+		err = d.callFirstKeys(check, end)
+	}
+	return err
+}
+
+// callFirstKeys runs the script once without the second keys of zones that hold nothing, which the
+// node may not have. They are read again by the next call.
+func (d *decider) callFirstKeys(check *stores.Check, end time.Time) error {
+	saw := make([]bool, len(check.Zones))
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		saw[i], z.Known, z.SeesHeld = z.SeesHeld, false, false
+	}
+	err := d.callOnce(check, end, nil)
+	for i := range saw {
+		check.Zones[i].SeesHeld = saw[i]
 	}
 	return err
 }

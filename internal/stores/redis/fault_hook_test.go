@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"encoding"
+	"fmt"
 	"net"
 	"syscall"
 
@@ -20,6 +21,7 @@ const (
 	faultTimeout       // the command is lost on its way, and times out
 	faultReply         // the command is executed, and its reply lost
 	faultOOM           // Redis replies with an error
+	faultMoving        // the slot is moved: the node has one key of a call, and not the others
 )
 
 func (h *faultHook) DialHook(next goredis.DialHook) goredis.DialHook { return next }
@@ -27,6 +29,9 @@ func (h *faultHook) DialHook(next goredis.DialHook) goredis.DialHook { return ne
 func (h *faultHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
 		if h.fault == faultReply && cmd.Name() != "evalsha" { // the greeting of a new connection
+			return next(ctx, cmd)
+		}
+		if h.fault == faultMoving && (cmd.Name() != "evalsha" || fmt.Sprint(cmd.Args()[2]) == "1") {
 			return next(ctx, cmd)
 		}
 		if h.fault == faultTimeout {
@@ -40,7 +45,7 @@ func (h *faultHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 
 func (h *faultHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		if h.fault == faultReply { // as above
+		if h.fault == faultReply || h.fault == faultMoving { // as above
 			return next(ctx, cmds)
 		}
 		return h.apply(func() error { return next(ctx, cmds) })
@@ -73,6 +78,8 @@ func (h *faultHook) apply(do func() error) error {
 		return context.DeadlineExceeded
 	case faultOOM:
 		return refusal("OOM command not allowed when used memory > 'maxmemory'.")
+	case faultMoving:
+		return refusal("TRYAGAIN Multiple keys request during rehashing of slot")
 	}
 	return dialError{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 }

@@ -183,3 +183,27 @@ func TestPlainChecksSeeWhatIsHeldWithoutRedis(t *testing.T) {
 		f.all[0].Finish(ctx, &held.Zones[0], 0)
 	}
 }
+
+// TestPlainChecksSeeWhatIsHeldAfterAMove decides such a zone while its slot is moved, with the first
+// of its keys alone. The same request, which waits, asks again: what is held counts for it.
+func TestPlainChecksSeeWhatIsHeldAfterAMove(t *testing.T) {
+	srv, k := redistest.Start(t), stores.Key{Hi: 1, Lo: 2}
+	for name, spec := range eachAlgorithm() { // 12 a minute
+		f := newFleet(t, srv, 1)
+		holding := storestest.NewTestCounter(t, name, 0, true, nil, spec)
+		plain := storestest.NewTestCounter(t, name, 0, false, holding.Table, spec)
+		f.decide(0, plain, k, 5)
+		f.decide(0, holding, k, 7)
+		check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: plain, Key: k, Tag: k, Cost: 8, SeesHeld: true}}}
+		for _, moves := range []bool{true, false} {
+			if f.set(0, noFault); moves {
+				f.set(0, faultMoving)
+			}
+			f.all[0].setTime(f.v.now)
+			f.all[0].Decide(context.Background(), check)
+			if held := check.Zones[0].Held; check.Mode != stores.ModeShared || (held == 7) == moves {
+				t.Errorf("%s: slot moved %v: mode %v, %d held, want 7 once it is not", name, moves, check.Mode, held)
+			}
+		}
+	}
+}

@@ -15,6 +15,10 @@ var permitMutants = []mutant{
 		old: "return permit || z.SeesHeld", new: "return permit",
 	},
 	{
+		name: "permits-unseen-moved", breaks: "a check that met a moving slot never sees again what others hold", file: decideGo, suites: redis,
+		old: "check.Zones[i].SeesHeld = saw[i]", new: "_ = saw[i]",
+	},
+	{
 		name: "lua-permits-lapse", breaks: "permits that are not renewed never lapse", file: permitsLua, suites: redis,
 		old: "if h.first <= t or h.first", new: "if h.first < 0 or h.first",
 	},
