@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -51,14 +50,16 @@ func (f *File) Provision(caddy.Context) (err error) {
 
 // Fetch implements [Source].
 func (f *File) Fetch(context.Context) ([]byte, error) {
-	text, err := filewatch.Read(f.path, MaxSize+1)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", f.path, ErrEmpty)
-	}
-	if err != nil {
+	text, err := readIfThere(f.path)
+	switch {
+	case err != nil:
 		return nil, err
+	case text == nil:
+		return nil, fmt.Errorf("%s: %w", f.path, ErrEmpty)
+	case len(text) > MaxSize:
+		return nil, ErrTooLarge
 	}
-	return sized(text)
+	return text, nil
 }
 
 // Notify implements [Source].

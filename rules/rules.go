@@ -102,7 +102,7 @@ type Sink interface {
 var ErrUnchanged = errors.New("unchanged")
 
 // ErrEmpty is returned by a source that has no document: it is not there, rather than
-// empty or unreadable.
+// unreadable.
 var ErrEmpty = errors.New("no document")
 
 var errNothing = errors.New("an empty document: want one such as {\"zones\": {}}")
@@ -207,14 +207,9 @@ func (w *watcher) read(ctx context.Context) {
 // limited reads a document. It stops reading one that is too large.
 func limited(r io.Reader) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
-	if err != nil {
-		return nil, err
-	}
-	return sized(text)
-}
-
-func sized(text []byte) ([]byte, error) {
 	switch {
+	case err != nil:
+		return nil, err
 	case len(text) > MaxSize:
 		return nil, ErrTooLarge
 	case len(text) == 0:

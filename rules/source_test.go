@@ -107,21 +107,17 @@ func TestFileIsWatched(t *testing.T) {
 	}
 }
 
-// TestFileRejectsIrregularFiles fetches paths that are no regular files, too large, or
-// empty.
+// TestFileRejectsIrregularFiles fetches paths that are no regular files, or too large.
 func TestFileRejectsIrregularFiles(t *testing.T) {
 	dir := t.TempDir()
-	pipe, large, empty := filepath.Join(dir, "pipe"), filepath.Join(dir, "large"), filepath.Join(dir, "empty")
+	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(large, make([]byte, 2*MaxSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]string{dir: "regular file", pipe: "regular file", large: "over 1048576", empty: "an empty document"} {
+	for path, want := range map[string]string{dir: "regular file", pipe: "regular file", large: "over 1048576"} {
 		f := &File{Path: path}
 		if err := f.Provision(caddy.Context{}); err != nil {
 			t.Fatal(err)

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -96,10 +97,10 @@ func (f *File) target() (path string, info fs.FileInfo, err error) {
 }
 
 // readIfThere returns the content of a file, or its beginning if it is too large; nil: it is not
-// there.
+// there, or has only blanks.
 func readIfThere(path string) ([]byte, error) {
 	text, err := filewatch.Read(path, MaxSize+1)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
 	}
 	return text, err

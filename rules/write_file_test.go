@@ -69,6 +69,29 @@ func TestReplaceFile(t *testing.T) {
 	}
 }
 
+// TestEmptyFileHasNoDocument checks that a file without a document, or with nothing but blanks, is as
+// one that is not there, and can be written.
+func TestEmptyFileHasNoDocument(t *testing.T) {
+	for _, text := range []string{"", " \n\t\r\n"} {
+		path, ctx := filepath.Join(t.TempDir(), "rules.json"), t.Context()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f := fileAt(t, path)
+		if read, err := f.Fetch(ctx); !errors.Is(err, ErrEmpty) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %q, %v, want ErrEmpty of %s", text, read, err, path)
+		}
+		if err := f.Replace(ctx, []byte("one"), Change{}, func(old []byte) bool { return old == nil }); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
+		read, err := f.Fetch(ctx)
+		past, err2 := f.Past(ctx)
+		if err := errors.Join(err, err2); err != nil || string(read) != "one" || string(past.Previous) != NoDocument {
+			t.Errorf("%q: %q after %q, %v", text, read, past.Previous, err)
+		}
+	}
+}
+
 // TestUnwritableFile checks that nothing is written where a file cannot be, and that the error
 // says so.
 func TestUnwritableFile(t *testing.T) {
