@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -86,10 +87,12 @@ func Parse(text []byte) (*Document, error) {
 	if len(text) > MaxSize {
 		return nil, ErrTooLarge
 	}
+	if err := CheckUTF8(text); err != nil {
+		return nil, err
+	}
 	var bad *json.SyntaxError
 	if err := json.Unmarshal(text, new(json.RawMessage)); errors.As(err, &bad) {
-		before := text[:bad.Offset]
-		line, column := 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n')
+		line, column := behind(text[:bad.Offset])
 		return nil, fmt.Errorf("line %d, column %d: not JSON: %w", line, column, err)
 	}
 	d := new(Document)
@@ -109,6 +112,24 @@ func Parse(text []byte) (*Document, error) {
 	}
 	delete(d.Zones, allZones)
 	return d, nil
+}
+
+// CheckUTF8 returns an error with the position of the first byte of a text that is not UTF-8.
+// encoding/json would read another character in its place, so that a key would be another's.
+func CheckUTF8(text []byte) error {
+	for at, size := 0, 0; at < len(text); at += size {
+		var r rune
+		if r, size = utf8.DecodeRune(text[at:]); r == utf8.RuneError && size == 1 {
+			line, column := behind(text[:at])
+			return fmt.Errorf("line %d, column %d: byte 0x%x: want UTF-8", line, column, text[at])
+		}
+	}
+	return nil
+}
+
+// behind returns the position behind the beginning of a text.
+func behind(before []byte) (line, column int) {
+	return 1 + bytes.Count(before, []byte("\n")), len(before) - bytes.LastIndexByte(before, '\n')
 }
 
 // checkAll checks the zone "*", a switch for an incident: it turns limits off and on again, and

@@ -19,7 +19,7 @@ func TestParse(t *testing.T) {
 	if b == nil || b.Enabled != nil || b.Rules != nil || b.Overrides != nil {
 		t.Errorf("zone b: %+v", b)
 	}
-	for _, fine := range []string{`{"zones": {"a": {"rules": [{"name": "name"}, {"name": "name"}]}, "b": {"shadow": true}, "c": null}}`, `{"zones": {"zones": {}}}`} {
+	for _, fine := range []string{`{"zones": {"a": {"rules": [{"name": "name"}, {"name": "name"}]}, "b": {"shadow": true}, "c": null}}`, `{"zones": {"zones": {}}}`, `{"zones": {"�": {}}}`} {
 		if _, err := Parse([]byte(fine)); err != nil {
 			t.Errorf("%s: %v", fine, err)
 		}
@@ -38,6 +38,8 @@ func TestParseErrors(t *testing.T) {
 		`{"zones": {}} x`:                      "not JSON",
 		`{"zones": {}} {}`:                     "line 1, column 16: not JSON",
 		`[]`:                                   "[]: want an object",
+		"{\"zones\":\n  {\"\xff\": {}}}":       "line 2, column 5: byte 0xff: want UTF-8",
+		"\xff\xfe{\x00":                        "line 1, column 1: byte 0xff: want UTF-8",
 		`{}`:                                   `no "zones"`,
 		`{"zones": null}`:                      `no "zones"`,
 		`{"zones": 7}`:                         "/zones: 7: want an object",

@@ -214,6 +214,7 @@ func TestEditAnswers(t *testing.T) {
 	s.wantAnswer(s.ask("PUT", "rules/changes", ""), 405, "want GET")
 	s.wantAnswer(s.ask("POST", "rules/edit", "[]"), 415, "application/json")
 	s.wantAnswer(s.ask("POST", "rules/edit", "{}", "Content-Type", asJSON), 400, "want a list of edits")
+	s.wantAnswer(s.ask("POST", "rules/edit", "[{\"do\": \"off\", \"zone\": \"\xff\"}]", "Content-Type", asJSON), 400, "line 1, column 25: byte 0xff: want UTF-8")
 	s.wantAnswer(s.ask("POST", "rules/edit", `[{"do": "undo"}]`, "Content-Type", asJSON), 400, "undo")
 	a := s.wantAnswer(s.ask("POST", "rules/edit", `[{"do": "off", "zone": "z"}]`, "Content-Type", asJSON), 200, `"valid": true`)
 	if want := `"after":"{\n  \"zones\": {\n    \"z\": {\n      \"enabled\": false`; !strings.Contains(compacted(t, a.body), want) {

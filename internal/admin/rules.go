@@ -134,7 +134,10 @@ func (in *Instance) editRules(ctx context.Context, w http.ResponseWriter, r *htt
 		return err
 	}
 	var edits []edit.Edit
-	if err := json.Unmarshal(body, &edits); err != nil {
+	if err = rules.CheckUTF8(body); err == nil {
+		err = json.Unmarshal(body, &edits)
+	}
+	if err != nil {
 		return apiError(http.StatusBadRequest, fmt.Errorf("%w: want a list of edits, such as [{\"do\": \"shadow\", \"zone\": \"api\", \"words\": [\"on\"]}]", err))
 	}
 	text, tag, lost, err := in.readRules(ctx, source)

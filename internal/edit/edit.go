@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Edit is one change of a document.
@@ -91,6 +92,9 @@ func Canonical(text []byte) ([]byte, error) {
 }
 
 func parse(text []byte) (doc object, err error) {
+	if !utf8.Valid(text) { // encoding/json would read other characters
+		return nil, errors.New("the document is invalid, replace it as a whole: want UTF-8")
+	}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	err = dec.Decode(&doc)

@@ -72,6 +72,7 @@ func TestApply(t *testing.T) {
 		{"unblock api a", none, `! unblock: there is no exception for a`},
 		{"unblock api a b", none, `! behind the key`},
 		{"undo", none, `{"before":{}}`},
+		{"set api 9/s", "{\"\xff\": {}}", `! the document is invalid, replace it as a whole: want UTF-8`},
 		{"set api 9/s", `{"api": {"rules": [null]}}`, `! of the document is invalid, replace it as a whole`},
 		{"dance api", none, `! "dance": want set, shadow`},
 	} {

@@ -32,6 +32,10 @@ var ruleMutants = []mutant{
 		old: "case seen[name]:", new: "case seen[name] && false:",
 	},
 	{
+		name: "rules-utf8", breaks: "bytes that are not UTF-8 are read as another character", file: documentGo, suites: []suite{ruleSources},
+		old: "r == utf8.RuneError && size == 1", new: "r == utf8.RuneError && size == 0",
+	},
+	{
 		name: "rules-all-on", breaks: "\"*\" turns zones on that are off", file: documentGo, suites: []suite{ruleSources},
 		old: "case z.Enabled != nil && *z.Enabled:", new: "case z.Enabled != nil && *z.Enabled && false:",
 	},
