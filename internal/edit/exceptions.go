@@ -64,11 +64,12 @@ func exception(z *Zone, do string, key, words []string, now time.Time) (object, 
 		if err != nil {
 			return nil, err
 		}
-		rule := object{}
+		rule, algorithm := object{}, ""
 		if len(list) == 1 { // of the same kind, so that what is used stays
 			rule, _ = list[0].(object)
+			algorithm = z.Rules[0].Algorithm
 		}
-		if err := setRule(rule, "", words); err != nil {
+		if err := setRule(rule, algorithm, words); err != nil {
 			return nil, fmt.Errorf("%w, and at the end %s", err, aTime)
 		}
 		x["rules"] = []any{rule}
