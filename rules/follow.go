@@ -142,6 +142,9 @@ func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger)
 	f.target, f.storage, f.logger = t, storage, logger
 	if f.latest != nil {
 		f.apply(f.latest, false) // it may be valid for this configuration only
+		if f.invalid != nil && f.text != nil {
+			_, _ = f.try(f.text) // which may be later than what t began with
+		}
 	} else if f.text != nil {
 		f.apply(f.text, false)
 	}

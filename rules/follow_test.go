@@ -228,6 +228,39 @@ func TestDocumentOfAReloadIsStored(t *testing.T) {
 	}
 }
 
+// keeping is a configuration that has the document applied last.
+type keeping struct {
+	picky
+	has *Document
+}
+
+func (k *keeping) Apply(d *Document) (report func(), err error) {
+	if _, err = k.picky.Apply(d); err == nil {
+		k.has = d
+	}
+	return nil, err
+}
+
+// TestLastGoodDocumentHoldsOverAReload has a document come into force, and one that is rejected
+// follow, after a new configuration was built with the document before them.
+func TestLastGoodDocumentHoldsOverAReload(t *testing.T) {
+	storage := &certmagic.FileStorage{Path: testdir.New(t)}
+	f := NewFollower(&File{path: "rules.json"}, storage, zap.NewNop(), func() {})
+	f.target = picky("bad")
+	f.Document([]byte(`{"zones": {"first": {}}}`))
+	next := &keeping{picky: "bad", has: f.Good()}
+	f.Document([]byte(`{"zones": {"second": {}}}`))
+	f.Document([]byte(`{"zones": {"bad": {}}}`))
+	f.start.Do(func() {}) // the source is not read
+	f.Lead(next, storage, zap.NewNop())
+	if next.has.Of("second") == nil || f.Status().State != StateRejected {
+		t.Errorf("%v in force, source %s, want the document before the one that is rejected", next.has.Zones, f.Status().State)
+	}
+	if err := f.Destruct(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestRemovedDocumentIsNotApplied checks that a document that was rejected and then removed does
 // not come into force with a configuration that it would fit.
 func TestRemovedDocumentIsNotApplied(t *testing.T) {

@@ -60,6 +60,10 @@ var ruleMutants = []mutant{
 		old: "\t\th.etag = \"\"\n", new: "",
 	},
 	{
+		name: "rules-reload-before", breaks: "a reload returns to the document that was in force when it began", file: followGo, suites: []suite{ruleSources},
+		old: "if f.invalid != nil && f.text != nil {", new: "if f.invalid == nil && f.text == nil {",
+	},
+	{
 		name: "rules-report-locked", breaks: "what a configuration reports of new rules is reported with a lock held", file: followGo, suites: []suite{limiterTests},
 		old: "f.reports = append(f.reports, report)", new: "report()",
 	},
