@@ -117,12 +117,13 @@ func Parse(text []byte) (*Document, error) {
 // CheckUTF8 returns an error with the position of the first byte of a text that is not UTF-8.
 // encoding/json would read another character in its place, so that a key would be another's.
 func CheckUTF8(text []byte) error {
-	for at, size := 0, 0; at < len(text); at += size {
-		var r rune
-		if r, size = utf8.DecodeRune(text[at:]); r == utf8.RuneError && size == 1 {
+	for at := 0; at < len(text); {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
 			line, column := behind(text[:at])
 			return fmt.Errorf("line %d, column %d: byte 0x%x: want UTF-8", line, column, text[at])
 		}
+		at += size
 	}
 	return nil
 }
