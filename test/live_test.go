@@ -58,6 +58,24 @@ func TestLiveSendsWhatIsNew(t *testing.T) {
 	}
 }
 
+// TestLiveZonesAreInOrder checks that zones come in the order of their names, whatever the order of
+// the servers and directives that have them.
+func TestLiveZonesAreInOrder(t *testing.T) {
+	zone := func(name string) string { return "zone " + name + " {\nrule 5/1h\n}\n" }
+	s := serve(t, setup{
+		site: "rate_limit {\n" + zone("c") + zone("a") + "}\nrespond ok",
+		more: "http://:8002 {\nrate_limit {\n" + zone("b") + "}\nrespond ok\n}",
+	})
+	m := s.live("")
+	var names []string
+	for _, z := range m.Zones {
+		names = append(names, z.Name)
+	}
+	if !slices.Equal(names, []string{"a", "b", "c"}) {
+		t.Errorf("zones %q, want a, b and c", names)
+	}
+}
+
 // TestConfigHash checks that instances with equal rate limits have equal hashes, and that a
 // password is not in them.
 func TestConfigHash(t *testing.T) {

@@ -102,3 +102,28 @@ func TestPageStates(t *testing.T) {
 	b.both(t, "state-error")
 	b.until(t, "#zones", "Nothing can be shown now") // after it was drawn in other sizes
 }
+
+// TestPageCountsBlockedKeys checks that a zone shows the keys that it blocks, and one none whose name
+// every object of JavaScript has.
+func TestPageCountsBlockedKeys(t *testing.T) {
+	t.Parallel()
+	c := harness.StartCaddy(t, harness.Config{Site: `	rate_limit {
+		zone login {
+			key {query.k}
+			rule 1/1h block 1h
+		}
+		zone constructor {
+			rule 1000/1h
+		}
+	}
+	respond ok`, Admin: browsable})
+	c.Get(t, "/?k=eve")
+	c.Get(t, "/?k=eve")
+	b := openBrowser(t)
+	b.visit(t, c.Admin+"/rate_limit/")
+	b.until(t, "#zones", "login", "1 key blocked", "constructor")
+	if n := b.value(t, `document.querySelectorAll('[data-zone="constructor"] .badge').length`); n != 0 {
+		t.Errorf("zone constructor has %v badges, want none: it blocks nobody", n)
+	}
+	b.sound(t, c.Admin)
+}

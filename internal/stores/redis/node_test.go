@@ -236,6 +236,24 @@ func TestBeginClocks(t *testing.T) {
 	}
 }
 
+// TestBeginAway begins as a store whose nodes were all away. In a Cluster nothing tells the slots
+// until one is back. A single server is asked by the store itself, which may be the first to reach it.
+func TestBeginAway(t *testing.T) {
+	for _, cluster := range []bool{true, false} {
+		var all [2]*conn
+		for i := range all {
+			all[i] = newTestConn(ConnOptions{Cluster: cluster, Addresses: []string{"127.0.0.1:1"}, Lazy: true, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second})
+			defer func() { _ = all[i].client.Close() }()
+		}
+		before, after := all[0].nodes, all[1].nodes
+		all[0].failUntilOpen(before.first)
+		after.beginAs(before, true)
+		if open := after.first.breaker.open.Load(); open != cluster {
+			t.Errorf("cluster %v: the store after it begins with an open breaker: %v", cluster, open)
+		}
+	}
+}
+
 // TestAllNodesAwayAtStart lets all nodes be away at the start. What stands for them is
 // no longer reported once a node is known.
 func TestAllNodesAwayAtStart(t *testing.T) {
