@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -28,7 +29,10 @@ func (a *App) fingerprint() string {
 		if s == nil {
 			continue
 		}
-		c := config.RedisStore{Name: s.Name, DB: s.DB, KeyPrefix: s.KeyPrefix, OnFailure: s.OnFailure, FallbackShare: s.FallbackShare, Lease: s.Lease, Timeout: s.Timeout}
+		c := config.RedisStore{Name: s.Name, DB: s.DB, KeyPrefix: s.KeyPrefix, OnFailure: s.OnFailure, FallbackShare: s.FallbackShare, Lease: s.Lease, Timeout: s.Timeout, Cluster: s.Cluster}
+		if s.Sentinel != nil {
+			c.Sentinel = &config.Sentinel{Master: s.Sentinel.Master}
+		}
 		for _, address := range s.Addresses {
 			c.Addresses = append(c.Addresses, address[strings.LastIndexByte(address, '@')+1:]) // a URL may have a password
 		}
@@ -37,16 +41,23 @@ func (a *App) fingerprint() string {
 	return hashOf(&public)
 }
 
-// placeOf returns where a rule source reads its document, without the tokens it needs for it.
+// placeOf returns where a rule source reads its document, without the tokens it needs for it, which
+// the query of a URL may have.
 func placeOf(raw json.RawMessage) json.RawMessage {
 	var place struct {
 		Source string `json:"source,omitempty"`
 		Key    string `json:"key,omitempty"`
 		Path   string `json:"path,omitempty"`
+		URL    string `json:"url,omitempty"`
 	}
 	if json.Unmarshal(raw, &place) != nil {
 		return nil
 	}
+	u, err := url.Parse(place.URL)
+	if err != nil {
+		u = new(url.URL)
+	}
+	place.URL = u.Host + u.Path
 	text, _ := json.Marshal(place)
 	return text
 }

@@ -99,6 +99,10 @@ func TestConfigHash(t *testing.T) {
 		"another limit": {site: zoneSite("6/1h")}, "another option": {site: zoneSite("5/1h"), app: "max_keys 7"},
 		"a matcher": {site: zoneSite("5/1h\nmatch path /x")}, "a store": {site: zoneSite("5/1h"), app: store("a", "p")},
 		"another prefix": {site: zoneSite("5/1h"), app: store("a", "q")},
+		"a master":       {site: zoneSite("5/1h"), app: "store redis 127.0.0.1:1 {\nsentinel one\n}"},
+		"another master": {site: zoneSite("5/1h"), app: "store redis 127.0.0.1:1 {\nsentinel two\n}"},
+		"a URL":          {site: zoneSite("5/1h"), app: "rules http http://127.0.0.1:1/a"},
+		"another URL":    {site: zoneSite("5/1h"), app: "rules http http://127.0.0.1:1/b?token=c"},
 	} {
 		h := hash(c)
 		if other, ok := seen[h]; ok {
@@ -108,6 +112,9 @@ func TestConfigHash(t *testing.T) {
 	}
 	if a, b := hash(setup{site: zoneSite("5/1h"), app: store("a", "p")}), hash(setup{site: zoneSite("5/1h"), app: store("b", "p")}); a != b {
 		t.Error("the hash depends on the password")
+	}
+	if h := hash(setup{site: zoneSite("5/1h"), app: "rules http http://127.0.0.1:1/b?token=d"}); seen[h] != "another URL" {
+		t.Error("the hash depends on the query of a URL")
 	}
 }
 
