@@ -30,7 +30,7 @@ func TestHostileDocuments(t *testing.T) {
 		`{"zones": {"` + "\\u0000\\u001b[2J\\n" + `": 7}}`:                 `/zones/\x00\x1b[2J\n: 7: want an object`,
 		`{"zones": {"api": {"rules": [{"limit": 1e99, "window": "1s"}]}}}`: "/zones/api/rules/0/limit: ",
 		`{"zones": {"` + strings.Repeat("x", 1<<19) + `": 7}}`:             "/zones/xxx",
-		"\xff\xfe\x00":  "not JSON",
+		"\xff\xfe\x00":  "want UTF-8",
 		"<html></html>": "not JSON",
 	} {
 		push(t, redis, document)

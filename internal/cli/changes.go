@@ -44,7 +44,7 @@ const (
 )
 
 // addChanges adds the commands that change rules.
-func addChanges(c *adminClient, root *cobra.Command, add func(use, short string, args cobra.PositionalArgs, run func([]string) error) *cobra.Command) {
+func addChanges(c *adminClient, root *cobra.Command, add adder) {
 	w := &changer{adminClient: c}
 	flags := func(cmd *cobra.Command, example string) *cobra.Command {
 		cmd.Flags().BoolVarP(&w.yes, "yes", "y", false, "Write without asking")

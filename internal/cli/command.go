@@ -79,6 +79,21 @@ func rateLimitCommands(cmd *cobra.Command) {
 	add("top <zone>", "Lists the keys of this instance with the most requests and the most denials", cobra.ExactArgs(1), func(args []string) error {
 		return show(c, c.send, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, new(Top), "top")
 	})
+	c.addValidate(add)
+	addChanges(c, cmd, add)
+	c.addExplain(add)
+	cmd.AddCommand(c.replayCommand())
+	for _, sub := range cmd.Commands() {
+		if strings.Contains(sub.Use, "<zone>") {
+			sub.ValidArgsFunction = c.completeZone
+		}
+	}
+}
+
+// adder adds a subcommand.
+type adder func(use, short string, args cobra.PositionalArgs, run func(args []string) error) *cobra.Command
+
+func (c *adminClient) addValidate(add adder) {
 	var strict bool
 	validate := add("validate [<document>]", "Checks a configuration, or a document of rules against a configuration (- is stdin)", cobra.MaximumNArgs(1), func(args []string) error {
 		if len(args) == 0 {
@@ -90,7 +105,9 @@ func rateLimitCommands(cmd *cobra.Command) {
   caddy rate-limit validate rules.json
   caddy rate-limit validate rules.json --config /etc/caddy/Caddyfile`
 	validate.Flags().BoolVar(&strict, "strict", false, "Fail also if the document names zones that the configuration does not have")
-	addChanges(c, cmd, add)
+}
+
+func (c *adminClient) addExplain(add adder) {
 	var d Request
 	var headers []string
 	explain := add("explain <url>", "Shows which zones apply to a request and which rule would deny it; nothing is charged",
@@ -107,12 +124,6 @@ func rateLimitCommands(cmd *cobra.Command) {
 	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address of the connection's peer (default: --client-ip)")
 	explain.Flags().StringVarP(&d.Body, "data", "d", "", "The request's body, for keys and costs with {body.<name>}; give its Content-Type with -H")
 	explain.Flags().StringArrayVarP(&headers, "header", "H", nil, "A header, such as 'X-Account: 7'; may be repeated")
-	cmd.AddCommand(c.replayCommand())
-	for _, sub := range cmd.Commands() {
-		if strings.Contains(sub.Use, "<zone>") {
-			sub.ValidArgsFunction = c.completeZone
-		}
-	}
 }
 
 // rejectOthers makes other words than the subcommands of a command an error: cobra would print the

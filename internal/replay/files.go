@@ -50,36 +50,17 @@ const (
 
 // Read reads the logs.
 func (g *Logs) Read() (read Read, err error) {
-	var files []*file
+	files, err := g.openAll()
 	defer func() {
 		for _, f := range files {
 			f.stop()
 		}
 	}()
-	for _, path := range g.Paths {
-		f, err := g.open(path)
-		if err != nil {
-			return read, err
-		}
-		files = append(files, f)
+	if err != nil {
+		return read, err
 	}
-	var size int64
-	for _, f := range files {
-		size += f.size
-	}
-	var waits queue[*Line]
-	held := 0 // bytes of the lines that wait
+	lines := order{read: &read, each: g.Each}
 	told := time.Now()
-	release := func() error {
-		l := heap.Pop(&waits).(*Line)
-		held -= l.size
-		if l.Begin < read.to {
-			read.Late++
-		}
-		read.from, read.to = min(cmp.Or(read.from, l.Begin), l.Begin), max(read.to, l.Begin)
-		read.Lines++
-		return g.Each(l)
-	}
 	for n := 0; ; n++ {
 		f := earliest(files)
 		if f == nil || g.Stop != nil && n%batch == 0 && g.Stop() {
@@ -91,24 +72,16 @@ func (g *Logs) Read() (read Read, err error) {
 		}
 		l := f.lines[0]
 		f.lines = f.lines[1:]
-		heap.Push(&waits, l)
-		held += l.size
-		for len(waits) > 0 && (waits[0].Begin <= l.End-reorder.Microseconds() || len(waits) > reordered || held > waiting) {
-			if err := release(); err != nil {
-				return read, err
-			}
+		if err := lines.add(l); err != nil {
+			return read, err
 		}
 		if g.Told != nil && n%batch == 0 && time.Since(told) >= time.Second {
 			told = time.Now()
-			var part int64
-			for _, f := range files {
-				part += f.at.n.Load()
-			}
-			g.Told(part, size)
+			g.tell(files)
 		}
 	}
-	for len(waits) > 0 {
-		if err := release(); err != nil {
+	for len(lines.waits) > 0 {
+		if err := lines.release(); err != nil {
 			return read, err
 		}
 	}
@@ -120,6 +93,60 @@ func (g *Logs) Read() (read Read, err error) {
 		err = errors.Join(err, f.err)
 	}
 	return read, err
+}
+
+// openAll opens the logs. After an error it returns those that are open.
+func (g *Logs) openAll() (files []*file, err error) {
+	for _, path := range g.Paths {
+		f, err := g.open(path)
+		if err != nil {
+			return files, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// tell tells how much of the logs was read.
+func (g *Logs) tell(files []*file) {
+	var part, size int64
+	for _, f := range files {
+		part += f.at.n.Load()
+		size += f.size
+	}
+	g.Told(part, size)
+}
+
+// order puts lines in the order in which their requests began.
+type order struct {
+	waits queue[*Line]
+	held  int // bytes of the lines that wait
+	read  *Read
+	each  func(*Line) error
+}
+
+// add adds a line, and releases those that no later line precedes, or that are too many.
+func (o *order) add(l *Line) error {
+	heap.Push(&o.waits, l)
+	o.held += l.size
+	for len(o.waits) > 0 && (o.waits[0].Begin <= l.End-reorder.Microseconds() || len(o.waits) > reordered || o.held > waiting) {
+		if err := o.release(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release hands over the first line.
+func (o *order) release() error {
+	l := heap.Pop(&o.waits).(*Line)
+	o.held -= l.size
+	if l.Begin < o.read.to {
+		o.read.Late++
+	}
+	o.read.from, o.read.to = min(cmp.Or(o.read.from, l.Begin), l.Begin), max(o.read.to, l.Begin)
+	o.read.Lines++
+	return o.each(l)
 }
 
 // Span returns when the first and the last request began.
