@@ -137,10 +137,15 @@ func seesHeld(z stores.ZoneCheck) bool {
 	return z.SeesHeld && !permit
 }
 
+// overtakenPause is how long a check that was overtaken waits for the replies to the calls of its key
+// that are under way.
+const overtakenPause = time.Millisecond
+
 // callOnce runs the script for a check, and handovers of its keys, again if the check was overtaken.
 func (d *decider) callOnce(check *stores.Check, end time.Time, hands []outage.Handover) error {
 	err := d.attempt(check, end, hands)
 	for errors.Is(err, errOvertaken) { // until end at most
+		time.Sleep(overtakenPause)
 		err = d.attempt(check, end, nil)
 	}
 	return err

@@ -369,11 +369,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "log-need-cost", breaks: "the ring grows without room for the cost", file: logGo, suites: goRules,
-		old: "min(live+cost, 2*l.limit)", new: "min(live, 2*l.limit)",
-	},
-	{
-		name: "log-debts", breaks: "charges after responses grow a log without a bound", file: logGo, suites: goRules,
-		old: "max(live, min(live+cost, 2*l.limit))", new: "live + cost",
+		old: "now) + cost\n\tfor", new: "now)\n\tfor",
 	},
 	{
 		name: "log-move", breaks: "a ring that grows loses its oldest stamp", file: logGo, suites: goRules,
