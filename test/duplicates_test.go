@@ -215,7 +215,20 @@ func TestDuplicatesInFullZone(t *testing.T) {
 			t.Errorf("%d of 20 other clients are denied, want none", denied)
 		}
 	}
-	t.Run("local", func(t *testing.T) { check(t, serve(t, setup{site: zone})) })
+	t.Run("local", func(t *testing.T) {
+		s := serve(t, setup{site: zone})
+		before := s.metric("overflow_total", "zone", "z")
+		check(t, s)
+		if n := s.metric("overflow_total", "zone", "z") - before; n != 0 {
+			t.Errorf("overflow_total rose by %v, want 0: nothing was charged to a shared counter", n)
+		}
+		if line := s.log.wait(t, "the zone is full: further requests are not compared by prevent_duplicates"); line["zone"] != "z" {
+			t.Errorf("log line %v", line)
+		}
+		if lines := s.log.lines(t, zoneIsFull); len(lines) > 0 {
+			t.Errorf("log lines %v, want none: no keys share counters", lines)
+		}
+	})
 	t.Run("outage", func(t *testing.T) {
 		srv := redistest.Start(t)
 		s := serve(t, setup{app: redisStore(srv.Addr, "timeout 10s"), site: zone})

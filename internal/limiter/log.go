@@ -69,10 +69,14 @@ func (q reporter) countKey(z *zoneResult) {
 	}
 }
 
-// logOverflow logs, at most once per minute and zone, that a zone is full of keys, and that
-// it therefore does not block one.
+// logOverflow logs, each at most once per minute and zone, what follows from a zone that is full
+// of keys.
 func (q reporter) logOverflow(z *Zone, c *stores.ZoneCheck) {
-	if c.Overflowed && z.common.overflowLog.Next(q.now()) {
+	if c.Overflowed && c.Counter.OwnSlots && z.common.duplicateLog.Next(q.now()) {
+		q.l.o.Logger.Warn("the zone is full: further requests are not compared by prevent_duplicates",
+			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
+	}
+	if c.Overflowed && !c.Counter.OwnSlots && z.common.overflowLog.Next(q.now()) {
 		q.l.o.Logger.Warn("the zone is full: new keys share counters and may be denied too early",
 			zap.String("zone", z.Name), zap.String("advice", "raise max_keys"))
 	}

@@ -48,16 +48,17 @@ type Zone struct {
 // common is what the handlers with the same zone have in common: its bounds are those of
 // the zone. It survives reloads. The zero value is ready for use.
 type common struct {
-	queue       waitQueue
-	logLimit    loglimit.Limit
-	blockLog    loglimit.Limit
-	reachedLog  loglimit.Limit
-	shadowLog   loglimit.Limit
-	overflowLog loglimit.Minute
-	unknownLog  loglimit.Minute
-	unblockLog  loglimit.Minute
-	lingering   atomic.Int64 // requests that hold a permit though their client has left
-	holds       atomic.Bool  // whether requests of a handler hold their cost, or reserve it for another store
+	queue        waitQueue
+	logLimit     loglimit.Limit
+	blockLog     loglimit.Limit
+	reachedLog   loglimit.Limit
+	shadowLog    loglimit.Limit
+	overflowLog  loglimit.Minute
+	duplicateLog loglimit.Minute
+	unknownLog   loglimit.Minute
+	unblockLog   loglimit.Minute
+	lingering    atomic.Int64 // requests that hold a permit though their client has left
+	holds        atomic.Bool  // whether requests of a handler hold their cost, or reserve it for another store
 }
 
 // commons are those of the zones in use.

@@ -89,7 +89,7 @@ type ZoneCheck struct {
 	Full bool
 
 	// Overflowed says that the table is full, and that the zone was charged to
-	// a counter that several keys share.
+	// a counter that several keys share, or nowhere if its keys have OwnSlots.
 	Overflowed bool
 
 	// Unblocked says that the zone's verdicts start no block because the table is full.

@@ -244,7 +244,8 @@ func extend(r algorithms.Rule, s algorithms.State, now int64) {
 }
 
 // ensure ensures that p.from can be charged: it inserts the zone's key, or else
-// selects a shared counter. It leaves p.from nil if the zone shares none.
+// selects a shared counter. It leaves p.from nil if the zone shares none: such a key
+// is not counted.
 func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 	if p.slot != nil {
 		return
@@ -258,11 +259,11 @@ func (p *location) ensure(z *stores.ZoneCheck, now int64) {
 		p.from = p.slot
 		return
 	}
-	t.overflows.Add(1)
 	z.Overflowed = true
 	if z.Counter.OwnSlots {
 		return
 	}
+	t.overflows.Add(1)
 	p.from = s.overflow.make(&t.layout, &s.states, z.Group, z.Rules, now)
 }
 

@@ -17,7 +17,7 @@ import (
 //
 // It never removes a key whose rules are not in their initial state. When it is
 // full of such keys, new keys share counters by Group, which may deny too early
-// but never admits too much.
+// but never admits too much. Those of a counter with OwnSlots are not counted.
 type Table struct {
 	layout        layout
 	slots         slots
