@@ -39,7 +39,7 @@ type storeEvents struct {
 }
 
 // StoreUp implements redis.Observer.
-func (e *storeEvents) StoreUp(name, node string, _ bool) {
+func (e *storeEvents) StoreUp(name, node string) {
 	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkUp, Name: name, Text: node})
 	e.lines.Add(func() {
 		e.logger.Info("Redis is back: limits are shared again", ofNode(node, zap.String("store", name))...)

@@ -31,7 +31,7 @@ func (o *observer) StoreError(_ string, f redis.Failure, err error) {
 	}
 }
 
-func (*observer) StoreUp(string, string, bool)                   {}
+func (*observer) StoreUp(string, string)                         {}
 func (*observer) StoreDown(string, string, redis.Failure, error) {}
 func (*observer) ClockSteps(string)                              {}
 func (*observer) Live(string, int)                               {}

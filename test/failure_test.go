@@ -345,7 +345,7 @@ func (s *storeSite) instances() string {
 // ignored discards the events of a store.
 type ignored struct{}
 
-func (ignored) StoreUp(string, string, bool)                   {}
+func (ignored) StoreUp(string, string)                         {}
 func (ignored) StoreDown(string, string, redis.Failure, error) {}
 func (ignored) StoreError(string, redis.Failure, error)        {}
 func (ignored) ClockSteps(string)                              {}

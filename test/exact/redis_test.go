@@ -125,7 +125,7 @@ func decideIn(t *rapid.T, s stores.Store, mode stores.Mode, c *stores.Counter, e
 // watcher fails the test on unexpected events of the store.
 type watcher struct{ t *testing.T }
 
-func (watcher) StoreUp(string, string, bool)        {}
+func (watcher) StoreUp(string, string)              {}
 func (watcher) Live(string, int)                    {}
 func (watcher) StoreWarning(string, string, string) {}
 func (watcher) Uncharged(string, int64)             {}

@@ -57,7 +57,7 @@ func TestTimeoutIsFollowedByHeartbeat(t *testing.T) {
 func TestChangesAreToldInOrder(t *testing.T) {
 	var told []bool
 	closing := 0
-	ns := newNodes(&ConnOptions{}, func() int64 { return 0 }, func(n *node, up, _ bool, _ error) {
+	ns := newNodes(&ConnOptions{}, func() int64 { return 0 }, func(n *node, up bool, _ error) {
 		runtime.Gosched()
 		if n.breaker.open.Load() == up {
 			t.Errorf("told that it is up: %v, after another change", up)

@@ -55,10 +55,10 @@ func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 	c := &conn{
 		o: o, instance: rand.Uint64(), observer: to, onLost: func(*node) {}, onBack: func() {}, //nolint:gosec // it only has to be unique
 	}
-	c.nodes = newNodes(o, local, func(n *node, up, all bool, cause error) {
+	c.nodes = newNodes(o, local, func(n *node, up bool, cause error) {
 		if up {
 			c.onBack()
-			to.get().StoreUp(to.name, n.address, all)
+			to.get().StoreUp(to.name, n.address)
 		} else {
 			to.get().StoreDown(to.name, n.address, classify(cause), cause)
 		}

@@ -20,7 +20,7 @@ import (
 // strictObserver fails the test on failures.
 type strictObserver struct{ tb testing.TB }
 
-func (strictObserver) StoreUp(string, string, bool) {}
+func (strictObserver) StoreUp(string, string) {}
 
 func (q strictObserver) StoreDown(_, _ string, f Failure, err error) {
 	q.tb.Errorf("store down: %s: %v", f, err)

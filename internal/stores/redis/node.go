@@ -108,12 +108,12 @@ type nodes struct {
 	since   time.Time  // when the state of the whole last changed
 
 	// notify is given each change of a master's state once and in order, with ns.mu held.
-	notify func(n *node, up, all bool, cause error)
+	notify func(n *node, up bool, cause error)
 }
 
 // newNodes returns the nodes of a store. notify is called for each change of a
-// node's breaker; all says whether all nodes are up now.
-func newNodes(o *ConnOptions, local func() int64, notify func(n *node, up, all bool, cause error)) *nodes {
+// node's breaker.
+func newNodes(o *ConnOptions, local func() int64, notify func(n *node, up bool, cause error)) *nodes {
 	ns := &nodes{o: o, local: local, notify: notify, since: time.Now()}
 	ns.byAddress.Store(new(map[string]*node))
 	ns.first = ns.newNode("")
@@ -290,14 +290,14 @@ func (ns *nodes) report(n *node, up bool, cause error) {
 		return
 	}
 	n.down = !up
-	all, others := ns.allUp(), true
+	others := true
 	for _, m := range ns.masters {
 		others = others && (m == n || !m.breaker.open.Load())
 	}
 	if others { // the state of the whole changes with that of this node
 		ns.since = time.Now()
 	}
-	ns.notify(n, up, all, cause)
+	ns.notify(n, up, cause)
 }
 
 // allUp says whether no master is unavailable. ns.mu is held.

@@ -213,8 +213,7 @@ func TestClusterAwayOverReload(t *testing.T) {
 	waitFor(t, "all masters decide again", func() bool { return last.allShared(t, counter, tags) })
 	got := events.take()
 	for i, n := range nodes {
-		back := fmt.Sprintf("up %s all ", n.Addr)
-		if len(got) != 3 || !slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, back) }) {
+		if len(got) != 3 || !slices.Contains(got, "up "+n.Addr) {
 			t.Errorf("events %q, want once that each master is back, %d at %s too", got, i, n.Addr)
 		}
 	}

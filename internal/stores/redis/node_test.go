@@ -28,7 +28,7 @@ func (e *nodeEvents) add(format string, args ...any) {
 	e.events = append(e.events, fmt.Sprintf(format, args...))
 }
 
-func (e *nodeEvents) StoreUp(_, node string, all bool) { e.add("up %s all %v", node, all) }
+func (e *nodeEvents) StoreUp(_, node string) { e.add("up %s", node) }
 
 func (e *nodeEvents) StoreDown(_, node string, f Failure, _ error) { e.add("down %s %s", node, f) }
 
@@ -111,15 +111,15 @@ func TestBreakerOfEachNode(t *testing.T) {
 	}
 	_, since, _ := c.nodes.state()
 	n[1].breaker.close(n[1].breaker.opened.Load())
-	wantEvents(t, events, "up b:2 all false")
-	if _, then, _ := c.nodes.state(); !then.Equal(since) {
-		t.Error("the state of the store is newer, want that since the first node was away")
+	wantEvents(t, events, "up b:2")
+	if up, then, _ := c.nodes.state(); up || !then.Equal(since) {
+		t.Errorf("up %v since %v, want down since the first node was away, at %v", up, then, since)
 	}
 	if !n[1].ramping(now) || n[0].ramping(now) || n[1].ramping(now+rampLasts) {
 		t.Error("want the keys of the second node alone to return gradually")
 	}
 	n[2].breaker.close(n[2].breaker.opened.Load())
-	wantEvents(t, events, "up c:3 all true")
+	wantEvents(t, events, "up c:3")
 	if up, then, down := c.nodes.state(); !up || len(down) > 0 || !then.After(since) {
 		t.Errorf("up %v since %v, down %v, want all up since now", up, then, down)
 	}
@@ -138,7 +138,7 @@ func TestNodeIsReplaced(t *testing.T) {
 		t.Error("the promoted node decides all keys at once")
 	}
 	c.nodes.keep([]*node{n[0], promoted})
-	wantEvents(t, events, "up b:2 all true")
+	wantEvents(t, events, "up b:2")
 	if up, _, down := c.nodes.state(); !up || len(down) > 0 {
 		t.Errorf("up %v, down %v", up, down)
 	}
@@ -177,7 +177,10 @@ func TestBreakerChangesWhileNodesChange(t *testing.T) {
 		n[0].breaker.close(n[0].breaker.opened.Load())
 		c.nodes.keep([]*node{joined})
 	})
-	wantEvents(t, events, "up a:1 all true")
+	wantEvents(t, events, "up a:1")
+	if up, _, down := c.nodes.state(); !up {
+		t.Errorf("%v down, want none", down)
+	}
 }
 
 // delayed calls f, and has the nodes told afterwards of the changes that it has made.
@@ -213,7 +216,10 @@ func TestBeginDown(t *testing.T) {
 		} else {
 			b.breaker.close(b.breaker.opened.Load())
 		}
-		wantEvents(t, events, "up b:2 all true")
+		wantEvents(t, events, "up b:2")
+		if up, _, down := c.nodes.state(); !up {
+			t.Errorf("%v down, want none", down)
+		}
 	}
 }
 
@@ -263,7 +269,7 @@ func TestAllNodesAwayAtStart(t *testing.T) {
 	wantEvents(t, events, "down  away")
 	n := c.nodes.of("a:1")
 	c.nodes.add(n)
-	wantEvents(t, events, "up  all true")
+	wantEvents(t, events, "up ")
 	if up, _, down := c.nodes.state(); !up || len(down) > 0 || !n.ramping(now) {
 		t.Errorf("up %v, down %v, gradually %v", up, down, n.ramping(now))
 	}

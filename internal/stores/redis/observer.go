@@ -9,12 +9,12 @@ import (
 // Observer is notified of the events of a store. Its methods must not block.
 type Observer interface {
 	// StoreUp is called when a node is used again, or when others have replaced it.
-	// node is its address in a Cluster, and empty otherwise. all says whether every
-	// node of the store is used now. It and StoreDown are called in the order of the
-	// changes, with the locks of the nodes held, so they must take no lock that is held
-	// while a store is called. Of its methods they may call those that return an option
-	// or a count, such as [Store.OnFailure] and [Store.Instances], and not [Store.State].
-	StoreUp(name, node string, all bool)
+	// node is its address in a Cluster, and empty otherwise. It and StoreDown are called
+	// in the order of the changes, with the locks of the nodes held, so they must take no
+	// lock that is held while a store is called. Of its methods they may call those that
+	// return an option or a count, such as [Store.OnFailure] and [Store.Instances], and
+	// not [Store.State].
+	StoreUp(name, node string)
 
 	// StoreDown is called when a node is no longer used. node is as for StoreUp.
 	StoreDown(name, node string, f Failure, cause error)
@@ -67,7 +67,7 @@ func (o *observer) get() Observer { return *o.current.Load() }
 // noObserver ignores all events.
 type noObserver struct{}
 
-func (noObserver) StoreUp(string, string, bool)             {}
+func (noObserver) StoreUp(string, string)                   {}
 func (noObserver) StoreDown(string, string, Failure, error) {}
 func (noObserver) StoreError(string, Failure, error)        {}
 func (noObserver) ClockSteps(string)                        {}

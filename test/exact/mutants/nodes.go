@@ -51,8 +51,8 @@ var nodeMutants = []mutant{
 		old: "others = others && (m == n || !m.breaker.open.Load())", new: "_ = m",
 	},
 	{
-		name: "node-all", breaks: "the store is up when one of several nodes is back", file: nodeGo, suites: redis,
-		old: "ns.notify(n, up, all, cause)", new: "ns.notify(n, up, up || all, cause)",
+		name: "node-all", breaks: "the store is up when all but one of its nodes are", file: nodeGo, suites: redis,
+		old: "return len(down) == 0, since, down", new: "return len(down) <= 1, since, down",
 	},
 	{
 		name: "node-wrong", breaks: "unexpected replies open the breaker", file: redisGo, suites: redis,

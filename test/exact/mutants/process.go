@@ -17,7 +17,7 @@ const (
 var processMutants = []mutant{
 	{
 		name: "breaker-unordered", breaks: "the observer is notified without the nodes' lock", file: nodeGo, suites: redis,
-		old: "\tns.notify(n, up, all, cause)", new: "\tgo ns.notify(n, up, all, cause)",
+		old: "\tns.notify(n, up, cause)", new: "\tgo ns.notify(n, up, cause)",
 	},
 	{
 		name: "breaker-late-ramp", breaks: "the breaker closes before the ramp begins", file: breakerGo, suites: redis,

@@ -24,7 +24,7 @@ func init() {
 // quiet is an observer of a store that is made to fail.
 type quiet struct{}
 
-func (quiet) StoreUp(string, string, bool)                   {}
+func (quiet) StoreUp(string, string)                         {}
 func (quiet) StoreDown(string, string, redis.Failure, error) {}
 func (quiet) StoreError(string, redis.Failure, error)        {}
 func (quiet) ClockSteps(string)                              {}
