@@ -46,6 +46,28 @@ func TestDenialHasResultsOfAllStores(t *testing.T) {
 	}
 }
 
+// TestReleasedCostIsNotUsed has the second of two stores deny what the first admits. The first
+// reports what is left, and when more would be, without the cost that it held meanwhile.
+func TestReleasedCostIsNotUsed(t *testing.T) {
+	srv := redistest.Start(t)
+	v := &virtual{now: storestest.Hour, client: srv.Client()}
+	spec := storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}}
+	for name, first := range map[string]stores.Store{"local": &memory.Store{Clock: v.clock}, "redis": newVirtualShared(t, srv, v)} {
+		open, full := storestest.NewTestCounter(t, name, 0, false, nil, spec), storestest.TenPerHour(t, "full", false)
+		second := &memory.Store{Clock: v.clock}
+		second.Decide(t.Context(), storestest.CheckOf(8, full))
+		v.tick()
+		first.Decide(t.Context(), storestest.CheckOf(4, open))
+		check := storestest.CheckOf(3, open, full)
+		check.Zones[0].WantsMore = true
+		v.tick()
+		stores.Across(t.Context(), check, []stores.Store{first, second})
+		if res := check.Zones[0].Results[0]; check.Admitted || res.Remaining != 6 || res.More != storestest.Hour/10 {
+			t.Errorf("%s: admitted %v, %d left and more in %d; want a denial, 6 and %d", name, check.Admitted, res.Remaining, res.More, storestest.Hour/10)
+		}
+	}
+}
+
 // TestFallbackEnforcesShare decides without Redis. The instance admits its share
 // of the limit, by the number of instances that was last counted or is configured.
 func TestFallbackEnforcesShare(t *testing.T) {
