@@ -106,6 +106,28 @@ func TestPutBackIgnoresExpiredStamps(t *testing.T) {
 	}
 }
 
+// TestPutBackAlignsWindows puts back an aligned window after the clock of Redis was set: it becomes
+// the one that contains its start, and ends as all do.
+func TestPutBackAlignsWindows(t *testing.T) {
+	const minute = 60
+	w := newBothStores(t)
+	c := storestest.NewTestCounter(t, "aligned", 0, false, nil, storestest.RuleSpec{Alg: &algorithms.FixedWindow{Align: true}, Spec: algorithms.Spec{Limit: 10, Window: minute * 1_000_000, Cost: 1}})
+	begin := float64(minute - virtualStart/1_000_000%minute) // of a window
+	w.set(begin + minute + 50)
+	z := &storestest.CheckOf(1, c).Zones[0]
+	z.Rules = c.Rules
+	h := &memory.Handover{Time: w.v.now - (minute+10)*1_000_000, Told: [][]int64{{virtualStart + int64(begin)*1_000_000, 3}}}
+	handOver(t, "in the window", w.v, w.Store, z, h)
+	for _, step := range []struct {
+		at   float64
+		left int64
+	}{{begin + 2*minute - 1, 6}, {begin + 2*minute, 9}} {
+		if left := w.decide(step.at, 1, c).Zones[0].Results[0].Remaining; left != step.left {
+			t.Errorf("%v s after the beginning: %d left, want %d", step.at-begin, left, step.left)
+		}
+	}
+}
+
 // TestOldDebtOfALongLog charges a debt to a log that has many timestamps both before and
 // after it. The log stays in order: when the first one leaves the window, the others count.
 func TestOldDebtOfALongLog(t *testing.T) {
