@@ -325,50 +325,44 @@ func (d *Handovers) walk(ctx context.Context, of source, from memory.Cursor, end
 	ok = true
 	for !from.Done() && ctx.Err() == nil && time.Now().Before(end) {
 		keys, to := of.next(make([]stores.Key, 0, d.perCall()), from)
-		if err := d.handOver(ctx, of, keys, end); err != nil {
+		more, err := d.handOver(ctx, of, keys)
+		if err != nil {
 			if ok = false; !d.o.Clustered { // where the next key may lie on another node
 				return from, ok
 			}
 		}
-		from = to
+		if !more {
+			from = to
+		}
 	}
 	return from, ok
 }
 
-// handOver hands over what keys have, in one call; a debt that is too large for one, in
-// several until end.
-func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key, end time.Time) error {
-	for len(keys) > 0 {
-		var some []Handover
-		rest := keys[:0]
-		for _, k := range keys {
-			h, more, ok, err := of.take(k)
-			if err != nil {
-				d.Settle(some, err)
-				d.unswept(of, h.Zone.Tag)
-				return err
-			}
-			if ok {
-				some = append(some, h)
-			}
-			if more {
-				rest = append(rest, k)
-			}
-		}
-		failed, err := d.send(ctx, some)
+// handOver hands over what keys have, in one call. more says that it is to be called with them
+// again: a debt was too large for one call.
+func (d *Handovers) handOver(ctx context.Context, of source, keys []stores.Key) (more bool, err error) {
+	var some []Handover
+	for _, k := range keys {
+		h, rest, ok, err := of.take(k)
 		if err != nil {
-			d.unswept(of, some[0].Zone.Tag)
-			return err
+			d.Settle(some, err)
+			d.unswept(of, h.Zone.Tag)
+			return false, err
 		}
-		if failed {
-			d.add(&stores.ZoneCheck{Counter: of.counter}) // again after the next heartbeat
+		if ok {
+			some = append(some, h)
 		}
-		if keys = rest; len(keys) > 0 && time.Now().After(end) {
-			d.add(&stores.ZoneCheck{Counter: of.counter})
-			return nil
-		}
+		more = more || rest
 	}
-	return nil
+	failed, err := d.send(ctx, some)
+	if err != nil {
+		d.unswept(of, some[0].Zone.Tag)
+		return false, err
+	}
+	if failed {
+		d.add(&stores.ZoneCheck{Counter: of.counter}) // again after the next heartbeat
+	}
+	return more && !failed, nil
 }
 
 // unswept notes that what Redis may have lost could not be put back: the next keys may lie on

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -21,9 +23,10 @@ var errRejected, errUnknown = errors.New("rejected"), errors.New("no reply")
 type fake struct {
 	now     int64
 	away    bool
-	usable  int   // for how many calls of Usable it is not away; 0: for all
-	fails   error // of each key
-	breaks  error // of each call
+	usable  int           // for how many calls of Usable it is not away; 0: for all
+	fails   error         // of each key
+	breaks  error         // of each call
+	takes   time.Duration // each call
 	holding bool
 
 	calls   int
@@ -48,6 +51,7 @@ func (*fake) Note(*stores.ZoneCheck, int64, int64) {}
 func (*fake) Uncharged(string, int64)              {}
 func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error) {
 	f.calls++
+	time.Sleep(f.takes)
 	for i := range some {
 		h, of := &some[i], Outcome{Taken: true, Err: f.fails}
 		f.as[h.Zone.Key] = h.Zone.Counter
@@ -205,6 +209,26 @@ func TestNodeGoesAwayBetweenKeys(t *testing.T) {
 				t.Fatalf("away at key %d: of key %d %d is charged, want 1", usable+1, n, r.debts[key(n)])
 			}
 		}
+	}
+}
+
+// TestLargeDebtIsPaidInParts charges a debt that is too large for two calls. Requests wait until all of
+// it is charged, however long the calls take.
+func TestLargeDebtIsPaidInParts(t *testing.T) {
+	for takes, want := range map[time.Duration][]int{0: {3}, 3 * handFor / 4: {2, 3}, 2 * handFor: {1, 2, 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			r, f, _ := newFallback(t, false)
+			sp := algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}
+			c := storestest.NewTestCounter(t, "log", 0, false, nil, storestest.RuleSpec{Alg: new(algorithms.SlidingLog), Spec: sp})
+			f.Decide(&stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key(1), Tag: key(1), Cost: 5000}}}, false)
+			r.takes, r.holding = takes, true
+			for i, calls := range want {
+				again, all := f.Hands.Pay(t.Context()), i == len(want)-1
+				if r.calls != calls || again == all || r.paid > 0 != all {
+					t.Errorf("calls take %v: after %d, called again: %v, paid: %v; want %d and, after the last, that it is paid", takes, r.calls, again, r.paid > 0, calls)
+				}
+			}
+		})
 	}
 }
 

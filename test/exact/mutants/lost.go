@@ -62,7 +62,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-large-debt", breaks: "only the first part of a large debt is charged", file: handoversGo, suites: redis,
-		old: "if more {\n\t\t\t\trest = append(rest, k)\n\t\t\t}", new: "_ = more",
+		old: "if !more {\n\t\t\tfrom = to\n\t\t}", new: "from, _ = to, more",
 	},
 	{
 		name: "lua-lost-charged", breaks: "a zone beside one that was lost is charged", file: generalLua, suites: redis,
