@@ -16,7 +16,7 @@ func init() { caddy.RegisterModule((*SlidingLog)(nil)) }
 // would keep within that.
 //
 // The state has 8 bytes for each unit of cost in the window, rounded up to a power of two of them.
-// Of charges after responses it keeps twice the limit, and at least 128.
+// Debts are remembered up to the limit again.
 type SlidingLog struct{}
 
 // maxLog bounds the memory of one key to 8 MiB.
@@ -137,13 +137,14 @@ func (l *slidingLog) Judge(s State, now, cost, held int64) Verdict {
 }
 
 // Need implements [Growing]. The ring has room for every timestamp in the window,
-// including those above the limit: debts, and charges under another limit.
+// including those above the limit: charges under another limit, and debts, see Owe.
 func (l *slidingLog) Need(s State, now, cost int64) int {
 	size, cost := int64(len(s)-1), min(cost, l.limit)
 	if last := s[0] + cost - 1 - size; cost <= size && (last < 0 || stamp(s, last) <= now-l.window) {
 		return len(s)
 	}
-	want := l.live(s, oldest(s, size), now) + cost
+	live := l.live(s, oldest(s, size), now)
+	want := max(live, min(live+cost, 2*l.limit))
 	for size = max(size, minRing); size < want; {
 		size *= 2
 	}
@@ -168,7 +169,7 @@ func (l *slidingLog) Charge(s State, now, cost, _ int64) {
 }
 
 func (l *slidingLog) Owe(s State, now, cost int64) (charged int64) {
-	cost = min(cost, l.limit)
+	cost = l.owed(l.live(s, oldest(s, s[0]), now), min(cost, l.limit))
 	l.Charge(s, now+l.lease, cost, 0)
 	return cost
 }

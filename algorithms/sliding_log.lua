@@ -7,8 +7,8 @@ local max, min, floor, ceil, concat = math.max, math.min, math.floor, math.ceil,
 -- AT_ONCE bounds the timestamps of a repair and of a log that is put back, RING the size up
 -- to which rings double and are copied, NEWEST those among which a debt is inserted, RUNS
 -- is the number of runs of a snapshot, or half of it if parts of the limit are leased, and
--- of the newest timestamps that are reported, DEBTS how many a log of a small limit keeps.
-local AT_ONCE, RING, NEWEST, RUNS, JUMP, DEBTS = 4096, 8192, 1024, 8, 2 ^ 21, 128
+-- of the newest timestamps that are reported.
+local AT_ONCE, RING, NEWEST, RUNS, JUMP = 4096, 8192, 1024, 8, 2 ^ 21
 
 -- Return timestamp i of the ring of size C at off. After the ring has grown, its end may
 -- not have been written yet: that counts as written long ago.
@@ -236,7 +236,7 @@ return function(v, i, s, j, t, n, p, _, z)
   end
   local ok = true
   if not p then
-    n = min(n, L)
+    n = n > 0 and max(0, min(n, L, 2 * L - count(z, s, off, C, max(0, h - C), h, edge))) or 0
   else
     ok = live + n + p <= L
   end
@@ -244,8 +244,7 @@ return function(v, i, s, j, t, n, p, _, z)
   local new, reset
   if ok or excess > 0 then
     -- The ring has room for every timestamp in the window, including those above the
-    -- limit: charges under another limit, and debts, up to twice the limit or DEBTS. Of
-    -- more, the newest are kept.
+    -- limit: debts, and charges under another limit.
     local over = h + n - 1 - C
     if excess > 0 then
       local _, repair = rare()
@@ -253,7 +252,7 @@ return function(v, i, s, j, t, n, p, _, z)
       h, C, off = repair(z, off, C, h, L, C0, n, excess)
     elseif n > C or over >= 0 and n > 0 and stamp(z, s, off, C, over) > edge then
       local kept = count(z, s, off, C, max(0, h - C), h, edge)
-      h, C, off = rare()(z, off, C, h, L, C0, kept, p and kept + n or max(kept, min(kept + n, max(2 * L, DEBTS))))
+      h, C, off = rare()(z, off, C, h, L, C0, kept, kept + n)
     end
     if n > 0 then
       last = max(p and t or t + d, last)

@@ -88,7 +88,7 @@ func (b *Bound) Memory() (bytes int64) {
 	return bytes
 }
 
-// raise raises the limits to those of rules. With debts, a log keeps more than its limit.
+// raise raises the limits to those of rules. With debts, a key can be charged twice its limit.
 func (b *Bound) raise(rules []algorithms.Rule, override, debts bool) {
 	limits := &b.limits
 	if override {
@@ -100,7 +100,7 @@ func (b *Bound) raise(rules []algorithms.Rule, override, debts bool) {
 	for i, r := range rules {
 		most := r.Limit()
 		if debts {
-			most = memory.MostOwed(most)
+			most *= 2
 		}
 		(*limits)[i] = max((*limits)[i], most)
 	}

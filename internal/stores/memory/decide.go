@@ -362,7 +362,7 @@ func (h *Permits) release(z *stores.ZoneCheck, charge int64) {
 func (p *location) owe(z *stores.ZoneCheck, now, charge int64) {
 	l, m := &p.table.layout, &p.shard.states
 	for i, r := range z.Rules {
-		m.roomForDebt(l, p.from, i, r, now, charge)
+		m.room(l, p.from, i, r, now, charge)
 		st := m.at(l, p.from, i)
 		r.Repair(st, now)
 		charged := r.Owe(st, now, charge)

@@ -34,18 +34,6 @@ func (m *states) room(l *layout, slot []int64, i int, rule algorithms.Rule, now,
 	}
 }
 
-// MostOwed returns how many timestamps a log keeps if it is charged after responses: twice the
-// limit, and enough of them for a limit that is raised later.
-func MostOwed(limit int64) int64 { return max(2*limit, 128) }
-
-// roomForDebt makes room for a charge after a response, up to MostOwed. Of more, the newest are
-// kept.
-func (m *states) roomForDebt(l *layout, slot []int64, i int, rule algorithms.Rule, now, cost int64) {
-	if l.rules[i].grows && int64(len(m.at(l, slot, i))) <= MostOwed(rule.Limit()) {
-		m.room(l, slot, i, rule, now, cost)
-	}
-}
-
 // release frees what the states of a slot refer to.
 func (m *states) release(l *layout, slot []int64) {
 	for i := range l.rules {

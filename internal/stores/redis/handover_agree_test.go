@@ -64,11 +64,30 @@ func handOver(t *testing.T, what string, v *virtual, shared *Store, z *stores.Zo
 		}
 	})
 	if h.Debts != nil {
-		memory.Update(z, v.now, room, func(i int, s algorithms.State) {
+		larger := &stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag, Rules: withRoom(t, z.Rules)}
+		memory.Update(larger, v.now, room, func(i int, s algorithms.State) {
 			storestest.Merge(z.Rules[i], s, h.Debts[i], v.now)
 		})
 	}
 	compareStates(t, what+", after a handover", v, "diana", z)
+}
+
+// withRoom returns the rules with logs of a greater limit, whose states have room for debts above twice
+// that of the rules, which Redis keeps.
+func withRoom(t *testing.T, rules []algorithms.Rule) []algorithms.Rule {
+	t.Helper()
+	rules = slices.Clone(rules)
+	for i, r := range rules {
+		if _, grows := r.(algorithms.Growing); !grows {
+			continue
+		}
+		larger, err := new(algorithms.SlidingLog).Compile(algorithms.Spec{Limit: 4096, Window: r.Window(), Cost: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules[i] = larger
+	}
+	return rules
 }
 
 // putBack raises a state to a snapshot whose times are moved by move.

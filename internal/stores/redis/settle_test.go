@@ -171,6 +171,26 @@ func TestDebtsOfALogAreBounded(t *testing.T) {
 	}
 }
 
+// TestDebtsUnderALowerLimit settles requests under a limit below what the log of their key was charged by
+// then. Both stores charge nothing more, and forget nothing.
+func TestDebtsUnderALowerLimit(t *testing.T) {
+	w := newBothStores(t)
+	spec := func(limit int64) storestest.RuleSpec {
+		return storestest.RuleSpec{Alg: &algorithms.SlidingLog{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1, Debt: true}}
+	}
+	low := storestest.NewTestCounter(t, "log", 0, false, nil, spec(2))
+	high := storestest.NewTestCounter(t, "log", 0, false, low.Table, spec(40))
+	checks := []*stores.Check{w.decide(0, 1, low), w.decide(0, 1, low)}
+	w.decide(10, 30, high)
+	for _, check := range checks {
+		w.set(20)
+		w.finish(&check.Zones[0], 2)
+	}
+	if left := w.decide(30, 1, high).Zones[0].Results[0].Remaining; left != 40-2-30-1 {
+		t.Errorf("%d of 40 left after 2, 30 and 1, want %d", left, 40-2-30-1)
+	}
+}
+
 // TestUnknownSettleForgivesItself loses a call that settles more than a log can owe, and
 // then settles another request without Redis. What the second one owes is charged.
 func TestUnknownSettleForgivesItself(t *testing.T) {

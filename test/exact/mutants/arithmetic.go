@@ -369,7 +369,15 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "log-need-cost", breaks: "the ring grows without room for the cost", file: logGo, suites: goRules,
-		old: "now) + cost\n\tfor", new: "now)\n\tfor",
+		old: "min(live+cost, 2*l.limit)", new: "min(live, 2*l.limit)",
+	},
+	{
+		name: "log-owed", breaks: "debts overwrite what a log was charged", file: logGo, suites: goRules,
+		old: "l.owed(l.live(s, oldest(s, s[0]), now), min(cost, l.limit))", new: "min(cost, l.limit)",
+	},
+	{
+		name: "log-debts", breaks: "charges after responses grow a log without a bound", file: logGo, suites: goRules,
+		old: "max(live, min(live+cost, 2*l.limit))", new: "live + cost",
 	},
 	{
 		name: "log-move", breaks: "a ring that grows loses its oldest stamp", file: logGo, suites: goRules,
@@ -389,7 +397,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "log-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: logGo, suites: goRules,
-		old: "cost = min(cost, l.limit)", new: "cost = max(cost, 0)",
+		old: "now), min(cost, l.limit))", new: "now), cost)",
 	},
 	{
 		name: "log-reset", breaks: "reset is a microsecond too short", file: logGo, suites: goRules,

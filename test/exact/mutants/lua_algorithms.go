@@ -244,7 +244,11 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-log-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: logLua, suites: redis,
-		old: "n = min(n, L)", new: "n = n + 0",
+		old: "min(n, L, 2 * L - count(", new: "min(n, 2 * L - count(",
+	},
+	{
+		name: "lua-log-owed", breaks: "debts grow a log without a bound", file: logLua, suites: redis,
+		old: "min(n, L, 2 * L - count(z, s, off, C, max(0, h - C), h, edge))", new: "min(n, L)",
 	},
 	{
 		name: "lua-log-wrap", breaks: "writes past the end of a ring have the wrong offset", file: logLua, suites: redis,
