@@ -72,18 +72,20 @@ func (m *maintainer) watchAll(ctx context.Context) {
 // breaker, and count the live instances.
 func (m *maintainer) watch(ctx context.Context, n *node) {
 	inspected, refused := false, false // whether it was inspected: after a call that succeeded, after one that was refused
+	moving := ""                       // the tag of the last heartbeat, if its slot is being moved
 	for {
-		wait, opened, tag := beatEvery, n.breaker.opened.Load(), m.conn.nodes.tagOf(n)
+		wait, opened, tag := beatEvery, n.breaker.opened.Load(), m.conn.nodes.tagOf(n, moving)
 		doubted := n.doubted
 		var err error
+		moving = ""
 		if tag != "" {
 			err = m.instances.beat(ctx, n, tag)
 		}
 		switch {
 		case ctx.Err() != nil || !n.serves.Load():
 			return
-		case tag == "" || errors.Is(err, errElsewhere): // another tag is found at once
-			wait = probeEvery
+		case tag == "" || errors.Is(err, errElsewhere) || isMoving(err): // another tag is found at once
+			wait, moving = probeEvery, tag
 		case err == nil:
 			n.breaker.close(opened)
 			if n.unswept.Swap(false) {

@@ -400,20 +400,21 @@ const beatTag = "instances"
 const maxBeatTags = 100_000
 
 // tagOf returns a hash tag in a slot of a node for its heartbeats, beatTag if the
-// node serves that; empty if none is found. Only the node's watcher calls it.
-func (ns *nodes) tagOf(n *node) string {
-	if n == ns.first || ns.known.Load() && ns.serving(beatTag) == n {
+// node serves that; empty if none is found. The slot of moving, if it is not empty, is
+// being moved. Only the node's watcher calls it.
+func (ns *nodes) tagOf(n *node, moving string) string {
+	if n == ns.first || moving != beatTag && ns.known.Load() && ns.serving(beatTag) == n {
 		return beatTag
 	}
 	if !ns.known.Load() { // it began down, and whether it is a master still is not known
 		return ""
 	}
-	if n.tag != "" && ns.serving(n.tag) == n {
+	if n.tag != "" && n.tag != moving && ns.serving(n.tag) == n {
 		return n.tag
 	}
 	for i := range maxBeatTags {
 		n.tag = beatTag + strconv.Itoa(i)
-		if ns.serving(n.tag) == n {
+		if n.tag != moving && ns.serving(n.tag) == n {
 			return n.tag
 		}
 	}

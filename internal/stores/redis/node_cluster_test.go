@@ -308,32 +308,90 @@ func TestClusterSlotMoves(t *testing.T) {
 	}
 }
 
+// TestClusterNodeIsBackWhileASlotMoves stops one master of a Cluster after another while the slot of
+// its heartbeats is moved, which takes longer than the test. Redis decides again once it is back.
+func TestClusterNodeIsBackWhileASlotMoves(t *testing.T) {
+	t.Parallel()
+	nodes := redistest.StartCluster(t, 3, partialCluster...)
+	o := ConnOptions{Cluster: true, Timeout: time.Second}
+	for _, n := range nodes {
+		o.Addresses = append(o.Addresses, n.Addr)
+	}
+	s, counter, tags := startStore(t, o), counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client())
+	for master, beats := range beatTagsOf(t, nodes[0].Client()) {
+		waitFor(t, "all masters decide", func() bool { return s.allShared(t, counter, tags) })
+		slot := slotOf(t, nodes[0].Client(), beats)
+		beginMove(t, nodes[master], nodes[(master+1)%3], slot)
+		nodes[master].Stall()
+		waitFor(t, "the master to be away", func() bool {
+			s.allShared(t, counter, tags)
+			up, _, _ := s.State()
+			return !up
+		})
+		nodes[master].Resume()
+	}
+	waitFor(t, "all masters decide in the end", func() bool { return s.allShared(t, counter, tags) })
+}
+
+// beatTagsOf returns the hash tag of the heartbeats to each master of a Cluster of three.
+func beatTagsOf(t *testing.T, client *goredis.Client) (tags [3]string) {
+	t.Helper()
+	for i, left := -1, len(tags); left > 0; i++ {
+		tag := beatTag
+		if i >= 0 {
+			tag += strconv.Itoa(i)
+		}
+		if master := slotOf(t, client, tag) * 3 / 16384; tags[master] == "" {
+			tags[master] = tag
+			left--
+		}
+	}
+	return tags
+}
+
+func slotOf(t *testing.T, client *goredis.Client, tag string) int {
+	t.Helper()
+	slot, err := client.ClusterKeySlot(context.Background(), tag).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(slot)
+}
+
+// beginMove begins to move a slot.
+func beginMove(t *testing.T, from, to *redistest.Server, slot int) {
+	t.Helper()
+	setSlot(t, to, slot, "importing", from)
+	setSlot(t, from, slot, "migrating", to)
+}
+
+// setSlot sets the state of a slot at a master, to or from another one.
+func setSlot(t *testing.T, at *redistest.Server, slot int, state string, other *redistest.Server) {
+	t.Helper()
+	id, err := other.Client().Do(context.Background(), "cluster", "myid").Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := at.Client().Do(context.Background(), "cluster", "setslot", slot, state, id).Err(); err != nil {
+		t.Fatal(state, err)
+	}
+}
+
 // moveSlot moves the slot of a tag from one master to another, as redis-cli does.
 func moveSlot(t *testing.T, nodes []*redistest.Server, tag stores.Key, from, to int) {
 	t.Helper()
 	ctx := context.Background()
 	source, target := nodes[from].Client(), nodes[to].Client()
-	slot, err := source.ClusterKeySlot(ctx, tag.String()).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	slot := slotOf(t, source, tag.String())
 	do := func(c *goredis.Client, args ...any) {
 		t.Helper()
 		if err := c.Do(ctx, args...).Err(); err != nil {
 			t.Fatal(args, err)
 		}
 	}
-	id := func(c *goredis.Client) string {
-		id, err := c.Do(ctx, "cluster", "myid").Text()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return id
-	}
-	do(target, "cluster", "setslot", slot, "importing", id(source))
-	do(source, "cluster", "setslot", slot, "migrating", id(target))
+	beginMove(t, nodes[from], nodes[to], slot)
 	for {
-		keys, err := source.ClusterGetKeysInSlot(ctx, int(slot), 1).Result()
+		keys, err := source.ClusterGetKeysInSlot(ctx, slot, 1).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -344,8 +402,8 @@ func moveSlot(t *testing.T, nodes []*redistest.Server, tag stores.Key, from, to 
 		do(source, "migrate", "127.0.0.1", strconv.Itoa(nodes[to].Port), keys[0], 0, 5000)
 		time.Sleep(10 * time.Millisecond) // leave time for checks meanwhile
 	}
-	do(target, "cluster", "setslot", slot, "node", id(target))
-	do(source, "cluster", "setslot", slot, "node", id(target))
+	setSlot(t, nodes[to], slot, "node", nodes[to])
+	setSlot(t, nodes[from], slot, "node", nodes[to])
 }
 
 // clusterRights are the permissions in docs/redis.md, and those that it names for a

@@ -63,6 +63,10 @@ var nodeMutants = []mutant{
 		old: "if f == FailWrong || c.o.Cluster && aboutSlot(err) {", new: "if f == FailWrong {",
 	},
 	{
+		name: "node-moving-beat", breaks: "a node is not used again while the slot of its heartbeats is moved", file: "internal/stores/redis/maintain.go", suites: redis,
+		old: "wait, moving = probeEvery, tag", new: "wait, moving = probeEvery, \"\"",
+	},
+	{
 		name: "node-moving", breaks: "a batch that meets a moving slot is not sent one by one", file: redisGo, suites: redis,
 		old: "if len(q.batch) > 1 && isMoving(err) {", new: "if len(q.batch) > 128 && isMoving(err) {",
 	},
