@@ -16,7 +16,7 @@ func init() { caddy.RegisterModule((*SlidingLog)(nil)) }
 // would keep within that.
 //
 // The state has 8 bytes for each unit of cost in the window, rounded up to a power of two of them.
-// Debts are remembered up to the limit again.
+// Charges after responses may fill it to twice the limit.
 type SlidingLog struct{}
 
 // maxLog bounds the memory of one key to 8 MiB.

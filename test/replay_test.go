@@ -132,15 +132,7 @@ func TestReplayWitness(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	o, err := cli.Open(config, "caddyfile", "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	zones, err := replay.NewZones(o.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zones := replayZones(t, config, "caddyfile")
 	denied, differ := 0, 0
 	zones.Each = func(l *replay.Line, denies bool) {
 		if l.Status == http.StatusTooManyRequests {
@@ -278,15 +270,7 @@ func TestReplayOfOtherPlugins(t *testing.T) {
 	if err := errors.Join(os.WriteFile(path, []byte(config), 0o600), os.WriteFile(log, []byte(line), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	o, err := cli.Open(path, "", "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer o.Close()
-	zones, err := replay.NewZones(o.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zones := replayZones(t, path, "")
 	logs := replay.Logs{Paths: []string{log}, Each: func(l *replay.Line) error { zones.Add(l); return nil }}
 	read, err := logs.Read()
 	if err != nil {
@@ -354,4 +338,19 @@ func TestReplayCommand(t *testing.T) {
 			t.Errorf("%s:\n%s, want\n%s", c.args, out, c.want)
 		}
 	}
+}
+
+// replayZones returns the zones of a configuration, to decide the requests of a log.
+func replayZones(t *testing.T, path, adapter string) *replay.Zones {
+	t.Helper()
+	o, err := cli.Open(path, adapter, "", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.Close)
+	zones, err := replay.NewZones(o.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return zones
 }

@@ -62,6 +62,15 @@ func (c *clusterTraffic) random(t *testing.T) {
 	wg.Wait()
 }
 
+// clusterOptions are the options of a store in a Cluster.
+func clusterOptions(nodes []*redistest.Server, timeout time.Duration) ConnOptions {
+	o := ConnOptions{Cluster: true, Timeout: timeout}
+	for _, n := range nodes {
+		o.Addresses = append(o.Addresses, n.Addr)
+	}
+	return o
+}
+
 // wantOthersShared fails the test unless Redis decided every check of the masters
 // other than one, and hardly any of that one.
 func (c *clusterTraffic) wantOthersShared(t *testing.T, away int, what string) {
@@ -84,10 +93,7 @@ func (c *clusterTraffic) wantOthersShared(t *testing.T, away int, what string) {
 func TestClusterNodeAway(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
-	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second}
-	for _, n := range nodes {
-		o.Addresses = append(o.Addresses, n.Addr)
-	}
+	o := clusterOptions(nodes, 5*time.Second)
 	c := &clusterTraffic{store: startStore(t, o), counter: counterOfManyKeys(t), tags: tagsOfMasters(t, nodes[0].Client())}
 	slot, err := nodes[0].Client().ClusterKeySlot(context.Background(), "diana:{instances}").Result()
 	if err != nil {
@@ -130,10 +136,7 @@ func TestClusterNodeAway(t *testing.T) {
 func TestClusterStartsWithNodesAway(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
-	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second}
-	for _, n := range nodes {
-		o.Addresses = append(o.Addresses, n.Addr)
-	}
+	o := clusterOptions(nodes, 5*time.Second)
 	tags := tagsOfMasters(t, nodes[0].Client())
 	nodes[0].Kill()
 	waitFor(t, "the others go on", func() bool {
@@ -169,10 +172,8 @@ func TestClusterStartsWithNodesAway(t *testing.T) {
 func TestClusterAwayOverReload(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3)
-	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second, Prefix: "diana", DialTimeout: 5 * time.Second}
-	for _, n := range nodes {
-		o.Addresses = append(o.Addresses, n.Addr)
-	}
+	o := clusterOptions(nodes, 5*time.Second)
+	o.Prefix, o.DialTimeout = "diana", 5*time.Second
 	counter, tags, start := counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client()), time.Now()
 	begin := func(timeout time.Duration, to Observer) *Store {
 		o.Timeout = timeout
@@ -233,10 +234,7 @@ func (o *resetCounter) Unsubscribed(string, error)       {}
 func TestClusterResetsWithNodesAway(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
-	o := ConnOptions{Cluster: true, Timeout: 5 * time.Second}
-	for _, n := range nodes {
-		o.Addresses = append(o.Addresses, n.Addr)
-	}
+	o := clusterOptions(nodes, 5*time.Second)
 	s, other, told := startStore(t, o), startStore(t, o), new(resetCounter)
 	other.Observe(told)
 	counter, tags := counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client())
@@ -313,10 +311,7 @@ func TestClusterSlotMoves(t *testing.T) {
 func TestClusterNodeIsBackWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
-	o := ConnOptions{Cluster: true, Timeout: time.Second}
-	for _, n := range nodes {
-		o.Addresses = append(o.Addresses, n.Addr)
-	}
+	o := clusterOptions(nodes, time.Second)
 	s, counter, tags := startStore(t, o), counterOfManyKeys(t), tagsOfMasters(t, nodes[0].Client())
 	for master, beats := range beatTagsOf(t, nodes[0].Client()) {
 		waitFor(t, "all masters decide", func() bool { return s.allShared(t, counter, tags) })
@@ -454,10 +449,7 @@ func TestClusterRights(t *testing.T) {
 func TestClusterPutsBackWhereItFailed(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.StartCluster(t, 3, partialCluster...)
-	o := ConnOptions{Cluster: true, Timeout: time.Second}
-	for _, n := range nodes {
-		o.Addresses = append(o.Addresses, n.Addr)
-	}
+	o := clusterOptions(nodes, time.Second)
 	s, c := startStore(t, o), counterOfManyKeys(t)
 	s.Adopt(c)
 	key := tagsOfMasters(t, nodes[0].Client())[1]
