@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*adminAPI)(nil))
+	caddy.RegisterModule(new(adminAPI))
 }
 
 // adminAPI adds routes about rate limits, below /rate_limit/, to Caddy's admin

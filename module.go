@@ -20,8 +20,8 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*Handler)(nil))
-	caddy.RegisterModule((*App)(nil))
+	caddy.RegisterModule(new(Handler))
+	caddy.RegisterModule(new(App))
 }
 
 // Handler limits the rate of requests. The rules of all zones that match a request are

@@ -15,7 +15,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*PageHandler)(nil))
+	caddy.RegisterModule(new(PageHandler))
 }
 
 // PageHandler serves the live page about the rate limits of this instance, read-only, in a

@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*QuotaHandler)(nil))
+	caddy.RegisterModule(new(QuotaHandler))
 }
 
 // QuotaHandler answers a client what is left of its limits, as JSON, and charges nothing. Each zone

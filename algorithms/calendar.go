@@ -12,7 +12,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-func init() { caddy.RegisterModule((*Calendar)(nil)) }
+func init() { caddy.RegisterModule(new(Calendar)) }
 
 // Calendar counts requests in the days, weeks, months or years of the calendar. Its
 // windows are day, week (from Monday), month and year. A period begins at the first
@@ -32,7 +32,7 @@ var calendarLua string
 
 // CaddyModule returns the Caddy module information.
 func (*Calendar) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".calendar", New: func() caddy.Module { return new(Calendar) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.algorithms.calendar", New: func() caddy.Module { return new(Calendar) }}
 }
 
 // UnmarshalCaddyfile reads [<time zone>].

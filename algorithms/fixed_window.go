@@ -9,7 +9,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-func init() { caddy.RegisterModule((*FixedWindow)(nil)) }
+func init() { caddy.RegisterModule(new(FixedWindow)) }
 
 // FixedWindow counts requests in a window that starts at the first request after
 // the previous one ended or, with align, at a multiple of its length since
@@ -28,7 +28,7 @@ var fixedWindowLua string
 
 // CaddyModule returns the Caddy module information.
 func (*FixedWindow) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".fixed_window", New: func() caddy.Module { return new(FixedWindow) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.algorithms.fixed_window", New: func() caddy.Module { return new(FixedWindow) }}
 }
 
 // UnmarshalCaddyfile reads [align].

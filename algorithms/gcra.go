@@ -5,7 +5,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-func init() { caddy.RegisterModule((*GCRA)(nil)) }
+func init() { caddy.RegisterModule(new(GCRA)) }
 
 // GCRA is the generic cell rate algorithm: each admitted request moves the
 // theoretical arrival time of its key on by cost * window / limit. A burst is
@@ -21,7 +21,7 @@ type GCRA struct {
 
 // CaddyModule returns the Caddy module information.
 func (*GCRA) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".gcra", New: func() caddy.Module { return new(GCRA) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.algorithms.gcra", New: func() caddy.Module { return new(GCRA) }}
 }
 
 // UnmarshalCaddyfile reads [burst <n>].

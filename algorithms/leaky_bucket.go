@@ -11,7 +11,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-func init() { caddy.RegisterModule((*LeakyBucket)(nil)) }
+func init() { caddy.RegisterModule(new(LeakyBucket)) }
 
 // LeakyBucket is a queue that drains at limit per window. An admitted request
 // waits for its turn, so that requests leave at even distances; a request is denied
@@ -38,7 +38,7 @@ const defaultQueue = 1_000_000 // microseconds
 
 // CaddyModule returns the Caddy module information.
 func (*LeakyBucket) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".leaky_bucket", New: func() caddy.Module { return new(LeakyBucket) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.algorithms.leaky_bucket", New: func() caddy.Module { return new(LeakyBucket) }}
 }
 
 // UnmarshalCaddyfile reads [burst <n>] [nodelay].

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-func init() { caddy.RegisterModule((*SlidingLog)(nil)) }
+func init() { caddy.RegisterModule(new(SlidingLog)) }
 
 // SlidingLog keeps the timestamp of every admitted request for one window. It is
 // exact: at most limit are admitted in any window, and no request is denied that
@@ -27,7 +27,7 @@ var slidingLogLua string
 
 // CaddyModule returns the Caddy module information.
 func (*SlidingLog) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".sliding_log", New: func() caddy.Module { return new(SlidingLog) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.algorithms.sliding_log", New: func() caddy.Module { return new(SlidingLog) }}
 }
 
 // UnmarshalCaddyfile reads the options; there are none.

@@ -11,7 +11,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-func init() { caddy.RegisterModule((*SlidingWindow)(nil)) }
+func init() { caddy.RegisterModule(new(SlidingWindow)) }
 
 // SlidingWindow divides the window into parts and has a counter for each. The
 // oldest part, which has partly left the window, counts in full, so that at most
@@ -34,7 +34,7 @@ var slidingWindowLua string
 
 // CaddyModule returns the Caddy module information.
 func (*SlidingWindow) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".sliding_window", New: func() caddy.Module { return new(SlidingWindow) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.algorithms.sliding_window", New: func() caddy.Module { return new(SlidingWindow) }}
 }
 
 // UnmarshalCaddyfile reads [buckets <n>].

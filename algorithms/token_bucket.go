@@ -10,7 +10,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-func init() { caddy.RegisterModule((*TokenBucket)(nil)) }
+func init() { caddy.RegisterModule(new(TokenBucket)) }
 
 // TokenBucket holds at most burst tokens and is full at first. A request takes
 // its cost in tokens. The bucket is refilled with limit tokens per window,
@@ -31,7 +31,7 @@ type TokenBucket struct {
 
 // CaddyModule returns the Caddy module information.
 func (*TokenBucket) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".token_bucket", New: func() caddy.Module { return new(TokenBucket) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.algorithms.token_bucket", New: func() caddy.Module { return new(TokenBucket) }}
 }
 
 // UnmarshalCaddyfile reads [burst <n>] [step <duration>].

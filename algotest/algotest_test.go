@@ -42,8 +42,8 @@ type faulty struct {
 }
 
 func init() {
-	caddy.RegisterModule((*faulty)(nil))
-	caddy.RegisterModule((*unfinished)(nil))
+	caddy.RegisterModule(new(faulty))
+	caddy.RegisterModule(new(unfinished))
 }
 
 func (*faulty) CaddyModule() caddy.ModuleInfo {

@@ -14,7 +14,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*File)(nil))
+	caddy.RegisterModule(new(File))
 }
 
 // File reads rules from a file. It checks the file for changes every 250ms.
@@ -31,7 +31,7 @@ type File struct {
 
 // CaddyModule returns the Caddy module information.
 func (*File) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".file", New: func() caddy.Module { return new(File) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.rule_sources.file", New: func() caddy.Module { return new(File) }}
 }
 
 // Provision implements caddy.Provisioner.

@@ -20,7 +20,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*HTTP)(nil))
+	caddy.RegisterModule(new(HTTP))
 }
 
 // HTTP reads rules from a URL.
@@ -48,7 +48,7 @@ const maxRedirects = 5
 
 // CaddyModule returns the Caddy module information.
 func (*HTTP) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".http", New: func() caddy.Module { return new(HTTP) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.rule_sources.http", New: func() caddy.Module { return new(HTTP) }}
 }
 
 // Provision implements caddy.Provisioner.

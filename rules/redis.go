@@ -16,7 +16,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*Redis)(nil))
+	caddy.RegisterModule(new(Redis))
 }
 
 // Redis reads rules from a key in Redis, and again after any message on the channel of
@@ -47,7 +47,7 @@ type Redis struct {
 
 // CaddyModule returns the Caddy module information.
 func (*Redis) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: Namespace + ".redis", New: func() caddy.Module { return new(Redis) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.rule_sources.redis", New: func() caddy.Module { return new(Redis) }}
 }
 
 // Provision implements caddy.Provisioner.

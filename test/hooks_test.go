@@ -23,10 +23,10 @@ import (
 // Modules that give the tests access to Caddy: a log writer, a handler and an
 // event handler. Each finds its test by a name in the configuration.
 func init() {
-	caddy.RegisterModule((*logWriter)(nil))
-	caddy.RegisterModule((*hook)(nil))
-	caddy.RegisterModule((*eventHook)(nil))
-	caddy.RegisterModule((*slowStorage)(nil))
+	caddy.RegisterModule(new(logWriter))
+	caddy.RegisterModule(new(hook))
+	caddy.RegisterModule(new(eventHook))
+	caddy.RegisterModule(new(slowStorage))
 	httpcaddyfile.RegisterHandlerDirective("test_hook", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		p := new(hook)
 		h.Next()

@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*Handler)(nil))
+	caddy.RegisterModule(new(Handler))
 	httpcaddyfile.RegisterHandlerDirective("floor", parse)
 	httpcaddyfile.RegisterDirectiveOrder("floor", httpcaddyfile.Before, "basic_auth")
 }

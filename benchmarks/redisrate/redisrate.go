@@ -17,7 +17,7 @@ import (
 )
 
 func init() {
-	caddy.RegisterModule((*Handler)(nil))
+	caddy.RegisterModule(new(Handler))
 	httpcaddyfile.RegisterHandlerDirective("redis_rate", parse)
 	httpcaddyfile.RegisterDirectiveOrder("redis_rate", httpcaddyfile.Before, "basic_auth")
 }

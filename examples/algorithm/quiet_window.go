@@ -8,7 +8,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-func init() { caddy.RegisterModule((*QuietWindow)(nil)) }
+func init() { caddy.RegisterModule(new(QuietWindow)) }
 
 // QuietWindow admits limit requests until no request has been admitted for a whole
 // window. A rule such as 5/15m quiet_window gives a client five attempts, and five more
@@ -21,7 +21,7 @@ type QuietWindow struct{}
 // CaddyModule returns the Caddy module information.
 func (*QuietWindow) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{
-		ID:  algorithms.Namespace + ".quiet_window",
+		ID:  "http.rate_limit.algorithms.quiet_window",
 		New: func() caddy.Module { return new(QuietWindow) },
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-func init() { caddy.RegisterModule((*Directory)(nil)) }
+func init() { caddy.RegisterModule(new(Directory)) }
 
 // Directory reads rules from the files *.json of a directory, each of which is a document
 // with zones of its own, such as one for each team. A zone may be in one of them only.
@@ -32,7 +32,7 @@ const checkEvery = time.Second
 
 // CaddyModule returns the Caddy module information.
 func (*Directory) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: rules.Namespace + ".directory", New: func() caddy.Module { return new(Directory) }}
+	return caddy.ModuleInfo{ID: "http.rate_limit.rule_sources.directory", New: func() caddy.Module { return new(Directory) }}
 }
 
 // UnmarshalCaddyfile implements caddyfile.Unmarshaler:

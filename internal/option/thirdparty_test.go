@@ -77,10 +77,10 @@ func (*provisioned) Provision(caddy.Context) error { return nil }
 // registered in this package only, because the errors in the parser's other tests
 // name all algorithms.
 func TestThirdPartyAlgorithm(t *testing.T) {
-	caddy.RegisterModule((*lottery)(nil))
-	caddy.RegisterModule((*terse)(nil))
-	caddy.RegisterModule((*drawn)(nil))
-	caddy.RegisterModule((*provisioned)(nil))
+	caddy.RegisterModule(new(lottery))
+	caddy.RegisterModule(new(terse))
+	caddy.RegisterModule(new(drawn))
+	caddy.RegisterModule(new(provisioned))
 	for _, c := range []struct{ rule, want string }{
 		{"10/s lottery", `"algorithm":{"name":"lottery"}`},
 		{"10/s lottery odds 1 2", `"algorithm":{"name":"lottery","odds":["1","2"]}`},
@@ -138,8 +138,8 @@ func (*mute) CaddyModule() caddy.ModuleInfo {
 
 // TestThirdPartySource parses options of third-party sources: an error is their own.
 func TestThirdPartySource(t *testing.T) {
-	caddy.RegisterModule((*pigeon)(nil))
-	caddy.RegisterModule((*mute)(nil))
+	caddy.RegisterModule(new(pigeon))
+	caddy.RegisterModule(new(mute))
 	for _, c := range []struct{ rules, want string }{
 		{"pigeon roof", `"rules":{"loft":"roof","path":"","source":"pigeon"}`},
 		{"pigeon", "rules pigeon: no loft: want the name of one, at Caddyfile:3"},
