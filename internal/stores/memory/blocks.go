@@ -31,9 +31,9 @@ const (
 	blockBytes  = 128 // that a block takes at most, with its part of the map
 
 	// blocksToTry is how many blocks of a shard are tried for those that have ended, and
-	// shardsToTry of how many other shards, to make room.
-	blocksToTry = 16
-	shardsToTry = 4
+	// othersBlocks how many of other shards, to make room: of a few blocks all.
+	blocksToTry  = 16
+	othersBlocks = 64
 )
 
 type blockShard struct {
@@ -127,7 +127,7 @@ func (b *Blocks) Set(k stores.Key, x KnownBlock, now int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, has := s.keys[k]; !has {
-		b.forget(s, local)
+		b.forget(s, local, blocksToTry)
 		if b.count.Add(1) > b.max.Load() {
 			b.count.Add(-1)
 			return false
@@ -142,29 +142,31 @@ func (b *Blocks) Set(k stores.Key, x KnownBlock, now int64) bool {
 
 // makeRoom forgets some blocks that have ended, if there is no room.
 func (b *Blocks) makeRoom(local int64) {
-	for range shardsToTry {
-		if b.count.Load() < b.max.Load() {
+	left := othersBlocks
+	for range b.shards {
+		if left <= 0 || b.count.Load() < b.max.Load() {
 			return
 		}
 		s := &b.shards[b.hand.Add(1)%blockShards]
 		s.mu.Lock()
-		b.forget(s, local)
+		left -= b.forget(s, local, min(left, blocksToTry))
 		s.mu.Unlock()
 	}
 }
 
-// forget forgets those that have ended of some of a shard's blocks, at a time on the clock of
-// this process.
-func (b *Blocks) forget(s *blockShard, local int64) {
-	tried := 0
+// forget tries at most that many of a shard's blocks, and forgets those that have ended, at a time
+// on the clock of this process. It returns how many it tried.
+func (b *Blocks) forget(s *blockShard, local int64, most int) (tried int) {
 	for k, x := range s.keys {
-		if tried++; tried > blocksToTry {
-			return
+		if tried == most {
+			break
 		}
+		tried++
 		if x.Until <= local+x.Offset {
 			b.remove(s, k)
 		}
 	}
+	return tried
 }
 
 func (b *Blocks) remove(s *blockShard, k stores.Key) {

@@ -51,7 +51,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	s := n.shardOf(mix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x := n.make(s, z.Key, mix)
+	x := n.make(s, z, mix, now.Local)
 	if x == nil {
 		charge()
 		return
@@ -111,31 +111,32 @@ func (n *Snapshots) less(s *snapshotShard, x snapshot, z *stores.ZoneCheck, at, 
 
 // Warm prepares a zone for being decided without Redis: its local state is raised to
 // this instance's share of the snapshot, and what is charged from then on is owed to
-// Redis. It reports whether the key starts to owe.
-func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
+// Redis. It reports whether the key starts to owe, and whether it does: not without room for
+// what it owes, nor while it is counted together with others.
+func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) (starts, owes bool) {
 	p, s := n.lock(z)
 	defer p.shard.mu.Unlock()
 	defer s.mu.Unlock()
-	x, t := n.make(s, z.Key, p.mix), p.table
+	x, t := n.make(s, z, p.mix, now.Local), p.table
 	if x == nil {
-		return false
+		return false, false
 	}
 	p.slot = t.find(p.shard, z.Key, p.mix)
 	if p.slot == nil && p.shared(z, now.Shared) != nil {
 		delete(s.paying, z.Key) // the debt of a slot that is gone
 		x[snapshotMarks] &^= markOwes
-		return false // the key will inherit the shared counter, which it does not owe
+		return false, false // the key will inherit the shared counter, which it does not owe
 	}
 	if x.has(markOwes) {
 		if c := z.Counter.Overrides[x.override()]; c == nil || c.Capacity() <= z.Counter.Capacity() {
 			n.setOrigin(x, z) // a lesser one would cut the debt
 		}
-		return false
+		return false, true
 	}
 	n.setOrigin(x, z)
 	if p.slot != nil && s.paying[z.Key] != nil {
 		x[snapshotMarks] |= markOwes // beyond the debt that is on its way
-		return true
+		return true, true
 	}
 	delete(s.paying, z.Key)
 	told := x.has(markTold)
@@ -147,7 +148,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 		for i := range z.Rules {
 			clear(n.layout.base(x, i))
 		}
-		return true
+		return true, true
 	}
 	if told {
 		n.layout.follow(x, z.Counter.Rules, now)
@@ -165,7 +166,7 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) bool {
 		}
 		h.Base(n.layout.base(x, i), st)
 	}
-	return true
+	return true, true
 }
 
 // Forgive reduces the debt of a zone's key by what each rule was just charged.

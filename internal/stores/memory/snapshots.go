@@ -2,6 +2,7 @@ package memory
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -15,27 +16,25 @@ type Snapshots struct {
 	table  *Table
 	layout snapshotLayout
 	slots  slots
-	shard  []snapshotShard // snapshotShards, or as many as the table has
+	shard  []snapshotShard // as many as the table has: those of few keys in one, where each finds room
+	hand   atomic.Uint32   // where evictElsewhere goes on
 }
 
-const (
-	snapshotShards = 64 // at least: a table that was made for few keys may grow
-	snapshotsToTry = 16 // that evict looks at
-)
+const snapshotsToTry = 64 // that evict looks at
 
 type snapshotShard struct {
 	mu      sync.Mutex
 	index   index
 	pages   pages
-	used    uint32
-	hand    uint32  // where evict goes on
-	scratch []int64 // of the rules' snapshots
+	used    uint32   // slots, with those in free
+	hand    uint32   // where evict goes on
+	free    []uint32 // indexes of slots whose snapshot was evicted
+	scratch []int64  // of the rules' snapshots
 
 	// paying are the keys with a debt on its way to Redis, with their bases before it. A key has
 	// at most one: if a part of a debt were rejected while another is on its way, it could not be
 	// added again.
 	paying map[stores.Key][][]int64
-	_      [24]byte
 }
 
 // pays notes that the debts of a key are on their way. bases: from before; nil: there are none.
@@ -58,7 +57,7 @@ func (s *snapshotShard) isPaying(k stores.Key, bases [][]int64) bool {
 // Snapshots returns the table's snapshots, nil if a rule cannot be handed over.
 func (t *Table) Snapshots() *Snapshots {
 	t.snapshotsOnce.Do(func() {
-		n, stride := &Snapshots{table: t, shard: make([]snapshotShard, max(snapshotShards, len(t.shards)))}, snapshotWords
+		n, stride := &Snapshots{table: t, shard: make([]snapshotShard, len(t.shards))}, snapshotWords
 		if t.tagged {
 			stride += keyWords
 		}
@@ -98,39 +97,48 @@ func (n *Snapshots) lockKey(k stores.Key) (s *snapshotShard, x snapshot) {
 	return s, n.find(s, k, mix)
 }
 
-// make returns a key's snapshot, a new one if it has none, or nil if there is
-// no room: a debt is not evicted for the state of another key.
-func (n *Snapshots) make(s *snapshotShard, k stores.Key, mix uint64) snapshot {
-	if x := n.find(s, k, mix); x != nil {
+// make returns the snapshot of a zone's key, a new one if it has none, or nil if there is no room:
+// a debt is not evicted for the state of another key, and a snapshot that still counts only for
+// want of one that does not. local is the clock of this process.
+func (n *Snapshots) make(s *snapshotShard, z *stores.ZoneCheck, mix uint64, local int64) snapshot {
+	if x := n.find(s, z.Key, mix); x != nil {
 		return x
 	}
-	i := s.used
-	if int64(i) < n.most() {
-		if i%pageSlots == 0 {
-			s.pages = append(s.pages, n.slots.page())
-		}
-		if slot := s.pages.nth(i); !s.index.room(int(i), slot) {
-			n.reindex(s, slot)
-		}
-		s.used++
-		n.table.known.Add(1)
-	} else if i = n.evict(s); i == s.used {
+	idle := func(s *snapshotShard, x snapshot) bool { return !x.has(markOwes) && s.paying[x.key()] == nil }
+	spent := func(s *snapshotShard, x snapshot) bool {
+		return idle(s, x) && !n.layout.live(x, z.Counter.Rules, local)
+	}
+	if n.table.known.Add(1) > n.table.max.Load() && !n.evict(s, spent) && !n.evictElsewhere(s, spent) && !n.evict(s, idle) {
+		n.table.known.Add(-1)
 		return nil
 	}
+	i := n.take(s)
 	s.index.link(s.pages.nth(i), mix)
 	x := n.at(s, i)
-	clear(x)
-	x[0], x[1] = int64(k.Hi), int64(k.Lo)
+	x[0], x[1] = int64(z.Key.Hi), int64(z.Key.Lo)
 	return x
 }
 
-// most returns the highest number of snapshots in a shard.
-func (n *Snapshots) most() int64 { return max(1, n.table.max.Load()/int64(len(n.shard))) }
+// take returns the index of an unused slot, whose words are zero.
+func (n *Snapshots) take(s *snapshotShard) (i uint32) {
+	if f := len(s.free); f > 0 {
+		i, s.free = s.free[f-1], s.free[:f-1]
+		return i
+	}
+	if i = s.used; i%pageSlots == 0 {
+		s.pages = append(s.pages, n.slots.page())
+	}
+	if slot := s.pages.nth(i); !s.index.room(int(i), slot) {
+		n.reindex(s, slot)
+	}
+	s.used++
+	return i
+}
 
 // reindex makes the index large enough for another snapshot, in a slot up to
 // most.
 func (n *Snapshots) reindex(s *snapshotShard, most uint32) {
-	s.index.grow(int(s.used), uint64(len(n.shard))*uint64(n.most()+pageSlots), most)
+	s.index.grow(int(s.used), uint64(n.table.max.Load())+uint64(len(n.shard))*pageSlots, most)
 	for i := range s.used {
 		s.index.link(s.pages.nth(i), n.mixAt(s.pages.nth(i)))
 	}
@@ -138,20 +146,39 @@ func (n *Snapshots) reindex(s *snapshotShard, most uint32) {
 
 func (n *Snapshots) mixAt(slot uint32) uint64 { return n.table.mix(snapshot(n.slots.at(slot)).key()) }
 
-// evict removes a snapshot that owes nothing, nor has a debt on its way, and returns its index.
-// It returns s.used if it found none.
-func (n *Snapshots) evict(s *snapshotShard) uint32 {
+// evict removes a snapshot of a shard that may go.
+func (n *Snapshots) evict(s *snapshotShard, may func(*snapshotShard, snapshot) bool) bool {
 	for range min(snapshotsToTry, s.used) {
 		i := s.hand
 		if s.hand++; s.hand >= s.used {
 			s.hand = 0
 		}
-		if x := n.at(s, i); !x.has(markOwes) && s.paying[x.key()] == nil {
+		if x := n.at(s, i); x.key() != (stores.Key{}) && may(s, x) {
 			s.index.unlink(s.pages.nth(i), n.table.mix(x.key()), n.mixAt)
-			return i
+			clear(x)
+			s.free = append(s.free, i)
+			n.table.known.Add(-1)
+			return true
 		}
 	}
-	return s.used
+	return false
+}
+
+// evictElsewhere is [Table.evictElsewhere] for snapshots.
+func (n *Snapshots) evictElsewhere(s *snapshotShard, may func(*snapshotShard, snapshot) bool) bool {
+	if s.used >= pageSlots {
+		return false
+	}
+	for range min(othersToTry, len(n.shard)) {
+		if o := &n.shard[int(n.hand.Add(1))%len(n.shard)]; o != s && o.mu.TryLock() {
+			evicted := n.evict(o, may)
+			o.mu.Unlock()
+			if evicted {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // setOrigin notes the tag of a zone's key, and under which of the zone's counters it was last.

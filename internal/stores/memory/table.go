@@ -33,7 +33,8 @@ type Table struct {
 	seed          [2]uint64
 	serial        uint64 // the order in which several tables are locked
 	shards        []shard
-	replaced      atomic.Bool // no zone counts in it any more
+	hand          atomic.Uint32 // where evictElsewhere goes on
+	replaced      atomic.Bool   // no zone counts in it any more
 	snapshotsOnce sync.Once
 	snapshots     *Snapshots // see Snapshots
 }
@@ -175,8 +176,9 @@ type shard struct {
 }
 
 const (
-	sweep      = 64 // slots that evict looks at
-	indexBytes = 8  // of index and page numbers, per key, at most
+	sweep       = 64 // slots that evict looks at
+	othersToTry = 64 // shards that evictElsewhere looks at
+	indexBytes  = 8  // of index and page numbers, per key, at most
 )
 
 // find returns the slot of a key, or nil.
@@ -193,7 +195,7 @@ func (t *Table) insert(s *shard, z *stores.ZoneCheck, mix uint64, now int64) []i
 	}
 	if t.keys.Add(1) > room {
 		t.keys.Add(-1)
-		if !t.evict(s, z, now) {
+		if !t.evict(s, z, now) && !t.evictElsewhere(s, z, now) {
 			return nil
 		}
 		t.keys.Add(1)
@@ -261,6 +263,25 @@ func (t *Table) evict(s *shard, z *stores.ZoneCheck, now int64) bool {
 		if k != (stores.Key{}) && s.states.unused(&t.layout, t.slots.at(n), z.Rules, at) {
 			t.remove(s, n)
 			return true
+		}
+	}
+	return false
+}
+
+// evictElsewhere removes such a key of another shard, if this one has hardly any: max_keys was
+// lowered below what the table was made for. Shards that are in use are left out, because two of
+// them have no order in which they are locked.
+func (t *Table) evictElsewhere(s *shard, z *stores.ZoneCheck, now int64) bool {
+	if s.used >= pageSlots {
+		return false
+	}
+	for range min(othersToTry, len(t.shards)) {
+		if o := &t.shards[int(t.hand.Add(1))%len(t.shards)]; o != s && o.mu.TryLock() {
+			evicted := t.evict(o, z, now)
+			o.mu.Unlock()
+			if evicted {
+				return true
+			}
 		}
 	}
 	return false

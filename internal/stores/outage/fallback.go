@@ -53,12 +53,14 @@ func (f *Fallback) SharePermits(n int64) int64 {
 // unknown says that Redis may have charged the check, though it did not answer.
 func (f *Fallback) Decide(check *stores.Check, unknown bool) {
 	now := f.redis.Now(check.Zones[0].Tag)
+	var room [8]bool
+	owes := room[:0]
 	for i := range check.Zones {
 		z := &check.Zones[i]
 		z.Rules, z.InFlight = f.Share(z.Counter), f.SharePermits(z.Counter.InFlight)
 		z.CutCost(z.Rules)
 		z.StartsBlock = false // of the whole limit nothing is known
-		f.warm(z, now)
+		owes = append(owes, f.warm(z, now))
 	}
 	f.Held.Decide(check, f.clock(now))
 	check.Mode = stores.ModeFallback
@@ -68,11 +70,23 @@ func (f *Fallback) Decide(check *stores.Check, unknown bool) {
 		if z.Permit.Taken {
 			f.redis.Note(z, 1, z.HeldCost())
 		}
-		if _, held := z.Holds(); unknown && z.Charged && !held {
-			if n := memory.TableOf(z.Counter).Snapshots(); n != nil {
-				n.Forgive(z, check.Now, check.TurnOf(z), func(int) int64 { return z.Cost })
-			}
+		if _, held := z.Holds(); !z.Charged || held {
+			continue
 		}
+		if n := memory.TableOf(z.Counter).Snapshots(); unknown && n != nil {
+			n.Forgive(z, check.Now, check.TurnOf(z), func(int) int64 { return z.Cost })
+		} else {
+			f.uncharged(z, z.Cost, owes[i])
+		}
+	}
+}
+
+// uncharged reports a charge that is not owed to Redis: there is no room for the debt, or for the
+// key's own count. What several keys share is not told of one of them, and a fingerprint without a
+// slot is not counted at all.
+func (f *Fallback) uncharged(z *stores.ZoneCheck, charge int64, owes bool) {
+	if (!owes || z.Overflowed) && len(z.Rules) > 0 && !z.Counter.OwnSlots {
+		f.redis.Uncharged(z.Counter.Zone, charge)
 	}
 }
 
@@ -99,25 +113,41 @@ func (f *Fallback) LearnBlock(z *stores.ZoneCheck, at memory.Instant) {
 	}, at.Shared)
 }
 
-// warm prepares a zone for being decided without Redis.
-func (f *Fallback) warm(z *stores.ZoneCheck, now memory.Instant) {
+// warm prepares a zone for being decided without Redis. It reports whether the key owes what it is
+// charged from now on.
+func (f *Fallback) warm(z *stores.ZoneCheck, now memory.Instant) bool {
 	memory.BlocksOf(z.Counter).Follow(z.Key, now)
-	if n := memory.TableOf(z.Counter).Snapshots(); n != nil && n.Warm(z, now) {
+	n := memory.TableOf(z.Counter).Snapshots()
+	if n == nil {
+		return false
+	}
+	starts, owes := n.Warm(z, now)
+	if starts {
 		f.Hands.add(z)
 	}
+	return owes
 }
 
 // Finish ends a request that was decided without Redis. What it is charged now
 // is owed, too.
 func (f *Fallback) Finish(z *stores.ZoneCheck, charge int64) {
+	if owes := f.finish(z, charge); charge > 0 {
+		f.uncharged(z, charge, owes)
+	}
+}
+
+// finish is Finish without the report of a charge that is not owed.
+func (f *Fallback) finish(z *stores.ZoneCheck, charge int64) (owes bool) {
 	now, taken := f.redis.Now(z.Tag), z.Permit.Taken
+	z.Overflowed = false
 	if charge > 0 {
-		f.warm(z, now)
+		owes = f.warm(z, now)
 	}
 	f.Held.Finish(z, f.clock(now), charge)
 	if permits := z.EndedPermits(charge); taken && (permits != 0 || z.HeldCost() != 0) {
 		f.redis.Note(z, -permits, -z.HeldCost())
 	}
+	return owes
 }
 
 // Settle charges a request that Redis has decided, and that Redis could not charge
@@ -128,12 +158,14 @@ func (f *Fallback) Settle(z *stores.ZoneCheck, charge int64, unknown bool) {
 	local.Permit = stores.Permit{}
 	local.Rules = f.Share(z.Counter)
 	local.Results = make([]stores.Result, len(local.Rules))
-	f.Finish(&local, charge)
+	owes := f.finish(&local, charge)
 	n := memory.TableOf(z.Counter).Snapshots()
 	if unknown && n != nil {
 		n.Forgive(&local, f.redis.Now(z.Tag).Shared, 0, func(rule int) int64 { return local.Results[rule].Owed })
 	}
-	if unknown || n == nil {
+	if unknown {
 		f.redis.Uncharged(z.Counter.Zone, charge)
+	} else {
+		f.uncharged(&local, charge, owes)
 	}
 }

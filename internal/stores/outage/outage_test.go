@@ -36,6 +36,8 @@ type fake struct {
 	blocks  []stores.Key
 	unswept []stores.Key
 	paid    int
+
+	uncharged int64
 }
 
 func (f *fake) AnyUsable() bool               { return !f.away }
@@ -48,7 +50,7 @@ func (f *fake) MayHaveRun(err error) bool {
 }
 func (f *fake) Unswept(tag stores.Key)             { f.unswept = append(f.unswept, tag) }
 func (*fake) Note(*stores.ZoneCheck, int64, int64) {}
-func (*fake) Uncharged(string, int64)              {}
+func (f *fake) Uncharged(_ string, charge int64)   { f.uncharged += charge }
 func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error) {
 	f.calls++
 	time.Sleep(f.takes)
@@ -339,5 +341,39 @@ func TestBlockFailsAlone(t *testing.T) {
 	r.fails = errUnknown
 	if f.Hands.Pay(t.Context()); r.calls != 1 || len(f.Hands.tables) != 0 {
 		t.Errorf("%d calls, %d tables owe, want 1 and none", r.calls, len(f.Hands.tables))
+	}
+}
+
+// TestNothingIsLostUncounted charges more keys without Redis than there may be, at their decision or
+// after their response. What is not owed is reported.
+func TestNothingIsLostUncounted(t *testing.T) {
+	for _, most := range []int64{1, 5, 100, 200} {
+		for _, afterwards := range []bool{false, true} {
+			r, f, counter := newFallback(t, false)
+			counter.Table, counter.HoldCost = memory.NewTable(counter.Rules, most), afterwards
+			r.away = true
+			var charged int64
+			for k := range uint64(200) {
+				check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: key(k), Tag: key(k), Group: uint32(k), Cost: 1}}}
+				if f.Decide(&check, false); !check.Admitted {
+					continue
+				}
+				charged++
+				if afterwards {
+					f.Finish(&check.Zones[0], 1)
+				}
+			}
+			r.away = false
+			for range 10 {
+				f.Hands.Pay(t.Context())
+			}
+			var paid int64
+			for _, n := range r.debts {
+				paid += n
+			}
+			if paid != min(most, 200) || paid+r.uncharged != charged {
+				t.Errorf("room for %d, afterwards %t: of %d charged alone %d are charged in Redis and %d reported", most, afterwards, charged, paid, r.uncharged)
+			}
+		}
 	}
 }
