@@ -19,6 +19,7 @@ import (
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // storeEvents logs, counts and emits the events of the shared stores. A store reports them
@@ -117,7 +118,8 @@ func (e *storeEvents) Uncharged(zone string, cost int64) {
 // ClockSteps implements redis.Observer.
 func (e *storeEvents) ClockSteps(name string) { e.metrics.ClockSteps.WithLabelValues(name).Inc() }
 
-func liveKey(store string) string { return "rate_limit/instances/" + store }
+// liveKey returns where the number of live instances at a place is stored: those at another are others.
+func liveKey(place string) string { return "rate_limit/instances/" + rules.Fingerprint(place) }
 
 // liveCounts stores the numbers of live instances. A heartbeat that waited for the storage
 // would be late.
@@ -128,17 +130,21 @@ var liveCounts = process.Var[background.Queue]{New: func() *background.Queue {
 // Live implements redis.Observer. It stores the number of live instances for the next
 // process.
 func (e *storeEvents) Live(name string, n int) {
-	e.live.Save(e.storage, liveKey(name), []byte(strconv.Itoa(n)), func(err error) {
+	c, _ := e.stores(name)
+	if c == nil {
+		return
+	}
+	e.live.Save(e.storage, liveKey(c.Place()), []byte(strconv.Itoa(n)), func(err error) {
 		e.logger.Warn("the number of instances was not written to Caddy's storage: after a restart without Redis, every limit is enforced in full", zap.String("store", name), zap.Error(err))
 	})
 }
 
-// lastLive returns the number of live instances last stored, by this process or an
+// lastLive returns the number of live instances at a place last stored, by this process or an
 // earlier one; 0: unknown.
-func (e *storeEvents) lastLive(store string) int {
+func (e *storeEvents) lastLive(place string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	b, err := e.storage.Load(ctx, liveKey(store))
+	b, err := e.storage.Load(ctx, liveKey(place))
 	if err != nil {
 		return 0
 	}

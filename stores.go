@@ -34,6 +34,10 @@ var sharedStores pool.Pool[*redis.Store] = "stores"
 // another replaces still has requests, which count without Redis.
 var held pool.Pool[*memory.Permits] = "permits"
 
+// seen are the live instances that the shared stores last saw, by [redis.Options.Place]: a store that
+// has another name, or other options, is at the same place.
+var seen pool.Pool[*redis.Seen] = "instances"
+
 // counts is the local store, one for all configurations: permits outlive a reload.
 var counts = process.Var[memory.Store]{New: func() *memory.Store { return &memory.Store{Clock: clock.Now} }}
 
@@ -72,6 +76,7 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	}
 	o.Clock, o.Process, o.Dial = clock.Now, s.process.ID, s.process.Dial
 	o.Held = held.Take(refs, processKey{s.process, o.Place()}, func() *memory.Permits { return new(memory.Permits) })
+	o.Seen = seen.Take(refs, processKey{s.process, o.Place()}, func() *redis.Seen { return new(redis.Seen) })
 	goredis.SetLogger(redisLog{})
 	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, s.events) })
 	s.list = append(s.list, shared)
@@ -121,11 +126,15 @@ func (s *redisStores) find(name string) (*redis.Store, *limiter.Store) {
 	return nil, nil
 }
 
-// start connects the stores. Until they count the live instances, the number is the one
-// last stored.
+// start connects the stores. Until they count the live instances, the number is the one last seen by
+// this process, or else the one last stored.
 func (s *redisStores) start() {
 	for _, c := range s.list {
-		c.Start(s.events.lastLive(c.Name()))
+		live := 0
+		if c.Instances() == 0 {
+			live = s.events.lastLive(c.Place())
+		}
+		c.Start(live)
 	}
 }
 
@@ -139,15 +148,26 @@ func (s *redisStores) lead() {
 // mute ends the reports of the stores that the configuration after this one does not use:
 // another store may have their names. They are still used by the requests under way. A new
 // store begins in the mode that was reported under its name, so that each change of it is
-// reported once.
+// reported once, and with what one at its place knows, whatever its name.
 func (s *redisStores) mute(next *redisStores) {
 	for _, c := range s.list {
-		if slices.Contains(next.list, c) {
+		if !slices.Contains(next.list, c) {
+			c.Observe(nil)
+		}
+	}
+	for _, after := range next.list {
+		if slices.Contains(s.list, after) {
 			continue
 		}
-		c.Observe(nil)
-		if after, _ := next.find(c.Name()); after != nil && !slices.Contains(s.list, after) {
-			after.Begin(c)
+		before, _ := s.find(after.Name())
+		if before != nil {
+			after.Begin(before)
+		}
+		if same := s.at(after); same != nil {
+			before = same
+		}
+		if before != nil {
+			after.BeginAs(before)
 		}
 	}
 }

@@ -203,7 +203,7 @@ func TestSlowStorageDelaysNothing(t *testing.T) {
 		return err == nil && strings.Contains(string(text), `"limit": 4`)
 	})
 	until(t, "the number of instances to be stored", func() bool {
-		text, err := os.ReadFile(filepath.Join(s.storage, "rate_limit", "instances", "redis"))
+		text, err := os.ReadFile(s.instances(srv.Addr))
 		return err == nil && string(text) == "1"
 	})
 }

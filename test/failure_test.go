@@ -16,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/rules"
 )
 
 const (
@@ -312,7 +313,7 @@ func TestFallbackShare(t *testing.T) {
 		srv := redistest.Start(t)
 		s, _ := failing(t, srv.Addr, fiveAnHour)
 		others := startInstances(t, srv, 2)
-		until(t, "three instances", func() bool { b, _ := os.ReadFile(s.instances()); return string(b) == "3" })
+		until(t, "three instances", func() bool { b, _ := os.ReadFile(s.instances(srv.Addr)); return string(b) == "3" })
 		srv.Kill()
 		s.want(req{}, 200, 200, 429)
 		s.wantHeader(s.want(req{}, 429), "RateLimit-Policy", `"z";q=2;w=3600`)
@@ -321,15 +322,15 @@ func TestFallbackShare(t *testing.T) {
 		}
 	})
 	t.Run("persisted across restarts", func(t *testing.T) {
-		s := newSite(t)
-		path := (&storeSite{site: s}).instances()
+		s, addr := newSite(t), unusedAddr(t)
+		path := s.instances(addr)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(path, []byte("3"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s.reload(setup{app: redisStore(unusedAddr(t)), site: fiveAnHour})
+		s.reload(setup{app: redisStore(addr), site: fiveAnHour})
 		s.want(req{}, 200, 200, 429)
 		if n := len(s.log.lines(t, "the number of instances is unknown: this one enforces every limit in full until Redis is back")); n != 0 {
 			t.Errorf("%d warnings that the number of instances is unknown", n)
@@ -337,9 +338,10 @@ func TestFallbackShare(t *testing.T) {
 	})
 }
 
-// instances returns the file that holds the number of live instances.
-func (s *storeSite) instances() string {
-	return filepath.Join(s.storage, "rate_limit", "instances", "redis")
+// instances returns the file that holds the number of live instances of a store at an address.
+func (s *site) instances(addr string) string {
+	o := redis.Options{ConnOptions: redis.ConnOptions{Addresses: []string{addr}, Prefix: config.DefaultKeyPrefix}}
+	return filepath.Join(s.storage, "rate_limit", "instances", rules.Fingerprint(o.Place()))
 }
 
 // ignored discards the events of a store.

@@ -2,8 +2,6 @@ package chaos
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -97,10 +95,9 @@ func fleet(t *testing.T, n int, config harness.Config) (caddys []*harness.Caddy)
 		caddys = append(caddys, harness.StartCaddy(t, config))
 	}
 	for _, c := range caddys {
-		file := filepath.Join(c.Dir, "caddy", "rate_limit", "instances", "redis")
 		harness.Until(t, harness.Patience, "every instance knows of all", func() bool {
-			b, _ := os.ReadFile(file)
-			return string(b) == fmt.Sprint(n)
+			live, ok := c.Metric(t, "caddy_rate_limit_instances")
+			return ok && live == float64(n)
 		})
 	}
 	return caddys

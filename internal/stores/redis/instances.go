@@ -11,12 +11,19 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
+// Seen is a number of live instances. It outlives the store that counted them. 0: none was ever
+// counted.
+type Seen struct{ atomic.Int64 }
+
+// Destruct implements caddy.Destructor. No store needs the number any more.
+func (*Seen) Destruct() error { return nil }
+
 // instances counts the live instances that share a Redis.
 type instances struct {
 	conn    *conn
-	process uint64       // ID of this process
-	fleet   string       // see Options.Fleet
-	live    atomic.Int64 // 0: never counted
+	process uint64 // ID of this process
+	fleet   string // see Options.Fleet
+	live    *Seen
 	old     atomic.Int64 // those of the last count that do not read documents of this format
 
 	// lost is called if a node does not know this instance: it has lost the heartbeats, and

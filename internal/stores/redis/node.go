@@ -152,13 +152,17 @@ func (ns *nodes) beginDown(address string) {
 	}
 }
 
-// beginAs begins with the estimates of the clocks of the same nodes, and at the same place with
-// whether they know this instance. If all are unavailable, none tells the slots of a Cluster, and
-// what stands for them is not called either.
-func (ns *nodes) beginAs(before *nodes, samePlace bool) {
-	if ns.o.Cluster && before.anyUp().breaker.open.Load() {
+// beginAway begins without calling what stands for the masters of a Cluster, if all of these are
+// unavailable: none tells the slots.
+func (ns *nodes) beginAway(before *nodes) {
+	if before.anyUp().breaker.open.Load() {
 		ns.first.breaker.begin()
 	}
+}
+
+// beginAs begins with the estimates of the clocks of the same nodes, and at the same place with
+// whether they know this instance.
+func (ns *nodes) beginAs(before *nodes, samePlace bool) {
 	kept := before.first.clock.kept.Load()
 	ns.first.beats.Store(samePlace && before.first.beats.Load())
 	for address, n := range *before.byAddress.Load() {

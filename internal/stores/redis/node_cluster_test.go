@@ -193,6 +193,7 @@ func TestClusterAwayOverReload(t *testing.T) {
 		events = new(nodeEvents)
 		next := begin(5*time.Second, events)
 		next.Begin(s)
+		next.BeginAs(s)
 		next.connectOnly() // without heartbeats, which open a breaker too
 		for _, tag := range tags {
 			check := &stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: testKey(newKey()), Tag: tag, Cost: 1}}}
@@ -207,6 +208,7 @@ func TestClusterAwayOverReload(t *testing.T) {
 	}
 	last := begin(5*time.Second, events)
 	last.Begin(s)
+	last.BeginAs(s)
 	last.Start(1)
 	for _, n := range nodes {
 		n.Resume()

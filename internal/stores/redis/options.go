@@ -41,6 +41,10 @@ type Options struct {
 	// Held is what the requests of all stores of this process at the same [Options.Place] hold,
 	// which counts without Redis; nil: what those of this store hold.
 	Held *memory.Permits
+
+	// Seen is the number of live instances that the stores of this process at the same
+	// [Options.Place] last saw; nil: that this store saw.
+	Seen *Seen
 }
 
 // ConnOptions configure the connections to a Redis.

@@ -60,6 +60,7 @@ func TestDebtsPassToTheStoreThatFollows(t *testing.T) {
 		}
 	}
 	next.Begin(old)
+	next.BeginAs(old)
 	next.Start(1)
 	old.PassOn(next)
 	_ = old.Destruct()
@@ -160,6 +161,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 				return check.Mode == stores.ModeShared
 			})
 			next.Begin(old)
+			next.BeginAs(old)
 			after := storestest.TenPerHour(t, "z", false) // of the configuration that follows
 			after.Table = c.Table
 			next.Adopt(after)
@@ -219,6 +221,7 @@ func TestPermitsPassToTheStoreThatFollows(t *testing.T) {
 	for _, timeout := range []time.Duration{50 * time.Millisecond, 60 * time.Millisecond} {
 		next := begin(timeout)
 		next.Begin(s)
+		next.BeginAs(s)
 		next.Start(1)
 		_ = s.Destruct()
 		s = next

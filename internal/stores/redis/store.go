@@ -46,7 +46,7 @@ func New(o Options, to Observer) *Store {
 	s.permits = newPermits(s.conn, o.Clock)
 	s.permits.held = cmp.Or(o.Held, s.permits.held)
 	s.conn.permits = s.permits
-	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, lost: s.lose}
+	s.instances = &instances{conn: s.conn, process: cmp.Or(o.Process, s.conn.instance), fleet: o.Fleet, live: cmp.Or(o.Seen, new(Seen)), lost: s.lose}
 	s.outages = &outages{o: &s.o, conn: s.conn, permits: s.permits}
 	s.fallback = outage.New(outage.Options{
 		Local: o.OnFailure == FailLocal, ShareOf: s.shareOf, Clock: o.Clock, Clustered: o.Cluster,
@@ -83,15 +83,22 @@ func (s *Store) Start(live int) {
 	})
 }
 
-// Begin has a store that was not started yet begin as the one whose place it takes. Nodes that
-// are unavailable were reported, and their first heartbeats will report that they are not. What
-// was counted without Redis is on its clock, as far as that was known. A node that has lost its
-// memory meanwhile is known by not knowing this instance.
+// Begin has a store that was not started yet begin in the mode of the one that had its name. Nodes
+// that are unavailable were reported, and their first heartbeats will report that they are not.
 func (s *Store) Begin(before *Store) {
 	_, _, down := before.State()
 	for _, n := range down {
 		s.conn.nodes.beginDown(n.Address)
 	}
+	if s.o.Cluster && slices.Equal(s.o.Addresses, before.o.Addresses) {
+		s.conn.nodes.beginAway(before.conn.nodes)
+	}
+}
+
+// BeginAs has a store that was not started yet begin with what one at the same addresses knows,
+// whatever its name. What was counted without Redis is on its clock, as far as that was known. A node
+// that has lost its memory meanwhile is known by not knowing this instance.
+func (s *Store) BeginAs(before *Store) {
 	if slices.Equal(s.o.Addresses, before.o.Addresses) {
 		s.conn.nodes.beginAs(before.conn.nodes, s.Place() == before.Place())
 	}
