@@ -32,11 +32,19 @@ func (a *App) provisionRules() error {
 	a.follower = followers.Take(&a.refs, processKey{a.process, id}, func() *rules.Follower {
 		return rules.NewFollower(source, a.ctx.Storage(), a.logger, metrics.Of(a.process).RulesErrors.Inc)
 	})
+	a.inherit(running.Of(a.process).current())
 	a.registry = limiter.NewRegistry(a.logger, a.follower.Good())
 	a.registry.Changed = func(zones []string) {
 		metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkRules, Name: a.follower.Name(), Zone: rules.FirstNames(zones)})
 	}
 	return nil
+}
+
+// inherit takes over the document in force of the app before; nil: there is none.
+func (a *App) inherit(before *App) {
+	if before != nil && before.follower != nil && a.follower != nil {
+		a.follower.Inherit(before.follower)
+	}
 }
 
 // loadSource returns the configured source of rules, which may use the first store's Redis.

@@ -40,6 +40,7 @@ func (r *runningApp) start(a *App) {
 	metrics.MarksOf(a.process).Add(metrics.Mark{At: time.Now(), Kind: kind, Text: a.configHash()})
 	if r.before != nil {
 		r.before.stores.mute(&a.stores)
+		a.inherit(r.before) // what came since it was provisioned
 	}
 	r.set(a)
 	a.lead()

@@ -46,6 +46,7 @@ type Follower struct {
 	invalid error  // the error of latest; nil: valid
 	good    *Document
 	text    []byte // the text of good
+	unsaved bool   // whether text is that of the follower before, which this storage may not have
 	had     bool   // whether a document was ever in force, also in an earlier process
 	status  Status
 	reports []func() // log lines and reports of the target, for when mu is not held any more
@@ -106,6 +107,27 @@ func NewFollower(s Source, storage certmagic.Storage, logger *zap.Logger, failed
 	return f
 }
 
+// Inherit takes over the document in force from the follower before, if that follows the same
+// document in another way, such as with another password: the storage may not have it, and the
+// source may be away.
+func (f *Follower) Inherit(before *Follower) {
+	if before == f || placeOf(before.source) != placeOf(f.source) {
+		return
+	}
+	before.mu.Lock()
+	good, text, had, status := before.good, before.text, before.had, before.status
+	before.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.had = f.had || had
+	if text == nil || f.latest != nil {
+		return
+	}
+	f.unsaved = f.unsaved || string(text) != string(f.text)
+	f.good, f.text = good, text
+	f.status.Applied, f.status.Confirmed = status.Applied, status.Confirmed
+}
+
 // Name returns the name of the source: redis, http, file or another module's.
 func (f *Follower) Name() string {
 	return f.source.CaddyModule().ID.Name()
@@ -147,6 +169,10 @@ func (f *Follower) Lead(t Target, storage certmagic.Storage, logger *zap.Logger)
 		}
 	} else if f.text != nil {
 		f.apply(f.text, false)
+	}
+	if f.unsaved {
+		f.unsaved = false
+		f.save()
 	}
 	f.unlock()
 	f.start.Do(func() {

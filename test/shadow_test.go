@@ -195,3 +195,37 @@ func TestShadowReportsDelays(t *testing.T) {
 		}
 	})
 }
+
+// TestShadowWithDuplicates repeats requests in a zone in shadow with prevent_duplicates. Its rules and
+// the memory of duplicates are charged together, as if it denied, wherever other zones lie.
+func TestShadowWithDuplicates(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for _, other := range []string{"", "zone other {\nstore local\nrule 100/1h\n}\n"} {
+			for _, shadow := range []string{"", "shadow\n"} {
+				zone := newName("z")
+				s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone " + zone + " {\nrule 3/1h\nprevent_duplicates 1h\n" + shadow + "}\n" + other + "}\nrespond ok"})
+				before := s.metric("decisions_total", "zone", zone, "decision", "allowed")
+				for _, path := range []string{"/a", "/a", "/a", "/b", "/b", "/c", "/d", "/d", "/c"} {
+					s.send(req{method: "POST", path: path})
+				}
+				if n := s.metric("decisions_total", "zone", zone, "decision", "allowed") - before; n != 3 {
+					t.Errorf("%q beside %q: %v of 9 requests were allowed, want 3", shadow, other, n)
+				}
+			}
+		}
+	})
+}
+
+// TestZoneInShadowAndEnforced has a zone in two handlers, of which one enforces it. It is shown as
+// enforced, with each load.
+func TestZoneInShadowAndEnforced(t *testing.T) {
+	for range 12 {
+		s := serve(t, setup{
+			site: "rate_limit {\nzone z {\nshadow\nrule 1/1h\n}\n}\nrespond ok",
+			more: "http://:8002 {\nrate_limit {\nzone z {\nrule 1/1h\n}\n}\nrespond ok\n}",
+		})
+		if z := s.zones().Zones[0]; z.Shadow {
+			t.Fatal("the zone is shown in shadow")
+		}
+	}
+}

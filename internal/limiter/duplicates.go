@@ -16,6 +16,7 @@ import (
 func (q *request) addFingerprint(z *zoneResult, set *ruleSet, group uint32) {
 	if fp, ok := q.fingerprint(z); ok {
 		z.duplicate = q.count(z, set.counter, fp, z.key, group, 1)
+		z.duplicate.Joined = z.rules != nil
 		z.duplicate.SeesHeld = z.zone.common.holds.Load()
 	}
 }

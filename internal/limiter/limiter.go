@@ -26,6 +26,7 @@ type Limiter struct {
 	o       Options
 	zones   []*Zone
 	shared  []Shared    // the shared stores of the zones
+	order   string      // among the limiters of a registry
 	repeats bool        // whether a request may pass one of the zones twice
 	earlier bool        // whether an earlier handler may have admitted a request
 	meets   atomic.Bool // whether a request may meet another handler, too, by the routes

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,7 +61,7 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 		}
 		r.zones[z.Name] = def
 	}
-	r.limiters = append(r.limiters, l)
+	r.insert(l)
 	for _, other := range r.limiters {
 		other.earlier = other.earlier || len(r.limiters) > 1
 	}
@@ -96,6 +97,15 @@ func shortened(def string) string {
 		return strings.ToValidUTF8(def[:most], "") + "..."
 	}
 	return def
+}
+
+// insert adds a limiter in an order that depends on the configuration alone: Caddy provisions servers
+// in any order.
+func (r *Registry) insert(l *Limiter) {
+	text, _ := json.Marshal(l.o.Zones) // an error is that of all limiters with these zones
+	l.order = string(text)
+	r.limiters = append(r.limiters, l)
+	slices.SortStableFunc(r.limiters, func(a, b *Limiter) int { return strings.Compare(a.order, b.order) })
 }
 
 // Leave removes a limiter and closes it.
@@ -203,17 +213,30 @@ func (r *Registry) Document() *rules.Document {
 	return r.document
 }
 
-// Zones returns the zones of all limiters. Several may have the same name.
+// Zones returns the zones of all limiters. Several may have the same name, of which those that
+// enforce their rules come first: the first is shown.
 func (r *Registry) Zones() (all []*Zone) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, l := range r.limiters {
 		all = append(all, l.zones...)
 	}
+	slices.SortStableFunc(all, func(a, b *Zone) int { return a.leniency() - b.leniency() })
 	return all
 }
 
-// Zone returns a zone by its name; nil: no such zone.
+// leniency is 0 if the zone enforces its rules, more if it only reports, and most if it is off.
+func (z *Zone) leniency() int {
+	switch a := z.active.Load(); {
+	case a.off:
+		return 2
+	case a.shadow:
+		return 1
+	}
+	return 0
+}
+
+// Zone returns the first zone of a name; nil: no such zone.
 func (r *Registry) Zone(name string) *Zone {
 	for _, z := range r.Zones() {
 		if z.Name == name {

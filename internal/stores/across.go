@@ -16,7 +16,7 @@ func Across(ctx context.Context, check *Check, of []Store) {
 	defer cancel()
 	check.Admitted, check.Mode, check.Turn = true, ModeLocal, 0
 	if check.Peek {
-		peekAll(ctx, check, groups)
+		peekAll(ctx, check, groups, of)
 		return
 	}
 	last := len(groups) - 1
@@ -185,8 +185,8 @@ func startBlocks(ctx context.Context, groups []group) {
 // mayBlock reports whether a zone that a peek has denied may block its key.
 func mayBlock(z ZoneCheck) bool { return z.Counter.Blocks != nil && !z.Admits && z.Block.Until == 0 }
 
-// peekAll decides all zones that are no shadows and charges nothing.
-func peekAll(ctx context.Context, check *Check, groups []group) {
+// peekAll decides all zones and charges nothing.
+func peekAll(ctx context.Context, check *Check, groups []group, of []Store) {
 	peek(ctx, check, groups)
 	for i := range groups {
 		g := &groups[i]
@@ -194,11 +194,7 @@ func peekAll(ctx context.Context, check *Check, groups []group) {
 		check.Turn = max(check.Turn, g.check.Turn)
 		g.copyTo(check)
 	}
-	for i := range check.Zones {
-		if check.Zones[i].Shadow {
-			check.Zones[i].skip()
-		}
-	}
+	decideShadows(ctx, check, of)
 }
 
 func (g *group) copyTo(check *Check) {
@@ -207,25 +203,20 @@ func (g *group) copyTo(check *Check) {
 	}
 }
 
-// decideShadows decides and charges each shadow on its own, if the others admit.
+// decideShadows decides each shadow on its own, as one store would that had all zones: it is charged
+// only if the others admit.
 func decideShadows(ctx context.Context, check *Check, of []Store) {
-	for i := range check.Zones {
-		switch {
-		case !check.Zones[i].Shadow:
-		case check.Admitted:
-			one := Check{Zones: check.Zones[i : i+1]}
-			decide(ctx, of[i], &one)
-		default:
-			check.Zones[i].skip()
+	for i, to := 0, 0; i < len(check.Zones); i = to {
+		for to = i + 1; to < len(check.Zones) && check.Zones[to].Joined; to++ {
+		}
+		if !check.Zones[i].Shadow {
+			continue
+		}
+		one := Check{Zones: check.Zones[i:to], Peek: check.Peek || !check.Admitted}
+		if decide(ctx, of[i], &one); one.Peek {
+			one.Zones[0].Took = 0 // the decision is made
 		}
 	}
-}
-
-// skip leaves a shadow without results.
-func (z *ZoneCheck) skip() {
-	z.Admits, z.Charged, z.Full = true, false, false
-	z.Rules, z.Results = z.Counter.Rules, z.Results[:0]
-	z.Mode, z.Took = ModeLocal, 0
 }
 
 // recount updates the results that Redis reported while the cost was held, and

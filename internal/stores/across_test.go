@@ -77,15 +77,15 @@ func TestAcrossDecidesTheQueueLast(t *testing.T) {
 }
 
 // TestAcrossShadow decides a shadow in another store. It is charged if the live zone
-// admits, and not if that denies.
+// admits, and only judged if that denies.
 func TestAcrossShadow(t *testing.T) {
 	both, _ := pair()
 	live, shadow := storestest.TenPerHour(t, "live", false), storestest.TenPerHour(t, "shadow", false)
-	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, -1}, {6, 0}} {
+	for _, c := range []struct{ cost, left int64 }{{4, 6}, {11, 6}, {6, 0}} {
 		check := storestest.CheckOf(c.cost, live, shadow)
 		check.Zones[1].Shadow = true
 		stores.Across(context.Background(), check, both)
-		if res := check.Zones[1].Results; len(res) > 0 && res[0].Remaining != c.left || len(res) == 0 && c.left >= 0 {
+		if res := check.Zones[1].Results; len(res) != 1 || res[0].Remaining != c.left {
 			t.Errorf("cost %d: results of the shadow %+v, want Remaining %d", c.cost, res, c.left)
 		}
 	}
@@ -199,5 +199,34 @@ func TestAcrossPeek(t *testing.T) {
 	stores.Across(context.Background(), check, both)
 	if !check.Admitted || check.Zones[0].Results[0].Remaining != 9 {
 		t.Errorf("after peeks: %+v", check.Zones[0])
+	}
+}
+
+// TestShadowAcrossStores denies by the zone of one store what a shadow in another would deny. It is
+// judged as in one store, and not charged.
+func TestShadowAcrossStores(t *testing.T) {
+	both, _ := pair()
+	for name, of := range map[string][]stores.Store{"one store": {both[0], both[0]}, "two": both} {
+		one, two := storestest.TenPerHour(t, "one", false), storestest.TenPerHour(t, "two", false)
+		denied, charged := 0, 0
+		for i := range 40 {
+			check := storestest.CheckOf(1, one, two)
+			check.Zones[0].Shadow, check.Zones[0].Cost = true, 2
+			check.Peek = i >= 30
+			if of[0] == of[1] {
+				of[0].Decide(context.Background(), check)
+			} else {
+				stores.Across(context.Background(), check, of)
+			}
+			if !check.Zones[0].Admits {
+				denied++
+			}
+			if check.Zones[0].Charged {
+				charged++
+			}
+		}
+		if denied != 35 || charged != 5 {
+			t.Errorf("%s: the shadow would deny %d of 40 and is charged for %d, want 35 and 5", name, denied, charged)
+		}
 	}
 }

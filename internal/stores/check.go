@@ -53,6 +53,14 @@ type ZoneCheck struct {
 	// Shadow decides and charges the zone on its own, after the others.
 	Shadow bool
 
+	// Joined says that this and the check before are of one zone, with the same Tag: also a
+	// shadow is charged under both, or under none.
+	Joined bool
+
+	// Withheld is set for a shadow that admits and is not charged, because the check that is
+	// joined with it denies.
+	Withheld bool
+
 	// Reserve holds the cost, as Counter.HoldCost does, though the counter does
 	// not ask for it.
 	Reserve bool
@@ -229,6 +237,9 @@ func (check *Check) Settle() {
 			for r := range z.Results {
 				check.Turn = max(check.Turn, z.Results[r].Delay)
 			}
+		} else if z.Joined {
+			before := &check.Zones[i-1]
+			z.Withheld, before.Withheld = !before.Admits, !z.Admits
 		}
 	}
 }

@@ -28,7 +28,7 @@ local function zone_read(v, i, k)
   local z, logs, size, prefix, s = {}, nil, nil, nil, nil
   local marks
   z.rules, marks, z.hold, logs, z.n, size, prefix, i = unpack('<BBBBdI4I4', v, i)
-  z.shadow, z.known = marks % 2 == 1, marks > 1
+  z.shadow, z.known, z.joined = marks % 2 == 1, marks % 4 > 1, marks > 3
   z.logs, z.size, z.prefix = logs, size, prefix
   local guarded = z.hold >= BLOCKS
   if guarded then z.hold = z.hold - BLOCKS end
@@ -168,7 +168,8 @@ local function zone_reply(z)
 end
 
 -- Decide all zones of an entry at one instant. Zones that are not shadows are
--- charged only if all of them admit; then each shadow that admits is charged. With
+-- charged only if all of them admit; then each shadow that admits is charged, or two that
+-- are joined if both admit. With
 -- peek, nothing is charged, nor if a key is missing that the instance has a snapshot of. A
 -- denial may start a block.
 -- With lease, each zone is followed by the lease wanted.
@@ -192,15 +193,19 @@ local function decide(v, k, peek, lease)
     if not z.shadow then
       all = all and z.admits
       if z.delay and z.delay > (turn or -1) then turn = z.delay end
+    elseif z.joined then
+      local before = zones[x - 1]
+      z.withheld, before.withheld = not before.admits, not z.admits
     end
   end
   all = all and not forgotten
   for x = 1, count do
     local z = zones[x]
     local repaired = z.stepped
-    if all and z.admits and lease then
+    local charges = all and z.admits and not z.withheld
+    if charges and lease then
       zone_lease(z, v)
-    elseif all and z.admits then
+    elseif charges then
       zone_charge(z, v, not z.shadow and turn or z.delay)
     else
       if repaired then zone_repair(z, v) end

@@ -119,7 +119,7 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 	if z.Counter.Notifies {
 		p.used(z, stores.Before, check.Now)
 	}
-	charges := check.Admitted && z.Admits && !check.Peek
+	charges := check.Admitted && z.Admits && !z.Withheld && !check.Peek
 	if charges {
 		charges = p.take(z, check.Now, h)
 	}

@@ -155,7 +155,7 @@ func (ns *nodes) beginDown(address string) {
 // beginAway begins without calling what stands for the masters of a Cluster, if all of these are
 // unavailable: none tells the slots.
 func (ns *nodes) beginAway(before *nodes) {
-	if before.anyUp().breaker.open.Load() {
+	if ns.o.Cluster && before.anyUp().breaker.open.Load() {
 		ns.first.breaker.begin()
 	}
 }

@@ -251,11 +251,10 @@ func TestBeginAway(t *testing.T) {
 			all[i] = newTestConn(ConnOptions{Cluster: cluster, Addresses: []string{"127.0.0.1:1"}, Lazy: true, Prefix: "diana", Timeout: time.Second, DialTimeout: time.Second})
 			defer func() { _ = all[i].client.Close() }()
 		}
-		before, after := &Store{o: Options{ConnOptions: *all[0].o}, conn: all[0]}, &Store{o: Options{ConnOptions: *all[1].o}, conn: all[1]}
-		all[0].failUntilOpen(all[0].nodes.first)
-		after.Begin(before)
-		after.BeginAs(before)
-		if open := all[1].nodes.first.breaker.open.Load(); open != cluster {
+		before, after := all[0].nodes, all[1].nodes
+		all[0].failUntilOpen(before.first)
+		after.beginAway(before)
+		if open := after.first.breaker.open.Load(); open != cluster {
 			t.Errorf("cluster %v: the store after it begins with an open breaker: %v", cluster, open)
 		}
 	}

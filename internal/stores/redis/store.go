@@ -90,7 +90,7 @@ func (s *Store) Begin(before *Store) {
 	for _, n := range down {
 		s.conn.nodes.beginDown(n.Address)
 	}
-	if s.o.Cluster && slices.Equal(s.o.Addresses, before.o.Addresses) {
+	if slices.Equal(s.o.Addresses, before.o.Addresses) {
 		s.conn.nodes.beginAway(before.conn.nodes)
 	}
 }

@@ -38,6 +38,7 @@ const (
 const (
 	markShadow = 1
 	markKnown  = 2
+	markJoined = 4
 )
 
 // readsPermits reports whether the script reads what requests hold of a zone's key: because the
@@ -55,6 +56,9 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clo
 	marks := byte(0)
 	if z.Shadow {
 		marks |= markShadow
+		if z.Joined {
+			marks |= markJoined
+		}
 	}
 	if z.Known {
 		marks |= markKnown

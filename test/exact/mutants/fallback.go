@@ -34,7 +34,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "snapshots-owed", breaks: "an instance's debt is evicted for a snapshot", file: snapshotsGo, suites: redis,
-		old: "if x := n.at(s, i); !x.has(markOwes) && s.paying[x.key()] == nil {", new: "if x := n.at(s, i); len(x) > 0 {",
+		old: "return !x.has(markOwes) && s.paying[x.key()] == nil }", new: "return true }",
 	},
 	{
 		name: "snapshots-unlinked", breaks: "an evicted snapshot is still found in its slot", file: snapshotsGo, suites: redis,
@@ -106,7 +106,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-finish", breaks: "charges after the response are not owed", file: aloneGo, suites: redis,
-		old: "\t\tf.warm(z, now)\n\t}\n\tf.Held.Finish", new: "\t\t_ = z\n\t}\n\tf.Held.Finish",
+		old: "\t\towes = f.warm(z, now)\n", new: "\t\towes = false\n",
 	},
 	{
 		name: "lifetime-closed", breaks: "a store is closed while requests of its configuration run", file: lifetimeGo, suites: redis,

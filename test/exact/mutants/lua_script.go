@@ -17,7 +17,7 @@ const (
 var scriptMutants = []mutant{
 	{
 		name: "lua-commit", breaks: "a zone is charged before all have admitted", file: generalLua, suites: redis,
-		old: "if all and z.admits then", new: "if z.admits then",
+		old: "local charges = all and z.admits and not z.withheld", new: "local charges = z.admits and not z.withheld",
 	},
 	{
 		name: "lua-all", breaks: "only the last zone decides", file: generalLua, suites: redis,

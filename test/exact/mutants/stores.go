@@ -26,7 +26,11 @@ const (
 var storeMutants = []mutant{
 	{
 		name: "local-commit", breaks: "a zone is charged before all have admitted", file: localGo, suites: redis,
-		old: "charges := check.Admitted && z.Admits && !check.Peek", new: "charges := z.Admits && !check.Peek",
+		old: "charges := check.Admitted && z.Admits && !z.Withheld && !check.Peek", new: "charges := z.Admits && !z.Withheld && !check.Peek",
+	},
+	{
+		name: "check-joined", breaks: "a shadow is charged for a duplicate", file: askGo, suites: redis,
+		old: "z.Withheld, before.Withheld = !before.Admits, !z.Admits", new: "z.Withheld, before.Withheld = !before.Admits, false",
 	},
 	{
 		name: "overflow-leaves", breaks: "a group leaves a shared counter that it may have charged", file: flowGo, suites: redis,
@@ -154,7 +158,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "across-shadow", breaks: "a shadow is charged though the live zones deny", file: acrossGo, suites: redis,
-		old: "case check.Admitted:\n", new: "case check.Admitted || check.Zones[i].Shadow:\n",
+		old: "Peek: check.Peek || !check.Admitted}", new: "Peek: check.Peek}",
 	},
 	{
 		name: "across-remaining", breaks: "released reservations are reported as used", file: acrossGo, suites: redis,
