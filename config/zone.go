@@ -22,7 +22,9 @@ type Zone struct {
 	// or a named matcher, narrows them. Default: all requests of the handler.
 	MatcherSetsRaw caddyhttp.RawMatcherSets `json:"match,omitempty" caddy:"namespace=http.matchers"`
 
-	// The matching requests that pass uncounted. Default: none.
+	// The matching requests that pass uncounted. In a Caddyfile, preflight stands for the requests
+	// by which a browser asks whether another origin may send one: OPTIONS with Origin and
+	// Access-Control-Request-Method. Default: none.
 	ExemptRaw caddyhttp.RawMatcherSets `json:"exempt,omitempty" caddy:"namespace=http.matchers"`
 
 	// The parts of the key by which requests are counted: placeholders, constants,

@@ -183,7 +183,7 @@ var sections = []section{
 		options: []option{
 			{"name", "zone <name>", "", anew, false},
 			{"match", "match <matcher> [<arguments...>], match @<name>, or a block of matchers", "match path /api/*", keeps, false},
-			{"exempt", "exempt <cidr...>, or as match", "exempt 10.0.0.0/8", keeps, false},
+			{"exempt", "exempt <cidr...>|private_ranges|preflight, or as match", "exempt 10.0.0.0/8", keeps, false},
 			{"key", "key <part...>", "key {client_ip} {path}", others, false},
 			{"key_missing", "key_missing client_ip|share|skip|deny", "key_missing deny", others, false},
 			{"key_repeated", "key_repeated deny|first|join", "key_repeated first", others, false},

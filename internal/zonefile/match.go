@@ -1,6 +1,7 @@
 package zonefile
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -33,7 +34,11 @@ func (p *Parser) parseMatch(d *caddyfile.Dispenser) error {
 	return err
 }
 
-// parseExempt parses exempt <cidr...>, or the same arguments as match.
+// preflight matches the requests by which a browser asks whether another origin may send one
+// (https://fetch.spec.whatwg.org/#cors-preflight-request).
+const preflight = `{"method": ["OPTIONS"], "header": {"Origin": ["*"], "Access-Control-Request-Method": ["*"]}}`
+
+// parseExempt parses exempt <cidr...>, exempt preflight, or the same arguments as match.
 func (p *Parser) parseExempt(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgsAsTokens()
 	for range args {
@@ -48,9 +53,16 @@ func (p *Parser) parseExempt(d *caddyfile.Dispenser) error {
 		}
 	}
 	read := p.addresses
+	if len(args) == 1 && args[0].Text == "preflight" {
+		d.NextArg()
+		var set caddy.ModuleMap
+		err := json.Unmarshal([]byte(preflight), &set)
+		p.Zone.ExemptRaw = append(p.Zone.ExemptRaw, set)
+		return err
+	}
 	if len(args) == 0 || !isAddress(args[0].Text) {
 		read = func(d *caddyfile.Dispenser) (caddy.ModuleMap, error) {
-			return p.matcherSet(d, "addresses, CIDRs, "+wantMatcher)
+			return p.matcherSet(d, "addresses, CIDRs, preflight, "+wantMatcher)
 		}
 	}
 	set, err := read(d)
