@@ -61,6 +61,9 @@ type Handover interface {
 	// under the rule full, and whether that is more than nothing. If it is not all, it adds
 	// what it returns to the base and reports that there is more.
 	Debt(s State, base []int64, full Rule, now int64) (debt []int64, owes, more bool)
+
+	// DebtCost returns the cost of a debt under this rule, rounded up.
+	DebtCost(debt []int64) int64
 }
 
 // scale returns v*part/whole, rounded down. part is at most whole.
@@ -135,6 +138,8 @@ func (m *meter) Debt(s State, base []int64, full Rule, now int64) (debt []int64,
 	return []int64{m.convert(owed, full)}, owed > 0, false
 }
 
+func (m *meter) DebtCost(debt []int64) int64 { return cd(debt[0], m.w) }
+
 // convert returns a level of this meter as a level of the meter full, rounded up.
 func (m *meter) convert(level int64, full Rule) int64 {
 	f, ok := full.(*meter)
@@ -199,6 +204,8 @@ func (f *fixedWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []int
 	}
 	return []int64{s[0], max(0, used)}, used > 0, false
 }
+
+func (*fixedWindow) DebtCost(debt []int64) int64 { return debt[1] }
 
 func (w *slidingWindow) Live(snap []int64, now int64) bool {
 	age := now/w.width - snap[0]
@@ -282,6 +289,13 @@ func (w *slidingWindow) Debt(s State, base []int64, _ Rule, now int64) (debt []i
 		owes = owes || debt[x] > 0
 	}
 	return debt, owes, false
+}
+
+func (*slidingWindow) DebtCost(debt []int64) (cost int64) {
+	for _, c := range debt[1:] {
+		cost += c
+	}
+	return cost
 }
 
 var (

@@ -256,6 +256,8 @@ func (l *slidingLog) Debt(s State, base []int64, full Rule, now int64) (debt []i
 	return debt, owed > 0, owed > debt[0]
 }
 
+func (*slidingLog) DebtCost(debt []int64) int64 { return debt[0] }
+
 // newestOnly is how many of the newest timestamps are looked at to insert others,
 // which count as new as the oldest of these, so that the work is bounded.
 const newestOnly = 1024

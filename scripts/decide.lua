@@ -1479,6 +1479,35 @@ local function zone_repair(z, v)
   zone_commit(z)
 end
 
+-- The mark of a key that was reset lately is the time when it was. What an instance was told
+-- of the key before, or began to owe, is neither put back nor charged.
+
+-- Reset keys: each precedes its mark, which is kept for that many milliseconds; 0: it gets none.
+-- With one key the entry is of a node that has not both: the mark is set (1) or the key deleted (2).
+local function reset_keys(v, k)
+  local count, part, ttl = unpack('<xBBd', v)
+  if part ~= 2 and ttl > 0 then call('SET', KEYS[k + count - 1], pack('<d', t), 'PX', ttl) end
+  if part ~= 1 then call('DEL', KEYS[k]) end
+  return '\0'
+end
+
+-- Return when a key was reset, by its mark; nil if it was not lately. A mark of a clock ahead of this
+-- one, and one of an earlier version, which has no time, get the present time: they are older.
+local function reset_time(mark)
+  local s = call('GET', mark)
+  if not s then return nil end
+  local at = #s == 8 and unpack('<d', s) or t + 1
+  if at <= t then return at end
+  call('SETRANGE', mark, 0, pack('<d', t))
+  return t
+end
+
+-- Whether a key was reset since a time. If the clock was set meanwhile, by move, it is not known
+-- whether that was before the reset or after it: then the earlier of both times counts.
+local function is_reset(reset, since, move)
+  return reset and since + min(move, 0) <= reset
+end
+
 -- The block of a key is a value of {until, span, rule}: until when the key is blocked, how
 -- long that is in total, and the index of the rule that blocks. It is of all rules of a
 -- zone, whatever their kinds are.
@@ -1536,15 +1565,15 @@ end
 
 -- Put back the block of a key that an instance knows, if it ends later. Behind the entry's
 -- first bytes are its end, span and rule, the time that the instance expects, and by how
--- much that may be wrong before the end is moved. A key that was reset lately takes none but
--- what has started since, which is there already.
+-- much that may be wrong before the end is moved. A key that was reset takes none that was started
+-- before.
 local function block_restore(v, k)
   local ends, span, rule, expects, tolerance = unpack('<ddddd', v, 3)
   local had, had_span, had_rule, stepped = block_read(KEYS[k])
-  local move = t - expects
-  if max(move, -move) > tolerance then ends = ends + move end
-  ends = min(ends, t + span)
-  if call('GET', KEYS[k + 1]) then return ends > had + tolerance and '\1' or '\0' end
+  local move, since, reset = t - expects, ends - span, reset_time(KEYS[k + 1])
+  if max(move, -move) <= tolerance then move = 0 end
+  ends = min(ends + move, t + span)
+  if is_reset(reset, since, move) then return ends > had + tolerance and '\1' or '\0' end
   if ends > max(had, t) then
     block_write(KEYS[k], ends, span, rule)
   elseif stepped then
@@ -1724,7 +1753,7 @@ end
 
 -- Apply one kind of handover to a zone whose values are in the entry from position i on:
 -- raise its states to a snapshot, whose times are moved by move, or without move charge
--- debts. Return the position behind the values.
+-- debts.
 local function hand_over_one(z, v, i, move)
   local at, j, reset, states = z.at, z.first, 0, {}
   if z.log then z.log.writes = {} end
@@ -1735,32 +1764,32 @@ local function hand_over_one(z, v, i, move)
     reset = max(reset, due)
   end
   if z.s or reset > 0 then write(z.key, z.exp, reset, concat(states), z.log) end
-  return i
 end
 
 -- Take over what an instance knows of a key: first its snapshot of the states (1), if
 -- they are less, then its debts (2), whatever the verdict. After the rules follows the
 -- time that the instance expects, by how much that may be wrong before the snapshot's
--- times are moved, then the snapshots, then the debts. A key that was reset lately
--- takes neither.
+-- times are moved, since when the instance was told the snapshots and has owed the debts,
+-- the length of the snapshots, then these, then the debts. Return what was
+-- refused (1, 2), because the key was reset since then.
 local function hand_over(v, k)
-  local what = byte(v, 3)
-  if call('GET', KEYS[k + 1]) then return '\1' end
+  local what, reset = byte(v, 3), reset_time(KEYS[k + 1])
   local z = zone_read(v, 4, k)
   zone_decide(z, v, 0, 0)
-  local expects, tolerance, i = unpack('<dd', v, z.next)
+  local expects, tolerance, told, owed, length, i = unpack('<ddddd', v, z.next)
   if z.stepped then
     zone_commit(z)
     z = zone_read(v, 4, k)
   end
-  if what % 2 == 1 then
-    local move = t - expects
-    if max(move, -move) <= tolerance then move = 0 end
-    i = hand_over_one(z, v, i, move)
-    if what > 1 then z = zone_read(v, 4, k) end
+  local move, tells, owes = t - expects, what % 2 == 1, what > 1
+  if max(move, -move) <= tolerance then move = 0 end
+  local keeps_told, keeps_owed = tells and not is_reset(reset, told, move), owes and not is_reset(reset, owed, move)
+  if keeps_told then
+    hand_over_one(z, v, i, move)
+    if keeps_owed then z = zone_read(v, 4, k) end
   end
-  if what > 1 then hand_over_one(z, v, i) end
-  return '\0'
+  if keeps_owed then hand_over_one(z, v, i + length) end
+  return char((tells and not keeps_told and 1 or 0) + (owes and not keeps_owed and 2 or 0))
 end
 
 local function answer(v, k)
@@ -1779,6 +1808,8 @@ local function answer(v, k)
     return decide(v, k, false, true)
   elseif op == 10 then
     return block_restore(v, k)
+  elseif op == 11 then
+    return reset_keys(v, k)
   end
   return heartbeat(v, k)
 end

@@ -55,15 +55,15 @@ end
 
 -- Put back the block of a key that an instance knows, if it ends later. Behind the entry's
 -- first bytes are its end, span and rule, the time that the instance expects, and by how
--- much that may be wrong before the end is moved. A key that was reset lately takes none but
--- what has started since, which is there already.
+-- much that may be wrong before the end is moved. A key that was reset takes none that was started
+-- before.
 local function block_restore(v, k)
   local ends, span, rule, expects, tolerance = unpack('<ddddd', v, 3)
   local had, had_span, had_rule, stepped = block_read(KEYS[k])
-  local move = t - expects
-  if max(move, -move) > tolerance then ends = ends + move end
-  ends = min(ends, t + span)
-  if call('GET', KEYS[k + 1]) then return ends > had + tolerance and '\1' or '\0' end
+  local move, since, reset = t - expects, ends - span, reset_time(KEYS[k + 1])
+  if max(move, -move) <= tolerance then move = 0 end
+  ends = min(ends + move, t + span)
+  if is_reset(reset, since, move) then return ends > had + tolerance and '\1' or '\0' end
   if ends > max(had, t) then
     block_write(KEYS[k], ends, span, rule)
   elseif stepped then

@@ -94,6 +94,8 @@ local function zone_repair(z, v)
   zone_commit(z)
 end
 
+-- include reset.lua
+
 -- include block.lua
 
 -- Like zone_read, and charge first what a report says that responses were to charge,
@@ -267,7 +269,7 @@ end
 
 -- Apply one kind of handover to a zone whose values are in the entry from position i on:
 -- raise its states to a snapshot, whose times are moved by move, or without move charge
--- debts. Return the position behind the values.
+-- debts.
 local function hand_over_one(z, v, i, move)
   local at, j, reset, states = z.at, z.first, 0, {}
   if z.log then z.log.writes = {} end
@@ -278,32 +280,32 @@ local function hand_over_one(z, v, i, move)
     reset = max(reset, due)
   end
   if z.s or reset > 0 then write(z.key, z.exp, reset, concat(states), z.log) end
-  return i
 end
 
 -- Take over what an instance knows of a key: first its snapshot of the states (1), if
 -- they are less, then its debts (2), whatever the verdict. After the rules follows the
 -- time that the instance expects, by how much that may be wrong before the snapshot's
--- times are moved, then the snapshots, then the debts. A key that was reset lately
--- takes neither.
+-- times are moved, since when the instance was told the snapshots and has owed the debts,
+-- the length of the snapshots, then these, then the debts. Return what was
+-- refused (1, 2), because the key was reset since then.
 local function hand_over(v, k)
-  local what = byte(v, 3)
-  if call('GET', KEYS[k + 1]) then return '\1' end
+  local what, reset = byte(v, 3), reset_time(KEYS[k + 1])
   local z = zone_read(v, 4, k)
   zone_decide(z, v, 0, 0)
-  local expects, tolerance, i = unpack('<dd', v, z.next)
+  local expects, tolerance, told, owed, length, i = unpack('<ddddd', v, z.next)
   if z.stepped then
     zone_commit(z)
     z = zone_read(v, 4, k)
   end
-  if what % 2 == 1 then
-    local move = t - expects
-    if max(move, -move) <= tolerance then move = 0 end
-    i = hand_over_one(z, v, i, move)
-    if what > 1 then z = zone_read(v, 4, k) end
+  local move, tells, owes = t - expects, what % 2 == 1, what > 1
+  if max(move, -move) <= tolerance then move = 0 end
+  local keeps_told, keeps_owed = tells and not is_reset(reset, told, move), owes and not is_reset(reset, owed, move)
+  if keeps_told then
+    hand_over_one(z, v, i, move)
+    if keeps_owed then z = zone_read(v, 4, k) end
   end
-  if what > 1 then hand_over_one(z, v, i) end
-  return '\0'
+  if keeps_owed then hand_over_one(z, v, i + length) end
+  return char((tells and not keeps_told and 1 or 0) + (owes and not keeps_owed and 2 or 0))
 end
 
 local function answer(v, k)
@@ -322,6 +324,8 @@ local function answer(v, k)
     return decide(v, k, false, true)
   elseif op == 10 then
     return block_restore(v, k)
+  elseif op == 11 then
+    return reset_keys(v, k)
   end
   return heartbeat(v, k)
 end

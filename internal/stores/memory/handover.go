@@ -16,8 +16,20 @@ type Handover struct {
 	// Debts are what was charged to the rules without Redis. nil: nothing.
 	Debts [][]int64
 
+	// ToldSince and OwedSince are when this process was told all of Told, at the earliest, and when
+	// it began to owe Debts, by the clock of Time.
+	ToldSince, OwedSince int64
+
 	bases [][]int64 // before the debts were taken; nil: there are none
 	lost  bool      // whether Redis has reported less than Told
+}
+
+// Cost returns the cost of the debts under the rules.
+func (h *Handover) Cost(rules []algorithms.Rule) (cost int64) {
+	for i, debt := range h.Debts {
+		cost = max(cost, rules[i].(algorithms.Handover).DebtCost(debt)) //nolint:forcetypeassert // it has a snapshot
+	}
+	return cost
 }
 
 // lock locks the shard of a zone's counts and that of its snapshot, in this
@@ -69,8 +81,13 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	}
 	x[snapshotOffset] = now.Shared - now.Local
 	later := max(now.Shared, x[snapshotTime])
-	if n.less(s, x, z, now.Shared, later) && now.Shared > x[snapshotTime] { // an older reply says nothing of what came later
-		marks |= markLost
+	if !n.less(s, x, z, now.Shared, later) {
+		x[snapshotSince] = now.Shared // it is what this reply says
+	} else {
+		x[snapshotSince] = min(now.Shared, x[snapshotSince])
+		if now.Shared > x[snapshotTime] { // an older reply says nothing of what came later
+			marks |= markLost
+		}
 	}
 	charge()
 	for i, r := range z.Rules {
@@ -128,6 +145,9 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) (starts, owes bool) {
 		return false, false // the key will inherit the shared counter, which it does not owe
 	}
 	if x.has(markOwes) {
+		if p.slot == nil || p.shard.states.unused(&t.layout, p.slot, z.Rules, now.Shared) {
+			x[snapshotOwing] = 0 // nothing of what was owed counts any more
+		}
 		if c := z.Counter.Overrides[x.override()]; c == nil || c.Capacity() <= z.Counter.Capacity() {
 			n.setOrigin(x, z) // a lesser one would cut the debt
 		}
@@ -169,6 +189,15 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) (starts, owes bool) {
 	return true, true
 }
 
+// Owe notes that a zone's key has owed what it was charged from now on, unless it did before.
+func (n *Snapshots) Owe(z *stores.ZoneCheck, now int64) {
+	s, x := n.lockKey(z.Key)
+	defer s.mu.Unlock()
+	if x != nil && x[snapshotOwing] == 0 {
+		x[snapshotOwing] = now
+	}
+}
+
 // Forgive reduces the debt of a zone's key by what each rule was just charged.
 func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64, charged func(rule int) int64) {
 	s, x := n.lockKey(z.Key)
@@ -196,8 +225,8 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	if x == nil {
 		return h, false
 	}
+	h.Time, h.ToldSince, h.OwedSince = now.Local+x[snapshotOffset], x[snapshotSince], x[snapshotOwing]
 	if (told || x.has(markLost|markOwes)) && n.layout.live(x, z.Counter.Rules, now.Local) {
-		h.Time = now.Local + x[snapshotOffset]
 		for i := range z.Rules {
 			h.Told = append(h.Told, append([]int64(nil), n.layout.told(x, i)...))
 		}
@@ -233,6 +262,7 @@ func (n *Snapshots) takeDebts(p *location, x snapshot, z *stores.ZoneCheck, now 
 	}
 	if !more {
 		x[snapshotMarks] &^= markOwes
+		x[snapshotOwing] = 0
 	}
 	return more
 }
@@ -260,6 +290,7 @@ func (n *Snapshots) Settle(k stores.Key, h *Handover, answered, rejected bool) (
 		for i := range n.layout {
 			copy(n.layout.base(x, i), h.bases[i])
 		}
+		x[snapshotOwing] = h.OwedSince // which is before what was charged meanwhile
 		x[snapshotMarks] |= markOwes
 	}
 	return x.has(markOwes)

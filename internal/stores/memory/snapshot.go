@@ -23,10 +23,11 @@ func (i Instant) stepped(offset int64) int64 {
 	return 0
 }
 
-// snapshot is {key, key, marks, time, offset, the tag (see [Table.KeepTags]), and for each
+// snapshot is {key, key, marks, time, since, owing, offset, the tag (see [Table.KeepTags]), and for each
 // rule a snapshot and a base}.
 // The snapshots of the rules are on Redis' clock, which was ahead of this process' by
-// offset microseconds when they were told; time is when that was. The bases are of use
+// offset microseconds when they were told; time is when that was last, and all of them were told
+// since then. The key owes something that was charged at the time owing and later, 0 if nothing. The bases are of use
 // while the key owes.
 type snapshot []int64
 
@@ -34,6 +35,8 @@ type snapshot []int64
 const (
 	snapshotMarks = keyWords + iota
 	snapshotTime
+	snapshotSince
+	snapshotOwing
 	snapshotOffset
 	snapshotWords
 )
@@ -111,4 +114,5 @@ func (l snapshotLayout) follow(x snapshot, rules []algorithms.Rule, now Instant)
 		r.(algorithms.Handover).Shift(l.told(x, i), d, now.Shared)
 	}
 	x[snapshotTime] += d
+	x[snapshotSince] += min(d, 0) // it may have been reset before
 }

@@ -70,14 +70,18 @@ func (f *Fallback) Decide(check *stores.Check, unknown bool) {
 		if z.Permit.Taken {
 			f.redis.Note(z, 1, z.HeldCost())
 		}
+		n := memory.TableOf(z.Counter).Snapshots()
 		if _, held := z.Holds(); !z.Charged || held {
 			continue
 		}
-		if n := memory.TableOf(z.Counter).Snapshots(); unknown && n != nil {
+		if unknown && n != nil {
 			n.Forgive(z, check.Now, check.TurnOf(z), func(int) int64 { return z.Cost })
-		} else {
-			f.uncharged(z, z.Cost, owes[i])
+			continue
 		}
+		if n != nil {
+			n.Owe(z, check.Now)
+		}
+		f.uncharged(z, z.Cost, owes[i])
 	}
 }
 
@@ -144,6 +148,9 @@ func (f *Fallback) finish(z *stores.ZoneCheck, charge int64) (owes bool) {
 		owes = f.warm(z, now)
 	}
 	f.Held.Finish(z, f.clock(now), charge)
+	if n := memory.TableOf(z.Counter).Snapshots(); charge > 0 && n != nil {
+		n.Owe(z, now.Shared)
+	}
 	if permits := z.EndedPermits(charge); taken && (permits != 0 || z.HeldCost() != 0) {
 		f.redis.Note(z, -permits, -z.HeldCost())
 	}

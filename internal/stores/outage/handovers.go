@@ -228,17 +228,29 @@ func (d *Handovers) Settle(all []Handover, err error) {
 	}
 }
 
-// Answered takes the reply to one of the handovers of a call: whether Redis took it, which it does
-// not if the key was reset since, or why it failed alone. What a key that was reset had is forgotten.
-func (d *Handovers) Answered(h *Handover, taken bool, err error) {
-	switch {
-	case err != nil:
+// Answered takes the reply to one of the handovers of a call: what Redis refused of it, because the
+// key was reset since, or why it failed alone. What was refused is forgotten, and debts are reported
+// as not charged.
+func (d *Handovers) Answered(h *Handover, refused Part, err error) {
+	if err != nil {
 		d.Settle([]Handover{*h}, err)
-	case !taken && h.Block != nil:
+		return
+	}
+	switch told := refused&PartTold != 0; {
+	case told && h.Block != nil:
 		memory.BlocksOf(h.Zone.Counter).Reset(h.Zone.Key)
-	case !taken:
+	case told:
 		h.snapshots.Drop(h.Zone.Key)
 	}
+	if refused&PartDebts != 0 {
+		d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost(h.Zone.Counter.Rules))
+	}
+}
+
+// Replaces says whether a handover of which Redis refused a part, or which failed, has put back the
+// snapshot.
+func (h *Handover) Replaces(refused Part, err error) bool {
+	return err == nil && h.Told != nil && refused&PartTold == 0
 }
 
 // Pay hands over the debts of keys that no request checks, table by table, and after a
@@ -432,10 +444,10 @@ func (d *Handovers) send(ctx context.Context, some []Handover) (failed bool, err
 	r, err := d.redis.HandOver(ctx, some)
 	for i, of := range r.Keys {
 		h := &some[i]
-		d.Answered(h, of.Taken, of.Err)
+		d.Answered(h, of.Refused, of.Err)
 		failed = failed || of.Err != nil && h.Block == nil
 		if of.Has != nil {
-			h.snapshots.Learn(of.Has, r.Time, of.Taken && h.Told != nil, func() {})
+			h.snapshots.Learn(of.Has, r.Time, h.Replaces(of.Refused, of.Err), func() {})
 		}
 	}
 	d.Settle(some, err) // but for those that have failed alone

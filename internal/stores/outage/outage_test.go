@@ -55,7 +55,7 @@ func (f *fake) HandOver(_ context.Context, some []Handover) (r Reply, err error)
 	f.calls++
 	time.Sleep(f.takes)
 	for i := range some {
-		h, of := &some[i], Outcome{Taken: true, Err: f.fails}
+		h, of := &some[i], Outcome{Err: f.fails}
 		f.as[h.Zone.Key] = h.Zone.Counter
 		if f.breaks == nil && f.fails == nil {
 			if h.Block != nil {

@@ -53,10 +53,20 @@ type Reply struct {
 	Keys []Outcome
 }
 
+// Part is a part of a handover, or several.
+type Part byte
+
+// The parts of a handover. A block is what was told.
+const (
+	PartTold Part = 1 << iota
+	PartDebts
+)
+
 // Outcome is what became of a handover.
 type Outcome struct {
-	// Taken says that Redis took it. It does not for a key that was reset since.
-	Taken bool
+	// Refused is what Redis did not take, because the key was reset since this process was told it,
+	// or began to owe it.
+	Refused Part
 
 	// Err is why it failed, alone.
 	Err error

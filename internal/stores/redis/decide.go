@@ -191,10 +191,11 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.
 	if len(hands) > 0 {
 		put := make([]bool, len(check.Zones))
 		for i := range hands {
-			taken, err := r.taken()
-			d.fallback.Hands.Answered(&hands[i], taken, err)
+			h := &hands[i]
+			part, err := r.refused()
+			d.fallback.Hands.Answered(h, part, err)
 			refused = cmp.Or(refused, err)
-			put[hands[i].At] = put[hands[i].At] || taken && hands[i].Told != nil
+			put[h.At] = put[h.At] || h.Replaces(part, err)
 		}
 		replaces = func(zone int) bool { return put[zone] }
 	}

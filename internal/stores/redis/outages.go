@@ -66,7 +66,7 @@ func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out out
 	out.Time = a.o.instant(a.o.Clock(), now)
 	for i := 0; i < len(some) && err == nil; i++ {
 		var of outage.Outcome
-		if of.Taken, of.Err = r.taken(); of.Err != nil {
+		if of.Refused, of.Err = r.refused(); of.Err != nil {
 			a.conn.fail(of.Err)
 		}
 		if look := looks[i].Zones; look != nil && r.readPeek(&look[0], now) == nil {
@@ -91,12 +91,12 @@ func (q *call) handOver(prefix string, h *outage.Handover, at *clock) {
 	q.add([]string{name, name + resetSuffix}, op)
 }
 
-// taken reads the reply to a handover: whether Redis took it, or why it failed.
-func (r *reply) taken() (ok bool, err error) {
+// refused reads the reply to a handover: what of it Redis did not take, or why it failed.
+func (r *reply) refused() (outage.Part, error) {
 	if err := r.failed(); err != nil {
-		return false, err
+		return 0, err
 	}
-	return r.byte() == 0, nil
+	return outage.Part(r.byte()), nil
 }
 
 var _ outage.Redis = (*outages)(nil)

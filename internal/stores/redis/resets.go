@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,8 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -86,32 +85,69 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 	return nil
 }
 
-// delete deletes the keys of zones, which lie in one slot. First it marks them as reset, so
-// that no instance puts back what it knows of them, or charges a debt to them.
+// delete deletes the keys of zones, which lie in one slot, and marks them with the time, so that no
+// instance puts back what it knew of them before, or charges a debt that it owed before. While the
+// slot is moved, a node may have some of the keys and not all: then each is reset alone, and marked
+// also after it was deleted, because it may have been put back between.
 func (r *resets) delete(ctx context.Context, zones []stores.ZoneCheck) error {
-	names := make([]string, 0, len(zones))
-	var forgets time.Duration
-	for i := range zones {
-		forgets = max(forgets, forgetsAfter(zones[i].Counter))
+	all := resetsOf(r.o.Prefix, zones)
+	err := r.send(ctx, zones[0].Tag, resetBoth, all)
+	if isMoving(err) {
+		err = nil
+		for i := range all {
+			for _, part := range [...]byte{resetMark, resetKey, resetMark} {
+				err = cmp.Or(err, r.send(ctx, zones[0].Tag, part, all[i:i+1]))
+			}
+		}
 	}
-	_, err := r.conn.client.Pipelined(ctx, func(p goredis.Pipeliner) error {
-		for i := range zones {
-			z := &zones[i]
-			p.Set(ctx, resetName(r.o.Prefix, z), "", forgets+resetMargin)
-			names = append(names, string(appendName(nil, r.o.Prefix, z)))
-		}
-		block := string(appendBlock(nil, r.o.Prefix, &zones[0]))
-		if longest := longestBlock(zones); longest > 0 {
-			p.Set(ctx, block+resetSuffix, "", longest+resetMargin)
-		}
-		names = append(names, block) // other rules may have started it
-		p.Del(ctx, names...)
-		return nil
-	})
 	if err != nil {
 		return errors.Join(ErrAway, err)
 	}
 	return nil
+}
+
+// keyToReset is a key that is to be deleted, and for how long it is to be marked.
+type keyToReset struct {
+	name   string
+	marked time.Duration
+}
+
+// resetsOf returns the keys of zones, which lie in one slot: those of their counts, and that of the
+// block, which other rules may have started.
+func resetsOf(prefix string, zones []stores.ZoneCheck) (all []keyToReset) {
+	var forgets time.Duration
+	for i := range zones {
+		forgets = max(forgets, forgetsAfter(zones[i].Counter))
+	}
+	for i := range zones {
+		all = append(all, keyToReset{string(appendName(nil, prefix, &zones[i])), forgets + resetMargin})
+	}
+	block := keyToReset{name: string(appendBlock(nil, prefix, &zones[0]))}
+	if longest := longestBlock(zones); longest > 0 {
+		block.marked = longest + resetMargin
+	}
+	return append(all, block)
+}
+
+// send resets keys of a tag, or the parts of them that one node may have, in one call.
+func (r *resets) send(ctx context.Context, tag stores.Key, part byte, keys []keyToReset) error {
+	q := newCall(time.Time{}, tag)
+	for _, k := range keys {
+		names := []string{k.name, k.name + resetSuffix}
+		switch part {
+		case resetMark:
+			names = names[1:]
+		case resetKey:
+			names = names[:1]
+		}
+		q.add(names, appendReset(nil, part, k.marked))
+	}
+	reply, _, err := r.conn.call(ctx, q)
+	for range keys {
+		err = cmp.Or(err, reply.failed())
+		reply.byte()
+	}
+	return cmp.Or(err, reply.err)
 }
 
 // longestBlock returns how long a block lasts at most that the rule sets of a key start; 0 if

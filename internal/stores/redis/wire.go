@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
@@ -23,6 +24,7 @@ const (
 	opPeek   = 8  // decide, and charge nothing
 	opLease  = 9  // decide zones without permits, and charge more in advance
 	opBlock  = 10 // put a block back
+	opReset  = 11 // reset a key
 )
 
 // What a request holds until its response.
@@ -90,7 +92,7 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clo
 	return append(b, rules...)
 }
 
-// What a handover contains.
+// What a handover contains, and what of it Redis refuses: see [outage.Part].
 const (
 	handTold  = 1
 	handDebts = 2
@@ -112,7 +114,9 @@ func appendHandover(b []byte, h *outage.Handover, at *clock) []byte {
 	b = appendBool(b, p.logs)
 	b = appendNumber(b, 1)
 	b = append(append(b, p.sizes...), prepared.rulesAt(c, at)...)
-	b = appendNumber(appendNumber(b, h.Time), h.Tolerance)
+	for _, v := range [...]int64{h.Time, h.Tolerance, h.ToldSince, h.OwedSince, 8 * int64(words(h.Told))} {
+		b = appendNumber(b, v)
+	}
 	for _, of := range [][][]int64{h.Told, h.Debts} {
 		for _, words := range of {
 			for _, v := range words {
@@ -121,6 +125,30 @@ func appendHandover(b []byte, h *outage.Handover, at *clock) []byte {
 		}
 	}
 	return b
+}
+
+// words returns the number of words of what is handed over for all rules.
+func words(rules [][]int64) (n int) {
+	for _, r := range rules {
+		n += len(r)
+	}
+	return n
+}
+
+// Which keys the operation that resets a key has.
+const (
+	resetBoth = 0
+	resetMark = 1
+	resetKey  = 2
+)
+
+// appendReset appends the operation that resets a key, and marks that for so long; 0: not at all.
+func appendReset(b []byte, part byte, marked time.Duration) []byte {
+	keys := byte(1)
+	if part == resetBoth {
+		keys = 2
+	}
+	return appendNumber(append(b, opReset, keys, part), marked.Milliseconds())
 }
 
 // appendName appends the name of a zone's key.

@@ -85,7 +85,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-undone", breaks: "what an instance knows undoes a reset", file: blockLua, suites: redis,
-		old: "if call('GET', KEYS[k + 1]) then return ends > had + tolerance and '\\1' or '\\0' end", new: "",
+		old: "if is_reset(reset, since, move) then return", new: "if false then return",
 	},
 	{
 		name: "block-reset-later", breaks: "an instance forgets a block that started after a reset", file: blockLua, suites: redis,
@@ -93,7 +93,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-reset", breaks: "a reset leaves the block", file: resetsGo, suites: redis,
-		old: "names = append(names, block) // other", new: "// other",
+		old: "return append(all, block)", new: "return all",
 	},
 	{
 		name: "block-earlier", breaks: "a block that is put back replaces a later one", file: blockLua, suites: redis,
@@ -101,7 +101,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-unmoved", breaks: "a block is put back on another clock as it was", file: blockLua, suites: redis,
-		old: "if max(move, -move) > tolerance then ends = ends + move end", new: "",
+		old: "ends = min(ends + move, t + span)", new: "ends = min(ends, t + span)",
 	},
 	{
 		name: "lua-block-held", breaks: "costs that are held start a block in Redis", file: blockLua, suites: redis,

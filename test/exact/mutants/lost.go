@@ -42,7 +42,31 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-reset", breaks: "a reset does not mark the key", file: "internal/stores/redis/resets.go", suites: redis,
-		old: "p.Set(ctx, resetName(r.o.Prefix, z), \"\", forgets+resetMargin)", new: "_, _ = z, forgets",
+		old: "appendName(nil, prefix, &zones[i])), forgets + resetMargin}", new: "appendName(nil, prefix, &zones[i])), 0 * forgets}",
+	},
+	{
+		name: "lost-reset-since", breaks: "what was told since a reset is not put back after it", file: memoryHandoverGo, suites: redis,
+		old: "x[snapshotSince] = now.Shared // it is", new: "// it is",
+	},
+	{
+		name: "lost-reset-less", breaks: "what was told before a reset is put back after it", file: memoryHandoverGo, suites: redis,
+		old: "x[snapshotSince] = min(now.Shared, x[snapshotSince])", new: "x[snapshotSince] = now.Shared",
+	},
+	{
+		name: "lost-reset-owing", breaks: "a debt begins with each charge", file: memoryHandoverGo, suites: redis,
+		old: "if x != nil && x[snapshotOwing] == 0 {", new: "if x != nil {",
+	},
+	{
+		name: "lost-reset-uncharged", breaks: "a debt that a reset refuses is not counted", file: handoversGo, suites: redis,
+		old: "if refused&PartDebts != 0 {", new: "if refused&PartDebts != 0 && false {",
+	},
+	{
+		name: "lua-reset-time", breaks: "whatever was known of a key that was reset is refused", file: "scripts/lua/reset.lua", suites: redis,
+		old: "since + min(move, 0) <= reset", new: "true",
+	},
+	{
+		name: "lua-reset-ahead", breaks: "a mark of a clock ahead refuses until that time", file: "scripts/lua/reset.lua", suites: redis,
+		old: "call('SETRANGE', mark, 0, pack('<d', t))", new: "",
 	},
 	{
 		name: "lost-reset-kept", breaks: "a snapshot that was refused is kept", file: handoversGo, suites: redis,
@@ -90,7 +114,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-lost-refused", breaks: "a reset is undone", file: generalLua, suites: redis,
-		old: "if call('GET', KEYS[k + 1]) then return '\\1' end", new: "",
+		old: "not is_reset(reset, told, move)", new: "true",
 	},
 	{
 		name: "lua-lost-repair", breaks: "a state ahead of the clock is put back to", file: generalLua, suites: redis,
