@@ -36,8 +36,11 @@ end, function(decide, v, a, s, j, t, i, move)
   local S, u = open(s, j)
   local start, more = unpack('<dd', v, i)
   if move then
-    start = start + move
-    if align == 1 then start = start - start % W end
+    if align == 1 and start + W > t - move then
+      start = t - t % W -- what counted before the clock was set counts in the present window
+    else
+      start = start + move
+    end
     start, more = open(pack('<dd', start, more), 1)
     if u > 0 then start, more = math.min(S, start), more > 0 and math.max(u, more) or 0 end
   else

@@ -175,10 +175,15 @@ func (f *fixedWindow) Raise(snap, other []int64, now int64) bool {
 	return more > used
 }
 
-// Shift implements [Handover]. An aligned window stays aligned.
-func (f *fixedWindow) Shift(snap []int64, d, _ int64) {
-	if snap[1] > 0 {
-		snap[0] = f.start(snap[0] + d)
+// Shift implements [Handover]. What counted in an aligned window before the clock was set counts in
+// the present one.
+func (f *fixedWindow) Shift(snap []int64, d, now int64) {
+	switch {
+	case snap[1] == 0:
+	case f.align && snap[0]+f.window > now-d:
+		snap[0] = f.start(now)
+	default:
+		snap[0] += d
 	}
 }
 

@@ -150,7 +150,7 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 	if other[snapTime] == snap[snapTime] {
 		at = max(at, snap[snapLast])
 	}
-	if since := l.since(snap, other, mine); since > 0 && at > edge {
+	if since := l.since(snap, other, mine, n); since > 0 && at > edge {
 		others = append([]run{{since, at}}, others...)
 	}
 	if len(others) == 0 {
@@ -162,7 +162,9 @@ func (l *slidingLog) Raise(snap, other []int64, now int64) bool {
 		raised = raised || stampAt(others, end-1) > r.at
 	}
 	if l.overtakes(other, snap) {
+		last := max(other[snapLast], snap[snapLast]) // of the runs of both
 		copy(snap[:snapRuns], other)
+		snap[snapLast] = last
 	}
 	setRuns(snap, maximum(mine, others, max(l.limit, n)))
 	return raised
@@ -178,9 +180,11 @@ func (l *slidingLog) overtakes(before, after []int64) bool {
 	return before[snapTime] > after[snapTime] || before[snapTime] == after[snapTime] && n < 0
 }
 
-// since returns how many timestamps a log was charged since another snapshot of it. A debt
-// and a repair break the count: then it is at least those that are later than the last one.
-func (l *slidingLog) since(snap, other []int64, newest []run) (n int64) {
+// since returns how many timestamps a log was charged since another snapshot of it, which has had so
+// many of those in the window. A debt, a repair and what is put back break the count: then it is at least
+// those that are later than the last one, unless these are old ones whose times were moved, or that were
+// raised to what an instance knew by another clock. So a log that has not lost any has no more in all.
+func (l *slidingLog) since(snap, other []int64, newest []run, had int64) (n int64) {
 	if n = snap[snapCount] - other[snapCount]; n >= 0 && n <= l.limit {
 		return n
 	}
@@ -189,6 +193,9 @@ func (l *slidingLog) since(snap, other []int64, newest []run) (n int64) {
 		if r.at > other[snapLast] {
 			n += r.n
 		}
+	}
+	if left := snap[snapUsed] - had; left >= 0 {
+		n = min(n, left)
 	}
 	return n
 }
@@ -204,8 +211,11 @@ func stampAt(runs []run, i int64) int64 {
 }
 
 // Shift implements [Handover].
-func (l *slidingLog) Shift(snap []int64, d, _ int64) {
-	snap[snapLast], snap[snapTime] = snap[snapLast]+d, snap[snapTime]+d
+func (l *slidingLog) Shift(snap []int64, d, now int64) {
+	snap[snapTime] += d
+	if snap[snapLast] += d; d < 0 { // the log itself is repaired, by less, up to now
+		snap[snapLast] = min(snap[snapLast]-d, now)
+	}
 	for r := snap[snapRuns:]; len(r) > 0 && r[0] > 0; r = r[2:] {
 		r[1] += d
 	}

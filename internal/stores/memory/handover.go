@@ -71,7 +71,7 @@ func (n *Snapshots) Learn(z *stores.ZoneCheck, now Instant, replace bool, charge
 	n.setOrigin(x, z)
 	marks := x[snapshotMarks] | markTold
 	if replace {
-		n.layout.replace(x, z.Rules)
+		n.layout.clearTold(x)
 		marks &^= markLost
 	}
 	if x.has(markTold) {

@@ -94,16 +94,6 @@ func (l snapshotLayout) clearTold(x snapshot) {
 	x[snapshotTime] = 0
 }
 
-// replace forgets the states that a reply reports whole. Of a state that grows it reports a
-// part.
-func (l snapshotLayout) replace(x snapshot, rules []algorithms.Rule) {
-	for i, r := range rules {
-		if _, grows := r.(algorithms.Growing); !grows {
-			clear(l.told(x, i))
-		}
-	}
-}
-
 // follow moves a snapshot if Redis' clock was set.
 func (l snapshotLayout) follow(x snapshot, rules []algorithms.Rule, now Instant) {
 	d := now.stepped(x[snapshotOffset])

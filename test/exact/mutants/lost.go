@@ -18,7 +18,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lost-older", breaks: "an older reply is taken for a loss", file: memoryHandoverGo, suites: redis,
-		old: " && now.Shared > x[snapshotTime] {", new: " {",
+		old: "if now.Shared > x[snapshotTime] { // an older", new: "if true { // an older",
 	},
 	{
 		name: "lost-replaced", breaks: "the snapshot is replaced by each reply", file: memoryHandoverGo, suites: redis,
@@ -134,7 +134,7 @@ var lostMutants = []mutant{
 	},
 	{
 		name: "lua-max-fixed-align", breaks: "an aligned window is moved off its place", file: fixedLua, suites: redis,
-		old: "if align == 1 then start = start - start % W end", new: "",
+		old: "if align == 1 and start + W > t - move then", new: "if false then",
 	},
 	{
 		name: "lua-max-sliding", breaks: "the counters are compared one by one", file: slidingLua, suites: redis,
