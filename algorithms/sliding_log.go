@@ -227,6 +227,14 @@ func (v *logView) Judge(s State, now, cost, held int64) Verdict {
 	return Verdict{Admit: true}
 }
 
+// Knows implements [Partial]. When the oldest timestamp leaves, more is left.
+func (v *logView) Knows(s State, now, cost, decided int64) bool {
+	if s[3] == 0 || cost > v.limit {
+		return true
+	}
+	return (s[4] == 0 || s[4] > now) && (cost <= s[0]+1 || cost == decided)
+}
+
 func (v *logView) Charge(s State, now, cost, _ int64) {
 	if s[3] == 0 {
 		s[0] = v.limit
@@ -259,4 +267,5 @@ func (v *logView) Numbers(s State, now int64) (remaining, reset int64) {
 var (
 	_ Leasable = (*SlidingLog)(nil)
 	_ Growing  = (*slidingLog)(nil)
+	_ Partial  = (*logView)(nil)
 )

@@ -82,13 +82,10 @@ func (d *decider) skip(check *stores.Check, m stores.Mode, admit bool) {
 	}
 }
 
-// inRedis decides a check in Redis, and remembers a denial. sent is the present time.
+// inRedis decides a check in Redis. sent is the present time.
 func (d *decider) inRedis(ctx context.Context, check *stores.Check, sent int64) error {
-	epoch := d.denials.epoch(d.conn.at(check.Zones[0].Tag))
 	err := d.call(ctx, check, sent)
-	if err == nil {
-		d.denials.remember(check, sent, epoch)
-	} else {
+	if err != nil {
 		check.Failed = d.o.Clock() - sent
 	}
 	return err
@@ -96,9 +93,9 @@ func (d *decider) inRedis(ctx context.Context, check *stores.Check, sent int64) 
 
 // call runs the script for a check. The same call hands over what this instance knows of
 // keys that Redis has lost, and what the keys owe. If Redis finds only now that it has
-// lost a key, it charges nothing, and is called again.
+// lost a key, it charges nothing, and is called again. A denial is remembered.
 func (d *decider) call(ctx context.Context, check *stores.Check, sent int64) error {
-	end := d.conn.end(ctx)
+	end, epoch := d.conn.end(ctx), d.denials.epoch(d.conn.at(check.Zones[0].Tag))
 	clock := &d.conn.at(check.Zones[0].Tag).clock
 	hands := d.fallback.Hands.TakeAll(check, d.o.instant(sent, clock.shared(sent)))
 	err := d.callOnce(check, end, hands)
@@ -112,6 +109,9 @@ func (d *decider) call(ctx context.Context, check *stores.Check, sent int64) err
 	}
 	if isMoving(err) && (len(hands) > 0 || slices.ContainsFunc(check.Zones, seesHeld)) {
 		err = d.callFirstKeys(check, end)
+	}
+	if err == nil {
+		d.denials.learn(check, sent, epoch)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ type outages struct {
 	o       *Options
 	conn    *conn
 	permits *permits
+	denials *denials
 }
 
 func (a *outages) Usable(tag stores.Key) bool { return a.conn.usable(tag) }
@@ -63,6 +64,9 @@ func (a *outages) HandOver(ctx context.Context, some []outage.Handover) (out out
 		}
 	}
 	r, now, err := a.conn.call(ctx, q)
+	for i := range some {
+		a.denials.forget(&some[i].Zone)
+	}
 	out.Time = a.o.instant(a.o.Clock(), now)
 	for i := 0; i < len(some) && err == nil; i++ {
 		var of outage.Outcome

@@ -57,6 +57,7 @@ func New(o Options, to Observer) *Store {
 		s.permits.lose()
 	}
 	d := &denials{conn: s.conn}
+	s.outages.denials = d
 	s.decider = &decider{o: &s.o, conn: s.conn, denials: d, fallback: s.fallback, permits: s.permits}
 	if o.Lease > 0 {
 		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: o.Lease.Microseconds()}}
@@ -143,6 +144,7 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 			s.conn.fail(err)
 			s.fallback.Settle(z, charge, mayHaveRun(err))
 		}
+		s.decider.denials.forget(z)
 	}
 }
 

@@ -69,7 +69,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-cached", breaks: "a denial from the cache puts off a block", file: denialsGo, suites: redis,
-		old: " || mayBlock(check) {", new: " {",
+		old: " || mayBlock(z) {", new: " {",
 	},
 	{
 		name: "block-cached-end", breaks: "a block goes on in the denial cache", file: denialsGo, suites: redis,

@@ -89,7 +89,7 @@ var limitMutants = []mutant{
 	},
 	{
 		name: "limits-denial", breaks: "a denial is remembered though limits come from requests", file: denialsGo, suites: ofRedis,
-		old: "if check.Zones[i].Counter.Varies() {", new: "if check.Zones[i].Counter == nil {",
+		old: "return !permit && !z.Counter.Varies()", new: "return !permit",
 	},
 	{
 		name: "limits-debts", breaks: "a debt is charged under the smallest limit of requests", file: handoversGo, suites: ofRedis,

@@ -257,32 +257,32 @@ var storeMutants = []mutant{
 		old: "res.Rule.Charge(res.State, now, z.Cost, 0)", new: "_ = now",
 	},
 	{
-		name: "denials-cost", breaks: "a denial is remembered for a lower cost, too", file: denialsGo, suites: redis,
-		old: "|| z.Cost < n.cost {", new: "{",
+		name: "denials-cost", breaks: "a part of a log judges costs that it does not know of", file: "algorithms/sliding_log.go", suites: redis,
+		old: " && (cost <= s[0]+1 || cost == decided)", new: "",
 	},
 	{
 		name: "denials-age", breaks: "a denial is remembered until its retry, however long that is", file: denialsGo, suites: redis,
 		old: "age < 0 || age >= denialLasts {", new: "age < 0 {",
 	},
 	{
-		name: "denials-until", breaks: "a denial is remembered for a second, however short its retry is", file: denialsGo, suites: redis,
-		old: "!z.Shadow && n.until > now", new: "!z.Shadow && n.until > 0",
+		name: "denials-until", breaks: "a denial is judged at the time when it was remembered", file: denialsGo, suites: redis,
+		old: "&check.Zones[i], n.now+now-n.sent", new: "&check.Zones[i], n.now",
 	},
 	{
 		name: "denials-shadow", breaks: "a shadow's denial denies", file: denialsGo, suites: redis,
-		old: "!z.Shadow && n.until > now", new: "n.until > now",
+		old: "certain || !z.Shadow && !z.Admits", new: "certain || !z.Admits",
 	},
 	{
 		name: "denials-holds", breaks: "what unanswered requests hold is remembered", file: denialsGo, suites: redis,
-		old: "permit, _ := check.Zones[i].Holds(); permit {", new: "permit, _ := check.Zones[i].Holds(); permit && i < 0 {",
+		old: "return !permit && !z", new: "return (!permit || true) && !z",
 	},
 	{
 		name: "denials-epoch", breaks: "a denial outlives its connection and what it was answered", file: denialsGo, suites: redis,
-		old: "n.epoch != epoch ||", new: "n.epoch > epoch ||",
+		old: "!n.is(z) || n.epoch != epoch {", new: "!n.is(z) || n.epoch > epoch {",
 	},
 	{
-		name: "denials-retry", breaks: "the time that has passed is not taken off a retry", file: denialsGo, suites: redis,
-		old: "r.Retry -= passed", new: "r.Retry -= 0",
+		name: "denials-later", breaks: "a denial does not follow later replies", file: denialsGo, suites: redis,
+		old: "!known && check.Admitted {", new: "check.Admitted {",
 	},
 	{
 		name: "combine-calls", breaks: "calls share no bound on how many are under way", file: combineGo, suites: redis,
