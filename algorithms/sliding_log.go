@@ -229,10 +229,8 @@ func (v *logView) Judge(s State, now, cost, held int64) Verdict {
 
 // Knows implements [Partial]. When the oldest timestamp leaves, more is left.
 func (v *logView) Knows(s State, now, cost, decided int64) bool {
-	if s[3] == 0 || cost > v.limit {
-		return true
-	}
-	return (s[4] == 0 || s[4] > now) && (cost <= s[0]+1 || cost == decided)
+	same := s[3] == 0 || s[4] == 0 || s[4] > now
+	return same && (cost <= s[0]+1 || cost == decided || cost > v.limit)
 }
 
 func (v *logView) Charge(s State, now, cost, _ int64) {

@@ -646,7 +646,7 @@ while a <= args do
   local v, again = ARGV[a], '' -- the entries of up to one byte behind it repeat it
   local op, keys, rules, marks, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBBxBdI4I4B' or '<BB', v)
   if op == 1 or op == 8 or op == 9 then keys = unpack('<xH', v) end -- it decides several zones
-  if op == GUARDED then first, i = unpack('<B', v, 28 + 8 * rules) end -- behind the blocks
+  if op == GUARDED then first, i = unpack('<B', v, 36 + 8 * rules) end -- behind the blocks
   -- The arguments of the rule and the position behind them. Those of a single rule
   -- are unpacked once for all entries that are the same.
   local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind
@@ -1436,6 +1436,7 @@ local function zone_read(v, i, k)
   end
   if guarded then
     z.block, k, z.blocks, i = KEYS[k], k + 1, i + 4, i + 4 + 8 * z.rules
+    z.since, i = unpack('<d', v, i)
     z.behind = i + unpack('<I4', v, z.blocks - 4)
   end
   z.at = i
@@ -1520,13 +1521,14 @@ local function block_write(key, ends, span, rule)
 end
 
 -- Return when the block of a key ends, 0 if there is none, its span and its rule, and
--- whether it was written by a clock ahead of this one: none lasts longer than its span.
-local function block_read(key)
+-- whether it was written by a clock ahead of this one: none lasts longer than its span. One
+-- that was started before since has ended: no rule of the zone blocked then.
+local function block_read(key, since)
   local s = call('GET', key)
   if not s then return 0, 0, 0 end
   if #s ~= 24 then error({ err = 'WRONGTYPE ' .. key .. ' does not hold a block' }) end
   local ends, span, rule = unpack('<ddd', s)
-  if ends <= t then return 0, 0, 0 end
+  if ends <= t or ends - span < since then return 0, 0, 0 end
   return min(ends, t + span), span, rule, ends > t + span
 end
 
@@ -1572,7 +1574,7 @@ end
 -- before.
 local function block_restore(v, k)
   local ends, span, rule, expects, tolerance = unpack('<ddddd', v, 3)
-  local had, had_span, had_rule, stepped = block_read(KEYS[k])
+  local had, had_span, had_rule, stepped = block_read(KEYS[k], 0)
   local move, since, reset = t - expects, ends - span, reset_time(KEYS[k + 1])
   if max(move, -move) <= tolerance then move = 0 end
   ends = min(ends + move, t + span)
@@ -1591,7 +1593,7 @@ end
 local function zone_open(v, i, k)
   local z, after = zone_read(v, i, k)
   if not z.due or z.due == 0 then return z, after end
-  if z.block and block_read(z.block) > 0 and not permits_lost(z.holds) then return z, after end
+  if z.block and block_read(z.block, z.since) > 0 and not permits_lost(z.holds) then return z, after end
   local missing = z.holds.missing
   zone_decide(z, v, z.due, nil)
   zone_commit(z)
@@ -1609,7 +1611,7 @@ end
 -- Whether the zone's key is blocked. Then the zone denies and is not judged.
 local function zone_blocked(z)
   if not z.block then return false end
-  z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block)
+  z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block, z.since)
   if z.ends == 0 then return false end
   z.s, z.views, z.next = nil, '', z.behind
   return true

@@ -322,23 +322,6 @@ func (t *tableTaker) compile(c *config.RuleSet, override, turn int64) (*ruleSet,
 	return s, nil
 }
 
-// blocksPerKey is how many blocks there may be for each key of a zone: one that is blocked
-// leaves its room to another.
-const blocksPerKey = 2
-
-// blocks are the blocks of the zones in use. They survive a change of rules and a reload,
-// unless no rule of the zone blocks any more.
-var blocks pool.Pool[*memory.Blocks] = "blocks" // by zoneID
-
-// takeBlocks returns the blocks of the zone.
-func (a *activeRules) takeBlocks(z *Zone) *memory.Blocks {
-	if a.blocks == nil {
-		a.blocks = blocks.Take(&a.refs, z.id, func() *memory.Blocks { return memory.NewBlocks(blocksPerKey * z.maxKeys) })
-		a.tables[0].Blocks = a.blocks
-	}
-	return a.blocks
-}
-
 // copy returns the same rules, not compiled.
 func (a *activeRules) copy() *activeRules {
 	return &activeRules{off: a.off, shadow: a.shadow, document: a.document, from: a.from, kinds: a.kinds}

@@ -7,13 +7,14 @@ local function block_write(key, ends, span, rule)
 end
 
 -- Return when the block of a key ends, 0 if there is none, its span and its rule, and
--- whether it was written by a clock ahead of this one: none lasts longer than its span.
-local function block_read(key)
+-- whether it was written by a clock ahead of this one: none lasts longer than its span. One
+-- that was started before since has ended: no rule of the zone blocked then.
+local function block_read(key, since)
   local s = call('GET', key)
   if not s then return 0, 0, 0 end
   if #s ~= 24 then error({ err = 'WRONGTYPE ' .. key .. ' does not hold a block' }) end
   local ends, span, rule = unpack('<ddd', s)
-  if ends <= t then return 0, 0, 0 end
+  if ends <= t or ends - span < since then return 0, 0, 0 end
   return min(ends, t + span), span, rule, ends > t + span
 end
 
@@ -59,7 +60,7 @@ end
 -- before.
 local function block_restore(v, k)
   local ends, span, rule, expects, tolerance = unpack('<ddddd', v, 3)
-  local had, had_span, had_rule, stepped = block_read(KEYS[k])
+  local had, had_span, had_rule, stepped = block_read(KEYS[k], 0)
   local move, since, reset = t - expects, ends - span, reset_time(KEYS[k + 1])
   if max(move, -move) <= tolerance then move = 0 end
   ends = min(ends + move, t + span)

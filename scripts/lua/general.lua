@@ -48,6 +48,7 @@ local function zone_read(v, i, k)
   end
   if guarded then
     z.block, k, z.blocks, i = KEYS[k], k + 1, i + 4, i + 4 + 8 * z.rules
+    z.since, i = unpack('<d', v, i)
     z.behind = i + unpack('<I4', v, z.blocks - 4)
   end
   z.at = i
@@ -104,7 +105,7 @@ end
 local function zone_open(v, i, k)
   local z, after = zone_read(v, i, k)
   if not z.due or z.due == 0 then return z, after end
-  if z.block and block_read(z.block) > 0 and not permits_lost(z.holds) then return z, after end
+  if z.block and block_read(z.block, z.since) > 0 and not permits_lost(z.holds) then return z, after end
   local missing = z.holds.missing
   zone_decide(z, v, z.due, nil)
   zone_commit(z)
@@ -122,7 +123,7 @@ end
 -- Whether the zone's key is blocked. Then the zone denies and is not judged.
 local function zone_blocked(z)
   if not z.block then return false end
-  z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block)
+  z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block, z.since)
   if z.ends == 0 then return false end
   z.s, z.views, z.next = nil, '', z.behind
   return true

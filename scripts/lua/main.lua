@@ -44,7 +44,7 @@ while a <= args do
   local v, again = ARGV[a], '' -- the entries of up to one byte behind it repeat it
   local op, keys, rules, marks, logs, n, size, prefix, first, i = unpack(#v > 23 and '<BBxBBxBdI4I4B' or '<BB', v)
   if op == 1 or op == 8 or op == 9 then keys = unpack('<xH', v) end -- it decides several zones
-  if op == GUARDED then first, i = unpack('<B', v, 28 + 8 * rules) end -- behind the blocks
+  if op == GUARDED then first, i = unpack('<B', v, 36 + 8 * rules) end -- behind the blocks
   -- The arguments of the rule and the position behind them. Those of a single rule
   -- are unpacked once for all entries that are the same.
   local a1, a2, a3, a4, a5, a6, a7, a8, a9, behind

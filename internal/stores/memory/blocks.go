@@ -12,6 +12,11 @@ import (
 // a table, because they outlive a change of rules. Their number is bounded; a block for
 // which there is no room is not kept.
 type Blocks struct {
+	// Ended is when the blocks of the zone last ended, because no rule of it blocked any more, in
+	// microseconds on the clock of this process; 0: they did not. OnEnd is called when they end so.
+	Ended int64
+	OnEnd func()
+
 	max    atomic.Int64
 	count  atomic.Int64
 	hand   atomic.Uint64 // where makeRoom goes on
@@ -63,8 +68,13 @@ func (b *Blocks) SetMax(n int64) { b.max.Store(n) }
 // Memory returns the most bytes that the blocks can take.
 func (b *Blocks) Memory() int64 { return b.max.Load() * blockBytes }
 
-// Destruct implements caddy.Destructor. Blocks need no closing.
-func (b *Blocks) Destruct() error { return nil }
+// Destruct implements caddy.Destructor. No rule of the zone blocks any more.
+func (b *Blocks) Destruct() error {
+	if b.OnEnd != nil {
+		b.OnEnd()
+	}
+	return nil
+}
 
 func (b *Blocks) shard(k stores.Key) *blockShard { return &b.shards[k.Lo%blockShards] }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/outage"
 )
 
@@ -88,8 +89,17 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clo
 		for _, d := range z.Counter.Blocks {
 			b = appendNumber(b, d)
 		}
+		b = appendNumber(b, blocksSince(z.Counter, at))
 	}
 	return append(b, rules...)
+}
+
+// blocksSince returns since when blocks of a counter's keys are in force, by a node's clock.
+func blocksSince(c *stores.Counter, at *clock) int64 {
+	if b := memory.BlocksOf(c); b != nil && b.Ended > 0 {
+		return at.shared(b.Ended)
+	}
+	return 0
 }
 
 // What a handover contains, and what of it Redis refuses: see [outage.Part].

@@ -96,6 +96,10 @@ var blockMutants = []mutant{
 		old: "return append(all, block)", new: "return all",
 	},
 	{
+		name: "block-ended", breaks: "a block that ended with the last rule that blocks is in force again", file: blockLua, suites: redis,
+		old: "ends <= t or ends - span < since then", new: "ends <= t then",
+	},
+	{
 		name: "block-earlier", breaks: "a block that is put back replaces a later one", file: blockLua, suites: redis,
 		old: "if ends > max(had, t) then", new: "if ends > t then",
 	},

@@ -128,7 +128,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "lua-permits-blocked-charge", breaks: "a check of a blocked key charges for requests, and nobody tells what that has used", file: generalLua, suites: redis,
-		old: "if z.block and block_read(z.block) > 0 and not", new: "if false and not",
+		old: "if z.block and block_read(z.block, z.since) > 0 and not", new: "if false and not",
 	},
 	{
 		name: "lua-permits-blocked-lost", breaks: "a check of a blocked key reports charges that it has not made", file: generalLua, suites: redis,

@@ -258,7 +258,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "denials-cost", breaks: "a part of a log judges costs that it does not know of", file: "algorithms/sliding_log.go", suites: redis,
-		old: " && (cost <= s[0]+1 || cost == decided)", new: "",
+		old: " && (cost <= s[0]+1 || cost == decided || cost > v.limit)", new: "",
 	},
 	{
 		name: "denials-age", breaks: "a denial is remembered until its retry, however long that is", file: denialsGo, suites: redis,
