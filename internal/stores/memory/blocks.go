@@ -13,8 +13,10 @@ import (
 // which there is no room is not kept.
 type Blocks struct {
 	// Ended is when the blocks of the zone last ended, because no rule of it blocked any more, in
-	// microseconds on the clock of this process; 0: they did not. OnEnd is called when they end so.
+	// microseconds on the clock of this process; 0: they did not.
 	Ended int64
+
+	// OnEnd is called when these end so.
 	OnEnd func()
 
 	max    atomic.Int64
