@@ -94,7 +94,7 @@ return b -- no line end
 	if codes != "\x06\x07" || !strings.Contains(text, added+thirdParty) || strings.Replace(text, added, "", 1) != decide || s.Text != decide {
 		t.Errorf("codes %q: want decide.lua and\n%s", codes, added)
 	}
-	if one := s.Add(s.Text, "\x07"); strings.Contains(one, "two") || !strings.Contains(one, "return b") {
+	if one := s.Add(s.Text, "\x07"); strings.Contains(one, "\n two\n") || !strings.Contains(one, "return b") {
 		t.Error("a script for one algorithm has another, or not that one")
 	}
 	if s.ThirdParty([]byte{1, 2, 3, 4, 5}) != "" || s.Add(s.Text, "") != decide {
