@@ -23,7 +23,7 @@ var (
 )
 
 // naiveAddr returns the 4 or 16 bytes of an address, or nil. It drops the zone and
-// returns an IPv4-mapped address as IPv4.
+// returns an IPv4-mapped address, and one of NAT64 (RFC 6052), as IPv4.
 func naiveAddr(s string) []byte {
 	text, zone, zoned := strings.Cut(s, "%")
 	if !strings.Contains(text, ":") {
@@ -36,8 +36,8 @@ func naiveAddr(s string) []byte {
 		return nil
 	}
 	b := naiveV6(text)
-	mapped := append(make([]byte, 10), 0xff, 0xff)
-	return bytes.TrimPrefix(b, mapped)
+	mapped, nat64 := append(make([]byte, 10), 0xff, 0xff), append([]byte{0, 0x64, 0xff, 0x9b}, make([]byte, 8)...)
+	return bytes.TrimPrefix(bytes.TrimPrefix(b, mapped), nat64)
 }
 
 func naiveV4(s string) (b []byte) {
@@ -111,6 +111,9 @@ type naivePlan struct {
 func (p *naivePlan) bits(addr []byte) int {
 	if len(addr) == 4 {
 		return p.v4
+	}
+	if bytes.HasPrefix(addr, []byte{0, 0x64, 0xff, 0x9b, 0, 1}) { // RFC 8215
+		return 128
 	}
 	return p.v6
 }

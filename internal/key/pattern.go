@@ -79,6 +79,9 @@ func (p *Plan) matchPart(s string, part Template) (partMatch, int, error) {
 		}
 	}
 	if prefix, err := netip.ParsePrefix(s); err == nil && part.single() {
+		if addr := embedded(prefix.Addr()); addr.Is4() && prefix.Addr().Is6() && prefix.Bits() >= nat64.Bits() {
+			return partMatch{}, 0, fmt.Errorf("%s: the clients of NAT64 count by their IPv4 addresses: want %s/%d", s, addr, prefix.Bits()-nat64.Bits())
+		}
 		bits := min(prefix.Bits(), p.bits(prefix.Addr()))
 		prefix = netip.PrefixFrom(prefix.Addr(), bits).Masked()
 		return partMatch{prefix: prefix}, weightOf(prefix), nil

@@ -334,8 +334,11 @@ func (p *Plan) mask(addr netip.Addr) netip.Addr {
 
 // bits returns how many bits of an address count.
 func (p *Plan) bits(addr netip.Addr) int {
-	if addr.Is4() {
+	switch {
+	case addr.Is4():
 		return p.V4
+	case localNAT64.Contains(addr):
+		return addr.BitLen() // each is one IPv4 client
 	}
 	return p.V6
 }
@@ -359,8 +362,8 @@ func appendMixed(b []byte, v string) []byte {
 // maxAddr is the length of the longest address: an IPv4-mapped one, unabbreviated.
 const maxAddr = len("0000:0000:0000:0000:0000:ffff:255.255.255.255")
 
-// parseAddr parses an IP address, converts an IPv4-mapped one to IPv4 and removes the
-// zone. It rejects other texts without an allocation.
+// parseAddr parses an IP address, converts an IPv4-mapped one, and one of NAT64, to IPv4 and
+// removes the zone. It rejects other texts without an allocation.
 func parseAddr(s string) (netip.Addr, bool) {
 	n, separated := 0, false
 	for ; n < len(s) && s[n] != '%'; n++ {
@@ -381,5 +384,21 @@ func parseAddr(s string) (netip.Addr, bool) {
 	if err != nil || zoned && (zone == "" || addr.Is4()) {
 		return netip.Addr{}, false
 	}
-	return addr.Unmap(), true
+	return embedded(addr.Unmap()), true
+}
+
+// Prefixes of the addresses of IPv4 clients behind NAT64, which would all be in one /64: of
+// RFC 6052, and of RFC 8215, where each network chooses which bits are the IPv4 address.
+var (
+	nat64      = netip.MustParsePrefix("64:ff9b::/96")
+	localNAT64 = netip.MustParsePrefix("64:ff9b:1::/48")
+)
+
+// embedded returns the IPv4 address in an address of NAT64, otherwise addr.
+func embedded(addr netip.Addr) netip.Addr {
+	if !nat64.Contains(addr) {
+		return addr
+	}
+	b := addr.As16()
+	return netip.AddrFrom4([4]byte(b[12:]))
 }
