@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/zonefile"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -78,6 +79,7 @@ type directive struct {
 	matcher caddy.ModuleMap
 	handler Handler
 	zones   map[string]caddyfile.Token
+	compact bool // whether the one-line form is that of github.com/RussellLuo/caddy-ext/ratelimit
 }
 
 func parseDirective(h httpcaddyfile.Helper) ([]httpcaddyfile.ConfigValue, error) {
@@ -222,7 +224,11 @@ func (c *directive) parseArgs(z *zonefile.Parser, s *option.Set, args []caddyfil
 		z.Zone.Key = []string{args[0].Text}
 		s.Given("key", args[0])
 		if word := args[0].Text; !strings.Contains(word, "{") {
-			return option.At(args[0], fmt.Errorf("key %q: one limit for all clients: want a placeholder, such as %s, or a zone, such as zone <name> { key %s … }", word, meantBy(word), word))
+			placeholder, constant := "{client_ip}", word
+			if meant := placeholders.OfConstant(word); meant != "" {
+				placeholder, constant = meant, "everyone"
+			}
+			return option.At(args[0], fmt.Errorf("key %q: one limit for all clients: want a placeholder, such as %s, or a zone, such as zone <name> { key %s … }", word, placeholder, constant))
 		}
 		if err := z.Zone.CheckOptions(); err != nil {
 			return option.At(args[0], err)
@@ -271,14 +277,6 @@ func rateAt(args []caddyfile.Token) (int, error) {
 	return 0, option.At(args[1], err)
 }
 
-// meantBy returns the placeholder that a bare word was probably meant to be.
-func meantBy(word string) string {
-	if name := "{" + word + "}"; config.Expand(name) != name {
-		return name
-	}
-	return "{client_ip}"
-}
-
 // isLimitFrom reports whether a word is a rate whose limit comes from the request.
 func isLimitFrom(s string) bool {
 	_, _, varies, err := config.CutLimitFrom(s)
@@ -291,8 +289,8 @@ const autoNames = "rate_limit.names"
 
 // autoName returns the name of the zone of a one-line directive. It depends on the
 // definition and the site and not on the position, so that moving the line or the site neither
-// renames the zone nor resets its counts. Each import of a snippet gets the same name; equal
-// lines at different positions get different names.
+// renames the zone nor resets its counts. Each import of a snippet gets the same name, except for
+// a compact line; equal lines at different positions get different names.
 func (c *directive) autoName(z *config.Zone) string {
 	// Named routes have a state of their own, without the names assigned in sites.
 	def := config.DefinitionOf(c.matcher, z, c.IsNamedRoute(), c.site())
@@ -306,7 +304,7 @@ func (c *directive) autoName(z *config.Zone) string {
 	all, _ := json.Marshal(z)
 	place := fmt.Sprintf("%s:%d %s %s", c.at.File, c.at.Line, def, all)
 	n := 0
-	for n < len(given[name]) && given[name][n] != place {
+	for n < len(given[name]) && (c.compact || given[name][n] != place) { // each compact line has its own counts
 		n++
 	}
 	if n == len(given[name]) {
@@ -319,7 +317,7 @@ func (c *directive) autoName(z *config.Zone) string {
 }
 
 // site returns the first address of the site, or the name of the named route, in which the
-// directive is written; empty: it is imported from a snippet or a file. The Helper knows the site
+// directive is written; empty: it is imported from a snippet or a file, and not compact. The Helper knows the site
 // but has no method for it, so that a Caddy of other fields answers empty, too.
 func (c *directive) site() string {
 	block := reflect.ValueOf(c.Helper).FieldByName("parentBlock")
@@ -331,7 +329,7 @@ func (c *directive) site() string {
 		return ""
 	}
 	at := keys.Index(0)
-	if at.FieldByName("File").String() != c.at.File || at.FieldByName("Line").Int() > int64(c.at.Line) {
+	if !c.compact && (at.FieldByName("File").String() != c.at.File || at.FieldByName("Line").Int() > int64(c.at.Line)) {
 		return "" // a snippet stands before the sites that import it
 	}
 	return at.FieldByName("Text").String()
@@ -387,7 +385,7 @@ func (c *directive) parseSize(z *config.Zone, s *option.Set, rate caddyfile.Toke
 		if err := checkCompactKey(z.Key[0]); err != nil {
 			return nil, option.At(rate, err)
 		}
-		z.KeyMissing, z.KeyRepeated = config.CompatKeyMissing(z.Key[0]), key.RepeatedJoin
+		z.KeyMissing, z.KeyRepeated, c.compact = config.CompatKeyMissing(z.Key[0]), key.RepeatedJoin, true
 	}
 	if len(rest) > 0 && isNumber(rest[0].Text) {
 		s.Given("max_keys", rest[0])

@@ -14,6 +14,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/routes"
+	"github.com/dianalimiter/diana/internal/warnings"
 )
 
 // Provision implements caddy.Provisioner.
@@ -56,7 +57,8 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	}
 	for _, z := range h.limiter.Zones() {
 		warnOfZone(h.logger, z)
-		app.warnOfPlaceholders(h.logger, z)
+		app.warnOfPlaceholders(ctx, h.logger, z)
+		warnings.OfZone(app.warnTo(h.logger), z, app.mappedIn(ctx))
 	}
 	// The rules of the source are applied second, so that a configuration with invalid
 	// rules is rejected whatever a document says.

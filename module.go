@@ -16,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/warnings"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -155,6 +156,7 @@ type appState struct {
 
 	warned    map[string]bool // see App.warn
 	reads     *bool           // whether something may read the placeholders; nil: unknown
+	mapped    map[string]bool // the placeholders that map defines; nil: unknown
 	autoNames map[string]int  // number of zones by automatic name
 
 	instance *admin.Instance // for the admin API and the metrics
@@ -171,6 +173,19 @@ func (a *App) readsPlaceholders(ctx caddy.Context) bool {
 		a.reads = new(placeholders.Read(ctx))
 	}
 	return *a.reads
+}
+
+// mappedIn returns the placeholders that map defines in the configuration of a handler.
+func (a *App) mappedIn(ctx caddy.Context) map[string]bool {
+	if a.mapped == nil {
+		a.mapped = placeholders.Mapped(ctx)
+	}
+	return a.mapped
+}
+
+// warnTo returns a function that calls warn with a logger.
+func (a *App) warnTo(l *zap.Logger) warnings.Warn {
+	return func(msg string, fields ...zap.Field) { a.warn(l, msg, fields...) }
 }
 
 // warn logs a warning once per configuration, however many handlers have the same.

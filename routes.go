@@ -8,6 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/dianalimiter/diana/internal/routes"
+	"github.com/dianalimiter/diana/internal/warnings"
 )
 
 // routePath are the routes that lead to a handler, from the outermost on.
@@ -150,4 +151,51 @@ func (p routePath) within(other routePath) bool {
 			return reflect.DeepEqual(r.MatcherSets, o.MatcherSets)
 		})
 	})
+}
+
+// places returns where the zones of a server stand. Before error routes, any other may have run.
+func places(s *caddyhttp.Server, errorRoutes caddyhttp.RouteList) (list []warnings.Place) {
+	type visited struct {
+		h     caddyhttp.MiddlewareHandler
+		to    routePath
+		error bool // whether it is in an error route
+	}
+	var all []visited
+	failed := false // whether error routes are visited
+	add := func(h caddyhttp.MiddlewareHandler, to routePath) { all = append(all, visited{h, to, failed}) }
+	w := walker{server: s, visit: func(h *Handler, to routePath) { add(h, to) }, others: add}
+	w.routes(s.Routes, nil)
+	failed = true
+	w.routes(errorRoutes, nil)
+	for i, v := range all {
+		l := limiterOf(v.h)
+		if l == nil {
+			continue
+		}
+		for _, z := range l.Zones() {
+			p := warnings.Place{Zone: z}
+			for _, r := range v.to {
+				p.Matchers = append(p.Matchers, r.MatcherSets)
+			}
+			to := append(slices.Clip(v.to), &caddyhttp.Route{MatcherSets: z.Matchers()})
+			p.Before = func() (before []caddyhttp.MiddlewareHandler) {
+				for _, o := range all[:i] {
+					if q, earlier := to.apart(o.to); v.error != o.error || q.mayFollow(earlier) {
+						before = append(before, o.h)
+					}
+				}
+				return before
+			}
+			p.After = func() (after []caddyhttp.MiddlewareHandler) {
+				for _, o := range all[i+1:] {
+					if v.error == o.error && o.to.follows(to) {
+						after = append(after, o.h)
+					}
+				}
+				return after
+			}
+			list = append(list, p)
+		}
+	}
+	return list
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -14,19 +15,13 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/placeholders"
+	"github.com/dianalimiter/diana/internal/warnings"
 )
 
 // warnOfZone warns of options that are valid but rarely intended.
 func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 	if z.Shared() && strings.HasPrefix(z.Name, "auto-") {
 		logger.Warn("the zone has no name: instances share it only while their sites, or in JSON their servers, and rules are the same; give it a name", zap.String("zone", z.Name))
-	}
-	for _, name := range z.Config.Plan.Placeholders() {
-		if strings.HasPrefix(name, "http.auth.") {
-			logger.Warn("the key depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route",
-				zap.String("zone", z.Name), zap.String("placeholder", "{"+name+"}"))
-			break
-		}
 	}
 	if z.Config.Plan.Mixes(key.ClientIPPlaceholder) && !z.NoHeaders {
 		logger.Warn("a key part combines the client's address with text, so ipv4_prefix and ipv6_prefix do not apply: make the address a part of its own", zap.String("zone", z.Name))
@@ -60,11 +55,11 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 
 // warnOfPlaceholders warns of placeholders of the zone that are always empty, and of those
 // in its key that clients can spell in many ways.
-func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
+func (a *App) warnOfPlaceholders(ctx caddy.Context, logger *zap.Logger, z *limiter.Zone) {
 	inKey := z.Config.Plan.Placeholders()
 	for _, name := range slices.Concat(inKey, z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()) {
 		a.warnOfEnvironment(logger, z.Name, name)
-		if !placeholders.Provided(name) {
+		if !placeholders.Provided(name) && !a.mappedIn(ctx)[name] {
 			msg := "no module in this build provides a placeholder of the zone: it is always empty"
 			if !strings.Contains(name, ".") {
 				msg = "unknown shorthand in the zone: it is always empty unless map defines it"
@@ -80,18 +75,11 @@ func (a *App) warnOfPlaceholders(logger *zap.Logger, z *limiter.Zone) {
 	}
 }
 
-// warnOfLimitFrom warns of limits that clients can choose, and of those that are unknown
-// when rate_limit runs.
+// warnOfLimitFrom warns of limits that clients can choose.
 func warnOfLimitFrom(logger *zap.Logger, zone, rule string, from *config.LimitFrom) {
 	if slices.ContainsFunc(fromClients, from.Uses) {
 		logger.Warn("the limit comes from a header, query or cookie, which clients can set: it must be set in every request before rate_limit, such as by forward_auth",
 			zap.String("zone", zone), zap.String("rule", rule))
-	}
-	for _, prefix := range []string{"http.auth.", "http.reverse_proxy."} {
-		if from.Uses(prefix) {
-			logger.Warn("the limit depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route",
-				zap.String("zone", zone), zap.String("rule", rule))
-		}
 	}
 }
 
@@ -133,6 +121,7 @@ func (a *App) warnOfServers() {
 			errorRoutes = s.Errors.Routes
 		}
 		noteMeetings(s, errorRoutes)
+		warnings.OfServer(a.warnTo(a.logger), name, s, places(s, errorRoutes), a.mapped)
 		repeated = append(repeated, repeatedZones(s, s.Routes)...)
 		repeated = append(repeated, repeatedZones(s, errorRoutes)...)
 		for _, zone := range unencodedZones(s, s.Routes) {
@@ -141,7 +130,7 @@ func (a *App) warnOfServers() {
 		}
 		if s.ReadTimeout <= 0 && (readsBody(s, s.Routes) || readsBody(s, errorRoutes)) {
 			a.logger.Warn("a zone reads request bodies, and the server has no read_body timeout: a client that never ends its body holds the request for 10s",
-				zap.String("server", name), zap.String("advice", "set timeouts { read_body <duration> } in the option servers"))
+				zap.String("server", name), zap.String("advice", "set timeouts { read_body <duration> } in the option servers; read_body_idle bounds pauses, and not the whole"))
 		}
 	}
 	slices.Sort(repeated)

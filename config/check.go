@@ -10,6 +10,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
 const (
@@ -60,7 +61,9 @@ func (z *Zone) CheckOptions() error { return (&Checked{Zone: z}).checkOptions() 
 
 func (c *Checked) checkOptions() error {
 	var errs [4]error
-	c.Plan, errs[0] = c.KeyPlan()
+	if c.Plan, errs[0] = c.KeyPlan(); errs[0] == nil {
+		errs[0] = c.checkConstants()
+	}
 	c.Charge, errs[1] = c.Zone.Charge()
 	if errs[1] == nil {
 		errs[2] = c.checkBounds()
@@ -72,6 +75,20 @@ func (c *Checked) checkOptions() error {
 // KeyPlan checks the key and returns how it is built.
 func (z *Zone) KeyPlan() (*key.Plan, error) {
 	return key.NewPlan(z.KeyParts(), Expand, z.KeyMissing, z.KeyRepeated, z.IPv4Prefix, z.IPv6Prefix)
+}
+
+// checkConstants rejects constants in the key that were meant to be placeholders: the requests of
+// all clients would count together.
+func (z *Zone) checkConstants() error {
+	for _, part := range z.Key {
+		if strings.Contains(part, "{") {
+			continue
+		}
+		if meant := placeholders.OfConstant(part); meant != "" {
+			return fmt.Errorf("key %s: a constant, which is the same for all clients: want %s, or for one limit for all another word, such as everyone", part, meant)
+		}
+	}
+	return nil
 }
 
 func (z *Zone) checkBounds() error {

@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/placeholders"
 )
 
 // Checked is a valid zone, parsed for deciding. It is immutable.
@@ -78,9 +80,27 @@ func (c *CheckedOverride) Patterns() iter.Seq2[*key.Pattern, error] {
 
 // pattern parses a key, and adds it to an error.
 func (c *CheckedOverride) pattern(parts []string) (*key.Pattern, error) {
-	p, err := c.plan.Pattern(parts)
+	p, err := c.parse(parts)
 	if err != nil {
 		return nil, fmt.Errorf("override %q: %w", parts, err)
+	}
+	return p, nil
+}
+
+// parse parses a key. It rejects parts that were meant to be placeholders, which are values here.
+func (c *CheckedOverride) parse(parts []string) (*key.Pattern, error) {
+	p, err := c.plan.Pattern(parts)
+	if err != nil {
+		return nil, err
+	}
+	for i, of := range c.plan.Parts() {
+		meant := placeholders.InValue(parts[i], strings.Contains(of, "{http.request.host"))
+		if strings.EqualFold(of, "{http.request.header."+parts[i]+"}") {
+			meant = of
+		}
+		if meant != "" {
+			return nil, fmt.Errorf("%q stands for the value of %s only in the zone's key: want a value, such as of %s, or * for any", parts[i], meant, of)
+		}
 	}
 	return p, nil
 }
@@ -89,7 +109,7 @@ func (c *CheckedOverride) pattern(parts []string) (*key.Pattern, error) {
 func (c *CheckedOverride) PatternsOf(text string) iter.Seq2[*key.Pattern, error] {
 	return func(yield func(*key.Pattern, error) bool) {
 		for n, line := range listLines(text) {
-			p, err := c.plan.Pattern([]string{line})
+			p, err := c.parse([]string{line})
 			if err != nil {
 				err = fmt.Errorf("line %d: %w", n, err)
 			}

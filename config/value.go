@@ -3,7 +3,9 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -46,11 +48,21 @@ func (p *Parts) UnmarshalJSON(b []byte) error {
 }
 
 // Expand replaces the Caddyfile's placeholder shorthands by their full names. Caddy
-// itself does so only in site blocks.
+// itself does so only in site blocks, and only where a name has no other characters than
+// letters, digits, _ and -.
 func Expand(s string) string {
 	segment := caddyfile.Segment{{Text: s}}
 	shorthands.ApplyToSegment(&segment)
-	return segment[0].Text
+	return otherNames.ReplaceAllStringFunc(segment[0].Text, func(shorthand string) string {
+		family, name, _ := strings.Cut(shorthand[1:], ".")
+		return "{" + families[family] + name
+	})
 }
 
-var shorthands = httpcaddyfile.NewShorthandReplacer()
+var (
+	shorthands = httpcaddyfile.NewShorthandReplacer()
+	otherNames = regexp.MustCompile(`\{(?:header|cookie|query|path)\.[^{}]+\}`)
+	families   = map[string]string{
+		"header": "http.request.header.", "cookie": "http.request.cookie.", "query": "http.request.uri.query.", "path": "http.request.uri.path.",
+	}
+)

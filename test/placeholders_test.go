@@ -27,7 +27,7 @@ func TestWarningsOfPlaceholders(t *testing.T) {
 		"{http.request.hots}":         {neverFilled, "write {http.request.host}"},
 		"{jwt.sub}":                   {neverFilled, "write {http.auth.user.sub}"},
 		"{path.id}":                   {neverFilled, "write {path.0}"},
-		"{header.X.Y}":                {neverFilled, "write {header.X.Y}"},
+		"{path.*}":                    {neverFilled, "write {path.0}"},
 		"{http.nope.x}":               {neverFilled, "write a shorthand such as"},
 		"{nope.x}":                    {neverFilled, "write a shorthand such as"},
 		"{http.request.tls.nope}":     {neverFilled, "write a shorthand such as"},
@@ -43,6 +43,8 @@ func TestWarningsOfPlaceholders(t *testing.T) {
 		"{hostport}":                  {asSpelled, "use {host}"},
 		"{client_ip}":                 {},
 		"{header.X-Id}":               {},
+		"{header.X.Y}":                {}, // but Caddy drops it
+		"{query.user[id]}":            {},
 		"{path.1}":                    {},
 		"{path}":                      {},
 		"{host}":                      {},

@@ -28,12 +28,12 @@ func TestReference(t *testing.T) {
 }
 
 // loggedText finds the texts of log lines at level WARN or ERROR.
-var loggedText = regexp.MustCompile(`(?i)logger\.(?:Warn|Error)\(\s*"([^"]+)"|\bwarn\((?:h\.logger|l|logger), "([^"]+)"|\b(?:what|msg) :?= "([^"]+)"|\.(?:fail\(|log\(zap\.(?:Warn|Error)Level, )"([^"]+)"`)
+var loggedText = regexp.MustCompile(`(?i)logger\.(?:Warn|Error)\(\s*"([^"]+)"|\bwarn\((?:(?:h\.logger|l|logger), )?"([^"]+)"|\b(?:what|msg) :?= "([^"]+)"|\.(?:fail\(|log\(zap\.(?:Warn|Error)Level, )"([^"]+)"`)
 
 // TestTroubleshooting requires an entry for each line that is logged at level WARN or ERROR.
 func TestTroubleshooting(t *testing.T) {
 	page, n := textOf(t, "docs/troubleshooting.md"), 0
-	for _, pattern := range []string{"*.go", "rules/*.go", "internal/admin/*.go", "internal/limiter/*.go", "internal/background/*.go"} {
+	for _, pattern := range []string{"*.go", "rules/*.go", "internal/admin/*.go", "internal/limiter/*.go", "internal/background/*.go", "internal/warnings/*.go"} {
 		for _, file := range glob(t, pattern) {
 			if strings.HasSuffix(file, "_test.go") {
 				continue

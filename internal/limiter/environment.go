@@ -1,6 +1,8 @@
 package limiter
 
 import (
+	"sync/atomic"
+
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -36,6 +38,8 @@ type Environment struct {
 
 	// Emit emits an event if it has subscribers.
 	Emit func(event string, data map[string]any)
+
+	proxyLog atomic.Bool // whether a proxy that is not trusted was told of
 }
 
 // wall returns the present: on the system's clock, or on that of an instance that is offline.

@@ -160,6 +160,7 @@ func (q reporter) reportDenial(e *exceeded) {
 		return
 	}
 	e.zone.countedRule(e.label).CountDenied(false)
+	q.warnOfProxy(e.zone)
 	q.announce(e, &e.zone.common.logLimit, "rate limit exceeded", eventExceeded)
 }
 

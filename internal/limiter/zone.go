@@ -57,6 +57,7 @@ type common struct {
 	duplicateLog loglimit.Minute
 	unknownLog   loglimit.Minute
 	unblockLog   loglimit.Minute
+	proxyLog     atomic.Bool  // whether a proxy that is not trusted was told of
 	lingering    atomic.Int64 // requests that hold a permit though their client has left
 	holds        atomic.Bool  // whether requests of a handler hold their cost, or reserve it for another store
 }
@@ -149,6 +150,9 @@ func (z *Zone) Unit() string {
 
 // Shared reports whether the zone's counts are shared by several instances.
 func (z *Zone) Shared() bool { return !z.store.local() }
+
+// LeaseOf returns the duration of the leases of rules of the zone, in microseconds; 0: none.
+func (z *Zone) LeaseOf(s *config.RuleSet) int64 { return s.Lease(z.Zone, z.store.Lease) }
 
 // Matchers returns the matchers of the requests that the zone applies to; nil: all.
 func (z *Zone) Matchers() caddyhttp.MatcherSets { return z.matchers }

@@ -134,7 +134,7 @@ func Advice(name string) string {
 	if strings.HasPrefix(name, "http.request.uri.path.") {
 		return "write {path.0}, {path.1} and so on for a segment of the path, or {path}"
 	}
-	if right := meant(name); right != "" {
+	if right := meant(name); right != "" && right != "{"+name+"}" {
 		return "write " + right
 	}
 	return "write a shorthand such as {client_ip}, or a full name such as {http.request.header.X-Account}"

@@ -28,17 +28,53 @@ func Read(ctx caddy.Context) bool {
 	if !slices.ContainsFunc(ctx.Modules(), inHTTP) {
 		return true // another app has routes, too
 	}
+	app, known := httpApp(ctx)
+	return !known || reads(app)
+}
+
+// httpApp returns the configuration of the http app, decoded.
+func httpApp(ctx caddy.Context) (app any, known bool) {
 	cfg := reflect.Indirect(reflect.ValueOf(ctx).FieldByName("cfg"))
 	if cfg.Kind() != reflect.Struct {
-		return true
+		return nil, false
 	}
 	apps := cfg.FieldByName("AppsRaw")
 	if !apps.IsValid() || apps.Type() != reflect.TypeFor[caddy.ModuleMap]() {
-		return true
+		return nil, false
 	}
 	text := apps.MapIndex(reflect.ValueOf("http"))
-	var app any
-	return !text.IsValid() || json.Unmarshal(text.Bytes(), &app) != nil || reads(app)
+	known = text.IsValid() && json.Unmarshal(text.Bytes(), &app) == nil
+	return app, known
+}
+
+// Mapped returns the names of the placeholders that map defines in the configuration that a handler
+// is provisioned with.
+func Mapped(ctx caddy.Context) map[string]bool {
+	names := make(map[string]bool)
+	if app, known := httpApp(ctx); known {
+		addMapped(names, app)
+	}
+	return names
+}
+
+func addMapped(names map[string]bool, part any) {
+	switch part := part.(type) {
+	case []any:
+		for _, v := range part {
+			addMapped(names, v)
+		}
+	case map[string]any:
+		if list, _ := part["destinations"].([]any); part["handler"] == "map" {
+			for _, v := range list {
+				if name, ok := v.(string); ok {
+					names[strings.Trim(name, "{}")] = true
+				}
+			}
+		}
+		for _, v := range part {
+			addMapped(names, v)
+		}
+	}
 }
 
 // reads reports whether a part of the configuration may read a placeholder of rate_limit.

@@ -1,0 +1,37 @@
+package limiter
+
+import (
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/internal/key"
+)
+
+// forwarding are the headers with a client's address that proxies most often send.
+var forwarding = []string{
+	"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "X-Client-Ip", "X-Azure-Clientip",
+	"X-Cluster-Client-Ip",
+}
+
+// warnOfProxy logs, once for a configuration and for a zone, that a denied request has a header with
+// the address of another client, and comes from a peer that is not trusted: all clients of a proxy
+// count as one then.
+func (q reporter) warnOfProxy(z *Zone) {
+	if q.l.env.proxyLog.Load() || z.common.proxyLog.Load() || !slices.Contains(z.Config.Plan.Placeholders(), key.ClientIPPlaceholder) {
+		return
+	}
+	if trusted, _ := caddyhttp.GetVar(q.r.Context(), caddyhttp.TrustedProxyVarKey).(bool); trusted {
+		return
+	}
+	for _, header := range forwarding {
+		if len(q.r.Header[header]) == 0 || z.common.proxyLog.Swap(true) || q.l.env.proxyLog.Swap(true) {
+			continue
+		}
+		q.l.o.Logger.Warn("a peer that is not in trusted_proxies sends a header with a client's address: if it is a proxy, all of its clients count as one",
+			zap.String("zone", z.WrittenName()), zap.String("remote_ip", remoteIP(q.r.RemoteAddr)), zap.String("header", header),
+			zap.String("advice", "if it is your proxy, add its address to trusted_proxies, or trusted_proxies_unix for a unix socket; if it is a client, nothing needs to be done"))
+		return
+	}
+}

@@ -1,0 +1,115 @@
+package warnings
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/internal/placeholders"
+)
+
+// OfMatchers warns of patterns that match something else than they look like, mostly nothing. mapped
+// are the variables that map defines; of says whose matchers they are.
+func OfMatchers(warn Warn, sets caddyhttp.MatcherSets, mapped map[string]bool, of zap.Field) {
+	tell := func(matcher, pattern, advice string) {
+		if advice != "" {
+			warn("a pattern of a matcher does not match what it looks like", of, zap.String("matcher", matcher), zap.String("pattern", pattern), zap.String("advice", advice))
+		}
+	}
+	for _, set := range sets {
+		for _, m := range set {
+			switch m := m.(type) {
+			case *caddyhttp.MatchPath:
+				for _, pattern := range *m {
+					tell("path", pattern, wrongPath(pattern, mapped))
+				}
+			case *caddyhttp.MatchHost:
+				for _, pattern := range *m {
+					tell("host", pattern, wrongHost(pattern))
+				}
+			case *caddyhttp.MatchMethod:
+				for _, pattern := range *m {
+					tell("method", pattern, wrongMethod(pattern))
+				}
+			case *caddyhttp.MatchHeader:
+				for field := range *m {
+					tell("header", field, wrongField(field))
+				}
+			case *caddyhttp.MatchNot:
+				for _, set := range m.MatcherSets {
+					OfMatchers(warn, caddyhttp.MatcherSets{set}, mapped, of)
+				}
+			}
+		}
+	}
+}
+
+const bySpaces = "separate patterns by spaces"
+
+var (
+	lists       = regexp.MustCompile(`[,;|](?:$|\s|[/*])`)
+	expressions = regexp.MustCompile(`^\^|\$$|\\|\.\+|\)[*+?]|\]\+|/\([^)]*\|`)
+	segments    = regexp.MustCompile(`/:\w+(?:/|$)|/<\w+>`)
+	variables   = regexp.MustCompile(`\{([^{}]*)\}`)
+	queries     = regexp.MustCompile(`\?\w*=`)
+)
+
+// wrongPath returns what to write in place of a pattern of the path matcher; empty: it may be meant.
+func wrongPath(pattern string, mapped map[string]bool) string {
+	switch {
+	case expressions.MatchString(pattern):
+		return "write path_regexp: a path is no regular expression"
+	case lists.MatchString(pattern):
+		return bySpaces
+	case strings.Contains(pattern, "://"):
+		return "write the path alone, which begins with /: a host is for the matcher host"
+	case !strings.HasPrefix(pattern, "/") && !strings.HasPrefix(pattern, "*") && !strings.HasPrefix(pattern, "{"):
+		return "begin the path with /, or * for any beginning"
+	case queries.MatchString(pattern):
+		return "write the path without ? and what follows, which is for the matcher query"
+	case strings.Contains(pattern, "#"):
+		return "write the path without # and what follows, which clients do not send"
+	case strings.Contains(pattern, "**"):
+		return "write one *: at the end it matches all that follows, elsewhere a segment or a part of it"
+	case segments.MatchString(pattern):
+		return "write * for a segment of any name"
+	}
+	for _, m := range variables.FindAllStringSubmatch(pattern, -1) {
+		if !mapped[m[1]] && !placeholders.Provided(m[1]) {
+			return "write * for a segment of any name: nothing provides " + m[0]
+		}
+	}
+	return ""
+}
+
+// wrongHost is wrongPath for the host matcher.
+func wrongHost(pattern string) string {
+	colon := strings.LastIndexByte(pattern, ':')
+	switch {
+	case lists.MatchString(pattern):
+		return bySpaces
+	case strings.Contains(pattern, "/"):
+		return "write the host alone, without a scheme and a path"
+	case colon > 0 && strings.Count(pattern, ":") == 1 && !strings.Contains(pattern, "{"):
+		return "write the host without a port"
+	}
+	return ""
+}
+
+// wrongMethod is wrongPath for the method matcher.
+func wrongMethod(pattern string) string {
+	if strings.ContainsAny(pattern, ",;|/ ") {
+		return bySpaces
+	}
+	return ""
+}
+
+// wrongField is wrongPath for the name of a field of the header matcher.
+func wrongField(field string) string {
+	if strings.ContainsAny(field, ",;:= ") {
+		return "write the name alone, without a sign after it"
+	}
+	return ""
+}

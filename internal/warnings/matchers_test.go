@@ -1,0 +1,40 @@
+package warnings
+
+import "testing"
+
+// TestWrongPath checks patterns of paths that match something else than they look like, and those
+// that are like them and right.
+func TestWrongPath(t *testing.T) {
+	mapped := map[string]bool{"tenant": true}
+	for pattern, wrong := range map[string]bool{
+		"/api/*,": true, "/api/*,/v1/*": true, "/api/*;": true, "/api|/v1": true, "/api/*, /v1/*": true, "/a,*": true, "api": true, "api/*": true,
+		"https://example.com/api/*": true, "example.com/api/*": true, "^/api/": true, "/api/.*$": true, `/users/\d+`: true, "/users/[0-9]+": true, "/(api|v1)/*": true,
+		"/files/.+": true, "/search?q=*": true, "/search?q": false, "/a#b": true, "/api/**": true, "/**/x": true, "/users/:id": true, "/users/:id/posts": true,
+		"/users/<id>": true, "/users/{id}": true, "": true,
+		"/api/*": false, "*": false, "/": false, "*.php": false, "/*.*": false, "/.*": false, "/favicon.*": false, "*/admin/*": false, "/a,b": false,
+		"/v1/models/x:generate": false, "/users/*/posts": false, "/{tenant}/*": false, "{http.vars.root}/*": false, "/[a-z]*/x": false, "/a%2Fb": false,
+		"/wiki/Foo_(bar)": false, "/a?c": false, "/~user/": false, "//a": false, "/a+b/": false, "/{http.request.host}/*": false,
+	} {
+		if got := wrongPath(pattern, mapped); (got != "") != wrong {
+			t.Errorf("path %q: %q, wrong %v", pattern, got, wrong)
+		}
+	}
+	for pattern, wrong := range map[string]bool{
+		"a.com,": true, "https://a.com": true, "a.com/x": true, "a.com:8080": true,
+		"a.com": false, "*.a.com": false, "::1": false, "[::1]": false, "{env.HOST}": false, "localhost": false,
+	} {
+		if got := wrongHost(pattern); (got != "") != wrong {
+			t.Errorf("host %q: %q, wrong %v", pattern, got, wrong)
+		}
+	}
+	for pattern, wrong := range map[string]bool{"GET,": true, "GET,POST": true, "GET|POST": true, "GET": false, "PROPFIND": false, "M-SEARCH": false} {
+		if got := wrongMethod(pattern); (got != "") != wrong {
+			t.Errorf("method %q: %q, wrong %v", pattern, got, wrong)
+		}
+	}
+	for field, wrong := range map[string]bool{"X-A,": true, "X-A:": true, "X-A": false, "Authorization": false} {
+		if got := wrongField(field); (got != "") != wrong {
+			t.Errorf("header %q: %q, wrong %v", field, got, wrong)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+// Package warnings tells of configurations that are valid but rarely meant: they limit nobody, or
+// everybody together.
+package warnings
+
+import (
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/limiter"
+	"github.com/dianalimiter/diana/internal/placeholders"
+)
+
+// Warn logs a warning, once however often it is told.
+type Warn func(msg string, fields ...zap.Field)
+
+const requestHeader = "http.request.header."
+
+// OfZone warns of the options of a zone. mapped are the variables that map defines.
+func OfZone(warn Warn, z *limiter.Zone, mapped map[string]bool) {
+	zone := zap.String("zone", z.Name)
+	for _, name := range z.Config.Plan.Placeholders() {
+		if header, ok := strings.CutPrefix(name, requestHeader); ok && placeholders.Forwarding(header) {
+			warn("the key is a header with the client's address: any client can write it, and with the ports and addresses that proxies add, each request may be a new key",
+				zone, zap.String("placeholder", "{"+name+"}"),
+				zap.String("advice", "use {client_ip}, with your proxies in trusted_proxies and, unless it is X-Forwarded-For, the header in client_ip_headers"))
+		}
+	}
+	warnOfHeaderNames(warn, zone, z)
+	warnOfOverrides(warn, zone, z.Config)
+	warnOfLeases(warn, zone, z)
+	OfMatchers(warn, z.Matchers(), mapped, zone)
+	OfMatchers(warn, z.Exempt(), mapped, zone)
+}
+
+// warnOfHeaderNames warns of headers that no request can have.
+func warnOfHeaderNames(warn Warn, zone zap.Field, z *limiter.Zone) {
+	for _, header := range headersOf(z) {
+		if strings.ContainsAny(header, " \t\"(),/:;<=>?@[\\]{}") {
+			warn("the name of a header of the zone has characters that no header has: it is always empty",
+				zone, zap.String("placeholder", "{"+requestHeader+header+"}"), zap.String("advice", "write the name as clients send it"))
+		}
+	}
+}
+
+// headersOf returns the request headers by which a zone counts, charges and limits.
+func headersOf(z *limiter.Zone) (headers []string) {
+	for _, list := range [][]string{z.Config.Plan.Placeholders(), z.Config.Charge.Placeholders(), z.Config.LimitPlaceholders()} {
+		for _, name := range list {
+			if header, ok := strings.CutPrefix(name, requestHeader); ok {
+				headers = append(headers, header)
+			}
+		}
+	}
+	return headers
+}
+
+// warnOfOverrides warns, once, of overrides with fewer rules than the zone: all of its rules are
+// replaced.
+func warnOfOverrides(warn Warn, zone zap.Field, c *config.Checked) {
+	for _, o := range c.Overrides {
+		if o.Set != nil && len(o.Set.Specs) < len(c.Rules.Specs) {
+			warn("an override has fewer rules than the zone: for its keys it replaces all of them",
+				zone, zap.Strings("override", o.Key), zap.Strings("rules", o.Set.Labels), zap.Strings("replaced", c.Rules.Labels),
+				zap.String("advice", "repeat in the override the rules of the zone that its keys are to keep"))
+			return
+		}
+	}
+}
+
+// leaseShare is the share of a window that a lease may take: what an instance keeps back for it
+// is denied to the clients of the others.
+const leaseShare = 10
+
+// warnOfLeases warns of rules with a window that is short for the leases of the zone's store.
+func warnOfLeases(warn Warn, zone zap.Field, z *limiter.Zone) {
+	for _, s := range z.Config.Sets() {
+		lease := z.LeaseOf(s)
+		for i, sp := range s.Specs {
+			if lease*leaseShare > sp.Window {
+				warn("a lease takes more than a tenth of a rule's window: what an instance holds of the limit and does not spend is denied to others",
+					zone, zap.String("rule", s.Labels[i]), zap.Duration("lease", time.Duration(lease)*time.Microsecond), zap.Duration("window", time.Duration(sp.Window)*time.Microsecond),
+					zap.String("advice", "shorten lease, or give the zone a store without one"))
+			}
+		}
+	}
+}
+
+// ByAddress reports whether a zone counts by the client's address, or by that of the connection.
+func ByAddress(z *limiter.Zone) bool {
+	for _, name := range z.Config.Plan.Placeholders() {
+		if name == key.ClientIPPlaceholder || strings.HasPrefix(name, "http.request.remote.host") {
+			return true
+		}
+	}
+	return false
+}
