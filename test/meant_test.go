@@ -222,6 +222,7 @@ func TestOverrideWarning(t *testing.T) {
 		"override 10.0.0.1 {\nrule 1000/1m\n}\noverride 10.0.0.2 {\nrule 2000/1m\n}":           1,
 		"override {\nkey 10.0.0.1\nkey 10.0.0.2\nrule 1000/1m\n}":                              1,
 		"override 10.0.0.1 {\nrule 1000/1m name minute\nrule 10000/1h name hour\n}":            0,
+		"override 10.0.0.1 {\nrule 0/1s\n}":                                                    0,
 		"override 10.0.0.1 unlimited":                                                          0,
 		"override 10.0.0.1 {\nrule 1/1s\nrule 1000/1m name minute\nrule 10000/1h name hour\n}": 0,
 	} {

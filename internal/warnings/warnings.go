@@ -3,6 +3,7 @@
 package warnings
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,8 @@ func headersOf(z *limiter.Zone) (headers []string) {
 // replaced.
 func warnOfOverrides(warn Warn, zone zap.Field, c *config.Checked) {
 	for _, o := range c.Overrides {
-		if o.Set != nil && len(o.Set.Specs) < len(c.Rules.Specs) {
+		denies := slices.ContainsFunc(o.Rules, func(r *config.Rule) bool { return r.Limit == 0 && r.LimitFrom == "" })
+		if o.Set != nil && !denies && len(o.Rules) < len(c.Zone.Rules) {
 			warn("an override has fewer rules than the zone: for its keys it replaces all of them",
 				zone, zap.Strings("override", o.Key), zap.Strings("rules", o.Set.Labels), zap.Strings("replaced", c.Rules.Labels),
 				zap.String("advice", "repeat in the override the rules of the zone that its keys are to keep"))
