@@ -37,6 +37,10 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		app.warn(h.logger, "a rate_limit without zones limits nothing", zap.String("advice", "write a rate, such as rate_limit {client_ip} 10/s, or a block with a zone"))
 	}
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	errorRoutes := server != nil && server.Errors != nil && len(server.Errors.Routes) > 0
+	if errorRoutes {
+		wrapErrorRoutes(server)
+	}
 	h.limiter, err = limiter.New(&app.env, limiter.Options{
 		Zones:          zones,
 		Matchers:       matchersIn(ctx),
@@ -49,6 +53,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		// Offline, no server provisions the handler. In a named route that is invoked twice, it stands once.
 		Invoked:      app.process.Clock != nil || server != nil && len(server.NamedRoutes) > 0,
 		Placeholders: app.readsPlaceholders(ctx),
+		ErrorRoutes:  errorRoutes,
 		AccessLogs:   server != nil && server.Logs != nil,
 		Logger:       h.logger,
 	})

@@ -7,6 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/routes"
 	"github.com/dianalimiter/diana/internal/warnings"
 )
@@ -48,6 +49,18 @@ func (w *walker) route(r *caddyhttp.Route, to routePath) {
 			}
 		}
 	}
+}
+
+// wrapErrorRoutes puts a limiter.ErrorRoute before the error routes of a server, once. It requires that
+// the server is provisioning its routes: later, the error routes are compiled.
+func wrapErrorRoutes(s *caddyhttp.Server) {
+	first := s.Errors.Routes[0].Handlers
+	wrapped := len(first) == 1 && first[0] == caddyhttp.MiddlewareHandler(limiter.ErrorRoute{})
+	if provisions := func(r caddyhttp.Route) bool { return r.HandlersRaw != nil }; wrapped || !slices.ContainsFunc(s.Routes, provisions) {
+		return
+	}
+	wrapper := caddyhttp.Route{Handlers: []caddyhttp.MiddlewareHandler{limiter.ErrorRoute{}}}
+	s.Errors.Routes = append(caddyhttp.RouteList{wrapper}, s.Errors.Routes...)
 }
 
 // repeatedZones returns the names of the zones that the same request would pass twice in routes

@@ -236,17 +236,18 @@ func TestSecondDirectiveAppendsHeaders(t *testing.T) {
 		for _, c := range []struct {
 			path, limit string
 			status      int
+			nearest     string
 		}{
-			{"/", `"outer";r=3;t=3600, "inner";r=2;t=3600`, 200},
-			{"/error", `"outer";r=2;t=3600, "inner";r=1;t=3600`, 503},
-			{"/", `"outer";r=1;t=3600, "inner";r=0;t=3600`, 200},
-			{"/", `"outer";r=0;t=3600, "inner";r=0;t=3600`, 429},
-			{"/", `"outer";r=0;t=3600`, 429},
+			{"/", `"outer";r=3;t=3600, "inner";r=2;t=3600`, 200, "3"},
+			{"/error", `"outer";r=2;t=3600, "inner";r=1;t=3600`, 503, "3"},
+			{"/", `"outer";r=1;t=3600, "inner";r=0;t=3600`, 200, "3"},
+			{"/", `"outer";r=0;t=3600, "inner";r=0;t=3600`, 429, "3"},
+			{"/", `"outer";r=0;t=3600`, 429, "4"},
 		} {
 			a := s.want(req{path: c.path}, c.status)
 			s.wantHeader(a, "RateLimit", c.limit)
 			s.wantHeader(a, "RateLimit-Policy", policy[:len(policy)*len(c.limit)/len(`"outer";r=3;t=3600, "inner";r=2;t=3600`)])
-			s.wantHeader(a, "X-RateLimit-Limit", "4")
+			s.wantHeader(a, "X-RateLimit-Limit", c.nearest)
 		}
 	})
 }
@@ -297,7 +298,7 @@ func TestErrorRouteAppendsHeaders(t *testing.T) {
 			a := s.send(req{path: c.path})
 			s.wantHeader(a, "RateLimit", c.limit)
 			s.wantHeader(a, "RateLimit-Policy", c.policy)
-			s.wantHeader(a, "X-RateLimit-Limit", []string{"5", "1", "1", "5"}[i])
+			s.wantHeader(a, "X-RateLimit-Limit", []string{"3", "1", "1", "3"}[i])
 		}
 	})
 }

@@ -264,14 +264,18 @@ func (d *decision) violated() (names []string) {
 	return names
 }
 
-// nearestOf returns the result and the rule with the smallest part of its limit left.
-func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, rule algorithms.Rule) {
-	if len(c.Results) == 1 {
+// nearestOf returns the result and the rule with the smallest part of its limit left; with denying,
+// of those that deny. nil: there is none.
+func nearestOf(c *stores.ZoneCheck, denying bool) (nearest *stores.Result, rule algorithms.Rule) {
+	if len(c.Results) == 1 && !denying {
 		return &c.Results[0], c.Rules[0]
 	}
 	for i, r := range c.Rules[:len(c.Results)] {
 		res := &c.Results[i]
-		if nearest == nil || nearer(res, r.Limit(), nearest, rule.Limit()) {
+		if denying && res.Admit {
+			continue
+		}
+		if nearest == nil || nearer(res.Remaining, r.Limit(), nearest.Remaining, rule.Limit()) {
 			nearest, rule = res, r
 		}
 	}
@@ -279,20 +283,27 @@ func nearestOf(c *stores.ZoneCheck) (nearest *stores.Result, rule algorithms.Rul
 }
 
 // nearest returns the result, and the limit, of the rule with the smallest part of its limit left
-// of those zones in the headers that are wanted; nil: none.
-func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64) {
-	for i := range d.zones {
-		z := &d.zones[i]
-		if !z.inHeaders() || !wanted(z.zone) {
-			continue
+// of those zones in the headers that are wanted, nil: all. On a denial it is one that denies, if any
+// does. A nil result: there is none.
+func (d *decision) nearest(wanted func(*Zone) bool) (nearest *stores.Result, limit int64, denies bool) {
+	for denies = !d.passes(); ; denies = false {
+		for i := range d.zones {
+			z := &d.zones[i]
+			if !z.inHeaders() || wanted != nil && !wanted(z.zone) {
+				continue
+			}
+			res, rule := nearestOf(z.rules, denies)
+			if res != nil && (nearest == nil || nearer(res.Remaining, rule.Limit(), nearest.Remaining, limit)) {
+				nearest, limit = res, rule.Limit()
+			}
 		}
-		if res, rule := nearestOf(z.rules); res != nil && (nearest == nil || nearer(res, rule.Limit(), nearest, limit)) {
-			nearest, limit = res, rule.Limit()
+		if nearest != nil || !denies {
+			return nearest, limit, denies
 		}
 	}
-	return nearest, limit
 }
 
-func nearer(a *stores.Result, limitA int64, b *stores.Result, limitB int64) bool {
-	return float64(a.Remaining)/float64(limitA) < float64(b.Remaining)/float64(limitB)
+// nearer reports whether less of a limit remains, as a part of it, than of another.
+func nearer(remaining, limit, otherRemaining, otherLimit int64) bool {
+	return float64(remaining)/float64(limit) < float64(otherRemaining)/float64(otherLimit)
 }

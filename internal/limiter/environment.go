@@ -61,6 +61,9 @@ type Options struct {
 	// Headers selects the rate limit headers: draft, legacy, all, openai or off.
 	Headers string
 
+	// ErrorRoutes is set if the server has error routes.
+	ErrorRoutes bool
+
 	// DefaultHeaders is set if Headers is the default and not configured.
 	DefaultHeaders bool
 

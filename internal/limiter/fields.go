@@ -1,50 +1,79 @@
 package limiter
 
 import (
-	"context"
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // headers are the values of the rate limit headers of a response.
 type headers struct {
-	draft  [2]string  // of draftNames; empty: not set
-	legacy *[3]string // of legacyNames; nil: not set
-	openAI []namedHeader
+	draft   [2]string          // of draftNames; empty: not set
+	numbers [families]*numbers // of familyNames; nil: not set
 }
 
-// namedHeader is a header with its name in canonical form.
-type namedHeader struct{ name, value string }
+// numbers are the values of a family of headers.
+type numbers struct {
+	values [3]string // the limit, what remains of it, and the time until the reset
+	denies bool      // whether they are those of a rule that denies the request
+}
 
 const (
 	atPolicy = iota
 	atLimit
 )
 
+// The families of headers with three numbers, of which the second is what remains.
+const (
+	ofLegacy = iota
+	ofTokens
+	ofRequests
+	families
+
+	remains = 1
+)
+
 // Header names in canonical form.
 var (
 	draftNames  = [...]string{"Ratelimit-Policy", "Ratelimit"}
-	legacyNames = [...]string{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"}
+	familyNames = [families][3]string{
+		ofLegacy:   {"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
+		ofTokens:   {"X-Ratelimit-Limit-Tokens", "X-Ratelimit-Remaining-Tokens", "X-Ratelimit-Reset-Tokens"},
+		ofRequests: {"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests"},
+	}
 )
 
 const (
-	headerContentType  = "Content-Type"
-	headerRetryAfter   = "Retry-After"
-	headerCacheControl = "Cache-Control"
+	headerContentType       = "Content-Type"
+	headerRetryAfter        = "Retry-After"
+	headerCacheControl      = "Cache-Control"
+	headerRetryMilliseconds = "Retry-After-Ms" // of OpenAI's API
+	headerShouldRetry       = "X-Should-Retry" // of OpenAI's API
 )
 
-// add appends the headers of a later handler.
+// add appends the headers of a later handler. Of numbers it keeps those of the nearest rule, or of
+// the one that denies.
 func (h *headers) add(later *headers) {
 	for i := range h.draft {
 		h.draft[i] = join(h.draft[i], later.draft[i])
 	}
-	if h.legacy == nil {
-		h.legacy = later.legacy
+	for i, n := range later.numbers {
+		if n != nil && (h.numbers[i] == nil || n.countsBefore(h.numbers[i])) {
+			h.numbers[i] = n
+		}
 	}
-	h.openAI = slices.Concat(later.openAI, h.openAI) // the last of a name counts
+}
+
+// countsBefore reports whether the numbers count, and not those of an earlier handler.
+func (n *numbers) countsBefore(earlier *numbers) bool {
+	if n.denies || earlier.denies {
+		return n.denies
+	}
+	var parsed [4]int64
+	for i, text := range [...]string{n.values[remains], n.values[0], earlier.values[remains], earlier.values[0]} {
+		parsed[i], _ = strconv.ParseInt(text, 10, 64)
+	}
+	return nearer(parsed[0], parsed[1], parsed[2], parsed[3])
 }
 
 // join returns two lists of items as one. Of a rule that is in both, which an error route may
@@ -62,35 +91,54 @@ func join(list, later string) string {
 	return string(b)
 }
 
-// varHeaders is the variable of a request with the headers that it got before an error.
-const varHeaders = "rate_limit.headers"
-
-// keep keeps the headers for the handlers of an error route.
-func (h *headers) keep(ctx context.Context) { caddyhttp.SetVar(ctx, varHeaders, h) }
-
-// addToKept puts the headers that the request got before its error before these.
-func (h *headers) addToKept(ctx context.Context) {
-	if kept, _ := caddyhttp.GetVar(ctx, varHeaders).(*headers); kept != nil {
-		all := *kept
-		all.add(h)
-		*h = all
+// set sets the headers, in place of those of an upstream. An upstream that has less left keeps its
+// own: of each family, all or none. The values are slices of h, to save allocations, each of full
+// capacity, so that appending to one does not overwrite the next.
+func (h *headers) set(to http.Header) {
+	if !hasLess(to, draftNames[atLimit], h.draft[atLimit]) {
+		for i, name := range draftNames {
+			if h.draft[i] != "" {
+				to[name] = h.draft[i : i+1 : i+1]
+			}
+		}
+	}
+	for f, n := range h.numbers {
+		if n == nil || hasLess(to, familyNames[f][remains], n.values[remains]) {
+			continue
+		}
+		for i, name := range familyNames[f] {
+			to[name] = n.values[i : i+1 : i+1]
+		}
 	}
 }
 
-// set sets the headers. The values are slices of h, to save allocations, each of full
-// capacity, so that appending to one does not overwrite the next.
-func (h *headers) set(to http.Header) {
-	for i, name := range draftNames {
-		if h.draft[i] != "" {
-			to[name] = h.draft[i : i+1 : i+1]
+// hasLess reports whether an upstream has set a header by which less remains than by our value.
+func hasLess(h http.Header, name, ours string) bool {
+	theirs := h[name]
+	if len(theirs) == 0 || ours == "" {
+		return false
+	}
+	least, ok := leastLeft(theirs)
+	own, _ := leastLeft([]string{ours})
+	return ok && least < own
+}
+
+// leastLeft returns the least of what remains by values of a header: numbers, or parameters of lists
+// as drafts of RateLimit had them at different times.
+func leastLeft(values []string) (least int64, ok bool) {
+	for _, value := range values {
+		for part := range strings.FieldsFuncSeq(value, func(r rune) bool { return r == ',' || r == ';' }) {
+			part = strings.TrimSpace(part)
+			if name, number, named := strings.Cut(part, "="); named {
+				if name = strings.ToLower(strings.TrimSpace(name)); name != "r" && name != "remaining" {
+					continue
+				}
+				part = strings.TrimSpace(number)
+			}
+			if n, err := strconv.ParseInt(part, 10, 64); err == nil && n >= 0 && (!ok || n < least) {
+				least, ok = n, true
+			}
 		}
 	}
-	if h.legacy != nil {
-		for i, name := range legacyNames {
-			to[name] = h.legacy[i : i+1 : i+1]
-		}
-	}
-	for _, f := range h.openAI {
-		to[f.name] = []string{f.value}
-	}
+	return least, ok
 }

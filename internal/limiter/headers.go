@@ -29,13 +29,14 @@ func (q *request) fillHeaders(h *headers) {
 		h.draft[atPolicy], q.text = q.policy(q.text[:0])
 	}
 	if format == config.HeadersLegacy || format == config.HeadersAll {
-		h.legacy, q.text = q.legacy(q.text[:0])
+		h.numbers[ofLegacy], q.text = q.numbers(q.text[:0], seconds, nil)
 	}
 	if format == config.HeadersOpenAI {
-		h.openAI = q.openAI()
+		h.numbers[ofTokens], q.text = q.numbers(q.text[:0], nil, (*Zone).Settles)
+		h.numbers[ofRequests], q.text = q.numbers(q.text[:0], nil, func(z *Zone) bool { return !z.Settles() })
 	}
 	if q.l.earlier && inErrorRoute(q.r) {
-		h.addToKept(q.r.Context())
+		h.addToKept(q.r.Context(), q.w.Header())
 	}
 }
 
@@ -75,10 +76,11 @@ func (d *decision) policy(b []byte) (string, []byte) {
 	return string(b), b
 }
 
-// legacy returns the values of X-RateLimit-* for the rule with the smallest part of its
-// limit left.
-func (d *decision) legacy(b []byte) (*[3]string, []byte) {
-	nearest, limit := d.nearest(func(*Zone) bool { return true })
+// numbers returns the limit, what remains and the reset of the nearest rule of the zones that are
+// wanted, nil: all; on a denial, of those that deny, if any. The reset is in seconds, or, with nil,
+// as OpenAI writes durations. b is a buffer to build them in.
+func (d *decision) numbers(b []byte, inSeconds func(us int64) int64, wanted func(*Zone) bool) (*numbers, []byte) {
+	nearest, limit, denies := d.nearest(wanted)
 	if nearest == nil {
 		return nil, b
 	}
@@ -86,7 +88,11 @@ func (d *decision) legacy(b []byte) (*[3]string, []byte) {
 	toLimit := len(b)
 	b = strconv.AppendInt(b, nearest.Remaining, 10)
 	toRemaining := len(b)
-	b = strconv.AppendInt(b, seconds(nearest.Reset), 10)
+	if inSeconds != nil {
+		b = strconv.AppendInt(b, inSeconds(nearest.Reset), 10)
+	} else {
+		b = append(b, openAIDuration(nearest.Reset)...)
+	}
 	text := string(b)
-	return &[...]string{text[:toLimit], text[toLimit:toRemaining], text[toRemaining:]}, b
+	return &numbers{[...]string{text[:toLimit], text[toLimit:toRemaining], text[toRemaining:]}, denies}, b
 }

@@ -8,33 +8,29 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// openAI returns the headers of OpenAI's API: the limits of tokens are those of the zones whose
-// responses tell the cost, and those of requests are those of the others.
-func (d *decision) openAI() (list []namedHeader) {
-	for unit, tokens := range map[string]bool{"Tokens": true, "Requests": false} {
-		res, limit := d.nearest(func(z *Zone) bool { return z.Settles() == tokens })
-		if res == nil {
-			continue
-		}
-		list = append(list,
-			namedHeader{"X-Ratelimit-Limit-" + unit, strconv.FormatInt(limit, 10)},
-			namedHeader{"X-Ratelimit-Remaining-" + unit, strconv.FormatInt(res.Remaining, 10)},
-			namedHeader{"X-Ratelimit-Reset-" + unit, (time.Duration(milliseconds(res.Reset)) * time.Millisecond).String()},
-		)
-	}
-	return list
+// longestWait is the longest wait, in milliseconds, that clients of OpenAI's API are asked to make.
+// Their libraries wait as long as they are told, be it for days.
+const longestWait = 60_000
+
+// openAIDuration returns a duration as OpenAI writes it, such as 6m0s or 12ms.
+func openAIDuration(us int64) string {
+	return (time.Duration(milliseconds(us)) * time.Millisecond).String()
 }
 
-// setRetryMilliseconds sets retry-after-ms, which is Retry-After in milliseconds. after is its value.
-func (e *exceeded) setRetryMilliseconds(h http.Header, after string, jitter float64) {
-	if e.retry == algorithms.Never {
-		return
+// setRetryOpenAI sets retry-after-ms, which is Retry-After in milliseconds, and x-should-retry, which
+// keeps clients from a wait that is long or has no end. after is the value of Retry-After.
+func (e *exceeded) setRetryOpenAI(h http.Header, after string, jitter float64) {
+	wait := int64(longestWait + 1)
+	if e.retry != algorithms.Never {
+		wait = max(1, milliseconds(e.retry))
+		if s, err := strconv.ParseInt(after, 10, 64); jitter > 0 && err == nil {
+			wait = 1000 * s
+		}
+		h[headerRetryMilliseconds] = []string{strconv.FormatInt(wait, 10)}
 	}
-	ms := strconv.FormatInt(max(1, milliseconds(e.retry)), 10)
-	if jitter > 0 {
-		ms = after + "000"
+	if wait > longestWait {
+		h[headerShouldRetry] = []string{"false"}
 	}
-	h["Retry-After-Ms"] = []string{ms}
 }
 
 // milliseconds returns whole milliseconds, rounded up.

@@ -45,7 +45,7 @@ func (q *request) setPlaceholders(e *exceeded) {
 func (d *decision) numbersOf(z *zoneResult) zoneNumbers {
 	n := zoneNumbers{zone: z.zone, outcome: z.outcome}
 	if z.rules != nil && d.immediate == nil {
-		if res, rule := nearestOf(z.rules); res != nil {
+		if res, rule := nearestOf(z.rules, false); res != nil {
 			n.rule, n.remaining, n.reset = rule, res.Remaining, res.Reset
 		}
 	}

@@ -43,19 +43,12 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 	id, after := identify(e.retry, q.l.o.Jitter)
 	e.setHeaders(w.Header(), after)
 	if q.l.o.Headers == config.HeadersOpenAI {
-		e.setRetryMilliseconds(w.Header(), after, q.l.o.Jitter)
+		e.setRetryOpenAI(w.Header(), after, q.l.o.Jitter)
 	}
 	if q.hasHeaders() {
 		q.fillHeaders(&e.limits)
-		if outer := outerWriter(w); outer != nil {
-			outer.headers.add(&e.limits)
-		} else {
-			e.limits.set(w.Header())
-		}
-		if q.l.earlier {
-			e.limits.keep(q.r.Context())
-		}
 	}
+	q.placeDenial(w, e, status)
 	respond := e.zone != nil && e.zone.Respond != nil
 	switch {
 	case !isGRPC(q.r) && !respond && !inErrorRoute(q.r):
@@ -72,6 +65,32 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 		w.WriteHeader(status)
 	}
 	return nil
+}
+
+// placeDenial sets the rate limit headers of a denial, or passes them to the handlers around this
+// one. For error routes it keeps all that the denial sets.
+func (q *request) placeDenial(w http.ResponseWriter, e *exceeded, status int) {
+	outer := outerWriter(w)
+	if outer == nil {
+		e.limits.set(w.Header())
+	}
+	if outer == nil && !q.l.earlier && !q.l.o.ErrorRoutes {
+		return
+	}
+	h := w.Header()
+	f := &failure{denial: e, status: status, openAI: [...]string{first(h[headerRetryMilliseconds]), first(h[headerShouldRetry])}}
+	if outer != nil {
+		outer.addDenial(e, f)
+	}
+	f.keep(q.r.Context())
+}
+
+// first returns the first of the values of a header; empty: there is none.
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
 }
 
 // noteDenied tells the handlers around this one that the response is a denial. After an error they

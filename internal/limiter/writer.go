@@ -22,7 +22,14 @@ type writer struct {
 	client  *client // nil: it does not matter whether it leaves
 	gone    bool    // whether it had left when the status was written
 	denied  bool    // whether the response is the denial of an inner rate_limit handler
-	written int64   // bytes of the body
+
+	inErrorRoute bool // whether it is that of an ErrorRoute
+
+	written int64 // bytes of the body
+
+	// failure is the denial by an inner rate_limit handler; in an error route, all that the request
+	// got before the error. nil: none.
+	failure *failure
 
 	measured *measured // nil: no zone settles by the response
 }
@@ -62,13 +69,31 @@ func outerWriter(w http.ResponseWriter) *writer {
 	}
 }
 
-// setHeaders sets the headers, or passes them to the outer handler.
-func (rw *writer) setHeaders() {
-	if rw.outer != nil {
+// setHeaders sets the headers of a response with a status, 0: of an error, or passes them to the
+// outer handler.
+func (rw *writer) setHeaders(status int) {
+	switch f := rw.failure; {
+	case rw.outer != nil:
 		rw.outer.headers.add(&rw.headers)
+		if f != nil {
+			rw.outer.failure = f
+		}
 		return
+	case rw.inErrorRoute:
+		rw.settle(status)
+	case f != nil:
+		rw.headers.add(&f.denial.limits)
 	}
 	rw.headers.set(rw.Header())
+}
+
+// addDenial adds the headers of the denial by an inner handler.
+func (rw *writer) addDenial(e *exceeded, f *failure) {
+	if rw.inErrorRoute {
+		rw.headers.add(&e.limits)
+		return
+	}
+	rw.failure = f
 }
 
 // WriteHeader implements http.ResponseWriter. Informational responses do not set the
@@ -76,7 +101,7 @@ func (rw *writer) setHeaders() {
 func (rw *writer) WriteHeader(status int) {
 	if rw.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
 		rw.status, rw.gone = status, rw.client.gone()
-		rw.setHeaders()
+		rw.setHeaders(status)
 		if rw.measured != nil {
 			rw.measured.begin(status, rw.Header())
 		}
@@ -139,13 +164,20 @@ func (rw *writer) left(method string) bool {
 // finish sets the headers of a response that is not written yet. Error routes, which do
 // not use this writer, or the server will write it.
 func (rw *writer) finish(r *http.Request, err error) {
-	if rw.status == 0 {
-		rw.setHeaders()
-		rw.gone = rw.client.gone()
-		if err == nil {
-			rw.status = http.StatusOK
-			return
-		}
-		rw.headers.keep(r.Context())
+	if rw.status != 0 {
+		return
 	}
+	rw.gone = rw.client.gone()
+	if err == nil {
+		rw.status = http.StatusOK
+		rw.setHeaders(rw.status)
+		return
+	}
+	f := new(failure)
+	if rw.failure != nil {
+		*f = *rw.failure
+	}
+	f.headers = rw.headers
+	rw.setHeaders(0)
+	f.keep(r.Context())
 }
