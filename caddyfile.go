@@ -116,7 +116,7 @@ func (c *directive) options() *option.Set {
 // blockOptions returns the options of the form with zones.
 func (c *directive) blockOptions() *option.Set {
 	s := c.options()
-	s.Many = map[string]option.Parse{"zone": c.parseZone}
+	s.Many, s.Within = map[string]option.Parse{"zone": c.parseZone}, []string{"a zone", "the global option rate_limit"}
 	return s
 }
 

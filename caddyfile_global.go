@@ -164,7 +164,7 @@ func tlsOptions(t *config.TLS) *option.Set {
 
 func httpOptions(h *rules.HTTP) *option.Set {
 	return &option.Set{
-		One:  map[string]option.Parse{"interval": option.Duration(&h.Interval)},
+		One:  map[string]option.Parse{"interval": option.Duration(&h.Interval), "ca": option.Text(&h.CA, "a file")},
 		Many: map[string]option.Parse{"header": option.Header(&h.Headers)},
 		Unknown: func(word string) error {
 			if word == "bearer_token" { // of earlier versions
@@ -183,6 +183,7 @@ func httpOptions(h *rules.HTTP) *option.Set {
 //	}
 //	rules http <url> {
 //		header   <name> <value>
+//		ca       <file>
 //		interval <duration>
 //	}
 //	rules file <path> {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +36,7 @@ func (c *directive) provision(z *config.Zone) error {
 	small.MaxKeys = 1
 	env := &limiter.Environment{Process: new(process.Process), Store: c.store, Lists: limiter.NewLists(), MaxKeys: small.MaxKeys}
 	l, err := limiter.New(env, limiter.Options{
-		Zones: []*config.Zone{&small}, DisableMetrics: true, Logger: zap.NewNop(),
+		Zones: []*config.Zone{&small}, Place: c.placeOf(z), DisableMetrics: true, Logger: zap.NewNop(),
 		Matchers: func(z *config.Zone) (match, exempt caddyhttp.MatcherSets, err error) {
 			if needsNothing(z.MatcherSetsRaw) && needsNothing(z.ExemptRaw) {
 				return matchersIn(ctx)(z)
@@ -51,6 +53,15 @@ func (c *directive) provision(z *config.Zone) error {
 		err = r.Join(l)
 	}
 	return option.Join(err, l.Close())
+}
+
+// placeOf returns where a zone stands.
+func (c *directive) placeOf(z *config.Zone) string {
+	at, ok := c.zones[z.Name]
+	if !ok {
+		at = c.at
+	}
+	return fmt.Sprintf("at %s:%d", filepath.Base(at.File), at.Line)
 }
 
 // needsNothing reports whether matchers can be provisioned without the configuration around them.

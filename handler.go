@@ -54,6 +54,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		Invoked:      app.process.Clock != nil || server != nil && len(server.NamedRoutes) > 0,
 		Placeholders: app.readsPlaceholders(ctx),
 		ErrorRoutes:  errorRoutes,
+		Place:        "in server " + cmp.Or(routes.ServerName(ctx), "unknown"),
 		AccessLogs:   server != nil && server.Logs != nil,
 		Logger:       h.logger,
 	})

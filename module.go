@@ -43,6 +43,7 @@ func init() {
 // `{http.rate_limit.<zone>.limit}` | The limit of the zone's rule with the smallest part of its limit left
 // `{http.rate_limit.<zone>.burst}` | The cost that this rule admits at once if it is unused: its limit, or its burst
 // `{http.rate_limit.<zone>.remaining}` | The cost that this rule would still admit
+// `{http.rate_limit.<zone>.used}` | The cost that it has admitted of what it admits at once
 // `{http.rate_limit.<zone>.reset}` | The seconds until this rule has its whole limit left again
 // `{http.rate_limit.<zone>.decision}` | The zone's decision: allowed, delayed, denied, skipped, shadow_denied, shadow_delayed or denied_elsewhere
 //

@@ -2,6 +2,7 @@ package diana
 
 import (
 	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,7 +32,6 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 			zap.String("zone", z.Name), zap.String("advice", "use key_repeated deny, or first"))
 	}
 	z.NarrowKeys().Warn(logger)
-	warnOfNoLimit(logger, z)
 	if z.Config.Plan.Constant() && slices.ContainsFunc(z.Config.Sets(), func(s *config.RuleSet) bool { return s.Blocks != nil }) {
 		logger.Warn("a rule with block in a zone with a constant key: one client that exceeds it blocks all clients",
 			zap.String("zone", z.Name), zap.String("advice", "count clients on their own, such as by key {client_ip}"))
@@ -49,6 +49,15 @@ func warnOfZone(logger *zap.Logger, z *limiter.Zone) {
 				logger.Warn("a sliding_window with a limit below its buckets: a sliding_log is exact and smaller",
 					zap.String("zone", z.Name), zap.String("rule", s.Labels[i]))
 			}
+		}
+	}
+}
+
+// warnOfEnvironment warns of a placeholder for a variable that the environment does not have.
+func (a *App) warnOfEnvironment(logger *zap.Logger, zone, placeholder string) {
+	if name, ok := strings.CutPrefix(placeholder, "env."); ok {
+		if _, set := os.LookupEnv(name); !set {
+			a.warn(logger, "the environment variable of a placeholder of the zone is not set: the placeholder is empty", zap.String("zone", zone), zap.String("placeholder", "{"+placeholder+"}"))
 		}
 	}
 }
@@ -77,7 +86,7 @@ func (a *App) warnOfPlaceholders(ctx caddy.Context, logger *zap.Logger, z *limit
 
 // warnOfLimitFrom warns of limits that clients can choose.
 func warnOfLimitFrom(logger *zap.Logger, zone, rule string, from *config.LimitFrom) {
-	if slices.ContainsFunc(fromClients, from.Uses) {
+	if slices.ContainsFunc(warnings.FromClients, from.Uses) {
 		logger.Warn("the limit comes from a header, query or cookie, which clients can set: it must be set in every request before rate_limit, such as by forward_auth",
 			zap.String("zone", zone), zap.String("rule", rule))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dianalimiter/diana/internal/key"
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Charge is what a request is charged, before and after its response.
@@ -147,7 +148,7 @@ func parseStatuses(list []Value) (s Statuses, err error) {
 			continue
 		}
 		n, err := strconv.Atoi(text)
-		if err != nil || n < 200 && n != http.StatusSwitchingProtocols || n > 599 {
+		if err != nil || !option.IsWhole(text) || n < 200 && n != http.StatusSwitchingProtocols || n > 599 {
 			return s, fmt.Errorf("count_status %q: want the status of a final response, such as 401, or a class such as 4xx", v)
 		}
 		s.codes[n] = true

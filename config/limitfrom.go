@@ -46,6 +46,9 @@ func parseLimitFrom(r *Rule) (*LimitFrom, error) {
 	if _, constant := t.Constant(); constant {
 		return nil, fmt.Errorf("limit_from %q: want a placeholder, such as {http.auth.user.limit}", r.LimitFrom)
 	}
+	if !t.MayBeNumber() {
+		return nil, fmt.Errorf("limit_from %q: text beside a placeholder is never a number: want only the placeholder", r.LimitFrom)
+	}
 	if t.ReadsBody() {
 		return nil, fmt.Errorf("limit_from %s: clients write the body: want a placeholder that they cannot set, such as {http.auth.user.limit}", r.LimitFrom)
 	}

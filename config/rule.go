@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -60,7 +61,9 @@ func ParseRate(s string) (limit int64, window Window, err error) {
 		return 0, Window{}, fmt.Errorf("rate %q: want <count>/<window>, such as 10/s", s)
 	}
 	limit, err = strconv.ParseInt(strings.TrimSuffix(count, "r"), 10, 64)
-	if err != nil || limit < 0 || strings.HasPrefix(count, "+") {
+	if whole := strings.TrimSuffix(count, "r"); err != nil && option.IsWhole(whole) {
+		return 0, Window{}, fmt.Errorf("rate %q: count %q: want %s", s, count, option.Range)
+	} else if err != nil || !option.IsWhole(whole) {
 		return 0, Window{}, fmt.Errorf("rate %q: count %q: want a whole number, as in 10/s", s, count)
 	}
 	window, err = parseWindow(rest)
@@ -108,6 +111,9 @@ func LoadAlgorithm(r *Rule, zoneAlgorithm string) (algorithms.Algorithm, error) 
 	if !ok {
 		return nil, fmt.Errorf("algorithm %q: the module is not a rate limiting algorithm", name)
 	}
+	if err := checkNames(raw, a); err != nil {
+		return nil, fmt.Errorf("algorithm %s: %w", name, err)
+	}
 	options, err := json.Marshal(raw)
 	if err != nil {
 		return nil, err
@@ -130,6 +136,27 @@ func validate(a algorithms.Algorithm) error {
 	}
 	if v, ok := a.(caddy.Validator); ok {
 		return v.Validate()
+	}
+	return nil
+}
+
+// checkNames rejects the names of options in another case, which encoding/json would take: a name
+// that stands twice would go unnoticed.
+func checkNames(raw map[string]json.RawMessage, a algorithms.Algorithm) error {
+	t := reflect.TypeOf(a)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		for given := range raw {
+			if given != name && strings.EqualFold(given, name) {
+				return fmt.Errorf("option %q: want %s", given, name)
+			}
+		}
 	}
 	return nil
 }

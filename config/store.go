@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -332,14 +331,11 @@ func (c *RedisStore) setTLS(o *redis.Options) error {
 	}
 	o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify} //nolint:gosec // the operator's choice
 	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
+		pool, err := option.CertPool(t.CA)
 		if err != nil {
-			return fmt.Errorf("tls: ca: %w", err)
+			return fmt.Errorf("tls: %w", err)
 		}
-		o.TLS.RootCAs = x509.NewCertPool()
-		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("tls: ca %s: want a PEM file with certificates", t.CA)
-		}
+		o.TLS.RootCAs = pool
 	}
 	if (t.Cert == "") != (t.Key == "") {
 		return errors.New("tls: want both cert and key, or neither")

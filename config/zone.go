@@ -72,7 +72,8 @@ type Zone struct {
 	// charged at once. At most 10000 such requests of a zone count. Default: 0.
 	Linger caddy.Duration `json:"linger,omitempty"`
 
-	// Deny requests that equal one admitted shortly before. Default: off.
+	// Deny requests that equal one admitted shortly before, except for GET, HEAD, OPTIONS
+	// and CONNECT. Default: off.
 	PreventDuplicates *PreventDuplicates `json:"prevent_duplicates,omitempty"`
 
 	// The cost of a request, charged to every rule: an integer of at least 1, or a

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
@@ -92,10 +93,13 @@ func Parse(text []byte) (*Document, error) {
 	}
 	var bad *json.SyntaxError
 	if err := json.Unmarshal(text, new(json.RawMessage)); errors.As(err, &bad) {
-		line, column := behind(text[:bad.Offset])
+		line, column := behind(text[:at(bad, text)])
 		return nil, fmt.Errorf("line %d, column %d: not JSON: %w", line, column, err)
 	}
 	d := new(Document)
+	if err := checkSurrogates(text); err != nil {
+		return nil, err
+	}
 	if err := read(text, reflect.ValueOf(d).Elem()); err != nil {
 		return nil, err
 	}
@@ -126,6 +130,43 @@ func CheckUTF8(text []byte) error {
 		at += size
 	}
 	return nil
+}
+
+// at returns the index of what a syntax error is about: a character, or the end of the text.
+func at(bad *json.SyntaxError, text []byte) int64 {
+	if bad.Error() == "unexpected end of JSON input" {
+		return int64(len(text))
+	}
+	return max(0, bad.Offset-1)
+}
+
+// checkSurrogates returns an error with the position of the first escape in valid JSON that is half of
+// a pair. As with what is not UTF-8, another character would be read in its place.
+func checkSurrogates(text []byte) error {
+	for at := 0; at < len(text); at++ {
+		if text[at] != '\\' {
+			continue
+		}
+		size := 2
+		if high := escaped(text[at:]); utf16.IsSurrogate(high) {
+			size = 12
+			if utf16.DecodeRune(high, escaped(text[at+6:])) == utf8.RuneError {
+				line, column := behind(text[:at])
+				return fmt.Errorf("line %d, column %d: %s: half of a surrogate pair: want both", line, column, text[at:at+6])
+			}
+		}
+		at += size - 1
+	}
+	return nil
+}
+
+// escaped returns the code unit of the escape \uXXXX that a text begins with; 0: there is none.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0
+	}
+	n, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(n)
 }
 
 // behind returns the position behind the beginning of a text.
@@ -267,6 +308,9 @@ func wanted(e *json.UnmarshalTypeError) string {
 	case "bool":
 		return "true or false"
 	case "int", "int64":
+		if option.IsWhole(strings.TrimPrefix(strings.TrimPrefix(e.Value, "number "), "-")) {
+			return option.Range
+		}
 		return "a whole number"
 	}
 	return "a " + e.Type.Kind().String()

@@ -123,3 +123,29 @@ func TestAllZones(t *testing.T) {
 		}
 	}
 }
+
+// TestParseExactly checks that a document means what it says letter by letter: names of options in
+// their own case, characters as written, and positions of what is wrong.
+func TestParseExactly(t *testing.T) {
+	rule := func(s string) string { return `{"zones": {"a": {"rules": [` + s + `]}}}` }
+	for text, want := range map[string]string{
+		`{"zones": {},}`:               "line 1, column 14: not JSON",
+		"{\"zones\":\n{\"a\": {},\n}}": "line 3, column 1: not JSON",
+		`{"zones": {}`:                 "line 1, column 13: not JSON",
+		`{"zones": {"a": {"overrides": [{"key": ["\ud800"], "unlimited": true}]}}}`:  `line 1, column 42: \ud800: half of a surrogate pair`,
+		`{"zones": {"a": {"overrides": [{"key": ["\uDFFFx"], "unlimited": true}]}}}`: `\uDFFF: half of a surrogate pair`,
+		`{"zones": {"a": {"overrides": [{"key": ["\ud83d\u0041"]}]}}}`:               "half of a surrogate pair",
+		rule(`{"limit": 9223372036854775808, "window": "1m"}`):                       "below 2^63",
+		rule(`{"limit": 1.5, "window": "1m"}`):                                       "want a whole number",
+		rule(`{"Limit": 5, "window": "1m"}`):                                         "did you mean limit",
+	} {
+		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{`{"zones": {"a": {"overrides": [{"key": ["\ud83d\ude00", "\\ud800", "\ufffd"], "unlimited": true}]}}}`} {
+		if _, err := Parse([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

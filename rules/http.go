@@ -2,6 +2,7 @@ package rules
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,11 @@ type HTTP struct {
 	// Headers to send, by name, such as {"Authorization": ["Bearer {env.TOKEN}"]}.
 	// {env.*} and {file.*} placeholders are replaced for every request. Default: none.
 	Headers http.Header `json:"headers,omitempty"`
+
+	// A PEM file with the certificate authorities to trust, such as that of a private one.
+	// {env.*} and {file.*} placeholders are replaced. It is read when the configuration is
+	// loaded. Only for https. Default: the system's.
+	CA string `json:"ca,omitempty"`
 
 	// The interval between requests, at least 1s. Requests are conditional if the
 	// server sends an ETag. Default: 30s.
@@ -78,6 +84,11 @@ func (h *HTTP) Provision(ctx caddy.Context) error {
 		return err
 	}
 	t := newTransport(h.url.Scheme == "https")
+	if h.CA != "" {
+		if t.TLSClientConfig, err = h.trust(); err != nil {
+			return err
+		}
+	}
 	if ctx.Context != nil {
 		if dial := process.Of(ctx).Dial; dial != nil {
 			t.DialContext = dial
@@ -85,6 +96,19 @@ func (h *HTTP) Provision(ctx caddy.Context) error {
 	}
 	h.client = &http.Client{Timeout: fetchTimeout, CheckRedirect: h.redirect, Transport: t}
 	return checkInterval(h.Interval)
+}
+
+// trust returns the TLS configuration that trusts the certificate authorities of the file.
+func (h *HTTP) trust() (*tls.Config, error) {
+	if h.url.Scheme != "https" {
+		return nil, errors.New("ca: want it only for https")
+	}
+	file, err := option.Resolve("ca", h.CA)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := option.CertPool(file)
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}, err
 }
 
 // ownHeaders are set by the client. Accept-Encoding, for it decompresses only what it
@@ -151,7 +175,7 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 	}
 	resp, err := h.client.Do(r)
 	if err != nil {
-		return nil, h.plain(err)
+		return nil, fmt.Errorf("%s: %w", h.url.Host, plain(err))
 	}
 	defer resp.Body.Close()
 	switch {
@@ -167,22 +191,21 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 	}
 	text, err := limited(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", h.url.Host, h.plain(err))
+		return nil, fmt.Errorf("%s: %w", h.url.Host, plain(err))
 	}
 	h.etag = resp.Header.Get("ETag")
 	return text, nil
 }
 
 // plain returns an error without the URL, which may contain a secret.
-func (h *HTTP) plain(err error) error {
-	u, ok := errors.AsType[*url.Error](err)
-	if !ok {
-		return err
-	}
+func plain(err error) error {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return fmt.Errorf("%s: no answer within %v", h.url.Host, fetchTimeout)
+		return fmt.Errorf("no answer within %v", fetchTimeout)
 	}
-	return fmt.Errorf("%s: %w", h.url.Host, u.Err)
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
 }
 
 // Notify implements [Source]. HTTP has no notifications.
@@ -197,7 +220,7 @@ func (h *HTTP) Every() time.Duration { return interval(h.Interval) }
 // Identity implements [Source].
 func (h *HTTP) Identity() string {
 	headers, _ := json.Marshal(h.Headers) // in the order of their names
-	return "http " + h.url.String() + " " + string(headers)
+	return "http " + h.url.String() + " " + string(headers) + " " + h.CA
 }
 
 // Place implements [Placed]: a header, such as one with a token, may change.

@@ -53,7 +53,7 @@ func answerStatus(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_, err := w.Write(b.Bytes())
+	_, err := w.Write(loglimit.EscapeJSON(b.Bytes()))
 	return err
 }
 

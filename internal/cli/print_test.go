@@ -14,7 +14,7 @@ import (
 )
 
 // fixed are the fields whose texts nobody but Diana chooses: they are printed as they are.
-var fixed = []string{"Address", "Algorithm", "Decision", "KeyMissing", "Meters", "Mode", "Origin", "Reset", "Hit.Key", "Key.Key", "Window.Rule", "Window.Window"}
+var fixed = []string{"Address", "Algorithm", "Decision", "KeyMissing", "Meters", "Mode", "Origin", "Reset", "Why", "Hit.Key", "Key.Key", "Window.Rule", "Window.Window"}
 
 // fill gives a value and all that it has other values, many of them zero. Texts that are not fixed
 // have control characters.

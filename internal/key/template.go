@@ -20,6 +20,18 @@ type Template struct {
 	pieces []piece
 }
 
+// MayBeNumber reports whether the text may be a number: it has no constant of anything but digits. A
+// slash and what follows it may be the window of a rate.
+func (t Template) MayBeNumber() bool {
+	for i, p := range t.pieces {
+		digits := strings.Trim(p.text, "0123456789")
+		if p.source == fromConstant && digits != "" && (i == 0 || p.text[0] != '/') {
+			return false
+		}
+	}
+	return true
+}
+
 // piece is a constant or one placeholder.
 type piece struct {
 	source origin

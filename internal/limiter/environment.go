@@ -61,6 +61,9 @@ type Options struct {
 	// Headers selects the rate limit headers: draft, legacy, all, openai or off.
 	Headers string
 
+	// Place is where the handler stands, such as "at Caddyfile:12".
+	Place string
+
 	// ErrorRoutes is set if the server has error routes.
 	ErrorRoutes bool
 

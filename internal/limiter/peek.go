@@ -46,6 +46,7 @@ type Key struct {
 	Except   bool      `json:"exception,omitempty"`   // whether that is an exception, as block and allow make them
 	Until    time.Time `json:"until,omitzero"`        // when the exception ends; none: never
 	Decision string    `json:"decision"`              // about the next request
+	Why      string    `json:"why,omitempty"`         // why the request is skipped: off, exempt, unlimited or key_missing
 	Rule     string    `json:"rule,omitempty"`        // first rule that denies
 	Mode     string    `json:"mode,omitempty"`        // local, shared, fallback, allow or deny
 	Cost     int64     `json:"cost,omitempty"`        // cost of the next request
@@ -92,6 +93,9 @@ func newKey(zone string, shadow bool, parts []string) Key {
 	return Key{Zone: zone, Shadow: shadow, Parts: parts, Decision: metrics.Allowed.String(), Rules: []KeyRule{}}
 }
 
+// skip notes that a request passes uncounted, and why.
+func (p *Key) skip(why string) { p.Decision, p.Why = metrics.Skipped.String(), why }
+
 // count notes under which key a request would be counted, and its cost.
 func (p *Key) count(k stores.Key, cost int64) { p.Key, p.Cost = k.String(), cost }
 
@@ -101,14 +105,14 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 	p := newKey(z.Name, a.shadow, t.Parts)
 	p.count(t.Key, t.Cost)
 	if a.off {
-		p.Decision = metrics.Skipped.String()
+		p.skip("off")
 		return p
 	}
 	set := a.rules
 	if o, ok := a.find(z, &t.encoded, t.Key); ok {
 		p.overridden(a, &t, o)
 		if set = o.set; set == nil { // unlimited
-			p.Decision = metrics.Skipped.String()
+			p.skip("unlimited")
 			return p
 		}
 		if set.Blocked >= 0 {
@@ -233,7 +237,7 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	}
 	switch {
 	case z.outcome == metrics.Skipped:
-		p.Decision = metrics.Skipped.String()
+		p.skip(z.skippedFor(&p))
 	case z.label != "":
 		p.deny(z.label)
 	case z.rules != nil:
@@ -243,6 +247,19 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 		p.peek(ctx, z.zone, z.set, &c)
 	}
 	return p
+}
+
+// skippedFor returns why a request passes the zone uncounted.
+func (z *zoneResult) skippedFor(p *Key) string {
+	switch {
+	case z.active == nil:
+		return "exempt"
+	case z.active.off:
+		return "off"
+	case p.Missing != nil:
+		return "key_missing"
+	}
+	return "unlimited"
 }
 
 // keyed reports whether the key of the request matters in a zone that applies: not if the

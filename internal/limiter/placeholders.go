@@ -104,6 +104,8 @@ func (n zoneNumbers) value(field string) (any, bool) {
 		return burst, true
 	case "remaining":
 		return n.remaining, true
+	case "used":
+		return max(0, burst-n.remaining), true
 	case "reset":
 		return seconds(n.reset), true
 	case "decision":

@@ -26,13 +26,13 @@ type Registry struct {
 
 	mu       sync.Mutex
 	limiters []*Limiter
-	zones    map[string]string // definitions by name
-	document *rules.Document   // in force; nil: none
+	zones    map[string]defined // by name
+	document *rules.Document    // in force; nil: none
 }
 
 // NewRegistry returns a registry with an initial document; nil: none.
 func NewRegistry(logger *zap.Logger, d *rules.Document) *Registry {
-	return &Registry{logger: logger, document: d, zones: make(map[string]string)}
+	return &Registry{logger: logger, document: d, zones: make(map[string]defined)}
 }
 
 // Join adds a limiter and applies the document to it. A document that is invalid for the
@@ -52,9 +52,9 @@ func (r *Registry) join(l *Limiter) (dropped, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, z := range l.zones {
-		def := z.definition()
-		if other, ok := r.zones[z.Name]; ok && other != def {
-			return nil, fmt.Errorf("zone %s is defined twice, as %s and as %s: want the same definition, or another name", z.Name, shortened(other), shortened(def))
+		def := defined{z.definition(), l.o.Place}
+		if other, ok := r.zones[z.Name]; ok && other.definition != def.definition {
+			return nil, fmt.Errorf("zone %s is defined twice, %s: want the same definition, or another name", z.Name, other.unlike(def))
 		}
 		if _, ok := r.zones[z.Name]; ok {
 			r.repeat(l, z.Name)
@@ -88,15 +88,6 @@ func (r *Registry) repeat(l *Limiter, name string) {
 			}
 		}
 	}
-}
-
-// shortened returns the beginning of a definition, which may have a long list of keys.
-func shortened(def string) string {
-	const most = 1000 // bytes
-	if len(def) > most {
-		return strings.ToValidUTF8(def[:most], "") + "..."
-	}
-	return def
 }
 
 // insert adds a limiter in an order that depends on the configuration alone: Caddy provisions servers

@@ -6,6 +6,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/dianalimiter/diana/internal/loglimit"
 )
 
 // reporter tells metrics, logs, events and placeholders what was decided of a request.
@@ -24,9 +26,11 @@ func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, eve
 		fields = append(fields, zap.Uint64("suppressed", suppressed))
 	}
 	for i := range fields {
-		if s := fields[i].String; len(s) > longestValue {
-			fields[i].String = strings.Clone(strings.ToValidUTF8(s[:longestValue], ""))
+		s := fields[i].String
+		if len(s) > longestValue {
+			s = strings.Clone(strings.ToValidUTF8(s[:longestValue], ""))
 		}
+		fields[i].String = loglimit.Escape(s)
 	}
 	q.l.o.Logger.Info(text, fields...)
 	if q.l.env.Listens(event) {

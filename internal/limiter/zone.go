@@ -192,7 +192,7 @@ func (z *Zone) definition() string {
 		return err.Error()
 	}
 	if z.Config.Rules.Lease(c, z.store.Lease) > 0 { // some count otherwise with one
-		text = append(text, " with a lease"...)
+		text = append(text, withLease...)
 	}
 	return string(text)
 }

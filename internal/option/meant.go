@@ -49,10 +49,23 @@ func Nearest(word string, names []string) (nearest string) {
 			begun = append(begun, name)
 		}
 	}
+	if other := synonyms[word]; nearest == "" && slices.Contains(names, other) {
+		return other
+	}
 	if nearest == "" && len(begun) == 1 {
 		return begun[0]
 	}
 	return nearest
+}
+
+// synonyms are words that people know from other limiters, with those that mean the same here.
+var synonyms = map[string]string{
+	"ban": "block", "penalty": "block", "lockout": "block", "jail": "block",
+	"status": "respond", "status_code": "respond", "message": "respond", "error": "respond", "response": "respond",
+	"limit": "rule", "rate": "rule", "quota": "rule",
+	"concurrency": "in_flight", "max_concurrent": "in_flight", "connections": "in_flight",
+	"bypass": "exempt", "whitelist": "exempt", "allowlist": "exempt", "skip": "exempt", "except": "exempt",
+	"dry_run": "shadow", "log_only": "shadow", "weight": "cost", "dedupe": "prevent_duplicates", "deduplicate": "prevent_duplicates",
 }
 
 // Want says what to write in place of a word that is none of the names.
@@ -76,13 +89,20 @@ func AddPlace(name string, has func(word string) bool) {
 	places = append(places, place{name, has})
 }
 
-// elsewhere says where a word belongs; empty: nowhere.
-func elsewhere(word string) string {
-	var names []string
+// elsewhere says where a word belongs, if it can in one of the places within; empty: nowhere.
+func elsewhere(word string, within []string) string {
+	var names, inside []string
 	for _, p := range places {
-		if p.has(word) {
-			names = append(names, p.name)
+		if !p.has(word) {
+			continue
 		}
+		names = append(names, p.name)
+		if slices.Contains(within, p.name) {
+			inside = append(inside, p.name)
+		}
+	}
+	if len(inside) > 0 {
+		names = inside
 	}
 	if len(names) == 0 {
 		return ""

@@ -28,6 +28,9 @@ type Set struct {
 	// of options is reported at the line that completes it.
 	Check func() error
 
+	// Within, if set, names the places inside this one, in which an unknown word is looked for first.
+	Within []string
+
 	// Unknown, if set, returns a specific error for an unknown option, or nil.
 	Unknown func(word string) error
 
@@ -81,12 +84,14 @@ func (s *Set) unknown(d *caddyfile.Dispenser, word string) error {
 		}
 	}
 	names := slices.Concat(slices.Collect(maps.Keys(s.One)), slices.Collect(maps.Keys(s.Many)))
-	near, where := Nearest(word, names), elsewhere(word)
+	near, where := Nearest(word, names), elsewhere(word, s.Within)
 	switch {
 	case near != "":
 		s.failed = append(s.failed, near)
 	case where != "":
 		return d.Errf("unknown option %q: %s", word, where)
+	case elsewhere(synonyms[word], s.Within) != "":
+		return d.Errf("unknown option %q: did you mean %s: %s", word, synonyms[word], elsewhere(synonyms[word], s.Within))
 	case len(names) == 0:
 		return d.Errf("unknown option %q: none is wanted here", word)
 	}
@@ -264,16 +269,35 @@ func Value[T any](dst *T, want string, parse func(string) (T, bool)) Parse {
 // Max as the upper bound of [Whole] means no upper bound.
 const Max = math.MaxInt64
 
+// Range is what a whole number is wanted to be that does not fit into 64 bits.
+const Range = "a number below 2^63"
+
+// IsWhole reports whether a text is a whole number without a sign, as people write it.
+func IsWhole(s string) bool {
+	return s != "" && strings.Trim(s, "0123456789") == "" && (s == "0" || s[0] != '0')
+}
+
 // Whole parses a whole number.
 func Whole[T ~int | ~int64](dst *T, least, most int64) Parse {
 	want := fmt.Sprintf("a whole number from %d to %d", least, most)
 	if most == Max {
 		want = fmt.Sprintf("a whole number of at least %d", least)
 	}
-	return Value(dst, want, func(v string) (T, bool) {
+	return func(d *caddyfile.Dispenser) error {
+		name, v, err := arg(d, want)
+		if err != nil {
+			return err
+		}
 		n, err := strconv.ParseInt(v, 10, 64)
-		return T(n), err == nil && n >= least && n <= most && int64(T(n)) == n && v[0] != '+'
-	})
+		switch {
+		case most == Max && err != nil && IsWhole(v):
+			return d.Errf("%s %q: want %s", name, v, Range)
+		case err != nil || n < least || n > most || int64(T(n)) != n || !IsWhole(strings.TrimPrefix(v, "-")):
+			return d.Errf("%s %q: want %s", name, v, want)
+		}
+		*dst = T(n)
+		return nil
+	}
 }
 
 // Size parses a number of bytes, with a unit or without one.

@@ -137,6 +137,7 @@ var sections = []section{
 	ruleSource("http", "HTTP",
 		option{"url", "rules http <url>", "rules http https://rules.example.com/limits.json", keeps, false},
 		option{"headers", "header <name> <value>", "rules http https://rules.example.com/limits.json {\n header Authorization \"Bearer {env.RULES_TOKEN}\"\n}", keeps, false},
+		option{"ca", "ca <file>", "rules http https://rules.example.com/limits.json {\n ca /etc/ssl/private-ca.pem\n}", keeps, false},
 		option{"interval", "interval <duration>", "rules http https://rules.example.com/limits.json {\n interval 10s\n}", keeps, false},
 	),
 	ruleSource("file", "File",

@@ -40,6 +40,10 @@ func OfServer(warn Warn, name string, s *caddyhttp.Server, places []Place, mappe
 	for _, p := range places {
 		p.warnOfOrder(warn)
 		p.warnOfDroppedHeaders(warn, name, s)
+		if p.Zone.PreventDuplicates != nil && slices.ContainsFunc(p.Matchers, onlySafe) {
+			warn("the matcher of rate_limit lets only GET, HEAD, OPTIONS and CONNECT pass, which prevent_duplicates ignores",
+				zap.String("zone", p.Zone.Name), zap.String("advice", "match the methods that change something, or leave prevent_duplicates out"))
+		}
 		for _, sets := range p.Matchers {
 			OfMatchers(warn, sets, mapped, zap.String("zone", p.Zone.Name))
 		}

@@ -33,6 +33,7 @@ func OfZone(warn Warn, z *limiter.Zone, mapped map[string]bool) {
 	warnOfHeaderNames(warn, zone, z)
 	warnOfOverrides(warn, zone, z.Config)
 	warnOfLeases(warn, zone, z)
+	warnOfNoLimit(warn, zone, z)
 	OfMatchers(warn, z.Matchers(), mapped, zone)
 	OfMatchers(warn, z.Exempt(), mapped, zone)
 }

@@ -83,6 +83,8 @@ func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 		"block":  option.Duration(&r.rule.Block),
 		"notify": r.parseNotify,
 		"else":   r.parseElse,
+
+		"algorithm": r.parseAlgorithm,
 	}}
 	for d := caddyfile.NewDispenser(tokens); d.Next(); {
 		switch word := d.Val(); {
@@ -92,12 +94,29 @@ func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 			}
 		case !slices.Contains(algorithms.Names(), word):
 			r.options = append(r.options, d.Token())
-		case r.algorithm != "":
-			return d.Errf("algorithm %s beside %s: want one", word, r.algorithm)
 		default:
-			r.algorithm = word
+			if err := r.setAlgorithm(d); err != nil {
+				return err
+			}
 		}
 	}
+	return nil
+}
+
+// parseAlgorithm parses algorithm <name>, which says the same as the name alone.
+func (r *ruleParser) parseAlgorithm(d *caddyfile.Dispenser) error {
+	if !d.NextArg() || !slices.Contains(algorithms.Names(), d.Val()) {
+		return d.Errf("algorithm %q: %s", d.Val(), option.Want(d.Val(), algorithms.Names()))
+	}
+	return r.setAlgorithm(d)
+}
+
+// setAlgorithm sets the algorithm, whose name is d's current token.
+func (r *ruleParser) setAlgorithm(d *caddyfile.Dispenser) error {
+	if r.algorithm != "" {
+		return d.Errf("algorithm %s beside %s: want one", d.Val(), r.algorithm)
+	}
+	r.algorithm = d.Val()
 	return nil
 }
 
@@ -105,7 +124,7 @@ func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 func (r *ruleParser) parseNotify(d *caddyfile.Dispenser) error {
 	for d.NextArg() {
 		percent, err := strconv.Atoi(strings.TrimSuffix(d.Val(), "%"))
-		if err != nil {
+		if err != nil || !option.IsWhole(strings.TrimSuffix(d.Val(), "%")) {
 			d.Prev()
 			break
 		}

@@ -29,9 +29,12 @@ type Parser struct {
 	native  error // what is wrong unless the zone has events; nil: nothing
 }
 
+// inRule is the place of the words of a rule.
+const inRule = "a rule, after its rate"
+
 func init() {
 	option.AddPlace("a zone", New(httpcaddyfile.Helper{}, caddyfile.Token{}).Options().Has)
-	option.AddPlace("a rule, after its rate", isRuleWord)
+	option.AddPlace(inRule, isRuleWord)
 	option.AddPlace("the block of tokens", tokensOptions(new(config.Tokens)).Has)
 	option.AddPlace("the block of respond", respondOptions(new(config.Respond)).Has)
 	option.AddPlace("the block of an override", new(Parser).overrideOptions(new(config.Override)).Has)
@@ -82,7 +85,8 @@ func (p *Parser) Options() *option.Set {
 			"rule":     func(d *caddyfile.Dispenser) error { return p.parseRuleSegment(d, "", &p.Zone.Rules) },
 			"override": p.parseOverride,
 		},
-		Check: z.CheckOptions,
+		Check:  z.CheckOptions,
+		Within: []string{inRule, "the block of tokens", "the block of respond"},
 	}
 	return p.options
 }

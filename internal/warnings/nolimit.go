@@ -1,7 +1,6 @@
-package diana
+package warnings
 
 import (
-	"os"
 	"slices"
 	"strings"
 
@@ -13,8 +12,8 @@ import (
 )
 
 // warnOfNoLimit warns of options that leave a zone nothing, or nobody, to limit.
-func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
-	warn := func(msg, advice string) { logger.Warn(msg, zap.String("zone", z.Name), zap.String("advice", advice)) }
+func warnOfNoLimit(tell Warn, zone zap.Field, z *limiter.Zone) {
+	warn := func(msg, advice string) { tell(msg, zone, zap.String("advice", advice)) }
 	switch match := z.Matchers(); {
 	case len(match) > 0 && !slices.ContainsFunc(match, mayMatch):
 		warn("the zone's matchers match no request", "begin each path with / or *")
@@ -46,15 +45,6 @@ func warnOfNoLimit(logger *zap.Logger, z *limiter.Zone) {
 	}
 }
 
-// warnOfEnvironment warns of a placeholder for a variable that the environment does not have.
-func (a *App) warnOfEnvironment(logger *zap.Logger, zone, placeholder string) {
-	if name, ok := strings.CutPrefix(placeholder, "env."); ok {
-		if _, set := os.LookupEnv(name); !set {
-			a.warn(logger, "the environment variable of a placeholder of the zone is not set: the placeholder is empty", zap.String("zone", zone), zap.String("placeholder", "{"+placeholder+"}"))
-		}
-	}
-}
-
 // mayMatch reports whether a set of matchers may match some request.
 func mayMatch(set caddyhttp.MatcherSet) bool {
 	return !slices.ContainsFunc(set, func(m any) bool {
@@ -69,6 +59,11 @@ func matchesUnsafe(set caddyhttp.MatcherSet) bool {
 		methods, ok := m.(*caddyhttp.MatchMethod)
 		return ok && !slices.ContainsFunc(*methods, config.Unsafe)
 	})
+}
+
+// onlySafe reports whether the matchers of a route let no request of an unsafe method pass.
+func onlySafe(sets caddyhttp.MatcherSets) bool {
+	return len(sets) > 0 && !slices.ContainsFunc(sets, matchesUnsafe)
 }
 
 // matchesAll reports whether a set of matchers matches every request, whatever the rest of the
@@ -116,8 +111,8 @@ func hasRules(s *config.RuleSet) bool { return len(s.Specs) > 0 }
 
 // chosenByClients reports whether a placeholder is one of a request, which its client writes.
 func chosenByClients(name string) bool {
-	return slices.ContainsFunc(fromClients, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+	return slices.ContainsFunc(FromClients, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// fromClients begin placeholders whose values clients write.
-var fromClients = []string{"http.request.header.", "http.request.uri.query", "http.request.cookie."}
+// FromClients begin the placeholders whose values clients write.
+var FromClients = []string{"http.request.header.", "http.request.uri.query", "http.request.cookie."}
