@@ -36,7 +36,7 @@ func TestParseErrors(t *testing.T) {
 		`{"zones": {}`:                         "line 1, column 13: not JSON",
 		"{\"zones\":\n  {\"a\" 1}}":            "line 2, column",
 		`{"zones": {}} x`:                      "not JSON",
-		`{"zones": {}} {}`:                     "line 1, column 16: not JSON",
+		`{"zones": {}} {}`:                     "line 1, column 15: not JSON",
 		`[]`:                                   "[]: want an object",
 		"{\"zones\":\n  {\"\xff\": {}}}":       "line 2, column 5: byte 0xff: want UTF-8",
 		"\xff\xfe{\x00":                        "line 1, column 1: byte 0xff: want UTF-8",
