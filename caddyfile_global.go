@@ -140,6 +140,7 @@ func parseSentinel(c *config.RedisStore) option.Parse {
 		s := &option.Set{One: map[string]option.Parse{
 			"username": option.Text(&c.Sentinel.Username, "a user"),
 			"password": option.Secret(&c.Sentinel.Password),
+			"plain":    option.Flag(&c.Sentinel.Plain),
 		}}
 		return s.Block(d)
 	}

@@ -56,7 +56,7 @@ type RedisStore struct {
 	// obtained. Default: off.
 	Sentinel *Sentinel `json:"sentinel,omitempty"`
 
-	// Connect with TLS. Default: off, unless an address is a rediss:// URL.
+	// Connect with TLS, also to Sentinels. Default: off, unless an address is a rediss:// URL.
 	TLS *TLS `json:"tls,omitempty"`
 
 	// The prefix of the names of all keys in Redis, without braces or white space. All
@@ -106,6 +106,9 @@ type Sentinel struct {
 
 	// The password to authenticate to the Sentinels with. Default: none.
 	Password string `json:"password,omitempty"`
+
+	// Connect to the Sentinels without TLS, though the store has it. Default: false, tls covers them too.
+	Plain bool `json:"plain,omitempty"`
 }
 
 // TLS configures the TLS connection to Redis.
@@ -202,6 +205,7 @@ func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
 	}
 	if r.Sentinel != nil {
 		o.Master, o.SentinelUsername, o.SentinelPassword = r.Sentinel.Master, r.Sentinel.Username, r.Sentinel.Password
+		o.PlainSentinels = r.Sentinel.Plain
 	}
 	h = key.NewHasher(r.KeySecret)
 	if r.KeySecret != "" {

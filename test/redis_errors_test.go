@@ -3,6 +3,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -170,5 +171,25 @@ func TestPermitsAcrossOutage(t *testing.T) {
 	for range 2 {
 		g.goOn <- true
 		until(t, "a local permit", func() bool { return s.send(req{}).status == 200 })
+	}
+}
+
+// TestRefusedStoreIsAway configures a Cluster where there is a single Redis, which answers and refuses all
+// that it is asked. Metrics, zones, events and the log say that the store is away, and which option is wrong.
+func TestRefusedStoreIsAway(t *testing.T) {
+	srv := redistest.Start(t)
+	s, seen := failing(t, srv.Addr, fiveAnHour, "cluster", "fallback_share 0.2")
+	s.want(req{}, 200)
+	s.down()
+	s.want(req{}, 429)
+	if share := s.metric("enforced_share", "store", "redis"); share != 0.2 {
+		t.Errorf("a share of %v is enforced, want 0.2", share)
+	}
+	down := seen.wait(t, "rate_limit_store_down", 1)[0]
+	if advice, _ := down.Data["advice"].(string); !strings.Contains(advice, "leave cluster out") {
+		t.Errorf("event %v, want advice about cluster", down.Data)
+	}
+	if line := s.log.wait(t, "Redis rejects calls: on_failure applies"); !strings.Contains(fmt.Sprint(line["error"]), "cluster support disabled") {
+		t.Errorf("log line %v, want the words of Redis", line)
 	}
 }

@@ -117,6 +117,7 @@ var sections = []section{
 			{"master", "sentinel <master>", "sentinel main", near, false},
 			{"username", "username <user>", "sentinel main {\n username watcher\n}", near, false},
 			{"password", "password <password>", "sentinel main {\n password {env.SENTINEL_PASSWORD}\n}", near, false},
+			{"plain", "plain", "sentinel main {\n plain\n}", near, false},
 		},
 	},
 	{

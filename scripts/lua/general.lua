@@ -224,24 +224,28 @@ end
 
 -- Record the heartbeat of an instance in the list of instances, {id, last
 -- heartbeat} each, and return whether this one was missing there, and how many are alive.
+-- A list that has an earlier heartbeat of the instance than its last is one that Redis had
+-- before: no instance is in the new one, so that each notices the loss.
 -- Run every command that a decision can need, so that missing permissions are found
 -- here.
 local SEEN = 5000000 -- microseconds
 
 local function heartbeat(v, k)
-  local id = unpack('<xxc8', v)
+  local id, told = unpack('<xxc8d', v)
   local try = KEYS[k + 1]
   call('SET', try, '', 'PX', 1000)
   call('SETRANGE', try, 0, 'x')
   call('PEXPIRE', try, 1000)
   call('GETRANGE', try, 0, 0)
   call('DEL', try)
-  local s, kept, missing = call('GET', KEYS[k]) or '', {}, MISSING
+  local s, kept, missing, older = call('GET', KEYS[k]) or '', {}, MISSING, false
+  if #s % 16 > 0 then error({ err = 'WRONGTYPE ' .. KEYS[k] .. ' does not hold instances' }) end
   for x = 1, #s, 16 do
     local other, seen = unpack('<c8d', s, x)
-    if other == id then missing = 0 end
+    if other == id then missing, older = 0, seen < told end
     if other ~= id and seen > t - SEEN and seen <= t then kept[#kept + 1] = sub(s, x, x + 15) end
   end
+  if older then kept, missing = {}, MISSING end
   kept[#kept + 1] = pack('<c8d', id, t)
   call('SET', KEYS[k], concat(kept), 'PX', SEEN / 1000)
   return pack('<BI4', missing, #kept)

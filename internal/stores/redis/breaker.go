@@ -10,11 +10,13 @@ import (
 // breaker stops calls to a node that does not answer, and closes when a heartbeat of the node
 // succeeds. A stall is no outage: timeouts open it only once the node has been silent for
 // patience. Without a server to wait for, failuresToOpen failures in a row do, and a rejected
-// call does at once, because the next would be rejected as well.
+// call does at once, because the next would be rejected as well. Whatever their errors are, it
+// opens if no call and no heartbeat has succeeded for longestTrouble.
 type breaker struct {
 	open     atomic.Bool
 	opened   atomic.Uint64 // how often
 	failed   atomic.Int64  // in a row, because no server was there
+	trouble  atomic.Int64  // when the first call or heartbeat failed that no success has followed, since begun; 0: none
 	patience time.Duration
 	begun    time.Time
 	asked    atomic.Int64 // when the first call was sent that no reply has followed, since begun; 0: none
@@ -39,6 +41,10 @@ const (
 	// minPatience is the least patience of a breaker, for timeouts that are shorter than
 	// pauses that are usual: of a fork, a slow command, a busy machine.
 	minPatience = 100 * time.Millisecond
+
+	// longestTrouble is for how long a node may refuse every call and heartbeat with errors of
+	// which each could concern its call alone.
+	longestTrouble = 2 * time.Second
 )
 
 // newBreaker returns a closed breaker of a node whose calls take at most timeout.
@@ -64,13 +70,36 @@ func (b *breaker) answered() {
 
 // success notes a call that succeeded.
 func (b *breaker) success() {
-	if b.failed.Load() != 0 {
-		b.failed.Store(0)
+	if b.trouble.Load() != 0 {
+		b.recovers()
+	}
+}
+
+// recovers forgets the failures so far.
+func (b *breaker) recovers() {
+	b.trouble.Store(0)
+	b.failed.Store(0)
+}
+
+// troubled notes a call or a heartbeat that failed for any reason.
+func (b *breaker) troubled(now time.Time) {
+	if b.trouble.Load() == 0 {
+		b.trouble.CompareAndSwap(0, int64(now.Sub(b.begun)))
+	}
+}
+
+// beatFailed follows a heartbeat that failed for any reason: the node is away if nothing has
+// succeeded for longestTrouble.
+func (b *breaker) beatFailed(cause error, now time.Time) {
+	b.troubled(now)
+	if since := b.trouble.Load(); since != 0 && now.Sub(b.begun)-time.Duration(since) >= longestTrouble {
+		b.trip(cause)
 	}
 }
 
 // failure notes a call that failed because of the node.
 func (b *breaker) failure(f Failure, cause error, now time.Time) {
+	b.troubled(now)
 	var opens bool
 	switch {
 	case f == FailRejected:
@@ -110,7 +139,7 @@ func (b *breaker) close(opened uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.opened.Load() == opened {
-		b.failed.Store(0)
+		b.recovers()
 		b.change(false, nil)
 	}
 }

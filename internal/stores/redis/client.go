@@ -65,9 +65,13 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 	case o.Master != "":
 		f := u.Failover()
 		f.MinIdleConns = 0 // they would be opened before the hook is there
+		hook := masterHook{tracker: only, most: most, timeout: o.DialTimeout}
 		f.Dialer = o.dialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
+		if o.PlainSentinels {
+			f.Dialer, hook.tls = naming(o.dialer(&goredis.Options{DialTimeout: o.DialTimeout})), o.TLS
+		}
 		client := goredis.NewFailoverClient(f)
-		client.AddHook(masterHook{only, most})
+		client.AddHook(hook)
 		created(client)
 		return client
 	}
@@ -82,7 +86,13 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 // dialer returns what opens the connections of a client.
 func (o *ConnOptions) dialer(c *goredis.Options) dialer {
 	if o.Dial == nil {
-		return goredis.NewDialer(c)
+		plain := *c
+		plain.TLSConfig = nil
+		dial := goredis.NewDialer(&plain)
+		if c.TLSConfig == nil {
+			return dial
+		}
+		return securing(naming(dial), c.TLSConfig, c.DialTimeout)
 	}
 	return func(ctx context.Context, network, addr string) (connection, error) {
 		ctx, cancel := context.WithTimeout(ctx, c.DialTimeout)

@@ -124,7 +124,7 @@ func (c *conn) call(ctx context.Context, q *call) (reply, int64, error) {
 	o := &once{node: c.at(q.tag)}
 	r, err := c.callAt(ctx, o, q)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
-		err = c.failed(o.node, err)
+		err = c.failedAt(o.node, q.tag, err)
 	}
 	return r, o.now, err
 }
@@ -204,7 +204,7 @@ func (c *conn) sendBatch(q *call) {
 		return
 	}
 	if err != errUnsent { //nolint:errorlint // it is never wrapped; each caller reports its own
-		err = c.failed(q.cmd.node, err)
+		err = c.failedAt(q.cmd.node, q.tag, err)
 	}
 	for _, o := range q.batch {
 		o.fate = err
@@ -274,9 +274,10 @@ func (c *conn) failed(n *node, err error) error {
 		return err
 	}
 	c.fail(err)
-	f := classify(err)
+	f, now := c.classify(err), time.Now()
 	if f == FailWrong || c.o.Cluster && aboutSlot(err) {
 		n.breaker.answered()
+		n.breaker.troubled(now)
 		return reported{err}
 	}
 	n.failures.Add(1)
@@ -287,11 +288,30 @@ func (c *conn) failed(n *node, err error) error {
 		c.onLost(n)
 	}
 	c.distrust(n, f)
-	n.breaker.failure(f, err, time.Now())
+	n.breaker.failure(f, err, now)
 	if f == FailTimeout && !n.breaker.open.Load() {
 		signal(n.doubted) // a heartbeat shows whether Redis answers again
 	}
 	return reported{err}
+}
+
+// classify is the function of this name for a call: of a server that has slots, one is enough to show
+// that it is a node of a Cluster.
+func (c *conn) classify(err error) Failure {
+	if !c.o.Cluster && aboutSlot(err) && !isMoving(err) {
+		return FailRejected
+	}
+	return classify(err)
+}
+
+// failedAt is failed for a call of keys with a tag. If it was rejected, heartbeats try that tag too: a
+// node may accept their keys and reject others.
+func (c *conn) failedAt(n *node, tag stores.Key, err error) error {
+	if err != nil && c.classify(err) == FailRejected {
+		rejected := tag.String()
+		n.rejected.Store(&rejected)
+	}
+	return c.failed(n, err)
 }
 
 // beatFailed follows a heartbeat that failed. A node that is known to be away is not
@@ -302,14 +322,15 @@ func (c *conn) beatFailed(n *node, err error) {
 		return
 	}
 	_ = c.failed(n, err)
+	n.breaker.beatFailed(err, time.Now())
 }
 
 // distrust replaces the open connections to a node after a failure, unless the node
-// refused the call, which shows that the connection works. In a Cluster it also has
-// the slots looked up again, which the client itself only does when a node redirects
-// it.
+// refused the call, which shows that the connection works. Words that are not known may be those
+// of something else. In a Cluster it also has the slots looked up again, which the client itself
+// only does when a node redirects it.
 func (c *conn) distrust(n *node, f Failure) {
-	if f == FailRejected || f == FailWrong {
+	if f == FailRejected {
 		return
 	}
 	n.tracker.retire()

@@ -3,6 +3,7 @@ package redis
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -107,10 +108,15 @@ func newDialer(tracker func() *connTracker, dial dialer, n int) dialer {
 type masterHook struct {
 	tracker func() *connTracker
 	most    int
+	tls     *tls.Config // of the master alone; nil: the dialer has it, if there is any
+	timeout time.Duration
 }
 
 // DialHook implements [goredis.Hook]. A master that no Sentinel names is one that cannot be dialed.
 func (h masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	if h.tls != nil {
+		next = securing(next, h.tls, h.timeout)
+	}
 	return newDialer(h.tracker, next, h.most)
 }
 
@@ -160,6 +166,12 @@ func (c *trackedConn) read(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
+// tlsAlert begins what a server that expects TLS may answer without it, which is saysTLS in words.
+const (
+	tlsAlert = 21
+	saysTLS  = "the server expects TLS"
+)
+
 // Read implements net.Conn.
 func (c *trackedConn) Read(b []byte) (int, error) {
 	n, err := c.read(b)
@@ -167,6 +179,8 @@ func (c *trackedConn) Read(b []byte) (int, error) {
 		if text, is := bytes.CutPrefix(b[:n], []byte("-")); is && c.said == "" {
 			text, _, _ = bytes.Cut(text, []byte("\r\n"))
 			c.said = string(text)
+		} else if b[0] == tlsAlert {
+			c.said = saysTLS
 		} else {
 			c.heard = true
 		}

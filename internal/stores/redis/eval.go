@@ -112,12 +112,16 @@ func (h *nodeHook) enter(o *once) error {
 	return nil
 }
 
-// needsScript says whether the script has to be loaded for a call that failed.
+// needsScript says whether the script has to be loaded for a call that failed. A node that has run
+// heartbeats had it: it may have restarted, from what it had saved.
 func needsScript(o *once, err error) bool {
 	if err == nil || o.loads == maxLoads || !goredis.HasErrorPrefix(err, "NOSCRIPT") {
 		return false
 	}
 	o.loads++
+	if told := o.node.told.Load(); told != 0 && o.script.codes == "" {
+		o.node.told.CompareAndSwap(told, restarted)
+	}
 	return true
 }
 

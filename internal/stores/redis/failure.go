@@ -121,46 +121,6 @@ const (
 // Failures are all classes.
 var Failures = []Failure{FailTimeout, FailAway, FailRejected, FailWrong}
 
-// knownAnswer is an error that Redis returns, known by its first word or by a
-// part of it, and what an operator can do about it.
-type knownAnswer struct {
-	words  []string
-	class  Failure
-	advice string
-}
-
-// An error of a command in the script may follow other words, after a dash.
-var refusals = []knownAnswer{
-	{[]string{"OOM"}, FailRejected, "Redis' memory is full: raise its maxmemory, or find what fills it"},
-	{[]string{"MISCONF"}, FailRejected, "Redis cannot save to its disk and accepts no writes: check its log and its disk"},
-	{[]string{"NOAUTH"}, FailRejected, "Redis requires a password: set password, and username if it has users"},
-	{[]string{"WRONGPASS"}, FailRejected, "Redis rejects the password: check username and password, and that the user is on"},
-	{[]string{"NOPERM"}, FailRejected, missingRight},
-	{[]string{"NOREPLICAS"}, FailRejected, "Redis has fewer replicas than its min-replicas-to-write: check the replicas"},
-	{[]string{"BUSY"}, FailRejected, "a script blocks Redis: find out whose it is; SCRIPT KILL ends it"},
-	{[]string{"MOVED", "ASK"}, FailRejected, notClustered},
-	{[]string{"CROSSSLOT"}, FailWrong, notClustered},
-	{[]string{"LOADING"}, FailAway, "Redis is loading its data: it is used again when it is ready"},
-	{[]string{"READONLY"}, FailAway, "this Redis is a replica: give the master's address, or write sentinel or cluster into the store's block"},
-	{[]string{"MASTERDOWN"}, FailAway, lostMaster},
-	{[]string{"CLUSTERDOWN", "TRYAGAIN"}, FailAway, "the Cluster does not serve all slots: redis-cli --cluster check shows which"},
-}
-
-// phrases are errors that do not begin with a word of their own.
-var phrases = []knownAnswer{
-	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRejected, missingRight},
-	{[]string{"max number of clients"}, FailRejected, "Redis has too many clients: raise its maxclients, or lower pool_size"},
-	{[]string{"global variable 'struct'", "index global 'struct'"}, FailRejected, "the Lua of this server has no struct: Diana needs Redis 6.2 or newer, or Valkey"},
-	{[]string{"without any password configured"}, FailRejected, "Redis has no password: leave password out, or set one there"},
-	{[]string{"on a stale replica"}, FailAway, lostMaster},
-}
-
-const (
-	notClustered = "Redis is a Cluster: write cluster into the store's block"
-	missingRight = "the user lacks a permission: grant those in Diana's docs/redis.md; ACL LOG in Redis shows which is missing"
-	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
-)
-
 // classify returns the class of an error.
 func classify(err error) Failure {
 	if errors.Is(err, errReply) || errors.Is(err, errDisagree) {
@@ -169,17 +129,25 @@ func classify(err error) Failure {
 	if errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
 		return FailTimeout
 	}
-	if errors.As(err, new(earlyClose)) {
-		return FailRejected
-	}
 	var answered goredis.Error
 	if !errors.As(err, &answered) || errors.Is(err, goredis.ErrClosed) {
-		return FailAway
+		return classifyConnecting(err)
 	}
 	if r := findAnswer(answered.Error()); r != nil {
 		return r.class
 	}
 	return FailWrong
+}
+
+// classifyConnecting returns the class of an error that is no answer.
+func classifyConnecting(err error) Failure {
+	if r := findPhrase(connecting, err.Error()); r != nil {
+		return r.class
+	}
+	if errors.As(err, new(earlyClose)) {
+		return FailRejected
+	}
+	return FailAway
 }
 
 // aboutSlot says whether an error of a node of a Cluster concerns only the slot that
@@ -203,54 +171,6 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout() || errors.Is(err, goredis.ErrPoolTimeout)
 }
 
-func findAnswer(text string) *knownAnswer {
-	for i := range refusals {
-		for _, w := range refusals[i].words {
-			if strings.HasPrefix(text, w+" ") || strings.Contains(text, "-"+w+" ") {
-				return &refusals[i]
-			}
-		}
-	}
-	for i := range phrases {
-		for _, p := range phrases[i].words {
-			if strings.Contains(text, p) {
-				return &phrases[i]
-			}
-		}
-	}
-	return nil
-}
-
-// AdviceOn returns what an operator can do about an error of a call.
-func AdviceOn(err error) string { return Advice(classify(err), err) }
-
-// Advice returns what an operator can do about a failure.
-func Advice(f Failure, cause error) string {
-	if wrong, ok := errors.AsType[algorithmError](cause); ok {
-		return "the Lua of the algorithm " + strings.Join(wrong.names, " or ") + " fails: tell its author, or use another; this instance decides its rules without Redis meanwhile"
-	}
-	if answered, ok := errors.AsType[goredis.Error](cause); ok {
-		if r := findAnswer(answered.Error()); r != nil {
-			return r.advice
-		}
-	}
-	if closed, ok := errors.AsType[earlyClose](cause); ok {
-		if r := findAnswer(closed.said); r != nil {
-			return r.advice
-		}
-		return "Redis takes connections and closes them: it may have reached its maxclients (raise that, or lower pool_size) or be shutting down"
-	}
-	switch f {
-	case FailTimeout:
-		return "Redis did not answer within the store's timeout: look at its load and at the network, or raise timeout"
-	case FailAway:
-		return "Redis cannot be reached: see that it runs and that the address is right"
-	case FailRejected:
-		return "Redis rejects calls: look at the error, and at the user's rights, maxmemory and persistence"
-	}
-	return "Redis gave an answer that Diana did not expect: see that no other program writes keys under key_prefix"
-}
-
 // isAnswer says whether an error is one that Redis returned.
 func isAnswer(err error) bool { return errors.As(err, new(goredis.Error)) }
 
@@ -262,8 +182,28 @@ func mayHaveRun(err error) bool {
 		return true
 	case errors.Is(err, errOpen), errors.Is(err, errUnsent), errors.Is(err, errLate):
 		return false
-	case isAnswer(err), errors.As(err, new(dialError)), errors.As(err, new(earlyClose)):
+	case errors.As(err, new(dialError)), errors.As(err, new(earlyClose)):
 		return false
 	}
-	return true
+	return !isAnswer(err) || endsScript(err)
+}
+
+// ofScript is in the errors of Lua in a script, with the line.
+const ofScript = "user_script"
+
+// endsScript says whether an answer may have ended the script after it had written: an error of Lua, or
+// a right that the user does not have any more. Whatever else Redis rejects in a script, it rejects at
+// the first write; a key and the script as a whole, before it runs.
+func endsScript(err error) bool {
+	answered, _ := errors.AsType[goredis.Error](err)
+	if _, alone := answered.(failedOp); alone { //nolint:errorlint // it is never wrapped in an answer
+		return false
+	}
+	text := answered.Error()
+	r := findAnswer(text)
+	if r == nil {
+		return strings.Contains(text, ofScript)
+	}
+	before := strings.Contains(text, "'evalsha") || strings.Contains(text, "'script") || strings.Contains(text, "access")
+	return !before && (r.advice == missingRight || r.advice == lacksCommand)
 }

@@ -26,8 +26,8 @@ type instances struct {
 	live    *Seen
 	old     atomic.Int64 // those of the last count that do not read documents of this format
 
-	// lost is called if a node does not know this instance: it has lost the heartbeats, and
-	// so perhaps the counts too. known says that a heartbeat has succeeded before.
+	// lost is called if a node does not know this instance, or only from earlier: it has lost heartbeats,
+	// and so perhaps counts too. known says that a heartbeat has succeeded before.
 	lost func(known bool)
 
 	mu    sync.Mutex
@@ -37,33 +37,41 @@ type instances struct {
 // beat sends a heartbeat to a node, under a tag that the node serves. The node that
 // serves beatTag counts the live instances; while it is away the last number holds.
 func (i *instances) beat(ctx context.Context, n *node, tag string) error {
-	live, err := i.count(ctx, n, tag, "")
+	known := n.told.Load() != 0
+	live, missing, err := i.count(ctx, n, tag, "")
 	switch {
 	case tag != beatTag:
 	case err != nil:
 		i.failed()
 	default:
-		i.set(live, time.Now())
-		if readers, err := i.count(ctx, n, tag, formatSuffix); err == nil {
+		i.counts(live, missing && known, time.Now())
+		if readers, missing, err := i.count(ctx, n, tag, formatSuffix); err == nil && !(missing && known) {
 			i.old.Store(max(0, live-readers))
 		}
 	}
 	return err
 }
 
-// formatSuffix ends the name of the key that counts the instances which read the present format of
-// documents, that with exceptions. Another format has another suffix.
-const formatSuffix = ":2"
+// Suffixes of the names of keys that count instances.
+const (
+	formatSuffix = ":2"   // those that read the present format of documents, that with exceptions; another format has another
+	trySuffix    = ":try" // those that try a tag whose call was rejected
+)
 
 // errElsewhere says that another node answered a heartbeat: the slot has moved.
 var errElsewhere = errors.New("the slot was moved to another node")
 
 // count returns how many instances have sent a heartbeat under a tag, this one
-// included, to the key with a suffix; "": all instances.
-func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (int64, error) {
+// included, to the key with a suffix; "": all instances. missing says that the node did not know this
+// instance or, without a suffix, only an earlier heartbeat of it than the last.
+func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (live int64, missing bool, err error) {
 	ctx, cancel := i.conn.background(ctx)
 	defer cancel()
-	op := binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.process)
+	var told int64
+	if suffix == "" {
+		told = to.told.Load()
+	}
+	op := appendNumber(binary.LittleEndian.AppendUint64([]byte{opBeat, 2}, i.process), told)
 	prefix := i.conn.o.Prefix + ":{" + tag + "}"
 	key := prefix
 	if i.fleet != "" {
@@ -74,26 +82,22 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (in
 	q.add([]string{key + suffix, prefix + ":try"}, op)
 	r, err := i.conn.callAt(ctx, o, q)
 	if o.node != to && to.address != "" {
-		return 0, errElsewhere
+		return 0, false, errors.Join(errElsewhere, err)
 	}
 	if err == nil {
 		err = r.failed()
 	}
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	flags := r.byte()
-	n := int64(r.uint32())
-	if r.err != nil {
-		return 0, r.err
-	}
-	if suffix == "" {
-		if flags&flagMissing != 0 {
-			i.lost(to.beats.Load())
+	missing, live = r.byte()&flagMissing != 0, int64(r.uint32())
+	if r.err == nil && suffix == "" {
+		if missing {
+			i.lost(told != 0)
 		}
-		to.beats.Store(true)
+		to.told.CompareAndSwap(told, o.now) // unless it was found to have restarted meanwhile
 	}
-	return n, nil
+	return live, missing, r.err
 }
 
 // fewerAfter is for how long fewer instances have to be counted before that is
@@ -102,7 +106,17 @@ func (i *instances) count(ctx context.Context, to *node, tag, suffix string) (in
 // that were warmed with less of what is known would be admitted the rest of it.
 const fewerAfter = 5 * time.Second
 
-// set takes the number that Redis counted.
+// counts takes the number that Redis counted. anew says that it has begun to count anew, after a loss or
+// an eviction: not all others have sent a heartbeat since.
+func (i *instances) counts(n int64, anew bool, now time.Time) {
+	if anew && n < i.live.Load() {
+		i.failed()
+		return
+	}
+	i.set(n, now)
+}
+
+// set takes the number that Redis counted of all.
 func (i *instances) set(n int64, now time.Time) {
 	if i.accept(n, now) {
 		i.conn.observer.get().Live(i.conn.observer.name, int(n))
@@ -127,7 +141,7 @@ func (i *instances) accept(n int64, now time.Time) bool {
 	return n != was
 }
 
-// failed follows a heartbeat that failed: fewer have to be counted anew.
+// failed follows a heartbeat that counted nothing: fewer have to be counted anew.
 func (i *instances) failed() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

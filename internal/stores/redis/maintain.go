@@ -68,6 +68,26 @@ func (m *maintainer) watchAll(ctx context.Context) {
 	}
 }
 
+// beat sends a heartbeat to a node. What fails alone, because another program uses a key, is no failure
+// of the node, which has run the script. The node has to accept what it has rejected of requests, too.
+func (m *maintainer) beat(ctx context.Context, n *node, tag string) error {
+	err := m.instances.beat(ctx, n, tag)
+	if errors.As(err, new(failedOp)) {
+		m.conn.fail(err)
+		err = nil
+	}
+	rejected := n.rejected.Load()
+	if err != nil || rejected == nil {
+		return err
+	}
+	_, _, err = m.instances.count(ctx, n, *rejected, trySuffix)
+	if err != nil && !errors.Is(err, errElsewhere) && !isMoving(err) && !errors.As(err, new(failedOp)) {
+		return err
+	}
+	n.rejected.CompareAndSwap(rejected, nil)
+	return nil
+}
+
 // watch sends heartbeats to a node, one at a time, until ctx ends. They close its
 // breaker, and count the live instances.
 func (m *maintainer) watch(ctx context.Context, n *node) {
@@ -79,13 +99,16 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 		var err error
 		moving = ""
 		if tag != "" {
-			err = m.instances.beat(ctx, n, tag)
+			err = m.beat(ctx, n, tag)
 		}
 		switch {
 		case ctx.Err() != nil || !n.serves.Load():
 			return
-		case tag == "" || errors.Is(err, errElsewhere) || isMoving(err): // another tag is found at once
+		case tag == "":
+			wait = probeEvery
+		case errors.Is(err, errElsewhere) || isMoving(err): // another tag is found at once
 			wait, moving = probeEvery, tag
+			n.breaker.beatFailed(err, time.Now())
 		case err == nil:
 			n.breaker.close(opened)
 			if n.unswept.Swap(false) {

@@ -35,8 +35,14 @@ type node struct {
 	tag      string        // of its heartbeats; only its watcher uses it
 	cause    error         // why its breaker opened last; under nodes.mu
 	down     bool          // what notify is given of it; under nodes.mu
-	beats    atomic.Bool   // a heartbeat has succeeded
+	told     atomic.Int64  // when its last heartbeat was, by its clock; 0: none has succeeded; restarted: nothing is the same
+
+	rejected atomic.Pointer[string] // the hash tag of a call that it rejected, and has not accepted since
 }
+
+// restarted is what a node is told of the last heartbeat if it may have restarted since: what it has
+// is older.
+const restarted = 1 << 52
 
 // epoch changes when what was learnt of the node's keys may be outdated: after a
 // failure, after a new connection, and if another node serves the keys.
@@ -164,12 +170,16 @@ func (ns *nodes) beginAway(before *nodes) {
 // whether they know this instance.
 func (ns *nodes) beginAs(before *nodes, samePlace bool) {
 	kept := before.first.clock.kept.Load()
-	ns.first.beats.Store(samePlace && before.first.beats.Load())
+	if samePlace {
+		ns.first.told.Store(before.first.told.Load())
+	}
 	for address, n := range *before.byAddress.Load() {
 		kept = n.clock.kept.Load()
 		after := ns.of(address)
 		after.clock.kept.Store(kept)
-		after.beats.Store(samePlace && n.beats.Load())
+		if samePlace {
+			after.told.Store(n.told.Load())
+		}
 	}
 	ns.first.clock.kept.Store(kept) // in a Cluster it stands for the masters until they are known
 }

@@ -63,6 +63,7 @@ type ConnOptions struct {
 	Master           string
 	SentinelUsername string // for the Sentinels themselves
 	SentinelPassword string // for the Sentinels themselves
+	PlainSentinels   bool   // they are called without TLS
 
 	// TLS is nil for connections without TLS.
 	TLS *tls.Config

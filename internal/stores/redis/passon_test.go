@@ -166,7 +166,7 @@ func TestLossPassesToTheStoreThatFollows(t *testing.T) {
 			after.Table = c.Table
 			next.Adopt(after)
 			next.Start(1)
-			waitFor(t, "the first heartbeat", next.conn.nodes.first.beats.Load)
+			waitFor(t, "the first heartbeat", func() bool { return next.conn.nodes.first.told.Load() != 0 })
 			key := namesOf("diana", &check.Zones[0])[0]
 			if n, err := srv.Client().Del(ctx, key).Result(); n != 1 || err != nil {
 				t.Fatalf("%d keys %q deleted: %v", n, key, err)

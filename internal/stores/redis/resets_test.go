@@ -134,12 +134,3 @@ func TestResetForgetsWhatWasAskedMeanwhile(t *testing.T) {
 		t.Error("denied after the reset")
 	}
 }
-
-// TestErrorsOfAlgorithmsMayHaveCharged checks that a call that a third-party algorithm ends counts as
-// one that may have charged what precedes the error.
-func TestErrorsOfAlgorithmsMayHaveCharged(t *testing.T) {
-	var err error = refusal("ERR user_script:7: attempt to index a nil value")
-	if mayHaveRun(err) || !mayHaveRun(algorithmError{[]string{"test"}, err}) {
-		t.Errorf("an error of Redis may have charged: %v, one in an algorithm: %v", mayHaveRun(err), mayHaveRun(algorithmError{[]string{"test"}, err}))
-	}
-}

@@ -101,7 +101,8 @@ func (s *Store) clearDenials() { s.decider.denials.clear() }
 
 // countInstances sends a heartbeat and returns how many instances there are.
 func (s *Store) countInstances(ctx context.Context) (int64, error) {
-	return s.instances.count(ctx, s.conn.nodes.first, beatTag, "")
+	live, _, err := s.instances.count(ctx, s.conn.nodes.first, beatTag, "")
+	return live, err
 }
 
 // heartbeat sends a heartbeat.

@@ -88,6 +88,26 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-beats", breaks: "the last number of instances is lost while their node is away", file: "internal/stores/redis/instances.go", suites: redis,
-		old: "\t\ti.failed()\n", new: "\t\ti.live.Store(0)\n",
+		old: "\tcase err != nil:\n\t\ti.failed()\n", new: "\tcase err != nil:\n\t\ti.live.Store(0)\n",
+	},
+	{
+		name: "node-anew", breaks: "fewer instances are accepted while their list is evicted", file: "internal/stores/redis/instances.go", suites: redis,
+		old: "if anew && n < i.live.Load() {", new: "if false {",
+	},
+	{
+		name: "node-restart", breaks: "a restart from a dump after the last heartbeat is not noticed", file: "internal/stores/redis/eval.go", suites: redis,
+		old: "told != 0 && o.script.codes == \"\"", new: "false && told != 0",
+	},
+	{
+		name: "node-trouble", breaks: "a node that refuses everything in unknown words is used", file: "internal/stores/redis/breaker.go", suites: redis,
+		old: ">= longestTrouble {", new: ">= 1000*longestTrouble {",
+	},
+	{
+		name: "node-rejected", breaks: "a node that accepts heartbeats alone is used again and again", file: redisGo, suites: redis,
+		old: "n.rejected.Store(&rejected)", new: "_ = rejected",
+	},
+	{
+		name: "node-halfway", breaks: "a call that a revoked right has ended is charged again", file: "internal/stores/redis/failure.go", suites: redis,
+		old: "return !isAnswer(err) || endsScript(err)", new: "return !isAnswer(err)",
 	},
 }

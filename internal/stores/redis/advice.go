@@ -1,0 +1,137 @@
+package redis
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+// knownAnswer is an error that Redis returns, known by its first word or by a
+// part of it, and what an operator can do about it.
+type knownAnswer struct {
+	words  []string
+	class  Failure
+	advice string
+}
+
+// An error of a command in the script may follow other words, after a dash.
+var refusals = []knownAnswer{
+	{[]string{"OOM"}, FailRejected, "Redis' memory is full: raise its maxmemory, or find what fills it"},
+	{[]string{"MISCONF"}, FailRejected, "Redis cannot save to its disk and accepts no writes: check its log and its disk"},
+	{[]string{"NOAUTH"}, FailRejected, "Redis requires a password: set password, and username if it has users"},
+	{[]string{"WRONGPASS"}, FailRejected, "Redis rejects the password: check username and password, and that the user is on"},
+	{[]string{"NOPERM"}, FailRejected, missingRight},
+	{[]string{"NOREPLICAS"}, FailRejected, "Redis has fewer replicas than its min-replicas-to-write: check the replicas"},
+	{[]string{"BUSY"}, FailRejected, "a script blocks Redis: find out whose it is; SCRIPT KILL ends it"},
+	{[]string{"DENIED"}, FailRejected, "Redis is in protected mode, which rejects other hosts: give it a password and set password here, or set bind or protected-mode there"},
+	{[]string{"MOVED", "ASK"}, FailRejected, notClustered},
+	{[]string{"CROSSSLOT"}, FailWrong, notClustered},
+	{[]string{"LOADING"}, FailAway, "Redis is loading its data: it is used again when it is ready"},
+	{[]string{"READONLY"}, FailAway, "this Redis is a replica: give the master's address, or write sentinel or cluster into the store's block"},
+	{[]string{"MASTERDOWN"}, FailAway, lostMaster},
+	{[]string{"CLUSTERDOWN", "TRYAGAIN"}, FailAway, "the Cluster does not serve all slots: redis-cli --cluster check shows which"},
+}
+
+// phrases are errors that do not begin with a word of their own.
+var phrases = []knownAnswer{
+	{[]string{"can't run this command", "executing script can't", "No permissions"}, FailRejected, missingRight},
+	{[]string{"Unknown Redis command called from"}, FailRejected, lacksCommand},
+	{[]string{"max number of clients"}, FailRejected, "Redis has too many clients: raise its maxclients, or lower pool_size"},
+	{[]string{"global variable 'struct'", "index global 'struct'"}, FailRejected, "the Lua of this server has no struct: " + needed},
+	{[]string{"after non deterministic commands"}, FailRejected, "this server is too old: " + needed},
+	{[]string{"without any password configured", "no password is set"}, FailRejected, "Redis has no password: leave password out, or set one there"},
+	{[]string{"on a stale replica"}, FailAway, lostMaster},
+	{[]string{"cluster support disabled"}, FailRejected, "this Redis is not a Cluster: leave cluster out, or give the addresses of a Cluster"},
+	{[]string{"SELECT is not allowed in cluster mode"}, FailRejected, notClustered + ", without db"},
+	{[]string{"DB index is out of range", "invalid DB index"}, FailRejected, "Redis has no database of this number: lower db, or raise databases there"},
+	{[]string{"unknown command 'sentinel'", "unknown command `sentinel`", "unknown command 'SENTINEL'"}, FailRejected, "this is no Sentinel: leave sentinel out, or give the addresses of the Sentinels"},
+	{[]string{string(goredis.Nil)}, FailRejected, "the Sentinels know no master of this name: give sentinel the name in their configuration"},
+	{[]string{"unknown command", "unknown subcommand", "Unknown subcommand"}, FailRejected, "this server has no EVALSHA or SCRIPT: if it is a Sentinel, write sentinel into the store's block; if it is a Redis, do not rename them; otherwise, " + needed},
+	{[]string{saysTLS}, FailRejected, "this port of Redis expects TLS: write tls into the store's block, or give its port without"},
+}
+
+// connecting are errors of connections, none of which Redis returns.
+var connecting = []knownAnswer{
+	{[]string{"no TLS handshake in time"}, FailTimeout, "this server does not answer in TLS: leave tls out, or give its port with TLS; if only the Sentinels do not, write plain into the sentinel block; if it is slow, raise timeout and dial_timeout"},
+	{[]string{"does not look like a TLS handshake"}, FailAway, "this server does not speak TLS: leave tls out, or give its port with TLS; if only the Sentinels do not, write plain into the sentinel block"},
+	{[]string{"x509: certificate signed by unknown authority", "x509: certificate is not trusted"}, FailAway, "no authority that is trusted has signed the server's certificate: set ca in tls to the certificate of the one that has"},
+	{[]string{"x509: certificate is valid for", "x509: cannot validate certificate for", "x509: certificate is not valid for", "x509: certificate relies on legacy"}, FailAway, "the server's certificate is for another name: set server_name in tls to one in it, or give the address with that name"},
+	{[]string{"x509: certificate has expired"}, FailAway, "the server's certificate has expired, or is not valid yet: renew it, or look at this host's clock"},
+	{[]string{"x509: "}, FailAway, "the server's certificate is not accepted: look at the error, and at ca and server_name in tls"},
+	{[]string{"remote error: tls: "}, FailRejected, "the server rejects the TLS connection: set cert and key in tls to a client certificate that it trusts"},
+	{[]string{"redis: can't parse", "redis: invalid reply"}, FailAway, "what answers there is not Redis: see that the address and the port are right"},
+}
+
+const (
+	needed       = "Diana needs Redis 6.2 or newer, or Valkey"
+	notClustered = "Redis is a Cluster: write cluster into the store's block"
+	missingRight = "the user lacks a permission: grant those in Diana's docs/redis.md; ACL LOG in Redis shows which is missing"
+	lacksCommand = "this server lacks a command of Diana's script: do not rename those in docs/redis.md; " + needed
+	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
+)
+
+// findAnswer returns what is known of an answer of Redis.
+func findAnswer(text string) *knownAnswer {
+	for i := range refusals {
+		for _, w := range refusals[i].words {
+			if strings.HasPrefix(text, w+" ") || strings.Contains(text, "-"+w+" ") {
+				return &refusals[i]
+			}
+		}
+	}
+	return findPhrase(phrases, text)
+}
+
+// findPhrase returns the first of all that has a part of a text.
+func findPhrase(all []knownAnswer, text string) *knownAnswer {
+	for i := range all {
+		if slices.ContainsFunc(all[i].words, func(part string) bool { return strings.Contains(text, part) }) {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// AdviceOn returns what an operator can do about an error of a call.
+func AdviceOn(err error) string { return Advice(classify(err), err) }
+
+// Advice returns what an operator can do about a failure.
+func Advice(f Failure, cause error) string {
+	if wrong, ok := errors.AsType[algorithmError](cause); ok {
+		return "the Lua of the algorithm " + strings.Join(wrong.names, " or ") + " fails: tell its author, or use another; this instance decides its rules without Redis meanwhile"
+	}
+	if answered, ok := errors.AsType[goredis.Error](cause); ok {
+		if r := findAnswer(answered.Error()); r != nil {
+			return r.advice
+		}
+	}
+	if r := findPhrase(connecting, cause.Error()); r != nil {
+		return r.advice
+	}
+	if closed, ok := errors.AsType[earlyClose](cause); ok {
+		if r := findAnswer(closed.said); r != nil {
+			return r.advice
+		}
+		return "Redis takes connections and closes them: if this port expects TLS, write tls into the store's block; it may also have reached its maxclients (raise that, or lower pool_size) or be shutting down"
+	}
+	return adviceOnClass(f, cause)
+}
+
+// adviceOnClass returns what an operator can do about a failure of which no more is known.
+func adviceOnClass(f Failure, cause error) string {
+	switch {
+	case f == FailTimeout:
+		return "Redis did not answer within the store's timeout: look at its load and at the network, or raise timeout; if the server expects no TLS, leave tls out; if only the Sentinels do not, write plain into the sentinel block"
+	case f == FailAway:
+		return "Redis cannot be reached: see that it runs and that the address is right"
+	case f == FailRejected:
+		return "Redis rejects calls: look at the error, and at the user's rights, maxmemory and persistence"
+	case isAnswer(cause) && strings.Contains(cause.Error(), ofScript):
+		return "this server cannot run Diana's script: " + needed
+	case isAnswer(cause) && !errors.As(cause, new(failedOp)):
+		return "Redis, or a proxy in front of it, gives an answer that Diana does not know: look at the error, and at the log of each"
+	}
+	return "Redis gave an answer that Diana did not expect: see that no other program writes keys under key_prefix"
+}

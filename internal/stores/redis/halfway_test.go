@@ -1,0 +1,96 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// TestRevokedRightChargesOnce takes a right of the script away while an instance charges a key. The script
+// may have charged before it fails, alone or with other zones and permits: nothing is charged twice.
+func TestRevokedRightChargesOnce(t *testing.T) {
+	srv := redistest.Start(t)
+	admin := srv.Client()
+	right := func(change string) {
+		if err := admin.Do(context.Background(), "acl", "setuser", "default", change).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range []string{"pexpire", "set", "setrange", "get", "getrange", "time", "evalsha"} {
+		for name, spec := range lostSpecs() {
+			f := newFleet(t, srv, 1)
+			f.v.now += storestest.Hour / 2
+			c := f.counters(t, command+name, spec)
+			fresh := f.counters(t, "fresh"+command+name, spec)
+			admitted := 0
+			decide := func(zones ...*stores.Counter) *stores.Check {
+				check := storestest.CheckOf(1, zones...)
+				f.all[0].setTime(f.v.now)
+				if f.all[0].Decide(context.Background(), check); check.Admitted {
+					admitted++
+				}
+				return check
+			}
+			for range 3 {
+				f.v.now += 1_000_000
+				decide(c[0])
+			}
+			f.v.now += 1_000_000
+			right("-" + command)
+			alone := decide(c[0], fresh[0])
+			right("+" + command)
+			if command == "pexpire" && alone.Mode == stores.ModeShared && name == "gcra" { // which moves the time to live each time
+				t.Errorf("%s: Redis decided without the right of %s", name, command)
+			}
+			f.set(0, noFault)
+			f.v.now += rampLasts
+			last := decide(c[0])
+			used := 100 - int(last.Zones[0].Results[0].Remaining)
+			if last.Mode != stores.ModeShared || used > admitted || used < admitted-1 {
+				t.Errorf("%s without %s: %d used after %d were admitted, mode %v", name, command, used, admitted, last.Mode)
+			}
+			if command == "evalsha" && used != admitted {
+				t.Errorf("%s: %d used after %d were admitted, though the script did not run", name, used, admitted)
+			}
+		}
+	}
+}
+
+// TestAnswersOfHalfAScript tells answers after which a call may have charged from others.
+func TestAnswersOfHalfAScript(t *testing.T) {
+	for text, want := range map[string]bool{
+		"NOPERM User default has no permissions to run the 'pexpire' command script: 0af, on @user_script:85.":              true,
+		"ERR The user executing script can't run this command or subcommand script: 0af, on @user_script:85.":               true,
+		"ERR Error running script (call to f_0af): @user_script:5: The user executing the script can't run this command":    true,
+		"ERR user_script:7: attempt to index a nil value":                                                                   true,
+		"ERR Unknown Redis command called from script script: 0af, on @user_script:85.":                                     true,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                                                  false,
+		"NOPERM User diana has no permissions to run the 'script|load' command":                                             false,
+		"NOPERM this user has no permissions to access one of the keys used as arguments":                                   false,
+		"NOPERM No permissions to access a key":                                                                             false,
+		"OOM command not allowed when used memory > 'maxmemory'. script: 0af, on @user_script:85.":                          false,
+		"ERR Error running script (call to f_x): @user_script:56: -OOM command not allowed when used memory > 'maxmemory'.": false,
+		"READONLY You can't write against a read only replica. script: 0af, on @user_script:85.":                            false,
+		"NOREPLICAS Not enough good replicas to write. script: 0af, on @user_script:85.":                                    false,
+		"ERR unknown command 'evalsha', with args beginning with: '0af'":                                                    false,
+		"upstream failure": false,
+	} {
+		if got := mayHaveRun(reported{refusal(text)}); got != want {
+			t.Errorf("%s: may have run %v, want %v", text, got, want)
+		}
+		if mayHaveRun(dialError{refusal(text)}) || mayHaveRun(failedOp(text)) {
+			t.Errorf("%s: may have run, though it was not sent or failed alone", text)
+		}
+		if !mayHaveRun(algorithmError{[]string{"test"}, refusal(text)}) {
+			t.Errorf("%s, in an algorithm: did not run", text)
+		}
+	}
+	if !mayHaveRun(fmt.Errorf("%w: %w", errReply, errors.New("short"))) {
+		t.Error("a reply that is not the script's says that nothing has run")
+	}
+}
