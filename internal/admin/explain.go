@@ -3,16 +3,15 @@ package admin
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -64,10 +63,14 @@ type explainer struct {
 	ctx    context.Context
 	d      *cli.Request
 	url    *url.URL
+	proto  string // empty: the default
 	ip     string
 	remote string
 	out    cli.Explanation
 }
+
+// protos are the versions of HTTP, as a request has them.
+var protos = map[string]string{"": "", "http/1.0": "HTTP/1.0", "http/1.1": "HTTP/1.1", "http/2": "HTTP/2.0", "http/3": "HTTP/3.0"}
 
 func (e *explainer) describe(d *cli.Request) (err error) {
 	e.d = d
@@ -80,6 +83,13 @@ func (e *explainer) describe(d *cli.Request) (err error) {
 	}
 	if e.url, err = url.Parse(full); err != nil || e.url.Host == "" {
 		return fmt.Errorf("url %q: want such as https://example.com/path", d.URL[:min(len(d.URL), 200)])
+	}
+	if _, err := http.NewRequest(d.Method, full, http.NoBody); err != nil { //nolint:noctx // it is not sent
+		return fmt.Errorf("method %q: want such as POST", d.Method[:min(len(d.Method), 64)])
+	}
+	var known bool
+	if e.proto, known = protos[strings.ToLower(d.Proto)]; !known {
+		return fmt.Errorf("proto %q: want http/1.0, http/1.1, http/2 or http/3", d.Proto[:min(len(d.Proto), 64)])
 	}
 	for _, ip := range []struct {
 		name, value string
@@ -98,24 +108,9 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 	fail := func(err error) {
 		e.out.Handlers = append(e.out.Handlers, cli.Handler{Server: name, Zones: []limiter.Key{}, Error: loglimit.Short(err)})
 	}
-	r, err := http.NewRequestWithContext(e.ctx, cmp.Or(e.d.Method, http.MethodGet), e.url.String(), strings.NewReader(e.d.Body))
-	if err != nil {
-		fail(err)
-		return
-	}
-	r.RemoteAddr, r.RequestURI = net.JoinHostPort(e.remote, "0"), e.url.RequestURI()
-	if e.url.Scheme == "https" {
-		r.TLS = &tls.ConnectionState{ServerName: e.url.Hostname()}
-	}
-	for k, v := range e.d.Headers {
-		if k = http.CanonicalHeaderKey(k); k == "Host" && len(v) > 0 {
-			r.Host = v[0]
-			continue
-		}
-		r.Header[k] = v
-	}
+	r := e.request()
 	var way *routes.Way
-	way, err = routes.New(srv, func(h caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler {
+	way, err := routes.New(srv, func(h caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler {
 		if l := e.in.Limiter(h); l != nil {
 			return routes.Step(func(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 				return e.explain(name, l, way, w, r, next)
@@ -127,7 +122,42 @@ func (e *explainer) server(name string, srv *caddyhttp.Server) {
 		fail(err)
 		return
 	}
-	_ = way.Lead(r, e.ip) // an error of a handler is its response
+	before := len(e.out.Handlers)
+	if _ = way.Lead(r, e.ip); way.Failed == nil { // an error of a handler is its response
+		return
+	}
+	if e.out.Zone == "" {
+		e.out.Decision = cli.Undecided
+	}
+	if n := len(e.out.Handlers); n == before || e.out.Handlers[n-1].Error == "" { // not one of a zone
+		fail(way.Failed)
+	}
+}
+
+// request returns the described request. It is a new one for each server, whose handlers change it.
+func (e *explainer) request() *http.Request {
+	d := routes.Request{
+		Method: cmp.Or(e.d.Method, http.MethodGet), URI: e.url.RequestURI(), Host: e.url.Host, Proto: e.proto, Header: make(http.Header),
+		Body: io.NopCloser(strings.NewReader(e.d.Body)), Length: int64(len(e.d.Body)), RemoteIP: e.remote,
+	}
+	https := e.url.Scheme == "https"
+	if d.Proto == "" {
+		d.Proto = map[bool]string{true: "HTTP/2.0", false: "HTTP/1.1"}[https]
+	}
+	if https || d.Proto == "HTTP/3.0" {
+		d.TLS = routes.TLS(e.url.Hostname(), d.Proto)
+	}
+	if d.Length > 0 {
+		d.Header.Set("Content-Length", strconv.FormatInt(d.Length, 10))
+	}
+	for k, v := range e.d.Headers {
+		if k = http.CanonicalHeaderKey(k); k == "Host" && len(v) > 0 {
+			d.Host = v[0]
+			continue
+		}
+		d.Header[k] = v
+	}
+	return d.HTTP(e.ctx)
 }
 
 // explain adds what a handler on the way through a server would decide.
@@ -139,6 +169,7 @@ func (e *explainer) explain(server string, l *limiter.Limiter, way *routes.Way, 
 	}
 	out.Zones = append(out.Zones, applies...)
 	if out.Without = others; err != nil {
+		way.Fail(err)
 		out.Error = loglimit.Short(err)
 	}
 	e.out.Handlers = append(e.out.Handlers, out)

@@ -214,11 +214,15 @@ type Request struct {
 	RemoteIP string                  `json:"remote_ip"` // Default: client_ip.
 	Headers  map[string]config.Parts `json:"headers"`   // by name
 	Body     string                  `json:"body"`      // for keys and costs with {body.<name>}
+	Proto    string                  `json:"proto"`     // http/1.0, http/1.1, http/2 or http/3. Default: http/2 with TLS, else http/1.1.
 }
+
+// Undecided is the decision about a request of which a matcher on its way failed.
+const Undecided = "undecided"
 
 // Explanation is the answer of POST /rate_limit/explain: the decision about a request.
 type Explanation struct {
-	Decision string    `json:"decision"`              // allowed, denied, or none if no zone applies
+	Decision string    `json:"decision"`              // allowed, denied, undecided if a matcher failed, or none if no zone applies
 	Zone     string    `json:"zone,omitempty"`        // first zone that denies
 	Rule     string    `json:"rule,omitempty"`        // first rule of that zone that denies
 	RetryIn  *float64  `json:"retry_after,omitempty"` // longest time until a zone admits

@@ -208,7 +208,7 @@ zone strict, key "": denied by key_missing
   key_missing deny: the request has no {a}
 not matching: login up
 not run, as more than the request is needed: templates; what they would change is unknown
-a matcher failed, and the zones after it were not looked at: "a\x1b"
+a matcher failed, and what is after it was not looked at: "a\x1b"
 
 server srv1
 no zone of this handler matches

@@ -123,6 +123,12 @@ func (c *adminClient) addExplain(add adder) {
 	explain.Flags().StringVar(&d.ClientIP, "client-ip", "127.0.0.1", "The client's address, as Caddy would determine it")
 	explain.Flags().StringVar(&d.RemoteIP, "remote-ip", "", "The address of the connection's peer (default: --client-ip)")
 	explain.Flags().StringVarP(&d.Body, "data", "d", "", "The request's body, for keys and costs with {body.<name>}; give its Content-Type with -H")
+	for _, proto := range []string{"http1.0", "http1.1", "http2", "http3"} {
+		explain.Flags().BoolFunc(proto, "Describe a request of this version (default: as curl sends it, HTTP/2 with TLS)", func(string) error {
+			d.Proto = "http/" + strings.TrimPrefix(proto, "http")
+			return nil
+		})
+	}
 	explain.Flags().StringArrayVarP(&headers, "header", "H", nil, "A header, such as 'X-Account: 7'; may be repeated")
 }
 

@@ -3,7 +3,6 @@
 package replay
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"math"
@@ -109,7 +108,7 @@ func (c *Clients) Add(l *Line) error {
 			return nil
 		}
 	}
-	r := caddyhttp.PrepareRequest(l.request(c.Host).WithContext(context.Background()), caddy.NewReplacer(), nil, c.server)
+	r := caddyhttp.PrepareRequest(l.request(c.Host), caddy.NewReplacer(), nil, c.server)
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, l.ClientIP)
 	if c.Wants != nil && !c.Wants(r) {
 		return nil

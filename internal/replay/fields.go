@@ -13,44 +13,69 @@ import (
 
 // The fields that a line may lack are these, and "header <Name>".
 const (
-	fieldHost     = "host"
-	fieldAddress  = "the address of the client"
-	fieldBody     = "the request's body"
-	fieldResponse = "the response"
-	fieldSet      = "what other handlers set"
+	fieldHost        = "host"
+	fieldAddress     = "the address of the client"
+	fieldRemote      = "the address of the connection"
+	fieldPort        = "the port of the connection"
+	fieldLocal       = "the address of the server"
+	fieldTLS         = "the connection's TLS"
+	fieldCertificate = "the client's certificate"
+	fieldTrusted     = "whether a trusted proxy sent it"
+	fieldBody        = "the request's body"
+	fieldResponse    = "the response"
+	fieldTime        = "what {time...} was"
+	fieldSet         = "what other handlers set"
 )
 
+// readBy are the fields that placeholders read, by how their names begin behind http. The longest
+// that fits counts.
+var readBy = map[string]string{
+	"request.cookie.": "header Cookie", "request.host": fieldHost, "request.port": fieldHost, "request.body": fieldBody,
+	"request.remote": fieldPort, "request.remote.host": fieldRemote, "request.local": fieldLocal,
+	"request.scheme": fieldTLS, "request.tls.": fieldTLS, "request.tls.client.": fieldCertificate,
+	"response.": fieldResponse, "reverse_proxy.": fieldResponse, "vars.": fieldSet, "auth.": fieldSet, "auth.user.id": "",
+	"vars.client_ip": fieldAddress, "vars.trusted_proxy": fieldTrusted,
+}
+
 // fieldOf returns what a placeholder reads that a line may lack; empty: nothing.
-func fieldOf(placeholder string) string {
+func fieldOf(placeholder string) (field string) {
 	name, ok := strings.CutPrefix(placeholder, "http.")
 	if !ok {
-		if root, _, _ := strings.Cut(placeholder, "."); slices.Contains([]string{"env", "file", "system", "time"}, root) {
+		switch root, _, _ := strings.Cut(placeholder, "."); root {
+		case "env", "file", "system":
 			return ""
+		case "time":
+			return fieldTime
 		}
 		return fieldSet // a variable of map
 	}
-	after := func(prefix string) (rest string, ok bool) { return strings.CutPrefix(name, prefix) }
-	if h, ok := after("request.header."); ok {
+	if h, ok := strings.CutPrefix(name, "request.header."); ok {
 		return "header " + http.CanonicalHeaderKey(h)
 	}
-	if name == "vars.client_ip" {
-		return fieldAddress
-	}
-	for prefix, field := range map[string]string{
-		"request.cookie.": "header Cookie", "request.remote": fieldAddress, "request.host": fieldHost, "request.port": fieldHost, "request.body": fieldBody,
-		"request.tls.": "the connection's TLS", "response.": fieldResponse, "reverse_proxy.": fieldResponse, "vars.": fieldSet, "auth.": fieldSet,
-	} {
-		if _, ok := after(prefix); ok && name != "auth.user.id" {
-			return field
+	longest := 0
+	for prefix, f := range readBy {
+		if len(prefix) > longest && strings.HasPrefix(name, prefix) {
+			longest, field = len(prefix), f
 		}
 	}
-	return ""
+	return field
 }
 
 var (
-	placeholder = regexp.MustCompile(`\{([A-Za-z_][\w.-]*)\}`)
-	celHeader   = regexp.MustCompile(`header(?:_regexp)?\(\{?\s*['"]([\w-]+)`)
+	placeholder = regexp.MustCompile(`\{([A-Za-z_][\w./,-]*)\}`)
+	celHeader   = regexp.MustCompile(`\bheader(?:_regexp)?\(\{?\s*['"]([\w-]+)['"]\s*(?:,\s*['"]([\w-]+)['"])?`)
+	celMatcher  = regexp.MustCompile(`\b(host|tls|client_ip|remote_ip|protocol)\(\s*['"]?([\w/.]*)`)
+	celVariable = regexp.MustCompile(`\bvars(?:_regexp)?\(\{?\s*['"]([\w.-]+)['"]\s*(?:,\s*['"]([\w.-]+)['"])?`)
 )
+
+// fieldOfMatcher returns what a matcher of a name reads that a line may lack; of protocol, with a
+// value.
+func fieldOfMatcher(name, value string) string {
+	if name != "protocol" {
+		return map[string]string{"host": fieldHost, "tls": fieldTLS, "client_ip": fieldAddress, "remote_ip": fieldRemote}[name]
+	}
+	return map[string]string{"http": fieldTLS, "https": fieldTLS, "grpc": "header Content-Type"}[strings.ToLower(value)]
+}
 
 // fieldsIn returns what is read by the strings and the matchers in a text of a configuration.
 func fieldsIn(text json.RawMessage) (fields []string) {
@@ -74,10 +99,21 @@ func collect(v any, fields *[]string) {
 			add(fieldOf(m[1]))
 		}
 		for _, m := range celHeader.FindAllStringSubmatch(v, -1) {
-			add("header " + http.CanonicalHeaderKey(m[1]))
+			for _, name := range m[1:] { // the first may be that of an expression
+				if name != "" {
+					add("header " + http.CanonicalHeaderKey(name))
+				}
+			}
 		}
-		if strings.Contains(v, "host(") {
-			add(fieldHost)
+		for _, m := range celVariable.FindAllStringSubmatch(v, -1) {
+			for _, name := range m[1:] { // likewise
+				if name != "" {
+					add(fieldOf("http.vars." + name))
+				}
+			}
+		}
+		for _, m := range celMatcher.FindAllStringSubmatch(v, -1) {
+			add(fieldOfMatcher(m[1], m[2]))
 		}
 	case []any:
 		for _, x := range v {
@@ -85,12 +121,23 @@ func collect(v any, fields *[]string) {
 		}
 	case map[string]any:
 		for name, x := range v {
-			if headers, ok := x.(map[string]any); ok && (name == "header" || name == "header_regexp") {
-				for h := range headers {
-					add("header " + http.CanonicalHeaderKey(h))
+			members, _ := x.(map[string]any)
+			for member := range members {
+				switch name {
+				case "header", "header_regexp":
+					add("header " + http.CanonicalHeaderKey(member))
+				case "vars", "vars_regexp":
+					if !strings.HasPrefix(member, "{") {
+						add(fieldOf("http.vars." + member))
+					}
 				}
 			}
-			add(map[string]string{"host": fieldHost, "tls": "the connection's TLS", "client_ip": fieldAddress, "remote_ip": fieldAddress}[name])
+			value, _ := x.(string)
+			add(fieldOfMatcher(name, value))
+			if strings.Contains(value, "://") && (name == "pattern" || name == "base_url") { // of url_pattern
+				add(fieldHost)
+				add(fieldTLS)
+			}
 			collect(name, fields)
 			collect(x, fields)
 		}

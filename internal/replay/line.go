@@ -1,15 +1,17 @@
 package replay
 
 import (
+	"cmp"
+	"context"
 	"crypto/tls"
-	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/dianalimiter/diana/internal/routes"
 )
 
 // Line is a request in a log. Times are in microseconds since 1970.
@@ -26,11 +28,13 @@ type Line struct {
 	ClientIP string // that of the client
 	User     string // the ID that authentication found
 
+	remotePort string // of the connection; empty: unknown
+
 	headers gjson.Result // by name, of a line of Caddy
 	some    http.Header  // the headers that a line of another server has
-	tls     bool
-	size    int  // bytes of the line, which its fields refer to
-	whole   bool // whether it has a host and all headers
+	tls     gjson.Result // of a line of Caddy: the state of the connection's TLS, if it has any
+	size    int          // bytes of the line, which its fields refer to
+	whole   bool         // whether it has a host and all headers
 }
 
 func (l *Line) time() int64 { return l.Begin }
@@ -87,6 +91,8 @@ func (l *Line) readRequest(k, v gjson.Result) bool {
 	switch k.Str {
 	case "remote_ip":
 		l.RemoteIP = v.String()
+	case "remote_port":
+		l.remotePort = v.String()
 	case "client_ip":
 		l.ClientIP = v.String()
 	case "proto":
@@ -100,7 +106,7 @@ func (l *Line) readRequest(k, v gjson.Result) bool {
 	case "headers":
 		l.headers = v
 	case "tls":
-		l.tls = true
+		l.tls = v
 	}
 	return true
 }
@@ -237,33 +243,60 @@ func (l *Line) header() http.Header {
 
 // request returns the request, with a body that is empty.
 func (l *Line) request(host string) *http.Request {
-	u, err := url.ParseRequestURI(l.URI)
-	if err != nil {
-		u = &url.URL{Path: l.URI}
+	d := routes.Request{
+		Method: l.Method, URI: l.URI, Host: cmp.Or(l.Host, host), Proto: l.Proto, Header: l.header(), Body: http.NoBody,
+		RemoteIP: l.RemoteIP, RemotePort: l.remotePort, TLS: l.connection(),
 	}
-	r := &http.Request{Method: l.Method, URL: u, Host: l.Host, RequestURI: l.URI, Proto: l.Proto, Header: l.header(), Body: http.NoBody}
-	if r.Host == "" {
-		r.Host = host
+	if n, err := strconv.ParseInt(d.Header.Get("Content-Length"), 10, 64); err == nil {
+		d.Length = n
 	}
-	r.ProtoMajor, r.ProtoMinor, _ = http.ParseHTTPVersion(l.Proto)
-	r.RemoteAddr = net.JoinHostPort(l.RemoteIP, "0")
-	if n, err := strconv.ParseInt(r.Header.Get("Content-Length"), 10, 64); err == nil {
-		r.ContentLength = n
+	return d.HTTP(context.Background())
+}
+
+// connection returns the state of the connection's TLS; nil: it has none.
+func (l *Line) connection() *tls.ConnectionState {
+	if !l.tls.Exists() {
+		return nil
 	}
-	if l.tls {
-		r.TLS = &tls.ConnectionState{ServerName: (&url.URL{Host: r.Host}).Hostname()}
-	}
-	return r
+	s := &tls.ConnectionState{HandshakeComplete: true}
+	l.tls.ForEach(func(k, v gjson.Result) bool {
+		switch k.Str {
+		case "resumed":
+			s.DidResume = v.Bool()
+		case "version":
+			s.Version = uint16(v.Uint()) //nolint:gosec // as Caddy writes it
+		case "cipher_suite":
+			s.CipherSuite = uint16(v.Uint()) //nolint:gosec // likewise
+		case "proto":
+			s.NegotiatedProtocol = v.String()
+		case "server_name":
+			s.ServerName = v.String()
+		case "ech":
+			s.ECHAccepted = v.Bool()
+		}
+		return true
+	})
+	return s
 }
 
 // lacks reports whether the line does not say what a decision reads.
 func (l *Line) lacks(field, host string) bool {
 	name, isHeader := strings.CutPrefix(field, "header ")
-	switch {
-	case field == fieldHost:
+	switch field {
+	case fieldHost:
 		return l.Host == "" && host == ""
-	case field == fieldAddress:
+	case fieldAddress:
 		return l.ClientIP == ""
+	case fieldRemote:
+		return l.RemoteIP == ""
+	case fieldPort:
+		return l.remotePort == ""
+	case fieldTLS:
+		return !l.whole
+	case fieldCertificate: // of which a line has the name
+		return !l.whole || l.tls.Get("client_serial").Exists()
+	}
+	switch {
 	case !isHeader:
 		return true
 	case !l.whole:

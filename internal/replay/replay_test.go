@@ -68,7 +68,8 @@ func TestLacks(t *testing.T) {
 	for placeholder, want := range map[string]string{
 		"http.request.header.x-account": "[false true true true]", "http.request.header.Authorization": "[true true true true]", "http.request.header.User-Agent": "[false true false true]",
 		"http.request.header.Nothing": "[false true true true]", "http.request.cookie.id": "[false true true true]", "http.request.host": "[false true true false]",
-		"http.request.body.model": "[true true true true]", "http.vars.client_ip": "[false false false true]", "http.request.remote.host": "[false false false true]",
+		"http.request.body.model": "[true true true true]", "http.vars.client_ip": "[false false false true]", "http.request.remote.host": "[false false false true]", "http.request.remote.port": "[false true true true]", "http.request.scheme": "[false true true false]",
+		"http.request.tls.version": "[false true true false]", "http.request.tls.client.subject": "[false true true false]", "http.request.local.port": "[true true true true]", "http.vars.trusted_proxy": "[true true true true]",
 		"http.request.uri.path": "[]", "http.auth.user.id": "[]", "http.vars.x": "[true true true true]",
 	} {
 		var got []bool
@@ -89,7 +90,7 @@ func TestLacks(t *testing.T) {
 // TestFieldsIn checks what is found in the text of a configuration.
 func TestFieldsIn(t *testing.T) {
 	got := fieldsIn([]byte(`[{"header": {"x-a": ["1"]}, "host": ["example.com"]}, {"expression": "header({'X-B': '*'}) && {http.request.cookie.c} == ''"}, {"vars": {"{plan}": ["gold"]}, "path": ["/x"], "not": [{"remote_ip": {"ranges": ["10.0.0.0/8"]}}]}]`))
-	if want := []string{"header Cookie", "header X-A", "header X-B", "host", fieldAddress, fieldSet}; !slices.Equal(got, want) {
+	if want := []string{"header Cookie", "header X-A", "header X-B", "host", fieldRemote, fieldSet}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -352,5 +353,20 @@ func TestLongLinesAreBounded(t *testing.T) {
 	}}
 	if read, err := logs.Read(); err != nil || read.Lines != lines || read.Late != 0 || most > longest {
 		t.Errorf("%+v, %v, %d MiB of heap: want %d lines in at most %d MiB", read, err, most>>20, lines, longest>>20)
+	}
+}
+
+// TestFieldsOfMatchers checks what each form of a matcher reads.
+func TestFieldsOfMatchers(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"client_ip": {"ranges": ["10.0.0.0/8"]}}`: fieldAddress, `{"tls": {}}`: fieldTLS, `{"protocol": "https"}`: fieldTLS, `{"protocol": "http/2"}`: "", `{"protocol": "grpc"}`: "header Content-Type",
+		`{"vars": {"plan": ["gold"]}}`: fieldSet, `{"vars_regexp": {"plan": {"pattern": "gold"}}}`: fieldSet, `{"vars": {"{http.request.scheme}": ["https"]}}`: fieldTLS,
+		`{"expression": "tls()"}`: fieldTLS, `{"expression": {"expr": "client_ip('10.0.0.0/8')"}}`: fieldAddress, `{"expression": "vars({'plan': 'gold'})"}`: fieldSet,
+		`{"expression": "header_regexp('X-C', '^a')"}`: "header X-C", `{"url_pattern": {"pattern": "/a"}}`: "", `{"header_regexp": {"X-D": {"pattern": "a"}}}`: "header X-D",
+		`{"expression": "{time.now.unix} > 1"}`: fieldTime, `"{http.request.remote.host/24}"`: fieldRemote, `"{http.request.local.host}"`: fieldLocal,
+	} {
+		if got := strings.Join(fieldsIn([]byte(text)), ", "); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }

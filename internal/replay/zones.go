@@ -3,7 +3,6 @@ package replay
 import (
 	"cmp"
 	"container/heap"
-	"context"
 	"maps"
 	"net/http"
 	"net/url"
@@ -146,7 +145,7 @@ func (z *Zones) next() {
 func (z *Zones) decide(a *attempt) {
 	z.now, a.again, a.counted, a.denied = a, 0, false, false
 	for _, w := range z.waysOf(a) {
-		r := a.line.request(z.Host).WithContext(context.Background())
+		r := a.line.request(z.Host)
 		a.way, w.User, a.met = w, a.line.User, false
 		_ = w.Lead(r, a.line.ClientIP) // an error is a response
 		if a.met {
@@ -178,7 +177,7 @@ func (z *Zones) waysOf(a *attempt) (ways []*way) {
 		return []*way{a.way}
 	}
 	scheme := "http"
-	if a.line.tls || !a.line.whole {
+	if a.line.tls.Exists() || !a.line.whole {
 		scheme = "https"
 	}
 	for _, name := range routes.Servers(z.config.Servers, cmp.Or((&url.URL{Host: a.line.Host}).Port(), routes.Ports[scheme])) {

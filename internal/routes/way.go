@@ -4,6 +4,7 @@
 package routes
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -25,6 +26,9 @@ type Way struct {
 
 	// User is the ID of the user that authentication, which is not run, found; empty: none.
 	User string
+
+	// Failed is the first error of a matcher on the way of the request, which ended it; nil: none.
+	Failed error
 
 	server  *caddyhttp.Server
 	replace func(caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler
@@ -84,7 +88,10 @@ func (w *Way) list(routes caddyhttp.RouteList) (caddyhttp.RouteList, error) {
 	list := make(caddyhttp.RouteList, len(routes))
 	for i := range routes {
 		r := &list[i]
-		r.Group, r.MatcherSets, r.Terminal = routes[i].Group, routes[i].MatcherSets, routes[i].Terminal
+		r.Group, r.Terminal = routes[i].Group, routes[i].Terminal
+		for _, set := range routes[i].MatcherSets {
+			r.MatcherSets = append(r.MatcherSets, caddyhttp.MatcherSet{&matcher{set, w}})
+		}
 		for _, h := range routes[i].Handlers {
 			h, err := w.inPlaceOf(h)
 			if err != nil {
@@ -110,6 +117,28 @@ var (
 	// ends are those that answer every request.
 	ends = strings.Fields("metrics rate_limit_page rate_limit_quota")
 )
+
+// matcher is a set of matchers whose errors are noted.
+type matcher struct {
+	caddyhttp.MatcherSet
+	way *Way
+}
+
+// MatchWithError implements caddyhttp.RequestMatcherWithError.
+func (m *matcher) MatchWithError(r *http.Request) (bool, error) {
+	match, err := m.MatcherSet.MatchWithError(r)
+	if err != nil {
+		m.way.Fail(err)
+	}
+	return match, err
+}
+
+// Fail notes the error of a matcher.
+func (w *Way) Fail(err error) {
+	if w.Failed == nil {
+		w.Failed = err
+	}
+}
 
 // inPlaceOf returns what runs in the place of a handler.
 func (w *Way) inPlaceOf(h caddyhttp.MiddlewareHandler) (caddyhttp.MiddlewareHandler, error) {
@@ -197,22 +226,27 @@ func (w *Way) invoke(name string, rw http.ResponseWriter, r *http.Request, next 
 func (w *Way) Lead(r *http.Request, clientIP string) (err error) {
 	defer func() {
 		if p := recover(); p != nil && p != http.ErrAbortHandler { //nolint:errorlint // as net/http compares it
-			panic(p)
+			err = fmt.Errorf("panic: %v", p) // of another plugin, which needs more than a description
+			w.Fail(err)
 		}
 	}()
-	w.NotRun, w.depth = w.NotRun[:0], 0
+	w.NotRun, w.Failed, w.depth = w.NotRun[:0], nil, 0
 	rw := make(discard)
 	repl := caddy.NewReplacer()
+	r = r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local{w.server, r}))
 	r = caddyhttp.PrepareRequest(r, repl, rw, w.server)
 	if w.User != "" {
 		repl.Set("http.auth.user.id", w.User)
 	}
 	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, clientIP)
-	if err = w.primary.ServeHTTP(rw, r); err == nil || w.errors == nil {
+	if err = w.enter(r); err == nil {
+		err = w.primary.ServeHTTP(rw, r)
+	}
+	if err == nil || w.errors == nil {
 		return err
 	}
 	if first, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok { // as caddyhttp.Server does
-		r.Method, r.RequestURI = first.Method, first.RequestURI
+		r.Method, r.RemoteAddr, r.RequestURI = first.Method, first.RemoteAddr, first.RequestURI
 		*r.URL = *first.URL
 	}
 	return w.errors.ServeHTTP(rw, w.server.Errors.WithError(r, err))
