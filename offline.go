@@ -70,7 +70,7 @@ func open(file, adapter, rulesFile string, strict bool) (*cli.Offline, error) {
 	}
 	app.instance.Servers = func() (map[string]*caddyhttp.Server, error) { return servers, nil }
 	api := admin.API{Running: func() (*admin.Instance, <-chan struct{}) { return app.instance, nil }}
-	config := &replay.Config{Servers: servers, Texts: texts, Limiter: limiterOf, Now: now, ReadRules: document.read, Set: document.set}
+	config := &replay.Config{Servers: servers, Texts: texts, Limiter: limiterOf, Now: now, ReadRules: document.read, Set: document.set, Enforce: document.enforce}
 	return &cli.Offline{Close: cancel, Config: config, Zones: len(app.registry.Kinds()), Serve: func(w http.ResponseWriter, r *http.Request, rest string) error {
 		return api.Serve(w, r, rest, false)
 	}}, nil
@@ -178,6 +178,15 @@ func (o *offlineRules) read() error {
 // set puts the document in force with another rate of a zone.
 func (o *offlineRules) set(zone string, words []string) error {
 	text, err := o.app.instance.Set(o.text, zone, words)
+	if err != nil {
+		return err
+	}
+	return o.apply(text)
+}
+
+// enforce puts the document in force with all zones out of shadow.
+func (o *offlineRules) enforce() error {
+	text, err := o.app.instance.Enforce(o.text)
 	if err != nil {
 		return err
 	}

@@ -298,8 +298,12 @@ func TestReplayCommand(t *testing.T) {
 		account := min(i%20, 9)
 		fmt.Fprintf(&lines, `{"ts":1795600000.%03d,"msg":"handled request","request":{"client_ip":"10.0.0.%d","method":"GET","host":"example.com","uri":"/a","headers":{"X-Account":["%d"]},"tls":{}},"duration":0.001,"status":200}`+"\n", i, i%2, account)
 	}
+	shadow, failing, nowhere := filepath.Join(dir, "shadow.Caddyfile"), filepath.Join(dir, "failing.Caddyfile"), filepath.Join(dir, "nowhere.Caddyfile")
 	for path, text := range map[string]string{
-		log: lines.String(), rules: `{"zones": {"api": {"rules": [{"limit": 5, "window": "1m"}]}}}`,
+		shadow:  "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\texempt client_ip 10.0.0.1\n\t\t\tkey {header.X-Account}\n\t\t\trule 5/1m\n\t\t\toverride 8 unlimited\n\t\t\tshadow\n\t\t}\n\t}\n}\n",
+		failing: "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\tmatch expression `10 / (9 - int({header.X-Account})) > 0`\n\t\t\trule 1000/1m\n\t\t}\n\t}\n}\n",
+		nowhere: "example.org {\n\trate_limit {client_ip} 1/1m\n}\n",
+		log:     lines.String(), rules: `{"zones": {"api": {"rules": [{"limit": 5, "window": "1m"}]}}}`,
 		config: "example.com {\n\trate_limit {\n\t\tzone api {\n\t\t\tkey {header.X-Account}\n\t\t\trule 20/1m\n\t\t}\n\t}\n}\n",
 	} {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -308,13 +312,17 @@ func TestReplayCommand(t *testing.T) {
 	}
 	for _, c := range []struct{ args, want string }{
 		{"", "of 2 keys"},
-		{"--key {header.X-Account}", "rule 110/1m sliding_window"},
-		{"--key {header.X-Account}", "that share of 10 keys is none"},
+		{"--key {header.X-Account} --deny 0.1%", "rule 110/1m sliding_window"},
+		{"--key {header.X-Account} --deny 0.1%", "that share of 10 keys is none"},
+		{"--key {header.X-Account}", "at most 1 key (--deny)"}, // fewer than 1,000 keys
+		{"--key {header.X-Account}", "rule 10/1m sliding_window"},
 		{"--key {header.X-Account} --deny 10%", "at most 1 key (--deny)"},
 		{"--key {header.X-Account} --deny 10%", "rule 10/1m sliding_window"},
 		{"--key static", "rule 200/1m sliding_window"},
 		{"--key X-Account", "! --key X-Account: want a placeholder, such as {client_ip} or {header.X-Account}"},
 		{"--status 404", "no requests"},
+		{"--status 20x", "! --status 20x: want a status such as 401, or a class such as 4xx"},
+		{"--status 2XX", "of 2 keys"},
 		{"--set api=5/1m", "! --set: With --config: "},
 		{"--rules rules.json", "! --rules: With --config: "},
 		{"--config " + config, "110 would pass, 90 would be denied (45 %)"},
@@ -323,6 +331,13 @@ func TestReplayCommand(t *testing.T) {
 		{"--config " + config + " --set api", "! --set api: want <zone>[.<rule>]=<rate>"},
 		{"--config " + config + " --set web=5/1m", `! --set web=5/1m: zone "web"`},
 		{"--config " + config + " --fail-above 40", "! 45 % of the requests would be denied: want at most 40 %"},
+		{"--config " + config + " --fail-above 50", "110 would pass"},
+		{"--config " + shadow, "90 would pass, 0 would be denied (0 %), 100 exempt, 10 unlimited; with the zones in shadow enforced, 65 would be denied"},
+		{"--config " + shadow, "0       65"},
+		{"--config " + failing + " --fail-above 50", "! --fail-above: 110 requests undecided: want none, or --undecided"},
+		{"--config " + failing + " --fail-above 50 --undecided", "90 would pass, 0 would be denied (0 %), 110 undecided"},
+		{"--config " + nowhere + " --fail-above 50", "! --fail-above: no request was decided"},
+		{"--undecided", "! --undecided: With --config: "},
 		{"--config " + config + " --key {client_ip}", "! --key: Without --config: "},
 		{"--config " + config + " --deny 1%", "! --deny: Without --config: "},
 		{"--deny much", "! --deny much: want a percentage"},

@@ -311,3 +311,16 @@ func rulesError(source rules.Writer, err error) error {
 	}
 	return apiError(http.StatusServiceUnavailable, err)
 }
+
+// Enforce returns a document with all zones out of shadow.
+func (in *Instance) Enforce(document []byte) ([]byte, error) {
+	var edits []edit.Edit
+	known := make(map[string]bool)
+	for _, z := range in.Registry.Zones() {
+		if !known[z.Name] && z.InShadow() {
+			known[z.Name] = true
+			edits = append(edits, edit.Edit{Do: "shadow", Zone: z.Name, Words: []string{"off"}})
+		}
+	}
+	return edit.Apply(edit.Base{Document: document, Zone: in.editedZone, Now: time.Now()}, edits)
+}

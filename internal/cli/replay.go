@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -28,6 +29,7 @@ type replayOptions struct {
 	key, sets, methods, statuses []string
 	path, host                   string
 	deny, failAbove              float64
+	undecided                    bool // they do not fail
 }
 
 const (
@@ -37,6 +39,8 @@ const (
 	// memoryLimit is what a million clients are measured in.
 	memoryLimit = 448 << 20
 )
+
+var isStatus = regexp.MustCompile(`^[1-5](\d\d|xx|XX)$`)
 
 // maxSets is how many changed rules are tried beside each other.
 const maxSets = 8
@@ -56,7 +60,8 @@ With --config, it prints what the zones of this configuration would have done.
 
 It cannot know how clients would have reacted to denials: it decides the requests
 as logged. It exits with 1 if more requests are denied than --fail-above allows,
-and with 2 if most lines cannot be read.`,
+and with 2 if most lines cannot be read, or if --fail-above is given and nothing, or
+not all, could be decided.`,
 		Example: `  caddy rate-limit replay access.log
   caddy rate-limit replay access.log --path '/api/*' --key {header.X-Account} --deny 1%
   caddy rate-limit replay access*.log.gz --config Caddyfile --set api=20/1m --set api=50/1m
@@ -69,19 +74,29 @@ and with 2 if most lines cannot be read.`,
 	f.StringVar(&o.path, "path", "", "Without --config: only paths such as '/api/*'")
 	f.StringSliceVar(&o.methods, "method", nil, "Without --config: only these methods")
 	f.StringSliceVar(&o.statuses, "status", nil, "Without --config: only responses such as 401 or 4xx")
-	f.StringVar(&deny, "deny", "0.1%", "Without --config: the share of the clients that may be denied")
+	f.StringVar(&deny, "deny", "", "Without --config: the share of the clients that may be denied (default, and of one client at least: 0.1%)")
 	f.StringVar(&c.rules, "rules", "", "With --config: apply the rules of this document")
 	f.StringArrayVar(&o.sets, "set", nil, "With --config: also decide with another rate, such as api=20/1m or api.burst=50/1s; may be repeated")
 	f.Float64Var(&o.failAbove, "fail-above", -1, "With --config: exit with 1 if more than this percentage of the requests is denied")
+	f.BoolVar(&o.undecided, "undecided", false, "With --config: let --fail-above pass though some requests are undecided")
 	f.StringVar(&o.host, "host", "", "The host of requests in logs that have none")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		cmd.SilenceUsage = true
 		c.out = cmd.OutOrStdout()
-		percent, err := strconv.ParseFloat(strings.TrimSuffix(deny, "%"), 64)
-		if err != nil || !(percent >= 0 && percent <= 100) {
-			return fmt.Errorf("--deny %s: want a percentage such as 0.1%%", deny)
+		o.deny = -1
+		if f.Changed("deny") {
+			percent, err := strconv.ParseFloat(strings.TrimSuffix(deny, "%"), 64)
+			if err != nil || !(percent >= 0 && percent <= 100) {
+				return fmt.Errorf("--deny %s: want a percentage such as 0.1%%", deny)
+			}
+			o.deny = percent / 100
 		}
-		others := []string{"rules", "set", "fail-above"}
+		for _, s := range o.statuses {
+			if !isStatus.MatchString(s) {
+				return fmt.Errorf("--status %s: want a status such as 401, or a class such as 4xx", s)
+			}
+		}
+		others := []string{"rules", "set", "fail-above", "undecided"}
 		if c.config != "" {
 			others = []string{"key", "path", "method", "status", "deny"}
 		}
@@ -90,7 +105,7 @@ and with 2 if most lines cannot be read.`,
 				return fmt.Errorf("--%s: %s", name, f.Lookup(name).Usage)
 			}
 		}
-		if o.deny = percent / 100; len(o.sets) > maxSets {
+		if len(o.sets) > maxSets {
 			return fmt.Errorf("--set is given %d times: want at most %d", len(o.sets), maxSets)
 		}
 		status, err := c.replay(&o, args)
@@ -162,7 +177,10 @@ func (c *adminClient) replay(o *replayOptions, paths []string) (status int, err 
 	} else {
 		err = printAnswer(c.out, "replayed", &out)
 	}
-	return 1, errors.Join(err, o.failed(&out))
+	if err != nil {
+		return 1, err
+	}
+	return o.failed(&out)
 }
 
 // measure has the logs measured for what clients did.
@@ -197,7 +215,10 @@ func (c *adminClient) measure(logs *replay.Logs, o *replayOptions, out *replayed
 // decide has the logs decided by a configuration and, beside it, with each changed rule.
 func (c *adminClient) decide(logs *replay.Logs, o *replayOptions, out *replayed, opened *[]*Offline) (finish func(), err error) {
 	var all []*replay.Zones
-	for _, set := range slices.Concat([]string{""}, o.sets) {
+	const enforced = "\x00" // a column with no zone in shadow
+	sets := slices.Concat([]string{""}, o.sets)
+	for i := 0; i < len(sets); i++ {
+		set := sets[i]
 		x, err := Open(c.config, c.adapter, c.rules, false)
 		if err != nil {
 			return nil, err
@@ -208,7 +229,11 @@ func (c *adminClient) decide(logs *replay.Logs, o *replayOptions, out *replayed,
 				return nil, fmt.Errorf("%w; or want --rules <file>, with a document to apply in its place", err)
 			}
 		}
-		if set != "" {
+		if set == enforced {
+			if err := x.Config.Enforce(); err != nil {
+				return nil, err
+			}
+		} else if set != "" {
 			if err := change(x.Config, set); err != nil {
 				return nil, fmt.Errorf("--set %s: %w", set, err)
 			}
@@ -219,6 +244,9 @@ func (c *adminClient) decide(logs *replay.Logs, o *replayOptions, out *replayed,
 		}
 		z.Host = o.host
 		all = append(all, z)
+		if i == 0 && z.Shadows() {
+			sets = append(sets, enforced)
+		}
 	}
 	logs.Each = func(l *replay.Line) error {
 		for _, z := range all {
@@ -229,9 +257,12 @@ func (c *adminClient) decide(logs *replay.Logs, o *replayOptions, out *replayed,
 	return func() {
 		for i, z := range all {
 			z.End()
-			if list := z.Result(&out.Read); i == 0 {
+			switch list := z.Result(&out.Read); {
+			case i == 0:
 				out.Requests, out.Zones = &z.Decided, list
-			} else {
+			case sets[i] == enforced:
+				all[0].Compare(out.Zones, z, &out.Read)
+			default:
 				out.Sets = append(out.Sets, replayedSet{o.sets[i-1], z.Decided, list})
 			}
 		}
@@ -252,21 +283,28 @@ func change(x *replay.Config, set string) error {
 	return x.Set(zone, words)
 }
 
-// failed returns an error if more than a percentage of the requests is denied.
-func (o *replayOptions) failed(out *replayed) error {
+// failed returns an error, and the status to exit with, if more than a percentage of the requests is
+// denied, or if that is not known.
+func (o *replayOptions) failed(out *replayed) (status int, err error) {
 	if o.failAbove < 0 {
-		return nil
+		return 0, nil
 	}
 	columns := []replay.Decided{*out.Requests}
 	for _, s := range out.Sets {
 		columns = append(columns, s.Requests)
 	}
 	for _, d := range columns {
+		switch {
+		case d.Undecided > 0 && !o.undecided:
+			return 2, fmt.Errorf("--fail-above: %s undecided: want none, or --undecided", things(d.Undecided, "request"))
+		case !d.Any():
+			return 2, errors.New("--fail-above: no request was decided: want a log of requests to the zones of the configuration")
+		}
 		if p := d.Percent(); p > o.failAbove {
-			return fmt.Errorf("%.3g %% of the requests would be denied: want at most %g %%", p, o.failAbove)
+			return 1, fmt.Errorf("%.3g %% of the requests would be denied: want at most %g %%", p, o.failAbove)
 		}
 	}
-	return nil
+	return 0, nil
 }
 
 // progress tells on standard error how far reading is, and how long it will take.

@@ -34,11 +34,12 @@ type flags struct {
 
 // zoneResult is the decision of one zone.
 type zoneResult struct {
-	zone   *Zone
-	active *activeRules // by which the request is decided; nil: the zone exempts it
-	shadow bool         // of them
-	key    stores.Key
-	set    *ruleSet // the rules that apply: the zone's or an override's
+	unlimited bool // it is skipped by an override
+	zone      *Zone
+	active    *activeRules // by which the request is decided; nil: the zone exempts it
+	shadow    bool         // of them
+	key       stores.Key
+	set       *ruleSet // the rules that apply: the zone's or an override's
 
 	rules     *stores.ZoneCheck // of the rules; nil: none
 	duplicate *stores.ZoneCheck // of prevent_duplicates; nil: none

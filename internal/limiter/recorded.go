@@ -32,6 +32,22 @@ type RecordedZone struct {
 	Outcome metrics.Outcome // its decision
 	Near    bool            // it is allowed, and a rule has less than a fifth of its limit left
 	Key     stores.Key      // zero: none was needed
+	Skipped string          // why it is skipped: exempt, unlimited, off or no key; empty: it is not
+}
+
+// skippedAs returns why a request is skipped; empty: it is not.
+func (z *zoneResult) skippedAs() string {
+	switch {
+	case z.outcome != metrics.Skipped:
+		return ""
+	case z.active == nil:
+		return "exempt"
+	case z.active.off:
+		return "off"
+	case z.unlimited:
+		return "unlimited"
+	}
+	return "no key" // key_missing skip
 }
 
 // Record decides about a request of a log that has waited for some time before.
@@ -56,7 +72,7 @@ func (l *Limiter) Record(r *http.Request, waited time.Duration) (d Recorded) {
 	for i := range q.zones {
 		z := &q.zones[i]
 		z.outcome = q.outcomeOf(z)
-		d.Zones = append(d.Zones, RecordedZone{z.zone, z.outcome, z.outcome == metrics.Allowed && z.isNear(), z.key})
+		d.Zones = append(d.Zones, RecordedZone{z.zone, z.outcome, z.outcome == metrics.Allowed && z.isNear(), z.key, z.skippedAs()})
 	}
 	if d.Denied = !q.passes(); d.Denied {
 		e := q.exceeded()

@@ -202,8 +202,9 @@ func (q *request) add(z *Zone) {
 func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok bool) {
 	set = a.rules
 	if o, found := a.find(z, &q.key, k); found {
-		if set = o.set; set == nil { // unlimited
+		if set = o.set; set == nil {
 			q.skip(z, a)
+			q.zones[len(q.zones)-1].unlimited = true
 			return nil, false
 		}
 		if set.Blocked >= 0 {

@@ -73,3 +73,6 @@ func (z *Zone) Blocked(now int64) int64 {
 
 // Tables returns the tables of the zone's active rules.
 func (z *Zone) Tables() []*Bound { return z.active.Load().tables }
+
+// InShadow reports whether the zone only reports denials, by its rules in force.
+func (z *Zone) InShadow() bool { return z.active.Load().shadow }

@@ -193,6 +193,9 @@ type Window struct {
 	Rule   string `json:"rule"`   // the least limit that denies few enough keys
 }
 
+// DefaultDeny is the share of the keys that limits may deny, unless one is given.
+const DefaultDeny = 0.001
+
 // Measured is what clients did.
 type Measured struct {
 	Keys    int              `json:"keys"`                // different ones, up to a million and one that further ones share
@@ -204,10 +207,14 @@ type Measured struct {
 }
 
 // Measured returns the percentiles, and the least limits that would have denied a share of the
-// keys at most.
+// keys at most; below 0: of [DefaultDeny], and of one key at least.
 func (c *Clients) Measured(deny float64) *Measured {
+	few := 0
+	if deny < 0 {
+		deny, few = DefaultDeny, min(1, len(c.numbers)-1)
+	}
 	m := &Measured{
-		Keys: len(c.numbers), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}, Meters: []string{}, Deny: int(deny*float64(len(c.numbers)) + 1e-9),
+		Keys: len(c.numbers), Rest: c.rest, Lacking: c.lacking, Windows: []Window{}, Meters: []string{}, Deny: max(few, int(deny*float64(len(c.numbers))+1e-9)),
 	}
 	if len(c.numbers) == 0 {
 		return m

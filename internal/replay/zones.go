@@ -35,6 +35,9 @@ type Config struct {
 	// ReadRules reads the source of rules once, if there is one, and puts its document in force.
 	ReadRules func() error
 
+	// Enforce puts the document in force with all zones out of shadow.
+	Enforce func() error
+
 	// Set puts the document in force with another rate of a zone, as the words of the command set.
 	Set func(zone string, words []string) error
 }
@@ -58,9 +61,17 @@ type Zones struct {
 
 // Decided are the requests that passed a zone, each counted once.
 type Decided struct {
-	Allowed int64 `json:"allowed"` // by all zones, or delayed
-	Denied  int64 `json:"denied"`  // by some zone
+	Allowed   int64            `json:"allowed"`             // by all zones, or delayed
+	Denied    int64            `json:"denied"`              // by some zone
+	Skipped   map[string]int64 `json:"skipped,omitempty"`   // by all zones, by why: exempt, unlimited, off or no key
+	Undecided int64            `json:"undecided,omitempty"` // by some zone, as lines lack what it reads or a matcher failed
+
+	// How many would be denied if the zones in shadow were enforced; absent: none is in shadow.
+	Enforced *int64 `json:"denied_if_enforced,omitempty"`
 }
+
+// Any reports whether any request was decided.
+func (d *Decided) Any() bool { return d.Allowed+d.Denied > 0 || len(d.Skipped) > 0 }
 
 // Percent returns how much of the requests is denied.
 func (d *Decided) Percent() float64 {
@@ -84,11 +95,14 @@ type attempt struct {
 	counted bool // by a zone
 	denied  bool
 	later   []*limiter.Recorded
+
+	skipped   string // why a zone skipped it
+	undecided bool   // by some zone
 }
 
 // NewZones returns what decides by a configuration.
 func NewZones(c *Config) (*Zones, error) {
-	z := &Zones{config: c, ways: make(map[string]*way), zones: make(map[string]*zone)}
+	z := &Zones{config: c, Decided: Decided{Skipped: make(map[string]int64)}, ways: make(map[string]*way), zones: make(map[string]*zone)}
 	for name, s := range c.Servers {
 		w := &way{fields: make(map[*limiter.Zone][]string)}
 		var err error
@@ -122,6 +136,27 @@ func (z *Zones) Add(l *Line) {
 	z.decide(&attempt{line: l})
 }
 
+// Shadows reports whether a zone is in shadow.
+func (z *Zones) Shadows() bool {
+	for _, x := range z.zones {
+		if x.Shadow {
+			return true
+		}
+	}
+	return false
+}
+
+// Compare adds to the result of the zones what they deny with those in shadow enforced.
+func (z *Zones) Compare(list []Zone, enforced *Zones, read *Read) {
+	z.Decided.Enforced = &enforced.Decided.Denied
+	for i, e := range enforced.Result(read) { // the same zones, in the same order
+		list[i].Enforced = &e.Denied
+	}
+}
+
+// Failed is why zones are undecided if a matcher failed.
+const Failed = "a matcher failed"
+
 // End decides what is still to be decided.
 func (z *Zones) End() {
 	for len(z.later) > 0 {
@@ -143,11 +178,12 @@ func (z *Zones) next() {
 }
 
 func (z *Zones) decide(a *attempt) {
-	z.now, a.again, a.counted, a.denied = a, 0, false, false
+	z.now, a.again, a.counted, a.denied, a.undecided, a.skipped = a, 0, false, false, false, ""
 	for _, w := range z.waysOf(a) {
 		r := a.line.request(z.Host)
 		a.way, w.User, a.met = w, a.line.User, false
 		_ = w.Lead(r, a.line.ClientIP) // an error is a response
+		a.undecided = a.undecided || w.Failed != nil
 		if a.met {
 			break
 		}
@@ -163,8 +199,12 @@ func (z *Zones) decide(a *attempt) {
 		return
 	case a.denied:
 		z.Decided.Denied++
+	case a.undecided:
+		z.Decided.Undecided++
 	case a.counted:
 		z.Decided.Allowed++
+	case a.skipped != "":
+		z.Decided.Skipped[a.skipped]++
 	}
 	if z.Each != nil {
 		z.Each(a.line, a.denied)
@@ -204,6 +244,7 @@ func (z *Zones) serve(l *limiter.Limiter, w http.ResponseWriter, r *http.Request
 				field = "what " + strings.Join(a.way.NotRun, " and ") + " may set"
 			}
 			z.zones[zone.Name].Undecided[field]++
+			a.undecided = true
 			passed = append(passed, zone.Name)
 			break
 		}
@@ -217,6 +258,15 @@ func (z *Zones) serve(l *limiter.Limiter, w http.ResponseWriter, r *http.Request
 	for _, rec := range d.Zones {
 		z.zones[rec.Zone.Name].count(r, a.line, &rec)
 		a.counted = a.counted || rec.Outcome != metrics.Skipped
+		a.skipped = cmp.Or(a.skipped, rec.Skipped)
+	}
+	if d.Err != nil && !d.Denied { // of a matcher
+		a.undecided = true
+		for _, zone := range l.Zones() {
+			if !slices.Contains(passed, zone.Name) {
+				z.zones[zone.Name].Undecided[Failed]++
+			}
+		}
 	}
 	if d.Later() {
 		a.later = append(a.later, &d)
@@ -252,19 +302,21 @@ const maxKeys = 1_000_000
 
 // Zone is what a zone would have done.
 type Zone struct {
-	Zone       string           `json:"zone"`                   // name of the zone
-	Shadow     bool             `json:"shadow,omitempty"`       // whether it is in shadow
-	Requests   int64            `json:"requests"`               // that it applied to
-	Keys       int              `json:"keys"`                   // different ones, up to a million
-	Allowed    int64            `json:"allowed"`                // at once
-	Delayed    int64            `json:"delayed,omitempty"`      // after waiting
-	Denied     int64            `json:"denied"`                 // of one in shadow: would have been
-	Near       int64            `json:"near"`                   // allowed, and then some rule had less than a fifth left
-	Skipped    int64            `json:"skipped,omitempty"`      // exempt or unlimited
-	KeysDenied int              `json:"keys_denied"`            // keys that were denied at least once
-	Worst      *Minute          `json:"worst_minute,omitempty"` // the minute with the most denials
-	Undecided  map[string]int64 `json:"undecided,omitempty"`    // requests, by what their lines lack
-	Top        []Denials        `json:"top"`                    // the keys that were denied most
+	Zone       string           `json:"zone"`                         // name of the zone
+	Shadow     bool             `json:"shadow,omitempty"`             // whether it is in shadow
+	Requests   int64            `json:"requests"`                     // that it applied to
+	Keys       int              `json:"keys"`                         // different ones, up to a million
+	Allowed    int64            `json:"allowed"`                      // at once
+	Delayed    int64            `json:"delayed,omitempty"`            // after waiting
+	Denied     int64            `json:"denied"`                       // of one in shadow, none
+	Shadowed   int64            `json:"shadow_denied,omitempty"`      // of one in shadow: would have been denied
+	Enforced   *int64           `json:"denied_if_enforced,omitempty"` // if the zones in shadow were enforced; absent: none is in shadow
+	Near       int64            `json:"near"`                         // allowed, and then some rule had less than a fifth left
+	Skipped    map[string]int64 `json:"skipped,omitempty"`            // by why: exempt, unlimited, off or no key
+	KeysDenied int              `json:"keys_denied"`                  // keys that were denied at least once
+	Worst      *Minute          `json:"worst_minute,omitempty"`       // the minute with the most denials
+	Undecided  map[string]int64 `json:"undecided,omitempty"`          // requests, by what their lines lack
+	Top        []Denials        `json:"top"`                          // the keys that were denied most
 
 	// Course are the denials in equal parts of the time from the first request to the last.
 	Course []int64 `json:"course,omitempty"`
@@ -287,7 +339,7 @@ type Denials struct {
 func (z *Zones) add(l *limiter.Zone) {
 	if z.zones[l.Name] == nil {
 		z.zones[l.Name] = &zone{
-			Zone: Zone{Zone: l.Name, Shadow: l.Shadow, Undecided: make(map[string]int64)}, keys: make(map[uint64]struct{}),
+			Zone: Zone{Zone: l.Name, Shadow: l.InShadow(), Undecided: make(map[string]int64), Skipped: make(map[string]int64)}, keys: make(map[uint64]struct{}),
 			who: make(map[stores.Key]*Denials), minutes: make(map[int64]int64),
 		}
 	}
@@ -300,13 +352,17 @@ func (z *zone) count(r *http.Request, l *Line, d *limiter.RecordedZone) {
 	}
 	switch d.Outcome {
 	case metrics.Skipped:
-		z.Skipped++
+		z.Skipped[d.Skipped]++
 	case metrics.Allowed:
 		z.Allowed++
 	case metrics.Delayed, metrics.ShadowDelayed:
 		z.Delayed++
 	case metrics.Denied, metrics.ShadowDenied:
-		z.Denied++
+		if d.Outcome == metrics.Denied {
+			z.Denied++
+		} else {
+			z.Shadowed++
+		}
 		at := time.UnixMicro(l.Begin).UTC()
 		z.minutes[at.Unix()/60]++
 		w := z.who[d.Key]
