@@ -20,7 +20,7 @@ import (
 type Request struct {
 	Method, URI, Host, Proto string // Proto as in http.Request: HTTP/2.0
 
-	Header http.Header
+	Header http.Header   // without Host
 	Body   io.ReadCloser // not nil
 	Length int64         // of the body
 
