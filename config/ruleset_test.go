@@ -64,7 +64,7 @@ func TestPatternsOfFile(t *testing.T) {
 // TestDenyingSet checks that a set that denies everything has no other rule: nothing would ask it.
 func TestDenyingSet(t *testing.T) {
 	var z Zone
-	if err := json.Unmarshal([]byte(`{"name": "z", "key": ["{header.A}"], "rules": [{"limit": 1, "window": "1s"}], "overrides": [{"key": ["a"],
+	if err := json.Unmarshal([]byte(`{"name": "z", "key": ["{header.A}"], "rules": [{"limit": 1, "window": "1s"}], "overrides": [{"key": ["one"],
 		"rules": [{"limit": 5, "window": "1s", "algorithm": {"name": "leaky_bucket"}, "block": "1h"}, {"limit": 0, "window": "1s"}]}]}`), &z); err != nil {
 		t.Fatal(err)
 	}
