@@ -114,7 +114,7 @@ func TestNearest(t *testing.T) {
 	names := []string{"token_bucket", "sliding_log", "sliding_window", "gcra", "rule", "key", "key_missing"}
 	for word, want := range map[string]string{
 		"tokenbucket": "token_bucket", "Token-Bucket": "token_bucket", "token": "token_bucket", "gcar": "gcra", "rules": "rule", "kye": "key",
-		"sliding": "", "limit": "", "": "", "keymising": "key_missing", strings.Repeat("x", 1<<20): "",
+		"sliding": "", "limit": "rule", "": "", "keymising": "key_missing", strings.Repeat("x", 1<<20): "",
 	} {
 		if got := Nearest(word, names); got != want {
 			t.Errorf("%.20q: %q, want %q", word, got, want)
