@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/dianalimiter/diana/internal/option"
 )
 
 // Value is a number or a text: in JSON a number or a string.
@@ -27,10 +29,11 @@ func (v *Value) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// MarshalJSON implements json.Marshaler.
+// MarshalJSON implements json.Marshaler. Only a number as people write it becomes a number: +007
+// stays what a check rejects.
 func (v Value) MarshalJSON() ([]byte, error) {
-	if n, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-		return strconv.AppendInt(nil, n, 10), nil
+	if _, err := strconv.ParseInt(string(v), 10, 64); err == nil && option.IsWhole(string(v)) {
+		return []byte(v), nil
 	}
 	return json.Marshal(string(v))
 }
