@@ -90,7 +90,7 @@ func (s *Set) unknown(d *caddyfile.Dispenser, word string) error {
 		s.failed = append(s.failed, near)
 	case where != "":
 		return d.Errf("unknown option %q: %s", word, where)
-	case elsewhere(synonyms[word], s.Within) != "":
+	case synonyms[word] != "" && elsewhere(synonyms[word], s.Within) != "":
 		return d.Errf("unknown option %q: did you mean %s: %s", word, synonyms[word], elsewhere(synonyms[word], s.Within))
 	case len(names) == 0:
 		return d.Errf("unknown option %q: none is wanted here", word)
