@@ -59,10 +59,13 @@ func (m *states) copy(l *layout, to, from []int64) {
 	}
 }
 
-// unused says whether removing the slot would change no decision.
+// unused says whether removing the slot would change no decision. The slot may have been charged by a
+// clock that was set back since.
 func (m *states) unused(l *layout, slot []int64, rules []algorithms.Rule, now int64) bool {
 	for i, r := range rules {
-		if _, reset := r.Numbers(m.at(l, slot, i), now); reset > 0 {
+		st := m.at(l, slot, i)
+		r.Repair(st, now)
+		if _, reset := r.Numbers(st, now); reset > 0 {
 			return false
 		}
 	}

@@ -230,6 +230,33 @@ func TestTableEvictsUnusedKeys(t *testing.T) {
 	}
 }
 
+// TestFullTableAfterAClockStep looks for room in a full table, whose keys were charged by a clock that
+// was then set back: they are in use, and no state is read beyond its end.
+func TestFullTableAfterAClockStep(t *testing.T) {
+	for name, alg := range map[string]algorithms.Algorithm{
+		"sliding_log": &algorithms.SlidingLog{}, "gcra": &algorithms.GCRA{}, "fixed_window": &algorithms.FixedWindow{},
+		"sliding_window": &algorithms.SlidingWindow{}, "token_bucket": &algorithms.TokenBucket{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const limit, step = 3, 400 * 1_000_000
+			now := int64(storestest.Hour)
+			local := &Store{Clock: func() int64 { return now }}
+			c := storestest.NewTestCounter(t, "z", 0, false, nil, storestest.RuleSpec{Alg: alg, Spec: algorithms.Spec{Limit: limit, Window: 1_000_000, Cost: 1}})
+			c.Table = NewTable(c.Rules, 8)
+			for k := range uint64(8) {
+				local.Decide(context.Background(), storestest.CheckOfKey(c, k))
+			}
+			now -= step
+			for k := range uint64(40) {
+				local.Decide(context.Background(), storestest.CheckOfKey(c, 100+k))
+			}
+			if TableOf(c).Overflows() == 0 {
+				t.Error("keys in use were evicted")
+			}
+		})
+	}
+}
+
 // TestPermitsInAFullTable acquires permits of more keys than the table has slots. They
 // are counted for each key on its own, and nothing remains after their release.
 func TestPermitsInAFullTable(t *testing.T) {

@@ -45,7 +45,7 @@ func TestScriptInBubble(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		beat := "\x04\x02" + "instance"
+		beat := "\x04\x02" + "instance" + doubles(0)
 		got, err := c.EvalSha(ctx, sha, []string{"d:{x}:instances", "d:{x}:try"}, doubles(7, 1e17), beat).Text()
 		want := doubles(7, 1e17, float64(time.Now().UnixMicro())) + "\x40\x01\x00\x00\x00"
 		if err != nil || got != want {
