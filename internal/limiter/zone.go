@@ -57,9 +57,10 @@ type common struct {
 	duplicateLog loglimit.Minute
 	unknownLog   loglimit.Minute
 	unblockLog   loglimit.Minute
-	proxyLog     atomic.Bool  // whether a proxy that is not trusted was told of
-	lingering    atomic.Int64 // requests that hold a permit though their client has left
-	holds        atomic.Bool  // whether requests of a handler hold their cost, or reserve it for another store
+	proxyLog     atomic.Bool   // whether a proxy that is not trusted was told of
+	proxyLooks   atomic.Uint32 // denials that may have come from one
+	lingering    atomic.Int64  // requests that hold a permit though their client has left
+	holds        atomic.Bool   // whether requests of a handler hold their cost, or reserve it for another store
 }
 
 // commons are those of the zones in use.
