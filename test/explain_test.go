@@ -3,6 +3,7 @@ package test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/cli"
@@ -168,6 +169,84 @@ func TestExplainMissing(t *testing.T) {
 					t.Errorf("%s: %+v", what, k)
 				}
 			}
+		}
+	})
+}
+
+// TestExplainAsDecided checks that explain names the rule and the wait of the denial that the same
+// request then gets: of a duplicate, of a denial that starts a block, and of several zones.
+func TestExplainAsDecided(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serve(t, setup{app: b.app(), site: `
+			rate_limit {
+				zone twice {
+					match path /twice*
+					prevent_duplicates 1h body
+				}
+				zone counted {
+					match path /twice/counted
+					rule 2/10m
+				}
+				zone login {
+					match path /login
+					rule 1/1m gcra block 1d name tries
+				}
+				zone short {
+					match path /login
+					rule 2/1h
+				}
+				zone patient {
+					match path /patient
+					rule 1/1m
+					prevent_duplicates 2h
+				}
+			}
+			respond ok
+			handle_errors {
+				respond "{http.rate_limit.exceeded.name} {http.rate_limit.exceeded.rule}" 429
+			}`})
+		for i, c := range []struct {
+			path, body string
+			denies     string // what the last request is denied by; empty: none
+			starts     bool   // whether that starts a block
+			times      int    // requests before it
+			otherBody  string
+		}{
+			{path: "/twice", body: "a", denies: "twice prevent_duplicates", times: 1},
+			{path: "/twice", body: "b", times: 1, otherBody: "c"},
+			{path: "/twice/counted", body: "d", denies: "twice prevent_duplicates", times: 1},
+			{path: "/login", denies: "login tries", starts: true, times: 1},
+			{path: "/patient", denies: "patient 1", times: 1},
+		} {
+			ip := fmt.Sprintf("10.0.3.%d", i)
+			q := req{method: "POST", path: c.path, body: c.body, ip: ip}
+			for range c.times {
+				s.want(q, 200)
+			}
+			if c.otherBody != "" {
+				q.body = c.otherBody
+			}
+			var e cli.Explanation
+			described := fmt.Sprintf(`{"method": "POST", "url": %q, "client_ip": %q, "body": %q}`, s.url+c.path, ip, q.body)
+			if status, text := s.admin("POST", "explain", described, &e); status != 200 {
+				t.Fatal(text)
+			}
+			if got := strings.TrimSpace(e.Zone + " " + e.Rule); got != c.denies {
+				t.Errorf("%s: explained as denied by %q, want %q: %+v", c.path, got, c.denies, e)
+			}
+			if c.denies == "" {
+				s.want(q, 200)
+				continue
+			}
+			starts := slices.ContainsFunc(e.Handlers[0].Zones, func(k limiter.Key) bool { return k.StartsBlock })
+			if starts != c.starts {
+				t.Errorf("%s: starts a block: %v", c.path, starts)
+			}
+			a := s.want(q, 429)
+			if a.body != c.denies || e.RetryIn == nil {
+				t.Fatalf("%s: denied by %q, explained %+v", c.path, a.body, e)
+			}
+			s.between(a, "Retry-After", int(*e.RetryIn)-60, int(*e.RetryIn)+1)
 		}
 	})
 }

@@ -70,6 +70,8 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 		return api.validate(w, r, in)
 	case len(path) == 2 && path[0] == "rules" && (path[1] == "changes" || path[1] == "edit") && !readOnly:
 		return api.rules(w, r, in, path[1])
+	case len(path) == 1 && path[0] == "top":
+		return answerGet(w, r, func() (any, error) { return in.answerTops(), nil })
 	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
 		if readOnly && r.Method == http.MethodDelete {
 			return wrongMethod(w, r, "GET")
@@ -83,7 +85,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 			return nil, noZone(path[1])
 		})
 	}
-	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, zones/<zone>/key, zones/<zone>/top, explain, rules, rules/validate, rules/changes or rules/edit", r.URL.EscapedPath()))
+	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, top, zones/<zone>/key, zones/<zone>/top, explain, rules, rules/validate, rules/changes or rules/edit", r.URL.EscapedPath()))
 }
 
 // key serves the state of the key in the query, or resets the key.

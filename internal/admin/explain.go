@@ -193,7 +193,7 @@ func (e *explainer) sum(k *limiter.Key) {
 	}
 	if e.out.Zone == "" {
 		e.out.Decision, e.out.Zone, e.out.Rule, e.out.RetryIn = k.Decision, k.Zone, k.Rule, k.RetryIn
-	} else if k.RetryIn != nil && e.out.RetryIn != nil && *k.RetryIn > *e.out.RetryIn {
+	} else if e.out.RetryIn != nil && (k.RetryIn == nil || *k.RetryIn > *e.out.RetryIn) {
 		e.out.RetryIn = k.RetryIn
 	}
 }

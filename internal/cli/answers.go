@@ -206,6 +206,12 @@ type Top struct {
 	Denied []metrics.Hit `json:"most_denied"` // by denials
 }
 
+// Tops is the answer of GET /rate_limit/top: the most frequent keys of every zone that has met
+// requests.
+type Tops struct {
+	Zones []Top `json:"zones"` // ordered by the requests of their busiest keys
+}
+
 // Request describes a request to POST /rate_limit/explain.
 type Request struct {
 	Method   string                  `json:"method"`    // Default: GET.

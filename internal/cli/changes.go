@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/user"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -55,7 +56,7 @@ func addChanges(c *adminClient, root *cobra.Command, add adder) {
 	}
 	edits := func(do string, use, short, example string, least int) *cobra.Command {
 		return flags(add(do+" "+use, short, cobra.MinimumNArgs(least), func(args []string) error {
-			return w.edit(edit.Edit{Do: do, Zone: args[0], Words: args[1:]})
+			return w.edit(edit.Edit{Do: do, Zone: args[0], Words: args[1:], Until: until(do, args[1:])})
 		}), example)
 	}
 	var block string
@@ -72,7 +73,7 @@ func addChanges(c *adminClient, root *cobra.Command, add adder) {
 	for _, cmd := range []*cobra.Command{shadow, off, on} {
 		forAll(cmd)
 	}
-	edits("block", "<zone> <part>... <duration>", "Denies all requests of a key for a duration or until a time, on all instances", "  caddy rate-limit block api 192.0.2.1 1h\n  caddy rate-limit block api 192.0.2.0/24 2027-01-01", 3)
+	edits("block", "<zone> <part>... <duration>", "Denies all requests of a key for a duration or until a time, on all instances", "  caddy rate-limit block api 192.0.2.1 1h\n  caddy rate-limit block api 192.0.2.1 until friday\n  caddy rate-limit block api 192.0.2.0/24 2027-01-01T18:00", 3)
 	edits("allow", "<zone> <part>... [<rate>] [<duration>]", "Admits all requests of a key, or sets its rate, until unblock, for a duration or until a time", "  caddy rate-limit allow api customer-7 3d\n  caddy rate-limit allow api customer-7 5000/1m 2027-01-01T12:00:00Z", 2)
 	edits("unblock", "<zone> <part>...", "Removes what block or allow set for a key", "  caddy rate-limit unblock api 192.0.2.1", 2)
 	rules := &cobra.Command{Use: "rules", Short: "Reads and changes the document of rules in Redis or a file"}
@@ -91,6 +92,15 @@ func addChanges(c *adminClient, root *cobra.Command, add adder) {
 	flags(sub("put <file>", "Replaces the document with a file (- is stdin)", "", cobra.ExactArgs(1), func(args []string) error { return w.put(args[0]) }), "  caddy rate-limit rules put rules.json --yes")
 	flags(sub("edit", "Opens the document in $VISUAL or $EDITOR, and writes it when the editor exits", "", cobra.NoArgs, func([]string) error { return w.editor() }), "  EDITOR=nano caddy rate-limit rules edit")
 	flags(sub("undo", "Restores the document before the last change; after another undo, that is to redo it", "", cobra.NoArgs, func([]string) error { return w.edit(edit.Edit{Do: "undo"}) }), "  caddy rate-limit rules undo")
+}
+
+// until returns the time at the end of words as it reads here, unless it is a duration: that
+// begins where the edit is applied.
+func until(do string, words []string) (t time.Time) {
+	if end, _, lasts := edit.Ending(words, time.Now()); (do == "block" || do == "allow") && !lasts {
+		t = end
+	}
+	return t
 }
 
 // forAll adds the flag --all, which stands for a zone.

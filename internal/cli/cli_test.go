@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +94,13 @@ func TestWordsForPeople(t *testing.T) {
 	} {
 		if got := span(seconds); got != want {
 			t.Errorf("%v s: %q, want %q", seconds, got, want)
+		}
+	}
+	for seconds, want := range map[float64]string{
+		59.5: "59.5s", 3599: "59m59s", 3600: "1h", 3629: "1h", 47862: "13h 18m", 86399: "24h", 86400: "24h", 100000: "27h 47m", 172800: "2d", 2206800: "25d 13h", 1e9: "11574d 2h",
+	} {
+		if got := about(seconds); got != want {
+			t.Errorf("about %v s: %q, want %q", seconds, got, want)
 		}
 	}
 	for text, want := range map[string]string{
@@ -215,5 +224,49 @@ no zone of this handler matches
 `
 	if b.String() != want {
 		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// TestKeyWithoutZone checks that a key is looked for in all zones unless its first word is a zone.
+func TestKeyWithoutZone(t *testing.T) {
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.RequestURI() {
+		case Prefix + "zones":
+			_, _ = io.WriteString(w, `{"zones": [{"name": "api"}, {"name": "login"}]}`)
+		case Prefix + "zones/api/key?part=7":
+			_, _ = io.WriteString(w, `{"zone": "api", "parts": ["7"], "decision": "allowed"}`)
+		case Prefix + "keys?part=7":
+			_, _ = io.WriteString(w, `{"zones": 2, "keys": [{"zone": "login", "parts": ["7"], "decision": "allowed"}, {"zone": "api", "parts": ["7"], "decision": "allowed"}]}`)
+		case Prefix + "keys?part=8", Prefix + "keys?part=ap&part=7":
+			_, _ = io.WriteString(w, `{"zones": 2, "keys": [], "partly_searched": ["login"]}`)
+		case Prefix + "top":
+			_, _ = io.WriteString(w, `{"zones": [{"zone": "api", "busiest": [{"key": "ab", "times": 3}]}]}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"error": "zone \"ap\": there is none of this name"}`)
+		}
+	}))
+	defer admin.Close()
+	for args, want := range map[string]string{
+		"key api 7": "zone api, key 7: allowed",
+		"key 7":     "zone login, key 7: allowed\nzone api, key 7: allowed",
+		"key 8":     "none of 2 zones has counted this key\nsearched only in frequent keys, for its keys have more parts: login",
+		"key ap 7":  `zone "ap": there is none of this name`,
+		"top":       "zone api\nBUSIEST  TIMES  KEY  NAME\n1        3      ab",
+	} {
+		cmd := &cobra.Command{Use: "rate-limit", SilenceErrors: true}
+		rateLimitCommands(cmd)
+		var out strings.Builder
+		cmd.SetOut(&out)
+		cmd.SetArgs(append(strings.Fields(args), "--address", strings.TrimPrefix(admin.URL, "http://")))
+		got := ""
+		if err := cmd.Execute(); err != nil {
+			got = err.Error()
+		} else {
+			got = out.String()
+		}
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s:\n%s, want\n%s", args, got, want)
+		}
 	}
 }

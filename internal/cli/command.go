@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -68,7 +69,10 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return show(c, c.send, http.MethodGet, "zones", nil, new(Zones), "zones")
 	})
 	var hash string
-	key := add("key <zone> <part>...", "Shows the state of a key; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
+	key := add("key [<zone>] <part>...", "Shows the state of a key, in one zone or in all that have counted it; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
+		if found, err := c.search(args, hash); found || err != nil {
+			return err
+		}
 		return c.key(http.MethodGet, args[0], args[1:], hash)
 	})
 	key.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
@@ -76,7 +80,10 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return c.key(http.MethodDelete, args[0], args[1:], hash)
 	})
 	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
-	add("top <zone>", "Lists the keys of this instance with the most requests and the most denials", cobra.ExactArgs(1), func(args []string) error {
+	add("top [<zone>]", "Lists the keys of this instance with the most requests and the most denials, of one zone or of all", cobra.MaximumNArgs(1), func(args []string) error {
+		if len(args) == 0 {
+			return show(c, c.send, http.MethodGet, "top", nil, new(Tops), "tops")
+		}
 		return show(c, c.send, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, new(Top), "top")
 	})
 	c.addValidate(add)
@@ -187,6 +194,29 @@ func show(c *adminClient, ask asker, method, path string, body io.Reader, v any,
 		err = printAnswer(c.out, name, v)
 	}
 	return err
+}
+
+// search shows a key in all zones that have counted it, unless its first word is the name of a zone.
+// It reports whether it did: a key of several parts that no zone has counted may be meant as a zone.
+func (c *adminClient) search(parts []string, hash string) (bool, error) {
+	if hash != "" {
+		return false, nil
+	}
+	var zones Zones
+	_, _, err := c.send(http.MethodGet, "zones", nil, nil, &zones)
+	if err != nil || slices.ContainsFunc(zones.Zones, func(z Zone) bool { return z.Name == parts[0] }) {
+		return false, err
+	}
+	var found Found
+	text, _, err := c.send(http.MethodGet, "keys?"+url.Values{"part": parts}.Encode(), nil, nil, &found)
+	switch {
+	case err != nil || len(found.Keys) == 0 && len(parts) > 1:
+		return false, err
+	case c.json:
+		_, err = c.out.Write(text)
+		return true, err
+	}
+	return true, printAnswer(c.out, "found", &found)
 }
 
 func (c *adminClient) key(method, zone string, parts []string, hash string) error {

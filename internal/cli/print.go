@@ -26,7 +26,8 @@ var templates string
 // printAnswer prints an answer by the template of this name.
 func printAnswer(w io.Writer, name string, answer any) error {
 	t, err := template.New("print.tmpl").Funcs(template.FuncMap{
-		"ago":     func(now, t time.Time) string { return span(now.Sub(t).Seconds()) },
+		"about":   about,
+		"ago":     func(now, t time.Time) string { return about(now.Sub(t).Seconds()) },
 		"all":     safeAll,
 		"bars":    bars,
 		"inForce": inForce,
@@ -83,6 +84,29 @@ func span(seconds float64) string {
 		d = d.Round(10 * time.Microsecond)
 	}
 	return edit.DurationText(d)
+}
+
+// about formats a duration in seconds as people say it: of an hour and more, seconds do not matter,
+// of two days and more, minutes.
+func about(seconds float64) string {
+	d := time.Duration(seconds * float64(time.Second))
+	step, unit := time.Minute, "m"
+	switch {
+	case d < time.Hour:
+		return span(seconds)
+	case d >= 48*time.Hour:
+		step, unit = time.Hour, "h"
+	}
+	d = d.Round(step)
+	greater, name := time.Hour, "h"
+	if unit == "h" {
+		greater, name = 24*time.Hour, "d"
+	}
+	text := strconv.FormatInt(int64(d/greater), 10) + name
+	if rest := d % greater / step; rest > 0 {
+		text += " " + strconv.FormatInt(int64(rest), 10) + unit
+	}
+	return text
 }
 
 // things returns an integer with what it is a number of.

@@ -24,6 +24,10 @@ type Edit struct {
 
 	// What follows on the command line, such as 200/1m burst 40 of set.
 	Words []string `json:"words,omitempty"`
+
+	// The instant that the words of block and allow end with, where they were said: a day and a
+	// time without a zone mean something else elsewhere. Absent: as they read on this instance.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // String returns the edit as the command line has it.

@@ -54,12 +54,17 @@ func TestApply(t *testing.T) {
 		{"off *", none, `{"*":{"enabled":false}}`},
 		{"on *", `{"*": {"enabled": false}}`, `{}`},
 		{"block api 192.0.2.1 1h", none, `{"api":{"exceptions":[{"key":["192.0.2.1"],"rules":[{"limit":0,"name":"blocked","window":"1s"}],"until":"2027-01-02T04:04:05Z"}]}}`},
-		{"block pair a b 2027-02-01", none, `{"pair":{"exceptions":[{"key":["a","b"],"rules":[{"limit":0,"name":"blocked","window":"1s"}],"until":"2027-02-01T00:00:00Z"}]}}`},
-		{"block api a", none, `! block: []: want a duration such as 1h, a date`},
+		{"block pair a b 2027-02-01", none, `{"pair":{"exceptions":[{"key":["a","b"],"rules":[{"limit":0,"name":"blocked","window":"1s"}],"until":"2027-02-02T00:00:00Z"}]}}`},
+		{"block api a", none, `! block: []: want a duration such as 1h, a day`},
 		{"block pair a 1h", none, `! block: []: want a duration`},
-		{"block api a Friday 18:00", none, `! block: ["Friday" "18:00"]: want a duration such as 1h, a date`},
+		{"block api a Friday 18:00", none, `! block: ["Friday"]: want a duration such as 1h, a day`},
+		{"block api a later", none, `! block: ["later"]: want a duration such as 1h, a day`},
+		{"block api a until", none, `! block: ["until"]: want a duration such as 1h, a day`},
 		{"block api a 2020-01-01", none, `! block: 2020-01-01 is past`},
-		{"allow api a 5/s 2027-01-01T18:00", none, `! and at the end a duration such as 1h, a date`},
+		{"allow api a 5/s soon", none, `! and at the end a duration such as 1h, a day`},
+		{"allow api a 5/s 2027-01-01T18:00", none, `! allow: 2027-01-01T18:00 is past`},
+		{"allow api a 50/m until friday", none, `{"api":{"exceptions":[{"key":["a"],"rules":[{"limit":50,"window":"1m"}],"until":"2027-01-09T00:00:00Z"}]}}`},
+		{"allow api a until 3d", none, `{"api":{"exceptions":[{"key":["a"],"unlimited":true,"until":"2027-01-05T03:04:05Z"}]}}`},
 		{"block pair a", none, `! the key of the zone has 2 parts, 1 given`},
 		{"allow api a", none, `{"api":{"exceptions":[{"key":["a"],"unlimited":true}]}}`},
 		{"allow api a 3d", `{"api": {"exceptions": [{"key": ["a"], "unlimited": true}, {"key": ["b"], "unlimited": true}, {"key": ["c"], "unlimited": true, "until": "2027-01-02T03:04:05Z"}]}}`, `{"api":{"exceptions":[{"key":["b"],"unlimited":true},{"key":["a"],"unlimited":true,"until":"2027-01-05T03:04:05Z"}]}}`},
@@ -70,7 +75,8 @@ func TestApply(t *testing.T) {
 		{"allow login a 500/m burst 7", none, `{"login":{"exceptions":[{"key":["a"],"rules":[{"algorithm":{"burst":7},"limit":500,"window":"1m"}]}]}}`},
 		{"allow api a soon", none, `! rate "soon"`},
 		{"unblock api a", `{"api": {"exceptions": [{"key": ["a"], "unlimited": true}]}}`, `{}`},
-		{"unblock api a", none, `! unblock: there is no exception for a`},
+		{"unblock api a", none, `! unblock: there is no exception for a; a block that a rule started ends with: caddy rate-limit reset api a`},
+		{"unblock pair a$ it's", none, `! caddy rate-limit reset pair 'a$' 'it'\''s'`},
 		{"unblock api a b", none, `! behind the key`},
 		{"undo", none, `{"before":{}}`},
 		{"set api 9/s", "{\"\xff\": {}}", `! the document is invalid, replace it as a whole: want UTF-8`},
@@ -106,7 +112,7 @@ func TestApply(t *testing.T) {
 // TestApplyInOrder checks that edits are applied one after another, and that no undo is made up.
 func TestApplyInOrder(t *testing.T) {
 	b := Base{Document: []byte(`{"zones": {}}`), Zone: zones, Now: now}
-	text, err := Apply(b, []Edit{{"set", "api", []string{"9/s"}}, {"set", "api", []string{"8/s", "burst", "3"}}, {"off", "login", nil}})
+	text, err := Apply(b, []Edit{{Do: "set", Zone: "api", Words: []string{"9/s"}}, {Do: "set", Zone: "api", Words: []string{"8/s", "burst", "3"}}, {Do: "off", Zone: "login"}})
 	if want := "{\n  \"zones\": {\n    \"api\": {\n      \"rules\": [\n        {\n          \"algorithm\": {\n            \"burst\": 3,\n            \"name\": \"sliding_log\"\n          },\n          \"limit\": 8,\n          \"window\": \"1s\"\n        }\n      ]\n    },\n    \"login\": {\n      \"enabled\": false\n    }\n  }\n}\n"; err != nil || string(text) != want {
 		t.Errorf("%s, %v, want %s", text, err, want)
 	}
@@ -115,8 +121,76 @@ func TestApplyInOrder(t *testing.T) {
 	}
 	for _, text := range []string{`{"zones`, `null`} {
 		b.Document = []byte(text)
-		if _, err := Apply(b, []Edit{{"off", "api", nil}}); err == nil || !strings.Contains(err.Error(), "replace it as a whole") {
+		if _, err := Apply(b, []Edit{{Do: "off", Zone: "api"}}); err == nil || !strings.Contains(err.Error(), "replace it as a whole") {
 			t.Errorf("an invalid document: %v", err)
+		}
+	}
+}
+
+// TestEnding checks what the end of words means as a time, on a Saturday in a summer that the
+// location has an hour later than UTC.
+func TestEnding(t *testing.T) {
+	zone, err := time.LoadLocation("Europe/London")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2027, 10, 30, 14, 5, 6, 0, zone) // the clocks go back in the night
+	for text, want := range map[string]string{
+		"1h":                        "+15:05 30",
+		"a until 2d":                "+14:05 01",
+		"until friday":              "00:00 06",
+		"a Fri":                     "00:00 06",
+		"saturday":                  "00:00 31",
+		"until sun":                 "00:00 01",
+		"today":                     "00:00 31",
+		"TOMORROW":                  "00:00 01",
+		"2027-11-27":                "00:00 28",
+		"until 2027-12-31":          "00:00 01",
+		"2027-11-27T18:00":          "18:00 27",
+		"2027-11-27t18:00:07":       "18:00 27",
+		"until 2027-11-27 18:00":    "18:00 27",
+		"2027-11-27T18:00Z":         "18:00 27",
+		"2027-11-27T18:00:00+02:00": "16:00 27",
+		"until 18:00":               "18:00 30",
+		"12:30":                     "12:30 31",
+		"a":                         "none",
+		"until":                     "none",
+		"":                          "none",
+		"friday a":                  "none",
+		"24:00":                     "none",
+		"2027-02-30":                "none",
+		"-1h":                       "none",
+		"5/s until":                 "none",
+	} {
+		words := strings.Fields(text)
+		end, n, lasts := Ending(words, at)
+		got := "none"
+		if n > 0 {
+			got = end.In(zone).Format("15:04 02")
+		}
+		if lasts { // elapsed time, whatever clocks do
+			got = "+" + end.UTC().Add(time.Hour).Format("15:04 02")
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+		if rest := len(words) - n; n > 0 && rest > 0 && words[rest-1] == "until" {
+			t.Errorf("%q: until is left", text)
+		}
+	}
+}
+
+// TestUntilElsewhere checks that a day ends where it was said, and a duration where it is applied.
+func TestUntilElsewhere(t *testing.T) {
+	elsewhere := now.Add(77 * time.Hour)
+	for words, want := range map[string]string{
+		"a friday": `"until": "2027-01-05T08:04:05Z"`,
+		"a 1h":     `"until": "2027-01-02T04:04:05Z"`,
+	} {
+		e := Edit{Do: "block", Zone: "api", Words: strings.Fields(words), Until: elsewhere}
+		text, err := Apply(Base{Document: []byte(`{}`), Zone: zones, Now: now}, []Edit{e})
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s, %v, want %s", words, text, err, want)
 		}
 	}
 }

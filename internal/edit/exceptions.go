@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // except blocks a key, <part>... <time>, allows it, <part>... [<rate> ...] [<time>], or ends its
@@ -24,10 +22,10 @@ func except(own object, z *Zone, e Edit, now time.Time) error {
 		case len(rest) > 0:
 			return fmt.Errorf("unblock: %q behind the key, which has %d parts", rest, z.Parts)
 		case !slices.ContainsFunc(before, func(x any) bool { return isFor(x, key) }):
-			return fmt.Errorf("unblock: there is no exception for %s; a block that a rule started ends with a reset", strings.Join(key, " "))
+			return fmt.Errorf("unblock: there is no exception for %s; a block that a rule started ends with: caddy rate-limit reset %s", strings.Join(key, " "), inShell(append([]string{e.Zone}, key...)))
 		}
 	} else {
-		x, err := exception(z, e.Do, key, rest, now)
+		x, err := exception(z, e, now)
 		if err != nil {
 			return err
 		}
@@ -39,18 +37,19 @@ func except(own object, z *Zone, e Edit, now time.Time) error {
 	return nil
 }
 
-// exception returns the exception for a key.
-func exception(z *Zone, do string, key, words []string, now time.Time) (object, error) {
+// exception returns the exception for a key, which the words begin with.
+func exception(z *Zone, e Edit, now time.Time) (object, error) {
+	do, key, words := e.Do, e.Words[:z.Parts], e.Words[z.Parts:]
 	x := object{"key": key}
-	if n := len(words); n > 0 {
-		until, ok := timeOf(words[n-1], now)
-		if ok && !until.After(now) {
-			return nil, fmt.Errorf("%s: %s is past", do, words[n-1])
+	if until, n, lasts := Ending(words, now); n > 0 {
+		if !lasts && !e.Until.IsZero() {
+			until = e.Until
 		}
-		if ok {
-			x["until"] = until.UTC().Truncate(time.Second).Format(time.RFC3339)
-			words = words[:n-1]
+		if !until.After(now) {
+			return nil, fmt.Errorf("%s: %s is past", do, strings.Join(words[len(words)-n:], " "))
 		}
+		x["until"] = until.UTC().Truncate(time.Second).Format(time.RFC3339)
+		words = words[:len(words)-n]
 	}
 	switch {
 	case do == "block" && (len(words) > 0 || x["until"] == nil):
@@ -77,22 +76,6 @@ func exception(z *Zone, do string, key, words []string, now time.Time) (object, 
 	return x, nil
 }
 
-// aTime says what [timeOf] parses.
-const aTime = "a duration such as 1h, a date such as 2027-01-31, or a time such as 2027-01-31T18:00:00+01:00"
-
-// timeOf parses a duration from now, a date or an instant.
-func timeOf(word string, now time.Time) (time.Time, bool) {
-	if d, err := caddy.ParseDuration(word); err == nil && d > 0 {
-		return now.Add(d), true
-	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.ParseInLocation(layout, word, now.Location()); err == nil {
-			return t, true
-		}
-	}
-	return time.Time{}, false
-}
-
 // isOver reports whether an exception has ended.
 func isOver(x any, now time.Time) bool {
 	o, _ := x.(object)
@@ -106,4 +89,15 @@ func isFor(x any, key []string) bool {
 	o, _ := x.(object)
 	parts, _ := o["key"].([]any)
 	return slices.EqualFunc(parts, key, func(a any, b string) bool { return a == b })
+}
+
+// inShell returns words as a shell reads them.
+func inShell(words []string) string {
+	list := make([]string, len(words))
+	for i, w := range words {
+		if list[i] = w; w == "" || strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:@") != "" {
+			list[i] = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(list, " ")
 }

@@ -55,8 +55,13 @@ type Key struct {
 	RetryIn  *float64  `json:"retry_after,omitempty"` // time until the zone admits; absent: now or never
 	Blocked  float64   `json:"blocked,omitempty"`     // time until the block of the key ends; absent: it is not blocked
 	Rules    []KeyRule `json:"rules"`                 // by rule
-	Reset    string    `json:"reset,omitempty"`       // DELETE only: everywhere, in Redis if other instances were not told, or in this instance
-	Error    string    `json:"error,omitempty"`       // why the key was not reset everywhere
+
+	// Whether the denial of the next request would start a block: its retry_after is then the
+	// length of the block.
+	StartsBlock bool `json:"starts_block,omitempty"`
+
+	Reset string `json:"reset,omitempty"` // DELETE only: everywhere, in Redis if other instances were not told, or in this instance
+	Error string `json:"error,omitempty"` // why the key was not reset everywhere
 
 	// Parts of the zone's key, as configured, that the request does not have. POST
 	// /rate_limit/explain only, as are the two that follow.
@@ -161,6 +166,8 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 	p.Mode, p.Unit, p.Overflowed = mode.String(), z.Unit(), c.Overflowed
 	if c.Block.Until != 0 {
 		p.Blocked = InSeconds(c.Results[c.Block.Rule].Retry)
+	} else if b, starts := c.StartedBlock(0); starts && len(c.Results) > 0 {
+		p.StartsBlock, c.Results[b.Rule].Retry = true, b.Span
 	}
 	for i, res := range c.Results {
 		taken := c.Rules[i].Capacity() - res.Remaining
@@ -246,7 +253,32 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 		p.count(c.Key, c.Cost)
 		p.peek(ctx, z.zone, z.set, &c)
 	}
+	if z.duplicate != nil {
+		p.peekDuplicate(ctx, z)
+	}
 	return p
+}
+
+// peekDuplicate adds whether the request would be denied as a duplicate. Its retry is the longer
+// one, as the decision has it.
+func (p *Key) peekDuplicate(ctx context.Context, z *zoneResult) {
+	c := *z.duplicate
+	c.Results = nil // as of the rules
+	mode := stores.Peek(ctx, z.zone.store.of(c.Tag), &c)
+	if p.Mode = mode.String(); c.Admits && mode != stores.ModeDeny {
+		return
+	}
+	denied := p.Rule != ""
+	switch {
+	case denied:
+	case len(c.Results) == 0:
+		p.deny(labelStore)
+	default:
+		p.deny(labelDuplicates)
+	}
+	if retry := retryOf(waitOf(&c)); retry > 0 && (!denied || p.RetryIn != nil && *p.RetryIn < InSeconds(retry)) {
+		p.RetryIn = new(InSeconds(retry))
+	}
 }
 
 // skippedFor returns why a request passes the zone uncounted.
