@@ -21,6 +21,7 @@ import (
 //	GET    /rate_limit/zones/<zone>/key     the state of a key; nothing is charged
 //	DELETE /rate_limit/zones/<zone>/key     resets a key on all instances
 //	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
+//	GET    /rate_limit/top                  the same of all zones that have met requests
 //	GET    /rate_limit/keys                 a key in all zones that have counted it
 //	POST   /rate_limit/explain              the decision about a described request
 //	POST   /rate_limit/rules/validate       whether a document of rules is valid
