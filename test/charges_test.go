@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/dianalimiter/diana/internal/limiter"
 )
 
 func TestCost(t *testing.T) {
@@ -209,6 +211,61 @@ func TestSettleByBytes(t *testing.T) {
 			t.Errorf("%s: %d charged, want %d", method, n, want)
 		}
 	}
+}
+
+// TestHoldsOfAnotherKind checks that what requests hold under rules of another kind does not count
+// after a reload, while their permits do, and that their charges are not those of the new rules.
+func TestHoldsOfAnotherKind(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		g := newGate()
+		conf := func(rule string) setup {
+			return setup{app: b.app(), site: `
+				rate_limit {
+					zone z {
+						key {path}
+						rule ` + rule + `
+						cost 6
+						settle bytes
+						hold
+						in_flight 3
+					}
+				}
+				` + handle(t, "*", g.ServeHTTP) + `
+				handle_errors {
+					respond "{http.rate_limit.exceeded.rule}"
+				}`}
+		}
+		s := serve(t, conf("7/1h"))
+		for i, kinds := range [][2]string{{"10/1h sliding_log", "10/1h token_bucket"}, {"10/1h gcra", "10/2h fixed_window"}, {"10/1h fixed_window", "10/1h fixed_window\nrule 100/1d fixed_window"}} {
+			s.reload(conf(kinds[0]))
+			q := req{path: fmt.Sprintf("/%d", i)}
+			held := func() limiter.KeyRule { return s.key(http.MethodGet, "z", q.path).Rules[0] }
+			before := s.open(g, q)
+			s.want(q, 429)
+			s.reload(conf(kinds[1]))
+			after := s.open(g, q)
+			if a := s.want(q, 429); a.get("Retry-After") != "1" { // 6 of 10 are held again
+				t.Errorf("%v: Retry-After %q of a denial by what is held", kinds, a.get("Retry-After"))
+			}
+			s.reload(conf(strings.Replace(kinds[1], "10/", "30/", 1)))
+			third := s.open(g, q)
+			if a := s.want(q, 429); a.body != "in_flight" || held().Held != 12 { // the first has a permit
+				t.Errorf("%v: denied by %s, %+v", kinds, a.body, held())
+			}
+			for range 3 {
+				g.goOn <- true
+			}
+			for _, status := range []<-chan int{before, after, third} {
+				if got := <-status; got != 200 {
+					t.Errorf("%v: status %d", kinds, got)
+				}
+			}
+			ended(t)
+			if r := held(); r.Used != 4 || r.Held != 0 {
+				t.Errorf("%v: %+v, want the 4 used that the requests under the new rules sent", kinds, r)
+			}
+		}
+	})
 }
 
 // TestCountStatus checks, for every way to respond, that only responses with a

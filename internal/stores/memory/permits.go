@@ -7,9 +7,10 @@ import (
 	"github.com/dianalimiter/diana/internal/stores"
 )
 
-// Permits count what requests of this process hold until they are finished. They are
+// Permits count what requests of this process hold until they are finished. Permits are
 // counted by zone and key whatever the rules of the zone are, so that they outlive a
-// change of the rules. There is an entry only for keys with requests in flight, which
+// change of the rules; costs that are held are counted by the kind of the rules, too, because
+// they will be charged under it. There is an entry only for keys with requests in flight, which
 // bounds their number. The zero value is empty.
 type Permits struct{ shards [permitShards]permitShard }
 
@@ -29,13 +30,19 @@ const permitShards = 64
 type shardSet uint64
 
 type permitShard struct {
-	mu   sync.Mutex
-	held map[permitKey]Held
+	mu      sync.Mutex
+	permits map[permitKey]int64
+	costs   map[costKey]int64
 }
 
 type permitKey struct {
 	zone string
 	key  stores.Key
+}
+
+type costKey struct {
+	permitKey
+	kinds string
 }
 
 func shardOf(z *stores.ZoneCheck) int { return int(z.Key.Lo % permitShards) }
@@ -72,22 +79,28 @@ func (h *Permits) unlock(locked shardSet) {
 
 // of returns what is held of a zone's key. Its shard is locked.
 func (h *Permits) of(z *stores.ZoneCheck) Held {
-	return h.shards[shardOf(z)].held[permitKey{z.Counter.Zone, z.Key}]
+	s, k := &h.shards[shardOf(z)], permitKey{z.Counter.Zone, z.Key}
+	return Held{Permits: s.permits[k], Cost: s.costs[costKey{k, z.Counter.Kinds}]}
 }
 
 // add adds to what is held of a zone's key. Its shard is locked.
 func (h *Permits) add(z *stores.ZoneCheck, permits, cost int64) {
 	s, k := &h.shards[shardOf(z)], permitKey{z.Counter.Zone, z.Key}
-	held := s.held[k]
-	held.Permits, held.Cost = held.Permits+permits, held.Cost+cost
-	if held == (Held{}) {
-		delete(s.held, k)
-		return
+	addTo(&s.permits, k, permits)
+	addTo(&s.costs, costKey{k, z.Counter.Kinds}, cost)
+}
+
+// addTo adds to a number of a map, which has none that is 0.
+func addTo[K comparable](m *map[K]int64, k K, n int64) {
+	switch sum := (*m)[k] + n; {
+	case n == 0:
+	case sum == 0:
+		delete(*m, k)
+	case *m == nil:
+		*m = map[K]int64{k: sum}
+	default:
+		(*m)[k] = sum
 	}
-	if s.held == nil {
-		s.held = make(map[permitKey]Held)
-	}
-	s.held[k] = held
 }
 
 // Add adds to what is held of a zone's key.

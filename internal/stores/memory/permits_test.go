@@ -90,8 +90,8 @@ func TestPermitsBesideOtherKeys(t *testing.T) {
 	}
 	done.Wait()
 	for i := range local.Permits.shards {
-		if held := local.Permits.shards[i].held; len(held) != 0 {
-			t.Errorf("%v is held after all permits were released", held)
+		if held := &local.Permits.shards[i]; len(held.permits)+len(held.costs) != 0 {
+			t.Errorf("%v and %v are held after all permits were released", held.permits, held.costs)
 		}
 	}
 }

@@ -165,6 +165,7 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 	for i := range hands {
 		q.handOver(d.o.Prefix, &hands[i], at)
 	}
+	replaced := d.permits.replace(q, check, at)
 	for i := range check.Zones {
 		q.peekUsed(d.o.Prefix, &check.Zones[i], at)
 	}
@@ -172,7 +173,7 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 	r, now, err := d.conn.send(q)
 	sent := err
 	if err == nil {
-		err = d.read(check, &r, now, hands)
+		err = d.read(check, &r, now, hands, replaced)
 	}
 	d.fallback.Hands.Settle(hands, sent) // but for those that have failed alone
 	if err != nil {
@@ -184,8 +185,9 @@ func (d *decider) attempt(check *stores.Check, end time.Time, hands []outage.Han
 	return err
 }
 
-// read sets the results of a check from the script's reply.
-func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.Handover) error {
+// read sets the results of a check from the script's reply, which begins with those of handovers and
+// of reports.
+func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.Handover, reports int) error {
 	replaces := func(int) bool { return false }
 	var refused error // of a handover
 	if len(hands) > 0 {
@@ -198,6 +200,9 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.
 			put[h.At] = put[h.At] || h.Replaces(part, err)
 		}
 		replaces = func(zone int) bool { return put[zone] }
+	}
+	for range reports {
+		_, _ = r.refused() // the record says what has to be told again
 	}
 	for i := range check.Zones {
 		if err := r.readUsed(&check.Zones[i], stores.Before, now); err != nil {

@@ -41,7 +41,7 @@ const (
 type permits struct {
 	conn  *conn
 	id    uint64          // random, of this store: two stores of a process report apart
-	held  *memory.Permits // by zone and key, whatever the rules
+	held  *memory.Permits // by zone and key
 	clock func() int64
 	wake  chan struct{} // receives when Redis is to be told of something
 	lost  atomic.Int64  // reports that left before may be lost
@@ -50,13 +50,16 @@ type permits struct {
 
 	mu      sync.Mutex
 	records map[string]*record // by the name of the zone's key
-	ages    list.List          // of all records, by when they were last to be reported
-	late    list.List          // of those of which Redis is to be told soon
-	calls   uint64             // that have left
-	number  int64              // of the last report
-	charged int64              // from which new records count
-	round   uint64             // of renewals
-	unsaid  []unsaid           // charges that are not reported any more
+
+	deciding map[string]*record // whose kind of rules decides and holds cost, by the name of the permits
+
+	ages    list.List // of all records, by when they were last to be reported
+	late    list.List // of those of which Redis is to be told soon
+	calls   uint64    // that have left
+	number  int64     // of the last report
+	charged int64     // from which new records count
+	round   uint64    // of renewals
+	unsaid  []unsaid  // charges that are not reported any more
 
 	settle func(z *stores.ZoneCheck, charge int64, unknown bool) // called with each of them
 }
@@ -71,7 +74,7 @@ type unsaid struct {
 func newPermits(c *conn, clock func() int64) *permits {
 	return &permits{
 		conn: c, id: rand.Uint64(), clock: clock, wake: make(chan struct{}, 1), //nolint:gosec // it only has to be unique
-		held: new(memory.Permits), records: make(map[string]*record),
+		held: new(memory.Permits), records: make(map[string]*record), deciding: make(map[string]*record),
 	}
 }
 
@@ -152,6 +155,9 @@ func (p *permits) drop(rec *record) {
 		return
 	}
 	delete(p.records, rec.value)
+	if p.deciding[rec.permits] == rec {
+		delete(p.deciding, rec.permits)
+	}
 	remove(&p.ages, &rec.age)
 	remove(&p.late, &rec.late)
 	if p.charged = max(p.charged, rec.charged); p.charged > restart {

@@ -16,6 +16,10 @@ type record struct {
 
 	held, cost int64 // number of permits, and the cost that they hold
 
+	// Whether checks of the key are decided under rules of another kind now. Its permits count
+	// until they are given back; its cost is held of counts that nobody asks any more.
+	replaced bool
+
 	// The cost that responses were to charge, how much of it has left, how much a call has
 	// reported that may have run, and how much Redis has acknowledged. since is when the first
 	// was not.
@@ -88,6 +92,14 @@ func (rec *record) mayHaveRun() int64 {
 		ran = rec.sent
 	}
 	return max(ran, rec.acked)
+}
+
+// heldCost returns the cost that counts for checks of the key.
+func (rec *record) heldCost() int64 {
+	if rec.replaced {
+		return 0
+	}
+	return rec.cost
 }
 
 // report is the part of a call that reports what this instance's requests hold of a

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"encoding/binary"
+
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // reportOf adds the operation that reports a record.
@@ -11,6 +13,28 @@ func (q *call) reportOf(rec *record, at *clock) {
 	})
 	q.add([]string{rec.value, rec.permits}, appendZone([]byte{opReport, 2}, &rec.zone, 0, false, at))
 	q.needs(&prepare(rec.zone.Counter).packed)
+}
+
+// replace adds the reports of what requests hold of the keys of a check under rules of another kind,
+// which do not count from now on. It returns how many it added.
+func (p *permits) replace(q *call, check *stores.Check, at *clock) (n int) {
+	for i := range check.Zones {
+		z := &check.Zones[i]
+		if _, cost := z.Holds(); !cost || check.Peek {
+			continue
+		}
+		p.mu.Lock()
+		rec := p.recordOf(z.Counter, z.Key, z.Tag)
+		before := p.deciding[rec.permits]
+		if p.deciding[rec.permits], rec.replaced = rec, false; before != nil && before != rec {
+			before.replaced = true
+			p.changed(before) // again, should this call fail
+			q.reportOf(before, at)
+			n++
+		}
+		p.mu.Unlock()
+	}
+	return n
 }
 
 // leave fills in the reports of a batch that is about to be sent.
@@ -55,7 +79,7 @@ func (p *permits) fill(q *call, r *report) {
 	}
 	b := q.ops[r.op].b[r.at:r.at]
 	b = binary.LittleEndian.AppendUint64(b, rec.id)
-	for _, v := range [...]int64{r.number, rec.held, rec.cost, rec.other(), rec.charged, rec.acked} {
+	for _, v := range [...]int64{r.number, rec.held, rec.heldCost(), rec.other(), rec.charged, rec.acked} {
 		b = appendNumber(b, v)
 	}
 }
