@@ -38,6 +38,7 @@ func init() {
 // ------------|------------
 // `{http.rate_limit.exceeded.name}` | The zone that denied the request
 // `{http.rate_limit.exceeded.rule}` | The rule that denied it, by name or number
+// `{http.rate_limit.exceeded.cause}` | Why it did: `rule`, `blocked`, `in_flight`, `duplicate`, `key_missing`, `key_repeated`, `held`, `too_large`, `share`, `overflow`, `waiting` or `store`
 // `{http.rate_limit.exceeded.retry_after}` | The seconds until it would be admitted, rounded up
 // `{http.rate_limit.exceeded.retry_after_ms}` | The same in milliseconds, rounded up
 // `{http.rate_limit.<zone>.limit}` | The limit of the zone's rule with the smallest part of its limit left
@@ -45,7 +46,7 @@ func init() {
 // `{http.rate_limit.<zone>.remaining}` | The cost that this rule would still admit
 // `{http.rate_limit.<zone>.used}` | The cost that it has admitted of what it admits at once
 // `{http.rate_limit.<zone>.reset}` | The seconds until this rule has its whole limit left again
-// `{http.rate_limit.<zone>.decision}` | The zone's decision: allowed, delayed, denied, skipped, shadow_denied, shadow_delayed or denied_elsewhere
+// `{http.rate_limit.<zone>.decision}` | The zone's decision: allowed, delayed, denied, skipped, shadow_denied, shadow_delayed, denied_elsewhere or left
 //
 // They are set if the configuration names one of them, or has templates or a handler that
 // does not come with Caddy.

@@ -243,7 +243,7 @@ func TestAdminTop(t *testing.T) {
 			}
 			var top cli.Top
 			s.admin("GET", "zones/"+zone+"/top", "", &top)
-			want := []uint32{8, 6, 4, 2}
+			want := []uint64{8, 6, 4, 2}
 			for i, h := range top.Busy {
 				if h.Times != want[i] || (h.Name != "") != logKey {
 					t.Errorf("rank %d: %+v", i, h)

@@ -336,7 +336,7 @@ func TestCanceledPacedRequestReleasesPermit(t *testing.T) {
 			}
 			return gone != nil
 		})
-		if d, _ := gone["rate_limit"].(map[string]any); d["decision"] != "delayed" {
+		if d, _ := gone["rate_limit"].(map[string]any); d["decision"] != "left" {
 			t.Errorf("access log line %v", gone)
 		}
 	})

@@ -192,7 +192,7 @@ func (e *explainer) sum(k *limiter.Key) {
 		return
 	}
 	if e.out.Zone == "" {
-		e.out.Decision, e.out.Zone, e.out.Rule, e.out.RetryIn = k.Decision, k.Zone, k.Rule, k.RetryIn
+		e.out.Decision, e.out.Zone, e.out.Rule, e.out.Cause, e.out.RetryIn = k.Decision, k.Zone, k.Rule, k.Cause, k.RetryIn
 	} else if e.out.RetryIn != nil && (k.RetryIn == nil || *k.RetryIn > *e.out.RetryIn) {
 		e.out.RetryIn = k.RetryIn
 	}

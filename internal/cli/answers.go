@@ -231,6 +231,7 @@ type Explanation struct {
 	Decision string    `json:"decision"`              // allowed, denied, undecided if a matcher failed, or none if no zone applies
 	Zone     string    `json:"zone,omitempty"`        // first zone that denies
 	Rule     string    `json:"rule,omitempty"`        // first rule of that zone that denies
+	Cause    string    `json:"cause,omitempty"`       // why it denies
 	RetryIn  *float64  `json:"retry_after,omitempty"` // longest time until a zone admits
 	Handlers []Handler `json:"handlers"`              // handlers that the request would reach, in order
 }

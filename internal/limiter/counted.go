@@ -23,6 +23,8 @@ func (q reporter) countRequest() {
 	switch {
 	case q.l.o.DisableMetrics:
 		return
+	case q.left:
+		o = metrics.Left
 	case !q.passes():
 		o = metrics.Denied
 	case q.waited || q.check.Turn > 0:
@@ -45,6 +47,31 @@ func (q reporter) countRequest() {
 		all.Move(before, o, q.shard)
 	}
 	caddyhttp.SetVar(q.r.Context(), varCounted, o)
+}
+
+// reportLeft counts a request that a leaky_bucket delays as left, and not as delayed: its client
+// left meanwhile. It stays charged.
+func (q reporter) reportLeft() {
+	q.left = true
+	for i := range q.zones {
+		z := &q.zones[i]
+		if z.outcome != metrics.Delayed {
+			continue
+		}
+		if z.outcome = metrics.Left; z.zone.metrics.Counters != nil {
+			z.zone.metrics.Counters.Move(metrics.Delayed, metrics.Left, q.shard)
+		}
+	}
+	switch {
+	case q.l.o.DisableMetrics:
+	case q.l.meets.Load():
+		q.countRequest()
+	default:
+		q.l.env.Metrics.Requests.Move(metrics.Delayed, metrics.Left, q.shard)
+	}
+	if q.l.o.AccessLogs {
+		q.addToAccessLog(nil)
+	}
 }
 
 // uncounted reports whether the request passes every zone uncounted.

@@ -30,6 +30,9 @@ type flags struct {
 	waited bool // whether the request waited before the last decision of the stores
 	denies bool // whether a zone denies it regardless of its counts
 	owes   bool // whether finish must be called after the response
+
+	crowded bool // whether it is denied because too many others wait
+	left    bool // whether the client left while it waited
 }
 
 // zoneResult is the decision of one zone.
@@ -44,7 +47,8 @@ type zoneResult struct {
 	rules     *stores.ZoneCheck // of the rules; nil: none
 	duplicate *stores.ZoneCheck // of prevent_duplicates; nil: none
 
-	label   string // label of an immediate denial; empty: none
+	label   string        // label of an immediate denial; empty: none
+	cause   metrics.Cause // of an immediate denial
 	outcome metrics.Outcome
 	slot    slot // of the zone's waiting requests
 }
@@ -62,6 +66,7 @@ const (
 type exceeded struct {
 	zone  *Zone
 	label string
+	cause metrics.Cause
 	retry int64 // microseconds, or algorithms.Never
 
 	answer  [2]string      // the values of Retry-After and Cache-Control
@@ -146,16 +151,17 @@ func retryOf(longest time.Duration, held, can bool) int64 {
 // the longest retry of all rules that do.
 func (d *decision) exceeded() (e exceeded) {
 	if d.immediate != nil {
-		return exceeded{zone: d.immediate.zone, label: d.immediate.label, retry: algorithms.Never}
+		return exceeded{zone: d.immediate.zone, label: d.immediate.label, cause: d.immediate.cause, retry: algorithms.Never}
 	}
 	for i := range d.zones {
 		if z := &d.zones[i]; !z.shadow && z.denies() {
-			e.zone, e.label = z.zone, d.labelOf(z)
+			e.zone = z.zone
+			e.label, e.cause = d.denialOf(z)
 			break
 		}
 	}
 	if d.unavailable() {
-		return exceeded{zone: e.zone, label: labelStore, retry: second}
+		return exceeded{zone: e.zone, label: labelStore, cause: metrics.CauseStore, retry: second}
 	}
 	e.retry = retryOf(d.waitIn())
 	return e
@@ -164,10 +170,11 @@ func (d *decision) exceeded() (e exceeded) {
 // exceededIn returns what a zone that denies would deny the request by, if it were the
 // only one.
 func (d *decision) exceededIn(z *zoneResult) exceeded {
-	if z.label != "" {
-		return exceeded{zone: z.zone, label: z.label, retry: algorithms.Never}
+	e := exceeded{zone: z.zone}
+	if e.label, e.cause = d.denialOf(z); z.label != "" {
+		e.retry = algorithms.Never
+		return e
 	}
-	e := exceeded{zone: z.zone, label: d.labelOf(z)}
 	for _, c := range [...]*stores.ZoneCheck{z.rules, z.duplicate} {
 		if c == nil || c.Admits {
 			continue
@@ -182,24 +189,6 @@ func (d *decision) exceededIn(z *zoneResult) exceeded {
 	return e
 }
 
-// labelOf returns the label of the first rule of a zone that denies.
-func (d *decision) labelOf(z *zoneResult) string {
-	if c := z.rules; c != nil {
-		for r := range c.Results {
-			if !c.Results[r].Admit {
-				return z.set.Labels[r]
-			}
-		}
-		if c.Full {
-			return labelInFlight
-		}
-	}
-	if z.duplicate != nil && len(z.duplicate.Results) > 0 {
-		return labelDuplicates
-	}
-	return labelStore
-}
-
 // outcomeOf returns the outcome of a zone once all zones are decided.
 func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
 	switch {
@@ -209,6 +198,8 @@ func (d *decision) outcomeOf(z *zoneResult) metrics.Outcome {
 		return metrics.DeniedElsewhere
 	case z.shadow && z.denies():
 		return metrics.ShadowDenied
+	case d.left && !z.shadow:
+		return metrics.Left
 	case z.denies():
 		return metrics.Denied
 	case !d.passes():

@@ -63,8 +63,11 @@ func (q reporter) countKey(z *zoneResult) {
 	if now == 0 { // no store decided
 		now = clock.Now()
 	}
-	denied := z.outcome == metrics.Denied || z.outcome == metrics.ShadowDenied
-	if z.zone.topKeys.Count(z.key, denied, now, q.dice.Throw()) && q.l.o.LogKey {
+	var why metrics.Cause
+	if z.outcome == metrics.Denied || z.outcome == metrics.ShadowDenied {
+		_, why = q.denialOf(z)
+	}
+	if z.zone.topKeys.Count(z.key, why, now, q.dice.Throw()) && q.l.o.LogKey {
 		z.zone.topKeys.Name(z.key, func() string { return z.zone.KeyText(q.r) })
 	}
 }
@@ -97,12 +100,14 @@ func (q reporter) addToAccessLog(e *exceeded) {
 	if extra == nil {
 		return
 	}
-	line := logDecision{z.zone.WrittenName(), z.label, z.outcome}
+	line := logDecision{zone: z.zone.WrittenName(), outcome: z.outcome}
 	switch {
 	case e != nil && e.zone == z.zone:
-		line.rule = e.label
-	case z.label == "" && z.outcome == metrics.ShadowDenied:
-		line.rule = q.labelOf(z)
+		line.rule, line.cause = e.label, e.cause
+	case z.outcome == metrics.ShadowDenied:
+		line.rule, line.cause = q.denialOf(z)
+	case z.outcome == metrics.Left:
+		line.cause = metrics.CauseLeft
 	}
 	extra.Set(zap.Object("rate_limit", line))
 }
@@ -116,6 +121,8 @@ func (q reporter) notable(e *exceeded) (found *zoneResult) {
 		case e != nil && z.zone == e.zone:
 			return z
 		case z.outcome == metrics.Allowed:
+		case z.outcome == metrics.Left:
+			return z
 		case z.outcome == metrics.Delayed && (found == nil || found.outcome != metrics.Delayed),
 			z.outcome == metrics.ShadowDenied && (found == nil || found.outcome == metrics.ShadowDelayed),
 			z.outcome == metrics.ShadowDelayed && found == nil:
@@ -138,6 +145,7 @@ func accessLog(r *http.Request) *caddyhttp.ExtraLogFields {
 type logDecision struct {
 	zone, rule string
 	outcome    metrics.Outcome
+	cause      metrics.Cause // of the zone's denial; none: it did not deny
 }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
@@ -145,6 +153,9 @@ func (d logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("zone", d.zone)
 	enc.AddString("rule", d.rule)
 	enc.AddString("decision", d.outcome.String())
+	if d.cause != metrics.CauseNone {
+		enc.AddString("cause", d.cause.String())
+	}
 	return nil
 }
 
@@ -156,10 +167,10 @@ const (
 
 // reportDenial counts and logs a denial, and emits its event.
 func (q reporter) reportDenial(e *exceeded) {
-	if e.zone == nil {
+	if e.zone == nil || e.cause == metrics.CauseLeft {
 		return
 	}
-	e.zone.countedRule(e.label).CountDenied(false)
+	e.zone.countedRule(e.label).CountDenied(e.cause)
 	q.warnOfProxy(e.zone)
 	q.announce(e, &e.zone.common.logLimit, "rate limit exceeded", eventExceeded)
 }
@@ -177,7 +188,7 @@ func (q reporter) announce(e *exceeded, limit *loglimit.Limit, text, event strin
 // reportShadow logs what a zone in shadow would have denied, and emits its event.
 func (q reporter) reportShadow(z *zoneResult) {
 	e := q.exceededIn(z)
-	z.zone.countedRule(e.label).CountDenied(true)
+	z.zone.countedRule(e.label).CountShadowDenied()
 	q.announce(&e, &z.zone.common.shadowLog, "rate limit would be exceeded", eventShadowExceeded)
 }
 
@@ -191,7 +202,7 @@ func (q reporter) reportBlocks() {
 		b := &z.rules.Block
 		label := z.set.Labels[b.Rule]
 		z.zone.countedRule(label).CountBlock()
-		e := exceeded{zone: z.zone, label: label, retry: b.Span}
+		e := exceeded{zone: z.zone, label: label, cause: metrics.CauseRule, retry: b.Span}
 		q.announce(&e, &z.zone.common.blockLog, "key blocked", eventBlocked)
 	}
 }
@@ -199,7 +210,7 @@ func (q reporter) reportBlocks() {
 // fields returns the fields of the log line and of the event of a denial.
 func (q reporter) fields(e *exceeded) []zap.Field {
 	return []zap.Field{
-		zap.String("zone", e.zone.WrittenName()), zap.String("rule", e.label),
+		zap.String("zone", e.zone.WrittenName()), zap.String("rule", e.label), zap.String("cause", e.cause.String()),
 		zap.Duration("wait", time.Duration(max(0, e.retry))*time.Microsecond),
 		zap.String("remote_ip", remoteIP(q.r.RemoteAddr)), zap.String("client_ip", key.ClientIP(q.r)),
 		zap.String("method", q.r.Method), zap.String("host", q.r.Host),

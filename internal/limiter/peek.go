@@ -48,6 +48,7 @@ type Key struct {
 	Decision string    `json:"decision"`              // about the next request
 	Why      string    `json:"why,omitempty"`         // why the request is skipped: off, exempt, unlimited or key_missing
 	Rule     string    `json:"rule,omitempty"`        // first rule that denies
+	Cause    string    `json:"cause,omitempty"`       // why it denies, or other_zone: the zone admits the request, and another does not; as in logs
 	Mode     string    `json:"mode,omitempty"`        // local, shared, fallback, allow or deny
 	Cost     int64     `json:"cost,omitempty"`        // cost of the next request
 	Unit     string    `json:"unit,omitempty"`        // of the numbers of its rules: requests, tokens or units
@@ -121,7 +122,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 			return p
 		}
 		if set.Blocked >= 0 {
-			p.deny(set.Labels[set.Blocked])
+			p.deny(set.Labels[set.Blocked], metrics.CauseRule)
 			return p
 		}
 	}
@@ -153,8 +154,8 @@ func (z *Zone) overrideOf(p *Key) {
 	}
 }
 
-func (p *Key) deny(label string) {
-	p.Rule, p.Decision = label, metrics.Denied.String()
+func (p *Key) deny(label string, why metrics.Cause) {
+	p.Rule, p.Cause, p.Decision = label, why.String(), metrics.Denied.String()
 	if p.Shadow {
 		p.Decision = metrics.ShadowDenied.String()
 	}
@@ -184,16 +185,16 @@ func (p *Key) peek(ctx context.Context, z *Zone, set *ruleSet, c *stores.ZoneChe
 				r.RetryIn = new(InSeconds(res.Retry))
 			}
 			if p.Rule == "" {
-				p.deny(r.Name)
+				p.deny(r.Name, causeOf(c, i))
 			}
 		}
 		p.Rules = append(p.Rules, r)
 	}
 	switch {
 	case c.Full && p.Rule == "":
-		p.deny(labelInFlight)
+		p.deny(labelInFlight, causeFull(c))
 	case mode == stores.ModeDeny:
-		p.deny(labelStore)
+		p.deny(labelStore, metrics.CauseStore)
 	}
 	if retry := retryOf(waitOf(c)); p.Rule != "" && retry > 0 {
 		p.RetryIn = new(InSeconds(retry))
@@ -225,6 +226,11 @@ func (l *Limiter) Explain(ctx context.Context, r *http.Request) (applies []Key, 
 			others = append(others, z.Name)
 		}
 	}
+	for i := range applies {
+		if denies != nil && applies[i].Decision == metrics.Allowed.String() {
+			applies[i].Cause = metrics.CauseOtherZone.String()
+		}
+	}
 	if l.repeats && denies == nil {
 		notePassed(r, q.zones)
 	}
@@ -246,7 +252,7 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	case z.outcome == metrics.Skipped:
 		p.skip(z.skippedFor(&p))
 	case z.label != "":
-		p.deny(z.label)
+		p.deny(z.label, z.cause)
 	case z.rules != nil:
 		c := *z.rules
 		c.Results = nil // the buffers of the request are not for peeks
@@ -272,9 +278,9 @@ func (p *Key) peekDuplicate(ctx context.Context, z *zoneResult) {
 	switch {
 	case denied:
 	case len(c.Results) == 0:
-		p.deny(labelStore)
+		p.deny(labelStore, metrics.CauseStore)
 	default:
-		p.deny(labelDuplicates)
+		p.deny(labelDuplicates, metrics.CauseDuplicate)
 	}
 	if retry := retryOf(waitOf(&c)); retry > 0 && (!denied || p.RetryIn != nil && *p.RetryIn < InSeconds(retry)) {
 		p.RetryIn = new(InSeconds(retry))

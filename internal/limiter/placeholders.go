@@ -115,7 +115,7 @@ func (n zoneNumbers) value(field string) (any, bool) {
 }
 
 // exceededFields are the fields of {http.rate_limit.exceeded.*}.
-var exceededFields = []string{"name", "rule", "retry_after", "retry_after_ms"}
+var exceededFields = []string{"name", "rule", "cause", "retry_after", "retry_after_ms"}
 
 // value returns the value of a field: empty if the request was not denied.
 func (e *exceeded) value(field string) (any, bool) {
@@ -130,6 +130,8 @@ func (e *exceeded) value(field string) (any, bool) {
 		return e.zone.WrittenName(), true
 	case "rule":
 		return e.label, true
+	case "cause":
+		return e.cause.String(), true
 	}
 	switch {
 	case e.retry == algorithms.Never:

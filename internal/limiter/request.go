@@ -130,10 +130,10 @@ func (d *decision) result(z *Zone, a *activeRules) *zoneResult {
 // skip adds a zone in which the request passes uncounted.
 func (d *decision) skip(z *Zone, a *activeRules) { d.result(z, a).outcome = metrics.Skipped }
 
-// deny adds a zone that denies the request regardless of its counts.
-func (d *decision) deny(z *Zone, a *activeRules, k stores.Key, label string) {
+// deny adds a zone that denies the request regardless of its counts, and why.
+func (d *decision) deny(z *Zone, a *activeRules, k stores.Key, label string, why metrics.Cause) {
 	res := d.result(z, a)
-	res.shadow, res.key, res.label, res.outcome = a.shadow, k, label, metrics.Denied
+	res.shadow, res.key, res.label, res.cause, res.outcome = a.shadow, k, label, why, metrics.Denied
 	if a.shadow {
 		res.outcome = metrics.ShadowDenied
 	}
@@ -163,10 +163,10 @@ func (q *request) add(z *Zone) {
 		q.skip(z, a)
 		return
 	case key.Rejected:
-		q.deny(z, a, stores.Key{}, labelKeyMissing)
+		q.deny(z, a, stores.Key{}, labelKeyMissing, metrics.CauseMissing)
 		return
 	case key.Repeated:
-		q.deny(z, a, stores.Key{}, labelRepeated)
+		q.deny(z, a, stores.Key{}, labelRepeated, metrics.CauseRepeated)
 		return
 	}
 	k := z.store.Hasher.Hash(q.key.Bytes())
@@ -208,7 +208,7 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 			return nil, false
 		}
 		if set.Blocked >= 0 {
-			q.deny(z, a, k, set.Labels[set.Blocked])
+			q.deny(z, a, k, set.Labels[set.Blocked], metrics.CauseRule)
 			return nil, false
 		}
 	}
@@ -220,7 +220,7 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 		z.metrics.Count(metrics.BadLimit, q.shard)
 	}
 	if blocked >= 0 {
-		q.deny(z, a, k, set.Labels[blocked])
+		q.deny(z, a, k, set.Labels[blocked], metrics.CauseRule)
 		return nil, false
 	}
 	return set, true

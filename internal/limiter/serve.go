@@ -44,8 +44,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	if err = q.collect(); err != nil || len(q.zones) == 0 {
 		return admission{passes: err == nil}, err
 	}
-	gone, err := q.decide(r.Context())
-	if err != nil {
+	if q.left, err = q.decide(r.Context()); err != nil {
 		return a, err
 	}
 	var e *exceeded
@@ -55,13 +54,14 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 	}
 	reporter{q}.report(e)
 	switch {
-	case gone:
+	case q.left:
 		return a, respondGone(w, r)
 	case e != nil:
 		return a, q.reject(w, e)
 	}
 	q.owes = l.charges && q.chargesLater()
 	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
+		reporter{q}.reportLeft()
 		return a, respondGone(w, r)
 	}
 	if l.o.Headers != config.HeadersOff && q.hasHeaders() {

@@ -34,6 +34,7 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 			}
 			var ok bool
 			if p, ok = z.common.queue.join(k, z.MaxWaiting); !ok {
+				q.crowded = true
 				return false, nil
 			}
 		}
@@ -233,7 +234,7 @@ func (d *decision) giveSlots() {
 
 // denyDelays denies a request for which a zone has no slot, although its queue has room.
 func (d *decision) denyDelays() {
-	d.check.Admitted, d.check.Turn = false, 0
+	d.check.Admitted, d.check.Turn, d.crowded = false, 0, true
 	for i := range d.zones {
 		z := &d.zones[i]
 		if !z.mayDelay() || z.slot != noSlot {

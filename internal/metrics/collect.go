@@ -37,7 +37,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	decisionsDesc = desc("decisions_total", "Decisions, by zone and outcome.", "zone", "decision")
 	nearDesc      = desc("near_limit_total", "Allowed requests that left a rule less than a fifth of its limit or burst.", "zone")
-	deniedDesc    = desc("denied_total", "Denied requests, by the zone and rule that denied them.", "zone", "rule")
+	deniedDesc    = desc("denied_total", "Denied requests, by the zone and rule that denied them, and by why.", "zone", "rule", "cause")
 	blocksDesc    = desc("blocks_total", "Blocks of keys, by the zone and rule that started them.", "zone", "rule")
 	badCostDesc   = desc("bad_cost_total", "Costs that were not an integer of at least 1 and counted as 1.", "zone")
 	badLimitDesc  = desc("bad_limit_total", "Requests without a valid limit, for rules with a limit from the request.", "zone")
@@ -112,8 +112,10 @@ func (z *Exposed) collect(to samples, name string) {
 		to.counter(decisionsDesc, c.sum(o), name, o.String())
 	}
 	for label, r := range z.Rules {
-		if n := r.denied.Load(); n > 0 {
-			to.counter(deniedDesc, n, name, label)
+		for why := range numCauses {
+			if n := r.denied[why].Load(); n > 0 {
+				to.counter(deniedDesc, n, name, label, why.String())
+			}
 		}
 		if n := r.blocks.Load(); n > 0 || r.Blocks.Load() {
 			to.counter(blocksDesc, n, name, label)

@@ -14,6 +14,7 @@ const (
 	ShadowDenied
 	ShadowDelayed
 	DeniedElsewhere
+	Left
 	numOutcomes
 )
 
@@ -30,7 +31,7 @@ const (
 
 // String returns the outcome as metrics and placeholders show it.
 func (o Outcome) String() string {
-	return [...]string{"allowed", "denied", "delayed", "skipped", "shadow_denied", "shadow_delayed", "denied_elsewhere"}[o]
+	return [...]string{"allowed", "denied", "delayed", "skipped", "shadow_denied", "shadow_delayed", "denied_elsewhere", "left"}[o]
 }
 
 // Counters count the decisions of a zone by outcome, and what is rare. The zero value is ready
@@ -53,7 +54,8 @@ type counterShard struct {
 // Rule counts the denials by one rule of a zone, and the blocks that it started. nil counts
 // nothing.
 type Rule struct {
-	denied, shadow, blocks atomic.Uint64
+	denied         [numCauses]atomic.Uint64
+	shadow, blocks atomic.Uint64
 
 	// Blocks is set if the rule may start a block: it has a count before the first, in
 	// which a Prometheus would otherwise see no increase.
@@ -63,14 +65,17 @@ type Rule struct {
 // Destruct implements caddy.Destructor.
 func (*Rule) Destruct() error { return nil }
 
-// CountDenied counts a denial, which a zone in shadow only reports.
-func (r *Rule) CountDenied(shadow bool) {
-	switch {
-	case r == nil:
-	case shadow:
+// CountDenied counts a denial.
+func (r *Rule) CountDenied(why Cause) {
+	if r != nil {
+		r.denied[why].Add(1)
+	}
+}
+
+// CountShadowDenied counts a denial that a zone in shadow only reports.
+func (r *Rule) CountShadowDenied() {
+	if r != nil {
 		r.shadow.Add(1)
-	default:
-		r.denied.Add(1)
 	}
 }
 
@@ -82,7 +87,12 @@ func (r *Rule) CountBlock() {
 }
 
 // Denied returns the numbers of denials, and of those that were only reported.
-func (r *Rule) Denied() (denied, shadow uint64) { return r.denied.Load(), r.shadow.Load() }
+func (r *Rule) Denied() (denied, shadow uint64) {
+	for i := range r.denied {
+		denied += r.denied[i].Load()
+	}
+	return denied, r.shadow.Load()
+}
 
 // Count counts a decision, or a request, in a shard, as [Zone.Count] does.
 func (c *Counters) Count(o Outcome, shard uint32) { c.shards[shard%counterShards].counts[o].Add(1) }
@@ -98,11 +108,12 @@ type Requests struct {
 	Allowed uint64 `json:"allowed"` // at once
 	Denied  uint64 `json:"denied"`  // by any zone
 	Delayed uint64 `json:"delayed"` // allowed after they waited
+	Left    uint64 `json:"left"`    // whose clients left while they waited
 }
 
 // Requests returns the numbers of requests so far.
 func (c *Counters) Requests() Requests {
-	return Requests{c.sum(Allowed), c.sum(Denied), c.sum(Delayed)}
+	return Requests{c.sum(Allowed), c.sum(Denied), c.sum(Delayed), c.sum(Left)}
 }
 
 // sum returns the number of decisions with an outcome.

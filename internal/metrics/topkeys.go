@@ -30,14 +30,14 @@ func sketchIn(p *atomic.Pointer[topk.Sketch]) *topk.Sketch {
 }
 
 // Count counts a request of a key, at an instant in microseconds and with random bits for
-// sampling. It reports whether [TopKeys.Name] should be called: for frequent keys, at
+// sampling. why is why it was denied, if it was. It reports whether [TopKeys.Name] should be called: for frequent keys, at
 // exponentially growing intervals.
-func (t *TopKeys) Count(k stores.Key, denied bool, now int64, random uint32) bool {
-	times := sketchIn(&t.busy).Add(k.Hi, k.Lo, now, random)
-	if denied {
-		times = max(times, sketchIn(&t.denied).Add(k.Hi, k.Lo, now, random))
+func (t *TopKeys) Count(k stores.Key, why Cause, now int64, random uint32) bool {
+	times := sketchIn(&t.busy).Add(k.Hi, k.Lo, now, random, 1, 0)
+	if why != CauseNone {
+		times = max(times, sketchIn(&t.denied).Add(k.Hi, k.Lo, now, random, 1, uint32(why)))
 	}
-	return times > 1 && bits.OnesCount32(times) <= 2
+	return times > 1 && bits.OnesCount64(times) <= 2
 }
 
 const (
@@ -63,9 +63,10 @@ func (t *TopKeys) Name(k stores.Key, text func() string) {
 // Hit is a key with an estimate of its count, which halves about every minute, as the
 // admin API answers it.
 type Hit struct {
-	Key   string `json:"key"`            // hash of the key
-	Name  string `json:"name,omitempty"` // its parts; empty: unknown, or without log_key
-	Times uint32 `json:"times"`          // estimated count
+	Key   string `json:"key"`             // hash of the key
+	Name  string `json:"name,omitempty"`  // its parts; empty: unknown, or without log_key
+	Times uint64 `json:"times"`           // estimated count
+	Cause string `json:"cause,omitempty"` // why it was denied the last time; only of the most denied
 
 	// Seconds until its block ends, as far as this instance knows; 0: it is not blocked.
 	Blocked float64 `json:"blocked,omitempty"`
@@ -86,7 +87,7 @@ func (t *TopKeys) list(s *topk.Sketch, n int, now int64) []Hit {
 	defer t.mu.Unlock()
 	for _, c := range s.Top(n, now) {
 		k := stores.Key{Hi: c.Hi, Lo: c.Lo}
-		hits = append(hits, Hit{Key: k.String(), Name: t.names[k], Times: c.Times})
+		hits = append(hits, Hit{Key: k.String(), Name: t.names[k], Times: c.Times, Cause: Cause(c.Note).String()})
 	}
 	return hits
 }

@@ -101,11 +101,24 @@ func (p *page) events() {
 var notEvents = []string{"rate_limit_page", "rate_limit_quota"}
 
 var logFields = map[string]string{
-	"zone": "name of the zone", "rule": "name or number of the rule that denied", "wait": "until the request would be admitted, in seconds",
+	"zone": "name of the zone", "rule": "name or number of the rule that denied", "cause": "why it did, below", "wait": "until the request would be admitted, in seconds",
 	"remote_ip": "address that the connection comes from", "client_ip": "the client's address, as Caddy determines it",
 	"method": "method", "host": "host", "key": "parts of the key; only with `log_key`",
 	"advice":     "", // of another line
 	"suppressed": "how many lines or events were left out before this one; absent if none",
+}
+
+// causes has the words for why a request is denied.
+func (p *page) causes() {
+	p.line("### Causes\n")
+	p.line("Log lines, the access log, `{http.rate_limit.exceeded.cause}`, `caddy_rate_limit_denied_total`, `explain`, `key` and `top` say why a request was denied in one word:\n")
+	p.line("| cause | meaning |\n|---|---|")
+	const file = "internal/metrics/cause.go"
+	meanings := p.grep(file, regexp.MustCompile(`\tCause\w+ .*// (.*)`))[1:]
+	for i, word := range p.grep(file, regexp.MustCompile(`"([a-z_]+)",`)) {
+		p.line("| `%s` | %s |", word, meanings[i])
+	}
+	p.line("")
 }
 
 func (p *page) logs() {
@@ -129,7 +142,8 @@ func (p *page) logs() {
 			p.lacks("log field %s is nowhere in the code", name)
 		}
 	}
-	p.line("\nThe access log line of a request that a zone denied or delayed, or would if it were not in shadow, has `rate_limit` with `zone`, `rule` and `decision`.\n")
+	p.line("\nThe access log line of a request that a zone denied or delayed, or would if it were not in shadow, has `rate_limit` with `zone`, `rule`, `decision` and, if it was denied, `cause`.\n")
+	p.causes()
 }
 
 // metric is a metric in the code.

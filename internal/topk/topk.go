@@ -44,7 +44,8 @@ const (
 // key that it replaced.
 type entry struct {
 	hi, lo      uint64
-	count, over uint32
+	count, over uint64
+	note        uint32 // of the last time
 }
 
 type set struct {
@@ -75,24 +76,24 @@ func (d *Dice) Throw() uint32 {
 	return uint32(*d >> 32)
 }
 
-// Add counts a key with the hash hi and lo, at an instant in microseconds. It returns a
-// lower bound of the key's count, or 0 if it was not counted. random are bits of a [Dice],
-// which decide whether the key is sampled.
-func (s *Sketch) Add(hi, lo uint64, now int64, random uint32) uint32 {
+// Add counts a key with the hash hi and lo a number of times, at most 2^40, at an instant in
+// microseconds. It returns a lower bound of the key's count, or 0 if it was not counted. random
+// are bits of a [Dice], which decide whether the key is sampled. The key keeps the note.
+func (s *Sketch) Add(hi, lo uint64, now int64, random uint32, times uint64, note uint32) uint64 {
 	if random&s.skip.Load() != 0 {
 		return 0
 	}
-	return s.count(hi, lo, now)
+	return s.count(hi, lo, now, times, note)
 }
 
 // count counts a key with the weight of the keys that were skipped.
-func (s *Sketch) count(hi, lo uint64, now int64) uint32 {
+func (s *Sketch) count(hi, lo uint64, now int64, times uint64, note uint32) uint64 {
 	skip := s.skip.Load()
 	n, took := s.adds.Add(1), now-s.since.Load()
 	if n >= rateAdds || took < 0 || took > rateTime {
 		s.setSampling(now, took, n*(skip+1))
 	}
-	return s.add(hi, lo, Epoch(now), skip+1)
+	return s.add(hi, lo, Epoch(now), times*uint64(skip+1), note)
 }
 
 // setSampling starts or ends sampling after n keys in took microseconds.
@@ -109,7 +110,7 @@ func (s *Sketch) setSampling(now, took int64, n uint32) {
 }
 
 // add counts a key with a weight.
-func (s *Sketch) add(hi, lo uint64, epoch, times uint32) uint32 {
+func (s *Sketch) add(hi, lo uint64, epoch uint32, times uint64, note uint32) uint64 {
 	x := &s.sets[(hi^lo>>32)%numSets]
 	if !x.busy.CompareAndSwap(0, 1) {
 		return 0
@@ -122,6 +123,7 @@ func (s *Sketch) add(hi, lo uint64, epoch, times uint32) uint32 {
 		e := &x.entries[i]
 		if e.lo == lo && e.hi == hi && e.count > 0 {
 			e.count += times
+			e.note = note
 			n := e.count - e.over
 			x.busy.Store(0)
 			return n
@@ -133,9 +135,9 @@ func (s *Sketch) add(hi, lo uint64, epoch, times uint32) uint32 {
 	// The higher the count of the least frequent key, the less likely a new key
 	// replaces it (Ben Basat et al., Randomized Admission Policy, 2017), so that
 	// millions of rare keys do not evict the frequent ones.
-	e, n := &x.entries[least], uint32(0)
-	if rand.Uint32() <= math.MaxUint32/(e.count/times+1) { //nolint:gosec // it only samples
-		e.hi, e.lo, e.over, n = hi, lo, e.count, times
+	e, n := &x.entries[least], uint64(0)
+	if uint64(rand.Uint32()) <= math.MaxUint32/(e.count/times+1) { //nolint:gosec // it only samples
+		e.hi, e.lo, e.over, e.note, n = hi, lo, e.count, note, times
 		e.count += times
 	}
 	x.busy.Store(0)
@@ -148,7 +150,7 @@ func (x *set) age(epoch uint32) {
 	x.epoch = epoch
 	for i := range x.entries {
 		e := &x.entries[i]
-		e.count >>= by // 0 from 32 on
+		e.count >>= by // 0 from 64 on
 		e.over >>= by
 	}
 }
@@ -156,7 +158,8 @@ func (x *set) age(epoch uint32) {
 // Count is the count of a key.
 type Count struct {
 	Hi, Lo uint64 // the key's hash
-	Times  uint32 // a lower bound of its decayed count
+	Times  uint64 // a lower bound of its decayed count
+	Note   uint32 // of the last time
 }
 
 // Top returns at most n of the keys with a lower bound above zero, by descending count.
@@ -174,7 +177,7 @@ func (s *Sketch) Top(n int, now int64) []Count {
 		}
 		for _, e := range x.entries {
 			if e.count > e.over {
-				all = append(all, Count{e.hi, e.lo, e.count - e.over})
+				all = append(all, Count{e.hi, e.lo, e.count - e.over, e.note})
 			}
 		}
 		x.busy.Store(0)

@@ -53,7 +53,7 @@ func TestFewKeysAreExact(t *testing.T) {
 		hi, lo := mixed(i)
 		for n := range i + 1 {
 			now += 1000
-			if got := s.Add(hi, lo, now, dice.Throw()); uint64(got) != n+1 {
+			if got := s.Add(hi, lo, now, dice.Throw(), 1, 0); got != n+1 {
 				t.Fatalf("key %d: counted %d, want %d", i, got, n+1)
 			}
 		}
@@ -64,7 +64,7 @@ func TestFewKeysAreExact(t *testing.T) {
 	}
 	for i, c := range top {
 		hi, lo := mixed(uint64(49 - i))
-		if c.Hi != hi || c.Lo != lo || c.Times != uint32(50-i) {
+		if c.Hi != hi || c.Lo != lo || c.Times != uint64(50-i) {
 			t.Errorf("rank %d: %+v, want key %d", i, c, 49-i)
 		}
 	}
@@ -86,10 +86,10 @@ func TestFrequentAmongMillions(t *testing.T) {
 	for i := range uint64(distinct) {
 		if i%50 == 0 { // the frequent keys are 2 % of all, 0.1 % each
 			hi, lo := mixed(r.Uint64N(20))
-			s.Add(hi, lo, now(i), dice.Throw())
+			s.Add(hi, lo, now(i), dice.Throw(), 1, 0)
 		}
 		hi, lo := hash(i<<20 | 1<<60)
-		s.Add(hi, lo, now(i), dice.Throw())
+		s.Add(hi, lo, now(i), dice.Throw(), 1, 0)
 	}
 	found := 0
 	for _, c := range s.Top(100, now(distinct)) {
@@ -100,7 +100,7 @@ func TestFrequentAmongMillions(t *testing.T) {
 		}
 	}
 	t.Logf("%d of 20 found", found)
-	if size := unsafe.Sizeof(s); size > 8<<10 {
+	if size := unsafe.Sizeof(s); size > 11<<10 {
 		t.Errorf("a sketch has %d bytes", size)
 	}
 }
@@ -119,7 +119,7 @@ func TestHeavyKeysAreFound(t *testing.T) {
 			k = r.Uint64N(20) // 1.7 % each
 		}
 		hi, lo := mixed(k)
-		s.Add(hi, lo, int64(i)*20, dice.Throw())
+		s.Add(hi, lo, int64(i)*20, dice.Throw(), 1, 0)
 	}
 	top := s.Top(100, 40_000_000)
 	for i := range uint64(20) {
@@ -141,17 +141,17 @@ func TestCountsFade(t *testing.T) {
 	hi, lo := mixed(1)
 	at := func(epoch int64) int64 { return epoch << EpochBits }
 	for range 64 {
-		s.Add(hi, lo, at(5), dice.Throw())
+		s.Add(hi, lo, at(5), dice.Throw(), 1, 0)
 	}
 	for _, epoch := range []int64{5, 0} {
 		if top := s.Top(1, at(epoch)); top[0].Times != 64 {
 			t.Errorf("epoch %d: %d, want 64", epoch, top[0].Times)
 		}
 	}
-	if n := s.Add(hi, lo, at(7), dice.Throw()); n != 17 {
+	if n := s.Add(hi, lo, at(7), dice.Throw(), 1, 0); n != 17 {
 		t.Errorf("two epochs later: %d, want 17", n)
 	}
-	if n := s.Add(hi, lo, at(6), dice.Throw()); n != 18 { // the clock was set back
+	if n := s.Add(hi, lo, at(6), dice.Throw(), 1, 0); n != 18 { // the clock was set back
 		t.Errorf("an epoch back: %d, want 18", n)
 	}
 	if top := s.Top(1, at(100)); len(top) != 0 {
@@ -169,10 +169,10 @@ func TestFastKeysAreSampled(t *testing.T) {
 		hi, lo := mixed(key)
 		for range n {
 			now += gap
-			s.Add(hi, lo, now, dice.Throw())
+			s.Add(hi, lo, now, dice.Throw(), 1, 0)
 		}
 	}
-	times := func(key uint64) uint32 {
+	times := func(key uint64) uint64 {
 		hi, lo := mixed(key)
 		for _, c := range s.Top(Kept, now) {
 			if c.Hi == hi && c.Lo == lo {
@@ -205,7 +205,7 @@ func TestConcurrentUse(t *testing.T) {
 			dice := newDice()
 			for i := range uint64(20_000) {
 				hi, lo := mixed((i * (g + 1)) % 300)
-				s.Add(hi, lo, int64(i)*500, dice.Throw())
+				s.Add(hi, lo, int64(i)*500, dice.Throw(), 1, 0)
 				if i%1000 == 0 {
 					s.Top(10, 0)
 				}
@@ -228,7 +228,7 @@ func BenchmarkAdd(b *testing.B) {
 		var s Sketch
 		dice := newDice()
 		for b.Loop() {
-			s.Add(keys[0][0], keys[0][1], now, dice.Throw())
+			s.Add(keys[0][0], keys[0][1], now, dice.Throw(), 1, 0)
 		}
 	})
 	b.Run("65536 keys", func(b *testing.B) {
@@ -236,7 +236,7 @@ func BenchmarkAdd(b *testing.B) {
 		dice := newDice()
 		for i := 0; b.Loop(); i++ {
 			k := &keys[i&(1<<16-1)]
-			s.Add(k[0], k[1], now, dice.Throw())
+			s.Add(k[0], k[1], now, dice.Throw(), 1, 0)
 		}
 	})
 	b.Run("65536 keys parallel", func(b *testing.B) {
@@ -245,7 +245,7 @@ func BenchmarkAdd(b *testing.B) {
 			dice := newDice()
 			for i := 0; pb.Next(); i++ {
 				k := &keys[i&(1<<16-1)]
-				s.Add(k[0], k[1], now, dice.Throw())
+				s.Add(k[0], k[1], now, dice.Throw(), 1, 0)
 			}
 		})
 	})

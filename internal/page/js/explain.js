@@ -13,7 +13,7 @@ function verdict(x) {
 	switch (x.decision) {
 	case "none": return ["", "No rate limit applies to this request.", "No zone of the handlers that it reaches matches it."];
 	case "undecided": return ["", "Undecided: a matcher failed.", "What is after it was not looked at."];
-	case "denied": return ["denied", "It would be denied", `by rule ${x.rule} of zone ${x.zone}${x.retry_after === undefined ? "." : `, and would pass in ${span(x.retry_after)}.`}`];
+	case "denied": return ["denied", "It would be denied", `by rule ${x.rule} of zone ${x.zone}${becauseOf(x.cause)}${x.retry_after === undefined ? "." : `, and would pass in ${span(x.retry_after)}.`}`];
 	}
 	return ["allowed", "It would pass.", "No zone denies it."];
 }

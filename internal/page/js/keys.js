@@ -79,8 +79,15 @@ function missingText(k) {
 const lackingAs = (k) => k.key_missing === "client_ip" ? k.address || "unknown address" : k.parts.map((p) => p || "\"\"").join(" ");
 const seenAs = (z, k, name) => k.missing ? lackingAs(k) : k.parts ? k.parts.map((p) => withNetwork(z, p)).join(" ") : name ? withNetwork(z, name) : k.key;
 
+// becauseOf says why a request is denied, unless the rule's limit is used up.
+const becauseOf = (cause) => ({
+	blocked: ", because the key is blocked", in_flight: ", because too many requests are under way", held: ", because requests under way hold the rest",
+	too_large: ", because it costs more than the rule's capacity", share: ", because this instance is alone and has used up its share",
+	overflow: ", because the zone is full and the key shares a counter", waiting: ", because too many wait", other_zone: " by another zone",
+}[cause] || "");
+
 function keyHead(z, k, name) {
-	const by = k.rule ? `by rule ${k.rule}` : "", again = k.retry_after !== undefined ? `and passes in ${span(k.retry_after)}` : k.decision === "denied" ? "never with this cost" : "";
+	const by = k.rule ? `by rule ${k.rule}${becauseOf(k.cause)}` : k.cause === "other_zone" ? `in this zone, and is denied${becauseOf(k.cause)}` : "", again = k.retry_after !== undefined ? `and passes in ${span(k.retry_after)}` : k.decision === "denied" ? "never with this cost" : "";
 	const where = { shared: "counted in the shared store", local: "counted in this process", fallback: "decided locally, by this instance's share", allow: "the store is away: passes uncounted", deny: "the store is away: answered 503" }[k.mode] || "";
 	return el("p", {}, el("span", { className: `verdict ${k.decision}`, textContent: { allowed: "The next request passes", denied: "The next request is denied", skipped: "Requests pass uncounted", shadow_denied: "The next request would be denied (shadow)" }[k.decision] || k.decision }),
 		[by, again].filter(Boolean).length ? ` ${[by, again].filter(Boolean).join(" ")}` : "", ". ", where ? `${where[0].toUpperCase()}${where.slice(1)}. ` : "", k.override ? el("span", {}, k.exception ? "Exception " : "Override ", visible(k.override.join(" ")), k.until ? ` until ${new Date(k.until).toLocaleString()}. ` : ". ") : "", k.shared_counter ? "The zone is full: this key shares a counter with others, which is not reset. " : "");

@@ -61,7 +61,7 @@ function zoneFacts(z, open) {
 		...(z.rules.some((r) => r.block) ? [["Blocked keys", `${whole(z.blocked || 0)} that this instance knows of`]] : []),
 		["Store", s ? `${s.name}, ${s.up ? s.instances ? `shared by ${plural(s.instances, "instance")}` : `shared, ${instancesOf(s)}` : "away"}` : "this process"],
 		["Keys here", `${whole(open.keys)} of at most ${whole(z.max_keys)}${s ? " kept for an outage" : ""}`],
-		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "denied_elsewhere", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${titles[k]}`).join(", ") || "no decision"],
+		["Since start", ["allowed", "delayed", "denied", "shadow_denied", "shadow_delayed", "denied_elsewhere", "left", "skipped"].filter((k) => d[k]).map((k) => `${whole(d[k])} ${titles[k]}`).join(", ") || "no decision"],
 		...(others ? [["Denied by others", others]] : []),
 		...(open.handlers > 1 ? [["Handlers", `${open.handlers} share this zone`]] : []),
 	];
@@ -75,7 +75,7 @@ function hits(table, list, z, what) {
 		const b = el("button", { type: "button", className: "link", title: `${h.key}: look at this key` }, visible(h.name ? withNetwork(z, h.name) : h.key));
 		b.dataset.key = h.key;
 		b.addEventListener("click", () => showHash(z.name, h.key, h.name));
-		return row(cell(whole(h.times), true), cell(el("span", {}, b, h.blocked ? el("span", { className: "out", textContent: ` blocked for ${span(h.blocked)}` }) : "")));
+		return row(cell(whole(h.times), true), cell(el("span", {}, b, h.blocked ? el("span", { className: "out", textContent: ` blocked for ${span(h.blocked)}` }) : h.cause && h.cause !== "rule" ? el("span", { className: "hint", textContent: ` ${h.cause}` }) : "")));
 	})));
 	if (kept) [...table.querySelectorAll("button")].find((b) => b.dataset.key === kept)?.focus();
 }

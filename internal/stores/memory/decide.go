@@ -127,7 +127,7 @@ func (p *location) apply(check *stores.Check, z *stores.ZoneCheck, h *Permits) {
 	if z.Block.Until == 0 && z.StartsBlock && !z.Admits {
 		p.block(z, check.Now)
 	}
-	if check.Peek {
+	if check.Peek || !z.Admits {
 		z.Overflowed = p.slot == nil && p.from != nil
 	}
 }

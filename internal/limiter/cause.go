@@ -1,0 +1,66 @@
+package limiter
+
+import (
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/metrics"
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+// denialOf returns the label of the first rule by which a zone denies, and why it does.
+func (d *decision) denialOf(z *zoneResult) (label string, cause metrics.Cause) {
+	if z.label != "" {
+		return z.label, z.cause
+	}
+	if c := z.rules; c != nil {
+		for r := range c.Results {
+			if !c.Results[r].Admit {
+				return z.set.Labels[r], d.orWaiting(z, causeOf(c, r))
+			}
+		}
+		if c.Full {
+			return labelInFlight, d.orWaiting(z, causeFull(c))
+		}
+	}
+	if z.duplicate != nil && len(z.duplicate.Results) > 0 {
+		return labelDuplicates, metrics.CauseDuplicate
+	}
+	return labelStore, metrics.CauseStore
+}
+
+// orWaiting returns why a zone does not admit a request that it may have wait for this cause.
+func (d *decision) orWaiting(z *zoneResult, cause metrics.Cause) metrics.Cause {
+	switch {
+	case z.shadow:
+	case d.left:
+		return metrics.CauseLeft
+	case d.crowded:
+		return metrics.CauseWaiting
+	}
+	return cause
+}
+
+// causeOf returns why rule r of a zone denies.
+func causeOf(c *stores.ZoneCheck, r int) metrics.Cause {
+	res, configured := &c.Results[r], c.Counter.Rules[r]
+	switch {
+	case c.Blocked():
+		return metrics.CauseBlocked
+	case res.Retry == algorithms.Never && c.Cost > configured.Capacity():
+		return metrics.CauseTooLarge
+	case c.Overflowed:
+		return metrics.CauseOverflow
+	case c.Rules[r].Capacity() < configured.Capacity():
+		return metrics.CauseShare
+	case res.Held:
+		return metrics.CauseHeld
+	}
+	return metrics.CauseRule
+}
+
+// causeFull returns why a zone denies of which all permits are in use.
+func causeFull(c *stores.ZoneCheck) metrics.Cause {
+	if c.InFlight < c.Counter.InFlight {
+		return metrics.CauseShare
+	}
+	return metrics.CauseInFlight
+}
