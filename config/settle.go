@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dianalimiter/diana/internal/dialect"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/scan"
 )
@@ -43,8 +44,9 @@ type factor struct {
 type Response struct {
 	Header  http.Header    // as it was written; nil: it was not, or no term is in it
 	Values  []*scan.Amount // of the paths; nil: the body did not tell it
+	Usage   *dialect.Usage // of the body, in a zone with tokens; nil: it was not read
 	Written int64          // bytes of the body
-	Events  int            // of a stream, with data
+	Streams bool           // the body is more than one text
 
 	Measured bool   // it tells terms of settle
 	Status   int    // 0: there was none
@@ -159,8 +161,28 @@ func (s *Settle) Measures(r *http.Request) bool {
 	return s != nil && (s.tokens == nil || s.tokens.measures(r))
 }
 
-// Greatest reports whether of several numbers at one path the greatest counts; otherwise the last.
-func (s *Settle) Greatest() bool { return s.tokens != nil }
+// Read has what a response's body tells noted in told, as it passes.
+func (s *Settle) Read(told *Response) scan.Sink {
+	if s.tokens != nil {
+		told.Usage = s.tokens.table.Read()
+		return told.Usage
+	}
+	told.Values = make([]*scan.Amount, s.Paths.Len())
+	return lastValues(told.Values)
+}
+
+// lastValues are numbers of a body, by path: of several at one path the last.
+type lastValues []*scan.Amount
+
+// Found implements [scan.Sink].
+func (l lastValues) Found(path int, v scan.Value) {
+	if v.Kind == scan.Number {
+		l[path] = &v.Amount
+	}
+}
+
+// EndText implements [scan.Sink].
+func (lastValues) EndText(bool) {}
 
 // Placeholders returns the names of the placeholders, but for those of the response's body.
 func (s *Settle) Placeholders() (names []string) {

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"math/big"
 	"net/http"
-	"slices"
 
 	"github.com/dianalimiter/diana/internal/body"
+	"github.com/dianalimiter/diana/internal/dialect"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/scan"
 )
@@ -18,8 +17,9 @@ import (
 // held, and what the response tells of its usage is charged. GET, HEAD, OPTIONS and
 // CONNECT cost nothing.
 type Tokens struct {
-	// The format of the usage in responses: "openai", "anthropic", "gemini" or "ollama",
-	// streamed or not. "auto" recognizes all of them. Default: "auto".
+	// The format of the usage in responses, streamed or not: "openai" (and those with the same
+	// members), "anthropic", "gemini", "ollama", "cohere", "bedrock" (Converse as JSON) or
+	// "llamacpp". "auto" recognizes all of them. Default: "auto".
 	Format string `json:"format,omitempty"`
 
 	// What a token of the input weighs: a decimal with at most six digits on each side of the
@@ -52,51 +52,10 @@ type Tokens struct {
 
 // tokens are checked Tokens.
 type tokens struct {
-	numbers                           []number // by path
+	table                             *dialect.Table
 	input, cached, cacheWrite, output factor
 	reserve                           *key.Template // nil: estimated
 	askUsage                          bool
-}
-
-// number is what a number of a response counts. Of several of one kind, the greatest counts.
-type number uint8
-
-const (
-	prompt       number = iota // tokens of the input
-	promptElse                 // the same under another name; prompt wins
-	promptMore                 // tokens of the input beside it
-	cachedOf                   // of the input, those that were read from a cache
-	cachedBeside               // tokens beside the input, read from a cache
-	writtenOf                  // of the input, those that were written to a cache
-	writtenBeside
-	output     // tokens of the output
-	outputMore // tokens of the output beside it
-	total      // tokens of input and output
-	numbers
-)
-
-// usage are the members in which responses tell their usage, by format.
-var usage = map[string]map[string]number{
-	"openai": {
-		"usage.prompt_tokens": prompt, "usage.completion_tokens": output, "usage.total_tokens": total,
-		"usage.prompt_tokens_details.cached_tokens": cachedOf, "usage.prompt_tokens_details.cache_write_tokens": writtenOf,
-		"usage.input_tokens": promptElse, "usage.output_tokens": output,
-		"usage.input_tokens_details.cached_tokens": cachedOf, "usage.input_tokens_details.cache_write_tokens": writtenOf,
-		"response.usage.input_tokens": promptElse, "response.usage.output_tokens": output, "response.usage.total_tokens": total,
-		"response.usage.input_tokens_details.cached_tokens": cachedOf, "response.usage.input_tokens_details.cache_write_tokens": writtenOf,
-	},
-	"anthropic": {
-		"usage.input_tokens": promptElse, "usage.output_tokens": output,
-		"usage.cache_read_input_tokens": cachedBeside, "usage.cache_creation_input_tokens": writtenBeside,
-		"message.usage.input_tokens": promptElse, "message.usage.output_tokens": output,
-		"message.usage.cache_read_input_tokens": cachedBeside, "message.usage.cache_creation_input_tokens": writtenBeside,
-	},
-	"gemini": {
-		"usageMetadata.promptTokenCount": prompt, "usageMetadata.toolUsePromptTokenCount": promptMore,
-		"usageMetadata.cachedContentTokenCount": cachedOf,
-		"usageMetadata.candidatesTokenCount":    output, "usageMetadata.thoughtsTokenCount": outputMore,
-	},
-	"ollama": {"prompt_eval_count": prompt, "prompt_eval_cached_count": cachedOf, "eval_count": output},
 }
 
 // allowed are the members of requests that say how many tokens the output may have, and times
@@ -115,25 +74,11 @@ func (o *Tokens) settle() (*Settle, error) {
 	if o.AskUsage && o.Format != "openai" {
 		return nil, fmt.Errorf("tokens %s: ask_usage: want tokens openai, whose streams tell their usage only if asked", cmp.Or(o.Format, "auto"))
 	}
-	known := usage[o.Format]
-	switch o.Format {
-	case "", "auto":
-		known = make(map[string]number)
-		for _, members := range usage {
-			maps.Copy(known, members)
-		}
-	default:
-		if known == nil {
-			return nil, fmt.Errorf("tokens %s: want auto, openai, anthropic, gemini or ollama", o.Format)
-		}
-	}
-	for path, n := range known {
-		s.bodies, t.numbers = append(s.bodies, path), append(t.numbers, n)
-	}
 	var err error
-	if s.Paths, err = scan.NewPaths(s.bodies...); err != nil {
+	if t.table, err = dialect.NewTable(o.Format); err != nil {
 		return nil, err
 	}
+	s.Paths = t.table.Paths
 	if t.input, err = s.parseWeight("input", o.Input); err != nil {
 		return nil, err
 	}
@@ -203,40 +148,15 @@ func Unsafe(method string) bool {
 
 // cost returns the cost of what a response told; false: it told nothing, or a weight has no value.
 func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
-	var n [numbers]int64 // tokens are whole
-	var has [numbers]bool
-	for path, v := range told.Values {
-		if v != nil {
-			kind := t.numbers[path]
-			n[kind], has[kind] = max(n[kind], v.Units), true
-		}
-	}
-	known := slices.Contains(has[:], true)
-	if !has[prompt] {
-		n[prompt] = n[promptElse]
-	} else { // which has all of the input: what else is told of a cache is another name
-		n[cachedOf], n[cachedBeside] = max(n[cachedOf], n[cachedBeside]), 0
-		n[writtenOf], n[writtenBeside] = max(n[writtenOf], n[writtenBeside]), 0
-	}
-	input, out := n[prompt], n[output]+n[outputMore]
-	cached, written := min(n[cachedOf], input), min(n[writtenOf], input)
-	input = max(0, input-cached-written)
-	if has[total] {
-		out = max(out, n[total]-n[prompt])
-	}
-	// What a stream has not told yet, or never tells, is taken for what passed: the first events of
-	// some formats tell a token of the output.
-	if told.Cut || !has[output] && !has[outputMore] {
-		out = max(out, int64(told.Events))
-	}
-	if told.Events > 0 && !has[prompt] && !has[promptElse] {
-		input = inputOf(r)
+	n, known := dialect.Tokens{}, false
+	if told.Usage != nil {
+		n, known = told.Usage.Tokens(told.Streams, func() int64 { return inputOf(r) })
 	}
 	var s sum
-	s.add(&t.input, r, told, input+n[promptMore])
-	s.add(&t.cached, r, told, cached+n[cachedBeside])
-	s.add(&t.cacheWrite, r, told, written+n[writtenBeside])
-	s.add(&t.output, r, told, out)
+	s.add(&t.input, r, told, n.Input)
+	s.add(&t.cached, r, told, n.Cached)
+	s.add(&t.cacheWrite, r, told, n.Written)
+	s.add(&t.output, r, told, n.Output)
 	return s.cost(), known && !s.unweighed
 }
 

@@ -2,10 +2,10 @@ package config
 
 import (
 	"encoding/json"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/scan"
@@ -22,8 +22,11 @@ func TestTokensOfAnnouncedLength(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := Response{Measured: true, Status: http.StatusOK, Events: 2, Values: make([]*scan.Amount, c.Settle.Paths.Len())}
-	told.Values[slices.Index(c.Settle.tokens.numbers, output)] = &scan.Amount{Units: 50}
+	told := Response{Measured: true, Status: http.StatusOK, Streams: true}
+	stream := scan.New("text/event-stream", c.Settle.Paths, c.Settle.Read(&told))
+	if _, err := io.WriteString(stream, "data: {\"usage\":{\"completion_tokens\":50}}\n\n"); err != nil {
+		t.Fatal(err)
+	}
 	var held, charged int64
 	for _, length := range []int64{-1, 0, 8, 1 << 53, math.MaxInt64 - 3, math.MaxInt64 - 2, math.MaxInt64} {
 		r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)

@@ -150,7 +150,7 @@ func TestArrows(t *testing.T) {
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process internal/scan internal/topk rules scripts" + anyStore,
-		"config":           "algorithms internal/body internal/clock internal/key internal/option internal/placeholders internal/scan internal/stores/redis",
+		"config":           "algorithms internal/body internal/clock internal/dialect internal/key internal/option internal/placeholders internal/scan internal/stores/redis",
 		"rules":            "config internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
 		"internal/metrics": "internal/clock internal/process internal/stores internal/stores/redis internal/topk",
 		"internal/cli":     "config internal/edit internal/limiter internal/metrics internal/replay rules",
@@ -169,7 +169,8 @@ func TestArrows(t *testing.T) {
 		"algorithms":       "internal/option",
 
 		"internal/background": "internal/clock internal/loglimit", "internal/clock": "", "internal/filewatch": "", "internal/subscribe": "", "internal/loglimit": "", "internal/option": "",
-		"internal/body": "", "internal/scan": "", "internal/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
+		"internal/dialect": "internal/scan",
+		"internal/body":    "", "internal/scan": "", "internal/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
 
 		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
 		"algotest":   ". algorithms internal/redistest internal/stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",

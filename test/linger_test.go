@@ -191,3 +191,54 @@ func TestLingerBesideCountStatus(t *testing.T) {
 		}
 	})
 }
+
+// TestLingerAfterTheLastEvent has clients leave after the last event of a stream that the upstream has
+// not ended: their place is free, whether the handler counts tokens or not.
+func TestLingerAfterTheLastEvent(t *testing.T) {
+	for _, zone := range []string{"", "zone tokens {\nkey all\ntokens\nrule 1000000/1h\n}\n"} {
+		s := serve(t, setup{site: `
+			rate_limit {
+				zone ` + newName("lingers") + ` {
+					key {header.X-Key}
+					in_flight 1
+					linger 1h
+				}
+				` + zone + `
+			}
+			` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+			if r.Method == http.MethodGet {
+				return nil
+			}
+			w.Header().Set("Content-Type", eventStream)
+			_, err := io.Copy(w, r.Body)
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+			return err
+		})})
+		for stream, status := range map[string]int{
+			"data: {\"a\":1}\n\n":                                                 429,
+			"data: {\"a\":1}\n\ndata: [DONE]\n\n":                                 200,
+			"event: message_stop\ndata: {}\n\n":                                   200,
+			"data: {\"type\":\"response.failed\"}\n\n":                            200,
+			"{\"response\":\"a\",\"done\":false}\n":                               429,
+			"{\"response\":\"a\",\"done\":false}\n{\"done\":true}\n":              200,
+			"data: {\"text\":\"[DONE]\"}\n\nevent: message_stop_not\ndata: 1\n\n": 429,
+		} {
+			ctx, leave := context.WithCancel(t.Context())
+			q := req{method: "POST", ctx: ctx, body: stream, header: map[string]string{"X-Key": stream[:5] + strconv.Itoa(len(stream))}}
+			resp, err := s.client.Do(q.http(s))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(resp.Body, make([]byte, len(stream))); err != nil {
+				t.Error(err)
+			}
+			leave()
+			_ = resp.Body.Close()
+			ended(t)
+			if a := s.send(req{header: q.header}); a.status != status {
+				t.Errorf("with %q, after %q: status %d, want %d", zone, stream, a.status, status)
+			}
+		}
+	}
+}

@@ -33,7 +33,9 @@ var answers = []struct {
 			_ = http.NewResponseController(w).Flush()
 		}
 	}},
-	{"/html", 1, answering("text/html", `{"usage":{"total":30}}`)},
+	{"/html", 1, answering("text/html", `<p>{"usage":{"total":30}}</p>`)},
+	{"/mislabelled", 30, answering("text/html", `{"usage":{"total":30}}`)},
+	{"/mislabelled-events", 30, answering("application/json", "\xef\xbb\xbf: x\n\ndata: {\"usage\":{\"total\":30}}\n\n")},
 	{"/none", 1, answering("application/json", `{"usage":{"total":"30"}}`)},
 	{"/negative", 1, answering("application/json", `{"usage":{"total":-30}}`)},
 	{"/cut", 1, answering("application/json", `{"usage":{"total":30`)},

@@ -26,11 +26,11 @@ var usages = map[string][]struct {
 		{"cached tokens under the names of two formats", "application/json", `{"usage":{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":4},"cache_read_input_tokens":4}}`, 34},
 		{"responses", "application/json", `{"usage":{"input_tokens":10,"output_tokens":5,"input_tokens_details":{"cached_tokens":4}}}`, 34},
 		{"a stream", eventStream, "data: {\"choices\":[],\"usage\":null}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\ndata: [DONE]\n\n", 40},
-		{"usage in each event", eventStream, "data: {\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\ndata: {\"usage\":{\"prompt_tokens\":0,\"completion_tokens\":0}}\n\n", 40},
+		{"usage in each event", eventStream, "data: {\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":5}}\n\n: none\n\n", 40},
 		{"a stream of responses", eventStream, "event: response.completed\ndata: {\"response\":{\"usage\":{\"input_tokens\":10,\"output_tokens\":5}}}\n\n", 40},
 		{"a stream without usage", eventStream, "data: {\"a\":1}\n\ndata: {\"a\":2}\n\ndata: {\"a\":3}\n\ndata: [DONE]\n\n", 20},
 		{"a short stream without usage", eventStream, "data: {\"a\":1}\n\ndata: [DONE]\n\n", 12},
-		{"no usage", "application/json", `{"choices":[]}`, 7},
+		{"no usage", "application/json", `{"choices":[]}`, 8}, // 15 bytes of the request
 		{"in a string", "application/json", `{"text":"\"usage\":{\"prompt_tokens\":1}","usage":{"prompt_tokens":1}}`, 2},
 	},
 	"anthropic": {
@@ -103,7 +103,7 @@ func TestTokensOfCutStreams(t *testing.T) {
 		"anthropic":    {eventStream, data, afterData, `{"type":"message_start","message":{"usage":{"input_tokens":10,"output_tokens":1}}}`, 10},
 		"gemini":       {eventStream, data, afterData, `{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}`, 10},
 		"gemini array": {"application/json", "[", ",", `{"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":1}}`, 10},
-		"openai":       {eventStream, data, afterData, `{"choices":[]}`, 4},
+		"openai":       {eventStream, data, afterData, `{"choices":[{"delta":{"content":"a"}}]}`, 4},
 		"ollama":       {"application/x-ndjson", "", "\n", `{"done":false}`, 4},
 	} {
 		const events = 20

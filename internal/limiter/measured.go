@@ -14,6 +14,7 @@ type measured struct {
 	method string
 	reads  bool           // whether a zone looks for numbers in it
 	zones  []measuredZone // by the index of [request.zones]
+	ends   *scan.Scanner  // of the end of a stream, which frees places that linger; nil: that does not matter, or a zone looks
 }
 
 type measuredZone struct {
@@ -22,10 +23,13 @@ type measuredZone struct {
 	response config.Response
 }
 
-// measure returns what the response is measured by; nil if no zone settles by it. Zones that
-// want it make the request ask for what they measure.
+// measure returns what the response is measured by; nil if no zone needs it. Zones that want it make
+// the request ask for what they measure.
 func (q *request) measure() *measured {
 	var m *measured
+	if q.l.lingers {
+		m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
+	}
 	for i := range q.zones {
 		z := &q.zones[i]
 		settle := z.zone.Config.Charge.Settle
@@ -46,8 +50,10 @@ func (q *request) measure() *measured {
 
 // begin begins a response with a final status and these headers.
 func (m *measured) begin(status int, h http.Header) {
-	format := scan.FormatOf(h.Get(headerContentType))
-	lacks := m.lacks(status, format, h)
+	lacks := m.lacks(status, h)
+	if !m.reads && lacks == "" {
+		m.ends = scan.New(h.Get(headerContentType), onlyEnds, noSink{})
+	}
 	for i := range m.zones {
 		z := &m.zones[i]
 		if z.settle == nil {
@@ -62,18 +68,20 @@ func (m *measured) begin(status int, h http.Header) {
 		if z.response.Lacks = lacks; lacks != "" {
 			continue
 		}
-		last, greatest := make([]scan.Amount, z.settle.Paths.Len()), z.settle.Greatest()
-		z.response.Values = make([]*scan.Amount, len(last))
-		z.scanner = scan.New(format, z.settle.Paths, func(path int, a scan.Amount) {
-			if !greatest || z.response.Values[path] == nil || last[path].Less(a) {
-				last[path], z.response.Values[path] = a, &last[path]
-			}
-		})
+		z.scanner = scan.New(h.Get(headerContentType), z.settle.Paths, z.settle.Read(&z.response))
 	}
 }
 
+// onlyEnds finds nothing but the ends of streams.
+var onlyEnds, _ = scan.NewPaths()
+
+type noSink struct{}
+
+func (noSink) Found(int, scan.Value) {}
+func (noSink) EndText(bool)          {}
+
 // lacks returns why a response has no body that is a whole text; empty: it has one.
-func (m *measured) lacks(status int, format scan.Format, h http.Header) string {
+func (m *measured) lacks(status int, h http.Header) string {
 	switch status {
 	case http.StatusSwitchingProtocols, http.StatusNoContent, http.StatusPartialContent, http.StatusNotModified:
 		return "its status has no whole body"
@@ -84,8 +92,6 @@ func (m *measured) lacks(status int, format scan.Format, h http.Header) string {
 		return "the method has no body"
 	case encoding != "" && encoding != "identity":
 		return "its body is encoded: Content-Encoding"
-	case format == scan.Unknown:
-		return "its Content-Type is not JSON, JSON lines or events"
 	}
 	return ""
 }
@@ -93,6 +99,9 @@ func (m *measured) lacks(status int, format scan.Format, h http.Header) string {
 // write reads a piece of the body. It counts even if the client has left meanwhile: the response
 // has told it.
 func (m *measured) write(piece []byte) {
+	if m.ends != nil {
+		_, _ = m.ends.Write(piece)
+	}
 	for i := range m.zones {
 		if s := m.zones[i].scanner; s != nil {
 			_, _ = s.Write(piece)
@@ -107,12 +116,31 @@ func (m *measured) end(whole bool) {
 	}
 	for i := range m.zones {
 		z := &m.zones[i]
-		if z.scanner != nil && whole {
+		if z.response.Cut = !whole; z.scanner == nil {
+			continue
+		}
+		if whole {
 			z.scanner.End()
 		}
 		// Clients leave when a stream says that nothing follows, before it ends.
-		z.response.Cut = !whole && (z.scanner == nil || !z.scanner.Ended())
+		z.response.Cut, z.response.Streams = !whole && !z.scanner.Ended(), z.scanner.Streams()
+		if z.scanner.Format() == scan.Unknown {
+			z.response.Lacks = "it is not JSON, JSON lines or events"
+		}
 	}
+}
+
+// ended reports whether a stream said that nothing follows.
+func (m *measured) ended() bool {
+	if m == nil {
+		return false
+	}
+	ended := m.ends != nil && m.ends.Ended()
+	for i := range m.zones {
+		s := m.zones[i].scanner
+		ended = ended || s != nil && s.Ended()
+	}
+	return ended
 }
 
 // ending is how the response of a request ended.
@@ -129,10 +157,7 @@ func (e *ending) of(i int) (r config.Response) {
 	r.Cut = e.cut
 	if e.body != nil && e.body.zones[i].settle != nil {
 		r = e.body.zones[i].response
-		if r.Measured = true; e.body.zones[i].scanner != nil {
-			r.Events = e.body.zones[i].scanner.Events()
-		}
-		if e.body.method != http.MethodHead { // whose body is not sent, whatever handlers write
+		if r.Measured = true; e.body.method != http.MethodHead { // whose body is not sent, whatever handlers write
 			r.Written = e.written
 		}
 	}

@@ -73,7 +73,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 			a.writer = newWriter(w, l.earlier)
 		}
 		a.writer.client = &client{r.Context(), body.Watch(r)}
-		if l.settles {
+		if l.settles || l.lingers {
 			a.writer.measured = q.measure()
 		}
 	}
@@ -111,7 +111,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 	defer func() {
 		end.gone = rw.gone || rw.status == 0 && rw.client.gone()
 		left := (q.l.settles || q.l.lingers) && rw.left(q.r.Method)
-		end.left, end.written = left && q.l.lingers, rw.written
+		end.left, end.written = left && q.l.lingers && !rw.measured.ended(), rw.written
 		end.status = cmp.Or(rw.status, end.status)
 		if q.l.settles {
 			end.cut = end.cut || left

@@ -129,7 +129,7 @@ func (rw *writer) Write(b []byte) (int, error) {
 // ReadFrom implements io.ReaderFrom.
 func (rw *writer) ReadFrom(r io.Reader) (int64, error) {
 	rw.implicit()
-	if rw.measured != nil && rw.measured.reads {
+	if m := rw.measured; m != nil && (m.reads || m.ends != nil) {
 		return copyThrough(rw, r)
 	}
 	n, err := rw.ResponseWriterWrapper.ReadFrom(r)

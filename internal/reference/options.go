@@ -199,7 +199,7 @@ var sections = []section{
 			{"cost", "cost <n>|<placeholder>", "cost {header.X-Cost}", keeps, false},
 			{"settle", "settle <term...>", "settle {http.response.header.X-Tokens}", keeps, false},
 			{"hold", "hold", "settle {response.body.usage.total_tokens}\nhold", keeps, false},
-			{"tokens", "tokens [auto|openai|anthropic|gemini|ollama] { <options> }", "tokens openai", keeps, false},
+			{"tokens", "tokens [auto|openai|anthropic|gemini|ollama|cohere|bedrock|llamacpp] { <options> }", "tokens openai", keeps, false},
 			{"max_body", "max_body <size>", "max_body 1MiB", keeps, false},
 			{"count_status", "count_status <status...>", "count_status 401 403", keeps, false},
 			{"max_wait", "max_wait <duration>", "max_wait 2s", keeps, false},
@@ -257,7 +257,7 @@ var sections = []section{
 	{
 		title: "`tokens` of a zone", typ: "config.Tokens", context: inZone, path: append(zonePath[:10:10], "tokens"),
 		options: []option{
-			{"format", "tokens auto|openai|anthropic|gemini|ollama", "tokens anthropic", keeps, false},
+			{"format", "tokens auto|openai|anthropic|gemini|ollama|cohere|bedrock|llamacpp", "tokens anthropic", keeps, false},
 			{"input", "input <weight>", "tokens {\n input 1.25\n}", keeps, false},
 			{"cached", "cached <weight>", "tokens {\n cached 0.1\n}", keeps, false},
 			{"cache_write", "cache_write <weight>", "tokens {\n cache_write 1.25\n}", keeps, false},

@@ -10,18 +10,22 @@ import (
 // brackets are counted. It keeps the container of each depth that a path has, the name or number
 // that it is reading, and nothing else.
 type machine struct {
-	paths  *Paths
-	report func(path int, a Amount)
+	paths *Paths
+	sink  Sink
+	many  bool // texts follow each other without anything around them
 
 	state  state
 	frames []frame // containers that paths may lead into
 	target *node   // of the value that follows; nil: no path leads there
 	skips  int     // depth of brackets in a container that is skipped
 
-	elements int // of an array at the top, as far as they have ended
-
-	text    []byte // the name or number as it is written, as far as it was read
+	keeps   bool   // the string is at a place that matters
+	text    []byte // the name, number or string as it is written, as far as it was read
 	tooLong bool   // text has only its beginning, and is longer than what counts
+
+	several bool // it is not the only text
+	signs   sign // of the last text of a stream, as far as this one was read
+	over    bool // the last text of a stream has ended
 }
 
 // frame is a container.
@@ -42,8 +46,8 @@ const (
 	atColon                    // a colon must follow
 	inString                   // a name
 	inEscape                   // after a backslash in it
-	inNumber                   // a number that a path leads to
-	inOther                    // any other number, true, false or null
+	inScalar                   // a number, true, false or null that a path leads to
+	inOther                    // any other
 	afterValue                 // a comma or the end of the container must follow
 	skipping                   // in a container that no path leads into
 	skippedString              // in a string there, or in one that is a value
@@ -55,8 +59,8 @@ const (
 // escape is the longest escape, such as \u0061. A byte of a name takes no more.
 const escape = 6
 
-func newMachine(paths *Paths, report func(path int, a Amount)) *machine {
-	m := &machine{paths: paths, report: report}
+func newMachine(paths *Paths, sink Sink) *machine {
+	m := &machine{paths: paths, sink: sink}
 	m.frames = make([]frame, 0, paths.deepest+1)
 	m.text = make([]byte, 0, max(escape*paths.longest, maxText))
 	m.begin()
@@ -66,6 +70,13 @@ func newMachine(paths *Paths, report func(path int, a Amount)) *machine {
 // begin begins another text.
 func (m *machine) begin() {
 	m.state, m.frames, m.target = atValue, m.frames[:0], &m.paths.root
+}
+
+// endText ends a text, or what was read of it. last is whether it is known to end the stream.
+func (m *machine) endText(last bool) {
+	last = last || m.signs.last()
+	m.over, m.signs = m.over || last, 0
+	m.sink.EndText(last)
 }
 
 // write reads a piece of the text.
@@ -82,10 +93,10 @@ func (m *machine) write(p []byte) {
 			m.state, p = skippedString, p[1:]
 		case inString, inEscape:
 			p = m.readString(p)
-		case inNumber, inOther:
+		case inScalar, inOther:
 			p = m.readScalar(p)
 		default:
-			if c := p[0]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
+			if c := p[0]; !isSpace(c) {
 				m.step(c)
 			}
 			p = p[1:]
@@ -119,9 +130,16 @@ func (m *machine) step(c byte) {
 	case afterValue:
 		m.after(c)
 	default: // done
-		m.state = faulty
+		if m.state = faulty; m.many && (c == '{' || c == '[') {
+			m.several = true
+			m.begin()
+			m.value(c)
+		}
 	}
 }
+
+// isSpace reports whether a byte is white space between texts. A record separator is (RFC 7464).
+func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == 0x1e }
 
 // value begins a value.
 func (m *machine) value(c byte) {
@@ -129,16 +147,15 @@ func (m *machine) value(c byte) {
 	case c == '{' || c == '[':
 		m.enter(c == '[')
 	case c == '"':
-		m.state, m.skips = skippedString, 0
-	case c == '-' || '0' <= c && c <= '9':
+		m.state, m.skips, m.keeps = skippedString, 0, m.target.matters()
+		m.restart()
+	case c == '-' || '0' <= c && c <= '9' || c == 't' || c == 'f' || c == 'n':
 		m.state = inOther
-		if m.target != nil && m.target.path >= 0 {
-			m.state = inNumber
+		if m.target.matters() {
+			m.state = inScalar
 			m.restart()
 			m.add(c)
 		}
-	case c == 't' || c == 'f' || c == 'n':
-		m.state = inOther
 	default:
 		m.state = faulty
 	}
@@ -161,8 +178,26 @@ func (m *machine) enter(array bool) {
 
 // leave ends a container.
 func (m *machine) leave() {
+	f := m.frames[len(m.frames)-1]
 	m.frames = m.frames[:len(m.frames)-1]
+	switch {
+	case f.top:
+		m.state = done
+		return
+	case f.node.matters():
+		m.found(f.node, Value{Kind: End})
+	}
 	m.ended()
+}
+
+// found reports what stands at a place that matters.
+func (m *machine) found(at *node, v Value) {
+	if at.sign != 0 && at.sign.in(v) {
+		m.signs |= at.sign
+	}
+	if at.path >= 0 {
+		m.sink.Found(at.path, v)
+	}
 }
 
 // ended is what follows the end of a value.
@@ -172,9 +207,15 @@ func (m *machine) ended() {
 	case 0:
 		m.state = done
 	case 1:
-		if m.frames[0].top {
-			m.elements++
+		if !m.frames[0].top {
+			return
 		}
+		m.several = true
+	default:
+		return
+	}
+	if m.many {
+		m.endText(false)
 	}
 }
 
@@ -200,7 +241,9 @@ func (m *machine) next() {
 	f.index++
 	if m.target = f.node; !f.top {
 		var digits [20]byte
-		m.target = f.node.children[string(strconv.AppendInt(digits[:0], int64(f.index), 10))]
+		if m.target = f.node.children[string(strconv.AppendInt(digits[:0], int64(f.index), 10))]; m.target == nil {
+			m.target = f.node.children[each]
+		}
 	}
 }
 
@@ -241,6 +284,9 @@ func (m *machine) skipString(p []byte) []byte {
 	if end >= 0 {
 		until = p[:end]
 	}
+	if m.keeps {
+		m.text = append(m.text, until[:min(len(until), cap(m.text)-len(m.text))]...)
+	}
 	for at := 0; ; {
 		i := bytes.IndexByte(until[at:], '\\')
 		if i < 0 {
@@ -255,6 +301,10 @@ func (m *machine) skipString(p []byte) []byte {
 		return nil
 	}
 	if m.state = skipping; m.skips == 0 {
+		if m.keeps {
+			m.keeps = false
+			m.found(m.target, Value{Kind: String, Text: m.text})
+		}
 		m.ended()
 	}
 	return p[end+1:]
@@ -304,7 +354,7 @@ func (m *machine) readScalar(p []byte) []byte {
 	for i, c := range p {
 		switch {
 		case '0' <= c && c <= '9', 'a' <= c && c <= 'z', c == 'E', c == '+', c == '-', c == '.':
-			if m.state == inNumber {
+			if m.state == inScalar {
 				m.add(c)
 			}
 		default:
@@ -315,12 +365,16 @@ func (m *machine) readScalar(p []byte) []byte {
 	return nil
 }
 
-// scalarEnded reports a number that a path leads to. Its end was seen.
+// scalarEnded reports a number, true or false that a path leads to. Its end was seen.
 func (m *machine) scalarEnded() {
-	if m.state == inNumber && !m.tooLong {
-		if a, ok := ParseAmount(m.text); ok {
-			m.report(m.target.path, a)
-		} else if len(m.text) <= maxText {
+	if m.state == inScalar && !m.tooLong {
+		a, isNumber := ParseAmount(m.text)
+		switch text := string(m.text); {
+		case isNumber:
+			m.found(m.target, Value{Kind: Number, Amount: a, Text: m.text})
+		case text == "true" || text == "false":
+			m.found(m.target, Value{Kind: Boolean, Text: m.text})
+		case text != "null" && len(text) <= maxText:
 			m.state = faulty
 			return
 		}

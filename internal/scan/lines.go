@@ -11,30 +11,27 @@ func (s *Scanner) writeLines(p []byte) {
 			return
 		}
 		s.machine.write(p[:end])
-		s.endText()
+		s.endLineOfText()
 		p = p[end+1:]
 	}
 }
 
-// endText ends the text of a line. A blank line has none.
-func (s *Scanner) endText() {
+// endLineOfText ends the text of a line. A blank line has none.
+func (s *Scanner) endLineOfText() {
 	if m := s.machine; m.state != atValue || len(m.frames) > 0 {
-		s.events.events++
+		m.endText(false)
 	}
 	s.machine.begin()
 }
 
 // stream is a stream of server-sent events, as far as it was read.
 type stream struct {
-	part   part
-	field  field
-	text   []byte // beginning of the name of the field, or of its value: at most one byte longer than what it is compared with
-	isCR   bool   // the byte before ended a line: a line feed belongs to it
-	begun  bool   // a byte order mark does not count any more
-	lines  int    // of data in the event
-	last   bool   // no event follows this one
-	events int
-	over   bool
+	part  part
+	field field
+	text  []byte // beginning of the name of the field, or of its value
+	isCR  bool   // the byte before ended a line: a line feed belongs to it
+	lines int    // of data in the event
+	last  bool   // no event follows this one
 }
 
 type part uint8
@@ -53,15 +50,8 @@ const (
 	event
 )
 
-const byteOrderMark = "\xef\xbb\xbf"
-
-// lasts are the names of the events and the data that end a stream.
-var lasts = map[field]map[string]bool{
-	data:  {"[DONE]": true},
-	event: {"message_stop": true, "response.completed": true},
-}
-
-const longestLast = len("response.completed")
+// longestValue is how much of a value is compared: the longest name of a last event, and a byte.
+const longestValue = len("image_generation.completed") + 1
 
 // writeEvents reads server-sent events as https://html.spec.whatwg.org/multipage/server-sent-events.html
 // has them. The data of an event is a text, of several lines if there are several.
@@ -95,13 +85,10 @@ func (s *Scanner) readLine(p []byte) {
 		}
 		if p[0] == ':' {
 			e.part, e.field = atSpace, fieldOf(e.text)
-			e.text, e.begun = e.text[:0], true
+			e.text = e.text[:0]
 			continue
 		}
 		s.keep(p[:1])
-		if !e.begun && string(e.text) == byteOrderMark {
-			e.text, e.begun = e.text[:0], true
-		}
 	}
 	if e.part == atSpace && len(p) > 0 {
 		e.part = inValue
@@ -116,7 +103,7 @@ func (s *Scanner) readLine(p []byte) {
 // keep keeps what is read of a name or a value, as far as it is compared.
 func (s *Scanner) keep(p []byte) {
 	e := &s.events
-	e.text = append(e.text, p[:min(len(p), longestLast+1-len(e.text))]...)
+	e.text = append(e.text, p[:min(len(p), longestValue-len(e.text))]...)
 }
 
 func fieldOf(name []byte) field {
@@ -132,7 +119,7 @@ func fieldOf(name []byte) field {
 // endLine ends a line. An empty one ends the event.
 func (s *Scanner) endLine() {
 	e := &s.events
-	if e.begun = true; e.part == inName {
+	if e.part == inName {
 		if len(e.text) == 0 {
 			s.endEvent()
 			return
@@ -140,21 +127,22 @@ func (s *Scanner) endLine() {
 		e.field = fieldOf(e.text) // without a value
 		e.text = e.text[:0]
 	}
-	if e.last = e.last || lasts[e.field][string(e.text)]; e.field == data {
+	switch value := string(bytes.TrimSpace(e.text)); e.field {
+	case data:
+		e.last = e.last || value == lastData
 		e.lines++
 		s.machine.write([]byte("\n"))
+	case event:
+		e.last = e.last || lastNames[value]
+	case other:
 	}
 	e.part, e.text = inName, e.text[:0]
 }
 
 func (s *Scanner) endEvent() {
 	e := &s.events
-	switch {
-	case e.lines == 0:
-	case e.last:
-		e.over = true
-	default:
-		e.events++
+	if e.lines > 0 {
+		s.machine.endText(e.last)
 	}
 	e.lines, e.last = 0, false
 	s.machine.begin()

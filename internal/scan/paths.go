@@ -12,8 +12,11 @@ const (
 	maxName     = 256 // bytes
 )
 
-// Paths are the places of the numbers that a [Scanner] reports: for each the names on the way to
-// it. The name of a member of an array is its index. It is safe for concurrent use.
+// each is the name of every member of an array that no other path names by its index.
+const each = "[]"
+
+// Paths are the places of what a [Scanner] reports: for each the names on the way to it. The name of
+// a member of an array is its index, or [] for any. It is safe for concurrent use.
 type Paths struct {
 	root    node
 	longest int // name, in bytes
@@ -24,38 +27,54 @@ type Paths struct {
 // Len returns how many paths there are.
 func (p *Paths) Len() int { return p.len }
 
-// node is a place on the way to a number.
+// node is a place on the way to what is reported.
 type node struct {
-	path     int // number of the path that ends here; -1: none does
+	path     int  // number of the path that ends here; -1: none does
+	sign     sign // that what stands here may be
 	children map[string]*node
 }
+
+// matters reports whether it is reported what stands at a place; nil: one that no path leads to.
+func (n *node) matters() bool { return n != nil && (n.path >= 0 || n.sign != 0) }
 
 // NewPaths returns the paths of texts such as usage.total_tokens, in their order. A dot that
 // belongs to a name is written \. and a backslash \\.
 func NewPaths(texts ...string) (*Paths, error) {
 	p := &Paths{root: node{path: -1}, len: len(texts)}
 	for i, text := range texts {
-		if err := p.add(i, text); err != nil {
+		at, err := p.add(text)
+		if err != nil {
 			return nil, fmt.Errorf("path %q: %w", text, err)
 		}
+		if at.path < 0 {
+			at.path = i
+		}
+	}
+	for _, e := range ends {
+		at, err := p.add(e.path)
+		if err != nil {
+			return nil, err
+		}
+		at.sign = e.sign
 	}
 	return p, nil
 }
 
-func (p *Paths) add(number int, text string) error {
+// add adds the places on the way to the end of a path, which it returns.
+func (p *Paths) add(text string) (*node, error) {
 	names := split(text)
 	if len(names) > maxSegments {
-		return fmt.Errorf("%d names: want at most %d", len(names), maxSegments)
+		return nil, fmt.Errorf("%d names: want at most %d", len(names), maxSegments)
 	}
 	at := &p.root
 	for _, name := range names {
 		switch {
 		case name == "":
-			return fmt.Errorf("an empty name: want names with dots between them, such as usage.total_tokens")
+			return nil, fmt.Errorf("an empty name: want names with dots between them, such as usage.total_tokens")
 		case len(name) > maxName:
-			return fmt.Errorf("a name of %d bytes: want at most %d", len(name), maxName)
+			return nil, fmt.Errorf("a name of %d bytes: want at most %d", len(name), maxName)
 		case !utf8.ValidString(name) || strings.ContainsRune(name, utf8.RuneError):
-			return fmt.Errorf("name %q: want valid UTF-8", name)
+			return nil, fmt.Errorf("name %q: want valid UTF-8", name)
 		}
 		next := at.children[name]
 		if next == nil {
@@ -67,11 +86,8 @@ func (p *Paths) add(number int, text string) error {
 		}
 		at, p.longest = next, max(p.longest, len(name))
 	}
-	if at.path < 0 {
-		at.path = number
-	}
 	p.deepest = max(p.deepest, len(names))
-	return nil
+	return at, nil
 }
 
 // split returns the names of a path.

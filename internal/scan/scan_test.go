@@ -19,15 +19,36 @@ import (
 // found are the numbers that a body has at a path, in their order.
 type found map[int][]scan.Amount
 
+// numbers notes the numbers of a body, and how many texts it has that are not the last of a stream.
+type numbers struct {
+	found found
+	texts int
+}
+
+func (n *numbers) Found(path int, v scan.Value) {
+	if v.Kind == scan.Number {
+		n.found[path] = append(n.found[path], v.Amount)
+	}
+}
+
+func (n *numbers) EndText(last bool) {
+	if !last {
+		n.texts++
+	}
+}
+
+// types are the Content-Types of the formats.
+var types = map[scan.Format]string{scan.JSON: "application/json", scan.NDJSON: "application/jsonl", scan.SSE: "text/event-stream"}
+
 // scanned scans a body in pieces, which begin where cut returns true.
-func scanned(t testing.TB, format scan.Format, body []byte, cut func() bool, paths ...string) (found, *scan.Scanner) {
+func scanned(t testing.TB, format scan.Format, body []byte, cut func() bool, paths ...string) (*numbers, *scan.Scanner) {
 	t.Helper()
 	p, err := scan.NewPaths(paths...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := make(found)
-	s := scan.New(format, p, func(path int, a scan.Amount) { got[path] = append(got[path], a) })
+	got := &numbers{found: make(found)}
+	s := scan.New(types[format], p, got)
 	begin := 0
 	for i := range body {
 		if i > begin && cut() {
@@ -72,7 +93,8 @@ func TestNumbersOfBodies(t *testing.T) {
 		{"cut in a number", `{"a":12,"b":12`, scan.JSON, []string{"a", "b"}, "map[0:[{12 0}]]"},
 		{"a fault", `{"a":1,"b":2]"c":3}`, scan.JSON, []string{"a", "b", "c"}, "map[0:[{1 0}] 1:[{2 0}]]"},
 		{"a number with a fault", `{"a":01,"b":2}`, scan.JSON, []string{"a", "b"}, "map[]"},
-		{"a second text", `{"a":1}{"a":2}`, scan.JSON, []string{"a"}, "map[0:[{1 0}]]"},
+		{"a second text", `{"a":1}{"a":2}`, scan.JSON, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
+		{"texts with record separators", "\x1e{\"a\":1}\n\x1e{\"a\":\n2}\n", scan.JSON, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
 		{"lines", "{\"a\":1}\n{\"a\":\n{\"a\":3}\r\n\n{\"a\":4}", scan.NDJSON, []string{"a"}, "map[0:[{1 0} {3 0} {4 0}]]"},
 		{"events", ": hello\n\ndata: {\"a\":1}\n\nevent: x\ndata:{\"a\":\ndata:  2}\nid: 7\n\ndata\ndata: [DONE]\n\n", scan.SSE, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
 		{"events, CR", "data: {\"a\":1}\r\rdata: {\"a\":2}\r\r", scan.SSE, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
@@ -80,12 +102,13 @@ func TestNumbersOfBodies(t *testing.T) {
 		{"an event of two lines is one text", "data: {\"a\":1}\ndata: {\"a\":2}\n\n", scan.SSE, []string{"a"}, "map[0:[{1 0}]]"},
 		{"a fault in an event", "data: {\"a\":1]\n\ndata: {\"a\":2}\n\n", scan.SSE, []string{"a"}, "map[0:[{1 0} {2 0}]]"},
 		{"other fields", "datax: {\"a\":1}\n\nretry: 1\nxdata: {\"a\":1}\n\n", scan.SSE, []string{"a"}, "map[]"},
-		{"an unknown format", usage, scan.Unknown, []string{"usage.total_tokens"}, "map[]"},
+		{"every member of an array, but for one", usage, scan.JSON, []string{"choices.[].n", "choices.1.n"}, "map[0:[{1 0}] 1:[{2 500000}]]"},
+		{"no format", "=" + usage, scan.Unknown, []string{"usage.total_tokens"}, "map[]"},
 	} {
 		for _, cut := range []func() bool{whole, bytewise} {
 			got, _ := scanned(t, c.format, []byte(c.body), cut, c.paths...)
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("%s: %v, want %s", c.name, got, c.want)
+			if fmt.Sprint(got.found) != fmt.Sprint(c.want) {
+				t.Errorf("%s: %v, want %s", c.name, got.found, c.want)
 			}
 		}
 	}
@@ -96,19 +119,27 @@ func TestEndsOfStreams(t *testing.T) {
 		"data: {}\n\n":                 {false, 1},
 		"data: {}\n\ndata: [DONE]\n\n": {true, 1},
 		"data: [DONE]":                 {true, 0},
-		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n":          {true, 0},
-		"event: response.completed\r\ndata: {}\r\n\r\n":                       {true, 0},
-		"event: response.completed\ndata: {":                                  {true, 0},
-		"event: message_stopped\ndata: {}\n\n":                                {false, 1},
-		"event: message_stop\n\n":                                             {false, 0},
-		"data: \"[DONE]\"\n\n: [DONE]\n\ndata: [DONE] \n\n":                   {false, 2},
-		"event: message_start\ndata: {}\n\nevent: message_delta\ndata: 1\n\n": {false, 2},
+		"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n": {true, 0},
+		"event: response.completed\r\ndata: {}\r\n\r\n":              {true, 0},
+		"event: response.completed\ndata: {":                         {true, 0},
+		"event: message_stopped\ndata: {}\n\n":                       {false, 1},
+		"event: message_stop\n\n":                                    {false, 0},
+		"data: \"[DONE]\"\n\n: [DONE]\n\ndata: [DONE] \n\n":          {true, 1},
+		"data: [DONE]x\n\n":                                          {false, 1},
+		"data: {\"type\":\"response.failed\"}\n\n":                   {true, 0},
+		"data: {\"event_type\":\"interaction.complete\"}\n\n":        {true, 0},
+		"data: {\"delta\":{\"type\":\"message_stop\"}}\n\n":          {false, 1},
+		"data: {\"type\":\"text\",\"text\":\"message_stop\"}\n\n":    {false, 1},
+		"data: {\"done\":false}\n\ndata: {\"done\":true}\n\n":        {true, 1},
+		"data: {\"candidates\":[{\"finishReason\":\"STOP\"}]}\n\ndata: {\"usageMetadata\":{\"promptTokenCount\":1}}\n\n": {false, 2},
+		"data: {\"candidates\":[{\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":1}}\n\n":            {true, 0},
+		"event: message_start\ndata: {}\n\nevent: message_delta\ndata: 1\n\n":                                            {false, 2},
 	} {
 		for _, cut := range []func() bool{whole, bytewise} {
-			_, s := scanned(t, scan.SSE, []byte(body), cut, "a")
+			got, s := scanned(t, scan.SSE, []byte(body), cut, "a")
 			s.End()
-			if s.Ended() != want[0] || s.Events() != want[1] {
-				t.Errorf("%q: ended %v, %d events, want %v", body, s.Ended(), s.Events(), want)
+			if s.Ended() != want[0] || got.texts != want[1] {
+				t.Errorf("%q: ended %v, %d events, want %v", body, s.Ended(), got.texts, want)
 			}
 		}
 	}
@@ -125,15 +156,16 @@ func TestEventsOfOtherStreams(t *testing.T) {
 		"":                                     {scan.NDJSON, 0, 0},
 		"[{\"a\":[1,2]},\r\n[3],4,{}, {\"a\":": {scan.JSON, 4, 4},
 		"[ ]":                                  {scan.JSON, 0, 0},
-		"{\"a\":[1,2],\"b\":3}":                {scan.JSON, 0, 0},
+		"{\"a\":[1,2],\"b\":3}":                {scan.JSON, 1, 1},
+		"{\"a\":1}\n{\"a\":2}\n{\"a\":":        {scan.JSON, 2, 2},
 	} {
 		for _, cut := range []func() bool{whole, bytewise} {
-			_, s := scanned(t, want.format, []byte(body), cut, "a")
-			if s.Events() != want.cut {
-				t.Errorf("%q, cut: %d events, want %d", body, s.Events(), want.cut)
+			got, s := scanned(t, want.format, []byte(body), cut, "a")
+			if got.texts != want.cut {
+				t.Errorf("%q, cut: %d events, want %d", body, got.texts, want.cut)
 			}
-			if s.End(); s.Events() != want.whole {
-				t.Errorf("%q: %d events, want %d", body, s.Events(), want.whole)
+			if s.End(); got.texts != want.whole {
+				t.Errorf("%q: %d events, want %d", body, got.texts, want.whole)
 			}
 		}
 	}
@@ -147,10 +179,41 @@ func TestPathsWithFaults(t *testing.T) {
 	}
 }
 
+// TestBeginnings recognizes formats whatever the Content-Type says.
+func TestBeginnings(t *testing.T) {
+	const bom = "\xef\xbb\xbf"
+	for body, want := range map[string]scan.Format{
+		`{"a":1}`: scan.JSON, bom + ` [{"a":1}]`: scan.JSON, "\r\n {\"a\":1}": scan.JSON, "\x1e{\"a\":1}": scan.JSON,
+		"data: {\"a\":1}\n\n": scan.SSE, bom + "data:{\"a\":1}\n\n": scan.SSE, "\n\n: x\n\ndata: {\"a\":1}\n\n": scan.SSE, "event: x\ndata: {\"a\":1}\n\n": scan.SSE,
+		"id: 1\ndata: {\"a\":1}\n\n": scan.SSE, "retry: 1\ndata: {\"a\":1}\n\n": scan.SSE,
+		"dat": scan.Unknown, "datax": scan.Unknown, "<html>": scan.Unknown, "\x00\x00\x01{\"a\":1}": scan.Unknown, bom + bom + "x": scan.Unknown, "": scan.Unknown, bom[:2] + "{": scan.Unknown,
+	} {
+		for _, contentType := range []string{"", "text/plain", "text/event-stream;charset-utf-8", "application/octet-stream"} {
+			for _, size := range []int{1, 2, 100} {
+				p, err := scan.NewPaths("a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := &numbers{found: make(found)}
+				s := scan.New(contentType, p, got)
+				for rest := []byte(body); len(rest) > 0; {
+					n := min(size, len(rest))
+					_, _ = s.Write(rest[:n])
+					rest = rest[n:]
+				}
+				s.End()
+				if s.Format() != want || len(got.found[0]) != len(got.found) || want != scan.Unknown && len(got.found) != 1 {
+					t.Errorf("%q, %s: format %v and numbers %v, want %v", body, contentType, s.Format(), got.found, want)
+				}
+			}
+		}
+	}
+}
+
 func TestFormats(t *testing.T) {
 	for contentType, want := range map[string]scan.Format{
 		"application/json": scan.JSON, "Application/JSON; charset=utf-8": scan.JSON, "application/problem+json": scan.JSON,
-		"text/event-stream": scan.SSE, "text/event-stream;charset=UTF-8": scan.SSE,
+		"text/event-stream": scan.SSE, "text/event-stream;charset=UTF-8": scan.SSE, "application/x-jsonlines": scan.NDJSON,
 		"application/x-ndjson": scan.NDJSON, "application/jsonl": scan.NDJSON,
 		"": scan.Unknown, "text/html": scan.Unknown, "application/jsonx": scan.Unknown, ";": scan.Unknown,
 	} {
@@ -267,7 +330,7 @@ func TestRandomTexts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	numbers := 0
+	all := 0
 	for range 60_000 {
 		var b bytes.Buffer
 		random(r, &b, 5)
@@ -278,13 +341,13 @@ func TestRandomTexts(t *testing.T) {
 		want := reference(body, somePaths...)
 		cut := r.IntN(10)
 		got, _ := scanned(t, scan.JSON, body, func() bool { return r.IntN(10) < cut }, somePaths...)
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Fatalf("%q: %v, encoding/json %v", body, got, want)
+		if fmt.Sprint(got.found) != fmt.Sprint(want) {
+			t.Fatalf("%q: %v, encoding/json %v", body, got.found, want)
 		}
-		numbers += len(got)
+		all += len(got.found)
 	}
-	if numbers < 1000 {
-		t.Errorf("only %d numbers", numbers)
+	if all < 1000 {
+		t.Errorf("only %d numbers", all)
 	}
 }
 
@@ -303,8 +366,8 @@ func FuzzTexts(f *testing.F) {
 				t.Fatalf("in pieces %v, whole %v", got, all)
 			}
 			if format == scan.JSON && json.Valid(body) {
-				if want := reference(body, somePaths...); fmt.Sprint(got) != fmt.Sprint(want) {
-					t.Fatalf("%v, encoding/json %v", got, want)
+				if want := reference(body, somePaths...); fmt.Sprint(got.found) != fmt.Sprint(want) {
+					t.Fatalf("%v, encoding/json %v", got.found, want)
 				}
 			}
 		}
@@ -379,6 +442,18 @@ func FuzzAmount(f *testing.F) {
 	})
 }
 
+// nothing ignores what is found.
+type nothing struct{}
+
+func (nothing) Found(int, scan.Value) {}
+func (nothing) EndText(bool)          {}
+
+// lastNumber is the number that was found last.
+type lastNumber int64
+
+func (l *lastNumber) Found(_ int, v scan.Value) { *l = lastNumber(v.Amount.Units) }
+func (*lastNumber) EndText(bool)                {}
+
 // TestMemoryIsBounded scans texts of any depth and size without allocating.
 func TestMemoryIsBounded(t *testing.T) {
 	p, err := scan.NewPaths("a.b", "a.0.0.0.x")
@@ -387,7 +462,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	for name, piece := range map[string]string{"depth": `{"a":[[[`, "names": `{"aaaaaaaaaaaa\u00e9`, "objects": `{"a":`, "numbers": `{"a":{"b":1111111111`, "events": "data: x\nevent: aaaaaaa"} {
 		for _, format := range []scan.Format{scan.JSON, scan.SSE} {
-			s := scan.New(format, p, func(int, scan.Amount) {})
+			s := scan.New(types[format], p, nothing{})
 			body := strings.NewReader(strings.Repeat(piece, 1000))
 			_, _ = s.Write([]byte(piece))
 			if n := testing.AllocsPerRun(3, func() {
@@ -428,7 +503,7 @@ func BenchmarkScan(b *testing.B) {
 				b.ReportAllocs()
 				body := []byte(c.body)
 				for b.Loop() {
-					s := scan.New(c.format, p, func(int, scan.Amount) {})
+					s := scan.New(types[c.format], p, nothing{})
 					for rest := body; len(rest) > 0; {
 						n := min(size, len(rest))
 						_, _ = s.Write(rest[:n])
@@ -461,7 +536,7 @@ func BenchmarkLarge(b *testing.B) {
 			b.SetBytes(int64(len(of.begin) + of.times*len(piece) + len(of.end)))
 			before, most := usage.HeapAlloc(), uint64(0)
 			for b.Loop() {
-				s := scan.New(scan.JSON, p, func(_ int, a scan.Amount) { found = a.Units })
+				s := scan.New(types[scan.JSON], p, (*lastNumber)(&found))
 				_, _ = s.Write([]byte(of.begin))
 				for range of.times {
 					_, _ = s.Write(piece)
@@ -482,8 +557,8 @@ func BenchmarkLarge(b *testing.B) {
 func TestManyEscapes(t *testing.T) {
 	body := []byte(`{"a":"` + strings.Repeat(`\n`, 1<<20) + `\\\"","n":7}`)
 	for _, cut := range []func() bool{func() bool { return false }, func() bool { return rand.IntN(1000) == 0 }} {
-		if got, _ := scanned(t, scan.JSON, body, cut, "n"); len(got[0]) != 1 {
-			t.Errorf("found %v, want one number", got)
+		if got, _ := scanned(t, scan.JSON, body, cut, "n"); len(got.found[0]) != 1 {
+			t.Errorf("found %v, want one number", got.found)
 		}
 	}
 }
