@@ -83,7 +83,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.stores.events.registry = a.registry
 	a.instance = &admin.Instance{
-		Process: a.process, Registry: a.registry, Stores: a.stores.list, Follower: a.follower, Lists: a.env.Lists,
+		Process: a.process, Registry: a.registry, Stores: a.stores.shared(), Follower: a.follower, Lists: a.env.Lists,
 		Logger: a.logger, Started: a.started, Hash: a.configHash, Servers: a.servers, Limiter: limiterOf,
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -87,7 +88,7 @@ func (a *App) parseStore(d *caddyfile.Dispenser) error {
 		}
 		return d.Errf("store %q: want %s", v, want)
 	}
-	c := &config.RedisStore{Addresses: d.RemainingArgs()}
+	c := &redisconfig.Store{Addresses: d.RemainingArgs()}
 	if len(c.Addresses) == 0 {
 		return d.Errf("store redis: want an address, such as localhost:6379")
 	}
@@ -99,7 +100,7 @@ func (a *App) parseStore(d *caddyfile.Dispenser) error {
 		return option.At(at, fmt.Errorf("store: %w", err))
 	}
 	for _, other := range a.Stores {
-		if name := cmp.Or(c.Name, config.DefaultStoreName); name == cmp.Or(other.Name, config.DefaultStoreName) {
+		if name := cmp.Or(c.Name, redisconfig.DefaultName); name == cmp.Or(other.Name, redisconfig.DefaultName) {
 			return option.At(at, fmt.Errorf("store %q is given twice: want another name", name))
 		}
 	}
@@ -108,7 +109,7 @@ func (a *App) parseStore(d *caddyfile.Dispenser) error {
 }
 
 // storeOptions returns the options of a store's block.
-func storeOptions(c *config.RedisStore) *option.Set {
+func storeOptions(c *redisconfig.Store) *option.Set {
 	return &option.Set{
 		One: map[string]option.Parse{
 			"name":           option.Text(&c.Name, "a name"),
@@ -131,9 +132,9 @@ func storeOptions(c *config.RedisStore) *option.Set {
 	}
 }
 
-func parseSentinel(c *config.RedisStore) option.Parse {
+func parseSentinel(c *redisconfig.Store) option.Parse {
 	return func(d *caddyfile.Dispenser) error {
-		c.Sentinel = new(config.Sentinel)
+		c.Sentinel = new(redisconfig.Sentinel)
 		if err := option.Text(&c.Sentinel.Master, "the name of the master")(d); err != nil {
 			return err
 		}
@@ -146,14 +147,14 @@ func parseSentinel(c *config.RedisStore) option.Parse {
 	}
 }
 
-func parseTLS(c *config.RedisStore) option.Parse {
+func parseTLS(c *redisconfig.Store) option.Parse {
 	return func(d *caddyfile.Dispenser) error {
-		c.TLS = new(config.TLS)
+		c.TLS = new(redisconfig.TLS)
 		return tlsOptions(c.TLS).Block(d)
 	}
 }
 
-func tlsOptions(t *config.TLS) *option.Set {
+func tlsOptions(t *redisconfig.TLS) *option.Set {
 	return &option.Set{One: map[string]option.Parse{
 		"ca":                   option.Text(&t.CA, "a file"),
 		"cert":                 option.Text(&t.Cert, "a file"),

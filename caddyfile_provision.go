@@ -19,6 +19,7 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 )
 
 // adaptedZones is the key, in the state of an adaptation, of the registry of its zones.
@@ -80,10 +81,10 @@ func needsNothing(sets caddyhttp.RawMatcherSets) bool {
 }
 
 // stores returns the stores in the global options.
-func (c *directive) stores() []*config.RedisStore {
+func (c *directive) stores() []*redisconfig.Store {
 	app, _ := c.Option("rate_limit").(httpcaddyfile.App)
 	var a struct {
-		Stores []*config.RedisStore `json:"stores"`
+		Stores []*redisconfig.Store `json:"stores"`
 	}
 	_ = json.Unmarshal(app.Value, &a) // nil: there is no global option
 	return a.Stores
@@ -97,7 +98,7 @@ func (c *directive) store(name string) (*limiter.Store, error) {
 	}
 	possible := name == "" // the default store is perhaps this process
 	for i, o := range c.stores() {
-		called := cmp.Or(o.Name, config.DefaultStoreName)
+		called := cmp.Or(o.Name, redisconfig.DefaultName)
 		if called == name || name == "" && i == 0 {
 			s.Lease = time.Duration(o.Lease).Microseconds()
 			return s, nil

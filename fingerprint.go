@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 )
 
 // hashOf returns a hash of a part of the configuration.
@@ -29,9 +29,9 @@ func (a *App) fingerprint() string {
 		if s == nil {
 			continue
 		}
-		c := config.RedisStore{Name: s.Name, DB: s.DB, KeyPrefix: s.KeyPrefix, OnFailure: s.OnFailure, FallbackShare: s.FallbackShare, Lease: s.Lease, Timeout: s.Timeout, Cluster: s.Cluster}
+		c := redisconfig.Store{Name: s.Name, DB: s.DB, KeyPrefix: s.KeyPrefix, OnFailure: s.OnFailure, FallbackShare: s.FallbackShare, Lease: s.Lease, Timeout: s.Timeout, Cluster: s.Cluster}
 		if s.Sentinel != nil {
-			c.Sentinel = &config.Sentinel{Master: s.Sentinel.Master}
+			c.Sentinel = &redisconfig.Sentinel{Master: s.Sentinel.Master}
 		}
 		for _, address := range s.Addresses {
 			c.Addresses = append(c.Addresses, address[strings.LastIndexByte(address, '@')+1:]) // a URL may have a password

@@ -16,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/internal/warnings"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -119,7 +120,7 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 type App struct {
 	// The stores in which instances share their counts. Zones that name no store use
 	// the first. Default: none; counts are kept in this process.
-	Stores []*config.RedisStore `json:"stores,omitempty"`
+	Stores []*redisconfig.Store `json:"stores,omitempty"`
 
 	// The greatest number of keys kept in this process for each zone, at most 1,073,741,824.
 	// Default: 1000000.

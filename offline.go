@@ -13,7 +13,6 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/admin"
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/clock"
@@ -21,6 +20,7 @@ import (
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/replay"
 	"github.com/dianalimiter/diana/internal/routes"
+	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -97,7 +97,7 @@ func allErrors(file, adapter string, first error) error {
 func (a *App) checkPlaces() error {
 	for _, s := range a.Stores {
 		if _, _, err := s.Options(); err != nil {
-			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, config.DefaultStoreName), err)
+			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, redisconfig.DefaultName), err)
 		}
 	}
 	if len(a.RulesRaw) == 0 {

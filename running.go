@@ -101,7 +101,7 @@ func (r *runningApp) stop(a *App) {
 // exposed returns what the metrics show of the running configuration.
 func (r *runningApp) exposed() (now metrics.Running) {
 	if a := r.current(); a != nil {
-		now.Zones, now.Stores = a.registry.Exposed(a.instance.Origin), a.stores.list
+		now.Zones, now.Stores = a.registry.Exposed(a.instance.Origin), a.stores.shared()
 		if a.follower != nil {
 			now.Confirmed = a.follower.Status().Confirmed
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/certmagic"
-	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
@@ -39,7 +38,7 @@ type storeEvents struct {
 	unsubscribed loglimit.Minute // of lines about a failed subscription
 }
 
-// StoreUp implements redis.Observer.
+// StoreUp implements stores.Observer.
 func (e *storeEvents) StoreUp(name, node string) {
 	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkUp, Name: name, Text: node})
 	e.lines.Add(func() {
@@ -64,9 +63,9 @@ func withNode(node string, data map[string]any) map[string]any {
 	return data
 }
 
-// StoreDown implements redis.Observer.
-func (e *storeEvents) StoreDown(name, node string, f redis.Failure, cause error) {
-	advice := redis.Advice(f, cause)
+// StoreDown implements stores.Observer.
+func (e *storeEvents) StoreDown(name, node string, f stores.Failure, cause error) {
+	advice := stores.Advice(cause)
 	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkDown, Name: name, Text: node})
 	unknown := false
 	fields := ofNode(node, zap.String("store", name), zap.Error(cause), zap.String("advice", advice))
@@ -74,12 +73,12 @@ func (e *storeEvents) StoreDown(name, node string, f redis.Failure, cause error)
 		fields = append(fields, zap.String("on_failure", c.OnFailure().String()))
 		if n := c.Instances(); n > 0 {
 			fields = append(fields, zap.Int64("instances", n))
-		} else if c.OnFailure() == redis.FailLocal {
+		} else if c.OnFailure() == stores.FailLocal {
 			unknown = true
 		}
 	}
 	what := "Redis is unavailable: on_failure applies"
-	if f == redis.FailRejected || f == redis.FailWrong {
+	if f == stores.FailRejected || f == stores.FailWrong {
 		what = "Redis rejects calls: on_failure applies"
 	}
 	e.lines.Add(func() {
@@ -91,31 +90,31 @@ func (e *storeEvents) StoreDown(name, node string, f redis.Failure, cause error)
 	})
 }
 
-// StoreError implements redis.Observer.
-func (e *storeEvents) StoreError(name string, f redis.Failure, err error) {
+// StoreError implements stores.Observer.
+func (e *storeEvents) StoreError(name string, f stores.Failure, err error) {
 	e.metrics.StoreErrors.WithLabelValues(name, string(f)).Inc()
-	if f != redis.FailWrong {
+	if f != stores.FailWrong {
 		return
 	}
 	if suppressed, ok := e.wrong.Next(clock.Now(), 1); ok {
 		e.lines.Add(func() {
 			e.logger.Error("Redis gave an unexpected answer", zap.String("store", name), zap.Error(err),
-				zap.String("advice", redis.Advice(f, err)), zap.Uint64("suppressed", suppressed))
+				zap.String("advice", stores.Advice(err)), zap.Uint64("suppressed", suppressed))
 		})
 	}
 }
 
-// StoreWarning implements redis.Observer.
+// StoreWarning implements stores.Observer.
 func (e *storeEvents) StoreWarning(name, what, advice string) {
 	e.lines.Add(func() { e.logger.Warn(what, zap.String("store", name), zap.String("advice", advice)) })
 }
 
-// Uncharged implements redis.Observer.
+// Uncharged implements stores.Observer.
 func (e *storeEvents) Uncharged(zone string, cost int64) {
 	e.metrics.Uncharged.WithLabelValues(zone).Add(float64(cost))
 }
 
-// ClockSteps implements redis.Observer.
+// ClockSteps implements stores.Observer.
 func (e *storeEvents) ClockSteps(name string) { e.metrics.ClockSteps.WithLabelValues(name).Inc() }
 
 // liveKey returns where the number of live instances at a place is stored: those at another are others.
@@ -127,7 +126,7 @@ var liveCounts = process.Var[background.Queue]{New: func() *background.Queue {
 	return background.NewQueue(caddy.Log().Named("rate_limit"), 0, "")
 }}
 
-// Live implements redis.Observer. It stores the number of live instances for the next
+// Live implements stores.Observer. It stores the number of live instances for the next
 // process.
 func (e *storeEvents) Live(name string, n int) {
 	c, _ := e.stores(name)
@@ -155,7 +154,7 @@ func (e *storeEvents) lastLive(place string) int {
 	return n
 }
 
-// Reset implements redis.ResetObserver.
+// Reset implements stores.ResetObserver.
 func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 	_, s := e.stores(store)
 	if s != nil && config.CheckName(zone) == nil {
@@ -163,21 +162,17 @@ func (e *storeEvents) Reset(store, zone string, k stores.Key) {
 	}
 }
 
-// Unsubscribed implements redis.ResetObserver.
+// Unsubscribed implements stores.ResetObserver.
 func (e *storeEvents) Unsubscribed(store string, err error) {
-	advice := redis.AdviceOn(err)
-	if goredis.IsPermissionError(err) {
-		advice = "give the user +subscribe, +ping and its channels: docs/redis.md has the whole line"
-	}
 	if e.unsubscribed.Next(clock.Now()) {
 		e.lines.Add(func() {
-			e.logger.Error("Redis rejects the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err), zap.String("advice", advice))
+			e.logger.Error("Redis rejects the subscription to the channel on which instances announce resets of keys", zap.String("store", store), zap.Error(err), zap.String("advice", stores.Advice(err)))
 		})
 	}
 }
 
 // Interface guards
 var (
-	_ redis.Observer      = (*storeEvents)(nil)
-	_ redis.ResetObserver = (*storeEvents)(nil)
+	_ stores.Observer      = (*storeEvents)(nil)
+	_ stores.ResetObserver = (*storeEvents)(nil)
 )

@@ -12,7 +12,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
@@ -20,8 +19,10 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 )
 
 const localStore = metrics.LocalStore
@@ -59,7 +60,7 @@ type redisStores struct {
 }
 
 // add adds a store, taken from the pool, and returns its name.
-func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name string, err error) {
+func (s *redisStores) add(c *redisconfig.Store, refs *pool.References) (name string, err error) {
 	if s.process.Clock != nil {
 		return s.addOffline(c), nil
 	}
@@ -80,8 +81,8 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 	goredis.SetLogger(redisLog{})
 	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, s.events) })
 	s.list = append(s.list, shared)
-	store := &limiter.Store{Store: shared, Name: o.Name, Place: o.Place(), Hasher: h, Lease: shared.Lease(), Shared: shared}
-	if shared.Clustered() {
+	store := &limiter.Store{Store: shared, Name: o.Name, Place: o.Place(), Hasher: h, Lease: shared.Status().Lease, Shared: shared}
+	if shared.Status().Clustered {
 		store.At = shared.At
 	}
 	s.byName[o.Name] = store
@@ -89,8 +90,8 @@ func (s *redisStores) add(c *config.RedisStore, refs *pool.References) (name str
 }
 
 // addOffline adds a store whose zones are counted by this process.
-func (s *redisStores) addOffline(c *config.RedisStore) string {
-	name := cmp.Or(c.Name, config.DefaultStoreName)
+func (s *redisStores) addOffline(c *redisconfig.Store) string {
+	name := cmp.Or(c.Name, redisconfig.DefaultName)
 	if resolved, err := option.Resolve("name", name); err == nil { // else the environment is another
 		name = resolved
 	}
@@ -124,6 +125,15 @@ func (s *redisStores) find(name string) (*redis.Store, *limiter.Store) {
 		}
 	}
 	return nil, nil
+}
+
+// shared returns the stores.
+func (s *redisStores) shared() []stores.Shared {
+	list := make([]stores.Shared, len(s.list))
+	for i, c := range s.list {
+		list[i] = c
+	}
+	return list
 }
 
 // start connects the stores. Until they count the live instances, the number is the one last seen by

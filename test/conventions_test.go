@@ -140,29 +140,30 @@ func TestArrows(t *testing.T) {
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
 		".": "algorithms config internal/admin internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
-			"internal/option internal/placeholders internal/pool internal/process internal/replay internal/routes internal/warnings internal/zonefile rules" + anyStore,
+			"internal/option internal/placeholders internal/pool internal/process internal/replay internal/routes internal/stores/redisconfig internal/warnings internal/zonefile rules" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
-		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes rules" + anyStore,
+		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes internal/stores internal/stores/memory rules",
 		"internal/placeholders": "internal/option", "internal/routes": "",
 		"internal/warnings": "config internal/key internal/limiter internal/placeholders",
 		"internal/zonefile": "algorithms config internal/key internal/option",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
-			"internal/option internal/pool internal/process internal/scan internal/topk rules scripts" + anyStore,
-		"config":           "algorithms internal/body internal/clock internal/dialect internal/key internal/option internal/placeholders internal/scan internal/stores/redis",
+			"internal/option internal/pool internal/process internal/scan internal/stores internal/stores/memory internal/topk rules scripts",
+		"config":           "algorithms internal/body internal/clock internal/dialect internal/key internal/option internal/placeholders internal/scan",
 		"rules":            "config internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
-		"internal/metrics": "internal/clock internal/process internal/stores internal/stores/redis internal/topk",
+		"internal/metrics": "internal/clock internal/process internal/stores internal/topk",
 		"internal/cli":     "config internal/edit internal/limiter internal/metrics internal/replay rules",
 		"internal/edit":    "config",
 		"internal/replay":  "algorithms config internal/key internal/limiter internal/metrics internal/routes internal/stores",
 		"internal/key":     "internal/body internal/stores",
 
-		"internal/stores":            "algorithms",
-		"internal/stores/memory":     "algorithms internal/stores",
-		"internal/stores/outage":     "algorithms internal/stores internal/stores/memory",
-		"internal/stores/redis":      "algorithms internal/stores internal/stores/memory internal/stores/outage internal/subscribe scripts",
-		"internal/stores/storestest": "algorithms internal/stores internal/stores/memory scripts",
+		"internal/stores":             "algorithms",
+		"internal/stores/memory":      "algorithms internal/stores",
+		"internal/stores/outage":      "algorithms internal/stores internal/stores/memory",
+		"internal/stores/redis":       "algorithms internal/stores internal/stores/memory internal/stores/outage internal/subscribe scripts",
+		"internal/stores/redisconfig": "config internal/clock internal/key internal/option internal/stores/redis",
+		"internal/stores/storestest":  "algorithms internal/stores internal/stores/memory scripts",
 
 		"scripts":          "algorithms",
 		"scripts/assemble": "",

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -340,7 +340,7 @@ func TestFallbackShare(t *testing.T) {
 
 // instances returns the file that holds the number of live instances of a store at an address.
 func (s *site) instances(addr string) string {
-	o := redis.Options{ConnOptions: redis.ConnOptions{Addresses: []string{addr}, Prefix: config.DefaultKeyPrefix}}
+	o := redis.Options{ConnOptions: redis.ConnOptions{Addresses: []string{addr}, Prefix: redisconfig.DefaultKeyPrefix}}
 	return filepath.Join(s.storage, "rate_limit", "instances", rules.Fingerprint(o.Place()))
 }
 
@@ -360,7 +360,7 @@ func startInstances(t *testing.T, srv *redistest.Server, n int) (all []*redis.St
 	t.Helper()
 	for range n {
 		o := redis.Options{Name: "other", Clock: clock.Now, ConnOptions: redis.ConnOptions{
-			Addresses: []string{srv.Addr}, Prefix: config.DefaultKeyPrefix, Timeout: time.Second, DialTimeout: time.Second,
+			Addresses: []string{srv.Addr}, Prefix: redisconfig.DefaultKeyPrefix, Timeout: time.Second, DialTimeout: time.Second,
 		}}
 		s := redis.New(o, ignored{})
 		s.Start(0)

@@ -27,7 +27,6 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -102,25 +101,24 @@ var moduleVersion = sync.OnceValue(func() string {
 func (in *Instance) answerStores() []cli.Store {
 	list := make([]cli.Store, len(in.Stores))
 	for i, c := range in.Stores {
-		up, since, down := c.State()
+		s := c.Status()
 		mode := stores.ModeShared
-		if !up {
-			mode = c.OnFailure().Mode()
+		if !s.Up {
+			mode = s.OnFailure.Mode()
 		}
-		cost := c.CallStats()
 		list[i] = cli.Store{
-			Name: c.Name(), Up: up, Mode: mode.String(), Since: since, OnFailure: c.OnFailure().String(), Instances: c.Instances(), Down: answerDown(down),
-			Calls: cost.Calls, Checks: cost.Checks, CallSeconds: cost.Took.Seconds(),
+			Name: s.Name, Up: s.Up, Mode: mode.String(), Since: s.Since, OnFailure: s.OnFailure.String(), Instances: s.Instances, Down: answerDown(s.Down),
+			Calls: s.Calls.Calls, Checks: s.Calls.Checks, CallSeconds: s.Calls.Took.Seconds(),
 		}
-		if !up {
-			list[i].Share = c.EnforcedShare()
+		if !s.Up {
+			list[i].Share = s.Enforced
 		}
 	}
 	return list
 }
 
 // answerDown returns the nodes of a Cluster that are unavailable.
-func answerDown(nodes []redis.NodeDown) (down []cli.Node) {
+func answerDown(nodes []stores.NodeDown) (down []cli.Node) {
 	for _, n := range nodes {
 		if n.Address != "" {
 			down = append(down, cli.Node{Address: n.Address, Since: n.Since})
@@ -170,12 +168,10 @@ func (in *Instance) answerZone(z *limiter.Zone) cli.Zone {
 
 // alone reports whether this instance decides with its share of the limits in a store.
 func (in *Instance) alone(store string) bool {
-	i := slices.IndexFunc(in.Stores, func(s *redis.Store) bool { return s.Name() == store })
-	if i < 0 || in.Stores[i].OnFailure() != redis.FailLocal {
-		return false
-	}
-	up, _, _ := in.Stores[i].State()
-	return !up
+	return slices.ContainsFunc(in.Stores, func(c stores.Shared) bool {
+		s := c.Status()
+		return s.Name == store && s.OnFailure == stores.FailLocal && !s.Up
+	})
 }
 
 // answerHistory returns a range of the history: the parameters are range, zone, which may be
@@ -232,11 +228,11 @@ func (in *Instance) reset(ctx context.Context, z *limiter.Zone, t limiter.Target
 	if err != nil {
 		failed = loglimit.Short(err)
 		what := "a key was reset in this instance only: reset it again when Redis is back"
-		if errors.Is(err, redis.ErrUnannounced) {
+		if errors.Is(err, stores.ErrUnannounced) {
 			where = "in Redis"
 			what = "a key was reset in Redis, but other instances were not told"
 		}
-		in.Logger.Error(what, zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err), zap.String("advice", redis.AdviceOn(err)))
+		in.Logger.Error(what, zap.String("zone", z.Name), zap.String("key", t.Key.String()), loglimit.Error(err), zap.String("advice", stores.Advice(err)))
 	} else {
 		in.Logger.Info("a key was reset", zap.String("zone", z.Name), zap.String("key", t.Key.String()), zap.String("where", where))
 	}

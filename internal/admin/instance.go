@@ -10,7 +10,7 @@ import (
 	"github.com/dianalimiter/diana/internal/cli"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -18,7 +18,7 @@ import (
 type Instance struct {
 	Process  *process.Process  // its history and marks are shown
 	Registry *limiter.Registry // of its zones
-	Stores   []*redis.Store    // its shared stores
+	Stores   []stores.Shared   // its shared stores
 	Follower *rules.Follower   // nil: no rule source is configured
 	Lists    *limiter.Lists    // its files of keys
 	Logger   *zap.Logger       // logs what the API changes

@@ -79,8 +79,8 @@ func (in *Instance) unread(d *rules.Document) error {
 			continue
 		}
 		for _, s := range in.Stores {
-			if live, readers := s.Instances(), s.Readers(); readers < live {
-				return config.At("/zones", fmt.Errorf("%d of %d instances of store %s cannot read exceptions, and would reject the whole document: upgrade them first", live-readers, live, s.Name()))
+			if s := s.Status(); s.Readers < s.Instances {
+				return config.At("/zones", fmt.Errorf("%d of %d instances of store %s cannot read exceptions, and would reject the whole document: upgrade them first", s.Instances-s.Readers, s.Instances, s.Name))
 			}
 		}
 	}

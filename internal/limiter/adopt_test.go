@@ -23,6 +23,8 @@ type adopting struct {
 }
 
 func (*adopting) Hold()                                                              {}
+func (s *adopting) At(stores.Key) stores.Store                                       { return s }
+func (*adopting) Status() stores.Status                                              { return stores.Status{} }
 func (*adopting) Release()                                                           {}
 func (*adopting) Reset(context.Context, string, []*stores.Counter, stores.Key) error { return nil }
 

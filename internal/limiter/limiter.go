@@ -17,6 +17,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -25,19 +26,19 @@ type Limiter struct {
 	env     *Environment
 	o       Options
 	zones   []*Zone
-	shared  []Shared    // the shared stores of the zones
-	order   string      // among the limiters of a registry
-	repeats bool        // whether a request may pass one of the zones twice
-	earlier bool        // whether an earlier handler may have admitted a request
-	meets   atomic.Bool // whether a request may meet another handler, too, by the routes
-	local   bool        // whether all zones are counted in this process
-	across  bool        // whether the zones' keys are in several stores or slots
-	more    bool        // whether headers say when more is left
-	waits   bool        // whether a zone has max_wait
-	charges bool        // whether a zone charges, or releases permits, after the response
-	settles bool        // whether a zone's response tells the cost
-	maxBody int64       // bytes of a body that are read: the most that a zone wants
-	lingers bool        // whether a zone keeps the permits of clients that leave
+	shared  []stores.Shared // the shared stores of the zones
+	order   string          // among the limiters of a registry
+	repeats bool            // whether a request may pass one of the zones twice
+	earlier bool            // whether an earlier handler may have admitted a request
+	meets   atomic.Bool     // whether a request may meet another handler, too, by the routes
+	local   bool            // whether all zones are counted in this process
+	across  bool            // whether the zones' keys are in several stores or slots
+	more    bool            // whether headers say when more is left
+	waits   bool            // whether a zone has max_wait
+	charges bool            // whether a zone charges, or releases permits, after the response
+	settles bool            // whether a zone's response tells the cost
+	maxBody int64           // bytes of a body that are read: the most that a zone wants
+	lingers bool            // whether a zone keeps the permits of clients that leave
 
 	requests sync.Pool // of *request
 

@@ -5,13 +5,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 // Running is what the metrics show of the running configuration.
 type Running struct {
 	Zones     map[string]*Exposed // by name
-	Stores    []*redis.Store      // the shared ones
+	Stores    []stores.Shared     // the shared ones
 	Confirmed time.Time           // when the rule source last confirmed the rules; zero: never
 }
 
@@ -102,7 +102,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	for _, s := range now.Stores {
-		c.collectStore(ch, s)
+		status := s.Status()
+		c.collectStore(ch, &status)
 	}
 }
 
@@ -141,25 +142,24 @@ func (z *Exposed) collect(to samples, name string) {
 
 // collectStore collects the metrics of a store. All its counters begin at 0, because one that
 // appears with the value 1 has no rate.
-func (c *collector) collectStore(to samples, s *redis.Store) {
-	name, calls := s.Name(), s.CallStats()
-	up, enforced := 1.0, 1.0
-	if is, _, _ := s.State(); !is {
-		up, enforced = 0, s.EnforcedShare()
+func (c *collector) collectStore(to samples, s *stores.Status) {
+	name, up, enforced := s.Name, 1.0, 1.0
+	if !s.Up {
+		up, enforced = 0, s.Enforced
 	}
 	to.gauge(storeUpDesc, up, name)
 	to.gauge(enforcedDesc, enforced, name)
-	to.gauge(instancesDesc, float64(s.Instances()), name)
-	to.counter(callsDesc, calls.Calls, name)
-	to.counter(checksDesc, calls.Checks, name)
-	to <- prometheus.MustNewConstMetric(callTimeDesc, prometheus.CounterValue, calls.Took.Seconds(), name)
-	for _, f := range redis.Failures {
+	to.gauge(instancesDesc, float64(s.Instances), name)
+	to.counter(callsDesc, s.Calls.Calls, name)
+	to.counter(checksDesc, s.Calls.Checks, name)
+	to <- prometheus.MustNewConstMetric(callTimeDesc, prometheus.CounterValue, s.Calls.Took.Seconds(), name)
+	for _, f := range stores.Failures {
 		to <- c.StoreErrors.WithLabelValues(name, string(f))
 	}
 	to <- c.ClockSteps.WithLabelValues(name)
-	if l, ok := s.LeaseStats(); ok {
-		to.counter(leasesDesc, l.Times, name)
-		to.counter(grantedDesc, l.Granted, name)
-		to.counter(spentDesc, l.Spent, name)
+	if s.Leases != nil {
+		to.counter(leasesDesc, s.Leases.Times, name)
+		to.counter(grantedDesc, s.Leases.Granted, name)
+		to.counter(spentDesc, s.Leases.Spent, name)
 	}
 }

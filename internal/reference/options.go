@@ -83,7 +83,7 @@ var sections = []section{
 		},
 	},
 	{
-		title: "Store `redis`", typ: "config.RedisStore", context: inStore, path: storePath,
+		title: "Store `redis`", typ: "redisconfig.Store", context: inStore, path: storePath,
 		options: []option{
 			{"name", "name <name>", "name eu", joins, false},
 			{"store", "", "", joins, false},
@@ -112,7 +112,7 @@ var sections = []section{
 		},
 	},
 	{
-		title: "`sentinel` of a store", typ: "config.Sentinel", path: append(storePath[:4:4], "sentinel"), context: inStore,
+		title: "`sentinel` of a store", typ: "redisconfig.Sentinel", path: append(storePath[:4:4], "sentinel"), context: inStore,
 		options: []option{
 			{"master", "sentinel <master>", "sentinel main", near, false},
 			{"username", "username <user>", "sentinel main {\n username watcher\n}", near, false},
@@ -121,7 +121,7 @@ var sections = []section{
 		},
 	},
 	{
-		title: "`tls` of a store", typ: "config.TLS", path: append(storePath[:4:4], "tls"), context: inStore,
+		title: "`tls` of a store", typ: "redisconfig.TLS", path: append(storePath[:4:4], "tls"), context: inStore,
 		options: []option{
 			{"ca", "ca <file>", "tls {\n ca ca.pem\n}", near, false},
 			{"cert", "cert <file>", "tls {\n cert client.pem\n}", near, false},

@@ -94,11 +94,23 @@ func findPhrase(all []knownAnswer, text string) *knownAnswer {
 	return nil
 }
 
-// AdviceOn returns what an operator can do about an error of a call.
-func AdviceOn(err error) string { return Advice(classify(err), err) }
+// advised is an error with what an operator can do about it.
+type advised struct {
+	error
+	advice string
+}
 
-// Advice returns what an operator can do about a failure.
-func Advice(f Failure, cause error) string {
+// advise adds to an error what an operator can do about it.
+func advise(f Failure, err error) error { return advised{err, advice(f, err)} }
+
+// Unwrap returns the error itself.
+func (e advised) Unwrap() error { return e.error }
+
+// Advice returns what an operator can do about the error.
+func (e advised) Advice() string { return e.advice }
+
+// advice returns what an operator can do about a failure.
+func advice(f Failure, cause error) string {
 	if wrong, ok := errors.AsType[algorithmError](cause); ok {
 		return "the Lua of the algorithm " + strings.Join(wrong.names, " or ") + " fails: tell its author, or use another; this instance decides its rules without Redis meanwhile"
 	}

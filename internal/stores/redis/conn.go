@@ -60,7 +60,7 @@ func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 			c.onBack()
 			to.get().StoreUp(to.name, n.address)
 		} else {
-			to.get().StoreDown(to.name, n.address, classify(cause), cause)
+			to.get().StoreDown(to.name, n.address, classify(cause), advise(classify(cause), cause))
 		}
 	})
 	c.script = newScript(cmp.Or(o.Script, scripts.Decide().Text), "")
@@ -264,7 +264,7 @@ func (c *conn) fail(err error) {
 	if errors.As(err, new(reported)) || errors.Is(err, errOpen) {
 		return // it was counted with the call that failed
 	}
-	c.observer.get().StoreError(c.observer.name, classify(err), err)
+	c.observer.get().StoreError(c.observer.name, classify(err), advise(classify(err), err))
 }
 
 // failed reports the failure of a call to a node. It returns the error as one that is

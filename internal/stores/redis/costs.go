@@ -1,23 +1,11 @@
 package redis
 
 import (
+	"github.com/dianalimiter/diana/internal/stores"
+
 	"sync/atomic"
 	"time"
 )
-
-// CallStats are the totals of the calls of the script for requests and reports. Heartbeats and
-// what is handed over beside requests are not counted.
-type CallStats struct {
-	// Calls is the number of calls that were sent, answered or not.
-	Calls uint64
-
-	// Checks is the number of checks, and of charges after responses, that were batched
-	// into them.
-	Checks uint64
-
-	// Took is the sum of the calls' durations, seen from this instance.
-	Took time.Duration
-}
 
 // costs count the calls of the script. They are counted once per call, not per check.
 type costs struct {
@@ -32,6 +20,6 @@ func (c *costs) add(checks int, took time.Duration) {
 }
 
 // stats returns the totals.
-func (c *costs) stats() CallStats {
-	return CallStats{Calls: c.calls.Load(), Checks: c.checks.Load(), Took: time.Duration(c.took.Load())}
+func (c *costs) stats() stores.CallStats {
+	return stores.CallStats{Calls: c.calls.Load(), Checks: c.checks.Load(), Took: time.Duration(c.took.Load())}
 }

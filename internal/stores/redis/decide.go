@@ -223,7 +223,7 @@ func (d *decider) read(check *stores.Check, r *reply, now int64, hands []outage.
 		case errors.Is(err, errForgotten):
 			forgotten = true
 		case errors.Is(err, errDisagree): // Redis has charged by its own verdict, which stands
-			d.conn.observer.get().StoreError(d.o.Name, FailWrong, err)
+			d.conn.observer.get().StoreError(d.o.Name, FailWrong, advise(FailWrong, err))
 		case err != nil:
 			return err
 		}

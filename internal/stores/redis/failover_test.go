@@ -131,7 +131,7 @@ func TestTooManyClients(t *testing.T) {
 	defer func() { _ = c.client.Close() }()
 	for range 50 {
 		err := c.client.Ping(context.Background()).Err()
-		if err == nil || classify(err) != FailRejected || !strings.Contains(Advice(FailRejected, err), "maxclients") {
+		if err == nil || classify(err) != FailRejected || !strings.Contains(advice(FailRejected, err), "maxclients") {
 			t.Fatalf("error %v of class %s, want one about maxclients", err, classify(err))
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/stores"
 )
 
 var (
@@ -107,19 +109,16 @@ type dialError struct{ error }
 func (u dialError) Is(target error) bool { return errors.Is(u.error, target) }
 func (u dialError) As(target any) bool   { return errors.As(u.error, target) }
 
-// Failure is a class of failures of Redis.
-type Failure string
+// Failure is a class of failures.
+type Failure = stores.Failure
 
-// The classes of failures, which are label values of a metric.
+// The classes of failures.
 const (
-	FailTimeout  Failure = "timeout"  // no reply in time
-	FailAway     Failure = "away"     // unreachable, or not ready
-	FailRejected Failure = "rejected" // reachable, and rejects calls: rights, memory, disk
-	FailWrong    Failure = "wrong"    // an unexpected reply: another tenant's key, or a bug
+	FailTimeout  = stores.FailTimeout
+	FailAway     = stores.FailAway
+	FailRejected = stores.FailRejected
+	FailWrong    = stores.FailWrong
 )
-
-// Failures are all classes.
-var Failures = []Failure{FailTimeout, FailAway, FailRejected, FailWrong}
 
 // classify returns the class of an error.
 func classify(err error) Failure {

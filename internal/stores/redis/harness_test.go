@@ -294,3 +294,18 @@ func (l *connTracker) current() map[*trackedConn]struct{} {
 	defer l.mu.Unlock()
 	return maps.Clone(l.open)
 }
+
+// State, CallStats and LeaseStats are parts of the Status.
+func (s *Store) State() (up bool, since time.Time, down []stores.NodeDown) {
+	status := s.Status()
+	return status.Up, status.Since, status.Down
+}
+
+func (s *Store) CallStats() stores.CallStats { return s.Status().Calls }
+
+func (s *Store) LeaseStats() (sum stores.LeaseStats, has bool) {
+	if leases := s.Status().Leases; leases != nil {
+		return *leases, true
+	}
+	return sum, false
+}

@@ -35,7 +35,7 @@ func TestStoresOfAProcess(t *testing.T) {
 		if n, err := s.countInstances(ctx); n != 2 || err != nil {
 			t.Errorf("store %d: %d instances, %v, want 2", i, n, err)
 		}
-		waitFor(t, "both to read the format", func() bool { return s.Readers() == 2 })
+		waitFor(t, "both to read the format", func() bool { return s.Status().Readers == 2 })
 	}
 	c := holdingCounter(t, "both")
 	var checks []*stores.Check

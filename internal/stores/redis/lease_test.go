@@ -310,9 +310,6 @@ func TestLeasePeeks(t *testing.T) {
 	if !f.decide(s, check) || s.leaseLeft(&storestest.CheckOf(1, c).Zones[0], f.now) != before {
 		t.Error("a peek was decided by the lease, or spent it")
 	}
-	if lease := (&Store{o: Options{Lease: 50 * time.Millisecond}}).Lease(); lease != testLease {
-		t.Errorf("a lease of %d microseconds", lease)
-	}
 }
 
 // TestLeaseKeepsWholeStepsBack checks that a token_bucket with steps keeps back the

@@ -54,7 +54,7 @@ type lease struct {
 
 	terms leaseTerms
 
-	stats LeaseStats // of all keys that had this slot
+	stats stores.LeaseStats // of all keys that had this slot
 }
 
 // leasedPart is the rest of one grant, and until when it is valid.
@@ -265,20 +265,8 @@ func newLastReport(z *stores.ZoneCheck, sent, now int64) *lastReport {
 	return w
 }
 
-// LeaseStats are the totals of a store's leases.
-type LeaseStats struct {
-	// Times is the number of leases.
-	Times uint64
-
-	// Granted is the cost that was charged in advance.
-	Granted uint64
-
-	// Spent is the part of Granted that requests were charged.
-	Spent uint64
-}
-
 // stats returns the totals.
-func (l *leases) stats() (sum LeaseStats) {
+func (l *leases) stats() (sum stores.LeaseStats) {
 	for i := range l.slots {
 		x := &l.slots[i]
 		x.mu.Lock()

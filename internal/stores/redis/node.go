@@ -320,23 +320,17 @@ func (ns *nodes) allUp() bool {
 }
 
 // state says whether all nodes are used, since when that is so, and which are not.
-func (ns *nodes) state() (up bool, since time.Time, down []NodeDown) {
+func (ns *nodes) state() (up bool, since time.Time, down []stores.NodeDown) {
 	ns.mu.Lock()
 	reported := slices.DeleteFunc(slices.Clone(ns.masters), func(n *node) bool { return !n.down })
 	since = ns.since
 	ns.mu.Unlock()
 	for _, n := range reported {
 		_, since := n.breaker.state()
-		down = append(down, NodeDown{n.address, since})
+		down = append(down, stores.NodeDown{Address: n.address, Since: since})
 	}
-	slices.SortFunc(down, func(a, b NodeDown) int { return a.Since.Compare(b.Since) })
+	slices.SortFunc(down, func(a, b stores.NodeDown) int { return a.Since.Compare(b.Since) })
 	return len(down) == 0, since, down
-}
-
-// NodeDown is a node that is not used.
-type NodeDown struct {
-	Address string    // host:port in a Cluster, empty otherwise
-	Since   time.Time // when its breaker opened
 }
 
 // all returns the masters in use.

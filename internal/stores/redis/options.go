@@ -26,7 +26,7 @@ type Options struct {
 	Fleet string
 
 	// OnFailure says what happens to requests while Redis is unavailable.
-	OnFailure OnFailure
+	OnFailure stores.OnFailure
 
 	// ShareOf is the number of instances, in millionths, among which the limits
 	// are divided while Redis is unavailable. 0: as many as were last seen.
@@ -92,20 +92,9 @@ type ConnOptions struct {
 	Script string
 }
 
-// OnFailure says what happens to requests while Redis is unavailable.
-type OnFailure uint8
-
 // What happens to requests while Redis is unavailable.
 const (
-	FailLocal OnFailure = iota // this instance decides, with its share of the limits
-	FailAllow                  // every request is admitted
-	FailDeny                   // every request is denied
+	FailLocal = stores.FailLocal
+	FailAllow = stores.FailAllow
+	FailDeny  = stores.FailDeny
 )
-
-// String returns the word for it in the configuration.
-func (f OnFailure) String() string { return [...]string{"local", "allow", "deny"}[f] }
-
-// Mode says who decides then.
-func (f OnFailure) Mode() stores.Mode {
-	return [...]stores.Mode{stores.ModeFallback, stores.ModeAllow, stores.ModeDeny}[f]
-}

@@ -32,7 +32,7 @@ type downEvents struct {
 func (e *downEvents) StoreDown(_, _ string, f Failure, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.downs, e.lastCause = append(e.downs, Advice(f, err)), err
+	e.downs, e.lastCause = append(e.downs, stores.Advice(err)), err
 }
 
 func (e *downEvents) StoreUp(string, string) {

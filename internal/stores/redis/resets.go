@@ -10,19 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
+
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/subscribe"
-)
-
-// Errors of a reset.
-var (
-	// ErrAway says that a key was reset in this process only.
-	ErrAway = errors.New("Redis is unavailable: the key was reset in this instance only") //nolint:staticcheck // a name
-
-	// ErrUnannounced says that a key was reset in this process and in Redis, but that no
-	// message about it was sent.
-	ErrUnannounced = errors.New("the key was reset in Redis, but other instances were not told")
 )
 
 const resetTimeout = time.Second
@@ -58,7 +50,7 @@ func (r *resets) resetLocal(counters []*stores.Counter, k stores.Key) {
 func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
 	r.resetLocal(counters, k)
 	if !r.conn.usable(k) {
-		return ErrAway
+		return stores.ErrAway
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(r.o.Timeout, resetTimeout))
 	defer cancel()
@@ -80,7 +72,7 @@ func (r *resets) reset(ctx context.Context, zone string, counters []*stores.Coun
 		return err
 	}
 	if err := client.Publish(ctx, resetChannel(r.o.Prefix), zone+" "+k.String()+" "+r.id()).Err(); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnannounced, err)
+		return fmt.Errorf("%w: %w", stores.ErrUnannounced, err)
 	}
 	return nil
 }
@@ -101,7 +93,7 @@ func (r *resets) delete(ctx context.Context, zones []stores.ZoneCheck) error {
 		}
 	}
 	if err != nil {
-		return errors.Join(ErrAway, err)
+		return errors.Join(stores.ErrAway, err)
 	}
 	return nil
 }
@@ -224,10 +216,18 @@ func (r *resets) subscribeOnce(ctx context.Context) {
 				r.resubscribe(from)
 			}
 			if l, ok := r.conn.observer.get().(ResetObserver); ok && classify(err) == FailRejected {
-				l.Unsubscribed(r.o.Name, err)
+				l.Unsubscribed(r.o.Name, unsubscribed(err))
 			}
 		},
 	})
+}
+
+// unsubscribed adds to the error of a subscription what an operator can do about it.
+func unsubscribed(err error) error {
+	if goredis.IsPermissionError(err) {
+		return advised{err, "give the user +subscribe, +ping and its channels: docs/redis.md has the whole line"}
+	}
+	return advise(FailRejected, err)
 }
 
 // receive handles a message: a zone, a key, and the store that sent it. Others

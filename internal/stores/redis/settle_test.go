@@ -19,7 +19,7 @@ type settling struct {
 	key      stores.Key
 }
 
-func newSettling(t *testing.T, srv *redistest.Server, instances int, name string, spec storestest.RuleSpec, onFailure OnFailure) *settling {
+func newSettling(t *testing.T, srv *redistest.Server, instances int, name string, spec storestest.RuleSpec, onFailure stores.OnFailure) *settling {
 	t.Helper()
 	f := newFleet(t, srv, instances, func(o *Options) { o.OnFailure = onFailure })
 	for _, s := range f.all {
@@ -57,7 +57,7 @@ func (s *settling) recover() {
 func TestSettleWhileRedisIsAway(t *testing.T) {
 	srv := redistest.Start(t)
 	for name, spec := range eachAlgorithm() {
-		for _, onFailure := range []OnFailure{FailLocal, FailAllow, FailDeny} {
+		for _, onFailure := range []stores.OnFailure{FailLocal, FailAllow, FailDeny} {
 			for _, instances := range []int{1, 3} {
 				for _, background := range []bool{false, true} {
 					what := fmt.Sprintf("%s-%v-%d-%v", name, onFailure, instances, background)

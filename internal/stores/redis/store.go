@@ -87,7 +87,7 @@ func (s *Store) Start(live int) {
 // Begin has a store that was not started yet begin in the mode of the one that had its name. Nodes
 // that are unavailable were reported, and their first heartbeats will report that they are not.
 func (s *Store) Begin(before *Store) {
-	_, _, down := before.State()
+	_, _, down := before.conn.nodes.state()
 	for _, n := range down {
 		s.conn.nodes.beginDown(n.Address)
 	}
@@ -164,11 +164,13 @@ type slot struct {
 }
 
 // Reset clears a key under all counters of a zone: in this process, in Redis,
-// and, by a message, in all other instances. With [ErrAway] only this process has
-// cleared it, with [ErrUnannounced] this process and Redis.
+// and, by a message, in all other instances.
 func (s *Store) Reset(ctx context.Context, zone string, counters []*stores.Counter, k stores.Key) error {
 	s.Start(0)
-	return s.resets.reset(ctx, zone, counters, k)
+	if err := s.resets.reset(ctx, zone, counters, k); err != nil {
+		return advise(classify(err), err)
+	}
+	return nil
 }
 
 // Adopt has what this process knows of the keys of a counter and its Overrides put back after a loss
@@ -182,30 +184,27 @@ func (s *Store) ResetLocal(counters []*stores.Counter, k stores.Key) {
 	s.resets.resetLocal(counters, k)
 }
 
-// LeaseStats returns the totals of the store's leases; false if it has none.
-func (s *Store) LeaseStats() (sum LeaseStats, has bool) {
-	if s.leasing == nil {
-		return sum, false
-	}
-	return s.leasing.leases.stats(), true
-}
-
-// CallStats returns the totals of the store's calls.
-func (s *Store) CallStats() CallStats { return s.conn.costs.stats() }
-
 // Share returns the limits of a counter that this instance enforces while the store is
 // unavailable and on_failure is local.
 func (s *Store) Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int64) {
 	return s.fallback.Share(c), s.fallback.SharePermits(c.InFlight)
 }
 
-// EnforcedShare returns the part of each limit that this instance enforces without Redis, 0
-// to 1; 0: it counts nothing.
-func (s *Store) EnforcedShare() float64 {
-	if s.OnFailure() != FailLocal {
-		return 0
+// Status implements [stores.Shared].
+func (s *Store) Status() stores.Status {
+	up, since, down := s.conn.nodes.state()
+	status := stores.Status{
+		Name: s.o.Name, OnFailure: s.o.OnFailure, Lease: s.o.Lease.Microseconds(), Clustered: s.o.Cluster,
+		Up: up, Since: since, Down: down, Instances: s.Instances(), Readers: max(0, s.Instances()-s.instances.old.Load()), Calls: s.conn.costs.stats(),
 	}
-	return min(1, 1e6/float64(s.shareOf()))
+	if s.o.OnFailure == FailLocal {
+		status.Enforced = min(1, 1e6/float64(s.shareOf()))
+	}
+	if s.leasing != nil {
+		leases := s.leasing.leases.stats()
+		status.Leases = &leases
+	}
+	return status
 }
 
 // shareOf returns among how many instances the limits are divided without Redis, in millionths.
@@ -214,31 +213,16 @@ func (s *Store) shareOf() int64 { return cmp.Or(s.o.ShareOf, max(1, s.Instances(
 // Observe replaces the observer. nil: nobody observes the store.
 func (s *Store) Observe(to Observer) { s.observer.set(to) }
 
-// State says whether all nodes of Redis are used, since when that is so, and which
-// nodes are not.
-func (s *Store) State() (up bool, since time.Time, down []NodeDown) { return s.conn.nodes.state() }
-
 // Name returns the store's name.
 func (s *Store) Name() string { return s.o.Name }
 
 // OnFailure says what happens to requests while Redis is unavailable.
-func (s *Store) OnFailure() OnFailure { return s.o.OnFailure }
+func (s *Store) OnFailure() stores.OnFailure { return s.o.OnFailure }
 
 // Timeout is the longest that a decision takes.
 func (s *Store) Timeout() time.Duration { return s.o.Timeout }
 
-// Lease is for how many microseconds hot keys are charged in advance. 0: they are
-// not.
-func (s *Store) Lease() int64 { return s.o.Lease.Microseconds() }
-
-// Clustered says whether keys are distributed over a Redis Cluster.
-func (s *Store) Clustered() bool { return s.o.Cluster }
-
-// Readers returns how many live instances read documents of the present format, at most
-// [Store.Instances].
-func (s *Store) Readers() int64 { return max(0, s.Instances()-s.instances.old.Load()) }
-
 // Instances returns how many live instances were last seen, 0 if none ever was.
 func (s *Store) Instances() int64 { return s.instances.live.Load() }
 
-var _ stores.Store = (*Store)(nil)
+var _ stores.Shared = (*Store)(nil)

@@ -1,4 +1,5 @@
-package config
+// Package redisconfig is the configuration of the store in Redis.
+package redisconfig
 
 import (
 	"cmp"
@@ -19,15 +20,16 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 )
 
-// RedisStore is a Redis in which several instances share their counts. {env.*} and
+// Store is a Redis in which several instances share their counts. {env.*} and
 // {file.*} placeholders are replaced in every string when the configuration is loaded.
-type RedisStore struct {
+type Store struct {
 	// The kind of the store: "redis". Default: "redis".
 	Store string `json:"store,omitempty"`
 
@@ -88,7 +90,7 @@ type RedisStore struct {
 	// The share of each limit that this instance enforces while Redis is
 	// unavailable and on_failure is "local": "auto", which is 1 divided by the
 	// number of instances last seen, or a fraction such as "0.25". Default: "auto".
-	FallbackShare Value `json:"fallback_share,omitempty"`
+	FallbackShare config.Value `json:"fallback_share,omitempty"`
 
 	// How long a lease lasts, 1ms to 10s: an instance reserves part of a busy key's
 	// limit, and spends it without calling Redis. Rules admit less, so that leases do
@@ -132,7 +134,7 @@ type TLS struct {
 
 // Defaults of a store.
 const (
-	DefaultStoreName = "redis"
+	DefaultName      = "redis"
 	DefaultKeyPrefix = "diana"
 
 	defaultTimeout     = 25 * time.Millisecond
@@ -150,7 +152,7 @@ const (
 
 // resolve returns a copy of the configuration with {env.*} and {file.*} replaced. The
 // configuration itself keeps the placeholders, so that it never shows a secret.
-func (c *RedisStore) resolve() (*RedisStore, error) {
+func (c *Store) resolve() (*Store, error) {
 	r := *c
 	r.Addresses = append([]string(nil), c.Addresses...)
 	fields := map[string]*string{
@@ -183,13 +185,13 @@ func (c *RedisStore) resolve() (*RedisStore, error) {
 
 // Options checks the configuration and returns the options of the store and the hasher
 // of its keys.
-func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
+func (c *Store) Options() (o redis.Options, h key.Hasher, err error) {
 	r, err := c.resolve()
 	if err != nil {
 		return o, h, err
 	}
 	o = redis.Options{
-		Name:  cmp.Or(r.Name, DefaultStoreName),
+		Name:  cmp.Or(r.Name, DefaultName),
 		Lease: time.Duration(r.Lease),
 		Clock: clock.Now,
 		ConnOptions: redis.ConnOptions{
@@ -200,7 +202,7 @@ func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
 			PoolSize:    r.PoolSize,
 		},
 	}
-	if err := option.Join(CheckName(o.Name), r.checkBounds(), r.setFailure(&o), r.setTLS(&o), r.setAddresses(&o)); err != nil {
+	if err := option.Join(config.CheckName(o.Name), r.checkBounds(), r.setFailure(&o), r.setTLS(&o), r.setAddresses(&o)); err != nil {
 		return o, h, err
 	}
 	if r.Sentinel != nil {
@@ -214,7 +216,7 @@ func (c *RedisStore) Options() (o redis.Options, h key.Hasher, err error) {
 	return o, h, nil
 }
 
-func (c *RedisStore) checkBounds() error {
+func (c *Store) checkBounds() error {
 	switch {
 	case c.Store != "" && c.Store != "redis":
 		return fmt.Errorf("store %q: want redis", c.Store)
@@ -247,7 +249,7 @@ func isTimeout(d caddy.Duration) bool {
 	return d == 0 || time.Duration(d) >= leastTimeout && time.Duration(d) <= greatestTimeout
 }
 
-func (c *RedisStore) setFailure(o *redis.Options) error {
+func (c *Store) setFailure(o *redis.Options) error {
 	switch c.OnFailure {
 	case "", "local":
 		o.OnFailure = redis.FailLocal
@@ -270,7 +272,7 @@ func (c *RedisStore) setFailure(o *redis.Options) error {
 
 // setAddresses parses the addresses. URLs among them may set the user, the password,
 // the database and TLS.
-func (c *RedisStore) setAddresses(o *redis.Options) error {
+func (c *Store) setAddresses(o *redis.Options) error {
 	if len(c.Addresses) == 0 {
 		return errors.New("no address: want such as localhost:6379")
 	}
@@ -328,7 +330,7 @@ func hideURL(err error) error {
 	return errors.New("cannot be read")
 }
 
-func (c *RedisStore) setTLS(o *redis.Options) error {
+func (c *Store) setTLS(o *redis.Options) error {
 	t := c.TLS
 	if t == nil {
 		return nil
@@ -355,7 +357,7 @@ func (c *RedisStore) setTLS(o *redis.Options) error {
 }
 
 // PlainPassword reports whether the configuration contains a password in plain text.
-func (c *RedisStore) PlainPassword() bool {
+func (c *Store) PlainPassword() bool {
 	plain := c.Password != "" && !strings.Contains(c.Password, "{")
 	if c.Sentinel != nil && c.Sentinel.Password != "" {
 		plain = plain || !strings.Contains(c.Sentinel.Password, "{")
@@ -371,7 +373,7 @@ func (c *RedisStore) PlainPassword() bool {
 
 // Identity returns a hash of all options. Stores with the same identity share one
 // client, across handlers and reloads. It reveals no secret.
-func (c *RedisStore) Identity() (string, error) {
+func (c *Store) Identity() (string, error) {
 	r, err := c.resolve()
 	if err != nil {
 		return "", err
@@ -395,7 +397,7 @@ func (c *RedisStore) Identity() (string, error) {
 // CheckUnresolved checks everything that does not depend on the values of placeholders.
 // The addresses depend on options that may follow them, so they are checked only if
 // the configuration is complete.
-func (c *RedisStore) CheckUnresolved(complete bool) error {
+func (c *Store) CheckUnresolved(complete bool) error {
 	w := *c
 	for _, s := range []*string{&w.Name, &w.KeyPrefix, &w.OnFailure, (*string)(&w.FallbackShare)} {
 		if strings.Contains(*s, "{") {
@@ -403,7 +405,7 @@ func (c *RedisStore) CheckUnresolved(complete bool) error {
 		}
 	}
 	var o redis.Options
-	err := option.Join(CheckName(cmp.Or(w.Name, DefaultStoreName)), w.checkBounds(), w.setFailure(&o))
+	err := option.Join(config.CheckName(cmp.Or(w.Name, DefaultName)), w.checkBounds(), w.setFailure(&o))
 	if complete && !strings.Contains(strings.Join(w.Addresses, " "), "{") {
 		err = option.Join(err, w.setAddresses(&o))
 	}

@@ -1,0 +1,70 @@
+package stores
+
+import "errors"
+
+// Failure is a class of failures of a shared store.
+type Failure string
+
+// The classes of failures, which are label values of a metric.
+const (
+	FailTimeout  Failure = "timeout"  // no reply in time
+	FailAway     Failure = "away"     // unreachable, or not ready
+	FailRejected Failure = "rejected" // reachable, and rejects calls: rights, memory, disk
+	FailWrong    Failure = "wrong"    // an unexpected reply: another tenant's key, or a bug
+)
+
+// Failures are all classes.
+var Failures = []Failure{FailTimeout, FailAway, FailRejected, FailWrong}
+
+// Advice returns what an operator can do about an error that a shared store has returned or
+// reported; empty: the store does not say.
+func Advice(err error) string {
+	var a interface{ Advice() string }
+	if errors.As(err, &a) {
+		return a.Advice()
+	}
+	return ""
+}
+
+// Observer is notified of the events of a store. Its methods must not block.
+type Observer interface {
+	// StoreUp is called when a node is used again, or when others have replaced it.
+	// node is its address in a Cluster, and empty otherwise. It and StoreDown are called
+	// in the order of the changes, with the locks of the nodes held, so they must take no
+	// lock that is held while a store is called. Of its methods they may call those that
+	// return an option or a count, and
+	// not [Shared.Status].
+	StoreUp(name, node string)
+
+	// StoreDown is called when a node is no longer used. node is as for StoreUp.
+	StoreDown(name, node string, f Failure, cause error)
+
+	// StoreError is called for each failed call.
+	StoreError(name string, f Failure, err error)
+
+	// ClockSteps is called for each state that was repaired after a step of
+	// the store's clock.
+	ClockSteps(name string)
+
+	// StoreWarning is called with a problem of a Redis that works, and what to do
+	// about it.
+	StoreWarning(name, what, advice string)
+
+	// Uncharged is called with the cost of responses that is not known to have been charged
+	// in Redis, and is not sent again.
+	Uncharged(zone string, cost int64)
+
+	// Live is called when the number of live instances changes.
+	Live(name string, instances int)
+}
+
+// ResetObserver is an [Observer] that is notified of resets by other instances.
+type ResetObserver interface {
+	// Reset is called when another instance has reset a key. The receiver gives
+	// the zone's counters to [Shared.ResetLocal].
+	Reset(store, zone string, k Key)
+
+	// Unsubscribed is called when the resets of other instances cannot be
+	// received though Redis answers.
+	Unsubscribed(store string, err error)
+}

@@ -1,0 +1,137 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+)
+
+// Shared is a store whose counts are shared by several instances.
+type Shared interface {
+	Store
+
+	// At returns the store for the keys of one tag: if [Status.Clustered], only keys of one slot
+	// are decided together.
+	At(tag Key) Store
+
+	// Status returns what the store says of itself.
+	Status() Status
+
+	// Hold keeps the store open until Release, also when its configuration is replaced.
+	Hold()
+
+	// Release ends what Hold began.
+	Release()
+
+	// Reset resets a key under all counters of a zone: in the store, in this process and on the
+	// other instances. With [ErrAway] only this process has reset it, with [ErrUnannounced] this
+	// process and the store.
+	Reset(ctx context.Context, zone string, counters []*Counter, k Key) error
+
+	// ResetLocal drops the state of a key in this process.
+	ResetLocal(counters []*Counter, k Key)
+
+	// Share returns the limits of a counter that this instance enforces while the store
+	// is unavailable.
+	Share(c *Counter) (rules []algorithms.Rule, inFlight int64)
+
+	// Adopt has what this process knows of the keys of a counter and its Overrides put back after
+	// a loss of the store's memory, though none of them is checked: the table may be older than
+	// the counters. If one of them has Blocked, it is a counter that has.
+	Adopt(c *Counter)
+}
+
+// Errors of [Shared.Reset].
+var (
+	ErrAway        = errors.New("Redis is unavailable: the key was reset in this instance only") //nolint:staticcheck // a name
+	ErrUnannounced = errors.New("the key was reset in Redis, but other instances were not told")
+)
+
+// Status is what a shared store says of itself.
+type Status struct {
+	// Name is the store's name in the configuration, in logs and in metrics.
+	Name string
+
+	// OnFailure says what happens to requests while the store is unavailable.
+	OnFailure OnFailure
+
+	// Lease is for how many microseconds hot keys are charged in advance; 0: they are not.
+	Lease int64
+
+	// Clustered says whether keys are distributed over nodes.
+	Clustered bool
+
+	// Up says whether all nodes are used.
+	Up bool
+
+	// Since is since when that is so, or not.
+	Since time.Time
+
+	// Down are the nodes that are not used, longest first.
+	Down []NodeDown
+
+	// Instances is the number of live instances last seen; 0: none ever was.
+	Instances int64
+
+	// Readers is how many of them read documents of the present format.
+	Readers int64
+
+	// Enforced is the part of each limit that this instance enforces without the store, 0 to 1;
+	// 0: it counts nothing.
+	Enforced float64
+
+	// Calls are the totals of the store's calls.
+	Calls CallStats
+
+	// Leases are the totals of its leases; nil: it has none.
+	Leases *LeaseStats
+}
+
+// NodeDown is a node that is not used.
+type NodeDown struct {
+	Address string    // host:port in a cluster, empty otherwise
+	Since   time.Time // when it was given up
+}
+
+// CallStats are the totals of a store's calls.
+type CallStats struct {
+	// Calls is the number of calls that were sent, answered or not.
+	Calls uint64
+
+	// Checks is the number of checks, and of charges after responses, that were batched
+	// into them.
+	Checks uint64
+
+	// Took is the sum of the calls' durations, seen from this instance.
+	Took time.Duration
+}
+
+// LeaseStats are the totals of a store's leases.
+type LeaseStats struct {
+	// Times is the number of leases.
+	Times uint64
+
+	// Granted is the cost that was charged in advance.
+	Granted uint64
+
+	// Spent is the part of Granted that requests were charged.
+	Spent uint64
+}
+
+// OnFailure says what happens to requests while a shared store is unavailable.
+type OnFailure uint8
+
+// What happens to requests while a shared store is unavailable.
+const (
+	FailLocal OnFailure = iota // this instance decides, with its share of the limits
+	FailAllow                  // every request is admitted
+	FailDeny                   // every request is denied
+)
+
+// String returns the word for it in the configuration.
+func (f OnFailure) String() string { return [...]string{"local", "allow", "deny"}[f] }
+
+// Mode says who decides then.
+func (f OnFailure) Mode() Mode { return [...]Mode{ModeFallback, ModeAllow, ModeDeny}[f] }
