@@ -42,8 +42,10 @@ type Rule struct {
 
 	// How long a key is blocked once this rule denies it, or for as long as the rule
 	// itself would deny it, if that is longer. Requests meanwhile are not charged and do not
-	// lengthen the block. Not with max_wait. Default: off.
-	Block caddy.Duration `json:"block,omitempty"`
+	// lengthen the block. Of several durations, each at least as long as the one before and at
+	// most 8, the next one counts each time that the key is blocked again within a day of the end
+	// of its last block in the zone, and the last one stays. Not with max_wait. Default: off.
+	Block Block `json:"block,omitempty"`
 
 	// Percentages of the limit, from 1 to 100. When a charge reaches one of them, the event
 	// rate_limit_reached is emitted and a line is logged. The algorithm must be calendar,

@@ -35,6 +35,10 @@ type RuleSet struct {
 	// it does not. nil: no rule blocks.
 	Blocks []int64
 
+	// Grows are, by rule of From, for how many microseconds the blocks last that follow the first
+	// one of a key. nil: no block grows.
+	Grows [][]int64
+
 	// Duplicates is set for the rule set of prevent_duplicates, which holds no
 	// permits and is not charged after the response.
 	Duplicates bool
@@ -69,10 +73,13 @@ func newRuleSet(z *Zone, rules []*Rule, override string) (*RuleSet, error) {
 		return nil, err
 	}
 	if s.Blocked >= 0 { // it denies everything, and nothing asks the other rules
-		s.From, s.Algorithms, s.Specs, s.LimitFrom, s.Delays, s.Blocks, s.MaxDelay = nil, nil, nil, nil, nil, nil, 0
+		s.From, s.Algorithms, s.Specs, s.LimitFrom, s.Delays, s.Blocks, s.Grows, s.MaxDelay = nil, nil, nil, nil, nil, nil, nil, 0
 	}
 	if !slices.ContainsFunc(s.Blocks, func(d int64) bool { return d > 0 }) {
 		s.Blocks = nil
+	}
+	if !slices.ContainsFunc(s.Grows, func(next []int64) bool { return next != nil }) {
+		s.Grows = nil
 	}
 	return s, nil
 }
@@ -147,23 +154,9 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 		delay = d.MaxDelay(sp)
 	}
 	s.From, s.Algorithms, s.Specs = append(s.From, r), append(s.Algorithms, alg), append(s.Specs, sp)
-	s.Delays, s.Blocks = append(s.Delays, delay > 0), append(s.Blocks, time.Duration(r.Block).Microseconds())
+	first, next := r.Block.times()
+	s.Delays, s.Blocks, s.Grows = append(s.Delays, delay > 0), append(s.Blocks, first), append(s.Grows, next)
 	s.MaxDelay = max(s.MaxDelay, delay)
-	return nil
-}
-
-// checkBlock checks the block of a rule.
-func (r *Rule) checkBlock(z *Zone) error {
-	switch d := time.Duration(r.Block); {
-	case d == 0:
-		return nil
-	case d < time.Microsecond || d%time.Microsecond != 0:
-		return fmt.Errorf("block %v: want at least 1us, in whole microseconds%s", d, seconds(d))
-	case d > MaxWindow:
-		return fmt.Errorf("block %v: want at most %v", d, MaxWindow)
-	case z.MaxWait > 0:
-		return fmt.Errorf("block %v beside max_wait %v: want one of them", d, time.Duration(z.MaxWait))
-	}
 	return nil
 }
 

@@ -1514,21 +1514,28 @@ end
 
 -- The block of a key is a value of {until, span, rule}: until when the key is blocked, how
 -- long that is in total, and the index of the rule that blocks. It is of all rules of a
--- zone, whatever their kinds are.
+-- zone, whatever their kinds are. If blocks of the zone grow, STEP is added to the rule for each of
+-- those that followed each other, this one included, and the value is kept for a day longer.
+local STEP, DAY = 65536, 86400000000
 local function block_write(key, ends, span, rule)
   local ttl = math.ceil((ends - t) / 1000) + 999
+  if rule >= STEP then ttl = ttl + DAY / 1000 end
   call('SET', key, pack('<ddd', ends, span, rule), 'PX', ttl)
 end
 
--- Return when the block of a key ends, 0 if there is none, its span and its rule, and
--- whether it was written by a clock ahead of this one: none lasts longer than its span. One
--- that was started before since has ended: no rule of the zone blocked then.
+-- Whether a block makes the next one longer.
+local function block_grows(ends, rule) return rule >= STEP and t - ends <= DAY end
+
+-- Return when the block of a key ends, or when it has ended if it makes the next one longer, 0
+-- if there is none, its span and its rule, and whether it was written by a clock ahead of this
+-- one: none lasts longer than its span. One that was started before since has ended: no rule of
+-- the zone blocked then.
 local function block_read(key, since)
   local s = call('GET', key)
   if not s then return 0, 0, 0 end
   if #s ~= 24 then error({ err = 'WRONGTYPE ' .. key .. ' does not hold a block' }) end
   local ends, span, rule = unpack('<ddd', s)
-  if ends <= t or ends - span < since then return 0, 0, 0 end
+  if ends <= t and not block_grows(ends, rule) or ends - span < since then return 0, 0, 0 end
   return min(ends, t + span), span, rule, ends > t + span
 end
 
@@ -1543,9 +1550,19 @@ local function block_start(z, v, repaired)
     s, _, log = read(z.key, z.logs, z.size, z.prefix)
   end
   if log then log.spread = nil end
+  local grows, step, most = z.next, 0, 0
+  if grows < z.behind then
+    most, grows = unpack('<B', v, grows)
+    step = min(z.steps + 1, most)
+  end
   for r = 1, z.rules do
     local decide, from, at = functions[byte(v, i)], i + 1, j
     local least = unpack('<d', v, z.blocks + 8 * r - 8)
+    if step > 0 then
+      local more = byte(v, grows)
+      if step > 1 and more > 0 then least = unpack('<d', v, grows + 8 * min(step - 1, more) - 7) end
+      grows = grows + 1 + 8 * more
+    end
     local fits, _, i2, j2, _, _, delays = decide(v, from, nil, at, t, n, 0, nil, { key = z.key, tail = 0, writes = {} })
     -- A cost that is held is judged like one that is charged, but that nothing is charged,
     -- and that it does not wait in a queue.
@@ -1561,7 +1578,7 @@ local function block_start(z, v, repaired)
         local middle = denied + math.floor((span - denied) / 2)
         if admits(middle) then span = middle else denied = middle end
       end
-      if span > z.span then z.ends, z.span, z.by, z.started = t + span, span, r - 1, true end
+      if span > z.span then z.ends, z.span, z.by, z.started = t + span, span, r - 1 + step * STEP, true end
     end
     i, j = i2, j2
   end
@@ -1579,7 +1596,7 @@ local function block_restore(v, k)
   if max(move, -move) <= tolerance then move = 0 end
   ends = min(ends + move, t + span)
   if is_reset(reset, since, move) then return ends > had + tolerance and '\1' or '\0' end
-  if ends > max(had, t) then
+  if ends > had and (ends > t or block_grows(ends, rule)) then
     block_write(KEYS[k], ends, span, rule)
   elseif stepped then
     block_write(KEYS[k], had, had_span, had_rule)
@@ -1593,7 +1610,7 @@ end
 local function zone_open(v, i, k)
   local z, after = zone_read(v, i, k)
   if not z.due or z.due == 0 then return z, after end
-  if z.block and block_read(z.block, z.since) > 0 and not permits_lost(z.holds) then return z, after end
+  if z.block and block_read(z.block, z.since) > t and not permits_lost(z.holds) then return z, after end
   local missing = z.holds.missing
   zone_decide(z, v, z.due, nil)
   zone_commit(z)
@@ -1612,8 +1629,11 @@ end
 local function zone_blocked(z)
   if not z.block then return false end
   z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block, z.since)
-  if z.ends == 0 then return false end
-  z.s, z.views, z.next = nil, '', z.behind
+  if z.ends <= t then
+    z.steps, z.ends, z.span, z.by = math.floor(z.by / STEP), 0, 0, 0
+    return false
+  end
+  z.s, z.views = nil, ''
   return true
 end
 
@@ -1677,7 +1697,7 @@ local function decide(v, k, peek, lease)
       zone_decide(z, v, z.n, z.held)
       z.admits, z.denied = zone_admits(z), not z.ok
     end
-    i = z.next
+    i = z.behind or z.next
     if lease then z.want, i = unpack('<d', v, i) end
     zones[x] = z
     forgotten = forgotten or z.forgotten

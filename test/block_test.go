@@ -80,6 +80,29 @@ func TestBlockOfDocument(t *testing.T) {
 	})
 }
 
+// TestBlockGrows blocks a client again soon after its block: the next one is longer, also after a
+// reload and by a document, and a reset begins anew.
+func TestBlockGrows(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serveRuled(t, zoneOf(b, "rule 1/100ms fixed_window block 200ms 1h 2h"))
+		s.want(req{}, 200, 429)
+		time.Sleep(300 * time.Millisecond)
+		s.want(req{}, 200)
+		s.between(s.want(req{}, 429, 429), "Retry-After", 3000, 3600)
+		s.blockedFor("z", "127.0.0.1", 3600)
+		if r := s.zones().Zones[0].Rules[0]; r.String() != "1/100ms fixed_window block 200ms 1h 2h" {
+			t.Errorf("zones: %v", r.String())
+		}
+		s.key("DELETE", "z", "127.0.0.1")
+		s.want(req{}, 200)
+		s.between(s.want(req{}, 429), "Retry-After", 1, 1)
+		time.Sleep(300 * time.Millisecond)
+		s.apply(zoneDocument(`{"rules": [{"limit": 1, "window": "100ms", "algorithm": {"name": "fixed_window"}, "block": ["200ms", "3h"]}]}`))
+		s.want(req{}, 200)
+		s.between(s.want(req{}, 429), "Retry-After", 10000, 3*3600)
+	})
+}
+
 // TestResetEndsBlock resets a blocked key: one that the zone blocks, and one that an override blocks,
 // whose rules count in the same table as those of the zone, which do not block.
 func TestResetEndsBlock(t *testing.T) {
@@ -198,13 +221,18 @@ func TestBlockOfLogins(t *testing.T) {
 // TestBlockInvalid rejects blocks that cannot be.
 func TestBlockInvalid(t *testing.T) {
 	for lines, want := range map[string]string{
-		"rule 2/1h block":                 "block: want a duration above zero, such as 10s",
-		"rule 2/1h block x":               `block "x": want a duration above zero, such as 10s`,
-		"rule 2/1h block 0s":              `block "0s": want a duration above zero, such as 10s`,
-		"rule 2/1h block -1s":             `block "-1s": want a duration above zero, such as 10s`,
-		"rule 2/1h block 1ns":             "block 1ns: want at least 1us, in whole microseconds",
-		"rule 2/1h block 1h block 2h":     "block is given twice, first at Caddyfile:",
-		"rule 2/1h block 1h\nmax_wait 1s": "block 1h0m0s beside max_wait 1s: want one of them",
+		"rule 2/1h block":                            "block: want a duration above zero, such as 10s",
+		"rule 2/1h block x":                          `block "x": want a duration above zero, such as 10s`,
+		"rule 2/1h block 0s":                         `block "0s": want a duration above zero, such as 10s`,
+		"rule 2/1h block -1s":                        `block "-1s": want a duration above zero, such as 10s`,
+		"rule 2/1h block 1ns":                        "block 1ns: want at least 1us, in whole microseconds",
+		"rule 2/1h block 1h block 2h":                "block is given twice, first at Caddyfile:",
+		"rule 2/1h block 1h 30m":                     "block 30m0s after 1h0m0s: want each at least as long as the one before; 1h30m is one duration",
+		"rule 2/1h block 1m 1m 2m 0s":                "block 0s: want at least 1us",
+		"rule 2/1h block 1m 10m x":                   `"x"`,
+		"rule 2/1h block 1s 2s 3s 4s 5s 6s 7s 8s 9s": "block: 9 durations: want at most 8",
+		"rule 2/1h block 1m 1h\nmax_wait 1s":         "block 1m0s beside max_wait 1s: want one of them",
+		"rule 2/1h block 1h\nmax_wait 1s":            "block 1h0m0s beside max_wait 1s: want one of them",
 	} {
 		_, err := adapt(t, setup{site: "rate_limit {\nzone z {\n" + lines + "\n}\n}"}.caddyfile(newSite(t)))
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Caddyfile:") {

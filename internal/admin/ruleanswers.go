@@ -18,8 +18,13 @@ func answerRules(set *config.RuleSet) []cli.Rule {
 		list[i] = cli.Rule{
 			Name: set.Labels[i], Limit: set.Specs[i].Limit, LimitFrom: set.From[i].LimitFrom, Window: limiter.InSeconds(set.Specs[i].Window), Period: set.Specs[i].Period.String(),
 			Notify:    set.From[i].Notify,
-			Block:     time.Duration(set.From[i].Block).Seconds(),
 			Algorithm: strings.TrimPrefix(string(alg.CaddyModule().ID), algorithms.Namespace+"."), Options: optionsOf(alg),
+		}
+		for _, d := range set.From[i].Block {
+			list[i].Blocks = append(list[i].Blocks, time.Duration(d).Seconds())
+		}
+		if len(list[i].Blocks) > 0 {
+			list[i].Block = list[i].Blocks[0]
 		}
 		list[i].Config, _ = json.Marshal(set.From[i])
 	}

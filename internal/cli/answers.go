@@ -178,6 +178,7 @@ type Rule struct {
 	Window    float64         `json:"window"`               // length of the window; of a period, the longest
 	Period    string          `json:"period,omitempty"`     // of the calendar: day, week, month or year; absent: none
 	Block     float64         `json:"block,omitempty"`      // for how long a denial blocks the key
+	Blocks    []float64       `json:"blocks,omitempty"`     // the same of the blocks that follow each other: the first, the next...
 	Notify    []int           `json:"notify,omitempty"`     // percentages of the limit that are told when they are reached
 	Algorithm string          `json:"algorithm"`            // name of the algorithm
 	Options   json.RawMessage `json:"options,omitempty"`    // options of the algorithm

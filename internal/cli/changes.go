@@ -62,11 +62,11 @@ func addChanges(c *adminClient, root *cobra.Command, add adder) {
 	var block string
 	set := flags(add("set <zone> [<rule>] <rate> [burst <n>]", "Changes a limit on all instances; with configured instead of a rate, removes all that the document has of the zone, exceptions too", cobra.MinimumNArgs(2), func(args []string) error {
 		if block != "" {
-			args = append(args, "block", block)
+			args = append(append(args, "block"), strings.Fields(block)...)
 		}
 		return w.edit(edit.Edit{Do: "set", Zone: args[0], Words: args[1:]})
 	}), "  caddy rate-limit set api 200/1m\n  caddy rate-limit set api per_second 20/s burst 40 --reason \"launch\"\n  caddy rate-limit set login 5/1m --block 1h\n  caddy rate-limit set api configured")
-	set.Flags().StringVar(&block, "block", "", "How long a denial blocks the key, such as 1h (0: no block)")
+	set.Flags().StringVar(&block, "block", "", "How long a denial blocks the key, such as 1h, or \"1m 10m 1h\" if each block is longer than the last (0: no block)")
 	shadow := edits("shadow", "<zone>|--all on|off", "Makes a zone report denials but deny nothing, on all instances", "  caddy rate-limit shadow search on\n  caddy rate-limit shadow --all off", 1)
 	off := edits("off", "<zone>|--all", "Turns a zone off on all instances: requests pass uncounted", "  caddy rate-limit off signup\n  caddy rate-limit off --all --reason \"incident\"", 0)
 	on := edits("on", "<zone>|--all", "Turns a zone on again on all instances", "  caddy rate-limit on --all", 0)

@@ -128,7 +128,10 @@ func (r *Rule) String() string {
 		s = safe(r.Name) + ": " + s
 	}
 	if r.Block > 0 {
-		s += " block " + span(r.Block)
+		s += " block"
+		for _, d := range r.Blocks {
+			s += " " + span(d)
+		}
 	}
 	if len(r.Notify) > 0 {
 		s += " notify " + strings.Trim(fmt.Sprint(r.Notify), "[]")

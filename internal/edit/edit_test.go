@@ -28,6 +28,7 @@ func TestApply(t *testing.T) {
 		{"set api 200/m", none, `{"api":{"rules":[{"algorithm":{"name":"sliding_log"},"limit":200,"window":"1m"}]}}`},
 		{"set api 120/2m", none, `{"api":{"rules":[{"limit":120,"window":"2m"}]}}`},
 		{"set api 120/1h30m burst 7 block 1h", none, `{"api":{"rules":[{"algorithm":{"burst":7,"name":"sliding_log"},"block":"1h","limit":120,"window":"1h30m"}]}}`},
+		{"set api 6/1m block 1m 10m 1h burst 7", none, `{"api":{"rules":[{"algorithm":{"burst":7,"name":"sliding_log"},"block":["1m","10m","1h"],"limit":6,"window":"1m"}]}}`},
 		{"set api 7/s block 0", `{"api": {"shadow": true, "rules": [{"limit": 1, "window": "1s", "block": "1h"}]}}`, `{"api":{"rules":[{"limit":7,"window":"1s"}],"shadow":true}}`},
 		{"set login fast 6/s burst 10", none, `{"login":{"rules":[{"algorithm":{"burst":10,"name":"gcra"},"block":"1h","limit":6,"name":"fast","window":"1s"},{"algorithm":{"name":"calendar"},"limit":9007199254740993,"window":"month"}]}}`},
 		{"set login 2 8/day", none, `{"login":{"rules":[{"algorithm":{"burst":9,"name":"gcra"},"block":"1h","limit":5,"name":"fast","window":"1s"},{"algorithm":{"name":"calendar"},"limit":8,"window":"day"}]}}`},

@@ -69,7 +69,7 @@ func setRule(rule object, algorithm string, words []string) error {
 	if rule["window"] = DurationText(window.Duration); window.Period != 0 {
 		rule["window"] = window.Period.String()
 	}
-	for words = words[1:]; len(words) > 0; words = words[2:] {
+	for words = words[1:]; len(words) > 0; {
 		switch {
 		case len(words) > 1 && words[0] == "burst":
 			own, _ := rule["algorithm"].(object)
@@ -80,15 +80,12 @@ func setRule(rule object, algorithm string, words []string) error {
 				}
 			}
 			own["burst"] = json.Number(words[1])
-			rule["algorithm"] = own
+			rule["algorithm"], words = own, words[2:]
 		case len(words) > 1 && words[0] == "block":
-			if d, err := caddy.ParseDuration(words[1]); err != nil || d < 0 {
-				return fmt.Errorf("block %q: want a duration, such as 1h, or 0", words[1])
-			} else if d == 0 {
-				delete(rule, "block")
-				continue
+			if words, err = setBlock(rule, words[1:]); err != nil {
+				return err
 			}
-			rule["block"] = words[1]
+			continue
 		default:
 			return fmt.Errorf("%q: want burst <n> or block <duration>", words[0])
 		}
@@ -97,6 +94,29 @@ func setRule(rule object, algorithm string, words []string) error {
 		rule["algorithm"] = object{"name": algorithm}
 	}
 	return nil
+}
+
+// setBlock changes the block of a rule to the durations that begin words, and returns the rest.
+func setBlock(rule object, words []string) (rest []string, err error) {
+	d, err := caddy.ParseDuration(words[0])
+	if err != nil || d < 0 {
+		return nil, fmt.Errorf("block %q: want a duration, such as 1h, or 0", words[0])
+	}
+	if d == 0 {
+		delete(rule, "block")
+		return words[1:], nil
+	}
+	var all []any
+	for len(words) > 0 {
+		if _, err := caddy.ParseDuration(words[0]); err != nil {
+			break
+		}
+		all, words = append(all, words[0]), words[1:]
+	}
+	if rule["block"] = all; len(all) == 1 {
+		rule["block"] = all[0]
+	}
+	return words, nil
 }
 
 // rulesOf returns the rules of a zone: those of the document, or those in force.
@@ -118,14 +138,25 @@ func rulesOf(own object, z *Zone) (list []any, err error) {
 // readable writes the durations of a rule as people do.
 func readable(rule object) {
 	for _, name := range []string{"window", "block", "step"} {
-		if n, is := rule[name].(json.Number); is {
-			ns, _ := n.Int64() // a window is one
-			rule[name] = DurationText(time.Duration(ns))
+		switch v := rule[name].(type) {
+		case json.Number:
+			rule[name] = readableDuration(v)
+		case []any:
+			for i := range v {
+				if n, is := v[i].(json.Number); is {
+					v[i] = readableDuration(n)
+				}
+			}
 		}
 	}
 	if algorithm, is := rule["algorithm"].(object); is {
 		readable(algorithm)
 	}
+}
+
+func readableDuration(n json.Number) string {
+	ns, _ := n.Int64() // a window is one
+	return DurationText(time.Duration(ns))
 }
 
 // DurationText returns a duration without units that are 0.

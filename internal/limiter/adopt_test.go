@@ -44,7 +44,7 @@ func TestRulesInForceAreAdopted(t *testing.T) {
 		Name: "z", Rules: []*config.Rule{{Limit: 10, Window: hour}},
 		Overrides: []*config.Override{
 			{Key: config.Parts{"vip"}, Rules: []*config.Rule{{Limit: 50, Window: hour}}},
-			{Key: config.Parts{"bad"}, Rules: []*config.Rule{{Limit: 5, Window: hour, Block: caddy.Duration(time.Hour)}}},
+			{Key: config.Parts{"bad"}, Rules: []*config.Rule{{Limit: 5, Window: hour, Block: config.Block{caddy.Duration(time.Hour)}}}},
 		},
 	}, &config.Zone{
 		Name: "varying", Rules: []*config.Rule{{Limit: 10, Window: hour, LimitFrom: "{http.request.header.X-Limit}"}},

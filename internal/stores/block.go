@@ -15,8 +15,42 @@ type Block struct {
 	// Rule is the index of the rule that blocks.
 	Rule int32
 
+	// Step is which of the blocks in a row of the key this is, from 1, if blocks of the zone
+	// grow; otherwise 0.
+	Step int32
+
 	// Started says that this decision started the block.
 	Started bool
+}
+
+// GrowsWithin is for how many microseconds after its end a block makes the next one of its key
+// longer, if blocks of the zone grow.
+const GrowsWithin = 24 * 60 * 60 * 1_000_000
+
+// NextStep returns the step of a block that starts, after the step of one that makes it longer, 0 if
+// there is none.
+func (c *Counter) NextStep(last int32) int32 {
+	if c.Grows == nil {
+		return 0
+	}
+	return min(last+1, c.LastStep())
+}
+
+// LastStep returns the step from which on no block of the zone grows.
+func (c *Counter) LastStep() int32 {
+	most := 0
+	for _, g := range c.Grows {
+		most = max(most, len(g))
+	}
+	return int32(1 + most)
+}
+
+// blockAt returns for how long a rule blocks at least, by the step of the block; 0: it does not.
+func (c *Counter) blockAt(rule int, step int32) int64 {
+	if step > 1 && c.Grows != nil && len(c.Grows[rule]) > 0 {
+		return c.Grows[rule][min(int(step)-1, len(c.Grows[rule]))-1]
+	}
+	return c.Blocks[rule]
 }
 
 // Guarded reports whether the zone is to be decided with the block of its key.
@@ -50,16 +84,16 @@ func (c *Counter) BlockingRule(rule int32) int32 {
 	return 0
 }
 
-// StartedBlock returns the block that the zone's verdicts start; false if they start none.
+// StartedBlock returns the block of a step that the zone's verdicts start; false if they start none.
 // Neither a cost above the capacity of a rule nor held costs do.
-func (z *ZoneCheck) StartedBlock(now int64) (b Block, ok bool) {
-	for i, d := range z.Counter.Blocks {
-		v := &z.Results[i].Verdict
+func (z *ZoneCheck) StartedBlock(now int64, step int32) (b Block, ok bool) {
+	for i := range z.Counter.Blocks {
+		v, d := &z.Results[i].Verdict, z.Counter.blockAt(i, step)
 		if d == 0 || v.Admit || v.Held || v.Retry == algorithms.Never {
 			continue
 		}
 		if d = max(d, v.Retry); d > b.Span {
-			b = Block{Until: now + d, Span: d, Rule: int32(i), Started: true}
+			b = Block{Until: now + d, Span: d, Rule: int32(i), Step: step, Started: true}
 		}
 	}
 	return b, b.Started

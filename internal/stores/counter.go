@@ -62,6 +62,10 @@ type Counter struct {
 	// least; 0: it does not. nil: no rule blocks.
 	Blocks []int64
 
+	// Grows are, by rule, for how many microseconds its next blocks of a key last at least that
+	// follow each other, from the second on; the last stays. nil: no block grows.
+	Grows [][]int64
+
 	// Blocked has the blocks that this process knows, which are the same for all counters
 	// of a zone. nil without Blocks.
 	Blocked Table

@@ -80,7 +80,7 @@ func (p *Parser) ParseRule(override string, to *[]*config.Rule, rate caddyfile.T
 func (r *ruleParser) parse(tokens []caddyfile.Token) error {
 	words := option.Set{One: map[string]option.Parse{
 		"name":   option.Checked(&r.rule.Name, "a name after it", config.CheckName),
-		"block":  option.Duration(&r.rule.Block),
+		"block":  r.parseBlock,
 		"notify": r.parseNotify,
 		"else":   r.parseElse,
 
@@ -132,6 +132,23 @@ func (r *ruleParser) parseNotify(d *caddyfile.Dispenser) error {
 	}
 	if r.rule.Notify == nil {
 		return d.Errf("notify: want percentages after it, such as notify 50 80 100")
+	}
+	return nil
+}
+
+// parseBlock parses block <duration>..., up to the next word of the rule.
+func (r *ruleParser) parseBlock(d *caddyfile.Dispenser) error {
+	var one caddy.Duration
+	if err := option.Duration(&one)(d); err != nil {
+		return err
+	}
+	for r.rule.Block = (config.Block{one}); d.NextArg(); {
+		n, err := caddy.ParseDuration(d.Val())
+		if err != nil {
+			d.Prev()
+			break
+		}
+		r.rule.Block = append(r.rule.Block, caddy.Duration(n))
 	}
 	return nil
 }

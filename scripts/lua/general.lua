@@ -105,7 +105,7 @@ end
 local function zone_open(v, i, k)
   local z, after = zone_read(v, i, k)
   if not z.due or z.due == 0 then return z, after end
-  if z.block and block_read(z.block, z.since) > 0 and not permits_lost(z.holds) then return z, after end
+  if z.block and block_read(z.block, z.since) > t and not permits_lost(z.holds) then return z, after end
   local missing = z.holds.missing
   zone_decide(z, v, z.due, nil)
   zone_commit(z)
@@ -124,8 +124,11 @@ end
 local function zone_blocked(z)
   if not z.block then return false end
   z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block, z.since)
-  if z.ends == 0 then return false end
-  z.s, z.views, z.next = nil, '', z.behind
+  if z.ends <= t then
+    z.steps, z.ends, z.span, z.by = math.floor(z.by / STEP), 0, 0, 0
+    return false
+  end
+  z.s, z.views = nil, ''
   return true
 end
 
@@ -189,7 +192,7 @@ local function decide(v, k, peek, lease)
       zone_decide(z, v, z.n, z.held)
       z.admits, z.denied = zone_admits(z), not z.ok
     end
-    i = z.next
+    i = z.behind or z.next
     if lease then z.want, i = unpack('<d', v, i) end
     zones[x] = z
     forgotten = forgotten or z.forgotten

@@ -62,6 +62,7 @@ type blocking struct {
 	want     *oracle.Blocking
 	tr       *trace
 	versions [][]int64
+	grows    [][][]int64 // by version
 	version  int
 	counters map[string][]*stores.Counter // of each store, by version
 }
@@ -87,22 +88,39 @@ func newBlocking(t *rapid.T, all *sites) *blocking {
 		case 2: // rules that do not block
 			clear(blocks)
 		}
-		b.versions = append(b.versions, blocks)
+		b.versions, b.grows = append(b.versions, blocks), append(b.grows, drawGrows(t, blocks))
 	}
 	b.want = oracle.NewBlocking(b.versions[0], rules...)
+	b.want.Grows = b.grows[0]
 	all.zones++
 	for _, store := range []string{"redis", "local"} {
 		table, blocked := memory.NewTable(compiled, 100), memory.NewBlocks(100)
-		for _, blocks := range b.versions {
+		for v, blocks := range b.versions {
 			c := counterOf("b"+strconv.Itoa(all.zones), rules, compiled)
 			c.Table = table
 			if slices.Max(blocks) > 0 {
-				c.Blocks, c.Blocked = blocks, blocked
+				c.Blocks, c.Grows, c.Blocked = blocks, b.grows[v], blocked
 			}
 			b.counters[store] = append(b.counters[store], c)
 		}
 	}
 	return b
+}
+
+// drawGrows draws for how long the blocks of rules last that follow each other; mostly some grow.
+func drawGrows(t *rapid.T, blocks []int64) (grows [][]int64) {
+	if slices.Max(blocks) == 0 || rapid.IntRange(0, 3).Draw(t, "grows") == 0 {
+		return nil
+	}
+	for _, d := range blocks {
+		var list []int64
+		for n := rapid.IntRange(0, 4).Draw(t, "steps"); d > 0 && n > 0; n-- {
+			d += rapid.SampledFrom([]int64{0, 1, d, 1_000_000}).Draw(t, "more")
+			list = append(list, d)
+		}
+		grows = append(grows, list)
+	}
+	return grows
 }
 
 // counterOf returns a counter of rules, without a table.
@@ -122,7 +140,7 @@ func (b *blocking) change(n int) {
 	switch n {
 	case 1, 2, 3:
 		b.version = n - 1
-		b.want.Blocks = b.versions[b.version]
+		b.want.Blocks, b.want.Grows = b.versions[b.version], b.grows[b.version]
 	case 4:
 		b.want.Reset()
 		first := b.counters["redis"][:1] // whose rules block

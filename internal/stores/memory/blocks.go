@@ -31,6 +31,13 @@ type KnownBlock struct {
 	Span   int64 // how long it lasts; none is longer, whatever the clock says
 	Offset int64 // by how much the clock of the store was ahead of this process'
 	Rule   int32 // the index of its rule
+	Step   int32 // as of [stores.Block]
+}
+
+// over reports whether a block has ended, and does not make the next one longer, at a time on the
+// clock of the store.
+func (x *KnownBlock) over(now int64) bool {
+	return x.Until <= now && (x.Step == 0 || now-x.Until > stores.GrowsWithin)
 }
 
 const (
@@ -81,14 +88,27 @@ func (b *Blocks) Destruct() error {
 func (b *Blocks) shard(k stores.Key) *blockShard { return &b.shards[k.Lo%blockShards] }
 
 // Find returns the block of a key at a time on the clock of the store, if it is blocked. A
-// block that ended is forgotten. None lasts longer than its span, even if the clock was set
+// block that is over is forgotten. None lasts longer than its span, even if the clock was set
 // back.
 func (b *Blocks) Find(k stores.Key, now int64) (KnownBlock, bool) {
-	return b.find(k, func(KnownBlock) int64 { return now })
+	x, ok := b.Last(k, now)
+	return x, ok && x.Until > now
 }
 
 // FindAt is Find at a time on the clock of this process.
 func (b *Blocks) FindAt(k stores.Key, local int64) (KnownBlock, bool) {
+	x, ok := b.LastAt(k, local)
+	return x, ok && x.Until > local+x.Offset
+}
+
+// Last returns the last block of a key at a time on the clock of the store, if the key is blocked or
+// its next block is longer for that.
+func (b *Blocks) Last(k stores.Key, now int64) (KnownBlock, bool) {
+	return b.find(k, func(KnownBlock) int64 { return now })
+}
+
+// LastAt is Last at a time on the clock of this process.
+func (b *Blocks) LastAt(k stores.Key, local int64) (KnownBlock, bool) {
 	return b.find(k, func(x KnownBlock) int64 { return local + x.Offset })
 }
 
@@ -103,7 +123,7 @@ func (b *Blocks) find(k stores.Key, at func(KnownBlock) int64) (x KnownBlock, ok
 		return x, false
 	}
 	now := at(x)
-	if x.Until <= now {
+	if x.over(now) {
 		b.remove(s, k)
 		return KnownBlock{}, false
 	}
@@ -152,7 +172,7 @@ func (b *Blocks) Set(k stores.Key, x KnownBlock, now int64) bool {
 	return true
 }
 
-// makeRoom forgets some blocks that have ended, if there is no room.
+// makeRoom forgets some blocks that have ended, whether they are over or not, if there is no room.
 func (b *Blocks) makeRoom(local int64) {
 	left := othersBlocks
 	for range b.shards {
@@ -166,15 +186,17 @@ func (b *Blocks) makeRoom(local int64) {
 	}
 }
 
-// forget tries at most that many of a shard's blocks, and forgets those that have ended, at a time
-// on the clock of this process. It returns how many it tried.
+// forget tries at most that many of a shard's blocks, and forgets those that are over, and if there
+// is no room those that have ended, at a time on the clock of this process. It returns how many it
+// tried.
 func (b *Blocks) forget(s *blockShard, local int64, most int) (tried int) {
+	full := b.count.Load() >= b.max.Load()
 	for k, x := range s.keys {
 		if tried == most {
 			break
 		}
 		tried++
-		if x.Until <= local+x.Offset {
+		if now := local + x.Offset; x.over(now) || full && x.Until <= now {
 			b.remove(s, k)
 		}
 	}
@@ -229,12 +251,12 @@ func (b *Blocks) Walk(local func() int64) func(keys []stores.Key, from Cursor) (
 	}
 }
 
-// living returns the keys of the blocks that have not ended, at a time on the clock of this process.
+// living returns the keys of the blocks that are not over, at a time on the clock of this process.
 func (s *blockShard) living(local int64) (keys []stores.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k, x := range s.keys {
-		if x.Until > local+x.Offset {
+		if !x.over(local + x.Offset) {
 			keys = append(keys, k)
 		}
 	}

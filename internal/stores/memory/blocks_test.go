@@ -78,6 +78,42 @@ func TestBlocksAreBounded(t *testing.T) {
 	}
 }
 
+// TestGrowthGivesRoom has blocks end that make the next ones longer. They do not keep other keys from
+// being blocked, and what has room is remembered for a day.
+func TestGrowthGivesRoom(t *testing.T) {
+	now := int64(storestest.Hour)
+	s := &Store{Clock: func() int64 { return now }}
+	b, c := blockingCounter(t, 10_000, 50)
+	c.Grows = [][]int64{{5 * storestest.Hour}}
+	start := func(k uint64) stores.Block {
+		for {
+			check := storestest.CheckOfKey(c, k)
+			if s.Decide(context.Background(), check); !check.Admitted {
+				return check.Zones[0].Block
+			}
+		}
+	}
+	for k := range uint64(50) {
+		start(k + 1)
+	}
+	now += 3 * storestest.Hour
+	if x := start(1); x.Span != 5*storestest.Hour || x.Step != 2 {
+		t.Errorf("the second block of a key: %+v", x)
+	}
+	for k := range uint64(49) {
+		if x := start(k + 1000); !x.Started || x.Span != 3*storestest.Hour {
+			t.Fatalf("key %d: %+v, with room for those that have not ended", k, x)
+		}
+	}
+	if n := b.Count(now); n != 50 {
+		t.Errorf("%d blocks, want 50", n)
+	}
+	now += 5*storestest.Hour + stores.GrowsWithin + 1
+	if x := start(1); x.Span != 3*storestest.Hour || x.Step != 1 {
+		t.Errorf("a day after its end: %+v", x)
+	}
+}
+
 // TestBlockedDecisionAllocatesNothing decides in a zone that blocks, and keys that are
 // blocked.
 func TestBlockedDecisionAllocatesNothing(t *testing.T) {

@@ -280,7 +280,7 @@ func (p *location) inherit(bucket []int64, rules []algorithms.Rule, now int64) {
 func (p *location) blocked(z *stores.ZoneCheck, now int64) bool {
 	b, ok := BlocksOf(z.Counter).Find(z.Key, now)
 	if ok = ok && !z.IgnoreBlock; ok {
-		z.Block = stores.Block{Until: b.Until, Span: b.Span, Rule: b.Rule}
+		z.Block = stores.Block{Until: b.Until, Span: b.Span, Rule: b.Rule, Step: b.Step}
 		z.DenyBlocked(now)
 	}
 	return ok
@@ -289,11 +289,12 @@ func (p *location) blocked(z *stores.ZoneCheck, now int64) bool {
 // block blocks a zone's key if a rule that blocks denies. A counter that several keys share
 // blocks none of them.
 func (p *location) block(z *stores.ZoneCheck, now int64) {
-	b, ok := z.StartedBlock(now)
+	last, _ := BlocksOf(z.Counter).Last(z.Key, now)
+	b, ok := z.StartedBlock(now, z.Counter.NextStep(last.Step))
 	if !ok {
 		return
 	}
-	if p.slot == nil || !BlocksOf(z.Counter).Set(z.Key, KnownBlock{Until: b.Until, Span: b.Span, Rule: b.Rule}, now) {
+	if p.slot == nil || !BlocksOf(z.Counter).Set(z.Key, KnownBlock{Until: b.Until, Span: b.Span, Rule: b.Rule, Step: b.Step}, now) {
 		z.Unblocked = true
 		p.table.unblocked.Add(1)
 		return

@@ -9,12 +9,14 @@ import (
 // was told of: without Redis they go on, and with each check of the key that it sends while
 // the block lasts, and after a loss of Redis' memory in the background, it puts the block
 // back, if Redis does not know of a later one. A key that is blocked is denied from the denial
-// cache mostly, so that this is rare.
+// cache mostly, so that this is rare. One that has ended, but makes the next one longer, is put
+// back only after a loss: with the check that finds the key forgotten, or in the background.
 
-// block returns the block of a zone's key that this instance knows; false if it knows none.
-func block(z *stores.ZoneCheck, now memory.Instant) (h Handover, ok bool) {
-	x, ok := memory.BlocksOf(z.Counter).FindAt(z.Key, now.Local)
-	if ok {
+// block returns the block of a zone's key that this instance knows, or with last the last one, whether
+// it is in force or makes the next one longer; false if it knows none.
+func block(z *stores.ZoneCheck, now memory.Instant, last bool) (h Handover, ok bool) {
+	x, ok := memory.BlocksOf(z.Counter).LastAt(z.Key, now.Local)
+	if ok = ok && (last || x.Until > now.Local+x.Offset); ok {
 		h = Handover{
 			Block: &x, BlockTime: now.Local + x.Offset, Tolerance: now.Tolerance,
 			Zone: stores.ZoneCheck{Counter: z.Counter, Key: z.Key, Tag: z.Tag},
@@ -30,7 +32,7 @@ func (d *Handovers) blockTaker(c *stores.Counter) func(stores.Key) (h Handover, 
 			h.Zone.Tag = k
 			return h, false, false, errAway
 		}
-		h, ok = block(&stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.redis.Now(k))
+		h, ok = block(&stores.ZoneCheck{Counter: c, Key: k, Tag: k}, d.redis.Now(k), true)
 		return h, false, ok, nil
 	}
 }

@@ -145,7 +145,7 @@ func (d *Handovers) TakeAll(check *stores.Check, now memory.Instant) (all []Hand
 			continue
 		}
 		if z.Guarded() {
-			if h, ok := block(z, now); ok {
+			if h, ok := block(z, now, false); ok {
 				h.At = i
 				all = append(all, h)
 			}
@@ -167,7 +167,7 @@ func (d *Handovers) TakeAll(check *stores.Check, now memory.Instant) (all []Hand
 	return all
 }
 
-// TakeForgotten takes the snapshots of the keys that Redis has lost.
+// TakeForgotten takes the snapshots of the keys that Redis has lost, and their last blocks.
 func (d *Handovers) TakeForgotten(check *stores.Check) (all []Handover) {
 	now := d.redis.Now(check.Zones[0].Tag)
 	for i := range check.Zones {
@@ -176,6 +176,12 @@ func (d *Handovers) TakeForgotten(check *stores.Check) (all []Handover) {
 			continue
 		}
 		z.Known = false
+		if z.Guarded() {
+			if h, ok := block(z, now, true); ok {
+				h.At = i
+				all = append(all, h)
+			}
+		}
 		if h, _, ok := d.take(memory.TableOf(z.Counter).Snapshots(), z, now, true); ok {
 			h.At = i
 			all = append(all, h)

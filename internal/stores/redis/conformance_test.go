@@ -71,6 +71,15 @@ func randomBlocks(r *rand.Rand, counters [2]*stores.Counter) {
 			}
 		}
 		c.Blocks[r.IntN(len(c.Blocks))] = 1 + r.Int64N(c.Rules[0].Window())
+		if r.IntN(2) == 0 {
+			c.Grows = make([][]int64, len(c.Rules))
+			for i, d := range c.Blocks {
+				for n := r.IntN(4); d > 0 && n > 0; n-- {
+					d += r.Int64N(c.Rules[0].Window())
+					c.Grows[i] = append(c.Grows[i], d)
+				}
+			}
+		}
 	}
 }
 
@@ -78,7 +87,7 @@ func randomBlocks(r *rand.Rand, counters [2]*stores.Counter) {
 func localCounters(counters [2]*stores.Counter) (local [2]*stores.Counter) {
 	blocked := memory.NewBlocks(1000)
 	for i, c := range counters {
-		local[i] = &stores.Counter{Zone: c.Zone, Kinds: c.Kinds, Rules: c.Rules, InFlight: c.InFlight, HoldCost: c.HoldCost, Table: c.Table, Blocks: c.Blocks}
+		local[i] = &stores.Counter{Zone: c.Zone, Kinds: c.Kinds, Rules: c.Rules, InFlight: c.InFlight, HoldCost: c.HoldCost, Table: c.Table, Blocks: c.Blocks, Grows: c.Grows}
 		if c.Blocks != nil {
 			local[i].Blocked = blocked
 		}

@@ -88,7 +88,7 @@ func (q *call) handOver(prefix string, h *outage.Handover, at *clock) {
 		return
 	}
 	op := []byte{opBlock, 2}
-	for _, v := range [...]int64{h.Block.Until, h.Block.Span, int64(h.Block.Rule), h.BlockTime, h.Tolerance} {
+	for _, v := range [...]int64{h.Block.Until, h.Block.Span, ruleAndStep(h.Block), h.BlockTime, h.Tolerance} {
 		op = appendNumber(op, v)
 	}
 	name := string(appendBlock(nil, prefix, &h.Zone))

@@ -69,6 +69,7 @@ type packed struct {
 	sizes []byte // of the value, and 0; with logs: up to the first ring, and how much to read
 	rules []byte // code and arguments of each rule
 	dated bool   // the arguments are those of [datedRules]
+	grows []byte // for how long blocks last that follow each other
 	codes string // of the third-party algorithms among them
 }
 
@@ -82,7 +83,7 @@ const (
 func pack(c *stores.Counter) (p packed) {
 	fixed := 0
 	p.codes = scripts.Decide().ThirdParty(c.Codes)
-	p.rules = packRules(c, 0)
+	p.rules, p.grows = packRules(c, 0), packGrows(c)
 	for _, r := range c.Rules {
 		_, dated := r.(algorithms.Dated)
 		p.dated = p.dated || dated

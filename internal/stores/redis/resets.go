@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -142,15 +143,20 @@ func (r *resets) send(ctx context.Context, tag stores.Key, part byte, keys []key
 	return cmp.Or(err, reply.err)
 }
 
-// longestBlock returns how long a block lasts at most that the rule sets of a key start; 0 if
-// no rule blocks.
+// longestBlock returns how long a block lasts at most that the rule sets of a key start, and makes
+// the next one longer; 0 if no rule blocks.
 func longestBlock(zones []stores.ZoneCheck) (longest time.Duration) {
 	for i := range zones {
 		c := zones[i].Counter
-		for _, d := range c.Blocks {
-			if d > 0 {
-				longest = max(longest, time.Duration(d)*time.Microsecond, forgetsAfter(c))
+		for i, d := range c.Blocks {
+			if d == 0 {
+				continue
 			}
+			var grows time.Duration
+			if c.Grows != nil {
+				d, grows = slices.Max(append([]int64{d}, c.Grows[i]...)), stores.GrowsWithin*time.Microsecond
+			}
+			longest = max(longest, time.Duration(d)*time.Microsecond+grows, forgetsAfter(c)+grows)
 		}
 	}
 	return longest

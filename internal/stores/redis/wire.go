@@ -84,14 +84,32 @@ func appendZone(b []byte, z *stores.ZoneCheck, cost int64, guarded bool, at *clo
 		b = appendNumber(b, z.Counter.InFlight)
 		b = append(b, make([]byte, reportSize)...) // filled in when the call leaves
 	}
+	var grows []byte
 	if guarded {
-		b = appendSize(b, len(rules))
+		grows = p.grows
+		b = appendSize(b, len(rules)+len(grows))
 		for _, d := range z.Counter.Blocks {
 			b = appendNumber(b, d)
 		}
 		b = appendNumber(b, blocksSince(z.Counter, at))
 	}
-	return append(b, rules...)
+	return append(append(b, rules...), grows...)
+}
+
+// packGrows returns for how long the blocks of a zone's rules last that follow each other; nothing if
+// they do not grow.
+func packGrows(c *stores.Counter) (b []byte) {
+	if c.Grows == nil {
+		return nil
+	}
+	b = append(b, byte(c.LastStep()))
+	for _, g := range c.Grows {
+		b = append(b, byte(len(g)))
+		for _, d := range g {
+			b = appendNumber(b, d)
+		}
+	}
+	return b
 }
 
 // blocksSince returns since when blocks of a counter's keys are in force, by a node's clock.
@@ -421,18 +439,23 @@ const blockReplySize = 3*8 + 1
 func (r *reply) readBlock() (b stores.Block) {
 	b.Until, b.Span = r.number(), r.number()
 	rule := r.number()
-	b.Rule = int32(rule & 0xffff)
+	b.Rule, b.Step = int32(rule%stepUnit), int32(rule/stepUnit)
 	b.Started = r.byte() != 0
-	if int64(b.Rule) != rule {
+	if rule < 0 || rule >= stepUnit*256 {
 		r.err = errReply
 	}
 	return b
 }
 
+// stepUnit is what the script adds to the index of a block's rule for each step.
+const stepUnit = 65536
+
+func ruleAndStep(b *memory.KnownBlock) int64 { return int64(b.Rule) + stepUnit*int64(b.Step) }
+
 // setStarted sets the block that the script has started, and returns whether that follows
 // from the states.
 func setStarted(z *stores.ZoneCheck, b stores.Block, now int64) (agrees bool) {
-	want, _ := z.StartedBlock(now)
+	want, _ := z.StartedBlock(now, b.Step)
 	z.Block, z.Block.Rule = b, z.Counter.BlockingRule(b.Rule)
 	return want == b
 }

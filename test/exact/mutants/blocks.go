@@ -97,11 +97,11 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-ended", breaks: "a block that ended with the last rule that blocks is in force again", file: blockLua, suites: redis,
-		old: "ends <= t or ends - span < since then", new: "ends <= t then",
+		old: " or ends - span < since then", new: " then",
 	},
 	{
 		name: "block-earlier", breaks: "a block that is put back replaces a later one", file: blockLua, suites: redis,
-		old: "if ends > max(had, t) then", new: "if ends > t then",
+		old: "if ends > had and (ends", new: "if (ends",
 	},
 	{
 		name: "block-unmoved", breaks: "a block is put back on another clock as it was", file: blockLua, suites: redis,
@@ -146,6 +146,30 @@ var blockMutants = []mutant{
 	{
 		name: "lua-block-unstarted", breaks: "a denial on the fast path starts no block", file: mainLua, suites: redis,
 		old: "if not rule_ok then flags = nil end", new: "",
+	},
+	{
+		name: "block-grows-late", breaks: "a block grows after more than a day", file: blocksGo, suites: []suite{memoryStore},
+		old: "now-x.Until > stores.GrowsWithin", new: "now-x.Until > 2*stores.GrowsWithin",
+	},
+	{
+		name: "block-grows-on", breaks: "the step of a block is not bounded", file: blockGo, suites: redis,
+		old: "return min(last+1, c.LastStep())", new: "return last + 1",
+	},
+	{
+		name: "block-grows-first", breaks: "the second block lasts as long as the first", file: blockGo, suites: goRules,
+		old: "if step > 1 && c.Grows != nil", new: "if step > 2 && c.Grows != nil",
+	},
+	{
+		name: "block-grows-lost", breaks: "how long the next block is is not put back", file: "internal/stores/outage/blocks.go", suites: redis,
+		old: "ok && (last || x.Until", new: "ok && (x.Until",
+	},
+	{
+		name: "lua-block-grows-late", breaks: "a block grows in Redis at a day and no more", file: blockLua, suites: redis,
+		old: "t - ends <= DAY end", new: "t - ends < DAY end",
+	},
+	{
+		name: "lua-block-grows-ttl", breaks: "Redis forgets how long the next block is", file: blockLua, suites: redis,
+		old: "if rule >= STEP then ttl", new: "if false then ttl",
 	},
 	{
 		name: "lua-block-ttl", breaks: "a block expires early", file: blockLua, suites: redis,

@@ -128,11 +128,11 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "lua-permits-blocked-charge", breaks: "a check of a blocked key charges for requests, and nobody tells what that has used", file: generalLua, suites: redis,
-		old: "if z.block and block_read(z.block, z.since) > 0 and not", new: "if false and not",
+		old: "if z.block and block_read(z.block, z.since) > t and not", new: "if false and not",
 	},
 	{
 		name: "lua-permits-blocked-lost", breaks: "a check of a blocked key reports charges that it has not made", file: generalLua, suites: redis,
-		old: "> 0 and not permits_lost(z.holds) then", new: "> 0 then",
+		old: "> t and not permits_lost(z.holds) then", new: "> 0 then",
 	},
 	{
 		name: "lua-permits-report-charge", breaks: "a report does not charge responses", file: generalLua, suites: redis,
