@@ -1516,7 +1516,7 @@ end
 -- long that is in total, and the index of the rule that blocks. It is of all rules of a
 -- zone, whatever their kinds are. If blocks of the zone grow, STEP is added to the rule for each of
 -- those that followed each other, this one included, and the value is kept for a day longer.
-local STEP, DAY = 65536, 86400000000
+local STEP, DAY, NEVER = 65536, 86400000000, -2 ^ 53
 local function block_write(key, ends, span, rule)
   local ttl = math.ceil((ends - t) / 1000) + 999
   if rule >= STEP then ttl = ttl + DAY / 1000 end
@@ -1526,16 +1526,16 @@ end
 -- Whether a block makes the next one longer.
 local function block_grows(ends, rule) return rule >= STEP and t - ends <= DAY end
 
--- Return when the block of a key ends, or when it has ended if it makes the next one longer, 0
+-- Return when the block of a key ends, or when it has ended if it makes the next one longer, NEVER
 -- if there is none, its span and its rule, and whether it was written by a clock ahead of this
 -- one: none lasts longer than its span. One that was started before since has ended: no rule of
 -- the zone blocked then.
 local function block_read(key, since)
   local s = call('GET', key)
-  if not s then return 0, 0, 0 end
+  if not s then return NEVER, 0, 0 end
   if #s ~= 24 then error({ err = 'WRONGTYPE ' .. key .. ' does not hold a block' }) end
   local ends, span, rule = unpack('<ddd', s)
-  if ends <= t and not block_grows(ends, rule) or ends - span < since then return 0, 0, 0 end
+  if ends <= t and not block_grows(ends, rule) or ends - span < since then return NEVER, 0, 0 end
   return min(ends, t + span), span, rule, ends > t + span
 end
 
@@ -1553,7 +1553,7 @@ local function block_start(z, v, repaired)
   local grows, step, most = z.next, 0, 0
   if grows < z.behind then
     most, grows = unpack('<B', v, grows)
-    step = min(z.steps + 1, most)
+    step = min(z.by / STEP + 1, most)
   end
   for r = 1, z.rules do
     local decide, from, at = functions[byte(v, i)], i + 1, j
@@ -1630,7 +1630,7 @@ local function zone_blocked(z)
   if not z.block then return false end
   z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block, z.since)
   if z.ends <= t then
-    z.steps, z.ends, z.span, z.by = math.floor(z.by / STEP), 0, 0, 0
+    z.ends, z.span, z.by = 0, 0, z.by - z.by % STEP
     return false
   end
   z.s, z.views = nil, ''

@@ -88,6 +88,9 @@ func TestBlockGrows(t *testing.T) {
 		s.want(req{}, 200, 429)
 		time.Sleep(300 * time.Millisecond)
 		s.want(req{}, 200)
+		if k := s.key("GET", "z", "127.0.0.1"); !k.StartsBlock || *k.RetryIn != 3600 {
+			t.Errorf("before the second block: %+v, want one of an hour", k)
+		}
 		s.between(s.want(req{}, 429, 429), "Retry-After", 3000, 3600)
 		s.blockedFor("z", "127.0.0.1", 3600)
 		if r := s.zones().Zones[0].Rules[0]; r.String() != "1/100ms fixed_window block 200ms 1h 2h" {

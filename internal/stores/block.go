@@ -16,7 +16,8 @@ type Block struct {
 	Rule int32
 
 	// Step is which of the blocks in a row of the key this is, from 1, if blocks of the zone
-	// grow; otherwise 0.
+	// grow; otherwise 0. Of a key that is not blocked, which the last was that makes the next
+	// one longer.
 	Step int32
 
 	// Started says that this decision started the block.
@@ -26,15 +27,6 @@ type Block struct {
 // GrowsWithin is for how many microseconds after its end a block makes the next one of its key
 // longer, if blocks of the zone grow.
 const GrowsWithin = 24 * 60 * 60 * 1_000_000
-
-// NextStep returns the step of a block that starts, after the step of one that makes it longer, 0 if
-// there is none.
-func (c *Counter) NextStep(last int32) int32 {
-	if c.Grows == nil {
-		return 0
-	}
-	return min(last+1, c.LastStep())
-}
 
 // LastStep returns the step from which on no block of the zone grows.
 func (c *Counter) LastStep() int32 {
@@ -84,9 +76,18 @@ func (c *Counter) BlockingRule(rule int32) int32 {
 	return 0
 }
 
-// StartedBlock returns the block of a step that the zone's verdicts start; false if they start none.
+// StartedBlock returns the block that the zone's verdicts start; false if they start none.
 // Neither a cost above the capacity of a rule nor held costs do.
-func (z *ZoneCheck) StartedBlock(now int64, step int32) (b Block, ok bool) {
+func (z *ZoneCheck) StartedBlock(now int64) (b Block, ok bool) {
+	step := int32(0)
+	if z.Counter.Grows != nil {
+		step = min(z.Block.Step+1, z.Counter.LastStep())
+	}
+	return z.StartedStep(now, step)
+}
+
+// StartedStep is StartedBlock for a block of a step.
+func (z *ZoneCheck) StartedStep(now int64, step int32) (b Block, ok bool) {
 	for i := range z.Counter.Blocks {
 		v, d := &z.Results[i].Verdict, z.Counter.blockAt(i, step)
 		if d == 0 || v.Admit || v.Held || v.Retry == algorithms.Never {

@@ -125,7 +125,7 @@ local function zone_blocked(z)
   if not z.block then return false end
   z.ends, z.span, z.by, z.blocked_ahead = block_read(z.block, z.since)
   if z.ends <= t then
-    z.steps, z.ends, z.span, z.by = math.floor(z.by / STEP), 0, 0, 0
+    z.ends, z.span, z.by = 0, 0, z.by - z.by % STEP
     return false
   end
   z.s, z.views = nil, ''

@@ -278,19 +278,22 @@ func (p *location) inherit(bucket []int64, rules []algorithms.Rule, now int64) {
 
 // blocked denies a zone whose key is blocked.
 func (p *location) blocked(z *stores.ZoneCheck, now int64) bool {
-	b, ok := BlocksOf(z.Counter).Find(z.Key, now)
-	if ok = ok && !z.IgnoreBlock; ok {
+	if z.IgnoreBlock {
+		return false
+	}
+	b, ok := BlocksOf(z.Counter).Last(z.Key, now)
+	if z.Block.Step = b.Step; ok && b.Until > now {
 		z.Block = stores.Block{Until: b.Until, Span: b.Span, Rule: b.Rule, Step: b.Step}
 		z.DenyBlocked(now)
+		return true
 	}
-	return ok
+	return false
 }
 
 // block blocks a zone's key if a rule that blocks denies. A counter that several keys share
 // blocks none of them.
 func (p *location) block(z *stores.ZoneCheck, now int64) {
-	last, _ := BlocksOf(z.Counter).Last(z.Key, now)
-	b, ok := z.StartedBlock(now, z.Counter.NextStep(last.Step))
+	b, ok := z.StartedBlock(now)
 	if !ok {
 		return
 	}

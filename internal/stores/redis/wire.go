@@ -334,6 +334,9 @@ func (r *reply) readZone(z *stores.ZoneCheck, now int64) (stepped bool, err erro
 		z.DenyBlocked(now)
 		return stepped, nil
 	}
+	if !block.Started {
+		z.Block = block
+	}
 	z.Charged, z.Full = flags&flagCharged != 0, flags&flagFull != 0
 	z.Admits = !z.Full
 	if err := view.readRules(z, now); err != nil {
@@ -455,7 +458,7 @@ func ruleAndStep(b *memory.KnownBlock) int64 { return int64(b.Rule) + stepUnit*i
 // setStarted sets the block that the script has started, and returns whether that follows
 // from the states.
 func setStarted(z *stores.ZoneCheck, b stores.Block, now int64) (agrees bool) {
-	want, _ := z.StartedBlock(now, b.Step)
+	want, _ := z.StartedStep(now, b.Step)
 	z.Block, z.Block.Rule = b, z.Counter.BlockingRule(b.Rule)
 	return want == b
 }

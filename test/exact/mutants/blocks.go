@@ -153,7 +153,7 @@ var blockMutants = []mutant{
 	},
 	{
 		name: "block-grows-on", breaks: "the step of a block is not bounded", file: blockGo, suites: redis,
-		old: "return min(last+1, c.LastStep())", new: "return last + 1",
+		old: "step = min(z.Block.Step+1, z.Counter.LastStep())", new: "step = z.Block.Step + 1",
 	},
 	{
 		name: "block-grows-first", breaks: "the second block lasts as long as the first", file: blockGo, suites: goRules,
