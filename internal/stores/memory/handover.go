@@ -193,16 +193,53 @@ func (n *Snapshots) Warm(z *stores.ZoneCheck, now Instant) (starts, owes bool) {
 func (n *Snapshots) Owe(z *stores.ZoneCheck, now int64) {
 	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
+	x.owesSince(now)
+}
+
+// owesSince notes when a key began to owe, unless it did before. The snapshot may be nil.
+func (x snapshot) owesSince(now int64) {
 	if x != nil && x[snapshotOwing] == 0 {
 		x[snapshotOwing] = now
 	}
 }
 
-// Forgive reduces the debt of a zone's key by what each rule was just charged.
+// Wait has no debt of a key taken until it is known whether a call has charged it: then
+// [Snapshots.Forgive] or [Snapshots.Refuse] is called.
+func (n *Snapshots) Wait(k stores.Key) {
+	s, _ := n.lockKey(k)
+	defer s.mu.Unlock()
+	if s.late == nil {
+		s.late = make(map[stores.Key]int)
+	}
+	s.late[k]++
+}
+
+// arrives ends a Wait. It reports whether the key was not reset since.
+func (s *snapshotShard) arrives(k stores.Key) bool {
+	was := s.late[k]
+	if s.late[k]--; was <= 1 {
+		delete(s.late, k)
+	}
+	return was > 0
+}
+
+// Refuse ends a Wait: Redis has not charged what the key owes since a time. It reports whether the key is
+// still to be charged: it was not reset since.
+func (n *Snapshots) Refuse(z *stores.ZoneCheck, now int64) bool {
+	s, x := n.lockKey(z.Key)
+	defer s.mu.Unlock()
+	if !s.arrives(z.Key) {
+		return false
+	}
+	x.owesSince(now)
+	return true
+}
+
+// Forgive ends a Wait: it reduces the debt of a zone's key by what each rule was charged at a time.
 func (n *Snapshots) Forgive(z *stores.ZoneCheck, now, turn int64, charged func(rule int) int64) {
 	s, x := n.lockKey(z.Key)
 	defer s.mu.Unlock()
-	if x != nil && x.has(markOwes) {
+	if s.arrives(z.Key) && x != nil && x.has(markOwes) {
 		before := s.paying[z.Key]
 		for i, r := range z.Rules {
 			h, cost := r.(algorithms.Handover), charged(i)
@@ -233,7 +270,7 @@ func (n *Snapshots) Take(z *stores.ZoneCheck, now Instant, told bool) (h Handove
 	}
 	h.lost = x.has(markLost)
 	x[snapshotMarks] &^= markLost
-	if x.has(markOwes) && s.paying[z.Key] == nil {
+	if x.has(markOwes) && s.paying[z.Key] == nil && s.late[z.Key] == 0 {
 		more = n.takeDebts(&p, x, z, now.Shared, &h)
 		s.pays(z.Key, h.bases)
 	}

@@ -35,6 +35,10 @@ type snapshotShard struct {
 	// at most one: if a part of a debt were rejected while another is on its way, it could not be
 	// added again.
 	paying map[stores.Key][][]int64
+
+	// late are the keys that owe what Redis may have charged, with how many calls: until their replies
+	// have come, or are given up, no debt is taken.
+	late map[stores.Key]int
 }
 
 // pays notes that the debts of a key are on their way. bases: from before; nil: there are none.
@@ -207,6 +211,7 @@ func (n *Snapshots) reset(k stores.Key) {
 	s, x := n.lockKey(k)
 	defer s.mu.Unlock()
 	delete(s.paying, k)
+	delete(s.late, k)
 	if x != nil {
 		x[snapshotMarks] &^= allMarks
 		clear(x[snapshotWords:])

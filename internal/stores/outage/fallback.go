@@ -50,9 +50,10 @@ func (f *Fallback) SharePermits(n int64) int64 {
 }
 
 // Decide decides by the counts of this process, with its share of every limit.
-// unknown says that Redis may have charged the check, though it did not answer.
-func (f *Fallback) Decide(check *stores.Check, unknown bool) {
-	now := f.redis.Now(check.Zones[0].Tag)
+// err is why Redis did not decide, nil if it was not asked: it may have charged the check, though it
+// did not answer.
+func (f *Fallback) Decide(check *stores.Check, err error) {
+	now, unknown := f.redis.Now(check.Zones[0].Tag), err != nil && f.redis.MayHaveRun(err)
 	var room [8]bool
 	owes := room[:0]
 	for i := range check.Zones {
@@ -75,7 +76,10 @@ func (f *Fallback) Decide(check *stores.Check, unknown bool) {
 			continue
 		}
 		if unknown && n != nil {
-			n.Forgive(z, check.Now, check.TurnOf(z), func(int) int64 { return z.Cost })
+			cost, zones := z.Cost, len(check.Zones)
+			f.await(z, owed{cost, owes[i], check.Now, check.TurnOf(z), func(int) int64 { return cost }}, err, func(of Fate) bool {
+				return of.charged(i, zones)
+			})
 			continue
 		}
 		if n != nil {
@@ -83,6 +87,35 @@ func (f *Fallback) Decide(check *stores.Check, unknown bool) {
 		}
 		f.uncharged(z, z.Cost, owes[i])
 	}
+}
+
+// owed is what a zone's key was charged here, and Redis may have charged too.
+type owed struct {
+	charge    int64
+	owes      bool // whether there is room for the debt
+	now, turn int64
+	charged   func(rule int) int64
+}
+
+// await has a key owe a charge that failed with err only if Redis has certainly not made it. If that
+// remains unknown, it is reported.
+func (f *Fallback) await(z *stores.ZoneCheck, o owed, err error, made func(Fate) bool) {
+	n, late := memory.TableOf(z.Counter).Snapshots(), &stores.ZoneCheck{
+		Counter: z.Counter, Key: z.Key, Tag: z.Tag, Rules: z.Rules, Overflowed: z.Overflowed,
+	}
+	n.Wait(z.Key)
+	f.redis.Await(err, func(of Fate) {
+		if of.Known && !made(of) {
+			if n.Refuse(late, o.now) {
+				f.Hands.add(late)
+				f.uncharged(late, o.charge, o.owes)
+			}
+			return
+		}
+		if n.Forgive(late, o.now, o.turn, o.charged); !of.Known {
+			f.redis.Uncharged(late.Counter.Zone, o.charge)
+		}
+	})
 }
 
 // uncharged reports a charge that is not owed to Redis: there is no room for the debt, or for the
@@ -158,21 +191,22 @@ func (f *Fallback) finish(z *stores.ZoneCheck, charge int64) (owes bool) {
 }
 
 // Settle charges a request that Redis has decided, and that Redis could not charge
-// after the response. It charges in this process, and records a debt unless Redis may
+// after the response because of err. It charges in this process, and records a debt unless Redis may
 // already have applied the charge. A permit remains.
-func (f *Fallback) Settle(z *stores.ZoneCheck, charge int64, unknown bool) {
+func (f *Fallback) Settle(z *stores.ZoneCheck, charge int64, err error) {
 	local := *z // whose results stay those of the decision
 	local.Permit = stores.Permit{}
 	local.Rules = f.Share(z.Counter)
 	local.Results = make([]stores.Result, len(local.Rules))
 	owes := f.finish(&local, charge)
-	n := memory.TableOf(z.Counter).Snapshots()
-	if unknown && n != nil {
-		n.Forgive(&local, f.redis.Now(z.Tag).Shared, 0, func(rule int) int64 { return local.Results[rule].Owed })
-	}
-	if unknown {
-		f.redis.Uncharged(z.Counter.Zone, charge)
-	} else {
+	if !f.redis.MayHaveRun(err) {
 		f.uncharged(&local, charge, owes)
+		return
 	}
+	if memory.TableOf(z.Counter).Snapshots() == nil {
+		f.redis.Uncharged(z.Counter.Zone, charge)
+		return
+	}
+	made := func(rule int) int64 { return local.Results[rule].Owed }
+	f.await(&local, owed{charge, owes, f.redis.Now(z.Tag).Shared, 0, made}, err, func(of Fate) bool { return of.Ran })
 }

@@ -224,11 +224,29 @@ func (d *Handovers) take(n *memory.Snapshots, z *stores.ZoneCheck, now memory.In
 }
 
 // Settle ends a call that carried handovers. The debts that Redis has certainly not charged are
-// owed again. A debt that may have been charged is not sent again.
+// owed again. A debt that may have been charged is not sent again, and counted as not charged unless
+// a late reply shows that it was.
 func (d *Handovers) Settle(all []Handover, err error) {
-	rejected := err != nil && (errors.Is(err, errAway) || !d.redis.MayHaveRun(err))
+	switch {
+	case len(all) == 0:
+	case err == nil || errors.Is(err, errAway):
+		d.settle(all, err == nil, err != nil)
+	default:
+		d.redis.Await(err, func(of Fate) {
+			d.settle(all, of.Ran, of.Known && !of.Ran)
+			for i := range all {
+				if h := &all[i]; !of.Known && h.Debts != nil {
+					d.redis.Uncharged(h.Zone.Counter.Zone, h.Cost(h.Zone.Counter.Rules))
+				}
+			}
+		})
+	}
+}
+
+// settle ends a call that carried handovers.
+func (d *Handovers) settle(all []Handover, ran, rejected bool) {
 	for i := range all {
-		if h := &all[i]; h.snapshots != nil && h.snapshots.Settle(h.Zone.Key, &h.Handover, err == nil, rejected) {
+		if h := &all[i]; h.snapshots != nil && h.snapshots.Settle(h.Zone.Key, &h.Handover, ran, rejected) {
 			d.add(&h.Zone)
 		}
 	}

@@ -48,6 +48,9 @@ func (f *fake) Now(stores.Key) memory.Instant { return memory.Instant{Local: f.n
 func (f *fake) MayHaveRun(err error) bool {
 	return !errors.Is(err, errRejected)
 }
+
+func (f *fake) Await(err error, then func(Fate)) { then(Fate{Known: !f.MayHaveRun(err)}) }
+
 func (f *fake) Unswept(tag stores.Key)             { f.unswept = append(f.unswept, tag) }
 func (*fake) Note(*stores.ZoneCheck, int64, int64) {}
 func (f *fake) Uncharged(_ string, charge int64)   { f.uncharged += charge }
@@ -101,7 +104,7 @@ func key(n uint64) stores.Key { return stores.Key{Hi: n, Lo: 7} }
 // decide decides a check without Redis.
 func (f *Fallback) decide(c *stores.Counter, k stores.Key) bool {
 	check := stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: k, Tag: k, Cost: 1}}}
-	f.Decide(&check, false)
+	f.Decide(&check, nil)
 	return check.Admitted
 }
 
@@ -147,7 +150,7 @@ func TestOutage(t *testing.T) {
 func TestSettleCountsByTheShare(t *testing.T) {
 	r, f, counter := newFallback(t, false)
 	z := stores.ZoneCheck{Counter: counter, Key: key(1), Tag: key(1), Cost: 1}
-	f.Settle(&z, 4, false)
+	f.Settle(&z, 4, errRejected)
 	r.now += storestest.Hour / 2
 	admitted := 0
 	for range 10 {
@@ -222,7 +225,7 @@ func TestLargeDebtIsPaidInParts(t *testing.T) {
 			r, f, _ := newFallback(t, false)
 			sp := algorithms.Spec{Limit: 10_000, Window: storestest.Hour, Cost: 1}
 			c := storestest.NewTestCounter(t, "log", 0, false, nil, storestest.RuleSpec{Alg: new(algorithms.SlidingLog), Spec: sp})
-			f.Decide(&stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key(1), Tag: key(1), Cost: 5000}}}, false)
+			f.Decide(&stores.Check{Zones: []stores.ZoneCheck{{Counter: c, Key: key(1), Tag: key(1), Cost: 5000}}}, nil)
 			r.takes, r.holding = takes, true
 			for i, calls := range want {
 				again, all := f.Hands.Pay(t.Context()), i == len(want)-1
@@ -355,7 +358,7 @@ func TestNothingIsLostUncounted(t *testing.T) {
 			var charged int64
 			for k := range uint64(200) {
 				check := stores.Check{Zones: []stores.ZoneCheck{{Counter: counter, Key: key(k), Tag: key(k), Group: uint32(k), Cost: 1}}}
-				if f.Decide(&check, false); !check.Admitted {
+				if f.Decide(&check, nil); !check.Admitted {
 					continue
 				}
 				charged++

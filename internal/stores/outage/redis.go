@@ -32,6 +32,10 @@ type Redis interface {
 	// MayHaveRun says whether a call that failed may have been executed, or may still be.
 	MayHaveRun(err error) bool
 
+	// Await calls then with what has become of a call that failed, once that is known: its reply may
+	// still come.
+	Await(err error, then func(Fate))
+
 	// Unswept notes that a tag's node is away while what this process knows is put back: when it
 	// answers, [Handovers.LostMemory] is called.
 	Unswept(tag stores.Key)
@@ -52,6 +56,18 @@ type Reply struct {
 	// Keys has what became of each handover, as far as the reply could be read.
 	Keys []Outcome
 }
+
+// Fate is what has become of a call that failed.
+type Fate struct {
+	Known bool // whether it is known
+	Ran   bool // Redis has executed it, and replied late
+
+	// Charged says for each reply in it whether that was charged; those to the zones of a check are the last.
+	Charged []bool
+}
+
+// charged says whether Redis has charged the i-th of the last n replies.
+func (f Fate) charged(i, n int) bool { return len(f.Charged) >= n && f.Charged[len(f.Charged)-n+i] }
 
 // Part is a part of a handover, or several.
 type Part byte

@@ -99,9 +99,9 @@ func TestFallbackPermit(t *testing.T) {
 	s.Observe(silent{})
 	counter := storestest.NewTestCounter(t, "fallback", 1, false, nil, storestest.RuleSpec{Alg: &algorithms.GCRA{}, Spec: algorithms.Spec{Limit: 10, Window: storestest.Hour, Cost: 1}})
 	first, second := storestest.CheckOf(1, counter), storestest.CheckOf(1, counter)
-	s.fallback.Decide(first, false)
+	s.fallback.Decide(first, nil)
 	s.Finish(context.Background(), &first.Zones[0], 0)
-	if s.fallback.Decide(second, false); !second.Admitted {
+	if s.fallback.Decide(second, nil); !second.Admitted {
 		t.Error("the permit was not released")
 	}
 }

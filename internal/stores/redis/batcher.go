@@ -8,13 +8,13 @@ import (
 
 // Requests that arrive during in-flight calls are batched into the next EVALSHA:
 // a call for many takes this process and Redis little more than a call for one. A
-// request that finds fewer than callsInFlight calls in flight sends its own at
-// once. All others join the queue. When a call is answered, one of those in the
-// queue sends the next for all of them. No request starts a goroutine, and no lock
-// is held during I/O.
+// request that finds fewer than callsInFlight calls in flight, or more if the node is far, sends its
+// own at once. All others join the queue. When a call is answered, one of those in the
+// queue sends the next for all of them. No lock is held during I/O, and no request starts a goroutine
+// but for a node that is far or in trouble: then nobody has to wait for the reply.
 //
 // So when Redis stalls, at most callsInFlight calls, of rulesPerCall rules each,
-// have been sent whose outcome is unknown.
+// have been sent whose outcome is unknown, of a node that is near, and mostInFlight of another.
 const (
 	callsInFlight   = 2
 	rulesPerCall    = 64  // bounds how long a call blocks Redis
@@ -24,14 +24,16 @@ const (
 // batcher is a queue of calls, and those that are in flight for it.
 type batcher struct {
 	mu     sync.Mutex
-	calls  [callsInFlight]*call // those that send, each for all in its batch
+	calls  [mostInFlight]*call // those that send, each for all in its batch
+	flying int                 // how many these are
 	queue  []*call
 	oneTag bool // only calls with the same tag can be batched
 
 	// One timer for all calls that wait: most are answered long before their
 	// deadline, and timers of their own would be set in vain.
-	timer *time.Timer
-	fires time.Time // zero: it is not set
+	timer  *time.Timer
+	fires  time.Time // zero: it is not set
+	looked bool      // whether it has fired late, and replies had time to be read since
 }
 
 // newBatchers returns the batchers of a node, whose queues no call for another node
@@ -48,14 +50,25 @@ func newBatchers(cluster bool) []batcher {
 	return batchers
 }
 
-// enter adds a call. It says whether the caller sends it at once, and whether no
-// other is in flight.
-func (l *batcher) enter(q *call) (sends, idle bool) {
+// batcherOf returns the batcher of a call to a node, and how many of its calls may be in flight. Reports
+// of a key overtake each other if more than callsInFlight are.
+func (n *node) batcherOf(q *call, connections int) (l *batcher, most int) {
+	most, of := n.distance.inFlight(connections), n.batchers
+	if most > callsInFlight && len(q.reports) > 0 {
+		most, of = callsInFlight, n.reports
+	}
+	return &of[q.tag.Lo%uint64(len(of))], most
+}
+
+// enter adds a call. It says whether the caller sends it at once, because fewer than most are in flight,
+// and whether none is.
+func (l *batcher) enter(q *call, most int) (sends, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.calls[:], nil); i >= 0 {
-		idle = l.calls == [callsInFlight]*call{}
-		l.calls[i], q.state, q.batch = q, sending, append(q.batch[:0], q)
+	if l.flying < most {
+		idle = l.flying == 0
+		l.flying++
+		l.calls[slices.Index(l.calls[:], nil)], q.state, q.batch = q, sending, append(q.batch[:0], q)
 		return true, idle
 	}
 	q.state = queued
@@ -82,33 +95,65 @@ func (l *batcher) wake(end time.Time) {
 func (l *batcher) expire() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.fires = time.Time{}
 	now := time.Now()
+	if l.looked = !l.looked && now.Sub(l.fires) > punctual; l.looked { // this process stood still: see lateRead
+		l.fires = now.Add(lateRead)
+		l.timer.Reset(lateRead)
+		return
+	}
+	l.fires = time.Time{}
 	l.queue = slices.DeleteFunc(l.queue, func(q *call) bool {
-		return l.expireOne(q, now, answered, errUnsent)
-	})
-	for _, sends := range l.calls {
-		if sends == nil {
-			continue
+		if now.Before(q.end) {
+			l.wake(q.end)
+			return false
 		}
-		for _, q := range sends.batch {
-			if q.state == batched {
-				l.expireOne(q, now, expired, errUnanswered)
-			}
+		q.expire(answered, errUnsent, now)
+		return true
+	})
+	for i, sends := range l.calls {
+		if sends != nil {
+			l.expireBatch(i, sends, now)
 		}
 	}
 }
 
-// expireOne ends a call's wait if its deadline has passed, and sets the timer
-// again if not.
-func (l *batcher) expireOne(q *call, now time.Time, s callState, err error) bool {
-	if now.Before(q.end) {
-		l.wake(q.end)
-		return false
+// expireBatch ends the wait of the calls of the i-th batch whose deadline has passed. Redis does not run
+// any after the deadline of the one that sends: then all end, and the next batch leaves.
+func (l *batcher) expireBatch(i int, sends *call, now time.Time) {
+	ends := sends.state == batched && !now.Before(sends.end)
+	unsent := ends && sends.head.revoke()
+	for _, q := range sends.batch {
+		switch {
+		case q.state != batched:
+		case !ends && now.Before(q.end):
+			l.wake(q.end)
+		case unsent && q == sends:
+			q.expire(expired, errUnconnected, now)
+		case unsent:
+			q.expire(expired, errUnsent, now)
+		default:
+			q.expire(expired, &late{first: q == sends}, now)
+		}
 	}
-	q.state, q.err = s, err
+	if ends {
+		if next := l.replace(i); next != nil {
+			next.ready <- struct{}{}
+		}
+	}
+}
+
+// expire ends a call's wait.
+func (q *call) expire(s callState, err error, now time.Time) {
+	q.state, q.err = s, whetherLate(err, q.end, now)
 	q.ready <- struct{}{}
-	return true
+}
+
+// apart has the caller of a call that sends wait for it as for one that others send.
+func (l *batcher) apart(q *call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	q.state = batched
+	l.wake(q.end)
 }
 
 // end ends a batch: all calls in it are answered, except those that expired, for which
@@ -117,24 +162,32 @@ func (l *batcher) expireOne(q *call, now time.Time, s callState, err error) bool
 func (l *batcher) end(q *call, abandon func(*call)) (next *call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, o := range q.batch {
-		if o == q || o.state == expired {
-			if o.state == expired {
-				abandon(o)
-			}
-			q.batch[i] = nil
-			continue
+	for _, o := range q.batch {
+		switch o.state {
+		case batched:
+			o.state, o.err = answered, o.fate
+		case expired:
+			abandon(o)
 		}
-		o.state, o.err = answered, o.fate
 	}
-	if len(l.queue) > 0 {
+	if i := slices.Index(l.calls[:], q); i >= 0 { // otherwise another has its place
+		next = l.replace(i)
+	}
+	return next
+}
+
+// replace has the calls that wait, if any do, take the i-th place, and returns the one that sends.
+func (l *batcher) replace(i int) (next *call) {
+	if len(l.queue) == 0 {
+		l.flying--
+	} else {
 		first := l.queue[0]
 		batch := l.take(first.batch[:0])
 		next = batch[len(batch)-1]
 		first.batch, next.batch = next.batch, batch
 		next.state = sending
 	}
-	l.calls[slices.Index(l.calls[:], q)] = next
+	l.calls[i] = next
 	return next
 }
 

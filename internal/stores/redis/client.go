@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"slices"
@@ -15,6 +16,9 @@ import (
 // Cluster's slots.
 const minReadTimeout = 500 * time.Millisecond
 
+// keptReady is how many connections of a pool wait for requests.
+const keptReady = 2
+
 // NewClient returns a client for other uses of the same Redis. It may have one subscription, whose
 // connection is in addition to those of the pool.
 func NewClient(o *ConnOptions) goredis.UniversalClient {
@@ -27,11 +31,8 @@ func NewClient(o *ConnOptions) goredis.UniversalClient {
 // tracker of the connections to an address of a Cluster. created is called with the
 // client of each node. The pool does not know of the connections of subscriptions.
 func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *connTracker, created func(*goredis.Client)) goredis.UniversalClient {
-	size := o.PoolSize
-	if size == 0 {
-		size = 10 * runtime.GOMAXPROCS(0)
-	}
-	idle := min(2, size)
+	size := o.poolSize()
+	idle := min(keptReady, size)
 	if o.Lazy {
 		idle = 0
 	}
@@ -39,7 +40,6 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 	u := &goredis.UniversalOptions{
 		Addrs:      slices.Clip(o.Addresses), // a Cluster's client appends to them
 		MasterName: o.Master, IsClusterMode: o.Cluster,
-		Username: o.Username, Password: o.Password, DB: o.DB,
 		SentinelUsername: o.SentinelUsername, SentinelPassword: o.SentinelPassword,
 		Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true,
@@ -49,14 +49,14 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 		TLSConfig:                o.TLS,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	only := func() *connTracker { return tracker("") }
+	only, greet := func() *connTracker { return tracker("") }, o.greeting()
 	switch {
 	case o.Cluster:
 		c := u.Cluster()
 		c.DisableRoutingPolicies = true // they would need the right to run COMMAND
 		c.ClusterStateReloadInterval = time.Second
 		c.NewClient = func(node *goredis.Options) *goredis.Client {
-			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, o.dialer(node), most)
+			node.Dialer = newDialer(func() *connTracker { return tracker(node.Addr) }, o.dialer(node), greet, most)
 			client := goredis.NewClient(node)
 			created(client)
 			return client
@@ -64,8 +64,8 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 		return goredis.NewClusterClient(c)
 	case o.Master != "":
 		f := u.Failover()
-		f.MinIdleConns = 0 // they would be opened before the hook is there
-		hook := masterHook{tracker: only, most: most, timeout: o.DialTimeout}
+		f.MinIdleConns = 0 // they would be opened before the hook is there: see conn.fill
+		hook := masterHook{tracker: only, most: most, timeout: o.DialTimeout, greet: greet}
 		f.Dialer = o.dialer(&goredis.Options{DialTimeout: o.DialTimeout, TLSConfig: o.TLS})
 		if o.PlainSentinels {
 			f.Dialer, hook.tls = naming(o.dialer(&goredis.Options{DialTimeout: o.DialTimeout})), o.TLS
@@ -77,11 +77,14 @@ func newClient(o *ConnOptions, subscriptions int, tracker func(address string) *
 	}
 	simple := u.Simple()
 	simple.Network = o.Network
-	simple.Dialer = newDialer(only, o.dialer(simple), most)
+	simple.Dialer = newDialer(only, o.dialer(simple), greet, most)
 	client := goredis.NewClient(simple)
 	created(client)
 	return client
 }
+
+// poolSize returns the highest number of connections of the pool.
+func (o *ConnOptions) poolSize() int { return cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0)) }
 
 // dialer returns what opens the connections of a client.
 func (o *ConnOptions) dialer(c *goredis.Options) dialer {

@@ -31,6 +31,7 @@ type conn struct {
 	observer *observer
 	permits  reporter
 	costs    costs
+	pool     int // its size
 
 	scripts sync.Map // *script by the codes of third-party algorithms in it
 
@@ -53,10 +54,11 @@ type reporter interface {
 // set before it is called. local is the clock of this process.
 func newConn(o *ConnOptions, local func() int64, to *observer) *conn {
 	c := &conn{
-		o: o, instance: rand.Uint64(), observer: to, onLost: func(*node) {}, onBack: func() {}, //nolint:gosec // it only has to be unique
+		o: o, instance: rand.Uint64(), pool: o.poolSize(), observer: to, onLost: func(*node) {}, onBack: func() {}, //nolint:gosec // it only has to be unique
 	}
 	c.nodes = newNodes(o, local, func(n *node, up bool, cause error) {
 		if up {
+			c.fill()
 			c.onBack()
 			to.get().StoreUp(to.name, n.address)
 		} else {
@@ -96,6 +98,9 @@ func (c *conn) connect() {
 	tracker := func(address string) *connTracker { return c.nodes.of(address).tracker }
 	c.client = newClient(c.o, 0, tracker, func(client *goredis.Client) { client.AddHook(&nodeHook{c, client}) })
 	c.nodes.cluster, _ = c.client.(*goredis.ClusterClient)
+	if c.o.Master != "" {
+		c.fill()
+	}
 }
 
 // at returns the node that decides the keys of a tag.
@@ -153,7 +158,7 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 		}
 		q.claim()
 	}
-	if err != errUnanswered { //nolint:errorlint // it is never wrapped; the batch may still use an unanswered call
+	if q.state != expired { // otherwise the batch may still use it
 		q.release()
 	}
 	if err != nil {
@@ -165,8 +170,9 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 
 // batch makes a call in a batch with those that wait for the same batcher.
 func (c *conn) batch(q *call) error {
-	l := &q.node.batchers[q.tag.Lo%uint64(len(q.node.batchers))]
-	sends, idle := l.enter(q)
+	n := q.node
+	l, most := n.batcherOf(q, c.pool)
+	sends, idle := l.enter(q, most)
 	if !sends {
 		if <-q.ready; q.state != sending {
 			return q.err
@@ -178,23 +184,48 @@ func (c *conn) batch(q *call) error {
 		runtime.Gosched()
 		l.join(q)
 	}
-	c.sendBatch(q)
-	q.err = q.fate
-	if next := l.end(q, c.permits.abandon); next != nil {
+	if n.distance.far() || n.breaker.trouble.Load() != 0 {
+		l.apart(q)
+		go c.sendFor(l, q, time.Now().Add(n.tracker.grace))
+		<-q.ready
+		return q.err
+	}
+	c.sendFor(l, q, q.end)
+	return q.fate
+}
+
+// sendFor makes a call for its batch, until end, and has another of those that wait make the next.
+func (c *conn) sendFor(l *batcher, q *call, end time.Time) {
+	c.sendBatch(q, end)
+	next := l.end(q, c.permits.abandon)
+	if next != nil {
 		next.ready <- struct{}{}
 	}
-	for _, o := range q.batch {
-		if o != nil {
-			o.ready <- struct{}{}
+	for i, o := range q.batch {
+		if q.batch[i] = nil; o != q {
+			o.tell()
 		}
 	}
-	return q.err
+	q.tell() // it may be used again then
+}
+
+// tell tells the caller of a call, if it waits, that its outcome is there, or what it has to do with the outcome
+// if it did not wait.
+func (q *call) tell() {
+	switch q.state {
+	case answered:
+		q.ready <- struct{}{}
+	case expired:
+		if l, ok := errors.AsType[*late](q.err); ok {
+			l.end(fateOf(q))
+		}
+	}
 }
 
 // sendBatch runs the script once for a batch. A node that has some of the keys of a
 // moving slot, and not all, refuses them together, so that they are sent one by one.
-func (c *conn) sendBatch(q *call) {
-	ctx, cancel := context.WithDeadline(context.Background(), q.end)
+func (c *conn) sendBatch(q *call, end time.Time) {
+	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	err := c.sendSome(ctx, q, q.batch)
 	if len(q.batch) > 1 && isMoving(err) {
@@ -203,7 +234,11 @@ func (c *conn) sendBatch(q *call) {
 		}
 		return
 	}
-	if err != errUnsent { //nolint:errorlint // it is never wrapped; each caller reports its own
+	switch {
+	case err == nil, err == errUnsent: //nolint:errorlint // it is never wrapped; each caller reports its own
+	case end.After(q.end) && classify(err) == FailTimeout && time.Now().After(q.end):
+		err = reported{err} // when it expired
+	default:
 		err = c.failedAt(q.cmd.node, q.tag, err)
 	}
 	for _, o := range q.batch {
@@ -223,9 +258,9 @@ func (c *conn) sendSome(ctx context.Context, q *call, some []*call) error {
 	c.permits.leave(some)
 	q.cmd.script = c.scriptFor(q.codes) // all in the batch have the same codes
 	q.batchArgs(q.cmd.script.sha, some)
-	begin := time.Now()
+	q.cmd.end = q.end
 	r, now, err := c.eval(ctx, &q.cmd, q.args, &q.head)
-	c.costs.add(len(some), time.Since(begin))
+	c.costs.add(len(some), q.cmd.took)
 	if err == nil {
 		for _, o := range some {
 			o.node, o.now = q.cmd.node, now // the node may be another than expected
@@ -281,17 +316,18 @@ func (c *conn) failed(n *node, err error) error {
 		return reported{err}
 	}
 	n.failures.Add(1)
-	if errors.Is(err, errUnsent) || errors.Is(err, errUnanswered) {
+	if errors.Is(err, errUnsent) || errors.Is(err, errUnanswered) && !isFirst(err) {
 		return reported{err} // the call that it waited for is counted
 	}
-	if f == FailAway || f == FailTimeout {
-		c.onLost(n)
-	}
-	c.distrust(n, f)
 	n.breaker.failure(f, err, now)
 	if f == FailTimeout && !n.breaker.open.Load() {
 		signal(n.doubted) // a heartbeat shows whether Redis answers again
+		return reported{err}
 	}
+	if f != FailRejected {
+		c.onLost(n)
+	}
+	c.distrust(n, f)
 	return reported{err}
 }
 
@@ -336,5 +372,24 @@ func (c *conn) distrust(n *node, f Failure) {
 	n.tracker.retire()
 	if c.nodes.cluster != nil {
 		c.nodes.cluster.ReloadState(context.Background())
+	} else if !n.breaker.open.Load() {
+		c.fill()
+	}
+}
+
+// fill opens the connections that are kept ready, beside requests: the pool finds out that its own are
+// retired only when a request needs one. A Cluster's client has a pool for each node, which does as much
+// when it is created.
+func (c *conn) fill() {
+	client, ok := c.client.(*goredis.Client)
+	if !ok || c.o.Lazy {
+		return
+	}
+	for range keptReady {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), c.o.DialTimeout)
+			defer cancel()
+			_ = client.Ping(ctx).Err() // what fails is found by calls
+		}()
 	}
 }

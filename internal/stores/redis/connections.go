@@ -69,14 +69,14 @@ func (l *connTracker) remove(c *trackedConn) {
 	delete(l.open, c)
 }
 
-// newDialer limits the connections to one server to n, and tracks them. The pool's
+// newDialer limits the connections to one server to n, greets the server, and tracks them. The pool's
 // own limit is exceeded while it dials.
 //
 // The dialer never fails, but returns a connection that does. After PoolSize
 // dial errors, go-redis' pool tries to dial only once a second, and OnConnect
 // and Limiter have no influence on that. How often an unavailable Redis is
 // dialed is decided by the breaker.
-func newDialer(tracker func() *connTracker, dial dialer, n int) dialer {
+func newDialer(tracker func() *connTracker, dial dialer, greet func(context.Context, connection) error, n int) dialer {
 	slots := make(chan struct{}, n)
 	return func(ctx context.Context, network, addr string) (connection, error) {
 		select {
@@ -99,6 +99,11 @@ func newDialer(tracker func() *connTracker, dial dialer, n int) dialer {
 		l.mu.Lock()
 		l.open[k] = struct{}{}
 		l.mu.Unlock()
+		if err := greet(ctx, k); err != nil {
+			_ = k.Close()
+			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
+		}
+		k.stage = greeted
 		return k, nil
 	}
 }
@@ -110,6 +115,7 @@ type masterHook struct {
 	most    int
 	tls     *tls.Config // of the master alone; nil: the dialer has it, if there is any
 	timeout time.Duration
+	greet   func(context.Context, connection) error
 }
 
 // DialHook implements [goredis.Hook]. A master that no Sentinel names is one that cannot be dialed.
@@ -117,7 +123,7 @@ func (h masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	if h.tls != nil {
 		next = securing(next, h.tls, h.timeout)
 	}
-	return newDialer(h.tracker, next, h.most)
+	return newDialer(h.tracker, next, h.greet, h.most)
 }
 
 // ProcessHook implements [goredis.Hook].
@@ -136,6 +142,7 @@ type trackedConn struct {
 	reads   time.Time // the deadline of reads
 	heard   bool      // whether the server has sent anything but said
 	said    string    // an error, as the first reply
+	stage   int8      // of the greeting by the pool's client
 }
 
 // Close implements net.Conn.
@@ -174,6 +181,10 @@ const (
 
 // Read implements net.Conn.
 func (c *trackedConn) Read(b []byte) (int, error) {
+	if c.stage == helloSent {
+		c.stage = passed
+		return copy(b, emptyMap), nil
+	}
 	n, err := c.read(b)
 	if n > 0 && !c.heard {
 		if text, is := bytes.CutPrefix(b[:n], []byte("-")); is && c.said == "" {
@@ -190,6 +201,10 @@ func (c *trackedConn) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *trackedConn) Write(b []byte) (int, error) {
+	if c.stage == greeted {
+		c.stage = helloSent
+		return len(b), nil
+	}
 	n, err := c.Conn.Write(b)
 	return n, c.explain(err)
 }

@@ -22,18 +22,16 @@ type decider struct {
 
 // decide decides a check without leases.
 func (d *decider) decide(ctx context.Context, check *stores.Check) {
-	unknown := false
+	var err error
 	check.Failed = 0
 	if d.usesRedis(check) {
 		now := d.o.Clock()
 		if d.denials.answer(check, now) {
 			return
 		}
-		err := d.inRedis(ctx, check, now)
-		if err == nil {
+		if err = d.inRedis(ctx, check, now); err == nil {
 			return
 		}
-		unknown = mayHaveRun(err)
 		d.conn.fail(err)
 	}
 	switch d.o.OnFailure {
@@ -42,7 +40,7 @@ func (d *decider) decide(ctx context.Context, check *stores.Check) {
 	case FailDeny:
 		d.skip(check, stores.ModeDeny, false)
 	default:
-		d.fallback.Decide(check, unknown)
+		d.fallback.Decide(check, err)
 	}
 }
 

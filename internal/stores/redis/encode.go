@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"sync/atomic"
 )
 
 // appendNumber appends an integer as a double, the number type of Lua.
@@ -45,12 +46,30 @@ func (a *argument) String() string { return string(a.b) }
 // written.
 type heading struct {
 	argument
-	written bool
+	is atomic.Int32
 }
+
+// What may be with a call.
+const (
+	unwritten = iota
+	written
+	revoked // before it was written: if it is, Redis does not run it
+)
+
+// begin begins a call with a number, which is worth running until last.
+func (h *heading) begin(seq, last int64) {
+	h.b = appendNumber(appendNumber(h.b[:0], seq), last)
+	h.is.CompareAndSwap(written, unwritten)
+}
+
+// revoke has a call not run. It returns false if the call was written.
+func (h *heading) revoke() bool { return h.is.CompareAndSwap(unwritten, revoked) }
 
 // MarshalBinary implements encoding.BinaryMarshaler.
 func (h *heading) MarshalBinary() ([]byte, error) {
-	h.written = true
+	if !h.is.CompareAndSwap(unwritten, written) && h.is.Load() == revoked {
+		h.b = appendNumber(h.b[:8], 0)
+	}
 	return h.b, nil
 }
 

@@ -25,6 +25,9 @@ type once struct {
 	loads   int   // how often the script was loaded for it
 	loading bool  // whether it is sent behind the script
 	now     int64 // the time in its reply
+	took    time.Duration
+
+	end time.Time // until when the call is worth running; zero: as long as its context
 }
 
 // maxLoads is how often the script is loaded for one call. A node may forget it
@@ -47,19 +50,26 @@ func (o *once) renew(ctx context.Context, args []any) {
 // the other, and is then sent once more.
 func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (reply, int64, error) {
 	end, limited := ctx.Deadline()
+	worth := end
+	if !o.end.IsZero() {
+		worth = o.end
+	}
 	for range 2 {
 		seq, last := int64(c.seq.Add(1)&(1<<52-1)), int64(noEnd)
 		if limited {
-			last = o.node.clock.at(end)
+			last = o.node.clock.at(worth)
 		}
-		head.b, head.written = appendNumber(appendNumber(head.b[:0], seq), last), false
-		o.node.breaker.sent(time.Now())
+		head.begin(seq, last)
+		begin := time.Now()
+		o.node.breaker.sent(begin)
 		text, err := c.evalsha(ctx, o, args)
+		after := time.Now()
+		o.took = after.Sub(begin)
 		if err != nil {
-			if !head.written {
+			if head.is.Load() != written {
 				err = dialError{err}
 			}
-			return reply{}, 0, o.script.blame(whetherLate(err, end, time.Now()))
+			return reply{}, 0, o.script.blame(whetherLate(err, end, after))
 		}
 		o.node.breaker.answered()
 		r := reply{b: text}
@@ -68,12 +78,18 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (re
 			o.node.tracker.retire() // the connection may be out of step
 			return reply{}, 0, errReply
 		}
+		if o.loads == 0 {
+			o.node.distance.add(o.took)
+		}
 		if now >= 0 {
 			o.node.clock.learn(now)
 			o.now = now
 			return r, now, nil
 		}
 		o.node.clock.learn(-now) // the node's clock is further ahead than it was
+		if head.is.Load() == revoked {
+			break
+		}
 	}
 	return reply{}, 0, errLate
 }

@@ -19,6 +19,9 @@ var (
 	// errUnsent says that nothing was sent, and nothing charged.
 	errUnsent = timeoutError{errors.New("not sent before the timeout: earlier calls were still waiting for Redis")}
 
+	// errUnconnected says that there was no connection before the caller's deadline.
+	errUnconnected = dialError{timeoutError{errors.New("no connection to Redis within the timeout")}}
+
 	// errLate says that Redis rejected a call whose caller no longer waits.
 	errLate = timeoutError{errors.New("executed by Redis after the timeout, and not charged")}
 

@@ -122,7 +122,7 @@ func TestShareGrowsOnceAllNodesDecide(t *testing.T) {
 			t.Errorf("the master is %s: %d instances, want %d", step.what, got, step.want)
 		}
 		check := storestest.CheckOfKey(c, 1)
-		if s.fallback.Decide(check, false); check.Admitted && step.want == 2 {
+		if s.fallback.Decide(check, nil); check.Admitted && step.want == 2 {
 			t.Errorf("the master is %s: what was denied is admitted", step.what)
 		}
 	}

@@ -111,6 +111,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			n.breaker.beatFailed(err, time.Now())
 		case err == nil:
 			n.breaker.close(opened)
+			n.distance.turn()
 			if n.unswept.Swap(false) {
 				m.hands.LostMemory()
 			}

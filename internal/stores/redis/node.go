@@ -24,7 +24,9 @@ type node struct {
 	breaker  *breaker
 	tracker  *connTracker
 	clock    clock
+	distance distance
 	batchers []batcher
+	reports  []batcher     // of calls that report what requests hold, while more calls than callsInFlight overlap
 	doubted  chan struct{} // a call has timed out: the watcher asks the node at once
 
 	failures atomic.Uint64 // calls that failed
@@ -131,7 +133,7 @@ func newNodes(o *ConnOptions, local func() int64, notify func(n *node, up bool, 
 func (ns *nodes) newNode(address string) *node {
 	n := &node{
 		address: address, serial: nodeSerials.Add(1), clock: clock{local: ns.local},
-		tracker: newConnTracker(max(ns.o.Timeout, minReadTimeout)), batchers: newBatchers(ns.o.Cluster),
+		tracker: newConnTracker(max(ns.o.Timeout, minReadTimeout)), batchers: newBatchers(ns.o.Cluster), reports: newBatchers(ns.o.Cluster),
 		doubted: make(chan struct{}, 1),
 	}
 	n.breaker = newBreaker(

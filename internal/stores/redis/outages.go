@@ -17,11 +17,13 @@ type outages struct {
 	denials *denials
 }
 
-func (a *outages) Usable(tag stores.Key) bool { return a.conn.usable(tag) }
-func (a *outages) AnyUsable() bool            { return a.conn.anyUsable() }
-func (a *outages) Holding() bool              { return a.conn.nodes.holding() }
-func (a *outages) MayHaveRun(err error) bool  { return mayHaveRun(err) }
-func (a *outages) Unswept(tag stores.Key)     { a.conn.at(tag).unswept.Store(true) }
+func (a *outages) Usable(tag stores.Key) bool              { return a.conn.usable(tag) }
+func (a *outages) AnyUsable() bool                         { return a.conn.anyUsable() }
+func (a *outages) Holding() bool                           { return a.conn.nodes.holding() }
+func (a *outages) MayHaveRun(err error) bool               { return mayHaveRun(err) }
+func (a *outages) Await(err error, then func(outage.Fate)) { await(err, then) }
+
+func (a *outages) Unswept(tag stores.Key) { a.conn.at(tag).unswept.Store(true) }
 
 func (a *outages) Owed() (paid func()) {
 	owed := a.conn.nodes.owed()

@@ -61,14 +61,14 @@ type permits struct {
 	round   uint64    // of renewals
 	unsaid  []unsaid  // charges that are not reported any more
 
-	settle func(z *stores.ZoneCheck, charge int64, unknown bool) // called with each of them
+	settle func(z *stores.ZoneCheck, charge int64, err error) // called with each of them
 }
 
 // unsaid is cost that a record was to charge.
 type unsaid struct {
-	zone    stores.ZoneCheck
-	charge  int64
-	unknown bool // whether it was
+	zone   stores.ZoneCheck
+	charge int64
+	err    error // why it is not known whether it was, or is known that it was not
 }
 
 func newPermits(c *conn, clock func() int64) *permits {
@@ -145,7 +145,7 @@ func (p *permits) drop(rec *record) {
 	now := p.clock()
 	if rec.acked != rec.charged && now-rec.since > unsure.Microseconds() {
 		ran := rec.mayHaveRun()
-		p.unsaid = append(p.unsaid, unsaid{rec.zone, ran - rec.acked, true}, unsaid{rec.zone, rec.charged - ran, false})
+		p.unsaid = append(p.unsaid, unsaid{rec.zone, ran - rec.acked, errUnanswered}, unsaid{rec.zone, rec.charged - ran, errOpen})
 		rec.acked = rec.charged
 	}
 	known := rec.version == rec.stored && rec.acked == rec.charged

@@ -286,7 +286,7 @@ func TestUnsureChargesEnd(t *testing.T) {
 			want = 1
 		}
 		alone := storestest.CheckOfKey(c, 1)
-		s.fallback.Decide(alone, false)
+		s.fallback.Decide(alone, nil)
 		if left := alone.Zones[0].Results[0].Remaining; left != 7 || told.cost != want {
 			t.Errorf("after %v s: %d told as uncharged, %d left alone of 10, with 1 charged and 2 held; want %d and 7", wait, told.cost, left, want)
 		}
@@ -391,7 +391,7 @@ func TestFallbackPermitsAreReported(t *testing.T) {
 	s, c := newVirtualStore(t), holdingCounter(t, "reported")
 	check := storestest.CheckOfKey(c, 1)
 	s.set(0)
-	if s.fallback.Decide(check, false); !check.Admitted {
+	if s.fallback.Decide(check, nil); !check.Admitted {
 		t.Fatal("denied")
 	}
 	name := namesOf("diana", &check.Zones[0])[1]

@@ -119,7 +119,7 @@ func TestFallbackSharesPermits(t *testing.T) {
 		admitted := int64(0)
 		for range 5 {
 			check := storestest.CheckOfKey(c, 1)
-			if s.fallback.Decide(check, false); check.Admitted {
+			if s.fallback.Decide(check, nil); check.Admitted {
 				admitted++
 			}
 		}

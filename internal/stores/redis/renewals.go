@@ -83,7 +83,7 @@ func (p *permits) giveUpUnsaid() {
 	p.mu.Unlock()
 	for i := range list {
 		if u := &list[i]; u.charge > 0 {
-			p.settle(&u.zone, u.charge, u.unknown)
+			p.settle(&u.zone, u.charge, u.err)
 		}
 	}
 }

@@ -215,7 +215,7 @@ func TestUnknownSettleLeavesOtherDebts(t *testing.T) {
 		first, second := s.admit(), s.admit()
 		s.set(0, faultOOM)
 		s.settle(second, 9)
-		s.all[0].fallback.Settle(first, 1<<40, true) // its call had left before
+		s.all[0].fallback.Settle(first, 1<<40, errUnanswered) // its call had left before
 		s.recover()
 		if n := s.drain(0, s.counters[0], s.key); n != 1 {
 			t.Errorf("%s: %d admitted after 2 and 9 of 12, want 1", name, n)

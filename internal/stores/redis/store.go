@@ -131,7 +131,7 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 	case z.Permit.Mode == stores.ModeFallback:
 		s.fallback.Finish(z, charge)
 	case z.Permit.Taken && charge > 0 && !s.conn.usable(z.Tag):
-		s.fallback.Settle(z, charge, false)
+		s.fallback.Settle(z, charge, errOpen)
 		s.permits.releaseLater(z, charge)
 	case z.Permit.Taken:
 		s.permits.release(ctx, z, charge)
@@ -142,7 +142,7 @@ func (s *Store) Finish(ctx context.Context, z *stores.ZoneCheck, charge int64) {
 		// made once.
 		if err := s.permits.finish(ctx, z, charge); err != nil {
 			s.conn.fail(err)
-			s.fallback.Settle(z, charge, mayHaveRun(err))
+			s.fallback.Settle(z, charge, err)
 		}
 		s.decider.denials.forget(z)
 	}

@@ -70,7 +70,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-rejected", breaks: "a debt that Redis rejected is dropped", file: handoversGo, suites: redis,
-		old: "rejected := err != nil && (", new: "rejected := false && (",
+		old: "of.Known && !of.Ran)", new: "false)",
 	},
 	{
 		name: "fallback-apart", breaks: "a debt that Redis rejected beside others is dropped", file: handoversGo, suites: redis,
@@ -78,7 +78,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "fallback-away", breaks: "debts are dropped when their node goes away before they are sent", file: handoversGo, suites: redis,
-		old: "(errors.Is(err, errAway) || !", new: "(errors.Is(nil, errAway) || !",
+		old: "d.settle(all, err == nil, err != nil)", new: "d.settle(all, err == nil, false)",
 	},
 	{
 		name: "fallback-replaced", breaks: "what is known and owed is handed over under rules that were replaced", file: handoversGo, suites: redis,
@@ -134,7 +134,7 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "settle-lost", breaks: "what settle charges while Redis is unavailable is lost", file: sharedGo, suites: redis,
-		old: "s.fallback.Settle(z, charge, mayHaveRun(err))", new: "_ = mayHaveRun(err)",
+		old: "s.fallback.Settle(z, charge, err)", new: "_ = err",
 	},
 	{
 		name: "settle-held-lost", breaks: "what a response whose cost is held charges in a long outage is lost", file: sharedGo, suites: redis,
@@ -146,11 +146,11 @@ var fallbackMutants = []mutant{
 	},
 	{
 		name: "settle-unknown-owed", breaks: "a charge by settle that Redis may have made is charged again", file: sharedGo, suites: redis,
-		old: "s.fallback.Settle(z, charge, mayHaveRun(err))", new: "s.fallback.Settle(z, charge, false)",
+		old: "s.fallback.Settle(z, charge, err)", new: "s.fallback.Settle(z, charge, errOpen)",
 	},
 	{
 		name: "settle-refused-forgiven", breaks: "a charge by settle that Redis rejected is taken for one that it may have made", file: sharedGo, suites: redis,
-		old: "s.fallback.Settle(z, charge, mayHaveRun(err))", new: "s.fallback.Settle(z, charge, true)",
+		old: "s.fallback.Settle(z, charge, err)", new: "s.fallback.Settle(z, charge, errUnanswered)",
 	},
 	{
 		name: "settle-share", breaks: "with on_failure allow, only a share of what is owed is charged", file: aloneGo, suites: redis,

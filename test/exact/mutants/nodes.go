@@ -76,11 +76,43 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-lookup", breaks: "what a call was to charge that finds no node or connection is lost", file: evalGo, suites: redis,
-		old: "if !head.written {", new: "if false {",
+		old: "if head.is.Load() != written {", new: "if false {",
 	},
 	{
 		name: "node-written", breaks: "what a call has charged whose reply is lost is charged again", file: "internal/stores/redis/encode.go", suites: redis,
-		old: "\th.written = true\n", new: "",
+		old: "!h.is.CompareAndSwap(unwritten, written) &&", new: "",
+	},
+	{
+		name: "far-retire", breaks: "one call that is late has all connections replaced", file: redisGo, suites: redis,
+		old: "if f == FailTimeout && !n.breaker.open.Load() {", new: "if n.tracker.retire(); f == FailTimeout && !n.breaker.open.Load() {",
+	},
+	{
+		name: "far-wait", breaks: "a call that is late is given up, and its connection closed", file: redisGo, suites: redis,
+		old: "time.Now().Add(n.tracker.grace)", new: "q.end",
+	},
+	{
+		name: "far-overlap", breaks: "calls to a Redis that is far wait for each other", file: "internal/stores/redis/distance.go", suites: redis,
+		old: "mostInFlight, connections/2)", new: "callsInFlight, connections/2)",
+	},
+	{
+		name: "far-greeting", breaks: "requests greet over new connections", file: connectionsGo, suites: redis,
+		old: "if err := greet(ctx, k); err != nil {", new: "if err := ctx.Err(); err != nil {",
+	},
+	{
+		name: "far-lost", breaks: "what a late reply shows to be charged is owed", file: aloneGo, suites: redis,
+		old: "if of.Known && !made(of) {", new: "if true {",
+	},
+	{
+		name: "far-twice", breaks: "a debt is charged while the call that may have charged it is under way", file: memoryHandoverGo, suites: redis,
+		old: " && s.late[z.Key] == 0 {", new: " {",
+	},
+	{
+		name: "far-refused", breaks: "what Redis received too late is charged nowhere", file: aloneGo, suites: redis,
+		old: "if of.Known && !made(of) {", new: "if false {",
+	},
+	{
+		name: "far-revoked", breaks: "a call that waits for a connection runs after its deadline", file: "internal/stores/redis/encode.go", suites: redis,
+		old: "h.b = appendNumber(h.b[:8], 0)", new: "_ = h.b",
 	},
 	{
 		name: "node-script", breaks: "the script is not loaded where a slot is moved to", file: evalGo, suites: redis,

@@ -228,7 +228,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "permits-refused", breaks: "a charge that Redis has refused throughout a long outage is lost", file: permitsGo, suites: redis,
-		old: "rec.charged - ran, false}", new: "rec.charged - ran, true}",
+		old: "rec.charged - ran, errOpen}", new: "rec.charged - ran, errUnanswered}",
 	},
 	{
 		name: "permits-unsure-owed", breaks: "a charge of unknown outcome is made again as a debt", file: reportsGo, suites: redis,

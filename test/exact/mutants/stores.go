@@ -286,7 +286,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-calls", breaks: "calls share no bound on how many are under way", file: combineGo, suites: redis,
-		old: "if i := slices.Index(l.calls[:], nil); i >= 0 {", new: "if i := max(0, slices.Index(l.calls[:], nil)); i >= 0 {",
+		old: "if l.flying < most {", new: "if l.flying <= most {",
 	},
 	{
 		name: "combine-rules", breaks: "a call has all waiting checks, however many rules they have", file: combineGo, suites: redis,
@@ -298,19 +298,19 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-leave", breaks: "a check that has left the queue is reported as possibly charged", file: combineGo, suites: redis,
-		old: "now, answered, errUnsent)", new: "now, answered, errUnanswered)",
+		old: "q.expire(answered, errUnsent, now)", new: "q.expire(answered, errUnanswered, now)",
 	},
 	{
 		name: "combine-next", breaks: "a call that ends starts no other", file: combineGo, suites: redis,
-		old: "if len(l.queue) > 0 {", new: "if len(l.queue) < 0 {",
+		old: "if len(l.queue) == 0 {", new: "if len(l.queue) >= 0 {",
 	},
 	{
 		name: "combine-clock", breaks: "the timer fires only for the first deadline", file: combineGo, suites: redis,
-		old: "\t\tl.wake(q.end)\n\t\treturn false", new: "\t\treturn false",
+		old: "\t\t\tl.wake(q.end)\n\t\t\treturn false", new: "\t\t\treturn false",
 	},
 	{
 		name: "combine-deadline", breaks: "a check in a call waits beyond its deadline", file: combineGo, suites: redis,
-		old: "if q.state == batched {", new: "if q.state == queued {",
+		old: "case q.state != batched:", new: "case q.state != queued:",
 	},
 	{
 		name: "combine-once", breaks: "a failed call is counted once for each of its checks", file: redisGo, suites: redis,

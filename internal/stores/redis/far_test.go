@@ -1,0 +1,347 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dianalimiter/diana/algorithms"
+	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/internal/stores/storestest"
+)
+
+// far is a Redis at a distance, and instances that call it.
+type far struct {
+	*redistest.Proxy
+	srv  *redistest.Server
+	all  []*Store
+	told []*farTold // by each
+}
+
+// farTold is what a store far from its Redis tells.
+type farTold struct {
+	noObserver
+
+	mu        sync.Mutex
+	errors    map[string]int
+	uncharged int64
+}
+
+func (o *farTold) StoreError(_ string, f Failure, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.errors[fmt.Sprint(f, ": ", err)]++
+}
+
+func (o *farTold) Uncharged(_ string, cost int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.uncharged += cost
+}
+
+// take returns what was told since the last time.
+func (o *farTold) take() (errors map[string]int, uncharged int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	errors, uncharged = o.errors, o.uncharged
+	o.errors, o.uncharged = make(map[string]int), 0
+	return errors, uncharged
+}
+
+// startFar starts instances with the timeout that is the default.
+func startFar(t *testing.T, instances int, round time.Duration, changes ...func(*Options)) *far {
+	t.Helper()
+	srv := redistest.Start(t)
+	f := &far{Proxy: redistest.StartProxy(t, srv.Addr, round), srv: srv}
+	for range instances {
+		o := Options{Name: "redis", Clock: func() int64 { return time.Now().UnixMicro() }, ConnOptions: ConnOptions{
+			Addresses: []string{f.Addr}, Prefix: "diana", Timeout: 25 * time.Millisecond, DialTimeout: 5 * time.Second,
+		}}
+		for _, change := range changes {
+			change(&o)
+		}
+		told := &farTold{errors: make(map[string]int)}
+		s := New(o, told)
+		s.Start(0)
+		t.Cleanup(func() { _ = s.Destruct() })
+		f.all, f.told = append(f.all, s), append(f.told, told)
+	}
+	return f
+}
+
+// counter returns a counter of a limit per hour for each instance.
+func (f *far) counter(t *testing.T, name string, limit int64) (all []*stores.Counter) {
+	t.Helper()
+	for range f.all {
+		all = append(all, storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{
+			Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1},
+		}))
+	}
+	return all
+}
+
+// decided are the outcomes of checks.
+type decided struct{ shared, fallback, allow, deny, admitted atomic.Int64 }
+
+// add counts a check.
+func (d *decided) add(check *stores.Check) {
+	map[stores.Mode]*atomic.Int64{
+		stores.ModeShared: &d.shared, stores.ModeFallback: &d.fallback, stores.ModeAllow: &d.allow, stores.ModeDeny: &d.deny,
+	}[check.Mode].Add(1)
+	if check.Admitted {
+		d.admitted.Add(1)
+	}
+}
+
+// checks makes checks at even intervals, at each instance in turn, whether those before are
+// decided or not. key returns the key of each.
+func (f *far) checks(counters []*stores.Counter, n int, perSecond int, key func(i int) uint64) *decided {
+	var d decided
+	var all sync.WaitGroup
+	begin := time.Now()
+	for i := range n {
+		time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
+		all.Go(func() {
+			at := i % len(f.all)
+			check := storestest.CheckOfKey(counters[at], key(i))
+			f.all[at].Decide(context.Background(), check)
+			d.add(check)
+		})
+	}
+	all.Wait()
+	return &d
+}
+
+func oneKey(int) uint64 { return 7 }
+
+// ready waits until every instance decides in Redis, and is as fast as it gets.
+func (f *far) ready(t *testing.T) {
+	t.Helper()
+	counters := f.counter(t, "ready", 1000)
+	for i, s := range f.all {
+		waitFor(t, "decided in Redis", func() bool {
+			check := storestest.CheckOfKey(counters[i], 1)
+			s.Decide(context.Background(), check)
+			return check.Mode == stores.ModeShared
+		})
+	}
+	f.checks(counters, 60, 200, oneKey)
+}
+
+// usedOf returns how much of a key of a counter Redis has charged, asked for nearby.
+func (f *far) usedOf(t *testing.T, name string, limit int64, key uint64) int64 {
+	t.Helper()
+	near := newTestShared(t, f.srv, func() int64 { return time.Now().UnixMicro() })
+	c := storestest.NewTestCounter(t, name, 0, false, nil, storestest.RuleSpec{
+		Alg: &algorithms.FixedWindow{}, Spec: algorithms.Spec{Limit: limit, Window: storestest.Hour, Cost: 1},
+	})
+	check := storestest.CheckOfKey(c, key)
+	check.Peek = true
+	near.Decide(context.Background(), check)
+	return limit - check.Zones[0].Results[0].Remaining
+}
+
+// tries repeats a trial of which some checks may fail. A machine that is too busy for some milliseconds
+// at a time fails others: those that may be under way then are spared, so many for each such time.
+func tries(t *testing.T, underWay int64, trial func() (failed, may int64)) {
+	t.Helper()
+	var failed, may, busy int64
+	for range 5 {
+		stop := watchTime()
+		failed, may = trial()
+		if busy = stop(); failed <= may+busy*underWay {
+			return
+		}
+		t.Logf("%d failed, %d may; the machine was busy %d times", failed, may, busy)
+	}
+	t.Errorf("%d failed, %d may; the machine was busy %d times", failed, may, busy)
+}
+
+// watchTime counts how often this process does not run for some milliseconds, until the returned function is
+// called.
+func watchTime() (stop func() int64) {
+	ended, counted := make(chan struct{}), make(chan int64)
+	go func() {
+		var n int64
+		for last := time.Now(); ; {
+			select {
+			case <-ended:
+				counted <- n
+				return
+			default:
+			}
+			time.Sleep(time.Millisecond)
+			now := time.Now()
+			if now.Sub(last) > 4*time.Millisecond {
+				n++
+			}
+			last = now
+		}
+	}()
+	return func() int64 {
+		close(ended)
+		return <-counted
+	}
+}
+
+// TestFarRedisDecides asks a Redis that takes up to 20 of the 25 ms that are allowed.
+func TestFarRedisDecides(t *testing.T) {
+	for _, ms := range []int{2, 8, 12, 20} {
+		t.Run(fmt.Sprintf("%dms", ms), func(t *testing.T) {
+			f := startFar(t, 1, time.Duration(ms)*time.Millisecond)
+			f.ready(t)
+			tries(t, 5, func() (failed, may int64) {
+				const n = 301
+				f.told[0].take()
+				d := f.checks(f.counter(t, "far", 1000), n, 200, oneKey)
+				errs, _ := f.told[0].take()
+				t.Logf("Redis decided %d of %d over %d connections; %v", d.shared.Load(), n, f.Opened.Load(), errs)
+				return n - d.shared.Load(), n / 100
+			})
+		})
+	}
+}
+
+// TestFarRedisLimits has a limit in force from the first request on, with all that may follow a failure.
+func TestFarRedisLimits(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		on   stores.OnFailure
+		rare bool
+	}{{"allow", stores.FailAllow, false}, {"allow rare", FailAllow, true}, {"deny", stores.FailDeny, false}} {
+		t.Run(test.name, func(t *testing.T) {
+			tries(t, 5, func() (failed, may int64) {
+				f := startFar(t, 1, 12*time.Millisecond, func(o *Options) { o.OnFailure = test.on })
+				f.Set(12*time.Millisecond, test.rare)
+				const n, limit = 300, 100
+				d := f.checks(f.counter(t, "limits", limit), n, 100, oneKey)
+				t.Logf("admitted %d, in Redis %d, denied without it %d", d.admitted.Load(), d.shared.Load(), d.deny.Load())
+				if may = 15; test.rare {
+					may += n / 10 // which take 36 ms
+				}
+				return max(d.admitted.Load()-limit, d.deny.Load()), may
+			})
+		})
+	}
+}
+
+// TestFarStall holds everything back for 300 ms. Redis decides again soon, over few connections.
+func TestFarStall(t *testing.T) {
+	f := startFar(t, 3, 12*time.Millisecond)
+	f.ready(t)
+	counters := f.counter(t, "stall", 1e6)
+	tries(t, 50, func() (failed, may int64) {
+		opened, pass := f.Opened.Load(), f.Hold()
+		f.checks(counters, 60, 200, oneKey)
+		pass()
+		begin, took := time.Now(), time.Duration(0)
+		for shared := int64(0); shared < 19 && took < 10*time.Second; {
+			took = time.Since(begin)
+			shared = f.checks(counters, 20, 200, oneKey).shared.Load()
+		}
+		opened = f.Opened.Load() - opened
+		t.Logf("all decided in Redis again after %v, %d connections", took, opened)
+		if opened > 60 {
+			t.Errorf("%d connections were opened", opened)
+		}
+		return took.Milliseconds(), 2000
+	})
+}
+
+// connected waits until the first instance has sent a heartbeat, and its connections are open.
+func (f *far) connected(t *testing.T) {
+	t.Helper()
+	s := f.all[0]
+	waitFor(t, "a heartbeat", func() bool { return s.conn.nodes.first.told.Load() != 0 })
+	f.checks(f.counter(t, "ready", 1000), 20, 50, oneKey)
+	time.Sleep(200 * time.Millisecond)
+	f.told[0].take()
+}
+
+// TestLateRepliesCount asks a Redis that is farther away than the timeout: it has run a call before its
+// caller has the reply, or it receives it too late and does not run it. Each charge is made once.
+func TestLateRepliesCount(t *testing.T) {
+	for _, ms := range []int{30, 70} {
+		t.Run(fmt.Sprintf("%dms", ms), func(t *testing.T) {
+			t.Parallel()
+			f := startFar(t, 1, time.Duration(ms)*time.Millisecond)
+			f.connected(t)
+			const n = 50
+			d := f.checks(f.counter(t, "late", 1000), n, 50, oneKey)
+			if got := d.fallback.Load(); got != n {
+				t.Errorf("decided alone: %d of %d", got, n)
+			}
+			used := int64(0)
+			for end := time.Now().Add(5 * time.Second); used < n && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+				used = f.usedOf(t, "late", 1000, 7)
+			}
+			errs, uncharged := f.told[0].take()
+			if used != n || uncharged != 0 {
+				t.Errorf("%d of %d charged, %d counted as not charged; %v", used, n, uncharged, errs)
+			}
+			if f.all[0].isDown() {
+				t.Error("a Redis whose replies come is away")
+			}
+		})
+	}
+}
+
+// TestNoChargeIsForgotten has replies that are late, a stall and connections that end with calls under
+// way. What is not charged in Redis is counted, and nothing is charged twice.
+func TestNoChargeIsForgotten(t *testing.T) {
+	t.Parallel()
+	f := startFar(t, 1, 12*time.Millisecond)
+	f.ready(t)
+	f.Set(12*time.Millisecond, true)
+	f.told[0].take()
+	counters, n := f.counter(t, "forgotten", 1e6), int64(0)
+	for _, held := range []time.Duration{0, 60 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond} {
+		pass := func() {}
+		if held > 0 {
+			pass = f.Hold()
+		}
+		time.AfterFunc(held, pass)
+		const some = 200
+		d := f.checks(counters, some, 100, oneKey)
+		t.Logf("held for %v: Redis decided %d of %d", held, d.shared.Load(), some)
+		n += some
+	}
+	var used int64
+	waitFor(t, "all is charged or counted", func() bool {
+		used = f.usedOf(t, "forgotten", 1e6, 7)
+		f.told[0].mu.Lock()
+		defer f.told[0].mu.Unlock()
+		return used+f.told[0].uncharged >= n
+	})
+	_, uncharged := f.told[0].take()
+	if used > n || uncharged > n/20 {
+		t.Errorf("%d charged of %d, %d counted as not charged", used, n, uncharged)
+	}
+	t.Logf("%d charged of %d, %d counted as not charged", used, n, uncharged)
+}
+
+// TestRequestsGreetNobody opens connections with a password, to a database of a Redis that is far: no request
+// waits for more than its own reply.
+func TestRequestsGreetNobody(t *testing.T) {
+	f := startFar(t, 1, 8*time.Millisecond, func(o *Options) { o.Password, o.DB = "secret", 3 })
+	if err := f.srv.Client().ConfigSet(context.Background(), "requirepass", "secret").Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.ready(t)
+	tries(t, 3, func() (failed, may int64) {
+		opened := f.Opened.Load()
+		f.all[0].conn.nodes.first.tracker.retire()
+		f.all[0].conn.fill()
+		time.Sleep(150 * time.Millisecond) // until those that are kept ready are
+		d := f.checks(f.counter(t, "greeted", 1000), 40, 50, oneKey)
+		t.Logf("Redis decided %d of 40, over %d new connections", d.shared.Load(), f.Opened.Load()-opened)
+		if f.Opened.Load() == opened {
+			t.Error("no connection was replaced")
+		}
+		return 40 - d.shared.Load(), 0
+	})
+}

@@ -1,0 +1,57 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// A connection is greeted when it is opened, which the pool does beside requests: HELLO, AUTH and
+// SELECT take as many round trips, and a request over a new connection has no time for them. The
+// pool's client greets each connection once more, without a name and a password. That greeting is not
+// sent, but answered here.
+
+// errGreeted ends what a client does with a connection that it has greeted.
+var errGreeted = errors.New("greeted")
+
+// greeting returns what logs in at a server, and selects the database, over a new connection.
+func (o *ConnOptions) greeting() func(context.Context, connection) error {
+	return func(ctx context.Context, c connection) error {
+		client := goredis.NewClient(&goredis.Options{
+			Dialer:   func(context.Context, string, string) (net.Conn, error) { return lent{c}, nil },
+			Username: o.Username, Password: o.Password, DB: o.DB,
+			Protocol: 2, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
+			ContextTimeoutEnabled: true, ReadTimeout: o.DialTimeout, WriteTimeout: o.DialTimeout,
+			ReadBufferSize: greetingSize, WriteBufferSize: greetingSize,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			OnConnect:                func(context.Context, *goredis.Conn) error { return errGreeted },
+		})
+		defer func() { _ = client.Close() }()
+		if err := client.Ping(ctx).Err(); !errors.Is(err, errGreeted) {
+			return err
+		}
+		return nil
+	}
+}
+
+// greetingSize is the bytes of the buffers of a client that only greets.
+const greetingSize = 4 << 10
+
+// lent is a connection that stays open when the client is closed that greets over it.
+type lent struct{ net.Conn }
+
+// Close implements net.Conn.
+func (lent) Close() error { return nil }
+
+// The stages of the greeting by the pool's client over a connection that is greeted. HELLO describes
+// the server in a map, which is empty here.
+const (
+	passed    = iota // what is read and written passes
+	greeted          // what is written next is the greeting
+	helloSent        // what is read next is the answer
+
+	emptyMap = "*0\r\n"
+)
