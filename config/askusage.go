@@ -38,7 +38,10 @@ func (s *Settle) AskUsage(r *http.Request) {
 // signed reports whether the headers of a request say anything of its body that would not be true
 // of another.
 func signed(h http.Header) bool {
-	names := []string{"Content-Encoding", "Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input", "X-Amz-Content-Sha256"}
+	if coding := h.Values("Content-Encoding"); len(coding) > 0 && !strings.EqualFold(strings.Join(coding, ","), "identity") {
+		return true
+	}
+	names := []string{"Content-Digest", "Repr-Digest", "Digest", "Content-Md5", "Signature", "Signature-Input", "X-Amz-Content-Sha256"}
 	return slices.ContainsFunc(names, func(name string) bool { return len(h[name]) > 0 })
 }
 

@@ -64,25 +64,46 @@ func (c *Charge) Placeholders() []string {
 	return append(c.cost.Placeholders(), c.Settle.Placeholders()...)
 }
 
+// Hold is what a request is charged, or holds, before its response.
+type Hold struct {
+	Cost  int64 // at least 1
+	Asked int64 // the part of it that the request or the configuration names; the rest is guessed
+	Spare int64 // is held beside it, up to a tenth of the least capacity, for output that nothing bounds
+}
+
 // Cost returns what a request is charged before its response. It returns 1 and
 // false if a placeholder's value is not a number of at least 1.
-func (c *Charge) Cost(r *http.Request) (cost int64, ok bool) {
+func (c *Charge) Cost(r *http.Request) (h Hold, ok bool) {
 	if c.Fixed > 0 {
-		return c.Fixed, true
+		return Hold{Cost: c.Fixed, Asked: c.Fixed}, true
 	}
-	if c.Settle != nil && c.Settle.tokens != nil {
+	if c.Counts() {
 		return c.Settle.tokens.estimate(r)
 	}
 	n, ok := c.cost.Number(r)
 	if !ok || n < 1 {
-		return 1, false
+		return Hold{Cost: 1}, false
 	}
-	return min(n, MaxCost), true
+	n = min(n, MaxCost)
+	return Hold{Cost: n, Asked: n}, true
+}
+
+// Counts reports whether tokens are charged, which the request's body has too.
+func (c *Charge) Counts() bool { return c.Settle != nil && c.Settle.tokens != nil }
+
+// reserved returns the reserve of tokens, if it is a number; 0: it is not.
+func (c *Charge) reserved() int64 {
+	if !c.Counts() || c.Settle.tokens.reserve == nil {
+		return 0
+	}
+	text, _ := c.Settle.tokens.reserve.Constant()
+	n, _ := strconv.ParseInt(text, 10, 64)
+	return n
 }
 
 // ReadsBody reports whether the cost depends on the request's body.
 func (c *Charge) ReadsBody() bool {
-	if c.Settle != nil && c.Settle.tokens != nil {
+	if c.Counts() {
 		return c.Settle.tokens.readsBody()
 	}
 	return c.cost.ReadsBody()
@@ -102,7 +123,7 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 		return 0, false
 	case c.Settle == nil:
 		return cost, false
-	case c.Settle.tokens != nil && !told.Measured:
+	case c.Counts() && !told.Measured:
 		return 0, false // a request that only reads
 	}
 	n, known := c.Settle.Cost(r, told)

@@ -139,7 +139,26 @@ func (c *Checked) checkRules() (err error) {
 	if err != nil {
 		return err
 	}
-	return option.Join(c.checkDelays(), c.checkWaiting(), c.checkTurns())
+	return option.Join(c.checkDelays(), c.checkWaiting(), c.checkTurns(), c.checkReserve())
+}
+
+// checkReserve rejects a reserve that a rule never admits.
+func (c *Checked) checkReserve() error {
+	n := c.Charge.reserved()
+	if n == 0 {
+		return nil
+	}
+	for _, s := range c.Sets() {
+		for i, a := range s.Algorithms {
+			if i < len(s.LimitFrom) && s.LimitFrom[i] != nil {
+				continue // requests bring limits
+			}
+			if r, err := a.Compile(s.Specs[i]); err == nil && r.Capacity() < n {
+				return At(s.Pointer(i), fmt.Errorf("tokens: reserve %d: want at most %d, which the rule admits at once", n, r.Capacity()))
+			}
+		}
+	}
+	return nil
 }
 
 // checkOverrides checks the overrides and exceptions.

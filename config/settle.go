@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/dialect"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/scan"
@@ -47,6 +48,7 @@ type Response struct {
 	Usage   *dialect.Usage // of the body, in a zone with tokens; nil: it was not read
 	Written int64          // bytes of the body
 	Streams bool           // the body is more than one text
+	Request *body.Watched  // the body of the request; nil: it was not counted
 
 	Measured bool   // it tells terms of settle
 	Status   int    // 0: there was none

@@ -36,10 +36,11 @@ type Tokens struct {
 	Output Value `json:"output,omitempty"`
 
 	// What is held until the response ends: a whole number of at least 1, or a placeholder.
-	// Default: a quarter of the bytes of the request by the weight of the input, and by that
-	// of the output as many tokens as the request allows (max_tokens,
-	// max_completion_tokens, max_output_tokens, num_predict or
-	// generationConfig.maxOutputTokens, times n).
+	// A rule of a lower capacity is an error. Default: a token of the input for four bytes of
+	// the request, and for 256 bytes of long base64, by its weight, and by that of the output
+	// as many tokens as the request allows (max_tokens, max_completion_tokens,
+	// max_output_tokens, num_predict or generationConfig.maxOutputTokens, times n); if it does
+	// not say, 1000 times n, at most a tenth of the least capacity.
 	Reserve Value `json:"reserve,omitempty"`
 
 	// Add stream_options.include_usage to requests for streams of completions, which have no
@@ -65,8 +66,8 @@ var (
 	times   = []string{"n", "generationConfig.candidateCount"}
 )
 
-// bytesPerToken is what a token of the input is taken for before its number is known.
-const bytesPerToken = 4
+// unbounded is how many tokens of output are held for each answer that nothing bounds.
+const unbounded = 1000
 
 // settle checks the options, and returns them as what settles the cost.
 func (o *Tokens) settle() (*Settle, error) {
@@ -150,7 +151,7 @@ func Unsafe(method string) bool {
 func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
 	n, known := dialect.Tokens{}, false
 	if told.Usage != nil {
-		n, known = told.Usage.Tokens(told.Streams, func() int64 { return inputOf(r) })
+		n, known = told.Usage.Tokens(told.Streams, func() int64 { return inputOf(r, told.Request) })
 	}
 	var s sum
 	s.add(&t.input, r, told, n.Input)
@@ -161,36 +162,43 @@ func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
 }
 
 // estimate returns what is held for a request. ok is false if reserve or a weight has no value.
-func (t *tokens) estimate(r *http.Request) (cost int64, ok bool) {
+func (t *tokens) estimate(r *http.Request) (h Hold, ok bool) {
 	switch {
 	case !t.measures(r):
-		return 1, true
+		return Hold{Cost: 1}, true
 	case t.reserve != nil:
 		n, ok := t.reserve.Number(r)
-		return min(max(1, n), MaxCost), ok && n >= 1
+		n = min(max(1, n), MaxCost)
+		return Hold{Cost: n, Asked: n}, ok && n >= 1
 	}
 	answers := max(1, greatest(r, times))
-	var s sum
-	s.add(&t.input, r, nil, inputOf(r))
-	s.add(&t.output, r, nil, min(greatest(r, allowed), scan.MaxAmount/answers)*answers)
-	return max(1, s.cost()), !s.unweighed
+	var all, asked, spare sum
+	all.add(&t.input, r, nil, inputOf(r, nil))
+	if most := greatest(r, allowed); most > 0 {
+		most = min(most, scan.MaxAmount/answers) * answers
+		all.add(&t.output, r, nil, most)
+		asked.add(&t.output, r, nil, most)
+	} else {
+		spare.add(&t.output, r, nil, min(answers, scan.MaxAmount/unbounded)*unbounded)
+	}
+	return Hold{max(1, all.cost()), asked.cost(), spare.cost()}, !all.unweighed && !spare.unweighed
 }
 
-// inputOf returns for how many tokens the body of a request is taken before their number is known.
-func inputOf(r *http.Request) int64 {
-	length := min(max(0, r.ContentLength), scan.MaxAmount) // a client may announce any
-	if b := body.Of(r); b != nil {
-		data, _ := b.Bytes() // or its beginning
-		length = max(length, int64(len(data)))
+// inputOf returns for how many tokens the body of a request is taken whose number nobody told: what
+// was read of it before the decision, or has passed since, and what it announced beside.
+func inputOf(r *http.Request, passed *body.Watched) int64 {
+	size := passed.Size()
+	if size == (body.Size{}) {
+		size = body.Of(r).Size()
 	}
-	return (length + bytesPerToken - 1) / bytesPerToken
+	return size.Tokens(min(r.ContentLength, scan.MaxAmount)) // a client may announce any
 }
 
 // greatest returns the greatest number in members of the body of a request, at most
 // scan.MaxAmount.
 func greatest(r *http.Request, members []string) (n int64) {
 	for _, name := range members {
-		if v, ok := scan.ParseAmount([]byte(body.Field(r, name))); ok {
+		if v, ok := scan.ParseAmount([]byte(body.Member(r, name))); ok {
 			n = max(n, v.Units)
 		}
 	}

@@ -31,7 +31,8 @@ func TestTokensOfAnnouncedLength(t *testing.T) {
 	for _, length := range []int64{-1, 0, 8, 1 << 53, math.MaxInt64 - 3, math.MaxInt64 - 2, math.MaxInt64} {
 		r := httptest.NewRequest(http.MethodPost, "/", http.NoBody)
 		r.ContentLength = length
-		cost, _ := c.Cost(r)
+		hold, _ := c.Cost(r)
+		cost := hold.Cost
 		charge, _ := c.Settlement(r, cost, &told)
 		if cost < held || charge < charged {
 			t.Errorf("%d bytes: %d held and %d charged, want at least %d and %d as for fewer", length, cost, charge, held, charged)

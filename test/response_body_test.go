@@ -258,7 +258,6 @@ func TestHold(t *testing.T) {
 			answering("application/json", `{"total":130,"x":`)(w, r)
 			panic(http.ErrAbortHandler)
 		}},
-		"too large": {"5000", 1000, 30, answering("application/json", `{"total":30}`)},
 	}
 	onBoth(t, func(t *testing.T, b backend) {
 		var during int

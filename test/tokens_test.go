@@ -282,18 +282,19 @@ func TestTokensReserve(t *testing.T) {
 		body string
 		held int
 	}{
-		{pad(`{"p":""}`, 40), 20},
-		{pad(`{"p":""}`, 41), 22},
+		{pad(`{"p":""}`, 40), 120},
+		{pad(`{"p":""}`, 41), 122},
 		{pad(`{"p":"","max_tokens":50}`, 40), 220},
 		{pad(`{"p":"","max_tokens":50,"n":2}`, 40), 420},
 		{pad(`{"p":"","max_tokens":10,"max_completion_tokens":50}`, 80), 240},
 		{pad(`{"p":"","generationConfig":{"maxOutputTokens":50}}`, 80), 240},
-		{pad(`{"p":"","options":{"num_predict":-1}}`, 80), 40},
-		{pad(`{"p":"","max_tokens":1e300}`, 40), 1000},
-		{pad(`{"p":"","max_tokens":9000000000000000000,"n":9000000000000000000}`, 80), 1000},
-		{pad(`{"p":"","max_tokens":50,"max_tokens":60}`, 60), 30},
-		{pad(`{"p":""`, 40), 20},                      // no JSON
-		{`{"p":"` + strings.Repeat("x", 1<<17), 1000}, // too large to be read
+		{pad(`{"p":"","options":{"num_predict":-1}}`, 80), 140},
+		{pad(`{"p":"","n":9000000000000000000}`, 80), 140},
+		{pad(`{"p":"","max_tokens":250}`, 40), 1000},
+		{pad(`{"p":"","max_tokens":50,"max_tokens":60}`, 60), 130},
+		{pad(`{"p":""`, 40), 120},                        // no JSON
+		{`{"p":"` + strings.Repeat("x ", 1<<16), 1000},   // too large to be read
+		{`{"p":"` + strings.Repeat("x", 1<<15), 2*(2+128) + 100}, // base64
 	} {
 		key := fmt.Sprint("k", i)
 		s.want(asking(key, c.body), 200)

@@ -28,14 +28,15 @@ type Body struct {
 	io.Closer
 
 	fields fields
+	size   Size // of data; zero: it was not counted yet
 }
 
 // Read reads the body of a request, unless it is larger than size, and replaces it by one
-// that yields the same. One that was read before is read further if size is larger now. It
+// that yields the same. With begin, it reads the beginning of larger ones too. One that was read before is read further if size is larger now. It
 // returns nil if there is no body. It waits for the end of the body no longer than the
 // server's read_body timeout, or without one for ten seconds; w is used for this. After an
 // error or that time the body yields what was read and the error.
-func Read(w http.ResponseWriter, r *http.Request, size int64) *Body {
+func Read(w http.ResponseWriter, r *http.Request, size int64, begin bool) *Body {
 	b := Of(r)
 	if b == nil {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -44,7 +45,7 @@ func Read(w http.ResponseWriter, r *http.Request, size int64) *Body {
 		b = &Body{rest: r.Body, Closer: r.Body}
 		r.Body = b
 	}
-	if b.whole || b.next > 0 || r.ContentLength > size || int64(len(b.data)) > size {
+	if b.whole || b.next > 0 || r.ContentLength > size && !begin || int64(len(b.data)) > size {
 		return b
 	}
 	end, clearDeadline := setDeadline(w, r)

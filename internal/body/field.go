@@ -24,9 +24,9 @@ const (
 
 // fields is what is known about the fields of a body.
 type fields struct {
-	format format
-	ready  bool   // whether text is set
-	text   string // the body; empty: it has no fields
+	format  format
+	checked [2]bool   // whether texts are set
+	texts   [2]string // the body as JSON, and as any text; empty: it is none
 }
 
 // CheckName checks the name of a field.
@@ -40,13 +40,21 @@ func CheckName(name string) error {
 }
 
 // ReadFields reads the body, of at most size bytes, of a request that has fields: JSON or an
-// urlencoded form, without Content-Encoding. Bodies of CONNECT requests and upgrades are streams.
-func ReadFields(w http.ResponseWriter, r *http.Request, size int64) {
-	if f := formatOf(r); f != noFields {
-		if b := Read(w, r, size); b != nil {
-			b.fields.format = f
-		}
+// urlencoded form, without Content-Encoding. Bodies of CONNECT requests and upgrades are streams. With
+// any, it reads those of other requests too, which have no fields but perhaps a [JSON] text.
+func ReadFields(w http.ResponseWriter, r *http.Request, size int64, any bool) {
+	f := formatOf(r)
+	if f == noFields && (!any || streams(r)) {
+		return
 	}
+	if b := Read(w, r, size, any); b != nil && f != noFields {
+		b.fields.format = f
+	}
+}
+
+// streams reports whether a body may go on while its response does, so that nobody can wait for it.
+func streams(r *http.Request) bool {
+	return r.Method == http.MethodConnect || strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "application/grpc")
 }
 
 // formatOf returns the format of a request's body, according to its headers.
@@ -89,22 +97,26 @@ func (b *Body) Field(name string) string {
 	}
 	var v string
 	if b.fields.format == jsonFields {
-		v = jsonField(b.text(), name)
+		v = jsonField(b.text(true), name)
 	} else {
-		v = formField(b.text(), name)
+		v = formField(b.text(false), name)
 	}
 	return strings.TrimFunc(v, isPadding)
 }
 
 // text returns the body; empty if it is not valid, or too large.
-func (b *Body) text() string {
-	if !b.fields.ready && b.whole {
-		b.fields.ready = true
-		if utf8.Valid(b.data) && (b.fields.format != jsonFields || json.Valid(b.data)) {
-			b.fields.text = string(b.data)
+func (b *Body) text(asJSON bool) string {
+	i := 1
+	if asJSON {
+		i = 0
+	}
+	if f := &b.fields; b.whole && !f.checked[i] {
+		f.checked[i] = true
+		if utf8.Valid(b.data) && (!asJSON || json.Valid(b.data)) {
+			f.texts[i] = string(b.data)
 		}
 	}
-	return b.fields.text
+	return b.fields.texts[i]
 }
 
 // jsonField returns the value of a field of a valid JSON text. It is not a path of gjson,

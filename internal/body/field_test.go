@@ -34,7 +34,7 @@ func request(kind, text string) *http.Request {
 // field returns the field of a request, and the body that is handed on.
 func field(t testing.TB, r *http.Request, name string) (value, rest string) {
 	t.Helper()
-	ReadFields(httptest.NewRecorder(), r, Max)
+	ReadFields(httptest.NewRecorder(), r, Max, false)
 	value = Field(r, name)
 	all, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestNotRead(t *testing.T) {
 		r := request(jsonType, `{"phone":"1"}`)
 		change(r)
 		r.Body = io.NopCloser(iotest.ErrReader(errors.New("the body was read")))
-		ReadFields(httptest.NewRecorder(), r, Max)
+		ReadFields(httptest.NewRecorder(), r, Max, false)
 		if b := Of(r); b != nil && b.data != nil {
 			t.Errorf("%s: the body was read", name)
 		}
@@ -223,9 +223,9 @@ func TestHandedOn(t *testing.T) {
 					r.ContentLength = length
 					closer := &closeCounter{Reader: wrap(bytes.NewReader(want))}
 					r.Body = closer
-					b := Read(httptest.NewRecorder(), r, sizes[0])
+					b := Read(httptest.NewRecorder(), r, sizes[0], false)
 					for _, size := range sizes[1:] {
-						if Read(httptest.NewRecorder(), r, size) != b {
+						if Read(httptest.NewRecorder(), r, size, false) != b {
 							t.Error("another body after it is read further")
 						}
 					}
@@ -240,7 +240,7 @@ func TestHandedOn(t *testing.T) {
 					if !bytes.Equal(got, want) || (name == "cut") != errors.Is(err, broken) {
 						t.Errorf("%d bytes, %s, %v: %d and %v are handed on", n, name, sizes, len(got), err)
 					}
-					if Read(nil, r, 4*Max) != b {
+					if Read(nil, r, 4*Max, false) != b {
 						t.Error("the body is read twice")
 					}
 					if _ = r.Body.Close(); closer.closed != 1 {
@@ -390,7 +390,7 @@ func BenchmarkField(b *testing.B) {
 			for b.Loop() {
 				body.Reset(c.text)
 				r.Body, r.ContentLength = io.NopCloser(body), int64(len(c.text))
-				ReadFields(w, r, Max)
+				ReadFields(w, r, Max, false)
 				if Field(r, "phone") == "" {
 					b.Fatal("empty")
 				}

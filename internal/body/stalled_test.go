@@ -63,7 +63,7 @@ func TestStalled(t *testing.T) {
 				done := make(chan result, 1)
 				srv := &http.Server{ReadTimeout: c.timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					begun := time.Now()
-					ReadFields(w, r, Max)
+					ReadFields(w, r, Max, false)
 					res := result{value: Field(r, "phone"), took: time.Since(begun)}
 					if c.want == "" && !c.cut {
 						time.Sleep(2 * timeout)
@@ -125,7 +125,7 @@ func TestDripEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		if _, whole := Read(patient{}, r, 1000).Bytes(); whole || time.Since(begun) != 18*time.Second {
+		if _, whole := Read(patient{}, r, 1000, false).Bytes(); whole || time.Since(begun) != 18*time.Second {
 			t.Errorf("read after %v, whole %v, want the reading given up after 18 s", time.Since(begun), whole)
 		}
 	})

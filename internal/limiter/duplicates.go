@@ -53,7 +53,7 @@ func hashBody(w http.ResponseWriter, r *http.Request, size int64) (sum [sha256.S
 	if r.ContentLength < 0 {
 		return sum, false
 	}
-	b := body.Read(w, r, size)
+	b := body.Read(w, r, size, false)
 	if b == nil {
 		return sha256.Sum256(nil), true
 	}

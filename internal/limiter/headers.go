@@ -88,10 +88,14 @@ func (d *decision) numbers(b []byte, inSeconds func(us int64) int64, wanted func
 	toLimit := len(b)
 	b = strconv.AppendInt(b, nearest.Remaining, 10)
 	toRemaining := len(b)
+	reset := nearest.Reset
+	if reset == 0 && !d.passes() { // what running requests hold is free when they end
+		reset = heldRetry.Microseconds()
+	}
 	if inSeconds != nil {
-		b = strconv.AppendInt(b, inSeconds(nearest.Reset), 10)
+		b = strconv.AppendInt(b, inSeconds(reset), 10)
 	} else {
-		b = append(b, openAIDuration(nearest.Reset)...)
+		b = append(b, openAIDuration(reset)...)
 	}
 	text := string(b)
 	return &numbers{[...]string{text[:toLimit], text[toLimit:toRemaining], text[toRemaining:]}, denies}, b

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/scan"
 )
 
@@ -150,6 +151,7 @@ type ending struct {
 	left      bool      // the client left before the end of the response
 	written   int64     // bytes of the body
 	body      *measured // nil: no zone settles by it
+	request   *body.Watched
 }
 
 // of returns what the response told the i-th zone of the request.
@@ -161,7 +163,7 @@ func (e *ending) of(i int) (r config.Response) {
 			r.Written = e.written
 		}
 	}
-	r.Status, r.Gone = e.status, e.gone
+	r.Status, r.Gone, r.Request = e.status, e.gone, e.request
 	return r
 }
 

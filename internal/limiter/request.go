@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
@@ -148,7 +149,7 @@ func (q *request) add(z *Zone) {
 		return
 	}
 	if z.readsBody {
-		body.ReadFields(q.w, q.r, q.l.maxBody)
+		body.ReadFields(q.w, q.r, q.l.maxBody, z.readsAny && config.Unsafe(q.r.Method))
 		if b := body.Of(q.r); b != nil && z.Config.Charge.Mapped {
 			provideFields(key.Replacer(q.r), b)
 		}
@@ -177,6 +178,11 @@ func (q *request) add(z *Zone) {
 			return
 		}
 	}
+	cost, over := q.cost(z, set)
+	if over >= 0 && !q.asks {
+		q.deny(z, a, k, set.Labels[over], metrics.CauseTooLarge)
+		return
+	}
 	res := q.result(z, a)
 	res.shadow, res.key, res.set = a.shadow, k, set
 	group := z.store.Hasher.Group(&q.key, k)
@@ -185,16 +191,35 @@ func (q *request) add(z *Zone) {
 		q.delays = q.delays || set.MaxDelay > 0 && !a.shadow
 	}
 	if len(set.counter.Rules) > 0 || set.counter.InFlight > 0 {
-		cost, ok := z.Config.Charge.Cost(q.r)
-		if !ok && !q.asks {
-			z.metrics.Count(metrics.BadCost, q.shard)
-		}
 		res.rules = q.count(res, set.counter, k, k, group, cost)
 		res.rules.SeesHeld = z.common.holds.Load()
 	}
 	if a.duplicates != nil {
 		q.addFingerprint(res, a.duplicates, group)
 	}
+}
+
+// cost returns what a request costs before its response. over is the index of the first rule that
+// never admits what the request or the configuration asks to hold; below 0: none is.
+func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
+	c := set.counter
+	if over = -1; len(c.Rules) == 0 && c.InFlight == 0 {
+		return 1, over
+	}
+	hold, ok := z.Config.Charge.Cost(q.r)
+	if !ok && !q.asks {
+		z.metrics.Count(metrics.BadCost, q.shard)
+	}
+	if !c.Estimated || len(c.Rules) == 0 {
+		return hold.Cost, over
+	}
+	least := c.Rules[0].Capacity()
+	for i, r := range c.Rules {
+		if least = min(least, r.Capacity()); over < 0 && hold.Asked > r.Capacity() {
+			over = i
+		}
+	}
+	return min(hold.Cost+min(hold.Spare, least/10), config.MaxCost), over
 }
 
 // pick returns the rules for a key: those of an override, with the limits that the request brings.

@@ -72,7 +72,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		if a.writer == nil {
 			a.writer = newWriter(w, l.earlier)
 		}
-		a.writer.client = &client{r.Context(), body.Watch(r)}
+		a.writer.client = &client{r.Context(), body.Watch(r, l.counts)}
 		if l.settles || l.lingers {
 			a.writer.measured = q.measure()
 		}
@@ -107,7 +107,7 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 		defer q.finish(&ending{status: http.StatusOK})
 		return next.ServeHTTP(w, q.r)
 	}
-	end := ending{cut: true, body: rw.measured}
+	end := ending{cut: true, body: rw.measured, request: rw.client.sent()}
 	defer func() {
 		end.gone = rw.gone || rw.status == 0 && rw.client.gone()
 		left := (q.l.settles || q.l.lingers) && rw.left(q.r.Method)

@@ -33,6 +33,7 @@ type Zone struct {
 	noHeaders        bool // whether the zone is left out of headers
 	counted          bool // whether the zone is in the metrics
 	readsBody        bool // whether key or cost have a field of the body
+	readsAny         bool // whether the cost is of the body, whatever its type
 	repeated         bool // whether a request may pass the zone twice
 	logKey           bool // whether keys may be logged, and shown by name
 
@@ -79,6 +80,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 		Zone: c, Config: checked, env: env, maxWait: time.Duration(c.MaxWait),
 		noHeaders: c.NoHeaders && o.DefaultHeaders, counted: !o.DisableMetrics,
 		readsBody: checked.Plan.ReadsBody() || checked.Charge.ReadsBody(),
+		readsAny:  checked.Charge.Counts() && checked.Charge.ReadsBody(),
 		logKey:    o.LogKey, repeated: o.Invoked,
 	}
 	if z.matchers, z.exempt, err = o.Matchers(c); err != nil {

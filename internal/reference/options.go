@@ -262,7 +262,7 @@ var sections = []section{
 			{"cached", "cached <weight>", "tokens {\n cached 0.1\n}", keeps, false},
 			{"cache_write", "cache_write <weight>", "tokens {\n cache_write 1.25\n}", keeps, false},
 			{"output", "output <weight>", "tokens {\n output 4\n}", keeps, false},
-			{"reserve", "reserve <n>|<placeholder>", "tokens {\n reserve 2000\n}", keeps, false},
+			{"reserve", "reserve <n>|<placeholder>", "tokens {\n reserve 20\n}", keeps, false},
 			{"ask_usage", "ask_usage", "tokens openai {\n ask_usage\n}", keeps, false},
 		},
 	},
