@@ -33,6 +33,7 @@ var commands = map[string]string{
 	`(install|systemctl) .*`:                                                           "xcaddy-test TestSystemdDropIn",
 	`caddy rate-limit \S+.*`:                                                           "xcaddy-test TestOperatingCommands",
 	`curl -(i|X PUT) localhost:2019/rate_limit/rules\b.*`:                              "xcaddy-test TestDocumentedWrite",
+	`curl -X PATCH localhost:2019/id/.*`:                                               "xcaddy-test TestPatchByID",
 	`curl localhost:2019/rate_limit/.*`:                                                "xcaddy-test TestOperatingCommands",
 
 	`make (test|flaky|help|lint|fmt|bench|build|exact|exact-long|instructions|fuzz|mutants|chaos|simulate|versions|site)\b.*`: "make $1",

@@ -195,6 +195,21 @@ func TestEncodeWarning(t *testing.T) {
 
 const usageAnswer = "header Content-Type application/json\nrespond `{\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":1},\"cost\":1}`\n"
 
+// TestDuplicatesOfSafeMethods warns of prevent_duplicates where the matcher of the directive lets only
+// requests pass that it ignores.
+func TestDuplicatesOfSafeMethods(t *testing.T) {
+	const warning = "the matcher of rate_limit lets only GET, HEAD, OPTIONS and CONNECT pass, which prevent_duplicates ignores"
+	for matcher, n := range map[string]int{
+		"method GET": 1, "method GET HEAD OPTIONS": 1, "method CONNECT": 1, "method POST": 0, "method GET PUT": 0, "path /x": 0,
+		"{\nmethod GET\npath /x\n}": 1, "{\npath /x\nmethod DELETE\n}": 0, "not method GET": 0,
+	} {
+		s := serve(t, setup{site: "@m " + matcher + "\nrate_limit @m {\nzone z {\nprevent_duplicates 1m\n}\n}\nrespond ok"})
+		if got := len(s.log.lines(t, warning)); got != n {
+			t.Errorf("%s: %d warnings, want %d", matcher, got, n)
+		}
+	}
+}
+
 // TestNoLimitWarnings checks the warnings about zones that limit nothing, or nobody. Options that
 // look alike and limit something earn none.
 func TestNoLimitWarnings(t *testing.T) {

@@ -56,6 +56,31 @@ func changeLimit(t *testing.T, redis *harness.Redis, store, algorithm string) {
 	wantPassing(t, caddy, "after PATCH to 3, below what was used", 0)
 }
 
+// TestPatchByID changes one limit by its @id in Caddy's API, as the recipe does: the counts stay.
+func TestPatchByID(t *testing.T) {
+	redis := harness.StartRedis(t)
+	for _, store := range []string{"redis", "local"} {
+		config := harness.Config{Global: onRedis(redis, "timeout 10s"), Site: fmt.Sprintf(
+			"\trate_limit {\n\t\tzone id_%s {\n\t\t\tkey one\n\t\t\trule 4/10h\n\t\t\tstore %s\n\t\t}\n\t}\n\trespond ok", store, store)}
+		caddy := harness.StartCaddy(t, config)
+		wantPassing(t, caddy, store+" at first, 4 allowed", 4)
+		all := adaptedJSON(t, config.Caddyfile(caddy.Admin[len("http://"):], caddy.Port))
+		mustLoad(t, caddy, strings.Replace(all, `"limit":4`, `"@id":"api_limit","limit":4`, 1))
+		for _, change := range []struct {
+			path, body string
+			more       int
+		}{
+			{"/id/api_limit/limit", "6", 2},
+			{"/id/api_limit", `{"@id": "api_limit", "limit": 9, "window": "10h"}`, 3},
+		} {
+			if a := harness.Do(t, http.MethodPatch, caddy.Admin+change.path, change.body, "Content-Type", "application/json"); a.Status != http.StatusOK {
+				t.Fatalf("%s %s: %d %s", store, change.path, a.Status, a.Body)
+			}
+			wantPassing(t, caddy, store+" after PATCH of "+change.path, change.more)
+		}
+	}
+}
+
 // wantPassing fails the test unless exactly the first n of the next requests pass.
 func wantPassing(t *testing.T, caddy *harness.Caddy, when string, n int) {
 	t.Helper()
