@@ -61,6 +61,7 @@ var connecting = []knownAnswer{
 	{[]string{"x509: certificate has expired"}, FailAway, "the server's certificate has expired, or is not valid yet: renew it, or look at this host's clock"},
 	{[]string{"x509: "}, FailAway, "the server's certificate is not accepted: look at the error, and at ca and server_name in tls"},
 	{[]string{"remote error: tls: "}, FailRejected, "the server rejects the TLS connection: set cert and key in tls to a client certificate that it trusts"},
+	{[]string{aloneThough}, FailTimeout, raise},
 	{[]string{"redis: can't parse", "redis: invalid reply"}, FailAway, "what answers there is not Redis: see that the address and the port are right"},
 }
 

@@ -165,6 +165,7 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 		return r, now, c.failed(n, err)
 	}
 	n.breaker.success()
+	n.alone.decided.Add(1)
 	return r, now, nil
 }
 

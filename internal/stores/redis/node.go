@@ -37,7 +37,11 @@ type node struct {
 	tag      string        // of its heartbeats; only its watcher uses it
 	cause    error         // why its breaker opened last; under nodes.mu
 	down     bool          // what notify is given of it; under nodes.mu
-	told     atomic.Int64  // when its last heartbeat was, by its clock; 0: none has succeeded; restarted: nothing is the same
+	alone    alone
+
+	downSince time.Time // since when down is as it is; under nodes.mu
+
+	told atomic.Int64 // when its last heartbeat was, by its clock; 0: none has succeeded; restarted: nothing is the same
 
 	rejected atomic.Pointer[string] // the hash tag of a call that it rejected, and has not accepted since
 }
@@ -154,7 +158,7 @@ func (ns *nodes) beginDown(address string) {
 	n.breaker.begin()
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
-	n.down = true
+	n.down, n.downSince = true, time.Now()
 	if !n.serves.Swap(true) {
 		ns.masters = append(slices.Clone(ns.masters), n)
 	}
@@ -305,7 +309,7 @@ func (ns *nodes) report(n *node, up bool, cause error) {
 	if n.down == !up {
 		return
 	}
-	n.down = !up
+	n.down, n.downSince = !up, time.Now()
 	others := true
 	for _, m := range ns.masters {
 		others = others && (m == n || !m.breaker.open.Load())
@@ -324,15 +328,14 @@ func (ns *nodes) allUp() bool {
 // state says whether all nodes are used, since when that is so, and which are not.
 func (ns *nodes) state() (up bool, since time.Time, down []stores.NodeDown) {
 	ns.mu.Lock()
-	reported := slices.DeleteFunc(slices.Clone(ns.masters), func(n *node) bool { return !n.down })
-	since = ns.since
-	ns.mu.Unlock()
-	for _, n := range reported {
-		_, since := n.breaker.state()
-		down = append(down, stores.NodeDown{Address: n.address, Since: since})
+	defer ns.mu.Unlock()
+	for _, n := range ns.masters {
+		if n.down {
+			down = append(down, stores.NodeDown{Address: n.address, Since: n.downSince})
+		}
 	}
 	slices.SortFunc(down, func(a, b stores.NodeDown) int { return a.Since.Compare(b.Since) })
-	return len(down) == 0, since, down
+	return len(down) == 0, ns.since, down
 }
 
 // all returns the masters in use.

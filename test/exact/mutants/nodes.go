@@ -52,7 +52,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-all", breaks: "the store is up when all but one of its nodes are", file: nodeGo, suites: redis,
-		old: "return len(down) == 0, since, down", new: "return len(down) <= 1, since, down",
+		old: "return len(down) == 0, ns.since, down", new: "return len(down) <= 1, ns.since, down",
 	},
 	{
 		name: "node-wrong", breaks: "unexpected replies open the breaker", file: redisGo, suites: redis,
@@ -109,6 +109,10 @@ var nodeMutants = []mutant{
 	{
 		name: "far-refused", breaks: "what Redis received too late is charged nowhere", file: aloneGo, suites: redis,
 		old: "if of.Known && !made(of) {", new: "if false {",
+	},
+	{
+		name: "far-told", breaks: "a Redis that decides few checks in time is told as used", file: "internal/stores/redis/far.go", suites: redis,
+		old: "a.is = failed > decided\n\t} else", new: "a.is = false\n\t} else",
 	},
 	{
 		name: "far-revoked", breaks: "a call that waits for a connection runs after its deadline", file: "internal/stores/redis/encode.go", suites: redis,
