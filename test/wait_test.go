@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dianalimiter/diana/internal/testdir"
 )
 
 // timed sends a request and returns its response and latency.
@@ -190,6 +193,52 @@ func TestWaitersFollowRules(t *testing.T) {
 				s.apply(zoneDocument(c.document))
 				close(hold)
 			})
+		}
+	})
+}
+
+// TestWaitersAskAgain has requests wait for an hour's window while what they wait for changes: the
+// rules, a list of keys, or a reset. All that may pass do so at once, and others go on waiting.
+func TestWaitersAskAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		list := filepath.Join(testdir.New(t), "list")
+		writeList(t, list, "10.0.0.9")
+		s := serveRuled(t, zoneOf(b, "rule 1/59m fixed_window\nmax_wait 1h\noverride {\nfile "+list+"\nunlimited\n}"))
+		for i, c := range []struct {
+			name   string
+			change func(ip string)
+			pass   int // of the two that wait
+		}{
+			{"an exception", func(ip string) {
+				s.apply(zoneDocument(`{"exceptions": [{"key": ["` + ip + `"], "unlimited": true}]}`))
+			}, 2},
+			{"a greater limit", func(string) {
+				s.apply(zoneDocument(`{"rules": [{"limit": 2, "window": "59m", "algorithm": {"name": "fixed_window"}}]}`))
+			}, 1},
+			{"in shadow", func(string) { s.apply(zoneDocument(`{"shadow": true}`)) }, 2},
+			{"off", func(string) { s.apply(zoneDocument(`{"enabled": false}`)) }, 2},
+			{"a list", func(ip string) { writeList(t, list, "10.0.0.9", ip) }, 2},
+			{"a reset", func(ip string) { s.key(http.MethodDelete, "z", ip) }, 1},
+		} {
+			s.apply(zoneDocument(`{}`))
+			ip := fmt.Sprintf("10.0.1.%d", i)
+			ctx, leave := context.WithCancel(t.Context())
+			s.want(req{ip: ip}, 200)
+			var all sync.WaitGroup
+			passed := make(chan int, 2)
+			for range 2 {
+				all.Go(func() {
+					if a, err := s.try(req{ip: ip, ctx: ctx}); err == nil && a.status == 200 {
+						passed <- a.status
+					}
+				})
+			}
+			until(t, "two requests to wait", func() bool { return waiting() == 2 })
+			c.change(ip)
+			until(t, "those to pass that may after "+c.name, func() bool { return len(passed) == c.pass && waiting() == 2-c.pass })
+			leave()
+			all.Wait()
+			until(t, "nobody to wait", func() bool { return waiting() == 0 })
 		}
 	})
 }

@@ -91,7 +91,15 @@ func (c *change) commit() error {
 			c.next[i].adopt(z)
 		}
 	}
+	tellWaiting(c.zones)
 	return release(c.old, c.next)
+}
+
+// tellWaiting tells the requests that wait in the zones of a limiter that rules of one have changed.
+func tellWaiting(zones []*Zone) {
+	for _, z := range zones {
+		z.common.queue.changed()
+	}
 }
 
 // undo releases the new rules.

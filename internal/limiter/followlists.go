@@ -128,6 +128,9 @@ func (r *Registry) applyList(l *Lists, f *keyList, text string) (narrow []Narrow
 	for z, next := range swaps {
 		z.active.Store(next)
 	}
+	for _, limiter := range r.limiters {
+		tellWaiting(limiter.zones)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f.text, f.Keys, f.Since = text, config.CountKeys(text), time.Now()

@@ -42,6 +42,7 @@ type waiter struct {
 	at    *list.Element
 	turn  chan struct{} // closed once it is the oldest of its key
 	wake  chan struct{} // receives when the oldest is to ask again
+	again chan struct{} // receives when what it waits for may have changed: rules, or a reset
 	polls bool          // whether it waits for the next poll; under the queue's lock
 	asked bool          // whether it has asked since its turn came
 }
@@ -101,7 +102,7 @@ func (w *waitQueue) join(k stores.Key, maxWaiting int64) (*waiter, bool) {
 		return nil, false
 	}
 	w.queued.Add(1)
-	p := &waiter{queue: w, key: k, turn: make(chan struct{}), wake: make(chan struct{}, 1)}
+	p := &waiter{queue: w, key: k, turn: make(chan struct{}), wake: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 	p.at = l.PushBack(p)
 	if l.Len() == 1 {
 		close(p.turn)
@@ -154,9 +155,37 @@ func (w *waitQueue) freed(k stores.Key) {
 	}
 }
 
-func (p *waiter) wakeUp() {
+// changed has all waiting requests ask again, each when its turn comes: the rules have changed.
+func (w *waitQueue) changed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.keys {
+		askAgain(l)
+	}
+}
+
+// forgot is like changed for one key, which has been reset.
+func (w *waitQueue) forgot(k stores.Key) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l := w.keys[k]; l != nil {
+		askAgain(l)
+	}
+}
+
+func askAgain(l *list.List) {
+	for e := l.Front(); e != nil; e = e.Next() {
+		p, _ := e.Value.(*waiter)
+		signal(p.again)
+	}
+}
+
+func (p *waiter) wakeUp() { signal(p.wake) }
+
+// signal sends to a channel of one place, unless it is full.
+func signal(c chan<- struct{}) {
 	select {
-	case p.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -202,7 +231,7 @@ func (w *waitQueue) wakePolls() {
 }
 
 // wait waits until the request is to ask again: it is the oldest of its key, and retry has
-// passed. With held, it is denied because of what other requests hold, and if it has asked
+// passed or what it waits for may have changed. With held, it is denied because of what other requests hold, and if it has asked
 // before, it also waits until one of them is answered or a poll is due. It reports whether
 // the client closed the connection, or the request may not wait any longer.
 func (p *waiter) wait(ctx context.Context, retry time.Duration, held bool, left time.Duration) (gone, late bool) {
@@ -217,7 +246,7 @@ func (p *waiter) wait(ctx context.Context, retry time.Duration, held bool, left 
 		return false, true
 	}
 	if retry > 0 {
-		return sleep(ctx, retry-time.Since(begun)), false
+		return sleep(ctx, retry-time.Since(begun), p.again), false
 	}
 	if !held || !p.asked {
 		return false, false
@@ -233,12 +262,14 @@ func (p *waiter) wait(ctx context.Context, retry time.Duration, held bool, left 
 	}
 }
 
-// sleep waits for d. It reports whether the client closed the connection.
-func sleep(ctx context.Context, d time.Duration) (gone bool) {
+// sleep waits for d, or until it receives. It reports whether the client closed the connection.
+func sleep(ctx context.Context, d time.Duration, again <-chan struct{}) (gone bool) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return false
+	case <-again:
 		return false
 	case <-ctx.Done():
 		return true

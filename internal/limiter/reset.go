@@ -8,8 +8,9 @@ import (
 
 // Reset resets a key of a zone in this process and, if the counts are shared, in the
 // store and on the other instances. What prevent_duplicates remembers stays: its fingerprints
-// do not tell their key.
+// do not tell their key. Requests that wait ask again.
 func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
+	defer r.forgot(z.Name, k)
 	if z.store.local() {
 		for _, c := range r.counters(z.Name, nil) {
 			c.Reset(k)
@@ -23,6 +24,16 @@ func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
 // store.
 func (r *Registry) ResetElsewhere(in *Store, zone string, k stores.Key) {
 	in.Shared.ResetLocal(r.counters(zone, in), k)
+	r.forgot(zone, k)
+}
+
+// forgot tells the requests of a key that wait in a zone that it has been reset.
+func (r *Registry) forgot(zone string, k stores.Key) {
+	for _, z := range r.Zones() {
+		if z.Name == zone {
+			z.common.queue.forgot(k)
+		}
+	}
 }
 
 // counters returns the counters of a zone's rules and overrides in a store, each once;

@@ -60,7 +60,7 @@ func (l *Limiter) admit(w http.ResponseWriter, r *http.Request) (a admission, er
 		return a, q.reject(w, e)
 	}
 	q.owes = l.charges && q.chargesLater()
-	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond) {
+	if q.check.Turn > 0 && sleep(r.Context(), time.Duration(q.check.Turn)*time.Microsecond, nil) {
 		reporter{q}.reportLeft()
 		return a, respondGone(w, r)
 	}

@@ -38,6 +38,9 @@ func (q *request) wait(ctx context.Context) (gone bool, err error) {
 				return false, nil
 			}
 		}
+		if q.outdated() { // since before it joined
+			signal(p.again)
+		}
 		if gone, late := p.wait(ctx, retry, held, left); gone || late {
 			return gone, nil
 		}
