@@ -28,6 +28,7 @@ type RuleSet struct {
 	LimitFrom []*LimitFrom
 
 	Blocked  int    // the index of the first rule with limit 0, or -1
+	Zero     *Rule  // that rule; nil: none
 	MaxDelay int64  // the longest delay of a leaky_bucket, in microseconds
 	Delays   []bool // by rule of From: whether it is a leaky_bucket that delays
 
@@ -120,7 +121,7 @@ func (s *RuleSet) compile(z *Zone, r *Rule) error {
 	}
 	if r.Limit == 0 && s.override != "" && r.LimitFrom == "" {
 		if s.Blocked < 0 {
-			s.Blocked = len(s.Labels) - 1
+			s.Blocked, s.Zero = len(s.Labels)-1, r
 		}
 		return nil
 	}

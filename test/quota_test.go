@@ -225,3 +225,43 @@ func TestQuotaTellsWhatIsHeld(t *testing.T) {
 		until(t, "the charge", func() bool { return numbers() == [3]int{5, 0, 995} })
 	})
 }
+
+// TestQuotaOfLimitZero asks for keys that may never pass: by an override, by an exception, or because
+// the request says so. They are told the rule, unlike those that nothing limits.
+func TestQuotaOfLimitZero(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		s := serveRuled(t, setup{app: b.app(), site: `rate_limit_quota /quota
+			rate_limit {
+				zone z {
+					key {header.X-Key}
+					rule {header.X-Limit}/1h sliding_window else 5
+					override bad {
+						rule 9/1m
+						rule 0/1d name never
+					}
+					override vip unlimited
+				}
+			}`})
+		s.apply(zoneDocument(`{"exceptions": [{"key": ["worse"], "rules": [{"limit": 0, "window": "month", "algorithm": {"name": "calendar"}}]}]}`))
+		for _, c := range []struct {
+			key, limit string
+			want       []quotaRule
+		}{
+			{"bad", "", []quotaRule{{Rule: "never", Window: 24 * 3600}}},
+			{"worse", "", []quotaRule{{Rule: "1"}}},
+			{"a", "0", []quotaRule{{Rule: "1", Window: 3600}}},
+			{"a", "", []quotaRule{{Rule: "1", Limit: 5, Window: 3600, Left: 5}}},
+		} {
+			q := req{path: "/quota", header: map[string]string{"X-Key": c.key, "X-Limit": c.limit}}
+			if got := s.quota(q); !reflect.DeepEqual(got.Zones, []quotaZone{{"z", "requests", 0, c.want}}) {
+				t.Errorf("%s with limit %q: %+v, want %+v", c.key, c.limit, got.Zones, c.want)
+			}
+		}
+		if got := s.quota(req{path: "/quota", header: map[string]string{"X-Key": "vip"}}); len(got.Zones) != 0 {
+			t.Errorf("unlimited: %+v, want nothing", got.Zones)
+		}
+		if k := s.key(http.MethodGet, "z", "bad"); k.Decision != "denied" || len(k.Rules) != 1 || k.Rules[0].Name != "never" || k.Rules[0].Admits {
+			t.Errorf("%+v, want the rule with limit 0", k)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
@@ -122,7 +123,7 @@ func (z *Zone) Peek(ctx context.Context, t Target) Key {
 			return p
 		}
 		if set.Blocked >= 0 {
-			p.deny(set.Labels[set.Blocked], metrics.CauseRule)
+			p.denyAlways(z, set, set.Labels[set.Blocked])
 			return p
 		}
 	}
@@ -159,6 +160,17 @@ func (p *Key) deny(label string, why metrics.Cause) {
 	if p.Shadow {
 		p.Decision = metrics.ShadowDenied.String()
 	}
+}
+
+// denyAlways adds a rule whose limit is 0, for this key or this request.
+func (p *Key) denyAlways(z *Zone, set *ruleSet, label string) {
+	rule := set.Zero
+	if rule == nil {
+		rule = set.From[slices.Index(set.Labels, label)]
+	}
+	p.deny(label, metrics.CauseRule)
+	p.Unit = z.Unit()
+	p.Rules = append(p.Rules, KeyRule{Name: label, Window: time.Duration(rule.Window.Duration).Seconds(), Period: rule.Window.Period.String()})
 }
 
 // peek adds the decision of the zone's store.
@@ -251,6 +263,8 @@ func (z *zoneResult) explain(ctx context.Context, r *http.Request) Key {
 	switch {
 	case z.outcome == metrics.Skipped:
 		p.skip(z.skippedFor(&p))
+	case z.label != "" && z.set != nil:
+		p.denyAlways(z.zone, z.set, z.label)
 	case z.label != "":
 		p.deny(z.label, z.cause)
 	case z.rules != nil:

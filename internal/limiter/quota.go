@@ -53,7 +53,7 @@ func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Key, limited bool
 	q.asks = true
 	q.add(u.zone)
 	z := &q.zones[0]
-	if z.rules == nil || z.shadow {
+	if z.shadow || z.rules == nil && (z.label == "" || z.set == nil) {
 		return p, false, nil
 	}
 	p = z.explain(r.Context(), r)

@@ -141,6 +141,12 @@ func (d *decision) deny(z *Zone, a *activeRules, k stores.Key, label string, why
 	d.denies = d.denies || !a.shadow
 }
 
+// denyAlways is like deny for a rule whose limit is 0.
+func (d *decision) denyAlways(z *Zone, a *activeRules, k stores.Key, set *ruleSet, rule int) {
+	d.deny(z, a, k, set.Labels[rule], metrics.CauseRule)
+	d.zones[len(d.zones)-1].set = set
+}
+
 // add adds a zone that applies.
 func (q *request) add(z *Zone) {
 	a := z.active.Load()
@@ -233,7 +239,7 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 			return nil, false
 		}
 		if set.Blocked >= 0 {
-			q.deny(z, a, k, set.Labels[set.Blocked], metrics.CauseRule)
+			q.denyAlways(z, a, k, set, set.Blocked)
 			return nil, false
 		}
 	}
@@ -245,7 +251,7 @@ func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok 
 		z.metrics.Count(metrics.BadLimit, q.shard)
 	}
 	if blocked >= 0 {
-		q.deny(z, a, k, set.Labels[blocked], metrics.CauseRule)
+		q.denyAlways(z, a, k, set, blocked)
 		return nil, false
 	}
 	return set, true
