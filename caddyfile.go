@@ -20,7 +20,7 @@ import (
 	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/internal/zonefile"
-	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/rules/sources"
 )
 
 func init() {
@@ -37,7 +37,7 @@ func init() {
 	option.AddPlace("the global option rate_limit", new(App).options().Has)
 	option.AddPlace("the block of a store in the global option rate_limit", storeOptions(new(redisconfig.Store)).Has)
 	option.AddPlace("the block of tls", tlsOptions(new(redisconfig.TLS)).Has)
-	option.AddPlace("the block of rules http", httpOptions(new(rules.HTTP)).Has)
+	option.AddPlace("the block of rules http", httpOptions(new(sources.HTTP)).Has)
 	option.AddPlace("a site's rate_limit", new(directive).blockOptions().Has)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/rules/sources"
 )
 
 // parseGlobalOption parses the global option:
@@ -164,7 +165,7 @@ func tlsOptions(t *redisconfig.TLS) *option.Set {
 	}}
 }
 
-func httpOptions(h *rules.HTTP) *option.Set {
+func httpOptions(h *sources.HTTP) *option.Set {
 	return &option.Set{
 		One:  map[string]option.Parse{"interval": option.Duration(&h.Interval), "ca": option.Text(&h.CA, "a file")},
 		Many: map[string]option.Parse{"header": option.Header(&h.Headers)},
@@ -205,14 +206,14 @@ func (a *App) parseRules(d *caddyfile.Dispenser) error {
 	)
 	switch kind {
 	case "redis":
-		r := new(rules.Redis)
+		r := new(sources.Redis)
 		source, where = r, option.Text(&r.Key, "the name of a key")
 		s.One = map[string]option.Parse{"address": option.Secret(&r.Address), "interval": option.Duration(&r.Interval)}
 	case "http":
-		h := new(rules.HTTP)
+		h := new(sources.HTTP)
 		source, where, s = h, option.Text(&h.URL, "an https URL"), httpOptions(h)
 	case "file":
-		f := new(rules.File)
+		f := new(sources.File)
 		source, where = f, option.Text(&f.Path, "a path")
 		s.One = map[string]option.Parse{"interval": option.Duration(&f.Interval)}
 	default:

@@ -6,11 +6,9 @@ package rules
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"time"
 
@@ -33,11 +31,12 @@ func Names() []string {
 const MaxSize = 1 << 20
 
 const (
-	defaultInterval = 30 * time.Second
-	minGap          = 100 * time.Millisecond // minimum time between two readings
-	firstRetry      = 500 * time.Millisecond // after a failed reading; doubles up to the interval
-	fetchTimeout    = 10 * time.Second
+	minGap     = 100 * time.Millisecond // minimum time between two readings
+	firstRetry = 500 * time.Millisecond // after a failed reading; doubles up to the interval
 )
+
+// FetchTimeout is the longest that one reading of a source may take.
+const FetchTimeout = 10 * time.Second
 
 // Source is a rule source: a module in http.rate_limit.rule_sources.
 type Source interface {
@@ -104,8 +103,6 @@ var ErrUnchanged = errors.New("unchanged")
 // ErrEmpty is returned by a source that has no document: it is not there, rather than
 // unreadable.
 var ErrEmpty = errors.New("no document")
-
-var errNothing = errors.New("an empty document: want one such as {\"zones\": {}}")
 
 // ErrTooLarge is returned for a document larger than [MaxSize].
 var ErrTooLarge = fmt.Errorf("over %d bytes: want a smaller document", MaxSize)
@@ -182,7 +179,7 @@ func (w *watcher) pause() time.Duration {
 }
 
 func (w *watcher) read(ctx context.Context) {
-	call, cancel := context.WithTimeout(ctx, fetchTimeout)
+	call, cancel := context.WithTimeout(ctx, FetchTimeout)
 	defer cancel()
 	text, err := w.source.Fetch(call)
 	if ctx.Err() != nil {
@@ -202,28 +199,4 @@ func (w *watcher) read(ctx context.Context) {
 		w.fails, w.seen, w.last = 0, true, text
 		w.to.Document(text)
 	}
-}
-
-// limited reads a document. It stops reading one that is too large.
-func limited(r io.Reader) ([]byte, error) {
-	text, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(text) > MaxSize:
-		return nil, ErrTooLarge
-	case len(text) == 0:
-		return nil, errNothing
-	}
-	return text, nil
-}
-
-// interval returns the interval of a source, by default 30s.
-func interval(d caddy.Duration) time.Duration { return cmp.Or(time.Duration(d), defaultInterval) }
-
-func checkInterval(d caddy.Duration) error {
-	if d != 0 && time.Duration(d) < time.Second {
-		return fmt.Errorf("interval %v: want at least 1s", time.Duration(d))
-	}
-	return nil
 }

@@ -140,7 +140,7 @@ func TestArrows(t *testing.T) {
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
 		".": "algorithms config internal/admin internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
-			"internal/option internal/placeholders internal/pool internal/process internal/replay internal/routes internal/stores/redisconfig internal/warnings internal/zonefile rules" + anyStore,
+			"internal/option internal/placeholders internal/pool internal/process internal/replay internal/routes internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
 		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes internal/stores internal/stores/memory rules",
@@ -151,7 +151,8 @@ func TestArrows(t *testing.T) {
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
 			"internal/option internal/pool internal/process internal/scan internal/stores internal/stores/memory internal/topk rules scripts",
 		"config":           "algorithms internal/body internal/clock internal/dialect internal/key internal/option internal/placeholders internal/scan",
-		"rules":            "config internal/background internal/filewatch internal/loglimit internal/option internal/process internal/subscribe",
+		"rules":            "config internal/background internal/loglimit internal/option internal/process",
+		"rules/sources":    "internal/filewatch internal/option internal/subscribe rules",
 		"internal/metrics": "internal/clock internal/process internal/stores internal/topk",
 		"internal/cli":     "config internal/edit internal/limiter internal/metrics internal/replay rules",
 		"internal/edit":    "config",
@@ -179,7 +180,14 @@ func TestArrows(t *testing.T) {
 
 		"test": "",
 	}
+	// What decides, counts and checks the configuration knows no Redis, no tools and no sources.
+	without := map[string]string{
+		"config": "github.com/redis/go-redis/v9", "internal/metrics": "github.com/redis/go-redis/v9", "internal/limiter": "github.com/redis/go-redis/v9",
+	}
 	for _, p := range modulePackages(t) {
+		if far := without[p.name]; far != "" && slices.Contains(p.deps, far) {
+			t.Errorf("package %s depends on %s", p.name, far)
+		}
 		list, known := allowed[p.name]
 		if !known {
 			t.Errorf("package %s is not in the table: add it with the packages that it may import", p.name)

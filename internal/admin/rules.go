@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
 	"github.com/dianalimiter/diana/config"
@@ -300,13 +299,13 @@ func matches(match string, text []byte) bool {
 
 // rulesError returns an error of reading or writing the document.
 func rulesError(source rules.Writer, err error) error {
-	_, isRedis := source.(*rules.Redis)
+	r, remote := source.(rules.Remote)
 	switch {
 	case errors.Is(err, rules.ErrChanged):
 		return apiError(http.StatusPreconditionFailed, err)
 	case errors.Is(err, rules.ErrWrongType):
 		return apiError(http.StatusConflict, err)
-	case isRedis && !errors.Is(err, rules.ErrTooLarge) && !errors.As(err, new(goredis.Error)): // Redis has not answered
+	case remote && !errors.Is(err, rules.ErrTooLarge) && !r.Answered(err):
 		err = fmt.Errorf("the rules cannot be read or changed while their Redis is unavailable; those in force stay: %w", err)
 	}
 	return apiError(http.StatusServiceUnavailable, err)

@@ -12,6 +12,7 @@ import (
 	_ "github.com/dianalimiter/diana"
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/rules/sources"
 )
 
 // lottery is a third-party algorithm. It reads its options with Caddy's dispenser
@@ -109,7 +110,7 @@ func TestThirdPartyAlgorithm(t *testing.T) {
 
 // pigeon is a third-party source of rules.
 type pigeon struct {
-	rules.File
+	sources.File
 
 	Loft string `json:"loft"`
 }
@@ -130,7 +131,7 @@ func (p *pigeon) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // mute is a third-party source that has options in JSON only.
-type mute struct{ rules.File }
+type mute struct{ sources.File }
 
 func (*mute) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: rules.Namespace + ".mute", New: func() caddy.Module { return new(mute) }}

@@ -67,7 +67,7 @@ func algorithm(name, typ string, options ...option) section {
 
 // source returns the section of a rule source.
 func ruleSource(name, typ string, options ...option) section {
-	return section{title: "Rule source `" + name + "`", typ: "rules." + typ, context: inGlobal, path: sourcePath, options: options}
+	return section{title: "Rule source `" + name + "`", typ: "sources." + typ, context: inGlobal, path: sourcePath, options: options}
 }
 
 // sections are all blocks of options, in the order of the page.

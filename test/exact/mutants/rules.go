@@ -2,8 +2,11 @@
 
 package main
 
+// documents is the suite of the documents of rules.
+var documents = suite{"documents", "rules", "DIANA_OPS=4000", [][]string{{"-test.run=."}}}
+
 // ruleSources is the suite of the sources of rules.
-var ruleSources = suite{"rules", "rules", "DIANA_OPS=4000", [][]string{
+var ruleSources = suite{"rules", "rules/sources", "DIANA_OPS=4000", [][]string{
 	{"-test.skip=^Test(Sources|FrequentChanges|HTTPHostileServers)$"}, // which wait for real time
 	{"-test.run=^TestSources$/^(file|http)$"},
 }}
@@ -12,43 +15,43 @@ const (
 	documentGo = "rules/document.go"
 	followGo   = "rules/follow.go"
 	watchGo    = "rules/rules.go"
-	privateGo  = "rules/private.go"
-	writeGo    = "rules/write.go"
-	httpGo     = "rules/http.go"
+	privateGo  = "rules/sources/private.go"
+	writeGo    = "rules/sources/write_redis.go"
+	httpGo     = "rules/sources/http.go"
 )
 
 // ruleMutants break following a document, and writing one.
 var ruleMutants = []mutant{
 	{
-		name: "rules-all-enabled", breaks: "a zone that is enabled wins over \"*\"", file: documentGo, suites: []suite{ruleSources},
+		name: "rules-all-enabled", breaks: "a zone that is enabled wins over \"*\"", file: documentGo, suites: []suite{documents},
 		old: "if d.All.Enabled != nil {", new: "if d.All.Enabled != nil && all.Enabled == nil {",
 	},
 	{
-		name: "rules-all-shadow", breaks: "a zone that is no shadow wins over \"*\"", file: documentGo, suites: []suite{ruleSources},
+		name: "rules-all-shadow", breaks: "a zone that is no shadow wins over \"*\"", file: documentGo, suites: []suite{documents},
 		old: "if d.All.Shadow != nil {", new: "if d.All.Shadow != nil && all.Shadow == nil {",
 	},
 	{
-		name: "rules-twice", breaks: "the last of several members of a name counts", file: documentGo, suites: []suite{ruleSources},
+		name: "rules-twice", breaks: "the last of several members of a name counts", file: documentGo, suites: []suite{documents},
 		old: "case seen[name]:", new: "case seen[name] && false:",
 	},
 	{
-		name: "rules-utf8", breaks: "bytes that are not UTF-8 are read as another character", file: documentGo, suites: []suite{ruleSources},
+		name: "rules-utf8", breaks: "bytes that are not UTF-8 are read as another character", file: documentGo, suites: []suite{documents},
 		old: "r == utf8.RuneError && size == 1", new: "r == utf8.RuneError && size == 0",
 	},
 	{
-		name: "rules-all-on", breaks: "\"*\" turns zones on that are off", file: documentGo, suites: []suite{ruleSources},
+		name: "rules-all-on", breaks: "\"*\" turns zones on that are off", file: documentGo, suites: []suite{documents},
 		old: "case z.Enabled != nil && *z.Enabled:", new: "case z.Enabled != nil && *z.Enabled && false:",
 	},
 	{
-		name: "rules-empty-error", breaks: "a source that never had a document is an error", file: followGo, suites: []suite{ruleSources},
+		name: "rules-empty-error", breaks: "a source that never had a document is an error", file: followGo, suites: []suite{documents, ruleSources},
 		old: "if !f.had {", new: "if !f.had && false {",
 	},
 	{
-		name: "rules-gone-empty", breaks: "a source whose document is gone is empty", file: followGo, suites: []suite{ruleSources},
+		name: "rules-gone-empty", breaks: "a source whose document is gone is empty", file: followGo, suites: []suite{documents, ruleSources},
 		old: "f.good, f.text, f.had = d, text, true", new: "f.good, f.text = d, text",
 	},
 	{
-		name: "rules-restart-empty", breaks: "after a restart a document that is gone was never there", file: followGo, suites: []suite{ruleSources},
+		name: "rules-restart-empty", breaks: "after a restart a document that is gone was never there", file: followGo, suites: []suite{documents, ruleSources},
 		old: "\tf.had = true\n", new: "",
 	},
 	{
@@ -60,7 +63,7 @@ var ruleMutants = []mutant{
 		old: "\t\th.etag = \"\"\n", new: "",
 	},
 	{
-		name: "rules-reload-before", breaks: "a reload returns to the document that was in force when it began", file: followGo, suites: []suite{ruleSources},
+		name: "rules-reload-before", breaks: "a reload returns to the document that was in force when it began", file: followGo, suites: []suite{documents, ruleSources},
 		old: "if f.invalid != nil && f.text != nil {", new: "if f.invalid == nil && f.text == nil {",
 	},
 	{

@@ -1,4 +1,4 @@
-package rules
+package sources
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"syscall"
 	"time"
+
+	"github.com/dianalimiter/diana/rules"
 )
 
 // newTransport returns the transport of an HTTP source. Without TLS it connects only to
@@ -14,7 +16,7 @@ import (
 func newTransport(tls bool) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	if !tls {
-		d := &net.Dialer{Timeout: fetchTimeout, KeepAlive: 30 * time.Second, Control: onlyPrivate}
+		d := &net.Dialer{Timeout: rules.FetchTimeout, KeepAlive: 30 * time.Second, Control: onlyPrivate}
 		t.Proxy, t.DialContext = nil, d.DialContext
 	}
 	return t

@@ -1,4 +1,4 @@
-package rules
+package sources
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // recorder is a sink that records what it receives.
@@ -72,7 +73,7 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 }
 
 // watch watches a source until the test ends.
-func watch(t *testing.T, s Source) *recorder {
+func watch(t *testing.T, s rules.Source) *recorder {
 	t.Helper()
 	if p, ok := s.(caddy.Provisioner); ok {
 		if err := p.Provision(caddy.Context{}); err != nil {
@@ -82,7 +83,7 @@ func watch(t *testing.T, s Source) *recorder {
 	h := new(recorder)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { Watch(ctx, s, h) })
+	wg.Go(func() { rules.Watch(ctx, s, h) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	return h
 }
@@ -114,7 +115,7 @@ func TestFileRejectsIrregularFiles(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(large, make([]byte, 2*MaxSize), 0o600); err != nil {
+	if err := os.WriteFile(large, make([]byte, 2*rules.MaxSize), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{dir: "regular file", pipe: "regular file", large: "over 1048576"} {
@@ -163,7 +164,7 @@ func TestHTTPHostileServers(t *testing.T) {
 	}))
 	defer other.Close()
 	mux := http.NewServeMux()
-	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*MaxSize)) })
+	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*rules.MaxSize)) })
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, _ *http.Request) {
 		for b := make([]byte, 1<<16); ; {
 			if _, err := w.Write(b); err != nil {
@@ -242,12 +243,12 @@ func TestRedisIsWatched(t *testing.T) {
 		c.Publish(ctx, "diana:rules", "")
 		waitFor(t, text, func() bool { return h.last() == text })
 	}
-	c.Set(ctx, "diana:rules", strings.Repeat("x", 2*MaxSize), 0)
+	c.Set(ctx, "diana:rules", strings.Repeat("x", 2*rules.MaxSize), 0)
 	c.Publish(ctx, "diana:rules", "")
 	waitFor(t, "an error about the size", func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return errors.Is(h.errs[len(h.errs)-1], ErrTooLarge)
+		return errors.Is(h.errs[len(h.errs)-1], rules.ErrTooLarge)
 	})
 	// The message of this change is lost with its connection.
 	c.Set(ctx, "diana:rules", "three", 0)
@@ -273,7 +274,7 @@ func TestFrequentChanges(t *testing.T) {
 	}
 	waitFor(t, last, func() bool { return h.last() == last })
 	n, _ := h.count()
-	if most := int(time.Since(start)/minGap) + 2; n > most {
+	if most := int(time.Since(start)/(100*time.Millisecond)) + 2; n > most {
 		t.Errorf("%d documents in %v, want at most %d", n, time.Since(start), most)
 	}
 }

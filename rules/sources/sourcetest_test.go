@@ -1,4 +1,4 @@
-package rules_test
+package sources_test
 
 import (
 	"net/http"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/redistest"
 	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/rules/sources"
 	"github.com/dianalimiter/diana/sourcetest"
 )
 
@@ -21,7 +22,7 @@ func TestSources(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "rules.json")
 		sourcetest.Run(t, sourcetest.Config{
-			New:    func(testing.TB) rules.Source { return &rules.File{Path: path, Interval: caddy.Duration(time.Hour)} },
+			New:    func(testing.TB) rules.Source { return &sources.File{Path: path, Interval: caddy.Duration(time.Hour)} },
 			Write:  func(t testing.TB, document []byte) { replaceFile(t, path, document) },
 			Remove: func(testing.TB) { _ = os.Remove(path) },
 			Break: func(t testing.TB) func() {
@@ -40,7 +41,9 @@ func TestSources(t *testing.T) {
 		at := httptest.NewServer(srv)
 		t.Cleanup(at.Close)
 		sourcetest.Run(t, sourcetest.Config{
-			New:    func(testing.TB) rules.Source { return &rules.HTTP{URL: at.URL, Interval: caddy.Duration(time.Second)} },
+			New: func(testing.TB) rules.Source {
+				return &sources.HTTP{URL: at.URL, Interval: caddy.Duration(time.Second)}
+			},
 			Write:  func(_ testing.TB, document []byte) { srv.set(document, 200) },
 			Remove: func(testing.TB) { srv.set(nil, 404) },
 			Break:  func(testing.TB) func() { srv.set(nil, 500); return func() { srv.set(nil, 200) } },
@@ -51,7 +54,7 @@ func TestSources(t *testing.T) {
 		client := server.Client()
 		sourcetest.Run(t, sourcetest.Config{
 			New: func(testing.TB) rules.Source {
-				return &rules.Redis{Key: "diana:rules", Address: "redis://" + server.Addr, Interval: caddy.Duration(time.Hour)}
+				return &sources.Redis{Key: "diana:rules", Address: "redis://" + server.Addr, Interval: caddy.Duration(time.Hour)}
 			},
 			Write: func(t testing.TB, document []byte) {
 				if err := client.Set(t.Context(), "diana:rules", document, 0).Err(); err != nil {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rules
+package sources
 
 import (
 	"io/fs"

@@ -1,4 +1,4 @@
-package rules
+package sources
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/rules"
 )
 
 func fileAt(t *testing.T, path string) *File {
@@ -38,17 +39,17 @@ func TestReplaceFile(t *testing.T) {
 	if past, err := f.Past(ctx); err != nil || past.Previous != nil || past.Changes != nil {
 		t.Errorf("%v, %v: want no past", past, err)
 	}
-	if err := f.Replace(ctx, []byte("one"), Change{Who: "ann", What: "put"}, func(old []byte) bool { return old == nil }); err != nil {
+	if err := f.Replace(ctx, []byte("one"), rules.Change{Who: "ann", What: "put"}, func(old []byte) bool { return old == nil }); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(file, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Replace(ctx, []byte("two"), Change{}, func(old []byte) bool { return string(old) != "one" }); !errors.Is(err, ErrChanged) {
-		t.Errorf("%v, want ErrChanged", err)
+	if err := f.Replace(ctx, []byte("two"), rules.Change{}, func(old []byte) bool { return string(old) != "one" }); !errors.Is(err, rules.ErrChanged) {
+		t.Errorf("%v, want rules.ErrChanged", err)
 	}
 	for i := range maxChanges {
-		if err := f.Replace(ctx, fmt.Append(nil, i), Change{Why: fmt.Sprint(i)}, whatever); err != nil {
+		if err := f.Replace(ctx, fmt.Append(nil, i), rules.Change{Why: fmt.Sprint(i)}, whatever); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -78,15 +79,15 @@ func TestEmptyFileHasNoDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		f := fileAt(t, path)
-		if read, err := f.Fetch(ctx); !errors.Is(err, ErrEmpty) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%q: %q, %v, want ErrEmpty of %s", text, read, err, path)
+		if read, err := f.Fetch(ctx); !errors.Is(err, rules.ErrEmpty) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %q, %v, want rules.ErrEmpty of %s", text, read, err, path)
 		}
-		if err := f.Replace(ctx, []byte("one"), Change{}, func(old []byte) bool { return old == nil }); err != nil {
+		if err := f.Replace(ctx, []byte("one"), rules.Change{}, func(old []byte) bool { return old == nil }); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 		read, err := f.Fetch(ctx)
 		past, err2 := f.Past(ctx)
-		if err := errors.Join(err, err2); err != nil || string(read) != "one" || string(past.Previous) != NoDocument {
+		if err := errors.Join(err, err2); err != nil || string(read) != "one" || string(past.Previous) != rules.NoDocument {
 			t.Errorf("%q: %q after %q, %v", text, read, past.Previous, err)
 		}
 	}
@@ -97,7 +98,7 @@ func TestEmptyFileHasNoDocument(t *testing.T) {
 func TestUnwritableFile(t *testing.T) {
 	dir := t.TempDir()
 	f := fileAt(t, filepath.Join(dir, "gone", "rules.json"))
-	if err := f.Replace(t.Context(), []byte("one"), Change{}, whatever); err == nil || !strings.Contains(err.Error(), "cannot be written") || !strings.Contains(err.Error(), "folder") {
+	if err := f.Replace(t.Context(), []byte("one"), rules.Change{}, whatever); err == nil || !strings.Contains(err.Error(), "cannot be written") || !strings.Contains(err.Error(), "folder") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }
@@ -107,9 +108,9 @@ func TestUnwritableFile(t *testing.T) {
 func TestTwentyWriters(t *testing.T) {
 	server := redistest.Start(t)
 	dir := t.TempDir()
-	for name, open := range map[string]func() Writer{
-		"file": func() Writer { return fileAt(t, filepath.Join(dir, "rules.json")) },
-		"redis": func() Writer {
+	for name, open := range map[string]func() rules.Writer{
+		"file": func() rules.Writer { return fileAt(t, filepath.Join(dir, "rules.json")) },
+		"redis": func() rules.Writer {
 			r := &Redis{Key: "diana:rules", Address: "redis://" + server.Addr}
 			if err := r.Provision(caddy.Context{}); err != nil {
 				t.Fatal(err)
@@ -134,11 +135,11 @@ func TestTwentyWriters(t *testing.T) {
 					w := open()
 					go func() {
 						<-begin
-						err := w.Replace(t.Context(), fmt.Appendf(nil, "%d by %d", round, i), Change{What: fmt.Sprint(round)}, func(old []byte) bool { return string(old) == before })
+						err := w.Replace(t.Context(), fmt.Appendf(nil, "%d by %d", round, i), rules.Change{What: fmt.Sprint(round)}, func(old []byte) bool { return string(old) == before })
 						switch {
 						case err == nil:
 							won.Add(1)
-						case errors.Is(err, ErrChanged):
+						case errors.Is(err, rules.ErrChanged):
 							told.Add(1)
 						}
 						done <- err
@@ -146,7 +147,7 @@ func TestTwentyWriters(t *testing.T) {
 				}
 				close(begin)
 				for range writers {
-					if err := <-done; err != nil && !errors.Is(err, ErrChanged) {
+					if err := <-done; err != nil && !errors.Is(err, rules.ErrChanged) {
 						t.Error(err)
 					}
 				}
@@ -167,7 +168,7 @@ func TestPastInRedis(t *testing.T) {
 		t.Errorf("%v, %v: want no past", past, err)
 	}
 	for _, text := range []string{"one", "two"} {
-		if err := r.Replace(ctx, []byte(text), Change{Who: "ann", What: text}, whatever); err != nil {
+		if err := r.Replace(ctx, []byte(text), rules.Change{Who: "ann", What: text}, whatever); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,7 +180,7 @@ func TestPastInRedis(t *testing.T) {
 		t.Errorf("keys %v, want three", keys)
 	}
 	client.Set(ctx, "diana:rules:changes", "no list", redis.KeepTTL)
-	if err := r.Replace(ctx, []byte("three"), Change{}, whatever); err != nil {
+	if err := r.Replace(ctx, []byte("three"), rules.Change{}, whatever); err != nil {
 		t.Error(err)
 	}
 }
@@ -195,13 +196,13 @@ func TestPastInCluster(t *testing.T) {
 		r := &Redis{Key: key}
 		err := errors.Join(r.Provision(caddy.Context{}), r.UseStore("", "", func() redis.UniversalClient { return client }))
 		for _, text := range []string{"one", "two"} {
-			err = errors.Join(err, r.Replace(ctx, []byte(text), Change{What: text}, whatever))
+			err = errors.Join(err, r.Replace(ctx, []byte(text), rules.Change{What: text}, whatever))
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
-		if err := r.Replace(ctx, []byte("three"), Change{}, func(old []byte) bool { return string(old) != "two" }); !errors.Is(err, ErrChanged) {
-			t.Errorf("%s: %v, want ErrChanged", key, err)
+		if err := r.Replace(ctx, []byte("three"), rules.Change{}, func(old []byte) bool { return string(old) != "two" }); !errors.Is(err, rules.ErrChanged) {
+			t.Errorf("%s: %v, want rules.ErrChanged", key, err)
 		}
 		text, err := r.Fetch(ctx)
 		past, err2 := r.Past(ctx)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rules
+package sources
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/dianalimiter/diana/rules"
 )
 
 // TestReplaceFileKeepsItsOwner checks that a file is replaced with its owner, group and mode, through
@@ -27,7 +29,7 @@ func TestReplaceFileKeepsItsOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fileAt(t, link).Replace(t.Context(), []byte("two"), Change{}, func(old []byte) bool { return string(old) == "one" }); err != nil {
+	if err := fileAt(t, link).Replace(t.Context(), []byte("two"), rules.Change{}, func(old []byte) bool { return string(old) == "one" }); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{file, file + "." + besideChanges, file + "." + besidePrevious} {

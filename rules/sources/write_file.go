@@ -1,4 +1,4 @@
-package rules
+package sources
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/filewatch"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // The ends of the names of files beside that of a document while it is written.
@@ -26,8 +27,8 @@ const (
 	lockEvery = 20 * time.Millisecond
 )
 
-// Past implements [Writer].
-func (f *File) Past(context.Context) (past Past, err error) {
+// Past implements [rules.Writer].
+func (f *File) Past(context.Context) (past rules.Past, err error) {
 	path, _, err := f.target()
 	if err != nil {
 		return past, err
@@ -41,10 +42,10 @@ func (f *File) Past(context.Context) (past Past, err error) {
 	return past, err
 }
 
-// Replace implements [Writer]. A file beside the document keeps other writers of Diana out
+// Replace implements [rules.Writer]. A file beside the document keeps other writers of Diana out
 // meanwhile, also those of other processes, but no editor. The document is the last to be replaced:
 // what is beside it may tell of a change that a crash prevented, and never lack one.
-func (f *File) Replace(ctx context.Context, text []byte, change Change, may func(old []byte) bool) error {
+func (f *File) Replace(ctx context.Context, text []byte, change rules.Change, may func(old []byte) bool) error {
 	path, like, err := f.target()
 	if err != nil {
 		return err
@@ -58,14 +59,14 @@ func (f *File) Replace(ctx context.Context, text []byte, change Change, may func
 		return err
 	}
 	if !may(old) {
-		return ErrChanged
+		return rules.ErrChanged
 	}
 	changes, err := readIfThere(path + "." + besideChanges)
 	if err == nil {
 		changes, err = record(changes, change)
 	}
 	if err == nil {
-		err = replaceFile(path+"."+besidePrevious, []byte(cmp.Or(string(old), NoDocument)), like)
+		err = replaceFile(path+"."+besidePrevious, []byte(cmp.Or(string(old), rules.NoDocument)), like)
 	}
 	if err == nil {
 		err = replaceFile(path+"."+besideChanges, changes, like)
@@ -99,7 +100,7 @@ func (f *File) target() (path string, info fs.FileInfo, err error) {
 // readIfThere returns the content of a file, or its beginning if it is too large; nil: it is not
 // there, or has only blanks.
 func readIfThere(path string) ([]byte, error) {
-	text, err := filewatch.Read(path, MaxSize+1)
+	text, err := filewatch.Read(path, rules.MaxSize+1)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
 	}
@@ -157,4 +158,4 @@ func replaceFile(path string, text []byte, like fs.FileInfo) error {
 	return nil
 }
 
-var _ Writer = (*File)(nil)
+var _ rules.Writer = (*File)(nil)

@@ -1,4 +1,4 @@
-package rules
+package sources
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
+	"github.com/dianalimiter/diana/rules"
 )
 
 func init() {
@@ -51,6 +52,9 @@ type HTTP struct {
 }
 
 const maxRedirects = 5
+
+// maxHeaderShown is the number of bytes of a name that errors show.
+const maxHeaderShown = 100
 
 // CaddyModule returns the Caddy module information.
 func (*HTTP) CaddyModule() caddy.ModuleInfo {
@@ -94,7 +98,7 @@ func (h *HTTP) Provision(ctx caddy.Context) error {
 			t.DialContext = dial
 		}
 	}
-	h.client = &http.Client{Timeout: fetchTimeout, CheckRedirect: h.redirect, Transport: t}
+	h.client = &http.Client{Timeout: rules.FetchTimeout, CheckRedirect: h.redirect, Transport: t}
 	return checkInterval(h.Interval)
 }
 
@@ -126,7 +130,7 @@ func (h *HTTP) header() (http.Header, error) {
 	all := http.Header{"Accept": {"application/json"}}
 	for name, values := range h.Headers {
 		if name == "" || strings.Trim(name, tokenChars) != "" {
-			return nil, fmt.Errorf("header %q: want a name", name[:min(len(name), maxShown)])
+			return nil, fmt.Errorf("header %q: want a name", name[:min(len(name), maxHeaderShown)])
 		}
 		canonical := http.CanonicalHeaderKey(name)
 		if slices.Contains(ownHeaders, canonical) {
@@ -161,7 +165,7 @@ func (h *HTTP) redirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Fetch implements [Source].
+// Fetch implements [rules.Source].
 func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url.String(), nil)
 	if err != nil {
@@ -180,14 +184,14 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode == http.StatusNotModified && h.etag != "":
-		return nil, ErrUnchanged
+		return nil, rules.ErrUnchanged
 	case resp.StatusCode == http.StatusNotFound:
 		h.etag = ""
-		return nil, fmt.Errorf("%s: status 404: %w", h.url.Host, ErrEmpty)
+		return nil, fmt.Errorf("%s: status 404: %w", h.url.Host, rules.ErrEmpty)
 	case resp.StatusCode != http.StatusOK:
 		return nil, fmt.Errorf("%s: status %d: want 200", h.url.Host, resp.StatusCode)
-	case resp.ContentLength > MaxSize:
-		return nil, fmt.Errorf("%s: %w", h.url.Host, ErrTooLarge)
+	case resp.ContentLength > rules.MaxSize:
+		return nil, fmt.Errorf("%s: %w", h.url.Host, rules.ErrTooLarge)
 	}
 	text, err := limited(resp.Body)
 	if err != nil {
@@ -200,7 +204,7 @@ func (h *HTTP) Fetch(ctx context.Context) ([]byte, error) {
 // plain returns an error without the URL, which may contain a secret.
 func plain(err error) error {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-		return fmt.Errorf("no answer within %v", fetchTimeout)
+		return fmt.Errorf("no answer within %v", rules.FetchTimeout)
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		return u.Err
@@ -208,25 +212,25 @@ func plain(err error) error {
 	return err
 }
 
-// Notify implements [Source]. HTTP has no notifications.
+// Notify implements [rules.Source]. HTTP has no notifications.
 func (h *HTTP) Notify(ctx context.Context, _ func(), _ func(error)) {
 	<-ctx.Done()
 	h.client.CloseIdleConnections()
 }
 
-// Every implements [Source].
+// Every implements [rules.Source].
 func (h *HTTP) Every() time.Duration { return interval(h.Interval) }
 
-// Identity implements [Source].
+// Identity implements [rules.Source].
 func (h *HTTP) Identity() string {
 	headers, _ := json.Marshal(h.Headers) // in the order of their names
 	return "http " + h.url.String() + " " + string(headers) + " " + h.CA
 }
 
-// Place implements [Placed]: a header, such as one with a token, may change.
+// Place implements [rules.Placed]: a header, such as one with a token, may change.
 func (h *HTTP) Place() string { return "http " + h.url.String() }
 
 var (
-	_ Placed            = (*HTTP)(nil)
+	_ rules.Placed      = (*HTTP)(nil)
 	_ caddy.Provisioner = (*HTTP)(nil)
 )

@@ -1,4 +1,4 @@
-package rules
+package sources
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/filewatch"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/rules"
 )
 
 func init() {
@@ -48,32 +49,32 @@ func (f *File) Provision(caddy.Context) (err error) {
 	return checkInterval(f.Interval)
 }
 
-// Fetch implements [Source].
+// Fetch implements [rules.Source].
 func (f *File) Fetch(context.Context) ([]byte, error) {
 	text, err := readIfThere(f.path)
 	switch {
 	case err != nil:
 		return nil, err
 	case text == nil:
-		return nil, fmt.Errorf("%s: %w", f.path, ErrEmpty)
-	case len(text) > MaxSize:
-		return nil, ErrTooLarge
+		return nil, fmt.Errorf("%s: %w", f.path, rules.ErrEmpty)
+	case len(text) > rules.MaxSize:
+		return nil, rules.ErrTooLarge
 	}
 	return text, nil
 }
 
-// Notify implements [Source].
+// Notify implements [rules.Source].
 func (f *File) Notify(ctx context.Context, changed func(), _ func(error)) {
 	filewatch.Watch(ctx, f.path, changed)
 }
 
-// Every implements [Source].
+// Every implements [rules.Source].
 func (f *File) Every() time.Duration { return interval(f.Interval) }
 
-// Identity implements [Source].
+// Identity implements [rules.Source].
 func (f *File) Identity() string { return "file " + f.path }
 
 var (
-	_ Source            = (*File)(nil)
+	_ rules.Source      = (*File)(nil)
 	_ caddy.Provisioner = (*File)(nil)
 )

@@ -1,4 +1,4 @@
-package rules
+package sources
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dianalimiter/diana/internal/redistest"
+	"github.com/dianalimiter/diana/rules"
 )
 
 // editable returns a source in Redis, as the default user or another, and a client.
@@ -33,23 +34,23 @@ func TestReplace(t *testing.T) {
 	is := func(want string) func([]byte) bool {
 		return func(old []byte) bool { return string(old) == want }
 	}
-	if err := r.Replace(ctx, []byte("one"), Change{}, is("other")); !errors.Is(err, ErrChanged) {
-		t.Errorf("no document: %v, want ErrChanged", err)
+	if err := r.Replace(ctx, []byte("one"), rules.Change{}, is("other")); !errors.Is(err, rules.ErrChanged) {
+		t.Errorf("no document: %v, want rules.ErrChanged", err)
 	}
-	if err := r.Replace(ctx, []byte("one"), Change{}, is("")); err != nil {
+	if err := r.Replace(ctx, []byte("one"), rules.Change{}, is("")); err != nil {
 		t.Error(err)
 	}
-	if err := r.Replace(ctx, []byte("two"), Change{}, is("")); !errors.Is(err, ErrChanged) {
-		t.Errorf("another document: %v, want ErrChanged", err)
+	if err := r.Replace(ctx, []byte("two"), rules.Change{}, is("")); !errors.Is(err, rules.ErrChanged) {
+		t.Errorf("another document: %v, want rules.ErrChanged", err)
 	}
-	err := r.Replace(ctx, []byte("two"), Change{}, func(old []byte) bool {
+	err := r.Replace(ctx, []byte("two"), rules.Change{}, func(old []byte) bool {
 		client.Set(ctx, "diana:rules", "raced", 0)
 		return string(old) == "one"
 	})
-	if now := client.Get(ctx, "diana:rules").Val(); !errors.Is(err, ErrChanged) || now != "raced" {
-		t.Errorf("a document that was written meanwhile: %v, want ErrChanged; now it is %q", err, now)
+	if now := client.Get(ctx, "diana:rules").Val(); !errors.Is(err, rules.ErrChanged) || now != "raced" {
+		t.Errorf("a document that was written meanwhile: %v, want rules.ErrChanged; now it is %q", err, now)
 	}
-	for _, err := range []error{r.Replace(ctx, []byte("two"), Change{}, is("raced")), r.Replace(ctx, []byte("three"), Change{}, is("two"))} {
+	for _, err := range []error{r.Replace(ctx, []byte("two"), rules.Change{}, is("raced")), r.Replace(ctx, []byte("three"), rules.Change{}, is("two"))} {
 		if err != nil {
 			t.Error(err)
 		}
@@ -62,7 +63,7 @@ func TestReplace(t *testing.T) {
 // TestReplaceWithoutRights checks that nothing is written without the right to transactions.
 func TestReplaceWithoutRights(t *testing.T) {
 	r, client := editable(t, "limited:x@")
-	err := r.Replace(t.Context(), []byte("one"), Change{}, func([]byte) bool { return true })
+	err := r.Replace(t.Context(), []byte("one"), rules.Change{}, func([]byte) bool { return true })
 	if now := client.Get(t.Context(), "diana:rules").Val(); err == nil || !strings.Contains(err.Error(), "NOPERM") || now != "" {
 		t.Errorf("%v, and the document is %q: want NOPERM, and none", err, now)
 	}

@@ -1,4 +1,4 @@
-package rules
+package sources
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/subscribe"
+	"github.com/dianalimiter/diana/rules"
 )
 
 func init() {
@@ -106,20 +107,23 @@ func (r *Redis) call(ctx context.Context, call func(redis.UniversalClient) error
 // named adds the key to an error.
 func (r *Redis) named(err error) error {
 	if strings.Contains(err.Error(), "WRONGTYPE") {
-		err = ErrWrongType
+		err = rules.ErrWrongType
 	}
 	return fmt.Errorf("key %s: %w", r.key, err)
 }
 
-// Fetch implements [Source].
+// Answered implements [rules.Remote].
+func (r *Redis) Answered(err error) bool { return errors.As(err, new(redis.Error)) }
+
+// Fetch implements [rules.Source].
 func (r *Redis) Fetch(ctx context.Context) (text []byte, err error) {
 	err = r.call(ctx, func(c redis.UniversalClient) (err error) {
 		text, err = get(ctx, c, r.key)
 		switch {
 		case err == nil && len(text) == 0:
-			return ErrEmpty
-		case err == nil && len(text) > MaxSize:
-			return ErrTooLarge
+			return rules.ErrEmpty
+		case err == nil && len(text) > rules.MaxSize:
+			return rules.ErrTooLarge
 		}
 		return err
 	})
@@ -129,7 +133,7 @@ func (r *Redis) Fetch(ctx context.Context) (text []byte, err error) {
 	return text, nil
 }
 
-// Notify implements [Source]. It also notifies after every new subscription, because
+// Notify implements [rules.Source]. It also notifies after every new subscription, because
 // messages may have been missed.
 func (r *Redis) Notify(ctx context.Context, changed func(), failed func(error)) {
 	subscribe.Subscribe(ctx, r.redis(), r.key, subscribe.Callbacks{
@@ -140,17 +144,17 @@ func (r *Redis) Notify(ctx context.Context, changed func(), failed func(error)) 
 	_ = r.redis().Close()
 }
 
-// Every implements [Source].
+// Every implements [rules.Source].
 func (r *Redis) Every() time.Duration { return interval(r.Interval) }
 
-// Identity implements [Source].
+// Identity implements [rules.Source].
 func (r *Redis) Identity() string { return "redis " + r.key + " " + r.address + r.store }
 
-// Place implements [Placed].
+// Place implements [rules.Placed].
 func (r *Redis) Place() string { return "redis " + r.key + " " + r.place }
 
 var (
-	_ Placed            = (*Redis)(nil)
-	_ Writer            = (*Redis)(nil)
+	_ rules.Placed      = (*Redis)(nil)
+	_ rules.Writer      = (*Redis)(nil)
 	_ caddy.Provisioner = (*Redis)(nil)
 )
