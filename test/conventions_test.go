@@ -152,7 +152,7 @@ func TestArrows(t *testing.T) {
 			"internal/option internal/pool internal/process internal/scan internal/stores internal/stores/memory internal/topk rules scripts",
 		"config":           "algorithms internal/body internal/clock internal/dialect internal/key internal/option internal/placeholders internal/scan",
 		"rules":            "config internal/background internal/loglimit internal/option internal/process",
-		"rules/sources":    "internal/filewatch internal/option internal/subscribe rules",
+		"rules/sources":    "internal/filewatch internal/option internal/process internal/subscribe rules",
 		"internal/metrics": "internal/clock internal/process internal/stores internal/topk",
 		"internal/cli":     "config internal/edit internal/limiter internal/metrics internal/replay rules",
 		"internal/edit":    "config",
