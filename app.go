@@ -86,6 +86,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		Process: a.process, Registry: a.registry, Stores: a.stores.shared(), Follower: a.follower, Lists: a.env.Lists,
 		Logger: a.logger, Started: a.started, Hash: a.configHash, Servers: a.servers, Limiter: limiterOf,
 	}
+	a.stores.events.figures = a.instance.Figures
 	return nil
 }
 

@@ -33,6 +33,7 @@ type storeEvents struct {
 	marks    *metrics.Marks
 	live     *background.Queue                                // see liveCounts
 	stores   func(name string) (*redis.Store, *limiter.Store) // nil, nil: no such store
+	figures  func() []byte                                    // what other instances are shown of this one
 
 	wrong        loglimit.Limit  // of lines about unexpected answers
 	unsubscribed loglimit.Minute // of lines about a failed subscription
@@ -171,8 +172,12 @@ func (e *storeEvents) Unsubscribed(store string, err error) {
 	}
 }
 
+// Figures implements stores.FleetObserver.
+func (e *storeEvents) Figures() []byte { return e.figures() }
+
 // Interface guards
 var (
+	_ stores.FleetObserver = (*storeEvents)(nil)
 	_ stores.Observer      = (*storeEvents)(nil)
 	_ stores.ResetObserver = (*storeEvents)(nil)
 )

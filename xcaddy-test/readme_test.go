@@ -16,7 +16,7 @@ func TestReadmeTry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	try := regexp.MustCompile("(?s)```caddyfile\\n(:8080 .*?)```\\s+```sh\\nbin/caddy run --config Caddyfile\\n(.*?)```").FindSubmatch(readme)
+	try := regexp.MustCompile("(?s)```caddyfile\\n(\\{\\n\\tadmin [^`]*:8080 .*?)```\\s+```sh\\nbin/caddy run --config Caddyfile\\n(.*?)```").FindSubmatch(readme)
 	if try == nil {
 		t.Fatal("the README has nothing to try")
 	}

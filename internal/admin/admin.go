@@ -15,7 +15,7 @@ import (
 // API answers requests about the instance whose configuration runs.
 //
 //	GET    /rate_limit/                     the live page
-//	GET    /rate_limit/zones                active rules, stores and counts
+//	GET    /rate_limit/zones                active rules, stores and counts; with ?fleet of all instances, as top
 //	GET    /rate_limit/live                 the same, and the history, as they change
 //	GET    /rate_limit/history              decisions of the last five minutes, hour or day, by zone
 //	GET    /rate_limit/zones/<zone>/key     the state of a key; nothing is charged
@@ -58,7 +58,12 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 	case len(path) == 1 && path[0] == "live":
 		return api.serveLive(w, r, in, changed, readOnly)
 	case len(path) == 1 && path[0] == "zones":
-		return answerGet(w, r, func() (any, error) { return in.answerZones(), nil })
+		return answerGet(w, r, func() (any, error) {
+			if r.URL.Query().Has("fleet") {
+				return in.answerFleetZones(r.Context()), nil
+			}
+			return in.answerZones(), nil
+		})
 	case len(path) == 1 && path[0] == "history":
 		return answerGet(w, r, func() (any, error) { return in.answerHistory(r.URL.Query()) })
 	case len(path) == 1 && path[0] == "keys":
@@ -72,7 +77,12 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 	case len(path) == 2 && path[0] == "rules" && (path[1] == "changes" || path[1] == "edit") && !readOnly:
 		return api.rules(w, r, in, path[1])
 	case len(path) == 1 && path[0] == "top":
-		return answerGet(w, r, func() (any, error) { return in.answerTops(), nil })
+		return answerGet(w, r, func() (any, error) {
+			if r.URL.Query().Has("fleet") {
+				return in.answerFleetTops(r.Context()), nil
+			}
+			return in.answerTops(), nil
+		})
 	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
 		if readOnly && r.Method == http.MethodDelete {
 			return wrongMethod(w, r, "GET")
@@ -80,10 +90,17 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 		return api.key(w, r, in, path[1])
 	case len(path) == 3 && path[0] == "zones" && path[2] == "top":
 		return answerGet(w, r, func() (any, error) {
-			if z := in.Registry.Zone(path[1]); z != nil {
-				return answerTop(z), nil
+			z := in.Registry.Zone(path[1])
+			switch {
+			case z == nil:
+				return nil, noZone(path[1])
+			case r.URL.Query().Has("fleet"):
+				f, counted := in.fleet(r.Context())
+				t := fleetTop(z.Name, counted)
+				t.Fleet = &f
+				return t, nil
 			}
-			return nil, noZone(path[1])
+			return answerTop(z), nil
 		})
 	}
 	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, top, zones/<zone>/key, zones/<zone>/top, explain, rules, rules/validate, rules/changes or rules/edit", r.URL.EscapedPath()))

@@ -16,7 +16,8 @@ const Prefix = "/rate_limit/"
 // Zones is the answer of GET /rate_limit/zones. In all answers, durations are in seconds.
 type Zones struct {
 	Overview
-	Zones []Zone `json:"zones"` // ordered by name
+	Fleet *Fleet `json:"fleet,omitempty"` // with ?fleet: all instances, of which requests, decisions and denials are the sums
+	Zones []Zone `json:"zones"`           // ordered by name
 }
 
 // Overview is what answers say of the whole instance.
@@ -202,15 +203,17 @@ type Found struct {
 // Top is the answer of GET /rate_limit/zones/<zone>/top: the most frequent keys of a zone
 // in this instance.
 type Top struct {
-	Zone   string        `json:"zone"`        // name of the zone
-	Busy   []metrics.Hit `json:"busiest"`     // by requests
-	Denied []metrics.Hit `json:"most_denied"` // by denials
+	Fleet  *Fleet        `json:"fleet,omitempty"` // with ?fleet: all instances, of which these are the keys
+	Zone   string        `json:"zone"`            // name of the zone
+	Busy   []metrics.Hit `json:"busiest"`         // by requests
+	Denied []metrics.Hit `json:"most_denied"`     // by denials
 }
 
 // Tops is the answer of GET /rate_limit/top: the most frequent keys of every zone that has met
 // requests.
 type Tops struct {
-	Zones []Top `json:"zones"` // ordered by the requests of their busiest keys
+	Fleet *Fleet `json:"fleet,omitempty"` // with ?fleet: all instances, of which these are the keys
+	Zones []Top  `json:"zones"`           // ordered by the requests of their busiest keys
 }
 
 // Request describes a request to POST /rate_limit/explain.

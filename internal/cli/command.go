@@ -65,8 +65,9 @@ func rateLimitCommands(cmd *cobra.Command) {
 		cmd.AddCommand(sub)
 		return sub
 	}
-	add("zones", "Lists the zones, the rules in force and the stores", cobra.NoArgs, func([]string) error {
-		return show(c, c.send, http.MethodGet, "zones", nil, new(Zones), "zones")
+	var fleet bool
+	zones := add("zones", "Lists the zones, the rules in force and the stores", cobra.NoArgs, func([]string) error {
+		return show(c, c.send, http.MethodGet, ofFleet("zones", fleet), nil, new(Zones), "zones")
 	})
 	var hash string
 	key := add("key [<zone>] <part>...", "Shows the state of a key, in one zone or in all that have counted it; nothing is charged", cobra.MinimumNArgs(1), func(args []string) error {
@@ -80,12 +81,15 @@ func rateLimitCommands(cmd *cobra.Command) {
 		return c.key(http.MethodDelete, args[0], args[1:], hash)
 	})
 	reset.Flags().StringVar(&hash, "hash", "", "The key's hash, as top shows it, instead of its parts")
-	add("top [<zone>]", "Lists the keys of this instance with the most requests and the most denials, of one zone or of all", cobra.MaximumNArgs(1), func(args []string) error {
+	top := add("top [<zone>]", "Lists the keys of this instance with the most requests and the most denials, of one zone or of all", cobra.MaximumNArgs(1), func(args []string) error {
 		if len(args) == 0 {
-			return show(c, c.send, http.MethodGet, "top", nil, new(Tops), "tops")
+			return show(c, c.send, http.MethodGet, ofFleet("top", fleet), nil, new(Tops), "tops")
 		}
-		return show(c, c.send, http.MethodGet, "zones/"+url.PathEscape(args[0])+"/top", nil, new(Top), "top")
+		return show(c, c.send, http.MethodGet, ofFleet("zones/"+url.PathEscape(args[0])+"/top", fleet), nil, new(Top), "top")
 	})
+	for _, sub := range []*cobra.Command{zones, top} {
+		sub.Flags().BoolVar(&fleet, "fleet", false, "Of all instances that share the first store")
+	}
 	c.addValidate(add)
 	addChanges(c, cmd, add)
 	c.addExplain(add)
@@ -95,6 +99,14 @@ func rateLimitCommands(cmd *cobra.Command) {
 			sub.ValidArgsFunction = c.completeZone
 		}
 	}
+}
+
+// ofFleet returns a path of the admin API for all instances.
+func ofFleet(path string, fleet bool) string {
+	if fleet {
+		path += "?fleet"
+	}
+	return path
 }
 
 // adder adds a subcommand.

@@ -14,7 +14,7 @@ const noAnswer = "Caddy does not answer.";
 function hint(status) {
 	switch (status) {
 	case 401: return "Reload the page and log in again.";
-	case 403: return "Caddy's admin endpoint rejects the origin of this page: add it to `origins` in the `admin` option.";
+	case 403: return `Caddy's admin endpoint rejects this page. Write in its block \`admin\`: origins "" ${location.host}`;
 	case 404: return "";
 	case 502: case 504: return "The proxy in front of Caddy cannot reach it.";
 	}

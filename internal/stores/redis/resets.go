@@ -27,6 +27,7 @@ type resets struct {
 	conn    *conn
 	denials *denials
 	leasing *leasing // nil: nothing is leased
+	watched func()   // is called when somebody looks at the fleet
 
 	cancel atomic.Pointer[context.CancelFunc] // ends the current subscription
 	last   atomic.Int64                       // when resubscribe last did so
@@ -240,6 +241,10 @@ func unsubscribed(err error) error {
 // are ignored. So are those of this store, which has reset the key already:
 // what was charged since must remain.
 func (r *resets) receive(payload string) {
+	if payload == watchedText {
+		r.watched()
+		return
+	}
 	zone, text, _ := strings.Cut(payload, " ")
 	text, from, _ := strings.Cut(text, " ")
 	if from == r.id() {

@@ -30,6 +30,7 @@ type Store struct {
 	leasing   *leasing // nil: nothing is leased
 	resets    *resets
 	instances *instances
+	figures   *figures
 	uses      uses
 	lingers   time.Duration // after the last use, once the configuration is replaced
 
@@ -62,7 +63,8 @@ func New(o Options, to Observer) *Store {
 	if o.Lease > 0 {
 		s.leasing = &leasing{decider: s.decider, leases: &leases{lasts: o.Lease.Microseconds()}}
 	}
-	s.resets = &resets{o: &s.o, conn: s.conn, denials: d, leasing: s.leasing}
+	s.figures = &figures{o: &s.o, conn: s.conn, instance: s.instances.process, wake: make(chan struct{}, 1)}
+	s.resets = &resets{o: &s.o, conn: s.conn, denials: d, leasing: s.leasing, watched: s.figures.watched}
 	s.conn.onLost = s.resets.resubscribe
 	return s
 }
@@ -81,6 +83,7 @@ func (s *Store) Start(live int) {
 		s.done.Go(func() { m.run(ctx) })
 		s.done.Go(func() { s.permits.run(ctx) })
 		s.done.Go(func() { s.resets.subscribe(ctx) })
+		s.done.Go(func() { s.figures.run(ctx) })
 	})
 }
 

@@ -1,0 +1,167 @@
+package redis
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/dianalimiter/diana/internal/stores"
+)
+
+const (
+	watchLasts   = 15 * time.Second // how long somebody is said to look
+	figuresEvery = 5 * time.Second  // how often an instance writes its figures meanwhile
+	figuresLast  = 15 * time.Second // after which they are removed
+	watchedText  = " fleet watched" // the message on the channel of resets, for no zone
+)
+
+// figures shares the figures of the instances, in one field each of a hash, while somebody looks.
+// Who looks says so on the channel that all listen to anyway, so that a fleet that nobody watches
+// sends Redis nothing for it.
+type figures struct {
+	o        *Options
+	conn     *conn
+	instance uint64
+	until    atomic.Int64 // somebody looks; in milliseconds since 1970
+	wake     chan struct{}
+}
+
+func (f *figures) key() string {
+	if f.o.Fleet != "" {
+		return f.o.Prefix + ":fleet:" + f.o.Fleet
+	}
+	return f.o.Prefix + ":fleet"
+}
+
+// watched notes that somebody looks.
+func (f *figures) watched() {
+	f.until.Store(time.Now().Add(watchLasts).UnixMilli())
+	signal(f.wake)
+}
+
+// run writes the figures of this instance while somebody looks, until ctx ends.
+func (f *figures) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-f.wake:
+		}
+		for time.Now().UnixMilli() < f.until.Load() {
+			_ = f.write(ctx) // who looks sees that this instance is missing
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(jittered(figuresEvery)):
+			}
+		}
+	}
+}
+
+// write writes the figures of this instance, with the time.
+func (f *figures) write(ctx context.Context) error {
+	l, ok := f.conn.observer.get().(stores.FleetObserver)
+	if !ok || !f.conn.anyUsable() {
+		return nil
+	}
+	ctx, cancel := f.conn.background(ctx)
+	defer cancel()
+	client, now, err := f.at(ctx)
+	if err != nil {
+		return err
+	}
+	text := l.Figures()
+	if len(text) > stores.MaxFigures {
+		return nil
+	}
+	_, err = client.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		p.HSet(ctx, f.key(), strconv.FormatUint(f.instance, 16), append(binary.LittleEndian.AppendUint64(nil, uint64(now.UnixMilli())), text...))
+		p.PExpire(ctx, f.key(), 4*figuresLast)
+		return nil
+	})
+	return err
+}
+
+// at returns the client for the hash, and the time there.
+func (f *figures) at(ctx context.Context) (goredis.UniversalClient, time.Time, error) {
+	client, err := f.conn.clientAt(ctx, f.key())
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	now, err := client.Time(ctx).Result()
+	return client, now, err
+}
+
+// look says to all instances that somebody looks.
+func (f *figures) look(ctx context.Context) error {
+	f.watched() // one that is not subscribed at the moment, too
+	client, err := f.conn.clientAt(ctx, f.key())
+	if err != nil {
+		return err
+	}
+	return client.Publish(ctx, resetChannel(f.o.Prefix), watchedText).Err()
+}
+
+// read returns the figures of the instances, and removes those that are not written any more.
+func (f *figures) read(ctx context.Context) (map[uint64]stores.Figures, error) {
+	client, now, err := f.at(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := client.HGetAll(ctx, f.key()).Result()
+	if err != nil {
+		return nil, err
+	}
+	all, old := make(map[uint64]stores.Figures), []string(nil)
+	for field, value := range fields {
+		id, err := strconv.ParseUint(field, 16, 64)
+		if err != nil || len(value) < 8 {
+			old = append(old, field)
+			continue
+		}
+		age := now.Sub(time.UnixMilli(int64(binary.LittleEndian.Uint64([]byte(value)))))
+		if age > figuresLast {
+			old = append(old, field)
+			continue
+		}
+		all[id] = stores.Figures{Age: age, Text: []byte(value[8:])}
+	}
+	if old != nil {
+		err = client.HDel(ctx, f.key(), old...).Err()
+	}
+	return all, err
+}
+
+// errAway says that the fleet cannot be seen.
+var errAway = errors.New("Redis is unavailable")
+
+// Look implements [stores.Fleet].
+func (s *Store) Look(ctx context.Context) error {
+	s.Start(0)
+	ctx, cancel := s.conn.background(ctx)
+	defer cancel()
+	if !s.conn.anyUsable() {
+		return errAway
+	}
+	return s.figures.look(ctx)
+}
+
+// Fleet implements [stores.Fleet].
+func (s *Store) Fleet(ctx context.Context) (map[uint64]stores.Figures, error) {
+	ctx, cancel := s.conn.background(ctx)
+	defer cancel()
+	if !s.conn.anyUsable() {
+		return nil, errAway
+	}
+	return s.figures.read(ctx)
+}
+
+// Instance implements [stores.Fleet].
+func (s *Store) Instance() uint64 { return s.figures.instance }
+
+var _ stores.Fleet = (*Store)(nil)
