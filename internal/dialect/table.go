@@ -121,6 +121,7 @@ func (r *row) members() [kinds]string {
 
 // Table is the rows of a format, compiled. It is immutable.
 type Table struct {
+	// Paths are where a [scan.Scanner] looks for a [Usage] of the table.
 	Paths *scan.Paths
 
 	leaves []leaf // by path

@@ -7,7 +7,12 @@ import (
 )
 
 // Tokens are what a response took. None is counted twice.
-type Tokens struct{ Input, Cached, Written, Output int64 }
+type Tokens struct {
+	Input   int64 // that was not read from a cache or written to one
+	Cached  int64 // input that was read from a cache
+	Written int64 // input that was written to a cache
+	Output  int64 // reasoning included
+}
 
 // Usage is what a response tells, as it passes. It is a [scan.Sink].
 type Usage struct {

@@ -48,7 +48,7 @@ const (
 
 // Value is what stands at a path.
 type Value struct {
-	Kind   Kind
+	Kind   Kind   // what it is
 	Amount Amount // of a number
 	Text   []byte // as it is written, of a string the beginning; valid during the call only
 }
