@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/scan"
-	"github.com/dianalimiter/diana/internal/usage"
 )
 
 // found are the numbers that a body has at a path, in their order.
