@@ -264,6 +264,7 @@ func TestMatchAndExempt(t *testing.T) {
 					rule 1/1h
 				}
 			}
+			header X-Client {client_ip}
 			respond "{http.rate_limit.z.decision}"`})
 		withB := map[string]string{"X-B": "b"}
 		for _, q := range []req{ // not matched
@@ -275,11 +276,13 @@ func TestMatchAndExempt(t *testing.T) {
 			{path: "/in/a/", ip: "192.168.7.7"},
 			{path: "/in/a/", ip: "2001:db8::1"},
 			{path: "/in/a/", ip: "10.1.0.1"},
+			{path: "/in/a/", ip: "::ffff:192.168.7.7"}, // as a proxy with one socket for both writes them
+			{path: "/in/a/", ip: "::ffff:10.1.0.1"},
 			{path: "/in/a/free", method: "PUT"},
 			{path: "/in/a/", header: map[string]string{"X-Free": "yes"}},
 		} {
-			if a := s.want(q, 200, 200); a.body != "skipped" {
-				t.Errorf("%+v: decision %q", q, a.body)
+			if a := s.want(q, 200, 200); a.body != "skipped" || q.ip != "" && a.get("X-Client") != q.ip {
+				t.Errorf("%+v: decision %q of %s", q, a.body, a.get("X-Client"))
 			}
 		}
 		for i, q := range []req{ // counted

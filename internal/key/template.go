@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/textproto"
 	"slices"
 	"strconv"
@@ -304,4 +305,20 @@ func Replacer(r *http.Request) *caddy.Replacer {
 func ClientIP(r *http.Request) string {
 	s, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	return s
+}
+
+// UnmapClient makes an IPv4-mapped address of the client the IPv4 address that keys count, for a
+// matcher of Caddy, which takes the two for different clients. restore undoes it; nil: it is another
+// address.
+func UnmapClient(r *http.Request) (restore func()) {
+	s := ClientIP(r)
+	if !strings.Contains(s, ":") {
+		return nil
+	}
+	addr, err := netip.ParseAddr(s)
+	if err != nil || !addr.Is4In6() {
+		return nil
+	}
+	caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, addr.Unmap().String())
+	return func() { caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, s) }
 }

@@ -323,9 +323,6 @@ func (z *zoneResult) keyed(r *http.Request) bool {
 	if z.zone.active.Load().off {
 		return false
 	}
-	if len(z.zone.exempt) == 0 {
-		return true
-	}
-	exempt, err := z.zone.exempt.AnyMatchWithError(r)
+	exempt, err := z.zone.exempts(r)
 	return err == nil && !exempt
 }

@@ -43,10 +43,8 @@ func (r *Registry) Quotas(names []string) (list []Quota, unknown string) {
 // or not. Nothing is charged. limited is false if nothing limits the key: the zone is off or in
 // shadow, the request is exempt or has no key, or the key is unlimited.
 func (u Quota) Peek(w http.ResponseWriter, r *http.Request) (p Key, limited bool, err error) {
-	if len(u.zone.exempt) > 0 {
-		if exempt, err := u.zone.exempt.AnyMatchWithError(r); exempt || err != nil {
-			return p, false, err
-		}
+	if exempt, err := u.zone.exempts(r); exempt || err != nil {
+		return p, false, err
 	}
 	q := u.limiter.newRequest(w, r)
 	defer q.release()

@@ -101,7 +101,7 @@ func (q *request) collect() error {
 			}
 		}
 		if len(z.exempt) > 0 {
-			match, err := z.exempt.AnyMatchWithError(q.r)
+			match, err := z.exempts(q.r)
 			if err != nil {
 				return err
 			}

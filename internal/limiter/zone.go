@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -159,6 +160,17 @@ func (z *Zone) LeaseOf(s *config.RuleSet) int64 { return s.Lease(z.Zone, z.store
 
 // Matchers returns the matchers of the requests that the zone applies to; nil: all.
 func (z *Zone) Matchers() caddyhttp.MatcherSets { return z.matchers }
+
+// exempts reports whether a request passes uncounted because of what it is.
+func (z *Zone) exempts(r *http.Request) (bool, error) {
+	if len(z.exempt) == 0 {
+		return false, nil
+	}
+	if restore := key.UnmapClient(r); restore != nil {
+		defer restore()
+	}
+	return z.exempt.AnyMatchWithError(r)
+}
 
 // Exempt returns the matchers of the requests that the zone does not count; nil: none.
 func (z *Zone) Exempt() caddyhttp.MatcherSets { return z.exempt }
