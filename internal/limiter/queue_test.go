@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"testing"
+	"time"
 
 	"github.com/dianalimiter/diana/internal/stores"
 )
@@ -64,4 +65,49 @@ func TestQueueBounds(t *testing.T) {
 			t.Errorf("max_waiting %d: %d of a zone wait, with %d slots, want %d", c.maxWaiting, n, q.slots.Load(), c.ofZone)
 		}
 	}
+}
+
+// TestQueueAsksAgain checks that a reset ends the sleep of all requests of its key, each when its turn
+// comes, and of no other key; a change of rules that of all.
+func TestQueueAsksAgain(t *testing.T) {
+	var q waitQueue
+	one, two := stores.Key{Lo: 1}, stores.Key{Lo: 2}
+	woken := make(chan stores.Key)
+	for _, k := range []stores.Key{one, one, two} {
+		p, ok := q.join(k, 0)
+		if !ok {
+			t.Fatal("the queue is full")
+		}
+		go func() {
+			gone, late := p.wait(t.Context(), time.Hour, false, 2*time.Hour)
+			p.leave()
+			if !gone && !late {
+				woken <- p.key
+			}
+		}()
+	}
+	want := func(what string, keys ...stores.Key) {
+		t.Helper()
+		for _, k := range keys {
+			select {
+			case got := <-woken:
+				if got != k {
+					t.Errorf("%s: %v asks, want %v", what, got, k)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%s: nobody asks, want %v", what, k)
+			}
+		}
+		select {
+		case got := <-woken:
+			t.Errorf("%s: %v asks, too", what, got)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	q.forgot(stores.Key{Lo: 3})
+	want("another key")
+	q.forgot(one)
+	want("a reset", one, one)
+	q.changed()
+	want("other rules", two)
 }

@@ -44,6 +44,18 @@ var waitMutants = []mutant{
 		old: "		oldest(l).wakeUp()", new: "		_ = oldest(l)",
 	},
 	{
+		name: "wait-again-first", breaks: "only the oldest request of a key asks again after a reset", file: queueGo, suites: waiting,
+		old: "	for e := l.Front(); e != nil; e = e.Next() {", new: "	for e := l.Front(); e != nil; e = nil {",
+	},
+	{
+		name: "wait-again-others", breaks: "a reset wakes the requests of all keys", file: queueGo, suites: waiting,
+		old: "	if l := w.keys[k]; l != nil {\n		askAgain(l)", new: "	for _, l := range w.keys {\n		askAgain(l)",
+	},
+	{
+		name: "wait-again-never", breaks: "requests that wait do not notice other rules", file: queueGo, suites: waiting,
+		old: "	case <-again:\n", new: "	case <-make(chan struct{}):\n",
+	},
+	{
 		name: "wait-polls", breaks: "permits of other instances are never found", file: queueGo, suites: waiting,
 		old: "			p.polls = false\n			p.wakeUp()", new: "			p.polls = false",
 	},
