@@ -316,7 +316,7 @@ var permitMutants = []mutant{
 	},
 	{
 		name: "held-entry", breaks: "what a key holds is kept after its end", file: heldGo, suites: redis,
-		old: "if held == (Held{}) {", new: "if held.Permits < 0 {",
+		old: "case sum == 0:", new: "case sum < 0:",
 	},
 	{
 		name: "permits-drain", breaks: "a store whose Redis is gone reports for ever", file: permitsGo, suites: redis,
