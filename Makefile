@@ -5,7 +5,7 @@ CADDY_FLAGS := -trimpath -tags nobadger,nomysql,nopgx -ldflags '-s -w'
 CADDY := bin/caddy
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test flaky lint fmt bench chaos clean simulate versions instructions exact exact-long fuzz mutants site
+.PHONY: help run build test flaky lint fmt bench chaos clean simulate versions reproduce instructions exact exact-long fuzz mutants site
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ fmt: ## Format every Go file
 
 versions: ## Run the version before beside this one on one Redis, and replace one by the other
 	@.ci/versions
+
+reproduce: ## Build the binary of a release twice, in two folders, and compare the bytes
+	@.ci/reproduce
 
 instructions: ## Count the instructions of a request, and of Redis for a check, and compare them with what is held (UPDATE_GOLDENS=1: write test/instructions)
 	@.ci/need redis instructions

@@ -30,14 +30,15 @@ var commands = map[string]string{
 	`docker compose .*`:                                                                "xcaddy-test TestCompose",
 	`export REDIS_PASSWORD=.*`:                                                         "xcaddy-test TestCompose",
 	`kubectl create secret .*|kubectl exec .* caddy rate-limit zones|kubectl apply .*`: "xcaddy-test TestKubernetesExample",
-	`(install|systemctl) .*`:                                                           "xcaddy-test TestSystemdDropIn",
-	`caddy rate-limit \S+.*`:                                                           "xcaddy-test TestOperatingCommands",
-	`curl -(i|X PUT) localhost:2019/rate_limit/rules\b.*`:                              "xcaddy-test TestDocumentedWrite",
-	`curl -X PATCH localhost:2019/id/.*`:                                               "xcaddy-test TestPatchByID",
-	`curl localhost:2019/rate_limit/.*`:                                                "xcaddy-test TestOperatingCommands",
+	`(gh attestation|cosign|git commit|VERSION=\S+ PLATFORM=\S+ \.ci/reproduce|\.ci/release) .*`: "test TestWorkflows",
+	`(install|systemctl) .*`:                              "xcaddy-test TestSystemdDropIn",
+	`caddy rate-limit \S+.*`:                              "xcaddy-test TestOperatingCommands",
+	`curl -(i|X PUT) localhost:2019/rate_limit/rules\b.*`: "xcaddy-test TestDocumentedWrite",
+	`curl -X PATCH localhost:2019/id/.*`:                  "xcaddy-test TestPatchByID",
+	`curl localhost:2019/rate_limit/.*`:                   "xcaddy-test TestOperatingCommands",
 
-	`make (test|flaky|help|lint|fmt|bench|build|exact|exact-long|instructions|fuzz|mutants|chaos|simulate|versions|site)\b.*`: "make $1",
-	`xcaddy build \S+ --with \S+ --with \S+/examples/(algorithm|source)`:                                                      "xcaddy-test TestThirdPartyModules",
+	`make (test|flaky|help|lint|fmt|bench|build|exact|exact-long|instructions|fuzz|mutants|chaos|simulate|versions|reproduce|site)\b.*`: "make $1",
+	`xcaddy build \S+ --with \S+ --with \S+/examples/(algorithm|source)`:                                                                "xcaddy-test TestThirdPartyModules",
 
 	`redis-cli -x SET diana:rules <rules.json && redis-cli PUBLISH diana:rules ''`: "test TestDocumentedPush",
 }

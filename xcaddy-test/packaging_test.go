@@ -73,7 +73,7 @@ func TestDockerfile(t *testing.T) {
 		t.Errorf("runs as %q, stages %v", user, stages)
 	}
 	flags := regexp.MustCompile(`(?m)^CADDY_FLAGS := (.*)$`).FindStringSubmatch(file(t, "Makefile"))[1]
-	for _, of := range []string{"packaging/Dockerfile", ".ci/release"} {
+	for _, of := range []string{"packaging/Dockerfile", ".ci/release", ".ci/build-release"} {
 		for _, flag := range []string{"-trimpath", "-tags nobadger,nomysql,nopgx", "-s -w"} {
 			if !strings.Contains(flags, flag) || !strings.Contains(file(t, of), flag) {
 				t.Errorf("%s: %s not in the Makefile and in %s", flag, flags, of)
