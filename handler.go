@@ -13,6 +13,7 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
+	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/routes"
 	"github.com/dianalimiter/diana/internal/warnings"
 )
@@ -56,6 +57,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		ErrorRoutes:  errorRoutes,
 		Place:        "in server " + cmp.Or(routes.ServerName(ctx), "unknown"),
 		AccessLogs:   server != nil && server.Logs != nil,
+		Spans:        placeholders.Traced(ctx),
 		Logger:       h.logger,
 	})
 	if err := option.Join(invalid, err); err != nil {

@@ -91,6 +91,9 @@ type Options struct {
 	// AccessLogs is set if the server has access logs, to which decisions may be added.
 	AccessLogs bool
 
+	// Spans is set if requests may have spans, to which decisions are added.
+	Spans bool
+
 	// Logger logs denials and warnings.
 	Logger *zap.Logger
 }

@@ -45,6 +45,9 @@ func (q reporter) report(e *exceeded) {
 	}
 	q.countRequest()
 	q.setPlaceholders(e)
+	if q.l.o.Spans {
+		q.addToSpan(e)
+	}
 	if !usual && q.l.o.AccessLogs {
 		q.addToAccessLog(e)
 	}

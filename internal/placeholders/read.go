@@ -47,6 +47,29 @@ func httpApp(ctx caddy.Context) (app any, known bool) {
 	return app, known
 }
 
+// Traced reports whether requests may have spans: the configuration has the handler tracing.
+func Traced(ctx caddy.Context) bool {
+	app, known := httpApp(ctx)
+	return !known || hasTracing(app)
+}
+
+func hasTracing(part any) bool {
+	switch part := part.(type) {
+	case []any:
+		return slices.ContainsFunc(part, hasTracing)
+	case map[string]any:
+		if part["handler"] == "tracing" {
+			return true
+		}
+		for _, v := range part {
+			if hasTracing(v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Mapped returns the names of the placeholders that map defines in the configuration that a handler
 // is provisioned with.
 func Mapped(ctx caddy.Context) map[string]bool {

@@ -143,6 +143,7 @@ func (p *page) logs() {
 		}
 	}
 	p.line("\nThe access log line of a request that a zone denied or delayed, or would if it were not in shadow, has `rate_limit` with `zone`, `rule`, `decision` and, if it was denied, `cause`.\n")
+	p.line("With [`tracing`](https://caddyserver.com/docs/caddyfile/directives/tracing), the span of a request has the attributes `rate_limit.zone`, `rate_limit.decision` and, if it was denied, `rate_limit.cause`.\n")
 	p.causes()
 }
 

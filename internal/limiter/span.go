@@ -1,0 +1,37 @@
+package limiter
+
+import (
+	"go.opentelemetry.io/otel/attribute"
+	oteltrace "go.opentelemetry.io/otel/trace"
+
+	"github.com/dianalimiter/diana/internal/metrics"
+)
+
+// addToSpan adds the decision to the span of the request: that of the zone that the access log would
+// name, or of the first zone if all allowed it.
+func (q reporter) addToSpan(e *exceeded) {
+	span := oteltrace.SpanFromContext(q.r.Context())
+	if !span.IsRecording() {
+		return
+	}
+	z := q.notable(e)
+	if z == nil {
+		z = &q.zones[0]
+	}
+	span.SetAttributes(attribute.String("rate_limit.zone", z.zone.WrittenName()), attribute.String("rate_limit.decision", z.outcome.String()))
+	if cause := q.causeIn(z, e); cause != metrics.CauseNone {
+		span.SetAttributes(attribute.String("rate_limit.cause", cause.String()))
+	}
+}
+
+// causeIn returns why a zone did not admit the request; none: it did.
+func (q reporter) causeIn(z *zoneResult, e *exceeded) metrics.Cause {
+	switch {
+	case e != nil && e.zone == z.zone:
+		return e.cause
+	case z.outcome == metrics.ShadowDenied:
+		_, cause := q.denialOf(z)
+		return cause
+	}
+	return metrics.CauseNone
+}

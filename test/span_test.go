@@ -1,0 +1,69 @@
+package test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+)
+
+// collector receives spans as OTLP over HTTP, as they are.
+type collector struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.URL.Path == "/v1/traces" {
+		c.text = append(c.text, body...)
+	}
+	w.Header().Set("Content-Type", "application/x-protobuf")
+}
+
+// has reports whether a span has an attribute: in protobuf, a key (field 1) and a value (field 2)
+// with a text (field 1), each with its length.
+func (c *collector) has(key, value string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	want := append([]byte{1<<3 | 2, byte(len(key))}, key...)
+	want = append(want, 2<<3|2, byte(len(value)+2), 1<<3|2, byte(len(value)))
+	return bytes.Contains(c.text, append(want, value...))
+}
+
+// TestSpans sends the spans of Caddy's tracing to a collector. They say which zone decided, what, and
+// why.
+func TestSpans(t *testing.T) {
+	c := new(collector)
+	srv := httptest.NewServer(c)
+	defer srv.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+	t.Setenv("no_proxy", "127.0.0.1")
+	s := serve(t, setup{site: `
+		tracing {
+			span site
+		}
+		rate_limit {
+			zone spanned {
+				rule 1/1h block 1h
+			}
+		}
+		respond ok`})
+	s.want(req{}, 200)
+	until(t, "the span of an allowed request", func() bool {
+		return c.has("rate_limit.zone", "spanned") && c.has("rate_limit.decision", "allowed")
+	})
+	if c.has("rate_limit.decision", "denied") || c.has("rate_limit.cause", "rule") {
+		t.Error("an allowed request has a cause")
+	}
+	s.want(req{}, 429)
+	until(t, "the span of a denial", func() bool { return c.has("rate_limit.decision", "denied") && c.has("rate_limit.cause", "rule") })
+	s.want(req{}, 429)
+	until(t, "the span of a blocked key", func() bool { return c.has("rate_limit.cause", "blocked") })
+}
