@@ -41,7 +41,7 @@ var answers = []struct {
 	{"/cut", 1, answering("application/json", `{"usage":{"total":30`)},
 	{"/fault", 30, answering("application/json", `{"usage":{"total":30}]`)},
 	{"/missing", 1, func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, `{"usage":{"total":30}}`, http.StatusNotFound)
+		http.Error(w, "none", http.StatusNotFound)
 	}},
 	{"/partial", 1, onlyStatus(http.StatusPartialContent)},
 	{"/unchanged", 1, onlyStatus(http.StatusNotModified)},
