@@ -10,6 +10,7 @@ import (
 type distance struct {
 	is   atomic.Int64 // nanoseconds; 0: not known yet
 	next atomic.Int64 // the least since the last turn; 0: none was answered
+	fly  atomic.Int64 // how many calls may be in flight; 0: not known yet: the first call may have waited for its connection
 }
 
 const (
@@ -41,6 +42,7 @@ func (d *distance) add(took time.Duration) {
 func (d *distance) turn() {
 	if least := d.next.Swap(0); least != 0 {
 		d.is.Store(least)
+		d.fly.Store(min(least/int64(callEvery), mostInFlight))
 	}
 }
 
@@ -53,5 +55,5 @@ func (d *distance) far() bool {
 // inFlight returns how many calls may be in flight, of which each needs a connection. The pool has some for what
 // requests do not wait for.
 func (d *distance) inFlight(connections int) int {
-	return max(callsInFlight, min(int(d.is.Load()/int64(callEvery)), mostInFlight, connections/2))
+	return max(callsInFlight, min(int(d.fly.Load()), connections/2))
 }

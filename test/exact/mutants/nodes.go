@@ -92,7 +92,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-overlap", breaks: "calls to a Redis that is far wait for each other", file: "internal/stores/redis/distance.go", suites: redis,
-		old: "mostInFlight, connections/2)", new: "callsInFlight, connections/2)",
+		old: "callEvery), mostInFlight))", new: "callEvery), callsInFlight))",
 	},
 	{
 		name: "far-greeting", breaks: "requests greet over new connections", file: connectionsGo, suites: redis,
