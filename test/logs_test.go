@@ -125,7 +125,7 @@ func TestDenialEvent(t *testing.T) {
 	})
 }
 
-// TestDenialInAccessLog checks that the access log line of a request has rule, zone
+// TestDenialInAccessLog checks that the access log line of a request has cause, rule, zone
 // and decision.
 func TestDenialInAccessLog(t *testing.T) {
 	onBoth(t, func(t *testing.T, b backend) {
@@ -144,7 +144,7 @@ func TestDenialInAccessLog(t *testing.T) {
 			t.Errorf("an admitted request has %v", lines[0]["rate_limit"])
 		}
 		d, _ := lines[1]["rate_limit"].(map[string]any)
-		if len(d) != 3 || d["zone"] != "z" || d["rule"] != "hourly" || d["decision"] != "denied" {
+		if len(d) != 4 || d["cause"] != "rule" || d["zone"] != "z" || d["rule"] != "hourly" || d["decision"] != "denied" {
 			t.Errorf("access log has %v", lines[1]["rate_limit"])
 		}
 	})
