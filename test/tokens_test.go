@@ -292,8 +292,8 @@ func TestTokensReserve(t *testing.T) {
 		{pad(`{"p":"","n":9000000000000000000}`, 80), 140},
 		{pad(`{"p":"","max_tokens":250}`, 40), 1000},
 		{pad(`{"p":"","max_tokens":50,"max_tokens":60}`, 60), 130},
-		{pad(`{"p":""`, 40), 120},                        // no JSON
-		{`{"p":"` + strings.Repeat("x ", 1<<16), 1000},   // too large to be read
+		{pad(`{"p":""`, 40), 120},                                // no JSON
+		{`{"p":"` + strings.Repeat("x ", 1<<16), 1000},           // too large to be read
 		{`{"p":"` + strings.Repeat("x", 1<<15), 2*(2+128) + 100}, // base64
 	} {
 		key := fmt.Sprint("k", i)
