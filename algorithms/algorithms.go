@@ -184,8 +184,9 @@ type Rule interface {
 	Charge(s State, now, cost, turn int64)
 
 	// Owe charges cost at now, whatever the verdict, and returns how much of it was
-	// charged: it leaves a debt of at most one capacity. A rule with a lease is charged
-	// so that the cost may be spent until the lease ends.
+	// charged: a meter all of it, up to 2^52 or as far as it stays exact; a window is full
+	// until it ends; a log takes at most twice its limit. A rule with a lease is charged so
+	// that the cost may be spent until the lease ends.
 	Owe(s State, now, cost int64) (charged int64)
 
 	// Numbers returns the cost that is left now, and the microseconds after which

@@ -260,15 +260,16 @@ func (m *meter) Charge(s State, now, cost, turn int64) {
 	m.write(s, t, d+cost*m.w)
 }
 
-// Owe implements [Rule]. A level that was written under another rule is kept, and its greatest
-// level beside it.
+// Owe implements [Rule]. All of the cost is charged, as far as the level stays exact: over any time,
+// what is used drains as it refills. A level that was written under another rule is kept, and its
+// greatest level beside it.
 func (m *meter) Owe(s State, now, cost int64) (charged int64) {
 	t, most := m.at(now), min(s[3], 2*maxExact/m.w)
-	before := m.levelUpTo(s, t, max(most, m.burst))
-	d := max(before, min(before+min(cost, 2*m.burst)*m.w, 2*m.capacity))
+	before, top := m.levelUpTo(s, t, max(most, m.burst)), max(2*m.burst, maxExact/m.w)
+	d := max(before, min(before+min(cost, top)*m.w, top*m.w))
 	m.write(s, t, d)
 	if d > m.capacity {
-		s[3] = max(s[3], most)
+		s[3] = max(s[3], most, cd(d, m.w))
 	}
 	return (d - before) / m.w
 }

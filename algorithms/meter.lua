@@ -40,7 +40,9 @@ return function(v, i, s, j, t, n, p, turn)
   end
   local ok, delay = true, nil
   if not p then
-    D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))
+    local highest = math.max(2 * cap / w, math.floor(4503599627370496 / w))
+    D = math.max(D, math.min(D + math.min(n, highest) * w, highest * w))
+    most = math.max(most, math.ceil(D / w))
   elseif M >= 0 then
     ok = D + n * w <= cap and D <= M * l
     if ok and n > 0 then

@@ -127,7 +127,9 @@ local function load(code)
         end
         local ok, delay = true, nil
         if not p then
-          D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))
+          local highest = math.max(2 * cap / w, math.floor(4503599627370496 / w))
+          D = math.max(D, math.min(D + math.min(n, highest) * w, highest * w))
+          most = math.max(most, math.ceil(D / w))
         elseif M >= 0 then
           ok = D + n * w <= cap and D <= M * l
           if ok and n > 0 then
@@ -1037,7 +1039,9 @@ while a <= args do
             end
             local ok, delay = true, nil
             if not p then
-              D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))
+              local highest = math.max(2 * cap / w, math.floor(4503599627370496 / w))
+              D = math.max(D, math.min(D + math.min(n, highest) * w, highest * w))
+              most = math.max(most, math.ceil(D / w))
             elseif M >= 0 then
               ok = D + n * w <= cap and D <= M * l
               if ok and n > 0 then

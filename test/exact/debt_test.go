@@ -45,16 +45,19 @@ func (k *key) owe(cost int64) {
 	k.rules[0].Owe(k.states[0], now, cost)
 }
 
-// TestDebt charges far more than a rule's capacity: the debt is one additional
-// capacity, is not mistaken for a clock step, drains like any charge, and until then
-// nothing remains.
+// TestDebt charges far more than a rule's capacity: the debt is bounded, by what is exact for a meter
+// and by one additional capacity for others, is not mistaken for a clock step, drains like any charge,
+// and until then nothing remains.
 func TestDebt(t *testing.T) {
 	const limit, window, huge = 7, 3600 * second, 1 << 50
 	for name, alg := range undelaying {
 		t.Run(name, func(t *testing.T) {
 			k := newKey(t, []algorithms.Rule{compiled(t, alg, algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true})})
 			now, most := paidAt, 2*window
-			if name == "sliding_log" {
+			switch {
+			case k.rules[0].Words() == 4 && name != "sliding_window" && name != "sliding_log":
+				most = 1 << 53 // a meter owes all
+			case name == "sliding_log":
 				for range 1000 {
 					k.owe(100 * limit)
 				}
@@ -189,6 +192,21 @@ func checkQueue(t *rapid.T, name string, k *key, longest int64) {
 		}
 		if d := verdicts[0].Delay; d > longest {
 			t.Fatalf("%s: delayed by %d, want at most %d", name, d, longest)
+		}
+	}
+}
+
+// TestMetersOweAll charges meters many times their burst: nothing is admitted until all of it but a
+// burst has drained.
+func TestMetersOweAll(t *testing.T) {
+	const limit, window, owed = 2000, 60 * second, 30_003
+	for _, name := range []string{"gcra", "token_bucket", "leaky_bucket with nodelay"} {
+		k := newKey(t, []algorithms.Rule{compiled(t, undelaying[name], algorithms.Spec{Limit: limit, Window: window, Cost: 1, Debt: true})})
+		for range 3 {
+			k.owe(owed / 3)
+		}
+		if v, want := k.peek(paidAt, limit)[0], int64(owed)*window/limit; v.Admit || v.RetryAfter < want || v.RetryAfter > want+second {
+			t.Errorf("%s: %+v after a charge of %d, want a retry after %d", name, v, owed, want)
 		}
 	}
 }

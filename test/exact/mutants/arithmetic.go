@@ -188,15 +188,15 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterGo, suites: goRules,
-		old: "max(before, min(before+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "before+min(cost, 2*m.burst)*m.w",
+		old: "max(before, min(before+min(cost, top)*m.w, top*m.w))", new: "before+min(cost, top)*m.w",
 	},
 	{
 		name: "meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", file: meterGo, suites: goRules,
-		old: "max(before, min(before+min(cost, 2*m.burst)*m.w, 2*m.capacity))", new: "min(before+min(cost, 2*m.burst)*m.w, 2*m.capacity)",
+		old: "max(before, min(before+min(cost, top)*m.w, top*m.w))", new: "min(before+min(cost, top)*m.w, top*m.w)",
 	},
 	{
 		name: "meter-debt-overflow", breaks: "a huge charge overflows (a dropped min)", file: meterGo, suites: goRules,
-		old: "min(cost, 2*m.burst)*m.w", new: "cost*m.w",
+		old: "min(cost, top)*m.w", new: "cost*m.w",
 	},
 	{
 		name: "meter-debt-smaller", breaks: "a charge through a smaller burst drops the use above it", file: meterGo, suites: redis,

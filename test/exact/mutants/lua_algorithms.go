@@ -91,15 +91,15 @@ var luaMutants = []mutant{
 	},
 	{
 		name: "lua-meter-debt-unbounded", breaks: "a debt has no bound (a dropped min)", file: meterLua, suites: redis,
-		old: "D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))", new: "D = D + math.min(n, 2 * cap / w) * w",
+		old: "D = math.max(D, math.min(D + math.min(n, highest) * w, highest * w))", new: "D = D + math.min(n, highest) * w",
 	},
 	{
 		name: "lua-meter-debt-forgiven", breaks: "a charge lowers the debt from a larger burst (a dropped max)", file: meterLua, suites: redis,
-		old: "D = math.max(D, math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap))", new: "D = math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap)",
+		old: "D = math.max(D, math.min(D + math.min(n, highest) * w, highest * w))", new: "D = math.min(D + math.min(n, highest) * w, highest * w)",
 	},
 	{
 		name: "lua-meter-debt-overflow", breaks: "a huge charge is not cut before it is multiplied (a dropped min)", file: meterLua, suites: redis,
-		old: "math.min(D + math.min(n, 2 * cap / w) * w, 2 * cap)", new: "math.min(D + n * w, 2 * cap)",
+		old: "math.min(D + math.min(n, highest) * w, highest * w)", new: "math.min(D + n * w, highest * w)",
 		equivalent: "doubles do not wrap: a product that is no longer exact is above twice the capacity, to which it is cut; Go's integers wrap, and need it",
 	},
 	{
