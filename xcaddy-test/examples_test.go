@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -254,7 +255,13 @@ func runGateway(t *testing.T, _, shell string) (printed string, took time.Durati
 		_ = run.Process.Kill()
 		_ = run.Wait()
 	})
-	opensInBrowser(t, "http://localhost:"+port+"/quota")
+	harness.Until(t, harness.Patience, "the gateway", func() bool {
+		conn, err := net.Dial("tcp", "localhost:"+port)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
 	return runShell(t, ".", strings.ReplaceAll(shell, "localhost:8080", "localhost:"+port))
 }
 

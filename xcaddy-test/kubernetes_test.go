@@ -73,9 +73,8 @@ func TestKubernetesExample(t *testing.T) {
 		return harness.Do(t, http.MethodGet, c.URL, "", "X-Forwarded-For", "203.0.113.9").Header.Get("RateLimit-Policy")
 	}
 	for _, c := range pods {
-		if got := limit(c); got != `"clients";q=10;w=10` {
-			t.Fatalf("policy %q", got)
-		}
+		// A pod that has just started on a busy machine may decide alone, with its share.
+		harness.Until(t, harness.Patience, "the whole limit", func() bool { return limit(c) == `"clients";q=10;w=10` })
 	}
 	document, err := json.Marshal(map[string]any{"zones": map[string]any{"clients": map[string]any{"rules": []any{map[string]any{"limit": 3, "window": "1h"}}}}})
 	if err != nil {

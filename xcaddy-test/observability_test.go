@@ -133,7 +133,7 @@ func TestObservedMetricsExist(t *testing.T) {
 		kinds[m[1]] = m[2]
 	}
 	promtool(t, ours.String(), "check", "metrics")
-	if !strings.Contains(got, `caddy_rate_limit_denied_total{rule="1",zone="site"} 15`) {
+	if !strings.Contains(got, `caddy_rate_limit_denied_total{cause="rule",rule="1",zone="site"} 15`) {
 		t.Errorf("no denied requests in the metrics after a reload:\n%s", ours.String())
 	}
 	for _, file := range []string{"alerts.yml", "grafana/dashboards/rate-limits.json"} {

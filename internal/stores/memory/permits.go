@@ -30,9 +30,18 @@ const permitShards = 64
 type shardSet uint64
 
 type permitShard struct {
-	mu      sync.Mutex
-	permits map[permitKey]int64
-	costs   map[costKey]int64
+	mu   sync.Mutex
+	held map[permitKey]entry
+
+	// Costs that are held under other kinds of rules than that of the entry: of requests that
+	// were under way when the rules changed.
+	others map[costKey]int64
+}
+
+// entry is what requests of a key hold, and the kind of rules that the cost is of.
+type entry struct {
+	Held
+	kinds string
 }
 
 type permitKey struct {
@@ -80,26 +89,46 @@ func (h *Permits) unlock(locked shardSet) {
 // of returns what is held of a zone's key. Its shard is locked.
 func (h *Permits) of(z *stores.ZoneCheck) Held {
 	s, k := &h.shards[shardOf(z)], permitKey{z.Counter.Zone, z.Key}
-	return Held{Permits: s.permits[k], Cost: s.costs[costKey{k, z.Counter.Kinds}]}
+	e := s.held[k]
+	if e.kinds != z.Counter.Kinds {
+		e.Cost = s.others[costKey{k, z.Counter.Kinds}]
+	}
+	return e.Held
 }
 
 // add adds to what is held of a zone's key. Its shard is locked.
 func (h *Permits) add(z *stores.ZoneCheck, permits, cost int64) {
 	s, k := &h.shards[shardOf(z)], permitKey{z.Counter.Zone, z.Key}
-	addTo(&s.permits, k, permits)
-	addTo(&s.costs, costKey{k, z.Counter.Kinds}, cost)
+	e := s.held[k]
+	e.Permits += permits
+	switch {
+	case cost == 0:
+	case e.kinds == z.Counter.Kinds:
+		e.Cost += cost
+	case e.Cost == 0: // it is of this kind from now on
+		other := costKey{k, z.Counter.Kinds}
+		e.kinds, e.Cost = z.Counter.Kinds, s.others[other]+cost
+		delete(s.others, other)
+	default:
+		s.addOther(costKey{k, z.Counter.Kinds}, cost)
+	}
+	if e.Held == (Held{}) {
+		delete(s.held, k)
+		return
+	}
+	if s.held == nil {
+		s.held = make(map[permitKey]entry)
+	}
+	s.held[k] = e
 }
 
-// addTo adds to a number of a map, which has none that is 0.
-func addTo[K comparable](m *map[K]int64, k K, n int64) {
-	switch sum := (*m)[k] + n; {
-	case n == 0:
-	case sum == 0:
-		delete(*m, k)
-	case *m == nil:
-		*m = map[K]int64{k: sum}
-	default:
-		(*m)[k] = sum
+// addOther adds to the cost that is held under a kind that is not that of the entry.
+func (s *permitShard) addOther(k costKey, cost int64) {
+	if s.others == nil {
+		s.others = make(map[costKey]int64)
+	}
+	if s.others[k] += cost; s.others[k] == 0 {
+		delete(s.others, k)
 	}
 }
 

@@ -90,8 +90,8 @@ func TestPermitsBesideOtherKeys(t *testing.T) {
 	}
 	done.Wait()
 	for i := range local.Permits.shards {
-		if held := &local.Permits.shards[i]; len(held.permits)+len(held.costs) != 0 {
-			t.Errorf("%v and %v are held after all permits were released", held.permits, held.costs)
+		if held := &local.Permits.shards[i]; len(held.held)+len(held.others) != 0 {
+			t.Errorf("%v and %v are held after all permits were released", held.held, held.others)
 		}
 	}
 }

@@ -290,8 +290,8 @@ func TestPermitsInAFullTable(t *testing.T) {
 		local.Finish(context.Background(), &check.Zones[0], 0)
 	}
 	for i := range local.Permits.shards {
-		if held := &local.Permits.shards[i]; len(held.permits)+len(held.costs) != 0 {
-			t.Errorf("%v and %v are held after all permits were released", held.permits, held.costs)
+		if held := &local.Permits.shards[i]; len(held.held)+len(held.others) != 0 {
+			t.Errorf("%v and %v are held after all permits were released", held.held, held.others)
 		}
 	}
 	if n := TableOf(c).held.Load(); n != 0 {
