@@ -204,7 +204,7 @@ var arithmeticMutants = []mutant{
 	},
 	{
 		name: "meter-debt-burst", breaks: "what was used above a smaller burst is taken for a step of the clock after a charge", file: meterGo, suites: redis,
-		old: "s[3] = max(s[3], most)", new: "_ = most",
+		old: "s[3] = max(s[3], most, cd(d, m.w))", new: "s[3] = max(s[3], cd(d, m.w))",
 	},
 	{
 		name: "meter-rescale-floor", breaks: "a level is rounded down to the new units", file: meterGo, suites: goRules,
