@@ -67,7 +67,7 @@ func TestModelClients(t *testing.T) {
 			if !ready {
 				return
 			}
-			s.want(req{method: "POST", path: "/narrow/" + id + "/chat/completions", body: `{"max_tokens": 199}`, header: map[string]string{"Content-Type": "application/json"}}, 200)
+			s.want(req{method: "POST", path: "/narrow/" + id + "/chat/completions", body: `{"max_tokens": 198, "messages": [{"role": "user", "content": "Hello"}]}`, header: map[string]string{"Content-Type": "application/json"}}, 200)
 			until(t, "the tokens to be charged", func() bool { return s.key("GET", "narrow", id).Rules[0].Remaining == 1 })
 			goOn()
 		})
