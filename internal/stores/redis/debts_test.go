@@ -153,6 +153,7 @@ func TestDebtThatIsNotSentIsOwed(t *testing.T) {
 	if check := f.decide(0, c, k, 1); check.Mode != stores.ModeFallback {
 		t.Fatalf("mode %v without a connection", check.Mode)
 	}
+	node.waitForCalls(t)
 	hangs.Store(false)
 	node.answers()
 	f.v.now += rampLasts

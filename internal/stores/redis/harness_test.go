@@ -309,3 +309,17 @@ func (s *Store) LeaseStats() (sum stores.LeaseStats, has bool) {
 	}
 	return sum, false
 }
+
+// waitForCalls waits until no call is in flight to a node: one that is late may still read the clock.
+func (n *node) waitForCalls(t *testing.T) {
+	t.Helper()
+	for _, list := range [][]batcher{n.batchers, n.reports} {
+		for i := range list {
+			waitFor(t, "the calls to end", func() bool {
+				list[i].mu.Lock()
+				defer list[i].mu.Unlock()
+				return list[i].flying == 0
+			})
+		}
+	}
+}
