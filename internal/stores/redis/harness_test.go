@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,7 +57,7 @@ type virtual struct {
 	conn   *conn
 }
 
-func (v *virtual) clock() int64 { return v.now }
+func (v *virtual) clock() int64 { return atomic.LoadInt64(&v.now) }
 
 // tick makes the present time the number of the next call.
 func (v *virtual) tick() { v.conn.seq.Store(uint64(v.now) - 1) }
@@ -308,18 +309,4 @@ func (s *Store) LeaseStats() (sum stores.LeaseStats, has bool) {
 		return *leases, true
 	}
 	return sum, false
-}
-
-// waitForCalls waits until no call is in flight to a node: one that is late may still read the clock.
-func (n *node) waitForCalls(t *testing.T) {
-	t.Helper()
-	for _, list := range [][]batcher{n.batchers, n.reports} {
-		for i := range list {
-			waitFor(t, "the calls to end", func() bool {
-				list[i].mu.Lock()
-				defer list[i].mu.Unlock()
-				return list[i].flying == 0
-			})
-		}
-	}
 }
