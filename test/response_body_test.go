@@ -236,6 +236,35 @@ func TestUnknownCost(t *testing.T) {
 	}
 }
 
+// TestCostBeyondCapacities checks that a request that has cost more than ten times what a rule
+// admits is told in the log, once a minute, and one that has cost less is not.
+func TestCostBeyondCapacities(t *testing.T) {
+	s := serve(t, setup{site: `
+		rate_limit {
+			log_key
+			zone budget {
+				key {query.k}
+				rule 100/1h token_bucket
+				settle {response.body.total}
+			}
+		}
+		` + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		answering("application/json", `{"total":`+r.URL.Query().Get("n")+`}`)(w, r)
+		return nil
+	})})
+	const text = "a request has cost more than ten times what a rule admits at once"
+	s.send(req{path: "/?k=a&n=999"})
+	if lines := s.log.lines(t, text); len(lines) != 0 {
+		t.Errorf("a cost of 999: %v", lines)
+	}
+	s.send(req{path: "/?k=b&n=1001"})
+	s.send(req{path: "/?k=c&n=5000"})
+	lines := s.log.lines(t, text)
+	if len(lines) != 1 || lines[0]["cost"] != 1001. || lines[0]["capacity"] != 100. || lines[0]["zone"] != "budget" || lines[0]["key"] != "b" {
+		t.Errorf("lines %v", lines)
+	}
+}
+
 // TestHold checks that a held cost counts as used until the response, and what is charged then.
 func TestHold(t *testing.T) {
 	type end struct {

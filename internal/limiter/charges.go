@@ -7,6 +7,7 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
+	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
@@ -53,7 +54,9 @@ func (q *request) finish(told *ending) {
 		if unknown {
 			reporter{q}.reportUnknown(z.zone, &response)
 		}
-		z.zone.metrics.CountSettled(z.zone.Config.Charge.Whole(c.Cost, charge), q.shard)
+		whole := z.zone.Config.Charge.Whole(c.Cost, charge)
+		z.zone.metrics.CountSettled(whole, q.shard)
+		reporter{q}.reportBeyond(z, whole)
 		if !told.left || !c.Permit.Taken || !z.zone.linger(q.r.Context(), c, charge) {
 			z.zone.store.Finish(q.r.Context(), c, charge)
 			z.zone.common.queue.freed(c.Key)
@@ -80,4 +83,26 @@ func (q reporter) reportUnknown(z *Zone, r *config.Response) {
 	}
 	q.l.o.Logger.Warn("the cost of a response is unknown", zap.String("zone", z.Name), zap.String("settle", cmp.Or(z.Config.Settle, "tokens")),
 		zap.Int("status", r.Status), zap.String("reason", reason))
+}
+
+// beyond is how many capacities a request may cost without a line in the log.
+const beyond = 10
+
+// reportBeyond logs, at most once a minute and zone, a request that has cost more than ten times
+// what a rule admits at once: a rule that refills is then in debt for as long.
+func (q reporter) reportBeyond(z *zoneResult, cost int64) {
+	if cost <= z.rules.Cost {
+		return
+	}
+	for i, r := range z.rules.Rules {
+		if cost/beyond < r.Capacity() || !z.zone.common.beyondLog.Next(clock.Now()) {
+			continue
+		}
+		fields := []zap.Field{
+			zap.String("zone", z.zone.WrittenName()), zap.String("rule", z.set.Labels[i]),
+			zap.Int64("cost", cost), zap.Int64("capacity", r.Capacity()), zap.String("client_ip", key.ClientIP(q.r)),
+		}
+		q.l.o.Logger.Warn("a request has cost more than ten times what a rule admits at once", q.withKey(z.zone, fields)...)
+		return
+	}
 }

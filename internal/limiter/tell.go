@@ -19,18 +19,9 @@ const maxLines = 100
 // tell logs something that happened to the request in a zone, and emits its event. suppressed is how
 // many lines there would have been since the last one.
 func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, event string) {
-	if q.l.o.LogKey {
-		fields = append(fields, zap.String("key", z.KeyText(q.r)))
-	}
+	fields = q.withKey(z, fields)
 	if suppressed > 0 {
 		fields = append(fields, zap.Uint64("suppressed", suppressed))
-	}
-	for i := range fields {
-		s := fields[i].String
-		if len(s) > longestValue {
-			s = strings.Clone(strings.ToValidUTF8(s[:longestValue], ""))
-		}
-		fields[i].String = loglimit.Escape(s)
 	}
 	q.l.o.Logger.Info(text, fields...)
 	if q.l.env.Listens(event) {
@@ -40,6 +31,21 @@ func (q reporter) tell(z *Zone, fields []zap.Field, suppressed uint64, text, eve
 		}
 		q.l.env.Emit(event, data.Fields)
 	}
+}
+
+// withKey returns the fields and, with log_key, the key of the request. Texts are escaped and cut.
+func (q reporter) withKey(z *Zone, fields []zap.Field) []zap.Field {
+	if q.l.o.LogKey {
+		fields = append(fields, zap.String("key", z.KeyText(q.r)))
+	}
+	for i := range fields {
+		s := fields[i].String
+		if len(s) > longestValue {
+			s = strings.Clone(strings.ToValidUTF8(s[:longestValue], ""))
+		}
+		fields[i].String = loglimit.Escape(s)
+	}
+	return fields
 }
 
 // longestValue is the greatest size of a value of a log line or an event, in bytes. Events wait for

@@ -58,6 +58,7 @@ type common struct {
 	overflowLog  loglimit.Minute
 	duplicateLog loglimit.Minute
 	unknownLog   loglimit.Minute
+	beyondLog    loglimit.Minute
 	unblockLog   loglimit.Minute
 	proxyLog     atomic.Bool   // whether a proxy that is not trusted was told of
 	proxyLooks   atomic.Uint32 // denials that may have come from one
