@@ -17,7 +17,7 @@ func init() {
 	caddy.RegisterModule(new(QuotaHandler))
 }
 
-// QuotaHandler answers a client what is left of its limits, as JSON, and charges nothing. Each zone
+// QuotaHandler answers a client with the rest of its limits, as JSON, and charges nothing. Each zone
 // is that of the key that the client's request has. Zones in shadow, and those that do not limit
 // the client, are left out.
 type QuotaHandler struct {

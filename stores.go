@@ -182,7 +182,7 @@ func (s *redisStores) mute(next *redisStores) {
 	}
 }
 
-// passOn has the stores of the running configuration charge what these owe to the same Redis.
+// passOn transfers what these stores owe to the running configuration's stores in the same Redis.
 func (s *redisStores) passOn(next *redisStores) {
 	for _, c := range s.list {
 		if after := next.at(c); after != nil && after != c {

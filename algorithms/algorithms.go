@@ -143,7 +143,7 @@ type Verdict struct {
 }
 
 // Extender is a [Rule] whose windows begin with a request. A key that moves between a
-// counter of its own and one that it shares would meet the end of another key's window
+// counter of its own and a shared counter would meet the end of another key's window
 // in addition to the end of its own. So a charge to a shared counter extends its
 // window, and so does copying it to a counter of a key's own.
 type Extender interface {

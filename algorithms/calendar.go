@@ -76,7 +76,7 @@ func (c *Calendar) Compile(sp Spec) (Rule, error) {
 type Dated interface {
 	Rule
 
-	// Present returns the start of the period that now is in, and that of the next.
+	// Present returns the start of the current period and the start of the next.
 	Present(now int64) (start, next int64)
 }
 

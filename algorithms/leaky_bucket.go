@@ -24,7 +24,7 @@ func init() { caddy.RegisterModule(new(LeakyBucket)) }
 // of one request leave. The state is one time.
 //
 // Source: ITU-T I.371, annex A (https://www.itu.int/rec/T-REC-I.371); the delays are
-// those of https://nginx.org/en/docs/http/ngx_http_limit_req_module.html.
+// the ones of https://nginx.org/en/docs/http/ngx_http_limit_req_module.html.
 type LeakyBucket struct {
 	// The cost that the queue holds, with the request that leaves at once.
 	// Default: what drains in max_wait; with nodelay, the limit.

@@ -142,11 +142,11 @@ func (d *dates) on(now int64) int64 {
 	return d.wall(now)
 }
 
-// present returns the start of the period that now is in, and that of the next, on the clock
+// present returns the start of the current period and the start of the next, on the clock
 // that the dates follow.
 func (d *dates) present(now int64) (start, next int64) { return d.find(d.on(now)) }
 
-// find returns the start of the period that an instant is in, and that of the next.
+// find returns the start of the period that contains an instant, and the start of the next.
 func (d *dates) find(now int64) (start, next int64) {
 	known := d.cache.Load()
 	if known == nil || now < known[0] || now >= known[3] {

@@ -143,7 +143,7 @@ func (c *Charge) Settlement(r *http.Request, cost int64, told *Response) (charge
 	return n, unknown
 }
 
-// Whole returns what a request of the given cost is charged in all, if that is charge after its
+// Whole returns the total charge of a request of the given cost that is charged charge after its
 // response.
 func (c *Charge) Whole(cost, charge int64) int64 {
 	if c.Holds || c.Statuses.Set {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Override replaces the zone's rules for some keys: those of key, or those of keys and
+// Override replaces the zone's rules for some keys: the ones in key, or the ones in keys and
 // keys_file. Each key is counted on its own.
 type Override struct {
 	// A pattern for each part of the zone's key: "*" matches any value, a CIDR the

@@ -186,7 +186,7 @@ func (l lastValues) Found(path int, v scan.Value) {
 // EndText implements [scan.Sink].
 func (lastValues) EndText(bool) {}
 
-// Placeholders returns the names of the placeholders, but for those of the response's body.
+// Placeholders returns the names of the placeholders, without {response.body.*}.
 func (s *Settle) Placeholders() (names []string) {
 	if t := s.tokens; t != nil {
 		for _, w := range []*factor{&t.input, &t.cached, &t.cacheWrite, &t.output} {

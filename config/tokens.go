@@ -147,7 +147,7 @@ func Unsafe(method string) bool {
 	return true
 }
 
-// cost returns the cost of what a response told; false: it told nothing, or a weight has no value.
+// cost returns the cost of a response; false: it told no usage, or a weight has no value.
 func (t *tokens) cost(r *http.Request, told *Response) (int64, bool) {
 	n, known := dialect.Tokens{}, false
 	if told.Usage != nil {

@@ -96,7 +96,7 @@ type Zone struct {
 	Tokens *Tokens `json:"tokens,omitempty"`
 
 	// How many bytes of a request's body are read for {body.<name>}, tokens and
-	// prevent_duplicates, at most 8388608 (8 MiB). The greatest of a handler's zones
+	// prevent_duplicates, at most 8388608 (8 MiB). The largest of a handler's zones
 	// applies. Each concurrent request may take about three times as much memory.
 	// Default: 65536 (64 KiB).
 	MaxBody int64 `json:"max_body,omitempty"`

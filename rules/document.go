@@ -132,7 +132,7 @@ func CheckUTF8(text []byte) error {
 	return nil
 }
 
-// at returns the index of what a syntax error is about: a character, or the end of the text.
+// at returns the index at which a syntax error is reported: a character, or the end of the text.
 func at(bad *json.SyntaxError, text []byte) int64 {
 	if bad.Error() == "unexpected end of JSON input" {
 		return int64(len(text))

@@ -46,7 +46,7 @@ type Follower struct {
 	invalid error  // the error of latest; nil: valid
 	good    *Document
 	text    []byte // the text of good
-	unsaved bool   // whether text is that of the follower before, which this storage may not have
+	unsaved bool   // whether text came from the previous follower, which this storage may not have
 	had     bool   // whether a document was ever in force, also in an earlier process
 	status  Status
 	reports []func() // log lines and reports of the target, for when mu is not held any more

@@ -19,12 +19,12 @@ var (
 type Writer interface {
 	Source
 
-	// Past returns what is recorded of the changes so far.
+	// Past returns the record of the changes so far.
 	Past(ctx context.Context) (Past, error)
 
 	// Replace replaces the document if may returns true for it, and records the change and
 	// the document before it. Otherwise it returns [ErrChanged]. may is called with an empty
-	// text if there is no document, and with the beginning of one that is too large.
+	// text if there is no document, and with the beginning of a document that is too large.
 	Replace(ctx context.Context, text []byte, c Change, may func(old []byte) bool) error
 }
 
@@ -42,7 +42,7 @@ type Change struct {
 	What string    `json:"what,omitempty"` // such as the commands that made it
 }
 
-// Past is what is recorded of the changes of a document.
+// Past is the record of the changes of a document.
 type Past struct {
 	Changes  []Change // the newest first, at most 50
 	Previous []byte   // the document before the last change; nil: none is recorded

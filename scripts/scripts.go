@@ -43,7 +43,7 @@ type function struct{ name, lua string }
 // Code returns the code by which an entry names the algorithm.
 func (s *Script) Code(a algorithms.Algorithm) byte { return s.codes[string(a.CaddyModule().ID)] }
 
-// ThirdParty returns those of the codes that are of third-party algorithms, ascending and
+// ThirdParty returns the codes of third-party algorithms among the given ones, ascending and
 // each once, as [Script.Add] takes them.
 func (s *Script) ThirdParty(codes []byte) string {
 	var all []byte

@@ -44,7 +44,7 @@ type Config struct {
 	// source and a second.
 	Within time.Duration
 
-	// Same reports whether the document that the source returns is the one that Write
+	// Same reports whether the document that the source returns is the document that Write
 	// wrote, for a source that changes its text. Nil: the text is the same.
 	Same func(wrote, got []byte) bool
 }

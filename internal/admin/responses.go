@@ -66,7 +66,7 @@ func wrongMethod(w http.ResponseWriter, r *http.Request, allow string) error {
 	return apiError(http.StatusMethodNotAllowed, fmt.Errorf("method %s: want %s", shortened(r.Method), allow))
 }
 
-// shortened returns the beginning of what a request says, for an error.
+// shortened returns the beginning of a request's text, for an error.
 func shortened(text string) string { return text[:min(len(text), 64)] }
 
 func apiError(status int, err error) error {

@@ -280,7 +280,7 @@ func changeIn(q url.Values) rules.Change {
 	return rules.Change{At: time.Now().UTC().Truncate(time.Second), Who: short("who"), Why: short("why"), What: short("what")}
 }
 
-// maxSaid is how much of what is said of a change is recorded, in bytes each.
+// maxSaid is the recorded length of each text that describes a change, in bytes.
 const maxSaid = 500
 
 // matches reports whether an If-Match names a document (RFC 9110, section 13.1.1).

@@ -27,7 +27,7 @@ type Queue struct {
 	line    loglimit.Minute // of that log line
 
 	mu     sync.Mutex
-	jobs   []job // those that wait
+	jobs   []job // waiting
 	runs   bool  // the goroutine runs
 	closed bool
 }
@@ -144,7 +144,7 @@ func (q *Queue) Flush(d time.Duration) {
 	}
 }
 
-// Close drops the functions that have not begun. It does not wait for the one that runs.
+// Close drops the functions that have not begun. It does not wait for a running function.
 func (q *Queue) Close() {
 	q.mu.Lock()
 	q.dropped.Add(uint64(len(q.jobs)))

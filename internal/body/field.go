@@ -120,7 +120,7 @@ func (b *Body) text(asJSON bool) string {
 }
 
 // jsonField returns the value of a field of a valid JSON text. It is not a path of gjson,
-// which would take the first of several fields of a name, and has a syntax of its own.
+// which takes the first of several fields of a name and has its own syntax.
 func jsonField(text, name string) string {
 	v := gjson.Parse(text)
 	for more := true; more; {

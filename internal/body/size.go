@@ -45,7 +45,7 @@ func (s *Size) endRun() {
 }
 
 // Tokens returns for how many tokens of a language model the body is taken if it has a length; below
-// 0: none is known. What was not read goes on as the end of what was.
+// 0: none is known. The rest is counted as if the text went on as it ended.
 func (s Size) Tokens(length int64) int64 {
 	if rest := length - s.text - s.base64 - s.run; rest > 0 {
 		if s.run > longRun {
@@ -58,7 +58,7 @@ func (s Size) Tokens(length int64) int64 {
 	return (s.text+bytesPerToken-1)/bytesPerToken + (s.base64+encodedBytesPerOne-1)/encodedBytesPerOne
 }
 
-// Size returns the size of what was read before the request was decided. b may be nil.
+// Size returns the size of the part read before the request was decided. b may be nil.
 func (b *Body) Size() Size {
 	if b == nil {
 		return Size{}
@@ -69,13 +69,13 @@ func (b *Body) Size() Size {
 	return b.size
 }
 
-// passed is the size of what passes, which a transport may read after the response.
+// passed is the size that has passed; a transport may still read after the response.
 type passed struct {
 	sync.Mutex
 	size Size
 }
 
-// Size returns the size of what has passed so far. w may be nil.
+// Size returns the size that has passed so far. w may be nil.
 func (w *Watched) Size() Size {
 	if w == nil || w.passed == nil {
 		return Size{}

@@ -15,7 +15,7 @@ type Watched struct {
 	passed *passed // nil: it is not counted
 }
 
-// Watch replaces the body of a request by one that is watched, and counted if counts is set. It
+// Watch replaces the body of a request by a watched one, which is also counted if counts is set. It
 // returns nil if there is none.
 func Watch(r *http.Request, counts bool) *Watched {
 	if r.Body == nil || r.Body == http.NoBody {

@@ -20,7 +20,7 @@ type Zones struct {
 	Zones []Zone `json:"zones"`           // ordered by name
 }
 
-// Overview is what answers say of the whole instance.
+// Overview describes the whole instance.
 type Overview struct {
 	Now      time.Time        `json:"now"`              // time of the answer
 	Instance Instance         `json:"instance"`         // the instance that answers
@@ -121,7 +121,7 @@ type Source struct {
 type Validation struct {
 	Valid   bool     `json:"valid"`                   // whether it would be taken
 	Zones   int      `json:"zones,omitempty"`         // number of its zones, if it is valid
-	Unknown []string `json:"unknown_zones,omitempty"` // those that the configuration does not have, at most ten: their rules are not checked
+	Unknown []string `json:"unknown_zones,omitempty"` // zones that the configuration does not have, at most ten: their rules are not checked
 	Error   string   `json:"error,omitempty"`         // what is wrong, with its pointer
 	Pointer string   `json:"pointer,omitempty"`       // JSON pointer to what is wrong; empty: the whole document
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/dianalimiter/diana/rules"
 )
 
-// changer shows what a change of the rules would do, asks, and writes it.
+// changer shows the effect of a change of the rules, asks for confirmation, and writes it.
 type changer struct {
 	*adminClient
 	yes    bool   // without asking

@@ -9,7 +9,7 @@ import (
 )
 
 // explainError returns the error of an answer of the admin API, or says where no Caddy
-// answers. address is that of the admin endpoint.
+// answers. address is the admin endpoint's.
 func explainError(err error, address string) error {
 	text := err.Error()
 	if answer, ok := strings.CutPrefix(text, "caddy responded with error: HTTP "); ok {

@@ -6,7 +6,7 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
-// Fleet is what is known of the instances that share a store, in answers about all of them.
+// Fleet describes the instances that share a store, in answers about all of them.
 type Fleet struct {
 	Instances int64    `json:"instances"`        // number of live instances
 	Answered  int      `json:"answered"`         // number of those whose figures are in the sums
@@ -20,12 +20,12 @@ type Fleet struct {
 type Member struct {
 	Instance
 	ID         string           `json:"id"`                      // of its process
-	Self       bool             `json:"self,omitempty"`          // whether it is the one that answers
+	Self       bool             `json:"self,omitempty"`          // whether it is the answering instance
 	Seen       time.Time        `json:"seen"`                    // when it last wrote its figures
 	Missing    bool             `json:"missing,omitempty"`       // whether it does not write them any more: they are not in the sums
 	Mode       string           `json:"mode"`                    // shared, fallback, allow or deny
 	ModeSince  time.Time        `json:"mode_since"`              // start of the mode
-	OtherBuild bool             `json:"other_version,omitempty"` // whether its versions differ from those of the instance that answers
+	OtherBuild bool             `json:"other_version,omitempty"` // whether its versions differ from the answering instance's
 	OtherRules bool             `json:"other_config,omitempty"`  // likewise the hash of its rate limits
 	Requests   metrics.Requests `json:"requests"`                // since its process started
 	Zones      []MemberZone     `json:"zones,omitempty"`         // only what instances write for each other has them
@@ -34,7 +34,7 @@ type Member struct {
 // MemberZone is what an instance counts of a zone.
 type MemberZone struct {
 	Zone         string            `json:"zone"`                    // empty: the zones for which there was no room
-	Decisions    map[string]uint64 `json:"decisions"`               // by outcome, without those that are 0
+	Decisions    map[string]uint64 `json:"decisions"`               // by outcome, without zeros
 	Denied       map[string]uint64 `json:"denied,omitempty"`        // denials by rule
 	ShadowDenied map[string]uint64 `json:"shadow_denied,omitempty"` // denials by rule that were only reported
 	Top          *Top              `json:"top,omitempty"`           // its most frequent keys

@@ -93,7 +93,7 @@ var rows = []row{
 	},
 }
 
-// free are the places of what tells that an answer used no tokens of a model, if it has no usage:
+// free are the places of members that tell, in an answer without usage, that no tokens were used:
 // numbers of counted tokens, verdicts of a moderation, and the values of object or type.
 const free = "input_tokens inputTokens totalTokens results.[].flagged object type"
 

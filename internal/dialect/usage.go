@@ -43,7 +43,7 @@ type number struct {
 	n    int64
 }
 
-// partKind is what the part of a usage object tells of.
+// partKind is the kind of tokens that a part of a usage object counts.
 type partKind uint8
 
 const (
@@ -148,7 +148,7 @@ func (u *Usage) read(w *way) (o object) {
 	return o
 }
 
-// has returns how many of a row's members were found; 0 too if one that it needs was not.
+// has returns how many of a row's members were found; 0 if a required one is missing.
 func (u *Usage) has(w *way) (n int) {
 	if _, has := u.get(w.needed); w.needed >= 0 && !has {
 		return 0
@@ -202,7 +202,7 @@ func (o *object) positive() bool {
 	return false
 }
 
-// merge has the numbers of a later object replace those that were told before, unless it has none.
+// merge replaces the numbers told before by a later object's, member by member, unless it has none.
 func (u *Usage) merge(o *object) {
 	if !o.positive() {
 		return

@@ -8,7 +8,7 @@ import (
 )
 
 // except blocks a key, <part>... <time>, allows it, <part>... [<rate> ...] [<time>], or ends its
-// exception, <part>... An exception replaces the one that the key had. Those that are over are
+// exception, <part>... An exception replaces the key's earlier one. Exceptions that have ended are
 // removed.
 func except(own object, z *Zone, e Edit, now time.Time) error {
 	if len(e.Words) < z.Parts {

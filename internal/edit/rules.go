@@ -119,7 +119,7 @@ func setBlock(rule object, words []string) (rest []string, err error) {
 	return words, nil
 }
 
-// rulesOf returns the rules of a zone: those of the document, or those in force.
+// rulesOf returns the rules of a zone: the document's, or the ones in force.
 func rulesOf(own object, z *Zone) (list []any, err error) {
 	if list, is := own["rules"].([]any); is {
 		return list, nil

@@ -123,7 +123,7 @@ func (p *Plan) narrow(s string) bool {
 	return net.Bits() > p.bits(net.Addr())
 }
 
-// weightOf returns the specificity of a network: more than that of *, and more the longer
+// weightOf returns the specificity of a network: more than the one of *, and more the longer
 // it is as a network of IPv6 addresses, to which IPv4 addresses are mapped.
 func weightOf(prefix netip.Prefix) int {
 	family := 0

@@ -147,7 +147,7 @@ func (p *Plan) Empty(parts []string) (words []string) {
 	return words
 }
 
-// Address returns what counts instead of a key with an empty part: the client's address
+// Address returns the key that counts if a part is empty: the client's address
 // with key_missing client_ip, or its prefix if it is masked. It is empty with another
 // key_missing, and if the address is unknown.
 func (p *Plan) Address(r *http.Request) string {

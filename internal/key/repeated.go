@@ -234,7 +234,7 @@ func decodeCookie(v string) string {
 	return unescape(v)
 }
 
-// quotedEnd returns where a value that begins with a quote has the one that ends it; 0: nowhere.
+// quotedEnd returns the index of the closing quote of a value that begins with one; 0: there is none.
 func quotedEnd(v string) int {
 	if v == "" || v[0] != '"' {
 		return 0

@@ -106,7 +106,7 @@ func Path(r *http.Request) string { return foldPath(rooted(r.Method, r.URL.Path)
 // Host returns the host of a request, without a port, in the form in which it is counted.
 func Host(r *http.Request) string { return foldHost(hostOf(r.Host)) }
 
-// rooted returns the path of a request. An empty one is that of the root, except for
+// rooted returns the path of a request. An empty path is the root, except for
 // CONNECT, which has none.
 func rooted(method, p string) string {
 	if p == "" && method != http.MethodConnect {

@@ -55,7 +55,7 @@ type Bound struct {
 	// Zone is the name of the table's zone.
 	Zone string
 
-	// MaxKeys is the greatest number of keys in the table, and Reserved that of keys of
+	// MaxKeys is the greatest number of keys in the table, and Reserved the greatest number of keys of
 	// overrides in addition.
 	MaxKeys, Reserved int64
 
@@ -69,7 +69,7 @@ type Bound struct {
 	limits, reserved []int64 // the most that a key can be charged, by rule, of the zone's and of overrides
 
 	overrides map[int64]*stores.Counter // see Counter.Overrides
-	adopts    *stores.Counter           // one of them, which has Blocked if any has
+	adopts    *stores.Counter           // the counter given to Shared.Adopt; one with Blocked if there is one
 }
 
 // SetMax applies MaxKeys and Reserved.
@@ -88,7 +88,7 @@ func (b *Bound) Memory() (bytes int64) {
 	return bytes
 }
 
-// raise raises the limits to those of rules. With debts, a key can be charged twice its limit.
+// raise raises the limits to the ones of rules. With debts, a key can be charged twice its limit.
 func (b *Bound) raise(rules []algorithms.Rule, override, debts bool) {
 	limits := &b.limits
 	if override {
@@ -143,7 +143,7 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 	return nil
 }
 
-// adopt has the store put back what this process knows of the keys of the tables.
+// adopt tells the store which tables' keys it may put back from what this process knows.
 func (a *activeRules) adopt(z *Zone) {
 	if z.store.local() {
 		return
@@ -207,7 +207,7 @@ func single(o *config.CheckedOverride) bool {
 	return false
 }
 
-// overrideID returns what distinguishes the counter of an override from those of the others:
+// overrideID returns what distinguishes the counter of an override from the other overrides' counters:
 // a hash of its key or, so that it survives a change of the keys, which of the lists it is.
 func overrideID(o *config.CheckedOverride, list int) int64 {
 	h := fnv.New64a()
@@ -249,7 +249,7 @@ func (t *tableTaker) id(c *config.RuleSet) tableKey {
 	return tableKey{z.env.Process, z.Name, z.Config.Plan.Identity(), z.store.Place, c.Kinds(c.Lease(z.Zone, z.store.Lease)), c.Duplicates}
 }
 
-// plan plans the room in the tables: the zone's in those of its own rules, and room for the
+// plan plans the room in the tables: the zone's room in the tables of its own rules, and room for the
 // keys of overrides, which other keys do not take. An override of a single key needs it for
 // one, others as much as the zone.
 func (t *tableTaker) plan(c *config.Checked) {

@@ -8,7 +8,7 @@ import (
 	"github.com/dianalimiter/diana/internal/stores/memory"
 )
 
-// blocksPerKey is how many blocks there may be for each key of a zone: one that is blocked
+// blocksPerKey is how many blocks there may be for each key of a zone: a key that is blocked
 // leaves its room to another.
 const blocksPerKey = 2
 

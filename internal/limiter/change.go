@@ -105,7 +105,7 @@ func tellWaiting(zones []*Zone) {
 // undo releases the new rules.
 func (c *change) undo() error { return release(c.next, c.old) }
 
-// release releases all rules except those that are kept.
+// release releases all rules except the kept ones.
 func release(all, kept []*activeRules) (err error) {
 	for i, a := range all {
 		if a != nil && a != kept[i] {

@@ -12,7 +12,7 @@ import (
 	"github.com/dianalimiter/diana/internal/process"
 )
 
-// Environment is what all limiters of a configuration share.
+// Environment is shared by all limiters of a configuration.
 type Environment struct {
 	// Process is the process in which the configuration runs.
 	Process *process.Process
@@ -42,7 +42,7 @@ type Environment struct {
 	proxyLog atomic.Bool // whether a proxy that is not trusted was told of
 }
 
-// wall returns the present: on the system's clock, or on that of an instance that is offline.
+// wall returns the present: on the system's clock, or on the clock of an offline instance.
 func (e *Environment) wall() int64 {
 	if e.Wall == nil {
 		return e.Process.Clock()

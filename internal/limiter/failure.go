@@ -12,7 +12,7 @@ import (
 // failure is what a request got before an error.
 type failure struct {
 	headers headers   // of the handlers that admitted it
-	denial  *exceeded // by the one that did not; nil: all did
+	denial  *exceeded // by the zone that did not; nil: all did
 	status  int       // of the denial
 	openAI  [2]string // retry-after-ms and x-should-retry of the denial
 }
@@ -51,7 +51,7 @@ func (h *headers) addToKept(ctx context.Context, from http.Header) {
 }
 
 // ErrorRoute is a handler around the error routes of a server. It sets the headers that a request got
-// before its error when the header of the response is written, as those of any response.
+// before its error when the header of the response is written, as any response's headers.
 type ErrorRoute struct{}
 
 // CaddyModule returns the Caddy module information. The module is not registered: no configuration

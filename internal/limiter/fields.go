@@ -15,7 +15,7 @@ type headers struct {
 // numbers are the values of a family of headers.
 type numbers struct {
 	values [3]string // the limit, what remains of it, and the time until the reset
-	denies bool      // whether they are those of a rule that denies the request
+	denies bool      // whether the rule denies the request
 }
 
 const (
@@ -51,7 +51,7 @@ const (
 	headerShouldRetry       = "X-Should-Retry" // of OpenAI's API
 )
 
-// add appends the headers of a later handler. Of numbers it keeps those of the nearest rule, or of
+// add appends the headers of a later handler. It keeps the numbers of the nearest rule, or of
 // the one that denies.
 func (h *headers) add(later *headers) {
 	for i := range h.draft {
@@ -64,7 +64,7 @@ func (h *headers) add(later *headers) {
 	}
 }
 
-// countsBefore reports whether the numbers count, and not those of an earlier handler.
+// countsBefore reports whether the numbers count instead of an earlier handler's.
 func (n *numbers) countsBefore(earlier *numbers) bool {
 	if n.denies || earlier.denies {
 		return n.denies
@@ -91,7 +91,7 @@ func join(list, later string) string {
 	return string(b)
 }
 
-// set sets the headers, in place of those of an upstream. An upstream that has less left keeps its
+// set sets the headers in place of an upstream's. An upstream that has less left keeps its
 // own: of each family, all or none. The values are slices of h, to save allocations, each of full
 // capacity, so that appending to one does not overwrite the next.
 func (h *headers) set(to http.Header) {

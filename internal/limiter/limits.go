@@ -29,7 +29,7 @@ const (
 type limited struct {
 	limits  []int64 // by rule, as requests bring them; as configured for other rules
 	set     *ruleSet
-	refused bool // a limit is not possible: that of the configuration is in force
+	refused bool // the limit is impossible: the configuration's is in force
 }
 
 func newLimits(base *ruleSet) *limits { return &limits{base: base, seed: maphash.MakeSeed()} }

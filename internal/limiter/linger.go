@@ -28,7 +28,7 @@ func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bo
 		z.store.Shared.Hold()
 	}
 	held := *c
-	held.Results = slices.Clone(c.Results) // those of c belong to the request
+	held.Results = slices.Clone(c.Results) // c.Results belongs to the request
 	held.Lingers = true
 	z.store.Finish(ctx, &held, charge)
 	copy(c.Results, held.Results)

@@ -115,7 +115,7 @@ func (q reporter) addToAccessLog(e *exceeded) {
 	extra.Set(zap.Object("rate_limit", line))
 }
 
-// notable returns the zone for the access log: the one that denied, otherwise the first
+// notable returns the zone for the access log: the zone that denied, otherwise the first
 // that delayed, otherwise the first in shadow that would have denied, or delayed.
 func (q reporter) notable(e *exceeded) (found *zoneResult) {
 	for i := range q.zones {

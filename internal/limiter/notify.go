@@ -24,7 +24,7 @@ func (q reporter) reportReached(z *zoneResult) {
 	}
 }
 
-// reportAllReached reports what a decision has reached that another one follows.
+// reportAllReached reports the percentages that the decision reached, before the request is decided again.
 func (q reporter) reportAllReached() {
 	for i := range q.zones {
 		if z := &q.zones[i]; z.rules != nil && z.rules.Counter.Notifies {

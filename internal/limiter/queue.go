@@ -142,7 +142,7 @@ func (w *waitQueue) has(k stores.Key) bool {
 	return w.keys[k] != nil
 }
 
-// freed has the oldest waiting request of a key ask again, because a request of the key
+// freed wakes the oldest waiting request of a key to ask again, because a request of the key
 // has released what it held.
 func (w *waitQueue) freed(k stores.Key) {
 	if w.queued.Load() == 0 {
@@ -155,7 +155,7 @@ func (w *waitQueue) freed(k stores.Key) {
 	}
 }
 
-// changed has all waiting requests ask again, each when its turn comes: the rules have changed.
+// changed wakes all waiting requests to ask again, each in its turn, because the rules have changed.
 func (w *waitQueue) changed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -93,7 +93,7 @@ func (r *Registry) repeat(l *Limiter, name string) {
 // insert adds a limiter in an order that depends on the configuration alone: Caddy provisions servers
 // in any order.
 func (r *Registry) insert(l *Limiter) {
-	text, _ := json.Marshal(l.o.Zones) // an error is that of all limiters with these zones
+	text, _ := json.Marshal(l.o.Zones) // all limiters with these zones have the same error
 	l.order = string(text)
 	r.limiters = append(r.limiters, l)
 	slices.SortStableFunc(r.limiters, func(a, b *Limiter) int { return strings.Compare(a.order, b.order) })

@@ -26,7 +26,7 @@ type request struct {
 	r *http.Request
 	w http.ResponseWriter // nil: the request is only described
 
-	asks bool // the client asks what is left: its cost and limit are not missed
+	asks bool // a quota query: a bad cost or limit is not counted
 
 	stores  []stores.Store  // by zone check; empty if all zones are counted in this process
 	key     key.Encoded     // buffer of keys
@@ -228,7 +228,7 @@ func (q *request) cost(z *Zone, set *ruleSet) (cost int64, over int) {
 	return min(hold.Cost+min(hold.Spare, least/10), config.MaxCost), over
 }
 
-// pick returns the rules for a key: those of an override, with the limits that the request brings.
+// pick returns the rules for a key: an override's, with the limits that the request brings.
 // It returns false if no rules decide: the key is unlimited, or its limit is 0.
 func (q *request) pick(z *Zone, a *activeRules, k stores.Key) (set *ruleSet, ok bool) {
 	set = a.rules
@@ -293,7 +293,7 @@ func (q *request) count(z *zoneResult, c *stores.Counter, k, tag stores.Key, gro
 	return check
 }
 
-// grow makes room for another zone check. Those that there are move.
+// grow makes room for another zone check. The existing ones move.
 func (d *decision) grow() {
 	d.check.Zones = slices.Grow(d.check.Zones, 1)
 	n := 0

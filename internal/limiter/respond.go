@@ -93,7 +93,7 @@ func first(values []string) string {
 	return values[0]
 }
 
-// noteDenied tells the handlers around this one that the response is a denial. After an error they
+// noteDenied tells the outer handlers that the response is a denial. After an error they
 // are not told: an error route may pass the request on, and what that takes is theirs to charge.
 func noteDenied(w http.ResponseWriter) {
 	for o := outerWriter(w); o != nil; o = outerWriter(o.ResponseWriter) {

@@ -7,7 +7,7 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 )
 
-// addToSpan adds the decision to the span of the request: that of the zone that the access log would
+// addToSpan adds to the request's span the decision of the zone that the access log would
 // name, or of the first zone if all allowed it.
 func (q reporter) addToSpan(e *exceeded) {
 	span := oteltrace.SpanFromContext(q.r.Context())

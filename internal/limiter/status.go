@@ -20,7 +20,7 @@ type Status struct {
 	// Overrides is the number of overrides.
 	Overrides int
 
-	// Exceptions are those of a document, also those that have ended.
+	// Exceptions are the document's, including the ones that have ended.
 	Exceptions []*config.Exception
 
 	// MaxKeys is the greatest number of keys kept in this process, without those reserved

@@ -10,7 +10,7 @@ import (
 	"github.com/dianalimiter/diana/internal/loglimit"
 )
 
-// reporter tells metrics, logs, events and placeholders what was decided of a request.
+// reporter tells metrics, logs, events and placeholders how a request was decided.
 type reporter struct{ *request }
 
 // maxLines is how many lines, and events, of a zone and kind there are per second, at most.

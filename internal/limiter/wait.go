@@ -83,7 +83,7 @@ func (q *request) collectAgain(ctx context.Context) (decided bool, err error) {
 }
 
 // waitBudget returns how long the request may wait in total, 0 if it may not, and the
-// zone and key whose queue it joins: those of the first zone that denies.
+// zone and key whose queue it joins: the first zone that denies, and its key.
 func (d *decision) waitBudget() (first *Zone, k stores.Key, budget time.Duration) {
 	for i := range d.zones {
 		z := &d.zones[i]

@@ -23,7 +23,7 @@ type writer struct {
 	gone    bool    // whether it had left when the status was written
 	denied  bool    // whether the response is the denial of an inner rate_limit handler
 
-	inErrorRoute bool // whether it is that of an ErrorRoute
+	inErrorRoute bool // whether it belongs to an ErrorRoute
 
 	written int64 // bytes of the body
 

@@ -47,8 +47,8 @@ type Zone struct {
 	refs    pool.References
 }
 
-// common is what the handlers with the same zone have in common: its bounds are those of
-// the zone. It survives reloads. The zero value is ready for use.
+// common is shared by the handlers with the same zone: its bounds are per zone. It survives
+// reloads. The zero value is ready for use.
 type common struct {
 	queue        waitQueue
 	logLimit     loglimit.Limit
@@ -66,7 +66,7 @@ type common struct {
 	holds        atomic.Bool   // whether requests of a handler hold their cost, or reserve it for another store
 }
 
-// commons are those of the zones in use.
+// commons holds the common of each zone in use.
 var commons pool.Pool[*common] = "zones" // by zoneID
 
 // Destruct implements caddy.Destructor.
@@ -111,7 +111,7 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	return z, nil
 }
 
-// counters are those of the zones in use, and ruleCounters those of their rules. They survive
+// counters holds the metrics of the zones in use, and ruleCounters those of their rules. They survive
 // reloads.
 var (
 	counters     pool.Pool[*metrics.Counters] = "counters"      // by countersID
@@ -162,7 +162,7 @@ func (z *Zone) LeaseOf(s *config.RuleSet) int64 { return s.Lease(z.Zone, z.store
 // Matchers returns the matchers of the requests that the zone applies to; nil: all.
 func (z *Zone) Matchers() caddyhttp.MatcherSets { return z.matchers }
 
-// exempts reports whether a request passes uncounted because of what it is.
+// exempts reports whether a request passes uncounted: exempt names its address, or its kind.
 func (z *Zone) exempts(r *http.Request) (bool, error) {
 	if len(z.exempt) == 0 {
 		return false, nil

@@ -12,7 +12,7 @@ const (
 	CauseDuplicate              // it repeats a request that was admitted
 	CauseMissing                // a part of its key is empty
 	CauseRepeated               // a part of its key stands more than once
-	CauseHeld                   // what is left of the limit is held by requests under way
+	CauseHeld                   // requests under way hold the rest of the limit
 	CauseTooLarge               // it costs more than the capacity of a rule
 	CauseShare                  // this instance is alone, and its share of the limit is used up
 	CauseOverflow               // the zone is full, and the counter that the key shares with others is used up

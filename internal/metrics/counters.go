@@ -23,7 +23,7 @@ const (
 	Near        = numOutcomes + iota // allowed, and little of a limit is left
 	Fallback                         // decided without the zone's store
 	BadCost                          // a cost that is not an integer of at least 1
-	BadLimit                         // a request that brought no limit, or one that is rejected
+	BadLimit                         // a request that brought no limit, or a rejected one
 	UnknownCost                      // a response that did not tell its cost
 	settled                          // cost that responses told
 	numCounts
@@ -86,7 +86,7 @@ func (r *Rule) CountBlock() {
 	}
 }
 
-// Denied returns the numbers of denials, and of those that were only reported.
+// Denied returns the numbers of denials, and of denials that were only reported.
 func (r *Rule) Denied() (denied, shadow uint64) {
 	for i := range r.denied {
 		denied += r.denied[i].Load()

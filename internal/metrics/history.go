@@ -199,9 +199,9 @@ type Past struct {
 type ZonePast struct {
 	Passed        []uint32 `json:"allowed"`                    // including those delayed
 	Denied        []uint32 `json:"denied"`                     // by the zone
-	ShadowDenied  []uint32 `json:"shadow_denied,omitempty"`    // those that the zone would deny if it were not in shadow; they are in no other curve
-	Delayed       []uint32 `json:"delayed,omitempty"`          // those of allowed that waited
-	ShadowDelayed []uint32 `json:"shadow_delayed,omitempty"`   // those of allowed that would wait if the zone were not in shadow
+	ShadowDenied  []uint32 `json:"shadow_denied,omitempty"`    // requests that the zone would deny if it were not in shadow; they are in no other curve
+	Delayed       []uint32 `json:"delayed,omitempty"`          // allowed requests that waited
+	ShadowDelayed []uint32 `json:"shadow_delayed,omitempty"`   // allowed requests that would wait if the zone were not in shadow
 	Elsewhere     []uint32 `json:"denied_elsewhere,omitempty"` // denied by another zone
 	Skipped       []uint32 `json:"skipped,omitempty"`          // uncounted: exempt, unlimited, or the zone is off
 	Fallback      []uint32 `json:"fallback,omitempty"`         // decided without the zone's store

@@ -222,7 +222,7 @@ func (f *file) peek() error {
 	return err
 }
 
-// start has a goroutine read the file.
+// start reads the file in a goroutine.
 func (f *file) start(wants func(*Line) bool) {
 	f.waits, f.lines = false, nil
 	go func() {

@@ -19,7 +19,7 @@ type Place struct {
 	// Zone is the zone.
 	Zone *limiter.Zone
 
-	// Matchers are those of the routes that lead to it.
+	// Matchers are the matchers of the routes that lead to it.
 	Matchers []caddyhttp.MatcherSets
 
 	// Before returns the other handlers that a request may have passed, After those that each of

@@ -92,7 +92,7 @@ func warnOfLeases(warn Warn, zone zap.Field, z *limiter.Zone) {
 	}
 }
 
-// ByAddress reports whether a zone counts by the client's address, or by that of the connection.
+// ByAddress reports whether a zone counts by the client's address or by the connection's.
 func ByAddress(z *limiter.Zone) bool {
 	for _, name := range z.Config.Plan.Placeholders() {
 		if name == key.ClientIPPlaceholder || strings.HasPrefix(name, "http.request.remote.host") {

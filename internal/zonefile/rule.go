@@ -172,7 +172,7 @@ func (p *Parser) ChooseAlgorithms() error {
 	for _, r := range p.rules {
 		if err := r.chooseAlgorithm(p.Zone.Algorithm); err != nil {
 			all = append(all, err)
-			if at := p.lines[r.pointer]; at.File == r.rate.File && at.Line == r.rate.Line { // and not of what follows an override that failed
+			if at := p.lines[r.pointer]; at.File == r.rate.File && at.Line == r.rate.Line { // not the words after an override that failed
 				delete(p.lines, r.pointer) // what else is wrong with it may follow from this
 			}
 		}

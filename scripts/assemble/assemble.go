@@ -12,7 +12,7 @@ import (
 
 // builtIn lists the Lua of the built-in algorithms in the order of
 // scripts.builtIn: the code of an algorithm is its index plus one. The fast path
-// contains the text of those that are inline, which saves Redis creating and calling
+// contains the text of inline functions, which saves Redis creating and calling
 // a function.
 var builtIn = []struct {
 	name   string
