@@ -19,10 +19,10 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/internal/stores/redisconfig"
+	"github.com/dianalimiter/diana/stores"
 )
 
 const localStore = metrics.LocalStore

@@ -136,35 +136,35 @@ const caddyHTTP = "github.com/caddyserver/caddy/v2/modules/caddyhttp"
 // Imports run one way, from the root package down to algorithms. Test files may import
 // any package.
 func TestArrows(t *testing.T) {
-	const anyStore = " internal/stores internal/stores/memory internal/stores/redis "
+	const anyStore = " stores internal/stores/memory internal/stores/redis "
 	// The names are relative to the root of the module, which is ".".
 	allowed := map[string]string{
 		".": "algorithms config internal/admin internal/background internal/cli internal/clock internal/key internal/limiter internal/loglimit internal/metrics " +
 			"internal/option internal/placeholders internal/pool internal/process internal/replay internal/routes internal/stores/redisconfig internal/warnings internal/zonefile rules rules/sources" + anyStore,
 		"cmd/caddy": ".", "examples/llm-gateway": ". examples/llm-gateway/upstream", "examples/llm-gateway/upstream": "",
 
-		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes internal/stores internal/stores/memory rules",
+		"internal/admin":        "algorithms config internal/cli internal/clock internal/edit internal/limiter internal/loglimit internal/metrics internal/page internal/process internal/routes stores internal/stores/memory rules",
 		"internal/placeholders": "internal/option", "internal/routes": "",
 		"internal/warnings": "config internal/key internal/limiter internal/placeholders",
 		"internal/zonefile": "algorithms config internal/key internal/option",
 
 		"internal/limiter": "algorithms config internal/body internal/clock internal/filewatch internal/key internal/loglimit internal/metrics " +
-			"internal/option internal/pool internal/process internal/scan internal/stores internal/stores/memory internal/topk rules scripts",
+			"internal/option internal/pool internal/process internal/scan stores internal/stores/memory internal/topk rules scripts",
 		"config":           "algorithms internal/body internal/clock internal/dialect internal/key internal/option internal/placeholders internal/scan",
 		"rules":            "config internal/background internal/loglimit internal/option internal/process",
 		"rules/sources":    "internal/filewatch internal/option internal/process internal/subscribe rules",
-		"internal/metrics": "internal/clock internal/process internal/stores internal/topk",
+		"internal/metrics": "internal/clock internal/process stores internal/topk",
 		"internal/cli":     "config internal/edit internal/limiter internal/metrics internal/replay rules",
 		"internal/edit":    "config",
-		"internal/replay":  "algorithms config internal/key internal/limiter internal/metrics internal/routes internal/stores",
-		"internal/key":     "internal/body internal/stores",
+		"internal/replay":  "algorithms config internal/key internal/limiter internal/metrics internal/routes stores",
+		"internal/key":     "internal/body stores",
 
-		"internal/stores":             "algorithms",
-		"internal/stores/memory":      "algorithms internal/stores",
-		"internal/stores/outage":      "algorithms internal/stores internal/stores/memory",
-		"internal/stores/redis":       "algorithms internal/stores internal/stores/memory internal/stores/outage internal/subscribe scripts",
+		"stores":                      "algorithms",
+		"internal/stores/memory":      "algorithms stores",
+		"internal/stores/outage":      "algorithms stores internal/stores/memory",
+		"internal/stores/redis":       "algorithms stores internal/stores/memory internal/stores/outage internal/subscribe scripts",
 		"internal/stores/redisconfig": "config internal/clock internal/key internal/option internal/stores/redis",
-		"internal/stores/storestest":  "algorithms internal/stores internal/stores/memory scripts",
+		"internal/stores/storestest":  "algorithms stores internal/stores/memory scripts",
 
 		"scripts":          "algorithms",
 		"scripts/assemble": "",
@@ -175,7 +175,7 @@ func TestArrows(t *testing.T) {
 		"internal/body":    "", "internal/scan": "", "internal/page": "", "internal/pool": "", "internal/process": "", "internal/topk": "",
 
 		"internal/benchtest": "internal/usage", "internal/reference": "internal/trace", "internal/freeport": "", "internal/redistest": "internal/freeport internal/testdir", "internal/testdir": "", "internal/trace": "", "internal/usage": "",
-		"algotest":   ". algorithms internal/redistest internal/stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",
+		"algotest":   ". algorithms internal/redistest stores internal/stores/memory internal/stores/redis internal/stores/storestest internal/trace",
 		"sourcetest": "internal/testdir rules",
 
 		"test": "",

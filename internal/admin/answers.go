@@ -25,9 +25,9 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // answerZones returns the zones, stores and rules of the running configuration.

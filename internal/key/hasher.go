@@ -7,7 +7,7 @@ import (
 
 	"github.com/dchest/siphash"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Hasher hashes keys with SipHash-2-4-128 and a secret.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gaissmai/bart"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Index maps keys to the value of the most specific pattern that matches. Single keys are in a

@@ -10,9 +10,9 @@ import (
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // activeRules are the rules in force for a zone: its own, changed by the document of a

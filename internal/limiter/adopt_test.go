@@ -11,9 +11,9 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // adopting is a shared store that counts in this process.

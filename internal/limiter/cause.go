@@ -3,7 +3,7 @@ package limiter
 import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // denialOf returns the label of the first rule by which a zone denies, and why it does.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // decide has the stores decide, and again after waiting if the zones have max_wait. It

@@ -2,7 +2,7 @@ package limiter
 
 import (
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // find returns the override of a key: the most specific exception that has not ended, or the most

@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // hasHeaders reports whether the response gets rate limit headers.

@@ -17,8 +17,8 @@ import (
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/rules"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Limiter decides about the requests of one handler.

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // limits are a rule set, whose limits come from requests, compiled for the limits that

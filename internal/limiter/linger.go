@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // maxLingering is how many requests of a zone whose clients have left hold a permit at most: a

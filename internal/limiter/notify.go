@@ -3,7 +3,7 @@ package limiter
 import (
 	"go.uber.org/zap"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 const eventReached = "rate_limit_reached"

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // maxHeaderRules is the greatest number of rules in the rate limit headers.

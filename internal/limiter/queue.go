@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/clock"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // zoneWaiting is the greatest number of waiting requests per zone, in all handlers that

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestQueueKeepsNoKeys checks that a waiter that leaves the queue passes the turn to

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Recorded is the decision about a request of a log, at the time of the process' clock. Nothing is

@@ -14,8 +14,8 @@ import (
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/metrics"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/topk"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // request is a request and its decision. Requests are pooled: nothing that outlives the

@@ -3,7 +3,7 @@ package limiter
 import (
 	"context"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Reset resets a key of a zone in this process and, if the counts are shared, in the

@@ -6,8 +6,8 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/scripts"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Labels of denials by something other than a rule.

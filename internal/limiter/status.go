@@ -3,7 +3,7 @@ package limiter
 import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Status is the status of a zone with its active rules.

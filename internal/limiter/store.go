@@ -2,7 +2,7 @@ package limiter
 
 import (
 	"github.com/dianalimiter/diana/internal/key"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Store is a store with the facts needed to decide zones in it. There is one per store of

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // wait waits, at most for the shortest max_wait of the zones that deny, and decides

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/topk"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TopKeys estimates the busiest and the most denied keys of a zone, in bounded memory. The

@@ -4,9 +4,9 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 	"github.com/dianalimiter/diana/internal/usage"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // BenchmarkSnapshots records the reported states of many keys, as each decision of

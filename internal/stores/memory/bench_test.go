@@ -8,9 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 	"github.com/dianalimiter/diana/internal/usage"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // benchTable is a local store and a check of a counter whose table is full of keys.

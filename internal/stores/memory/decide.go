@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Store counts in this process.

@@ -2,7 +2,7 @@ package memory
 
 import (
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // States returns copies of the states of a zone's key, one for each rule, or

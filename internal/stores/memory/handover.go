@@ -2,7 +2,7 @@ package memory
 
 import (
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Handover is what a call hands over to Redis for a key.

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestPermitsOutliveRules changes the window of a rule while requests hold permits.

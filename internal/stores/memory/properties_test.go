@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestHeldCostKeepsTheBound holds the costs of many requests at a time and charges

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // roomCounter returns a counter of 100 an hour in a table that was made for made keys and may have

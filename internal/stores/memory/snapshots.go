@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Snapshots hold what an instance has to know of keys in Redis to continue without

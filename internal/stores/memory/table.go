@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Table counts one set of rules in this process, in shards that each have a

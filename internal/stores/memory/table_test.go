@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestTableEqualsMap inserts and removes random keys and compares the table with a

@@ -1,8 +1,8 @@
 package outage
 
 import (
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // A block lies in Redis beside the states of its key. An instance remembers those that it

@@ -5,8 +5,8 @@ package outage
 
 import (
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Fallback decides without Redis. This instance then enforces its share of every

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // errRejected and errUnknown are errors of calls of which it is known that they have not run, and

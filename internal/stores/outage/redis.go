@@ -3,8 +3,8 @@ package outage
 import (
 	"context"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Redis is what is away in an outage: one server, or the masters of a Cluster.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestDebtFailsAlone hands over the debts of several keys in one call, in the background or

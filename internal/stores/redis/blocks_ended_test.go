@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestEndedBlocks has the rules of a zone block no more, and again: what Redis has from before is not

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/scripts"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // call is what one caller sends to the script: operations with their keys. What

@@ -15,8 +15,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/scripts"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // conn calls the script of one Redis, or of the nodes of a Cluster. The script is

@@ -1,7 +1,7 @@
 package redis
 
 import (
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 
 	"sync/atomic"
 	"time"

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/outage"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // decider decides checks in Redis, from a remembered denial, or without Redis.

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // A denial stays valid until its retry time, whatever other requests are charged

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestFailedCallIsNotTheDecision stalls Redis: this process decides, and how long it

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestRevokedRightChargesOnce takes a right of the script away while an instance charges a key. The script

@@ -12,10 +12,10 @@ import (
 
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
 	"github.com/dianalimiter/diana/scripts"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // strictObserver fails the test on failures.

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // leasing decides checks with leases: a zone whose cost is leased is charged

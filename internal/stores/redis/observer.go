@@ -3,7 +3,7 @@ package redis
 import (
 	"sync/atomic"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // The observers of a store.

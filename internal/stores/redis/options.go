@@ -6,8 +6,8 @@ import (
 	"net"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Options configure a [Store].

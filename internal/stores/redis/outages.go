@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/outage"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // outages implements [outage.Redis].

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/scripts"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // prepared is what this package derives from a counter once: its

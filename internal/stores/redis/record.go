@@ -4,7 +4,7 @@ import (
 	"container/list"
 	"slices"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // record is what this instance's requests hold of one zone's key, under rules of one

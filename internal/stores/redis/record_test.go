@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/memory"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestThirdCallIsMadeAgain has two calls of a key under way through one batcher and a check through

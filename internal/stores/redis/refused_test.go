@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // downEvents records how a store went down and up.

@@ -3,7 +3,7 @@ package redis
 import (
 	"encoding/binary"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // reportOf adds the operation that reports a record.

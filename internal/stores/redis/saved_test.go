@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // usedIn returns what Redis has of a key of a limit of 10, as an instance that never saw the key is told.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/outage"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // Store counts in Redis. No decision takes longer than the timeout. While Redis

@@ -3,7 +3,7 @@ package redis
 import (
 	"errors"
 
-	"github.com/dianalimiter/diana/internal/stores"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // With notify, the call that charges also peeks at the key before the charge and, after a response,

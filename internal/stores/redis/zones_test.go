@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/internal/stores/storestest"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // TestManyZones decides checks whose numbers of zones and keys do not fit into a byte,

@@ -11,8 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/dianalimiter/diana/algorithms"
-	"github.com/dianalimiter/diana/internal/stores"
 	"github.com/dianalimiter/diana/scripts"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // NewTable returns the local table of a counter. The package under test sets it.

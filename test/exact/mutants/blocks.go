@@ -4,7 +4,7 @@ package main
 
 const (
 	blockLua = "scripts/lua/block.lua"
-	blockGo  = "internal/stores/block.go"
+	blockGo  = "stores/block.go"
 	blocksGo = "internal/stores/memory/blocks.go"
 	resetsGo = "internal/stores/redis/resets.go"
 )

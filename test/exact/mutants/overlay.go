@@ -29,7 +29,7 @@ var packages = map[string]string{
 	"internal/key":           "",
 	"internal/limiter":       "",
 	"scripts":                `"decide.lua": &decide`,
-	"internal/stores":        "",
+	"stores":                 "",
 	"internal/stores/memory": "",
 	"internal/stores/outage": "",
 	"internal/stores/redis":  "",

@@ -4,13 +4,13 @@ package main
 
 const (
 	localGo   = "internal/stores/memory/decide.go"
-	askGo     = "internal/stores/check.go"
+	askGo     = "stores/check.go"
 	tableGo   = "internal/stores/memory/table.go"
 	flowGo    = "internal/stores/memory/overflow.go"
 	statesGo  = "internal/stores/memory/states.go"
 	indexGo   = "internal/stores/memory/index.go"
 	arenaGo   = "internal/stores/memory/arena.go"
-	acrossGo  = "internal/stores/across.go"
+	acrossGo  = "stores/across.go"
 	wireGo    = "internal/stores/redis/wire.go"
 	sharedGo  = "internal/stores/redis/store.go"
 	permitsGo = "internal/stores/redis/permits.go"
