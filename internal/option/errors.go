@@ -11,7 +11,7 @@ const mostErrors = 20
 // Errors are the errors of a configuration, which are reported together.
 type Errors []error
 
-// Error implements error. Of equal errors, such as those of a snippet that is imported twice, it
+// Error implements error. Of equal errors, as a snippet that is imported twice has, it
 // shows one.
 func (e Errors) Error() string {
 	var texts []string

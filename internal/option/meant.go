@@ -31,8 +31,8 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Nearest returns the name that was probably meant by a word that is none of them: one that differs
-// in a letter or two, or the only one that it is the beginning of; empty: there is none.
+// Nearest returns the name that an unknown word probably meant: a name that differs in a letter or
+// two, or the only name that begins with the word; empty: there is none.
 func Nearest(word string, names []string) (nearest string) {
 	const longest = 64 // bytes: longer words are no names
 	if len(word) > longest {
@@ -58,7 +58,7 @@ func Nearest(word string, names []string) (nearest string) {
 	return nearest
 }
 
-// synonyms are words that people know from other limiters, with those that mean the same here.
+// synonyms maps the words of other limiters to the words that mean the same here.
 var synonyms = map[string]string{
 	"ban": "block", "penalty": "block", "lockout": "block", "jail": "block",
 	"status": "respond", "status_code": "respond", "message": "respond", "error": "respond", "response": "respond",

@@ -21,7 +21,7 @@ type Parse func(d *caddyfile.Dispenser) error
 
 // Set is the options of a block.
 type Set struct {
-	// One are the options that may be given once, Many those that may be repeated.
+	// One are the options that may be given once, Many the options that may be repeated.
 	One, Many map[string]Parse
 
 	// Check, if set, runs after every line of a block, so that an invalid combination
@@ -35,7 +35,7 @@ type Set struct {
 	Unknown func(word string) error
 
 	seen     map[string]caddyfile.Token
-	failed   []string        // the options that are invalid, also those that misspelt words were meant to be
+	failed   []string        // the invalid options, including the ones that misspelt words probably meant
 	reported map[string]bool // the errors of Check
 }
 
@@ -50,7 +50,7 @@ func (s *Set) Given(word string, t caddyfile.Token) {
 	s.seen[word] = t
 }
 
-// Position returns the position of an option that was given, of those of Many the first.
+// Position returns the position of a given option; of a repeated option, the first.
 func (s *Set) Position(word string) (caddyfile.Token, bool) {
 	t, ok := s.seen[word]
 	return t, ok

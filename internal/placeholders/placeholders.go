@@ -18,7 +18,7 @@ import (
 	"github.com/dianalimiter/diana/internal/option"
 )
 
-// Placeholders have no registry: Caddy's replacer knows those of requests, the handlers
+// Placeholders have no registry: Caddy's replacer knows the requests' own, the handlers
 // set others, and other modules any. A name that none of these can have is a mistake, and
 // always empty.
 

@@ -45,7 +45,7 @@ func Of(ctx context.Context) *Process {
 // Program returns the process of this program.
 func Program() *Process { return program }
 
-// Var is a variable of which each process has its own.
+// Var is a variable with a value for each process.
 type Var[T any] struct {
 	New func() *T // creates the value of a process; nil: the zero value
 
@@ -53,7 +53,7 @@ type Var[T any] struct {
 	values map[*Process]*T
 }
 
-// Of returns the variable of a process. nil: that of this program.
+// Of returns the variable of a process. nil: this program's.
 func (v *Var[T]) Of(p *Process) *T {
 	if p == nil {
 		p = program

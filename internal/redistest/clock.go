@@ -25,7 +25,7 @@ type Clock struct {
 }
 
 // VirtualTime returns a script that takes the time from an expression instead of
-// Redis' clock. Its TTLs are a thousand times longer, those of blocks at least a minute, because
+// Redis' clock. Its TTLs are a thousand times longer, and a block's at least a minute, because
 // keys still expire in real time.
 func VirtualTime(tb testing.TB, script, now string) string {
 	tb.Helper()

@@ -243,7 +243,7 @@ func (p *page) answer(name string) string {
 	return "cli." + name
 }
 
-// answerTypes returns the types of answers: those that the order names first.
+// answerTypes returns the types of answers, the ones in the order first.
 func (p *page) answerTypes() (names []string) {
 	var rest []string
 	for name := range p.source.fields {

@@ -20,7 +20,7 @@ import (
 	"github.com/dianalimiter/diana/stores"
 )
 
-// windows are those of the table of what clients did, and rates those of meters, a second.
+// windows are the windows in the table of clients' requests, and rates the meters' rates per second.
 var (
 	windows = [...]time.Duration{time.Second, 10 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
 	names   = [...]string{"1s", "10s", "1m", "1h", "1d"}
@@ -199,7 +199,7 @@ const DefaultDeny = 0.001
 // Measured is what clients did.
 type Measured struct {
 	Keys    int              `json:"keys"`                // different ones, up to a million and one that further ones share
-	Rest    int64            `json:"rest,omitempty"`      // requests of those that share one
+	Rest    int64            `json:"rest,omitempty"`      // requests of the keys that share a counter
 	Lacking map[string]int64 `json:"undecided,omitempty"` // requests that lack a part of the key, by field
 	Windows []Window         `json:"windows"`             // from the shortest
 	Meters  []string         `json:"meters"`              // rules of gcra that deny few enough keys

@@ -99,7 +99,7 @@ func collect(v any, fields *[]string) {
 			add(fieldOf(m[1]))
 		}
 		for _, m := range celHeader.FindAllStringSubmatch(v, -1) {
-			for _, name := range m[1:] { // the first may be that of an expression
+			for _, name := range m[1:] { // the first may be the name of an expression
 				if name != "" {
 					add("header " + http.CanonicalHeaderKey(name))
 				}
@@ -144,7 +144,7 @@ func collect(v any, fields *[]string) {
 	}
 }
 
-// zoneFields returns what the decision of a zone reads. matchers are those of the routes that lead to
+// zoneFields returns the fields that the decision of a zone reads. matchers are the ones of the routes that lead to
 // its handler, changing the options of the handlers that run.
 func zoneFields(zone *limiter.Zone, matchers, changing []json.RawMessage) (fields []string) {
 	read := func(texts ...json.RawMessage) {

@@ -18,7 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Read is what was read of logs.
+// Read summarizes the lines that were read.
 type Read struct {
 	Lines  int64    `json:"lines"`                  // of requests
 	Unread int64    `json:"unread"`                 // that have none of the formats
@@ -95,7 +95,7 @@ func (g *Logs) Read() (read Read, err error) {
 	return read, err
 }
 
-// openAll opens the logs. After an error it returns those that are open.
+// openAll opens the logs. After an error it returns the logs opened so far.
 func (g *Logs) openAll() (files []*file, err error) {
 	for _, path := range g.Paths {
 		f, err := g.open(path)
@@ -125,7 +125,7 @@ type order struct {
 	each  func(*Line) error
 }
 
-// add adds a line, and releases those that no later line precedes, or that are too many.
+// add adds a line, and releases lines that no later line can precede, or that are too many.
 func (o *order) add(l *Line) error {
 	heap.Push(&o.waits, l)
 	o.held += l.size
@@ -165,7 +165,7 @@ func earliest(files []*file) (first *file) {
 }
 
 // file is a log that is read by a goroutine of its own. A regular file waits until its first line is
-// the earliest, so that of rotated files, whatever their number, few have buffers and lines at once.
+// the earliest, so that few of any number of rotated files have buffers and lines at once.
 type file struct {
 	path  string
 	in    *os.File
@@ -180,7 +180,7 @@ type file struct {
 	err   error         // of it
 }
 
-// open opens a file. If it is renamed afterwards, it is still the one that is read.
+// open opens a file. If it is renamed afterwards, reading goes on.
 func (g *Logs) open(path string) (*file, error) {
 	f := &file{path: path, in: os.Stdin, more: make(chan []*Line, 2), done: make(chan struct{}), ended: make(chan struct{})}
 	if path != "-" {
@@ -254,7 +254,7 @@ func decompressed(path string, in io.Reader) (io.Reader, error) {
 	return b, nil
 }
 
-// scan reads lines. A file that is cut off, as one that is being written, is no error.
+// scan reads lines. A file that is cut off, for example while it is written, is no error.
 func (f *file) scan(text io.Reader, wants func(*Line) bool) error {
 	lines := bufio.NewReaderSize(text, 1<<16)
 	list, size := make([]*Line, 0, batch), 0
@@ -293,7 +293,7 @@ func (f *file) scan(text io.Reader, wants func(*Line) bool) error {
 	}
 }
 
-// readLine returns the next line, of one that is too long only the beginning.
+// readLine returns the next line; if it is too long, only its beginning.
 func readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')

@@ -25,7 +25,7 @@ type Line struct {
 	Proto    string // such as HTTP/1.1
 	Host     string // with a port, if it has one
 	RemoteIP string // the address of the connection
-	ClientIP string // that of the client
+	ClientIP string // the client's address
 	User     string // the ID that authentication found
 
 	remotePort string // of the connection; empty: unknown
@@ -111,7 +111,7 @@ func (l *Line) readRequest(k, v gjson.Result) bool {
 	return true
 }
 
-// timeLayouts are those of Caddy's time_format that are texts.
+// timeLayouts are the textual layouts of Caddy's time_format.
 var timeLayouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.000Z0700", "2006/01/02 15:04:05.000", "2006/01/02 15:04:05", commonTime, time.RFC1123Z}
 
 // commonTime is the time of the common format.
@@ -293,7 +293,7 @@ func (l *Line) lacks(field, host string) bool {
 		return l.remotePort == ""
 	case fieldTLS:
 		return !l.whole
-	case fieldCertificate: // of which a line has the name
+	case fieldCertificate: // a line has its subject
 		return !l.whole || l.tls.Get("client_serial").Exists()
 	}
 	switch {

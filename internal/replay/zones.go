@@ -23,7 +23,7 @@ type Config struct {
 	// Servers are its HTTP servers, by name.
 	Servers map[string]*caddyhttp.Server
 
-	// Texts are what it says of its routes.
+	// Texts describe its routes.
 	Texts *routes.Texts
 
 	// Limiter returns the limiter of a rate_limit handler; nil: it is another handler.
@@ -42,7 +42,7 @@ type Config struct {
 	Set func(zone string, words []string) error
 }
 
-// Zones decides what the zones of a configuration would have done.
+// Zones decides logged requests by the zones of a configuration.
 type Zones struct {
 	Host string // of requests whose lines have none
 
@@ -328,7 +328,7 @@ type Minute struct {
 	Denied int64     `json:"denied"` // requests
 }
 
-// Denials are those of one key.
+// Denials counts the denials of one key.
 type Denials struct {
 	Key   string    `json:"key"`   // its parts
 	Times int64     `json:"times"` // denials

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// enter does to a request what a server does before its routes. It returns an error for one that
+// enter prepares a request as a server does before its routes. It returns an error for a request that
 // does not reach them.
 func (w *Way) enter(r *http.Request) error {
 	host, _, err := net.SplitHostPort(r.Host)

@@ -21,7 +21,7 @@ type Texts struct {
 }
 
 // Load provisions the routes of the HTTP app in a configuration as far as a [Way] needs them: the
-// matchers, the handlers that run, and those that keep names. It opens nothing.
+// matchers, the handlers that run, and the handlers that define names. It opens nothing.
 func Load(ctx caddy.Context, app json.RawMessage, keep func(name string) bool) (map[string]*caddyhttp.Server, *Texts, error) {
 	var config struct{ Servers map[string]*caddyhttp.Server }
 	if len(app) == 0 {
@@ -154,7 +154,7 @@ func (l *loader) handler(raw json.RawMessage) (caddyhttp.MiddlewareHandler, erro
 // notRun stands in the place of a handler that is not provisioned.
 type notRun struct {
 	name    string
-	answers bool // if it is one that answers requests: whether it answers all
+	answers bool // if it answers requests: whether it answers all
 }
 
 // CaddyModule implements caddy.Module.

@@ -58,8 +58,8 @@ func (d *Request) HTTP(ctx context.Context) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// local is the address of a server that a request was sent to: that of its listener with the port
-// of the host, and where that listens on all addresses, the one that the host or the client has.
+// local is the server's address that a request was sent to: the listener's address with the port of
+// the host. If it listens on all addresses, the address is the host's or the client's.
 type local struct {
 	s *caddyhttp.Server
 	r *http.Request

@@ -39,7 +39,7 @@ type Way struct {
 }
 
 // New returns the way through the routes of a server. replace returns what runs in the place of a
-// handler, nil for those of Caddy and of other plugins.
+// handler, nil for handlers of Caddy and of other plugins.
 func New(s *caddyhttp.Server, replace func(caddyhttp.MiddlewareHandler) caddyhttp.MiddlewareHandler) (*Way, error) {
 	w := &Way{server: s, replace: replace, named: make(map[string]caddyhttp.Route)}
 	for name, r := range s.NamedRoutes {
@@ -108,13 +108,13 @@ func (w *Way) list(routes caddyhttp.RouteList) (caddyhttp.RouteList, error) {
 
 // What Caddy's handlers need to be run. Others are not, and are named.
 var (
-	// runs are those that need nothing but the request.
+	// runs are the handlers that need only the request.
 	runs = strings.Fields("error headers map request_body rewrite static_response vars")
 
-	// passes are those that change the response, or only observe.
+	// passes are the handlers that change the response, or only observe.
 	passes = strings.Fields("encode intercept log_append push templates timeouts tracing")
 
-	// ends are those that answer every request.
+	// ends are the handlers that answer every request.
 	ends = strings.Fields("metrics rate_limit_page rate_limit_quota")
 )
 

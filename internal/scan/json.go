@@ -50,7 +50,7 @@ const (
 	inOther                    // any other
 	afterValue                 // a comma or the end of the container must follow
 	skipping                   // in a container that no path leads into
-	skippedString              // in a string there, or in one that is a value
+	skippedString              // in a string there, or in a string value
 	skippedEscape              // after a backslash in it
 	done                       // nothing but white space may follow
 	faulty                     // the rest of the text does not count
@@ -72,7 +72,7 @@ func (m *machine) begin() {
 	m.state, m.frames, m.target = atValue, m.frames[:0], &m.paths.root
 }
 
-// endText ends a text, or what was read of it. last is whether it is known to end the stream.
+// endText ends a text, perhaps a truncated one. last is whether it is known to end the stream.
 func (m *machine) endText(last bool) {
 	last = last || m.signs.last()
 	m.over, m.signs = m.over || last, 0
@@ -276,7 +276,7 @@ func (m *machine) skip(p []byte) []byte {
 	return nil
 }
 
-// skipString reads a string there, or one that is a value. It searches for each quotation mark
+// skipString reads a string there, or a string value. It searches for each quotation mark
 // once, however many escapes precede it.
 func (m *machine) skipString(p []byte) []byte {
 	end := bytes.IndexByte(p, '"')

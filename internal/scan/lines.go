@@ -100,7 +100,7 @@ func (s *Scanner) readLine(p []byte) {
 	}
 }
 
-// keep keeps what is read of a name or a value, as far as it is compared.
+// keep keeps the part of a name or a value that is compared.
 func (s *Scanner) keep(p []byte) {
 	e := &s.events
 	e.text = append(e.text, p[:min(len(p), longestValue-len(e.text))]...)

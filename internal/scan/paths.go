@@ -15,7 +15,7 @@ const (
 // each is the name of every member of an array that no other path names by its index.
 const each = "[]"
 
-// Paths are the places of what a [Scanner] reports: for each the names on the way to it. The name of
+// Paths are the places that a [Scanner] reports, each as the names on the way to it. The name of
 // a member of an array is its index, or [] for any. It is safe for concurrent use.
 type Paths struct {
 	root    node
@@ -34,7 +34,7 @@ type node struct {
 	children map[string]*node
 }
 
-// matters reports whether it is reported what stands at a place; nil: one that no path leads to.
+// matters reports whether the value at a place is reported; nil: no path leads to the place.
 func (n *node) matters() bool { return n != nil && (n.path >= 0 || n.sign != 0) }
 
 // NewPaths returns the paths of texts such as usage.total_tokens, in their order. A dot that
