@@ -153,7 +153,7 @@ func (g *group) uncount(ctx context.Context, z *ZoneCheck) {
 	}
 }
 
-// peek decides the zones of the stores after one that denies and charges
+// peek decides the zones of the stores after a store that denies and charges
 // nothing, so that a denial has the results of all rules.
 func peek(ctx context.Context, check *Check, groups []group) {
 	for i := range groups {

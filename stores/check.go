@@ -42,7 +42,7 @@ type ZoneCheck struct {
 	// counted in addition to a zone's key, such as fingerprints of duplicates.
 	Tag Key
 
-	// Group is what the keys of one network have in common.
+	// Group identifies the keys of one network.
 	Group uint32
 
 	// Cost is charged to every rule. At least 1.

@@ -12,7 +12,7 @@ type Counter struct {
 	// Zone is the zone's name.
 	Zone string
 
-	// Kinds is a short fingerprint of what gives the states their meaning. It
+	// Kinds is a short fingerprint of everything that gives the states their meaning. It
 	// ends the names of the keys in Redis.
 	Kinds string
 
@@ -26,7 +26,7 @@ type Counter struct {
 	// 0: any number.
 	InFlight int64
 
-	// Last makes [Across] decide the counter after those of other stores,
+	// Last makes [Across] decide the counter after the counters of other stores,
 	// because it paces: a delay cannot be held until they have decided.
 	Last bool
 
@@ -54,7 +54,7 @@ type Counter struct {
 	Override int64
 
 	// Overrides are the counters that are in force together with this one and count in the same
-	// Table, itself included, by their Override; without those that vary. They do not change
+	// Table, itself included, by their Override; without counters whose limits vary. They do not change
 	// while one is in use.
 	Overrides map[int64]*Counter
 

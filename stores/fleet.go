@@ -12,7 +12,7 @@ type Fleet interface {
 	// Place identifies the server.
 	Place() string
 
-	// Instance is the identity of this process among those of Fleet.
+	// Instance identifies this process among the instances of Fleet.
 	Instance() uint64
 
 	// Look tells all instances to write their figures for the next seconds. They come within some

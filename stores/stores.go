@@ -1,4 +1,4 @@
-// Package stores defines what a store of rate limit counts is: the check that a
+// Package stores defines the stores of rate limit counts: the check that a
 // request makes, the results that it gets, and the [Store] that decides it.
 // [Across] decides a check whose zones lie in several stores. The stores
 // themselves are in the packages memory and redis. No package here knows HTTP.

@@ -73,7 +73,7 @@ const (
 	lostMaster   = "this Redis is a replica that has lost its master: give the master's address, or write sentinel or cluster into the store's block"
 )
 
-// findAnswer returns what is known of an answer of Redis.
+// findAnswer returns the entry for an answer of Redis.
 func findAnswer(text string) *knownAnswer {
 	for i := range refusals {
 		for _, w := range refusals[i].words {

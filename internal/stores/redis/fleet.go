@@ -99,7 +99,7 @@ func (f *figures) at(ctx context.Context) (goredis.UniversalClient, time.Time, e
 
 // look says to all instances that somebody looks.
 func (f *figures) look(ctx context.Context) error {
-	f.watched() // one that is not subscribed at the moment, too
+	f.watched() // an instance that is not subscribed at the moment, too
 	client, err := f.conn.clientAt(ctx, f.key())
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (f *figures) look(ctx context.Context) error {
 	return client.Publish(ctx, resetChannel(f.o.Prefix), watchedText).Err()
 }
 
-// read returns the figures of the instances, and removes those that are not written any more.
+// read returns the figures of the instances, and removes figures that are no longer written.
 func (f *figures) read(ctx context.Context) (map[uint64]stores.Figures, error) {
 	client, now, err := f.at(ctx)
 	if err != nil {

@@ -60,7 +60,7 @@ func inspect(ctx context.Context, c *conn, n *node, tag string) (done bool) {
 	return true
 }
 
-// server is what is known of a Redis or a compatible server.
+// server describes a Redis or a compatible server.
 type server struct {
 	version string // of Redis, that a compatible server says it is; empty: unknown
 	policy  string // of eviction; empty: unknown

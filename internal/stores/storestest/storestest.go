@@ -1,4 +1,4 @@
-// Package storestest has what the tests of several stores share.
+// Package storestest is shared by the tests of several stores.
 package storestest
 
 import (
