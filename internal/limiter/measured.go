@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/dianalimiter/diana/config"
-	"github.com/dianalimiter/diana/internal/body"
 	"github.com/dianalimiter/diana/internal/scan"
 )
 
@@ -142,29 +141,6 @@ func (m *measured) ended() bool {
 		ended = ended || s != nil && s.Ended()
 	}
 	return ended
-}
-
-// ending is how the response of a request ended.
-type ending struct {
-	status    int       // 0: there was none
-	gone, cut bool      // as [config.Response] has them
-	left      bool      // the client left before the end of the response
-	written   int64     // bytes of the body
-	body      *measured // nil: no zone settles by it
-	request   *body.Watched
-}
-
-// of returns what the response told the i-th zone of the request.
-func (e *ending) of(i int) (r config.Response) {
-	r.Cut = e.cut
-	if e.body != nil && e.body.zones[i].settle != nil {
-		r = e.body.zones[i].response
-		if r.Measured = true; e.body.method != http.MethodHead { // whose body is not sent, whatever handlers write
-			r.Written = e.written
-		}
-	}
-	r.Status, r.Gone, r.Request = e.status, e.gone, e.request
-	return r
 }
 
 const headerAcceptEncoding = "Accept-Encoding"

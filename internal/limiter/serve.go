@@ -1,8 +1,6 @@
 package limiter
 
 import (
-	"cmp"
-	"errors"
 	"net/http"
 	"time"
 
@@ -107,38 +105,16 @@ func (q *request) serve(w http.ResponseWriter, rw *writer, next caddyhttp.Handle
 		defer q.finish(&ending{status: http.StatusOK})
 		return next.ServeHTTP(w, q.r)
 	}
-	end := ending{cut: true, body: rw.measured, request: rw.client.sent()}
+	cut := true // if next panics
 	defer func() {
-		end.gone = rw.gone || rw.status == 0 && rw.client.gone()
-		left := (q.l.settles || q.l.lingers) && rw.left(q.r.Method)
-		end.left, end.written = left && q.l.lingers && !rw.measured.ended(), rw.written
-		end.status = cmp.Or(rw.status, end.status)
-		if q.l.settles {
-			end.cut = end.cut || left
-			rw.measured.end(!end.cut)
-		}
-		if rw.denied && end.status < http.StatusBadRequest {
-			end = ending{} // a denial that looks like a success: the next handler was not reached
-		}
+		end := q.endingOf(rw, cut, err)
 		q.finish(&end)
 	}()
 	if rw.measured != nil && rw.measured.reads {
 		defer unencoded(q.r.Header)()
 	}
 	err = next.ServeHTTP(rw, q.r)
-	end.cut = err != nil && rw.status != 0 // without a status the error is the response
+	cut = err != nil && rw.status != 0 // without a status the error is the response
 	rw.finish(q.r, err)
-	end.status = statusOf(err)
 	return err
-}
-
-// statusOf returns the status of the response to an error.
-func statusOf(err error) int {
-	if err == nil {
-		return http.StatusOK
-	}
-	if he, ok := errors.AsType[caddyhttp.HandlerError](err); ok && he.StatusCode != 0 {
-		return he.StatusCode
-	}
-	return http.StatusInternalServerError
 }

@@ -1,0 +1,70 @@
+package limiter
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/dianalimiter/diana/config"
+	"github.com/dianalimiter/diana/internal/body"
+)
+
+// ending is how the response of a request ended.
+type ending struct {
+	status    int       // 0: there was none
+	gone, cut bool      // as [config.Response] has them
+	left      bool      // the client left before the end of the response
+	written   int64     // bytes of the body
+	body      *measured // nil: no zone settles by it
+	request   *body.Watched
+}
+
+// of returns what the response told the i-th zone of the request.
+func (e *ending) of(i int) (r config.Response) {
+	r.Cut = e.cut
+	if e.body != nil && e.body.zones[i].settle != nil {
+		r = e.body.zones[i].response
+		if r.Measured = true; e.body.method != http.MethodHead { // whose body is not sent, whatever handlers write
+			r.Written = e.written
+		}
+	}
+	r.Status, r.Gone, r.Request = e.status, e.gone, e.request
+	return r
+}
+
+// endingOf returns how the response of the request ended: with an error, or cut off after its status
+// was written. A denial by a later handler that looks like a success has not reached the upstream
+// and costs nothing.
+func (q *request) endingOf(rw *writer, cut bool, err error) ending {
+	left := (q.l.settles || q.l.lingers) && rw.left(q.r.Method)
+	end := ending{
+		status: rw.status, written: rw.written,
+		gone: rw.gone || rw.status == 0 && rw.client.gone(),
+		cut:  cut, left: left && q.l.lingers && !rw.measured.ended(),
+		body: rw.measured, request: rw.client.sent(),
+	}
+	if !cut {
+		end.status = cmp.Or(rw.status, statusOf(err))
+	}
+	if q.l.settles {
+		end.cut = cut || left
+		rw.measured.end(!end.cut)
+	}
+	if rw.denied && end.status < http.StatusBadRequest {
+		return ending{}
+	}
+	return end
+}
+
+// statusOf returns the status of the response to an error.
+func statusOf(err error) int {
+	if err == nil {
+		return http.StatusOK
+	}
+	if he, ok := errors.AsType[caddyhttp.HandlerError](err); ok && he.StatusCode != 0 {
+		return he.StatusCode
+	}
+	return http.StatusInternalServerError
+}
