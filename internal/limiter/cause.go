@@ -27,6 +27,20 @@ func (d *decision) denialOf(z *zoneResult) (label string, cause metrics.Cause) {
 	return labelStore, metrics.CauseStore
 }
 
+// denialIn returns the rule by which a zone did not admit the request, and why; none: it did. e is
+// the denial of the request; nil: it was admitted.
+func (d *decision) denialIn(z *zoneResult, e *exceeded) (label string, cause metrics.Cause) {
+	switch {
+	case e != nil && e.zone == z.zone:
+		return e.label, e.cause
+	case z.outcome == metrics.Denied, z.outcome == metrics.ShadowDenied:
+		return d.denialOf(z)
+	case z.outcome == metrics.Left:
+		return "", metrics.CauseLeft
+	}
+	return "", metrics.CauseNone
+}
+
 // orWaiting returns why a zone does not admit a request that it may have wait for this cause.
 func (d *decision) orWaiting(z *zoneResult, cause metrics.Cause) metrics.Cause {
 	switch {

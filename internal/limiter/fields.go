@@ -114,8 +114,11 @@ func (h *headers) set(to http.Header) {
 
 // hasLess reports whether an upstream has set a header by which less remains than by our value.
 func hasLess(h http.Header, name, ours string) bool {
+	if ours == "" {
+		return false
+	}
 	theirs := h[name]
-	if len(theirs) == 0 || ours == "" {
+	if len(theirs) == 0 {
 		return false
 	}
 	least, ok := leastLeft(theirs)

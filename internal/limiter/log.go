@@ -41,7 +41,7 @@ func (q reporter) report(e *exceeded) {
 		if c := z.duplicate; c != nil {
 			q.logOverflow(z.zone, c)
 		}
-		q.countKey(z)
+		q.countKey(z, e)
 	}
 	q.countRequest()
 	q.setPlaceholders(e)
@@ -58,7 +58,7 @@ func (q reporter) report(e *exceeded) {
 }
 
 // countKey counts the request for the busiest and most denied keys of a zone.
-func (q reporter) countKey(z *zoneResult) {
+func (q reporter) countKey(z *zoneResult, e *exceeded) {
 	if z.zone.topKeys == nil || z.outcome == metrics.Skipped || z.key == (stores.Key{}) {
 		return
 	}
@@ -68,7 +68,7 @@ func (q reporter) countKey(z *zoneResult) {
 	}
 	var why metrics.Cause
 	if z.outcome == metrics.Denied || z.outcome == metrics.ShadowDenied {
-		_, why = q.denialOf(z)
+		_, why = q.denialIn(z, e)
 	}
 	if z.zone.topKeys.Count(z.key, why, now, q.dice.Throw()) && q.l.o.LogKey {
 		z.zone.topKeys.Name(z.key, func() string { return z.zone.KeyText(q.r) })
@@ -104,14 +104,7 @@ func (q reporter) addToAccessLog(e *exceeded) {
 		return
 	}
 	line := logDecision{zone: z.zone.WrittenName(), outcome: z.outcome}
-	switch {
-	case e != nil && e.zone == z.zone:
-		line.rule, line.cause = e.label, e.cause
-	case z.outcome == metrics.ShadowDenied:
-		line.rule, line.cause = q.denialOf(z)
-	case z.outcome == metrics.Left:
-		line.cause = metrics.CauseLeft
-	}
+	line.rule, line.cause = q.denialIn(z, e)
 	extra.Set(zap.Object("rate_limit", line))
 }
 

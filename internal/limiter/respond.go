@@ -71,7 +71,7 @@ func (q *request) reject(w http.ResponseWriter, e *exceeded) error {
 // one. For error routes it keeps all that the denial sets.
 func (q *request) placeDenial(w http.ResponseWriter, e *exceeded, status int) {
 	outer := outerWriter(w)
-	if outer == nil {
+	if outer == nil && q.l.o.Headers != config.HeadersOff {
 		e.limits.set(w.Header())
 	}
 	if outer == nil && !q.l.earlier && !q.l.o.ErrorRoutes {

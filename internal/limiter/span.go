@@ -19,19 +19,7 @@ func (q reporter) addToSpan(e *exceeded) {
 		z = &q.zones[0]
 	}
 	span.SetAttributes(attribute.String("rate_limit.zone", z.zone.WrittenName()), attribute.String("rate_limit.decision", z.outcome.String()))
-	if cause := q.causeIn(z, e); cause != metrics.CauseNone {
+	if _, cause := q.denialIn(z, e); cause != metrics.CauseNone {
 		span.SetAttributes(attribute.String("rate_limit.cause", cause.String()))
 	}
-}
-
-// causeIn returns why a zone did not admit the request; none: it did.
-func (q reporter) causeIn(z *zoneResult, e *exceeded) metrics.Cause {
-	switch {
-	case e != nil && e.zone == z.zone:
-		return e.cause
-	case z.outcome == metrics.ShadowDenied:
-		_, cause := q.denialOf(z)
-		return cause
-	}
-	return metrics.CauseNone
 }
