@@ -21,6 +21,8 @@ type Charge struct {
 	Holds  bool    // whether the cost is held until Settle says what is charged
 	Mapped bool    // whether a placeholder may be a variable of map, which has its values by fields of the body
 
+	GroupBy *GroupBy // what costs are added up by; nil: they are not
+
 	cost key.Template // with tokens, reserve
 }
 
@@ -50,18 +52,25 @@ func (z *Zone) Charge() (c Charge, err error) {
 			return c, err
 		}
 	}
+	if c.GroupBy, err = parseGroupBy(z); err != nil {
+		return c, err
+	}
 	c.Holds = z.Holds()
 	c.Mapped = slices.ContainsFunc(c.Placeholders(), func(name string) bool { return !strings.HasPrefix(name, key.BodyPrefix) })
 	c.Statuses, err = parseStatuses(z.CountStatus)
 	return c, err
 }
 
-// Placeholders returns the names of the placeholders of cost, or reserve, and settle.
+// Placeholders returns the names of the placeholders of cost, or reserve, settle and group_by.
 func (c *Charge) Placeholders() []string {
-	if c.Settle == nil {
-		return c.cost.Placeholders()
+	names := c.cost.Placeholders()
+	if c.Settle != nil {
+		names = append(names, c.Settle.Placeholders()...)
 	}
-	return append(c.cost.Placeholders(), c.Settle.Placeholders()...)
+	if c.GroupBy != nil {
+		names = append(names, c.GroupBy.Placeholders()...)
+	}
+	return names
 }
 
 // Hold is what a request is charged, or holds, before its response.
@@ -101,8 +110,11 @@ func (c *Charge) reserved() int64 {
 	return n
 }
 
-// ReadsBody reports whether the cost depends on the request's body.
+// ReadsBody reports whether the cost, or what it is added up by, depends on the request's body.
 func (c *Charge) ReadsBody() bool {
+	if c.GroupBy.ReadsBody() {
+		return true
+	}
 	if c.Counts() {
 		return c.Settle.tokens.readsBody()
 	}

@@ -110,7 +110,7 @@ func (z *Zone) checkBounds() error {
 	case z.MaxBody < 0 || z.MaxBody > MaxMaxBody:
 		return fmt.Errorf("max_body %d: want 1 to %d (8MiB)", z.MaxBody, MaxMaxBody)
 	}
-	return CheckMaxKeys(z.MaxKeys)
+	return errors.Join(CheckMaxKeys(z.MaxKeys), checkUnit(z.Unit))
 }
 
 // CheckMaxKeys checks a value of the option max_keys. 0 means the default.

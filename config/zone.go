@@ -95,6 +95,17 @@ type Zone struct {
 	// Count the tokens of language models, in place of cost, settle and hold. Default: off.
 	Tokens *Tokens `json:"tokens,omitempty"`
 
+	// Add up the final costs of tokens or settle by these values too, in the metric
+	// caddy_rate_limit_group_cost_total and in "caddy rate-limit spend": up to 4 parts with
+	// placeholders, such as ["{http.auth.user.id}", "{body.model}"]. They have their values of before
+	// the next handler. 200 groups of a zone are kept, of which further ones are the group "other"; of a
+	// value, 64 bytes. Credentials are rejected. Default: off.
+	GroupBy Parts `json:"group_by,omitempty"`
+
+	// What the numbers of the zone count, a word of 1 to 64 of A-Z a-z 0-9 _ and -, such as
+	// "microdollars". Default: "requests", "tokens" with tokens, "units" with cost or settle.
+	Unit string `json:"unit,omitempty"`
+
 	// How many bytes of a request's body are read for {body.<name>}, tokens and
 	// prevent_duplicates, at most 8388608 (8 MiB). The largest of a handler's zones
 	// applies. Each concurrent request may take about three times as much memory.

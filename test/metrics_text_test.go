@@ -93,6 +93,7 @@ func TestMetricsText(t *testing.T) {
 					match path /settles
 					rule 100/1h
 					settle {http.response.header.X-Tokens}
+					group_by {header.X-Team} {method}
 				}
 				zone counts {
 					match path /settles
@@ -145,7 +146,8 @@ func TestMetricsText(t *testing.T) {
 	s.want(req{path: "/costly", header: with("X-Cost", "7")}, 200, 429)
 	s.want(req{path: "/costly", header: with("X-Cost", "bad"), ip: "10.0.0.9"}, 200, 429)
 	s.want(req{path: "/lacks"}, 429)
-	s.want(req{path: "/settles"}, 200, 200)
+	s.want(req{path: "/settles"}, 200)
+	s.want(req{path: "/settles", header: with("X-Team", "blue")}, 200)
 	s.want(req{path: "/twice", method: "POST"}, 200, 429)
 	s.want(req{path: "/leaves"}, 200, 429)
 	s.want(req{path: "/alone"}, 200, 200, 429)

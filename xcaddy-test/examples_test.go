@@ -52,7 +52,8 @@ var examples = map[string]func(printed string, took time.Duration) error{
 			wantf(strings.Contains(printed, `"usage":{"input_tokens":1,"output_tokens":300}`), "no usage of a message"),
 			wantf(strings.Count(printed, `"delta"`) > 300 && strings.Contains(printed, "data: [DONE]"), "no stream"),
 			wantf(strings.Count(printed, `"used":903,`) == 2, "not 903 tokens are used of the minute and of the month"),
-			wantf(strings.Contains(printed, `"code": "rate_limit_exceeded"`), "no error as OpenAI's"))
+			wantf(strings.Contains(printed, `"code": "rate_limit_exceeded"`), "no error as OpenAI's"),
+			wantf(regexp.MustCompile(`"group": "blue / small",\s+"cost": 543\b`).MatchString(printed), "not 543 microdollars of the team and model"))
 	},
 	"json-error": func(printed string, _ time.Duration) error {
 		problems := wantStatuses(printed, times(2, 200), times(1, 429), times(2, 200), times(1, 429))
@@ -236,18 +237,25 @@ func runSingle(t *testing.T, file, shell string) (printed string, took time.Dura
 	return runShell(t, ".", strings.ReplaceAll(shell, "localhost:8080", fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
-// runGateway builds and starts the command of the example, with its upstream, and runs the commands
-// for it.
+// runGateway runs the commands for the example in its gateway.
 func runGateway(t *testing.T, _, shell string) (printed string, took time.Duration) {
 	t.Helper()
-	built, port := filepath.Join(t.TempDir(), "gateway"), fmt.Sprint(harness.FreePort(t))
+	port, admin := startGateway(t)
+	return runShell(t, ".", strings.NewReplacer("localhost:8080", "localhost:"+port, "localhost:2019", "localhost:"+admin).Replace(shell))
+}
+
+// startGateway builds and starts the command of the example, with its upstream.
+func startGateway(t *testing.T) (port, admin string) {
+	t.Helper()
+	built := filepath.Join(t.TempDir(), "gateway")
+	port, admin = fmt.Sprint(harness.FreePort(t)), fmt.Sprint(harness.FreePort(t))
 	build := harness.Program(t, "go", "build", "-trimpath", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-buildvcs=false", "-o", built, "./examples/llm-gateway")
 	build.Dir, build.Env = "..", append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	run := harness.Program(t, built)
-	run.Dir, run.Env = "..", append(os.Environ(), "PORT="+port, fmt.Sprint("ADMIN=", harness.FreePort(t)), fmt.Sprint("UPSTREAM=", harness.FreePort(t)), "HOME="+t.TempDir())
+	run.Dir, run.Env = "..", append(os.Environ(), "PORT="+port, "ADMIN="+admin, fmt.Sprint("UPSTREAM=", harness.FreePort(t)), "HOME="+t.TempDir())
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +270,7 @@ func runGateway(t *testing.T, _, shell string) (printed string, took time.Durati
 		}
 		return err == nil
 	})
-	return runShell(t, ".", strings.ReplaceAll(shell, "localhost:8080", "localhost:"+port))
+	return port, admin
 }
 
 // runShared runs the commands of the example, which start its instances.

@@ -22,6 +22,8 @@ import (
 //	DELETE /rate_limit/zones/<zone>/key     resets a key on all instances
 //	GET    /rate_limit/zones/<zone>/top     busiest and most denied keys
 //	GET    /rate_limit/top                  the same of all zones that have met requests
+//	GET    /rate_limit/zones/<zone>/spend   what its requests cost, by the values of group_by; with ?fleet of all instances
+//	GET    /rate_limit/spend                the same of all zones with group_by
 //	GET    /rate_limit/keys                 a key in all zones that have counted it
 //	POST   /rate_limit/explain              the decision about a described request
 //	POST   /rate_limit/rules/validate       whether a document of rules is valid
@@ -83,6 +85,10 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 			}
 			return in.answerTops(), nil
 		})
+	case len(path) == 1 && path[0] == "spend":
+		return answerGet(w, r, func() (any, error) { return in.answerSpends(r.Context(), r.URL.Query().Has("fleet")), nil })
+	case len(path) == 3 && path[0] == "zones" && path[2] == "spend":
+		return answerGet(w, r, func() (any, error) { return in.answerSpend(r.Context(), path[1], r.URL.Query().Has("fleet")) })
 	case len(path) == 3 && path[0] == "zones" && path[2] == "key":
 		if readOnly && r.Method == http.MethodDelete {
 			return wrongMethod(w, r, "GET")
@@ -103,7 +109,7 @@ func (api *API) Serve(w http.ResponseWriter, r *http.Request, rest string, readO
 			return answerTop(z), nil
 		})
 	}
-	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, top, zones/<zone>/key, zones/<zone>/top, explain, rules, rules/validate, rules/changes or rules/edit", r.URL.EscapedPath()))
+	return apiError(http.StatusNotFound, fmt.Errorf("%s: no such endpoint: want zones, live, history, keys, top, spend, zones/<zone>/key, zones/<zone>/top, zones/<zone>/spend, explain, rules, rules/validate, rules/changes or rules/edit", r.URL.EscapedPath()))
 }
 
 // key serves the state of the key in the query, or resets the key.

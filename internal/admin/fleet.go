@@ -27,7 +27,7 @@ const (
 	rememberFor = 10 * time.Minute        // how long one that does not answer is remembered
 	freshFor    = 15 * time.Second        // how long figures count
 	memberKeys  = 20                      // of a zone, in the figures
-	withKeys    = stores.MaxFigures / 2   // bytes of the figures up to which zones have their keys
+	withKeys    = stores.MaxFigures / 2   // bytes of the figures up to which zones have their keys, and more groups than that
 	withZones   = stores.MaxFigures - 2048
 )
 
@@ -50,8 +50,8 @@ func (in *Instance) Figures() []byte {
 	size, rest := 2048, cli.MemberZone{Decisions: make(map[string]uint64)}
 	for _, z := range zones {
 		text, _ := json.Marshal(z)
-		if size+len(text) > withKeys && z.Top != nil {
-			z.Top = nil
+		if size+len(text) > withKeys && (z.Top != nil || z.Groups != nil) {
+			z.Top, z.Groups = nil, metrics.SumGroups(memberKeys, z.Groups)
 			text, _ = json.Marshal(z)
 		}
 		if size += len(text) + 1; size > withZones {
@@ -106,7 +106,7 @@ func (in *Instance) memberZones() (list []cli.MemberZone) {
 }
 
 func memberZone(z *limiter.Zone) cli.MemberZone {
-	m := cli.MemberZone{Zone: z.Name}
+	m := cli.MemberZone{Zone: z.Name, Groups: z.Spent()}
 	m.Decisions, m.Denied, m.ShadowDenied = z.Decisions()
 	maps.DeleteFunc(m.Decisions, func(_ string, n uint64) bool { return n == 0 })
 	if top := answerTop(z); len(top.Busy) > 0 {

@@ -152,13 +152,18 @@ func (s *stream) message() *cli.Live {
 	return m
 }
 
-// openZone returns a zone with its counts and keys; nil: there is none of this name.
+// openZone returns a zone with its counts, keys and costs; nil: there is none of this name.
 func (in *Instance) openZone(name string) *cli.OpenZone {
 	zones := slices.DeleteFunc(in.Registry.Zones(), func(z *limiter.Zone) bool { return z.Name != name })
 	if len(zones) == 0 {
 		return nil
 	}
-	return &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(zones[0])}
+	o := &cli.OpenZone{Zone: in.answerAll(zones)[0], Top: answerTop(zones[0])}
+	if len(zones[0].GroupBy) > 0 {
+		s := spendOf(zones[0], nil)
+		o.Spend = &s
+	}
+	return o
 }
 
 // zonesNow returns the zones at this step. All streams send at the same instants, and build them

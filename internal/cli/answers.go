@@ -70,10 +70,11 @@ type Live struct {
 	Open *OpenZone `json:"open,omitempty"`
 }
 
-// OpenZone is a zone with its counts and keys.
+// OpenZone is a zone with its counts, keys and costs.
 type OpenZone struct {
 	Zone
-	Top Top `json:"top"` // its most frequent keys
+	Top   Top    `json:"top"`             // its most frequent keys
+	Spend *Spend `json:"spend,omitempty"` // its costs by group; absent: it has no group_by
 }
 
 // Store is the status of a shared store.
@@ -214,6 +215,23 @@ type Top struct {
 type Tops struct {
 	Fleet *Fleet `json:"fleet,omitempty"` // with ?fleet: all instances, of which these are the keys
 	Zones []Top  `json:"zones"`           // ordered by the requests of their busiest keys
+}
+
+// Spend is the answer of GET /rate_limit/zones/<zone>/spend: what requests to a zone with group_by
+// cost in the end, since the process started.
+type Spend struct {
+	Fleet  *Fleet              `json:"fleet,omitempty"` // with ?fleet: all instances, of which these are the sums
+	Zone   string              `json:"zone"`            // name of the zone
+	Unit   string              `json:"unit"`            // what the costs count
+	By     []string            `json:"group_by"`        // parts of group_by
+	All    uint64              `json:"cost"`            // sum of all groups
+	Groups []metrics.GroupCost `json:"groups"`          // greatest first
+}
+
+// Spends is the answer of GET /rate_limit/spend: what requests to all zones with group_by cost.
+type Spends struct {
+	Fleet *Fleet  `json:"fleet,omitempty"` // with ?fleet: all instances, of which these are the sums
+	Zones []Spend `json:"zones"`           // ordered by name
 }
 
 // Request describes a request to POST /rate_limit/explain.

@@ -87,7 +87,13 @@ func rateLimitCommands(cmd *cobra.Command) {
 		}
 		return show(c, c.send, http.MethodGet, ofFleet("zones/"+url.PathEscape(args[0])+"/top", fleet), nil, new(Top), "top")
 	})
-	for _, sub := range []*cobra.Command{zones, top} {
+	spend := add("spend [<zone>]", "Lists what requests to zones with group_by cost on this instance since it started, by group", cobra.MaximumNArgs(1), func(args []string) error {
+		if len(args) == 0 {
+			return show(c, c.send, http.MethodGet, ofFleet("spend", fleet), nil, new(Spends), "spends")
+		}
+		return show(c, c.send, http.MethodGet, ofFleet("zones/"+url.PathEscape(args[0])+"/spend", fleet), nil, new(Spend), "spend")
+	})
+	for _, sub := range []*cobra.Command{zones, top, spend} {
 		sub.Flags().BoolVar(&fleet, "fleet", false, "Of all instances that share the first store")
 	}
 	c.addValidate(add)

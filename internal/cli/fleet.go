@@ -38,4 +38,6 @@ type MemberZone struct {
 	Denied       map[string]uint64 `json:"denied,omitempty"`        // denials by rule
 	ShadowDenied map[string]uint64 `json:"shadow_denied,omitempty"` // denials by rule that were only reported
 	Top          *Top              `json:"top,omitempty"`           // its most frequent keys
+
+	Groups []metrics.GroupCost `json:"groups,omitempty"` // its costs by group
 }

@@ -35,6 +35,7 @@ func printAnswer(w io.Writer, name string, answer any) error {
 		"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
 		"rules":   (*Zone).rules,
 		"safe":    safe,
+		"share":   func(part, of uint64) float64 { return float64(part) / float64(max(1, of)) },
 		"span":    span,
 		"sum":     sum,
 		"things":  things,

@@ -55,7 +55,7 @@ func (q *request) finish(told *ending) {
 			reporter{q}.reportUnknown(z.zone, &response)
 		}
 		whole := z.zone.Config.Charge.Whole(c.Cost, charge)
-		z.zone.metrics.CountSettled(whole, q.shard)
+		q.countCost(i, whole, told.body)
 		reporter{q}.reportBeyond(z, whole)
 		if !told.left || !c.Permit.Taken || !z.zone.linger(q.r.Context(), c, charge) {
 			z.zone.store.Finish(q.r.Context(), c, charge)
@@ -64,6 +64,24 @@ func (q *request) finish(told *ending) {
 		if c.Counter.Notifies {
 			reporter{q}.reportReached(z)
 		}
+	}
+}
+
+// countCost counts what the request cost the i-th zone in the end. body is nil if no next handler was
+// reached.
+func (q *request) countCost(i int, cost int64, body *measured) {
+	z := q.zones[i].zone
+	z.metrics.CountSettled(cost, q.shard)
+	if q.l.o.AccessLogs && z.Config.Charge.Settle != nil {
+		reporter{q}.logCost(&q.zones[i], cost)
+	}
+	if z.groups == nil || cost == 0 {
+		return
+	}
+	if body != nil && body.zones[i].settle != nil {
+		z.groups.Add(body.zones[i].group, cost)
+	} else {
+		z.groups.Add(z.Config.Charge.GroupBy.Of(q.r), cost)
 	}
 }
 

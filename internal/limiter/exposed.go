@@ -8,6 +8,9 @@ import (
 // Counters returns the zone's counters of decisions; nil: they are not counted.
 func (z *Zone) Counters() *metrics.Counters { return z.metrics.Counters }
 
+// Spent returns the final costs of the zone's requests by group; none: it has no group_by.
+func (z *Zone) Spent() []metrics.GroupCost { return z.groups.Costs() }
+
 // Decisions returns the numbers of the zone's decisions by outcome, of its denials by rule, and
 // of denials that a zone in shadow only reported, by rule; nil: none.
 func (z *Zone) Decisions() (decisions, denied, shadow map[string]uint64) {
@@ -43,7 +46,7 @@ func (r *Registry) Exposed(origin func(Status) string) map[string]*metrics.Expos
 		}
 		a, e := z.active.Load(), all[z.Name]
 		if e == nil {
-			e = &metrics.Exposed{Counters: z.metrics.Counters, Rules: a.counted, Origin: origin(z.Status())}
+			e = &metrics.Exposed{Counters: z.metrics.Counters, Groups: z.groups, Rules: a.counted, Origin: origin(z.Status())}
 			all[z.Name] = e
 		}
 		for _, b := range a.tables {

@@ -99,13 +99,24 @@ func (q reporter) addToAccessLog(e *exceeded) {
 	if z == nil {
 		return
 	}
-	extra := accessLog(q.r)
-	if extra == nil {
+	line := logged(q.r)
+	if line == nil {
 		return
 	}
-	line := logDecision{zone: z.zone.WrittenName(), outcome: z.outcome}
+	line.zone, line.outcome = z.zone.WrittenName(), z.outcome
 	line.rule, line.cause = q.denialIn(z, e)
-	extra.Set(zap.Object("rate_limit", line))
+}
+
+// logCost adds what a zone charged in the end to the access log.
+func (q reporter) logCost(z *zoneResult, cost int64) {
+	line := logged(q.r)
+	if line == nil {
+		return
+	}
+	if line.zone == "" { // all zones allowed the request
+		line.zone, line.outcome = z.zone.WrittenName(), z.outcome
+	}
+	line.costs = append(line.costs, zoneCost{z.zone.WrittenName(), cost})
 }
 
 // notable returns the zone for the access log: the zone that denied, otherwise the first
@@ -137,22 +148,64 @@ func accessLog(r *http.Request) *caddyhttp.ExtraLogFields {
 	return extra
 }
 
+// varLogged is the variable of a request with its field of the access log, to which all its handlers
+// add.
+const varLogged = "rate_limit.logged"
+
+// logged returns the field rate_limit of the request's access log, which it adds if there is none yet;
+// nil: the server has no access log.
+func logged(r *http.Request) *logDecision {
+	extra := accessLog(r)
+	if extra == nil {
+		return nil
+	}
+	d, _ := caddyhttp.GetVar(r.Context(), varLogged).(*logDecision)
+	if d == nil {
+		d = new(logDecision)
+		caddyhttp.SetVar(r.Context(), varLogged, d)
+		extra.Set(zap.Object("rate_limit", d))
+	}
+	return d
+}
+
 // logDecision is the field rate_limit of the access log.
 type logDecision struct {
 	zone, rule string
 	outcome    metrics.Outcome
 	cause      metrics.Cause // of the zone's denial; none: it did not deny
+	costs      []zoneCost    // of the zones with settle or tokens
+}
+
+type zoneCost struct {
+	zone string
+	cost int64
 }
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
-func (d logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
+func (d *logDecision) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("zone", d.zone)
 	enc.AddString("rule", d.rule)
 	enc.AddString("decision", d.outcome.String())
 	if d.cause != metrics.CauseNone {
 		enc.AddString("cause", d.cause.String())
 	}
-	return nil
+	others := false
+	for _, c := range d.costs {
+		if c.zone == d.zone {
+			enc.AddInt64("cost", c.cost)
+		} else {
+			others = true
+		}
+	}
+	if !others {
+		return nil
+	}
+	return enc.AddObject("costs", zapcore.ObjectMarshalerFunc(func(enc zapcore.ObjectEncoder) error {
+		for _, c := range d.costs {
+			enc.AddInt64(c.zone, c.cost)
+		}
+		return nil
+	}))
 }
 
 const (

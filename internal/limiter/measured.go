@@ -19,6 +19,7 @@ type measured struct {
 
 type measuredZone struct {
 	settle   *config.Settle // nil: the zone does not settle by the response
+	group    string         // of the costs of the zone; empty: it has none
 	scanner  *scan.Scanner  // nil: no response yet, or one whose body tells nothing
 	response config.Response
 }
@@ -40,6 +41,9 @@ func (q *request) measure() *measured {
 			m = &measured{method: q.r.Method, zones: make([]measuredZone, len(q.zones))}
 		}
 		m.zones[i].settle = settle
+		if z.zone.groups != nil {
+			m.zones[i].group = z.zone.Config.Charge.GroupBy.Of(q.r) // what follows may change the request
+		}
 		m.reads = m.reads || settle.Paths != nil
 		if !z.shadow {
 			settle.AskUsage(q.r)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,7 @@ type Zone struct {
 
 	metrics metrics.Zone
 	topKeys *metrics.TopKeys // nil: not counted
+	groups  *metrics.Groups  // costs by group; nil: it has no group_by, or is not counted
 	refs    pool.References
 }
 
@@ -103,6 +105,9 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	id := zoneID{env.Process, c.Name, checked.Plan.Identity(), z.store.Place, z.store.Hasher}
 	z.id = id
 	z.common = commons.Take(&z.refs, id, func() *common { return new(common) })
+	if z.counted && checked.Charge.GroupBy != nil {
+		z.groups = groups.Take(&z.refs, countersID{env.Process, c.Name, strings.Join(c.GroupBy, "\n")}, func() *metrics.Groups { return new(metrics.Groups) })
+	}
 	if z.counted {
 		c := counters.Take(&z.refs, countersID{env.Process, c.Name, ""}, func() *metrics.Counters { return new(metrics.Counters) })
 		z.metrics = env.Metrics.Zone(c, z.store.Name)
@@ -111,14 +116,16 @@ func newZone(env *Environment, o *Options, c *config.Zone) (*Zone, error) {
 	return z, nil
 }
 
-// counters holds the metrics of the zones in use, and ruleCounters those of their rules. They survive
-// reloads.
+// counters holds the metrics of the zones in use, ruleCounters those of their rules, and groups their
+// costs by group. They survive reloads.
 var (
 	counters     pool.Pool[*metrics.Counters] = "counters"      // by countersID
 	ruleCounters pool.Pool[*metrics.Rule]     = "rule counters" // by countersID
+	groups       pool.Pool[*metrics.Groups]   = "groups"        // by countersID
 )
 
-// countersID identifies the counters of a zone, or of a label of its rules.
+// countersID identifies the counters of a zone, of a label of its rules, or of the parts of its
+// group_by.
 type countersID struct {
 	process     *process.Process
 	zone, label string
@@ -142,9 +149,11 @@ func (z *Zone) WrittenName() string { return cmp.Or(z.Written, z.Name) }
 // StoreName returns the name of the zone's store.
 func (z *Zone) StoreName() string { return z.store.Name }
 
-// Unit returns what the zone's limits count: "requests", "tokens", or "units" of a cost.
+// Unit returns what the zone's limits count: its unit, or "requests", "tokens", or "units" of a cost.
 func (z *Zone) Unit() string {
 	switch {
+	case z.Zone.Unit != "":
+		return z.Zone.Unit
 	case z.Tokens != nil:
 		return "tokens"
 	case z.Settle != "" || z.Cost != "":
@@ -203,6 +212,7 @@ func (z *Zone) definition() string {
 	text, err := json.Marshal(&config.Zone{
 		Key: p.Parts(), KeyMissing: p.Missing, KeyRepeated: p.Repeated, IPv4Prefix: &p.V4, IPv6Prefix: &p.V6, Algorithm: c.Algorithm,
 		Rules: c.Rules, InFlight: c.InFlight, CountStatus: c.CountStatus, Overrides: c.Overrides, Store: c.Store,
+		GroupBy: c.GroupBy,
 	})
 	if err != nil {
 		return err.Error()

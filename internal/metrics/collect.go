@@ -18,6 +18,7 @@ type Running struct {
 // Exposed is what the metrics show of a zone.
 type Exposed struct {
 	Counters *Counters        // its counters
+	Groups   *Groups          // its costs by group; nil: it has no group_by
 	Rules    map[string]*Rule // of the rules in force, by label
 	Origin   string           // of the rules: config, or the kind of source
 
@@ -43,6 +44,7 @@ var (
 	badLimitDesc  = desc("bad_limit_total", "Requests without a valid limit, for rules with a limit from the request.", "zone")
 	unknownDesc   = desc("unknown_cost_total", "Responses without the cost that settle needs, or that ended before it.", "zone")
 	settledDesc   = desc("settled_cost_total", "Cost of requests by their responses, with settle or tokens.", "zone")
+	groupsDesc    = desc("group_cost_total", "Cost of requests by their responses, by the values of group_by; other: of groups beyond the first 200. Only for zones with group_by.", "zone", "group")
 	fallbackDesc  = desc("fallback_total", "Decisions made without the zone's store, because it was unavailable.", "zone")
 	keysDesc      = desc("keys", "Keys kept in this process, by zone; for a zone in Redis, those whose state it knows for an outage.", "zone")
 	overflowDesc  = desc("overflow_total", "Charges to counters that several keys share, because the zone is full.", "zone")
@@ -131,6 +133,7 @@ func (z *Exposed) collect(to samples, name string) {
 	if z.Settles {
 		to.counter(unknownDesc, c.sum(UnknownCost), name)
 		to.counter(settledDesc, c.sum(settled), name)
+		z.Groups.collect(to, name)
 	}
 	to.gauge(keysDesc, float64(z.Keys), name)
 	to.counter(overflowDesc, z.Overflows, name)

@@ -1,7 +1,7 @@
 // Package metrics counts decisions for Prometheus, the admin API and the live page.
 // Counters outlive the configuration, so that they survive reloads, and are exposed by the
-// one that runs, as its zones and stores are at the scrape. No label has a value that
-// clients choose.
+// one that runs, as its zones and stores are at the scrape. Only the groups of group_by may have
+// values that clients choose, and these are bounded.
 package metrics
 
 import (

@@ -142,7 +142,7 @@ func (p *page) logs() {
 			p.lacks("log field %s is nowhere in the code", name)
 		}
 	}
-	p.line("\nThe access log line of a request that a zone denied or delayed, or would if it were not in shadow, has `rate_limit` with `zone`, `rule`, `decision` and, if it was denied, `cause`.\n")
+	p.line("\nThe access log line of a request that a zone denied or delayed, or would if it were not in shadow, has `rate_limit` with `zone`, `rule`, `decision` and, if it was denied, `cause`. That of a request to zones with `settle` or `tokens` has `cost`, what `zone` charged for it in the end, and `costs` by zone if there are others.\n")
 	p.line("With [`tracing`](https://caddyserver.com/docs/caddyfile/directives/tracing), the span of a request has the attributes `rate_limit.zone`, `rate_limit.decision` and, if it was denied, `rate_limit.cause`.\n")
 	p.causes()
 }
@@ -180,7 +180,7 @@ func (p *page) metrics() {
 	})
 	slices.SortFunc(all, func(a, b metric) int { return strings.Compare(a.name, b.name) })
 	p.line("## Metrics\n")
-	p.line("In Caddy's registry, at the admin endpoint's `/metrics`. No label has a value that clients choose.\n")
+	p.line("In Caddy's registry, at the admin endpoint's `/metrics`. No label has a value that clients choose, except `group`, which is bounded.\n")
 	p.line("| metric | labels | meaning |\n|---|---|---|")
 	for _, m := range all {
 		p.line("| `caddy_rate_limit_%s` | %s | %s |", m.name, strings.Join(m.labels, ", "), m.help)

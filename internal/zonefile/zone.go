@@ -64,6 +64,8 @@ func (p *Parser) Options() *option.Set {
 			"settle":             option.Words("a placeholder, such as {http.response.header.X-Tokens}", func(terms []string) { z.Settle = strings.Join(terms, " ") }),
 			"hold":               option.Flag(&z.Hold),
 			"tokens":             p.parseTokens,
+			"group_by":           option.Words("one part or more, such as {http.auth.user.id} {body.model}", func(parts []string) { z.GroupBy = parts }),
+			"unit":               option.Text(&z.Unit, "a word, such as microdollars"),
 			"max_body":           option.Size(&z.MaxBody, config.MaxMaxBody),
 			"count_status": option.Words("one status or more, such as 401 or 4xx", func(list []string) {
 				for _, s := range list {

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dianalimiter/diana/internal/key"
+)
+
+const (
+	maxGroupParts = 4
+	maxGroupPart  = 64 // bytes of a value
+	groupsBetween = " / "
+	emptyPart     = "-"
+)
+
+// GroupBy is what costs are added up by, parsed once when provisioning.
+type GroupBy struct{ parts []key.Template }
+
+// parseGroupBy parses the parts of group_by; nil: there are none.
+func parseGroupBy(z *Zone) (*GroupBy, error) {
+	switch {
+	case len(z.GroupBy) == 0:
+		return nil, nil
+	case !z.Settles():
+		return nil, errors.New("group_by: no response tells a cost: want tokens, or settle")
+	case len(z.GroupBy) > maxGroupParts:
+		return nil, fmt.Errorf("group_by: %d parts: want at most %d", len(z.GroupBy), maxGroupParts)
+	}
+	g := new(GroupBy)
+	for _, s := range z.GroupBy {
+		t, err := key.Parse(Expand(s))
+		if err != nil {
+			return nil, fmt.Errorf("group_by: %w", err)
+		}
+		if _, constant := t.Constant(); constant {
+			return nil, fmt.Errorf("group_by %q: the same for all requests: want a placeholder, such as {http.auth.user.id} or {body.model}", s)
+		}
+		if slices.ContainsFunc(t.Placeholders(), isCredential) {
+			return nil, fmt.Errorf("group_by %s: a credential would be in metrics: want what it stands for, such as {http.auth.user.id} or a variable of map", s)
+		}
+		g.parts = append(g.parts, t)
+	}
+	return g, nil
+}
+
+// isCredential reports whether a placeholder's value lets whoever reads it send requests as another.
+func isCredential(placeholder string) bool {
+	field, ok := strings.CutPrefix(placeholder, "http.request.header.")
+	if !ok {
+		return strings.HasPrefix(placeholder, "http.request.cookie.")
+	}
+	return slices.Contains([]string{"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Goog-Api-Key"}, http.CanonicalHeaderKey(field))
+}
+
+// Placeholders returns the names of the placeholders in all parts.
+func (g *GroupBy) Placeholders() (names []string) {
+	for _, t := range g.parts {
+		names = append(names, t.Placeholders()...)
+	}
+	return names
+}
+
+// ReadsBody reports whether a part is a field of the request's body.
+func (g *GroupBy) ReadsBody() bool {
+	return g != nil && slices.ContainsFunc(g.parts, key.Template.ReadsBody)
+}
+
+// Of returns the group of a request: its values, with " / " between them. An empty one, or one that
+// the request has several times, is "-". Of a value, the first 64 bytes count.
+func (g *GroupBy) Of(r *http.Request) string {
+	values := make([]string, len(g.parts))
+	for i, t := range g.parts {
+		v := t.Text(r)
+		if len(v) > maxGroupPart {
+			n := maxGroupPart
+			for n > maxGroupPart-utf8.UTFMax && !utf8.RuneStart(v[n]) {
+				n--
+			}
+			v = v[:n]
+		}
+		v = strings.ReplaceAll(strings.ToValidUTF8(v, "\uFFFD"), groupsBetween, "/")
+		if values[i] = v; v == "" {
+			values[i] = emptyPart
+		}
+	}
+	return strings.Join(values, groupsBetween)
+}
+
+// checkUnit checks the name of what a zone's numbers count. Empty means the default.
+func checkUnit(unit string) error {
+	if len(unit) > maxName || strings.Trim(unit, nameCharacters) != "" {
+		return fmt.Errorf("unit %q: want a word of 1 to %d of A-Z a-z 0-9 _ and -, such as microdollars", unit, maxName)
+	}
+	return nil
+}
