@@ -52,21 +52,14 @@ func (a *App) Provision(ctx caddy.Context) error {
 		logger: a.logger, storage: ctx.Storage(), metrics: m, emitter: e, lines: a.lines, stores: a.stores.find,
 		live: liveCounts.Of(a.process), marks: metrics.MarksOf(a.process),
 	}
-	for i, s := range a.Stores {
-		if s == nil {
-			invalid = append(invalid, fmt.Errorf("store %d: null: want an object with addresses", i+1))
-			continue
+	for i, raw := range a.StoresRaw {
+		s, err := parseStoreJSON(raw)
+		if err == nil {
+			err = a.stores.add(ctx, &s, &a.refs)
 		}
-		name, err := a.stores.add(s, &a.refs)
-		if err != nil {
-			invalid = append(invalid, option.Each(err, func(err error) error {
-				return fmt.Errorf("store %s: %w", cmp.Or(s.Name, strconv.Itoa(i+1)), err)
-			}))
-			continue
-		}
-		if s.PlainPassword() {
-			a.logger.Warn("a password is written in the configuration: use {env.NAME} or {file./path} instead", zap.String("store", name))
-		}
+		invalid = append(invalid, option.Each(err, func(err error) error {
+			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, strconv.Itoa(i+1)), err)
+		}))
 	}
 	if err := option.Join(invalid...); err != nil {
 		return err

@@ -18,7 +18,6 @@ import (
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/placeholders"
-	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/internal/zonefile"
 	"github.com/dianalimiter/diana/rules/sources"
 )
@@ -35,8 +34,6 @@ func init() {
 	httpcaddyfile.RegisterHandlerDirective("rate_limit_page", parsePage)
 	httpcaddyfile.RegisterDirectiveOrder("rate_limit_page", httpcaddyfile.After, "forward_auth")
 	option.AddPlace("the global option rate_limit", new(App).options().Has)
-	option.AddPlace("the block of a store in the global option rate_limit", storeOptions(new(redisconfig.Store)).Has)
-	option.AddPlace("the block of tls", tlsOptions(new(redisconfig.TLS)).Has)
 	option.AddPlace("the block of rules http", httpOptions(new(sources.HTTP)).Has)
 	option.AddPlace("a site's rate_limit", new(directive).blockOptions().Has)
 }

@@ -1,10 +1,8 @@
 package diana
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -14,9 +12,9 @@ import (
 
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/option"
-	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/rules/sources"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // parseGlobalOption parses the global option:
@@ -76,93 +74,44 @@ func (a *App) options() *option.Set {
 	}
 }
 
-// parseStore parses store redis <address...> and its block.
+// parseStore parses store <module> <arguments...> and its block, which the module reads.
 func (a *App) parseStore(d *caddyfile.Dispenser) error {
 	at := d.Token()
-	const want = "redis and its address, such as store redis localhost:6379"
+	want := "redis and its address, such as store redis localhost:6379"
+	for _, name := range stores.Names() {
+		if name != defaultStore {
+			want += ", or " + name
+		}
+	}
 	if !d.NextArg() {
 		return d.Errf("store: want %s", want)
 	}
-	if v := d.Val(); v != "redis" {
-		if strings.Contains(v, "@") { // a URL with a password, perhaps
+	kind := d.Val()
+	if _, err := caddy.GetModule(stores.Namespace + "." + kind); err != nil {
+		if strings.Contains(kind, "@") { // a URL with a password, perhaps
 			return d.Errf("store: want %s", want)
 		}
-		return d.Errf("store %q: want %s", v, want)
+		return d.Errf("store %q: want %s", kind, want)
 	}
-	c := &redisconfig.Store{Addresses: d.RemainingArgs()}
-	if len(c.Addresses) == 0 {
-		return d.Errf("store redis: want an address, such as localhost:6379")
+	m, err := caddyfile.UnmarshalModule(d, stores.Namespace+"."+kind)
+	if err != nil {
+		return option.LocatedAt(at, err)
 	}
-	s := storeOptions(c)
-	if err := s.Block(d); err != nil {
-		return err
+	raw := caddyconfig.JSON(m, nil)
+	if kind != defaultStore {
+		raw = caddyconfig.JSONModuleObject(m, "store", kind, nil)
 	}
-	if err := c.CheckUnresolved(true); err != nil {
-		return option.At(at, fmt.Errorf("store: %w", err))
+	s, err := parseStoreJSON(raw)
+	if err != nil {
+		return option.At(at, fmt.Errorf("store %s: %w", kind, err))
 	}
-	for _, other := range a.Stores {
-		if name := cmp.Or(c.Name, redisconfig.DefaultName); name == cmp.Or(other.Name, redisconfig.DefaultName) {
-			return option.At(at, fmt.Errorf("store %q is given twice: want another name", name))
+	for _, other := range a.StoresRaw {
+		if other, err := parseStoreJSON(other); err == nil && other.called() == s.called() {
+			return option.At(at, fmt.Errorf("store %q is given twice: want another name", s.called()))
 		}
 	}
-	a.Stores = append(a.Stores, c)
+	a.StoresRaw = append(a.StoresRaw, raw)
 	return nil
-}
-
-// storeOptions returns the options of a store's block.
-func storeOptions(c *redisconfig.Store) *option.Set {
-	return &option.Set{
-		One: map[string]option.Parse{
-			"name":           option.Text(&c.Name, "a name"),
-			"username":       option.Text(&c.Username, "a user"),
-			"password":       option.Secret(&c.Password),
-			"db":             option.Whole(&c.DB, 0, math.MaxInt32),
-			"cluster":        option.Flag(&c.Cluster),
-			"sentinel":       parseSentinel(c),
-			"tls":            parseTLS(c),
-			"key_prefix":     option.Text(&c.KeyPrefix, "a prefix"),
-			"key_secret":     option.Secret(&c.KeySecret),
-			"timeout":        option.Duration(&c.Timeout),
-			"dial_timeout":   option.Duration(&c.DialTimeout),
-			"pool_size":      option.Whole(&c.PoolSize, 1, math.MaxInt32),
-			"on_failure":     option.Text(&c.OnFailure, "local, allow or deny"),
-			"fallback_share": option.Text(&c.FallbackShare, "auto, or a fraction such as 0.25"),
-			"lease":          option.Duration(&c.Lease),
-		},
-		Check: func() error { return c.CheckUnresolved(false) },
-	}
-}
-
-func parseSentinel(c *redisconfig.Store) option.Parse {
-	return func(d *caddyfile.Dispenser) error {
-		c.Sentinel = new(redisconfig.Sentinel)
-		if err := option.Text(&c.Sentinel.Master, "the name of the master")(d); err != nil {
-			return err
-		}
-		s := &option.Set{One: map[string]option.Parse{
-			"username": option.Text(&c.Sentinel.Username, "a user"),
-			"password": option.Secret(&c.Sentinel.Password),
-			"plain":    option.Flag(&c.Sentinel.Plain),
-		}}
-		return s.Block(d)
-	}
-}
-
-func parseTLS(c *redisconfig.Store) option.Parse {
-	return func(d *caddyfile.Dispenser) error {
-		c.TLS = new(redisconfig.TLS)
-		return tlsOptions(c.TLS).Block(d)
-	}
-}
-
-func tlsOptions(t *redisconfig.TLS) *option.Set {
-	return &option.Set{One: map[string]option.Parse{
-		"ca":                   option.Text(&t.CA, "a file"),
-		"cert":                 option.Text(&t.Cert, "a file"),
-		"key":                  option.Text(&t.Key, "a file"),
-		"server_name":          option.Text(&t.ServerName, "a name"),
-		"insecure_skip_verify": option.Flag(&t.InsecureSkipVerify),
-	}}
 }
 
 func httpOptions(h *sources.HTTP) *option.Set {

@@ -1,7 +1,6 @@
 package diana
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/option"
 	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 )
 
 // adaptedZones is the key, in the state of an adaptation, of the registry of its zones.
@@ -81,13 +79,16 @@ func needsNothing(sets caddyhttp.RawMatcherSets) bool {
 }
 
 // stores returns the stores in the global options.
-func (c *directive) stores() []*redisconfig.Store {
+func (c *directive) stores() (list []storeJSON) {
 	app, _ := c.Option("rate_limit").(httpcaddyfile.App)
-	var a struct {
-		Stores []*redisconfig.Store `json:"stores"`
+	var a App
+	_ = json.Unmarshal(app.Value, &a) // nothing: there is no global option
+	for _, raw := range a.StoresRaw {
+		if s, err := parseStoreJSON(raw); err == nil {
+			list = append(list, s)
+		}
 	}
-	_ = json.Unmarshal(app.Value, &a) // nil: there is no global option
-	return a.Stores
+	return list
 }
 
 // store returns what is known of a zone's store before it is opened.
@@ -98,7 +99,7 @@ func (c *directive) store(name string) (*limiter.Store, error) {
 	}
 	possible := name == "" // the default store is perhaps this process
 	for i, o := range c.stores() {
-		called := cmp.Or(o.Name, redisconfig.DefaultName)
+		called := o.called()
 		if called == name || name == "" && i == 0 {
 			s.Lease = time.Duration(o.Lease).Microseconds()
 			return s, nil

@@ -86,7 +86,7 @@ func (h *Handler) checkCompat() error {
 		ignored("read_interval", why, d.ReadInterval != 0)
 		ignored("write_interval", why, d.WriteInterval != 0)
 		ignored("purge_age", "every key in Redis has a TTL", d.PurgeAge != 0)
-		if len(h.app.Stores) == 0 {
+		if len(h.app.StoresRaw) == 0 {
 			return config.ErrNotShared
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dianalimiter/diana/internal/stores/redisconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
 // hashOf returns a hash of a part of the configuration.
@@ -25,18 +25,10 @@ func hashOf(v any) string {
 // a short hash that everybody sees would help to guess them.
 func (a *App) fingerprint() string {
 	public := App{MaxKeys: a.MaxKeys, Headers: a.Headers, RulesRaw: placeOf(a.RulesRaw)}
-	for _, s := range a.Stores {
-		if s == nil {
-			continue
+	for _, raw := range a.StoresRaw {
+		if s, err := parseStoreJSON(raw); err == nil {
+			public.StoresRaw = append(public.StoresRaw, caddyconfig.JSON(s.public(), nil))
 		}
-		c := redisconfig.Store{Name: s.Name, DB: s.DB, KeyPrefix: s.KeyPrefix, OnFailure: s.OnFailure, FallbackShare: s.FallbackShare, Lease: s.Lease, Timeout: s.Timeout, Cluster: s.Cluster}
-		if s.Sentinel != nil {
-			c.Sentinel = &redisconfig.Sentinel{Master: s.Sentinel.Master}
-		}
-		for _, address := range s.Addresses {
-			c.Addresses = append(c.Addresses, address[strings.LastIndexByte(address, '@')+1:]) // a URL may have a password
-		}
-		public.Stores = append(public.Stores, &c)
 	}
 	return hashOf(&public)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/dianalimiter/diana/internal/placeholders"
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/stores/redisconfig"
+	_ "github.com/dianalimiter/diana/internal/stores/redisconfig" // the store in Redis
 	"github.com/dianalimiter/diana/internal/warnings"
 	"github.com/dianalimiter/diana/rules"
 )
@@ -119,8 +119,9 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 // defaults.
 type App struct {
 	// The stores in which instances share their counts. Zones that name no store use
-	// the first. Default: none; counts are kept in this process.
-	Stores []*redisconfig.Store `json:"stores,omitempty"`
+	// the first. Without "store" in it, one is a Redis. Default: none; counts are kept in this
+	// process.
+	StoresRaw []json.RawMessage `json:"stores,omitempty" caddy:"namespace=http.rate_limit.stores inline_key=store"`
 
 	// The greatest number of keys kept in this process for each zone, at most 1,073,741,824.
 	// Default: 1000000.
@@ -149,7 +150,7 @@ type appState struct {
 	logger   *zap.Logger
 	env      limiter.Environment
 	registry *limiter.Registry
-	stores   redisStores
+	stores   storeList
 	follower *rules.Follower // nil: no rule source is configured
 	refs     pool.References
 

@@ -20,7 +20,6 @@ import (
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/replay"
 	"github.com/dianalimiter/diana/internal/routes"
-	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -95,9 +94,13 @@ func allErrors(file, adapter string, first error) error {
 // checkPlaces checks the options of the stores and of the source of rules, which need files and
 // variables of the machine.
 func (a *App) checkPlaces() error {
-	for _, s := range a.Stores {
-		if _, _, err := s.Options(); err != nil {
-			return fmt.Errorf("store %s: %w", cmp.Or(s.Name, redisconfig.DefaultName), err)
+	for _, raw := range a.StoresRaw {
+		s, err := parseStoreJSON(raw)
+		if err == nil {
+			err = s.check(a.ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("store %s: %w", s.called(), err)
 		}
 	}
 	if len(a.RulesRaw) == 0 {

@@ -1,7 +1,9 @@
 package diana
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -9,7 +11,6 @@ import (
 	"github.com/dianalimiter/diana/internal/limiter"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/pool"
-	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/rules"
 )
 
@@ -70,22 +71,29 @@ type storeUser interface {
 	UseStore(identity, place string, open func() goredis.UniversalClient) error
 }
 
-func (a *App) lendStore(s storeUser) error {
-	if len(a.Stores) == 0 {
-		return s.UseStore("", "", nil)
-	}
-	o, _, err := a.Stores[0].Options()
-	if err != nil {
-		return err
-	}
-	id, err := a.Stores[0].Identity()
-	if err != nil {
-		return err
-	}
-	o.PoolSize, o.Lazy, o.Dial = rulesConnections, true, a.process.Dial
-	o.Timeout = o.DialTimeout
-	return s.UseStore(id, fmt.Sprint(o.Addresses, o.Master, o.DB), func() goredis.UniversalClient { return redis.NewClient(&o.ConnOptions) })
+// storeLender is a store whose Redis a rule source can use.
+type storeLender interface {
+	Lend(dial func(ctx context.Context, network, address string) (net.Conn, error)) (identity, place string, open func() goredis.UniversalClient, err error)
 }
 
-// rulesConnections is one connection for reading and one that looks up the slots of a Cluster.
-const rulesConnections = 2
+// lendStore gives a rule source the Redis of the first store that has one.
+func (a *App) lendStore(to storeUser) error {
+	for _, raw := range a.StoresRaw {
+		s, err := parseStoreJSON(raw)
+		if err != nil {
+			return err
+		}
+		m, err := s.decode()
+		if err != nil {
+			return err
+		}
+		if m, ok := m.(storeLender); ok {
+			id, place, open, err := m.Lend(a.process.Dial)
+			if err != nil {
+				return err
+			}
+			return to.UseStore(id, place, open)
+		}
+	}
+	return to.UseStore("", "", nil)
+}

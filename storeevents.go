@@ -16,7 +16,6 @@ import (
 	"github.com/dianalimiter/diana/internal/loglimit"
 	"github.com/dianalimiter/diana/internal/metrics"
 	"github.com/dianalimiter/diana/internal/process"
-	"github.com/dianalimiter/diana/internal/stores/redis"
 	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
 )
@@ -31,9 +30,9 @@ type storeEvents struct {
 	lines    *background.Queue // log lines, each followed by its event
 	registry *limiter.Registry
 	marks    *metrics.Marks
-	live     *background.Queue                                // see liveCounts
-	stores   func(name string) (*redis.Store, *limiter.Store) // nil, nil: no such store
-	figures  func() []byte                                    // what other instances are shown of this one
+	live     *background.Queue                // see liveCounts
+	stores   func(name string) *limiter.Store // nil: no such store
+	figures  func() []byte                    // what other instances are shown of this one
 
 	wrong        loglimit.Limit  // of lines about unexpected answers
 	unsubscribed loglimit.Minute // of lines about a failed subscription
@@ -70,11 +69,11 @@ func (e *storeEvents) StoreDown(name, node string, f stores.Failure, cause error
 	e.marks.Add(metrics.Mark{At: time.Now(), Kind: metrics.MarkDown, Name: name, Text: node})
 	unknown := false
 	fields := ofNode(node, zap.String("store", name), zap.Error(cause), zap.String("advice", advice))
-	if c, _ := e.stores(name); c != nil {
-		fields = append(fields, zap.String("on_failure", c.OnFailure().String()))
-		if n := c.Instances(); n > 0 {
+	if s := e.stores(name); s != nil {
+		fields = append(fields, zap.String("on_failure", s.OnFailure.String()))
+		if n := instances(s.Shared); n > 0 {
 			fields = append(fields, zap.Int64("instances", n))
-		} else if c.OnFailure() == stores.FailLocal {
+		} else if s.OnFailure == stores.FailLocal {
 			unknown = true
 		}
 	}
@@ -89,6 +88,14 @@ func (e *storeEvents) StoreDown(name, node string, f stores.Failure, cause error
 		e.logger.Error(what, fields...)
 		e.emitter.emit("rate_limit_store_down", withNode(node, map[string]any{"store": name, "error": cause.Error(), "advice": advice}))
 	})
+}
+
+// instances returns how many instances a store last saw; 0: none, or it does not count them.
+func instances(s stores.Shared) int64 {
+	if s, ok := s.(stores.Observed); ok {
+		return s.Instances()
+	}
+	return 0
 }
 
 // StoreError implements stores.Observer.
@@ -130,11 +137,11 @@ var liveCounts = process.Var[background.Queue]{New: func() *background.Queue {
 // Live implements stores.Observer. It stores the number of live instances for the next
 // process.
 func (e *storeEvents) Live(name string, n int) {
-	c, _ := e.stores(name)
-	if c == nil {
+	s := e.stores(name)
+	if s == nil {
 		return
 	}
-	e.live.Save(e.storage, liveKey(c.Place()), []byte(strconv.Itoa(n)), func(err error) {
+	e.live.Save(e.storage, liveKey(s.Place), []byte(strconv.Itoa(n)), func(err error) {
 		e.logger.Warn("the number of instances was not written to Caddy's storage: after a restart without Redis, every limit is enforced in full", zap.String("store", name), zap.Error(err))
 	})
 }
@@ -157,7 +164,7 @@ func (e *storeEvents) lastLive(place string) int {
 
 // Reset implements stores.ResetObserver.
 func (e *storeEvents) Reset(store, zone string, k stores.Key) {
-	_, s := e.stores(store)
+	s := e.stores(store)
 	if s != nil && config.CheckName(zone) == nil {
 		e.registry.ResetElsewhere(s, zone, k)
 	}

@@ -2,7 +2,6 @@ package diana
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,8 +9,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/clock"
 	"github.com/dianalimiter/diana/internal/key"
 	"github.com/dianalimiter/diana/internal/limiter"
@@ -20,24 +19,26 @@ import (
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/process"
 	"github.com/dianalimiter/diana/internal/stores/memory"
-	"github.com/dianalimiter/diana/internal/stores/redis"
-	"github.com/dianalimiter/diana/internal/stores/redisconfig"
+	"github.com/dianalimiter/diana/rules"
 	"github.com/dianalimiter/diana/stores"
 )
 
 const localStore = metrics.LocalStore
 
-// sharedStores are the shared stores in use, by identity. A store connects when its
+// openStores are the shared stores in use, by identity. A store connects when its
 // configuration runs, because a configuration that is only validated must not connect.
-var sharedStores pool.Pool[*redis.Store] = "stores"
+var openStores pool.Pool[*openStore] = "stores"
 
-// held is what requests hold of the shared stores, by [redis.Options.Place]: a store that
-// another replaces still has requests, which count without Redis.
-var held pool.Pool[*memory.Permits] = "permits"
+// openStore is a store that is kept over reloads.
+type openStore struct{ stores.Shared }
 
-// seen are the live instances that the shared stores last saw, by [redis.Options.Place]: a store that
-// has another name, or other options, is at the same place.
-var seen pool.Pool[*redis.Seen] = "instances"
+// Destruct implements caddy.Destructor.
+func (s *openStore) Destruct() error {
+	if d, ok := s.Shared.(caddy.Destructor); ok {
+		return d.Destruct()
+	}
+	return nil
+}
 
 // counts is the local store, one for all configurations: permits outlive a reload.
 var counts = process.Var[memory.Store]{New: func() *memory.Store { return &memory.Store{Clock: clock.Now} }}
@@ -51,63 +52,67 @@ type processKey struct {
 // localHasher hashes keys that are not shared with other instances.
 var localHasher = key.NewHasher(strconv.FormatInt(time.Now().UnixNano(), 36))
 
-// redisStores are the stores of a configuration.
-type redisStores struct {
+// storeList are the stores of a configuration.
+type storeList struct {
 	process *process.Process
 	events  *storeEvents
-	list    []*redis.Store
+	list    []*limiter.Store          // the shared ones
 	byName  map[string]*limiter.Store // all of them, and the local one
 }
 
-// add adds a store, taken from the pool, and returns its name.
-func (s *redisStores) add(c *redisconfig.Store, refs *pool.References) (name string, err error) {
-	if s.process.Clock != nil {
-		return s.addOffline(c), nil
+// add adds a store, which may be one that the running configuration has, too.
+func (l *storeList) add(ctx caddy.Context, s *storeJSON, refs *pool.References) error {
+	if l.process.Clock != nil {
+		return l.addOffline(s)
 	}
-	o, h, err := c.Options()
+	m, err := s.load(ctx)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if s.byName[o.Name] != nil {
-		return "", errors.New("the name is given twice: want a name for each store")
-	}
-	id, err := c.Identity()
+	shared, err := m.Open(func(identity string, open func() stores.Shared) stores.Shared {
+		id := processKey{l.process, rules.Fingerprint(s.Module + " " + identity)}
+		return openStores.Take(refs, id, func() *openStore { return &openStore{open()} }).Shared
+	})
 	if err != nil {
-		return "", err
+		return err
 	}
-	o.Clock, o.Process, o.Dial = clock.Now, s.process.ID, s.process.Dial
-	o.Held = held.Take(refs, processKey{s.process, o.Place()}, func() *memory.Permits { return new(memory.Permits) })
-	o.Seen = seen.Take(refs, processKey{s.process, o.Place()}, func() *redis.Seen { return new(redis.Seen) })
-	goredis.SetLogger(redisLog{})
-	shared := sharedStores.Take(refs, processKey{s.process, id}, func() *redis.Store { return redis.New(o, s.events) })
-	s.list = append(s.list, shared)
-	store := &limiter.Store{Store: shared, Name: o.Name, Place: o.Place(), Hasher: h, Lease: shared.Status().Lease, Shared: shared}
-	if shared.Status().Clustered {
-		store.At = shared.At
+	name, secret := cmp.Or(shared.Status().Name, s.called()), ""
+	if err := config.CheckName(name); err != nil {
+		return err
 	}
-	s.byName[o.Name] = store
-	return o.Name, nil
+	if l.byName[name] != nil {
+		return errors.New("the name is given twice: want a name for each store")
+	}
+	if m, ok := m.(stores.Secret); ok {
+		secret = m.Secret()
+	}
+	store := limiter.NewShared(shared, name, key.NewHasher(secret))
+	l.list, l.byName[name] = append(l.list, store), store
+	return nil
 }
 
 // addOffline adds a store whose zones are counted by this process.
-func (s *redisStores) addOffline(c *redisconfig.Store) string {
-	name := cmp.Or(c.Name, redisconfig.DefaultName)
+func (l *storeList) addOffline(s *storeJSON) error {
+	if _, err := s.decode(); err != nil {
+		return err
+	}
+	name := s.called()
 	if resolved, err := option.Resolve("name", name); err == nil { // else the environment is another
 		name = resolved
 	}
-	s.byName[name] = s.byName[localStore]
-	return name
+	l.byName[name] = l.byName[localStore]
+	return nil
 }
 
 // get returns the store of a zone by its name; empty: the default store.
-func (s *redisStores) get(name string) (*limiter.Store, error) {
+func (l *storeList) get(name string) (*limiter.Store, error) {
 	if name == "" {
 		name = localStore
-		if len(s.list) > 0 {
-			name = s.list[0].Name()
+		if len(l.list) > 0 {
+			name = l.list[0].Name
 		}
 	}
-	if store := s.byName[name]; store != nil {
+	if store := l.byName[name]; store != nil {
 		return store, nil
 	}
 	return nil, errNoStore(name)
@@ -117,41 +122,50 @@ func errNoStore(name string) error {
 	return fmt.Errorf("store %q: want local, or the name of a store in the global option rate_limit", name)
 }
 
-// find returns a shared store by its name.
-func (s *redisStores) find(name string) (*redis.Store, *limiter.Store) {
-	for _, c := range s.list {
-		if c.Name() == name {
-			return c, s.byName[name]
-		}
+// find returns a shared store by its name; nil: there is none.
+func (l *storeList) find(name string) *limiter.Store {
+	if s := l.byName[name]; s != nil && s.Shared != nil {
+		return s
 	}
-	return nil, nil
+	return nil
 }
 
 // shared returns the stores.
-func (s *redisStores) shared() []stores.Shared {
-	list := make([]stores.Shared, len(s.list))
-	for i, c := range s.list {
-		list[i] = c
+func (l *storeList) shared() []stores.Shared {
+	list := make([]stores.Shared, len(l.list))
+	for i, s := range l.list {
+		list[i] = s.Shared
 	}
 	return list
 }
 
 // start connects the stores. Until they count the live instances, the number is the one last seen by
 // this process, or else the one last stored.
-func (s *redisStores) start() {
-	for _, c := range s.list {
+func (l *storeList) start() {
+	for _, s := range l.list {
+		c, ok := s.Shared.(stores.Starter)
+		if !ok {
+			continue
+		}
 		live := 0
-		if c.Instances() == 0 {
-			live = s.events.lastLive(c.Place())
+		if s.Shared.Status().Instances == 0 {
+			live = l.events.lastLive(s.Place)
 		}
 		c.Start(live)
 	}
 }
 
+// observe makes the stores report their events. nil: to nobody.
+func observe(s *limiter.Store, to stores.Observer) {
+	if c, ok := s.Shared.(stores.Observed); ok {
+		c.Observe(to)
+	}
+}
+
 // lead makes the stores report their events to this configuration.
-func (s *redisStores) lead() {
-	for _, c := range s.list {
-		c.Observe(s.events)
+func (l *storeList) lead() {
+	for _, s := range l.list {
+		observe(s, l.events)
 	}
 }
 
@@ -159,59 +173,54 @@ func (s *redisStores) lead() {
 // another store may have their names. They are still used by the requests under way. A new
 // store begins in the mode that was reported under its name, so that each change of it is
 // reported once, and with what one at its place knows, whatever its name.
-func (s *redisStores) mute(next *redisStores) {
-	for _, c := range s.list {
-		if !slices.Contains(next.list, c) {
-			c.Observe(nil)
+func (l *storeList) mute(next *storeList) {
+	for _, s := range l.list {
+		if !next.has(s) {
+			observe(s, nil)
 		}
 	}
-	for _, after := range next.list {
-		if slices.Contains(s.list, after) {
+	for _, s := range next.list {
+		after, ok := s.Shared.(stores.Successor)
+		if !ok || l.has(s) {
 			continue
 		}
-		before, _ := s.find(after.Name())
+		before := l.find(s.Name)
 		if before != nil {
-			after.Begin(before)
+			after.Begin(before.Shared)
 		}
-		if same := s.at(after); same != nil {
+		if same := l.at(s); same != nil {
 			before = same
 		}
 		if before != nil {
-			after.BeginAs(before)
+			after.BeginAs(before.Shared)
 		}
 	}
 }
 
-// passOn transfers what these stores owe to the running configuration's stores in the same Redis.
-func (s *redisStores) passOn(next *redisStores) {
-	for _, c := range s.list {
-		if after := next.at(c); after != nil && after != c {
-			c.PassOn(after)
+// passOn has the stores of the running configuration charge what these owe at the same place.
+func (l *storeList) passOn(next *storeList) {
+	for _, s := range l.list {
+		c, ok := s.Shared.(stores.Successor)
+		if after := next.at(s); ok && after != nil && after.Shared != s.Shared {
+			c.PassOn(after.Shared)
 		}
 	}
+}
+
+// has reports whether a store is one of the list, too.
+func (l *storeList) has(s *limiter.Store) bool {
+	return slices.ContainsFunc(l.list, func(other *limiter.Store) bool { return other.Shared == s.Shared })
 }
 
 // at returns the store at the place of another, nil if there is none: that of the same name, if
 // there are several.
-func (s *redisStores) at(other *redis.Store) *redis.Store {
-	if slices.Contains(s.list, other) {
-		return other
-	}
-	if same, _ := s.find(other.Name()); same != nil && same.Place() == other.Place() {
+func (l *storeList) at(other *limiter.Store) *limiter.Store {
+	if same := l.find(other.Name); same != nil && same.Place == other.Place {
 		return same
 	}
-	i := slices.IndexFunc(s.list, func(c *redis.Store) bool { return c.Place() == other.Place() })
+	i := slices.IndexFunc(l.list, func(s *limiter.Store) bool { return s.Place == other.Place })
 	if i < 0 {
 		return nil
 	}
-	return s.list[i]
-}
-
-// redisLog passes the log lines of the Redis client to Caddy's log. By default the client
-// writes them to standard error.
-type redisLog struct{}
-
-// Printf implements go-redis' logger.
-func (redisLog) Printf(_ context.Context, format string, v ...any) {
-	caddy.Log().Named("rate_limit.redis").Debug(fmt.Sprintf(format, v...))
+	return l.list[i]
 }

@@ -61,7 +61,7 @@ func decide(ctx context.Context, s Store, check *Check) {
 func withTimeout(ctx context.Context, groups []group) (context.Context, context.CancelFunc) {
 	var least time.Duration
 	for i := range groups {
-		if t, ok := groups[i].store.(interface{ Timeout() time.Duration }); ok && (least == 0 || t.Timeout() < least) {
+		if t, ok := groups[i].store.(Timed); ok && (least == 0 || t.Timeout() < least) {
 			least = t.Timeout()
 		}
 	}

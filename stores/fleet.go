@@ -9,9 +9,6 @@ import (
 type Fleet interface {
 	Shared
 
-	// Place identifies the server.
-	Place() string
-
 	// Instance identifies this process among the instances of Fleet.
 	Instance() uint64
 

@@ -31,9 +31,8 @@ type Observer interface {
 	// StoreUp is called when a node is used again, or when others have replaced it.
 	// node is its address in a Cluster, and empty otherwise. It and StoreDown are called
 	// in the order of the changes, with the locks of the nodes held, so they must take no
-	// lock that is held while a store is called. Of its methods they may call those that
-	// return an option or a count, and
-	// not [Shared.Status].
+	// lock that is held while a store is called, and call none of its methods but
+	// [Observed.Instances].
 	StoreUp(name, node string)
 
 	// StoreDown is called when a node is no longer used. node is as for StoreUp.

@@ -8,31 +8,63 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 )
 
-// Shared is a store whose counts are shared by several instances.
+// Shared is a store whose counts are shared by several instances. The other interfaces of this
+// file are for what a store may do in addition.
 type Shared interface {
 	Store
 
-	// At returns the store for the keys of one tag: if [Status.Clustered], only keys of one slot
-	// are decided together.
-	At(tag Key) Store
-
-	// Status returns what the store says of itself.
+	// Status returns what the store says of itself. Name, Place, OnFailure, Lease and Clustered
+	// do not change.
 	Status() Status
-
-	// Hold keeps the store open until Release, also when its configuration is replaced.
-	Hold()
-
-	// Release ends what Hold began.
-	Release()
 
 	// Reset resets a key under all counters of a zone: in the store, in this process and on the
 	// other instances. With [ErrAway] only this process has reset it, with [ErrUnannounced] this
 	// process and the store.
 	Reset(ctx context.Context, zone string, counters []*Counter, k Key) error
+}
 
-	// ResetLocal drops the state of a key in this process.
-	ResetLocal(counters []*Counter, k Key)
+// Starter is a [Shared] store that connects.
+type Starter interface {
+	// Start connects in the background, once, when a configuration with the store runs. live is
+	// the number of live instances last seen at [Status.Place], also by an earlier process; 0:
+	// unknown. A request may have come before.
+	Start(live int)
+}
 
+// Observed is a [Shared] store that reports its events.
+type Observed interface {
+	// Observe replaces the observer. nil: nobody observes the store.
+	Observe(to Observer)
+
+	// Instances returns [Status.Instances]. Unlike Status, an observer may call it.
+	Instances() int64
+}
+
+// Timed is a [Store] with a timeout.
+type Timed interface {
+	// Timeout returns the longest that a decision takes.
+	Timeout() time.Duration
+}
+
+// Slotted is a [Shared] store that decides only keys of one slot together, if its Status says
+// Clustered.
+type Slotted interface {
+	// At returns the store for the keys of one tag.
+	At(tag Key) Store
+}
+
+// Kept is a [Shared] store that stays open while it is used, also when its configuration is
+// replaced.
+type Kept interface {
+	// Hold keeps the store open until Release.
+	Hold()
+
+	// Release ends what Hold began.
+	Release()
+}
+
+// Fallback is a [Shared] store that decides in this process while it is unavailable.
+type Fallback interface {
 	// Share returns the limits of a counter that this instance enforces while the store
 	// is unavailable.
 	Share(c *Counter) (rules []algorithms.Rule, inFlight int64)
@@ -41,6 +73,22 @@ type Shared interface {
 	// a loss of the store's memory, though none of them is checked: the table may be older than
 	// the counters. If one of them has Blocked, it is a counter that has.
 	Adopt(c *Counter)
+
+	// ResetLocal drops the state of a key in this process.
+	ResetLocal(counters []*Counter, k Key)
+}
+
+// Successor is a [Shared] store that takes over what another one of its kind knows, when a
+// configuration replaces the other. What is of another kind is ignored.
+type Successor interface {
+	// Begin lets a store that was not started yet begin in the mode of the one that had its name.
+	Begin(before Shared)
+
+	// BeginAs lets a store that was not started yet begin with what another one knows.
+	BeginAs(before Shared)
+
+	// PassOn lets another store at the same place charge what this one still owes.
+	PassOn(next Shared)
 }
 
 // Errors of [Shared.Reset].
@@ -53,6 +101,10 @@ var (
 type Status struct {
 	// Name is the store's name in the configuration, in logs and in metrics.
 	Name string
+
+	// Place says where the keys are: stores at one place share their counts. Empty: the store
+	// shares them with none of another name.
+	Place string
 
 	// OnFailure says what happens to requests while the store is unavailable.
 	OnFailure OnFailure

@@ -163,7 +163,7 @@ func TestArrows(t *testing.T) {
 		"internal/stores/memory":      "algorithms stores",
 		"internal/stores/outage":      "algorithms stores internal/stores/memory",
 		"internal/stores/redis":       "algorithms stores internal/stores/memory internal/stores/outage internal/subscribe scripts",
-		"internal/stores/redisconfig": "config internal/clock internal/key internal/option internal/stores/redis",
+		"internal/stores/redisconfig": "config internal/clock internal/key internal/option internal/pool internal/process stores internal/stores/memory internal/stores/redis",
 		"internal/stores/storestest":  "algorithms stores internal/stores/memory scripts",
 
 		"scripts":          "algorithms",

@@ -18,6 +18,7 @@ import (
 	"github.com/dianalimiter/diana/algorithms"
 	"github.com/dianalimiter/diana/config"
 	"github.com/dianalimiter/diana/internal/stores/memory"
+	"github.com/dianalimiter/diana/internal/stores/redisconfig"
 )
 
 // jsonValues are replacements for values of a configuration.
@@ -316,15 +317,16 @@ func ceil(a, b *big.Int) *big.Int {
 func checkAppJSON(t *testing.T, a *diana.App) {
 	again := new(diana.App)
 	rewrite(t, a, again)
-	for i, c := range a.Stores {
-		if c == nil || c.TLS != nil {
+	for i, raw := range a.StoresRaw {
+		c, c2 := new(redisconfig.Store), new(redisconfig.Store)
+		if json.Unmarshal(raw, c) != nil || c.TLS != nil || bytes.Contains(raw, []byte("{file.")) {
 			continue
 		}
-		if b, err := json.Marshal(c); err != nil || bytes.Contains(b, []byte("{file.")) {
-			continue
+		if err := json.Unmarshal(again.StoresRaw[i], c2); err != nil {
+			t.Errorf("store %d: after a round trip: %v", i, err)
 		}
 		o, h, err := c.Options()
-		o2, h2, err2 := again.Stores[i].Options()
+		o2, h2, err2 := c2.Options()
 		if (err == nil) != (err2 == nil) || h != h2 || o.Name != o2.Name || o.ShareOf != o2.ShareOf {
 			t.Errorf("store %d: %+v, %v, after a round trip: %+v, %v", i, o, err, o2, err2)
 		}
@@ -350,7 +352,7 @@ func TestJSONFuzzRegressions(t *testing.T) {
 		{"", handlerOf(`{"name": "a", "overrides": [null], ` + oneRule + `}`), "override null: want an object"},
 		{"", handlerOf(`{"name": "a", "overrides": [null], "linger": "1s", ` + oneRule + `}`), "linger"},
 		{"", handlerOf(`{"name": "a", "overrides": [{"key": ["10.0.0.1"], "rules": [null]}], ` + oneRule + `}`), "rule null: want an object"},
-		{`"stores": [null]`, "", "store 1: null: want an object"},
+		{`"stores": [null]`, "", "store 1: want an object"},
 		{"", rules(`{"limit": 1, "window": "1250999h"}`), ""},
 		{"", rules(`{"limit": 1, "window": "1251000h"}`), "window 1251000h0m0s: want at most 1250999h53m47.370496s"},
 		{"", handlerOf(`{"name": "a", "prevent_duplicates": {"window": "1251000h"}}`), "prevent_duplicates 1251000h0m0s: want at most"},

@@ -19,7 +19,7 @@ import (
 
 	"github.com/dianalimiter/diana/internal/pool"
 	"github.com/dianalimiter/diana/internal/redistest"
-	"github.com/dianalimiter/diana/internal/stores/redis"
+	"github.com/dianalimiter/diana/stores"
 )
 
 // wantStored checks that a site counts in Redis, in which keys lists the keys.
@@ -182,7 +182,7 @@ func TestStoresOfOneProcessAreOneInstance(t *testing.T) {
 		respond ok`})
 	until(t, "both to have counted twice", func() bool {
 		for _, v := range pool.Values("stores") {
-			if store := v.(*redis.Store); store.Instances() == 0 {
+			if v.(stores.Shared).Status().Instances == 0 {
 				return false
 			}
 		}
@@ -192,7 +192,7 @@ func TestStoresOfOneProcessAreOneInstance(t *testing.T) {
 		return n >= 6
 	})
 	for _, v := range pool.Values("stores") {
-		if n := v.(*redis.Store).Instances(); n != 1 {
+		if n := v.(stores.Shared).Status().Instances; n != 1 {
 			t.Errorf("%d instances, want 1", n)
 		}
 	}

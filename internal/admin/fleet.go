@@ -171,7 +171,7 @@ func (in *Instance) fleet(ctx context.Context) (f cli.Fleet, counted []cli.Membe
 func (l *lookout) look(ctx context.Context, s stores.Fleet) error {
 	l.mu.Lock()
 	now := time.Now()
-	if place := s.Place(); place != l.place {
+	if place := s.Status().Place; place != l.place {
 		l.place, l.seen, l.looked, l.read = place, nil, time.Time{}, time.Time{}
 	}
 	tells, first, reads := now.Sub(l.looked) > lookEvery, now.Sub(l.looked) > freshFor, now.Sub(l.read) > readEvery

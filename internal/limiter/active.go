@@ -145,11 +145,11 @@ func (a *activeRules) compile(z *Zone, turn int64) (err error) {
 
 // adopt tells the store which tables' keys it may put back from what this process knows.
 func (a *activeRules) adopt(z *Zone) {
-	if z.store.local() {
+	if z.store.fallback == nil {
 		return
 	}
 	for _, b := range a.tables {
-		z.store.Shared.Adopt(b.adopts)
+		z.store.fallback.Adopt(b.adopts)
 	}
 }
 

@@ -28,7 +28,9 @@ func newTestLimiter(t testing.TB, s stores.Store, zones ...*config.Zone) *Limite
 		s = &memory.Store{Clock: clock.Now}
 	}
 	store := &Store{Store: s, Name: "local", Hasher: key.NewHasher("")}
-	store.Shared, _ = s.(stores.Shared)
+	if shared, ok := s.(stores.Shared); ok {
+		store = NewShared(shared, "local", key.NewHasher(""))
+	}
 	for _, z := range zones {
 		if len(z.Key) == 0 {
 			z.Key, z.KeyMissing = config.Parts{"{http.request.header.X-Key}"}, key.MissingShare

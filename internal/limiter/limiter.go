@@ -26,20 +26,20 @@ type Limiter struct {
 	env     *Environment
 	o       Options
 	zones   []*Zone
-	shared  []stores.Shared // the shared stores of the zones
-	order   string          // among the limiters of a registry
-	repeats bool            // whether a request may pass one of the zones twice
-	earlier bool            // whether an earlier handler may have admitted a request
-	meets   atomic.Bool     // whether a request may meet another handler, too, by the routes
-	local   bool            // whether all zones are counted in this process
-	across  bool            // whether the zones' keys are in several stores or slots
-	more    bool            // whether headers say when more is left
-	waits   bool            // whether a zone has max_wait
-	charges bool            // whether a zone charges, or releases permits, after the response
-	settles bool            // whether a zone's response tells the cost
-	counts  bool            // whether a zone counts tokens, of the body of the request too if nobody tells
-	maxBody int64           // bytes of a body that are read: the most that a zone wants
-	lingers bool            // whether a zone keeps the permits of clients that leave
+	kept    []stores.Kept // the stores of the zones that are to be told of their uses
+	order   string        // among the limiters of a registry
+	repeats bool          // whether a request may pass one of the zones twice
+	earlier bool          // whether an earlier handler may have admitted a request
+	meets   atomic.Bool   // whether a request may meet another handler, too, by the routes
+	local   bool          // whether all zones are counted in this process
+	across  bool          // whether the zones' keys are in several stores or slots
+	more    bool          // whether headers say when more is left
+	waits   bool          // whether a zone has max_wait
+	charges bool          // whether a zone charges, or releases permits, after the response
+	settles bool          // whether a zone's response tells the cost
+	counts  bool          // whether a zone counts tokens, of the body of the request too if nobody tells
+	maxBody int64         // bytes of a body that are read: the most that a zone wants
+	lingers bool          // whether a zone keeps the permits of clients that leave
 
 	requests sync.Pool // of *request
 
@@ -71,8 +71,8 @@ func New(env *Environment, o Options) (*Limiter, error) {
 			continue
 		}
 		l.zones = append(l.zones, z)
-		if s := z.store.Shared; s != nil && !slices.Contains(l.shared, s) {
-			l.shared = append(l.shared, s)
+		if s := z.store.kept; s != nil && !slices.Contains(l.kept, s) {
+			l.kept = append(l.kept, s)
 		}
 		l.across = l.across || z.store != l.zones[0].store
 		l.local = l.local && z.store.local()

@@ -24,8 +24,8 @@ func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bo
 		common.lingering.Add(-1)
 		return false
 	}
-	if z.store.Shared != nil {
-		z.store.Shared.Hold()
+	if z.store.kept != nil {
+		z.store.kept.Hold()
 	}
 	held := *c
 	held.Results = slices.Clone(c.Results) // c.Results belongs to the request
@@ -37,8 +37,8 @@ func (z *Zone) linger(ctx context.Context, c *stores.ZoneCheck, charge int64) bo
 		z.store.Finish(context.Background(), &held, 0)
 		common.queue.freed(held.Key)
 		common.lingering.Add(-1)
-		if z.store.Shared != nil {
-			z.store.Shared.Release()
+		if z.store.kept != nil {
+			z.store.kept.Release()
 		}
 	})
 	return true

@@ -62,7 +62,7 @@ func (l *Limiter) newRequest(w http.ResponseWriter, r *http.Request) *request {
 	}
 	q.w, q.r = w, r
 	q.reset()
-	for _, s := range l.shared {
+	for _, s := range l.kept {
 		s.Hold()
 	}
 	return q
@@ -70,7 +70,7 @@ func (l *Limiter) newRequest(w http.ResponseWriter, r *http.Request) *request {
 
 // release returns the request to the pool.
 func (q *request) release() {
-	for _, s := range q.l.shared {
+	for _, s := range q.l.kept {
 		s.Release()
 	}
 	q.w, q.r, q.asks = nil, nil, false

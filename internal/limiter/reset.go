@@ -23,7 +23,9 @@ func (r *Registry) Reset(ctx context.Context, z *Zone, k stores.Key) error {
 // ResetElsewhere drops the local state of a key that another instance has reset in a
 // store.
 func (r *Registry) ResetElsewhere(in *Store, zone string, k stores.Key) {
-	in.Shared.ResetLocal(r.counters(zone, in), k)
+	if in.fallback != nil {
+		in.fallback.ResetLocal(r.counters(zone, in), k)
+	}
 	r.forgot(zone, k)
 }
 

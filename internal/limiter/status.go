@@ -28,7 +28,7 @@ type Status struct {
 	MaxKeys int64
 
 	// Alone is what this instance enforces of the limits of Rules while the zone's store is
-	// unavailable; nil: the zone's counts are not shared.
+	// unavailable; nil: the zone's counts are not shared, or nothing is enforced then.
 	Alone []int64
 
 	// AloneInFlight is likewise the part of in_flight.
@@ -42,9 +42,9 @@ func (z *Zone) Status() Status {
 		FromSource: a.document != nil, Enabled: !a.off, Shadow: a.shadow,
 		Rules: a.from.Rules, Overrides: len(a.from.Overrides) - len(a.from.Exceptions), Exceptions: a.from.Exceptions, MaxKeys: z.maxKeys,
 	}
-	if !z.store.local() {
+	if z.store.fallback != nil {
 		var shares []algorithms.Rule
-		shares, s.AloneInFlight = z.store.Shared.Share(a.rules.counter)
+		shares, s.AloneInFlight = z.store.fallback.Share(a.rules.counter)
 		for _, r := range shares {
 			s.Alone = append(s.Alone, r.Limit())
 		}

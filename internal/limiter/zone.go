@@ -197,7 +197,7 @@ func (z *Zone) ReadsBody() bool {
 }
 
 // clustered reports whether the zone's keys are distributed over the slots of a cluster.
-func (z *Zone) clustered() bool { return z.store.At != nil }
+func (z *Zone) clustered() bool { return z.store.at != nil }
 
 // kinds returns a fingerprint of how the rules count: if it changes, the counts are
 // reset.

@@ -107,5 +107,6 @@ func elsewhere(word string, within []string) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return "it belongs in " + Or(names)
+	slices.Sort(names)
+	return "it belongs in " + Or(slices.Compact(names))
 }

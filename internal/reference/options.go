@@ -84,9 +84,9 @@ var sections = []section{
 	},
 	{
 		title: "Store `redis`", typ: "redisconfig.Store", context: inStore, path: storePath,
+		about: "In JSON, `\"store\": \"redis\"`, which may be left out.",
 		options: []option{
 			{"name", "name <name>", "name eu", joins, false},
-			{"store", "", "", joins, false},
 			{"addresses", "store redis <address...>", "store redis localhost", joins, false},
 			{"username", "username <user>", "username diana", near, false},
 			{"password", "password <password>", "password {env.REDIS_PASSWORD}", near, false},
@@ -104,7 +104,7 @@ var sections = []section{
 			{"lease", "lease <duration>", "lease 50ms", near, false},
 		},
 		groups: []group{
-			{"Where it is", []string{"store", "name", "addresses", "cluster", "sentinel", "db", "tls"}},
+			{"Where it is", []string{"name", "addresses", "cluster", "sentinel", "db", "tls"}},
 			{"Authentication", []string{"username", "password"}},
 			{"Names of keys", []string{"key_prefix", "key_secret"}},
 			{"Calls", []string{"timeout", "dial_timeout", "pool_size", "lease"}},

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dianalimiter/diana/stores"
 )
 
 // lingers is how long a store stays open after its last use when its configuration has
@@ -50,7 +52,11 @@ func (s *Store) Place() string { return s.o.Place() }
 
 // PassOn has the store that follows this one, at the same place, charge what this one owes to
 // Redis: what it admitted without Redis, and what its requests are charged later.
-func (s *Store) PassOn(next *Store) { s.fallback.Hands.PassOn(next.fallback.Hands) }
+func (s *Store) PassOn(next stores.Shared) {
+	if next, ok := next.(*Store); ok {
+		s.fallback.Hands.PassOn(next.fallback.Hands)
+	}
+}
 
 // Destruct ends the maintenance and the reports of the store: another store may have its
 // name by now. The connections are closed when no request needs them any more. It

@@ -89,7 +89,11 @@ func (s *Store) Start(live int) {
 
 // Begin has a store that was not started yet begin in the mode of the one that had its name. Nodes
 // that are unavailable were reported, and their first heartbeats will report that they are not.
-func (s *Store) Begin(before *Store) {
+func (s *Store) Begin(other stores.Shared) {
+	before, ok := other.(*Store)
+	if !ok {
+		return
+	}
 	_, _, down := before.conn.nodes.state()
 	for _, n := range down {
 		s.conn.nodes.beginDown(n.Address)
@@ -102,8 +106,9 @@ func (s *Store) Begin(before *Store) {
 // BeginAs has a store that was not started yet begin with what one at the same addresses knows,
 // whatever its name. What was counted without Redis is on its clock, as far as that was known. A node
 // that has lost its memory meanwhile is known by not knowing this instance.
-func (s *Store) BeginAs(before *Store) {
-	if slices.Equal(s.o.Addresses, before.o.Addresses) {
+func (s *Store) BeginAs(other stores.Shared) {
+	before, ok := other.(*Store)
+	if ok && slices.Equal(s.o.Addresses, before.o.Addresses) {
 		s.conn.nodes.beginAs(before.conn.nodes, s.Place() == before.Place())
 	}
 }
@@ -197,7 +202,7 @@ func (s *Store) Share(c *stores.Counter) (rules []algorithms.Rule, inFlight int6
 func (s *Store) Status() stores.Status {
 	up, since, down := s.conn.nodes.state()
 	status := stores.Status{
-		Name: s.o.Name, OnFailure: s.o.OnFailure, Lease: s.o.Lease.Microseconds(), Clustered: s.o.Cluster,
+		Name: s.o.Name, Place: s.Place(), OnFailure: s.o.OnFailure, Lease: s.o.Lease.Microseconds(), Clustered: s.o.Cluster,
 		Up: up, Since: since, Down: down, Instances: s.Instances(), Readers: max(0, s.Instances()-s.instances.old.Load()), Calls: s.conn.costs.stats(),
 	}
 	if s.o.OnFailure == FailLocal {
@@ -228,4 +233,15 @@ func (s *Store) Timeout() time.Duration { return s.o.Timeout }
 // Instances returns how many live instances were last seen, 0 if none ever was.
 func (s *Store) Instances() int64 { return s.instances.live.Load() }
 
-var _ stores.Shared = (*Store)(nil)
+// Interface guards
+var (
+	_ stores.Fallback  = (*Store)(nil)
+	_ stores.Fleet     = (*Store)(nil)
+	_ stores.Kept      = (*Store)(nil)
+	_ stores.Observed  = (*Store)(nil)
+	_ stores.Shared    = (*Store)(nil)
+	_ stores.Slotted   = (*Store)(nil)
+	_ stores.Starter   = (*Store)(nil)
+	_ stores.Successor = (*Store)(nil)
+	_ stores.Timed     = (*Store)(nil)
+)

@@ -30,9 +30,6 @@ import (
 // Store is a Redis in which several instances share their counts. {env.*} and
 // {file.*} placeholders are replaced in every string when the configuration is loaded.
 type Store struct {
-	// The kind of the store: "redis". Default: "redis".
-	Store string `json:"store,omitempty"`
-
 	// The name by which zones refer to the store, 1 to 64 of A-Z a-z 0-9 _ and -,
 	// but not "local". Default: "redis".
 	Name string `json:"name,omitempty"`
@@ -96,6 +93,8 @@ type Store struct {
 	// limit, and spends it without calling Redis. Rules admit less, so that leases do
 	// not exceed their bounds; a rule that would admit nothing is rejected. Default: off.
 	Lease caddy.Duration `json:"lease,omitempty"`
+
+	state
 }
 
 // Sentinel configures how Redis Sentinels are asked for the address of the master.
@@ -183,12 +182,12 @@ func (c *Store) resolve() (*Store, error) {
 	return &r, nil
 }
 
-// Options checks the configuration and returns the options of the store and the hasher
+// Options checks the configuration and returns the options of the store and the secret
 // of its keys.
-func (c *Store) Options() (o redis.Options, h key.Hasher, err error) {
+func (c *Store) Options() (o redis.Options, secret string, err error) {
 	r, err := c.resolve()
 	if err != nil {
-		return o, h, err
+		return o, "", err
 	}
 	o = redis.Options{
 		Name:  cmp.Or(r.Name, DefaultName),
@@ -203,23 +202,21 @@ func (c *Store) Options() (o redis.Options, h key.Hasher, err error) {
 		},
 	}
 	if err := option.Join(config.CheckName(o.Name), r.checkBounds(), r.setFailure(&o), r.setTLS(&o), r.setAddresses(&o)); err != nil {
-		return o, h, err
+		return o, "", err
 	}
 	if r.Sentinel != nil {
 		o.Master, o.SentinelUsername, o.SentinelPassword = r.Sentinel.Master, r.Sentinel.Username, r.Sentinel.Password
 		o.PlainSentinels = r.Sentinel.Plain
 	}
-	h = key.NewHasher(r.KeySecret)
 	if r.KeySecret != "" {
+		h := key.NewHasher(r.KeySecret)
 		o.Fleet = h.Hash([]byte("instances")).String()[:8]
 	}
-	return o, h, nil
+	return o, r.KeySecret, nil
 }
 
 func (c *Store) checkBounds() error {
 	switch {
-	case c.Store != "" && c.Store != "redis":
-		return fmt.Errorf("store %q: want redis", c.Store)
 	case c.Name == "local":
 		return errors.New(`name "local" is this process: want another`)
 	case !isTimeout(c.Timeout):
@@ -356,29 +353,13 @@ func (c *Store) setTLS(o *redis.Options) error {
 	return nil
 }
 
-// PlainPassword reports whether the configuration contains a password in plain text.
-func (c *Store) PlainPassword() bool {
-	plain := c.Password != "" && !strings.Contains(c.Password, "{")
-	if c.Sentinel != nil && c.Sentinel.Password != "" {
-		plain = plain || !strings.Contains(c.Sentinel.Password, "{")
-	}
-	for _, a := range c.Addresses {
-		if u, err := url.Parse(a); err == nil && u.User != nil {
-			secret, has := u.User.Password()
-			plain = plain || has && !strings.Contains(secret, "{")
-		}
-	}
-	return plain
-}
-
-// Identity returns a hash of all options. Stores with the same identity share one
+// identity returns a hash of all options. Stores with the same identity share one
 // client, across handlers and reloads. It reveals no secret.
-func (c *Store) Identity() (string, error) {
+func (c *Store) identity() (string, error) {
 	r, err := c.resolve()
 	if err != nil {
 		return "", err
 	}
-	r.Store = ""              // it is the same store with and without it
 	b, err := json.Marshal(r) //nolint:gosec // only its hash is kept
 	if err != nil {
 		return "", err
@@ -394,10 +375,10 @@ func (c *Store) Identity() (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// CheckUnresolved checks everything that does not depend on the values of placeholders.
+// checkUnresolved checks everything that does not depend on the values of placeholders.
 // The addresses depend on options that may follow them, so they are checked only if
 // the configuration is complete.
-func (c *Store) CheckUnresolved(complete bool) error {
+func (c *Store) checkUnresolved(complete bool) error {
 	w := *c
 	for _, s := range []*string{&w.Name, &w.KeyPrefix, &w.OnFailure, (*string)(&w.FallbackShare)} {
 		if strings.Contains(*s, "{") {
