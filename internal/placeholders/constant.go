@@ -1,6 +1,7 @@
 package placeholders
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,15 +13,41 @@ import (
 // {header.X-Api-Key} for X-Api-Key, or several; empty: the constant looks like no name of a header
 // or of a placeholder.
 func OfConstant(text string) string {
-	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;:|+&", r) })
-	meant := make([]string, len(words))
-	for i, word := range words {
-		if meant[i] = ofWord(strings.Trim(word, "\"'<>()[]{}$%@.")); meant[i] == "" {
-			return ""
-		}
+	if strings.HasPrefix(text, "args[") { // of a snippet
+		return "{" + text + "}"
 	}
-	return strings.Join(meant, " ")
+	if m := calls.FindStringSubmatch(text); m != nil {
+		return "{" + callers[strings.ToLower(m[1]+m[2])] + "." + m[3] + "}"
+	}
+	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" ,;:|+&", r) })
+	constants, sure := 0, false
+	for i, word := range words {
+		meant := ofWord(strings.Trim(word, "\"'<>()[]{}$%@.="))
+		if meant == "" && strings.ContainsAny(word[:1], "$%") {
+			meant = "{client_ip}" // a variable of another program
+		}
+		if meant == "" {
+			constants++
+			continue
+		}
+		sure = sure || strings.ContainsAny(word, "_-.$%")
+		words[i] = meant
+	}
+	if constants > 0 && (constants == len(words) || !sure) {
+		return ""
+	}
+	return strings.Join(words, " ")
 }
+
+// calls are the ways in which other programs name a header, a cookie or a parameter: header:X-Id,
+// hdr(X-Id), %REQ(X-Id)%, request.headers["X-Id"], $arg_id.
+var (
+	calls   = regexp.MustCompile(`(?i)^\W*(?:(?:http|request|req|r)[._])*(?:(headers?|hdr|req|cookies?|query|args?|path)[:([]|(cookie|arg)_)\W*([\w-]+)\W*$`)
+	callers = map[string]string{
+		"header": "header", "headers": "header", "hdr": "header", "req": "header", "cookie": "cookie", "cookies": "cookie", "query": "query", "arg": "query", "args": "query",
+		"path": "path",
+	}
+)
 
 func ofWord(word string) string {
 	lower := strings.ToLower(word)
@@ -42,13 +69,16 @@ func ofWord(word string) string {
 		word = strings.ReplaceAll(cut, "_", "-")
 	}
 	switch {
-	case Forwarding(word):
+	case Forwarding(word), addresses.MatchString(lower):
 		return "{client_ip}"
 	case looksLikeHeader(word):
 		return "{header." + strings.ReplaceAll(word, "_", "-") + "}"
 	}
 	return ""
 }
+
+// addresses are in words for a client's address: client_ip/24, per-client-ip, client_ip_prefix.
+var addresses = regexp.MustCompile(`(?:client|remote|real)[_-]?(?:ip|addr)(?:[^a-z]|$|prefix|address)`)
 
 // ofDotted is ofWord for a word with a dot: a full name, or a shorthand with a name.
 func ofDotted(word, lower string) string {
@@ -64,7 +94,10 @@ func ofDotted(word, lower string) string {
 			return "{" + right + word[len(wrong):] + "}"
 		}
 	}
-	if root == "http" {
+	switch {
+	case root == "http" && (strings.HasPrefix(lower, "http.request.") || strings.Contains(lower, "_")): // no host has _
+		return cmp.Or(meant(lower), "{http.request.header.<name>}")
+	case root == "http":
 		return meant(lower)
 	}
 	return ""
@@ -147,6 +180,9 @@ func looksLikeHeader(word string) bool {
 	if plainHeaders[lower] {
 		return true
 	}
+	if m := glued.FindStringSubmatch(lower); m != nil && holders[m[1]] {
+		return true
+	}
 	words := strings.FieldsFunc(lower, func(r rune) bool { return r == '-' || r == '_' })
 	if len(words) < 2 || strings.Trim(lower, "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
 		return false
@@ -154,6 +190,9 @@ func looksLikeHeader(word string) bool {
 	return words[0] == "x" || plainHeaders[strings.Join(words, "-")] || canonical.MatchString(word) ||
 		holders[words[0]] && identities[words[len(words)-1]]
 }
+
+// glued are names such as apikey and tenantid.
+var glued = regexp.MustCompile(`^([a-z]+)(id|key|token|ip)$`)
 
 var canonical = regexp.MustCompile(`^[A-Z][A-Za-z0-9]*(-[A-Z][A-Za-z0-9]*)+$`)
 

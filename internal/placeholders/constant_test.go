@@ -18,11 +18,18 @@ func TestOfConstant(t *testing.T) {
 		"http.request.header.x-forwarded-for": "{http.request.header.x-forwarded-for}", "http.auth.user.id": "{http.auth.user.id}",
 		"http.request.remote.ip": "{client_ip}", "http.vars.client_ip": "{http.vars.client_ip}", "headers.X-Id": "{header.X-Id}", "jwt.sub": "{http.auth.user.sub}",
 		"http.request.methd": "{http.request.method}", "client_ip:path": "{client_ip} {path}", "client_ip, X-Api-Key": "{client_ip} {header.X-Api-Key}",
-		"user_id": "{http.auth.user.id}",
+		"user_id":          "{http.auth.user.id}",
+		"header:X-Api-Key": "{header.X-Api-Key}", "header[X-Id]": "{header.X-Id}", "hdr(X-Id)": "{header.X-Id}", "%REQ(X-Id)%": "{header.X-Id}", `request.headers["x-id"]`: "{header.x-id}",
+		"req.header.X": "{header.X}", "cookie:sid": "{cookie.sid}", "$cookie_sid": "{cookie.sid}", "arg_id": "{query.id}", "query[id]": "{query.id}", "path[0]": "{path.0}", "args[0]": "{args[0]}",
+		"request.ip": "{client_ip}", "client.ip": "{client_ip}", "tls.client.fingerprint": "{http.request.tls.client.fingerprint}", "sni": "{http.request.tls.server_name}",
+		"http.request.foo.bar.baz.quux": "{http.request.header.<name>}", "http.geoip2.country_code": "{http.request.header.<name>}",
+		"$jwt_claim_sub": "{client_ip}", "%DOWNSTREAM_REMOTE_ADDRESS%": "{client_ip}", "client_ip/24": "{client_ip}", "per-client-ip": "{client_ip}", "api-remote_addr": "{client_ip}",
+		"api:client_ip": "api {client_ip}", "login:user_id": "login {http.auth.user.id}", "X-Api-Key=": "{header.X-Api-Key}", "apikey": "{header.apikey}", "tenantId": "{header.tenantId}",
 
 		"everyone": "", "static": "", "all": "", "global": "", "total": "", "a": "", "x": "", "login": "", "login:form": "", "site-a": "", "per-site": "", "api": "",
 		"static_key": "", "global-key": "", "zone1": "", "one limit": "", "api.example.com": "", "http.example.com": "", "v1.2": "", "checkout": "", "everybody": "",
 		"/login": "", "post": "", "the-whole-site": "", "GET": "", "shared": "", "free-tier": "", "登录": "", "": "", "my.zone": "", "ips": "", "pat": "", "hosts": "",
+		"host:api": "", "path/api": "", "monkey": "", "team-a": "", "query-service": "", "a:b": "", "clients": "", "real_time": "", "remote-office": "", "argo": "", "x:y_z": "",
 	} {
 		if got := OfConstant(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

@@ -110,8 +110,10 @@ func meant(name string) string {
 var mistakes = map[string]string{ //nolint:gosec // names, no credentials
 	"http.request.remote.ip": "client_ip", "http.request.remote_ip": "client_ip", "http.request.client_ip": "client_ip", "http.request.ip": "client_ip",
 	"remote_ip": "client_ip", "remoteip": "client_ip", "remote_addr": "client_ip", "real_ip": "client_ip", "ip": "client_ip",
-	"http.request.headers.": "header.", "http.header.": "header.", "request.header.": "header.", "headers.": "header.",
+	"http.request.headers.": "header.", "http.header.": "header.", "headers.": "header.",
 	"http.request.query.": "query.", "http.query.": "query.", "http.request.cookies.": "cookie.", "http.cookie.": "cookie.",
+	"request.header.": "header.", "request.headers.": "header.", "req.header.": "header.", "req.headers.": "header.", "request.remote.ip": "client_ip", "request.ip": "client_ip", "req.ip": "client_ip",
+	"remote.ip": "client_ip", "client.ip": "client_ip", "source.ip": "client_ip", "tls.": "http.request.tls.", "request.tls.": "http.request.tls.", "tls_server_name": "http.request.tls.server_name", "sni": "http.request.tls.server_name",
 	"jwt.": "http.auth.user.", "http.jwt.": "http.auth.user.", "token.": "http.auth.user.", "claims.": "http.auth.user.", "user.": "http.auth.user.", "auth.user.": "http.auth.user.",
 }
 
