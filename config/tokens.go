@@ -39,8 +39,9 @@ type Tokens struct {
 	// A rule of a lower capacity is an error. Default: a token of the input for four bytes of
 	// the request, and for 256 bytes of long base64, by its weight, and by that of the output
 	// as many tokens as the request allows (max_tokens, max_completion_tokens,
-	// max_output_tokens, num_predict or generationConfig.maxOutputTokens, times n); if it does
-	// not say, 1000 times n, at most a tenth of the least capacity.
+	// max_output_tokens, num_predict, n_predict, generationConfig.maxOutputTokens or
+	// inferenceConfig.maxTokens, times n or best_of); if it does not say, 1000 times n, at most
+	// a tenth of the least capacity.
 	Reserve Value `json:"reserve,omitempty"`
 
 	// Add stream_options.include_usage to requests for streams of completions, which have no
@@ -62,8 +63,11 @@ type tokens struct {
 // allowed are the members of requests that say how many tokens the output may have, and times
 // those that say of how many answers.
 var (
-	allowed = []string{"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict", "options.num_predict", "generationConfig.maxOutputTokens"}
-	times   = []string{"n", "generationConfig.candidateCount"}
+	allowed = []string{
+		"max_tokens", "max_completion_tokens", "max_output_tokens", "num_predict", "n_predict", "options.num_predict", "inferenceConfig.maxTokens",
+		"generationConfig.maxOutputTokens", "generationConfig.max_output_tokens", "generation_config.maxOutputTokens", "generation_config.max_output_tokens",
+	}
+	times = []string{"n", "best_of", "generationConfig.candidateCount", "generationConfig.candidate_count", "generation_config.candidateCount", "generation_config.candidate_count"}
 )
 
 // unbounded is how many tokens of output are held for each answer that nothing bounds.

@@ -44,6 +44,8 @@ func TestAskedBeyond(t *testing.T) {
 		for _, body := range []string{
 			`{"max_tokens":10000}`, `{"max_completion_tokens":2001}`, `{"max_output_tokens":2001}`, `{"options":{"num_predict":2001}}`,
 			`{"generationConfig":{"maxOutputTokens":1001,"candidateCount":2}}`, `{"max_tokens":1001,"n":2}`,
+			`{"inferenceConfig":{"maxTokens":2001}}`, `{"n_predict":2001}`, `{"max_tokens":1001,"best_of":2}`, `{"max_tokens":2.001e3}`, `{"max_tokens":"2001"}`,
+			`{"generation_config":{"max_output_tokens":1001,"candidate_count":2}}`, `{"generationConfig":{"max_output_tokens":2001}}`,
 		} {
 			q := asking("a", body)
 			q.header["X-Cost"] = "1"
