@@ -138,8 +138,9 @@ func leastLeft(values []string) (least int64, ok bool) {
 				}
 				part = strings.TrimSpace(number)
 			}
-			if n, err := strconv.ParseInt(part, 10, 64); err == nil && n >= 0 && (!ok || n < least) {
-				least, ok = n, true
+			// Some upstreams have fractions.
+			if n, err := strconv.ParseFloat(part, 64); err == nil && n >= 0 && n < 1<<62 && (!ok || int64(n) < least) {
+				least, ok = int64(n), true
 			}
 		}
 	}
