@@ -1,6 +1,10 @@
 package test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -228,4 +232,59 @@ func TestZoneInShadowAndEnforced(t *testing.T) {
 			t.Fatal("the zone is shown in shadow")
 		}
 	}
+}
+
+// TestShadowDecidesAsEnforced sends the same requests to a zone that is enforced and to one in shadow,
+// which would deny the same of them and is charged the same.
+func TestShadowDecidesAsEnforced(t *testing.T) {
+	onBoth(t, func(t *testing.T, b backend) {
+		for n, options := range []string{
+			"rule 3/1h\nprevent_duplicates 1h", "rule 3/1h fixed_window\nprevent_duplicates 1h body", "rule 5/1h name a\nrule 2/1h fixed_window name b",
+			"rule 2/1h block 1h", "rule 3/1h\ncount_status 401", "prevent_duplicates 1h\nin_flight 2",
+			"rule 10/1h token_bucket\ncost {header.X-Cost}\nsettle {http.response.header.X-N}\nhold\nprevent_duplicates 1h",
+			"rule 6/1h\ncost {header.X-Cost}\nprevent_duplicates 1h\ncount_status 4xx", "rule 8/1h\nprevent_duplicates 1h\nsettle {http.response.header.X-N}",
+			"rule 3/1h\nkey {header.X-Key}\nkey_missing deny\nprevent_duplicates 1h", "rule {header.X-Cost}/1h else 3\nprevent_duplicates 1h",
+			"rule 4/1h gcra burst 2\nprevent_duplicates 1h\nrule 3/2h", "rule 2/1h\nprevent_duplicates 1h\noverride a {\nrule 0/1s\n}\nkey {header.X-Key}\nkey_missing share",
+		} {
+			if enforced, shadow := decidedOf(t, b, options, "", n), decidedOf(t, b, options, "shadow\n", n); enforced != shadow {
+				t.Errorf("%s:\n%s enforced\n%s in shadow", options, enforced, shadow)
+			}
+		}
+	})
+}
+
+// decidedOf sends 40 requests of a seed to a zone, and returns which were, or would be, denied, and what
+// was used in the end.
+func decidedOf(t *testing.T, b backend, options, shadow string, seed int) string {
+	zone := newName("z")
+	s := serve(t, setup{app: b.app(), site: "rate_limit {\nzone " + zone + " {\n" + options + "\n" + shadow + "}\n}\n" + handle(t, "*", func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("X-N", r.Header.Get("X-Cost"))
+		if r.URL.Path == "/x" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		return nil
+	})})
+	var out strings.Builder
+	random := rand.New(rand.NewPCG(uint64(seed), 7)) //nolint:gosec // a seed repeats a test
+	before := 0.0
+	for range 40 {
+		q := req{method: "POST", path: "/" + string("abcx"[random.IntN(4)]), body: string("12"[random.IntN(2)]), header: map[string]string{"X-Cost": string("1234"[random.IntN(4)])}}
+		if k := []string{"", "a", "b"}[random.IntN(3)]; k != "" {
+			q.header["X-Key"] = k
+		}
+		denied := s.send(q).status == http.StatusTooManyRequests
+		if now := s.metric("decisions_total", "zone", zone, "decision", "shadow_denied"); shadow != "" {
+			denied, before = now > before, now
+		}
+		fmt.Fprint(&out, map[bool]int{true: 1}[denied])
+	}
+	ended(t)
+	part := "127.0.0.1"
+	if strings.Contains(options, "X-Key") {
+		part = "b"
+	}
+	for _, r := range s.key(http.MethodGet, zone, part).Rules {
+		fmt.Fprint(&out, " ", r.Used)
+	}
+	return out.String()
 }
