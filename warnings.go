@@ -130,7 +130,7 @@ func (a *App) warnOfServers() {
 			errorRoutes = s.Errors.Routes
 		}
 		noteMeetings(s, errorRoutes)
-		warnings.OfServer(a.warnTo(a.logger), name, s, places(s, errorRoutes), a.mapped)
+		warnings.OfServer(a.warnTo(a.logger), name, s, trusted, places(s, errorRoutes), a.mapped)
 		repeated = append(repeated, repeatedZones(s, s.Routes)...)
 		repeated = append(repeated, repeatedZones(s, errorRoutes)...)
 		for _, zone := range unencodedZones(s, s.Routes) {

@@ -61,6 +61,9 @@ func (z *Zone) Charge() (c Charge, err error) {
 	return c, err
 }
 
+// CostPlaceholders returns the names of the placeholders of the cost before the response.
+func (c *Charge) CostPlaceholders() []string { return c.cost.Placeholders() }
+
 // Placeholders returns the names of the placeholders of cost, or reserve, settle and group_by.
 func (c *Charge) Placeholders() []string {
 	names := c.cost.Placeholders()

@@ -110,6 +110,16 @@ func TestForwardingHeaderWarning(t *testing.T) {
 	}
 }
 
+// TestConnectionWarning checks the warning about a key that is the address of a trusted proxy.
+func TestConnectionWarning(t *testing.T) {
+	const msg = "the key is the address of the connection, and the server has trusted_proxies"
+	for key, want := range map[string]int{"{remote_host}": 1, "{http.request.remote.host/24,64}": 1, "a-{remote_host}": 1, "{client_ip}": 0, "{header.X-Api-Key}": 0} {
+		site := "rate_limit {\nzone z {\nkey " + key + "\nrule 10/s\n}\n}"
+		warned(t, setup{site: site}, msg, want)
+		warned(t, setup{global: "servers :8002 {\ntimeouts {\nread_body 1m\n}\n}", site: "respond ok", more: "http://:8002 {\n" + site + "\n}"}, msg, 0)
+	}
+}
+
 // TestProxyThatIsNotTrusted checks the line about a peer that forwards requests, once while limits
 // deny.
 func TestProxyThatIsNotTrusted(t *testing.T) {
@@ -153,7 +163,7 @@ func TestProxyThatIsNotTrusted(t *testing.T) {
 // there is none where it is filled before.
 func TestAuthenticationOrderWarning(t *testing.T) {
 	const (
-		early   = "the key depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route"
+		early   = "the zone depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route"
 		forward = "forward_auth localhost:9 {\nuri /auth\ncopy_headers Remote-User X-Id>Account\n}\n"
 		basic   = "basic_auth {\nalice $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n}\n"
 		respond = "respond ok"
@@ -180,10 +190,29 @@ func TestAuthenticationOrderWarning(t *testing.T) {
 	} {
 		warned(t, setup{site: site}, early, want)
 	}
-	const later = "a header of the key is set after rate_limit: the zone counts by what clients send"
+	const later = "the zone reads what is set after rate_limit: a header is what clients send there, and a variable is empty"
 	warned(t, setup{site: limit("{header.X-Id}") + "request_header X-Id a"}, later, 1)
 	warned(t, setup{site: limit("{header.X-Id}") + "request_header -X-Id"}, later, 0)
 	warned(t, setup{site: "route {\nrequest_header X-Id a\n" + limit("{header.X-Id}") + "}"}, later, 0)
+	warned(t, setup{site: "route {\n" + limit("{vars.tenant}") + "vars tenant a\n}"}, later, 1)
+	warned(t, setup{site: "route {\nvars tenant a\n" + limit("{vars.tenant}") + "}"}, later, 0)
+	const mapped = "map {host} {tenant} {\ndefault x\n}\n"
+	warned(t, setup{site: "route {\n" + limit("{tenant}") + mapped + "}"}, later, 1)
+	warned(t, setup{site: "route {\n" + mapped + limit("{tenant}") + "}"}, later, 0)
+	warned(t, setup{site: mapped + limit("{tenant}")}, later, 0)
+
+	// Whatever else of a zone reads it.
+	zone := func(options string) string { return limit("{client_ip}\n" + options) }
+	for _, options := range []string{
+		"match header Remote-User admin", "exempt header Remote-User admin", "exempt not header_regexp Remote-User ^x",
+		"exempt expression `{header.Remote-User} == 'admin'`", "exempt vars {http.auth.user.id} admin", "match vars_regexp {http.auth.user.id} ^a",
+		"cost {header.Remote-User}",
+	} {
+		warned(t, setup{site: zone(options) + forward}, early, 1)
+		warned(t, setup{site: "route {\n" + forward + basic + zone(options) + "}"}, early, 0)
+	}
+	warned(t, setup{site: "@admin header Remote-User admin\nrate_limit @admin {client_ip} 10/s\n" + forward}, early, 1)
+	warned(t, setup{site: zone("match header Accept x\nexempt client_ip 10.0.0.1") + forward}, early, 0)
 	for _, order := range []string{"order rate_limit after forward_auth", "order rate_limit after basic_auth"} {
 		warned(t, setup{global: order, site: limit("{http.auth.user.id}") + basic}, early, 0)
 	}

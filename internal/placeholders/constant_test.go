@@ -63,7 +63,7 @@ func TestForwarding(t *testing.T) {
 	for name, want := range map[string]bool{
 		"X-Forwarded-For": true, "x-real-ip": true, "CF-Connecting-IP": true, "True-Client-IP": true, "Forwarded": true, "Fastly-Client-IP": true, "Fly-Client-IP": true,
 		"X-Client-IP": true, "X-Azure-ClientIP": true, "X-Azure-SocketIP": true, "X-Cluster-Client-Ip": true, "X-Original-Forwarded-For": true, "X_Forwarded_For": true,
-		"CF-Connecting-IPv6": true, "CloudFront-Viewer-Address": true, "X-Appengine-User-Ip": true, "X-Vercel-Forwarded-For": true,
+		"CF-Connecting-IPv6": true, "CloudFront-Viewer-Address": true, "X-Appengine-User-Ip": true, "X-Vercel-Forwarded-For": true, "X-Appengine-Remote-Addr": true, "Remote-Addr": true,
 		"X-Api-Key": false, "X-Forwarded-Host": false, "X-Forwarded-Proto": false, "X-Tip": false, "Authorization": false, "X-Forwarded-User": false, "X-Forwarded-Email": false,
 	} {
 		if got := Forwarding(name); got != want {

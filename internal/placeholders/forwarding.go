@@ -7,8 +7,8 @@ import "strings"
 func Forwarding(header string) bool {
 	name := strings.ReplaceAll(strings.ToLower(header), "_", "-")
 	return forwarding[name] || strings.Contains(name, "forwarded-for") ||
-		strings.HasSuffix(name, "-ip") || strings.HasSuffix(name, "clientip") || strings.HasSuffix(name, "socketip") || strings.HasSuffix(name, "realip")
+		strings.HasSuffix(name, "-ip") || strings.HasSuffix(name, "clientip") || strings.HasSuffix(name, "socketip") || strings.HasSuffix(name, "realip") || strings.HasSuffix(name, "remote-addr")
 }
 
-var forwarding = set(`forwarded x-forwarded cf-connecting-ipv6 cf-pseudo-ipv4 cloudfront-viewer-address x-envoy-external-address x-remote-addr remote-addr
+var forwarding = set(`forwarded x-forwarded cf-connecting-ipv6 cf-pseudo-ipv4 cloudfront-viewer-address x-envoy-external-address
 	x-remote-address x-client-address x-real-address x-host-ip-address x-originating-address x-proxyuser-ip x-coming-from`)

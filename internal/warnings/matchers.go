@@ -2,6 +2,7 @@ package warnings
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -112,4 +113,52 @@ func wrongField(field string) string {
 		return "write the name alone, without a sign after it"
 	}
 	return ""
+}
+
+// readBy returns the placeholders of the headers and variables that matchers read.
+func readBy(lists ...caddyhttp.MatcherSets) (names []string) {
+	for _, sets := range lists {
+		for _, set := range sets {
+			for _, m := range set {
+				names = append(names, readByOne(m)...)
+			}
+		}
+	}
+	return names
+}
+
+func readByOne(m any) (names []string) {
+	variable := func(name string) {
+		if placeholder, ok := strings.CutPrefix(name, "{"); ok {
+			names = append(names, strings.TrimSuffix(placeholder, "}"))
+		} else {
+			names = append(names, "http.vars."+name)
+		}
+	}
+	switch m := m.(type) {
+	case *caddyhttp.MatchHeader:
+		for field := range *m {
+			names = append(names, requestHeader+field)
+		}
+	case *caddyhttp.MatchHeaderRE:
+		for field := range *m {
+			names = append(names, requestHeader+field)
+		}
+	case *caddyhttp.VarsMatcher:
+		for name := range *m {
+			variable(name)
+		}
+	case *caddyhttp.MatchVarsRE:
+		for name := range *m {
+			variable(name)
+		}
+	case *caddyhttp.MatchExpression:
+		for _, found := range variables.FindAllStringSubmatch(m.Expr, -1) {
+			names = append(names, found[1])
+		}
+	case *caddyhttp.MatchNot:
+		names = readBy(m.MatcherSets)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

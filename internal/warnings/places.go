@@ -27,8 +27,9 @@ type Place struct {
 	Before, After func() []caddyhttp.MiddlewareHandler
 }
 
-// OfServer warns of zones that count what a server does not tell them where they stand.
-func OfServer(warn Warn, name string, s *caddyhttp.Server, places []Place, mapped map[string]bool) {
+// OfServer warns of zones that count what a server does not tell them where they stand. proxied is
+// whether the server has trusted_proxies.
+func OfServer(warn Warn, name string, s *caddyhttp.Server, proxied bool, places []Place, mapped map[string]bool) {
 	unix := slices.ContainsFunc(s.Listen, func(address string) bool {
 		a, err := caddy.ParseNetworkAddress(address)
 		return err == nil && a.IsUnixNetwork()
@@ -40,6 +41,10 @@ func OfServer(warn Warn, name string, s *caddyhttp.Server, places []Place, mappe
 	for _, p := range places {
 		p.warnOfOrder(warn)
 		p.warnOfDroppedHeaders(warn, name, s)
+		if proxied && slices.ContainsFunc(p.Zone.Config.Plan.Placeholders(), ofConnection) {
+			warn("the key is the address of the connection, and the server has trusted_proxies: all clients of a proxy count as one",
+				zap.String("zone", p.Zone.Name), zap.String("server", name), zap.String("advice", "use {client_ip}"))
+		}
 		if p.Zone.PreventDuplicates != nil && slices.ContainsFunc(p.Matchers, onlySafe) {
 			warn("the matcher of rate_limit lets only GET, HEAD, OPTIONS and CONNECT pass, which prevent_duplicates ignores",
 				zap.String("zone", p.Zone.Name), zap.String("advice", "match the methods that change something, or leave prevent_duplicates out"))
@@ -50,20 +55,25 @@ func OfServer(warn Warn, name string, s *caddyhttp.Server, places []Place, mappe
 	}
 }
 
-// warnOfOrder warns of a key and of limits that a later handler fills.
+// warnOfOrder warns of what a later handler fills.
 func (p *Place) warnOfOrder(warn Warn) {
-	zone := zap.String("zone", p.Zone.Name)
-	for _, name := range p.Zone.Config.Plan.Placeholders() {
-		switch placeholder := zap.String("placeholder", "{"+name+"}"); {
-		case p.early(name):
-			warn("the key depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route", zone, placeholder)
-		case p.setLater(name, func(h caddyhttp.MiddlewareHandler) bool { return responses(h) == nil }):
-			warn("a header of the key is set after rate_limit: the zone counts by what clients send", zone, placeholder, zap.String("advice", "order rate_limit after it, or use route"))
-		}
-	}
-	for _, name := range p.Zone.Config.LimitPlaceholders() {
-		if p.early(name) {
-			warn("the limit depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route", zone, zap.String("placeholder", "{"+name+"}"))
+	z := p.Zone
+	for _, read := range []struct {
+		option string
+		names  []string
+	}{
+		{"key", z.Config.Plan.Placeholders()}, {"rule", z.Config.LimitPlaceholders()}, {"cost", z.Config.Charge.CostPlaceholders()},
+		{"match", readBy(append(slices.Clip(p.Matchers), z.Matchers())...)}, {"exempt", readBy(z.Exempt())},
+	} {
+		for _, name := range read.names {
+			fields := []zap.Field{zap.String("zone", z.Name), zap.String("option", read.option), zap.String("placeholder", "{"+name+"}")}
+			switch {
+			case p.early(name):
+				warn("the zone depends on authentication, which runs after rate_limit by default: order rate_limit after it, or use route", fields...)
+			case p.setLater(name, func(h caddyhttp.MiddlewareHandler) bool { return responses(h) == nil }):
+				warn("the zone reads what is set after rate_limit: a header is what clients send there, and a variable is empty",
+					append(fields, zap.String("advice", "order rate_limit after it, or use route"))...)
+			}
 		}
 	}
 }
@@ -80,15 +90,27 @@ func (p *Place) early(name string) bool {
 	return p.setLater(name, func(h caddyhttp.MiddlewareHandler) bool { return responses(h) != nil })
 }
 
-// setLater reports whether a placeholder is a header that a handler of a kind sets after the zone,
-// and none before.
+// setLater reports whether a placeholder is a header or a variable that a handler of a kind sets
+// after the zone, and none before.
 func (p *Place) setLater(name string, kind func(caddyhttp.MiddlewareHandler) bool) bool {
-	header, ok := strings.CutPrefix(name, requestHeader)
-	if !ok {
+	sets := func(h caddyhttp.MiddlewareHandler) bool { return setsPlaceholder(h, name) }
+	return slices.ContainsFunc(p.After(), func(h caddyhttp.MiddlewareHandler) bool { return kind(h) && sets(h) }) && !slices.ContainsFunc(p.Before(), sets)
+}
+
+// setsPlaceholder reports whether a handler sets a header of the request, or a variable.
+func setsPlaceholder(h caddyhttp.MiddlewareHandler, name string) bool {
+	if header, ok := strings.CutPrefix(name, requestHeader); ok {
+		return setsHeader(h, header)
+	}
+	if vars, ok := h.(*caddyhttp.VarsMiddleware); ok {
+		_, sets := (*vars)[strings.TrimPrefix(name, "http.vars.")]
+		return sets && strings.HasPrefix(name, "http.vars.")
+	}
+	if idOf(h) != "http.handlers.map" {
 		return false
 	}
-	sets := func(h caddyhttp.MiddlewareHandler) bool { return setsHeader(h, header) }
-	return slices.ContainsFunc(p.After(), func(h caddyhttp.MiddlewareHandler) bool { return kind(h) && sets(h) }) && !slices.ContainsFunc(p.Before(), sets)
+	destinations, _ := reflect.Indirect(reflect.ValueOf(h)).FieldByName("Destinations").Interface().([]string)
+	return slices.ContainsFunc(destinations, func(d string) bool { return strings.Trim(d, "{}") == name })
 }
 
 // authenticates reports whether a handler may authenticate. Those of other modules may.

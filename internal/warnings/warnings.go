@@ -95,9 +95,12 @@ func warnOfLeases(warn Warn, zone zap.Field, z *limiter.Zone) {
 // ByAddress reports whether a zone counts by the client's address or by the connection's.
 func ByAddress(z *limiter.Zone) bool {
 	for _, name := range z.Config.Plan.Placeholders() {
-		if name == key.ClientIPPlaceholder || strings.HasPrefix(name, "http.request.remote.host") {
+		if name == key.ClientIPPlaceholder || ofConnection(name) {
 			return true
 		}
 	}
 	return false
 }
+
+// ofConnection reports whether a placeholder is the address of the connection, or its network.
+func ofConnection(name string) bool { return strings.HasPrefix(name, "http.request.remote.host") }
