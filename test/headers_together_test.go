@@ -29,14 +29,22 @@ func TestNumbersOfSeveralHandlers(t *testing.T) {
 		"the middle of three":    {limiting("a", far, "legacy") + limiting("b", nearest, "legacy") + limiting("c", near, "legacy"), "", []string{"200 2 1", "200 2 0", "429 2 0"}},
 		"requests of OpenAI":     {limiting("a", far, "openai") + limiting("b", nearest, "openai"), "-Requests", []string{"200 2 1", "200 2 0", "429 2 0"}},
 		// The other has less left.
-		"the inner denies as an error": {limiting("a", "200/1h fixed_window", "legacy", cost(99)) + limiting("b", far, "legacy", cost(60)), "",
-			[]string{"200 100 40", "429 100 40"}},
-		"the inner denies by respond": {limiting("a", "200/1h fixed_window", "legacy", cost(99)) + limiting("b", far, "legacy", cost(60), "respond 503 busy"), "",
-			[]string{"200 100 40", "503 100 40"}},
-		"one of two zones denies": {"rate_limit {\nheaders legacy\nzone a {\nrule 200/1h fixed_window\ncost 99\n}\nzone b {\nrule 100/1h fixed_window\ncost 60\n}\n}\n", "",
-			[]string{"200 100 40", "429 100 40"}},
-		"one of two zones denies, of OpenAI": {"rate_limit {\nheaders openai\nzone a {\nrule 200/1h fixed_window\ncost 99\n}\nzone b {\nrule 100/1h fixed_window\ncost 60\n}\n}\n", "-Requests",
-			[]string{"200 100 40", "429 100 40"}},
+		"the inner denies as an error": {
+			limiting("a", "200/1h fixed_window", "legacy", cost(99)) + limiting("b", far, "legacy", cost(60)), "",
+			[]string{"200 100 40", "429 100 40"},
+		},
+		"the inner denies by respond": {
+			limiting("a", "200/1h fixed_window", "legacy", cost(99)) + limiting("b", far, "legacy", cost(60), "respond 503 busy"), "",
+			[]string{"200 100 40", "503 100 40"},
+		},
+		"one of two zones denies": {
+			"rate_limit {\nheaders legacy\nzone a {\nrule 200/1h fixed_window\ncost 99\n}\nzone b {\nrule 100/1h fixed_window\ncost 60\n}\n}\n", "",
+			[]string{"200 100 40", "429 100 40"},
+		},
+		"one of two zones denies, of OpenAI": {
+			"rate_limit {\nheaders openai\nzone a {\nrule 200/1h fixed_window\ncost 99\n}\nzone b {\nrule 100/1h fixed_window\ncost 60\n}\n}\n", "-Requests",
+			[]string{"200 100 40", "429 100 40"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for n, errors := range []string{"", "handle_errors {\nrespond error\n}", "handle_errors {\n" + limiting("e", "100/1h fixed_window", "all") + "respond error\n}"} {

@@ -76,7 +76,10 @@ func TestStoredInstancesAreOfAPlace(t *testing.T) {
 		address, option  string
 		limit, instances int
 	}{
-		{addr, "key_prefix other", 6, 0}, {addr, "key_secret s", 6, 0}, {addr, "db 1", 6, 0}, {unusedAddr(t), "timeout 1s", 6, 0},
+		{addr, "key_prefix other", 6, 0},
+		{addr, "key_secret s", 6, 0},
+		{addr, "db 1", 6, 0},
+		{unusedAddr(t), "timeout 1s", 6, 0},
 		{addr, "timeout 1s", 2, 3},
 	} {
 		t.Run(c.option, func(t *testing.T) {

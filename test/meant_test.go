@@ -339,8 +339,10 @@ func TestUnixSocketWarning(t *testing.T) {
 		{"name none", "{header.X-Api-Key}", 0},
 	} {
 		socket := filepath.Join(t.TempDir(), fmt.Sprint("s", i))
-		warned(t, setup{global: "servers unix/" + socket + " {\n" + c.options + "\n}", site: "respond ok",
-			more: "http://socket.example {\nbind unix/" + socket + "\nrate_limit {\nzone z {\nkey " + c.key + "\nrule 10/s\n}\n}\nrespond ok\n}"}, msg, c.want)
+		warned(t, setup{
+			global: "servers unix/" + socket + " {\n" + c.options + "\n}", site: "respond ok",
+			more: "http://socket.example {\nbind unix/" + socket + "\nrate_limit {\nzone z {\nkey " + c.key + "\nrule 10/s\n}\n}\nrespond ok\n}",
+		}, msg, c.want)
 	}
 }
 

@@ -62,8 +62,11 @@ func (p *Place) warnOfOrder(warn Warn) {
 		option string
 		names  []string
 	}{
-		{"key", z.Config.Plan.Placeholders()}, {"rule", z.Config.LimitPlaceholders()}, {"cost", z.Config.Charge.CostPlaceholders()},
-		{"match", readBy(append(slices.Clip(p.Matchers), z.Matchers())...)}, {"exempt", readBy(z.Exempt())},
+		{"key", z.Config.Plan.Placeholders()},
+		{"rule", z.Config.LimitPlaceholders()},
+		{"cost", z.Config.Charge.CostPlaceholders()},
+		{"match", readBy(append(slices.Clip(p.Matchers), z.Matchers())...)},
+		{"exempt", readBy(z.Exempt())},
 	} {
 		for _, name := range read.names {
 			fields := []zap.Field{zap.String("zone", z.Name), zap.String("option", read.option), zap.String("placeholder", "{"+name+"}")}

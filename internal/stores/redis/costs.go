@@ -1,10 +1,10 @@
 package redis
 
 import (
-	"github.com/dianalimiter/diana/stores"
-
 	"sync/atomic"
 	"time"
+
+	"github.com/dianalimiter/diana/stores"
 )
 
 // costs count the calls of the script. They are counted once per call, not per check.
