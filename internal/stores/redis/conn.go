@@ -129,7 +129,7 @@ func (c *conn) call(ctx context.Context, q *call) (reply, int64, error) {
 	o := &once{node: c.at(q.tag)}
 	r, err := c.callAt(ctx, o, q)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // when the store ends
-		err = c.failedAt(o.node, q.tag, err)
+		err = c.failedAt(o, q.tag, err)
 	}
 	return r, o.now, err
 }
@@ -162,7 +162,7 @@ func (c *conn) send(q *call) (r reply, now int64, err error) {
 		q.release()
 	}
 	if err != nil {
-		return r, now, c.failed(n, err)
+		return r, now, c.failed(n, err, q.end.Add(-c.o.Timeout))
 	}
 	n.breaker.success()
 	n.alone.decided.Add(1)
@@ -240,7 +240,7 @@ func (c *conn) sendBatch(q *call, end time.Time) {
 	case end.After(q.end) && classify(err) == FailTimeout && time.Now().After(q.end):
 		err = reported{err} // when it expired
 	default:
-		err = c.failedAt(q.cmd.node, q.tag, err)
+		err = c.failedAt(&q.cmd, q.tag, err)
 	}
 	for _, o := range q.batch {
 		o.fate = err
@@ -303,9 +303,9 @@ func (c *conn) fail(err error) {
 	c.observer.get().StoreError(c.observer.name, classify(err), advise(classify(err), err))
 }
 
-// failed reports the failure of a call to a node. It returns the error as one that is
-// reported; nil if the call did not fail.
-func (c *conn) failed(n *node, err error) error {
+// failed reports the failure of a call to a node, which was sent at some time. It returns the error as one
+// that is reported; nil if the call did not fail.
+func (c *conn) failed(n *node, err error, sent time.Time) error {
 	if err == nil || errors.As(err, new(reported)) || errors.Is(err, errOpen) {
 		return err
 	}
@@ -328,7 +328,7 @@ func (c *conn) failed(n *node, err error) error {
 	if f != FailRejected {
 		c.onLost(n)
 	}
-	c.distrust(n, f)
+	c.distrust(n, f, sent)
 	return reported{err}
 }
 
@@ -343,22 +343,22 @@ func (c *conn) classify(err error) Failure {
 
 // failedAt is failed for a call of keys with a tag. If it was rejected, heartbeats try that tag too: a
 // node may accept their keys and reject others.
-func (c *conn) failedAt(n *node, tag stores.Key, err error) error {
+func (c *conn) failedAt(o *once, tag stores.Key, err error) error {
 	if err != nil && c.classify(err) == FailRejected {
 		rejected := tag.String()
-		n.rejected.Store(&rejected)
+		o.node.rejected.Store(&rejected)
 	}
-	return c.failed(n, err)
+	return c.failed(o.node, err, o.sent)
 }
 
-// beatFailed follows a heartbeat that failed. A node that is known to be away is not
-// reported again.
-func (c *conn) beatFailed(n *node, err error) {
+// beatFailed follows a heartbeat that failed, and was sent at some time. A node that is known to be away is
+// not reported again.
+func (c *conn) beatFailed(n *node, err error, sent time.Time) {
 	if n.breaker.open.Load() {
-		c.distrust(n, classify(err))
+		c.distrust(n, classify(err), sent)
 		return
 	}
-	_ = c.failed(n, err)
+	_ = c.failed(n, err, sent)
 	n.breaker.beatFailed(err, time.Now())
 }
 
@@ -366,11 +366,11 @@ func (c *conn) beatFailed(n *node, err error) {
 // refused the call, which shows that the connection works. Words that are not known may be those
 // of something else. In a Cluster it also has the slots looked up again, which the client itself
 // only does when a node redirects it.
-func (c *conn) distrust(n *node, f Failure) {
+func (c *conn) distrust(n *node, f Failure, sent time.Time) {
 	if f == FailRejected {
 		return
 	}
-	n.tracker.retire()
+	n.tracker.retire(sent)
 	if c.nodes.cluster != nil {
 		c.nodes.cluster.ReloadState(context.Background())
 	} else if !n.breaker.open.Load() {

@@ -24,8 +24,10 @@ type (
 type connTracker struct {
 	grace time.Duration // how long a call may take
 
-	mu   sync.Mutex
-	open map[*trackedConn]struct{} // those that the pool may use
+	mu    sync.Mutex
+	open  map[*trackedConn]struct{} // those that the pool may use
+	leads string                    // the address of the master that Sentinels name; empty: none do
+	since time.Time                 // when it was named
 
 	opened atomic.Uint64 // in total
 }
@@ -37,12 +39,41 @@ func newConnTracker(grace time.Duration) *connTracker {
 // retire stops the pool from using the connections that are open now: after a
 // failure they may lead to a server that is gone, or that is no longer the
 // master, and the pool would offer them to one request after another. Calls in
-// flight are not interrupted.
-func (l *connTracker) retire() {
+// flight are not interrupted. A call that was sent before the master changed says nothing of the
+// connections to the new one.
+func (l *connTracker) retire(sent time.Time) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !sent.Before(l.since) {
+		l.retireAll()
+	}
+}
+
+// lead notes the address of the master that Sentinels name. Connections to another are not used again.
+func (l *connTracker) lead(address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if address != l.leads {
+		l.leads, l.since = address, time.Now()
+		l.retireAll()
+	}
+}
+
+// add adds a connection to an address, unless another is named meanwhile.
+func (l *connTracker) add(c *trackedConn, address string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.leads != "" && address != l.leads {
+		return false
+	}
+	l.open[c] = struct{}{}
+	return true
+}
+
+// retireAll retires the connections that are open. l.mu is held.
+func (l *connTracker) retireAll() {
 	retired := l.open
 	l.open = make(map[*trackedConn]struct{})
-	l.mu.Unlock()
 	if len(retired) == 0 {
 		return
 	}
@@ -96,10 +127,11 @@ func newDialer(tracker func() *connTracker, dial dialer, greet func(context.Cont
 			l.remove(k)
 			<-slots
 		})
-		l.mu.Lock()
-		l.open[k] = struct{}{}
-		l.mu.Unlock()
-		if err := greet(ctx, k); err != nil {
+		err = errReplaced
+		if l.add(k, addr) {
+			err = greet(ctx, k)
+		}
+		if err != nil {
 			_ = k.Close()
 			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
 		}
@@ -123,7 +155,11 @@ func (h masterHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	if h.tls != nil {
 		next = securing(next, h.tls, h.timeout)
 	}
-	return newDialer(h.tracker, next, h.greet, h.most)
+	dial := newDialer(h.tracker, next, h.greet, h.most)
+	return func(ctx context.Context, network, addr string) (connection, error) {
+		h.tracker().lead(addr)
+		return dial(ctx, network, addr)
+	}
 }
 
 // ProcessHook implements [goredis.Hook].
@@ -219,7 +255,10 @@ func (c *trackedConn) explain(err error) error {
 	return earlyClose{err, c.said}
 }
 
-var errRetired = errors.New("the connection was opened before a failure")
+var (
+	errRetired  = errors.New("the connection was opened before a failure")
+	errReplaced = errors.New("the Sentinels have named another master meanwhile")
+)
 
 // SyscallConn lets the pool check, before it uses a connection, whether it is
 // retired and whether the server has closed it. With TLS it looks at the connection below, where

@@ -149,7 +149,7 @@ func TestDebtThatIsNotSentIsOwed(t *testing.T) {
 	f.set(0, noFault)
 	f.v.now += rampLasts
 	hangs.Store(true)
-	node.tracker.retire()
+	node.tracker.retire(time.Now())
 	if check := f.decide(0, c, k, 1); check.Mode != stores.ModeFallback {
 		t.Fatalf("mode %v without a connection", check.Mode)
 	}

@@ -25,6 +25,7 @@ type once struct {
 	loads   int   // how often the script was loaded for it
 	loading bool  // whether it is sent behind the script
 	now     int64 // the time in its reply
+	sent    time.Time
 	took    time.Duration
 
 	end time.Time // until when the call is worth running; zero: as long as its context
@@ -61,6 +62,7 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (re
 		}
 		head.begin(seq, last)
 		begin := time.Now()
+		o.sent = begin
 		o.node.breaker.sent(begin)
 		text, err := c.evalsha(ctx, o, args)
 		after := time.Now()
@@ -75,7 +77,7 @@ func (c *conn) eval(ctx context.Context, o *once, args []any, head *heading) (re
 		r := reply{b: text}
 		got, _, now := r.number(), r.number(), r.number()
 		if r.err != nil || got != seq {
-			o.node.tracker.retire() // the connection may be out of step
+			o.node.tracker.retire(begin) // the connection may be out of step
 			return reply{}, 0, errReply
 		}
 		if o.loads == 0 {

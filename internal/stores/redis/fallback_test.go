@@ -290,7 +290,7 @@ func TestUnknownOutcomeIsNotChargedTwice(t *testing.T) {
 			if err := f.all[0].conn.client.ScriptLoad(context.Background(), f.all[0].conn.script.text).Err(); err != nil {
 				t.Fatal(err)
 			}
-			f.all[0].conn.nodes.first.tracker.retire() // so that the check is made over a new connection
+			f.all[0].conn.nodes.first.tracker.retire(time.Now()) // so that the check is made over a new connection
 			f.set(0, fault)
 			if check := f.decide(0, c[0], k, 4); !check.Admitted || check.Mode != stores.ModeFallback {
 				t.Fatalf("%s: admitted %v in mode %v", name, check.Admitted, check.Mode)

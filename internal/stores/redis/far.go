@@ -22,8 +22,9 @@ const (
 	aloneLeast = 20              // checks in it that say something
 )
 
-// turn says, at the end of a period, whether most checks in it were decided alone, and as before otherwise.
-func (a *alone) turn(n *node, now time.Time) bool {
+// turn says, at the end of a period, whether most checks in it were decided alone, and as before otherwise. If
+// nothing is checked any more, only heartbeats can show that the node is near again.
+func (a *alone) turn(n *node, now time.Time, timeout time.Duration) bool {
 	opened := n.breaker.opened.Load()
 	if opened == a.opened && now.Sub(a.since) < aloneFor {
 		return a.is
@@ -35,6 +36,8 @@ func (a *alone) turn(n *node, now time.Time) bool {
 		a.is = failed > decided
 	} else if decided+failed > 0 {
 		a.is = a.is && failed > decided
+	} else {
+		a.is = a.is && time.Duration(n.distance.is.Load()) >= timeout
 	}
 	a.since, a.opened, a.before, a.failed = now, opened, a.decided.Load(), n.failures.Load()
 	return a.is
@@ -44,7 +47,7 @@ func (a *alone) turn(n *node, now time.Time) bool {
 // as used when that is over.
 func (c *conn) tellAlone(n *node) {
 	was := n.alone.is
-	if is := n.alone.turn(n, time.Now()); is != was {
+	if is := n.alone.turn(n, time.Now(), c.o.Timeout); is != was {
 		c.nodes.changed(n, !is || n.breaker.open.Load(), tooFar{time.Duration(n.distance.is.Load()), c.o.Timeout})
 	}
 }

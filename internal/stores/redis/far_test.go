@@ -335,7 +335,7 @@ func TestRequestsGreetNobody(t *testing.T) {
 	f.ready(t)
 	tries(t, 3, func() (failed, may int64) {
 		opened := f.Opened.Load()
-		f.all[0].conn.nodes.first.tracker.retire()
+		f.all[0].conn.nodes.first.tracker.retire(time.Now())
 		f.all[0].conn.fill()
 		time.Sleep(150 * time.Millisecond) // until those that are kept ready are
 		d := f.checks(f.counter(t, "greeted", 1000), 40, 50, oneKey)

@@ -98,6 +98,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 		doubted := n.doubted
 		var err error
 		moving = ""
+		sent := time.Now()
 		if tag != "" {
 			err = m.beat(ctx, n, tag)
 		}
@@ -118,7 +119,7 @@ func (m *maintainer) watch(ctx context.Context, n *node) {
 			}
 			inspected = inspected || inspect(ctx, m.conn, n, tag)
 		default:
-			m.conn.beatFailed(n, err)
+			m.conn.beatFailed(n, err, sent)
 			doubted = nil // a failed heartbeat is not followed by another at once
 
 			if wait = probeEvery; !refused && classify(err) == FailRejected { // a right may be missing

@@ -289,7 +289,7 @@ func (ns *nodes) keep(masters []*node) {
 func (ns *nodes) removeLocked(n *node) {
 	n.serves.Store(false)
 	ns.masters = slices.DeleteFunc(slices.Clone(ns.masters), func(m *node) bool { return m == n })
-	n.tracker.retire()
+	n.tracker.retire(time.Now())
 	ns.report(n, true, nil) // its keys are served by others, or it is none
 }
 

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -55,7 +56,7 @@ func (s *Store) markUp() {
 }
 
 // failCall reports a call that failed.
-func (s *Store) failCall() { _ = s.conn.failed(s.conn.nodes.first, errors.New("gone")) }
+func (s *Store) failCall() { _ = s.conn.failed(s.conn.nodes.first, errors.New("gone"), time.Now()) }
 
 // isDown says whether the store regards its first node as down.
 func (s *Store) isDown() bool { return s.conn.nodes.first.breaker.open.Load() }

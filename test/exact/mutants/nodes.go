@@ -84,7 +84,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-retire", breaks: "one call that is late has all connections replaced", file: redisGo, suites: redis,
-		old: "if f == FailTimeout && !n.breaker.open.Load() {", new: "if n.tracker.retire(); f == FailTimeout && !n.breaker.open.Load() {",
+		old: "if f == FailTimeout && !n.breaker.open.Load() {", new: "if n.tracker.retire(sent); f == FailTimeout && !n.breaker.open.Load() {",
 	},
 	{
 		name: "far-wait", breaks: "a call that is late is given up, and its connection closed", file: redisGo, suites: redis,
@@ -96,7 +96,23 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "far-greeting", breaks: "requests greet over new connections", file: connectionsGo, suites: redis,
-		old: "if err := greet(ctx, k); err != nil {", new: "if err := ctx.Err(); err != nil {",
+		old: "err = greet(ctx, k)", new: "err = ctx.Err()",
+	},
+	{
+		name: "far-idle", breaks: "a Redis that was far is told as away until something is checked", file: "internal/stores/redis/far.go", suites: redis,
+		old: "a.is = a.is && time.Duration(n.distance.is.Load()) >= timeout", new: "_ = timeout",
+	},
+	{
+		name: "failover-new", breaks: "calls to the old master have connections to the new one replaced", file: connectionsGo, suites: redis,
+		old: "if !sent.Before(l.since) {", new: "if true {",
+	},
+	{
+		name: "failover-old", breaks: "connections to the old master are used after another is named", file: connectionsGo, suites: redis,
+		old: "l.leads, l.since = address, time.Now()\n\t\tl.retireAll()", new: "l.leads, l.since = address, time.Now()",
+	},
+	{
+		name: "failover-opening", breaks: "a connection to the old master is used that was being opened", file: connectionsGo, suites: redis,
+		old: "if l.leads != \"\" && address != l.leads {", new: "if false {",
 	},
 	{
 		name: "far-lost", breaks: "what a late reply shows to be charged is owed", file: aloneGo, suites: redis,
@@ -140,7 +156,7 @@ var nodeMutants = []mutant{
 	},
 	{
 		name: "node-rejected", breaks: "a node that accepts heartbeats alone is used again and again", file: redisGo, suites: redis,
-		old: "n.rejected.Store(&rejected)", new: "_ = rejected",
+		old: "o.node.rejected.Store(&rejected)", new: "_ = rejected",
 	},
 	{
 		name: "node-halfway", breaks: "a call that a revoked right has ended is charged again", file: "internal/stores/redis/failure.go", suites: redis,

@@ -314,7 +314,7 @@ var storeMutants = []mutant{
 	},
 	{
 		name: "combine-once", breaks: "a failed call is counted once for each of its checks", file: redisGo, suites: redis,
-		old: "err = c.failedAt(q.cmd.node, q.tag, err)", new: "_ = c.failed(q.cmd.node, err)",
+		old: "err = c.failedAt(&q.cmd, q.tag, err)", new: "_ = c.failed(q.cmd.node, err, q.cmd.sent)",
 	},
 	{
 		name: "combine-rest", breaks: "what an answer has to spare is not noticed", file: redisGo, suites: redis,

@@ -1,0 +1,41 @@
+package redis
+
+import (
+	"testing"
+	"time"
+)
+
+// TestAloneEnds has most checks decided without a Redis that answers heartbeats. That ends with checks that it
+// decides and, if nothing is checked any more, when it is near enough.
+func TestAloneEnds(t *testing.T) {
+	const timeout = 25 * time.Millisecond
+	for _, test := range []struct {
+		name            string
+		way             time.Duration
+		decided, failed uint64
+		want            bool
+	}{
+		{"still late", 40 * time.Millisecond, 5, 6, true},
+		{"in time", 40 * time.Millisecond, 6, 5, false},
+		{"unused and far", 40 * time.Millisecond, 0, 0, true},
+		{"unused and at the limit", timeout, 0, 0, true},
+		{"unused and near", 20 * time.Millisecond, 0, 0, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n, now := newNodes(&ConnOptions{Timeout: timeout}, func() int64 { return 0 }, func(*node, bool, error) {}).first, time.Now()
+			period := func(decided, failed uint64, way time.Duration) bool {
+				n.distance.is.Store(int64(way))
+				n.alone.decided.Add(decided)
+				n.failures.Add(failed)
+				now = now.Add(aloneFor)
+				return n.alone.turn(n, now, timeout)
+			}
+			if !period(0, aloneLeast, 40*time.Millisecond) {
+				t.Fatal("not alone after a period in which all was decided without Redis")
+			}
+			if got := period(test.decided, test.failed, test.way); got != test.want {
+				t.Errorf("alone: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
