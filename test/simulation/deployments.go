@@ -212,7 +212,7 @@ func isolate(w *world, f *step, r *rand.Rand) func() {
 // isAway says whether an instance may have to decide a check of the site without Redis in a
 // span. A check of one key is followed to where its slot moves.
 func (one *site) isAway(s *span) bool {
-	return s.away && (s.what != "move" || one.Kind != bounded)
+	return s.away && (s.what != "move" || one.Kind != bounded) || s.what == farAcross && one.Kind == across
 }
 
 // moveSlots moves slots that have keys from one master of a Cluster to another, key by key.

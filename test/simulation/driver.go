@@ -79,7 +79,7 @@ func tail(out string) string {
 type Sum struct {
 	Runs, Requests, Events      int            // numbers of runs, requests and events other than requests
 	Stuck                       map[string]int // runs that were cut off, by deployment
-	Deployments                 map[string]int // runs by deployment
+	Deployments, Ways           map[string]int // runs by deployment, and by how far Redis is
 	Simulated, Took             time.Duration  // simulated and real time
 	Faults, Checked, Pairs, Now map[string]int // as in Result, of all runs; Now is Sometimes
 	Failures                    []*Result      // the runs that violated a promise
@@ -89,12 +89,13 @@ type Sum struct {
 func (s *Sum) Add(r *Result) {
 	if s.Faults == nil {
 		s.Faults, s.Checked, s.Pairs, s.Now = make(map[string]int), make(map[string]int), make(map[string]int), make(map[string]int)
-		s.Deployments, s.Stuck = make(map[string]int), make(map[string]int)
+		s.Deployments, s.Ways, s.Stuck = make(map[string]int), make(map[string]int), make(map[string]int)
 	}
 	s.Runs++
 	r.Plan.draw()
 	at := string(r.Plan.setup.topology)
 	s.Deployments[at]++
+	s.Ways[r.Plan.setup.way.String()]++
 	if r.Stuck {
 		s.Stuck[at]++
 	}
@@ -177,11 +178,12 @@ func Shrink(binary string, r *Result, until time.Time) *Result {
 	p := r.Plan
 	p.draw()
 	promise := r.Violations[0].Promise
+	isNear := p.Near
 	try := func(without []int, instances int) bool {
 		if time.Now().After(until) {
 			return false
 		}
-		q := Plan{Seed: p.Seed, Without: without, Instances: instances}
+		q := Plan{Seed: p.Seed, Without: without, Instances: instances, Near: isNear}
 		one, err := q.Start(binary)
 		if err != nil || len(one.Violations) == 0 || one.Violations[0].Promise != promise {
 			return false
@@ -203,9 +205,12 @@ func Shrink(binary string, r *Result, until time.Time) *Result {
 	}
 	for n := 1; n < instances; n++ {
 		if try(without, n) {
+			instances = n
 			break
 		}
 	}
+	isNear = true
+	try(without, instances)
 	return r
 }
 
@@ -213,7 +218,7 @@ func Shrink(binary string, r *Result, until time.Time) *Result {
 func (r *Result) Print(out io.Writer) {
 	p := r.Plan
 	p.draw()
-	fmt.Fprintf(out, "seed %d, %s, %d instances, without %v; what is left:\n", p.Seed, p.setup.topology, p.Instances, p.Without)
+	fmt.Fprintf(out, "seed %d, %s, %v, %d instances, without %v; what is left:\n", p.Seed, p.setup.topology, p.setup.way, p.Instances, p.Without)
 	for i := range p.steps {
 		fmt.Fprintf(out, "  %12.6f %s\n", p.steps[i].at.Seconds(), &p.steps[i])
 	}
@@ -245,6 +250,7 @@ func (s *Sum) Print(out io.Writer) {
 	fmt.Fprintf(out, "checked: %s\n", table(s.Checked))
 	fmt.Fprintf(out, "sometimes: %s\n", table(s.Now))
 	s.printPairs(out)
+	fmt.Fprintf(out, "Redis: %s\n", table(s.Ways))
 	fmt.Fprintf(out, "deployments: %s; violations: %d; runs cut off: %s\n", table(s.Deployments), len(s.Failures), cmp.Or(table(s.Stuck), "none"))
 }
 

@@ -142,19 +142,24 @@ func slowNode(w *world, _ *step, r *rand.Rand) func() {
 	return func() { s.Slow(0) }
 }
 
-// longestStall and the timeout of a call are less than the silence that opens a breaker.
-const longestStall = 60 * time.Millisecond
+// longestStall and the timeout of a call are less than the silence that opens a breaker, as are
+// longestSilence and the way.
+const (
+	longestStall   = 60 * time.Millisecond
+	longestSilence = 95 * time.Millisecond
+)
 
 // stalls keeps a server busy for short, again and again.
 func stalls(w *world, _ *step, r *rand.Rand) func() {
 	s, stop := w.redis.pick(r), make(chan struct{})
+	most := min(longestStall, longestSilence-w.plan.setup.way.longest())
 	go func() {
 		for {
 			select {
 			case <-stop:
 				return
 			case <-time.After(between(r, 300*time.Millisecond, time.Second)):
-				s.Stall(between(r, 20*time.Millisecond, longestStall))
+				s.Stall(between(r, 20*time.Millisecond, most))
 			}
 		}
 	}()

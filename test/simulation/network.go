@@ -28,6 +28,7 @@ type network struct {
 	dialed  map[string]uint64  // by instance
 	dead    map[string]bool    // processes
 	rules   []*disturbance
+	way     way
 	packets atomic.Uint64
 }
 
@@ -44,6 +45,7 @@ type disturbance struct {
 	one      bool   // only those that have odd numbers
 
 	delay     time.Duration // added to each packet
+	later     time.Duration // added to one reply in ten
 	spread    time.Duration // further delay at random, which reorders what several connections carry
 	loss      float64       // share of the packets with which a connection is reset
 	dropUp    bool          // what the instance sends vanishes
@@ -81,6 +83,10 @@ func (n *network) of(c *conn) (sum disturbance) {
 	n.packets.Add(1)
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	sum.delay = n.way.round / 2
+	if n.way.rare {
+		sum.later = 2 * n.way.round
+	}
 	for _, d := range n.rules {
 		if !d.concerns(c) {
 			continue
@@ -387,6 +393,9 @@ func (e *end) Write(b []byte) (int, error) {
 	}
 	if d.dropUp && !e.server || d.dropDown && e.server {
 		return len(b), nil
+	}
+	if e.server && d.later > 0 && e.chance(0.1) {
+		d.delay += d.later
 	}
 	parts := [][]byte{b}
 	if d.slowBytes && len(b) > 1 {

@@ -94,6 +94,7 @@ type oracle struct {
 	limits     map[int][][]rule // all rules that a site has had
 	lives      []live
 	resets     []reset
+	late       []*request // that Redis did not decide in time, though nothing else happened
 }
 
 // storeMove is when a site was moved to another store.
@@ -130,10 +131,14 @@ func newOracle(w *world) *oracle {
 
 // begin notes the beginning of a fault.
 func (o *oracle) begin(f *step, k *faultKind) {
-	o.add(&span{
+	s := &span{
 		what: f.what, from: o.w.now(), instance: f.instance, away: k.away, loses: k.loses, stepped: k.stepped || k.moves && o.w.redis.clocksDiffer(),
 		deaf: k.deaf, answers: k.answers && (!k.retried || o.w.redis.topology != clustered), whole: k.whole, site: -1, open: true,
-	})
+	}
+	if f.what == "script-flush" && !o.w.plan.setup.way.within(openTrips) {
+		s.away, s.answers = true, true
+	}
+	o.add(s)
 }
 
 func (o *oracle) add(s *span) {
@@ -316,11 +321,11 @@ func (o *oracle) lasts(s *span) time.Duration {
 	return s.to - s.from
 }
 
-func isAway(s *span) bool   { return s.away }
-func isAnything(*span) bool { return true }
-func isLoss(s *span) bool   { return s.loses }
-func isEnd(s *span) bool    { return s.ends }
-func isStep(s *span) bool   { return s.stepped }
+func isAway(s *span) bool     { return s.away }
+func isAnything(s *span) bool { return s.what != farAcross }
+func isLoss(s *span) bool     { return s.loses }
+func isEnd(s *span) bool      { return s.ends }
+func isStep(s *span) bool     { return s.stepped }
 
 // calm says that nothing has happened that weakens a promise. o.mu is held.
 func (o *oracle) calm(from, to time.Duration) bool { return len(o.touches(from, to, isAnything)) == 0 }
@@ -417,6 +422,7 @@ func (o *oracle) record(q *request) {
 	}
 	one := &o.w.plan.setup.sites[q.site]
 	o.checked["wait"]++
+	timeout := o.w.plan.setup.way.timeout
 	longest := timeout + one.MaxWait
 	if one.Rules[0].Algorithm == "leaky_bucket" && !one.Rules[0].NoDelay {
 		longest += time.Duration(one.Rules[0].burst()) * one.Rules[0].Window / time.Duration(one.Rules[0].Limit)
@@ -427,6 +433,7 @@ func (o *oracle) record(q *request) {
 	if wait := q.decided - q.start; wait > longest {
 		o.violateLocked("no answer later than timeout", fmt.Sprintf("%v, want at most %v", wait, longest), q)
 	}
+	o.inTime(q, longest)
 	o.checked["5xx"]++
 	if q.answer >= 500 && !q.panics && (one.Store != "denying" || q.answer != http.StatusServiceUnavailable) {
 		o.violateLocked("5xx only by on_failure deny", fmt.Sprint(q.answer), q)

@@ -15,6 +15,7 @@ type Plan struct {
 	Without   []int  // numbers of steps that are left out
 	Instances int    // 0: as drawn
 	Quiet     bool   // without faults
+	Near      bool   // Redis is near, whatever was drawn
 
 	setup *setup
 	drawn int // instances
@@ -82,8 +83,11 @@ func (p *Plan) draw() {
 	// What was added to plans is drawn apart from the rest.
 	more, sites := rand.New(rand.NewPCG(p.Seed, 6)), len(p.setup.sites) //nolint:gosec // a simulation
 	p.setup.drawMore(more)
-	p.setup.drawCalendars(rand.New(rand.NewPCG(p.Seed, 8))) //nolint:gosec // a simulation
-	p.setup.drawList(rand.New(rand.NewPCG(p.Seed, 9)))      //nolint:gosec // a simulation
+	p.setup.drawCalendars(rand.New(rand.NewPCG(p.Seed, 8)))               //nolint:gosec // a simulation
+	p.setup.drawList(rand.New(rand.NewPCG(p.Seed, 9)))                    //nolint:gosec // a simulation
+	if p.setup.way = drawWay(rand.New(rand.NewPCG(p.Seed, 10))); p.Near { //nolint:gosec // a simulation
+		p.setup.way = near
+	}
 	p.load = time.Duration(60+r.IntN(90)) * time.Second
 	for i := range sites {
 		p.drawClients(r, i)

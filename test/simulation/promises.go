@@ -21,6 +21,7 @@ func (o *oracle) finish() {
 		id := fmt.Sprintf("%03d %s", q.site, q.key)
 		byKey[id] = append(byKey[id], q)
 	}
+	o.lates()
 	ids := names(byKey)
 	for _, id := range ids {
 		slices.SortStableFunc(byKey[id], func(a, b *request) int { return int(a.start - b.start) })
@@ -265,7 +266,7 @@ func (o *oracle) restored(loss *span, q *request, list []*request) bool {
 // charge in it what it had admitted alone, and no other followed before it could.
 func (o *oracle) reaches(one *site, q *request) bool {
 	if one.Kind == tally || one.Kind == held { // a report can be repeated, a debt cannot
-		return !o.unknown(q) && len(o.touches(q.start, q.end+30*time.Second, func(s *span) bool { return s.away && o.lasts(s) > 10*time.Second })) == 0
+		return !o.unknown(q) && len(o.touches(q.start, q.end+30*time.Second, func(s *span) bool { return s.isFault() && o.lasts(s) > 10*time.Second })) == 0
 	}
 	meanwhile, until := o.touches(q.start, q.end, isAway), q.end
 	for _, s := range meanwhile {
@@ -285,7 +286,7 @@ func (o *oracle) reaches(one *site, q *request) bool {
 // because it was stopped.
 func (o *oracle) tooLate(q *request) bool {
 	for _, s := range o.touches(q.start, q.end, isAway) {
-		if s.what == "pause" && !s.open && q.start > s.from && q.decided < s.to-timeout && len(o.touches(0, q.end, isStep)) == 0 {
+		if s.what == "pause" && !s.open && q.start > s.from && q.decided < s.to-o.w.plan.setup.way.timeout && len(o.touches(0, q.end, isStep)) == 0 {
 			return true
 		}
 	}
@@ -301,7 +302,7 @@ func (o *oracle) unknown(q *request) bool {
 			continue
 		}
 		for _, s := range o.spans {
-			if s.away && s.from <= c.at+recovery && (s.open || s.to >= c.at) {
+			if s.isFault() && s.from <= c.at+recovery && (s.open || s.to >= c.at) {
 				return true
 			}
 		}

@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// timeout is the store's timeout of one decision.
-const timeout = 25 * time.Millisecond
-
 // kind is what a site is for.
 type kind string
 
@@ -121,6 +118,7 @@ type setup struct {
 	prefix string // what follows the name of the first store in its key_prefix
 
 	topology topology
+	way      way
 	source   string // of rules; empty: none
 	file     string // of the source file
 	list     string // of the file with a list of keys
@@ -235,7 +233,7 @@ func (s *setup) add(one site) {
 // app returns the JSON of the app.
 func (s *setup) app() json.RawMessage {
 	store := func(name string) map[string]any {
-		one := map[string]any{"name": name, "key_prefix": name, "pool_size": s.pool}
+		one := map[string]any{"name": name, "key_prefix": name, "pool_size": s.pool, "timeout": int64(s.way.timeout)}
 		s.topology.configure(one)
 		return one
 	}

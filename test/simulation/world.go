@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -124,6 +125,7 @@ func newWorld(t *testing.T, p *Plan, n *network) *world {
 const quiet = 70 * time.Second
 
 func (w *world) run() {
+	w.far()
 	for i, in := range w.instances {
 		if err := in.start(w.setup); err != nil {
 			w.t.Fatalf("instance %d: %v", i, err)
@@ -348,6 +350,9 @@ func (w *world) reload(instance int, what string, change func(s *setup)) {
 	w.coverage.event(what)
 	w.coverage.add(reloading, 1)
 	defer w.coverage.add(reloading, -1)
+	if slices.Contains([]string{"reload-pool", "reload-prefix", "reload-store"}, what) {
+		defer w.oracle.connects(instance)()
+	}
 	if err := in.load(&s); err != nil {
 		w.oracle.violate("a configuration loads", err.Error())
 	}
@@ -372,10 +377,12 @@ func (w *world) restart(e *step, end func(*instance)) {
 	w.mu.Lock()
 	s := w.setup
 	w.mu.Unlock()
+	connected := w.oracle.connects(e.instance)
 	if err := in.start(s); err != nil {
 		w.oracle.violate("an instance starts", err.Error())
 	}
 	w.oracle.starts(in)
+	time.AfterFunc(grace, connected)
 }
 
 // resetKey resets a hot key.
