@@ -38,6 +38,7 @@ func rows() []row {
 		{name: "slow-20ms", fault: "replies 20 ms late", target: slow, run: slowBy(20 * time.Millisecond)},
 		{name: "slow-100ms", fault: "replies 100 ms late", target: slow, run: slowBy(100 * time.Millisecond)},
 		{name: "slow-500ms", fault: "replies 500 ms late", target: slow, run: slowBy(500 * time.Millisecond)},
+		{name: "far-12ms", fault: "Redis 12 ms away, one reply in ten 36 ms, six stalls of up to 300 ms, three seeds", target: farPromise, run: far},
 		{name: "pause", fault: "CLIENT PAUSE for 2 s", target: slow, run: paused},
 		{name: "script", fault: "another program's script runs for 2 s", target: slow, run: longScript},
 		{name: "sentinel", fault: "master killed, Sentinel promotes (down-after 1 s)", target: "no 5xx; shared again <= 4 s after the kill", quick: true, run: sentinelFailover},
