@@ -50,10 +50,12 @@ func newBatchers(cluster bool) []batcher {
 	return batchers
 }
 
-// batcherOf returns the batcher of a call to a node, and how many of its calls may be in flight. Reports
-// of a key overtake each other if more than callsInFlight are.
+// batcherOf returns the batcher of a call to a node, and how many of its calls may be in flight: as many as
+// find an open connection, because opening one takes longer than waiting for a call. The pool opens more
+// beside requests, and has some for what requests do not wait for. Reports of a key overtake each other if
+// more than callsInFlight are.
 func (n *node) batcherOf(q *call, connections int) (l *batcher, most int) {
-	most, of := n.distance.inFlight(connections), n.batchers
+	most, of := n.distance.inFlight(min(connections/2, int(n.tracker.ready.Load())-1)), n.batchers
 	if most > callsInFlight && len(q.reports) > 0 {
 		most, of = callsInFlight, n.reports
 	}

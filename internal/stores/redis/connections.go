@@ -25,15 +25,16 @@ type connTracker struct {
 	grace time.Duration // how long a call may take
 
 	mu    sync.Mutex
-	open  map[*trackedConn]struct{} // those that the pool may use
-	leads string                    // the address of the master that Sentinels name; empty: none do
-	since time.Time                 // when it was named
+	open  map[*trackedConn]bool // those that the pool may use, and whether they are greeted
+	leads string                // the address of the master that Sentinels name; empty: none do
+	since time.Time             // when it was named
 
 	opened atomic.Uint64 // in total
+	ready  atomic.Int64  // that are open and greeted
 }
 
 func newConnTracker(grace time.Duration) *connTracker {
-	return &connTracker{grace: grace, open: make(map[*trackedConn]struct{})}
+	return &connTracker{grace: grace, open: make(map[*trackedConn]bool)}
 }
 
 // retire stops the pool from using the connections that are open now: after a
@@ -66,14 +67,15 @@ func (l *connTracker) add(c *trackedConn, address string) bool {
 	if l.leads != "" && address != l.leads {
 		return false
 	}
-	l.open[c] = struct{}{}
+	l.open[c] = false
 	return true
 }
 
 // retireAll retires the connections that are open. l.mu is held.
 func (l *connTracker) retireAll() {
 	retired := l.open
-	l.open = make(map[*trackedConn]struct{})
+	l.open = make(map[*trackedConn]bool)
+	l.ready.Store(0)
 	if len(retired) == 0 {
 		return
 	}
@@ -97,7 +99,20 @@ func (l *connTracker) any() bool {
 func (l *connTracker) remove(c *trackedConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.open[c] {
+		l.ready.Add(-1)
+	}
 	delete(l.open, c)
+}
+
+// greets notes that a connection is greeted.
+func (l *connTracker) greets(c *trackedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, open := l.open[c]; open {
+		l.open[c] = true
+		l.ready.Add(1)
+	}
 }
 
 // newDialer limits the connections to one server to n, greets the server, and tracks them. The pool's
@@ -136,6 +151,7 @@ func newDialer(tracker func() *connTracker, dial dialer, greet func(context.Cont
 			return failedConn{dialError{err}}, nil //nolint:nilerr // see above
 		}
 		k.stage = greeted
+		l.greets(k)
 		return k, nil
 	}
 }

@@ -52,8 +52,7 @@ func (d *distance) far() bool {
 	return is == 0 || is >= int64(farAway)
 }
 
-// inFlight returns how many calls may be in flight, of which each needs a connection. The pool has some for what
-// requests do not wait for.
+// inFlight returns how many calls may be in flight, of which each needs a connection.
 func (d *distance) inFlight(connections int) int {
-	return max(callsInFlight, min(int(d.fly.Load()), connections/2))
+	return max(callsInFlight, min(int(d.fly.Load()), connections))
 }

@@ -347,6 +347,25 @@ func TestRequestsGreetNobody(t *testing.T) {
 	})
 }
 
+// TestBurstsOpenNoConnection has more requests at a time than connections are open, of a Redis that is so far
+// that more calls would be in flight: none waits for a connection to be opened and greeted.
+func TestBurstsOpenNoConnection(t *testing.T) {
+	tries(t, 8, func() (failed, may int64) {
+		f := startFar(t, 1, 8*time.Millisecond)
+		f.connected(t)
+		n, counters := f.all[0].conn.nodes.first, f.counter(t, "bursts", 1000)
+		waitFor(t, "more calls to be in flight", func() bool { return n.distance.fly.Load() > callsInFlight })
+		for range 3 {
+			opened := n.tracker.ready.Load()
+			d := f.checks(counters, 8, 1e6, oneKey)
+			t.Logf("Redis decided %d of 8 over %d connections", d.shared.Load(), opened)
+			failed += 8 - d.shared.Load()
+			time.Sleep(100 * time.Millisecond) // until the pool has opened more
+		}
+		return failed, 0
+	})
+}
+
 // down notes what is told of a store's state.
 type down struct {
 	farTold

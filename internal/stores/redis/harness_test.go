@@ -290,7 +290,7 @@ func (n *node) answers() {
 }
 
 // current returns the connections that are open.
-func (l *connTracker) current() map[*trackedConn]struct{} {
+func (l *connTracker) current() map[*trackedConn]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.open)

@@ -99,6 +99,10 @@ var nodeMutants = []mutant{
 		old: "err = greet(ctx, k)", new: "err = ctx.Err()",
 	},
 	{
+		name: "far-opening", breaks: "requests wait for connections that are opened", file: "internal/stores/redis/batcher.go", suites: redis,
+		old: "min(connections/2, int(n.tracker.ready.Load())-1)", new: "connections/2",
+	},
+	{
 		name: "far-idle", breaks: "a Redis that was far is told as away until something is checked", file: "internal/stores/redis/far.go", suites: redis,
 		old: "a.is = a.is && time.Duration(n.distance.is.Load()) >= timeout", new: "_ = timeout",
 	},
